@@ -1,0 +1,196 @@
+// Package broker is a message broker to be embedded: a server that speaks RabbitMQ's AMQP 0-9-1 and does as RabbitMQ 4.3
+// does, in the memory of this process.
+//
+//	b, err := broker.New(broker.Config{})          // nothing listens yet
+//	go b.Serve(listener)                           // clients in any language
+//	client, err := reprise.Dial(ctx, "amqp://guest:guest@broker/", &reprise.Config{Dial: b.DialContext})
+//	b.Shutdown(ctx)                                // as a server goes down: connections closed, goroutines joined
+//
+// A Broker has no global state: a process, or a test, may have many. Time comes from package time alone, and over
+// [Broker.DialContext] no socket is involved, so that a broker and its clients run inside testing/synctest, where hours
+// of waiting pass in an instant.
+//
+// What it has: the default, direct, fanout and topic exchanges, bindings between exchanges, classic and quorum queues,
+// time to live, dead-lettering with x-death, publisher confirms, mandatory returns, prefetch, exclusive and auto-delete
+// queues. Messages are in memory: they do not survive the process. What it lacks of RabbitMQ it refuses in so many words.
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+
+	"github.com/reprisemq/reprise/internal/session"
+	"github.com/reprisemq/reprise/internal/vhost"
+)
+
+// ErrClosed is returned by Serve and DialContext after Shutdown has been called.
+var ErrClosed = errors.New("broker: shut down")
+
+// Broker is a running broker. Its methods may be called at the same time.
+type Broker struct {
+	config   Config
+	sessions *session.Config
+	vhost    *vhost.VHost
+
+	mu        sync.Mutex
+	closed    bool
+	listeners map[net.Listener]struct{}
+	live      map[*session.Session]struct{}
+	running   sync.WaitGroup // the sessions
+}
+
+// New returns a broker that nobody is connected to yet. The zero Config is a good one. An error says what is wrong with
+// the configuration.
+func New(config Config) (*Broker, error) {
+	config, err := config.complete()
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{
+		config:    config,
+		vhost:     vhost.New("/", config.Logger),
+		listeners: make(map[net.Listener]struct{}),
+		live:      make(map[*session.Session]struct{}),
+	}
+	b.sessions = b.sessionConfig()
+	return b, nil
+}
+
+// Serve accepts connections until Shutdown is called, and then returns [ErrClosed], or until the listener fails. It
+// closes the listener. A broker may serve several.
+//
+// As long as the default user guest has its default password, Serve refuses listeners that are not on loopback.
+func (b *Broker) Serve(l net.Listener) error {
+	defer l.Close()
+	if !loopback(l.Addr()) && b.config.defaultPassword() {
+		return fmt.Errorf("broker: refusing to listen on %v while user %q has the default password, which everybody knows: "+
+			"set Config.Users, or listen on 127.0.0.1", l.Addr(), defaultUser)
+	}
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return ErrClosed
+	}
+	b.listeners[l] = struct{}{}
+	b.mu.Unlock()
+
+	b.config.Logger.Info("listening", "address", l.Addr().String())
+	for {
+		conn, err := l.Accept()
+		if err == nil {
+			err = b.serve(conn)
+		}
+		if err != nil {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			delete(b.listeners, l)
+			if b.closed {
+				return ErrClosed
+			}
+			return fmt.Errorf("broker: %w", err)
+		}
+	}
+}
+
+// DialContext connects to the broker without a socket. Network and address are ignored, so that it fits wherever a
+// net.Dialer's method of this name does.
+func (b *Broker) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	client, server := net.Pipe()
+	if err := b.serve(server); err != nil {
+		return nil, err
+	}
+	return client, nil
+}
+
+// serve starts a session.
+func (b *Broker) serve(conn net.Conn) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		_ = conn.Close()
+		return ErrClosed
+	}
+	s := session.New(conn, b.sessions)
+	b.live[s] = struct{}{}
+	b.running.Go(func() {
+		if err := s.Serve(); err != nil {
+			b.config.Logger.Warn("connection ended", "peer", conn.RemoteAddr().String(), "reason", err)
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.live, s)
+	})
+	return nil
+}
+
+// Shutdown stops listening, closes the connections as a server does that goes down (connection.close 320), and waits
+// until everything the broker started has ended. When ctx ends first, it cuts the connections and returns the context's
+// error. Calling it again is harmless.
+func (b *Broker) Shutdown(ctx context.Context) error {
+	b.mu.Lock()
+	b.closed = true
+	for l := range b.listeners {
+		_ = l.Close()
+	}
+	for s := range b.live {
+		s.Shutdown()
+	}
+	b.mu.Unlock()
+
+	joined := make(chan struct{})
+	go func() {
+		b.running.Wait()
+		close(joined)
+	}()
+	var err error
+	select {
+	case <-joined:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+		b.mu.Lock()
+		for s := range b.live {
+			s.Abort()
+		}
+		b.mu.Unlock()
+		<-joined
+	}
+	b.vhost.Close()
+	return err
+}
+
+// QueueStats is what a queue has at a moment.
+type QueueStats struct {
+	Name      string
+	Ready     int // messages waiting for a consumer
+	Unacked   int // messages with a consumer, not yet settled
+	Consumers int
+}
+
+// Queues tells what the queues have, ordered by name.
+func (b *Broker) Queues() []QueueStats {
+	var all []QueueStats
+	for _, q := range b.vhost.Overview() {
+		all = append(all, QueueStats{Name: q.Name, Ready: q.Ready, Unacked: q.Unacked, Consumers: q.Consumers})
+	}
+	return all
+}
+
+func loopback(a net.Addr) bool {
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		return a.IP.IsLoopback()
+	case *net.UnixAddr:
+		return true
+	}
+	return a.Network() == "pipe"
+}
+
+// discard is where a broker logs that was given no logger.
+var discard = slog.New(slog.DiscardHandler)

@@ -1,0 +1,128 @@
+package amqpwire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+var (
+	// ErrMalformed is wrapped by every error about bytes that do not decode.
+	ErrMalformed = errors.New("malformed")
+	// ErrUTF8 wraps ErrMalformed. It stands apart because RabbitMQ has a
+	// message of its own for it, "Malformed UTF-8 in shortstr".
+	ErrUTF8 = fmt.Errorf("%w: invalid UTF-8 in short string", ErrMalformed)
+
+	errTruncated = fmt.Errorf("%w: truncated", ErrMalformed)
+)
+
+// decoder takes values off the front of b. After the first error it is empty
+// and returns zero values, so that callers need to look at err only once.
+type decoder struct {
+	b   []byte
+	err error
+}
+
+func (d *decoder) fail(err error) {
+	if d.err == nil {
+		d.err = err
+	}
+	d.b = nil
+}
+
+// take returns the next n bytes, aliasing the input, or nil.
+func (d *decoder) take(n int) []byte {
+	if n > len(d.b) {
+		d.fail(errTruncated)
+		return nil
+	}
+	b := d.b[:n]
+	d.b = d.b[n:]
+	return b
+}
+
+func (d *decoder) octet() uint8 {
+	if len(d.b) < 1 {
+		d.fail(errTruncated)
+		return 0
+	}
+	v := d.b[0]
+	d.b = d.b[1:]
+	return v
+}
+
+func (d *decoder) short() uint16 {
+	if len(d.b) < 2 {
+		d.fail(errTruncated)
+		return 0
+	}
+	v := binary.BigEndian.Uint16(d.b)
+	d.b = d.b[2:]
+	return v
+}
+
+func (d *decoder) long() uint32 {
+	if len(d.b) < 4 {
+		d.fail(errTruncated)
+		return 0
+	}
+	v := binary.BigEndian.Uint32(d.b)
+	d.b = d.b[4:]
+	return v
+}
+
+func (d *decoder) longlong() uint64 {
+	if len(d.b) < 8 {
+		d.fail(errTruncated)
+		return 0
+	}
+	v := binary.BigEndian.Uint64(d.b)
+	d.b = d.b[8:]
+	return v
+}
+
+// shortblock takes a one byte length and that many bytes, aliasing the input.
+func (d *decoder) shortblock() []byte { return d.take(int(d.octet())) }
+
+// rawstr takes a short string as it is.
+func (d *decoder) rawstr() string { return string(d.shortblock()) }
+
+// shortstr takes a short string that must be UTF-8.
+func (d *decoder) shortstr() string {
+	s := d.shortblock()
+	if !utf8.Valid(s) {
+		d.fail(ErrUTF8)
+		return ""
+	}
+	return string(s)
+}
+
+func (d *decoder) longstr() string { return string(d.block()) }
+
+// block takes a four byte length and that many bytes, aliasing the input. The
+// comparison is in 64 bits because an int may not hold the length.
+func (d *decoder) block() []byte {
+	n := d.long()
+	if uint64(n) > uint64(len(d.b)) {
+		d.fail(errTruncated)
+		return nil
+	}
+	return d.take(int(n))
+}
+
+// end returns the first error; bytes left over are one.
+func (d *decoder) end() error {
+	if d.err == nil && len(d.b) > 0 {
+		d.err = fmt.Errorf("%w: %d bytes left over", ErrMalformed, len(d.b))
+	}
+	return d.err
+}
+
+// endMethod is end with the name of the method.
+func (d *decoder) endMethod(id MethodID) error {
+	if err := d.end(); err != nil {
+		return fmt.Errorf("amqpwire: %v: %w", id, err)
+	}
+	return nil
+}

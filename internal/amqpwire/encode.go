@@ -1,0 +1,82 @@
+package amqpwire
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// encoder appends values to b. It keeps the first error and goes on, so that
+// callers need to look at err only once.
+type encoder struct {
+	b     []byte
+	start int // length of b before the first value
+	err   error
+}
+
+func newEncoder(dst []byte) encoder { return encoder{b: dst, start: len(dst)} }
+
+func (e *encoder) fail(err error) {
+	if e.err == nil {
+		e.err = err
+	}
+}
+
+func (e *encoder) octet(v uint8)     { e.b = append(e.b, v) }
+func (e *encoder) short(v uint16)    { e.b = binary.BigEndian.AppendUint16(e.b, v) }
+func (e *encoder) long(v uint32)     { e.b = binary.BigEndian.AppendUint32(e.b, v) }
+func (e *encoder) longlong(v uint64) { e.b = binary.BigEndian.AppendUint64(e.b, v) }
+
+func (e *encoder) shortstr(s string) {
+	if len(s) > math.MaxUint8 {
+		e.fail(fmt.Errorf("short string of %d bytes", len(s)))
+		return
+	}
+	e.b = append(append(e.b, uint8(len(s))), s...)
+}
+
+func (e *encoder) longstr(s string) {
+	mark := e.openBlock()
+	e.b = append(e.b, s...)
+	e.closeBlock(mark)
+}
+
+// openBlock leaves room for a length that closeBlock writes.
+func (e *encoder) openBlock() (mark int) {
+	e.long(0)
+	return len(e.b)
+}
+
+func (e *encoder) closeBlock(mark int) {
+	size := uint64(len(e.b) - mark)
+	if size > math.MaxUint32 {
+		e.fail(fmt.Errorf("%d bytes exceed a length of four octets", size))
+		return
+	}
+	binary.BigEndian.PutUint32(e.b[mark-4:], uint32(size))
+}
+
+// bit returns v as the bit at position pos.
+func bit(v bool, pos uint) uint8 {
+	if v {
+		return 1 << pos
+	}
+	return 0
+}
+
+// end returns what was appended or, with the first error, dst as it came.
+func (e *encoder) end() ([]byte, error) {
+	if e.err != nil {
+		return e.b[:e.start], e.err
+	}
+	return e.b, nil
+}
+
+// endMethod is end with the name of the method.
+func (e *encoder) endMethod(id MethodID) ([]byte, error) {
+	b, err := e.end()
+	if err != nil {
+		return b, fmt.Errorf("amqpwire: %v: %w", id, err)
+	}
+	return b, nil
+}

@@ -1,0 +1,73 @@
+package amqpwire
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Method is one AMQP method with its arguments. Every implementation is a
+// pointer to a struct of this package.
+type Method interface {
+	// ID returns the class and the method.
+	ID() MethodID
+	// Append appends the arguments only. It fails if a value does not fit its
+	// field, such as a short string of over 255 bytes; dst is then returned as
+	// it came.
+	Append(dst []byte) ([]byte, error)
+	// Parse sets every field from the arguments, which must end with the last
+	// of them. After an error the fields are undefined.
+	Parse(args []byte) error
+}
+
+// MethodID is a class in the high and a method in the low 16 bits.
+type MethodID uint32
+
+// Class returns the class, such as 60 for basic.publish.
+func (id MethodID) Class() uint16 { return uint16(id >> 16) }
+
+// Method returns the method within its class, such as 40 for basic.publish.
+func (id MethodID) Method() uint16 { return uint16(id) }
+
+// String returns the specification's name, such as "basic.publish", or, for an
+// unknown method, its numbers, such as "method 60.99".
+func (id MethodID) String() string {
+	if name := id.name(); name != "" {
+		return name
+	}
+	return fmt.Sprintf("method %d.%d", id.Class(), id.Method())
+}
+
+// UnknownMethodError reports a method this package has no struct for.
+type UnknownMethodError struct{ ID MethodID }
+
+// Error names the class and the method.
+func (e *UnknownMethodError) Error() string {
+	return fmt.Sprintf("amqpwire: unknown method %d.%d", e.ID.Class(), e.ID.Method())
+}
+
+// PeekMethodID returns the method of a method frame's payload without parsing
+// the arguments.
+func PeekMethodID(payload []byte) (MethodID, error) {
+	if len(payload) < 4 {
+		return 0, fmt.Errorf("amqpwire: %w: method payload of %d bytes", ErrMalformed, len(payload))
+	}
+	return MethodID(binary.BigEndian.Uint32(payload)), nil
+}
+
+// ParseMethod parses the payload of a method frame into a pointer such as
+// *[BasicPublish]. The error is an [*UnknownMethodError] or wraps
+// [ErrMalformed].
+func ParseMethod(payload []byte) (Method, error) {
+	id, err := PeekMethodID(payload)
+	if err != nil {
+		return nil, err
+	}
+	m := NewMethod(id)
+	if m == nil {
+		return nil, &UnknownMethodError{ID: id}
+	}
+	if err := m.Parse(payload[4:]); err != nil {
+		return nil, err
+	}
+	return m, nil
+}

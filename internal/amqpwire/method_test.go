@@ -1,0 +1,175 @@
+package amqpwire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestMethodRoundTrip(t *testing.T) {
+	for _, id := range allIDs() {
+		t.Run(id.String(), rapid.MakeCheck(func(t *rapid.T) {
+			want := NewMethod(id)
+			fill(t, want)
+			payload := binary.BigEndian.AppendUint32(nil, uint32(id))
+			payload, err := want.Append(payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			have, err := ParseMethod(payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := have.Append(payload[:4:4])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(payload, again) {
+				t.Fatalf("encoded again:\nwant %x\nhave %x", payload, again)
+			}
+			if !equal(want, have) {
+				t.Fatalf("want %+v\nhave %+v", want, have)
+			}
+		}))
+	}
+}
+
+// A method that is parsed into twice, as one kept for reuse is, must not keep
+// anything of the first time.
+func TestParseSetsEveryField(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		id := rapid.SampledFrom(allIDs()).Draw(t, "id")
+		m, zero := NewMethod(id), NewMethod(id)
+		fill(t, m)
+		args, err := zero.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		if !equal(zero, m) {
+			t.Fatalf("want %+v\nhave %+v", zero, m)
+		}
+	})
+}
+
+func TestMethodIDs(t *testing.T) {
+	ids := allIDs()
+	if want := 66; len(ids) != want {
+		t.Errorf("%d methods, want %d", len(ids), want)
+	}
+	var content []string
+	for _, id := range ids {
+		m := NewMethod(id)
+		if m.ID() != id {
+			t.Errorf("NewMethod(%v) is a %v", id, m.ID())
+		}
+		name := strings.NewReplacer(".", "", "-", "").Replace(id.String())
+		if typ := reflect.TypeOf(m).Elem().Name(); !strings.EqualFold(typ, name) {
+			t.Errorf("%v is a %s", id, typ)
+		}
+		if id.HasContent() {
+			content = append(content, id.String())
+		}
+	}
+	if have, want := strings.Join(content, " "), "basic.publish basic.return basic.deliver basic.get-ok"; have != want {
+		t.Errorf("content follows %s, want %s", have, want)
+	}
+	if id := IDExchangeUnbindOk; id.Class() != 40 || id.Method() != 51 {
+		t.Errorf("%v is %d.%d", id, id.Class(), id.Method())
+	}
+	if have, want := MethodID(60<<16|99).String(), "method 60.99"; have != want {
+		t.Errorf("unknown method is %q, want %q", have, want)
+	}
+}
+
+func TestParseMethodErrors(t *testing.T) {
+	_, err := ParseMethod([]byte{0, 60, 0, 99, 1})
+	var unknown *UnknownMethodError
+	if !errors.As(err, &unknown) || unknown.ID != 60<<16|99 {
+		t.Errorf("unknown method: %v", err)
+	}
+	for name, payload := range map[string]string{
+		"empty":        "",
+		"no method":    "\x00\x3c\x00",
+		"left over":    "\x00\x55\x00\x0b\x00",
+		"short string": "\x00\x3c\x00\x15\x05ctag",
+		"long table":   "\x00\x32\x00\x0a\x00\x00\x01q\x00\xff\xff\xff\xff",
+	} {
+		m, err := ParseMethod([]byte(payload))
+		if m != nil || !errors.Is(err, ErrMalformed) || errors.Is(err, ErrUTF8) {
+			t.Errorf("%s: %v, %v", name, m, err)
+		}
+	}
+}
+
+func TestUTF8(t *testing.T) {
+	const bad = "\xff"
+	args, err := (&QueueBind{Queue: "q", Exchange: bad}).Append(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := new(QueueBind).Parse(args); !errors.Is(err, ErrUTF8) || !errors.Is(err, ErrMalformed) {
+		t.Errorf("queue.bind: %v", err)
+	}
+	args, err = (&BasicPublish{Exchange: bad, RoutingKey: bad}).Append(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := new(BasicPublish).Parse(args); err != nil {
+		t.Errorf("basic.publish: %v", err)
+	}
+}
+
+func TestReservedFieldsAcceptAnything(t *testing.T) {
+	var publish BasicPublish
+	// The ticket, and all the unused bits of the last octet.
+	if err := publish.Parse([]byte("\xff\xff\x01x\x01k\xfd")); err != nil {
+		t.Error(err)
+	}
+	mustEqual(t, BasicPublish{Exchange: "x", RoutingKey: "k", Mandatory: true}, publish)
+
+	var open ConnectionOpen
+	if err := open.Parse([]byte("\x01/\x02\xff\xfe\xff")); err != nil {
+		t.Error(err)
+	}
+	mustEqual(t, ConnectionOpen{VirtualHost: "/"}, open)
+
+	if err := new(ChannelOpenOk).Parse([]byte("\x00\x00\x00\x02\xff\xfe")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAppendRejectsLongShortStrings(t *testing.T) {
+	long := strings.Repeat("a", 256)
+	dst := []byte("kept")
+	for _, m := range []Method{
+		&BasicPublish{RoutingKey: long},
+		&ConnectionClose{ReplyText: long},
+		&QueueDeclare{Arguments: Table{{Name: long}}},
+		&QueueDeclare{Arguments: Table{{Name: "n", Value: 1}}},
+	} {
+		b, err := m.Append(dst)
+		if err == nil || string(b) != "kept" {
+			t.Errorf("%v: %q, %v", m.ID(), b, err)
+		}
+		b, err = AppendMethodFrame(dst, 1, m)
+		if err == nil || string(b) != "kept" {
+			t.Errorf("frame of %v: %q, %v", m.ID(), b, err)
+		}
+	}
+	if _, err := (&BasicPublish{RoutingKey: long[:255]}).Append(nil); err != nil {
+		t.Error(err)
+	}
+	_, err := (&QueueDeclare{Arguments: Table{{"a", Table{{"b", Array{true, int(1)}}}}}}).Append(nil)
+	const want = `amqpwire: queue.declare: field "a": field "b": no field type for Go type int`
+	if err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}

@@ -1,0 +1,207 @@
+package amqpwire
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// PropertyFlags is the set of the properties present in a [Properties].
+type PropertyFlags uint16
+
+// The properties of class basic, in the order of the wire.
+const (
+	PropContentType     PropertyFlags = 0x8000
+	PropContentEncoding PropertyFlags = 0x4000
+	PropHeaders         PropertyFlags = 0x2000
+	PropDeliveryMode    PropertyFlags = 0x1000
+	PropPriority        PropertyFlags = 0x0800
+	PropCorrelationID   PropertyFlags = 0x0400
+	PropReplyTo         PropertyFlags = 0x0200
+	PropExpiration      PropertyFlags = 0x0100
+	PropMessageID       PropertyFlags = 0x0080
+	PropTimestamp       PropertyFlags = 0x0040
+	PropType            PropertyFlags = 0x0020
+	PropUserID          PropertyFlags = 0x0010
+	PropAppID           PropertyFlags = 0x0008
+	PropClusterID       PropertyFlags = 0x0004
+
+	propAll PropertyFlags = 0xFFFC
+)
+
+const (
+	// flagContinued says that another word of flags follows.
+	flagContinued = 0x0001
+	// maxFlagWords bounds a chain of flag words that say nothing.
+	maxFlagWords = 4
+)
+
+// Properties are the properties of a message. Only the fields in Flags are
+// present; the others are zero after parsing and ignored by Append.
+type Properties struct {
+	Flags PropertyFlags
+
+	ContentType     string
+	ContentEncoding string
+	Headers         Table
+	DeliveryMode    uint8 // 2 for a persistent message
+	Priority        uint8
+	CorrelationID   string
+	ReplyTo         string
+	Expiration      string // milliseconds in decimal, if RabbitMQ is to heed it
+	MessageID       string
+	Timestamp       uint64 // seconds since 1970
+	Type            string
+	UserID          string
+	AppID           string
+	ClusterID       string
+}
+
+// Has reports whether all the properties of f are present.
+func (p *Properties) Has(f PropertyFlags) bool { return p.Flags&f == f }
+
+// PeekPropertyFlags returns which properties an encoded list holds, without
+// parsing it, and 0 if it is too short to tell.
+func PeekPropertyFlags(b []byte) PropertyFlags {
+	if len(b) < 2 {
+		return 0
+	}
+	return PropertyFlags(binary.BigEndian.Uint16(b)) & propAll
+}
+
+// ParseProperties parses an encoded list of properties, flags included. Bytes
+// left over are an error.
+func ParseProperties(b []byte) (Properties, error) {
+	d := decoder{b: b}
+	p := Properties{Flags: d.propertyFlags()}
+	p.decode(&d)
+	if err := d.end(); err != nil {
+		return Properties{}, fmt.Errorf("amqpwire: properties: %w", err)
+	}
+	return p, nil
+}
+
+// Append appends the flags and exactly the properties in Flags. It fails if a
+// value does not fit its property or a flag names none; dst is then returned as
+// it came.
+func (p *Properties) Append(dst []byte) ([]byte, error) {
+	e := newEncoder(dst)
+	if p.Flags&^propAll != 0 {
+		e.fail(fmt.Errorf("flags %#04x name no property", uint16(p.Flags&^propAll)))
+	}
+	e.short(uint16(p.Flags))
+	p.encode(&e)
+	b, err := e.end()
+	if err != nil {
+		return b, fmt.Errorf("amqpwire: properties: %w", err)
+	}
+	return b, nil
+}
+
+// propertyFlags takes all flag words. Bit 1 of the first names no property and
+// has no value; RabbitMQ ignores it, so it is dropped here. A property in a
+// further word would have a value of unknown size, so there may be none.
+func (d *decoder) propertyFlags() PropertyFlags {
+	first := d.short()
+	word := first
+	for n := 1; word&flagContinued != 0; n++ {
+		if n == maxFlagWords {
+			d.fail(fmt.Errorf("%w: more than %d words of flags", ErrMalformed, maxFlagWords))
+			return 0
+		}
+		if word = d.short(); word&^flagContinued != 0 {
+			d.fail(fmt.Errorf("%w: flags %#04x name no property", ErrMalformed, word))
+			return 0
+		}
+	}
+	return PropertyFlags(first) & propAll
+}
+
+func (p *Properties) decode(d *decoder) {
+	if p.Has(PropContentType) {
+		p.ContentType = d.rawstr()
+	}
+	if p.Has(PropContentEncoding) {
+		p.ContentEncoding = d.rawstr()
+	}
+	if p.Has(PropHeaders) {
+		p.Headers = d.table()
+	}
+	if p.Has(PropDeliveryMode) {
+		p.DeliveryMode = d.octet()
+	}
+	if p.Has(PropPriority) {
+		p.Priority = d.octet()
+	}
+	if p.Has(PropCorrelationID) {
+		p.CorrelationID = d.rawstr()
+	}
+	if p.Has(PropReplyTo) {
+		p.ReplyTo = d.rawstr()
+	}
+	if p.Has(PropExpiration) {
+		p.Expiration = d.rawstr()
+	}
+	if p.Has(PropMessageID) {
+		p.MessageID = d.rawstr()
+	}
+	if p.Has(PropTimestamp) {
+		p.Timestamp = d.longlong()
+	}
+	if p.Has(PropType) {
+		p.Type = d.rawstr()
+	}
+	if p.Has(PropUserID) {
+		p.UserID = d.rawstr()
+	}
+	if p.Has(PropAppID) {
+		p.AppID = d.rawstr()
+	}
+	if p.Has(PropClusterID) {
+		p.ClusterID = d.rawstr()
+	}
+}
+
+func (p *Properties) encode(e *encoder) {
+	if p.Has(PropContentType) {
+		e.shortstr(p.ContentType)
+	}
+	if p.Has(PropContentEncoding) {
+		e.shortstr(p.ContentEncoding)
+	}
+	if p.Has(PropHeaders) {
+		e.table(p.Headers)
+	}
+	if p.Has(PropDeliveryMode) {
+		e.octet(p.DeliveryMode)
+	}
+	if p.Has(PropPriority) {
+		e.octet(p.Priority)
+	}
+	if p.Has(PropCorrelationID) {
+		e.shortstr(p.CorrelationID)
+	}
+	if p.Has(PropReplyTo) {
+		e.shortstr(p.ReplyTo)
+	}
+	if p.Has(PropExpiration) {
+		e.shortstr(p.Expiration)
+	}
+	if p.Has(PropMessageID) {
+		e.shortstr(p.MessageID)
+	}
+	if p.Has(PropTimestamp) {
+		e.longlong(p.Timestamp)
+	}
+	if p.Has(PropType) {
+		e.shortstr(p.Type)
+	}
+	if p.Has(PropUserID) {
+		e.shortstr(p.UserID)
+	}
+	if p.Has(PropAppID) {
+		e.shortstr(p.AppID)
+	}
+	if p.Has(PropClusterID) {
+		e.shortstr(p.ClusterID)
+	}
+}

@@ -1,0 +1,169 @@
+package amqpwire
+
+import (
+	"fmt"
+	"slices"
+)
+
+// MaxDepth is how deep tables and arrays may nest, the outermost included. It
+// bounds the stack of a decoder that reads a peer's tables, and ends the
+// encoding of an array that contains itself.
+const MaxDepth = 32
+
+// Field is a field of a [Table]. The package comment lists the types of Value.
+type Field struct {
+	Name  string
+	Value any
+}
+
+// Table is a field table. It keeps the order and the duplicates of the wire,
+// which a map would lose. A table without fields decodes as nil.
+type Table []Field
+
+// Array is a field value that holds a sequence of values. An array without
+// values decodes as nil.
+type Array []any
+
+// Timestamp is a field value that counts the seconds since 1970 in UTC.
+type Timestamp uint64
+
+// Decimal is a field value that stands for Value / 10^Scale.
+type Decimal struct {
+	Scale uint8
+	Value uint32
+}
+
+// Get returns the value of the first field of that name.
+func (t Table) Get(name string) (any, bool) {
+	if i := t.index(name); i >= 0 {
+		return t[i].Value, true
+	}
+	return nil, false
+}
+
+// Set returns a copy of t in which the first field of that name has the value
+// v, or to which the field is added. Later fields of the same name are left.
+func (t Table) Set(name string, v any) Table {
+	// Room for one more keeps the append below from copying again.
+	c := append(make(Table, 0, len(t)+1), t...)
+	if i := t.index(name); i >= 0 {
+		c[i].Value = v
+		return c
+	}
+	return append(c, Field{Name: name, Value: v})
+}
+
+// Delete returns a copy of t without the fields of that name.
+func (t Table) Delete(name string) Table {
+	return slices.DeleteFunc(slices.Clone(t), func(f Field) bool { return f.Name == name })
+}
+
+func (t Table) index(name string) int {
+	return slices.IndexFunc(t, func(f Field) bool { return f.Name == name })
+}
+
+// ParseTable parses a table: b is its four byte length and its content, whole.
+func ParseTable(b []byte) (Table, error) {
+	d := decoder{b: b}
+	t := d.table()
+	if err := d.end(); err != nil {
+		return nil, fmt.Errorf("amqpwire: field table: %w", err)
+	}
+	return t, nil
+}
+
+// Append appends the table, length included. It fails if a value has no type on
+// the wire; dst is then returned as it came.
+func (t Table) Append(dst []byte) ([]byte, error) {
+	e := newEncoder(dst)
+	e.table(t)
+	b, err := e.end()
+	if err != nil {
+		return b, fmt.Errorf("amqpwire: field table: %w", err)
+	}
+	return b, nil
+}
+
+var errTooDeep = fmt.Errorf("tables and arrays nested deeper than %d", MaxDepth)
+
+func (d *decoder) table() Table { return d.tableAt(1) }
+
+func (d *decoder) tableAt(depth int) Table {
+	inner := d.nested(depth)
+	var t Table
+	for len(inner.b) > 0 {
+		f := Field{Name: inner.rawstr()}
+		f.Value = inner.value(depth)
+		t = append(t, f)
+	}
+	return leave(d, &inner, t)
+}
+
+func (d *decoder) arrayAt(depth int) Array {
+	inner := d.nested(depth)
+	var a Array
+	for len(inner.b) > 0 {
+		a = append(a, inner.value(depth))
+	}
+	return leave(d, &inner, a)
+}
+
+// nested returns a decoder of the next block.
+func (d *decoder) nested(depth int) decoder {
+	if depth > MaxDepth {
+		d.fail(fmt.Errorf("%w: %w", ErrMalformed, errTooDeep))
+		return decoder{}
+	}
+	return decoder{b: d.block()}
+}
+
+// leave passes the error of an inner decoder on, and no half-read value.
+func leave[T any](d, inner *decoder, v T) T {
+	if inner.err != nil {
+		d.fail(inner.err)
+		var none T
+		return none
+	}
+	return v
+}
+
+func (e *encoder) table(t Table) { e.tableAt(t, 1) }
+
+func (e *encoder) tableAt(t Table, depth int) {
+	if !e.enter(depth) {
+		return
+	}
+	mark := e.openBlock()
+	for _, f := range t {
+		e.shortstr(f.Name)
+		e.value(f.Value, depth)
+		// Going on after an error would take a value that contains itself
+		// twice through two to the power of MaxDepth steps.
+		if e.err != nil {
+			e.err = fmt.Errorf("field %q: %w", f.Name, e.err)
+			return
+		}
+	}
+	e.closeBlock(mark)
+}
+
+func (e *encoder) arrayAt(a Array, depth int) {
+	if !e.enter(depth) {
+		return
+	}
+	mark := e.openBlock()
+	for _, v := range a {
+		if e.value(v, depth); e.err != nil {
+			return
+		}
+	}
+	e.closeBlock(mark)
+}
+
+func (e *encoder) enter(depth int) bool {
+	if depth > MaxDepth {
+		e.fail(errTooDeep)
+		return false
+	}
+	return true
+}

@@ -1,0 +1,137 @@
+package amqpwire
+
+import (
+	"errors"
+	"io"
+	"reflect"
+	"testing"
+)
+
+// sample sets every field of a struct, so that every part of its encoding is
+// there to be cut.
+func sample(pointer any) {
+	v := reflect.ValueOf(pointer).Elem()
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Interface().(type) {
+		case string:
+			f.SetString("text")
+		case bool:
+			f.SetBool(true)
+		case Table:
+			f.Set(reflect.ValueOf(sampleTable()))
+		case PropertyFlags:
+			f.Set(reflect.ValueOf(propAll))
+		default:
+			f.SetUint(0x5a)
+		}
+	}
+}
+
+func sampleTable() Table {
+	return Table{
+		{"t", true},
+		{"b", int8(1)},
+		{"B", uint8(1)},
+		{"s", int16(1)},
+		{"u", uint16(1)},
+		{"I", int32(1)},
+		{"i", uint32(1)},
+		{"l", int64(1)},
+		{"f", float32(1)},
+		{"d", float64(1)},
+		{"D", Decimal{1, 1}},
+		{"S", "s"},
+		{"x", []byte("x")},
+		{"A", Array{"a", Array{nil}}},
+		{"T", Timestamp(1)},
+		{"F", Table{{"V", nil}}},
+	}
+}
+
+// truncate gives decode every strict prefix of b, each in a slice of its own
+// size for the race detector and bounds checks to see.
+func truncate(t *testing.T, b []byte, decode func([]byte) error) {
+	t.Helper()
+	if err := decode(b); err != nil {
+		t.Errorf("whole: %v", err)
+	}
+	for n := range b {
+		if err := decode(append(make([]byte, 0, n), b[:n]...)); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%d of %d bytes: %v", n, len(b), err)
+		}
+	}
+}
+
+func TestTruncatedMethods(t *testing.T) {
+	for _, id := range allIDs() {
+		t.Run(id.String(), func(t *testing.T) {
+			m := NewMethod(id)
+			sample(m)
+			frame, err := AppendMethodFrame(nil, 1, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			truncate(t, frame[frameHeaderSize:len(frame)-1], func(b []byte) error {
+				_, err := ParseMethod(b)
+				return err
+			})
+		})
+	}
+}
+
+func TestTruncatedContentHeader(t *testing.T) {
+	var p Properties
+	sample(&p)
+	list, err := p.Append(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := AppendHeaderFrame(nil, 1, 60, 1, list)
+	truncate(t, frame[frameHeaderSize:len(frame)-1], func(b []byte) error {
+		h, err := ParseContentHeader(b)
+		if err != nil {
+			return err
+		}
+		_, err = ParseProperties(h.Properties)
+		return err
+	})
+}
+
+func TestTruncatedTable(t *testing.T) {
+	b, err := sampleTable().Append(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	truncate(t, b, func(b []byte) error {
+		_, err := ParseTable(b)
+		return err
+	})
+	// The same without the outer length, which alone gives every cut away.
+	for n := range len(b) - 4 {
+		cut := append([]byte{0, 0, byte(n >> 8), byte(n)}, b[4:4+n]...)
+		if table, err := ParseTable(cut); err == nil {
+			if again, err := table.Append(nil); err != nil || len(again) != len(cut) {
+				t.Errorf("%d bytes of fields are read as %v", n, table)
+			}
+		}
+	}
+}
+
+func TestTruncatedStream(t *testing.T) {
+	stream := appendFrame(nil, FrameBody, 1, []byte("hello"))
+	for n := range stream {
+		_, err := NewReader(&once{stream[:n]}, 0).ReadFrame()
+		if want := map[bool]error{true: io.EOF, false: io.ErrUnexpectedEOF}[n == 0]; err != want {
+			t.Errorf("%d bytes: %v, want %v", n, err, want)
+		}
+	}
+}
+
+// once returns its bytes together with io.EOF.
+type once struct{ b []byte }
+
+func (o *once) Read(dst []byte) (int, error) {
+	n := copy(dst, o.b)
+	o.b = o.b[n:]
+	return n, io.EOF
+}

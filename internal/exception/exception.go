@@ -1,0 +1,77 @@
+// Package exception holds the errors that AMQP 0-9-1 carries over the wire: a reply code and a text.
+//
+// The code alone decides how far the error reaches. A soft one closes the channel it happened on, a hard one the whole
+// connection (AMQP 0-9-1, section 1.2, "hard error" and "soft error"). Programs match on the texts, so they are
+// RabbitMQ's, word for word, with the code's name in front: "NOT_FOUND - no queue 'x' in vhost '/'".
+package exception
+
+import "fmt"
+
+// Code is an AMQP 0-9-1 reply code.
+type Code uint16
+
+// The reply codes, by their names in the specification.
+const (
+	Success            Code = 200
+	NoRoute            Code = 312
+	ConnectionForced   Code = 320
+	AccessRefused      Code = 403
+	NotFound           Code = 404
+	ResourceLocked     Code = 405
+	PreconditionFailed Code = 406
+	FrameError         Code = 501
+	SyntaxError        Code = 502
+	CommandInvalid     Code = 503
+	ChannelError       Code = 504
+	UnexpectedFrame    Code = 505
+	ResourceError      Code = 506
+	NotAllowed         Code = 530
+	NotImplemented     Code = 540
+	InternalError      Code = 541
+)
+
+var names = map[Code]string{
+	Success:            "OK",
+	NoRoute:            "NO_ROUTE",
+	ConnectionForced:   "CONNECTION_FORCED",
+	AccessRefused:      "ACCESS_REFUSED",
+	NotFound:           "NOT_FOUND",
+	ResourceLocked:     "RESOURCE_LOCKED",
+	PreconditionFailed: "PRECONDITION_FAILED",
+	FrameError:         "FRAME_ERROR",
+	SyntaxError:        "SYNTAX_ERROR",
+	CommandInvalid:     "COMMAND_INVALID",
+	ChannelError:       "CHANNEL_ERROR",
+	UnexpectedFrame:    "UNEXPECTED_FRAME",
+	ResourceError:      "RESOURCE_ERROR",
+	NotAllowed:         "NOT_ALLOWED",
+	NotImplemented:     "NOT_IMPLEMENTED",
+	InternalError:      "INTERNAL_ERROR",
+}
+
+// String returns the code's name in the specification, in capitals as RabbitMQ prints it.
+func (c Code) String() string {
+	if name, ok := names[c]; ok {
+		return name
+	}
+	return fmt.Sprintf("CODE_%d", uint16(c))
+}
+
+// Hard reports whether an error with this code closes the connection rather than only the channel.
+func (c Code) Hard() bool {
+	return c == ConnectionForced || c >= FrameError
+}
+
+// Error is an error that is told to the client.
+type Error struct {
+	Code Code
+	Text string // without the code's name
+}
+
+// New returns an error with a formatted text.
+func New(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Text: fmt.Sprintf(format, args...)}
+}
+
+// Error returns what goes over the wire as the reply text.
+func (e *Error) Error() string { return e.Code.String() + " - " + e.Text }

@@ -1,0 +1,80 @@
+package queue
+
+import (
+	"slices"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// NoTTL stands for the absence of a time to live, since zero is a valid one.
+const NoTTL time.Duration = -1
+
+// Message is what was published. All queues it went to share it, so nobody changes it.
+type Message struct {
+	Exchange   string
+	RoutingKey string
+	CC, BCC    []string // further routing keys; the BCC header itself is never delivered
+	Properties []byte   // encoded, as they are delivered
+	Body       []byte
+
+	TTL        time.Duration // from the expiration property; or NoTTL
+	Persistent bool
+
+	deaths []death // most recent first
+	first  death   // as x-first-death-* tell it; its queue is empty before the first death
+}
+
+// RoutingKeys returns all keys that the message is routed by (https://www.rabbitmq.com/docs/sender-selected).
+func (m *Message) RoutingKeys() []string {
+	return slices.Concat([]string{m.RoutingKey}, m.CC, m.BCC)
+}
+
+// Item is a message in one queue.
+type Item struct {
+	Message     *Message
+	Redelivered bool
+	// DeliveryCount is the number of earlier deliveries that failed, kept by quorum queues.
+	DeliveryCount int64
+
+	order    uint64    // position in the queue
+	deadline time.Time // zero: does not expire
+}
+
+func (it *Item) expired(now time.Time) bool {
+	return !it.deadline.IsZero() && !now.Before(it.deadline)
+}
+
+// DeliveryProperties returns the message's properties, encoded, with what this queue adds to them on delivery.
+func (it *Item) DeliveryProperties() []byte {
+	if it.DeliveryCount == 0 {
+		return it.Message.Properties
+	}
+	return editHeaders(it.Message.Properties, func(h amqpwire.Table) amqpwire.Table {
+		return h.Set("x-delivery-count", it.DeliveryCount)
+	})
+}
+
+// editHeaders changes the headers of encoded properties, and creates them where there are none.
+func editHeaders(encoded []byte, edit func(amqpwire.Table) amqpwire.Table) []byte {
+	return editProperties(encoded, func(p *amqpwire.Properties) {
+		p.Headers = edit(p.Headers)
+		p.Flags |= amqpwire.PropHeaders
+	})
+}
+
+// editProperties changes encoded properties. Whatever is in a queue was decoded once when it was published, and is
+// encoded from values of the wire's own types, so that neither direction can fail; if one did, the message would go on
+// as it was rather than be lost.
+func editProperties(encoded []byte, edit func(*amqpwire.Properties)) []byte {
+	p, err := amqpwire.ParseProperties(encoded)
+	if err != nil {
+		return encoded
+	}
+	edit(&p)
+	changed, err := p.Append(nil)
+	if err != nil {
+		return encoded
+	}
+	return changed
+}

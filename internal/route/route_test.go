@@ -1,0 +1,175 @@
+package route
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func queues(t *Table[string], x *Exchange[string], key string) string {
+	found := t.Route(nil, x, key)
+	slices.Sort(found)
+	return strings.Join(found, " ")
+}
+
+func toQueue(name string) Destination[string] { return Destination[string]{Queue: name} }
+
+func TestDirectMatchesTheKeyItself(t *testing.T) {
+	table := NewTable[string]()
+	x := table.Add(Exchange[string]{Name: "x", Kind: Direct})
+	table.Bind(x, toQueue("a"), "k", "")
+	table.Bind(x, toQueue("b"), "k", "")
+	table.Bind(x, toQueue("c"), "other", "")
+	if got := queues(table, x, "k"); got != "a b" {
+		t.Errorf("key k reaches %q, want a and b", got)
+	}
+	if got := queues(table, x, "K"); got != "" {
+		t.Errorf("key K reaches %q, want nothing", got)
+	}
+}
+
+func TestFanoutMatchesEveryKey(t *testing.T) {
+	table := NewTable[string]()
+	x := table.Add(Exchange[string]{Name: "x", Kind: Fanout})
+	table.Bind(x, toQueue("a"), "k", "")
+	table.Bind(x, toQueue("b"), "", "")
+	if got := queues(table, x, "whatever"); got != "a b" {
+		t.Errorf("reaches %q, want a and b", got)
+	}
+}
+
+func TestQueueGetsOneCopyHoweverManyBindings(t *testing.T) {
+	table := NewTable[string]()
+	x := table.Add(Exchange[string]{Name: "x", Kind: Topic})
+	y := table.Add(Exchange[string]{Name: "y", Kind: Fanout})
+	table.Bind(x, toQueue("a"), "#", "")
+	table.Bind(x, toQueue("a"), "k.*", "")
+	table.Bind(x, Destination[string]{Exchange: y}, "k.#", "")
+	table.Bind(y, toQueue("a"), "", "")
+	if got := queues(table, x, "k.1"); got != "a" {
+		t.Errorf("reaches %q, want a once", got)
+	}
+}
+
+func TestExchangesInACircle(t *testing.T) {
+	table := NewTable[string]()
+	x := table.Add(Exchange[string]{Name: "x", Kind: Fanout})
+	y := table.Add(Exchange[string]{Name: "y", Kind: Fanout})
+	table.Bind(x, Destination[string]{Exchange: y}, "", "")
+	table.Bind(y, Destination[string]{Exchange: x}, "", "")
+	table.Bind(x, toQueue("a"), "", "")
+	table.Bind(y, toQueue("b"), "", "")
+	if got := queues(table, y, ""); got != "a b" {
+		t.Errorf("reaches %q, want a and b", got)
+	}
+}
+
+func TestBindingIsIdempotentAndKnowsItsArguments(t *testing.T) {
+	table := NewTable[string]()
+	x := table.Add(Exchange[string]{Name: "x", Kind: Direct})
+	if !table.Bind(x, toQueue("a"), "k", "") || table.Bind(x, toQueue("a"), "k", "") {
+		t.Error("the first bind is new, the second is not")
+	}
+	table.Bind(x, toQueue("a"), "k", "args")
+	table.Unbind(x, toQueue("a"), "k", "")
+	if got := queues(table, x, "k"); got != "a" {
+		t.Errorf("reaches %q: the binding with other arguments is gone too", got)
+	}
+	table.Unbind(x, toQueue("a"), "k", "args")
+	if got := queues(table, x, "k"); got != "" || x.InUse() {
+		t.Errorf("reaches %q, in use %v, after the last unbind", got, x.InUse())
+	}
+}
+
+func TestAutoDeleteExchangeGoesWithItsLastBinding(t *testing.T) {
+	table := NewTable[string]()
+	x := table.Add(Exchange[string]{Name: "x", Kind: Direct, AutoDelete: true})
+	y := table.Add(Exchange[string]{Name: "y", Kind: Direct, AutoDelete: true})
+	if table.Exchange("x") == nil {
+		t.Fatal("gone before it ever had a binding")
+	}
+	table.Bind(y, Destination[string]{Exchange: x}, "k", "")
+	table.Bind(x, toQueue("a"), "k", "")
+	table.DeleteQueue("a")
+	if table.Exchange("x") != nil || table.Exchange("y") != nil {
+		t.Error("the queue's deletion should take x, and x's deletion y")
+	}
+}
+
+func TestTopicPatterns(t *testing.T) {
+	for _, test := range []struct {
+		pattern string
+		yes, no []string
+	}{
+		{"a.b", []string{"a.b"}, []string{"a", "a.b.c", "", "A.b"}},
+		{"*", []string{"a", "*", "#"}, []string{"", "a.b", "."}},
+		{"*.*", []string{"a.b", "."}, []string{"a", "a.b.c"}},
+		{"#", []string{"", "a", "a.b.c", "."}, nil},
+		{"", []string{""}, []string{"a", "."}},
+		{"#.#", []string{"", "a", "a.b"}, nil},
+		{"*.#", []string{"a", "a.b", "."}, []string{""}},
+		{"a.#.b", []string{"a.b", "a.x.b", "a.x.y.b", "a.b.b"}, []string{"a", "a.b.x", "b"}},
+		{"#.a.#.a", []string{"a.a", "x.a.y.a"}, []string{"a", "a.x"}},
+	} {
+		table := NewTable[string]()
+		x := table.Add(Exchange[string]{Name: "x", Kind: Topic})
+		table.Bind(x, toQueue("q"), test.pattern, "")
+		for _, key := range test.yes {
+			if queues(table, x, key) != "q" {
+				t.Errorf("%q should match %q", test.pattern, key)
+			}
+		}
+		for _, key := range test.no {
+			if queues(table, x, key) != "" {
+				t.Errorf("%q should not match %q", test.pattern, key)
+			}
+		}
+	}
+}
+
+// A pattern is a regular expression over words, which gives a second opinion on every key.
+func TestTopicAgreesWithRegularExpressions(t *testing.T) {
+	wordsOf := func(alphabet ...string) *rapid.Generator[[]string] {
+		return rapid.SliceOfN(rapid.SampledFrom(alphabet), 0, 6)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		table := NewTable[string]()
+		x := table.Add(Exchange[string]{Name: "x", Kind: Topic})
+		patterns := rapid.SliceOfN(wordsOf("a", "b", "*", "#"), 1, 8).Draw(t, "patterns")
+		for i, p := range patterns {
+			table.Bind(x, toQueue(fmt.Sprint(i)), strings.Join(p, "."), "")
+		}
+		removed := rapid.IntRange(-1, len(patterns)-1).Draw(t, "removed")
+		if removed >= 0 {
+			table.Unbind(x, toQueue(fmt.Sprint(removed)), strings.Join(patterns[removed], "."), "")
+		}
+		key := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 6).Draw(t, "key")
+
+		var want []string
+		for i, p := range patterns {
+			var expr strings.Builder
+			for _, w := range p {
+				switch w {
+				case "*":
+					expr.WriteString("[a-z],")
+				case "#":
+					expr.WriteString("([a-z],)*")
+				default:
+					expr.WriteString(w + ",")
+				}
+			}
+			subject := strings.Join(append(key, ""), ",")
+			if i != removed && regexp.MustCompile("^"+expr.String()+"$").MatchString(subject) {
+				want = append(want, fmt.Sprint(i))
+			}
+		}
+		slices.Sort(want)
+		if got := queues(table, x, strings.Join(key, ".")); got != strings.Join(want, " ") {
+			t.Fatalf("key %q reaches %q, want %q", key, got, want)
+		}
+	})
+}

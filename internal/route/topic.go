@@ -1,0 +1,104 @@
+package route
+
+import (
+	"slices"
+	"strings"
+)
+
+// topic matches dotted words: in a binding key "*" stands for exactly one word and "#" for any number of them, none
+// included (https://www.rabbitmq.com/docs/exchanges#topic).
+//
+// The bindings are a tree with a word on each edge, so that the cost of a match grows with the words of the key and not
+// with the number of bindings.
+type topic[Q comparable] struct {
+	root *topicNode[Q]
+}
+
+type topicNode[Q comparable] struct {
+	next map[string]*topicNode[Q]
+	here refs[Q] // bindings whose key ends at this node
+	hash bool    // the edge that leads here is "#": the node matches any further word
+}
+
+func newTopic[Q comparable]() *topic[Q] { return &topic[Q]{root: &topicNode[Q]{}} }
+
+// words splits a key. The empty key has no words, but "." has two empty ones, as in RabbitMQ.
+func words(key string) []string {
+	if key == "" {
+		return nil
+	}
+	return strings.Split(key, ".")
+}
+
+func (m *topic[Q]) add(key string, d Destination[Q]) {
+	n := m.root
+	for _, w := range words(key) {
+		child := n.next[w]
+		if child == nil {
+			child = &topicNode[Q]{hash: w == "#"}
+			if n.next == nil {
+				n.next = make(map[string]*topicNode[Q])
+			}
+			n.next[w] = child
+		}
+		n = child
+	}
+	if n.here == nil {
+		n.here = make(refs[Q])
+	}
+	n.here.add(d)
+}
+
+func (m *topic[Q]) remove(key string, d Destination[Q]) { m.root.remove(words(key), d) }
+
+// remove also prunes the nodes that lead to no binding any more.
+func (n *topicNode[Q]) remove(rest []string, d Destination[Q]) {
+	if len(rest) == 0 {
+		n.here.remove(d)
+		return
+	}
+	child := n.next[rest[0]]
+	if child == nil {
+		return
+	}
+	child.remove(rest[1:], d)
+	if len(child.here) == 0 && len(child.next) == 0 {
+		delete(n.next, rest[0])
+	}
+}
+
+// match runs all readings of the key at once, as a set of nodes, so that no combination of "#" makes it slow.
+func (m *topic[Q]) match(dst []Destination[Q], key string) []Destination[Q] {
+	nodes := m.root.enter(nil)
+	for _, w := range words(key) {
+		var after []*topicNode[Q]
+		for _, n := range nodes {
+			if n.hash {
+				after = n.enter(after)
+			}
+			if child := n.next[w]; child != nil {
+				after = child.enter(after)
+			}
+			if child := n.next["*"]; child != nil {
+				after = child.enter(after)
+			}
+		}
+		nodes = after
+	}
+	for _, n := range nodes {
+		dst = n.here.appendTo(dst)
+	}
+	return dst
+}
+
+// enter adds the node and, since "#" may stand for no word at all, the "#" below it.
+func (n *topicNode[Q]) enter(set []*topicNode[Q]) []*topicNode[Q] {
+	if slices.Contains(set, n) {
+		return set
+	}
+	set = append(set, n)
+	if child := n.next["#"]; child != nil {
+		set = child.enter(set)
+	}
+	return set
+}

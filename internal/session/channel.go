@@ -1,0 +1,140 @@
+package session
+
+import (
+	"sync"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/exception"
+)
+
+// channel is one AMQP channel.
+type channel struct {
+	s  *Session
+	id uint16
+
+	// The reader's own.
+	closing   bool    // channel.close has been sent, the answer has not come
+	content   content // the message that is being published
+	confirms  confirms
+	lastQueue string // the queue declared last, which an empty name stands for
+	prefetch  uint16 // for the consumers to come
+
+	// What deliveries reach, from any goroutine.
+	mu        sync.Mutex
+	released  bool
+	lastTag   uint64
+	unacked   unacked
+	consumers map[string]*consumer
+}
+
+func newChannel(s *Session, id uint16) *channel {
+	return &channel{s: s, id: id, consumers: make(map[string]*consumer)}
+}
+
+func (ch *channel) send(m amqpwire.Method) { ch.s.send(ch.id, m) }
+
+// reply is send for methods whose client may not want an answer.
+func (ch *channel) reply(noWait bool, m amqpwire.Method) {
+	if !noWait {
+		ch.send(m)
+	}
+}
+
+// release ends the consumers and gives the unacked messages back to their queues.
+func (ch *channel) release() {
+	ch.mu.Lock()
+	if ch.released {
+		ch.mu.Unlock()
+		return
+	}
+	ch.released = true
+	consumers := ch.consumers
+	ch.consumers = nil
+	ch.mu.Unlock()
+
+	for _, c := range consumers {
+		ch.leave(c)
+	}
+	ch.mu.Lock()
+	rest := ch.unacked.takeAll()
+	ch.mu.Unlock()
+	requeue(rest, true)
+}
+
+// method handles a method that carries no content, or begins one.
+func (ch *channel) method(m amqpwire.Method) error {
+	switch m := m.(type) {
+	case *amqpwire.ChannelOpen:
+		return exception.New(exception.ChannelError, "second 'channel.open' seen")
+	case *amqpwire.ChannelClose:
+		ch.s.flushConfirms()
+		ch.release()
+		delete(ch.s.channels, ch.id)
+		ch.send(&amqpwire.ChannelCloseOk{})
+	case *amqpwire.ChannelFlow:
+		if !m.Active {
+			return exception.New(exception.NotImplemented, "active=false")
+		}
+		ch.send(&amqpwire.ChannelFlowOk{Active: true})
+	case *amqpwire.AccessRequest: // of AMQP 0-8, still sent by some
+		ch.send(&amqpwire.AccessRequestOk{})
+
+	case *amqpwire.ExchangeDeclare:
+		return ch.exchangeDeclare(m)
+	case *amqpwire.ExchangeDelete:
+		return ch.exchangeDelete(m)
+	case *amqpwire.ExchangeBind:
+		return ch.exchangeBind(m)
+	case *amqpwire.ExchangeUnbind:
+		return ch.exchangeUnbind(m)
+
+	case *amqpwire.QueueDeclare:
+		return ch.queueDeclare(m)
+	case *amqpwire.QueueBind:
+		return ch.queueBind(m)
+	case *amqpwire.QueueUnbind:
+		return ch.queueUnbind(m)
+	case *amqpwire.QueuePurge:
+		return ch.queuePurge(m)
+	case *amqpwire.QueueDelete:
+		return ch.queueDelete(m)
+
+	case *amqpwire.BasicPublish:
+		return ch.basicPublish(m)
+	case *amqpwire.ConfirmSelect:
+		ch.confirms.on = true
+		ch.reply(m.NoWait, &amqpwire.ConfirmSelectOk{})
+
+	case *amqpwire.BasicQos:
+		return ch.basicQos(m)
+	case *amqpwire.BasicConsume:
+		return ch.basicConsume(m)
+	case *amqpwire.BasicCancel:
+		ch.basicCancel(m)
+	case *amqpwire.BasicGet:
+		return ch.basicGet(m)
+
+	case *amqpwire.BasicAck:
+		return ch.settle(m.DeliveryTag, m.Multiple, ack)
+	case *amqpwire.BasicNack:
+		if m.Requeue {
+			return ch.settle(m.DeliveryTag, m.Multiple, giveBack)
+		}
+		return ch.settle(m.DeliveryTag, m.Multiple, reject)
+	case *amqpwire.BasicReject:
+		if m.Requeue {
+			return ch.settle(m.DeliveryTag, false, giveBackFailed)
+		}
+		return ch.settle(m.DeliveryTag, false, reject)
+	case *amqpwire.BasicRecover:
+		return ch.basicRecover(m.Requeue, &amqpwire.BasicRecoverOk{})
+	case *amqpwire.BasicRecoverAsync:
+		return ch.basicRecover(m.Requeue, nil)
+
+	case *amqpwire.TxSelect, *amqpwire.TxCommit, *amqpwire.TxRollback:
+		return exception.New(exception.NotImplemented, "transactions are not supported by this broker: use publisher confirms")
+	default:
+		return exception.New(exception.CommandInvalid, "%v is not for a server", m.ID())
+	}
+	return nil
+}

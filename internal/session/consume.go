@@ -1,0 +1,178 @@
+package session
+
+import (
+	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/exception"
+	"github.com/reprisemq/reprise/internal/queue"
+	"github.com/reprisemq/reprise/internal/vhost"
+)
+
+// window is how many messages may be unacked at a time.
+type window struct {
+	limit int // 0: no limit
+	used  int
+}
+
+func (w *window) full() bool { return w.limit > 0 && w.used >= w.limit }
+
+// consumer is a subscription of a channel to a queue. It is the queue's [queue.Receiver].
+type consumer struct {
+	queue.Consumer
+	ch    *channel
+	queue *vhost.Queue
+	tag   string
+
+	// Guarded by the channel's lock.
+	window  window
+	refused bool // a message, for want of credit
+}
+
+func (ch *channel) basicQos(m *amqpwire.BasicQos) error {
+	if m.PrefetchSize != 0 {
+		return exception.New(exception.NotImplemented, "prefetch_size!=0 (%d)", m.PrefetchSize)
+	}
+	// One prefetch for the channel (global=true) is denied in RabbitMQ 4.3, which takes it for one per consumer
+	// (https://www.rabbitmq.com/docs/consumer-prefetch).
+	ch.prefetch = m.PrefetchCount
+	ch.send(&amqpwire.BasicQosOk{})
+	return nil
+}
+
+func (ch *channel) basicConsume(m *amqpwire.BasicConsume) error {
+	q, err := ch.queue(m.Queue)
+	if err != nil {
+		return err
+	}
+	tag := m.ConsumerTag
+	if tag == "" {
+		tag = vhost.RandomName("amq.ctag-")
+	}
+	c := &consumer{ch: ch, queue: q, tag: tag, window: window{limit: int(ch.prefetch)}}
+	c.Consumer = queue.Consumer{Receiver: c, NoAck: m.NoAck, Exclusive: m.Exclusive}
+
+	ch.mu.Lock()
+	_, used := ch.consumers[tag]
+	if !used {
+		ch.consumers[tag] = c
+	}
+	ch.mu.Unlock()
+	if used {
+		return exception.New(exception.NotAllowed, "attempt to reuse consumer tag '%s'", tag)
+	}
+	added := q.Consume(&c.Consumer, func() { ch.reply(m.NoWait, &amqpwire.BasicConsumeOk{ConsumerTag: tag}) })
+	if !added {
+		ch.forget(c)
+		return exception.New(exception.AccessRefused, "%v in exclusive use", q)
+	}
+	return nil
+}
+
+func (ch *channel) basicCancel(m *amqpwire.BasicCancel) {
+	ch.mu.Lock()
+	c := ch.consumers[m.ConsumerTag]
+	ch.mu.Unlock()
+	if c != nil {
+		ch.forget(c)
+		ch.leave(c)
+	}
+	ch.reply(m.NoWait, &amqpwire.BasicCancelOk{ConsumerTag: m.ConsumerTag})
+}
+
+func (ch *channel) forget(c *consumer) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.consumers[c.tag] == c {
+		delete(ch.consumers, c.tag)
+	}
+}
+
+// leave ends a subscription on the queue's side.
+func (ch *channel) leave(c *consumer) {
+	if c.queue.Cancel(&c.Consumer) {
+		ch.s.vhost.ConsumerGone(c.queue)
+	}
+}
+
+// Offer implements [queue.Receiver].
+func (c *consumer) Offer(it *queue.Item) bool {
+	ch := c.ch
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.released {
+		return false
+	}
+	if !c.NoAck && c.window.full() {
+		c.refused = true
+		return false
+	}
+	tag := ch.lastTag + 1
+	sent := ch.s.out.offer(func(b []byte) []byte {
+		return appendContent(b, ch, &amqpwire.BasicDeliver{
+			ConsumerTag: c.tag, DeliveryTag: tag, Redelivered: it.Redelivered,
+			Exchange: it.Message.Exchange, RoutingKey: it.Message.RoutingKey,
+		}, it.DeliveryProperties(), it.Message.Body)
+	}, c.resume)
+	if !sent {
+		return false
+	}
+	ch.lastTag = tag
+	if !c.NoAck {
+		c.window.used++
+		ch.unacked.add(delivery{tag: tag, item: it, queue: c.queue, consumer: c})
+	}
+	return true
+}
+
+// QueueDeleted implements [queue.Receiver].
+func (c *consumer) QueueDeleted() {
+	c.ch.forget(c)
+	if c.ch.s.notifiesCancel {
+		c.ch.send(&amqpwire.BasicCancel{ConsumerTag: c.tag, NoWait: true})
+	}
+}
+
+func (c *consumer) resume() { c.queue.Resume(&c.Consumer) }
+
+// credited returns the consumers that have been refused a message for want of credit and now have some. The channel is
+// locked; they are resumed once it is not.
+func (ch *channel) credited() []*consumer {
+	var found []*consumer
+	for _, c := range ch.consumers {
+		if c.refused && !c.window.full() {
+			c.refused = false
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+func resume(consumers []*consumer) {
+	for _, c := range consumers {
+		c.resume()
+	}
+}
+
+func (ch *channel) basicGet(m *amqpwire.BasicGet) error {
+	q, err := ch.queue(m.Queue)
+	if err != nil {
+		return err
+	}
+	it, left := q.Get(m.NoAck)
+	if it == nil {
+		ch.send(&amqpwire.BasicGetEmpty{})
+		return nil
+	}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.lastTag++
+	if !m.NoAck {
+		ch.unacked.add(delivery{tag: ch.lastTag, item: it, queue: q})
+	}
+	ch.s.out.write(func(b []byte) []byte {
+		return appendContent(b, ch, &amqpwire.BasicGetOk{
+			DeliveryTag: ch.lastTag, Redelivered: it.Redelivered,
+			Exchange: it.Message.Exchange, RoutingKey: it.Message.RoutingKey, MessageCount: uint32(left),
+		}, it.DeliveryProperties(), it.Message.Body)
+	})
+	return nil
+}

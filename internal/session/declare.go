@@ -1,0 +1,130 @@
+package session
+
+import (
+	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/exception"
+	"github.com/reprisemq/reprise/internal/queue"
+	"github.com/reprisemq/reprise/internal/vhost"
+)
+
+func (ch *channel) exchangeDeclare(m *amqpwire.ExchangeDeclare) error {
+	if err := ch.s.vhost.DeclareExchange(m); err != nil {
+		return err
+	}
+	ch.reply(m.NoWait, &amqpwire.ExchangeDeclareOk{})
+	return nil
+}
+
+func (ch *channel) exchangeDelete(m *amqpwire.ExchangeDelete) error {
+	if err := ch.s.vhost.DeleteExchange(m.Exchange, m.IfUnused); err != nil {
+		return err
+	}
+	ch.reply(m.NoWait, &amqpwire.ExchangeDeleteOk{})
+	return nil
+}
+
+func (ch *channel) exchangeBind(m *amqpwire.ExchangeBind) error {
+	if err := ch.s.vhost.BindExchange(m.Source, m.Destination, m.RoutingKey, m.Arguments); err != nil {
+		return err
+	}
+	ch.reply(m.NoWait, &amqpwire.ExchangeBindOk{})
+	return nil
+}
+
+func (ch *channel) exchangeUnbind(m *amqpwire.ExchangeUnbind) error {
+	if err := ch.s.vhost.UnbindExchange(m.Source, m.Destination, m.RoutingKey, m.Arguments); err != nil {
+		return err
+	}
+	ch.reply(m.NoWait, &amqpwire.ExchangeUnbindOk{})
+	return nil
+}
+
+func (ch *channel) queueDeclare(m *amqpwire.QueueDeclare) error {
+	q, err := ch.s.vhost.DeclareQueue(m, ch.s)
+	if err != nil {
+		return err
+	}
+	ch.lastQueue = q.Name()
+	stats := q.Stats()
+	ch.reply(m.NoWait, &amqpwire.QueueDeclareOk{
+		Queue: q.Name(), MessageCount: uint32(stats.Ready), ConsumerCount: uint32(stats.Consumers),
+	})
+	return nil
+}
+
+// named fills in what a method may leave out: an empty name stands for the queue declared last, and then an empty routing
+// key for its name.
+func (ch *channel) named(queue, key string) (string, string, error) {
+	switch {
+	case queue != "":
+		return queue, key, nil
+	case ch.lastQueue == "":
+		return "", "", exception.New(exception.NotFound, "no previously declared queue")
+	case key == "":
+		key = ch.lastQueue
+	}
+	return ch.lastQueue, key, nil
+}
+
+// queue returns the queue that a method is about.
+func (ch *channel) queue(name string) (*vhost.Queue, error) {
+	name, _, err := ch.named(name, "")
+	if err != nil {
+		return nil, err
+	}
+	return ch.s.vhost.Queue(name, ch.s)
+}
+
+func (ch *channel) queueBind(m *amqpwire.QueueBind) error {
+	name, key, err := ch.named(m.Queue, m.RoutingKey)
+	if err != nil {
+		return err
+	}
+	if err := ch.s.vhost.BindQueue(m.Exchange, name, key, m.Arguments, ch.s); err != nil {
+		return err
+	}
+	ch.reply(m.NoWait, &amqpwire.QueueBindOk{})
+	return nil
+}
+
+func (ch *channel) queueUnbind(m *amqpwire.QueueUnbind) error {
+	name, key, err := ch.named(m.Queue, m.RoutingKey)
+	if err != nil {
+		return err
+	}
+	if err := ch.s.vhost.UnbindQueue(m.Exchange, name, key, m.Arguments, ch.s); err != nil {
+		return err
+	}
+	ch.send(&amqpwire.QueueUnbindOk{})
+	return nil
+}
+
+func (ch *channel) queuePurge(m *amqpwire.QueuePurge) error {
+	q, err := ch.queue(m.Queue)
+	if err != nil {
+		return err
+	}
+	ch.reply(m.NoWait, &amqpwire.QueuePurgeOk{MessageCount: uint32(q.Purge())})
+	return nil
+}
+
+func (ch *channel) queueDelete(m *amqpwire.QueueDelete) error {
+	q, err := ch.queue(m.Queue)
+	n := 0
+	switch {
+	case missing(err): // it is as the client wants it
+	case err != nil:
+		return err
+	default:
+		if n, err = ch.s.vhost.DeleteQueue(q, queue.Condition{Unused: m.IfUnused, Empty: m.IfEmpty}); err != nil {
+			return err
+		}
+	}
+	ch.reply(m.NoWait, &amqpwire.QueueDeleteOk{MessageCount: uint32(n)})
+	return nil
+}
+
+func missing(err error) bool {
+	e, ok := err.(*exception.Error)
+	return ok && e.Code == exception.NotFound
+}

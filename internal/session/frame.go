@@ -1,0 +1,191 @@
+package session
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/exception"
+)
+
+// frame handles one frame. Done says that the connection has been closed in order.
+func (s *Session) frame(f amqpwire.Frame) (done bool, err error) {
+	switch {
+	case f.Type == amqpwire.FrameHeartbeat && f.Channel == 0:
+		return false, nil
+	case f.Type == amqpwire.FrameMethod, f.Type == amqpwire.FrameHeader, f.Type == amqpwire.FrameBody:
+	case s.closing.Load():
+		return false, nil
+	case f.Type == amqpwire.FrameHeartbeat:
+		s.fail(exception.New(exception.UnexpectedFrame, "type 8, %s", snippet(f.Payload)), 0)
+		return false, nil
+	default:
+		s.raise(0, 0, unknownFrame(f))
+		return false, nil
+	}
+	if f.Channel == 0 {
+		return s.connectionFrame(f)
+	}
+	if s.closing.Load() {
+		return false, nil
+	}
+	if method, err := s.channelFrame(f); err != nil {
+		s.raise(f.Channel, method, err)
+	}
+	return false, nil
+}
+
+// raise tells the client of an error, on the channel or, if it is a hard one, on the connection.
+func (s *Session) raise(id uint16, method amqpwire.MethodID, err error) {
+	var e *exception.Error
+	if !errors.As(err, &e) {
+		e = exception.New(exception.InternalError, "%v", err)
+	}
+	ch := s.channels[id]
+	if e.Code.Hard() || ch == nil {
+		s.fail(e, method)
+		return
+	}
+	s.log.Warn("closing a channel", "channel", id, "error", e, "method", method)
+	s.flushConfirms()
+	ch.release()
+	ch.closing = true
+	s.send(id, &amqpwire.ChannelClose{
+		ReplyCode: uint16(e.Code), ReplyText: shortstr(e.Error()),
+		ClassID: method.Class(), MethodID: method.Method(),
+	})
+}
+
+// connectionFrame handles a frame on channel 0.
+func (s *Session) connectionFrame(f amqpwire.Frame) (done bool, err error) {
+	m, err := parseMethod(f)
+	if s.closing.Load() {
+		switch m.(type) {
+		case *amqpwire.ConnectionCloseOk:
+			return true, nil
+		case *amqpwire.ConnectionClose: // both sides at once
+			s.send(0, &amqpwire.ConnectionCloseOk{})
+		}
+		return false, nil
+	}
+	if err != nil {
+		s.raise(0, 0, err)
+		return false, nil
+	}
+	switch m := m.(type) {
+	case *amqpwire.ConnectionClose:
+		s.log.Info("connection closed by the client", "code", m.ReplyCode, "text", m.ReplyText)
+		s.flushConfirms()
+		s.release()
+		s.send(0, &amqpwire.ConnectionCloseOk{})
+		return true, nil
+	case *amqpwire.ConnectionUpdateSecret: // there are no secrets that expire
+		s.send(0, &amqpwire.ConnectionUpdateSecretOk{})
+	default:
+		s.fail(exception.New(exception.ChannelError, "unexpected method in connection state running"), m.ID())
+	}
+	return false, nil
+}
+
+// channelFrame handles a frame on another channel. An error is one that the client is to be told of, with the method that
+// made it.
+func (s *Session) channelFrame(f amqpwire.Frame) (amqpwire.MethodID, error) {
+	ch := s.channels[f.Channel]
+	if ch != nil && ch.closing {
+		s.awaitClose(ch, f)
+		return 0, nil
+	}
+	if ch != nil && ch.content.expected() {
+		return amqpwire.IDBasicPublish, ch.contentFrame(f)
+	}
+	m, err := parseMethod(f)
+	if err != nil {
+		return 0, err
+	}
+	if ch == nil {
+		return m.ID(), s.unopened(f.Channel, m)
+	}
+	return m.ID(), ch.method(m)
+}
+
+// unopened handles a method on a channel that is not open, where one alone is in place.
+func (s *Session) unopened(id uint16, m amqpwire.Method) error {
+	switch m.(type) {
+	case *amqpwire.ChannelOpen:
+		if len(s.channels) >= int(s.channelMax) {
+			return exception.New(exception.NotAllowed,
+				"number of channels opened (%d) has reached the negotiated channel_max (%d)", len(s.channels), s.channelMax)
+		}
+		s.channels[id] = newChannel(s, id)
+		s.send(id, &amqpwire.ChannelOpenOk{})
+	case *amqpwire.ChannelClose: // late, on a channel that is gone already
+		s.send(id, &amqpwire.ChannelCloseOk{})
+	case *amqpwire.ChannelCloseOk: // likewise
+	default:
+		return exception.New(exception.ChannelError, "expected 'channel.open'")
+	}
+	return nil
+}
+
+// awaitClose ignores what a client sent before it had read that its channel was closed.
+func (s *Session) awaitClose(ch *channel, f amqpwire.Frame) {
+	if f.Type != amqpwire.FrameMethod {
+		return
+	}
+	switch id, _ := amqpwire.PeekMethodID(f.Payload); id {
+	case amqpwire.IDChannelCloseOk:
+		delete(s.channels, f.Channel)
+	case amqpwire.IDChannelClose: // both sides at once: the answer is still to come
+		s.send(ch.id, &amqpwire.ChannelCloseOk{})
+	}
+}
+
+func parseMethod(f amqpwire.Frame) (amqpwire.Method, error) {
+	if f.Type != amqpwire.FrameMethod {
+		return nil, exception.New(exception.UnexpectedFrame, "expected method frame, got non method frame instead")
+	}
+	m, err := amqpwire.ParseMethod(f.Payload)
+	if err == nil {
+		return m, nil
+	}
+	id, short := amqpwire.PeekMethodID(f.Payload)
+	switch {
+	case short != nil:
+		return nil, unknownFrame(f)
+	case errors.Is(err, amqpwire.ErrUTF8):
+		return nil, exception.New(exception.FrameError, "Malformed UTF-8 in shortstr")
+	case errors.Is(err, amqpwire.ErrMalformed):
+		return nil, exception.New(exception.FrameError, "cannot decode %s", binary(f.Payload[4:]))
+	}
+	return nil, exception.New(exception.CommandInvalid, "unknown method %v", id)
+}
+
+func unknownFrame(f amqpwire.Frame) error {
+	return exception.New(exception.FrameError, "type %d, %s: unknown_frame", f.Type, snippet(f.Payload))
+}
+
+// frameError is what RabbitMQ says of a malformed frame.
+func frameError(e *amqpwire.FrameError) *exception.Error {
+	if e.Reason == amqpwire.FrameTooLarge {
+		return exception.New(exception.FrameError, "type %d, all octets = <<>>: {frame_too_large,%d,%d}", e.Type, e.Size, e.Max)
+	}
+	return exception.New(exception.FrameError, "type %d, %s: {invalid_frame_end_marker,%d}", e.Type, snippet(e.Payload), e.End)
+}
+
+// snippet shows the beginning of a payload as RabbitMQ does.
+func snippet(payload []byte) string {
+	if len(payload) > 16 {
+		return "first 16 octets = " + binary(payload[:16])
+	}
+	return "all octets = " + binary(payload)
+}
+
+// binary writes bytes in the notation of Erlang, as far as the text of an error reaches.
+func binary(b []byte) string {
+	octets := make([]string, min(len(b), 255))
+	for i := range octets {
+		octets[i] = strconv.Itoa(int(b[i]))
+	}
+	return "<<" + strings.Join(octets, ",") + ">>"
+}

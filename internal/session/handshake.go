@@ -1,0 +1,181 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/exception"
+)
+
+// handshake brings a connection from the protocol header to connection.open-ok. Its errors end the connection; what the
+// client is to be told of them it has been told.
+func (s *Session) handshake() error {
+	_ = s.conn.SetReadDeadline(time.Now().Add(handshakeTimeout))
+	header, err := s.in.ReadProtocolHeader()
+	if err != nil {
+		return fmt.Errorf("handshake: %w", err)
+	}
+	if header != amqpwire.ProtocolHeader {
+		s.out.write(func(b []byte) []byte { return append(b, amqpwire.ProtocolHeader[:]...) })
+		return s.refuse(fmt.Errorf("handshake: protocol header %q, want %q: the client speaks another protocol, or TLS",
+			header, amqpwire.ProtocolHeader))
+	}
+	for _, step := range []func() error{s.authenticate, s.tune, s.open} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return s.conn.SetReadDeadline(time.Time{})
+}
+
+// refuse lets the last words go out before the connection ends with an error.
+func (s *Session) refuse(err error) error {
+	_ = s.conn.SetWriteDeadline(time.Now().Add(closeTimeout))
+	s.out.finish()
+	<-s.out.done
+	if tcp, ok := s.conn.(interface{ CloseWrite() error }); ok && tcp.CloseWrite() == nil {
+		s.discard()
+	}
+	return err
+}
+
+// expect reads a method that the handshake cannot do without.
+func (s *Session) expect(m amqpwire.Method) error {
+	for {
+		f, err := s.in.ReadFrame()
+		if err != nil {
+			return fmt.Errorf("handshake: waiting for %v: %w", m.ID(), err)
+		}
+		if f.Type == amqpwire.FrameHeartbeat {
+			continue
+		}
+		id, err := amqpwire.PeekMethodID(f.Payload)
+		if f.Type != amqpwire.FrameMethod || err != nil || f.Channel != 0 || id != m.ID() {
+			return s.abort(exception.New(exception.UnexpectedFrame, "expected %v", m.ID()), 0)
+		}
+		if err := m.Parse(f.Payload[4:]); err != nil {
+			return s.abort(exception.New(exception.FrameError, "cannot decode %v: %v", id, err), id)
+		}
+		return nil
+	}
+}
+
+// abort closes the connection in the middle of the handshake.
+func (s *Session) abort(e *exception.Error, method amqpwire.MethodID) error {
+	s.fail(e, method)
+	return s.refuse(fmt.Errorf("handshake: %w", e))
+}
+
+func (s *Session) authenticate() error {
+	s.send(0, &amqpwire.ConnectionStart{
+		VersionMajor: 0, VersionMinor: 9,
+		ServerProperties: s.config.ServerProperties,
+		Mechanisms:       "PLAIN AMQPLAIN",
+		Locales:          "en_US",
+	})
+	var ok amqpwire.ConnectionStartOk
+	if err := s.expect(&ok); err != nil {
+		return err
+	}
+	capabilities, _ := ok.ClientProperties.Get("capabilities")
+	s.notifiesCancel = capable(capabilities, "consumer_cancel_notify")
+
+	user, password, err := credentials(ok.Mechanism, ok.Response)
+	if err != nil {
+		return s.abort(exception.New(exception.CommandInvalid, "%v", err), ok.ID())
+	}
+	if !s.config.Authenticate(user, password) {
+		refused := fmt.Errorf("handshake: user %q was refused: wrong name or password", user)
+		// Clients that know of it are told; others could take it for a broken connection and are cut off, as the
+		// specification has it.
+		if capable(capabilities, "authentication_failure_close") {
+			s.fail(exception.New(exception.AccessRefused, "Login was refused using authentication mechanism %s. "+
+				"For details see the broker logfile.", ok.Mechanism), 0)
+		}
+		return s.refuse(refused)
+	}
+	s.user = user
+	return nil
+}
+
+func capable(capabilities any, name string) bool {
+	table, _ := capabilities.(amqpwire.Table)
+	value, _ := table.Get(name)
+	return value == true
+}
+
+// credentials reads the response of the mechanisms that carry a password.
+func credentials(mechanism, response string) (user, password string, err error) {
+	switch mechanism {
+	case "PLAIN": // RFC 4616: an identity to act for, which is left empty, the user, the password
+		parts := strings.Split(response, "\x00")
+		if len(parts) != 3 {
+			return "", "", errors.New("malformed PLAIN response")
+		}
+		return parts[1], parts[2], nil
+	case "AMQPLAIN": // a table without its length
+		var length [4]byte
+		n := len(response)
+		length[0], length[1], length[2], length[3] = byte(n>>24), byte(n>>16), byte(n>>8), byte(n)
+		table, err := amqpwire.ParseTable(append(length[:], response...))
+		if err != nil {
+			return "", "", fmt.Errorf("malformed AMQPLAIN response: %w", err)
+		}
+		login, _ := table.Get("LOGIN")
+		secret, _ := table.Get("PASSWORD")
+		user, okUser := login.(string)
+		password, okPassword := secret.(string)
+		if !okUser || !okPassword {
+			return "", "", errors.New("AMQPLAIN auth info has no LOGIN or PASSWORD")
+		}
+		return user, password, nil
+	}
+	return "", "", fmt.Errorf("unknown authentication mechanism '%s'", mechanism)
+}
+
+func (s *Session) tune() error {
+	s.send(0, &amqpwire.ConnectionTune{
+		ChannelMax: s.config.ChannelMax,
+		FrameMax:   s.config.FrameMax,
+		Heartbeat:  uint16(s.config.Heartbeat / time.Second),
+	})
+	var ok amqpwire.ConnectionTuneOk
+	if err := s.expect(&ok); err != nil {
+		return err
+	}
+	// Zero asks for no limit, which is more than the server offers. Like RabbitMQ, drop the connection without a word:
+	// it is not open yet, and the peer has shown that it does not know the rules.
+	switch {
+	case ok.ChannelMax == 0 || ok.ChannelMax > s.config.ChannelMax:
+		return fmt.Errorf("handshake: negotiated channel_max = %d is higher than the maximum allowed value (%d)",
+			ok.ChannelMax, s.config.ChannelMax)
+	case ok.FrameMax == 0 || ok.FrameMax > s.config.FrameMax:
+		return fmt.Errorf("handshake: negotiated frame_max = %d is higher than the maximum allowed value (%d)",
+			ok.FrameMax, s.config.FrameMax)
+	case ok.FrameMax < minFrameMax:
+		return fmt.Errorf("handshake: negotiated frame_max = %d is lower than the minimum allowed value (%d)",
+			ok.FrameMax, minFrameMax)
+	}
+	s.channelMax, s.frameMax = ok.ChannelMax, ok.FrameMax
+	s.heartbeat = time.Duration(ok.Heartbeat) * time.Second
+	s.in.SetFrameMax(s.frameMax)
+	return nil
+}
+
+// minFrameMax is RabbitMQ's since 4.1; the specification would have 4096.
+const minFrameMax = 8192
+
+func (s *Session) open() error {
+	var open amqpwire.ConnectionOpen
+	if err := s.expect(&open); err != nil {
+		return err
+	}
+	if s.vhost = s.config.VHost(open.VirtualHost); s.vhost == nil {
+		return s.abort(exception.New(exception.NotAllowed, "vhost %s not found", open.VirtualHost), open.ID())
+	}
+	s.send(0, &amqpwire.ConnectionOpenOk{})
+	return nil
+}

@@ -1,0 +1,242 @@
+// Package session is the server's side of one AMQP 0-9-1 connection, from the protocol header to the last byte.
+//
+//	            ┌────────────── reader ──────────────┐
+//	socket ───► │ handshake ─► frames ─► channels    │ ───► vhost, queues
+//	            └────────────────┬───────────────────┘             │
+//	                             ▼ replies, confirms               ▼ deliveries
+//	socket ◄───────────────── outbox ◄─────────────────────────────┘
+//	            writer
+//
+// The reader goroutine owns the connection: it reads, decides and changes state. The writer goroutine only empties the
+// [outbox], where replies from the reader and deliveries from queues, which come in whatever goroutine published the
+// message, meet. A third one sees to the heartbeats. Why a session ended is the cause of its context.
+//
+// Locks are taken in this order, and none is held while something blocks: queue, channel, outbox. The parts of a channel
+// that a queue reaches by its deliveries are behind the channel's lock; all else belongs to the reader.
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/exception"
+	"github.com/reprisemq/reprise/internal/vhost"
+)
+
+const (
+	handshakeTimeout = 10 * time.Second
+	// closeTimeout is how long a peer has to answer connection.close, and to read what it was still to be sent.
+	closeTimeout = 5 * time.Second
+	// confirmEvery bounds how many confirms are held back to be told in one frame.
+	confirmEvery = 256
+)
+
+// Config is what all sessions of a broker have in common.
+type Config struct {
+	// VHost returns the virtual host of that name, or nil.
+	VHost func(name string) *vhost.VHost
+	// Authenticate reports whether a user has that password.
+	Authenticate func(user, password string) bool
+
+	ServerProperties amqpwire.Table
+	ChannelMax       uint16
+	FrameMax         uint32
+	Heartbeat        time.Duration // what the server proposes
+	MaxMessageSize   uint64
+
+	Log *slog.Logger
+}
+
+// Session is one connection.
+type Session struct {
+	config *Config
+	conn   net.Conn
+	log    *slog.Logger
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	in       *amqpwire.Reader
+	out      *outbox
+	received atomic.Uint64 // frames
+	closing  atomic.Bool   // connection.close has been sent
+
+	// What the handshake agreed on.
+	user           string
+	vhost          *vhost.VHost
+	channelMax     uint16
+	frameMax       uint32
+	heartbeat      time.Duration
+	notifiesCancel bool // the client understands basic.cancel
+
+	channels map[uint16]*channel
+	dirty    []*channel // those that hold back confirms
+}
+
+// New returns a session on a connection, to be run by [Session.Serve].
+func New(conn net.Conn, config *Config) *Session {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return &Session{
+		config:   config,
+		conn:     conn,
+		log:      config.Log.With("peer", conn.RemoteAddr().String()),
+		ctx:      ctx,
+		cancel:   cancel,
+		in:       amqpwire.NewReader(conn, amqpwire.MinFrameMax),
+		out:      newOutbox(),
+		channels: make(map[uint16]*channel),
+	}
+}
+
+// Serve runs the session until it has ended and everything it started has, and returns why. An end in order is nil.
+func (s *Session) Serve() error {
+	// Whatever ends the session, both goroutines that may be blocked on the socket come free.
+	stop := context.AfterFunc(s.ctx, func() { _ = s.conn.Close() })
+	defer stop()
+
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := s.out.run(s.conn); err != nil {
+			s.cancel(fmt.Errorf("write: %w", err))
+		}
+	})
+	err := s.read()
+	s.release()
+	if err == nil {
+		// What the client was still to be told goes out first: connection.close-ok, at the least.
+		_ = s.conn.SetWriteDeadline(time.Now().Add(closeTimeout))
+		s.out.finish()
+		running.Wait()
+	}
+	s.cancel(err)
+	s.out.finish()
+	running.Wait()
+	_ = s.conn.Close()
+
+	if errors.Is(err, context.Canceled) {
+		return nil // by Abort
+	}
+	return err
+}
+
+func (s *Session) read() error {
+	if err := s.handshake(); err != nil {
+		return err
+	}
+	s.log.Info("connection opened", "user", s.user)
+	defer s.startHeartbeats()()
+
+	for {
+		if s.in.Buffered() == 0 {
+			s.flushConfirms()
+		}
+		f, err := s.in.ReadFrame()
+		if err != nil {
+			if s.closing.Load() {
+				return nil // the answer to connection.close will not come
+			}
+			var malformed *amqpwire.FrameError
+			if !errors.As(err, &malformed) {
+				return s.lost(err)
+			}
+			s.fail(frameError(malformed), 0)
+			s.discard()
+			return nil
+		}
+		s.received.Add(1)
+		if done, err := s.frame(f); done || err != nil {
+			return err
+		}
+		if err := s.out.waitForRoom(s.ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// lost tells a connection that was cut from one that ended in order.
+func (s *Session) lost(err error) error {
+	if cause := context.Cause(s.ctx); cause != nil {
+		return cause
+	}
+	if errors.Is(err, io.EOF) {
+		return errors.New("the client closed the connection without connection.close")
+	}
+	return fmt.Errorf("read: %w", err)
+}
+
+// fail tells the client of an error that costs it the connection. From then on all it sends is ignored but the answer.
+func (s *Session) fail(e *exception.Error, method amqpwire.MethodID) {
+	if s.closing.Swap(true) {
+		return
+	}
+	s.log.Warn("closing the connection", "error", e, "method", method)
+	s.release()
+	s.send(0, &amqpwire.ConnectionClose{
+		ReplyCode: uint16(e.Code), ReplyText: shortstr(e.Error()),
+		ClassID: method.Class(), MethodID: method.Method(),
+	})
+	_ = s.conn.SetReadDeadline(time.Now().Add(closeTimeout))
+}
+
+// discard reads on without understanding until the client has closed its side. To close the socket with bytes unread
+// would reset it, and could take the error away from the client before it was read.
+func (s *Session) discard() {
+	_ = s.conn.SetReadDeadline(time.Now().Add(closeTimeout))
+	_, _ = io.Copy(io.Discard, s.conn)
+}
+
+// Shutdown ends the session in order, as a server does that goes down. It returns at once; Serve returns when it is done.
+func (s *Session) Shutdown() {
+	if s.closing.Swap(true) {
+		return
+	}
+	s.send(0, &amqpwire.ConnectionClose{
+		ReplyCode: uint16(exception.ConnectionForced),
+		ReplyText: exception.New(exception.ConnectionForced, "broker forced connection closure with reason 'shutdown'").Error(),
+	})
+	_ = s.conn.SetReadDeadline(time.Now().Add(closeTimeout))
+}
+
+// Abort ends the session without a word.
+func (s *Session) Abort() { s.cancel(context.Canceled) }
+
+// release gives everything back that the connection had: what was unacked on its channels, its exclusive queues.
+func (s *Session) release() {
+	for id, ch := range s.channels {
+		ch.release()
+		delete(s.channels, id)
+	}
+	s.dirty = nil
+	if s.vhost != nil {
+		s.vhost.OwnerGone(s)
+	}
+}
+
+// send puts a method into the outbox. Replies are made here from names that came over the wire as short strings, and
+// texts are cut to fit, so that encoding cannot fail.
+func (s *Session) send(channel uint16, m amqpwire.Method) {
+	s.out.write(func(b []byte) []byte {
+		framed, err := amqpwire.AppendMethodFrame(b, channel, m)
+		if err != nil {
+			s.log.Error("method not sent", "method", m.ID(), "error", err)
+			return b
+		}
+		return framed
+	})
+}
+
+// shortstr cuts a text to what a short string holds, where RabbitMQ cuts it.
+func shortstr(text string) string {
+	if len(text) <= 255 {
+		return text
+	}
+	return text[:252] + "..."
+}

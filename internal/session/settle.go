@@ -1,0 +1,138 @@
+package session
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/exception"
+	"github.com/reprisemq/reprise/internal/queue"
+	"github.com/reprisemq/reprise/internal/vhost"
+)
+
+// delivery is a message that a client has and has not settled.
+type delivery struct {
+	tag      uint64
+	item     *queue.Item // nil: settled, out of turn
+	queue    *vhost.Queue
+	consumer *consumer // nil: it was asked for by basic.get
+}
+
+// unacked holds a channel's deliveries by tag. Tags only grow and are mostly settled in order, so they are a list, with
+// holes where one was settled before its elders.
+type unacked struct {
+	list  []delivery
+	holes int
+}
+
+func (u *unacked) add(d delivery) { u.list = append(u.list, d) }
+
+// take removes one delivery, or with multiple all up to that tag, where zero stands for all there are. It fails when the
+// tag is not that of an unsettled delivery.
+func (u *unacked) take(tag uint64, multiple bool) ([]delivery, bool) {
+	if multiple && tag == 0 {
+		return u.takeAll(), true
+	}
+	i := sort.Search(len(u.list), func(i int) bool { return u.list[i].tag >= tag })
+	if i == len(u.list) || u.list[i].tag != tag || u.list[i].item == nil {
+		return nil, false
+	}
+	if multiple {
+		return u.takeFirst(i + 1), true
+	}
+	if i == 0 {
+		return u.takeFirst(1), true
+	}
+	d := u.list[i]
+	u.list[i].item = nil
+	if u.holes++; u.holes > len(u.list)/2 {
+		u.list = slices.DeleteFunc(u.list, settled)
+		u.holes = 0
+	}
+	return []delivery{d}, true
+}
+
+func (u *unacked) takeAll() []delivery { return u.takeFirst(len(u.list)) }
+
+func (u *unacked) takeFirst(n int) []delivery {
+	first := u.list[:n:n]
+	u.list = u.list[n:]
+	for len(u.list) > 0 && settled(u.list[0]) { // so that the first one is never a hole
+		u.list = u.list[1:]
+		u.holes--
+	}
+	if len(u.list) == 0 {
+		u.list = nil // lets go of the array, which only creeps forward
+	}
+	whole := len(first)
+	first = slices.DeleteFunc(first, settled)
+	u.holes -= whole - len(first)
+	return first
+}
+
+func settled(d delivery) bool { return d.item == nil }
+
+// The ways to settle deliveries.
+func ack(ds []delivery) { byQueue(ds, func(q *vhost.Queue, items []*queue.Item) { q.Ack(items...) }) }
+func reject(ds []delivery) {
+	byQueue(ds, func(q *vhost.Queue, items []*queue.Item) { q.Reject(items...) })
+}
+func giveBack(ds []delivery)       { requeue(ds, false) }
+func giveBackFailed(ds []delivery) { requeue(ds, true) }
+
+// requeue gives deliveries back. A quorum queue counts those that failed: by basic.reject or the end of a channel, but
+// not by basic.nack (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
+func requeue(ds []delivery, counted bool) {
+	byQueue(ds, func(q *vhost.Queue, items []*queue.Item) { q.Requeue(counted, items...) })
+}
+
+// byQueue calls f for each queue with its items, in the order of delivery.
+func byQueue(ds []delivery, f func(*vhost.Queue, []*queue.Item)) {
+	for len(ds) > 0 {
+		q := ds[0].queue
+		var buffer [1]*queue.Item
+		items, others := buffer[:0], ds[:0]
+		for _, d := range ds {
+			if d.queue == q {
+				items = append(items, d.item)
+			} else {
+				others = append(others, d)
+			}
+		}
+		f(q, items)
+		ds = others
+	}
+}
+
+func (ch *channel) settle(tag uint64, multiple bool, how func([]delivery)) error {
+	ch.mu.Lock()
+	taken, ok := ch.unacked.take(tag, multiple)
+	if !ok {
+		ch.mu.Unlock()
+		return exception.New(exception.PreconditionFailed, "unknown delivery tag %d", tag)
+	}
+	for _, d := range taken {
+		if d.consumer != nil {
+			d.consumer.window.used--
+		}
+	}
+	resumed := ch.credited()
+	ch.mu.Unlock()
+
+	how(taken)
+	resume(resumed)
+	return nil
+}
+
+func (ch *channel) basicRecover(again bool, ok amqpwire.Method) error {
+	if !again {
+		return exception.New(exception.NotImplemented, "requeue=false")
+	}
+	if err := ch.settle(0, true, giveBack); err != nil {
+		return err
+	}
+	if ok != nil {
+		ch.send(ok)
+	}
+	return nil
+}

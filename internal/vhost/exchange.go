@@ -1,0 +1,107 @@
+package vhost
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/exception"
+	"github.com/reprisemq/reprise/internal/route"
+)
+
+// DeclareExchange makes sure that an exchange exists. When there is one already it must be the same; passive only looks.
+func (v *VHost) DeclareExchange(d *amqpwire.ExchangeDeclare) error {
+	name := clean(d.Exchange)
+	if name == "" && !d.Passive {
+		return defaultExchange()
+	}
+	kind := route.Kind(d.Type)
+	if !d.Passive && !kind.Known() {
+		return exception.New(exception.PreconditionFailed, "unknown exchange type '%s'", d.Type)
+	}
+
+	v.change.Lock()
+	defer v.change.Unlock()
+	x := v.lookupExchange(name)
+	switch {
+	case x == nil && d.Passive:
+		return v.noExchange(name)
+	case d.Passive:
+		return nil
+	case x != nil:
+		return v.sameExchange(x, d)
+	case strings.HasPrefix(name, "amq."):
+		return reserved("exchange", name)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.routes.Add(route.Exchange[*Queue]{
+		Name: name, Kind: kind, Durable: d.Durable, AutoDelete: d.AutoDelete, Internal: d.Internal,
+	})
+	return nil
+}
+
+func (v *VHost) sameExchange(x *route.Exchange[*Queue], d *amqpwire.ExchangeDeclare) error {
+	for _, arg := range []struct{ name, received, current string }{
+		{"type", d.Type, string(x.Kind)},
+		{"durable", strconv.FormatBool(d.Durable), strconv.FormatBool(x.Durable)},
+		{"auto_delete", strconv.FormatBool(d.AutoDelete), strconv.FormatBool(x.AutoDelete)},
+		{"internal", strconv.FormatBool(d.Internal), strconv.FormatBool(x.Internal)},
+	} {
+		if arg.received != arg.current {
+			return inequivalent(arg.name, v.exchange(x.Name), "'"+arg.received+"'", "'"+arg.current+"'")
+		}
+	}
+	return nil
+}
+
+// DeleteExchange removes an exchange. Deleting one that does not exist is not an error.
+func (v *VHost) DeleteExchange(name string, ifUnused bool) error {
+	name = clean(name)
+	switch {
+	case name == "":
+		return defaultExchange()
+	case strings.HasPrefix(name, "amq."):
+		return exception.New(exception.AccessRefused, "deletion of system %s not allowed", v.exchange(name))
+	}
+	v.change.Lock()
+	defer v.change.Unlock()
+	x := v.lookupExchange(name)
+	if x == nil {
+		return nil
+	}
+	if ifUnused && x.InUse() {
+		return exception.New(exception.PreconditionFailed, "%s in use", v.exchange(name))
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.routes.Delete(x)
+	return nil
+}
+
+func (v *VHost) lookupExchange(name string) *route.Exchange[*Queue] {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.routes.Exchange(name)
+}
+
+func defaultExchange() error {
+	return exception.New(exception.AccessRefused, "operation not permitted on the default exchange")
+}
+
+func reserved(what, name string) error {
+	return exception.New(exception.AccessRefused, "%s name '%s' contains reserved prefix 'amq.*'", what, name)
+}
+
+func inequivalent(arg, of, received, current string) error {
+	return exception.New(exception.PreconditionFailed,
+		"inequivalent arg '%s' for %s: received %s but current is %s", arg, of, received, current)
+}
+
+// clean drops line breaks from a name, as RabbitMQ does.
+func clean(name string) string {
+	if !strings.ContainsAny(name, "\r\n") {
+		return name
+	}
+	return strings.NewReplacer("\r", "", "\n", "").Replace(name)
+}

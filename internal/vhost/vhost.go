@@ -1,0 +1,163 @@
+// Package vhost is a virtual host: its exchanges, queues and bindings, and the way of a message through them.
+//
+// What clients do wrong comes back as an *[exception.Error] with RabbitMQ's code and text, ready for the wire.
+//
+// Two locks keep it simple. One makes changes of the topology wait for each other, so that a check and the change that
+// rests on it are one step. The other guards the maps alone and is never held while a queue is called: queues publish
+// their dead letters through here, possibly in the middle of a change.
+package vhost
+
+import (
+	"cmp"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/reprisemq/reprise/internal/exception"
+	"github.com/reprisemq/reprise/internal/queue"
+	"github.com/reprisemq/reprise/internal/route"
+)
+
+// VHost is a virtual host. Its methods may be called at the same time.
+type VHost struct {
+	name string
+	log  *slog.Logger
+
+	change sync.Mutex // held throughout a change of the topology
+
+	mu     sync.RWMutex // guards the maps; taken after change
+	routes *route.Table[*Queue]
+	queues map[string]*Queue
+}
+
+// New returns a virtual host with the exchanges that every one has.
+func New(name string, log *slog.Logger) *VHost {
+	v := &VHost{
+		name:   name,
+		log:    log.With("vhost", name),
+		routes: route.NewTable[*Queue](),
+		queues: make(map[string]*Queue),
+	}
+	for name, kind := range map[string]route.Kind{
+		"":           route.Direct,
+		"amq.direct": route.Direct,
+		"amq.fanout": route.Fanout,
+		"amq.topic":  route.Topic,
+	} {
+		v.routes.Add(route.Exchange[*Queue]{Name: name, Kind: kind, Durable: true})
+	}
+	return v
+}
+
+// Publish routes a message and gives it to the queues. It tells how many there were, and whether all of them accepted
+// it. A message for an exchange that does not exist is an error, one for no queue is not.
+func (v *VHost) Publish(m *queue.Message) (routed int, accepted bool, err error) {
+	v.mu.RLock()
+	x := v.routes.Exchange(m.Exchange)
+	if x == nil {
+		v.mu.RUnlock()
+		return 0, false, v.noExchange(m.Exchange)
+	}
+	if x.Internal {
+		v.mu.RUnlock()
+		return 0, false, exception.New(exception.AccessRefused, "cannot publish to internal %s", v.exchange(m.Exchange))
+	}
+	var buffer [4]*Queue
+	queues := v.route(buffer[:0], x, m)
+	v.mu.RUnlock()
+
+	accepted = true
+	for _, q := range queues {
+		accepted = q.Publish(m) && accepted
+	}
+	return len(queues), accepted, nil
+}
+
+// publishDead is Publish for dead letters: nobody is there to be told of a missing exchange.
+func (v *VHost) publishDead(m *queue.Message, reason queue.Reason) bool {
+	v.mu.RLock()
+	var queues []*Queue
+	if x := v.routes.Exchange(m.Exchange); x != nil {
+		queues = v.route(nil, x, m)
+	}
+	v.mu.RUnlock()
+
+	if reason != queue.Rejected {
+		queues = slices.DeleteFunc(queues, func(q *Queue) bool {
+			circle := m.DiedInCircle(q.Name())
+			if circle {
+				v.log.Warn("dead letter dropped: it came round in a circle without a rejection", "queue", q.Name(), "reason", reason)
+			}
+			return circle
+		})
+	}
+	accepted := len(queues) > 0
+	for _, q := range queues {
+		accepted = q.Publish(m) && accepted
+	}
+	return accepted
+}
+
+func (v *VHost) route(dst []*Queue, x *route.Exchange[*Queue], m *queue.Message) []*Queue {
+	dst = v.routeKey(dst, x, m.RoutingKey)
+	for _, key := range m.CC {
+		dst = v.routeKey(dst, x, key)
+	}
+	for _, key := range m.BCC {
+		dst = v.routeKey(dst, x, key)
+	}
+	return dst
+}
+
+// routeKey routes by one key. The default exchange has no bindings of its own: each queue is reached by its name.
+func (v *VHost) routeKey(dst []*Queue, x *route.Exchange[*Queue], key string) []*Queue {
+	if x.Name != "" {
+		return v.routes.Route(dst, x, key)
+	}
+	if q := v.queues[key]; q != nil && !slices.Contains(dst, q) {
+		dst = append(dst, q)
+	}
+	return dst
+}
+
+// Overview yields what the queues have, by name.
+func (v *VHost) Overview() []QueueOverview {
+	v.mu.RLock()
+	var all []QueueOverview
+	for name, q := range v.queues {
+		all = append(all, QueueOverview{Name: name, queue: q})
+	}
+	v.mu.RUnlock()
+	for i := range all {
+		all[i].Stats = all[i].queue.Stats()
+	}
+	slices.SortFunc(all, func(a, b QueueOverview) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// QueueOverview is what one queue has.
+type QueueOverview struct {
+	Name string
+	queue.Stats
+	queue *Queue
+}
+
+// Close deletes all queues, and with them their timers.
+func (v *VHost) Close() {
+	v.change.Lock()
+	defer v.change.Unlock()
+	v.mu.Lock()
+	queues := v.queues
+	v.queues = make(map[string]*Queue)
+	v.mu.Unlock()
+	for _, q := range queues {
+		q.Delete(queue.Condition{})
+	}
+}
+
+func (v *VHost) exchange(name string) string { return "exchange '" + name + "' in vhost '" + v.name + "'" }
+func (v *VHost) queue(name string) string    { return "queue '" + name + "' in vhost '" + v.name + "'" }
+
+func (v *VHost) noExchange(name string) error {
+	return exception.New(exception.NotFound, "no %s", v.exchange(name))
+}
