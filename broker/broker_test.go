@@ -2,95 +2,151 @@ package broker_test
 
 import (
 	"context"
+	"errors"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-	"go.uber.org/goleak"
 
 	"github.com/reprisemq/reprise/broker"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// everywhere is a listener that others can reach, as far as its address tells.
+type everywhere struct{ net.Listener }
 
-// start runs a broker for the test and returns a connection to it that involves no socket.
-func start(t *testing.T, config broker.Config) (*broker.Broker, *amqp.Connection) {
-	t.Helper()
-	b, err := broker.New(config)
-	if err != nil {
-		t.Fatal(err)
+func (everywhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Port: 5672} }
+
+func TestTheDefaultPasswordStaysOnLoopback(t *testing.T) {
+	for _, test := range []struct {
+		users   map[string]string
+		refused bool
+	}{
+		{nil, true},
+		{map[string]string{"guest": "guest", "ada": "s3cret"}, true},
+		{map[string]string{"guest": "s3cret"}, false},
+		{map[string]string{"ada": "s3cret"}, false},
+	} {
+		b, err := broker.New(broker.Config{Users: test.users})
+		must(t, err)
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		served := make(chan error, 1)
+		go func() { served <- b.Serve(everywhere{l}) }()
+		if test.refused {
+			if err := <-served; err == nil || !strings.Contains(err.Error(), "refusing to listen on 0.0.0.0:5672") {
+				t.Errorf("users %v: Serve returned %v", test.users, err)
+			}
+		}
+		must(t, b.Shutdown(context.Background()))
+		if !test.refused {
+			if err := <-served; !errors.Is(err, broker.ErrClosed) {
+				t.Errorf("users %v: Serve returned %v", test.users, err)
+			}
+		}
 	}
-	t.Cleanup(func() {
-		if err := b.Shutdown(context.Background()); err != nil {
-			t.Errorf("shutdown: %v", err)
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for want, config := range map[string]broker.Config{
+		"whole seconds":      {Heartbeat: 1500 * time.Millisecond},
+		"8192 to":            {FrameMax: 4096},
+		"positive number":    {MaxMessageSize: -1},
+		"Config.Users[\"\"]": {Users: map[string]string{"": "x"}},
+	} {
+		if _, err := broker.New(config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New returned %v, want an error that says %q", err, want)
+		}
+	}
+}
+
+func TestShutdownTellsTheClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, conn := start(t, broker.Config{})
+		closed := conn.NotifyClose(make(chan *amqp.Error, 1))
+		must(t, b.Shutdown(context.Background()))
+		if e := <-closed; e == nil || e.Code != 320 || !strings.Contains(e.Reason, "shutdown") {
+			t.Errorf("closed with %v", e)
+		}
+		if _, err := b.DialContext(context.Background(), "", ""); !errors.Is(err, broker.ErrClosed) {
+			t.Errorf("DialContext returned %v", err)
 		}
 	})
-	return b, dial(t, b)
 }
 
-func dial(t *testing.T, b *broker.Broker) *amqp.Connection {
-	t.Helper()
-	conn, err := amqp.DialConfig("amqp://guest:guest@memory/", amqp.Config{
-		Heartbeat: time.Minute,
-		Dial:      func(network, addr string) (net.Conn, error) { return b.DialContext(context.Background(), network, addr) },
+// A client that answers nothing does not hold the broker up for longer than the caller wants to wait.
+func TestShutdownCutsClientsThatDoNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, err := broker.New(broker.Config{})
+		must(t, err)
+		conn, err := b.DialContext(t.Context(), "", "")
+		must(t, err)
+		defer conn.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := b.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Shutdown returned %v", err)
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
 }
 
-func channel(t *testing.T, conn *amqp.Connection) *amqp.Channel {
-	t.Helper()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ch
-}
-
-// The whole life of a retry, with nothing but virtual time between failing and coming back four hours later.
-func TestFourHoursInAWaitQueue(t *testing.T) {
+func TestIdleConnectionsLiveByHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})
-		ch := channel(t, conn)
-		must(t, declare(ch, "work", amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "wait"}))
-		must(t, declare(ch, "wait", amqp.Table{
-			"x-message-ttl": 14400000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "work",
-		}))
-		deliveries, err := ch.Consume("work", "", false, false, false, false, nil)
-		must(t, err)
-		must(t, ch.Publish("", "work", true, false, amqp.Publishing{Body: []byte("release"), MessageId: "1"}))
-
-		began := time.Now()
-		first := <-deliveries
-		must(t, first.Reject(false))
-		again := <-deliveries
-		if waited := time.Since(began); waited != 4*time.Hour {
-			t.Errorf("came back after %v, want exactly 4 h", waited)
-		}
-		if again.MessageId != "1" || string(again.Body) != "release" {
-			t.Errorf("came back as %q %q", again.MessageId, again.Body)
-		}
-		deaths := again.Headers["x-death"].([]any)
-		if len(deaths) != 2 || deaths[0].(amqp.Table)["reason"] != "expired" || deaths[1].(amqp.Table)["reason"] != "rejected" {
-			t.Errorf("x-death is %v", deaths)
-		}
-		must(t, again.Ack(false))
+		time.Sleep(24 * time.Hour)
+		must(t, declare(channel(t, conn), "q", nil))
 	})
 }
 
-func declare(ch *amqp.Channel, name string, args amqp.Table) error {
-	_, err := ch.QueueDeclare(name, true, false, false, false, args)
-	return err
+// stuck is a connection whose client can be made to stop answering.
+type stuck struct {
+	net.Conn
+	gate chan struct{}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+func (s stuck) Read(b []byte) (int, error) { <-s.gate; return s.Conn.Read(b) }
+
+// A consumer that does not read what it is sent gets no more, and the messages stay in the queue.
+func TestSlowConsumersAreNotBuriedInMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, size = 400, 64 << 10
+		b, conn := start(t, broker.Config{})
+		must(t, declare(channel(t, conn), "q", nil))
+
+		gate := make(chan struct{})
+		go func() {
+			for range 100 { // the handshake and a little more
+				gate <- struct{}{}
+			}
+		}()
+		slow, err := amqp.DialConfig("amqp://guest:guest@memory/", amqp.Config{
+			Heartbeat: time.Hour,
+			Dial: func(network, addr string) (net.Conn, error) {
+				c, err := b.DialContext(t.Context(), network, addr)
+				return stuck{c, gate}, err
+			},
+		})
+		must(t, err)
+		defer slow.Close()
+		deliveries, err := channel(t, slow).Consume("q", "", true, false, false, false, nil)
+		must(t, err)
+
+		ch := channel(t, conn)
+		must(t, ch.Confirm(false))
+		for range n {
+			confirm, err := ch.PublishWithDeferredConfirm("", "q", true, false, amqp.Publishing{Body: make([]byte, size)})
+			must(t, err)
+			confirm.Wait()
+		}
+		synctest.Wait()
+		if left := b.Queues()[0].Ready; left < n/2 {
+			t.Errorf("%d of %d messages are left in the queue: the rest is in memory twice", left, n)
+		}
+		close(gate)
+		for range n {
+			<-deliveries
+		}
+	})
 }

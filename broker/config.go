@@ -3,6 +3,7 @@ package broker
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -64,6 +65,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.MaxMessageSize == 0 {
 		c.MaxMessageSize = 16 << 20
+	}
+	if _, unnamed := c.Users[""]; unnamed {
+		return c, errors.New(`broker: Config.Users[""]: a user needs a name`)
 	}
 	switch {
 	case c.Heartbeat%time.Second != 0 || c.Heartbeat > 65535*time.Second:

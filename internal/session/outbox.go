@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"sync"
-
 )
 
 // outboxLimit is how many bytes wait for a slow reader before consumers are offered nothing more, and before the peer's
@@ -122,4 +121,3 @@ func signal(c chan struct{}) {
 	default:
 	}
 }
-

@@ -155,8 +155,10 @@ func (v *VHost) Close() {
 	}
 }
 
-func (v *VHost) exchange(name string) string { return "exchange '" + name + "' in vhost '" + v.name + "'" }
-func (v *VHost) queue(name string) string    { return "queue '" + name + "' in vhost '" + v.name + "'" }
+func (v *VHost) exchange(name string) string {
+	return "exchange '" + name + "' in vhost '" + v.name + "'"
+}
+func (v *VHost) queue(name string) string { return "queue '" + name + "' in vhost '" + v.name + "'" }
 
 func (v *VHost) noExchange(name string) error {
 	return exception.New(exception.NotFound, "no %s", v.exchange(name))

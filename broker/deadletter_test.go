@@ -1,0 +1,85 @@
+package broker_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/broker"
+)
+
+// The whole life of a retry, with nothing but virtual time between failing and coming back four hours later.
+func TestFourHoursInAWaitQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, conn := start(t, broker.Config{})
+		ch := channel(t, conn)
+		must(t, declare(ch, "work", amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "wait"}))
+		must(t, declare(ch, "wait", amqp.Table{
+			"x-message-ttl": 14400000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "work",
+		}))
+		deliveries, err := ch.Consume("work", "", false, false, false, false, nil)
+		must(t, err)
+		must(t, ch.Publish("", "work", true, false, amqp.Publishing{Body: []byte("release"), MessageId: "1"}))
+
+		began := time.Now()
+		first := <-deliveries
+		must(t, first.Reject(false))
+		again := <-deliveries
+		if waited := time.Since(began); waited != 4*time.Hour {
+			t.Errorf("came back after %v, want exactly 4 h", waited)
+		}
+		if again.MessageId != "1" || string(again.Body) != "release" {
+			t.Errorf("came back as %q %q", again.MessageId, again.Body)
+		}
+		deaths := again.Headers["x-death"].([]any)
+		if len(deaths) != 2 || deaths[0].(amqp.Table)["reason"] != "expired" || deaths[1].(amqp.Table)["reason"] != "rejected" {
+			t.Errorf("x-death is %v", deaths)
+		}
+		must(t, again.Ack(false))
+	})
+}
+
+// A wait queue that must lose nothing keeps its messages while there is no queue for them to return to.
+func TestAtLeastOnceDeadLettersWaitForTheirQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, conn := start(t, broker.Config{})
+		ch := channel(t, conn)
+		must(t, declare(ch, "wait", amqp.Table{
+			"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "work",
+			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+		}))
+		for i := range 3 {
+			must(t, ch.Publish("", "wait", true, false, amqp.Publishing{Body: []byte(fmt.Sprint(i)), Expiration: "1000"}))
+		}
+		time.Sleep(time.Hour)
+		must(t, declare(ch, "work", nil))
+		deliveries, err := ch.Consume("work", "", true, false, false, false, nil)
+		must(t, err)
+		for i := range 3 {
+			if d := <-deliveries; string(d.Body) != fmt.Sprint(i) {
+				t.Errorf("message %d is %q", i, d.Body)
+			}
+		}
+	})
+}
+
+// Without that promise they are dropped, as in RabbitMQ.
+func TestAtMostOnceDeadLettersAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, conn := start(t, broker.Config{})
+		ch := channel(t, conn)
+		must(t, declare(ch, "wait", amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "work"}))
+		must(t, ch.Publish("", "wait", true, false, amqp.Publishing{Expiration: "1000"}))
+		time.Sleep(time.Minute)
+		must(t, declare(ch, "work", nil))
+		time.Sleep(time.Hour)
+		for _, q := range b.Queues() {
+			if q.Ready+q.Unacked > 0 {
+				t.Errorf("%s has a message", q.Name)
+			}
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package conformance
+
+import (
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+func TestReturnComesBeforeItsConfirm(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		returns := c.NotifyReturn(make(chan amqp.Return)) // unbuffered: what comes first is read first
+		confirms := c.NotifyPublish(make(chan amqp.Confirmation))
+		sent := amqp.Publishing{MessageId: "id", Headers: amqp.Table{"h": "v"}, Body: []byte("body")}
+		c.must(c.Publish("amq.direct", "nowhere", true, false, sent))
+		select {
+		case r := <-returns:
+			if r.ReplyCode != 312 || r.ReplyText != "NO_ROUTE" || r.Exchange != "amq.direct" || r.RoutingKey != "nowhere" {
+				t.Errorf("returned with %d %q %q %q", r.ReplyCode, r.ReplyText, r.Exchange, r.RoutingKey)
+			}
+			if r.MessageId != "id" || r.Headers["h"] != "v" || string(r.Body) != "body" {
+				t.Errorf("not the message that was sent: %v", r)
+			}
+		case <-confirms:
+			t.Fatal("confirmed before it was returned")
+		case <-time.After(patience):
+			t.Fatal("not returned")
+		}
+		if confirm := <-confirms; !confirm.Ack || confirm.DeliveryTag != 1 {
+			t.Errorf("confirm is %v", confirm)
+		}
+		// Not mandatory, it is only confirmed. It has the next tag.
+		c.must(c.Publish("amq.direct", "nowhere", false, false, sent))
+		if confirm := <-confirms; !confirm.Ack || confirm.DeliveryTag != 2 {
+			t.Errorf("confirm is %v", confirm)
+		}
+	})
+}
+
+func TestEveryPublishIsConfirmed(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		const n = 1000
+		q := c.queue("q", nil)
+		var last *amqp.DeferredConfirmation
+		for range n {
+			confirm, err := c.PublishWithDeferredConfirm("", q, false, false, amqp.Publishing{})
+			c.must(err)
+			last = confirm
+		}
+		if !last.Wait() || last.DeliveryTag != n {
+			t.Errorf("last is %v", last)
+		}
+		c.awaitReady(q, n)
+	})
+}
+
+// Published to an exchange that does not exist, a message costs the channel, and there is no nack.
+func TestMissingExchangeLosesTheConfirms(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		confirms := c.NotifyPublish(make(chan amqp.Confirmation, 1))
+		closed := c.NotifyClose(make(chan *amqp.Error, 1))
+		c.must(c.Publish(testkit.Name(t, "missing"), "", false, false, amqp.Publishing{}))
+		if e := <-closed; e == nil || e.Code != 404 {
+			t.Errorf("closed with %v", e)
+		}
+		if confirm, ok := <-confirms; ok {
+			t.Errorf("confirmed: %v", confirm)
+		}
+	})
+}
+
+func TestOneCopyForEachQueue(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		x, y := c.exchange("x", "topic"), c.exchange("y", "topic")
+		q := c.queue("q", nil)
+		c.bind(q, "a.*", x)
+		c.bind(q, "a.*", x)
+		c.bind(q, "#", x)
+		c.must(c.ExchangeBind(y, "#", x, false, nil))
+		c.must(c.ExchangeBind(x, "#", y, false, nil)) // a circle
+		c.bind(q, "a.b", y)
+		c.publish(x, "a.b", amqp.Publishing{Body: []byte("1")})
+		if n := c.ready(q); n != 1 {
+			t.Errorf("%d copies", n)
+		}
+		// Bound twice, unbound once.
+		c.must(c.QueueUnbind(q, "#", x, nil))
+		c.must(c.QueueUnbind(q, "a.*", x, nil))
+		c.must(c.ExchangeUnbind(y, "#", x, false, nil))
+		c.publish(x, "a.b", amqp.Publishing{Body: []byte("2")})
+		if n := c.ready(q); n != 1 {
+			t.Errorf("%d copies after everything was unbound", n)
+		}
+	})
+}
+
+func TestEmptyBody(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		c.publish("", q, amqp.Publishing{MessageId: "empty"})
+		if d := c.get(q); d.MessageId != "empty" || len(d.Body) != 0 {
+			t.Errorf("got %v", d)
+		}
+	})
+}
+
+func TestBodyOfManyFrames(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		body := make([]byte, 1<<20+17)
+		for i := range body {
+			body[i] = byte(i * 7)
+		}
+		c.publish("", q, amqp.Publishing{Body: body})
+		if d := c.get(q); string(d.Body) != string(body) {
+			t.Errorf("%d bytes came back changed", len(d.Body))
+		}
+	})
+}

@@ -1,0 +1,278 @@
+package conformance
+
+import (
+	"fmt"
+	"regexp"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// idle checks that a consumer has nothing, once the broker has had the occasion to send it something.
+func (c *client) idle(deliveries <-chan amqp.Delivery) {
+	c.t.Helper()
+	marker := c.queue("marker", nil)
+	seen := c.consume(marker, nil)
+	c.put(marker, "m")
+	c.must(c.next(seen).Ack(false))
+	select {
+	case d := <-deliveries:
+		c.t.Errorf("unexpected delivery of %q", d.Body)
+	default:
+	}
+}
+
+func TestPrefetchIsPerConsumer(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		c.put(q, "1", "2", "3", "4")
+		ch := c.open()
+		c.must(ch.Qos(1, 0, false))
+		first, err := ch.Consume(q, "", false, false, false, false, nil)
+		c.must(err)
+		c.must(ch.Qos(2, 0, false)) // for those to come
+		second, err := ch.Consume(q, "", false, false, false, false, nil)
+		c.must(err)
+		d := c.next(first)
+		c.next(second)
+		c.next(second)
+		c.idle(first)
+		c.idle(second)
+		c.must(d.Ack(false))
+		if d := c.next(first); string(d.Body) != "4" {
+			t.Errorf("got %q", d.Body)
+		}
+	})
+}
+
+// One prefetch for all consumers of a channel is denied in 4.3, and then taken for one per consumer.
+func TestPrefetchOfTheChannel(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		ch := c.open()
+		c.must(ch.Qos(2, 0, true))
+		deliveries := make(chan amqp.Delivery, 4)
+		for range 2 {
+			ds, err := ch.Consume(q, "", false, false, false, false, nil)
+			c.must(err)
+			go func() {
+				for d := range ds {
+					deliveries <- d
+				}
+			}()
+		}
+		window := 4
+		if b.Version == "3.10" {
+			window = 2
+		}
+		c.put(q, "1", "2", "3", "4", "5")
+		for range window {
+			c.next(deliveries)
+		}
+		c.idle(deliveries)
+	})
+}
+
+func TestAutomaticAcksIgnorePrefetch(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		ch := c.open()
+		c.must(ch.Qos(1, 0, false))
+		deliveries, err := ch.Consume(q, "", true, false, false, false, nil)
+		c.must(err)
+		c.put(q, "1", "2", "3")
+		for range 3 {
+			c.next(deliveries)
+		}
+	})
+}
+
+// Cancelling leaves what was delivered with the consumer. Closing the channel gives it back, in place and marked.
+func TestCancelAndClose(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		c.put(q, "1", "2", "3")
+		ch := c.open()
+		c.must(ch.Qos(3, 0, false))
+		deliveries, err := ch.Consume(q, "tag", false, false, false, false, nil)
+		c.must(err)
+		ds := []amqp.Delivery{c.next(deliveries), c.next(deliveries), c.next(deliveries)}
+		c.must(ch.Cancel("tag", false))
+		if n := c.ready(q); n != 0 {
+			t.Errorf("%d given back by the cancel", n)
+		}
+		c.must(ds[1].Ack(false))
+		c.must(ch.Cancel("unknown", false))
+		c.must(ch.Close())
+		c.awaitReady(q, 2)
+		for _, want := range []string{"1", "3"} {
+			if d := c.get(q); string(d.Body) != want || !d.Redelivered {
+				t.Errorf("got %q, redelivered %v; want %q, true", d.Body, d.Redelivered, want)
+			}
+		}
+	})
+}
+
+func TestRecoverDeliversAgain(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		c.put(q, "1", "2", "3")
+		ch := c.open()
+		deliveries, err := ch.Consume(q, "", false, false, false, false, nil)
+		c.must(err)
+		for _, want := range []string{"1", "2", "3"} {
+			if d := c.next(deliveries); string(d.Body) != want || d.Redelivered {
+				t.Errorf("got %q %v", d.Body, d.Redelivered)
+			}
+		}
+		c.must(ch.Recover(true))
+		for i, want := range []string{"1", "2", "3"} {
+			if d := c.next(deliveries); string(d.Body) != want || !d.Redelivered || d.DeliveryTag != uint64(4+i) {
+				t.Errorf("again: got %q %v %d", d.Body, d.Redelivered, d.DeliveryTag)
+			}
+		}
+	})
+}
+
+// Requeued messages go back where they were.
+func TestRequeuePosition(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		c.put(q, "1", "2", "3", "4")
+		c.get(q)
+		second, third := c.get(q), c.get(q)
+		c.must(second.Nack(false, true))
+		c.must(third.Nack(true, true)) // 1 and 3
+		if got := c.bodies(q, 4); got != "1 2 3 4" {
+			t.Errorf("order is %s", got)
+		}
+	})
+}
+
+func TestConsumersTakeTurns(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		first, second := c.consume(q, nil), c.consume(q, nil)
+		for i := range 6 {
+			c.put(q, fmt.Sprint(i))
+		}
+		for i := range 3 {
+			if a, b := c.next(first), c.next(second); string(a.Body) != fmt.Sprint(2*i) || string(b.Body) != fmt.Sprint(2*i+1) {
+				t.Errorf("round %d: %q and %q", i, a.Body, b.Body)
+			}
+		}
+	})
+}
+
+func TestConsumersAreToldOfTheirQueuesDeletion(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		ch := c.open()
+		cancelled := ch.NotifyCancel(make(chan string, 1))
+		_, err := ch.Consume(q, "tag", false, false, false, false, nil)
+		c.must(err)
+		_, err = c.QueueDelete(q, false, false, false)
+		c.must(err)
+		if tag := <-cancelled; tag != "tag" {
+			t.Errorf("cancelled %q", tag)
+		}
+		c.must(ch.Qos(1, 0, false)) // the channel is open
+	})
+}
+
+func TestAutoDelete(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q, x := testkit.Name(t, "q"), testkit.Name(t, "x")
+		_, err := c.QueueDeclare(q, true, true, false, false, nil)
+		c.must(err)
+		c.must(c.ExchangeDeclare(x, "fanout", true, true, false, false, nil))
+		c.bind(q, "", x)
+		c.must(c.QueueUnbind(q, "other", x, nil)) // not a binding: neither goes
+		c.ready(q)                                // never having had a consumer, it stays
+		_, err = c.Consume(q, "tag", false, false, false, false, nil)
+		c.must(err)
+		c.must(c.Cancel("tag", false))
+		for what, passive := range map[string]func(*amqp.Channel) error{
+			"queue": func(ch *amqp.Channel) error {
+				_, err := ch.QueueDeclarePassive(q, true, true, false, false, nil)
+				return err
+			},
+			"exchange": func(ch *amqp.Channel) error {
+				return ch.ExchangeDeclarePassive(x, "fanout", true, true, false, false, nil)
+			},
+		} {
+			testkit.Eventually(t, patience, func() error {
+				ch := c.open()
+				if err := passive(ch); err != nil && err.(*amqp.Error).Code == 404 {
+					return nil
+				}
+				_ = ch.Close()
+				return fmt.Errorf("the %s is still there", what)
+			})
+		}
+	})
+}
+
+func TestCounts(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		c.put(q, "1", "2", "3")
+		if d := c.get(q); d.MessageCount != 2 { // behind it
+			t.Errorf("get tells of %d more", d.MessageCount)
+		}
+		stats, err := c.QueueDeclarePassive(q, true, false, false, false, nil)
+		c.must(err)
+		if stats.Messages != 2 || stats.Consumers != 0 {
+			t.Errorf("declare tells of %d messages and %d consumers", stats.Messages, stats.Consumers)
+		}
+		if n, err := c.QueuePurge(q, false); n != 2 || err != nil {
+			t.Errorf("purged %d, %v", n, err)
+		}
+		c.put(q, "4")
+		if n, err := c.QueueDelete(q, false, false, false); n != 1 || err != nil { // the unacked one is not counted
+			t.Errorf("deleted with %d, %v", n, err)
+		}
+	})
+}
+
+func TestServerNames(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q, err := c.QueueDeclare("", false, false, true, false, nil)
+		c.must(err)
+		if !regexp.MustCompile(`^amq\.gen-[\w-]{22}$`).MatchString(q.Name) {
+			t.Errorf("the queue is called %q", q.Name)
+		}
+		// An empty name is the one declared last, for the key too.
+		c.must(c.QueueBind("", "", "amq.direct", false, nil))
+		c.publish("amq.direct", q.Name, amqp.Publishing{Body: []byte("x")})
+		c.bodies(q.Name, 1)
+	})
+}
+
+func TestTopicExchange(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		x := c.exchange("x", "topic")
+		for _, test := range []struct {
+			pattern string
+			yes, no []string
+		}{
+			{"a.*", []string{"a.b", "a."}, []string{"a", "a.b.c"}},
+			{"*.*", []string{"a.b", "."}, []string{"a"}},
+			{"#.z", []string{"z", "a.z", "a.b.z"}, []string{"z.a"}},
+			{"", []string{""}, []string{"a"}},
+			{"*.#", []string{"a", "."}, []string{""}},
+		} {
+			q := c.queue("q", nil)
+			c.bind(q, test.pattern, x)
+			for _, key := range append(test.yes, test.no...) {
+				c.publish(x, key, amqp.Publishing{})
+			}
+			if n := c.ready(q); n != len(test.yes) {
+				t.Errorf("%q: %d messages, want %d", test.pattern, n, len(test.yes))
+			}
+			c.must(c.QueueUnbind(q, test.pattern, x, nil))
+		}
+	})
+}

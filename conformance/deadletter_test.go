@@ -1,0 +1,321 @@
+package conformance
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// rejected publishes a message to a queue that dead-letters to "dead", rejects it, and returns what comes out there.
+func (c *client) rejected(m amqp.Publishing, args amqp.Table) (d amqp.Delivery, from, to string) {
+	c.t.Helper()
+	to = c.queue("dead", nil)
+	all := amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": to}
+	for k, v := range args {
+		all[k] = v
+	}
+	from = c.queue("source", all)
+	c.publish("", from, m)
+	c.must(c.get(from).Reject(false))
+	return c.get(to), from, to
+}
+
+func deaths(t *testing.T, d amqp.Delivery) []amqp.Table {
+	t.Helper()
+	entries, ok := d.Headers["x-death"].([]any)
+	if !ok {
+		t.Fatalf("x-death is %T, want an array", d.Headers["x-death"])
+	}
+	var tables []amqp.Table
+	for _, e := range entries {
+		tables = append(tables, e.(amqp.Table))
+	}
+	return tables
+}
+
+func TestDeathHeaders(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		d, from, to := c.rejected(amqp.Publishing{Body: []byte("x")}, nil)
+		entry := deaths(t, d)[0]
+		if age := time.Since(entry["time"].(time.Time)); age < -time.Minute || age > time.Minute {
+			t.Errorf("time is %v, want now", entry["time"])
+		}
+		delete(entry, "time")
+		want := amqp.Table{
+			"count": int64(1), "reason": "rejected", "queue": from, "exchange": "", "routing-keys": []any{from},
+		}
+		if !reflect.DeepEqual(entry, want) {
+			t.Errorf("entry is %v\nwant     %v", entry, want)
+		}
+		for header, value := range map[string]any{
+			"x-first-death-reason": "rejected", "x-first-death-queue": from, "x-first-death-exchange": "",
+		} {
+			if d.Headers[header] != value {
+				t.Errorf("%s is %v, want %v", header, d.Headers[header], value)
+			}
+		}
+		if last, has := d.Headers["x-last-death-queue"]; has != (b.Version != "3.10") || has && last != from {
+			t.Errorf("x-last-death-queue is %v (%v) with %s", last, has, b.Version)
+		}
+		if d.Exchange != "" || d.RoutingKey != to {
+			t.Errorf("delivered from %q %q, want the dead letter exchange and key", d.Exchange, d.RoutingKey)
+		}
+	})
+}
+
+// One entry for each queue and reason. Dying again counts up and moves it to the front; the rest is as at the first time.
+func TestDeathsAreCountedByQueueAndReason(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		work, wait := testkit.Name(t, "work"), testkit.Name(t, "wait")
+		c.declare(wait, amqp.Table{"x-message-ttl": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": work})
+		c.declare(work, amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": wait})
+		c.put(work, "x")
+		for range 3 {
+			c.must(c.get(work).Reject(false))
+		}
+		d := c.get(work)
+		entries := deaths(t, d)
+		if len(entries) != 2 {
+			t.Fatalf("%d entries, want 2: %v", len(entries), entries)
+		}
+		for i, want := range []amqp.Table{
+			{"queue": wait, "reason": "expired", "count": int64(3), "routing-keys": []any{wait}},
+			{"queue": work, "reason": "rejected", "count": int64(3), "routing-keys": []any{work}},
+		} {
+			for k, v := range want {
+				if !reflect.DeepEqual(entries[i][k], v) {
+					t.Errorf("entry %d: %s is %v, want %v", i, k, entries[i][k], v)
+				}
+			}
+		}
+		if d.Headers["x-first-death-queue"] != work || d.Headers["x-first-death-reason"] != "rejected" {
+			t.Errorf("the first death is told as %v", d.Headers)
+		}
+	})
+}
+
+func TestExpirationIsTakenOffAndKeptInTheEntry(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		d, _, _ := c.rejected(amqp.Publishing{Expiration: "60000"}, nil)
+		if entry := deaths(t, d)[0]; d.Expiration != "" || entry["original-expiration"] != "60000" {
+			t.Errorf("expiration %q, entry %v", d.Expiration, entry)
+		}
+		d, _, _ = c.rejected(amqp.Publishing{}, amqp.Table{"x-message-ttl": 60000})
+		if _, has := deaths(t, d)[0]["original-expiration"]; has {
+			t.Error("a queue's time to live is told as the message's own")
+		}
+	})
+}
+
+func TestPropertiesSurviveDeath(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		sent := amqp.Publishing{
+			ContentType: "text/plain", ContentEncoding: "utf-8", DeliveryMode: amqp.Persistent, Priority: 7,
+			CorrelationId: "corr", ReplyTo: "reply", MessageId: "id", Timestamp: time.Unix(1700000000, 0), Type: "type",
+			UserId: "guest", AppId: "app", Body: []byte{0, 1, 254, 255},
+			Headers: amqp.Table{
+				"int8": int8(-8), "uint8": uint8(8), "int16": int16(-16), "int32": int32(-32), "int64": int64(-64),
+				"float": float32(1.5), "double": 2.5, "bool": true, "string": "s", "bytes": []byte{1, 2}, "nil": nil,
+				"decimal": amqp.Decimal{Scale: 2, Value: 12345}, "time": time.Unix(1600000000, 0),
+				"array": []any{int32(1), "two", amqp.Table{"three": int64(3)}}, "table": amqp.Table{"a": "b"},
+			},
+		}
+		d, _, _ := c.rejected(sent, nil)
+		got := amqp.Publishing{
+			ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, DeliveryMode: d.DeliveryMode, Priority: d.Priority,
+			CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, MessageId: d.MessageId, Timestamp: d.Timestamp.Local(), Type: d.Type,
+			UserId: d.UserId, AppId: d.AppId, Body: d.Body, Headers: amqp.Table{},
+		}
+		for name := range sent.Headers {
+			got.Headers[name] = d.Headers[name]
+		}
+		sent.Timestamp = sent.Timestamp.Local()
+		got.Headers["time"] = got.Headers["time"].(time.Time).Local()
+		if !reflect.DeepEqual(got, sent) {
+			t.Errorf("got  %v\nsent %v", got, sent)
+		}
+	})
+}
+
+// A republished x-death goes on counting in 3.10, and counts for nothing since 4.0.
+func TestDeathHistorySentByAClient(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		first, from, to := c.rejected(amqp.Publishing{}, nil)
+		c.publish("", from, amqp.Publishing{Headers: first.Headers})
+		c.must(c.get(from).Reject(false))
+		want := int64(1)
+		if b.Version == "3.10" {
+			want = 2
+		}
+		if got := deaths(t, c.get(to))[0]["count"]; got != want {
+			t.Errorf("count is %v, want %d", got, want)
+		}
+	})
+}
+
+// Without a key of the queue's, a dead letter is routed by all the keys it had, blind ones included. The entry tells of all
+// but the blind ones.
+func TestDeadLetterKeepsItsRoutingKeys(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		dlx := c.exchange("dlx", amqp.ExchangeDirect)
+		source := c.queue("source", amqp.Table{"x-dead-letter-exchange": dlx})
+		in := c.exchange("in", amqp.ExchangeFanout)
+		c.bind(source, "", in)
+		for _, key := range []string{"main", "cc", "bcc"} {
+			c.bind(c.queue(key, nil), key, dlx)
+		}
+		all := c.queue("all", nil)
+		for _, key := range []string{"main", "cc", "bcc"} {
+			c.bind(all, key, dlx)
+		}
+		c.publish(in, "main", amqp.Publishing{Headers: amqp.Table{"CC": []any{"cc"}, "BCC": []any{"bcc"}}})
+		original := c.get(source)
+		if _, has := original.Headers["BCC"]; has {
+			t.Error("BCC is shown to a consumer")
+		}
+		c.must(original.Reject(false))
+		d := c.get(all)
+		if keys := deaths(t, d)[0]["routing-keys"]; !reflect.DeepEqual(keys, []any{"main", "cc"}) {
+			t.Errorf("routing-keys are %v", keys)
+		}
+		if d.RoutingKey != "main" || d.Exchange != dlx {
+			t.Errorf("delivered as %q %q", d.Exchange, d.RoutingKey)
+		}
+		c.awaitReady(all, 0) // one copy, though three keys lead there
+	})
+}
+
+func TestDeadLetterKeyReplacesAllKeys(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		dlx := c.exchange("dlx", amqp.ExchangeDirect)
+		source := c.queue("source", amqp.Table{"x-dead-letter-exchange": dlx, "x-dead-letter-routing-key": "new"})
+		fresh, old := c.queue("fresh", nil), c.queue("old", nil)
+		c.bind(fresh, "new", dlx)
+		c.bind(old, "cc", dlx)
+		c.publish("", source, amqp.Publishing{Headers: amqp.Table{"CC": []any{"cc"}}})
+		c.must(c.get(source).Reject(false))
+		d := c.get(fresh)
+		if _, has := d.Headers["CC"]; has != (b.Version != "3.10") {
+			t.Errorf("CC header there: %v, with %s", has, b.Version)
+		}
+		if n := c.ready(old); n != 0 {
+			t.Errorf("%d messages went by the CC key", n)
+		}
+	})
+}
+
+// Dead letters that have nowhere to go are dropped, without a word to anyone.
+func TestDeadLettersThatNobodyTakes(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		unrouted := c.exchange("dlx", amqp.ExchangeDirect)
+		for _, dlx := range []string{testkit.Name(t, "missing"), unrouted} {
+			source := c.queue("source", amqp.Table{"x-dead-letter-exchange": dlx})
+			returned := c.NotifyReturn(make(chan amqp.Return, 1))
+			confirm, err := c.PublishWithDeferredConfirm("", source, true, false, amqp.Publishing{})
+			c.must(err)
+			if !confirm.Wait() {
+				t.Error("not confirmed")
+			}
+			c.must(c.get(source).Reject(false))
+			if n := c.ready(source); n != 0 { // also shows that the channel is open
+				t.Errorf("%d messages left in the source", n)
+			}
+			select {
+			case r := <-returned:
+				t.Errorf("a dead letter was returned: %v", r)
+			default:
+			}
+		}
+	})
+}
+
+// A message that expires round a circle is dropped the first time round. A rejection on the way is somebody's will, and it
+// may go round for ever.
+func TestDeadLetterCircles(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		self := c.queue("self", amqp.Table{"x-dead-letter-exchange": "", "x-message-ttl": 30})
+		out := c.exchange("out", amqp.ExchangeFanout)
+		name := testkit.Name(t, "two")
+		c.declare(name, amqp.Table{"x-dead-letter-exchange": out, "x-message-ttl": 30})
+		beside := c.queue("beside", nil)
+		c.bind(name, "", out)
+		c.bind(beside, "", out)
+
+		c.put(self, "x")
+		c.put(name, "x")
+		// The queue that closes the circle is left out, the one beside it is not.
+		if d := c.get(beside); len(deaths(t, d)) != 1 {
+			t.Errorf("x-death is %v", deaths(t, d))
+		}
+		c.awaitReady(self, 0)
+		c.awaitReady(name, 0)
+
+		again := c.queue("again", amqp.Table{"x-dead-letter-exchange": ""})
+		c.put(again, "x")
+		for round := int64(1); round <= 3; round++ {
+			c.must(c.get(again).Reject(false))
+		}
+		if d := c.get(again); deaths(t, d)[0]["count"] != int64(3) {
+			t.Errorf("x-death is %v", deaths(t, d))
+		}
+	})
+}
+
+func TestDeadLettersComeInOrder(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		dead := c.queue("dead", nil)
+		args := amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+		source := c.queue("source", args)
+		c.put(source, "1", "2", "3")
+		c.get(source)
+		c.get(source)
+		c.must(c.get(source).Nack(true, false))
+		if got := c.bodies(dead, 3); got != "1 2 3" {
+			t.Errorf("rejected ones came as %s", got)
+		}
+		args["x-message-ttl"] = 20
+		c.put(c.queue("expiring", args), "1", "2", "3")
+		if got := c.bodies(dead, 3); got != "1 2 3" {
+			t.Errorf("expired ones came as %s", got)
+		}
+	})
+}
+
+func TestPurgeAndDeleteDoNotDeadLetter(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		dead := c.queue("dead", nil)
+		source := c.queue("source", amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
+		c.put(source, "1")
+		if _, err := c.QueuePurge(source, false); err != nil {
+			t.Fatal(err)
+		}
+		c.put(source, "2")
+		if _, err := c.QueueDelete(source, false, false, false); err != nil {
+			t.Fatal(err)
+		}
+		c.put(dead, "end")
+		if got := c.bodies(dead, 1); got != "end" {
+			t.Errorf("%s was dead-lettered", got)
+		}
+	})
+}
+
+func TestDeadLetterArguments(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := testkit.Name(t, "q")
+		declare := func(args amqp.Table) func(*amqp.Channel) error {
+			return func(ch *amqp.Channel) error {
+				_, err := ch.QueueDeclare(q, true, false, false, false, args)
+				return err
+			}
+		}
+		c.refused(406, "invalid arg 'x-dead-letter-routing-key' for queue '"+q+"' in vhost '/': routing_key_but_no_dlx_defined",
+			declare(amqp.Table{"x-dead-letter-routing-key": "k"}))
+		c.refused(406, "invalid type 'signedint' for arg 'x-dead-letter-exchange' in queue '"+q+"' in vhost '/'",
+			declare(amqp.Table{"x-dead-letter-exchange": int32(1)}))
+	})
+}

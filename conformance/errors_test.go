@@ -1,0 +1,320 @@
+package conformance
+
+import (
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+func TestRedeclaringAQueueDifferently(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		plain := c.queue("plain", nil)
+		timed := c.queue("timed", amqp.Table{"x-message-ttl": 1000, "x-dead-letter-exchange": "a"})
+		declare := func(name string, durable, autoDelete bool, args amqp.Table) func(*amqp.Channel) error {
+			return func(ch *amqp.Channel) error {
+				_, err := ch.QueueDeclare(name, durable, autoDelete, false, false, args)
+				return err
+			}
+		}
+		c.refused(406, "inequivalent arg 'auto_delete' for queue '"+plain+"' in vhost '/': received 'true' but current is 'false'",
+			declare(plain, true, true, nil))
+		c.refused(406, "inequivalent arg 'x-message-ttl' for queue '"+timed+"' in vhost '/': received '2000' but current is '1000'",
+			declare(timed, true, false, amqp.Table{"x-message-ttl": 2000, "x-dead-letter-exchange": "a"}))
+		c.refused(406, "inequivalent arg 'x-message-ttl' for queue '"+timed+"' in vhost '/': "+
+			"received none but current is the value '1000' of type 'signedint'",
+			declare(timed, true, false, amqp.Table{"x-dead-letter-exchange": "a"}))
+		c.refused(406, "inequivalent arg 'x-dead-letter-exchange' for queue '"+plain+"' in vhost '/': "+
+			"received the value 'a' of type 'longstr' but current is none",
+			declare(plain, true, false, amqp.Table{"x-dead-letter-exchange": "a"}))
+		// What the broker does not know it does not compare, and the classic type is what there is without one.
+		c.must(declare(plain, true, false, amqp.Table{"x-unknown": 1, "x-queue-type": "classic"})(c.Channel))
+	})
+}
+
+func TestRedeclaringAnExchangeDifferently(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		x := c.exchange("x", amqp.ExchangeDirect)
+		for arg, declare := range map[string]func(ch *amqp.Channel) error{
+			"type' for exchange '" + x + "' in vhost '/': received 'fanout' but current is 'direct'": func(ch *amqp.Channel) error {
+				return ch.ExchangeDeclare(x, "fanout", true, false, false, false, nil)
+			},
+			"durable' for exchange '" + x + "' in vhost '/': received 'false' but current is 'true'": func(ch *amqp.Channel) error {
+				return ch.ExchangeDeclare(x, "direct", false, false, false, false, nil)
+			},
+			"auto_delete' for exchange '" + x + "' in vhost '/': received 'true' but current is 'false'": func(ch *amqp.Channel) error {
+				return ch.ExchangeDeclare(x, "direct", true, true, false, false, nil)
+			},
+			"internal' for exchange '" + x + "' in vhost '/': received 'true' but current is 'false'": func(ch *amqp.Channel) error {
+				return ch.ExchangeDeclare(x, "direct", true, false, true, false, nil)
+			},
+		} {
+			c.refused(406, "inequivalent arg '"+arg, declare)
+		}
+	})
+}
+
+func TestExclusiveQueues(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		q := testkit.Name(t, "q")
+		owner := connect(t, b)
+		_, err := owner.QueueDeclare(q, false, false, true, false, nil)
+		c.must(err)
+		owner.bind(q, "bound", "amq.direct")
+		locked := "cannot obtain exclusive access to locked queue '" + q + "' in vhost '/'. It could be originally declared on " +
+			"another connection or the exclusive property value does not match that of the original declaration."
+		for name, try := range map[string]func(ch *amqp.Channel) error{
+			"declare": func(ch *amqp.Channel) error {
+				_, err := ch.QueueDeclare(q, false, false, true, false, nil)
+				return err
+			},
+			"passive": func(ch *amqp.Channel) error {
+				_, err := ch.QueueDeclarePassive(q, false, false, true, false, nil)
+				return err
+			},
+			"consume": func(ch *amqp.Channel) error {
+				_, err := ch.Consume(q, "", false, false, false, false, nil)
+				return err
+			},
+			"get":    func(ch *amqp.Channel) error { _, _, err := ch.Get(q, true); return err },
+			"purge":  func(ch *amqp.Channel) error { _, err := ch.QueuePurge(q, false); return err },
+			"delete": func(ch *amqp.Channel) error { _, err := ch.QueueDelete(q, false, false, false); return err },
+			"bind":   func(ch *amqp.Channel) error { return ch.QueueBind(q, "", "amq.fanout", false, nil) },
+			"unbind": func(ch *amqp.Channel) error { return ch.QueueUnbind(q, "bound", "amq.direct", nil) },
+		} {
+			t.Run(name, func(t *testing.T) {
+				inner := *c
+				inner.t = t
+				inner.refused(405, locked, try)
+			})
+		}
+		c.put(q, "publishing is free to all")
+		if d := owner.get(q); string(d.Body) != "publishing is free to all" {
+			t.Errorf("got %q", d.Body)
+		}
+		// It goes with its connection.
+		c.must(owner.conn.Close())
+		testkit.Eventually(t, patience, func() bool {
+			ch := c.open()
+			defer ch.Close()
+			_, err := ch.QueueDeclarePassive(q, false, false, false, false, nil)
+			return err != nil && err.(*amqp.Error).Code == 404
+		})
+	})
+}
+
+func TestThingsThatDoNotExist(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		missing := testkit.Name(t, "missing")
+		noQueue, noExchange := "no queue '"+missing+"' in vhost '/'", "no exchange '"+missing+"' in vhost '/'"
+		q := c.queue("q", nil)
+		for _, test := range []struct {
+			text string
+			try  func(ch *amqp.Channel) error
+		}{
+			{noQueue, func(ch *amqp.Channel) error {
+				_, err := ch.QueueDeclarePassive(missing, true, false, false, false, nil)
+				return err
+			}},
+			{noQueue, func(ch *amqp.Channel) error { _, _, err := ch.Get(missing, true); return err }},
+			{noQueue, func(ch *amqp.Channel) error {
+				_, err := ch.Consume(missing, "", true, false, false, false, nil)
+				return err
+			}},
+			{noQueue, func(ch *amqp.Channel) error { _, err := ch.QueuePurge(missing, false); return err }},
+			{noQueue, func(ch *amqp.Channel) error { return ch.QueueBind(missing, "", "amq.fanout", false, nil) }},
+			{noExchange, func(ch *amqp.Channel) error { return ch.QueueBind(q, "", missing, false, nil) }},
+			{noExchange, func(ch *amqp.Channel) error {
+				return ch.ExchangeDeclarePassive(missing, "direct", true, false, false, false, nil)
+			}},
+			{noExchange, func(ch *amqp.Channel) error { return ch.ExchangeBind(missing, "", "amq.fanout", false, nil) }},
+			{noExchange, func(ch *amqp.Channel) error { return ch.Publish(missing, "k", false, false, amqp.Publishing{}) }},
+			{"no previously declared queue", func(ch *amqp.Channel) error { return ch.QueueBind("", "", "amq.fanout", false, nil) }},
+		} {
+			c.refused(404, test.text, test.try)
+		}
+		// Away is away: deleting and unbinding what is not there is done already.
+		if n, err := c.QueueDelete(missing, false, false, false); n != 0 || err != nil {
+			t.Errorf("deleting a missing queue: %d, %v", n, err)
+		}
+		c.must(c.ExchangeDelete(missing, false, false))
+		c.must(c.QueueUnbind(q, "nothing", "amq.direct", nil))
+		c.must(c.QueueUnbind(missing, "", "amq.direct", nil))
+		c.must(c.QueueUnbind(q, "", missing, nil))
+	})
+}
+
+func TestReservedNames(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		for _, test := range []struct {
+			text string
+			try  func(ch *amqp.Channel) error
+		}{
+			{"operation not permitted on the default exchange", func(ch *amqp.Channel) error { return ch.QueueBind(q, "k", "", false, nil) }},
+			{"operation not permitted on the default exchange", func(ch *amqp.Channel) error { return ch.QueueUnbind(q, "k", "", nil) }},
+			{"operation not permitted on the default exchange", func(ch *amqp.Channel) error { return ch.ExchangeDelete("", false, false) }},
+			{"operation not permitted on the default exchange", func(ch *amqp.Channel) error {
+				return ch.ExchangeDeclare("", "direct", true, false, false, false, nil)
+			}},
+			{"exchange name 'amq.foo' contains reserved prefix 'amq.*'", func(ch *amqp.Channel) error {
+				return ch.ExchangeDeclare("amq.foo", "direct", true, false, false, false, nil)
+			}},
+			{"queue name 'amq.foo' contains reserved prefix 'amq.*'", func(ch *amqp.Channel) error {
+				_, err := ch.QueueDeclare("amq.foo", true, false, false, false, nil)
+				return err
+			}},
+			{"deletion of system exchange 'amq.direct' in vhost '/' not allowed", func(ch *amqp.Channel) error {
+				return ch.ExchangeDelete("amq.direct", false, false)
+			}},
+		} {
+			c.refused(403, test.text, test.try)
+		}
+		c.must(c.ExchangeDeclare("amq.direct", "direct", true, false, false, false, nil))
+	})
+}
+
+func TestExclusiveConsumers(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		consume := func(exclusive bool) func(ch *amqp.Channel) error {
+			return func(ch *amqp.Channel) error {
+				_, err := ch.Consume(q, "", false, exclusive, false, false, nil)
+				return err
+			}
+		}
+		ch := c.open()
+		c.must(consume(true)(ch))
+		c.refused(403, "queue '"+q+"' in vhost '/' in exclusive use", consume(false))
+		c.must(ch.Close())
+		c.must(consume(false)(c.Channel))
+		c.refused(403, "queue '"+q+"' in vhost '/' in exclusive use", consume(true))
+	})
+}
+
+func TestInternalExchanges(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		x := testkit.Name(t, "x")
+		c.must(c.ExchangeDeclare(x, "fanout", false, true, true, false, nil))
+		c.cleanup(func(ch *amqp.Channel) { _ = ch.ExchangeDelete(x, false, false) })
+		c.refused(403, "cannot publish to internal exchange '"+x+"' in vhost '/'", func(ch *amqp.Channel) error {
+			return ch.Publish(x, "", false, false, amqp.Publishing{})
+		})
+	})
+}
+
+func TestUnknownExchangeType(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		code := 406
+		if b.Version == "3.10" {
+			code = 503
+		}
+		c.refused(code, "unknown exchange type 'nope'", func(ch *amqp.Channel) error {
+			return ch.ExchangeDeclare(testkit.Name(t, "x"), "nope", true, false, false, false, nil)
+		})
+	})
+}
+
+func TestUnknownDeliveryTags(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		c.put(q, "1")
+		for _, try := range []struct {
+			text   string
+			settle func(ch *amqp.Channel) error
+		}{
+			{"unknown delivery tag 7", func(ch *amqp.Channel) error { return ch.Ack(7, false) }},
+			{"unknown delivery tag 7", func(ch *amqp.Channel) error { return ch.Nack(7, true, true) }},
+			{"unknown delivery tag 7", func(ch *amqp.Channel) error { return ch.Reject(7, true) }},
+			{"unknown delivery tag 0", func(ch *amqp.Channel) error { return ch.Ack(0, false) }},
+			{"unknown delivery tag 1", func(ch *amqp.Channel) error { // settled when it was taken
+				_, _, err := ch.Get(q, true)
+				if err == nil {
+					err = ch.Ack(1, false)
+				}
+				return err
+			}},
+		} {
+			c.refused(406, try.text, try.settle)
+		}
+		c.put(q, "2")
+		c.refused(406, "unknown delivery tag 1", func(ch *amqp.Channel) error { // twice
+			d, _, err := ch.Get(q, false)
+			if err == nil {
+				err = ch.Ack(d.DeliveryTag, false)
+			}
+			if err == nil {
+				err = ch.Ack(d.DeliveryTag, false)
+			}
+			return err
+		})
+		c.must(c.Ack(0, true)) // all of none
+		c.put(q, "still open")
+	})
+}
+
+func TestWhatClosesTheConnection(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		c.refused(530, "attempt to reuse consumer tag 'y'", func(ch *amqp.Channel) error {
+			if _, err := ch.Consume(q, "y", false, false, false, false, nil); err != nil {
+				return err
+			}
+			_, err := ch.Consume(q, "y", false, false, false, false, nil)
+			return err
+		})
+		c.refused(540, "immediate=true", func(ch *amqp.Channel) error { return ch.Publish("", q, false, true, amqp.Publishing{}) })
+		c.refused(540, "prefetch_size!=0 (10)", func(ch *amqp.Channel) error { return ch.Qos(0, 10, false) })
+		c.refused(540, "requeue=false", func(ch *amqp.Channel) error { return ch.Recover(false) })
+		c.refused(540, "active=false", func(ch *amqp.Channel) error { return ch.Flow(false) })
+	})
+}
+
+func TestPublishingAsSomebodyElse(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		c.refused(406, "user_id property set to 'x' but authenticated user was 'guest'", func(ch *amqp.Channel) error {
+			return ch.Publish("amq.direct", "k", false, false, amqp.Publishing{UserId: "x"})
+		})
+	})
+}
+
+func TestCarbonCopiesMustBeArrays(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		for _, header := range []string{"CC", "BCC"} {
+			c.refused(406, `invalid message: {unacceptable_type_in_header,"`+header+`",longstr}`, func(ch *amqp.Channel) error {
+				return ch.Publish("amq.direct", "k", false, false, amqp.Publishing{Headers: amqp.Table{header: "a"}})
+			})
+		}
+	})
+}
+
+func TestConditionalDeletion(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		full, used, x := c.queue("full", nil), c.queue("used", nil), c.exchange("x", "fanout")
+		c.put(full, "1")
+		c.consume(used, nil)
+		c.bind(used, "", x)
+		c.refused(406, "queue '"+full+"' in vhost '/' not empty", func(ch *amqp.Channel) error {
+			_, err := ch.QueueDelete(full, false, true, false)
+			return err
+		})
+		c.refused(406, "queue '"+used+"' in vhost '/' in use", func(ch *amqp.Channel) error {
+			_, err := ch.QueueDelete(used, true, false, false)
+			return err
+		})
+		c.refused(406, "exchange '"+x+"' in vhost '/' in use", func(ch *amqp.Channel) error { return ch.ExchangeDelete(x, true, false) })
+	})
+}
+
+func TestMessageTooLarge(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		if b.Version == "3.10" {
+			return // takes up to 128 MiB
+		}
+		q := c.queue("q", nil)
+		c.refused(406, "message size 17825792 is larger than configured max size 16777216", func(ch *amqp.Channel) error {
+			return ch.Publish("", q, false, false, amqp.Publishing{Body: make([]byte, 17<<20)})
+		})
+	})
+}

@@ -1,0 +1,134 @@
+package conformance
+
+import (
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// The delivery count is the number of deliveries that failed: since 4.3 those that ended in basic.reject or with their
+// channel, but not in basic.nack. Beyond the limit the message is dead.
+func TestDeliveryCount(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		dead := c.queue("dead", nil)
+		q := c.queue("q", amqp.Table{
+			"x-queue-type": "quorum", "x-delivery-limit": 2,
+			"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead,
+		})
+		deliveries := c.consume(q, nil)
+		c.put(q, "x")
+		d := c.next(deliveries)
+		if count, has := d.Headers["x-delivery-count"]; has {
+			t.Errorf("the first delivery is counted: %v", count)
+		}
+		if b.Version != "3.10" {
+			c.must(d.Nack(false, true))
+			d = c.next(deliveries)
+			if count, has := d.Headers["x-delivery-count"]; has || !d.Redelivered {
+				t.Errorf("after a nack: count %v, redelivered %v", count, d.Redelivered)
+			}
+		}
+		for want := int64(1); want <= 2; want++ {
+			c.must(d.Reject(true))
+			d = c.next(deliveries)
+			if d.Headers["x-delivery-count"] != want {
+				t.Errorf("count is %v, want %d", d.Headers["x-delivery-count"], want)
+			}
+		}
+		c.must(d.Reject(true))
+		if entry := deaths(t, c.get(dead))[0]; entry["reason"] != "delivery_limit" || entry["queue"] != q {
+			t.Errorf("x-death is %v", entry)
+		}
+	})
+}
+
+func TestDeliveriesLostWithTheirChannelAreCounted(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", amqp.Table{"x-queue-type": "quorum"})
+		c.put(q, "x")
+		ch := c.open()
+		deliveries, err := ch.Consume(q, "", false, false, false, false, nil)
+		c.must(err)
+		c.next(deliveries)
+		c.must(ch.Close())
+		if d := c.next(c.consume(q, nil)); d.Headers["x-delivery-count"] != int64(1) || !d.Redelivered {
+			t.Errorf("count %v, redelivered %v", d.Headers["x-delivery-count"], d.Redelivered)
+		}
+	})
+}
+
+func TestWhatQuorumQueuesDoNotHave(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		q := testkit.Name(t, "q")
+		for property, declare := range map[string]func(ch *amqp.Channel, args amqp.Table) error{
+			"non-durable": func(ch *amqp.Channel, args amqp.Table) error {
+				_, err := ch.QueueDeclare(q, false, false, false, false, args)
+				return err
+			},
+			"auto-delete": func(ch *amqp.Channel, args amqp.Table) error {
+				_, err := ch.QueueDeclare(q, true, true, false, false, args)
+				return err
+			},
+			"exclusive-owner": func(ch *amqp.Channel, args amqp.Table) error {
+				_, err := ch.QueueDeclare(q, true, false, true, false, args)
+				return err
+			},
+		} {
+			if property == "non-durable" && b.IsRabbitMQ && b.Version == "4.3" {
+				continue // does not permit transient queues that are not exclusive, of whichever type
+			}
+			c.refused(406, "invalid property '"+property+"' for queue '"+q+"' in vhost '/'", func(ch *amqp.Channel) error {
+				return declare(ch, amqp.Table{"x-queue-type": "quorum"})
+			})
+		}
+		declare := func(args amqp.Table) func(*amqp.Channel) error {
+			return func(ch *amqp.Channel) error {
+				_, err := ch.QueueDeclare(q, true, false, false, false, args)
+				return err
+			}
+		}
+		c.refused(406, "invalid arg 'x-delivery-limit' for queue '"+q+"' in vhost '/' of queue type rabbit_classic_queue",
+			declare(amqp.Table{"x-delivery-limit": 3}))
+		c.refused(406, "invalid arg 'x-queue-type' for queue '"+q+"' in vhost '/': \"unsupported queue type 'nope'\"",
+			declare(amqp.Table{"x-queue-type": "nope"}))
+		c.refused(406, "invalid arg 'x-overflow' for queue '"+q+"' in vhost '/': invalid_overflow",
+			declare(amqp.Table{"x-overflow": "nope"}))
+	})
+}
+
+// Returned messages come before the others, in the order they were returned in.
+func TestQuorumRequeueOrder(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		if b.Version == "3.10" {
+			return // puts them at the tail
+		}
+		q := c.queue("q", amqp.Table{"x-queue-type": "quorum"})
+		c.put(q, "1", "2", "3", "4")
+		ds := []amqp.Delivery{c.get(q), c.get(q), c.get(q)}
+		for _, i := range []int{1, 0, 2} {
+			c.must(ds[i].Nack(false, true))
+		}
+		if got := c.bodies(q, 4); got != "2 1 3 4" {
+			t.Errorf("order is %s", got)
+		}
+	})
+}
+
+// Dead letters of a queue that must not lose any are where they ought to be, with the same headers as any others.
+func TestAtLeastOnceDeadLetters(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		dead := c.queue("dead", nil)
+		q := c.queue("q", amqp.Table{
+			"x-queue-type": "quorum", "x-overflow": "reject-publish", "x-dead-letter-strategy": "at-least-once",
+			"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead,
+		})
+		c.putExpiring(q, "x", "50")
+		d := c.get(dead)
+		entry := deaths(t, d)[0]
+		if entry["reason"] != "expired" || entry["queue"] != q || entry["original-expiration"] != "50" || d.Expiration != "" {
+			t.Errorf("x-death is %v, expiration %q", entry, d.Expiration)
+		}
+	})
+}

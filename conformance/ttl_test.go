@@ -1,0 +1,175 @@
+package conformance
+
+import (
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// expiring declares a queue whose messages die into another, with further arguments.
+func (c *client) expiring(args amqp.Table) (source, dead string) {
+	c.t.Helper()
+	dead = c.queue("dead", nil)
+	all := amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+	for k, v := range args {
+		all[k] = v
+	}
+	return c.queue("source", all), dead
+}
+
+func (c *client) putExpiring(queue, body, expiration string) {
+	c.t.Helper()
+	if !c.publish("", queue, amqp.Publishing{Body: []byte(body), Expiration: expiration}) {
+		c.t.Fatalf("%q was not accepted", body)
+	}
+}
+
+// Whichever is shorter, of the queue's time to live and the message's own, and without anybody asking.
+func TestShorterTimeToLiveCounts(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		source, dead := c.expiring(amqp.Table{"x-message-ttl": 50})
+		c.putExpiring(source, "queue's", "600000")
+		c.bodies(dead, 1)
+		source, dead = c.expiring(amqp.Table{"x-message-ttl": 600000})
+		c.putExpiring(source, "own", "50")
+		c.bodies(dead, 1)
+	})
+}
+
+// A message whose time is over waits behind one that may stay longer, and is counted as ready, until that one has gone.
+func TestOnlyTheHeadExpires(t *testing.T) {
+	for _, kind := range []string{"classic", "quorum"} {
+		t.Run(kind, func(t *testing.T) {
+			each(t, func(t *testing.T, _ testkit.Target, c *client) {
+				source, dead := c.expiring(amqp.Table{"x-queue-type": kind})
+				other, otherDead := c.expiring(amqp.Table{"x-queue-type": kind})
+				c.putExpiring(source, "long", "600000")
+				c.putExpiring(source, "short", "1")
+				// What was published later and has come out of the other queue has seen the time of "short" pass.
+				c.putExpiring(other, "clock", "50")
+				c.bodies(otherDead, 1)
+				if n := c.ready(source); n != 2 {
+					t.Errorf("%d ready, want both", n)
+				}
+				if d := c.get(source); string(d.Body) != "long" { // gone from the head, though not settled
+					t.Errorf("the head is %q", d.Body)
+				}
+				if got := c.bodies(dead, 1); got != "short" {
+					t.Errorf("%q expired", got)
+				}
+			})
+		})
+	}
+}
+
+func TestZeroTimeToLive(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		source, dead := c.expiring(nil)
+		c.putExpiring(source, "nobody there", "0")
+		d := c.get(dead)
+		if deaths(t, d)[0]["original-expiration"] != "0" {
+			t.Errorf("x-death is %v", deaths(t, d))
+		}
+		deliveries := c.consume(source, nil)
+		c.putExpiring(source, "taken", "0")
+		if d := c.next(deliveries); string(d.Body) != "taken" {
+			t.Errorf("the consumer got %q", d.Body)
+		}
+	})
+}
+
+// An unacked message does not expire, but the time goes on: given back too late, it is dead and not delivered again.
+func TestUnackedMessagesKeepTheirDeadline(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		source, dead := c.expiring(nil)
+		other, otherDead := c.expiring(nil)
+		c.putExpiring(source, "x", "300")
+		d := c.get(source)
+		c.putExpiring(other, "clock", "600")
+		c.bodies(otherDead, 1)
+		if n := c.ready(dead); n != 0 {
+			t.Fatal("expired while it was unacked")
+		}
+		c.must(d.Nack(false, true))
+		if got := c.bodies(dead, 1); got != "x" {
+			t.Errorf("%q expired", got)
+		}
+	})
+}
+
+func TestMessagesExpireBehindAFullPrefetch(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		source, dead := c.expiring(amqp.Table{"x-message-ttl": 100})
+		c.must(c.Qos(1, 0, false))
+		deliveries := c.consume(source, nil)
+		c.put(source, "1", "2")
+		first := c.next(deliveries)
+		if got := c.bodies(dead, 1); got != "2" {
+			t.Errorf("%q expired", got)
+		}
+		c.must(first.Ack(false))
+		c.put(source, "3")
+		if d := c.next(deliveries); string(d.Body) != "3" {
+			t.Errorf("%q was delivered after its time", d.Body)
+		}
+	})
+}
+
+// A dead letter begins a new life in the next queue: by that queue's time to live, at its tail.
+func TestDeadLetterGetsTheNextQueuesTimeToLive(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		end := c.queue("end", nil)
+		second := c.queue("second", amqp.Table{
+			"x-message-ttl": 30, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": end,
+		})
+		first := c.queue("first", amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": second})
+		c.putExpiring(first, "x", "30")
+		d := c.get(end)
+		entries := deaths(t, d)
+		if len(entries) != 2 || entries[0]["queue"] != second || entries[1]["queue"] != first {
+			t.Fatalf("x-death is %v", entries)
+		}
+		if entries[0]["original-expiration"] != nil || entries[1]["original-expiration"] != "30" {
+			t.Errorf("original-expiration is told as %v", entries)
+		}
+	})
+}
+
+func TestExpirationMustBeANumber(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		for text, problem := range map[string]string{
+			"foo": "no_integer", "-1": "{value_negative,-1}", "10x": `{leftover_string,"x"}`,
+		} {
+			c.refused(406, "invalid expiration '"+text+"': "+problem, func(ch *amqp.Channel) error {
+				return ch.Publish("", q, false, false, amqp.Publishing{Expiration: text})
+			})
+		}
+		c.putExpiring(q, "x", "4294967296")
+		c.bodies(q, 1)
+	})
+}
+
+func TestMessageTTLArgument(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := testkit.Name(t, "q")
+		for _, test := range []struct {
+			value   any
+			problem string
+		}{
+			{"1000", `"expected integer, got longstr"`},
+			{1000.0, `"expected integer, got double"`},
+			{int32(-1), "{value_negative,-1}"},
+		} {
+			c.refused(406, "invalid arg 'x-message-ttl' for queue '"+q+"' in vhost '/': "+test.problem,
+				func(ch *amqp.Channel) error {
+					_, err := ch.QueueDeclare(q, true, false, false, false, amqp.Table{"x-message-ttl": test.value})
+					return err
+				})
+		}
+		c.declare(q, amqp.Table{"x-message-ttl": int16(1000)})
+		c.declare(q, amqp.Table{"x-message-ttl": int64(1000)}) // the width of an integer does not matter
+	})
+}

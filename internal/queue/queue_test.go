@@ -1,0 +1,220 @@
+package queue
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// taker is a consumer that keeps what it is given, up to its credit.
+type taker struct {
+	mu     sync.Mutex
+	credit int
+	taken  []*Item
+	gone   bool
+}
+
+func (c *taker) Offer(it *Item) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.credit == 0 {
+		return false
+	}
+	c.credit--
+	c.taken = append(c.taken, it)
+	return true
+}
+
+func (c *taker) QueueDeleted() { c.gone = true }
+
+func (c *taker) take() []*Item {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken := c.taken
+	c.taken = nil
+	c.credit += len(taken)
+	return taken
+}
+
+func message(body string) *Message {
+	return &Message{Body: []byte(body), TTL: NoTTL, Properties: []byte{0, 0}}
+}
+
+// Two queues dead-letter to each other while many goroutines publish, take, settle and give back. Every message is acked
+// once, and nobody waits for ever.
+func TestNothingIsLostOrDoubledInTheCrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const publishers, each, workers = 4, 500, 4
+		var work, wait *Queue
+		work = New(Config{
+			Name: "work", TTL: NoTTL, DeadLetter: &DeadLetter{},
+			Publish: func(m *Message, _ Reason) bool { return wait.Publish(m) },
+		})
+		wait = New(Config{
+			Name: "wait", TTL: time.Millisecond, DeadLetter: &DeadLetter{},
+			Publish: func(m *Message, _ Reason) bool { return work.Publish(m) },
+		})
+
+		var mu sync.Mutex
+		acked := map[string]int{}
+		var running sync.WaitGroup
+		stop := make(chan struct{})
+		for w := range workers {
+			running.Go(func() {
+				random := rand.New(rand.NewPCG(1, uint64(w)))
+				receiver := &taker{credit: 5}
+				c := &Consumer{Receiver: receiver}
+				work.Consume(c, func() {})
+				defer work.Cancel(c)
+				for {
+					items := receiver.take()
+					work.Resume(c)
+					for _, it := range items {
+						switch random.IntN(3) {
+						case 0:
+							work.Reject(it)
+						case 1:
+							work.Requeue(false, it)
+						default:
+							mu.Lock()
+							acked[string(it.Message.Body)]++
+							mu.Unlock()
+							work.Ack(it)
+						}
+					}
+					select {
+					case <-stop:
+						if len(items) == 0 {
+							return
+						}
+					case <-time.After(time.Millisecond):
+					}
+				}
+			})
+		}
+		for p := range publishers {
+			running.Go(func() {
+				for i := range each {
+					work.Publish(message(string(rune('a'+p)) + string(rune('0'+i))))
+				}
+			})
+		}
+		time.Sleep(time.Minute)
+		close(stop)
+		running.Wait()
+
+		for _, q := range []*Queue{work, wait} {
+			if s := q.Stats(); s != (Stats{}) {
+				t.Errorf("%s has %+v left", q.Name(), s)
+			}
+			q.Delete(Condition{})
+		}
+		if len(acked) != publishers*each {
+			t.Errorf("%d messages of %d were acked", len(acked), publishers*each)
+		}
+		for body, n := range acked {
+			if n != 1 {
+				t.Errorf("%q was acked %d times", body, n)
+			}
+		}
+	})
+}
+
+// A classic queue gives requeued messages their place back; a quorum queue puts them before those that were never taken, as
+// they come.
+func TestOrderAfterRequeue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		quorum := rapid.Bool().Draw(t, "quorum")
+		q := New(Config{Name: "q", Quorum: quorum, TTL: NoTTL, DeliveryLimit: -1})
+		n := rapid.IntRange(1, 40).Draw(t, "messages")
+		var returned, fresh []byte
+		for i := range n {
+			q.Publish(message(string(rune('A' + i))))
+			fresh = append(fresh, byte('A'+i))
+		}
+		for range rapid.IntRange(1, 4).Draw(t, "rounds") {
+			k := rapid.IntRange(1, n).Draw(t, "taken")
+			var items []*Item
+			for range k {
+				it, _ := q.Get(false)
+				items = append(items, it)
+				if len(returned) > 0 {
+					returned = returned[1:]
+				} else {
+					fresh = fresh[1:]
+				}
+			}
+			for _, it := range rapid.Permutation(items).Draw(t, "returned") {
+				q.Requeue(false, it)
+				returned = append(returned, it.Message.Body[0])
+			}
+			if !quorum {
+				slices.Sort(returned)
+			}
+		}
+		want := slices.Concat(returned, fresh)
+		var got []byte
+		for {
+			it, _ := q.Get(true)
+			if it == nil {
+				break
+			}
+			got = append(got, it.Message.Body[0])
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("order is %s, want %s", got, want)
+		}
+	})
+}
+
+func TestDeliveryLimit(t *testing.T) {
+	var died []Reason
+	q := New(Config{
+		Name: "q", Quorum: true, TTL: NoTTL, DeliveryLimit: 2, DeadLetter: &DeadLetter{},
+		Publish: func(_ *Message, why Reason) bool { died = append(died, why); return true },
+	})
+	q.Publish(message("x"))
+	for range 5 { // given back on purpose: that is no failure
+		it, _ := q.Get(false)
+		q.Requeue(false, it)
+	}
+	for want := range int64(3) {
+		it, _ := q.Get(false)
+		if it == nil || it.DeliveryCount != want {
+			t.Fatalf("delivery %d: %+v", want, it)
+		}
+		q.Requeue(true, it)
+	}
+	if !slices.Equal(died, []Reason{DeliveryLimit}) || q.Stats().Ready != 0 {
+		t.Errorf("died of %v, %+v left", died, q.Stats())
+	}
+}
+
+func TestRingGrowsAndShrinksInOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var f fifo
+		var model []*Item
+		for range rapid.IntRange(1, 30).Draw(t, "phases") {
+			for range rapid.IntRange(0, 60).Draw(t, "push") {
+				it := &Item{}
+				f.push(it)
+				model = append(model, it)
+			}
+			for range min(len(model), rapid.IntRange(0, 60).Draw(t, "pop")) {
+				if f.head() != model[0] {
+					t.Fatal("wrong head")
+				}
+				f.pop()
+				model = model[1:]
+			}
+			if f.len() != len(model) || len(f.ring) > max(fifoMin, 4*len(model)) {
+				t.Fatalf("%d of %d, in a ring of %d", f.len(), len(model), len(f.ring))
+			}
+		}
+	})
+}

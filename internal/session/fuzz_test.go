@@ -1,0 +1,87 @@
+package session
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/vhost"
+)
+
+// FuzzSession sends what it likes after a proper handshake, cut into frames or not. Whatever it was, the session answers or
+// closes, and ends when the client does.
+func FuzzSession(f *testing.F) {
+	var script []byte
+	for _, m := range []amqpwire.Method{
+		&amqpwire.ChannelOpen{},
+		&amqpwire.ConfirmSelect{},
+		&amqpwire.QueueDeclare{Queue: "q", Arguments: amqpwire.Table{{Name: "x-dead-letter-exchange", Value: ""}}},
+		&amqpwire.ExchangeDeclare{Exchange: "x", Type: "topic"},
+		&amqpwire.ExchangeBind{Source: "x", Destination: "amq.fanout", RoutingKey: "#"},
+		&amqpwire.QueueBind{Queue: "q", Exchange: "x", RoutingKey: "a.*"},
+		&amqpwire.BasicQos{PrefetchCount: 2},
+		&amqpwire.BasicConsume{Queue: "q", ConsumerTag: "c"},
+	} {
+		script, _ = amqpwire.AppendMethodFrame(script, 1, m)
+	}
+	f.Add(script)
+	for range 3 {
+		script, _ = amqpwire.AppendMethodFrame(script, 1, &amqpwire.BasicPublish{RoutingKey: "q", Mandatory: true})
+		script = amqpwire.AppendHeaderFrame(script, 1, 60, 4, []byte{0, 0})
+		script = amqpwire.AppendBodyFrames(script, 1, []byte("body"), 8192)
+	}
+	f.Add(script)
+	for _, m := range []amqpwire.Method{
+		&amqpwire.BasicAck{DeliveryTag: 1},
+		&amqpwire.BasicNack{DeliveryTag: 2, Requeue: true},
+		&amqpwire.BasicReject{DeliveryTag: 3},
+		&amqpwire.BasicRecover{Requeue: true},
+		&amqpwire.BasicGet{Queue: "q"},
+		&amqpwire.BasicCancel{ConsumerTag: "c"},
+		&amqpwire.QueuePurge{Queue: "q"},
+		&amqpwire.QueueDelete{Queue: "q"},
+		&amqpwire.ChannelClose{},
+		&amqpwire.ConnectionClose{},
+	} {
+		script, _ = amqpwire.AppendMethodFrame(script, 1, m)
+		f.Add(script)
+	}
+
+	f.Fuzz(func(t *testing.T, script []byte) {
+		host := vhost.New("/", slog.New(slog.DiscardHandler))
+		defer host.Close()
+		client, server := net.Pipe()
+		s := New(server, &Config{
+			VHost:        func(string) *vhost.VHost { return host },
+			Authenticate: func(string, string) bool { return true },
+			ChannelMax:   10, FrameMax: 8192, MaxMessageSize: 1 << 16,
+			Log: slog.New(slog.DiscardHandler),
+		})
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = s.Serve()
+		}()
+		go func() { _, _ = io.Copy(io.Discard, client) }()
+
+		hello := append([]byte(nil), amqpwire.ProtocolHeader[:]...)
+		for _, m := range []amqpwire.Method{
+			&amqpwire.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00u\x00p", Locale: "en_US"},
+			&amqpwire.ConnectionTuneOk{ChannelMax: 10, FrameMax: 8192},
+			&amqpwire.ConnectionOpen{VirtualHost: "/"},
+		} {
+			hello, _ = amqpwire.AppendMethodFrame(hello, 0, m)
+		}
+		_ = client.SetDeadline(time.Now().Add(10 * time.Second))
+		_, _ = client.Write(append(hello, script...)) // fails when the session has had enough
+		_ = client.Close()
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			t.Fatal("the session did not end with its client")
+		}
+	})
+}
