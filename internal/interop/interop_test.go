@@ -1,0 +1,93 @@
+package interop
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// run runs a program of others to its end and returns what it printed.
+func run(t *testing.T, stdin, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", cmd, err, out, stderr.Bytes())
+	}
+	return string(out)
+}
+
+// Debian's amqp-tools, which rest on the C client librabbitmq.
+func TestAMQPTools(t *testing.T) {
+	if _, err := exec.LookPath("amqp-publish"); err != nil {
+		t.Skip("needs amqp-publish and its like: apt-get install amqp-tools, or run make test")
+	}
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		q := testkit.Name(t, "q")
+		b.URL = strings.TrimSuffix(b.URL, "/") // or it would name the virtual host ""
+		if got := run(t, "", "amqp-declare-queue", "-u", b.URL, "-d", "-q", q); strings.TrimSpace(got) != q {
+			t.Errorf("declared %q", got)
+		}
+		run(t, "", "amqp-publish", "-u", b.URL, "-r", q, "-p", "-C", "text/plain", "-b", "first")
+		run(t, "second\nthird\n", "amqp-publish", "-u", b.URL, "-r", q, "-l")
+		if got := run(t, "", "amqp-get", "-u", b.URL, "-q", q); got != "first" {
+			t.Errorf("got %q", got)
+		}
+		if got := run(t, "", "amqp-consume", "-u", b.URL, "-q", q, "-c", "2", "cat"); got != "second\nthird\n" {
+			t.Errorf("consumed %q", got)
+		}
+		if got := run(t, "", "amqp-delete-queue", "-u", b.URL, "-q", q); strings.TrimSpace(got) != "0" {
+			t.Errorf("deleted with %q messages", got)
+		}
+	})
+}
+
+// The Node client amqplib makes a round trip through a wait queue: see node/retry.js.
+func TestNode(t *testing.T) {
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("needs Node.js: apt-get install nodejs npm, or run make test")
+	}
+	if _, err := os.Stat(filepath.Join("node", "node_modules", "amqplib")); err != nil {
+		t.Skip("needs the npm package amqplib: run npm ci in internal/interop/node, or make test")
+	}
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		got := run(t, "", "node", filepath.Join("node", "retry.js"), b.URL, testkit.Name(t, "q"))
+		if want := "attempt 1\nattempt 2\nattempt 3\ndone\n"; got != want {
+			t.Errorf("printed %q, want %q", got, want)
+		}
+	})
+}
+
+// Two programs that talk to the broker at a time do not see each other's mistakes.
+func TestGarbageBesideAClient(t *testing.T) {
+	if _, err := exec.LookPath("amqp-publish"); err != nil {
+		t.Skip("needs amqp-publish: apt-get install amqp-tools, or run make test")
+	}
+	b := testkit.Embedded(t)
+	b.URL = strings.TrimSuffix(b.URL, "/")
+	_, host, _ := strings.Cut(b.URL, "@")
+	for _, garbage := range []string{"GET / HTTP/1.0\r\n\r\n", "AMQP\x00\x00\x09\x01garbage after the handshake", "\x00"} {
+		conn, err := net.Dial("tcp", host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.Write([]byte(garbage)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, "", "amqp-declare-queue", "-u", b.URL, "-q", "q")
+}
