@@ -1,0 +1,53 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Outside of git, or before the first tag, there is a version, too.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+FUZZTIME ?= 30s
+ARGS ?=
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## see it work; needs nothing but Go
+	go run ./cmd/reprise demo $(ARGS)
+
+.PHONY: build
+build: ## build bin/reprise
+	go build -trimpath -ldflags '-X github.com/reprisemq/reprise/internal/cli.version=$(VERSION)' -o bin/reprise ./cmd/reprise
+
+.PHONY: test
+test: ## run all tests, against RabbitMQ 3.10 and 4.3 too (ARGS='-run TestX ./broker')
+	scripts/test $(ARGS)
+
+.PHONY: test-short
+test-short: ## run the tests that need nothing but Go
+	go test $(or $(ARGS),./...)
+
+.PHONY: lint
+lint: ## check form, imports, generated files; it says how to mend what it finds
+	scripts/lint
+
+.PHONY: fmt
+fmt: ## format all Go files
+	find . -name '*.go' -not -path '*/node_modules/*' -print0 | xargs -0 go tool gofumpt -w
+
+.PHONY: generate
+generate: ## make generated files anew
+	go generate ./...
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (30s)
+	@go test -list '^Fuzz' ./... | \
+	awk '/^Fuzz/ { targets[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, targets[i]; n = 0 }' | \
+	while read -r package target; do \
+		echo "== $$package $$target"; \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null; \
+	done
+
+.PHONY: clean
+clean: ## remove what was built (RabbitMQ stays in ~/.cache/reprise)
+	rm -rf bin internal/interop/node/node_modules coverage coverage.*

@@ -1,0 +1,116 @@
+// Package archtest keeps the direction of the project's imports.
+//
+//	cmd ─► internal/cli ─► reprise ─► topology ─► backoff
+//	            │             └─► the AMQP client
+//	            └────────► broker ─► internal/session ─► internal/{queue,route,amqpwire} ─► internal/store
+//
+// The rules stand in this file, as a table. The package's test holds the
+// project's own imports, as `go list -deps` gives them, against it; `make lint`
+// runs that test. Only what goes into a build counts: the imports of _test.go
+// files are free, since tests are where the two sides meet.
+package archtest
+
+// Module is the path of the project's module. Packages are named relative to it
+// in the rules: "." is its root, "broker" is Module/broker, and "broker/..." is
+// broker and all below it.
+const Module = "github.com/reprisemq/reprise"
+
+// amqpClient is the one package outside the project that a worker needs.
+const amqpClient = "github.com/rabbitmq/amqp091-go"
+
+// A Rule says what some packages may not import, be it directly or by way of
+// other packages of the project. A pattern that matches nothing is no mistake:
+// the rule holds for the package from the day it comes.
+type Rule struct {
+	// For are the packages that the rule binds, all but those in Except.
+	For, Except []string
+
+	// Only, unless it is nil, are all the packages outside the standard library
+	// that they may import. The imports of one that lies outside the project are
+	// its own affair.
+	Only []string
+
+	// Never are packages that they may not import.
+	Never []string
+
+	// NeverDirectly are packages that they may not import themselves. Of the
+	// standard library, too: what a dependency of theirs imports is not theirs.
+	NeverDirectly []string
+
+	// NeverBoth is a pair of packages that they may not have both.
+	NeverBoth [2]string
+
+	// Why is the reason, for whoever has just broken the rule.
+	Why string
+}
+
+// testPackages are for tests alone, or are tests that happen to be programs.
+var testPackages = []string{
+	"reprisetest/...",
+	"conformance/...",
+	"chaos/...",
+	"internal/testkit/...",
+	"internal/archtest/...",
+	"internal/interop/...",
+}
+
+// Rules are the project's rules.
+var Rules = []Rule{
+	{
+		For:  []string{"backoff", "internal/route", "internal/amqpwire"},
+		Only: []string{},
+		Why:  "they are pure: the standard library is all they need, so anyone can read, test and fuzz them alone",
+	},
+	{
+		For:  []string{"topology"},
+		Only: []string{"backoff"},
+		Why:  "a topology is made of values; what talks to a broker takes it as an argument",
+	},
+	{
+		For:  []string{"topology/preset"},
+		Only: []string{"topology", "backoff"},
+		Why:  "a preset is a topology that somebody published, and no more",
+	},
+	{
+		For:  []string{"."},
+		Only: []string{"topology", "backoff", amqpClient},
+		Why:  "the worker library runs against any RabbitMQ, and whoever imports it gets no broker, no store and no console with it",
+	},
+	{
+		For:   []string{"broker/...", "internal/session/...", "internal/queue/...", "internal/vhost/...", "internal/store/..."},
+		Never: []string{".", "topology/...", amqpClient},
+		Why:   "the broker knows the protocol and nothing of who speaks it: what suits one client only is no RabbitMQ",
+	},
+	{
+		For:   []string{"internal/queue/...", "internal/store/..."},
+		Never: []string{"internal/session/..."},
+		Why:   "connections use queues; a queue that knows of connections can't be tested without one",
+	},
+	{
+		For:       []string{"..."},
+		Except:    append([]string{"internal/cli/...", "cmd/...", "examples/..."}, testPackages...),
+		NeverBoth: [2]string{".", "broker"},
+		Why:       "the worker library and the broker meet in programs and tests only, so that each can be had without the other",
+	},
+	{
+		For:    []string{"..."},
+		Except: testPackages,
+		Never:  testPackages,
+		Why:    "what is made for tests may panic, wait and fail as it likes, and goes into no program",
+	},
+	{
+		For:    []string{"..."},
+		Except: testPackages,
+		NeverDirectly: []string{
+			"testing", "testing/...", "net/http/httptest",
+			"pgregory.net/rapid/...", "go.uber.org/goleak/...",
+			"github.com/rogpeppe/go-internal/...", "github.com/google/go-cmp/...",
+		},
+		Why: "these libraries are for tests, and importing one puts its flags and its weight into every program",
+	},
+	{
+		For:   []string{"..."},
+		Never: []string{"cmd/..."},
+		Why:   "a command is main and no more; what others need of it belongs in internal/cli",
+	},
+}

@@ -1,0 +1,53 @@
+package testkit
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Whatever broker there is, it is the one it says it is.
+func TestEach(t *testing.T) {
+	Each(t, func(t *testing.T, b Target) {
+		conn, err := amqp.Dial(b.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		version, _ := conn.Properties["version"].(string)
+		if b.IsRabbitMQ && !strings.HasPrefix(version, b.Version+".") {
+			t.Errorf("%s says it is %q", b.Name, version)
+		}
+	})
+}
+
+func TestBrokersAreThoseOfEach(t *testing.T) {
+	t.Setenv("REPRISE_TEST_RABBITMQ_310", "amqp://one/")
+	t.Setenv("REPRISE_TEST_RABBITMQ_43", "amqp://two/")
+	var want, got []string
+	t.Run("each", func(t *testing.T) {
+		Each(t, func(_ *testing.T, b Target) { want = append(want, b.Name) })
+	})
+	for _, b := range Brokers(t) {
+		got = append(got, b.Name)
+	}
+	if !slices.Equal(got, want) || len(got) != 3 {
+		t.Errorf("Brokers are %v, Each has %v", got, want)
+	}
+}
+
+func TestProxyInFrontOfABroker(t *testing.T) {
+	p := NewProxy(t, Embedded(t).URL)
+	lost := p.CutBeforeFrame(ToClient, 4) // after start, tune and open-ok: channel.open-ok
+	conn, err := amqp.Dial(p.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Channel(); err == nil {
+		t.Error("a channel was opened though the answer was cut off")
+	}
+	wait(t, lost)
+}

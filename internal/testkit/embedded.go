@@ -1,0 +1,39 @@
+package testkit
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise/broker"
+)
+
+// Embedded starts a broker of our own in this process, in memory, on a loopback
+// port that is free. It is stopped when t ends.
+func Embedded(t testing.TB) Target {
+	t.Helper()
+	b, err := broker.New(broker.Config{})
+	if err != nil {
+		t.Fatalf("embedded broker: %v", err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("embedded broker: %v", err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- b.Serve(ln) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := b.Shutdown(ctx); err != nil {
+			t.Errorf("embedded broker: shutdown: %v", err)
+		}
+		<-served
+	})
+	return Target{
+		Name:    "embedded",
+		URL:     "amqp://guest:guest@" + ln.Addr().String() + "/",
+		Version: "4.3",
+	}
+}

@@ -1,0 +1,63 @@
+package testkit
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+)
+
+const protocolHeader = "AMQP\x00\x00\x09\x01"
+
+// frame is one with a payload of n bytes, all of them end octets so as to mislead.
+func frame(kind byte, n int) string {
+	b := []byte{kind, 0, 1}
+	b = binary.BigEndian.AppendUint32(b, uint32(n))
+	for range n + 1 {
+		b = append(b, frameEnd)
+	}
+	return string(b)
+}
+
+// However the bytes come in, the same boundaries are found.
+func TestFrameScanner(t *testing.T) {
+	stream := protocolHeader + frame(1, 12) + frame(frameHeartbeat, 0) + frame(3, 0) + frame(1, 300)
+	wantBegins := []int{8, 8 + 20 + 8, 8 + 20 + 8 + 8}
+	wantEnds := []int{8 + 20, 8 + 20 + 8 + 8, len(stream)}
+	for chunk := 1; chunk <= len(stream); chunk++ {
+		var s frameScanner
+		var begins, ends []int
+		for at := 0; at < len(stream); {
+			end := min(at+chunk, len(stream))
+			for at < end {
+				if s.begins(stream[at]) {
+					begins = append(begins, at)
+				}
+				n, ended := s.next([]byte(stream[at:end]))
+				at += n
+				if ended {
+					ends = append(ends, at)
+				}
+			}
+		}
+		if !slices.Equal(begins, wantBegins) || !slices.Equal(ends, wantEnds) {
+			t.Errorf("by %d bytes: frames begin at %v, want %v; end at %v, want %v",
+				chunk, begins, wantBegins, ends, wantEnds)
+		}
+	}
+}
+
+func TestFrameScannerFindsNothingInOtherThings(t *testing.T) {
+	var s frameScanner
+	data := []byte("GET / HTTP/1.1\r\nHost: example.com\r\n\r\n")
+	data[3], data[4], data[5], data[6] = 0, 0, 0, 4
+	for at := 0; at < len(data); {
+		n, ended := s.next(data[at:])
+		if ended {
+			t.Fatalf("a frame ends at %d", at+n)
+		}
+		at += n
+	}
+	if s.begins(1) {
+		t.Error("a frame is to begin after what was none")
+	}
+}

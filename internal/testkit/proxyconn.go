@@ -1,0 +1,153 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// A proxyConn is a client's connection and the one to the target that goes with
+// it. It passes bytes until both sides have ended, or until it is cancelled; it is
+// stopped when it passes nothing any more, and gone when all is closed.
+type proxyConn struct {
+	proxy   *Proxy
+	client  *net.TCPConn
+	server  *net.TCPConn
+	ctx     context.Context
+	cancel  context.CancelFunc
+	stopped chan struct{}
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.ln.Accept()
+		if err != nil {
+			return // closed
+		}
+		if c := p.admit(client.(*net.TCPConn)); c != nil {
+			p.wg.Go(c.run)
+		} else {
+			reset(client.(*net.TCPConn))
+		}
+	}
+}
+
+func (p *Proxy) admit(client *net.TCPConn) *proxyConn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refusing {
+		return nil
+	}
+	p.accepted++
+	c := &proxyConn{proxy: p, client: client, stopped: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancel(p.ctx)
+	p.conns[c] = struct{}{}
+	return c
+}
+
+func (c *proxyConn) run() {
+	defer func() {
+		c.cancel()
+		c.proxy.mu.Lock()
+		defer c.proxy.mu.Unlock()
+		delete(c.proxy.conns, c)
+	}()
+	var d net.Dialer
+	server, err := d.DialContext(c.ctx, "tcp", c.proxy.target.Host)
+	if err != nil {
+		close(c.stopped)
+		reset(c.client)
+		return
+	}
+	c.server = server.(*net.TCPConn)
+	defer c.client.Close()
+	defer c.server.Close()
+
+	c.both(c.ctx,
+		func() { c.forward(ToServer, c.server, c.client) },
+		func() { c.forward(ToClient, c.client, c.server) })
+	close(c.stopped)
+	if c.ctx.Err() != nil {
+		c.part()
+	}
+}
+
+// both runs two functions at once, and makes their reads and writes fail when ctx
+// ends.
+func (c *proxyConn) both(ctx context.Context, one, other func()) {
+	ended := make(chan struct{})
+	var watch, work sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			c.deadline(time.Unix(1, 0))
+		}
+	})
+	work.Go(one)
+	work.Go(other)
+	work.Wait()
+	close(ended)
+	watch.Wait()
+}
+
+func (c *proxyConn) deadline(t time.Time) {
+	c.client.SetDeadline(t)
+	c.server.SetDeadline(t)
+}
+
+// forward passes bytes from src to dst until src ends or the connection is
+// cancelled. The end of one direction leaves the other be: TCP has it so.
+func (c *proxyConn) forward(d Direction, dst, src *net.TCPConn) {
+	var frames frameScanner
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := src.Read(buf)
+		if c.ctx.Err() != nil {
+			return
+		}
+		if n > 0 {
+			n, now := c.proxy.pass(d, &frames, buf[:n])
+			if _, err := dst.Write(buf[:n]); err != nil {
+				c.cancel()
+			}
+			if len(now) > 0 {
+				c.proxy.happen(now)
+				return
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			dst.CloseWrite()
+			return
+		case err != nil:
+			c.cancel()
+			return
+		}
+	}
+}
+
+// part takes leave of both peers such that what was passed on to them arrives.
+// Closing at once would not do: a close with bytes still unread resets the
+// connection, and the other side may lose what it has not read. So each peer gets
+// the end of the stream, and what it still sends is read and dropped until it
+// closes, too, or takes too long.
+func (c *proxyConn) part() {
+	const patience = 2 * time.Second
+	c.deadline(time.Now().Add(patience))
+	c.both(c.proxy.ctx, func() { drain(c.client) }, func() { drain(c.server) })
+}
+
+func drain(peer *net.TCPConn) {
+	peer.CloseWrite()
+	io.Copy(io.Discard, peer)
+}
+
+// reset closes a connection as if nobody listened.
+func reset(conn *net.TCPConn) {
+	conn.SetLinger(0)
+	conn.Close()
+}

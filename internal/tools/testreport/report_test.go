@@ -1,0 +1,89 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What the go command said of packages that fail in every way there is is kept in
+// testdata, each with the report it is to make; the last line's time is cut off.
+func TestReport(t *testing.T) {
+	inputs, err := filepath.Glob("testdata/*.json")
+	if err != nil || len(inputs) == 0 {
+		t.Fatalf("no testdata: %v", err)
+	}
+	for _, input := range inputs {
+		name := strings.TrimSuffix(filepath.Base(input), ".json")
+		t.Run(name, func(t *testing.T) {
+			in, err := os.ReadFile(input)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := os.ReadFile(strings.TrimSuffix(input, ".json") + ".txt")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, well := run(t, string(in))
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("report (-want +got):\n%s", diff)
+			}
+			if wantWell := name == "passed"; well != wantWell {
+				t.Errorf("all is well: %v, want %v", well, wantWell)
+			}
+		})
+	}
+}
+
+func TestReportShowsFailuresAsPackagesEnd(t *testing.T) {
+	var out strings.Builder
+	r := newReport(&out)
+	r.event(event{Action: "run", Package: "p", Test: "TestA"})
+	r.event(event{Action: "output", Package: "p", Test: "TestA", Output: "boom\n"})
+	r.event(event{Action: "fail", Package: "p", Test: "TestA"})
+	r.event(event{Action: "fail", Package: "p"})
+	if !strings.Contains(out.String(), "boom\n") {
+		t.Errorf("the failure is not shown before the end: %q", out.String())
+	}
+}
+
+func TestReportNothingRun(t *testing.T) {
+	for name, in := range map[string]string{
+		"empty":         "",
+		"no test files": `{"Action":"skip","Package":"p"}`,
+		"plain text":    "go: no such pattern\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, well := run(t, in)
+			if well || !strings.Contains(out, "no test was run\n") {
+				t.Errorf("all is well: %v; report:\n%s", well, out)
+			}
+		})
+	}
+}
+
+func TestReportPassesOnPlainText(t *testing.T) {
+	out, _ := run(t, "go: downloading example.com/x v1.0.0\n"+`{"Action":"pass","Package":"p"}`)
+	if !strings.HasPrefix(out, "go: downloading example.com/x v1.0.0\n") {
+		t.Errorf("plain text is lost:\n%s", out)
+	}
+}
+
+func run(t *testing.T, in string) (out string, well bool) {
+	t.Helper()
+	var b strings.Builder
+	r := newReport(&b)
+	if err := r.read(strings.NewReader(in)); err != nil {
+		t.Fatal(err)
+	}
+	well = r.finish()
+	before, after, found := strings.Cut(b.String(), " packages in ")
+	if !found {
+		t.Fatalf("no summary:\n%s", b.String())
+	}
+	_, after, _ = strings.Cut(after, ": ")
+	return before + " packages: " + after, well
+}

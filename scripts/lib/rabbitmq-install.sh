@@ -1,0 +1,173 @@
+# How scripts/rabbitmq gets a release: finds it in a Debian archive and unpacks it.
+# It is read by that script, and uses its ROOT, V, RFS, SUITES, say, die, in_root.
+# shellcheck shell=bash
+
+# What to do when a release cannot be had or run here.
+instead() {
+    echo "The tests also take a RabbitMQ $V of your own: set REPRISE_TEST_RABBITMQ_${V/./}=amqp://user:password@host:5672/"
+}
+
+# The Debian archive this machine itself uses, from apt's own reading of its
+# sources; the archive is the entry of the machine's own release that is not the
+# security or updates one.
+mirror() {
+    local id code uri
+    if [ -n "${RABBIT_MIRROR-}" ]; then
+        echo "$RABBIT_MIRROR"
+        return
+    fi
+    # shellcheck source=/dev/null
+    read -r id code < <(. /etc/os-release 2>/dev/null && echo "${ID-} ${VERSION_CODENAME-}") || true
+    [ "$id" = debian ] ||
+        die "this is not Debian (but '${id:-unknown}'), so no Debian mirror is known: set RABBIT_MIRROR to one. $(instead)"
+    # shellcheck disable=SC2016
+    uri=$(apt-get indextargets --no-release-info --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' \
+        'Created-By: Packages' 2>/dev/null |
+        awk -v c="$code" '$2 == "main" && ($1 == c || $1 == "stable" || $1 == "testing" || $1 == "unstable" || $1 == "sid") && $3 !~ /security/ { print $3; exit }') || true
+    if [ -z "$uri" ]; then # apt has no index yet: read the sources as they are written
+        uri=$(cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list.d/*.list /etc/apt/sources.list 2>/dev/null |
+            awk -v c="$code" '
+                /^#/ { next }
+                tolower($1) == "uris:" { u = $2 }
+                tolower($1) == "suites:" { for (i = 2; i <= NF; i++) if ($i == c && u !~ /security/) { print u; exit } }
+                $1 == "deb" { i = 2; if ($i ~ /^\[/) { while ($i !~ /\]$/) i++; i++ }
+                              if ($(i + 1) == c && $i !~ /security/) { print $i; exit } }') || true
+    fi
+    [ -n "$uri" ] || die "no Debian mirror found in this machine's apt sources: set RABBIT_MIRROR"
+    echo "$uri"
+}
+
+# What the packages ask for but a broker under test does not use.
+UNUSED='^(adduser|base-passwd|cron.*|debconf|init-system-helpers|libdb5.*|libdebconfclient0|libpam.*|libsemanage.*|libsepol.*|libsystemd-shared|libaudit.*|libmount1|libblkid1|libseccomp2|libapparmor1|libcryptsetup.*|libkmod2|libfdisk1|libdevmapper.*|dmsetup|login.*|logrotate|lsb-base|media-types|openssl|passwd|perl.*|procps|libproc2-0|libproc2-1|libncurses.*|libsqlite3-0|libreadline.*|readline-common|python3.*|libpython3.*|rabbitmqadmin-ng|socat|sysvinit-utils|systemd.*|tzdata|ucf|sensible-utils|libwrap0|libnsl2|libtirpc.*|libgssapi.*|libkrb5.*|libk5crypto3|libcom-err2|libkeyutils1|libexpat1|libffi8|libuuid1|netbase|libc-gconv-modules-extra|gcc-.*-base)$'
+
+# need_machine: dies unless releases can be unpacked and run here.
+need_machine() {
+    local c
+    [ "$(uname -s)" = Linux ] || die "this runs on Linux only. $(instead)"
+    for c in apt-get apt-cache dpkg-deb; do
+        command -v $c >/dev/null || die "$c is missing: this needs Debian. $(instead)"
+    done
+    for c in tar:tar unshare:util-linux flock:util-linux setsid:util-linux mount:mount chroot:coreutils awk:mawk; do
+        command -v "${c%:*}" >/dev/null || die "${c%:*} is missing: apt-get install ${c#*:}"
+    done
+    in_namespace true 2>/dev/null && return
+    if [ "$(id -u)" = 0 ]; then
+        die "root may not make a mount namespace here: in a container, start it with CAP_SYS_ADMIN (--cap-add SYS_ADMIN or --privileged). $(instead)"
+    fi
+    die "unprivileged user namespaces are not available: run this as root, or allow them (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns). $(instead)"
+}
+
+# apt OPTIONS...: an apt of its own in $WORK: own sources, lists and (empty)
+# status, the machine's own proxy and certificate settings.
+apt() {
+    local tool=$1
+    shift
+    "$tool" -qq \
+        -o Dir::Etc::sourcelist="$WORK/sources.list" -o Dir::Etc::sourceparts=/dev/null \
+        -o Dir::Etc::preferences=/dev/null -o Dir::Etc::preferencesparts=/dev/null \
+        -o Dir::State="$WORK" -o Dir::State::lists="$WORK/lists" -o Dir::State::status="$WORK/status" \
+        -o Dir::Cache="$WORK/cache" -o Dir::Cache::archives="$WORK/cache/archives" \
+        -o APT::Sandbox::User=root -o APT::Install-Recommends=false -o Acquire::Languages=none \
+        -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false \
+        -o Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false \
+        -o Acquire::Check-Valid-Until="$CHECK_AGE" -o Acquire::Retries=3 -o APT::Update::Error-Mode=any "$@"
+}
+
+# find_release: reads the index of each suite until one offers $V; sets HAVE and FROM.
+find_release() {
+    local own=RABBIT_SOURCE_${V//./_} url suite keyring='' seen=''
+    CHECK_AGE=true
+    if [ -n "${!own-}" ]; then
+        read -r url SUITES <<<"${!own}"
+        [ -n "$SUITES" ] || die "$own wants 'URL SUITE', not '${!own}'"
+        CHECK_AGE=false # a snapshot of an archive is old by its nature
+    else
+        url=$(mirror)
+    fi
+    [ -r /usr/share/keyrings/debian-archive-keyring.gpg ] &&
+        keyring='[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] '
+    for suite in $SUITES; do
+        say "$V: reading the index of $suite"
+        rm -rf "$WORK/lists"
+        mkdir -p "$WORK/lists/partial"
+        echo "deb $keyring${url%/}/ $suite main" >"$WORK/sources.list"
+        apt apt-get update >&2 || die "$V: $suite cannot be read from $url. $(instead)"
+        HAVE=$(apt apt-cache policy rabbitmq-server | awk '$1 == "Candidate:" { print $2 }')
+        FROM=$suite
+        case $HAVE in
+        "$V".*) return ;;
+        esac
+        seen="${seen:+$seen, }$suite has ${HAVE:-none}"
+    done
+    say "Debian has moved on: no rabbitmq-server $V at $url ($seen)."
+    say "Name an archive that still has it, such as a dated snapshot: $own='URL SUITE'"
+    die "$(instead)"
+}
+
+install_one() {
+    version "$1"
+    if [ -f "$RFS/.installed" ]; then
+        say "$V is installed: $(cat "$RFS/.installed")"
+        return
+    fi
+    need_machine
+    mkdir -p "$ROOT"
+    exec 8>"$ROOT/.lock-$V"
+    flock 8
+    if [ -f "$RFS/.installed" ]; then # by another, meanwhile
+        exec 8>&-
+        return
+    fi
+
+    local t0=$SECONDS names
+    WORK=$ROOT/.work-$V
+    rm -rf "$WORK"
+    mkdir -p "$WORK"/{cache/archives/partial,deb}
+    : >"$WORK/status"
+    find_release
+    names=$(apt apt-get --print-uris -y install rabbitmq-server dash coreutils sed grep mawk debianutils libc-bin |
+        awk -v skip="$UNUSED" '{ n = $2; sub(/_.*/, "", n); if (n !~ skip) print n }')
+    grep -qx rabbitmq-server <<<"$names" || die "the rabbitmq-server of $FROM cannot be installed"
+    say "$V: rabbitmq-server $HAVE, $(wc -w <<<"$names") packages"
+    # shellcheck disable=SC2086
+    (cd "$WORK/deb" && apt apt-get download $names >&2)
+
+    unpack "$WORK/deb" "$WORK/new"
+    local otp
+    otp=$(in_root "$WORK/new" '' erl -noshell -eval 'io:put_chars(erlang:system_info(otp_release)), halt().') ||
+        die "$V: the unpacked Erlang does not run"
+    echo "rabbitmq-server $HAVE, Erlang/OTP $otp, from $FROM" >"$WORK/new/.installed"
+    rm -rf "$RFS"
+    mv "$WORK/new" "$RFS"
+    rm -rf "$WORK"
+    exec 8>&-
+    say "$V installed in $((SECONDS - t0)) s: $(cat "$RFS/.installed"), $(du -sm "$RFS" | cut -f1) MiB at $RFS"
+}
+
+# unpack DEBS ROOTFS
+unpack() {
+    local new=$2 d
+    for d in bin sbin lib lib64; do # merged /usr, whatever the package still ships
+        mkdir -p "$new/usr/$d"
+        ln -s "usr/$d" "$new/$d"
+    done
+    # shellcheck disable=SC2016
+    find "$1" -name '*.deb' -print0 | new=$new xargs -0 -P "$(nproc)" -n 1 sh -c '
+        dpkg-deb --fsys-tarfile "$1" | tar -x -C "$new" --no-same-owner --keep-directory-symlink \
+            --exclude=./usr/share/doc --exclude=./usr/share/man --exclude=./usr/share/locale \
+            --exclude=./usr/share/info --exclude=./usr/share/lintian --exclude=./usr/share/bash-completion \
+            --exclude=./usr/share/zsh --exclude="./usr/lib/*/gconv" --exclude="./etc/systemd" \
+            --exclude=./usr/lib/systemd --exclude=./lib/systemd' sh
+    [ -e "$new/usr/bin/awk" ] || ln -s mawk "$new/usr/bin/awk"
+    [ -e "$new/usr/bin/sh" ] || ln -s dash "$new/usr/bin/sh"
+    mkdir -p "$new"/{proc,dev,sys,node,run,etc/rabbitmq,var/lib/rabbitmq,var/log/rabbitmq}
+    mkdir -m 1777 "$new/tmp"
+    echo 'root:x:0:0:root:/var/lib/rabbitmq:/bin/sh' >"$new/etc/passwd"
+    echo 'root:x:0:' >"$new/etc/group"
+    printf 'passwd: files\ngroup: files\nhosts: files\n' >"$new/etc/nsswitch.conf"
+    # Nothing inside may need a name server: localhost and the machine's own name.
+    printf '127.0.0.1 localhost %s\n' "$(uname -n)" >"$new/etc/hosts"
+    # One cookie per version: its nodes can cluster, other versions' cannot.
+    tr -d '\n-' </proc/sys/kernel/random/uuid >"$new/var/lib/rabbitmq/.erlang.cookie"
+    chmod 400 "$new/var/lib/rabbitmq/.erlang.cookie"
+}
