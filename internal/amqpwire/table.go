@@ -2,6 +2,7 @@ package amqpwire
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 )
 
@@ -39,6 +40,17 @@ func (t Table) Get(name string) (any, bool) {
 		return t[i].Value, true
 	}
 	return nil, false
+}
+
+// All yields the names and values of all fields, in order.
+func (t Table) All() iter.Seq2[string, any] {
+	return func(yield func(string, any) bool) {
+		for _, f := range t {
+			if !yield(f.Name, f.Value) {
+				return
+			}
+		}
+	}
 }
 
 // Set returns a copy of t in which the first field of that name has the value

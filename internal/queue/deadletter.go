@@ -11,28 +11,41 @@ const retryUndeliverable = 5 * time.Second
 type deadLetters struct {
 	next     []deadLetter
 	sending  bool         // somebody is at it
-	stranded []deadLetter // nobody took them; they must not be lost
+	stranded []deadLetter // somebody did not take them; they must not be lost
 	retry    *time.Timer
+
+	// What must not be lost counts against the queue's limits until it has arrived.
+	held      int
+	heldBytes int64
 }
 
 type deadLetter struct {
 	message *Message // as it was in the queue
 	reason  Reason
 	at      time.Time
+	left    []string // the queues that have not accepted it; nil: it was not sent yet, or there were none
 }
 
 // stop drops what has not been sent, when the queue is deleted.
 func (d *deadLetters) stop() {
 	d.next, d.stranded = nil, nil
+	d.held, d.heldBytes = 0, 0
 	if d.retry != nil {
 		d.retry.Stop()
 	}
 }
 
 // die notes a message to be dead-lettered as soon as the lock is released.
-func (q *Queue) die(it *Item, reason Reason) {
-	if q.config.DeadLetter != nil {
-		q.dead.next = append(q.dead.next, deadLetter{it.Message, reason, time.Now()})
+func (q *Queue) die(it *Item, reason Reason) { q.dieAt(it.Message, reason, time.Now()) }
+
+func (q *Queue) dieAt(m *Message, reason Reason, now time.Time) {
+	if q.config.DeadLetter == nil {
+		return
+	}
+	q.dead.next = append(q.dead.next, deadLetter{message: m, reason: reason, at: now})
+	if q.config.DeadLetter.AtLeastOnce {
+		q.dead.held++
+		q.dead.heldBytes += int64(len(m.Body))
 	}
 }
 
@@ -48,26 +61,44 @@ func (q *Queue) unlock() {
 		letters := q.dead.next
 		q.dead.next = nil
 		q.mu.Unlock()
-		var stranded []deadLetter
-		for _, l := range letters {
-			to := q.config.DeadLetter
-			dead := l.message.die(q.config.Name, l.reason, to, l.at)
-			if !q.config.Publish(dead, l.reason) && to.AtLeastOnce {
-				stranded = append(stranded, l)
-			}
-		}
+		stranded := q.send(letters)
 		q.mu.Lock()
-		q.strand(stranded)
+		q.sent(letters, stranded)
 	}
 	q.dead.sending = false
 	q.mu.Unlock()
 }
 
-func (q *Queue) strand(letters []deadLetter) {
-	if len(letters) == 0 || q.deleted {
+// send publishes dead letters, and returns those that have to be sent again.
+func (q *Queue) send(letters []deadLetter) (stranded []deadLetter) {
+	to := q.config.DeadLetter
+	for _, l := range letters {
+		dead := l.message.die(q.config.Name, l.reason, to, l.at)
+		refused, routed := q.config.Publish(dead, l.reason, l.left)
+		if to.AtLeastOnce && (!routed || len(refused) > 0) {
+			l.left = refused
+			stranded = append(stranded, l)
+		}
+	}
+	return stranded
+}
+
+func (q *Queue) sent(letters, stranded []deadLetter) {
+	if q.deleted || !q.config.DeadLetter.AtLeastOnce {
 		return
 	}
-	q.dead.stranded = append(q.dead.stranded, letters...)
+	for _, l := range letters {
+		q.dead.held--
+		q.dead.heldBytes -= int64(len(l.message.Body))
+	}
+	if len(stranded) == 0 {
+		return
+	}
+	for _, l := range stranded {
+		q.dead.held++
+		q.dead.heldBytes += int64(len(l.message.Body))
+	}
+	q.dead.stranded = append(q.dead.stranded, stranded...)
 	if q.dead.retry == nil {
 		q.dead.retry = time.AfterFunc(retryUndeliverable, q.retryStranded)
 		return

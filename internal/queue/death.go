@@ -14,6 +14,7 @@ type Reason string
 const (
 	Rejected      Reason = "rejected"
 	Expired       Reason = "expired"
+	MaxLength     Reason = "maxlen"
 	DeliveryLimit Reason = "delivery_limit"
 )
 
@@ -59,6 +60,7 @@ func (m *Message) die(queue string, reason Reason, to *DeadLetter, now time.Time
 		p.Expiration, p.Flags = "", p.Flags&^amqpwire.PropExpiration
 		p.Headers = dead.deathHeaders(p.Headers, this)
 		p.Flags |= amqpwire.PropHeaders
+		dead.Headers = p.Headers
 	})
 	return &dead
 }

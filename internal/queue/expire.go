@@ -3,35 +3,48 @@ package queue
 import "time"
 
 // expire gives up the messages at the head whose time is over. Only the head expires: a message with a short time to live
-// waits behind one with a long one, as in RabbitMQ (https://www.rabbitmq.com/docs/ttl#message-ttl-dead-lettering).
+// waits behind one with a long one, as in RabbitMQ (https://www.rabbitmq.com/docs/ttl#message-ttl-dead-lettering). With
+// priorities, a classic queue has one head and a quorum queue one for each.
 func (q *Queue) expire() {
-	head := q.ready.head()
-	if head == nil || head.deadline.IsZero() {
+	if !q.config.Quorum {
+		q.expireFrom(q.ready.head, time.Time{})
 		return
 	}
-	now := time.Now()
-	for head != nil && head.expired(now) {
-		q.ready.pop()
-		q.die(head, Expired)
-		head = q.ready.head()
-	}
-	if head != nil && !head.deadline.IsZero() {
-		q.wakeAt(head.deadline, now)
+	var now time.Time
+	for head := range q.ready.heads() {
+		level := &q.ready.levels[head.priority]
+		now = q.expireFrom(level.head, now)
 	}
 }
 
-// wakeAt has the timer run no later than at the deadline. It may run too early, when the head it was set for has gone
-// meanwhile: that costs less than stopping it each time.
-func (q *Queue) wakeAt(deadline, now time.Time) {
-	if !q.timerAt.IsZero() && !deadline.Before(q.timerAt) {
+// expireFrom looks at one head. The time is asked for once, and only if there is a deadline.
+func (q *Queue) expireFrom(next func() *Item, now time.Time) time.Time {
+	for head := next(); head != nil && !head.deadline.IsZero(); head = next() {
+		if now.IsZero() {
+			now = time.Now()
+		}
+		if now.Before(head.deadline) {
+			q.wakeAt(head.deadline, now)
+			break
+		}
+		q.ready.remove(head)
+		q.die(head, Expired)
+	}
+	return now
+}
+
+// wakeAt has the timer run no later than at that time. It may run too early, when what it was set for has gone meanwhile:
+// that costs less than stopping it each time.
+func (q *Queue) wakeAt(at, now time.Time) {
+	if !q.timerAt.IsZero() && !at.Before(q.timerAt) {
 		return
 	}
-	q.timerAt = deadline
+	q.timerAt = at
 	if q.timer == nil {
-		q.timer = time.AfterFunc(deadline.Sub(now), q.wake)
+		q.timer = time.AfterFunc(at.Sub(now), q.wake)
 		return
 	}
-	q.timer.Reset(deadline.Sub(now))
+	q.timer.Reset(at.Sub(now))
 }
 
 func (q *Queue) wake() {
@@ -39,6 +52,8 @@ func (q *Queue) wake() {
 	defer q.unlock()
 	q.timerAt = time.Time{}
 	if !q.deleted {
+		q.releaseDue()
 		q.dispatch()
+		q.trim()
 	}
 }

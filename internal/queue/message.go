@@ -16,10 +16,13 @@ type Message struct {
 	RoutingKey string
 	CC, BCC    []string // further routing keys; the BCC header itself is never delivered
 	Properties []byte   // encoded, as they are delivered
+	Headers    amqpwire.Table
 	Body       []byte
 
-	TTL        time.Duration // from the expiration property; or NoTTL
-	Persistent bool
+	TTL         time.Duration // from the expiration property; or NoTTL
+	Persistent  bool
+	HasPriority bool
+	Priority    uint8
 
 	deaths []death // most recent first
 	first  death   // as x-first-death-* tell it; its queue is empty before the first death
@@ -34,10 +37,13 @@ func (m *Message) RoutingKeys() []string {
 type Item struct {
 	Message     *Message
 	Redelivered bool
-	// DeliveryCount is the number of earlier deliveries that failed, kept by quorum queues.
-	DeliveryCount int64
 
-	order    uint64    // position in the queue
+	// Kept by quorum queues only.
+	deliveries int64 // earlier ones that failed
+	acquired   int64 // all earlier ones
+
+	order    uint64 // position among those of its priority
+	priority uint8
 	deadline time.Time // zero: does not expire
 }
 
@@ -47,11 +53,14 @@ func (it *Item) expired(now time.Time) bool {
 
 // DeliveryProperties returns the message's properties, encoded, with what this queue adds to them on delivery.
 func (it *Item) DeliveryProperties() []byte {
-	if it.DeliveryCount == 0 {
+	if it.deliveries == 0 && it.acquired == 0 {
 		return it.Message.Properties
 	}
 	return editHeaders(it.Message.Properties, func(h amqpwire.Table) amqpwire.Table {
-		return h.Set("x-delivery-count", it.DeliveryCount)
+		if it.deliveries > 0 {
+			h = h.Set("x-delivery-count", it.deliveries)
+		}
+		return h.Set("x-acquired-count", it.acquired)
 	})
 }
 

@@ -15,26 +15,9 @@
 package queue
 
 import (
-	"slices"
 	"sync"
 	"time"
 )
-
-// Config describes a queue.
-type Config struct {
-	Name string
-	// Quorum gives the queue the semantics of RabbitMQ's quorum queues: failed deliveries are counted, and messages
-	// given back keep the order in which they were.
-	Quorum bool
-	// TTL is how long a message may wait; or NoTTL.
-	TTL time.Duration
-	// DeadLetter is where messages go that expire or are rejected; nil: they are dropped.
-	DeadLetter *DeadLetter
-	// DeliveryLimit is how often a quorum queue takes a message back before it gives it up; negative: always.
-	DeliveryLimit int64
-	// Publish sends a dead letter on its way. It reports whether there were queues for it, and all of them accepted it.
-	Publish func(*Message, Reason) bool
-}
 
 // Queue holds messages. All methods may be called at the same time, none blocks.
 type Queue struct {
@@ -42,6 +25,7 @@ type Queue struct {
 
 	mu        sync.Mutex
 	ready     ready
+	delayed   byDue // messages given back that are not to be ready yet
 	unacked   int
 	order     uint64
 	deleted   bool
@@ -49,13 +33,18 @@ type Queue struct {
 	timerAt   time.Time // zero: the timer is not running
 	consumers consumers
 	dead      deadLetters
+	lease     lease
 }
 
 // New returns an empty queue.
-func New(config Config) *Queue { return &Queue{config: config} }
+func New(config Config) *Queue {
+	q := &Queue{config: config, consumers: consumers{single: config.SingleActive}}
+	q.Touch()
+	return q
+}
 
-// Name returns the queue's name.
-func (q *Queue) Name() string { return q.config.Name }
+// Config returns what the queue was made with.
+func (q *Queue) Config() Config { return q.config }
 
 // Publish adds a message to the end of the queue. It reports whether the queue accepted it.
 func (q *Queue) Publish(m *Message) bool {
@@ -64,7 +53,13 @@ func (q *Queue) Publish(m *Message) bool {
 	if q.deleted {
 		return false
 	}
-	it := &Item{Message: m, order: q.nextOrder()}
+	if q.refuses(m) {
+		if q.config.Overflow == RejectPublishDLX {
+			q.dieAt(m, MaxLength, time.Now())
+		}
+		return false
+	}
+	it := &Item{Message: m, order: q.nextOrder(), priority: q.config.priority(m)}
 	ttl := q.config.TTL
 	if m.TTL != NoTTL && (ttl == NoTTL || m.TTL < ttl) {
 		ttl = m.TTL
@@ -79,6 +74,7 @@ func (q *Queue) Publish(m *Message) bool {
 	}
 	q.ready.push(it)
 	q.dispatch()
+	q.trim()
 	return true
 }
 
@@ -87,21 +83,33 @@ func (q *Queue) nextOrder() uint64 {
 	return q.order
 }
 
+// acquire notes that a message was delivered.
+func (q *Queue) acquire(it *Item, noAck bool) {
+	if noAck {
+		return
+	}
+	q.unacked++
+	if q.config.Quorum {
+		it.acquired++
+	}
+}
+
 // Get takes the message at the head, which is then unacked unless noAck is set, and tells how many are left behind it.
-// It returns nil when there is none.
-func (q *Queue) Get(noAck bool) (it *Item, left int) {
+// Taken is called with it while the queue is locked, as [Receiver.Offer] is. It returns false when there is none.
+func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) bool {
 	q.mu.Lock()
 	defer q.unlock()
+	q.touch()
 	q.expire()
-	if it = q.ready.head(); it == nil {
-		return nil, 0
+	it := q.ready.head()
+	if it == nil {
+		return false
 	}
-	q.ready.pop()
-	if !noAck {
-		q.unacked++
-	}
+	q.ready.remove(it)
 	q.expire()
-	return it, q.ready.len()
+	taken(it, q.ready.len())
+	q.acquire(it, noAck)
+	return true
 }
 
 // Ack forgets messages that were delivered.
@@ -124,9 +132,9 @@ func (q *Queue) Reject(items ...*Item) {
 	}
 }
 
-// Requeue takes messages back that were delivered, in the order given. Counted says that their deliveries failed, which
-// brings them nearer to a quorum queue's delivery limit.
-func (q *Queue) Requeue(counted bool, items ...*Item) {
+// Requeue takes messages back that were delivered, in the order given. Failed says that their deliveries failed, rather
+// than that the consumer gave them back on purpose: that brings them nearer to a quorum queue's delivery limit.
+func (q *Queue) Requeue(failed bool, items ...*Item) {
 	q.mu.Lock()
 	defer q.unlock()
 	q.unacked -= len(items)
@@ -135,20 +143,34 @@ func (q *Queue) Requeue(counted bool, items ...*Item) {
 	}
 	for _, it := range items {
 		it.Redelivered = true
-		if q.config.Quorum {
-			it.order = q.nextOrder()
-			if counted {
-				it.DeliveryCount++
-			}
-			if limit := q.config.DeliveryLimit; limit >= 0 && it.DeliveryCount > limit {
-				q.die(it, DeliveryLimit)
-				continue
-			}
+		if q.config.Quorum && !q.takeBack(it, failed) {
+			continue
 		}
 		q.ready.giveBack(it)
 	}
 	q.dispatch()
+	q.trim()
 }
+
+// takeBack does what a quorum queue does before a message is ready again, and reports whether it is so at once.
+func (q *Queue) takeBack(it *Item, failed bool) bool {
+	it.order = q.nextOrder()
+	if failed {
+		it.deliveries++
+	}
+	if limit := q.config.DeliveryLimit; limit >= 0 && it.deliveries > limit {
+		q.die(it, DeliveryLimit)
+		return false
+	}
+	if delay := q.config.Retry.delay(it, failed); delay > 0 {
+		q.holdBack(it, delay)
+		return false
+	}
+	return true
+}
+
+// Name returns the queue's name.
+func (q *Queue) Name() string { return q.config.Name }
 
 // Purge drops the messages that are ready, and returns how many there were.
 func (q *Queue) Purge() int {
@@ -176,12 +198,14 @@ func (q *Queue) Delete(if_ Condition) (n int, failed Condition) {
 		return n, failed
 	}
 	q.deleted = true
-	q.ready = ready{}
+	q.ready, q.delayed = ready{}, nil
 	q.dead.stop()
-	if q.timer != nil {
-		q.timer.Stop()
+	for _, timer := range []*time.Timer{q.timer, q.lease.timer} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
-	cancelled := slices.Clone(q.consumers.all)
+	cancelled := q.consumers.all
 	q.consumers = consumers{}
 	q.unlock()
 	for _, c := range cancelled {
@@ -190,13 +214,18 @@ func (q *Queue) Delete(if_ Condition) (n int, failed Condition) {
 	return n, failed
 }
 
-// Stats is what a queue has at a moment.
-type Stats struct{ Ready, Unacked, Consumers int }
+// Stats is what a queue has at a moment. Messages that wait for a delayed retry are in none of the counts.
+type Stats struct {
+	Ready, Unacked, Consumers int
+	ReadyBytes                int64
+}
 
 // Stats counts what the queue has.
 func (q *Queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.unlock()
 	q.expire()
-	return Stats{Ready: q.ready.len(), Unacked: q.unacked, Consumers: q.consumers.len()}
+	return Stats{
+		Ready: q.ready.len(), Unacked: q.unacked, Consumers: q.consumers.len(), ReadyBytes: q.ready.bytes,
+	}
 }

@@ -45,6 +45,21 @@ func message(body string) *Message {
 	return &Message{Body: []byte(body), TTL: NoTTL, Properties: []byte{0, 0}}
 }
 
+// to sends all dead letters to one queue.
+func to(q **Queue) func(*Message, Reason, []string) ([]string, bool) {
+	return func(m *Message, _ Reason, _ []string) ([]string, bool) {
+		if !(*q).Publish(m) {
+			return []string{(*q).Name()}, true
+		}
+		return nil, true
+	}
+}
+
+func (q *Queue) take(noAck bool) (item *Item) {
+	q.Get(noAck, func(it *Item, _ int) { item = it })
+	return item
+}
+
 // Two queues dead-letter to each other while many goroutines publish, take, settle and give back. Every message is acked
 // once, and nobody waits for ever.
 func TestNothingIsLostOrDoubledInTheCrowd(t *testing.T) {
@@ -52,12 +67,12 @@ func TestNothingIsLostOrDoubledInTheCrowd(t *testing.T) {
 		const publishers, each, workers = 4, 500, 4
 		var work, wait *Queue
 		work = New(Config{
-			Name: "work", TTL: NoTTL, DeadLetter: &DeadLetter{},
-			Publish: func(m *Message, _ Reason) bool { return wait.Publish(m) },
+			Name: "work", TTL: NoTTL, MaxLength: -1, MaxBytes: -1, DeadLetter: &DeadLetter{},
+			Publish: to(&wait),
 		})
 		wait = New(Config{
-			Name: "wait", TTL: time.Millisecond, DeadLetter: &DeadLetter{},
-			Publish: func(m *Message, _ Reason) bool { return work.Publish(m) },
+			Name: "wait", TTL: time.Millisecond, MaxLength: -1, MaxBytes: -1, DeadLetter: &DeadLetter{},
+			Publish: to(&work),
 		})
 
 		var mu sync.Mutex
@@ -130,7 +145,9 @@ func TestNothingIsLostOrDoubledInTheCrowd(t *testing.T) {
 func TestOrderAfterRequeue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		quorum := rapid.Bool().Draw(t, "quorum")
-		q := New(Config{Name: "q", Quorum: quorum, TTL: NoTTL, DeliveryLimit: -1})
+		config := Defaults("q")
+		config.Quorum = quorum
+		q := New(config)
 		n := rapid.IntRange(1, 40).Draw(t, "messages")
 		var returned, fresh []byte
 		for i := range n {
@@ -141,7 +158,7 @@ func TestOrderAfterRequeue(t *testing.T) {
 			k := rapid.IntRange(1, n).Draw(t, "taken")
 			var items []*Item
 			for range k {
-				it, _ := q.Get(false)
+				it := q.take(false)
 				items = append(items, it)
 				if len(returned) > 0 {
 					returned = returned[1:]
@@ -160,7 +177,7 @@ func TestOrderAfterRequeue(t *testing.T) {
 		want := slices.Concat(returned, fresh)
 		var got []byte
 		for {
-			it, _ := q.Get(true)
+			it := q.take(true)
 			if it == nil {
 				break
 			}
@@ -175,17 +192,17 @@ func TestOrderAfterRequeue(t *testing.T) {
 func TestDeliveryLimit(t *testing.T) {
 	var died []Reason
 	q := New(Config{
-		Name: "q", Quorum: true, TTL: NoTTL, DeliveryLimit: 2, DeadLetter: &DeadLetter{},
-		Publish: func(_ *Message, why Reason) bool { died = append(died, why); return true },
+		Name: "q", Quorum: true, TTL: NoTTL, DeliveryLimit: 2, DeadLetter: &DeadLetter{}, MaxLength: -1, MaxBytes: -1,
+		Publish: func(_ *Message, why Reason, _ []string) ([]string, bool) { died = append(died, why); return nil, true },
 	})
 	q.Publish(message("x"))
 	for range 5 { // given back on purpose: that is no failure
-		it, _ := q.Get(false)
+		it := q.take(false)
 		q.Requeue(false, it)
 	}
 	for want := range int64(3) {
-		it, _ := q.Get(false)
-		if it == nil || it.DeliveryCount != want {
+		it := q.take(false)
+		if it == nil || it.deliveries != want {
 			t.Fatalf("delivery %d: %+v", want, it)
 		}
 		q.Requeue(true, it)

@@ -1,35 +1,84 @@
 package queue
 
-import "container/heap"
+import (
+	"container/heap"
+	"iter"
+	"math/bits"
+)
 
-// ready holds the messages that wait for a consumer, in the order they are delivered in: first those that were delivered
-// before and given back, by their order, then the fresh ones as they came. A message given back was once at the head, so
-// in a classic queue, where it keeps its order number, it is back in its place.
+// ready holds the messages that wait for a consumer, in the order they are delivered in: by priority, and within one first
+// those that were delivered before and given back, by their order, then the fresh ones as they came. A message given back
+// was once at the head, so in a classic queue, where it keeps its order number, it is back in its place.
 type ready struct {
+	levels []level // by priority; as many as have been needed
+	filled bitset  // the levels that are not empty
+	n      int
+	bytes  int64 // of the bodies
+}
+
+type level struct {
 	fresh    fifo
 	returned byOrder
 }
 
-func (r *ready) len() int { return r.fresh.len() + len(r.returned) }
+func (l *level) len() int { return l.fresh.len() + len(l.returned) }
 
-func (r *ready) push(it *Item) { r.fresh.push(it) }
+func (l *level) head() *Item {
+	if len(l.returned) > 0 {
+		return l.returned[0]
+	}
+	return l.fresh.head()
+}
 
-func (r *ready) giveBack(it *Item) { heap.Push(&r.returned, it) }
+func (r *ready) len() int { return r.n }
+
+func (r *ready) push(it *Item) { r.entering(it).fresh.push(it) }
+
+func (r *ready) giveBack(it *Item) { heap.Push(&r.entering(it).returned, it) }
+
+func (r *ready) entering(it *Item) *level {
+	r.n++
+	r.bytes += int64(len(it.Message.Body))
+	p := int(it.priority)
+	for len(r.levels) <= p {
+		r.levels = append(r.levels, level{})
+	}
+	r.filled.set(p)
+	return &r.levels[p]
+}
 
 // head returns the next message to be delivered, or nil.
 func (r *ready) head() *Item {
-	if len(r.returned) > 0 {
-		return r.returned[0]
+	if r.n == 0 {
+		return nil
 	}
-	return r.fresh.head()
+	return r.levels[r.filled.highest()].head()
 }
 
-func (r *ready) pop() {
-	if len(r.returned) > 0 {
-		heap.Pop(&r.returned)
-		return
+// heads yields the first message of each priority, the highest first.
+func (r *ready) heads() iter.Seq[*Item] {
+	return func(yield func(*Item) bool) {
+		for p := len(r.levels) - 1; p >= 0; p-- {
+			if head := r.levels[p].head(); head != nil && !yield(head) {
+				return
+			}
+		}
 	}
-	r.fresh.pop()
+}
+
+// remove takes out a message that is the first of its priority.
+func (r *ready) remove(it *Item) {
+	l := &r.levels[it.priority]
+	if len(l.returned) > 0 {
+		heap.Pop(&l.returned)
+	} else {
+		l.fresh.pop()
+	}
+	r.n--
+	r.bytes -= int64(len(it.Message.Body))
+	if l.len() == 0 {
+		r.filled.clear(int(it.priority))
+	}
 }
 
 // byOrder is a heap.
@@ -48,46 +97,17 @@ func (h *byOrder) Pop() any {
 	return it
 }
 
-// fifo is a queue in a ring, a power of two long.
-type fifo struct {
-	ring []*Item
-	from int
-	n    int
-}
+// bitset is a set of priorities, which are bytes.
+type bitset [4]uint64
 
-const fifoMin = 16
+func (b *bitset) set(i int)   { b[i>>6] |= 1 << (i & 63) }
+func (b *bitset) clear(i int) { b[i>>6] &^= 1 << (i & 63) }
 
-func (f *fifo) len() int { return f.n }
-
-func (f *fifo) head() *Item {
-	if f.n == 0 {
-		return nil
+// highest returns the largest member; there must be one.
+func (b *bitset) highest() int {
+	for w := len(b) - 1; ; w-- {
+		if b[w] != 0 {
+			return w<<6 + bits.Len64(b[w]) - 1
+		}
 	}
-	return f.ring[f.from]
-}
-
-func (f *fifo) push(it *Item) {
-	if f.n == len(f.ring) {
-		f.resize(max(fifoMin, 2*f.n))
-	}
-	f.ring[(f.from+f.n)&(len(f.ring)-1)] = it
-	f.n++
-}
-
-func (f *fifo) pop() {
-	f.ring[f.from] = nil
-	f.from = (f.from + 1) & (len(f.ring) - 1)
-	f.n--
-	// A burst that has gone must not keep its room.
-	if len(f.ring) > fifoMin && f.n <= len(f.ring)/4 {
-		f.resize(len(f.ring) / 2)
-	}
-}
-
-func (f *fifo) resize(to int) {
-	ring := make([]*Item, to)
-	for i := range f.n {
-		ring[i] = f.ring[(f.from+i)&(len(f.ring)-1)]
-	}
-	f.ring, f.from = ring, 0
 }

@@ -21,30 +21,30 @@ func (r refs[Q]) appendTo(dst []Destination[Q]) []Destination[Q] {
 // direct matches a routing key that equals the binding key.
 type direct[Q comparable] map[string]refs[Q]
 
-func (m direct[Q]) add(key string, d Destination[Q]) {
-	if m[key] == nil {
-		m[key] = make(refs[Q])
+func (m direct[Q]) add(b Binding[Q]) {
+	if m[b.Key] == nil {
+		m[b.Key] = make(refs[Q])
 	}
-	m[key].add(d)
+	m[b.Key].add(b.Destination)
 }
 
-func (m direct[Q]) remove(key string, d Destination[Q]) {
-	m[key].remove(d)
-	if len(m[key]) == 0 {
-		delete(m, key)
+func (m direct[Q]) remove(b Binding[Q]) {
+	m[b.Key].remove(b.Destination)
+	if len(m[b.Key]) == 0 {
+		delete(m, b.Key)
 	}
 }
 
-func (m direct[Q]) match(dst []Destination[Q], key string) []Destination[Q] {
+func (m direct[Q]) match(dst []Destination[Q], key string, _ Arguments) []Destination[Q] {
 	return m[key].appendTo(dst)
 }
 
 // fanout matches every routing key.
 type fanout[Q comparable] refs[Q]
 
-func (m fanout[Q]) add(_ string, d Destination[Q])    { refs[Q](m).add(d) }
-func (m fanout[Q]) remove(_ string, d Destination[Q]) { refs[Q](m).remove(d) }
+func (m fanout[Q]) add(b Binding[Q])    { refs[Q](m).add(b.Destination) }
+func (m fanout[Q]) remove(b Binding[Q]) { refs[Q](m).remove(b.Destination) }
 
-func (m fanout[Q]) match(dst []Destination[Q], _ string) []Destination[Q] {
+func (m fanout[Q]) match(dst []Destination[Q], _ string, _ Arguments) []Destination[Q] {
 	return refs[Q](m).appendTo(dst)
 }

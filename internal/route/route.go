@@ -12,6 +12,7 @@ package route
 
 import (
 	"iter"
+	"maps"
 	"slices"
 )
 
@@ -20,13 +21,22 @@ type Kind string
 
 // The exchange types.
 const (
-	Direct Kind = "direct"
-	Fanout Kind = "fanout"
-	Topic  Kind = "topic"
+	Direct  Kind = "direct"
+	Fanout  Kind = "fanout"
+	Topic   Kind = "topic"
+	Headers Kind = "headers"
 )
 
 // Known reports whether there are exchanges of this kind.
-func (k Kind) Known() bool { return k == Direct || k == Fanout || k == Topic }
+func (k Kind) Known() bool { return k == Direct || k == Fanout || k == Topic || k == Headers }
+
+// Arguments are a binding's, or the headers of a message.
+type Arguments interface {
+	// Get returns the value with that name.
+	Get(name string) (any, bool)
+	// All yields all names and values.
+	All() iter.Seq2[string, any]
+}
 
 // Destination is what a binding leads to: a queue, or another exchange.
 type Destination[Q comparable] struct {
@@ -41,25 +51,38 @@ type Exchange[Q comparable] struct {
 	Durable    bool
 	AutoDelete bool
 	Internal   bool
+	// Alternate is the exchange that messages go to which this one has no queue for; empty: none.
+	Alternate string
+	Arguments Arguments // as declared
 
 	matcher  matcher[Q]
-	bindings map[binding[Q]]struct{}
+	bindings map[binding[Q]]Binding[Q]
 }
 
 // binding is the identity of a binding. Binding twice is the same as once; one unbind undoes it.
 type binding[Q comparable] struct {
 	destination Destination[Q]
 	key         string
-	args        string // canonical encoding: bindings that differ in their arguments are two
+	args        string // encoded: bindings that differ in their arguments are two
 }
+
+// Binding describes a binding from an exchange.
+type Binding[Q comparable] struct {
+	Destination Destination[Q]
+	Key         string
+	Arguments   Arguments
+	Encoded     string // the arguments as one text, by which bindings differ
+}
+
+func (b Binding[Q]) identity() binding[Q] { return binding[Q]{b.Destination, b.Key, b.Encoded} }
 
 // matcher is the rule of one exchange type. Several bindings may lead from the same key to the same destination (they
 // differ in their arguments), so that add and remove count.
 type matcher[Q comparable] interface {
-	add(key string, d Destination[Q])
-	remove(key string, d Destination[Q])
-	// match appends the destinations for a routing key to dst, possibly with repetitions.
-	match(dst []Destination[Q], key string) []Destination[Q]
+	add(Binding[Q])
+	remove(Binding[Q])
+	// match appends the destinations for a message to dst, possibly with repetitions.
+	match(dst []Destination[Q], key string, headers Arguments) []Destination[Q]
 }
 
 // Table holds the exchanges of a virtual host by name.
@@ -76,25 +99,19 @@ func NewTable[Q comparable]() *Table[Q] {
 func (t *Table[Q]) Exchange(name string) *Exchange[Q] { return t.exchanges[name] }
 
 // Exchanges yields all exchanges, in no order.
-func (t *Table[Q]) Exchanges() iter.Seq[*Exchange[Q]] {
-	return func(yield func(*Exchange[Q]) bool) {
-		for _, x := range t.exchanges {
-			if !yield(x) {
-				return
-			}
-		}
-	}
-}
+func (t *Table[Q]) Exchanges() iter.Seq[*Exchange[Q]] { return maps.Values(t.exchanges) }
 
 // Add puts in an exchange without bindings, in place of one with the same name. Its kind must be a known one.
 func (t *Table[Q]) Add(x Exchange[Q]) *Exchange[Q] {
 	added := &x
-	added.bindings = make(map[binding[Q]]struct{})
+	added.bindings = make(map[binding[Q]]Binding[Q])
 	switch x.Kind {
 	case Fanout:
 		added.matcher = make(fanout[Q])
 	case Topic:
 		added.matcher = newTopic[Q]()
+	case Headers:
+		added.matcher = make(headers[Q])
 	default:
 		added.matcher = make(direct[Q])
 	}
@@ -102,38 +119,36 @@ func (t *Table[Q]) Add(x Exchange[Q]) *Exchange[Q] {
 	return added
 }
 
-// Bind adds a binding; args is a canonical encoding of its arguments. It reports whether the binding is a new one.
-func (t *Table[Q]) Bind(x *Exchange[Q], d Destination[Q], key, args string) bool {
-	b := binding[Q]{d, key, args}
-	if _, exists := x.bindings[b]; exists {
+// Bind adds a binding. It reports whether it is a new one.
+func (t *Table[Q]) Bind(x *Exchange[Q], b Binding[Q]) bool {
+	if t.Bound(x, b) {
 		return false
 	}
-	x.bindings[b] = struct{}{}
-	x.matcher.add(key, d)
+	x.bindings[b.identity()] = b
+	x.matcher.add(b)
 	return true
 }
 
 // Bound reports whether there is such a binding.
-func (t *Table[Q]) Bound(x *Exchange[Q], d Destination[Q], key, args string) bool {
-	_, exists := x.bindings[binding[Q]{d, key, args}]
+func (t *Table[Q]) Bound(x *Exchange[Q], b Binding[Q]) bool {
+	_, exists := x.bindings[b.identity()]
 	return exists
 }
 
 // Unbind removes a binding if there is one, and with its last binding an auto-delete exchange.
-func (t *Table[Q]) Unbind(x *Exchange[Q], d Destination[Q], key, args string) {
-	t.unbind(x, binding[Q]{d, key, args})
-}
-
-func (t *Table[Q]) unbind(x *Exchange[Q], b binding[Q]) {
-	if _, exists := x.bindings[b]; !exists {
+func (t *Table[Q]) Unbind(x *Exchange[Q], b Binding[Q]) {
+	if !t.Bound(x, b) {
 		return
 	}
-	delete(x.bindings, b)
-	x.matcher.remove(b.key, b.destination)
+	delete(x.bindings, b.identity())
+	x.matcher.remove(b)
 	if x.AutoDelete && !x.InUse() {
 		t.Delete(x)
 	}
 }
+
+// Bindings yields the bindings that lead from the exchange, in no order.
+func (x *Exchange[Q]) Bindings() iter.Seq[Binding[Q]] { return maps.Values(x.bindings) }
 
 // InUse reports whether the exchange has bindings that lead from it.
 func (x *Exchange[Q]) InUse() bool { return len(x.bindings) > 0 }
@@ -154,22 +169,23 @@ func (t *Table[Q]) DeleteQueue(q Q) { t.forget(Destination[Q]{Queue: q}) }
 // each bind. It collects first, since the last binding of an auto-delete exchange takes the exchange with it.
 func (t *Table[Q]) forget(d Destination[Q]) {
 	for _, x := range t.exchanges {
-		var gone []binding[Q]
-		for b := range x.bindings {
-			if b.destination == d {
+		var gone []Binding[Q]
+		for _, b := range x.bindings {
+			if b.Destination == d {
 				gone = append(gone, b)
 			}
 		}
 		for _, b := range gone {
-			t.unbind(x, b)
+			t.Unbind(x, b)
 		}
 	}
 }
 
-// Route appends the queues that a message published to x under the routing key goes to, each once.
-func (t *Table[Q]) Route(dst []Q, x *Exchange[Q], key string) []Q {
+// Route appends the queues that a message published to x goes to, each once. Where there are none, it asks the alternate
+// exchange.
+func (t *Table[Q]) Route(dst []Q, x *Exchange[Q], key string, headers Arguments) []Q {
 	var buffer [8]Destination[Q]
-	found := x.matcher.match(buffer[:0], key)
+	found := t.match(buffer[:0], x, key, headers)
 	var seen []*Exchange[Q]
 	for i := 0; i < len(found); i++ { // grows while it is walked: exchanges add what they lead to
 		switch next := found[i].Exchange; {
@@ -179,8 +195,20 @@ func (t *Table[Q]) Route(dst []Q, x *Exchange[Q], key string) []Q {
 			}
 		case next != x && !slices.Contains(seen, next):
 			seen = append(seen, next)
-			found = next.matcher.match(found, key)
+			found = t.match(found, next, key, headers)
 		}
 	}
 	return dst
+}
+
+// match appends where x leads a message to: by its bindings or, if none matches, to its alternate exchange
+// (https://www.rabbitmq.com/docs/ae).
+func (t *Table[Q]) match(dst []Destination[Q], x *Exchange[Q], key string, headers Arguments) []Destination[Q] {
+	matched := x.matcher.match(dst, key, headers)
+	if len(matched) == len(dst) && x.Alternate != "" {
+		if alternate := t.exchanges[x.Alternate]; alternate != nil {
+			matched = append(matched, Destination[Q]{Exchange: alternate})
+		}
+	}
+	return matched
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func queues(t *Table[string], x *Exchange[string], key string) string {
-	found := t.Route(nil, x, key)
+	found := t.Route(nil, x, key, nil)
 	slices.Sort(found)
 	return strings.Join(found, " ")
 }
@@ -21,9 +21,9 @@ func toQueue(name string) Destination[string] { return Destination[string]{Queue
 func TestDirectMatchesTheKeyItself(t *testing.T) {
 	table := NewTable[string]()
 	x := table.Add(Exchange[string]{Name: "x", Kind: Direct})
-	table.Bind(x, toQueue("a"), "k", "")
-	table.Bind(x, toQueue("b"), "k", "")
-	table.Bind(x, toQueue("c"), "other", "")
+	table.Bind(x, Binding[string]{Destination: toQueue("a"), Key: "k"})
+	table.Bind(x, Binding[string]{Destination: toQueue("b"), Key: "k"})
+	table.Bind(x, Binding[string]{Destination: toQueue("c"), Key: "other"})
 	if got := queues(table, x, "k"); got != "a b" {
 		t.Errorf("key k reaches %q, want a and b", got)
 	}
@@ -35,8 +35,8 @@ func TestDirectMatchesTheKeyItself(t *testing.T) {
 func TestFanoutMatchesEveryKey(t *testing.T) {
 	table := NewTable[string]()
 	x := table.Add(Exchange[string]{Name: "x", Kind: Fanout})
-	table.Bind(x, toQueue("a"), "k", "")
-	table.Bind(x, toQueue("b"), "", "")
+	table.Bind(x, Binding[string]{Destination: toQueue("a"), Key: "k"})
+	table.Bind(x, Binding[string]{Destination: toQueue("b"), Key: ""})
 	if got := queues(table, x, "whatever"); got != "a b" {
 		t.Errorf("reaches %q, want a and b", got)
 	}
@@ -46,10 +46,10 @@ func TestQueueGetsOneCopyHoweverManyBindings(t *testing.T) {
 	table := NewTable[string]()
 	x := table.Add(Exchange[string]{Name: "x", Kind: Topic})
 	y := table.Add(Exchange[string]{Name: "y", Kind: Fanout})
-	table.Bind(x, toQueue("a"), "#", "")
-	table.Bind(x, toQueue("a"), "k.*", "")
-	table.Bind(x, Destination[string]{Exchange: y}, "k.#", "")
-	table.Bind(y, toQueue("a"), "", "")
+	table.Bind(x, Binding[string]{Destination: toQueue("a"), Key: "#"})
+	table.Bind(x, Binding[string]{Destination: toQueue("a"), Key: "k.*"})
+	table.Bind(x, Binding[string]{Destination: Destination[string]{Exchange: y}, Key: "k.#"})
+	table.Bind(y, Binding[string]{Destination: toQueue("a"), Key: ""})
 	if got := queues(table, x, "k.1"); got != "a" {
 		t.Errorf("reaches %q, want a once", got)
 	}
@@ -59,10 +59,10 @@ func TestExchangesInACircle(t *testing.T) {
 	table := NewTable[string]()
 	x := table.Add(Exchange[string]{Name: "x", Kind: Fanout})
 	y := table.Add(Exchange[string]{Name: "y", Kind: Fanout})
-	table.Bind(x, Destination[string]{Exchange: y}, "", "")
-	table.Bind(y, Destination[string]{Exchange: x}, "", "")
-	table.Bind(x, toQueue("a"), "", "")
-	table.Bind(y, toQueue("b"), "", "")
+	table.Bind(x, Binding[string]{Destination: Destination[string]{Exchange: y}, Key: ""})
+	table.Bind(y, Binding[string]{Destination: Destination[string]{Exchange: x}, Key: ""})
+	table.Bind(x, Binding[string]{Destination: toQueue("a"), Key: ""})
+	table.Bind(y, Binding[string]{Destination: toQueue("b"), Key: ""})
 	if got := queues(table, y, ""); got != "a b" {
 		t.Errorf("reaches %q, want a and b", got)
 	}
@@ -71,15 +71,15 @@ func TestExchangesInACircle(t *testing.T) {
 func TestBindingIsIdempotentAndKnowsItsArguments(t *testing.T) {
 	table := NewTable[string]()
 	x := table.Add(Exchange[string]{Name: "x", Kind: Direct})
-	if !table.Bind(x, toQueue("a"), "k", "") || table.Bind(x, toQueue("a"), "k", "") {
+	if !table.Bind(x, Binding[string]{Destination: toQueue("a"), Key: "k"}) || table.Bind(x, Binding[string]{Destination: toQueue("a"), Key: "k"}) {
 		t.Error("the first bind is new, the second is not")
 	}
-	table.Bind(x, toQueue("a"), "k", "args")
-	table.Unbind(x, toQueue("a"), "k", "")
+	table.Bind(x, Binding[string]{Destination: toQueue("a"), Key: "k", Encoded: "args"})
+	table.Unbind(x, Binding[string]{Destination: toQueue("a"), Key: "k"})
 	if got := queues(table, x, "k"); got != "a" {
 		t.Errorf("reaches %q: the binding with other arguments is gone too", got)
 	}
-	table.Unbind(x, toQueue("a"), "k", "args")
+	table.Unbind(x, Binding[string]{Destination: toQueue("a"), Key: "k", Encoded: "args"})
 	if got := queues(table, x, "k"); got != "" || x.InUse() {
 		t.Errorf("reaches %q, in use %v, after the last unbind", got, x.InUse())
 	}
@@ -92,8 +92,8 @@ func TestAutoDeleteExchangeGoesWithItsLastBinding(t *testing.T) {
 	if table.Exchange("x") == nil {
 		t.Fatal("gone before it ever had a binding")
 	}
-	table.Bind(y, Destination[string]{Exchange: x}, "k", "")
-	table.Bind(x, toQueue("a"), "k", "")
+	table.Bind(y, Binding[string]{Destination: Destination[string]{Exchange: x}, Key: "k"})
+	table.Bind(x, Binding[string]{Destination: toQueue("a"), Key: "k"})
 	table.DeleteQueue("a")
 	if table.Exchange("x") != nil || table.Exchange("y") != nil {
 		t.Error("the queue's deletion should take x, and x's deletion y")
@@ -117,7 +117,7 @@ func TestTopicPatterns(t *testing.T) {
 	} {
 		table := NewTable[string]()
 		x := table.Add(Exchange[string]{Name: "x", Kind: Topic})
-		table.Bind(x, toQueue("q"), test.pattern, "")
+		table.Bind(x, Binding[string]{Destination: toQueue("q"), Key: test.pattern})
 		for _, key := range test.yes {
 			if queues(table, x, key) != "q" {
 				t.Errorf("%q should match %q", test.pattern, key)
@@ -141,11 +141,11 @@ func TestTopicAgreesWithRegularExpressions(t *testing.T) {
 		x := table.Add(Exchange[string]{Name: "x", Kind: Topic})
 		patterns := rapid.SliceOfN(wordsOf("a", "b", "*", "#"), 1, 8).Draw(t, "patterns")
 		for i, p := range patterns {
-			table.Bind(x, toQueue(fmt.Sprint(i)), strings.Join(p, "."), "")
+			table.Bind(x, Binding[string]{Destination: toQueue(fmt.Sprint(i)), Key: strings.Join(p, ".")})
 		}
 		removed := rapid.IntRange(-1, len(patterns)-1).Draw(t, "removed")
 		if removed >= 0 {
-			table.Unbind(x, toQueue(fmt.Sprint(removed)), strings.Join(patterns[removed], "."), "")
+			table.Unbind(x, Binding[string]{Destination: toQueue(fmt.Sprint(removed)), Key: strings.Join(patterns[removed], ".")})
 		}
 		key := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 6).Draw(t, "key")
 

@@ -30,9 +30,9 @@ func words(key string) []string {
 	return strings.Split(key, ".")
 }
 
-func (m *topic[Q]) add(key string, d Destination[Q]) {
+func (m *topic[Q]) add(b Binding[Q]) {
 	n := m.root
-	for _, w := range words(key) {
+	for _, w := range words(b.Key) {
 		child := n.next[w]
 		if child == nil {
 			child = &topicNode[Q]{hash: w == "#"}
@@ -46,10 +46,10 @@ func (m *topic[Q]) add(key string, d Destination[Q]) {
 	if n.here == nil {
 		n.here = make(refs[Q])
 	}
-	n.here.add(d)
+	n.here.add(b.Destination)
 }
 
-func (m *topic[Q]) remove(key string, d Destination[Q]) { m.root.remove(words(key), d) }
+func (m *topic[Q]) remove(b Binding[Q]) { m.root.remove(words(b.Key), b.Destination) }
 
 // remove also prunes the nodes that lead to no binding any more.
 func (n *topicNode[Q]) remove(rest []string, d Destination[Q]) {
@@ -68,7 +68,7 @@ func (n *topicNode[Q]) remove(rest []string, d Destination[Q]) {
 }
 
 // match runs all readings of the key at once, as a set of nodes, so that no combination of "#" makes it slow.
-func (m *topic[Q]) match(dst []Destination[Q], key string) []Destination[Q] {
+func (m *topic[Q]) match(dst []Destination[Q], key string, _ Arguments) []Destination[Q] {
 	nodes := m.root.enter(nil)
 	for _, w := range words(key) {
 		var after []*topicNode[Q]

@@ -47,8 +47,12 @@ func (ch *channel) basicConsume(m *amqpwire.BasicConsume) error {
 	if tag == "" {
 		tag = vhost.RandomName("amq.ctag-")
 	}
+	priority, _, err := q.ConsumerArguments(m.Arguments)
+	if err != nil {
+		return err
+	}
 	c := &consumer{ch: ch, queue: q, tag: tag, window: window{limit: int(ch.prefetch)}}
-	c.Consumer = queue.Consumer{Receiver: c, NoAck: m.NoAck, Exclusive: m.Exclusive}
+	c.Consumer = queue.Consumer{Receiver: c, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority}
 
 	ch.mu.Lock()
 	_, used := ch.consumers[tag]
@@ -157,22 +161,26 @@ func (ch *channel) basicGet(m *amqpwire.BasicGet) error {
 	if err != nil {
 		return err
 	}
-	it, left := q.Get(m.NoAck)
-	if it == nil {
-		ch.send(&amqpwire.BasicGetEmpty{})
-		return nil
+	if c := q.Config(); c.Quorum && c.SingleActive {
+		return exception.New(exception.ResourceLocked, "cannot obtain access to locked %v. basic.get operations "+
+			"are not supported by <<\"quorum\">> queues with single active consumer", q)
 	}
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	ch.lastTag++
-	if !m.NoAck {
-		ch.unacked.add(delivery{tag: ch.lastTag, item: it, queue: q})
-	}
-	ch.s.out.write(func(b []byte) []byte {
-		return appendContent(b, ch, &amqpwire.BasicGetOk{
-			DeliveryTag: ch.lastTag, Redelivered: it.Redelivered,
-			Exchange: it.Message.Exchange, RoutingKey: it.Message.RoutingKey, MessageCount: uint32(left),
-		}, it.DeliveryProperties(), it.Message.Body)
+	found := q.Get(m.NoAck, func(it *queue.Item, left int) {
+		ch.mu.Lock()
+		defer ch.mu.Unlock()
+		ch.lastTag++
+		if !m.NoAck {
+			ch.unacked.add(delivery{tag: ch.lastTag, item: it, queue: q})
+		}
+		ch.s.out.write(func(b []byte) []byte {
+			return appendContent(b, ch, &amqpwire.BasicGetOk{
+				DeliveryTag: ch.lastTag, Redelivered: it.Redelivered,
+				Exchange: it.Message.Exchange, RoutingKey: it.Message.RoutingKey, MessageCount: uint32(left),
+			}, it.DeliveryProperties(), it.Message.Body)
+		})
 	})
+	if !found {
+		ch.send(&amqpwire.BasicGetEmpty{})
+	}
 	return nil
 }

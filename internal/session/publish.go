@@ -104,8 +104,9 @@ func (ch *channel) message(c content) (*queue.Message, error) {
 	}
 	m := &queue.Message{
 		Exchange: c.method.Exchange, RoutingKey: c.method.RoutingKey,
-		Properties: c.properties, Body: c.body,
+		Properties: c.properties, Headers: p.Headers, Body: c.body,
 		TTL: queue.NoTTL, Persistent: p.DeliveryMode == persistent,
+		HasPriority: p.Has(amqpwire.PropPriority), Priority: p.Priority,
 	}
 	if p.Has(amqpwire.PropUserID) && p.UserID != ch.s.user {
 		return nil, exception.New(exception.PreconditionFailed,
@@ -124,6 +125,7 @@ func (ch *channel) message(c content) (*queue.Message, error) {
 	}
 	if _, blind := p.Headers.Get("BCC"); blind {
 		p.Headers = p.Headers.Delete("BCC")
+		m.Headers = p.Headers
 		if m.Properties, err = p.Append(nil); err != nil {
 			return nil, exception.New(exception.InternalError, "%v", err)
 		}

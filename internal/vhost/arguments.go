@@ -2,7 +2,6 @@ package vhost
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpwire"
@@ -10,59 +9,103 @@ import (
 	"github.com/reprisemq/reprise/internal/queue"
 )
 
-// defaultDeliveryLimit is how often a quorum queue takes a message back when it was not told
+// defaultDeliveryLimit is how many failed deliveries a quorum queue takes back when it was not told
 // (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
 const defaultDeliveryLimit = 20
 
-// argument is a queue argument that means something to the broker. All others are kept by nobody, and accepted.
+// defaultConsumerTimeout is how long a consumer of a quorum queue may keep a message unsettled
+// (https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout).
+const defaultConsumerTimeout = 30 * time.Minute
+
+// kinds are the queue types that know an argument.
+type kinds uint8
+
+const (
+	classic kinds = 1 << iota
+	quorum
+	either = classic | quorum
+)
+
+// argument is a queue argument that means something in RabbitMQ. All others are accepted, and nothing is made of them.
 type argument struct {
-	name   string
-	quorum bool // for quorum queues only
-	// set checks the value and puts it to use. What it returns as a problem is printed in RabbitMQ's way.
+	name string
+	for_ kinds
+	// set checks the value and puts it to use. What is wrong with it is told in RabbitMQ's way; nil: anything goes, and
+	// means nothing here.
 	set func(c *queue.Config, v any) (problem string)
 }
 
-// arguments are checked and compared in this order.
+// arguments are checked, and compared with those of an existing queue, in this order.
 var arguments = []argument{
-	{name: "x-message-ttl", set: func(c *queue.Config, v any) string {
+	{"x-expires", either, func(c *queue.Config, v any) string {
+		ms, problem := positive(v)
+		c.Expires = milliseconds(ms)
+		return problem
+	}},
+	{"x-message-ttl", either, func(c *queue.Config, v any) string {
 		ms, problem := natural(v)
 		c.TTL = milliseconds(ms)
 		return problem
 	}},
-	{name: "x-dead-letter-exchange", set: func(c *queue.Config, v any) string {
-		name, ok := v.(string)
-		if !ok {
-			return "" // reported by queueConfig in words of its own
-		}
-		deadLetter(c).Exchange = name
-		return ""
+	{"x-dead-letter-exchange", either, func(c *queue.Config, v any) string {
+		c.DeadLetter = &queue.DeadLetter{}
+		return text(v, &c.DeadLetter.Exchange)
 	}},
-	{name: "x-dead-letter-routing-key", set: func(c *queue.Config, v any) string {
-		key, ok := v.(string)
-		if !ok {
+	{"x-dead-letter-routing-key", either, func(c *queue.Config, v any) string {
+		if c.DeadLetter == nil {
+			return "routing_key_but_no_dlx_defined"
+		}
+		c.DeadLetter.RoutingKey = new(string)
+		return text(v, c.DeadLetter.RoutingKey)
+	}},
+	{"x-dead-letter-strategy", quorum, func(c *queue.Config, v any) string {
+		strategy, problem := oneOf(v, "invalid_dlx_strategy", "at-most-once", "at-least-once")
+		if c.DeadLetter != nil {
+			c.DeadLetter.AtLeastOnce = strategy == 1
+		}
+		return problem
+	}},
+	{"x-max-length", either, func(c *queue.Config, v any) (problem string) {
+		c.MaxLength, problem = natural(v)
+		return problem
+	}},
+	{"x-max-length-bytes", either, func(c *queue.Config, v any) (problem string) {
+		c.MaxBytes, problem = natural(v)
+		return problem
+	}},
+	{"x-max-priority", classic, func(c *queue.Config, v any) string {
+		n, problem := natural(v)
+		if n > 255 {
+			return fmt.Sprintf("{max_value_exceeded,%d}", n)
+		}
+		c.MaxPriority = uint8(n)
+		return problem
+	}},
+	{"x-overflow", either, func(c *queue.Config, v any) string {
+		overflow, problem := oneOf(v, "invalid_overflow", "drop-head", "reject-publish", "reject-publish-dlx")
+		c.Overflow = queue.Overflow(overflow)
+		return problem
+	}},
+	{"x-queue-version", classic, func(_ *queue.Config, v any) string {
+		n, problem := natural(v)
+		if problem == "" && n != 2 {
+			return fmt.Sprintf(`"unsupported queue version '%d'"`, n)
+		}
+		return problem
+	}},
+	{"x-single-active-consumer", either, func(c *queue.Config, v any) string {
+		var ok bool
+		if c.SingleActive, ok = v.(bool); !ok {
 			return unacceptable(v)
 		}
-		deadLetter(c).RoutingKey = &key
 		return ""
 	}},
-	{name: "x-dead-letter-strategy", quorum: true, set: func(c *queue.Config, v any) string {
-		switch v {
-		case "at-least-once":
-			deadLetter(c).AtLeastOnce = true
-		case "at-most-once":
-		default:
-			return "invalid_dlx_strategy"
-		}
-		return ""
+	{"x-consumer-timeout", quorum, func(c *queue.Config, v any) string {
+		ms, problem := natural(v)
+		c.ConsumerTimeout = milliseconds(ms)
+		return problem
 	}},
-	{name: "x-overflow", set: func(_ *queue.Config, v any) string {
-		switch v {
-		case "drop-head", "reject-publish", "reject-publish-dlx": // without a length limit nothing overflows
-			return ""
-		}
-		return "invalid_overflow"
-	}},
-	{name: "x-delivery-limit", quorum: true, set: func(c *queue.Config, v any) string {
+	{"x-delivery-limit", quorum, func(c *queue.Config, v any) string {
 		n, ok := integer(v)
 		if !ok {
 			return expectedInteger(v)
@@ -70,72 +113,108 @@ var arguments = []argument{
 		c.DeliveryLimit = n
 		return ""
 	}},
-	{name: "x-queue-type", set: func(c *queue.Config, v any) string {
-		switch v {
-		case "classic":
-		case "quorum":
-			c.Quorum = true
-		default:
-			return fmt.Sprintf("%q", fmt.Sprintf("unsupported queue type '%v'", v))
-		}
+	// RabbitMQ does not check those of the delayed retry: what makes no sense delays nothing.
+	{"x-delayed-retry-type", quorum, func(c *queue.Config, v any) string {
+		c.Retry.Failed = v == "all" || v == "failed"
+		c.Retry.Returned = v == "all" || v == "returned"
 		return ""
 	}},
-}
-
-// missing are arguments that RabbitMQ has and this broker has not. To ignore them would lose what they promise.
-var missing = []string{
-	"x-expires", "x-max-length", "x-max-length-bytes", "x-max-priority", "x-single-active-consumer",
-	"x-consumer-timeout", "x-delayed-retry-type",
+	{"x-delayed-retry-min", quorum, func(c *queue.Config, v any) string {
+		ms, _ := natural(v)
+		c.Retry.Min, c.Retry.Max = milliseconds(ms), milliseconds(ms)
+		return ""
+	}},
+	{"x-delayed-retry-max", quorum, func(c *queue.Config, v any) string {
+		ms, _ := natural(v)
+		c.Retry.Max = max(c.Retry.Min, milliseconds(ms))
+		return ""
+	}},
+	{"x-queue-mode", classic, nil},
+	{"x-queue-master-locator", classic, nil},
+	{"x-queue-leader-locator", either, nil},
+	{"x-max-in-memory-length", quorum, nil},
+	{"x-max-in-memory-bytes", quorum, nil},
+	{"x-quorum-initial-group-size", quorum, nil},
+	{"x-quorum-target-group-size", quorum, nil},
+	{"x-member-placement-tag", quorum, nil},
+	{"x-consumer-disconnected-timeout", quorum, nil},
+	{"x-queue-type", either, nil}, // has been looked at before
 }
 
 // queueConfig turns a declaration into what a queue does.
 func (v *VHost) queueConfig(name string, d *amqpwire.QueueDeclare) (queue.Config, error) {
-	none := queue.Config{}
-	for _, name := range missing {
-		if _, found := d.Arguments.Get(name); found {
-			return none, exception.New(exception.PreconditionFailed,
-				"queue argument '%s' is not supported by this broker: leave it out, or use RabbitMQ", name)
-		}
+	c := queue.Defaults(name)
+	c.Publish = v.publishDead
+	kind, err := v.kind(name, d.Arguments)
+	if err != nil {
+		return c, err
 	}
-	c := queue.Config{Name: name, TTL: queue.NoTTL, DeliveryLimit: defaultDeliveryLimit, Publish: v.publishDead}
-	dlx, hasDLX := d.Arguments.Get("x-dead-letter-exchange")
-	if _, ok := dlx.(string); hasDLX && !ok {
-		return none, exception.New(exception.PreconditionFailed,
-			"invalid type '%s' for arg 'x-dead-letter-exchange' in %s", amqpwire.TypeName(dlx), v.queue(name))
+	c.Quorum = kind == quorum
+	if c.Quorum {
+		c.DeliveryLimit = defaultDeliveryLimit
+		c.ConsumerTimeout = defaultConsumerTimeout
+	}
+	if dlx, found := d.Arguments.Get("x-dead-letter-exchange"); found {
+		if _, ok := dlx.(string); !ok {
+			return c, exception.New(exception.PreconditionFailed,
+				"invalid type '%s' for arg 'x-dead-letter-exchange' in %s", amqpwire.TypeName(dlx), v.queue(name))
+		}
 	}
 	for _, a := range arguments {
-		if value, found := d.Arguments.Get(a.name); found {
-			if problem := a.set(&c, value); problem != "" {
-				return none, exception.New(exception.PreconditionFailed,
-					"invalid arg '%s' for %s: %s", a.name, v.queue(name), problem)
-			}
+		value, found := d.Arguments.Get(a.name)
+		if !found || a.set == nil || a.for_&kind == 0 {
+			continue
+		}
+		if problem := a.set(&c, value); problem != "" {
+			return c, v.invalidArgument(a.name, name, problem)
 		}
 	}
-	if _, hasKey := d.Arguments.Get("x-dead-letter-routing-key"); hasKey && !hasDLX {
-		return none, exception.New(exception.PreconditionFailed,
-			"invalid arg 'x-dead-letter-routing-key' for %s: routing_key_but_no_dlx_defined", v.queue(name))
+	for _, a := range arguments {
+		if _, found := d.Arguments.Get(a.name); found && a.for_&kind == 0 {
+			return c, exception.New(exception.PreconditionFailed,
+				"invalid arg '%s' for %s of queue type %s", a.name, v.queue(name), module(kind))
+		}
 	}
-	if !hasDLX {
-		c.DeadLetter = nil
+	if c.Quorum && c.Overflow == queue.RejectPublishDLX {
+		c.Overflow = queue.DropHead
 	}
-	// At-least-once needs a queue that refuses what is too much; else RabbitMQ goes by at-most-once.
-	if overflow, _ := d.Arguments.Get("x-overflow"); c.DeadLetter != nil && overflow != "reject-publish" {
+	if c.DeadLetter != nil && c.Overflow != queue.RejectPublish {
+		// At-least-once needs a queue that refuses what is too much; else RabbitMQ goes by at-most-once.
 		c.DeadLetter.AtLeastOnce = false
 	}
-	return c, v.fitsType(c, d)
+	if c.Quorum {
+		err = v.fitsQuorum(name, d)
+	}
+	return c, err
 }
 
-// fitsType refuses what the queue's type does not have.
-func (v *VHost) fitsType(c queue.Config, d *amqpwire.QueueDeclare) error {
-	if !c.Quorum {
-		for _, a := range arguments {
-			if _, found := d.Arguments.Get(a.name); found && a.quorum {
-				return exception.New(exception.PreconditionFailed,
-					"invalid arg '%s' for %s of queue type rabbit_classic_queue", a.name, v.queue(c.Name))
-			}
-		}
-		return nil
+// kind is the type of queue that is asked for.
+func (v *VHost) kind(name string, args amqpwire.Table) (kinds, error) {
+	value, found := args.Get("x-queue-type")
+	if !found {
+		return classic, nil
 	}
+	switch value {
+	case "classic":
+		return classic, nil
+	case "quorum":
+		return quorum, nil
+	}
+	if _, ok := value.(string); !ok {
+		return 0, v.invalidArgument("x-queue-type", name, unacceptable(value))
+	}
+	return 0, v.invalidArgument("x-queue-type", name, fmt.Sprintf(`"unsupported queue type '%s'"`, value))
+}
+
+// module is RabbitMQ's name for a type of queue.
+func module(k kinds) string {
+	if k == quorum {
+		return "rabbit_quorum_queue"
+	}
+	return "rabbit_classic_queue"
+}
+
+func (v *VHost) fitsQuorum(name string, d *amqpwire.QueueDeclare) error {
 	for _, property := range []struct {
 		name string
 		set  bool
@@ -145,48 +224,38 @@ func (v *VHost) fitsType(c queue.Config, d *amqpwire.QueueDeclare) error {
 		{"exclusive-owner", d.Exclusive},
 	} {
 		if property.set {
-			return exception.New(exception.PreconditionFailed,
-				"invalid property '%s' for %s", property.name, v.queue(c.Name))
+			return exception.New(exception.PreconditionFailed, "invalid property '%s' for %s", property.name, v.queue(name))
 		}
 	}
 	return nil
+}
+
+func (v *VHost) invalidArgument(arg, queue, problem string) error {
+	return exception.New(exception.PreconditionFailed, "invalid arg '%s' for %s: %s", arg, v.queue(queue), problem)
 }
 
 // sameArguments compares the arguments that mean something.
 func (v *VHost) sameArguments(q *Queue, received amqpwire.Table) error {
 	for _, a := range arguments {
-		was, had := q.arguments.Get(a.name)
-		is, has := received.Get(a.name)
-		if !had && !has || had && has && equivalent(was, is) {
-			continue
+		if err := sameArgument(a.name, v.queue(q.Name()), received, q.arguments); err != nil {
+			return err
 		}
-		if a.name == "x-queue-type" && (!had && is == "classic" || !has && was == "classic") {
-			continue
-		}
-		if had && has && class(was) == class(is) {
-			return inequivalent(a.name, v.queue(q.Name()), fmt.Sprintf("'%v'", is), fmt.Sprintf("'%v'", was))
-		}
-		return inequivalent(a.name, v.queue(q.Name()), describe(is, has), describe(was, had))
 	}
 	return nil
 }
 
-// equivalent compares by value: the width of an integer does not matter.
-func equivalent(a, b any) bool {
-	x, xOK := integer(a)
-	y, yOK := integer(b)
-	if xOK && yOK {
-		return x == y
+func sameArgument(name, of string, received, current amqpwire.Table) error {
+	is, has := received.Get(name)
+	was, had := current.Get(name)
+	switch {
+	case !had && !has, had && has && equivalent(was, is):
+		return nil
+	case name == "x-queue-type" && (!had && is == "classic" || !has && was == "classic"):
+		return nil
+	case had && has && class(was) == class(is):
+		return inequivalent(name, of, fmt.Sprintf("'%v'", is), fmt.Sprintf("'%v'", was))
 	}
-	return class(a) == class(b) && fmt.Sprint(a) == fmt.Sprint(b)
-}
-
-// class is a type by which values are compared.
-func class(v any) string {
-	if _, ok := integer(v); ok {
-		return "integer"
-	}
-	return amqpwire.TypeName(v)
+	return inequivalent(name, of, describe(is, has), describe(was, had))
 }
 
 func describe(v any, present bool) string {
@@ -196,56 +265,21 @@ func describe(v any, present bool) string {
 	return fmt.Sprintf("the value '%v' of type '%s'", v, amqpwire.TypeName(v))
 }
 
-func deadLetter(c *queue.Config) *queue.DeadLetter {
-	if c.DeadLetter == nil {
-		c.DeadLetter = &queue.DeadLetter{}
+// ConsumerArguments reads the arguments of basic.consume.
+func (q *Queue) ConsumerArguments(args amqpwire.Table) (priority int64, timeout time.Duration, err error) {
+	timeout = q.Config().ConsumerTimeout
+	if value, found := args.Get("x-priority"); found {
+		var ok bool
+		if priority, ok = integer(value); !ok {
+			return 0, 0, q.vhost.invalidArgument("x-priority", q.Name(), expectedInteger(value))
+		}
 	}
-	return c.DeadLetter
-}
-
-// integer returns the value of any of the wire's integer types.
-func integer(v any) (int64, bool) {
-	switch n := v.(type) {
-	case int8:
-		return int64(n), true
-	case uint8:
-		return int64(n), true
-	case int16:
-		return int64(n), true
-	case uint16:
-		return int64(n), true
-	case int32:
-		return int64(n), true
-	case uint32:
-		return int64(n), true
-	case int64:
-		return n, true
+	if value, found := args.Get("x-consumer-timeout"); found && q.Config().Quorum {
+		ms, problem := natural(value)
+		if problem != "" {
+			return 0, 0, q.vhost.invalidArgument("x-consumer-timeout", q.Name(), problem)
+		}
+		timeout = milliseconds(ms)
 	}
-	return 0, false
-}
-
-// natural returns an integer that is not negative.
-func natural(v any) (n int64, problem string) {
-	n, ok := integer(v)
-	switch {
-	case !ok:
-		return 0, expectedInteger(v)
-	case n < 0:
-		return 0, fmt.Sprintf("{value_negative,%d}", n)
-	}
-	return n, ""
-}
-
-func expectedInteger(v any) string {
-	return fmt.Sprintf(`"expected integer, got %s"`, amqpwire.TypeName(v))
-}
-
-func unacceptable(v any) string { return fmt.Sprintf("{unacceptable_type,%s}", amqpwire.TypeName(v)) }
-
-// milliseconds turns a number into a duration; what is too long for one is as good as for ever.
-func milliseconds(n int64) time.Duration {
-	if n > math.MaxInt64/int64(time.Millisecond) {
-		return math.MaxInt64
-	}
-	return time.Duration(n) * time.Millisecond
+	return priority, timeout, nil
 }

@@ -14,7 +14,7 @@ func (v *VHost) BindQueue(exchange, name, key string, args amqpwire.Table, owner
 	if err != nil {
 		return err
 	}
-	return v.bind(clean(exchange), route.Destination[*Queue]{Queue: q}, key, args)
+	return v.bind(clean(exchange), destination{Queue: q}, key, args)
 }
 
 // UnbindQueue removes a binding. If there is no such binding, or no such queue or exchange, that is what the client wants.
@@ -22,40 +22,40 @@ func (v *VHost) UnbindQueue(exchange, name, key string, args amqpwire.Table, own
 	v.change.Lock()
 	defer v.change.Unlock()
 	q := v.lookupQueue(clean(name))
-	return v.unbind(clean(exchange), q != nil, route.Destination[*Queue]{Queue: q}, key, args, func() error {
+	return v.unbind(clean(exchange), q != nil, destination{Queue: q}, key, args, func() error {
 		_, err := v.Queue(q.Name(), owner)
 		return err
 	})
 }
 
-// BindExchange binds an exchange to another: what reaches the source goes on to the destination.
-func (v *VHost) BindExchange(source, destination, key string, args amqpwire.Table) error {
-	source, destination = clean(source), clean(destination)
-	if destination == "" {
+// BindExchange binds an exchange to another: what reaches the source goes on to the target.
+func (v *VHost) BindExchange(source, target, key string, args amqpwire.Table) error {
+	source, target = clean(source), clean(target)
+	if target == "" {
 		return defaultExchange()
 	}
 	v.change.Lock()
 	defer v.change.Unlock()
-	to := v.lookupExchange(destination)
+	to := v.lookupExchange(target)
 	if to == nil {
-		return v.noExchange(destination)
+		return v.noExchange(target)
 	}
-	return v.bind(source, route.Destination[*Queue]{Exchange: to}, key, args)
+	return v.bind(source, destination{Exchange: to}, key, args)
 }
 
 // UnbindExchange is to BindExchange what UnbindQueue is to BindQueue.
-func (v *VHost) UnbindExchange(source, destination, key string, args amqpwire.Table) error {
-	source, destination = clean(source), clean(destination)
-	if destination == "" {
+func (v *VHost) UnbindExchange(source, target, key string, args amqpwire.Table) error {
+	source, target = clean(source), clean(target)
+	if target == "" {
 		return defaultExchange()
 	}
 	v.change.Lock()
 	defer v.change.Unlock()
-	to := v.lookupExchange(destination)
-	return v.unbind(source, to != nil, route.Destination[*Queue]{Exchange: to}, key, args, func() error { return nil })
+	to := v.lookupExchange(target)
+	return v.unbind(source, to != nil, destination{Exchange: to}, key, args, func() error { return nil })
 }
 
-func (v *VHost) bind(source string, d route.Destination[*Queue], key string, args amqpwire.Table) error {
+func (v *VHost) bind(source string, d destination, key string, args amqpwire.Table) error {
 	if source == "" {
 		return defaultExchange()
 	}
@@ -63,18 +63,22 @@ func (v *VHost) bind(source string, d route.Destination[*Queue], key string, arg
 	if x == nil {
 		return v.noExchange(source)
 	}
-	canonical, err := canonical(args)
+	if match, given := args.Get("x-match"); given && x.Kind == route.Headers && !route.ValidHeadersMatch(match) {
+		return exception.New(exception.PreconditionFailed,
+			"Invalid x-match field value <<\"%v\">>; expected all, any, all-with-x, or any-with-x", match)
+	}
+	b, err := binding(d, key, args)
 	if err != nil {
 		return err
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.routes.Bind(x, d, key, canonical)
+	v.routes.Bind(x, b)
 	return nil
 }
 
 // unbind removes a binding that exists, if it may.
-func (v *VHost) unbind(source string, exists bool, d route.Destination[*Queue], key string, args amqpwire.Table, may func() error) error {
+func (v *VHost) unbind(source string, exists bool, d destination, key string, args amqpwire.Table, may func() error) error {
 	if source == "" {
 		return defaultExchange()
 	}
@@ -82,11 +86,11 @@ func (v *VHost) unbind(source string, exists bool, d route.Destination[*Queue], 
 	if x == nil || !exists {
 		return nil
 	}
-	canonical, err := canonical(args)
+	b, err := binding(d, key, args)
 	if err != nil {
 		return err
 	}
-	if !v.routes.Bound(x, d, key, canonical) { // reading is safe: nothing changes while change is held
+	if !v.routes.Bound(x, b) { // reading is safe: nothing changes while change is held
 		return nil
 	}
 	if err := may(); err != nil {
@@ -94,15 +98,16 @@ func (v *VHost) unbind(source string, exists bool, d route.Destination[*Queue], 
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.routes.Unbind(x, d, key, canonical)
+	v.routes.Unbind(x, b)
 	return nil
 }
 
-// canonical encodes arguments, by which bindings differ.
-func canonical(args amqpwire.Table) (string, error) {
+type destination = route.Destination[*Queue]
+
+func binding(d destination, key string, args amqpwire.Table) (route.Binding[*Queue], error) {
 	encoded, err := args.Append(nil)
 	if err != nil {
-		return "", exception.New(exception.SyntaxError, "binding arguments: %v", err)
+		return route.Binding[*Queue]{}, exception.New(exception.SyntaxError, "binding arguments: %v", err)
 	}
-	return string(encoded), nil
+	return route.Binding[*Queue]{Destination: d, Key: key, Arguments: args, Encoded: string(encoded)}, nil
 }

@@ -33,10 +33,17 @@ func (v *VHost) DeclareExchange(d *amqpwire.ExchangeDeclare) error {
 	case strings.HasPrefix(name, "amq."):
 		return reserved("exchange", name)
 	}
+	alternate, given := d.Arguments.Get(alternateExchange)
+	alternateName, ok := alternate.(string)
+	if given && !ok {
+		return exception.New(exception.PreconditionFailed,
+			"invalid type '%s' for arg '%s' in %s", amqpwire.TypeName(alternate), alternateExchange, v.exchange(name))
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.routes.Add(route.Exchange[*Queue]{
 		Name: name, Kind: kind, Durable: d.Durable, AutoDelete: d.AutoDelete, Internal: d.Internal,
+		Alternate: alternateName, Arguments: d.Arguments,
 	})
 	return nil
 }
@@ -52,8 +59,11 @@ func (v *VHost) sameExchange(x *route.Exchange[*Queue], d *amqpwire.ExchangeDecl
 			return inequivalent(arg.name, v.exchange(x.Name), "'"+arg.received+"'", "'"+arg.current+"'")
 		}
 	}
-	return nil
+	return sameArgument(alternateExchange, v.exchange(x.Name), d.Arguments, x.Arguments.(amqpwire.Table))
 }
+
+// alternateExchange is the only argument of exchanges that means something (https://www.rabbitmq.com/docs/ae).
+const alternateExchange = "alternate-exchange"
 
 // DeleteExchange removes an exchange. Deleting one that does not exist is not an error.
 func (v *VHost) DeleteExchange(name string, ifUnused bool) error {

@@ -30,13 +30,18 @@ func (q *Queue) String() string { return q.vhost.queue(q.Name()) }
 func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any) (*Queue, error) {
 	name := clean(d.Queue)
 	if d.Passive {
-		return v.Queue(name, owner)
+		q, err := v.Queue(name, owner)
+		if err == nil {
+			q.Touch()
+		}
+		return q, err
 	}
 	v.change.Lock()
 	defer v.change.Unlock()
 	if name == "" {
 		name = RandomName("amq.gen-")
 	} else if q := v.lookupQueue(name); q != nil {
+		q.Touch()
 		return q, v.sameQueue(q, d, owner)
 	} else if strings.HasPrefix(name, "amq.") {
 		return nil, reserved("queue", name)
@@ -46,10 +51,12 @@ func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any) (*Queue, error
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{Queue: queue.New(config), vhost: v, durable: d.Durable, autoDelete: d.AutoDelete, arguments: d.Arguments}
+	q := &Queue{vhost: v, durable: d.Durable, autoDelete: d.AutoDelete, arguments: d.Arguments}
 	if d.Exclusive {
 		q.owner = owner
 	}
+	config.Expired = func() { _, _ = v.DeleteQueue(q, queue.Condition{Unused: true}) }
+	q.Queue = queue.New(config)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.queues[name] = q

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
 	"github.com/reprisemq/reprise/internal/queue"
 	"github.com/reprisemq/reprise/internal/route"
@@ -39,12 +40,14 @@ func New(name string, log *slog.Logger) *VHost {
 		queues: make(map[string]*Queue),
 	}
 	for name, kind := range map[string]route.Kind{
-		"":           route.Direct,
-		"amq.direct": route.Direct,
-		"amq.fanout": route.Fanout,
-		"amq.topic":  route.Topic,
+		"":            route.Direct,
+		"amq.direct":  route.Direct,
+		"amq.fanout":  route.Fanout,
+		"amq.topic":   route.Topic,
+		"amq.headers": route.Headers,
+		"amq.match":   route.Headers,
 	} {
-		v.routes.Add(route.Exchange[*Queue]{Name: name, Kind: kind, Durable: true})
+		v.routes.Add(route.Exchange[*Queue]{Name: name, Kind: kind, Durable: true, Arguments: amqpwire.Table(nil)})
 	}
 	return v
 }
@@ -73,8 +76,8 @@ func (v *VHost) Publish(m *queue.Message) (routed int, accepted bool, err error)
 	return len(queues), accepted, nil
 }
 
-// publishDead is Publish for dead letters: nobody is there to be told of a missing exchange.
-func (v *VHost) publishDead(m *queue.Message, reason queue.Reason) bool {
+// publishDead is Publish for dead letters, see [queue.Config]: nobody is there to be told of a missing exchange.
+func (v *VHost) publishDead(m *queue.Message, reason queue.Reason, only []string) (refused []string, routed bool) {
 	v.mu.RLock()
 	var queues []*Queue
 	if x := v.routes.Exchange(m.Exchange); x != nil {
@@ -91,28 +94,32 @@ func (v *VHost) publishDead(m *queue.Message, reason queue.Reason) bool {
 			return circle
 		})
 	}
-	accepted := len(queues) > 0
 	for _, q := range queues {
-		accepted = q.Publish(m) && accepted
+		if only != nil && !slices.Contains(only, q.Name()) {
+			continue // has it already
+		}
+		if !q.Publish(m) {
+			refused = append(refused, q.Name())
+		}
 	}
-	return accepted
+	return refused, len(queues) > 0
 }
 
 func (v *VHost) route(dst []*Queue, x *route.Exchange[*Queue], m *queue.Message) []*Queue {
-	dst = v.routeKey(dst, x, m.RoutingKey)
+	dst = v.routeKey(dst, x, m.RoutingKey, m)
 	for _, key := range m.CC {
-		dst = v.routeKey(dst, x, key)
+		dst = v.routeKey(dst, x, key, m)
 	}
 	for _, key := range m.BCC {
-		dst = v.routeKey(dst, x, key)
+		dst = v.routeKey(dst, x, key, m)
 	}
 	return dst
 }
 
 // routeKey routes by one key. The default exchange has no bindings of its own: each queue is reached by its name.
-func (v *VHost) routeKey(dst []*Queue, x *route.Exchange[*Queue], key string) []*Queue {
+func (v *VHost) routeKey(dst []*Queue, x *route.Exchange[*Queue], key string, m *queue.Message) []*Queue {
 	if x.Name != "" {
-		return v.routes.Route(dst, x, key)
+		return v.routes.Route(dst, x, key, m.Headers)
 	}
 	if q := v.queues[key]; q != nil && !slices.Contains(dst, q) {
 		dst = append(dst, q)

@@ -1,0 +1,123 @@
+package conformance
+
+import (
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+func TestHeadersExchange(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		x := c.exchange("x", "headers")
+		message := amqp.Table{"a": int32(1), "s": "one", "x-b": "yes", "t": true}
+		for name, test := range map[string]struct {
+			args    amqp.Table
+			matches bool
+		}{
+			"all, by default":        {amqp.Table{"a": int32(1), "s": "one"}, true},
+			"all but one":            {amqp.Table{"a": int32(1), "s": "two"}, false},
+			"one that is not there":  {amqp.Table{"x-match": "all", "a": int32(1), "z": "one"}, false},
+			"any":                    {amqp.Table{"x-match": "any", "a": int32(2), "s": "one"}, true},
+			"not any":                {amqp.Table{"x-match": "any", "a": int32(2), "s": "two"}, false},
+			"nothing wanted of all":  {amqp.Table{"x-match": "all"}, true},
+			"nothing wanted of any":  {amqp.Table{"x-match": "any"}, false},
+			"x- is passed over":      {amqp.Table{"x-match": "all", "x-b": "no", "a": int32(1)}, true},
+			"x- does not help":       {amqp.Table{"x-match": "any", "x-b": "yes"}, false},
+			"all with x-":            {amqp.Table{"x-match": "all-with-x", "x-b": "no", "a": int32(1)}, false},
+			"any with x-":            {amqp.Table{"x-match": "any-with-x", "x-b": "yes"}, true},
+			"a wider integer":        {amqp.Table{"a": int64(1)}, true},
+			"a number in a string":   {amqp.Table{"a": "1"}, false},
+			"no value: to be there":  {amqp.Table{"s": nil}, true},
+			"no value: to be absent": {amqp.Table{"z": nil}, false},
+			"a boolean":              {amqp.Table{"t": true}, true},
+		} {
+			q := c.queue("q", nil)
+			if test.args["x-match"] == "all-with-x" || test.args["x-match"] == "any-with-x" {
+				if b.Version == "3.10" {
+					if err := c.open().QueueBind(q, "", x, false, test.args); err != nil {
+						continue // younger than this one
+					}
+				}
+			}
+			c.must(c.QueueBind(q, "", x, false, test.args))
+			c.publish(x, "any key", amqp.Publishing{Headers: message})
+			if got := c.ready(q) == 1; got != test.matches {
+				t.Errorf("%s: matches is %v", name, got)
+			}
+			c.must(c.QueueUnbind(q, "", x, test.args))
+		}
+		q := c.queue("q", nil)
+		if b.Version == "4.3" {
+			c.refused(406, `Invalid x-match field value <<"bogus">>; expected all, any, all-with-x, or any-with-x`,
+				func(ch *amqp.Channel) error { return ch.QueueBind(q, "", x, false, amqp.Table{"x-match": "bogus"}) })
+		}
+	})
+}
+
+// What an exchange has no queue for goes to its alternate, under its own name and key, and counts as routed.
+func TestAlternateExchange(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		alternate := c.exchange("alternate", "fanout")
+		x, q, matched := testkit.Name(t, "x"), c.queue("q", nil), c.queue("matched", nil)
+		c.must(c.ExchangeDeclare(x, "direct", true, false, false, false, amqp.Table{"alternate-exchange": alternate}))
+		c.cleanup(func(ch *amqp.Channel) { _ = ch.ExchangeDelete(x, false, false) })
+		c.bind(matched, "known", x)
+
+		returned := c.NotifyReturn(make(chan amqp.Return, 1))
+		confirm, err := c.PublishWithDeferredConfirm(x, "key", true, false, amqp.Publishing{Body: []byte("nowhere yet")})
+		c.must(err)
+		confirm.Wait()
+		if r := <-returned; string(r.Body) != "nowhere yet" {
+			t.Errorf("returned %q", r.Body)
+		}
+		c.bind(q, "", alternate)
+		confirm, err = c.PublishWithDeferredConfirm(x, "key", true, false, amqp.Publishing{Body: []byte("x")})
+		c.must(err)
+		confirm.Wait()
+		c.publish(x, "known", amqp.Publishing{})
+		if d := c.get(q); string(d.Body) != "x" || d.Exchange != x || d.RoutingKey != "key" {
+			t.Errorf("got %q from %q %q", d.Body, d.Exchange, d.RoutingKey)
+		}
+		if n, m := c.ready(q), c.ready(matched); n != 0 || m != 1 {
+			t.Errorf("%d and %d left", n, m)
+		}
+		c.refused(406, "inequivalent arg 'alternate-exchange' for exchange '"+x+"' in vhost '/': received 'other' but current is '"+alternate+"'",
+			func(ch *amqp.Channel) error {
+				return ch.ExchangeDeclare(x, "direct", true, false, false, false, amqp.Table{"alternate-exchange": "other"})
+			})
+	})
+}
+
+// Alternates in a circle end.
+func TestAlternateExchangesInACircle(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		x, y := testkit.Name(t, "x"), testkit.Name(t, "y")
+		for name, alternate := range map[string]string{x: y, y: x} {
+			c.must(c.ExchangeDeclare(name, "direct", true, false, false, false, amqp.Table{"alternate-exchange": alternate}))
+			c.cleanup(func(ch *amqp.Channel) { _ = ch.ExchangeDelete(name, false, false) })
+		}
+		returned := c.NotifyReturn(make(chan amqp.Return, 1))
+		confirm, err := c.PublishWithDeferredConfirm(x, "key", true, false, amqp.Publishing{})
+		c.must(err)
+		confirm.Wait()
+		<-returned
+	})
+}
+
+// A dead letter that finds no queue goes to the alternate, too.
+func TestAlternateOfADeadLetterExchange(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		alternate, q := c.exchange("alternate", "fanout"), c.queue("q", nil)
+		c.bind(q, "", alternate)
+		dlx := testkit.Name(t, "dlx")
+		c.must(c.ExchangeDeclare(dlx, "direct", true, false, false, false, amqp.Table{"alternate-exchange": alternate}))
+		c.cleanup(func(ch *amqp.Channel) { _ = ch.ExchangeDelete(dlx, false, false) })
+		source := c.queue("source", amqp.Table{"x-dead-letter-exchange": dlx, "x-message-ttl": 1})
+		c.put(source, "x")
+		if got := c.bodies(q, 1); got != "x" {
+			t.Errorf("got %s", got)
+		}
+	})
+}

@@ -1,0 +1,157 @@
+package conformance
+
+import (
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// answers publishes bodies and tells how each was answered: + for an ack, - for a nack.
+func (c *client) answers(queue string, bodies ...string) string {
+	c.t.Helper()
+	var b strings.Builder
+	for _, body := range bodies {
+		if c.publish("", queue, amqp.Publishing{Body: []byte(body)}) {
+			b.WriteByte('+')
+		} else {
+			b.WriteByte('-')
+		}
+	}
+	return b.String()
+}
+
+func TestDropHead(t *testing.T) {
+	for name, args := range map[string]amqp.Table{
+		"by number":       {"x-max-length": 2},
+		"by size":         {"x-max-length-bytes": 2},
+		"said in so many": {"x-max-length": 2, "x-overflow": "drop-head"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, _ testkit.Target, c *client) {
+				q, dead := c.expiring(args)
+				if got := c.answers(q, "1", "2", "3", "4"); got != "++++" {
+					t.Errorf("answered %s", got)
+				}
+				if got := c.bodies(q, 2); got != "3 4" {
+					t.Errorf("kept %s", got)
+				}
+				for _, want := range []string{"1", "2"} {
+					if d := c.get(dead); string(d.Body) != want || deaths(t, d)[0]["reason"] != "maxlen" {
+						t.Errorf("dead: %q of %v", d.Body, deaths(t, d)[0]["reason"])
+					}
+				}
+			})
+		})
+	}
+}
+
+// Only what is ready counts.
+func TestUnackedMessagesDoNotCount(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", amqp.Table{"x-max-length": 1})
+		c.put(q, "1")
+		d := c.get(q)
+		c.put(q, "2")
+		if n := c.ready(q); n != 1 {
+			t.Errorf("%d ready", n)
+		}
+		// Given back it is the head again, and one too many.
+		c.must(d.Nack(false, true))
+		if got := c.bodies(q, 1); got != "2" {
+			t.Errorf("kept %s", got)
+		}
+	})
+}
+
+func TestLengthZero(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q, dead := c.expiring(amqp.Table{"x-max-length": 0})
+		c.put(q, "nobody there")
+		if got := c.bodies(dead, 1); got != "nobody there" {
+			t.Errorf("dead: %s", got)
+		}
+		deliveries := c.consume(q, nil)
+		c.put(q, "taken")
+		if d := c.next(deliveries); string(d.Body) != "taken" {
+			t.Errorf("the consumer got %q", d.Body)
+		}
+	})
+}
+
+// A full queue refuses with a nack, and nothing else: no return, no dead letter.
+func TestRejectPublish(t *testing.T) {
+	for kind, want := range map[string]string{"classic": "+--", "quorum": "++-"} { // quorum queues take one more
+		t.Run(kind, func(t *testing.T) {
+			each(t, func(t *testing.T, _ testkit.Target, c *client) {
+				q, dead := c.expiring(amqp.Table{"x-queue-type": kind, "x-max-length": 1, "x-overflow": "reject-publish"})
+				returned := c.NotifyReturn(make(chan amqp.Return, 1))
+				if got := c.answers(q, "1", "2", "3"); got != want {
+					t.Errorf("answered %s, want %s", got, want)
+				}
+				confirm, err := c.PublishWithDeferredConfirm("", q, true, false, amqp.Publishing{})
+				c.must(err)
+				if confirm.Wait() {
+					t.Error("a mandatory one was accepted")
+				}
+				select {
+				case r := <-returned:
+					t.Errorf("returned: %v", r)
+				default:
+				}
+				if n := c.ready(dead); n != 0 {
+					t.Errorf("%d dead letters", n)
+				}
+			})
+		})
+	}
+}
+
+func TestRejectPublishDLX(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q, dead := c.expiring(amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish-dlx"})
+		if got := c.answers(q, "1", "2"); got != "+-" {
+			t.Errorf("answered %s", got)
+		}
+		if d := c.get(dead); string(d.Body) != "2" || deaths(t, d)[0]["reason"] != "maxlen" {
+			t.Errorf("dead: %q, %v", d.Body, deaths(t, d))
+		}
+		// A quorum queue accepts the argument and drops its head.
+		q, dead = c.expiring(amqp.Table{"x-queue-type": "quorum", "x-max-length": 1, "x-overflow": "reject-publish-dlx"})
+		if got := c.answers(q, "1", "2"); got != "++" {
+			t.Errorf("answered %s", got)
+		}
+		if got := c.bodies(dead, 1); got != "1" {
+			t.Errorf("dead: %s", got)
+		}
+	})
+}
+
+// One full queue among several makes it a nack. The others have the message.
+func TestOneOfSeveralQueuesIsFull(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		x := c.exchange("x", "fanout")
+		full := c.queue("full", amqp.Table{"x-max-length": 0, "x-overflow": "reject-publish"})
+		roomy := c.queue("roomy", nil)
+		c.bind(full, "", x)
+		c.bind(roomy, "", x)
+		if c.publish(x, "", amqp.Publishing{}) {
+			t.Error("acked")
+		}
+		c.awaitReady(roomy, 1)
+	})
+}
+
+func TestLengthArguments(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := testkit.Name(t, "q")
+		for _, arg := range []string{"x-max-length", "x-max-length-bytes"} {
+			c.refused(406, "invalid arg '"+arg+"' for queue '"+q+"' in vhost '/': {value_negative,-1}", func(ch *amqp.Channel) error {
+				_, err := ch.QueueDeclare(q, true, false, false, false, amqp.Table{arg: -1})
+				return err
+			})
+		}
+	})
+}

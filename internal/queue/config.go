@@ -1,0 +1,79 @@
+package queue
+
+import "time"
+
+// Config describes a queue. [Defaults] is one that sets no limit to anything.
+type Config struct {
+	Name string
+
+	// Quorum gives the queue the semantics of RabbitMQ's quorum queues: deliveries are counted, messages given back keep
+	// the order in which they were, and there are always 32 priorities.
+	Quorum bool
+
+	// TTL is how long a message may wait; or NoTTL.
+	TTL time.Duration
+
+	// DeadLetter is where messages go that the queue gives up; nil: they are dropped.
+	DeadLetter *DeadLetter
+
+	// DeliveryLimit is how many failed deliveries a quorum queue takes back before it gives a message up; negative: all.
+	DeliveryLimit int64
+
+	// MaxLength and MaxBytes limit the messages that are ready, by number and by the size of their bodies; negative: not.
+	MaxLength, MaxBytes int64
+	Overflow            Overflow
+
+	// MaxPriority is the highest priority that a classic queue tells from others; zero: it knows none.
+	MaxPriority uint8
+
+	// SingleActive lets only one consumer have messages, the next one when it leaves.
+	SingleActive bool
+
+	// Expires is how long the queue lives unused; zero: for ever.
+	Expires time.Duration
+
+	// Retry holds back messages that were given back; the zero value: not.
+	Retry Retry
+
+	// ConsumerTimeout is how long a consumer may keep a message unsettled; zero: for ever. Whoever consumes sees to it.
+	ConsumerTimeout time.Duration
+
+	// Publish sends a dead letter on its way, to those of the queues it is routed to that are in only, or to all if that
+	// is nil. It returns those that did not accept it, and whether there were any queues at all.
+	Publish func(m *Message, why Reason, only []string) (refused []string, routed bool)
+
+	// Expired is told, in a goroutine of its own, that the queue has been unused for too long.
+	Expired func()
+}
+
+// Defaults returns the configuration of a classic queue without arguments.
+func Defaults(name string) Config {
+	return Config{Name: name, TTL: NoTTL, DeliveryLimit: -1, MaxLength: -1, MaxBytes: -1}
+}
+
+// Overflow says what gives way when a queue is full.
+type Overflow uint8
+
+// The ways to overflow (https://www.rabbitmq.com/docs/maxlength#overflow-behaviour).
+const (
+	DropHead         Overflow = iota // the oldest message
+	RejectPublish                    // the new message
+	RejectPublishDLX                 // the new message, which is dead-lettered
+)
+
+// quorumDefaultPriority is that of messages without one, and quorumMaxPriority the highest that is told from others
+// (https://www.rabbitmq.com/docs/quorum-queues#priorities).
+const (
+	quorumDefaultPriority = 4
+	quorumMaxPriority     = 31
+)
+
+func (c *Config) priority(m *Message) uint8 {
+	switch {
+	case !c.Quorum:
+		return min(m.Priority, c.MaxPriority)
+	case !m.HasPriority:
+		return quorumDefaultPriority
+	}
+	return min(m.Priority, quorumMaxPriority)
+}

@@ -1,0 +1,45 @@
+package queue
+
+// fifo is a queue in a ring, a power of two long.
+type fifo struct {
+	ring []*Item
+	from int
+	n    int
+}
+
+const fifoMin = 16
+
+func (f *fifo) len() int { return f.n }
+
+func (f *fifo) head() *Item {
+	if f.n == 0 {
+		return nil
+	}
+	return f.ring[f.from]
+}
+
+func (f *fifo) push(it *Item) {
+	if f.n == len(f.ring) {
+		f.resize(max(fifoMin, 2*f.n))
+	}
+	f.ring[(f.from+f.n)&(len(f.ring)-1)] = it
+	f.n++
+}
+
+func (f *fifo) pop() {
+	f.ring[f.from] = nil
+	f.from = (f.from + 1) & (len(f.ring) - 1)
+	f.n--
+	// A burst that has gone must not keep its room.
+	if len(f.ring) > fifoMin && f.n <= len(f.ring)/4 {
+		f.resize(len(f.ring) / 2)
+	}
+}
+
+func (f *fifo) resize(to int) {
+	ring := make([]*Item, to)
+	for i := range f.n {
+		ring[i] = f.ring[(f.from+i)&(len(f.ring)-1)]
+	}
+	f.ring, f.from = ring, 0
+}

@@ -1,0 +1,105 @@
+package vhost
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// integer returns the value of any of the wire's integer types.
+func integer(v any) (int64, bool) {
+	switch n := v.(type) {
+	case int8:
+		return int64(n), true
+	case uint8:
+		return int64(n), true
+	case int16:
+		return int64(n), true
+	case uint16:
+		return int64(n), true
+	case int32:
+		return int64(n), true
+	case uint32:
+		return int64(n), true
+	case int64:
+		return n, true
+	}
+	return 0, false
+}
+
+// natural returns an integer that is not negative.
+func natural(v any) (n int64, problem string) {
+	n, ok := integer(v)
+	switch {
+	case !ok:
+		return 0, expectedInteger(v)
+	case n < 0:
+		return 0, fmt.Sprintf("{value_negative,%d}", n)
+	}
+	return n, ""
+}
+
+// positive returns an integer greater than zero.
+func positive(v any) (n int64, problem string) {
+	if n, problem = natural(v); problem == "" && n == 0 {
+		return 0, "{value_zero,0}"
+	}
+	return n, problem
+}
+
+// text stores a string.
+func text(v any, to *string) (problem string) {
+	s, ok := v.(string)
+	if !ok {
+		return unacceptable(v)
+	}
+	*to = s
+	return ""
+}
+
+// oneOf returns which of the known strings a value is.
+func oneOf(v any, unknown string, known ...string) (index int, problem string) {
+	s, ok := v.(string)
+	if !ok {
+		return 0, unacceptable(v)
+	}
+	if index = slices.Index(known, s); index < 0 {
+		return 0, unknown
+	}
+	return index, ""
+}
+
+func expectedInteger(v any) string {
+	return fmt.Sprintf(`"expected integer, got %s"`, amqpwire.TypeName(v))
+}
+
+func unacceptable(v any) string { return fmt.Sprintf("{unacceptable_type,%s}", amqpwire.TypeName(v)) }
+
+// equivalent compares by value: the width of an integer does not matter.
+func equivalent(a, b any) bool {
+	x, xOK := integer(a)
+	y, yOK := integer(b)
+	if xOK && yOK {
+		return x == y
+	}
+	return class(a) == class(b) && fmt.Sprint(a) == fmt.Sprint(b)
+}
+
+// class is a type by which values are compared.
+func class(v any) string {
+	if _, ok := integer(v); ok {
+		return "integer"
+	}
+	return amqpwire.TypeName(v)
+}
+
+// milliseconds turns a number into a duration; what is too long for one is as good as for ever.
+func milliseconds(n int64) time.Duration {
+	if n > math.MaxInt64/int64(time.Millisecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(n) * time.Millisecond
+}
