@@ -5,6 +5,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
+	"github.com/reprisemq/reprise/internal/vhost"
 )
 
 // channel is one AMQP channel.
@@ -16,8 +17,10 @@ type channel struct {
 	closing   bool    // channel.close has been sent, the answer has not come
 	content   content // the message that is being published
 	confirms  confirms
-	lastQueue string // the queue declared last, which an empty name stands for
-	prefetch  uint16 // for the consumers to come
+	tx        *transaction // nil: the channel is not transactional
+	replies   *vhost.Queue // for direct replies; nil: nobody consumes them
+	lastQueue string       // the queue declared last, which an empty name stands for
+	prefetch  uint16       // for the consumers to come
 
 	// What deliveries reach, from any goroutine.
 	mu        sync.Mutex
@@ -55,6 +58,7 @@ func (ch *channel) release() {
 	for _, c := range consumers {
 		ch.leave(c)
 	}
+	ch.rollback()
 	ch.mu.Lock()
 	rest := ch.unacked.takeAll()
 	ch.mu.Unlock()
@@ -102,8 +106,7 @@ func (ch *channel) method(m amqpwire.Method) error {
 	case *amqpwire.BasicPublish:
 		return ch.basicPublish(m)
 	case *amqpwire.ConfirmSelect:
-		ch.confirms.on = true
-		ch.reply(m.NoWait, &amqpwire.ConfirmSelectOk{})
+		return ch.confirmSelect(m)
 
 	case *amqpwire.BasicQos:
 		return ch.basicQos(m)
@@ -131,8 +134,12 @@ func (ch *channel) method(m amqpwire.Method) error {
 	case *amqpwire.BasicRecoverAsync:
 		return ch.basicRecover(m.Requeue, nil)
 
-	case *amqpwire.TxSelect, *amqpwire.TxCommit, *amqpwire.TxRollback:
-		return exception.New(exception.NotImplemented, "transactions are not supported by this broker: use publisher confirms")
+	case *amqpwire.TxSelect:
+		return ch.txSelect()
+	case *amqpwire.TxCommit:
+		return ch.txCommit()
+	case *amqpwire.TxRollback:
+		return ch.txRollback()
 	default:
 		return exception.New(exception.CommandInvalid, "%v is not for a server", m.ID())
 	}

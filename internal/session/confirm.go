@@ -1,12 +1,24 @@
 package session
 
-import "github.com/reprisemq/reprise/internal/amqpwire"
+import (
+	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/exception"
+)
 
 // confirms counts what a channel publishes, and gathers acks in a row to tell them in one frame.
 type confirms struct {
 	on        bool
 	published uint64 // the tag of the last message
 	told      uint64 // up to this tag the client knows
+}
+
+func (ch *channel) confirmSelect(m *amqpwire.ConfirmSelect) error {
+	if ch.tx != nil {
+		return exception.New(exception.PreconditionFailed, "cannot switch from tx to confirm mode")
+	}
+	ch.confirms.on = true
+	ch.reply(m.NoWait, &amqpwire.ConfirmSelectOk{})
+	return nil
 }
 
 // confirm settles the next message that was published.

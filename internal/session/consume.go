@@ -39,7 +39,7 @@ func (ch *channel) basicQos(m *amqpwire.BasicQos) error {
 }
 
 func (ch *channel) basicConsume(m *amqpwire.BasicConsume) error {
-	q, err := ch.queue(m.Queue)
+	q, err := ch.source(m)
 	if err != nil {
 		return err
 	}
@@ -71,6 +71,21 @@ func (ch *channel) basicConsume(m *amqpwire.BasicConsume) error {
 	return nil
 }
 
+// source returns the queue to consume from. For direct replies it is one made for the purpose.
+func (ch *channel) source(m *amqpwire.BasicConsume) (*vhost.Queue, error) {
+	if m.Queue != vhost.ReplyTo {
+		return ch.queue(m.Queue)
+	}
+	switch {
+	case !m.NoAck:
+		return nil, exception.New(exception.PreconditionFailed, "reply consumer cannot acknowledge")
+	case ch.replies != nil:
+		return nil, exception.New(exception.PreconditionFailed, "reply consumer already set")
+	}
+	ch.replies = ch.s.vhost.NewReplyQueue(ch.s)
+	return ch.replies, nil
+}
+
 func (ch *channel) basicCancel(m *amqpwire.BasicCancel) {
 	ch.mu.Lock()
 	c := ch.consumers[m.ConsumerTag]
@@ -78,6 +93,9 @@ func (ch *channel) basicCancel(m *amqpwire.BasicCancel) {
 	if c != nil {
 		ch.forget(c)
 		ch.leave(c)
+		if c.queue == ch.replies {
+			ch.replies = nil
+		}
 	}
 	ch.reply(m.NoWait, &amqpwire.BasicCancelOk{ConsumerTag: m.ConsumerTag})
 }

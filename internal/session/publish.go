@@ -12,6 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
 	"github.com/reprisemq/reprise/internal/queue"
+	"github.com/reprisemq/reprise/internal/vhost"
 )
 
 const persistent = 2 // delivery-mode
@@ -78,22 +79,34 @@ func (ch *channel) publish(c content) error {
 	if err != nil {
 		return err
 	}
-	routed, accepted, err := ch.s.vhost.Publish(m)
-	if err != nil {
-		return err
+	p := pending{message: m, mandatory: c.method.Mandatory}
+	if ch.tx != nil {
+		if err := ch.s.vhost.CheckPublish(m.Exchange); err != nil {
+			return err
+		}
+		ch.tx.published = append(ch.tx.published, p)
+		return nil
 	}
-	if routed == 0 && c.method.Mandatory {
+	accepted, err := ch.route(p)
+	if err == nil && ch.confirms.on {
+		ch.confirm(accepted)
+	}
+	return err
+}
+
+// route gives a message to the queues, or back to the client if it must not have none.
+func (ch *channel) route(p pending) (accepted bool, err error) {
+	m := p.message
+	routed, accepted, err := ch.s.vhost.Publish(m)
+	if err == nil && routed == 0 && p.mandatory {
 		ch.s.out.write(func(b []byte) []byte {
 			return appendContent(b, ch, &amqpwire.BasicReturn{
 				ReplyCode: uint16(exception.NoRoute), ReplyText: exception.NoRoute.String(),
-				Exchange: c.method.Exchange, RoutingKey: c.method.RoutingKey,
+				Exchange: m.Exchange, RoutingKey: m.RoutingKey,
 			}, m.Properties, m.Body)
 		})
 	}
-	if ch.confirms.on {
-		ch.confirm(accepted)
-	}
-	return nil
+	return accepted, err
 }
 
 // message checks what was published and takes from its properties what the broker goes by.
@@ -123,14 +136,29 @@ func (ch *channel) message(c content) (*queue.Message, error) {
 	if m.BCC, err = routingKeys(p.Headers, "BCC"); err != nil {
 		return nil, err
 	}
+	changed, err := vhost.SetReplyTo(&p, ch.replyQueue())
+	if err != nil {
+		return nil, err
+	}
 	if _, blind := p.Headers.Get("BCC"); blind {
 		p.Headers = p.Headers.Delete("BCC")
 		m.Headers = p.Headers
+		changed = true
+	}
+	if changed {
 		if m.Properties, err = p.Append(nil); err != nil {
 			return nil, exception.New(exception.InternalError, "%v", err)
 		}
 	}
 	return m, nil
+}
+
+// replyQueue is where direct replies to this channel go; empty: nowhere.
+func (ch *channel) replyQueue() string {
+	if ch.replies == nil {
+		return ""
+	}
+	return ch.replies.Name()
 }
 
 // expiration reads the property of that name: milliseconds in decimal.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 
@@ -70,6 +71,13 @@ func (u *unacked) takeFirst(n int) []delivery {
 	return first
 }
 
+// putBack undoes take.
+func (u *unacked) putBack(ds []delivery) {
+	u.list = append(slices.DeleteFunc(u.list, settled), ds...)
+	u.holes = 0
+	slices.SortFunc(u.list, func(a, b delivery) int { return cmp.Compare(a.tag, b.tag) })
+}
+
 func settled(d delivery) bool { return d.item == nil }
 
 // The ways to settle deliveries.
@@ -111,7 +119,20 @@ func (ch *channel) settle(tag uint64, multiple bool, how func([]delivery)) error
 		ch.mu.Unlock()
 		return exception.New(exception.PreconditionFailed, "unknown delivery tag %d", tag)
 	}
-	for _, d := range taken {
+	ch.mu.Unlock()
+	s := settlement{taken, how}
+	if ch.tx != nil {
+		ch.tx.settled = append(ch.tx.settled, s)
+		return nil
+	}
+	ch.finish(s)
+	return nil
+}
+
+// finish tells the queues, and gives the consumers their credit back.
+func (ch *channel) finish(s settlement) {
+	ch.mu.Lock()
+	for _, d := range s.deliveries {
 		if d.consumer != nil {
 			d.consumer.window.used--
 		}
@@ -119,18 +140,18 @@ func (ch *channel) settle(tag uint64, multiple bool, how func([]delivery)) error
 	resumed := ch.credited()
 	ch.mu.Unlock()
 
-	how(taken)
+	s.how(s.deliveries)
 	resume(resumed)
-	return nil
 }
 
 func (ch *channel) basicRecover(again bool, ok amqpwire.Method) error {
 	if !again {
 		return exception.New(exception.NotImplemented, "requeue=false")
 	}
-	if err := ch.settle(0, true, giveBack); err != nil {
-		return err
-	}
+	ch.mu.Lock()
+	all := ch.unacked.takeAll()
+	ch.mu.Unlock()
+	ch.finish(settlement{all, giveBack}) // transaction or not
 	if ok != nil {
 		ch.send(ok)
 	}

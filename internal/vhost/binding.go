@@ -8,6 +8,9 @@ import (
 
 // BindQueue binds a queue to an exchange.
 func (v *VHost) BindQueue(exchange, name, key string, args amqpwire.Table, owner any) error {
+	if isReply(name) {
+		return exception.New(exception.AccessRefused, "cannot bind or unbind to a volatile (direct reply-to) queue")
+	}
 	v.change.Lock()
 	defer v.change.Unlock()
 	q, err := v.Queue(clean(name), owner)

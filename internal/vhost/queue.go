@@ -29,6 +29,9 @@ func (q *Queue) String() string { return q.vhost.queue(q.Name()) }
 // looks. An empty name asks for a new queue with a name of the broker's. Owner identifies the connection.
 func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any) (*Queue, error) {
 	name := clean(d.Queue)
+	if isReply(name) {
+		return v.declareReply(name)
+	}
 	if d.Passive {
 		q, err := v.Queue(name, owner)
 		if err == nil {

@@ -57,13 +57,9 @@ func New(name string, log *slog.Logger) *VHost {
 func (v *VHost) Publish(m *queue.Message) (routed int, accepted bool, err error) {
 	v.mu.RLock()
 	x := v.routes.Exchange(m.Exchange)
-	if x == nil {
+	if err := v.publishable(x, m.Exchange); err != nil {
 		v.mu.RUnlock()
-		return 0, false, v.noExchange(m.Exchange)
-	}
-	if x.Internal {
-		v.mu.RUnlock()
-		return 0, false, exception.New(exception.AccessRefused, "cannot publish to internal %s", v.exchange(m.Exchange))
+		return 0, false, err
 	}
 	var buffer [4]*Queue
 	queues := v.route(buffer[:0], x, m)
@@ -74,6 +70,21 @@ func (v *VHost) Publish(m *queue.Message) (routed int, accepted bool, err error)
 		accepted = q.Publish(m) && accepted
 	}
 	return len(queues), accepted, nil
+}
+
+// CheckPublish returns the error that publishing to an exchange would now give.
+func (v *VHost) CheckPublish(exchange string) error {
+	return v.publishable(v.lookupExchange(exchange), exchange)
+}
+
+func (v *VHost) publishable(x *route.Exchange[*Queue], name string) error {
+	switch {
+	case x == nil:
+		return v.noExchange(name)
+	case x.Internal:
+		return exception.New(exception.AccessRefused, "cannot publish to internal %s", v.exchange(name))
+	}
+	return nil
 }
 
 // publishDead is Publish for dead letters, see [queue.Config]: nobody is there to be told of a missing exchange.

@@ -1,0 +1,63 @@
+package conformance
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// gone waits until a queue does not exist.
+func (c *client) gone(queue string) {
+	c.t.Helper()
+	testkit.Eventually(c.t, patience, func() error {
+		if c.exists(queue) {
+			// To ask was to use it: the next time is after a whole lease.
+			time.Sleep(400 * time.Millisecond)
+			return errors.New(queue + " is still there")
+		}
+		return nil
+	})
+}
+
+func (c *client) exists(queue string) bool {
+	c.t.Helper()
+	ch := c.open()
+	defer ch.Close()
+	_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	return err == nil
+}
+
+// A queue that nobody uses goes after its time, with its messages. A consumer holds it, and what it had is lost, not dead.
+func TestQueuesExpire(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q, dead := c.expiring(amqp.Table{"x-expires": 200})
+		held, _ := c.expiring(amqp.Table{"x-expires": 200})
+		ch := c.open()
+		_, err := ch.Consume(held, "tag", false, false, false, false, nil)
+		c.must(err)
+		c.put(q, "x")
+		c.gone(q)
+		if n := c.ready(dead); n != 0 {
+			t.Errorf("%d messages were dead-lettered", n)
+		}
+		if !c.exists(held) {
+			t.Error("the one with a consumer is gone")
+		}
+		c.must(ch.Cancel("tag", false))
+		c.gone(held)
+	})
+}
+
+func TestExpiresArgument(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := testkit.Name(t, "q")
+		c.refused(406, "invalid arg 'x-expires' for queue '"+q+"' in vhost '/': {value_zero,0}", func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclare(q, true, false, false, false, amqp.Table{"x-expires": 0})
+			return err
+		})
+	})
+}

@@ -1,0 +1,65 @@
+package conformance
+
+import (
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+const replyTo = "amq.rabbitmq.reply-to"
+
+// A request names no queue of its own to be answered to.
+func TestDirectReplyTo(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		requests := c.queue("requests", nil)
+		replies, err := c.Consume(replyTo, "replies", true, false, false, false, nil)
+		c.must(err)
+		c.publish("", requests, amqp.Publishing{Body: []byte("ping"), ReplyTo: replyTo, CorrelationId: "1"})
+
+		server := connect(t, b)
+		request := server.get(requests)
+		if !strings.HasPrefix(request.ReplyTo, replyTo+".") {
+			t.Errorf("reply to %q", request.ReplyTo)
+		}
+		if q, err := server.open().QueueDeclarePassive(request.ReplyTo, false, false, false, false, nil); err != nil || q.Consumers != 1 {
+			t.Errorf("is somebody waiting? %v, %v", q, err)
+		}
+		server.publish("", request.ReplyTo, amqp.Publishing{Body: []byte("pong"), CorrelationId: request.CorrelationId})
+		reply := c.next(replies)
+		if string(reply.Body) != "pong" || reply.CorrelationId != "1" || reply.Exchange != "" {
+			t.Errorf("replied %q %q from %q", reply.Body, reply.CorrelationId, reply.Exchange)
+		}
+
+		// Nobody waits any more.
+		c.must(c.Cancel("replies", false))
+		testkit.Eventually(t, patience, func() bool {
+			ch := server.open()
+			defer ch.Close()
+			_, err := ch.QueueDeclarePassive(request.ReplyTo, false, false, false, false, nil)
+			return err != nil && err.(*amqp.Error).Code == 404
+		})
+	})
+}
+
+func TestDirectReplyToMisused(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		c.refused(406, "reply consumer cannot acknowledge", func(ch *amqp.Channel) error {
+			_, err := ch.Consume(replyTo, "", false, false, false, false, nil)
+			return err
+		})
+		c.refused(406, "reply consumer already set", func(ch *amqp.Channel) error {
+			for range 2 {
+				if _, err := ch.Consume(replyTo, "", true, false, false, false, nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		c.refused(406, "fast reply consumer does not exist", func(ch *amqp.Channel) error {
+			return ch.Publish("amq.direct", "k", false, false, amqp.Publishing{ReplyTo: replyTo})
+		})
+	})
+}

@@ -1,0 +1,112 @@
+package conformance
+
+import (
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+func (c *client) transaction() *amqp.Channel {
+	c.t.Helper()
+	ch, err := c.conn.Channel()
+	c.must(err)
+	c.must(ch.Tx())
+	return ch
+}
+
+// Publishes and acks happen at the commit, or not at all.
+func TestTransactions(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		ch := c.transaction()
+		c.must(ch.Publish("", q, false, false, amqp.Publishing{Body: []byte("1")}))
+		c.must(ch.Qos(1, 0, false)) // answered after what came before
+		if n := c.ready(q); n != 0 {
+			t.Errorf("%d ready before the commit", n)
+		}
+		c.must(ch.TxCommit())
+		c.awaitReady(q, 1)
+
+		c.must(ch.Publish("", q, false, false, amqp.Publishing{Body: []byte("2")}))
+		d, _, err := ch.Get(q, false)
+		c.must(err)
+		c.must(d.Ack(false))
+		c.must(ch.TxRollback())
+		c.must(d.Ack(false)) // for the rollback it was not
+		c.must(ch.TxCommit())
+		c.must(ch.Close())
+		if n := c.ready(q); n != 0 {
+			t.Errorf("%d ready: neither was the ack lost nor the publish made", n)
+		}
+	})
+}
+
+// What was acked in a transaction that is not committed comes back.
+func TestUncommittedAcksAreLost(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		c.put(q, "1", "2", "3")
+		ch := c.transaction()
+		for i := range 3 {
+			d, _, err := ch.Get(q, false)
+			c.must(err)
+			switch i {
+			case 0:
+				c.must(d.Ack(false))
+			case 1:
+				c.must(d.Reject(false))
+			}
+		}
+		c.must(ch.Close())
+		c.awaitReady(q, 3)
+	})
+}
+
+// A mandatory message is returned at the commit, and a missing exchange is an error at once.
+func TestTransactionalErrors(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		ch := c.transaction()
+		returned := ch.NotifyReturn(make(chan amqp.Return, 1))
+		c.must(ch.Publish("amq.direct", testkit.Name(t, "nowhere"), true, false, amqp.Publishing{}))
+		c.must(ch.Qos(1, 0, false))
+		select {
+		case <-returned:
+			t.Error("returned before the commit")
+		default:
+		}
+		c.must(ch.TxCommit())
+		select {
+		case <-returned:
+		case <-time.After(patience):
+			t.Error("not returned")
+		}
+
+		missing := testkit.Name(t, "missing")
+		c.refused(404, "no exchange '"+missing+"' in vhost '/'", func(ch *amqp.Channel) error {
+			c.must(ch.Tx())
+			return ch.Publish(missing, "", false, false, amqp.Publishing{})
+		})
+		c.refused(406, "unknown delivery tag 5", func(ch *amqp.Channel) error {
+			c.must(ch.Tx())
+			return ch.Ack(5, false)
+		})
+	})
+}
+
+func TestTransactionsAndConfirmsDoNotMix(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		c.refused(406, "channel is not transactional", func(ch *amqp.Channel) error { return ch.TxCommit() })
+		c.refused(406, "channel is not transactional", func(ch *amqp.Channel) error { return ch.TxRollback() })
+		c.refused(406, "cannot switch from tx to confirm mode", func(ch *amqp.Channel) error {
+			c.must(ch.Tx())
+			return ch.Confirm(false)
+		})
+		c.refused(406, "cannot switch from confirm to tx mode", func(ch *amqp.Channel) error {
+			c.must(ch.Confirm(false))
+			return ch.Tx()
+		})
+	})
+}
