@@ -1,6 +1,8 @@
 package session
 
 import (
+	"time"
+
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
 	"github.com/reprisemq/reprise/internal/queue"
@@ -18,9 +20,10 @@ func (w *window) full() bool { return w.limit > 0 && w.used >= w.limit }
 // consumer is a subscription of a channel to a queue. It is the queue's [queue.Receiver].
 type consumer struct {
 	queue.Consumer
-	ch    *channel
-	queue *vhost.Queue
-	tag   string
+	ch      *channel
+	queue   *vhost.Queue
+	tag     string
+	timeout time.Duration // for a message to be settled; zero: none
 
 	// Guarded by the channel's lock.
 	window  window
@@ -47,11 +50,11 @@ func (ch *channel) basicConsume(m *amqpwire.BasicConsume) error {
 	if tag == "" {
 		tag = vhost.RandomName("amq.ctag-")
 	}
-	priority, _, err := q.ConsumerArguments(m.Arguments)
+	priority, timeout, err := q.ConsumerArguments(m.Arguments)
 	if err != nil {
 		return err
 	}
-	c := &consumer{ch: ch, queue: q, tag: tag, window: window{limit: int(ch.prefetch)}}
+	c := &consumer{ch: ch, queue: q, tag: tag, timeout: timeout, window: window{limit: int(ch.prefetch)}}
 	c.Consumer = queue.Consumer{Receiver: c, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority}
 
 	ch.mu.Lock()
@@ -140,7 +143,12 @@ func (c *consumer) Offer(it *queue.Item) bool {
 	ch.lastTag = tag
 	if !c.NoAck {
 		c.window.used++
-		ch.unacked.add(delivery{tag: tag, item: it, queue: c.queue, consumer: c})
+		d := delivery{tag: tag, item: it, queue: c.queue, consumer: c}
+		if c.timeout > 0 {
+			d.due = time.Now().Add(c.timeout)
+			ch.s.awaitAck(d.due)
+		}
+		ch.unacked.add(d)
 	}
 	return true
 }

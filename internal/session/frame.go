@@ -10,30 +10,30 @@ import (
 )
 
 // frame handles one frame. Done says that the connection has been closed in order.
-func (s *Session) frame(f amqpwire.Frame) (done bool, err error) {
+func (s *Session) frame(f amqpwire.Frame) (done bool) {
 	switch {
 	case f.Type == amqpwire.FrameHeartbeat && f.Channel == 0:
-		return false, nil
+		return false
 	case f.Type == amqpwire.FrameMethod, f.Type == amqpwire.FrameHeader, f.Type == amqpwire.FrameBody:
 	case s.closing.Load():
-		return false, nil
+		return false
 	case f.Type == amqpwire.FrameHeartbeat:
 		s.fail(exception.New(exception.UnexpectedFrame, "type 8, %s", snippet(f.Payload)), 0)
-		return false, nil
+		return false
 	default:
 		s.raise(0, 0, unknownFrame(f))
-		return false, nil
+		return false
 	}
 	if f.Channel == 0 {
 		return s.connectionFrame(f)
 	}
 	if s.closing.Load() {
-		return false, nil
+		return false
 	}
 	if method, err := s.channelFrame(f); err != nil {
 		s.raise(f.Channel, method, err)
 	}
-	return false, nil
+	return false
 }
 
 // raise tells the client of an error, on the channel or, if it is a hard one, on the connection.
@@ -58,20 +58,20 @@ func (s *Session) raise(id uint16, method amqpwire.MethodID, err error) {
 }
 
 // connectionFrame handles a frame on channel 0.
-func (s *Session) connectionFrame(f amqpwire.Frame) (done bool, err error) {
+func (s *Session) connectionFrame(f amqpwire.Frame) (done bool) {
 	m, err := parseMethod(f)
 	if s.closing.Load() {
 		switch m.(type) {
 		case *amqpwire.ConnectionCloseOk:
-			return true, nil
+			return true
 		case *amqpwire.ConnectionClose: // both sides at once
 			s.send(0, &amqpwire.ConnectionCloseOk{})
 		}
-		return false, nil
+		return false
 	}
 	if err != nil {
 		s.raise(0, 0, err)
-		return false, nil
+		return false
 	}
 	switch m := m.(type) {
 	case *amqpwire.ConnectionClose:
@@ -79,13 +79,13 @@ func (s *Session) connectionFrame(f amqpwire.Frame) (done bool, err error) {
 		s.flushConfirms()
 		s.release()
 		s.send(0, &amqpwire.ConnectionCloseOk{})
-		return true, nil
+		return true
 	case *amqpwire.ConnectionUpdateSecret: // there are no secrets that expire
 		s.send(0, &amqpwire.ConnectionUpdateSecretOk{})
 	default:
 		s.fail(exception.New(exception.ChannelError, "unexpected method in connection state running"), m.ID())
 	}
-	return false, nil
+	return false
 }
 
 // channelFrame handles a frame on another channel. An error is one that the client is to be told of, with the method that

@@ -11,8 +11,9 @@
 // [outbox], where replies from the reader and deliveries from queues, which come in whatever goroutine published the
 // message, meet. A third one sees to the heartbeats. Why a session ended is the cause of its context.
 //
-// Locks are taken in this order, and none is held while something blocks: queue, channel, outbox. The parts of a channel
-// that a queue reaches by its deliveries are behind the channel's lock; all else belongs to the reader.
+// Locks are taken in this order, and none is held while something blocks: session, queue, channel, outbox. The session's
+// lock is the reader's for the time of a frame; a timer, or the broker when it is asked about the session, may have it
+// between two. The parts of a channel that a queue reaches by its deliveries are behind the channel's own lock.
 package session
 
 import (
@@ -77,8 +78,15 @@ type Session struct {
 	heartbeat      time.Duration
 	notifiesCancel bool // the client understands basic.cancel
 
+	mu       sync.Mutex
 	channels map[uint16]*channel
 	dirty    []*channel // those that hold back confirms
+
+	ackTimer struct {
+		sync.Mutex
+		timer *time.Timer
+		due   time.Time // zero: the timer is not running
+	}
 }
 
 // New returns a session on a connection, to be run by [Session.Serve].
@@ -109,7 +117,10 @@ func (s *Session) Serve() error {
 		}
 	})
 	err := s.read()
+	s.mu.Lock()
 	s.release()
+	s.mu.Unlock()
+	s.stopAckTimer()
 	if err == nil {
 		// What the client was still to be told goes out first: connection.close-ok, at the least.
 		_ = s.conn.SetWriteDeadline(time.Now().Add(closeTimeout))
@@ -135,30 +146,45 @@ func (s *Session) read() error {
 	defer s.startHeartbeats()()
 
 	for {
-		if s.in.Buffered() == 0 {
-			s.flushConfirms()
-		}
 		f, err := s.in.ReadFrame()
 		if err != nil {
-			if s.closing.Load() {
-				return nil // the answer to connection.close will not come
-			}
-			var malformed *amqpwire.FrameError
-			if !errors.As(err, &malformed) {
-				return s.lost(err)
-			}
-			s.fail(frameError(malformed), 0)
-			s.discard()
-			return nil
+			return s.unread(err)
 		}
 		s.received.Add(1)
-		if done, err := s.frame(f); done || err != nil {
-			return err
+		if done := s.handle(f); done {
+			return nil
 		}
 		if err := s.out.waitForRoom(s.ctx); err != nil {
 			return err
 		}
 	}
+}
+
+// handle does what a frame asks for. Done says that the connection has been closed in order.
+func (s *Session) handle(f amqpwire.Frame) (done bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	done = s.frame(f)
+	if s.in.Buffered() == 0 {
+		s.flushConfirms() // there may be nothing more for a while
+	}
+	return done
+}
+
+// unread deals with what came in place of a frame.
+func (s *Session) unread(err error) error {
+	malformed, ok := errors.AsType[*amqpwire.FrameError](err)
+	switch {
+	case s.closing.Load():
+		return nil // the answer to connection.close will not come
+	case !ok:
+		return s.lost(err)
+	}
+	s.mu.Lock()
+	s.fail(frameError(malformed), 0)
+	s.mu.Unlock()
+	s.discard()
+	return nil
 }
 
 // lost tells a connection that was cut from one that ended in order.

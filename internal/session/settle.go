@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
@@ -17,6 +18,8 @@ type delivery struct {
 	item     *queue.Item // nil: settled, out of turn
 	queue    *vhost.Queue
 	consumer *consumer // nil: it was asked for by basic.get
+	due      time.Time // when it has to be settled; zero: never
+	released bool      // it was not, and is back in its queue
 }
 
 // unacked holds a channel's deliveries by tag. Tags only grow and are mostly settled in order, so they are a list, with
@@ -94,8 +97,9 @@ func requeue(ds []delivery, counted bool) {
 	byQueue(ds, func(q *vhost.Queue, items []*queue.Item) { q.Requeue(counted, items...) })
 }
 
-// byQueue calls f for each queue with its items, in the order of delivery.
+// byQueue calls f for each queue with its items, in the order of delivery. It makes room in ds for the purpose.
 func byQueue(ds []delivery, f func(*vhost.Queue, []*queue.Item)) {
+	ds = slices.DeleteFunc(ds, func(d delivery) bool { return d.released })
 	for len(ds) > 0 {
 		q := ds[0].queue
 		var buffer [1]*queue.Item
@@ -133,7 +137,7 @@ func (ch *channel) settle(tag uint64, multiple bool, how func([]delivery)) error
 func (ch *channel) finish(s settlement) {
 	ch.mu.Lock()
 	for _, d := range s.deliveries {
-		if d.consumer != nil {
+		if d.consumer != nil && !d.released {
 			d.consumer.window.used--
 		}
 	}

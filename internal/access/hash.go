@@ -1,0 +1,49 @@
+package access
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+)
+
+const saltSize = 4
+
+// Hash is a salted password hash as RabbitMQ keeps it: four bytes of salt, and the SHA-256 of salt and password
+// (https://www.rabbitmq.com/docs/passwords). The zero value matches no password.
+type Hash struct{ saltAndSum []byte }
+
+// HashPassword hashes a password with fresh salt.
+func HashPassword(password string) Hash {
+	var salt [saltSize]byte
+	_, _ = rand.Read(salt[:]) // never fails
+	return Hash{append(salt[:], sum(salt[:], password)...)}
+}
+
+// ParseHash reads a hash in base64, as definitions files have it. The empty text is the hash that nothing matches.
+func ParseHash(text string) (Hash, error) {
+	b, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(b) != 0 && len(b) != saltSize+sha256.Size {
+		return Hash{}, errors.New("the password hash is not one of rabbit_password_hashing_sha256: 36 bytes in base64")
+	}
+	return Hash{b}, nil
+}
+
+// String is what ParseHash reads.
+func (h Hash) String() string { return base64.StdEncoding.EncodeToString(h.saltAndSum) }
+
+// Matches reports whether it is the hash of that password.
+func (h Hash) Matches(password string) bool {
+	stored := h.saltAndSum
+	if len(stored) == 0 {
+		stored = make([]byte, saltSize+sha256.Size)
+	}
+	same := subtle.ConstantTimeCompare(sum(stored[:saltSize], password), stored[saltSize:]) == 1
+	return same && len(h.saltAndSum) > 0
+}
+
+func sum(salt []byte, password string) []byte {
+	s := sha256.Sum256(append(append([]byte(nil), salt...), password...))
+	return s[:]
+}
