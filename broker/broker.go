@@ -17,30 +17,25 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"sync"
 
-	"github.com/reprisemq/reprise/internal/session"
-	"github.com/reprisemq/reprise/internal/vhost"
+	"github.com/reprisemq/reprise/internal/node"
 )
 
 // ErrClosed is returned by Serve and DialContext after Shutdown has been called.
-var ErrClosed = errors.New("broker: shut down")
+var ErrClosed = node.ErrClosed
 
 // Broker is a running broker. Its methods may be called at the same time.
 type Broker struct {
-	config   Config
-	sessions *session.Config
-	vhost    *vhost.VHost
+	config Config
+	node   *node.Node
 
 	mu        sync.Mutex
 	closed    bool
 	listeners map[net.Listener]struct{}
-	live      map[*session.Session]struct{}
-	running   sync.WaitGroup // the sessions
 }
 
 // New returns a broker that nobody is connected to yet. The zero Config is a good one. An error says what is wrong with
@@ -50,14 +45,8 @@ func New(config Config) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{
-		config:    config,
-		vhost:     vhost.New("/", config.Logger),
-		listeners: make(map[net.Listener]struct{}),
-		live:      make(map[*session.Session]struct{}),
-	}
-	b.sessions = b.sessionConfig()
-	return b, nil
+	b := &Broker{config: config, node: config.node(), listeners: make(map[net.Listener]struct{})}
+	return b, b.addUsers()
 }
 
 // Serve accepts connections until Shutdown is called, and then returns [ErrClosed], or until the listener fails. It
@@ -82,7 +71,7 @@ func (b *Broker) Serve(l net.Listener) error {
 	for {
 		conn, err := l.Accept()
 		if err == nil {
-			err = b.serve(conn)
+			err = b.node.Serve(conn)
 		}
 		if err != nil {
 			b.mu.Lock()
@@ -103,31 +92,10 @@ func (b *Broker) DialContext(ctx context.Context, _, _ string) (net.Conn, error)
 		return nil, err
 	}
 	client, server := net.Pipe()
-	if err := b.serve(server); err != nil {
+	if err := b.node.Serve(server); err != nil {
 		return nil, err
 	}
 	return client, nil
-}
-
-// serve starts a session.
-func (b *Broker) serve(conn net.Conn) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		_ = conn.Close()
-		return ErrClosed
-	}
-	s := session.New(conn, b.sessions)
-	b.live[s] = struct{}{}
-	b.running.Go(func() {
-		if err := s.Serve(); err != nil {
-			b.config.Logger.Warn("connection ended", "peer", conn.RemoteAddr().String(), "reason", err)
-		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.live, s)
-	})
-	return nil
 }
 
 // Shutdown stops listening, closes the connections as a server does that goes down (connection.close 320), and waits
@@ -139,45 +107,26 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	for l := range b.listeners {
 		_ = l.Close()
 	}
-	for s := range b.live {
-		s.Shutdown()
-	}
 	b.mu.Unlock()
-
-	joined := make(chan struct{})
-	go func() {
-		b.running.Wait()
-		close(joined)
-	}()
-	var err error
-	select {
-	case <-joined:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-		b.mu.Lock()
-		for s := range b.live {
-			s.Abort()
-		}
-		b.mu.Unlock()
-		<-joined
-	}
-	b.vhost.Close()
-	return err
+	return b.node.Shutdown(ctx)
 }
 
 // QueueStats is what a queue has at a moment.
 type QueueStats struct {
+	VHost     string
 	Name      string
 	Ready     int // messages waiting for a consumer
 	Unacked   int // messages with a consumer, not yet settled
 	Consumers int
 }
 
-// Queues tells what the queues have, ordered by name.
+// Queues tells what the queues have, ordered by virtual host and name.
 func (b *Broker) Queues() []QueueStats {
 	var all []QueueStats
-	for _, q := range b.vhost.Overview() {
-		all = append(all, QueueStats{Name: q.Name, Ready: q.Ready, Unacked: q.Unacked, Consumers: q.Consumers})
+	for _, v := range b.node.VHosts() {
+		for _, q := range v.Overview() {
+			all = append(all, QueueStats{VHost: v.Name(), Name: q.Name, Ready: q.Ready, Unacked: q.Unacked, Consumers: q.Consumers})
+		}
 	}
 	return all
 }

@@ -1,17 +1,17 @@
 package broker
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/access"
 	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/node"
 	"github.com/reprisemq/reprise/internal/session"
-	"github.com/reprisemq/reprise/internal/vhost"
 )
 
 // The default user, who is RabbitMQ's.
@@ -41,6 +41,20 @@ type Config struct {
 
 	// MaxMessageSize is the largest message body in bytes. Default: 16 MiB.
 	MaxMessageSize int
+
+	// MemoryLimit is how many bytes of messages there may be in all queues. Beyond it connections that publish are
+	// blocked, which they are told by connection.blocked, until there is a tenth less. Default: 1 GiB.
+	MemoryLimit int64
+
+	// MaxConnections is how many connections there may be; more are closed at once. Default: no limit.
+	MaxConnections int
+
+	// MaxQueues is how many queues a virtual host may have; declaring more is a channel error. Default: no limit.
+	MaxQueues int
+
+	// CertificateUser returns the user that a verified client certificate stands for, when a client on a TLS listener
+	// chooses the mechanism EXTERNAL. The user must exist. Default: the certificate's common name.
+	CertificateUser func(*x509.Certificate) string
 }
 
 // complete fills in the defaults.
@@ -66,16 +80,19 @@ func (c Config) complete() (Config, error) {
 	if c.MaxMessageSize == 0 {
 		c.MaxMessageSize = 16 << 20
 	}
-	if _, unnamed := c.Users[""]; unnamed {
-		return c, errors.New(`broker: Config.Users[""]: a user needs a name`)
+	if c.MemoryLimit == 0 {
+		c.MemoryLimit = 1 << 30
+	}
+	if c.CertificateUser == nil {
+		c.CertificateUser = func(certificate *x509.Certificate) string { return certificate.Subject.CommonName }
 	}
 	switch {
 	case c.Heartbeat%time.Second != 0 || c.Heartbeat > 65535*time.Second:
 		return c, fmt.Errorf("broker: Config.Heartbeat is %v: give whole seconds, 65535 at most, or a negative number for none", c.Heartbeat)
 	case c.FrameMax < minFrameMax || c.FrameMax > maxFrameMax:
 		return c, fmt.Errorf("broker: Config.FrameMax is %d: give %d to %d bytes", c.FrameMax, minFrameMax, maxFrameMax)
-	case c.MaxMessageSize < 0:
-		return c, fmt.Errorf("broker: Config.MaxMessageSize is %d: give a positive number of bytes", c.MaxMessageSize)
+	case c.MaxMessageSize < 0 || c.MemoryLimit < 0 || c.MaxConnections < 0 || c.MaxQueues < 0:
+		return c, errors.New("broker: a limit in Config is negative: give a positive number, or none for the default")
 	}
 	return c, nil
 }
@@ -87,29 +104,33 @@ const (
 
 func (c *Config) defaultPassword() bool { return c.Users[defaultUser] == defaultPassword }
 
-func (c *Config) authenticate(user, password string) bool {
-	want, known := c.Users[user]
-	// Hashes are of one length, so that the comparison takes the same time whatever was guessed.
-	given, wanted := sha256.Sum256([]byte(password)), sha256.Sum256([]byte(want))
-	return subtle.ConstantTimeCompare(given[:], wanted[:]) == 1 && known
+func (c *Config) node() *node.Node {
+	return node.New(node.Config{
+		Log: c.Logger,
+		Sessions: session.Config{
+			CertificateUser:  c.CertificateUser,
+			ServerProperties: serverProperties(),
+			ChannelMax:       c.ChannelMax,
+			FrameMax:         c.FrameMax,
+			Heartbeat:        c.Heartbeat,
+			MaxMessageSize:   uint64(c.MaxMessageSize),
+		},
+		MemoryLimit:    c.MemoryLimit,
+		MaxConnections: c.MaxConnections,
+		MaxQueues:      c.MaxQueues,
+	})
 }
 
-func (b *Broker) sessionConfig() *session.Config {
-	return &session.Config{
-		VHost: func(name string) *vhost.VHost {
-			if name == "/" {
-				return b.vhost
-			}
-			return nil
-		},
-		Authenticate:     b.config.authenticate,
-		ServerProperties: serverProperties(),
-		ChannelMax:       b.config.ChannelMax,
-		FrameMax:         b.config.FrameMax,
-		Heartbeat:        b.config.Heartbeat,
-		MaxMessageSize:   uint64(b.config.MaxMessageSize),
-		Log:              b.config.Logger,
+// addUsers lets in the users of the configuration, each to everything in the virtual host "/".
+func (b *Broker) addUsers() error {
+	for name, password := range b.config.Users {
+		u := access.User{Name: name, Hash: access.HashPassword(password), Tags: []string{"administrator"}}
+		p := access.Permission{User: name, VHost: "/", Configure: ".*", Write: ".*", Read: ".*"}
+		if err := errors.Join(b.node.Access.SetUser(u), b.node.Access.SetPermission(p)); err != nil {
+			return fmt.Errorf("broker: Config.Users[%q]: %w", name, err)
+		}
 	}
+	return nil
 }
 
 // serverProperties is how the broker presents itself. Clients switch features on by the product, the version and the
@@ -118,7 +139,7 @@ func serverProperties() amqpwire.Table {
 	var capabilities amqpwire.Table
 	for _, name := range []string{
 		"publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify",
-		"authentication_failure_close", "per_consumer_qos",
+		"connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos", "direct_reply_to",
 	} {
 		capabilities = append(capabilities, amqpwire.Field{Name: name, Value: true})
 	}

@@ -38,6 +38,9 @@ type Config struct {
 	// ConsumerTimeout is how long a consumer may keep a message unsettled; zero: for ever. Whoever consumes sees to it.
 	ConsumerTimeout time.Duration
 
+	// Meter is told of the memory that messages take.
+	Meter *Meter
+
 	// Publish sends a dead letter on its way, to those of the queues it is routed to that are in only, or to all if that
 	// is nil. It returns those that did not accept it, and whether there were any queues at all.
 	Publish func(m *Message, why Reason, only []string) (refused []string, routed bool)

@@ -16,7 +16,8 @@ type deadLetters struct {
 
 	// What must not be lost counts against the queue's limits until it has arrived.
 	held      int
-	heldBytes int64
+	heldBytes int64 // of the bodies
+	heldSize  int64 // of everything
 }
 
 type deadLetter struct {
@@ -26,27 +27,45 @@ type deadLetter struct {
 	left    []string // the queues that have not accepted it; nil: it was not sent yet, or there were none
 }
 
-// stop drops what has not been sent, when the queue is deleted.
-func (d *deadLetters) stop() {
-	d.next, d.stranded = nil, nil
-	d.held, d.heldBytes = 0, 0
+// hold counts messages that must not be lost, n being 1 or -1 for each.
+func (d *deadLetters) hold(letters []deadLetter, n int) (size int64) {
+	for _, l := range letters {
+		d.heldBytes += int64(n * len(l.message.Body))
+		size += l.message.size()
+	}
+	d.held += n * len(letters)
+	d.heldSize += int64(n) * size
+	return size
+}
+
+// stop drops what has not been sent, when the queue is deleted, and returns how much memory that was.
+func (d *deadLetters) stop() (size int64) {
 	if d.retry != nil {
 		d.retry.Stop()
 	}
+	size = d.heldSize
+	d.next, d.stranded, d.held, d.heldBytes, d.heldSize = nil, nil, 0, 0, 0
+	return size
 }
 
 // die notes a message to be dead-lettered as soon as the lock is released.
-func (q *Queue) die(it *Item, reason Reason) { q.dieAt(it.Message, reason, time.Now()) }
+func (q *Queue) die(it *Item, reason Reason) {
+	if held := q.deadLetter(it.Message, reason); !held {
+		q.config.Meter.add(-it.Message.size())
+	}
+}
 
-func (q *Queue) dieAt(m *Message, reason Reason, now time.Time) {
-	if q.config.DeadLetter == nil {
-		return
+func (q *Queue) deadLetter(m *Message, reason Reason) (held bool) {
+	to := q.config.DeadLetter
+	if to == nil {
+		return false
 	}
-	q.dead.next = append(q.dead.next, deadLetter{message: m, reason: reason, at: now})
-	if q.config.DeadLetter.AtLeastOnce {
-		q.dead.held++
-		q.dead.heldBytes += int64(len(m.Body))
+	l := deadLetter{message: m, reason: reason, at: time.Now()}
+	q.dead.next = append(q.dead.next, l)
+	if to.AtLeastOnce {
+		q.dead.hold([]deadLetter{l}, 1)
 	}
+	return to.AtLeastOnce
 }
 
 // unlock releases the queue and then publishes the dead letters that were noted meanwhile. One goroutine at a time does
@@ -87,16 +106,9 @@ func (q *Queue) sent(letters, stranded []deadLetter) {
 	if q.deleted || !q.config.DeadLetter.AtLeastOnce {
 		return
 	}
-	for _, l := range letters {
-		q.dead.held--
-		q.dead.heldBytes -= int64(len(l.message.Body))
-	}
+	q.config.Meter.add(q.dead.hold(stranded, 1) - q.dead.hold(letters, -1))
 	if len(stranded) == 0 {
 		return
-	}
-	for _, l := range stranded {
-		q.dead.held++
-		q.dead.heldBytes += int64(len(l.message.Body))
 	}
 	q.dead.stranded = append(q.dead.stranded, stranded...)
 	if q.dead.retry == nil {

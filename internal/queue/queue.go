@@ -55,11 +55,12 @@ func (q *Queue) Publish(m *Message) bool {
 	}
 	if q.refuses(m) {
 		if q.config.Overflow == RejectPublishDLX {
-			q.dieAt(m, MaxLength, time.Now())
+			q.deadLetter(m, MaxLength)
 		}
 		return false
 	}
 	it := &Item{Message: m, order: q.nextOrder(), priority: q.config.priority(m)}
+	q.config.Meter.add(m.size())
 	ttl := q.config.TTL
 	if m.TTL != NoTTL && (ttl == NoTTL || m.TTL < ttl) {
 		ttl = m.TTL
@@ -86,6 +87,7 @@ func (q *Queue) nextOrder() uint64 {
 // acquire notes that a message was delivered.
 func (q *Queue) acquire(it *Item, noAck bool) {
 	if noAck {
+		q.config.Meter.add(-it.Message.size())
 		return
 	}
 	q.unacked++
@@ -117,6 +119,16 @@ func (q *Queue) Ack(items ...*Item) {
 	q.mu.Lock()
 	defer q.unlock()
 	q.unacked -= len(items)
+	q.forget(items)
+}
+
+// forget gives up the memory of messages that leave the queue for nowhere.
+func (q *Queue) forget(items []*Item) {
+	var size int64
+	for _, it := range items {
+		size += it.Message.size()
+	}
+	q.config.Meter.add(-size)
 }
 
 // Reject gives messages up that were delivered.
@@ -125,6 +137,7 @@ func (q *Queue) Reject(items ...*Item) {
 	defer q.unlock()
 	q.unacked -= len(items)
 	if q.deleted {
+		q.forget(items)
 		return
 	}
 	for _, it := range items {
@@ -139,6 +152,7 @@ func (q *Queue) Requeue(failed bool, items ...*Item) {
 	defer q.unlock()
 	q.unacked -= len(items)
 	if q.deleted {
+		q.forget(items)
 		return
 	}
 	for _, it := range items {
@@ -177,6 +191,7 @@ func (q *Queue) Purge() int {
 	q.mu.Lock()
 	defer q.unlock()
 	n := q.ready.len()
+	q.config.Meter.add(-q.ready.size)
 	q.ready = ready{}
 	return n
 }
@@ -198,8 +213,12 @@ func (q *Queue) Delete(if_ Condition) (n int, failed Condition) {
 		return n, failed
 	}
 	q.deleted = true
+	q.config.Meter.add(-q.ready.size)
+	for _, l := range q.delayed {
+		q.config.Meter.add(-l.item.Message.size())
+	}
 	q.ready, q.delayed = ready{}, nil
-	q.dead.stop()
+	q.config.Meter.add(-q.dead.stop())
 	for _, timer := range []*time.Timer{q.timer, q.lease.timer} {
 		if timer != nil {
 			timer.Stop()

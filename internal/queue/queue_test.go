@@ -65,13 +65,14 @@ func (q *Queue) take(noAck bool) (item *Item) {
 func TestNothingIsLostOrDoubledInTheCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const publishers, each, workers = 4, 500, 4
+		meter := NewMeter(1 << 40)
 		var work, wait *Queue
 		work = New(Config{
-			Name: "work", TTL: NoTTL, MaxLength: -1, MaxBytes: -1, DeadLetter: &DeadLetter{},
+			Name: "work", TTL: NoTTL, Meter: meter, MaxLength: -1, MaxBytes: -1, DeadLetter: &DeadLetter{},
 			Publish: to(&wait),
 		})
 		wait = New(Config{
-			Name: "wait", TTL: time.Millisecond, MaxLength: -1, MaxBytes: -1, DeadLetter: &DeadLetter{},
+			Name: "wait", TTL: time.Millisecond, Meter: meter, MaxLength: -1, MaxBytes: -1, DeadLetter: &DeadLetter{},
 			Publish: to(&work),
 		})
 
@@ -128,6 +129,9 @@ func TestNothingIsLostOrDoubledInTheCrowd(t *testing.T) {
 				t.Errorf("%s has %+v left", q.Name(), s)
 			}
 			q.Delete(Condition{})
+		}
+		if left := meter.Used(); left != 0 {
+			t.Errorf("%d bytes are taken by no message", left)
 		}
 		if len(acked) != publishers*each {
 			t.Errorf("%d messages of %d were acked", len(acked), publishers*each)

@@ -14,6 +14,7 @@ type ready struct {
 	filled bitset  // the levels that are not empty
 	n      int
 	bytes  int64 // of the bodies
+	size   int64 // of everything
 }
 
 type level struct {
@@ -39,6 +40,7 @@ func (r *ready) giveBack(it *Item) { heap.Push(&r.entering(it).returned, it) }
 func (r *ready) entering(it *Item) *level {
 	r.n++
 	r.bytes += int64(len(it.Message.Body))
+	r.size += it.Message.size()
 	p := int(it.priority)
 	for len(r.levels) <= p {
 		r.levels = append(r.levels, level{})
@@ -76,6 +78,7 @@ func (r *ready) remove(it *Item) {
 	}
 	r.n--
 	r.bytes -= int64(len(it.Message.Body))
+	r.size -= it.Message.size()
 	if l.len() == 0 {
 		r.filled.clear(int(it.priority))
 	}

@@ -3,6 +3,7 @@ package session
 import (
 	"time"
 
+	"github.com/reprisemq/reprise/internal/access"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
 	"github.com/reprisemq/reprise/internal/queue"
@@ -20,10 +21,11 @@ func (w *window) full() bool { return w.limit > 0 && w.used >= w.limit }
 // consumer is a subscription of a channel to a queue. It is the queue's [queue.Receiver].
 type consumer struct {
 	queue.Consumer
-	ch      *channel
-	queue   *vhost.Queue
-	tag     string
-	timeout time.Duration // for a message to be settled; zero: none
+	ch        *channel
+	queue     *vhost.Queue
+	tag       string
+	arguments amqpwire.Table
+	timeout   time.Duration // for a message to be settled; zero: none
 
 	// Guarded by the channel's lock.
 	window  window
@@ -54,7 +56,7 @@ func (ch *channel) basicConsume(m *amqpwire.BasicConsume) error {
 	if err != nil {
 		return err
 	}
-	c := &consumer{ch: ch, queue: q, tag: tag, timeout: timeout, window: window{limit: int(ch.prefetch)}}
+	c := &consumer{ch: ch, queue: q, tag: tag, arguments: m.Arguments, timeout: timeout, window: window{limit: int(ch.prefetch)}}
 	c.Consumer = queue.Consumer{Receiver: c, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority}
 
 	ch.mu.Lock()
@@ -77,7 +79,7 @@ func (ch *channel) basicConsume(m *amqpwire.BasicConsume) error {
 // source returns the queue to consume from. For direct replies it is one made for the purpose.
 func (ch *channel) source(m *amqpwire.BasicConsume) (*vhost.Queue, error) {
 	if m.Queue != vhost.ReplyTo {
-		return ch.queue(m.Queue)
+		return ch.queue(m.Queue, access.Read)
 	}
 	switch {
 	case !m.NoAck:
@@ -183,7 +185,7 @@ func resume(consumers []*consumer) {
 }
 
 func (ch *channel) basicGet(m *amqpwire.BasicGet) error {
-	q, err := ch.queue(m.Queue)
+	q, err := ch.queue(m.Queue, access.Read)
 	if err != nil {
 		return err
 	}

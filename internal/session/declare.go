@@ -1,6 +1,7 @@
 package session
 
 import (
+	"github.com/reprisemq/reprise/internal/access"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
 	"github.com/reprisemq/reprise/internal/queue"
@@ -8,6 +9,12 @@ import (
 )
 
 func (ch *channel) exchangeDeclare(m *amqpwire.ExchangeDeclare) error {
+	if !m.Passive {
+		if err := both(ch.s.mayExchange(access.Configure, m.Exchange),
+			ch.s.mayLead("exchange", m.Exchange, m.Arguments, "alternate-exchange")); err != nil {
+			return err
+		}
+	}
 	if err := ch.s.vhost.DeclareExchange(m); err != nil {
 		return err
 	}
@@ -16,6 +23,9 @@ func (ch *channel) exchangeDeclare(m *amqpwire.ExchangeDeclare) error {
 }
 
 func (ch *channel) exchangeDelete(m *amqpwire.ExchangeDelete) error {
+	if err := ch.s.mayExchange(access.Configure, m.Exchange); err != nil {
+		return err
+	}
 	if err := ch.s.vhost.DeleteExchange(m.Exchange, m.IfUnused); err != nil {
 		return err
 	}
@@ -24,6 +34,9 @@ func (ch *channel) exchangeDelete(m *amqpwire.ExchangeDelete) error {
 }
 
 func (ch *channel) exchangeBind(m *amqpwire.ExchangeBind) error {
+	if err := both(ch.s.mayExchange(access.Write, m.Destination), ch.s.mayExchange(access.Read, m.Source)); err != nil {
+		return err
+	}
 	if err := ch.s.vhost.BindExchange(m.Source, m.Destination, m.RoutingKey, m.Arguments); err != nil {
 		return err
 	}
@@ -32,6 +45,9 @@ func (ch *channel) exchangeBind(m *amqpwire.ExchangeBind) error {
 }
 
 func (ch *channel) exchangeUnbind(m *amqpwire.ExchangeUnbind) error {
+	if err := both(ch.s.mayExchange(access.Write, m.Destination), ch.s.mayExchange(access.Read, m.Source)); err != nil {
+		return err
+	}
 	if err := ch.s.vhost.UnbindExchange(m.Source, m.Destination, m.RoutingKey, m.Arguments); err != nil {
 		return err
 	}
@@ -40,7 +56,12 @@ func (ch *channel) exchangeUnbind(m *amqpwire.ExchangeUnbind) error {
 }
 
 func (ch *channel) queueDeclare(m *amqpwire.QueueDeclare) error {
-	q, err := ch.s.vhost.DeclareQueue(m, ch.s)
+	q, err := ch.s.vhost.DeclareQueue(m, ch.s, func(name string) error {
+		if m.Passive {
+			return nil
+		}
+		return both(ch.s.mayQueue(access.Configure, name), ch.s.mayLead("queue", name, m.Arguments, "x-dead-letter-exchange"))
+	})
 	if err != nil {
 		return err
 	}
@@ -66,10 +87,13 @@ func (ch *channel) named(queue, key string) (string, string, error) {
 	return ch.lastQueue, key, nil
 }
 
-// queue returns the queue that a method is about.
-func (ch *channel) queue(name string) (*vhost.Queue, error) {
+// queue returns the queue that a method is about, if the user may do that to it.
+func (ch *channel) queue(name string, op access.Operation) (*vhost.Queue, error) {
 	name, _, err := ch.named(name, "")
 	if err != nil {
+		return nil, err
+	}
+	if err := ch.s.mayQueue(op, name); err != nil {
 		return nil, err
 	}
 	return ch.s.vhost.Queue(name, ch.s)
@@ -78,6 +102,9 @@ func (ch *channel) queue(name string) (*vhost.Queue, error) {
 func (ch *channel) queueBind(m *amqpwire.QueueBind) error {
 	name, key, err := ch.named(m.Queue, m.RoutingKey)
 	if err != nil {
+		return err
+	}
+	if err := both(ch.s.mayQueue(access.Write, name), ch.s.mayExchange(access.Read, m.Exchange)); err != nil {
 		return err
 	}
 	if err := ch.s.vhost.BindQueue(m.Exchange, name, key, m.Arguments, ch.s); err != nil {
@@ -92,6 +119,9 @@ func (ch *channel) queueUnbind(m *amqpwire.QueueUnbind) error {
 	if err != nil {
 		return err
 	}
+	if err := both(ch.s.mayQueue(access.Write, name), ch.s.mayExchange(access.Read, m.Exchange)); err != nil {
+		return err
+	}
 	if err := ch.s.vhost.UnbindQueue(m.Exchange, name, key, m.Arguments, ch.s); err != nil {
 		return err
 	}
@@ -100,7 +130,7 @@ func (ch *channel) queueUnbind(m *amqpwire.QueueUnbind) error {
 }
 
 func (ch *channel) queuePurge(m *amqpwire.QueuePurge) error {
-	q, err := ch.queue(m.Queue)
+	q, err := ch.queue(m.Queue, access.Read)
 	if err != nil {
 		return err
 	}
@@ -109,7 +139,7 @@ func (ch *channel) queuePurge(m *amqpwire.QueuePurge) error {
 }
 
 func (ch *channel) queueDelete(m *amqpwire.QueueDelete) error {
-	q, err := ch.queue(m.Queue)
+	q, err := ch.queue(m.Queue, access.Configure)
 	n := 0
 	switch {
 	case missing(err): // it is as the client wants it

@@ -156,7 +156,7 @@ func parseMethod(f amqpwire.Frame) (amqpwire.Method, error) {
 	case errors.Is(err, amqpwire.ErrUTF8):
 		return nil, exception.New(exception.FrameError, "Malformed UTF-8 in shortstr")
 	case errors.Is(err, amqpwire.ErrMalformed):
-		return nil, exception.New(exception.FrameError, "cannot decode %s", binary(f.Payload[4:]))
+		return nil, exception.New(exception.FrameError, "cannot decode %s", octets(f.Payload[4:]))
 	}
 	return nil, exception.New(exception.CommandInvalid, "unknown method %v", id)
 }
@@ -176,16 +176,16 @@ func frameError(e *amqpwire.FrameError) *exception.Error {
 // snippet shows the beginning of a payload as RabbitMQ does.
 func snippet(payload []byte) string {
 	if len(payload) > 16 {
-		return "first 16 octets = " + binary(payload[:16])
+		return "first 16 octets = " + octets(payload[:16])
 	}
-	return "all octets = " + binary(payload)
+	return "all octets = " + octets(payload)
 }
 
-// binary writes bytes in the notation of Erlang, as far as the text of an error reaches.
-func binary(b []byte) string {
-	octets := make([]string, min(len(b), 255))
-	for i := range octets {
-		octets[i] = strconv.Itoa(int(b[i]))
+// octets writes bytes in the notation of Erlang, as far as the text of an error reaches.
+func octets(b []byte) string {
+	numbers := make([]string, min(len(b), 255))
+	for i := range numbers {
+		numbers[i] = strconv.Itoa(int(b[i]))
 	}
-	return "<<" + strings.Join(octets, ",") + ">>"
+	return "<<" + strings.Join(numbers, ",") + ">>"
 }

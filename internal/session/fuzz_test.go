@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/access"
 	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/queue"
 	"github.com/reprisemq/reprise/internal/vhost"
 )
 
@@ -51,14 +53,17 @@ func FuzzSession(f *testing.F) {
 	}
 
 	f.Fuzz(func(t *testing.T, script []byte) {
-		host := vhost.New("/", slog.New(slog.DiscardHandler))
+		host := vhost.New("/", vhost.Config{Log: slog.New(slog.DiscardHandler)})
 		defer host.Close()
+		control := access.New()
+		_ = control.SetUser(access.User{Name: "u", Hash: access.HashPassword("p")})
+		_ = control.SetPermission(access.Permission{User: "u", VHost: "/", Configure: ".*", Write: ".*", Read: ".*"})
 		client, server := net.Pipe()
 		s := New(server, &Config{
-			VHost:        func(string) *vhost.VHost { return host },
-			Authenticate: func(string, string) bool { return true },
-			ChannelMax:   10, FrameMax: 8192, MaxMessageSize: 1 << 16,
-			Log: slog.New(slog.DiscardHandler),
+			VHost:      func(string) *vhost.VHost { return host },
+			Access:     control,
+			ChannelMax: 10, FrameMax: 8192, MaxMessageSize: 1 << 16,
+			Memory: queue.NewMeter(1 << 30), Log: slog.New(slog.DiscardHandler),
 		})
 		ended := make(chan struct{})
 		go func() {

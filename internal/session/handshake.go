@@ -1,9 +1,7 @@
 package session
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpwire"
@@ -73,21 +71,23 @@ func (s *Session) authenticate() error {
 	s.send(0, &amqpwire.ConnectionStart{
 		VersionMajor: 0, VersionMinor: 9,
 		ServerProperties: s.config.ServerProperties,
-		Mechanisms:       "PLAIN AMQPLAIN",
+		Mechanisms:       s.mechanisms(),
 		Locales:          "en_US",
 	})
 	var ok amqpwire.ConnectionStartOk
 	if err := s.expect(&ok); err != nil {
 		return err
 	}
+	s.mechanism, s.clientProperties = ok.Mechanism, ok.ClientProperties
 	capabilities, _ := ok.ClientProperties.Get("capabilities")
 	s.notifiesCancel = capable(capabilities, "consumer_cancel_notify")
+	s.notifiesBlocked = capable(capabilities, "connection.blocked")
 
-	user, password, err := credentials(ok.Mechanism, ok.Response)
+	user, authentic, err := s.identify(ok.Mechanism, ok.Response)
 	if err != nil {
 		return s.abort(exception.New(exception.CommandInvalid, "%v", err), ok.ID())
 	}
-	if !s.config.Authenticate(user, password) {
+	if !authentic {
 		refused := fmt.Errorf("handshake: user %q was refused: wrong name or password", user)
 		// Clients that know of it are told; others could take it for a broken connection and are cut off, as the
 		// specification has it.
@@ -105,35 +105,6 @@ func capable(capabilities any, name string) bool {
 	table, _ := capabilities.(amqpwire.Table)
 	value, _ := table.Get(name)
 	return value == true
-}
-
-// credentials reads the response of the mechanisms that carry a password.
-func credentials(mechanism, response string) (user, password string, err error) {
-	switch mechanism {
-	case "PLAIN": // RFC 4616: an identity to act for, which is left empty, the user, the password
-		parts := strings.Split(response, "\x00")
-		if len(parts) != 3 {
-			return "", "", errors.New("malformed PLAIN response")
-		}
-		return parts[1], parts[2], nil
-	case "AMQPLAIN": // a table without its length
-		var length [4]byte
-		n := len(response)
-		length[0], length[1], length[2], length[3] = byte(n>>24), byte(n>>16), byte(n>>8), byte(n)
-		table, err := amqpwire.ParseTable(append(length[:], response...))
-		if err != nil {
-			return "", "", fmt.Errorf("malformed AMQPLAIN response: %w", err)
-		}
-		login, _ := table.Get("LOGIN")
-		secret, _ := table.Get("PASSWORD")
-		user, okUser := login.(string)
-		password, okPassword := secret.(string)
-		if !okUser || !okPassword {
-			return "", "", errors.New("AMQPLAIN auth info has no LOGIN or PASSWORD")
-		}
-		return user, password, nil
-	}
-	return "", "", fmt.Errorf("unknown authentication mechanism '%s'", mechanism)
 }
 
 func (s *Session) tune() error {
@@ -173,9 +144,15 @@ func (s *Session) open() error {
 	if err := s.expect(&open); err != nil {
 		return err
 	}
-	if s.vhost = s.config.VHost(open.VirtualHost); s.vhost == nil {
+	host := s.config.VHost(open.VirtualHost)
+	switch {
+	case host == nil:
 		return s.abort(exception.New(exception.NotAllowed, "vhost %s not found", open.VirtualHost), open.ID())
+	case !s.config.Access.MayEnter(s.user, open.VirtualHost):
+		return s.abort(exception.New(exception.NotAllowed,
+			"access to vhost '%s' refused for user '%s'", open.VirtualHost, s.user), open.ID())
 	}
+	s.vhost = host
 	s.send(0, &amqpwire.ConnectionOpenOk{})
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/access"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
 	"github.com/reprisemq/reprise/internal/queue"
@@ -75,10 +76,14 @@ func (ch *channel) contentFrame(f amqpwire.Frame) error {
 }
 
 func (ch *channel) publish(c content) error {
+	if err := ch.s.mayExchange(access.Write, c.method.Exchange); err != nil {
+		return err
+	}
 	m, err := ch.message(c)
 	if err != nil {
 		return err
 	}
+	ch.s.wrote = true
 	p := pending{message: m, mandatory: c.method.Mandatory}
 	if ch.tx != nil {
 		if err := ch.s.vhost.CheckPublish(m.Exchange); err != nil {

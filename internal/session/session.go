@@ -18,6 +18,7 @@ package session
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -27,8 +28,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/access"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
+	"github.com/reprisemq/reprise/internal/queue"
 	"github.com/reprisemq/reprise/internal/vhost"
 )
 
@@ -44,14 +47,17 @@ const (
 type Config struct {
 	// VHost returns the virtual host of that name, or nil.
 	VHost func(name string) *vhost.VHost
-	// Authenticate reports whether a user has that password.
-	Authenticate func(user, password string) bool
+	// Access knows who may connect, and do what.
+	Access *access.Control
+	// CertificateUser returns the user a client certificate belongs to, for the mechanism EXTERNAL.
+	CertificateUser func(*x509.Certificate) string
 
 	ServerProperties amqpwire.Table
 	ChannelMax       uint16
 	FrameMax         uint32
 	Heartbeat        time.Duration // what the server proposes
 	MaxMessageSize   uint64
+	Memory           *queue.Meter
 
 	Log *slog.Logger
 }
@@ -69,18 +75,28 @@ type Session struct {
 	out      *outbox
 	received atomic.Uint64 // frames
 	closing  atomic.Bool   // connection.close has been sent
+	ending   chan struct{} // closed by Shutdown
+	blocked  atomic.Bool   // the client is not read, for lack of memory
+	wrote    bool          // a message, since it was last looked at
+
+	connected time.Time
 
 	// What the handshake agreed on.
-	user           string
-	vhost          *vhost.VHost
-	channelMax     uint16
-	frameMax       uint32
-	heartbeat      time.Duration
-	notifiesCancel bool // the client understands basic.cancel
+	mechanism        string
+	clientProperties amqpwire.Table
+	user             string
+	vhost            *vhost.VHost
+	channelMax       uint16
+	frameMax         uint32
+	heartbeat        time.Duration
+	notifiesCancel   bool // the client understands basic.cancel
+	notifiesBlocked  bool // the client understands connection.blocked
 
-	mu       sync.Mutex
-	channels map[uint16]*channel
-	dirty    []*channel // those that hold back confirms
+	mu          sync.Mutex
+	opened      bool // the handshake is over
+	channels    map[uint16]*channel
+	dirty       []*channel // those that hold back confirms
+	permissions permissions
 
 	ackTimer struct {
 		sync.Mutex
@@ -101,6 +117,9 @@ func New(conn net.Conn, config *Config) *Session {
 		in:       amqpwire.NewReader(conn, amqpwire.MinFrameMax),
 		out:      newOutbox(),
 		channels: make(map[uint16]*channel),
+		ending:   make(chan struct{}),
+
+		connected: time.Now(),
 	}
 }
 
@@ -142,6 +161,9 @@ func (s *Session) read() error {
 	if err := s.handshake(); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	s.opened = true
+	s.mu.Unlock()
 	s.log.Info("connection opened", "user", s.user)
 	defer s.startHeartbeats()()
 
@@ -156,6 +178,12 @@ func (s *Session) read() error {
 		}
 		if err := s.out.waitForRoom(s.ctx); err != nil {
 			return err
+		}
+		if s.wrote {
+			s.wrote = false
+			if err := s.block(); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -219,14 +247,17 @@ func (s *Session) discard() {
 	_, _ = io.Copy(io.Discard, s.conn)
 }
 
-// Shutdown ends the session in order, as a server does that goes down. It returns at once; Serve returns when it is done.
-func (s *Session) Shutdown() {
+// Shutdown ends the session in order, as a server does that goes down, and tells the client the reason. It returns at once;
+// Serve returns when it is done.
+func (s *Session) Shutdown(reason string) {
 	if s.closing.Swap(true) {
 		return
 	}
+	close(s.ending)
 	s.send(0, &amqpwire.ConnectionClose{
 		ReplyCode: uint16(exception.ConnectionForced),
-		ReplyText: exception.New(exception.ConnectionForced, "broker forced connection closure with reason 'shutdown'").Error(),
+		ReplyText: shortstr(exception.New(exception.ConnectionForced,
+			"broker forced connection closure with reason '%s'", reason).Error()),
 	})
 	_ = s.conn.SetReadDeadline(time.Now().Add(closeTimeout))
 }

@@ -29,6 +29,8 @@ type unacked struct {
 	holes int
 }
 
+func (u *unacked) len() int { return len(u.list) - u.holes }
+
 func (u *unacked) add(d delivery) { u.list = append(u.list, d) }
 
 // take removes one delivery, or with multiple all up to that tag, where zero stands for all there are. It fails when the

@@ -144,7 +144,7 @@ var arguments = []argument{
 // queueConfig turns a declaration into what a queue does.
 func (v *VHost) queueConfig(name string, d *amqpwire.QueueDeclare) (queue.Config, error) {
 	c := queue.Defaults(name)
-	c.Publish = v.publishDead
+	c.Publish, c.Meter = v.publishDead, v.config.Meter
 	kind, err := v.kind(name, d.Arguments)
 	if err != nil {
 		return c, err

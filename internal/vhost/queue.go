@@ -26,8 +26,9 @@ type Queue struct {
 func (q *Queue) String() string { return q.vhost.queue(q.Name()) }
 
 // DeclareQueue makes sure that a queue exists and returns it. When there is one already it must be the same; passive only
-// looks. An empty name asks for a new queue with a name of the broker's. Owner identifies the connection.
-func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any) (*Queue, error) {
+// looks. An empty name asks for a new queue with a name of the broker's. Owner identifies the connection, and may is asked
+// whether it may declare that name.
+func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name string) error) (*Queue, error) {
 	name := clean(d.Queue)
 	if isReply(name) {
 		return v.declareReply(name)
@@ -41,15 +42,23 @@ func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any) (*Queue, error
 	}
 	v.change.Lock()
 	defer v.change.Unlock()
-	if name == "" {
+	named := name != ""
+	if !named {
 		name = RandomName("amq.gen-")
-	} else if q := v.lookupQueue(name); q != nil {
+	}
+	if err := may(name); err != nil {
+		return nil, err
+	}
+	if q := v.lookupQueue(name); q != nil {
 		q.Touch()
 		return q, v.sameQueue(q, d, owner)
-	} else if strings.HasPrefix(name, "amq.") {
+	} else if named && strings.HasPrefix(name, "amq.") {
 		return nil, reserved("queue", name)
 	}
 
+	if err := v.roomForQueue(name); err != nil {
+		return nil, err
+	}
 	config, err := v.queueConfig(name, d)
 	if err != nil {
 		return nil, err
@@ -64,6 +73,17 @@ func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any) (*Queue, error
 	defer v.mu.Unlock()
 	v.queues[name] = q
 	return q, nil
+}
+
+func (v *VHost) roomForQueue(name string) error {
+	limit := v.config.MaxQueues
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if limit > 0 && len(v.queues) >= limit {
+		return exception.New(exception.PreconditionFailed,
+			"cannot declare queue '%s': queue limit in vhost '%s' (%d) is reached", name, v.name, limit)
+	}
+	return nil
 }
 
 func (v *VHost) sameQueue(q *Queue, d *amqpwire.QueueDeclare, owner any) error {

@@ -21,8 +21,9 @@ import (
 
 // VHost is a virtual host. Its methods may be called at the same time.
 type VHost struct {
-	name string
-	log  *slog.Logger
+	name   string
+	config Config
+	log    *slog.Logger
 
 	change sync.Mutex // held throughout a change of the topology
 
@@ -31,11 +32,19 @@ type VHost struct {
 	queues map[string]*Queue
 }
 
+// Config is what the virtual hosts of a broker have in common.
+type Config struct {
+	Log       *slog.Logger
+	Meter     *queue.Meter // told of the memory that messages take
+	MaxQueues int          // zero: no limit
+}
+
 // New returns a virtual host with the exchanges that every one has.
-func New(name string, log *slog.Logger) *VHost {
+func New(name string, config Config) *VHost {
 	v := &VHost{
 		name:   name,
-		log:    log.With("vhost", name),
+		config: config,
+		log:    config.Log.With("vhost", name),
 		routes: route.NewTable[*Queue](),
 		queues: make(map[string]*Queue),
 	}
@@ -51,6 +60,9 @@ func New(name string, log *slog.Logger) *VHost {
 	}
 	return v
 }
+
+// Name returns the name of the virtual host.
+func (v *VHost) Name() string { return v.name }
 
 // Publish routes a message and gives it to the queues. It tells how many there were, and whether all of them accepted
 // it. A message for an exchange that does not exist is an error, one for no queue is not.

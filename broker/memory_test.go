@@ -1,0 +1,73 @@
+package broker_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/broker"
+)
+
+// Who publishes while there is no memory left waits, is told so, and goes on when others have consumed. Nothing is lost, and
+// connections that only consume are not held up.
+func TestPublishersAreBlockedWhenMemoryIsLow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, size = 100, 100_000
+		b, publisher := start(t, broker.Config{MemoryLimit: n * size / 4})
+		consumer := dial(t, b)
+		blocked := publisher.NotifyBlocked(make(chan amqp.Blocking, 10))
+		untouched := consumer.NotifyBlocked(make(chan amqp.Blocking, 10))
+		ch := channel(t, publisher)
+		must(t, declare(ch, "q", nil))
+		must(t, ch.Confirm(false))
+		confirms := ch.NotifyPublish(make(chan amqp.Confirmation, n))
+		go func() {
+			for range n {
+				if ch.Publish("", "q", true, false, amqp.Publishing{Body: make([]byte, size)}) != nil {
+					return
+				}
+			}
+		}()
+
+		if e := <-blocked; !e.Active || e.Reason != "low on memory" {
+			t.Errorf("told of %+v", e)
+		}
+		if ready := b.Queues()[0].Ready; ready > n/4+1 {
+			t.Errorf("%d messages of %d are in memory", ready, n)
+		}
+
+		deliveries, err := channel(t, consumer).ConsumeWithContext(context.Background(), "q", "", true, false, false, false, nil)
+		must(t, err)
+		for range n {
+			<-deliveries
+			<-confirms
+		}
+		if e := <-blocked; e.Active {
+			t.Errorf("told of %+v", e)
+		}
+		select {
+		case e := <-untouched:
+			t.Errorf("the consumer was told of %+v", e)
+		default:
+		}
+	})
+}
+
+func TestShutdownWhileBlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, conn := start(t, broker.Config{MemoryLimit: 1})
+		blocked := conn.NotifyBlocked(make(chan amqp.Blocking, 10))
+		ch := channel(t, conn)
+		must(t, declare(ch, "q", nil))
+		must(t, ch.Publish("", "q", true, false, amqp.Publishing{}))
+		<-blocked
+		began := time.Now()
+		must(t, b.Shutdown(context.Background()))
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}

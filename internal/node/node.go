@@ -1,0 +1,180 @@
+// Package node is a broker's state, whoever looks at it: its virtual hosts, its users, its connections. AMQP sessions run
+// on it, and the management API shows and changes it.
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/access"
+	"github.com/reprisemq/reprise/internal/queue"
+	"github.com/reprisemq/reprise/internal/session"
+	"github.com/reprisemq/reprise/internal/vhost"
+)
+
+// ErrClosed is returned once the node is shut down.
+var ErrClosed = errors.New("broker: shut down")
+
+// Config configures a node.
+type Config struct {
+	Log      *slog.Logger
+	Sessions session.Config // VHost, Access, Memory and Log are filled in by New
+
+	// MemoryLimit is how many bytes of messages there may be before publishers are blocked.
+	MemoryLimit int64
+	// MaxConnections and MaxQueues (in each virtual host) limit their number; zero: no limit.
+	MaxConnections int
+	MaxQueues      int
+}
+
+// Node is a broker without listeners.
+type Node struct {
+	Access  *access.Control
+	Memory  *queue.Meter
+	Started time.Time
+
+	config   Config
+	sessions session.Config
+
+	mu      sync.Mutex
+	closed  bool
+	vhosts  map[string]*vhost.VHost
+	live    map[*session.Session]struct{}
+	running sync.WaitGroup // the sessions
+}
+
+// New returns a node with the virtual host "/" and no users.
+func New(config Config) *Node {
+	n := &Node{
+		Access:   access.New(),
+		Memory:   queue.NewMeter(config.MemoryLimit),
+		Started:  time.Now(),
+		config:   config,
+		sessions: config.Sessions,
+		vhosts:   make(map[string]*vhost.VHost),
+		live:     make(map[*session.Session]struct{}),
+	}
+	n.sessions.VHost = n.VHost
+	n.sessions.Access = n.Access
+	n.sessions.Memory = n.Memory
+	n.sessions.Log = config.Log
+	n.AddVHost("/")
+	return n
+}
+
+// VHost returns the virtual host of that name, or nil.
+func (n *Node) VHost(name string) *vhost.VHost {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.vhosts[name]
+}
+
+// VHosts returns the virtual hosts by name.
+func (n *Node) VHosts() []*vhost.VHost {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.SortedFunc(maps.Values(n.vhosts), func(a, b *vhost.VHost) int { return cmp.Compare(a.Name(), b.Name()) })
+}
+
+// AddVHost makes sure that a virtual host exists. It reports whether it is a new one.
+func (n *Node) AddVHost(name string) (added bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed || n.vhosts[name] != nil {
+		return false
+	}
+	n.vhosts[name] = vhost.New(name, vhost.Config{Log: n.config.Log, Meter: n.Memory, MaxQueues: n.config.MaxQueues})
+	return true
+}
+
+// DeleteVHost removes a virtual host with everything in it, and closes the connections to it. It reports whether there was
+// one.
+func (n *Node) DeleteVHost(name string) bool {
+	n.mu.Lock()
+	host := n.vhosts[name]
+	delete(n.vhosts, name)
+	n.mu.Unlock()
+	if host == nil {
+		return false
+	}
+	for _, s := range n.Sessions() {
+		if s.Info().VHost == name {
+			s.Shutdown("vhost '" + name + "' is deleted")
+		}
+	}
+	n.Access.DeleteVHost(name)
+	host.Close()
+	return true
+}
+
+// Sessions returns the connections, the oldest first.
+func (n *Node) Sessions() []*session.Session {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(n.live), func(a, b *session.Session) int {
+		return cmp.Or(a.Connected().Compare(b.Connected()), cmp.Compare(a.Name(), b.Name()))
+	})
+}
+
+// Serve runs a session on a connection, which it closes when there are too many.
+func (n *Node) Serve(conn net.Conn) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		_ = conn.Close()
+		return ErrClosed
+	}
+	if limit := n.config.MaxConnections; limit > 0 && len(n.live) >= limit {
+		n.config.Log.Warn("connection refused: there are as many as may be", "peer", conn.RemoteAddr().String(), "limit", limit)
+		_ = conn.Close()
+		return nil
+	}
+	s := session.New(conn, &n.sessions)
+	n.live[s] = struct{}{}
+	n.running.Go(func() {
+		if err := s.Serve(); err != nil {
+			n.config.Log.Warn("connection ended", "peer", conn.RemoteAddr().String(), "reason", err)
+		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.live, s)
+	})
+	return nil
+}
+
+// Shutdown closes all connections and waits until they have ended. When ctx ends first, it cuts them.
+func (n *Node) Shutdown(ctx context.Context) error {
+	n.mu.Lock()
+	n.closed = true
+	n.mu.Unlock()
+	for _, s := range n.Sessions() {
+		s.Shutdown("shutdown")
+	}
+
+	joined := make(chan struct{})
+	go func() {
+		n.running.Wait()
+		close(joined)
+	}()
+	var err error
+	select {
+	case <-joined:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+		for _, s := range n.Sessions() {
+			s.Abort()
+		}
+		<-joined
+	}
+	for _, v := range n.VHosts() {
+		v.Close()
+	}
+	return err
+}

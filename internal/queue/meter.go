@@ -1,0 +1,62 @@
+package queue
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// itemOverhead is about what a message costs beside its body and properties.
+const itemOverhead = 256
+
+func (m *Message) size() int64 { return int64(len(m.Body) + len(m.Properties) + itemOverhead) }
+
+// Meter counts the memory that the messages of all queues take, and says when it is too much. A message in several queues
+// is counted once for each. The nil Meter counts nothing.
+type Meter struct {
+	limit int64
+	used  atomic.Int64
+
+	mu    sync.Mutex    // taken only where a limit is crossed
+	clear chan struct{} // closed when it is enough again; nil: it is not too much
+}
+
+// NewMeter returns a meter with a limit in bytes.
+func NewMeter(limit int64) *Meter { return &Meter{limit: limit} }
+
+// Limit returns the limit in bytes.
+func (m *Meter) Limit() int64 { return m.limit }
+
+// Used returns how many bytes are taken.
+func (m *Meter) Used() int64 { return m.used.Load() }
+
+// Alarm returns nil while there is memory, and else a channel that is closed when there is again: not at once when it is
+// one message less, but at nine tenths of the limit.
+func (m *Meter) Alarm() <-chan struct{} {
+	if m.used.Load() <= m.low() {
+		return nil // spares the lock
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.clear
+}
+
+func (m *Meter) low() int64 { return m.limit / 10 * 9 }
+
+func (m *Meter) add(n int64) {
+	if m == nil || n == 0 {
+		return
+	}
+	used := m.used.Add(n)
+	if n > 0 && used <= m.limit || n < 0 && (used > m.low() || used-n <= m.low()) {
+		return // nothing was crossed
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch used := m.used.Load(); {
+	case used > m.limit && m.clear == nil:
+		m.clear = make(chan struct{})
+	case used <= m.low() && m.clear != nil:
+		close(m.clear)
+		m.clear = nil
+	}
+}

@@ -1,0 +1,80 @@
+package session
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// mechanisms are the ways to prove who one is: with a password or, over TLS, with a certificate that was verified.
+func (s *Session) mechanisms() string {
+	if s.certificate() != nil {
+		return "PLAIN AMQPLAIN EXTERNAL"
+	}
+	return "PLAIN AMQPLAIN"
+}
+
+func (s *Session) overTLS() bool {
+	_, ok := s.conn.(*tls.Conn)
+	return ok
+}
+
+// certificate returns the client's certificate if there is one and it was verified.
+func (s *Session) certificate() *x509.Certificate {
+	conn, ok := s.conn.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	// The handshake is over: the protocol header came through it.
+	chains := conn.ConnectionState().VerifiedChains
+	if len(chains) == 0 {
+		return nil
+	}
+	return chains[0][0]
+}
+
+// identify returns who the client is, and whether that is proven.
+func (s *Session) identify(mechanism, response string) (user string, authentic bool, err error) {
+	if certificate := s.certificate(); mechanism == "EXTERNAL" && certificate != nil {
+		user = s.config.CertificateUser(certificate)
+		_, known := s.config.Access.User(user)
+		return user, known, nil
+	}
+	user, password, err := credentials(mechanism, response)
+	if err != nil {
+		return "", false, err
+	}
+	return user, s.config.Access.Authenticate(user, password), nil
+}
+
+// credentials reads the response of the mechanisms that carry a password.
+func credentials(mechanism, response string) (user, password string, err error) {
+	switch mechanism {
+	case "PLAIN": // RFC 4616: an identity to act for, which is left empty, the user, the password
+		parts := strings.Split(response, "\x00")
+		if len(parts) != 3 {
+			return "", "", errors.New("malformed PLAIN response")
+		}
+		return parts[1], parts[2], nil
+	case "AMQPLAIN": // a table without its length
+		length := binary.BigEndian.AppendUint32(nil, uint32(len(response)))
+		table, err := amqpwire.ParseTable(append(length, response...))
+		if err != nil {
+			return "", "", fmt.Errorf("malformed AMQPLAIN response: %w", err)
+		}
+		login, _ := table.Get("LOGIN")
+		secret, _ := table.Get("PASSWORD")
+		user, okUser := login.(string)
+		password, okPassword := secret.(string)
+		if !okUser || !okPassword {
+			return "", "", errors.New("AMQPLAIN auth info has no LOGIN or PASSWORD")
+		}
+		return user, password, nil
+	}
+	return "", "", fmt.Errorf("unknown authentication mechanism '%s'", mechanism)
+}
