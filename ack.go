@@ -1,0 +1,143 @@
+package reprise
+
+import (
+	"context"
+	"sync"
+)
+
+// acknowledger is the part of an AMQP channel that settles deliveries.
+type acknowledger interface {
+	Ack(tag uint64, multiple bool) error
+	Nack(tag uint64, multiple, requeue bool) error
+}
+
+// acker settles the deliveries of one session, over the channel they came on
+// and no other: after that channel is gone, settling does nothing.
+//
+// Tags count up from 1 on a channel with consumers only. Where all tags up to
+// some tag are settled, one multiple ack tells the broker so; a tag beyond a
+// gap is acked by itself at once, so that a slow handler holds back nobody's
+// ack but its own:
+//
+//	settled   1 2 3 · 5 · 7      sent   ack 3 multiple, ack 5, ack 7
+//	then 4        4              sent   ack 4
+//	then 6            6          sent   ack 6
+//
+// One goroutine writes. Whatever is settled while it is writing makes up the
+// next batch: the busier the channel, the fewer the frames.
+type acker struct {
+	ch acknowledger
+
+	mu      sync.Mutex
+	settled []settlement
+	wake    chan struct{} // holds one token while settled is not empty, or ending
+	ending  bool
+	done    chan struct{} // closed when run has ended
+}
+
+type settlement struct {
+	tag      uint64
+	giveBack bool // nack with requeue, instead of ack
+}
+
+func newAcker(ch acknowledger) *acker {
+	return &acker{ch: ch, wake: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+// ack has the delivery acknowledged.
+func (a *acker) ack(tag uint64) { a.settle(settlement{tag: tag}) }
+
+// giveBack returns the delivery to its queue, as untouched as RabbitMQ can: by
+// nack, which since 4.3 does not count towards a delivery limit.
+func (a *acker) giveBack(tag uint64) { a.settle(settlement{tag: tag, giveBack: true}) }
+
+func (a *acker) settle(s settlement) {
+	a.mu.Lock()
+	a.settled = append(a.settled, s)
+	a.mu.Unlock()
+	a.signal()
+}
+
+// end makes run return once everything settled so far is written.
+func (a *acker) end() {
+	a.mu.Lock()
+	a.ending = true
+	a.mu.Unlock()
+	a.signal()
+}
+
+func (a *acker) signal() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run writes settlements until end is called or ctx, the channel's life, ends.
+func (a *acker) run(ctx context.Context) {
+	defer close(a.done)
+	prefix := prefix{ch: a.ch, told: map[uint64]bool{}}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.wake:
+		}
+		a.mu.Lock()
+		batch, ending := a.settled, a.ending
+		a.settled = nil
+		a.mu.Unlock()
+		if err := prefix.write(batch); err != nil || ending {
+			return // the channel is gone, or everything is written
+		}
+	}
+}
+
+// prefix knows what the broker has been told.
+type prefix struct {
+	ch    acknowledger
+	floor uint64          // every tag up to here is settled and told
+	told  map[uint64]bool // tags above floor that are settled and told
+}
+
+func (p *prefix) write(batch []settlement) error {
+	acked := map[uint64]bool{}
+	for _, s := range batch {
+		if s.giveBack {
+			if err := p.ch.Nack(s.tag, false, true); err != nil {
+				return err
+			}
+			p.told[s.tag] = true
+			continue
+		}
+		acked[s.tag] = true
+	}
+
+	// The longest run above floor. Its ack must name a tag the broker still
+	// waits for, so the last one that is acked now, not one told before.
+	var last uint64
+	count := 0
+	for t := p.floor + 1; acked[t] || p.told[t]; t++ {
+		if acked[t] {
+			last = t
+			count++
+			delete(acked, t)
+		}
+		delete(p.told, t)
+		p.floor = t
+	}
+	if count > 0 {
+		if err := p.ch.Ack(last, count > 1); err != nil {
+			return err
+		}
+	}
+	for _, s := range batch { // in the order they were settled
+		if acked[s.tag] {
+			if err := p.ch.Ack(s.tag, false); err != nil {
+				return err
+			}
+			p.told[s.tag] = true
+		}
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package reprise
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// ackBroker is RabbitMQ's side of acknowledging: a tag it does not wait for closes
+// the channel.
+type ackBroker struct {
+	unacked []uint64 // in order
+	frames  int
+	nacked  map[uint64]bool
+}
+
+var errUnknownTag = errors.New("unknown delivery tag")
+
+func (b *ackBroker) Ack(tag uint64, multiple bool) error {
+	b.frames++
+	for i, t := range b.unacked {
+		if t != tag {
+			continue
+		}
+		if multiple {
+			b.unacked = b.unacked[i+1:]
+		} else {
+			b.unacked = append(b.unacked[:i:i], b.unacked[i+1:]...)
+		}
+		return nil
+	}
+	return errUnknownTag
+}
+
+func (b *ackBroker) Nack(tag uint64, multiple, requeue bool) error {
+	if multiple || !requeue {
+		return errors.New("not a giving back")
+	}
+	b.nacked[tag] = true
+	return b.Ack(tag, false)
+}
+
+func TestAcksSettleExactlyWhatIsSettled(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := &ackBroker{nacked: map[uint64]bool{}}
+		p := prefix{ch: b, told: map[uint64]bool{}}
+		open := []uint64{} // delivered and not settled
+		var tag uint64
+		given := map[uint64]bool{}
+		for range rapid.IntRange(1, 30).Draw(t, "batches") {
+			for range rapid.IntRange(0, 5).Draw(t, "deliveries") {
+				tag++
+				open = append(open, tag)
+				b.unacked = append(b.unacked, tag)
+			}
+			var batch []settlement
+			for range rapid.IntRange(0, len(open)).Draw(t, "settlements") {
+				i := rapid.IntRange(0, len(open)-1).Draw(t, "which")
+				s := settlement{tag: open[i], giveBack: rapid.IntRange(0, 4).Draw(t, "give back") == 0}
+				if s.giveBack {
+					given[s.tag] = true
+				}
+				open = append(open[:i:i], open[i+1:]...)
+				batch = append(batch, s)
+			}
+			before := b.frames
+			if err := p.write(batch); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(open, append([]uint64{}, b.unacked...)); diff != "" {
+				t.Fatalf("unsettled, -want +broker:\n%s", diff)
+			}
+			if b.frames-before > len(batch) {
+				t.Fatalf("%d frames for %d settlements", b.frames-before, len(batch))
+			}
+		}
+		if diff := cmp.Diff(given, b.nacked); diff != "" {
+			t.Fatalf("given back, -want +broker:\n%s", diff)
+		}
+		if len(open) == 0 && len(p.told) != 0 {
+			t.Fatalf("remembers %v, though all is settled", p.told)
+		}
+	})
+}
+
+// journal records frames.
+type journal struct{ frames []string }
+
+func (j *journal) Ack(tag uint64, multiple bool) error {
+	suffix := ""
+	if multiple {
+		suffix = " multiple"
+	}
+	j.frames = append(j.frames, "ack "+string(rune('0'+tag))+suffix)
+	return nil
+}
+
+func (j *journal) Nack(tag uint64, _, _ bool) error {
+	j.frames = append(j.frames, "nack "+string(rune('0'+tag)))
+	return nil
+}
+
+func TestAcksAreCoalescedWhereTheyAreContiguous(t *testing.T) {
+	var j journal
+	p := prefix{ch: &j, told: map[uint64]bool{}}
+	for _, batch := range [][]settlement{
+		{{tag: 2}, {tag: 1}, {tag: 3}, {tag: 7}, {tag: 5}},
+		{{tag: 4}},
+		{{tag: 6, giveBack: true}},
+		{{tag: 8}},
+		{{tag: 9}},
+		nil,
+	} {
+		if err := p.write(batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"ack 3 multiple", "ack 7", "ack 5", "ack 4", "nack 6", "ack 8", "ack 9"}
+	if diff := cmp.Diff(want, j.frames); diff != "" {
+		t.Error(diff)
+	}
+	if p.floor != 9 || len(p.told) != 0 {
+		t.Errorf("floor %d, remembered %v", p.floor, p.told)
+	}
+}
+
+type deadChannel struct{}
+
+func (deadChannel) Ack(uint64, bool) error        { return errUnknownTag }
+func (deadChannel) Nack(uint64, bool, bool) error { return errUnknownTag }
+
+func TestAckerEnds(t *testing.T) {
+	t.Run("when told, with everything written", func(t *testing.T) {
+		var j journal
+		a := newAcker(&j)
+		a.ack(1)
+		a.ack(3)
+		a.end()
+		a.run(t.Context())
+		if diff := cmp.Diff([]string{"ack 1", "ack 3"}, j.frames); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("when its channel is gone", func(t *testing.T) {
+		a := newAcker(deadChannel{})
+		a.ack(1)
+		a.run(t.Context())
+		a.ack(2) // nobody listens, nobody waits
+	})
+}

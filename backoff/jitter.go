@@ -1,0 +1,51 @@
+package backoff
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Full spreads the delays of b evenly over [0, delay]. It flattens a burst
+// best, at the price that some retries come almost at once.
+func Full(b Backoff) Jitter { return Jitter{Backoff: b, Spread: 1} }
+
+// Equal spreads the delays of b evenly over [delay/2, delay]: half of the wait
+// is certain, half is random.
+func Equal(b Backoff) Jitter { return Jitter{Backoff: b, Spread: 0.5} }
+
+// Jitter shortens each delay of a schedule by a random part of it, so that
+// messages which failed together do not come back together. It never lengthens
+// a delay: the schedule's maximum stays the maximum.
+type Jitter struct {
+	Backoff Backoff // the schedule to spread; nil means Exponential{}
+	Spread  float64 // the part of the delay that is random, 0 (none) to 1 (all)
+
+	// Rand returns a number in [0, 1) and must be safe for concurrent use.
+	// Default: math/rand/v2.Float64.
+	Rand func() float64
+}
+
+// Delay returns a random delay in [d×(1-Spread), d], where d is the delay of
+// the wrapped schedule.
+func (j Jitter) Delay(attempt int) time.Duration {
+	b, random := j.Backoff, j.Rand
+	if b == nil {
+		b = Exponential{}
+	}
+	if random == nil {
+		random = rand.Float64
+	}
+	d := max(0, b.Delay(attempt))
+	cut := time.Duration(float64(d) * j.Spread * random())
+	return min(max(0, d-cut), d)
+}
+
+// Validate reports a spread outside [0, 1] and what is wrong with the wrapped
+// schedule.
+func (j Jitter) Validate() error {
+	if !(j.Spread >= 0 && j.Spread <= 1) { // written so that NaN fails too
+		return fmt.Errorf("backoff: Jitter.Spread %v is not in [0, 1]: use 1 (as Full does), 0.5 (as Equal does) or another fraction", j.Spread)
+	}
+	return Validate(j.Backoff)
+}

@@ -1,0 +1,191 @@
+package reprise
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Client holds the connections to one broker: one for publishing, one for
+// consuming, so that a broker which throttles publishers does not keep
+// consumers from acknowledging. Both reconnect for ever. All methods are safe
+// for concurrent use.
+type Client struct {
+	cfg        Config
+	publishing *link
+	consuming  *link
+	messages   *publisher // of Publish
+	copies     *publisher // of workers: what a user publishes must not disturb them
+	declared   *declarer  // what copies need, on the publishing connection
+
+	stop context.CancelFunc
+	wg   sync.WaitGroup // every goroutine
+
+	mu     sync.Mutex
+	closed bool          // no goroutine may be added any more
+	joined chan struct{} // closed when all have ended
+}
+
+// Dial connects to the broker at url (amqp:// or amqps://user:password@host:port/vhost)
+// and returns when both connections stand. A nil config means the defaults.
+//
+// A URL that cannot be understood, a refused user or a missing virtual host are
+// returned at once, as *ConnectError. A broker that cannot be reached is tried
+// until ctx ends. ctx does not end the Client: Close does.
+func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	uri, err := parseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{cfg: config.withDefaults(), joined: make(chan struct{})}
+	c.publishing = newLink("publish", url, uri, c.cfg, &c.wg)
+	c.consuming = newLink("consume", url, uri, c.cfg, &c.wg)
+
+	publishing, err := c.publishing.connect(ctx)
+	if err != nil {
+		c.wg.Wait()
+		return nil, err
+	}
+	consuming, err := c.consuming.connect(ctx)
+	if err != nil {
+		publishing.end(closePatience)
+		c.wg.Wait()
+		return nil, err
+	}
+
+	c.messages = newPublisher(c.publishing)
+	c.copies = newPublisher(c.publishing)
+	c.declared = newDeclarer(c)
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	c.stop = stop
+	c.wg.Go(func() { c.publishing.run(running, publishing) })
+	c.wg.Go(func() { c.consuming.run(running, consuming) })
+	c.wg.Go(func() { c.messages.run(running) })
+	c.wg.Go(func() { c.copies.run(running) })
+	return c, nil
+}
+
+// Publish publishes m and returns when the broker has taken responsibility for
+// it: persistent, routed to at least one queue, confirmed. An empty m.MessageID
+// is set to a random one first, so that publishing the same m again after an
+// error makes a recognisable duplicate.
+//
+// Errors: *UnroutableError, ErrNacked, ErrUnconfirmed (no answer, connection
+// lost, ctx ended after it was sent), ErrInvalidMessage, ErrClosed, and the
+// cause of ctx's end when nothing was sent. While the connection is down
+// Publish waits for it, up to the ConfirmTimeout. m must not be changed during
+// the call.
+func (c *Client) Publish(ctx context.Context, m *Message) error {
+	if m.MessageID == "" {
+		m.MessageID = rand.Text()
+	}
+	msg, err := m.publishing()
+	if err != nil {
+		return err
+	}
+	waiting, cancel := context.WithTimeoutCause(ctx, c.cfg.ConfirmTimeout,
+		fmt.Errorf("%w: it was not sent, there was no connection for %s", ErrUnconfirmed, c.cfg.ConfirmTimeout))
+	defer cancel()
+	conn, err := c.publishing.get(waiting)
+	if err != nil {
+		return err
+	}
+	if err := checkSize(m.Exchange, m.RoutingKey, msg, conn.Config.FrameSize, roomForDeaths); err != nil {
+		return err
+	}
+	return c.messages.publish(ctx, m.Exchange, m.RoutingKey, msg)
+}
+
+// Declare makes sure that everything in t exists, and returns a *DeclareError
+// that explains what the broker refused. It waits for a connection until ctx
+// ends.
+func (c *Client) Declare(ctx context.Context, t topology.Topology) error {
+	return c.declare(ctx, c.consuming, t)
+}
+
+// Close closes both connections and returns when every goroutine of the client
+// has ended, or ctx has. Shut the workers down first: whatever they have not
+// settled is delivered again. Closing again waits for the same end.
+func (c *Client) Close(ctx context.Context) error {
+	c.mu.Lock()
+	if !c.closed {
+		c.closed = true
+		c.stop()
+		go func() {
+			c.wg.Wait()
+			close(c.joined)
+		}()
+	}
+	c.mu.Unlock()
+	select {
+	case <-c.joined:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// spawn runs f on a goroutine that Close waits for.
+func (c *Client) spawn(f func()) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	c.wg.Go(f)
+	return nil
+}
+
+// call runs a request to the broker, which the AMQP client cannot be told to
+// give up. When ctx ends first, call returns and leaves the request to end by
+// itself, at the latest with its connection; discard, if not nil, then cleans
+// up what it made.
+func call[T any](ctx context.Context, c *Client, request func() (T, error), discard func(T)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	var none T
+	results := make(chan result)
+	gaveUp := make(chan struct{})
+	err := c.spawn(func() {
+		v, err := request()
+		select {
+		case results <- result{v, err}:
+		case <-gaveUp:
+			if err == nil && discard != nil {
+				discard(v)
+			}
+		}
+	})
+	if err != nil {
+		return none, err
+	}
+	select {
+	case r := <-results:
+		return r.value, r.err
+	case <-ctx.Done():
+		close(gaveUp)
+		return none, context.Cause(ctx)
+	}
+}
+
+// channel opens a channel on the link's present connection.
+func (c *Client) channel(ctx context.Context, l *link) (*conn, *amqp.Channel, error) {
+	conn, err := l.get(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	ch, err := call(ctx, c, conn.Channel, closeChannel)
+	return conn, ch, err
+}
+
+func closeChannel(ch *amqp.Channel) { _ = ch.Close() } // closed it is, whatever the error

@@ -1,0 +1,103 @@
+package reprise
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/reprisemq/reprise/backoff"
+)
+
+// Defaults of Config.
+const (
+	DefaultHeartbeat      = 10 * time.Second
+	DefaultConfirmTimeout = 30 * time.Second
+	DefaultName           = "reprise"
+
+	DefaultReconnectInitial = 100 * time.Millisecond
+	DefaultReconnectMax     = 30 * time.Second
+)
+
+// handshakeTimeout bounds connecting, TLS and the AMQP handshake together.
+const handshakeTimeout = 30 * time.Second
+
+// Config adjusts a Client. The zero value, and a nil *Config, mean the
+// defaults.
+type Config struct {
+	// Logger receives the events listed in the package comment. Default: none.
+	Logger *slog.Logger
+
+	// Dial opens the network connection, under TLS where the URL says amqps.
+	// Default: net.Dialer. Tests put an in-memory broker here.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	// TLS is used where the URL says amqps. Default: the system's certificate
+	// authorities, or what the parameters of the URL name.
+	TLS *tls.Config
+
+	// Heartbeat is the interval at which a dead connection is noticed; a
+	// connection is given up after at most twice as long. At least 1 s; a
+	// heartbeat parameter of the URL wins. Default 10 s.
+	Heartbeat time.Duration
+
+	// ConfirmTimeout is how long a published message may stay without an
+	// answer from the broker. Time during which the broker has blocked
+	// publishers (out of memory or disk) counts too. Default 30 s.
+	ConfirmTimeout time.Duration
+
+	// Name is shown in the broker's list of connections, followed by
+	// " publish" or " consume". Default "reprise".
+	Name string
+
+	// Reconnect is the delay between attempts to connect, and between attempts
+	// to consume or to publish a copy again after an error. Default:
+	// exponential from 100 ms, doubling, up to 30 s, the second half of each
+	// delay random.
+	Reconnect backoff.Backoff
+}
+
+func (c *Config) withDefaults() Config {
+	var d Config
+	if c != nil {
+		d = *c
+	}
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	if d.Dial == nil {
+		d.Dial = (&net.Dialer{}).DialContext
+	}
+	if d.Heartbeat == 0 {
+		d.Heartbeat = DefaultHeartbeat
+	}
+	if d.ConfirmTimeout == 0 {
+		d.ConfirmTimeout = DefaultConfirmTimeout
+	}
+	if d.Name == "" {
+		d.Name = DefaultName
+	}
+	if d.Reconnect == nil {
+		d.Reconnect = backoff.Equal(backoff.Exponential{Initial: DefaultReconnectInitial, Max: DefaultReconnectMax})
+	}
+	return d
+}
+
+// Validate reports settings that cannot work and what to write instead.
+func (c *Config) Validate() error {
+	if c == nil {
+		return nil
+	}
+	var errs []error
+	if c.Heartbeat != 0 && c.Heartbeat < time.Second {
+		errs = append(errs, fmt.Errorf("reprise: Config.Heartbeat %s: use at least 1s, or 0 for %s", c.Heartbeat, DefaultHeartbeat))
+	}
+	if c.ConfirmTimeout < 0 {
+		errs = append(errs, fmt.Errorf("reprise: Config.ConfirmTimeout %s is negative: use 0 for %s", c.ConfirmTimeout, DefaultConfirmTimeout))
+	}
+	errs = append(errs, backoff.Validate(c.Reconnect))
+	return errors.Join(errs...)
+}

@@ -1,0 +1,104 @@
+package reprise
+
+import (
+	"errors"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+func pub(exchange, key, id, body string) *publication {
+	return &publication{exchange: exchange, key: key, msg: amqp.Publishing{MessageId: id, Body: []byte(body)}, done: make(chan struct{})}
+}
+
+func ret(exchange, key, id, body string) amqp.Return {
+	return amqp.Return{Exchange: exchange, RoutingKey: key, MessageId: id, Body: []byte(body), ReplyCode: 312, ReplyText: "NO_ROUTE"}
+}
+
+func newConfirming() *confirming {
+	return &confirming{
+		inFlight: map[uint64]*publication{}, dead: make(chan struct{}),
+		returns: make(chan amqp.Return, 8), answers: make(chan amqp.Confirmation, 8), closes: make(chan *amqp.Error, 1),
+	}
+}
+
+// listenTo plays what the broker sends, in whichever order it is picked up.
+func (s *confirming) listenTo(reason *amqp.Error, events ...any) {
+	for _, e := range events {
+		switch e := e.(type) {
+		case amqp.Return:
+			s.returns <- e
+		case amqp.Confirmation:
+			s.answers <- e
+		}
+	}
+	if reason != nil {
+		s.closes <- reason
+	}
+	close(s.closes) // in the client's order
+	close(s.returns)
+	close(s.answers)
+	s.listen()
+	<-s.dead
+}
+
+func TestAReturnCondemnsAllItMayMean(t *testing.T) {
+	for range 100 { // select picks among ready channels at random
+		s := newConfirming()
+		twin1, twin2 := pub("x", "k", "id", "body"), pub("x", "k", "id", "body")
+		others := []*publication{pub("y", "k", "id", "body"), pub("x", "l", "id", "body"), pub("x", "k", "di", "body"), pub("x", "k", "id", "ydob")}
+		s.register(1, twin1)
+		s.register(2, twin2)
+		for i, o := range others {
+			s.register(uint64(3+i), o)
+		}
+		events := []any{ret("x", "k", "id", "body")}
+		for tag := range uint64(6) {
+			events = append(events, amqp.Confirmation{DeliveryTag: tag + 1, Ack: true})
+		}
+		s.listenTo(nil, events...)
+		for _, p := range []*publication{twin1, twin2} {
+			if _, ok := errors.AsType[*UnroutableError](p.err); !ok {
+				t.Fatalf("a returned message: %v", p.err)
+			}
+		}
+		for i, o := range others {
+			if o.err != nil {
+				t.Fatalf("message %d was not returned: %v", 3+i, o.err)
+			}
+		}
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	s := newConfirming()
+	acked, nacked, open, noExchange, returned := pub("x", "k", "1", ""), pub("x", "k", "2", ""), pub("x", "k", "3", ""), pub("gone", "k", "4", ""), pub("x", "k", "5", "")
+	for i, p := range []*publication{acked, nacked, open, noExchange, returned} {
+		s.register(uint64(i+1), p)
+	}
+	reason := &amqp.Error{Code: amqp.NotFound, Reason: "NOT_FOUND - no exchange 'gone' in vhost '/'", Server: true}
+	s.listenTo(reason,
+		amqp.Confirmation{DeliveryTag: 2, Ack: false},
+		amqp.Confirmation{DeliveryTag: 1, Ack: true},
+		amqp.Confirmation{DeliveryTag: 99, Ack: true}, // of a write that failed
+		ret("x", "k", "5", ""),
+	)
+	if acked.err != nil || !s.confirmed.Load() {
+		t.Errorf("acked: %v", acked.err)
+	}
+	if !errors.Is(nacked.err, ErrNacked) {
+		t.Errorf("nacked: %v", nacked.err)
+	}
+	if !errors.Is(open.err, ErrUnconfirmed) || !errors.Is(open.err, reason) {
+		t.Errorf("not answered: %v", open.err)
+	}
+	if e, ok := errors.AsType[*UnroutableError](noExchange.err); !ok || e.Code != 404 {
+		t.Errorf("missing exchange: %v", noExchange.err)
+	}
+	if e, ok := errors.AsType[*UnroutableError](returned.err); !ok || e.Code != 312 {
+		t.Errorf("returned, and not confirmed: %v", returned.err)
+	}
+	if s.forget(3) {
+		t.Error("a resolved message was still in flight")
+	}
+}

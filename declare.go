@@ -1,0 +1,214 @@
+package reprise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// declare makes sure that everything in t exists, over a channel of its own:
+// the broker answers a refusal by closing the channel.
+func (c *Client) declare(ctx context.Context, l *link, t topology.Topology) error {
+	if err := t.Validate(); err != nil {
+		return err
+	}
+	conn, err := l.get(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = call(ctx, c, func() (struct{}, error) {
+		d := declaration{conn: conn}
+		err := d.all(t)
+		if d.ch != nil {
+			closeChannel(d.ch)
+		}
+		return struct{}{}, err
+	}, nil)
+	return err
+}
+
+// declaration is one run through a topology.
+type declaration struct {
+	conn *conn
+	ch   *amqp.Channel // nil until needed, and after the broker closed it
+}
+
+func (d *declaration) all(t topology.Topology) error {
+	for _, e := range t.Exchanges {
+		if err := d.exchange(e); err != nil {
+			return explainDeclare("exchange", e.Name, err)
+		}
+	}
+	for _, q := range t.Queues {
+		if err := d.queue(q); err != nil {
+			return explainDeclare("queue", q.Name, err)
+		}
+	}
+	for _, b := range t.Bindings {
+		if err := d.binding(b); err != nil {
+			return explainDeclare("binding", b.Exchange+" → "+b.Queue, err)
+		}
+	}
+	return nil
+}
+
+// try runs a request on an open channel.
+func (d *declaration) try(request func(ch *amqp.Channel) error) error {
+	if d.ch == nil {
+		ch, err := d.conn.Channel()
+		if err != nil {
+			return err
+		}
+		d.ch = ch
+	}
+	err := request(d.ch)
+	if err != nil && d.ch.IsClosed() {
+		d.ch = nil
+	}
+	return err
+}
+
+func (d *declaration) exchange(e topology.Exchange) error {
+	args, err := encodeTable(e.Args)
+	if err != nil {
+		return err
+	}
+	return d.try(func(ch *amqp.Channel) error {
+		return ch.ExchangeDeclare(e.Name, e.Kind, !e.Transient, e.AutoDelete, e.Internal, false, args)
+	})
+}
+
+func (d *declaration) queue(q topology.Queue) error {
+	args, err := encodeTable(q.Args)
+	if err != nil {
+		return err
+	}
+	passive := func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclarePassive(q.Name, !q.Transient, q.AutoDelete, q.Exclusive, false, args)
+		return err
+	}
+	active := func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclare(q.Name, !q.Transient, q.AutoDelete, q.Exclusive, false, args)
+		return err
+	}
+	if !q.IfAbsent {
+		return d.try(active)
+	}
+	if err := d.try(passive); !hasCode(err, amqp.NotFound) {
+		return err
+	}
+	err = d.try(active)
+	if hasCode(err, amqp.PreconditionFailed) {
+		return d.try(passive) // somebody else has declared it in between, in another way
+	}
+	return err
+}
+
+func (d *declaration) binding(b topology.Binding) error {
+	args, err := encodeTable(b.Args)
+	if err != nil {
+		return err
+	}
+	return d.try(func(ch *amqp.Channel) error {
+		return ch.QueueBind(b.Queue, b.RoutingKey, b.Exchange, false, args)
+	})
+}
+
+func hasCode(err error, code int) bool {
+	e, ok := errors.AsType[*amqp.Error](err)
+	return ok && e.Code == code
+}
+
+var inequivalent = regexp.MustCompile(`inequivalent arg '([^']*)' for (?:queue|exchange) .* in vhost .*: received (.*) but current is (.*)`)
+
+// explainDeclare says what to do about a refusal. Anything the broker did not
+// say itself, such as a lost connection, is returned as it is.
+func explainDeclare(kind, name string, err error) error {
+	refusal, ok := errors.AsType[*amqp.Error](err)
+	if !ok || !refusal.Server || refusal.Code == amqp.ConnectionForced {
+		return fmt.Errorf("reprise: cannot declare %s %q: %w", kind, name, err)
+	}
+	advice := "the broker refuses it"
+	switch refusal.Code {
+	case amqp.PreconditionFailed:
+		advice = "the broker does not accept these arguments: correct them"
+		if m := inequivalent.FindStringSubmatch(refusal.Reason); m != nil {
+			advice = fmt.Sprintf("it exists with another %s: the broker has %s, wanted is %s. "+
+				"What exists cannot be changed: declare it as it is, use another name, or delete it once it is empty", m[1], m[3], m[2])
+		}
+	case amqp.NotFound:
+		advice = "it needs something that does not exist: declare that too"
+	case amqp.AccessRefused:
+		advice = "the user may not configure it (or its name is reserved): have the permission granted, or have it declared by someone who may"
+	case amqp.ResourceLocked:
+		advice = "another connection has it exclusively: close that one, or use another name"
+	}
+	return &DeclareError{Kind: kind, Name: name, Advice: advice, Err: refusal}
+}
+
+// declarer declares what a copy's next hop needs: on first use, once per
+// connection, and again after forget.
+type declarer struct {
+	client *Client
+	turn   chan struct{} // semaphore of one: the holder may declare
+
+	mu   sync.Mutex
+	done map[hopKey]uint64 // generation of the connection it was declared on
+}
+
+type hopKey struct{ exchange, routingKey string }
+
+func newDeclarer(c *Client) *declarer {
+	return &declarer{client: c, turn: make(chan struct{}, 1), done: map[hopKey]uint64{}}
+}
+
+func (d *declarer) ensure(ctx context.Context, hop topology.Hop) error {
+	key := hopKey{hop.Exchange, hop.RoutingKey}
+	if d.isDone(ctx, key) {
+		return nil
+	}
+	select {
+	case d.turn <- struct{}{}:
+		defer func() { <-d.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if d.isDone(ctx, key) {
+		return nil // by whoever had the turn before
+	}
+	link := d.client.publishing
+	conn, err := link.get(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.client.declare(ctx, link, hop.Topology); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.done[key] = conn.gen
+	return nil
+}
+
+func (d *declarer) isDone(ctx context.Context, key hopKey) bool {
+	conn, err := d.client.publishing.get(ctx)
+	if err != nil {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.done[key] == conn.gen
+}
+
+// forget has the hop declared again before it is next used.
+func (d *declarer) forget(hop topology.Hop) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.done, hopKey{hop.Exchange, hop.RoutingKey})
+}

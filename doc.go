@@ -1,0 +1,99 @@
+// Package reprise processes messages from RabbitMQ so that those which fail
+// come back later, never get lost, never block the others, and when they have
+// used up their retries are parked where a person finds them.
+//
+//	client, err := reprise.Dial(ctx, "amqp://guest:guest@localhost/", nil)
+//	…
+//	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
+//		Queue: "orders",
+//		Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+//			return charge(ctx, m.Body) // nil: done. An error: comes back later.
+//		}),
+//	})
+//	…
+//	err = worker.Run(ctx) // until ctx is cancelled
+//
+// # The life of a message
+//
+//	publish ─► work queue ─► handler ─► nil ───────────────► ack
+//	                ▲            ├────► error, retries left ─► copy to a wait queue, confirmed ─► ack the original
+//	                │            │                                │ expires
+//	                └────────────┼────────────────────────────────┘  (back to this queue only, through the default exchange)
+//	                             └────► error, none left / Park ─► copy to the failed queue, confirmed ─► ack the original
+//
+// Words: the handler consumes from the work queue. A wait queue has no
+// consumers: messages expire from it, back to work. The failed queue is the
+// parking lot. An attempt is one run of the handler, a retry is a later
+// attempt. To settle is to acknowledge, retry or park.
+//
+// Queues, exchanges and headers are chosen by a topology.Strategy; what follows
+// holds for all of them.
+//
+// # What is promised
+//
+// Nothing is lost. The order is always: publish the copy, persistent and
+// mandatory; wait until the broker has confirmed it and not returned it; then
+// acknowledge the original. When anything on the way fails (a nack, a return, a
+// timeout, the publishing connection), the original stays unacknowledged and
+// the copy is published again, with growing delays, for as long as the
+// connection lives that the original was delivered on. When that is lost, the
+// broker delivers the original again. This rests on durable queues that do not
+// drop messages by themselves; the default strategy declares such.
+//
+// Duplicates are possible and recognisable. A connection lost between the
+// confirm of a copy and the acknowledgement of its original leaves both, as
+// does a copy published again because its confirm was late. All carry the same
+// message id. (A foreign message without one gets a random id at its first
+// retry; a duplicate made by that first retry has another.)
+//
+// An acknowledgement never reaches a message it was not meant for. Delivery
+// tags restart at 1 on every channel, so every delivery is bound to the channel
+// it came on; after that is gone, settling it does nothing.
+//
+// A retry returns to the queue that failed and to no other (default strategy),
+// even where its exchange fans out.
+//
+// A message keeps its body, all its properties and all its headers, with their
+// types. Three things cannot travel on a copy in their proper place and are
+// stashed in headers meanwhile, from where Message shows them: header CC, which
+// would route the copy to those keys too; property user-id where it is not the
+// connection's own user, since the broker refuses that; property expiration,
+// since the copy would expire while it waits. The delivery mode is always
+// persistent. RabbitMQ's own headers (x-death and kin, x-delivery-count,
+// x-acquired-count) belong to a delivery and are not republished.
+//
+// The headers of a message must fit into one frame (128 KiB with RabbitMQ's
+// defaults), together with what Reprise and the broker add. Where they leave
+// little room, the recorded error texts are cut shorter; where a retry does not
+// fit, the message is parked instead. Publish refuses what leaves no room.
+//
+// # Concurrency
+//
+// Settling is pipelined: a handler that failed frees its slot at once, its copy
+// awaits the confirm beside it. Acks of neighbouring deliveries are coalesced,
+// others are sent at once, so that a slow handler holds back nothing but its
+// own.
+//
+// # Events
+//
+// The Config's Logger receives, with stable texts and keys:
+//
+//	connected              connection, broker, generation
+//	connection lost        connection, broker, reason, next_try
+//	connect failed         connection, broker, reason, next_try
+//	channel closed         connection, broker, error, next_try       (publishing)
+//	publishing blocked     connection, broker, reason                (memory or disk alarm)
+//	publishing unblocked   connection, broker
+//	consuming              queue, generation, prefetch
+//	consumer cancelled     queue, next_try                           (queue deleted or moved)
+//	consuming interrupted  queue, error, next_try
+//	consuming stopped      queue, given_back                         (by a drain)
+//	retry                  queue, message_id, attempt, delay, error
+//	parked                 queue, message_id, attempt, exchange, routing_key, error
+//	copy failed            queue, message_id, attempt, exchange, routing_key, error, next_try
+//	copy dropped           queue, message_id, attempt, error, reason (the broker delivers the original again)
+//	given back             queue, message_id, attempt, error         (cut short by a drain)
+//	drain timeout          queue, running
+//	cannot be handled,     queue, message_id, error                  (a Strategy or Policy failed;
+//	cannot be settled                                                 the message stays unacknowledged)
+package reprise

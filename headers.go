@@ -1,0 +1,104 @@
+package reprise
+
+import (
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Headers that keep what a copy must not carry in its proper place. They are
+// written only where needed, and a handler sees their values where they first
+// were.
+const (
+	// HeaderCC keeps the header CC: in its place, the broker would route every
+	// copy to those keys too.
+	HeaderCC = "x-reprise-cc"
+
+	// HeaderUserID keeps the property user-id where it is not the user of our
+	// own connection: the broker refuses such a copy.
+	HeaderUserID = "x-reprise-user-id"
+
+	// HeaderExpiration keeps the property expiration, as the text it was: a
+	// copy would expire while it waits, or out of the failed queue.
+	HeaderExpiration = "x-reprise-expiration"
+)
+
+const (
+	headerCC  = "CC"
+	headerBCC = "BCC"
+)
+
+// brokers reports whether a header is RabbitMQ's own account of earlier
+// deliveries and deaths. It belongs to the delivery, not to the message:
+// republished, it would mislead dead-letter cycle detection on some releases
+// and be dropped by others.
+func brokers(header string) bool {
+	switch header {
+	case "x-death", "x-delivery-count", "x-acquired-count":
+		return true
+	}
+	return strings.HasPrefix(header, "x-first-death-") || strings.HasPrefix(header, "x-last-death-")
+}
+
+// visible returns the headers a handler sees: the message's own, as first
+// published.
+func visible(headers topology.Table, marks topology.Marks) map[string]any {
+	out := make(map[string]any, len(headers))
+	for k, v := range headers {
+		switch {
+		case brokers(k), marks.Owns(k), k == HeaderUserID, k == HeaderExpiration, k == HeaderCC:
+		default:
+			out[k] = v
+		}
+	}
+	if cc, stashed := headers[HeaderCC]; stashed {
+		out[headerCC] = cc
+	}
+	return out
+}
+
+// carried returns the headers and properties of a delivery as its copies carry
+// them: all that survives, with the rest stashed. The marks are still to be
+// written on the headers.
+func carried(d amqp.Delivery, user string) (topology.Table, amqp.Publishing) {
+	headers := topology.Table{}
+	for k, v := range decodeTable(d.Headers) {
+		if !brokers(k) && k != headerCC && k != headerBCC {
+			headers[k] = v
+		}
+	}
+	stash := func(name string, value any) {
+		if _, stashed := headers[name]; !stashed { // what is stashed is older, and so the original
+			headers[name] = value
+		}
+	}
+	if cc, found := d.Headers[headerCC]; found {
+		stash(HeaderCC, decodeValue(cc))
+	}
+	if d.Expiration != "" {
+		stash(HeaderExpiration, d.Expiration)
+	}
+	if d.UserId != "" {
+		delete(headers, HeaderUserID) // the broker has checked the property, not the header
+		if d.UserId != user {
+			stash(HeaderUserID, d.UserId)
+			d.UserId = ""
+		}
+	}
+	return headers, amqp.Publishing{
+		ContentType:     d.ContentType,
+		ContentEncoding: d.ContentEncoding,
+		DeliveryMode:    amqp.Persistent,
+		Priority:        d.Priority,
+		CorrelationId:   d.CorrelationId,
+		ReplyTo:         d.ReplyTo,
+		MessageId:       d.MessageId,
+		Timestamp:       d.Timestamp,
+		Type:            d.Type,
+		UserId:          d.UserId,
+		AppId:           d.AppId,
+		Body:            d.Body,
+	}
+}

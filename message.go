@@ -1,0 +1,61 @@
+package reprise
+
+import (
+	"time"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Message is a message to publish, or one that a Handler is given.
+//
+// A handler sees it as it was first published, also on a retry: origin,
+// properties and headers are restored from what its copies carry. Reprise's own
+// headers and RabbitMQ's dead-letter history (x-death and its kin) are left
+// out.
+type Message struct {
+	Body []byte
+
+	// Exchange and RoutingKey are where the message is, or was first,
+	// published. Exchange "" is the default exchange: it routes to the queue
+	// named by RoutingKey.
+	Exchange   string
+	RoutingKey string
+
+	// Headers hold any value AMQP can carry: see topology.Table, whose exact
+	// types they keep. Publish also takes map[string]any for nested tables, and
+	// int, which travels as 64 bits. The header CC names further routing keys;
+	// a retry shows it, but is not routed by it.
+	Headers map[string]any
+
+	ContentType     string
+	ContentEncoding string
+	CorrelationID   string
+	ReplyTo         string
+	MessageID       string // unique per message; Publish and the first retry fill it where empty
+	Type            string
+	AppID           string
+	Priority        uint8
+	Timestamp       time.Time // whole seconds
+
+	// UserID, as a property, was checked by the broker to be the publishing
+	// user. On a retry it may come from a header instead, and any publisher can
+	// write headers: do not grant rights by it.
+	UserID string
+
+	// Expiration is how long the message may wait in a queue; 0 means for ever.
+	// Whole milliseconds, rounded up. It holds until the first attempt: waiting
+	// for a retry and being parked do not count.
+	Expiration time.Duration
+
+	// What follows is set on delivery and ignored by Publish.
+
+	Queue         string         // the work queue
+	Attempt       int            // number of this attempt, from 1
+	Errors        []AttemptError // of the attempts before, oldest first; the middle may be missing
+	ErrorsDropped int            // how many are missing after the first of Errors
+	FirstFailed   time.Time      // when the first attempt failed; zero if none did, or it is not known
+	Redelivered   bool           // the broker delivered it before and was given no answer, or got it back
+}
+
+// AttemptError is an earlier attempt that failed.
+type AttemptError = topology.AttemptError

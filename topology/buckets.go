@@ -1,0 +1,165 @@
+package topology
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Defaults of Buckets.
+const (
+	DefaultBase   = time.Second
+	DefaultGrowth = 1.25
+	DefaultPrefix = "reprise.wait."
+)
+
+// MaxDelay is the longest a message can wait in one hop: RabbitMQ's timers
+// count 2³²-1 milliseconds, 49 days and 17 hours.
+const MaxDelay = math.MaxUint32 * time.Millisecond
+
+// Buckets is the default Route: any delay up to MaxDelay, never early, late by
+// at most the width of a bucket, on any RabbitMQ from 3.10 on.
+//
+// RabbitMQ expires messages only at the head of a queue, so a short delay
+// behind a long one waits for the long one. One queue per distinct delay would
+// avoid that, and explode under jitter. Buckets bound it: the delays that share
+// a queue differ by at most the factor Growth.
+//
+//	bucket 0     [0, Base)                    reprise.wait.0-1000
+//	bucket i     [Base×Growthⁱ⁻¹, Base×Growthⁱ)   reprise.wait.1000-1250, reprise.wait.1250-1562, …
+//
+// For a delay d in bucket i, with the bounds rounded down to milliseconds:
+//
+//   - the copy expires no earlier than d;
+//   - it expires no later than the bucket's upper bound, as long as the broker
+//     keeps up, so at most (upper - lower) late;
+//   - from Base on, the upper bound is at most d×Growth.
+//
+// Each bucket is a fanout exchange and a queue of the same name, declared when
+// first used and shared by all work queues: a copy is published with the work
+// queue's name as routing key and the expired message dead-letters through the
+// default exchange, so it returns to that queue and to no other. The bounds are
+// in the name, so programs with different settings never collide. With the
+// defaults, all delays from a second to a day need 51 buckets, and a program
+// only creates those its delays fall into.
+type Buckets struct {
+	Base   time.Duration // width of the first bucket; default 1 s, at least 1 ms
+	Growth float64       // ratio of a bucket's bounds; default 1.25, more than 1
+	Prefix string        // start of the names; default "reprise.wait."
+}
+
+func (b Buckets) withDefaults() Buckets {
+	if b.Base == 0 {
+		b.Base = DefaultBase
+	}
+	if b.Growth == 0 {
+		b.Growth = DefaultGrowth
+	}
+	if b.Prefix == "" {
+		b.Prefix = DefaultPrefix
+	}
+	return b
+}
+
+// Validate reports settings that make no buckets and what to write instead.
+func (b Buckets) Validate() error {
+	b = b.withDefaults()
+	switch {
+	case b.Base < time.Millisecond || b.Base%time.Millisecond != 0 || b.Base > MaxDelay:
+		return fmt.Errorf("topology: Buckets.Base %s: use whole milliseconds, from 1ms to %s", b.Base, MaxDelay)
+	case !(b.Growth > 1) || math.IsInf(b.Growth, 1): // written so that NaN fails too
+		return fmt.Errorf("topology: Buckets.Growth %v: use more than 1 (the default 1.25 keeps retries at most 25%% late)", b.Growth)
+	case float64(b.Base.Milliseconds())*(b.Growth-1) < 1:
+		return fmt.Errorf("topology: Buckets.Growth %v makes buckets narrower than a millisecond: use at least %v with a Base of %s",
+			b.Growth, 1+1/float64(b.Base.Milliseconds()), b.Base)
+	case len(b.Prefix) > maxName-len("4294967295-4294967295"):
+		return fmt.Errorf("topology: Buckets.Prefix has %d bytes: use at most %d", len(b.Prefix), maxName-len("4294967295-4294967295"))
+	}
+	return nil
+}
+
+// Bounds returns the bucket a delay falls into: lower ≤ delay < upper.
+func (b Buckets) Bounds(delay time.Duration) (lower, upper time.Duration) {
+	b = b.withDefaults()
+	ms := milliseconds(delay)
+	low, high := int64(0), b.Base.Milliseconds()
+	for ms >= high {
+		low, high = high, int64(float64(high)*b.Growth)
+	}
+	return time.Duration(low) * time.Millisecond, time.Duration(high) * time.Millisecond
+}
+
+// Topology returns the work queue, declared only if it does not exist, and its
+// failed queue. The work queue dead-letters into the failed queue, so that
+// even a message RabbitMQ itself gives up on (delivery limit) is parked and
+// not dropped.
+func (b Buckets) Topology(queue string) Topology {
+	return Topology{Queues: []Queue{
+		{
+			Name:     queue,
+			IfAbsent: true,
+			Args: Table{
+				"x-queue-type":              "quorum",
+				"x-dead-letter-exchange":    "",
+				"x-dead-letter-routing-key": FailedQueue(queue),
+				"x-dead-letter-strategy":    "at-least-once",
+				"x-overflow":                "reject-publish",
+			},
+		},
+		failedQueue(queue),
+	}}
+}
+
+// FailedQueue is the name of a work queue's parking lot: queue + ".failed".
+func FailedQueue(queue string) string { return queue + ".failed" }
+
+func failedQueue(queue string) Queue {
+	return Queue{Name: FailedQueue(queue), Args: Table{"x-queue-type": "quorum"}}
+}
+
+// Wait returns the hop into the bucket of the delay. Delays beyond MaxDelay
+// are refused.
+func (b Buckets) Wait(d Delivery, delay time.Duration) (Hop, error) {
+	b = b.withDefaults()
+	delay = time.Duration(milliseconds(delay)) * time.Millisecond
+	if delay > MaxDelay {
+		return Hop{}, fmt.Errorf("topology: a delay of %s is more than a wait queue can hold (%s): retry sooner, or have the message published again when it is due", delay, MaxDelay)
+	}
+	lower, upper := b.Bounds(delay)
+	name := fmt.Sprintf("%s%d-%d", b.Prefix, lower.Milliseconds(), upper.Milliseconds())
+	return Hop{
+		Exchange:   name,
+		RoutingKey: d.Queue,
+		TTL:        max(delay, time.Millisecond), // 0 would mean for ever
+		Delay:      delay,
+		Topology: Topology{
+			Exchanges: []Exchange{{Name: name, Kind: Fanout}},
+			Queues: []Queue{{Name: name, Args: Table{
+				"x-queue-type":           "quorum",
+				"x-dead-letter-exchange": "",
+				"x-dead-letter-strategy": "at-least-once",
+				"x-overflow":             "reject-publish",
+			}}},
+			Bindings: []Binding{{Exchange: name, Queue: name}},
+		},
+	}, nil
+}
+
+// Failed returns the hop into the failed queue of d.Queue, through the default
+// exchange.
+func (b Buckets) Failed(d Delivery) Hop {
+	return Hop{
+		RoutingKey: FailedQueue(d.Queue),
+		Topology:   Topology{Queues: []Queue{failedQueue(d.Queue)}},
+	}
+}
+
+// milliseconds rounds up, so that no message comes early; negative counts as 0.
+func milliseconds(d time.Duration) int64 {
+	d = max(0, d)
+	ms := d.Milliseconds()
+	if d%time.Millisecond != 0 {
+		ms++
+	}
+	return ms
+}

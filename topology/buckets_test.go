@@ -1,0 +1,204 @@
+package topology_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+func ExampleBuckets() {
+	for _, delay := range []time.Duration{0, 999 * time.Millisecond, time.Second, 1300 * time.Millisecond, 4 * time.Hour} {
+		hop, err := topology.Buckets{}.Wait(topology.Delivery{Queue: "orders"}, delay)
+		fmt.Println(delay, "→", hop.Exchange, "key", hop.RoutingKey, "expires", hop.TTL, err)
+	}
+	// Output:
+	// 0s → reprise.wait.0-1000 key orders expires 1ms <nil>
+	// 999ms → reprise.wait.0-1000 key orders expires 999ms <nil>
+	// 1s → reprise.wait.1000-1250 key orders expires 1s <nil>
+	// 1.3s → reprise.wait.1250-1562 key orders expires 1.3s <nil>
+	// 4h0m0s → reprise.wait.11744152-14680190 key orders expires 4h0m0s <nil>
+}
+
+func buckets() *rapid.Generator[topology.Buckets] {
+	return rapid.Custom(func(t *rapid.T) topology.Buckets {
+		b := topology.Buckets{
+			Base:   time.Duration(rapid.Int64Range(0, 100_000).Draw(t, "base")) * time.Millisecond,
+			Growth: rapid.OneOf(rapid.Just(0.0), rapid.Float64Range(1.001, 10)).Draw(t, "growth"),
+		}
+		if b.Validate() != nil {
+			t.Skip("invalid")
+		}
+		return b
+	})
+}
+
+func delays() *rapid.Generator[time.Duration] {
+	return rapid.Map(rapid.OneOf(
+		rapid.Int64Range(0, int64(topology.MaxDelay)),
+		rapid.Int64Range(0, int64(10*time.Second)),
+	), func(n int64) time.Duration { return time.Duration(n) })
+}
+
+// growth is the effective ratio of b.
+func growth(b topology.Buckets) float64 {
+	if b.Growth == 0 {
+		return topology.DefaultGrowth
+	}
+	return b.Growth
+}
+
+func TestBucketsBoundTheirDelays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b, delay := buckets().Draw(t, "buckets"), delays().Draw(t, "delay")
+		lower, upper := b.Bounds(delay)
+		hop, err := b.Wait(topology.Delivery{Queue: "q"}, delay)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if hop.TTL < delay || hop.TTL-delay > time.Millisecond {
+			t.Fatalf("a delay of %d expires after %d", delay, hop.TTL)
+		}
+		whole := (delay + time.Millisecond - 1).Truncate(time.Millisecond)
+		if whole < lower || whole >= upper {
+			t.Fatalf("delay %s is outside of its bucket [%s, %s)", whole, lower, upper)
+		}
+		base := b.Base
+		if base == 0 {
+			base = topology.DefaultBase
+		}
+		if whole >= base && float64(upper) > float64(whole)*growth(b) {
+			t.Fatalf("upper bound %s is more than %s × %v", upper, whole, growth(b))
+		}
+		if lower == 0 != (whole < base) {
+			t.Fatalf("delay %s, base %s, bucket [%s, %s)", whole, base, lower, upper)
+		}
+	})
+}
+
+// A queue expires from its head: a message leaves when it and all before it
+// have expired.
+func TestBucketsAreNeverEarlyAndLateByAtMostTheirWidth(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := buckets().Draw(t, "buckets")
+		type message struct{ published, due time.Duration }
+		queues := map[string][]message{}
+		now := time.Duration(0)
+		for range rapid.IntRange(1, 50).Draw(t, "messages") {
+			now += time.Duration(rapid.Int64Range(0, int64(5*time.Second)).Draw(t, "pause"))
+			delay := time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "delay"))
+			hop, err := b.Wait(topology.Delivery{Queue: "q"}, delay)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lower, upper := b.Bounds(delay)
+			left := now + hop.TTL
+			for _, before := range queues[hop.Exchange] {
+				left = max(left, before.due)
+			}
+			queues[hop.Exchange] = append(queues[hop.Exchange], message{now, now + hop.TTL})
+			if waited := left - now; waited < delay || waited-hop.TTL > upper-lower || waited > upper {
+				t.Fatalf("a delay of %s in [%s, %s) waits %s", delay, lower, upper, waited)
+			}
+		}
+	})
+}
+
+// Different settings never disagree about a queue: equal names, equal bounds.
+func TestBucketNamesTellTheirBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b, c := buckets().Draw(t, "one"), buckets().Draw(t, "other")
+		delay := delays().Draw(t, "delay")
+		x, _ := b.Wait(topology.Delivery{Queue: "q"}, delay)
+		y, _ := c.Wait(topology.Delivery{Queue: "q"}, delay)
+		l1, u1 := b.Bounds(delay)
+		l2, u2 := c.Bounds(delay)
+		if (x.Exchange == y.Exchange) != (l1 == l2 && u1 == u2) {
+			t.Fatalf("%q [%s, %s) and %q [%s, %s)", x.Exchange, l1, u1, y.Exchange, l2, u2)
+		}
+		if err := x.Topology.Merge(y.Topology).Validate(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestBucketsUpToADay(t *testing.T) {
+	names := map[string]bool{}
+	for d := time.Duration(0); d <= 24*time.Hour; d += 50 * time.Millisecond {
+		lower, upper := topology.Buckets{}.Bounds(d)
+		names[fmt.Sprint(lower, upper)] = true
+	}
+	if len(names) != 52 { // 51, and bucket 0
+		t.Errorf("%d buckets", len(names))
+	}
+}
+
+func TestBucketsHops(t *testing.T) {
+	b := topology.Buckets{Base: 100 * time.Millisecond, Growth: 2, Prefix: "w."}
+	hop, err := b.Wait(topology.Delivery{Queue: "orders", RoutingKey: "other"}, 250*time.Millisecond+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := topology.Hop{
+		Exchange: "w.200-400", RoutingKey: "orders", TTL: 251 * time.Millisecond, Delay: 251 * time.Millisecond,
+		Topology: topology.Topology{
+			Exchanges: []topology.Exchange{{Name: "w.200-400", Kind: "fanout"}},
+			Queues: []topology.Queue{{Name: "w.200-400", Args: topology.Table{
+				"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+			}}},
+			Bindings: []topology.Binding{{Exchange: "w.200-400", Queue: "w.200-400"}},
+		},
+	}
+	if diff := cmp.Diff(want, hop); diff != "" {
+		t.Error(diff)
+	}
+	failed := b.Failed(topology.Delivery{Queue: "orders"})
+	if diff := cmp.Diff(topology.Hop{
+		RoutingKey: "orders.failed",
+		Topology:   topology.Topology{Queues: []topology.Queue{{Name: "orders.failed", Args: topology.Table{"x-queue-type": "quorum"}}}},
+	}, failed); diff != "" {
+		t.Error(diff)
+	}
+	if err := b.Topology("orders").Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBucketsRefuseWhatNoTimerHolds(t *testing.T) {
+	b := topology.Buckets{}
+	if _, err := b.Wait(topology.Delivery{}, topology.MaxDelay); err != nil {
+		t.Error(err)
+	}
+	_, err := b.Wait(topology.Delivery{}, topology.MaxDelay+1)
+	if err == nil || !strings.Contains(err.Error(), "retry sooner, or have the message published again when it is due") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestBucketsValidate(t *testing.T) {
+	for _, tc := range []struct {
+		b    topology.Buckets
+		want string
+	}{
+		{topology.Buckets{}, ""},
+		{topology.Buckets{Base: time.Microsecond}, "Buckets.Base 1µs: use whole milliseconds"},
+		{topology.Buckets{Base: -time.Second}, "Buckets.Base -1s: use whole milliseconds"},
+		{topology.Buckets{Growth: 1}, "Buckets.Growth 1: use more than 1"},
+		{topology.Buckets{Growth: 1.0001}, "makes buckets narrower than a millisecond: use at least 1.001 with a Base of 1s"},
+		{topology.Buckets{Prefix: strings.Repeat("x", 235)}, "Buckets.Prefix has 235 bytes: use at most 234"},
+	} {
+		err := errors.Join(tc.b.Validate())
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%+v: got %v, want %q", tc.b, err, tc.want)
+		}
+		if s := (topology.Strategy{Route: tc.b}).Validate(); (s == nil) != (err == nil) {
+			t.Errorf("%+v: the strategy says %v", tc.b, s)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package topology
+
+import (
+	"fmt"
+	"math"
+)
+
+// CountDown is the Marks of systems that write the number of retries that
+// remain on the message, and beside it the texts of the errors so far. The
+// number, not the Policy, decides whether a message is retried.
+//
+// Header absent means Default. Any integer type is read; programs write what
+// their client prefers. A negative number, or anything that is not an integer,
+// counts as 0: the message had a budget that cannot be read, so it is tried
+// once more and then parked for a person to see, rather than retried for ever.
+//
+// Nothing but the two headers is written, so times, hosts and the number of
+// attempts are not known: History.Attempts is what the two headers add up to.
+type CountDown struct {
+	Header  string // name of the count, written as a signed 32-bit integer
+	Errors  string // name of the array of error texts, oldest first
+	Default int    // retries of a message without the header
+}
+
+// Validate reports missing names and a negative default.
+func (c CountDown) Validate() error {
+	switch {
+	case c.Header == "" || c.Errors == "" || c.Header == c.Errors:
+		return fmt.Errorf("topology: CountDown needs two header names: Header %q, Errors %q", c.Header, c.Errors)
+	case len(c.Header) > maxName || len(c.Errors) > maxName:
+		return fmt.Errorf("topology: CountDown header names have at most %d bytes", maxName)
+	case c.Default < 0 || c.Default > math.MaxInt32:
+		return fmt.Errorf("topology: CountDown.Default %d: use 0 (no retries) to %d", c.Default, math.MaxInt32)
+	}
+	return nil
+}
+
+// Owns reports whether header is one of the two.
+func (c CountDown) Owns(header string) bool { return header == c.Header || header == c.Errors }
+
+func (c CountDown) left(headers Table) int {
+	v, found := headers[c.Header]
+	if !found {
+		return c.Default
+	}
+	n, _ := Integer(v)
+	return int(min(max(n, 0), math.MaxInt32))
+}
+
+// Read returns the retries left, the error texts, and the attempts they imply.
+func (c CountDown) Read(d Delivery) History {
+	h := History{RetriesLeft: c.left(d.Headers)}
+	texts, _ := d.Headers[c.Errors].([]any)
+	for i, t := range texts {
+		if s, ok := t.(string); ok {
+			h.Errors = append(h.Errors, AttemptError{Attempt: i + 1, Error: s})
+		}
+	}
+	h.Attempts = max(len(texts), c.Default-h.RetriesLeft)
+	return h
+}
+
+// Retry returns headers with one retry less and the error text appended.
+func (c CountDown) Retry(headers Table, f Failure) Table {
+	out := headers.with(c.Header, int32(max(0, c.left(headers)-1)))
+	return c.append(out, f)
+}
+
+// Park returns headers with the error text appended. The count stays as it is.
+func (c CountDown) Park(headers Table, f Failure) Table { return c.append(headers.Clone(), f) }
+
+// append adds an error text; texts give way, oldest first, where they do not
+// all fit into f.Room. It owns out, but not the array inside it.
+func (c CountDown) append(out Table, f Failure) Table {
+	before, _ := out[c.Errors].([]any)
+	texts := append(before[:len(before):len(before)], any(cut(f.Error, maxErrorText)))
+	for out[c.Errors] = texts; f.Room > 0 && out.WireSize() > f.Room && len(texts) > 1; out[c.Errors] = texts {
+		texts = texts[1:]
+	}
+	if over := out.WireSize() - f.Room; f.Room > 0 && over > 0 {
+		text, _ := texts[0].(string)
+		out[c.Errors] = []any{cut(text, max(0, len(text)-over))}
+	}
+	return out
+}

@@ -1,0 +1,26 @@
+package topology
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// cut shortens s to at most limit bytes, never inside a character, and marks
+// the place with an ellipsis where there is room for one. Bytes that are no
+// characters are replaced first: other programs read these texts as UTF-8.
+func cut(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= limit {
+		return s
+	}
+	const ellipsis = "…"
+	mark := ""
+	if limit >= len(ellipsis) {
+		mark = ellipsis
+	}
+	end := limit - len(mark)
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + mark
+}

@@ -1,0 +1,33 @@
+// Package topology describes what exists on a broker, and the way a failed
+// message travels through it, as plain values. It does no I/O: package reprise
+// declares and publishes what this package only spells out.
+//
+// # Values
+//
+// A [Topology] is a set of exchanges, queues and bindings. Its zero values are
+// the safe ones: a Queue with nothing but a name is durable.
+//
+// # Strategy = Route × Marks
+//
+// Two questions decide what happens to a message that failed, and they are
+// independent of each other:
+//
+//	Route   which way does a copy take?      wait exchange, key, expiration, failed queue
+//	Marks   what is written on the copy?     attempts so far, errors, where it came from
+//
+// A [Strategy] is one answer to each. The default is [Buckets] and [Trail]:
+//
+//	                      ┌──────────────────────────────── dead letter, key = work queue ─┐
+//	                      ▼                                                                │
+//	publish ─► work queue ─► handler ─► failed ─► reprise.wait.1000-1250 (exchange) ─► (queue, no consumers)
+//	                             │                reprise.wait.1250-1562
+//	                             │                …
+//	                             └────► parked ─► {queue}.failed
+//
+// Systems that are already deployed have answered otherwise. They are
+// combinations of the same two parts (see package preset), for instance one
+// fixed [WaitQueue] and a [CountDown] of the retries that remain.
+//
+// Names and header values are a wire format: other programs, in other
+// languages, read and write them. They do not change between releases.
+package topology

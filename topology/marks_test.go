@@ -1,0 +1,198 @@
+package topology_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+var start = time.Unix(1_700_000_000, 0)
+
+// fail plays n failed attempts through marks and returns the last headers.
+func fail(marks topology.Marks, headers topology.Table, n, room int) topology.Table {
+	d := topology.Delivery{Queue: "q", Exchange: "x", RoutingKey: "k", Headers: headers}
+	for range n {
+		h := marks.Read(d)
+		exchange, key := h.OriginAt(d)
+		f := topology.Failure{
+			AttemptError: topology.AttemptError{
+				Attempt: h.Attempts + 1, Time: start.Add(time.Duration(h.Attempts) * time.Minute),
+				Error: fmt.Sprintf("error %d", h.Attempts+1), Host: "host", Duration: time.Duration(h.Attempts) * time.Second,
+			},
+			History: h, Queue: "q", Exchange: exchange, RoutingKey: key, Room: room,
+		}
+		d.Headers = marks.Retry(d.Headers, f)
+		d.Exchange, d.RoutingKey = "", "q" // it comes back by another way
+	}
+	return d.Headers
+}
+
+func TestTrailKeepsTheFirstAndTheLastErrors(t *testing.T) {
+	headers := fail(topology.Trail{}, topology.Table{"own": "kept"}, 25, 0)
+	h := topology.Trail{}.Read(topology.Delivery{Headers: headers})
+	var attempts []int
+	for _, e := range h.Errors {
+		attempts = append(attempts, e.Attempt)
+		want := topology.AttemptError{
+			Attempt: e.Attempt, Time: start.Add(time.Duration(e.Attempt-1) * time.Minute), Error: fmt.Sprintf("error %d", e.Attempt),
+			Host: "host", Duration: time.Duration(e.Attempt-1) * time.Second,
+		}
+		if e != want {
+			t.Errorf("got %+v, want %+v", e, want)
+		}
+	}
+	if diff := cmp.Diff([]int{1, 17, 18, 19, 20, 21, 22, 23, 24, 25}, attempts); diff != "" {
+		t.Error(diff)
+	}
+	h.Errors = nil
+	want := topology.History{
+		Attempts: 25, RetriesLeft: topology.Undecided, Queue: "q", Exchange: "x", RoutingKey: "k", FirstFailed: start, ErrorsDropped: 15,
+	}
+	if h := h; !cmp.Equal(h, want) {
+		t.Error(cmp.Diff(want, h))
+	}
+	if headers["own"] != "kept" || headers["x-reprise-attempts"] != int64(25) || headers["x-reprise-errors-dropped"] != int64(15) {
+		t.Errorf("headers: %v", headers)
+	}
+}
+
+func TestTrailCutsLongTexts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := strings.Repeat(rapid.StringN(1, 5, -1).Draw(t, "text"), rapid.IntRange(0, 2000).Draw(t, "times")) +
+			string(rapid.SliceOf(rapid.Byte()).Draw(t, "garbage"))
+		room := rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 20_000)).Draw(t, "room")
+		d := topology.Delivery{Queue: "q", Headers: topology.Table{"own": "kept"}}
+		for i := range 3 {
+			h := topology.Trail{}.Read(d)
+			d.Headers = topology.Trail{}.Park(d.Headers, topology.Failure{
+				AttemptError: topology.AttemptError{Attempt: i + 1, Time: start, Error: text}, History: h, Queue: "q", Room: room,
+			})
+			if room > 500 && d.Headers.WireSize() > room {
+				t.Fatalf("%d bytes in a room of %d", d.Headers.WireSize(), room)
+			}
+			if d.Headers["own"] != "kept" || d.Headers["x-reprise-attempts"] != int64(i+1) {
+				t.Fatalf("headers: %v", d.Headers)
+			}
+		}
+		for _, e := range (topology.Trail{}).Read(d).Errors {
+			if len(e.Error) > 4096 || !utf8.ValidString(e.Error) {
+				t.Fatalf("%d bytes, valid %t", len(e.Error), utf8.ValidString(e.Error))
+			}
+			if valid := strings.ToValidUTF8(text, "\uFFFD"); room == 0 && len(valid) <= 4096 && e.Error != valid {
+				t.Fatalf("changed %q to %q", valid, e.Error)
+			} else if kept := strings.TrimSuffix(e.Error, "…"); !strings.HasPrefix(valid, kept) || room == 0 && len(valid) > 4096 && len(e.Error) < 4090 {
+				t.Fatalf("cut %q to %q", valid, e.Error)
+			}
+		}
+	})
+}
+
+// anything draws header values that no Marks wrote.
+func anything() *rapid.Generator[any] {
+	return rapid.OneOf(
+		rapid.Just[any](nil), rapid.Just[any](true), rapid.Just[any]("text"), rapid.Just[any](topology.Table{"attempt": "x"}),
+		rapid.Just[any]([]any{1, "x", nil, topology.Table{"attempt": int64(-5), "duration-ms": int64(1 << 62), "time": "x", "error": 1}}),
+		rapid.Map(rapid.Int64(), func(n int64) any { return n }), rapid.Map(rapid.Uint64(), func(n uint64) any { return n }),
+		rapid.Map(rapid.Int8(), func(n int8) any { return n }), rapid.Map(rapid.Float64(), func(n float64) any { return n }),
+		rapid.Just[any](start),
+	)
+}
+
+func TestMarksTolerateAnyHeader(t *testing.T) {
+	all := []topology.Marks{topology.Trail{}, topology.CountDown{Header: "mb-retries", Errors: "mb-exceptions", Default: 4}}
+	names := []string{
+		"x-reprise-attempts", "x-reprise-first-failed", "x-reprise-errors", "x-reprise-errors-dropped", "x-reprise-exchange",
+		"x-reprise-routing-key", "x-reprise-queue", "mb-retries", "mb-exceptions", "own",
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		headers := topology.Table{}
+		for _, n := range names {
+			if rapid.Bool().Draw(t, "has "+n) {
+				headers[n] = anything().Draw(t, n)
+			}
+		}
+		before := maps.Clone(headers)
+		for _, m := range all {
+			d := topology.Delivery{Queue: "q", Headers: headers}
+			h := m.Read(d)
+			if h.Attempts < 0 || h.RetriesLeft < topology.Undecided || h.ErrorsDropped < 0 {
+				t.Fatalf("%T read %+v", m, h)
+			}
+			f := topology.Failure{AttemptError: topology.AttemptError{Attempt: h.Attempts + 1, Error: "e", Time: start}, History: h, Queue: "q"}
+			next := m.Read(topology.Delivery{Queue: "q", Headers: m.Retry(headers, f)})
+			if next.Attempts <= h.Attempts && h.RetriesLeft != 0 && h.Attempts < math.MaxInt32 {
+				t.Fatalf("%T: attempts went from %d to %d", m, h.Attempts, next.Attempts)
+			}
+			if h.RetriesLeft > 0 && next.RetriesLeft != h.RetriesLeft-1 {
+				t.Fatalf("%T: retries left went from %d to %d", m, h.RetriesLeft, next.RetriesLeft)
+			}
+			m.Park(headers, f)
+			if !cmp.Equal(before, headers) {
+				t.Fatalf("%T changed its input:\n%s", m, cmp.Diff(before, headers))
+			}
+		}
+	})
+}
+
+func TestCountDown(t *testing.T) {
+	c := topology.CountDown{Header: "left", Errors: "errors", Default: 2}
+	var left []any
+	headers := topology.Table(nil)
+	for range 3 {
+		headers = fail(c, headers, 1, 0)
+		left = append(left, headers["left"])
+	}
+	if diff := cmp.Diff([]any{int32(1), int32(0), int32(0)}, left); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]any{"error 1", "error 2", "error 3"}, headers["errors"]); diff != "" {
+		t.Error(diff)
+	}
+	if len(headers) != 2 || !c.Owns("left") || !c.Owns("errors") || c.Owns("other") {
+		t.Errorf("headers: %v", headers)
+	}
+	if h := c.Read(topology.Delivery{}); h.RetriesLeft != 2 || h.Attempts != 0 {
+		t.Errorf("without headers: %+v", h)
+	}
+	if got := c.Park(topology.Table{"left": int8(1)}, topology.Failure{AttemptError: topology.AttemptError{Error: "e"}}); !cmp.Equal(got, topology.Table{"left": int8(1), "errors": []any{"e"}}) {
+		t.Errorf("parked early: %v", got)
+	}
+}
+
+func TestCountDownGivesWay(t *testing.T) {
+	c := topology.CountDown{Header: "left", Errors: "errors", Default: 100}
+	headers := fail(c, topology.Table{"own": strings.Repeat("x", 100)}, 50, 300)
+	texts, _ := headers["errors"].([]any)
+	if headers.WireSize() > 300 || len(texts) < 5 || texts[len(texts)-1] == "error 1" {
+		t.Errorf("%d bytes: %v", headers.WireSize(), texts)
+	}
+	f := topology.Failure{AttemptError: topology.AttemptError{Error: strings.Repeat("e", 5000)}, Room: 300}
+	if got := c.Retry(topology.Table{}, f); got.WireSize() > 300 || len(got["errors"].([]any)) != 1 {
+		t.Errorf("%d bytes: %v", got.WireSize(), got)
+	}
+}
+
+func TestMarksValidate(t *testing.T) {
+	for _, c := range []topology.CountDown{
+		{}, {Header: "a"}, {Header: "a", Errors: "a"}, {Header: "a", Errors: "b", Default: -1}, {Header: "a", Errors: strings.Repeat("b", 256)},
+	} {
+		if err := (topology.Strategy{Marks: c}).Validate(); err == nil {
+			t.Errorf("%+v is valid", c)
+		}
+	}
+	if err := (topology.Strategy{Marks: topology.CountDown{Header: "a", Errors: "b"}}).Validate(); err != nil {
+		t.Error(err)
+	}
+	if err := (topology.Strategy{}).Validate(); err != nil {
+		t.Error(err)
+	}
+}

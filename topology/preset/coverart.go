@@ -1,0 +1,128 @@
+package preset
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Names of the cover art design on the wire.
+const (
+	CoverArtExchange       = "cover-art-archive"
+	CoverArtRetryExchange  = "cover-art-archive.retry"
+	CoverArtFailedExchange = "cover-art-archive.failed"
+
+	CoverArtIndexQueue  = "cover-art-archive.index"
+	CoverArtDeleteQueue = "cover-art-archive.delete"
+	CoverArtMoveQueue   = "cover-art-archive.move"
+	CoverArtRetryQueue  = "cover-art-archive.retry"
+	CoverArtFailedQueue = "cover-art-archive.failed"
+
+	CoverArtRetriesHeader    = "mb-retries"
+	CoverArtExceptionsHeader = "mb-exceptions"
+)
+
+// Numbers of the cover art design.
+const (
+	CoverArtRetryDelay = 4 * time.Hour
+	CoverArtRetries    = 4
+)
+
+// CoverArt is the queue design of the MusicBrainz cover art indexer.
+//
+//	cover-art-archive (direct) ─ index ──► cover-art-archive.index
+//	      ▲                    ─ delete ─► cover-art-archive.delete
+//	      │                    ─ move ───► cover-art-archive.move
+//	      │
+//	      └─ expires, 4 h ─ cover-art-archive.retry (queue) ◄─ cover-art-archive.retry (fanout)
+//	                        cover-art-archive.failed (queue) ◄─ cover-art-archive.failed (fanout)
+//
+// Header mb-retries holds the retries that remain, 4 when absent: above 0 a
+// failed message goes to the retry exchange with one less, else to the failed
+// exchange. Header mb-exceptions is the array of error texts so far. Both
+// exchanges are fanout, because fanout keeps the routing key, and with it the
+// expired message finds its queue again.
+type CoverArt struct {
+	RetryDelay time.Duration // x-message-ttl of the retry queue, whole milliseconds; default 4 h
+	Retries    int           // retries of a message without mb-retries; default 4
+	QueueType  string        // x-queue-type of every queue; "" leaves the argument out, as deployed
+}
+
+func (c CoverArt) withDefaults() CoverArt {
+	if c.RetryDelay == 0 {
+		c.RetryDelay = CoverArtRetryDelay
+	}
+	if c.Retries == 0 {
+		c.Retries = CoverArtRetries
+	}
+	return c
+}
+
+// Validate reports numbers the design cannot express and what to write instead.
+func (c CoverArt) Validate() error {
+	switch {
+	case c.RetryDelay < 0 || c.RetryDelay%time.Millisecond != 0:
+		return fmt.Errorf("preset: CoverArt.RetryDelay %s: use whole milliseconds, or 0 for %s", c.RetryDelay, CoverArtRetryDelay)
+	case c.Retries < 0:
+		return fmt.Errorf("preset: CoverArt.Retries %d: use a positive number, or 0 for %d", c.Retries, CoverArtRetries)
+	}
+	return c.Strategy().Validate()
+}
+
+// Topology returns all exchanges, queues and bindings of the design.
+func (c CoverArt) Topology() topology.Topology {
+	c = c.withDefaults()
+	queue := func(name string, args topology.Table) topology.Queue {
+		if c.QueueType != "" {
+			args = args.Clone()
+			args["x-queue-type"] = c.QueueType
+		}
+		return topology.Queue{Name: name, Args: args}
+	}
+	return topology.Topology{
+		Exchanges: []topology.Exchange{
+			{Name: CoverArtExchange, Kind: topology.Direct},
+			{Name: CoverArtRetryExchange, Kind: topology.Fanout},
+			{Name: CoverArtFailedExchange, Kind: topology.Fanout},
+		},
+		Queues: []topology.Queue{
+			queue(CoverArtIndexQueue, nil),
+			queue(CoverArtDeleteQueue, nil),
+			queue(CoverArtMoveQueue, nil),
+			queue(CoverArtRetryQueue, topology.Table{
+				"x-message-ttl":          c.RetryDelay.Milliseconds(),
+				"x-dead-letter-exchange": CoverArtExchange,
+			}),
+			queue(CoverArtFailedQueue, nil),
+		},
+		Bindings: []topology.Binding{
+			{Exchange: CoverArtExchange, Queue: CoverArtIndexQueue, RoutingKey: "index"},
+			{Exchange: CoverArtExchange, Queue: CoverArtDeleteQueue, RoutingKey: "delete"},
+			{Exchange: CoverArtExchange, Queue: CoverArtMoveQueue, RoutingKey: "move"},
+			{Exchange: CoverArtRetryExchange, Queue: CoverArtRetryQueue},
+			{Exchange: CoverArtFailedExchange, Queue: CoverArtFailedQueue},
+		},
+	}
+}
+
+// Strategy returns how messages of the design are retried and parked, for a
+// worker on any of its three work queues. The delay is the retry queue's, the
+// budget is mb-retries: a worker's Policy is not consulted.
+func (c CoverArt) Strategy() topology.Strategy {
+	c = c.withDefaults()
+	return topology.Strategy{
+		Route: topology.WaitQueue{
+			WorkExchange:   CoverArtExchange,
+			WaitExchange:   CoverArtRetryExchange,
+			FailedExchange: CoverArtFailedExchange,
+			Delay:          c.RetryDelay,
+			Infrastructure: c.Topology(),
+		},
+		Marks: topology.CountDown{
+			Header:  CoverArtRetriesHeader,
+			Errors:  CoverArtExceptionsHeader,
+			Default: c.Retries,
+		},
+	}
+}

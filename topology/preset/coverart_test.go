@@ -1,0 +1,78 @@
+package preset_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+func TestCoverArtTopologyToTheLetter(t *testing.T) {
+	want := topology.Topology{
+		Exchanges: []topology.Exchange{
+			{Name: "cover-art-archive", Kind: "direct"},
+			{Name: "cover-art-archive.retry", Kind: "fanout"},
+			{Name: "cover-art-archive.failed", Kind: "fanout"},
+		},
+		Queues: []topology.Queue{
+			{Name: "cover-art-archive.index"},
+			{Name: "cover-art-archive.delete"},
+			{Name: "cover-art-archive.move"},
+			{Name: "cover-art-archive.retry", Args: topology.Table{"x-message-ttl": int64(14400000), "x-dead-letter-exchange": "cover-art-archive"}},
+			{Name: "cover-art-archive.failed"},
+		},
+		Bindings: []topology.Binding{
+			{Exchange: "cover-art-archive", Queue: "cover-art-archive.index", RoutingKey: "index"},
+			{Exchange: "cover-art-archive", Queue: "cover-art-archive.delete", RoutingKey: "delete"},
+			{Exchange: "cover-art-archive", Queue: "cover-art-archive.move", RoutingKey: "move"},
+			{Exchange: "cover-art-archive.retry", Queue: "cover-art-archive.retry"},
+			{Exchange: "cover-art-archive.failed", Queue: "cover-art-archive.failed"},
+		},
+	}
+	got := preset.CoverArt{}.Topology()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if err := got.Validate(); err != nil {
+		t.Error(err)
+	}
+	for _, q := range (preset.CoverArt{QueueType: "quorum"}).Topology().Queues {
+		if q.Args["x-queue-type"] != "quorum" {
+			t.Errorf("%s has %v", q.Name, q.Args)
+		}
+	}
+}
+
+func TestCoverArtStrategy(t *testing.T) {
+	s := preset.CoverArt{RetryDelay: time.Minute, Retries: 7}.Strategy()
+	if err := s.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	d := topology.Delivery{Queue: "cover-art-archive.index", Exchange: "cover-art-archive", RoutingKey: "index"}
+	hop, err := s.Route.Wait(d, time.Hour)
+	if err != nil || hop.Exchange != "cover-art-archive.retry" || hop.RoutingKey != "index" || hop.Delay != time.Minute || hop.TTL != 0 {
+		t.Errorf("wait: %+v, %v", hop, err)
+	}
+	if hop := s.Route.Failed(d); hop.Exchange != "cover-art-archive.failed" || hop.RoutingKey != "index" {
+		t.Errorf("failed: %+v", hop)
+	}
+	if h := s.Marks.Read(d); h.RetriesLeft != 7 {
+		t.Errorf("retries left: %d", h.RetriesLeft)
+	}
+}
+
+func TestCoverArtValidate(t *testing.T) {
+	for _, p := range []preset.CoverArt{{}, {RetryDelay: time.Second, Retries: 1, QueueType: "classic"}} {
+		if err := p.Validate(); err != nil {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
+	for _, p := range []preset.CoverArt{{RetryDelay: -1}, {RetryDelay: time.Microsecond}, {Retries: -1}, {RetryDelay: topology.MaxDelay + time.Millisecond}} {
+		if err := p.Validate(); err == nil {
+			t.Errorf("%+v is valid", p)
+		}
+	}
+}

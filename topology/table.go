@@ -1,0 +1,86 @@
+package topology
+
+import (
+	"math"
+	"time"
+)
+
+// Table is an AMQP field table: the headers of a message, or the arguments of
+// a declaration. Nested tables are Tables again and arrays are []any; numbers
+// keep the exact width they have on the wire.
+//
+// Values may be nil, bool, byte, int8, int16, uint16, int32, uint32, int64,
+// float32, float64, string, []byte, time.Time (whole seconds), Table, []any of
+// these, and what the AMQP client adds (its Decimal).
+type Table map[string]any
+
+// Integer returns v as an int64 if it is an integer of any width. Programs in
+// other languages write counters in whatever width their client prefers, so
+// counters are read with this.
+func Integer(v any) (int64, bool) {
+	switch n := v.(type) {
+	case int:
+		return int64(n), true
+	case int8:
+		return int64(n), true
+	case int16:
+		return int64(n), true
+	case int32:
+		return int64(n), true
+	case int64:
+		return n, true
+	case uint8:
+		return int64(n), true
+	case uint16:
+		return int64(n), true
+	case uint32:
+		return int64(n), true
+	case uint:
+		return clampUint(uint64(n)), true
+	case uint64:
+		return clampUint(n), true
+	}
+	return 0, false
+}
+
+func clampUint(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
+
+// WireSize returns the number of bytes the table takes in a frame, its length
+// prefix included. A content header must fit into one frame, so what is
+// written on a message is bounded by it.
+func (t Table) WireSize() int {
+	size := 4
+	for k, v := range t {
+		size += 1 + len(k) + wireSize(v)
+	}
+	return size
+}
+
+// wireSize is the size of one field value, its type byte included.
+func wireSize(v any) int {
+	switch x := v.(type) {
+	case nil:
+		return 1
+	case bool, int8, uint8:
+		return 1 + 1
+	case int16, uint16:
+		return 1 + 2
+	case int, int32, uint32, float32:
+		return 1 + 4
+	case int64, float64, time.Time:
+		return 1 + 8
+	case string:
+		return 1 + 4 + len(x)
+	case []byte:
+		return 1 + 4 + len(x)
+	case Table:
+		return 1 + x.WireSize()
+	case []any:
+		size := 1 + 4
+		for _, e := range x {
+			size += wireSize(e)
+		}
+		return size
+	}
+	return 1 + 8 // a Decimal takes 5; nothing else is a field value
+}

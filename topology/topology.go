@@ -1,0 +1,192 @@
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+)
+
+// Exchange kinds every broker knows.
+const (
+	Direct = "direct"
+	Fanout = "fanout"
+	Topic  = "topic"
+	ByArgs = "headers"
+)
+
+// Exchange is an exchange as it is declared. Zero value apart from Name and
+// Kind: durable, kept until deleted.
+type Exchange struct {
+	Name       string
+	Kind       string // Direct, Fanout, Topic, ByArgs, or a plugin's
+	Transient  bool   // lost when the broker restarts
+	AutoDelete bool   // deleted with its last binding
+	Internal   bool   // clients cannot publish to it
+	Args       Table
+}
+
+// Queue is a queue as it is declared. Zero value apart from Name: durable,
+// shared, kept until deleted, of the broker's default type.
+type Queue struct {
+	Name       string
+	Transient  bool // lost when the broker restarts
+	Exclusive  bool // belongs to one connection and dies with it
+	AutoDelete bool // deleted with its last consumer
+	Args       Table
+
+	// IfAbsent declares the queue only where no queue of that name exists. One
+	// that exists is used as it is, whatever its arguments.
+	IfAbsent bool
+}
+
+// Binding routes messages from an exchange to a queue. Either end may be
+// something the Topology does not declare.
+type Binding struct {
+	Exchange   string
+	Queue      string
+	RoutingKey string
+	Args       Table
+}
+
+// Topology is what must exist on a broker. The zero value asks for nothing.
+type Topology struct {
+	Exchanges []Exchange
+	Queues    []Queue
+	Bindings  []Binding
+}
+
+// maxName is the longest name AMQP can carry: a short string's length is one byte.
+const maxName = 255
+
+// Validate reports everything that no broker would accept: empty and
+// over-long names, exchanges without a kind, one name with two different
+// declarations, combinations such as a transient quorum queue. All findings
+// are joined into one error.
+func (t Topology) Validate() error {
+	var errs []error
+	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("topology: "+format, args...)) }
+	name := func(what, name string) {
+		switch {
+		case name == "":
+			fault("%s without a name", what)
+		case len(name) > maxName:
+			fault("%s %.40q… has a name of %d bytes: at most %d are possible", what, name, len(name), maxName)
+		}
+	}
+
+	exchanges := map[string]Exchange{}
+	for _, e := range t.Exchanges {
+		name("exchange", e.Name)
+		if e.Kind == "" {
+			fault("exchange %q has no kind: use %q, %q, %q or %q", e.Name, Direct, Fanout, Topic, ByArgs)
+		}
+		if other, found := exchanges[e.Name]; found && !reflect.DeepEqual(normal(e), normal(other)) {
+			fault("exchange %q is declared twice and differently: keep one declaration", e.Name)
+		}
+		exchanges[e.Name] = e
+	}
+	queues := map[string]Queue{}
+	for _, q := range t.Queues {
+		name("queue", q.Name)
+		if q.Args["x-queue-type"] == "quorum" && (q.Transient || q.Exclusive || q.AutoDelete) {
+			fault("queue %q is a quorum queue: it cannot be transient, exclusive or auto-delete", q.Name)
+		}
+		if other, found := queues[q.Name]; found && !reflect.DeepEqual(normalQueue(q), normalQueue(other)) {
+			fault("queue %q is declared twice and differently: keep one declaration", q.Name)
+		}
+		queues[q.Name] = q
+	}
+	for _, b := range t.Bindings {
+		name("binding to exchange", b.Exchange)
+		name("binding to queue", b.Queue)
+		if len(b.RoutingKey) > maxName {
+			fault("binding of queue %q to exchange %q has a routing key of %d bytes: at most %d are possible",
+				b.Queue, b.Exchange, len(b.RoutingKey), maxName)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Merge returns t and then others as one Topology, each thing once. A queue
+// that is only to be declared IfAbsent gives way to a definite declaration of
+// the same name. Contradictions are kept, for Validate to report. Neither
+// input is changed.
+func (t Topology) Merge(others ...Topology) Topology {
+	var m Topology
+	for _, o := range append([]Topology{t}, others...) {
+		for _, e := range o.Exchanges {
+			if !slices.ContainsFunc(m.Exchanges, func(x Exchange) bool { return reflect.DeepEqual(normal(x), normal(e)) }) {
+				m.Exchanges = append(m.Exchanges, e)
+			}
+		}
+		for _, q := range o.Queues {
+			m.Queues = mergeQueue(m.Queues, q)
+		}
+		for _, b := range o.Bindings {
+			if !slices.ContainsFunc(m.Bindings, func(x Binding) bool { return sameBinding(x, b) }) {
+				m.Bindings = append(m.Bindings, b)
+			}
+		}
+	}
+	return m
+}
+
+func mergeQueue(queues []Queue, q Queue) []Queue {
+	for i, x := range queues {
+		switch {
+		case x.Name != q.Name:
+		case x.IfAbsent && !q.IfAbsent:
+			queues[i] = q
+			return queues
+		case q.IfAbsent, reflect.DeepEqual(normalQueue(x), normalQueue(q)):
+			return queues // the one already there is as definite, or more
+		}
+	}
+	return append(queues, q)
+}
+
+// normal makes a declaration comparable: nil and empty arguments are the same,
+// and so are equal integers of different width.
+func normal(e Exchange) Exchange {
+	e.Args = normalArgs(e.Args)
+	return e
+}
+
+func normalQueue(q Queue) Queue {
+	q.Args = normalArgs(q.Args)
+	return q
+}
+
+func normalArgs(t Table) Table {
+	n := Table{}
+	for k, v := range t {
+		if i, ok := Integer(v); ok {
+			v = i
+		}
+		n[k] = v
+	}
+	return n
+}
+
+func sameBinding(a, b Binding) bool {
+	return a.Exchange == b.Exchange && a.Queue == b.Queue && a.RoutingKey == b.RoutingKey &&
+		reflect.DeepEqual(normalArgs(a.Args), normalArgs(b.Args))
+}
+
+// with returns a copy of t with one more entry.
+func (t Table) with(key string, value any) Table {
+	t = t.Clone()
+	t[key] = value
+	return t
+}
+
+// Clone returns a copy of t that can be written to; its nested values are
+// shared with t. A nil t gives an empty table.
+func (t Table) Clone() Table {
+	if t == nil {
+		return Table{}
+	}
+	return maps.Clone(t)
+}

@@ -1,0 +1,144 @@
+package topology_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+func TestValidate(t *testing.T) {
+	long := strings.Repeat("n", 256)
+	for _, tc := range []struct {
+		name string
+		t    topology.Topology
+		want []string
+	}{
+		{"nothing", topology.Topology{}, nil},
+		{
+			"all is well",
+			topology.Topology{
+				Exchanges: []topology.Exchange{{Name: "x", Kind: "direct"}, {Name: "x", Kind: "direct", Args: topology.Table{}}},
+				Queues: []topology.Queue{
+					{Name: "q", Args: topology.Table{"x-message-ttl": 1}}, {Name: "q", Args: topology.Table{"x-message-ttl": int64(1)}},
+				},
+				Bindings: []topology.Binding{{Exchange: "elsewhere", Queue: "elsewhere too"}},
+			},
+			nil,
+		},
+		{
+			"everything is wrong",
+			topology.Topology{
+				Exchanges: []topology.Exchange{{}, {Name: "x", Kind: "direct"}, {Name: "x", Kind: "fanout"}, {Name: long, Kind: "topic"}},
+				Queues: []topology.Queue{
+					{},
+					{Name: "q"},
+					{Name: "q", Transient: true},
+					{Name: "e", AutoDelete: true, Args: topology.Table{"x-queue-type": "quorum"}},
+				},
+				Bindings: []topology.Binding{{Queue: "q"}, {Exchange: "x"}, {Exchange: "x", Queue: "q", RoutingKey: long}},
+			},
+			[]string{
+				"topology: exchange without a name",
+				`topology: exchange "" has no kind: use "direct", "fanout", "topic" or "headers"`,
+				`topology: exchange "x" is declared twice and differently: keep one declaration`,
+				`topology: exchange "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"… has a name of 256 bytes: at most 255 are possible`,
+				"topology: queue without a name",
+				`topology: queue "q" is declared twice and differently: keep one declaration`,
+				`topology: queue "e" is a quorum queue: it cannot be transient, exclusive or auto-delete`,
+				"topology: binding to exchange without a name",
+				"topology: binding to queue without a name",
+				`topology: binding of queue "q" to exchange "x" has a routing key of 256 bytes: at most 255 are possible`,
+			},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got []string
+			if err := tc.t.Validate(); err != nil {
+				got = strings.Split(err.Error(), "\n")
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestMerge(t *testing.T) {
+	args := topology.Table{"x-message-ttl": 5}
+	a := topology.Topology{
+		Exchanges: []topology.Exchange{{Name: "x", Kind: "direct"}},
+		Queues:    []topology.Queue{{Name: "soft", IfAbsent: true, Args: args}, {Name: "hard"}, {Name: "same", Args: args}},
+		Bindings:  []topology.Binding{{Exchange: "x", Queue: "hard"}},
+	}
+	b := topology.Topology{
+		Exchanges: []topology.Exchange{{Name: "x", Kind: "direct"}, {Name: "y", Kind: "topic"}},
+		Queues:    []topology.Queue{{Name: "soft"}, {Name: "hard", IfAbsent: true, Args: args}, {Name: "same", Args: topology.Table{"x-message-ttl": int8(5)}}},
+		Bindings:  []topology.Binding{{Exchange: "x", Queue: "hard"}, {Exchange: "x", Queue: "hard", RoutingKey: "k"}},
+	}
+	want := topology.Topology{
+		Exchanges: []topology.Exchange{{Name: "x", Kind: "direct"}, {Name: "y", Kind: "topic"}},
+		Queues:    []topology.Queue{{Name: "soft"}, {Name: "hard"}, {Name: "same", Args: args}},
+		Bindings:  []topology.Binding{{Exchange: "x", Queue: "hard"}, {Exchange: "x", Queue: "hard", RoutingKey: "k"}},
+	}
+	merged := a.Merge(b, topology.Topology{})
+	if diff := cmp.Diff(want, merged); diff != "" {
+		t.Error(diff)
+	}
+	if !a.Queues[0].IfAbsent || len(b.Queues) != 3 {
+		t.Error("merging changed its inputs")
+	}
+	if err := merged.Validate(); err != nil {
+		t.Error(err)
+	}
+	if err := a.Merge(topology.Topology{Queues: []topology.Queue{{Name: "hard", Transient: true}}}).Validate(); err == nil {
+		t.Error("a contradiction was merged away")
+	}
+}
+
+func TestWaitQueueKeepsTheKeyThatLeadsBack(t *testing.T) {
+	w := topology.WaitQueue{
+		WorkExchange: "x", WaitExchange: "wait", FailedExchange: "failed", Delay: 5,
+		Infrastructure: topology.Topology{
+			Exchanges: []topology.Exchange{{Name: "x", Kind: topology.Direct}, {Name: "t", Kind: topology.Topic}},
+			Bindings: []topology.Binding{
+				{Exchange: "other", Queue: "q", RoutingKey: "0"},
+				{Exchange: "x", Queue: "q", RoutingKey: "1"},
+				{Exchange: "x", Queue: "q", RoutingKey: "2"},
+				{Exchange: "t", Queue: "q", RoutingKey: "a.*"},
+			},
+		},
+	}
+	topics := w
+	topics.WorkExchange = "t"
+	for _, tc := range []struct {
+		w                topology.WaitQueue
+		queue, key, want string
+	}{
+		{w, "q", "1", "1"},
+		{w, "q", "2", "2"},
+		{w, "q", "q", "1"},
+		{w, "q", "0", "1"},
+		{w, "unknown", "k", "k"},
+		{topics, "q", "a.b", "a.b"},
+	} {
+		d := topology.Delivery{Queue: tc.queue, RoutingKey: tc.key}
+		hop, err := tc.w.Wait(d, 99)
+		if err != nil || hop.Exchange != "wait" || hop.RoutingKey != tc.want || hop.TTL != 0 || hop.Delay != 5 {
+			t.Errorf("%s %s: %+v, %v", tc.queue, tc.key, hop, err)
+		}
+		if hop := tc.w.Failed(d); hop.Exchange != "failed" || hop.RoutingKey != tc.want {
+			t.Errorf("%s %s: failed %+v", tc.queue, tc.key, hop)
+		}
+	}
+	if err := w.Validate(); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []topology.WaitQueue{{}, {WorkExchange: "a", WaitExchange: "b"}, {WorkExchange: "a", WaitExchange: "b", FailedExchange: "c", Delay: -1}} {
+		if err := bad.Validate(); err == nil {
+			t.Errorf("%+v is valid", bad)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package topology
+
+import (
+	"math"
+	"time"
+)
+
+// Headers that Trail writes.
+const (
+	HeaderAttempts      = "x-reprise-attempts"       // int64: attempts made
+	HeaderFirstFailed   = "x-reprise-first-failed"   // timestamp: end of the first attempt that failed
+	HeaderErrors        = "x-reprise-errors"         // array of tables: attempt, time, error, host, duration-ms
+	HeaderErrorsDropped = "x-reprise-errors-dropped" // int64: errors left out between the first and the second of the array
+	HeaderExchange      = "x-reprise-exchange"       // longstr: exchange first published to
+	HeaderRoutingKey    = "x-reprise-routing-key"    // longstr: routing key first published with
+	HeaderQueue         = "x-reprise-queue"          // longstr: work queue it failed in
+)
+
+// Bounds of the history a message carries with it.
+const (
+	maxErrors    = 10      // the first and the last nine
+	maxErrorText = 4 << 10 // bytes of each error text
+)
+
+// Trail is the default Marks: it counts attempts up and keeps a bounded history
+// of errors on the message itself, so that whoever finds it parked sees why.
+//
+// The first error and the last nine are kept, each text cut at 4 KiB between
+// two characters; HeaderErrorsDropped says how many are missing in between.
+// Where even that does not fit into a frame beside the message's own headers,
+// texts are cut shorter, and then left out.
+//
+// Undecided about retries: the Policy decides, by the number of attempts.
+type Trail struct{}
+
+var trailHeaders = map[string]bool{
+	HeaderAttempts: true, HeaderFirstFailed: true, HeaderErrors: true, HeaderErrorsDropped: true,
+	HeaderExchange: true, HeaderRoutingKey: true, HeaderQueue: true,
+}
+
+// Owns reports whether header is one of Trail's.
+func (Trail) Owns(header string) bool { return trailHeaders[header] }
+
+// Read returns what the headers say. Values of unexpected types count as
+// absent.
+func (Trail) Read(d Delivery) History {
+	h := History{RetriesLeft: Undecided}
+	if n, ok := Integer(d.Headers[HeaderAttempts]); ok {
+		h.Attempts = int(min(max(n, 0), math.MaxInt32))
+	}
+	if n, ok := Integer(d.Headers[HeaderErrorsDropped]); ok {
+		h.ErrorsDropped = int(min(max(n, 0), math.MaxInt32))
+	}
+	h.FirstFailed, _ = d.Headers[HeaderFirstFailed].(time.Time)
+	h.Queue, _ = d.Headers[HeaderQueue].(string)
+	h.Exchange, _ = d.Headers[HeaderExchange].(string)
+	h.RoutingKey, _ = d.Headers[HeaderRoutingKey].(string)
+	entries, _ := d.Headers[HeaderErrors].([]any)
+	for _, e := range entries {
+		if t, ok := e.(Table); ok {
+			h.Errors = append(h.Errors, readAttempt(t))
+		}
+	}
+	return h
+}
+
+// Retry returns headers with the failure added to the trail.
+func (t Trail) Retry(headers Table, f Failure) Table { return t.mark(headers, f) }
+
+// Park returns what Retry does: a parked message carries the same trail.
+func (t Trail) Park(headers Table, f Failure) Table { return t.mark(headers, f) }
+
+func (t Trail) mark(headers Table, f Failure) Table {
+	out := headers.Clone()
+	for h := range trailHeaders {
+		delete(out, h)
+	}
+	first := f.History.FirstFailed
+	if first.IsZero() {
+		first = f.Time
+	}
+	out[HeaderAttempts] = int64(f.Attempt)
+	out[HeaderFirstFailed] = first
+	out[HeaderQueue] = f.Queue
+	out[HeaderExchange] = f.Exchange
+	out[HeaderRoutingKey] = f.RoutingKey
+
+	kept, dropped := bound(append(f.History.Errors[:len(f.History.Errors):len(f.History.Errors)], f.AttemptError), f.History.ErrorsDropped)
+	for limit := maxErrorText; ; limit /= 2 {
+		if dropped > 0 {
+			out[HeaderErrorsDropped] = int64(dropped)
+		}
+		out[HeaderErrors] = writeAttempts(kept, limit)
+		if f.Room <= 0 || out.WireSize() <= f.Room {
+			return out
+		}
+		if limit == 0 {
+			// Not even empty texts fit: the count is what must survive.
+			delete(out, HeaderErrors)
+			delete(out, HeaderErrorsDropped)
+			return out
+		}
+	}
+}
+
+// bound keeps the first and the last maxErrors-1 of errs.
+func bound(errs []AttemptError, dropped int) ([]AttemptError, int) {
+	if over := len(errs) - maxErrors; over > 0 {
+		kept := append([]AttemptError{errs[0]}, errs[1+over:]...)
+		return kept, dropped + over
+	}
+	return errs, dropped
+}
+
+func writeAttempts(errs []AttemptError, limit int) []any {
+	entries := make([]any, len(errs))
+	for i, e := range errs {
+		entries[i] = Table{
+			"attempt":     int64(e.Attempt),
+			"time":        e.Time,
+			"error":       cut(e.Error, limit),
+			"host":        e.Host,
+			"duration-ms": e.Duration.Milliseconds(),
+		}
+	}
+	return entries
+}
+
+func readAttempt(t Table) AttemptError {
+	var e AttemptError
+	if n, ok := Integer(t["attempt"]); ok {
+		e.Attempt = int(min(max(n, 0), math.MaxInt32))
+	}
+	e.Time, _ = t["time"].(time.Time)
+	e.Error, _ = t["error"].(string)
+	e.Host, _ = t["host"].(string)
+	if n, ok := Integer(t["duration-ms"]); ok {
+		e.Duration = time.Duration(min(max(n, 0), math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+	}
+	return e
+}

@@ -1,0 +1,80 @@
+package topology
+
+import (
+	"fmt"
+	"time"
+)
+
+// WaitQueue is the Route of systems with one wait queue: a fanout exchange in
+// front of a queue whose messages all expire after the same time, back into
+// the exchange the work is published to. A copy keeps its routing key on the
+// whole way, which is how it finds its queue again.
+//
+//	WorkExchange ─► work queue ─► handler ─► failed ─► WaitExchange ─► wait queue
+//	      ▲                                                               │ expires after Delay
+//	      └───────────────────────────────────────────────────────────────┘ key unchanged
+//
+// Every retry waits Delay: the delay a Policy or a handler asks for is not
+// used. And where WorkExchange routes one key to several queues, a retry
+// reaches all of them.
+type WaitQueue struct {
+	WorkExchange   string        // what the expired copies return through
+	WaitExchange   string        // in front of the wait queue
+	FailedExchange string        // in front of the failed queue
+	Delay          time.Duration // how long the wait queue holds a message
+
+	// Infrastructure declares all of it, and names the keys by which
+	// WorkExchange reaches each work queue.
+	Infrastructure Topology
+}
+
+// Validate reports missing names and a contradictory Infrastructure.
+func (w WaitQueue) Validate() error {
+	if w.WorkExchange == "" || w.WaitExchange == "" || w.FailedExchange == "" {
+		return fmt.Errorf("topology: WaitQueue needs the names of three exchanges: WorkExchange %q, WaitExchange %q, FailedExchange %q",
+			w.WorkExchange, w.WaitExchange, w.FailedExchange)
+	}
+	if w.Delay < 0 || w.Delay > MaxDelay {
+		return fmt.Errorf("topology: WaitQueue.Delay %s: use 0 to %s", w.Delay, MaxDelay)
+	}
+	return w.Infrastructure.Validate()
+}
+
+// Topology returns the whole infrastructure, whichever the queue.
+func (w WaitQueue) Topology(string) Topology { return w.Infrastructure }
+
+// Wait returns the hop into the wait queue; its delay is always w.Delay.
+func (w WaitQueue) Wait(d Delivery, _ time.Duration) (Hop, error) {
+	return Hop{Exchange: w.WaitExchange, RoutingKey: w.wayBack(d), Delay: w.Delay, Topology: w.Infrastructure}, nil
+}
+
+// Failed returns the hop into the failed queue.
+func (w WaitQueue) Failed(d Delivery) Hop {
+	return Hop{Exchange: w.FailedExchange, RoutingKey: w.wayBack(d), Topology: w.Infrastructure}
+}
+
+// wayBack returns the key by which WorkExchange reaches d.Queue: the message's
+// own where that is so. A message that was put into the queue by other ways
+// (by name, through the default exchange) has a key WorkExchange does not know;
+// RabbitMQ would drop it, silently, when it expires. It takes a key that leads
+// back.
+func (w WaitQueue) wayBack(d Delivery) string {
+	for _, e := range w.Infrastructure.Exchanges {
+		if e.Name == w.WorkExchange && e.Kind != Direct {
+			return d.RoutingKey // only a direct exchange compares keys by equality
+		}
+	}
+	first, found := d.RoutingKey, false
+	for _, b := range w.Infrastructure.Bindings {
+		if b.Exchange != w.WorkExchange || b.Queue != d.Queue {
+			continue
+		}
+		if b.RoutingKey == d.RoutingKey {
+			return d.RoutingKey
+		}
+		if !found {
+			first, found = b.RoutingKey, true
+		}
+	}
+	return first
+}

@@ -1,0 +1,269 @@
+package reprise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Handler does the work a message asks for.
+//
+// What Handle returns decides what becomes of the message:
+//
+//	nil             done: acknowledged
+//	RetryAfter(d)   comes back after d
+//	Park(err)       parked now
+//	other errors    comes back after the Policy's delay
+//	panic, Goexit   as other errors
+//
+// and when no attempt is left, it is parked instead of coming back.
+//
+// ctx ends when a shutdown has waited long enough; an attempt that then fails
+// does not count. It carries the values of the context given to Run. Handle is
+// called from Concurrency goroutines at once. A message may be delivered more
+// than once even if its handler succeeded (the connection may be lost before
+// the broker hears of it): MessageID tells duplicates.
+type Handler interface {
+	Handle(ctx context.Context, m *Message) error
+}
+
+// HandlerFunc makes a function a Handler.
+type HandlerFunc func(ctx context.Context, m *Message) error
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, m *Message) error { return f(ctx, m) }
+
+// Defaults of WorkerConfig.
+const (
+	DefaultConcurrency  = 1
+	DefaultDrainTimeout = 30 * time.Second
+)
+
+// lastGrace is how long a drain waits for handlers whose context it has ended,
+// and for what they settle.
+const lastGrace = 5 * time.Second
+
+// WorkerConfig describes a Worker. Queue and Handler are required.
+type WorkerConfig struct {
+	Queue   string
+	Handler Handler
+	Policy  Policy
+
+	// Strategy is how failed messages come back. Default: any delay through
+	// shared wait queues, parked in {Queue}.failed, see package topology.
+	Strategy topology.Strategy
+
+	// Topology is declared together with what the Strategy needs, and before
+	// consuming: typically the exchange and bindings that feed the queue. A
+	// Queue declared here, with whatever arguments, replaces the Strategy's
+	// own declaration of it.
+	Topology topology.Topology
+
+	// Concurrency is how many handlers run at once. Default 1: messages are
+	// handled in the order of the queue, as long as none fails.
+	Concurrency int
+
+	// Prefetch is how many unsettled messages the broker lets this worker have,
+	// including those whose retry copy awaits its confirm. At least
+	// Concurrency, at most 65535. Default 4×Concurrency, but at least 16.
+	Prefetch int
+
+	// DrainTimeout is how long a shutdown waits for running handlers before it
+	// ends their context. Default 30 s.
+	DrainTimeout time.Duration
+}
+
+func (c WorkerConfig) withDefaults() WorkerConfig {
+	c.Policy = c.Policy.withDefaults()
+	c.Strategy = c.Strategy.WithDefaults()
+	if c.Concurrency == 0 {
+		c.Concurrency = DefaultConcurrency
+	}
+	if c.Prefetch == 0 {
+		c.Prefetch = min(max(16, 4*c.Concurrency), math.MaxUint16)
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = DefaultDrainTimeout
+	}
+	return c
+}
+
+// Validate reports what is missing or contradictory and what to write instead.
+func (c WorkerConfig) Validate() error {
+	var errs []error
+	fault := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("reprise: WorkerConfig."+format, args...))
+	}
+	if c.Queue == "" {
+		fault("Queue is empty: name the queue to consume")
+	}
+	if c.Handler == nil {
+		fault("Handler is nil: give a function as reprise.HandlerFunc(f)")
+	}
+	d := c.withDefaults()
+	if c.Concurrency < 0 || d.Concurrency > math.MaxUint16 {
+		fault("Concurrency %d: use 1 to %d, or 0 for %d", c.Concurrency, math.MaxUint16, DefaultConcurrency)
+	}
+	if c.Prefetch < 0 || d.Prefetch > math.MaxUint16 || d.Prefetch < d.Concurrency {
+		fault("Prefetch %d: use at least Concurrency (%d) and at most %d, or 0 for the default", c.Prefetch, d.Concurrency, math.MaxUint16)
+	}
+	if c.DrainTimeout < 0 {
+		fault("DrainTimeout %s is negative: use 0 for %s", c.DrainTimeout, DefaultDrainTimeout)
+	}
+	errs = append(errs, c.Policy.Validate(), c.Strategy.Validate())
+	if c.Queue != "" {
+		errs = append(errs, c.topology().Validate())
+	}
+	return errors.Join(errs...)
+}
+
+// topology is everything that must exist before the queue is consumed.
+func (c WorkerConfig) topology() topology.Topology {
+	return c.Topology.Merge(c.Strategy.WithDefaults().Route.Topology(c.Queue))
+}
+
+// Worker consumes one queue, runs its handler, and settles what it says: see
+// the package comment.
+type Worker struct {
+	client *Client
+	cfg    WorkerConfig // with defaults
+	log    *slog.Logger
+	host   string // recorded with errors
+
+	slots    chan struct{}  // one per running handler
+	attempts sync.WaitGroup // handlers, and the settling after them
+
+	started   atomic.Bool     // by Run, or never to be
+	cancelled atomic.Bool     // never to be: Shutdown came first
+	stopping  context.Context // ends with Shutdown
+	stop      context.CancelFunc
+	done      chan struct{} // closed when Run has returned
+
+	// Set by Run. A drain ends handling first, and settling when it gives up.
+	handling    context.Context
+	endHandling context.CancelCauseFunc
+	settling    context.Context
+	endSettling context.CancelCauseFunc
+}
+
+// NewWorker checks cfg and returns a worker for Run to start. It does not talk
+// to the broker.
+func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
+	if c == nil {
+		return nil, errors.New("reprise: NewWorker needs a Client: Dial returns one")
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	host, err := os.Hostname()
+	if err != nil {
+		host = "" // it is for information only
+	}
+	w := &Worker{
+		client: c,
+		cfg:    cfg,
+		log:    c.cfg.Logger.With("queue", cfg.Queue),
+		host:   host,
+		slots:  make(chan struct{}, cfg.Concurrency),
+		done:   make(chan struct{}),
+	}
+	w.stopping, w.stop = context.WithCancel(context.Background())
+	return w, nil
+}
+
+// Run declares what the worker needs and consumes, over any number of
+// reconnects, until ctx is cancelled or Shutdown is called. Then it drains:
+//
+//   - it stops consuming, and gives back what was not started, untouched;
+//   - running handlers may finish, for up to DrainTimeout;
+//   - then their context ends, and they have 5 s more. What fails now is given
+//     back without counting as an attempt.
+//
+// Run returns nil after a drain, ErrDrainTimeout if handlers were still running
+// at the end of it (their messages are delivered again), a *DeclareError if the
+// topology contradicts what exists, ErrClosed if the client was closed. It can
+// be called once.
+func (w *Worker) Run(ctx context.Context) error {
+	if !w.started.CompareAndSwap(false, true) {
+		if w.cancelled.Load() {
+			return nil
+		}
+		return errors.New("reprise: Worker.Run can be called once: make another worker")
+	}
+	defer close(w.done)
+
+	values := context.WithoutCancel(ctx)
+	w.handling, w.endHandling = context.WithCancelCause(values)
+	w.settling, w.endSettling = context.WithCancelCause(values)
+	defer w.endHandling(ErrClosed)
+	defer w.endSettling(ErrClosed)
+
+	consuming, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(w.stopping, func() { cancel(ErrClosed) })()
+
+	last, err := w.consume(consuming)
+	return errors.Join(err, w.drain(last))
+}
+
+// Shutdown makes Run drain and return, and waits for it until ctx ends. It may
+// be called any number of times, also before Run, which then does nothing.
+func (w *Worker) Shutdown(ctx context.Context) error {
+	w.stop()
+	if w.started.CompareAndSwap(false, true) {
+		w.cancelled.Store(true)
+		close(w.done)
+	}
+	select {
+	case <-w.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// drain waits for running handlers and closes the last session, which may be
+// nil.
+func (w *Worker) drain(last *session) error {
+	idle := make(chan struct{})
+	go func() { // ends with the last handler
+		w.attempts.Wait()
+		close(idle)
+	}()
+	within := func(d time.Duration) bool {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-idle:
+			return true
+		case <-timer.C:
+			return false
+		}
+	}
+	drained := within(w.cfg.DrainTimeout)
+	if !drained {
+		w.log.Warn("drain timeout", "running", len(w.slots))
+		w.endHandling(ErrDrainTimeout)
+		drained = within(lastGrace)
+	}
+	if last != nil {
+		last.close(lastGrace)
+	}
+	w.endSettling(ErrClosed)
+	if !drained {
+		drained = within(lastGrace) // copies still under way give up
+	}
+	if !drained {
+		return ErrDrainTimeout
+	}
+	return nil
+}
