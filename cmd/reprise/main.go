@@ -1,0 +1,13 @@
+// Command reprise runs workers and a broker from a configuration file; see
+// `reprise --help` and docs/cli.md.
+package main
+
+import (
+	"os"
+
+	"github.com/reprisemq/reprise/internal/cli"
+)
+
+func main() {
+	os.Exit(cli.Main(os.Args[1:], cli.Process()))
+}

@@ -1,0 +1,104 @@
+package coverart
+
+import (
+	"context"
+	"errors"
+	"net/http"
+)
+
+// ErrNotInArchive is returned by an Archive for an object, or its whole bucket,
+// that is not there.
+var ErrNotInArchive = errors.New("coverart: not in the archive")
+
+// Archive is the store of images, an S3 with headers of its own. Every method
+// tries once, may be called again with the same arguments, and is safe for
+// concurrent use. A nil error means the store has answered that it is done.
+type Archive interface {
+	// Put writes an object, over what was there.
+	Put(ctx context.Context, o Object) error
+
+	// Copy copies an object inside the store. ErrNotInArchive: from is not there.
+	Copy(ctx context.Context, from, to Location, headers http.Header) error
+
+	// Delete deletes an object. ErrNotInArchive: it is not there.
+	Delete(ctx context.Context, l Location, headers http.Header) error
+
+	// Has tells whether an object is there.
+	Has(ctx context.Context, l Location) (bool, error)
+}
+
+// Location is where an object is.
+type Location struct {
+	Bucket string
+	Key    string
+}
+
+func (l Location) String() string { return l.Bucket + "/" + l.Key }
+
+// Object is something to write.
+type Object struct {
+	Location
+	ContentType string
+	Body        []byte
+	Headers     http.Header // the archive's own
+}
+
+// Bucket returns the name of a release's bucket.
+func Bucket(gid string) string { return "mbid-" + gid }
+
+// ImageLocation returns where an image of a release is.
+func ImageLocation(gid, id, suffix string) Location {
+	return Location{Bucket: Bucket(gid), Key: "mbid-" + gid + "-" + id + "." + suffix}
+}
+
+// IndexLocation returns where a release's index is.
+func IndexLocation(gid string) Location { return Location{Bucket: Bucket(gid), Key: IndexKey} }
+
+// MetadataLocation returns where a release's metadata are.
+func MetadataLocation(gid string) Location {
+	return Location{Bucket: Bucket(gid), Key: "mbid-" + gid + "_mb_metadata.xml"}
+}
+
+// The archive's headers, one set per kind of request. They are part of the
+// protocol with the archive: without x-archive-auto-make-bucket the first
+// image of a release has nowhere to go, without x-archive-cascade-delete the
+// thumbnails of a deleted image stay.
+func indexHeaders() http.Header {
+	return headers(
+		"x-archive-auto-make-bucket", "1",
+		"x-archive-keep-old-version", "1",
+		"x-archive-meta-collection", "coverartarchive",
+	)
+}
+
+func metadataHeaders() http.Header {
+	return headers(
+		"x-archive-auto-make-bucket", "1",
+		"x-archive-meta-collection", "coverartarchive",
+	)
+}
+
+func imageHeaders() http.Header {
+	return headers(
+		"x-archive-auto-make-bucket", "1",
+		"x-archive-keep-old-version", "1",
+		"x-archive-meta-collection", "coverartarchive",
+		"x-archive-meta-mediatype", "image",
+		"x-archive-meta-noindex", "true",
+	)
+}
+
+func deleteHeaders() http.Header {
+	return headers(
+		"x-archive-cascade-delete", "1",
+		"x-archive-keep-old-version", "1",
+	)
+}
+
+func headers(pairs ...string) http.Header {
+	h := http.Header{}
+	for i := 0; i < len(pairs); i += 2 {
+		h.Set(pairs[i], pairs[i+1])
+	}
+	return h
+}

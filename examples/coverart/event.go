@@ -1,0 +1,145 @@
+package coverart
+
+import (
+	"fmt"
+	"strings"
+)
+
+// DefaultSuffix is the suffix of an image whose event names none.
+const DefaultSuffix = "jpg"
+
+// IndexKey is the key of a release's index, and what a delete event has in
+// place of an image's id to delete that.
+const IndexKey = "index.json"
+
+// Delete is the body of a delete event.
+type Delete struct {
+	ID     string // number of the image, or IndexKey
+	GID    string
+	Suffix string
+}
+
+// Move is the body of a move event.
+type Move struct {
+	ID       string // number of the image
+	Old, New string // releases
+	Suffix   string
+}
+
+// ParseIndex reads the body of an index event: the release's gid, in lower case.
+func ParseIndex(body []byte) (gid string, err error) {
+	fields, err := lines("index", "gid", body, 1, 1)
+	if err != nil {
+		return "", err
+	}
+	return parseGID("index", fields[0])
+}
+
+// ParseDelete reads the body of a delete event.
+func ParseDelete(body []byte) (Delete, error) {
+	fields, err := lines("delete", "id, gid[, suffix]", body, 2, 3)
+	if err != nil {
+		return Delete{}, err
+	}
+	d := Delete{ID: fields[0]}
+	if d.ID != IndexKey {
+		if err := checkImage("delete", d.ID); err != nil {
+			return Delete{}, fmt.Errorf("%w, or %s", err, IndexKey)
+		}
+	}
+	if d.GID, err = parseGID("delete", fields[1]); err != nil {
+		return Delete{}, err
+	}
+	if d.Suffix, err = parseSuffix("delete", fields[2:]); err != nil {
+		return Delete{}, err
+	}
+	return d, nil
+}
+
+// ParseMove reads the body of a move event.
+func ParseMove(body []byte) (Move, error) {
+	fields, err := lines("move", "id, old gid, new gid[, suffix]", body, 3, 4)
+	if err != nil {
+		return Move{}, err
+	}
+	m := Move{ID: fields[0]}
+	if err := checkImage("move", m.ID); err != nil {
+		return Move{}, err
+	}
+	if m.Old, err = parseGID("move", fields[1]); err != nil {
+		return Move{}, err
+	}
+	if m.New, err = parseGID("move", fields[2]); err != nil {
+		return Move{}, err
+	}
+	if m.Old == m.New {
+		// Copied onto itself and then deleted, it would be gone.
+		return Move{}, fmt.Errorf("move event: old and new release are the same, %s", m.Old)
+	}
+	if m.Suffix, err = parseSuffix("move", fields[3:]); err != nil {
+		return Move{}, err
+	}
+	return m, nil
+}
+
+// Body returns the event as it travels.
+func (d Delete) Body() []byte { return []byte(d.ID + "\n" + d.GID + "\n" + d.Suffix) }
+
+// Body returns the event as it travels.
+func (m Move) Body() []byte { return []byte(m.ID + "\n" + m.Old + "\n" + m.New + "\n" + m.Suffix) }
+
+// lines splits a body; one line break at its end is forgiven.
+func lines(event, want string, body []byte, least, most int) ([]string, error) {
+	fields := strings.Split(strings.TrimSuffix(string(body), "\n"), "\n")
+	if n := len(fields); n < least || n > most {
+		s := "s"
+		if n == 1 {
+			s = ""
+		}
+		return nil, fmt.Errorf("%s event: the body has %d line%s, want %s", event, n, s, want)
+	}
+	return fields, nil
+}
+
+// gidLength is the length of an MBID, a UUID as text: 8-4-4-4-12.
+const gidLength = 36
+
+func parseGID(event, s string) (string, error) {
+	ok := len(s) == gidLength
+	for i := 0; ok && i < len(s); i++ {
+		switch c := s[i]; i {
+		case 8, 13, 18, 23:
+			ok = c == '-'
+		default:
+			ok = c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+		}
+	}
+	if !ok {
+		return "", fmt.Errorf("%s event: %.40q is not the MBID of a release", event, s)
+	}
+	return strings.ToLower(s), nil
+}
+
+// maxID is how many digits the largest 64-bit integer has.
+const maxID = 19
+
+func checkImage(event, id string) error {
+	if id == "" || len(id) > maxID || strings.Trim(id, "0123456789") != "" {
+		return fmt.Errorf("%s event: %.40q is not the number of an image", event, id)
+	}
+	return nil
+}
+
+// maxSuffix is more than any image type of MusicBrainz needs.
+const maxSuffix = 8
+
+func parseSuffix(event string, rest []string) (string, error) {
+	if len(rest) == 0 || rest[0] == "" {
+		return DefaultSuffix, nil
+	}
+	s := rest[0]
+	if len(s) > maxSuffix || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
+		return "", fmt.Errorf("%s event: %.40q is not the suffix of a file name", event, s)
+	}
+	return s, nil
+}

@@ -1,0 +1,143 @@
+package coverart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/reprisemq/reprise"
+)
+
+// Indexer handles the three kinds of events. Catalogue, Archive and WebService
+// are required. Its handlers may run at once.
+type Indexer struct {
+	Catalogue  Catalogue
+	Archive    Archive
+	WebService WebService
+
+	// Grace is how long an event waits for equal ones, which are then handled
+	// together. Handlers that wait count as running: give the worker a
+	// Concurrency to match. Default 0, no waiting; MusicBrainz has DefaultGrace.
+	Grace time.Duration
+
+	// Logger is told what was skipped and why. Default: nothing is logged.
+	Logger *slog.Logger
+
+	bursts grace
+}
+
+// Index handles an index event.
+func (x *Indexer) Index(ctx context.Context, m *reprise.Message) error {
+	gid, err := ParseIndex(m.Body)
+	if err != nil {
+		return reprise.Park(err)
+	}
+	return x.once(ctx, "index", m, func() error { return x.index(ctx, gid) })
+}
+
+// Delete handles a delete event.
+func (x *Indexer) Delete(ctx context.Context, m *reprise.Message) error {
+	d, err := ParseDelete(m.Body)
+	if err != nil {
+		return reprise.Park(err)
+	}
+	return x.once(ctx, "delete", m, func() error { return x.delete(ctx, d) })
+}
+
+// Move handles a move event.
+func (x *Indexer) Move(ctx context.Context, m *reprise.Message) error {
+	v, err := ParseMove(m.Body)
+	if err != nil {
+		return reprise.Park(err)
+	}
+	return x.once(ctx, "move", m, func() error { return x.move(ctx, v) })
+}
+
+func (x *Indexer) log() *slog.Logger {
+	if x.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return x.Logger
+}
+
+func (x *Indexer) once(ctx context.Context, event string, m *reprise.Message, work func() error) error {
+	first, err := x.bursts.wait(ctx, x.Grace, event+"\n"+string(m.Body))
+	if err != nil {
+		return err
+	}
+	if !first {
+		x.log().InfoContext(ctx, "duplicate, done with an earlier one", "event", event, "message", m.MessageID)
+		return nil
+	}
+	return work()
+}
+
+func (x *Indexer) index(ctx context.Context, gid string) error {
+	r, err := x.Catalogue.Release(ctx, gid)
+	if errors.Is(err, ErrUnknownRelease) {
+		// Deleted since, in all likelihood: no attempt will ever find it, and
+		// nobody misses its index.
+		x.log().WarnContext(ctx, "unknown release, skipped", "release", gid)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look up release %s: %w", gid, err)
+	}
+	index, err := IndexJSON(r)
+	if err != nil {
+		return err
+	}
+	err = x.Archive.Put(ctx, Object{
+		Location: IndexLocation(r.GID), ContentType: "application/json; charset=utf-8", Body: index, Headers: indexHeaders(),
+	})
+	if err != nil {
+		return err
+	}
+	metadata, err := x.WebService.ReleaseXML(ctx, r.GID)
+	if err != nil {
+		return err
+	}
+	return x.Archive.Put(ctx, Object{
+		Location: MetadataLocation(r.GID), ContentType: "application/xml; charset=utf-8", Body: metadata, Headers: metadataHeaders(),
+	})
+}
+
+func (x *Indexer) delete(ctx context.Context, d Delete) error {
+	l := IndexLocation(d.GID)
+	if d.ID != IndexKey {
+		l = ImageLocation(d.GID, d.ID, d.Suffix)
+	}
+	return x.remove(ctx, l)
+}
+
+// remove deletes an object; one that is gone already is what was wanted.
+func (x *Indexer) remove(ctx context.Context, l Location) error {
+	err := x.Archive.Delete(ctx, l, deleteHeaders())
+	if errors.Is(err, ErrNotInArchive) {
+		x.log().InfoContext(ctx, "already gone", "object", l.String())
+		return nil
+	}
+	return err
+}
+
+func (x *Indexer) move(ctx context.Context, v Move) error {
+	from, to := ImageLocation(v.Old, v.ID, v.Suffix), ImageLocation(v.New, v.ID, v.Suffix)
+	err := x.Archive.Copy(ctx, from, to, imageHeaders())
+	if errors.Is(err, ErrNotInArchive) {
+		// An earlier attempt may have got as far as deleting the old one.
+		moved, statErr := x.Archive.Has(ctx, to)
+		if statErr != nil {
+			return statErr
+		}
+		if moved {
+			x.log().InfoContext(ctx, "already moved", "object", to.String())
+			return nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return x.remove(ctx, from)
+}

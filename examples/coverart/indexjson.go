@@ -1,0 +1,71 @@
+package coverart
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// The fields of these types stand in the order of their names in bytes, which
+// makes the document canonical: the same release always gives the same bytes.
+type (
+	indexDocument struct {
+		Images  []indexImage `json:"images"`
+		Release string       `json:"release"`
+	}
+	indexImage struct {
+		Approved   bool            `json:"approved"`
+		Back       bool            `json:"back"`
+		Comment    string          `json:"comment"`
+		Edit       int64           `json:"edit"`
+		Front      bool            `json:"front"`
+		ID         int64           `json:"id"`
+		Image      string          `json:"image"`
+		Thumbnails indexThumbnails `json:"thumbnails"`
+		Types      []string        `json:"types"`
+	}
+	indexThumbnails struct {
+		W1200 string `json:"1200"`
+		W250  string `json:"250"`
+		W500  string `json:"500"`
+		Large string `json:"large"` // same as 500, for programs older than the sizes
+		Small string `json:"small"` // same as 250
+	}
+)
+
+// IndexJSON returns the index of a release: the document that
+// coverartarchive.org/release/{gid} answers with.
+func IndexJSON(r *Release) ([]byte, error) {
+	doc := indexDocument{
+		Images:  make([]indexImage, 0, len(r.Images)), // [] and not null
+		Release: "https://musicbrainz.org/release/" + r.GID,
+	}
+	for _, i := range r.Images {
+		thumb := func(size string) string { return imageURL(r.GID, i.ID, "-"+size, DefaultSuffix) }
+		types := i.Types
+		if types == nil {
+			types = []string{}
+		}
+		doc.Images = append(doc.Images, indexImage{
+			Approved: i.Approved, Back: i.Back, Comment: i.Comment, Edit: i.Edit, Front: i.Front, ID: i.ID,
+			Image: imageURL(r.GID, i.ID, "", i.suffix()),
+			Thumbnails: indexThumbnails{
+				W1200: thumb("1200"), W250: thumb("250"), W500: thumb("500"), Large: thumb("500"), Small: thumb("250"),
+			},
+			Types: types,
+		})
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false) // a comment may say "CD & DVD"
+	if err := enc.Encode(doc); err != nil {
+		return nil, fmt.Errorf("coverart: index of %s: %w", r.GID, err)
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
+}
+
+// imageURL is the public address of an image. It is http, as it always was:
+// programs compare it.
+func imageURL(gid string, id int64, size, suffix string) string {
+	return fmt.Sprintf("http://coverartarchive.org/release/%s/%d%s.%s", gid, id, size, suffix)
+}

@@ -1,0 +1,116 @@
+package coverart
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+// S3Config says where an archive is. Endpoint is required.
+type S3Config struct {
+	// Endpoint is the store's URL, http or https, without a path. Buckets are
+	// addressed as the first part of the path.
+	Endpoint string
+
+	// Credentials sign the requests. The Internet Archive takes signatures of
+	// version 2: credentials.NewStaticV2. Default: requests are not signed.
+	Credentials *credentials.Credentials
+
+	// Region is part of a version 4 signature. Default us-east-1.
+	Region string
+
+	// Transport makes the requests. Default http.DefaultTransport.
+	Transport http.RoundTripper
+}
+
+// S3 is an Archive that speaks S3.
+type S3 struct {
+	client *minio.Client
+}
+
+// NewS3 returns the archive at c.Endpoint. It does not connect yet.
+func NewS3(c S3Config) (*S3, error) {
+	u, err := url.Parse(c.Endpoint)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
+		return nil, fmt.Errorf("coverart: S3Config.Endpoint %q: write http://host:port or https://host", c.Endpoint)
+	}
+	if c.Credentials == nil {
+		c.Credentials = credentials.NewStatic("", "", "", credentials.SignatureAnonymous)
+	}
+	if c.Region == "" {
+		c.Region = "us-east-1" // without one, the client asks the store for it, once per bucket
+	}
+	if c.Transport == nil {
+		c.Transport = http.DefaultTransport
+	}
+	client, err := minio.New(u.Host, &minio.Options{
+		Creds:        c.Credentials,
+		Secure:       u.Scheme == "https",
+		Region:       c.Region,
+		BucketLookup: minio.BucketLookupPath,
+		Transport:    headerTransport{c.Transport},
+		// One try: the client would sit on a worker while it waits between
+		// tries, and forget about them in a crash.
+		MaxRetries: 1,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("coverart: S3 client for %s: %w", c.Endpoint, err)
+	}
+	return &S3{client: client}, nil
+}
+
+// Put writes an object in one request.
+func (s *S3) Put(ctx context.Context, o Object) error {
+	_, err := s.client.PutObject(withHeaders(ctx, o.Headers), o.Bucket, o.Key, bytes.NewReader(o.Body), int64(len(o.Body)),
+		minio.PutObjectOptions{ContentType: o.ContentType, DisableMultipart: true})
+	return explain("PUT", o.Location, err)
+}
+
+// Copy lets the store copy an object (x-amz-copy-source).
+func (s *S3) Copy(ctx context.Context, from, to Location, headers http.Header) error {
+	_, err := s.client.CopyObject(withHeaders(ctx, headers),
+		minio.CopyDestOptions{Bucket: to.Bucket, Object: to.Key},
+		minio.CopySrcOptions{Bucket: from.Bucket, Object: from.Key})
+	return explain("COPY", from, err)
+}
+
+// Delete deletes an object.
+func (s *S3) Delete(ctx context.Context, l Location, headers http.Header) error {
+	return explain("DELETE", l, s.client.RemoveObject(withHeaders(ctx, headers), l.Bucket, l.Key, minio.RemoveObjectOptions{}))
+}
+
+// Has asks for an object's headers.
+func (s *S3) Has(ctx context.Context, l Location) (bool, error) {
+	_, err := s.client.StatObject(ctx, l.Bucket, l.Key, minio.StatObjectOptions{})
+	if err = explain("HEAD", l, err); errors.Is(err, ErrNotInArchive) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// gone is what the Internet Archive says, in place of 404, about an item that
+// was taken away as a whole.
+const gone = "The item you are trying to edit cannot be retrieved"
+
+// explain makes the store's answer a text that says, in a failed queue, what
+// the store said (first, since texts are cut) and what was asked.
+func explain(verb string, l Location, err error) error {
+	if err == nil {
+		return nil
+	}
+	answer, ok := errors.AsType[minio.ErrorResponse](err)
+	switch {
+	case !ok:
+		return fmt.Errorf("%s %s: %w", verb, l, err)
+	case answer.StatusCode == http.StatusNotFound || strings.Contains(answer.Resource, gone):
+		return fmt.Errorf("%s %s: %w (%d %s)", verb, l, ErrNotInArchive, answer.StatusCode, answer.Code)
+	}
+	return fmt.Errorf("%d %s: %s %s: %w", answer.StatusCode, answer.Code, verb, l, err)
+}

@@ -1,0 +1,66 @@
+package coverart
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/reprisemq/reprise"
+)
+
+// WebService is where the metadata of a release come from.
+type WebService interface {
+	// ReleaseXML returns the release and its artists as MusicBrainz XML. It
+	// tries once, and is safe for concurrent use.
+	ReleaseXML(ctx context.Context, gid string) ([]byte, error)
+}
+
+// maxMetadata bounds what is read of an answer. Real ones have some kilobytes.
+const maxMetadata = 16 << 20
+
+// HTTPWebService is the web service of a MusicBrainz server.
+type HTTPWebService struct {
+	BaseURL   string       // https://musicbrainz.org
+	UserAgent string       // MusicBrainz wants to know who asks, and whom to write to
+	Client    *http.Client // default http.DefaultClient
+}
+
+// ReleaseXML asks for /ws/2/release/{gid}?inc=artists. When the server names a
+// time to come back at (Retry-After), that is the time of the next attempt.
+func (s *HTTPWebService) ReleaseXML(ctx context.Context, gid string) ([]byte, error) {
+	url := s.BaseURL + "/ws/2/release/" + gid + "?inc=artists"
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("coverart: web service: %w", err)
+	}
+	if s.UserAgent != "" {
+		req.Header.Set("User-Agent", s.UserAgent)
+	}
+	req.Header.Set("Accept", "application/xml")
+	client := s.Client
+	if client == nil {
+		client = http.DefaultClient
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("coverart: web service: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }() // everything was read, or the error is told already
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxMetadata+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("coverart: GET %s: %w", url, err)
+	case resp.StatusCode != http.StatusOK:
+		err = fmt.Errorf("GET %s: %s", url, resp.Status)
+		if seconds, bad := strconv.Atoi(resp.Header.Get("Retry-After")); bad == nil && seconds > 0 {
+			return nil, reprise.RetryAfter(time.Duration(seconds)*time.Second, err)
+		}
+		return nil, err
+	case len(body) > maxMetadata:
+		return nil, fmt.Errorf("GET %s: the answer is longer than %d bytes", url, maxMetadata)
+	}
+	return body, nil
+}

@@ -1,0 +1,133 @@
+// Package cli is the program reprise: its commands, what they print, and their
+// exit codes.
+//
+// Each command is a struct in a file of its own. Its fields are the flags, its
+// Run method does the work with what the process gives it (an [IO]), so that
+// nothing in here touches os.Stdout or calls os.Exit.
+//
+// What a command produces goes to stdout: addresses, message ids, the version.
+// What it says about itself, logs and errors, goes to stderr. docs/cli.md is
+// the specification for users.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/reprisemq/reprise/internal/config"
+)
+
+// Exit codes of all commands.
+const (
+	ExitOK     = 0
+	ExitFailed = 1 // tried and failed: no broker, no route, handlers cut off
+	ExitUsage  = 2 // not tried: flags or configuration are wrong
+)
+
+// IO is what a command has of its process.
+type IO struct {
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	Lookup func(string) (string, bool) // environment variables
+}
+
+// Process returns the IO of this process.
+func Process() IO {
+	return IO{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Lookup: os.LookupEnv}
+}
+
+// commands are all there are, in the order of the help.
+type commands struct {
+	Up      upCmd      `cmd:"" help:"Run the workers of a configuration file."`
+	Broker  brokerCmd  `cmd:"" help:"Run a broker on this machine."`
+	Publish publishCmd `cmd:"" help:"Publish a message."`
+	Demo    demoCmd    `cmd:"" help:"Show all of it at work, on the cover art indexer of MusicBrainz."`
+	Version versionCmd `cmd:"" help:"Print the version."`
+}
+
+const description = `Messages that fail come back later, never get lost and never block the others. On RabbitMQ.
+
+  reprise up -c reprise.yaml                      run the workers of a file, with a broker if it names none
+  reprise publish --to orders '{"id": 7}'         publish a message to a queue
+  reprise broker --memory                         run a broker for any AMQP 0-9-1 client
+
+Exit codes: 0 done, 1 failed, 2 wrong flags or configuration.`
+
+// Main runs the command that args name and returns the exit code of the
+// process. SIGINT and SIGTERM end it in order.
+func Main(args []string, streams IO) int {
+	ended := -1 // set when the help has been printed
+	var root commands
+	parser, err := kong.New(&root,
+		kong.Name("reprise"),
+		kong.Description(description),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true, WrapUpperBound: 100}),
+		kong.ValueFormatter(helpText),
+		kong.Help(printHelp),
+		kong.Writers(streams.Stdout, streams.Stderr),
+		kong.Exit(func(code int) { ended = code }),
+		kong.BindTo(context.Background(), (*context.Context)(nil)),
+	)
+	if err != nil {
+		return report(streams, err) // the structs above contradict themselves
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	command, err := parser.Parse(args)
+	if ended >= 0 {
+		return ended
+	}
+	if err != nil {
+		return report(streams, usageError{hint(command, err)})
+	}
+	stop := notify(context.Background())
+	defer stop.release()
+	command.BindTo(stop.ctx, (*context.Context)(nil))
+	return report(streams, command.Run(streams, stop))
+}
+
+// usageError is an error of whoever typed the command.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// hint adds where to look to an error of the command line.
+func hint(command *kong.Context, err error) error {
+	where := "reprise --help"
+	if parse, ok := errors.AsType[*kong.ParseError](err); ok {
+		command = parse.Context
+	}
+	if command != nil && command.Selected() != nil {
+		where = command.Selected().FullPath() + " --help"
+	}
+	return fmt.Errorf("%w (see %s)", err, where)
+}
+
+// report prints an error and returns the exit code it stands for.
+func report(streams IO, err error) int {
+	if err == nil {
+		return ExitOK
+	}
+	if problems, ok := errors.AsType[*config.Problems](err); ok {
+		// Each begins with its place, as compilers have it.
+		fmt.Fprintln(streams.Stderr, problems)
+		return ExitUsage
+	}
+	// The library begins its errors with its name, which is the program's too.
+	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "reprise: "), ": reprise: ", ": ")
+	fmt.Fprintln(streams.Stderr, "reprise:", text)
+	if _, ok := errors.AsType[usageError](err); ok {
+		return ExitUsage
+	}
+	return ExitFailed
+}

@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"log/slog"
+	"net/http"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/config"
+	"github.com/reprisemq/reprise/internal/handler"
+)
+
+// handlers are those of a configuration, in its order.
+type handlers struct {
+	of    []reprise.Handler
+	execs []*handler.Exec
+	https []*handler.HTTP
+}
+
+// newHandlers makes them and reports all programs that cannot be found: better
+// now than with the first message.
+func newHandlers(cfg *config.Config, log *slog.Logger) (*handlers, error) {
+	hs := &handlers{}
+	var missing []config.Problem
+	for _, w := range cfg.Workers {
+		if w.HTTP != nil {
+			h, err := newHTTP(w, log)
+			if err != nil {
+				return nil, err
+			}
+			hs.https = append(hs.https, h)
+			hs.of = append(hs.of, h)
+			continue
+		}
+		h, err := newExec(w, log)
+		if err != nil {
+			return nil, err
+		}
+		if err := h.Check(); err != nil {
+			missing = append(missing, config.Problem{Position: w.Exec.At, Text: err.Error()})
+		}
+		hs.execs = append(hs.execs, h)
+		hs.of = append(hs.of, h)
+	}
+	return hs, cfg.Refuse(missing...)
+}
+
+func newExec(w config.Worker, log *slog.Logger) (*handler.Exec, error) {
+	c := handler.ExecConfig{Command: w.Exec.Command, Dir: w.Exec.Dir, Timeout: w.Exec.Timeout, Logger: log}
+	for _, p := range w.Exec.Env {
+		c.Env = append(c.Env, p.Name+"="+p.Value)
+	}
+	return handler.NewExec(c)
+}
+
+func newHTTP(w config.Worker, log *slog.Logger) (*handler.HTTP, error) {
+	c := handler.HTTPConfig{URL: w.HTTP.URL, Timeout: w.HTTP.Timeout, Connections: w.Concurrency, Headers: http.Header{}, Logger: log}
+	for _, p := range w.HTTP.Headers {
+		c.Headers.Set(p.Name, p.Value)
+	}
+	return handler.NewHTTP(c)
+}
+
+// kill ends all programs that run.
+func (hs *handlers) kill() {
+	for _, h := range hs.execs {
+		h.Kill()
+	}
+}
+
+func (hs *handlers) close() {
+	for _, h := range hs.https {
+		h.Close()
+	}
+}

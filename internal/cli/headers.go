@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// parseHeaders reads headers as the command line has them: name=text, and
+// name:=JSON for values that are not text.
+func parseHeaders(args []string) (map[string]any, error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	headers := make(map[string]any, len(args))
+	for _, arg := range args {
+		name, value, found := strings.Cut(arg, "=")
+		typed := strings.HasSuffix(name, ":")
+		name = strings.TrimSuffix(name, ":")
+		if !found || name == "" {
+			return nil, usagef("--header %q: write name=text, or name:=JSON", arg)
+		}
+		if _, twice := headers[name]; twice {
+			return nil, usagef("--header: %q is given twice", name)
+		}
+		if !typed {
+			headers[name] = value
+			continue
+		}
+		v, err := parseJSON(value)
+		if err != nil {
+			return nil, usagef("--header %s: %q is no JSON, such as 3, true or [\"a\"]: %w", name, value, err)
+		}
+		headers[name] = v
+	}
+	return headers, nil
+}
+
+func parseJSON(s string) (any, error) {
+	d := json.NewDecoder(strings.NewReader(s))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, fmt.Errorf("text after the value")
+	}
+	return amqp(v)
+}
+
+// amqp makes JSON what a header can hold: whole numbers are 64 bits wide.
+func amqp(v any) (any, error) {
+	switch v := v.(type) {
+	case json.Number:
+		if i, err := v.Int64(); err == nil {
+			return i, nil
+		}
+		return v.Float64()
+	case []any:
+		for i, x := range v {
+			var err error
+			if v[i], err = amqp(x); err != nil {
+				return nil, err
+			}
+		}
+	case map[string]any:
+		t := topology.Table{}
+		for key, x := range v {
+			var err error
+			if t[key], err = amqp(x); err != nil {
+				return nil, err
+			}
+		}
+		return t, nil
+	}
+	return v, nil
+}

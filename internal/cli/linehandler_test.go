@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestLineHandler(t *testing.T) {
+	var b bytes.Buffer
+	log := logFlags{Log: "text", LogLevel: slog.LevelInfo}.logger(&b)
+	for _, tt := range []struct {
+		log  func()
+		want string // after the time
+	}{
+		{func() { log.Debug("not this") }, ""},
+		{func() { log.Info("plain") }, "INFO  plain\n"},
+		{func() {
+			log.Warn("values", "n", 1, "d", 1500*time.Microsecond, "s", "a b", "e", errors.New(`"x"`), "empty", "")
+		}, `WARN  values  n=1 d=1.5ms s="a b" e="\"x\"" empty=""` + "\n"},
+		{func() { log.With("a", 1).WithGroup("g").With("b", 2).Error("groups", "c", 3, slog.Group("h", "d", 4)) }, "ERROR groups  a=1 g.b=2 g.c=3 g.h.d=4\n"},
+		{func() { log.Info("\x1b[31mred\nline\ttab", "k", "\x1b[0m") }, "INFO  \uFFFD[31mred line tab  k=\"\\x1b[0m\"\n"},
+		{func() { log.Info("größe", slog.Attr{}, "at", time.Unix(0, 0).UTC()) }, "INFO  größe  at=1970-01-01T00:00:00Z\n"},
+	} {
+		b.Reset()
+		tt.log()
+		got := b.String()
+		if tt.want == "" {
+			if got != "" {
+				t.Errorf("got %q, want nothing", got)
+			}
+			continue
+		}
+		stamp, rest, _ := strings.Cut(got, " ")
+		if !regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{3}$`).MatchString(stamp) || rest != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
+	}
+}
+
+func TestQuietBroker(t *testing.T) {
+	var b bytes.Buffer
+	level := new(slog.LevelVar)
+	base := slog.NewTextHandler(&b, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}})
+	log := slog.New(quietBroker{Handler: base})
+	log.Info("connection opened", "peer", "127.0.0.1:1")
+	log.Warn("closing a channel", "peer", "pipe")
+	log.With("peer", "pipe").Warn("closing a channel")
+	log.Warn("closing a channel", "peer", "127.0.0.1:1")
+	log.Error("broken", "peer", "pipe")
+	want := "level=WARN msg=\"closing a channel\" peer=127.0.0.1:1\nlevel=ERROR msg=broken peer=pipe\n"
+	if got := b.String(); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	b.Reset()
+	level.Set(slog.LevelDebug)
+	log.Warn("closing a channel", "peer", "pipe")
+	if got := b.String(); got != "level=DEBUG msg=\"closing a channel\" peer=pipe\n" {
+		t.Errorf("at level debug: %s", got)
+	}
+}

@@ -1,0 +1,130 @@
+//go:build unix
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"reprise": func() { os.Exit(Main(os.Args[1:], Process())) },
+	})
+}
+
+// TestScript runs the commands as their users do. Besides the commands of
+// testscript, scripts have
+//
+//	exits CODE PROGRAM ARGUMENT...   run a program that ends with this exit code
+//	await FILE REGEXP                wait until a file has this text
+//	url FILE                         set REPRISE_URL to the first URL of a broker in a file
+//
+// and $SERVICE, the URL of a service that refuses each message once.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(e *testscript.Env) error {
+			s := httptest.NewServer(refuseOnce())
+			e.Defer(s.Close)
+			e.Setenv("SERVICE", s.URL)
+			e.Setenv("GORACE", "atexit_sleep_ms=0") // or each command lasts a second more
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits,
+			"await": await,
+			"url":   brokerOf,
+		},
+	})
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	if neg || err != nil || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM ARGUMENT...")
+	}
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// patience is how long a script waits before it is taken to hang.
+const patience = 20 * time.Second
+
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: await FILE REGEXP")
+	}
+	re, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	var text []byte
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		text, err = os.ReadFile(ts.MkAbs(args[0]))
+		if err == nil && re.Match(text) {
+			return
+		}
+	}
+	ts.Fatalf("%s has no %q:\n%s", args[0], args[1], text)
+}
+
+func brokerOf(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: url FILE")
+	}
+	await(ts, false, []string{args[0], `amqp://\S+:[0-9]+\b`})
+	ts.Setenv("REPRISE_URL", regexp.MustCompile(`amqp://\S+:[0-9]+\b`).FindString(ts.ReadFile(args[0])))
+}
+
+// refuseOnce answers the first attempt of each message with 503.
+func refuseOnce() http.HandlerFunc {
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	return func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		id := r.Header.Get("Reprise-Message-Id")
+		if !seen[id] {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprint(w, "not in the mood")
+		}
+		seen[id] = true
+	}
+}
+
+// The documentation has all commands and exit codes.
+func TestDocumentation(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.SplitSeq("up broker publish version", " ") {
+		if !strings.Contains(string(doc), "## reprise "+name+"\n") {
+			t.Errorf("docs/cli.md has no section on %s", name)
+		}
+	}
+	for _, line := range []string{"| 0 |", "| 1 |", "| 2 |"} {
+		if !strings.Contains(string(doc), line) {
+			t.Errorf("docs/cli.md says nothing on exit code %s", line)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package config
+
+import (
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// brokerURL reads the URL of a broker. Its text never appears in a message:
+// it holds a password, often from a variable.
+func (v value) brokerURL() string {
+	s, ok := v.text("amqp://user:password@host:5672/")
+	if !ok {
+		return ""
+	}
+	if s, ok = v.expand(s); !ok {
+		return ""
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		v.fail("broker is no URL: write amqp://user:password@host:5672/, with special characters of the password percent-encoded (@ is %%40, / is %%2F)")
+	case u.Scheme != "amqp" && u.Scheme != "amqps":
+		v.fail("broker does not begin with amqp:// or amqps://: write amqp://user:password@host:5672/")
+	case u.Hostname() == "":
+		v.fail("broker names no host: write amqp://user:password@host:5672/")
+	default:
+		return s
+	}
+	return ""
+}
+
+// listenAddr reads where the embedded broker listens: on this machine only,
+// since its user is guest with the password everybody knows.
+func (v value) listenAddr() string {
+	s, ok := v.text(DefaultListen)
+	if !ok {
+		return ""
+	}
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		v.fail("listen is no address: write %s, or port 0 for any free one", DefaultListen)
+		return ""
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		v.fail("listen has no port from 0 to 65535: write %s, or port 0 for any free one", DefaultListen)
+		return ""
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		v.fail("listen is reachable from other machines, but the embedded broker has the default password: write 127.0.0.1:%s, "+
+			"or run `reprise broker --listen %s` with a password of its own and name it under broker:", port, s)
+		return ""
+	}
+	return s
+}
+
+// endpoint reads the URL of an HTTP handler.
+func (v value) endpoint() (string, bool) {
+	s, ok := v.text("http://127.0.0.1:8080/path")
+	if !ok {
+		return "", false
+	}
+	if s, ok = v.expand(s); !ok {
+		return "", false
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		v.fail("%s is no URL: write http://host:port/path", v.name)
+	case u.Scheme != "http" && u.Scheme != "https":
+		v.fail("%s does not begin with http:// or https://: write http://host:port/path", v.name)
+	case u.Hostname() == "":
+		v.fail("%s names no host: write http://host:port/path", v.name)
+	default:
+		return s, true
+	}
+	return "", false
+}
+
+// maxName is the longest name AMQP can carry.
+const maxName = 255
+
+// amqpName reads the name of a queue or an exchange, leaving room for what is
+// appended to it. A number is not one: whether 010 means 8, 10 or "010" is
+// nothing to guess.
+func (v value) amqpName(example string, room int) (string, bool) {
+	switch n := v.node.(type) {
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		v.fail("%s is %s: put it in quotes: %q", v.name, v.kind(), n.GetToken().Value)
+		return "", false
+	}
+	s, ok := v.text(example)
+	switch {
+	case !ok:
+	case len(s) > maxName-room:
+		v.fail("%s is a name of %d bytes: %d are the most", v.name, len(s), maxName-room)
+	case strings.ContainsAny(s, "\x00\r\n"):
+		v.fail("%s is a name with a line break or a NUL in it: remove it", v.name)
+	default:
+		return s, true
+	}
+	return "", false
+}

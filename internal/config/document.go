@@ -1,0 +1,176 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// decoder collects what is wrong with one file while it is read.
+type decoder struct {
+	name     string
+	source   []string
+	dir      string // relative paths start here
+	lookup   func(string) (string, bool)
+	aliases  map[*ast.AliasNode]ast.Node
+	problems []Problem
+}
+
+func (d *decoder) fail(at Position, format string, args ...any) {
+	if at.Line < 1 {
+		at = Position{1, 1}
+	}
+	d.problems = append(d.problems, Problem{at, fmt.Sprintf(format, args...)})
+}
+
+// maxDepth is how deep lists and mappings may be nested: far more than a
+// configuration needs, and few enough for a parser that recurses.
+const maxDepth = 200
+
+// document parses the text and returns its only document.
+func (d *decoder) document(data []byte) (value, bool) {
+	start := Position{1, 1}
+	if line, deep := tooDeep(d.source); deep {
+		d.fail(Position{line, 1}, "lists and mappings are nested more than %d deep: this is not a configuration of reprise", maxDepth)
+		return value{}, false
+	}
+	file, err := parse(data)
+	if err != nil {
+		d.syntax(err)
+		return value{}, false
+	}
+	var docs []*ast.DocumentNode
+	for _, doc := range file.Docs {
+		if doc.Body == nil {
+			continue
+		}
+		if _, directive := doc.Body.(*ast.DirectiveNode); !directive {
+			docs = append(docs, doc)
+		}
+	}
+	switch {
+	case len(docs) == 0:
+		d.fail(start, "the file is empty: write at least\nworkers:\n  - queue: NAME\n    exec: [PROGRAM]")
+		return value{}, false
+	case len(docs) > 1:
+		d.fail(position(docs[1].Body), "a second document begins here (---): a file holds one")
+		return value{}, false
+	}
+	d.aliases = map[*ast.AliasNode]ast.Node{}
+	ast.Walk(&anchors{decoder: d, named: map[string]ast.Node{}}, docs[0].Body)
+	if len(d.problems) > 0 {
+		return value{}, false // of aliases without an anchor: the rest would be misunderstood
+	}
+	return d.value("the file", docs[0].Body), true
+}
+
+// parse is the parser, guarded: it is somebody else's, and the file may be
+// anything.
+func parse(data []byte) (file *ast.File, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = errors.New("this is not YAML")
+		}
+	}()
+	return parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
+}
+
+// syntax reports that the text is no YAML.
+func (d *decoder) syntax(err error) {
+	at, text := Position{1, 1}, err.Error()
+	var located interface {
+		GetMessage() string
+		GetToken() *token.Token
+	}
+	if errors.As(err, &located) {
+		text = located.GetMessage()
+		if t := located.GetToken(); t != nil && t.Position != nil {
+			at = Position{t.Position.Line, t.Position.Column}
+		}
+	}
+	if strings.Contains(text, "\t") {
+		text = "tabs do not indent here: use blanks"
+	}
+	d.fail(at, "this is not valid YAML: %s", text)
+}
+
+// anchors finds for each alias what it stands for: the last anchor of its name
+// before it.
+type anchors struct {
+	*decoder
+	named map[string]ast.Node
+}
+
+// Visit implements [ast.Visitor].
+func (a *anchors) Visit(n ast.Node) ast.Visitor {
+	switch n := n.(type) {
+	case *ast.AnchorNode:
+		if n.Name != nil && n.Value != nil {
+			a.named[n.Name.GetToken().Value] = n.Value
+		}
+	case *ast.AliasNode:
+		if n.Value == nil {
+			a.fail(position(n), "an alias without a name: write *NAME")
+			return nil
+		}
+		name := n.Value.GetToken().Value
+		target, found := a.named[name]
+		if !found {
+			a.fail(position(n), "alias *%s without an anchor: write &%s in front of an earlier value, or put the text in quotes", name, name)
+			return nil
+		}
+		a.aliases[n] = target
+	}
+	return a
+}
+
+// tooDeep tells where a text opens more brackets, or begins more nested lists
+// and mappings by indentation, than maxDepth. It need not be exact: quotes and
+// comments count too.
+func tooDeep(lines []string) (line int, deep bool) {
+	depth := 0
+	for i, l := range lines {
+		begun := 0
+		for _, r := range l {
+			switch r {
+			case '[', '{':
+				depth++
+			case ']', '}':
+				depth = max(0, depth-1)
+			case '-', '?', ':', '&', '!', '*':
+				begun++
+			}
+		}
+		indent := len(l) - len(strings.TrimLeft(l, " \t"))
+		if depth > maxDepth || begun > 10*maxDepth || indent > 10*maxDepth {
+			return i + 1, true
+		}
+	}
+	return 0, false
+}
+
+// position is where a node begins.
+func position(n ast.Node) Position {
+	var t *token.Token
+	switch n := n.(type) {
+	case nil:
+	case *ast.MappingNode:
+		// A block mapping's own token is the first colon.
+		t = n.Start
+		if !n.IsFlowStyle && len(n.Values) > 0 {
+			t = n.Values[0].Key.GetToken()
+		}
+	case *ast.MappingValueNode:
+		t = n.Key.GetToken()
+	default:
+		t = n.GetToken()
+	}
+	if t == nil || t.Position == nil {
+		return Position{}
+	}
+	return Position{t.Position.Line, t.Position.Column}
+}

@@ -1,0 +1,112 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// exchanges are those the file declares.
+type exchanges struct {
+	embedded bool // nothing exists on the broker but what the file declares
+	all      []exchange
+}
+
+type exchange struct {
+	topology.Exchange
+	field
+	bound bool
+}
+
+// decode reads the mapping of names to kinds.
+func (e *exchanges) decode(v value) {
+	f, ok := v.fields("exchanges")
+	if !ok {
+		return
+	}
+	for _, p := range f.pairs {
+		switch {
+		case p.key == "" || len(p.key) > maxName:
+			v.decoder.fail(p.keyAt, "an exchange needs a name of 1 to %d bytes", maxName)
+			continue
+		case strings.HasPrefix(p.key, "amq."):
+			v.decoder.fail(p.keyAt, "exchange %s is the broker's own and need not be declared: remove it here", quoted(p.key))
+			continue
+		}
+		kind, _ := p.oneOf(topology.Direct, topology.Fanout, topology.Topic)
+		e.all = append(e.all, exchange{Exchange: topology.Exchange{Name: p.key, Kind: kind}, field: p})
+	}
+}
+
+// bind reads what feeds a queue: the bindings, and the exchanges they need.
+func (e *exchanges) bind(v value, queue string) topology.Topology {
+	var t topology.Topology
+	items, _ := v.items("a list: [{exchange: NAME, key: ROUTING-KEY}]")
+	for _, item := range items {
+		f, ok := item.fields("a binding")
+		if !ok {
+			continue
+		}
+		b := topology.Binding{Queue: queue}
+		if x, ok := f.get("exchange"); ok {
+			if name, ok := x.amqpName("orders", 0); ok {
+				b.Exchange = name
+				t.Exchanges = append(t.Exchanges, e.use(x, name)...)
+			}
+		} else {
+			f.missing("a binding has no exchange: add exchange: NAME", "exchange")
+		}
+		if x, ok := f.get("key"); ok {
+			if b.RoutingKey, ok = x.word(); ok && len(b.RoutingKey) > maxName {
+				x.fail("key has %d bytes: %d are the most", len(b.RoutingKey), maxName)
+			}
+		} else if e.kind(b.Exchange) == topology.Topic || e.kind(b.Exchange) == topology.Direct {
+			f.fail("a binding to exchange %s, whose kind is %s, needs a key: add key: ROUTING-KEY", quoted(b.Exchange), e.kind(b.Exchange))
+		}
+		f.finish()
+		t.Bindings = append(t.Bindings, b)
+	}
+	return t
+}
+
+func (e *exchanges) kind(name string) string {
+	for _, x := range e.all {
+		if x.Name == name {
+			return x.Kind
+		}
+	}
+	return ""
+}
+
+// use returns the declaration of an exchange, if the file has one.
+func (e *exchanges) use(v value, name string) []topology.Exchange {
+	i := slices.IndexFunc(e.all, func(x exchange) bool { return x.Name == name })
+	switch {
+	case i >= 0:
+		e.all[i].bound = true
+		return []topology.Exchange{e.all[i].Exchange}
+	case strings.HasPrefix(name, "amq."), !e.embedded:
+		return nil
+	}
+	var names []string
+	for _, x := range e.all {
+		names = append(names, x.Name)
+	}
+	if near, ok := closest(name, names); ok {
+		v.fail("exchange %s does not exist: did you mean %s?", quoted(name), near)
+	} else {
+		v.fail("%s", "exchange "+quoted(name)+" does not exist, the embedded broker starts empty: declare it with exchanges: {"+name+": topic}")
+	}
+	return nil
+}
+
+// finish reports exchanges that lead nowhere.
+func (e *exchanges) finish() {
+	for _, x := range e.all {
+		if !x.bound {
+			x.decoder.fail(x.keyAt, "no worker is bound to exchange %s, what is published to it goes nowhere: "+
+				"give a worker bind: [{exchange: %s, key: …}], or remove it here", quoted(x.Name), x.Name)
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package config
+
+import (
+	"regexp"
+	"strings"
+)
+
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// expand replaces ${NAME} by environment variables.
+func (v value) expand(s string) (string, bool) {
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(s, "${")
+		if !found {
+			b.WriteString(s)
+			return b.String(), true
+		}
+		if strings.HasSuffix(before, "$") {
+			b.WriteString(before + "{") // $${ is a plain ${
+			s = rest
+			continue
+		}
+		b.WriteString(before)
+		name, after, closed := strings.Cut(rest, "}")
+		switch {
+		case !closed:
+			v.fail("%s has a ${ without a }: write ${NAME}, or $${ for a plain ${", v.name)
+			return "", false
+		case !variable.MatchString(name):
+			v.fail("%s has ${%s}, which is no name of an environment variable: write ${NAME}, or $${ for a plain ${", v.name, shorten(name))
+			return "", false
+		}
+		value, set := v.lookup(name)
+		if !set {
+			v.fail("%s needs the environment variable %s, which is not set: set it, or write the value here", v.name, name)
+			return "", false
+		}
+		b.WriteString(value)
+		s = after
+	}
+}
+
+func shorten(s string) string {
+	q := quoted(s)
+	return q[1 : len(q)-1]
+}

@@ -1,0 +1,80 @@
+package config
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write what is reported for testdata/problems beside the files")
+
+// TestProblems compares what is reported for each file with the text beside it.
+func TestProblems(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "problems", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files: %v", err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = Parse(filepath.Base(file), data, environment)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			got := err.Error() + "\n"
+			if strings.Contains(got, "hush") {
+				t.Errorf("a password is shown:\n%s", got)
+			}
+			golden := strings.TrimSuffix(file, ".yaml") + ".txt"
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// Nesting beyond any configuration is refused before a parser recurses into it.
+func TestDepth(t *testing.T) {
+	for name, text := range map[string]string{
+		"brackets":    strings.Repeat("[", 100_000),
+		"braces":      strings.Repeat("{a: ", 100_000),
+		"entries":     strings.Repeat("- ", 100_000),
+		"mappings":    strings.Repeat("a: ", 100_000),
+		"indentation": staircase(700),
+		"anchors":     strings.Repeat("&a ", 100_000),
+		"tags":        strings.Repeat("!a ", 100_000),
+		"lines":       strings.Repeat("[\n", 100_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Parse("x.yaml", []byte(text), environment); err == nil {
+				t.Error("accepted")
+			}
+		})
+	}
+}
+
+// staircase is a mapping nested by indentation, n deep.
+func staircase(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(strings.Repeat(" ", i) + "a:\n")
+	}
+	return b.String()
+}

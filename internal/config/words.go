@@ -1,0 +1,102 @@
+package config
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// closest returns the word that key was probably meant to be.
+func closest(key string, words []string) (string, bool) {
+	key = strings.ToLower(strings.ReplaceAll(key, "-", "_"))
+	best, distance := "", 3
+	for _, w := range words {
+		if d := edits(key, w); d < distance && d < len(w)-1 {
+			best, distance = w, d
+		}
+	}
+	if best != "" {
+		return best, true
+	}
+	for _, w := range words {
+		if slices.Contains(synonyms[w], key) {
+			return w, true
+		}
+	}
+	return "", false
+}
+
+// synonyms are words that other tools use for the same thing.
+var synonyms = map[string][]string{
+	"url":         {"uri", "address", "endpoint"},
+	"attempts":    {"max_attempts", "retries", "max_retries", "tries"},
+	"backoff":     {"delay", "retry_delay", "retry"},
+	"exec":        {"command", "cmd", "program", "run"},
+	"command":     {"cmd", "args", "run"},
+	"dir":         {"cwd", "workdir", "directory", "working_dir"},
+	"env":         {"environment"},
+	"http":        {"url", "webhook", "post"},
+	"drain":       {"drain_timeout", "grace", "shutdown_timeout"},
+	"concurrency": {"parallel", "workers", "threads"},
+	"bind":        {"binding", "bindings"},
+	"key":         {"routing_key"},
+	"broker":      {"url", "amqp", "rabbitmq"},
+	"initial":     {"base", "min"},
+	"factor":      {"multiplier"},
+	"max":         {"maximum", "cap", "limit"},
+	"retries":     {"attempts"},
+	"retry_delay": {"backoff", "delay"},
+}
+
+// edits is the number of letters to insert, delete, replace or swap with their
+// neighbour between a and b.
+func edits(a, b string) int {
+	if len(a) > 64 {
+		return len(a)
+	}
+	s, t := []rune(a), []rune(b)
+	rows := make([][]int, len(s)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(t)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(s); i++ {
+		for j := 1; j <= len(t); j++ {
+			cost := 1
+			if s[i-1] == t[j-1] {
+				cost = 0
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
+			if i > 1 && j > 1 && s[i-1] == t[j-2] && s[i-2] == t[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(s)][len(t)]
+}
+
+// these lists words: "a, b and c".
+func these(words []string) string { return enumerate(words, "and") }
+
+// oneOfThese lists words to choose from: "a, b or c".
+func oneOfThese(words []string) string { return enumerate(words, "or") }
+
+func enumerate(words []string, last string) string {
+	words = slices.Compact(slices.Clone(words))
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	end := len(words) - 1
+	return strings.Join(words[:end], ", ") + " " + last + " " + words[end]
+}
+
+// quoted shows a word of the file, which may be anything.
+func quoted(s string) string {
+	if r := []rune(s); len(r) > 40 {
+		s = string(r[:40]) + "…"
+	}
+	return strconv.Quote(s)
+}

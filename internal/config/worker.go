@@ -1,0 +1,106 @@
+package config
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Bounds of numbers, beyond which they are a slip.
+const (
+	maxAttempts    = 1_000_000
+	maxConcurrency = 10_000
+	maxPrefetch    = math.MaxUint16
+)
+
+// workers reads the list of workers; a preset gives several.
+func (v value) workers(e *exchanges) []Worker {
+	items, _ := v.items("at least one worker: - {queue: NAME, exec: [PROGRAM]}")
+	queues := map[string]int{} // the line of each queue's worker
+	var all []Worker
+	for _, item := range items {
+		f, ok := item.fields("a worker")
+		if !ok {
+			continue
+		}
+		var some []located
+		if _, isPreset := f.get("preset"); isPreset {
+			some = f.preset()
+		} else {
+			some = append(some, f.worker(e))
+		}
+		f.finish()
+		for _, w := range some {
+			if line, taken := queues[w.Queue]; taken && w.Queue != "" {
+				v.decoder.fail(w.at, "queue %s has a worker already, on line %d: merge the two, with concurrency: 2 or more", quoted(w.Queue), line)
+				continue
+			}
+			queues[w.Queue] = w.at.Line
+			all = append(all, w.Worker)
+		}
+	}
+	return all
+}
+
+// located is a worker with the place that names its queue.
+type located struct {
+	Worker
+	at Position
+}
+
+// worker reads a worker with a queue of its own.
+func (f *fields) worker(e *exchanges) located {
+	w := located{at: f.at}
+	if x, ok := f.get("queue"); ok {
+		w.Queue, _ = x.amqpName("orders", len(topology.FailedQueue("")))
+		w.at = f.keyAt("queue")
+		if strings.HasPrefix(w.Queue, topology.DefaultPrefix) {
+			x.fail("queue %s is a wait queue, its messages return by themselves: name a work queue", quoted(w.Queue))
+		}
+	} else {
+		f.missing("a worker has no queue: add queue: NAME (or preset: cover-art)", "queue", "preset")
+	}
+	f.handler(&w.Worker)
+	if x, ok := f.get("attempts"); ok {
+		w.Policy.MaxAttempts, _ = x.integer(1, maxAttempts)
+	}
+	if x, ok := f.get("backoff"); ok {
+		w.Policy.Backoff = x.backoff()
+	}
+	f.pace(&w.Worker)
+	if x, ok := f.get("bind"); ok {
+		w.Topology = e.bind(x, w.Queue)
+	}
+	f.refuse("belongs to a preset: write attempts: 5 for 4 retries, and backoff: {fixed: 4h} for the delay", "retries", "retry_delay")
+	f.refuse("belongs to a preset: write one worker per queue", "queues")
+	if len(f.problems) == 0 {
+		f.invalid(w.Policy.Validate())
+		f.invalid(w.Topology.Validate())
+	}
+	return w
+}
+
+// pace reads how much a worker does at once, and how it stops.
+func (f *fields) pace(w *Worker) {
+	if x, ok := f.get("concurrency"); ok {
+		w.Concurrency, _ = x.integer(1, maxConcurrency)
+	}
+	if x, ok := f.get("prefetch"); ok {
+		w.Prefetch, ok = x.integer(1, maxPrefetch)
+		if ok && w.Prefetch < max(w.Concurrency, 1) {
+			x.fail("prefetch (%d) is less than concurrency (%d), some handlers would never have work: raise it, or remove it", w.Prefetch, w.Concurrency)
+		}
+	}
+	if x, ok := f.get("drain"); ok {
+		w.DrainTimeout, _ = x.duration(time.Millisecond)
+	}
+}
+
+// invalid reports what the library refuses although this package did not.
+func (f *fields) invalid(err error) {
+	if err != nil {
+		f.fail("%v", err)
+	}
+}

@@ -1,0 +1,335 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"go.uber.org/goleak"
+
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// embedded starts a broker for the test.
+func embedded(t *testing.T) *Embedded {
+	t.Helper()
+	b, err := broker.New(broker.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Shutdown(context.Background()); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+	})
+	return &Embedded{Dial: b.DialContext, Queues: func() []Depth {
+		var all []Depth
+		for _, q := range b.Queues() {
+			all = append(all, Depth{Name: q.Name, Ready: q.Ready, Unacked: q.Unacked})
+		}
+		return all
+	}}
+}
+
+// quick are options with which nothing takes long.
+func quick(t *testing.T, out io.Writer) Options {
+	return Options{
+		Embedded: embedded(t), Events: 24, Spread: 24 * time.Millisecond, Seed: 5,
+		RetryDelay: 20 * time.Millisecond, Grace: time.Millisecond, Latency: -1, Out: out,
+	}
+}
+
+func wantAll(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is missing in\n%s", part, text)
+		}
+	}
+}
+
+func TestOnce(t *testing.T) {
+	var out strings.Builder
+	o := quick(t, &out)
+	o.Once = true
+	if err := Run(t.Context(), o); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	wantAll(
+		t, out.String(),
+		"on the embedded broker", "after 20ms (4h in the real system)",
+		"✓ 24 = 21 + 3 + 0   every message is accounted for, none was lost",
+		"   1 ×  5 attempts   503 SlowDown: PUT mbid-27dd50ed…/index.json: Please reduce your request rate.",
+		"   1 ×  1 attempt    delete event: the body has 1 line, want id, gid[, suffix]",
+		`   1 ×  1 attempt    move event: "none" is not the MBID of a release`,
+		"unknown release, skipped",
+	)
+	if strings.Contains(out.String(), "\x1b") {
+		t.Error("control sequences in what is not a terminal")
+	}
+	depths := map[string]int{}
+	for _, d := range o.Embedded.Queues() {
+		depths[d.Name] = d.Ready + d.Unacked
+	}
+	if depths[preset.CoverArtFailedQueue] != 3 {
+		t.Errorf("the ledger took messages out of the failed queue: %v", depths)
+	}
+}
+
+// Over a network, with nothing but AMQP to ask the broker with.
+func TestURL(t *testing.T) {
+	target := testkit.Embedded(t)
+	for range 2 { // the second run meets the failed messages of the first
+		var out strings.Builder
+		o := quick(t, &out)
+		o.Embedded, o.BrokerURL, o.Once = nil, target.URL, true
+		if err := Run(t.Context(), o); err != nil {
+			t.Fatalf("%v\n%s", err, &out)
+		}
+		wantAll(
+			t, out.String(), "✓ 24 = 21 + 3 + 0", "on amqp://127.0.0.1:", "      ?    ",
+			"your broker", "its cover-art-archive.failed has the failed messages",
+		)
+		if strings.Contains(out.String(), "guest") {
+			t.Errorf("user and password are shown:\n%s", &out)
+		}
+	}
+}
+
+// notifier is a writer that closes seen when text comes by.
+type notifier struct {
+	out  strings.Builder
+	text string
+	seen chan struct{}
+	once sync.Once
+}
+
+func (n *notifier) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), n.text) {
+		n.once.Do(func() { close(n.seen) })
+	}
+	return n.out.Write(p)
+}
+
+func (n *notifier) String() string { return n.out.String() }
+
+// An interrupt ends the events, and what is under way is brought in.
+func TestInterrupted(t *testing.T) {
+	out := &notifier{text: "  retry   ", seen: make(chan struct{})}
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	go func() { <-out.seen; interrupt() }()
+	o := quick(t, out)
+	o.FaultRate = 0.8
+	if err := Run(ctx, o); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	wantAll(t, out.String(), " + 0   every message is accounted for")
+}
+
+// A second interrupt ends the wait as well: what is left is counted as waiting.
+func TestHurried(t *testing.T) {
+	out := &notifier{text: "  retry   ", seen: make(chan struct{})}
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	hurry := make(chan struct{})
+	go func() { <-out.seen; interrupt(); close(hurry) }()
+	o := quick(t, out)
+	o.RetryDelay, o.Hurry = time.Hour, hurry
+	if err := Run(ctx, o); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	wantAll(t, out.String(), "every message is accounted for")
+	if strings.Contains(out.String(), " + 0   every") {
+		t.Errorf("nothing is waiting, although a retry takes an hour:\n%s", out)
+	}
+}
+
+func TestOptionsThatCannotWork(t *testing.T) {
+	e := &Embedded{}
+	for want, o := range map[string]Options{
+		"Out is nil":                {Embedded: e},
+		"either Options.Embedded":   {Out: io.Discard},
+		"or Options.BrokerURL":      {Out: io.Discard, Embedded: e, BrokerURL: "amqp://localhost"},
+		"-1 events":                 {Out: io.Discard, Embedded: e, Events: -1},
+		"cannot be negative":        {Out: io.Discard, Embedded: e, Spread: -1},
+		"fault rate 1":              {Out: io.Discard, Embedded: e, FaultRate: 1},
+		"use whole milliseconds":    {Out: io.Discard, Embedded: e, RetryDelay: time.Microsecond},
+		"amqp://user:password@host": {Out: io.Discard, BrokerURL: "localhost"},
+	} {
+		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want …%s…", err, want)
+		}
+	}
+}
+
+// The demo leaves queues alone that somebody else works with.
+func TestQueuesInUse(t *testing.T) {
+	e := embedded(t)
+	first := &notifier{text: "  done    ", seen: make(chan struct{})}
+	ctx, interrupt := context.WithCancel(t.Context())
+	o := quick(t, first)
+	o.Embedded = e
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, o) }()
+	<-first.seen
+	second := quick(t, io.Discard)
+	second.Embedded = e
+	if err := Run(t.Context(), second); err == nil || !strings.Contains(err.Error(), "a virtual host of its own") {
+		t.Errorf("error %v", err)
+	}
+	interrupt()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBrokerIsNamedWithoutPassword(t *testing.T) {
+	if got := redacted("amqp://user:secret@host:1234/demo"); got != "amqp://host:1234/demo" {
+		t.Error(got)
+	}
+	if got := redacted("amqp://user:sec ret@host"); strings.Contains(got, "sec") {
+		t.Error(got)
+	}
+}
+
+func TestCatalogue(t *testing.T) {
+	c, err := loadCatalogue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, r := range c.Releases {
+		if seen[r.GID] || r.Title == "" || r.Artist == "" || len(r.Images) == 0 || titlesOf(c).of("index", []byte(r.GID)) == r.GID {
+			t.Errorf("release %+v", r)
+		}
+		seen[r.GID] = true
+	}
+	if !seen[refusedGID] || seen[unknownGID] {
+		t.Error("the releases with a part to play are not as the comment says")
+	}
+}
+
+func TestWebService(t *testing.T) {
+	c, err := loadCatalogue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := startWebService(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	get := func(gid string) (int, string) {
+		resp, err := (&http.Client{Transport: transport}).Get(s.URL + "/ws/2/release/" + gid + "?inc=artists")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(body)
+	}
+	if code, body := get(c.Releases[0].GID); code != http.StatusOK ||
+		!strings.Contains(body, `<metadata xmlns="http://musicbrainz.org/ns/mmd-2.0#"><release id="76df3287-6cda-33eb-8e9a-044b5e15ffdd"><title>Dummy</title>`) ||
+		!strings.Contains(body, "<artist><name>Portishead</name></artist>") {
+		t.Errorf("%d %s", code, body)
+	}
+	if code, _ := get(unknownGID); code != http.StatusNotFound {
+		t.Errorf("unknown release: %d", code)
+	}
+}
+
+// The same seed gives the same events, and each special one is among them.
+func TestPlan(t *testing.T) {
+	c, err := loadCatalogue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	take := func(seed uint64) string {
+		var all []planned
+		for p := range plan(seed, c.Releases, 24) {
+			if all = append(all, p); len(all) == 24 {
+				break
+			}
+		}
+		text, err := json.Marshal(bodies(all))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	first, again := take(1), take(1)
+	if first != again || first == take(2) {
+		t.Error("events do not follow the seed")
+	}
+	wantAll(t, take(3), refusedGID, unknownGID, `none\njpg`, `"delete 829521842"`)
+}
+
+func bodies(all []planned) []string {
+	var texts []string
+	for _, p := range all {
+		texts = append(texts, p.event+" "+string(p.body))
+	}
+	return texts
+}
+
+// A message that somebody takes out of a queue behind everybody's back is
+// missing in the ledger.
+func TestStolenMessagesAreMissed(t *testing.T) {
+	out := &notifier{text: "  retry   ", seen: make(chan struct{})}
+	o := quick(t, out)
+	o.Once, o.RetryDelay, o.patience = true, time.Hour, 200*time.Millisecond
+	thief, err := amqp.DialConfig("amqp://guest:guest@embedded/", amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+		return o.Embedded.Dial(context.Background(), network, addr)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch, err := thief.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stolen := make(chan int)
+	go func() {
+		<-out.seen
+		n := 0
+		loot, err := ch.Consume(preset.CoverArtRetryQueue, "", true, false, false, false, nil)
+		if err != nil {
+			t.Error(err)
+		}
+		for range loot {
+			n++
+		}
+		stolen <- n
+	}()
+	if err := Run(t.Context(), o); !errors.Is(err, ErrUnbalanced) {
+		t.Errorf("error %v, want ErrUnbalanced", err)
+	}
+	if err := thief.Close(); err != nil {
+		t.Error(err)
+	}
+	n := <-stolen
+	wantAll(t, out.String(), fmt.Sprintf("missing %8d   nobody has them", n), "messages are missing")
+}

@@ -1,0 +1,65 @@
+package handler
+
+import (
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/reprisemq/reprise"
+)
+
+// Limits of the environment. Linux takes 128 KiB for one variable and in most
+// installations 2 MiB for all, arguments included.
+const (
+	maxVariable    = 64 << 10
+	maxEnvironment = 256 << 10
+)
+
+const ours = "REPRISE_"
+
+// environment returns the variables of one attempt.
+func (e *Exec) environment(m *reprise.Message, log *slog.Logger) []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, ours) {
+			env = append(env, v)
+		}
+	}
+	env = append(env, e.cfg.Env...)
+
+	b := budget{one: maxVariable, all: maxEnvironment}
+	taken := map[string]bool{}
+	for _, f := range fields(m) {
+		name := variable(f)
+		switch {
+		case taken[name], strings.ContainsRune(f.value, 0):
+			b.omit(name)
+		case b.take(name, f.value):
+			taken[name] = true
+			env = append(env, name+"="+f.value)
+		}
+	}
+	if len(b.omitted) > 0 {
+		names := strings.Join(b.omitted, " ")
+		env = append(env, ours+"OMITTED="+names)
+		log.Warn("parts of the message do not fit into the environment of the program", "omitted", names)
+	}
+	return env
+}
+
+// variable is the name under which a program finds a field.
+func variable(f field) string {
+	prefix := ours
+	if f.header {
+		prefix += "HEADER_"
+	}
+	return prefix + strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z':
+			return r - 'a' + 'A'
+		case 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
+			return r
+		}
+		return '_'
+	}, f.name)
+}

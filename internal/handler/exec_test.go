@@ -1,0 +1,309 @@
+//go:build unix
+
+package handler
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise"
+)
+
+func newExec(t *testing.T, cfg ExecConfig) *Exec {
+	t.Helper()
+	e, err := NewExec(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// shell is a handler that runs a script.
+func shell(t *testing.T, script string) *Exec {
+	t.Helper()
+	return newExec(t, ExecConfig{Command: []string{"sh", "-c", script}, Dir: t.TempDir()})
+}
+
+func TestExecOutcome(t *testing.T) {
+	for _, tt := range []struct{ script, kind, text string }{
+		{"exit 0", "ack", ""},
+		{"echo trouble >&2; exit 0", "ack", ""},
+		{"exit 1", "retry", "sh: exit status 1"},
+		{"echo busy >&2; exit 75", "retry", "sh: exit status 75: busy"},
+		{"echo broken >&2; exit 65", "park", "sh: exit status 65: broken"},
+		{"exit 64", "retry", "sh: exit status 64"},
+		{"exit 127", "retry", "sh: exit status 127"},
+		{"kill -KILL $$", "retry", "sh: signal: killed"},
+		{"kill -SEGV $$", "retry", "sh: signal: segmentation fault"},
+		{`printf '\377\0x' >&2; exit 1`, "retry", "sh: exit status 1: \uFFFD\uFFFDx"},
+	} {
+		t.Run(tt.script, func(t *testing.T) {
+			err := shell(t, tt.script).Handle(bounded(t), full())
+			if got := kind(err); got != tt.kind {
+				t.Errorf("got %s, want %s (%v)", got, tt.kind, err)
+			}
+			if err != nil && !strings.HasPrefix(err.Error(), tt.text) {
+				t.Errorf("got %q, want %q", err, tt.text)
+			}
+		})
+	}
+}
+
+// The body arrives byte by byte as it is.
+func TestExecBody(t *testing.T) {
+	dir := t.TempDir()
+	e := newExec(t, ExecConfig{Command: []string{"sh", "-c", "cat > body"}, Dir: dir})
+	body := make([]byte, 1<<20)
+	for i := range body {
+		body[i] = byte(i * i >> 8)
+	}
+	if err := e.Handle(bounded(t), &reprise.Message{Body: body}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(dir, "body"))
+	if err != nil || string(got) != string(body) {
+		t.Errorf("got %d bytes, %v", len(got), err)
+	}
+}
+
+// A program that leaves its input unread is not at fault, however much that is.
+func TestExecIgnoresInput(t *testing.T) {
+	for _, script := range []string{"exit 0", "exec <&-; exit 0"} {
+		if err := shell(t, script).Handle(bounded(t), &reprise.Message{Body: make([]byte, 4<<20)}); err != nil {
+			t.Errorf("%s: %v", script, err)
+		}
+	}
+}
+
+// Of what a program says in the end, the last is kept.
+func TestExecErrorTextBounded(t *testing.T) {
+	err := shell(t, `i=0; while [ $i -lt 2000 ]; do echo "line ä $i"; i=$((i+1)); done >&2; exit 1`).Handle(bounded(t), full())
+	if text := err.Error(); len(text) > maxErrorText+100 || !strings.HasSuffix(text, "line ä 1999") || !strings.HasPrefix(text, "sh: exit status 1: … ") {
+		t.Errorf("%d bytes: %.60q … %q", len(text), text, text[len(text)-20:])
+	}
+}
+
+func TestExecLog(t *testing.T) {
+	var log syncBuffer
+	e := newExec(t, ExecConfig{Command: []string{"sh", "-c", `
+		echo "to stdout"; echo "to stderr" >&2
+		printf 'half'; printf '%05000d\nend' 7; printf '\n\n'`}, Logger: textLog(&log)})
+	if err := e.Handle(bounded(t), full()); err != nil {
+		t.Fatal(err)
+	}
+	got := log.String()
+	for _, want := range []string{
+		`msg="to stdout" queue=orders message_id=m-1 attempt=3 stream=stdout`,
+		`msg="to stderr" queue=orders message_id=m-1 attempt=3 stream=stderr`,
+		"msg=\"half" + strings.Repeat("0", maxLine-4) + " …\"",
+		"msg=end ",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %.80q in the log", want)
+		}
+	}
+	if n := strings.Count(got, "\n"); n != 4 {
+		t.Errorf("%d lines, want 4:\n%.2000s", n, got)
+	}
+}
+
+func TestExecMissing(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("plain", "#!/bin/sh\n", 0o644)
+	write("works", "#!/bin/sh\nexit 0\n", 0o755)
+	write("lost", "#!/no/such/interpreter\n", 0o755)
+	for _, tt := range []struct{ command, dir, check, handle string }{
+		{"no-such-program", dir, "no program no-such-program in the PATH", "no program no-such-program in the PATH"},
+		{"./nothing", dir, "there is no program " + dir + "/nothing", "there is no program"},
+		{"./plain", dir, "chmod +x", "chmod +x"},
+		{"./lost", dir, "", "the interpreter in its first line"},
+		{"./works", dir, "", ""},
+		{filepath.Join(dir, "works"), dir, "", ""},
+		{"true", filepath.Join(dir, "gone"), "cannot be used: no such file", "cannot be used: no such file"},
+		{"true", filepath.Join(dir, "plain"), "is a file", "is a file"},
+	} {
+		t.Run(tt.command, func(t *testing.T) {
+			e := newExec(t, ExecConfig{Command: []string{tt.command}, Dir: tt.dir})
+			expect(t, e.Check(), tt.check)
+			err := e.Handle(bounded(t), full())
+			expect(t, err, tt.handle)
+			if err != nil && kind(err) != "retry" {
+				t.Errorf("a program that cannot be started: %s", kind(err))
+			}
+		})
+	}
+}
+
+func expect(t *testing.T, err error, text string) {
+	t.Helper()
+	switch {
+	case text == "" && err != nil:
+		t.Errorf("unexpected error: %v", err)
+	case text != "" && (err == nil || !strings.Contains(err.Error(), text)):
+		t.Errorf("got %v, want something with %q", err, text)
+	}
+}
+
+func TestNewExecRefuses(t *testing.T) {
+	for _, cfg := range []ExecConfig{{}, {Command: []string{""}}, {Command: []string{"x"}, Timeout: -1}, {Command: []string{"x"}, Grace: -1}} {
+		if _, err := NewExec(cfg); err == nil {
+			t.Errorf("%+v accepted", cfg)
+		}
+	}
+}
+
+// waitFor returns the content of a file once a program has written it.
+func waitFor(t *testing.T, file string) string {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		if b, err := os.ReadFile(file); err == nil && strings.HasSuffix(string(b), "\n") {
+			return strings.TrimSpace(string(b))
+		}
+	}
+	t.Fatalf("%s does not appear", file)
+	return ""
+}
+
+// gone waits until a process has ended. An orphan that nobody reaps counts.
+func gone(t *testing.T, pid string) {
+	t.Helper()
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		if errors.Is(syscall.Kill(n, 0), syscall.ESRCH) {
+			return
+		}
+		if stat, err := os.ReadFile("/proc/" + pid + "/stat"); err == nil && strings.Contains(string(stat), ") Z ") {
+			return
+		}
+	}
+	t.Errorf("process %s lives on", pid)
+}
+
+// The end of the context reaches the program and its children, first as a wish.
+func TestExecContextEnd(t *testing.T) {
+	dir := t.TempDir()
+	e := newExec(t, ExecConfig{Dir: dir, Command: []string{"sh", "-c", `
+		sleep 1000 & echo $! > child
+		trap 'echo > asked; exit 75' TERM
+		echo > ready
+		wait`}})
+	ctx, cancel := context.WithCancelCause(bounded(t))
+	result := make(chan error, 1)
+	go func() { result <- e.Handle(ctx, full()) }()
+	waitFor(t, filepath.Join(dir, "ready"))
+	cancel(errors.New("the test ends it"))
+	err := <-result
+	if kind(err) != "retry" || !strings.Contains(err.Error(), "the test ends it") {
+		t.Errorf("%s: %v", kind(err), err)
+	}
+	waitFor(t, filepath.Join(dir, "asked"))
+	gone(t, waitFor(t, filepath.Join(dir, "child")))
+}
+
+// Neither a program that does not listen survives, nor a child of it.
+func TestExecKilledAfterGrace(t *testing.T) {
+	dir := t.TempDir()
+	e := newExec(t, ExecConfig{Dir: dir, Grace: 50 * time.Millisecond, Command: []string{"sh", "-c", `
+		trap '' TERM
+		sh -c 'trap "" TERM; echo $$ > child; while :; do sleep 1; done' &
+		echo $$ > parent
+		while :; do sleep 1; done`}})
+	ctx, cancel := context.WithCancel(bounded(t))
+	result := make(chan error, 1)
+	go func() { result <- e.Handle(ctx, full()) }()
+	child, parent := waitFor(t, filepath.Join(dir, "child")), waitFor(t, filepath.Join(dir, "parent"))
+	cancel()
+	if err := <-result; kind(err) != "retry" {
+		t.Errorf("%v", err)
+	}
+	gone(t, parent)
+	gone(t, child)
+}
+
+// A program that finishes its work after SIGTERM has finished its work.
+func TestExecFinishesAfterTerm(t *testing.T) {
+	for code, want := range map[string]string{"0": "ack", "65": "park", "1": "retry"} {
+		dir := t.TempDir()
+		e := newExec(t, ExecConfig{Dir: dir, Command: []string{"sh", "-c", `
+			trap 'exit ` + code + `' TERM; echo > ready; while :; do sleep 0.01; done`}})
+		ctx, cancel := context.WithCancel(bounded(t))
+		result := make(chan error, 1)
+		go func() { result <- e.Handle(ctx, full()) }()
+		waitFor(t, filepath.Join(dir, "ready"))
+		cancel()
+		if err := <-result; kind(err) != want {
+			t.Errorf("exit %s: %s, want %s (%v)", code, kind(err), want, err)
+		}
+	}
+}
+
+func TestExecTimeout(t *testing.T) {
+	e := newExec(t, ExecConfig{Command: []string{"sleep", "1000"}, Timeout: 20 * time.Millisecond})
+	if err := e.Handle(bounded(t), full()); kind(err) != "retry" || !strings.Contains(err.Error(), "sleep was stopped: timeout after 20ms") {
+		t.Errorf("%s: %v", kind(err), err)
+	}
+}
+
+func TestExecContextOverBefore(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := shell(t, "exit 0").Handle(ctx, full()); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A program may leave a child behind that keeps the output open: the outcome is
+// its own.
+func TestExecLeavesChild(t *testing.T) {
+	dir := t.TempDir()
+	var log syncBuffer
+	e := newExec(t, ExecConfig{
+		Dir: dir, Grace: 20 * time.Millisecond, Logger: textLog(&log),
+		Command: []string{"sh", "-c", "sleep 1000 & echo $! > child; exit 0"},
+	})
+	if err := e.Handle(bounded(t), full()); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "left children") {
+		t.Errorf("log: %s", log.String())
+	}
+	pid, err := strconv.Atoi(waitFor(t, filepath.Join(dir, "child")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Errorf("the child was to be left alone: %v", err)
+	}
+}
+
+func TestExecKill(t *testing.T) {
+	dir := t.TempDir()
+	e := newExec(t, ExecConfig{Dir: dir, Command: []string{"sh", "-c", "trap '' TERM; sleep 1000 & echo $! > child; wait"}})
+	result := make(chan error, 1)
+	go func() { result <- e.Handle(bounded(t), full()) }()
+	child := waitFor(t, filepath.Join(dir, "child"))
+	e.Kill()
+	if err := <-result; kind(err) != "retry" || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("%v", err)
+	}
+	gone(t, child)
+	if err := e.Handle(bounded(t), full()); !errors.Is(err, errKilled) {
+		t.Errorf("a start after Kill: %v", err)
+	}
+}

@@ -1,0 +1,113 @@
+package handler
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/reprisemq/reprise"
+)
+
+// field is one thing a handler is told about a message besides its body.
+type field struct {
+	name   string // "Routing-Key", or a header's own name
+	value  string
+	header bool // of the message's headers
+}
+
+// maxLastError is how much of the last error is told.
+const maxLastError = 1 << 10
+
+// fields returns what is known about m, what matters most first.
+func fields(m *reprise.Message) []field {
+	var all []field
+	add := func(name, value string) {
+		if value != "" {
+			all = append(all, field{name: name, value: value})
+		}
+	}
+	add("Queue", m.Queue)
+	add("Exchange", m.Exchange)
+	add("Routing-Key", m.RoutingKey)
+	if m.Attempt > 0 {
+		add("Attempt", strconv.Itoa(m.Attempt))
+	}
+	add("Message-Id", m.MessageID)
+	add("Correlation-Id", m.CorrelationID)
+	add("Reply-To", m.ReplyTo)
+	add("Type", m.Type)
+	add("App-Id", m.AppID)
+	add("User-Id", m.UserID)
+	if m.Priority > 0 {
+		add("Priority", strconv.Itoa(int(m.Priority)))
+	}
+	add("Timestamp", stamp(m.Timestamp))
+	if m.Expiration > 0 {
+		add("Expiration", strconv.FormatInt(m.Expiration.Milliseconds(), 10))
+	}
+	if m.Redelivered {
+		add("Redelivered", "true")
+	}
+	add("Content-Type", m.ContentType)
+	add("Content-Encoding", m.ContentEncoding)
+	add("First-Failed", stamp(m.FirstFailed))
+	if n := len(m.Errors); n > 0 {
+		add("Last-Error", cut(m.Errors[n-1].Error, maxLastError))
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+		all = append(all, field{name: name, value: text(m.Headers[name]), header: true})
+	}
+	return all
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// cut shortens s to at most n bytes, between two characters.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// budget decides what is passed and what is left out.
+type budget struct {
+	one, all int // bytes of one value, and that remain for all
+	omitted  []string
+}
+
+// take reports whether a name and its value still fit.
+func (b *budget) take(name, value string) bool {
+	size := len(name) + len(value)
+	if len(value) > b.one || size > b.all {
+		b.omit(name)
+		return false
+	}
+	b.all -= size
+	return true
+}
+
+// Bounds of the list of names left out, which a message chooses.
+const (
+	maxOmitted     = 16
+	maxOmittedName = 64
+)
+
+func (b *budget) omit(name string) {
+	switch {
+	case len(b.omitted) < maxOmitted:
+		b.omitted = append(b.omitted, cut(name, maxOmittedName))
+	case len(b.omitted) == maxOmitted:
+		b.omitted = append(b.omitted, "...")
+	}
+}

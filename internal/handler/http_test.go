@@ -1,0 +1,315 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise"
+)
+
+func newHTTP(t *testing.T, cfg HTTPConfig) *HTTP {
+	t.Helper()
+	h, err := NewHTTP(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	return h
+}
+
+// service starts a server and returns a handler for it.
+func service(t *testing.T, f http.HandlerFunc) *HTTP {
+	t.Helper()
+	s := httptest.NewServer(f)
+	t.Cleanup(s.Close)
+	return newHTTP(t, HTTPConfig{URL: s.URL + "/path"})
+}
+
+func TestHTTPOutcome(t *testing.T) {
+	for _, tt := range []struct {
+		status     int
+		header     string // Name: value
+		body       string
+		kind, text string
+	}{
+		{200, "", "fine", "ack", ""},
+		{204, "", "", "ack", ""},
+		{299, "", "", "ack", ""},
+		{301, "Location: https://user:hush@h/new", "moved", "park", "301 Moved Permanently: redirects are not followed; if https://user:xxxxx@h/new is the right place"},
+		{303, "", "", "park", "303 See Other"},
+		{307, "Location: /", "", "park", "redirects are not followed"},
+		{304, "", "", "park", "304 Not Modified"},
+		{400, "", "no such field", "park", "400 Bad Request: no such field"},
+		{404, "Retry-After: 5", "", "park", "404 Not Found"},
+		{408, "", "", "retry", "408 Request Timeout"},
+		{425, "", "", "retry", "425 Too Early"},
+		{429, "Retry-After: 7", "slow down\n", "retry after 7s", "429 Too Many Requests: slow down"},
+		{429, "Retry-After: soon", "", "retry", "429"},
+		{499, "", "", "park", "499"},
+		{500, "", "\xff\x00", "retry", "500 Internal Server Error: \uFFFD\uFFFD"},
+		{503, "Retry-After: 120", "", "retry after 2m0s", "503"},
+		{507, "", "queue is full", "retry", "507 Insufficient Storage: queue is full"},
+		{599, "", "", "retry", "599"},
+	} {
+		t.Run(fmt.Sprint(tt.status), func(t *testing.T) {
+			h := service(t, func(w http.ResponseWriter, _ *http.Request) {
+				if name, value, ok := strings.Cut(tt.header, ": "); ok {
+					w.Header().Set(name, value)
+				}
+				w.WriteHeader(tt.status)
+				_, _ = io.WriteString(w, tt.body)
+			})
+			err := h.Handle(bounded(t), full())
+			if got := kind(err); got != tt.kind {
+				t.Errorf("got %s, want %s (%v)", got, tt.kind, err)
+			}
+			if tt.text != "" && (!strings.Contains(err.Error(), tt.text) || !strings.HasPrefix(err.Error(), "POST http://127.0.0.1:")) {
+				t.Errorf("got %q, want %q", err, tt.text)
+			}
+		})
+	}
+}
+
+func TestHTTPRequest(t *testing.T) {
+	var got http.Header
+	var body, about string
+	h := service(t, func(_ http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		got, body, about = r.Header, string(b), fmt.Sprint(r.Method, " ", r.URL.Path, " ", r.ContentLength, " ", r.Host)
+	})
+	h.cfg.Headers = http.Header{"authorization": {"Bearer x"}, "Host": {"example.com"}, "User-Agent": {"me"}}
+	if err := h.Handle(bounded(t), full()); err != nil {
+		t.Fatal(err)
+	}
+	if body != "the body" || about != "POST /path 8 example.com" {
+		t.Errorf("%q, %q", about, body)
+	}
+	want := http.Header{
+		"Accept-Encoding": {"gzip"}, "Authorization": {"Bearer x"}, "Content-Length": {"8"}, "User-Agent": {"me"},
+		"Content-Type": {"text/plain; charset=utf-8"}, "Content-Encoding": {"identity"},
+		"Reprise-Queue": {"orders"}, "Reprise-Exchange": {"shop"}, "Reprise-Routing-Key": {"order.new"},
+		"Reprise-Attempt": {"3"}, "Reprise-Message-Id": {"m-1"}, "Reprise-Correlation-Id": {"c-1"},
+		"Reprise-Reply-To": {"answers"}, "Reprise-Type": {"order"}, "Reprise-App-Id": {"till"}, "Reprise-User-Id": {"guest"},
+		"Reprise-Priority": {"7"}, "Reprise-Timestamp": {"2026-01-02T02:04:05Z"}, "Reprise-Expiration": {"90000"},
+		"Reprise-Redelivered": {"true"}, "Reprise-First-Failed": {"2026-01-02T03:05:00Z"}, "Reprise-Last-Error": {"second"},
+		"Reprise-Header-Tenant-Id": {"acme"}, "Reprise-Header-Tries": {"3"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// No name and no value of a message becomes anything but one header, and each
+// can be decoded again.
+func TestHTTPHeaderInjection(t *testing.T) {
+	var got http.Header
+	h := service(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
+	nasty := []string{
+		"a\r\nX-Injected: yes", "\n", "naïve €", "100%", " blanks ", "\x00\x7f\xff", "tab\there", `"quoted", list`, "",
+	}
+	m := &reprise.Message{
+		MessageID: nasty[0], ContentType: "text/plain\r\nX-Injected: yes", RoutingKey: "a%2Eb",
+		Headers: map[string]any{"bad\r\nX-Injected: yes\r\n": "v", "a:b c": "w", "": "nameless"},
+	}
+	for i, value := range nasty {
+		m.Headers[fmt.Sprint("v", i)] = value
+	}
+	if err := h.Handle(bounded(t), m); err != nil {
+		t.Fatal(err)
+	}
+	if got.Get("X-Injected") != "" {
+		t.Errorf("injected: %v", got)
+	}
+	decoded := func(s string) string {
+		d, err := url.PathUnescape(s)
+		if err != nil {
+			t.Errorf("%q: %v", s, err)
+		}
+		return d
+	}
+	for i, want := range nasty {
+		if v := decoded(got.Get(fmt.Sprint("Reprise-Header-V", i))); v != want {
+			t.Errorf("value %d: got %q, want %q", i, v, want)
+		}
+	}
+	if v := got.Get("Reprise-Routing-Key"); v != "a%252Eb" {
+		t.Errorf("a percent sign: %q", v)
+	}
+	names := map[string]string{}
+	for name, values := range got {
+		names[strings.ToLower(decoded(name))] = values[0]
+	}
+	for name, want := range map[string]string{"bad\r\nx-injected: yes\r\n": "v", "a:b c": "w", "": "nameless"} {
+		if v := names["reprise-header-"+name]; v != want {
+			t.Errorf("header %q: got %q, want %q", name, v, want)
+		}
+	}
+}
+
+func TestHTTPHeadersBounded(t *testing.T) {
+	var got http.Header
+	h := service(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
+	var log syncBuffer
+	h.cfg.Logger = textLog(&log)
+	m := &reprise.Message{Queue: "q", Headers: map[string]any{"big": strings.Repeat("x", maxHeader+1), "blanks": strings.Repeat("\n", maxHeader/2)}}
+	for i := range 1000 {
+		m.Headers[fmt.Sprint("z", strings.Repeat("ä", 80), i)] = strings.Repeat("v", 200)
+	}
+	if err := h.Handle(bounded(t), m); err != nil {
+		t.Fatal(err)
+	}
+	size := 0
+	for name, values := range got {
+		for _, v := range values {
+			size += len(name) + len(v) + 4
+		}
+	}
+	if size > 16<<10 || got.Get("Reprise-Queue") != "q" || !strings.HasPrefix(got.Get("Reprise-Omitted"), "Reprise-Header-Big Reprise-Header-Blanks ") {
+		t.Errorf("%d bytes, omitted %q", size, got.Get("Reprise-Omitted"))
+	}
+	if !strings.Contains(log.String(), "Reprise-Header-Big") {
+		t.Errorf("log: %s", log.String())
+	}
+}
+
+func TestHTTPErrorTextBounded(t *testing.T) {
+	h := service(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(500)
+		for range 1 << 10 {
+			_, _ = io.WriteString(w, strings.Repeat("long ", 200))
+		}
+	})
+	if text := h.Handle(bounded(t), full()).Error(); len(text) > maxErrorText+200 || !strings.HasSuffix(text, "…") {
+		t.Errorf("%d bytes: …%q", len(text), text[len(text)-20:])
+	}
+}
+
+func TestHTTPNetworkErrors(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	_ = l.Close()
+	h := newHTTP(t, HTTPConfig{URL: "http://user:hush@" + addr + "/"})
+	err = h.Handle(bounded(t), full())
+	if kind(err) != "retry" || !strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "hush") {
+		t.Errorf("refused: %s: %v", kind(err), err)
+	}
+
+	broken := service(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	if err := broken.Handle(bounded(t), full()); kind(err) != "retry" || !strings.Contains(err.Error(), "EOF") {
+		t.Errorf("broken off: %s: %v", kind(err), err)
+	}
+
+	// The status has arrived: it counts, whatever becomes of the rest.
+	for status, want := range map[int]string{200: "ack", 400: "park", 500: "retry"} {
+		half := service(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, "half")
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		})
+		if err := half.Handle(bounded(t), full()); kind(err) != want {
+			t.Errorf("%d with half a body: %s: %v", status, kind(err), err)
+		}
+	}
+}
+
+// slow is a service that answers only when the client has gone.
+func slow(t *testing.T, called chan<- struct{}) *HTTP {
+	t.Helper()
+	return service(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // the server notices a client that has gone only after its body
+		called <- struct{}{}
+		<-r.Context().Done()
+	})
+}
+
+func TestHTTPTimeout(t *testing.T) {
+	h := slow(t, make(chan struct{}, 1))
+	h.cfg.Timeout = 20 * time.Millisecond
+	if err := h.Handle(bounded(t), full()); kind(err) != "retry" || !strings.HasSuffix(err.Error(), "timeout after 20ms") {
+		t.Errorf("%s: %v", kind(err), err)
+	}
+}
+
+func TestHTTPContextEnd(t *testing.T) {
+	called := make(chan struct{}, 1)
+	h := slow(t, called)
+	ctx, cancel := context.WithCancelCause(bounded(t))
+	go func() {
+		<-called
+		cancel(errors.New("the test ends it"))
+	}()
+	if err := h.Handle(ctx, full()); kind(err) != "retry" || !strings.Contains(err.Error(), "the test ends it") {
+		t.Errorf("%s: %v", kind(err), err)
+	}
+}
+
+func TestHTTPConnectionsAreUsedAgain(t *testing.T) {
+	addrs := map[string]bool{}
+	h := service(t, func(w http.ResponseWriter, r *http.Request) {
+		addrs[r.RemoteAddr] = true
+		_, _ = io.WriteString(w, strings.Repeat("x", 20<<10))
+	})
+	for range 5 {
+		if err := h.Handle(bounded(t), full()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(addrs) != 1 {
+		t.Errorf("%d connections for 5 messages", len(addrs))
+	}
+}
+
+func TestNewHTTPRefuses(t *testing.T) {
+	for _, cfg := range []HTTPConfig{
+		{},
+		{URL: "127.0.0.1:80/x"},
+		{URL: "ftp://h/"},
+		{URL: "http:///x"},
+		{URL: "http://h/%zz"},
+		{URL: "http://h/", Timeout: -1},
+		{URL: "http://h/", Connections: -1},
+	} {
+		if _, err := NewHTTP(cfg); err == nil {
+			t.Errorf("%+v accepted", cfg)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	date := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(d time.Duration) string { return date.Add(d).Format(http.TimeFormat) }
+	for value, want := range map[string]time.Duration{
+		"": 0, "0": 0, "-5": 0, "+5": 0, "1.5": 0, "soon": 0, "5 s": 0, "0x10": 0,
+		"5": 5 * time.Second, " 60 ": time.Minute, "86400": 24 * time.Hour,
+		"86401": maxRetryAfter, "99999999999999999999": maxRetryAfter,
+		at(0): 0, at(-time.Hour): 0, at(90 * time.Second): 90 * time.Second, at(1000 * time.Hour): maxRetryAfter,
+		date.Add(time.Minute).Format(time.ANSIC): time.Minute,
+		"Fri, 31 Dec 9999 23:59:59 GMT":          maxRetryAfter,
+	} {
+		h := http.Header{"Retry-After": {value}, "Date": {date.Format(http.TimeFormat)}}
+		if got, ok := retryAfter(h); got != want && ok || ok != (want > 0) {
+			t.Errorf("%q: got %v, %v; want %v", value, got, ok, want)
+		}
+	}
+	// Without a Date of the server, this machine's clock has to do.
+	h := http.Header{"Retry-After": {time.Now().Add(10 * time.Hour).UTC().Format(http.TimeFormat)}}
+	if got, ok := retryAfter(h); !ok || got < 9*time.Hour || got > 11*time.Hour {
+		t.Errorf("without a Date: %v, %v", got, ok)
+	}
+}

@@ -1,0 +1,87 @@
+package handler
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/reprisemq/reprise"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// full is a message that has everything.
+func full() *reprise.Message {
+	return &reprise.Message{
+		Body:            []byte("the body"),
+		Exchange:        "shop",
+		RoutingKey:      "order.new",
+		ContentType:     "text/plain; charset=utf-8",
+		ContentEncoding: "identity",
+		CorrelationID:   "c-1",
+		ReplyTo:         "answers",
+		MessageID:       "m-1",
+		Type:            "order",
+		AppID:           "till",
+		UserID:          "guest",
+		Priority:        7,
+		Timestamp:       time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600)),
+		Expiration:      90 * time.Second,
+		Queue:           "orders",
+		Attempt:         3,
+		Errors:          []reprise.AttemptError{{Error: "first"}, {Error: "second"}},
+		FirstFailed:     time.Date(2026, 1, 2, 3, 5, 0, 0, time.UTC),
+		Redelivered:     true,
+		Headers:         map[string]any{"tenant-id": "acme", "tries": int32(3)},
+	}
+}
+
+// syncBuffer is a buffer for logs.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func textLog(w *syncBuffer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, nil))
+}
+
+// kind names the outcome that an error stands for.
+func kind(err error) string {
+	if err == nil {
+		return "ack"
+	}
+	if _, ok := errors.AsType[*reprise.ParkError](err); ok {
+		return "park"
+	}
+	if r, ok := errors.AsType[*reprise.RetryAfterError](err); ok {
+		return "retry after " + r.Delay.String()
+	}
+	return "retry"
+}
+
+// bounded is a context that fails a test rather than to hang it.
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}

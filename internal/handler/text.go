@@ -1,0 +1,74 @@
+package handler
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// text writes a header's value as handlers are told it.
+func text(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case []byte:
+		return string(v)
+	case float32:
+		return strconv.FormatFloat(float64(v), 'g', -1, 32)
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	case time.Time:
+		return v.UTC().Format(time.RFC3339)
+	case topology.Table, map[string]any, []any:
+		b, err := json.Marshal(plain(v))
+		if err != nil {
+			return fmt.Sprint(v)
+		}
+		return string(b)
+	}
+	return fmt.Sprint(v)
+}
+
+// plain makes a value one that JSON can express: bytes that are text as text
+// and others in base64, numbers JSON does not know as text.
+func plain(v any) any {
+	switch v := v.(type) {
+	case nil, bool, string, int8, int16, int32, int64, int, uint8, uint16, uint32:
+		return v
+	case []byte:
+		if utf8.Valid(v) {
+			return string(v)
+		}
+		return base64.StdEncoding.EncodeToString(v)
+	case float32:
+		return plain(float64(v))
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return text(v)
+		}
+		return v
+	case topology.Table:
+		return plain(map[string]any(v))
+	case map[string]any:
+		t := make(map[string]any, len(v))
+		for key, x := range v {
+			t[key] = plain(x)
+		}
+		return t
+	case []any:
+		a := make([]any, len(v))
+		for i, x := range v {
+			a[i] = plain(x)
+		}
+		return a
+	}
+	return text(v)
+}
