@@ -2,6 +2,7 @@ package reprise_test
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
@@ -107,7 +108,7 @@ func TestWorkerDeclaresItsQueues(t *testing.T) {
 				"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue + ".failed",
 				"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 			},
-			queue + ".failed": {"x-queue-type": "quorum"},
+			queue + ".failed": {"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)},
 			queue + ".wait.0-1000": {
 				"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 			},

@@ -120,7 +120,7 @@ func TestPublishTellsWhatWentWrong(t *testing.T) {
 }
 
 func TestPublishToAFullQueue(t *testing.T) {
-	onRabbitMQ(t, func(t *testing.T, b testkit.Target) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c := dial(t, b.URL)
 		queue := testkit.Name(t, "full")

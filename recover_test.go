@@ -66,7 +66,7 @@ func TestCopiesAreMadeAgainWhenTheirWayIsGone(t *testing.T) {
 }
 
 func TestNackedCopiesArePublishedAgain(t *testing.T) {
-	onRabbitMQ(t, func(t *testing.T, b testkit.Target) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, names := testkit.Name(t, "work"), testkit.Name(t, "x")
 		r.deleteQueues(queue, names+".failed")

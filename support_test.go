@@ -27,18 +27,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // being short.
 const patience = 30 * time.Second
 
-// onRabbitMQ runs a test against the real thing only, for what the embedded
-// broker does not have (queues with a length limit).
-func onRabbitMQ(t *testing.T, test func(t *testing.T, b testkit.Target)) {
-	t.Helper()
-	for _, b := range testkit.RabbitMQs() {
-		t.Run(b.Name, func(t *testing.T) {
-			b.Require(t)
-			test(t, b)
-		})
-	}
-}
-
 // client is a Client that reconnects without delay to speak of, and its events.
 type client struct {
 	*reprise.Client

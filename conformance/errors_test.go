@@ -9,7 +9,7 @@ import (
 )
 
 func TestRedeclaringAQueueDifferently(t *testing.T) {
-	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		plain := c.queue("plain", nil)
 		timed := c.queue("timed", amqp.Table{"x-message-ttl": 1000, "x-dead-letter-exchange": "a"})
 		declare := func(name string, durable, autoDelete bool, args amqp.Table) func(*amqp.Channel) error {
@@ -28,6 +28,13 @@ func TestRedeclaringAQueueDifferently(t *testing.T) {
 		c.refused(406, "inequivalent arg 'x-dead-letter-exchange' for queue '"+plain+"' in vhost '/': "+
 			"received the value 'a' of type 'longstr' but current is none",
 			declare(plain, true, false, amqp.Table{"x-dead-letter-exchange": "a"}))
+		// Arguments of another type of queue are not compared: the type is.
+		difference := "received 'quorum' but current is 'classic'"
+		if b.Version == "3.10" {
+			difference = "received the value 'quorum' of type 'longstr' but current is none"
+		}
+		c.refused(406, "inequivalent arg 'x-queue-type' for queue '"+plain+"' in vhost '/': "+difference,
+			declare(plain, true, false, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 7}))
 		// What the broker does not know it does not compare, and the classic type is what there is without one.
 		c.must(declare(plain, true, false, amqp.Table{"x-unknown": 1, "x-queue-type": "classic"})(c.Channel))
 	})

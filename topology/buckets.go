@@ -113,8 +113,15 @@ func (b Buckets) Topology(queue string) Topology {
 // FailedQueue is the name of a work queue's parking lot: queue + ".failed".
 func FailedQueue(queue string) string { return queue + ".failed" }
 
+// failedQueue keeps a message however often somebody looks at it and puts it
+// back: a quorum queue left to its default drops it at the 21st time
+// (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling). There
+// is no value for "never" that RabbitMQ 3.10 understands too.
 func failedQueue(queue string) Queue {
-	return Queue{Name: FailedQueue(queue), Args: Table{"x-queue-type": "quorum"}}
+	return Queue{Name: FailedQueue(queue), Args: Table{
+		"x-queue-type":     "quorum",
+		"x-delivery-limit": int64(math.MaxInt32),
+	}}
 }
 
 // Wait returns the hop into the bucket of the delay. Delays beyond MaxDelay

@@ -3,6 +3,7 @@ package topology_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -161,7 +162,9 @@ func TestBucketsHops(t *testing.T) {
 	failed := b.Failed(topology.Delivery{Queue: "orders"})
 	if diff := cmp.Diff(topology.Hop{
 		RoutingKey: "orders.failed",
-		Topology:   topology.Topology{Queues: []topology.Queue{{Name: "orders.failed", Args: topology.Table{"x-queue-type": "quorum"}}}},
+		Topology: topology.Topology{Queues: []topology.Queue{{
+			Name: "orders.failed", Args: topology.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)},
+		}}},
 	}, failed); diff != "" {
 		t.Error(diff)
 	}

@@ -1,6 +1,10 @@
 package queue
 
-import "time"
+import (
+	"time"
+
+	"github.com/reprisemq/reprise/internal/stats"
+)
 
 // Config describes a queue. [Defaults] is one that sets no limit to anything.
 type Config struct {
@@ -40,6 +44,9 @@ type Config struct {
 
 	// Meter is told of the memory that messages take.
 	Meter *Meter
+
+	// Dead counts the messages that the queue gives up.
+	Dead *stats.Dead
 
 	// Publish sends a dead letter on its way, to those of the queues it is routed to that are in only, or to all if that
 	// is nil. It returns those that did not accept it, and whether there were any queues at all.

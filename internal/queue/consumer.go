@@ -1,6 +1,10 @@
 package queue
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/reprisemq/reprise/internal/stats"
+)
 
 // Receiver is a consumer's own side, which decides when it takes messages.
 type Receiver interface {
@@ -153,7 +157,7 @@ func (q *Queue) offer(it *Item) bool {
 			continue
 		}
 		q.consumers.served(c)
-		q.acquire(it, c.NoAck)
+		q.acquire(it, c.NoAck, stats.Deliver, stats.DeliverNoAck)
 		return true
 	}
 	return false

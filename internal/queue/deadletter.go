@@ -56,6 +56,7 @@ func (q *Queue) die(it *Item, reason Reason) {
 }
 
 func (q *Queue) deadLetter(m *Message, reason Reason) (held bool) {
+	q.countDead(reason)
 	to := q.config.DeadLetter
 	if to == nil {
 		return false

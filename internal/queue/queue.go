@@ -17,6 +17,8 @@ package queue
 import (
 	"sync"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/stats"
 )
 
 // Queue holds messages. All methods may be called at the same time, none blocks.
@@ -27,6 +29,8 @@ type Queue struct {
 	ready     ready
 	delayed   byDue // messages given back that are not to be ready yet
 	unacked   int
+	held      int64 // bytes of the bodies that are unacked
+	counts    stats.Counts
 	order     uint64
 	deleted   bool
 	timer     *time.Timer
@@ -59,6 +63,7 @@ func (q *Queue) Publish(m *Message) bool {
 		}
 		return false
 	}
+	q.counts[stats.Publish]++
 	it := &Item{Message: m, order: q.nextOrder(), priority: q.config.priority(m)}
 	q.config.Meter.add(m.size())
 	ttl := q.config.TTL
@@ -84,13 +89,19 @@ func (q *Queue) nextOrder() uint64 {
 	return q.order
 }
 
-// acquire notes that a message was delivered.
-func (q *Queue) acquire(it *Item, noAck bool) {
+// acquire notes that a message was delivered, in one of two ways.
+func (q *Queue) acquire(it *Item, noAck bool, way, wayNoAck stats.Kind) {
+	if it.Redelivered {
+		q.counts[stats.Redeliver]++
+	}
 	if noAck {
+		q.counts[wayNoAck]++
 		q.config.Meter.add(-it.Message.size())
 		return
 	}
+	q.counts[way]++
 	q.unacked++
+	q.held += int64(len(it.Message.Body))
 	if q.config.Quorum {
 		it.acquired++
 	}
@@ -105,12 +116,13 @@ func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) bool {
 	q.expire()
 	it := q.ready.head()
 	if it == nil {
+		q.counts[stats.GetEmpty]++
 		return false
 	}
 	q.ready.remove(it)
 	q.expire()
 	taken(it, q.ready.len())
-	q.acquire(it, noAck)
+	q.acquire(it, noAck, stats.Get, stats.GetNoAck)
 	return true
 }
 
@@ -118,8 +130,17 @@ func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) bool {
 func (q *Queue) Ack(items ...*Item) {
 	q.mu.Lock()
 	defer q.unlock()
-	q.unacked -= len(items)
+	q.settle(items)
+	q.counts[stats.Ack] += uint64(len(items))
 	q.forget(items)
+}
+
+// settle takes back the note that messages were delivered.
+func (q *Queue) settle(items []*Item) {
+	q.unacked -= len(items)
+	for _, it := range items {
+		q.held -= int64(len(it.Message.Body))
+	}
 }
 
 // forget gives up the memory of messages that leave the queue for nowhere.
@@ -135,7 +156,7 @@ func (q *Queue) forget(items []*Item) {
 func (q *Queue) Reject(items ...*Item) {
 	q.mu.Lock()
 	defer q.unlock()
-	q.unacked -= len(items)
+	q.settle(items)
 	if q.deleted {
 		q.forget(items)
 		return
@@ -150,7 +171,7 @@ func (q *Queue) Reject(items ...*Item) {
 func (q *Queue) Requeue(failed bool, items ...*Item) {
 	q.mu.Lock()
 	defer q.unlock()
-	q.unacked -= len(items)
+	q.settle(items)
 	if q.deleted {
 		q.forget(items)
 		return
@@ -231,20 +252,4 @@ func (q *Queue) Delete(if_ Condition) (n int, failed Condition) {
 		c.Receiver.QueueDeleted()
 	}
 	return n, failed
-}
-
-// Stats is what a queue has at a moment. Messages that wait for a delayed retry are in none of the counts.
-type Stats struct {
-	Ready, Unacked, Consumers int
-	ReadyBytes                int64
-}
-
-// Stats counts what the queue has.
-func (q *Queue) Stats() Stats {
-	q.mu.Lock()
-	defer q.unlock()
-	q.expire()
-	return Stats{
-		Ready: q.ready.len(), Unacked: q.unacked, Consumers: q.consumers.len(), ReadyBytes: q.ready.bytes,
-	}
 }

@@ -234,9 +234,16 @@ func (v *VHost) invalidArgument(arg, queue, problem string) error {
 	return exception.New(exception.PreconditionFailed, "invalid arg '%s' for %s: %s", arg, v.queue(queue), problem)
 }
 
-// sameArguments compares the arguments that mean something.
+// sameArguments compares the arguments that mean something to the queue that is there.
 func (v *VHost) sameArguments(q *Queue, received amqpwire.Table) error {
+	kind := classic
+	if q.Config().Quorum {
+		kind = quorum
+	}
 	for _, a := range arguments {
+		if a.for_&kind == 0 {
+			continue
+		}
 		if err := sameArgument(a.name, v.queue(q.Name()), received, q.arguments); err != nil {
 			return err
 		}
@@ -247,15 +254,24 @@ func (v *VHost) sameArguments(q *Queue, received amqpwire.Table) error {
 func sameArgument(name, of string, received, current amqpwire.Table) error {
 	is, has := received.Get(name)
 	was, had := current.Get(name)
+	if name == "x-queue-type" { // without one, a queue is of the classic type
+		is, has = orClassic(is, has)
+		was, had = orClassic(was, had)
+	}
 	switch {
 	case !had && !has, had && has && equivalent(was, is):
-		return nil
-	case name == "x-queue-type" && (!had && is == "classic" || !has && was == "classic"):
 		return nil
 	case had && has && class(was) == class(is):
 		return inequivalent(name, of, fmt.Sprintf("'%v'", is), fmt.Sprintf("'%v'", was))
 	}
 	return inequivalent(name, of, describe(is, has), describe(was, had))
+}
+
+func orClassic(kind any, given bool) (any, bool) {
+	if !given {
+		kind = "classic"
+	}
+	return kind, true
 }
 
 func describe(v any, present bool) string {
