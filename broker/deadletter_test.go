@@ -52,7 +52,7 @@ func TestAtLeastOnceDeadLettersWaitForTheirQueue(t *testing.T) {
 			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 		}))
 		for i := range 3 {
-			must(t, ch.Publish("", "wait", true, false, amqp.Publishing{Body: []byte(fmt.Sprint(i)), Expiration: "1000"}))
+			must(t, ch.Publish("", "wait", true, false, amqp.Publishing{Body: fmt.Append(nil, i), Expiration: "1000"}))
 		}
 		time.Sleep(time.Hour)
 		must(t, declare(ch, "work", nil))

@@ -11,8 +11,8 @@ import (
 // there to be cut.
 func sample(pointer any) {
 	v := reflect.ValueOf(pointer).Elem()
-	for i := range v.NumField() {
-		switch f := v.Field(i); f.Interface().(type) {
+	for _, field := range v.Fields() {
+		switch f := field; f.Interface().(type) {
 		case string:
 			f.SetString("text")
 		case bool:

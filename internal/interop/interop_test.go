@@ -71,6 +71,34 @@ func TestNode(t *testing.T) {
 	})
 }
 
+// python is Debian's, which python3-pika belongs to; the first one in the path may be another.
+const python = "/usr/bin/python3"
+
+// The Python client pika makes the same round trip: see python/retry.py.
+func TestPython(t *testing.T) {
+	if exec.Command(python, "-c", "import pika").Run() != nil {
+		t.Skip("needs Python with pika: apt-get install python3-pika, or run make test")
+	}
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		got := run(t, "", python, filepath.Join("python", "retry.py"), strings.TrimSuffix(b.URL, "/"), testkit.Name(t, "q"))
+		if want := "attempt 1\nattempt 2\nattempt 3\ndone\nreturned 312\n"; got != want {
+			t.Errorf("printed %q, want %q", got, want)
+		}
+	})
+}
+
+// The integration tests of amqp091-go itself, unchanged, as they come with the module. Those of its recovery are left out:
+// they close connections through a management API on a fixed port.
+func TestAMQP091GoSuite(t *testing.T) {
+	b := testkit.Embedded(t)
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-tags", "integration", "-count", "1", "-timeout", "5m",
+		"-skip", "^TestConnectionRecovery", "github.com/rabbitmq/amqp091-go")
+	cmd.Env = append(os.Environ(), "AMQP_URL="+b.URL)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // Two programs that talk to the broker at a time do not see each other's mistakes.
 func TestGarbageBesideAClient(t *testing.T) {
 	if _, err := exec.LookPath("amqp-publish"); err != nil {
