@@ -76,7 +76,7 @@ func (a *acker) signal() {
 // run writes settlements until end is called or ctx, the channel's life, ends.
 func (a *acker) run(ctx context.Context) {
 	defer close(a.done)
-	prefix := prefix{ch: a.ch, told: map[uint64]bool{}}
+	prefix := prefix{ch: a.ch, told: newRanges()}
 	for {
 		select {
 		case <-ctx.Done():
@@ -96,8 +96,8 @@ func (a *acker) run(ctx context.Context) {
 // prefix knows what the broker has been told.
 type prefix struct {
 	ch    acknowledger
-	floor uint64          // every tag up to here is settled and told
-	told  map[uint64]bool // tags above floor that are settled and told
+	floor uint64 // every tag up to here is settled and told
+	told  ranges // tags above floor that are settled and told
 }
 
 func (p *prefix) write(batch []settlement) error {
@@ -107,7 +107,7 @@ func (p *prefix) write(batch []settlement) error {
 			if err := p.ch.Nack(s.tag, false, true); err != nil {
 				return err
 			}
-			p.told[s.tag] = true
+			p.told.add(s.tag)
 			continue
 		}
 		acked[s.tag] = true
@@ -117,14 +117,19 @@ func (p *prefix) write(batch []settlement) error {
 	// waits for, so the last one that is acked now, not one told before.
 	var last uint64
 	count := 0
-	for t := p.floor + 1; acked[t] || p.told[t]; t++ {
-		if acked[t] {
-			last = t
+	for {
+		next := p.floor + 1
+		if acked[next] {
+			last, p.floor = next, next
 			count++
-			delete(acked, t)
+			delete(acked, next)
+			continue
 		}
-		delete(p.told, t)
-		p.floor = t
+		end, found := p.told.take(next)
+		if !found {
+			break
+		}
+		p.floor = end
 	}
 	if count > 0 {
 		if err := p.ch.Ack(last, count > 1); err != nil {
@@ -136,8 +141,45 @@ func (p *prefix) write(batch []settlement) error {
 			if err := p.ch.Ack(s.tag, false); err != nil {
 				return err
 			}
-			p.told[s.tag] = true
+			p.told.add(s.tag)
 		}
 	}
 	return nil
+}
+
+// ranges is a set of tags that takes as much room as it has gaps: as many as
+// there are deliveries under way, and not one for each message that went past
+// a handler which never ends.
+type ranges struct {
+	end   map[uint64]uint64 // of the range that starts there
+	start map[uint64]uint64 // of the range that ends there
+}
+
+func newRanges() ranges {
+	return ranges{end: map[uint64]uint64{}, start: map[uint64]uint64{}}
+}
+
+// add adds a tag that is not in the set.
+func (r ranges) add(tag uint64) {
+	start, end := tag, tag
+	if s, found := r.start[tag-1]; found {
+		start = s
+		delete(r.start, tag-1)
+	}
+	if e, found := r.end[tag+1]; found {
+		end = e
+		delete(r.end, tag+1)
+	}
+	r.end[start], r.start[end] = end, start
+}
+
+// take removes the range that starts at a tag, if there is one, and returns
+// where it ends.
+func (r ranges) take(start uint64) (end uint64, found bool) {
+	end, found = r.end[start]
+	if found {
+		delete(r.end, start)
+		delete(r.start, end)
+	}
+	return end, found
 }

@@ -45,7 +45,7 @@ func (b *ackBroker) Nack(tag uint64, multiple, requeue bool) error {
 func TestAcksSettleExactlyWhatIsSettled(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := &ackBroker{nacked: map[uint64]bool{}}
-		p := prefix{ch: b, told: map[uint64]bool{}}
+		p := prefix{ch: b, told: newRanges()}
 		open := []uint64{} // delivered and not settled
 		var tag uint64
 		given := map[uint64]bool{}
@@ -71,6 +71,9 @@ func TestAcksSettleExactlyWhatIsSettled(t *testing.T) {
 			}
 			if diff := cmp.Diff(open, append([]uint64{}, b.unacked...)); diff != "" {
 				t.Fatalf("unsettled, -want +broker:\n%s", diff)
+			}
+			if gaps := len(p.told.end); gaps > len(open) {
+				t.Fatalf("%d ranges remembered for %d deliveries under way", gaps, len(open))
 			}
 			if b.frames-before > len(batch) {
 				t.Fatalf("%d frames for %d settlements", b.frames-before, len(batch))
@@ -104,7 +107,7 @@ func (j *journal) Nack(tag uint64, _, _ bool) error {
 
 func TestAcksAreCoalescedWhereTheyAreContiguous(t *testing.T) {
 	var j journal
-	p := prefix{ch: &j, told: map[uint64]bool{}}
+	p := prefix{ch: &j, told: newRanges()}
 	for _, batch := range [][]settlement{
 		{{tag: 2}, {tag: 1}, {tag: 3}, {tag: 7}, {tag: 5}},
 		{{tag: 4}},
