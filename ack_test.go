@@ -82,7 +82,7 @@ func TestAcksSettleExactlyWhatIsSettled(t *testing.T) {
 		if diff := cmp.Diff(given, b.nacked); diff != "" {
 			t.Fatalf("given back, -want +broker:\n%s", diff)
 		}
-		if len(open) == 0 && len(p.told) != 0 {
+		if len(open) == 0 && len(p.told.end) != 0 {
 			t.Fatalf("remembers %v, though all is settled", p.told)
 		}
 	})
@@ -124,7 +124,7 @@ func TestAcksAreCoalescedWhereTheyAreContiguous(t *testing.T) {
 	if diff := cmp.Diff(want, j.frames); diff != "" {
 		t.Error(diff)
 	}
-	if p.floor != 9 || len(p.told) != 0 {
+	if p.floor != 9 || len(p.told.end) != 0 {
 		t.Errorf("floor %d, remembered %v", p.floor, p.told)
 	}
 }
