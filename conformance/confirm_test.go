@@ -119,3 +119,17 @@ func TestBodyOfManyFrames(t *testing.T) {
 		}
 	})
 }
+
+// A message that was dropped, expired or purged before anybody had it was accepted all the same.
+func TestConfirmedThoughGone(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", amqp.Table{"x-message-ttl": 0})
+		if !c.publish("", q, amqp.Publishing{}) {
+			t.Error("expired at once: nack")
+		}
+		q = c.queue("q", amqp.Table{"x-max-length": 0})
+		if !c.publish("", q, amqp.Publishing{}) {
+			t.Error("dropped at once: nack")
+		}
+	})
+}

@@ -7,6 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
@@ -273,6 +274,23 @@ func TestTopicExchange(t *testing.T) {
 				t.Errorf("%q: %d messages, want %d", test.pattern, n, len(test.yes))
 			}
 			c.must(c.QueueUnbind(q, test.pattern, x, nil))
+		}
+	})
+}
+
+// A consumer gets what its own connection published, even if it asked not to.
+func TestNoLocalIsIgnored(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, _ *client) {
+		r := dialRaw(t, b).open(2047, 0)
+		q := testkit.Name(t, "q")
+		r.send(1, &amqpwire.QueueDeclare{Queue: q, Exclusive: true})
+		expect(r, &amqpwire.QueueDeclareOk{})
+		r.send(1, &amqpwire.BasicConsume{Queue: q, NoLocal: true, NoAck: true})
+		expect(r, &amqpwire.BasicConsumeOk{})
+		r.send(1, &amqpwire.BasicPublish{RoutingKey: q})
+		r.write(amqpwire.AppendHeaderFrame(nil, 1, 60, 0, []byte{0, 0}))
+		if d := expect(r, &amqpwire.BasicDeliver{}); d.RoutingKey != q {
+			t.Errorf("delivered %+v", d)
 		}
 	})
 }

@@ -319,3 +319,17 @@ func TestDeadLetterArguments(t *testing.T) {
 			declare(amqp.Table{"x-dead-letter-exchange": int32(1)}))
 	})
 }
+
+// Rejected without a place to go, a message is dropped; its publisher knows nothing of that.
+func TestRejectedWithoutADeadLetterExchange(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", nil)
+		c.put(q, "1", "2")
+		c.must(c.get(q).Reject(false))
+		c.must(c.get(q).Nack(false, false))
+		c.put(q, "3")
+		if got := c.bodies(q, 1); got != "3" {
+			t.Errorf("got %s", got)
+		}
+	})
+}

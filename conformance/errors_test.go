@@ -325,3 +325,18 @@ func TestMessageTooLarge(t *testing.T) {
 		})
 	})
 }
+
+// Line breaks are no part of a name.
+func TestLineBreaksInNames(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		name := testkit.Name(t, "q")
+		q, err := c.QueueDeclare("\r"+name+"\n", true, false, false, false, nil)
+		c.must(err)
+		c.cleanup(func(ch *amqp.Channel) { _, _ = ch.QueueDelete(name, false, false, false) })
+		if q.Name != name {
+			t.Errorf("the queue is called %q", q.Name)
+		}
+		c.put(name, "x")
+		c.bodies(name, 1)
+	})
+}

@@ -132,3 +132,43 @@ func TestAtLeastOnceDeadLetters(t *testing.T) {
 		}
 	})
 }
+
+// Without a limit of its own a quorum queue has 20 since 4.0; a message without a place to go is then gone. -1 lifts it.
+func TestDefaultDeliveryLimit(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		if b.Version == "3.10" {
+			return // has none
+		}
+		limited := c.queue("limited", amqp.Table{"x-queue-type": "quorum"})
+		unlimited := c.queue("unlimited", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": -1})
+		for _, q := range []string{limited, unlimited} {
+			deliveries := c.consume(q, nil)
+			c.put(q, "x")
+			for range 21 {
+				c.must(c.next(deliveries).Reject(true))
+			}
+			if q == unlimited {
+				c.must(c.next(deliveries).Ack(false))
+				continue
+			}
+			c.idle(deliveries)
+		}
+	})
+}
+
+// What a quorum queue counts is its own: a classic queue that gets the dead letter shows nothing of it.
+func TestCountsStayBehindInAClassicQueue(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		dead := c.queue("dead", nil)
+		q := c.queue("q", amqp.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
+		c.put(q, "x")
+		c.must(c.get(q).Reject(true))
+		c.must(c.get(q).Reject(false))
+		d := c.get(dead)
+		for _, header := range []string{"x-delivery-count", "x-acquired-count"} {
+			if count, has := d.Headers[header]; has {
+				t.Errorf("%s is %v", header, count)
+			}
+		}
+	})
+}
