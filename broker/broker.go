@@ -12,16 +12,21 @@
 //
 // What it has: the default, direct, fanout and topic exchanges, bindings between exchanges, classic and quorum queues,
 // time to live, dead-lettering with x-death, publisher confirms, mandatory returns, prefetch, exclusive and auto-delete
-// queues. Messages are in memory: they do not survive the process. What it lacks of RabbitMQ it refuses in so many words.
+// queues, and RabbitMQ's management API with its definitions and metrics. Messages are in memory: they do not survive the process. What it lacks of RabbitMQ it refuses in so many words.
 package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
 
+	"github.com/reprisemq/reprise/internal/management"
 	"github.com/reprisemq/reprise/internal/node"
 )
 
@@ -30,8 +35,11 @@ var ErrClosed = node.ErrClosed
 
 // Broker is a running broker. Its methods may be called at the same time.
 type Broker struct {
-	config Config
-	node   *node.Node
+	config     Config
+	node       *node.Node
+	management *management.Handler
+
+	dialled atomic.Uint64 // in memory
 
 	mu        sync.Mutex
 	closed    bool
@@ -46,6 +54,11 @@ func New(config Config) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{config: config, node: config.node(), listeners: make(map[net.Listener]struct{})}
+	b.management = management.New(b.node, b.addresses, config.Logger)
+	if err := b.importDefinitions(); err != nil {
+		_ = b.node.Shutdown(context.Background()) // queues may have timers already
+		return nil, fmt.Errorf("broker: Config.Definitions: %w", err)
+	}
 	return b, b.addUsers()
 }
 
@@ -55,7 +68,7 @@ func New(config Config) (*Broker, error) {
 // As long as the default user guest has its default password, Serve refuses listeners that are not on loopback.
 func (b *Broker) Serve(l net.Listener) error {
 	defer l.Close()
-	if !loopback(l.Addr()) && b.config.defaultPassword() {
+	if !loopback(l.Addr()) && b.defaultPassword() {
 		return fmt.Errorf("broker: refusing to listen on %v while user %q has the default password, which everybody knows: "+
 			"set Config.Users, or listen on 127.0.0.1", l.Addr(), defaultUser)
 	}
@@ -70,8 +83,15 @@ func (b *Broker) Serve(l net.Listener) error {
 	b.config.Logger.Info("listening", "address", l.Addr().String())
 	for {
 		conn, err := l.Accept()
-		if err == nil {
+		switch {
+		case err == nil:
 			err = b.node.Serve(conn)
+		case outOfFiles(err):
+			// So would end a broker that anybody on the network could make it run out of.
+			b.config.Logger.Error("connection not accepted", "error", err)
+			if b.node.Wait(acceptPause) {
+				continue
+			}
 		}
 		if err != nil {
 			b.mu.Lock()
@@ -85,6 +105,15 @@ func (b *Broker) Serve(l net.Listener) error {
 	}
 }
 
+// acceptPause is how long connections have to end before the next one is accepted.
+const acceptPause = 50 * time.Millisecond
+
+// outOfFiles tells the errors that pass when others close their connections.
+func outOfFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) ||
+		errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ECONNABORTED)
+}
+
 // DialContext connects to the broker without a socket. Network and address are ignored, so that it fits wherever a
 // net.Dialer's method of this name does.
 func (b *Broker) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -92,11 +121,25 @@ func (b *Broker) DialContext(ctx context.Context, _, _ string) (net.Conn, error)
 		return nil, err
 	}
 	client, server := net.Pipe()
-	if err := b.node.Serve(server); err != nil {
+	if err := b.node.Serve(inMemory{server, memoryAddr(b.dialled.Add(1))}); err != nil {
 		return nil, err
 	}
 	return client, nil
 }
+
+// inMemory is a connection that can be told from others like it by its address, which is a number.
+type inMemory struct {
+	net.Conn
+	remote memoryAddr
+}
+
+func (c inMemory) RemoteAddr() net.Addr { return c.remote }
+func (c inMemory) LocalAddr() net.Addr  { return memoryAddr(0) }
+
+type memoryAddr uint64
+
+func (memoryAddr) Network() string  { return "pipe" }
+func (a memoryAddr) String() string { return fmt.Sprintf("memory:%d", uint64(a)) }
 
 // Shutdown stops listening, closes the connections as a server does that goes down (connection.close 320), and waits
 // until everything the broker started has ended. When ctx ends first, it cuts the connections and returns the context's

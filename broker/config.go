@@ -10,6 +10,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/access"
 	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/management"
 	"github.com/reprisemq/reprise/internal/node"
 	"github.com/reprisemq/reprise/internal/session"
 )
@@ -23,8 +24,12 @@ const (
 // Config configures a broker. The zero value is a good one for one machine.
 type Config struct {
 	// Users holds passwords by user name. Default: the user guest with the password guest, who gets in from this machine
-	// only, see [Broker.Serve].
+	// only, see [Broker.Serve], unless Definitions have users.
 	Users map[string]string
+
+	// Definitions are what to begin with, in the format of RabbitMQ's definitions files: users, virtual hosts, permissions,
+	// queues, exchanges and bindings. What is in them that the broker has not, such as a policy, is an error.
+	Definitions []byte
 
 	// Logger is told of connections and of what clients do wrong. Default: nothing is logged.
 	Logger *slog.Logger
@@ -59,9 +64,6 @@ type Config struct {
 
 // complete fills in the defaults.
 func (c Config) complete() (Config, error) {
-	if c.Users == nil {
-		c.Users = map[string]string{defaultUser: defaultPassword}
-	}
 	if c.Logger == nil {
 		c.Logger = discard
 	}
@@ -102,8 +104,6 @@ const (
 	maxFrameMax = 16 << 20
 )
 
-func (c *Config) defaultPassword() bool { return c.Users[defaultUser] == defaultPassword }
-
 func (c *Config) node() *node.Node {
 	return node.New(node.Config{
 		Log: c.Logger,
@@ -123,7 +123,11 @@ func (c *Config) node() *node.Node {
 
 // addUsers lets in the users of the configuration, each to everything in the virtual host "/".
 func (b *Broker) addUsers() error {
-	for name, password := range b.config.Users {
+	users := b.config.Users
+	if users == nil && len(b.node.Access.Users()) == 0 {
+		users = map[string]string{defaultUser: defaultPassword}
+	}
+	for name, password := range users {
 		u := access.User{Name: name, Hash: access.HashPassword(password), Tags: []string{"administrator"}}
 		p := access.Permission{User: name, VHost: "/", Configure: ".*", Write: ".*", Read: ".*"}
 		if err := errors.Join(b.node.Access.SetUser(u), b.node.Access.SetPermission(p)); err != nil {
@@ -131,6 +135,11 @@ func (b *Broker) addUsers() error {
 		}
 	}
 	return nil
+}
+
+// defaultPassword reports whether somebody gets in by what everybody knows, whoever made that user.
+func (b *Broker) defaultPassword() bool {
+	return b.node.Access.Authenticate(defaultUser, defaultPassword)
 }
 
 // serverProperties is how the broker presents itself. Clients switch features on by the product, the version and the
@@ -146,9 +155,9 @@ func serverProperties() amqpwire.Table {
 	return amqpwire.Table{
 		{Name: "capabilities", Value: capabilities},
 		{Name: "product", Value: "RabbitMQ"},
-		{Name: "version", Value: "4.3.6"},
+		{Name: "version", Value: management.Version},
 		{Name: "platform", Value: runtime.Version()},
-		{Name: "cluster_name", Value: "reprise@localhost"},
+		{Name: "cluster_name", Value: management.NodeName},
 		{Name: "information", Value: "Reprise, an embedded broker that does as this version of RabbitMQ does"},
 	}
 }

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -11,7 +12,7 @@ import (
 func TestHeadersExchange(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		x := c.exchange("x", "headers")
-		message := amqp.Table{"a": int32(1), "s": "one", "x-b": "yes", "t": true}
+		message := amqp.Table{"a": int32(1), "s": "one", "x-b": "yes", "t": true, "f": float32(1.5)}
 		for name, test := range map[string]struct {
 			args    amqp.Table
 			matches bool
@@ -32,6 +33,9 @@ func TestHeadersExchange(t *testing.T) {
 			"no value: to be there":  {amqp.Table{"s": nil}, true},
 			"no value: to be absent": {amqp.Table{"z": nil}, false},
 			"a boolean":              {amqp.Table{"t": true}, true},
+			"a wider fraction":       {amqp.Table{"f": 1.5}, true},
+			"bytes for text":         {amqp.Table{"s": []byte("one")}, true},
+			"a time for a number":    {amqp.Table{"a": time.Unix(1, 0)}, true},
 		} {
 			q := c.queue("q", nil)
 			if test.args["x-match"] == "all-with-x" || test.args["x-match"] == "any-with-x" {

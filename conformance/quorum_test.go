@@ -172,3 +172,43 @@ func TestCountsStayBehindInAClassicQueue(t *testing.T) {
 		}
 	})
 }
+
+// Since 4.0 a dead letter brings along how many of its deliveries failed, by basic.reject: it then counts as redelivered in
+// the next queue, and a quorum queue goes on counting.
+func TestFailedDeliveriesGoAlong(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		if b.Version == "3.10" {
+			return
+		}
+		for _, test := range []struct {
+			how    string
+			settle func(get func() amqp.Delivery)
+			failed int64
+		}{
+			{"reject", func(get func() amqp.Delivery) { c.must(get().Reject(false)) }, 1},
+			{"nack", func(get func() amqp.Delivery) { c.must(get().Nack(false, false)) }, 0},
+			{"nack, nack", func(get func() amqp.Delivery) { c.must(get().Nack(false, true)); c.must(get().Nack(false, false)) }, 0},
+			{"reject, nack", func(get func() amqp.Delivery) { c.must(get().Reject(true)); c.must(get().Nack(false, false)) }, 1},
+			{"nack, reject", func(get func() amqp.Delivery) { c.must(get().Nack(false, true)); c.must(get().Reject(false)) }, 1},
+			{"reject, reject", func(get func() amqp.Delivery) { c.must(get().Reject(true)); c.must(get().Reject(false)) }, 2},
+		} {
+			for _, from := range []string{"classic", "quorum"} {
+				for _, to := range []string{"classic", "quorum"} {
+					dead := c.queue("dead", amqp.Table{"x-queue-type": to})
+					q := c.queue("q", amqp.Table{"x-queue-type": from, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
+					c.put(q, "x")
+					test.settle(func() amqp.Delivery { return c.get(q) })
+					d := c.get(dead)
+					var count any
+					if to == "quorum" && test.failed > 0 {
+						count = test.failed
+					}
+					if d.Redelivered != (test.failed > 0) || d.Headers["x-delivery-count"] != count || d.Headers["x-acquired-count"] != count {
+						t.Errorf("%s from %s to %s: redelivered %v, delivery count %v, acquired count %v; %d failed",
+							test.how, from, to, d.Redelivered, d.Headers["x-delivery-count"], d.Headers["x-acquired-count"], test.failed)
+					}
+				}
+			}
+		}
+	})
+}

@@ -45,6 +45,20 @@ func (r *Reader) SetFrameMax(n uint32) { r.frameMax = limitFrameMax(n) }
 // too, if those bytes are only part of a frame.
 func (r *Reader) Buffered() int { return r.w - r.r }
 
+// Ready reports whether the next ReadFrame returns at once, with a frame that
+// has been read whole or with an error.
+func (r *Reader) Ready() bool {
+	if r.err != nil {
+		return true
+	}
+	head := r.buf[r.r:r.w]
+	if len(head) < frameHeaderSize {
+		return false
+	}
+	size := binary.BigEndian.Uint32(head[3:])
+	return size > r.frameMax-FrameOverhead || len(head) >= int(size)+FrameOverhead
+}
+
 // ReadProtocolHeader reads the eight bytes a client opens with, whatever they
 // are. The error is io.EOF if there are none, io.ErrUnexpectedEOF if there are
 // fewer.

@@ -77,9 +77,14 @@ var Rules = []Rule{
 		Why:  "the worker library runs against any RabbitMQ, and whoever imports it gets no broker, no store and no console with it",
 	},
 	{
-		For:   []string{"broker/...", "internal/session/...", "internal/queue/...", "internal/vhost/...", "internal/store/..."},
+		For:   []string{"broker/...", "internal/session/...", "internal/queue/...", "internal/vhost/...", "internal/node/...", "internal/management/...", "internal/store/..."},
 		Never: []string{".", "topology/...", amqpClient},
 		Why:   "the broker knows the protocol and nothing of who speaks it: what suits one client only is no RabbitMQ",
+	},
+	{
+		For:   []string{"internal/session/...", "internal/node/...", "internal/vhost/..."},
+		Never: []string{"internal/management/..."},
+		Why:   "the broker runs without anybody looking at it: what the management API wants to know is there to be asked for",
 	},
 	{
 		For:   []string{"internal/queue/...", "internal/store/..."},

@@ -22,6 +22,7 @@ const guest = "guest"
 type brokerCmd struct {
 	Listen       string `default:"127.0.0.1:5672" placeholder:"ADDR" help:"Address to listen on; port 0 takes any that is free. Default ${default}."`
 	Memory       bool   `help:"Keep messages in memory only, and do not warn about it."`
+	Management   string `placeholder:"ADDR" help:"Address to serve the management HTTP API and metrics on. Default: not at all."`
 	Data         string `placeholder:"DIR" help:"Keep messages in a directory. Not in this version."`
 	User         string `placeholder:"NAME" help:"The one user who may connect. Default guest, from this machine only."`
 	PasswordFile string `name:"password-file" placeholder:"FILE" help:"File with the user's password in its first line; else REPRISE_BROKER_PASSWORD."`
@@ -66,12 +67,20 @@ func (c *brokerCmd) Run(streams IO, stop *signals) error {
 		return usagef("--listen %s is reachable from other machines, and everybody knows the default password: "+
 			"add --user NAME and --password-file FILE, or listen on 127.0.0.1", c.Listen)
 	}
+	web, err := c.serveManagement(b, log, password == guest && user == guest)
+	if err != nil {
+		_ = l.Close()
+		return err
+	}
+	defer web.stop()
 	served := make(chan error, 1)
 	go func() { served <- b.Serve(l) }()
 	if _, err := fmt.Fprintln(streams.Stdout, brokerURL(l.Addr(), user, password)); err != nil {
 		return errors.Join(fmt.Errorf("cannot print the URL: %w", err), shutdown(b, served, stop))
 	}
 	select {
+	case err := <-web.failed:
+		return errors.Join(err, shutdown(b, served, stop))
 	case err := <-served:
 		return errors.Join(err, shutdown(b, nil, stop))
 	case <-stop.ctx.Done():

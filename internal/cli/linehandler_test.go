@@ -53,18 +53,18 @@ func TestQuietBroker(t *testing.T) {
 	}})
 	log := slog.New(quietBroker{Handler: base})
 	log.Info("connection opened", "peer", "127.0.0.1:1")
-	log.Warn("closing a channel", "peer", "pipe")
-	log.With("peer", "pipe").Warn("closing a channel")
+	log.Warn("closing a channel", "peer", "memory:1")
+	log.With("peer", "memory:1").Warn("closing a channel")
 	log.Warn("closing a channel", "peer", "127.0.0.1:1")
-	log.Error("broken", "peer", "pipe")
-	want := "level=WARN msg=\"closing a channel\" peer=127.0.0.1:1\nlevel=ERROR msg=broken peer=pipe\n"
+	log.Error("broken", "peer", "memory:1")
+	want := "level=WARN msg=\"closing a channel\" peer=127.0.0.1:1\nlevel=ERROR msg=broken peer=memory:1\n"
 	if got := b.String(); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	b.Reset()
 	level.Set(slog.LevelDebug)
-	log.Warn("closing a channel", "peer", "pipe")
-	if got := b.String(); got != "level=DEBUG msg=\"closing a channel\" peer=pipe\n" {
+	log.Warn("closing a channel", "peer", "memory:1")
+	if got := b.String(); got != "level=DEBUG msg=\"closing a channel\" peer=memory:1\n" {
 		t.Errorf("at level debug: %s", got)
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"log/slog"
+	"strings"
 )
 
 // quietBroker is the log of a broker that runs beside the workers of its own
@@ -54,4 +55,6 @@ func (q quietBroker) WithGroup(name string) slog.Handler {
 }
 
 // isInside tells the connections that come without a socket.
-func isInside(a slog.Attr) bool { return a.Key == "peer" && a.Value.String() == "pipe" }
+func isInside(a slog.Attr) bool {
+	return a.Key == "peer" && strings.HasPrefix(a.Value.String(), "memory:")
+}

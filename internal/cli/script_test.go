@@ -5,6 +5,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 //	exits CODE PROGRAM ARGUMENT...   run a program that ends with this exit code
 //	await FILE REGEXP                wait until a file has this text
 //	url FILE                         set REPRISE_URL to the first URL of a broker in a file
+//	fetch FILE PATH USER PASSWORD    get a path from the first http URL in a file; it fails when the status does
 //
 // and $SERVICE, the URL of a service that refuses each message once.
 func TestScript(t *testing.T) {
@@ -47,6 +49,7 @@ func TestScript(t *testing.T) {
 			"exits": exits,
 			"await": await,
 			"url":   brokerOf,
+			"fetch": fetch,
 		},
 	})
 }
@@ -93,6 +96,25 @@ func brokerOf(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	await(ts, false, []string{args[0], `amqp://\S+:[0-9]+\b`})
 	ts.Setenv("REPRISE_URL", regexp.MustCompile(`amqp://\S+:[0-9]+\b`).FindString(ts.ReadFile(args[0])))
+}
+
+func fetch(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 4 {
+		ts.Fatalf("usage: fetch FILE PATH USER PASSWORD")
+	}
+	base := regexp.MustCompile(`http://[^/\s]+`).FindString(ts.ReadFile(args[0]))
+	r, err := http.NewRequest(http.MethodGet, base+args[1], nil)
+	ts.Check(err)
+	r.SetBasicAuth(args[2], args[3])
+	r.Close = true
+	answer, err := http.DefaultClient.Do(r)
+	ts.Check(err)
+	defer answer.Body.Close()
+	_, err = io.Copy(ts.Stdout(), answer.Body)
+	ts.Check(err)
+	if failed := answer.StatusCode >= 400; failed != neg {
+		ts.Fatalf("status %s", answer.Status)
+	}
 }
 
 // refuseOnce answers the first attempt of each message with 503.

@@ -16,6 +16,7 @@ import (
 	"github.com/reprisemq/reprise/internal/access"
 	"github.com/reprisemq/reprise/internal/queue"
 	"github.com/reprisemq/reprise/internal/session"
+	"github.com/reprisemq/reprise/internal/stats"
 	"github.com/reprisemq/reprise/internal/vhost"
 )
 
@@ -38,6 +39,7 @@ type Config struct {
 type Node struct {
 	Access  *access.Control
 	Memory  *queue.Meter
+	Stats   *stats.Node
 	Started time.Time
 
 	config   Config
@@ -48,6 +50,7 @@ type Node struct {
 	vhosts  map[string]*vhost.VHost
 	live    map[*session.Session]struct{}
 	running sync.WaitGroup // the sessions
+	closing chan struct{}  // closed when closed is set
 }
 
 // New returns a node with the virtual host "/" and no users.
@@ -55,17 +58,21 @@ func New(config Config) *Node {
 	n := &Node{
 		Access:   access.New(),
 		Memory:   queue.NewMeter(config.MemoryLimit),
+		Stats:    new(stats.Node),
 		Started:  time.Now(),
 		config:   config,
 		sessions: config.Sessions,
 		vhosts:   make(map[string]*vhost.VHost),
 		live:     make(map[*session.Session]struct{}),
+		closing:  make(chan struct{}),
 	}
 	n.sessions.VHost = n.VHost
 	n.sessions.Access = n.Access
 	n.sessions.Memory = n.Memory
+	n.sessions.Stats = n.Stats
 	n.sessions.Log = config.Log
 	n.AddVHost("/")
+	n.VHost("/").SetAbout(vhost.About{Description: "Default virtual host"})
 	return n
 }
 
@@ -90,7 +97,7 @@ func (n *Node) AddVHost(name string) (added bool) {
 	if n.closed || n.vhosts[name] != nil {
 		return false
 	}
-	n.vhosts[name] = vhost.New(name, vhost.Config{Log: n.config.Log, Meter: n.Memory, MaxQueues: n.config.MaxQueues})
+	n.vhosts[name] = vhost.New(name, vhost.Config{Log: n.config.Log, Meter: n.Memory, MaxQueues: n.config.MaxQueues, Stats: n.Stats})
 	return true
 }
 
@@ -138,6 +145,7 @@ func (n *Node) Serve(conn net.Conn) error {
 	}
 	s := session.New(conn, &n.sessions)
 	n.live[s] = struct{}{}
+	n.Stats.Churn.ConnectionsCreated.Add(1)
 	n.running.Go(func() {
 		if err := s.Serve(); err != nil {
 			n.config.Log.Warn("connection ended", "peer", conn.RemoteAddr().String(), "reason", err)
@@ -145,14 +153,30 @@ func (n *Node) Serve(conn net.Conn) error {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		delete(n.live, s)
+		n.Stats.Churn.ConnectionsClosed.Add(1)
 	})
 	return nil
+}
+
+// Wait waits, and reports whether the node is still open then.
+func (n *Node) Wait(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-n.closing:
+		return false
+	}
 }
 
 // Shutdown closes all connections and waits until they have ended. When ctx ends first, it cuts them.
 func (n *Node) Shutdown(ctx context.Context) error {
 	n.mu.Lock()
-	n.closed = true
+	if !n.closed {
+		n.closed = true
+		close(n.closing)
+	}
 	n.mu.Unlock()
 	for _, s := range n.Sessions() {
 		s.Shutdown("shutdown")

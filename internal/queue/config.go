@@ -23,7 +23,7 @@ type Config struct {
 	// DeliveryLimit is how many failed deliveries a quorum queue takes back before it gives a message up; negative: all.
 	DeliveryLimit int64
 
-	// MaxLength and MaxBytes limit the messages that are ready, by number and by the size of their bodies; negative: not.
+	// MaxLength and MaxBytes limit the messages that are ready, by number and by size; negative: not.
 	MaxLength, MaxBytes int64
 	Overflow            Overflow
 
@@ -52,6 +52,9 @@ type Config struct {
 	// is nil. It returns those that did not accept it, and whether there were any queues at all.
 	Publish func(m *Message, why Reason, only []string) (refused []string, routed bool)
 
+	// Ask is told that SendDeadLetters is to be called, again and again while it says that there are more.
+	Ask func(*Queue)
+
 	// Expired is told, in a goroutine of its own, that the queue has been unused for too long.
 	Expired func()
 }
@@ -72,10 +75,12 @@ const (
 )
 
 // quorumDefaultPriority is that of messages without one, and quorumMaxPriority the highest that is told from others
-// (https://www.rabbitmq.com/docs/quorum-queues#priorities).
+// (https://www.rabbitmq.com/docs/quorum-queues#priorities). Messages given back come before all others, whatever their
+// priority: quorumReturned is what they have instead.
 const (
 	quorumDefaultPriority = 4
 	quorumMaxPriority     = 31
+	quorumReturned        = 32
 )
 
 func (c *Config) priority(m *Message) uint8 {
@@ -86,4 +91,12 @@ func (c *Config) priority(m *Message) uint8 {
 		return quorumDefaultPriority
 	}
 	return min(m.Priority, quorumMaxPriority)
+}
+
+// bytes is what a message counts against MaxBytes: in a classic queue its body, in a quorum queue its properties, too.
+func (c *Config) bytes(m *Message) int64 {
+	if c.Quorum {
+		return int64(len(m.Body) + m.propertiesSize())
+	}
+	return int64(len(m.Body))
 }

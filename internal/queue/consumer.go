@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/reprisemq/reprise/internal/stats"
@@ -21,15 +22,21 @@ type Consumer struct {
 	NoAck     bool  // a message counts as settled as soon as it is taken
 	Exclusive bool  // suffers no other consumer
 	Priority  int64 // those with the highest get everything while they have credit
+	Prefetch  int   // how many messages it has credit for; 0: any number
 
 	waiting bool // has refused a message
+	unacked int  // messages
+	gone    bool // has left with messages unacked
 }
 
 // consumers takes turns: whoever was given a message goes to the end of the line of those with the same priority.
 type consumers struct {
 	single bool        // only the first of all is in the line
+	yields bool        // and it makes way for one with a higher priority
 	all    []*Consumer // by priority, then as they came
 	line   []*Consumer // those that have not refused a message; likewise
+
+	leaving *Consumer // the one before the first of all, which has to settle what it has before it is the first one's turn
 }
 
 func (cs *consumers) len() int { return len(cs.all) }
@@ -45,17 +52,55 @@ func join(line []*Consumer, c *Consumer) []*Consumer {
 
 func (cs *consumers) add(c *Consumer) {
 	if cs.single {
-		// The active one stays so, whoever comes.
-		if len(cs.all) == 0 {
-			cs.line = append(cs.line, c)
-			cs.all = append(cs.all, c)
-		} else {
-			cs.all = slices.Concat(cs.all[:1], join(cs.all[1:], c))
-		}
+		cs.addSingle(c)
 		return
 	}
 	cs.all = join(cs.all, c)
 	cs.line = join(cs.line, c)
+}
+
+func (cs *consumers) addSingle(c *Consumer) {
+	switch {
+	case len(cs.all) == 0:
+		cs.all = []*Consumer{c}
+	case !cs.yields || c.Priority <= cs.all[0].Priority:
+		cs.all = slices.Concat(cs.all[:1], join(cs.all[1:], c))
+		return
+	default:
+		active := cs.all[0]
+		if cs.leaving == nil && active.unacked > 0 {
+			cs.leaving = active
+		}
+		cs.all = slices.Concat([]*Consumer{c}, join(cs.all[1:], active))
+	}
+	cs.activate()
+}
+
+// active returns the single active consumer, or nil.
+func (cs *consumers) active() *Consumer {
+	if cs.leaving != nil || len(cs.all) == 0 {
+		return cs.leaving
+	}
+	return cs.all[0]
+}
+
+// activate makes the first one the single active consumer, unless another is still leaving.
+func (cs *consumers) activate() {
+	cs.line = nil
+	if cs.leaving == nil && len(cs.all) > 0 {
+		cs.all[0].waiting = false
+		cs.line = []*Consumer{cs.all[0]}
+	}
+}
+
+// settled tells that a consumer has no unacked messages any more. It reports whether that makes another one active.
+func (cs *consumers) settled(c *Consumer) bool {
+	if cs.leaving != c {
+		return false
+	}
+	cs.leaving = nil
+	cs.activate()
+	return true
 }
 
 func (cs *consumers) remove(c *Consumer) bool {
@@ -67,8 +112,11 @@ func (cs *consumers) remove(c *Consumer) bool {
 	if i := slices.Index(cs.line, c); i >= 0 {
 		cs.line = slices.Delete(cs.line, i, i+1)
 	}
-	if cs.single && i == 0 && len(cs.all) > 0 {
-		cs.line = append(cs.line, cs.all[0])
+	if cs.leaving == c {
+		cs.leaving = nil
+		cs.activate()
+	} else if cs.single && i == 0 {
+		cs.activate()
 	}
 	return true
 }
@@ -79,6 +127,25 @@ func (cs *consumers) refused(c *Consumer) {
 	cs.line = cs.line[1:]
 }
 
+// exhausted takes a consumer out of the line wherever it is.
+func (cs *consumers) exhausted(c *Consumer) {
+	c.waiting = true
+	cs.line = slices.DeleteFunc(cs.line, func(other *Consumer) bool { return other == c })
+}
+
+// resumed puts a consumer that was taken out of the line back into it.
+func (cs *consumers) resumed(c *Consumer) bool {
+	if !c.waiting {
+		return false
+	}
+	c.waiting = false
+	if !slices.Contains(cs.all, c) || cs.single && (cs.leaving != nil || cs.all[0] != c) {
+		return false
+	}
+	cs.line = join(cs.line, c)
+	return true
+}
+
 // served sends a consumer to the end of its line.
 func (cs *consumers) served(c *Consumer) {
 	if len(cs.line) > 1 && cs.line[1].Priority == c.Priority {
@@ -86,23 +153,34 @@ func (cs *consumers) served(c *Consumer) {
 	}
 }
 
-// Consume adds a consumer. It returns false when an exclusive one is in the way: this one, or one that is there. Added is
-// called before the first message is offered, and like [Receiver.Offer] must not block.
-func (q *Queue) Consume(c *Consumer, added func()) bool {
+// The reasons why a queue takes no consumer.
+var (
+	ErrDeleted = errors.New("the queue is deleted")
+	ErrInUse   = errors.New("an exclusive consumer is in the way: this one, or one that is there")
+)
+
+// Consume adds a consumer. Added is called before the first message is offered, and like [Receiver.Offer] must not block.
+func (q *Queue) Consume(c *Consumer, added func()) error {
 	q.mu.Lock()
 	defer q.unlock()
-	if !q.admits(c) {
-		return false
+	switch {
+	case q.deleted:
+		return ErrDeleted
+	case !q.admits(c):
+		return ErrInUse
 	}
 	q.consumers.add(c)
 	added()
 	q.dispatch()
-	return true
+	return nil
 }
 
 func (q *Queue) admits(c *Consumer) bool {
-	if q.config.SingleActive && !q.config.Quorum && c.Exclusive {
-		return false // a classic queue takes either way to have one consumer at a time
+	if q.config.Quorum {
+		return true // a quorum queue knows no exclusive consumers
+	}
+	if q.config.SingleActive && c.Exclusive {
+		return false // there is either way to have one consumer at a time
 	}
 	return len(q.consumers.all) == 0 || !c.Exclusive && !q.consumers.all[0].Exclusive
 }
@@ -113,6 +191,10 @@ func (q *Queue) Cancel(c *Consumer) (last bool) {
 	defer q.unlock()
 	if !q.consumers.remove(c) {
 		return false
+	}
+	if c.unacked > 0 {
+		c.gone = true
+		q.absent++
 	}
 	q.dispatch() // the next one may be the single active one now
 	if q.consumers.len() > 0 {
@@ -126,12 +208,7 @@ func (q *Queue) Cancel(c *Consumer) (last bool) {
 func (q *Queue) Resume(c *Consumer) {
 	q.mu.Lock()
 	defer q.unlock()
-	if !c.waiting {
-		return
-	}
-	c.waiting = false
-	if slices.Contains(q.consumers.all, c) {
-		q.consumers.line = join(q.consumers.line, c)
+	if q.consumers.resumed(c) {
 		q.dispatch()
 	}
 }
@@ -158,6 +235,14 @@ func (q *Queue) offer(it *Item) bool {
 		}
 		q.consumers.served(c)
 		q.acquire(it, c.NoAck, stats.Deliver, stats.DeliverNoAck)
+		if !c.NoAck {
+			it.holder = c
+			c.unacked++
+			if q.config.Quorum && c.unacked == c.Prefetch {
+				// A quorum queue keeps count of the credit: who has none has no turn to lose.
+				q.consumers.exhausted(c)
+			}
+		}
 		return true
 	}
 	return false

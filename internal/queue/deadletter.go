@@ -1,41 +1,40 @@
 package queue
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // retryUndeliverable is how long a dead letter that must not be lost waits when there was no queue to take it.
 // RabbitMQ waits 180 s (dead_letter_worker_publisher_confirm_timeout); nothing is gained by that here, where a try is a
 // look-up in memory.
 const retryUndeliverable = 5 * time.Second
 
+// lettersAtATime is how many dead letters a queue publishes before others have their turn.
+const lettersAtATime = 256
+
 // deadLetters is what has left the queue and is not yet with another.
+//
+// A queue does not publish its dead letters itself: under its lock it could not, and after it, in whatever goroutine has
+// just released it, one publish could set off another, and that the next, as deep as there are queues. Instead the queue
+// asks to be called by [Queue.SendDeadLetters], which is done for one queue after the other.
 type deadLetters struct {
 	next     []deadLetter
-	sending  bool         // somebody is at it
+	asked    bool         // SendDeadLetters is going to be called, or running
 	stranded []deadLetter // somebody did not take them; they must not be lost
-	retry    *time.Timer
+	retry    *time.Timer  // nil: it is not running
 
 	// What must not be lost counts against the queue's limits until it has arrived.
 	held      int
-	heldBytes int64 // of the bodies
-	heldSize  int64 // of everything
+	heldBytes int64
 }
 
 type deadLetter struct {
 	message *Message // as it was in the queue
 	reason  Reason
 	at      time.Time
+	bytes   int64    // that count against the limit
 	left    []string // the queues that have not accepted it; nil: it was not sent yet, or there were none
-}
-
-// hold counts messages that must not be lost, n being 1 or -1 for each.
-func (d *deadLetters) hold(letters []deadLetter, n int) (size int64) {
-	for _, l := range letters {
-		d.heldBytes += int64(n * len(l.message.Body))
-		size += l.message.size()
-	}
-	d.held += n * len(letters)
-	d.heldSize += int64(n) * size
-	return size
 }
 
 // stop drops what has not been sent, when the queue is deleted, and returns how much memory that was.
@@ -43,50 +42,70 @@ func (d *deadLetters) stop() (size int64) {
 	if d.retry != nil {
 		d.retry.Stop()
 	}
-	size = d.heldSize
-	d.next, d.stranded, d.held, d.heldBytes, d.heldSize = nil, nil, 0, 0, 0
+	for _, l := range slices.Concat(d.next, d.stranded) {
+		size += l.message.Size()
+	}
+	d.next, d.stranded, d.held, d.heldBytes = nil, nil, 0, 0
 	return size
 }
 
-// die notes a message to be dead-lettered as soon as the lock is released.
+// die gives up a message that is in the queue.
 func (q *Queue) die(it *Item, reason Reason) {
-	if held := q.deadLetter(it.Message, reason); !held {
-		q.config.Meter.add(-it.Message.size())
+	m := it.Message
+	if it.deliveries != m.failures {
+		m = m.failed(it.deliveries)
+	}
+	if !q.deadLetter(m, reason) {
+		q.config.Meter.Add(-m.Size())
 	}
 }
 
-func (q *Queue) deadLetter(m *Message, reason Reason) (held bool) {
+// deadLetter notes a message to be dead-lettered. It takes memory until then. It reports whether there is a place for it.
+func (q *Queue) deadLetter(m *Message, reason Reason) bool {
 	q.countDead(reason)
-	to := q.config.DeadLetter
-	if to == nil {
+	if q.config.DeadLetter == nil {
 		return false
 	}
-	l := deadLetter{message: m, reason: reason, at: time.Now()}
+	l := deadLetter{message: m, reason: reason, at: time.Now(), bytes: q.config.bytes(m)}
 	q.dead.next = append(q.dead.next, l)
-	if to.AtLeastOnce {
-		q.dead.hold([]deadLetter{l}, 1)
-	}
-	return to.AtLeastOnce
+	q.hold(l, 1)
+	return true
 }
 
-// unlock releases the queue and then publishes the dead letters that were noted meanwhile. One goroutine at a time does
-// so, which keeps their order; what others note while it is at it, it publishes too.
+// hold counts a message that must not be lost, or with -1 no longer.
+func (q *Queue) hold(l deadLetter, n int) {
+	if q.config.DeadLetter.AtLeastOnce {
+		q.dead.held += n
+		q.dead.heldBytes += int64(n) * l.bytes
+	}
+}
+
+// unlock releases the queue, and has the dead letters sent that were noted meanwhile.
 func (q *Queue) unlock() {
-	if len(q.dead.next) == 0 || q.dead.sending {
-		q.mu.Unlock()
-		return
-	}
-	q.dead.sending = true
-	for len(q.dead.next) > 0 {
-		letters := q.dead.next
-		q.dead.next = nil
-		q.mu.Unlock()
-		stranded := q.send(letters)
-		q.mu.Lock()
-		q.sent(letters, stranded)
-	}
-	q.dead.sending = false
+	ask := len(q.dead.next) > 0 && !q.dead.asked
+	q.dead.asked = q.dead.asked || ask
 	q.mu.Unlock()
+	if ask {
+		q.config.Ask(q)
+	}
+}
+
+// SendDeadLetters publishes some of the dead letters there are, in order. It reports whether there are more, for which it
+// must be called again. It must not run twice at a time for one queue.
+func (q *Queue) SendDeadLetters() (more bool) {
+	q.mu.Lock()
+	n := min(len(q.dead.next), lettersAtATime)
+	letters := q.dead.next[:n:n]
+	q.dead.next = q.dead.next[n:]
+	q.mu.Unlock()
+
+	stranded := q.send(letters)
+
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.sent(letters, stranded)
+	q.dead.asked = len(q.dead.next) > 0
+	return q.dead.asked
 }
 
 // send publishes dead letters, and returns those that have to be sent again.
@@ -104,24 +123,30 @@ func (q *Queue) send(letters []deadLetter) (stranded []deadLetter) {
 }
 
 func (q *Queue) sent(letters, stranded []deadLetter) {
-	if q.deleted || !q.config.DeadLetter.AtLeastOnce {
-		return
+	if q.deleted {
+		stranded = nil
 	}
-	q.config.Meter.add(q.dead.hold(stranded, 1) - q.dead.hold(letters, -1))
-	if len(stranded) == 0 {
-		return
+	var size int64
+	for _, l := range letters {
+		size -= l.message.Size()
+		if !q.deleted {
+			q.hold(l, -1)
+		}
 	}
+	for _, l := range stranded {
+		size += l.message.Size()
+		q.hold(l, 1)
+	}
+	q.config.Meter.Add(size)
 	q.dead.stranded = append(q.dead.stranded, stranded...)
-	if q.dead.retry == nil {
+	if len(stranded) > 0 && q.dead.retry == nil {
 		q.dead.retry = time.AfterFunc(retryUndeliverable, q.retryStranded)
-		return
 	}
-	q.dead.retry.Reset(retryUndeliverable)
 }
 
 func (q *Queue) retryStranded() {
 	q.mu.Lock()
 	defer q.unlock()
 	q.dead.next = append(q.dead.next, q.dead.stranded...)
-	q.dead.stranded = nil
+	q.dead.stranded, q.dead.retry = nil, nil
 }

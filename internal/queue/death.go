@@ -44,6 +44,7 @@ func (m *Message) die(queue string, reason Reason, to *DeadLetter, now time.Time
 	dead := *m
 	dead.Exchange = to.Exchange
 	dead.TTL = NoTTL
+	dead.published = m.propertiesSize()
 	if to.RoutingKey != nil {
 		dead.RoutingKey, dead.CC, dead.BCC = *to.RoutingKey, nil, nil
 	}
@@ -97,17 +98,20 @@ func (m *Message) deathHeaders(h amqpwire.Table, last death) amqpwire.Table {
 	for i, d := range m.deaths {
 		entries[i] = d.table()
 	}
-	h = h.Set("x-death", entries)
+	h = replace(h, "x-death", entries)
 	for _, f := range []struct {
 		prefix string
 		death  death
 	}{{"x-first-death-", m.first}, {"x-last-death-", last}} {
-		h = h.Set(f.prefix+"reason", string(f.death.reason))
-		h = h.Set(f.prefix+"queue", f.death.queue)
-		h = h.Set(f.prefix+"exchange", f.death.exchange)
+		h = replace(h, f.prefix+"reason", string(f.death.reason))
+		h = replace(h, f.prefix+"queue", f.death.queue)
+		h = replace(h, f.prefix+"exchange", f.death.exchange)
 	}
 	return h
 }
+
+// replace sets a header, and removes all others of that name: clients differ in which one they see.
+func replace(h amqpwire.Table, name string, v any) amqpwire.Table { return h.Delete(name).Set(name, v) }
 
 func (d death) table() amqpwire.Table {
 	keys := make(amqpwire.Array, len(d.keys))

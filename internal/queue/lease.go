@@ -43,5 +43,17 @@ func (q *Queue) leaseOver() {
 		return
 	}
 	q.unlock()
-	q.config.Expired()
+	q.config.Expired() // which deletes it on condition, since it may be used again by now
+}
+
+// leased reports whether the lease runs, and if so sees to it that its end is noticed.
+func (q *Queue) leased() bool {
+	left := time.Until(q.lease.until)
+	if q.consumers.len() > 0 {
+		left = q.config.Expires
+	}
+	if left > 0 {
+		q.lease.timer.Reset(left)
+	}
+	return left > 0
 }

@@ -24,8 +24,17 @@ type Message struct {
 	HasPriority bool
 	Priority    uint8
 
-	deaths []death // most recent first
-	first  death   // as x-first-death-* tell it; its queue is empty before the first death
+	failures  int64   // deliveries that failed in the queues it died in
+	published int     // size of the properties before the first death
+	deaths    []death // most recent first
+	first     death   // as x-first-death-* tell it; its queue is empty before the first death
+}
+
+// failed is the message with another count of failures.
+func (m *Message) failed(times int64) *Message {
+	changed := *m
+	changed.failures = times
+	return &changed
 }
 
 // RoutingKeys returns all keys that the message is routed by (https://www.rabbitmq.com/docs/sender-selected).
@@ -33,27 +42,35 @@ func (m *Message) RoutingKeys() []string {
 	return slices.Concat([]string{m.RoutingKey}, m.CC, m.BCC)
 }
 
+// propertiesSize is that of the properties as they were published: what dead-lettering adds to them does not count.
+func (m *Message) propertiesSize() int {
+	if len(m.deaths) > 0 {
+		return m.published
+	}
+	return len(m.Properties)
+}
+
 // Item is a message in one queue.
 type Item struct {
 	Message     *Message
 	Redelivered bool
 
-	// Kept by quorum queues only.
 	deliveries int64 // earlier ones that failed
-	acquired   int64 // all earlier ones
+	acquired   int64 // all earlier ones, if this is a quorum queue
+	presumed   bool  // the latter, from the former: a dead letter does not bring it along
+
+	holder  *Consumer // who has it, unacked; nil: nobody, or whoever asked for it by basic.get
+	fetched bool      // by basic.get, and not settled
 
 	order    uint64 // position among those of its priority
 	priority uint8
+	bytes    int64     // that count against the queue's limit
 	deadline time.Time // zero: does not expire
-}
-
-func (it *Item) expired(now time.Time) bool {
-	return !it.deadline.IsZero() && !now.Before(it.deadline)
 }
 
 // DeliveryProperties returns the message's properties, encoded, with what this queue adds to them on delivery.
 func (it *Item) DeliveryProperties() []byte {
-	if it.deliveries == 0 && it.acquired == 0 {
+	if it.acquired == 0 { // never, in a classic queue
 		return it.Message.Properties
 	}
 	return editHeaders(it.Message.Properties, func(h amqpwire.Table) amqpwire.Table {

@@ -8,7 +8,8 @@ import (
 // itemOverhead is about what a message costs beside its body and properties.
 const itemOverhead = 256
 
-func (m *Message) size() int64 { return int64(len(m.Body) + len(m.Properties) + itemOverhead) }
+// Size is about how much memory the message takes.
+func (m *Message) Size() int64 { return int64(len(m.Body) + len(m.Properties) + itemOverhead) }
 
 // Meter counts the memory that the messages of all queues take, and says when it is too much. A message in several queues
 // is counted once for each. The nil Meter counts nothing.
@@ -42,7 +43,8 @@ func (m *Meter) Alarm() <-chan struct{} {
 
 func (m *Meter) low() int64 { return m.limit / 10 * 9 }
 
-func (m *Meter) add(n int64) {
+// Add counts memory that is taken, or with a negative number given back.
+func (m *Meter) Add(n int64) {
 	if m == nil || n == 0 {
 		return
 	}

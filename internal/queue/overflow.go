@@ -10,7 +10,7 @@ func (q *Queue) refuses(m *Message) bool {
 		// A soft limit: it is looked at before the message is counted, so that there may be one more.
 		return exceeds(length, q.config.MaxLength) || exceeds(bytes, q.config.MaxBytes)
 	}
-	return exceeds(length+1, q.config.MaxLength) || exceeds(bytes+int64(len(m.Body)), q.config.MaxBytes)
+	return exceeds(length+1, q.config.MaxLength) || exceeds(bytes+q.config.bytes(m), q.config.MaxBytes)
 }
 
 // trim drops messages from the head while there are too many.

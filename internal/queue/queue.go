@@ -9,12 +9,13 @@
 //
 // Everything happens at once in the caller's goroutine, under the queue's lock: there is no goroutine per queue, and one
 // timer, for the head. What leaves the queue leaves it in one of two ways, neither of which can wait or come back into the
-// locked queue: consumers take a message by [Receiver.Offer], which must not block, and dead letters are collected under
-// the lock and published after it is released, in order, by whoever released it. So two queues are never locked at once,
-// and dead letters in a circle cannot deadlock.
+// locked queue: consumers take a message by [Receiver.Offer], which must not block, and dead letters are collected, to be
+// published in order when somebody calls [Queue.SendDeadLetters]. So two queues are never locked at once, and however dead
+// letters lead from queue to queue, no goroutine is led along.
 package queue
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -29,7 +30,8 @@ type Queue struct {
 	ready     ready
 	delayed   byDue // messages given back that are not to be ready yet
 	unacked   int
-	held      int64 // bytes of the bodies that are unacked
+	absent    int   // of those who have them, how many are no consumers, or not any more
+	held      int64 // bytes that are unacked
 	counts    stats.Counts
 	order     uint64
 	deleted   bool
@@ -42,7 +44,7 @@ type Queue struct {
 
 // New returns an empty queue.
 func New(config Config) *Queue {
-	q := &Queue{config: config, consumers: consumers{single: config.SingleActive}}
+	q := &Queue{config: config, consumers: consumers{single: config.SingleActive, yields: config.Quorum}}
 	q.Touch()
 	return q
 }
@@ -59,13 +61,15 @@ func (q *Queue) Publish(m *Message) bool {
 	}
 	if q.refuses(m) {
 		if q.config.Overflow == RejectPublishDLX {
-			q.deadLetter(m, MaxLength)
+			if q.deadLetter(m, MaxLength) {
+				q.config.Meter.Add(m.Size())
+			}
 		}
 		return false
 	}
 	q.counts[stats.Publish]++
-	it := &Item{Message: m, order: q.nextOrder(), priority: q.config.priority(m)}
-	q.config.Meter.add(m.size())
+	it := q.item(m)
+	q.config.Meter.Add(m.Size())
 	ttl := q.config.TTL
 	if m.TTL != NoTTL && (ttl == NoTTL || m.TTL < ttl) {
 		ttl = m.TTL
@@ -78,10 +82,21 @@ func (q *Queue) Publish(m *Message) bool {
 	if q.ready.len() == 0 && q.offer(it) {
 		return true
 	}
+	it.Redelivered = m.failures > 0 // which a classic queue does not know of a message that it did not have to keep
 	q.ready.push(it)
+	q.trim() // even if it expires the next moment
 	q.dispatch()
-	q.trim()
 	return true
+}
+
+// item is a message as it enters the queue. A dead letter brings along how many deliveries of it have failed so far.
+func (q *Queue) item(m *Message) *Item {
+	it := &Item{Message: m, order: q.nextOrder(), priority: q.config.priority(m), deliveries: m.failures, Redelivered: q.config.Quorum && m.failures > 0}
+	it.bytes = q.config.bytes(m)
+	if q.config.Quorum {
+		it.acquired, it.presumed = m.failures, true
+	}
+	return it
 }
 
 func (q *Queue) nextOrder() uint64 {
@@ -96,13 +111,16 @@ func (q *Queue) acquire(it *Item, noAck bool, way, wayNoAck stats.Kind) {
 	}
 	if noAck {
 		q.counts[wayNoAck]++
-		q.config.Meter.add(-it.Message.size())
+		q.config.Meter.Add(-it.Message.Size())
 		return
 	}
 	q.counts[way]++
 	q.unacked++
-	q.held += int64(len(it.Message.Body))
+	q.held += it.bytes
 	if q.config.Quorum {
+		if it.presumed {
+			it.acquired, it.presumed = 0, false
+		}
 		it.acquired++
 	}
 }
@@ -120,9 +138,16 @@ func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) bool {
 		return false
 	}
 	q.ready.remove(it)
-	q.expire()
+	if !q.config.Quorum || noAck {
+		q.expire() // otherwise a quorum queue counts what it is about to find expired
+	}
 	taken(it, q.ready.len())
 	q.acquire(it, noAck, stats.Get, stats.GetNoAck)
+	if !noAck {
+		it.fetched = true
+		q.absent++
+	}
+	q.expire()
 	return true
 }
 
@@ -130,69 +155,120 @@ func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) bool {
 func (q *Queue) Ack(items ...*Item) {
 	q.mu.Lock()
 	defer q.unlock()
-	q.settle(items)
+	next := q.settle(items)
 	q.counts[stats.Ack] += uint64(len(items))
 	q.forget(items)
+	if next {
+		q.dispatch()
+	}
 }
 
-// settle takes back the note that messages were delivered.
-func (q *Queue) settle(items []*Item) {
+// settle takes back the note that messages were delivered. It reports whether it is the turn of another single active
+// consumer.
+func (q *Queue) settle(items []*Item) (next bool) {
 	q.unacked -= len(items)
 	for _, it := range items {
-		q.held -= int64(len(it.Message.Body))
+		q.held -= it.bytes
+		next = q.release(it) || next
 	}
+	return next
+}
+
+// release notes that whoever had a message has it no longer.
+func (q *Queue) release(it *Item) (next bool) {
+	gone := it.fetched
+	if c := it.holder; c != nil {
+		c.unacked--
+		gone = c.gone && c.unacked == 0
+		if c.unacked == 0 {
+			next = q.consumers.settled(c)
+		}
+	}
+	if gone {
+		q.absent--
+	}
+	it.holder, it.fetched = nil, false
+	return next
 }
 
 // forget gives up the memory of messages that leave the queue for nowhere.
 func (q *Queue) forget(items []*Item) {
 	var size int64
 	for _, it := range items {
-		size += it.Message.size()
+		size += it.Message.Size()
 	}
-	q.config.Meter.add(-size)
+	q.config.Meter.Add(-size)
 }
 
-// Reject gives messages up that were delivered.
-func (q *Queue) Reject(items ...*Item) {
+// Reject gives messages up that were delivered. Failed is as for [Queue.Requeue].
+func (q *Queue) Reject(failed bool, items ...*Item) {
 	q.mu.Lock()
 	defer q.unlock()
-	q.settle(items)
+	next := q.settle(items)
 	if q.deleted {
 		q.forget(items)
 		return
 	}
 	for _, it := range items {
+		if failed {
+			it.deliveries++
+		}
 		q.die(it, Rejected)
+	}
+	if next {
+		q.dispatch()
 	}
 }
 
 // Requeue takes messages back that were delivered, in the order given. Failed says that their deliveries failed, rather
-// than that the consumer gave them back on purpose: that brings them nearer to a quorum queue's delivery limit.
+// than that the consumer gave them back on purpose: that brings them nearer to a quorum queue's delivery limit, and goes
+// along with them where they are dead-lettered.
 func (q *Queue) Requeue(failed bool, items ...*Item) {
 	q.mu.Lock()
 	defer q.unlock()
+	var served []*Consumer
+	if q.config.Quorum {
+		// A quorum queue gives credit for messages that come back before it looks who is to have them next.
+		served = holders(items)
+	}
 	q.settle(items)
 	if q.deleted {
 		q.forget(items)
 		return
 	}
+	for _, c := range served {
+		q.consumers.resumed(c)
+	}
 	for _, it := range items {
 		it.Redelivered = true
+		if failed {
+			it.deliveries++
+		}
 		if q.config.Quorum && !q.takeBack(it, failed) {
 			continue
 		}
 		q.ready.giveBack(it)
 	}
+	if !q.config.Quorum {
+		q.trim() // a classic queue looks at its limits before its consumers
+	}
 	q.dispatch()
 	q.trim()
 }
 
+// holders are the consumers that have these messages.
+func holders(items []*Item) (all []*Consumer) {
+	for _, it := range items {
+		if it.holder != nil && !slices.Contains(all, it.holder) {
+			all = append(all, it.holder)
+		}
+	}
+	return all
+}
+
 // takeBack does what a quorum queue does before a message is ready again, and reports whether it is so at once.
 func (q *Queue) takeBack(it *Item, failed bool) bool {
-	it.order = q.nextOrder()
-	if failed {
-		it.deliveries++
-	}
+	it.order, it.priority = q.nextOrder(), quorumReturned
 	if limit := q.config.DeliveryLimit; limit >= 0 && it.deliveries > limit {
 		q.die(it, DeliveryLimit)
 		return false
@@ -204,6 +280,9 @@ func (q *Queue) takeBack(it *Item, failed bool) bool {
 	return true
 }
 
+// Quorum reports whether it has the semantics of a quorum queue.
+func (q *Queue) Quorum() bool { return q.config.Quorum }
+
 // Name returns the queue's name.
 func (q *Queue) Name() string { return q.config.Name }
 
@@ -212,13 +291,16 @@ func (q *Queue) Purge() int {
 	q.mu.Lock()
 	defer q.unlock()
 	n := q.ready.len()
-	q.config.Meter.add(-q.ready.size)
+	q.config.Meter.Add(-q.ready.size)
 	q.ready = ready{}
 	return n
 }
 
 // Condition is what must hold for a queue to be deleted.
-type Condition struct{ Unused, Empty bool }
+type Condition struct {
+	Unused, Empty bool
+	Over          bool // its lease is
+}
 
 // Delete ends the queue, drops its messages without dead-lettering them, and cancels its consumers. It returns the number
 // of messages that were ready. When a condition does not hold, the queue stays, and Delete names that condition.
@@ -228,18 +310,19 @@ func (q *Queue) Delete(if_ Condition) (n int, failed Condition) {
 	failed = Condition{
 		Unused: if_.Unused && q.consumers.len() > 0,
 		Empty:  if_.Empty && n > 0,
+		Over:   if_.Over && !q.deleted && q.leased(),
 	}
 	if q.deleted || failed != (Condition{}) {
 		q.unlock()
 		return n, failed
 	}
 	q.deleted = true
-	q.config.Meter.add(-q.ready.size)
+	q.config.Meter.Add(-q.ready.size)
 	for _, l := range q.delayed {
-		q.config.Meter.add(-l.item.Message.size())
+		q.config.Meter.Add(-l.item.Message.Size())
 	}
 	q.ready, q.delayed = ready{}, nil
-	q.config.Meter.add(-q.dead.stop())
+	q.config.Meter.Add(-q.dead.stop())
 	for _, timer := range []*time.Timer{q.timer, q.lease.timer} {
 		if timer != nil {
 			timer.Stop()

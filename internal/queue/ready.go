@@ -8,12 +8,13 @@ import (
 
 // ready holds the messages that wait for a consumer, in the order they are delivered in: by priority, and within one first
 // those that were delivered before and given back, by their order, then the fresh ones as they came. A message given back
-// was once at the head, so in a classic queue, where it keeps its order number, it is back in its place.
+// was once at the head, so in a classic queue, where it keeps its order number, it is back in its place. In a quorum queue
+// those given back have a priority of their own, the highest.
 type ready struct {
 	levels []level // by priority; as many as have been needed
 	filled bitset  // the levels that are not empty
 	n      int
-	bytes  int64 // of the bodies
+	bytes  int64 // that count against the limit
 	size   int64 // of everything
 }
 
@@ -39,8 +40,8 @@ func (r *ready) giveBack(it *Item) { heap.Push(&r.entering(it).returned, it) }
 
 func (r *ready) entering(it *Item) *level {
 	r.n++
-	r.bytes += int64(len(it.Message.Body))
-	r.size += it.Message.size()
+	r.bytes += it.bytes
+	r.size += it.Message.Size()
 	p := int(it.priority)
 	for len(r.levels) <= p {
 		r.levels = append(r.levels, level{})
@@ -77,8 +78,8 @@ func (r *ready) remove(it *Item) {
 		l.fresh.pop()
 	}
 	r.n--
-	r.bytes -= int64(len(it.Message.Body))
-	r.size -= it.Message.size()
+	r.bytes -= it.bytes
+	r.size -= it.Message.Size()
 	if l.len() == 0 {
 		r.filled.clear(int(it.priority))
 	}

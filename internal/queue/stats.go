@@ -6,11 +6,15 @@ import "github.com/reprisemq/reprise/internal/stats"
 // letters that must not be lost and are not with another queue yet in none but Dead.
 type Stats struct {
 	Ready, Unacked, Consumers int
-	ReadyBytes, UnackedBytes  int64 // of the bodies
+	ReadyBytes, UnackedBytes  int64 // as they count against the limit
 	Memory                    int64 // of everything that is ready
 	Delayed, Dead             int
 	DeadBytes                 int64
 	Counts                    stats.Counts // since the queue was declared
+
+	// Declared is how many consumers a declaration counts. In a quorum queue it leaves out those that wait for the single
+	// active one to leave, and takes for a consumer whoever has a message, be it by basic.get or from before it cancelled.
+	Declared int
 }
 
 // Stats counts what the queue has.
@@ -19,7 +23,7 @@ func (q *Queue) Stats() Stats {
 	defer q.unlock()
 	q.expire()
 	return Stats{
-		Ready: q.ready.len(), Unacked: q.unacked, Consumers: q.consumers.len(),
+		Ready: q.ready.len(), Unacked: q.unacked, Consumers: q.consumers.len(), Declared: q.declared(),
 		ReadyBytes: q.ready.bytes, UnackedBytes: q.held, Memory: q.ready.size,
 		Delayed: len(q.delayed), Dead: q.dead.held, DeadBytes: q.dead.heldBytes, Counts: q.counts,
 	}
@@ -29,7 +33,7 @@ func (q *Queue) Stats() Stats {
 func (q *Queue) Active(c *Consumer) bool {
 	q.mu.Lock()
 	defer q.unlock()
-	return !q.config.SingleActive || q.consumers.len() > 0 && q.consumers.all[0] == c
+	return !q.config.SingleActive || q.consumers.active() == c
 }
 
 // countDead counts a message that the queue gives up.
@@ -50,4 +54,15 @@ func (q *Queue) countDead(reason Reason) {
 
 var counted = map[Reason]stats.Reason{
 	Rejected: stats.Rejected, Expired: stats.Expired, MaxLength: stats.MaxLength, DeliveryLimit: stats.DeliveryLimit,
+}
+
+func (q *Queue) declared() int {
+	switch n := q.consumers.len(); {
+	case !q.config.Quorum:
+		return n
+	case q.config.SingleActive:
+		return min(n, 1) + q.absent
+	default:
+		return n + q.absent
+	}
 }

@@ -1,7 +1,6 @@
 package route
 
 import (
-	"bytes"
 	"reflect"
 	"strings"
 )
@@ -59,22 +58,51 @@ func headersMatch(wanted, message Arguments) bool {
 	return all
 }
 
-// sameValue compares by value: integers of different width may be equal, and nothing else of different types.
+// sameValue compares as RabbitMQ does: numbers by value whatever their width, text by its bytes, and nothing of different
+// kinds.
 func sameValue(a, b any) bool {
-	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
-	switch {
-	case x.CanInt() && y.CanInt():
-		return x.Int() == y.Int()
-	case x.CanUint() && y.CanUint():
-		return x.Uint() == y.Uint()
-	case x.CanInt() && y.CanUint():
-		return x.Int() >= 0 && uint64(x.Int()) == y.Uint()
-	case x.CanUint() && y.CanInt():
-		return sameValue(b, a)
+	if x, ok := whole(a); ok {
+		y, ok := whole(b)
+		return ok && x == y
 	}
-	if p, ok := a.([]byte); ok {
-		q, ok := b.([]byte)
-		return ok && bytes.Equal(p, q)
+	if x, ok := fraction(a); ok {
+		y, ok := fraction(b)
+		return ok && x == y
+	}
+	if x, ok := text(a); ok {
+		y, ok := text(b)
+		return ok && x == y
 	}
 	return reflect.DeepEqual(a, b)
+}
+
+// whole returns an integer of any width, or a time, which is one. All that a header can hold fit.
+func whole(v any) (int64, bool) {
+	switch n := reflect.ValueOf(v); {
+	case n.CanInt():
+		return n.Int(), true
+	case n.CanUint():
+		return int64(n.Uint()), true
+	}
+	return 0, false
+}
+
+func fraction(v any) (float64, bool) {
+	switch f := v.(type) {
+	case float32:
+		return float64(f), true
+	case float64:
+		return f, true
+	}
+	return 0, false
+}
+
+func text(v any) (string, bool) {
+	switch t := v.(type) {
+	case string:
+		return t, true
+	case []byte:
+		return string(t), true
+	}
+	return "", false
 }

@@ -181,11 +181,11 @@ func (t *Table[Q]) forget(d Destination[Q]) {
 	}
 }
 
-// Route appends the queues that a message published to x goes to, each once. Where there are none, it asks the alternate
-// exchange.
-func (t *Table[Q]) Route(dst []Q, x *Exchange[Q], key string, headers Arguments) []Q {
+// Route appends the queues that a message published to x goes to, each once. It has one key, and maybe more. Where none of
+// them leads anywhere, the alternate exchange is asked.
+func (t *Table[Q]) Route(dst []Q, x *Exchange[Q], key string, headers Arguments, more ...string) []Q {
 	var buffer [8]Destination[Q]
-	found := t.match(buffer[:0], x, key, headers)
+	found := t.match(buffer[:0], x, key, headers, more)
 	var seen []*Exchange[Q]
 	for i := 0; i < len(found); i++ { // grows while it is walked: exchanges add what they lead to
 		switch next := found[i].Exchange; {
@@ -195,7 +195,7 @@ func (t *Table[Q]) Route(dst []Q, x *Exchange[Q], key string, headers Arguments)
 			}
 		case next != x && !slices.Contains(seen, next):
 			seen = append(seen, next)
-			found = t.match(found, next, key, headers)
+			found = t.match(found, next, key, headers, more)
 		}
 	}
 	return dst
@@ -203,8 +203,11 @@ func (t *Table[Q]) Route(dst []Q, x *Exchange[Q], key string, headers Arguments)
 
 // match appends where x leads a message to: by its bindings or, if none matches, to its alternate exchange
 // (https://www.rabbitmq.com/docs/ae).
-func (t *Table[Q]) match(dst []Destination[Q], x *Exchange[Q], key string, headers Arguments) []Destination[Q] {
+func (t *Table[Q]) match(dst []Destination[Q], x *Exchange[Q], key string, headers Arguments, more []string) []Destination[Q] {
 	matched := x.matcher.match(dst, key, headers)
+	for _, k := range more {
+		matched = x.matcher.match(matched, k, headers)
+	}
 	if len(matched) == len(dst) && x.Alternate != "" {
 		if alternate := t.exchanges[x.Alternate]; alternate != nil {
 			matched = append(matched, Destination[Q]{Exchange: alternate})

@@ -69,36 +69,57 @@ func (n *topicNode[Q]) remove(rest []string, d Destination[Q]) {
 
 // match runs all readings of the key at once, as a set of nodes, so that no combination of "#" makes it slow.
 func (m *topic[Q]) match(dst []Destination[Q], key string, _ Arguments) []Destination[Q] {
-	nodes := m.root.enter(nil)
+	var nodes nodeSet[Q]
+	nodes.enter(m.root)
 	for _, w := range words(key) {
-		var after []*topicNode[Q]
-		for _, n := range nodes {
+		var after nodeSet[Q]
+		for _, n := range nodes.list {
 			if n.hash {
-				after = n.enter(after)
+				after.enter(n)
 			}
-			if child := n.next[w]; child != nil {
-				after = child.enter(after)
-			}
-			if child := n.next["*"]; child != nil {
-				after = child.enter(after)
-			}
+			after.enter(n.next[w])
+			after.enter(n.next["*"])
 		}
 		nodes = after
 	}
-	for _, n := range nodes {
+	for _, n := range nodes.list {
 		dst = n.here.appendTo(dst)
 	}
 	return dst
 }
 
-// enter adds the node and, since "#" may stand for no word at all, the "#" below it.
-func (n *topicNode[Q]) enter(set []*topicNode[Q]) []*topicNode[Q] {
-	if slices.Contains(set, n) {
-		return set
+// nodeSet is a set of nodes in the order they were reached.
+type nodeSet[Q comparable] struct {
+	list []*topicNode[Q]
+	seen map[*topicNode[Q]]struct{} // nil while the list is short
+}
+
+const shortList = 16
+
+// enter adds a node, if there is one, and, since "#" may stand for no word at all, the "#" below it.
+func (s *nodeSet[Q]) enter(n *topicNode[Q]) {
+	for ; n != nil && s.add(n); n = n.next["#"] {
 	}
-	set = append(set, n)
-	if child := n.next["#"]; child != nil {
-		set = child.enter(set)
+}
+
+func (s *nodeSet[Q]) add(n *topicNode[Q]) bool {
+	if s.seen == nil {
+		if slices.Contains(s.list, n) {
+			return false
+		}
+		if len(s.list) == shortList {
+			s.seen = make(map[*topicNode[Q]]struct{})
+			for _, each := range s.list {
+				s.seen[each] = struct{}{}
+			}
+		}
 	}
-	return set
+	if s.seen != nil {
+		if _, found := s.seen[n]; found {
+			return false
+		}
+		s.seen[n] = struct{}{}
+	}
+	s.list = append(s.list, n)
+	return true
 }

@@ -1,17 +1,20 @@
 package session
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
+	"github.com/reprisemq/reprise/internal/stats"
 	"github.com/reprisemq/reprise/internal/vhost"
 )
 
 // channel is one AMQP channel.
 type channel struct {
-	s  *Session
-	id uint16
+	s       *Session
+	id      uint16
+	counter stats.Counter
 
 	// The reader's own.
 	closing   bool    // channel.close has been sent, the answer has not come
@@ -28,10 +31,13 @@ type channel struct {
 	lastTag   uint64
 	unacked   unacked
 	consumers map[string]*consumer
+	consumed  uint64 // how many consumers there have been
 }
 
 func newChannel(s *Session, id uint16) *channel {
-	return &channel{s: s, id: id, consumers: make(map[string]*consumer)}
+	ch := &channel{s: s, id: id, consumers: make(map[string]*consumer)}
+	ch.count()
+	return ch
 }
 
 func (ch *channel) send(m amqpwire.Method) { ch.s.send(ch.id, m) }
@@ -58,11 +64,14 @@ func (ch *channel) release() {
 	for _, c := range consumers {
 		ch.leave(c)
 	}
+	ch.dropContent()
 	ch.rollback()
 	ch.mu.Lock()
 	rest := ch.unacked.takeAll()
 	ch.mu.Unlock()
+	slices.SortStableFunc(rest, byConsumer)
 	requeue(rest, true)
+	ch.discount()
 }
 
 // method handles a method that carries no content, or begins one.
@@ -128,7 +137,7 @@ func (ch *channel) method(m amqpwire.Method) error {
 		if m.Requeue {
 			return ch.settle(m.DeliveryTag, false, giveBackFailed)
 		}
-		return ch.settle(m.DeliveryTag, false, reject)
+		return ch.settle(m.DeliveryTag, false, rejectFailed)
 	case *amqpwire.BasicRecover:
 		return ch.basicRecover(m.Requeue, &amqpwire.BasicRecoverOk{})
 	case *amqpwire.BasicRecoverAsync:

@@ -3,6 +3,7 @@ package session
 import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
+	"github.com/reprisemq/reprise/internal/stats"
 )
 
 // confirms counts what a channel publishes, and gathers acks in a row to tell them in one frame.
@@ -32,6 +33,7 @@ func (ch *channel) confirm(accepted bool) {
 		ch.send(&amqpwire.BasicNack{DeliveryTag: c.published})
 		return
 	}
+	ch.counter.Add(stats.Confirm, 1)
 	if c.published == c.told {
 		ch.s.dirty = append(ch.s.dirty, ch)
 	}

@@ -1,12 +1,14 @@
 package session
 
 import (
+	"errors"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/access"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
 	"github.com/reprisemq/reprise/internal/queue"
+	"github.com/reprisemq/reprise/internal/stats"
 	"github.com/reprisemq/reprise/internal/vhost"
 )
 
@@ -24,6 +26,7 @@ type consumer struct {
 	ch        *channel
 	queue     *vhost.Queue
 	tag       string
+	number    uint64 // among the channel's consumers
 	arguments amqpwire.Table
 	timeout   time.Duration // for a message to be settled; zero: none
 
@@ -44,36 +47,46 @@ func (ch *channel) basicQos(m *amqpwire.BasicQos) error {
 }
 
 func (ch *channel) basicConsume(m *amqpwire.BasicConsume) error {
-	q, err := ch.source(m)
-	if err != nil {
-		return err
-	}
 	tag := m.ConsumerTag
 	if tag == "" {
 		tag = vhost.RandomName("amq.ctag-")
 	}
-	priority, timeout, err := q.ConsumerArguments(m.Arguments)
+	if ch.consumes(tag) {
+		return exception.New(exception.NotAllowed, "attempt to reuse consumer tag '%s'", tag)
+	}
+	q, err := ch.source(m)
 	if err != nil {
 		return err
 	}
+	priority, timeout, err := q.ConsumerArguments(m.Arguments)
+	if err != nil && q != ch.replies { // which RabbitMQ does not look at for direct replies
+		return err
+	}
 	c := &consumer{ch: ch, queue: q, tag: tag, arguments: m.Arguments, timeout: timeout, window: window{limit: int(ch.prefetch)}}
-	c.Consumer = queue.Consumer{Receiver: c, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority}
+	c.Consumer = queue.Consumer{Receiver: c, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority, Prefetch: int(ch.prefetch)}
 
 	ch.mu.Lock()
-	_, used := ch.consumers[tag]
-	if !used {
-		ch.consumers[tag] = c
-	}
+	ch.consumed++
+	c.number = ch.consumed
+	ch.consumers[tag] = c
 	ch.mu.Unlock()
-	if used {
-		return exception.New(exception.NotAllowed, "attempt to reuse consumer tag '%s'", tag)
-	}
-	added := q.Consume(&c.Consumer, func() { ch.reply(m.NoWait, &amqpwire.BasicConsumeOk{ConsumerTag: tag}) })
-	if !added {
+	err = q.Consume(&c.Consumer, func() { ch.reply(m.NoWait, &amqpwire.BasicConsumeOk{ConsumerTag: tag}) })
+	switch {
+	case errors.Is(err, queue.ErrDeleted): // since it was looked up
+		ch.forget(c)
+		return exception.New(exception.NotFound, "no %v", q)
+	case err != nil:
 		ch.forget(c)
 		return exception.New(exception.AccessRefused, "%v in exclusive use", q)
 	}
 	return nil
+}
+
+func (ch *channel) consumes(tag string) bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	_, used := ch.consumers[tag]
+	return used
 }
 
 // source returns the queue to consume from. For direct replies it is one made for the purpose.
@@ -143,8 +156,10 @@ func (c *consumer) Offer(it *queue.Item) bool {
 		return false
 	}
 	ch.lastTag = tag
+	ch.countOut(c.queue, it, c.NoAck, stats.Deliver, stats.DeliverNoAck)
 	if !c.NoAck {
 		c.window.used++
+		c.refused = c.window.full() // the queue may know
 		d := delivery{tag: tag, item: it, queue: c.queue, consumer: c}
 		if c.timeout > 0 {
 			d.due = time.Now().Add(c.timeout)
@@ -153,6 +168,17 @@ func (c *consumer) Offer(it *queue.Item) bool {
 		ch.unacked.add(d)
 	}
 	return true
+}
+
+// countOut counts a message that the client is given, in one of two ways.
+func (ch *channel) countOut(q *vhost.Queue, it *queue.Item, noAck bool, way, wayNoAck stats.Kind) {
+	if noAck {
+		way = wayNoAck
+	}
+	ch.counter.AddFrom(q.Quorum(), way, 1)
+	if it.Redelivered {
+		ch.counter.AddFrom(q.Quorum(), stats.Redeliver, 1)
+	}
 }
 
 // QueueDeleted implements [queue.Receiver].
@@ -197,6 +223,7 @@ func (ch *channel) basicGet(m *amqpwire.BasicGet) error {
 		ch.mu.Lock()
 		defer ch.mu.Unlock()
 		ch.lastTag++
+		ch.countOut(q, it, m.NoAck, stats.Get, stats.GetNoAck)
 		if !m.NoAck {
 			ch.unacked.add(delivery{tag: ch.lastTag, item: it, queue: q})
 		}
@@ -208,6 +235,7 @@ func (ch *channel) basicGet(m *amqpwire.BasicGet) error {
 		})
 	})
 	if !found {
+		ch.counter.AddFrom(q.Quorum(), stats.GetEmpty, 1)
 		ch.send(&amqpwire.BasicGetEmpty{})
 	}
 	return nil

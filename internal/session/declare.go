@@ -9,6 +9,7 @@ import (
 )
 
 func (ch *channel) exchangeDeclare(m *amqpwire.ExchangeDeclare) error {
+	m.Exchange = vhost.Clean(m.Exchange)
 	if !m.Passive {
 		if err := both(ch.s.mayExchange(access.Configure, m.Exchange),
 			ch.s.mayLead("exchange", m.Exchange, m.Arguments, "alternate-exchange")); err != nil {
@@ -23,6 +24,7 @@ func (ch *channel) exchangeDeclare(m *amqpwire.ExchangeDeclare) error {
 }
 
 func (ch *channel) exchangeDelete(m *amqpwire.ExchangeDelete) error {
+	m.Exchange = vhost.Clean(m.Exchange)
 	if err := ch.s.mayExchange(access.Configure, m.Exchange); err != nil {
 		return err
 	}
@@ -34,6 +36,7 @@ func (ch *channel) exchangeDelete(m *amqpwire.ExchangeDelete) error {
 }
 
 func (ch *channel) exchangeBind(m *amqpwire.ExchangeBind) error {
+	m.Source, m.Destination = vhost.Clean(m.Source), vhost.Clean(m.Destination)
 	if err := both(ch.s.mayExchange(access.Write, m.Destination), ch.s.mayExchange(access.Read, m.Source)); err != nil {
 		return err
 	}
@@ -45,6 +48,7 @@ func (ch *channel) exchangeBind(m *amqpwire.ExchangeBind) error {
 }
 
 func (ch *channel) exchangeUnbind(m *amqpwire.ExchangeUnbind) error {
+	m.Source, m.Destination = vhost.Clean(m.Source), vhost.Clean(m.Destination)
 	if err := both(ch.s.mayExchange(access.Write, m.Destination), ch.s.mayExchange(access.Read, m.Source)); err != nil {
 		return err
 	}
@@ -56,6 +60,7 @@ func (ch *channel) exchangeUnbind(m *amqpwire.ExchangeUnbind) error {
 }
 
 func (ch *channel) queueDeclare(m *amqpwire.QueueDeclare) error {
+	m.Queue = vhost.Clean(m.Queue)
 	q, err := ch.s.vhost.DeclareQueue(m, ch.s, func(name string) error {
 		if m.Passive {
 			return nil
@@ -68,7 +73,7 @@ func (ch *channel) queueDeclare(m *amqpwire.QueueDeclare) error {
 	ch.lastQueue = q.Name()
 	stats := q.Stats()
 	ch.reply(m.NoWait, &amqpwire.QueueDeclareOk{
-		Queue: q.Name(), MessageCount: uint32(stats.Ready), ConsumerCount: uint32(stats.Consumers),
+		Queue: q.Name(), MessageCount: uint32(stats.Ready), ConsumerCount: uint32(stats.Declared),
 	})
 	return nil
 }
@@ -76,7 +81,7 @@ func (ch *channel) queueDeclare(m *amqpwire.QueueDeclare) error {
 // named fills in what a method may leave out: an empty name stands for the queue declared last, and then an empty routing
 // key for its name.
 func (ch *channel) named(queue, key string) (string, string, error) {
-	switch {
+	switch queue = vhost.Clean(queue); {
 	case queue != "":
 		return queue, key, nil
 	case ch.lastQueue == "":
@@ -100,6 +105,7 @@ func (ch *channel) queue(name string, op access.Operation) (*vhost.Queue, error)
 }
 
 func (ch *channel) queueBind(m *amqpwire.QueueBind) error {
+	m.Exchange = vhost.Clean(m.Exchange)
 	name, key, err := ch.named(m.Queue, m.RoutingKey)
 	if err != nil {
 		return err
@@ -115,6 +121,7 @@ func (ch *channel) queueBind(m *amqpwire.QueueBind) error {
 }
 
 func (ch *channel) queueUnbind(m *amqpwire.QueueUnbind) error {
+	m.Exchange = vhost.Clean(m.Exchange)
 	name, key, err := ch.named(m.Queue, m.RoutingKey)
 	if err != nil {
 		return err
@@ -145,6 +152,13 @@ func (ch *channel) queueDelete(m *amqpwire.QueueDelete) error {
 	case missing(err): // it is as the client wants it
 	case err != nil:
 		return err
+	case q.Config().Quorum && (m.IfUnused || m.IfEmpty):
+		flag := "if-empty"
+		if m.IfUnused {
+			flag = "if-unused"
+		}
+		return exception.New(exception.NotImplemented, "cannot delete %v. queue.delete operations with %s flag set "+
+			"are not supported by quorum queues", q, flag)
 	default:
 		if n, err = ch.s.vhost.DeleteQueue(q, queue.Condition{Unused: m.IfUnused, Empty: m.IfEmpty}); err != nil {
 			return err

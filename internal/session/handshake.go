@@ -26,7 +26,11 @@ func (s *Session) handshake() error {
 			return err
 		}
 	}
-	return s.conn.SetReadDeadline(time.Time{})
+	err = s.conn.SetReadDeadline(time.Time{})
+	if s.closing.Load() { // Shutdown has set one meanwhile, which is not to be lifted
+		err = s.conn.SetReadDeadline(time.Now().Add(closeTimeout))
+	}
+	return err
 }
 
 // refuse lets the last words go out before the connection ends with an error.

@@ -57,7 +57,7 @@ func credentials(mechanism, response string) (user, password string, err error) 
 	switch mechanism {
 	case "PLAIN": // RFC 4616: an identity to act for, which is left empty, the user, the password
 		parts := strings.Split(response, "\x00")
-		if len(parts) != 3 {
+		if len(parts) != 3 || parts[0] != "" {
 			return "", "", errors.New("malformed PLAIN response")
 		}
 		return parts[1], parts[2], nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/stats"
 )
 
 // Info is what there is to know of a connection.
@@ -21,17 +22,26 @@ type Info struct {
 	Blocked          bool
 	TLS              bool
 	Mechanism        string
-	Channels         []ChannelInfo
+	State            string // as RabbitMQ calls it
+	// What went over the connection, and in how many reads and writes.
+	BytesIn, BytesOut uint64
+	Reads, Writes     uint64
+	Channels          []ChannelInfo
 }
 
 // ChannelInfo is what there is to know of a channel.
 type ChannelInfo struct {
-	Number    uint16
-	Confirm   bool
-	Tx        bool
-	Prefetch  uint16
-	Unacked   int
-	Consumers []ConsumerInfo
+	Number   uint16
+	Confirm  bool
+	Tx       bool
+	Prefetch uint16
+	Unacked  int
+	// What a client has yet to be told, and what a transaction holds back.
+	Unconfirmed     uint64
+	Uncommitted     int
+	AcksUncommitted int
+	Stats           stats.Counts
+	Consumers       []ConsumerInfo
 }
 
 // ConsumerInfo is what there is to know of a consumer.
@@ -41,7 +51,11 @@ type ConsumerInfo struct {
 	NoAck     bool
 	Exclusive bool
 	Prefetch  int
-	Arguments amqpwire.Table
+	Timeout   time.Duration
+	Active    bool // may be given messages
+	// SingleActive says that this is so of one consumer at a time.
+	SingleActive bool
+	Arguments    amqpwire.Table
 }
 
 // Name returns what RabbitMQ calls a connection: the client's address and the server's.
@@ -58,7 +72,9 @@ func (s *Session) Info() Info {
 	defer s.mu.Unlock()
 	info := Info{
 		Name: s.Name(), Peer: s.conn.RemoteAddr().String(), Host: s.conn.LocalAddr().String(), Connected: s.connected,
-		Blocked: s.blocked.Load(),
+		Blocked: s.blocked.Load(), State: s.state(),
+		BytesIn: s.traffic.bytesIn.Load(), BytesOut: s.traffic.bytesOut.Load(),
+		Reads: s.traffic.readsIn.Load(), Writes: s.traffic.writesOut.Load(),
 	}
 	if !s.opened {
 		return info // the handshake is the reader's own
@@ -73,18 +89,48 @@ func (s *Session) Info() Info {
 	return info
 }
 
+func (s *Session) state() string {
+	switch {
+	case s.closing.Load():
+		return "closing"
+	case !s.opened:
+		return "starting"
+	case s.blocked.Load():
+		return "blocked"
+	}
+	return "running"
+}
+
 func (ch *channel) info() ChannelInfo {
+	info, consumers := ch.describe()
+	// A queue may be asked only while the channel is not locked.
+	for i, c := range consumers {
+		info.Consumers[i].Active = c.queue.Active(&c.Consumer)
+	}
+	slices.SortFunc(info.Consumers, func(a, b ConsumerInfo) int { return cmp.Compare(a.Tag, b.Tag) })
+	return info
+}
+
+func (ch *channel) describe() (ChannelInfo, []*consumer) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	info := ChannelInfo{
 		Number: ch.id, Confirm: ch.confirms.on, Tx: ch.tx != nil, Prefetch: ch.prefetch, Unacked: ch.unacked.len(),
+		Unconfirmed: ch.confirms.published - ch.confirms.told, Stats: ch.counter.Counts(),
 	}
+	if ch.tx != nil {
+		info.Uncommitted = len(ch.tx.published)
+		for _, s := range ch.tx.settled {
+			info.AcksUncommitted += len(s.deliveries)
+		}
+	}
+	var consumers []*consumer
 	for _, c := range ch.consumers {
+		consumers = append(consumers, c)
 		info.Consumers = append(info.Consumers, ConsumerInfo{
 			Tag: c.tag, Queue: c.queue.Name(), NoAck: c.NoAck, Exclusive: c.Exclusive, Prefetch: c.window.limit,
-			Arguments: c.arguments,
+			Timeout: c.timeout, Arguments: c.arguments, SingleActive: c.queue.Config().SingleActive,
 		})
 	}
-	slices.SortFunc(info.Consumers, func(a, b ConsumerInfo) int { return cmp.Compare(a.Tag, b.Tag) })
-	return info
+	return info, consumers
 }

@@ -10,6 +10,9 @@ import (
 // own frames, each of which may call for a reply, are left unread.
 const outboxLimit = 1 << 20
 
+// outboxKeep is the largest buffer that an idle connection keeps for later.
+const outboxKeep = 256 << 10
+
 // outbox gathers encoded frames. While one batch is being written the next one grows, so that a busy connection writes
 // many frames at a time, and a lone frame goes out at once.
 type outbox struct {
@@ -107,8 +110,8 @@ func (o *outbox) take() (batch []byte, stalled []func(), closed bool) {
 	defer o.mu.Unlock()
 	batch, o.frames = o.frames, o.spare[:0]
 	o.spare = batch
-	if cap(batch) > 2*outboxLimit {
-		o.spare = nil // one large message must not keep its room for ever
+	if cap(batch) > outboxKeep {
+		o.spare = nil // one burst must not keep its room for ever
 	}
 	stalled, o.stalled = o.stalled, nil
 	return batch, stalled, o.closed

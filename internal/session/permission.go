@@ -41,6 +41,7 @@ func (s *Session) may(op access.Operation, kind, name string) error {
 }
 
 func (s *Session) mayQueue(op access.Operation, name string) error { return s.may(op, "queue", name) }
+
 func (s *Session) mayExchange(op access.Operation, name string) error {
 	return s.may(op, "exchange", name)
 }

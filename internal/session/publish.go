@@ -1,22 +1,15 @@
 package session
 
 import (
-	"errors"
-	"fmt"
-	"math"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/reprisemq/reprise/internal/access"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
 	"github.com/reprisemq/reprise/internal/queue"
+	"github.com/reprisemq/reprise/internal/stats"
 	"github.com/reprisemq/reprise/internal/vhost"
 )
-
-const persistent = 2 // delivery-mode
 
 // content is a message in parts: first the method, then a header frame, then bodies until the announced size is there.
 type content struct {
@@ -66,13 +59,20 @@ func (ch *channel) contentFrame(f amqpwire.Frame) error {
 			c.body = make([]byte, 0, min(c.size, uint64(4*len(f.Payload))))
 		}
 		c.body = append(c.body, f.Payload...)
+		ch.s.config.Memory.Add(int64(len(f.Payload))) // until a queue has it
 	}
 	if uint64(len(c.body)) < c.size {
 		return nil
 	}
 	published := *c
-	ch.content = content{}
+	ch.dropContent()
 	return ch.publish(published)
+}
+
+// dropContent forgets the message that is being published.
+func (ch *channel) dropContent() {
+	ch.s.config.Memory.Add(-int64(len(ch.content.body)))
+	ch.content = content{}
 }
 
 func (ch *channel) publish(c content) error {
@@ -84,78 +84,52 @@ func (ch *channel) publish(c content) error {
 		return err
 	}
 	ch.s.wrote = true
+	ch.counter.Add(stats.Publish, 1)
+	if ch.confirms.on {
+		ch.counter.Add(stats.Confirmed, 1)
+	}
 	p := pending{message: m, mandatory: c.method.Mandatory}
+	var buffer [4]*vhost.Queue
+	if p.queues, err = ch.s.vhost.Route(buffer[:0], m); err != nil {
+		return err
+	}
 	if ch.tx != nil {
-		if err := ch.s.vhost.CheckPublish(m.Exchange); err != nil {
-			return err
-		}
-		ch.tx.published = append(ch.tx.published, p)
+		ch.tx.publish(ch, p)
 		return nil
 	}
-	accepted, err := ch.route(p)
-	if err == nil && ch.confirms.on {
+	accepted := ch.deliver(p)
+	if ch.confirms.on {
 		ch.confirm(accepted)
 	}
-	return err
+	return nil
 }
 
-// route gives a message to the queues, or back to the client if it must not have none.
-func (ch *channel) route(p pending) (accepted bool, err error) {
+// deliver gives a message to its queues, or back to the client if it must not have none.
+func (ch *channel) deliver(p pending) (accepted bool) {
 	m := p.message
-	routed, accepted, err := ch.s.vhost.Publish(m)
-	if err == nil && routed == 0 && p.mandatory {
-		ch.s.out.write(func(b []byte) []byte {
-			return appendContent(b, ch, &amqpwire.BasicReturn{
-				ReplyCode: uint16(exception.NoRoute), ReplyText: exception.NoRoute.String(),
-				Exchange: m.Exchange, RoutingKey: m.RoutingKey,
-			}, m.Properties, m.Body)
-		})
+	if len(p.queues) > 0 {
+		return vhost.Deliver(m, p.queues)
 	}
-	return accepted, err
+	if !p.mandatory {
+		ch.counter.Add(stats.Dropped, 1)
+		return true
+	}
+	ch.counter.Add(stats.Returned, 1)
+	ch.s.out.write(func(b []byte) []byte {
+		return appendContent(b, ch, &amqpwire.BasicReturn{
+			ReplyCode: uint16(exception.NoRoute), ReplyText: exception.NoRoute.String(),
+			Exchange: m.Exchange, RoutingKey: m.RoutingKey,
+		}, m.Properties, m.Body)
+	})
+	return true
 }
 
 // message checks what was published and takes from its properties what the broker goes by.
 func (ch *channel) message(c content) (*queue.Message, error) {
-	p, err := amqpwire.ParseProperties(c.properties)
-	if err != nil {
-		return nil, exception.New(exception.FrameError, "%v", err)
-	}
-	m := &queue.Message{
-		Exchange: c.method.Exchange, RoutingKey: c.method.RoutingKey,
-		Properties: c.properties, Headers: p.Headers, Body: c.body,
-		TTL: queue.NoTTL, Persistent: p.DeliveryMode == persistent,
-		HasPriority: p.Has(amqpwire.PropPriority), Priority: p.Priority,
-	}
-	if p.Has(amqpwire.PropUserID) && p.UserID != ch.s.user {
-		return nil, exception.New(exception.PreconditionFailed,
-			"user_id property set to '%s' but authenticated user was '%s'", p.UserID, ch.s.user)
-	}
-	if p.Has(amqpwire.PropExpiration) {
-		if m.TTL, err = expiration(p.Expiration); err != nil {
-			return nil, err
-		}
-	}
-	if m.CC, err = routingKeys(p.Headers, "CC"); err != nil {
-		return nil, err
-	}
-	if m.BCC, err = routingKeys(p.Headers, "BCC"); err != nil {
-		return nil, err
-	}
-	changed, err := vhost.SetReplyTo(&p, ch.replyQueue())
-	if err != nil {
-		return nil, err
-	}
-	if _, blind := p.Headers.Get("BCC"); blind {
-		p.Headers = p.Headers.Delete("BCC")
-		m.Headers = p.Headers
-		changed = true
-	}
-	if changed {
-		if m.Properties, err = p.Append(nil); err != nil {
-			return nil, exception.New(exception.InternalError, "%v", err)
-		}
-	}
-	return m, nil
+	return vhost.NewMessage(vhost.Published{
+		Exchange: c.method.Exchange, RoutingKey: c.method.RoutingKey, Properties: c.properties, Body: c.body,
+		User: ch.s.user, ReplyQueue: ch.replyQueue(),
+	})
 }
 
 // replyQueue is where direct replies to this channel go; empty: nowhere.
@@ -164,46 +138,6 @@ func (ch *channel) replyQueue() string {
 		return ""
 	}
 	return ch.replies.Name()
-}
-
-// expiration reads the property of that name: milliseconds in decimal.
-func expiration(text string) (time.Duration, error) {
-	end := len(text) - len(strings.TrimLeft(strings.TrimLeft(text, "+-"), "0123456789"))
-	number, rest := text[:end], text[end:]
-	ms, err := strconv.ParseInt(number, 10, 64) // a number too large comes as the largest there is
-	problem := ""
-	switch {
-	case errors.Is(err, strconv.ErrSyntax):
-		problem = "no_integer"
-	case rest != "":
-		problem = fmt.Sprintf("{leftover_string,%q}", rest)
-	case ms < 0:
-		problem = fmt.Sprintf("{value_negative,%d}", ms)
-	}
-	if problem != "" {
-		return 0, exception.New(exception.PreconditionFailed, "invalid expiration '%s': %s", text, problem)
-	}
-	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond, nil
-}
-
-// routingKeys reads a CC or BCC header (https://www.rabbitmq.com/docs/sender-selected).
-func routingKeys(headers amqpwire.Table, name string) ([]string, error) {
-	value, found := headers.Get(name)
-	if !found {
-		return nil, nil
-	}
-	array, ok := value.(amqpwire.Array)
-	if !ok {
-		return nil, exception.New(exception.PreconditionFailed,
-			"invalid message: {unacceptable_type_in_header,%q,%s}", name, amqpwire.TypeName(value))
-	}
-	var keys []string
-	for _, v := range array {
-		if key, ok := v.(string); ok {
-			keys = append(keys, key)
-		}
-	}
-	return keys, nil
 }
 
 // appendContent encodes a method that carries a message.

@@ -32,6 +32,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
 	"github.com/reprisemq/reprise/internal/queue"
+	"github.com/reprisemq/reprise/internal/stats"
 	"github.com/reprisemq/reprise/internal/vhost"
 )
 
@@ -58,6 +59,8 @@ type Config struct {
 	Heartbeat        time.Duration // what the server proposes
 	MaxMessageSize   uint64
 	Memory           *queue.Meter
+	// Stats counts messages and channels; nil: nobody wants to know.
+	Stats *stats.Node
 
 	Log *slog.Logger
 }
@@ -74,6 +77,8 @@ type Session struct {
 	in       *amqpwire.Reader
 	out      *outbox
 	received atomic.Uint64 // frames
+	traffic  traffic
+	stats    *stats.Node
 	closing  atomic.Bool   // connection.close has been sent
 	ending   chan struct{} // closed by Shutdown
 	blocked  atomic.Bool   // the client is not read, for lack of memory
@@ -108,19 +113,24 @@ type Session struct {
 // New returns a session on a connection, to be run by [Session.Serve].
 func New(conn net.Conn, config *Config) *Session {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	return &Session{
+	s := &Session{
 		config:   config,
 		conn:     conn,
 		log:      config.Log.With("peer", conn.RemoteAddr().String()),
 		ctx:      ctx,
 		cancel:   cancel,
-		in:       amqpwire.NewReader(conn, amqpwire.MinFrameMax),
+		stats:    config.Stats,
 		out:      newOutbox(),
 		channels: make(map[uint16]*channel),
 		ending:   make(chan struct{}),
 
 		connected: time.Now(),
 	}
+	if s.stats == nil {
+		s.stats = new(stats.Node)
+	}
+	s.in = amqpwire.NewReader(s.traffic.reader(conn), minFrameMax)
+	return s
 }
 
 // Serve runs the session until it has ended and everything it started has, and returns why. An end in order is nil.
@@ -131,7 +141,7 @@ func (s *Session) Serve() error {
 
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := s.out.run(s.conn); err != nil {
+		if err := s.out.run(s.traffic.writer(s.conn)); err != nil {
 			s.cancel(fmt.Errorf("write: %w", err))
 		}
 	})
@@ -193,7 +203,7 @@ func (s *Session) handle(f amqpwire.Frame) (done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	done = s.frame(f)
-	if s.in.Buffered() == 0 {
+	if !s.in.Ready() {
 		s.flushConfirms() // there may be nothing more for a while
 	}
 	return done
@@ -237,7 +247,7 @@ func (s *Session) fail(e *exception.Error, method amqpwire.MethodID) {
 		ReplyCode: uint16(e.Code), ReplyText: shortstr(e.Error()),
 		ClassID: method.Class(), MethodID: method.Method(),
 	})
-	_ = s.conn.SetReadDeadline(time.Now().Add(closeTimeout))
+	_ = s.conn.SetDeadline(time.Now().Add(closeTimeout)) // for what is to be written, too
 }
 
 // discard reads on without understanding until the client has closed its side. To close the socket with bytes unread
@@ -250,16 +260,20 @@ func (s *Session) discard() {
 // Shutdown ends the session in order, as a server does that goes down, and tells the client the reason. It returns at once;
 // Serve returns when it is done.
 func (s *Session) Shutdown(reason string) {
+	s.Force("broker forced connection closure with reason '" + reason + "'")
+}
+
+// Force is Shutdown in words of the caller's own.
+func (s *Session) Force(text string) {
 	if s.closing.Swap(true) {
 		return
 	}
 	close(s.ending)
 	s.send(0, &amqpwire.ConnectionClose{
 		ReplyCode: uint16(exception.ConnectionForced),
-		ReplyText: shortstr(exception.New(exception.ConnectionForced,
-			"broker forced connection closure with reason '%s'", reason).Error()),
+		ReplyText: shortstr(exception.New(exception.ConnectionForced, "%s", text).Error()),
 	})
-	_ = s.conn.SetReadDeadline(time.Now().Add(closeTimeout))
+	_ = s.conn.SetDeadline(time.Now().Add(closeTimeout)) // for what is to be written, too
 }
 
 // Abort ends the session without a word.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sort"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
 	"github.com/reprisemq/reprise/internal/queue"
+	"github.com/reprisemq/reprise/internal/stats"
 	"github.com/reprisemq/reprise/internal/vhost"
 )
 
@@ -83,18 +85,41 @@ func (u *unacked) putBack(ds []delivery) {
 	slices.SortFunc(u.list, func(a, b delivery) int { return cmp.Compare(a.tag, b.tag) })
 }
 
+// byConsumer compares deliveries by who has them: the consumers as they came, then whoever asked by basic.get. In this order
+// they come back to a quorum queue when their channel ends; to a classic one they come back in their own.
+func byConsumer(a, b delivery) int {
+	number := func(d delivery) uint64 {
+		if d.consumer == nil {
+			return math.MaxUint64
+		}
+		return d.consumer.number
+	}
+	return cmp.Compare(number(a), number(b))
+}
+
 func settled(d delivery) bool { return d.item == nil }
 
 // The ways to settle deliveries.
-func ack(ds []delivery) { byQueue(ds, func(q *vhost.Queue, items []*queue.Item) { q.Ack(items...) }) }
-func reject(ds []delivery) {
-	byQueue(ds, func(q *vhost.Queue, items []*queue.Item) { q.Reject(items...) })
+func ack(ch *channel, ds []delivery) {
+	byQueue(ds, func(q *vhost.Queue, items []*queue.Item) {
+		ch.counter.AddFrom(q.Quorum(), stats.Ack, uint64(len(items)))
+		q.Ack(items...)
+	})
 }
-func giveBack(ds []delivery)       { requeue(ds, false) }
-func giveBackFailed(ds []delivery) { requeue(ds, true) }
 
-// requeue gives deliveries back. A quorum queue counts those that failed: by basic.reject or the end of a channel, but
-// not by basic.nack (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
+func reject(_ *channel, ds []delivery) {
+	byQueue(ds, func(q *vhost.Queue, items []*queue.Item) { q.Reject(false, items...) })
+}
+
+func rejectFailed(_ *channel, ds []delivery) {
+	byQueue(ds, func(q *vhost.Queue, items []*queue.Item) { q.Reject(true, items...) })
+}
+
+func giveBack(_ *channel, ds []delivery)       { requeue(ds, false) }
+func giveBackFailed(_ *channel, ds []delivery) { requeue(ds, true) }
+
+// requeue gives deliveries back. Those that failed are counted: by basic.reject or the end of a channel, but not by
+// basic.nack (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
 func requeue(ds []delivery, counted bool) {
 	byQueue(ds, func(q *vhost.Queue, items []*queue.Item) { q.Requeue(counted, items...) })
 }
@@ -118,7 +143,7 @@ func byQueue(ds []delivery, f func(*vhost.Queue, []*queue.Item)) {
 	}
 }
 
-func (ch *channel) settle(tag uint64, multiple bool, how func([]delivery)) error {
+func (ch *channel) settle(tag uint64, multiple bool, how func(*channel, []delivery)) error {
 	ch.mu.Lock()
 	taken, ok := ch.unacked.take(tag, multiple)
 	if !ok {
@@ -146,7 +171,7 @@ func (ch *channel) finish(s settlement) {
 	resumed := ch.credited()
 	ch.mu.Unlock()
 
-	s.how(s.deliveries)
+	s.how(ch, s.deliveries)
 	resume(resumed)
 }
 

@@ -1,9 +1,12 @@
 package session
 
 import (
+	"slices"
+
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
 	"github.com/reprisemq/reprise/internal/queue"
+	"github.com/reprisemq/reprise/internal/vhost"
 )
 
 // transaction holds back what a channel publishes and settles until it is committed. It is as atomic as RabbitMQ's, which
@@ -16,12 +19,27 @@ type transaction struct {
 // pending is a message that has been checked and not been published.
 type pending struct {
 	message   *queue.Message
+	queues    []*vhost.Queue // found when it was published: what is deleted or bound since then changes nothing
 	mandatory bool
+}
+
+// publish keeps a message until the commit. It takes memory meanwhile.
+func (tx *transaction) publish(ch *channel, p pending) {
+	p.queues = slices.Clone(p.queues)
+	tx.published = append(tx.published, p)
+	ch.s.config.Memory.Add(p.message.Size())
+}
+
+// release gives back the memory of what was published.
+func (tx *transaction) release(ch *channel) {
+	for _, p := range tx.published {
+		ch.s.config.Memory.Add(-p.message.Size())
+	}
 }
 
 type settlement struct {
 	deliveries []delivery
-	how        func([]delivery)
+	how        func(*channel, []delivery)
 }
 
 func (ch *channel) txSelect() error {
@@ -41,10 +59,9 @@ func (ch *channel) txCommit() error {
 	}
 	tx := ch.tx
 	ch.tx = &transaction{}
+	tx.release(ch)
 	for _, p := range tx.published {
-		if _, err := ch.route(p); err != nil {
-			return err
-		}
+		ch.deliver(p)
 	}
 	for _, s := range tx.settled {
 		ch.finish(s)
@@ -69,10 +86,18 @@ func (ch *channel) rollback() {
 	}
 	tx := ch.tx
 	ch.tx = &transaction{}
+	tx.release(ch)
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
+	var all []delivery
 	for _, s := range tx.settled {
-		ch.unacked.putBack(s.deliveries)
+		all = append(all, s.deliveries...)
+	}
+	ch.unacked.putBack(all)
+	for _, d := range all {
+		if !d.due.IsZero() {
+			ch.s.awaitAck(d.due)
+		}
 	}
 }
 

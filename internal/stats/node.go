@@ -11,8 +11,8 @@ type Node struct {
 
 // Churn counts what comes and goes.
 type Churn struct {
-	ConnectionsCreated, ConnectionsClosed         atomic.Uint64
-	ChannelsCreated, ChannelsClosed               atomic.Uint64
+	ConnectionsCreated, ConnectionsClosed        atomic.Uint64
+	ChannelsCreated, ChannelsClosed              atomic.Uint64
 	QueuesDeclared, QueuesCreated, QueuesDeleted atomic.Uint64
 }
 

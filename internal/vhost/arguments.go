@@ -35,7 +35,7 @@ type argument struct {
 	set func(c *queue.Config, v any) (problem string)
 }
 
-// arguments are checked, and compared with those of an existing queue, in this order.
+// arguments are checked in this order.
 var arguments = []argument{
 	{"x-expires", either, func(c *queue.Config, v any) string {
 		ms, problem := positive(v)
@@ -43,7 +43,7 @@ var arguments = []argument{
 		return problem
 	}},
 	{"x-message-ttl", either, func(c *queue.Config, v any) string {
-		ms, problem := natural(v)
+		ms, problem := expiry(v)
 		c.TTL = milliseconds(ms)
 		return problem
 	}},
@@ -144,7 +144,8 @@ var arguments = []argument{
 // queueConfig turns a declaration into what a queue does.
 func (v *VHost) queueConfig(name string, d *amqpwire.QueueDeclare) (queue.Config, error) {
 	c := queue.Defaults(name)
-	c.Publish, c.Meter = v.publishDead, v.config.Meter
+	c.Publish, c.Ask = v.publishDead, v.letters.ask
+	c.Meter, c.Dead = v.config.Meter, &v.config.Stats.Dead
 	kind, err := v.kind(name, d.Arguments)
 	if err != nil {
 		return c, err
@@ -234,17 +235,31 @@ func (v *VHost) invalidArgument(arg, queue, problem string) error {
 	return exception.New(exception.PreconditionFailed, "invalid arg '%s' for %s: %s", arg, v.queue(queue), problem)
 }
 
+// compared are the arguments that a declaration of a queue that exists must repeat, by the type of that queue. They
+// are told of in RabbitMQ's order.
+var compared = map[kinds][]string{
+	classic: {
+		"x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-length",
+		"x-max-length-bytes", "x-max-priority", "x-overflow", "x-queue-mode", "x-queue-version",
+		"x-single-active-consumer", "x-queue-type", "x-queue-master-locator", "x-queue-leader-locator",
+	},
+	quorum: {
+		"x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy", "x-expires", "x-max-length",
+		"x-max-length-bytes", "x-max-in-memory-length", "x-max-in-memory-bytes", "x-overflow",
+		"x-single-active-consumer", "x-queue-type", "x-quorum-initial-group-size", "x-delivery-limit", "x-message-ttl",
+		"x-queue-leader-locator", "x-consumer-disconnected-timeout", "x-consumer-timeout", "x-delayed-retry-type",
+		"x-delayed-retry-min", "x-delayed-retry-max",
+	},
+}
+
 // sameArguments compares the arguments that mean something to the queue that is there.
 func (v *VHost) sameArguments(q *Queue, received amqpwire.Table) error {
 	kind := classic
 	if q.Config().Quorum {
 		kind = quorum
 	}
-	for _, a := range arguments {
-		if a.for_&kind == 0 {
-			continue
-		}
-		if err := sameArgument(a.name, v.queue(q.Name()), received, q.arguments); err != nil {
+	for _, name := range compared[kind] {
+		if err := sameArgument(name, v.queue(q.Name()), received, q.arguments); err != nil {
 			return err
 		}
 	}
@@ -261,7 +276,7 @@ func sameArgument(name, of string, received, current amqpwire.Table) error {
 	switch {
 	case !had && !has, had && has && equivalent(was, is):
 		return nil
-	case had && has && class(was) == class(is):
+	case had && has:
 		return inequivalent(name, of, fmt.Sprintf("'%v'", is), fmt.Sprintf("'%v'", was))
 	}
 	return inequivalent(name, of, describe(is, has), describe(was, had))

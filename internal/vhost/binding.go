@@ -13,19 +13,18 @@ func (v *VHost) BindQueue(exchange, name, key string, args amqpwire.Table, owner
 	}
 	v.change.Lock()
 	defer v.change.Unlock()
-	q, err := v.Queue(clean(name), owner)
-	if err != nil {
-		return err
-	}
-	return v.bind(clean(exchange), destination{Queue: q}, key, args)
+	return v.bind(Clean(exchange), key, args, func() (destination, error) {
+		q, err := v.Queue(Clean(name), owner)
+		return destination{Queue: q}, err
+	})
 }
 
 // UnbindQueue removes a binding. If there is no such binding, or no such queue or exchange, that is what the client wants.
 func (v *VHost) UnbindQueue(exchange, name, key string, args amqpwire.Table, owner any) error {
 	v.change.Lock()
 	defer v.change.Unlock()
-	q := v.lookupQueue(clean(name))
-	return v.unbind(clean(exchange), q != nil, destination{Queue: q}, key, args, func() error {
+	q := v.lookupQueue(Clean(name))
+	return v.unbind(Clean(exchange), q != nil, destination{Queue: q}, key, args, func() error {
 		_, err := v.Queue(q.Name(), owner)
 		return err
 	})
@@ -33,22 +32,24 @@ func (v *VHost) UnbindQueue(exchange, name, key string, args amqpwire.Table, own
 
 // BindExchange binds an exchange to another: what reaches the source goes on to the target.
 func (v *VHost) BindExchange(source, target, key string, args amqpwire.Table) error {
-	source, target = clean(source), clean(target)
+	source, target = Clean(source), Clean(target)
 	if target == "" {
 		return defaultExchange()
 	}
 	v.change.Lock()
 	defer v.change.Unlock()
-	to := v.lookupExchange(target)
-	if to == nil {
-		return v.noExchange(target)
-	}
-	return v.bind(source, destination{Exchange: to}, key, args)
+	return v.bind(source, key, args, func() (destination, error) {
+		to := v.lookupExchange(target)
+		if to == nil {
+			return destination{}, v.noExchange(target)
+		}
+		return destination{Exchange: to}, nil
+	})
 }
 
 // UnbindExchange is to BindExchange what UnbindQueue is to BindQueue.
 func (v *VHost) UnbindExchange(source, target, key string, args amqpwire.Table) error {
-	source, target = clean(source), clean(target)
+	source, target = Clean(source), Clean(target)
 	if target == "" {
 		return defaultExchange()
 	}
@@ -58,13 +59,18 @@ func (v *VHost) UnbindExchange(source, target, key string, args amqpwire.Table) 
 	return v.unbind(source, to != nil, destination{Exchange: to}, key, args, func() error { return nil })
 }
 
-func (v *VHost) bind(source string, d destination, key string, args amqpwire.Table) error {
+// bind looks at the source first: when both ends are missing, that is the one to be told of.
+func (v *VHost) bind(source, key string, args amqpwire.Table, find func() (destination, error)) error {
 	if source == "" {
 		return defaultExchange()
 	}
 	x := v.lookupExchange(source)
 	if x == nil {
 		return v.noExchange(source)
+	}
+	d, err := find()
+	if err != nil {
+		return err
 	}
 	if match, given := args.Get("x-match"); given && x.Kind == route.Headers && !route.ValidHeadersMatch(match) {
 		return exception.New(exception.PreconditionFailed,

@@ -11,8 +11,8 @@ import (
 
 // DeclareExchange makes sure that an exchange exists. When there is one already it must be the same; passive only looks.
 func (v *VHost) DeclareExchange(d *amqpwire.ExchangeDeclare) error {
-	name := clean(d.Exchange)
-	if name == "" && !d.Passive {
+	name := Clean(d.Exchange)
+	if name == "" {
 		return defaultExchange()
 	}
 	kind := route.Kind(d.Type)
@@ -67,7 +67,7 @@ const alternateExchange = "alternate-exchange"
 
 // DeleteExchange removes an exchange. Deleting one that does not exist is not an error.
 func (v *VHost) DeleteExchange(name string, ifUnused bool) error {
-	name = clean(name)
+	name = Clean(name)
 	switch {
 	case name == "":
 		return defaultExchange()
@@ -108,8 +108,8 @@ func inequivalent(arg, of, received, current string) error {
 		"inequivalent arg '%s' for %s: received %s but current is %s", arg, of, received, current)
 }
 
-// clean drops line breaks from a name, as RabbitMQ does.
-func clean(name string) string {
+// Clean drops line breaks from a name, as RabbitMQ does.
+func Clean(name string) string {
 	if !strings.ContainsAny(name, "\r\n") {
 		return name
 	}

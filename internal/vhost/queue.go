@@ -29,7 +29,7 @@ func (q *Queue) String() string { return q.vhost.queue(q.Name()) }
 // looks. An empty name asks for a new queue with a name of the broker's. Owner identifies the connection, and may is asked
 // whether it may declare that name.
 func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name string) error) (*Queue, error) {
-	name := clean(d.Queue)
+	name := Clean(d.Queue)
 	if isReply(name) {
 		return v.declareReply(name)
 	}
@@ -51,6 +51,7 @@ func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name 
 	}
 	if q := v.lookupQueue(name); q != nil {
 		q.Touch()
+		v.config.Stats.Churn.QueuesDeclared.Add(1)
 		return q, v.sameQueue(q, d, owner)
 	} else if named && strings.HasPrefix(name, "amq.") {
 		return nil, reserved("queue", name)
@@ -63,11 +64,13 @@ func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name 
 	if err != nil {
 		return nil, err
 	}
+	v.config.Stats.Churn.QueuesDeclared.Add(1)
+	v.config.Stats.Churn.QueuesCreated.Add(1)
 	q := &Queue{vhost: v, durable: d.Durable, autoDelete: d.AutoDelete, arguments: d.Arguments}
 	if d.Exclusive {
 		q.owner = owner
 	}
-	config.Expired = func() { _, _ = v.DeleteQueue(q, queue.Condition{Unused: true}) }
+	config.Expired = func() { _, _ = v.DeleteQueue(q, queue.Condition{Over: true}) }
 	q.Queue = queue.New(config)
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -130,12 +133,13 @@ func (v *VHost) deleteQueue(q *Queue, if_ queue.Condition) (int, error) {
 	}
 	n, failed := q.Delete(if_)
 	switch {
-	case failed.Unused:
-		return 0, exception.New(exception.PreconditionFailed, "%s in use", v.queue(q.Name()))
 	case failed.Empty:
 		return 0, exception.New(exception.PreconditionFailed, "%s not empty", v.queue(q.Name()))
+	case failed.Unused:
+		return 0, exception.New(exception.PreconditionFailed, "%s in use", v.queue(q.Name()))
 	}
 	q.deleted = true
+	v.config.Stats.Churn.QueuesDeleted.Add(1)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.queues, q.Name())

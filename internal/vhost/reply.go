@@ -20,6 +20,7 @@ func isReply(name string) bool { return strings.HasPrefix(name, ReplyTo) }
 func (v *VHost) NewReplyQueue(owner any) *Queue {
 	name := RandomName(ReplyTo + ".")
 	config := queue.Defaults(name)
+	config.Meter = v.config.Meter
 	q := &Queue{vhost: v, autoDelete: true, owner: owner, Queue: queue.New(config)}
 	v.mu.Lock()
 	defer v.mu.Unlock()

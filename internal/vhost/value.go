@@ -42,19 +42,36 @@ func natural(v any) (n int64, problem string) {
 	return n, ""
 }
 
-// positive returns an integer greater than zero.
+// MaxExpiry is the longest time in milliseconds that RabbitMQ takes: ten years.
+const MaxExpiry = 315_360_000_000
+
+// expiry returns a time in milliseconds.
+func expiry(v any) (n int64, problem string) {
+	if n, problem = natural(v); n > MaxExpiry {
+		return 0, fmt.Sprintf("{value_too_large,%d}", n)
+	}
+	return n, problem
+}
+
+// positive returns a time in milliseconds greater than zero.
 func positive(v any) (n int64, problem string) {
-	if n, problem = natural(v); problem == "" && n == 0 {
+	if n, problem = expiry(v); problem == "" && n == 0 {
 		return 0, "{value_zero,0}"
 	}
 	return n, problem
 }
 
-// text stores a string.
+// maxName is how long a name or a routing key can be on the wire.
+const maxName = 255
+
+// text stores a string that is a name or a routing key.
 func text(v any, to *string) (problem string) {
 	s, ok := v.(string)
-	if !ok {
+	switch {
+	case !ok:
 		return unacceptable(v)
+	case len(s) > maxName: // could not be told to a consumer
+		return fmt.Sprintf(`"longer than %d bytes"`, maxName)
 	}
 	*to = s
 	return ""

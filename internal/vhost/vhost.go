@@ -17,6 +17,7 @@ import (
 	"github.com/reprisemq/reprise/internal/exception"
 	"github.com/reprisemq/reprise/internal/queue"
 	"github.com/reprisemq/reprise/internal/route"
+	"github.com/reprisemq/reprise/internal/stats"
 )
 
 // VHost is a virtual host. Its methods may be called at the same time.
@@ -25,11 +26,16 @@ type VHost struct {
 	config Config
 	log    *slog.Logger
 
+	messages stats.Totals
+
+	letters letters
+
 	change sync.Mutex // held throughout a change of the topology
 
 	mu     sync.RWMutex // guards the maps; taken after change
 	routes *route.Table[*Queue]
 	queues map[string]*Queue
+	about  About
 }
 
 // Config is what the virtual hosts of a broker have in common.
@@ -37,10 +43,14 @@ type Config struct {
 	Log       *slog.Logger
 	Meter     *queue.Meter // told of the memory that messages take
 	MaxQueues int          // zero: no limit
+	Stats     *stats.Node  // told of queues and dead letters; nil: nobody wants to know
 }
 
 // New returns a virtual host with the exchanges that every one has.
 func New(name string, config Config) *VHost {
+	if config.Stats == nil {
+		config.Stats = new(stats.Node)
+	}
 	v := &VHost{
 		name:   name,
 		config: config,
@@ -67,26 +77,32 @@ func (v *VHost) Name() string { return v.name }
 // Publish routes a message and gives it to the queues. It tells how many there were, and whether all of them accepted
 // it. A message for an exchange that does not exist is an error, one for no queue is not.
 func (v *VHost) Publish(m *queue.Message) (routed int, accepted bool, err error) {
-	v.mu.RLock()
-	x := v.routes.Exchange(m.Exchange)
-	if err := v.publishable(x, m.Exchange); err != nil {
-		v.mu.RUnlock()
+	var buffer [4]*Queue
+	queues, err := v.Route(buffer[:0], m)
+	if err != nil {
 		return 0, false, err
 	}
-	var buffer [4]*Queue
-	queues := v.route(buffer[:0], x, m)
-	v.mu.RUnlock()
+	return len(queues), Deliver(m, queues), nil
+}
 
+// Route is the first half of Publish: it appends the queues that a message goes to.
+func (v *VHost) Route(dst []*Queue, m *queue.Message) ([]*Queue, error) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	x := v.routes.Exchange(m.Exchange)
+	if err := v.publishable(x, m.Exchange); err != nil {
+		return nil, err
+	}
+	return v.route(dst, x, m), nil
+}
+
+// Deliver is the second half of Publish. It reports whether all queues accepted the message.
+func Deliver(m *queue.Message, queues []*Queue) (accepted bool) {
 	accepted = true
 	for _, q := range queues {
 		accepted = q.Publish(m) && accepted
 	}
-	return len(queues), accepted, nil
-}
-
-// CheckPublish returns the error that publishing to an exchange would now give.
-func (v *VHost) CheckPublish(exchange string) error {
-	return v.publishable(v.lookupExchange(exchange), exchange)
+	return accepted
 }
 
 func (v *VHost) publishable(x *route.Exchange[*Queue], name string) error {
@@ -112,7 +128,7 @@ func (v *VHost) publishDead(m *queue.Message, reason queue.Reason, only []string
 		queues = slices.DeleteFunc(queues, func(q *Queue) bool {
 			circle := m.DiedInCircle(q.Name())
 			if circle {
-				v.log.Warn("dead letter dropped: it came round in a circle without a rejection", "queue", q.Name(), "reason", reason)
+				v.log.Debug("dead letter dropped: it came round in a circle without a rejection", "queue", q.Name(), "reason", reason)
 			}
 			return circle
 		})
@@ -128,23 +144,24 @@ func (v *VHost) publishDead(m *queue.Message, reason queue.Reason, only []string
 	return refused, len(queues) > 0
 }
 
+// route routes by all keys at once. The default exchange has no bindings of its own: each queue is reached by its name.
 func (v *VHost) route(dst []*Queue, x *route.Exchange[*Queue], m *queue.Message) []*Queue {
-	dst = v.routeKey(dst, x, m.RoutingKey, m)
-	for _, key := range m.CC {
-		dst = v.routeKey(dst, x, key, m)
+	var more []string
+	if len(m.CC)+len(m.BCC) > 0 {
+		more = slices.Concat(m.CC, m.BCC)
 	}
-	for _, key := range m.BCC {
-		dst = v.routeKey(dst, x, key, m)
+	if x.Name != "" {
+		return v.routes.Route(dst, x, m.RoutingKey, m.Headers, more...)
+	}
+	dst = v.routeToName(dst, m.RoutingKey)
+	for _, key := range more {
+		dst = v.routeToName(dst, key)
 	}
 	return dst
 }
 
-// routeKey routes by one key. The default exchange has no bindings of its own: each queue is reached by its name.
-func (v *VHost) routeKey(dst []*Queue, x *route.Exchange[*Queue], key string, m *queue.Message) []*Queue {
-	if x.Name != "" {
-		return v.routes.Route(dst, x, key, m.Headers)
-	}
-	if q := v.queues[key]; q != nil && !slices.Contains(dst, q) {
+func (v *VHost) routeToName(dst []*Queue, name string) []*Queue {
+	if q := v.queues[name]; q != nil && !slices.Contains(dst, q) {
 		dst = append(dst, q)
 	}
 	return dst
@@ -172,8 +189,9 @@ type QueueOverview struct {
 	queue *Queue
 }
 
-// Close deletes all queues, and with them their timers.
+// Close deletes all queues, and with them their timers, and waits until no dead letter is being sent any more.
 func (v *VHost) Close() {
+	defer v.letters.close()
 	v.change.Lock()
 	defer v.change.Unlock()
 	v.mu.Lock()
@@ -188,6 +206,7 @@ func (v *VHost) Close() {
 func (v *VHost) exchange(name string) string {
 	return "exchange '" + name + "' in vhost '" + v.name + "'"
 }
+
 func (v *VHost) queue(name string) string { return "queue '" + name + "' in vhost '" + v.name + "'" }
 
 func (v *VHost) noExchange(name string) error {

@@ -1,0 +1,173 @@
+package management
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// arguments is a field table as JSON. Integers come in as 64 bits wide, other numbers as doubles.
+type arguments amqpwire.Table
+
+// MarshalJSON implements [json.Marshaler]. The order is kept; of several fields with one name there is the first.
+func (a arguments) MarshalJSON() ([]byte, error) {
+	b := []byte{'{'}
+	seen := make(map[string]bool, len(a))
+	for _, f := range a {
+		if seen[f.Name] {
+			continue
+		}
+		if seen[f.Name] = true; len(b) > 1 {
+			b = append(b, ',')
+		}
+		name, err := json.Marshal(f.Name)
+		if err != nil {
+			return nil, err
+		}
+		value, err := json.Marshal(toJSON(f.Value))
+		if err != nil {
+			return nil, fmt.Errorf("argument %q: %w", f.Name, err)
+		}
+		b = append(append(append(b, name...), ':'), value...)
+	}
+	return append(b, '}'), nil
+}
+
+// toJSON returns what stands for a value of the wire.
+func toJSON(v any) any {
+	switch v := v.(type) {
+	case amqpwire.Table:
+		return arguments(v)
+	case amqpwire.Array:
+		all := make([]any, len(v))
+		for i := range v {
+			all[i] = toJSON(v[i])
+		}
+		return all
+	case []byte:
+		return string(v)
+	case amqpwire.Timestamp:
+		return uint64(v)
+	case amqpwire.Decimal:
+		return float64(v.Value) / math.Pow10(int(v.Scale))
+	case float32:
+		return toJSON(float64(v))
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Sprint(v)
+		}
+	}
+	return v
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (a *arguments) UnmarshalJSON(b []byte) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	token, err := d.Token()
+	if err != nil {
+		return err
+	}
+	switch token {
+	case nil:
+		*a = nil
+		return nil
+	case json.Delim('['):
+		// An empty list is what an empty map looks like to Erlang, and to PHP.
+		if !d.More() {
+			*a = nil
+			return nil
+		}
+	case json.Delim('{'):
+		table, err := readTable(d, 1)
+		*a = arguments(table)
+		return err
+	}
+	return badRequest([]string{"not_map", "arguments"})
+}
+
+func readTable(d *json.Decoder, depth int) (amqpwire.Table, error) {
+	if depth > amqpwire.MaxDepth {
+		return nil, badRequest("arguments are nested too deep")
+	}
+	var t amqpwire.Table
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		value, err := readValue(d, depth)
+		if err != nil {
+			return nil, err
+		}
+		t = t.Set(name.(string), value)
+	}
+	_, err := d.Token()
+	return t, err
+}
+
+func readValue(d *json.Decoder, depth int) (any, error) {
+	token, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch v := token.(type) {
+	case json.Number:
+		if n, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
+			return n, nil
+		}
+		return v.Float64()
+	case json.Delim:
+		if v == '{' {
+			return readTable(d, depth+1)
+		}
+		if depth >= amqpwire.MaxDepth {
+			return nil, badRequest("arguments are nested too deep")
+		}
+		var array amqpwire.Array
+		for d.More() {
+			item, err := readValue(d, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			array = append(array, item)
+		}
+		_, err := d.Token()
+		return array, err
+	}
+	return token, nil // a string, a boolean, null
+}
+
+// natural is a number, which may stand in quotation marks.
+type natural int64
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (n *natural) UnmarshalJSON(b []byte) error {
+	value, err := strconv.ParseInt(strings.Trim(string(b), `"`), 10, 64)
+	if err != nil || value < 0 {
+		return badRequest([]any{"not_integer", json.RawMessage(b)})
+	}
+	*n = natural(value)
+	return nil
+}
+
+// flag is a boolean, for which RabbitMQ takes the words, too.
+type flag bool
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (f *flag) UnmarshalJSON(b []byte) error {
+	switch string(b) {
+	case "true", `"true"`:
+		*f = true
+	case "false", `"false"`, "null":
+		*f = false
+	default:
+		return badRequest([]any{"not_boolean", json.RawMessage(b)})
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package management_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// declareSome makes a topology with a little of everything.
+func declareSome(t *testing.T, b *target, vhost string) {
+	t.Helper()
+	conn := b.dial(t, vhost)
+	ch := get[*amqp.Channel](t)(conn.Channel())
+	must(t, ch.ExchangeDeclare("x", "topic", true, false, false, false, amqp.Table{"alternate-exchange": "y"}))
+	must(t, ch.ExchangeDeclare("y", "headers", true, true, false, false, nil))
+	for name, args := range map[string]amqp.Table{
+		"classic": {"x-message-ttl": 60000, "x-max-priority": 5, "x-overflow": "reject-publish", "x-dead-letter-exchange": ""},
+		"quorum":  {"x-queue-type": "quorum", "x-delivery-limit": 3, "x-single-active-consumer": true},
+	} {
+		get[amqp.Queue](t)(ch.QueueDeclare(name, true, false, false, false, args))
+		must(t, ch.QueueBind(name, "a.*.b/c", "x", false, amqp.Table{"n": 1, "s": "t", "nested": amqp.Table{"a": []any{"b", true}}}))
+		must(t, ch.QueueBind(name, "", "y", false, amqp.Table{"x-match": "any", "h": 1.5}))
+	}
+	get[amqp.Queue](t)(ch.QueueDeclare("mine", false, false, true, false, nil)) // belongs to the connection: not exported
+	must(t, ch.QueueBind("mine", "k", "x", false, nil))
+	must(t, ch.ExchangeBind("y", "k", "x", false, nil))
+	must(t, conn.Close())
+	testkit.Eventually(t, 10*time.Second, func() bool {
+		status, _ := b.call(t, "GET", "/api/queues/"+url.PathEscape(vhost)+"/mine", "")
+		return status == 404
+	})
+}
+
+// topologyOf are a virtual host's definitions, in order, without where they come from.
+func topologyOf(t *testing.T, b *target, vhost string) map[string][]any {
+	t.Helper()
+	var all map[string]any
+	must(t, json.Unmarshal([]byte(b.must(t, "GET", "/api/definitions/"+url.PathEscape(vhost), "")), &all))
+	found := map[string][]any{}
+	for _, part := range []string{"queues", "exchanges", "bindings", "parameters", "policies"} {
+		found[part] = all[part].([]any)
+		slices.SortFunc(found[part], func(a, b any) int {
+			x, _ := json.Marshal(a)
+			y, _ := json.Marshal(b)
+			return strings.Compare(string(x), string(y))
+		})
+	}
+	return found
+}
+
+// What one exports the other imports, and then exports in its turn, the same.
+func TestDefinitionsBothWays(t *testing.T) {
+	us, rabbit := embedded(t, broker.Config{}), rabbitMQ(t)
+	for name, way := range map[string]struct{ from, to *target }{"out": {us, rabbit}, "in": {rabbit, us}} {
+		t.Run(name, func(t *testing.T) {
+			from, to := way.from.vhost(t), way.to.vhost(t)
+			declareSome(t, way.from, from)
+			way.to.must(t, "POST", "/api/definitions/"+url.PathEscape(to), way.from.must(t, "GET", "/api/definitions/"+url.PathEscape(from), ""))
+			want, got := topologyOf(t, way.from, from), topologyOf(t, way.to, to)
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("got  %v\nwant %v", got, want)
+			}
+			if len(got["queues"]) != 2 || len(got["exchanges"]) != 2 || len(got["bindings"]) != 5 {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+// A whole broker goes to RabbitMQ with its users, their passwords and their permissions.
+func TestDefinitionsWithUsers(t *testing.T) {
+	rabbit := rabbitMQ(t)
+	user, vhost := testkit.Name(t, "user"), testkit.Name(t, "vhost")
+	t.Cleanup(func() {
+		rabbit.must(t, "DELETE", "/api/users/"+user, "")
+		rabbit.must(t, "DELETE", "/api/vhosts/"+vhost, "")
+	})
+	us := embedded(t, broker.Config{Users: map[string]string{user: "s3cret"}})
+	for _, r := range [][3]string{
+		{"PUT", "/api/vhosts/" + vhost, `{"description":"of a test","tags":["a"]}`},
+		{"PUT", "/api/permissions/" + vhost + "/" + user, `{"configure":"^c","write":".*","read":""}`},
+		{"PUT", "/api/queues/" + vhost + "/q", `{"durable":true}`},
+	} {
+		if status, text := us.callAs(t, user, "s3cret", r[0], r[1], r[2]); status/100 != 2 {
+			t.Fatalf("%v: %d %s", r, status, text)
+		}
+	}
+	_, exported := us.callAs(t, user, "s3cret", "GET", "/api/definitions", "")
+	rabbit.must(t, "POST", "/api/definitions", exported)
+	if status, text := rabbit.callAs(t, user, "s3cret", "GET", "/api/queues/"+vhost+"/q?columns=name", ""); status != 200 {
+		t.Errorf("%d %s", status, text)
+	}
+	var p struct{ Configure, Write, Read string }
+	must(t, json.Unmarshal([]byte(rabbit.must(t, "GET", "/api/permissions/"+vhost+"/"+user, "")), &p))
+	if p.Configure != "^c" || p.Write != ".*" || p.Read != "" {
+		t.Errorf("permission is %+v", p)
+	}
+}
+
+// Whatever RabbitMQ is like at this moment, our broker can be started with its definitions.
+func TestDefinitionsOfAWholeRabbitMQ(t *testing.T) {
+	rabbit := rabbitMQ(t)
+	vhost := rabbit.vhost(t)
+	declareSome(t, rabbit, vhost)
+	var d map[string]any
+	must(t, json.Unmarshal([]byte(rabbit.must(t, "GET", "/api/definitions", "")), &d))
+	for _, part := range []string{"queues", "exchanges", "bindings"} { // other tests' may be half made
+		d[part] = slices.DeleteFunc(d[part].([]any), func(v any) bool { return v.(map[string]any)["vhost"] != vhost })
+	}
+	mine := func(v any) bool {
+		m := v.(map[string]any)
+		return m["name"] != "guest" && m["user"] != "guest"
+	}
+	d["users"] = slices.DeleteFunc(d["users"].([]any), mine)
+	d["permissions"] = slices.DeleteFunc(d["permissions"].([]any), mine)
+	definitions, err := json.Marshal(d)
+	must(t, err)
+	us := embedded(t, broker.Config{Definitions: definitions})
+	if got, want := topologyOf(t, us, vhost), topologyOf(t, rabbit, vhost); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+func TestImportRefusesWhatThereIsNot(t *testing.T) {
+	b := embedded(t, broker.Config{})
+	for definitions, want := range map[string]string{
+		`{"queues":[{"name":"q","vhost":"/"}],"policies":[{"name":"ha","vhost":"/","pattern":".*"}]}`:              "policies are not supported, and there are 1 of them (the first: name ha, vhost /)",
+		`{"parameters":[{"component":"shovel","name":"s","vhost":"/","value":{}}]}`:                                "parameters are not supported, and there are 1 of them (the first: component shovel, name s, vhost /)",
+		`{"topic_permissions":[{"user":"guest","vhost":"/"}]}`:                                                     "topic_permissions are not supported",
+		`{"global_parameters":[{"name":"mqtt_default_vhosts","value":{}}]}`:                                        "global_parameters are not supported",
+		`{"users":[{"name":"u","tags":"","limits":{"max-connections":1}}]}`:                                        "limits of users are not supported",
+		`{"users":[{"name":"u","tags":"","password_hash":"x","hashing_algorithm":"rabbit_password_hashing_md5"}]}`: "hashing_algorithm rabbit_password_hashing_md5 is not supported",
+		`{"vhosts":[{"name":"v","limits":{"max-queues":1}}]}`:                                                      "limits of virtual hosts are not supported",
+		`{"vhosts":[{"name":"v","metadata":{"default_queue_type":"quorum"}}]}`:                                     "default_queue_type quorum is not supported",
+		`{"queues":[{"name":"q","vhost":"/","arguments":{"x-queue-type":"stream"}}]}`:                              "queue \"q\"",
+		`{"queues":"q"}`: "queues is a string and should be a list",
+		`nonsense`:       "failed_to_parse_json",
+	} {
+		status, text := b.call(t, "POST", "/api/definitions", definitions)
+		var body struct{ Reason string }
+		_ = json.Unmarshal([]byte(text), &body)
+		if status != 400 || !strings.Contains(body.Reason, want) {
+			t.Errorf("%s\ngot  %d %s\nwant 400 …%s…", definitions, status, text, want)
+		}
+		if _, err := broker.New(broker.Config{Definitions: []byte(definitions)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New returned %v, want …%s…", err, want)
+		}
+	}
+	if text := b.must(t, "GET", "/api/queues", ""); text != "[]" {
+		t.Errorf("something was imported: %s", text)
+	}
+}
+
+// What is there stays as it is, but for passwords and permissions.
+func TestImportLeavesWhatIsThere(t *testing.T) {
+	b := embedded(t, broker.Config{})
+	b.must(t, "PUT", "/api/queues/%2F/q", `{"durable":true,"arguments":{"x-message-ttl":5}}`)
+	b.must(t, "POST", "/api/definitions", `{"queues":[{"name":"q","vhost":"/","durable":true,"arguments":{}}],
+		"users":[{"name":"guest","password":"other","tags":["administrator"]}]}`)
+	status, text := b.callAs(t, "guest", "other", "GET", "/api/queues/%2F/q?columns=arguments", "")
+	if want := `{"arguments":{"x-message-ttl":5,"x-queue-type":"classic"}}`; status != 200 || text != want {
+		t.Errorf("%d %s, want %s", status, text, want)
+	}
+	if status, _ := b.call(t, "GET", "/api/whoami", ""); status != 401 {
+		t.Errorf("the old password: %d", status)
+	}
+}

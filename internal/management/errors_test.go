@@ -1,0 +1,165 @@
+package management_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/reprisemq/reprise/broker"
+)
+
+// What goes wrong goes wrong with RabbitMQ's status and words. The requests are sent to both, in this order; V is the
+// virtual host.
+var requests = []struct{ method, path, body string }{
+	{"GET", "/api/nosuch", ""},
+	{"GET", "/api/queues/nosuch", ""},
+	{"GET", "/api/queues/V/nosuch", ""},
+	{"GET", "/api/exchanges/V/nosuch", ""},
+	{"GET", "/api/connections/nosuch", ""},
+	{"GET", "/api/channels/nosuch", ""},
+	{"GET", "/api/nodes/nosuch", ""},
+	{"GET", "/api/users/nosuch", ""},
+	{"GET", "/api/vhosts/nosuch", ""},
+	{"GET", "/api/permissions/V/nosuch", ""},
+	{"GET", "/api/aliveness-test/V", ""},
+	{"GET", "/api/aliveness-test/nosuch", ""},
+	{"POST", "/api/queues", ""},
+	{"DELETE", "/api/overview", ""},
+	{"PATCH", "/api/queues/V/q", ""},
+
+	{"PUT", "/api/queues/V/q", `{"durable":true,"arguments":{"x-queue-type":"quorum"}}`},
+	{"PUT", "/api/queues/V/q", `{"durable":true,"arguments":{"x-queue-type":"quorum"}}`},
+	{"PUT", "/api/queues/V/q", `{"durable":true,"arguments":{"x-queue-type":"classic"}}`},
+	{"PUT", "/api/queues/V/bad", `{"durable":"x"}`},
+	{"PUT", "/api/queues/V/bad", `{`},
+	{"PUT", "/api/queues/V/bad", `[]`},
+	{"PUT", "/api/queues/V/bad", `{"durable":true,"arguments":{"x-message-ttl":-1}}`},
+	{"PUT", "/api/queues/V/bad", `{"durable":true,"arguments":{"x-message-ttl":1.5}}`},
+	{"PUT", "/api/queues/V/words", `{"durable":"true","auto_delete":"false","arguments":[]}`},
+	{"PUT", "/api/queues/nosuch/q", `{}`},
+	{"PUT", "/api/queues/V/amq.q", `{"durable":true}`},
+	{"PUT", "/api/queues/V/with%2Fslash", `{"durable":true}`},
+	{"DELETE", "/api/queues/V/with%2Fslash", ``},
+	{"DELETE", "/api/queues/V/with%2Fslash", ``},
+	{"GET", "/api/queues/V?page=9&page_size=2", ""},
+	{"GET", "/api/queues/V?page=a", ""},
+	{"GET", "/api/queues/V?page=1&page_size=501", ""},
+	{"GET", "/api/queues/V?columns=name,nosuch,arguments.x-queue-type", ""},
+	{"GET", "/api/queues/V?columns=name&sort=name&sort_reverse=true", ""},
+	{"GET", "/api/queues/V?columns=name&page=1&name=wor", ""},
+	{"GET", "/api/queues/V?columns=name&page=1&page_size=1&name=^wo.*s$&use_regex=true", ""},
+	{"GET", "/api/queues/V/q?columns=name,type", ""},
+	{"DELETE", "/api/queues/V/nosuch/contents", ``},
+
+	{"GET", "/api/exchanges/%2F/amq.topic?columns=name,vhost", ``},
+	{"GET", "/api/exchanges/%2f/amq.topic?columns=name,vhost", ``},
+	{"PUT", "/api/queues/V/%2F", `{"durable":true}`},
+	{"GET", "/api/queues/V/%2F?columns=name", ``},
+	{"DELETE", "/api/queues/V/%2F", ``},
+	{"PUT", "/api/exchanges/V/x", `{"type":"direct"}`},
+	{"PUT", "/api/exchanges/V/x", `{"type":"direct"}`},
+	{"PUT", "/api/exchanges/V/x", `{"type":"fanout"}`},
+	{"PUT", "/api/exchanges/V/bad", `{"type":"nosuch"}`},
+	{"PUT", "/api/exchanges/V/plain", `{}`},
+	{"PUT", "/api/exchanges/V/amq.x", `{"type":"direct"}`},
+	{"DELETE", "/api/exchanges/V/amq.topic", ``},
+	{"DELETE", "/api/exchanges/V/plain", ``},
+	{"DELETE", "/api/exchanges/V/plain", ``},
+
+	{"POST", "/api/bindings/V/e/x/q/q", `{"routing_key":"k /é"}`},
+	{"POST", "/api/bindings/V/e/x/q/q", `{}`},
+	{"POST", "/api/bindings/V/e/x/q/nosuch", `{}`},
+	{"POST", "/api/bindings/V/e/amq.default/q/q", `{}`},
+	{"POST", "/api/bindings/V/e/x/e/amq.fanout", `{"routing_key":"~"}`},
+	{"GET", "/api/bindings/V/e/x/q/q", ``},
+	{"GET", "/api/bindings/V/e/x/e/amq.fanout", ``},
+	{"GET", "/api/bindings/V/e/x/q/q/~", ``},
+	{"GET", "/api/bindings/V/e/x/q/q/nosuch", ``},
+	{"DELETE", "/api/exchanges/V/x?if-unused=true", ``},
+	{"DELETE", "/api/bindings/V/e/x/q/q/nosuch", ``},
+	{"DELETE", "/api/bindings/V/e/x/q/q/~", ``},
+	{"DELETE", "/api/bindings/V/e/x/q/q/k+%2F%C3%A9", ``},
+	{"GET", "/api/exchanges/V/x/bindings/source", ``},
+	{"GET", "/api/exchanges/V/amq.fanout/bindings/destination", ``},
+	{"GET", "/api/queues/V/q/bindings", ``},
+
+	{"POST", "/api/exchanges/V/amq.default/publish", `{"properties":{"delivery_mode":2,"headers":{"a":{"b":[1,2.5,true,"x"]}}},"routing_key":"q","payload":"hello","payload_encoding":"string"}`},
+	{"POST", "/api/exchanges/V/amq.default/publish", `{"properties":{},"routing_key":"q","payload":"/wE=","payload_encoding":"base64"}`},
+	{"POST", "/api/exchanges/V/amq.default/publish", `{"properties":{},"routing_key":"nosuch","payload":"hi","payload_encoding":"string"}`},
+	{"POST", "/api/exchanges/V/nosuch/publish", `{"properties":{},"routing_key":"nosuch","payload":"hi","payload_encoding":"string"}`},
+	{"POST", "/api/exchanges/V/amq.direct/publish", `{"routing_key":"nosuch","payload":"hi"}`},
+	{"POST", "/api/exchanges/V/amq.direct/publish", `{"properties":{},"routing_key":"","payload":"!","payload_encoding":"base64"}`},
+	{"POST", "/api/exchanges/V/amq.direct/publish", `{"properties":{},"routing_key":"","payload":"!","payload_encoding":"nosuch"}`},
+	{"POST", "/api/exchanges/V/amq.direct/publish", `{"properties":{"nosuch":1},"routing_key":"","payload":"!","payload_encoding":"string"}`},
+	{"POST", "/api/exchanges/V/amq.direct/publish", `{"properties":{"delivery_mode":"x"},"routing_key":"","payload":"!","payload_encoding":"string"}`},
+	{"POST", "/api/exchanges/V/amq.direct/publish", `{"properties":{"expiration":"x"},"routing_key":"","payload":"!","payload_encoding":"string"}`},
+	{"POST", "/api/exchanges/V/amq.direct/publish", `{"properties":{"user_id":"x"},"routing_key":"","payload":"!","payload_encoding":"string"}`},
+	{"POST", "/api/queues/V/q/get", `{"count":2,"ackmode":"ack_requeue_true","encoding":"auto","truncate":2}`},
+	{"POST", "/api/queues/V/q/get", `{"count":1,"ackmode":"reject_requeue_true","encoding":"base64"}`},
+	{"POST", "/api/queues/V/q/get", `{"count":1,"ackmode":"ack_requeue_false","encoding":"auto"}`},
+	{"POST", "/api/queues/V/q/get", `{"count":5,"ackmode":"reject_requeue_false","encoding":"auto"}`},
+	{"POST", "/api/queues/V/q/get", `{"count":1,"ackmode":"nosuch","encoding":"auto"}`},
+	{"POST", "/api/queues/V/q/get", `{"count":1,"encoding":"auto"}`},
+	{"POST", "/api/queues/V/q/get", `{"count":"x","ackmode":"ack_requeue_true","encoding":"auto"}`},
+	{"POST", "/api/queues/V/q/get", `{"count":1,"ackmode":"ack_requeue_true","encoding":"x"}`},
+	{"POST", "/api/queues/V/nosuch/get", `{"count":1,"ackmode":"ack_requeue_true","encoding":"auto"}`},
+	{"DELETE", "/api/queues/V/q/contents", ``},
+
+	{"PUT", "/api/users/U", `{"password":"p","tags":"management, x"}`},
+	{"GET", "/api/users/U?columns=name,tags,limits,hashing_algorithm", ``},
+	{"PUT", "/api/users/U", `{"password":"p","tags":["monitoring"]}`},
+	{"PUT", "/api/users/U", `{"password":"p"}`},
+	{"PUT", "/api/users/U", `{"password":"p","password_hash":"","tags":""}`},
+	{"PUT", "/api/users/U", `{"password_hash":"","tags":""}`},
+	{"PUT", "/api/permissions/V/U", `{"configure":".*","write":".*"}`},
+	{"PUT", "/api/permissions/V/nosuch", `{"configure":".*","write":".*","read":".*"}`},
+	{"PUT", "/api/permissions/nosuch/U", `{"configure":".*","write":".*","read":".*"}`},
+	{"PUT", "/api/permissions/V/U", `{"configure":".*","write":".*","read":"^a"}`},
+	{"PUT", "/api/permissions/V/U", `{"configure":".*","write":".*","read":"^a"}`},
+	{"GET", "/api/permissions/V/U", ``},
+	{"GET", "/api/users/U/permissions", ``},
+	{"DELETE", "/api/permissions/V/U", ``},
+	{"DELETE", "/api/permissions/V/U", ``},
+	{"DELETE", "/api/users/U", ``},
+	{"DELETE", "/api/users/U", ``},
+
+	{"GET", "/api/vhosts/V/permissions", ``},
+	{"PUT", "/api/vhosts/V", `{"description":"d","tags":"a,b"}`},
+	{"GET", "/api/vhosts/V?columns=description,tags,metadata,tracing,default_queue_type,protected_from_deletion", ``},
+	{"DELETE", "/api/vhosts/nosuch", ``},
+	{"DELETE", "/api/connections/nosuch", ``},
+	{"POST", "/api/definitions", `{`},
+	{"POST", "/api/definitions", `{"queues":[{"name":"d","vhost":"nosuch","durable":true,"auto_delete":false,"arguments":{}}]}`},
+	{"POST", "/api/definitions/V", `{"queues":[{"name":"d","durable":true,"auto_delete":false,"arguments":{}}],"exchanges":[],"bindings":[]}`},
+	{"POST", "/api/definitions/nosuch", `{}`},
+	{"GET", "/api/queues/V?columns=name,type,durable,auto_delete,arguments", ""},
+	{"GET", "/api/health/checks/alarms", ""},
+	{"GET", "/api/health/checks/virtual-hosts", ""},
+	{"GET", "/api/health/checks/ready-to-serve-clients", ""},
+	{"GET", "/api/health/checks/node-is-quorum-critical", ""},
+}
+
+func TestAnswersAreRabbitMQs(t *testing.T) {
+	ours, theirs := embedded(t, broker.Config{}), rabbitMQ(t)
+	vhost := ours.vhost(t)
+	theirs.must(t, "PUT", "/api/vhosts/"+url.PathEscape(vhost), "")
+	t.Cleanup(func() { theirs.must(t, "DELETE", "/api/vhosts/"+url.PathEscape(vhost), "") })
+	for _, r := range requests {
+		path := strings.NewReplacer("/V", "/"+url.PathEscape(vhost), "/U", "/"+url.PathEscape(vhost)+"-user").Replace(r.path)
+		wantStatus, want := theirs.call(t, r.method, path, r.body)
+		status, got := ours.call(t, r.method, path, r.body)
+		if status != wantStatus || !sameJSON(got, want) {
+			t.Errorf("%s %s %s\ngot  %d %s\nwant %d %s", r.method, r.path, r.body, status, got, wantStatus, want)
+		}
+	}
+}
+
+func sameJSON(a, b string) bool {
+	var x, y any
+	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
+		return a == b
+	}
+	return reflect.DeepEqual(x, y)
+}

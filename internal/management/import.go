@@ -1,0 +1,327 @@
+package management
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/reprisemq/reprise/internal/access"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/node"
+	"github.com/reprisemq/reprise/internal/vhost"
+)
+
+// imported is what definitions may hold, of a cluster or of one virtual host. What it does not name says where they come
+// from, and is passed over.
+type imported struct {
+	Users            []importedUser      `json:"users"`
+	VHosts           []importedVHost     `json:"vhosts"`
+	Permissions      []permissionInfo    `json:"permissions"`
+	Queues           []importedQueue     `json:"queues"`
+	Exchanges        []importedExchange  `json:"exchanges"`
+	Bindings         []bindingDefinition `json:"bindings"`
+	TopicPermissions []unsupported       `json:"topic_permissions"`
+	Parameters       []unsupported       `json:"parameters"`
+	GlobalParameters []unsupported       `json:"global_parameters"`
+	Policies         []unsupported       `json:"policies"`
+}
+
+type importedUser struct {
+	Name string `json:"name"`
+	userSettings
+	Limits limits `json:"limits"`
+}
+
+type importedVHost struct {
+	Name string `json:"name"`
+	vhostSettings
+	Limits   limits         `json:"limits"`
+	Metadata *vhostSettings `json:"metadata"`
+}
+
+// limits are an object or, in older exports, a list.
+type limits []json.RawMessage
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (l *limits) UnmarshalJSON(b []byte) error {
+	if b = bytes.TrimSpace(b); len(b) > 2 && string(b) != "null" {
+		*l = limits{b}
+	}
+	return nil
+}
+
+type importedQueue struct {
+	Name  string `json:"name"`
+	VHost string `json:"vhost"`
+	Type  string `json:"type"`
+	queueSettings
+	Durable *flag `json:"durable"` // which by itself would not be there
+}
+
+type importedExchange struct {
+	Name  string `json:"name"`
+	VHost string `json:"vhost"`
+	exchangeSettings
+	Durable *flag `json:"durable"`
+}
+
+// unsupported is something that cannot be had here, and how to name it.
+type unsupported struct {
+	Name      string `json:"name"`
+	VHost     string `json:"vhost"`
+	User      string `json:"user"`
+	Component string `json:"component"`
+}
+
+func (u unsupported) String() string {
+	var parts []string
+	for _, part := range []struct{ name, value string }{
+		{"component", u.Component}, {"name", u.Name}, {"user", u.User}, {"vhost", u.VHost},
+	} {
+		if part.value != "" {
+			parts = append(parts, part.name+" "+part.value)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func postDefinitions(c *call, into *vhost.VHost) (any, error) {
+	body, err := io.ReadAll(c.Body)
+	if err != nil {
+		return nil, badRequest("Exceeded HTTP request body size limit")
+	}
+	if err := apply(c.node, body, into); err != nil {
+		return nil, err
+	}
+	return done{}, nil
+}
+
+// Import adds what RabbitMQ's definitions file describes to a node. What exists is left as it is, but for users and
+// permissions, which are replaced. What cannot be had here is refused before anything is changed; after that, what went
+// before an error stays.
+func Import(n *node.Node, definitions []byte) error {
+	err := apply(n, definitions, nil)
+	if f, ok := err.(*failure); ok {
+		return fmt.Errorf("definitions: %v", f.reason)
+	}
+	if err != nil {
+		return fmt.Errorf("definitions: %w", err)
+	}
+	return nil
+}
+
+// apply imports definitions: those of a cluster or, into a virtual host, one's own, whatever its name was.
+func apply(n *node.Node, definitions []byte, into *vhost.VHost) error {
+	var d imported
+	if err := json.Unmarshal(definitions, &d); err != nil {
+		if f, ok := err.(*failure); ok {
+			return f
+		}
+		if at, ok := err.(*json.UnmarshalTypeError); ok {
+			return badRequest(fmt.Sprintf("%s is a %s and should be a %s", at.Field, at.Value, jsonName(at.Type)))
+		}
+		return badRequest("failed_to_parse_json")
+	}
+	if into != nil {
+		d.Users, d.VHosts, d.Permissions = nil, nil, nil
+	}
+	if err := d.check(n, into); err != nil {
+		return err
+	}
+	for _, step := range []func() error{
+		func() error { return d.addUsers(n) },
+		func() error { return d.addVHosts(n) },
+		func() error { return d.addPermissions(n) },
+		func() error { return d.addExchanges(n, into) },
+		func() error { return d.addQueues(n, into) },
+		func() error { return d.addBindings(n, into) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// harmless global parameters say who a cluster is, and nothing of what it does.
+var harmless = []string{"cluster_tags", "cluster_name", "internal_cluster_id", "imported_definition_hash_value"}
+
+// check finds what cannot be had here, and virtual hosts that nobody made.
+func (d *imported) check(n *node.Node, into *vhost.VHost) error {
+	for _, part := range []struct {
+		name  string
+		items []unsupported
+	}{
+		{"policies", d.Policies},
+		{"parameters", d.Parameters},
+		{"topic_permissions", d.TopicPermissions},
+		{"global_parameters", slices.DeleteFunc(slices.Clone(d.GlobalParameters), func(u unsupported) bool {
+			return slices.Contains(harmless, u.Name)
+		})},
+	} {
+		if len(part.items) > 0 {
+			return badRequest(fmt.Sprintf("%s are not supported, and there are %d of them (the first: %v): "+
+				"nothing was imported; take them out of the definitions to import the rest", part.name, len(part.items), part.items[0]))
+		}
+	}
+	for _, u := range d.Users {
+		if len(u.Limits) > 0 {
+			return badRequest("limits of users are not supported, and user " + u.Name + " has some: nothing was imported")
+		}
+		if _, err := u.user(u.Name); err != nil {
+			return of("user", u.Name, err)
+		}
+	}
+	for _, v := range d.VHosts {
+		if len(v.Limits) > 0 {
+			return badRequest("limits of virtual hosts are not supported, and " + v.Name + " has some: nothing was imported")
+		}
+		if err := v.settings().check(); err != nil {
+			return of("vhost", v.Name, err)
+		}
+	}
+	return d.checkVHosts(n, into)
+}
+
+func (d *imported) checkVHosts(n *node.Node, into *vhost.VHost) error {
+	if into != nil {
+		return nil
+	}
+	var names []string
+	for _, q := range d.Queues {
+		names = append(names, q.VHost)
+	}
+	for _, x := range d.Exchanges {
+		names = append(names, x.VHost)
+	}
+	for _, b := range d.Bindings {
+		names = append(names, b.VHost)
+	}
+	for _, p := range d.Permissions {
+		names = append(names, p.VHost)
+	}
+	for _, name := range names {
+		defined := slices.ContainsFunc(d.VHosts, func(v importedVHost) bool { return v.Name == name })
+		if !defined && n.VHost(name) == nil {
+			return badRequest(fmt.Sprintf("Please create virtual host %q prior to importing definitions.", name))
+		}
+	}
+	return nil
+}
+
+// of says what an error is about.
+func of(what, name string, err error) error {
+	return badRequest(fmt.Sprintf("%s %q: %v", what, name, failureOf(err).reason))
+}
+
+func (d *imported) addUsers(n *node.Node) error {
+	for _, u := range d.Users {
+		user, err := u.user(u.Name)
+		if err == nil {
+			err = n.Access.SetUser(user)
+		}
+		if err != nil {
+			return of("user", u.Name, err)
+		}
+	}
+	return nil
+}
+
+// settings are in the metadata, or, in exports of before RabbitMQ 3.8, beside the name.
+func (v *importedVHost) settings() *vhostSettings {
+	if v.Metadata != nil {
+		return v.Metadata
+	}
+	return &v.vhostSettings
+}
+
+func (d *imported) addVHosts(n *node.Node) error {
+	for _, v := range d.VHosts {
+		n.AddVHost(v.Name)
+		host := n.VHost(v.Name)
+		if host == nil {
+			return node.ErrClosed
+		}
+		v.settings().apply(host)
+	}
+	return nil
+}
+
+func (d *imported) addPermissions(n *node.Node) error {
+	for _, p := range d.Permissions {
+		if err := n.Access.SetPermission(access.Permission(p)); err != nil {
+			return of("permission of user", p.User, err)
+		}
+	}
+	return nil
+}
+
+func (d *imported) addExchanges(n *node.Node, into *vhost.VHost) error {
+	for _, x := range d.Exchanges {
+		v := target(n, into, x.VHost)
+		if _, exists := v.Exchange(x.Name); exists || predeclared(x.Name) {
+			continue
+		}
+		declaration := x.declaration(x.Name)
+		declaration.Durable = x.Durable == nil || bool(*x.Durable)
+		if err := v.DeclareExchange(declaration); err != nil {
+			return of("exchange", x.Name, err)
+		}
+	}
+	return nil
+}
+
+// predeclared exchanges are the broker's own.
+func predeclared(name string) bool { return name == "" || strings.HasPrefix(name, "amq.") }
+
+func (d *imported) addQueues(n *node.Node, into *vhost.VHost) error {
+	for _, q := range d.Queues {
+		v := target(n, into, q.VHost)
+		if _, exists := v.QueueInfo(q.Name); exists {
+			continue
+		}
+		declaration := q.declaration(q.Name)
+		declaration.Durable = q.Durable == nil || bool(*q.Durable)
+		if _, given := declaration.Arguments.Get("x-queue-type"); !given && q.Type != "" {
+			declaration.Arguments = declaration.Arguments.Set("x-queue-type", q.Type)
+		}
+		if _, err := v.DeclareQueue(declaration, nobody{}, func(string) error { return nil }); err != nil {
+			return of("queue", q.Name, err)
+		}
+	}
+	return nil
+}
+
+func (d *imported) addBindings(n *node.Node, into *vhost.VHost) error {
+	for _, b := range d.Bindings {
+		v := target(n, into, b.VHost)
+		args := amqpwire.Table(b.Arguments)
+		var err error
+		if b.DestinationType == toExchangeType {
+			err = v.BindExchange(b.Source, b.Destination, b.RoutingKey, args)
+		} else if _, known := v.QueueInfo(b.Destination); known {
+			// RabbitMQ exports the bindings of exclusive queues, too, but not the queues.
+			err = v.BindQueue(b.Source, b.Destination, b.RoutingKey, args, nobody{})
+		}
+		if err != nil {
+			return of("binding from", b.Source, err)
+		}
+	}
+	return nil
+}
+
+// target is the virtual host that something is imported into. That it exists has been checked; one that was deleted since
+// then is gone for everybody, and what is put into it is, too.
+func target(n *node.Node, into *vhost.VHost, name string) *vhost.VHost {
+	if into != nil {
+		return into
+	}
+	if v := n.VHost(name); v != nil {
+		return v
+	}
+	return vhost.New(name, vhost.Config{Log: slog.New(slog.DiscardHandler)})
+}

@@ -1,0 +1,153 @@
+package management_test
+
+import (
+	"context"
+	"net"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/broker"
+)
+
+// metrics are the samples that a broker shows at a path, and the lines that describe them.
+func metrics(t *testing.T, b *broker.Broker, path string) (samples map[string]string, described []string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	b.Metrics().ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	if got := w.Header().Get("Content-Type"); w.Code != 200 || got != "text/plain; version=0.0.4; charset=utf-8" {
+		t.Fatalf("%d %s", w.Code, got)
+	}
+	sample := regexp.MustCompile(`^([a-z0-9_]+)(\{[a-z_]+="(?:[^"\\]|\\[\\n"])*"(?:,[a-z_]+="(?:[^"\\]|\\[\\n"])*")*\})? (\S+)$`)
+	samples = make(map[string]string)
+	family := ""
+	for line := range strings.Lines(w.Body.String()) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, "# ") {
+			described = append(described, line)
+			family = strings.Fields(line)[2]
+			continue
+		}
+		parts := sample.FindStringSubmatch(line)
+		switch {
+		case parts == nil:
+			t.Errorf("not a sample: %s", line)
+		case parts[1] != family:
+			t.Errorf("%s stands below %s", line, family)
+		case samples[parts[1]+parts[2]] != "":
+			t.Errorf("%s is there twice", parts[1]+parts[2])
+		default:
+			samples[parts[1]+parts[2]] = parts[3]
+		}
+	}
+	return samples, described
+}
+
+// The names, types and texts were read off RabbitMQ 4.3.6 with its plugin rabbitmq_prometheus.
+func TestMetricsAreCalledAsInRabbitMQ(t *testing.T) {
+	text, err := os.ReadFile("testdata/rabbitmq-4.3.6-metrics.txt")
+	must(t, err)
+	known := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		known[strings.TrimSpace(line)] = true
+	}
+	b, _ := handler(t, broker.Config{})
+	_, described := metrics(t, b, "/metrics")
+	for _, line := range described {
+		if !known[line] && !strings.Contains(line, " reprise_") {
+			t.Errorf("RabbitMQ has no %q", line)
+		}
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	b, call := handler(t, broker.Config{})
+	conn, err := amqp.DialConfig("amqp://guest:guest@memory/", amqp.Config{
+		Dial: func(network, addr string) (net.Conn, error) {
+			return b.DialContext(context.Background(), network, addr)
+		},
+	})
+	must(t, err)
+	ch := get[*amqp.Channel](t)(conn.Channel())
+	must(t, ch.Confirm(false))
+	confirms := ch.NotifyPublish(make(chan amqp.Confirmation, 10))
+	get[amqp.Queue](t)(ch.QueueDeclare("a \"b\"\n\\", true, false, false, false, nil))
+	get[amqp.Queue](t)(ch.QueueDeclare("q", true, false, false, false, amqp.Table{"x-queue-type": "quorum"}))
+	for range 3 {
+		must(t, ch.Publish("", "q", true, false, amqp.Publishing{Body: []byte("12345")}))
+	}
+	must(t, ch.Publish("", "nosuch", false, false, amqp.Publishing{}))
+	for range 4 {
+		<-confirms
+	}
+	deliveries := get[<-chan amqp.Delivery](t)(ch.Consume("q", "", false, false, false, false, nil))
+	first, second, third := <-deliveries, <-deliveries, <-deliveries
+	must(t, first.Ack(false))
+	must(t, second.Reject(false))
+	_, err = ch.QueueDeclarePassive("q", true, false, false, false, nil) // by now it has heard of the others
+	must(t, err)
+	defer func() { _ = third.Ack(false) }()
+
+	check := func(samples map[string]string, want map[string]string) {
+		t.Helper()
+		for name, value := range want {
+			if samples[name] != value {
+				t.Errorf("%s is %q, want %s", name, samples[name], value)
+			}
+		}
+	}
+	all, _ := metrics(t, b, "/metrics")
+	want := map[string]string{
+		"rabbitmq_connections": "1", "rabbitmq_channels": "1", "rabbitmq_consumers": "1", "rabbitmq_queues": "2",
+		"rabbitmq_connections_opened_total": "1", "rabbitmq_channels_opened_total": "1", "rabbitmq_queues_created_total": "2",
+		"rabbitmq_queue_messages": "1", "rabbitmq_queue_messages_ready": "0", "rabbitmq_queue_messages_unacked": "1",
+		"rabbitmq_queue_consumers":              "1",
+		"rabbitmq_alarms_memory_used_watermark": "0",
+
+		`rabbitmq_global_messages_received_total{protocol="amqp091"}`:                                                             "4",
+		`rabbitmq_global_messages_received_confirm_total{protocol="amqp091"}`:                                                     "4",
+		`rabbitmq_global_messages_confirmed_total{protocol="amqp091"}`:                                                            "4",
+		`rabbitmq_global_messages_unroutable_dropped_total{protocol="amqp091"}`:                                                   "1",
+		`rabbitmq_global_publishers{protocol="amqp091"}`:                                                                          "1",
+		`rabbitmq_global_messages_delivered_consume_manual_ack_total{protocol="amqp091",queue_type="rabbit_quorum_queue"}`:        "3",
+		`rabbitmq_global_messages_delivered_consume_manual_ack_total{protocol="amqp091",queue_type="rabbit_classic_queue"}`:       "0",
+		`rabbitmq_global_messages_acknowledged_total{protocol="amqp091",queue_type="rabbit_quorum_queue"}`:                        "1",
+		`rabbitmq_global_messages_dead_lettered_rejected_total{queue_type="rabbit_quorum_queue",dead_letter_strategy="disabled"}`: "1",
+	}
+	check(all, want)
+
+	each, _ := metrics(t, b, "/metrics/per-object")
+	check(each, map[string]string{
+		`rabbitmq_queue_messages_unacked{vhost="/",queue="q"}`:         "1",
+		`rabbitmq_queue_messages_published_total{vhost="/",queue="q"}`: "3",
+		`rabbitmq_queue_consumers{vhost="/",queue="a \"b\"` + `\\"}`:   "0",
+	})
+
+	// Totals stay when what they were counted on has gone.
+	must(t, conn.Close())
+	call("DELETE", "/api/queues/%2F/q", "")
+	later, _ := metrics(t, b, "/metrics")
+	for name := range want {
+		if strings.Contains(name, "messages") && strings.Contains(name, "_total") && later[name] != all[name] {
+			t.Errorf("%s went from %s to %s", name, all[name], later[name])
+		}
+	}
+}
+
+func TestMetricsBehindTheLogin(t *testing.T) {
+	_, call := handler(t, broker.Config{})
+	if w := call("GET", "/metrics/per-object", ""); w.Code != 200 || !strings.Contains(w.Body.String(), "rabbitmq_queues 0\n") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	call("PUT", "/api/users/ada", `{"password":"p","tags":"management"}`)
+	if w := call("GET", "/metrics", "", "Authorization", "Basic YWRhOnA="); w.Code != 401 {
+		t.Errorf("%d", w.Code)
+	}
+	if w := call("GET", "/metrics", "", "Authorization", ""); w.Code != 401 {
+		t.Errorf("%d", w.Code)
+	}
+}

@@ -1,0 +1,185 @@
+package management_test
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	rabbithole "github.com/michaelklishin/rabbit-hole/v2"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// hole is RabbitMQ's management API through the client that most Go programs have for it.
+func hole(t *testing.T, b *target) *rabbithole.Client {
+	t.Helper()
+	c := get[*rabbithole.Client](t)(rabbithole.NewClient(b.api, "guest", "guest"))
+	c.SetTransport(b.client.Transport)
+	return c
+}
+
+// done expects one of these answers.
+func done(t *testing.T, wanted ...int) func(*http.Response, error) {
+	t.Helper()
+	return func(r *http.Response, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Body.Close()
+		if slices.Contains(wanted, r.StatusCode) {
+			return
+		}
+		t.Fatalf("status %s, want %d", r.Status, wanted)
+	}
+}
+
+func TestRabbitHoleTopology(t *testing.T) {
+	both(t, func(t *testing.T, b *target) {
+		c, vhost := hole(t, b), b.vhost(t)
+		done(t, 201)(c.DeclareExchange(vhost, "x/1", rabbithole.ExchangeSettings{Type: "topic", Durable: true}))
+		done(t, 204)(c.DeclareExchange(vhost, "x/1", rabbithole.ExchangeSettings{Type: "topic", Durable: true}))
+		done(t, 201)(c.DeclareQueue(vhost, "q 1", rabbithole.QueueSettings{
+			Type: "quorum", Durable: true, Arguments: map[string]any{"x-delivery-limit": 3},
+		}))
+		binding := rabbithole.BindingInfo{
+			Source: "x/1", Destination: "q 1", DestinationType: "queue", RoutingKey: "a.*", Arguments: map[string]any{"n": 1},
+		}
+		done(t, 201)(c.DeclareBinding(vhost, binding))
+
+		q := get[*rabbithole.DetailedQueueInfo](t)(c.GetQueue(vhost, "q 1"))
+		if q.Name != "q 1" || q.Type != "quorum" || !q.Durable || q.Vhost != vhost || q.Arguments["x-delivery-limit"] != 3.0 {
+			t.Errorf("queue is %+v", q)
+		}
+		x := get[*rabbithole.DetailedExchangeInfo](t)(c.GetExchange(vhost, "x/1"))
+		if x.Type != "topic" || !x.Durable {
+			t.Errorf("exchange is %+v", x)
+		}
+		all := get[[]rabbithole.BindingInfo](t)(c.ListQueueBindingsBetween(vhost, "x/1", "q 1"))
+		if len(all) != 1 || all[0].RoutingKey != "a.*" || all[0].Arguments["n"] != 1.0 {
+			t.Fatalf("bindings are %+v", all)
+		}
+		if n := len(get[[]rabbithole.BindingInfo](t)(c.ListBindingsIn(vhost))); n != 2 {
+			t.Errorf("%d bindings, want that and the default exchange's", n)
+		}
+		binding.PropertiesKey = all[0].PropertiesKey
+		done(t, 204)(c.DeleteBinding(vhost, binding))
+		if left := get[[]rabbithole.BindingInfo](t)(c.ListQueueBindingsBetween(vhost, "x/1", "q 1")); len(left) != 0 {
+			t.Errorf("%+v are left", left)
+		}
+		done(t, 204)(c.PurgeQueue(vhost, "q 1"))
+		done(t, 204)(c.DeleteQueue(vhost, "q 1"))
+		done(t, 204)(c.DeleteExchange(vhost, "x/1"))
+		if left := get[[]rabbithole.QueueInfo](t)(c.ListQueuesIn(vhost)); len(left) != 0 {
+			t.Errorf("%+v are left", left)
+		}
+		if _, err := c.GetQueue(vhost, "q 1"); err == nil {
+			t.Error("a queue that was deleted is there")
+		}
+	})
+}
+
+func TestRabbitHoleConnections(t *testing.T) {
+	both(t, func(t *testing.T, b *target) {
+		c, vhost := hole(t, b), b.vhost(t)
+		conn := b.dial(t, vhost)
+		closed := conn.NotifyClose(make(chan *amqp.Error, 1))
+		ch := get[*amqp.Channel](t)(conn.Channel())
+		get[amqp.Queue](t)(ch.QueueDeclare("q", true, false, false, false, nil))
+		get[<-chan amqp.Delivery](t)(ch.Consume("q", "tag", false, false, false, false, nil))
+
+		var mine []rabbithole.ConnectionInfo
+		testkit.Eventually(t, 20*time.Second, func() bool {
+			mine = get[[]rabbithole.ConnectionInfo](t)(c.ListVhostConnections(vhost))
+			return len(mine) == 1 && mine[0].Channels == 1
+		})
+		if one := get[*rabbithole.ConnectionInfo](t)(c.GetConnection(mine[0].Name)); one.User != "guest" || one.State != "running" ||
+			one.ClientProperties["connection_name"] != t.Name() {
+			t.Errorf("connection is %+v", one)
+		}
+		testkit.Eventually(t, 20*time.Second, func() bool {
+			all := get[[]rabbithole.ConsumerInfo](t)(c.ListConsumersIn(vhost))
+			return len(all) == 1 && all[0].ConsumerTag == "tag" && all[0].Queue.Name == "q"
+		})
+		done(t, 204)(c.CloseConnection(mine[0].Name))
+		e := <-closed
+		if e == nil || e.Code != 320 || e.Reason != "CONNECTION_FORCED - Closed via management plugin" {
+			t.Errorf("closed with %v", e)
+		}
+		testkit.Eventually(t, 20*time.Second, func() bool {
+			return len(get[[]rabbithole.ConnectionInfo](t)(c.ListVhostConnections(vhost))) == 0
+		})
+	})
+}
+
+func TestRabbitHoleUsers(t *testing.T) {
+	both(t, func(t *testing.T, b *target) {
+		c, vhost := hole(t, b), b.vhost(t)
+		user := vhost + "-user"
+		done(t, 201)(c.PutUser(user, rabbithole.UserSettings{Password: "s3cret", Tags: rabbithole.UserTags{"management"}}))
+		t.Cleanup(func() { b.call(t, "DELETE", "/api/users/"+user, "") })
+		u := get[*rabbithole.UserInfo](t)(c.GetUser(user))
+		if u.HashingAlgorithm != "rabbit_password_hashing_sha256" || u.PasswordHash == "" || len(u.Tags) != 1 {
+			t.Errorf("user is %+v", u)
+		}
+		done(t, 204)(c.PutUser(user, rabbithole.UserSettings{
+			PasswordHash:     rabbithole.Base64EncodedSaltedPasswordHashSHA256("other"),
+			HashingAlgorithm: rabbithole.HashingAlgorithmSHA256, Tags: rabbithole.UserTags{"management"},
+		}))
+		if status, text := b.callAs(t, user, "other", "GET", "/api/whoami", ""); status != 200 {
+			t.Errorf("with a hash of another client's making: %d %s", status, text)
+		}
+		done(t, 201)(c.UpdatePermissionsIn(vhost, user, rabbithole.Permissions{Configure: ".*", Write: ".*", Read: "^a"}))
+		p := get[rabbithole.PermissionInfo](t)(c.GetPermissionsIn(vhost, user))
+		if p.Read != "^a" {
+			t.Errorf("permission is %+v", p)
+		}
+		if all := get[[]rabbithole.PermissionInfo](t)(c.ListPermissionsOf(user)); len(all) != 1 {
+			t.Errorf("permissions are %+v", all)
+		}
+		done(t, 204)(c.ClearPermissionsIn(vhost, user))
+		done(t, 204)(c.DeleteUser(user))
+		if _, err := c.GetUser(user); err == nil {
+			t.Error("a user who was deleted is there")
+		}
+	})
+}
+
+func TestRabbitHoleLooks(t *testing.T) {
+	both(t, func(t *testing.T, b *target) {
+		c, vhost := hole(t, b), b.vhost(t)
+		o := get[*rabbithole.Overview](t)(c.Overview())
+		if o.RabbitMQVersion == "" || len(o.ExchangeTypes) < 4 || o.Node == "" {
+			t.Errorf("overview is %+v", o)
+		}
+		nodes := get[[]rabbithole.NodeInfo](t)(c.ListNodes())
+		if len(nodes) != 1 || !nodes[0].IsRunning || nodes[0].Name != o.Node {
+			t.Errorf("nodes are %+v", nodes)
+		}
+		get[*rabbithole.NodeInfo](t)(c.GetNode(o.Node))
+		if v := get[*rabbithole.VhostInfo](t)(c.GetVhost(vhost)); v.Name != vhost {
+			t.Errorf("virtual host is %+v", v)
+		}
+		if w := get[*rabbithole.WhoamiInfo](t)(c.Whoami()); w.Name != "guest" {
+			t.Errorf("I am %+v", w)
+		}
+		if s := get[rabbithole.ResourceAlarmCheckStatus](t)(c.HealthCheckAlarms()); s.Status != "ok" {
+			t.Errorf("alarms are %+v", s)
+		}
+		get[[]rabbithole.Policy](t)(c.ListPolicies())
+		get[[]rabbithole.ChannelInfo](t)(c.ListChannels())
+		get[[]rabbithole.VhostInfo](t)(c.ListVhosts())
+		protocols := get[[]string](t)(c.EnabledProtocols())
+		if len(protocols) < 2 {
+			t.Errorf("protocols are %v", protocols)
+		}
+		done(t, 201)(c.DeclareQueue(vhost, "q", rabbithole.QueueSettings{Durable: true}))
+		d := get[*rabbithole.ExportedDefinitions](t)(c.ListVhostDefinitions(vhost))
+		if d.Queues == nil || len(*d.Queues) != 1 {
+			t.Errorf("definitions are %+v", d)
+		}
+		get[*rabbithole.ExportedDefinitions](t)(c.ListDefinitions())
+	})
+}

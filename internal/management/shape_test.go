@@ -1,0 +1,216 @@
+package management_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// leftOut are the fields that RabbitMQ has and we have not, on purpose, with the reason. A name stands for the field
+// wherever it is; one that ends in * for all that begin so. docs/compatibility.md has the same list.
+var leftOut = map[string]string{
+	"garbage_collection": "Erlang processes", "reductions": "Erlang processes", "reductions_details": "Erlang processes",
+	"gc_*": "Erlang processes", "context_switches*": "Erlang processes", "proc_*": "Erlang processes",
+	"metrics_gc_queue_length": "Erlang processes", "net_ticktime": "clusters", "crypto_lib_version": "OpenSSL",
+	"disk_*": "nothing is on disk", "io_*": "nothing is on disk", "msg_store_*": "nothing is on disk",
+	"queue_index_*": "nothing is on disk", "mnesia_*": "nothing is on disk", "messages_persistent": "nothing is on disk",
+	"message_bytes_persistent": "nothing is on disk", "cached_segments": "nothing is on disk", "open_files": "nothing is on disk",
+	"fd_*": "of the process, which is not only a broker", "sockets_*": "of the process, which is not only a broker",
+	"ra_open_file_metrics": "Raft", "pending_raft_commands": "Raft",
+	"peer_cert_*": "TLS", "ssl_cipher": "TLS", "ssl_hash": "TLS", "ssl_key_exchange": "TLS", "ssl_protocol": "TLS",
+	"idle_since": "not kept", "head_message_timestamp": "not kept", "exclusive_consumer_tag": "not kept", "publishers": "not kept",
+	"messages_by_priority": "not kept", "messages_active_priorities": "not kept", "messages_ready_returned": "not kept",
+	"send_oct": "not kept for virtual hosts", "send_oct_details": "not kept for virtual hosts",
+	"recv_oct": "not kept for virtual hosts", "recv_oct_details": "not kept for virtual hosts",
+	"user_who_performed_action": "not kept for exchanges", "publish_in*": "not kept", "publish_out*": "not kept",
+	exchangeStats: "not kept",
+	"backlog":     "socket options", "nodelay": "socket options", "linger": "socket options", "exit_on_close": "socket options",
+	"cowboy_opts": "Erlang's web server", "socket_opts": "socket options",
+}
+
+// exchangeStats stands for the message_stats of exchanges, which would be nothing but publish_in and publish_out.
+const exchangeStats = "message_stats of exchanges"
+
+// shapes are the resources that are compared; V is the virtual host, and C the name of the connection.
+var shapes = []string{
+	"/api/overview", "/api/nodes", "/api/connections/C", "/api/vhosts/V/connections", "/api/channels/C%20(1)",
+	"/api/vhosts/V/channels", "/api/consumers/V", "/api/exchanges/V", "/api/exchanges/V/x",
+	"/api/exchanges/V/x/bindings/source", "/api/exchanges/V/amq.fanout/bindings/destination",
+	"/api/queues/V", "/api/queues/V/classic", "/api/queues/V/quorum", "/api/queues/V/exclusive",
+	"/api/queues/V/classic/bindings", "/api/queues/V?page=1&page_size=2", "/api/bindings/V", "/api/bindings/V/e/x/q/classic",
+	"/api/vhosts", "/api/vhosts/V", "/api/vhosts/V/permissions", "/api/users", "/api/users/guest",
+	"/api/users/guest/permissions", "/api/permissions", "/api/permissions/V/guest", "/api/definitions", "/api/definitions/V",
+	"/api/whoami", "/api/extensions", "/api/cluster-name", "/api/health/checks/alarms",
+	"/api/health/checks/port-listener/1", "/api/health/checks/protocol-listener/nosuch",
+	"/api/health/checks/protocol-listener/amqp091", "/api/connections/username/guest",
+}
+
+func TestShapes(t *testing.T) {
+	us, rabbit := embedded(t, broker.Config{}), rabbitMQ(t)
+	type setting struct{ vhost, connection string }
+	settings := map[*target]setting{}
+	for _, b := range []*target{us, rabbit} {
+		vhost := b.vhost(t)
+		populate(t, b, vhost)
+		settings[b] = setting{vhost, connectionName(t, b, vhost)}
+	}
+	fetch := func(b *target, path string) any {
+		s := settings[b]
+		path = strings.NewReplacer("/V", "/"+url.PathEscape(s.vhost), "/C", "/"+url.PathEscape(s.connection)).Replace(path)
+		_, text := b.call(t, "GET", path, "")
+		var v any
+		must(t, json.Unmarshal([]byte(text), &v))
+		return v
+	}
+	// RabbitMQ's statistics are up to five seconds old.
+	testkit.Eventually(t, 20*time.Second, func() error {
+		for _, path := range []string{"/api/queues/V/classic", "/api/queues/V/quorum", "/api/channels/C%20(1)", "/api/vhosts/V"} {
+			found, _ := fetch(rabbit, path).(map[string]any)
+			if found["message_stats"] == nil {
+				return fmt.Errorf("%s has no message_stats: %v", path, found)
+			}
+		}
+		for path, field := range map[string]string{
+			"/api/queues/V/classic": "memory", "/api/queues/V/quorum": "memory", "/api/queues/V/exclusive": "memory",
+			"/api/connections/C": "recv_oct", "/api/channels/C%20(1)": "state",
+		} {
+			if found, _ := fetch(rabbit, path).(map[string]any); found[field] == nil {
+				return fmt.Errorf("%s has no statistics: %v", path, found)
+			}
+		}
+		return nil
+	})
+	for _, path := range shapes {
+		compare(t, path, fetch(us, path), fetch(rabbit, path))
+	}
+}
+
+// populate makes something of everything, so that there is something to be shown.
+func populate(t *testing.T, b *target, vhost string) {
+	conn := b.dial(t, vhost)
+	ch := get[*amqp.Channel](t)(conn.Channel())
+	must(t, ch.Confirm(false))
+	must(t, ch.Qos(2, 0, false))
+	must(t, ch.ExchangeDeclare("x", "topic", true, false, false, false, amqp.Table{"alternate-exchange": "amq.fanout"}))
+	declare := get[amqp.Queue](t)
+	declare(ch.QueueDeclare("classic", true, false, false, false, amqp.Table{"x-dead-letter-exchange": "x"}))
+	declare(ch.QueueDeclare("quorum", true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 3}))
+	declare(ch.QueueDeclare("exclusive", false, false, true, false, nil))
+	must(t, ch.QueueBind("classic", "k", "x", false, amqp.Table{"a": 1, "b": "c"}))
+	must(t, ch.ExchangeBind("amq.fanout", "k", "x", false, nil))
+	for range 4 {
+		for _, q := range []string{"classic", "quorum"} {
+			must(t, ch.Publish("", q, true, false, amqp.Publishing{Body: []byte("hello"), DeliveryMode: 2}))
+		}
+	}
+	must(t, ch.Publish("x", "nowhere", true, false, amqp.Publishing{}))
+	deliveries := get[<-chan amqp.Delivery](t)(ch.Consume("classic", "tag", false, false, false, false, amqp.Table{"x-priority": 3}))
+	first := <-deliveries
+	must(t, first.Ack(false))
+	d, ok, err := ch.Get("quorum", false)
+	if must(t, err); !ok {
+		t.Fatal("no message")
+	}
+	must(t, d.Ack(false))
+}
+
+func connectionName(t *testing.T, b *target, vhost string) string {
+	var name string
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		var all []struct {
+			Name string `json:"name"`
+		}
+		must(t, json.Unmarshal([]byte(b.must(t, "GET", "/api/vhosts/"+url.PathEscape(vhost)+"/connections", "")), &all))
+		if len(all) == 1 {
+			name = all[0].Name
+		}
+		return name != ""
+	})
+	return name
+}
+
+// compare tells what one answer has and the other has not, and what is of another type.
+func compare(t *testing.T, path string, got, want any) {
+	t.Helper()
+	g, w := shape{}, shape{}
+	g.add("", got)
+	w.add("", want)
+	for _, name := range slices.Sorted(maps.Keys(w)) {
+		switch {
+		case expected(name), strings.HasPrefix(path, "/api/exchanges/") && strings.HasSuffix(name, "message_stats"):
+		case strings.HasSuffix(name, "…"): // somebody has chosen the value, too
+		case g[name] == "" && g.covers(name):
+			t.Errorf("%s: %s is missing, a %s", path, name, w[name])
+		case g[name] != "" && g[name] != w[name] && g[name] != "null" && w[name] != "null":
+			t.Errorf("%s: %s is a %s, want a %s", path, name, g[name], w[name])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(g)) {
+		if w[name] == "" && w.covers(name) {
+			t.Errorf("%s: %s is there, and not in RabbitMQ", path, name)
+		}
+	}
+}
+
+// shape has the types by the names of fields, which for elements of all lists are the same.
+type shape map[string]string
+
+func (s shape) add(name string, v any) {
+	kind := "null"
+	switch v := v.(type) {
+	case map[string]any:
+		kind = "object"
+		for field, value := range v {
+			if strings.HasSuffix(name, ".cluster_state") || strings.HasSuffix(name, ".arguments") || strings.HasSuffix(name, ".client_properties") {
+				field = "…" // these are names somebody has chosen
+			}
+			s.add(name+"."+field, value)
+		}
+	case []any:
+		kind = "list"
+		for _, value := range v {
+			s.add(name+"[]", value)
+		}
+	case float64:
+		kind = "number"
+	case string:
+		kind = "text"
+	case bool:
+		kind = "boolean"
+	}
+	if old := s[name]; old == "" || old == "null" {
+		s[name] = kind
+	}
+}
+
+// covers reports whether there is something that the field could be in: an empty list says nothing of its elements.
+func (s shape) covers(name string) bool {
+	i := strings.LastIndexAny(name, ".")
+	if strings.HasSuffix(name, "[]") {
+		return false
+	}
+	return i < 0 || s[name[:i]] == "object"
+}
+
+// expected reports whether a field, or what it is in, is left out.
+func expected(name string) bool {
+	for _, part := range strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
+		for pattern := range leftOut {
+			prefix, wild := strings.CutSuffix(pattern, "*")
+			if part == pattern || wild && strings.HasPrefix(part, prefix) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,163 @@
+package management_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"go.uber.org/goleak"
+
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// target is a broker with a management API.
+type target struct {
+	amqp, api string // URLs; the API's without /api
+	rabbitMQ  bool
+	client    *http.Client
+}
+
+// embedded starts a broker of our own for a test.
+func embedded(t *testing.T, config broker.Config) *target {
+	t.Helper()
+	b, err := broker.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- b.Serve(l) }()
+	web := httptest.NewServer(b.Management())
+	t.Cleanup(func() {
+		web.Close()
+		if err := b.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		<-served
+	})
+	return &target{amqp: "amqp://guest:guest@" + l.Addr().String() + "/", api: web.URL, client: newClient(t)}
+}
+
+// rabbitMQ is the real one; its API is ten thousand ports up. The test is skipped when there is none.
+func rabbitMQ(t *testing.T) *target {
+	t.Helper()
+	for _, b := range testkit.RabbitMQs() {
+		if b.Version != "4.3" {
+			continue
+		}
+		b.Require(t)
+		u, err := url.Parse(b.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		port, err := strconv.Atoi(u.Port())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &target{
+			amqp: b.URL, rabbitMQ: true, client: newClient(t),
+			api: "http://" + net.JoinHostPort(u.Hostname(), strconv.Itoa(port+10000)),
+		}
+	}
+	t.Fatal("no RabbitMQ 4.3 among those to test against")
+	return nil
+}
+
+// both runs a test against both.
+func both(t *testing.T, test func(t *testing.T, b *target)) {
+	t.Run("embedded", func(t *testing.T) { test(t, embedded(t, broker.Config{})) })
+	t.Run("rabbitmq-4.3", func(t *testing.T) { test(t, rabbitMQ(t)) })
+}
+
+func newClient(t *testing.T) *http.Client {
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// vhost makes a virtual host for the test, and removes it afterwards.
+func (b *target) vhost(t *testing.T) string {
+	t.Helper()
+	name := testkit.Name(t, "management")
+	b.must(t, "PUT", "/api/vhosts/"+url.PathEscape(name), "")
+	t.Cleanup(func() { b.must(t, "DELETE", "/api/vhosts/"+url.PathEscape(name), "") })
+	return name
+}
+
+func (b *target) dial(t *testing.T, vhost string) *amqp.Connection {
+	t.Helper()
+	conn, err := amqp.DialConfig(b.amqp, amqp.Config{Vhost: vhost, Properties: amqp.Table{"connection_name": t.Name()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// call sends a request as guest, and returns the status and the body of the answer.
+func (b *target) call(t *testing.T, method, path, body string) (int, string) {
+	t.Helper()
+	return b.callAs(t, "guest", "guest", method, path, body)
+}
+
+func (b *target) callAs(t *testing.T, user, password, method, path, body string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequest(method, b.api+path, bytes.NewReader([]byte(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if user != "" {
+		r.SetBasicAuth(user, password)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := b.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+func (b *target) must(t *testing.T, method, path, body string) string {
+	t.Helper()
+	status, text := b.call(t, method, path, body)
+	if status/100 != 2 {
+		t.Fatalf("%s %s: %d %s", method, path, status, text)
+	}
+	return text
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get[T any](t *testing.T) func(v T, err error) T {
+	t.Helper()
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
