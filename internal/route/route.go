@@ -88,11 +88,21 @@ type matcher[Q comparable] interface {
 // Table holds the exchanges of a virtual host by name.
 type Table[Q comparable] struct {
 	exchanges map[string]*Exchange[Q]
+	leading   map[Destination[Q]]map[place[Q]]struct{} // the bindings that lead to a destination
+}
+
+// place is where a binding is.
+type place[Q comparable] struct {
+	exchange *Exchange[Q]
+	binding  binding[Q]
 }
 
 // NewTable returns a table without exchanges.
 func NewTable[Q comparable]() *Table[Q] {
-	return &Table[Q]{exchanges: make(map[string]*Exchange[Q])}
+	return &Table[Q]{
+		exchanges: make(map[string]*Exchange[Q]),
+		leading:   make(map[Destination[Q]]map[place[Q]]struct{}),
+	}
 }
 
 // Exchange returns the exchange with that name, or nil.
@@ -126,6 +136,10 @@ func (t *Table[Q]) Bind(x *Exchange[Q], b Binding[Q]) bool {
 	}
 	x.bindings[b.identity()] = b
 	x.matcher.add(b)
+	if t.leading[b.Destination] == nil {
+		t.leading[b.Destination] = make(map[place[Q]]struct{})
+	}
+	t.leading[b.Destination][place[Q]{x, b.identity()}] = struct{}{}
 	return true
 }
 
@@ -142,6 +156,7 @@ func (t *Table[Q]) Unbind(x *Exchange[Q], b Binding[Q]) {
 	}
 	delete(x.bindings, b.identity())
 	x.matcher.remove(b)
+	t.led(x, b)
 	if x.AutoDelete && !x.InUse() {
 		t.Delete(x)
 	}
@@ -159,25 +174,29 @@ func (t *Table[Q]) Delete(x *Exchange[Q]) {
 		return
 	}
 	delete(t.exchanges, x.Name)
+	for _, b := range x.bindings {
+		t.led(x, b)
+	}
 	t.forget(Destination[Q]{Exchange: x})
 }
 
 // DeleteQueue removes all bindings to a queue.
 func (t *Table[Q]) DeleteQueue(q Q) { t.forget(Destination[Q]{Queue: q}) }
 
-// forget walks all bindings: deletions are rare beside messages, and an index by destination would have to be kept at
-// each bind. It collects first, since the last binding of an auto-delete exchange takes the exchange with it.
+// forget removes all bindings to a destination, and with them the auto-delete exchanges that have no others.
 func (t *Table[Q]) forget(d Destination[Q]) {
-	for _, x := range t.exchanges {
-		var gone []Binding[Q]
-		for _, b := range x.bindings {
-			if b.Destination == d {
-				gone = append(gone, b)
-			}
+	for _, at := range slices.Collect(maps.Keys(t.leading[d])) {
+		if b, exists := at.exchange.bindings[at.binding]; exists {
+			t.Unbind(at.exchange, b)
 		}
-		for _, b := range gone {
-			t.Unbind(x, b)
-		}
+	}
+}
+
+// led takes a binding out of the index.
+func (t *Table[Q]) led(x *Exchange[Q], b Binding[Q]) {
+	delete(t.leading[b.Destination], place[Q]{x, b.identity()})
+	if len(t.leading[b.Destination]) == 0 {
+		delete(t.leading, b.Destination)
 	}
 }
 

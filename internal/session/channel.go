@@ -49,7 +49,7 @@ func (ch *channel) reply(noWait bool, m amqpwire.Method) {
 	}
 }
 
-// release ends the consumers and gives the unacked messages back to their queues.
+// release gives the unacked messages back to their queues and ends the consumers, who take nothing more.
 func (ch *channel) release() {
 	ch.mu.Lock()
 	if ch.released {
@@ -61,9 +61,6 @@ func (ch *channel) release() {
 	ch.consumers = nil
 	ch.mu.Unlock()
 
-	for _, c := range consumers {
-		ch.leave(c)
-	}
 	ch.dropContent()
 	ch.rollback()
 	ch.mu.Lock()
@@ -71,6 +68,10 @@ func (ch *channel) release() {
 	ch.mu.Unlock()
 	slices.SortStableFunc(rest, byConsumer)
 	requeue(rest, true)
+	// Whoever is next in their place begins with what has come back.
+	for _, c := range consumers {
+		ch.leave(c)
+	}
 	ch.discount()
 }
 

@@ -191,25 +191,6 @@ func (c *consumer) QueueDeleted() {
 
 func (c *consumer) resume() { c.queue.Resume(&c.Consumer) }
 
-// credited returns the consumers that have been refused a message for want of credit and now have some. The channel is
-// locked; they are resumed once it is not.
-func (ch *channel) credited() []*consumer {
-	var found []*consumer
-	for _, c := range ch.consumers {
-		if c.refused && !c.window.full() {
-			c.refused = false
-			found = append(found, c)
-		}
-	}
-	return found
-}
-
-func resume(consumers []*consumer) {
-	for _, c := range consumers {
-		c.resume()
-	}
-}
-
 func (ch *channel) basicGet(m *amqpwire.BasicGet) error {
 	q, err := ch.queue(m.Queue, access.Read)
 	if err != nil {

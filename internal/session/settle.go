@@ -162,17 +162,24 @@ func (ch *channel) settle(tag uint64, multiple bool, how func(*channel, []delive
 
 // finish tells the queues, and gives the consumers their credit back.
 func (ch *channel) finish(s settlement) {
+	var credited []*consumer
 	ch.mu.Lock()
 	for _, d := range s.deliveries {
-		if d.consumer != nil && !d.released {
-			d.consumer.window.used--
+		if d.consumer == nil || d.released {
+			continue
+		}
+		d.consumer.window.used--
+		if d.consumer.refused { // a message, for want of the credit that it now has
+			d.consumer.refused = false
+			credited = append(credited, d.consumer)
 		}
 	}
-	resumed := ch.credited()
 	ch.mu.Unlock()
 
 	s.how(ch, s.deliveries)
-	resume(resumed)
+	for _, c := range credited {
+		c.resume()
+	}
 }
 
 func (ch *channel) basicRecover(again bool, ok amqpwire.Method) error {
