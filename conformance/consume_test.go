@@ -128,6 +128,7 @@ func TestRecoverDeliversAgain(t *testing.T) {
 				t.Errorf("got %q %v", d.Body, d.Redelivered)
 			}
 		}
+		//lint:ignore SA1019 what RabbitMQ deprecates it still does
 		c.must(ch.Recover(true))
 		for i, want := range []string{"1", "2", "3"} {
 			if d := c.next(deliveries); string(d.Body) != want || !d.Redelivered || d.DeliveryTag != uint64(4+i) {

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"maps"
 	"reflect"
 	"testing"
 	"time"
@@ -15,9 +16,7 @@ func (c *client) rejected(m amqp.Publishing, args amqp.Table) (d amqp.Delivery, 
 	c.t.Helper()
 	to = c.queue("dead", nil)
 	all := amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": to}
-	for k, v := range args {
-		all[k] = v
-	}
+	maps.Copy(all, args)
 	from = c.queue("source", all)
 	c.publish("", from, m)
 	c.must(c.get(from).Reject(false))

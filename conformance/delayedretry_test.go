@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"maps"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -14,9 +15,7 @@ func (c *client) delayed(b testkit.Target, args amqp.Table) string {
 		return ""
 	}
 	all := amqp.Table{"x-queue-type": "quorum"}
-	for k, v := range args {
-		all[k] = v
-	}
+	maps.Copy(all, args)
 	return c.queue("q", all)
 }
 

@@ -273,7 +273,10 @@ func TestWhatClosesTheConnection(t *testing.T) {
 		})
 		c.refused(540, "immediate=true", func(ch *amqp.Channel) error { return ch.Publish("", q, false, true, amqp.Publishing{}) })
 		c.refused(540, "prefetch_size!=0 (10)", func(ch *amqp.Channel) error { return ch.Qos(0, 10, false) })
-		c.refused(540, "requeue=false", func(ch *amqp.Channel) error { return ch.Recover(false) })
+		c.refused(540, "requeue=false", func(ch *amqp.Channel) error {
+			//lint:ignore SA1019 what RabbitMQ deprecates it still answers
+			return ch.Recover(false)
+		})
 		c.refused(540, "active=false", func(ch *amqp.Channel) error { return ch.Flow(false) })
 	})
 }

@@ -317,6 +317,14 @@ func TestMalformedFrames(t *testing.T) {
 			func(r *raw) { r.send(5, &amqpwire.BasicQos{PrefetchCount: 1}) },
 			504, "CHANNEL_ERROR - expected 'channel.open'",
 		},
+		"closing a channel that is not open": {
+			func(r *raw) { r.send(5, &amqpwire.ChannelClose{}) },
+			504, "CHANNEL_ERROR - expected 'channel.open'",
+		},
+		"method that servers send": {
+			func(r *raw) { r.send(1, &amqpwire.BasicGetEmpty{}) },
+			503, "COMMAND_INVALID - unimplemented method",
+		},
 		"channel opened twice": {
 			func(r *raw) { r.send(1, &amqpwire.ChannelOpen{}) },
 			504, "CHANNEL_ERROR - second 'channel.open' seen",

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"maps"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -13,9 +14,7 @@ func (c *client) expiring(args amqp.Table) (source, dead string) {
 	c.t.Helper()
 	dead = c.queue("dead", nil)
 	all := amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
-	for k, v := range args {
-		all[k] = v
-	}
+	maps.Copy(all, args)
 	return c.queue("source", all), dead
 }
 

@@ -151,7 +151,7 @@ func (ch *channel) method(m amqpwire.Method) error {
 	case *amqpwire.TxRollback:
 		return ch.txRollback()
 	default:
-		return exception.New(exception.CommandInvalid, "%v is not for a server", m.ID())
+		return exception.New(exception.CommandInvalid, "unimplemented method")
 	}
 	return nil
 }

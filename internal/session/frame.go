@@ -119,9 +119,7 @@ func (s *Session) unopened(id uint16, m amqpwire.Method) error {
 		}
 		s.channels[id] = newChannel(s, id)
 		s.send(id, &amqpwire.ChannelOpenOk{})
-	case *amqpwire.ChannelClose: // late, on a channel that is gone already
-		s.send(id, &amqpwire.ChannelCloseOk{})
-	case *amqpwire.ChannelCloseOk: // likewise
+	case *amqpwire.ChannelCloseOk: // late, on a channel that is gone already
 	default:
 		return exception.New(exception.ChannelError, "expected 'channel.open'")
 	}

@@ -1,0 +1,281 @@
+package conformance
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// answerTime is how long a broker may take for an answer. The first quorum queue of a node that has just started may take
+// half a minute.
+const answerTime = 60 * time.Second
+
+// line is a connection that is read only while an answer is waited for. So whoever has had an answer has had everything
+// that the broker sent before it: that is what makes it possible to know when there is nothing more to come.
+type line struct {
+	raw   *raw
+	lanes map[uint16]*lane
+	down  string // why it has ended; empty: it has not
+}
+
+// lane is a channel, and what has happened on it.
+type lane struct {
+	line  *line
+	id    uint16
+	open  bool
+	reply string // the last answer
+
+	opening bool // what still comes is for the last channel of that number
+
+	seen  seen
+	named func(string) string // turns what the broker says into what both would say
+
+	content content           // the message that is arriving
+	source  map[string]string // which queue each consumer has
+	asked   string            // the queue that basic.get was sent for
+	step    int
+	pending []pending // deliveries that are not settled
+	held    []pending // those that a transaction has settled
+	tx      bool
+	settled uint64 // the tag that was settled last
+}
+
+// seen is what came unasked since it was last looked at.
+type seen struct {
+	deliveries map[string][]string // by consumer
+	returns    []string
+	confirms   map[uint64]string
+	confirmed  uint64
+	others     []string
+}
+
+// pending is a delivery that wants to be settled.
+type pending struct {
+	tag    uint64
+	queue  string
+	origin string // the consumer
+	step   int
+}
+
+// content is a message in parts.
+type content struct {
+	method amqpwire.Method // nil: there is none
+	props  amqpwire.Properties
+	size   uint64
+	body   []byte
+}
+
+func dialLine(t *testing.T, b testkit.Target) *line {
+	t.Helper()
+	r := dialRaw(t, b)
+	r.start("\x00guest\x00guest", amqpwire.Table{{Name: "consumer_cancel_notify", Value: true}})
+	tune := expect(r, &amqpwire.ConnectionTune{})
+	r.send(0, &amqpwire.ConnectionTuneOk{ChannelMax: tune.ChannelMax, FrameMax: tune.FrameMax})
+	r.send(0, &amqpwire.ConnectionOpen{VirtualHost: "/"})
+	expect(r, &amqpwire.ConnectionOpenOk{})
+	return &line{raw: r, lanes: make(map[uint16]*lane)}
+}
+
+// lane returns channel id, open.
+func (l *line) lane(id uint16, named func(string) string) *lane {
+	ln := &lane{line: l, id: id, named: named, source: make(map[string]string), open: true, opening: true}
+	ln.seen.clear()
+	l.lanes[id] = ln
+	ln.call(&amqpwire.ChannelOpen{})
+	return ln
+}
+
+func (s *seen) clear() {
+	*s = seen{deliveries: make(map[string][]string), confirms: make(map[uint64]string), confirmed: s.confirmed}
+}
+
+// send sends a method, with what follows it.
+func (ln *lane) send(m amqpwire.Method, more ...byte) {
+	if !ln.open {
+		return
+	}
+	b, err := amqpwire.AppendMethodFrame(nil, ln.id, m)
+	if err != nil {
+		panic(err) // the test's own mistake
+	}
+	_ = ln.line.raw.SetDeadline(time.Now().Add(answerTime))
+	if _, err := ln.line.raw.Write(append(b, more...)); err != nil {
+		// Why is told by what there is to be read.
+		ln.line.readUntil(func() bool { return false })
+	}
+}
+
+// call sends a method and waits for the answer, which may be that the channel is closed.
+func (ln *lane) call(m amqpwire.Method) string {
+	if !ln.open {
+		return "closed"
+	}
+	ln.reply = ""
+	ln.send(m)
+	ln.line.readUntil(func() bool { return ln.reply != "" || !ln.open })
+	return ln.reply
+}
+
+// sync waits until the broker has taken in everything that was sent. Channel.flow changes nothing.
+func (ln *lane) sync() {
+	reply := ln.reply
+	if ln.open {
+		ln.call(&amqpwire.ChannelFlow{Active: true})
+	}
+	if ln.open {
+		ln.reply = reply
+	}
+}
+
+func (l *line) readUntil(done func() bool) {
+	for l.down == "" && !done() {
+		f, err := l.raw.in.ReadFrame()
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			l.end("no answer")
+			return
+		case err != nil:
+			l.end("connection lost: " + reason(err))
+			return
+		}
+		if ln := l.lanes[f.Channel]; ln != nil {
+			ln.take(f)
+		} else if f.Type == amqpwire.FrameMethod {
+			if m, err := amqpwire.ParseMethod(f.Payload); err == nil && m.ID() == amqpwire.IDConnectionClose {
+				c := m.(*amqpwire.ConnectionClose)
+				l.raw.send(0, &amqpwire.ConnectionCloseOk{})
+				l.end(fmt.Sprintf("connection closed: %d %s", c.ReplyCode, c.ReplyText))
+			}
+		}
+	}
+}
+
+func reason(err error) string {
+	if _, ok := errors.AsType[*net.OpError](err); ok {
+		return "network"
+	}
+	return err.Error()
+}
+
+func (l *line) end(why string) {
+	l.down = why
+	_ = l.raw.Close()
+	for _, ln := range l.lanes {
+		ln.shut(why)
+	}
+}
+
+func (ln *lane) shut(why string) {
+	if ln.open {
+		ln.open, ln.reply = false, ln.named(why)
+		ln.seen.others = append(ln.seen.others, ln.reply)
+		ln.pending, ln.held, ln.tx, ln.seen.confirmed = nil, nil, false, 0
+	}
+}
+
+func (ln *lane) take(f amqpwire.Frame) {
+	switch f.Type {
+	case amqpwire.FrameMethod:
+		m, err := amqpwire.ParseMethod(f.Payload)
+		if err != nil {
+			ln.line.end("not a method: " + err.Error())
+			return
+		}
+		if ln.opening && m.ID() != amqpwire.IDChannelOpenOk {
+			return
+		}
+		ln.opening = false
+		ln.method(m)
+		return
+	case amqpwire.FrameHeader:
+		h, err := amqpwire.ParseContentHeader(f.Payload)
+		if err == nil {
+			ln.content.props, err = amqpwire.ParseProperties(h.Properties)
+		}
+		if err != nil {
+			ln.line.end("not a content header: " + err.Error())
+			return
+		}
+		ln.content.size = h.BodySize
+	case amqpwire.FrameBody:
+		ln.content.body = append(ln.content.body, f.Payload...)
+	}
+	if c := ln.content; c.method != nil && uint64(len(c.body)) == c.size {
+		ln.content = content{}
+		ln.message(c)
+	}
+}
+
+func (ln *lane) method(m amqpwire.Method) {
+	switch m := m.(type) {
+	case *amqpwire.BasicDeliver, *amqpwire.BasicReturn, *amqpwire.BasicGetOk:
+		ln.content = content{method: m}
+	case *amqpwire.BasicAck:
+		ln.confirm(m.DeliveryTag, m.Multiple, "ack")
+	case *amqpwire.BasicNack:
+		ln.confirm(m.DeliveryTag, m.Multiple, "nack")
+	case *amqpwire.BasicCancel:
+		ln.seen.others = append(ln.seen.others, "cancelled "+m.ConsumerTag)
+	case *amqpwire.ChannelClose:
+		ln.send(&amqpwire.ChannelCloseOk{})
+		ln.shut(fmt.Sprintf("closed: %d %s", m.ReplyCode, m.ReplyText))
+	default:
+		ln.reply = ln.named(fmt.Sprintf("%v %+v", m.ID(), deref(m)))
+		if m.ID() == amqpwire.IDChannelCloseOk {
+			ln.open = false
+			ln.seen.deliveries = nil // whether one was still under way is chance
+			ln.pending, ln.held, ln.tx, ln.seen.confirmed = nil, nil, false, 0
+		}
+	}
+}
+
+func (ln *lane) confirm(tag uint64, multiple bool, how string) {
+	s := &ln.seen
+	first := tag
+	if multiple {
+		first = s.confirmed + 1
+	}
+	for t := first; t <= tag; t++ {
+		if s.confirms[t] == "" {
+			s.confirms[t] = how
+		}
+	}
+	for s.confirms[s.confirmed+1] != "" {
+		s.confirmed++
+	}
+}
+
+func (ln *lane) message(c content) {
+	text := ln.named(c.String())
+	switch m := c.method.(type) {
+	case *amqpwire.BasicDeliver:
+		ln.seen.deliveries[m.ConsumerTag] = append(ln.seen.deliveries[m.ConsumerTag], text)
+		if queue, settles := ln.source[m.ConsumerTag]; settles {
+			ln.await(pending{m.DeliveryTag, queue, m.ConsumerTag, ln.step})
+		}
+	case *amqpwire.BasicReturn:
+		ln.seen.returns = append(ln.seen.returns, text)
+	case *amqpwire.BasicGetOk:
+		ln.reply = text
+		if ln.asked != "" {
+			ln.await(pending{m.DeliveryTag, ln.asked, "", ln.step})
+		}
+	}
+}
+
+// await notes a delivery. Those of one step are in the order of their consumers, since which consumer comes first is
+// nobody's business.
+func (ln *lane) await(p ...pending) {
+	ln.pending = append(ln.pending, p...)
+	slices.SortStableFunc(ln.pending, func(a, b pending) int {
+		return cmp.Or(cmp.Compare(a.step, b.step), cmp.Compare(a.origin, b.origin), cmp.Compare(a.tag, b.tag))
+	})
+}

@@ -1,0 +1,275 @@
+package conformance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// operation is a line of a script. It prints as it would be written in one.
+type operation interface {
+	fmt.Stringer
+	// do does it and returns the answer.
+	do(p *player) string
+}
+
+// on is which of the two clients does it. Client 0 is in confirm mode, client 1 is not until it says so.
+type on int
+
+func (c on) String() string { return fmt.Sprintf("client%d", int(c)) }
+
+// method is an operation that is one method and its answer.
+type method struct {
+	on
+	m amqpwire.Method
+}
+
+func call(c on, m amqpwire.Method) operation { return method{c, m} }
+
+func (o method) do(p *player) string {
+	if ln := p.lane(o.on); o.m.ID() == amqpwire.IDBasicRecover && (p.mixed(ln) || p.shared(ln)) {
+		return "not recovered"
+	}
+	m := p.qualified(o.m)
+	if o.m.ID() == amqpwire.IDBasicRecover {
+		p.lane(o.on).pending = nil // before they come again
+	}
+	answer := p.lane(o.on).call(m)
+	switch o.m.(type) {
+	case *amqpwire.TxSelect:
+		p.lanes[o.on].tx = p.lanes[o.on].open
+	case *amqpwire.TxCommit:
+		p.lanes[o.on].held = nil
+	case *amqpwire.TxRollback:
+		held := p.lanes[o.on].held
+		p.lanes[o.on].held = nil
+		p.lanes[o.on].await(held...)
+	}
+	return answer
+}
+
+func (o method) String() string { return o.on.String() + " " + methodText(o.m) }
+
+// publish publishes some messages, whose bodies say in which step that was.
+type publish struct {
+	on
+	exchange, key string
+	mandatory     bool
+	n             int
+	props         amqpwire.Properties
+}
+
+func (o publish) do(p *player) string {
+	ln := p.lane(o.on)
+	if o.props.Headers != nil {
+		o.props.Flags |= amqpwire.PropHeaders
+	}
+	props, err := o.props.Append(nil)
+	if err != nil {
+		panic(err)
+	}
+	for i := range o.n {
+		body := fmt.Sprintf("m%d.%d", p.step, i)
+		rest := amqpwire.AppendHeaderFrame(nil, ln.id, 60, uint64(len(body)), props)
+		rest = amqpwire.AppendBodyFrames(rest, ln.id, []byte(body), 0)
+		ln.send(&amqpwire.BasicPublish{
+			Exchange: p.name(o.exchange), RoutingKey: p.name(o.key), Mandatory: o.mandatory,
+		}, rest...)
+	}
+	ln.sync()
+	return "sent"
+}
+
+func (o publish) String() string {
+	c := content{method: &amqpwire.BasicGetOk{}, props: o.props}
+	if o.props.Headers != nil {
+		c.props.Flags |= amqpwire.PropHeaders
+	}
+	_, props, _ := strings.Cut(c.String(), "0-left ")
+	return fmt.Sprintf("%v publish %d to %q/%q mandatory=%v %s", o.on, o.n, o.exchange, o.key, o.mandatory, props)
+}
+
+// get asks a queue for a message.
+type get struct {
+	on
+	queue string
+	noAck bool
+}
+
+func (o get) do(p *player) string {
+	ln := p.lane(o.on)
+	ln.asked = o.queue
+	if o.noAck {
+		ln.asked = ""
+	}
+	return ln.call(&amqpwire.BasicGet{Queue: p.name(o.queue), NoAck: o.noAck})
+}
+
+func (o get) String() string { return fmt.Sprintf("%v get %s no-ack=%v", o.on, o.queue, o.noAck) }
+
+// consume sets the prefetch and starts a consumer.
+type consume struct {
+	on
+	queue, tag       string
+	prefetch         uint16
+	noAck, exclusive bool
+	priority         int32
+}
+
+func (o consume) do(p *player) string {
+	ln := p.lane(o.on)
+	if _, used := ln.source[o.tag]; !used && slices.ContainsFunc(ln.pending, func(d pending) bool { return d.origin == o.tag }) {
+		return "not consumed"
+	}
+	ln.call(&amqpwire.BasicQos{PrefetchCount: o.prefetch})
+	m := &amqpwire.BasicConsume{Queue: p.name(o.queue), ConsumerTag: o.tag, NoAck: o.noAck, Exclusive: o.exclusive}
+	if o.priority != 0 {
+		m.Arguments = amqpwire.Table{{Name: "x-priority", Value: o.priority}}
+	}
+	if _, used := ln.source[o.tag]; !used && !o.noAck {
+		ln.source[o.tag] = o.queue
+	}
+	return ln.call(m)
+}
+
+func (o consume) String() string {
+	return fmt.Sprintf("%v consume %s as %s prefetch=%d no-ack=%v exclusive=%v priority=%d",
+		o.on, o.queue, o.tag, o.prefetch, o.noAck, o.exclusive, o.priority)
+}
+
+// cancel ends a consumer.
+type cancel struct {
+	on
+	tag string
+}
+
+func (o cancel) do(p *player) string {
+	ln := p.lane(o.on)
+	answer := ln.call(&amqpwire.BasicCancel{ConsumerTag: o.tag})
+	delete(ln.source, o.tag)
+	return answer
+}
+
+func (o cancel) String() string { return fmt.Sprintf("%v cancel %s", o.on, o.tag) }
+
+// settle settles one of the client's deliveries, the nth, or up to it. If it has none, the other client settles one.
+type settle struct {
+	on
+	how      how
+	nth      int
+	multiple bool
+}
+
+type how string
+
+const (
+	acked    how = "ack"
+	nacked   how = "nack"
+	requeued how = "nack-requeue"
+	rejected how = "reject"
+	failed   how = "reject-requeue"
+)
+
+func (h how) method(tag uint64, multiple bool) amqpwire.Method {
+	switch h {
+	case acked:
+		return &amqpwire.BasicAck{DeliveryTag: tag, Multiple: multiple}
+	case nacked, requeued:
+		return &amqpwire.BasicNack{DeliveryTag: tag, Multiple: multiple, Requeue: h == requeued}
+	}
+	return &amqpwire.BasicReject{DeliveryTag: tag, Requeue: h == failed}
+}
+
+func (o settle) do(p *player) string {
+	ln := p.lanes[o.on]
+	if ln == nil || !ln.open || len(ln.pending) == 0 {
+		ln = p.lanes[1-o.on]
+	}
+	if ln == nil || !ln.open || len(ln.pending) == 0 {
+		return "nothing to settle"
+	}
+	d := ln.pending[o.nth%len(ln.pending)]
+	multiple := o.multiple && o.how != rejected && o.how != failed && !p.mixed(ln) && !p.shared(ln)
+	tag := d.tag
+	var settled, left []pending
+	for _, other := range ln.pending {
+		if multiple && other.step == d.step {
+			tag = max(tag, other.tag) // all of a step, whose order among themselves may be any
+		}
+	}
+	for _, other := range ln.pending {
+		if other.tag == tag || multiple && other.tag < tag {
+			settled = append(settled, other)
+		} else {
+			left = append(left, other)
+		}
+	}
+	ln.pending = left
+	if ln.tx {
+		ln.held = append(ln.held, settled...)
+	}
+	ln.send(o.how.method(tag, multiple))
+	ln.settled = tag
+	ln.sync()
+	return "sent"
+}
+
+func (o settle) String() string {
+	return fmt.Sprintf("%v %s its delivery %d multiple=%v", o.on, o.how, o.nth, o.multiple)
+}
+
+// again settles what the client has settled last.
+type again struct {
+	on
+	how how
+}
+
+func (o again) do(p *player) string {
+	ln := p.lanes[o.on]
+	if ln == nil || !ln.open || ln.settled == 0 {
+		return "nothing to settle"
+	}
+	ln.send(o.how.method(ln.settled, false))
+	ln.sync()
+	return "sent"
+}
+
+func (o again) String() string { return fmt.Sprintf("%v %s what it settled last", o.on, o.how) }
+
+// unknown settles a delivery that there was not.
+type unknown struct {
+	on
+	how      how
+	tag      uint64
+	multiple bool
+}
+
+func (o unknown) do(p *player) string {
+	ln := p.lane(o.on)
+	multiple := o.multiple && (o.tag != 0 || len(ln.pending) == 0)
+	ln.send(o.how.method(o.tag, multiple))
+	ln.sync()
+	return "sent"
+}
+
+func (o unknown) String() string {
+	return fmt.Sprintf("%v %s delivery tag %d multiple=%v", o.on, o.how, o.tag, o.multiple)
+}
+
+// reopen closes the client's channel; it gets another when it does something.
+type reopen struct{ on }
+
+func (o reopen) do(p *player) string {
+	ln := p.lanes[o.on]
+	if ln == nil || !ln.open {
+		return "is closed"
+	}
+	if p.mixed(ln) {
+		return "not closed"
+	}
+	return ln.call(&amqpwire.ChannelClose{})
+}
+
+func (o reopen) String() string { return o.on.String() + " closes its channel" }

@@ -1,0 +1,243 @@
+package conformance
+
+import (
+	"slices"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// graph is where messages may go: all that a script ever declares and binds, as if nothing was ever deleted.
+type graph struct {
+	bound map[string][]string // from an exchange to queues and exchanges
+	dead  map[string][]string // from a queue to the exchanges and queues its dead letters go to
+	all   []string            // queues
+}
+
+func graphOf(s script) graph {
+	g := graph{bound: make(map[string][]string), dead: make(map[string][]string)}
+	for _, o := range s {
+		if m, ok := o.(method); ok {
+			g.add(m.m)
+		}
+	}
+	return g
+}
+
+func (g *graph) add(m amqpwire.Method) {
+	text := func(t amqpwire.Table, name string) (string, bool) {
+		v, _ := t.Get(name)
+		s, ok := v.(string)
+		return s, ok
+	}
+	switch m := m.(type) {
+	case *amqpwire.QueueDeclare:
+		if !slices.Contains(g.all, m.Queue) {
+			g.all = append(g.all, m.Queue)
+		}
+		to, ok := text(m.Arguments, "x-dead-letter-exchange")
+		key, has := text(m.Arguments, "x-dead-letter-routing-key")
+		switch {
+		case !ok:
+		case to != "":
+			g.dead[m.Queue] = append(g.dead[m.Queue], to)
+		case has:
+			g.dead[m.Queue] = append(g.dead[m.Queue], key)
+		default: // by the key it came with, which may be any
+			g.dead[m.Queue] = append(g.dead[m.Queue], "")
+		}
+	case *amqpwire.QueueBind:
+		g.bound[m.Exchange] = append(g.bound[m.Exchange], m.Queue)
+	case *amqpwire.ExchangeBind:
+		g.bound[m.Source] = append(g.bound[m.Source], m.Destination)
+	case *amqpwire.ExchangeDeclare:
+		if to, ok := text(m.Arguments, "alternate-exchange"); ok {
+			g.bound[m.Exchange] = append(g.bound[m.Exchange], to)
+		}
+	}
+}
+
+// reach collects the queues that a message may get to from an exchange or a queue, dead letters included if so asked.
+func (g *graph) reach(from string, dead bool, seen map[string]bool) []string {
+	if seen[from] {
+		return nil
+	}
+	seen[from] = true
+	var found []string
+	next := g.bound[from]
+	if slices.Contains(g.all, from) {
+		found = append(found, from)
+		next = nil
+		if dead {
+			next = g.dead[from]
+		}
+	}
+	for _, n := range next {
+		if n == "" {
+			for _, q := range g.all {
+				found = append(found, g.reach(q, dead, seen)...)
+			}
+			continue
+		}
+		found = append(found, g.reach(n, dead, seen)...)
+	}
+	return found
+}
+
+// meet reports whether messages that are in these queues at the same time may meet in one.
+func (g *graph) meet(queues []string) bool {
+	queues = slices.Compact(slices.Sorted(slices.Values(queues)))
+	for i, a := range queues {
+		for _, b := range queues[:i] {
+			from := g.reach(a, true, map[string]bool{})
+			if slices.ContainsFunc(g.reach(b, true, map[string]bool{}), func(q string) bool { return slices.Contains(from, q) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (g *graph) racy() bool {
+	for x := range g.bound {
+		if g.meet(g.reach(x, false, map[string]bool{})) {
+			return true
+		}
+	}
+	return false
+}
+
+// tame takes out of a script what makes its outcome chance.
+func tame(s script) script {
+	var kept script
+	for i, o := range s {
+		if ephemeral(s[:i], s, o) {
+			o = lossy(o)
+		}
+		if p, ok := o.(publish); ok && p.n > 1 && fleeting(s) {
+			p.n = 1
+			o = p
+		}
+		next := append(slices.Clone(kept), o)
+		g := graphOf(next)
+		if g.racy() || transactional(next) && g.meet(g.all) || late(s, o) || hasty(s, o) {
+			continue
+		}
+		if p, ok := o.(publish); ok && p.props.Headers != nil && p.exchange == "" {
+			if keys := append(slices.Clone(keysOf(p)), p.key); len(keys) > 1 && g.meet(g.all) {
+				continue
+			}
+		}
+		kept = next
+	}
+	return kept
+}
+
+// transactional reports whether a script may do something to several queues at once.
+func transactional(s script) bool {
+	return slices.ContainsFunc(s, func(o operation) bool {
+		m, ok := o.(method)
+		if !ok {
+			return false
+		}
+		_, ok = m.m.(*amqpwire.TxSelect)
+		return ok
+	})
+}
+
+// ephemeral reports whether an operation declares a queue whose dead letters must not be lost, and there may be nowhere
+// for them to go.
+func ephemeral(before, all script, o operation) bool {
+	m, ok := o.(method)
+	if !ok {
+		return false
+	}
+	d, ok := m.m.(*amqpwire.QueueDeclare)
+	if !ok {
+		return false
+	}
+	if _, must := d.Arguments.Get("x-dead-letter-strategy"); !must {
+		return false
+	}
+	target, _ := d.Arguments.Get("x-dead-letter-routing-key")
+	there := false
+	for i, o := range all {
+		m, ok := o.(method)
+		if !ok {
+			continue
+		}
+		switch m := m.m.(type) {
+		case *amqpwire.QueueDeclare:
+			_, limited := m.Arguments.Get("x-max-length")
+			there = there || i < len(before) && m.Queue == target
+			if limited && m.Queue == target {
+				return true
+			}
+		case *amqpwire.QueueDelete:
+			return true
+		}
+	}
+	return !there
+}
+
+// lossy is the declaration without the promise that no dead letter is lost.
+func lossy(o operation) operation {
+	d := *o.(method).m.(*amqpwire.QueueDeclare)
+	d.Arguments = d.Arguments.Delete("x-dead-letter-strategy")
+	return call(o.(method).on, &d)
+}
+
+// late reports whether an operation makes messages expire at once, in a script with a queue of priorities.
+func late(s script, o operation) bool {
+	if !slices.ContainsFunc(s, func(o operation) bool { return declaredWith(o, "x-max-priority") != nil }) {
+		return false
+	}
+	return expiring(o)
+}
+
+// hasty reports whether an operation starts a consumer that settles by itself, but only so many at a time, where a message
+// that is not taken at once is lost.
+func hasty(s script, o operation) bool {
+	c, ok := o.(consume)
+	return ok && c.noAck && c.prefetch > 0 && (slices.ContainsFunc(s, expiring) || slices.ContainsFunc(s, limited))
+}
+
+// fleeting reports whether a script has messages that expire at once, and queues that are full soon. Of several that are
+// published in a row, those before may or may not have expired.
+func fleeting(s script) bool {
+	return slices.ContainsFunc(s, expiring) && slices.ContainsFunc(s, limited)
+}
+
+func limited(o operation) bool {
+	return declaredWith(o, "x-max-length") != nil || declaredWith(o, "x-max-length-bytes") != nil
+}
+
+func expiring(o operation) bool {
+	p, ok := o.(publish)
+	return declaredWith(o, "x-message-ttl") == int32(0) || ok && p.props.Expiration == "0"
+}
+
+// declaredWith returns an argument of a declaration.
+func declaredWith(o operation, name string) any {
+	if m, ok := o.(method); ok {
+		if d, ok := m.m.(*amqpwire.QueueDeclare); ok {
+			v, _ := d.Arguments.Get(name)
+			return v
+		}
+	}
+	return nil
+}
+
+func keysOf(p publish) []string {
+	var keys []string
+	for _, name := range []string{"CC", "BCC"} {
+		v, _ := p.props.Headers.Get(name)
+		if a, ok := v.(amqpwire.Array); ok {
+			for _, k := range a {
+				if s, ok := k.(string); ok {
+					keys = append(keys, s)
+				}
+			}
+		}
+	}
+	return keys
+}
