@@ -10,9 +10,13 @@
 // [Broker.DialContext] no socket is involved, so that a broker and its clients run inside testing/synctest, where hours
 // of waiting pass in an instant.
 //
-// What it has: the default, direct, fanout and topic exchanges, bindings between exchanges, classic and quorum queues,
-// time to live, dead-lettering with x-death, publisher confirms, mandatory returns, prefetch, exclusive and auto-delete
-// queues, and RabbitMQ's management API with its definitions and metrics. Messages are in memory: they do not survive the process. What it lacks of RabbitMQ it refuses in so many words.
+// What it has: direct, fanout, topic and headers exchanges, alternate exchanges, bindings between exchanges; classic and
+// quorum queues with time to live, dead-lettering, length limits, priorities, leases, delivery limits and delayed retries;
+// publisher confirms, mandatory returns, transactions, direct replies; prefetch, priorities and timeouts of consumers, single
+// active ones; virtual hosts, users and permissions; TLS; connection.blocked when memory runs low; RabbitMQ's management
+// HTTP API and metrics ([Broker.Management], [Broker.Metrics]).
+//
+// Messages are in memory: they do not survive the process. What else differs from RabbitMQ stands in docs/compatibility.md.
 package broker
 
 import (

@@ -2,7 +2,7 @@
 //
 //	cmd ─► internal/cli ─► reprise ─► topology ─► backoff
 //	            │             └─► the AMQP client
-//	            └────────► broker ─► internal/session ─► internal/{queue,route,amqpwire} ─► internal/store
+//	            └────────► broker ─► internal/{management,node,session,vhost} ─► internal/{queue,route,amqpwire}
 //
 // The rules stand in this file, as a table. The package's test holds the
 // project's own imports, as `go list -deps` gives them, against it; `make lint`
