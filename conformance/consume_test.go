@@ -240,11 +240,18 @@ func TestCounts(t *testing.T) {
 }
 
 func TestServerNames(t *testing.T) {
-	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		q, err := c.QueueDeclare("", false, false, true, false, nil)
 		c.must(err)
 		if !regexp.MustCompile(`^amq\.gen-[\w-]{22}$`).MatchString(q.Name) {
 			t.Errorf("the queue is called %q", q.Name)
+		}
+		r := dialRaw(t, b).open(2047, 0)
+		r.send(1, &amqpwire.QueueDeclare{Exclusive: true})
+		named := expect(r, &amqpwire.QueueDeclareOk{}).Queue
+		r.send(1, &amqpwire.BasicConsume{Queue: named})
+		if tag := expect(r, &amqpwire.BasicConsumeOk{}).ConsumerTag; !regexp.MustCompile(`^amq\.ctag-[\w-]{22}$`).MatchString(tag) {
+			t.Errorf("the consumer is called %q", tag)
 		}
 		// An empty name is the one declared last, for the key too.
 		c.must(c.QueueBind("", "", "amq.direct", false, nil))

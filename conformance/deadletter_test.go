@@ -332,3 +332,50 @@ func TestRejectedWithoutADeadLetterExchange(t *testing.T) {
 		}
 	})
 }
+
+// Of the first death it is told for ever, of the last one since 3.13.
+func TestFirstAndLastDeath(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		x := c.exchange("x", amqp.ExchangeFanout)
+		end := c.queue("end", nil)
+		second := c.queue("second", amqp.Table{"x-message-ttl": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": end})
+		c.bind(second, "", x)
+		first := c.queue("first", amqp.Table{"x-dead-letter-exchange": x})
+		c.put(first, "1")
+		c.must(c.get(first).Reject(false))
+		d := c.get(end)
+		for header, want := range map[string]any{
+			"x-first-death-queue": first, "x-first-death-reason": "rejected", "x-first-death-exchange": "",
+			"x-last-death-queue": second, "x-last-death-reason": "expired", "x-last-death-exchange": x,
+		} {
+			if b.Version == "3.10" && header[:6] == "x-last" {
+				want = nil
+			}
+			if d.Headers[header] != want {
+				t.Errorf("%s is %v, want %v", header, d.Headers[header], want)
+			}
+		}
+	})
+}
+
+// A rejection before the circle began does not break it.
+func TestCircleAfterARejection(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		out := c.exchange("out", amqp.ExchangeFanout)
+		circle := c.queue("circle", amqp.Table{"x-message-ttl": 20, "x-dead-letter-exchange": out})
+		beside := c.queue("beside", nil)
+		c.bind(circle, "", out)
+		c.bind(beside, "", out)
+		start := c.queue("start", amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": circle})
+		c.put(start, "1")
+		c.must(c.get(start).Reject(false))
+		if d := c.get(beside); len(deaths(t, d)) != 2 {
+			t.Errorf("x-death is %v", deaths(t, d))
+		}
+		c.awaitReady(circle, 0)
+		c.put(beside, "end")
+		if got := c.bodies(beside, 1); got != "end" {
+			t.Errorf("the circle went on: %s", got)
+		}
+	})
+}

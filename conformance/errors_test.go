@@ -343,3 +343,41 @@ func TestLineBreaksInNames(t *testing.T) {
 		c.bodies(name, 1)
 	})
 }
+
+// An exclusive queue stays when a channel goes, and goes with its connection. Its messages are not dead-lettered.
+func TestExclusiveQueuesGoWithTheirConnection(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		q, dead := testkit.Name(t, "q"), c.queue("dead", nil)
+		owner := connect(t, b)
+		ch := owner.open()
+		_, err := ch.QueueDeclare(q, false, false, true, false, amqp.Table{
+			"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead,
+		})
+		c.must(err)
+		c.must(ch.Close())
+		owner.put(q, "x")
+		c.must(owner.conn.Close())
+		testkit.Eventually(t, patience, func() bool { return !c.exists(q) })
+		c.put(dead, "end")
+		if got := c.bodies(dead, 1); got != "end" {
+			t.Errorf("%s was dead-lettered", got)
+		}
+	})
+}
+
+func TestNamesThatAreEmpty(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		c.refused(404, "no queue '' in vhost '/'", func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclarePassive("", true, false, false, false, nil)
+			return err
+		})
+		c.refused(403, "operation not permitted on the default exchange", func(ch *amqp.Channel) error {
+			return ch.ExchangeDeclarePassive("", "direct", true, false, false, false, nil)
+		})
+		c.refused(406, "invalid arg 'x-queue-mode' for queue 'any' in vhost '/' of queue type rabbit_quorum_queue",
+			func(ch *amqp.Channel) error {
+				_, err := ch.QueueDeclare("any", true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-queue-mode": "lazy"})
+				return err
+			})
+	})
+}

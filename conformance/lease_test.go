@@ -61,3 +61,26 @@ func TestExpiresArgument(t *testing.T) {
 		})
 	})
 }
+
+// To declare a queue, even passively, and to get from it is to use it.
+func TestUseRenewsTheLease(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", amqp.Table{"x-expires": 500})
+		clock, rung := c.expiring(nil)
+		c.putExpiring(clock, "three leases later", "1500")
+		passive := true
+		testkit.Eventually(t, patience, func() error {
+			if passive = !passive; passive {
+				if !c.exists(q) {
+					t.Fatal("gone though it was declared")
+				}
+			} else if _, _, err := c.Get(q, true); err != nil {
+				t.Fatalf("gone though it was asked: %v", err)
+			}
+			if c.ready(rung) == 0 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+	})
+}

@@ -212,3 +212,20 @@ func TestFailedDeliveriesGoAlong(t *testing.T) {
 		}
 	})
 }
+
+// Whoever has got a message from a quorum queue and not settled it counts as a consumer.
+func TestGettingCountsAsConsuming(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		q := c.queue("q", amqp.Table{"x-queue-type": "quorum"})
+		c.put(q, "x")
+		d := c.get(q)
+		consumers := func() int {
+			stats, err := c.QueueDeclarePassive(q, true, false, false, false, nil)
+			c.must(err)
+			return stats.Consumers
+		}
+		testkit.Eventually(t, patience, func() bool { return consumers() == 1 })
+		c.must(d.Ack(false))
+		testkit.Eventually(t, patience, func() bool { return consumers() == 0 })
+	})
+}

@@ -110,3 +110,22 @@ func TestTransactionsAndConfirmsDoNotMix(t *testing.T) {
 		})
 	})
 }
+
+// A message is routed when it is published: that its exchange is gone at the commit changes nothing.
+func TestCommitAfterItsExchangeIsGone(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		if b.Version == "3.10" {
+			return // routes at the commit
+		}
+		x, q := c.exchange("x", "fanout"), c.queue("q", nil)
+		c.bind(q, "", x)
+		ch := c.transaction()
+		c.must(ch.Publish(x, "", false, false, amqp.Publishing{Body: []byte("1")}))
+		c.must(ch.Qos(1, 0, false))
+		c.must(c.ExchangeDelete(x, false, false))
+		c.must(ch.TxCommit())
+		if got := c.bodies(q, 1); got != "1" {
+			t.Errorf("got %s", got)
+		}
+	})
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/config"
+	"github.com/reprisemq/reprise/topology"
 )
 
 const defaultURL = "amqp://guest:guest@127.0.0.1:5672"
@@ -19,6 +20,7 @@ type publishCmd struct {
 	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"How long to try. Default ${default}."`
 
 	To       string  `placeholder:"QUEUE" help:"Publish to this queue."`
+	Declare  bool    `help:"Declare the queue of --to where it does not exist, as a worker would."`
 	Exchange *string `placeholder:"NAME" help:"Publish to this exchange."`
 	Key      string  `placeholder:"KEY" help:"Routing key, with --exchange."`
 
@@ -41,7 +43,7 @@ func (publishCmd) Help() string {
 id, and fails if no queue would get it.
 
 Examples:
-  reprise publish --to orders '{"id": 7}' --content-type application/json
+  reprise publish --to orders --declare '{"id": 7}' --content-type application/json
   reprise publish --exchange shop --key order.new -f order.json
   echo hello | reprise publish --to greetings -H lang=en -H tries:=3
 `
@@ -71,6 +73,11 @@ func (c *publishCmd) Run(ctx context.Context, streams IO) error {
 		defer cancel()
 		_ = client.Close(ctx) // everything is confirmed
 	}()
+	if c.Declare {
+		if err := client.Declare(ctx, topology.Buckets{}.Topology(c.To)); err != nil {
+			return err
+		}
+	}
 	for range c.Count {
 		one := *m
 		if err := client.Publish(ctx, &one); err != nil {
@@ -105,6 +112,10 @@ func (c *publishCmd) message() (*reprise.Message, error) {
 		return nil, usagef("where to? give --to QUEUE, or --exchange NAME and --key KEY")
 	}
 	switch {
+	case c.Declare && c.To == "":
+		return nil, usagef("--declare needs a queue: give --to QUEUE")
+	case c.Declare && (topology.Buckets{}).ValidateQueue(c.To) != nil:
+		return nil, usagef("--to: %w", topology.Buckets{}.ValidateQueue(c.To))
 	case c.Count < 1:
 		return nil, usagef("--count %d: give 1 or more", c.Count)
 	case c.Count > 1 && c.MessageID != "":

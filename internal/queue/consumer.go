@@ -206,11 +206,23 @@ func (q *Queue) Cancel(c *Consumer) (last bool) {
 
 // Resume tells that a consumer which refused a message has credit again.
 func (q *Queue) Resume(c *Consumer) {
+	q.Credit(c)
+	q.Dispatch()
+}
+
+// Credit is the first half of Resume: the consumer is back in the line, and gets nothing yet. What is settled in between
+// comes before what it might have had.
+func (q *Queue) Credit(c *Consumer) {
 	q.mu.Lock()
 	defer q.unlock()
-	if q.consumers.resumed(c) {
-		q.dispatch()
-	}
+	q.consumers.resumed(c)
+}
+
+// Dispatch is the second half of Resume.
+func (q *Queue) Dispatch() {
+	q.mu.Lock()
+	defer q.unlock()
+	q.dispatch()
 }
 
 // dispatch hands out messages until there are none, or nobody takes one.

@@ -176,9 +176,13 @@ func (ch *channel) finish(s settlement) {
 	}
 	ch.mu.Unlock()
 
+	// A message that is given back may go to the consumer that has just made room for it.
+	for _, c := range credited {
+		c.queue.Credit(&c.Consumer)
+	}
 	s.how(ch, s.deliveries)
 	for _, c := range credited {
-		c.resume()
+		c.queue.Dispatch()
 	}
 }
 
