@@ -32,6 +32,8 @@ type acker struct {
 	settled []settlement
 	wake    chan struct{} // holds one token while settled is not empty, or ending
 	ending  bool
+	began   bool
+	first   chan struct{} // closed when something was settled
 	done    chan struct{} // closed when run has ended
 }
 
@@ -41,7 +43,7 @@ type settlement struct {
 }
 
 func newAcker(ch acknowledger) *acker {
-	return &acker{ch: ch, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	return &acker{ch: ch, wake: make(chan struct{}, 1), first: make(chan struct{}), done: make(chan struct{})}
 }
 
 // ack has the delivery acknowledged.
@@ -54,6 +56,10 @@ func (a *acker) giveBack(tag uint64) { a.settle(settlement{tag: tag, giveBack: t
 func (a *acker) settle(s settlement) {
 	a.mu.Lock()
 	a.settled = append(a.settled, s)
+	if !a.began {
+		a.began = true
+		close(a.first)
+	}
 	a.mu.Unlock()
 	a.signal()
 }

@@ -101,12 +101,12 @@ func (c *Client) Publish(ctx context.Context, m *Message) error {
 	if err := checkSize(m.Exchange, m.RoutingKey, msg, conn.Config.FrameSize, roomForDeaths); err != nil {
 		return err
 	}
-	return c.messages.publish(ctx, m.Exchange, m.RoutingKey, msg)
+	return c.messages.publish(ctx, m.Exchange, m.RoutingKey, msg, nil)
 }
 
 // Declare makes sure that everything in t exists, and returns a *DeclareError
 // that explains what the broker refused. It waits for a connection until ctx
-// ends.
+// ends, and then for the broker up to the ConfirmTimeout.
 func (c *Client) Declare(ctx context.Context, t topology.Topology) error {
 	return c.declare(ctx, c.consuming, t)
 }

@@ -22,6 +22,9 @@ const (
 	DefaultReconnectMax     = 30 * time.Second
 )
 
+// maxConfigName leaves room in the 255 bytes of a consumer tag.
+const maxConfigName = 200
+
 // handshakeTimeout bounds connecting, TLS and the AMQP handshake together.
 const handshakeTimeout = 30 * time.Second
 
@@ -44,13 +47,15 @@ type Config struct {
 	// heartbeat parameter of the URL wins. Default 10 s.
 	Heartbeat time.Duration
 
-	// ConfirmTimeout is how long a published message may stay without an
-	// answer from the broker. Time during which the broker has blocked
+	// ConfirmTimeout is how long a published message, or a declaration, may stay
+	// without an answer from the broker. (A worker's copy that was sent may stay
+	// longer: it is logged as late, and not sent again.) Time during which the broker has blocked
 	// publishers (out of memory or disk) counts too. Default 30 s.
 	ConfirmTimeout time.Duration
 
 	// Name is shown in the broker's list of connections, followed by
-	// " publish" or " consume". Default "reprise".
+	// " publish" or " consume", and begins the tags of consumers. At most 200
+	// bytes. Default "reprise".
 	Name string
 
 	// Reconnect is the delay between attempts to connect, and between attempts
@@ -97,6 +102,9 @@ func (c *Config) Validate() error {
 	}
 	if c.ConfirmTimeout < 0 {
 		errs = append(errs, fmt.Errorf("reprise: Config.ConfirmTimeout %s is negative: use 0 for %s", c.ConfirmTimeout, DefaultConfirmTimeout))
+	}
+	if len(c.Name) > maxConfigName {
+		errs = append(errs, fmt.Errorf("reprise: Config.Name has %d bytes: use at most %d", len(c.Name), maxConfigName))
 	}
 	errs = append(errs, backoff.Validate(c.Reconnect))
 	return errors.Join(errs...)

@@ -26,11 +26,19 @@ type confirming struct {
 
 	mu       sync.Mutex // never held across a call into the AMQP client
 	inFlight map[uint64]*publication
+	room     chan struct{} // a token for each publication in flight
 
 	confirmed atomic.Bool   // the broker has taken at least one message
 	dead      chan struct{} // closed when the channel is gone and everything in flight resolved
 	reason    error         // why; valid once dead is closed
 }
+
+// maxInFlight bounds what is published and not answered. The AMQP client drops
+// a notification that finds its channel full for 5 s, and a return that is
+// dropped makes a loss. There is at most one return and one answer for each
+// publication, so channels of this size are never full, however long this
+// process is stopped.
+const maxInFlight = 1024
 
 func openConfirming(c *conn) (*confirming, error) {
 	ch, err := c.Channel()
@@ -38,11 +46,12 @@ func openConfirming(c *conn) (*confirming, error) {
 		return nil, err
 	}
 	s := &confirming{
-		conn: c, ch: ch, inFlight: map[uint64]*publication{}, dead: make(chan struct{}),
-		// Buffered, because the client drops a notification that nobody takes
-		// within 5 s. Order between the two is restored by listen.
-		returns: ch.NotifyReturn(make(chan amqp.Return, 64)),
-		answers: ch.NotifyPublish(make(chan amqp.Confirmation, 256)),
+		conn: c, ch: ch, dead: make(chan struct{}),
+		inFlight: map[uint64]*publication{},
+		room:     make(chan struct{}, maxInFlight),
+		// Order between the two is restored by listen.
+		returns: ch.NotifyReturn(make(chan amqp.Return, maxInFlight)),
+		answers: ch.NotifyPublish(make(chan amqp.Confirmation, maxInFlight)),
 		closes:  ch.NotifyClose(make(chan *amqp.Error, 1)),
 	}
 	if err := ch.Confirm(false); err != nil {
@@ -101,11 +110,20 @@ func (s *confirming) register(tag uint64, pub *publication) {
 // forget reports whether the tag was still in flight; the caller then resolves
 // the publication.
 func (s *confirming) forget(tag uint64) bool {
+	_, found := s.take(tag)
+	return found
+}
+
+// take removes a publication from those in flight, which makes room for another.
+func (s *confirming) take(tag uint64) (*publication, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, found := s.inFlight[tag]
-	delete(s.inFlight, tag)
-	return found
+	pub, found := s.inFlight[tag]
+	if found {
+		delete(s.inFlight, tag)
+		<-s.room
+	}
+	return pub, found
 }
 
 func (s *confirming) condemn(r amqp.Return) {
@@ -120,12 +138,9 @@ func (s *confirming) condemn(r amqp.Return) {
 }
 
 func (s *confirming) answer(a amqp.Confirmation) {
-	s.mu.Lock()
-	pub := s.inFlight[a.DeliveryTag]
-	delete(s.inFlight, a.DeliveryTag)
-	s.mu.Unlock()
+	pub, found := s.take(a.DeliveryTag)
 	switch {
-	case pub == nil: // its write failed
+	case !found: // its write failed
 	case pub.returned != nil:
 		pub.resolve(pub.returned)
 	case !a.Ack:

@@ -17,9 +17,15 @@ func ret(exchange, key, id, body string) amqp.Return {
 
 func newConfirming() *confirming {
 	return &confirming{
-		inFlight: map[uint64]*publication{}, dead: make(chan struct{}),
+		inFlight: map[uint64]*publication{}, room: make(chan struct{}, 8), dead: make(chan struct{}),
 		returns: make(chan amqp.Return, 8), answers: make(chan amqp.Confirmation, 8), closes: make(chan *amqp.Error, 1),
 	}
+}
+
+// enter is what serve and write do.
+func (s *confirming) enter(tag uint64, pub *publication) {
+	s.room <- struct{}{}
+	s.register(tag, pub)
 }
 
 // listenTo plays what the broker sends, in whichever order it is picked up.
@@ -47,10 +53,10 @@ func TestAReturnCondemnsAllItMayMean(t *testing.T) {
 		s := newConfirming()
 		twin1, twin2 := pub("x", "k", "id", "body"), pub("x", "k", "id", "body")
 		others := []*publication{pub("y", "k", "id", "body"), pub("x", "l", "id", "body"), pub("x", "k", "di", "body"), pub("x", "k", "id", "ydob")}
-		s.register(1, twin1)
-		s.register(2, twin2)
+		s.enter(1, twin1)
+		s.enter(2, twin2)
 		for i, o := range others {
-			s.register(uint64(3+i), o)
+			s.enter(uint64(3+i), o)
 		}
 		events := []any{ret("x", "k", "id", "body")}
 		for tag := range uint64(6) {
@@ -74,7 +80,7 @@ func TestAnswers(t *testing.T) {
 	s := newConfirming()
 	acked, nacked, open, noExchange, returned := pub("x", "k", "1", ""), pub("x", "k", "2", ""), pub("x", "k", "3", ""), pub("gone", "k", "4", ""), pub("x", "k", "5", "")
 	for i, p := range []*publication{acked, nacked, open, noExchange, returned} {
-		s.register(uint64(i+1), p)
+		s.enter(uint64(i+1), p)
 	}
 	reason := &amqp.Error{Code: amqp.NotFound, Reason: "NOT_FOUND - no exchange 'gone' in vhost '/'", Server: true}
 	s.listenTo(reason,

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -26,18 +27,26 @@ type conn struct {
 	lost   chan struct{} // closed when the connection is gone
 	reason error         // why; valid once lost is closed
 
+	socket     *socket
+	unreadable bool // the AMQP client gave up over what it read; valid once lost is closed
+
 	mu       sync.Mutex
 	writable chan struct{} // closed unless the broker has blocked this connection
 }
 
 // watch follows the connection until it is gone.
-func (c *conn) watch(l *link, closes <-chan *amqp.Error, blocks <-chan amqp.Blocking) {
+//
+// It logs nothing itself: a logger that is stuck would make the AMQP client drop
+// the notification that publishing may go on.
+func (c *conn) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking, noted chan<- amqp.Blocking) {
+	defer close(noted)
 	defer close(c.lost)
 	for {
 		select {
 		case err, ok := <-closes:
 			if ok {
 				c.reason = err
+				c.unreadable = !err.Server && !c.socket.failed.Load()
 				continue // the channel is closed next
 			}
 			if c.reason == nil {
@@ -50,11 +59,20 @@ func (c *conn) watch(l *link, closes <-chan *amqp.Error, blocks <-chan amqp.Bloc
 				continue
 			}
 			c.block(b.Active)
-			if b.Active {
-				l.log.Warn("publishing blocked", "reason", b.Reason)
-			} else {
-				l.log.Info("publishing unblocked")
+			select {
+			case noted <- b:
+			default: // the logger is stuck
 			}
+		}
+	}
+}
+
+func (l *link) logBlocking(noted <-chan amqp.Blocking) {
+	for b := range noted {
+		if b.Active {
+			l.log.Warn("publishing blocked", "reason", b.Reason)
+		} else {
+			l.log.Info("publishing unblocked")
 		}
 	}
 }
@@ -91,6 +109,36 @@ func (c *conn) isLost() bool {
 	}
 }
 
+// choked reports whether the connection is lost because of something that the
+// AMQP client could not read.
+func (c *conn) choked() bool {
+	if !c.IsClosed() {
+		return false
+	}
+	<-c.lost // its channels end a little earlier
+	return c.unreadable
+}
+
+// socket notes whether reading or writing has failed: a connection that ends
+// without is ended by what was said on it.
+type socket struct {
+	net.Conn
+	failed atomic.Bool
+}
+
+// Read implements net.Conn.
+func (s *socket) Read(p []byte) (int, error) { return s.noted(s.Conn.Read(p)) }
+
+// Write implements net.Conn.
+func (s *socket) Write(p []byte) (int, error) { return s.noted(s.Conn.Write(p)) }
+
+func (s *socket) noted(n int, err error) (int, error) {
+	if err != nil {
+		s.failed.Store(true)
+	}
+	return n, err
+}
+
 // end closes the connection, waiting for the broker's answer at most patience.
 func (c *conn) end(patience time.Duration) {
 	_ = c.CloseDeadline(time.Now().Add(patience)) // it is closed, whatever the error
@@ -117,16 +165,18 @@ func (l *link) dial(ctx context.Context) (*conn, error) {
 
 	// The client's handshake knows no context: closing the socket ends it.
 	abort := func() bool { return false }
+	var used *socket
 	config.Dial = func(network, addr string) (net.Conn, error) {
-		socket, err := l.cfg.Dial(ctx, network, addr)
+		plain, err := l.cfg.Dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		if err := socket.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
-			return nil, errors.Join(err, socket.Close())
+		if err := plain.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+			return nil, errors.Join(err, plain.Close())
 		}
-		abort = context.AfterFunc(ctx, func() { _ = socket.Close() })
-		return socket, nil
+		abort = context.AfterFunc(ctx, func() { _ = plain.Close() })
+		used = &socket{Conn: plain}
+		return used, nil
 	}
 
 	raw, err := amqp.DialConfig(l.url, config)
@@ -144,10 +194,12 @@ func (l *link) dial(ctx context.Context) (*conn, error) {
 	open := make(chan struct{})
 	close(open)
 	l.gen++
-	c := &conn{Connection: raw, gen: l.gen, lost: make(chan struct{}), writable: open}
+	c := &conn{Connection: raw, gen: l.gen, lost: make(chan struct{}), socket: used, writable: open}
 	closes := raw.NotifyClose(make(chan *amqp.Error, 1))
-	blocks := raw.NotifyBlocked(make(chan amqp.Blocking))
-	l.wg.Go(func() { c.watch(l, closes, blocks) })
+	blocks := raw.NotifyBlocked(make(chan amqp.Blocking, 64))
+	noted := make(chan amqp.Blocking, 64)
+	l.wg.Go(func() { c.watch(closes, blocks, noted) })
+	l.wg.Go(func() { l.logBlocking(noted) })
 	return c, nil
 }
 

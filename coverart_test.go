@@ -49,6 +49,9 @@ func TestCoverArtDeclaresWhatIsDeployed(t *testing.T) {
 					if queueType != "" {
 						args["x-queue-type"] = queueType
 					}
+					if queueType == "quorum" {
+						args["x-delivery-limit"] = int64(math.MaxInt32)
+					}
 					return args
 				}
 				for queue, args := range map[string]amqp.Table{

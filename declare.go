@@ -22,6 +22,9 @@ func (c *Client) declare(ctx context.Context, l *link, t topology.Topology) erro
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.ConfirmTimeout,
+		fmt.Errorf("reprise: cannot declare: the broker gave no answer within %s", c.cfg.ConfirmTimeout))
+	defer cancel()
 	_, err = call(ctx, c, func() (struct{}, error) {
 		d := declaration{conn: conn}
 		err := d.all(t)
@@ -162,14 +165,23 @@ type declarer struct {
 	done map[hopKey]uint64 // generation of the connection it was declared on
 }
 
-type hopKey struct{ exchange, routingKey string }
+// hopKey says what is declared together. The routing key is left out where
+// there is an exchange: messages bring any number of keys.
+type hopKey struct{ exchange, queue string }
+
+func keyOf(hop topology.Hop) hopKey {
+	if hop.Exchange == "" {
+		return hopKey{queue: hop.RoutingKey}
+	}
+	return hopKey{exchange: hop.Exchange}
+}
 
 func newDeclarer(c *Client) *declarer {
 	return &declarer{client: c, turn: make(chan struct{}, 1), done: map[hopKey]uint64{}}
 }
 
 func (d *declarer) ensure(ctx context.Context, hop topology.Hop) error {
-	key := hopKey{hop.Exchange, hop.RoutingKey}
+	key := keyOf(hop)
 	if d.isDone(ctx, key) {
 		return nil
 	}
@@ -210,5 +222,5 @@ func (d *declarer) isDone(ctx context.Context, key hopKey) bool {
 func (d *declarer) forget(hop topology.Hop) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.done, hopKey{hop.Exchange, hop.RoutingKey})
+	delete(d.done, keyOf(hop))
 }

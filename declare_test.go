@@ -107,19 +107,18 @@ func TestWorkerDeclaresItsQueues(t *testing.T) {
 			queue: {
 				"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue + ".failed",
 				"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+				"x-delivery-limit": int64(20),
 			},
 			queue + ".failed": {"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)},
 			queue + ".wait.0-1000": {
-				"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+				"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue,
+				"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 			},
 		} {
 			if _, err := r.QueueDeclare(name, true, false, false, false, args); err != nil {
 				t.Errorf("%s: %v", name, err)
 				r.reopen()
 			}
-		}
-		if err := r.ExchangeDeclare(queue+".wait.0-1000", "fanout", true, false, false, false, nil); err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -20,6 +20,8 @@ type delivery struct {
 	id      string // message id of its copies, should it have none itself
 }
 
+// delivery reads what came. With an error, the result knows nothing of earlier
+// attempts.
 func (w *Worker) delivery(s *session, raw amqp.Delivery) (*delivery, error) {
 	d := &delivery{
 		Delivery: raw,
@@ -38,7 +40,8 @@ func (w *Worker) delivery(s *session, raw amqp.Delivery) (*delivery, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		d.history, d.attempt = topology.History{}, 1
+		return d, err
 	}
 	if d.history.Queue != "" && d.history.Queue != w.cfg.Queue {
 		// The marks are another queue's: somebody passed the message on, headers

@@ -33,16 +33,16 @@
 //
 // Nothing is lost. The order is always: publish the copy, persistent and
 // mandatory; wait until the broker has confirmed it and not returned it; then
-// acknowledge the original. When anything on the way fails (a nack, a return, a
-// timeout, the publishing connection), the original stays unacknowledged and
-// the copy is published again, with growing delays, for as long as the
-// connection lives that the original was delivered on. When that is lost, the
+// acknowledge the original. When anything on the way fails (a nack, a return, the
+// publishing connection), the original stays unacknowledged and the copy is
+// published again, with growing delays, for as long as the connection lives that
+// the original was delivered on. A confirm that is late is waited for. When that is lost, the
 // broker delivers the original again. This rests on durable queues that do not
 // drop messages by themselves; the default strategy declares such.
 //
 // Duplicates are possible and recognisable. A connection lost between the
 // confirm of a copy and the acknowledgement of its original leaves both, as
-// does a copy published again because its confirm was late. All carry the same
+// does a copy published again because its confirm was lost. All carry the same
 // message id. (A foreign message without one gets a random id at its first
 // retry; a duplicate made by that first retry has another.)
 //
@@ -84,16 +84,20 @@
 //	channel closed         connection, broker, error, next_try       (publishing)
 //	publishing blocked     connection, broker, reason                (memory or disk alarm)
 //	publishing unblocked   connection, broker
-//	consuming              queue, generation, prefetch
+//	consuming              queue, generation, prefetch               (1 after a message that could not be
+//	                                                                  read, until another is settled)
 //	consumer cancelled     queue, next_try                           (queue deleted or moved)
 //	consuming interrupted  queue, error, next_try
 //	consuming stopped      queue, given_back                         (by a drain)
 //	retry                  queue, message_id, attempt, delay, error
 //	parked                 queue, message_id, attempt, exchange, routing_key, error
 //	copy failed            queue, message_id, attempt, exchange, routing_key, error, next_try
+//	confirm is late        queue, message_id, attempt, exchange, routing_key, after (it is waited for)
 //	copy dropped           queue, message_id, attempt, error, reason (the broker delivers the original again)
 //	given back             queue, message_id, attempt, error         (cut short by a drain)
 //	drain timeout          queue, running
-//	cannot be handled,     queue, message_id, error                  (a Strategy or Policy failed;
-//	cannot be settled                                                 the message stays unacknowledged)
+//	cannot be handled      queue, message_id, error                  (the Strategy failed; parked as it is)
+//	cannot be settled      queue, message_id, attempt, error         (the Strategy or Policy failed, or the headers
+//	                                                                  fill the frame; parked as it is)
+//	cannot be parked       queue, message_id, attempt, error         (not even so; it stays unacknowledged)
 package reprise

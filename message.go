@@ -17,7 +17,9 @@ type Message struct {
 
 	// Exchange and RoutingKey are where the message is, or was first,
 	// published. Exchange "" is the default exchange: it routes to the queue
-	// named by RoutingKey.
+	// named by RoutingKey. A handler may be shown what a publisher made up: after
+	// a retry they come from headers, which any publisher can write. Do not
+	// grant rights by them.
 	Exchange   string
 	RoutingKey string
 
@@ -44,7 +46,9 @@ type Message struct {
 
 	// Expiration is how long the message may wait in a queue; 0 means for ever.
 	// Whole milliseconds, rounded up. It holds until the first attempt: waiting
-	// for a retry and being parked do not count.
+	// for a retry and being parked do not count. A message that expires in the
+	// work queue is moved by the broker where that queue dead-letters to: with
+	// the default strategy to {queue}.failed, where it has no recorded errors.
 	Expiration time.Duration
 
 	// What follows is set on delivery and ignored by Publish.

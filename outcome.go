@@ -9,7 +9,9 @@ import (
 // RetryAfter returns an error that makes a handler's message come back after d,
 // whatever its Policy's Backoff says: for a downstream that names the time
 // itself. It counts as an attempt, and when no attempt is left the message is
-// parked. A negative d counts as 0.
+// parked. A negative d counts as 0. The default strategy's wait queues hold a
+// message for at most topology.MaxDelay (49 days): after a longer d the message
+// comes back then, and the handler can ask again.
 //
 // The result wraps err, which may be nil, and works from inside any chain of
 // wrapped errors. Where several are wrapped in one another, the outermost counts.

@@ -57,8 +57,10 @@ func (p *publication) resolve(err error) {
 }
 
 // publish returns nil when the broker has confirmed the message and did not
-// return it.
-func (p *publisher) publish(ctx context.Context, exchange, key string, msg amqp.Publishing) error {
+// return it. An answer that is late is waited for if late, which is then
+// called, is not nil: a broker that is slow would only be slower for getting
+// the message again. It comes, or the channel ends.
+func (p *publisher) publish(ctx context.Context, exchange, key string, msg amqp.Publishing, late func()) error {
 	pub := &publication{exchange: exchange, key: key, msg: msg, done: make(chan struct{})}
 	timer := time.NewTimer(p.timeout)
 	defer timer.Stop()
@@ -71,19 +73,24 @@ func (p *publisher) publish(ctx context.Context, exchange, key string, msg amqp.
 	case <-timer.C:
 		return fmt.Errorf("%w: it was not sent, there was no usable connection for %s", ErrUnconfirmed, p.timeout)
 	}
-	select {
-	case <-pub.done:
-		return pub.err
-	case <-ctx.Done():
-		if pub.state.CompareAndSwap(queued, abandoned) {
-			return context.Cause(ctx)
+	for {
+		select {
+		case <-pub.done:
+			return pub.err
+		case <-ctx.Done():
+			if pub.state.CompareAndSwap(queued, abandoned) {
+				return context.Cause(ctx)
+			}
+			return fmt.Errorf("%w: %w", ErrUnconfirmed, context.Cause(ctx))
+		case <-timer.C: // once
+			if pub.state.CompareAndSwap(queued, abandoned) {
+				return fmt.Errorf("%w: it was not sent, the broker took nothing for %s", ErrUnconfirmed, p.timeout)
+			}
+			if late == nil {
+				return fmt.Errorf("%w within %s", ErrUnconfirmed, p.timeout)
+			}
+			late()
 		}
-		return fmt.Errorf("%w: %w", ErrUnconfirmed, context.Cause(ctx))
-	case <-timer.C:
-		if pub.state.CompareAndSwap(queued, abandoned) {
-			return fmt.Errorf("%w: it was not sent, the broker took nothing for %s", ErrUnconfirmed, p.timeout)
-		}
-		return fmt.Errorf("%w within %s", ErrUnconfirmed, p.timeout)
 	}
 }
 
@@ -120,29 +127,42 @@ func (p *publisher) run(ctx context.Context) {
 
 // serve writes requests until the channel is gone.
 func (s *confirming) serve(ctx context.Context, requests <-chan *publication) {
-	stop := ctx.Done()
 	for {
 		select {
-		case <-s.conn.mayWrite():
+		case s.room <- struct{}{}: // for the next request, whenever it comes
 		case <-s.dead:
 			return
-		case <-stop:
-			stop, requests = nil, nil // the link is about to close the channel
-			continue
 		}
-		select {
-		case pub := <-requests:
-			s.write(pub)
-		case <-s.dead:
+		if !s.next(ctx, requests) {
+			<-s.dead // the link is about to close the channel
 			return
-		case <-stop:
-			stop, requests = nil, nil
 		}
+	}
+}
+
+// next writes one request. It returns false when there will be no more.
+func (s *confirming) next(ctx context.Context, requests <-chan *publication) bool {
+	select {
+	case <-s.conn.mayWrite():
+	case <-s.dead:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+	select {
+	case pub := <-requests:
+		s.write(pub)
+		return true
+	case <-s.dead:
+		return false
+	case <-ctx.Done():
+		return false
 	}
 }
 
 func (s *confirming) write(pub *publication) {
 	if !pub.state.CompareAndSwap(queued, written) {
+		<-s.room // its caller has given up
 		return
 	}
 	// Asked for outside of s.mu: the client holds the lock inside while it

@@ -22,7 +22,16 @@ type session struct {
 	// delivers it again.
 	ctx context.Context
 	end context.CancelCauseFunc
+
+	// careful: takes one delivery at a time until one is settled. A message that
+	// the AMQP client cannot read costs the connection, and every other that was
+	// delivered with it one of the deliveries it is allowed. The next session
+	// gets it by itself, until the broker's delivery limit parks it.
+	careful bool
 }
+
+// errSettled ends the care that is taken at the beginning of a session.
+var errSettled = errors.New("a delivery was settled")
 
 var errConsumerCancelled = errors.New("the broker cancelled the consumer (queue deleted, or moved)")
 
@@ -30,10 +39,10 @@ var errConsumerCancelled = errors.New("the broker cancelled the consumer (queue 
 // open, for the drain. An error means that going on is pointless.
 func (w *Worker) consume(ctx context.Context) (*session, error) {
 	retry := retrier{schedule: w.client.cfg.Reconnect}
-	first := true
+	first, careful := true, false
 	for ctx.Err() == nil {
 		began := time.Now()
-		s, err := w.open(ctx)
+		s, err := w.open(ctx, careful)
 		if err == nil {
 			first = false
 			err = s.serve(ctx)
@@ -41,6 +50,7 @@ func (w *Worker) consume(ctx context.Context) (*session, error) {
 				return s, nil // to be drained
 			}
 			s.abandon(err)
+			careful = s.conn.choked()
 		}
 		switch _, refused := errors.AsType[*DeclareError](err); {
 		case ctx.Err() != nil:
@@ -58,7 +68,7 @@ func (w *Worker) consume(ctx context.Context) (*session, error) {
 }
 
 // open declares what is needed and opens a channel.
-func (w *Worker) open(ctx context.Context) (*session, error) {
+func (w *Worker) open(ctx context.Context, careful bool) (*session, error) {
 	if err := w.client.declare(ctx, w.client.consuming, w.cfg.topology()); err != nil {
 		return nil, err
 	}
@@ -66,7 +76,7 @@ func (w *Worker) open(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{worker: w, conn: conn, ch: ch, acks: newAcker(ch)}
+	s := &session{worker: w, conn: conn, ch: ch, acks: newAcker(ch), careful: careful}
 	s.ctx, s.end = context.WithCancelCause(w.settling)
 	closes := ch.NotifyClose(make(chan *amqp.Error, 1))
 	err = errors.Join(
@@ -75,13 +85,6 @@ func (w *Worker) open(ctx context.Context) (*session, error) {
 	)
 	if err != nil {
 		s.end(err)
-		return nil, err
-	}
-	_, err = call(ctx, w.client, func() (struct{}, error) {
-		return struct{}{}, ch.Qos(w.cfg.Prefetch, 0, false)
-	}, nil)
-	if err != nil {
-		s.abandon(err)
 		return nil, err
 	}
 	return s, nil
@@ -124,17 +127,31 @@ func (s *session) close(patience time.Duration) {
 func (s *session) serve(ctx context.Context) error {
 	w := s.worker
 	retry := retrier{schedule: w.client.cfg.Reconnect}
+	prefetch, settled := w.cfg.Prefetch, (<-chan struct{})(nil)
+	if s.careful && prefetch > 1 {
+		prefetch, settled = 1, s.acks.first
+	}
 	for n := 1; ; n++ {
 		began := time.Now()
 		tag := fmt.Sprintf("%s-%d", w.client.cfg.Name, n)
 		deliveries, err := call(ctx, w.client, func() (<-chan amqp.Delivery, error) {
+			if err := s.ch.Qos(prefetch, 0, false); err != nil { // of consumers to come
+				return nil, err
+			}
 			return s.ch.Consume(w.cfg.Queue, tag, false, false, false, false, nil)
 		}, nil)
 		if err != nil {
 			return s.unless(ctx, err)
 		}
-		w.log.Info("consuming", "generation", s.conn.gen, "prefetch", w.cfg.Prefetch)
-		err = s.pump(ctx, deliveries)
+		w.log.Info("consuming", "generation", s.conn.gen, "prefetch", prefetch)
+		err = s.pump(ctx, deliveries, settled)
+		if errors.Is(err, errSettled) {
+			prefetch, settled = w.cfg.Prefetch, nil
+			err = s.replaced(ctx, tag, deliveries)
+			if errors.Is(err, errConsumerCancelled) {
+				continue
+			}
+		}
 		switch {
 		case err == nil:
 			s.unsubscribe(tag, deliveries)
@@ -153,6 +170,16 @@ func (s *session) serve(ctx context.Context) error {
 	}
 }
 
+// replaced ends a consumer that another one will follow, and starts what it was
+// given until then.
+func (s *session) replaced(ctx context.Context, tag string, deliveries <-chan amqp.Delivery) error {
+	_, err := call(ctx, s.worker.client, func() (struct{}, error) { return struct{}{}, s.ch.Cancel(tag, false) }, nil)
+	if err != nil {
+		return s.unless(ctx, err)
+	}
+	return s.pump(ctx, deliveries, nil)
+}
+
 // unless drops an error that only says that ctx has ended: the session is as
 // good as before, and what was given out on it can still be settled.
 func (s *session) unless(ctx context.Context, err error) error {
@@ -163,8 +190,8 @@ func (s *session) unless(ctx context.Context, err error) error {
 }
 
 // pump starts an attempt for each delivery, as slots allow. It returns nil when
-// ctx has ended.
-func (s *session) pump(ctx context.Context, deliveries <-chan amqp.Delivery) error {
+// ctx has ended, and errSettled when settled is closed.
+func (s *session) pump(ctx context.Context, deliveries <-chan amqp.Delivery, settled <-chan struct{}) error {
 	w := s.worker
 	for {
 		select {
@@ -181,6 +208,8 @@ func (s *session) pump(ctx context.Context, deliveries <-chan amqp.Delivery) err
 				s.acks.giveBack(raw.DeliveryTag)
 				return nil
 			}
+		case <-settled:
+			return errSettled
 		case <-s.ctx.Done():
 			return context.Cause(s.ctx)
 		case <-ctx.Done():

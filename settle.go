@@ -18,7 +18,8 @@ func (w *Worker) attempt(s *session, raw amqp.Delivery) {
 	if err != nil {
 		<-w.slots
 		w.log.Error("cannot be handled", "message_id", raw.MessageId, "error", err)
-		return // unacknowledged, and so delivered again to the next session
+		w.parkUnmarked(d, w.failure(d, err.Error(), 0))
+		return
 	}
 	began := time.Now()
 	err = ErrHandlerExited // stands when the handler leaves through runtime.Goexit
@@ -39,18 +40,18 @@ func (w *Worker) attempt(s *session, raw amqp.Delivery) {
 // returned, only then acknowledge. Whatever fails on the way leaves the
 // original unacknowledged.
 func (w *Worker) settle(d *delivery, err error, took time.Duration) {
-	result, delay := classify(err)
+	result, delay, text := verdict(err)
 	switch {
 	case result == succeeded:
 		d.session.acks.ack(d.DeliveryTag)
 		return
 	case w.handling.Err() != nil:
 		// The drain took its context away: that is no verdict on the message.
-		w.log.Info("given back", "message_id", d.MessageId, "attempt", d.attempt, "error", err)
+		w.log.Info("given back", "message_id", d.MessageId, "attempt", d.attempt, "error", text)
 		d.session.acks.giveBack(d.DeliveryTag)
 		return
 	}
-	f := w.failure(d, err, took)
+	f := w.failure(d, text, took)
 	var c replacement
 	err = guard("strategy or policy", func() (err error) {
 		c, err = w.copy(d, f, result, delay)
@@ -58,20 +59,56 @@ func (w *Worker) settle(d *delivery, err error, took time.Duration) {
 	})
 	if err != nil {
 		// A message whose own headers fill the frame, or a part of another
-		// package that failed. Without a copy the message must stay where it is.
+		// package that failed.
 		w.log.Error("cannot be settled", "message_id", d.MessageId, "attempt", d.attempt, "error", err)
+		f.Error += "\n\nparked, because it cannot be settled: " + err.Error()
+		w.parkUnmarked(d, f)
 		return
 	}
 	w.replace(d, c)
 }
 
+// parkUnmarked parks a copy with nothing written on it. It is the last resort:
+// left unacknowledged, the delivery would take a place of the prefetch for as
+// long as the session lives, until nothing else is delivered.
+func (w *Worker) parkUnmarked(d *delivery, f topology.Failure) {
+	var c replacement
+	err := guard("strategy", func() (err error) {
+		bare := func(headers topology.Table, _ topology.Failure) topology.Table { return headers }
+		// It came in one frame, so it fits into one.
+		c, err = w.fill(d, w.cfg.Strategy.Route.Failed(d.at), f, bare, 0)
+		c.parked = true
+		return err
+	})
+	if err != nil {
+		w.log.Error("cannot be parked", "message_id", d.MessageId, "attempt", d.attempt, "error", err)
+		return
+	}
+	w.replace(d, c)
+}
+
+// verdict is what a handler's error means. Its methods are the user's code,
+// which panics for a nil pointer in an error's clothes.
+func verdict(err error) (result outcome, delay time.Duration, text string) {
+	bad := guard("error of the handler", func() error {
+		if result, delay = classify(err); result != succeeded {
+			text = err.Error()
+		}
+		return nil
+	})
+	if bad != nil {
+		return failed, 0, bad.Error()
+	}
+	return result, delay, text
+}
+
 // failure is the record of an attempt, for the marks.
-func (w *Worker) failure(d *delivery, err error, took time.Duration) topology.Failure {
+func (w *Worker) failure(d *delivery, text string, took time.Duration) topology.Failure {
 	f := topology.Failure{
 		AttemptError: topology.AttemptError{
 			Attempt:  d.attempt,
 			Time:     time.Now(),
-			Error:    err.Error(),
+			Error:    text,
 			Host:     w.host,
 			Duration: took,
 		},
@@ -134,6 +171,7 @@ func (w *Worker) fill(d *delivery, hop topology.Hop, f topology.Failure, mark fu
 		msg.MessageId = d.id
 	}
 	msg.Expiration = formatExpiration(hop.TTL)
+	hop.Topology = w.cfg.own(hop.Topology)
 	f.Room = headerRoom(msg, d.session.conn.Config.FrameSize, reserve)
 	headers = mark(headers, f)
 	if size := headers.WireSize(); size > f.Room {
@@ -153,7 +191,9 @@ func (w *Worker) replace(d *delivery, c replacement) {
 	retry := retrier{schedule: w.client.cfg.Reconnect}
 	for {
 		began := time.Now()
-		err := w.send(d.session.ctx, c)
+		err := w.send(d.session.ctx, c, func() {
+			log.Warn("confirm is late", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "after", time.Since(began))
+		})
 		if err == nil {
 			break
 		}
@@ -178,7 +218,7 @@ func (w *Worker) replace(d *delivery, c replacement) {
 }
 
 // send returns nil when the broker has the copy.
-func (w *Worker) send(ctx context.Context, c replacement) error {
+func (w *Worker) send(ctx context.Context, c replacement, late func()) error {
 	if err := w.client.declared.ensure(ctx, c.hop); err != nil {
 		return err
 	}
@@ -189,5 +229,5 @@ func (w *Worker) send(ctx context.Context, c replacement) error {
 	if err := checkSize(c.hop.Exchange, c.hop.RoutingKey, c.msg, conn.Config.FrameSize, 0); err != nil {
 		return err
 	}
-	return w.client.copies.publish(ctx, c.hop.Exchange, c.hop.RoutingKey, c.msg)
+	return w.client.copies.publish(ctx, c.hop.Exchange, c.hop.RoutingKey, c.msg, late)
 }

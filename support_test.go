@@ -211,12 +211,11 @@ func (r *raw) reopen() {
 	r.Channel = ch
 }
 
-// names returns a work queue's name and a strategy whose wait queues are the
-// test's own; all are deleted when the test ends.
+// names returns a work queue's name and a strategy for it. All queues are
+// deleted when the test ends.
 func (r *raw) names(buckets topology.Buckets) (queue string, s topology.Strategy) {
 	r.t.Helper()
 	queue = testkit.Name(r.t, "work")
-	buckets.Prefix = queue + ".wait."
 	r.deleteQueues(queue, queue+".failed")
 	return queue, topology.Strategy{Route: recorded{buckets, r}}
 }
@@ -231,7 +230,6 @@ func (b recorded) Wait(d topology.Delivery, delay time.Duration) (topology.Hop, 
 	hop, err := b.Buckets.Wait(d, delay)
 	for _, q := range hop.Topology.Queues {
 		b.r.deleteQueues(q.Name)
-		b.r.deleteExchanges(q.Name)
 	}
 	return hop, err
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,13 +59,15 @@ type WorkerConfig struct {
 	Policy  Policy
 
 	// Strategy is how failed messages come back. Default: any delay through
-	// shared wait queues, parked in {Queue}.failed, see package topology.
+	// the queue's own wait queues, {Queue}.wait.…, parked in {Queue}.failed, see
+	// package topology.
 	Strategy topology.Strategy
 
 	// Topology is declared together with what the Strategy needs, and before
 	// consuming: typically the exchange and bindings that feed the queue. A
 	// Queue declared here, with whatever arguments, replaces the Strategy's
-	// own declaration of it.
+	// own declaration of it, be it the work queue, {Queue}.failed or a wait
+	// queue. That it keeps messages is then up to you.
 	Topology topology.Topology
 
 	// Concurrency is how many handlers run at once. Default 1: messages are
@@ -120,14 +123,26 @@ func (c WorkerConfig) Validate() error {
 	}
 	errs = append(errs, c.Policy.Validate(), c.Strategy.Validate())
 	if c.Queue != "" {
-		errs = append(errs, c.topology().Validate())
+		errs = append(errs, c.Strategy.ValidateQueue(c.Queue), c.topology().Validate())
 	}
 	return errors.Join(errs...)
 }
 
 // topology is everything that must exist before the queue is consumed.
 func (c WorkerConfig) topology() topology.Topology {
-	return c.Topology.Merge(c.Strategy.WithDefaults().Route.Topology(c.Queue))
+	return c.Topology.Merge(c.own(c.Strategy.WithDefaults().Route.Topology(c.Queue)))
+}
+
+// own returns what a Strategy wants declared, with the user's own declarations
+// of the same queues in place of its.
+func (c WorkerConfig) own(t topology.Topology) topology.Topology {
+	t.Queues = slices.Clone(t.Queues)
+	for i, q := range t.Queues {
+		if n := slices.IndexFunc(c.Topology.Queues, func(mine topology.Queue) bool { return mine.Name == q.Name }); n >= 0 {
+			t.Queues[i] = c.Topology.Queues[n]
+		}
+	}
+	return t
 }
 
 // Worker consumes one queue, runs its handler, and settles what it says: see
@@ -141,11 +156,10 @@ type Worker struct {
 	slots    chan struct{}  // one per running handler
 	attempts sync.WaitGroup // handlers, and the settling after them
 
-	started   atomic.Bool     // by Run, or never to be
-	cancelled atomic.Bool     // never to be: Shutdown came first
-	stopping  context.Context // ends with Shutdown
-	stop      context.CancelFunc
-	done      chan struct{} // closed when Run has returned
+	state    atomic.Int32    // idle, then running or cancelled
+	stopping context.Context // ends with Shutdown
+	stop     context.CancelFunc
+	done     chan struct{} // closed when Run has returned
 
 	// Set by Run. A drain ends handling first, and settling when it gives up.
 	handling    context.Context
@@ -153,6 +167,13 @@ type Worker struct {
 	settling    context.Context
 	endSettling context.CancelCauseFunc
 }
+
+// States of a Worker.
+const (
+	workerIdle      int32 = iota
+	workerRunning         // Run was called
+	workerCancelled       // Shutdown came first: never to be run
+)
 
 // NewWorker checks cfg and returns a worker for Run to start. It does not talk
 // to the broker.
@@ -193,8 +214,8 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 // topology contradicts what exists, ErrClosed if the client was closed. It can
 // be called once.
 func (w *Worker) Run(ctx context.Context) error {
-	if !w.started.CompareAndSwap(false, true) {
-		if w.cancelled.Load() {
+	if !w.state.CompareAndSwap(workerIdle, workerRunning) {
+		if w.state.Load() == workerCancelled {
 			return nil
 		}
 		return errors.New("reprise: Worker.Run can be called once: make another worker")
@@ -219,8 +240,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // be called any number of times, also before Run, which then does nothing.
 func (w *Worker) Shutdown(ctx context.Context) error {
 	w.stop()
-	if w.started.CompareAndSwap(false, true) {
-		w.cancelled.Store(true)
+	if w.state.CompareAndSwap(workerIdle, workerCancelled) {
 		close(w.done)
 	}
 	select {

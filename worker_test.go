@@ -228,10 +228,6 @@ func TestOutcomes(t *testing.T) {
 				name: "Goexit", policy: quick(2), attempts: 2, text: reprise.ErrHandlerExited.Error(),
 				answer: func(*reprise.Message) error { runtime.Goexit(); return nil },
 			},
-			{
-				name: "longer than a wait queue can hold", policy: quick(5), attempts: 1, text: "later\n\nparked, because it cannot be retried: ",
-				answer: func(*reprise.Message) error { return reprise.RetryAfter(60*24*time.Hour, fmt.Errorf("later")) },
-			},
 		} {
 			t.Run(tc.name, func(t *testing.T) {
 				r := newRaw(t, b.URL)

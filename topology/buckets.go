@@ -3,6 +3,8 @@ package topology
 import (
 	"fmt"
 	"math"
+	"regexp"
+	"strings"
 	"time"
 )
 
@@ -10,23 +12,35 @@ import (
 const (
 	DefaultBase   = time.Second
 	DefaultGrowth = 1.25
-	DefaultPrefix = "reprise.wait."
 )
+
+var waitQueueName = regexp.MustCompile(`\.wait\.[0-9]+-[0-9]+$`)
+
+// IsWaitQueue reports whether a queue of that name is one of Buckets, by the
+// form of the name: nobody should consume from it.
+func IsWaitQueue(name string) bool { return waitQueueName.MatchString(name) }
 
 // MaxDelay is the longest a message can wait in one hop: RabbitMQ's timers
 // count 2³²-1 milliseconds, 49 days and 17 hours.
 const MaxDelay = math.MaxUint32 * time.Millisecond
 
+// DeliveryLimit is how often the work queue delivers a message that is never
+// settled (its handler kills the process each time) before it is parked. It is
+// RabbitMQ's own default since 4.0; before, there was none.
+const DeliveryLimit = 20
+
 // Buckets is the default Route: any delay up to MaxDelay, never early, late by
-// at most the width of a bucket, on any RabbitMQ from 3.10 on.
+// at most the width of a bucket, on any RabbitMQ from 3.10 on. A longer delay
+// is cut to MaxDelay: the message comes back then, and the handler can ask
+// again.
 //
 // RabbitMQ expires messages only at the head of a queue, so a short delay
 // behind a long one waits for the long one. One queue per distinct delay would
 // avoid that, and explode under jitter. Buckets bound it: the delays that share
 // a queue differ by at most the factor Growth.
 //
-//	bucket 0     [0, Base)                    reprise.wait.0-1000
-//	bucket i     [Base×Growthⁱ⁻¹, Base×Growthⁱ)   reprise.wait.1000-1250, reprise.wait.1250-1562, …
+//	bucket 0     [0, Base)                        orders.wait.0-1000
+//	bucket i     [Base×Growthⁱ⁻¹, Base×Growthⁱ)   orders.wait.1000-1250, orders.wait.1250-1562, …
 //
 // For a delay d in bucket i, with the bounds rounded down to milliseconds:
 //
@@ -35,17 +49,18 @@ const MaxDelay = math.MaxUint32 * time.Millisecond
 //     keeps up, so at most (upper - lower) late;
 //   - from Base on, the upper bound is at most d×Growth.
 //
-// Each bucket is a fanout exchange and a queue of the same name, declared when
-// first used and shared by all work queues: a copy is published with the work
-// queue's name as routing key and the expired message dead-letters through the
-// default exchange, so it returns to that queue and to no other. The bounds are
+// Each bucket is a queue, declared when first used: a copy is published to it
+// by its name, and when it expires it is dead-lettered to the work queue by
+// its name, so it returns to that queue and to no other. No work queue shares
+// its wait queues with another: RabbitMQ stops dead-lettering from a queue
+// while 32 of its dead letters are unconfirmed, so that a work queue which is
+// full, or was deleted, would hold up the retries of all others. The bounds are
 // in the name, so programs with different settings never collide. With the
 // defaults, all delays from a second to a day need 51 buckets, and a program
 // only creates those its delays fall into.
 type Buckets struct {
 	Base   time.Duration // width of the first bucket; default 1 s, at least 1 ms
 	Growth float64       // ratio of a bucket's bounds; default 1.25, more than 1
-	Prefix string        // start of the names; default "reprise.wait."
 }
 
 func (b Buckets) withDefaults() Buckets {
@@ -54,9 +69,6 @@ func (b Buckets) withDefaults() Buckets {
 	}
 	if b.Growth == 0 {
 		b.Growth = DefaultGrowth
-	}
-	if b.Prefix == "" {
-		b.Prefix = DefaultPrefix
 	}
 	return b
 }
@@ -72,8 +84,18 @@ func (b Buckets) Validate() error {
 	case float64(b.Base.Milliseconds())*(b.Growth-1) < 1:
 		return fmt.Errorf("topology: Buckets.Growth %v makes buckets narrower than a millisecond: use at least %v with a Base of %s",
 			b.Growth, 1+1/float64(b.Base.Milliseconds()), b.Base)
-	case len(b.Prefix) > maxName-len("4294967295-4294967295"):
-		return fmt.Errorf("topology: Buckets.Prefix has %d bytes: use at most %d", len(b.Prefix), maxName-len("4294967295-4294967295"))
+	}
+	return nil
+}
+
+// ValidateQueue reports a work queue whose wait queues or failed queue would
+// have names that no broker accepts.
+func (b Buckets) ValidateQueue(queue string) error {
+	for _, name := range []string{b.waitQueue(queue, MaxDelay), FailedQueue(queue)} {
+		if over := len(name) - maxName; over > 0 {
+			return fmt.Errorf("topology: the work queue's name %.40q… has %d bytes: use at most %d, since %q is appended for a queue of its own, and 255 are possible",
+				queue, len(queue), len(queue)-over, strings.TrimPrefix(name, queue))
+		}
 	}
 	return nil
 }
@@ -104,6 +126,7 @@ func (b Buckets) Topology(queue string) Topology {
 				"x-dead-letter-routing-key": FailedQueue(queue),
 				"x-dead-letter-strategy":    "at-least-once",
 				"x-overflow":                "reject-publish",
+				"x-delivery-limit":          int64(DeliveryLimit),
 			},
 		},
 		failedQueue(queue),
@@ -124,31 +147,28 @@ func failedQueue(queue string) Queue {
 	}}
 }
 
-// Wait returns the hop into the bucket of the delay. Delays beyond MaxDelay
-// are refused.
-func (b Buckets) Wait(d Delivery, delay time.Duration) (Hop, error) {
-	b = b.withDefaults()
-	delay = time.Duration(milliseconds(delay)) * time.Millisecond
-	if delay > MaxDelay {
-		return Hop{}, fmt.Errorf("topology: a delay of %s is more than a wait queue can hold (%s): retry sooner, or have the message published again when it is due", delay, MaxDelay)
-	}
+// waitQueue is the name of a work queue's wait queue for a delay.
+func (b Buckets) waitQueue(queue string, delay time.Duration) string {
 	lower, upper := b.Bounds(delay)
-	name := fmt.Sprintf("%s%d-%d", b.Prefix, lower.Milliseconds(), upper.Milliseconds())
+	return fmt.Sprintf("%s.wait.%d-%d", queue, lower.Milliseconds(), upper.Milliseconds())
+}
+
+// Wait returns the hop into the bucket of the delay, through the default
+// exchange. A delay beyond MaxDelay counts as MaxDelay.
+func (b Buckets) Wait(d Delivery, delay time.Duration) (Hop, error) {
+	delay = time.Duration(milliseconds(min(delay, MaxDelay))) * time.Millisecond
+	name := b.waitQueue(d.Queue, delay)
 	return Hop{
-		Exchange:   name,
-		RoutingKey: d.Queue,
+		RoutingKey: name,
 		TTL:        max(delay, time.Millisecond), // 0 would mean for ever
 		Delay:      delay,
-		Topology: Topology{
-			Exchanges: []Exchange{{Name: name, Kind: Fanout}},
-			Queues: []Queue{{Name: name, Args: Table{
-				"x-queue-type":           "quorum",
-				"x-dead-letter-exchange": "",
-				"x-dead-letter-strategy": "at-least-once",
-				"x-overflow":             "reject-publish",
-			}}},
-			Bindings: []Binding{{Exchange: name, Queue: name}},
-		},
+		Topology: Topology{Queues: []Queue{{Name: name, Args: Table{
+			"x-queue-type":              "quorum",
+			"x-dead-letter-exchange":    "",
+			"x-dead-letter-routing-key": d.Queue,
+			"x-dead-letter-strategy":    "at-least-once",
+			"x-overflow":                "reject-publish",
+		}}}},
 	}, nil
 }
 

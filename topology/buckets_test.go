@@ -17,14 +17,14 @@ import (
 func ExampleBuckets() {
 	for _, delay := range []time.Duration{0, 999 * time.Millisecond, time.Second, 1300 * time.Millisecond, 4 * time.Hour} {
 		hop, err := topology.Buckets{}.Wait(topology.Delivery{Queue: "orders"}, delay)
-		fmt.Println(delay, "→", hop.Exchange, "key", hop.RoutingKey, "expires", hop.TTL, err)
+		fmt.Println(delay, "→", hop.RoutingKey, "expires", hop.TTL, err)
 	}
 	// Output:
-	// 0s → reprise.wait.0-1000 key orders expires 1ms <nil>
-	// 999ms → reprise.wait.0-1000 key orders expires 999ms <nil>
-	// 1s → reprise.wait.1000-1250 key orders expires 1s <nil>
-	// 1.3s → reprise.wait.1250-1562 key orders expires 1.3s <nil>
-	// 4h0m0s → reprise.wait.11744152-14680190 key orders expires 4h0m0s <nil>
+	// 0s → orders.wait.0-1000 expires 1ms <nil>
+	// 999ms → orders.wait.0-1000 expires 999ms <nil>
+	// 1s → orders.wait.1000-1250 expires 1s <nil>
+	// 1.3s → orders.wait.1250-1562 expires 1.3s <nil>
+	// 4h0m0s → orders.wait.11744152-14680190 expires 4h0m0s <nil>
 }
 
 func buckets() *rapid.Generator[topology.Buckets] {
@@ -100,10 +100,10 @@ func TestBucketsAreNeverEarlyAndLateByAtMostTheirWidth(t *testing.T) {
 			}
 			lower, upper := b.Bounds(delay)
 			left := now + hop.TTL
-			for _, before := range queues[hop.Exchange] {
+			for _, before := range queues[hop.RoutingKey] {
 				left = max(left, before.due)
 			}
-			queues[hop.Exchange] = append(queues[hop.Exchange], message{now, now + hop.TTL})
+			queues[hop.RoutingKey] = append(queues[hop.RoutingKey], message{now, now + hop.TTL})
 			if waited := left - now; waited < delay || waited-hop.TTL > upper-lower || waited > upper {
 				t.Fatalf("a delay of %s in [%s, %s) waits %s", delay, lower, upper, waited)
 			}
@@ -120,8 +120,8 @@ func TestBucketNamesTellTheirBounds(t *testing.T) {
 		y, _ := c.Wait(topology.Delivery{Queue: "q"}, delay)
 		l1, u1 := b.Bounds(delay)
 		l2, u2 := c.Bounds(delay)
-		if (x.Exchange == y.Exchange) != (l1 == l2 && u1 == u2) {
-			t.Fatalf("%q [%s, %s) and %q [%s, %s)", x.Exchange, l1, u1, y.Exchange, l2, u2)
+		if (x.RoutingKey == y.RoutingKey) != (l1 == l2 && u1 == u2) {
+			t.Fatalf("%q [%s, %s) and %q [%s, %s)", x.RoutingKey, l1, u1, y.RoutingKey, l2, u2)
 		}
 		if err := x.Topology.Merge(y.Topology).Validate(); err != nil {
 			t.Fatal(err)
@@ -141,19 +141,18 @@ func TestBucketsUpToADay(t *testing.T) {
 }
 
 func TestBucketsHops(t *testing.T) {
-	b := topology.Buckets{Base: 100 * time.Millisecond, Growth: 2, Prefix: "w."}
+	b := topology.Buckets{Base: 100 * time.Millisecond, Growth: 2}
 	hop, err := b.Wait(topology.Delivery{Queue: "orders", RoutingKey: "other"}, 250*time.Millisecond+1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := topology.Hop{
-		Exchange: "w.200-400", RoutingKey: "orders", TTL: 251 * time.Millisecond, Delay: 251 * time.Millisecond,
+		RoutingKey: "orders.wait.200-400", TTL: 251 * time.Millisecond, Delay: 251 * time.Millisecond,
 		Topology: topology.Topology{
-			Exchanges: []topology.Exchange{{Name: "w.200-400", Kind: "fanout"}},
-			Queues: []topology.Queue{{Name: "w.200-400", Args: topology.Table{
-				"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+			Queues: []topology.Queue{{Name: "orders.wait.200-400", Args: topology.Table{
+				"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
+				"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 			}}},
-			Bindings: []topology.Binding{{Exchange: "w.200-400", Queue: "w.200-400"}},
 		},
 	}
 	if diff := cmp.Diff(want, hop); diff != "" {
@@ -173,14 +172,60 @@ func TestBucketsHops(t *testing.T) {
 	}
 }
 
-func TestBucketsRefuseWhatNoTimerHolds(t *testing.T) {
+func TestBucketsCutWhatNoTimerHolds(t *testing.T) {
 	b := topology.Buckets{}
-	if _, err := b.Wait(topology.Delivery{}, topology.MaxDelay); err != nil {
-		t.Error(err)
+	want, err := b.Wait(topology.Delivery{Queue: "q"}, topology.MaxDelay)
+	if err != nil || want.TTL != topology.MaxDelay {
+		t.Error(want, err)
 	}
-	_, err := b.Wait(topology.Delivery{}, topology.MaxDelay+1)
-	if err == nil || !strings.Contains(err.Error(), "retry sooner, or have the message published again when it is due") {
-		t.Errorf("got %v", err)
+	for _, delay := range []time.Duration{topology.MaxDelay + 1, math.MaxInt64} {
+		got, err := b.Wait(topology.Delivery{Queue: "q"}, delay)
+		if err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// A work queue that takes nothing holds up its own retries only.
+func TestWorkQueuesShareNoWaitQueue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b, delay := buckets().Draw(t, "buckets"), delays().Draw(t, "delay")
+		x, _ := b.Wait(topology.Delivery{Queue: "x"}, delay)
+		y, _ := b.Wait(topology.Delivery{Queue: "y"}, delay)
+		for _, hop := range []topology.Hop{x, y} {
+			if len(hop.Topology.Queues) != 1 || hop.Exchange != "" || hop.RoutingKey != hop.Topology.Queues[0].Name {
+				t.Fatalf("%+v", hop)
+			}
+		}
+		if x.RoutingKey == y.RoutingKey {
+			t.Fatalf("both wait in %q", x.RoutingKey)
+		}
+	})
+}
+
+// Every queue a work queue of a name that is accepted can need has a name that
+// is possible.
+func TestBucketsBoundTheNameOfTheWorkQueue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := buckets().Draw(t, "buckets")
+		longest := strings.Repeat("q", 255)
+		for b.ValidateQueue(longest) != nil {
+			longest = longest[1:]
+		}
+		if len(longest) < 200 {
+			t.Fatalf("%d bytes are too many for a work queue of %+v", len(longest)+1, b)
+		}
+		hop, _ := b.Wait(topology.Delivery{Queue: longest}, delays().Draw(t, "delay"))
+		if err := hop.Topology.Merge(b.Topology(longest)).Validate(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	err := topology.Strategy{}.ValidateQueue(strings.Repeat("q", 240))
+	if err == nil || !strings.Contains(err.Error(), `has 240 bytes: use at most 228, since ".wait.`) {
+		t.Error(err)
 	}
 }
 
@@ -194,7 +239,6 @@ func TestBucketsValidate(t *testing.T) {
 		{topology.Buckets{Base: -time.Second}, "Buckets.Base -1s: use whole milliseconds"},
 		{topology.Buckets{Growth: 1}, "Buckets.Growth 1: use more than 1"},
 		{topology.Buckets{Growth: 1.0001}, "makes buckets narrower than a millisecond: use at least 1.001 with a Base of 1s"},
-		{topology.Buckets{Prefix: strings.Repeat("x", 235)}, "Buckets.Prefix has 235 bytes: use at most 234"},
 	} {
 		err := errors.Join(tc.b.Validate())
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
@@ -202,6 +246,14 @@ func TestBucketsValidate(t *testing.T) {
 		}
 		if s := (topology.Strategy{Route: tc.b}).Validate(); (s == nil) != (err == nil) {
 			t.Errorf("%+v: the strategy says %v", tc.b, s)
+		}
+	}
+}
+
+func TestWaitQueuesAreKnownByTheirNames(t *testing.T) {
+	for name, want := range map[string]bool{"orders.wait.0-1000": true, "orders": false, "orders.wait.": false, "orders.failed": false} {
+		if got := topology.IsWaitQueue(name); got != want {
+			t.Errorf("%q: %v", name, got)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // counts as 0: the message had a budget that cannot be read, so it is tried
 // once more and then parked for a person to see, rather than retried for ever.
 //
-// Nothing but the two headers is written, so times, hosts and the number of
+// Of the error texts the last 100 are kept. Nothing but the two headers is written, so times, hosts and the number of
 // attempts are not known: History.Attempts is what the two headers add up to.
 type CountDown struct {
 	Header  string // name of the count, written as a signed 32-bit integer
@@ -69,10 +69,17 @@ func (c CountDown) Retry(headers Table, f Failure) Table {
 // Park returns headers with the error text appended. The count stays as it is.
 func (c CountDown) Park(headers Table, f Failure) Table { return c.append(headers.Clone(), f) }
 
-// append adds an error text; texts give way, oldest first, where they do not
+// maxTexts bounds the array of error texts, which anybody can have filled: AMQP
+// clients refuse to read very long ones.
+const maxTexts = 100
+
+// append adds an error text; the last maxTexts are kept. Texts give way, oldest first, where they do not
 // all fit into f.Room. It owns out, but not the array inside it.
 func (c CountDown) append(out Table, f Failure) Table {
 	before, _ := out[c.Errors].([]any)
+	if over := len(before) + 1 - maxTexts; over > 0 {
+		before = before[over:]
+	}
 	texts := append(before[:len(before):len(before)], any(cut(f.Error, maxErrorText)))
 	for out[c.Errors] = texts; f.Room > 0 && out.WireSize() > f.Room && len(texts) > 1; out[c.Errors] = texts {
 		texts = texts[1:]

@@ -12,15 +12,15 @@
 // Two questions decide what happens to a message that failed, and they are
 // independent of each other:
 //
-//	Route   which way does a copy take?      wait exchange, key, expiration, failed queue
+//	Route   which way does a copy take?      wait queue, expiration, failed queue
 //	Marks   what is written on the copy?     attempts so far, errors, where it came from
 //
 // A [Strategy] is one answer to each. The default is [Buckets] and [Trail]:
 //
-//	                      ┌──────────────────────────────── dead letter, key = work queue ─┐
-//	                      ▼                                                                │
-//	publish ─► work queue ─► handler ─► failed ─► reprise.wait.1000-1250 (exchange) ─► (queue, no consumers)
-//	                             │                reprise.wait.1250-1562
+//	               ┌──────────────────────────── expires: dead letter ─┐
+//	               ▼                                                   │
+//	publish ─► work queue ─► handler ─► failed ─► {queue}.wait.1000-1250 (no consumers)
+//	                             │                {queue}.wait.1250-1562
 //	                             │                …
 //	                             └────► parked ─► {queue}.failed
 //

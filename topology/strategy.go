@@ -38,6 +38,15 @@ func (s Strategy) Validate() error {
 	return nil
 }
 
+// ValidateQueue reports why the strategy cannot serve a work queue. Routes of
+// other packages take part by having a method ValidateQueue(string) error.
+func (s Strategy) ValidateQueue(queue string) error {
+	if v, ok := s.WithDefaults().Route.(interface{ ValidateQueue(string) error }); ok {
+		return v.ValidateQueue(queue)
+	}
+	return nil
+}
+
 // Route is the way copies of a failed message take. Implementations are pure
 // and safe for concurrent use.
 type Route interface {
@@ -45,8 +54,8 @@ type Route interface {
 	Topology(queue string) Topology
 
 	// Wait returns where a copy goes that is to come back to d.Queue after
-	// delay, never earlier. A route that knows one delay only may answer with
-	// that one; Hop.Delay says so. An error means that this message cannot
+	// delay, never earlier. A route that knows one delay only, or none so long,
+	// may answer with another; Hop.Delay says so. An error means that this message cannot
 	// come back this way: it is parked instead, with the error on it.
 	Wait(d Delivery, delay time.Duration) (Hop, error)
 
@@ -62,8 +71,8 @@ type Hop struct {
 	Delay      time.Duration // how long the copy will in fact wait, for logs; 0 when it does not
 
 	// Topology must exist before the copy is published. It is declared on
-	// first use of this exchange and key, once per connection, and again when
-	// the broker could not route the copy.
+	// first use of this exchange (of this key, where it is the default
+	// exchange), once per connection, and again when publishing fails.
 	Topology Topology
 }
 

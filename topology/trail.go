@@ -119,7 +119,7 @@ func writeAttempts(errs []AttemptError, limit int) []any {
 			"attempt":     int64(e.Attempt),
 			"time":        e.Time,
 			"error":       cut(e.Error, limit),
-			"host":        e.Host,
+			"host":        cut(e.Host, maxName), // no host's name is longer, but anybody can write one
 			"duration-ms": e.Duration.Milliseconds(),
 		}
 	}

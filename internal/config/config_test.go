@@ -84,7 +84,7 @@ func TestExample(t *testing.T) {
 			{
 				WorkerConfig: reprise.WorkerConfig{Queue: "reports", Policy: patient},
 				Exec: &Exec{
-					Command: []string{"sh", "-c", "cat > report-$REPRISE_MESSAGE_ID.txt"},
+					Command: []string{"sh", "-c", "cat > $(mktemp report-XXXXXXXX)"},
 					Dir:     "/etc",
 					Env:     []Pair{{"LANG", "C.UTF-8"}, {"API_TOKEN", "t0ken"}},
 					Timeout: 15 * time.Minute,

@@ -56,8 +56,10 @@ func (f *fields) worker(e *exchanges) located {
 	if x, ok := f.get("queue"); ok {
 		w.Queue, _ = x.amqpName("orders", len(topology.FailedQueue("")))
 		w.at = f.keyAt("queue")
-		if strings.HasPrefix(w.Queue, topology.DefaultPrefix) {
+		if topology.IsWaitQueue(w.Queue) {
 			x.fail("queue %s is a wait queue, its messages return by themselves: name a work queue", quoted(w.Queue))
+		} else if err := (topology.Buckets{}).ValidateQueue(w.Queue); err != nil {
+			x.fail("%s", strings.TrimPrefix(err.Error(), "topology: "))
 		}
 	} else {
 		f.missing("a worker has no queue: add queue: NAME (or preset: cover-art)", "queue", "preset")

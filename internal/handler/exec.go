@@ -54,7 +54,9 @@ type ExecConfig struct {
 // The program gets a process group of its own, so that a Ctrl-C meant for this
 // process leaves it alone. When the context of an attempt ends, the group gets
 // SIGTERM, and after the Grace SIGKILL: children that do as their parent do not
-// survive it. If the program still exits with 0 or 65, that counts.
+// survive it. If the program still exits with 0, the message is done. Exit 65
+// after a timeout still parks it; in a drain the worker gives the message back
+// instead, as it does after any failure then.
 type Exec struct {
 	cfg  ExecConfig
 	path string

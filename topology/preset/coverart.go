@@ -2,6 +2,7 @@ package preset
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/reprisemq/reprise/topology"
@@ -46,7 +47,14 @@ const (
 type CoverArt struct {
 	RetryDelay time.Duration // x-message-ttl of the retry queue, whole milliseconds; default 4 h
 	Retries    int           // retries of a message without mb-retries; default 4
-	QueueType  string        // x-queue-type of every queue; "" leaves the argument out, as deployed
+
+	// QueueType is the x-queue-type of every queue; "" leaves the argument out,
+	// as deployed. With "quorum" every queue also gets an x-delivery-limit of
+	// 2147483647: RabbitMQ drops a message that exceeds the limit where, as in
+	// this design, there is nowhere to dead-letter it to, and the default of
+	// RabbitMQ 4 is 20. A message that kills its worker each time is delivered
+	// again without end.
+	QueueType string
 }
 
 func (c CoverArt) withDefaults() CoverArt {
@@ -77,6 +85,9 @@ func (c CoverArt) Topology() topology.Topology {
 		if c.QueueType != "" {
 			args = args.Clone()
 			args["x-queue-type"] = c.QueueType
+			if c.QueueType == "quorum" {
+				args["x-delivery-limit"] = int64(math.MaxInt32) // 3.10 takes no "unlimited"
+			}
 		}
 		return topology.Queue{Name: name, Args: args}
 	}

@@ -1,6 +1,7 @@
 package preset_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -39,8 +40,13 @@ func TestCoverArtTopologyToTheLetter(t *testing.T) {
 	if err := got.Validate(); err != nil {
 		t.Error(err)
 	}
+	for _, q := range (preset.CoverArt{QueueType: "classic"}).Topology().Queues {
+		if _, limited := q.Args["x-delivery-limit"]; limited || q.Args["x-queue-type"] != "classic" {
+			t.Errorf("%s has %v", q.Name, q.Args)
+		}
+	}
 	for _, q := range (preset.CoverArt{QueueType: "quorum"}).Topology().Queues {
-		if q.Args["x-queue-type"] != "quorum" {
+		if q.Args["x-queue-type"] != "quorum" || q.Args["x-delivery-limit"] != int64(math.MaxInt32) {
 			t.Errorf("%s has %v", q.Name, q.Args)
 		}
 	}

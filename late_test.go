@@ -1,0 +1,48 @@
+package reprise_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// A broker that confirms slowly gets each copy once; a publisher is told.
+func TestACopyWhoseConfirmIsLateIsNotPublishedAgain(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		var hearing sync.RWMutex
+		c := dial(t, b.URL, deafDial(&hearing, publishes), func(c *reprise.Config) { c.ConfirmTimeout = 300 * time.Millisecond })
+		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
+		r.publish("", queue, amqp.Publishing{MessageId: "first"})
+		c.log.wait(t, "parked", 1) // what it needs is declared
+		r.take(queue + ".failed")
+
+		hearing.Lock()
+		r.publish("", queue, amqp.Publishing{MessageId: "late"})
+		c.log.wait(t, "confirm is late", 1)
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); !errors.Is(err, reprise.ErrUnconfirmed) {
+			t.Errorf("publish: %v", err)
+		}
+		time.Sleep(time.Second) // more than two timeouts
+		hearing.Unlock()
+		c.log.wait(t, "parked", 3)
+		if n := c.log.count("confirm is late"); n != 2 {
+			t.Errorf("%d confirms were late, want those of 2 messages, once each", n)
+		}
+		if n := c.log.count("copy failed"); n != 0 {
+			t.Errorf("copies failed %d times", n)
+		}
+		if n := r.depth(queue + ".failed"); n != 2 {
+			t.Errorf("%d copies are parked, want 2", n)
+		}
+	})
+}
