@@ -12,7 +12,7 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## see it work, in half a minute and without a broker
+demo: ## see it work, in a quarter of a minute and without a broker
 	go run ./cmd/reprise demo --once $(ARGS)
 
 .PHONY: build

@@ -184,20 +184,17 @@ func (p *player) close(c on) string {
 	return "is closed"
 }
 
-// drain takes all messages out of the queues.
-func (p *player) drain() string {
+// drain takes all messages out of a queue.
+func (p *player) drain(queue string) string {
 	var lines []string
-	for _, q := range p.queues {
-		for {
-			p.watch().asked = ""
-			got := p.watch().call(&amqpwire.BasicGet{Queue: p.name(q), NoAck: true})
-			lines = append(lines, q+": "+got)
-			if !strings.HasPrefix(got, `"`) {
-				break
-			}
+	for {
+		p.watch().asked = ""
+		got := p.watch().call(&amqpwire.BasicGet{Queue: p.name(queue), NoAck: true})
+		lines = append(lines, queue+": "+got)
+		if !strings.HasPrefix(got, `"`) {
+			return strings.Join(lines, "\n")
 		}
 	}
-	return strings.Join(lines, "\n")
 }
 
 // clean deletes all that the script has made.

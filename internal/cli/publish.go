@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/term"
+
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/config"
 	"github.com/reprisemq/reprise/topology"
@@ -151,7 +153,7 @@ func (c *publishCmd) body(ctx context.Context, streams IO) ([]byte, error) {
 		return b, nil
 	}
 	if f, ok := streams.Stdin.(*os.File); ok {
-		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 && c.File == "" {
+		if c.File == "" && term.IsTerminal(int(f.Fd())) {
 			fmt.Fprintln(streams.Stderr, "reprise: reading the body from the terminal, Ctrl-D ends it")
 		}
 	}
