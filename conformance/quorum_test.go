@@ -229,3 +229,19 @@ func TestGettingCountsAsConsuming(t *testing.T) {
 		testkit.Eventually(t, patience, func() bool { return consumers() == 0 })
 	})
 }
+
+// A dead letter that must not be lost and has nowhere to go is not ready any more, and still takes a place in its queue.
+func TestHeldDeadLettersTakeAPlace(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		q := c.queue("q", amqp.Table{
+			"x-queue-type": "quorum", "x-overflow": "reject-publish", "x-max-length": 1,
+			"x-dead-letter-strategy": "at-least-once", "x-dead-letter-exchange": c.exchange("dlx", "direct"),
+		})
+		c.putExpiring(q, "held", "20")
+		c.awaitReady(q, 0)
+		// The limit is a soft one: one more than it says is taken.
+		if got := c.answers(q, "1", "2"); got != "+-" {
+			t.Errorf("answered %s", got)
+		}
+	})
+}

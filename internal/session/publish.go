@@ -26,6 +26,7 @@ func (ch *channel) basicPublish(m *amqpwire.BasicPublish) error {
 		return exception.New(exception.NotImplemented, "immediate=true")
 	}
 	ch.content = content{method: m}
+	ch.s.begun = true
 	return nil
 }
 
@@ -83,7 +84,6 @@ func (ch *channel) publish(c content) error {
 	if err != nil {
 		return err
 	}
-	ch.s.wrote = true
 	ch.counter.Add(stats.Publish, 1)
 	if ch.confirms.on {
 		ch.counter.Add(stats.Confirmed, 1)

@@ -82,7 +82,7 @@ type Session struct {
 	closing  atomic.Bool   // connection.close has been sent
 	ending   chan struct{} // closed by Shutdown
 	blocked  atomic.Bool   // the client is not read, for lack of memory
-	wrote    bool          // a message, since it was last looked at
+	begun    bool          // a message, since it was last looked at: the client is about to publish
 
 	connected time.Time
 
@@ -189,8 +189,8 @@ func (s *Session) read() error {
 		if err := s.out.waitForRoom(s.ctx); err != nil {
 			return err
 		}
-		if s.wrote {
-			s.wrote = false
+		if s.begun { // and nothing of it read yet
+			s.begun = false
 			if err := s.block(); err != nil {
 				return err
 			}
