@@ -68,7 +68,8 @@ func (s *Session) expect(m amqpwire.Method) error {
 // abort closes the connection in the middle of the handshake.
 func (s *Session) abort(e *exception.Error, method amqpwire.MethodID) error {
 	s.fail(e, method)
-	return s.refuse(fmt.Errorf("handshake: %w", e))
+	s.discard() // the client has the last word: it may take a connection that is closed at once for a broken one
+	return fmt.Errorf("handshake: %w", e)
 }
 
 func (s *Session) authenticate() error {
@@ -98,6 +99,8 @@ func (s *Session) authenticate() error {
 		if capable(capabilities, "authentication_failure_close") {
 			s.fail(exception.New(exception.AccessRefused, "Login was refused using authentication mechanism %s. "+
 				"For details see the broker logfile.", ok.Mechanism), 0)
+			s.discard()
+			return refused
 		}
 		return s.refuse(refused)
 	}
