@@ -1,6 +1,7 @@
 package reprise_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -45,7 +46,12 @@ func TestAQueueThatTakesNothingBlocksNoOther(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				time.Sleep(time.Second) // they are dead by now
+				testkit.Eventually(t, patience, func() error { // they are dead by then
+					if n := r.depth(wait); n > 0 {
+						return fmt.Errorf("%d messages still wait", n)
+					}
+					return nil
+				})
 				works := newScript(func(*reprise.Message) error { return reprise.RetryAfter(500*time.Millisecond, errScripted) })
 				start(t, c, reprise.WorkerConfig{Queue: fine, Handler: works, Strategy: strategy, Policy: quick(3)})
 				r.publish("", fine, amqp.Publishing{})

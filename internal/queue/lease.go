@@ -29,27 +29,17 @@ func (q *Queue) touch() {
 
 func (q *Queue) leaseOver() {
 	q.mu.Lock()
-	if q.deleted {
-		q.unlock()
-		return
-	}
-	left := time.Until(q.lease.until)
-	if q.consumers.len() > 0 { // the lease begins anew when the last one goes
-		left = q.config.Expires
-	}
-	if left > 0 {
-		q.lease.timer.Reset(left)
-		q.unlock()
-		return
-	}
+	over := !q.deleted && !q.leased()
 	q.unlock()
-	q.config.Expired() // which deletes it on condition, since it may be used again by now
+	if over {
+		q.config.Expired() // which deletes it on condition, since it may be used again by now
+	}
 }
 
 // leased reports whether the lease runs, and if so sees to it that its end is noticed.
 func (q *Queue) leased() bool {
 	left := time.Until(q.lease.until)
-	if q.consumers.len() > 0 {
+	if q.consumers.len() > 0 { // it begins anew when the last one goes
 		left = q.config.Expires
 	}
 	if left > 0 {

@@ -37,7 +37,7 @@ func (ch *channel) exchangeDelete(m *amqpwire.ExchangeDelete) error {
 
 func (ch *channel) exchangeBind(m *amqpwire.ExchangeBind) error {
 	m.Source, m.Destination = vhost.Clean(m.Source), vhost.Clean(m.Destination)
-	if err := both(ch.s.mayExchange(access.Write, m.Destination), ch.s.mayExchange(access.Read, m.Source)); err != nil {
+	if err := ch.s.mayBind("exchange", m.Destination, m.Source); err != nil {
 		return err
 	}
 	if err := ch.s.vhost.BindExchange(m.Source, m.Destination, m.RoutingKey, m.Arguments); err != nil {
@@ -49,7 +49,7 @@ func (ch *channel) exchangeBind(m *amqpwire.ExchangeBind) error {
 
 func (ch *channel) exchangeUnbind(m *amqpwire.ExchangeUnbind) error {
 	m.Source, m.Destination = vhost.Clean(m.Source), vhost.Clean(m.Destination)
-	if err := both(ch.s.mayExchange(access.Write, m.Destination), ch.s.mayExchange(access.Read, m.Source)); err != nil {
+	if err := ch.s.mayBind("exchange", m.Destination, m.Source); err != nil {
 		return err
 	}
 	if err := ch.s.vhost.UnbindExchange(m.Source, m.Destination, m.RoutingKey, m.Arguments); err != nil {
@@ -110,7 +110,7 @@ func (ch *channel) queueBind(m *amqpwire.QueueBind) error {
 	if err != nil {
 		return err
 	}
-	if err := both(ch.s.mayQueue(access.Write, name), ch.s.mayExchange(access.Read, m.Exchange)); err != nil {
+	if err := ch.s.mayBind("queue", name, m.Exchange); err != nil {
 		return err
 	}
 	if err := ch.s.vhost.BindQueue(m.Exchange, name, key, m.Arguments, ch.s); err != nil {
@@ -126,7 +126,7 @@ func (ch *channel) queueUnbind(m *amqpwire.QueueUnbind) error {
 	if err != nil {
 		return err
 	}
-	if err := both(ch.s.mayQueue(access.Write, name), ch.s.mayExchange(access.Read, m.Exchange)); err != nil {
+	if err := ch.s.mayBind("queue", name, m.Exchange); err != nil {
 		return err
 	}
 	if err := ch.s.vhost.UnbindQueue(m.Exchange, name, key, m.Arguments, ch.s); err != nil {
