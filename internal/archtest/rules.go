@@ -2,7 +2,7 @@
 //
 //	cmd ─► internal/cli ─► reprise ─► topology ─► backoff
 //	            │             └─► the AMQP client
-//	            └────────► broker ─► internal/{management,node,session,vhost} ─► internal/{queue,route,amqpwire}
+//	            └────────► broker ─► internal/{management,node,session,vhost} ─► internal/{queue,route,amqpwire,store}
 //
 // The rules stand in this file, as a table. The package's test holds the
 // project's own imports, as `go list -deps` gives them, against it; `make lint`
@@ -90,6 +90,17 @@ var Rules = []Rule{
 		For:   []string{"internal/queue/...", "internal/store/..."},
 		Never: []string{"internal/session/..."},
 		Why:   "connections use queues; a queue that knows of connections can't be tested without one",
+	},
+	{
+		For:   []string{"internal/store/..."},
+		Never: []string{"internal/queue/...", "internal/vhost/...", "internal/amqpwire/..."},
+		Why:   "the store keeps bytes under names; what they mean is for those to know who wrote them",
+	},
+	{
+		For:           []string{"..."},
+		Except:        []string{"internal/store/..."},
+		NeverDirectly: []string{"github.com/cockroachdb/pebble/..."},
+		Why:           "the storage library is behind internal/store, so that it can be understood, tested and replaced there",
 	},
 	{
 		For:       []string{"..."},

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/stats"
+	"github.com/reprisemq/reprise/internal/store"
 )
 
 // Queue holds messages. All methods may be called at the same time, none blocks.
@@ -52,12 +53,13 @@ func New(config Config) *Queue {
 // Config returns what the queue was made with.
 func (q *Queue) Config() Config { return q.config }
 
-// Publish adds a message to the end of the queue. It reports whether the queue accepted it.
-func (q *Queue) Publish(m *Message) bool {
+// Publish adds a message to the end of the queue. It reports whether the queue accepted it, and which commit of the store
+// will keep it; zero: it is not to be kept.
+func (q *Queue) Publish(m *Message) (accepted bool, kept store.Ticket) {
 	q.mu.Lock()
 	defer q.unlock()
 	if q.deleted {
-		return false
+		return false, 0
 	}
 	if q.refuses(m) {
 		if q.config.Overflow == RejectPublishDLX {
@@ -65,7 +67,7 @@ func (q *Queue) Publish(m *Message) bool {
 				q.config.Meter.Add(m.Size())
 			}
 		}
-		return false
+		return false, 0
 	}
 	q.counts[stats.Publish]++
 	it := q.item(m)
@@ -80,13 +82,13 @@ func (q *Queue) Publish(m *Message) bool {
 	}
 	// Taken at once, a message does not expire even with a time to live of zero.
 	if q.ready.len() == 0 && q.offer(it) {
-		return true
+		return true, 0
 	}
 	it.Redelivered = m.failures > 0 // which a classic queue does not know of a message that it did not have to keep
 	q.ready.push(it)
 	q.trim() // even if it expires the next moment
 	q.dispatch()
-	return true
+	return true, 0
 }
 
 // item is a message as it enters the queue. A dead letter brings along how many deliveries of it have failed so far.

@@ -56,7 +56,7 @@ func send(q *Queue) {
 // to sends all dead letters to one queue.
 func to(q **Queue) func(*Message, Reason, []string) ([]string, bool) {
 	return func(m *Message, _ Reason, _ []string) ([]string, bool) {
-		if !(*q).Publish(m) {
+		if accepted, _ := (*q).Publish(m); !accepted {
 			return []string{(*q).Name()}, true
 		}
 		return nil, true

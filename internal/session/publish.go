@@ -108,7 +108,8 @@ func (ch *channel) publish(c content) error {
 func (ch *channel) deliver(p pending) (accepted bool) {
 	m := p.message
 	if len(p.queues) > 0 {
-		return vhost.Deliver(m, p.queues)
+		accepted, _ = vhost.Deliver(m, p.queues)
+		return accepted
 	}
 	if !p.mandatory {
 		ch.counter.Add(stats.Dropped, 1)

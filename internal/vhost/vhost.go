@@ -18,6 +18,7 @@ import (
 	"github.com/reprisemq/reprise/internal/queue"
 	"github.com/reprisemq/reprise/internal/route"
 	"github.com/reprisemq/reprise/internal/stats"
+	"github.com/reprisemq/reprise/internal/store"
 )
 
 // VHost is a virtual host. Its methods may be called at the same time.
@@ -82,7 +83,8 @@ func (v *VHost) Publish(m *queue.Message) (routed int, accepted bool, err error)
 	if err != nil {
 		return 0, false, err
 	}
-	return len(queues), Deliver(m, queues), nil
+	accepted, _ = Deliver(m, queues)
+	return len(queues), accepted, nil
 }
 
 // Route is the first half of Publish: it appends the queues that a message goes to.
@@ -96,13 +98,15 @@ func (v *VHost) Route(dst []*Queue, m *queue.Message) ([]*Queue, error) {
 	return v.route(dst, x, m), nil
 }
 
-// Deliver is the second half of Publish. It reports whether all queues accepted the message.
-func Deliver(m *queue.Message, queues []*Queue) (accepted bool) {
+// Deliver is the second half of Publish. It reports whether all queues accepted the message, and which commit of the store
+// will keep it in all of them that keep it.
+func Deliver(m *queue.Message, queues []*Queue) (accepted bool, kept store.Ticket) {
 	accepted = true
 	for _, q := range queues {
-		accepted = q.Publish(m) && accepted
+		ok, t := q.Publish(m)
+		accepted, kept = accepted && ok, max(kept, t)
 	}
-	return accepted
+	return accepted, kept
 }
 
 func (v *VHost) publishable(x *route.Exchange[*Queue], name string) error {
@@ -137,7 +141,7 @@ func (v *VHost) publishDead(m *queue.Message, reason queue.Reason, only []string
 		if only != nil && !slices.Contains(only, q.Name()) {
 			continue // has it already
 		}
-		if !q.Publish(m) {
+		if accepted, _ := q.Publish(m); !accepted {
 			refused = append(refused, q.Name())
 		}
 	}

@@ -1,0 +1,148 @@
+package store
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// commitSoon has what is gathered committed: at once, or if it can wait, after a while.
+func (d *disk) commitSoon(canWait bool) {
+	g := &d.gathering
+	if !canWait {
+		d.commitNow()
+		return
+	}
+	if !g.lazily {
+		g.lazily = true
+		d.lazy.Reset(linger)
+	}
+}
+
+func (d *disk) commitNow() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run commits until the store is closed or has failed.
+func (d *disk) run() {
+	defer close(d.stopped)
+	batch := d.db.NewBatch()
+	var spare gathering // what was committed last; its room is used again
+	for {
+		closing := false
+		select {
+		case <-d.wake:
+		case <-d.closing:
+			closing = true
+		}
+		sealed := d.seal(spare)
+		if err := d.commit(batch, &sealed); err != nil {
+			d.fail(err)
+			return
+		}
+		batch.Reset()
+		d.finish(&sealed)
+		if closing {
+			return
+		}
+		spare = sealed
+	}
+}
+
+// seal ends the gathering of a commit and begins the next.
+func (d *disk) seal(spare gathering) gathering {
+	d.hold.Lock()
+	defer d.hold.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	sealed := d.gathering
+	clear(spare.changes)
+	clear(spare.documents)
+	clear(spare.waiters)
+	d.gathering = gathering{
+		ticket:    sealed.ticket + 1,
+		changes:   spare.changes[:0],
+		documents: spare.documents[:0],
+		counts:    spare.counts[:0],
+		waiters:   spare.waiters[:0],
+	}
+	for _, c := range sealed.counts {
+		c.seal()
+	}
+	return sealed
+}
+
+// commit makes a gathering durable.
+func (d *disk) commit(batch *pebble.Batch, g *gathering) error {
+	if len(g.changes) == g.dropped && len(g.documents) == 0 {
+		return nil
+	}
+	var key, value []byte
+	for i := range g.changes {
+		c := &g.changes[i]
+		var err error
+		switch c.kind {
+		case put:
+			key, value = appendMessageKey(key[:0], c.entry.Key), appendValue(value[:0], &c.entry)
+			err = batch.Set(key, value, nil)
+		case deletion:
+			key = appendMessageKey(key[:0], c.entry.Key)
+			err = batch.Delete(key, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, c := range g.counts {
+		if err := c.write(batch); err != nil {
+			return err
+		}
+	}
+	for _, do := range g.documents {
+		if err := do(batch); err != nil {
+			return err
+		}
+	}
+	return d.db.Apply(batch, pebble.Sync)
+}
+
+// finish tells those who waited for a commit.
+func (d *disk) finish(g *gathering) {
+	d.mu.Lock()
+	d.committed = g.ticket
+	d.progress.Broadcast()
+	d.mu.Unlock()
+	for _, w := range g.waiters {
+		w.Committed(g.ticket)
+	}
+}
+
+// fail is the end of all commits.
+func (d *disk) fail(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err != nil {
+		return
+	}
+	d.err = fmt.Errorf("the data directory %s can no longer be written, and nothing more is confirmed: %w", d.dir, err)
+	d.log.Error("the store has failed; restart the broker once the cause is mended: everything confirmed so far is kept",
+		"directory", d.dir, "error", err)
+	d.progress.Broadcast()
+	close(d.failed)
+}
+
+// pebbleLog is a [pebble.Logger].
+type pebbleLog struct{ d *disk }
+
+// Fatalf is called when Pebble cannot go on: a write or an fsync has failed. It must not return.
+func (l pebbleLog) Fatalf(format string, args ...any) {
+	l.d.fail(fmt.Errorf(format, args...))
+	runtime.Goexit()
+}
+
+func (l pebbleLog) Errorf(format string, args ...any) { l.d.log.Error(fmt.Sprintf(format, args...)) }
+func (l pebbleLog) Infof(string, ...any)              {} // several a second

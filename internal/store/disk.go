@@ -1,0 +1,214 @@
+package store
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// linger is how long changes that nobody waits for are gathered: acknowledgements, mostly. A broker that dies before has
+// those messages delivered again, as redelivered, which can happen to any acknowledgement on its way.
+const linger = 10 * time.Millisecond
+
+// disk is the Store on a file system, in Pebble (https://github.com/cockroachdb/pebble).
+//
+// Locks are taken in this order: hold, mu.
+type disk struct {
+	db      *pebble.DB
+	fs      vfs.FS
+	dir     string
+	log     *slog.Logger
+	lock    *pebble.Lock
+	unclean bool
+
+	hold sync.RWMutex // locked for writing while a commit is sealed
+
+	mu        sync.Mutex
+	gathering gathering
+	counts    map[level]*count
+	committed Ticket
+	progress  *sync.Cond // committed or err has changed
+	err       error
+
+	wake    chan struct{} // there is something to be committed
+	lazy    *time.Timer   // wakes after linger
+	closing chan struct{}
+	stopped chan struct{} // the committing goroutine has ended
+	failed  chan struct{}
+}
+
+// gathering is what the next commit will make durable.
+type gathering struct {
+	ticket    Ticket
+	changes   []change
+	dropped   int // of the changes, undone before they were written
+	documents []func(*pebble.Batch) error
+	counts    []*count // that have changed
+	waiters   []Waiter
+	lazily    bool // lazy is running
+}
+
+// change is what happens to a message. It puts or deletes the entry's key, or if it was undone does nothing.
+type change struct {
+	kind  kind
+	entry Entry // of a deletion, only the key
+}
+
+type kind uint8
+
+const (
+	undone kind = iota
+	put
+	deletion
+)
+
+// Put implements [Store].
+func (d *disk) Put(e Entry, old Ref) Ref {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if old.Ticket == 0 {
+		d.count(e.Key, 1, e.Bytes, e.Transient)
+	} else if d.undoable(old) {
+		d.gathering.changes[old.slot].entry = e
+		return old
+	}
+	return d.put(e)
+}
+
+// Delete implements [Store].
+func (d *disk) Delete(k Key, r Ref, bytes int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.count(k, -1, -bytes, false)
+	d.forget(k, r)
+}
+
+// Move implements [Store].
+func (d *disk) Move(from Key, old Ref, to Entry) Ref {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.count(from, -1, -to.Bytes, false)
+	d.count(to.Key, 1, to.Bytes, to.Transient)
+	d.forget(from, old)
+	return d.put(to)
+}
+
+func (d *disk) put(e Entry) Ref {
+	g := &d.gathering
+	g.changes = append(g.changes, change{put, e})
+	d.commitSoon(e.Transient)
+	return Ref{Ticket: g.ticket, slot: len(g.changes) - 1}
+}
+
+// forget takes back the change that put a message, if it has not been written, and else asks for the opposite.
+func (d *disk) forget(k Key, r Ref) {
+	g := &d.gathering
+	if d.undoable(r) {
+		g.changes[r.slot] = change{}
+		g.dropped++
+		return
+	}
+	g.changes = append(g.changes, change{deletion, Entry{Key: k}})
+	d.commitSoon(true)
+}
+
+func (d *disk) undoable(r Ref) bool { return r.Ticket == d.gathering.ticket }
+
+// DeleteRange implements [Store].
+func (d *disk) DeleteRange(queue uint64, l uint8, after, before uint64, n int, bytes int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.count(Key{Queue: queue, Level: l}, -n, -bytes, false)
+	from, to := messageKey(Key{queue, l, after + 1}), messageKey(Key{queue, l, before})
+	d.other(func(b *pebble.Batch) error { return b.DeleteRange(from, to, nil) })
+}
+
+// DeleteQueue implements [Store].
+func (d *disk) DeleteQueue(queue uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	g := &d.gathering
+	for i := range g.changes {
+		if g.changes[i].kind != undone && g.changes[i].entry.Queue == queue {
+			g.changes[i] = change{}
+			g.dropped++
+		}
+	}
+	for l := range d.counts {
+		if l.queue == queue {
+			delete(d.counts, l)
+		}
+	}
+	d.other(func(b *pebble.Batch) error {
+		if err := b.DeleteRange(queueKey(prefixMessage, queue), queueKey(prefixMessage, queue+1), nil); err != nil {
+			return err
+		}
+		return b.DeleteRange(queueKey(prefixCount, queue), queueKey(prefixCount, queue+1), nil)
+	})
+}
+
+// SetDocument implements [Store].
+func (d *disk) SetDocument(name string, value []byte) Ticket {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.other(func(b *pebble.Batch) error { return b.Set(documentKey(name), value, nil) })
+}
+
+// DeleteDocument implements [Store].
+func (d *disk) DeleteDocument(name string) Ticket {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.other(func(b *pebble.Batch) error { return b.Delete(documentKey(name), nil) })
+}
+
+// other asks for a change that is none of a single message.
+func (d *disk) other(do func(*pebble.Batch) error) Ticket {
+	d.gathering.documents = append(d.gathering.documents, do)
+	d.commitSoon(false)
+	return d.gathering.ticket
+}
+
+// Hold implements [Store].
+func (d *disk) Hold() { d.hold.RLock() }
+
+// Release implements [Store].
+func (d *disk) Release() { d.hold.RUnlock() }
+
+// Notify implements [Store].
+func (d *disk) Notify(w Waiter) Ticket {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.gathering.waiters = append(d.gathering.waiters, w)
+	d.commitSoon(false)
+	return d.gathering.ticket
+}
+
+// Wait implements [Store].
+func (d *disk) Wait(t Ticket) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for d.committed < t && d.err == nil {
+		d.commitSoon(false)
+		d.progress.Wait()
+	}
+	if d.committed >= t {
+		return nil
+	}
+	return d.err
+}
+
+// Unclean implements [Store].
+func (d *disk) Unclean() bool { return d.unclean }
+
+// Failed implements [Store].
+func (d *disk) Failed() <-chan struct{} { return d.failed }
+
+// Err implements [Store].
+func (d *disk) Err() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err
+}

@@ -1,0 +1,164 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Load implements [Store].
+func (d *disk) Load(queue uint64, l uint8, after uint64, n, bytes int) (all []Loaded, err error) {
+	err = d.messages(queue, l, after, func(m Loaded) (more bool) {
+		m.Message = slices.Clone(m.Message)
+		all = append(all, m)
+		bytes -= len(m.Message)
+		return len(all) < n && bytes >= 0
+	})
+	return all, err
+}
+
+// messages visits those of a level after an order. The message is good for the time of the visit.
+func (d *disk) messages(queue uint64, l uint8, after uint64, visit func(Loaded) (more bool)) error {
+	from, to := messageKey(Key{queue, l, after + 1}), messageKey(Key{queue, l, maxOrder})
+	return d.scan(from, to, func(key, value []byte) (more bool, err error) {
+		var m Loaded
+		if m.Key, err = parseMessageKey(key); err != nil {
+			return false, err
+		}
+		if m.State, m.Message, err = parseValue(value); err != nil {
+			return false, err
+		}
+		return visit(m), nil
+	})
+}
+
+// scan visits what is between two keys.
+func (d *disk) scan(from, to []byte, visit func(key, value []byte) (more bool, err error)) (err error) {
+	it, err := d.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	if err != nil {
+		return d.unreadable(err)
+	}
+	defer func() {
+		if e := it.Close(); err == nil && e != nil {
+			err = d.unreadable(e)
+		}
+	}()
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return d.unreadable(err)
+		}
+		if more, err := visit(it.Key(), value); err != nil {
+			return d.unreadable(err)
+		} else if !more {
+			return nil
+		}
+	}
+	return nil // unless the iterator has an error, which closing it returns
+}
+
+func (d *disk) unreadable(err error) error {
+	return fmt.Errorf("the data directory %s cannot be read: %w", d.dir, err)
+}
+
+// Levels implements [Store].
+func (d *disk) Levels(queue uint64) (all []Level, err error) {
+	err = d.scan(queueKey(prefixCount, queue), queueKey(prefixCount, queue+1), func(key, value []byte) (bool, error) {
+		c, err := parseCount(key, value)
+		if err != nil {
+			return false, err
+		}
+		if c.transients {
+			err = d.dropTransients(c)
+		}
+		if err == nil && c.messages > 0 {
+			var last uint64
+			last, err = d.last(c.level)
+			all = append(all, Level{Level: c.level.level, Messages: c.messages, Bytes: c.bytes, Last: last})
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.counts[c.level] = c
+		return true, err
+	})
+	return all, err
+}
+
+// dropTransients forgets the messages that were on disk for want of memory, as if the process had kept them in it.
+func (d *disk) dropTransients(c *count) error {
+	b := d.db.NewBatch()
+	defer b.Close()
+	err := d.messages(c.level.queue, c.level.level, 0, func(m Loaded) bool {
+		if m.Transient {
+			c.messages--
+			c.bytes -= m.Bytes
+			_ = b.Delete(messageKey(m.Key), nil) // cannot fail on a batch that is open
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	c.transients = false
+	c.seal()
+	if err := c.write(b); err != nil {
+		return err
+	}
+	return b.Commit(pebble.Sync)
+}
+
+// last returns the highest order of a level that is not empty.
+func (d *disk) last(l level) (uint64, error) {
+	it, err := d.db.NewIter(&pebble.IterOptions{
+		LowerBound: messageKey(Key{l.queue, l.level, 0}), UpperBound: messageKey(Key{l.queue, l.level, maxOrder}),
+	})
+	if err != nil {
+		return 0, d.unreadable(err)
+	}
+	defer it.Close()
+	if !it.Last() {
+		return 0, d.unreadable(fmt.Errorf("queue %d: messages are counted that are not there: %w", l.queue, ErrDamaged))
+	}
+	k, err := parseMessageKey(it.Key())
+	return k.Order, err
+}
+
+// Documents implements [Store].
+func (d *disk) Documents(prefix string) iter.Seq2[Document, error] {
+	return func(yield func(Document, error) bool) {
+		done := false
+		err := d.scan(documentKey(prefix), []byte{prefixDocument + 1}, func(key, value []byte) (more bool, err error) {
+			name := string(key[1:])
+			if !strings.HasPrefix(name, prefix) {
+				return false, nil
+			}
+			done = !yield(Document{Name: name, Value: slices.Clone(value)}, nil)
+			return !done, nil
+		})
+		if err != nil && !done {
+			yield(Document{}, err)
+		}
+	}
+}
+
+func parseCount(key, value []byte) (*count, error) {
+	if len(key) != 1+8+1 {
+		return nil, fmt.Errorf("count %x: %w", key, ErrDamaged)
+	}
+	messages, n := binary.Uvarint(value)
+	if n <= 0 {
+		return nil, fmt.Errorf("count %x: %w", key, ErrDamaged)
+	}
+	bytes, m := binary.Varint(value[n:])
+	if m <= 0 {
+		return nil, fmt.Errorf("count %x: %w", key, ErrDamaged)
+	}
+	return &count{
+		level:    level{binary.BigEndian.Uint64(key[1:]), key[9]},
+		messages: int(messages), bytes: bytes, transients: len(value) > n+m,
+	}, nil
+}

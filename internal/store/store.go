@@ -1,0 +1,157 @@
+// Package store is what a broker asks of its disk: to keep messages and documents, and to say when they are kept.
+//
+// Changes are gathered and made durable together, in the order in which they were asked for:
+//
+//	Put, Delete, SetDocument, … ─► gathered ─► one batch, one fsync ─► Wait returns, Notify calls
+//	                                   ▲                                        │
+//	                                   └───────── meanwhile the next ───────────┘
+//
+// So one fsync serves everybody who is waiting, and the longer it takes, the more of them. A message that is put and
+// deleted while the same commit is gathered does not reach the disk at all: it was published, delivered and acknowledged,
+// and nobody needs it any more.
+//
+// After a commit has failed nothing is kept any more, and nothing is said to be: what is on the disk then is known to
+// nobody, least of all from the page cache. [Store.Err] tells why, and what was kept before is there after a restart.
+package store
+
+import (
+	"errors"
+	"iter"
+)
+
+// Store keeps messages and documents. Its methods may be called at the same time. They do not wait for the disk, and may be
+// called with locks held, but for those that say so.
+type Store interface {
+	// Put keeps a message in a queue, in place of the one that has the same key, if ref is that one's; the zero Ref is for
+	// a new one. It is kept when the commit that the new Ref names has succeeded: until then it may be lost, though not
+	// before any that was put earlier. The entry's message is encoded later, and must not change.
+	Put(e Entry, old Ref) Ref
+
+	// Delete forgets a message. It is forgotten when the commit being gathered has succeeded, which may be some
+	// milliseconds later when nobody waits for it; until then it may come back. Bytes are those it was put with.
+	Delete(k Key, r Ref, bytes int64)
+
+	// Move is Delete of one key and Put at another in one step: the message is never lost in between, nor there twice.
+	Move(from Key, old Ref, to Entry) Ref
+
+	// DeleteRange forgets those messages of a level that come after one order and before another: n of them, all
+	// committed. DeleteQueue forgets all there is in a queue.
+	DeleteRange(queue uint64, level uint8, after, before uint64, n int, bytes int64)
+	DeleteQueue(queue uint64)
+
+	// SetDocument keeps a value under a name, and DeleteDocument forgets it, when the commit with that ticket has succeeded.
+	SetDocument(name string, value []byte) Ticket
+	DeleteDocument(name string) Ticket
+
+	// Hold keeps together what is asked for before Release: either all of it is kept, or nothing. It may wait for a
+	// moment, and must not be called twice, nor with a lock held that is taken between Hold and Release.
+	Hold()
+	Release()
+
+	// Notify has the waiter called once, after the commit that is being gathered, whose ticket it returns.
+	Notify(Waiter) Ticket
+
+	// Wait blocks until a commit has succeeded. An error says that it has not, and that no other will.
+	Wait(Ticket) error
+
+	// Load reads the messages of a level that come after an order, as they were committed: no more than n, nor more than one
+	// beyond so many bytes. It reads from the disk, and blocks.
+	Load(queue uint64, level uint8, after uint64, n, bytes int) ([]Loaded, error)
+
+	// Levels tells what was in a queue when the store was opened, from counts that are kept with the messages. It reads
+	// from the disk, and blocks.
+	Levels(queue uint64) ([]Level, error)
+
+	// Documents yields the names that begin with a prefix and their values, in the order of names, as they were committed.
+	// It reads from the disk, and blocks.
+	Documents(prefix string) iter.Seq2[Document, error]
+
+	// Unclean reports whether the store was not closed in order the last time: what was delivered then is not known.
+	Unclean() bool
+
+	// Failed is closed when the store has failed, and Err tells why; before that it returns nil.
+	Failed() <-chan struct{}
+	Err() error
+
+	// Backup writes a copy of all that was asked for before it was called into a directory, which it makes. The store may
+	// be used meanwhile. It blocks.
+	Backup(dir string) error
+
+	// Close commits what there is, and lets go of the disk. It blocks. Nothing may be called after it.
+	Close() error
+}
+
+// Key is the place of a message. Those of a level of a queue are kept in order.
+type Key struct {
+	Queue uint64
+	Level uint8
+	Order uint64
+}
+
+// Entry is a message to be put.
+type Entry struct {
+	Key
+	State
+	Message Message
+}
+
+// Message encodes itself, in another goroutine.
+type Message interface {
+	Append(dst []byte) []byte
+}
+
+// State is what a queue knows of a message in it.
+type State struct {
+	Deadline    int64 // when it expires, in Unix nanoseconds; 0: never
+	Due         int64 // when it is to be ready again, likewise; 0: it is
+	Bytes       int64 // that count against the queue's limit
+	Deliveries  int64 // earlier ones that failed
+	Acquired    int64 // all earlier ones
+	Redelivered bool
+	Transient   bool // it is on disk for want of memory only: when the store is opened again it is gone
+}
+
+// Loaded is a message as it was read.
+type Loaded struct {
+	Key
+	State
+	Message []byte // as it encoded itself; the receiver's own
+}
+
+// Level is what is in a level of a queue.
+type Level struct {
+	Level    uint8
+	Messages int
+	Bytes    int64  // that count against the queue's limit
+	Last     uint64 // the highest order
+}
+
+// Document is a value with a name.
+type Document struct {
+	Name  string
+	Value []byte
+}
+
+// Ref says where a change is until it is on disk, so that what would undo it can take it back instead. The zero Ref is for a
+// message that was loaded.
+type Ref struct {
+	Ticket Ticket // the commit that puts it
+	slot   int    // among the changes of that commit
+}
+
+// Ticket is the number of a commit, from 1. Zero is one that has long succeeded.
+type Ticket uint64
+
+// Waiter is told of a commit.
+type Waiter interface {
+	// Committed is called, in the goroutine that commits, when all commits up to that one have succeeded, and never if one
+	// has not. It must not block.
+	Committed(upTo Ticket)
+}
+
+// The ways in which a data directory cannot be opened.
+var (
+	ErrInUse   = errors.New("another process is using it")
+	ErrFormat  = errors.New("its format is not one that this version reads")
+	ErrDamaged = errors.New("it is damaged")
+)

@@ -1,0 +1,81 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// The flags that a value begins with. What is zero is left out.
+const (
+	hasDeadline = 1 << iota
+	hasDue
+	hasCounts
+	isRedelivered
+	isTransient
+)
+
+var errValue = fmt.Errorf("the state of a message: %w", ErrDamaged)
+
+// appendValue encodes the state of a message, and the message.
+//
+//	flags, bytes, [deadline], [due], [deliveries, acquired], message
+func appendValue(dst []byte, e *Entry) []byte {
+	var flags byte
+	for _, f := range []struct {
+		flag byte
+		set  bool
+	}{
+		{hasDeadline, e.Deadline != 0},
+		{hasDue, e.Due != 0},
+		{hasCounts, e.Deliveries != 0 || e.Acquired != 0},
+		{isRedelivered, e.Redelivered},
+		{isTransient, e.Transient},
+	} {
+		if f.set {
+			flags |= f.flag
+		}
+	}
+	dst = append(dst, flags)
+	dst = binary.AppendVarint(dst, e.Bytes)
+	if flags&hasDeadline != 0 {
+		dst = binary.AppendVarint(dst, e.Deadline)
+	}
+	if flags&hasDue != 0 {
+		dst = binary.AppendVarint(dst, e.Due)
+	}
+	if flags&hasCounts != 0 {
+		dst = binary.AppendVarint(dst, e.Deliveries)
+		dst = binary.AppendVarint(dst, e.Acquired)
+	}
+	return e.Message.Append(dst)
+}
+
+// parseValue is the reverse. The message it returns is a part of b.
+func parseValue(b []byte) (s State, message []byte, err error) {
+	if len(b) == 0 {
+		return s, nil, errValue
+	}
+	flags := b[0]
+	s.Redelivered, s.Transient = flags&isRedelivered != 0, flags&isTransient != 0
+	b = b[1:]
+	for _, f := range []struct {
+		in byte // with the flag; 0: always
+		to *int64
+	}{
+		{0, &s.Bytes},
+		{hasDeadline, &s.Deadline},
+		{hasDue, &s.Due},
+		{hasCounts, &s.Deliveries},
+		{hasCounts, &s.Acquired},
+	} {
+		if f.in != 0 && flags&f.in == 0 {
+			continue
+		}
+		v, n := binary.Varint(b)
+		if n <= 0 {
+			return s, nil, errValue
+		}
+		*f.to, b = v, b[n:]
+	}
+	return s, b, nil
+}
