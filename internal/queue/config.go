@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/stats"
+	"github.com/reprisemq/reprise/internal/store"
 )
 
 // Config describes a queue. [Defaults] is one that sets no limit to anything.
@@ -41,6 +42,23 @@ type Config struct {
 
 	// ConsumerTimeout is how long a consumer may keep a message unsettled; zero: for ever. Whoever consumes sees to it.
 	ConsumerTimeout time.Duration
+
+	// Store has the queue's messages on disk, under ID, which no other queue has or will have; nil: they are in memory only.
+	Store store.Store
+	ID    uint64
+
+	// Durable keeps messages beyond the life of the process: the persistent ones, and in a quorum queue all. Others are
+	// in the store only while there is no room for them in memory.
+	Durable bool
+
+	// Resident is how much memory, by the Meter, messages may take that are in the store as well.
+	Resident int64
+
+	// Go runs a function that reads from the store, in a goroutine of its own.
+	Go func(func())
+
+	// Trouble is told what keeps the queue from reading its messages. It goes on trying.
+	Trouble func(error)
 
 	// Meter is told of the memory that messages take.
 	Meter *Meter
@@ -81,6 +99,7 @@ const (
 	quorumDefaultPriority = 4
 	quorumMaxPriority     = 31
 	quorumReturned        = 32
+	quorumDelayed         = 33 // in the store only: those that wait for a delayed retry
 )
 
 func (c *Config) priority(m *Message) uint8 {

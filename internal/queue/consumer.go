@@ -247,7 +247,9 @@ func (q *Queue) offer(it *Item) bool {
 		}
 		q.consumers.served(c)
 		q.acquire(it, c.NoAck, stats.Deliver, stats.DeliverNoAck)
-		if !c.NoAck {
+		if c.NoAck {
+			q.unkeep(it)
+		} else {
 			it.holder = c
 			c.unacked++
 			if q.config.Quorum && c.unacked == c.Prefetch {

@@ -31,6 +31,7 @@ type deadLetters struct {
 
 type deadLetter struct {
 	message *Message // as it was in the queue
+	item    *Item    // it was in; nil: it was refused
 	reason  Reason
 	at      time.Time
 	bytes   int64    // that count against the limit
@@ -39,9 +40,6 @@ type deadLetter struct {
 
 // stop drops what has not been sent, when the queue is deleted, and returns how much memory that was.
 func (d *deadLetters) stop() (size int64) {
-	if d.retry != nil {
-		d.retry.Stop()
-	}
 	for _, l := range slices.Concat(d.next, d.stranded) {
 		size += l.message.Size()
 	}
@@ -55,18 +53,20 @@ func (q *Queue) die(it *Item, reason Reason) {
 	if it.deliveries != m.failures {
 		m = m.failed(it.deliveries)
 	}
-	if !q.deadLetter(m, reason) {
+	if !q.deadLetter(m, it, reason) {
 		q.config.Meter.Add(-m.Size())
+		q.unkeep(it)
 	}
 }
 
-// deadLetter notes a message to be dead-lettered. It takes memory until then. It reports whether there is a place for it.
-func (q *Queue) deadLetter(m *Message, reason Reason) bool {
+// deadLetter notes a message to be dead-lettered. It takes memory until then, and stays in the store. It reports whether
+// there is a place for it.
+func (q *Queue) deadLetter(m *Message, it *Item, reason Reason) bool {
 	q.countDead(reason)
 	if q.config.DeadLetter == nil {
 		return false
 	}
-	l := deadLetter{message: m, reason: reason, at: time.Now(), bytes: q.config.bytes(m)}
+	l := deadLetter{message: m, item: it, reason: reason, at: time.Now(), bytes: q.config.bytes(m)}
 	q.dead.next = append(q.dead.next, l)
 	q.hold(l, 1)
 	return true
@@ -84,6 +84,7 @@ func (q *Queue) hold(l deadLetter, n int) {
 func (q *Queue) unlock() {
 	ask := len(q.dead.next) > 0 && !q.dead.asked
 	q.dead.asked = q.dead.asked || ask
+	q.fetch()
 	q.mu.Unlock()
 	if ask {
 		q.config.Ask(q)
@@ -105,21 +106,40 @@ func (q *Queue) SendDeadLetters() (more bool) {
 	defer q.mu.Unlock()
 	q.sent(letters, stranded)
 	q.dead.asked = len(q.dead.next) > 0
+	q.fetch()
 	return q.dead.asked
 }
 
 // send publishes dead letters, and returns those that have to be sent again.
 func (q *Queue) send(letters []deadLetter) (stranded []deadLetter) {
-	to := q.config.DeadLetter
 	for _, l := range letters {
-		dead := l.message.die(q.config.Name, l.reason, to, l.at)
-		refused, routed := q.config.Publish(dead, l.reason, l.left)
-		if to.AtLeastOnce && (!routed || len(refused) > 0) {
-			l.left = refused
+		if !q.sendOne(&l) {
 			stranded = append(stranded, l)
 		}
 	}
 	return stranded
+}
+
+// sendOne publishes a dead letter, and reports whether that was all. In the store it leaves this queue when it enters the
+// others.
+func (q *Queue) sendOne(l *deadLetter) (done bool) {
+	if q.config.Store != nil {
+		q.config.Store.Hold()
+		defer q.config.Store.Release()
+	}
+	to := q.config.DeadLetter
+	dead := l.message.die(q.config.Name, l.reason, to, l.at)
+	refused, routed := q.config.Publish(dead, l.reason, l.left)
+	if to.AtLeastOnce && (!routed || len(refused) > 0) {
+		l.left = refused
+		return false
+	}
+	if l.item != nil && l.item.kept {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.unkeep(l.item)
+	}
+	return true
 }
 
 func (q *Queue) sent(letters, stranded []deadLetter) {

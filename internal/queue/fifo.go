@@ -1,5 +1,7 @@
 package queue
 
+import "iter"
+
 // fifo is a queue in a ring, a power of two long.
 type fifo struct {
 	ring []*Item
@@ -16,6 +18,17 @@ func (f *fifo) head() *Item {
 		return nil
 	}
 	return f.ring[f.from]
+}
+
+// all yields what there is, from the head.
+func (f *fifo) all() iter.Seq[*Item] {
+	return func(yield func(*Item) bool) {
+		for i := range f.n {
+			if !yield(f.ring[(f.from+i)&(len(f.ring)-1)]) {
+				return
+			}
+		}
+	}
 }
 
 func (f *fifo) push(it *Item) {

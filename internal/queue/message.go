@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/store"
 )
 
 // NoTTL stands for the absence of a time to live, since zero is a valid one.
@@ -66,6 +67,10 @@ type Item struct {
 	priority uint8
 	bytes    int64     // that count against the queue's limit
 	deadline time.Time // zero: does not expire
+	due      time.Time // of a delayed retry: when it is to be ready again, or was; zero: there was none
+
+	kept bool      // in the store
+	ref  store.Ref // there
 }
 
 // DeliveryProperties returns the message's properties, encoded, with what this queue adds to them on delivery.

@@ -36,16 +36,25 @@ type Queue struct {
 	counts    stats.Counts
 	order     uint64
 	deleted   bool
+	closed    bool
 	timer     *time.Timer
 	timerAt   time.Time // zero: the timer is not running
 	consumers consumers
 	dead      deadLetters
 	lease     lease
+
+	// With a store:
+	stored   bool           // there is, or was, something in it
+	awaiting bool           // Committed is going to be called
+	arrived  sync.Cond      // messages have been read, or could not be
+	consumed consumed
+	suspect  uint64         // messages up to this order may have been delivered before the store was opened
 }
 
 // New returns an empty queue.
 func New(config Config) *Queue {
 	q := &Queue{config: config, consumers: consumers{single: config.SingleActive, yields: config.Quorum}}
+	q.arrived.L = &q.mu
 	q.Touch()
 	return q
 }
@@ -58,12 +67,12 @@ func (q *Queue) Config() Config { return q.config }
 func (q *Queue) Publish(m *Message) (accepted bool, kept store.Ticket) {
 	q.mu.Lock()
 	defer q.unlock()
-	if q.deleted {
+	if q.deleted || q.closed {
 		return false, 0
 	}
 	if q.refuses(m) {
 		if q.config.Overflow == RejectPublishDLX {
-			if q.deadLetter(m, MaxLength) {
+			if q.deadLetter(m, nil, MaxLength) {
 				q.config.Meter.Add(m.Size())
 			}
 		}
@@ -82,13 +91,17 @@ func (q *Queue) Publish(m *Message) (accepted bool, kept store.Ticket) {
 	}
 	// Taken at once, a message does not expire even with a time to live of zero.
 	if q.ready.len() == 0 && q.offer(it) {
-		return true, 0
+		if it.holder != nil && q.keeps(m) { // else it is settled
+			q.keep(it)
+		}
+		return true, it.ref.Ticket
 	}
 	it.Redelivered = m.failures > 0 // which a classic queue does not know of a message that it did not have to keep
-	q.ready.push(it)
+	q.enter(it)
+	kept = it.ref.Ticket
 	q.trim() // even if it expires the next moment
 	q.dispatch()
-	return true, 0
+	return true, kept
 }
 
 // item is a message as it enters the queue. A dead letter brings along how many deliveries of it have failed so far.
@@ -134,7 +147,7 @@ func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) bool {
 	defer q.unlock()
 	q.touch()
 	q.expire()
-	it := q.ready.head()
+	it := q.awaitHead()
 	if it == nil {
 		q.counts[stats.GetEmpty]++
 		return false
@@ -148,9 +161,24 @@ func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) bool {
 	if !noAck {
 		it.fetched = true
 		q.absent++
+	} else {
+		q.unkeep(it)
 	}
 	q.expire()
 	return true
+}
+
+// awaitHead returns the message at the head, or nil if there is none. It may have to wait until it is read.
+func (q *Queue) awaitHead() *Item {
+	for {
+		q.expire()
+		it := q.ready.head()
+		if it != nil || q.ready.len() == 0 || q.closed {
+			return it
+		}
+		q.fetch()
+		q.arrived.Wait()
+	}
 }
 
 // Ack forgets messages that were delivered.
@@ -193,11 +221,12 @@ func (q *Queue) release(it *Item) (next bool) {
 	return next
 }
 
-// forget gives up the memory of messages that leave the queue for nowhere.
+// forget gives up messages that leave the queue for nowhere.
 func (q *Queue) forget(items []*Item) {
 	var size int64
 	for _, it := range items {
 		size += it.Message.Size()
+		q.unkeep(it)
 	}
 	q.config.Meter.Add(-size)
 }
@@ -246,10 +275,18 @@ func (q *Queue) Requeue(failed bool, items ...*Item) {
 		if failed {
 			it.deliveries++
 		}
-		if q.config.Quorum && !q.takeBack(it, failed) {
+		from := q.key(it)
+		if limit := q.config.DeliveryLimit; q.config.Quorum && limit >= 0 && it.deliveries > limit {
+			q.die(it, DeliveryLimit)
 			continue
 		}
-		q.ready.giveBack(it)
+		ready := !q.config.Quorum || q.takeBack(it, failed)
+		q.update(it, from)
+		if ready {
+			q.ready.giveBack(it)
+		} else {
+			q.holdBack(it)
+		}
 	}
 	if !q.config.Quorum {
 		q.trim() // a classic queue looks at its limits before its consumers
@@ -268,18 +305,14 @@ func holders(items []*Item) (all []*Consumer) {
 	return all
 }
 
-// takeBack does what a quorum queue does before a message is ready again, and reports whether it is so at once.
+// takeBack gives a message its new place in a quorum queue, and reports whether it is ready at once.
 func (q *Queue) takeBack(it *Item, failed bool) bool {
-	it.order, it.priority = q.nextOrder(), quorumReturned
-	if limit := q.config.DeliveryLimit; limit >= 0 && it.deliveries > limit {
-		q.die(it, DeliveryLimit)
-		return false
+	it.order, it.priority, it.due = q.nextOrder(), quorumReturned, time.Time{}
+	delay := q.config.Retry.delay(it, failed)
+	if delay > 0 {
+		it.due = time.Now().Add(delay)
 	}
-	if delay := q.config.Retry.delay(it, failed); delay > 0 {
-		q.holdBack(it, delay)
-		return false
-	}
-	return true
+	return delay == 0
 }
 
 // Quorum reports whether it has the semantics of a quorum queue.
@@ -294,7 +327,9 @@ func (q *Queue) Purge() int {
 	defer q.unlock()
 	n := q.ready.len()
 	q.config.Meter.Add(-q.ready.size)
+	q.unkeepReady()
 	q.ready = ready{}
+	q.arrived.Broadcast()
 	return n
 }
 
@@ -319,17 +354,15 @@ func (q *Queue) Delete(if_ Condition) (n int, failed Condition) {
 		return n, failed
 	}
 	q.deleted = true
+	q.unkeepAll()
+	q.arrived.Broadcast()
 	q.config.Meter.Add(-q.ready.size)
-	for _, l := range q.delayed {
-		q.config.Meter.Add(-l.item.Message.Size())
+	for _, it := range q.delayed {
+		q.config.Meter.Add(-it.Message.Size())
 	}
 	q.ready, q.delayed = ready{}, nil
 	q.config.Meter.Add(-q.dead.stop())
-	for _, timer := range []*time.Timer{q.timer, q.lease.timer} {
-		if timer != nil {
-			timer.Stop()
-		}
-	}
+	q.stopTimers()
 	cancelled := q.consumers.all
 	q.consumers = consumers{}
 	q.unlock()
@@ -337,4 +370,12 @@ func (q *Queue) Delete(if_ Condition) (n int, failed Condition) {
 		c.Receiver.QueueDeleted()
 	}
 	return n, failed
+}
+
+func (q *Queue) stopTimers() {
+	for _, timer := range []*time.Timer{q.timer, q.lease.timer, q.dead.retry} {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
 }

@@ -6,35 +6,91 @@ import (
 	"math/bits"
 )
 
-// ready holds the messages that wait for a consumer, in the order they are delivered in: by priority, and within one first
-// those that were delivered before and given back, by their order, then the fresh ones as they came. A message given back
-// was once at the head, so in a classic queue, where it keeps its order number, it is back in its place. In a quorum queue
-// those given back have a priority of their own, the highest.
+// ready holds the messages that wait for a consumer, in the order they are delivered in: by priority, and within one by
+// order. A message given back to a classic queue keeps its order, so that it is back in its place. In a quorum queue those
+// given back have a priority of their own, the highest.
 type ready struct {
 	levels []level // by priority; as many as have been needed
 	filled bitset  // the levels that are not empty
 	n      int
 	bytes  int64 // that count against the limit
-	size   int64 // of everything
+	size   int64 // of what is in memory
+	onDisk int   // how many are not
 }
 
+// level holds the messages of one priority.
+//
+//	returned ┐
+//	fresh    ┴─► head
+//	  ▲
+//	  └── disk ◄── tail ◄── push
+//
+// As long as there is memory, messages are pushed to the end of those that are fresh. Then they are pushed to the tail, where
+// they wait until they are on the disk and are let go of, to be loaded again in their turn.
 type level struct {
+	returned byOrder // were delivered and given back
 	fresh    fifo
-	returned byOrder
+	disk     segment
+	tail     fifo
 }
 
-func (l *level) len() int { return l.fresh.len() + len(l.returned) }
+func (l *level) len() int { return len(l.returned) + l.fresh.len() + l.disk.n + l.tail.len() }
 
+// spilled reports whether there are messages behind those that are fresh.
+func (l *level) spilled() bool { return l.disk.n > 0 || l.tail.len() > 0 }
+
+// head returns the first message, or nil if it is yet to be loaded.
 func (l *level) head() *Item {
-	if len(l.returned) > 0 {
-		return l.returned[0]
+	fresh := l.fresh.head()
+	switch {
+	case len(l.returned) == 0:
+		return fresh
+	case fresh != nil && fresh.order < l.returned[0].order, fresh == nil && l.disk.n > 0 && l.disk.after < l.returned[0].order:
+		return fresh
 	}
-	return l.fresh.head()
+	return l.returned[0]
+}
+
+// catchUp makes the tail fresh when there is nothing left between them.
+func (l *level) catchUp() {
+	if l.fresh.len() == 0 && l.disk.n == 0 && l.tail.len() > 0 {
+		l.fresh, l.tail = l.tail, l.fresh
+	}
+}
+
+// spill lets go of the first message of a tail, which is on disk.
+func (r *ready) spill(l *level) {
+	it := l.tail.head()
+	l.tail.pop()
+	if l.disk.n == 0 {
+		l.disk.after = it.order - 1
+	}
+	l.disk.n++
+	l.disk.bytes += it.bytes
+	r.onDisk++
+	r.size -= it.Message.Size()
+}
+
+// load takes the first message that is on disk back into memory.
+func (r *ready) load(l *level, it *Item) {
+	l.disk.n--
+	l.disk.bytes -= it.bytes
+	l.disk.after = it.order
+	r.onDisk--
+	r.size += it.Message.Size()
+	l.fresh.push(it)
 }
 
 func (r *ready) len() int { return r.n }
 
 func (r *ready) push(it *Item) { r.entering(it).fresh.push(it) }
+
+// pushTail is push for a message that is to be on disk only.
+func (r *ready) pushTail(it *Item) {
+	l := r.entering(it)
+	l.tail.push(it)
+	l.catchUp()
+}
 
 func (r *ready) giveBack(it *Item) { heap.Push(&r.entering(it).returned, it) }
 
@@ -42,15 +98,18 @@ func (r *ready) entering(it *Item) *level {
 	r.n++
 	r.bytes += it.bytes
 	r.size += it.Message.Size()
-	p := int(it.priority)
-	for len(r.levels) <= p {
+	r.filled.set(int(it.priority))
+	return r.level(it.priority)
+}
+
+func (r *ready) level(p uint8) *level {
+	for len(r.levels) <= int(p) {
 		r.levels = append(r.levels, level{})
 	}
-	r.filled.set(p)
 	return &r.levels[p]
 }
 
-// head returns the next message to be delivered, or nil.
+// head returns the next message to be delivered, or nil: there is none, or it is yet to be loaded.
 func (r *ready) head() *Item {
 	if r.n == 0 {
 		return nil
@@ -72,10 +131,11 @@ func (r *ready) heads() iter.Seq[*Item] {
 // remove takes out a message that is the first of its priority.
 func (r *ready) remove(it *Item) {
 	l := &r.levels[it.priority]
-	if len(l.returned) > 0 {
-		heap.Pop(&l.returned)
-	} else {
+	if l.fresh.head() == it {
 		l.fresh.pop()
+		l.catchUp()
+	} else {
+		heap.Pop(&l.returned)
 	}
 	r.n--
 	r.bytes -= it.bytes

@@ -25,17 +25,10 @@ func (r Retry) delay(it *Item, failed bool) time.Duration {
 	return r.Min * time.Duration(times)
 }
 
-// later is a message that is to be ready at its time.
-type later struct {
-	item *Item
-	due  time.Time
-}
-
-// holdBack makes a message wait before it is ready again.
-func (q *Queue) holdBack(it *Item, delay time.Duration) {
-	now := time.Now()
-	heap.Push(&q.delayed, later{it, now.Add(delay)})
-	q.wakeAt(q.delayed[0].due, now)
+// holdBack makes a message wait until it is due before it is ready again.
+func (q *Queue) holdBack(it *Item) {
+	heap.Push(&q.delayed, it)
+	q.wakeAt(q.delayed[0].due, time.Now())
 }
 
 // releaseDue makes ready what has waited long enough.
@@ -46,22 +39,22 @@ func (q *Queue) releaseDue() {
 			q.wakeAt(q.delayed[0].due, now)
 			return
 		}
-		q.ready.giveBack(heap.Pop(&q.delayed).(later).item)
+		q.ready.giveBack(heap.Pop(&q.delayed).(*Item))
 	}
 }
 
 // byDue is a heap.
-type byDue []later
+type byDue []*Item
 
 func (h byDue) Len() int           { return len(h) }
 func (h byDue) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
 func (h byDue) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *byDue) Push(x any)        { *h = append(*h, x.(later)) }
+func (h *byDue) Push(x any)        { *h = append(*h, x.(*Item)) }
 
 func (h *byDue) Pop() any {
 	last := len(*h) - 1
-	l := (*h)[last]
-	(*h)[last] = later{}
+	it := (*h)[last]
+	(*h)[last] = nil
 	*h = (*h)[:last]
-	return l
+	return it
 }

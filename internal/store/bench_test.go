@@ -31,7 +31,7 @@ func BenchmarkPut(b *testing.B) {
 					}
 					s.Delete(Key{1, 0, uint64(i - inFlight + 1)}, refs[slot], 1024)
 				}
-				refs[slot] = s.Put(Entry{Key: Key{1, 0, uint64(i + 1)}, State: State{Bytes: 1024}, Message: message}, Ref{})
+				refs[slot] = s.Put(Entry{Key: Key{1, 0, uint64(i + 1)}, State: State{Bytes: 1024}, Message: message})
 			}
 		})
 	}

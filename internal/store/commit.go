@@ -86,7 +86,7 @@ func (d *disk) commit(batch *pebble.Batch, g *gathering) error {
 		c := &g.changes[i]
 		var err error
 		switch c.kind {
-		case put:
+		case put, update:
 			key, value = appendMessageKey(key[:0], c.entry.Key), appendValue(value[:0], &c.entry)
 			err = batch.Set(key, value, nil)
 		case deletion:

@@ -60,22 +60,29 @@ type change struct {
 type kind uint8
 
 const (
-	undone kind = iota
-	put
+	undone   kind = iota
+	put           // of a key that is not there
+	update        // of one that is
 	deletion
 )
 
 // Put implements [Store].
-func (d *disk) Put(e Entry, old Ref) Ref {
+func (d *disk) Put(e Entry) Ref {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if old.Ticket == 0 {
-		d.count(e.Key, 1, e.Bytes, e.Transient)
-	} else if d.undoable(old) {
+	d.count(e.Key, 1, e.Bytes, e.Transient)
+	return d.put(put, e)
+}
+
+// Update implements [Store].
+func (d *disk) Update(e Entry, old Ref) Ref {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.undoable(old) {
 		d.gathering.changes[old.slot].entry = e
 		return old
 	}
-	return d.put(e)
+	return d.put(update, e)
 }
 
 // Delete implements [Store].
@@ -93,12 +100,12 @@ func (d *disk) Move(from Key, old Ref, to Entry) Ref {
 	d.count(from, -1, -to.Bytes, false)
 	d.count(to.Key, 1, to.Bytes, to.Transient)
 	d.forget(from, old)
-	return d.put(to)
+	return d.put(put, to)
 }
 
-func (d *disk) put(e Entry) Ref {
+func (d *disk) put(how kind, e Entry) Ref {
 	g := &d.gathering
-	g.changes = append(g.changes, change{put, e})
+	g.changes = append(g.changes, change{how, e})
 	d.commitSoon(e.Transient)
 	return Ref{Ticket: g.ticket, slot: len(g.changes) - 1}
 }
@@ -107,8 +114,12 @@ func (d *disk) put(e Entry) Ref {
 func (d *disk) forget(k Key, r Ref) {
 	g := &d.gathering
 	if d.undoable(r) {
-		g.changes[r.slot] = change{}
-		g.dropped++
+		if c := &g.changes[r.slot]; c.kind == update {
+			*c = change{deletion, Entry{Key: k}}
+		} else {
+			*c = change{}
+			g.dropped++
+		}
 		return
 	}
 	g.changes = append(g.changes, change{deletion, Entry{Key: k}})

@@ -22,10 +22,12 @@ import (
 // Store keeps messages and documents. Its methods may be called at the same time. They do not wait for the disk, and may be
 // called with locks held, but for those that say so.
 type Store interface {
-	// Put keeps a message in a queue, in place of the one that has the same key, if ref is that one's; the zero Ref is for
-	// a new one. It is kept when the commit that the new Ref names has succeeded: until then it may be lost, though not
-	// before any that was put earlier. The entry's message is encoded later, and must not change.
-	Put(e Entry, old Ref) Ref
+	// Put keeps a message in a queue. It is kept when the commit that the Ref names has succeeded: until then it may be
+	// lost, though not before any that was put earlier. The entry's message is encoded later, and must not change.
+	Put(Entry) Ref
+
+	// Update puts a message in place of the one that has the same key, which is there until the new one is kept.
+	Update(e Entry, old Ref) Ref
 
 	// Delete forgets a message. It is forgotten when the commit being gathered has succeeded, which may be some
 	// milliseconds later when nobody waits for it; until then it may come back. Bytes are those it was put with.
@@ -62,6 +64,9 @@ type Store interface {
 	// from the disk, and blocks.
 	Levels(queue uint64) ([]Level, error)
 
+	// Queues tells which queues had messages when the store was opened. It reads from the disk, and blocks.
+	Queues() ([]uint64, error)
+
 	// Documents yields the names that begin with a prefix and their values, in the order of names, as they were committed.
 	// It reads from the disk, and blocks.
 	Documents(prefix string) iter.Seq2[Document, error]
@@ -72,6 +77,9 @@ type Store interface {
 	// Failed is closed when the store has failed, and Err tells why; before that it returns nil.
 	Failed() <-chan struct{}
 	Err() error
+
+	// Free tells how many bytes this user may still write to the file system. It asks the system, and blocks.
+	Free() (uint64, error)
 
 	// Backup writes a copy of all that was asked for before it was called into a directory, which it makes. The store may
 	// be used meanwhile. It blocks.

@@ -1,0 +1,172 @@
+package queue
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+)
+
+// The flags of an encoded message. What they do not announce is left out.
+const (
+	isPersistent = 1 << iota
+	hasPriority
+	hasKeys   // CC or BCC
+	hasDeaths // it has been in other queues before
+)
+
+// Append implements [store.Message]: it encodes what a queue needs to know of the message if it has to read it again.
+//
+//	flags, [priority], exchange, key, [CC, BCC], [failures, published, first, deaths], properties, body
+//
+// Numbers are varints, texts and lists have their length in front, the body is the rest.
+func (m *Message) Append(dst []byte) []byte {
+	var flags byte
+	for _, f := range []struct {
+		flag byte
+		set  bool
+	}{
+		{isPersistent, m.Persistent},
+		{hasPriority, m.HasPriority},
+		{hasKeys, len(m.CC)+len(m.BCC) > 0},
+		{hasDeaths, len(m.deaths) > 0 || m.failures > 0},
+	} {
+		if f.set {
+			flags |= f.flag
+		}
+	}
+	dst = append(dst, flags)
+	if m.HasPriority {
+		dst = append(dst, m.Priority)
+	}
+	dst = appendText(dst, m.Exchange)
+	dst = appendText(dst, m.RoutingKey)
+	if flags&hasKeys != 0 {
+		dst = appendTexts(dst, m.CC)
+		dst = appendTexts(dst, m.BCC)
+	}
+	if flags&hasDeaths != 0 {
+		dst = binary.AppendVarint(dst, m.failures)
+		dst = binary.AppendVarint(dst, int64(m.published))
+		dst = m.first.append(dst)
+		dst = binary.AppendUvarint(dst, uint64(len(m.deaths)))
+		for _, d := range m.deaths {
+			dst = d.append(dst)
+		}
+	}
+	dst = appendText(dst, m.Properties)
+	return append(dst, m.Body...)
+}
+
+func (d *death) append(dst []byte) []byte {
+	dst = appendText(dst, d.queue)
+	dst = appendText(dst, string(d.reason))
+	dst = binary.AppendVarint(dst, d.count)
+	dst = binary.AppendVarint(dst, d.time.UnixNano())
+	dst = appendText(dst, d.exchange)
+	dst = appendTexts(dst, d.keys)
+	return appendText(dst, d.expiration)
+}
+
+func appendText[T string | []byte](dst []byte, s T) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+func appendTexts(dst []byte, all []string) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(all)))
+	for _, s := range all {
+		dst = appendText(dst, s)
+	}
+	return dst
+}
+
+var errEncoding = errors.New("a message that cannot be decoded")
+
+// decodeMessage is the reverse of [Message.Append]. Properties and body are parts of b. What only matters when a message is
+// published is not there: its time to live is the deadline that it has by now, and its headers are in the properties.
+func decodeMessage(b []byte) (*Message, error) {
+	d := decoder{rest: b}
+	flags := d.byte()
+	m := &Message{TTL: NoTTL, Persistent: flags&isPersistent != 0, HasPriority: flags&hasPriority != 0}
+	if m.HasPriority {
+		m.Priority = d.byte()
+	}
+	m.Exchange, m.RoutingKey = d.text(), d.text()
+	if flags&hasKeys != 0 {
+		m.CC, m.BCC = d.texts(), d.texts()
+	}
+	if flags&hasDeaths != 0 {
+		m.failures, m.published = d.number(), int(d.number())
+		m.first = d.death()
+		for range d.length() {
+			m.deaths = append(m.deaths, d.death())
+		}
+	}
+	m.Properties = d.bytes()
+	m.Body = d.rest
+	if d.bad {
+		return nil, errEncoding
+	}
+	return m, nil
+}
+
+// decoder takes values from the front of what is left. Once something was bad, all is empty.
+type decoder struct {
+	rest []byte
+	bad  bool
+}
+
+func (d *decoder) byte() byte {
+	if len(d.rest) == 0 {
+		d.fail()
+		return 0
+	}
+	b := d.rest[0]
+	d.rest = d.rest[1:]
+	return b
+}
+
+func (d *decoder) number() int64 {
+	v, n := binary.Varint(d.rest)
+	if n <= 0 {
+		d.fail()
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return v
+}
+
+// length is of something that takes at least a byte for each.
+func (d *decoder) length() int {
+	v, n := binary.Uvarint(d.rest)
+	if n <= 0 || v > uint64(len(d.rest)-n) {
+		d.fail()
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return int(v)
+}
+
+func (d *decoder) bytes() []byte {
+	n := d.length()
+	b := d.rest[:n:n]
+	d.rest = d.rest[n:]
+	return b
+}
+
+func (d *decoder) text() string { return string(d.bytes()) }
+
+func (d *decoder) texts() (all []string) {
+	for range d.length() {
+		all = append(all, d.text())
+	}
+	return all
+}
+
+func (d *decoder) death() death {
+	return death{
+		queue: d.text(), reason: Reason(d.text()), count: d.number(), time: time.Unix(0, d.number()),
+		exchange: d.text(), keys: d.texts(), expiration: d.text(),
+	}
+}
+
+func (d *decoder) fail() { d.rest, d.bad = nil, true }
