@@ -2,7 +2,6 @@ package store
 
 import (
 	"fmt"
-	"runtime"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -61,14 +60,14 @@ func (d *disk) seal(spare gathering) gathering {
 	defer d.mu.Unlock()
 	sealed := d.gathering
 	clear(spare.changes)
-	clear(spare.documents)
+	clear(spare.others)
 	clear(spare.waiters)
 	d.gathering = gathering{
-		ticket:    sealed.ticket + 1,
-		changes:   spare.changes[:0],
-		documents: spare.documents[:0],
-		counts:    spare.counts[:0],
-		waiters:   spare.waiters[:0],
+		ticket:  sealed.ticket + 1,
+		changes: spare.changes[:0],
+		others:  spare.others[:0],
+		counts:  spare.counts[:0],
+		waiters: spare.waiters[:0],
 	}
 	for _, c := range sealed.counts {
 		c.seal()
@@ -78,11 +77,24 @@ func (d *disk) seal(spare gathering) gathering {
 
 // commit makes a gathering durable.
 func (d *disk) commit(batch *pebble.Batch, g *gathering) error {
-	if len(g.changes) == g.dropped && len(g.documents) == 0 {
+	if len(g.changes) == g.dropped && len(g.others) == 0 {
 		return nil
 	}
+	if err := g.write(batch); err != nil {
+		return err
+	}
+	return d.db.Apply(batch, pebble.Sync)
+}
+
+func (g *gathering) write(batch *pebble.Batch) error {
+	others := g.others
 	var key, value []byte
 	for i := range g.changes {
+		for ; len(others) > 0 && others[0].before == i; others = others[1:] {
+			if err := others[0].do(batch); err != nil {
+				return err
+			}
+		}
 		c := &g.changes[i]
 		var err error
 		switch c.kind {
@@ -97,17 +109,17 @@ func (d *disk) commit(batch *pebble.Batch, g *gathering) error {
 			return err
 		}
 	}
+	for _, o := range others {
+		if err := o.do(batch); err != nil {
+			return err
+		}
+	}
 	for _, c := range g.counts {
 		if err := c.write(batch); err != nil {
 			return err
 		}
 	}
-	for _, do := range g.documents {
-		if err := do(batch); err != nil {
-			return err
-		}
-	}
-	return d.db.Apply(batch, pebble.Sync)
+	return nil
 }
 
 // finish tells those who waited for a commit.
@@ -138,10 +150,10 @@ func (d *disk) fail(err error) {
 // pebbleLog is a [pebble.Logger].
 type pebbleLog struct{ d *disk }
 
-// Fatalf is called when Pebble cannot go on: a write or an fsync has failed. It must not return.
+// Fatalf is called when Pebble cannot go on. It must not return.
 func (l pebbleLog) Fatalf(format string, args ...any) {
 	l.d.fail(fmt.Errorf(format, args...))
-	runtime.Goexit()
+	park()
 }
 
 func (l pebbleLog) Errorf(format string, args ...any) { l.d.log.Error(fmt.Sprintf(format, args...)) }

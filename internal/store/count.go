@@ -23,10 +23,12 @@ type count struct {
 	transients bool
 
 	dirty  bool // it is among the counts of what is being gathered
+	gone   bool // with its queue
 	sealed struct {
 		messages   int
 		bytes      int64
 		transients bool
+		gone       bool
 	}
 }
 
@@ -49,10 +51,13 @@ func (d *disk) count(k Key, messages int, bytes int64, transient bool) {
 // seal notes what is to be written.
 func (c *count) seal() {
 	c.dirty = false
-	c.sealed.messages, c.sealed.bytes, c.sealed.transients = c.messages, c.bytes, c.transients
+	c.sealed.messages, c.sealed.bytes, c.sealed.transients, c.sealed.gone = c.messages, c.bytes, c.transients, c.gone
 }
 
 func (c *count) write(b *pebble.Batch) error {
+	if c.sealed.gone {
+		return nil
+	}
 	key := append(queueKey(prefixCount, c.level.queue), c.level.level)
 	if c.sealed.messages == 0 {
 		return b.Delete(key, nil)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // linger is how long changes that nobody waits for are gathered: acknowledgements, mostly. A broker that dies before has
@@ -18,11 +17,12 @@ const linger = 10 * time.Millisecond
 // Locks are taken in this order: hold, mu.
 type disk struct {
 	db      *pebble.DB
-	fs      vfs.FS
+	fs      *guard
 	dir     string
 	log     *slog.Logger
 	lock    *pebble.Lock
 	unclean bool
+	look    bool // Options.Look
 
 	hold sync.RWMutex // locked for writing while a commit is sealed
 
@@ -42,13 +42,13 @@ type disk struct {
 
 // gathering is what the next commit will make durable.
 type gathering struct {
-	ticket    Ticket
-	changes   []change
-	dropped   int // of the changes, undone before they were written
-	documents []func(*pebble.Batch) error
-	counts    []*count // that have changed
-	waiters   []Waiter
-	lazily    bool // lazy is running
+	ticket  Ticket
+	changes []change
+	dropped int // of the changes, undone before they were written
+	others  []other
+	counts  []*count // that have changed
+	waiters []Waiter
+	lazily  bool // lazy is running
 }
 
 // change is what happens to a message. It puts or deletes the entry's key, or if it was undone does nothing.
@@ -57,12 +57,18 @@ type change struct {
 	entry Entry // of a deletion, only the key
 }
 
+// other is a change that is not of one message.
+type other struct {
+	before int // which of the changes it comes
+	do     func(*pebble.Batch) error
+}
+
 type kind uint8
 
 const (
-	undone   kind = iota
-	put           // of a key that is not there
-	update        // of one that is
+	undone kind = iota
+	put         // of a key that is not there
+	update      // of one that is
 	deletion
 )
 
@@ -141,15 +147,9 @@ func (d *disk) DeleteRange(queue uint64, l uint8, after, before uint64, n int, b
 func (d *disk) DeleteQueue(queue uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	g := &d.gathering
-	for i := range g.changes {
-		if g.changes[i].kind != undone && g.changes[i].entry.Queue == queue {
-			g.changes[i] = change{}
-			g.dropped++
-		}
-	}
 	for l := range d.counts {
 		if l.queue == queue {
+			d.counts[l].gone = true
 			delete(d.counts, l)
 		}
 	}
@@ -175,11 +175,12 @@ func (d *disk) DeleteDocument(name string) Ticket {
 	return d.other(func(b *pebble.Batch) error { return b.Delete(documentKey(name), nil) })
 }
 
-// other asks for a change that is none of a single message.
+// other asks for a change that is not of one message.
 func (d *disk) other(do func(*pebble.Batch) error) Ticket {
-	d.gathering.documents = append(d.gathering.documents, do)
+	g := &d.gathering
+	g.others = append(g.others, other{len(g.changes), do})
 	d.commitSoon(false)
-	return d.gathering.ticket
+	return g.ticket
 }
 
 // Hold implements [Store].

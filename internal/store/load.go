@@ -62,6 +62,9 @@ func (d *disk) scan(from, to []byte, visit func(key, value []byte) (more bool, e
 }
 
 func (d *disk) unreadable(err error) error {
+	if pebble.IsCorruptionError(err) {
+		err = damaged(err)
+	}
 	return fmt.Errorf("the data directory %s cannot be read: %w", d.dir, err)
 }
 

@@ -38,6 +38,10 @@ type Options struct {
 	Dir string
 	Log *slog.Logger
 	FS  vfs.FS // default: the machine's
+
+	// Look says that nothing is to be done with what is in there: if the store was not closed in order the last time, it is
+	// not this time either.
+	Look bool
 }
 
 // Open opens a data directory, which it makes if there is none.
@@ -46,7 +50,7 @@ func Open(o Options) (Store, error) {
 		o.FS = vfs.Default
 	}
 	d := &disk{
-		fs: o.FS, dir: o.Dir, log: o.Log,
+		dir: o.Dir, log: o.Log, look: o.Look,
 		gathering: gathering{ticket: 1},
 		counts:    make(map[level]*count),
 		wake:      make(chan struct{}, 1),
@@ -54,18 +58,20 @@ func Open(o Options) (Store, error) {
 		stopped:   make(chan struct{}),
 		failed:    make(chan struct{}),
 	}
+	d.fs = &guard{FS: o.FS, d: d, within: o.FS.PathJoin(o.Dir, databaseDir)}
 	d.progress = sync.NewCond(&d.mu)
 	if err := d.open(); err != nil {
 		return nil, fmt.Errorf("data directory %s: %w", o.Dir, err)
 	}
-	d.lazy = time.AfterFunc(time.Hour, func() { d.commitNow() })
+	d.fs.armed.Store(true)
+	d.lazy = time.AfterFunc(time.Hour, d.commitNow)
 	d.lazy.Stop()
 	go d.run()
 	return d, nil
 }
 
 func (d *disk) open() error {
-	if err := d.fs.MkdirAll(d.dir, 0o700); err != nil {
+	if err := makeDir(d.fs, d.dir); err != nil {
 		return err
 	}
 	lock, err := pebble.LockDirectory(d.dir, d.fs)
@@ -81,24 +87,44 @@ func (d *disk) open() error {
 }
 
 func (d *disk) openLocked() error {
-	known, err := d.known()
+	known, err := known(d.fs, d.dir)
 	if err != nil {
 		return err
 	}
 	options := d.options()
 	options.ErrorIfNotExists = known
-	d.db, err = pebble.Open(d.fs.PathJoin(d.dir, databaseDir), options)
-	switch {
-	case err == nil:
-	case pebble.IsCorruptionError(err), errors.Is(err, pebble.ErrDBDoesNotExist), errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("%w: restore a backup, or move it away to begin with nothing: %w", ErrDamaged, err)
-	default:
-		return err
+	path := d.fs.PathJoin(d.dir, databaseDir)
+	if known {
+		if err := checkManifest(d.fs, path); err != nil {
+			return damaged(err)
+		}
 	}
-	if err = d.mark(known); err != nil {
-		_ = d.db.Close()
+	d.db, err = pebble.Open(path, options)
+	if err == nil && !known {
+		// A new database begins its log in an old format, in which damage looks like the end of the log.
+		if err = d.db.Close(); err == nil {
+			d.db, err = pebble.Open(path, d.options())
+		}
+	}
+	if err != nil {
+		// Pebble does not always say when it is damage that it has found; the system always gives a number.
+		if errno, ok := errors.AsType[syscall.Errno](err); ok && errno != syscall.ENOENT {
+			return err
+		}
+		return damaged(err)
+	}
+	if err = d.mark(known); err == nil {
+		return nil
+	}
+	_ = d.db.Close()
+	if pebble.IsCorruptionError(err) {
+		err = damaged(err)
 	}
 	return err
+}
+
+func damaged(err error) error {
+	return fmt.Errorf("%w: restore a backup, or move it away to begin with nothing: %w", ErrDamaged, err)
 }
 
 // mark writes down that the store is open. For a new one, the format comes first and is there from then on.
@@ -120,9 +146,9 @@ func (d *disk) mark(known bool) error {
 	return writeFormat(d.fs, d.dir)
 }
 
-// known reports whether the directory has a store in it already, of a format that is known.
-func (d *disk) known() (bool, error) {
-	f, err := d.fs.Open(d.fs.PathJoin(d.dir, formatFile))
+// known reports whether a directory has a store in it already, of a format that is known.
+func known(fs vfs.FS, dir string) (bool, error) {
+	f, err := fs.Open(fs.PathJoin(dir, formatFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
@@ -155,6 +181,24 @@ func writeFormat(fs vfs.FS, dir string) error {
 	return syncDir(fs, dir)
 }
 
+// makeDir makes a directory, with those above it, so that they are there after a crash.
+func makeDir(fs vfs.FS, dir string) error {
+	_, err := fs.Stat(dir)
+	if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	parent := fs.PathDir(dir)
+	if parent != dir {
+		if err := makeDir(fs, parent); err != nil {
+			return err
+		}
+	}
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return syncDir(fs, parent)
+}
+
 func syncDir(fs vfs.FS, dir string) error {
 	f, err := fs.OpenDir(dir)
 	if err != nil {
@@ -170,6 +214,10 @@ func (d *disk) options() *pebble.Options {
 		FormatMajorVersion: pebble.FormatValueSeparation,
 		CacheSize:          cacheSize,
 		MemTableSize:       memTableSize,
+		// Whoever reads what is damaged gets an error; the rest can be read.
+		EventListener: &pebble.EventListener{DataCorruption: func(c pebble.DataCorruptionInfo) {
+			d.log.Error("the data directory is damaged: restore a backup", "directory", d.dir, "file", c.Path, "error", c.Details)
+		}},
 	}
 	// What is in a queue is written once, read once and deleted: bodies stay where they were written first.
 	o.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy {
@@ -194,14 +242,20 @@ func inUse(err error) error {
 // Close implements [Store].
 func (d *disk) Close() error {
 	close(d.closing)
-	<-d.stopped
+	select {
+	case <-d.stopped:
+	case <-d.failed:
+	}
 	d.lazy.Stop()
 	defer d.lock.Close()
 	if err := d.Err(); err != nil {
-		return err // Pebble could wait for ever for what will not happen
+		return err // and Pebble would wait for what will not happen
 	}
-	if err := d.db.Delete([]byte{prefixOpen}, pebble.Sync); err != nil {
-		return err
+	d.fs.armed.Store(false)
+	if !d.look || !d.unclean {
+		if err := d.db.Delete([]byte{prefixOpen}, pebble.Sync); err != nil {
+			return err
+		}
 	}
 	return d.db.Close()
 }
@@ -217,7 +271,7 @@ func (d *disk) Backup(dir string) error {
 	if _, err := d.fs.Stat(dir); err == nil {
 		return fmt.Errorf("%s is there already: name a directory to be made", dir)
 	}
-	if err := d.fs.MkdirAll(dir, 0o700); err != nil {
+	if err := makeDir(d.fs, dir); err != nil {
 		return err
 	}
 	if err := d.db.Checkpoint(d.fs.PathJoin(dir, databaseDir), pebble.WithFlushedWAL()); err != nil {

@@ -1,0 +1,56 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Copy copies a data directory that nobody has open, or a backup, to where nothing is yet. It blocks.
+func Copy(from, to string) error {
+	fs := vfs.Default
+	if err := copyable(fs, from, to); err != nil {
+		return err
+	}
+	lock, err := pebble.LockDirectory(from, fs)
+	switch {
+	case err == nil:
+		defer lock.Close()
+	case errors.Is(err, syscall.EROFS): // so that nobody else has it open either
+	default:
+		return fmt.Errorf("%s: %w", from, inUse(err))
+	}
+	if err := makeDir(fs, to); err != nil {
+		return err
+	}
+	_, err = vfs.Clone(fs, fs, fs.PathJoin(from, databaseDir), fs.PathJoin(to, databaseDir), vfs.CloneSync)
+	if err != nil {
+		return err
+	}
+	if err := syncDir(fs, to); err != nil {
+		return err
+	}
+	return writeFormat(fs, to) // last: without it the copy is not taken for one
+}
+
+func copyable(fs vfs.FS, from, to string) error {
+	known, err := known(fs, from)
+	if err != nil {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	if !known {
+		return fmt.Errorf("%s is neither a data directory nor a whole backup: it has no file %s", from, formatFile)
+	}
+	there, err := fs.List(to)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err == nil && len(there) > 0:
+		return fmt.Errorf("%s is not empty: name a directory that is, or none that is there", to)
+	}
+	return err
+}

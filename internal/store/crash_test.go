@@ -1,0 +1,193 @@
+package store
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"pgregory.net/rapid"
+)
+
+// history is what was asked of a store, and in which commit it was.
+type history struct {
+	states []content // by commit; the one before the first is that which was found
+	first  Ticket
+	waited Ticket
+	refs   map[Key]Ref
+	next   uint64
+}
+
+func (h *history) now() content { return h.states[len(h.states)-1] }
+
+// in makes a change that belongs to the commit being gathered.
+func (h *history) in(t Ticket, change func(content)) {
+	for len(h.states) <= int(t-h.first) {
+		h.states = append(h.states, h.now().clone())
+	}
+	change(h.now())
+}
+
+// A store that is cut off from its power at any moment, with whatever part of what it had not synced on its disk, has what
+// was in some commit when it is opened again: one that it said was kept, or a later one. Nothing is there by halves.
+func TestACrashLosesNoCommit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const queues, levels = 3, 2
+		fs := vfs.NewCrashableMem()
+		d := openCrashed(t, fs)
+		h := &history{states: []content{newContent()}, first: 0, refs: make(map[Key]Ref)}
+		existing := func(t *rapid.T) (Key, bool) {
+			keys := slices.SortedFunc(maps.Keys(h.now().messages), func(a, b Key) int { return cmp.Compare(a.Order, b.Order) })
+			if len(keys) == 0 {
+				return Key{}, false
+			}
+			return rapid.SampledFrom(keys).Draw(t, "key"), true
+		}
+		locked := func(change func(Ticket)) {
+			d.Hold() // so that the commit does not end in between
+			defer d.Release()
+			d.mu.Lock()
+			ticket := d.gathering.ticket
+			d.mu.Unlock()
+			change(ticket)
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"put": func(t *rapid.T) {
+				h.next++
+				k := Key{rapid.Uint64Range(0, queues-1).Draw(t, "queue"), rapid.Uint8Range(0, levels-1).Draw(t, "level"), h.next}
+				body := fmt.Sprint("message ", h.next)
+				locked(func(ticket Ticket) {
+					h.refs[k] = d.Put(entry(k, body))
+					h.in(ticket, func(c content) { c.messages[k] = body })
+				})
+			},
+			"update": func(t *rapid.T) {
+				if k, ok := existing(t); ok {
+					body := h.now().messages[k] // of the same length, which is counted
+					locked(func(ticket Ticket) {
+						h.refs[k] = d.Update(entry(k, body), h.refs[k])
+						h.in(ticket, func(c content) { c.messages[k] = body })
+					})
+				}
+			},
+			"move": func(t *rapid.T) {
+				if k, ok := existing(t); ok {
+					h.next++
+					to := Key{k.Queue, rapid.Uint8Range(0, levels-1).Draw(t, "level"), h.next}
+					body := h.now().messages[k]
+					locked(func(ticket Ticket) {
+						h.refs[to] = d.Move(k, h.refs[k], entry(to, body))
+						h.in(ticket, func(c content) { delete(c.messages, k); c.messages[to] = body })
+					})
+				}
+			},
+			"delete": func(t *rapid.T) {
+				if k, ok := existing(t); ok {
+					locked(func(ticket Ticket) {
+						d.Delete(k, h.refs[k], int64(len(h.now().messages[k])))
+						h.in(ticket, func(c content) { delete(c.messages, k) })
+					})
+				}
+			},
+			"delete queue": func(t *rapid.T) {
+				q := rapid.Uint64Range(0, queues-1).Draw(t, "queue")
+				locked(func(ticket Ticket) {
+					d.DeleteQueue(q)
+					h.in(ticket, func(c content) {
+						for k := range c.messages {
+							if k.Queue == q {
+								delete(c.messages, k)
+							}
+						}
+					})
+				})
+			},
+			"document": func(t *rapid.T) {
+				name, value := rapid.SampledFrom([]string{"a", "a/b", "c"}).Draw(t, "name"), fmt.Sprint(h.next)
+				locked(func(ticket Ticket) {
+					d.SetDocument(name, []byte(value))
+					h.in(ticket, func(c content) { c.documents[name] = value })
+				})
+			},
+			"delete document": func(t *rapid.T) {
+				locked(func(ticket Ticket) {
+					d.DeleteDocument("a")
+					h.in(ticket, func(c content) { delete(c.documents, "a") })
+				})
+			},
+			"wait": func(t *rapid.T) {
+				var ticket Ticket
+				locked(func(t Ticket) { ticket = t })
+				if err := d.Wait(ticket); err != nil {
+					t.Fatal(err)
+				}
+				h.in(ticket, func(content) {})
+				h.waited = ticket
+			},
+			"let it run": func(*rapid.T) { runtime.Gosched() },
+			"crash": func(t *rapid.T) {
+				seed := rapid.Uint64().Draw(t, "what is on disk")
+				fs = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: int(seed % 101), RNG: rand.New(rand.NewPCG(seed, 0))})
+				old := d
+				defer old.Close()
+				d = openCrashed(t, fs)
+				if !d.Unclean() {
+					t.Fatal("a crash is taken for an end in order")
+				}
+				found, err := d.read(queues, levels)
+				if err != nil {
+					t.Fatal(err)
+				}
+				h.found(t, found)
+			},
+			"restart": func(t *rapid.T) {
+				if err := d.Close(); err != nil {
+					t.Fatal(err)
+				}
+				d = openCrashed(t, fs)
+				found, err := d.read(queues, levels)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d.Unclean() || !found.equal(h.now()) {
+					t.Fatalf("closed in order with %v, opened with %v, unclean: %v", h.now(), found, d.Unclean())
+				}
+				h.begin(found)
+			},
+		})
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// found looks for the commit that a store has come back with, and goes on from there.
+func (h *history) found(t *rapid.T, c content) {
+	for i := len(h.states) - 1; i >= 0 && h.first+Ticket(i) >= h.waited; i-- {
+		if c.equal(h.states[i]) {
+			h.begin(c)
+			return
+		}
+	}
+	t.Fatalf("of the commits from %d to %d, which were %+v, none was found, but %+v",
+		h.waited, h.first+Ticket(len(h.states)), h.states, c)
+}
+
+func (h *history) begin(c content) {
+	h.states = []content{c}
+	h.first, h.waited = 0, 0
+	clear(h.refs)
+}
+
+func openCrashed(t *rapid.T, fs vfs.FS) *disk {
+	t.Helper()
+	s, err := Open(Options{Dir: dataDir, Log: discard, FS: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.(*disk)
+}

@@ -1,0 +1,205 @@
+package store
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+)
+
+// A disk that is full for a while costs time and nothing else.
+func TestAFullDiskIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &broken{err: syscall.ENOSPC}
+		power := vfs.NewCrashableMem()
+		d := openOn(t, errorfs.Wrap(power, errorfs.InjectorFunc(b.inject)))
+		b.from.Store(b.seen.Load() + 1)
+		time.AfterFunc(time.Minute, func() { b.from.Store(0) })
+		began := time.Now()
+		kept, err := work(d, 30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(began); waited < time.Minute {
+			t.Errorf("said to be kept after %v, while the disk was full", waited)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		checkKept(t, power.CrashClone(vfs.CrashCloneCfg{}), kept, "after the disk was full")
+	})
+}
+
+// Closing a store does not wait for a disk that stays full; it says what is not kept.
+func TestClosingDoesNotWaitForAFullDisk(t *testing.T) {
+	b := &broken{err: syscall.ENOSPC}
+	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(b.inject)))
+	b.from.Store(b.seen.Load() + 1)
+	d.Put(entry(Key{1, 0, 1}, "message"))
+	if err := d.Close(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+func TestWhatCannotBeOpenedSaysWhy(t *testing.T) {
+	filled := func(t *testing.T) vfs.FS {
+		fs := vfs.NewMem()
+		d := openOn(t, fs)
+		if _, err := work(d, 30); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := openOn(t, fs).Close(); err != nil { // which writes a table
+			t.Fatal(err)
+		}
+		if len(files(t, fs, ".sst")) == 0 {
+			t.Fatal("there is no table to be harmed")
+		}
+		return fs
+	}
+	for name, test := range map[string]struct {
+		harm func(t *testing.T, fs vfs.FS)
+		want error
+		says string
+	}{
+		"another process has it": {func(t *testing.T, fs vfs.FS) { openOn(t, fs) }, ErrInUse, "stop it"},
+		"a newer version wrote it": {func(t *testing.T, fs vfs.FS) {
+			write(t, fs, dataDir+"/FORMAT", "reprise 2\n")
+		}, ErrFormat, `"reprise 2"`},
+		"the database is gone": {func(t *testing.T, fs vfs.FS) {
+			if err := fs.RemoveAll(dataDir + "/pebble"); err != nil {
+				t.Fatal(err)
+			}
+		}, ErrDamaged, "backup"},
+		"the manifest is gone": {func(t *testing.T, fs vfs.FS) { removeAll(t, fs, "/MANIFEST") }, ErrDamaged, "backup"},
+		"the manifest is torn": {func(t *testing.T, fs vfs.FS) { scramble(t, fs, "/MANIFEST") }, ErrDamaged, "backup"},
+		"a table is gone":      {func(t *testing.T, fs vfs.FS) { removeAll(t, fs, ".sst") }, ErrDamaged, "backup"},
+		"a table is scrambled": {func(t *testing.T, fs vfs.FS) { scramble(t, fs, ".sst") }, ErrDamaged, "backup"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fs := filled(t)
+			test.harm(t, fs)
+			s, err := Open(Options{Dir: dataDir, Log: discard, FS: fs})
+			if err == nil {
+				_, err = s.(*disk).read(2, 1)
+				_ = s.Close()
+			}
+			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), dataDir) {
+				t.Errorf("error %v, want %v that says %s", err, test.want, test.says)
+			}
+		})
+	}
+}
+
+// A bit that has changed in the log is found: nothing is silently left out. Only in what was written last does it look like
+// a write that was cut off.
+func TestAScrambledLogIsNotReadAsAShorterOne(t *testing.T) {
+	power := vfs.NewCrashableMem()
+	d := openOn(t, power)
+	const block = 32 << 10
+	kept, err := workWith(d, 30, strings.Repeat("x", 5000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	logs := files(t, power, ".log")
+	if len(logs) != 1 {
+		t.Fatalf("logs: %v", logs)
+	}
+	size := len(read(t, power, logs[0]))
+	if size < 3*block {
+		t.Fatalf("the log has %d bytes only", size)
+	}
+	for at := 0; at < size-block; at += 577 {
+		fs := power.CrashClone(vfs.CrashCloneCfg{})
+		content := []byte(read(t, fs, logs[0]))
+		content[at] ^= 0x10
+		write(t, fs, logs[0], string(content))
+		s, err := Open(Options{Dir: dataDir, Log: discard, FS: fs})
+		if err != nil {
+			if !errors.Is(err, ErrDamaged) {
+				t.Errorf("byte %d: %v", at, err)
+			}
+			continue
+		}
+		found, err := s.(*disk).read(2, 1)
+		if err != nil {
+			t.Errorf("byte %d: %v", at, err)
+		}
+		for _, k := range kept {
+			if _, ok := found.messages[k]; !ok {
+				t.Errorf("byte %d of %d: %v is gone without a word", at, size, k)
+				break
+			}
+		}
+		_ = s.Close()
+	}
+}
+
+func files(t *testing.T, fs vfs.FS, like string) (all []string) {
+	t.Helper()
+	names, err := fs.List(dataDir + "/pebble")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if name = dataDir + "/pebble/" + name; strings.Contains(name, like) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+func removeAll(t *testing.T, fs vfs.FS, like string) {
+	t.Helper()
+	for _, name := range files(t, fs, like) {
+		if err := fs.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// scramble changes a byte in the middle of each of these files.
+func scramble(t *testing.T, fs vfs.FS, like string) {
+	t.Helper()
+	for _, name := range files(t, fs, like) {
+		content := []byte(read(t, fs, name))
+		content[len(content)/2] ^= 0xff
+		write(t, fs, name, string(content))
+	}
+}
+
+func read(t *testing.T, fs vfs.FS, name string) string {
+	t.Helper()
+	f, err := fs.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	content, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func write(t *testing.T, fs vfs.FS, name, content string) {
+	t.Helper()
+	f, err := fs.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Write([]byte(content))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil && !errors.Is(err, os.ErrClosed) {
+		t.Fatal(err)
+	}
+}
