@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/internal/store"
 )
 
-// Restore returns a queue with the messages that the store has of it. Nothing happens to them before [Queue.Start].
+// Restore returns a queue with the messages that the store has of it. What has expired meanwhile is given up.
 func Restore(config Config) (*Queue, error) {
 	q := New(config)
 	levels, err := config.Store.Levels(config.ID)
@@ -28,7 +28,13 @@ func Restore(config Config) (*Queue, error) {
 	if err := q.restoreConsumed(); err != nil {
 		return nil, err
 	}
-	return q, q.restoreDelayed(delayed)
+	if err := q.restoreDelayed(delayed); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.unlock()
+	q.releaseDue()
+	return q, nil
 }
 
 // restore begins a level with what is on disk.
@@ -56,13 +62,6 @@ func (q *Queue) restoreDelayed(n int) error {
 		n -= len(items)
 	}
 	return nil
-}
-
-// Start lets time begin for a queue that was restored: what has expired meanwhile is given up.
-func (q *Queue) Start() {
-	q.mu.Lock()
-	defer q.unlock()
-	q.releaseDue()
 }
 
 // Close ends what the queue does by itself, and leaves everything in the store. It is called when nobody uses the queue any

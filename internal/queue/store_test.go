@@ -49,7 +49,6 @@ func (k *kept) restart(c Config) {
 	if k.Queue, err = Restore(k.config(c)); err != nil {
 		k.t.Fatal(err)
 	}
-	k.Start()
 }
 
 // settle waits until the queue has read what it wants to have in memory.

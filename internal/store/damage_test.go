@@ -119,7 +119,7 @@ func TestAScrambledLogIsNotReadAsAShorterOne(t *testing.T) {
 	if size < 3*block {
 		t.Fatalf("the log has %d bytes only", size)
 	}
-	for at := 0; at < size-block; at += 577 {
+	for at := 0; at < size-block; at += 3001 {
 		fs := power.CrashClone(vfs.CrashCloneCfg{})
 		content := []byte(read(t, fs, logs[0]))
 		content[at] ^= 0x10
