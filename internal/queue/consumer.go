@@ -24,9 +24,10 @@ type Consumer struct {
 	Priority  int64 // those with the highest get everything while they have credit
 	Prefetch  int   // how many messages it has credit for; 0: any number
 
-	waiting bool // has refused a message
-	unacked int  // messages
-	gone    bool // has left with messages unacked
+	waiting   bool // has refused a message, or is exhausted
+	exhausted bool // has as many messages unacked as it may, by the queue's own count
+	unacked   int  // messages
+	gone      bool // has left with messages unacked
 }
 
 // consumers takes turns: whoever was given a message goes to the end of the line of those with the same priority.
@@ -129,7 +130,7 @@ func (cs *consumers) refused(c *Consumer) {
 
 // exhausted takes a consumer out of the line wherever it is.
 func (cs *consumers) exhausted(c *Consumer) {
-	c.waiting = true
+	c.waiting, c.exhausted = true, true
 	cs.line = slices.DeleteFunc(cs.line, func(other *Consumer) bool { return other == c })
 }
 
@@ -138,7 +139,7 @@ func (cs *consumers) resumed(c *Consumer) bool {
 	if !c.waiting {
 		return false
 	}
-	c.waiting = false
+	c.waiting, c.exhausted = false, false
 	if !slices.Contains(cs.all, c) || cs.single && (cs.leaving != nil || cs.all[0] != c) {
 		return false
 	}

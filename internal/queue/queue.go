@@ -193,8 +193,8 @@ func (q *Queue) Ack(items ...*Item) {
 	}
 }
 
-// settle takes back the note that messages were delivered. It reports whether it is the turn of another single active
-// consumer.
+// settle takes back the note that messages were delivered. It reports whether there is another consumer now to be given
+// some.
 func (q *Queue) settle(items []*Item) (next bool) {
 	q.unacked -= len(items)
 	for _, it := range items {
@@ -210,8 +210,12 @@ func (q *Queue) release(it *Item) (next bool) {
 	if c := it.holder; c != nil {
 		c.unacked--
 		gone = c.gone && c.unacked == 0
+		if c.exhausted {
+			// The receiver may have known of it when it took its last message, and not have asked to be resumed.
+			next = q.consumers.resumed(c)
+		}
 		if c.unacked == 0 {
-			next = q.consumers.settled(c)
+			next = q.consumers.settled(c) || next
 		}
 	}
 	if gone {

@@ -251,3 +251,20 @@ func TestRingGrowsAndShrinksInOrder(t *testing.T) {
 		}
 	})
 }
+
+// The receiver knows of an acknowledgement before the queue does. If it takes a message in between, the queue finds it
+// without credit, and the receiver does not: it will not ask to be resumed.
+func TestAnAckGivesCreditAgain(t *testing.T) {
+	q := New(Config{Name: "q", Quorum: true, TTL: NoTTL, MaxLength: -1, MaxBytes: -1})
+	c := &taker{credit: 100}
+	if err := q.Consume(&Consumer{Receiver: c, Prefetch: 2}, func() {}); err != nil {
+		t.Fatal(err)
+	}
+	q.Publish(message("a"))
+	q.Publish(message("b"))
+	q.Ack(c.take()[0])
+	q.Publish(message("c"))
+	if taken := c.take(); len(taken) != 1 || string(taken[0].Message.Body) != "c" {
+		t.Errorf("after an ack the consumer was given %v", taken)
+	}
+}
