@@ -29,7 +29,7 @@ const databaseDir = "pebble"
 // What Pebble may take of memory: two memtables at a time, and the blocks it has read. Messages that are deleted before
 // their memtable is full are in no table ever.
 const (
-	memTableSize = 16 << 20
+	memTableSize = 8 << 20
 	cacheSize    = 8 << 20
 )
 
