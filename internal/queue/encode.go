@@ -12,6 +12,7 @@ const (
 	hasPriority
 	hasKeys   // CC or BCC
 	hasDeaths // it has been in other queues before
+	isSuspect
 )
 
 // Append implements [store.Message]: it encodes what a queue needs to know of the message if it has to read it again.
@@ -26,6 +27,7 @@ func (m *Message) Append(dst []byte) []byte {
 		set  bool
 	}{
 		{isPersistent, m.Persistent},
+		{isSuspect, m.suspect},
 		{hasPriority, m.HasPriority},
 		{hasKeys, len(m.CC)+len(m.BCC) > 0},
 		{hasDeaths, len(m.deaths) > 0 || m.failures > 0},
@@ -86,7 +88,7 @@ var errEncoding = errors.New("a message that cannot be decoded")
 func decodeMessage(b []byte) (*Message, error) {
 	d := decoder{rest: b}
 	flags := d.byte()
-	m := &Message{TTL: NoTTL, Persistent: flags&isPersistent != 0, HasPriority: flags&hasPriority != 0}
+	m := &Message{TTL: NoTTL, Persistent: flags&isPersistent != 0, suspect: flags&isSuspect != 0, HasPriority: flags&hasPriority != 0}
 	if m.HasPriority {
 		m.Priority = d.byte()
 	}

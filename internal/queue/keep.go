@@ -111,11 +111,14 @@ func (q *Queue) restored(l store.Loaded) (*Item, error) {
 	if q.config.Quorum && it.acquired == 0 && it.deliveries > 0 {
 		it.acquired, it.presumed = it.deliveries, true
 	}
-	if l.Order <= q.suspect {
-		it.Redelivered = true
-	}
 	if l.Deadline != 0 {
 		it.deadline = time.Unix(0, l.Deadline)
+	}
+	if l.Order <= q.suspect {
+		it.Redelivered, m.suspect = true, true
+	}
+	if q.config.Store.Unclean() && l.Deadline != 0 && !time.Now().Before(it.deadline) {
+		m.suspect = true
 	}
 	if l.Due != 0 {
 		it.due, it.priority = time.Unix(0, l.Due), quorumReturned

@@ -26,6 +26,7 @@ type Message struct {
 	Priority    uint8
 
 	failures  int64   // deliveries that failed in the queues it died in
+	suspect   bool    // it may have been where it is going before, when the broker ended without a word
 	published int     // size of the properties before the first death
 	deaths    []death // most recent first
 	first     death   // as x-first-death-* tell it; its queue is empty before the first death

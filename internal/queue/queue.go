@@ -44,11 +44,11 @@ type Queue struct {
 	lease     lease
 
 	// With a store:
-	stored   bool           // there is, or was, something in it
-	awaiting bool           // Committed is going to be called
-	arrived  sync.Cond      // messages have been read, or could not be
+	stored   bool      // there is, or was, something in it
+	awaiting bool      // Committed is going to be called
+	arrived  sync.Cond // messages have been read, or could not be
 	consumed consumed
-	suspect  uint64         // messages up to this order may have been delivered before the store was opened
+	suspect  uint64 // messages up to this order may have been delivered before the store was opened
 }
 
 // New returns an empty queue.
@@ -96,7 +96,7 @@ func (q *Queue) Publish(m *Message) (accepted bool, kept store.Ticket) {
 		}
 		return true, it.ref.Ticket
 	}
-	it.Redelivered = m.failures > 0 // which a classic queue does not know of a message that it did not have to keep
+	it.Redelivered = m.failures > 0 || m.suspect // which a classic queue does not know of a message that it did not have to keep
 	q.enter(it)
 	kept = it.ref.Ticket
 	q.trim() // even if it expires the next moment
@@ -106,7 +106,7 @@ func (q *Queue) Publish(m *Message) (accepted bool, kept store.Ticket) {
 
 // item is a message as it enters the queue. A dead letter brings along how many deliveries of it have failed so far.
 func (q *Queue) item(m *Message) *Item {
-	it := &Item{Message: m, order: q.nextOrder(), priority: q.config.priority(m), deliveries: m.failures, Redelivered: q.config.Quorum && m.failures > 0}
+	it := &Item{Message: m, order: q.nextOrder(), priority: q.config.priority(m), deliveries: m.failures, Redelivered: q.config.Quorum && m.failures > 0 || m.suspect}
 	it.bytes = q.config.bytes(m)
 	if q.config.Quorum {
 		it.acquired, it.presumed = m.failures, true

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"container/heap"
+	"encoding/binary"
 	"fmt"
 	"sync/atomic"
 
@@ -75,14 +76,14 @@ func (q *Queue) Close() {
 	q.closed = true
 	q.stopTimers()
 	q.arrived.Broadcast()
-	if q.consumed.ticket != 0 {
+	if q.consumed.ticket != 0 && q.suspect == 0 {
 		q.config.Store.DeleteDocument(q.consumedDocument())
 	}
 }
 
 // consumed is the note in the store that messages of the queue may have been delivered. To write down each delivery before
 // it is made would cost an fsync each time; instead, if the broker ends without a word, all messages of a queue with this
-// note come again as redelivered.
+// note come again as redelivered. The note says then up to which order, and stays.
 type consumed struct {
 	ticket store.Ticket // zero: it has not been written
 	kept   atomic.Bool
@@ -111,15 +112,19 @@ func (q *Queue) noteConsumed() store.Ticket {
 }
 
 func (q *Queue) restoreConsumed() error {
-	for _, err := range q.config.Store.Documents(q.consumedDocument()) {
+	for d, err := range q.config.Store.Documents(q.consumedDocument()) {
 		if err != nil {
 			return err
 		}
+		if len(d.Value) == 8 {
+			q.suspect = binary.BigEndian.Uint64(d.Value)
+		}
+		if q.config.Store.Unclean() && q.suspect < q.order {
+			q.suspect = q.order
+			q.config.Store.SetDocument(q.consumedDocument(), binary.BigEndian.AppendUint64(nil, q.suspect))
+		}
 		q.consumed.ticket = 1 // has long succeeded
 		q.consumed.kept.Store(true)
-		if q.config.Store.Unclean() {
-			q.suspect = q.order
-		}
 	}
 	return nil
 }
