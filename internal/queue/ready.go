@@ -81,6 +81,18 @@ func (r *ready) load(l *level, it *Item) {
 	l.fresh.push(it)
 }
 
+// lose takes off the count what was to be on disk and is not.
+func (r *ready) lose(p uint8) {
+	l := &r.levels[p]
+	r.n -= l.disk.n
+	r.bytes -= l.disk.bytes
+	r.onDisk -= l.disk.n
+	l.disk.n, l.disk.bytes = 0, 0
+	if l.len() == 0 {
+		r.filled.clear(int(p))
+	}
+}
+
 func (r *ready) len() int { return r.n }
 
 func (r *ready) push(it *Item) { r.entering(it).fresh.push(it) }

@@ -123,7 +123,8 @@ func (q *Queue) restoreConsumed() error {
 			q.suspect = q.order
 			q.config.Store.SetDocument(q.consumedDocument(), binary.BigEndian.AppendUint64(nil, q.suspect))
 		}
-		q.consumed.ticket = 1 // has long succeeded
+		q.order = max(q.order, q.suspect) // those to come are not
+		q.consumed.ticket = 1             // has long succeeded
 		q.consumed.kept.Store(true)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,6 +23,10 @@ const maxDead = 4 * lettersAtATime
 
 // retryLoad is how long it takes until what could not be read is tried again.
 const retryLoad = 5 * time.Second
+
+// errMissing tells of a mistake, of ours or of whoever changed the files. To wait for what is not there would hold up those
+// behind it.
+var errMissing = errors.New("messages were counted that are not there")
 
 // segment is the messages of a level that are on disk only.
 type segment struct {
@@ -117,8 +122,14 @@ func (q *Queue) load(p uint8) {
 	case q.deleted || q.closed:
 	case disk.after != after: // purged meanwhile
 		disk.loading = false
+	case errors.Is(err, errMissing):
+		disk.loading = false
+		q.config.Trouble(fmt.Errorf("%w: %d messages", err, disk.n))
+		q.config.Store.DeleteRange(q.config.ID, p, after, after+1, disk.n, disk.bytes)
+		q.ready.lose(p)
+		q.loaded(p, nil)
 	case err != nil:
-		// Others may still be readable: nothing is given up.
+		// It may pass, and others may still be readable: nothing is given up.
 		q.config.Trouble(err)
 		time.AfterFunc(retryLoad, func() { q.loadAgain(p) })
 	default:
@@ -142,7 +153,7 @@ func (q *Queue) read(p uint8, after uint64, n int) ([]*Item, error) {
 		return nil, err
 	}
 	if len(read) == 0 {
-		return nil, fmt.Errorf("queue %s: %d messages are counted that are not there: %w", q.config.Name, n, store.ErrDamaged)
+		return nil, errMissing
 	}
 	items := make([]*Item, len(read))
 	for i, r := range read {

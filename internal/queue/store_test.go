@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -162,4 +163,38 @@ func TestAQueueOnDiskIsTheSame(t *testing.T) {
 			},
 		})
 	})
+}
+
+// A queue that is told of messages that are not there says so, and goes on with those that are.
+func TestMissingMessagesHoldNothingUp(t *testing.T) {
+	s := open(t, vfs.NewMem())
+	defer s.Close()
+	for i := range uint64(3) {
+		s.Put(store.Entry{Key: store.Key{Queue: 7, Order: i + 1}, Message: message("lost")})
+	}
+	s.DeleteRange(7, 0, 0, 100, 0, 0)
+	if err := s.Wait(s.SetDocument("a", nil)); err != nil {
+		t.Fatal(err)
+	}
+	var troubles []error
+	var running sync.WaitGroup
+	config := Defaults("q")
+	config.Store, config.ID, config.Durable, config.Go = s, 7, true, running.Go
+	config.Trouble = func(err error) { troubles = append(troubles, err) }
+	q, err := Restore(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Publish(message("found"))
+	if it := q.take(true); it == nil || string(it.Message.Body) != "found" {
+		t.Errorf("came out: %v", it)
+	}
+	q.Close()
+	running.Wait()
+	if len(troubles) != 1 || !strings.Contains(troubles[0].Error(), "3 messages") {
+		t.Errorf("told: %v", troubles)
+	}
+	if levels, err := s.Levels(7); err != nil || len(levels) > 1 {
+		t.Errorf("levels %v, %v", levels, err)
+	}
 }

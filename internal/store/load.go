@@ -124,7 +124,7 @@ func (d *disk) last(l level) (uint64, error) {
 	}
 	defer it.Close()
 	if !it.Last() {
-		return 0, d.unreadable(fmt.Errorf("queue %d: messages are counted that are not there: %w", l.queue, ErrDamaged))
+		return 0, nil
 	}
 	k, err := parseMessageKey(it.Key())
 	return k.Order, err
