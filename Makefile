@@ -48,6 +48,11 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null; \
 	done
 
+.PHONY: bench-broker
+bench-broker: ## measure the broker against RabbitMQ; without ARGS it lists what it can do
+	go build -C bench -o ../bin/brokerbench ./cmd/brokerbench
+	bin/brokerbench $(ARGS)
+
 .PHONY: clean
 clean: ## remove what was built (RabbitMQ stays in ~/.cache/reprise)
 	rm -rf bin internal/interop/node/node_modules coverage coverage.*

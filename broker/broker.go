@@ -1,5 +1,5 @@
 // Package broker is a message broker to be embedded: a server that speaks RabbitMQ's AMQP 0-9-1 and does as RabbitMQ 4.3
-// does, in the memory of this process.
+// does, in the memory of this process or, with a [Config.DataDir], on disk.
 //
 //	b, err := broker.New(broker.Config{})          // nothing listens yet
 //	go b.Serve(listener)                           // clients in any language
@@ -16,7 +16,9 @@
 // active ones; virtual hosts, users and permissions; TLS; connection.blocked when memory runs low; RabbitMQ's management
 // HTTP API and metrics ([Broker.Management], [Broker.Metrics]).
 //
-// Messages are in memory: they do not survive the process. What else differs from RabbitMQ stands in docs/compatibility.md.
+// With a data directory, what is durable is there again after a restart, or a crash; a confirm says that a message is on
+// disk; and messages that memory is too small for wait there. Without one, nothing survives the process. What else differs
+// from RabbitMQ stands in docs/compatibility.md.
 package broker
 
 import (
@@ -41,6 +43,7 @@ var ErrClosed = node.ErrClosed
 type Broker struct {
 	config     Config
 	node       *node.Node
+	disk       disk
 	management *management.Handler
 
 	dialled atomic.Uint64 // in memory
@@ -51,19 +54,33 @@ type Broker struct {
 }
 
 // New returns a broker that nobody is connected to yet. The zero Config is a good one. An error says what is wrong with
-// the configuration.
+// the configuration, or with the data directory.
 func New(config Config) (*Broker, error) {
 	config, err := config.complete()
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{config: config, node: config.node(), listeners: make(map[net.Listener]struct{})}
-	b.management = management.New(b.node, b.addresses, config.Logger)
-	if err := b.importDefinitions(); err != nil {
-		_ = b.node.Shutdown(context.Background()) // queues may have timers already
-		return nil, fmt.Errorf("broker: Config.Definitions: %w", err)
+	b := &Broker{config: config, listeners: make(map[net.Listener]struct{})}
+	if err := b.open(); err != nil {
+		return nil, err
 	}
-	return b, b.addUsers()
+	b.management = management.New(b.node, b.addresses, config.Logger)
+	if err := b.begin(); err != nil {
+		return nil, errors.Join(err, b.Shutdown(context.Background())) // queues may have timers already
+	}
+	return b, nil
+}
+
+// begin adds what the configuration says to what was there.
+func (b *Broker) begin() error {
+	if err := b.importDefinitions(); err != nil {
+		return fmt.Errorf("broker: Config.Definitions: %w", err)
+	}
+	if err := b.addUsers(); err != nil {
+		return err
+	}
+	b.node.Begin()
+	return nil
 }
 
 // Serve accepts connections until Shutdown is called, and then returns [ErrClosed], or until the listener fails. It
@@ -72,7 +89,7 @@ func New(config Config) (*Broker, error) {
 // As long as the default user guest has its default password, Serve refuses listeners that are not on loopback.
 func (b *Broker) Serve(l net.Listener) error {
 	defer l.Close()
-	if !loopback(l.Addr()) && b.defaultPassword() {
+	if !loopback(l.Addr()) && b.DefaultLogin() {
 		return fmt.Errorf("broker: refusing to listen on %v while user %q has the default password, which everybody knows: "+
 			"set Config.Users, or listen on 127.0.0.1", l.Addr(), defaultUser)
 	}
@@ -146,8 +163,8 @@ func (memoryAddr) Network() string  { return "pipe" }
 func (a memoryAddr) String() string { return fmt.Sprintf("memory:%d", uint64(a)) }
 
 // Shutdown stops listening, closes the connections as a server does that goes down (connection.close 320), and waits
-// until everything the broker started has ended. When ctx ends first, it cuts the connections and returns the context's
-// error. Calling it again is harmless.
+// until everything the broker started has ended, and all that is to be kept is on disk. When ctx ends first, it cuts the
+// connections and returns the context's error. Calling it again is harmless.
 func (b *Broker) Shutdown(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
@@ -155,7 +172,7 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 		_ = l.Close()
 	}
 	b.mu.Unlock()
-	return b.node.Shutdown(ctx)
+	return errors.Join(b.node.Shutdown(ctx), b.disk.close())
 }
 
 // QueueStats is what a queue has at a moment.

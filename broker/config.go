@@ -13,6 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/management"
 	"github.com/reprisemq/reprise/internal/node"
 	"github.com/reprisemq/reprise/internal/session"
+	"github.com/reprisemq/reprise/internal/store"
 )
 
 // The default user, who is RabbitMQ's.
@@ -23,8 +24,9 @@ const (
 
 // Config configures a broker. The zero value is a good one for one machine.
 type Config struct {
-	// Users holds passwords by user name. Default: the user guest with the password guest, who gets in from this machine
-	// only, see [Broker.Serve], unless Definitions have users.
+	// Users holds passwords by user name. With a DataDir, others may be there already. Default: the user guest with the
+	// password guest, who gets in from this machine only, see [Broker.Serve], unless Definitions have users or the data
+	// directory is not a new one.
 	Users map[string]string
 
 	// Definitions are what to begin with, in the format of RabbitMQ's definitions files: users, virtual hosts, permissions,
@@ -47,9 +49,23 @@ type Config struct {
 	// MaxMessageSize is the largest message body in bytes. Default: 16 MiB.
 	MaxMessageSize int
 
+	// DataDir is the directory that the broker keeps its state in: virtual hosts, users, permissions, what is durable, and
+	// the messages that are to outlive it. It is made if it is not there, and belongs to this broker alone. New returns
+	// [ErrInUse], [ErrFormat] or [ErrDamaged] if it cannot be used. docs/durability.md says what is kept, and when.
+	// Default: none, and everything is in memory.
+	DataDir string
+
+	// DiskLimit is how many bytes there must be free where DataDir is. With less, connections that publish are blocked.
+	// Default: 256 MiB.
+	DiskLimit int64
+
 	// MemoryLimit is how many bytes of messages there may be in all queues. Beyond it connections that publish are
 	// blocked, which they are told by connection.blocked, until there is a tenth less. Default: 1 GiB.
 	MemoryLimit int64
+
+	// MessageCache is how many bytes of messages are kept in memory although they are on disk, where DataDir is set.
+	// Beyond it queues let go of all but those that are next. Default: 16 MiB.
+	MessageCache int64
 
 	// MaxConnections is how many connections there may be; more are closed at once. Default: no limit.
 	MaxConnections int
@@ -85,6 +101,12 @@ func (c Config) complete() (Config, error) {
 	if c.MemoryLimit == 0 {
 		c.MemoryLimit = 1 << 30
 	}
+	if c.DiskLimit == 0 {
+		c.DiskLimit = 256 << 20
+	}
+	if c.MessageCache == 0 {
+		c.MessageCache = 16 << 20
+	}
 	if c.CertificateUser == nil {
 		c.CertificateUser = func(certificate *x509.Certificate) string { return certificate.Subject.CommonName }
 	}
@@ -93,7 +115,7 @@ func (c Config) complete() (Config, error) {
 		return c, fmt.Errorf("broker: Config.Heartbeat is %v: give whole seconds, 65535 at most, or a negative number for none", c.Heartbeat)
 	case c.FrameMax < minFrameMax || c.FrameMax > maxFrameMax:
 		return c, fmt.Errorf("broker: Config.FrameMax is %d: give %d to %d bytes", c.FrameMax, minFrameMax, maxFrameMax)
-	case c.MaxMessageSize < 0 || c.MemoryLimit < 0 || c.MaxConnections < 0 || c.MaxQueues < 0:
+	case c.MaxMessageSize < 0 || c.MemoryLimit < 0 || c.MessageCache < 0 || c.DiskLimit < 0 || c.MaxConnections < 0 || c.MaxQueues < 0:
 		return c, errors.New("broker: a limit in Config is negative: give a positive number, or none for the default")
 	}
 	return c, nil
@@ -104,7 +126,7 @@ const (
 	maxFrameMax = 16 << 20
 )
 
-func (c *Config) node() *node.Node {
+func (c *Config) node(s store.Store) (*node.Node, error) {
 	return node.New(node.Config{
 		Log: c.Logger,
 		Sessions: session.Config{
@@ -118,13 +140,17 @@ func (c *Config) node() *node.Node {
 		MemoryLimit:    c.MemoryLimit,
 		MaxConnections: c.MaxConnections,
 		MaxQueues:      c.MaxQueues,
+		Store:          s,
+		DataDir:        c.DataDir,
+		DiskLimit:      c.DiskLimit,
+		Resident:       c.MessageCache,
 	})
 }
 
 // addUsers lets in the users of the configuration, each to everything in the virtual host "/".
 func (b *Broker) addUsers() error {
 	users := b.config.Users
-	if users == nil && len(b.node.Access.Users()) == 0 {
+	if users == nil && !b.node.Begun() && len(b.node.Access.Users()) == 0 {
 		users = map[string]string{defaultUser: defaultPassword}
 	}
 	for name, password := range users {
@@ -137,8 +163,8 @@ func (b *Broker) addUsers() error {
 	return nil
 }
 
-// defaultPassword reports whether somebody gets in by what everybody knows, whoever made that user.
-func (b *Broker) defaultPassword() bool {
+// DefaultLogin reports whether the user guest gets in with the password guest, which everybody knows, whoever made that user.
+func (b *Broker) DefaultLogin() bool {
 	return b.node.Access.Authenticate(defaultUser, defaultPassword)
 }
 

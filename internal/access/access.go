@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/reprisemq/reprise/internal/registry"
 )
 
 // User is somebody who may connect.
@@ -45,6 +47,7 @@ var ErrUnknownUser = errors.New("no such user")
 // Control is the list of users and permissions. Its methods may be called at the same time.
 type Control struct {
 	generation atomic.Uint64
+	registry   *registry.Registry // told of every change, under the lock
 
 	mu          sync.RWMutex
 	users       map[string]User
@@ -58,12 +61,15 @@ type compiled struct {
 	patterns [3]*regexp.Regexp // by operation
 }
 
-// New returns a control that lets nobody in.
+// New returns a control that lets nobody in, and keeps nothing beyond the life of the process.
 func New() *Control {
-	return &Control{users: make(map[string]User), permissions: make(map[grantee]compiled)}
+	c := &Control{users: make(map[string]User), permissions: make(map[grantee]compiled)}
+	c.generation.Add(1)
+	return c
 }
 
-// Generation changes whenever a permission does, so that whoever remembers an answer knows when to ask again.
+// Generation changes whenever a permission does, so that whoever remembers an answer knows when to ask again. It is never
+// zero.
 func (c *Control) Generation() uint64 { return c.generation.Load() }
 
 // SetUser adds a user, or replaces the one with that name.
@@ -74,6 +80,7 @@ func (c *Control) SetUser(u User) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.users[u.Name] = u
+	c.keepUser(u)
 	return nil
 }
 
@@ -85,8 +92,8 @@ func (c *Control) DeleteUser(name string) error {
 		return ErrUnknownUser
 	}
 	delete(c.users, name)
-	maps.DeleteFunc(c.permissions, func(g grantee, _ compiled) bool { return g.user == name })
-	c.generation.Add(1)
+	c.registry.Delete(userKind, name)
+	c.deletePermissions(func(g grantee) bool { return g.user == name })
 	return nil
 }
 
@@ -113,40 +120,57 @@ func (c *Control) Authenticate(name, password string) bool {
 
 // SetPermission lets a user into a virtual host, and says what they may do there.
 func (c *Control) SetPermission(p Permission) error {
-	compiledPermission := compiled{Permission: p}
-	for op, pattern := range map[Operation]string{Configure: p.Configure, Write: p.Write, Read: p.Read} {
-		if pattern == "" {
-			continue // matches nothing
-		}
-		re, err := regexp.Compile(pattern)
-		if err != nil {
-			return fmt.Errorf("%v permission %q is not a regular expression: %w", op, pattern, err)
-		}
-		compiledPermission.patterns[op] = re
+	granted, err := compile(p)
+	if err != nil {
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, known := c.users[p.User]; !known {
 		return ErrUnknownUser
 	}
-	c.permissions[grantee{p.User, p.VHost}] = compiledPermission
+	c.permissions[grantee{p.User, p.VHost}] = granted
+	c.keepPermission(p)
 	c.generation.Add(1)
 	return nil
+}
+
+func compile(p Permission) (compiled, error) {
+	c := compiled{Permission: p}
+	for op, pattern := range map[Operation]string{Configure: p.Configure, Write: p.Write, Read: p.Read} {
+		if pattern == "" {
+			continue // matches nothing
+		}
+		re, err := regexp.Compile(pattern)
+		if err != nil {
+			return c, fmt.Errorf("%v permission %q is not a regular expression: %w", op, pattern, err)
+		}
+		c.patterns[op] = re
+	}
+	return c, nil
 }
 
 // DeletePermission shuts a user out of a virtual host.
 func (c *Control) DeletePermission(user, vhost string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.permissions, grantee{user, vhost})
-	c.generation.Add(1)
+	c.deletePermissions(func(g grantee) bool { return g == grantee{user, vhost} })
 }
 
 // DeleteVHost removes all permissions in a virtual host.
 func (c *Control) DeleteVHost(vhost string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.permissions, func(g grantee, _ compiled) bool { return g.vhost == vhost })
+	c.deletePermissions(func(g grantee) bool { return g.vhost == vhost })
+}
+
+func (c *Control) deletePermissions(which func(grantee) bool) {
+	for g := range c.permissions {
+		if which(g) {
+			delete(c.permissions, g)
+			c.registry.Delete(permissionKind, g.user, g.vhost)
+		}
+	}
 	c.generation.Add(1)
 }
 

@@ -24,10 +24,19 @@ func HashPassword(password string) Hash {
 // ParseHash reads a hash in base64, as definitions files have it. The empty text is the hash that nothing matches.
 func ParseHash(text string) (Hash, error) {
 	b, err := base64.StdEncoding.DecodeString(text)
-	if err != nil || len(b) != 0 && len(b) != saltSize+sha256.Size {
-		return Hash{}, errors.New("the password hash is not one of rabbit_password_hashing_sha256: 36 bytes in base64")
+	if err != nil {
+		return Hash{}, errHash
 	}
-	return Hash{b}, nil
+	return newHash(b)
+}
+
+var errHash = errors.New("the password hash is not one of rabbit_password_hashing_sha256: 36 bytes in base64")
+
+func newHash(saltAndSum []byte) (Hash, error) {
+	if n := len(saltAndSum); n != 0 && n != saltSize+sha256.Size {
+		return Hash{}, errHash
+	}
+	return Hash{saltAndSum}, nil
 }
 
 // String is what ParseHash reads.

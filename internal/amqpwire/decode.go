@@ -88,6 +88,16 @@ func (d *decoder) shortblock() []byte { return d.take(int(d.octet())) }
 // rawstr takes a short string as it is.
 func (d *decoder) rawstr() string { return string(d.shortblock()) }
 
+// rawstrAgain is rawstr in place of an earlier string, which it returns if it
+// is the same: most messages go where the one before them went.
+func (d *decoder) rawstrAgain(earlier string) string {
+	b := d.shortblock()
+	if string(b) == earlier {
+		return earlier
+	}
+	return string(b)
+}
+
 // shortstr takes a short string that must be UTF-8.
 func (d *decoder) shortstr() string {
 	s := d.shortblock()

@@ -57,12 +57,41 @@ func PeekMethodID(payload []byte) (MethodID, error) {
 // ParseMethod parses the payload of a method frame into a pointer such as
 // *[BasicPublish]. The error is an [*UnknownMethodError] or wraps
 // [ErrMalformed].
-func ParseMethod(payload []byte) (Method, error) {
+func ParseMethod(payload []byte) (Method, error) { return parseMethod(payload, NewMethod) }
+
+// Parser parses methods as [ParseMethod] does, but for those that come with each
+// message: each of them is parsed into the same struct again and again, and is
+// valid until the next of its kind. The zero Parser is ready to use.
+type Parser struct {
+	publish BasicPublish
+	ack     BasicAck
+	nack    BasicNack
+	reject  BasicReject
+}
+
+// Parse is ParseMethod.
+func (p *Parser) Parse(payload []byte) (Method, error) { return parseMethod(payload, p.method) }
+
+func (p *Parser) method(id MethodID) Method {
+	switch id {
+	case IDBasicPublish:
+		return &p.publish
+	case IDBasicAck:
+		return &p.ack
+	case IDBasicNack:
+		return &p.nack
+	case IDBasicReject:
+		return &p.reject
+	}
+	return NewMethod(id)
+}
+
+func parseMethod(payload []byte, method func(MethodID) Method) (Method, error) {
 	id, err := PeekMethodID(payload)
 	if err != nil {
 		return nil, err
 	}
-	m := NewMethod(id)
+	m := method(id)
 	if m == nil {
 		return nil, &UnknownMethodError{ID: id}
 	}

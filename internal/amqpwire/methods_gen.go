@@ -1530,8 +1530,8 @@ func (m *BasicPublish) Append(dst []byte) ([]byte, error) {
 func (m *BasicPublish) Parse(args []byte) error {
 	d := decoder{b: args}
 	d.short()
-	m.Exchange = d.rawstr()
-	m.RoutingKey = d.rawstr()
+	m.Exchange = d.rawstrAgain(m.Exchange)
+	m.RoutingKey = d.rawstrAgain(m.RoutingKey)
 	bits := d.octet()
 	m.Mandatory = bits&1 != 0
 	m.Immediate = bits&2 != 0
@@ -1563,9 +1563,9 @@ func (m *BasicReturn) Append(dst []byte) ([]byte, error) {
 func (m *BasicReturn) Parse(args []byte) error {
 	d := decoder{b: args}
 	m.ReplyCode = d.short()
-	m.ReplyText = d.rawstr()
-	m.Exchange = d.rawstr()
-	m.RoutingKey = d.rawstr()
+	m.ReplyText = d.rawstrAgain(m.ReplyText)
+	m.Exchange = d.rawstrAgain(m.Exchange)
+	m.RoutingKey = d.rawstrAgain(m.RoutingKey)
 	return d.endMethod(IDBasicReturn)
 }
 
@@ -1595,11 +1595,11 @@ func (m *BasicDeliver) Append(dst []byte) ([]byte, error) {
 // Parse implements [Method].
 func (m *BasicDeliver) Parse(args []byte) error {
 	d := decoder{b: args}
-	m.ConsumerTag = d.rawstr()
+	m.ConsumerTag = d.rawstrAgain(m.ConsumerTag)
 	m.DeliveryTag = d.longlong()
 	m.Redelivered = d.octet()&1 != 0
-	m.Exchange = d.rawstr()
-	m.RoutingKey = d.rawstr()
+	m.Exchange = d.rawstrAgain(m.Exchange)
+	m.RoutingKey = d.rawstrAgain(m.RoutingKey)
 	return d.endMethod(IDBasicDeliver)
 }
 
@@ -1658,8 +1658,8 @@ func (m *BasicGetOk) Parse(args []byte) error {
 	d := decoder{b: args}
 	m.DeliveryTag = d.longlong()
 	m.Redelivered = d.octet()&1 != 0
-	m.Exchange = d.rawstr()
-	m.RoutingKey = d.rawstr()
+	m.Exchange = d.rawstrAgain(m.Exchange)
+	m.RoutingKey = d.rawstrAgain(m.RoutingKey)
 	m.MessageCount = d.long()
 	return d.endMethod(IDBasicGetOk)
 }

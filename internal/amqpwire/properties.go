@@ -3,6 +3,7 @@ package amqpwire
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 )
 
 // PropertyFlags is the set of the properties present in a [Properties].
@@ -71,13 +72,31 @@ func PeekPropertyFlags(b []byte) PropertyFlags {
 // ParseProperties parses an encoded list of properties, flags included. Bytes
 // left over are an error.
 func ParseProperties(b []byte) (Properties, error) {
-	d := decoder{b: b}
-	p := Properties{Flags: d.propertyFlags()}
-	p.decode(&d)
-	if err := d.end(); err != nil {
-		return Properties{}, fmt.Errorf("amqpwire: properties: %w", err)
+	var p Properties
+	if err := p.Parse(b, propAll); err != nil {
+		return Properties{}, err
 	}
 	return p, nil
+}
+
+// Parse is [ParseProperties] of some properties: the others are checked, and
+// then left out as if they were not there. After an error the properties are
+// undefined.
+func (p *Properties) Parse(b []byte, wanted PropertyFlags) error {
+	d := decoder{b: b}
+	there := d.propertyFlags()
+	*p = Properties{Flags: there & wanted}
+	for ; there != 0; there &^= there.first() {
+		if f := there.first(); wanted&f != 0 {
+			p.decode(&d, f)
+		} else {
+			d.skipProperty(f)
+		}
+	}
+	if err := d.end(); err != nil {
+		return fmt.Errorf("amqpwire: properties: %w", err)
+	}
+	return nil
 }
 
 // Append appends the flags and exactly the properties in Flags. It fails if a
@@ -116,48 +135,55 @@ func (d *decoder) propertyFlags() PropertyFlags {
 	return PropertyFlags(first) & propAll
 }
 
-func (p *Properties) decode(d *decoder) {
-	if p.Has(PropContentType) {
+// first returns the property that comes first on the wire.
+func (f PropertyFlags) first() PropertyFlags {
+	return PropertyFlags(1 << (bits.Len16(uint16(f)) - 1))
+}
+
+func (p *Properties) decode(d *decoder, property PropertyFlags) {
+	switch property {
+	case PropContentType:
 		p.ContentType = d.rawstr()
-	}
-	if p.Has(PropContentEncoding) {
+	case PropContentEncoding:
 		p.ContentEncoding = d.rawstr()
-	}
-	if p.Has(PropHeaders) {
+	case PropHeaders:
 		p.Headers = d.table()
-	}
-	if p.Has(PropDeliveryMode) {
+	case PropDeliveryMode:
 		p.DeliveryMode = d.octet()
-	}
-	if p.Has(PropPriority) {
+	case PropPriority:
 		p.Priority = d.octet()
-	}
-	if p.Has(PropCorrelationID) {
+	case PropCorrelationID:
 		p.CorrelationID = d.rawstr()
-	}
-	if p.Has(PropReplyTo) {
+	case PropReplyTo:
 		p.ReplyTo = d.rawstr()
-	}
-	if p.Has(PropExpiration) {
+	case PropExpiration:
 		p.Expiration = d.rawstr()
-	}
-	if p.Has(PropMessageID) {
+	case PropMessageID:
 		p.MessageID = d.rawstr()
-	}
-	if p.Has(PropTimestamp) {
+	case PropTimestamp:
 		p.Timestamp = d.longlong()
-	}
-	if p.Has(PropType) {
+	case PropType:
 		p.Type = d.rawstr()
-	}
-	if p.Has(PropUserID) {
+	case PropUserID:
 		p.UserID = d.rawstr()
-	}
-	if p.Has(PropAppID) {
+	case PropAppID:
 		p.AppID = d.rawstr()
-	}
-	if p.Has(PropClusterID) {
+	case PropClusterID:
 		p.ClusterID = d.rawstr()
+	}
+}
+
+// skipProperty takes a property, and makes nothing of it.
+func (d *decoder) skipProperty(property PropertyFlags) {
+	switch property {
+	case PropHeaders:
+		d.table() // what is in it may be malformed, too
+	case PropDeliveryMode, PropPriority:
+		d.octet()
+	case PropTimestamp:
+		d.longlong()
+	default:
+		d.shortblock()
 	}
 }
 

@@ -53,6 +53,30 @@ func TestPropertiesRoundTrip(t *testing.T) {
 	})
 }
 
+// Of a list that was parsed for some of its properties only those are left, and it is as well formed as it was.
+func TestSomeProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := genProperties(t)
+		wire, err := all.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wanted := PropertyFlags(rapid.Uint16().Draw(t, "wanted")) & propAll
+		var have Properties
+		if err := have.Parse(wire, wanted); err != nil {
+			t.Fatal(err)
+		}
+		all.Flags &= wanted
+		if want := keepFlagged(all); !equal(want, have) {
+			t.Fatalf("want %+v\nhave %+v", want, have)
+		}
+		cut := wire[:rapid.IntRange(0, len(wire)-1).Draw(t, "cut")]
+		if err := have.Parse(cut, wanted); !errors.Is(err, ErrMalformed) {
+			t.Fatalf("of %d bytes the first %d: %v", len(wire), len(cut), err)
+		}
+	})
+}
+
 func TestHas(t *testing.T) {
 	p := Properties{Flags: PropHeaders | PropType}
 	if !p.Has(PropHeaders) || !p.Has(PropHeaders|PropType) || p.Has(PropHeaders|PropAppID) || p.Has(PropAppID) {

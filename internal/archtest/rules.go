@@ -2,7 +2,7 @@
 //
 //	cmd ─► internal/cli ─► reprise ─► topology ─► backoff
 //	            │             └─► the AMQP client
-//	            └────────► broker ─► internal/{management,node,session,vhost} ─► internal/{queue,route,amqpwire,store}
+//	            └────────► broker ─► internal/{management,node,session,vhost} ─► internal/{queue,route,amqpwire,registry,store}
 //
 // The rules stand in this file, as a table. The package's test holds the
 // project's own imports, as `go list -deps` gives them, against it; `make lint`
@@ -57,7 +57,7 @@ var testPackages = []string{
 // Rules are the project's rules.
 var Rules = []Rule{
 	{
-		For:  []string{"backoff", "internal/route", "internal/amqpwire"},
+		For:  []string{"backoff", "internal/route", "internal/amqpwire", "internal/alarm"},
 		Only: []string{},
 		Why:  "they are pure: the standard library is all they need, so anyone can read, test and fuzz them alone",
 	},
@@ -77,7 +77,7 @@ var Rules = []Rule{
 		Why:  "the worker library runs against any RabbitMQ, and whoever imports it gets no broker, no store and no console with it",
 	},
 	{
-		For:   []string{"broker/...", "internal/session/...", "internal/queue/...", "internal/vhost/...", "internal/node/...", "internal/management/...", "internal/store/..."},
+		For:   []string{"broker/...", "internal/session/...", "internal/queue/...", "internal/vhost/...", "internal/node/...", "internal/management/...", "internal/access/...", "internal/registry/...", "internal/store/..."},
 		Never: []string{".", "topology/...", amqpClient},
 		Why:   "the broker knows the protocol and nothing of who speaks it: what suits one client only is no RabbitMQ",
 	},
@@ -92,8 +92,8 @@ var Rules = []Rule{
 		Why:   "connections use queues; a queue that knows of connections can't be tested without one",
 	},
 	{
-		For:   []string{"internal/store/..."},
-		Never: []string{"internal/queue/...", "internal/vhost/...", "internal/amqpwire/..."},
+		For:   []string{"internal/store/...", "internal/registry/..."},
+		Never: []string{"internal/queue/...", "internal/vhost/...", "internal/amqpwire/...", "internal/access/..."},
 		Why:   "the store keeps bytes under names; what they mean is for those to know who wrote them",
 	},
 	{

@@ -20,11 +20,18 @@ const passwordVariable = "REPRISE_BROKER_PASSWORD"
 const guest = "guest"
 
 type brokerCmd struct {
+	Run     runCmd     `cmd:"" default:"withargs" help:"Run a broker on this machine. This is what broker does by itself."`
+	Backup  backupCmd  `cmd:"" help:"Write a copy of a broker's data, while it runs or not."`
+	Restore restoreCmd `cmd:"" help:"Make a broker's data of a backup."`
+}
+
+type runCmd struct {
 	Listen       string `default:"127.0.0.1:5672" placeholder:"ADDR" help:"Address to listen on; port 0 takes any that is free. Default ${default}."`
-	Memory       bool   `help:"Keep messages in memory only, and do not warn about it."`
+	Data         string `placeholder:"DIR" help:"Keep what is durable in a directory, which is made if it is not there."`
+	Memory       bool   `help:"Keep everything in memory only, and do not warn about it."`
+	DiskLimit    size   `name:"disk-limit" default:"256MiB" placeholder:"SIZE" help:"Block publishers when less is free on the disk of --data. Default ${default}."`
 	Management   string `placeholder:"ADDR" help:"Address to serve the management HTTP API and metrics on. Default: not at all."`
-	Data         string `placeholder:"DIR" help:"Keep messages in a directory. Not in this version."`
-	User         string `placeholder:"NAME" help:"The one user who may connect. Default guest, from this machine only."`
+	User         string `placeholder:"NAME" help:"A user who may connect. Default guest, from this machine only."`
 	PasswordFile string `name:"password-file" placeholder:"FILE" help:"File with the user's password in its first line; else REPRISE_BROKER_PASSWORD."`
 	logFlags
 }
@@ -35,62 +42,94 @@ func (brokerCmd) Help() string {
 they are the ones everybody knows; another password is for the client to fill in.
 
 Examples:
-  reprise broker --memory
+  reprise broker --data /var/lib/reprise
   reprise broker --memory --listen 127.0.0.1:0
-  reprise broker --memory --listen 0.0.0.0:5672 --user app --password-file /run/secrets/broker
+  reprise broker --data data --listen 0.0.0.0:5672 --user app --password-file /run/secrets/broker
+  reprise broker backup --data /var/lib/reprise --to /backup/monday
+  reprise broker restore --from /backup/monday --data /var/lib/reprise
 `
 }
 
+// Help is that of the command without a word behind it.
+func (runCmd) Help() string { return brokerCmd{}.Help() }
+
 // Run runs a broker until a signal comes.
-func (c *brokerCmd) Run(streams IO, stop *signals) error {
-	if c.Data != "" {
-		return usagef("--data: this version keeps messages in memory only; run without it, or use RabbitMQ where messages must survive a restart")
+func (c *runCmd) Run(streams IO, stop *signals) (err error) {
+	if c.Data != "" && c.Memory {
+		return usagef("--data keeps messages on disk and --memory does not: give one of the two")
 	}
 	user, password, err := c.credentials(streams)
 	if err != nil {
 		return err
 	}
 	log := c.logger(streams.Stderr)
-	if !c.Memory {
-		log.Warn("messages are kept in memory: they are lost when this process ends (--memory says that you know)")
+	config := broker.Config{Logger: log, DataDir: c.Data, DiskLimit: int64(c.DiskLimit)}
+	if user != "" {
+		config.Users = map[string]string{user: password}
 	}
-	b, err := broker.New(broker.Config{Users: map[string]string{user: password}, Logger: log})
+	b, err := startBroker(config)
 	if err != nil {
 		return err
 	}
+	var served chan error // nil: it does not listen
+	defer func() { err = errors.Join(err, shutdown(b, served, stop)) }()
+	switch {
+	case c.Data != "":
+		tellData(b, c.Data, log)
+		defer serveControl(b, c.Data, log)()
+	case !c.Memory:
+		log.Warn("messages are kept in memory: they are lost when this process ends (--data DIR keeps them, --memory says that you know)")
+	}
+
 	l, err := listen(c.Listen)
 	if err != nil {
 		return err
 	}
-	if password == guest && user == guest && !loopback(l.Addr()) {
-		_ = l.Close()
-		return usagef("--listen %s is reachable from other machines, and everybody knows the default password: "+
-			"add --user NAME and --password-file FILE, or listen on 127.0.0.1", c.Listen)
+	if err := c.private(b, "--listen "+c.Listen, l); err != nil {
+		return err
 	}
-	web, err := c.serveManagement(b, log, password == guest && user == guest)
+	web, err := c.serveManagement(b, log)
 	if err != nil {
 		_ = l.Close()
 		return err
 	}
 	defer web.stop()
-	served := make(chan error, 1)
+	if user == "" && b.DefaultLogin() {
+		user, password = guest, guest
+	}
+	served = make(chan error, 1)
 	go func() { served <- b.Serve(l) }()
 	if _, err := fmt.Fprintln(streams.Stdout, brokerURL(l.Addr(), user, password)); err != nil {
-		return errors.Join(fmt.Errorf("cannot print the URL: %w", err), shutdown(b, served, stop))
+		return fmt.Errorf("cannot print the URL: %w", err)
 	}
 	select {
 	case err := <-web.failed:
-		return errors.Join(err, shutdown(b, served, stop))
+		return err
 	case err := <-served:
-		return errors.Join(err, shutdown(b, nil, stop))
+		served = nil
+		return err
 	case <-stop.ctx.Done():
 		log.Info("shutting down")
-		return shutdown(b, served, stop)
+		return nil
 	}
 }
 
-// credentials are who may connect.
-func (c *brokerCmd) credentials(streams IO) (user, password string, err error) {
+// private closes a listener that others can reach while everybody knows a password.
+func (c *runCmd) private(b *broker.Broker, flag string, l net.Listener) error {
+	if !b.DefaultLogin() || loopback(l.Addr()) {
+		return nil
+	}
+	_ = l.Close()
+	if c.User != "" && c.User != guest {
+		return usagef("%s is reachable from other machines, and user guest in %s has the default password, which everybody knows: "+
+			"delete that user with the management API, or listen on 127.0.0.1", flag, c.Data)
+	}
+	return usagef("%s is reachable from other machines, and everybody knows the default password: "+
+		"add --user NAME and --password-file FILE, or listen on 127.0.0.1", flag)
+}
+
+// credentials are who may connect; nobody in particular if nobody was named.
+func (c *runCmd) credentials(streams IO) (user, password string, err error) {
 	password, given := streams.Lookup(passwordVariable)
 	if c.PasswordFile != "" {
 		text, err := os.ReadFile(c.PasswordFile)
@@ -110,7 +149,7 @@ func (c *brokerCmd) credentials(streams IO) (user, password string, err error) {
 	case c.User != "":
 		return "", "", usagef("--user %s needs a password: add --password-file FILE, or set %s", c.User, passwordVariable)
 	}
-	return guest, guest, nil
+	return "", "", nil
 }
 
 // listen opens an address.
@@ -133,11 +172,14 @@ func loopback(a net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// brokerURL is what a client on this machine connects to. It ends with the port:
+// brokerURL is what a client on this machine connects to, without a user if none is known. It ends with the port:
 // that means the virtual host / to all clients, while a / behind it means the
 // one with the empty name to some.
 func brokerURL(a net.Addr, user, password string) string {
-	u := url.URL{Scheme: "amqp", Host: a.String(), User: url.User(user)}
+	u := url.URL{Scheme: "amqp", Host: a.String()}
+	if user != "" {
+		u.User = url.User(user)
+	}
 	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		u.Host = net.JoinHostPort("localhost", fmt.Sprint(tcp.Port))
 	}
@@ -161,12 +203,15 @@ func shutdown(b *broker.Broker, served <-chan error, stop *signals) error {
 		case <-ctx.Done():
 		}
 	}()
-	_ = b.Shutdown(ctx) // clients that do not answer are cut off, which is no failure of ours
-	if served == nil {
-		return nil
+	err := b.Shutdown(ctx)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = nil // clients that did not answer were cut off, which is no failure of ours
 	}
-	if err := <-served; !errors.Is(err, broker.ErrClosed) {
+	if served == nil {
 		return err
 	}
-	return nil
+	if ended := <-served; !errors.Is(ended, broker.ErrClosed) {
+		err = errors.Join(err, ended)
+	}
+	return err
 }

@@ -56,7 +56,7 @@ const description = `Messages that fail come back later, never get lost and neve
 
   reprise up -c reprise.yaml                      run the workers of a file, with a broker if it names none
   reprise publish --to orders '{"id": 7}'         publish a message to a queue (--declare: make it)
-  reprise broker --memory                         run a broker for any AMQP 0-9-1 client
+  reprise broker --data DIR                       run a broker for any AMQP 0-9-1 client
 
 Exit codes: 0 done, 1 failed, 2 wrong flags or configuration.`
 

@@ -1,38 +1,57 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/config"
 )
 
 // embeddedBroker is the broker of a configuration that names none.
 type embeddedBroker struct {
 	*broker.Broker
-	url    string
-	served chan error
+	url         string
+	inMemory    bool
+	served      chan error // nil: it does not listen
+	stopControl func()
 }
 
-func startEmbedded(addr string, log *slog.Logger) (*embeddedBroker, error) {
-	b, err := broker.New(broker.Config{Logger: slog.New(quietBroker{Handler: log.Handler()})})
+func startEmbedded(stop *signals, cfg *config.Config, log *slog.Logger) (*embeddedBroker, error) {
+	b, err := startBroker(broker.Config{
+		Logger: slog.New(quietBroker{Handler: log.Handler()}), DataDir: cfg.Data,
+		// Whatever became of the users in the data: its workers and those who publish come as this one.
+		Users: map[string]string{guest: guest},
+	})
 	if err != nil {
+		if cfg.Data != "" {
+			err = fmt.Errorf("%w (data: in the configuration names another directory, data: memory none)", err)
+		}
 		return nil, err
 	}
-	l, err := listen(addr)
+	e := &embeddedBroker{Broker: b, inMemory: cfg.Data == "", stopControl: func() {}}
+	l, err := listen(cfg.Listen)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, e.end(stop, log))
 	}
-	e := &embeddedBroker{Broker: b, url: brokerURL(l.Addr(), guest, guest), served: make(chan error, 1)}
+	e.url, e.served = brokerURL(l.Addr(), guest, guest), make(chan error, 1)
 	go func() { e.served <- b.Serve(l) }()
 	log.Info("embedded broker", "url", e.url)
-	log.Warn("messages are in memory: they do not survive this process (name a RabbitMQ under broker: to keep them)")
+	if e.inMemory {
+		log.Warn("messages are in memory: they do not survive this process (data: in the configuration names a directory to keep them in)")
+		return e, nil
+	}
+	tellData(b, cfg.Data, log)
+	e.stopControl = serveControl(b, cfg.Data, log)
 	return e, nil
 }
 
 // end shuts the broker down and says what is lost with it.
 func (e *embeddedBroker) end(stop *signals, log *slog.Logger) error {
+	e.stopControl()
 	for _, q := range e.Queues() {
-		if n := q.Ready + q.Unacked; n > 0 {
+		if n := q.Ready + q.Unacked; n > 0 && e.inMemory {
 			log.Warn("messages in memory are lost", "queue", q.Name, "messages", n)
 		}
 	}

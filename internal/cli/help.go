@@ -16,10 +16,13 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	if node == nil {
 		return kong.DefaultHelpPrinter(options, ctx)
 	}
-	detail := node.Detail
+	detail, flags := node.Detail, node.Flags
 	node.Detail = ""
+	if node.DefaultCmd != nil { // it takes what that one takes
+		node.Flags = append(flags[:len(flags):len(flags)], node.DefaultCmd.Flags...)
+	}
 	err := kong.DefaultHelpPrinter(options, ctx)
-	node.Detail = detail
+	node.Detail, node.Flags = detail, flags
 	if err == nil && detail != "" {
 		_, err = ctx.Stdout.Write([]byte("\n" + strings.TrimRight(detail, "\n") + "\n"))
 	}

@@ -20,7 +20,7 @@ type managementServer struct {
 }
 
 // serveManagement starts the server if there is to be one.
-func (c *brokerCmd) serveManagement(b *broker.Broker, log *slog.Logger, defaultPassword bool) (*managementServer, error) {
+func (c *runCmd) serveManagement(b *broker.Broker, log *slog.Logger) (*managementServer, error) {
 	if c.Management == "" {
 		return &managementServer{}, nil
 	}
@@ -28,10 +28,8 @@ func (c *brokerCmd) serveManagement(b *broker.Broker, log *slog.Logger, defaultP
 	if err != nil {
 		return nil, fmt.Errorf("--management: %w", err)
 	}
-	if defaultPassword && !loopback(l.Addr()) {
-		_ = l.Close()
-		return nil, usagef("--management %s is reachable from other machines, and everybody knows the default password: "+
-			"add --user NAME and --password-file FILE, or listen on 127.0.0.1", c.Management)
+	if err := c.private(b, "--management "+c.Management, l); err != nil {
+		return nil, err
 	}
 	s := &managementServer{
 		server: &http.Server{Handler: b.Management(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute},

@@ -22,7 +22,8 @@ type upCmd struct {
 func (upCmd) Help() string {
 	return `Each worker of the file consumes one queue and gives its messages to a program (exec) or a
 service (http). Messages that fail come back later; those without retries left are parked in
-QUEUE.failed. A file without "broker:" gets a broker in this process, in memory.
+QUEUE.failed. A file without "broker:" gets a broker in this process, with its data in the
+directory reprise-data beside the file, or where "data:" says.
 
 Ctrl-C (or SIGTERM) drains: running handlers finish, other messages go back untouched. A second
 Ctrl-C ends at once.
@@ -136,7 +137,7 @@ func connect(stop *signals, cfg *config.Config, log *slog.Logger) (*reprise.Clie
 		}
 		return client, func() error { hangUp(client); return nil }, nil
 	}
-	b, err := startEmbedded(cfg.Listen, log)
+	b, err := startEmbedded(stop, cfg, log)
 	if err != nil {
 		return nil, nil, err
 	}

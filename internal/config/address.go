@@ -3,6 +3,7 @@ package config
 import (
 	"net"
 	"net/url"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -55,6 +56,18 @@ func (v value) listenAddr() string {
 		return ""
 	}
 	return s
+}
+
+// dataDir reads where the embedded broker keeps its data; "" for nowhere.
+func (v value) dataDir() string {
+	s, ok := v.text(DefaultData)
+	switch {
+	case !ok, s == inMemory:
+		return ""
+	case filepath.IsAbs(s):
+		return s
+	}
+	return filepath.Join(v.dir, s)
 }
 
 // endpoint reads the URL of an HTTP handler.

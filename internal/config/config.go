@@ -49,8 +49,14 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// DefaultListen is where the embedded broker listens.
-const DefaultListen = "127.0.0.1:5672"
+// DefaultListen is where the embedded broker listens, and DefaultData where it keeps its data, from where the file is.
+const (
+	DefaultListen = "127.0.0.1:5672"
+	DefaultData   = "reprise-data"
+)
+
+// inMemory is the value of data that stands for no directory.
+const inMemory = "memory"
 
 // maxFile is the size past which a file cannot be what was meant.
 const maxFile = 1 << 20
@@ -59,6 +65,7 @@ const maxFile = 1 << 20
 type Config struct {
 	Broker  string // URL; "" for an embedded broker
 	Listen  string // host:port of the embedded broker; "" with a Broker
+	Data    string // directory of the embedded broker; "" for one in memory, and with a Broker
 	Workers []Worker
 
 	name   string
@@ -151,6 +158,15 @@ func (d *decoder) file(data []byte) *Config {
 		c.Listen = listen.listenAddr()
 	case !external:
 		c.Listen = DefaultListen
+	}
+	dir, given := f.get("data")
+	switch {
+	case given && external:
+		dir.fail("data is for the embedded broker, and broker names another one: remove one of the two")
+	case given:
+		c.Data = dir.dataDir()
+	case !external:
+		c.Data = filepath.Join(d.dir, DefaultData)
 	}
 	e := exchanges{embedded: !external}
 	if v, ok := f.get("exchanges"); ok {

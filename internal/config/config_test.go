@@ -117,12 +117,27 @@ func TestExample(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	got := mustParse(t, "workers: [{queue: a, exec: [true]}]")
-	want := &Config{Listen: DefaultListen, Workers: []Worker{{
+	want := &Config{Listen: DefaultListen, Data: "dir/reprise-data", Workers: []Worker{{
 		WorkerConfig: reprise.WorkerConfig{Queue: "a"},
 		Exec:         &Exec{Command: []string{"true"}, Dir: "dir", At: Position{1, 29}},
 	}}}
 	if diff := cmp.Diff(want, got, ignore); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestData(t *testing.T) {
+	for text, want := range map[string]string{
+		"data: here":             "dir/here",
+		"data: ../up":            "up",
+		"data: /var/lib/reprise": "/var/lib/reprise",
+		"data: memory":           "",
+		"data: ./memory":         "dir/memory",
+		"broker: amqp://h":       "",
+	} {
+		if c := mustParse(t, text+"\nworkers: [{queue: a, exec: [x]}]"); c.Data != want {
+			t.Errorf("%s: %q, want %q", text, c.Data, want)
+		}
 	}
 }
 

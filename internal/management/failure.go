@@ -32,6 +32,7 @@ var (
 	vhostNotFound = &failure{http.StatusNotFound, "not_found", "vhost_not_found"}
 	invisible     = &failure{http.StatusNotFound, "not_found", "Not Found"}
 	accessRefused = notAuthorised("Access refused.")
+	notKept       = &failure{http.StatusServiceUnavailable, "unavailable", "done, but the disk has failed: it will not survive a restart"}
 	notYours      = notAuthorised("User not authorised to access object")
 )
 

@@ -109,7 +109,7 @@ type (
 	done    struct{}                  // 204
 )
 
-// handle adds an endpoint for those who have one of the tags that may.
+// handle adds an endpoint for those who have one of the tags that may. What is answered is on disk, if it is to be there.
 func (h *Handler) handle(pattern string, may privilege, answer endpoint) {
 	h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		user, _ := r.Context().Value(userKey{}).(access.User)
@@ -119,6 +119,9 @@ func (h *Handler) handle(pattern string, may privilege, answer endpoint) {
 			return
 		}
 		value, err := answer(c)
+		if err == nil && r.Method != http.MethodGet && h.node.Sync() != nil {
+			err = notKept
+		}
 		if err == nil {
 			err = c.reply(w, value)
 		}

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+
+	"github.com/reprisemq/reprise/internal/alarm"
 )
 
 func (h *Handler) health() {
@@ -38,17 +40,17 @@ var healthy = statusInfo{Status: "ok"}
 
 // unhealthy is a check that failed, with what it looked at.
 type unhealthy struct {
-	Status    string   `json:"status"`
-	Reason    string   `json:"reason"`
-	Alarms    []alarm  `json:"alarms,omitempty"`
-	Ports     []int    `json:"ports,omitempty"`
-	Protocols []string `json:"protocols,omitempty"`
-	Missing   any      `json:"missing,omitempty"`
+	Status    string      `json:"status"`
+	Reason    string      `json:"reason"`
+	Alarms    []alarmInfo `json:"alarms,omitempty"`
+	Ports     []int       `json:"ports,omitempty"`
+	Protocols []string    `json:"protocols,omitempty"`
+	Missing   any         `json:"missing,omitempty"`
 }
 
-type alarm struct {
-	Node     string `json:"node"`
-	Resource string `json:"resource"`
+type alarmInfo struct {
+	Node     string         `json:"node"`
+	Resource alarm.Resource `json:"resource"`
 }
 
 // failedCheck is answered with status 503.
@@ -57,12 +59,14 @@ type failedCheck struct{ body unhealthy }
 func (failedCheck) Error() string { return "health check failed" }
 
 func checkAlarms(c *call) (any, error) {
-	if c.node.Memory.Alarm() == nil {
+	var all []alarmInfo
+	for _, resource := range c.node.Alarms.Resources() {
+		all = append(all, alarmInfo{NodeName, resource})
+	}
+	if all == nil {
 		return healthy, nil
 	}
-	return nil, failedCheck{unhealthy{
-		Status: "failed", Reason: "There are alarms in effect in the cluster", Alarms: []alarm{{NodeName, "memory"}},
-	}}
+	return nil, failedCheck{unhealthy{Status: "failed", Reason: "There are alarms in effect in the cluster", Alarms: all}}
 }
 
 // portStatus and protocolStatus are the answers for a listener that is there.

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/reprisemq/reprise/internal/access"
+	"github.com/reprisemq/reprise/internal/alarm"
 	"github.com/reprisemq/reprise/internal/exception"
 	"github.com/reprisemq/reprise/internal/queue"
 	"github.com/reprisemq/reprise/internal/stats"
@@ -50,8 +51,8 @@ func publishTo(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.node.Memory.Alarm() != nil {
-		return nil, badRequest("low on memory: publishing is blocked")
+	if short := c.node.Alarms.Resources(); len(short) > 0 {
+		return nil, badRequest(alarm.Reason(short) + ": publishing is blocked")
 	}
 	m, err := vhost.NewMessage(vhost.Published{
 		Exchange: x.Name, RoutingKey: *p.RoutingKey, Properties: encoded, Body: body, User: c.user.Name,

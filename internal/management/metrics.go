@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/access"
+	"github.com/reprisemq/reprise/internal/alarm"
 	"github.com/reprisemq/reprise/internal/node"
 	"github.com/reprisemq/reprise/internal/queue"
 	"github.com/reprisemq/reprise/internal/stats"
@@ -54,14 +55,7 @@ func (e *exposition) node(n *node.Node) {
 	e.gauge("rabbitmq_process_resident_memory_bytes", "Memory used in bytes", processMemory())
 	e.gauge("reprise_messages_memory_bytes", "Memory that messages take in bytes", n.Memory.Used())
 	e.gauge("reprise_messages_memory_limit_bytes", "Memory of messages from which on publishers are blocked", n.Memory.Limit())
-	alarm := int64(0)
-	if n.Memory.Alarm() != nil {
-		alarm = 1
-	}
-	e.family("rabbitmq_alarms_memory_used_watermark", "untyped", "is 1 if VM memory watermark alarm is in effect")
-	e.sample("rabbitmq_alarms_memory_used_watermark", nil, alarm)
-	e.family("rabbitmq_alarms_free_disk_space_watermark", "untyped", "is 1 if free disk space watermark alarm is in effect")
-	e.sample("rabbitmq_alarms_free_disk_space_watermark", nil, 0)
+	e.alarms(n)
 	e.gauge("rabbitmq_unreachable_cluster_peers_count", "Number of peers in the cluster the current node cannot reach.", 0)
 	e.family("rabbitmq_erlang_uptime_seconds", "gauge", "Node uptime")
 	e.sampleFloat("rabbitmq_erlang_uptime_seconds", nil, time.Since(n.Started).Seconds())
@@ -69,6 +63,31 @@ func (e *exposition) node(n *node.Node) {
 	e.sample("rabbitmq_build_info", labels{{"rabbitmq_version", Version}, {"erlang_version", runtime.Version()}}, 1)
 	e.family("rabbitmq_identity_info", "untyped", "RabbitMQ node & cluster identity info")
 	e.sample("rabbitmq_identity_info", labels{{"rabbitmq_node", NodeName}, {"rabbitmq_cluster", NodeName}}, 1)
+}
+
+func (e *exposition) alarms(n *node.Node) {
+	for _, a := range []struct {
+		name, help string
+		resource   alarm.Resource
+	}{
+		{"rabbitmq_alarms_memory_used_watermark", "is 1 if VM memory watermark alarm is in effect", alarm.Memory},
+		{"rabbitmq_alarms_free_disk_space_watermark", "is 1 if free disk space watermark alarm is in effect", alarm.Disk},
+		{"reprise_alarms_store_failed", "is 1 if nothing can be written to the data directory any more", alarm.Store},
+	} {
+		raised := int64(0)
+		if n.Alarms.Has(a.resource) {
+			raised = 1
+		}
+		e.family(a.name, "untyped", a.help)
+		e.sample(a.name, nil, raised)
+	}
+	if n.Disk == nil {
+		return
+	}
+	if free := n.Disk.Free(); free >= 0 {
+		e.gauge("rabbitmq_disk_space_available_bytes", "Disk space available in bytes", free)
+	}
+	e.gauge("rabbitmq_disk_space_available_limit_bytes", "Free disk space low watermark in bytes", n.Disk.Limit())
 }
 
 // processMemory is what the process has from the system and has not given back.

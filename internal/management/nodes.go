@@ -5,9 +5,12 @@ import (
 	"runtime"
 	"strconv"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/alarm"
+	"github.com/reprisemq/reprise/internal/node"
 )
 
-// nodeInfo is GET /api/nodes. Of what RabbitMQ tells of disks, files and processes there is nothing here to be told.
+// nodeInfo is GET /api/nodes. Of what RabbitMQ tells of files and processes there is nothing here to be told.
 type nodeInfo struct {
 	Name            string        `json:"name"`
 	Type            string        `json:"type"`
@@ -20,6 +23,9 @@ type nodeInfo struct {
 	MemoryUsed      int64         `json:"mem_used"`
 	MemoryDetails   details       `json:"mem_used_details"`
 	MemoryStrategy  string        `json:"mem_calculation_strategy"`
+	DiskFree        *int64        `json:"disk_free,omitempty"` // with a data directory, as far as anybody can tell
+	DiskFreeDetails *details      `json:"disk_free_details,omitempty"`
+	DiskFreeLimit   *int64        `json:"disk_free_limit,omitempty"`
 	DiskFreeAlarm   bool          `json:"disk_free_alarm"`
 	RatesMode       string        `json:"rates_mode"`
 	Uptime          int64         `json:"uptime"`
@@ -48,9 +54,9 @@ type application struct {
 
 func (c *call) describeNode() nodeInfo {
 	memory := c.node.Memory
-	return nodeInfo{
+	info := nodeInfo{
 		Name: NodeName, Type: "ram", Running: true, Partitions: []string{}, OSPID: strconv.Itoa(os.Getpid()),
-		MemoryLimit: memory.Limit(), MemoryAlarm: memory.Alarm() != nil,
+		MemoryLimit: memory.Limit(), MemoryAlarm: c.node.Alarms.Has(alarm.Memory),
 		MemoryUsed: memory.Used(), MemoryDetails: c.h.rates.of("node", "memory", uint64(memory.Used())),
 		MemoryStrategy: "messages", RatesMode: "basic", Uptime: time.Since(c.node.Started).Milliseconds(),
 		Processors: runtime.GOMAXPROCS(0), ExchangeTypes: exchangeTypes(), AuthMechanisms: authMechanisms(),
@@ -59,5 +65,18 @@ func (c *call) describeNode() nodeInfo {
 		RabbitMQVersion: Version, ErlangVersion: runtime.Version(),
 		ErlangFull:   runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH,
 		ClusterLinks: []string{}, churn: c.churn(),
+	}
+	if disk := c.node.Disk; disk != nil {
+		info.describeDisk(c, disk)
+	}
+	return info
+}
+
+func (i *nodeInfo) describeDisk(c *call, disk *node.Disk) {
+	free, limit := disk.Free(), disk.Limit()
+	i.Type, i.DBDir, i.DiskFreeLimit, i.DiskFreeAlarm = "disc", disk.Dir(), &limit, c.node.Alarms.Has(alarm.Disk)
+	if free >= 0 {
+		rate := c.h.rates.of("node", "disk_free", uint64(free))
+		i.DiskFree, i.DiskFreeDetails = &free, &rate
 	}
 }

@@ -14,9 +14,12 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/access"
+	"github.com/reprisemq/reprise/internal/alarm"
 	"github.com/reprisemq/reprise/internal/queue"
+	"github.com/reprisemq/reprise/internal/registry"
 	"github.com/reprisemq/reprise/internal/session"
 	"github.com/reprisemq/reprise/internal/stats"
+	"github.com/reprisemq/reprise/internal/store"
 	"github.com/reprisemq/reprise/internal/vhost"
 )
 
@@ -26,24 +29,38 @@ var ErrClosed = errors.New("broker: shut down")
 // Config configures a node.
 type Config struct {
 	Log      *slog.Logger
-	Sessions session.Config // VHost, Access, Memory and Log are filled in by New
+	Sessions session.Config // VHost, Access, Memory, Alarms, Store, Stats and Log are filled in by New
 
 	// MemoryLimit is how many bytes of messages there may be before publishers are blocked.
 	MemoryLimit int64
 	// MaxConnections and MaxQueues (in each virtual host) limit their number; zero: no limit.
 	MaxConnections int
 	MaxQueues      int
+
+	// Store is where the node keeps what is to outlive it; nil: it is in memory only. Whoever opened it closes it, after
+	// Shutdown.
+	Store store.Store
+	// DataDir is the directory that the store is in.
+	DataDir string
+	// DiskLimit is how many bytes there must be free on the disk for publishers not to be blocked.
+	DiskLimit int64
+	// Resident is how much memory messages may take that are in the store as well.
+	Resident int64
 }
 
 // Node is a broker without listeners.
 type Node struct {
 	Access  *access.Control
 	Memory  *queue.Meter
+	Disk    *Disk // nil: nothing is on disk
+	Alarms  alarm.Set
 	Stats   *stats.Node
 	Started time.Time
 
 	config   Config
 	sessions session.Config
+	registry *registry.Registry
+	begun    bool
 
 	mu      sync.Mutex
 	closed  bool
@@ -53,8 +70,8 @@ type Node struct {
 	closing chan struct{}  // closed when closed is set
 }
 
-// New returns a node with the virtual host "/" and no users.
-func New(config Config) *Node {
+// New returns a node with what is in its store. A new one has the virtual host "/" and no users.
+func New(config Config) (*Node, error) {
 	n := &Node{
 		Access:   access.New(),
 		Memory:   queue.NewMeter(config.MemoryLimit),
@@ -66,14 +83,24 @@ func New(config Config) *Node {
 		live:     make(map[*session.Session]struct{}),
 		closing:  make(chan struct{}),
 	}
+	n.Alarms = alarm.Set{{Resource: alarm.Memory, Alarm: n.Memory}}
+	if config.Store != nil {
+		if err := n.load(); err != nil {
+			return nil, err
+		}
+	}
 	n.sessions.VHost = n.VHost
 	n.sessions.Access = n.Access
+	n.sessions.Alarms = n.Alarms
 	n.sessions.Memory = n.Memory
+	n.sessions.Store = config.Store
 	n.sessions.Stats = n.Stats
 	n.sessions.Log = config.Log
-	n.AddVHost("/")
-	n.VHost("/").SetAbout(vhost.About{Description: "Default virtual host"})
-	return n
+	if !n.begun {
+		n.AddVHost("/")
+		n.VHost("/").SetAbout(vhost.About{Description: "Default virtual host"})
+	}
+	return n, nil
 }
 
 // VHost returns the virtual host of that name, or nil.
@@ -97,17 +124,21 @@ func (n *Node) AddVHost(name string) (added bool) {
 	if n.closed || n.vhosts[name] != nil {
 		return false
 	}
-	n.vhosts[name] = vhost.New(name, vhost.Config{Log: n.config.Log, Meter: n.Memory, MaxQueues: n.config.MaxQueues, Stats: n.Stats})
+	n.vhosts[name] = vhost.New(name, n.vhostConfig())
 	return true
+}
+
+func (n *Node) vhostConfig() vhost.Config {
+	return vhost.Config{
+		Log: n.config.Log, Meter: n.Memory, MaxQueues: n.config.MaxQueues, Stats: n.Stats,
+		Store: n.config.Store, Registry: n.registry, Resident: n.config.Resident,
+	}
 }
 
 // DeleteVHost removes a virtual host with everything in it, and closes the connections to it. It reports whether there was
 // one.
 func (n *Node) DeleteVHost(name string) bool {
-	n.mu.Lock()
-	host := n.vhosts[name]
-	delete(n.vhosts, name)
-	n.mu.Unlock()
+	host := n.takeVHost(name)
 	if host == nil {
 		return false
 	}
@@ -116,9 +147,22 @@ func (n *Node) DeleteVHost(name string) bool {
 			s.Shutdown("vhost '" + name + "' is deleted")
 		}
 	}
-	n.Access.DeleteVHost(name)
-	host.Close()
+	host.Delete()
 	return true
+}
+
+// takeVHost removes a virtual host and what is kept of it in one step: the next one of that name is another.
+func (n *Node) takeVHost(name string) *vhost.VHost {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	host := n.vhosts[name]
+	if host == nil {
+		return nil
+	}
+	delete(n.vhosts, name)
+	n.Access.DeleteVHost(name)
+	host.Forget()
+	return host
 }
 
 // Sessions returns the connections, the oldest first.
@@ -200,5 +244,6 @@ func (n *Node) Shutdown(ctx context.Context) error {
 	for _, v := range n.VHosts() {
 		v.Close()
 	}
+	n.registry.Close()
 	return err
 }

@@ -87,6 +87,11 @@ type matcher[Q comparable] interface {
 
 // Table holds the exchanges of a virtual host by name.
 type Table[Q comparable] struct {
+	// Unbound and Deleted, unless they are nil, are told of each binding and each exchange that is removed, be it only
+	// because another one was.
+	Unbound func(*Exchange[Q], Binding[Q])
+	Deleted func(*Exchange[Q])
+
 	exchanges map[string]*Exchange[Q]
 	leading   map[Destination[Q]]map[place[Q]]struct{} // the bindings that lead to a destination
 }
@@ -178,6 +183,9 @@ func (t *Table[Q]) Delete(x *Exchange[Q]) {
 		t.led(x, b)
 	}
 	t.forget(Destination[Q]{Exchange: x})
+	if t.Deleted != nil {
+		t.Deleted(x)
+	}
 }
 
 // DeleteQueue removes all bindings to a queue.
@@ -192,8 +200,11 @@ func (t *Table[Q]) forget(d Destination[Q]) {
 	}
 }
 
-// led takes a binding out of the index.
+// led takes a binding that was removed out of the index.
 func (t *Table[Q]) led(x *Exchange[Q], b Binding[Q]) {
+	if t.Unbound != nil {
+		t.Unbound(x, b)
+	}
 	delete(t.leading[b.Destination], place[Q]{x, b.identity()})
 	if len(t.leading[b.Destination]) == 0 {
 		delete(t.leading, b.Destination)

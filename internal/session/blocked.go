@@ -1,28 +1,46 @@
 package session
 
-import "github.com/reprisemq/reprise/internal/amqpwire"
+import (
+	"github.com/reprisemq/reprise/internal/alarm"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
 
-// block keeps a connection that publishes waiting while there is too much in memory: it is not read, so that the client
-// cannot go on. Connections that only consume, and so help, are left alone
+// mayBlock reports whether a message has just been begun of which nothing is to be read before [Session.block] has let it
+// pass.
+func (s *Session) mayBlock() bool {
+	s.begun = s.begun && s.config.Alarms.Raised() != nil
+	return s.begun
+}
+
+// block keeps a connection that publishes waiting while something has run short: it is not read, so that the client cannot
+// go on. Connections that only consume, and so help, are left alone
 // (https://www.rabbitmq.com/docs/connection-blocked).
 func (s *Session) block() error {
-	clear := s.config.Memory.Alarm()
-	if clear == nil {
+	if !s.begun {
 		return nil
 	}
-	s.log.Warn("publishing is blocked: low on memory")
+	s.begun = false
+	short := s.config.Alarms.Resources()
+	if len(short) == 0 {
+		return nil
+	}
+	reason := alarm.Reason(short)
+	s.log.Warn("publishing is blocked: " + reason)
 	if s.notifiesBlocked {
-		s.send(0, &amqpwire.ConnectionBlocked{Reason: "low on memory"})
+		s.send(0, &amqpwire.ConnectionBlocked{Reason: reason})
 	}
 	// What is not read cannot be told from silence.
 	s.blocked.Store(true)
 	defer s.blocked.Store(false)
-	select {
-	case <-clear:
-	case <-s.ending:
-		return nil
-	case <-s.ctx.Done():
-		return s.lost(s.ctx.Err())
+	// When one alarm is over, another may have been raised meanwhile.
+	for over := s.config.Alarms.Raised(); over != nil; over = s.config.Alarms.Raised() {
+		select {
+		case <-over:
+		case <-s.ending:
+			return nil
+		case <-s.ctx.Done():
+			return s.lost(s.ctx.Err())
+		}
 	}
 	s.log.Info("publishing is unblocked")
 	if s.notifiesBlocked {

@@ -17,13 +17,16 @@ type channel struct {
 	counter stats.Counter
 
 	// The reader's own.
-	closing   bool    // channel.close has been sent, the answer has not come
+	closing   bool // channel.close has been sent, the answer has not come
+	parser    amqpwire.Parser
 	content   content // the message that is being published
-	confirms  confirms
+	way       way
 	tx        *transaction // nil: the channel is not transactional
 	replies   *vhost.Queue // for direct replies; nil: nobody consumes them
 	lastQueue string       // the queue declared last, which an empty name stands for
 	prefetch  uint16       // for the consumers to come
+
+	unconfirmed unconfirmed
 
 	// What deliveries reach, from any goroutine.
 	mu        sync.Mutex
@@ -61,13 +64,14 @@ func (ch *channel) release() {
 	ch.consumers = nil
 	ch.mu.Unlock()
 
+	ch.s.confirms.forget(ch)
 	ch.dropContent()
 	ch.rollback()
 	ch.mu.Lock()
-	rest := ch.unacked.takeAll()
+	rest := ch.unacked.takeAll(nil)
 	ch.mu.Unlock()
 	slices.SortStableFunc(rest, byConsumer)
-	requeue(rest, true)
+	ch.s.requeue(rest, true)
 	// Whoever is next in their place begins with what has come back.
 	for _, c := range consumers {
 		ch.leave(c)
@@ -81,9 +85,9 @@ func (ch *channel) method(m amqpwire.Method) error {
 	case *amqpwire.ChannelOpen:
 		return exception.New(exception.ChannelError, "second 'channel.open' seen")
 	case *amqpwire.ChannelClose:
-		ch.s.flushConfirms()
+		ch.s.confirms.conclude(ch)
 		ch.release()
-		delete(ch.s.channels, ch.id)
+		ch.s.drop(ch)
 		ch.send(&amqpwire.ChannelCloseOk{})
 	case *amqpwire.ChannelFlow:
 		if !m.Active {
@@ -128,7 +132,7 @@ func (ch *channel) method(m amqpwire.Method) error {
 		return ch.basicGet(m)
 
 	case *amqpwire.BasicAck:
-		return ch.settle(m.DeliveryTag, m.Multiple, ack)
+		return ch.ack(m)
 	case *amqpwire.BasicNack:
 		if m.Requeue {
 			return ch.settle(m.DeliveryTag, m.Multiple, giveBack)

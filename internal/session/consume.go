@@ -32,7 +32,8 @@ type consumer struct {
 
 	// Guarded by the channel's lock.
 	window  window
-	refused bool // a message, for want of credit
+	refused bool                  // a message, for want of credit
+	deliver amqpwire.BasicDeliver // the last one
 }
 
 func (ch *channel) basicQos(m *amqpwire.BasicQos) error {
@@ -60,6 +61,9 @@ func (ch *channel) basicConsume(m *amqpwire.BasicConsume) error {
 	}
 	priority, timeout, err := q.ConsumerArguments(m.Arguments)
 	if err != nil && q != ch.replies { // which RabbitMQ does not look at for direct replies
+		return err
+	}
+	if err := q.Consumed(); err != nil {
 		return err
 	}
 	c := &consumer{ch: ch, queue: q, tag: tag, arguments: m.Arguments, timeout: timeout, window: window{limit: int(ch.prefetch)}}
@@ -146,12 +150,13 @@ func (c *consumer) Offer(it *queue.Item) bool {
 		return false
 	}
 	tag := ch.lastTag + 1
+	c.deliver = amqpwire.BasicDeliver{
+		ConsumerTag: c.tag, DeliveryTag: tag, Redelivered: it.Redelivered,
+		Exchange: it.Message.Exchange, RoutingKey: it.Message.RoutingKey,
+	}
 	sent := ch.s.out.offer(func(b []byte) []byte {
-		return appendContent(b, ch, &amqpwire.BasicDeliver{
-			ConsumerTag: c.tag, DeliveryTag: tag, Redelivered: it.Redelivered,
-			Exchange: it.Message.Exchange, RoutingKey: it.Message.RoutingKey,
-		}, it.DeliveryProperties(), it.Message.Body)
-	}, c.resume)
+		return appendContent(b, ch, &c.deliver, it.DeliveryProperties(), it.Message.Body)
+	}, c)
 	if !sent {
 		return false
 	}
@@ -199,6 +204,9 @@ func (ch *channel) basicGet(m *amqpwire.BasicGet) error {
 	if c := q.Config(); c.Quorum && c.SingleActive {
 		return exception.New(exception.ResourceLocked, "cannot obtain access to locked %v. basic.get operations "+
 			"are not supported by <<\"quorum\">> queues with single active consumer", q)
+	}
+	if err := q.Consumed(); err != nil {
+		return err
 	}
 	found := q.Get(m.NoAck, func(it *queue.Item, left int) {
 		ch.mu.Lock()

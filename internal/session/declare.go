@@ -19,8 +19,7 @@ func (ch *channel) exchangeDeclare(m *amqpwire.ExchangeDeclare) error {
 	if err := ch.s.vhost.DeclareExchange(m); err != nil {
 		return err
 	}
-	ch.reply(m.NoWait, &amqpwire.ExchangeDeclareOk{})
-	return nil
+	return ch.changed(m.NoWait, &amqpwire.ExchangeDeclareOk{})
 }
 
 func (ch *channel) exchangeDelete(m *amqpwire.ExchangeDelete) error {
@@ -31,8 +30,7 @@ func (ch *channel) exchangeDelete(m *amqpwire.ExchangeDelete) error {
 	if err := ch.s.vhost.DeleteExchange(m.Exchange, m.IfUnused); err != nil {
 		return err
 	}
-	ch.reply(m.NoWait, &amqpwire.ExchangeDeleteOk{})
-	return nil
+	return ch.changed(m.NoWait, &amqpwire.ExchangeDeleteOk{})
 }
 
 func (ch *channel) exchangeBind(m *amqpwire.ExchangeBind) error {
@@ -43,8 +41,7 @@ func (ch *channel) exchangeBind(m *amqpwire.ExchangeBind) error {
 	if err := ch.s.vhost.BindExchange(m.Source, m.Destination, m.RoutingKey, m.Arguments); err != nil {
 		return err
 	}
-	ch.reply(m.NoWait, &amqpwire.ExchangeBindOk{})
-	return nil
+	return ch.changed(m.NoWait, &amqpwire.ExchangeBindOk{})
 }
 
 func (ch *channel) exchangeUnbind(m *amqpwire.ExchangeUnbind) error {
@@ -55,8 +52,7 @@ func (ch *channel) exchangeUnbind(m *amqpwire.ExchangeUnbind) error {
 	if err := ch.s.vhost.UnbindExchange(m.Source, m.Destination, m.RoutingKey, m.Arguments); err != nil {
 		return err
 	}
-	ch.reply(m.NoWait, &amqpwire.ExchangeUnbindOk{})
-	return nil
+	return ch.changed(m.NoWait, &amqpwire.ExchangeUnbindOk{})
 }
 
 func (ch *channel) queueDeclare(m *amqpwire.QueueDeclare) error {
@@ -72,10 +68,9 @@ func (ch *channel) queueDeclare(m *amqpwire.QueueDeclare) error {
 	}
 	ch.lastQueue = q.Name()
 	stats := q.Stats()
-	ch.reply(m.NoWait, &amqpwire.QueueDeclareOk{
+	return ch.changed(m.NoWait, &amqpwire.QueueDeclareOk{
 		Queue: q.Name(), MessageCount: uint32(stats.Ready), ConsumerCount: uint32(stats.Declared),
 	})
-	return nil
 }
 
 // named fills in what a method may leave out: an empty name stands for the queue declared last, and then an empty routing
@@ -116,8 +111,7 @@ func (ch *channel) queueBind(m *amqpwire.QueueBind) error {
 	if err := ch.s.vhost.BindQueue(m.Exchange, name, key, m.Arguments, ch.s); err != nil {
 		return err
 	}
-	ch.reply(m.NoWait, &amqpwire.QueueBindOk{})
-	return nil
+	return ch.changed(m.NoWait, &amqpwire.QueueBindOk{})
 }
 
 func (ch *channel) queueUnbind(m *amqpwire.QueueUnbind) error {
@@ -132,8 +126,7 @@ func (ch *channel) queueUnbind(m *amqpwire.QueueUnbind) error {
 	if err := ch.s.vhost.UnbindQueue(m.Exchange, name, key, m.Arguments, ch.s); err != nil {
 		return err
 	}
-	ch.send(&amqpwire.QueueUnbindOk{})
-	return nil
+	return ch.changed(false, &amqpwire.QueueUnbindOk{})
 }
 
 func (ch *channel) queuePurge(m *amqpwire.QueuePurge) error {
@@ -141,8 +134,7 @@ func (ch *channel) queuePurge(m *amqpwire.QueuePurge) error {
 	if err != nil {
 		return err
 	}
-	ch.reply(m.NoWait, &amqpwire.QueuePurgeOk{MessageCount: uint32(q.Purge())})
-	return nil
+	return ch.changed(m.NoWait, &amqpwire.QueuePurgeOk{MessageCount: uint32(q.Purge())})
 }
 
 func (ch *channel) queueDelete(m *amqpwire.QueueDelete) error {
@@ -164,8 +156,7 @@ func (ch *channel) queueDelete(m *amqpwire.QueueDelete) error {
 			return err
 		}
 	}
-	ch.reply(m.NoWait, &amqpwire.QueueDeleteOk{MessageCount: uint32(n)})
-	return nil
+	return ch.changed(m.NoWait, &amqpwire.QueueDeleteOk{MessageCount: uint32(n)})
 }
 
 func missing(err error) bool {

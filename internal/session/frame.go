@@ -2,6 +2,8 @@ package session
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,6 +40,7 @@ func (s *Session) frame(f amqpwire.Frame) (done bool) {
 
 // raise tells the client of an error, on the channel or, if it is a hard one, on the connection.
 func (s *Session) raise(id uint16, method amqpwire.MethodID, err error) {
+	s.heedAcks() // those before the mistake
 	var e *exception.Error
 	if !errors.As(err, &e) {
 		e = exception.New(exception.InternalError, "%v", err)
@@ -48,7 +51,7 @@ func (s *Session) raise(id uint16, method amqpwire.MethodID, err error) {
 		return
 	}
 	s.log.Warn("closing a channel", "channel", id, "error", e, "method", method)
-	s.flushConfirms()
+	s.confirms.flush()
 	ch.release()
 	ch.closing = true
 	s.send(id, &amqpwire.ChannelClose{
@@ -59,7 +62,7 @@ func (s *Session) raise(id uint16, method amqpwire.MethodID, err error) {
 
 // connectionFrame handles a frame on channel 0.
 func (s *Session) connectionFrame(f amqpwire.Frame) (done bool) {
-	m, err := parseMethod(f)
+	m, err := parseMethod(f, amqpwire.ParseMethod)
 	if s.closing.Load() {
 		switch m.(type) {
 		case *amqpwire.ConnectionCloseOk:
@@ -76,7 +79,7 @@ func (s *Session) connectionFrame(f amqpwire.Frame) (done bool) {
 	switch m := m.(type) {
 	case *amqpwire.ConnectionClose:
 		s.log.Info("connection closed by the client", "code", m.ReplyCode, "text", m.ReplyText)
-		s.flushConfirms()
+		s.confirms.conclude(slices.Collect(maps.Values(s.channels))...)
 		s.release()
 		s.send(0, &amqpwire.ConnectionCloseOk{})
 		return true
@@ -88,10 +91,24 @@ func (s *Session) connectionFrame(f amqpwire.Frame) (done bool) {
 	return false
 }
 
+// channel returns the channel with that number, or nil. Most frames are for the one that the last frame was for.
+func (s *Session) channel(id uint16) *channel {
+	if s.last == nil || s.last.id != id {
+		s.last = s.channels[id]
+	}
+	return s.last
+}
+
+// drop removes a channel.
+func (s *Session) drop(ch *channel) {
+	delete(s.channels, ch.id)
+	s.last = nil
+}
+
 // channelFrame handles a frame on another channel. An error is one that the client is to be told of, with the method that
 // made it.
 func (s *Session) channelFrame(f amqpwire.Frame) (amqpwire.MethodID, error) {
-	ch := s.channels[f.Channel]
+	ch := s.channel(f.Channel)
 	if ch != nil && ch.closing {
 		s.awaitClose(ch, f)
 		return 0, nil
@@ -99,7 +116,11 @@ func (s *Session) channelFrame(f amqpwire.Frame) (amqpwire.MethodID, error) {
 	if ch != nil && ch.content.expected() {
 		return amqpwire.IDBasicPublish, ch.contentFrame(f)
 	}
-	m, err := parseMethod(f)
+	parse := amqpwire.ParseMethod
+	if ch != nil {
+		parse = ch.parser.Parse
+	}
+	m, err := parseMethod(f, parse)
 	if err != nil {
 		return 0, err
 	}
@@ -133,17 +154,17 @@ func (s *Session) awaitClose(ch *channel, f amqpwire.Frame) {
 	}
 	switch id, _ := amqpwire.PeekMethodID(f.Payload); id {
 	case amqpwire.IDChannelCloseOk:
-		delete(s.channels, f.Channel)
+		s.drop(ch)
 	case amqpwire.IDChannelClose: // both sides at once: the answer is still to come
 		s.send(ch.id, &amqpwire.ChannelCloseOk{})
 	}
 }
 
-func parseMethod(f amqpwire.Frame) (amqpwire.Method, error) {
+func parseMethod(f amqpwire.Frame, parse func(payload []byte) (amqpwire.Method, error)) (amqpwire.Method, error) {
 	if f.Type != amqpwire.FrameMethod {
 		return nil, exception.New(exception.UnexpectedFrame, "expected method frame, got non method frame instead")
 	}
-	m, err := amqpwire.ParseMethod(f.Payload)
+	m, err := parse(f.Payload)
 	if err == nil {
 		return m, nil
 	}

@@ -2,15 +2,11 @@ package session
 
 import (
 	"io"
-	"log/slog"
 	"net"
 	"testing"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/access"
 	"github.com/reprisemq/reprise/internal/amqpwire"
-	"github.com/reprisemq/reprise/internal/queue"
-	"github.com/reprisemq/reprise/internal/vhost"
 )
 
 // FuzzSession sends what it likes after a proper handshake, cut into frames or not. Whatever it was, the session answers or
@@ -53,18 +49,8 @@ func FuzzSession(f *testing.F) {
 	}
 
 	f.Fuzz(func(t *testing.T, script []byte) {
-		host := vhost.New("/", vhost.Config{Log: slog.New(slog.DiscardHandler)})
-		defer host.Close()
-		control := access.New()
-		_ = control.SetUser(access.User{Name: "u", Hash: access.HashPassword("p")})
-		_ = control.SetPermission(access.Permission{User: "u", VHost: "/", Configure: ".*", Write: ".*", Read: ".*"})
 		client, server := net.Pipe()
-		s := New(server, &Config{
-			VHost:      func(string) *vhost.VHost { return host },
-			Access:     control,
-			ChannelMax: 10, FrameMax: 8192, MaxMessageSize: 1 << 16,
-			Memory: queue.NewMeter(1 << 30), Log: slog.New(slog.DiscardHandler),
-		})
+		s := New(server, testConfig(t, nil))
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -72,16 +58,8 @@ func FuzzSession(f *testing.F) {
 		}()
 		go func() { _, _ = io.Copy(io.Discard, client) }()
 
-		hello := append([]byte(nil), amqpwire.ProtocolHeader[:]...)
-		for _, m := range []amqpwire.Method{
-			&amqpwire.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00u\x00p", Locale: "en_US"},
-			&amqpwire.ConnectionTuneOk{ChannelMax: 10, FrameMax: 8192},
-			&amqpwire.ConnectionOpen{VirtualHost: "/"},
-		} {
-			hello, _ = amqpwire.AppendMethodFrame(hello, 0, m)
-		}
 		_ = client.SetDeadline(time.Now().Add(10 * time.Second))
-		_, _ = client.Write(append(hello, script...)) // fails when the session has had enough
+		_, _ = client.Write(append(hello(), script...)) // fails when the session has had enough
 		_ = client.Close()
 		select {
 		case <-ended:

@@ -115,8 +115,8 @@ func (ch *channel) describe() (ChannelInfo, []*consumer) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	info := ChannelInfo{
-		Number: ch.id, Confirm: ch.confirms.on, Tx: ch.tx != nil, Prefetch: ch.prefetch, Unacked: ch.unacked.len(),
-		Unconfirmed: ch.confirms.published - ch.confirms.told, Stats: ch.counter.Counts(),
+		Number: ch.id, Confirm: ch.unconfirmed.on, Tx: ch.tx != nil, Prefetch: ch.prefetch, Unacked: ch.unacked.len(),
+		Unconfirmed: ch.s.confirms.pending(ch), Stats: ch.counter.Counts(),
 	}
 	if ch.tx != nil {
 		info.Uncommitted = len(ch.tx.published)

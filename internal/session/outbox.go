@@ -3,29 +3,60 @@ package session
 import (
 	"context"
 	"io"
+	"slices"
 	"sync"
+	"sync/atomic"
 )
 
-// outboxLimit is how many bytes wait for a slow reader before consumers are offered nothing more, and before the peer's
-// own frames, each of which may call for a reply, are left unread.
-const outboxLimit = 1 << 20
+const (
+	// outboxLimit is how many bytes wait for a slow reader before consumers are offered nothing more, and before the peer's
+	// own frames, each of which may call for a reply, are left unread. It goes on at half of that.
+	outboxLimit = 1 << 20
+	// outboxBatch is about how much is written at a time: more would be no faster.
+	outboxBatch = 64 << 10
+)
 
-// outboxKeep is the largest buffer that an idle connection keeps for later.
-const outboxKeep = 256 << 10
+// spares are batches that have been written, to be used again by whichever connection is the next to have something to
+// write: an idle one holds none. (A sync.Pool does not do: what one processor puts there another hardly gets.)
+var spares = make(chan []byte, 32)
 
-// outbox gathers encoded frames. While one batch is being written the next one grows, so that a busy connection writes
+func spare() []byte {
+	select {
+	case b := <-spares:
+		return b
+	default:
+		return nil
+	}
+}
+
+// keepSpare takes a batch back, unless it has grown far beyond what most need.
+func keepSpare(b []byte) {
+	if cap(b) > 4*outboxBatch {
+		return
+	}
+	select {
+	case spares <- b[:0]:
+	default:
+	}
+}
+
+// outbox gathers encoded frames. While one batch is being written the next ones grow, so that a busy connection writes
 // many frames at a time, and a lone frame goes out at once.
 type outbox struct {
 	mu      sync.Mutex
-	frames  []byte
-	spare   []byte // the buffer written last, to be used again
-	stalled []func()
+	batches [][]byte // in order; the last one grows
+	size    int      // of all of them
+	stalled []stalled
 	closed  bool
+	full    atomic.Bool // the peer does not keep up; to be looked at without the lock
 
 	filled chan struct{} // there is something to write, or the outbox is closed
-	taken  chan struct{} // a batch has gone
+	taken  chan struct{} // there is room again
 	done   chan struct{} // closed when nothing is written any more
 }
+
+// stalled is whoever was refused, and wants to know when there is room again.
+type stalled interface{ resume() }
 
 func newOutbox() *outbox {
 	return &outbox{filled: make(chan struct{}, 1), taken: make(chan struct{}, 1), done: make(chan struct{})}
@@ -39,19 +70,30 @@ func (o *outbox) write(appendTo func([]byte) []byte) {
 }
 
 func (o *outbox) add(appendTo func([]byte) []byte) {
-	if !o.closed {
-		o.frames = appendTo(o.frames)
-		signal(o.filled)
+	if o.closed {
+		return
+	}
+	if n := len(o.batches); n == 0 || len(o.batches[n-1]) >= outboxBatch {
+		o.batches = append(o.batches, spare())
+		if n == 0 { // else the writer comes to it by itself
+			signal(o.filled)
+		}
+	}
+	last := &o.batches[len(o.batches)-1]
+	before := len(*last)
+	*last = appendTo(*last)
+	if o.size += len(*last) - before; o.size >= outboxLimit {
+		o.full.Store(true)
 	}
 }
 
-// offer is write for deliveries: when the peer does not keep up, it adds nothing and returns false, and resume is called
-// once it does.
-func (o *outbox) offer(appendTo func([]byte) []byte, resume func()) bool {
+// offer is write for deliveries: when the peer does not keep up, it adds nothing and returns false, and whoever offered is
+// told to resume once it does.
+func (o *outbox) offer(appendTo func([]byte) []byte, by stalled) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.frames) >= outboxLimit {
-		o.stalled = append(o.stalled, resume)
+	if o.full.Load() {
+		o.stalled = append(o.stalled, by)
 		return false
 	}
 	o.add(appendTo)
@@ -60,19 +102,14 @@ func (o *outbox) offer(appendTo func([]byte) []byte, resume func()) bool {
 
 // waitForRoom blocks while the peer does not keep up with reading.
 func (o *outbox) waitForRoom(ctx context.Context) error {
-	for {
-		o.mu.Lock()
-		full := len(o.frames) >= outboxLimit && !o.closed
-		o.mu.Unlock()
-		if !full {
-			return nil
-		}
+	for o.full.Load() {
 		select {
 		case <-o.taken:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+	return nil
 }
 
 // finish lets run return once everything has been written.
@@ -80,6 +117,7 @@ func (o *outbox) finish() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true
+	o.full.Store(false)
 	signal(o.filled)
 }
 
@@ -87,34 +125,40 @@ func (o *outbox) finish() {
 func (o *outbox) run(w io.Writer) error {
 	defer close(o.done)
 	for {
-		<-o.filled
-		batch, stalled, closed := o.take()
-		signal(o.taken)
-		if len(batch) > 0 {
+		batch, refused, closed := o.take()
+		switch {
+		case batch != nil:
 			if _, err := w.Write(batch); err != nil {
 				o.finish()
 				return err
 			}
-		}
-		for _, resume := range stalled {
-			resume()
-		}
-		if closed {
+			keepSpare(batch)
+		case closed:
 			return nil
+		default:
+			<-o.filled
+		}
+		for _, r := range refused {
+			r.resume()
 		}
 	}
 }
 
-func (o *outbox) take() (batch []byte, stalled []func(), closed bool) {
+// take returns what is to be written next, or nil, and whoever may have more.
+func (o *outbox) take() (next []byte, refused []stalled, closed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	batch, o.frames = o.frames, o.spare[:0]
-	o.spare = batch
-	if cap(batch) > outboxKeep {
-		o.spare = nil // one burst must not keep its room for ever
+	if len(o.batches) == 0 {
+		return nil, nil, o.closed
 	}
-	stalled, o.stalled = o.stalled, nil
-	return batch, stalled, o.closed
+	next = o.batches[0]
+	o.batches = slices.Delete(o.batches, 0, 1)
+	if o.size -= len(next); o.size <= outboxLimit/2 && o.full.Load() {
+		o.full.Store(false)
+		signal(o.taken)
+		refused, o.stalled = o.stalled, nil
+	}
+	return next, refused, false
 }
 
 // signal wakes whoever waits on a channel with room for one signal.

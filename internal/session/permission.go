@@ -9,6 +9,7 @@ import (
 // permissions remembers what the user was allowed, until any permission changes.
 type permissions struct {
 	generation uint64
+	last       permission // of those that are allowed, the one that was asked for last
 	allowed    map[permission]struct{}
 }
 
@@ -29,7 +30,11 @@ func (s *Session) may(op access.Operation, kind, name string) error {
 	if g := s.config.Access.Generation(); g != s.permissions.generation || len(s.permissions.allowed) >= rememberedPermissions {
 		s.permissions = permissions{generation: g, allowed: make(map[permission]struct{})}
 	}
+	if p == s.permissions.last && name != "" {
+		return nil
+	}
 	if _, allowed := s.permissions.allowed[p]; allowed {
+		s.permissions.last = p
 		return nil
 	}
 	if !s.config.Access.Allowed(s.user, s.vhost.Name(), op, name) {

@@ -1,119 +1,55 @@
 package session
 
 import (
-	"slices"
-
 	"github.com/reprisemq/reprise/internal/access"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
-	"github.com/reprisemq/reprise/internal/queue"
 	"github.com/reprisemq/reprise/internal/stats"
+	"github.com/reprisemq/reprise/internal/store"
 	"github.com/reprisemq/reprise/internal/vhost"
 )
 
-// content is a message in parts: first the method, then a header frame, then bodies until the announced size is there.
-type content struct {
-	method     *amqpwire.BasicPublish // nil: no content is expected
-	properties []byte                 // nil: the header has not come
-	size       uint64
-	body       []byte
-}
-
-func (c *content) expected() bool { return c.method != nil }
-
-func (ch *channel) basicPublish(m *amqpwire.BasicPublish) error {
-	if m.Immediate {
-		return exception.New(exception.NotImplemented, "immediate=true")
-	}
-	ch.content = content{method: m}
-	ch.s.begun = true
-	return nil
-}
-
-const classBasic = 60
-
-func (ch *channel) contentFrame(f amqpwire.Frame) error {
-	c := &ch.content
-	if c.properties == nil {
-		h, err := amqpwire.ParseContentHeader(f.Payload)
-		switch {
-		case f.Type != amqpwire.FrameHeader || err != nil:
-			return exception.New(exception.UnexpectedFrame,
-				"expected content header for class %d, got non content header frame instead", classBasic)
-		case h.ClassID != classBasic:
-			return exception.New(exception.UnexpectedFrame,
-				"expected content header for class %d, got one for class %d instead", classBasic, h.ClassID)
-		case h.BodySize > ch.s.config.MaxMessageSize:
-			return exception.New(exception.PreconditionFailed,
-				"message size %d is larger than configured max size %d", h.BodySize, ch.s.config.MaxMessageSize)
-		}
-		c.properties, c.size = slices.Clone(h.Properties), h.BodySize
-	} else {
-		if f.Type != amqpwire.FrameBody {
-			return exception.New(exception.UnexpectedFrame, "expected content body, got non content body frame instead")
-		}
-		if uint64(len(c.body)+len(f.Payload)) > c.size {
-			return exception.New(exception.FrameError, "content body frame exceeds remaining content size")
-		}
-		if c.body == nil && uint64(len(f.Payload)) < c.size {
-			// More is to come: room for it at once, but not for more than a liar could make cheap.
-			c.body = make([]byte, 0, min(c.size, uint64(4*len(f.Payload))))
-		}
-		c.body = append(c.body, f.Payload...)
-		ch.s.config.Memory.Add(int64(len(f.Payload))) // until a queue has it
-	}
-	if uint64(len(c.body)) < c.size {
-		return nil
-	}
-	published := *c
-	ch.dropContent()
-	return ch.publish(published)
-}
-
-// dropContent forgets the message that is being published.
-func (ch *channel) dropContent() {
-	ch.s.config.Memory.Add(-int64(len(ch.content.body)))
-	ch.content = content{}
-}
-
-func (ch *channel) publish(c content) error {
-	if err := ch.s.mayExchange(access.Write, c.method.Exchange); err != nil {
+// publish takes a message that has come whole.
+func (ch *channel) publish(method *amqpwire.BasicPublish, properties, body []byte) error {
+	if err := ch.s.mayExchange(access.Write, method.Exchange); err != nil {
 		return err
 	}
-	m, err := ch.message(c)
+	m, err := vhost.NewMessage(vhost.Published{
+		Exchange: method.Exchange, RoutingKey: method.RoutingKey, Properties: properties, Body: body,
+		User: ch.s.user, ReplyQueue: ch.replyQueue(),
+	})
 	if err != nil {
 		return err
 	}
 	ch.counter.Add(stats.Publish, 1)
-	if ch.confirms.on {
+	if ch.unconfirmed.on {
 		ch.counter.Add(stats.Confirmed, 1)
 	}
-	p := pending{message: m, mandatory: c.method.Mandatory}
-	var buffer [4]*vhost.Queue
-	if p.queues, err = ch.s.vhost.Route(buffer[:0], m); err != nil {
+	p := pending{message: m, mandatory: method.Mandatory}
+	if p.queues, err = ch.route(m); err != nil {
 		return err
 	}
 	if ch.tx != nil {
 		ch.tx.publish(ch, p)
 		return nil
 	}
-	accepted := ch.deliver(p)
-	if ch.confirms.on {
-		ch.confirm(accepted)
+	accepted, kept := ch.deliver(p)
+	if ch.unconfirmed.on {
+		ch.s.confirms.add(ch, accepted, kept)
 	}
 	return nil
 }
 
-// deliver gives a message to its queues, or back to the client if it must not have none.
-func (ch *channel) deliver(p pending) (accepted bool) {
+// deliver gives a message to its queues, or back to the client if it must not have none. It reports whether all of them
+// accepted it, and which commit of the store keeps it.
+func (ch *channel) deliver(p pending) (accepted bool, kept store.Ticket) {
 	m := p.message
 	if len(p.queues) > 0 {
-		accepted, _ = vhost.Deliver(m, p.queues)
-		return accepted
+		return vhost.Deliver(m, p.queues)
 	}
 	if !p.mandatory {
 		ch.counter.Add(stats.Dropped, 1)
-		return true
+		return true, 0
 	}
 	ch.counter.Add(stats.Returned, 1)
 	ch.s.out.write(func(b []byte) []byte {
@@ -122,15 +58,7 @@ func (ch *channel) deliver(p pending) (accepted bool) {
 			Exchange: m.Exchange, RoutingKey: m.RoutingKey,
 		}, m.Properties, m.Body)
 	})
-	return true
-}
-
-// message checks what was published and takes from its properties what the broker goes by.
-func (ch *channel) message(c content) (*queue.Message, error) {
-	return vhost.NewMessage(vhost.Published{
-		Exchange: c.method.Exchange, RoutingKey: c.method.RoutingKey, Properties: c.properties, Body: c.body,
-		User: ch.s.user, ReplyQueue: ch.replyQueue(),
-	})
+	return true, 0
 }
 
 // replyQueue is where direct replies to this channel go; empty: nowhere.

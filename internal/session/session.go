@@ -11,9 +11,10 @@
 // [outbox], where replies from the reader and deliveries from queues, which come in whatever goroutine published the
 // message, meet. A third one sees to the heartbeats. Why a session ended is the cause of its context.
 //
-// Locks are taken in this order, and none is held while something blocks: session, queue, channel, outbox. The session's
-// lock is the reader's for the time of a frame; a timer, or the broker when it is asked about the session, may have it
-// between two. The parts of a channel that a queue reaches by its deliveries are behind the channel's own lock.
+// Locks are taken in this order: session, queue, channel, confirms, outbox. None is held while something blocks, but that
+// the session's is the reader's while it handles frames, and it may wait for the store then; a timer, or the broker when it
+// is asked about the session, may have it in between. The parts of a channel that a queue reaches by its deliveries are
+// behind the channel's own lock, and what the store reaches by its commits behind that of [confirms].
 package session
 
 import (
@@ -29,10 +30,12 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/access"
+	"github.com/reprisemq/reprise/internal/alarm"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
 	"github.com/reprisemq/reprise/internal/queue"
 	"github.com/reprisemq/reprise/internal/stats"
+	"github.com/reprisemq/reprise/internal/store"
 	"github.com/reprisemq/reprise/internal/vhost"
 )
 
@@ -59,6 +62,9 @@ type Config struct {
 	Heartbeat        time.Duration // what the server proposes
 	MaxMessageSize   uint64
 	Memory           *queue.Meter
+	Alarms           alarm.Set // while one is raised, nobody publishes
+	// Store keeps messages; nil: nothing is kept.
+	Store store.Store
 	// Stats counts messages and channels; nil: nobody wants to know.
 	Stats *stats.Node
 
@@ -100,8 +106,12 @@ type Session struct {
 	mu          sync.Mutex
 	opened      bool // the handshake is over
 	channels    map[uint16]*channel
-	dirty       []*channel // those that hold back confirms
+	last        *channel // the one that was asked for last
 	permissions permissions
+	acks        acks
+	items       []*queue.Item // room for those of one queue
+
+	confirms confirms
 
 	ackTimer struct {
 		sync.Mutex
@@ -129,6 +139,7 @@ func New(conn net.Conn, config *Config) *Session {
 	if s.stats == nil {
 		s.stats = new(stats.Node)
 	}
+	s.confirms.store, s.confirms.out = config.Store, s.out
 	s.in = amqpwire.NewReader(s.traffic.reader(conn), minFrameMax)
 	return s
 }
@@ -165,75 +176,6 @@ func (s *Session) Serve() error {
 		return nil // by Abort
 	}
 	return err
-}
-
-func (s *Session) read() error {
-	if err := s.handshake(); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	s.opened = true
-	s.mu.Unlock()
-	s.log.Info("connection opened", "user", s.user)
-	defer s.startHeartbeats()()
-
-	for {
-		f, err := s.in.ReadFrame()
-		if err != nil {
-			return s.unread(err)
-		}
-		s.received.Add(1)
-		if done := s.handle(f); done {
-			return nil
-		}
-		if err := s.out.waitForRoom(s.ctx); err != nil {
-			return err
-		}
-		if s.begun { // and nothing of it read yet
-			s.begun = false
-			if err := s.block(); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// handle does what a frame asks for. Done says that the connection has been closed in order.
-func (s *Session) handle(f amqpwire.Frame) (done bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	done = s.frame(f)
-	if !s.in.Ready() {
-		s.flushConfirms() // there may be nothing more for a while
-	}
-	return done
-}
-
-// unread deals with what came in place of a frame.
-func (s *Session) unread(err error) error {
-	malformed, ok := errors.AsType[*amqpwire.FrameError](err)
-	switch {
-	case s.closing.Load():
-		return nil // the answer to connection.close will not come
-	case !ok:
-		return s.lost(err)
-	}
-	s.mu.Lock()
-	s.fail(frameError(malformed), 0)
-	s.mu.Unlock()
-	s.discard()
-	return nil
-}
-
-// lost tells a connection that was cut from one that ended in order.
-func (s *Session) lost(err error) error {
-	if cause := context.Cause(s.ctx); cause != nil {
-		return cause
-	}
-	if errors.Is(err, io.EOF) {
-		return errors.New("the client closed the connection without connection.close")
-	}
-	return fmt.Errorf("read: %w", err)
 }
 
 // fail tells the client of an error that costs it the connection. From then on all it sends is ignored but the answer.
@@ -281,11 +223,10 @@ func (s *Session) Abort() { s.cancel(context.Canceled) }
 
 // release gives everything back that the connection had: what was unacked on its channels, its exclusive queues.
 func (s *Session) release() {
-	for id, ch := range s.channels {
+	for _, ch := range s.channels {
 		ch.release()
-		delete(s.channels, id)
+		s.drop(ch)
 	}
-	s.dirty = nil
 	if s.vhost != nil {
 		s.vhost.OwnerGone(s)
 	}
@@ -294,14 +235,15 @@ func (s *Session) release() {
 // send puts a method into the outbox. Replies are made here from names that came over the wire as short strings, and
 // texts are cut to fit, so that encoding cannot fail.
 func (s *Session) send(channel uint16, m amqpwire.Method) {
-	s.out.write(func(b []byte) []byte {
-		framed, err := amqpwire.AppendMethodFrame(b, channel, m)
-		if err != nil {
-			s.log.Error("method not sent", "method", m.ID(), "error", err)
-			return b
-		}
-		return framed
-	})
+	s.out.write(func(b []byte) []byte { return s.appendMethod(b, channel, m) })
+}
+
+func (s *Session) appendMethod(b []byte, channel uint16, m amqpwire.Method) []byte {
+	framed, err := amqpwire.AppendMethodFrame(b, channel, m)
+	if err != nil {
+		s.log.Error("method not sent", "method", m.ID(), "error", err)
+	}
+	return framed // as it came, if it failed
 }
 
 // shortstr cuts a text to what a short string holds, where RabbitMQ cuts it.

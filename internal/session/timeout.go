@@ -49,7 +49,7 @@ func (s *Session) ackTimeouts() {
 		for c := range late {
 			ch.timedOut(c)
 		}
-		requeue(overdue, false) // not to those any more
+		s.requeue(overdue, false) // not to those any more
 	}
 }
 

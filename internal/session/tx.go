@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/vhost"
 )
 
-// transaction holds back what a channel publishes and settles until it is committed. It is as atomic as RabbitMQ's, which
-// is to say that it is not, across several queues (https://www.rabbitmq.com/docs/semantics#tx).
+// transaction holds back what a channel publishes and settles until it is committed. Others may see it half done, as in
+// RabbitMQ, if it is about several queues (https://www.rabbitmq.com/docs/semantics#tx); the disk has all of it or nothing.
 type transaction struct {
 	published []pending
 	settled   []settlement
@@ -37,13 +37,8 @@ func (tx *transaction) release(ch *channel) {
 	}
 }
 
-type settlement struct {
-	deliveries []delivery
-	how        func(*channel, []delivery)
-}
-
 func (ch *channel) txSelect() error {
-	if ch.confirms.on {
+	if ch.unconfirmed.on {
 		return exception.New(exception.PreconditionFailed, "cannot switch from confirm to tx mode")
 	}
 	if ch.tx == nil {
@@ -60,14 +55,20 @@ func (ch *channel) txCommit() error {
 	tx := ch.tx
 	ch.tx = &transaction{}
 	tx.release(ch)
+	if err := ch.s.keepTogether(func() { tx.commit(ch) }); err != nil {
+		return err
+	}
+	ch.send(&amqpwire.TxCommitOk{})
+	return nil
+}
+
+func (tx *transaction) commit(ch *channel) {
 	for _, p := range tx.published {
 		ch.deliver(p)
 	}
 	for _, s := range tx.settled {
 		ch.finish(s)
 	}
-	ch.send(&amqpwire.TxCommitOk{})
-	return nil
 }
 
 func (ch *channel) txRollback() error {

@@ -233,7 +233,7 @@ func (d *disk) options() *pebble.Options {
 }
 
 func inUse(err error) error {
-	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) || strings.Contains(err.Error(), "lock held") {
+	if errors.Is(err, syscall.EAGAIN) || strings.Contains(err.Error(), "lock held") {
 		return fmt.Errorf("%w: stop it, or choose another directory", ErrInUse)
 	}
 	return err

@@ -13,27 +13,35 @@ import (
 // port that is free. It is stopped when t ends.
 func Embedded(t testing.TB) Target {
 	t.Helper()
-	b, err := broker.New(broker.Config{})
+	addr, stop := serve(t, broker.Config{}, "127.0.0.1:0")
+	t.Cleanup(stop)
+	return Target{
+		Name:    "embedded",
+		URL:     "amqp://guest:guest@" + addr + "/",
+		Version: "4.3",
+	}
+}
+
+// serve starts a broker, and returns where it listens and how to stop it.
+func serve(t testing.TB, config broker.Config, listen string) (addr string, stop func()) {
+	t.Helper()
+	b, err := broker.New(config)
 	if err != nil {
 		t.Fatalf("embedded broker: %v", err)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("tcp", listen)
 	if err != nil {
 		t.Fatalf("embedded broker: %v", err)
 	}
 	served := make(chan error, 1)
 	go func() { served <- b.Serve(ln) }()
-	t.Cleanup(func() {
+	return ln.Addr().String(), func() {
+		t.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		if err := b.Shutdown(ctx); err != nil {
 			t.Errorf("embedded broker: shutdown: %v", err)
 		}
 		<-served
-	})
-	return Target{
-		Name:    "embedded",
-		URL:     "amqp://guest:guest@" + ln.Addr().String() + "/",
-		Version: "4.3",
 	}
 }

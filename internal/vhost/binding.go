@@ -38,13 +38,15 @@ func (v *VHost) BindExchange(source, target, key string, args amqpwire.Table) er
 	}
 	v.change.Lock()
 	defer v.change.Unlock()
-	return v.bind(source, key, args, func() (destination, error) {
-		to := v.lookupExchange(target)
-		if to == nil {
-			return destination{}, v.noExchange(target)
-		}
-		return destination{Exchange: to}, nil
-	})
+	return v.bind(source, key, args, func() (destination, error) { return v.toExchange(target) })
+}
+
+func (v *VHost) toExchange(name string) (destination, error) {
+	to := v.lookupExchange(name)
+	if to == nil {
+		return destination{}, v.noExchange(name)
+	}
+	return destination{Exchange: to}, nil
 }
 
 // UnbindExchange is to BindExchange what UnbindQueue is to BindQueue.
@@ -82,7 +84,9 @@ func (v *VHost) bind(source, key string, args amqpwire.Table, find func() (desti
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.routes.Bind(x, b)
+	if v.routes.Bind(x, b) {
+		v.keepBinding(x, b)
+	}
 	return nil
 }
 

@@ -15,8 +15,7 @@ func (v *VHost) DeclareExchange(d *amqpwire.ExchangeDeclare) error {
 	if name == "" {
 		return defaultExchange()
 	}
-	kind := route.Kind(d.Type)
-	if !d.Passive && !kind.Known() {
+	if !d.Passive && !route.Kind(d.Type).Known() {
 		return exception.New(exception.PreconditionFailed, "unknown exchange type '%s'", d.Type)
 	}
 
@@ -33,16 +32,24 @@ func (v *VHost) DeclareExchange(d *amqpwire.ExchangeDeclare) error {
 	case strings.HasPrefix(name, "amq."):
 		return reserved("exchange", name)
 	}
+	return v.addExchange(name, d)
+}
+
+// addExchange puts in an exchange that is not there yet.
+func (v *VHost) addExchange(name string, d *amqpwire.ExchangeDeclare) error {
 	alternate, given := d.Arguments.Get(alternateExchange)
 	alternateName, ok := alternate.(string)
 	if given && !ok {
 		return exception.New(exception.PreconditionFailed,
 			"invalid type '%s' for arg '%s' in %s", amqpwire.TypeName(alternate), alternateExchange, v.exchange(name))
 	}
+	if err := v.keepExchange(name, d); err != nil {
+		return err
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.routes.Add(route.Exchange[*Queue]{
-		Name: name, Kind: kind, Durable: d.Durable, AutoDelete: d.AutoDelete, Internal: d.Internal,
+		Name: name, Kind: route.Kind(d.Type), Durable: d.Durable, AutoDelete: d.AutoDelete, Internal: d.Internal,
 		Alternate: alternateName, Arguments: d.Arguments,
 	})
 	return nil

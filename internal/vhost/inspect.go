@@ -24,6 +24,9 @@ func (v *VHost) About() About {
 
 // SetAbout keeps a description.
 func (v *VHost) SetAbout(about About) {
+	v.change.Lock()
+	defer v.change.Unlock()
+	v.keepHost(about)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.about = about

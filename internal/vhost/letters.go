@@ -11,6 +11,7 @@ import (
 type letters struct {
 	mu      sync.Mutex
 	queues  []*queue.Queue // that have dead letters
+	held    bool           // until release
 	running bool
 	closed  bool
 	done    sync.WaitGroup
@@ -24,9 +25,22 @@ func (l *letters) ask(q *queue.Queue) {
 		return
 	}
 	l.queues = append(l.queues, q)
-	if !l.running {
+	l.start()
+}
+
+func (l *letters) start() {
+	if !l.held && !l.running {
 		l.running = true
 		l.done.Go(l.run)
+	}
+}
+
+// release begins the sending that was held up because queues are not there yet which dead letters go to.
+func (l *letters) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held = false; len(l.queues) > 0 && !l.closed {
+		l.start()
 	}
 }
 

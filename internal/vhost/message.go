@@ -14,6 +14,10 @@ import (
 
 const persistent = 2 // delivery-mode
 
+// heeded are the properties that the broker goes by. Of the others it wants to know only that they are well formed.
+const heeded = amqpwire.PropHeaders | amqpwire.PropDeliveryMode | amqpwire.PropPriority |
+	amqpwire.PropReplyTo | amqpwire.PropExpiration | amqpwire.PropUserID
+
 // Published is a message as it came from a client.
 type Published struct {
 	Exchange, RoutingKey string
@@ -25,7 +29,8 @@ type Published struct {
 
 // NewMessage checks what was published and takes from its properties what the broker goes by.
 func NewMessage(c Published) (*queue.Message, error) {
-	p, err := amqpwire.ParseProperties(c.Properties)
+	var p amqpwire.Properties
+	err := p.Parse(c.Properties, heeded)
 	if err != nil {
 		return nil, exception.New(exception.FrameError, "%v", err)
 	}
@@ -60,11 +65,21 @@ func NewMessage(c Published) (*queue.Message, error) {
 		changed = true
 	}
 	if changed {
-		if m.Properties, err = p.Append(nil); err != nil {
+		if m.Properties, err = edited(c.Properties, p.Headers, p.ReplyTo); err != nil {
 			return nil, exception.New(exception.InternalError, "%v", err)
 		}
 	}
 	return m, nil
+}
+
+// edited is a list of properties with other headers, and another address for replies. What was not there does not come in.
+func edited(properties []byte, headers amqpwire.Table, replyTo string) ([]byte, error) {
+	p, err := amqpwire.ParseProperties(properties)
+	if err != nil {
+		return nil, err
+	}
+	p.Headers, p.ReplyTo = headers, replyTo
+	return p.Append(nil)
 }
 
 // expiration reads the property of that name: milliseconds in decimal.

@@ -64,17 +64,33 @@ func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name 
 	if err != nil {
 		return nil, err
 	}
+	if config.Store != nil {
+		config.ID = v.registry.QueueID()
+	}
+	if err := v.keepQueue(name, config.ID, d); err != nil {
+		return nil, err
+	}
 	v.config.Stats.Churn.QueuesDeclared.Add(1)
 	v.config.Stats.Churn.QueuesCreated.Add(1)
+	return v.addQueue(d, owner, config, func(c queue.Config) (*queue.Queue, error) { return queue.New(c), nil })
+}
+
+// addQueue puts in a queue that is not there yet, a new one or one from the store.
+func (v *VHost) addQueue(
+	d *amqpwire.QueueDeclare, owner any, config queue.Config, make_ func(queue.Config) (*queue.Queue, error),
+) (*Queue, error) {
 	q := &Queue{vhost: v, durable: d.Durable, autoDelete: d.AutoDelete, arguments: d.Arguments}
 	if d.Exclusive {
 		q.owner = owner
 	}
 	config.Expired = func() { _, _ = v.DeleteQueue(q, queue.Condition{Over: true}) }
-	q.Queue = queue.New(config)
+	var err error
+	if q.Queue, err = make_(config); err != nil {
+		return nil, err
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.queues[name] = q
+	v.queues[config.Name] = q
 	return q, nil
 }
 
@@ -144,6 +160,7 @@ func (v *VHost) deleteQueue(q *Queue, if_ queue.Condition) (int, error) {
 	defer v.mu.Unlock()
 	delete(v.queues, q.Name())
 	v.routes.DeleteQueue(q)
+	v.unkeepQueue(q)
 	return n, nil
 }
 

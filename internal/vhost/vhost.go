@@ -16,6 +16,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
 	"github.com/reprisemq/reprise/internal/queue"
+	"github.com/reprisemq/reprise/internal/registry"
 	"github.com/reprisemq/reprise/internal/route"
 	"github.com/reprisemq/reprise/internal/stats"
 	"github.com/reprisemq/reprise/internal/store"
@@ -30,10 +31,13 @@ type VHost struct {
 	messages stats.Totals
 
 	letters letters
+	reading sync.WaitGroup // messages from disk
 
-	change sync.Mutex // held throughout a change of the topology
+	change   sync.Mutex         // held throughout a change of the topology
+	registry *registry.Registry // told of it; nil: it is not to be kept
+	store    store.Store        // of queues that are declared; nil: they are in memory only
 
-	mu     sync.RWMutex // guards the maps; taken after change
+	mu     lock // guards the maps; taken after change
 	routes *route.Table[*Queue]
 	queues map[string]*Queue
 	about  About
@@ -45,10 +49,23 @@ type Config struct {
 	Meter     *queue.Meter // told of the memory that messages take
 	MaxQueues int          // zero: no limit
 	Stats     *stats.Node  // told of queues and dead letters; nil: nobody wants to know
+
+	// Store has the messages, and Registry what was declared; nil: they are in memory only.
+	Store    store.Store
+	Registry *registry.Registry
+	// Resident is how much memory messages may take that are in the store as well.
+	Resident int64
 }
 
 // New returns a virtual host with the exchanges that every one has.
 func New(name string, config Config) *VHost {
+	v := newVHost(name, config)
+	v.registry = config.Registry
+	v.keepHost(About{})
+	return v
+}
+
+func newVHost(name string, config Config) *VHost {
 	if config.Stats == nil {
 		config.Stats = new(stats.Node)
 	}
@@ -56,6 +73,7 @@ func New(name string, config Config) *VHost {
 		name:   name,
 		config: config,
 		log:    config.Log.With("vhost", name),
+		store:  config.Store,
 		routes: route.NewTable[*Queue](),
 		queues: make(map[string]*Queue),
 	}
@@ -69,6 +87,7 @@ func New(name string, config Config) *VHost {
 	} {
 		v.routes.Add(route.Exchange[*Queue]{Name: name, Kind: kind, Durable: true, Arguments: amqpwire.Table(nil)})
 	}
+	v.routes.Unbound, v.routes.Deleted = v.unkeepBinding, v.unkeepExchange
 	return v
 }
 
@@ -76,15 +95,19 @@ func New(name string, config Config) *VHost {
 func (v *VHost) Name() string { return v.name }
 
 // Publish routes a message and gives it to the queues. It tells how many there were, and whether all of them accepted
-// it. A message for an exchange that does not exist is an error, one for no queue is not.
+// it, when those that keep it have it on disk. A message for an exchange that does not exist is an error, one for no queue
+// is not.
 func (v *VHost) Publish(m *queue.Message) (routed int, accepted bool, err error) {
 	var buffer [4]*Queue
 	queues, err := v.Route(buffer[:0], m)
 	if err != nil {
 		return 0, false, err
 	}
-	accepted, _ = Deliver(m, queues)
-	return len(queues), accepted, nil
+	accepted, kept := Deliver(m, queues)
+	if kept > 0 {
+		err = v.config.Store.Wait(kept)
+	}
+	return len(queues), accepted, err
 }
 
 // Route is the first half of Publish: it appends the queues that a message goes to.
@@ -193,18 +216,41 @@ type QueueOverview struct {
 	queue *Queue
 }
 
-// Close deletes all queues, and with them their timers, and waits until no dead letter is being sent any more.
+// Close ends everything that runs in the virtual host, and waits for it. What is on disk stays there.
 func (v *VHost) Close() {
-	defer v.letters.close()
+	v.end((*queue.Queue).Close)
+}
+
+// Forget removes the virtual host from the registry, with everything in it. Whatever is still done in it is not kept.
+func (v *VHost) Forget() {
 	v.change.Lock()
 	defer v.change.Unlock()
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	v.forget()
+	v.store = nil
+}
+
+// Delete is Close for a virtual host that was forgotten: it deletes all queues with their messages.
+func (v *VHost) Delete() {
+	v.end(func(q *queue.Queue) { q.Delete(queue.Condition{}) })
+}
+
+// end ends all queues, dead letters first: they would find queues that take nothing any more.
+func (v *VHost) end(end func(*queue.Queue)) {
+	v.letters.close()
+	v.change.Lock()
+	v.registry, v.store = nil, nil
 	v.mu.Lock()
 	queues := v.queues
 	v.queues = make(map[string]*Queue)
 	v.mu.Unlock()
 	for _, q := range queues {
-		q.Delete(queue.Condition{})
+		end(q.Queue)
+		q.deleted = true // as far as anybody is concerned who still has it
 	}
+	v.change.Unlock()
+	v.reading.Wait()
 }
 
 func (v *VHost) exchange(name string) string {

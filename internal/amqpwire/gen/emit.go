@@ -151,6 +151,8 @@ func (e *emitter) parseMethod(m method) {
 			e.line("d.octet()")
 		case f.name == "":
 			e.line("d.%s()", skipCall[f.typ])
+		case f.typ == "rawstr":
+			e.line("m.%[1]s = d.rawstrAgain(m.%[1]s)", camel(f.name))
 		default:
 			e.line("m.%s = d.%s()", camel(f.name), f.typ)
 		}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/reprisemq/reprise/bench/internal/brokers"
+	"github.com/reprisemq/reprise/bench/internal/proc"
+)
+
+// bench is what scenarios share.
+type bench struct {
+	*options
+	setup   brokers.Setup
+	tmp     string
+	running map[string]brokers.Broker
+}
+
+// prepare builds the programs.
+func prepare(ctx context.Context, o *options) (*bench, error) {
+	root, err := filepath.Abs(o.root)
+	if err != nil {
+		return nil, err
+	}
+	o.root = root
+	b := &bench{options: o, running: make(map[string]brokers.Broker)}
+	if b.tmp, err = os.MkdirTemp(o.data, "brokerbench-"); err != nil {
+		return nil, err
+	}
+	b.setup = brokers.Setup{
+		Root: root, Bin: b.tmp, Binary: o.reprise, Data: b.tmp, Memory: o.memory, Log: os.Stderr, Profiles: o.profiles,
+	}
+	if err := b.build(ctx); err != nil {
+		return nil, errors.Join(err, b.end())
+	}
+	return b, nil
+}
+
+func (b *bench) build(ctx context.Context) error {
+	commands := []*exec.Cmd{exec.CommandContext(ctx, "go", "build", "-o", b.tmp, "./cmd/...")}
+	commands[0].Dir = filepath.Join(b.root, "bench")
+	if b.reprise == "" && slices.Contains(b.brokers, brokers.Reprise) {
+		b.setup.Binary = filepath.Join(b.root, "bin/reprise")
+		build := exec.CommandContext(ctx, "make", "--silent", "build")
+		build.Dir = b.root
+		commands = append(commands, build)
+	}
+	if b.profiles != "" {
+		var err error
+		if b.setup.Profiles, err = filepath.Abs(b.profiles); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(b.setup.Profiles, 0o755); err != nil {
+			return err
+		}
+	}
+	for _, c := range commands {
+		c.Stdout, c.Stderr = os.Stderr, os.Stderr
+		if err := c.Run(); err != nil {
+			return fmt.Errorf("%v: %w", c.Args, err)
+		}
+	}
+	return nil
+}
+
+// end ends all brokers, and removes what they wrote.
+func (b *bench) end() error {
+	err := b.stopAll()
+	return errors.Join(err, os.RemoveAll(b.tmp))
+}
+
+func (b *bench) stopAll() (err error) {
+	for _, broker := range b.running {
+		err = errors.Join(err, broker.Remove())
+	}
+	clear(b.running)
+	return err
+}
+
+// discard ends a broker that may not be what it was: the next one to be measured
+// gets another.
+func (b *bench) discard(kind string) error {
+	broker := b.running[kind]
+	if broker == nil {
+		return nil
+	}
+	delete(b.running, kind)
+	return broker.Remove()
+}
+
+// broker returns the broker of a kind that runs, or starts one with nothing in it.
+func (b *bench) broker(ctx context.Context, kind string) (brokers.Broker, error) {
+	if broker := b.running[kind]; broker != nil {
+		return broker, nil
+	}
+	broker, err := b.setup.New(kind)
+	if err != nil {
+		return nil, err
+	}
+	b.running[kind] = broker
+	if err := broker.Start(ctx); err != nil {
+		return nil, err
+	}
+	return broker, nil
+}
+
+const (
+	idleFor   = 300 * time.Millisecond
+	idleShare = 0.1 // of a processor
+	idleTries = 200
+)
+
+// awaitIdle waits until no broker has anything to do any more: one that still
+// collects garbage of its last round would slow down another's.
+func (b *bench) awaitIdle(ctx context.Context) error {
+	for range idleTries {
+		before, err := b.used()
+		if err != nil {
+			return err
+		}
+		select {
+		case <-time.After(idleFor):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		after, err := b.used()
+		if err != nil {
+			return err
+		}
+		if after-before < idleShare*idleFor.Seconds() {
+			return nil
+		}
+	}
+	return fmt.Errorf("the brokers have not come to rest for %v", idleTries*idleFor)
+}
+
+func (b *bench) used() (seconds float64, err error) {
+	for _, broker := range b.running {
+		used, err := proc.CPU(broker.PID())
+		if err != nil {
+			return 0, err
+		}
+		seconds += used
+	}
+	return seconds, nil
+}

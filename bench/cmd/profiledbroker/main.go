@@ -1,0 +1,82 @@
+// Command profiledbroker is the embedded broker, with profiles: what is used of
+// the processor, of memory and of locks is written to files when it ends.
+//
+//	profiledbroker -cpuprofile cpu.prof -memprofile mem.prof -mutexprofile mutex.prof
+//
+// It prints its URL, as `reprise broker` does, and runs until SIGINT or SIGTERM.
+// SIGUSR1 begins the profile of the processor anew, so that it need not hold the
+// warm-up.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/reprisemq/reprise/broker"
+)
+
+func main() {
+	var p profiles
+	address := flag.String("listen", "127.0.0.1:0", "address to listen on")
+	data := flag.String("data", "", "data directory (default: in memory)")
+	flag.StringVar(&p.cpu, "cpuprofile", "", "file for the profile of the processor")
+	flag.StringVar(&p.memory, "memprofile", "", "file for the profile of what was allocated")
+	flag.StringVar(&p.mutex, "mutexprofile", "", "file for the profile of contended locks")
+	flag.Parse()
+	if err := run(*address, *data, &p); err != nil {
+		fmt.Fprintln(os.Stderr, "profiledbroker:", err)
+		os.Exit(1)
+	}
+}
+
+func run(address, data string, p *profiles) (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if p.mutex != "" {
+		runtime.SetMutexProfileFraction(10)
+	}
+	if p.memory == "" {
+		runtime.MemProfileRate = 0
+	}
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGUSR1)
+	b, err := broker.New(broker.Config{DataDir: data})
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	if err := p.start(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.stop()) }()
+	served := make(chan error, 1)
+	go func() { served <- b.Serve(l) }()
+	fmt.Printf("amqp://guest:guest@%s\n", l.Addr())
+	for {
+		select {
+		case <-again:
+			if err := p.restart(); err != nil {
+				return err
+			}
+		case err := <-served:
+			return err
+		case <-ctx.Done():
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			_ = b.Shutdown(ctx) // clients that do not answer are cut off
+			<-served
+			return nil
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package proc
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Server is a process that prints its URL in the first line and goes on.
+type Server struct {
+	URL string
+	cmd *exec.Cmd
+}
+
+// Start starts a server and waits for its URL. What it has to say goes to log.
+func Start(ctx context.Context, log io.Writer, name string, args ...string) (*Server, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Stderr = log
+	// A signal to the terminal is for the benchmark, which ends its servers itself.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := &Server{cmd: cmd}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	defer stop()
+	lines := bufio.NewReader(out)
+	line, err := lines.ReadString('\n')
+	if err != nil {
+		s.Kill()
+		return nil, fmt.Errorf("%s ended before it printed its URL", strings.Join(cmd.Args, " "))
+	}
+	s.URL = strings.TrimSpace(line)
+	return s, nil
+}
+
+// PID is the process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
+// Kill ends the process without asking, and waits until it is gone.
+func (s *Server) Kill() {
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+}
+
+// grace is how long a process may take to end that was asked to.
+const grace = 60 * time.Second
+
+// Stop asks the process to end, and waits until it has.
+func (s *Server) Stop() error {
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	late := time.AfterFunc(grace, func() { _ = s.cmd.Process.Signal(os.Kill) })
+	defer late.Stop()
+	if err := s.cmd.Wait(); err != nil {
+		return fmt.Errorf("%s: %w", s.cmd.Path, err)
+	}
+	return nil
+}

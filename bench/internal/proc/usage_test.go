@@ -1,0 +1,48 @@
+package proc_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/reprisemq/reprise/bench/internal/proc"
+)
+
+func TestAProcessIsSeenWorking(t *testing.T) {
+	me := os.Getpid()
+	before, err := proc.CPU(me)
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy, err := proc.Busy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for used := before; used == before; {
+		if used, err = proc.CPU(me); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now, err := proc.Busy(); err != nil || now <= busy {
+		t.Errorf("the machine was busy for %v s before and %v s after, %v", busy, now, err)
+	}
+}
+
+func TestThePeakCanBeginAnew(t *testing.T) {
+	me := os.Getpid()
+	m, err := proc.MemoryOf(me)
+	if err != nil || m.Resident < 1<<20 || m.Peak < m.Resident {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	if err := proc.ResetPeak(me); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAProcessThatIsGone(t *testing.T) {
+	if _, err := proc.CPU(1 << 30); err == nil {
+		t.Error("it has used time")
+	}
+	if _, err := proc.MemoryOf(1 << 30); err == nil {
+		t.Error("it has memory")
+	}
+}

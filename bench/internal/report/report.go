@@ -1,0 +1,93 @@
+// Package report turns what was measured in rounds into tables and JSON.
+package report
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Metrics are what one round gave, by name.
+type Metrics map[string]float64
+
+// Contender is what is compared: a broker with one way to use it.
+type Contender struct {
+	Name    string    `json:"name"`
+	Against string    `json:"against,omitempty"` // the contender whose ratio is shown
+	Limit   string    `json:"limit,omitempty"`   // the contender of whom the share is shown
+	Rounds  []Metrics `json:"rounds"`
+	Median  Metrics   `json:"median"`
+	Failed  string    `json:"failed,omitempty"` // why it has no further rounds
+}
+
+// Add adds a round.
+func (c *Contender) Add(m Metrics) {
+	c.Rounds = append(c.Rounds, m)
+	c.Median = Metrics{}
+	for key := range m {
+		var all []float64
+		for _, round := range c.Rounds {
+			if v, ok := round[key]; ok {
+				all = append(all, v)
+			}
+		}
+		c.Median[key] = median(all)
+	}
+}
+
+func median(all []float64) float64 {
+	slices.Sort(all)
+	middle := len(all) / 2
+	if len(all)%2 == 0 {
+		return (all[middle-1] + all[middle]) / 2
+	}
+	return all[middle]
+}
+
+// spread is how far the rounds are apart: the difference between the largest and
+// the smallest, in proportion to the median.
+func (c *Contender) spread(key string) float64 {
+	if len(c.Rounds) < 2 || c.Median[key] == 0 {
+		return 0
+	}
+	by := func(a, b Metrics) int { return cmp.Compare(a[key], b[key]) }
+	return (slices.MaxFunc(c.Rounds, by)[key] - slices.MinFunc(c.Rounds, by)[key]) / c.Median[key]
+}
+
+// Column is a metric in a table.
+type Column struct {
+	Metric string `json:"metric"`
+	Title  string `json:"title"`
+	Digits int    `json:"-"` // after the point
+	Ratio  bool   `json:"-"` // a column with the ratio to the other contender follows
+	Share  bool   `json:"-"` // and one with the share of the limit
+}
+
+// Table is the result of a scenario.
+type Table struct {
+	Name       string       `json:"name"`
+	Text       string       `json:"text"`   // what was done
+	Target     string       `json:"target"` // what is to be reached
+	Columns    []Column     `json:"columns"`
+	Contenders []*Contender `json:"contenders"`
+	Notes      []string     `json:"notes,omitempty"`
+}
+
+// Contender returns the contender of a name, or nil.
+func (t *Table) Contender(name string) *Contender {
+	i := slices.IndexFunc(t.Contenders, func(c *Contender) bool { return c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return t.Contenders[i]
+}
+
+// ratio returns a metric in proportion to that of another contender.
+func (t *Table) ratio(c *Contender, other, metric string) (float64, bool) {
+	o := t.Contender(other)
+	if o == nil {
+		return 0, false
+	}
+	mine, ok := c.Median[metric]
+	theirs, known := o.Median[metric]
+	return mine / theirs, ok && known && theirs != 0
+}

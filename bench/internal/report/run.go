@@ -1,0 +1,57 @@
+package report
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// Run is all that was measured in one go, and where.
+type Run struct {
+	Began   time.Time `json:"began"`
+	Ended   time.Time `json:"ended"`
+	Command []string  `json:"command"`
+	Commit  string    `json:"commit"`
+	Kernel  string    `json:"kernel"`
+	CPU     string    `json:"cpu"`
+	CPUs    int       `json:"cpus"`
+	Go      string    `json:"go"`
+	Load    string    `json:"load_before"` // the load averages when it began
+	Tables  []*Table  `json:"scenarios"`
+}
+
+// NewRun notes the circumstances. The root is the repository's.
+func NewRun(root string) *Run {
+	r := &Run{Began: time.Now(), Command: os.Args[1:], CPUs: runtime.NumCPU(), Go: runtime.Version()}
+	r.Commit = output("git", "-C", root, "describe", "--always", "--dirty", "--exclude=*")
+	r.Kernel = output("uname", "-sr")
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		r.Load = strings.TrimSpace(string(load))
+	}
+	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		_, model, _ := strings.Cut(string(info), "model name")
+		model, _, _ = strings.Cut(model, "\n")
+		r.CPU = strings.Trim(model, " \t:")
+	}
+	return r
+}
+
+func output(name string, args ...string) string {
+	out, err := exec.Command(name, args...).Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// Save writes the run as JSON.
+func (r *Run) Save(file string) error {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(b, '\n'), 0o644)
+}

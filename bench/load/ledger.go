@@ -1,0 +1,138 @@
+package load
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// flow is what one publisher sends to one queue.
+type flow struct {
+	queue     int
+	publisher uint16
+}
+
+// seen is what a consumer, or all of them, got of a flow.
+type seen struct {
+	numbers bitset
+	highest int64 // the number received last: they come in ascending order
+}
+
+// ledger is what a consumer received, and what was wrong with it. Lost messages
+// are found when all have been told what they should have: see settle.
+type ledger struct {
+	run   uint16
+	flows map[flow]*seen
+
+	last     flow // looked up before
+	lastSeen *seen
+}
+
+func newLedger(run uint16) *ledger { return &ledger{run: run, flows: make(map[flow]*seen)} }
+
+// furthest is how far ahead of the others a number may be. More than that is
+// taken for nonsense, before room is made for it.
+const furthest = 1 << 26
+
+// receive notes a message from a queue.
+func (l *ledger) receive(queue int, s stamp) error {
+	if s.run != l.run {
+		return fmt.Errorf("a message in queue %d that this run has not published", queue)
+	}
+	f := flow{queue, s.publisher}
+	if f != l.last || l.lastSeen == nil {
+		if l.last, l.lastSeen = f, l.flows[f]; l.lastSeen == nil {
+			l.lastSeen = &seen{highest: -1}
+			l.flows[f] = l.lastSeen
+		}
+	}
+	got, n := l.lastSeen, int64(s.number)
+	switch {
+	case n > got.highest+furthest:
+		return fmt.Errorf("queue %d: message %d of publisher %d after %d", queue, n, s.publisher, got.highest)
+	case !got.numbers.add(n):
+		return fmt.Errorf("queue %d: message %d of publisher %d was delivered twice", queue, n, s.publisher)
+	case n < got.highest:
+		return fmt.Errorf("queue %d: message %d of publisher %d was delivered after message %d", queue, n, s.publisher, got.highest)
+	}
+	got.highest = n
+	return nil
+}
+
+// settle holds what all consumers got against what was published, by flow.
+func settle(published map[flow]int64, ledgers []*ledger) error {
+	all := make(map[flow]*bitset)
+	for _, l := range ledgers {
+		for f, got := range l.flows {
+			if all[f] == nil {
+				all[f] = new(bitset)
+			}
+			if n, twice := all[f].merge(&got.numbers); twice {
+				return fmt.Errorf("queue %d: message %d of publisher %d was delivered to two consumers", f.queue, n, f.publisher)
+			}
+		}
+	}
+	for f, n := range published {
+		got := all[f]
+		if got == nil {
+			got = new(bitset)
+		}
+		if missing := got.missing(n); missing > 0 {
+			return fmt.Errorf("queue %d: %d of %d messages of publisher %d were lost", f.queue, missing, n, f.publisher)
+		}
+	}
+	for f, got := range all {
+		if n := int64(got.count()); n != published[f] {
+			return fmt.Errorf("queue %d: %d messages of publisher %d, who published %d", f.queue, n, f.publisher, published[f])
+		}
+	}
+	return nil
+}
+
+// bitset is a set of small numbers.
+type bitset []uint64
+
+// add returns whether n is new.
+func (b *bitset) add(n int64) bool {
+	word, bit := int(n/64), uint64(1)<<(n%64)
+	if word >= len(*b) {
+		*b = append(*b, make([]uint64, word+1-len(*b))...)
+	}
+	if (*b)[word]&bit != 0 {
+		return false
+	}
+	(*b)[word] |= bit
+	return true
+}
+
+// merge adds all of o, and returns one that was in both.
+func (b *bitset) merge(o *bitset) (n int64, twice bool) {
+	if len(*o) > len(*b) {
+		*b = append(*b, make([]uint64, len(*o)-len(*b))...)
+	}
+	for i, word := range *o {
+		if both := (*b)[i] & word; both != 0 {
+			return int64(i)*64 + int64(bits.TrailingZeros64(both)), true
+		}
+		(*b)[i] |= word
+	}
+	return 0, false
+}
+
+// missing counts which of the numbers below n are not there.
+func (b *bitset) missing(n int64) (missing int64) {
+	missing = n
+	for i, word := range *b {
+		if below := n - int64(i)*64; below < 64 {
+			word &= 1<<max(below, 0) - 1
+		}
+		missing -= int64(bits.OnesCount64(word))
+	}
+	return missing
+}
+
+func (b *bitset) count() (n int) {
+	for _, word := range *b {
+		n += bits.OnesCount64(word)
+	}
+	return n
+}

@@ -1,0 +1,201 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/reprisemq/reprise/bench/internal/wire"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// handler is what happens on a channel of a link.
+type handler interface {
+	// frame takes a frame that came at a time of the clock.
+	frame(f amqpwire.Frame, now int64) error
+	// flush is called when all that was read has been handled.
+	flush()
+}
+
+// link is a connection to the broker. Whole frames are written to it in one call
+// of Write, which any goroutine may do; only run, and call before it, read.
+type link struct {
+	conn     net.Conn
+	r        *amqpwire.Reader
+	frameMax uint32
+	channels []handler // by number; channel 0 has none
+	later    *later
+}
+
+// open connects and shakes hands.
+func open(o *Options) (*link, error) {
+	u, err := url.Parse(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	port := u.Port()
+	if port == "" {
+		port = "5672"
+	}
+	conn, err := o.Dial("tcp", net.JoinHostPort(u.Hostname(), port))
+	if err != nil {
+		return nil, err
+	}
+	l := &link{conn: conn, channels: make([]handler, 1), later: newLater()}
+	if l.r, err = wire.NewReader(conn); err == nil {
+		err = l.handshake(u)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("handshake: %w", err)
+	}
+	return l, nil
+}
+
+func (l *link) handshake(u *url.URL) error {
+	if _, err := l.conn.Write(amqpwire.ProtocolHeader[:]); err != nil {
+		return err
+	}
+	if err := l.await(0, &amqpwire.ConnectionStart{}); err != nil {
+		return err
+	}
+	password, _ := u.User.Password()
+	tune := &amqpwire.ConnectionTune{}
+	if err := l.call(0, &amqpwire.ConnectionStartOk{
+		ClientProperties: amqpwire.Table{{Name: "product", Value: "amqpload"}},
+		Mechanism:        "PLAIN", Response: "\x00" + u.User.Username() + "\x00" + password, Locale: "en_US",
+	}, tune); err != nil {
+		return err
+	}
+	l.frameMax = tune.FrameMax
+	// No heartbeats: a broker that is too busy to send one is what is looked for.
+	if err := l.send(0, &amqpwire.ConnectionTuneOk{ChannelMax: tune.ChannelMax, FrameMax: tune.FrameMax}); err != nil {
+		return err
+	}
+	vhost := strings.TrimPrefix(u.Path, "/")
+	if vhost == "" {
+		vhost = "/"
+	}
+	return l.call(0, &amqpwire.ConnectionOpen{VirtualHost: vhost}, &amqpwire.ConnectionOpenOk{})
+}
+
+// channel opens a channel, which h serves from now on.
+func (l *link) channel(h handler) (uint16, error) {
+	l.channels = append(l.channels, h)
+	id := uint16(len(l.channels) - 1)
+	return id, l.call(id, &amqpwire.ChannelOpen{}, &amqpwire.ChannelOpenOk{})
+}
+
+func (l *link) send(channel uint16, m amqpwire.Method) error {
+	b, err := amqpwire.AppendMethodFrame(nil, channel, m)
+	if err != nil {
+		return err
+	}
+	_, err = l.conn.Write(b)
+	return err
+}
+
+// call sends a method and awaits its answer.
+func (l *link) call(channel uint16, m, answer amqpwire.Method) error {
+	if err := l.send(channel, m); err != nil {
+		return fmt.Errorf("%v: %w", m.ID(), err)
+	}
+	if err := l.await(channel, answer); err != nil {
+		return fmt.Errorf("%v: %w", m.ID(), err)
+	}
+	return nil
+}
+
+// await reads up to a method; what else comes goes where it belongs.
+func (l *link) await(channel uint16, answer amqpwire.Method) error {
+	for {
+		f, err := l.r.ReadFrame()
+		if err != nil {
+			return err
+		}
+		if f.Type == amqpwire.FrameMethod && f.Channel == channel {
+			id, err := amqpwire.PeekMethodID(f.Payload)
+			if err == nil && id == answer.ID() {
+				return answer.Parse(f.Payload[4:])
+			}
+		}
+		if _, err := l.dispatch(f, clock()); err != nil {
+			return err
+		}
+	}
+}
+
+// run handles what comes until the connection has been closed in order.
+func (l *link) run() error {
+	now := clock()
+	for {
+		waits := !l.r.Ready()
+		if waits {
+			for _, h := range l.channels[1:] {
+				h.flush()
+			}
+		}
+		f, err := l.r.ReadFrame()
+		if err != nil {
+			return err
+		}
+		if waits {
+			now = clock() // the same for all that was read at once
+		}
+		if closed, err := l.dispatch(f, now); closed || err != nil {
+			return err
+		}
+	}
+}
+
+func (l *link) dispatch(f amqpwire.Frame, now int64) (closed bool, err error) {
+	switch {
+	case f.Channel == 0:
+		return control(f)
+	case int(f.Channel) >= len(l.channels) || l.channels[f.Channel] == nil:
+		return false, fmt.Errorf("a frame on channel %d, which is not open%s", f.Channel, reason(f))
+	}
+	return false, l.channels[f.Channel].frame(f, now)
+}
+
+// control handles what concerns the whole connection. That it is blocked need
+// not be minded: the broker reads nothing meanwhile.
+func control(f amqpwire.Frame) (closed bool, err error) {
+	if f.Type != amqpwire.FrameMethod {
+		return false, nil
+	}
+	switch id, _ := amqpwire.PeekMethodID(f.Payload); id {
+	case amqpwire.IDConnectionCloseOk:
+		return true, nil
+	case amqpwire.IDConnectionBlocked, amqpwire.IDConnectionUnblocked:
+		return false, nil
+	}
+	return false, errors.New("the broker ended the connection" + reason(f))
+}
+
+// reason tells what a frame says that was not expected.
+func reason(f amqpwire.Frame) string {
+	if f.Type != amqpwire.FrameMethod {
+		return fmt.Sprintf(": frame of type %d", f.Type)
+	}
+	m, err := amqpwire.ParseMethod(f.Payload)
+	if err != nil {
+		return fmt.Sprintf(": %v", err)
+	}
+	switch m := m.(type) {
+	case *amqpwire.ConnectionClose:
+		return fmt.Sprintf(": %d %s", m.ReplyCode, m.ReplyText)
+	case *amqpwire.ChannelClose:
+		return fmt.Sprintf(": %d %s", m.ReplyCode, m.ReplyText)
+	}
+	return fmt.Sprintf(": %v", m.ID())
+}
+
+// close takes leave of the broker; run returns when it has answered. All that was
+// written before has been heard by then.
+func (l *link) close() error {
+	l.later.wait()
+	return l.send(0, &amqpwire.ConnectionClose{ReplyCode: 200, ReplyText: "done"})
+}

@@ -1,0 +1,151 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// admin does what is done to queues, on a connection of its own.
+type admin struct {
+	o       *Options
+	link    *link
+	channel uint16
+}
+
+// nothing is the handler of a channel on which only answers come.
+type nothing struct{}
+
+func (nothing) frame(f amqpwire.Frame, _ int64) error {
+	return fmt.Errorf("the broker refused%s", reason(f))
+}
+func (nothing) flush() {}
+
+func newAdmin(o *Options) (*admin, error) {
+	l, err := open(o)
+	if err != nil {
+		return nil, err
+	}
+	a := &admin{o: o, link: l}
+	if a.channel, err = l.channel(nothing{}); err != nil {
+		a.close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// close takes leave, and does not wait for an answer that is of no use.
+func (a *admin) close() {
+	_ = a.link.send(0, &amqpwire.ConnectionClose{ReplyCode: 200, ReplyText: "done"})
+	_ = a.link.conn.Close()
+}
+
+// declare makes the queues anew.
+func (a *admin) declare() error {
+	if err := a.remove(); err != nil {
+		return err
+	}
+	for i := range a.o.Queues {
+		in := amqpwire.Table{{Name: "x-queue-type", Value: a.o.QueueType}}
+		if a.o.TTL > 0 {
+			if err := a.declareQueue(a.o.outName(i), in); err != nil {
+				return err
+			}
+			in = append(in[:1:1],
+				amqpwire.Field{Name: "x-message-ttl", Value: a.o.TTL.Milliseconds()},
+				amqpwire.Field{Name: "x-dead-letter-exchange", Value: ""},
+				amqpwire.Field{Name: "x-dead-letter-routing-key", Value: a.o.outName(i)})
+		}
+		if err := a.declareQueue(a.o.queueName(i), append(in[:len(in):len(in)], a.o.Arguments...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *admin) declareQueue(name string, arguments amqpwire.Table) error {
+	err := a.link.call(a.channel, &amqpwire.QueueDeclare{Queue: name, Durable: true, Arguments: arguments}, &amqpwire.QueueDeclareOk{})
+	if err != nil {
+		return fmt.Errorf("queue %q: %w", name, err)
+	}
+	return nil
+}
+
+func (a *admin) remove() error {
+	for i := range a.o.Queues {
+		for _, name := range a.names(i) {
+			if err := a.link.call(a.channel, &amqpwire.QueueDelete{Queue: name}, &amqpwire.QueueDeleteOk{}); err != nil {
+				return fmt.Errorf("queue %q: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (a *admin) names(i int) []string {
+	if a.o.TTL > 0 {
+		return []string{a.o.queueName(i), a.o.outName(i)}
+	}
+	return []string{a.o.queueName(i)}
+}
+
+const depthTimeout = 2 * time.Second
+
+// Depth returns how many messages wait in a queue, which must exist. It is how to
+// learn from the outside that a broker is there, and has what it should. One that
+// accepts connections and says nothing is not there yet.
+func Depth(url, queue string) (messages int, err error) {
+	o, err := Options{URL: url, Count: 1, Dial: func(network, address string) (net.Conn, error) {
+		conn, err := net.DialTimeout(network, address, depthTimeout)
+		if err != nil {
+			return nil, err
+		}
+		return conn, conn.SetDeadline(time.Now().Add(depthTimeout))
+	}}.complete()
+	if err != nil {
+		return 0, err
+	}
+	a, err := newAdmin(&o)
+	if err != nil {
+		return 0, err
+	}
+	defer a.close()
+	return a.depth(queue)
+}
+
+func (a *admin) depth(queue string) (int, error) {
+	var ok amqpwire.QueueDeclareOk
+	if err := a.link.call(a.channel, &amqpwire.QueueDeclare{Queue: queue, Passive: true}, &ok); err != nil {
+		return 0, fmt.Errorf("queue %q: %w", queue, err)
+	}
+	return int(ok.MessageCount), nil
+}
+
+// empty waits until the queues are: what a broker says of them may be some moments
+// old, the more so if it is a replicated one.
+func (a *admin) empty(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, a.o.Stall)
+	defer cancel()
+	for i := range a.o.Queues {
+		for _, name := range a.names(i) {
+			for {
+				n, err := a.depth(name)
+				if err != nil {
+					return err
+				}
+				if n == 0 {
+					break
+				}
+				select {
+				case <-time.After(10 * time.Millisecond):
+				case <-ctx.Done():
+					return fmt.Errorf("queue %q still has %d messages when all have been delivered", name, n)
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package load
+
+import (
+	"fmt"
+	"sync"
+)
+
+// window is how many messages of a publisher may await their confirms.
+type window struct {
+	size int64
+
+	// Of the reading side alone.
+	seen  bitset
+	low   int64 // the lowest delivery tag that is not confirmed
+	fresh int64 // confirmed since the last flush
+
+	mu        sync.Mutex
+	moved     *sync.Cond
+	sent      int64
+	confirmed int64
+	closed    bool
+}
+
+func newWindow(size int) *window {
+	w := &window{size: int64(size), low: 1}
+	w.moved = sync.NewCond(&w.mu)
+	return w
+}
+
+// reserve waits until one more message may be sent, and returns how many may, most
+// at the most. They count as sent. It returns 0 when the window has been closed.
+func (w *window) reserve(most int64) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for !w.closed && w.sent-w.confirmed >= w.size {
+		w.moved.Wait()
+	}
+	if w.closed {
+		return 0
+	}
+	n := min(most, w.size-(w.sent-w.confirmed))
+	w.sent += n
+	return n
+}
+
+// ack notes a confirm.
+func (w *window) ack(tag uint64, multiple bool) error {
+	n := int64(tag)
+	if n-w.low > furthest {
+		return fmt.Errorf("confirm %d, when %d is the first that is due", tag, w.low)
+	}
+	if multiple {
+		for ; w.low <= n; w.low++ {
+			if w.seen.add(w.low) {
+				w.fresh++
+			}
+		}
+	} else if !w.seen.add(n) {
+		return fmt.Errorf("message %d was confirmed twice", tag)
+	} else {
+		w.fresh++
+	}
+	for w.contains(w.low) {
+		w.low++
+	}
+	return nil
+}
+
+func (w *window) contains(n int64) bool {
+	word := int(n / 64)
+	return word < len(w.seen) && w.seen[word]&(1<<(n%64)) != 0
+}
+
+// flush lets the publisher know. It returns how many more are confirmed.
+func (w *window) flush() (fresh int64, err error) {
+	if w.fresh == 0 {
+		return 0, nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fresh, w.fresh = w.fresh, 0
+	w.confirmed += fresh
+	w.moved.Signal()
+	if w.confirmed > w.sent {
+		return fresh, fmt.Errorf("%d messages were confirmed of %d that were sent", w.confirmed, w.sent)
+	}
+	return fresh, nil
+}
+
+func (w *window) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	w.moved.Broadcast()
+}

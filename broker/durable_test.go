@@ -1,0 +1,256 @@
+package broker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/access"
+)
+
+// inData returns a configuration with a data directory of the test's own.
+func inData(t *testing.T) broker.Config { return broker.Config{DataDir: t.TempDir() + "/data"} }
+
+// life is what a broker does between New and Shutdown.
+func life(t *testing.T, config broker.Config, live func(b *broker.Broker)) {
+	t.Helper()
+	b, err := broker.New(config)
+	must(t, err)
+	live(b)
+	must(t, b.Shutdown(context.Background()))
+}
+
+// publish publishes a message and waits until it is confirmed.
+func publish(t *testing.T, ch *amqp.Channel, key string, m amqp.Publishing) {
+	t.Helper()
+	must(t, ch.Confirm(false))
+	confirm, err := ch.PublishWithDeferredConfirm("", key, true, false, m)
+	must(t, err)
+	if !confirm.Wait() {
+		t.Fatalf("a message to %s was not accepted", key)
+	}
+}
+
+func ready(b *broker.Broker, queue string) int {
+	for _, q := range b.Queues() {
+		if q.Name == queue {
+			return q.Ready
+		}
+	}
+	return -1
+}
+
+func TestMessagesSurviveARestart(t *testing.T) {
+	config := inData(t)
+	life(t, config, func(b *broker.Broker) {
+		ch := channel(t, dial(t, b))
+		must(t, declare(ch, "q", nil))
+		for _, mode := range []uint8{amqp.Transient, amqp.Persistent, amqp.Persistent} {
+			publish(t, ch, "q", amqp.Publishing{DeliveryMode: mode})
+		}
+	})
+	life(t, config, func(b *broker.Broker) {
+		ch := channel(t, dial(t, b))
+		for range 2 {
+			if d, ok, err := ch.Get("q", true); err != nil || !ok || d.Redelivered {
+				t.Errorf("got %+v %v %v", d, ok, err)
+			}
+		}
+		if n := ready(b, "q"); n != 0 {
+			t.Errorf("%d are left", n)
+		}
+	})
+}
+
+// api calls the management API as guest.
+func api(t *testing.T, b *broker.Broker, method, path, body string) (status int, answer string) {
+	t.Helper()
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.SetBasicAuth("guest", "guest")
+	w := httptest.NewRecorder()
+	b.Management().ServeHTTP(w, r)
+	return w.Code, w.Body.String()
+}
+
+func TestUsersAndPermissionsSurvive(t *testing.T) {
+	config := inData(t)
+	var users []access.User
+	var permissions []access.Permission
+	life(t, config, func(b *broker.Broker) {
+		for _, r := range [][3]string{
+			{"PUT", "/api/vhosts/v", `{"description":"d","tags":"x,y"}`},
+			{"PUT", "/api/users/a%2Fb%00%FF", `{"password":"p","tags":"monitoring,management"}`},
+			{"PUT", "/api/users/nobody", `{"tags":""}`},
+			{"PUT", "/api/users/gone", `{"password":"p","tags":""}`},
+			{"PUT", "/api/permissions/v/a%2Fb%00%FF", `{"configure":"^a\\/","write":"","read":".*"}`},
+			{"PUT", "/api/permissions/v/gone", `{"configure":"","write":"","read":""}`},
+			{"PUT", "/api/permissions/v/nobody", `{"configure":"","write":"","read":""}`},
+			{"DELETE", "/api/permissions/v/nobody", ""},
+			{"DELETE", "/api/users/gone", ""},
+			{"PUT", "/api/vhosts/w", ""},
+			{"DELETE", "/api/vhosts/w", ""},
+		} {
+			if status, answer := api(t, b, r[0], r[1], r[2]); status/100 != 2 {
+				t.Fatalf("%v: %d %s", r, status, answer)
+			}
+		}
+		users, permissions = b.Node().Access.Users(), b.Node().Access.Permissions()
+	})
+	life(t, config, func(b *broker.Broker) {
+		control := b.Node().Access
+		if fmt.Sprint(control.Users()) != fmt.Sprint(users) || !slices.Equal(control.Permissions(), permissions) || len(users) != 3 || len(permissions) != 3 {
+			t.Errorf("users %+v\nwere  %+v\npermissions %+v\nwere        %+v", control.Users(), users, control.Permissions(), permissions)
+		}
+		if !control.Authenticate("a/b\x00\xff", "p") || control.Authenticate("nobody", "") {
+			t.Error("the passwords are others")
+		}
+		if !control.Allowed("a/b\x00\xff", "v", access.Configure, "a/") || control.Allowed("a/b\x00\xff", "v", access.Configure, "b") {
+			t.Error("what they may do is something else")
+		}
+		if about := b.Node().VHost("v").About(); about.Description != "d" || len(about.Tags) != 2 {
+			t.Errorf("the virtual host is %+v", about)
+		}
+	})
+}
+
+func TestGuestComesOnce(t *testing.T) {
+	config := inData(t)
+	life(t, config, func(b *broker.Broker) {
+		if !b.DefaultLogin() {
+			t.Error("a new broker has no guest")
+		}
+		must(t, b.Node().Access.DeleteUser("guest"))
+		b.Node().DeleteVHost("/")
+	})
+	life(t, config, func(b *broker.Broker) {
+		if b.DefaultLogin() || len(b.Node().Access.Users()) != 0 || len(b.Node().VHosts()) != 0 {
+			t.Error("what was deleted has come back")
+		}
+	})
+	config.Users = map[string]string{"ada": "s3cret"}
+	config.Definitions = []byte(`{"vhosts":[{"name":"/"}]}`)
+	life(t, config, func(b *broker.Broker) {
+		if !b.Node().Access.Authenticate("ada", "s3cret") || b.Node().VHost("/") == nil {
+			t.Error("the configuration has no effect on a data directory that is there")
+		}
+	})
+	config.Users["ada"] = "another"
+	life(t, config, func(b *broker.Broker) {
+		if !b.Node().Access.Authenticate("ada", "another") {
+			t.Error("the password of the data directory wins over that of the configuration")
+		}
+	})
+}
+
+func TestDataDirectoriesThatCannotBeUsed(t *testing.T) {
+	config := inData(t)
+	life(t, config, func(b *broker.Broker) {
+		if _, err := broker.New(config); !errors.Is(err, broker.ErrInUse) {
+			t.Errorf("two brokers on one directory: %v", err)
+		}
+	})
+	must(t, os.WriteFile(filepath.Join(config.DataDir, "FORMAT"), []byte("reprise 99\n"), 0o600))
+	if _, err := broker.New(config); !errors.Is(err, broker.ErrFormat) || !strings.Contains(err.Error(), config.DataDir) {
+		t.Errorf("a newer format: %v", err)
+	}
+	file := t.TempDir() + "/file"
+	must(t, os.WriteFile(file, nil, 0o600))
+	if _, err := broker.New(broker.Config{DataDir: file}); err == nil {
+		t.Error("a file is a directory")
+	}
+	if _, err := broker.New(broker.Config{DiskLimit: -1}); err == nil {
+		t.Error("there can be less than nothing free")
+	}
+}
+
+// A broker whose configuration cannot be had leaves the directory as it was.
+func TestANewThatFailsClosesTheDirectory(t *testing.T) {
+	config := inData(t)
+	wrong := config
+	wrong.Definitions = []byte(`{"policies":[{"name":"p"}]}`)
+	if _, err := broker.New(wrong); err == nil {
+		t.Error("definitions with a policy were imported")
+	}
+	life(t, config, func(b *broker.Broker) {
+		if !b.DefaultLogin() {
+			t.Error("there is no guest")
+		}
+	})
+}
+
+func TestBackup(t *testing.T) {
+	config := inData(t)
+	to := filepath.Join(filepath.Dir(config.DataDir), "backup")
+	life(t, config, func(b *broker.Broker) {
+		ch := channel(t, dial(t, b))
+		must(t, declare(ch, "q", nil))
+		publish(t, ch, "q", amqp.Publishing{DeliveryMode: amqp.Persistent})
+		if _, ok, err := ch.Get("q", false); !ok || err != nil {
+			t.Fatal("nothing to get", err)
+		}
+		must(t, b.Backup(context.Background(), to))
+		publish(t, ch, "q", amqp.Publishing{DeliveryMode: amqp.Persistent})
+	})
+	restored := filepath.Join(filepath.Dir(config.DataDir), "restored")
+	found, err := broker.Restore(to, restored)
+	if err != nil || found != (broker.Restored{Queues: 1, Messages: 1}) {
+		t.Errorf("restored %+v (%v)", found, err)
+	}
+	if _, err := broker.Restore(to, restored); err == nil {
+		t.Error("restored over another one")
+	}
+	life(t, broker.Config{DataDir: restored}, func(b *broker.Broker) {
+		d, ok, err := channel(t, dial(t, b)).Get("q", true)
+		if err != nil || !ok || !d.Redelivered {
+			t.Errorf("got %+v %v %v: it had been delivered", d, ok, err)
+		}
+	})
+	b, err := broker.New(config)
+	must(t, err)
+	must(t, b.Shutdown(context.Background()))
+	must(t, b.Shutdown(context.Background()))
+	if err := b.Backup(context.Background(), to+"2"); !errors.Is(err, broker.ErrClosed) {
+		t.Errorf("backup of a broker that is shut down: %v", err)
+	}
+	life(t, broker.Config{}, func(b *broker.Broker) {
+		if err := b.Backup(context.Background(), to+"2"); err == nil {
+			t.Error("backup of a broker in memory")
+		}
+	})
+}
+
+// The API goes on answering after Shutdown. What is done then does not get into the directory.
+func TestChangesAfterShutdown(t *testing.T) {
+	config := inData(t)
+	b, err := broker.New(config)
+	must(t, err)
+	must(t, b.Shutdown(context.Background()))
+	for _, r := range [][3]string{
+		{"PUT", "/api/queues/%2F/late", `{"durable":true}`},
+		{"PUT", "/api/users/late", `{"password":"p","tags":""}`},
+		{"POST", "/api/exchanges/%2F/amq.default/publish", `{"properties":{"delivery_mode":2},"routing_key":"late","payload":"x","payload_encoding":"string"}`},
+		{"DELETE", "/api/queues/%2F/late/contents", ""},
+		{"DELETE", "/api/vhosts/%2F", ""},
+		{"GET", "/api/nodes", ""},
+		{"GET", "/api/health/checks/alarms", ""},
+	} {
+		if status, answer := api(t, b, r[0], r[1], r[2]); status == http.StatusServiceUnavailable {
+			t.Errorf("%v: %d %s", r, status, answer)
+		}
+	}
+	life(t, config, func(b *broker.Broker) {
+		if len(b.Queues()) != 0 || len(b.Node().Access.Users()) != 1 || b.Node().VHost("/") == nil {
+			t.Errorf("there are %+v, %+v", b.Queues(), b.Node().Access.Users())
+		}
+	})
+}

@@ -1,0 +1,157 @@
+package conformance
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// TestRestart makes a topology with messages in all states, restarts the broker, and looks what has become of them. It is
+// one test, since a restart takes RabbitMQ ten seconds.
+func TestRestart(t *testing.T) {
+	testkit.EachOwn(t, func(t *testing.T, b *testkit.Own) {
+		c := connect(t, b.Target)
+		quorum := amqp.Table{"x-queue-type": "quorum"}
+		persistent := func(body string) amqp.Publishing {
+			return amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(body)}
+		}
+		must := func(exchange, key string, m amqp.Publishing) {
+			t.Helper()
+			if !c.publish(exchange, key, m) {
+				t.Fatalf("%q was not accepted", m.Body)
+			}
+		}
+
+		// Durable exchanges and bindings, to exchanges, too; and some that are not.
+		c.declare("bound", nil)
+		c.must(c.ExchangeDeclare("first", "topic", true, false, false, false, amqp.Table{"alternate-exchange": "alternate"}))
+		c.must(c.ExchangeDeclare("second", "headers", true, false, false, false, nil))
+		c.must(c.ExchangeDeclare("alternate", "fanout", true, false, false, false, nil))
+		c.must(c.ExchangeBind("second", "a.*", "first", false, nil))
+		c.must(c.QueueBind("bound", "", "second", false, amqp.Table{"x-match": "all", "n": int32(1)}))
+		c.must(c.QueueBind("bound", "", "alternate", false, nil))
+		c.must(c.ExchangeDeclare("transient", "topic", false, false, false, false, nil))
+		c.must(c.QueueBind("bound", "", "transient", false, nil))
+		_, err := c.QueueDeclare("exclusive", true, false, true, false, nil)
+		c.must(err)
+
+		// Messages that are persistent and messages that are not.
+		c.declare("classic", nil)
+		c.declare("quorum", quorum)
+		for _, queue := range []string{"classic", "quorum"} {
+			must("", queue, persistent("1"))
+			must("", queue, amqp.Publishing{DeliveryMode: amqp.Transient, Body: []byte("transient")})
+			must("", queue, persistent("2"))
+			acked := c.get(queue)
+			c.must(acked.Ack(false))
+		}
+
+		// Messages that expire while the broker is down, and others that do not.
+		ttl := time.Second
+		if b.Version == "3.10" { // which takes six seconds to stop
+			ttl = 8 * time.Second
+		}
+		c.declare("dead", nil)
+		toDead := amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+		c.declare("expiring", toDead)
+		must("", "expiring", amqp.Publishing{
+			DeliveryMode: amqp.Persistent, Expiration: fmt.Sprint(ttl.Milliseconds()), Body: []byte("expired"),
+		})
+		expired := time.Now().Add(ttl)
+		must("", "expiring", persistent("for ever"))
+
+		// Messages that were delivered and not acked.
+		c.declare("unacked", nil)
+		for _, body := range []string{"delivered", "delivered, too", "waiting"} {
+			must("", "unacked", persistent(body))
+		}
+		c.get("unacked")
+		c.get("unacked")
+
+		// One that has died, and one that was given back.
+		c.declare("deadly", toDead)
+		must("", "deadly", persistent("died"))
+		died := c.get("deadly")
+		c.must(died.Reject(false))
+		c.awaitReady("dead", 1)
+		c.declare("given back", quorum)
+		must("", "given back", persistent("twice"))
+		for range 2 {
+			d := c.get("given back")
+			c.must(d.Reject(true))
+		}
+		c.awaitReady("given back", 1)
+
+		b.Stop()
+		time.Sleep(time.Until(expired))
+		b.Start()
+		c = connect(t, b.Target)
+
+		// J1
+		must("first", "a.b", amqp.Publishing{Headers: amqp.Table{"n": int32(1)}, Body: []byte("by headers")})
+		must("first", "b", amqp.Publishing{Body: []byte("by the alternate exchange")})
+		if got := c.bodies("bound", 2); got != "by headers by the alternate exchange" {
+			t.Errorf("the bindings led %s here", got)
+		}
+		if !b.IsRabbitMQ || b.Version != "4.3" { // which has one place for all exchanges, and recovers them all
+			c.refused(404, "no exchange 'transient' in vhost '/'", func(ch *amqp.Channel) error {
+				return ch.ExchangeDeclarePassive("transient", "topic", false, false, false, false, nil)
+			})
+		}
+		c.refused(404, "no queue 'exclusive' in vhost '/'", func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclarePassive("exclusive", true, false, true, false, nil)
+			return err
+		})
+		if n := c.ready("classic"); n != 1 {
+			t.Errorf("the classic queue has %d messages", n)
+		}
+		if got := c.bodies("classic", 1); got != "2" {
+			t.Errorf("the classic queue has %s", got)
+		}
+		if got := c.bodies("quorum", 2); got != "transient 2" {
+			t.Errorf("the quorum queue has %s", got)
+		}
+		c.declare("quorum", quorum) // as it was
+
+		// J2 and J4
+		c.awaitReady("dead", 2)
+		first, second := c.get("dead"), c.get("dead")
+		if string(first.Body) != "died" || deathOf(first, "reason") != "rejected" || deathOf(first, "queue") != "deadly" ||
+			deathOf(first, "count") != int64(1) || first.Headers["x-first-death-queue"] != "deadly" {
+			t.Errorf("%s has the history %v", first.Body, first.Headers)
+		}
+		if string(second.Body) != "expired" || deathOf(second, "reason") != "expired" || deathOf(second, "queue") != "expiring" {
+			t.Errorf("%s has the history %v", second.Body, second.Headers)
+		}
+		if got := c.bodies("expiring", 1); got != "for ever" {
+			t.Errorf("%s has not expired", got)
+		}
+		if d := c.get("given back"); d.Headers["x-delivery-count"] != int64(2) || !d.Redelivered {
+			t.Errorf("given back twice, and there are %v, redelivered %v", d.Headers, d.Redelivered)
+		}
+
+		// J3
+		for _, want := range []struct {
+			body        string
+			redelivered bool
+		}{{"delivered", true}, {"delivered, too", true}, {"waiting", false}} {
+			if d := c.get("unacked"); string(d.Body) != want.body || d.Redelivered != want.redelivered {
+				t.Errorf("got %q, redelivered %v, want %+v", d.Body, d.Redelivered, want)
+			}
+		}
+	})
+}
+
+// deathOf returns a field of a message's last death.
+func deathOf(d amqp.Delivery, field string) any {
+	deaths, _ := d.Headers["x-death"].([]any)
+	if len(deaths) == 0 {
+		return nil
+	}
+	last, _ := deaths[0].(amqp.Table)
+	return last[field]
+}

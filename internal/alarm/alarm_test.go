@@ -1,0 +1,50 @@
+package alarm
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestSet(t *testing.T) {
+	var memory, disk, broken Switch
+	set := Set{{Memory, &memory}, {Disk, &disk}, {Store, &broken}}
+	check := func(reason string, raised ...Resource) {
+		t.Helper()
+		if got := set.Resources(); !slices.Equal(got, raised) || (set.Raised() != nil) != (len(raised) > 0) {
+			t.Errorf("%v are raised, want %v", got, raised)
+		}
+		if len(raised) > 0 && Reason(set.Resources()) != reason {
+			t.Errorf("the reason is %q, want %q", Reason(set.Resources()), reason)
+		}
+	}
+	check("")
+	if memory.Set(false) || !memory.Set(true) || memory.Set(true) {
+		t.Error("a change is none, or the other way round")
+	}
+	over := set.Raised()
+	check("low on memory", Memory)
+	disk.Set(true)
+	check("low on memory & disk", Memory, Disk)
+	select {
+	case <-over:
+		t.Error("over while it is raised")
+	default:
+	}
+	memory.Set(false)
+	<-over
+	check("low on disk", Disk)
+	if !set.Has(Disk) || set.Has(Memory) {
+		t.Error("one is taken for the other")
+	}
+	broken.Set(true)
+	check("the disk has failed: nothing more is kept until the broker is restarted", Disk, Store)
+	disk.Set(false)
+	broken.Set(false)
+	check("")
+}
+
+func TestEmptySet(t *testing.T) {
+	if Set(nil).Raised() != nil {
+		t.Error("raised by nothing")
+	}
+}

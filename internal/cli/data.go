@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"syscall"
+
+	"github.com/reprisemq/reprise/broker"
+)
+
+// startBroker is [broker.New]. That a data directory can be none is the mistake of whoever named it.
+func startBroker(config broker.Config) (*broker.Broker, error) {
+	b, err := broker.New(config)
+	if errors.Is(err, syscall.ENOTDIR) {
+		return nil, usageError{err}
+	}
+	return b, err
+}
+
+// tellData logs where the data is, and what was found there.
+func tellData(b *broker.Broker, dir string, log *slog.Logger) {
+	queues, messages := contents(b)
+	log.Info("data directory", "path", absolute(dir), "queues", queues, "messages", messages)
+}
+
+// contents are what a broker has.
+func contents(b *broker.Broker) (queues, messages int) {
+	for _, q := range b.Queues() {
+		queues++
+		messages += q.Ready + q.Unacked
+	}
+	return queues, messages
+}
+
+// absolute is a path that means the same to other processes.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}

@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// size is a number of bytes on a command line: 500000000, 256MiB, 2GiB.
+type size int64
+
+// units are the endings that a size may have.
+var units = []struct {
+	name  string
+	bytes int64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"", 1}}
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (s *size) UnmarshalText(text []byte) error {
+	for _, u := range units {
+		digits, ok := strings.CutSuffix(string(text), u.name)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || n < 1 || n > (1<<62)/u.bytes {
+			break
+		}
+		*s = size(n * u.bytes)
+		return nil
+	}
+	return fmt.Errorf("%q is no size: write 256MiB, 2GiB or a number of bytes", text)
+}

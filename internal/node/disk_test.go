@@ -1,0 +1,198 @@
+package node_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/access"
+	"github.com/reprisemq/reprise/internal/management"
+	"github.com/reprisemq/reprise/internal/node"
+	"github.com/reprisemq/reprise/internal/session"
+	"github.com/reprisemq/reprise/internal/store"
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+const patience = 20 * time.Second
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// running is a node with its store on a file system of the test's, and a client of it.
+type running struct {
+	*node.Node
+	t     *testing.T
+	store store.Store
+	api   *management.Handler
+	conn  *amqp.Connection
+	ch    *amqp.Channel
+}
+
+func run(t *testing.T, fs vfs.FS, diskLimit int64) *running {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	s, err := store.Open(store.Options{Dir: "data", Log: log, FS: fs})
+	must(t, err)
+	n, err := node.New(node.Config{
+		Log: log, Store: s, DataDir: "data", DiskLimit: diskLimit, MemoryLimit: 1 << 30, Resident: 1 << 29,
+		Sessions: session.Config{ChannelMax: 10, FrameMax: 131072, MaxMessageSize: 1 << 20},
+	})
+	must(t, err)
+	must(t, n.Access.SetUser(access.User{Name: "guest", Hash: access.HashPassword("guest"), Tags: []string{"administrator"}}))
+	must(t, n.Access.SetPermission(access.Permission{User: "guest", VHost: "/", Configure: ".*", Write: ".*", Read: ".*"}))
+	r := &running{Node: n, t: t, store: s, api: management.New(n, func() []net.Addr { return nil }, log)}
+	r.conn, err = amqp.DialConfig("amqp://guest:guest@memory/", amqp.Config{Dial: func(string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		return client, n.Serve(server)
+	}})
+	must(t, err)
+	r.ch, err = r.conn.Channel()
+	must(t, err)
+	must(t, r.ch.Confirm(false))
+	_, err = r.ch.QueueDeclare("q", true, false, false, false, nil)
+	must(t, err)
+	return r
+}
+
+// close ends the node, and returns what closing its store came to.
+func (r *running) close() error {
+	r.t.Helper()
+	must(r.t, r.Shutdown(context.Background()))
+	return r.store.Close()
+}
+
+func (r *running) publish() *amqp.DeferredConfirmation {
+	r.t.Helper()
+	confirm, err := r.ch.PublishWithDeferredConfirm("", "q", true, false, amqp.Publishing{DeliveryMode: amqp.Persistent})
+	must(r.t, err)
+	return confirm
+}
+
+func (r *running) call(method, path, body string) (status int, answer string) {
+	request := httptest.NewRequest(method, path, strings.NewReader(body))
+	request.SetBasicAuth("guest", "guest")
+	w := httptest.NewRecorder()
+	r.api.ServeHTTP(w, request)
+	return w.Code, w.Body.String()
+}
+
+func (r *running) ready(queue string) int {
+	q, known := r.VHost("/").QueueInfo(queue)
+	if !known {
+		return 0
+	}
+	return q.Stats().Ready
+}
+
+// small is a disk of which the test says how much is free.
+type small struct {
+	vfs.FS
+	free atomic.Uint64
+}
+
+func (s *small) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: s.free.Load()}, nil
+}
+
+// Who publishes while the disk is nearly full waits, and is told so, until there is room again.
+func TestPublishersAreBlockedWhenTheDiskIsFull(t *testing.T) {
+	disk := &small{FS: vfs.NewMem()}
+	disk.free.Store(1000)
+	r := run(t, disk, 1000)
+	defer func() { must(t, r.close()) }()
+	blocked := r.conn.NotifyBlocked(make(chan amqp.Blocking, 10))
+	if !r.publish().Wait() {
+		t.Error("not confirmed")
+	}
+	check := func(free uint64, alarm string, status int) {
+		t.Helper()
+		disk.free.Store(free)
+		testkit.Eventually(t, patience, func() bool {
+			_, node := r.call("GET", "/api/nodes/reprise@localhost?columns=disk_free,disk_free_limit,disk_free_alarm", "")
+			return strings.Contains(node, `"disk_free_alarm":`+alarm) && strings.Contains(node, `"disk_free_limit":1000`)
+		})
+		if got, answer := r.call("GET", "/api/health/checks/local-alarms", ""); got != status {
+			t.Errorf("health: %d %s", got, answer)
+		}
+	}
+
+	check(999, "true", 503)
+	if _, answer := r.call("GET", "/api/health/checks/alarms", ""); !strings.Contains(answer, `"resource":"disk"`) {
+		t.Errorf("health: %s", answer)
+	}
+	if _, text := r.call("GET", "/metrics", ""); !strings.Contains(text, "\nrabbitmq_alarms_free_disk_space_watermark 1\n") ||
+		!strings.Contains(text, "\nrabbitmq_disk_space_available_bytes 999\n") {
+		t.Errorf("the metrics say nothing of it:\n%s", text)
+	}
+	confirm := r.publish()
+	if e := <-blocked; !e.Active || e.Reason != "low on disk" {
+		t.Errorf("told of %+v", e)
+	}
+	check(1000, "false", 200)
+	if e := <-blocked; e.Active {
+		t.Errorf("told of %+v", e)
+	}
+	if !confirm.Wait() {
+		t.Error("not confirmed")
+	}
+}
+
+// Once a write has failed nothing more is confirmed, everybody is told, and what was confirmed before is there after a
+// restart.
+func TestNothingIsConfirmedByABrokenDisk(t *testing.T) {
+	memory := vfs.NewCrashableMem()
+	var broken atomic.Bool
+	r := run(t, errorfs.Wrap(memory, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			return syscall.EIO
+		}
+		return nil
+	})), 0)
+	blocked := r.conn.NotifyBlocked(make(chan amqp.Blocking, 10))
+	if !r.publish().Wait() {
+		t.Error("not confirmed")
+	}
+
+	broken.Store(true)
+	confirm := r.publish()
+	testkit.Eventually(t, patience, func() bool {
+		status, answer := r.call("GET", "/api/health/checks/alarms", "")
+		return status == 503 && strings.Contains(answer, `"resource":"store"`)
+	})
+	if _, text := r.call("GET", "/metrics", ""); !strings.Contains(text, "\nreprise_alarms_store_failed 1\n") {
+		t.Errorf("the metrics say nothing of it:\n%s", text)
+	}
+	if status, answer := r.call("PUT", "/api/queues/%2F/late", `{"durable":true}`); status != 503 {
+		t.Errorf("a queue was declared: %d %s", status, answer)
+	}
+	r.publish()
+	if e := <-blocked; !e.Active || !strings.Contains(e.Reason, "the disk has failed") {
+		t.Errorf("told of %+v", e)
+	}
+	if r.close() == nil {
+		t.Error("the store says that all is kept")
+	}
+	if confirm.Acked() {
+		t.Error("what is not on disk was confirmed")
+	}
+
+	r = run(t, memory.CrashClone(vfs.CrashCloneCfg{}), 0)
+	if n := r.ready("q"); n < 1 || n > 2 {
+		t.Errorf("%d messages are there, one was confirmed", n)
+	}
+	must(t, r.close())
+}

@@ -1,0 +1,72 @@
+package vhost
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/queue"
+)
+
+// Whenever the power is cut, what was said to be kept is there, and whatever else there is can be loaded.
+func TestPowerCuts(t *testing.T) {
+	for seed := range uint64(40) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		power := vfs.NewCrashableMem()
+		before := &data{t: t, fs: power}
+		before.open()
+		before.add("/")
+		for range random.IntN(60) {
+			before.change(random)
+		}
+		synced := seed%2 == 0
+		if synced {
+			before.must(before.registry.Sync())
+		}
+		want := before.snapshot()
+		after := &data{t: t, fs: power.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: random.IntN(101), RNG: random})}
+		before.close()
+		after.open()
+		if diff := cmp.Diff(want, after.snapshot()); synced && diff != "" {
+			t.Errorf("seed %d: %s", seed, diff)
+		}
+		after.restart() // with what has been removed, if there was anything
+		after.close()
+	}
+}
+
+// change does something to one of a few things.
+func (d *data) change(random *rand.Rand) {
+	v := d.hosts["/"]
+	if v == nil {
+		v = d.add("/")
+	}
+	name := func() string { return fmt.Sprint(random.IntN(4)) }
+	var err error
+	switch random.IntN(9) {
+	case 0, 1:
+		err = v.DeclareExchange(&amqpwire.ExchangeDeclare{Exchange: name(), Type: "topic", Durable: true})
+	case 2, 3:
+		_, err = v.DeclareQueue(&amqpwire.QueueDeclare{Queue: name(), Durable: true}, nobody, anything)
+	case 4, 5:
+		_ = v.BindQueue(name(), name(), name(), nil, nobody) // one of the two may not be there
+	case 6:
+		_ = v.BindExchange(name(), name(), name(), every)
+	case 7:
+		err = v.DeleteExchange(name(), false)
+	case 8:
+		switch q, notFound := v.Queue(name(), nobody); {
+		case notFound == nil:
+			_, err = v.DeleteQueue(q, queue.Condition{})
+		case random.IntN(10) == 0:
+			v.Forget()
+			v.Delete()
+			delete(d.hosts, "/")
+		}
+	}
+	d.must(err)
+}

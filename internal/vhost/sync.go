@@ -1,0 +1,5 @@
+package vhost
+
+// Sync waits until every change of the topology so far is on disk, if it is to be: then a client may be told of it. An error
+// says that it is not.
+func (v *VHost) Sync() error { return v.config.Registry.Sync() }
