@@ -1,0 +1,139 @@
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/broker"
+)
+
+var rounds = flag.Int("chaos.rounds", 6, "how often the broker is ended")
+
+// dataVariable makes this program the broker that is to be killed, with the data directory that it names.
+const dataVariable = "REPRISE_CHAOS_DATA"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(dataVariable); dir != "" {
+		if err := serve(dir); err != nil {
+			println(err.Error())
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// serve runs a broker until SIGTERM.
+func serve(dir string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	b, err := broker.New(broker.Config{DataDir: dir, MessageCache: 64 << 10, Logger: log})
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	go b.Serve(l)
+	println(l.Addr().String())
+	<-ctx.Done()
+	return b.Shutdown(context.Background())
+}
+
+// process is a broker of its own.
+type process struct {
+	*exec.Cmd
+	address string
+	talk    sync.WaitGroup
+}
+
+// ended waits until the process has ended.
+func (p *process) ended() error {
+	p.talk.Wait() // before Wait, which closes what it says
+	return p.Wait()
+}
+
+func start(t *testing.T, dir string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(os.Args[0])}
+	p.Env = append(os.Environ(), dataVariable+"="+dir)
+	out, err := p.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Process.Kill() })
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		t.Fatal("the broker has not begun")
+	}
+	p.address = lines.Text()
+	if _, _, err := net.SplitHostPort(p.address); err != nil {
+		t.Fatalf("the broker says: %s", p.address)
+	}
+	p.talk.Go(func() {
+		for lines.Scan() {
+			t.Error("the broker complains: ", lines.Text())
+		}
+	})
+	return p
+}
+
+func (p *process) dial() (*amqp.Connection, error) {
+	return amqp.Dial("amqp://guest:guest@" + p.address)
+}
+
+// A broker whose process is killed at any moment goes on with all that it has confirmed.
+func TestKilledAtAnyMoment(t *testing.T) {
+	dir := t.TempDir() + "/data"
+	l := newLedger(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for range *rounds {
+		p := start(t, dir)
+		u := &use{ledger: l, dial: p.dial, pause: func() {}, done: context.Background()}
+		u.begin(t)
+		time.Sleep(time.Duration(random.IntN(400)) * time.Millisecond) // the load
+		l.end()
+		if err := p.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = p.ended()
+		u.lost()
+		if t.Failed() {
+			return
+		}
+	}
+	p := start(t, dir)
+	done, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer stop()
+	u := &use{ledger: l, dial: p.dial, pause: func() {}, done: done}
+	u.begin(t)
+	<-done.Done()
+	u.finish(t)
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.ended(); err != nil {
+		t.Errorf("the broker has ended with %v", err)
+	}
+	l.check()
+}

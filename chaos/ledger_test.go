@@ -1,0 +1,133 @@
+package chaos
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+)
+
+// ledger knows what went in and what came out.
+type ledger struct {
+	t *testing.T
+
+	mu        sync.Mutex
+	life      int // how many times the broker has begun
+	over      bool
+	published map[string]int // the last number, by queue
+	confirmed int
+	missing   map[message]bool           // that were confirmed and have not arrived
+	delivered map[string]map[message]int // how often, by the queue they came from
+	last      map[way]int                // the last number that came, in this life
+	lives     map[message]string         // what became of it, to be told
+}
+
+// message is named by the queue it was published to and a number.
+type message struct {
+	queue  string
+	number int
+}
+
+func (m message) String() string { return fmt.Sprintf("%s %d", m.queue, m.number) }
+
+func parse(body []byte) (m message, err error) {
+	_, err = fmt.Sscan(string(body), &m.queue, &m.number)
+	return m, err
+}
+
+// way is that of messages from where they were published to where they came out.
+type way struct{ from, to string }
+
+func newLedger(t *testing.T) *ledger {
+	return &ledger{
+		t:         t,
+		published: make(map[string]int),
+		missing:   make(map[message]bool),
+		delivered: make(map[string]map[message]int),
+		lives:     make(map[message]string),
+	}
+}
+
+// begin tells that the broker has started.
+func (l *ledger) begin() (life int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.life++
+	l.over = false
+	l.last = make(map[way]int)
+	return l.life
+}
+
+// end tells that the broker is about to be ended: from now on nothing counts that it says.
+func (l *ledger) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+}
+
+// next is the message to be published next.
+func (l *ledger) next(queue string) message {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.published[queue]++
+	return message{queue, l.published[queue]}
+}
+
+func (l *ledger) confirm(life int, m message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over || l.life != life {
+		return
+	}
+	l.confirmed++
+	if l.delivered[destination(m)][m] == 0 {
+		l.missing[m] = true
+	}
+	l.note(m, "confirmed")
+}
+
+// deliver reports whether the delivery counts, so that it may be settled.
+func (l *ledger) deliver(life int, from string, m message, redelivered bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over || l.life != life {
+		return false
+	}
+	if from == destination(m) {
+		delete(l.missing, m)
+	}
+	if l.delivered[from] == nil {
+		l.delivered[from] = make(map[message]int)
+	}
+	l.note(m, fmt.Sprintf("delivered from %s (redelivered: %v)", from, redelivered))
+	if l.delivered[from][m]++; l.delivered[from][m] > 1 && !redelivered {
+		l.t.Errorf("%v has come from %s for the %d. time, and does not say so:%s", m, from, l.delivered[from][m], l.lives[m])
+	}
+	w := way{m.queue, from}
+	if m.number <= l.last[w] {
+		l.t.Errorf("%v has come from %s after number %d:%s", m, from, l.last[w], l.lives[m])
+	}
+	l.last[w] = m.number
+	return true
+}
+
+func (l *ledger) note(m message, what string) {
+	l.lives[m] += fmt.Sprintf("\n\tlife %d: %s", l.life, what)
+}
+
+// complete reports whether all that was confirmed has arrived.
+func (l *ledger) complete() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.missing) == 0
+}
+
+func (l *ledger) check() {
+	l.t.Helper()
+	if l.confirmed == 0 {
+		l.t.Error("nothing was confirmed: the broker was not used")
+	}
+	for m := range l.missing {
+		l.t.Errorf("%v was confirmed and is lost:%s", m, l.lives[m])
+	}
+	l.t.Logf("%d lives, %d messages confirmed", l.life, l.confirmed)
+}

@@ -1,0 +1,179 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// The queues that are published to, with what they are declared with, and those that messages end up in.
+var (
+	sources = map[string]amqp.Table{
+		"work":    deadLettered("dead", amqp.Table{"x-queue-type": "quorum"}),
+		"classic": deadLettered("dead", amqp.Table{}),
+		"wait":    deadLettered("done", amqp.Table{"x-message-ttl": 100}),
+		"qwait": deadLettered("done", amqp.Table{
+			"x-queue-type": "quorum", "x-message-ttl": 150, "x-overflow": "reject-publish", "x-dead-letter-strategy": "at-least-once",
+		}),
+	}
+	ends = map[string]amqp.Table{"dead": {}, "done": {"x-queue-type": "quorum"}}
+	// consumed are those with a consumer.
+	consumed = []string{"work", "classic", "dead", "done"}
+)
+
+func deadLettered(to string, t amqp.Table) amqp.Table {
+	t["x-dead-letter-exchange"], t["x-dead-letter-routing-key"] = "", to
+	return t
+}
+
+// rejected says which messages consumers reject: always the same.
+func (m message) rejected() bool { return m.number%7 == 3 }
+
+// destination is where a message is to arrive.
+func destination(m message) string {
+	switch {
+	case m.queue == "wait" || m.queue == "qwait":
+		return "done"
+	case m.rejected():
+		return "dead"
+	}
+	return m.queue
+}
+
+// use publishes to a broker and consumes from it until its connections are lost, or for ever. Done ends the publishing.
+type use struct {
+	ledger *ledger
+	life   int
+	dial   func() (*amqp.Connection, error)
+	pause  func() // between two messages of a publisher
+	done   context.Context
+	conns  []*amqp.Connection
+
+	publishing, group sync.WaitGroup
+}
+
+const inFlight = 100
+
+// begin declares everything and starts to use it.
+func (u *use) begin(t *testing.T) {
+	t.Helper()
+	u.life = u.ledger.begin()
+	ch := u.open(t)
+	for _, all := range []map[string]amqp.Table{ends, sources} {
+		for name, args := range all {
+			if _, err := ch.QueueDeclare(name, true, false, false, false, args); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, queue := range consumed {
+		ch := u.open(t)
+		if err := ch.Qos(50, 0, false); err != nil {
+			t.Fatal(err)
+		}
+		deliveries, err := ch.Consume(queue, "", false, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.group.Go(func() { u.consume(t, queue, deliveries) })
+	}
+	for queue := range sources {
+		ch := u.open(t)
+		if err := ch.Confirm(false); err != nil {
+			t.Fatal(err)
+		}
+		flight := make(chan sent, inFlight)
+		u.group.Go(func() { u.publish(queue, ch, flight) })
+		u.publishing.Go(func() { u.confirm(flight) })
+	}
+}
+
+func (u *use) open(t *testing.T) *amqp.Channel {
+	t.Helper()
+	conn, err := u.dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.conns = append(u.conns, conn)
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch
+}
+
+type sent struct {
+	message message
+	confirm *amqp.DeferredConfirmation
+}
+
+func (u *use) publish(queue string, ch *amqp.Channel, flight chan<- sent) {
+	defer close(flight)
+	for u.done.Err() == nil {
+		m := u.ledger.next(queue)
+		c, err := ch.PublishWithDeferredConfirm("", queue, true, false, amqp.Publishing{
+			DeliveryMode: amqp.Persistent, Body: []byte(m.String()),
+		})
+		if err != nil {
+			return // the broker has been ended
+		}
+		flight <- sent{m, c}
+		u.pause()
+	}
+}
+
+func (u *use) confirm(flight <-chan sent) {
+	for s := range flight {
+		<-s.confirm.Done()
+		if s.confirm.Acked() {
+			u.ledger.confirm(u.life, s.message)
+		}
+	}
+}
+
+func (u *use) consume(t *testing.T, queue string, deliveries <-chan amqp.Delivery) {
+	for d := range deliveries {
+		m, err := parse(d.Body)
+		if err != nil {
+			t.Errorf("%s has delivered %q: %v", queue, d.Body, err)
+		}
+		if !u.ledger.deliver(u.life, queue, m, d.Redelivered) {
+			return
+		}
+		switch {
+		case queue == m.queue && m.rejected() && queue == "work":
+			err = d.Reject(false)
+		case queue == m.queue && m.rejected():
+			err = d.Nack(false, false)
+		default:
+			err = d.Ack(false)
+		}
+		if err != nil && !errors.Is(err, amqp.ErrClosed) {
+			return // the broker has been ended
+		}
+	}
+}
+
+// lost waits for the end of a use whose broker is gone.
+func (u *use) lost() {
+	u.publishing.Wait()
+	u.group.Wait()
+}
+
+// finish waits until all is confirmed and has arrived, and hangs up.
+func (u *use) finish(t *testing.T) {
+	t.Helper()
+	u.publishing.Wait()
+	deadline := time.Now().Add(30 * time.Second)
+	for !u.ledger.complete() && time.Now().Before(deadline) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	for _, c := range u.conns {
+		_ = c.Close()
+	}
+	u.group.Wait()
+}

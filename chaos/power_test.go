@@ -1,0 +1,118 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/access"
+	"github.com/reprisemq/reprise/internal/node"
+	"github.com/reprisemq/reprise/internal/session"
+	"github.com/reprisemq/reprise/internal/store"
+)
+
+// powered is a broker on a disk whose power can be cut.
+type powered struct {
+	*node.Node
+	disk  *vfs.MemFS
+	store store.Store
+}
+
+func powerUp(t *testing.T, disk *vfs.MemFS) *powered {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
+	p := &powered{disk: disk}
+	var err error
+	if p.store, err = store.Open(store.Options{Dir: "data", Log: log, FS: disk}); err != nil {
+		t.Fatal(err)
+	}
+	p.Node, err = node.New(node.Config{
+		Log:         log,
+		Sessions:    session.Config{ChannelMax: 2047, FrameMax: 131072, MaxMessageSize: 1 << 20},
+		MemoryLimit: 1 << 30, Resident: 16 << 10,
+		Store: p.store,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Access.SetUser(access.User{Name: "guest", Hash: access.HashPassword("guest")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Access.SetPermission(access.Permission{User: "guest", VHost: "/", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+		t.Fatal(err)
+	}
+	p.Begin()
+	return p
+}
+
+func (p *powered) dial() (*amqp.Connection, error) {
+	return amqp.DialConfig("amqp://guest:guest@broker", amqp.Config{Dial: func(string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		return client, p.Serve(server)
+	}})
+}
+
+// off ends a broker that nobody believes any more.
+func (p *powered) off(t *testing.T) {
+	t.Helper()
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = p.Shutdown(gone)
+	if err := p.store.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A machine whose power is cut at any moment, so that its disk has lost any part of what was not synced, goes on with all
+// that was confirmed.
+func TestPowerCutAtAnyMoment(t *testing.T) {
+	for seed := range uint64(max(2, *rounds/3)) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { cutPower(t, seed) })
+		})
+	}
+}
+
+func cutPower(t *testing.T, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	var mu sync.Mutex
+	between := func(most time.Duration) time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		return time.Duration(random.Int64N(int64(most)))
+	}
+	// Without a pause no time would pass at all.
+	pause := func() { time.Sleep(between(300 * time.Microsecond)) }
+	l := newLedger(t)
+	disk := vfs.NewCrashableMem()
+	for range 6 {
+		p := powerUp(t, disk)
+		u := &use{ledger: l, dial: p.dial, pause: pause, done: context.Background()}
+		u.begin(t)
+		time.Sleep(between(400 * time.Millisecond))
+		l.end()
+		disk = disk.CrashClone(vfs.CrashCloneCfg{
+			UnsyncedDataPercent: int(between(101)), RNG: rand.New(rand.NewPCG(seed, uint64(l.life))),
+		})
+		p.off(t)
+		u.lost()
+	}
+	p := powerUp(t, disk)
+	done, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer stop()
+	u := &use{ledger: l, dial: p.dial, pause: pause, done: done}
+	u.begin(t)
+	<-done.Done()
+	u.finish(t)
+	p.off(t)
+	l.check()
+}
