@@ -86,14 +86,14 @@ func (c *call) describeQueue(v *vhost.VHost, q vhost.QueueInfo) queueInfo {
 		Name: q.Name(), VHost: v.Name(), Type: queueType(config), Node: NodeName, State: "running",
 		Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Owner != nil, Arguments: queueArguments(q),
 		Consumers: s.Consumers, Memory: s.Memory, depth: c.h.rates.depth(q.Queue, s.Ready, s.Unacked),
-		Bytes: bytes, BytesReady: s.ReadyBytes, BytesUnacked: s.UnackedBytes, BytesRAM: bytes, RAM: s.Ready + s.Unacked,
+		Bytes: bytes, BytesReady: s.ReadyBytes, BytesUnacked: s.UnackedBytes, BytesRAM: bytes - s.OnDiskBytes, RAM: s.Ready - s.OnDisk + s.Unacked,
 		MessageStats: c.h.rates.queue(q.Queue, s.Counts),
 	}
 	if s.Consumers > 0 && s.Ready == 0 {
 		info.ConsumerCapacity, info.ConsumerUtilisation = 1, 1 // nothing waits for want of a consumer
 	}
 	if !config.Quorum {
-		info.classicInfo = &classicInfo{ReadyRAM: s.Ready, UnackedRAM: s.Unacked, StorageVersion: 2}
+		info.classicInfo = &classicInfo{ReadyRAM: s.Ready - s.OnDisk, UnackedRAM: s.Unacked, StorageVersion: 2}
 		return info
 	}
 	info.quorumInfo = &quorumInfo{

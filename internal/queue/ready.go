@@ -82,15 +82,24 @@ func (r *ready) load(l *level, it *Item) {
 }
 
 // lose takes off the count what was to be on disk and is not.
-func (r *ready) lose(p uint8) {
+func (r *ready) lose(p uint8, what segment) {
 	l := &r.levels[p]
-	r.n -= l.disk.n
-	r.bytes -= l.disk.bytes
-	r.onDisk -= l.disk.n
-	l.disk.n, l.disk.bytes = 0, 0
+	r.n -= what.n
+	r.bytes -= what.bytes
+	r.onDisk -= what.n
+	l.disk.n -= what.n
+	l.disk.bytes -= what.bytes
 	if l.len() == 0 {
 		r.filled.clear(int(p))
 	}
+}
+
+// onDiskBytes is what counts against the limit of what is not in memory.
+func (r *ready) onDiskBytes() (n int64) {
+	for i := range r.levels {
+		n += r.levels[i].disk.bytes
+	}
+	return n
 }
 
 func (r *ready) len() int { return r.n }

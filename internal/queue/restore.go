@@ -12,9 +12,20 @@ import (
 // Restore returns a queue with the messages that the store has of it. What has expired meanwhile is given up.
 func Restore(config Config) (*Queue, error) {
 	q := New(config)
-	levels, err := config.Store.Levels(config.ID)
-	if err != nil {
+	if err := q.restore(); err != nil {
+		q.stopTimers()
 		return nil, err
+	}
+	q.mu.Lock()
+	defer q.unlock()
+	q.releaseDue()
+	return q, nil
+}
+
+func (q *Queue) restore() error {
+	levels, err := q.config.Store.Levels(q.config.ID)
+	if err != nil {
+		return err
 	}
 	q.stored = len(levels) > 0
 	delayed := 0
@@ -27,15 +38,15 @@ func Restore(config Config) (*Queue, error) {
 		q.ready.restore(l)
 	}
 	if err := q.restoreConsumed(); err != nil {
-		return nil, err
+		return err
 	}
-	if err := q.restoreDelayed(delayed); err != nil {
-		return nil, err
-	}
-	q.mu.Lock()
-	defer q.unlock()
-	q.releaseDue()
-	return q, nil
+	return q.restoreDelayed(delayed)
+}
+
+// Remove removes from a store whatever it has of a queue that is not there any more.
+func Remove(s store.Store, id uint64) {
+	s.DeleteQueue(id)
+	s.DeleteDocument(consumedDocument(id))
 }
 
 // restore begins a level with what is on disk.
@@ -130,4 +141,6 @@ func (q *Queue) restoreConsumed() error {
 	return nil
 }
 
-func (q *Queue) consumedDocument() string { return fmt.Sprintf("consumed/%016x", q.config.ID) }
+func (q *Queue) consumedDocument() string { return consumedDocument(q.config.ID) }
+
+func consumedDocument(queue uint64) string { return fmt.Sprintf("consumed/%016x", queue) }

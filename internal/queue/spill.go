@@ -109,10 +109,10 @@ func (q *Queue) load(p uint8) {
 	q.mu.Lock()
 	disk := &q.ready.level(p).disk
 	disk.chunk = min(max(chunkMin, 2*disk.chunk), chunkMax)
-	after, n := disk.after, min(disk.chunk, disk.n)
+	was := *disk
 	q.mu.Unlock()
 
-	items, err := q.read(p, after, n)
+	items, err := q.read(p, was.after, min(was.chunk, was.n))
 
 	q.mu.Lock()
 	defer q.unlock()
@@ -120,13 +120,13 @@ func (q *Queue) load(p uint8) {
 	disk = &q.ready.level(p).disk
 	switch {
 	case q.deleted || q.closed:
-	case disk.after != after: // purged meanwhile
+	case disk.after != was.after: // purged meanwhile
 		disk.loading = false
 	case errors.Is(err, errMissing):
 		disk.loading = false
-		q.config.Trouble(fmt.Errorf("%w: %d messages", err, disk.n))
-		q.config.Store.DeleteRange(q.config.ID, p, after, after+1, disk.n, disk.bytes)
-		q.ready.lose(p)
+		q.config.Trouble(fmt.Errorf("%w: %d messages", err, was.n))
+		q.config.Store.DeleteRange(q.config.ID, p, was.after, was.after+1, was.n, was.bytes)
+		q.ready.lose(p, was)
 		q.loaded(p, nil)
 	case err != nil:
 		// It may pass, and others may still be readable: nothing is given up.

@@ -6,7 +6,9 @@ import "github.com/reprisemq/reprise/internal/stats"
 // letters that must not be lost and are not with another queue yet in none but Dead.
 type Stats struct {
 	Ready, Unacked, Consumers int
+	OnDisk                    int   // of those that are ready: they are not in memory
 	ReadyBytes, UnackedBytes  int64 // as they count against the limit
+	OnDiskBytes               int64
 	Memory                    int64 // of everything that is ready
 	Delayed, Dead             int
 	DeadBytes                 int64
@@ -23,6 +25,7 @@ func (q *Queue) Stats() Stats {
 	defer q.unlock()
 	q.expire()
 	return Stats{
+		OnDisk: q.ready.onDisk, OnDiskBytes: q.ready.onDiskBytes(),
 		Ready: q.ready.len(), Unacked: q.unacked, Consumers: q.consumers.len(), Declared: q.declared(),
 		ReadyBytes: q.ready.bytes, UnackedBytes: q.held, Memory: q.ready.size,
 		Delayed: len(q.delayed), Dead: q.dead.held, DeadBytes: q.dead.heldBytes, Counts: q.counts,

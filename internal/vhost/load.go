@@ -163,7 +163,7 @@ func (l *loader) sweep() error {
 	slices.Sort(l.ids)
 	for _, id := range all {
 		if _, lasts := slices.BinarySearch(l.ids, id); !lasts {
-			l.config.Store.DeleteQueue(id)
+			queue.Remove(l.config.Store, id)
 		}
 	}
 	return err
