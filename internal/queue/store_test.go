@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"pgregory.net/rapid"
@@ -188,6 +189,9 @@ func TestMissingMessagesHoldNothingUp(t *testing.T) {
 	q.Publish(message("found"))
 	if it := q.take(true); it == nil || string(it.Message.Body) != "found" {
 		t.Errorf("came out: %v", it)
+	}
+	for deadline := time.Now().Add(10 * time.Second); q.Stats().Ready > 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
 	}
 	q.Close()
 	running.Wait()
