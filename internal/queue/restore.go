@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"sync/atomic"
 
 	"github.com/reprisemq/reprise/internal/store"
@@ -62,7 +63,7 @@ func (r *ready) restore(l store.Level) {
 // they are stored.
 func (q *Queue) restoreDelayed(n int) error {
 	for after := uint64(0); n > 0; {
-		items, err := q.read(quorumDelayed, after, min(n, chunkMax))
+		items, err := q.read(quorumDelayed, after, math.MaxUint64, min(n, chunkMax))
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package queue
 import (
 	"errors"
 	"fmt"
+	"sort"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/store"
@@ -107,12 +108,16 @@ func (q *Queue) fetch() {
 // load reads a chunk.
 func (q *Queue) load(p uint8) {
 	q.mu.Lock()
-	disk := &q.ready.level(p).disk
+	l := q.ready.level(p)
+	disk := &l.disk
 	disk.chunk = min(max(chunkMin, 2*disk.chunk), chunkMax)
-	was := *disk
+	was, before := *disk, q.order+1
+	if it := l.tail.head(); it != nil {
+		before = it.order
+	}
 	q.mu.Unlock()
 
-	items, err := q.read(p, was.after, min(was.chunk, was.n))
+	items, err := q.read(p, was.after, before, min(was.chunk, was.n))
 
 	q.mu.Lock()
 	defer q.unlock()
@@ -144,7 +149,8 @@ func (q *Queue) loadAgain(p uint8) {
 	q.ready.level(p).disk.loading = false
 }
 
-func (q *Queue) read(p uint8, after uint64, n int) ([]*Item, error) {
+// read reads messages whose order is between two others.
+func (q *Queue) read(p uint8, after, before uint64, n int) ([]*Item, error) {
 	if n == 0 {
 		return nil, nil
 	}
@@ -152,6 +158,7 @@ func (q *Queue) read(p uint8, after uint64, n int) ([]*Item, error) {
 	if err != nil {
 		return nil, err
 	}
+	read = read[:sort.Search(len(read), func(i int) bool { return read[i].Order >= before })]
 	if len(read) == 0 {
 		return nil, errMissing
 	}
