@@ -196,3 +196,35 @@ func TestNothingIsConfirmedByABrokenDisk(t *testing.T) {
 	}
 	must(t, r.close())
 }
+
+// Whoever ends a broker whose disk is full does not wait for somebody to make room.
+func TestShutdownDoesNotWaitForAFullDisk(t *testing.T) {
+	var full atomic.Bool
+	r := run(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && op.Kind == errorfs.OpFileWrite {
+			return syscall.ENOSPC
+		}
+		return nil
+	})), 0)
+	full.Store(true)
+	declared := make(chan error, 1)
+	go func() {
+		_, err := r.ch.QueueDeclare("late", true, false, false, false, nil)
+		declared <- err
+	}()
+	testkit.Eventually(t, patience, func() bool {
+		_, there := r.VHost("/").QueueInfo("late")
+		return there
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := r.Shutdown(ctx); err == nil {
+		t.Error("the node says that it has ended in order")
+	}
+	if err := <-declared; err == nil {
+		t.Error("a queue was declared that is not on disk")
+	}
+	if r.store.Close() == nil {
+		t.Error("the store says that all is kept")
+	}
+}

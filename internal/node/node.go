@@ -214,6 +214,22 @@ func (n *Node) Wait(d time.Duration) bool {
 	}
 }
 
+// patience is how long connections that were cut have to end before the disk is taken for what holds them up.
+const patience = time.Second
+
+// await waits for the end of connections that were cut. They end at once, unless they wait for the disk.
+func (n *Node) await(joined <-chan struct{}) {
+	select {
+	case <-joined:
+		return
+	case <-time.After(patience):
+	}
+	if n.config.Store != nil {
+		n.config.Store.GiveUp(errors.New("it was ended while it waited for the disk"))
+	}
+	<-joined
+}
+
 // Shutdown closes all connections and waits until they have ended. When ctx ends first, it cuts them.
 func (n *Node) Shutdown(ctx context.Context) error {
 	n.mu.Lock()
@@ -239,7 +255,7 @@ func (n *Node) Shutdown(ctx context.Context) error {
 		for _, s := range n.Sessions() {
 			s.Abort()
 		}
-		<-joined
+		n.await(joined)
 	}
 	for _, v := range n.VHosts() {
 		v.Close()

@@ -147,6 +147,9 @@ func (d *disk) fail(err error) {
 	close(d.failed)
 }
 
+// GiveUp implements [Store].
+func (d *disk) GiveUp(why error) { d.fail(why) }
+
 // pebbleLog is a [pebble.Logger].
 type pebbleLog struct{ d *disk }
 

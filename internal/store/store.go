@@ -81,6 +81,10 @@ type Store interface {
 	// Free tells how many bytes this user may still write to the file system. It asks the system, and blocks.
 	Free() (uint64, error)
 
+	// GiveUp has the store fail, for somebody who can wait no longer for a disk that is full, or hangs: what has not been
+	// committed may not be kept.
+	GiveUp(why error)
+
 	// Backup writes a copy of all that was asked for before it was called into a directory, which it makes. The store may
 	// be used meanwhile. It blocks.
 	Backup(dir string) error
