@@ -5,6 +5,7 @@ SHELL := /bin/bash
 # Outside of git, or before the first tag, there is a version, too.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FUZZTIME ?= 30s
+ROUNDS ?= 500
 ARGS ?=
 
 .PHONY: help
@@ -52,6 +53,10 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 bench-broker: ## measure the broker against RabbitMQ; without ARGS it lists what it can do
 	go build -C bench -o ../bin/brokerbench ./cmd/brokerbench
 	bin/brokerbench $(ARGS)
+
+.PHONY: soak-broker
+soak-broker: ## kill the broker and cut its power at random moments, ROUNDS times (500)
+	go test ./chaos -count=1 -timeout 0 -v -chaos.rounds $(ROUNDS) $(ARGS)
 
 .PHONY: clean
 clean: ## remove what was built (RabbitMQ stays in ~/.cache/reprise)

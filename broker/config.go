@@ -60,7 +60,8 @@ type Config struct {
 	DiskLimit int64
 
 	// MemoryLimit is how many bytes of messages there may be in all queues. Beyond it connections that publish are
-	// blocked, which they are told by connection.blocked, until there is a tenth less. Default: 1 GiB.
+	// blocked, which they are told by connection.blocked, until there is a tenth less. With a DataDir only messages count
+	// that are in memory, and 2 GiB is the most. Default: 1 GiB.
 	MemoryLimit int64
 
 	// MessageCache is how many bytes of messages are kept in memory although they are on disk, where DataDir is set.
@@ -115,6 +116,9 @@ func (c Config) complete() (Config, error) {
 		return c, fmt.Errorf("broker: Config.Heartbeat is %v: give whole seconds, 65535 at most, or a negative number for none", c.Heartbeat)
 	case c.FrameMax < minFrameMax || c.FrameMax > maxFrameMax:
 		return c, fmt.Errorf("broker: Config.FrameMax is %d: give %d to %d bytes", c.FrameMax, minFrameMax, maxFrameMax)
+	case c.DataDir != "" && c.MemoryLimit > maxMemoryOnDisk:
+		return c, fmt.Errorf("broker: Config.MemoryLimit is %d: give %d bytes at most with a DataDir, where messages that are "+
+			"too many for memory wait on disk", c.MemoryLimit, int64(maxMemoryOnDisk))
 	case c.MaxMessageSize < 0 || c.MemoryLimit < 0 || c.MessageCache < 0 || c.DiskLimit < 0 || c.MaxConnections < 0 || c.MaxQueues < 0:
 		return c, errors.New("broker: a limit in Config is negative: give a positive number, or none for the default")
 	}
@@ -124,6 +128,8 @@ func (c Config) complete() (Config, error) {
 const (
 	minFrameMax = 8192
 	maxFrameMax = 16 << 20
+	// maxMemoryOnDisk is what a commit of the store can hold, with much to spare: it may have to take all there is in memory.
+	maxMemoryOnDisk = 2 << 30
 )
 
 func (c *Config) node(s store.Store) (*node.Node, error) {

@@ -55,6 +55,7 @@ func (runCmd) Help() string { return brokerCmd{}.Help() }
 
 // Run runs a broker until a signal comes.
 func (c *runCmd) Run(streams IO, stop *signals) (err error) {
+	calmCollector()
 	if c.Data != "" && c.Memory {
 		return usagef("--data keeps messages on disk and --memory does not: give one of the two")
 	}

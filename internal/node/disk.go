@@ -13,6 +13,10 @@ import (
 // there is plenty; asking costs a microsecond.
 const diskInterval = time.Second
 
+// slow is how long a commit may take before publishers have to wait for the disk: it hangs, or waits for room itself. What they
+// publish meanwhile has to be remembered, even if it is gone again by then.
+const slow = 2 * time.Second
+
 // Disk is what the node knows of the file system that its data is on.
 type Disk struct {
 	store store.Store
@@ -41,7 +45,7 @@ func (d *Disk) measure() (changed bool, err error) {
 		return d.low.Set(false), err
 	}
 	d.free.Store(int64(min(free, 1<<62)))
-	return d.low.Set(d.Free() < d.limit), nil
+	return d.low.Set(d.Free() < d.limit || d.store.Behind() > slow), nil
 }
 
 // check raises the alarm when there is too little room, and clears it.
@@ -51,7 +55,7 @@ func (d *Disk) check(log *slog.Logger) {
 	case err != nil && !d.unknown:
 		log.Warn("nobody can tell how much room there is on the disk: publishers are not blocked when there is little", "error", err)
 	case changed && d.low.Alarm() != nil:
-		log.Warn("low on disk: publishers are blocked", "free", d.Free(), "limit", d.limit)
+		log.Warn("low on disk, or the disk hangs: publishers are blocked", "free", d.Free(), "limit", d.limit, "busy", d.store.Behind())
 	case changed:
 		log.Info("there is room on the disk again", "free", d.Free(), "limit", d.limit)
 	}

@@ -45,6 +45,7 @@ type Queue struct {
 
 	// With a store:
 	stored   bool      // there is, or was, something in it
+	loads    uint64    // from it, so far
 	awaiting bool      // Committed is going to be called
 	arrived  sync.Cond // messages have been read, or could not be
 	consumed consumed

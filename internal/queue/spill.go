@@ -36,6 +36,7 @@ type segment struct {
 	after   uint64 // an order: they come after it
 	chunk   int    // how many were asked for last
 	loading bool
+	load    uint64 // which one it is: another one began if the queue was purged meanwhile
 }
 
 // enter adds a message to those that are ready, and to the store if it has to be there.
@@ -93,7 +94,7 @@ func (q *Queue) Committed(upTo store.Ticket) {
 
 // fetch has messages read that are soon to be at the head.
 func (q *Queue) fetch() {
-	if q.ready.onDisk == 0 || q.deleted || q.closed || len(q.dead.next) > maxDead {
+	if q.ready.onDisk == 0 || q.deleted || q.closed || len(q.dead.next)+len(q.dead.stranded) > maxDead {
 		return
 	}
 	for p := range q.ready.levels {
@@ -111,6 +112,8 @@ func (q *Queue) load(p uint8) {
 	l := q.ready.level(p)
 	disk := &l.disk
 	disk.chunk = min(max(chunkMin, 2*disk.chunk), chunkMax)
+	q.loads++
+	disk.load = q.loads
 	was, before := *disk, q.order+1
 	if it := l.tail.head(); it != nil {
 		before = it.order
@@ -125,8 +128,7 @@ func (q *Queue) load(p uint8) {
 	disk = &q.ready.level(p).disk
 	switch {
 	case q.deleted || q.closed:
-	case disk.after != was.after: // purged meanwhile
-		disk.loading = false
+	case disk.load != was.load: // what was read has been purged
 	case errors.Is(err, errMissing):
 		disk.loading = false
 		q.config.Trouble(fmt.Errorf("%w: %d messages", err, was.n))
@@ -136,17 +138,19 @@ func (q *Queue) load(p uint8) {
 	case err != nil:
 		// It may pass, and others may still be readable: nothing is given up.
 		q.config.Trouble(err)
-		time.AfterFunc(retryLoad, func() { q.loadAgain(p) })
+		time.AfterFunc(retryLoad, func() { q.loadAgain(p, was.load) })
 	default:
 		disk.loading = false
 		q.loaded(p, items)
 	}
 }
 
-func (q *Queue) loadAgain(p uint8) {
+func (q *Queue) loadAgain(p uint8, load uint64) {
 	q.mu.Lock()
 	defer q.unlock()
-	q.ready.level(p).disk.loading = false
+	if disk := &q.ready.level(p).disk; disk.load == load {
+		disk.loading = false
+	}
 }
 
 // read reads messages whose order is between two others.

@@ -202,3 +202,41 @@ func TestMissingMessagesHoldNothingUp(t *testing.T) {
 		t.Errorf("levels %v, %v", levels, err)
 	}
 }
+
+// What is purged while it is being read does not come back.
+func TestPurgeWhileMessagesAreRead(t *testing.T) {
+	fs := vfs.NewMem()
+	s := open(t, fs)
+	for i := range uint64(3) {
+		s.Put(store.Entry{Key: store.Key{Queue: 7, Order: i + 1}, Message: message("old")})
+	}
+	if err := s.Close(); err != nil { // so that the counts are found
+		t.Fatal(err)
+	}
+	s = open(t, fs)
+	defer s.Close()
+	var reading []func()
+	config := Defaults("q")
+	config.Store, config.ID, config.Durable = s, 7, true
+	config.Go = func(read func()) { reading = append(reading, read) }
+	config.Trouble = func(err error) { t.Error(err) }
+	q, err := Restore(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := q.Purge(); n != 3 {
+		t.Errorf("purged %d", n)
+	}
+	q.Publish(message("new"))
+	if len(reading) != 1 {
+		t.Fatalf("%d reads", len(reading))
+	}
+	reading[0]()
+	if it := q.take(true); it == nil || string(it.Message.Body) != "new" {
+		t.Errorf("came out: %+v", it)
+	}
+	if st := q.Stats(); st.Ready != 0 {
+		t.Errorf("left: %+v", st)
+	}
+	q.Close()
+}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -26,6 +27,9 @@ func (d *disk) commitNow() {
 	}
 }
 
+// sparing is for how many changes room is kept from one commit to another.
+const sparing = 16 << 10
+
 // run commits until the store is closed or has failed.
 func (d *disk) run() {
 	defer close(d.stopped)
@@ -39,16 +43,20 @@ func (d *disk) run() {
 			closing = true
 		}
 		sealed := d.seal(spare)
+		d.began.Store(time.Now().UnixNano())
 		if err := d.commit(batch, &sealed); err != nil {
 			d.fail(err)
 			return
 		}
+		d.began.Store(0)
 		batch.Reset()
 		d.finish(&sealed)
 		if closing {
 			return
 		}
-		spare = sealed
+		if spare = sealed; cap(spare.changes) > sparing {
+			spare = gathering{} // one burst must not keep its room for ever
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package store
 import (
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -33,6 +34,7 @@ type disk struct {
 	progress  *sync.Cond // committed or err has changed
 	err       error
 
+	began   atomic.Int64  // when the commit began that is being written, in Unix nanoseconds; 0: there is none
 	wake    chan struct{} // there is something to be committed
 	lazy    *time.Timer   // wakes after linger
 	closing chan struct{}
@@ -214,6 +216,14 @@ func (d *disk) Wait(t Ticket) error {
 
 // Unclean implements [Store].
 func (d *disk) Unclean() bool { return d.unclean }
+
+// Behind implements [Store].
+func (d *disk) Behind() time.Duration {
+	if began := d.began.Load(); began != 0 {
+		return time.Since(time.Unix(0, began))
+	}
+	return 0
+}
 
 // Failed implements [Store].
 func (d *disk) Failed() <-chan struct{} { return d.failed }

@@ -17,6 +17,7 @@ package store
 import (
 	"errors"
 	"iter"
+	"time"
 )
 
 // Store keeps messages and documents. Its methods may be called at the same time. They do not wait for the disk, and may be
@@ -73,6 +74,9 @@ type Store interface {
 
 	// Unclean reports whether the store was not closed in order the last time: what was delivered then is not known.
 	Unclean() bool
+
+	// Behind tells for how long the disk has been busy with a commit; zero: it is not.
+	Behind() time.Duration
 
 	// Failed is closed when the store has failed, and Err tells why; before that it returns nil.
 	Failed() <-chan struct{}
