@@ -10,7 +10,7 @@ import (
 // heapFloor is how much the heap may grow to before the garbage collector runs, however little of it is in use. A broker
 // through which messages rush keeps almost none of them: left to itself, the collector would run many times a second to
 // free a few megabytes.
-const heapFloor = 48 << 20
+const heapFloor = 24 << 20
 
 // calmCollector gives this process that floor. Whoever sets GOGC has decided otherwise.
 func calmCollector() {
