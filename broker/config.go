@@ -65,7 +65,7 @@ type Config struct {
 	MemoryLimit int64
 
 	// MessageCache is how many bytes of messages are kept in memory although they are on disk, where DataDir is set.
-	// Beyond it queues let go of all but those that are next. Default: 16 MiB.
+	// Beyond it queues let go of all but those that are next. Default: 8 MiB.
 	MessageCache int64
 
 	// MaxConnections is how many connections there may be; more are closed at once. Default: no limit.
@@ -106,7 +106,7 @@ func (c Config) complete() (Config, error) {
 		c.DiskLimit = 256 << 20
 	}
 	if c.MessageCache == 0 {
-		c.MessageCache = 16 << 20
+		c.MessageCache = 8 << 20
 	}
 	if c.CertificateUser == nil {
 		c.CertificateUser = func(certificate *x509.Certificate) string { return certificate.Subject.CommonName }
