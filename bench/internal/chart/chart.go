@@ -1,8 +1,9 @@
-// Package chart draws lines over logarithmic axes.
+// Package chart draws how something changes while something else grows tenfold, and tenfold again.
 package chart
 
 import (
-	"math"
+	"os"
+	"path/filepath"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -19,20 +20,19 @@ type Line struct {
 	Points []Point
 }
 
-// Draw writes a chart to a file, whose ending says of which kind; .svg is one.
+// Draw writes a chart to a file, whose ending says of which kind; .svg is one. It makes the folder if there is none.
 func Draw(file, x, y string, lines []Line) error {
 	p := plot.New()
 	p.X.Label.Text, p.Y.Label.Text = x, y
-	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.Legend.Top = true
 	p.Add(plotter.NewGrid())
-	low, high := math.Inf(1), math.Inf(-1)
+	high := 0.0
 	for i, line := range lines {
 		xys := make(plotter.XYs, len(line.Points))
 		for j, point := range line.Points {
 			xys[j] = plotter.XY(point)
-			low, high = min(low, point.Y), max(high, point.Y)
+			high = max(high, point.Y)
 		}
 		curve, points, err := plotter.NewLinePoints(xys)
 		if err != nil {
@@ -42,12 +42,9 @@ func Draw(file, x, y string, lines []Line) error {
 		p.Add(curve, points)
 		p.Legend.Add(line.Name, curve, points)
 	}
-	// Whole decades have their marks at both ends, and leave room for the legend.
-	p.Y.Min, p.Y.Max = decade(low, math.Floor), decade(high, math.Ceil)
+	p.Y.Min, p.Y.Max = 0, 1.4*high // with room for the legend
+	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+		return err
+	}
 	return p.Save(6*vg.Inch, 4*vg.Inch, file)
-}
-
-// decade returns the power of ten next to a number, on the side that round says.
-func decade(x float64, round func(float64) float64) float64 {
-	return math.Pow(10, round(math.Log10(x)))
 }
