@@ -5,6 +5,7 @@ package alarm
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // Alarm is something that runs short, and is enough again.
@@ -77,29 +78,32 @@ func Reason(resources []Resource) string {
 
 // Switch is an alarm that is raised and cleared by hand. The zero Switch is not raised.
 type Switch struct {
-	mu   sync.RWMutex
-	over chan struct{} // nil: it is not raised
+	mu   sync.Mutex                    // held while it is thrown
+	over atomic.Pointer[chan struct{}] // nil: it is not raised
 }
 
 // Set raises the alarm, or clears it. It reports whether that is a change.
 func (s *Switch) Set(raised bool) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	over := s.over.Load()
 	switch {
-	case raised == (s.over != nil):
+	case raised == (over != nil):
 		return false
 	case raised:
-		s.over = make(chan struct{})
+		c := make(chan struct{})
+		s.over.Store(&c)
 	default:
-		close(s.over)
-		s.over = nil
+		s.over.Store(nil)
+		close(*over)
 	}
 	return true
 }
 
 // Alarm implements [Alarm].
 func (s *Switch) Alarm() <-chan struct{} {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.over
+	if over := s.over.Load(); over != nil {
+		return *over
+	}
+	return nil
 }

@@ -30,6 +30,13 @@ type death struct {
 	expiration string // original-expiration; empty: none
 }
 
+// past is what a message brings along from the queues it has died in.
+type past struct {
+	published int     // size of the properties before the first death
+	first     death   // as x-first-death-* tell it
+	deaths    []death // most recent first
+}
+
 // DeadLetter is where a queue sends the messages it gives up.
 type DeadLetter struct {
 	Exchange   string
@@ -44,7 +51,6 @@ func (m *Message) die(queue string, reason Reason, to *DeadLetter, now time.Time
 	dead := *m
 	dead.Exchange = to.Exchange
 	dead.TTL = NoTTL
-	dead.published = m.propertiesSize()
 	if to.RoutingKey != nil {
 		dead.RoutingKey, dead.CC, dead.BCC = *to.RoutingKey, nil, nil
 	}
@@ -53,17 +59,22 @@ func (m *Message) die(queue string, reason Reason, to *DeadLetter, now time.Time
 			queue: queue, reason: reason, count: 1, time: now, exchange: m.Exchange,
 			keys: slices.Concat([]string{m.RoutingKey}, m.CC), expiration: p.Expiration,
 		}
-		if m.first.queue == "" {
-			dead.first = this
-		}
-		dead.deaths = record(m.deaths, this)
+		dead.past = m.past.die(this, m.propertiesSize())
 		// It has expired once: with the property left it could do so again further on.
 		p.Expiration, p.Flags = "", p.Flags&^amqpwire.PropExpiration
-		p.Headers = dead.deathHeaders(p.Headers, this)
+		p.Headers = dead.past.headers(p.Headers, this)
 		p.Flags |= amqpwire.PropHeaders
 		dead.Headers = p.Headers
 	})
 	return &dead
+}
+
+// die returns the past of a message that has died once more, and whose properties are of that size.
+func (p *past) die(this death, size int) *past {
+	if p == nil {
+		return &past{published: size, first: this, deaths: []death{this}}
+	}
+	return &past{published: p.published, first: p.first, deaths: record(p.deaths, this)}
 }
 
 // record puts the entry of the death that just happened in front, and leaves the order of the others.
@@ -82,7 +93,10 @@ func record(history []death, this death) []death {
 // rejected it on the way. Such a message would go round for ever and is dropped; a consumer's rejection is a deliberate
 // act and breaks the circle (https://www.rabbitmq.com/docs/dlx#automatic-dead-letter-cycles).
 func (m *Message) DiedInCircle(queue string) bool {
-	for _, d := range m.deaths {
+	if m.past == nil {
+		return false
+	}
+	for _, d := range m.past.deaths {
 		if d.reason == Rejected {
 			return false
 		}
@@ -93,16 +107,17 @@ func (m *Message) DiedInCircle(queue string) bool {
 	return false
 }
 
-func (m *Message) deathHeaders(h amqpwire.Table, last death) amqpwire.Table {
-	entries := make(amqpwire.Array, len(m.deaths))
-	for i, d := range m.deaths {
+// headers writes the history over whatever a client has sent.
+func (p *past) headers(h amqpwire.Table, last death) amqpwire.Table {
+	entries := make(amqpwire.Array, len(p.deaths))
+	for i, d := range p.deaths {
 		entries[i] = d.table()
 	}
 	h = replace(h, "x-death", entries)
 	for _, f := range []struct {
 		prefix string
 		death  death
-	}{{"x-first-death-", m.first}, {"x-last-death-", last}} {
+	}{{"x-first-death-", p.first}, {"x-last-death-", last}} {
 		h = replace(h, f.prefix+"reason", string(f.death.reason))
 		h = replace(h, f.prefix+"queue", f.death.queue)
 		h = replace(h, f.prefix+"exchange", f.death.exchange)

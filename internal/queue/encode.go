@@ -10,14 +10,15 @@ import (
 const (
 	isPersistent = 1 << iota
 	hasPriority
-	hasKeys   // CC or BCC
-	hasDeaths // it has been in other queues before
+	hasKeys // CC or BCC
+	hasFailures
+	hasPast
 	isSuspect
 )
 
 // Append implements [store.Message]: it encodes what a queue needs to know of the message if it has to read it again.
 //
-//	flags, [priority], exchange, key, [CC, BCC], [failures, published, first, deaths], properties, body
+//	flags, [priority], exchange, key, [CC, BCC], [failures], [published, first, deaths], properties, body
 //
 // Numbers are varints, texts and lists have their length in front, the body is the rest.
 func (m *Message) Append(dst []byte) []byte {
@@ -30,7 +31,8 @@ func (m *Message) Append(dst []byte) []byte {
 		{isSuspect, m.suspect},
 		{hasPriority, m.HasPriority},
 		{hasKeys, len(m.CC)+len(m.BCC) > 0},
-		{hasDeaths, len(m.deaths) > 0 || m.failures > 0},
+		{hasFailures, m.failures != 0},
+		{hasPast, m.past != nil},
 	} {
 		if f.set {
 			flags |= f.flag
@@ -46,17 +48,24 @@ func (m *Message) Append(dst []byte) []byte {
 		dst = appendTexts(dst, m.CC)
 		dst = appendTexts(dst, m.BCC)
 	}
-	if flags&hasDeaths != 0 {
+	if m.failures != 0 {
 		dst = binary.AppendVarint(dst, m.failures)
-		dst = binary.AppendVarint(dst, int64(m.published))
-		dst = m.first.append(dst)
-		dst = binary.AppendUvarint(dst, uint64(len(m.deaths)))
-		for _, d := range m.deaths {
-			dst = d.append(dst)
-		}
+	}
+	if m.past != nil {
+		dst = m.past.append(dst)
 	}
 	dst = appendText(dst, m.Properties)
 	return append(dst, m.Body...)
+}
+
+func (p *past) append(dst []byte) []byte {
+	dst = binary.AppendVarint(dst, int64(p.published))
+	dst = p.first.append(dst)
+	dst = binary.AppendUvarint(dst, uint64(len(p.deaths)))
+	for _, d := range p.deaths {
+		dst = d.append(dst)
+	}
+	return dst
 }
 
 func (d *death) append(dst []byte) []byte {
@@ -96,12 +105,11 @@ func decodeMessage(b []byte) (*Message, error) {
 	if flags&hasKeys != 0 {
 		m.CC, m.BCC = d.texts(), d.texts()
 	}
-	if flags&hasDeaths != 0 {
-		m.failures, m.published = d.number(), int(d.number())
-		m.first = d.death()
-		for range d.length() {
-			m.deaths = append(m.deaths, d.death())
-		}
+	if flags&hasFailures != 0 {
+		m.failures = d.number()
+	}
+	if flags&hasPast != 0 {
+		m.past = d.past()
 	}
 	m.Properties = d.bytes()
 	m.Body = d.rest
@@ -162,6 +170,14 @@ func (d *decoder) texts() (all []string) {
 		all = append(all, d.text())
 	}
 	return all
+}
+
+func (d *decoder) past() *past {
+	p := &past{published: int(d.number()), first: d.death()}
+	for range d.length() {
+		p.deaths = append(p.deaths, d.death())
+	}
+	return p
 }
 
 func (d *decoder) death() death {

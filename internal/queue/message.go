@@ -25,11 +25,9 @@ type Message struct {
 	HasPriority bool
 	Priority    uint8
 
-	failures  int64   // deliveries that failed in the queues it died in
-	suspect   bool    // it may have been where it is going before, when the broker ended without a word
-	published int     // size of the properties before the first death
-	deaths    []death // most recent first
-	first     death   // as x-first-death-* tell it; its queue is empty before the first death
+	failures int64 // deliveries that failed in the queues it died in
+	suspect  bool  // it may have been where it is going before, when the broker ended without a word
+	past     *past // nil: it has not died
 }
 
 // failed is the message with another count of failures.
@@ -46,8 +44,8 @@ func (m *Message) RoutingKeys() []string {
 
 // propertiesSize is that of the properties as they were published: what dead-lettering adds to them does not count.
 func (m *Message) propertiesSize() int {
-	if len(m.deaths) > 0 {
-		return m.published
+	if m.past != nil {
+		return m.past.published
 	}
 	return len(m.Properties)
 }

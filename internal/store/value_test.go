@@ -1,0 +1,59 @@
+package store
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestAStateIsReadAsItWasWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e := Entry{Message: text(rapid.String().Draw(t, "message")), State: State{
+			Deadline: rapid.Int64().Draw(t, "deadline"), Due: rapid.Int64().Draw(t, "due"), Bytes: rapid.Int64().Draw(t, "bytes"),
+			Deliveries: rapid.Int64().Draw(t, "deliveries"), Acquired: rapid.Int64().Draw(t, "acquired"),
+			Redelivered: rapid.Bool().Draw(t, "redelivered"), Transient: rapid.Bool().Draw(t, "transient"),
+		}}
+		state, message, err := parseValue(appendValue(nil, &e))
+		if err != nil || state != e.State || text(message) != e.Message {
+			t.Errorf("%+v with %q was read as %+v with %q, %v", e.State, e.Message, state, message, err)
+		}
+	})
+}
+
+func TestKeysAreInTheOrderOfMessages(t *testing.T) {
+	key := rapid.Custom(func(t *rapid.T) Key {
+		return Key{rapid.Uint64().Draw(t, "queue"), rapid.Uint8().Draw(t, "level"), rapid.Uint64().Draw(t, "order")}
+	})
+	less := func(a, b Key) bool {
+		switch {
+		case a.Queue != b.Queue:
+			return a.Queue < b.Queue
+		case a.Level != b.Level:
+			return a.Level < b.Level
+		}
+		return a.Order < b.Order
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := key.Draw(t, "a"), key.Draw(t, "b")
+		if (string(messageKey(a)) < string(messageKey(b))) != less(a, b) {
+			t.Errorf("%v and %v are in the wrong order", a, b)
+		}
+		if got, err := parseMessageKey(messageKey(a)); err != nil || got != a {
+			t.Errorf("%v was read as %v, %v", a, got, err)
+		}
+	})
+}
+
+func FuzzParseValue(f *testing.F) {
+	f.Add(appendValue(nil, &Entry{Message: text("m"), State: State{Deadline: 1, Due: 2, Bytes: 3, Deliveries: 4, Acquired: 5}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		state, message, err := parseValue(b)
+		if err != nil {
+			return
+		}
+		again, rest, err := parseValue(appendValue(nil, &Entry{State: state, Message: text(message)}))
+		if err != nil || again != state || string(rest) != string(message) {
+			t.Errorf("%+v %q was read as %+v %q, %v", state, message, again, rest, err)
+		}
+	})
+}
