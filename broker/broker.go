@@ -6,14 +6,14 @@
 //	client, err := reprise.Dial(ctx, "amqp://guest:guest@broker/", &reprise.Config{Dial: b.DialContext})
 //	b.Shutdown(ctx)                                // as a server goes down: connections closed, goroutines joined
 //
-// A Broker has no global state: a process, or a test, may have many. Time comes from package time alone, and over
+// A process, or a test, may have many Brokers: they share nothing but spare room for what is to be written. Time comes from package time alone, and over
 // [Broker.DialContext] no socket is involved, so that a broker and its clients run inside testing/synctest, where hours
 // of waiting pass in an instant.
 //
 // What it has: direct, fanout, topic and headers exchanges, alternate exchanges, bindings between exchanges; classic and
 // quorum queues with time to live, dead-lettering, length limits, priorities, leases, delivery limits and delayed retries;
 // publisher confirms, mandatory returns, transactions, direct replies; prefetch, priorities and timeouts of consumers, single
-// active ones; virtual hosts, users and permissions; TLS; connection.blocked when memory runs low; RabbitMQ's management
+// active ones; virtual hosts, users and permissions; TLS; connection.blocked when memory or the disk runs low; RabbitMQ's management
 // HTTP API and metrics ([Broker.Management], [Broker.Metrics]).
 //
 // With a data directory, what is durable is there again after a restart, or a crash; a confirm says that a message is on
@@ -164,7 +164,10 @@ func (a memoryAddr) String() string { return fmt.Sprintf("memory:%d", uint64(a))
 
 // Shutdown stops listening, closes the connections as a server does that goes down (connection.close 320), and waits
 // until everything the broker started has ended, and all that is to be kept is on disk. When ctx ends first, it cuts the
-// connections and returns the context's error. Calling it again is harmless.
+// connections and returns the context's error. Then it does not wait for a disk either that has not answered for five
+// seconds, since it is full or hangs, nor for longer than that for a [Broker.Backup]: the error says so, what was not
+// confirmed may be lost, and what was delivered comes again, as after a crash. (The process has to end, too, before the
+// directory can be used again.) Calling it again is harmless.
 func (b *Broker) Shutdown(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
@@ -172,7 +175,7 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 		_ = l.Close()
 	}
 	b.mu.Unlock()
-	return errors.Join(b.node.Shutdown(ctx), b.disk.close())
+	return errors.Join(b.node.Shutdown(ctx), b.disk.close(ctx, true))
 }
 
 // QueueStats is what a queue has at a moment.

@@ -2,9 +2,11 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
+	"github.com/reprisemq/reprise/internal/node"
 	"github.com/reprisemq/reprise/internal/store"
 )
 
@@ -20,13 +22,20 @@ var (
 
 // disk is the store of a broker. The zero disk is that of one in memory.
 type disk struct {
-	mu     sync.RWMutex // held for reading while a backup is written
-	store  store.Store  // nil: there is none, or it is closed
-	closed error        // what closing it came to
+	store store.Store // nil: there is none
+
+	mu      sync.Mutex    // held for a moment only: whoever waits for the disk must not keep others from giving it up
+	backups int           // that are being written
+	closed  bool          // no backup begins any more
+	idle    chan struct{} // closed when it is closed, and the last backup is over
+
+	once sync.Once
+	err  error // what closing it came to
 }
 
 // open opens the data directory, if there is to be one, and makes the node of what is in it.
 func (b *Broker) open() (err error) {
+	b.disk.idle = make(chan struct{})
 	if b.config.DataDir != "" {
 		b.disk.store, err = store.Open(store.Options{Dir: b.config.DataDir, Log: b.config.Logger})
 		if err != nil {
@@ -34,24 +43,65 @@ func (b *Broker) open() (err error) {
 		}
 	}
 	if b.node, err = b.config.node(b.disk.store); err != nil {
-		_ = b.disk.close()
+		// If the last broker crashed, this one has not dealt with that: the next one has to.
+		_ = b.disk.close(context.Background(), false)
 		return fmt.Errorf("broker: %w", err)
 	}
 	return nil
 }
 
-// close closes the store, once. Everybody else must have ended.
-func (d *disk) close() error {
+// close closes the store, once, when all backups are written. Clean says that everybody else has ended. When ctx has ended,
+// it does not wait for a disk that does not answer, nor for backups.
+func (d *disk) close(ctx context.Context, clean bool) error {
+	if d.store == nil {
+		return nil
+	}
+	defer node.Hurry(ctx, d.store, d.writing)()
+	d.once.Do(func() {
+		d.stopBackups()
+		select {
+		case <-d.idle:
+		case <-d.store.Failed():
+		}
+		if err := d.store.Close(clean); err != nil {
+			d.err = fmt.Errorf("broker: %w", err)
+		}
+	})
+	return d.err
+}
+
+// beginBackup reports whether a backup may be written.
+func (d *disk) beginBackup() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.store == nil {
-		return d.closed
+	if d.closed {
+		return false
 	}
-	if err := d.store.Close(); err != nil {
-		d.closed = fmt.Errorf("broker: %w", err)
+	d.backups++
+	return true
+}
+
+func (d *disk) endBackup() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.backups--; d.closed && d.backups == 0 {
+		close(d.idle)
 	}
-	d.store = nil
-	return d.closed
+}
+
+func (d *disk) stopBackups() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed = true; d.backups == 0 {
+		close(d.idle)
+	}
+}
+
+// writing reports whether backups are being written.
+func (d *disk) writing() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.backups > 0
 }
 
 // Backup writes a copy of the data directory, as it is at this moment, into a directory that it makes: one to begin from
@@ -61,15 +111,13 @@ func (b *Broker) Backup(ctx context.Context, dir string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	b.disk.mu.RLock()
-	defer b.disk.mu.RUnlock()
-	switch {
-	case b.disk.store != nil:
-	case b.config.DataDir == "":
-		return fmt.Errorf("broker: there is nothing to back up: everything is in memory")
-	default:
+	if b.disk.store == nil {
+		return errors.New("broker: there is nothing to back up: everything is in memory")
+	}
+	if !b.disk.beginBackup() {
 		return ErrClosed
 	}
+	defer b.disk.endBackup()
 	if err := b.disk.store.Backup(dir); err != nil {
 		return fmt.Errorf("broker: backup: %w", err)
 	}

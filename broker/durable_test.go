@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/internal/access"
+	"github.com/reprisemq/reprise/internal/store"
 )
 
 // inData returns a configuration with a data directory of the test's own.
@@ -225,6 +227,41 @@ func TestBackup(t *testing.T) {
 	life(t, broker.Config{}, func(b *broker.Broker) {
 		if err := b.Backup(context.Background(), to+"2"); err == nil {
 			t.Error("backup of a broker in memory")
+		}
+	})
+}
+
+// A broker that cannot start has not dealt with a crash before it: the next one has to.
+func TestAStartThatFailsForgetsNoCrash(t *testing.T) {
+	config := inData(t)
+	crashed := broker.Config{DataDir: config.DataDir + "-crashed"}
+	life(t, config, func(b *broker.Broker) {
+		ch := channel(t, dial(t, b))
+		must(t, declare(ch, "q", nil))
+		publish(t, ch, "q", amqp.Publishing{DeliveryMode: amqp.Persistent})
+		if _, ok, err := ch.Get("q", false); !ok || err != nil {
+			t.Fatal("nothing to get", err)
+		}
+		must(t, b.Backup(context.Background(), crashed.DataDir)) // what is on disk while a broker runs
+	})
+	change := func(do func(s store.Store)) {
+		t.Helper()
+		s, err := store.Open(store.Options{Dir: crashed.DataDir, Log: slog.New(slog.DiscardHandler)})
+		must(t, err)
+		if !s.Unclean() {
+			t.Error("the crash is forgotten")
+		}
+		do(s)
+		must(t, s.Close(false))
+	}
+	change(func(s store.Store) { s.SetDocument("vhost/damaged", []byte("{")) })
+	if _, err := broker.New(crashed); !errors.Is(err, broker.ErrDamaged) {
+		t.Errorf("it starts: %v", err)
+	}
+	change(func(s store.Store) { s.DeleteDocument("vhost/damaged") })
+	life(t, crashed, func(b *broker.Broker) {
+		if d, ok, err := channel(t, dial(t, b)).Get("q", true); err != nil || !ok || !d.Redelivered {
+			t.Errorf("got %+v %v %v: it had been delivered", d, ok, err)
 		}
 	})
 }

@@ -23,12 +23,12 @@ func Restore(backup, dir string) (found Restored, err error) {
 	if err := store.Copy(backup, dir); err != nil {
 		return found, fmt.Errorf("broker: restore: %w", err)
 	}
-	s, err := store.Open(store.Options{Dir: dir, Log: discard, Look: true})
+	s, err := store.Open(store.Options{Dir: dir, Log: discard})
 	if err != nil {
 		return found, fmt.Errorf("broker: restore: %w", err)
 	}
 	found.Queues, found.Messages, err = vhost.Survey(s)
-	if err = errors.Join(err, s.Close()); err != nil {
+	if err = errors.Join(err, s.Close(false)); err != nil {
 		return found, fmt.Errorf("broker: restore: %w", err)
 	}
 	return found, nil

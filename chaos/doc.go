@@ -2,7 +2,8 @@
 // what went in.
 //
 //	publishers ─► work, classic ─► consumers ─► acked, or rejected ─► dead ─► acked
-//	           └► wait, qwait ──── expired ─────────────────────────► done ─► acked
+//	           ├► wait, qwait ──── expired ─────────────────────────► done ─► acked
+//	           └► short ────────── dropped ───────────────────────────┘
 //
 // One test kills the process (SIGKILL), another cuts the power: a file system in memory, where what was not synced is lost
 // in part. After each end the broker begins anew with what there is on its disk. At the end all is consumed, and then

@@ -19,6 +19,8 @@ var (
 		"qwait": deadLettered("done", amqp.Table{
 			"x-queue-type": "quorum", "x-message-ttl": 150, "x-overflow": "reject-publish", "x-dead-letter-strategy": "at-least-once",
 		}),
+		// Those that come drop those that are there; the time to live is for the last ones.
+		"short": deadLettered("done", amqp.Table{"x-max-length": 20, "x-message-ttl": 1000}),
 	}
 	ends = map[string]amqp.Table{"dead": {}, "done": {"x-queue-type": "quorum"}}
 	// consumed are those with a consumer.
@@ -36,7 +38,7 @@ func (m message) rejected() bool { return m.number%7 == 3 }
 // destination is where a message is to arrive.
 func destination(m message) string {
 	switch {
-	case m.queue == "wait" || m.queue == "qwait":
+	case m.queue == "wait" || m.queue == "qwait" || m.queue == "short":
 		return "done"
 	case m.rejected():
 		return "dead"

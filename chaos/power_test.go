@@ -67,7 +67,7 @@ func (p *powered) off(t *testing.T) {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = p.Shutdown(gone)
-	if err := p.store.Close(); err != nil {
+	if err := p.store.Close(true); err != nil {
 		t.Error(err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/internal/store"
@@ -26,12 +28,14 @@ Example:
 
 // Run writes a backup.
 func (c *backupCmd) Run(ctx context.Context, streams IO) error {
+	if within(c.To, c.Data) {
+		return usagef("--to %s is within the data directory: name one beside it, or on another disk", c.To)
+	}
 	err := askBackup(ctx, c.Data, c.To)
 	if errors.Is(err, errNobody) {
 		err = store.Copy(c.Data, c.To)
 		if errors.Is(err, broker.ErrInUse) {
-			err = fmt.Errorf("%s is in use by a process that is neither `reprise broker` nor `reprise up`: "+
-				"it has to write the backup itself (Broker.Backup), or to end first", c.Data)
+			err = c.unanswered()
 		}
 	}
 	if err != nil {
@@ -39,6 +43,32 @@ func (c *backupCmd) Run(ctx context.Context, streams IO) error {
 	}
 	_, err = fmt.Fprintln(streams.Stdout, absolute(c.To))
 	return err
+}
+
+// unanswered says why nobody answers for a data directory that is in use.
+func (c *backupCmd) unanswered() error {
+	if path, possible := controlPath(absolute(c.Data)); !possible {
+		return fmt.Errorf("%s is in use, and its broker cannot be asked for a backup, since the path of its socket is too long "+
+			"for one (%s): end the broker first, or run it in a directory with a shorter path", c.Data, path)
+	}
+	return fmt.Errorf("%s is in use by a process that is neither `reprise broker` nor `reprise up`, or has said at its start "+
+		"that it has no control socket: it has to write the backup itself (Broker.Backup), or to end first", c.Data)
+}
+
+// within reports whether a path leads into a directory, by whatever name.
+func within(path, dir string) bool {
+	outer, err := os.Stat(dir)
+	if err != nil {
+		return false
+	}
+	for path = absolute(path); ; path = filepath.Dir(path) {
+		if inner, err := os.Stat(path); err == nil && os.SameFile(inner, outer) {
+			return true
+		}
+		if path == filepath.Dir(path) {
+			return false
+		}
+	}
 }
 
 type restoreCmd struct {

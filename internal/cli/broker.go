@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,7 +78,7 @@ func (c *runCmd) Run(streams IO, stop *signals) (err error) {
 	switch {
 	case c.Data != "":
 		tellData(b, c.Data, log)
-		defer serveControl(b, c.Data, log)()
+		defer serveControl(b, c.Data, stop.again, log)()
 	case !c.Memory:
 		log.Warn("messages are kept in memory: they are lost when this process ends (--data DIR keeps them, --memory says that you know)")
 	}
@@ -195,18 +196,13 @@ const shutdownTimeout = 5 * time.Second
 
 // shutdown ends a broker; a second signal cuts its connections.
 func shutdown(b *broker.Broker, served <-chan error, stop *signals) error {
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	hurry, cancel := until(stop.again)
 	defer cancel()
-	go func() {
-		select {
-		case <-stop.again:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	ctx, cancel := context.WithTimeout(hurry, shutdownTimeout)
+	defer cancel()
 	err := b.Shutdown(ctx)
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		err = nil // clients that did not answer were cut off, which is no failure of ours
+	if ctx.Err() != nil { // clients that did not answer were cut off, which is no failure of ours
+		err = without(err, ctx.Err())
 	}
 	if served == nil {
 		return err
@@ -215,4 +211,16 @@ func shutdown(b *broker.Broker, served <-chan error, stop *signals) error {
 		err = errors.Join(err, ended)
 	}
 	return err
+}
+
+// without takes an error out of those that were joined with it.
+func without(joined, err error) error {
+	several, ok := joined.(interface{ Unwrap() []error })
+	if !ok {
+		if joined == err {
+			return nil
+		}
+		return joined
+	}
+	return errors.Join(slices.DeleteFunc(slices.Clone(several.Unwrap()), func(e error) bool { return e == err })...)
 }

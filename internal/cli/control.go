@@ -13,9 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
-
-	"github.com/reprisemq/reprise/broker"
 )
 
 // controlFile is the socket in a data directory at which the broker that runs on it can be spoken to, by whoever may read
@@ -28,16 +27,31 @@ type backupRequest struct {
 	To string `json:"to"`
 }
 
+// controlPath is where the socket of a data directory is, and whether the system has sockets with so long a path.
+func controlPath(dir string) (path string, possible bool) {
+	const longest = len(syscall.RawSockaddrUnix{}.Path) - 1 // a zero comes behind it
+	path = filepath.Join(dir, controlFile)
+	return path, len(path) <= longest
+}
+
+// backuper is a [broker.Broker].
+type backuper interface {
+	Backup(ctx context.Context, dir string) error
+}
+
 // serveControl serves the socket until the function it returns is called. A broker runs as well without one.
-func serveControl(b *broker.Broker, dir string, log *slog.Logger) (stop func()) {
-	path := filepath.Join(dir, controlFile)
-	_ = os.Remove(path) // of a process that died: no other has the directory now
-	l, err := net.Listen("unix", path)
-	if err == nil {
-		err = os.Chmod(path, 0o600)
+func serveControl(b backuper, dir string, again <-chan struct{}, log *slog.Logger) (stop func()) {
+	path, possible := controlPath(dir)
+	err := errors.New("its path is too long for a socket: choose a directory with a shorter one")
+	var l net.Listener
+	if possible {
+		_ = os.Remove(path) // of a process that died: no other has the directory now
+		if l, err = net.Listen("unix", path); err == nil {
+			err = os.Chmod(path, 0o600)
+		}
 	}
 	if err != nil {
-		log.Warn("no control socket: `reprise broker backup` will not work while this broker runs", "error", err)
+		log.Warn("no control socket: `reprise broker backup` will not work while this broker runs", "path", path, "error", err)
 		return func() {}
 	}
 	mux := http.NewServeMux()
@@ -64,7 +78,12 @@ func serveControl(b *broker.Broker, dir string, log *slog.Logger) (stop func()) 
 		_ = server.Serve(l) // until Close; it removes the socket
 	}()
 	return func() {
-		_ = server.Shutdown(context.Background()) // a backup that is being written is finished first
+		// A backup that is being written is finished first, unless whoever ends the broker is in a hurry.
+		ctx, cancel := until(again)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
 		<-done
 	}
 }
@@ -81,7 +100,8 @@ func askBackup(ctx context.Context, dir, to string) error {
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			conn, err := (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, controlFile))
+			path, _ := controlPath(dir)
+			conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 			if err != nil {
 				return nil, fmt.Errorf("%w: %w", errNobody, err)
 			}

@@ -44,7 +44,7 @@ func startEmbedded(stop *signals, cfg *config.Config, log *slog.Logger) (*embedd
 		return e, nil
 	}
 	tellData(b, cfg.Data, log)
-	e.stopControl = serveControl(b, cfg.Data, log)
+	e.stopControl = serveControl(b, cfg.Data, stop.again, log)
 	return e, nil
 }
 

@@ -43,3 +43,16 @@ func (s *signals) release() {
 	s.wg.Wait()
 	s.stop()
 }
+
+// until returns a context that ends when a channel is closed.
+func until(closed <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}

@@ -119,7 +119,7 @@ func (h *Handler) handle(pattern string, may privilege, answer endpoint) {
 			return
 		}
 		value, err := answer(c)
-		if err == nil && r.Method != http.MethodGet && h.node.Sync() != nil {
+		if err == nil && r.Method != http.MethodGet && h.node.Sync(r.Context()) != nil {
 			err = notKept
 		}
 		if err == nil {

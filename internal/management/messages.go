@@ -188,6 +188,9 @@ func (r *retrieval) check() (count, truncate int, err error) {
 	return int(min(*r.Count, maxGet)), truncate, nil
 }
 
+// notRead is for messages that are not given out.
+var notRead = &failure{503, "unavailable", "the disk has failed, or cannot be read for now"}
+
 var noQueue = &failure{404, "not_found", "queue_not_found"}
 
 func getFrom(c *call) (any, error) {
@@ -209,6 +212,9 @@ func getFrom(c *call) (any, error) {
 	if config := q.Config(); config.Quorum && config.SingleActive {
 		return nil, badRequest("basic.get is not supported by quorum queues with a single active consumer")
 	}
+	if q.Consumed(c.Context()) != nil {
+		return nil, notRead
+	}
 	counter := c.counter(v)
 	defer counter.stop()
 	all := listOf[message]{}
@@ -220,11 +226,17 @@ func getFrom(c *call) (any, error) {
 		var got *queue.Item
 		var m message
 		var encoded []byte
-		found := q.Get(ack, func(it *queue.Item, left int) {
+		found, err := q.Get(ack, func(it *queue.Item, left int) {
 			// As it is at this moment: to be taken changes it.
 			got, encoded = it, it.DeliveryProperties()
 			m = message{Redelivered: it.Redelivered, MessageCount: left}
 		})
+		if err != nil && len(all) == 0 {
+			return nil, notRead
+		}
+		if err != nil {
+			break // what has been taken may be gone from the queue
+		}
 		if !found {
 			counter.AddFrom(q.Quorum(), stats.GetEmpty, 1)
 			break

@@ -6,9 +6,11 @@ import (
 	"net"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -72,7 +74,7 @@ func run(t *testing.T, fs vfs.FS, diskLimit int64) *running {
 func (r *running) close() error {
 	r.t.Helper()
 	must(r.t, r.Shutdown(context.Background()))
-	return r.store.Close()
+	return r.store.Close(true)
 }
 
 func (r *running) publish() *amqp.DeferredConfirmation {
@@ -224,7 +226,92 @@ func TestShutdownDoesNotWaitForAFullDisk(t *testing.T) {
 	if err := <-declared; err == nil {
 		t.Error("a queue was declared that is not on disk")
 	}
-	if r.store.Close() == nil {
+	if r.store.Close(true) == nil {
 		t.Error("the store says that all is kept")
 	}
+}
+
+// An answer that waits for the disk keeps nobody from ending the node.
+func TestShutdownWhileARequestWaitsForAFullDisk(t *testing.T) {
+	var full atomic.Bool
+	r := run(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && op.Kind == errorfs.OpFileWrite {
+			return syscall.ENOSPC
+		}
+		return nil
+	})), 0)
+	full.Store(true)
+	status := make(chan int, 1)
+	go func() {
+		got, _ := r.call("PUT", "/api/queues/%2F/late", `{"durable":true}`)
+		status <- got
+	}()
+	testkit.Eventually(t, patience, func() bool { return r.store.Behind() > 0 })
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- r.Shutdown(ctx) }()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("the node says that it has ended in order")
+		}
+	case <-time.After(patience):
+		t.Fatal("it does not end")
+	}
+	if r.store.Close(true) == nil {
+		t.Error("the store says that all is kept")
+	}
+	if got := <-status; got != 503 {
+		t.Errorf("the answer is %d", got)
+	}
+}
+
+// slowStore is one whose disk takes its time to read.
+type slowStore struct {
+	store.Store
+	reading chan struct{} // closed when it has been asked
+	read    chan struct{} // closed when it may answer
+	once    sync.Once
+}
+
+func (s *slowStore) Load(queue uint64, level uint8, after uint64, n, bytes int) ([]store.Loaded, error) {
+	s.once.Do(func() { close(s.reading) })
+	<-s.read
+	return s.Store.Load(queue, level, after, n, bytes)
+}
+
+// The store may be closed after Shutdown. A virtual host that is being deleted reads no more by then.
+func TestShutdownWaitsForAVirtualHostThatIsBeingDeleted(t *testing.T) {
+	fs := vfs.NewMem()
+	r := run(t, fs, 0)
+	if !r.publish().Wait() {
+		t.Error("not confirmed")
+	}
+	must(t, r.close())
+	synctest.Test(t, func(t *testing.T) {
+		log := slog.New(slog.DiscardHandler)
+		opened, err := store.Open(store.Options{Dir: "data", Log: log, FS: fs})
+		must(t, err)
+		s := &slowStore{Store: opened, reading: make(chan struct{}), read: make(chan struct{})}
+		n, err := node.New(node.Config{Log: log, Store: s, MemoryLimit: 1 << 30, Resident: 1 << 29})
+		must(t, err)
+		<-s.reading // the message, which waits for a consumer
+		deleted := make(chan struct{})
+		go func() {
+			defer close(deleted)
+			n.DeleteVHost("/")
+		}()
+		synctest.Wait()
+		ended := make(chan error, 1)
+		go func() { ended <- n.Shutdown(context.Background()) }()
+		synctest.Wait()
+		if len(ended) > 0 || len(n.VHosts()) > 0 {
+			t.Error("Shutdown has returned while the store is being read")
+		}
+		close(s.read)
+		must(t, <-ended)
+		<-deleted
+		must(t, s.Close(true))
+	})
 }

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"context"
+
 	"github.com/reprisemq/reprise/internal/access"
 	"github.com/reprisemq/reprise/internal/alarm"
 	"github.com/reprisemq/reprise/internal/registry"
@@ -40,4 +42,4 @@ func (n *Node) Begun() bool { return n.begun }
 func (n *Node) Begin() { n.registry.Begin() }
 
 // Sync waits until every change so far is on disk, of what is to be there. An error says that it is not.
-func (n *Node) Sync() error { return n.registry.Sync() }
+func (n *Node) Sync(ctx context.Context) error { return n.registry.Sync(ctx) }

@@ -65,6 +65,7 @@ type Node struct {
 	mu      sync.Mutex
 	closed  bool
 	vhosts  map[string]*vhost.VHost
+	going   map[*vhost.VHost]struct{} // those that are being deleted: they may still read from the store
 	live    map[*session.Session]struct{}
 	running sync.WaitGroup // the sessions
 	closing chan struct{}  // closed when closed is set
@@ -80,6 +81,7 @@ func New(config Config) (*Node, error) {
 		config:   config,
 		sessions: config.Sessions,
 		vhosts:   make(map[string]*vhost.VHost),
+		going:    make(map[*vhost.VHost]struct{}),
 		live:     make(map[*session.Session]struct{}),
 		closing:  make(chan struct{}),
 	}
@@ -117,6 +119,13 @@ func (n *Node) VHosts() []*vhost.VHost {
 	return slices.SortedFunc(maps.Values(n.vhosts), func(a, b *vhost.VHost) int { return cmp.Compare(a.Name(), b.Name()) })
 }
 
+// hosts returns all virtual hosts, also those that are being deleted: to close one of those waits for its end.
+func (n *Node) hosts() []*vhost.VHost {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.AppendSeq(slices.Collect(maps.Values(n.vhosts)), maps.Keys(n.going))
+}
+
 // AddVHost makes sure that a virtual host exists. It reports whether it is a new one.
 func (n *Node) AddVHost(name string) (added bool) {
 	n.mu.Lock()
@@ -148,6 +157,9 @@ func (n *Node) DeleteVHost(name string) bool {
 		}
 	}
 	host.Delete()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.going, host)
 	return true
 }
 
@@ -160,6 +172,7 @@ func (n *Node) takeVHost(name string) *vhost.VHost {
 		return nil
 	}
 	delete(n.vhosts, name)
+	n.going[host] = struct{}{}
 	n.Access.DeleteVHost(name)
 	host.Forget()
 	return host
@@ -214,24 +227,10 @@ func (n *Node) Wait(d time.Duration) bool {
 	}
 }
 
-// patience is how long connections that were cut have to end before the disk is taken for what holds them up.
-const patience = time.Second
-
-// await waits for the end of connections that were cut. They end at once, unless they wait for the disk.
-func (n *Node) await(joined <-chan struct{}) {
-	select {
-	case <-joined:
-		return
-	case <-time.After(patience):
-	}
-	if n.config.Store != nil {
-		n.config.Store.GiveUp(errors.New("it was ended while it waited for the disk"))
-	}
-	<-joined
-}
-
-// Shutdown closes all connections and waits until they have ended. When ctx ends first, it cuts them.
+// Shutdown closes all connections and waits until they have ended. When ctx ends first, it cuts them, and does not wait for
+// a disk that does not answer.
 func (n *Node) Shutdown(ctx context.Context) error {
+	defer Hurry(ctx, n.config.Store, nil)()
 	n.mu.Lock()
 	if !n.closed {
 		n.closed = true
@@ -255,9 +254,9 @@ func (n *Node) Shutdown(ctx context.Context) error {
 		for _, s := range n.Sessions() {
 			s.Abort()
 		}
-		n.await(joined)
+		<-joined
 	}
-	for _, v := range n.VHosts() {
+	for _, v := range n.hosts() {
 		v.Close()
 	}
 	n.registry.Close()

@@ -5,11 +5,6 @@ import (
 	"time"
 )
 
-// retryUndeliverable is how long a dead letter that must not be lost waits when there was no queue to take it.
-// RabbitMQ waits 180 s (dead_letter_worker_publisher_confirm_timeout); nothing is gained by that here, where a try is a
-// look-up in memory.
-const retryUndeliverable = 5 * time.Second
-
 // lettersAtATime is how many dead letters a queue publishes before others have their turn.
 const lettersAtATime = 256
 
@@ -22,6 +17,7 @@ type deadLetters struct {
 	next     []deadLetter
 	asked    bool         // SendDeadLetters is going to be called, or running
 	stranded []deadLetter // somebody did not take them; they must not be lost
+	unloaded int          // how many of those, from the first, have been looked at by unload
 	retry    *time.Timer  // nil: it is not running
 
 	// What must not be lost counts against the queue's limits until it has arrived.
@@ -30,19 +26,22 @@ type deadLetters struct {
 }
 
 type deadLetter struct {
-	message *Message // as it was in the queue
+	message *Message // as it was in the queue; nil: it is to be read again
 	item    *Item    // it was in; nil: it was refused
 	reason  Reason
 	at      time.Time
 	bytes   int64    // that count against the limit
+	size    int64    // of memory
+	again   bool     // it was stranded before
 	left    []string // the queues that have not accepted it; nil: it was not sent yet, or there were none
 }
 
 // stop drops what has not been sent, when the queue is deleted, and returns how much memory that was.
 func (d *deadLetters) stop() (size int64) {
 	for _, l := range slices.Concat(d.next, d.stranded) {
-		size += l.message.Size()
+		size += l.size
 	}
+	d.unloaded = 0
 	d.next, d.stranded, d.held, d.heldBytes = nil, nil, 0, 0
 	return size
 }
@@ -66,7 +65,7 @@ func (q *Queue) deadLetter(m *Message, it *Item, reason Reason) bool {
 	if q.config.DeadLetter == nil {
 		return false
 	}
-	l := deadLetter{message: m, item: it, reason: reason, at: time.Now(), bytes: q.config.bytes(m)}
+	l := deadLetter{message: m, item: it, reason: reason, at: time.Now(), bytes: q.config.bytes(m), size: m.Size()}
 	q.dead.next = append(q.dead.next, l)
 	q.hold(l, 1)
 	return true
@@ -80,9 +79,12 @@ func (q *Queue) hold(l deadLetter, n int) {
 	}
 }
 
+// sendingDue reports whether there are dead letters that nobody knows of.
+func (q *Queue) sendingDue() bool { return len(q.dead.next) > 0 && !q.dead.asked }
+
 // unlock releases the queue, and has the dead letters sent that were noted meanwhile.
 func (q *Queue) unlock() {
-	ask := len(q.dead.next) > 0 && !q.dead.asked
+	ask := q.sendingDue()
 	q.dead.asked = q.dead.asked || ask
 	q.fetch()
 	q.mu.Unlock()
@@ -123,12 +125,19 @@ func (q *Queue) send(letters []deadLetter) (stranded []deadLetter) {
 // sendOne publishes a dead letter, and reports whether that was all. In the store it leaves this queue when it enters the
 // others.
 func (q *Queue) sendOne(l *deadLetter) (done bool) {
+	m := l.message
+	if m == nil {
+		var err error
+		if m, err = q.reread(l.item); m == nil {
+			return err == nil
+		}
+	}
 	if q.config.Store != nil {
 		q.config.Store.Hold()
 		defer q.config.Store.Release()
 	}
 	to := q.config.DeadLetter
-	dead := l.message.die(q.config.Name, l.reason, to, l.at)
+	dead := m.die(q.config.Name, l.reason, to, l.at)
 	refused, routed := q.config.Publish(dead, l.reason, l.left)
 	if to.AtLeastOnce && (!routed || len(refused) > 0) {
 		l.left = refused
@@ -140,33 +149,4 @@ func (q *Queue) sendOne(l *deadLetter) (done bool) {
 		q.unkeep(l.item)
 	}
 	return true
-}
-
-func (q *Queue) sent(letters, stranded []deadLetter) {
-	if q.deleted {
-		stranded = nil
-	}
-	var size int64
-	for _, l := range letters {
-		size -= l.message.Size()
-		if !q.deleted {
-			q.hold(l, -1)
-		}
-	}
-	for _, l := range stranded {
-		size += l.message.Size()
-		q.hold(l, 1)
-	}
-	q.config.Meter.Add(size)
-	q.dead.stranded = append(q.dead.stranded, stranded...)
-	if len(stranded) > 0 && q.dead.retry == nil {
-		q.dead.retry = time.AfterFunc(retryUndeliverable, q.retryStranded)
-	}
-}
-
-func (q *Queue) retryStranded() {
-	q.mu.Lock()
-	defer q.unlock()
-	q.dead.next = append(q.dead.next, q.dead.stranded...)
-	q.dead.stranded, q.dead.retry = nil, nil
 }

@@ -166,7 +166,7 @@ func (d *decoder) bytes() []byte {
 func (d *decoder) text() string { return string(d.bytes()) }
 
 func (d *decoder) texts() (all []string) {
-	for range d.length() {
+	for n := d.length(); n > 0 && !d.bad; n-- {
 		all = append(all, d.text())
 	}
 	return all
@@ -174,7 +174,7 @@ func (d *decoder) texts() (all []string) {
 
 func (d *decoder) past() *past {
 	p := &past{published: int(d.number()), first: d.death()}
-	for range d.length() {
+	for n := d.length(); n > 0 && !d.bad; n-- {
 		p.deaths = append(p.deaths, d.death())
 	}
 	return p

@@ -7,6 +7,7 @@ type fifo struct {
 	ring []*Item
 	from int
 	n    int
+	size int64 // in memory, of them all
 }
 
 const fifoMin = 16
@@ -37,9 +38,11 @@ func (f *fifo) push(it *Item) {
 	}
 	f.ring[(f.from+f.n)&(len(f.ring)-1)] = it
 	f.n++
+	f.size += it.Message.Size()
 }
 
 func (f *fifo) pop() {
+	f.size -= f.ring[f.from].Message.Size()
 	f.ring[f.from] = nil
 	f.from = (f.from + 1) & (len(f.ring) - 1)
 	f.n--

@@ -95,6 +95,9 @@ func (q *Queue) unkeepAll() {
 	if q.consumed.ticket != 0 {
 		q.config.Store.DeleteDocument(q.consumedDocument())
 	}
+	if q.died != 0 {
+		q.config.Store.DeleteDocument(diedDocument(q.config.ID))
+	}
 }
 
 // restored is a message as the store had it.
@@ -117,7 +120,7 @@ func (q *Queue) restored(l store.Loaded) (*Item, error) {
 	if l.Order <= q.suspect {
 		it.Redelivered, m.suspect = true, true
 	}
-	if q.config.Store.Unclean() && l.Deadline != 0 && !time.Now().Before(it.deadline) {
+	if l.Order <= q.died && q.diesAlone(it) {
 		m.suspect = true
 	}
 	if l.Due != 0 {

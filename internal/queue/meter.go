@@ -28,12 +28,17 @@ func NewMeter(limit int64) *Meter { return &Meter{limit: limit} }
 func (m *Meter) Limit() int64 { return m.limit }
 
 // Used returns how many bytes are taken.
-func (m *Meter) Used() int64 { return m.used.Load() }
+func (m *Meter) Used() int64 {
+	if m == nil {
+		return 0
+	}
+	return m.used.Load()
+}
 
 // Alarm returns nil while there is memory, and else a channel that is closed when there is again: not at once when it is
 // one message less, but at nine tenths of the limit.
 func (m *Meter) Alarm() <-chan struct{} {
-	if m.used.Load() <= m.low() {
+	if m == nil || m.used.Load() <= m.low() {
 		return nil // spares the lock
 	}
 	m.mu.Lock()

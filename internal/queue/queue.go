@@ -15,6 +15,7 @@
 package queue
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -23,7 +24,7 @@ import (
 	"github.com/reprisemq/reprise/internal/store"
 )
 
-// Queue holds messages. All methods may be called at the same time, none blocks.
+// Queue holds messages. All methods may be called at the same time. With a store, those block that say so.
 type Queue struct {
 	config Config
 
@@ -44,12 +45,15 @@ type Queue struct {
 	lease     lease
 
 	// With a store:
-	stored   bool      // there is, or was, something in it
-	loads    uint64    // from it, so far
-	awaiting bool      // Committed is going to be called
-	arrived  sync.Cond // messages have been read, or could not be
+	stored   bool        // there is, or was, something in it
+	loads    uint64      // from it, so far
+	awaiting bool        // Committed is going to be called
+	arrived  sync.Cond   // messages have been read, or could not be
+	getting  int         // how many are waiting for that
+	recheck  *time.Timer // whether there is memory again; nil: it is not running
 	consumed consumed
 	suspect  uint64 // messages up to this order may have been delivered before the store was opened
+	died     uint64 // messages up to this order may have been dead-lettered before; see restoreDied
 }
 
 // New returns an empty queue.
@@ -142,16 +146,20 @@ func (q *Queue) acquire(it *Item, noAck bool, way, wayNoAck stats.Kind) {
 }
 
 // Get takes the message at the head, which is then unacked unless noAck is set, and tells how many are left behind it.
-// Taken is called with it while the queue is locked, as [Receiver.Offer] is. It returns false when there is none.
-func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) bool {
+// Taken is called with it while the queue is locked, as [Receiver.Offer] is. It returns false when there is none. It blocks
+// while the message is read from the disk, and returns an error if it cannot be read for now.
+func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) (found bool, err error) {
 	q.mu.Lock()
 	defer q.unlock()
 	q.touch()
 	q.expire()
-	it := q.awaitHead()
+	it, err := q.awaitHead()
+	if err != nil {
+		return false, fmt.Errorf("the next message of queue %q cannot be read: %w", q.config.Name, err)
+	}
 	if it == nil {
 		q.counts[stats.GetEmpty]++
-		return false
+		return false, nil
 	}
 	q.ready.remove(it)
 	if !q.config.Quorum || noAck {
@@ -166,16 +174,28 @@ func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) bool {
 		q.unkeep(it)
 	}
 	q.expire()
-	return true
+	return true, nil
 }
 
-// awaitHead returns the message at the head, or nil if there is none. It may have to wait until it is read.
-func (q *Queue) awaitHead() *Item {
+// awaitHead returns the message at the head, or nil if there is none. It may have to wait until it is read, but does not
+// wait for what could not be read to become readable: whoever asks may have more to do.
+func (q *Queue) awaitHead() (*Item, error) {
+	q.getting++
+	defer func() { q.getting-- }()
 	for {
 		q.expire()
 		it := q.ready.head()
 		if it != nil || q.ready.len() == 0 || q.closed {
-			return it
+			return it, nil
+		}
+		if err := q.ready.unreadable(); err != nil {
+			return nil, err
+		}
+		if q.sendingDue() {
+			// Nothing more is read before those are sent that have just expired.
+			q.unlock()
+			q.mu.Lock()
+			continue
 		}
 		q.fetch()
 		q.arrived.Wait()
@@ -378,7 +398,7 @@ func (q *Queue) Delete(if_ Condition) (n int, failed Condition) {
 }
 
 func (q *Queue) stopTimers() {
-	for _, timer := range []*time.Timer{q.timer, q.lease.timer, q.dead.retry} {
+	for _, timer := range []*time.Timer{q.timer, q.lease.timer, q.dead.retry, q.recheck} {
 		if timer != nil {
 			timer.Stop()
 		}

@@ -64,7 +64,7 @@ func to(q **Queue) func(*Message, Reason, []string) ([]string, bool) {
 }
 
 func (q *Queue) take(noAck bool) (item *Item) {
-	q.Get(noAck, func(it *Item, _ int) { item = it })
+	_, _ = q.Get(noAck, func(it *Item, _ int) { item = it })
 	return item
 }
 
@@ -234,7 +234,7 @@ func TestRingGrowsAndShrinksInOrder(t *testing.T) {
 		var model []*Item
 		for range rapid.IntRange(1, 30).Draw(t, "phases") {
 			for range rapid.IntRange(0, 60).Draw(t, "push") {
-				it := &Item{}
+				it := &Item{Message: message("")}
 				f.push(it)
 				model = append(model, it)
 			}

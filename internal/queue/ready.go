@@ -94,6 +94,9 @@ func (r *ready) lose(p uint8, what segment) {
 	}
 }
 
+// unreadable tells why the head could not be loaded the last time; nil: it could, or nobody has tried.
+func (r *ready) unreadable() error { return r.levels[r.filled.highest()].disk.err }
+
 // onDiskBytes is what counts against the limit of what is not in memory.
 func (r *ready) onDiskBytes() (n int64) {
 	for i := range r.levels {

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"container/heap"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -41,6 +42,9 @@ func (q *Queue) restore() error {
 	if err := q.restoreConsumed(); err != nil {
 		return err
 	}
+	if err := q.restoreDied(); err != nil {
+		return err
+	}
 	return q.restoreDelayed(delayed)
 }
 
@@ -48,6 +52,7 @@ func (q *Queue) restore() error {
 func Remove(s store.Store, id uint64) {
 	s.DeleteQueue(id)
 	s.DeleteDocument(consumedDocument(id))
+	s.DeleteDocument(diedDocument(id))
 }
 
 // restore begins a level with what is on disk.
@@ -102,12 +107,12 @@ type consumed struct {
 }
 
 // Consumed tells that messages are going to be delivered. It waits for the disk the first time.
-func (q *Queue) Consumed() error {
+func (q *Queue) Consumed(ctx context.Context) error {
 	if q.config.Store == nil || !q.config.Durable || q.consumed.kept.Load() {
 		return nil
 	}
 	ticket := q.noteConsumed()
-	if err := q.config.Store.Wait(ticket); err != nil {
+	if err := q.config.Store.Wait(ctx, ticket); err != nil {
 		return err
 	}
 	q.consumed.kept.Store(true)

@@ -43,7 +43,7 @@ func (k *kept) config(c Config) Config {
 func (k *kept) restart(c Config) {
 	k.Close()
 	k.running.Wait()
-	if err := k.store.Close(); err != nil {
+	if err := k.store.Close(true); err != nil {
 		k.t.Fatal(err)
 	}
 	k.store = open(k.t, k.fs)
@@ -81,7 +81,7 @@ func TestAQueueOnDiskIsTheSame(t *testing.T) {
 		defer func() {
 			k.Close()
 			k.running.Wait()
-			_ = k.store.Close()
+			_ = k.store.Close(true)
 		}()
 
 		var held, heldKept []*Item
@@ -156,7 +156,10 @@ func TestAQueueOnDiskIsTheSame(t *testing.T) {
 				k.restart(config)
 			},
 			"": func(t *rapid.T) {
-				k.settle()
+				// Else something is done while messages are read. What is over the limit is dropped when it has been.
+				if limited || rapid.Bool().Draw(t, "settled") {
+					k.settle()
+				}
 				a, b := memory.Stats(), k.Stats()
 				if a.Ready != b.Ready || a.Unacked != b.Unacked || a.ReadyBytes != b.ReadyBytes || a.UnackedBytes != b.UnackedBytes {
 					t.Fatalf("in memory: %+v, on disk: %+v", a, b)
@@ -168,13 +171,13 @@ func TestAQueueOnDiskIsTheSame(t *testing.T) {
 
 // A queue that is told of messages that are not there says so, and goes on with those that are.
 func TestMissingMessagesHoldNothingUp(t *testing.T) {
-	s := open(t, vfs.NewMem())
-	defer s.Close()
+	fs := vfs.NewMem()
+	s := open(t, fs)
 	for i := range uint64(3) {
 		s.Put(store.Entry{Key: store.Key{Queue: 7, Order: i + 1}, Message: message("lost")})
 	}
 	s.DeleteRange(7, 0, 0, 100, 0, 0)
-	if err := s.Wait(s.SetDocument("a", nil)); err != nil {
+	if err := s.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var troubles []error
@@ -198,8 +201,13 @@ func TestMissingMessagesHoldNothingUp(t *testing.T) {
 	if len(troubles) != 1 || !strings.Contains(troubles[0].Error(), "3 messages") {
 		t.Errorf("told: %v", troubles)
 	}
-	if levels, err := s.Levels(7); err != nil || len(levels) > 1 {
-		t.Errorf("levels %v, %v", levels, err)
+	if err := s.Close(true); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, fs)
+	defer s.Close(true)
+	if levels, err := s.Levels(7); err != nil || len(levels) != 0 {
+		t.Errorf("in the store there are %+v, %v", levels, err)
 	}
 }
 
@@ -210,11 +218,11 @@ func TestPurgeWhileMessagesAreRead(t *testing.T) {
 	for i := range uint64(3) {
 		s.Put(store.Entry{Key: store.Key{Queue: 7, Order: i + 1}, Message: message("old")})
 	}
-	if err := s.Close(); err != nil { // so that the counts are found
+	if err := s.Close(true); err != nil { // so that the counts are found
 		t.Fatal(err)
 	}
 	s = open(t, fs)
-	defer s.Close()
+	defer s.Close(true)
 	var reading []func()
 	config := Defaults("q")
 	config.Store, config.ID, config.Durable = s, 7, true

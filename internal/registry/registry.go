@@ -12,6 +12,7 @@
 package registry
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -27,9 +28,6 @@ type Registry struct {
 
 	mu    sync.RWMutex // held for reading while the store is used
 	store store.Store  // nil: closed
-
-	lastMu sync.Mutex
-	last   store.Ticket // of the latest change
 }
 
 // New returns the registry in a store.
@@ -50,18 +48,18 @@ func (r *Registry) Close() {
 
 // Set keeps a thing, in place of the one that has the same kind and names.
 func (r *Registry) Set(value any, kind string, names ...string) {
-	r.change(func(s store.Store) store.Ticket {
+	r.change(func(s store.Store) {
 		text, _ := json.Marshal(value) // cannot fail: values are structs of texts, numbers and bytes
-		return s.SetDocument(documentName(kind, names), text)
+		s.SetDocument(documentName(kind, names), text)
 	})
 }
 
 // Delete forgets a thing.
 func (r *Registry) Delete(kind string, names ...string) {
-	r.change(func(s store.Store) store.Ticket { return s.DeleteDocument(documentName(kind, names)) })
+	r.change(func(s store.Store) { s.DeleteDocument(documentName(kind, names)) })
 }
 
-func (r *Registry) change(do func(store.Store) store.Ticket) {
+func (r *Registry) change(do func(store.Store)) {
 	if r == nil {
 		return
 	}
@@ -70,26 +68,21 @@ func (r *Registry) change(do func(store.Store) store.Ticket) {
 	if r.store == nil {
 		return
 	}
-	t := do(r.store)
-	r.lastMu.Lock()
-	defer r.lastMu.Unlock()
-	r.last = max(r.last, t)
+	do(r.store)
 }
 
 // Sync waits until every change so far is on disk. An error says that it is not, and that nothing will be.
-func (r *Registry) Sync() error {
+func (r *Registry) Sync(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
 	r.mu.RLock()
-	defer r.mu.RUnlock()
-	if r.store == nil {
+	s := r.store
+	r.mu.RUnlock()
+	if s == nil {
 		return nil // closing it has kept everything there was
 	}
-	r.lastMu.Lock()
-	t := r.last
-	r.lastMu.Unlock()
-	return r.store.Wait(t)
+	return s.Flush(ctx)
 }
 
 // Document is a thing as it was kept.

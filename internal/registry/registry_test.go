@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"testing"
@@ -23,7 +24,7 @@ func open(t *testing.T, fs store.FS) (*Registry, func()) {
 	}
 	return r, func() {
 		r.Close()
-		if err := s.Close(); err != nil {
+		if err := s.Close(true); err != nil {
 			t.Error(err)
 		}
 	}
@@ -52,13 +53,13 @@ func TestThingsAreKept(t *testing.T) {
 	r.Set(3, "kinds", "a", "b")
 	r.Set(4, "kind", "a", "c")
 	r.Delete("kind", "a", "b")
-	if err := r.Sync(); err != nil {
+	if err := r.Sync(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	closeIt()
 	r.Set(5, "kind", "too", "late")
 	r.Delete("kind", "a", "c")
-	if err := r.Sync(); err != nil {
+	if err := r.Sync(context.Background()); err != nil {
 		t.Error(err)
 	}
 
@@ -115,7 +116,7 @@ func TestNoRegistry(t *testing.T) {
 	for range r.All("kind", 1) {
 		t.Error("something is there")
 	}
-	if r.Sync() != nil {
+	if r.Sync(context.Background()) != nil {
 		t.Error("nothing to wait for")
 	}
 }

@@ -24,6 +24,8 @@ func (s *Session) block() error {
 	if len(short) == 0 {
 		return nil
 	}
+	// Of what it published before it would be told together with what it publishes next.
+	s.confirms.flush()
 	reason := alarm.Reason(short)
 	s.log.Warn("publishing is blocked: " + reason)
 	if s.notifiesBlocked {
@@ -36,10 +38,11 @@ func (s *Session) block() error {
 	for over := s.config.Alarms.Raised(); over != nil; over = s.config.Alarms.Raised() {
 		select {
 		case <-over:
-		case <-s.ending:
+		case <-s.serving.Done():
+			if s.ctx.Err() != nil {
+				return s.lost(s.ctx.Err())
+			}
 			return nil
-		case <-s.ctx.Done():
-			return s.lost(s.ctx.Err())
 		}
 	}
 	s.log.Info("publishing is unblocked")

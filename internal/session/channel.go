@@ -85,7 +85,7 @@ func (ch *channel) method(m amqpwire.Method) error {
 	case *amqpwire.ChannelOpen:
 		return exception.New(exception.ChannelError, "second 'channel.open' seen")
 	case *amqpwire.ChannelClose:
-		ch.s.confirms.conclude(ch)
+		ch.s.conclude(ch)
 		ch.release()
 		ch.s.drop(ch)
 		ch.send(&amqpwire.ChannelCloseOk{})

@@ -73,16 +73,7 @@ func (c *confirms) tell() {
 	c.channels = slices.DeleteFunc(c.channels, func(ch *channel) bool { return len(ch.unconfirmed.runs) == 0 })
 }
 
-// conclude tells all that there is to tell of some channels, for which it waits for the store. Of what a store that has
-// failed did not keep nobody is told.
-func (c *confirms) conclude(channels ...*channel) {
-	if last := c.last(channels); last > 0 && c.store.Wait(last) == nil {
-		c.Committed(last)
-		return
-	}
-	c.flush()
-}
-
+// last is the commit after which the client can be told of everything on some channels.
 func (c *confirms) last(channels []*channel) (last store.Ticket) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

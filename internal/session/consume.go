@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -63,7 +64,7 @@ func (ch *channel) basicConsume(m *amqpwire.BasicConsume) error {
 	if err != nil && q != ch.replies { // which RabbitMQ does not look at for direct replies
 		return err
 	}
-	if err := q.Consumed(); err != nil {
+	if err := ch.s.await(q.Consumed); err != nil {
 		return err
 	}
 	c := &consumer{ch: ch, queue: q, tag: tag, arguments: m.Arguments, timeout: timeout, window: window{limit: int(ch.prefetch)}}
@@ -205,27 +206,37 @@ func (ch *channel) basicGet(m *amqpwire.BasicGet) error {
 		return exception.New(exception.ResourceLocked, "cannot obtain access to locked %v. basic.get operations "+
 			"are not supported by <<\"quorum\">> queues with single active consumer", q)
 	}
-	if err := q.Consumed(); err != nil {
+	if err := ch.s.await(q.Consumed); err != nil {
 		return err
 	}
-	found := q.Get(m.NoAck, func(it *queue.Item, left int) {
-		ch.mu.Lock()
-		defer ch.mu.Unlock()
-		ch.lastTag++
-		ch.countOut(q, it, m.NoAck, stats.Get, stats.GetNoAck)
-		if !m.NoAck {
-			ch.unacked.add(delivery{tag: ch.lastTag, item: it, queue: q})
-		}
-		ch.s.out.write(func(b []byte) []byte {
-			return appendContent(b, ch, &amqpwire.BasicGetOk{
-				DeliveryTag: ch.lastTag, Redelivered: it.Redelivered,
-				Exchange: it.Message.Exchange, RoutingKey: it.Message.RoutingKey, MessageCount: uint32(left),
-			}, it.DeliveryProperties(), it.Message.Body)
-		})
+	found := false
+	err = ch.s.await(func(context.Context) (err error) { // it may have to be read
+		found, err = q.Get(m.NoAck, func(it *queue.Item, left int) { ch.got(q, m.NoAck, it, left) })
+		return err
 	})
+	if err != nil {
+		return err
+	}
 	if !found {
 		ch.counter.AddFrom(q.Quorum(), stats.GetEmpty, 1)
 		ch.send(&amqpwire.BasicGetEmpty{})
 	}
 	return nil
+}
+
+// got sends a message that was asked for.
+func (ch *channel) got(q *vhost.Queue, noAck bool, it *queue.Item, left int) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.lastTag++
+	ch.countOut(q, it, noAck, stats.Get, stats.GetNoAck)
+	if !noAck {
+		ch.unacked.add(delivery{tag: ch.lastTag, item: it, queue: q})
+	}
+	ch.s.out.write(func(b []byte) []byte {
+		return appendContent(b, ch, &amqpwire.BasicGetOk{
+			DeliveryTag: ch.lastTag, Redelivered: it.Redelivered,
+			Exchange: it.Message.Exchange, RoutingKey: it.Message.RoutingKey, MessageCount: uint32(left),
+		}, it.DeliveryProperties(), it.Message.Body)
+	})
 }

@@ -32,7 +32,7 @@ func (s *Session) frame(f amqpwire.Frame) (done bool) {
 	if s.closing.Load() {
 		return false
 	}
-	if method, err := s.channelFrame(f); err != nil {
+	if method, err := s.channelFrame(f); err != nil && err != errUnanswered {
 		s.raise(f.Channel, method, err)
 	}
 	return false
@@ -79,7 +79,7 @@ func (s *Session) connectionFrame(f amqpwire.Frame) (done bool) {
 	switch m := m.(type) {
 	case *amqpwire.ConnectionClose:
 		s.log.Info("connection closed by the client", "code", m.ReplyCode, "text", m.ReplyText)
-		s.confirms.conclude(slices.Collect(maps.Values(s.channels))...)
+		s.conclude(slices.Collect(maps.Values(s.channels))...)
 		s.release()
 		s.send(0, &amqpwire.ConnectionCloseOk{})
 		return true

@@ -35,7 +35,7 @@ func (s *Session) startHeartbeats() (stop func()) {
 			}
 			s.out.write(amqpwire.AppendHeartbeatFrame)
 			received := s.received.Load()
-			if received != seen || s.blocked.Load() {
+			if received != seen || s.blocked.Load() || s.waiting.Load() {
 				seen, silent = received, 0
 				continue
 			}

@@ -47,8 +47,8 @@ func (s *Session) read() error {
 // handle does what a frame asks for, and those that have been read with it: to lock for each of them would cost more than
 // most of them do. Done says that the connection has been closed in order.
 func (s *Session) handle(f amqpwire.Frame) (done bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock()
+	defer s.unlock()
 	for n := 1; ; n++ {
 		s.received.Add(1)
 		if !isAck(f) {
@@ -78,9 +78,9 @@ func (s *Session) unread(err error) error {
 	case !ok:
 		return s.lost(err)
 	}
-	s.mu.Lock()
+	s.lock()
 	s.fail(frameError(malformed), 0)
-	s.mu.Unlock()
+	s.unlock()
 	s.discard()
 	return nil
 }

@@ -11,10 +11,11 @@
 // [outbox], where replies from the reader and deliveries from queues, which come in whatever goroutine published the
 // message, meet. A third one sees to the heartbeats. Why a session ended is the cause of its context.
 //
-// Locks are taken in this order: session, queue, channel, confirms, outbox. None is held while something blocks, but that
-// the session's is the reader's while it handles frames, and it may wait for the store then; a timer, or the broker when it
-// is asked about the session, may have it in between. The parts of a channel that a queue reaches by its deliveries are
-// behind the channel's own lock, and what the store reaches by its commits behind that of [confirms].
+// Locks are taken in this order: turn, session, queue, channel, confirms, outbox. None is held while something blocks, but
+// the turn, which is that of whoever changes channels: the reader while it handles frames, and may wait for the store, or in
+// between a timer. While the reader waits it lets go of the session's own lock, which is all that the broker needs when it
+// is asked about the session: nothing changes then. The parts of a channel that a queue reaches by its deliveries are behind
+// the channel's own lock, and what the store reaches by its commits behind that of [confirms].
 package session
 
 import (
@@ -79,16 +80,19 @@ type Session struct {
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	// serving ends with ctx, or earlier when Shutdown is called: then nobody reads any more what the session has to say.
+	serving context.Context
+	cease   context.CancelFunc
 
 	in       *amqpwire.Reader
 	out      *outbox
 	received atomic.Uint64 // frames
 	traffic  traffic
 	stats    *stats.Node
-	closing  atomic.Bool   // connection.close has been sent
-	ending   chan struct{} // closed by Shutdown
-	blocked  atomic.Bool   // the client is not read, for lack of memory
-	begun    bool          // a message, since it was last looked at: the client is about to publish
+	closing  atomic.Bool // connection.close has been sent
+	blocked  atomic.Bool // the client is not read, since something has run short
+	waiting  atomic.Bool // nor is it now, since the reader waits for the disk
+	begun    bool        // a message, since it was last looked at: the client is about to publish
 
 	connected time.Time
 
@@ -103,8 +107,9 @@ type Session struct {
 	notifiesCancel   bool // the client understands basic.cancel
 	notifiesBlocked  bool // the client understands connection.blocked
 
-	mu          sync.Mutex
-	opened      bool // the handshake is over
+	turn        sync.Mutex // to change the following
+	mu          sync.Mutex // guards it, for those who look
+	opened      bool       // the handshake is over
 	channels    map[uint16]*channel
 	last        *channel // the one that was asked for last
 	permissions permissions
@@ -123,16 +128,18 @@ type Session struct {
 // New returns a session on a connection, to be run by [Session.Serve].
 func New(conn net.Conn, config *Config) *Session {
 	ctx, cancel := context.WithCancelCause(context.Background())
+	serving, cease := context.WithCancel(ctx)
 	s := &Session{
 		config:   config,
 		conn:     conn,
 		log:      config.Log.With("peer", conn.RemoteAddr().String()),
 		ctx:      ctx,
 		cancel:   cancel,
+		serving:  serving,
+		cease:    cease,
 		stats:    config.Stats,
 		out:      newOutbox(),
 		channels: make(map[uint16]*channel),
-		ending:   make(chan struct{}),
 
 		connected: time.Now(),
 	}
@@ -157,9 +164,9 @@ func (s *Session) Serve() error {
 		}
 	})
 	err := s.read()
-	s.mu.Lock()
+	s.lock()
 	s.release()
-	s.mu.Unlock()
+	s.unlock()
 	s.stopAckTimer()
 	if err == nil {
 		// What the client was still to be told goes out first: connection.close-ok, at the least.
@@ -210,7 +217,7 @@ func (s *Session) Force(text string) {
 	if s.closing.Swap(true) {
 		return
 	}
-	close(s.ending)
+	s.cease()
 	s.send(0, &amqpwire.ConnectionClose{
 		ReplyCode: uint16(exception.ConnectionForced),
 		ReplyText: shortstr(exception.New(exception.ConnectionForced, "%s", text).Error()),
@@ -220,6 +227,17 @@ func (s *Session) Force(text string) {
 
 // Abort ends the session without a word.
 func (s *Session) Abort() { s.cancel(context.Canceled) }
+
+// lock takes the turn to change something.
+func (s *Session) lock() {
+	s.turn.Lock()
+	s.mu.Lock()
+}
+
+func (s *Session) unlock() {
+	s.mu.Unlock()
+	s.turn.Unlock()
+}
 
 // release gives everything back that the connection had: what was unacked on its channels, its exclusive queues.
 func (s *Session) release() {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"sync"
 
@@ -70,17 +71,25 @@ func (f *fakeStore) Notify(w store.Waiter) store.Ticket {
 	return f.committed + 1
 }
 
-func (f *fakeStore) Wait(t store.Ticket) error {
+func (f *fakeStore) Wait(ctx context.Context, t store.Ticket) error {
+	defer context.AfterFunc(ctx, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.progress.Broadcast()
+	})()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.held > 0 {
 		return errors.New("waits for a commit that it holds up")
 	}
-	for f.committed < t && f.err == nil {
+	for f.committed < t && f.err == nil && ctx.Err() == nil {
 		f.progress.Wait()
 	}
-	if f.committed >= t {
+	switch {
+	case f.committed >= t:
 		return nil
+	case f.err != nil:
+		return f.err
 	}
-	return f.err
+	return context.Cause(ctx)
 }

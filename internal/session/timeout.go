@@ -34,8 +34,8 @@ func (s *Session) stopAckTimer() {
 // ackTimeouts gives back to their queues what consumers have kept for too long. Such a consumer is cancelled, if the client
 // understands that, and else its channel is closed (https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout).
 func (s *Session) ackTimeouts() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock()
+	defer s.unlock()
 	s.ackTimer.Lock()
 	s.ackTimer.due = time.Time{}
 	s.ackTimer.Unlock()

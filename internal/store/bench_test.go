@@ -19,14 +19,14 @@ func BenchmarkPut(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer s.Close()
+			defer s.Close(true)
 			message := body(make([]byte, 1024))
 			refs := make([]Ref, inFlight)
 			b.SetBytes(1024)
 			for i := 0; b.Loop(); i++ {
 				slot := i % inFlight
 				if i >= inFlight {
-					if err := s.Wait(refs[slot].Ticket); err != nil {
+					if err := s.Wait(b.Context(), refs[slot].Ticket); err != nil {
 						b.Fatal(err)
 					}
 					s.Delete(Key{1, 0, uint64(i - inFlight + 1)}, refs[slot], 1024)

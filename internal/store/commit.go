@@ -49,7 +49,6 @@ func (d *disk) run() {
 			return
 		}
 		d.began.Store(0)
-		batch.Reset()
 		d.finish(&sealed)
 		if closing {
 			return
@@ -57,6 +56,10 @@ func (d *disk) run() {
 		if spare = sealed; cap(spare.changes) > sparing {
 			spare = gathering{} // one burst must not keep its room for ever
 		}
+		clear(spare.changes)
+		clear(spare.others)
+		clear(spare.parts)
+		clear(spare.waiters)
 	}
 }
 
@@ -66,19 +69,15 @@ func (d *disk) seal(spare gathering) gathering {
 	defer d.hold.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.gathering.cut()
 	sealed := d.gathering
-	clear(spare.changes)
-	clear(spare.others)
-	clear(spare.waiters)
 	d.gathering = gathering{
 		ticket:  sealed.ticket + 1,
 		changes: spare.changes[:0],
 		others:  spare.others[:0],
+		parts:   spare.parts[:0],
 		counts:  spare.counts[:0],
 		waiters: spare.waiters[:0],
-	}
-	for _, c := range sealed.counts {
-		c.seal()
 	}
 	return sealed
 }
@@ -88,16 +87,37 @@ func (d *disk) commit(batch *pebble.Batch, g *gathering) error {
 	if len(g.changes) == g.dropped && len(g.others) == 0 {
 		return nil
 	}
-	if err := g.write(batch); err != nil {
-		return err
+	var before part
+	for i, p := range g.parts {
+		if err := g.write(batch, before, p); err != nil {
+			return err
+		}
+		last := i == len(g.parts)-1
+		switch {
+		case !batch.Empty():
+			how := pebble.NoSync
+			if last {
+				how = pebble.Sync
+			}
+			if err := d.db.Apply(batch, how); err != nil {
+				return err
+			}
+			batch.Reset()
+		case last && i > 0: // those before are still to be synced
+			if err := d.db.LogData(nil, pebble.Sync); err != nil {
+				return err
+			}
+		}
+		before = p
 	}
-	return d.db.Apply(batch, pebble.Sync)
+	return nil
 }
 
-func (g *gathering) write(batch *pebble.Batch) error {
-	others := g.others
+// write encodes what comes after one part and belongs to the next.
+func (g *gathering) write(batch *pebble.Batch, before, p part) error {
+	others := g.others[before.others:p.others]
 	var key, value []byte
-	for i := range g.changes {
+	for i := before.changes; i < p.changes; i++ {
 		for ; len(others) > 0 && others[0].before == i; others = others[1:] {
 			if err := others[0].do(batch); err != nil {
 				return err
@@ -122,7 +142,7 @@ func (g *gathering) write(batch *pebble.Batch) error {
 			return err
 		}
 	}
-	for _, c := range g.counts {
+	for _, c := range p.counts {
 		if err := c.write(batch); err != nil {
 			return err
 		}
@@ -141,18 +161,28 @@ func (d *disk) finish(g *gathering) {
 	}
 }
 
-// fail is the end of all commits.
-func (d *disk) fail(err error) {
+// fail is the end of all commits, because of a write that has failed.
+func (d *disk) fail(cause error) {
+	err := fmt.Errorf("the data directory %s can no longer be written, and nothing more is confirmed: %w", d.dir, cause)
+	if d.end(err, cause) && d.running.Load() {
+		d.log.Error("the store has failed: end the broker and start it again once the cause is mended; everything confirmed so far is kept",
+			"directory", d.dir, "error", cause)
+	}
+}
+
+// end has nobody wait any longer. It reports whether this was the first reason to.
+func (d *disk) end(err, cause error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.err != nil {
-		return
+		return false
 	}
-	d.err = fmt.Errorf("the data directory %s can no longer be written, and nothing more is confirmed: %w", d.dir, err)
-	d.log.Error("the store has failed; restart the broker once the cause is mended: everything confirmed so far is kept",
-		"directory", d.dir, "error", err)
+	d.err, d.cause = err, cause
 	d.progress.Broadcast()
-	close(d.failed)
+	if cause != nil {
+		close(d.failed)
+	}
+	return true
 }
 
 // GiveUp implements [Store].

@@ -22,23 +22,20 @@ type count struct {
 	// empty.
 	transients bool
 
-	dirty  bool // it is among the counts of what is being gathered
-	gone   bool // with its queue
-	sealed struct {
-		messages   int
-		bytes      int64
-		transients bool
-		gone       bool
-	}
+	dirty bool // it is among the counts of what is being gathered
+	gone  bool // with its queue
+}
+
+// tally is a count as it was at a moment.
+type tally struct {
+	level      level
+	messages   int
+	bytes      int64
+	transients bool
 }
 
 func (d *disk) count(k Key, messages int, bytes int64, transient bool) {
-	at := level{k.Queue, k.Level}
-	c := d.counts[at]
-	if c == nil {
-		c = &count{level: at}
-		d.counts[at] = c
-	}
+	c := d.countOf(level{k.Queue, k.Level})
 	c.messages += messages
 	c.bytes += bytes
 	c.transients = (c.transients || transient) && c.messages > 0
@@ -48,23 +45,40 @@ func (d *disk) count(k Key, messages int, bytes int64, transient bool) {
 	}
 }
 
-// seal notes what is to be written.
-func (c *count) seal() {
-	c.dirty = false
-	c.sealed.messages, c.sealed.bytes, c.sealed.transients, c.sealed.gone = c.messages, c.bytes, c.transients, c.gone
+// countOf finds the count of a level. A queue has few of them.
+func (d *disk) countOf(at level) *count {
+	for _, c := range d.counts[at.queue] {
+		if c.level == at {
+			return c
+		}
+	}
+	c := &count{level: at}
+	d.counts[at.queue] = append(d.counts[at.queue], c)
+	return c
 }
 
-func (c *count) write(b *pebble.Batch) error {
-	if c.sealed.gone {
-		return nil
+// cut completes a part.
+func (g *gathering) cut() {
+	p := part{changes: len(g.changes), others: len(g.others)}
+	for _, c := range g.counts {
+		if c.dirty = false; !c.gone {
+			p.counts = append(p.counts, c.tally())
+		}
 	}
+	g.parts = append(g.parts, p)
+	g.from, g.bytes, g.counts = len(g.changes), 0, g.counts[:0]
+}
+
+func (c *count) tally() tally { return tally{c.level, c.messages, c.bytes, c.transients} }
+
+func (c tally) write(b *pebble.Batch) error {
 	key := append(queueKey(prefixCount, c.level.queue), c.level.level)
-	if c.sealed.messages == 0 {
+	if c.messages == 0 {
 		return b.Delete(key, nil)
 	}
-	value := binary.AppendUvarint(nil, uint64(c.sealed.messages))
-	value = binary.AppendVarint(value, c.sealed.bytes)
-	if c.sealed.transients {
+	value := binary.AppendUvarint(nil, uint64(c.messages))
+	value = binary.AppendVarint(value, c.bytes)
+	if c.transients {
 		value = append(value, 1)
 	}
 	return b.Set(key, value, nil)

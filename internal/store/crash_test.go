@@ -122,7 +122,7 @@ func TestACrashLosesNoCommit(t *testing.T) {
 			"wait": func(t *rapid.T) {
 				var ticket Ticket
 				locked(func(t Ticket) { ticket = t })
-				if err := d.Wait(ticket); err != nil {
+				if err := d.Wait(t.Context(), ticket); err != nil {
 					t.Fatal(err)
 				}
 				h.in(ticket, func(content) {})
@@ -133,7 +133,7 @@ func TestACrashLosesNoCommit(t *testing.T) {
 				seed := rapid.Uint64().Draw(t, "what is on disk")
 				fs = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: int(seed % 101), RNG: rand.New(rand.NewPCG(seed, 0))})
 				old := d
-				defer old.Close()
+				defer old.Close(true)
 				d = openCrashed(t, fs)
 				if !d.Unclean() {
 					t.Fatal("a crash is taken for an end in order")
@@ -145,7 +145,7 @@ func TestACrashLosesNoCommit(t *testing.T) {
 				h.found(t, found)
 			},
 			"restart": func(t *rapid.T) {
-				if err := d.Close(); err != nil {
+				if err := d.Close(true); err != nil {
 					t.Fatal(err)
 				}
 				d = openCrashed(t, fs)
@@ -159,7 +159,7 @@ func TestACrashLosesNoCommit(t *testing.T) {
 				h.begin(found)
 			},
 		})
-		if err := d.Close(); err != nil {
+		if err := d.Close(true); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -189,5 +189,9 @@ func openCrashed(t *rapid.T, fs vfs.FS) *disk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.(*disk)
+	d := s.(*disk)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.partBytes = rapid.SampledFrom([]int64{0, 20, partBytes}).Draw(t, "size of parts")
+	return d
 }

@@ -30,7 +30,7 @@ func TestAFullDiskIsWaitedFor(t *testing.T) {
 		if waited := time.Since(began); waited < time.Minute {
 			t.Errorf("said to be kept after %v, while the disk was full", waited)
 		}
-		if err := d.Close(); err != nil {
+		if err := d.Close(true); err != nil {
 			t.Error(err)
 		}
 		checkKept(t, power.CrashClone(vfs.CrashCloneCfg{}), kept, "after the disk was full")
@@ -43,7 +43,7 @@ func TestClosingDoesNotWaitForAFullDisk(t *testing.T) {
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(b.inject)))
 	b.from.Store(b.seen.Load() + 1)
 	d.Put(entry(Key{1, 0, 1}, "message"))
-	if err := d.Close(); !errors.Is(err, syscall.ENOSPC) {
+	if err := d.Close(true); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("closed: %v", err)
 	}
 }
@@ -55,10 +55,10 @@ func TestWhatCannotBeOpenedSaysWhy(t *testing.T) {
 		if _, err := work(d, 30); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Close(); err != nil {
+		if err := d.Close(true); err != nil {
 			t.Fatal(err)
 		}
-		if err := openOn(t, fs).Close(); err != nil { // which writes a table
+		if err := openOn(t, fs).Close(true); err != nil { // which writes a table
 			t.Fatal(err)
 		}
 		if len(files(t, fs, ".sst")) == 0 {
@@ -75,6 +75,11 @@ func TestWhatCannotBeOpenedSaysWhy(t *testing.T) {
 		"a newer version wrote it": {func(t *testing.T, fs vfs.FS) {
 			write(t, fs, dataDir+"/FORMAT", "reprise 2\n")
 		}, ErrFormat, `"reprise 2"`},
+		"its format is gone": {func(t *testing.T, fs vfs.FS) {
+			if err := fs.Remove(dataDir + "/FORMAT"); err != nil {
+				t.Fatal(err)
+			}
+		}, ErrDamaged, "no file FORMAT"},
 		"the database is gone": {func(t *testing.T, fs vfs.FS) {
 			if err := fs.RemoveAll(dataDir + "/pebble"); err != nil {
 				t.Fatal(err)
@@ -91,7 +96,7 @@ func TestWhatCannotBeOpenedSaysWhy(t *testing.T) {
 			s, err := Open(Options{Dir: dataDir, Log: discard, FS: fs})
 			if err == nil {
 				_, err = s.(*disk).read(2, 1)
-				_ = s.Close()
+				_ = s.Close(true)
 			}
 			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), dataDir) {
 				t.Errorf("error %v, want %v that says %s", err, test.want, test.says)
@@ -110,7 +115,7 @@ func TestAScrambledLogIsNotReadAsAShorterOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close()
+	defer d.Close(true)
 	logs := files(t, power, ".log")
 	if len(logs) != 1 {
 		t.Fatalf("logs: %v", logs)
@@ -141,7 +146,7 @@ func TestAScrambledLogIsNotReadAsAShorterOne(t *testing.T) {
 				break
 			}
 		}
-		_ = s.Close()
+		_ = s.Close(true)
 	}
 }
 
@@ -201,5 +206,42 @@ func write(t *testing.T, fs vfs.FS, name, content string) {
 	_, err = f.Write([]byte(content))
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil && !errors.Is(err, os.ErrClosed) {
 		t.Fatal(err)
+	}
+}
+
+// What deleted messages took is given back on request, when nobody puts others; but for some logs, to be written again.
+func TestRoomIsMade(t *testing.T) {
+	fs := vfs.NewMem()
+	d := openOn(t, fs)
+	defer d.Close(true)
+	kept, err := workWith(d, 3000, strings.Repeat("x", 10_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range kept {
+		d.Delete(k, Ref{}, 10_000)
+	}
+	if err := d.sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.MakeRoom(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) { // files are removed behind our back
+		var size int
+		for _, name := range files(t, fs, "/") {
+			if content, err := fs.Open(name); err == nil && !strings.HasSuffix(name, ".log") {
+				if about, err := content.Stat(); err == nil {
+					size += int(about.Size())
+				}
+				_ = content.Close()
+			}
+		}
+		if size < 500_000 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes are left: %v", size, files(t, fs, "/"))
+		}
 	}
 }

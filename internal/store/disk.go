@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -23,17 +24,21 @@ type disk struct {
 	log     *slog.Logger
 	lock    *pebble.Lock
 	unclean bool
-	look    bool // Options.Look
 
 	hold sync.RWMutex // locked for writing while a commit is sealed
 
 	mu        sync.Mutex
 	gathering gathering
-	counts    map[level]*count
+	partBytes int64               // but for tests, the constant of that name
+	holders   int                 // between Hold and Release
+	counts    map[uint64][]*count // by queue
 	committed Ticket
 	progress  *sync.Cond // committed or err has changed
-	err       error
+	err       error      // why there will be no more commits
+	cause     error      // the write that failed, if one has
 
+	running atomic.Bool   // neither being opened nor closed
+	corrupt sync.Map      // files that have been complained of
 	began   atomic.Int64  // when the commit began that is being written, in Unix nanoseconds; 0: there is none
 	wake    chan struct{} // there is something to be committed
 	lazy    *time.Timer   // wakes after linger
@@ -48,10 +53,25 @@ type gathering struct {
 	changes []change
 	dropped int // of the changes, undone before they were written
 	others  []other
-	counts  []*count // that have changed
+	parts   []part
 	waiters []Waiter
 	lazily  bool // lazy is running
+
+	// Of the part that is not complete:
+	from   int      // its first change
+	bytes  int64    // of messages, about
+	counts []*count // that have changed
 }
+
+// part is what is written in one batch. There is mostly one; a batch cannot be larger than 4 GiB, and had better be a good
+// deal smaller, since it is a copy.
+type part struct {
+	changes, others int // their number, with those of the parts before
+	counts          []tally
+}
+
+// partBytes is how large a part may get before the next one begins, unless what belongs together is being asked for.
+const partBytes = 64 << 20
 
 // change is what happens to a message. It puts or deletes the entry's key, or if it was undone does nothing.
 type change struct {
@@ -107,12 +127,31 @@ func (d *disk) Move(from Key, old Ref, to Entry) Ref {
 	defer d.mu.Unlock()
 	d.count(from, -1, -to.Bytes, false)
 	d.count(to.Key, 1, to.Bytes, to.Transient)
+	if d.replaceable(old) {
+		d.gathering.changes[old.slot].entry = to
+		return old
+	}
 	d.forget(from, old)
 	return d.put(put, to)
 }
 
-func (d *disk) put(how kind, e Entry) Ref {
+// replaceable reports whether a change can be made another of the same kind: it has not been written, nothing is asked for
+// since that must come before it. Otherwise what goes round and round would be remembered for each time, until a disk that
+// hangs has come to itself.
+func (d *disk) replaceable(r Ref) bool {
 	g := &d.gathering
+	return d.undoable(r) && g.changes[r.slot].kind == put && (len(g.others) == 0 || g.others[len(g.others)-1].before <= r.slot)
+}
+
+func (d *disk) put(how kind, e Entry) Ref {
+	if d.err != nil {
+		return Ref{} // nothing is gathered any more that nobody would commit
+	}
+	g := &d.gathering
+	if g.bytes > d.partBytes && d.holders == 0 {
+		g.cut()
+	}
+	g.bytes += e.Bytes
 	g.changes = append(g.changes, change{how, e})
 	d.commitSoon(e.Transient)
 	return Ref{Ticket: g.ticket, slot: len(g.changes) - 1}
@@ -121,6 +160,9 @@ func (d *disk) put(how kind, e Entry) Ref {
 // forget takes back the change that put a message, if it has not been written, and else asks for the opposite.
 func (d *disk) forget(k Key, r Ref) {
 	g := &d.gathering
+	if d.err != nil {
+		return
+	}
 	if d.undoable(r) {
 		if c := &g.changes[r.slot]; c.kind == update {
 			*c = change{deletion, Entry{Key: k}}
@@ -134,7 +176,9 @@ func (d *disk) forget(k Key, r Ref) {
 	d.commitSoon(true)
 }
 
-func (d *disk) undoable(r Ref) bool { return r.Ticket == d.gathering.ticket }
+func (d *disk) undoable(r Ref) bool {
+	return r.Ticket == d.gathering.ticket && r.slot >= d.gathering.from
+}
 
 // DeleteRange implements [Store].
 func (d *disk) DeleteRange(queue uint64, l uint8, after, before uint64, n int, bytes int64) {
@@ -149,12 +193,10 @@ func (d *disk) DeleteRange(queue uint64, l uint8, after, before uint64, n int, b
 func (d *disk) DeleteQueue(queue uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for l := range d.counts {
-		if l.queue == queue {
-			d.counts[l].gone = true
-			delete(d.counts, l)
-		}
+	for _, c := range d.counts[queue] {
+		c.gone = true
 	}
+	delete(d.counts, queue)
 	d.other(func(b *pebble.Batch) error {
 		if err := b.DeleteRange(queueKey(prefixMessage, queue), queueKey(prefixMessage, queue+1), nil); err != nil {
 			return err
@@ -180,16 +222,29 @@ func (d *disk) DeleteDocument(name string) Ticket {
 // other asks for a change that is not of one message.
 func (d *disk) other(do func(*pebble.Batch) error) Ticket {
 	g := &d.gathering
+	if d.err != nil {
+		return g.ticket
+	}
 	g.others = append(g.others, other{len(g.changes), do})
 	d.commitSoon(false)
 	return g.ticket
 }
 
 // Hold implements [Store].
-func (d *disk) Hold() { d.hold.RLock() }
+func (d *disk) Hold() {
+	d.hold.RLock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.holders++
+}
 
 // Release implements [Store].
-func (d *disk) Release() { d.hold.RUnlock() }
+func (d *disk) Release() {
+	d.mu.Lock()
+	d.holders--
+	d.mu.Unlock()
+	d.hold.RUnlock()
+}
 
 // Notify implements [Store].
 func (d *disk) Notify(w Waiter) Ticket {
@@ -201,17 +256,36 @@ func (d *disk) Notify(w Waiter) Ticket {
 }
 
 // Wait implements [Store].
-func (d *disk) Wait(t Ticket) error {
+func (d *disk) Wait(ctx context.Context, t Ticket) error {
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, func() {
+			d.mu.Lock() // or else it might come between the look at ctx and the waiting
+			defer d.mu.Unlock()
+			d.progress.Broadcast()
+		})
+		defer stop()
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for d.committed < t && d.err == nil {
-		d.commitSoon(false)
+	for d.committed < t && d.err == nil && ctx.Err() == nil {
+		d.commitNow()
 		d.progress.Wait()
 	}
-	if d.committed >= t {
+	switch {
+	case d.committed >= t:
 		return nil
+	case d.err != nil:
+		return d.err
 	}
-	return d.err
+	return context.Cause(ctx)
+}
+
+// Flush implements [Store].
+func (d *disk) Flush(ctx context.Context) error {
+	d.mu.Lock()
+	t := d.gathering.ticket
+	d.mu.Unlock()
+	return d.Wait(ctx, t)
 }
 
 // Unclean implements [Store].

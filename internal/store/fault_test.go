@@ -1,11 +1,16 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -58,7 +63,7 @@ func TestNoFailedWriteIsTakenForKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := healthy.seen.Load()
-	if err := d.Close(); err != nil {
+	if err := d.Close(true); err != nil {
 		t.Fatal(err)
 	}
 
@@ -76,11 +81,11 @@ func TestNoFailedWriteIsTakenForKept(t *testing.T) {
 					t.Fatalf("write %d: %v, and yet a later commit was kept", n, err)
 				}
 				<-d.Failed()
-				if err := d.Close(); !errors.Is(err, syscall.EIO) {
+				if err := d.Close(true); !errors.Is(err, syscall.EIO) {
 					t.Fatalf("write %d: the error does not tell the cause: %v", n, err)
 				}
 			} else {
-				_ = d.Close() // which may fail, on the same disk
+				_ = d.Close(true) // which may fail, on the same disk
 			}
 			checkKept(t, power.CrashClone(vfs.CrashCloneCfg{}), kept, fmt.Sprintf("write %d, once: %v", n, once))
 		}
@@ -93,7 +98,7 @@ func TestNoFailedWriteIsTakenForKept(t *testing.T) {
 func checkKept(t *testing.T, fs vfs.FS, kept []Key, when string) {
 	t.Helper()
 	d := openOn(t, fs)
-	defer d.Close()
+	defer d.Close(true)
 	found, err := d.read(2, 1)
 	if err != nil {
 		t.Fatalf("%s: %v", when, err)
@@ -103,4 +108,125 @@ func checkKept(t *testing.T, fs vfs.FS, kept []Key, when string) {
 			t.Fatalf("%s: %v was said to be kept and is not there", when, k)
 		}
 	}
+}
+
+// A disk that is full, or fails, while a store is opened or closed is an error, and neither hangs nor ends the process. What
+// was kept is there when the disk is mended.
+func TestADiskThatFailsWhileTheStoreIsOpenedOrClosed(t *testing.T) {
+	for _, cause := range []error{syscall.ENOSPC, syscall.EIO} {
+		for n := int64(1); ; n++ {
+			power := vfs.NewCrashableMem()
+			before := openOn(t, power)
+			kept, err := work(before, 3)
+			if err == nil {
+				err = before.Close(true)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := &broken{err: cause}
+			b.from.Store(n)
+			s, err := Open(Options{Dir: dataDir, Log: discard, FS: errorfs.Wrap(power, errorfs.InjectorFunc(b.inject))})
+			if err == nil {
+				err = s.Close(true)
+			}
+			if err != nil && !errors.Is(err, cause) {
+				t.Fatalf("write %d: %v", n, err)
+			}
+			checkKept(t, power.CrashClone(vfs.CrashCloneCfg{}), kept, fmt.Sprintf("write %d, %v", n, cause))
+			if err == nil && b.seen.Load() < n {
+				break // all writes have had their turn
+			}
+		}
+	}
+}
+
+// A new data directory that could not be made, or was only made in part, can be made later.
+func TestADiskThatFailsWhileAStoreIsMade(t *testing.T) {
+	for n := int64(1); ; n++ {
+		power := vfs.NewCrashableMem()
+		b := &broken{err: syscall.ENOSPC}
+		b.from.Store(n)
+		s, err := Open(Options{Dir: dataDir, Log: discard, FS: errorfs.Wrap(power, errorfs.InjectorFunc(b.inject))})
+		if err == nil {
+			_ = s.Close(true)
+		}
+		// All or nothing of what was not synced: file systems keep the order in which names came into a directory, which
+		// Pebble relies on here.
+		for _, percent := range []int{0, 100} {
+			d := openOn(t, power.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(uint64(n), 0))}))
+			if _, err := work(d, 3); err != nil {
+				t.Errorf("write %d: %v", n, err)
+			}
+			if err := d.Close(true); err != nil {
+				t.Errorf("write %d: %v", n, err)
+			}
+		}
+		if err == nil && b.seen.Load() < n {
+			break
+		}
+	}
+}
+
+// There are file systems that cannot reserve room.
+func TestReservingRoomIsNotNeeded(t *testing.T) {
+	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFilePreallocate {
+			return syscall.EOPNOTSUPP
+		}
+		return nil
+	})))
+	if _, err := work(d, 3); err != nil {
+		t.Error(err)
+	}
+	if err := d.Close(true); err != nil {
+		t.Error(err)
+	}
+}
+
+// Whoever waits for a store that is closed, or with a context that has ended, does not wait for ever.
+func TestWaitingEnds(t *testing.T) {
+	b := &broken{err: syscall.ENOSPC}
+	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(b.inject)))
+	b.from.Store(b.seen.Load() + 1)
+	kept := d.Put(entry(Key{1, 0, 1}, "message"))
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(10*time.Millisecond, cancel)
+	if err := d.Wait(ctx, kept.Ticket); !errors.Is(err, context.Canceled) {
+		t.Errorf("waited until %v", err)
+	}
+	b.from.Store(0)
+	if err := d.Flush(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := d.Close(true); err != nil {
+		t.Error(err)
+	}
+	if err := d.Wait(t.Context(), kept.Ticket+10); !errors.Is(err, ErrClosed) {
+		t.Errorf("waited until %v", err)
+	}
+}
+
+// That others have all the files open is nothing to do with the disk, and passes.
+func TestTooManyOpenFilesAreWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var exhausted atomic.Bool
+		d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if exhausted.Load() && op.Kind == errorfs.OpCreate {
+				return syscall.EMFILE
+			}
+			return nil
+		})))
+		exhausted.Store(true)
+		time.AfterFunc(10*time.Second, func() { exhausted.Store(false) })
+		if _, err := workWith(d, 3000, strings.Repeat("x", 10_000)); err != nil { // several logs
+			t.Error(err)
+		}
+		if exhausted.Load() {
+			t.Error("no file was opened meanwhile")
+		}
+		if err := d.Close(true); err != nil {
+			t.Error(err)
+		}
+	})
 }

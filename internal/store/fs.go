@@ -1,6 +1,11 @@
 package store
 
-import "github.com/cockroachdb/pebble/v2/vfs"
+import (
+	"errors"
+	"os"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
 
 // FS is a file system, the machine's or one that a test makes fail.
 type FS = vfs.FS
@@ -9,4 +14,30 @@ type FS = vfs.FS
 func (d *disk) Free() (uint64, error) {
 	usage, err := d.fs.GetDiskUsage(d.dir)
 	return usage.AvailBytes, err
+}
+
+// makeDir makes a directory, with those above it, so that they are there after a crash.
+func makeDir(fs vfs.FS, dir string) error {
+	_, err := fs.Stat(dir)
+	if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	parent := fs.PathDir(dir)
+	if parent != dir {
+		if err := makeDir(fs, parent); err != nil {
+			return err
+		}
+	}
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return syncDir(fs, parent)
+}
+
+func syncDir(fs vfs.FS, dir string) error {
+	f, err := fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }

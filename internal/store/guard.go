@@ -2,6 +2,8 @@ package store
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -17,18 +19,26 @@ const roomAgain = time.Second
 // with locks released, when it meets one. So it meets none: a write that finds the disk full waits until there is room, and
 // any other error ends the store and does not return. Nothing that was in doubt is taken for written, what is in memory
 // and on disk can still be read, and publishers are told instead of cut off.
+//
+// That holds for what is in the data directory. A backup elsewhere may fail.
 type guard struct {
 	vfs.FS
-	d      *disk
-	within string      // the directory that matters: a backup elsewhere may fail
-	armed  atomic.Bool // otherwise there is somebody to return an error to
+	d          *disk
+	complained atomic.Int64 // when, in Unix seconds
+}
+
+// has reports whether a file is in the data directory, or is that.
+func (g *guard) has(name string) bool {
+	name, within := filepath.Clean(name), filepath.Clean(g.d.dir)
+	rest, found := strings.CutPrefix(name, within)
+	return found && (rest == "" || os.IsPathSeparator(rest[0]))
 }
 
 // survive deals with what came of a write. It reports whether it is to be tried again; if not, it has succeeded, or the
 // error is one to be returned.
 func (g *guard) survive(err error) (again bool) {
 	switch {
-	case err == nil || !g.armed.Load():
+	case err == nil:
 		return false
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
 		if g.awaitRoom(err) {
@@ -40,9 +50,17 @@ func (g *guard) survive(err error) (again bool) {
 	return false
 }
 
-// awaitRoom waits a while, unless the store is being closed.
+// awaitRoom waits a while, unless the store is being opened or closed: then there is somebody who would rather be told.
 func (g *guard) awaitRoom(err error) bool {
-	g.d.log.Error("the disk is full; nothing is confirmed until there is room", "directory", g.d.dir, "error", err)
+	g.complain(err)
+	return g.wait()
+}
+
+// wait reports whether it has waited, and the store is still in use.
+func (g *guard) wait() bool {
+	if !g.d.running.Load() {
+		return false
+	}
 	select {
 	case <-g.d.closing:
 		return false
@@ -51,17 +69,34 @@ func (g *guard) awaitRoom(err error) bool {
 	}
 }
 
+// passing tells the errors for which a file cannot be opened now and can be later: others, clients among them, have too many.
+func passing(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) ||
+		errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.EAGAIN)
+}
+
+// complain logs that the disk is full, once a minute.
+func (g *guard) complain(err error) {
+	now := time.Now().Unix()
+	if last := g.complained.Load(); now-last >= 60 && g.complained.CompareAndSwap(last, now) {
+		g.d.log.Error("the disk is full: nothing is confirmed until there is room", "directory", g.d.dir, "error", err)
+	}
+}
+
 // park keeps a goroutine for ever that must not go on.
 func park() { select {} }
 
 func (g *guard) file(name string, open func() (vfs.File, error)) (vfs.File, error) {
-	if !strings.HasPrefix(name, g.within) {
+	if !g.has(name) {
 		return open()
 	}
 	for {
 		f, err := open()
 		if err == nil {
 			return &guarded{f, g}, nil
+		}
+		if passing(err) && g.wait() {
+			continue // nothing has been written
 		}
 		if !g.survive(err) {
 			return nil, err
@@ -86,7 +121,7 @@ func (g *guard) OpenDir(name string) (vfs.File, error) {
 
 // Rename implements [vfs.FS].
 func (g *guard) Rename(from, to string) (err error) {
-	if !strings.HasPrefix(to, g.within) {
+	if !g.has(to) {
 		return g.FS.Rename(from, to)
 	}
 	for again := true; again; again = g.survive(err) {
@@ -122,14 +157,6 @@ func (f *guarded) WriteAt(b []byte, offset int64) (n int, err error) {
 	return n, err
 }
 
-// Preallocate implements [vfs.File].
-func (f *guarded) Preallocate(offset, length int64) (err error) {
-	for again := true; again; again = f.g.survive(err) {
-		err = f.File.Preallocate(offset, length)
-	}
-	return err
-}
-
 // Sync implements [vfs.File]. It is not tried again, even when the disk was full: the system may have dropped what it could
 // not write, and say next time that all is well.
 func (f *guarded) Sync() error { return f.g.synced(f.File.Sync()) }
@@ -144,7 +171,7 @@ func (f *guarded) SyncTo(length int64) (whole bool, err error) {
 }
 
 func (g *guard) synced(err error) error {
-	if err != nil && g.armed.Load() {
+	if err != nil {
 		g.d.fail(err)
 		park()
 	}

@@ -85,7 +85,7 @@ func (d *disk) Levels(queue uint64) (all []Level, err error) {
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.counts[c.level] = c
+		*d.countOf(c.level) = *c
 		return true, err
 	})
 	return all, err
@@ -107,8 +107,7 @@ func (d *disk) dropTransients(c *count) error {
 		return err
 	}
 	c.transients = false
-	c.seal()
-	if err := c.write(b); err != nil {
+	if err := c.tally().write(b); err != nil {
 		return err
 	}
 	return b.Commit(pebble.Sync)

@@ -15,6 +15,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"iter"
 	"time"
@@ -54,8 +55,12 @@ type Store interface {
 	// Notify has the waiter called once, after the commit that is being gathered, whose ticket it returns.
 	Notify(Waiter) Ticket
 
-	// Wait blocks until a commit has succeeded. An error says that it has not, and that no other will.
-	Wait(Ticket) error
+	// Wait blocks until a commit has succeeded. An error says that it has not: the context has ended before, or no commit
+	// will ever succeed again.
+	Wait(context.Context, Ticket) error
+
+	// Flush is Wait for all that has been asked for so far.
+	Flush(context.Context) error
 
 	// Load reads the messages of a level that come after an order, as they were committed: no more than n, nor more than one
 	// beyond so many bytes. It reads from the disk, and blocks.
@@ -75,6 +80,10 @@ type Store interface {
 	// Unclean reports whether the store was not closed in order the last time: what was delivered then is not known.
 	Unclean() bool
 
+	// MakeRoom gives the room back that deleted messages had, which otherwise happens in time while others are put. It
+	// blocks, for long if there is much.
+	MakeRoom() error
+
 	// Behind tells for how long the disk has been busy with a commit; zero: it is not.
 	Behind() time.Duration
 
@@ -93,8 +102,10 @@ type Store interface {
 	// be used meanwhile. It blocks.
 	Backup(dir string) error
 
-	// Close commits what there is, and lets go of the disk. It blocks. Nothing may be called after it.
-	Close() error
+	// Close commits what there is, and lets go of the disk. It blocks. Clean says that all that was delivered is known
+	// again; if it is not, a store that was Unclean stays so. Whoever still waits for a commit, or asks for one, is told
+	// ErrClosed.
+	Close(clean bool) error
 }
 
 // Key is the place of a message. Those of a level of a queue are kept in order.
@@ -171,3 +182,6 @@ var (
 	ErrFormat  = errors.New("its format is not one that this version reads")
 	ErrDamaged = errors.New("it is damaged")
 )
+
+// ErrClosed is for those who ask a store for something that has been closed.
+var ErrClosed = errors.New("the store is closed")

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"maps"
@@ -32,11 +33,7 @@ func entry(k Key, body string) Entry {
 }
 
 // sync waits until all that was asked for is on disk.
-func (d *disk) sync() error { return d.Wait(d.Notify(nobody{})) }
-
-type nobody struct{}
-
-func (nobody) Committed(Ticket) {}
+func (d *disk) sync() error { return d.Flush(context.Background()) }
 
 // content is everything that a store has.
 type content struct {

@@ -1,6 +1,7 @@
 package vhost
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -25,7 +26,7 @@ func TestPowerCuts(t *testing.T) {
 		}
 		synced := seed%2 == 0
 		if synced {
-			before.must(before.registry.Sync())
+			before.must(before.registry.Sync(context.Background()))
 		}
 		want := before.snapshot()
 		after := &data{t: t, fs: power.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: random.IntN(101), RNG: random})}
@@ -36,6 +37,43 @@ func TestPowerCuts(t *testing.T) {
 		}
 		after.restart() // with what has been removed, if there was anything
 		after.close()
+	}
+}
+
+// What a client has been told is gone does not come back, whenever the power is cut.
+func TestWhatIsGoneStaysGone(t *testing.T) {
+	for name, remove := range map[string]func(d *data, v *VHost, q *Queue){
+		"purge":  func(_ *data, _ *VHost, q *Queue) { q.Purge() },
+		"delete": func(d *data, v *VHost, q *Queue) { _, err := v.DeleteQueue(q, queue.Condition{}); d.must(err) },
+		"vhost":  func(_ *data, v *VHost, _ *Queue) { v.Forget(); v.Delete() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			power := vfs.NewCrashableMem()
+			before := &data{t: t, fs: power}
+			before.open()
+			v := before.add("/")
+			q := before.declare(v, "q", true, nil)
+			for range 5 {
+				_, _, err := v.Publish(persistently("q", "body"))
+				before.must(err)
+			}
+			remove(before, v, q)
+			before.must(v.Sync(context.Background()))
+			after := &data{t: t, fs: power.CrashClone(vfs.CrashCloneCfg{})}
+			before.close()
+			after.open()
+			defer after.close()
+			for _, v := range after.hosts {
+				for _, q := range v.Overview() {
+					if name != "purge" || q.Ready > 0 {
+						t.Errorf("queue %s is there, with %d messages", q.Name, q.Ready)
+					}
+				}
+			}
+			if left, err := after.store.Queues(); err != nil || name != "purge" && len(left) > 0 {
+				t.Errorf("messages of the queues %v are left (%v)", left, err)
+			}
+		})
 	}
 }
 

@@ -62,7 +62,7 @@ func (d *data) close() {
 		v.Close()
 	}
 	d.registry.Close()
-	d.must(d.store.Close())
+	d.must(d.store.Close(true))
 }
 
 func (d *data) restart() {

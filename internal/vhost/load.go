@@ -2,6 +2,8 @@ package vhost
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
@@ -154,17 +156,33 @@ func (l *loader) binding(d *registry.Document) error {
 	return err
 }
 
-// sweep removes the messages of queues that did not last, which were on disk because there was no room in memory.
+// sweep removes what the store has of queues that did not last: messages that were on disk because there was no room in
+// memory, or that nobody came to delete before the process died, and notes about them.
 func (l *loader) sweep() error {
 	if l.config.Store == nil {
 		return nil
 	}
 	all, err := l.config.Store.Queues()
+	if err != nil {
+		return err
+	}
+	for d, err := range l.config.Store.Documents(consumedPrefix) {
+		if err != nil {
+			return err
+		}
+		if id, err := strconv.ParseUint(strings.TrimPrefix(d.Name, consumedPrefix), 16, 64); err == nil {
+			all = append(all, id)
+		}
+	}
 	slices.Sort(l.ids)
 	for _, id := range all {
 		if _, lasts := slices.BinarySearch(l.ids, id); !lasts {
 			queue.Remove(l.config.Store, id)
 		}
 	}
-	return err
+	return nil
 }
+
+// consumedPrefix is what the names of the notes begin with that queues have been consumed from; the number of the queue
+// comes behind it.
+const consumedPrefix = "consumed/"

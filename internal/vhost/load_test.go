@@ -1,9 +1,11 @@
 package vhost
 
 import (
+	"context"
 	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -194,12 +196,13 @@ func TestLeftoversAreRemoved(t *testing.T) {
 	_, _, err := gone.Publish(persistently("q", "x"))
 	d.must(err)
 	d.registry.Delete(hostKind, "gone")
+	d.store.SetDocument("consumed/0000000000007fff", nil) // of a queue that has been consumed from
 	d.restart()
 	if diff := cmp.Diff(want, d.snapshot()); diff != "" {
 		t.Error(diff)
 	}
 	d.restart() // what is removed while loading is on disk when the store has been closed
-	for _, prefix := range []string{"queue/", "exchange/", "binding/"} {
+	for _, prefix := range []string{"queue/", "exchange/", "binding/", "consumed/"} {
 		for document := range d.store.Documents(prefix) {
 			t.Errorf("%s is left", document.Name)
 		}
@@ -211,30 +214,30 @@ func TestLeftoversAreRemoved(t *testing.T) {
 
 // Nothing is dead-lettered before the queue is there that it goes to, and a lease begins anew.
 func TestWhatExpiredMeanwhileIsDeadLettered(t *testing.T) {
-	d := openData(t)
-	v := d.add("/")
-	d.declare(v, "a source", true, amqpwire.Table{
-		{Name: "x-dead-letter-exchange", Value: "x"},
-		{Name: "x-message-ttl", Value: int64(1)},
-		{Name: "x-max-length", Value: int64(1 << 40)},
-	})
-	d.exchange(v, "x", "fanout", true, nil)
-	d.declare(v, "z target", true, amqpwire.Table{{Name: "x-expires", Value: int64(time.Hour / time.Millisecond)}})
-	d.must(v.BindQueue("x", "z target", "", nil, nobody))
-	for range 100 {
-		v.Publish(persistently("a source", "body"))
-	}
-	d.close()
-	time.Sleep(2 * time.Millisecond) // their time to live
-	d.open()
-	v = d.hosts["/"]
-	target, err := v.Queue("z target", nobody)
-	d.must(err)
-	for deadline := time.Now().Add(10 * time.Second); target.Stats().Ready < 100; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of 100 messages have arrived", target.Stats().Ready)
+	synctest.Test(t, func(t *testing.T) {
+		d := openData(t)
+		v := d.add("/")
+		d.declare(v, "a source", true, amqpwire.Table{
+			{Name: "x-dead-letter-exchange", Value: "x"},
+			{Name: "x-message-ttl", Value: int64(time.Minute / time.Millisecond)},
+			{Name: "x-max-length", Value: int64(1 << 40)},
+		})
+		d.exchange(v, "x", "fanout", true, nil)
+		d.declare(v, "z target", true, amqpwire.Table{{Name: "x-expires", Value: int64(time.Hour / time.Millisecond)}})
+		d.must(v.BindQueue("x", "z target", "", nil, nobody))
+		for range 100 {
+			v.Publish(persistently("a source", "body"))
 		}
-	}
+		d.close()
+		time.Sleep(2 * time.Hour)
+		d.open()
+		synctest.Wait()
+		target, err := d.hosts["/"].Queue("z target", nobody)
+		d.must(err)
+		if n := target.Stats().Ready; n != 100 {
+			t.Errorf("%d of 100 messages have arrived", n)
+		}
+	})
 }
 
 func TestSurvey(t *testing.T) {
@@ -265,7 +268,7 @@ func TestDamagedDocuments(t *testing.T) {
 	} {
 		d := openData(t)
 		d.add("/")
-		d.must(d.store.Wait(d.store.SetDocument(name, []byte(value))))
+		d.must(d.store.Wait(context.Background(), d.store.SetDocument(name, []byte(value))))
 		if _, err := Load(d.config()); err == nil || !strings.Contains(err.Error(), "in the data directory: it is damaged") {
 			t.Errorf("%s: %s: %v", name, value, err)
 		}

@@ -9,6 +9,7 @@ package vhost
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"slices"
 	"sync"
@@ -105,7 +106,7 @@ func (v *VHost) Publish(m *queue.Message) (routed int, accepted bool, err error)
 	}
 	accepted, kept := Deliver(m, queues)
 	if kept > 0 {
-		err = v.config.Store.Wait(kept)
+		err = v.config.Store.Wait(context.Background(), kept)
 	}
 	return len(queues), accepted, err
 }

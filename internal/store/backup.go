@@ -1,0 +1,28 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Backup implements [Store].
+func (d *disk) Backup(dir string) error {
+	if d.fs.has(dir) {
+		return fmt.Errorf("%s is within the data directory: name one beside it, or on another disk", dir)
+	}
+	if err := d.Flush(context.Background()); err != nil {
+		return err
+	}
+	if _, err := d.fs.Stat(dir); err == nil {
+		return fmt.Errorf("%s is there already: name a directory to be made", dir)
+	}
+	if err := makeDir(d.fs, dir); err != nil {
+		return err
+	}
+	if err := d.db.Checkpoint(d.fs.PathJoin(dir, databaseDir), pebble.WithFlushedWAL()); err != nil {
+		return err
+	}
+	return writeFormat(d.fs, dir) // last: without it the copy is not taken for one
+}

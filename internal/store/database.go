@@ -1,0 +1,51 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
+)
+
+// What Pebble may take of memory: two memtables at a time, and the blocks it has read. Messages that are deleted before
+// their memtable is full are in no table ever.
+const (
+	memTableSize = 8 << 20
+	cacheSize    = 8 << 20
+)
+
+// MakeRoom implements [Store].
+func (d *disk) MakeRoom() error {
+	if err := d.db.Flush(); err != nil {
+		return err
+	}
+	return d.db.Compact(context.Background(), []byte{prefixMessage}, []byte{prefixMessage + 1}, false)
+}
+
+func (d *disk) options() *pebble.Options {
+	o := &pebble.Options{
+		FS:                 d.fs,
+		Logger:             pebbleLog{d},
+		FormatMajorVersion: pebble.FormatValueSeparation,
+		CacheSize:          cacheSize,
+		MemTableSize:       memTableSize,
+		// Whoever reads what is damaged gets an error; the rest can be read.
+		EventListener: &pebble.EventListener{DataCorruption: func(c pebble.DataCorruptionInfo) {
+			if _, told := d.corrupt.LoadOrStore(c.Path, true); !told {
+				d.log.Error("the data directory is damaged: restore a backup", "directory", d.dir, "file", c.Path, "error", c.Details)
+			}
+		}},
+	}
+	// What is in a queue is written once, read once and deleted: bodies stay where they were written first.
+	o.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy {
+		return pebble.ValueSeparationPolicy{
+			Enabled: true, MinimumSize: 256, MaxBlobReferenceDepth: 10,
+			RewriteMinimumAge: 5 * time.Minute, TargetGarbageRatio: 0.5,
+		}
+	}
+	for i := range o.Levels {
+		o.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.FastestCompression }
+	}
+	return o
+}
