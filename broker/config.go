@@ -29,6 +29,9 @@ type Config struct {
 	// directory is not a new one.
 	Users map[string]string
 
+	// TemporaryUsers are as Users, but get in for the life of this process only: nothing of them is kept in DataDir.
+	TemporaryUsers map[string]string
+
 	// Definitions are what to begin with, in the format of RabbitMQ's definitions files: users, virtual hosts, permissions,
 	// queues, exchanges and bindings. What is in them that the broker has not, such as a policy, is an error.
 	Definitions []byte
@@ -164,6 +167,12 @@ func (b *Broker) addUsers() error {
 		p := access.Permission{User: name, VHost: "/", Configure: ".*", Write: ".*", Read: ".*"}
 		if err := errors.Join(b.node.Access.SetUser(u), b.node.Access.SetPermission(p)); err != nil {
 			return fmt.Errorf("broker: Config.Users[%q]: %w", name, err)
+		}
+	}
+	for name, password := range b.config.TemporaryUsers {
+		u := access.User{Name: name, Hash: access.HashPassword(password), Tags: []string{"administrator"}}
+		if err := b.node.Access.Lend(u, "/"); err != nil {
+			return fmt.Errorf("broker: Config.TemporaryUsers[%q]: %w", name, err)
 		}
 	}
 	return nil

@@ -291,3 +291,38 @@ func TestChangesAfterShutdown(t *testing.T) {
 		}
 	})
 }
+
+// Users of a configuration may be for one life: somebody who deleted guest does not find it again later.
+func TestTemporaryUsersAreNotKept(t *testing.T) {
+	config := inData(t)
+	life(t, config, func(b *broker.Broker) { must(t, b.Node().Access.DeleteUser("guest")) })
+	temporary := config
+	temporary.TemporaryUsers = map[string]string{"guest": "guest"}
+	life(t, temporary, func(b *broker.Broker) { channel(t, dial(t, b)) })
+	life(t, config, func(b *broker.Broker) {
+		if _, there := b.Node().Access.User("guest"); there {
+			t.Error("guest is back")
+		}
+	})
+}
+
+// A transaction that is too large for memory is refused; it could neither be committed nor forgotten by anybody else.
+func TestTransactionsHaveABound(t *testing.T) {
+	b, err := broker.New(broker.Config{MemoryLimit: 1 << 20})
+	must(t, err)
+	defer func() { must(t, b.Shutdown(context.Background())) }()
+	ch := channel(t, dial(t, b))
+	must(t, ch.Tx())
+	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	for range 10 {
+		if ch.Publish("", "q", false, false, amqp.Publishing{Body: make([]byte, 64<<10)}) != nil {
+			break
+		}
+	}
+	if e := <-closed; e == nil || e.Code != amqp.PreconditionFailed || !strings.Contains(e.Reason, "commit more often") {
+		t.Errorf("closed with %v", e)
+	}
+	if used := b.Node().Memory.Used(); used != 0 {
+		t.Errorf("%d bytes are still taken", used)
+	}
+}

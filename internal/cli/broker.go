@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -27,13 +28,13 @@ type brokerCmd struct {
 }
 
 type runCmd struct {
-	Listen       string `default:"127.0.0.1:5672" placeholder:"ADDR" help:"Address to listen on; port 0 takes any that is free. Default ${default}."`
-	Data         string `placeholder:"DIR" help:"Keep what is durable in a directory, which is made if it is not there."`
-	Memory       bool   `help:"Keep everything in memory only, and do not warn about it."`
-	DiskLimit    size   `name:"disk-limit" default:"256MiB" placeholder:"SIZE" help:"Block publishers when less is free on the disk of --data. Default ${default}."`
-	Management   string `placeholder:"ADDR" help:"Address to serve the management HTTP API and metrics on. Default: not at all."`
-	User         string `placeholder:"NAME" help:"A user who may connect. Default guest, from this machine only."`
-	PasswordFile string `name:"password-file" placeholder:"FILE" help:"File with the user's password in its first line; else REPRISE_BROKER_PASSWORD."`
+	Listen       string  `default:"127.0.0.1:5672" placeholder:"ADDR" help:"Address to listen on; port 0 takes any that is free. Default ${default}."`
+	Data         *string `placeholder:"DIR" help:"Keep what is durable in a directory, which is made if it is not there."`
+	Memory       bool    `help:"Keep everything in memory only, and do not warn about it."`
+	DiskLimit    size    `name:"disk-limit" default:"256MiB" placeholder:"SIZE" help:"Block publishers when less is free on the disk of --data. Default ${default}."`
+	Management   string  `placeholder:"ADDR" help:"Address to serve the management HTTP API and metrics on. Default: not at all."`
+	User         string  `placeholder:"NAME" help:"A user who may connect. Default guest, from this machine only."`
+	PasswordFile string  `name:"password-file" placeholder:"FILE" help:"File with the user's password in its first line; else REPRISE_BROKER_PASSWORD."`
 	logFlags
 }
 
@@ -57,15 +58,16 @@ func (runCmd) Help() string { return brokerCmd{}.Help() }
 // Run runs a broker until a signal comes.
 func (c *runCmd) Run(streams IO, stop *signals) (err error) {
 	calmCollector()
-	if c.Data != "" && c.Memory {
-		return usagef("--data keeps messages on disk and --memory does not: give one of the two")
+	data, err := c.dataDir()
+	if err != nil {
+		return err
 	}
 	user, password, err := c.credentials(streams)
 	if err != nil {
 		return err
 	}
 	log := c.logger(streams.Stderr)
-	config := broker.Config{Logger: log, DataDir: c.Data, DiskLimit: int64(c.DiskLimit)}
+	config := broker.Config{Logger: log, DataDir: data, DiskLimit: int64(c.DiskLimit)}
 	if user != "" {
 		config.Users = map[string]string{user: password}
 	}
@@ -74,11 +76,15 @@ func (c *runCmd) Run(streams IO, stop *signals) (err error) {
 		return err
 	}
 	var served chan error // nil: it does not listen
-	defer func() { err = errors.Join(err, shutdown(b, served, stop)) }()
+	defer func() {
+		if err = errors.Join(err, shutdown(b, served, stop)); err == nil {
+			log.Info("stopped")
+		}
+	}()
 	switch {
-	case c.Data != "":
-		tellData(b, c.Data, log)
-		defer serveControl(b, c.Data, stop.again, log)()
+	case data != "":
+		tellData(b, data, log)
+		defer serveControl(b, data, stop.again, log)()
 	case !c.Memory:
 		log.Warn("messages are kept in memory: they are lost when this process ends (--data DIR keeps them, --memory says that you know)")
 	}
@@ -123,11 +129,25 @@ func (c *runCmd) private(b *broker.Broker, flag string, l net.Listener) error {
 	}
 	_ = l.Close()
 	if c.User != "" && c.User != guest {
+		data, _ := c.dataDir() // where else would guest come from
 		return usagef("%s is reachable from other machines, and user guest in %s has the default password, which everybody knows: "+
-			"delete that user with the management API, or listen on 127.0.0.1", flag, c.Data)
+			"delete that user with the management API, or listen on 127.0.0.1", flag, data)
 	}
 	return usagef("%s is reachable from other machines, and everybody knows the default password: "+
 		"add --user NAME and --password-file FILE, or listen on 127.0.0.1", flag)
+}
+
+// dataDir is where the data is; empty: nowhere.
+func (c *runCmd) dataDir() (string, error) {
+	switch {
+	case c.Data == nil:
+		return "", nil
+	case *c.Data == "":
+		return "", usagef("--data is empty: name a directory, or leave the flag out to keep nothing")
+	case c.Memory:
+		return "", usagef("--data keeps messages on disk and --memory does not: give one of the two")
+	}
+	return *c.Data, nil
 }
 
 // credentials are who may connect; nobody in particular if nobody was named.
@@ -154,9 +174,18 @@ func (c *runCmd) credentials(streams IO) (user, password string, err error) {
 	return "", "", nil
 }
 
+// network is that of an address: who writes 0.0.0.0 does not mean IPv6 as well.
+func network(addr string) string {
+	host, _, _ := net.SplitHostPort(addr)
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
+		return "tcp4"
+	}
+	return "tcp"
+}
+
 // listen opens an address.
 func listen(addr string) (net.Listener, error) {
-	l, err := net.Listen("tcp", addr)
+	l, err := net.Listen(network(addr), addr)
 	if err == nil {
 		return l, nil
 	}

@@ -23,7 +23,7 @@ func startEmbedded(stop *signals, cfg *config.Config, log *slog.Logger) (*embedd
 	b, err := startBroker(broker.Config{
 		Logger: slog.New(quietBroker{Handler: log.Handler()}), DataDir: cfg.Data,
 		// Whatever became of the users in the data: its workers and those who publish come as this one.
-		Users: map[string]string{guest: guest},
+		TemporaryUsers: map[string]string{guest: guest},
 	})
 	if err != nil {
 		if cfg.Data != "" {
@@ -40,7 +40,7 @@ func startEmbedded(stop *signals, cfg *config.Config, log *slog.Logger) (*embedd
 	go func() { e.served <- b.Serve(l) }()
 	log.Info("embedded broker", "url", e.url)
 	if e.inMemory {
-		log.Warn("messages are in memory: they do not survive this process (data: in the configuration names a directory to keep them in)")
+		log.Info("messages are in memory, as the configuration says: they do not survive this process")
 		return e, nil
 	}
 	tellData(b, cfg.Data, log)

@@ -64,6 +64,12 @@ func (v value) dataDir() string {
 	switch {
 	case !ok, s == inMemory:
 		return ""
+	case strings.EqualFold(s, inMemory):
+		v.fail("write %s in small letters for no directory, or ./%s for one of that name", inMemory, s)
+		return ""
+	case strings.HasPrefix(s, "~") || strings.Contains(s, "${"):
+		v.fail("~ and variables stand for nothing here: write the path, from the root or from where this file is")
+		return ""
 	case filepath.IsAbs(s):
 		return s
 	}

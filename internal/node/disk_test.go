@@ -315,3 +315,62 @@ func TestShutdownWaitsForAVirtualHostThatIsBeingDeleted(t *testing.T) {
 		must(t, s.Close(true))
 	})
 }
+
+// gone is a disk whose directory somebody has removed.
+type gone struct {
+	vfs.FS
+	removed atomic.Bool
+}
+
+func (g *gone) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	if g.removed.Load() {
+		return vfs.DiskUsage{}, syscall.ENOENT
+	}
+	return vfs.DiskUsage{AvailBytes: 1 << 40}, nil
+}
+
+// Files that are open can be written although nobody will ever read them again: that is not keeping.
+func TestNothingIsConfirmedOnceTheDirectoryIsGone(t *testing.T) {
+	disk := &gone{FS: vfs.NewMem()}
+	r := run(t, disk, 0)
+	if !r.publish().Wait() {
+		t.Error("not confirmed")
+	}
+	disk.removed.Store(true)
+	testkit.Eventually(t, patience, func() bool {
+		status, answer := r.call("GET", "/api/health/checks/alarms", "")
+		return status == 503 && strings.Contains(answer, `"resource":"store"`)
+	})
+	confirm := r.publish()
+	if err := r.close(); err == nil || !strings.Contains(err.Error(), "gone") {
+		t.Errorf("closed with %v", err)
+	}
+	if confirm.Acked() {
+		t.Error("confirmed what is nowhere")
+	}
+}
+
+// While publishers are blocked for want of room nothing is put, and the room of what was consumed is given back all the same.
+func TestRoomIsMadeWhilePublishersAreBlocked(t *testing.T) {
+	disk := &small{FS: vfs.NewMem()}
+	disk.free.Store(1000)
+	r := run(t, disk, 1000)
+	for range 100 {
+		confirm, err := r.ch.PublishWithDeferredConfirm("", "q", true, false,
+			amqp.Publishing{DeliveryMode: amqp.Persistent, Body: make([]byte, 100_000)})
+		must(t, err)
+		if !confirm.Wait() {
+			t.Fatal("not confirmed")
+		}
+	}
+	_, err := r.ch.QueuePurge("q", false)
+	must(t, err)
+	disk.free.Store(999)
+	testkit.Eventually(t, patience, func() bool {
+		names, err := disk.List("data/pebble")
+		must(t, err)
+		return !strings.Contains(strings.Join(names, " "), ".blob")
+	})
+	disk.free.Store(1000)
+	must(t, r.close())
+}

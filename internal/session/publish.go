@@ -30,8 +30,7 @@ func (ch *channel) publish(method *amqpwire.BasicPublish, properties, body []byt
 		return err
 	}
 	if ch.tx != nil {
-		ch.tx.publish(ch, p)
-		return nil
+		return ch.tx.publish(ch, p)
 	}
 	accepted, kept := ch.deliver(p)
 	if ch.unconfirmed.on {

@@ -13,6 +13,7 @@ import (
 // RabbitMQ, if it is about several queues (https://www.rabbitmq.com/docs/semantics#tx); the disk has all of it or nothing.
 type transaction struct {
 	published []pending
+	size      int64 // of them, in memory
 	settled   []settlement
 }
 
@@ -23,11 +24,22 @@ type pending struct {
 	mandatory bool
 }
 
+// largestShare is by what the memory for messages is divided to be the most that a transaction may take. While it is not
+// committed nobody can make room but its own client, who would be blocked like all others.
+const largestShare = 4
+
 // publish keeps a message until the commit. It takes memory meanwhile.
-func (tx *transaction) publish(ch *channel, p pending) {
+func (tx *transaction) publish(ch *channel, p pending) error {
+	memory := ch.s.config.Memory
+	if most := memory.Limit() / largestShare; tx.size+p.message.Size() > most {
+		return exception.New(exception.PreconditionFailed,
+			"transaction larger than %d bytes: commit more often", most)
+	}
 	p.queues = slices.Clone(p.queues)
 	tx.published = append(tx.published, p)
-	ch.s.config.Memory.Add(p.message.Size())
+	tx.size += p.message.Size()
+	memory.Add(p.message.Size())
+	return nil
 }
 
 // release gives back the memory of what was published.

@@ -186,7 +186,12 @@ func (d *disk) end(err, cause error) bool {
 }
 
 // GiveUp implements [Store].
-func (d *disk) GiveUp(why error) { d.fail(why) }
+func (d *disk) GiveUp(why error) {
+	if d.end(fmt.Errorf("the data directory %s was given up: %w", d.dir, why), why) {
+		d.log.Error("the store was given up: what had not been confirmed may be lost, what had been delivered comes again",
+			"directory", d.dir, "reason", why)
+	}
+}
 
 // pebbleLog is a [pebble.Logger].
 type pebbleLog struct{ d *disk }

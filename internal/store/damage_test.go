@@ -224,7 +224,7 @@ func TestRoomIsMade(t *testing.T) {
 	if err := d.sync(); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.MakeRoom(); err != nil {
+	if err := d.MakeRoom(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) { // files are removed behind our back

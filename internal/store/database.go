@@ -16,11 +16,19 @@ const (
 )
 
 // MakeRoom implements [Store].
-func (d *disk) MakeRoom() error {
-	if err := d.db.Flush(); err != nil {
-		return err
-	}
-	return d.db.Compact(context.Background(), []byte{prefixMessage}, []byte{prefixMessage + 1}, false)
+func (d *disk) MakeRoom(ctx context.Context) error {
+	return d.unlessItFails(func() error {
+		flushed, err := d.db.AsyncFlush()
+		if err != nil {
+			return err
+		}
+		select {
+		case <-flushed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		return d.db.Compact(ctx, []byte{prefixMessage}, []byte{prefixMessage + 1}, false)
+	})
 }
 
 func (d *disk) options() *pebble.Options {

@@ -64,6 +64,8 @@ func (g *guard) wait() bool {
 	select {
 	case <-g.d.closing:
 		return false
+	case <-g.d.failed: // given up
+		return false
 	case <-time.After(roomAgain):
 		return true
 	}

@@ -82,7 +82,7 @@ type Store interface {
 
 	// MakeRoom gives the room back that deleted messages had, which otherwise happens in time while others are put. It
 	// blocks, for long if there is much.
-	MakeRoom() error
+	MakeRoom(context.Context) error
 
 	// Behind tells for how long the disk has been busy with a commit; zero: it is not.
 	Behind() time.Duration

@@ -124,8 +124,11 @@ func (v *VHost) Route(dst []*Queue, m *queue.Message) ([]*Queue, error) {
 
 // Deliver is the second half of Publish. It reports whether all queues accepted the message, and which commit of the store
 // will keep it in all of them that keep it.
+//
+// Decoded headers take many times the room of encoded ones; they have been routed by, and are not needed any more.
 func Deliver(m *queue.Message, queues []*Queue) (accepted bool, kept store.Ticket) {
 	accepted = true
+	m.Headers = nil
 	for _, q := range queues {
 		ok, t := q.Publish(m)
 		accepted, kept = accepted && ok, max(kept, t)
@@ -152,6 +155,7 @@ func (v *VHost) publishDead(m *queue.Message, reason queue.Reason, only []string
 	}
 	v.mu.RUnlock()
 
+	m.Headers = nil // as in Deliver
 	if reason != queue.Rejected {
 		queues = slices.DeleteFunc(queues, func(q *Queue) bool {
 			circle := m.DiedInCircle(q.Name())
