@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -244,67 +243,4 @@ func (d *disk) Release() {
 	d.holders--
 	d.mu.Unlock()
 	d.hold.RUnlock()
-}
-
-// Notify implements [Store].
-func (d *disk) Notify(w Waiter) Ticket {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.gathering.waiters = append(d.gathering.waiters, w)
-	d.commitSoon(false)
-	return d.gathering.ticket
-}
-
-// Wait implements [Store].
-func (d *disk) Wait(ctx context.Context, t Ticket) error {
-	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, func() {
-			d.mu.Lock() // or else it might come between the look at ctx and the waiting
-			defer d.mu.Unlock()
-			d.progress.Broadcast()
-		})
-		defer stop()
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for d.committed < t && d.err == nil && ctx.Err() == nil {
-		d.commitNow()
-		d.progress.Wait()
-	}
-	switch {
-	case d.committed >= t:
-		return nil
-	case d.err != nil:
-		return d.err
-	}
-	return context.Cause(ctx)
-}
-
-// Flush implements [Store].
-func (d *disk) Flush(ctx context.Context) error {
-	d.mu.Lock()
-	t := d.gathering.ticket
-	d.mu.Unlock()
-	return d.Wait(ctx, t)
-}
-
-// Unclean implements [Store].
-func (d *disk) Unclean() bool { return d.unclean }
-
-// Behind implements [Store].
-func (d *disk) Behind() time.Duration {
-	if began := d.began.Load(); began != 0 {
-		return time.Since(time.Unix(0, began))
-	}
-	return 0
-}
-
-// Failed implements [Store].
-func (d *disk) Failed() <-chan struct{} { return d.failed }
-
-// Err implements [Store].
-func (d *disk) Err() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.err
 }
