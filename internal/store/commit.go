@@ -41,6 +41,8 @@ func (d *disk) run() {
 		case <-d.wake:
 		case <-d.closing:
 			closing = true
+		case <-d.failed: // it was given up
+			return
 		}
 		sealed := d.seal(spare)
 		d.began.Store(time.Now().UnixNano())
@@ -49,8 +51,7 @@ func (d *disk) run() {
 			return
 		}
 		d.began.Store(0)
-		d.finish(&sealed)
-		if closing {
+		if !d.finish(&sealed) || closing {
 			return
 		}
 		if spare = sealed; cap(spare.changes) > sparing {
@@ -150,15 +151,20 @@ func (g *gathering) write(batch *pebble.Batch, before, p part) error {
 	return nil
 }
 
-// finish tells those who waited for a commit.
-func (d *disk) finish(g *gathering) {
+// finish tells those who waited for a commit, unless the store was given up meanwhile. It reports whether it has.
+func (d *disk) finish(g *gathering) (told bool) {
 	d.mu.Lock()
-	d.committed = g.ticket
-	d.progress.Broadcast()
-	d.mu.Unlock()
-	for _, w := range g.waiters {
-		w.Committed(g.ticket)
+	if told = d.err == nil; told {
+		d.committed = g.ticket
+		d.progress.Broadcast()
 	}
+	d.mu.Unlock()
+	if told {
+		for _, w := range g.waiters {
+			w.Committed(g.ticket)
+		}
+	}
+	return told
 }
 
 // fail is the end of all commits, because of a write that has failed.

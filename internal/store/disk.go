@@ -143,10 +143,11 @@ func (d *disk) replaceable(r Ref) bool {
 }
 
 func (d *disk) put(how kind, e Entry) Ref {
-	if d.err != nil {
-		return Ref{} // nothing is gathered any more that nobody would commit
-	}
 	g := &d.gathering
+	if d.err != nil {
+		// Nothing is gathered that nobody will commit, and nobody is told that there is nothing to wait for.
+		return Ref{Ticket: g.ticket, slot: -1}
+	}
 	if g.bytes > d.partBytes && d.holders == 0 {
 		g.cut()
 	}

@@ -230,3 +230,42 @@ func TestTooManyOpenFilesAreWaitedFor(t *testing.T) {
 		}
 	})
 }
+
+// What is asked of a store that has failed is not kept, and nobody is told that there is nothing to wait for.
+func TestWhatComesAfterAFailureIsNotTakenForKept(t *testing.T) {
+	d := openOn(t, vfs.NewMem())
+	d.GiveUp(errors.New("for the test"))
+	first := d.Put(entry(Key{1, 0, 1}, "message"))
+	for what, ref := range map[string]Ref{
+		"put":     first,
+		"updated": d.Update(entry(Key{1, 0, 1}, "message"), first),
+		"moved":   d.Move(Key{1, 0, 1}, first, entry(Key{1, 0, 2}, "message")),
+	} {
+		if d.Wait(t.Context(), ref.Ticket) == nil {
+			t.Errorf("a message that was %s is taken for kept", what)
+		}
+	}
+	if d.Wait(t.Context(), d.SetDocument("a", nil)) == nil {
+		t.Error("a document is taken for kept")
+	}
+	d.Delete(Key{1, 0, 2}, first, 7)
+}
+
+// A store that is given up commits nothing more, even if the disk would: what it was given up for is not known to the disk.
+func TestAStoreThatIsGivenUpTellsNobodyOfCommits(t *testing.T) {
+	d := openOn(t, vfs.NewMem())
+	d.GiveUp(errors.New("for the test"))
+	told := make(told, 1)
+	d.Notify(told)
+	select {
+	case <-d.stopped:
+	case <-told:
+		t.Error("somebody was told of a commit")
+	case <-time.After(10 * time.Second):
+		t.Error("it goes on committing")
+	}
+}
+
+type told chan Ticket
+
+func (c told) Committed(upTo Ticket) { c <- upTo }
