@@ -58,10 +58,10 @@ func (d *Disk) measure() (changed bool, err error) {
 func (d *Disk) check(log *slog.Logger) {
 	changed, err := d.measure()
 	switch {
-	case err != nil && !d.unknown:
-		log.Warn("nobody can tell how much room there is on the disk: publishers are not blocked when there is little", "error", err)
 	case errors.Is(err, os.ErrNotExist):
 		d.store.GiveUp(errors.New("the directory is gone"))
+	case err != nil && !d.unknown:
+		log.Warn("nobody can tell how much room there is on the disk: publishers are not blocked when there is little", "error", err)
 	case changed && d.low.Alarm() != nil && d.Free() >= d.limit:
 		log.Warn("the disk does not answer: publishers are blocked until it does", "directory", d.dir, "since", d.store.Behind().Round(time.Second))
 	case changed && d.low.Alarm() != nil:

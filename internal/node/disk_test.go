@@ -110,6 +110,17 @@ func (s *small) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: s.free.Load()}, nil
 }
 
+// fillable is a disk that is full whenever the test says so.
+func fillable() (fs vfs.FS, full *atomic.Bool) {
+	full = new(atomic.Bool)
+	return errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && op.Kind == errorfs.OpFileWrite {
+			return syscall.ENOSPC
+		}
+		return nil
+	})), full
+}
+
 // Who publishes while the disk is nearly full waits, and is told so, until there is room again.
 func TestPublishersAreBlockedWhenTheDiskIsFull(t *testing.T) {
 	disk := &small{FS: vfs.NewMem()}
@@ -201,13 +212,8 @@ func TestNothingIsConfirmedByABrokenDisk(t *testing.T) {
 
 // Whoever ends a broker whose disk is full does not wait for somebody to make room.
 func TestShutdownDoesNotWaitForAFullDisk(t *testing.T) {
-	var full atomic.Bool
-	r := run(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if full.Load() && op.Kind == errorfs.OpFileWrite {
-			return syscall.ENOSPC
-		}
-		return nil
-	})), 0)
+	fs, full := fillable()
+	r := run(t, fs, 0)
 	full.Store(true)
 	declared := make(chan error, 1)
 	go func() {
@@ -233,13 +239,8 @@ func TestShutdownDoesNotWaitForAFullDisk(t *testing.T) {
 
 // An answer that waits for the disk keeps nobody from ending the node.
 func TestShutdownWhileARequestWaitsForAFullDisk(t *testing.T) {
-	var full atomic.Bool
-	r := run(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if full.Load() && op.Kind == errorfs.OpFileWrite {
-			return syscall.ENOSPC
-		}
-		return nil
-	})), 0)
+	fs, full := fillable()
+	r := run(t, fs, 0)
 	full.Store(true)
 	status := make(chan int, 1)
 	go func() {

@@ -93,10 +93,10 @@ func (q *Queue) unkeepAll() {
 		q.config.Store.DeleteQueue(q.config.ID)
 	}
 	if q.consumed.ticket != 0 {
-		q.config.Store.DeleteDocument(q.consumedDocument())
+		q.config.Store.DeleteDocument(consumedNote.document(q.config.ID))
 	}
 	if q.died != 0 {
-		q.config.Store.DeleteDocument(diedDocument(q.config.ID))
+		q.config.Store.DeleteDocument(diedNote.document(q.config.ID))
 	}
 }
 

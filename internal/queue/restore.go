@@ -3,8 +3,6 @@ package queue
 import (
 	"container/heap"
 	"context"
-	"encoding/binary"
-	"fmt"
 	"math"
 	"sync/atomic"
 
@@ -48,13 +46,6 @@ func (q *Queue) restore() error {
 	return q.restoreDelayed(delayed)
 }
 
-// Remove removes from a store whatever it has of a queue that is not there any more.
-func Remove(s store.Store, id uint64) {
-	s.DeleteQueue(id)
-	s.DeleteDocument(consumedDocument(id))
-	s.DeleteDocument(diedDocument(id))
-}
-
 // restore begins a level with what is on disk.
 func (r *ready) restore(l store.Level) {
 	r.level(l.Level).disk = segment{n: l.Messages, bytes: l.Bytes}
@@ -94,7 +85,7 @@ func (q *Queue) Close() {
 	q.stopTimers()
 	q.arrived.Broadcast()
 	if q.consumed.ticket != 0 && q.suspect == 0 {
-		q.config.Store.DeleteDocument(q.consumedDocument())
+		q.config.Store.DeleteDocument(consumedNote.document(q.config.ID))
 	}
 }
 
@@ -123,30 +114,16 @@ func (q *Queue) noteConsumed() store.Ticket {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.consumed.ticket == 0 && !q.deleted && !q.closed {
-		q.consumed.ticket = q.config.Store.SetDocument(q.consumedDocument(), nil)
+		q.consumed.ticket = q.config.Store.SetDocument(consumedNote.document(q.config.ID), nil)
 	}
 	return q.consumed.ticket
 }
 
-func (q *Queue) restoreConsumed() error {
-	for d, err := range q.config.Store.Documents(q.consumedDocument()) {
-		if err != nil {
-			return err
-		}
-		if len(d.Value) == 8 {
-			q.suspect = binary.BigEndian.Uint64(d.Value)
-		}
-		if q.config.Store.Unclean() && q.suspect < q.order {
-			q.suspect = q.order
-			q.config.Store.SetDocument(q.consumedDocument(), binary.BigEndian.AppendUint64(nil, q.suspect))
-		}
-		q.order = max(q.order, q.suspect) // those to come are not
-		q.consumed.ticket = 1             // has long succeeded
+func (q *Queue) restoreConsumed() (err error) {
+	var there bool
+	if q.suspect, there, err = q.recall(consumedNote, false); there {
+		q.consumed.ticket = 1 // has long succeeded
 		q.consumed.kept.Store(true)
 	}
-	return nil
+	return err
 }
-
-func (q *Queue) consumedDocument() string { return consumedDocument(q.config.ID) }
-
-func consumedDocument(queue uint64) string { return fmt.Sprintf("consumed/%016x", queue) }

@@ -43,11 +43,7 @@ func (tx *transaction) publish(ch *channel, p pending) error {
 }
 
 // release gives back the memory of what was published.
-func (tx *transaction) release(ch *channel) {
-	for _, p := range tx.published {
-		ch.s.config.Memory.Add(-p.message.Size())
-	}
-}
+func (tx *transaction) release(ch *channel) { ch.s.config.Memory.Add(-tx.size) }
 
 func (ch *channel) txSelect() error {
 	if ch.unconfirmed.on {

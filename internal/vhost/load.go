@@ -2,8 +2,6 @@ package vhost
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/exception"
@@ -166,23 +164,15 @@ func (l *loader) sweep() error {
 	if err != nil {
 		return err
 	}
-	for d, err := range l.config.Store.Documents(consumedPrefix) {
-		if err != nil {
-			return err
-		}
-		if id, err := strconv.ParseUint(strings.TrimPrefix(d.Name, consumedPrefix), 16, 64); err == nil {
-			all = append(all, id)
-		}
+	noted, err := queue.Noted(l.config.Store)
+	if err != nil {
+		return err
 	}
 	slices.Sort(l.ids)
-	for _, id := range all {
+	for _, id := range slices.Concat(all, noted) {
 		if _, lasts := slices.BinarySearch(l.ids, id); !lasts {
 			queue.Remove(l.config.Store, id)
 		}
 	}
 	return nil
 }
-
-// consumedPrefix is what the names of the notes begin with that queues have been consumed from; the number of the queue
-// comes behind it.
-const consumedPrefix = "consumed/"

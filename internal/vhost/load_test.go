@@ -197,12 +197,13 @@ func TestLeftoversAreRemoved(t *testing.T) {
 	d.must(err)
 	d.registry.Delete(hostKind, "gone")
 	d.store.SetDocument("consumed/0000000000007fff", nil) // of a queue that has been consumed from
+	d.store.SetDocument("died/0000000000007fff", nil)
 	d.restart()
 	if diff := cmp.Diff(want, d.snapshot()); diff != "" {
 		t.Error(diff)
 	}
 	d.restart() // what is removed while loading is on disk when the store has been closed
-	for _, prefix := range []string{"queue/", "exchange/", "binding/", "consumed/"} {
+	for _, prefix := range []string{"queue/", "exchange/", "binding/", "consumed/", "died/"} {
 		for document := range d.store.Documents(prefix) {
 			t.Errorf("%s is left", document.Name)
 		}
