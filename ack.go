@@ -9,6 +9,10 @@ import (
 type acknowledger interface {
 	Ack(tag uint64, multiple bool) error
 	Nack(tag uint64, multiple, requeue bool) error
+	Reject(tag uint64, requeue bool) error
+
+	// Sync returns when the broker has done all that was written before.
+	Sync() error
 }
 
 // acker settles the deliveries of one session, over the channel they came on
@@ -32,34 +36,57 @@ type acker struct {
 	settled []settlement
 	wake    chan struct{} // holds one token while settled is not empty, or ending
 	ending  bool
-	began   bool
-	first   chan struct{} // closed when something was settled
 	done    chan struct{} // closed when run has ended
 }
 
 type settlement struct {
-	tag      uint64
-	giveBack bool // nack with requeue, instead of ack
+	tag  uint64
+	verb verb
+	told chan<- struct{} // unless nil: closed when the broker has done it
 }
 
+// verb is what the broker is told about a delivery.
+type verb uint8
+
+const (
+	acked        verb = iota // basic.ack
+	givenBack                // basic.nack, requeue: since RabbitMQ 4.3 it does not count towards a delivery limit
+	requeued                 // basic.reject, requeue: it counts
+	deadLettered             // basic.reject, no requeue
+)
+
 func newAcker(ch acknowledger) *acker {
-	return &acker{ch: ch, wake: make(chan struct{}, 1), first: make(chan struct{}), done: make(chan struct{})}
+	return &acker{ch: ch, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // ack has the delivery acknowledged.
 func (a *acker) ack(tag uint64) { a.settle(settlement{tag: tag}) }
 
-// giveBack returns the delivery to its queue, as untouched as RabbitMQ can: by
-// nack, which since 4.3 does not count towards a delivery limit.
-func (a *acker) giveBack(tag uint64) { a.settle(settlement{tag: tag, giveBack: true}) }
+// giveBack returns the delivery to its queue, as untouched as RabbitMQ can.
+func (a *acker) giveBack(tag uint64) { a.settle(settlement{tag: tag, verb: givenBack}) }
+
+// ackNow has the delivery acknowledged, and reports whether the broker is known
+// to have done it. AMQP has no answer to an ack: it is the answer to a request
+// that follows it on the channel.
+func (a *acker) ackNow(tag uint64) bool {
+	told := make(chan struct{})
+	a.settle(settlement{tag: tag, told: told})
+	select {
+	case <-told:
+		return true
+	case <-a.done:
+		select {
+		case <-told:
+			return true
+		default:
+			return false
+		}
+	}
+}
 
 func (a *acker) settle(s settlement) {
 	a.mu.Lock()
 	a.settled = append(a.settled, s)
-	if !a.began {
-		a.began = true
-		close(a.first)
-	}
 	a.mu.Unlock()
 	a.signal()
 }
@@ -93,10 +120,32 @@ func (a *acker) run(ctx context.Context) {
 		batch, ending := a.settled, a.ending
 		a.settled = nil
 		a.mu.Unlock()
-		if err := prefix.write(batch); err != nil || ending {
+		err := prefix.write(batch)
+		if err == nil {
+			err = a.tell(batch)
+		}
+		if err != nil || ending {
 			return // the channel is gone, or everything is written
 		}
 	}
+}
+
+// tell tells those who wait for it that the broker has done what was written.
+func (a *acker) tell(batch []settlement) error {
+	synced := false
+	for _, s := range batch {
+		if s.told == nil {
+			continue
+		}
+		if !synced {
+			if err := a.ch.Sync(); err != nil {
+				return err
+			}
+			synced = true
+		}
+		close(s.told)
+	}
+	return nil
 }
 
 // prefix knows what the broker has been told.
@@ -107,16 +156,24 @@ type prefix struct {
 }
 
 func (p *prefix) write(batch []settlement) error {
-	acked := map[uint64]bool{}
+	pending := map[uint64]bool{} // acks
 	for _, s := range batch {
-		if s.giveBack {
-			if err := p.ch.Nack(s.tag, false, true); err != nil {
-				return err
-			}
-			p.told.add(s.tag)
+		var err error
+		switch s.verb {
+		case acked:
+			pending[s.tag] = true
 			continue
+		case givenBack:
+			err = p.ch.Nack(s.tag, false, true)
+		case requeued:
+			err = p.ch.Reject(s.tag, true)
+		case deadLettered:
+			err = p.ch.Reject(s.tag, false)
 		}
-		acked[s.tag] = true
+		if err != nil {
+			return err
+		}
+		p.told.add(s.tag)
 	}
 
 	// The longest run above floor. Its ack must name a tag the broker still
@@ -125,10 +182,10 @@ func (p *prefix) write(batch []settlement) error {
 	count := 0
 	for {
 		next := p.floor + 1
-		if acked[next] {
+		if pending[next] {
 			last, p.floor = next, next
 			count++
-			delete(acked, next)
+			delete(pending, next)
 			continue
 		}
 		end, found := p.told.take(next)
@@ -143,7 +200,7 @@ func (p *prefix) write(batch []settlement) error {
 		}
 	}
 	for _, s := range batch { // in the order they were settled
-		if acked[s.tag] {
+		if pending[s.tag] {
 			if err := p.ch.Ack(s.tag, false); err != nil {
 				return err
 			}

@@ -13,7 +13,8 @@ import (
 type ackBroker struct {
 	unacked []uint64 // in order
 	frames  int
-	nacked  map[uint64]bool
+	told    map[uint64]verb // but for acks
+
 }
 
 var errUnknownTag = errors.New("unknown delivery tag")
@@ -38,17 +39,27 @@ func (b *ackBroker) Nack(tag uint64, multiple, requeue bool) error {
 	if multiple || !requeue {
 		return errors.New("not a giving back")
 	}
-	b.nacked[tag] = true
+	b.told[tag] = givenBack
 	return b.Ack(tag, false)
 }
 
+func (b *ackBroker) Reject(tag uint64, requeue bool) error {
+	b.told[tag] = deadLettered
+	if requeue {
+		b.told[tag] = requeued
+	}
+	return b.Ack(tag, false)
+}
+
+func (b *ackBroker) Sync() error { return nil }
+
 func TestAcksSettleExactlyWhatIsSettled(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := &ackBroker{nacked: map[uint64]bool{}}
+		b := &ackBroker{told: map[uint64]verb{}}
 		p := prefix{ch: b, told: newRanges()}
 		open := []uint64{} // delivered and not settled
 		var tag uint64
-		given := map[uint64]bool{}
+		said := map[uint64]verb{}
 		for range rapid.IntRange(1, 30).Draw(t, "batches") {
 			for range rapid.IntRange(0, 5).Draw(t, "deliveries") {
 				tag++
@@ -58,9 +69,9 @@ func TestAcksSettleExactlyWhatIsSettled(t *testing.T) {
 			var batch []settlement
 			for range rapid.IntRange(0, len(open)).Draw(t, "settlements") {
 				i := rapid.IntRange(0, len(open)-1).Draw(t, "which")
-				s := settlement{tag: open[i], giveBack: rapid.IntRange(0, 4).Draw(t, "give back") == 0}
-				if s.giveBack {
-					given[s.tag] = true
+				s := settlement{tag: open[i], verb: rapid.SampledFrom([]verb{acked, acked, acked, givenBack, requeued, deadLettered}).Draw(t, "verb")}
+				if s.verb != acked {
+					said[s.tag] = s.verb
 				}
 				open = append(open[:i:i], open[i+1:]...)
 				batch = append(batch, s)
@@ -79,8 +90,8 @@ func TestAcksSettleExactlyWhatIsSettled(t *testing.T) {
 				t.Fatalf("%d frames for %d settlements", b.frames-before, len(batch))
 			}
 		}
-		if diff := cmp.Diff(given, b.nacked); diff != "" {
-			t.Fatalf("given back, -want +broker:\n%s", diff)
+		if diff := cmp.Diff(said, b.told); diff != "" {
+			t.Fatalf("not acked, -want +broker:\n%s", diff)
 		}
 		if len(open) == 0 && len(p.told.end) != 0 {
 			t.Fatalf("remembers %v, though all is settled", p.told)
@@ -105,13 +116,23 @@ func (j *journal) Nack(tag uint64, _, _ bool) error {
 	return nil
 }
 
+func (j *journal) Reject(tag uint64, _ bool) error {
+	j.frames = append(j.frames, "reject "+string(rune('0'+tag)))
+	return nil
+}
+
+func (j *journal) Sync() error {
+	j.frames = append(j.frames, "sync")
+	return nil
+}
+
 func TestAcksAreCoalescedWhereTheyAreContiguous(t *testing.T) {
 	var j journal
 	p := prefix{ch: &j, told: newRanges()}
 	for _, batch := range [][]settlement{
 		{{tag: 2}, {tag: 1}, {tag: 3}, {tag: 7}, {tag: 5}},
 		{{tag: 4}},
-		{{tag: 6, giveBack: true}},
+		{{tag: 6, verb: givenBack}},
 		{{tag: 8}},
 		{{tag: 9}},
 		nil,
@@ -133,6 +154,32 @@ type deadChannel struct{}
 
 func (deadChannel) Ack(uint64, bool) error        { return errUnknownTag }
 func (deadChannel) Nack(uint64, bool, bool) error { return errUnknownTag }
+func (deadChannel) Reject(uint64, bool) error     { return errUnknownTag }
+func (deadChannel) Sync() error                   { return errUnknownTag }
+
+func TestAnAckIsKnownToBeDone(t *testing.T) {
+	var j journal
+	a := newAcker(&j)
+	a.ack(1)
+	done := make(chan bool)
+	go func() { done <- a.ackNow(2) }()
+	go a.run(t.Context())
+	if !<-done {
+		t.Error("the broker has done it, and it is not known")
+	}
+	a.end()
+	<-a.done
+	if last := j.frames[len(j.frames)-1]; last != "sync" {
+		t.Errorf("wrote %v, and did not wait for the broker", j.frames)
+	}
+
+	a = newAcker(deadChannel{})
+	go func() { done <- a.ackNow(1) }()
+	go a.run(t.Context())
+	if <-done {
+		t.Error("the channel is gone, and an ack is said to be done")
+	}
+}
 
 func TestAckerEnds(t *testing.T) {
 	t.Run("when told, with everything written", func(t *testing.T) {

@@ -34,6 +34,10 @@ type Config struct {
 	// Logger receives the events listed in the package comment. Default: none.
 	Logger *slog.Logger
 
+	// Observer is told what happens, for metrics: see package prommetrics.
+	// Default: none.
+	Observer Observer
+
 	// Dial opens the network connection, under TLS where the URL says amqps.
 	// Default: net.Dialer. Tests put an in-memory broker here.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)

@@ -22,6 +22,10 @@ func (c *Client) declare(ctx context.Context, l *link, t topology.Topology) erro
 	if err != nil {
 		return err
 	}
+	version, _ := conn.Properties["version"].(string)
+	if err := t.For(version); err != nil {
+		return &DeclareError{Kind: "topology", Advice: "the broker is too old", Err: err}
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.ConfirmTimeout,
 		fmt.Errorf("reprise: cannot declare: the broker gave no answer within %s", c.cfg.ConfirmTimeout))
 	defer cancel()
@@ -55,7 +59,7 @@ func (d *declaration) all(t topology.Topology) error {
 	}
 	for _, b := range t.Bindings {
 		if err := d.binding(b); err != nil {
-			return explainDeclare("binding", b.Exchange+" → "+b.Queue, err)
+			return explainDeclare("binding", b.String(), err)
 		}
 	}
 	return nil
@@ -119,6 +123,9 @@ func (d *declaration) binding(b topology.Binding) error {
 		return err
 	}
 	return d.try(func(ch *amqp.Channel) error {
+		if b.ToExchange != "" {
+			return ch.ExchangeBind(b.ToExchange, b.RoutingKey, b.Exchange, false, args)
+		}
 		return ch.QueueBind(b.Queue, b.RoutingKey, b.Exchange, false, args)
 	})
 }

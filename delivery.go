@@ -3,6 +3,7 @@ package reprise
 import (
 	"bytes"
 	"crypto/rand"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -13,35 +14,44 @@ import (
 type delivery struct {
 	amqp.Delivery
 	session *session
+	arrived time.Time
 
 	at      topology.Delivery
 	history topology.History
 	attempt int    // number of the attempt this delivery is for
+	crashes int    // how often it was delivered before and never settled
 	id      string // message id of its copies, should it have none itself
+	err     error  // the Marks failed: nothing is known of earlier attempts
+
+	burst    []*delivery // others like it, handled with it: see debouncer
+	reminded bool        // that it is overdue; only the session's serve uses it
 }
 
-// delivery reads what came. With an error, the result knows nothing of earlier
-// attempts.
-func (w *Worker) delivery(s *session, raw amqp.Delivery) (*delivery, error) {
+// delivery reads what came.
+func (s *session) delivery(a arrival) *delivery {
+	w := s.worker
 	d := &delivery{
-		Delivery: raw,
+		Delivery: a.Delivery,
 		session:  s,
+		arrived:  a.at,
 		id:       rand.Text(),
 		at: topology.Delivery{
 			Queue:       w.cfg.Queue,
-			Exchange:    raw.Exchange,
-			RoutingKey:  raw.RoutingKey,
-			Redelivered: raw.Redelivered,
-			Headers:     decodeTable(raw.Headers),
+			Exchange:    a.Exchange,
+			RoutingKey:  a.RoutingKey,
+			Redelivered: a.Redelivered,
+			Headers:     decodeTable(a.Headers),
 		},
 	}
-	err := guard("strategy", func() error {
+	moved := d.readMoved()
+	d.err = guard("strategy", func() error {
 		d.history = w.cfg.Strategy.Marks.Read(d.at)
+		d.crashes = moved + topology.Crashes(w.cfg.Strategy.Marks, d.at)
 		return nil
 	})
-	if err != nil {
+	if d.err != nil {
 		d.history, d.attempt = topology.History{}, 1
-		return d, err
+		return d
 	}
 	if d.history.Queue != "" && d.history.Queue != w.cfg.Queue {
 		// The marks are another queue's: somebody passed the message on, headers
@@ -49,7 +59,26 @@ func (w *Worker) delivery(s *session, raw amqp.Delivery) (*delivery, error) {
 		d.history = topology.History{RetriesLeft: d.history.RetriesLeft}
 	}
 	d.attempt = d.history.Attempts + 1
-	return d, nil
+	return d
+}
+
+// all returns the delivery and those that are handled with it.
+func (d *delivery) all() []*delivery { return append([]*delivery{d}, d.burst...) }
+
+// ack acknowledges it, and those that were handled with it.
+func (d *delivery) ack() {
+	d.session.acks.ack(d.DeliveryTag)
+	for _, b := range d.burst {
+		b.session.acks.ack(b.DeliveryTag)
+	}
+}
+
+// giveBack returns it to its queue, and those that were handled with it.
+func (d *delivery) giveBack() {
+	d.session.acks.giveBack(d.DeliveryTag)
+	for _, b := range d.burst {
+		b.session.acks.giveBack(b.DeliveryTag)
+	}
 }
 
 // message is what the handler sees. It shares no memory with the delivery: a

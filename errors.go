@@ -70,13 +70,16 @@ func (e *ConnectError) Unwrap() error { return e.Err }
 
 // DeclareError says that the broker refused to declare something.
 type DeclareError struct {
-	Kind   string // "queue", "exchange" or "binding"
-	Name   string
+	Kind   string // "queue", "exchange", "binding", or "topology" for all of it
+	Name   string // "" for all of it
 	Advice string // what differs, and what to do
 	Err    error  // the broker's own error
 }
 
 func (e *DeclareError) Error() string {
+	if e.Name == "" {
+		return fmt.Sprintf("reprise: cannot declare the %s: %s (%v)", e.Kind, e.Advice, e.Err)
+	}
 	return fmt.Sprintf("reprise: cannot declare %s %q: %s (%v)", e.Kind, e.Name, e.Advice, e.Err)
 }
 

@@ -42,13 +42,27 @@ func brokers(header string) bool {
 	return strings.HasPrefix(header, "x-first-death-") || strings.HasPrefix(header, "x-last-death-")
 }
 
+// ours reports whether a header is one that Reprise writes whatever the marks.
+func ours(header string) bool {
+	switch header {
+	case HeaderCC, HeaderUserID, HeaderExpiration, HeaderCrashes:
+		return true
+	}
+	return strings.HasPrefix(header, topology.HeaderLevel)
+}
+
+// reserved reports whether a handler may not write a header.
+func reserved(header string) bool {
+	return ours(header) || brokers(header) || header == headerCC || header == headerBCC
+}
+
 // visible returns the headers a handler sees: the message's own, as first
 // published.
 func visible(headers topology.Table, marks topology.Marks) map[string]any {
 	out := make(map[string]any, len(headers))
 	for k, v := range headers {
 		switch {
-		case brokers(k), marks.Owns(k), k == HeaderUserID, k == HeaderExpiration, k == HeaderCC:
+		case brokers(k), marks.Owns(k), ours(k):
 		default:
 			out[k] = v
 		}

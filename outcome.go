@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/reprisemq/reprise/topology"
 )
 
 // RetryAfter returns an error that makes a handler's message come back after d,
@@ -19,14 +21,41 @@ func RetryAfter(d time.Duration, err error) error {
 	return &RetryAfterError{Delay: max(0, d), Err: err}
 }
 
+// PauseFor is RetryAfter for a downstream that wants to be left alone
+// altogether: besides, the worker consumes nothing for d. What its other handlers
+// are doing goes on; messages that were not begun go back to the queue. Other
+// workers, in this process or elsewhere, are not told.
+func PauseFor(d time.Duration, err error) error {
+	return &RetryAfterError{Delay: max(0, d), Pause: true, Err: err}
+}
+
 // Park returns an error that parks a handler's message now, without further
 // attempts: for a message that no retry will make succeed. It wraps err, which
 // may be nil.
 func Park(err error) error { return &ParkError{Err: err} }
 
-// RetryAfterError is the outcome made by RetryAfter.
+// Annotate returns err with headers that are written on the copy of the message,
+// be it retried or parked, over those of the same name: how far an attempt has
+// come, for the next one to go on from there, or whatever a person should see.
+// The outcome is err's; a nil err stays nil, since there is no copy.
+//
+// Values are those of Message.Headers. Names that belong to Reprise (x-reprise-
+// and what is described there), to the strategy or to RabbitMQ are left out,
+// and so are all of them where one cannot be encoded or they do not fit into
+// the header frame: the error recorded with the attempt then says so. Where
+// several are wrapped in one another, the outermost wins. A route that
+// publishes no copy (topology.Requeue, DeadLetter) cannot carry them.
+func Annotate(err error, headers map[string]any) error {
+	if err == nil || len(headers) == 0 {
+		return err
+	}
+	return &AnnotatedError{Err: err, Headers: headers}
+}
+
+// RetryAfterError is the outcome made by RetryAfter and PauseFor.
 type RetryAfterError struct {
 	Delay time.Duration
+	Pause bool // the worker consumes nothing meanwhile
 	Err   error
 }
 
@@ -39,6 +68,17 @@ func (e *RetryAfterError) Error() string {
 }
 
 func (e *RetryAfterError) Unwrap() error { return e.Err }
+
+// AnnotatedError is the error made by Annotate.
+type AnnotatedError struct {
+	Err     error // not nil
+	Headers map[string]any
+}
+
+// Error returns the text of the wrapped error.
+func (e *AnnotatedError) Error() string { return e.Err.Error() }
+
+func (e *AnnotatedError) Unwrap() error { return e.Err }
 
 // ParkError is the outcome made by Park.
 type ParkError struct {
@@ -86,37 +126,78 @@ const (
 	hopeless                 // park
 )
 
-// classify reads the outcome off a handler's error.
-func classify(err error) (outcome, time.Duration) {
+// verdict is what a handler's error says.
+type verdict struct {
+	outcome outcome
+	delay   time.Duration // later: what the handler asked for
+	pause   time.Duration // how long to consume nothing
+}
+
+// classify reads the verdict off a handler's error.
+func classify(err error) verdict {
 	if err == nil {
-		return succeeded, 0
+		return verdict{outcome: succeeded}
 	}
 	// Walked by hand, since the outermost outcome of the chain counts, of
 	// whichever type.
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		switch x := e.(type) {
 		case *RetryAfterError:
-			return later, max(0, x.Delay)
+			v := verdict{outcome: later, delay: max(0, x.Delay)}
+			if x.Pause {
+				v.pause = v.delay
+			}
+			return v
 		case *ParkError:
-			return hopeless, 0
+			return verdict{outcome: hopeless}
 		case interface{ Unwrap() []error }:
 			return classifyJoined(x.Unwrap())
 		}
 	}
-	return failed, 0
+	return verdict{outcome: failed}
 }
 
 // classifyJoined looks through errors that are equals: one that says Park
-// speaks for all, since no retry helps it; else the longest RetryAfter.
-func classifyJoined(errs []error) (result outcome, delay time.Duration) {
-	result = failed
+// speaks for all, since no retry helps it; else the longest delay, and the longest
+// pause.
+func classifyJoined(errs []error) verdict {
+	all := verdict{outcome: failed}
 	for _, err := range errs {
-		switch o, d := classify(err); o {
-		case hopeless:
-			return hopeless, 0
-		case later:
-			result, delay = later, max(delay, d)
+		v := classify(err)
+		if v.outcome == hopeless {
+			return v
+		}
+		if v.outcome == later {
+			all.outcome, all.delay = later, max(all.delay, v.delay)
+			all.pause = max(all.pause, v.pause)
 		}
 	}
-	return result, delay
+	return all
+}
+
+// annotations collects what Annotate put on err, the outermost winning.
+func annotations(err error) topology.Table {
+	var all topology.Table
+	add := func(headers map[string]any) {
+		for k, v := range headers {
+			if _, found := all[k]; !found {
+				if all == nil {
+					all = topology.Table{}
+				}
+				all[k] = v
+			}
+		}
+	}
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		switch x := e.(type) {
+		case *AnnotatedError:
+			add(x.Headers)
+		case interface{ Unwrap() []error }:
+			for _, branch := range x.Unwrap() {
+				add(annotations(branch))
+			}
+			return all
+		}
+	}
+	return all
 }

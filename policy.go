@@ -1,8 +1,12 @@
 package reprise
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/backoff"
@@ -13,38 +17,158 @@ import (
 // the first.
 const DefaultMaxAttempts = 10
 
-// Policy decides how often a message is tried, and how long it waits in
-// between. The zero value is the default policy.
+// Policy decides how often a message is tried, for how long, and how long it
+// waits in between. The zero value is the default policy. `reprise schedule`
+// shows when the attempts of a policy run.
 //
-// Marks that count the remaining retries themselves (topology.CountDown) and
-// routes that know one delay only (topology.WaitQueue) overrule it.
+// Marks that count the remaining retries themselves (topology.CountDown) take
+// the place of MaxAttempts, and routes that know one delay only
+// (topology.WaitQueue) that of Backoff.
 type Policy struct {
 	// MaxAttempts is how many times the handler runs before the message is
 	// parked, the first time included: 1 means no retry. Default 10.
 	MaxAttempts int
 
+	// GiveUpAfter bounds the time from the first failure to the beginning of the
+	// last attempt. A retry that would begin later is not made, and the message
+	// is parked at once. The delay of RetryAfter obeys it, too. What a wait queue
+	// adds to a delay is not counted, and where marks do not record the first
+	// failure (topology.CountDown), each attempt is taken for the first to fail.
+	// Default: no limit.
+	GiveUpAfter time.Duration
+
 	// Backoff is the delay after each failed attempt. Default: exponential
 	// from 1 s, doubling, up to 1 h, the second half of each delay random.
 	Backoff backoff.Backoff
+
+	// Rules are for errors that deserve other numbers. The first that matches
+	// the error of an attempt holds for what follows that attempt.
+	Rules []Rule
 }
 
 func (p Policy) withDefaults() Policy {
-	if p.MaxAttempts == 0 {
-		p.MaxAttempts = DefaultMaxAttempts
-	}
+	p.MaxAttempts = cmp.Or(p.MaxAttempts, DefaultMaxAttempts)
 	if p.Backoff == nil {
 		p.Backoff = backoff.Equal(backoff.Exponential{})
 	}
 	return p
 }
 
-// Validate reports numbers that make no policy and what to write instead.
-func (p Policy) Validate() error {
-	if p.MaxAttempts < 0 || p.MaxAttempts > math.MaxInt32 {
-		return fmt.Errorf("reprise: Policy.MaxAttempts %d: use 1 for no retry, more for retries, or 0 for the default of %d", p.MaxAttempts, DefaultMaxAttempts)
+// atMost returns the policy of a message that brings a number of attempts of its
+// own. Rules can still allow less.
+func (p Policy) atMost(attempts int) Policy {
+	p.MaxAttempts = max(1, attempts)
+	p.Rules = slices.Clone(p.Rules)
+	for i := range p.Rules {
+		p.Rules[i].MaxAttempts = min(p.Rules[i].MaxAttempts, p.MaxAttempts)
 	}
-	return backoff.Validate(p.Backoff)
+	return p
 }
 
-// delay is the policy's answer after a failed attempt.
-func (p Policy) delay(attempt int) time.Duration { return max(0, p.Backoff.Delay(attempt)) }
+// most is how many attempts there can be, whatever the errors.
+func (p Policy) most() int {
+	n := p.withDefaults().MaxAttempts
+	for _, r := range p.Rules {
+		n = max(n, r.MaxAttempts)
+	}
+	return n
+}
+
+// Validate reports numbers that make no policy and what to write instead.
+func (p Policy) Validate() error {
+	errs := []error{
+		validateLimits("Policy", p.MaxAttempts, p.GiveUpAfter, fmt.Sprintf("1 for no retry, more for retries, or 0 for the default of %d", DefaultMaxAttempts), "no limit"),
+		backoff.Validate(p.Backoff),
+	}
+	for i, r := range p.Rules {
+		errs = append(errs, r.validate(fmt.Sprintf("Policy.Rules[%d]", i)))
+	}
+	return errors.Join(errs...)
+}
+
+func validateLimits(owner string, attempts int, giveUpAfter time.Duration, instead, unless string) error {
+	var errs []error
+	if attempts < 0 || attempts > math.MaxInt32 {
+		errs = append(errs, fmt.Errorf("reprise: %s.MaxAttempts %d: use %s", owner, attempts, instead))
+	}
+	if giveUpAfter < 0 {
+		errs = append(errs, fmt.Errorf("reprise: %s.GiveUpAfter %s is negative: use 0 for %s", owner, giveUpAfter, unless))
+	}
+	return errors.Join(errs...)
+}
+
+// Decision is what becomes of a message after a failed attempt.
+type Decision struct {
+	Retry  bool          // it comes back; else it is parked
+	Delay  time.Duration // when it comes back, from now; never negative
+	Reason string        // why it is parked, such as "10 attempts made"
+}
+
+// Decide says what becomes of a message after an attempt that failed with err.
+// The attempt is counted from 1, and since is how long ago the first of them
+// failed: 0 where this is the first. What is less counts as that.
+//
+// It is what a worker asks, so RetryAfter, PauseFor and Park in err mean what
+// they mean there; a nil err is no failure, and the Decision is zero. Nothing is
+// remembered, and nothing changed: the answer depends on the arguments alone,
+// and on what a Backoff with jitter draws. A Match that panics panics here.
+func (p Policy) Decide(err error, attempt int, since time.Duration) Decision {
+	return p.decide(classify(err), err, attempt, since)
+}
+
+// decide is Decide for an error that was classified before.
+func (p Policy) decide(v verdict, err error, attempt int, since time.Duration) Decision {
+	switch v.outcome {
+	case succeeded:
+		return Decision{}
+	case hopeless:
+		return Decision{Reason: "parked by the handler"}
+	}
+	p, rule := p.withDefaults().apply(err)
+	attempt, since = max(1, attempt), max(0, since)
+	if attempt >= p.MaxAttempts {
+		return Decision{Reason: attemptsMade(attempt, p.MaxAttempts) + rule}
+	}
+	delay := v.delay
+	if v.outcome != later {
+		delay = max(0, p.Backoff.Delay(attempt))
+	}
+	if p.GiveUpAfter > 0 && delay > p.GiveUpAfter-since {
+		return Decision{Reason: tooLate(delay, since, p.GiveUpAfter) + rule}
+	}
+	return Decision{Retry: true, Delay: delay}
+}
+
+func attemptsMade(made, limit int) string {
+	switch {
+	case made > limit:
+		return fmt.Sprintf("%d attempts made, the limit is %d", made, limit)
+	case made == 1:
+		return "1 attempt made"
+	}
+	return fmt.Sprintf("%d attempts made", made)
+}
+
+func tooLate(delay, since, limit time.Duration) string {
+	begin := delay + min(since, math.MaxInt64-delay)
+	// Rounded up, so that it never looks like less than the limit.
+	if rest := begin % time.Second; begin > time.Minute && rest > 0 && begin < math.MaxInt64-time.Second {
+		begin += time.Second - rest
+	}
+	if delay > time.Minute {
+		delay = delay.Round(time.Second)
+	}
+	return fmt.Sprintf("a retry in %s would begin %s after the first failure, the limit is %s", brief(delay), brief(begin), brief(limit))
+}
+
+// brief writes a duration without zeros at its end: 1h, not 1h0m0s.
+func brief(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

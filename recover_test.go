@@ -7,6 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -122,7 +123,10 @@ func TestParksTheMessageOfADeletedQueue(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
-		c := dial(t, b.URL)
+		// RabbitMQ 4.3 cancels consumers a moment before the queue is gone, and to
+		// consume from it in between costs the channel.
+		patient := func(c *reprise.Config) { c.Reconnect = backoff.Fixed(300 * time.Millisecond) }
+		c := dial(t, b.URL, patient)
 		h := newHeld(t)
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
 		r.publish("", queue, amqp.Publishing{MessageId: "id"})

@@ -193,9 +193,15 @@ const (
 	// x-last-death-*, with names of 255 bytes throughout, and roomForDelivery.
 	roomForDeaths = 4096
 
+	// roomForDeath holds one more entry of x-death.
+	roomForDeath = 1024
+
 	// roomForDelivery holds x-delivery-count and x-acquired-count.
 	roomForDelivery = 64
 )
+
+// roomForStations holds what brokers add to a copy that expires in so many queues.
+func roomForStations(n int) int { return roomForDeaths + max(0, n-2)*roomForDeath }
 
 // checkSize refuses what the wire cannot carry. It must be refused here: the
 // AMQP client would notice half way through a frame, and the broker by closing

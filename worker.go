@@ -21,6 +21,7 @@ import (
 //
 //	nil             done: acknowledged
 //	RetryAfter(d)   comes back after d
+//	PauseFor(d)     comes back after d, and until then the worker consumes nothing
 //	Park(err)       parked now
 //	other errors    comes back after the Policy's delay
 //	panic, Goexit   as other errors
@@ -46,6 +47,8 @@ func (f HandlerFunc) Handle(ctx context.Context, m *Message) error { return f(ct
 const (
 	DefaultConcurrency  = 1
 	DefaultDrainTimeout = 30 * time.Second
+
+	DefaultConsumerTimeout = 30 * time.Minute
 )
 
 // lastGrace is how long a drain waits for handlers whose context it has ended,
@@ -58,10 +61,17 @@ type WorkerConfig struct {
 	Handler Handler
 	Policy  Policy
 
+	// Middleware is put around Handler, the first one outermost.
+	Middleware []Middleware
+
 	// Strategy is how failed messages come back. Default: any delay through
 	// the queue's own wait queues, {Queue}.wait.…, parked in {Queue}.failed, see
 	// package topology.
 	Strategy topology.Strategy
+
+	// Order is in which order a failed message and its copy are settled.
+	// Default PublishThenAck, which never loses.
+	Order Order
 
 	// Topology is declared together with what the Strategy needs, and before
 	// consuming: typically the exchange and bindings that feed the queue. A
@@ -76,8 +86,39 @@ type WorkerConfig struct {
 
 	// Prefetch is how many unsettled messages the broker lets this worker have,
 	// including those whose retry copy awaits its confirm. At least
-	// Concurrency, at most 65535. Default 4×Concurrency, but at least 16.
+	// Concurrency, at most 65535. Default 4×Concurrency, but at least 16, and
+	// with Debounce at least 256.
 	Prefetch int
+
+	// Limiter bounds how often an attempt begins. Default: no limit.
+	Limiter Limiter
+
+	// Breaker stops the worker from consuming while what the handler calls is
+	// down. Default: none.
+	Breaker Breaker
+
+	// Debounce handles one of many equal messages that arrive in a burst.
+	// Default: each message is handled.
+	Debounce *Debounce
+
+	// CrashLimit is how many times a message may be delivered without ever being
+	// settled, its worker's process or connection having ended each time, before
+	// it is parked unseen. From the second time on it is handled alone, so
+	// that it takes no others along. Default 5 on quorum queues of RabbitMQ
+	// 4.3 and later; on those before, which also count what is merely given
+	// back, the broker's own limit on the queue (20). Negative: no limit.
+	//
+	// A classic queue does not count. If CrashLimit is set, each message that
+	// comes from one a second time is put at its end with a count on it.
+	CrashLimit int
+
+	// ConsumerTimeout is the broker's consumer_timeout, after which it closes
+	// the channel of a consumer that has not settled a message. The worker warns
+	// when a handler has had a message for four fifths of it, and gives messages
+	// back that have waited so long to begin. Default 30 m, which is
+	// RabbitMQ's. Negative: the broker has none.
+	// https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
+	ConsumerTimeout time.Duration
 
 	// DrainTimeout is how long a shutdown waits for running handlers before it
 	// ends their context. Default 30 s.
@@ -92,6 +133,12 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 	}
 	if c.Prefetch == 0 {
 		c.Prefetch = min(max(16, 4*c.Concurrency), math.MaxUint16)
+		if c.Debounce != nil {
+			c.Prefetch = max(c.Prefetch, 256)
+		}
+	}
+	if c.ConsumerTimeout == 0 {
+		c.ConsumerTimeout = DefaultConsumerTimeout
 	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = DefaultDrainTimeout
@@ -120,6 +167,18 @@ func (c WorkerConfig) Validate() error {
 	}
 	if c.DrainTimeout < 0 {
 		fault("DrainTimeout %s is negative: use 0 for %s", c.DrainTimeout, DefaultDrainTimeout)
+	}
+	if c.Order != PublishThenAck && c.Order != AckThenPublish {
+		fault("Order %d: use PublishThenAck or AckThenPublish", c.Order)
+	}
+	if c.ConsumerTimeout > 0 && c.ConsumerTimeout < time.Minute {
+		fault("ConsumerTimeout %s: use what the broker has, at least 1m, 0 for %s, or a negative number for none", c.ConsumerTimeout, DefaultConsumerTimeout)
+	}
+	if slices.ContainsFunc(c.Middleware, func(m Middleware) bool { return m == nil }) {
+		fault("Middleware has a nil entry: leave it out")
+	}
+	if c.Debounce != nil {
+		errs = append(errs, c.Debounce.Validate())
 	}
 	errs = append(errs, c.Policy.Validate(), c.Strategy.Validate())
 	if c.Queue != "" {
@@ -153,8 +212,12 @@ type Worker struct {
 	log    *slog.Logger
 	host   string // recorded with errors
 
-	slots    chan struct{}  // one per running handler
+	handler  Handler // in its middleware
+	slots    *slots
+	gate     *gate
+	debounce *debouncer     // or nil
 	attempts sync.WaitGroup // handlers, and the settling after them
+	status   status
 
 	state    atomic.Int32    // idle, then running or cancelled
 	stopping context.Context // ends with Shutdown
@@ -194,9 +257,21 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 		cfg:    cfg,
 		log:    c.cfg.Logger.With("queue", cfg.Queue),
 		host:   host,
-		slots:  make(chan struct{}, cfg.Concurrency),
+		slots:  newSlots(cfg.Concurrency),
+		gate:   newGate(cfg.Limiter, cfg.Breaker),
 		done:   make(chan struct{}),
 	}
+	err = guard("middleware", func() error {
+		w.handler = Chain(cfg.Handler, cfg.Middleware...)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Debounce != nil {
+		w.debounce = newDebouncer(w, *cfg.Debounce)
+	}
+	w.status.set(errors.New("reprise: Run was not called"))
 	w.stopping, w.stop = context.WithCancel(context.Background())
 	return w, nil
 }
@@ -221,6 +296,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return errors.New("reprise: Worker.Run can be called once: make another worker")
 	}
 	defer close(w.done)
+	defer w.status.set(ErrClosed)
 
 	values := context.WithoutCancel(ctx)
 	w.handling, w.endHandling = context.WithCancelCause(values)
@@ -271,7 +347,7 @@ func (w *Worker) drain(last *session) error {
 	}
 	drained := within(w.cfg.DrainTimeout)
 	if !drained {
-		w.log.Warn("drain timeout", "running", len(w.slots))
+		w.log.Warn("drain timeout", "running", w.slots.taken())
 		w.endHandling(ErrDrainTimeout)
 		drained = within(lastGrace)
 	}

@@ -6,21 +6,27 @@
 //
 //	attempt          1     2     3     4     5    …
 //	Fixed(5s)        5s    5s    5s    5s    5s
-//	Exponential      1s    2s    4s    8s   16s   … never over Max
 //	List{1s,1m,1h}   1s    1m    1h    1h    1h
+//	Linear           1s    2s    3s    4s    5s   … never over Max
+//	Exponential      1s    2s    4s    8s   16s   … never over Max
+//	Decorrelated    1-3s  1-9s 1-27s 1-81s 1-243s … never over Max
 //
 // What every schedule of this package promises, for any attempt including
 // nonsensical ones: the delay is never negative, never over the stated
 // maximum, never overflows, and without jitter never shrinks from one attempt
-// to the next (a List shrinks only where its author wrote it so).
+// to the next (a List shrinks only where its author wrote it so). That holds
+// for numbers that Validate refuses, too.
 //
 // Jitter spreads messages that failed together, so that they do not all come
-// back together: wrap a schedule with Full or Equal.
+// back together: wrap a schedule with Full or Equal, or take Decorrelated, which
+// is random by itself. Range tells between which bounds a delay will be.
+//
+// Every schedule has a method String that describes it for people: "exponential
+// from 1s ×2 up to 1h, half random".
 package backoff
 
 import (
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -43,6 +49,22 @@ func Validate(b Backoff) error {
 	return nil
 }
 
+// Range returns the shortest and the longest delay that b, which is not nil, can
+// give after an attempt. They are the same where nothing is random.
+//
+// Schedules of other packages take part by having a method
+// Range(attempt int) (low, high time.Duration); of one without, a single Delay
+// is taken for all of them.
+func Range(b Backoff, attempt int) (low, high time.Duration) {
+	if r, ok := b.(interface {
+		Range(attempt int) (low, high time.Duration)
+	}); ok {
+		return r.Range(attempt)
+	}
+	d := max(0, b.Delay(attempt))
+	return d, d
+}
+
 // Fixed waits the same time after every attempt.
 type Fixed time.Duration
 
@@ -53,70 +75,6 @@ func (f Fixed) Delay(int) time.Duration { return max(0, time.Duration(f)) }
 func (f Fixed) Validate() error {
 	if f < 0 {
 		return fmt.Errorf("backoff: Fixed(%s) is negative: use 0 to retry at once, or a positive duration", time.Duration(f))
-	}
-	return nil
-}
-
-// Defaults of Exponential.
-const (
-	DefaultInitial = time.Second
-	DefaultFactor  = 2.0
-	DefaultMax     = time.Hour
-)
-
-// Exponential multiplies the delay by Factor after every attempt:
-// Initial, Initial×Factor, Initial×Factor², … and never more than Max.
-// A field left zero takes its default.
-type Exponential struct {
-	Initial time.Duration // delay after the first attempt; default 1 s
-	Factor  float64       // growth per attempt, at least 1; default 2
-	Max     time.Duration // upper bound; default 1 h, or Initial where that is longer
-}
-
-func (e Exponential) withDefaults() Exponential {
-	if e.Initial == 0 {
-		e.Initial = DefaultInitial
-		if e.Max > 0 {
-			e.Initial = min(e.Initial, e.Max)
-		}
-	}
-	if e.Factor == 0 {
-		e.Factor = DefaultFactor
-	}
-	if e.Max == 0 {
-		e.Max = max(DefaultMax, e.Initial)
-	}
-	return e
-}
-
-// Delay returns Initial×Factor^(attempt-1), at most Max.
-func (e Exponential) Delay(attempt int) time.Duration {
-	e = e.withDefaults()
-	if attempt <= 1 {
-		return max(0, min(e.Initial, e.Max))
-	}
-	d := float64(e.Initial) * math.Pow(e.Factor, float64(attempt-1))
-	// Compared as floats: beyond 2^63 the conversion back is undefined, and
-	// NaN (from invalid numbers) must not come out as a huge delay.
-	if d >= 0 && d < float64(e.Max) {
-		// Doubles round beyond 104 days: never to less than Initial, or more than Max.
-		return min(max(0, e.Initial, time.Duration(d)), e.Max)
-	}
-	return max(0, e.Max)
-}
-
-// Validate reports numbers that make no schedule.
-func (e Exponential) Validate() error {
-	d := e.withDefaults()
-	switch {
-	case e.Initial < 0:
-		return fmt.Errorf("backoff: Exponential.Initial %s is negative: leave it 0 for %s, or use a positive duration", e.Initial, DefaultInitial)
-	case e.Max < 0:
-		return fmt.Errorf("backoff: Exponential.Max %s is negative: leave it 0 for %s, or use a positive duration", e.Max, DefaultMax)
-	case !(d.Factor >= 1) || math.IsInf(d.Factor, 1): // written so that NaN fails too
-		return fmt.Errorf("backoff: Exponential.Factor %v is not a growth: use 1 or more (2 doubles the delay each time)", e.Factor)
-	case d.Max < d.Initial:
-		return fmt.Errorf("backoff: Exponential.Max %s is below Initial %s: raise Max or lower Initial", d.Max, d.Initial)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package backoff_test
 
 import (
-	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -10,21 +9,6 @@ import (
 
 	"github.com/reprisemq/reprise/backoff"
 )
-
-func ExampleExponential() {
-	b := backoff.Exponential{Initial: time.Second, Factor: 3, Max: time.Minute}
-	for attempt := 1; attempt <= 6; attempt++ {
-		fmt.Print(b.Delay(attempt), " ")
-	}
-	// Output: 1s 3s 9s 27s 1m0s 1m0s
-}
-
-func ExampleEqual() {
-	b := backoff.Equal(backoff.Fixed(time.Minute))
-	b.Rand = func() float64 { return 0.5 } // tests inject their own; the default is math/rand/v2
-	fmt.Println(b.Delay(1))
-	// Output: 45s
-}
 
 // attempts draws ordinary attempt numbers and absurd ones.
 func attempts() *rapid.Generator[int] {
@@ -38,74 +22,190 @@ func durations() *rapid.Generator[time.Duration] {
 	), func(n int64) time.Duration { return time.Duration(n) })
 }
 
-func exponentials() *rapid.Generator[backoff.Exponential] {
-	return rapid.Custom(func(t *rapid.T) backoff.Exponential {
-		initial := durations().Draw(t, "initial")
-		e := backoff.Exponential{
-			Initial: initial,
-			Factor:  rapid.OneOf(rapid.Float64Range(1, 4), rapid.Float64Range(1, math.MaxFloat64), rapid.Just(0.0)).Draw(t, "factor"),
-			Max:     time.Duration(rapid.Int64Range(int64(initial), math.MaxInt64).Draw(t, "max")),
-		}
-		if err := e.Validate(); err != nil {
-			t.Skip(err)
-		}
-		return e
-	})
+// anything is a duration with the negative ones, which make no sense.
+func anything() *rapid.Generator[time.Duration] {
+	return rapid.OneOf(durations(), rapid.Map(rapid.Int64(), func(n int64) time.Duration { return time.Duration(n) }))
 }
 
-func TestExponentialStaysInBoundsAndNeverShrinks(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		e := exponentials().Draw(t, "schedule")
-		limit := e.Max
-		if limit == 0 {
-			limit = backoff.DefaultMax
-		}
-		attempt := attempts().Draw(t, "attempt")
-		d := e.Delay(attempt)
-		if d < 0 || d > limit {
-			t.Fatalf("%+v: delay %d after attempt %d is outside [0, %d]", e, d, attempt, limit)
-		}
-		if attempt < math.MaxInt {
-			if next := e.Delay(attempt + 1); next < d {
-				t.Fatalf("%+v: delay shrank from %d to %d after attempt %d", e, d, next, attempt)
+func factors() *rapid.Generator[float64] {
+	return rapid.OneOf(rapid.Float64Range(1, 4), rapid.Float64(), rapid.SampledFrom([]float64{0, math.NaN(), math.Inf(1), math.Inf(-1)}))
+}
+
+// steady draws a schedule without jitter that does not shrink, out of any
+// numbers, and the longest delay it states.
+func steady() *rapid.Generator[backoff.Backoff] {
+	return rapid.OneOf(
+		rapid.Map(anything(), func(d time.Duration) backoff.Backoff { return backoff.Fixed(d) }),
+		rapid.Custom(func(t *rapid.T) backoff.Backoff {
+			return backoff.Exponential{Initial: anything().Draw(t, "initial"), Factor: factors().Draw(t, "factor"), Max: anything().Draw(t, "max")}
+		}),
+		rapid.Custom(func(t *rapid.T) backoff.Backoff {
+			return backoff.Linear{Initial: anything().Draw(t, "initial"), Step: anything().Draw(t, "step"), Max: anything().Draw(t, "max")}
+		}),
+	)
+}
+
+// anySchedule draws a schedule of every kind, out of any numbers, whose randomness is r.
+func anySchedule(r float64) *rapid.Generator[backoff.Backoff] {
+	random := func() float64 { return r }
+	plain := rapid.OneOf(
+		steady(),
+		rapid.Map(rapid.SliceOf(anything()), func(l []time.Duration) backoff.Backoff { return backoff.List(l) }),
+		rapid.Custom(func(t *rapid.T) backoff.Backoff {
+			return backoff.Decorrelated{
+				Initial: anything().Draw(t, "initial"), Factor: factors().Draw(t, "factor"), Max: anything().Draw(t, "max"), Rand: random,
 			}
+		}),
+	)
+	return rapid.OneOf(plain, rapid.Custom(func(t *rapid.T) backoff.Backoff {
+		return backoff.Jitter{
+			Backoff: rapid.OneOf(plain, rapid.Just[backoff.Backoff](nil)).Draw(t, "inner"),
+			Spread:  rapid.OneOf(rapid.Float64Range(0, 1), rapid.Float64(), rapid.Just(math.NaN())).Draw(t, "spread"),
+			Rand:    random,
 		}
-		if e.Initial > 0 && e.Delay(1) > e.Initial {
-			t.Fatalf("%+v: first delay is %s", e, e.Delay(1))
+	}))
+}
+
+// stated is the longest delay that a schedule allows itself.
+func stated(b backoff.Backoff) time.Duration {
+	longest := func(initial, most time.Duration) time.Duration {
+		if most == 0 {
+			most = max(backoff.DefaultMax, initial)
+		}
+		return max(0, most)
+	}
+	switch b := b.(type) {
+	case backoff.Fixed:
+		return max(0, time.Duration(b))
+	case backoff.Exponential:
+		return longest(b.Initial, b.Max)
+	case backoff.Linear:
+		if b.Initial == 0 {
+			b.Initial = b.Step
+		}
+		return longest(b.Initial, b.Max)
+	case backoff.Decorrelated:
+		return longest(b.Initial, b.Max)
+	case backoff.List:
+		most := time.Duration(0)
+		for _, d := range b {
+			most = max(most, d)
+		}
+		return most
+	case backoff.Jitter:
+		if b.Backoff == nil {
+			return backoff.DefaultMax
+		}
+		return stated(b.Backoff)
+	}
+	panic("what is it?")
+}
+
+// Whatever the numbers, those included that Validate refuses.
+func TestDelaysStayInBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := anySchedule(rapid.Float64Range(0, math.Nextafter(1, 0)).Draw(t, "random")).Draw(t, "schedule")
+		attempt := attempts().Draw(t, "attempt")
+		if d := b.Delay(attempt); d < 0 || d > stated(b) {
+			t.Fatalf("%#v: delay %d after attempt %d is outside [0, %d]", b, d, attempt, stated(b))
 		}
 	})
 }
 
-func TestJitterOnlyShortens(t *testing.T) {
+func TestDelaysWithoutJitterNeverShrink(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		e := exponentials().Draw(t, "schedule")
-		random := rapid.Float64Range(0, math.Nextafter(1, 0)).Draw(t, "random")
-		attempt := attempts().Draw(t, "attempt")
-		whole := e.Delay(attempt)
-
-		full := backoff.Full(e)
-		full.Rand = func() float64 { return random }
-		if d := full.Delay(attempt); d < 0 || d > whole {
-			t.Fatalf("Full: %d is outside [0, %d]", d, whole)
-		}
-		equal := backoff.Equal(e)
-		equal.Rand = func() float64 { return random }
-		// Doubles hold 53 bits: allow the rounding of one part in 2^50.
-		if d := equal.Delay(attempt); d > whole || float64(d) < float64(whole)/2*(1-0x1p-50)-1 {
-			t.Fatalf("Equal: %d is outside [%d, %d]", d, whole/2, whole)
+		b := steady().Draw(t, "schedule")
+		attempt := min(attempts().Draw(t, "attempt"), math.MaxInt-1)
+		if d, next := b.Delay(attempt), b.Delay(attempt+1); next < d {
+			t.Fatalf("%#v: the delay shrank from %d to %d after attempt %d", b, d, next, attempt)
 		}
 	})
+}
+
+func TestRangeHoldsEveryDelay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := anySchedule(rapid.Float64Range(0, math.Nextafter(1, 0)).Draw(t, "random")).Draw(t, "schedule")
+		attempt := attempts().Draw(t, "attempt")
+		low, high := backoff.Range(b, attempt)
+		if low < 0 || low > high || high > stated(b) {
+			t.Fatalf("%#v: range [%d, %d] after attempt %d, at most %d is stated", b, low, high, attempt, stated(b))
+		}
+		// Doubles hold 53 bits: allow the rounding of one part in 2^50.
+		d := b.Delay(attempt)
+		if slack := high>>50 + 1; d < low-slack || d > high {
+			t.Fatalf("%#v: delay %d after attempt %d is outside its range [%d, %d]", b, d, attempt, low, high)
+		}
+	})
+}
+
+func TestWithoutJitterTheRangeIsTheDelay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b, attempt := steady().Draw(t, "schedule"), attempts().Draw(t, "attempt")
+		if low, high := backoff.Range(b, attempt); low != high || low != b.Delay(attempt) {
+			t.Fatalf("%#v: range [%d, %d] after attempt %d, delay %d", b, low, high, attempt, b.Delay(attempt))
+		}
+	})
+}
+
+// What Validate accepts keeps what its fields say, not only the bounds.
+func TestGrowthIsAsStated(t *testing.T) {
+	const day = 24 * time.Hour
+	sane := rapid.Map(rapid.Int64Range(1, int64(day)), func(n int64) time.Duration { return time.Duration(n) })
+	rapid.Check(t, func(t *rapid.T) {
+		initial, attempt := sane.Draw(t, "initial"), rapid.IntRange(1, 1000).Draw(t, "attempt")
+		step := sane.Draw(t, "step")
+		if d, want := (backoff.Linear{Initial: initial, Step: step, Max: 10000 * day}).Delay(attempt), initial+time.Duration(attempt-1)*step; d != want {
+			t.Fatalf("linear: %s after attempt %d, want %s", d, attempt, want)
+		}
+		e := backoff.Exponential{Initial: initial, Factor: rapid.Float64Range(1, 10).Draw(t, "factor"), Max: 10000 * day}
+		if d, next := e.Delay(attempt), e.Delay(attempt+1); next < e.Max && math.Abs(float64(next)/float64(d)-e.Factor) > 2/float64(d)*e.Factor+1e-9 {
+			t.Fatalf("%v: %s after attempt %d, then %s", e, d, attempt, next)
+		}
+	})
+}
+
+// That is what makes it "decorrelated": each bound is Factor times the one
+// before, and the delay follows the one that was drawn before.
+func TestDecorrelatedFollowsTheDelayBefore(t *testing.T) {
+	draws := []float64{0.5, 0, 0.25, 1}
+	i := 0
+	d := backoff.Decorrelated{Initial: time.Second, Factor: 3, Max: time.Minute, Rand: func() float64 { i++; return draws[i-1] }}
+	// 1s..3s → 2s; 1s..6s → 1s; 1s..3s → 1.5s; 1s..4.5s → 4.5s
+	if got := d.Delay(4); got != 4500*time.Millisecond {
+		t.Errorf("got %s, want 4.5s", got)
+	}
+	if low, high := d.Range(3); low != time.Second || high != 27*time.Second {
+		t.Errorf("range %s to %s, want 1s to 27s", low, high)
+	}
+	if _, high := d.Range(4); high != time.Minute {
+		t.Errorf("the longest delay after 4 attempts is %s, want Max", high)
+	}
+}
+
+func TestDecorrelatedWorkIsBounded(t *testing.T) {
+	drawn := 0
+	d := backoff.Decorrelated{Rand: func() float64 { drawn++; return 0.5 }}
+	d.Delay(math.MaxInt)
+	if drawn != 1000 {
+		t.Errorf("%d random numbers for one delay, want 1000", drawn)
+	}
 }
 
 func TestJitterSpreadsOverTheWholeRange(t *testing.T) {
-	b := backoff.Equal(backoff.Fixed(time.Second)) // the default source
-	low, high := time.Second, time.Duration(0)
-	for range 1000 {
-		d := b.Delay(1)
-		low, high = min(low, d), max(high, d)
-	}
-	if low > 600*time.Millisecond || high < 900*time.Millisecond {
-		t.Errorf("1000 draws lie in [%s, %s], want nearly [500ms, 1s]", low, high)
+	for name, b := range map[string]backoff.Backoff{ // with the default source
+		"equal":        backoff.Equal(backoff.Fixed(time.Second)),
+		"full":         backoff.Full(backoff.Fixed(time.Second)),
+		"decorrelated": backoff.Decorrelated{},
+	} {
+		low, high := backoff.Range(b, 1)
+		shortest, longest := high, low
+		for range 1000 {
+			d := b.Delay(1)
+			shortest, longest = min(shortest, d), max(longest, d)
+		}
+		if margin := (high - low) / 10; shortest > low+margin || longest < high-margin {
+			t.Errorf("%s: 1000 draws lie in [%s, %s], want nearly [%s, %s]", name, shortest, longest, low, high)
+		}
 	}
 }
 
@@ -124,6 +224,15 @@ func TestDelays(t *testing.T) {
 		{"max below the default initial", backoff.Exponential{Max: time.Millisecond}, 1, time.Millisecond},
 		{"initial above the default max", backoff.Exponential{Initial: 2 * time.Hour}, 1, 2 * time.Hour},
 		{"attempt zero is the first", backoff.Exponential{}, 0, time.Second},
+		{"zero linear starts at the default", backoff.Linear{}, 1, time.Second},
+		{"zero linear grows by as much", backoff.Linear{}, 3, 3 * time.Second},
+		{"zero linear ends at the default", backoff.Linear{}, 1 << 40, time.Hour},
+		{"linear with an initial alone", backoff.Linear{Initial: time.Minute}, 3, 3 * time.Minute},
+		{"linear with a step alone", backoff.Linear{Step: time.Minute}, 3, 3 * time.Minute},
+		{"linear with both", backoff.Linear{Initial: time.Minute, Step: time.Second}, 3, 62 * time.Second},
+		{"linear with a max below the default initial", backoff.Linear{Max: time.Millisecond}, 9, time.Millisecond},
+		{"linear with a step beyond the default max", backoff.Linear{Step: 2 * time.Hour}, 9, 2 * time.Hour},
+		{"decorrelated with a max below the default initial", backoff.Decorrelated{Max: time.Millisecond}, 9, time.Millisecond},
 		{"list", backoff.List{1, 2, 3}, 2, 2},
 		{"list beyond its end", backoff.List{1, 2, 3}, 9, 3},
 		{"list before its start", backoff.List{1, 2, 3}, -9, 1},
@@ -139,54 +248,26 @@ func TestDelays(t *testing.T) {
 	}
 }
 
-func TestValidate(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		b    backoff.Backoff
-		want string // "" is valid
-	}{
-		{"nil", nil, ""},
-		{"zero exponential", backoff.Exponential{}, ""},
-		{"fixed zero", backoff.Fixed(0), ""},
-		{"fixed", backoff.Fixed(-time.Second), "backoff: Fixed(-1s) is negative: use 0 to retry at once, or a positive duration"},
-		{"initial", backoff.Exponential{Initial: -1}, "backoff: Exponential.Initial -1ns is negative: leave it 0 for 1s, or use a positive duration"},
-		{"max", backoff.Exponential{Max: -1}, "backoff: Exponential.Max -1ns is negative: leave it 0 for 1h0m0s, or use a positive duration"},
-		{"factor", backoff.Exponential{Factor: 0.5}, "backoff: Exponential.Factor 0.5 is not a growth: use 1 or more (2 doubles the delay each time)"},
-		{"factor NaN", backoff.Exponential{Factor: math.NaN()}, "backoff: Exponential.Factor NaN is not a growth: use 1 or more (2 doubles the delay each time)"},
-		{"factor infinite", backoff.Exponential{Factor: math.Inf(1)}, "backoff: Exponential.Factor +Inf is not a growth: use 1 or more (2 doubles the delay each time)"},
-		{"max below initial", backoff.Exponential{Initial: 2, Max: 1}, "backoff: Exponential.Max 1ns is below Initial 2ns: raise Max or lower Initial"},
-		{"list empty", backoff.List{}, "backoff: List is empty: give at least one delay, such as List{time.Minute}"},
-		{"list entry", backoff.List{1, -1}, "backoff: List entry 1 is -1ns: use 0 to retry at once, or a positive duration"},
-		{"spread", backoff.Jitter{Spread: 2}, "backoff: Jitter.Spread 2 is not in [0, 1]: use 1 (as Full does), 0.5 (as Equal does) or another fraction"},
-		{"inside jitter", backoff.Full(backoff.Fixed(-1)), "backoff: Fixed(-1ns) is negative: use 0 to retry at once, or a positive duration"},
-		{"jitter", backoff.Full(backoff.Exponential{}), ""},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			got := ""
-			if err := backoff.Validate(tc.b); err != nil {
-				got = err.Error()
-			}
-			if got != tc.want {
-				t.Errorf("got  %q\nwant %q", got, tc.want)
-			}
-		})
-	}
-}
+// foreign is a schedule of another package, of which nothing but the delay is
+// known.
+type foreign struct{ d time.Duration }
 
-func TestInvalidNumbersStillGiveADelay(t *testing.T) {
-	for _, b := range []backoff.Backoff{
-		backoff.Exponential{Factor: math.NaN()},
-		backoff.Exponential{Factor: -3},
-		backoff.Exponential{Initial: -5},
-		backoff.Exponential{Max: -5},
-		backoff.Jitter{Spread: 7},
-		backoff.Jitter{Spread: -7},
-		backoff.Jitter{Spread: math.NaN()},
-	} {
-		for _, attempt := range []int{1, 2, 3, 1000} {
-			if d := b.Delay(attempt); d < 0 || d > time.Hour {
-				t.Errorf("%+v: delay %s after attempt %d", b, d, attempt)
-			}
-		}
+func (f foreign) Delay(int) time.Duration { return f.d }
+
+func TestForeignSchedules(t *testing.T) {
+	if err := backoff.Validate(foreign{}); err != nil {
+		t.Errorf("not trusted: %v", err)
+	}
+	if low, high := backoff.Range(foreign{time.Minute}, 1); low != time.Minute || high != time.Minute {
+		t.Errorf("range %s to %s, want the delay", low, high)
+	}
+	if low, high := backoff.Range(backoff.Equal(foreign{time.Minute}), 1); low != 30*time.Second || high != time.Minute {
+		t.Errorf("with jitter: range %s to %s, want 30s to 1m", low, high)
+	}
+	if low, high := backoff.Range(foreign{-1}, 1); low != 0 || high != 0 {
+		t.Errorf("negative: range %s to %s, want 0", low, high)
+	}
+	if d := backoff.Full(foreign{-1}).Delay(1); d != 0 {
+		t.Errorf("negative, with jitter: %s", d)
 	}
 }

@@ -26,19 +26,42 @@ type Jitter struct {
 	Rand func() float64
 }
 
+func (j Jitter) withDefaults() Jitter {
+	if j.Backoff == nil {
+		j.Backoff = Exponential{}
+	}
+	if j.Rand == nil {
+		j.Rand = rand.Float64
+	}
+	return j
+}
+
 // Delay returns a random delay in [d×(1-Spread), d], where d is the delay of
 // the wrapped schedule.
 func (j Jitter) Delay(attempt int) time.Duration {
-	b, random := j.Backoff, j.Rand
-	if b == nil {
-		b = Exponential{}
+	j = j.withDefaults()
+	return shortened(j.Backoff.Delay(attempt), j.Spread*j.Rand())
+}
+
+// Range returns the shortest delay of the wrapped schedule, shortened by Spread,
+// and the longest.
+func (j Jitter) Range(attempt int) (low, high time.Duration) {
+	j = j.withDefaults()
+	low, high = Range(j.Backoff, attempt)
+	return shortened(low, j.Spread), shortened(high, 0)
+}
+
+// shortened takes a part of d away. What is no part, below 0 or above 1, takes
+// nothing or all.
+func shortened(d time.Duration, part float64) time.Duration {
+	whole := float64(d)
+	switch cut := whole * part; {
+	case cut >= whole:
+		return 0
+	case cut > 0:
+		return d - time.Duration(cut)
 	}
-	if random == nil {
-		random = rand.Float64
-	}
-	d := max(0, b.Delay(attempt))
-	cut := time.Duration(float64(d) * j.Spread * random())
-	return min(max(0, d-cut), d)
+	return max(0, d)
 }
 
 // Validate reports a spread outside [0, 1] and what is wrong with the wrapped

@@ -3,8 +3,6 @@ package topology
 import (
 	"fmt"
 	"math"
-	"regexp"
-	"strings"
 	"time"
 )
 
@@ -13,21 +11,6 @@ const (
 	DefaultBase   = time.Second
 	DefaultGrowth = 1.25
 )
-
-var waitQueueName = regexp.MustCompile(`\.wait\.[0-9]+-[0-9]+$`)
-
-// IsWaitQueue reports whether a queue of that name is one of Buckets, by the
-// form of the name: nobody should consume from it.
-func IsWaitQueue(name string) bool { return waitQueueName.MatchString(name) }
-
-// MaxDelay is the longest a message can wait in one hop: RabbitMQ's timers
-// count 2³²-1 milliseconds, 49 days and 17 hours.
-const MaxDelay = math.MaxUint32 * time.Millisecond
-
-// DeliveryLimit is how often the work queue delivers a message that is never
-// settled (its handler kills the process each time) before it is parked. It is
-// RabbitMQ's own default since 4.0; before, there was none.
-const DeliveryLimit = 20
 
 // Buckets is the default Route: any delay up to MaxDelay, never early, late by
 // at most the width of a bucket, on any RabbitMQ from 3.10 on. A longer delay
@@ -91,13 +74,7 @@ func (b Buckets) Validate() error {
 // ValidateQueue reports a work queue whose wait queues or failed queue would
 // have names that no broker accepts.
 func (b Buckets) ValidateQueue(queue string) error {
-	for _, name := range []string{b.waitQueue(queue, MaxDelay), FailedQueue(queue)} {
-		if over := len(name) - maxName; over > 0 {
-			return fmt.Errorf("topology: the work queue's name %.40q… has %d bytes: use at most %d, since %q is appended for a queue of its own, and 255 are possible",
-				queue, len(queue), len(queue)-over, strings.TrimPrefix(name, queue))
-		}
-	}
-	return nil
+	return validateNames(queue, b.waitQueue(queue, MaxDelay), FailedQueue(queue))
 }
 
 // Bounds returns the bucket a delay falls into: lower ≤ delay < upper.
@@ -115,37 +92,7 @@ func (b Buckets) Bounds(delay time.Duration) (lower, upper time.Duration) {
 // failed queue. The work queue dead-letters into the failed queue, so that
 // even a message RabbitMQ itself gives up on (delivery limit) is parked and
 // not dropped.
-func (b Buckets) Topology(queue string) Topology {
-	return Topology{Queues: []Queue{
-		{
-			Name:     queue,
-			IfAbsent: true,
-			Args: Table{
-				"x-queue-type":              "quorum",
-				"x-dead-letter-exchange":    "",
-				"x-dead-letter-routing-key": FailedQueue(queue),
-				"x-dead-letter-strategy":    "at-least-once",
-				"x-overflow":                "reject-publish",
-				"x-delivery-limit":          int64(DeliveryLimit),
-			},
-		},
-		failedQueue(queue),
-	}}
-}
-
-// FailedQueue is the name of a work queue's parking lot: queue + ".failed".
-func FailedQueue(queue string) string { return queue + ".failed" }
-
-// failedQueue keeps a message however often somebody looks at it and puts it
-// back: a quorum queue left to its default drops it at the 21st time
-// (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling). There
-// is no value for "never" that RabbitMQ 3.10 understands too.
-func failedQueue(queue string) Queue {
-	return Queue{Name: FailedQueue(queue), Args: Table{
-		"x-queue-type":     "quorum",
-		"x-delivery-limit": int64(math.MaxInt32),
-	}}
-}
+func (b Buckets) Topology(queue string) Topology { return workAndFailed(queue, FailedQueue(queue)) }
 
 // waitQueue is the name of a work queue's wait queue for a delay.
 func (b Buckets) waitQueue(queue string, delay time.Duration) string {
@@ -162,31 +109,10 @@ func (b Buckets) Wait(d Delivery, delay time.Duration) (Hop, error) {
 		RoutingKey: name,
 		TTL:        max(delay, time.Millisecond), // 0 would mean for ever
 		Delay:      delay,
-		Topology: Topology{Queues: []Queue{{Name: name, Args: Table{
-			"x-queue-type":              "quorum",
-			"x-dead-letter-exchange":    "",
-			"x-dead-letter-routing-key": d.Queue,
-			"x-dead-letter-strategy":    "at-least-once",
-			"x-overflow":                "reject-publish",
-		}}}},
+		Topology:   Topology{Queues: []Queue{waitQueue(name, "", d.Queue)}},
 	}, nil
 }
 
 // Failed returns the hop into the failed queue of d.Queue, through the default
 // exchange.
-func (b Buckets) Failed(d Delivery) Hop {
-	return Hop{
-		RoutingKey: FailedQueue(d.Queue),
-		Topology:   Topology{Queues: []Queue{failedQueue(d.Queue)}},
-	}
-}
-
-// milliseconds rounds up, so that no message comes early; negative counts as 0.
-func milliseconds(d time.Duration) int64 {
-	d = max(0, d)
-	ms := d.Milliseconds()
-	if d%time.Millisecond != 0 {
-		ms++
-	}
-	return ms
-}
+func (b Buckets) Failed(d Delivery) Hop { return failed(d.Queue) }

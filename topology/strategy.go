@@ -10,13 +10,17 @@ import "time"
 // left nil by itself.
 type Strategy struct {
 	Route Route
-	Marks Marks
+	Marks Marks // nil: those the Route asks for, else Trail{}
 }
 
-// WithDefaults returns s with nil fields replaced by Buckets{} and Trail{}.
+// WithDefaults returns s with nil fields replaced: Route by Buckets{}, Marks by
+// what the Route's method Marks() returns, if it has one, else by Trail{}.
 func (s Strategy) WithDefaults() Strategy {
 	if s.Route == nil {
 		s.Route = Buckets{}
+	}
+	if r, ok := s.Route.(interface{ Marks() Marks }); ok && s.Marks == nil {
+		s.Marks = r.Marks()
 	}
 	if s.Marks == nil {
 		s.Marks = Trail{}
@@ -49,6 +53,9 @@ func (s Strategy) ValidateQueue(queue string) error {
 
 // Route is the way copies of a failed message take. Implementations are pure
 // and safe for concurrent use.
+//
+// A Route that publishes no copy cannot write on one: what it counts attempts
+// by are Marks of its own, which it names in a method Marks() Marks.
 type Route interface {
 	// Topology returns what must exist before the work queue is consumed.
 	Topology(queue string) Topology
@@ -61,19 +68,6 @@ type Route interface {
 
 	// Failed returns where a copy goes that is parked.
 	Failed(d Delivery) Hop
-}
-
-// Hop is the next station of a copy.
-type Hop struct {
-	Exchange   string
-	RoutingKey string
-	TTL        time.Duration // the copy's own expiration; 0 for none. Whole milliseconds, rounded up.
-	Delay      time.Duration // how long the copy will in fact wait, for logs; 0 when it does not
-
-	// Topology must exist before the copy is published. It is declared on
-	// first use of this exchange (of this key, where it is the default
-	// exchange), once per connection, and again when publishing fails.
-	Topology Topology
 }
 
 // Delivery is a message as the broker delivered it from the work queue.

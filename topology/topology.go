@@ -41,13 +41,29 @@ type Queue struct {
 	IfAbsent bool
 }
 
-// Binding routes messages from an exchange to a queue. Either end may be
-// something the Topology does not declare.
+// Binding routes messages from an exchange to a queue, or to another exchange.
+// Either end may be something the Topology does not declare.
 type Binding struct {
 	Exchange   string
-	Queue      string
+	Queue      string // this
+	ToExchange string // or that; https://www.rabbitmq.com/docs/e2e
 	RoutingKey string
 	Args       Table
+}
+
+// String names both ends.
+func (b Binding) String() string {
+	if b.ToExchange != "" {
+		return b.Exchange + " → exchange " + b.ToExchange
+	}
+	return b.Exchange + " → " + b.Queue
+}
+
+func (b Binding) kind() string {
+	if b.ToExchange != "" {
+		return "exchange"
+	}
+	return "queue"
 }
 
 // Topology is what must exist on a broker. The zero value asks for nothing.
@@ -55,6 +71,11 @@ type Topology struct {
 	Exchanges []Exchange
 	Queues    []Queue
 	Bindings  []Binding
+
+	// Needs is the oldest RabbitMQ that does what the arguments say, such as
+	// "4.3.3"; "" is any. It must be asked for, see Topology.For: RabbitMQ
+	// accepts arguments that it does not know, and does nothing about them.
+	Needs string
 }
 
 // maxName is the longest name AMQP can carry: a short string's length is one byte.
@@ -100,11 +121,21 @@ func (t Topology) Validate() error {
 	}
 	for _, b := range t.Bindings {
 		name("binding to exchange", b.Exchange)
-		name("binding to queue", b.Queue)
-		if len(b.RoutingKey) > maxName {
-			fault("binding of queue %q to exchange %q has a routing key of %d bytes: at most %d are possible",
-				b.Queue, b.Exchange, len(b.RoutingKey), maxName)
+		switch {
+		case b.Queue != "" && b.ToExchange != "":
+			fault("binding of exchange %q leads both to queue %q and to exchange %q: make two of it", b.Exchange, b.Queue, b.ToExchange)
+		case b.ToExchange != "":
+			name("binding from exchange", b.ToExchange)
+		default:
+			name("binding to queue", b.Queue)
 		}
+		if len(b.RoutingKey) > maxName {
+			fault("binding of %s %q to exchange %q has a routing key of %d bytes: at most %d are possible",
+				b.kind(), b.Queue+b.ToExchange, b.Exchange, len(b.RoutingKey), maxName)
+		}
+	}
+	if _, ok := parseVersion(t.Needs); t.Needs != "" && !ok {
+		fault("Needs %q is no version: write it as \"4.3.3\"", t.Needs)
 	}
 	return errors.Join(errs...)
 }
@@ -129,6 +160,7 @@ func (t Topology) Merge(others ...Topology) Topology {
 				m.Bindings = append(m.Bindings, b)
 			}
 		}
+		m.Needs = newer(m.Needs, o.Needs)
 	}
 	return m
 }
@@ -171,7 +203,7 @@ func normalArgs(t Table) Table {
 }
 
 func sameBinding(a, b Binding) bool {
-	return a.Exchange == b.Exchange && a.Queue == b.Queue && a.RoutingKey == b.RoutingKey &&
+	return a.Exchange == b.Exchange && a.Queue == b.Queue && a.ToExchange == b.ToExchange && a.RoutingKey == b.RoutingKey &&
 		reflect.DeepEqual(normalArgs(a.Args), normalArgs(b.Args))
 }
 

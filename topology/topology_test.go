@@ -24,7 +24,8 @@ func TestValidate(t *testing.T) {
 				Queues: []topology.Queue{
 					{Name: "q", Args: topology.Table{"x-message-ttl": 1}}, {Name: "q", Args: topology.Table{"x-message-ttl": int64(1)}},
 				},
-				Bindings: []topology.Binding{{Exchange: "elsewhere", Queue: "elsewhere too"}},
+				Bindings: []topology.Binding{{Exchange: "elsewhere", Queue: "elsewhere too"}, {Exchange: "elsewhere", ToExchange: "x"}},
+				Needs:    "3.10",
 			},
 			nil,
 		},
@@ -38,7 +39,14 @@ func TestValidate(t *testing.T) {
 					{Name: "q", Transient: true},
 					{Name: "e", AutoDelete: true, Args: topology.Table{"x-queue-type": "quorum"}},
 				},
-				Bindings: []topology.Binding{{Queue: "q"}, {Exchange: "x"}, {Exchange: "x", Queue: "q", RoutingKey: long}},
+				Bindings: []topology.Binding{
+					{Queue: "q"},
+					{Exchange: "x"},
+					{Exchange: "x", Queue: "q", RoutingKey: long},
+					{Exchange: "x", ToExchange: "y", RoutingKey: long},
+					{Exchange: "x", ToExchange: "y", Queue: "q"},
+					{Exchange: "x", ToExchange: long},
+				},
 			},
 			[]string{
 				"topology: exchange without a name",
@@ -51,6 +59,9 @@ func TestValidate(t *testing.T) {
 				"topology: binding to exchange without a name",
 				"topology: binding to queue without a name",
 				`topology: binding of queue "q" to exchange "x" has a routing key of 256 bytes: at most 255 are possible`,
+				`topology: binding of exchange "y" to exchange "x" has a routing key of 256 bytes: at most 255 are possible`,
+				`topology: binding of exchange "x" leads both to queue "q" and to exchange "y": make two of it`,
+				`topology: binding from exchange "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"… has a name of 256 bytes: at most 255 are possible`,
 			},
 		},
 	} {
@@ -76,12 +87,14 @@ func TestMerge(t *testing.T) {
 	b := topology.Topology{
 		Exchanges: []topology.Exchange{{Name: "x", Kind: "direct"}, {Name: "y", Kind: "topic"}},
 		Queues:    []topology.Queue{{Name: "soft"}, {Name: "hard", IfAbsent: true, Args: args}, {Name: "same", Args: topology.Table{"x-message-ttl": int8(5)}}},
-		Bindings:  []topology.Binding{{Exchange: "x", Queue: "hard"}, {Exchange: "x", Queue: "hard", RoutingKey: "k"}},
+		Bindings: []topology.Binding{
+			{Exchange: "x", Queue: "hard"}, {Exchange: "x", Queue: "hard", RoutingKey: "k"}, {Exchange: "x", ToExchange: "hard"}, {Exchange: "x", ToExchange: "hard"},
+		},
 	}
 	want := topology.Topology{
 		Exchanges: []topology.Exchange{{Name: "x", Kind: "direct"}, {Name: "y", Kind: "topic"}},
 		Queues:    []topology.Queue{{Name: "soft"}, {Name: "hard"}, {Name: "same", Args: args}},
-		Bindings:  []topology.Binding{{Exchange: "x", Queue: "hard"}, {Exchange: "x", Queue: "hard", RoutingKey: "k"}},
+		Bindings:  []topology.Binding{{Exchange: "x", Queue: "hard"}, {Exchange: "x", Queue: "hard", RoutingKey: "k"}, {Exchange: "x", ToExchange: "hard"}},
 	}
 	merged := a.Merge(b, topology.Topology{})
 	if diff := cmp.Diff(want, merged); diff != "" {

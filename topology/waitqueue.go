@@ -45,36 +45,10 @@ func (w WaitQueue) Topology(string) Topology { return w.Infrastructure }
 
 // Wait returns the hop into the wait queue; its delay is always w.Delay.
 func (w WaitQueue) Wait(d Delivery, _ time.Duration) (Hop, error) {
-	return Hop{Exchange: w.WaitExchange, RoutingKey: w.wayBack(d), Delay: w.Delay, Topology: w.Infrastructure}, nil
+	return Hop{Exchange: w.WaitExchange, RoutingKey: w.Infrastructure.wayBack(w.WorkExchange, d), Delay: w.Delay, Topology: w.Infrastructure}, nil
 }
 
 // Failed returns the hop into the failed queue.
 func (w WaitQueue) Failed(d Delivery) Hop {
-	return Hop{Exchange: w.FailedExchange, RoutingKey: w.wayBack(d), Topology: w.Infrastructure}
-}
-
-// wayBack returns the key by which WorkExchange reaches d.Queue: the message's
-// own where that is so. A message that was put into the queue by other ways
-// (by name, through the default exchange) has a key WorkExchange does not know;
-// RabbitMQ would drop it, silently, when it expires. It takes a key that leads
-// back.
-func (w WaitQueue) wayBack(d Delivery) string {
-	for _, e := range w.Infrastructure.Exchanges {
-		if e.Name == w.WorkExchange && e.Kind != Direct {
-			return d.RoutingKey // only a direct exchange compares keys by equality
-		}
-	}
-	first, found := d.RoutingKey, false
-	for _, b := range w.Infrastructure.Bindings {
-		if b.Exchange != w.WorkExchange || b.Queue != d.Queue {
-			continue
-		}
-		if b.RoutingKey == d.RoutingKey {
-			return d.RoutingKey
-		}
-		if !found {
-			first, found = b.RoutingKey, true
-		}
-	}
-	return first
+	return Hop{Exchange: w.FailedExchange, RoutingKey: w.Infrastructure.wayBack(w.WorkExchange, d), Topology: w.Infrastructure}
 }

@@ -1,0 +1,93 @@
+package reprise
+
+import (
+	"runtime/debug"
+	"time"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// attempt runs the handler and settles what it says. It occupies a slot only
+// while the handler runs: copies await their confirms beside it.
+func (w *Worker) attempt(d *delivery, slot int, record func(error)) {
+	if !w.attemptable(d) {
+		w.record(record, ErrNotAttempted)
+		w.slots.leave(slot)
+		return
+	}
+	w.slots.enter(slot, d)
+	began := time.Now()
+	w.observe(Event{Kind: EventStarted, MessageID: d.MessageId, Attempt: d.attempt, Age: age(d, began)})
+	err := ErrHandlerExited // stands when the handler leaves through runtime.Goexit
+	// Deferred, because after Goexit nothing else would run.
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+		took := time.Since(began)
+		w.observe(Event{Kind: EventHandled, MessageID: d.MessageId, Attempt: d.attempt, Err: err, Took: took})
+		said := w.listen(err)
+		if said.outcome != succeeded && w.handling.Err() != nil {
+			w.record(record, ErrNotAttempted)
+		} else {
+			w.record(record, err)
+		}
+		w.gate.pause(said.pause, said.err)
+		w.slots.leave(slot)
+		w.settle(d, said, took)
+	}()
+	err = w.handler.Handle(w.handling, w.message(d))
+}
+
+// record tells the breaker, if there is one.
+func (w *Worker) record(record func(error), err error) {
+	if record == nil {
+		return
+	}
+	if err := guard("breaker", func() error { record(err); return nil }); err != nil {
+		w.log.Error("breaker failed", "error", err)
+	}
+}
+
+// attemptable reports whether the handler is to see a delivery; if not, it has
+// been dealt with.
+func (w *Worker) attemptable(d *delivery) bool {
+	switch {
+	case d.err != nil:
+		w.log.Error("cannot be handled", "message_id", d.MessageId, "error", d.err)
+		w.parkUnmarked(d, w.failure(d, d.err.Error(), 0))
+		return false
+	case d.uncounted():
+		if err := w.recount(d); err == nil {
+			return false
+		}
+		// It has no room for the count: it is handled as it is.
+	case d.spent(w.cfg.Policy):
+		w.park(d, "not handled again: all its attempts were made, and the last one was never settled")
+		return false
+	}
+	if reason := d.crashed(); reason != "" {
+		w.park(d, reason)
+		return false
+	}
+	return true
+}
+
+// spent reports whether a message that is delivered once more has no attempt
+// left: where the broker counts them, one that ended the process counts as well.
+func (d *delivery) spent(p Policy) bool {
+	left := d.history.RetriesLeft
+	return d.Redelivered && left == topology.Undecided && d.history.Attempts >= p.most()
+}
+
+// park parks a delivery without an attempt.
+func (w *Worker) park(d *delivery, reason string) {
+	w.settle(d, said{verdict: verdict{outcome: hopeless}, text: reason, err: errText(reason)}, 0)
+}
+
+func age(d *delivery, now time.Time) time.Duration {
+	if d.Timestamp.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(d.Timestamp))
+}

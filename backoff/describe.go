@@ -1,0 +1,76 @@
+package backoff
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// String describes the schedule: "always 5m".
+func (f Fixed) String() string { return "always " + brief(f.Delay(1)) }
+
+// listed is how many entries of a List are shown.
+const listed = 6
+
+// String describes the schedule: "1s, 10s, then always 1m".
+func (l List) String() string {
+	if len(l) < 2 {
+		return Fixed(l.Delay(1)).String()
+	}
+	var all []string
+	for i, d := range l[:len(l)-1] {
+		if i == listed {
+			all = append(all, "…")
+			break
+		}
+		all = append(all, brief(d))
+	}
+	return fmt.Sprintf("%s, then %s", strings.Join(all, ", "), Fixed(l.Delay(len(l))))
+}
+
+// String describes the schedule: "exponential from 1s ×2 up to 1h".
+func (e Exponential) String() string {
+	e = e.withDefaults()
+	return fmt.Sprintf("exponential from %s ×%v up to %s", brief(e.Initial), e.Factor, brief(e.Max))
+}
+
+// String describes the schedule: "linear from 1s +5s up to 1h".
+func (l Linear) String() string {
+	l = l.withDefaults()
+	return fmt.Sprintf("linear from %s +%s up to %s", brief(l.Initial), brief(l.Step), brief(l.Max))
+}
+
+// String describes the schedule: "decorrelated from 1s, at most ×3 the one
+// before, up to 1h".
+func (d Decorrelated) String() string {
+	d = d.withDefaults()
+	return fmt.Sprintf("decorrelated from %s, at most ×%v the one before, up to %s", brief(d.Initial), d.Factor, brief(d.Max))
+}
+
+// String describes the schedule: "always 5m, half random".
+func (j Jitter) String() string {
+	j = j.withDefaults()
+	how := fmt.Sprintf("%v%% random", math.Round(1000*j.Spread)/10)
+	switch j.Spread {
+	case 0:
+		return fmt.Sprint(j.Backoff)
+	case 0.5:
+		how = "half random"
+	case 1:
+		how = "all random"
+	}
+	return fmt.Sprintf("%v, %s", j.Backoff, how)
+}
+
+// brief writes a duration without the zeros of time.Duration: 1h, not 1h0m0s.
+func brief(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

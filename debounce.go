@@ -1,0 +1,138 @@
+package reprise
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Debounce handles one of many equal messages that arrive in a burst: the first
+// waits for Window; whatever equals it and arrives meanwhile joins it; then the
+// newest of them is handled, and what is said about it settles all. None is
+// acknowledged before that: when the newest is retried or parked, it stands for
+// the others, and when the worker ends or its connection is lost, all are
+// delivered again.
+//
+//	arrive    a   a  b a                        a
+//	handle             └── Window ──► a  b      └── Window ──► a
+//
+// What waits is unsettled: it counts towards Prefetch, which bounds how large a
+// burst can be seen as one. Only what reaches the same worker is compared.
+type Debounce struct {
+	// Window is how long the first of a burst waits for others. Required.
+	Window time.Duration
+
+	// Key tells what is equal: messages with the same key are. Default: those
+	// with the same body, published to the same exchange with the same routing
+	// key, with the same Type. A message with the key "" is handled without
+	// waiting.
+	Key func(*Message) string
+}
+
+// Validate reports a Window that is none.
+func (d Debounce) Validate() error {
+	if d.Window <= 0 {
+		return fmt.Errorf("reprise: Debounce.Window %s: use a positive duration, such as 10s", d.Window)
+	}
+	return nil
+}
+
+// sameEvent is the default Key.
+func sameEvent(m *Message) string {
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(m.Exchange), []byte(m.RoutingKey), []byte(m.Type), m.Body} {
+		_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(part)))) // a hash does not fail
+		_, _ = h.Write(part)
+	}
+	return string(h.Sum(nil))
+}
+
+// debouncer gathers bursts. One goroutine for each waits for its window to end.
+type debouncer struct {
+	worker *Worker
+	window time.Duration
+	key    func(*Message) string
+
+	mu     sync.Mutex
+	bursts map[string]*burst
+}
+
+// burst is what has arrived so far of equal messages. The newest stands for all:
+// the session it came on is the last of theirs to go.
+type burst struct {
+	newest *delivery
+	others []*delivery
+}
+
+func newDebouncer(w *Worker, d Debounce) *debouncer {
+	if d.Key == nil {
+		d.Key = sameEvent
+	}
+	return &debouncer{worker: w, window: d.Window, key: d.Key, bursts: map[string]*burst{}}
+}
+
+// add has a delivery wait for others like it. It belongs to the debouncer then.
+func (b *debouncer) add(alive context.Context, s *session, a arrival) {
+	w := b.worker
+	d := s.delivery(a)
+	key, window := "", b.window
+	if d.err == nil {
+		err := guard("debounce key", func() error {
+			key = b.key(w.message(d))
+			return nil
+		})
+		if err != nil {
+			d.err = err
+		}
+	}
+	if key == "" {
+		w.attempts.Go(func() { w.begin(alive, d) })
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if same, found := b.bursts[key]; found {
+		same.others = append(same.others, same.newest)
+		same.newest = d
+		return
+	}
+	b.bursts[key] = &burst{newest: d}
+	w.attempts.Go(func() {
+		err := sleep(alive, window)
+		b.mu.Lock()
+		burst := b.bursts[key]
+		delete(b.bursts, key)
+		b.mu.Unlock()
+		d := burst.newest
+		d.burst = burst.others
+		if err != nil {
+			d.giveBack()
+			return
+		}
+		w.begin(alive, d)
+	})
+}
+
+// begin has a delivery attempted as soon as there is a slot and the gate is open,
+// or gives it back.
+func (w *Worker) begin(alive context.Context, d *delivery) {
+	for {
+		select {
+		case slot := <-w.slots.free:
+			record, ok := w.gate.enter(alive)
+			if ok {
+				w.attempt(d, slot, record)
+				return
+			}
+			w.slots.leave(slot)
+		case <-alive.Done():
+		}
+		if !d.session.countsNacks || w.gate.await(alive) != nil {
+			d.giveBack() // where the session is gone, the broker has done so
+			return
+		}
+	}
+}

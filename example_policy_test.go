@@ -1,0 +1,89 @@
+package reprise_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+)
+
+// Ten minutes between attempts, and no attempt that begins more than an hour
+// after the first failure.
+func ExamplePolicy() {
+	policy := reprise.Policy{
+		MaxAttempts: 20,
+		GiveUpAfter: time.Hour,
+		Backoff:     backoff.Fixed(25 * time.Minute),
+	}
+	failure := errors.New("the till is busy")
+	since := time.Duration(0) // the first failure
+	for attempt := 1; ; attempt++ {
+		decision := policy.Decide(failure, attempt, since)
+		if !decision.Retry {
+			fmt.Println("parked:", decision.Reason)
+			break
+		}
+		fmt.Println("again in", decision.Delay)
+		since += decision.Delay
+	}
+	// Output:
+	// again in 25m0s
+	// again in 25m0s
+	// parked: a retry in 25m would begin 1h15m after the first failure, the limit is 1h
+}
+
+// Errors that deserve other numbers than the rest.
+func ExampleRule() {
+	errNoCard := errors.New("the customer has no card")
+	policy := reprise.Policy{
+		Backoff: backoff.Exponential{Initial: time.Second},
+		Rules: []reprise.Rule{
+			{Match: reprise.Is(errNoCard), MaxAttempts: 1},                                             // no retry helps
+			{Match: reprise.As[*net.OpError](), MaxAttempts: 100, Backoff: backoff.Fixed(time.Minute)}, // an outage passes
+		},
+	}
+	for _, err := range []error{
+		errors.New("something else"),
+		fmt.Errorf("order 17: %w", errNoCard),
+		fmt.Errorf("order 18: %w", &net.OpError{Op: "dial", Err: errors.New("connection refused")}),
+	} {
+		decision := policy.Decide(err, 1, 0)
+		fmt.Printf("%v: retry %t, delay %s, %q\n", err, decision.Retry, decision.Delay, decision.Reason)
+	}
+	// Output:
+	// something else: retry true, delay 1s, ""
+	// order 17: the customer has no card: retry false, delay 0s, "1 attempt made (Rules[0])"
+	// order 18: dial: connection refused: retry true, delay 1m0s, ""
+}
+
+// A policy answers without a broker, so it can be tested by itself. What a
+// handler asks for counts here, too.
+func ExamplePolicy_Decide() {
+	policy := reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(time.Minute)}
+	busy := errors.New("507 queue is full")
+
+	fmt.Printf("%+v\n", policy.Decide(busy, 1, 0))
+	fmt.Printf("%+v\n", policy.Decide(reprise.RetryAfter(time.Hour, busy), 2, time.Minute))
+	fmt.Printf("%+v\n", policy.Decide(busy, 3, 61*time.Minute))
+	fmt.Printf("%+v\n", policy.Decide(reprise.Park(busy), 1, 0))
+	// Output:
+	// {Retry:true Delay:1m0s Reason:}
+	// {Retry:true Delay:1h0m0s Reason:}
+	// {Retry:false Delay:0s Reason:3 attempts made}
+	// {Retry:false Delay:0s Reason:parked by the handler}
+}
+
+func ExampleIs() {
+	match := reprise.Is(net.ErrClosed)
+	fmt.Println(match(fmt.Errorf("charge: %w", net.ErrClosed)), match(errors.New("charge: declined")))
+	// Output: true false
+}
+
+func ExampleAs() {
+	match := reprise.As[*net.DNSError]()
+	fmt.Println(match(fmt.Errorf("charge: %w", &net.DNSError{Err: "no such host", Name: "till"})), match(net.ErrClosed))
+	// Output: true false
+}

@@ -1,0 +1,80 @@
+package reprise
+
+import "time"
+
+// Observer is told what clients and workers do: for metrics, or for a test.
+//
+// Observe is called from the goroutines that do the work, many at a time. It
+// must return at once and must not call back into the Client or Worker.
+// Packages prommetrics and oteltrace, beside this one, are ready-made.
+type Observer interface {
+	Observe(e Event)
+}
+
+// ObserverFunc makes a function an Observer.
+type ObserverFunc func(e Event)
+
+// Observe calls f.
+func (f ObserverFunc) Observe(e Event) { f(e) }
+
+// EventKind says what happened.
+type EventKind int
+
+// Kinds of events, and the fields of Event that have a meaning besides Kind.
+// Those of a worker have Queue, those of a message also MessageID and Attempt.
+const (
+	// Of a message. What is started is handled, and then either done, retried,
+	// parked or given back; or it is lost with its connection (EventDropped) and
+	// delivered again.
+	EventStarted    EventKind = iota + 1 // an attempt begins; Age
+	EventHandled                         // the handler has returned; Err, Took
+	EventDone                            // acknowledged
+	EventRetried                         // it comes back; Err, Delay
+	EventParked                          // it is in the failed queue; Err
+	EventGivenBack                       // back in its queue, the attempt not counted
+	EventDropped                         // not settled, its connection is gone; Err
+	EventDebounced                       // acknowledged with another one like it, not handled
+	EventCopyFailed                      // the copy of a failed message was not taken, and is tried again; Err, Delay
+
+	// Of a worker.
+	EventConsuming   // it has a consumer
+	EventInterrupted // it has none, and tries again; Err, Delay
+	EventPaused      // it consumes nothing on purpose; Err is why (nil where that is not known), Delay how long
+	EventResumed     // it consumes again
+
+	// Of a client.
+	EventPublished    // by Publish and its kin; Err, Took
+	EventConnected    // Connection
+	EventDisconnected // Connection, Err
+	EventBlocked      // Connection; Err: the broker takes nothing for now
+	EventUnblocked    // Connection
+)
+
+var eventNames = [...]string{
+	EventStarted: "started", EventHandled: "handled", EventDone: "done", EventRetried: "retried", EventParked: "parked",
+	EventGivenBack: "given back", EventDropped: "dropped", EventDebounced: "debounced", EventCopyFailed: "copy failed",
+	EventConsuming: "consuming", EventInterrupted: "interrupted", EventPaused: "paused", EventResumed: "resumed",
+	EventPublished: "published", EventConnected: "connected", EventDisconnected: "disconnected",
+	EventBlocked: "blocked", EventUnblocked: "unblocked",
+}
+
+// String returns a word for the kind, such as "given back".
+func (k EventKind) String() string {
+	if k > 0 && int(k) < len(eventNames) {
+		return eventNames[k]
+	}
+	return "unknown"
+}
+
+// Event is something that happened. Which fields are set depends on its Kind.
+type Event struct {
+	Kind       EventKind
+	Queue      string        // the work queue
+	Connection string        // "publish" or "consume"
+	MessageID  string        // "" where the message has none
+	Attempt    int           // from 1
+	Age        time.Duration // since the message's Timestamp; 0 where it has none
+	Took       time.Duration // how long the handler ran, or the broker took to confirm
+	Delay      time.Duration // until the message comes back, or it is tried again
+	Err        error         // what went wrong; nil: nothing
+}

@@ -1,0 +1,41 @@
+package reprise
+
+import "time"
+
+// overdue says when deliveries are looked at that the broker may lose patience
+// with.
+type overdue struct {
+	every, after time.Duration
+}
+
+func (c WorkerConfig) overdue() overdue {
+	if c.ConsumerTimeout < 0 {
+		return overdue{every: time.Hour, after: 1<<63 - 1}
+	}
+	return overdue{every: c.ConsumerTimeout / 20, after: c.ConsumerTimeout / 5 * 4}
+}
+
+// remind warns of handlers that the broker is about to lose patience with, and
+// gives back what has waited so long to begin: when its patience ends it closes
+// the channel, and all that was delivered on it is delivered again.
+func (s *session) remind(now time.Time, after time.Duration) {
+	w := s.worker
+	for i := range w.slots.running {
+		d := w.slots.running[i].Load()
+		if d == nil || d.session != s || d.reminded || now.Sub(d.arrived) < after {
+			continue
+		}
+		d.reminded = true
+		w.log.Warn("consumer timeout is near", "message_id", d.MessageId, "attempt", d.attempt,
+			"held", now.Sub(d.arrived), "timeout", w.cfg.ConsumerTimeout)
+	}
+	n := 0
+	for n < len(s.pending) && now.Sub(s.pending[n].at) >= after {
+		s.acks.giveBack(s.pending[n].DeliveryTag)
+		n++
+	}
+	if n > 0 {
+		w.log.Warn("waited too long to begin", "given_back", n, "timeout", w.cfg.ConsumerTimeout)
+		s.pending = s.pending[n:]
+	}
+}

@@ -1,0 +1,219 @@
+package reprise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Order is in which order a failed message is settled where a copy takes its
+// place.
+type Order int
+
+const (
+	// PublishThenAck publishes the copy, waits until the broker has it, and then
+	// acknowledges the original. A crash in between leaves both: it can
+	// duplicate, and cannot lose. The default.
+	PublishThenAck Order = iota
+
+	// AckThenPublish acknowledges the original, waits until the broker has done
+	// so, and then publishes the copy. A crash in between leaves neither: it can
+	// lose, and does not duplicate. It is for messages that are worth less than
+	// the harm a second one does. It costs a round trip more.
+	AckThenPublish
+)
+
+// replacement is what takes a delivery's place.
+type replacement struct {
+	hop  topology.Hop
+	msg  amqp.Publishing // where hop.Way is Copy
+	f    topology.Failure
+	kind kind
+
+	reason string // why it is parked, where the policy says so
+}
+
+type kind int
+
+const (
+	retried kind = iota
+	parked
+	moved // to the end of its queue, with a count
+)
+
+// fill makes the copy for a hop. It leaves room in the header frame for what
+// brokers add.
+func (w *Worker) fill(d *delivery, hop topology.Hop, f topology.Failure, notes topology.Table, mark func(topology.Table, topology.Failure) topology.Table, reserve int) (replacement, error) {
+	headers, msg := carried(d.Delivery, w.client.publishing.user)
+	delete(headers, HeaderCrashes)
+	if reserve > 0 && d.crashed() != "" {
+		headers[HeaderCrashes] = int64(d.crashes)
+	}
+	if msg.MessageId == "" {
+		msg.MessageId = d.id
+	}
+	msg.Expiration = formatExpiration(hop.TTL)
+	hop.Topology = w.cfg.own(hop.Topology)
+	f.Room = headerRoom(msg, d.session.conn.Config.FrameSize, reserve) - sizeOf(hop.Headers)
+	encode := func(f topology.Failure, notes topology.Table) error {
+		marked := headers
+		if len(notes) > 0 {
+			marked = w.annotate(headers, notes)
+		}
+		marked = mark(marked, f)
+		if size := marked.WireSize(); size > f.Room {
+			return fmt.Errorf("%w: the headers take %d bytes, the broker's frames have room for %d", ErrInvalidMessage, size, f.Room)
+		}
+		if len(hop.Headers) > 0 {
+			marked = marked.Clone()
+			for k, v := range hop.Headers {
+				marked[k] = v
+			}
+		}
+		var err error
+		msg.Headers, err = encodeTable(marked)
+		return err
+	}
+	err := encode(f, notes)
+	if err != nil && len(notes) > 0 {
+		f.Error += "\n\nwithout the headers of Annotate: " + err.Error()
+		err = encode(f, nil)
+	}
+	return replacement{hop: hop, msg: msg, f: f}, err
+}
+
+// sizeOf is what a table adds to another one.
+func sizeOf(t topology.Table) int {
+	if len(t) == 0 {
+		return 0
+	}
+	return t.WireSize()
+}
+
+// annotate returns headers with those of a handler over them.
+func (w *Worker) annotate(headers, notes topology.Table) topology.Table {
+	out := headers.Clone()
+	for k, v := range notes {
+		if !reserved(k) && !w.cfg.Strategy.Marks.Owns(k) {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// replace settles a failed delivery: it publishes the copy and acknowledges the
+// original, in the Order that is wanted, or leaves it to the broker.
+func (w *Worker) replace(d *delivery, c replacement) {
+	log := w.log.With("message_id", c.messageID(d), "attempt", c.f.Attempt)
+	var err error
+	switch {
+	case c.hop.Way == topology.Requeue:
+		d.session.acks.settle(settlement{tag: d.DeliveryTag, verb: requeued})
+	case c.hop.Way == topology.DeadLetter:
+		d.session.acks.settle(settlement{tag: d.DeliveryTag, verb: deadLettered})
+	case w.cfg.Order == AckThenPublish:
+		err = w.ackThenPublish(d, c, log)
+	default:
+		err = w.publishThenAck(d, c, log)
+	}
+	if err != nil {
+		w.settled(EventDropped, d, err)
+		return
+	}
+	for _, b := range d.burst {
+		b.session.acks.ack(b.DeliveryTag) // what stands for them is safe
+	}
+	switch c.kind {
+	case parked:
+		log.Error("parked", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "reason", c.reason, "error", c.f.Error)
+		w.settled(EventParked, d, errText(c.f.Error))
+	case retried:
+		log.Warn("retry", "delay", c.hop.Delay, "error", c.f.Error)
+		w.observe(Event{Kind: EventRetried, MessageID: d.MessageId, Attempt: d.attempt, Delay: c.hop.Delay, Err: errText(c.f.Error)})
+		for _, b := range d.burst {
+			w.observe(Event{Kind: EventDebounced, MessageID: b.MessageId, Attempt: b.attempt})
+		}
+	case moved:
+		log.Warn("delivered again", "crashes", d.crashes+1)
+	}
+}
+
+func (c replacement) messageID(d *delivery) string {
+	if c.msg.MessageId != "" {
+		return c.msg.MessageId
+	}
+	return d.MessageId
+}
+
+// publishThenAck publishes the copy, and acknowledges the original once the broker
+// has it. It tries for as long as the delivery's own session lives, since only
+// that can acknowledge; when the session is gone, the broker delivers the original
+// again.
+func (w *Worker) publishThenAck(d *delivery, c replacement, log *slog.Logger) error {
+	if err := w.insist(d.session.ctx, d, c, log); err != nil {
+		log.Warn("copy dropped", "error", err, "reason", context.Cause(d.session.ctx))
+		return err
+	}
+	d.session.acks.ack(d.DeliveryTag)
+	return nil
+}
+
+// ackThenPublish acknowledges the original, and publishes the copy once the broker
+// is known to have forgotten it. From then on the message is in this process
+// only: until the worker gives up, it tries on whatever connection there is.
+func (w *Worker) ackThenPublish(d *delivery, c replacement, log *slog.Logger) error {
+	if !d.session.acks.ackNow(d.DeliveryTag) {
+		log.Warn("copy dropped", "error", errLostWithSession, "reason", "it may not be acknowledged")
+		return errLostWithSession
+	}
+	if err := w.insist(w.settling, d, c, log); err != nil {
+		log.Error("message lost", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err)
+		return err
+	}
+	return nil
+}
+
+// insist publishes a copy until the broker has it, or ctx ends.
+func (w *Worker) insist(ctx context.Context, d *delivery, c replacement, log *slog.Logger) error {
+	retry := retrier{schedule: w.client.cfg.Reconnect}
+	for {
+		began := time.Now()
+		err := w.send(ctx, c, func() {
+			log.Warn("confirm is late", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "after", time.Since(began))
+		})
+		if err == nil {
+			return nil
+		}
+		w.client.declared.forget(c.hop)
+		if ctx.Err() != nil {
+			return err
+		}
+		delay := retry.failed(time.Since(began))
+		log.Warn("copy failed", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err, "next_try", delay)
+		w.observe(Event{Kind: EventCopyFailed, MessageID: d.MessageId, Attempt: d.attempt, Delay: delay, Err: err})
+		if sleep(ctx, delay) != nil {
+			return errors.Join(err, context.Cause(ctx))
+		}
+	}
+}
+
+// send returns nil when the broker has the copy.
+func (w *Worker) send(ctx context.Context, c replacement, late func()) error {
+	if err := w.client.declared.ensure(ctx, c.hop); err != nil {
+		return err
+	}
+	conn, err := w.client.publishing.get(ctx)
+	if err != nil {
+		return err
+	}
+	if err := checkSize(c.hop.Exchange, c.hop.RoutingKey, c.msg, conn.Config.FrameSize, 0); err != nil {
+		return err
+	}
+	return w.client.copies.publish(ctx, c.hop.Exchange, c.hop.RoutingKey, c.msg, late)
+}

@@ -1,0 +1,58 @@
+package reprise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ErrNotConsuming: the Worker has no consumer, and tries to get one.
+var ErrNotConsuming = errors.New("reprise: not consuming")
+
+// Healthy returns nil if the worker consumes, or pauses on purpose, and its
+// Client is healthy; else what is wrong: ErrNotConsuming with the reason,
+// ErrClosed when it has ended, or what Client.Healthy returns. ctx bounds the
+// question to the broker.
+//
+// It suits a readiness probe. As a liveness probe it would restart the process
+// for a broker that is down, which does not help: the worker reconnects.
+func (w *Worker) Healthy(ctx context.Context) error {
+	if err := w.status.get(); err != nil {
+		return err
+	}
+	return w.client.Healthy(ctx)
+}
+
+// status is what keeps a worker from consuming.
+type status struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (s *status) set(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+func (s *status) get() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// observe tells the observer, if there is one.
+func (w *Worker) observe(e Event) {
+	if o := w.client.cfg.Observer; o != nil {
+		e.Queue = w.cfg.Queue
+		o.Observe(e)
+	}
+}
+
+// interrupted notes that there is no consumer for the time being.
+func (w *Worker) interrupted(err error, delay time.Duration) {
+	w.status.set(fmt.Errorf("%w: %w", ErrNotConsuming, err))
+	w.observe(Event{Kind: EventInterrupted, Err: err, Delay: delay})
+}

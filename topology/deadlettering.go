@@ -1,0 +1,130 @@
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// DefaultRetryDelay is the default of DeadLettering.Delay.
+const DefaultRetryDelay = time.Minute
+
+// DeadLettering is the Route that leaves everything to the broker: a message
+// that failed is rejected (basic.reject with requeue=false), and the work queue
+// dead-letters it into a wait queue, which dead-letters it back. No copy is
+// made, so there is none to confirm, and nothing can be written down; the broker
+// counts the attempts, see Deaths.
+//
+//	work queue ─► handler ─► rejected ─► {queue}.retry ─ expires after Delay ─► work queue
+//
+// Every retry waits Delay: the delay a Policy or a handler asks for is not used.
+//
+// A queue without a dead-letter exchange drops what is rejected. So a work queue
+// that exists with other arguments is not used as it is, but reported. It is
+// declared without a delivery limit to speak of: what RabbitMQ gives up on goes
+// into the wait queue too, and comes back.
+//
+// In a system that is there already, Infrastructure is what it consists of:
+//
+//	topology.DeadLettering{
+//		Delay:         5 * time.Minute,
+//		FailedAddress: topology.Address{Exchange: "FailedExchange", Key: "{key}"},
+//		WorkExchange:  "WorkExchange",
+//		Infrastructure: topology.Topology{
+//			Exchanges: …, // WorkExchange, RetryExchange, FailedExchange
+//			Queues: []topology.Queue{
+//				{Name: "WorkQueue", Args: topology.Table{"x-dead-letter-exchange": "RetryExchange"}},
+//				{Name: "RetryQueue", Args: topology.Table{"x-dead-letter-exchange": "WorkExchange", "x-message-ttl": 300000}},
+//				…
+//			},
+//			Bindings: …,
+//		},
+//	}
+type DeadLettering struct {
+	// Delay is how long the wait queue holds a message: its x-message-ttl, in
+	// whole milliseconds. Default 1 min. With an Infrastructure it is only told
+	// to the logger.
+	Delay time.Duration
+
+	FailedAddress Address // default: the queue {queue}.failed
+
+	// WorkExchange is where the wait queue's messages expire to, for {key} in
+	// the FailedAddress.
+	WorkExchange string
+
+	// Infrastructure declares all of it. Left empty, the work queue, the queue
+	// {queue}.retry and the failed queue are declared.
+	Infrastructure Topology
+}
+
+func (r DeadLettering) withDefaults() DeadLettering {
+	if r.Delay == 0 {
+		r.Delay = DefaultRetryDelay
+	}
+	r.FailedAddress = r.FailedAddress.or("{queue}.failed")
+	return r
+}
+
+// Validate reports a delay that no queue has, an address that leads nowhere, and
+// a contradictory Infrastructure.
+func (r DeadLettering) Validate() error {
+	r = r.withDefaults()
+	var err error
+	if r.Delay < time.Millisecond || r.Delay%time.Millisecond != 0 || r.Delay > MaxDelay {
+		err = fmt.Errorf("topology: DeadLettering.Delay %s: use whole milliseconds, from 1ms to %s, or 0 for %s", r.Delay, MaxDelay, DefaultRetryDelay)
+	}
+	if r.Infrastructure.empty() {
+		return errors.Join(err, r.FailedAddress.validate("DeadLettering.FailedAddress"))
+	}
+	return errors.Join(err, r.Infrastructure.Validate())
+}
+
+// ValidateQueue reports a work queue that would drop what is rejected, and one
+// whose other queues would have names that no broker accepts.
+func (r DeadLettering) ValidateQueue(queue string) error {
+	for _, q := range r.Infrastructure.Queues {
+		if _, found := q.Args["x-dead-letter-exchange"]; q.Name == queue && !found {
+			return fmt.Errorf("topology: DeadLettering.Infrastructure declares the work queue %q without x-dead-letter-exchange: "+
+				"it would drop what is rejected, so name the exchange that leads to the wait queue", queue)
+		}
+	}
+	return validateNames(queue, retryQueue(queue), r.withDefaults().FailedAddress.queue(queue))
+}
+
+// Marks returns Deaths.
+func (DeadLettering) Marks() Marks { return Deaths{} }
+
+// Topology returns the Infrastructure; without one, the work queue, its wait
+// queue and its failed queue.
+func (r DeadLettering) Topology(queue string) Topology {
+	if !r.Infrastructure.empty() {
+		return r.Infrastructure
+	}
+	r = r.withDefaults()
+	work := Queue{Name: queue, Args: quorum("", retryQueue(queue)).with("x-delivery-limit", unlimited)}
+	wait := waitQueue(retryQueue(queue), "", queue)
+	wait.Args["x-message-ttl"] = r.Delay.Milliseconds()
+	return Topology{Queues: []Queue{wait, failedQueue(r.FailedAddress.queue(queue)), work}}
+}
+
+// Wait returns the hop into the wait queue; its delay is always r.Delay.
+func (r DeadLettering) Wait(Delivery, time.Duration) (Hop, error) {
+	return Hop{Way: DeadLetter, Delay: r.withDefaults().Delay}, nil
+}
+
+// Failed returns the hop into the failed queue.
+func (r DeadLettering) Failed(d Delivery) Hop {
+	r = r.withDefaults()
+	t := r.Infrastructure
+	if t.empty() {
+		t = Topology{Queues: []Queue{failedQueue(r.FailedAddress.queue(d.Queue))}}
+	}
+	return Hop{
+		Exchange:   r.FailedAddress.Exchange,
+		RoutingKey: r.FailedAddress.key(d, r.Infrastructure.wayBack(r.WorkExchange, d)),
+		Topology:   t,
+	}
+}
+
+// retryQueue is the name of a work queue's wait queue.
+func retryQueue(queue string) string { return queue + ".retry" }

@@ -1,0 +1,192 @@
+package topology_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// died returns x-death as RabbitMQ writes it after a number of rounds through
+// DeadLettering.
+func died(queue string, rounds int64) []any {
+	return []any{
+		topology.Table{"count": rounds, "reason": "expired", "queue": queue + ".retry", "time": start, "exchange": "", "routing-keys": []any{queue + ".retry"}},
+		topology.Table{"count": rounds, "reason": "rejected", "queue": queue, "time": start, "exchange": "shop", "routing-keys": []any{"order.new", "cc"}},
+	}
+}
+
+func ExampleDeaths() {
+	d := topology.Delivery{Queue: "orders", RoutingKey: "orders", Headers: topology.Table{
+		"x-delivery-count": int64(5), // three rejections, two crashes
+		"x-death": []any{
+			topology.Table{"queue": "orders.retry", "reason": "expired", "count": int64(3)},
+			topology.Table{"queue": "orders", "reason": "rejected", "count": int64(3), "exchange": "shop", "routing-keys": []any{"order.new"}},
+		},
+	}}
+	h := topology.Deaths{}.Read(d)
+	fmt.Println(h.Attempts, "attempts before, published to", h.Exchange, h.RoutingKey)
+	fmt.Println(topology.Crashes(topology.Deaths{}, d), "crashes")
+	// Output:
+	// 3 attempts before, published to shop order.new
+	// 2 crashes
+}
+
+func TestDeathsCountRejections(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		headers topology.Table
+		want    topology.History
+		crashes int
+	}{
+		{"first delivery", nil, topology.History{RetriesLeft: -1}, 0},
+		{
+			"three rounds",
+			topology.Table{"x-death": died("q", 3)},
+			topology.History{Attempts: 3, RetriesLeft: -1, Queue: "q", Exchange: "shop", RoutingKey: "order.new", FirstFailed: start},
+			0,
+		},
+		{
+			// 4.x counts rejections among the deliveries that failed
+			"three rounds and a crash",
+			topology.Table{"x-death": died("q", 3), "x-delivery-count": int64(4)},
+			topology.History{Attempts: 3, RetriesLeft: -1, Queue: "q", Exchange: "shop", RoutingKey: "order.new", FirstFailed: start},
+			1,
+		},
+		{
+			// 3.10 counts anew in each queue
+			"never fewer than none",
+			topology.Table{"x-death": died("q", 3), "x-delivery-count": int64(1)},
+			topology.History{Attempts: 3, RetriesLeft: -1, Queue: "q", Exchange: "shop", RoutingKey: "order.new", FirstFailed: start},
+			0,
+		},
+		{"rejected elsewhere", topology.Table{"x-death": died("other", 3), "x-delivery-count": int64(3)}, topology.History{RetriesLeft: -1}, 0},
+		{
+			// Somebody has put a parked message of another queue here: that one's
+			// trail must not hide what this one's broker counts.
+			"another queue's trail",
+			topology.Table{"x-death": died("q", 2), "x-reprise-attempts": int64(10), "x-reprise-queue": "other"},
+			topology.History{Attempts: 2, RetriesLeft: -1, Queue: "q", Exchange: "shop", RoutingKey: "order.new", FirstFailed: start},
+			0,
+		},
+		{
+			"its own trail, from before",
+			topology.Table{
+				"x-death": died("q", 2), "x-reprise-attempts": int64(4), "x-reprise-queue": "q", "x-reprise-exchange": "x", "x-reprise-routing-key": "k",
+				"x-reprise-first-failed": start.Add(-time.Hour),
+			},
+			topology.History{Attempts: 6, RetriesLeft: -1, Queue: "q", Exchange: "x", RoutingKey: "k", FirstFailed: start.Add(-time.Hour)},
+			0,
+		},
+	} {
+		d := topology.Delivery{Queue: "q", Headers: tc.headers}
+		if diff := cmp.Diff(tc.want, topology.Deaths{}.Read(d)); diff != "" {
+			t.Errorf("%s: %s", tc.name, diff)
+		}
+		if n := topology.Crashes(topology.Deaths{}, d); n != tc.crashes {
+			t.Errorf("%s: %d crashes", tc.name, n)
+		}
+	}
+}
+
+func TestDeliveriesCountWhatTheQueueCounts(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		headers topology.Table
+		want    int
+	}{
+		{"first delivery", nil, 0},
+		{"3.10, by basic.get", topology.Table{"x-delivery-count": int64(0)}, 0},
+		{"third", topology.Table{"x-delivery-count": int64(2)}, 2},
+		{"another width", topology.Table{"x-delivery-count": int32(2)}, 2},
+		{"no number", topology.Table{"x-delivery-count": "2"}, 0},
+		{"negative", topology.Table{"x-delivery-count": int64(-2)}, 0},
+		{"huge", topology.Table{"x-delivery-count": int64(math.MaxInt64)}, math.MaxInt32},
+		{"rejected in another queue before", topology.Table{"x-delivery-count": int64(5), "x-death": died("other", 3)}, 2},
+		{"its own trail, from before", topology.Table{"x-delivery-count": int64(2), "x-reprise-attempts": int64(4), "x-reprise-queue": "q"}, 6},
+		{"another queue's trail", topology.Table{"x-delivery-count": int64(2), "x-reprise-attempts": int64(4), "x-reprise-queue": "other"}, 2},
+	} {
+		d := topology.Delivery{Queue: "q", Headers: tc.headers}
+		h := topology.Deliveries{}.Read(d)
+		if h.Attempts != tc.want || h.RetriesLeft != topology.Undecided {
+			t.Errorf("%s: %+v", tc.name, h)
+		}
+		if n := topology.Crashes(topology.Deliveries{}, d); n != 0 {
+			t.Errorf("%s: %d crashes, and attempts as well", tc.name, n)
+		}
+	}
+}
+
+// Marks that do not know better take all that the queue counts for crashes.
+func TestCrashes(t *testing.T) {
+	d := topology.Delivery{Headers: topology.Table{"x-delivery-count": uint16(3), "x-death": died("q", 2)}}
+	if n := topology.Crashes(topology.Trail{}, d); n != 3 {
+		t.Errorf("%d crashes", n)
+	}
+	if n := topology.Crashes(topology.CountDown{}, topology.Delivery{}); n != 0 {
+		t.Errorf("%d crashes on a first delivery", n)
+	}
+}
+
+func TestDeathsTolerateAnyHeader(t *testing.T) {
+	table := rapid.Custom(func(t *rapid.T) any {
+		death := topology.Table{}
+		for _, key := range []string{"count", "queue", "time", "exchange", "routing-keys", "reason"} {
+			switch rapid.IntRange(0, 3).Draw(t, key) {
+			case 0:
+				death[key] = anything().Draw(t, key)
+			case 1:
+				death[key] = died("q", 3)[1].(topology.Table)[key]
+			}
+		}
+		return death
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		var deaths any = rapid.SliceOfN(rapid.OneOf(table, anything()), 0, 5).Draw(t, "deaths")
+		if rapid.Bool().Draw(t, "no array") {
+			deaths = anything().Draw(t, "x-death")
+		}
+		d := topology.Delivery{Queue: "q", Headers: topology.Table{"x-death": deaths, "x-delivery-count": anything().Draw(t, "count")}}
+		for _, m := range []topology.Marks{topology.Deaths{}, topology.Deliveries{}} {
+			h := m.Read(d)
+			if h.Attempts < 0 || topology.Crashes(m, d) < 0 || h.Queue != "" && h.Queue != "q" {
+				t.Fatalf("%T: %+v, %d crashes", m, h, topology.Crashes(m, d))
+			}
+		}
+	})
+}
+
+// What is parked by a copy carries a Trail, with the attempts that the broker
+// counted.
+func TestBrokersCountsArriveInTheTrail(t *testing.T) {
+	for _, tc := range []struct {
+		marks topology.Marks
+		route topology.Route
+		d     topology.Delivery
+	}{
+		{topology.Deaths{}, topology.DeadLettering{}, topology.Delivery{Queue: "q", Headers: topology.Table{"x-death": died("q", 4)}}},
+		{topology.Deliveries{}, topology.Requeuing{}, topology.Delivery{Queue: "q", Headers: topology.Table{"x-delivery-count": int64(4)}}},
+		{topology.Deliveries{}, topology.DelayedRetry{}, topology.Delivery{Queue: "q", Headers: topology.Table{"x-delivery-count": int64(4)}}},
+	} {
+		if m := (topology.Strategy{Route: tc.route}).WithDefaults().Marks; m != tc.marks {
+			t.Errorf("the marks of %T are %T", tc.route, m)
+		}
+		if m := (topology.Strategy{Route: tc.route, Marks: topology.Trail{}}).WithDefaults().Marks; m != (topology.Trail{}) {
+			t.Errorf("%T overrules marks", tc.route)
+		}
+		h := tc.marks.Read(tc.d)
+		f := topology.Failure{AttemptError: topology.AttemptError{Attempt: h.Attempts + 1, Error: "last"}, History: h, Queue: "q"}
+		parked := topology.Trail{}.Read(topology.Delivery{Queue: "q", Headers: tc.marks.Park(nil, f)})
+		if parked.Attempts != 5 || len(parked.Errors) != 1 || parked.Errors[0].Error != "last" {
+			t.Errorf("%T: parked with %+v", tc.marks, parked)
+		}
+		if !tc.marks.Owns(topology.HeaderErrors) || tc.marks.Owns("x-death") || tc.marks.Owns("own") {
+			t.Errorf("%T owns the wrong headers", tc.marks)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package topology_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+func ExampleLevels() {
+	hop, err := topology.Levels{}.Wait(topology.Delivery{Queue: "orders"}, 6*time.Second)
+	fmt.Println(hop.Delay, "in", hop.Stations, "queues, from", hop.Exchange, err)
+	for _, name := range slices.Sorted(maps.Keys(hop.Headers)) {
+		fmt.Println(name, hop.Headers[name])
+	}
+	for _, q := range hop.Topology.Queues {
+		fmt.Println(q.Name, "holds a message for", q.Args["x-message-ttl"], "ms")
+	}
+	// Output:
+	// 6s in 3 queues, from orders.level.3 <nil>
+	// x-reprise-level-01 true
+	// x-reprise-level-02 false
+	// x-reprise-level-03 true
+	// orders.level.0 holds a message for 1000 ms
+	// orders.level.1 holds a message for 1000 ms
+	// orders.level.2 holds a message for 2000 ms
+	// orders.level.3 holds a message for 4000 ms
+}
+
+func ExampleLevels_Schedule() {
+	hop, err := topology.Levels{}.Schedule("invoices", "eu.reminder", 30*24*time.Hour)
+	fmt.Println(hop.Exchange, hop.RoutingKey, hop.Delay, err)
+	// Output:
+	// exchange.invoices.level-22 eu.reminder 720h0m0s <nil>
+}
+
+// arrival is where and when a message comes out of the wait queues.
+type arrival struct {
+	exchange, key string
+	after         time.Duration
+	stations      int
+}
+
+// walk carries a message through a topology as RabbitMQ does: exchanges compare
+// headers, queues hold for their x-message-ttl and dead-letter.
+func walk(t interface{ Fatalf(string, ...any) }, topo topology.Topology, exchange, key string, headers topology.Table) arrival {
+	a := arrival{exchange: exchange, key: key}
+	for range 100 {
+		if !slices.ContainsFunc(topo.Exchanges, func(x topology.Exchange) bool { return x.Name == a.exchange }) {
+			return a
+		}
+		var to []topology.Binding
+		for _, b := range topo.Bindings {
+			if b.Exchange == a.exchange && matches(b.Args, headers) {
+				to = append(to, b)
+			}
+		}
+		if len(to) != 1 {
+			t.Fatalf("at %q a message goes %d ways: %v", a.exchange, len(to), to)
+		}
+		if to[0].ToExchange != "" {
+			a.exchange = to[0].ToExchange
+			continue
+		}
+		i := slices.IndexFunc(topo.Queues, func(q topology.Queue) bool { return q.Name == to[0].Queue })
+		if i < 0 {
+			t.Fatalf("%q is not declared", to[0].Queue)
+		}
+		args := topo.Queues[i].Args
+		a.after += time.Duration(args["x-message-ttl"].(int64)) * time.Millisecond
+		a.stations++
+		a.exchange = args["x-dead-letter-exchange"].(string)
+		if key, found := args["x-dead-letter-routing-key"]; found {
+			a.key = key.(string)
+		}
+	}
+	t.Fatalf("no end to it")
+	return a
+}
+
+func matches(args, headers topology.Table) bool {
+	for name, value := range args {
+		if name != "x-match" && headers[name] != value {
+			return false
+		}
+	}
+	return len(args) == 0 || args["x-match"] == "all-with-x"
+}
+
+func scheduled() *rapid.Generator[time.Duration] {
+	return rapid.Map(rapid.OneOf(
+		rapid.Int64Range(1, int64(topology.MaxSchedule)),
+		rapid.Int64Range(1, int64(10*time.Second)),
+		rapid.Map(rapid.Int64Range(1, int64(topology.MaxSchedule/time.Second)), func(s int64) int64 { return s * int64(time.Second) }),
+	), func(n int64) time.Duration { return time.Duration(n) })
+}
+
+func TestLevelsHoldAMessageForItsDelay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		delay := scheduled().Draw(t, "delay")
+		target := rapid.SampledFrom([][2]string{{"", "orders"}, {"orders", "some.key"}, {"amq.topic", ""}}).Draw(t, "target")
+		hop, err := topology.Levels{}.Schedule(target[0], target[1], delay)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := hop.Topology.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		whole := (delay + time.Second - 1).Truncate(time.Second)
+		if hop.Delay != whole || hop.RoutingKey != target[1] || hop.Way != topology.Copy || hop.TTL != 0 {
+			t.Fatalf("hop %+v for %s", hop, delay)
+		}
+		got := walk(t, hop.Topology, hop.Exchange, hop.RoutingKey, hop.Headers)
+		if want := (arrival{target[0], target[1], whole, hop.Stations}); got != want {
+			t.Fatalf("got %+v, want %+v", got, want)
+		}
+	})
+}
+
+// What an earlier, longer wait left on a message leads it nowhere else.
+func TestLevelsIgnoreHeadersOfAnotherWait(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := topology.Delivery{Queue: "orders", RoutingKey: "other"}
+		before, err1 := topology.Levels{}.Wait(d, scheduled().Draw(t, "before"))
+		hop, err2 := topology.Levels{}.Wait(d, scheduled().Draw(t, "delay"))
+		if err1 != nil || err2 != nil {
+			t.Fatal(err1, err2)
+		}
+		headers := before.Headers.Clone()
+		maps.Copy(headers, hop.Headers)
+		// What both need is one topology: levels are only ever added.
+		all := before.Topology.Merge(hop.Topology)
+		if err := all.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		got := walk(t, all, hop.Exchange, hop.RoutingKey, headers)
+		if want := (arrival{"", "orders", hop.Delay, hop.Stations}); got != want {
+			t.Fatalf("got %+v, want %+v", got, want)
+		}
+	})
+}
+
+func TestLevelsOfDifferentTargetsHaveNothingInCommon(t *testing.T) {
+	name := rapid.SampledFrom([]string{"a", "exchange.a", "a.level.1", "a.level-1", "exchange.a.level.1", "level.1", "exchange.exchange.a"})
+	rapid.Check(t, func(t *rapid.T) {
+		x, y := name.Draw(t, "one"), name.Draw(t, "other")
+		var one, other topology.Hop
+		var err1, err2 error
+		one, err1 = topology.Levels{}.Schedule("", x, topology.MaxSchedule)
+		if rapid.Bool().Draw(t, "both queues") {
+			if x == y {
+				return
+			}
+			other, err2 = topology.Levels{}.Schedule("", y, topology.MaxSchedule)
+		} else {
+			other, err2 = topology.Levels{}.Schedule(y, "key", topology.MaxSchedule)
+		}
+		if err1 != nil || err2 != nil {
+			t.Fatal(err1, err2)
+		}
+		for _, q := range one.Topology.Queues {
+			if slices.ContainsFunc(other.Topology.Queues, func(o topology.Queue) bool { return o.Name == q.Name }) {
+				t.Fatalf("%s and %s share %s", x, y, q.Name)
+			}
+		}
+	})
+}
+
+func TestLevelsBounds(t *testing.T) {
+	l := topology.Levels{}
+	long := strings.Repeat("n", 255)
+	for _, tc := range []struct {
+		name          string
+		exchange, key string
+		delay         time.Duration
+		want          string // of the error
+	}{
+		{"too long a delay", "x", "k", topology.MaxSchedule + 1, "at most 74565h24m16s"},
+		{"nowhere", "", "", time.Second, "neither an exchange nor a queue"},
+		{"too long a key", "x", long + "n", time.Second, "256 bytes: at most 255"},
+		{"too long a queue", "", long[:247], time.Second, "at most 246"},
+		{"too long an exchange", long[:238], "k", time.Second, "at most 237"},
+		{"a queue of the broker's", "", "amq.gen-x", time.Second, `begin with "amq." too`},
+	} {
+		if hop, err := l.Schedule(tc.exchange, tc.key, tc.delay); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %+v, %v", tc.name, hop, err)
+		}
+	}
+	for _, at := range [][2]string{{"", long[:246]}, {long[:237], long}, {"amq.topic", "k"}} {
+		hop, err := l.Schedule(at[0], at[1], topology.MaxSchedule)
+		if err == nil {
+			err = hop.Topology.Validate()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	// What is due is not kept waiting.
+	for _, delay := range []time.Duration{0, -time.Hour} {
+		if hop, err := l.Schedule("x", "k", delay); err != nil || hop.Exchange != "x" || hop.RoutingKey != "k" || hop.Delay != 0 || hop.Headers != nil {
+			t.Errorf("%+v, %v", hop, err)
+		}
+	}
+	// A retry waits for as long as possible rather than not at all.
+	if hop, err := l.Wait(topology.Delivery{Queue: "q"}, 1<<63-1); err != nil || hop.Delay != topology.MaxSchedule {
+		t.Errorf("%s, %v", hop.Delay, err)
+	}
+}

@@ -1,0 +1,50 @@
+package topology
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// For reports whether a RabbitMQ of that version, as its connections tell it
+// (server property "version"), does what the topology asks for: see Needs.
+func (t Topology) For(version string) error {
+	if t.Needs == "" {
+		return nil
+	}
+	need, _ := parseVersion(t.Needs)
+	have, ok := parseVersion(version)
+	if ok && slices.Compare(have, need) >= 0 {
+		return nil
+	}
+	return fmt.Errorf("topology: this needs RabbitMQ %s or later, the broker is %q and would ignore arguments without a word: "+
+		"use another route, such as Buckets, or a newer broker", t.Needs, version)
+}
+
+// newer returns the later of two versions; "" is before all.
+func newer(a, b string) string {
+	x, _ := parseVersion(a)
+	y, _ := parseVersion(b)
+	if slices.Compare(x, y) >= 0 {
+		return a
+	}
+	return b
+}
+
+// parseVersion reads "4.3.6", with anything that is not a number after it, as
+// in "4.3.0-rc.1" or "3.10.8+1".
+func parseVersion(s string) (numbers []int, ok bool) {
+	end := strings.IndexFunc(s, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
+	if end >= 0 {
+		s = s[:end]
+	}
+	for part := range strings.SplitSeq(s, ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return nil, false
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, true
+}

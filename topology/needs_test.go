@@ -1,0 +1,45 @@
+package topology_test
+
+import (
+	"testing"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+func TestNeeds(t *testing.T) {
+	for _, tc := range []struct {
+		needs, version string
+		does           bool
+	}{
+		{"", "", true},
+		{"", "what", true},
+		{"4.3.3", "4.3.3", true},
+		{"4.3.3", "4.3.10", true},
+		{"4.3.3", "4.3.2", false},
+		{"4.3.3", "3.13.7", false},
+		{"4.3.3", "10.0.0", true},
+		{"4.3.3", "4.4.0-rc.1", true},
+		{"4.3.3", "4.3.6+1.gabc", true},
+		{"4.3.3", "4.3", false},
+		{"4.3.3", "", false},
+		{"4.3.3", "nightly", false},
+		{"3.10", "3.10.8", true},
+		{"3.10", "3.9.29", false},
+	} {
+		if err := (topology.Topology{Needs: tc.needs}).For(tc.version); (err == nil) != tc.does {
+			t.Errorf("needs %q, is %q: %v", tc.needs, tc.version, err)
+		}
+	}
+}
+
+func TestMergeNeedsTheNewer(t *testing.T) {
+	a, b := topology.Topology{Needs: "4.3.3"}, topology.Topology{Needs: "4.10"}
+	for _, m := range []topology.Topology{a.Merge(b), b.Merge(a), topology.Topology{}.Merge(b), b.Merge(topology.Topology{})} {
+		if m.Needs != "4.10" {
+			t.Errorf("needs %q", m.Needs)
+		}
+	}
+	if err := (topology.Topology{Needs: "new"}).Validate(); err == nil {
+		t.Error("a version that is none is valid")
+	}
+}

@@ -1,0 +1,72 @@
+package topology
+
+import (
+	"errors"
+	"maps"
+	"time"
+)
+
+// Requeuing is the Route without a wait: a message that failed goes back into
+// its queue as it is (basic.reject with requeue=true), and is delivered again at
+// once. No copy is made, so nothing can be lost or doubled, and nothing can be
+// written down; the delay that a Policy or a handler asks for is not used.
+//
+// It is for failures that another worker, or the same one a moment later, would
+// not have. A downstream that is down is asked as fast as it can refuse.
+//
+// The queue counts the attempts, see Deliveries: it must be a quorum queue.
+// Classic queues do not count, and would redeliver for ever; a message that
+// comes from one a second time is parked. The work queue is declared without a
+// delivery limit to speak of, since RabbitMQ would otherwise (at 20, since 4.0)
+// end the retries rather than the Policy.
+type Requeuing struct{}
+
+// Marks returns Deliveries.
+func (Requeuing) Marks() Marks { return Deliveries{} }
+
+// ValidateQueue reports a work queue whose failed queue would have a name that
+// no broker accepts.
+func (Requeuing) ValidateQueue(queue string) error { return validateNames(queue, FailedQueue(queue)) }
+
+// Topology returns the work queue and its failed queue. A work queue that exists
+// with other arguments is not used as it is: RabbitMQ could drop from it what
+// has come back too often.
+func (Requeuing) Topology(queue string) Topology { return requeuing(queue, nil) }
+
+// Wait returns the hop back into the queue. An error means that the queue does
+// not count.
+func (Requeuing) Wait(d Delivery, _ time.Duration) (Hop, error) {
+	return Hop{Way: Requeue}, counted(d)
+}
+
+// Failed returns the hop into the failed queue of d.Queue, through the default
+// exchange.
+func (Requeuing) Failed(d Delivery) Hop { return failed(d.Queue) }
+
+// requeuing is a work queue from which RabbitMQ itself takes no message, with
+// more arguments, and its failed queue.
+func requeuing(queue string, more Table) Topology {
+	args := quorum("", FailedQueue(queue)).with("x-delivery-limit", unlimited)
+	maps.Copy(args, more)
+	return Topology{Queues: []Queue{{Name: queue, Args: args}, failedQueue(FailedQueue(queue))}}
+}
+
+// errUncounted is why a message of a classic queue is not given back again.
+var errUncounted = errors.New("topology: the work queue does not count deliveries (no header x-delivery-count on one that came again), " +
+	"so its messages would be retried for ever: make it a quorum queue, or use a route that publishes copies, such as Buckets")
+
+// counted reports a delivery of a queue that does not count: one that has been
+// delivered before and does not say how often. RabbitMQ 4.3 says it in another
+// header where the first one was given back on purpose; and 4.0 calls a dead
+// letter redelivered that is new in this queue.
+func counted(d Delivery) error {
+	if !d.Redelivered {
+		return nil
+	}
+	for _, header := range []string{headerDeliveryCount, headerAcquiredCount, headerDeath} {
+		if _, found := d.Headers[header]; found {
+			return nil
+		}
+	}
+	return errUncounted
+}

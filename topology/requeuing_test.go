@@ -1,0 +1,138 @@
+package topology_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+func ExampleDelayedRetry() {
+	route := topology.DelayedRetry{Min: 5 * time.Second, Max: time.Minute}
+	for _, before := range []int64{0, 1, 2, 40} {
+		d := topology.Delivery{Queue: "orders", Headers: topology.Table{"x-delivery-count": before}}
+		hop, err := route.Wait(d, 0)
+		fmt.Println("attempt", topology.Deliveries{}.Read(d).Attempts+1, "failed:", hop.Way, hop.Delay, err)
+	}
+	fmt.Println(route.Topology("orders").For("4.0.5"))
+	// Output:
+	// attempt 1 failed: Requeue 5s <nil>
+	// attempt 2 failed: Requeue 10s <nil>
+	// attempt 3 failed: Requeue 15s <nil>
+	// attempt 41 failed: Requeue 1m0s <nil>
+	// topology: this needs RabbitMQ 4.3.3 or later, the broker is "4.0.5" and would ignore arguments without a word: use another route, such as Buckets, or a newer broker
+}
+
+// What is given back is neither published anywhere nor lost: the queue that
+// counts it has no limit of its own that would end the retries.
+func TestRequeuingPublishesNothing(t *testing.T) {
+	for name, r := range map[string]topology.Route{"at once": topology.Requeuing{}, "delayed": topology.DelayedRetry{}} {
+		hop, err := r.Wait(topology.Delivery{Queue: "q", RoutingKey: "k"}, time.Hour)
+		hop.Delay = 0
+		if diff := cmp.Diff(topology.Hop{Way: topology.Requeue}, hop); diff != "" || err != nil {
+			t.Errorf("%s: %s %v", name, diff, err)
+		}
+		topo := r.Topology("q")
+		if err := topo.Validate(); err != nil {
+			t.Error(err)
+		}
+		work := topo.Queues[0]
+		for _, arg := range []string{"x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max"} {
+			delete(work.Args, arg)
+		}
+		want := topology.Queue{Name: "q", Args: topology.Table{
+			"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q.failed",
+			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish", "x-delivery-limit": int64(math.MaxInt32),
+		}}
+		if diff := cmp.Diff(want, work); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if failed := r.Failed(topology.Delivery{Queue: "q"}); failed.Way != topology.Copy || failed.RoutingKey != "q.failed" {
+			t.Errorf("%s: parked by %+v", name, failed)
+		}
+	}
+}
+
+// A queue that does not count would be given the same message back for ever.
+func TestRequeuingRefusesQueuesThatDoNotCount(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		redelivered bool
+		headers     topology.Table
+		refused     bool
+	}{
+		{"first delivery", false, nil, false},
+		{"classic queue", true, nil, true},
+		{"classic queue, other headers", true, topology.Table{"own": 1}, true},
+		{"quorum queue", true, topology.Table{"x-delivery-count": int64(1)}, false},
+		{"given back on 4.3", true, topology.Table{"x-acquired-count": int64(1)}, false},
+		{"dead letter on 4.0", true, topology.Table{"x-death": []any{}}, false},
+	} {
+		d := topology.Delivery{Queue: "q", Redelivered: tc.redelivered, Headers: tc.headers}
+		for _, r := range []topology.Route{topology.Requeuing{}, topology.DelayedRetry{}} {
+			if _, err := r.Wait(d, 0); (err != nil) != tc.refused {
+				t.Errorf("%s, %T: %v", tc.name, r, err)
+			}
+		}
+	}
+}
+
+func TestDelayedRetryGrowsEvenly(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ms := func(label string) time.Duration {
+			return time.Duration(rapid.Int64Range(0, 1<<33).Draw(t, label)) * time.Millisecond
+		}
+		r := topology.DelayedRetry{Min: ms("min"), Max: ms("max")}
+		if r.Validate() != nil {
+			t.Skip("invalid")
+		}
+		least, most := r.Min, r.Max
+		if least == 0 {
+			least = topology.DefaultRetryMin
+		}
+		if most == 0 {
+			most = max(least, topology.DefaultRetryMax)
+		}
+		count := rapid.OneOf(rapid.Int64Range(0, 100), rapid.Int64()).Draw(t, "count")
+		hop, err := r.Wait(topology.Delivery{Headers: topology.Table{"x-delivery-count": count}}, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := most
+		if count = max(0, count); float64(least)*(float64(count)+1) < float64(most) {
+			want = least * time.Duration(count+1)
+		}
+		if hop.Delay != want {
+			t.Fatalf("%+v, after %d: %s, want %s", r, count, hop.Delay, want)
+		}
+		args := r.Topology("q").Queues[0].Args
+		if args["x-delayed-retry-min"] != least.Milliseconds() || args["x-delayed-retry-max"] != most.Milliseconds() {
+			t.Fatalf("%+v: %v", r, args)
+		}
+	})
+}
+
+func TestDelayedRetryValidates(t *testing.T) {
+	for _, r := range []topology.DelayedRetry{
+		{Min: -time.Second},
+		{Min: time.Microsecond},
+		{Min: topology.MaxDelay + time.Millisecond},
+		{Max: time.Second}, // less than the default of Min
+		{Min: time.Second, Max: time.Second - 1},
+		{Max: topology.MaxDelay + time.Millisecond},
+	} {
+		if r.Validate() == nil {
+			t.Errorf("%+v is valid", r)
+		}
+	}
+	for _, r := range []topology.DelayedRetry{{}, {Min: 2 * time.Hour}, {Min: time.Millisecond, Max: topology.MaxDelay}} {
+		if err := r.Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+}

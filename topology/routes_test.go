@@ -1,0 +1,253 @@
+package topology_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+func ExampleMessageTTL() {
+	hop, err := topology.MessageTTL{}.Wait(topology.Delivery{Queue: "orders"}, 1500*time.Millisecond)
+	fmt.Println(hop.RoutingKey, "expires", hop.TTL, err)
+
+	// A system that is there already, with an exchange in front of its wait queues.
+	route := topology.MessageTTL{
+		WaitAddress:    topology.Address{Exchange: "common_dlx", Key: "{queue}_routing_key"},
+		Infrastructure: topology.Topology{Exchanges: []topology.Exchange{{Name: "common_dlx", Kind: topology.Direct}} /* … */},
+	}
+	hop, err = route.Wait(topology.Delivery{Queue: "orders"}, 5*time.Second)
+	fmt.Println(hop.Exchange, hop.RoutingKey, "expires", hop.TTL, err)
+	// Output:
+	// orders.wait expires 1.5s <nil>
+	// common_dlx orders_routing_key expires 5s <nil>
+}
+
+func ExampleDeadLettering() {
+	route := topology.DeadLettering{Delay: 5 * time.Minute}
+	hop, err := route.Wait(topology.Delivery{Queue: "orders"}, time.Second)
+	fmt.Println(hop.Way, "and wait", hop.Delay, err)
+	for _, q := range route.Topology("orders").Queues {
+		fmt.Printf("%s → %v\n", q.Name, q.Args["x-dead-letter-routing-key"])
+	}
+	// Output:
+	// DeadLetter and wait 5m0s <nil>
+	// orders.retry → orders
+	// orders.failed → <nil>
+	// orders → orders.retry
+}
+
+// routes are all that need no more than a queue's name.
+var routes = []topology.Route{
+	topology.Buckets{},
+	topology.Buckets{Base: time.Minute, Growth: 1.01},
+	topology.Levels{},
+	topology.MessageTTL{},
+	topology.MessageTTL{WaitAddress: topology.Address{Key: "{queue}_delay"}, FailedAddress: topology.Address{Key: "failed.{queue}"}},
+	topology.Requeuing{},
+	topology.DelayedRetry{},
+	topology.DeadLettering{},
+	topology.DeadLettering{Delay: time.Hour},
+}
+
+// A queue that passes the checks never leads to a name, or a declaration, that
+// no broker accepts; whatever the delay, the message is back no earlier.
+func TestRoutesMakeWhatBrokersAccept(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := topology.Strategy{Route: rapid.SampledFrom(routes).Draw(t, "route")}
+		queue := strings.Repeat("q", rapid.OneOf(rapid.IntRange(1, 300), rapid.IntRange(200, 256)).Draw(t, "length"))
+		d := topology.Delivery{Queue: queue, RoutingKey: "k"}
+		delay := rapid.OneOf(delays(), rapid.Map(rapid.Int64(), func(n int64) time.Duration { return time.Duration(n) })).Draw(t, "delay")
+		if err := s.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.ValidateQueue(queue); err != nil {
+			if len(queue) < 200 || len(err.Error()) > 400 {
+				t.Fatal(err)
+			}
+			return
+		}
+		hop, err := s.Route.Wait(d, delay)
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed := s.Route.Failed(d)
+		all := s.Route.Topology(queue).Merge(hop.Topology, failed.Topology)
+		if err := all.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range []topology.Hop{hop, failed} {
+			switch {
+			case h.Way != topology.Copy:
+			case h.Exchange == "" && !declares(all, h.RoutingKey):
+				t.Fatalf("nothing is called %q", h.RoutingKey)
+			case h.TTL < 0 || h.TTL%time.Millisecond != 0 || h.TTL > topology.MaxDelay:
+				t.Fatalf("an expiration of %s", h.TTL)
+			}
+		}
+		if failed.Way != topology.Copy || failed.Delay != 0 || failed.TTL != 0 {
+			t.Fatalf("parked by %+v", failed)
+		}
+		if hop.Way == topology.Copy && hop.Delay < min(delay, topology.MaxDelay) {
+			t.Fatalf("a delay of %s waits %s", delay, hop.Delay)
+		}
+	})
+}
+
+func declares(t topology.Topology, queue string) bool {
+	for _, q := range t.Queues {
+		if q.Name == queue {
+			return true
+		}
+	}
+	return false
+}
+
+// Nothing that Reprise declares drops a message by itself: it is a quorum queue
+// that either dead-letters at least once, or is the end of the way.
+func TestRoutesDeclareQueuesThatKeepMessages(t *testing.T) {
+	for _, r := range routes {
+		hop, err := r.Wait(topology.Delivery{Queue: "q"}, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := r.Topology("q").Merge(hop.Topology, r.Failed(topology.Delivery{Queue: "q"}).Topology)
+		for _, q := range all.Queues {
+			_, deadLetters := q.Args["x-dead-letter-exchange"]
+			switch {
+			case q.Args["x-queue-type"] != "quorum":
+				t.Errorf("%T: %q is no quorum queue", r, q.Name)
+			case q.Args["x-expires"] != nil || q.Args["x-max-length"] != nil:
+				t.Errorf("%T: %q is not kept, or drops: %v", r, q.Name, q.Args)
+			case deadLetters && (q.Args["x-dead-letter-strategy"] != "at-least-once" || q.Args["x-overflow"] != "reject-publish"):
+				t.Errorf("%T: %q loses dead letters: %v", r, q.Name, q.Args)
+			case !deadLetters && q.Args["x-delivery-limit"] != int64(math.MaxInt32):
+				t.Errorf("%T: %q drops what is looked at too often: %v", r, q.Name, q.Args)
+			}
+		}
+	}
+}
+
+func TestMessageTTLOfAnExistingSystem(t *testing.T) {
+	infrastructure := topology.Topology{
+		Exchanges: []topology.Exchange{{Name: "purge", Kind: topology.Direct}, {Name: "purge.wait", Kind: topology.Direct}},
+		Queues: []topology.Queue{
+			{Name: "purge"}, {Name: "purge.wait", Args: topology.Table{"x-dead-letter-exchange": "purge"}},
+		},
+		Bindings: []topology.Binding{
+			{Exchange: "purge", Queue: "purge", RoutingKey: "path"},
+			{Exchange: "purge", Queue: "purge", RoutingKey: "tag"},
+			{Exchange: "purge.wait", Queue: "purge.wait", RoutingKey: "path"},
+			{Exchange: "purge.wait", Queue: "purge.wait", RoutingKey: "tag"},
+		},
+	}
+	m := topology.MessageTTL{
+		WaitAddress:    topology.Address{Exchange: "purge.wait", Key: "{key}"},
+		FailedAddress:  topology.Address{Key: "failed.{queue}"},
+		WorkExchange:   "purge",
+		Infrastructure: infrastructure,
+	}
+	if err := (topology.Strategy{Route: m}).Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{"tag": "tag", "path": "path", "purge": "path" /* put there by name */} {
+		d := topology.Delivery{Queue: "purge", RoutingKey: key}
+		hop, err := m.Wait(d, 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wanted := topology.Hop{Exchange: "purge.wait", RoutingKey: want, TTL: 10 * time.Second, Delay: 10 * time.Second, Topology: infrastructure}
+		if diff := cmp.Diff(wanted, hop); diff != "" {
+			t.Errorf("key %s: %s", key, diff)
+		}
+		if hop := m.Failed(d); hop.Exchange != "" || hop.RoutingKey != "failed.purge" {
+			t.Errorf("parked at %q %q", hop.Exchange, hop.RoutingKey)
+		}
+	}
+	if diff := cmp.Diff(infrastructure, m.Topology("purge")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAddressesThatLeadNowhere(t *testing.T) {
+	for _, a := range []topology.Address{
+		{Exchange: "x", Key: "{queue}"}, {Exchange: "x"}, {Key: "wait"}, {Key: "{queue}"}, {Key: "{key}"}, {Key: "{queue}.{key}"},
+	} {
+		for _, r := range []topology.Route{
+			topology.MessageTTL{WaitAddress: a}, topology.MessageTTL{FailedAddress: a}, topology.DeadLettering{FailedAddress: a},
+		} {
+			if err := (topology.Strategy{Route: r}).Validate(); err == nil || !strings.Contains(err.Error(), "name an Infrastructure") {
+				t.Errorf("%+v: %v", r, err)
+			}
+		}
+	}
+}
+
+func TestDeadLetteringOfAnExistingSystem(t *testing.T) {
+	r := topology.DeadLettering{
+		Delay:         5 * time.Minute,
+		FailedAddress: topology.Address{Exchange: "FailedExchange", Key: "{key}"},
+		WorkExchange:  "WorkExchange",
+		Infrastructure: topology.Topology{
+			Exchanges: []topology.Exchange{
+				{Name: "WorkExchange", Kind: topology.Direct}, {Name: "RetryExchange", Kind: topology.Direct}, {Name: "FailedExchange", Kind: topology.Fanout},
+			},
+			Queues: []topology.Queue{
+				{Name: "WorkQueue", Args: topology.Table{"x-dead-letter-exchange": "RetryExchange"}},
+				{Name: "RetryQueue", Args: topology.Table{"x-dead-letter-exchange": "WorkExchange", "x-message-ttl": 300000}},
+				{Name: "FailedQueue"},
+			},
+			Bindings: []topology.Binding{
+				{Exchange: "WorkExchange", Queue: "WorkQueue", RoutingKey: "work"},
+				{Exchange: "RetryExchange", Queue: "RetryQueue", RoutingKey: "work"},
+				{Exchange: "FailedExchange", Queue: "FailedQueue"},
+			},
+		},
+	}
+	s := topology.Strategy{Route: r}
+	if err := s.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ValidateQueue("WorkQueue"); err != nil {
+		t.Fatal(err)
+	}
+	// Rejected from a queue without a dead-letter exchange, a message is gone.
+	if err := s.ValidateQueue("FailedQueue"); err == nil || !strings.Contains(err.Error(), "would drop what is rejected") {
+		t.Error(err)
+	}
+	hop, err := r.Wait(topology.Delivery{Queue: "WorkQueue"}, time.Second)
+	if diff := cmp.Diff(topology.Hop{Way: topology.DeadLetter, Delay: 5 * time.Minute}, hop); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if hop := r.Failed(topology.Delivery{Queue: "WorkQueue", RoutingKey: "WorkQueue"}); hop.Exchange != "FailedExchange" || hop.RoutingKey != "work" {
+		t.Errorf("%+v", hop)
+	}
+	for _, delay := range []time.Duration{-1, time.Microsecond, topology.MaxDelay + time.Millisecond} {
+		if (topology.DeadLettering{Delay: delay}).Validate() == nil {
+			t.Errorf("a delay of %s is valid", delay)
+		}
+	}
+}
+
+func TestIsWaitQueue(t *testing.T) {
+	for name, is := range map[string]bool{
+		"orders.wait.1000-1250": true, "orders.level.0": true, "orders.level.28": true,
+		"orders": false, "orders.wait": false, "orders.retry": false, "orders.failed": false, "level.1.orders": false, "orders.level.x": false,
+	} {
+		if topology.IsWaitQueue(name) != is {
+			t.Errorf("%s: %t", name, !is)
+		}
+	}
+}
+
+func TestWaysHaveNames(t *testing.T) {
+	if s := fmt.Sprint(topology.Copy, topology.Requeue, topology.DeadLetter, topology.Way(7)); s != "Copy Requeue DeadLetter Way(7)" {
+		t.Error(s)
+	}
+}
