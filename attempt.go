@@ -63,11 +63,11 @@ func (w *Worker) attemptable(d *delivery) bool {
 		}
 		// It has no room for the count: it is handled as it is.
 	case d.spent(w.cfg.Policy):
-		w.park(d, "not handled again: all its attempts were made, and the last one was never settled")
+		w.park(d, "attempts made", "not handled again: all its attempts were made, and the last one was never settled")
 		return false
 	}
-	if reason := d.crashed(); reason != "" {
-		w.park(d, reason)
+	if text := d.crashed(); text != "" {
+		w.park(d, "never settled", text)
 		return false
 	}
 	return true
@@ -81,8 +81,8 @@ func (d *delivery) spent(p Policy) bool {
 }
 
 // park parks a delivery without an attempt.
-func (w *Worker) park(d *delivery, reason string) {
-	w.settle(d, said{verdict: verdict{outcome: hopeless}, text: reason, err: errText(reason)}, 0)
+func (w *Worker) park(d *delivery, reason, text string) {
+	w.settle(d, said{verdict: verdict{outcome: hopeless}, reason: reason, text: text, err: errText(text)}, 0)
 }
 
 func age(d *delivery, now time.Time) time.Duration {

@@ -31,6 +31,11 @@
 //
 // # What is promised
 //
+// What follows is the promise of the default, a copy published before the original
+// is acknowledged. Other ways to settle a failed message (WorkerConfig.Order, and
+// the routes topology.Requeuing and topology.DeadLettering) have other risks:
+// docs/guarantees.md says which, as measured by cutting connections everywhere.
+//
 // Nothing is lost. The order is always: publish the copy, persistent and
 // mandatory; wait until the broker has confirmed it and not returned it; then
 // acknowledge the original. When anything on the way fails (a nack, a return, the
@@ -67,6 +72,19 @@
 // little room, the recorded error texts are cut shorter; where a retry does not
 // fit, the message is parked instead. Publish refuses what leaves no room.
 //
+// # What protects what the handler calls
+//
+// A Breaker stops a worker from consuming while its downstream is down, so that
+// messages wait in their queue rather than use up their attempts; PauseFor lets
+// a handler do so for as long as the downstream asks; a Limiter bounds how often
+// attempts begin. Messages that were fetched and had not begun go back to the
+// queue (with RabbitMQ before 4.3, which would count that as a failed delivery,
+// they stay with the worker).
+//
+// A message that ends its process every time never returns an error. Quorum
+// queues count such deliveries: from the second one on it is handled alone, and
+// at CrashLimit it is parked.
+//
 // # Concurrency
 //
 // Settling is pipelined: a handler that failed frees its slot at once, its copy
@@ -84,16 +102,23 @@
 //	channel closed         connection, broker, error, next_try       (publishing)
 //	publishing blocked     connection, broker, reason                (memory or disk alarm)
 //	publishing unblocked   connection, broker
-//	consuming              queue, generation, prefetch               (1 after a message that could not be
-//	                                                                  read, until another is settled)
+//	consuming              queue, generation, prefetch               (1 while messages are handled one at a time:
+//	                                                                  see CrashLimit and Breaker)
 //	consumer cancelled     queue, next_try                           (queue deleted or moved)
 //	consuming interrupted  queue, error, next_try
 //	consuming stopped      queue, given_back                         (by a drain)
+//	paused                 queue, for, reason                        (PauseFor, Breaker, or a Limiter that failed)
+//	resumed                queue
 //	retry                  queue, message_id, attempt, delay, error
-//	parked                 queue, message_id, attempt, exchange, routing_key, error
+//	parked                 queue, message_id, attempt, exchange, routing_key, reason, error
+//	delivered again        queue, message_id, attempt, crashes       (counted on a copy: see CrashLimit)
+//	consumer timeout is near  queue, message_id, attempt, held, timeout
+//	waited too long to begin  queue, given_back, timeout
 //	copy failed            queue, message_id, attempt, exchange, routing_key, error, next_try
 //	confirm is late        queue, message_id, attempt, exchange, routing_key, after (it is waited for)
 //	copy dropped           queue, message_id, attempt, error, reason (the broker delivers the original again)
+//	message lost           queue, message_id, attempt, exchange, routing_key, error (AckThenPublish only)
+//	breaker failed         queue, error                              (its code panicked)
 //	given back             queue, message_id, attempt, error         (cut short by a drain)
 //	drain timeout          queue, running
 //	cannot be handled      queue, message_id, error                  (the Strategy failed; parked as it is)

@@ -40,6 +40,11 @@ func crashing(t *testing.T, b testkit.Target, cfg reprise.WorkerConfig, poison f
 		c := dial(t, p.proxy.URL())
 		mine := cfg
 		mine.Handler = newScript(func(m *reprise.Message) error {
+			select {
+			case <-p.dead:
+				return errScripted // no handler runs in a process that has ended
+			default:
+			}
 			mu.Lock()
 			runs = append(runs, fmt.Sprintf("%d:%s", n, m.MessageID))
 			mu.Unlock()

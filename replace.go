@@ -35,8 +35,6 @@ type replacement struct {
 	msg  amqp.Publishing // where hop.Way is Copy
 	f    topology.Failure
 	kind kind
-
-	reason string // why it is parked, where the policy says so
 }
 
 type kind int
@@ -131,7 +129,7 @@ func (w *Worker) replace(d *delivery, c replacement) {
 	}
 	switch c.kind {
 	case parked:
-		log.Error("parked", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "reason", c.reason, "error", c.f.Error)
+		log.Error("parked", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "reason", c.f.Reason, "error", c.f.Error)
 		w.settled(EventParked, d, errText(c.f.Error))
 	case retried:
 		log.Warn("retry", "delay", c.hop.Delay, "error", c.f.Error)

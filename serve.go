@@ -32,7 +32,9 @@ func (s *session) serve(ctx context.Context) error {
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })()
 
-	narrow := s.careful
+	// Where to give messages back costs them something, they are not fetched
+	// before it is known that none of them is suspect.
+	narrow := s.careful || s.countsNacks
 	for n := 1; ; n++ {
 		began := time.Now()
 		tag := fmt.Sprintf("%s-%d", w.client.cfg.Name, n)
@@ -54,7 +56,7 @@ func (s *session) serve(ctx context.Context) error {
 		case errors.Is(err, errSuspect):
 			narrow = true
 			s.unsubscribe(tag, deliveries)
-			s.putDown()
+			s.giveBackPending() // it would be worse for them to be here when it happens
 			slot, err := w.slots.quiet(alive)
 			if err != nil {
 				return s.unless(ctx, err)

@@ -1,6 +1,7 @@
 package reprise
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -14,6 +15,7 @@ type said struct {
 	verdict
 	err     error
 	text    string // recorded with the attempt
+	reason  string // why it is to be parked, where no policy was asked
 	headers topology.Table
 }
 
@@ -82,9 +84,10 @@ func (w *Worker) choose(d *delivery, f topology.Failure, s said) (replacement, e
 		}
 		f.Error += "\n\nparked, because it cannot be retried: " + err.Error()
 	}
+	f.Reason = cmp.Or(s.reason, decision.Reason)
 	hop := w.cfg.Strategy.Route.Failed(d.at)
 	c, err := w.fill(d, hop, f, s.headers, w.cfg.Strategy.Marks.Park, roomForDelivery)
-	c.kind, c.reason = parked, decision.Reason
+	c.kind = parked
 	return c, err
 }
 

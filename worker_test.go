@@ -154,7 +154,7 @@ func TestRetriesAndParksWithEverythingIntact(t *testing.T) {
 		delete(headers, "x-reprise-first-failed")
 		want := amqp.Table{
 			"x-reprise-attempts": int64(3), "x-reprise-exchange": exchange,
-			"x-reprise-routing-key": "pay.now", "x-reprise-queue": queue,
+			"x-reprise-routing-key": "pay.now", "x-reprise-queue": queue, "x-reprise-reason": "3 attempts made",
 		}
 		if diff := cmp.Diff(want, headers); diff != "" {
 			t.Errorf("bookkeeping headers, -want +got:\n%s", diff)

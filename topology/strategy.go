@@ -130,6 +130,7 @@ type AttemptError struct {
 type Failure struct {
 	AttemptError         // the attempt that just failed
 	History      History // what Read said about it
+	Reason       string  // why the message is parked, such as "10 attempts made"; "" where it is not, or the error says it
 
 	// The message as first published and the work queue it failed in, resolved
 	// from History and the delivery.

@@ -14,6 +14,7 @@ const (
 	HeaderExchange      = "x-reprise-exchange"       // longstr: exchange first published to
 	HeaderRoutingKey    = "x-reprise-routing-key"    // longstr: routing key first published with
 	HeaderQueue         = "x-reprise-queue"          // longstr: work queue it failed in
+	HeaderReason        = "x-reprise-reason"         // longstr: why it was parked, beside the last error
 )
 
 // Bounds of the history a message carries with it.
@@ -35,7 +36,7 @@ type Trail struct{}
 
 var trailHeaders = map[string]bool{
 	HeaderAttempts: true, HeaderFirstFailed: true, HeaderErrors: true, HeaderErrorsDropped: true,
-	HeaderExchange: true, HeaderRoutingKey: true, HeaderQueue: true,
+	HeaderExchange: true, HeaderRoutingKey: true, HeaderQueue: true, HeaderReason: true,
 }
 
 // Owns reports whether header is one of Trail's.
@@ -84,6 +85,9 @@ func (t Trail) mark(headers Table, f Failure) Table {
 	out[HeaderQueue] = f.Queue
 	out[HeaderExchange] = f.Exchange
 	out[HeaderRoutingKey] = f.RoutingKey
+	if f.Reason != "" {
+		out[HeaderReason] = cut(f.Reason, maxErrorText)
+	}
 
 	kept, dropped := bound(append(f.History.Errors[:len(f.History.Errors):len(f.History.Errors)], f.AttemptError), f.History.ErrorsDropped)
 	for limit := maxErrorText; ; limit /= 2 {
