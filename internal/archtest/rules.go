@@ -77,6 +77,26 @@ var Rules = []Rule{
 		Why:  "the worker library runs against any RabbitMQ, and whoever imports it gets no broker, no store and no console with it",
 	},
 	{
+		For:  []string{"breaker"},
+		Only: []string{".", "github.com/sony/gobreaker/..."},
+		Why:  "each library that a worker can do without is behind a package of its own, and comes along only with that",
+	},
+	{
+		For:  []string{"idempotent/..."},
+		Only: []string{"."},
+		Why:  "it speaks to databases through database/sql: which driver is up to the program",
+	},
+	{
+		For:  []string{"prommetrics"},
+		Only: []string{".", "github.com/prometheus/..."},
+		Why:  "each library that a worker can do without is behind a package of its own, and comes along only with that",
+	},
+	{
+		For:  []string{"oteltrace"},
+		Only: []string{".", "go.opentelemetry.io/..."},
+		Why:  "each library that a worker can do without is behind a package of its own, and comes along only with that",
+	},
+	{
 		For:   []string{"broker/...", "internal/session/...", "internal/queue/...", "internal/vhost/...", "internal/node/...", "internal/management/...", "internal/access/...", "internal/registry/...", "internal/store/..."},
 		Never: []string{".", "topology/...", amqpClient},
 		Why:   "the broker knows the protocol and nothing of who speaks it: what suits one client only is no RabbitMQ",
@@ -121,6 +141,7 @@ var Rules = []Rule{
 			"testing", "testing/...", "net/http/httptest",
 			"pgregory.net/rapid/...", "go.uber.org/goleak/...",
 			"github.com/rogpeppe/go-internal/...", "github.com/google/go-cmp/...",
+			"modernc.org/sqlite/...", "github.com/jackc/pgx/...",
 		},
 		Why: "these libraries are for tests, and importing one puts its flags and its weight into every program",
 	},
