@@ -1,0 +1,307 @@
+package reprise_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/breaker"
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// run publishes the bodies to the queue of a worker that runs on a broker in this
+// process, until until is closed. (The other examples of this file use it.)
+func run(cfg reprise.WorkerConfig, until <-chan struct{}, bodies ...string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	b, _ := broker.New(broker.Config{})
+	defer b.Shutdown(ctx)
+	client, err := reprise.Dial(ctx, "amqp://guest:guest@broker/", &reprise.Config{Dial: b.DialContext})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(ctx)
+	if err := client.Declare(ctx, cfg.Strategy.WithDefaults().Route.Topology(cfg.Queue)); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for i, body := range bodies {
+		m := &reprise.Message{RoutingKey: cfg.Queue, MessageID: fmt.Sprint("id-", i+1), Body: []byte(body)}
+		if err := client.Publish(ctx, m); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	worker, err := reprise.NewWorker(client, cfg)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := worker.Run(ctx); err != nil {
+			fmt.Println(err)
+		}
+	})
+	<-until
+	_ = worker.Shutdown(ctx)
+	running.Wait()
+}
+
+// A handler that is given what the body says. What does not decode is parked.
+func ExampleJSON() {
+	type order struct {
+		ID    int
+		Cents int
+	}
+	done := make(chan struct{})
+	run(reprise.WorkerConfig{
+		Queue: "orders",
+		Handler: reprise.JSON(func(_ context.Context, o order, m *reprise.Message) error {
+			fmt.Printf("order %d: %d cents\n", o.ID, o.Cents)
+			close(done)
+			return nil
+		}),
+	}, done, `{"id": 17, "cents": 1250}`)
+	// Output: order 17: 1250 cents
+}
+
+// What the error of a handler decides.
+func ExampleHandler() {
+	done := make(chan struct{})
+	run(reprise.WorkerConfig{
+		Queue:  "orders",
+		Policy: reprise.Policy{Backoff: backoff.Fixed(time.Millisecond)},
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			fmt.Println("attempt", m.Attempt)
+			switch m.Attempt {
+			case 1:
+				return errors.New("the till is busy") // again after the policy's delay
+			case 2:
+				return reprise.RetryAfter(20*time.Millisecond, errors.New("the till says when")) // after that
+			}
+			defer close(done)
+			return reprise.Park(errors.New("no such article")) // to orders.failed, for a person to see
+		}),
+	}, done, "order 1")
+	// Output:
+	// attempt 1
+	// attempt 2
+	// attempt 3
+}
+
+// Middleware is a function around a handler.
+func ExampleMiddleware() {
+	timed := func(next reprise.Handler) reprise.Handler {
+		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+			err := next.Handle(ctx, m)
+			fmt.Printf("%s, attempt %d: %v\n", m.MessageID, m.Attempt, err)
+			return err
+		})
+	}
+	done := make(chan struct{})
+	run(reprise.WorkerConfig{
+		Queue:      "orders",
+		Middleware: []reprise.Middleware{timed, reprise.Timeout(5 * time.Second)},
+		Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+			defer close(done)
+			_, limited := ctx.Deadline()
+			fmt.Println("has a deadline:", limited)
+			return nil
+		}),
+	}, done, "order 1")
+	// Output:
+	// has a deadline: true
+	// id-1, attempt 1: <nil>
+}
+
+// Two more tries in the process, a tenth of a second apart, before the message
+// goes to a wait queue: for errors that are over in a moment.
+func ExampleImmediate() {
+	done := make(chan struct{})
+	runs := 0
+	run(reprise.WorkerConfig{
+		Queue:      "orders",
+		Middleware: []reprise.Middleware{reprise.Immediate(2, 100*time.Millisecond)},
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			if runs++; runs < 3 {
+				return errors.New("deadlock detected, please retry")
+			}
+			fmt.Printf("run %d of attempt %d\n", runs, m.Attempt)
+			close(done)
+			return nil
+		}),
+	}, done, "order 1")
+	// Output: run 3 of attempt 1
+}
+
+// How far an attempt has come, for the next one to go on from there.
+func ExampleAnnotate() {
+	parts := []string{"reserve", "charge", "ship"}
+	done := make(chan struct{})
+	run(reprise.WorkerConfig{
+		Queue:  "orders",
+		Policy: reprise.Policy{Backoff: backoff.Fixed(time.Millisecond)},
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			next, _ := m.Headers["done"].(int64)
+			for i, part := range parts[next:] {
+				if part == "ship" && m.Attempt == 1 {
+					return reprise.Annotate(errors.New("no lorry"), map[string]any{"done": next + int64(i)})
+				}
+				fmt.Println(part)
+			}
+			close(done)
+			return nil
+		}),
+	}, done, "order 1")
+	// Output:
+	// reserve
+	// charge
+	// ship
+}
+
+// A downstream that asks to be left alone: nothing is consumed meanwhile.
+func ExamplePauseFor() {
+	done := make(chan struct{})
+	var paused time.Time
+	run(reprise.WorkerConfig{
+		Queue: "purges",
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			if paused.IsZero() {
+				paused = time.Now()
+				return reprise.PauseFor(50*time.Millisecond, errors.New("507 queue is full"))
+			}
+			if string(m.Body) == "second" {
+				fmt.Println("left alone for 50 ms:", time.Since(paused) >= 50*time.Millisecond)
+				close(done)
+			}
+			return nil
+		}),
+	}, done, "first", "second")
+	// Output: left alone for 50 ms: true
+}
+
+// One of many equal messages within ten seconds is handled; here, within a
+// twentieth of one.
+func ExampleDebounce() {
+	done := make(chan struct{})
+	run(reprise.WorkerConfig{
+		Queue:    "reindex",
+		Debounce: &reprise.Debounce{Window: 50 * time.Millisecond},
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			fmt.Printf("%s, the newest is %s\n", m.Body, m.MessageID)
+			close(done)
+			return nil
+		}),
+	}, done, "release 17", "release 17", "release 17")
+	// Output: release 17, the newest is id-3
+}
+
+// At most 100 attempts a second, with at most 10 at once; and none while the
+// till is down. The limiter is that of golang.org/x/time/rate.
+func ExampleWorkerConfig() {
+	till, err := breaker.New(breaker.Config{Failures: 5, OpenFor: 30 * time.Second})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	done := make(chan struct{})
+	run(reprise.WorkerConfig{
+		Queue:       "orders",
+		Concurrency: 10,
+		Limiter:     rate.NewLimiter(100, 10),
+		Breaker:     till,
+		Policy:      reprise.Policy{MaxAttempts: 20, GiveUpAfter: 24 * time.Hour},
+		Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+			fmt.Println("the till is", till.State())
+			close(done)
+			return nil
+		}),
+	}, done, "order 1")
+	// Output: the till is closed
+}
+
+// Acknowledge first: a crash can lose the message, and does not duplicate it.
+func ExampleOrder() {
+	done := make(chan struct{})
+	run(reprise.WorkerConfig{
+		Queue:  "newsletters",
+		Order:  reprise.AckThenPublish,
+		Policy: reprise.Policy{Backoff: backoff.Fixed(time.Millisecond)},
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			if m.Attempt == 1 {
+				return errors.New("mailbox is locked")
+			}
+			fmt.Println("sent at attempt", m.Attempt)
+			close(done)
+			return nil
+		}),
+	}, done, "dear reader")
+	// Output: sent at attempt 2
+}
+
+// The broker itself puts a failed message back: RabbitMQ dead-letters it to a
+// queue where it waits, and from there to the work queue again.
+func ExampleWorkerConfig_deadLettering() {
+	done := make(chan struct{})
+	run(reprise.WorkerConfig{
+		Queue:    "orders",
+		Strategy: topology.Strategy{Route: topology.DeadLettering{Delay: 10 * time.Millisecond}},
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			if m.Attempt < 3 {
+				return errors.New("not yet")
+			}
+			fmt.Println("attempt", m.Attempt)
+			close(done)
+			return nil
+		}),
+	}, done, "order 1")
+	// Output: attempt 3
+}
+
+// An Observer sees what becomes of each message.
+func ExampleObserver() {
+	done := make(chan struct{})
+	var once sync.Once
+	observer := reprise.ObserverFunc(func(e reprise.Event) {
+		switch e.Kind {
+		case reprise.EventStarted, reprise.EventParked:
+			line, _ := json.Marshal(struct {
+				Event   string
+				Attempt int
+			}{e.Kind.String(), e.Attempt})
+			fmt.Println(string(line))
+			if e.Kind == reprise.EventParked {
+				once.Do(func() { close(done) })
+			}
+		}
+	})
+	ctx := context.Background()
+	b, _ := broker.New(broker.Config{})
+	defer b.Shutdown(ctx)
+	client, _ := reprise.Dial(ctx, "amqp://guest:guest@broker/", &reprise.Config{Dial: b.DialContext, Observer: observer})
+	defer client.Close(ctx)
+	worker, _ := reprise.NewWorker(client, reprise.WorkerConfig{
+		Queue:   "orders",
+		Policy:  reprise.Policy{MaxAttempts: 2, Backoff: backoff.Fixed(time.Millisecond)},
+		Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errors.New("no") }),
+	})
+	_ = client.Declare(ctx, topology.Buckets{}.Topology("orders"))
+	_ = client.Publish(ctx, &reprise.Message{RoutingKey: "orders"})
+	go worker.Run(ctx)
+	<-done
+	_ = worker.Shutdown(ctx) // waits for Run
+	// Output:
+	// {"Event":"started","Attempt":1}
+	// {"Event":"started","Attempt":2}
+	// {"Event":"parked","Attempt":2}
+}
