@@ -44,6 +44,11 @@ type Rule struct {
 	Why string
 }
 
+// library is the worker library with all that it brings along, and more.
+func library(more ...string) []string {
+	return append([]string{".", "topology", "backoff", amqpClient}, more...)
+}
+
 // testPackages are for tests alone, or are tests that happen to be programs.
 var testPackages = []string{
 	"reprisetest/...",
@@ -78,22 +83,22 @@ var Rules = []Rule{
 	},
 	{
 		For:  []string{"breaker"},
-		Only: []string{".", "github.com/sony/gobreaker/..."},
+		Only: library("github.com/sony/gobreaker/..."),
 		Why:  "each library that a worker can do without is behind a package of its own, and comes along only with that",
 	},
 	{
-		For:  []string{"idempotent/..."},
-		Only: []string{"."},
+		For:  []string{"idempotent"},
+		Only: library(),
 		Why:  "it speaks to databases through database/sql: which driver is up to the program",
 	},
 	{
 		For:  []string{"prommetrics"},
-		Only: []string{".", "github.com/prometheus/..."},
+		Only: library("github.com/prometheus/...", "internal/published"),
 		Why:  "each library that a worker can do without is behind a package of its own, and comes along only with that",
 	},
 	{
 		For:  []string{"oteltrace"},
-		Only: []string{".", "go.opentelemetry.io/..."},
+		Only: library("go.opentelemetry.io/...", "internal/published"),
 		Why:  "each library that a worker can do without is behind a package of its own, and comes along only with that",
 	},
 	{

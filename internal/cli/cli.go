@@ -45,11 +45,12 @@ func Process() IO {
 
 // commands are all there are, in the order of the help.
 type commands struct {
-	Up      upCmd      `cmd:"" help:"Run the workers of a configuration file."`
-	Broker  brokerCmd  `cmd:"" help:"Run a broker on this machine."`
-	Publish publishCmd `cmd:"" help:"Publish a message."`
-	Demo    demoCmd    `cmd:"" help:"Show all of it at work, on the cover art indexer of MusicBrainz."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Up       upCmd       `cmd:"" help:"Run the workers of a configuration file."`
+	Broker   brokerCmd   `cmd:"" help:"Run a broker on this machine."`
+	Publish  publishCmd  `cmd:"" help:"Publish a message."`
+	Schedule scheduleCmd `cmd:"" help:"Show when a message that fails is tried again, and when it is parked."`
+	Demo     demoCmd     `cmd:"" help:"Show all of it at work, on the cover art indexer of MusicBrainz."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 
 const description = `Messages that fail come back later, never get lost and never block the others. On RabbitMQ.

@@ -139,7 +139,7 @@ func TestDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range strings.SplitSeq("up broker publish version", " ") {
+	for name := range strings.SplitSeq("up broker publish schedule version", " ") {
 		if !strings.Contains(string(doc), "## reprise "+name+"\n") {
 			t.Errorf("docs/cli.md has no section on %s", name)
 		}

@@ -35,6 +35,12 @@ func mustParse(t *testing.T, text string) *Config {
 
 var ignore = cmp.Options{cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty()}
 
+// noFuncs are for values with functions, which cannot be compared.
+var noFuncs = cmp.Options{
+	cmpopts.IgnoreFields(backoff.Jitter{}, "Rand"), cmpopts.IgnoreFields(backoff.Decorrelated{}, "Rand"),
+	cmpopts.IgnoreFields(reprise.Rule{}, "Match"),
+}
+
 func TestExample(t *testing.T) {
 	path := filepath.Join("..", "..", "docs", "reprise.example.yaml")
 	data, err := os.ReadFile(path)
@@ -48,6 +54,7 @@ func TestExample(t *testing.T) {
 	shop := topology.Exchange{Name: "shop", Kind: topology.Topic}
 	art := preset.CoverArt{RetryDelay: 4 * time.Hour, Retries: 4}.Strategy()
 	patient := reprise.Policy{Backoff: backoff.Fixed(5 * time.Minute)}
+	hourly := reprise.Policy{Backoff: patient.Backoff, Rules: []reprise.Rule{{GiveUpAfter: time.Hour}}}
 	want := &Config{
 		Broker: "amqp://reprise:secret@rabbit.example.com:5672/",
 		Workers: []Worker{
@@ -60,7 +67,12 @@ func TestExample(t *testing.T) {
 					Queue: "invoices",
 					Policy: reprise.Policy{
 						MaxAttempts: 12,
+						GiveUpAfter: 48 * time.Hour,
 						Backoff:     backoff.Full(backoff.Exponential{Initial: 2 * time.Second, Factor: 3, Max: 6 * time.Hour}),
+						Rules: []reprise.Rule{
+							{MaxAttempts: 50, Backoff: backoff.Fixed(10 * time.Minute)},
+							{MaxAttempts: 1},
+						},
 					},
 					Topology: topology.Topology{
 						Exchanges: []topology.Exchange{shop},
@@ -82,7 +94,7 @@ func TestExample(t *testing.T) {
 				Exec:         &Exec{Command: []string{"convert", "-", "-resize", "120x120", "/srv/thumbnails/latest.png"}, Dir: "/etc"},
 			},
 			{
-				WorkerConfig: reprise.WorkerConfig{Queue: "reports", Policy: patient},
+				WorkerConfig: reprise.WorkerConfig{Queue: "reports", Policy: hourly},
 				Exec: &Exec{
 					Command: []string{"sh", "-c", "cat > $(mktemp report-XXXXXXXX)"},
 					Dir:     "/etc",
@@ -104,7 +116,7 @@ func TestExample(t *testing.T) {
 			},
 		},
 	}
-	if diff := cmp.Diff(want, got, ignore, cmpopts.IgnoreFields(Exec{}, "At"), cmpopts.IgnoreFields(backoff.Jitter{}, "Rand")); diff != "" {
+	if diff := cmp.Diff(want, got, ignore, cmpopts.IgnoreFields(Exec{}, "At"), noFuncs); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	for _, w := range got.Workers {
@@ -137,26 +149,6 @@ func TestData(t *testing.T) {
 	} {
 		if c := mustParse(t, text+"\nworkers: [{queue: a, exec: [x]}]"); c.Data != want {
 			t.Errorf("%s: %q, want %q", text, c.Data, want)
-		}
-	}
-}
-
-func TestBackoff(t *testing.T) {
-	for text, want := range map[string]backoff.Backoff{
-		"{}":                               backoff.Equal(backoff.Exponential{}),
-		"{initial: 2s}":                    backoff.Equal(backoff.Exponential{Initial: 2 * time.Second}),
-		"{max: 1d, factor: 1.5}":           backoff.Equal(backoff.Exponential{Factor: 1.5, Max: 24 * time.Hour}),
-		"{initial: 2h}":                    backoff.Equal(backoff.Exponential{Initial: 2 * time.Hour}),
-		"{initial: 1s, jitter: none}":      backoff.Exponential{Initial: time.Second},
-		"{fixed: 5m}":                      backoff.Fixed(5 * time.Minute),
-		"{fixed: 0s}":                      backoff.Fixed(0),
-		"{fixed: 5m, jitter: equal}":       backoff.Equal(backoff.Fixed(5 * time.Minute)),
-		"{list: [1s, 0s, 1m]}":             backoff.List{time.Second, 0, time.Minute},
-		"{list: [1s, 1m], jitter: 'full'}": backoff.Full(backoff.List{time.Second, time.Minute}),
-	} {
-		c := mustParse(t, "workers: [{queue: a, exec: [x], backoff: "+text+"}]")
-		if diff := cmp.Diff(want, c.Workers[0].Policy.Backoff, cmpopts.IgnoreFields(backoff.Jitter{}, "Rand")); diff != "" {
-			t.Errorf("%s: (-want +got)\n%s", text, diff)
 		}
 	}
 }

@@ -53,3 +53,29 @@ func abbreviate(unit string) string {
 	}
 	return unit[:1]
 }
+
+// FormatDuration writes a duration as short as [ParseDuration] reads it: 1h30m,
+// 7d12h.
+func FormatDuration(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d < day {
+		return trimZeros(d.String())
+	}
+	s := fmt.Sprintf("%dd", d/day)
+	if rest := d % day; rest > 0 {
+		s += trimZeros(rest.String())
+	}
+	return s
+}
+
+// trimZeros takes away what time.Duration writes of minutes and seconds that
+// are zero.
+func trimZeros(s string) string {
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

@@ -32,12 +32,12 @@ func (f *fields) preset() []located {
 	f.owner = "preset " + coverArt
 	var p preset.CoverArt
 	if x, ok := f.get("retries"); ok {
-		p.Retries, _ = x.integer(1, maxAttempts)
+		p.Retries, _ = x.integer(1, MaxAttempts)
 	}
 	if x, ok := f.get("retry_delay"); ok {
 		d, ok := x.duration(time.Millisecond)
 		if ok && (d%time.Millisecond != 0 || d > topology.MaxDelay) {
-			x.fail("retry_delay is %s: write whole milliseconds, 49d at most", brief(d))
+			x.fail("retry_delay is %s: write whole milliseconds, 49d at most", FormatDuration(d))
 			d = 0
 		}
 		p.RetryDelay = d

@@ -10,7 +10,7 @@ import (
 
 // Bounds of numbers, beyond which they are a slip.
 const (
-	maxAttempts    = 1_000_000
+	MaxAttempts    = 1_000_000
 	maxConcurrency = 10_000
 	maxPrefetch    = math.MaxUint16
 )
@@ -66,10 +66,16 @@ func (f *fields) worker(e *exchanges) located {
 	}
 	f.handler(&w.Worker)
 	if x, ok := f.get("attempts"); ok {
-		w.Policy.MaxAttempts, _ = x.integer(1, maxAttempts)
+		w.Policy.MaxAttempts, _ = x.integer(1, MaxAttempts)
+	}
+	if x, ok := f.get("give_up_after"); ok {
+		w.Policy.GiveUpAfter, _ = x.duration(time.Nanosecond)
 	}
 	if x, ok := f.get("backoff"); ok {
 		w.Policy.Backoff = x.backoff()
+	}
+	if x, ok := f.get("rules"); ok {
+		w.Policy.Rules = x.rules(&w.Worker)
 	}
 	f.pace(&w.Worker)
 	if x, ok := f.get("bind"); ok {

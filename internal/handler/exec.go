@@ -201,11 +201,21 @@ func (e *Exec) outcome(ctx context.Context, state *os.ProcessState, waited error
 	if said != "" {
 		text += ": " + said
 	}
+	err := &ExitError{Code: code, text: text}
 	if code == ExitDataErr {
-		return reprise.Park(errors.New(text))
+		return reprise.Park(err)
 	}
-	return errors.New(text)
+	return err
 }
+
+// ExitError is the error of a program that did not exit with 0.
+type ExitError struct {
+	Code int // -1 where a signal ended it
+	text string
+}
+
+// Error says which program it was, how it ended, and the last that it wrote.
+func (e *ExitError) Error() string { return e.text }
 
 // Kill sends SIGKILL to all programs that run, and their children, and lets no
 // other start. It is for a process that ends at once and would leave them

@@ -137,14 +137,34 @@ func (h *HTTP) outcome(resp *http.Response, said []byte) error {
 			text += " …"
 		}
 	}
-	switch code := resp.StatusCode; {
-	case code/100 == 2:
+	if resp.StatusCode/100 == 2 {
 		return nil
-	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
-		if d, ok := retryAfter(resp.Header); ok {
-			return reprise.RetryAfter(d, errors.New(text))
-		}
-		return errors.New(text)
 	}
-	return reprise.Park(errors.New(text))
+	refused := &StatusError{Code: resp.StatusCode, text: text}
+	if !Retried(resp.StatusCode) {
+		return reprise.Park(refused)
+	}
+	if d, ok := retryAfter(resp.Header); ok {
+		return reprise.RetryAfter(d, refused)
+	}
+	return refused
 }
+
+// Retried reports whether an answer with this status, which is no success, brings
+// the message back.
+func Retried(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return status >= 500
+}
+
+// StatusError is the error of an answer that was no success.
+type StatusError struct {
+	Code int
+	text string
+}
+
+// Error says where it came from, and how the answer begins.
+func (e *StatusError) Error() string { return e.text }
