@@ -52,6 +52,7 @@ func library(more ...string) []string {
 // testPackages are for tests alone, or are tests that happen to be programs.
 var testPackages = []string{
 	"reprisetest/...",
+	"idempotent/storetest",
 	"conformance/...",
 	"chaos/...",
 	"internal/testkit/...",
