@@ -14,7 +14,6 @@ type ackBroker struct {
 	unacked []uint64 // in order
 	frames  int
 	told    map[uint64]verb // but for acks
-
 }
 
 var errUnknownTag = errors.New("unknown delivery tag")

@@ -62,9 +62,6 @@ func (s *session) delivery(a arrival) *delivery {
 	return d
 }
 
-// all returns the delivery and those that are handled with it.
-func (d *delivery) all() []*delivery { return append([]*delivery{d}, d.burst...) }
-
 // ack acknowledges it, and those that were handled with it.
 func (d *delivery) ack() {
 	d.session.acks.ack(d.DeliveryTag)
@@ -73,12 +70,13 @@ func (d *delivery) ack() {
 	}
 }
 
-// giveBack returns it to its queue, and those that were handled with it.
+// giveBack returns it to its queue, after those that were to be handled with it:
+// in the order in which they came.
 func (d *delivery) giveBack() {
-	d.session.acks.giveBack(d.DeliveryTag)
 	for _, b := range d.burst {
 		b.session.acks.giveBack(b.DeliveryTag)
 	}
+	d.session.acks.giveBack(d.DeliveryTag)
 }
 
 // message is what the handler sees. It shares no memory with the delivery: a

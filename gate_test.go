@@ -250,6 +250,39 @@ func TestABrokenGateLosesNothing(t *testing.T) {
 	})
 }
 
+// What gathers while the gate is closed is handled when it opens again, once, also
+// where it cannot be given back meanwhile without cost.
+func TestBurstsWaitAtTheGate(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		h := newScript(func(m *reprise.Message) error {
+			if m.MessageID == "pause" && m.Attempt == 1 {
+				return reprise.PauseFor(time.Second, errScripted)
+			}
+			return nil
+		})
+		c := dial(t, b.URL)
+		start(t, c, reprise.WorkerConfig{
+			Queue: queue, Handler: h, Strategy: strategy,
+			Debounce: &reprise.Debounce{Window: 300 * time.Millisecond, Key: func(m *reprise.Message) string { return m.Type }},
+		})
+		for i := range 3 {
+			r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint("burst", i), Type: "burst"})
+		}
+		testkit.Eventually(t, patience, func() bool { return r.depth(queue) == 0 })
+		r.publish("", queue, amqp.Publishing{MessageId: "pause"}) // is not debounced
+		c.log.wait(t, "resumed", 1)
+		ids := map[string]int{}
+		for _, m := range h.wait(t, 3) {
+			ids[m.MessageID]++
+		}
+		if diff := cmp.Diff(map[string]int{"pause": 2, "burst2": 1}, ids); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 // A drain during a pause ends it.
 func TestAPausedWorkerEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

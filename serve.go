@@ -168,6 +168,11 @@ func (s *session) pump(ctx, alive context.Context, deliveries <-chan amqp.Delive
 	overdue := w.cfg.overdue()
 	tick := time.NewTicker(overdue.every)
 	defer tick.Stop()
+	held := s.pending
+	s.pending = nil
+	for _, a := range held {
+		s.receive(alive, a, narrow)
+	}
 	for {
 		var free <-chan int
 		if len(s.pending) > 0 {
@@ -178,12 +183,7 @@ func (s *session) pump(ctx, alive context.Context, deliveries <-chan amqp.Delive
 			if !ok {
 				return s.whyClosed()
 			}
-			a := arrival{raw, time.Now()}
-			if w.debounce != nil && !narrow && !w.suspect(raw) {
-				w.debounce.add(alive, s, a)
-				continue
-			}
-			s.pending = append(s.pending, a)
+			s.receive(alive, arrival{raw, time.Now()}, narrow)
 		case slot := <-free:
 			switch a := s.pending[0]; {
 			case narrow && !s.needsNarrow(a):
@@ -213,6 +213,16 @@ func (s *session) pump(ctx, alive context.Context, deliveries <-chan amqp.Delive
 			return nil
 		}
 	}
+}
+
+// receive has a delivery wait for a slot, or before that for others like it.
+func (s *session) receive(alive context.Context, a arrival, narrow bool) {
+	w := s.worker
+	if w.debounce != nil && !narrow && !w.suspect(a.Delivery) {
+		w.debounce.add(alive, s, a)
+		return
+	}
+	s.pending = append(s.pending, a)
 }
 
 // needsNarrow reports whether a delivery, and with it the next ones, should be

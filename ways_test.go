@@ -23,15 +23,23 @@ func TestEveryWayCountsAttemptsAndParks(t *testing.T) {
 		order    reprise.Order
 		queues   func(queue string) []string
 	}{
-		{name: "publish then ack", strategy: topology.Strategy{Route: topology.Buckets{}},
-			queues: func(q string) []string { return []string{q + ".wait.0-1000"} }},
-		{name: "ack then publish", strategy: topology.Strategy{Route: topology.Buckets{}}, order: reprise.AckThenPublish,
-			queues: func(q string) []string { return []string{q + ".wait.0-1000"} }},
+		{
+			name: "publish then ack", strategy: topology.Strategy{Route: topology.Buckets{}},
+			queues: func(q string) []string { return []string{q + ".wait.0-1000"} },
+		},
+		{
+			name: "ack then publish", strategy: topology.Strategy{Route: topology.Buckets{}}, order: reprise.AckThenPublish,
+			queues: func(q string) []string { return []string{q + ".wait.0-1000"} },
+		},
 		{name: "requeue", strategy: topology.Strategy{Route: topology.Requeuing{}}},
-		{name: "dead-letter", strategy: topology.Strategy{Route: topology.DeadLettering{Delay: 20 * time.Millisecond}},
-			queues: func(q string) []string { return []string{q + ".retry"} }},
-		{name: "message ttl", strategy: topology.Strategy{Route: topology.MessageTTL{}},
-			queues: func(q string) []string { return []string{q + ".wait"} }},
+		{
+			name: "dead-letter", strategy: topology.Strategy{Route: topology.DeadLettering{Delay: 20 * time.Millisecond}},
+			queues: func(q string) []string { return []string{q + ".retry"} },
+		},
+		{
+			name: "message ttl", strategy: topology.Strategy{Route: topology.MessageTTL{}},
+			queues: func(q string) []string { return []string{q + ".wait"} },
+		},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			testkit.Each(t, func(t *testing.T, b testkit.Target) {

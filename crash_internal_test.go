@@ -1,0 +1,38 @@
+package reprise
+
+import (
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+func TestWhichBrokersCountNacks(t *testing.T) {
+	for version, want := range map[any]bool{
+		"3.10.8": true, "3.13.7+1": true, "4.0.5": true, "4.2.0-rc.1": true,
+		"4.3.0": false, "4.3.6": false, "4.10.0": false, "5.0.0": false,
+		"": false, "devel": false, nil: false, int32(3): false,
+	} {
+		if got := countsNacks(amqp.Table{"version": version}); got != want {
+			t.Errorf("%v: %t", version, got)
+		}
+	}
+}
+
+func TestCrashLimitDefaults(t *testing.T) {
+	for _, tc := range []struct {
+		limit       int
+		countsNacks bool
+		want        int
+	}{
+		{0, false, DefaultCrashLimit},
+		{0, true, 0}, // what is given back would count as well
+		{3, true, 3},
+		{3, false, 3},
+		{-1, false, 0},
+	} {
+		s := &session{worker: &Worker{cfg: WorkerConfig{CrashLimit: tc.limit}}, countsNacks: tc.countsNacks}
+		if got := s.crashLimit(); got != tc.want {
+			t.Errorf("CrashLimit %d, counts nacks %t: %d", tc.limit, tc.countsNacks, got)
+		}
+	}
+}
