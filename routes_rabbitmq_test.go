@@ -2,6 +2,7 @@ package reprise_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -70,11 +71,13 @@ func TestNoRouteIsEarly(t *testing.T) {
 func TestScheduledMessagesArriveAsPublished(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r, c := newRaw(t, b.URL), dial(t, b.URL)
-		exchange, queue := testkit.Name(t, "calendar"), testkit.Name(t, "due")
+		exchange, queue, carbon := testkit.Name(t, "calendar"), testkit.Name(t, "due"), testkit.Name(t, "carbon")
 		r.declare(c, topology.Topology{
 			Exchanges: []topology.Exchange{{Name: exchange, Kind: topology.Topic}},
-			Queues:    []topology.Queue{{Name: queue}},
-			Bindings:  []topology.Binding{{Exchange: exchange, Queue: queue, RoutingKey: "eu.#"}},
+			Queues:    []topology.Queue{{Name: queue}, {Name: carbon}},
+			Bindings: []topology.Binding{
+				{Exchange: exchange, Queue: queue, RoutingKey: "eu.#"}, {Exchange: exchange, Queue: carbon, RoutingKey: "carbon"},
+			},
 		})
 		collected := r.collect(queue, 4)
 		s, sent, hops := newSender(r), map[string]time.Time{}, map[string]topology.Hop{}
@@ -86,7 +89,9 @@ func TestScheduledMessagesArriveAsPublished(t *testing.T) {
 			}
 			r.declare(c, hop.Topology)
 			hops[id], sent[id] = hop, time.Now()
-			s.send(hop, amqp.Publishing{MessageId: id, CorrelationId: "c", Priority: 3, Body: []byte("body")})
+			s.send(hop, amqp.Publishing{
+				MessageId: id, CorrelationId: "c", Priority: 3, Body: []byte("body"), Headers: amqp.Table{"own": "kept", "CC": []any{"carbon"}},
+			})
 		}
 		s.wait()
 		for _, d := range collected(patience) {
@@ -101,9 +106,10 @@ func TestScheduledMessagesArriveAsPublished(t *testing.T) {
 			if len(deaths) != hop.Stations {
 				t.Errorf("%s died in %d queues, not %d", hop.Delay, len(deaths), hop.Stations)
 			}
-			if d.CorrelationId != "c" || d.Priority != 3 || string(d.Body) != "body" {
+			if d.CorrelationId != "c" || d.Priority != 3 || string(d.Body) != "body" || d.Headers["own"] != "kept" {
 				t.Errorf("%s arrived as %+v", hop.Delay, d)
 			}
+			r.take(carbon)
 		}
 	})
 }
@@ -250,9 +256,10 @@ func (s *sender) send(hop topology.Hop, msg amqp.Publishing) {
 	if hop.TTL > 0 {
 		msg.Expiration = fmt.Sprint(hop.TTL.Milliseconds())
 	}
-	if len(hop.Headers) > 0 {
-		msg.Headers = amqp.Table(hop.Headers)
-	}
+	headers := amqp.Table{}
+	maps.Copy(headers, msg.Headers)
+	maps.Copy(headers, amqp.Table(hop.Headers))
+	msg.Headers = headers
 	confirm, err := s.ch.PublishWithDeferredConfirm(hop.Exchange, hop.RoutingKey, true, false, msg)
 	if err != nil {
 		s.t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ErrNotConsuming: the Worker has no consumer, and tries to get one.
+// ErrNotConsuming is the state of a Worker that has no consumer and tries to get one.
 var ErrNotConsuming = errors.New("reprise: not consuming")
 
 // Healthy returns nil if the worker consumes, or pauses on purpose, and its

@@ -37,6 +37,21 @@ func TestDelayedRetry(t *testing.T) {
 	})
 }
 
+// The maximum counts, also where it is below the minimum.
+func TestDelayedRetryMaximumBelowMinimum(t *testing.T) {
+	each(t, func(t *testing.T, b testkit.Target, c *client) {
+		q := c.delayed(b, amqp.Table{"x-delayed-retry-type": "all", "x-delayed-retry-min": 600000, "x-delayed-retry-max": 10})
+		if q == "" {
+			return
+		}
+		c.put(q, "1")
+		c.must(c.get(q).Nack(false, true))
+		if got := c.bodies(q, 1); got != "1" {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
 // The type says which of them wait: those whose delivery failed, or those that were given back on purpose.
 func TestDelayedRetryTypes(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {

@@ -24,6 +24,19 @@
 //	                             │                …
 //	                             └────► parked ─► {queue}.failed
 //
+// Other Routes wait in other ways:
+//
+//	Buckets         any delay up to 49 days, late by at most a fraction of itself
+//	Levels          any delay up to 8 years, exact to the second, a hop for each bit of it; also for scheduling
+//	WaitQueue       one delay: one queue, behind an exchange
+//	MessageTTL      any delay, but a short one waits behind a long one
+//	DelayedRetry    delays that grow evenly, kept by the work queue itself (RabbitMQ 4.3.3)
+//	Requeuing       none
+//	DeadLettering   one delay, without a copy: the message is rejected
+//
+// The last three publish no copy. What cannot be written on one is counted by
+// the broker, and read by Marks of their own, [Deliveries] and [Deaths].
+//
 // Systems that are already deployed have answered otherwise. They are
 // combinations of the same two parts (see package preset), for instance one
 // fixed [WaitQueue] and a [CountDown] of the retries that remain.

@@ -29,9 +29,8 @@ const HeaderLevel = "x-reprise-level-"
 // more; a message takes the levels that its delay has bits for, from the highest
 // down, and always the last. For 7 s = 4 s + 2 s + 1 s:
 //
-//	                 level 3 (4 s)             level 2 (2 s)             level 1 (1 s)       level 0 (1 s)
-//	publish ─► exchange ─ yes ─► queue ─► exchange ─ yes ─► queue ─► exchange      queue      exchange ─► queue ─► target
-//	                                                                     └─────── no ─────────────▲
+//	exchange 3 ─► queue 3 ─► exchange 2 ─► queue 2 ─► exchange 1 ───────► exchange 0 ─► queue 0 ─► target
+//	                4 s                      2 s         (not queue 1)                    1 s
 //
 // At each level stands a headers exchange, which looks at one header, and sends
 // the message into the queue or past it. So its routing key is its own on the
@@ -90,6 +89,11 @@ func (Levels) Failed(d Delivery) Hop { return failed(d.Queue) }
 // with the routing key key and never earlier. Without an exchange, key is the
 // name of a queue. Without a delay, that is the hop. The exchange, or the queue,
 // must exist when the message is due.
+//
+// The message must have no expiration of its own, which would end its wait, and
+// no header x-death, which RabbitMQ before 4.0 takes for its own account and
+// could drop the message for, as one that goes in circles. Keys in its header CC
+// are used where an exchange is the target, and are not where a queue is.
 //
 // When a message is due and its exchange has no queue for it, it is kept and
 // tried again, as one for a queue that is full: see Levels for what that holds

@@ -126,7 +126,7 @@ var arguments = []argument{
 	}},
 	{"x-delayed-retry-max", quorum, func(c *queue.Config, v any) string {
 		ms, _ := natural(v)
-		c.Retry.Max = max(c.Retry.Min, milliseconds(ms))
+		c.Retry.Max = milliseconds(ms) // also where that is less than the minimum
 		return ""
 	}},
 	{"x-queue-mode", classic, nil},
