@@ -97,12 +97,17 @@ func TestCareAfterWhatCouldNotBeRead(t *testing.T) {
 		lost := []attempt{h.next(), h.next(), h.next()}
 		now.Store(true)
 		r.publish("", queue, amqp.Publishing{})
-		c.log.wait(t, "consuming", 2)
+		// Before 4.3 a worker begins with care, too: see serve.
+		want, before := "16 1 16", 1
+		if b.Version == "3.10" {
+			want, before = "1 16 1 16", 2
+		}
+		c.log.wait(t, "consuming", before+1)
 		for _, l := range lost {
 			l.result <- nil // of a connection that is gone
 		}
 		h.next().result <- nil // by itself
-		c.log.wait(t, "consuming", 3)
+		c.log.wait(t, "consuming", before+2)
 		rest := []attempt{h.next(), h.next(), h.next()} // and now at once
 		for _, a := range rest {
 			a.result <- nil
@@ -113,8 +118,8 @@ func TestCareAfterWhatCouldNotBeRead(t *testing.T) {
 				prefetch = append(prefetch, strings.TrimSpace(n))
 			}
 		}
-		if got := strings.Join(prefetch, " "); got != "16 1 16" {
-			t.Errorf("the prefetch was %s, want 16 1 16", got)
+		if got := strings.Join(prefetch, " "); got != want {
+			t.Errorf("the prefetch was %s, want %s", got, want)
 		}
 	})
 }

@@ -79,7 +79,7 @@ func visible(headers topology.Table, marks topology.Marks) map[string]any {
 func carried(d amqp.Delivery, user string) (topology.Table, amqp.Publishing) {
 	headers := topology.Table{}
 	for k, v := range decodeTable(d.Headers) {
-		if !brokers(k) && k != headerCC && k != headerBCC {
+		if !brokers(k) && k != headerCC && k != headerBCC && !strings.HasPrefix(k, topology.HeaderLevel) {
 			headers[k] = v
 		}
 	}

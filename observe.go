@@ -38,7 +38,7 @@ const (
 
 	// Of a worker.
 	EventConsuming   // it has a consumer
-	EventInterrupted // it has none, and tries again; Err, Delay
+	EventInterrupted // it has none, and tries again; Err, Delay. With ErrClosed: it has ended
 	EventPaused      // it consumes nothing on purpose; Err is why (nil where that is not known), Delay how long
 	EventResumed     // it consumes again
 

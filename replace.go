@@ -121,7 +121,7 @@ func (w *Worker) replace(d *delivery, c replacement) {
 		err = w.publishThenAck(d, c, log)
 	}
 	if err != nil {
-		w.settled(EventDropped, d, err)
+		w.settled(Event{Kind: EventDropped, Err: err}, d)
 		return
 	}
 	for _, b := range d.burst {
@@ -130,13 +130,10 @@ func (w *Worker) replace(d *delivery, c replacement) {
 	switch c.kind {
 	case parked:
 		log.Error("parked", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "reason", c.f.Reason, "error", c.f.Error)
-		w.settled(EventParked, d, errText(c.f.Error))
+		w.settled(Event{Kind: EventParked, Err: errText(c.f.Error)}, d)
 	case retried:
 		log.Warn("retry", "delay", c.hop.Delay, "error", c.f.Error)
-		w.observe(Event{Kind: EventRetried, MessageID: d.MessageId, Attempt: d.attempt, Delay: c.hop.Delay, Err: errText(c.f.Error)})
-		for _, b := range d.burst {
-			w.observe(Event{Kind: EventDebounced, MessageID: b.MessageId, Attempt: b.attempt})
-		}
+		w.settled(Event{Kind: EventRetried, Delay: c.hop.Delay, Err: errText(c.f.Error)}, d)
 	case moved:
 		log.Warn("delivered again", "crashes", d.crashes+1)
 	}

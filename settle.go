@@ -47,13 +47,13 @@ func (w *Worker) settle(d *delivery, s said, took time.Duration) {
 	switch {
 	case s.outcome == succeeded:
 		d.ack()
-		w.settled(EventDone, d, nil)
+		w.settled(Event{Kind: EventDone}, d)
 		return
 	case w.handling.Err() != nil:
 		// The drain took its context away: that is no verdict on the message.
 		w.log.Info("given back", "message_id", d.MessageId, "attempt", d.attempt, "error", s.text)
 		d.giveBack()
-		w.settled(EventGivenBack, d, s.err)
+		w.settled(Event{Kind: EventGivenBack, Err: s.err}, d)
 		return
 	}
 	f := w.failure(d, s.text, took)
@@ -150,17 +150,23 @@ func (w *Worker) parkUnmarked(d *delivery, f topology.Failure) {
 	})
 	if err != nil {
 		w.log.Error("cannot be parked", "message_id", d.MessageId, "attempt", d.attempt, "error", err)
-		w.settled(EventDropped, d, err)
+		w.settled(Event{Kind: EventDropped, Err: err}, d)
 		return
 	}
 	w.replace(d, c)
 }
 
-// settled tells the observer what became of a delivery.
-func (w *Worker) settled(kind EventKind, d *delivery, err error) {
-	w.observe(Event{Kind: kind, MessageID: d.MessageId, Attempt: d.attempt, Err: err})
+// settled tells the observer what became of a delivery, and of those that were
+// handled with it.
+func (w *Worker) settled(e Event, d *delivery) {
+	e.MessageID, e.Attempt = d.MessageId, d.attempt
+	w.observe(e)
+	if e.Kind == EventDone || e.Kind == EventRetried || e.Kind == EventParked {
+		e = Event{Kind: EventDebounced}
+	}
 	for _, b := range d.burst {
-		w.observe(Event{Kind: EventDebounced, MessageID: b.MessageId, Attempt: b.attempt})
+		e.MessageID, e.Attempt = b.MessageId, b.attempt
+		w.observe(e)
 	}
 }
 

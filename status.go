@@ -53,6 +53,9 @@ func (w *Worker) observe(e Event) {
 
 // interrupted notes that there is no consumer for the time being.
 func (w *Worker) interrupted(err error, delay time.Duration) {
-	w.status.set(fmt.Errorf("%w: %w", ErrNotConsuming, err))
+	if err != ErrClosed {
+		err = fmt.Errorf("%w: %w", ErrNotConsuming, err)
+	}
+	w.status.set(err)
 	w.observe(Event{Kind: EventInterrupted, Err: err, Delay: delay})
 }

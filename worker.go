@@ -296,7 +296,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return errors.New("reprise: Worker.Run can be called once: make another worker")
 	}
 	defer close(w.done)
-	defer w.status.set(ErrClosed)
+	defer w.interrupted(ErrClosed, 0)
 
 	values := context.WithoutCancel(ctx)
 	w.handling, w.endHandling = context.WithCancelCause(values)
