@@ -21,7 +21,7 @@ build: ## build bin/reprise
 	go build -trimpath -ldflags '-X github.com/reprisemq/reprise/internal/cli.version=$(VERSION)' -o bin/reprise ./cmd/reprise
 
 .PHONY: test
-test: ## run all tests, against RabbitMQ 3.10 and 4.3 too (ARGS='-run TestX ./broker')
+test: ## run all tests, against RabbitMQ 3.10 and 4.3 and PostgreSQL too (ARGS='-run TestX ./broker')
 	scripts/test $(ARGS)
 
 .PHONY: test-short

@@ -49,7 +49,8 @@
 // confirm of a copy and the acknowledgement of its original leaves both, as
 // does a copy published again because its confirm was lost. All carry the same
 // message id. (A foreign message without one gets a random id at its first
-// retry; a duplicate made by that first retry has another.)
+// retry; a duplicate made by that first retry has another.) Package idempotent
+// suppresses them.
 //
 // An acknowledgement never reaches a message it was not meant for. Delivery
 // tags restart at 1 on every channel, so every delivery is bound to the channel

@@ -1,0 +1,128 @@
+package idempotent
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Dialect is the kind of SQL that a database speaks.
+type Dialect int
+
+// The dialects. Any database/sql driver of the database will do.
+const (
+	PostgreSQL Dialect = iota + 1 // 9.5 or later
+	SQLite                        // 3.24 or later
+)
+
+func (d Dialect) String() string {
+	switch d {
+	case PostgreSQL:
+		return "PostgreSQL"
+	case SQLite:
+		return "SQLite"
+	}
+	return fmt.Sprintf("Dialect(%d)", int(d))
+}
+
+func (d Dialect) validate() error {
+	if d != PostgreSQL && d != SQLite {
+		return fmt.Errorf("idempotent: SQLConfig.Dialect %d: use PostgreSQL or SQLite", d)
+	}
+	return nil
+}
+
+// now is the time by the database's clock, in milliseconds since 1970. That of
+// PostgreSQL goes on within a transaction, unlike now().
+func (d Dialect) now() string {
+	if d == SQLite {
+		return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
+	}
+	return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
+}
+
+// Names of tables leave room for the suffix of the index: PostgreSQL cuts what is
+// longer than 63 bytes, and then two indexes could have one name.
+var tableName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,49}\.)?[A-Za-z_][A-Za-z0-9_]{0,49}$`)
+
+func (d Dialect) validateTable(name string) error {
+	if !tableName.MatchString(name) {
+		return fmt.Errorf("idempotent: SQLConfig.Table %q: use at most 50 letters, digits and underscores, not a digit first, or leave it empty for %s", name, DefaultTable)
+	}
+	if d == SQLite && strings.Contains(name, ".") {
+		return fmt.Errorf("idempotent: SQLConfig.Table %q: SQLite has no schemas: leave out what is before the point", name)
+	}
+	return nil
+}
+
+// quote makes an identifier of a name that validateTable has seen.
+func quote(name string) string {
+	return `"` + strings.ReplaceAll(name, ".", `"."`) + `"`
+}
+
+// schema returns the statements that create a table. An index has the name of its
+// table, without the schema.
+func (d Dialect) schema(table string) []string {
+	text := "TEXT"
+	if d == PostgreSQL {
+		text = `TEXT COLLATE "C"` // keys are equal if their bytes are
+	}
+	index := table[strings.LastIndex(table, ".")+1:] + "_expires"
+	return []string{
+		`CREATE TABLE IF NOT EXISTS ` + quote(table) + ` (
+	key     ` + text + ` NOT NULL PRIMARY KEY,
+	token   TEXT NOT NULL,    -- of the run that has claimed or completed it
+	done    BOOLEAN NOT NULL, -- or claimed
+	expires BIGINT NOT NULL   -- end of the lease or the retention, ms since 1970
+)`,
+		`CREATE INDEX IF NOT EXISTS ` + quote(index) + ` ON ` + quote(table) + ` (expires)`,
+	}
+}
+
+// lock is the statement that lets one process at a time create the schema, "" if
+// none is needed: PostgreSQL's IF NOT EXISTS does not see what another creates at
+// the same moment, and fails.
+func (d Dialect) lock() string {
+	if d == SQLite {
+		return ""
+	}
+	return "SELECT pg_advisory_xact_lock(7310014551870730049)" // a number of our own
+}
+
+// statements are what an SQL store says. $1 and so on are its arguments; NOW is
+// the time.
+type statements struct {
+	put, read, release, purge string
+}
+
+func (d Dialect) statements(table, now string) statements {
+	fill := func(s string) string {
+		s = strings.NewReplacer("TABLE", quote(table), "NOW", now).Replace(s)
+		if d == SQLite {
+			s = strings.ReplaceAll(s, "$", "?")
+		}
+		return s
+	}
+	purge := `DELETE FROM TABLE WHERE key IN (SELECT key FROM TABLE WHERE expires <= NOW LIMIT $1)`
+	if d == PostgreSQL {
+		// An array, since a subquery may be run more than once, and then its LIMIT
+		// limits nothing. What another purge is at work on is left to that.
+		purge = `DELETE FROM TABLE WHERE key = ANY(ARRAY(
+			SELECT key FROM TABLE WHERE expires <= NOW ORDER BY expires LIMIT $1 FOR UPDATE SKIP LOCKED))`
+	}
+	return statements{
+		// Gives key $1 to token $2, done or not ($4), for $3 ms, if it may have it:
+		// it is free, or it is the token's own. Done is never undone.
+		//
+		// The time is taken once, so that what is compared and what is written
+		// are of one moment.
+		put: fill(`INSERT INTO TABLE AS t (key, token, done, expires)
+			SELECT $1, $2, CAST($4 AS BOOLEAN), c.now + CAST($3 AS BIGINT) FROM (SELECT NOW AS now) AS c WHERE TRUE
+			ON CONFLICT (key) DO UPDATE SET token = excluded.token, done = excluded.done, expires = excluded.expires
+			WHERE t.expires <= excluded.expires - CAST($3 AS BIGINT)
+				OR t.token = excluded.token AND (excluded.done OR NOT t.done)`),
+		read:    fill(`SELECT done, expires - NOW FROM TABLE WHERE key = $1`),
+		release: fill(`DELETE FROM TABLE WHERE key = $1 AND token = $2 AND NOT done`),
+		purge:   fill(purge),
+	}
+}

@@ -1,0 +1,132 @@
+package idempotent_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/idempotent"
+)
+
+// A handler behind the middleware, with a store in memory. The second message is
+// a duplicate of the first; the third is another.
+func ExampleMiddleware() {
+	once, err := idempotent.Middleware(new(idempotent.Memory), idempotent.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	charge := once(reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		fmt.Printf("charged for %s\n", m.Body)
+		return nil
+	}))
+
+	for _, m := range []reprise.Message{
+		{Queue: "orders", MessageID: "7f3a", Body: []byte("coffee")},
+		{Queue: "orders", MessageID: "7f3a", Body: []byte("coffee")},
+		{Queue: "orders", MessageID: "81c0", Body: []byte("tea")},
+	} {
+		fmt.Println(charge.Handle(context.Background(), &m))
+	}
+	// Output:
+	// charged for coffee
+	// <nil>
+	// <nil>
+	// charged for tea
+	// <nil>
+}
+
+// The effect, a row in bookings, and the memory of it are one transaction. The
+// first attempt fails after its effect: it is undone, and so is the key.
+func ExampleTx() {
+	ctx := context.Background()
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1) // in memory, each connection has a database of its own
+	if _, err := db.Exec(`CREATE TABLE bookings (item TEXT)`); err != nil {
+		fmt.Println(err)
+		return
+	}
+	store, err := idempotent.NewSQL(db, idempotent.SQLConfig{Dialect: idempotent.SQLite})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := store.Migrate(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	book, err := idempotent.Tx(store, idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO bookings VALUES (?)`, m.Body); err != nil {
+			return err
+		}
+		if m.Attempt == 1 {
+			return errors.New("no paper in the printer")
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	for attempt := 1; attempt <= 3; attempt++ {
+		m := reprise.Message{Queue: "orders", MessageID: "7f3a", Body: []byte("coffee"), Attempt: attempt}
+		err := book.Handle(ctx, &m)
+		var rows int
+		if err := db.QueryRow(`SELECT count(*) FROM bookings`).Scan(&rows); err != nil {
+			fmt.Println(err)
+		}
+		fmt.Printf("attempt %d: %v, %d bookings\n", attempt, err, rows)
+	}
+	// Output:
+	// attempt 1: no paper in the printer, 0 bookings
+	// attempt 2: <nil>, 1 bookings
+	// attempt 3: <nil>, 1 bookings
+}
+
+// Messages whose publisher sets no id can be told apart by something else that is
+// unique for each effect that is wanted.
+func ExampleConfig_key() {
+	once, err := idempotent.Middleware(new(idempotent.Memory), idempotent.Config{
+		Key: func(m *reprise.Message) string {
+			order, _ := m.Headers["order"].(string)
+			event, _ := m.Headers["event"].(string)
+			if order == "" || event == "" {
+				return "" // no key
+			}
+			return order + " " + event
+		},
+		Keyless: idempotent.ParkKeyless,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	h := once(reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+		fmt.Println(m.Headers["order"], m.Headers["event"])
+		return nil
+	}))
+
+	for _, headers := range []map[string]any{
+		{"order": "17", "event": "paid"},
+		{"order": "17", "event": "paid"},
+		{"order": "17", "event": "sent"},
+		{"order": "18"},
+	} {
+		if err := h.Handle(context.Background(), &reprise.Message{Queue: "events", Headers: headers}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// 17 paid
+	// 17 sent
+	// idempotent: the message has no key, by which a duplicate could be told: have its publisher set a message id
+}

@@ -1,0 +1,69 @@
+package idempotent
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/reprisemq/reprise"
+)
+
+// Keyless is what becomes of a message that has no key.
+type Keyless int
+
+const (
+	// HandleKeyless runs the handler without protection: duplicates of the
+	// message are handled as well. A foreign message without an id is given one
+	// with its first retry, and is protected from then on.
+	HandleKeyless Keyless = iota
+
+	// ParkKeyless parks the message with ErrNoKey.
+	ParkKeyless
+)
+
+// The longest scopes and keys that are stored as they are. Together with the sign
+// between them they stay below what Store promises.
+const (
+	maxScope = 256
+	maxKey   = 512
+)
+
+// keys finds the key of a message.
+type keys struct {
+	key     func(m *reprise.Message) string
+	scope   string
+	keyless Keyless
+}
+
+// of returns the key that is stored for m, or "" if it has none.
+func (k keys) of(m *reprise.Message) string {
+	id := m.MessageID
+	if k.key != nil {
+		id = k.key(m)
+	}
+	if id == "" {
+		return ""
+	}
+	scope := k.scope
+	if scope == "" {
+		scope = m.Queue
+	}
+	// The first slash ends the scope, whatever queues and keys are called.
+	return legible(escapeScope.Replace(scope), maxScope) + "/" + legible(id, maxKey)
+}
+
+var escapeScope = strings.NewReplacer("%", "%25", "/", "%2F")
+
+const hashed = "sha256:"
+
+// legible returns s, or a hash of it where a column for text would not take it:
+// a message id is any bytes, and a key of the user's of any length. What looks like
+// a hash is hashed, too, so that nobody can choose another's.
+func legible(s string, longest int) string {
+	if len(s) <= longest && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) && !strings.HasPrefix(s, hashed) {
+		return s
+	}
+	return fmt.Sprintf("%s%x", hashed, sha256.Sum256([]byte(s)))
+}

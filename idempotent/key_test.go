@@ -1,0 +1,150 @@
+package idempotent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/idempotent"
+)
+
+// recording is a store that notes what was claimed last.
+type recording struct {
+	idempotent.Memory
+	mu         sync.Mutex
+	key, token string
+}
+
+func (s *recording) Claim(ctx context.Context, key, token string, lease time.Duration) (idempotent.Claim, error) {
+	s.mu.Lock()
+	s.key, s.token = key, token
+	s.mu.Unlock()
+	return s.Memory.Claim(ctx, key, token, lease)
+}
+
+func (s *recording) last() (key, token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.key, s.token
+}
+
+// keyOf is the key that the store is asked for.
+func keyOf(t testing.TB, cfg idempotent.Config, m *reprise.Message) string {
+	t.Helper()
+	var store recording
+	if err := protect(t, &store, cfg, new(counted).Handle).Handle(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	key, _ := store.last()
+	return key
+}
+
+func TestKeys(t *testing.T) {
+	byOrder := func(m *reprise.Message) string { return fmt.Sprint(m.Headers["order"]) }
+	for _, tc := range []struct {
+		cfg  idempotent.Config
+		m    reprise.Message
+		want string
+	}{
+		{idempotent.Config{}, reprise.Message{Queue: "orders", MessageID: "1"}, "orders/1"},
+		{idempotent.Config{}, reprise.Message{Queue: "a/b", MessageID: "c/d"}, "a%2Fb/c/d"},
+		{idempotent.Config{}, reprise.Message{Queue: "orders"}, ""},
+		{idempotent.Config{Scope: "all"}, reprise.Message{Queue: "orders", MessageID: "1"}, "all/1"},
+		{idempotent.Config{Key: byOrder}, reprise.Message{Queue: "q", MessageID: "1", Headers: map[string]any{"order": 17}}, "q/17"},
+		{
+			idempotent.Config{},
+			reprise.Message{Queue: "orders", MessageID: "\xff\x00"},
+			"orders/sha256:ea5dbf9596d187e9500f23e9a680109475341cf4e81f7e043f7d97152c10772f",
+		},
+	} {
+		if got := keyOf(t, tc.cfg, &tc.m); got != tc.want {
+			t.Errorf("queue %q, id %q: key %q, want %q", tc.m.Queue, tc.m.MessageID, got, tc.want)
+		}
+	}
+}
+
+// Whatever queues and ids are called, stores can take their key, and no two have
+// the same.
+func TestKeysAreLegibleAndDifferent(t *testing.T) {
+	name := rapid.Custom(func(t *rapid.T) string {
+		piece := rapid.OneOf(
+			rapid.SampledFrom([]string{"/", "%", "%2F", "sha256:", "\x00", "\xff", "a", strings.Repeat("long", 150)}),
+			rapid.String(),
+			rapid.Custom(func(t *rapid.T) string { return string(rapid.SliceOfN(rapid.Byte(), 1, 255).Draw(t, "bytes")) }),
+		)
+		return strings.Join(rapid.SliceOfN(piece, 1, 3).Draw(t, "pieces"), "")
+	}).Filter(func(s string) bool { return s != "" })
+	rapid.Check(t, func(rt *rapid.T) {
+		a := reprise.Message{Queue: name.Draw(rt, "queue"), MessageID: name.Draw(rt, "id")}
+		b := a
+		// A second one that is like the first but for where its parts begin, or not like it.
+		switch rapid.IntRange(0, 2).Draw(rt, "second") {
+		case 0:
+			both := a.Queue + "/" + a.MessageID
+			cut := rapid.IntRange(1, len(both)-1).Draw(rt, "cut")
+			b.Queue, b.MessageID = both[:cut], strings.TrimPrefix(both[cut:], "/")
+		case 1:
+			b.MessageID = strings.TrimPrefix(keyOf(t, idempotent.Config{Scope: "s"}, &a), "s/")
+		default:
+			b.Queue = name.Draw(rt, "another queue")
+		}
+		if b.Queue == "" || b.MessageID == "" {
+			return
+		}
+		keys := [2]string{}
+		for i, m := range []*reprise.Message{&a, &b} {
+			keys[i] = keyOf(t, idempotent.Config{}, m)
+			if k := keys[i]; k == "" || len(k) > 1024 || !utf8.ValidString(k) || strings.ContainsFunc(k, unicode.IsControl) {
+				rt.Fatalf("queue %q, id %q: no store is promised such a key: %q", m.Queue, m.MessageID, k)
+			}
+		}
+		if same := a.Queue == b.Queue && a.MessageID == b.MessageID; same != (keys[0] == keys[1]) {
+			rt.Fatalf("%q %q and %q %q: keys %q and %q", a.Queue, a.MessageID, b.Queue, b.MessageID, keys[0], keys[1])
+		}
+	})
+}
+
+// A fanout exchange gives the same message to several queues.
+func TestQueuesDoNotKnowEachOthersKeys(t *testing.T) {
+	for scope, want := range map[string]int32{"": 2, "everything": 1} {
+		var inner counted
+		h := protect(t, new(idempotent.Memory), idempotent.Config{Scope: scope}, inner.Handle)
+		for _, queue := range []string{"invoices", "statistics", "invoices"} {
+			if err := h.Handle(t.Context(), &reprise.Message{Queue: queue, MessageID: "1"}); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := inner.runs.Load(); n != want {
+			t.Errorf("scope %q: handled %d times, want %d", scope, n, want)
+		}
+	}
+}
+
+func TestAMessageWithoutAKey(t *testing.T) {
+	var inner counted
+	h := protect(t, new(idempotent.Memory), idempotent.Config{}, inner.Handle)
+	for range 2 {
+		if err := h.Handle(t.Context(), &reprise.Message{Queue: "orders"}); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := inner.runs.Load(); n != 2 {
+		t.Errorf("unprotected, it was handled %d times of 2", n)
+	}
+
+	h = protect(t, new(idempotent.Memory), idempotent.Config{Keyless: idempotent.ParkKeyless}, inner.Handle)
+	err := h.Handle(t.Context(), &reprise.Message{Queue: "orders"})
+	var parked *reprise.ParkError
+	if !errors.As(err, &parked) || !errors.Is(err, idempotent.ErrNoKey) || inner.runs.Load() != 2 {
+		t.Errorf("it is to be parked: %v, handled %d times", err, inner.runs.Load()-2)
+	}
+}

@@ -1,0 +1,88 @@
+package idempotent_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reprisemq/reprise/idempotent"
+	"github.com/reprisemq/reprise/idempotent/storetest"
+)
+
+func TestMemoryIsAStore(t *testing.T) {
+	storetest.Run(t, storetest.Subject{
+		New: func(testing.TB) idempotent.Store { return new(idempotent.Memory) },
+	})
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &idempotent.Memory{MaxKeys: 3}
+		claim := func(key string) (idempotent.State, error) {
+			t.Helper()
+			c, err := s.Claim(t.Context(), key, "token", time.Minute)
+			return c.State, err
+		}
+		for i, retention := range []time.Duration{3 * time.Hour, time.Hour, 2 * time.Hour} {
+			key := fmt.Sprint(i)
+			if got, err := claim(key); got != idempotent.Claimed {
+				t.Fatal(key, got, err)
+			}
+			if err := s.Complete(t.Context(), key, "token", retention); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		// It forgets what it would forget next anyhow.
+		if got, err := claim("3"); got != idempotent.Claimed {
+			t.Fatal(got, err)
+		}
+		for key, want := range map[string]idempotent.State{"0": idempotent.Done, "2": idempotent.Done} {
+			if got, err := claim(key); got != want {
+				t.Errorf("%s is %v (%v), want %v", key, got, err, want)
+			}
+		}
+		if n := s.Len(); n != 3 {
+			t.Errorf("it holds %d keys", n)
+		}
+
+		// A claim is never forgotten before its time.
+		for _, key := range []string{"4", "5"} {
+			if got, err := claim(key); got != idempotent.Claimed {
+				t.Fatal(key, got, err)
+			}
+		}
+		if got, err := claim("6"); !errors.Is(err, idempotent.ErrFull) {
+			t.Errorf("with all keys claimed: %v, %v", got, err)
+		}
+		if got, err := claim("4"); got != idempotent.Claimed {
+			t.Errorf("extending a claim when it is full: %v, %v", got, err)
+		}
+		if err := s.Complete(t.Context(), "5", "token", time.Hour); err != nil {
+			t.Errorf("completing a claim when it is full: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if n := s.Len(); n != 1 {
+			t.Errorf("when the leases have ended it holds %d keys", n)
+		}
+	})
+}
+
+func TestMemoryForgetsWhatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(idempotent.Memory)
+		for i := range 1000 {
+			if err := s.Complete(t.Context(), fmt.Sprint(i), "token", time.Duration(i+1)*time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for left := 1000; left > 0; left -= 100 {
+			if n := s.Len(); n != left {
+				t.Fatalf("it holds %d keys, want %d", n, left)
+			}
+			time.Sleep(100 * time.Second)
+		}
+	})
+}

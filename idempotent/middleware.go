@@ -1,0 +1,89 @@
+package idempotent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"github.com/reprisemq/reprise"
+)
+
+// Middleware protects a handler from duplicates: see the package comment. Put it
+// first, so that a duplicate costs nothing that other middleware does, and a
+// Timeout does not cut off the store.
+//
+// All workers of a queue that may see the same message share the store.
+func Middleware(store Store, cfg Config) (reprise.Middleware, error) {
+	if store == nil {
+		return nil, errors.New("idempotent: Middleware needs a Store: new(Memory), or what NewSQL returns")
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	return func(next reprise.Handler) reprise.Handler {
+		return &once{store: store, cfg: cfg, keys: cfg.keys(), next: next}
+	}, nil
+}
+
+// once is a handler whose messages are handled once.
+type once struct {
+	store Store
+	cfg   Config // with defaults
+	keys  keys
+	next  reprise.Handler
+}
+
+func (o *once) Handle(ctx context.Context, m *reprise.Message) error {
+	key := o.keys.of(m)
+	if key == "" {
+		if o.keys.keyless == ParkKeyless {
+			return reprise.Park(ErrNoKey)
+		}
+		return o.next.Handle(ctx, m)
+	}
+	h := &hold{
+		store: o.store,
+		log:   o.cfg.Logger.With("queue", m.Queue, "message_id", m.MessageID, "key", key),
+		key:   key,
+		token: rand.Text(),
+		lease: o.cfg.Lease,
+	}
+	got, err := h.claim(ctx)
+	if err != nil {
+		h.release(ctx) // it may have been claimed nevertheless
+		return &StoreError{Op: "claim", Key: key, Err: err}
+	}
+	if got.State != Claimed {
+		return refused(o.cfg.Logger, m, key, got)
+	}
+	delete(m.Headers, HeaderBusy)
+	return o.run(ctx, m, h)
+}
+
+// errLeft stands for the error of a handler that panics, or leaves through
+// runtime.Goexit.
+var errLeft = errors.New("idempotent: the handler did not return")
+
+// run runs the handler with its key claimed.
+func (o *once) run(ctx context.Context, m *reprise.Message, h *hold) (err error) {
+	handling, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	stop := h.keep(ctx, end)
+	err = errLeft
+	defer func() { // a panic goes on afterwards, its stack untouched
+		stop()
+		if err != nil {
+			h.release(ctx)
+			return
+		}
+		h.complete(ctx, o.cfg.Retention)
+	}()
+	return o.next.Handle(handling, m)
+}
+
+// patience is how long a store may take to answer, at the end of a handler whose
+// own context may have ended. It is shorter than the time that a worker's drain
+// gives handlers after that.
+const patience = 3 * time.Second

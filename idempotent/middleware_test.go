@@ -1,0 +1,335 @@
+package idempotent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/idempotent"
+)
+
+var errHandler = errors.New("the till is busy")
+
+func message() *reprise.Message {
+	return &reprise.Message{Queue: "orders", MessageID: "order-1", Attempt: 1}
+}
+
+// protect puts the middleware around a handler.
+func protect(t testing.TB, store idempotent.Store, cfg idempotent.Config, f reprise.HandlerFunc) reprise.Handler {
+	t.Helper()
+	once, err := idempotent.Middleware(store, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return once(f)
+}
+
+// counted is a handler that counts, and returns what it is told to.
+type counted struct {
+	runs atomic.Int32
+	then func(run int) error
+}
+
+func (c *counted) Handle(context.Context, *reprise.Message) error {
+	run := int(c.runs.Add(1))
+	if c.then == nil {
+		return nil
+	}
+	return c.then(run)
+}
+
+// events returns a logger and what it has been told.
+func events() (log *slog.Logger, said func() string) {
+	var mu sync.Mutex
+	var b strings.Builder
+	log = slog.New(slog.NewTextHandler(writer(func(p []byte) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return b.Write(p)
+	}), nil))
+	return log, func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return b.String()
+	}
+}
+
+type writer func(p []byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
+
+func TestADuplicateIsNotHandled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var inner counted
+		log, said := events()
+		h := protect(t, new(idempotent.Memory), idempotent.Config{Retention: time.Hour, Logger: log}, inner.Handle)
+		for range 3 {
+			if err := h.Handle(t.Context(), message()); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := inner.runs.Load(); n != 1 {
+			t.Errorf("handled %d times", n)
+		}
+		if want := "msg=duplicate queue=orders message_id=order-1 key=orders/order-1"; strings.Count(said(), want) != 2 {
+			t.Errorf("want %q twice in:\n%s", want, said())
+		}
+		time.Sleep(time.Hour)
+		if err := h.Handle(t.Context(), message()); err != nil || inner.runs.Load() != 2 {
+			t.Errorf("after the retention: %v, handled %d times", err, inner.runs.Load())
+		}
+	})
+}
+
+func TestAFailedMessageIsHandledAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := counted{then: func(run int) error {
+			switch run {
+			case 1:
+				return errHandler
+			case 2:
+				return reprise.Park(errHandler)
+			}
+			return nil
+		}}
+		h := protect(t, new(idempotent.Memory), idempotent.Config{}, inner.Handle)
+		if err := h.Handle(t.Context(), message()); err != errHandler {
+			t.Errorf("the handler's error became %v", err)
+		}
+		if err := h.Handle(t.Context(), message()); fmt.Sprintf("%T", err) != "*reprise.ParkError" {
+			t.Errorf("the handler's outcome became %T", err)
+		}
+		for range 2 {
+			if err := h.Handle(t.Context(), message()); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := inner.runs.Load(); n != 3 {
+			t.Errorf("handled %d times", n)
+		}
+	})
+}
+
+func TestAHandlerThatDoesNotReturn(t *testing.T) {
+	for name, leave := range map[string]func(){
+		"panic":  func() { panic("the till is broken") },
+		"goexit": runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inner := counted{then: func(run int) error {
+					if run == 1 {
+						leave()
+					}
+					return nil
+				}}
+				h := protect(t, new(idempotent.Memory), idempotent.Config{}, inner.Handle)
+				var value any
+				returned := false
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					defer func() { value = recover() }()
+					_ = h.Handle(t.Context(), message())
+					returned = true
+				})
+				wg.Wait()
+				if returned || (name == "panic") != (value == "the till is broken") {
+					t.Errorf("returned: %v, panicked with %v", returned, value)
+				}
+				if err := h.Handle(t.Context(), message()); err != nil || inner.runs.Load() != 2 {
+					t.Errorf("the next attempt: %v, handled %d times", err, inner.runs.Load())
+				}
+			})
+		})
+	}
+}
+
+// While a handler runs, its duplicates come back: when its lease could have ended,
+// then less and less often.
+func TestADuplicateOfARunningMessageComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := counted{then: func(int) error {
+			time.Sleep(3 * time.Hour)
+			return nil
+		}}
+		h := protect(t, new(idempotent.Memory), idempotent.Config{Lease: time.Minute}, inner.Handle)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := h.Handle(t.Context(), message()); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		duplicate := message()
+		var delays []time.Duration
+		for {
+			err := h.Handle(t.Context(), duplicate)
+			if err == nil {
+				break
+			}
+			var later *reprise.RetryAfterError
+			var noted *reprise.AnnotatedError
+			if !errors.As(err, &later) || !errors.As(err, &noted) || !errors.Is(err, idempotent.ErrBusy) {
+				t.Fatal(err)
+			}
+			delays = append(delays, later.Delay.Round(time.Minute))
+			duplicate.Headers = noted.Headers // as its copy has them
+			time.Sleep(later.Delay)
+		}
+		wg.Wait()
+		if n := inner.runs.Load(); n != 1 {
+			t.Errorf("handled %d times", n)
+		}
+		// A lease that is extended each 20 s has 40 to 60 s left.
+		if len(delays) > 9 || delays[0] != time.Minute || slices.Max(delays) != time.Hour {
+			t.Errorf("it came back after %v", delays)
+		}
+	})
+}
+
+func TestWhoeverMayPublishMayWriteHeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for value, want := range map[any]time.Duration{
+			int64(-1):               time.Minute,
+			int64(1):                2 * time.Minute,
+			int64(math.MaxInt64):    time.Hour,
+			int64(math.MinInt64):    time.Minute,
+			"many":                  time.Minute,
+			time.Time{}:             time.Minute,
+			[1]int64{math.MaxInt64}: time.Minute,
+		} {
+			store := new(idempotent.Memory)
+			h := protect(t, store, idempotent.Config{}, func(_ context.Context, m *reprise.Message) error {
+				if len(m.Headers) != 1 || m.Headers["own"] != "kept" {
+					t.Errorf("the handler sees %v", m.Headers)
+				}
+				return nil
+			})
+			m := message()
+			m.Headers = map[string]any{idempotent.HeaderBusy: value, "own": "kept"}
+			if c, err := store.Claim(t.Context(), "orders/order-1", "another", time.Minute); c.State != idempotent.Claimed {
+				t.Fatal(c, err)
+			}
+			var later *reprise.RetryAfterError
+			var noted *reprise.AnnotatedError
+			if err := h.Handle(t.Context(), m); !errors.As(err, &later) || later.Delay != want || !errors.As(err, &noted) {
+				t.Errorf("with %v it comes back after %+v", value, later)
+			}
+			if n, ok := noted.Headers[idempotent.HeaderBusy].(int64); !ok || n < 1 {
+				t.Errorf("%v becomes %v", value, n)
+			}
+			time.Sleep(time.Minute)
+			if err := h.Handle(t.Context(), m); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A process that has died releases nothing.
+func TestAfterACrashTheMessageWaitsForTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(idempotent.Memory)
+		if c, err := store.Claim(t.Context(), "orders/order-1", "of a dead process", time.Minute); c.State != idempotent.Claimed {
+			t.Fatal(c, err)
+		}
+		time.Sleep(15 * time.Second)
+		var inner counted
+		h := protect(t, store, idempotent.Config{}, inner.Handle)
+		var later *reprise.RetryAfterError
+		if err := h.Handle(t.Context(), message()); !errors.As(err, &later) || later.Delay != 45*time.Second {
+			t.Fatalf("%v; comes back after %+v", err, later)
+		}
+		time.Sleep(later.Delay)
+		if err := h.Handle(t.Context(), message()); err != nil || inner.runs.Load() != 1 {
+			t.Errorf("%v, handled %d times", err, inner.runs.Load())
+		}
+	})
+}
+
+// A handler whose key was taken over, by a process that thinks it dead.
+func TestAClaimThatIsTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(recording)
+		log, said := events()
+		h := protect(t, store, idempotent.Config{Lease: time.Minute, Logger: log}, func(ctx context.Context, _ *reprise.Message) error {
+			key, token := store.last()
+			if err := store.Release(t.Context(), key, token); err != nil {
+				t.Error(err)
+			}
+			if c, err := store.Memory.Claim(t.Context(), key, "another", time.Hour); c.State != idempotent.Claimed {
+				t.Error(c, err)
+			}
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), idempotent.ErrLost) {
+				t.Errorf("the handler's context ended with %v", context.Cause(ctx))
+			}
+			return nil // it had happened already
+		})
+		began := time.Now()
+		if err := h.Handle(t.Context(), message()); err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(began); d != 20*time.Second {
+			t.Errorf("it was noticed after %v, with a lease of a minute", d)
+		}
+		if !strings.Contains(said(), "claim lost") || !strings.Contains(said(), "not remembered") {
+			t.Errorf("logged:\n%s", said())
+		}
+		if c, err := store.Claim(t.Context(), "orders/order-1", "another", time.Minute); c.State != idempotent.Claimed {
+			t.Errorf("the other's claim is %v (%v)", c.State, err)
+		}
+	})
+}
+
+// At the end of a drain the handler's context has ended; the store is told all
+// the same.
+func TestTheStoreIsToldAfterTheContextHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, result := range []error{nil, errHandler} {
+			store := new(idempotent.Memory)
+			ctx, cancel := context.WithCancel(t.Context())
+			h := protect(t, store, idempotent.Config{}, func(context.Context, *reprise.Message) error {
+				cancel()
+				return result
+			})
+			if err := h.Handle(ctx, message()); err != result {
+				t.Error(err)
+			}
+			want := map[bool]idempotent.State{true: idempotent.Done, false: idempotent.Claimed}[result == nil]
+			if c, err := store.Claim(t.Context(), "orders/order-1", "another", time.Minute); c.State != want {
+				t.Errorf("after %v the key is %v (%v), want %v", result, c.State, err, want)
+			}
+		}
+	})
+}
+
+func TestConfig(t *testing.T) {
+	if _, err := idempotent.Middleware(nil, idempotent.Config{}); err == nil {
+		t.Error("middleware without a store")
+	}
+	for _, tc := range []struct {
+		cfg  idempotent.Config
+		want string
+	}{
+		{idempotent.Config{Lease: time.Millisecond}, "use at least 1s"},
+		{idempotent.Config{Lease: -time.Minute}, "use at least 1s"},
+		{idempotent.Config{Retention: -1}, "use 0 for 168h"},
+		{idempotent.Config{Keyless: 2}, "HandleKeyless or ParkKeyless"},
+	} {
+		if _, err := idempotent.Middleware(new(idempotent.Memory), tc.cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v: %v, want %q", tc.cfg, err, tc.want)
+		}
+	}
+}

@@ -1,0 +1,362 @@
+package idempotent_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/idempotent"
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// bookings makes a table in which an effect is a row, and the effect.
+func (d database) bookings(t testing.TB) func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+	t.Helper()
+	d.exec(t, `CREATE TABLE bookings (message TEXT NOT NULL)`)
+	return func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO bookings VALUES ($1)`, m.MessageID)
+		return err
+	}
+}
+
+func transaction(t testing.TB, store *idempotent.SQL, cfg idempotent.TxConfig, f func(context.Context, *sql.Tx, *reprise.Message) error) reprise.Handler {
+	t.Helper()
+	h, err := idempotent.Tx(store, cfg, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// idle fails the test if a connection was not given back.
+func (d database) idle(t testing.TB) {
+	t.Helper()
+	testkit.Eventually(t, patience, func() error {
+		if n := d.Stats().InUse; n > 0 {
+			return fmt.Errorf("%d connections are in use", n)
+		}
+		return nil
+	})
+}
+
+func TestTxDoesItOnce(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		book := db.bookings(t)
+		log, said := events()
+		h := transaction(t, db.store(t), idempotent.TxConfig{Logger: log}, book)
+		for range 3 {
+			if err := h.Handle(t.Context(), message()); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := db.count(t, "bookings"); n != 1 {
+			t.Errorf("booked %d times", n)
+		}
+		if n := strings.Count(said(), "msg=duplicate queue=orders message_id=order-1 key=orders/order-1"); n != 2 {
+			t.Errorf("%d duplicates were logged:\n%s", n, said())
+		}
+		db.idle(t)
+	})
+}
+
+// Whatever ends the function early, neither the effect nor the key remains.
+func TestTxUndoesWhatHasFailed(t *testing.T) {
+	for name, leave := range map[string]func(context.CancelFunc) error{
+		"error":        func(context.CancelFunc) error { return errHandler },
+		"panic":        func(context.CancelFunc) error { panic(errHandler) },
+		"goexit":       func(context.CancelFunc) error { runtime.Goexit(); return nil },
+		"end of drain": func(cancel context.CancelFunc) error { cancel(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachDatabase(t, func(t *testing.T, db database) {
+				book := db.bookings(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				runs := 0
+				h := transaction(t, db.store(t), idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+					runs++
+					if err := book(ctx, tx, m); err != nil || runs > 1 {
+						return err
+					}
+					return leave(cancel)
+				})
+				var err error
+				var value any
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					defer func() { value = recover() }()
+					err = h.Handle(ctx, message())
+				})
+				wg.Wait()
+				switch name {
+				case "error":
+					if err != errHandler {
+						t.Errorf("the handler's error became %v", err)
+					}
+				case "panic":
+					if value != errHandler {
+						t.Errorf("panicked with %v", value)
+					}
+				case "end of drain":
+					if !errors.Is(err, context.Canceled) {
+						t.Errorf("without a commit: %v", err)
+					}
+				}
+				db.idle(t)
+				if n := db.count(t, "bookings") + db.count(t, idempotent.DefaultTable); n != 0 {
+					t.Errorf("%d rows remain", n)
+				}
+				for range 2 {
+					if err := h.Handle(t.Context(), message()); err != nil {
+						t.Error(err)
+					}
+				}
+				if n := db.count(t, "bookings"); n != 1 || runs != 2 {
+					t.Errorf("booked %d times in %d runs", n, runs)
+				}
+			})
+		})
+	}
+}
+
+// Duplicates that come at the same moment: one does it, the others see that.
+func TestTxDuplicatesAtOnce(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		book := db.bookings(t)
+		for _, tc := range []struct {
+			name     string
+			failures int32 // of the first runs
+			options  *sql.TxOptions
+			retried  bool // the database may refuse what could not wait
+		}{
+			{name: "all succeed"},
+			{name: "the first fails", failures: 1},
+			{name: "serializable", options: &sql.TxOptions{Isolation: sql.LevelSerializable}, retried: true},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				store := db.store(t, func(c *idempotent.SQLConfig) { c.Table = strings.ReplaceAll(tc.name, " ", "_") })
+				db.exec(t, "DELETE FROM bookings")
+				var runs, failures atomic.Int32
+				h := transaction(t, store, idempotent.TxConfig{Options: tc.options}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+					if runs.Add(1) <= tc.failures {
+						return errHandler
+					}
+					return book(ctx, tx, m)
+				})
+				var wg sync.WaitGroup
+				for range 8 {
+					wg.Go(func() {
+						for err := h.Handle(t.Context(), message()); err != nil; err = h.Handle(t.Context(), message()) {
+							var failed *idempotent.StoreError
+							if failures.Add(1); !tc.retried && err != errHandler || tc.retried && !errors.As(err, &failed) {
+								t.Error(err)
+								return
+							}
+						}
+					})
+				}
+				wg.Wait()
+				if n := db.count(t, "bookings"); n != 1 {
+					t.Errorf("booked %d times", n)
+				}
+				if !tc.retried && (failures.Load() != tc.failures || runs.Load() != tc.failures+1) {
+					t.Errorf("%d runs, %d failures", runs.Load(), failures.Load())
+				}
+			})
+		}
+	})
+}
+
+// After a commit that failed nobody knows whether it has happened. The next
+// attempt does.
+func TestTxCommitThatFails(t *testing.T) {
+	for name, happened := range map[string]bool{"and has happened": true, "and has not happened": false} {
+		t.Run(name, func(t *testing.T) {
+			eachDatabase(t, func(t *testing.T, db database) {
+				flaky := &flakyConnector{real: db.Driver(), source: db.source}
+				flaky.commit.Store(true)
+				db.DB = sql.OpenDB(flaky)
+				t.Cleanup(func() { db.DB.Close() })
+				book := db.bookings(t)
+				store := db.store(t)
+				h := transaction(t, store, idempotent.TxConfig{}, book)
+
+				flaky.fail.Store(true)
+				flaky.commit.Store(happened)
+				err := h.Handle(t.Context(), message())
+				var failed *idempotent.StoreError
+				if !errors.As(err, &failed) || failed.Op != "commit" || !errors.Is(err, errLine) {
+					t.Fatalf("the commit failed, and: %v", err)
+				}
+				flaky.fail.Store(false)
+				flaky.commit.Store(true)
+				for range 2 {
+					if err := h.Handle(t.Context(), message()); err != nil {
+						t.Error(err)
+					}
+				}
+				if n := db.count(t, "bookings"); n != 1 {
+					t.Errorf("booked %d times", n)
+				}
+			})
+		})
+	}
+}
+
+func TestTxOfAHandlerThatEndsIt(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		book := db.bookings(t)
+		h := transaction(t, db.store(t), idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+			if err := book(ctx, tx, m); err != nil {
+				return err
+			}
+			return tx.Commit()
+		})
+		if err := h.Handle(t.Context(), message()); err == nil || !strings.Contains(err.Error(), "leave that to Tx") {
+			t.Errorf("the handler has committed, and: %v", err)
+		}
+		if err := h.Handle(t.Context(), message()); err != nil {
+			t.Error(err)
+		}
+		if n := db.count(t, "bookings"); n != 1 {
+			t.Errorf("booked %d times", n)
+		}
+	})
+}
+
+// PostgreSQL undoes everything after a statement that failed, whatever the handler
+// makes of it.
+func TestTxOfAHandlerThatIgnoresAnError(t *testing.T) {
+	db := openPostgres(t)
+	book := db.bookings(t)
+	h := transaction(t, db.store(t), idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+		if err := book(ctx, tx, m); err != nil {
+			return err
+		}
+		_, _ = tx.ExecContext(ctx, "SELECT nothing FROM nowhere")
+		return nil
+	})
+	var failed *idempotent.StoreError
+	if err := h.Handle(t.Context(), message()); !errors.As(err, &failed) || failed.Op != "commit" {
+		t.Errorf("nothing is booked, and: %v", err)
+	}
+	if n := db.count(t, "bookings") + db.count(t, idempotent.DefaultTable); n != 0 {
+		t.Errorf("%d rows remain", n)
+	}
+}
+
+// One table serves both ways, so that a worker can go from one to the other with
+// messages under way.
+func TestTxAndMiddlewareKnowEachOther(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		store := db.store(t)
+		var inner counted
+		wrapped := protect(t, store, idempotent.Config{}, inner.Handle)
+		book := db.bookings(t)
+		h := transaction(t, store, idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+			if len(m.Headers) > 0 {
+				t.Errorf("the handler sees %v", m.Headers)
+			}
+			return book(ctx, tx, m)
+		})
+
+		if c, err := store.Claim(t.Context(), "orders/order-1", "middleware", time.Hour); c.State != idempotent.Claimed {
+			t.Fatal(c, err)
+		}
+		var later *reprise.RetryAfterError
+		var noted *reprise.AnnotatedError
+		err := h.Handle(t.Context(), message())
+		if !errors.As(err, &later) || !errors.As(err, &noted) || !errors.Is(err, idempotent.ErrBusy) {
+			t.Fatalf("claimed by another: %v", err)
+		}
+		again := message()
+		again.Headers = noted.Headers
+		if err := store.Release(t.Context(), "orders/order-1", "middleware"); err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range []reprise.Handler{h, wrapped, h} {
+			if err := h.Handle(t.Context(), again); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := db.count(t, "bookings"); n != 1 || inner.runs.Load() != 0 {
+			t.Errorf("booked %d times, handled %d times", n, inner.runs.Load())
+		}
+	})
+}
+
+func TestTxOfAMessageWithoutAKey(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		book := db.bookings(t)
+		store := db.store(t)
+		h := transaction(t, store, idempotent.TxConfig{}, book)
+		for range 2 {
+			if err := h.Handle(t.Context(), &reprise.Message{Queue: "orders"}); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := db.count(t, "bookings"); n != 2 {
+			t.Errorf("unprotected, it was booked %d times of 2", n)
+		}
+		h = transaction(t, store, idempotent.TxConfig{Keyless: idempotent.ParkKeyless}, book)
+		if err := h.Handle(t.Context(), &reprise.Message{Queue: "orders"}); !errors.Is(err, idempotent.ErrNoKey) {
+			t.Errorf("it is to be parked: %v", err)
+		}
+	})
+}
+
+// The table is looked after by Tx, too.
+func TestTxPurges(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		store := db.store(t, func(c *idempotent.SQLConfig) { c.PurgeEvery = 5 })
+		for i := range 20 {
+			if err := store.Complete(t.Context(), fmt.Sprint("old ", i), "token", time.Nanosecond); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h := transaction(t, store, idempotent.TxConfig{}, db.bookings(t))
+		n := 0
+		testkit.Eventually(t, patience, func() error {
+			n++
+			if err := h.Handle(t.Context(), &reprise.Message{Queue: "q", MessageID: fmt.Sprint(n)}); err != nil {
+				return err
+			}
+			if old := db.count(t, idempotent.DefaultTable) - n; old > 0 {
+				return fmt.Errorf("%d rows whose time is over", old)
+			}
+			return nil
+		})
+	})
+}
+
+func TestTxConfig(t *testing.T) {
+	db := openSQLite(t)
+	store := db.store(t)
+	f := func(context.Context, *sql.Tx, *reprise.Message) error { return nil }
+	if _, err := idempotent.Tx(nil, idempotent.TxConfig{}, f); err == nil {
+		t.Error("without a store")
+	}
+	if _, err := idempotent.Tx(store, idempotent.TxConfig{}, nil); err == nil {
+		t.Error("without a function")
+	}
+	for _, tc := range []struct {
+		cfg  idempotent.TxConfig
+		want string
+	}{
+		{idempotent.TxConfig{Retention: -1}, "use 0 for 168h"},
+		{idempotent.TxConfig{Keyless: 2}, "HandleKeyless or ParkKeyless"},
+		{idempotent.TxConfig{Options: &sql.TxOptions{ReadOnly: true}}, "leave it false"},
+	} {
+		if _, err := idempotent.Tx(store, tc.cfg, f); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v: %v, want %q", tc.cfg, err, tc.want)
+		}
+	}
+}
