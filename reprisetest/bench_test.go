@@ -1,0 +1,24 @@
+package reprisetest_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise/reprisetest"
+)
+
+// A whole test: broker, worker, a message that fails and comes back after four
+// hours, and the end of it all.
+func BenchmarkFourHours(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		reprisetest.Run(new(testing.T), func(t *testing.T, broker *reprisetest.Broker) {
+			w := broker.Work(t, retrying(4*time.Hour))
+			broker.Publish(t, order("1"))
+			broker.Drain(t)
+			if got := w.Attempts().Delays(); len(got) != 1 || got[0] != 4*time.Hour {
+				b.Errorf("delays %v", got)
+			}
+		})
+	}
+}

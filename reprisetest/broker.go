@@ -1,0 +1,109 @@
+package reprisetest
+
+import (
+	"log/slog"
+	"maps"
+	"net/url"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/inside"
+	"github.com/reprisemq/reprise/internal/node"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Broker is a broker for a test. All methods are safe for concurrent use.
+// Methods that name a queue mean the virtual host "/".
+type Broker struct {
+	config   Config
+	virtual  bool
+	bubble   string
+	server   *broker.Broker
+	node     *node.Node
+	host     string // of the URL
+	login    *url.Userinfo
+	events   events
+	watchdog *time.Timer
+	overtime atomic.Bool // the test took longer than it may
+	dialled  atomic.Uint64
+
+	// A channel and not a lock: who waits for a lock keeps a bubble's clock from
+	// going on.
+	turn chan struct{} // taken by whoever calls synctest.Wait, or makes own
+	own  *reprise.Client
+
+	mu         sync.Mutex // never held while something blocks
+	stirred    chan struct{}
+	ends       []func() // what ends workers and clients
+	conns      map[*conn]struct{}
+	lost       map[place]time.Time // queues whose last consumer was lost with its connection, and when
+	flights    map[flight]journey
+	strategies map[string]topology.Strategy // of workers, by queue
+	refusing   time.Time                    // until then
+	blocked    bool
+	faults     [faultKinds][]*Fault
+}
+
+// The login of the test's own client, where the users are the caller's to say.
+const ownUser = "reprisetest"
+
+// start makes a broker, for the caller to end.
+func (c Config) start(t TB) *Broker {
+	t.Helper()
+	virtual := inBubble()
+	if err := c.Validate(); err != nil {
+		t.Fatalf("%v", err)
+	}
+	c = c.withDefaults(virtual)
+	b := &Broker{
+		config: c, virtual: virtual, host: "memory",
+		turn:    make(chan struct{}, 1),
+		conns:   make(map[*conn]struct{}),
+		lost:    make(map[place]time.Time),
+		flights: make(map[flight]journey), strategies: make(map[string]topology.Strategy),
+	}
+	b.events.began = time.Now()
+	config := c.Broker
+	if config.Logger == nil {
+		config.Logger = b.events.logger(slog.LevelWarn)
+	}
+	if config.Heartbeat == 0 && virtual {
+		config.Heartbeat = heartbeat
+	}
+	b.login = url.UserPassword("guest", "guest")
+	switch names := slices.Sorted(maps.Keys(config.Users)); {
+	case len(names) > 0:
+		b.login = url.UserPassword(names[0], config.Users[names[0]])
+	case len(config.Definitions) > 0 || config.DataDir != "":
+		config.TemporaryUsers = maps.Clone(config.TemporaryUsers)
+		if config.TemporaryUsers == nil {
+			config.TemporaryUsers = make(map[string]string)
+		}
+		config.TemporaryUsers[ownUser] = ownUser
+		b.login = url.UserPassword(ownUser, ownUser)
+	}
+	var err error
+	if b.server, err = broker.New(config); err != nil {
+		t.Fatalf("reprisetest: %v", err)
+	}
+	b.node = inside.Node(b.server)
+	if virtual {
+		b.bubble = bubble()
+		b.watchdog = time.AfterFunc(c.Limit, b.giveUp)
+	}
+	return b
+}
+
+// URL is where the broker is, for [reprise.Dial] and other clients. Without
+// [Listen], it leads there by [Broker.DialContext] only.
+func (b *Broker) URL() string {
+	return (&url.URL{Scheme: "amqp", User: b.login, Host: b.host}).String()
+}
+
+// Server is the broker itself, for instance for its management API:
+// b.Server().Management() is an http.Handler.
+func (b *Broker) Server() *broker.Broker { return b.server }

@@ -1,0 +1,58 @@
+package reprisetest
+
+import (
+	"fmt"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// inBubble reports whether the caller is in a bubble of testing/synctest.
+func inBubble() (in bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			in = fmt.Sprint(v) != "goroutine is not in a bubble" // else another one waits already
+		}
+	}()
+	synctest.Wait()
+	return true
+}
+
+var bubbleOf = regexp.MustCompile(`^goroutine \d+ \[(.*, )?synctest bubble (\d+)[],]`)
+
+// bubble is the number of the caller's bubble, as stack traces have it.
+func bubble() string {
+	buf := make([]byte, 1<<10)
+	if m := bubbleOf.FindSubmatch(buf[:runtime.Stack(buf, false)]); m != nil {
+		return string(m[2])
+	}
+	return ""
+}
+
+// stacks are the goroutines of a bubble, but for the one that made it.
+func stacks(number string) (all []string) {
+	buf := make([]byte, 1<<20)
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		m := bubbleOf.FindStringSubmatch(stack)
+		if m != nil && m[2] == number && !strings.HasPrefix(m[1], "synctest.Run") {
+			all = append(all, strings.TrimSpace(stack))
+		}
+	}
+	return all
+}
+
+// reportStuck fails a test whose bubble could not end. Other panics go on.
+func reportStuck(t *testing.T, b *Broker, stuck any) {
+	t.Helper()
+	if err, ok := stuck.(error); !ok || !strings.HasPrefix(err.Error(), "deadlock: ") || b == nil {
+		panic(stuck)
+	}
+	what := "goroutines are left at the end of the test: close clients that you dialled yourself, and have handlers heed the end of their context"
+	if b.overtime.Load() {
+		what = fmt.Sprintf("the test has not ended after %s of virtual time (Config.Limit): it waits for something that does not happen", b.config.Limit)
+		what += "\n\nwhat happened (times since the beginning):\n" + b.events.String()
+	}
+	t.Errorf("reprisetest: %s\n\n%s", what, strings.Join(stacks(b.bubble), "\n\n"))
+}

@@ -1,0 +1,118 @@
+package reprisetest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+)
+
+// DialContext connects to the broker in memory. It fits reprise.Config.Dial, and
+// as amqp.Config.Dial of the AMQP client
+//
+//	func(network, addr string) (net.Conn, error) { return b.DialContext(t.Context(), network, addr) }
+//
+// A client that reconnects must be closed before the test ends.
+func (b *Broker) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if b.overtime.Load() {
+		select {} // no timer may keep the clock going
+	}
+	if until := b.refusedUntil(); !until.IsZero() {
+		return nil, fmt.Errorf("connection refused (by Broker.Refuse, for another %s)", time.Until(until))
+	}
+	return b.dial(false)
+}
+
+// dial connects in memory. Faults do not strike the test's own hands.
+func (b *Broker) dial(own bool) (net.Conn, error) {
+	client, server := pipe(memory(b.dialled.Add(1)), memory(0))
+	if err := b.node.Serve(b.wrap(server, own)); err != nil {
+		return nil, err
+	}
+	return client, nil
+}
+
+// memory is an address in memory: a number, to tell connections apart.
+type memory uint64
+
+func (memory) Network() string  { return "pipe" }
+func (m memory) String() string { return fmt.Sprintf("memory:%d", uint64(m)) }
+
+// heartbeat is an interval for virtual time. In memory a connection that is lost is
+// noticed without, and each heartbeat costs as much as a small message.
+const heartbeat = time.Hour
+
+// Client dials a client that is closed when t ends. The config may be nil; what
+// it leaves open is set for a test: Dial leads to the broker, the Logger to what
+// is logged when the test fails, Reconnect has no randomness in it. In virtual
+// time the Heartbeat is an hour: a connection in memory that is lost is noticed
+// without.
+func (b *Broker) Client(t TB, config *reprise.Config) *reprise.Client {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), b.config.Patience)
+	defer cancel()
+	client, err := reprise.Dial(ctx, b.URL(), b.clientConfig(config, b.DialContext))
+	if err != nil {
+		t.Fatalf("reprisetest: %v", err)
+	}
+	b.ending(func() { _ = client.Close(context.Background()) })
+	t.Cleanup(func() {
+		b.Heal()
+		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+		defer cancel()
+		if err := client.Close(ctx); err != nil {
+			t.Errorf("reprisetest: closing a client: %v", err)
+		}
+	})
+	return client
+}
+
+// closePatience is how long a client may take to close. It waits for all its
+// goroutines, and those have limits of their own.
+const closePatience = time.Minute
+
+func (b *Broker) clientConfig(given *reprise.Config, dial func(context.Context, string, string) (net.Conn, error)) *reprise.Config {
+	var c reprise.Config
+	if given != nil {
+		c = *given
+	}
+	if c.Dial == nil {
+		c.Dial = dial
+	}
+	if c.Logger == nil {
+		c.Logger = b.events.logger(slog.LevelInfo)
+	}
+	if c.Heartbeat == 0 && b.virtual {
+		c.Heartbeat = heartbeat
+	}
+	if c.Reconnect == nil {
+		c.Reconnect = backoff.Exponential{Initial: reprise.DefaultReconnectInitial, Max: reprise.DefaultReconnectMax}
+	}
+	c.Observer = &observer{broker: b, next: c.Observer}
+	return &c
+}
+
+// hands returns the test's own client. Faults do not strike it.
+func (b *Broker) hands(t TB) *reprise.Client {
+	t.Helper()
+	b.turn <- struct{}{}
+	defer func() { <-b.turn }()
+	if b.own == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), b.config.Patience)
+		defer cancel()
+		var err error
+		b.own, err = reprise.Dial(ctx, b.URL(), b.clientConfig(&reprise.Config{Name: ownUser},
+			func(context.Context, string, string) (net.Conn, error) { return b.dial(true) }))
+		if err != nil {
+			t.Fatalf("reprisetest: the test's own client: %v", err)
+		}
+	}
+	return b.own
+}

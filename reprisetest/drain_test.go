@@ -1,0 +1,403 @@
+package reprisetest_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/reprisetest"
+	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// later runs f after d, beside the test, which waits for it.
+func later(t *testing.T, d time.Duration, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		time.Sleep(d)
+		f()
+	}()
+	t.Cleanup(func() { <-done })
+}
+
+func queues(all ...topology.Queue) topology.Topology { return topology.Topology{Queues: all} }
+
+// passing is a queue that sends on what has been in it for a while.
+func passing(name, to string, after time.Duration) topology.Queue {
+	return topology.Queue{Name: name, Args: topology.Table{
+		"x-message-ttl": after.Milliseconds(), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": to,
+	}}
+}
+
+// retrying fails once.
+func retrying(after time.Duration) reprise.WorkerConfig {
+	return reprise.WorkerConfig{Queue: "orders", Handler: failing(1), Policy: every(after, 2)}
+}
+
+// Each case sends messages on a way that takes so long.
+var underWay = map[string]struct {
+	takes time.Duration
+	begin func(t *testing.T, b *reprisetest.Broker)
+}{
+	"a handler at work": {20 * time.Minute, func(t *testing.T, b *reprisetest.Broker) {
+		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(*reprise.Message) error {
+			time.Sleep(20 * time.Minute)
+			return nil
+		})})
+		b.Publish(t, order("1"))
+	}},
+	"messages that wait for the handler": {30 * time.Minute, func(t *testing.T, b *reprisetest.Broker) {
+		b.Work(t, reprise.WorkerConfig{Queue: "orders", Prefetch: 1, Handler: handler(func(*reprise.Message) error {
+			time.Sleep(10 * time.Minute)
+			return nil
+		})})
+		b.Publish(t, order("1"), order("2"), order("3"))
+	}},
+	"a retry": {4 * time.Hour, func(t *testing.T, b *reprisetest.Broker) {
+		b.Work(t, retrying(4*time.Hour))
+		b.Publish(t, order("1"))
+	}},
+	"a retry by the user's own worker": {4 * time.Hour, func(t *testing.T, b *reprisetest.Broker) {
+		worker, err := reprise.NewWorker(b.Client(t, nil), retrying(4*time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran := make(chan error, 1)
+		go func() { ran <- worker.Run(context.Background()) }()
+		t.Cleanup(func() {
+			if err := worker.Shutdown(context.Background()); err != nil {
+				t.Error(err)
+			}
+			<-ran
+		})
+		b.Advance(0)
+		b.Publish(t, order("1"))
+	}},
+	"a copy that cannot be published": {2*time.Hour + time.Minute, func(t *testing.T, b *reprisetest.Broker) {
+		b.Declare(t, topology.Buckets{}.Topology("orders"))
+		b.Publish(t, order("1"))
+		b.Block()
+		later(t, 2*time.Hour, b.Unblock)
+		b.Work(t, retrying(time.Minute))
+	}},
+	"a copy that the worker's memory has alone": {2*time.Hour + time.Minute, func(t *testing.T, b *reprisetest.Broker) {
+		b.Declare(t, topology.Buckets{}.Topology("orders"))
+		b.Publish(t, order("1"))
+		b.Block()
+		later(t, 2*time.Hour, b.Unblock)
+		config := retrying(time.Minute)
+		config.Order = reprise.AckThenPublish
+		b.Work(t, config).Await(t, 1)
+		for _, q := range b.Queues() {
+			if q.Ready+q.Unacked > 0 {
+				t.Errorf("the broker still knows of it: %+v", q)
+			}
+		}
+	}},
+	"a worker without a connection": {time.Hour, func(t *testing.T, b *reprisetest.Broker) {
+		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: failing(0)})
+		b.Refuse(time.Hour)
+		b.Cut()
+		b.Publish(t, order("1"))
+	}},
+	"a worker that pauses": {5 * time.Hour, func(t *testing.T, b *reprisetest.Broker) {
+		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(m *reprise.Message) error {
+			if m.Attempt == 1 && m.MessageID == "1" {
+				return reprise.PauseFor(5*time.Hour, errScripted)
+			}
+			return nil
+		})})
+		b.Publish(t, order("1"), order("2"))
+	}},
+	"an attempt that fails after its connection was lost": {10 * time.Minute, func(t *testing.T, b *reprisetest.Broker) {
+		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(m *reprise.Message) error {
+			time.Sleep(5 * time.Minute)
+			if m.Redelivered {
+				return nil
+			}
+			return errScripted
+		})})
+		b.Publish(t, order("1"))
+		b.Cut()
+	}},
+	"a debounce": {10 * time.Second, func(t *testing.T, b *reprisetest.Broker) {
+		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: failing(0), Debounce: &reprise.Debounce{Window: 10 * time.Second}})
+		b.Publish(t, order("1"))
+	}},
+	"a message that somebody has fetched": {time.Hour, func(t *testing.T, b *reprisetest.Broker) {
+		b.Declare(t, queues(topology.Queue{Name: "orders"}))
+		b.Publish(t, order("1"))
+		conn, ch := raw(t, b)
+		d, _, err := ch.Get("orders", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		later(t, time.Hour, func() {
+			if err := d.Ack(false); err != nil {
+				t.Error(err)
+			}
+			conn.Close()
+		})
+	}},
+	"a delayed retry of the broker's": {time.Minute, func(t *testing.T, b *reprisetest.Broker) {
+		b.Declare(t, queues(topology.Queue{Name: "orders", Args: topology.Table{
+			"x-queue-type": "quorum", "x-delayed-retry-type": "all", "x-delayed-retry-min": int64(60_000), "x-delayed-retry-max": int64(60_000),
+		}}))
+		b.Publish(t, order("1"))
+		conn, ch := raw(t, b)
+		d, _, err := ch.Get("orders", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Reject(true); err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+	}},
+	"a chain of queues": {3 * time.Hour, func(t *testing.T, b *reprisetest.Broker) {
+		b.Declare(t, queues(
+			passing("orders", "second", time.Hour), passing("second", "third", time.Hour), passing("third", "end", time.Hour),
+			topology.Queue{Name: "end"}))
+		b.Publish(t, order("1"))
+	}},
+	"a queue that is not there yet": {time.Hour, func(t *testing.T, b *reprisetest.Broker) {
+		first := passing("orders", "end", time.Minute)
+		first.Args["x-queue-type"], first.Args["x-overflow"] = "quorum", "reject-publish"
+		first.Args["x-dead-letter-strategy"] = "at-least-once"
+		b.Declare(t, queues(first))
+		b.Publish(t, order("1"))
+		later(t, time.Hour-5*time.Second, func() { b.Declare(t, queues(topology.Queue{Name: "end"})) })
+	}},
+}
+
+func TestDrainWaitsForWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	for name, c := range underWay {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+				began := time.Now()
+				c.begin(t, b)
+				b.Drain(t)
+				// A worker that reconnects is a little late, as is a dead letter that is
+				// sent again every few seconds.
+				if took := time.Since(began); took < c.takes || took > c.takes+30*time.Second {
+					t.Errorf("drained after %s, not %s", took, c.takes)
+				}
+			})
+		})
+	}
+}
+
+// Whichever way a failed message takes, Drain follows it to its end.
+func TestDrainFollowsEveryRoute(t *testing.T) {
+	t.Parallel()
+	hour := []time.Duration{time.Hour, time.Hour}
+	for _, c := range []struct {
+		route topology.Route
+		order reprise.Order
+		want  []time.Duration
+	}{
+		{route: topology.Buckets{}, want: hour},
+		{route: topology.Buckets{}, order: reprise.AckThenPublish, want: hour},
+		{route: topology.Levels{}, want: hour},
+		{route: topology.MessageTTL{}, want: hour},
+		{route: topology.DeadLettering{Delay: time.Hour}, want: hour},
+		{route: topology.DelayedRetry{Min: time.Hour, Max: 2 * time.Hour}, want: []time.Duration{time.Hour, 2 * time.Hour}},
+		{route: topology.Requeuing{}, want: []time.Duration{0, 0}},
+		{route: preset.CoverArt{Retries: 2}.Strategy().Route, want: []time.Duration{4 * time.Hour, 4 * time.Hour}},
+	} {
+		t.Run(fmt.Sprintf("%T", c.route), func(t *testing.T) {
+			t.Parallel()
+			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+				queue, m := "orders", order("1")
+				if _, is := c.route.(topology.WaitQueue); is {
+					queue, m.Exchange, m.RoutingKey = "cover-art-archive.index", "cover-art-archive", "index"
+				}
+				w := b.Work(t, reprise.WorkerConfig{
+					Queue: queue, Handler: failing(9), Policy: every(time.Hour, 3), Order: c.order, Strategy: topology.Strategy{Route: c.route},
+				})
+				b.Publish(t, m)
+				b.Drain(t)
+				if diff := cmp.Diff(c.want, w.Attempts().Delays()); diff != "" {
+					t.Errorf("delays, -want +got:\n%s", diff)
+				}
+				if got := b.Parked(t, queue); len(got) != 1 || got[0].MessageID != "1" {
+					t.Errorf("%d parked", len(got))
+				}
+			})
+		})
+	}
+}
+
+func TestDrainLeavesAloneWhatIsAtRest(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(t *testing.T, b *reprisetest.Broker){
+		"no messages": func(t *testing.T, b *reprisetest.Broker) {
+			b.Work(t, retrying(time.Hour))
+		},
+		"a queue that nobody consumes from": func(t *testing.T, b *reprisetest.Broker) {
+			b.Declare(t, topology.Buckets{}.Topology("orders"))
+			b.Publish(t, order("1"))
+		},
+		"a queue whose worker was stopped": func(t *testing.T, b *reprisetest.Broker) {
+			if err := b.Work(t, retrying(time.Hour)).Stop(); err != nil {
+				t.Error(err)
+			}
+			b.Publish(t, order("1"))
+		},
+		"a queue whose worker was stopped in an attempt": func(t *testing.T, b *reprisetest.Broker) {
+			w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(ctx context.Context, _ *reprise.Message) error {
+				<-ctx.Done()
+				return errScripted
+			})})
+			b.Publish(t, order("1"))
+			if err := w.Stop(); err != nil {
+				t.Error(err)
+			}
+		},
+		"a queue whose worker was stopped without a connection": func(t *testing.T, b *reprisetest.Broker) {
+			w := b.Work(t, retrying(time.Hour))
+			b.Refuse(time.Minute)
+			b.Cut()
+			if err := w.Stop(); err != nil {
+				t.Error(err)
+			}
+			b.Publish(t, order("1"))
+		},
+		"a queue whose consumer came back, and left": func(t *testing.T, b *reprisetest.Broker) {
+			b.Declare(t, queues(topology.Queue{Name: "orders"}))
+			for _, leave := range []func(conn *amqp.Connection){
+				func(*amqp.Connection) { b.Cut() },
+				func(conn *amqp.Connection) { conn.Close() },
+			} {
+				conn, ch := raw(t, b)
+				if _, err := ch.Consume("orders", "", false, false, false, false, nil); err != nil {
+					t.Error(err)
+				}
+				leave(conn)
+			}
+			b.Publish(t, order("1"))
+		},
+		"a queue whose consumer has closed its connection": func(t *testing.T, b *reprisetest.Broker) {
+			b.Declare(t, queues(topology.Queue{Name: "orders"}))
+			conn, ch := raw(t, b)
+			if _, err := ch.Consume("orders", "", false, false, false, false, nil); err != nil {
+				t.Error(err)
+			}
+			conn.Close()
+			b.Publish(t, order("1"))
+		},
+		"a queue that drops what is old": func(t *testing.T, b *reprisetest.Broker) {
+			b.Declare(t, queues(topology.Queue{Name: "orders", Args: topology.Table{"x-message-ttl": int64(60_000)}}))
+			b.Publish(t, order("1"))
+		},
+		"a message that expires behind one that does not": func(t *testing.T, b *reprisetest.Broker) {
+			b.Declare(t, queues(topology.Queue{Name: "orders", Args: topology.Table{"x-dead-letter-exchange": "amq.fanout"}}))
+			second := order("2")
+			second.Expiration = time.Minute
+			b.Publish(t, order("1"), second)
+		},
+		"a failed queue, even if it expires": func(t *testing.T, b *reprisetest.Broker) {
+			b.Declare(t, queues(passing("orders.failed", "archive", time.Hour)))
+			m := order("1")
+			m.RoutingKey = "orders.failed"
+			b.Publish(t, m)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+				begin(t, b)
+				began := time.Now()
+				b.Drain(t)
+				if took := time.Since(began); took != 0 {
+					t.Errorf("drained after %s, not at once", took)
+				}
+			})
+		})
+	}
+}
+
+// What keeps Drain from coming to an end is told, with where it is.
+func TestDrainTellsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		begin func(t reprisetest.TB, b *reprisetest.Broker)
+		want  []string
+	}{
+		"a handler that does not return": {func(t reprisetest.TB, b *reprisetest.Broker) {
+			b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(ctx context.Context, _ *reprise.Message) error {
+				<-ctx.Done()
+				return nil
+			})})
+			b.Publish(t, order("1"))
+		}, []string{
+			"orders: 1 unacknowledged, 1 consumer\n",
+			`message "1" of orders, attempt 1: being handled, begun 10m0s ago`,
+		}},
+		"a retry that comes too late": {func(t reprisetest.TB, b *reprisetest.Broker) {
+			b.Work(t, retrying(time.Hour))
+			b.Publish(t, order("1"))
+		}, []string{"1 ready, the next expires in 50m0s, no consumers"}},
+		"a worker that cannot connect": {func(t reprisetest.TB, b *reprisetest.Broker) {
+			b.Work(t, retrying(time.Hour))
+			b.Publish(t, order("1"))
+			b.Advance(time.Hour - time.Second)
+			b.Refuse(time.Hour)
+			b.Cut()
+		}, []string{"orders: 1 ready, no consumer since its connection was lost 10m0s ago"}},
+		"a consumer that was cancelled": {func(t reprisetest.TB, b *reprisetest.Broker) {
+			b.Declare(t, queues(topology.Queue{Name: "orders"}, topology.Queue{Name: "others"}))
+			conn, ch := raw(t.(interface{ TB() testing.TB }).TB(), b)
+			t.Cleanup(func() { conn.Close() })
+			if _, err := ch.Consume("orders", "me", false, false, false, false, nil); err != nil {
+				t.Errorf("%v", err)
+			}
+			if err := ch.Cancel("me", false); err != nil {
+				t.Errorf("%v", err)
+			}
+			b.Publish(t, order("1"), &reprise.Message{RoutingKey: "others"})
+		}, []string{
+			"orders: 1 ready, no consumer, but the connection is open that consumed from it",
+			"at rest:\n\tothers: 1 ready, no consumers",
+		}},
+		"a dead letter without a queue": {func(t reprisetest.TB, b *reprisetest.Broker) {
+			first := passing("orders", "nowhere", time.Second)
+			first.Args["x-queue-type"], first.Args["x-overflow"] = "quorum", "reject-publish"
+			first.Args["x-dead-letter-strategy"] = "at-least-once"
+			b.Declare(t, queues(first))
+			b.Publish(t, order("1"))
+		}, []string{"orders: 1 dead-lettered to a queue that does not take them, or is not there, no consumers"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				got := try(t, func(f *fake) {
+					b := reprisetest.Config{Patience: 10 * time.Minute}.New(f)
+					c.begin(f, b)
+					b.Drain(f)
+				})
+				if len(got.failures) != 1 || !strings.HasPrefix(got.failures[0], "reprisetest: Drain: after 10m0s messages are still under way:\n\t") {
+					t.Fatalf("failed with:\n%s", got)
+				}
+				for _, want := range c.want {
+					if !strings.Contains(got.failures[0], want) {
+						t.Errorf("nothing of %q in\n%s", want, got)
+					}
+				}
+				if len(got.logs) != 1 || !strings.Contains(got.logs[0], "what happened") || !strings.Contains(got.logs[0], "orders") {
+					t.Errorf("logged:\n%s", got.logs)
+				}
+			})
+		})
+	}
+}

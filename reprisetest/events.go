@@ -1,0 +1,63 @@
+package reprisetest
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// maxEvents is how many of the first, and of the last, events are kept.
+const maxEvents = 100
+
+// events is what broker, clients and workers have logged, for a test that fails.
+type events struct {
+	began time.Time
+
+	mu      sync.Mutex
+	first   []string
+	last    []string
+	dropped bool
+}
+
+// logger returns one that writes here.
+func (e *events) logger(level slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(e, &slog.HandlerOptions{
+		Level: level,
+		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey && len(groups) == 0 {
+				return slog.String("at", a.Value.Time().Sub(e.began).String())
+			}
+			return a
+		},
+	}))
+}
+
+// Write implements io.Writer, for the handler: it is called with a line.
+func (e *events) Write(line []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case len(e.first) < maxEvents:
+		e.first = append(e.first, string(line))
+		return len(line), nil
+	case len(e.last) == 2*maxEvents:
+		e.last = slices.Delete(e.last, 0, maxEvents)
+		e.dropped = true
+	}
+	e.last = append(e.last, string(line))
+	return len(line), nil
+}
+
+// String returns the lines, indented.
+func (e *events) String() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	lines := slices.Clone(e.first)
+	if e.dropped {
+		lines = append(lines, "…\n")
+	}
+	lines = append(lines, e.last...)
+	return "\t" + strings.TrimSuffix(strings.Join(lines, "\t"), "\n")
+}

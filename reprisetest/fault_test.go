@@ -1,0 +1,285 @@
+package reprisetest_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/reprisetest"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// What a client of the user's own finds when it publishes a message, and, where
+// that fails, publishes it again.
+func TestFaultsOfPublishing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		arm         func(b *reprisetest.Broker) *reprisetest.Fault
+		want        error // of the first time
+		has         int   // the queue then
+		hasInTheEnd int
+	}{
+		"lost on the way":       {func(b *reprisetest.Broker) *reprisetest.Fault { return b.LosePublishes(1) }, reprise.ErrUnconfirmed, 0, 1},
+		"lost on the way back":  {func(b *reprisetest.Broker) *reprisetest.Fault { return b.LoseConfirms(1) }, reprise.ErrUnconfirmed, 1, 2},
+		"refused":               {func(b *reprisetest.Broker) *reprisetest.Fault { return b.Nack(1) }, reprise.ErrNacked, 0, 1},
+		"doubled":               {func(b *reprisetest.Broker) *reprisetest.Fault { return b.Duplicate(1) }, nil, 2, 2},
+		"healed before it came": {func(b *reprisetest.Broker) *reprisetest.Fault { defer b.Heal(); return b.LosePublishes(1) }, nil, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+				b.Declare(t, queues(topology.Queue{Name: "orders"}))
+				client := b.Client(t, nil)
+				fault := c.arm(b)
+				m := order("1")
+				m.Headers = map[string]any{"n": int64(1)}
+				err := client.Publish(t.Context(), m)
+				if !errors.Is(err, c.want) {
+					t.Errorf("publish: %v, want %v", err, c.want)
+				}
+				if n := b.Depth(t, "orders"); n != c.has {
+					t.Errorf("%d messages in the queue, want %d", n, c.has)
+				}
+				if err != nil {
+					if err := client.Publish(t.Context(), m); err != nil {
+						t.Errorf("publish again: %v", err)
+					}
+				}
+				got := b.Messages(t, "orders")
+				if len(got) != c.hasInTheEnd {
+					t.Errorf("%d messages in the end, want %d", len(got), c.hasInTheEnd)
+				}
+				for _, m := range got {
+					if diff := cmp.Diff(got[0], m); diff != "" || m.MessageID != "1" {
+						t.Errorf("duplicates differ (id %q):\n%s", m.MessageID, diff)
+					}
+				}
+				if want := map[bool]int{true: 0, false: 1}[name == "healed before it came"]; fault.Happened() != want {
+					t.Errorf("happened %d times", fault.Happened())
+				}
+			})
+		})
+	}
+}
+
+// What the handler sees of faults that strike its worker.
+func TestFaultsOfWorkers(t *testing.T) {
+	t.Parallel()
+	type attempt struct {
+		ID          string
+		Attempt     int
+		Redelivered bool
+		At          time.Duration
+	}
+	const soon = 100 * time.Millisecond // until a worker is connected again
+	for name, c := range map[string]struct {
+		arm    func(b *reprisetest.Broker)
+		failed int // attempts that fail
+		want   []attempt
+	}{
+		"an acknowledgement is lost": {
+			func(b *reprisetest.Broker) { b.LoseAcks(1) }, 0,
+			[]attempt{{"1", 1, false, 0}, {"1", 1, true, soon}},
+		},
+		"the acknowledgement of what was copied is lost": {
+			func(b *reprisetest.Broker) { b.LoseAcks(1) }, 1,
+			[]attempt{{"1", 1, false, 0}, {"1", 1, true, soon}, {"1", 2, false, time.Hour}, {"1", 2, false, time.Hour + soon}},
+		},
+		"the confirm of a copy is lost": {
+			func(b *reprisetest.Broker) { b.LoseConfirms(1) }, 1,
+			[]attempt{{"1", 1, false, 0}, {"1", 2, false, time.Hour}, {"1", 2, false, time.Hour + soon}},
+		},
+		"a copy is lost": {
+			func(b *reprisetest.Broker) { b.LosePublishes(1) }, 1,
+			[]attempt{{"1", 1, false, 0}, {"1", 2, false, time.Hour + soon}},
+		},
+		"copies are refused": {
+			func(b *reprisetest.Broker) { b.Nack(3) }, 1,
+			[]attempt{{"1", 1, false, 0}, {"1", 2, false, time.Hour + 7*soon}},
+		},
+		"a copy is doubled": {
+			func(b *reprisetest.Broker) { b.Duplicate(1) }, 1,
+			[]attempt{{"1", 1, false, 0}, {"1", 2, false, time.Hour}, {"1", 2, false, time.Hour}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+				began := time.Now()
+				w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: failing(c.failed), Policy: every(time.Hour, 5)})
+				c.arm(b)
+				b.Publish(t, order("1"))
+				b.Drain(t)
+				var got []attempt
+				for _, a := range w.Attempts() {
+					got = append(got, attempt{a.Message.MessageID, a.Message.Attempt, a.Message.Redelivered, a.At.Sub(began)})
+				}
+				// A connection takes its time to come back, but less than this.
+				later := cmp.Comparer(func(x, y time.Duration) bool { return x-y < soon && y-x < soon })
+				if diff := cmp.Diff(c.want, got, later); diff != "" {
+					t.Errorf("attempts, -want +got:\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestCutDeliversAgain(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		began := time.Now()
+		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(*reprise.Message) error {
+			time.Sleep(time.Minute)
+			return nil
+		})})
+		b.Publish(t, order("1"))
+		b.Advance(30 * time.Second)
+		b.Refuse(10 * time.Minute)
+		b.Cut()
+		b.Publish(t, order("2")) // is not disturbed
+		b.Drain(t)
+		got := w.Attempts()
+		if len(got.Of("1")) != 2 || len(got.Of("2")) != 1 || !got.Of("1")[1].Message.Redelivered {
+			t.Fatalf("%d attempts at 1, %d at 2", len(got.Of("1")), len(got.Of("2")))
+		}
+		if at := got.Of("1")[1].At.Sub(began); at < 10*time.Minute+30*time.Second {
+			t.Errorf("delivered again after %s, although connections were refused", at)
+		}
+	})
+}
+
+func TestBlockHoldsUpPublishers(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		b.Declare(t, queues(topology.Queue{Name: "orders"}))
+		client := b.Client(t, &reprise.Config{ConfirmTimeout: time.Hour})
+		b.Block()
+		began := time.Now()
+		later(t, 20*time.Minute, b.Unblock)
+		if err := client.Publish(t.Context(), order("1")); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != 20*time.Minute {
+			t.Errorf("published after %s", took)
+		}
+	})
+}
+
+// A broker has no way to refuse what was published without confirms.
+func TestNackNeedsConfirms(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		b.Declare(t, queues(topology.Queue{Name: "orders"}))
+		conn, ch := raw(t, b)
+		defer conn.Close()
+		fault := b.Nack(1)
+		if err := ch.Publish("", "orders", false, false, amqp.Publishing{}); err != nil {
+			t.Fatal(err)
+		}
+		b.Advance(0)
+		if n := b.Depth(t, "orders"); n != 1 || fault.Happened() != 0 {
+			t.Errorf("%d messages, refused %d times", n, fault.Happened())
+		}
+	})
+}
+
+func TestHeal(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		b.Declare(t, queues(topology.Queue{Name: "orders"}))
+		b.Block()
+		b.Refuse(time.Hour)
+		b.LosePublishes(1)
+		b.Heal()
+		began := time.Now()
+		client := b.Client(t, nil)
+		if err := client.Publish(t.Context(), order("1")); err != nil || time.Since(began) != 0 {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+	})
+}
+
+// Duplicates of messages of all sizes are whole.
+func TestDuplicateCopiesTheWholeBody(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		b.Declare(t, queues(topology.Queue{Name: "orders"}))
+		client := b.Client(t, nil)
+		for _, size := range []int{0, 1, 100_000, 1_000_000} {
+			b.Duplicate(1)
+			body := bytes.Repeat([]byte("x"), size)
+			if err := client.Publish(t.Context(), &reprise.Message{RoutingKey: "orders", Body: body}); err != nil {
+				t.Fatal(err)
+			}
+			got := b.Messages(t, "orders")
+			if len(got)%2 != 0 || !bytes.Equal(got[len(got)-1].Body, body) || !bytes.Equal(got[len(got)-2].Body, body) {
+				t.Fatalf("of %d bytes: %d messages", size, len(got))
+			}
+		}
+	})
+}
+
+func TestFaultAwait(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		w := b.Work(t, retrying(time.Hour))
+		fault := b.LoseAcks(2) // of the copy's original, and once more of its second delivery
+		later(t, time.Hour, func() { b.Publish(t, order("1")) })
+		fault.Await(t)
+		if n := len(w.Attempts()); n != 2 {
+			t.Errorf("%d attempts until both were lost", n)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		got := try(t, func(f *fake) {
+			b := reprisetest.Config{Patience: time.Hour}.New(f)
+			b.Nack(2).Await(f)
+		})
+		if want := "reprisetest: after 1h0m0s: 0 publishes nacked, not 2"; got.String() != want {
+			t.Errorf("failed with %q, want %q", got, want)
+		}
+	})
+}
+
+// The test's own hands are not struck.
+func TestPublishGoesUndisturbed(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		b.Declare(t, queues(topology.Queue{Name: "orders"}))
+		b.Publish(t, order("0"))
+		faults := []*reprisetest.Fault{b.LosePublishes(1), b.LoseConfirms(1), b.Nack(1), b.Duplicate(1)}
+		b.Refuse(time.Hour)
+		b.Cut()
+		began := time.Now()
+		b.Publish(t, order("1"))
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it took %s", took)
+		}
+		for i, f := range faults {
+			if f.Happened() > 0 {
+				t.Errorf("fault %d happened", i)
+			}
+		}
+		if n := b.Depth(t, "orders"); n != 2 {
+			t.Errorf("%d messages", n)
+		}
+		if strings.Contains(names(b), "reprisetest") {
+			t.Errorf("queues of our own are shown: %s", names(b))
+		}
+	})
+}
+
+func names(b *reprisetest.Broker) string {
+	var all []string
+	for _, q := range b.Queues() {
+		all = append(all, q.Name)
+	}
+	return strings.Join(all, " ")
+}

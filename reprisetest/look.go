@@ -1,0 +1,124 @@
+package reprisetest
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/queue"
+	"github.com/reprisemq/reprise/internal/vhost"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Queues tells what the queues of all virtual hosts have.
+func (b *Broker) Queues() []broker.QueueStats {
+	return slices.DeleteFunc(b.server.Queues(), func(q broker.QueueStats) bool { return q.Name == fullQueue })
+}
+
+// Depth is how many messages are in a queue and with no consumer.
+func (b *Broker) Depth(t TB, queue string) int {
+	t.Helper()
+	return len(b.look(t, queue))
+}
+
+// Messages returns the messages that are in a queue and with no consumer, the next
+// one first, without taking them. They are shown as a handler is shown its
+// message, but for Attempt, which is how many attempts there were.
+func (b *Broker) Messages(t TB, queue string) []*reprise.Message {
+	t.Helper()
+	return decode(b.look(t, queue), queue, b.strategy(queue).Marks)
+}
+
+// Parked returns the messages that a work queue's worker has given up, the oldest
+// first, without taking them: Errors says why. With the default strategy they
+// are in {queue}.failed. Where that of the queue's last worker parks the messages
+// of several work queues in one, and its marks do not tell them apart, all are
+// returned.
+func (b *Broker) Parked(t TB, queue string) []*reprise.Message {
+	t.Helper()
+	s := b.strategy(queue)
+	var all []*reprise.Message
+	for _, failed := range b.failedQueues(t, queue, s) {
+		for _, m := range decode(failed.Look(), queue, s.Marks) {
+			if m.Queue == queue {
+				all = append(all, m)
+			}
+		}
+	}
+	return all
+}
+
+// failedQueues are where a strategy parks a queue's messages.
+func (b *Broker) failedQueues(t TB, work string, s topology.Strategy) []*vhost.Queue {
+	t.Helper()
+	hop := s.Route.Failed(topology.Delivery{Queue: work, RoutingKey: work})
+	to := &queue.Message{Exchange: hop.Exchange, RoutingKey: hop.RoutingKey}
+	if hop.Way == topology.DeadLetter {
+		letter := b.queue(t, work).Config().DeadLetter
+		if letter == nil {
+			t.Fatalf("reprisetest: queue %q dead-letters nothing, so that its strategy parks nothing", work)
+		}
+		to.Exchange, to.RoutingKey = letter.Exchange, work
+		if letter.RoutingKey != nil {
+			to.RoutingKey = *letter.RoutingKey
+		}
+	}
+	queues, err := b.node.VHost("/").Route(nil, to)
+	if err != nil || len(queues) == 0 {
+		t.Fatalf("reprisetest: there is no failed queue of %q: exchange %q with key %q leads to none; a worker declares it; there are %s",
+			work, to.Exchange, to.RoutingKey, b.names())
+	}
+	return queues
+}
+
+// strategy is that of the queue's last worker.
+func (b *Broker) strategy(queue string) topology.Strategy {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.strategies[queue].WithDefaults()
+}
+
+// queue returns a queue, or fails the test.
+func (b *Broker) queue(t TB, name string) *vhost.Queue {
+	t.Helper()
+	q, found := b.node.VHost("/").QueueInfo(name)
+	if !found {
+		t.Fatalf("reprisetest: there is no queue %q; there are %s", name, b.names())
+	}
+	return q.Queue
+}
+
+func (b *Broker) look(t TB, name string) []queue.Waiting {
+	t.Helper()
+	b.still()
+	return b.queue(t, name).Look()
+}
+
+// names lists the queues there are.
+func (b *Broker) names() string {
+	var all []string
+	for _, q := range b.Queues() {
+		if q.VHost == "/" {
+			all = append(all, q.Name)
+		}
+	}
+	if all == nil {
+		return "no queues"
+	}
+	return strings.Join(all, ", ")
+}
+
+// inventory tells where messages are, for a test that has failed.
+func (b *Broker) inventory() string {
+	var lines []string
+	for _, s := range b.survey() {
+		if text := s.String(); text != "" {
+			lines = append(lines, "\t"+text)
+		}
+	}
+	if lines == nil {
+		return "\tnone"
+	}
+	return strings.Join(lines, "\n")
+}

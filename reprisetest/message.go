@@ -1,0 +1,128 @@
+package reprisetest
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/queue"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// decode shows messages of a queue as a handler is shown its message.
+func decode(waiting []queue.Waiting, in string, marks topology.Marks) []*reprise.Message {
+	all := make([]*reprise.Message, 0, len(waiting))
+	for _, w := range waiting {
+		p, err := amqpwire.ParseProperties(w.Properties)
+		if err != nil {
+			continue // the broker takes none of these
+		}
+		all = append(all, message(w, p, in, marks))
+	}
+	return all
+}
+
+func message(w queue.Waiting, p amqpwire.Properties, in string, marks topology.Marks) *reprise.Message {
+	headers := table(p.Headers)
+	d := topology.Delivery{
+		Queue: in, Exchange: w.Message.Exchange, RoutingKey: w.Message.RoutingKey,
+		Redelivered: w.Redelivered, Headers: headers,
+	}
+	history := marks.Read(d)
+	m := &reprise.Message{
+		Body:            bytes.Clone(w.Message.Body),
+		Headers:         visible(headers, marks),
+		ContentType:     p.ContentType,
+		ContentEncoding: p.ContentEncoding,
+		CorrelationID:   p.CorrelationID,
+		ReplyTo:         p.ReplyTo,
+		MessageID:       p.MessageID,
+		Type:            p.Type,
+		AppID:           p.AppID,
+		Priority:        p.Priority,
+		UserID:          p.UserID,
+		Expiration:      expiration(p.Expiration),
+		Queue:           in,
+		Attempt:         history.Attempts,
+		Errors:          history.Errors,
+		ErrorsDropped:   history.ErrorsDropped,
+		FirstFailed:     history.FirstFailed,
+		Redelivered:     w.Redelivered,
+	}
+	if p.Has(amqpwire.PropTimestamp) {
+		m.Timestamp = time.Unix(int64(p.Timestamp), 0)
+	}
+	if history.Queue != "" {
+		m.Queue = history.Queue
+	}
+	m.Exchange, m.RoutingKey = history.OriginAt(d)
+	// What a copy cannot carry in its place.
+	if user, ok := headers[reprise.HeaderUserID].(string); ok && m.UserID == "" {
+		m.UserID = user
+	}
+	if text, ok := headers[reprise.HeaderExpiration].(string); ok {
+		m.Expiration = expiration(text)
+	}
+	return m
+}
+
+func expiration(text string) time.Duration {
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// visible leaves out what is no header of the publisher's.
+func visible(headers topology.Table, marks topology.Marks) map[string]any {
+	out := make(map[string]any, len(headers))
+	for name, v := range headers {
+		switch {
+		case name == "x-death", strings.HasPrefix(name, "x-first-death-"), strings.HasPrefix(name, "x-last-death-"):
+		case name == "x-delivery-count", name == "x-acquired-count":
+		case name == reprise.HeaderCC, name == reprise.HeaderUserID, name == reprise.HeaderExpiration, name == reprise.HeaderCrashes:
+		case strings.HasPrefix(name, topology.HeaderLevel), marks.Owns(name):
+		default:
+			out[name] = v
+		}
+	}
+	if cc, stashed := headers[reprise.HeaderCC]; stashed {
+		out["CC"] = cc
+	}
+	return out
+}
+
+// table makes headers of the broker's those of the worker library.
+func table(t amqpwire.Table) topology.Table {
+	out := make(topology.Table, len(t))
+	for name, v := range t.All() {
+		if _, twice := out[name]; !twice {
+			out[name] = value(v)
+		}
+	}
+	return out
+}
+
+func value(v any) any {
+	switch v := v.(type) {
+	case amqpwire.Table:
+		return table(v)
+	case amqpwire.Array:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = value(e)
+		}
+		return out
+	case amqpwire.Timestamp:
+		return time.Unix(int64(v), 0)
+	case amqpwire.Decimal:
+		return amqp.Decimal{Scale: v.Scale, Value: int32(v.Value)}
+	}
+	return v
+}

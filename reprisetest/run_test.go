@@ -1,0 +1,257 @@
+package reprisetest_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/reprisetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// child is set where this binary runs itself, to see a real test fail.
+const child = "REPRISETEST_CHILD"
+
+// failures are tests that fail, and what is then to be read.
+var failures = map[string]struct {
+	test func(t *testing.T)
+	want []string
+}{
+	"half-way": {
+		func(t *testing.T) {
+			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+				b.Work(t, retrying(4*time.Hour))
+				b.Publish(t, order("1"))
+				t.Fatal("the assertion that failed")
+			})
+		},
+		[]string{
+			"the assertion that failed",
+			"what happened (times since the beginning):", "at=0s level=WARN msg=retry queue=orders message_id=1 attempt=1 delay=4h0m0s",
+			"messages:", "1 ready, the next expires in 4h0m0s, no consumers",
+		},
+	},
+	"a handler that never returns": {
+		func(t *testing.T) {
+			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+				never := make(chan struct{})
+				b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(*reprise.Message) error { <-never; return nil })})
+				b.Publish(t, order("1"))
+				t.Fatal("the assertion that failed")
+			})
+		},
+		[]string{
+			"the assertion that failed",
+			`a handler of "orders" is still running at the end of the test, although its context has ended`,
+			"goroutines are left at the end of the test", "reprisetest_test.init.func", "run_test.go:",
+		},
+	},
+	"a client that is not closed": {
+		func(t *testing.T) {
+			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+				if _, err := reprise.Dial(t.Context(), b.URL(), &reprise.Config{Dial: b.DialContext}); err != nil {
+					t.Fatal(err)
+				}
+			})
+		},
+		[]string{"goroutines are left at the end of the test: close clients that you dialled yourself", "reprise.(*link).reconnect"},
+	},
+	"a test that waits for ever": {
+		func(t *testing.T) {
+			reprisetest.Config{Limit: 24 * time.Hour}.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+				b.Work(t, retrying(time.Hour))
+				if _, err := reprise.Dial(t.Context(), b.URL(), &reprise.Config{Dial: b.DialContext}); err != nil {
+					t.Fatal(err)
+				}
+				<-make(chan struct{})
+			})
+		},
+		[]string{"the test has not ended after 24h0m0s of virtual time (Config.Limit)", "msg=consuming queue=orders", "chan receive"},
+	},
+}
+
+func TestDrainBeyondTheLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		got := try(t, func(f *fake) {
+			b := reprisetest.Config{Limit: time.Hour}.New(f)
+			b.Work(f, retrying(4*time.Hour))
+			b.Publish(f, order("1"))
+			b.Drain(f)
+		})
+		for _, want := range []string{"reprisetest: Drain: after 1h0m0s", "reprisetest: the test took longer than 1h0m0s of virtual time (Config.Limit)"} {
+			if !strings.Contains(got.String(), want) {
+				t.Errorf("nothing of %q in\n%s", want, got)
+			}
+		}
+	})
+}
+
+// A test that fails says why, whatever is left behind, and leaves the others be.
+func TestFailuresAreTold(t *testing.T) {
+	if name := os.Getenv(child); name != "" {
+		t.Run("failing", failures[name].test)
+		t.Run("next", func(t *testing.T) { fmt.Println("the next test has run") })
+		return
+	}
+	t.Parallel()
+	for name, c := range failures {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFailuresAreTold$", "-test.timeout=1m")
+			cmd.Env = append(os.Environ(), child+"="+name)
+			out, err := cmd.CombinedOutput()
+			if err == nil {
+				t.Error("it has not failed")
+			}
+			for _, want := range append(c.want, "--- FAIL: TestFailuresAreTold/failing", "the next test has run") {
+				if !strings.Contains(string(out), want) {
+					t.Errorf("nothing of %q", want)
+				}
+			}
+			if strings.Contains(string(out), "panic:") {
+				t.Error("it panicked")
+			}
+			if t.Failed() {
+				t.Logf("it said:\n%s", out)
+			}
+		})
+	}
+}
+
+// Tests with the same queues, at the same time, know nothing of each other.
+func TestParallelTestsDoNotDisturbEachOther(t *testing.T) {
+	t.Parallel()
+	for n := range 20 {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+				began := time.Now()
+				delay := time.Duration(n+1) * time.Hour
+				w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: failing(3), Policy: every(delay, 3)})
+				var ids []string
+				for i := range n + 1 {
+					ids = append(ids, fmt.Sprint(n, i))
+					b.Publish(t, order(fmt.Sprint(n, i)))
+				}
+				if n%2 == 0 {
+					b.Cut()
+					b.Refuse(time.Minute)
+					b.Block()
+					later(t, time.Minute, b.Unblock)
+				}
+				b.Drain(t)
+				if took := time.Since(began); took < 2*delay || took > 2*delay+2*time.Minute {
+					t.Errorf("it took %s", took)
+				}
+				for _, a := range w.Attempts() {
+					if !slices.Contains(ids, a.Message.MessageID) {
+						t.Errorf("a message of another test: %s", a.Message.MessageID)
+					}
+				}
+				if got := len(b.Parked(t, "orders")); got < n+1 {
+					t.Errorf("%d parked, not %d", got, n+1)
+				}
+			})
+		})
+	}
+}
+
+// What ends with the test's context is not left behind, even if it takes a while.
+func TestRunWaitsForWhatEnds(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		go func() {
+			<-t.Context().Done()
+			time.Sleep(30 * time.Second)
+		}()
+	})
+}
+
+var (
+	_ reprisetest.TB = (*testing.T)(nil)
+	_ reprisetest.TB = (*testing.B)(nil)
+	_ reprisetest.TB = (*rapid.T)(nil)
+)
+
+// Whatever a handler asks for, it is given to the millisecond: the clock is exact.
+func TestDelaysAreExact(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		want := rapid.SliceOfN(rapid.Map(rapid.Int64Range(1, 100*3_600_000), func(ms int64) time.Duration {
+			return time.Duration(ms) * time.Millisecond
+		}), 1, 4).Draw(t, "delays")
+		var got []time.Duration
+		reprisetest.Run(new(testing.T), func(t *testing.T, b *reprisetest.Broker) {
+			w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(m *reprise.Message) error {
+				if m.Attempt <= len(want) {
+					return reprise.RetryAfter(want[m.Attempt-1], errScripted)
+				}
+				return nil
+			})})
+			b.Publish(t, order("1"))
+			b.Drain(t)
+			got = w.Attempts().Delays()
+		})
+		if !slices.Equal(got, want) {
+			t.Fatalf("retries came after %v, not %v", got, want)
+		}
+	})
+}
+
+// Drain, Publish and the rest may be called from several goroutines.
+func TestConcurrentUse(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Concurrency: 4, Handler: failing(1), Policy: every(time.Hour, 2)})
+		var running sync.WaitGroup
+		for n := range 8 {
+			running.Go(func() {
+				for i := range 5 {
+					b.Publish(t, order(fmt.Sprint(n, i)))
+					b.Drain(t)
+					b.Depth(t, "orders")
+					b.Advance(time.Minute)
+				}
+			})
+		}
+		running.Wait()
+		b.Drain(t)
+		if n := len(w.Attempts()); n != 2*8*5 {
+			t.Errorf("%d attempts", n)
+		}
+	})
+}
+
+func TestDialContext(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errScripted)
+		if _, err := b.DialContext(ctx, "tcp", "anywhere"); err == nil {
+			t.Error("dialled with a context that had ended")
+		}
+		b.Refuse(time.Minute)
+		if _, err := b.DialContext(t.Context(), "tcp", "anywhere"); err == nil || !strings.Contains(err.Error(), "connection refused (by Broker.Refuse, for another 1m0s)") {
+			t.Errorf("refused with %v", err)
+		}
+		b.Advance(time.Minute)
+		conn, err := b.DialContext(t.Context(), "tcp", "anywhere")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+	})
+}

@@ -1,0 +1,131 @@
+package reprisetest
+
+import (
+	"slices"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/vhost"
+)
+
+// isConfirm: the broker acknowledges nothing but what is published.
+func isConfirm(f frame) bool {
+	id := f.method()
+	return id == amqpwire.IDBasicAck || id == amqpwire.IDBasicNack
+}
+
+// fromClient returns what passes in place of a frame; nil: the connection is cut.
+func (c *conn) fromClient(f frame) []byte {
+	if c.in.opaque || f.kind() == amqpwire.FrameHeartbeat {
+		return f
+	}
+	defer c.broker.stir()
+	switch f.method() {
+	case amqpwire.IDConnectionOpen:
+		var m amqpwire.ConnectionOpen
+		if m.Parse(f.arguments()) == nil {
+			c.note(func() { c.vhost = m.VirtualHost })
+		}
+	case amqpwire.IDConnectionClose:
+		c.note(func() { c.inOrder = true })
+	case amqpwire.IDBasicConsume:
+		var m amqpwire.BasicConsume
+		if m.Parse(f.arguments()) == nil {
+			c.note(func() {
+				q := place{c.vhost, m.Queue}
+				c.consumed[q] = true
+				delete(c.broker.lost, q)
+			})
+		}
+	case amqpwire.IDConfirmSelect:
+		c.confirms[f.channel()] = true
+	case amqpwire.IDChannelClose, amqpwire.IDChannelCloseOk:
+		delete(c.confirms, f.channel())
+		delete(c.doubling, f.channel())
+	case amqpwire.IDBasicAck:
+		if c.broker.strikes(ackLost) { // the test's own hands acknowledge nothing
+			return nil
+		}
+	case amqpwire.IDBasicPublish:
+		if !c.own {
+			return c.publish(f)
+		}
+	case 0:
+		if d := c.doubling[f.channel()]; d != nil && d.add(f) {
+			delete(c.doubling, f.channel())
+			c.again(d)
+		}
+	}
+	return f
+}
+
+func (f frame) arguments() []byte { return f.payload()[4:] }
+
+func (c *conn) note(change func()) {
+	c.broker.mu.Lock()
+	defer c.broker.mu.Unlock()
+	change()
+}
+
+// publish has faults strike a message that begins.
+func (c *conn) publish(f frame) []byte {
+	b := c.broker
+	var m amqpwire.BasicPublish
+	switch {
+	case m.Parse(f.arguments()) != nil:
+		return f
+	case b.strikes(publishLost):
+		return nil
+	case c.confirms[f.channel()] && b.strikes(publishNacked):
+		// The broker itself refuses it, as for a queue that is full.
+		m.Exchange, m.RoutingKey = "", b.full(c.vhost)
+		changed, err := amqpwire.AppendMethodFrame(nil, f.channel(), &m)
+		if err != nil {
+			return f
+		}
+		return changed
+	case b.strikes(publishDoubled):
+		c.doubling[f.channel()] = &content{exchange: m.Exchange, key: m.RoutingKey}
+	}
+	return f
+}
+
+// content is a message of which a second one is to be made.
+type content struct {
+	exchange, key string
+	properties    []byte
+	body          []byte
+	left          uint64
+}
+
+// add takes in a frame that follows the publish, and reports whether that is all.
+func (d *content) add(f frame) (whole bool) {
+	switch f.kind() {
+	case amqpwire.FrameHeader:
+		h, err := amqpwire.ParseContentHeader(f.payload())
+		if err != nil {
+			return false
+		}
+		d.properties, d.left = slices.Clone(h.Properties), h.BodySize
+	case amqpwire.FrameBody:
+		d.body = append(d.body, f.payload()...)
+		d.left -= min(d.left, uint64(len(f.payload())))
+	default:
+		return false
+	}
+	return d.left == 0
+}
+
+// again publishes a message that is just being published. What the broker has
+// against it, it says of the other.
+func (c *conn) again(d *content) {
+	p, err := amqpwire.ParseProperties(d.properties)
+	if err != nil {
+		return
+	}
+	m, err := vhost.NewMessage(vhost.Published{
+		Exchange: d.exchange, RoutingKey: d.key, Properties: d.properties, Body: d.body, User: p.UserID,
+	})
+	if v := c.broker.node.VHost(c.vhost); v != nil && err == nil {
+		_, _, _ = v.Publish(m)
+	}
+}

@@ -1,0 +1,267 @@
+package reprisetest_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/reprisetest"
+	"github.com/reprisemq/reprise/topology"
+)
+
+func TestAttemptsAreWhatTheWorkerTakesForOne(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		began := time.Now()
+		w := b.Work(t, reprise.WorkerConfig{
+			Queue: "orders", Policy: every(time.Hour, 5),
+			Middleware: []reprise.Middleware{reprise.Immediate(2, time.Second)},
+			Handler: handler(func(m *reprise.Message) error {
+				time.Sleep(time.Second)
+				switch m.Attempt {
+				case 1:
+					return errScripted
+				case 2:
+					panic("at the disco")
+				case 3:
+					runtime.Goexit()
+				}
+				return nil
+			}),
+		})
+		b.Publish(t, order("1"))
+		b.Drain(t)
+		got := w.Attempts()
+		if len(got) != 4 {
+			t.Fatalf("%d attempts: %v", len(got), got.Errors())
+		}
+		panicked, _ := errors.AsType[*reprise.PanicError](got[1].Err)
+		if got[0].Err != errScripted || panicked == nil || panicked.Value != "at the disco" || !errors.Is(got[2].Err, reprise.ErrHandlerExited) || got[3].Err != nil {
+			t.Errorf("errors: %v", got.Errors())
+		}
+		type timing struct {
+			At, Took time.Duration
+			Body     string
+		}
+		var timings []timing
+		for _, a := range got {
+			timings = append(timings, timing{a.At.Sub(began), a.Took, string(a.Message.Body)})
+		}
+		want := []timing{
+			{0, 5 * time.Second, "order 1"}, // three runs, two pauses
+			{time.Hour + 5*time.Second, time.Second, "order 1"},
+			{2*time.Hour + 6*time.Second, time.Second, "order 1"},
+			{3*time.Hour + 7*time.Second, time.Second, "order 1"},
+		}
+		if diff := cmp.Diff(want, timings); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		if diff := cmp.Diff([]time.Duration{time.Hour, time.Hour, time.Hour}, got.Delays()); diff != "" {
+			t.Errorf("delays, -want +got:\n%s", diff)
+		}
+	})
+}
+
+func TestAttemptsShowWhatTheHandlerWasGiven(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(m *reprise.Message) error {
+			m.Body, m.MessageID = nil, "another"
+			return nil
+		})})
+		b.Publish(t, order("1"))
+		if got := w.Await(t, 1).Of("1"); len(got) != 1 || string(got[0].Message.Body) != "order 1" {
+			t.Errorf("%d attempts at it", len(got))
+		}
+	})
+}
+
+func TestDelaysAreThoseOfEachMessage(t *testing.T) {
+	at := time.Now()
+	attempt := func(id string, begin, took time.Duration) reprisetest.Attempt {
+		return reprisetest.Attempt{Message: &reprise.Message{MessageID: id}, At: at.Add(begin), Took: took}
+	}
+	all := reprisetest.Attempts{
+		attempt("a", 0, time.Second),
+		attempt("b", time.Second, 0),
+		attempt("a", 4*time.Second, 0),
+		attempt("b", 3*time.Second, 0),
+		attempt("a", 9*time.Second, 0),
+	}
+	for id, want := range map[string][]time.Duration{
+		"a": {3 * time.Second, 5 * time.Second}, "b": {2 * time.Second}, "c": nil,
+	} {
+		if diff := cmp.Diff(want, all.Of(id).Delays()); diff != "" {
+			t.Errorf("of %s: %s", id, diff)
+		}
+	}
+	if diff := cmp.Diff([]time.Duration{3 * time.Second, 2 * time.Second, 5 * time.Second}, all.Delays()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAwaitWaitsUntilAnAttemptIsSettled(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		w := b.Work(t, retrying(time.Hour))
+		later(t, time.Minute, func() { b.Publish(t, order("1")) })
+		if got := w.Await(t, 1); len(got) != 1 || got[0].Err != errScripted {
+			t.Errorf("got %v", got)
+		}
+		for _, q := range b.Queues() {
+			if q.Unacked > 0 || q.Name == "orders" && q.Ready > 0 {
+				t.Errorf("not settled: %+v", q)
+			}
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		got := try(t, func(f *fake) {
+			b := reprisetest.Config{Patience: time.Hour}.New(f)
+			w := b.Work(f, retrying(time.Hour))
+			b.Publish(f, order("1"))
+			w.Await(f, 3)
+		})
+		if want := `reprisetest: after 1h0m0s there were 2 attempts at messages of "orders", not 3`; got.String() != want {
+			t.Errorf("failed with %q, want %q", got, want)
+		}
+	})
+}
+
+func TestStopGivesBackWhatHasNotBegun(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		slow := handler(func(*reprise.Message) error { time.Sleep(10 * time.Second); return nil })
+		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: slow})
+		b.Publish(t, order("1"), order("2"), order("3"))
+		b.Advance(time.Second)
+		for range 2 {
+			if err := w.Stop(); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := b.Depth(t, "orders"); n != 2 || len(w.Attempts()) != 1 {
+			t.Errorf("%d messages left, %d attempts", n, len(w.Attempts()))
+		}
+		other := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: slow})
+		b.Drain(t)
+		if n := len(other.Attempts()); n != 2 {
+			t.Errorf("the next worker made %d attempts", n)
+		}
+	})
+}
+
+func TestStopReturnsTheErrorOfTheWorker(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		release := make(chan struct{})
+		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(*reprise.Message) error { <-release; return nil })})
+		b.Publish(t, order("1"))
+		if err := w.Stop(); !errors.Is(err, reprise.ErrDrainTimeout) {
+			t.Errorf("stopped with %v", err)
+		}
+		close(release)
+	})
+}
+
+// One of two workers of a queue leaves: what comes now is not at rest.
+func TestStopOfOneOfTwoWorkers(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		client := b.Client(t, nil)
+		one, other := b.WorkWith(t, client, retrying(time.Hour)), b.WorkWith(t, client, retrying(time.Hour))
+		if err := one.Stop(); err != nil {
+			t.Error(err)
+		}
+		b.Refuse(time.Minute)
+		b.Cut()
+		b.Publish(t, order("1"))
+		b.Drain(t)
+		if n := len(other.Attempts()); n != 2 {
+			t.Errorf("%d attempts", n)
+		}
+	})
+}
+
+func TestWorkFailsAtOnceWhereItCannotWork(t *testing.T) {
+	t.Parallel()
+	for want, config := range map[string]reprise.WorkerConfig{
+		"reprisetest: reprise: WorkerConfig.Queue is empty: name the queue to consume": {Handler: failing(0)},
+		`reprisetest: the worker of "amq.mine" has ended: `:                            {Queue: "amq.mine", Handler: failing(0)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			got := try(t, func(f *fake) { reprisetest.New(f).Work(f, config) })
+			if len(got.failures) == 0 || len(got.failures[0]) < len(want) || got.failures[0][:len(want)] != want {
+				t.Errorf("failed with %q, want %q", got, want)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		got := try(t, func(f *fake) {
+			b := reprisetest.Config{Patience: time.Hour}.New(f)
+			client := b.Client(f, nil)
+			b.Refuse(2 * time.Hour)
+			b.Cut()
+			b.WorkWith(f, client, retrying(0))
+		})
+		if want := `reprisetest: the worker of "orders" does not consume after 1h0m0s`; got.failures[0] != want {
+			t.Errorf("failed with %q, want %q", got, want)
+		}
+	})
+}
+
+// A worker is stopped before its client, and what it does then is no failure.
+func TestTheEndOfATestIsClean(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(f *fake, b *reprisetest.Broker){
+		"with a handler at work": func(f *fake, b *reprisetest.Broker) {
+			b.Work(f, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(ctx context.Context, _ *reprise.Message) error {
+				<-ctx.Done()
+				return ctx.Err()
+			})})
+			b.Publish(f, order("1"))
+		},
+		"with publishers blocked": func(f *fake, b *reprisetest.Broker) {
+			b.Work(f, retrying(time.Hour))
+			client := b.Client(f, nil)
+			b.Publish(f, order("1"))
+			b.Block()
+			go client.Publish(context.Background(), order("2"))
+			b.Advance(time.Second)
+		},
+		"with a copy that cannot be published": func(f *fake, b *reprisetest.Broker) {
+			b.Declare(f, topology.Buckets{}.Topology("orders"))
+			b.Publish(f, order("1"))
+			b.Block()
+			b.Work(f, retrying(time.Hour)).Await(f, 1)
+		},
+		"without connections": func(f *fake, b *reprisetest.Broker) {
+			b.Work(f, retrying(time.Hour))
+			b.Refuse(time.Hour)
+			b.Cut()
+			b.Advance(time.Minute)
+		},
+		"in the middle of a retry": func(f *fake, b *reprisetest.Broker) {
+			b.Work(f, retrying(time.Hour))
+			b.Publish(f, order("1"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				got := try(t, func(f *fake) {
+					begin(f, reprisetest.New(f))
+					f.Fatalf("half-way")
+				})
+				if got.String() != "half-way" {
+					t.Errorf("failed with:\n%s", got)
+				}
+			})
+		})
+	}
+}
