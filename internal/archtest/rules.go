@@ -147,9 +147,20 @@ var Rules = []Rule{
 			"testing", "testing/...", "net/http/httptest",
 			"pgregory.net/rapid/...", "go.uber.org/goleak/...",
 			"github.com/rogpeppe/go-internal/...", "github.com/google/go-cmp/...",
-			"modernc.org/sqlite/...", "github.com/jackc/pgx/...",
 		},
 		Why: "these libraries are for tests, and importing one puts its flags and its weight into every program",
+	},
+	{
+		For:           []string{"..."},
+		Except:        append([]string{"internal/cli/..."}, testPackages...),
+		NeverDirectly: []string{"modernc.org/sqlite/...", "github.com/jackc/pgx/..."},
+		Why:           "packages speak to databases through database/sql: which driver goes into the program is up to that",
+	},
+	{
+		For:           []string{"..."},
+		Except:        append([]string{"broker"}, testPackages...),
+		NeverDirectly: []string{"internal/inside"},
+		Why:           "what a test may see of a broker is nobody's API",
 	},
 	{
 		For:   []string{"..."},
