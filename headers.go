@@ -53,7 +53,7 @@ func ours(header string) bool {
 
 // reserved reports whether a handler may not write a header.
 func reserved(header string) bool {
-	return ours(header) || brokers(header) || header == headerCC || header == headerBCC
+	return strings.HasPrefix(header, "x-reprise-") || brokers(header) || header == headerCC || header == headerBCC
 }
 
 // visible returns the headers a handler sees: the message's own, as first

@@ -6,7 +6,7 @@ import "time"
 //
 // Observe is called from the goroutines that do the work, many at a time. It
 // must return at once and must not call back into the Client or Worker.
-// Packages prommetrics and oteltrace, beside this one, are ready-made.
+// Package prommetrics, beside this one, is a ready-made one.
 type Observer interface {
 	Observe(e Event)
 }

@@ -39,9 +39,8 @@ func Park(err error) error { return &ParkError{Err: err} }
 // come, for the next one to go on from there, or whatever a person should see.
 // The outcome is err's; a nil err stays nil, since there is no copy.
 //
-// Values are those of Message.Headers. Names that belong to Reprise (x-reprise-
-// and what is described there), to the strategy or to RabbitMQ are left out,
-// and so are all of them where one cannot be encoded or they do not fit into
+// Values are those of Message.Headers. Names that belong to Reprise
+// (x-reprise-…), to the strategy or to RabbitMQ are left out, and so are all of them where one cannot be encoded or they do not fit into
 // the header frame: the error recorded with the attempt then says so. Where
 // several are wrapped in one another, the outermost wins. A route that
 // publishes no copy (topology.Requeue, DeadLetter) cannot carry them.

@@ -1,0 +1,91 @@
+package oteltrace
+
+import (
+	"context"
+	"runtime/debug"
+
+	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/reprisemq/reprise"
+)
+
+// Middleware makes a span of each attempt. Make it the first of a worker's, so
+// that the span covers the others; spans that others have begun before it are not
+// its parents.
+//
+// The handler's context has the span. An error stays what it is, with a header for
+// the copy besides (reprise.Annotate), and so does the outcome. A panic becomes the
+// *reprise.PanicError that the worker would have made of it.
+func Middleware(cfg Config) reprise.Middleware {
+	cfg = cfg.withDefaults()
+	tracer := cfg.tracer()
+	return func(next reprise.Handler) reprise.Handler {
+		return &handler{cfg: cfg, tracer: tracer, next: next}
+	}
+}
+
+type handler struct {
+	cfg    Config
+	tracer trace.Tracer
+	next   reprise.Handler
+}
+
+// Handle implements reprise.Handler.
+func (h *handler) Handle(ctx context.Context, m *reprise.Message) (err error) {
+	ctx, span := h.begin(ctx, m)
+	err = reprise.ErrHandlerExited // stands when the handler leaves through runtime.Goexit
+	defer func() {
+		if v := recover(); v != nil {
+			err = &reprise.PanicError{Value: v, Stack: debug.Stack()}
+		}
+		record(span, err)
+		span.End()
+		// Without an SDK, the span is the producer's.
+		if s := span.SpanContext(); s.IsValid() && !s.IsRemote() {
+			err = reprise.Annotate(err, asPrevious(s))
+		}
+	}()
+	return h.next.Handle(ctx, m)
+}
+
+// begin starts the span of an attempt.
+func (h *handler) begin(ctx context.Context, m *reprise.Message) (context.Context, trace.Span) {
+	ctx, producer := headers(m.Headers).extract(ctx, h.cfg.Propagator)
+	previous := headers(m.Headers).previous()
+	delete(m.Headers, HeaderPrevious)
+
+	attributes := append(describe("process", destination(m.Exchange, m.RoutingKey, m.Queue), m.RoutingKey),
+		semconv.MessagingOperationTypeProcess, AttemptKey.Int(m.Attempt))
+	if m.CorrelationID != "" {
+		attributes = append(attributes, semconv.MessagingMessageConversationID(m.CorrelationID))
+	}
+	if m.MessageID != "" {
+		attributes = append(attributes, semconv.MessagingMessageID(m.MessageID))
+	}
+	if m.Redelivered {
+		attributes = append(attributes, RedeliveredKey.Bool(true))
+	}
+	options := []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(attributes...),
+		trace.WithLinks(links(producer, previous)...),
+	}
+	if follows := m.Attempt == 1 && !previous.IsValid(); !h.cfg.ChildOfProducer || !follows {
+		options = append(options, trace.WithNewRoot())
+	}
+	return h.tracer.Start(ctx, "process "+m.Queue, options...)
+}
+
+// links leads to those spans that there are.
+func links(producer, previous trace.SpanContext) (links []trace.Link) {
+	link := func(to trace.SpanContext, what string) {
+		if to.IsValid() {
+			links = append(links, trace.Link{SpanContext: to, Attributes: []attribute.KeyValue{LinkKey.String(what)}})
+		}
+	}
+	link(producer, "producer")
+	link(previous, "previous_attempt")
+	return links
+}

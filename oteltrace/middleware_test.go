@@ -1,0 +1,325 @@
+package oteltrace_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/baggage"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/oteltrace"
+)
+
+func TestEveryAttemptIsATraceOfItsOwn(t *testing.T) {
+	for _, child := range []bool{false, true} {
+		t.Run(fmt.Sprint("child of producer ", child), func(t *testing.T) {
+			r := newRecorder()
+			r.config.ChildOfProducer = child
+			origin, header := elsewhere(t)
+			headers := map[string]any{"traceparent": header}
+			for n := 1; n <= 3; n++ {
+				err := r.attempt(&reprise.Message{Queue: "orders", Attempt: n, Headers: maps.Clone(headers)}, returning(errTest))
+				headers = copied(headers, err)
+			}
+			spans := r.Ended()
+			for i, s := range spans {
+				want := []string{producer(origin)}
+				if i > 0 {
+					want = append(want, previous(spans[i-1].SpanContext()))
+				}
+				if diff := cmp.Diff(want, linked(s)); diff != "" {
+					t.Errorf("attempt %d, links, -want +got:\n%s", i+1, diff)
+				}
+				switch {
+				case child && i == 0:
+					if s.Parent().SpanID() != origin.SpanID() || s.SpanContext().TraceID() != origin.TraceID() {
+						t.Errorf("attempt 1 is a child of %v", s.Parent())
+					}
+				case s.Parent().IsValid(), s.SpanContext().TraceID() == origin.TraceID():
+					t.Errorf("attempt %d is part of trace %s, below %s", i+1, s.SpanContext().TraceID(), s.Parent().SpanID())
+				}
+			}
+		})
+	}
+}
+
+func TestSpanOfAnAttempt(t *testing.T) {
+	r := newRecorder()
+	err := r.attempt(&reprise.Message{
+		Exchange: "shop", RoutingKey: "order.placed", Queue: "orders",
+		MessageID: "id 1", CorrelationID: "cart 2", Attempt: 3, Redelivered: true,
+	}, returning(nil))
+	if err != nil {
+		t.Error(err)
+	}
+	s := r.only(t)
+	if s.Name() != "process orders" || s.SpanKind() != trace.SpanKindConsumer {
+		t.Errorf("%s, %s", s.Name(), s.SpanKind())
+	}
+	want := map[string]string{
+		"messaging.system":                           "rabbitmq",
+		"messaging.operation.name":                   "process",
+		"messaging.operation.type":                   "process",
+		"messaging.destination.name":                 "shop:order.placed:orders",
+		"messaging.rabbitmq.destination.routing_key": "order.placed",
+		"messaging.message.id":                       "id 1",
+		"messaging.message.conversation_id":          "cart 2",
+		"reprise.attempt":                            "3",
+		"reprise.redelivered":                        "true",
+		"reprise.outcome":                            "done",
+	}
+	if diff := cmp.Diff(want, attributes(s.Attributes())); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if s.InstrumentationScope().SchemaURL != "https://opentelemetry.io/schemas/1.43.0" {
+		t.Errorf("schema %s", s.InstrumentationScope().SchemaURL)
+	}
+}
+
+func TestDestinations(t *testing.T) {
+	for _, tc := range []struct{ exchange, key, queue, want string }{
+		{"", "orders", "orders", "orders"},
+		{"shop", "orders", "orders", "shop:orders"},
+		{"shop", "placed", "orders", "shop:placed:orders"},
+		{"shop", "", "orders", "shop:orders"},
+		{"", "placed", "orders", "placed:orders"},
+		{"shop", "shop", "shop", "shop:shop"},
+	} {
+		r := newRecorder()
+		_ = r.attempt(&reprise.Message{Exchange: tc.exchange, RoutingKey: tc.key, Queue: tc.queue, Attempt: 1}, returning(nil))
+		if got := attributes(r.only(t).Attributes())["messaging.destination.name"]; got != tc.want {
+			t.Errorf("%q %q %q: %q, want %q", tc.exchange, tc.key, tc.queue, got, tc.want)
+		}
+	}
+}
+
+// What headers hold is up to whoever published. Nothing of it must make an
+// attempt fail.
+func TestHeadersThatLeadNowhere(t *testing.T) {
+	_, good := elsewhere(t)
+	for _, tc := range []struct {
+		name  string
+		value any
+		links int
+	}{
+		{"text", good, 1},
+		{"bytes", []byte(good), 1},
+		{"of a later version", "cc" + good[2:] + "-what-comes-next", 1},
+		{"empty", "", 0},
+		{"short", good[:len(good)-1], 0},
+		{"long", good + "-00", 0},
+		{"upper case", strings.ToUpper(good), 0},
+		{"no span", "00-00000000000000000000000000000000-0000000000000000-01", 0},
+		{"version ff", "ff" + good[2:], 0},
+		{"not text", "\xff\xfe\x00", 0},
+		{"nil", nil, 0},
+		{"a number", int64(1), 0},
+		{"a table", map[string]any{"traceparent": good}, 0},
+		{"a list", []any{good}, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for _, header := range []string{"traceparent", oteltrace.HeaderPrevious} {
+				r := newRecorder()
+				called := false
+				err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1, Headers: map[string]any{header: tc.value}},
+					func(context.Context, *reprise.Message) error { called = true; return errTest })
+				if !called || !errors.Is(err, errTest) {
+					t.Errorf("%s: called %v, %v", header, called, err)
+				}
+				if s := r.only(t); len(s.Links()) != tc.links || s.Parent().IsValid() {
+					t.Errorf("%s: linked to %q", header, linked(s))
+				}
+			}
+		})
+	}
+	t.Run("no headers", func(t *testing.T) {
+		r := newRecorder()
+		if err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(nil)); err != nil {
+			t.Error(err)
+		}
+		if got := linked(r.only(t)); len(got) != 0 {
+			t.Errorf("linked to %q", got)
+		}
+	})
+}
+
+func FuzzHeaders(f *testing.F) {
+	_, good := elsewhere(f)
+	f.Add(good, "", good)
+	f.Add(good, "a=b,c=d", "ff"+good)
+	f.Add("00-", "=", strings.Repeat("-", 60))
+	f.Fuzz(func(t *testing.T, traceparent, tracestate, previous string) {
+		r := newRecorder()
+		err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 2, Headers: map[string]any{
+			"traceparent": traceparent, "tracestate": tracestate, oteltrace.HeaderPrevious: previous,
+		}}, returning(errTest))
+		s := r.only(t)
+		next := copied(nil, err)[oteltrace.HeaderPrevious]
+		if id := s.SpanContext().SpanID().String(); !errors.Is(err, errTest) || !strings.Contains(fmt.Sprint(next), id) {
+			t.Errorf("%v; the next attempt would be linked to %v, not %s", err, next, id)
+		}
+		for _, l := range s.Links() {
+			if !l.SpanContext.IsValid() {
+				t.Errorf("a link to %v", l.SpanContext)
+			}
+		}
+	})
+}
+
+// A handler sees its message as it was published, and may pass its headers on.
+func TestHandlersDoNotSeeOurHeader(t *testing.T) {
+	r := newRecorder()
+	_, header := elsewhere(t)
+	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 2, Headers: map[string]any{
+		"traceparent": header, oteltrace.HeaderPrevious: header, "own": "kept",
+	}}, func(_ context.Context, m *reprise.Message) error {
+		if diff := cmp.Diff(map[string]any{"traceparent": header, "own": "kept"}, m.Headers); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		return nil
+	})
+}
+
+func TestSpansOfTheHandlerAreBelow(t *testing.T) {
+	r := newRecorder()
+	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, func(ctx context.Context, _ *reprise.Message) error {
+		_, span := r.provider.Tracer("").Start(ctx, "charge")
+		span.End()
+		return nil
+	})
+	spans := r.Ended()
+	if len(spans) != 2 || spans[0].Parent().SpanID() != spans[1].SpanContext().SpanID() {
+		t.Errorf("%v", spans)
+	}
+}
+
+// A worker is started by something, whose span may be in the context of Run. It
+// is not what attempts belong to.
+func TestTheSpanOfRunIsNoParent(t *testing.T) {
+	r := newRecorder()
+	ctx, main := r.provider.Tracer("").Start(t.Context(), "main")
+	_ = oteltrace.Middleware(r.config)(reprise.HandlerFunc(returning(nil))).Handle(ctx, &reprise.Message{Queue: "orders", Attempt: 1})
+	if s := r.only(t); s.Parent().IsValid() || len(s.Links()) != 0 || s.SpanContext().TraceID() == main.SpanContext().TraceID() {
+		t.Errorf("below %v, linked to %q", s.Parent(), linked(s))
+	}
+}
+
+// A message that was parked and is published again, headers and all, counts its
+// attempts anew.
+func TestReplayedMessageContinuesTheChain(t *testing.T) {
+	r := newRecorder()
+	r.config.ChildOfProducer = true
+	origin, header := elsewhere(t)
+	headers := copied(map[string]any{"traceparent": header}, r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(errTest)))
+	last := r.only(t)
+	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1, Headers: headers}, returning(nil))
+	s := r.Ended()[1]
+	if diff := cmp.Diff([]string{producer(origin), previous(last.SpanContext())}, linked(s)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if s.Parent().IsValid() {
+		t.Error("the first attempt after a replay is in the publisher's trace")
+	}
+}
+
+func TestPanicIsTheWorkersPanicError(t *testing.T) {
+	r := newRecorder()
+	err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, func(context.Context, *reprise.Message) error { panicked(); return nil })
+	p, is := errors.AsType[*reprise.PanicError](err)
+	if !is || p.Value != "oh" || !strings.Contains(string(p.Stack), "oteltrace_test.panicked") {
+		t.Errorf("%v", err)
+	}
+	s := r.only(t)
+	if s.Status().Code != codes.Error || s.Status().Description != "panic: oh" {
+		t.Errorf("%+v", s.Status())
+	}
+	if _, found := copied(nil, err)[oteltrace.HeaderPrevious]; !found {
+		t.Error("the next attempt would not be linked to it")
+	}
+}
+
+func panicked() { panic("oh") }
+
+func TestGoexitEndsTheSpan(t *testing.T) {
+	r := newRecorder()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, func(context.Context, *reprise.Message) error { runtime.Goexit(); return nil })
+	})
+	wg.Wait()
+	if s := r.only(t); s.Status().Code != codes.Error {
+		t.Errorf("%+v", s.Status())
+	}
+}
+
+// Without an SDK nothing is recorded, and what came along is handed on.
+func TestWithoutAnSDK(t *testing.T) {
+	origin, header := elsewhere(t)
+	handler := oteltrace.Middleware(oteltrace.Config{TracerProvider: noop.NewTracerProvider()})(reprise.HandlerFunc(
+		func(ctx context.Context, _ *reprise.Message) error {
+			if got := trace.SpanContextFromContext(ctx); got.SpanID() != origin.SpanID() {
+				t.Errorf("the handler is given %v", got)
+			}
+			return errTest
+		}))
+	m := &reprise.Message{Queue: "orders", Attempt: 1, Headers: map[string]any{"traceparent": header}}
+	if err := handler.Handle(t.Context(), m); err != errTest {
+		t.Errorf("%#v", err)
+	}
+}
+
+// Whether an attempt is recorded must not decide whether the next one is found.
+func TestNotSampled(t *testing.T) {
+	r := newRecorder(sdktrace.WithSampler(sdktrace.NeverSample()))
+	err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(errTest))
+	if header, _ := copied(nil, err)[oteltrace.HeaderPrevious].(string); !strings.HasSuffix(header, "-00") {
+		t.Errorf("the next attempt would be linked to %q", header)
+	}
+}
+
+// Head samplers are given the links, and can go by them.
+func TestSamplersSeeTheLinks(t *testing.T) {
+	r := newRecorder(sdktrace.WithSampler(samplerFunc(func(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+		if slices.ContainsFunc(p.Links, func(l trace.Link) bool { return l.SpanContext.IsSampled() }) {
+			return sdktrace.AlwaysSample().ShouldSample(p)
+		}
+		return sdktrace.NeverSample().ShouldSample(p)
+	})))
+	_, header := elsewhere(t)
+	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(nil))
+	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1, Headers: map[string]any{"traceparent": header}}, returning(nil))
+	if s := r.only(t); len(s.Links()) != 1 {
+		t.Errorf("linked to %q", linked(s))
+	}
+}
+
+type samplerFunc func(sdktrace.SamplingParameters) sdktrace.SamplingResult
+
+func (f samplerFunc) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult { return f(p) }
+
+func (samplerFunc) Description() string { return "test" }
+
+func TestBaggageComesAlong(t *testing.T) {
+	r := newRecorder()
+	r.config.Propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
+	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1, Headers: map[string]any{"baggage": "tenant=acme"}},
+		func(ctx context.Context, _ *reprise.Message) error {
+			if got := baggage.FromContext(ctx).Member("tenant").Value(); got != "acme" {
+				t.Errorf("tenant %q", got)
+			}
+			return nil
+		})
+}

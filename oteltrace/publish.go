@@ -1,0 +1,137 @@
+package oteltrace
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/published"
+)
+
+// Publisher returns a function that publishes as publish does, which is a Client's
+// Publish or something around it, in a span, and with the headers by which the
+// attempts are linked to it.
+//
+//	publish := oteltrace.Publisher(oteltrace.Config{}, client.Publish)
+//	err := publish(ctx, m)
+//
+// The span is a child of the one in ctx, and lasts until the broker has confirmed
+// the message. An error is returned as it is; error.type is what prommetrics
+// calls the result: unroutable, nacked, unconfirmed and so on.
+//
+// The message's own headers stay as they are: publish is given a copy. A trace
+// context that they have, since the message is passed on from elsewhere, is
+// replaced on that copy, and the span is linked to it.
+func Publisher(cfg Config, publish func(context.Context, *reprise.Message) error) func(context.Context, *reprise.Message) error {
+	p := newPublisher(cfg)
+	return func(ctx context.Context, m *reprise.Message) error {
+		return p.publish(ctx, []*reprise.Message{m}, nil, func(ctx context.Context, traced []*reprise.Message) error {
+			return publish(ctx, traced[0])
+		})
+	}
+}
+
+// BatchPublisher is Publisher for a Client's PublishBatch: one span for all the
+// messages, to which the attempts of each are linked. Where they do not all have
+// the same exchange and routing key, the span names none. Where several failed,
+// error.type is of the one of which least is known.
+func BatchPublisher(cfg Config, publish func(context.Context, []*reprise.Message) error) func(context.Context, []*reprise.Message) error {
+	p := newPublisher(cfg)
+	return func(ctx context.Context, messages []*reprise.Message) error {
+		count := []attribute.KeyValue{semconv.MessagingBatchMessageCount(len(messages))}
+		return p.publish(ctx, messages, count, publish)
+	}
+}
+
+type publisher struct {
+	cfg    Config
+	tracer trace.Tracer
+}
+
+func newPublisher(cfg Config) *publisher {
+	cfg = cfg.withDefaults()
+	return &publisher{cfg: cfg, tracer: cfg.tracer()}
+}
+
+func (p *publisher) publish(ctx context.Context, messages []*reprise.Message, about []attribute.KeyValue, publish func(context.Context, []*reprise.Message) error) error {
+	name, attributes := describePublishing(messages)
+	var origins []trace.Link
+	for _, m := range messages {
+		if m != nil {
+			_, origin := headers(m.Headers).extract(ctx, p.cfg.Propagator)
+			origins = append(origins, links(origin, trace.SpanContext{})...)
+		}
+	}
+	ctx, span := p.tracer.Start(ctx, name,
+		trace.WithSpanKind(trace.SpanKindProducer),
+		trace.WithAttributes(attributes...),
+		trace.WithAttributes(about...),
+		trace.WithLinks(origins...),
+	)
+	defer span.End()
+
+	traced := make([]*reprise.Message, len(messages))
+	for i, m := range messages {
+		traced[i] = p.traced(ctx, m)
+	}
+	err := publish(ctx, traced)
+	for i, m := range messages {
+		if m != nil {
+			m.MessageID = traced[i].MessageID // publish has set it, for another try to have the same
+		}
+	}
+	if len(messages) == 1 && messages[0] != nil {
+		span.SetAttributes(semconv.MessagingMessageID(messages[0].MessageID))
+	}
+	if err != nil {
+		span.SetAttributes(semconv.ErrorTypeKey.String(published.Result(err)))
+		span.SetStatus(codes.Error, text(err))
+	}
+	return err
+}
+
+// traced returns a copy of m that leads to the span in ctx. There is none of nil,
+// which is for publish to complain of.
+func (p *publisher) traced(ctx context.Context, m *reprise.Message) *reprise.Message {
+	if m == nil {
+		return nil
+	}
+	traced := *m
+	traced.Headers = make(map[string]any, len(m.Headers)+2)
+	maps.Copy(traced.Headers, m.Headers)
+	delete(traced.Headers, HeaderPrevious)
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		for _, field := range p.cfg.Propagator.Fields() {
+			delete(traced.Headers, field)
+		}
+	}
+	p.cfg.Propagator.Inject(ctx, headers(traced.Headers))
+	return &traced
+}
+
+// describePublishing returns the name and the attributes of a span.
+func describePublishing(messages []*reprise.Message) (name string, attributes []attribute.KeyValue) {
+	const publish = "publish"
+	elsewhere := func(m *reprise.Message) bool {
+		return m == nil || m.Exchange != messages[0].Exchange || m.RoutingKey != messages[0].RoutingKey
+	}
+	if len(messages) == 0 || messages[0] == nil || slices.ContainsFunc(messages, elsewhere) {
+		return publish, []attribute.KeyValue{semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(publish), semconv.MessagingOperationTypeSend}
+	}
+	m := messages[0]
+	to := m.Exchange
+	if to == "" {
+		to = m.RoutingKey // which is the name of a queue
+	}
+	attributes = append(describe(publish, destination(m.Exchange, m.RoutingKey, ""), m.RoutingKey), semconv.MessagingOperationTypeSend)
+	if len(messages) == 1 && m.CorrelationID != "" {
+		attributes = append(attributes, semconv.MessagingMessageConversationID(m.CorrelationID))
+	}
+	return publish + " " + destination(to, "", ""), attributes
+}

@@ -1,0 +1,100 @@
+package oteltrace_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/goleak"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/oteltrace"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errTest = errors.New("test")
+
+// recorder keeps the spans that are made with its config.
+type recorder struct {
+	*tracetest.SpanRecorder
+	provider *sdktrace.TracerProvider
+	config   oteltrace.Config
+}
+
+func newRecorder(options ...sdktrace.TracerProviderOption) *recorder {
+	r := &recorder{SpanRecorder: tracetest.NewSpanRecorder()}
+	r.provider = sdktrace.NewTracerProvider(append(options, sdktrace.WithSpanProcessor(r.SpanRecorder))...)
+	r.config = oteltrace.Config{TracerProvider: r.provider}
+	return r
+}
+
+// only returns the single span that has ended.
+func (r *recorder) only(t testing.TB) sdktrace.ReadOnlySpan {
+	t.Helper()
+	ended := r.Ended()
+	if len(ended) != 1 {
+		t.Fatalf("%d spans, not 1", len(ended))
+	}
+	return ended[0]
+}
+
+// attempt runs a handler once inside of Middleware.
+func (r *recorder) attempt(m *reprise.Message, handler func(context.Context, *reprise.Message) error) error {
+	return oteltrace.Middleware(r.config)(reprise.HandlerFunc(handler)).Handle(context.Background(), m)
+}
+
+func returning(err error) func(context.Context, *reprise.Message) error {
+	return func(context.Context, *reprise.Message) error { return err }
+}
+
+// copied are the headers that the copy of a message has after an attempt.
+func copied(headers map[string]any, err error) map[string]any {
+	headers = maps.Clone(headers)
+	if headers == nil {
+		headers = map[string]any{}
+	}
+	if annotated, ok := errors.AsType[*reprise.AnnotatedError](err); ok {
+		maps.Copy(headers, annotated.Headers)
+	}
+	return headers
+}
+
+// attributes are those of a span or link, as text.
+func attributes(all []attribute.KeyValue) map[string]string {
+	m := map[string]string{}
+	for _, a := range all {
+		m[string(a.Key)] = a.Value.String()
+	}
+	return m
+}
+
+// linked tells where a span's links lead: "producer 0102…" and so on.
+func linked(s sdktrace.ReadOnlySpan) (to []string) {
+	for _, l := range s.Links() {
+		to = append(to, fmt.Sprintf("%s %s", attributes(l.Attributes)["reprise.link"], l.SpanContext.SpanID()))
+	}
+	return to
+}
+
+func producer(s trace.SpanContext) string { return "producer " + s.SpanID().String() }
+func previous(s trace.SpanContext) string { return "previous_attempt " + s.SpanID().String() }
+
+// elsewhere is a span of another process, and the header by which it is known.
+func elsewhere(t testing.TB) (trace.SpanContext, string) {
+	t.Helper()
+	const header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": header})
+	s := trace.SpanContextFromContext(ctx)
+	if !s.IsValid() {
+		t.Fatal("not a traceparent")
+	}
+	return s, header
+}

@@ -1,0 +1,263 @@
+package prommetrics_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/prommetrics"
+)
+
+// known are the metrics that there are, with all values of their labels.
+func known(t *testing.T) map[string]metric {
+	t.Helper()
+	m := prommetrics.New(prommetrics.Config{})
+	m.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "orders"})
+	return described(t, m)
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The lists of metrics, in the package comment and in the guide, are complete and true.
+func TestListsOfMetrics(t *testing.T) {
+	want := map[string]string{}
+	for name, m := range known(t) {
+		want[name] = m.String()
+	}
+	for file, line := range map[string]*regexp.Regexp{
+		"doc.go":                   regexp.MustCompile(`(?m)^//\t(reprise_\w+) +(\w+) *([\w, ]*)$`),
+		"../docs/observability.md": regexp.MustCompile("(?m)^\\| `(reprise_\\w+)` \\| (\\w+) \\| ?([\\w, ]*)\\| "),
+	} {
+		got := map[string]string{}
+		for _, m := range line.FindAllStringSubmatch(read(t, file), -1) {
+			labels := strings.FieldsFunc(m[3], func(r rune) bool { return r == ',' || r == ' ' })
+			slices.Sort(labels)
+			got[m[1]] = m[2] + " " + strings.Join(labels, ", ")
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s, -exists +listed:\n%s", file, diff)
+		}
+	}
+}
+
+// The dashboard, the alerts and whatever else is said ask for nothing that does
+// not exist.
+func TestEveryExpressionFindsSomething(t *testing.T) {
+	metrics := known(t)
+	for name := range ofTheBroker(t) {
+		metrics[name] = metric{kind: "broker"}
+	}
+	expressions := alerts(t)
+	dashboard := dashboard(t)
+	walk(dashboard, func(key string, value any) {
+		if text, is := value.(string); is && (key == "expr" || key == "definition") {
+			expressions = append(expressions, text)
+		}
+	})
+	if len(expressions) < 30 {
+		t.Fatalf("only %d expressions were found", len(expressions))
+	}
+	used := map[string]bool{}
+	for _, text := range expressions {
+		for _, fault := range check(metrics, text, used) {
+			t.Errorf("%s: %s", fault, text)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(metrics)) {
+		if strings.HasPrefix(name, "reprise_") && metrics[name].kind != "broker" && !used[name] {
+			t.Errorf("nothing shows %s", name)
+		}
+	}
+}
+
+var (
+	selector = regexp.MustCompile(`\b((?:reprise|rabbitmq)_\w+)(?:\{([^}]*)\})?`)
+	matcher  = regexp.MustCompile(`(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"`)
+	grouping = regexp.MustCompile(`\b(?:by|on) \(([\w, ]*)\)`)
+)
+
+// check returns what an expression asks for that there is not.
+func check(metrics map[string]metric, expression string, used map[string]bool) (faults []string) {
+	labels := map[string]bool{"le": true}
+	for _, s := range selector.FindAllStringSubmatch(expression, -1) {
+		name := s[1]
+		if base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, ""); metrics[base].kind == "histogram" {
+			name = base
+		}
+		m, found := metrics[name]
+		if !found {
+			faults = append(faults, "there is no "+s[1])
+			continue
+		}
+		used[name] = true
+		for label := range m.labels {
+			labels[label] = true
+		}
+		labels["queue"] = labels["queue"] || m.kind == "broker"
+		for _, l := range matcher.FindAllStringSubmatch(s[2], -1) {
+			if m.kind == "broker" || l[1] == "queue" {
+				continue
+			}
+			values := m.labels[l[1]]
+			for value := range strings.SplitSeq(l[3], "|") {
+				if !slices.Contains(values, value) {
+					faults = append(faults, fmt.Sprintf("%s has no %s=%q", name, l[1], value))
+				}
+			}
+		}
+	}
+	for _, g := range grouping.FindAllStringSubmatch(expression, -1) {
+		for label := range strings.SplitSeq(g[1], ", ") {
+			if !labels[label] {
+				faults = append(faults, "nothing has the label "+label)
+			}
+		}
+	}
+	return faults
+}
+
+func TestCheck(t *testing.T) {
+	metrics := known(t)
+	for expression, fault := range map[string]string{
+		`rate(reprise_attempts_total{outcome="parked",queue=~"$queue"}[5m])`: "",
+		`sum by (queue, le) (reprise_message_age_seconds_bucket)`:            "",
+		`reprise_retries_total`:                                                               "there is no reprise_retries_total",
+		`rate(reprise_attempts_total_bucket[5m])`:                                             "there is no reprise_attempts_total_bucket",
+		`reprise_attempts_total{outcome=~"done|dead"}`:                                        `reprise_attempts_total has no outcome="dead"`,
+		`reprise_attempts_total{result="ok"}`:                                                 `reprise_attempts_total has no result="ok"`,
+		`sum by (connection) (reprise_paused)`:                                                "nothing has the label connection",
+		`reprise_paused and on (queue) sum by (outcomes) (reprise_attempts_total{queue="q"})`: "nothing has the label outcomes",
+	} {
+		if got := strings.Join(check(metrics, expression, map[string]bool{}), "; "); got != fault {
+			t.Errorf("%s: %q, want %q", expression, got, fault)
+		}
+	}
+}
+
+// ofTheBroker are the names of the metrics that the embedded broker has, which
+// but for a few of its own are RabbitMQ's.
+func ofTheBroker(t *testing.T) map[string]bool {
+	t.Helper()
+	b, err := broker.New(broker.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := b.Shutdown(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+	w := httptest.NewRecorder()
+	b.Metrics().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	names := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\w+) `).FindAllStringSubmatch(w.Body.String(), -1) {
+		names[m[1]] = true
+	}
+	return names
+}
+
+func dashboard(t *testing.T) (d any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(read(t, "../docs/grafana-dashboard.json")), &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func walk(v any, visit func(key string, value any)) {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			visit(key, value)
+			walk(value, visit)
+		}
+	case []any:
+		for _, value := range v {
+			walk(value, visit)
+		}
+	}
+}
+
+// alerts returns the expressions of those in the guide, which is a file of rules
+// that can be copied out.
+func alerts(t *testing.T) (expressions []string) {
+	t.Helper()
+	_, text, found := strings.Cut(read(t, "../docs/observability.md"), "```yaml\n")
+	text, _, closed := strings.Cut(text, "```")
+	if !found || !closed {
+		t.Fatal("the alerts are missing")
+	}
+	var file struct {
+		Groups []struct {
+			Name  string
+			Rules []struct{ Alert, Expr, For string }
+		}
+	}
+	if err := yaml.UnmarshalWithOptions([]byte(text), &file, yaml.Strict()); err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range file.Groups {
+		for _, rule := range group.Rules {
+			if rule.Alert == "" || rule.Expr == "" {
+				t.Errorf("a rule without a name or an expression: %+v", rule)
+			}
+			expressions = append(expressions, rule.Expr)
+		}
+	}
+	return expressions
+}
+
+// What Grafana needs to import the dashboard: panels that are told apart, none
+// over another, and a data source that is asked for.
+func TestDashboardCanBeImported(t *testing.T) {
+	ids, sources := map[float64]bool{}, map[string]bool{}
+	walk(dashboard(t), func(key string, value any) {
+		panel, is := value.(map[string]any)
+		switch {
+		case is && key == "datasource":
+			sources[fmt.Sprint(panel["type"], " ", panel["uid"])] = true
+		case key == "panels":
+			free := map[[2]float64]bool{}
+			for _, p := range value.([]any) {
+				panel := p.(map[string]any)
+				id := panel["id"].(float64)
+				if ids[id] {
+					t.Errorf("there are two panels %v", id)
+				}
+				ids[id] = true
+				at := panel["gridPos"].(map[string]any)
+				for x := at["x"].(float64); x < at["x"].(float64)+at["w"].(float64); x++ {
+					for y := at["y"].(float64); y < at["y"].(float64)+at["h"].(float64); y++ {
+						if x >= 24 || free[[2]float64{x, y}] {
+							t.Fatalf("%v is over another panel, or the edge", panel["title"])
+						}
+						free[[2]float64{x, y}] = true
+					}
+				}
+			}
+		}
+	})
+	want := map[string]bool{"prometheus ${datasource}": true, "grafana -- Grafana --": true}
+	if diff := cmp.Diff(want, sources); diff != "" || len(ids) < 20 {
+		t.Errorf("%d panels; data sources, -want +got:\n%s", len(ids), diff)
+	}
+}

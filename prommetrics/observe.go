@@ -1,0 +1,174 @@
+package prommetrics
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/published"
+)
+
+// Observe implements reprise.Observer: it counts e.
+func (m *Metrics) Observe(e reprise.Event) {
+	switch e.Kind {
+	case reprise.EventPublished:
+		m.publishing.observe(e)
+	case reprise.EventConnected, reprise.EventDisconnected, reprise.EventBlocked, reprise.EventUnblocked:
+		m.connections.get(e.Connection).observe(e)
+	default:
+		m.queues.get(e.Queue).observe(e)
+	}
+}
+
+// queue is the metrics of one work queue.
+type queue struct {
+	done, retried, parked, givenBack, dropped prometheus.Counter
+
+	running                       prometheus.Gauge
+	succeeded, failed             prometheus.Observer // how long handlers ran
+	attemptsToDone, attemptsToEnd prometheus.Observer
+	age, delay                    prometheus.Observer
+
+	lastSuccess prometheus.Gauge
+	begun       sync.Once // before any success
+
+	copiesFailed, debounced, interruptions, pauses prometheus.Counter
+	consuming, paused                              prometheus.Gauge
+}
+
+func (m *Metrics) queue(name string) *queue {
+	return &queue{
+		done:      m.attempts.WithLabelValues(name, "done"),
+		retried:   m.attempts.WithLabelValues(name, "retried"),
+		parked:    m.attempts.WithLabelValues(name, "parked"),
+		givenBack: m.attempts.WithLabelValues(name, "given_back"),
+		dropped:   m.attempts.WithLabelValues(name, "dropped"),
+
+		running:        m.running.WithLabelValues(name),
+		succeeded:      m.handlerDuration.WithLabelValues(name, "ok"),
+		failed:         m.handlerDuration.WithLabelValues(name, "error"),
+		attemptsToDone: m.messageAttempts.WithLabelValues(name, "done"),
+		attemptsToEnd:  m.messageAttempts.WithLabelValues(name, "parked"),
+		age:            m.messageAge.WithLabelValues(name),
+		delay:          m.retryDelay.WithLabelValues(name),
+
+		lastSuccess: m.lastSuccess.WithLabelValues(name),
+
+		copiesFailed:  m.copiesFailed.WithLabelValues(name),
+		debounced:     m.debounced.WithLabelValues(name),
+		interruptions: m.interruptions.WithLabelValues(name),
+		pauses:        m.pauses.WithLabelValues(name),
+		consuming:     m.consuming.WithLabelValues(name),
+		paused:        m.paused.WithLabelValues(name),
+	}
+}
+
+func (q *queue) observe(e reprise.Event) {
+	switch e.Kind {
+	case reprise.EventStarted:
+		q.running.Inc()
+		// Of a later attempt it would tell the delays over again.
+		if e.Attempt == 1 && e.Age > 0 {
+			q.age.Observe(e.Age.Seconds())
+		}
+	case reprise.EventHandled:
+		q.running.Dec()
+		if e.Err == nil {
+			q.succeeded.Observe(e.Took.Seconds())
+		} else {
+			q.failed.Observe(e.Took.Seconds())
+		}
+	case reprise.EventDone:
+		q.done.Inc()
+		q.attemptsToDone.Observe(float64(e.Attempt))
+		q.lastSuccess.SetToCurrentTime()
+	case reprise.EventRetried:
+		q.retried.Inc()
+		q.delay.Observe(e.Delay.Seconds())
+	case reprise.EventParked:
+		q.parked.Inc()
+		q.attemptsToEnd.Observe(float64(e.Attempt))
+	case reprise.EventGivenBack:
+		q.givenBack.Inc()
+	case reprise.EventDropped:
+		q.dropped.Inc()
+	case reprise.EventDebounced:
+		q.debounced.Inc()
+	case reprise.EventCopyFailed:
+		q.copiesFailed.Inc()
+	case reprise.EventConsuming:
+		q.begun.Do(q.lastSuccess.SetToCurrentTime)
+		q.consuming.Set(1)
+		q.paused.Set(0)
+	case reprise.EventInterrupted:
+		q.consuming.Set(0)
+		if errors.Is(e.Err, reprise.ErrClosed) { // it has ended
+			q.paused.Set(0)
+			return
+		}
+		q.interruptions.Inc()
+	case reprise.EventPaused:
+		q.pauses.Inc()
+		q.paused.Set(1)
+		q.consuming.Set(0)
+	case reprise.EventResumed:
+		q.paused.Set(0)
+	}
+}
+
+// connection is the metrics of one of a client's connections.
+type connection struct {
+	up, blocked prometheus.Gauge
+	reconnects  prometheus.Counter
+	connected   atomic.Bool // ever
+}
+
+func (m *Metrics) connection(name string) *connection {
+	return &connection{
+		up:         m.up.WithLabelValues(name),
+		blocked:    m.blocked.WithLabelValues(name),
+		reconnects: m.reconnects.WithLabelValues(name),
+	}
+}
+
+func (c *connection) observe(e reprise.Event) {
+	switch e.Kind {
+	case reprise.EventConnected:
+		if c.connected.Swap(true) {
+			c.reconnects.Inc()
+		}
+		c.up.Set(1)
+		c.blocked.Set(0)
+	case reprise.EventDisconnected:
+		c.up.Set(0)
+		c.blocked.Set(0) // the next connection hears of it by itself
+	case reprise.EventBlocked:
+		c.blocked.Set(1)
+	case reprise.EventUnblocked:
+		c.blocked.Set(0)
+	}
+}
+
+// publishing is the metrics of what is published.
+type publishing struct {
+	results map[string]prometheus.Counter
+	took    prometheus.Observer
+}
+
+func (m *Metrics) newPublishing() publishing {
+	p := publishing{results: map[string]prometheus.Counter{}, took: m.publishDuration.WithLabelValues()}
+	for _, result := range published.Results() {
+		p.results[result] = m.published.WithLabelValues(result)
+	}
+	return p
+}
+
+func (p *publishing) observe(e reprise.Event) {
+	p.results[published.Result(e.Err)].Inc()
+	if e.Err == nil {
+		p.took.Observe(e.Took.Seconds())
+	}
+}

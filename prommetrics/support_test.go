@@ -1,0 +1,102 @@
+package prommetrics_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func gather(t testing.TB, c prometheus.Collector) []*dto.MetricFamily {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(c); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families
+}
+
+// samples are all numbers that a collector shows, without the names' prefix; of a
+// histogram, how many and their sum.
+func samples(t testing.TB, c prometheus.Collector) map[string]float64 {
+	t.Helper()
+	all := map[string]float64{}
+	for _, family := range gather(t, c) {
+		name := strings.TrimPrefix(family.GetName(), "reprise_")
+		for _, m := range family.GetMetric() {
+			labels := labelled(m)
+			switch family.GetType() {
+			case dto.MetricType_COUNTER:
+				all[name+labels] = m.GetCounter().GetValue()
+			case dto.MetricType_GAUGE:
+				all[name+labels] = m.GetGauge().GetValue()
+			case dto.MetricType_HISTOGRAM:
+				all[name+"_count"+labels] = float64(m.GetHistogram().GetSampleCount())
+				all[name+"_sum"+labels] = m.GetHistogram().GetSampleSum()
+			default:
+				t.Fatalf("%s is a %s", name, family.GetType())
+			}
+		}
+	}
+	return all
+}
+
+func labelled(m *dto.Metric) string {
+	var pairs []string
+	for _, l := range m.GetLabel() {
+		pairs = append(pairs, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+	}
+	if len(pairs) == 0 {
+		return ""
+	}
+	return "{" + strings.Join(pairs, ",") + "}"
+}
+
+// moved are the samples that differ, with their later values.
+func moved(before, after map[string]float64) map[string]float64 {
+	diff := map[string]float64{}
+	for name, value := range after {
+		if was, known := before[name]; !known || was != value {
+			diff[name] = value
+		}
+	}
+	return diff
+}
+
+// names are the collector's metrics, each with its type and labels.
+func described(t testing.TB, c prometheus.Collector) map[string]metric {
+	t.Helper()
+	all := map[string]metric{}
+	for _, family := range gather(t, c) {
+		m := metric{kind: strings.ToLower(family.GetType().String()), labels: map[string][]string{}}
+		for _, sample := range family.GetMetric() {
+			for _, l := range sample.GetLabel() {
+				if !slices.Contains(m.labels[l.GetName()], l.GetValue()) {
+					m.labels[l.GetName()] = append(m.labels[l.GetName()], l.GetValue())
+				}
+			}
+		}
+		all[family.GetName()] = m
+	}
+	return all
+}
+
+type metric struct {
+	kind   string
+	labels map[string][]string // and their values
+}
+
+func (m metric) String() string {
+	return m.kind + " " + strings.Join(slices.Sorted(maps.Keys(m.labels)), ", ")
+}
