@@ -106,14 +106,15 @@ func (a *acker) signal() {
 	}
 }
 
-// run writes settlements until end is called or ctx, the channel's life, ends.
-func (a *acker) run(ctx context.Context) {
+// run writes settlements until end is called or ctx, the channel's life, ends. An
+// error means that the channel cannot be settled on any more.
+func (a *acker) run(ctx context.Context) error {
 	defer close(a.done)
 	prefix := prefix{ch: a.ch, told: newRanges()}
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-a.wake:
 		}
 		a.mu.Lock()
@@ -125,7 +126,7 @@ func (a *acker) run(ctx context.Context) {
 			err = a.tell(batch)
 		}
 		if err != nil || ending {
-			return // the channel is gone, or everything is written
+			return err
 		}
 	}
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// attempt runs the handler and settles what it says. It occupies a slot only
+// attempt runs the handler and settles what it says. It occupies its place only
 // while the handler runs: copies await their confirms beside it.
-func (w *Worker) attempt(d *delivery, slot int, record func(error)) {
+func (w *Worker) attempt(d *delivery, place place, record func(error)) {
 	if !w.attemptable(d) {
 		w.record(record, ErrNotAttempted)
-		w.slots.leave(slot)
+		w.slots.leave(place)
 		return
 	}
-	w.slots.enter(slot, d)
+	w.slots.enter(place, d)
 	began := time.Now()
 	w.observe(Event{Kind: EventStarted, MessageID: d.MessageId, Attempt: d.attempt, Age: age(d, began)})
 	err := ErrHandlerExited // stands when the handler leaves through runtime.Goexit
@@ -33,7 +33,7 @@ func (w *Worker) attempt(d *delivery, slot int, record func(error)) {
 			w.record(record, err)
 		}
 		w.gate.pause(said.pause, said.err)
-		w.slots.leave(slot)
+		w.slots.leave(place)
 		w.settle(d, said, took)
 	}()
 	err = w.handler.Handle(w.handling, w.message(d))

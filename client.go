@@ -2,8 +2,6 @@ package reprise
 
 import (
 	"context"
-	"crypto/rand"
-	"fmt"
 	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -22,6 +20,7 @@ type Client struct {
 	messages   *publisher // of Publish
 	copies     *publisher // of workers: what a user publishes must not disturb them
 	declared   *declarer  // what copies need, on the publishing connection
+	scheduled  *scheduler
 
 	stop context.CancelFunc
 	wg   sync.WaitGroup // every goroutine
@@ -31,29 +30,45 @@ type Client struct {
 	joined chan struct{} // closed when all have ended
 }
 
-// Dial connects to the broker at url (amqp:// or amqps://user:password@host:port/vhost)
-// and returns when both connections stand. A nil config means the defaults.
+// Dial connects to the broker at url and returns when both connections stand. A
+// nil config means the defaults.
 //
-// A URL that cannot be understood, a refused user or a missing virtual host are
-// returned at once, as *ConnectError. A broker that cannot be reached is tried
-// until ctx ends. ctx does not end the Client: Close does.
+//	amqp://user:password@host:5672/vhost                    port 5672 and vhost / may be left out
+//	amqps://user:password@host/vhost?cacertfile=/etc/ca.pem TLS: see Config.TLS
+//	amqp://user:password@host1,host2:5673,[::1]/vhost       the nodes of a cluster
+//
+// Special characters of user, password and virtual host are percent-encoded.
+// RabbitMQ's parameters are understood, among them heartbeat (in seconds),
+// connection_timeout (in milliseconds, of a whole attempt: default 30 s, with
+// several hosts 10 s), auth_mechanism, cacertfile, certfile, keyfile,
+// server_name_indication: https://www.rabbitmq.com/docs/uri-query-parameters
+//
+// Of several hosts each attempt to connect takes the next one, in an order that
+// is random for each Client, so that a fleet spreads over the nodes. The delays of
+// Config.Reconnect come, and grow, when all were tried.
+//
+// A URL that cannot be understood is returned at once, as a *ConnectError; so is
+// a refused user, a missing virtual host or a certificate that is not trusted, as
+// soon as no other host lets us in either. (A host that cannot be reached does not
+// count: users and virtual hosts are the cluster's.) A broker that cannot be
+// reached is tried until ctx ends. ctx does not end the Client: Close does. Once
+// connected, a Client that is refused goes on trying, for ever.
 func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	uri, err := parseURL(url)
+	addresses, err := parseURL(url)
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{cfg: config.withDefaults(), joined: make(chan struct{})}
-	c.publishing = newLink("publish", url, uri, c.cfg, &c.wg)
-	c.consuming = newLink("consume", url, uri, c.cfg, &c.wg)
-
+	c.publishing = newLink("publish", newRotation(addresses), c.cfg, &c.wg)
 	publishing, err := c.publishing.connect(ctx)
 	if err != nil {
 		c.wg.Wait()
 		return nil, err
 	}
+	c.consuming = newLink("consume", c.publishing.addresses.beside(), c.cfg, &c.wg)
 	consuming, err := c.consuming.connect(ctx)
 	if err != nil {
 		publishing.end(closePatience)
@@ -64,6 +79,7 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 	c.messages = newPublisher(c.publishing)
 	c.copies = newPublisher(c.publishing)
 	c.declared = newDeclarer(c)
+	c.scheduled = newScheduler(c)
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stop = stop
 	c.wg.Go(func() { c.publishing.run(running, publishing) })
@@ -71,37 +87,6 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 	c.wg.Go(func() { c.messages.run(running) })
 	c.wg.Go(func() { c.copies.run(running) })
 	return c, nil
-}
-
-// Publish publishes m and returns when the broker has taken responsibility for
-// it: persistent, routed to at least one queue, confirmed. An empty m.MessageID
-// is set to a random one first, so that publishing the same m again after an
-// error makes a recognisable duplicate.
-//
-// Errors: *UnroutableError, ErrNacked, ErrUnconfirmed (no answer, connection
-// lost, ctx ended after it was sent), ErrInvalidMessage, ErrClosed, and the
-// cause of ctx's end when nothing was sent. While the connection is down
-// Publish waits for it, up to the ConfirmTimeout. m must not be changed during
-// the call.
-func (c *Client) Publish(ctx context.Context, m *Message) error {
-	if m.MessageID == "" {
-		m.MessageID = rand.Text()
-	}
-	msg, err := m.publishing()
-	if err != nil {
-		return err
-	}
-	waiting, cancel := context.WithTimeoutCause(ctx, c.cfg.ConfirmTimeout,
-		fmt.Errorf("%w: it was not sent, there was no connection for %s", ErrUnconfirmed, c.cfg.ConfirmTimeout))
-	defer cancel()
-	conn, err := c.publishing.get(waiting)
-	if err != nil {
-		return err
-	}
-	if err := checkSize(m.Exchange, m.RoutingKey, msg, conn.Config.FrameSize, roomForDeaths); err != nil {
-		return err
-	}
-	return c.messages.publish(ctx, m.Exchange, m.RoutingKey, msg, nil)
 }
 
 // Declare makes sure that everything in t exists, and returns a *DeclareError

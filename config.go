@@ -25,8 +25,12 @@ const (
 // maxConfigName leaves room in the 255 bytes of a consumer tag.
 const maxConfigName = 200
 
-// handshakeTimeout bounds connecting, TLS and the AMQP handshake together.
-const handshakeTimeout = 30 * time.Second
+// These bound connecting, TLS and the AMQP handshake together. Of several
+// addresses the next one is worth more than the patience.
+const (
+	handshakeTimeout       = 30 * time.Second
+	handshakeTimeoutOfMany = 10 * time.Second
+)
 
 // Config adjusts a Client. The zero value, and a nil *Config, mean the
 // defaults.
@@ -38,12 +42,17 @@ type Config struct {
 	// Default: none.
 	Observer Observer
 
-	// Dial opens the network connection, under TLS where the URL says amqps.
+	// Dial opens the network connection to an address of the URL (addr is
+	// host:port), under TLS where the URL says amqps. It should heed ctx, which
+	// ends with the time that an attempt may take: see Dial, the function.
 	// Default: net.Dialer. Tests put an in-memory broker here.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// TLS is used where the URL says amqps. Default: the system's certificate
-	// authorities, or what the parameters of the URL name.
+	// TLS is used where the URL says amqps, in place of the URL's own parameters
+	// for TLS. Where it has no ServerName, the certificate has to be for the host
+	// that the URL names: of several, each for its own. To log in with a client
+	// certificate, put it here and auth_mechanism=external into the URL. Default:
+	// the system's certificate authorities, or what the parameters of the URL name.
 	TLS *tls.Config
 
 	// Heartbeat is the interval at which a dead connection is noticed; a
@@ -52,9 +61,10 @@ type Config struct {
 	Heartbeat time.Duration
 
 	// ConfirmTimeout is how long a published message, or a declaration, may stay
-	// without an answer from the broker. (A worker's copy that was sent may stay
-	// longer: it is logged as late, and not sent again.) Time during which the broker has blocked
-	// publishers (out of memory or disk) counts too. Default 30 s.
+	// without an answer from the broker. Time without a connection counts, and so
+	// does time during which the broker has blocked publishers (out of memory or
+	// disk). A worker's copy that was sent may stay longer: it is logged as late,
+	// and not sent again. Default 30 s.
 	ConfirmTimeout time.Duration
 
 	// Name is shown in the broker's list of connections, followed by
@@ -62,10 +72,11 @@ type Config struct {
 	// bytes. Default "reprise".
 	Name string
 
-	// Reconnect is the delay between attempts to connect, and between attempts
-	// to consume or to publish a copy again after an error. Default:
-	// exponential from 100 ms, doubling, up to 30 s, the second half of each
-	// delay random.
+	// Reconnect is the delay between attempts to connect, where the URL has
+	// several hosts between rounds of attempts, and between attempts to consume
+	// or to publish a copy again after an error. It begins anew when a connection
+	// has lasted for 30 s. Default: exponential from 100 ms, doubling, up to 30 s,
+	// the second half of each delay random.
 	Reconnect backoff.Backoff
 }
 

@@ -3,7 +3,6 @@ package reprise
 import (
 	"bytes"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -24,13 +23,17 @@ type confirming struct {
 	answers chan amqp.Confirmation
 	closes  chan *amqp.Error
 
+	trials trials
+
 	mu       sync.Mutex // never held across a call into the AMQP client
 	inFlight map[uint64]*publication
+	trial    trial         // that is under way
 	room     chan struct{} // a token for each publication in flight
 
 	confirmed atomic.Bool   // the broker has taken at least one message
 	dead      chan struct{} // closed when the channel is gone and everything in flight resolved
 	reason    error         // why; valid once dead is closed
+	blamed    bool          // it was for a message's sake; as reason
 }
 
 // maxInFlight bounds what is published and not answered. The AMQP client drops
@@ -40,13 +43,13 @@ type confirming struct {
 // process is stopped.
 const maxInFlight = 1024
 
-func openConfirming(c *conn) (*confirming, error) {
+func openConfirming(c *conn, user string) (*confirming, error) {
 	ch, err := c.Channel()
 	if err != nil {
 		return nil, err
 	}
 	s := &confirming{
-		conn: c, ch: ch, dead: make(chan struct{}),
+		conn: c, ch: ch, trials: newTrials(user), dead: make(chan struct{}),
 		inFlight: map[uint64]*publication{},
 		room:     make(chan struct{}, maxInFlight),
 		// Order between the two is restored by listen.
@@ -81,7 +84,7 @@ func (s *confirming) listen() {
 			// A return is sent before the confirm of its message, by the same
 			// goroutine: if there is one for this confirm, it is here already.
 			s.condemnAll()
-			s.answer(a)
+			s.answer(a.DeliveryTag)
 		}
 	}
 }
@@ -107,23 +110,22 @@ func (s *confirming) register(tag uint64, pub *publication) {
 	s.inFlight[tag] = pub
 }
 
-// forget reports whether the tag was still in flight; the caller then resolves
-// the publication.
-func (s *confirming) forget(tag uint64) bool {
-	_, found := s.take(tag)
-	return found
-}
-
-// take removes a publication from those in flight, which makes room for another.
-func (s *confirming) take(tag uint64) (*publication, bool) {
+// forget takes back a publication that was not written, and reports whether it has
+// no result yet; the caller then sees to one.
+func (s *confirming) forget(tag uint64, pub *publication) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pub, found := s.inFlight[tag]
-	if found {
+	return s.pull(tag) != nil || pub.answered
+}
+
+// pull removes a publication from those in flight, which makes room for another.
+func (s *confirming) pull(tag uint64) *publication {
+	pub := s.inFlight[tag]
+	if pub != nil {
 		delete(s.inFlight, tag)
 		<-s.room
 	}
-	return pub, found
+	return pub
 }
 
 func (s *confirming) condemn(r amqp.Return) {
@@ -137,13 +139,40 @@ func (s *confirming) condemn(r amqp.Return) {
 	}
 }
 
-func (s *confirming) answer(a amqp.Confirmation) {
-	pub, found := s.take(a.DeliveryTag)
+// answer and sent meet for every message: whoever comes second concludes. The
+// AMQP client tells of answers in the order of the tags, and where it has held one
+// back for that, an ack of several tells over it, and makes a nack an ack. What it
+// gives to whom it publishes for does not have that fault, but comes with the end
+// of the write, which may be after the answer.
+func (s *confirming) answer(tag uint64) {
+	s.mu.Lock()
+	pub := s.pull(tag)
+	early := pub != nil && pub.confirmation == nil
+	if early {
+		pub.answered = true
+	}
+	s.mu.Unlock()
+	if pub != nil && !early { // nil: its write failed
+		s.conclude(pub)
+	}
+}
+
+func (s *confirming) sent(pub *publication, c confirmation) {
+	s.mu.Lock()
+	pub.confirmation = c
+	answered := pub.answered
+	s.mu.Unlock()
+	if answered {
+		s.conclude(pub)
+	}
+}
+
+// conclude resolves a publication that was answered.
+func (s *confirming) conclude(pub *publication) {
 	switch {
-	case !found: // its write failed
 	case pub.returned != nil:
 		pub.resolve(pub.returned)
-	case !a.Ack:
+	case !pub.confirmation.Acked():
 		pub.resolve(ErrNacked)
 	default:
 		s.confirmed.Store(true)
@@ -158,19 +187,24 @@ func (s *confirming) fail() {
 	s.reason = errGone
 	if broken {
 		s.reason = reason
+		if limit := sizeLimit(reason); limit > 0 {
+			s.conn.maxBody.Store(int64(limit))
+		}
 	}
 	s.mu.Lock()
-	lost := s.inFlight
+	lost, present := s.inFlight, s.trial
 	s.inFlight = map[uint64]*publication{}
 	s.mu.Unlock()
 	for _, pub := range lost {
-		switch {
-		case pub.returned != nil:
-			pub.resolve(pub.returned)
-		case reason != nil && reason.Code == amqp.NotFound && strings.Contains(reason.Reason, fmt.Sprintf("no exchange '%s' in vhost", pub.exchange)):
-			pub.resolve(&UnroutableError{Exchange: pub.exchange, RoutingKey: pub.key, Code: reason.Code, Text: reason.Reason})
-		default:
-			pub.resolve(fmt.Errorf("%w: %w", ErrUnconfirmed, s.reason))
+		err := fmt.Errorf("%w: %w", ErrUnconfirmed, s.reason)
+		if pub.returned != nil {
+			err = pub.returned
+		} else if broken {
+			if guilty := blame(pub, reason, present, len(lost) == 1); guilty != nil {
+				s.blamed = true
+				err = guilty
+			}
 		}
+		pub.resolve(err)
 	}
 }

@@ -8,8 +8,15 @@ import (
 )
 
 func pub(exchange, key, id, body string) *publication {
-	return &publication{exchange: exchange, key: key, msg: amqp.Publishing{MessageId: id, Body: []byte(body)}, done: make(chan struct{})}
+	p := newPublication(exchange, key, amqp.Publishing{MessageId: id, Body: []byte(body)})
+	p.confirmation = isAck(true)
+	return p
 }
+
+// isAck is an answer.
+type isAck bool
+
+func (a isAck) Acked() bool { return bool(a) }
 
 func ret(exchange, key, id, body string) amqp.Return {
 	return amqp.Return{Exchange: exchange, RoutingKey: key, MessageId: id, Body: []byte(body), ReplyCode: 312, ReplyText: "NO_ROUTE"}
@@ -82,10 +89,13 @@ func TestAnswers(t *testing.T) {
 	for i, p := range []*publication{acked, nacked, open, noExchange, returned} {
 		s.enter(uint64(i+1), p)
 	}
-	reason := &amqp.Error{Code: amqp.NotFound, Reason: "NOT_FOUND - no exchange 'gone' in vhost '/'", Server: true}
+	nacked.confirmation = isAck(false)
+	s.trial = trial{exchange: "gone"}
+	noExchange.trial = s.trial
+	reason := &amqp.Error{Code: amqp.NotFound, Reason: "NOT_FOUND - no exchange 'gone' in vhost '/'", Server: true, Recover: true}
 	s.listenTo(reason,
-		amqp.Confirmation{DeliveryTag: 2, Ack: false},
 		amqp.Confirmation{DeliveryTag: 1, Ack: true},
+		amqp.Confirmation{DeliveryTag: 2, Ack: true},  // so says the AMQP client when an ack of several follows
 		amqp.Confirmation{DeliveryTag: 99, Ack: true}, // of a write that failed
 		ret("x", "k", "5", ""),
 	)
@@ -101,10 +111,45 @@ func TestAnswers(t *testing.T) {
 	if e, ok := errors.AsType[*UnroutableError](noExchange.err); !ok || e.Code != 404 {
 		t.Errorf("missing exchange: %v", noExchange.err)
 	}
+	if !s.blamed {
+		t.Error("the channel's end was not put down to the message")
+	}
 	if e, ok := errors.AsType[*UnroutableError](returned.err); !ok || e.Code != 312 {
 		t.Errorf("returned, and not confirmed: %v", returned.err)
 	}
-	if s.forget(3) {
+	if s.forget(3, open) {
 		t.Error("a resolved message was still in flight")
+	}
+}
+
+// The broker may answer before the AMQP client's write has returned.
+func TestAnAnswerThatComesBeforeTheWriteEnds(t *testing.T) {
+	for _, ack := range []bool{true, false} {
+		s, p := newConfirming(), pub("", "k", "id", "")
+		p.confirmation = nil
+		s.enter(1, p)
+		s.answer(1)
+		select {
+		case <-p.done:
+			t.Fatalf("it was concluded before it was known how: %v", p.err)
+		default:
+		}
+		s.sent(p, isAck(ack))
+		<-p.done
+		if (p.err == nil) != ack {
+			t.Errorf("acked %t: %v", ack, p.err)
+		}
+	}
+	s, failed, lost := newConfirming(), pub("", "k", "id", ""), pub("", "k", "id", "")
+	failed.confirmation = nil
+	s.enter(1, failed)
+	s.enter(2, lost)
+	s.answer(1)
+	if !s.forget(1, failed) {
+		t.Error("a write that failed leaves its message without a result")
+	}
+	s.listenTo(nil)
+	if s.forget(2, lost) {
+		t.Error("a message that was resolved is said to have no result")
 	}
 }

@@ -2,11 +2,10 @@ package reprise
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +21,9 @@ import (
 // (amqp.Config.Recovery is nil).
 type conn struct {
 	*amqp.Connection
-	gen uint64 // from 1, per link
+	gen  uint64 // from 1, per link
+	addr string // host:port, for people
+	log  *slog.Logger
 
 	lost   chan struct{} // closed when the connection is gone
 	reason error         // why; valid once lost is closed
@@ -30,8 +31,11 @@ type conn struct {
 	socket     *socket
 	unreadable bool // the AMQP client gave up over what it read; valid once lost is closed
 
+	maxBody atomic.Int64 // the largest body that the broker takes; 0: not known
+
 	mu       sync.Mutex
 	writable chan struct{} // closed unless the broker has blocked this connection
+	blocked  string        // why it is blocked
 }
 
 // watch follows the connection until it is gone.
@@ -58,7 +62,7 @@ func (c *conn) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking, not
 				blocks = nil
 				continue
 			}
-			c.block(b.Active)
+			c.block(b.Active, b.Reason)
 			select {
 			case noted <- b:
 			default: // the logger is stuck
@@ -67,19 +71,22 @@ func (c *conn) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking, not
 	}
 }
 
-func (l *link) logBlocking(noted <-chan amqp.Blocking) {
+func (l *link) tellBlocking(c *conn, noted <-chan amqp.Blocking) {
 	for b := range noted {
 		if b.Active {
-			l.log.Warn("publishing blocked", "reason", b.Reason)
+			l.observe(EventBlocked, &BlockedError{Reason: b.Reason})
+			c.log.Warn("publishing blocked", "reason", b.Reason)
 		} else {
-			l.log.Info("publishing unblocked")
+			l.observe(EventUnblocked, nil)
+			c.log.Info("publishing unblocked")
 		}
 	}
 }
 
-func (c *conn) block(blocked bool) {
+func (c *conn) block(blocked bool, reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.blocked = reason
 	select {
 	case <-c.writable:
 		if blocked {
@@ -98,6 +105,18 @@ func (c *conn) mayWrite() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.writable
+}
+
+// blocking returns a *BlockedError if the broker has blocked this connection.
+func (c *conn) blocking() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.writable:
+		return nil
+	default:
+		return &BlockedError{Reason: c.blocked}
+	}
 }
 
 func (c *conn) isLost() bool {
@@ -123,11 +142,20 @@ func (c *conn) choked() bool {
 // without is ended by what was said on it.
 type socket struct {
 	net.Conn
-	failed atomic.Bool
+	failed  atomic.Bool
+	greeted bool         // something was read
+	first   atomic.Int32 // the first byte of that
 }
 
 // Read implements net.Conn.
-func (s *socket) Read(p []byte) (int, error) { return s.noted(s.Conn.Read(p)) }
+func (s *socket) Read(p []byte) (int, error) {
+	n, err := s.noted(s.Conn.Read(p))
+	if n > 0 && !s.greeted {
+		s.greeted = true
+		s.first.Store(int32(p[0]))
+	}
+	return n, err
+}
 
 // Write implements net.Conn.
 func (s *socket) Write(p []byte) (int, error) { return s.noted(s.Conn.Write(p)) }
@@ -145,10 +173,11 @@ func (c *conn) end(patience time.Duration) {
 	<-c.lost
 }
 
-// dial opens one connection. Errors that trying again cannot help are
-// *ConnectError.
-func (l *link) dial(ctx context.Context) (*conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+// dial opens one connection. Errors that trying the same address again cannot
+// help are *ConnectError.
+func (l *link) dial(ctx context.Context, a address) (*conn, error) {
+	patience := l.addresses.patience(a)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
 	defer cancel()
 
 	properties := amqp.NewConnectionProperties()
@@ -160,7 +189,7 @@ func (l *link) dial(ctx context.Context) (*conn, error) {
 		Recovery:   nil, // see conn
 	}
 	if l.cfg.TLS != nil {
-		config.TLSClientConfig = l.cfg.TLS.Clone() // the client fills in ServerName
+		config.TLSClientConfig = l.cfg.TLS.Clone() // the client fills in ServerName, of this address
 	}
 
 	// The client's handshake knows no context: closing the socket ends it.
@@ -171,7 +200,7 @@ func (l *link) dial(ctx context.Context) (*conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := plain.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		if err := plain.SetDeadline(time.Now().Add(patience)); err != nil {
 			return nil, errors.Join(err, plain.Close())
 		}
 		abort = context.AfterFunc(ctx, func() { _ = plain.Close() })
@@ -179,77 +208,29 @@ func (l *link) dial(ctx context.Context) (*conn, error) {
 		return used, nil
 	}
 
-	raw, err := amqp.DialConfig(l.url, config)
+	raw, err := amqp.DialConfig(a.url, config)
 	live := abort()
-	if err == nil && !live && ctx.Err() != nil {
-		err = context.Cause(ctx) // aborted in the last moment
+	if used != nil && !live {
+		err = context.Cause(ctx) // aborted, perhaps in the last moment
 	}
 	if err != nil {
 		if raw != nil {
 			_ = raw.CloseDeadline(time.Now()) // ends its goroutines
 		}
-		return nil, l.explain(err)
+		return nil, l.explain(a, used, err)
 	}
 
 	open := make(chan struct{})
 	close(open)
 	l.gen++
-	c := &conn{Connection: raw, gen: l.gen, lost: make(chan struct{}), socket: used, writable: open}
+	c := &conn{
+		Connection: raw, gen: l.gen, addr: a.addr, log: l.log.With("broker", a.addr),
+		lost: make(chan struct{}), socket: used, writable: open,
+	}
 	closes := raw.NotifyClose(make(chan *amqp.Error, 1))
 	blocks := raw.NotifyBlocked(make(chan amqp.Blocking, 64))
 	noted := make(chan amqp.Blocking, 64)
 	l.wg.Go(func() { c.watch(closes, blocks, noted) })
-	l.wg.Go(func() { l.logBlocking(noted) })
+	l.wg.Go(func() { l.tellBlocking(c, noted) })
 	return c, nil
-}
-
-// explain turns what the broker or TLS says about a client it will never let in
-// into a *ConnectError; other errors are returned as they are.
-func (l *link) explain(err error) error {
-	fatal := func(format string, args ...any) error {
-		return &ConnectError{Addr: l.addr, Reason: fmt.Sprintf(format, args...), Err: err}
-	}
-	if cert, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return fatal("the broker's TLS certificate is not trusted: %v", cert.Err)
-	}
-	refusal, ok := errors.AsType[*amqp.Error](err)
-	switch {
-	case !ok:
-		return err
-	case refusal == amqp.ErrSASL:
-		return fatal("the broker offers no way to log in that this URL can use: check auth_mechanism")
-	case refusal == amqp.ErrCredentials:
-		// The client's guess: RabbitMQ hangs up on a wrong password without a
-		// word, but so does a broken network.
-		return &refusedError{fatal("the broker refused user %q: check user name and password (and note that RabbitMQ lets user guest in from localhost only)", l.user)}
-	case refusal.Code == amqp.AccessRefused && refusal.Server:
-		return fatal("the broker refused user %q: check user name and password (%s)", l.user, refusal.Reason)
-	case refusal.Code == amqp.NotAllowed && refusal.Server:
-		return fatal("the broker does not let user %q into virtual host %q: check that it exists and that the user has permissions on it (%s)", l.user, l.vhost, refusal.Reason)
-	}
-	return err
-}
-
-// refusedError is a refusal that is only inferred. It is believed when it
-// happens twice in a row.
-type refusedError struct{ err error }
-
-func (e *refusedError) Error() string { return e.err.Error() }
-func (e *refusedError) Unwrap() error { return e.err }
-
-// parseURL checks the URL and returns its parts. The password never appears in
-// an error.
-func parseURL(url string) (amqp.URI, error) {
-	uri, err := amqp.ParseURI(url)
-	if err == nil {
-		return uri, nil
-	}
-	reason := err.Error()
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		reason = e.Error() // the innermost does not quote the URL
-	}
-	if strings.Contains(reason, "@") {
-		reason = "malformed"
-	}
-	return amqp.URI{}, &ConnectError{Reason: fmt.Sprintf("cannot use this broker URL (%s): write amqp://user:password@host:5672/vhost, with special characters percent-encoded", reason)}
 }

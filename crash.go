@@ -79,27 +79,36 @@ func (d *delivery) crashed() string {
 }
 
 // uncounted reports whether it is only known that d was delivered before, not
-// how often, and somebody wants to know.
+// how often, and somebody wants to know. What says otherwise: quorum queues in
+// two ways, and RabbitMQ 4.0 of a dead letter that was rejected where it died.
 func (d *delivery) uncounted() bool {
 	if !d.Redelivered || d.session.worker.cfg.CrashLimit <= 0 {
 		return false
 	}
-	_, counted := d.Headers["x-delivery-count"]
-	_, acquired := d.Headers["x-acquired-count"]
-	return !counted && !acquired
+	for _, header := range []string{"x-delivery-count", "x-acquired-count", "x-death"} {
+		if _, found := d.Headers[header]; found {
+			return false
+		}
+	}
+	return true
 }
 
-// readMoved reads what a move of the message noted: the count so far, which it
-// returns, and where it was first published, which it puts right.
-func (d *delivery) readMoved() int {
+// readMoved reads what a move of the message noted: the count so far, and where
+// it was first published. That is for people and marks; what becomes of the
+// message goes by where it really is, since anybody can write a header.
+func (d *delivery) readMoved() (crashes int, origin topology.Delivery) {
+	origin = d.at
 	moved, ok := d.at.Headers[HeaderCrashes].(topology.Table)
-	if !ok {
-		return 0
+	if !ok || d.session.worker.cfg.CrashLimit <= 0 {
+		return 0, origin
 	}
 	n, _ := topology.Integer(moved["count"])
-	d.at.Exchange, _ = moved["exchange"].(string)
-	d.at.RoutingKey, _ = moved["routing-key"].(string)
-	return int(min(max(n, 0), 1<<30))
+	exchange, ok1 := moved["exchange"].(string)
+	key, ok2 := moved["routing-key"].(string)
+	if ok1 && ok2 {
+		origin.Exchange, origin.RoutingKey = exchange, key
+	}
+	return int(min(max(n, 0), 1<<30)), origin
 }
 
 // recount replaces a delivery by a copy at the end of the same queue that has the
@@ -107,7 +116,7 @@ func (d *delivery) readMoved() int {
 func (w *Worker) recount(d *delivery) error {
 	headers, msg := carried(d.Delivery, w.client.publishing.user)
 	headers[HeaderCrashes] = topology.Table{
-		"count": int64(d.crashes + 1), "exchange": d.at.Exchange, "routing-key": d.at.RoutingKey,
+		"count": int64(d.crashes + 1), "exchange": d.origin.Exchange, "routing-key": d.origin.RoutingKey,
 	}
 	if msg.MessageId == "" {
 		msg.MessageId = d.id

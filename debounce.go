@@ -32,10 +32,10 @@ type Debounce struct {
 	Key func(*Message) string
 }
 
-// Validate reports a Window that is none.
-func (d Debounce) Validate() error {
-	if d.Window <= 0 {
-		return fmt.Errorf("reprise: Debounce.Window %s: use a positive duration, such as 10s", d.Window)
+// validate reports a Window that is none, or in which the broker loses patience.
+func (d Debounce) validate(patience time.Duration) error {
+	if d.Window <= 0 || d.Window > patience/2 {
+		return fmt.Errorf("reprise: Debounce.Window %s: use a positive duration such as 10s, up to half of the time after which messages are given back, which is %s: see ConsumerTimeout", d.Window, patience)
 	}
 	return nil
 }
@@ -58,6 +58,7 @@ type debouncer struct {
 
 	mu     sync.Mutex
 	bursts map[string]*burst
+	flush  chan struct{} // closed, and replaced, when all are to go back
 }
 
 // burst is what has arrived so far of equal messages. The newest stands for all:
@@ -71,14 +72,14 @@ func newDebouncer(w *Worker, d Debounce) *debouncer {
 	if d.Key == nil {
 		d.Key = sameEvent
 	}
-	return &debouncer{worker: w, window: d.Window, key: d.Key, bursts: map[string]*burst{}}
+	return &debouncer{worker: w, window: d.Window, key: d.Key, bursts: map[string]*burst{}, flush: make(chan struct{})}
 }
 
 // add has a delivery wait for others like it. It belongs to the debouncer then.
 func (b *debouncer) add(alive context.Context, s *session, a arrival) {
 	w := b.worker
 	d := s.delivery(a)
-	key, window := "", b.window
+	key := ""
 	if d.err == nil {
 		err := guard("debounce key", func() error {
 			key = b.key(w.message(d))
@@ -88,51 +89,80 @@ func (b *debouncer) add(alive context.Context, s *session, a arrival) {
 			d.err = err
 		}
 	}
-	if key == "" {
-		w.attempts.Go(func() { w.begin(alive, d) })
-		return
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if key == "" {
+		flush := b.flush
+		w.attempts.Go(func() { w.begin(alive, flush, d) })
+		return
+	}
 	if same, found := b.bursts[key]; found {
 		same.others = append(same.others, same.newest)
 		same.newest = d
 		return
 	}
 	b.bursts[key] = &burst{newest: d}
-	w.attempts.Go(func() {
-		err := sleep(alive, window)
-		b.mu.Lock()
-		burst := b.bursts[key]
-		delete(b.bursts, key)
-		b.mu.Unlock()
-		d := burst.newest
-		d.burst = burst.others
-		if err != nil {
-			d.giveBack()
-			return
-		}
-		w.begin(alive, d)
-	})
+	flush := b.flush
+	w.attempts.Go(func() { b.gather(alive, flush, key) })
+}
+
+// gather waits for a window to end, and has what has arrived by then handled.
+func (b *debouncer) gather(alive context.Context, flush <-chan struct{}, key string) {
+	timer := time.NewTimer(b.window)
+	defer timer.Stop()
+	over := false
+	select {
+	case <-timer.C:
+		over = true
+	case <-flush:
+	case <-alive.Done():
+	}
+	b.mu.Lock()
+	burst := b.bursts[key]
+	delete(b.bursts, key)
+	b.mu.Unlock()
+	d := burst.newest
+	d.burst = burst.others
+	if len(d.burst) > 0 {
+		d.arrived = d.burst[0].arrived // the broker's patience is with each of them
+	}
+	if !over {
+		d.giveBack()
+		return
+	}
+	b.worker.begin(alive, flush, d)
+}
+
+// giveBack gives back all that waits.
+func (b *debouncer) giveBack() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.flush)
+	b.flush = make(chan struct{})
 }
 
 // begin has a delivery attempted as soon as there is a slot and the gate is open,
 // or gives it back.
-func (w *Worker) begin(alive context.Context, d *delivery) {
-	for {
+func (w *Worker) begin(alive context.Context, flush <-chan struct{}, d *delivery) {
+	overdue := time.NewTimer(max(0, w.cfg.overdue().after-time.Since(d.arrived)))
+	defer overdue.Stop()
+	for alive.Err() == nil {
 		select {
 		case slot := <-w.slots.free:
-			record, ok := w.gate.enter(alive)
-			if ok {
-				w.attempt(d, slot, record)
+			place := place{slot}
+			if record, ok := w.gate.enter(alive); ok {
+				w.attempt(d, place, record)
 				return
 			}
-			w.slots.leave(slot)
+			w.slots.leave(place)
+			if d.session.countsNacks && w.gate.await(alive) == nil {
+				continue // to go back would cost it a delivery
+			}
+		case <-overdue.C:
+		case <-flush:
 		case <-alive.Done():
 		}
-		if !d.session.countsNacks || w.gate.await(alive) != nil {
-			d.giveBack() // where the session is gone, the broker has done so
-			return
-		}
+		break
 	}
+	d.giveBack() // where the session is gone, the broker has done so
 }

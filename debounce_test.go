@@ -115,7 +115,7 @@ func TestABurstThatIsCutShortComesBack(t *testing.T) {
 		h := newScript(func(m *reprise.Message) error { return nil })
 		stop := start(t, c, reprise.WorkerConfig{
 			Queue: queue, Handler: h, Strategy: strategy,
-			Debounce: &reprise.Debounce{Window: time.Hour, Key: func(*reprise.Message) string { return "all" }},
+			Debounce: &reprise.Debounce{Window: 10 * time.Minute, Key: func(*reprise.Message) string { return "all" }},
 		})
 		for i := range 5 {
 			r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint(i)})

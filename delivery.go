@@ -17,6 +17,7 @@ type delivery struct {
 	arrived time.Time
 
 	at      topology.Delivery
+	origin  topology.Delivery // at, as far as is known before it was moved: see readMoved
 	history topology.History
 	attempt int    // number of the attempt this delivery is for
 	crashes int    // how often it was delivered before and never settled
@@ -43,7 +44,8 @@ func (s *session) delivery(a arrival) *delivery {
 			Headers:     decodeTable(a.Headers),
 		},
 	}
-	moved := d.readMoved()
+	var moved int
+	moved, d.origin = d.readMoved()
 	d.err = guard("strategy", func() error {
 		d.history = w.cfg.Strategy.Marks.Read(d.at)
 		d.crashes = moved + topology.Crashes(w.cfg.Strategy.Marks, d.at)
@@ -103,7 +105,7 @@ func (w *Worker) message(d *delivery) *Message {
 		FirstFailed:     d.history.FirstFailed,
 		Redelivered:     d.Redelivered,
 	}
-	m.Exchange, m.RoutingKey = d.history.OriginAt(d.at)
+	m.Exchange, m.RoutingKey = d.history.OriginAt(d.origin)
 	if user, ok := d.Headers[HeaderUserID].(string); ok && m.UserID == "" {
 		m.UserID = user
 	}

@@ -25,7 +25,7 @@ func TestDialRefusesAtOnce(t *testing.T) {
 			return u.String()
 		}
 		for _, tc := range []struct{ name, url, want string }{
-			{"scheme", "http://user:s3cret@localhost/", "cannot use this broker URL (AMQP scheme must be either 'amqp://' or 'amqps://'): write amqp://user:password@host:5672/vhost"},
+			{"scheme", "http://user:s3cret@localhost/", "cannot use this broker URL (it does not begin with amqp:// or amqps://): write amqp://user:password@host:5672/vhost"},
 			{"port", "amqp://user:s3cret@localhost:port/", "cannot use this broker URL"},
 			{"escape", "amqp://user:s3cret%zz@localhost/", "cannot use this broker URL"},
 			{"password", with(func(u *url.URL) { u.User = url.UserPassword("guest", "s3cret") }), `the broker refused user "guest": check user name and password`},
@@ -42,12 +42,9 @@ func TestDialRefusesAtOnce(t *testing.T) {
 					t.Errorf("got %v, want %q", err, tc.want)
 				}
 				for e := err; e != nil; e = errors.Unwrap(e) {
-					if strings.Contains(e.Error(), "s3cret") && tc.name != "port" && tc.name != "escape" {
+					if strings.Contains(e.Error(), "s3cret") {
 						t.Errorf("the password shows in %v", e)
 					}
-				}
-				if strings.Contains(err.Error(), "s3cret") {
-					t.Errorf("the password shows in %v", err)
 				}
 			})
 		}

@@ -119,6 +119,7 @@
 //	confirm is late        queue, message_id, attempt, exchange, routing_key, after (it is waited for)
 //	copy dropped           queue, message_id, attempt, error, reason (the broker delivers the original again)
 //	message lost           queue, message_id, attempt, exchange, routing_key, error (AckThenPublish only)
+//	message may be lost    queue, message_id, attempt, error, reason (AckThenPublish only)
 //	breaker failed         queue, error                              (its code panicked)
 //	given back             queue, message_id, attempt, error         (cut short by a drain)
 //	drain timeout          queue, running

@@ -11,10 +11,18 @@ var (
 	// is full (x-overflow reject-publish). Some queues may have taken it.
 	ErrNacked = errors.New("reprise: the broker refused the message (nack)")
 
-	// ErrUnconfirmed: the broker's answer did not come. The message may have
-	// arrived or not; publishing it again (with the same MessageID) may
-	// duplicate it.
+	// ErrUnconfirmed: the message was sent, and the broker's answer did not
+	// come. It may have arrived or not; publishing it again (with the same
+	// MessageID) may duplicate it.
 	ErrUnconfirmed = errors.New("reprise: the broker did not confirm the message")
+
+	// ErrBlocked: the broker takes no messages at present, or too slowly: see
+	// BlockedError.
+	ErrBlocked = errors.New("reprise: the broker takes no messages")
+
+	// ErrDisconnected: there is no connection to the broker, or no answer comes
+	// over it. The Client goes on trying to connect.
+	ErrDisconnected = errors.New("reprise: not connected to the broker")
 
 	// ErrClosed: the Client or Worker was closed.
 	ErrClosed = errors.New("reprise: closed")
@@ -36,23 +44,72 @@ var (
 type UnroutableError struct {
 	Exchange   string
 	RoutingKey string
-	Code       int    // AMQP reply code: 312 no route, 404 no such exchange
+	Code       int    // AMQP reply code: 312 no route, 404 no such exchange or queue
 	Text       string // the broker's words
 }
 
 func (e *UnroutableError) Error() string {
 	to := fmt.Sprintf("exchange %q with routing key %q leads to no queue", e.Exchange, e.RoutingKey)
 	switch {
-	case e.Code == 404:
-		to = fmt.Sprintf("exchange %q does not exist", e.Exchange)
 	case e.Exchange == "":
 		to = fmt.Sprintf("queue %q does not exist", e.RoutingKey)
+	case e.Code == 404:
+		to = fmt.Sprintf("exchange %q does not exist", e.Exchange)
 	}
 	return fmt.Sprintf("reprise: unroutable: %s (%d %s)", to, e.Code, e.Text)
 }
 
-// ConnectError says that the broker answered but does not let this client in, or
-// that the URL cannot be understood. Trying again does not help.
+// RefusedError says that the broker does not accept a message, whatever becomes
+// of the queues: the user may not write to the exchange, the UserID is another's,
+// the exchange is internal. Nothing was stored. It is of no use to publish the
+// message again before somebody has changed something.
+type RefusedError struct {
+	Exchange   string
+	RoutingKey string
+	Code       int    // AMQP reply code: 403 access refused, 406 precondition failed
+	Text       string // the broker's words
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("reprise: the broker refused the message for exchange %q with routing key %q (%d %s)", e.Exchange, e.RoutingKey, e.Code, e.Text)
+}
+
+// TooLargeError says that a message's body is larger than the broker takes:
+// 16 MiB by default with RabbitMQ 4, 128 MiB before (max_message_size). Nothing
+// was stored. What is that large belongs into a file store, and a reference to it
+// into the message.
+// https://www.rabbitmq.com/docs/configure#config-items
+type TooLargeError struct {
+	Size  int // of the body, in bytes
+	Limit int // the broker's
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("reprise: the message has %d bytes, the broker takes %d at most (max_message_size): "+
+		"put the data elsewhere and a reference to it into the message", e.Size, e.Limit)
+}
+
+// BlockedError says that the broker takes no messages for the time being: it is
+// short of memory or disk, and has said so (connection.blocked), or it is too slow
+// to read what is sent to it. Consuming is not affected. It matches ErrBlocked.
+// https://www.rabbitmq.com/docs/connection-blocked
+type BlockedError struct {
+	Reason string // the broker's words, such as "low on memory"; "" if it has not said anything
+}
+
+func (e *BlockedError) Error() string {
+	if e.Reason == "" {
+		return ErrBlocked.Error() + " (it is connected, and has not said why)"
+	}
+	return ErrBlocked.Error() + ": " + e.Reason
+}
+
+// Is makes it match ErrBlocked.
+func (e *BlockedError) Is(target error) bool { return target == ErrBlocked }
+
+// ConnectError says that the broker answered but does not let this client in, that
+// TLS fails, or that the URL cannot be understood. Trying again does not help.
+// It never has the password in it.
 type ConnectError struct {
 	Addr   string // host:port, "" when the URL did not say
 	Reason string // what is wrong, and what to look at

@@ -9,9 +9,10 @@ import (
 
 // Limiter bounds how often a worker begins an attempt: Wait returns when the
 // next one may. The rate.Limiter of golang.org/x/time/rate is one, and can be
-// shared by several workers. While it waits, so do the messages that were
-// fetched, at most Prefetch of them; an error other than the context's is taken
-// for a limit that cannot be kept, and pauses the worker for a second.
+// shared by several workers. Wait must end when ctx does. While it waits, so do
+// the messages that were fetched, at most Prefetch of them; an error other than
+// the context's is taken for a limit that cannot be kept, and pauses the worker
+// for a second.
 type Limiter interface {
 	Wait(ctx context.Context) error
 }
@@ -99,31 +100,24 @@ func (g *gate) left() (time.Duration, error) {
 
 // await returns when the gate is open, or the reason ctx ended.
 func (g *gate) await(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		left, _ := g.left()
 		if left <= 0 {
 			return nil
 		}
-		if err := sleep(ctx, left); err != nil {
-			return err
-		}
+		_ = sleep(ctx, left)
 	}
+	return context.Cause(ctx)
 }
 
 // enter lets one attempt through: record, which may be nil, takes its result.
 // It returns false where none may begin: ctx has ended, or the gate is closed.
 func (g *gate) enter(ctx context.Context) (record func(error), ok bool) {
-	if left, _ := g.left(); left > 0 {
+	if !g.limit(ctx) || ctx.Err() != nil {
 		return nil, false
 	}
-	if g.limiter != nil {
-		err := guard("limiter", func() error { return g.limiter.Wait(ctx) })
-		if err != nil {
-			if ctx.Err() == nil {
-				g.pause(faultPause, err)
-			}
-			return nil, false
-		}
+	if left, _ := g.left(); left > 0 {
+		return nil, false
 	}
 	if g.breaker != nil {
 		wait, reason := faultPause, errBreakerOpen
@@ -140,6 +134,31 @@ func (g *gate) enter(ctx context.Context) (record func(error), ok bool) {
 		}
 	}
 	return record, true
+}
+
+// limit waits for the limiter, unless a pause begins.
+func (g *gate) limit(ctx context.Context) bool {
+	if left, _ := g.left(); left > 0 || g.limiter == nil {
+		return left <= 0
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	shut := g.paused()
+	ended := make(chan struct{})
+	defer func() { <-ended }()
+	defer cancel()
+	go func() {
+		defer close(ended)
+		select {
+		case <-shut:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err := guard("limiter", func() error { return g.limiter.Wait(ctx) })
+	if err != nil && ctx.Err() == nil {
+		g.pause(faultPause, err)
+	}
+	return err == nil
 }
 
 // probing reports whether the breaker wants one attempt at a time.

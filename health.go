@@ -1,6 +1,62 @@
 package reprise
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
-// Healthy returns nil if the client can publish and consume.
-func (c *Client) Healthy(context.Context) error { return nil }
+// Healthy returns nil if both connections stand, the broker has not blocked
+// publishing, and it answers on both connections before ctx ends: give ctx a
+// deadline of a few seconds. Otherwise it returns
+//
+//	ErrDisconnected  with the reason: the last error of connecting, or no answer
+//	ErrBlocked       *BlockedError: a memory or disk alarm of the broker
+//	ErrClosed        the Client was closed
+//
+// It suits a readiness probe: a program that cannot reach its broker, or may not
+// publish, should get no requests. It does not suit a liveness probe: restarting
+// the program does not bring back the broker, and the Client reconnects by itself.
+func (c *Client) Healthy(ctx context.Context) error {
+	publishing, err := c.publishing.standing()
+	if err != nil {
+		return err
+	}
+	if err := publishing.blocking(); err != nil {
+		return err
+	}
+	consuming, err := c.consuming.standing()
+	if err != nil {
+		return err
+	}
+	answers := make(chan error, 2)
+	for _, conn := range []*conn{publishing, consuming} {
+		if err := c.spawn(func() { answers <- c.ask(ctx, conn) }); err != nil {
+			return err
+		}
+	}
+	return firstError(<-answers, <-answers)
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask makes the broker answer.
+func (c *Client) ask(ctx context.Context, conn *conn) error {
+	_, err := call(ctx, c, func() (struct{}, error) {
+		ch, err := conn.Channel()
+		if err != nil {
+			return struct{}{}, err
+		}
+		return struct{}{}, ch.Close()
+	}, nil)
+	if err != nil {
+		return fmt.Errorf("%w: %s does not answer: %w", ErrDisconnected, conn.addr, err)
+	}
+	return nil
+}

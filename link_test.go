@@ -25,13 +25,13 @@ func TestBlockedConnectionIsNotWritable(t *testing.T) {
 	for _, step := range []struct{ blocked, want bool }{
 		{false, true}, {true, false}, {true, false}, {false, true}, {false, true}, {true, false},
 	} {
-		c.block(step.blocked)
+		c.block(step.blocked, "low on memory")
 		if got := writable(); got != step.want {
 			t.Fatalf("after blocked %t: writable %t", step.blocked, got)
 		}
 	}
 	waiting := c.mayWrite()
-	c.block(false)
+	c.block(false, "")
 	<-waiting
 }
 

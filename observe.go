@@ -32,7 +32,8 @@ const (
 	EventRetried                         // it comes back; Err, Delay
 	EventParked                          // it is in the failed queue; Err
 	EventGivenBack                       // back in its queue, the attempt not counted
-	EventDropped                         // not settled, its connection is gone; Err
+	EventDropped                         // not settled, its connection is gone; Err. It is delivered again
+	EventLost                            // acknowledged, or perhaps, and its copy not published; Err. With AckThenPublish only
 	EventDebounced                       // acknowledged with another one like it, not handled
 	EventCopyFailed                      // the copy of a failed message was not taken, and is tried again; Err, Delay
 
@@ -52,7 +53,7 @@ const (
 
 var eventNames = [...]string{
 	EventStarted: "started", EventHandled: "handled", EventDone: "done", EventRetried: "retried", EventParked: "parked",
-	EventGivenBack: "given back", EventDropped: "dropped", EventDebounced: "debounced", EventCopyFailed: "copy failed",
+	EventGivenBack: "given back", EventDropped: "dropped", EventLost: "lost", EventDebounced: "debounced", EventCopyFailed: "copy failed",
 	EventConsuming: "consuming", EventInterrupted: "interrupted", EventPaused: "paused", EventResumed: "resumed",
 	EventPublished: "published", EventConnected: "connected", EventDisconnected: "disconnected",
 	EventBlocked: "blocked", EventUnblocked: "unblocked",

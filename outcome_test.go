@@ -1,6 +1,7 @@
 package reprise_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -31,10 +32,10 @@ func TestOutcomeErrorsSurviveWrapping(t *testing.T) {
 }
 
 func TestValidateWorkerConfig(t *testing.T) {
-	h := reprise.HandlerFunc(nil)
+	h := reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil })
 	for want, cfg := range map[string]reprise.WorkerConfig{
 		"reprise: WorkerConfig.Queue is empty: name the queue to consume":                                        {Handler: h},
-		"reprise: WorkerConfig.Handler is nil: give a function as reprise.HandlerFunc(f)":                        {Queue: "q"},
+		"reprise: WorkerConfig.Handler is nil: give a function as reprise.HandlerFunc(f)":                        {Queue: "q", Handler: reprise.JSON[int](nil)},
 		"reprise: WorkerConfig.Concurrency -1: use 1 to 65535, or 0 for 1":                                       {Queue: "q", Handler: h, Concurrency: -1, Prefetch: 1},
 		"reprise: WorkerConfig.Prefetch 3: use at least Concurrency (4) and at most 65535, or 0 for the default": {Queue: "q", Handler: h, Concurrency: 4, Prefetch: 3},
 		"reprise: WorkerConfig.DrainTimeout -1ns is negative: use 0 for 30s":                                     {Queue: "q", Handler: h, DrainTimeout: -1},

@@ -113,11 +113,12 @@ type Decision struct {
 // remembered, and nothing changed: the answer depends on the arguments alone,
 // and on what a Backoff with jitter draws. A Match that panics panics here.
 func (p Policy) Decide(err error, attempt int, since time.Duration) Decision {
-	return p.decide(classify(err), err, attempt, since)
+	return p.decide(classify(err), err, attempt, since, func(d time.Duration) time.Duration { return d })
 }
 
-// decide is Decide for an error that was classified before.
-func (p Policy) decide(v verdict, err error, attempt int, since time.Duration) Decision {
+// decide is Decide for an error that was classified before. Of the delay that is
+// wanted, wait says how long a message will in fact wait.
+func (p Policy) decide(v verdict, err error, attempt int, since time.Duration, wait func(time.Duration) time.Duration) Decision {
 	switch v.outcome {
 	case succeeded:
 		return Decision{}
@@ -133,6 +134,7 @@ func (p Policy) decide(v verdict, err error, attempt int, since time.Duration) D
 	if v.outcome != later {
 		delay = max(0, p.Backoff.Delay(attempt))
 	}
+	delay = wait(delay)
 	if p.GiveUpAfter > 0 && delay > p.GiveUpAfter-since {
 		return Decision{Reason: tooLate(delay, since, p.GiveUpAfter) + rule}
 	}

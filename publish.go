@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -14,23 +13,23 @@ import (
 // publisher publishes on one channel of a link, reopened as often as needed,
 // and tells for every message whether the broker has it.
 //
-//	publish ─► requests ─► run: registers the tag, writes ─────────► broker
-//	   ▲                                                               │
-//	   └── done ◄── listen: returns before confirms ◄── return, ack ───┘
+//	send ─► requests ─► serve: registers the tag, writes ─────────► broker
+//	                                                                  │
+//	await ◄── done ◄── listen: returns before confirms ◄── return, ack ┘
 //
 // One goroutine writes, so that no lock is held across a write which the
-// broker's flow control may block: callers give up by their own context.
+// broker's flow control may block: callers give up by their own context. It
+// writes in the order in which it is given messages.
 type publisher struct {
 	link     *link
 	timeout  time.Duration
-	log      *slog.Logger
 	requests chan *publication
 	closed   chan struct{} // closed when run has ended
 }
 
 func newPublisher(l *link) *publisher {
 	return &publisher{
-		link: l, timeout: l.cfg.ConfirmTimeout, log: l.log,
+		link: l, timeout: l.cfg.ConfirmTimeout,
 		requests: make(chan *publication), closed: make(chan struct{}),
 	}
 }
@@ -40,75 +39,149 @@ type publication struct {
 	exchange, key string
 	msg           amqp.Publishing
 	state         atomic.Int32     // queued, then written or abandoned
-	returned      *UnroutableError // set by a return, before the confirm; owned by listen
+	trial         trial            // it was written in
+	returned      *UnroutableError // set by a return, before the confirm
+	answered      bool             // there was an answer before there was a confirmation
+	confirmation  confirmation     // says, once there was an answer, which
+	began         time.Time        // zero where nobody wants to know how long it took
 	done          chan struct{}    // closed when err is known
 	err           error
+	took          time.Duration
 }
+
+// confirmation is an *amqp.DeferredConfirmation.
+type confirmation interface{ Acked() bool }
 
 const (
 	queued int32 = iota
 	written
-	abandoned
+	abandoned // its caller has given up
 )
+
+func newPublication(exchange, key string, msg amqp.Publishing) *publication {
+	return &publication{exchange: exchange, key: key, msg: msg, done: make(chan struct{})}
+}
 
 func (p *publication) resolve(err error) {
 	p.err = err
+	if !p.began.IsZero() {
+		p.took = time.Since(p.began)
+	}
 	close(p.done)
 }
+
+// abandon reports whether the message was not, and will not be, written.
+func (p *publication) abandon() bool { return p.state.Swap(abandoned) == queued }
 
 // publish returns nil when the broker has confirmed the message and did not
 // return it. An answer that is late is waited for if late, which is then
 // called, is not nil: a broker that is slow would only be slower for getting
 // the message again. It comes, or the channel ends.
 func (p *publisher) publish(ctx context.Context, exchange, key string, msg amqp.Publishing, late func()) error {
-	pub := &publication{exchange: exchange, key: key, msg: msg, done: make(chan struct{})}
+	pub := newPublication(exchange, key, msg)
 	timer := time.NewTimer(p.timeout)
 	defer timer.Stop()
+	if err := p.send(ctx, pub, timer.C); err != nil {
+		return err
+	}
+	return p.await(ctx, pub, timer.C, late)
+}
+
+// send hands a message over to be written. With an error it will not be.
+func (p *publisher) send(ctx context.Context, pub *publication, expired <-chan time.Time) error {
 	select {
 	case p.requests <- pub:
+		return nil
 	case <-p.closed:
 		return ErrClosed
 	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return fmt.Errorf("%w: it was not sent, there was no usable connection for %s", ErrUnconfirmed, p.timeout)
+		return notSent(ctx)
+	case <-expired:
+		return p.unsent()
 	}
+}
+
+// await returns what became of a message that was handed over. What is known
+// counts, however late it is.
+func (p *publisher) await(ctx context.Context, pub *publication, expired <-chan time.Time, late func()) error {
 	for {
 		select {
 		case <-pub.done:
 			return pub.err
 		case <-ctx.Done():
-			if pub.state.CompareAndSwap(queued, abandoned) {
-				return context.Cause(ctx)
+			if pub.abandon() {
+				return notSent(ctx)
 			}
-			return fmt.Errorf("%w: %w", ErrUnconfirmed, context.Cause(ctx))
-		case <-timer.C: // once
-			if pub.state.CompareAndSwap(queued, abandoned) {
-				return fmt.Errorf("%w: it was not sent, the broker took nothing for %s", ErrUnconfirmed, p.timeout)
-			}
+			return pub.or(fmt.Errorf("%w: %w", ErrUnconfirmed, context.Cause(ctx)))
+		case <-expired:
 			if late == nil {
-				return fmt.Errorf("%w within %s", ErrUnconfirmed, p.timeout)
+				if pub.abandon() {
+					return p.unsent()
+				}
+				return pub.or(p.unanswered())
+			}
+			if pub.state.CompareAndSwap(queued, abandoned) {
+				return p.unsent()
 			}
 			late()
+			expired = nil
 		}
 	}
+}
+
+// or returns the result if there is one, and err if not.
+func (p *publication) or(err error) error {
+	select {
+	case <-p.done:
+		return p.err
+	default:
+		return err
+	}
+}
+
+func notSent(ctx context.Context) error {
+	return fmt.Errorf("reprise: not sent: %w", context.Cause(ctx))
+}
+
+// unsent says why nothing was sent within the timeout.
+func (p *publisher) unsent() error {
+	why := p.link.trouble()
+	if why == nil {
+		why = &BlockedError{}
+	}
+	return fmt.Errorf("%w (not sent within %s)", why, p.timeout)
+}
+
+// unanswered says why what was sent was not answered within the timeout.
+func (p *publisher) unanswered() error {
+	err := fmt.Errorf("%w within %s", ErrUnconfirmed, p.timeout)
+	if why := p.link.trouble(); errors.Is(why, ErrBlocked) {
+		err = fmt.Errorf("%w: %w", err, why)
+	}
+	return err
 }
 
 // run serves requests until ctx ends, which is when the link closes.
 func (p *publisher) run(ctx context.Context) {
 	defer close(p.closed)
 	retry := retrier{schedule: p.link.cfg.Reconnect}
+	var next *publication // taken, and not written yet
+	defer func() {
+		if next != nil {
+			next.resolve(ErrClosed)
+		}
+	}()
 	for {
 		c, err := p.link.get(ctx)
 		if err != nil {
 			return
 		}
 		began := time.Now()
-		s, err := openConfirming(c)
+		s, err := openConfirming(c, p.link.user)
 		if err == nil {
 			p.link.wg.Go(s.listen)
-			s.serve(ctx, p.requests)
-			if s.confirmed.Load() {
+			next = s.serve(ctx, p.requests, next)
+			if s.confirmed.Load() || s.blamed {
 				retry.failures = 0
 			}
 			err = s.reason
@@ -118,41 +191,61 @@ func (p *publisher) run(ctx context.Context) {
 			continue
 		}
 		delay := retry.failed(time.Since(began))
-		p.log.Warn("channel closed", "error", err, "next_try", delay)
+		c.log.Warn("channel closed", "error", err, "next_try", delay)
 		if sleep(ctx, delay) != nil {
 			return
 		}
 	}
 }
 
-// serve writes requests until the channel is gone.
-func (s *confirming) serve(ctx context.Context, requests <-chan *publication) {
+// serve writes requests until the channel is gone, beginning with pub unless it
+// is nil. It returns the one that it had taken and could not write.
+func (s *confirming) serve(ctx context.Context, requests <-chan *publication, pub *publication) *publication {
 	for {
 		select {
 		case s.room <- struct{}{}: // for the next request, whenever it comes
 		case <-s.dead:
-			return
+			return pub
 		}
-		if !s.next(ctx, requests) {
-			<-s.dead // the link is about to close the channel
-			return
+		if pub == nil {
+			pub = s.take(ctx, requests)
 		}
+		if pub == nil || !s.refuse(pub) && !(s.admit(ctx, pub) && s.write(pub)) {
+			<-s.dead // it is, or the link is about to close it
+			return pub
+		}
+		pub = nil
 	}
 }
 
-// next writes one request. It returns false when there will be no more.
-func (s *confirming) next(ctx context.Context, requests <-chan *publication) bool {
-	select {
-	case <-s.conn.mayWrite():
-	case <-s.dead:
-		return false
-	case <-ctx.Done():
-		return false
-	}
+// take returns the next request, or nil when there will be no more.
+func (s *confirming) take(ctx context.Context, requests <-chan *publication) *publication {
 	select {
 	case pub := <-requests:
-		s.write(pub)
-		return true
+		return pub
+	case <-s.dead:
+		return nil
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// refuse refuses what the broker is known to refuse, for the price of a channel.
+func (s *confirming) refuse(pub *publication) bool {
+	err := tooLarge(pub, int(s.conn.maxBody.Load()))
+	if err == nil {
+		return false
+	}
+	<-s.room
+	pub.resolve(err)
+	return true
+}
+
+// admit waits until pub may be written, and reports whether it ever may be.
+func (s *confirming) admit(ctx context.Context, pub *publication) bool {
+	select {
+	case <-s.conn.mayWrite():
+		return s.begin(pub)
 	case <-s.dead:
 		return false
 	case <-ctx.Done():
@@ -160,25 +253,36 @@ func (s *confirming) next(ctx context.Context, requests <-chan *publication) boo
 	}
 }
 
-func (s *confirming) write(pub *publication) {
+// write reports whether there is nothing more to be done for pub than to wait for
+// its answer. If there is, it was not written, and may be on another channel.
+func (s *confirming) write(pub *publication) bool {
 	if !pub.state.CompareAndSwap(queued, written) {
 		<-s.room // its caller has given up
-		return
+		return true
 	}
 	// Asked for outside of s.mu: the client holds the lock inside while it
 	// waits for listen to take a confirm, and listen needs s.mu.
 	tag := s.ch.GetNextPublishSeqNo()
 	s.register(tag, pub)
-	err := s.ch.Publish(pub.exchange, pub.key, true, false, pub.msg)
+	c, err := s.ch.PublishWithDeferredConfirm(pub.exchange, pub.key, true, false, pub.msg)
 	if err == nil {
-		return
+		s.sent(pub, c)
+		return true
 	}
-	if s.forget(tag) {
+	mine := s.forget(tag, pub)
+	if errors.Is(err, amqp.ErrClosed) {
+		// At least its last frame was not written, so that the broker has not
+		// got a message, and never will have.
+		if mine && pub.state.CompareAndSwap(written, queued) {
+			return false
+		}
+		return true
+	}
+	if mine {
 		pub.resolve(fmt.Errorf("%w: %w", ErrUnconfirmed, err))
 	}
-	if !errors.Is(err, amqp.ErrClosed) {
-		// A frame may have been written in part: nothing that follows on this
-		// connection can be understood.
-		s.conn.end(0)
-	}
+	// A frame may have been written in part: nothing that follows on this
+	// connection can be understood.
+	s.conn.end(0)
+	return true
 }

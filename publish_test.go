@@ -75,11 +75,27 @@ func TestPublishTellsWhatWentWrong(t *testing.T) {
 		})
 		t.Run("foreign user id", func(t *testing.T) {
 			err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q", UserID: "somebody-else"})
-			if !errors.Is(err, reprise.ErrUnconfirmed) || !strings.Contains(err.Error(), "somebody-else") {
+			e, ok := errors.AsType[*reprise.RefusedError](err)
+			if !ok || e.Code != 406 || e.RoutingKey != "q" || !strings.Contains(err.Error(), "user_id property set to 'somebody-else'") {
+				t.Errorf("got %v", err)
+			}
+		})
+		t.Run("internal exchange", func(t *testing.T) {
+			internal := testkit.Name(t, "internal")
+			r.deleteExchanges(internal)
+			x := topology.Exchange{Name: internal, Kind: topology.Fanout, Internal: true}
+			if err := c.Declare(t.Context(), topology.Topology{Exchanges: []topology.Exchange{x}}); err != nil {
+				t.Fatal(err)
+			}
+			err := c.Publish(t.Context(), &reprise.Message{Exchange: internal})
+			if e, ok := errors.AsType[*reprise.RefusedError](err); !ok || e.Code != 403 || e.Exchange != internal || errors.Is(err, reprise.ErrUnconfirmed) {
 				t.Errorf("got %v", err)
 			}
 		})
 		for name, m := range map[string]*reprise.Message{
+			"nil":                 nil,
+			"CC is no list":       {RoutingKey: "q", Headers: map[string]any{"CC": "another"}},
+			"BCC is nil":          {RoutingKey: "q", Headers: map[string]any{"BCC": nil}},
 			"long key":            {RoutingKey: strings.Repeat("k", 256)},
 			"long message id":     {MessageID: strings.Repeat("k", 256)},
 			"long header name":    {Headers: map[string]any{strings.Repeat("k", 256): 1}},

@@ -82,7 +82,7 @@ func TestNackedCopiesArePublishedAgain(t *testing.T) {
 						{Name: queue},
 						{Name: names + ".failed", Args: topology.Table{"x-max-length": 1, "x-overflow": "reject-publish"}},
 					},
-					Bindings: []topology.Binding{{Exchange: names + ".failed", Queue: names + ".failed"}},
+					Bindings: []topology.Binding{{Exchange: names, Queue: queue}, {Exchange: names + ".failed", Queue: names + ".failed"}},
 				},
 			}},
 		})

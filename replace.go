@@ -27,6 +27,9 @@ const (
 	// lose, and does not duplicate. It is for messages that are worth less than
 	// the harm a second one does. It costs a round trip more.
 	AckThenPublish
+
+	// ackTooEarly is what tests have to notice. Validate does not let it in.
+	ackTooEarly Order = -1
 )
 
 // replacement is what takes a delivery's place.
@@ -109,19 +112,19 @@ func (w *Worker) annotate(headers, notes topology.Table) topology.Table {
 // original, in the Order that is wanted, or leaves it to the broker.
 func (w *Worker) replace(d *delivery, c replacement) {
 	log := w.log.With("message_id", c.messageID(d), "attempt", c.f.Attempt)
-	var err error
+	var gone *Event
 	switch {
 	case c.hop.Way == topology.Requeue:
-		d.session.acks.settle(settlement{tag: d.DeliveryTag, verb: requeued})
+		gone = w.reject(d, requeued)
 	case c.hop.Way == topology.DeadLetter:
-		d.session.acks.settle(settlement{tag: d.DeliveryTag, verb: deadLettered})
+		gone = w.reject(d, deadLettered)
 	case w.cfg.Order == AckThenPublish:
-		err = w.ackThenPublish(d, c, log)
+		gone = w.ackThenPublish(d, c, log)
 	default:
-		err = w.publishThenAck(d, c, log)
+		gone = w.publishThenAck(d, c, log)
 	}
-	if err != nil {
-		w.settled(Event{Kind: EventDropped, Err: err}, d)
+	if gone != nil {
+		w.settled(*gone, d)
 		return
 	}
 	for _, b := range d.burst {
@@ -136,6 +139,9 @@ func (w *Worker) replace(d *delivery, c replacement) {
 		w.settled(Event{Kind: EventRetried, Delay: c.hop.Delay, Err: errText(c.f.Error)}, d)
 	case moved:
 		log.Warn("delivered again", "crashes", d.crashes+1)
+		for _, b := range d.burst {
+			w.observe(Event{Kind: EventDebounced, MessageID: b.MessageId, Attempt: b.attempt})
+		}
 	}
 }
 
@@ -146,35 +152,67 @@ func (c replacement) messageID(d *delivery) string {
 	return d.MessageId
 }
 
+// The ways return nil when the delivery is settled, and else what became of it.
+
+// reject leaves the delivery to the broker.
+func (w *Worker) reject(d *delivery, how verb) *Event {
+	if d.session.ctx.Err() != nil {
+		return &Event{Kind: EventDropped, Err: errLostWithSession}
+	}
+	d.session.acks.settle(settlement{tag: d.DeliveryTag, verb: how})
+	return nil
+}
+
 // publishThenAck publishes the copy, and acknowledges the original once the broker
 // has it. It tries for as long as the delivery's own session lives, since only
-// that can acknowledge; when the session is gone, the broker delivers the original
-// again.
-func (w *Worker) publishThenAck(d *delivery, c replacement, log *slog.Logger) error {
-	if err := w.insist(d.session.ctx, d, c, log); err != nil {
-		log.Warn("copy dropped", "error", err, "reason", context.Cause(d.session.ctx))
-		return err
+// that can acknowledge, and the broker is patient; when the session is gone, the
+// broker delivers the original again.
+func (w *Worker) publishThenAck(d *delivery, c replacement, log *slog.Logger) *Event {
+	if w.cfg.Order == ackTooEarly {
+		d.session.acks.ack(d.DeliveryTag)
+		_ = w.insist(d.session.ctx, d, c, log)
+		return nil
 	}
-	d.session.acks.ack(d.DeliveryTag)
-	return nil
+	err := w.insist(d.session.ctx, d, c, log)
+	switch {
+	case err == nil:
+		d.session.acks.ack(d.DeliveryTag)
+		return nil
+	case d.session.ctx.Err() != nil:
+		log.Warn("copy dropped", "error", err, "reason", context.Cause(d.session.ctx))
+		return &Event{Kind: EventDropped, Err: err}
+	}
+	log.Warn("given back", "error", err)
+	d.giveBack()
+	return &Event{Kind: EventGivenBack, Err: err}
 }
 
 // ackThenPublish acknowledges the original, and publishes the copy once the broker
 // is known to have forgotten it. From then on the message is in this process
 // only: until the worker gives up, it tries on whatever connection there is.
-func (w *Worker) ackThenPublish(d *delivery, c replacement, log *slog.Logger) error {
+func (w *Worker) ackThenPublish(d *delivery, c replacement, log *slog.Logger) *Event {
+	if d.session.ctx.Err() != nil {
+		log.Warn("copy dropped", "error", errLostWithSession, "reason", context.Cause(d.session.ctx))
+		return &Event{Kind: EventDropped, Err: errLostWithSession}
+	}
 	if !d.session.acks.ackNow(d.DeliveryTag) {
-		log.Warn("copy dropped", "error", errLostWithSession, "reason", "it may not be acknowledged")
-		return errLostWithSession
+		// Published, it would be there twice if the broker has not heard.
+		log.Error("message may be lost", "error", errLostWithSession, "reason", "it is not known whether the broker has acknowledged it")
+		return &Event{Kind: EventLost, Err: errLostWithSession}
 	}
 	if err := w.insist(w.settling, d, c, log); err != nil {
 		log.Error("message lost", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err)
-		return err
+		return &Event{Kind: EventLost, Err: err}
 	}
 	return nil
 }
 
-// insist publishes a copy until the broker has it, or ctx ends.
+// errOverdue ends the attempts to publish a copy: the broker is about to lose
+// patience with the original, and with all that was delivered beside it.
+var errOverdue = errors.New("reprise: its copy could not be published in time: see ConsumerTimeout")
+
+// insist publishes a copy until the broker has it, or ctx ends, or it must be given
+// up: an original that is acknowledged already never is.
 func (w *Worker) insist(ctx context.Context, d *delivery, c replacement, log *slog.Logger) error {
 	retry := retrier{schedule: w.client.cfg.Reconnect}
 	for {
@@ -186,8 +224,11 @@ func (w *Worker) insist(ctx context.Context, d *delivery, c replacement, log *sl
 			return nil
 		}
 		w.client.declared.forget(c.hop)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return err
+		case ctx == d.session.ctx && time.Since(d.arrived) > w.cfg.overdue().after:
+			return errors.Join(errOverdue, err)
 		}
 		delay := retry.failed(time.Since(began))
 		log.Warn("copy failed", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err, "next_try", delay)

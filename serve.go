@@ -16,6 +16,9 @@ var (
 	errPaused  = errors.New("the worker pauses")
 )
 
+// errSilent ends a session whose broker does not answer.
+var errSilent = errors.New("the broker did not answer in time")
+
 // serve consumes until the channel is gone (an error) or ctx ends (nil), in one
 // subscription after the other on the same channel, so that what was delivered
 // before can still be settled:
@@ -36,6 +39,9 @@ func (s *session) serve(ctx context.Context) error {
 	// before it is known that none of them is suspect.
 	narrow := s.careful || s.countsNacks
 	for n := 1; ; n++ {
+		if err := s.rest(alive); err != nil {
+			return s.unless(ctx, err)
+		}
 		began := time.Now()
 		tag := fmt.Sprintf("%s-%d", w.client.cfg.Name, n)
 		narrow = narrow || w.gate.probing()
@@ -43,35 +49,34 @@ func (s *session) serve(ctx context.Context) error {
 		if err != nil {
 			return s.unless(ctx, err)
 		}
-		err = s.pump(ctx, alive, deliveries, narrow)
+		why := s.pump(ctx, alive, deliveries, narrow)
 		switch {
-		case err == nil:
-			s.unsubscribe(tag, deliveries)
-			w.log.Info("consuming stopped", "given_back", len(s.pending))
-			s.giveBackPending()
+		case why == nil:
+			if s.unsubscribe(tag, deliveries) == nil { // else the end of the channel gives them back
+				w.log.Info("consuming stopped", "given_back", len(s.pending))
+				s.giveBackPending()
+			}
 			return nil
-		case errors.Is(err, errWiden):
+		case errors.Is(why, errWiden), errors.Is(why, errSuspect), errors.Is(why, errPaused):
+			if err := s.unsubscribe(tag, deliveries); err != nil {
+				return s.unless(ctx, err)
+			}
+		}
+		switch {
+		case errors.Is(why, errWiden):
 			narrow = false
-			s.unsubscribe(tag, deliveries)
-		case errors.Is(err, errSuspect):
+		case errors.Is(why, errSuspect):
 			narrow = true
-			s.unsubscribe(tag, deliveries)
 			s.giveBackPending() // it would be worse for them to be here when it happens
-			slot, err := w.slots.quiet(alive)
-			if err != nil {
-				return s.unless(ctx, err)
+			if w.debounce != nil {
+				w.debounce.giveBack()
 			}
-			w.slots.leave(slot)
-		case errors.Is(err, errPaused):
-			s.unsubscribe(tag, deliveries)
+		case errors.Is(why, errPaused):
 			s.putDown()
-			if err := s.rest(alive); err != nil {
-				return s.unless(ctx, err)
-			}
-		case errors.Is(err, errConsumerCancelled):
+		case errors.Is(why, errConsumerCancelled):
 			delay := retry.failed(time.Since(began))
 			w.log.Warn("consumer cancelled", "next_try", delay)
-			w.interrupted(err, delay)
+			w.interrupted(why, delay)
 			if sleep(alive, delay) != nil {
 				return s.unless(ctx, context.Cause(alive))
 			}
@@ -79,7 +84,7 @@ func (s *session) serve(ctx context.Context) error {
 				return s.unless(ctx, err)
 			}
 		default:
-			return err
+			return why
 		}
 	}
 }
@@ -91,11 +96,15 @@ func (s *session) subscribe(ctx context.Context, tag string, narrow bool) (<-cha
 	if narrow {
 		prefetch = 1
 	}
-	deliveries, err := call(ctx, w.client, func() (<-chan amqp.Delivery, error) {
-		if err := s.ch.Qos(prefetch, 0, false); err != nil { // of consumers to come
-			return nil, err
-		}
-		return s.ch.Consume(w.cfg.Queue, tag, false, false, false, false, nil)
+	deliveries, err := call(ctx, w.client, func() (deliveries <-chan amqp.Delivery, err error) {
+		err = s.ask(func() error {
+			if err := s.ch.Qos(prefetch, 0, false); err != nil { // of consumers to come
+				return err
+			}
+			deliveries, err = s.ch.Consume(w.cfg.Queue, tag, false, false, false, false, nil)
+			return err
+		})
+		return deliveries, err
 	}, nil)
 	if err == nil {
 		w.log.Info("consuming", "generation", s.conn.gen, "prefetch", prefetch)
@@ -106,18 +115,22 @@ func (s *session) subscribe(ctx context.Context, tag string, narrow bool) (<-cha
 }
 
 // unsubscribe stops consuming. What was delivered and has not begun is pending
-// then.
-func (s *session) unsubscribe(tag string, deliveries <-chan amqp.Delivery) {
-	ctx, cancel := context.WithTimeout(s.ctx, lastGrace)
+// then. After an error the session has to end: what was delivered would not be
+// seen by anybody.
+func (s *session) unsubscribe(tag string, deliveries <-chan amqp.Delivery) error {
+	ctx, cancel := context.WithTimeoutCause(s.ctx, lastGrace, errSilent)
 	defer cancel()
-	_, err := call(ctx, s.worker.client, func() (struct{}, error) { return struct{}{}, s.ch.Cancel(tag, false) }, nil)
+	_, err := call(ctx, s.worker.client, func() (struct{}, error) {
+		return struct{}{}, s.ask(func() error { return s.ch.Cancel(tag, false) })
+	}, nil)
 	if err != nil {
-		return // the channel is gone, or will be closed: both give back everything
+		return err
 	}
 	now := time.Now()
 	for raw := range deliveries {
 		s.pending = append(s.pending, arrival{raw, now})
 	}
+	return nil
 }
 
 // putDown gives back what has not begun, where that costs it nothing. Before
@@ -137,14 +150,22 @@ func (s *session) giveBackPending() {
 	s.pending = nil
 }
 
-// rest waits for the end of a pause.
+// rest waits for the end of a pause, if there is one.
 func (s *session) rest(alive context.Context) error {
 	w := s.worker
 	left, reason := w.gate.left()
+	if left <= 0 {
+		return nil
+	}
 	w.log.Warn("paused", "for", left, "reason", reason)
 	w.observe(Event{Kind: EventPaused, Delay: left, Err: reason})
-	if err := w.gate.await(alive); err != nil {
-		return err
+	overdue := w.cfg.overdue()
+	for left > 0 {
+		if err := sleep(alive, min(left, overdue.every)); err != nil {
+			return err
+		}
+		s.remind(time.Now(), overdue.after)
+		left, _ = w.gate.left()
 	}
 	w.log.Info("resumed")
 	w.observe(Event{Kind: EventResumed})
@@ -185,21 +206,21 @@ func (s *session) pump(ctx, alive context.Context, deliveries <-chan amqp.Delive
 			}
 			s.receive(alive, arrival{raw, time.Now()}, narrow)
 		case slot := <-free:
+			place := place{slot}
 			switch a := s.pending[0]; {
 			case narrow && !s.needsNarrow(a):
-				w.slots.leave(slot)
+				w.slots.leave(place)
 				return errWiden
 			case !narrow && w.suspect(a.Delivery):
-				w.slots.leave(slot)
+				w.slots.leave(place)
 				return errSuspect
 			case narrow:
-				w.slots.leave(slot)
 				var err error
-				if slot, err = w.slots.quiet(alive); err != nil {
+				if place, err = w.slots.all(alive, place); err != nil {
 					continue // and end
 				}
 			}
-			s.begin(alive, slot)
+			s.begin(alive, place)
 		case <-w.gate.paused():
 			if left, _ := w.gate.left(); left > 0 {
 				return errPaused
@@ -231,20 +252,20 @@ func (s *session) needsNarrow(a arrival) bool {
 	return s.careful && a.DeliveryTag == 1 || s.worker.suspect(a.Delivery) || s.worker.gate.probing()
 }
 
-// begin starts an attempt for the first pending delivery in a slot, or frees the
-// slot again where the gate lets none through.
-func (s *session) begin(alive context.Context, slot int) {
+// begin starts an attempt for the first pending delivery in a place, or frees the
+// place again where the gate lets none through.
+func (s *session) begin(alive context.Context, place place) {
 	w := s.worker
 	record, ok := w.gate.enter(alive)
 	if !ok {
-		w.slots.leave(slot)
+		w.slots.leave(place)
 		return
 	}
 	a := s.pending[0]
 	if s.pending = s.pending[1:]; len(s.pending) == 0 {
 		s.pending = nil
 	}
-	w.attempts.Go(func() { w.attempt(s.delivery(a), slot, record) })
+	w.attempts.Go(func() { w.attempt(s.delivery(a), place, record) })
 }
 
 // whyClosed tells a cancelled consumer from a closed channel.

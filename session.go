@@ -16,6 +16,7 @@ type session struct {
 	conn   *conn
 	ch     *amqp.Channel
 	acks   *acker
+	asking chan struct{} // semaphore of one: see ask
 
 	// ctx ends when the channel is gone, or when a drain has given up waiting
 	// for copies: in both cases the broker keeps what is not acked, and
@@ -86,12 +87,13 @@ func (w *Worker) open(ctx context.Context, careful bool) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{worker: w, conn: conn, ch: ch, acks: newAcker(settler{ch}), careful: careful, countsNacks: countsNacks(conn.Properties)}
+	s := &session{worker: w, conn: conn, ch: ch, asking: make(chan struct{}, 1), careful: careful, countsNacks: countsNacks(conn.Properties)}
+	s.acks = newAcker(settler{ch, s})
 	s.ctx, s.end = context.WithCancelCause(w.settling)
 	closes := ch.NotifyClose(make(chan *amqp.Error, 1))
 	err = errors.Join(
 		w.client.spawn(func() { s.watch(closes) }),
-		w.client.spawn(func() { s.acks.run(s.ctx) }),
+		w.client.spawn(s.settle),
 	)
 	if err != nil {
 		s.end(err)
@@ -108,6 +110,27 @@ func (s *session) watch(closes <-chan *amqp.Error) {
 		return
 	}
 	s.end(fmt.Errorf("consuming channel closed: %w", reason))
+}
+
+// settle writes what is settled. A session that nothing can be settled on any more
+// must not go on: what it was given would never be.
+func (s *session) settle() {
+	err := s.acks.run(s.ctx)
+	if err != nil && !errors.Is(err, amqp.ErrClosed) { // watch knows why it is closed
+		s.end(fmt.Errorf("cannot settle: %w", err))
+	}
+}
+
+// ask makes a request that the broker answers, one at a time: answers carry no
+// number, and the AMQP client gives one to whoever waits.
+func (s *session) ask(request func() error) error {
+	select {
+	case s.asking <- struct{}{}:
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	}
+	defer func() { <-s.asking }()
+	return request()
 }
 
 // abandon leaves the session behind. Its running handlers go on; what they
@@ -132,8 +155,13 @@ func (s *session) close(patience time.Duration) {
 }
 
 // settler is a channel as an acker needs it.
-type settler struct{ *amqp.Channel }
+type settler struct {
+	*amqp.Channel
+	session *session
+}
 
 // Sync implements acknowledger. The request is one that changes nothing: the
-// prefetch of consumers to come is set again before there is another.
-func (c settler) Sync() error { return c.Qos(1, 0, false) }
+// prefetch is that of consumers to come, and each sets its own.
+func (c settler) Sync() error {
+	return c.session.ask(func() error { return c.Qos(1, 0, false) })
+}

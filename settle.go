@@ -47,7 +47,7 @@ func (w *Worker) settle(d *delivery, s said, took time.Duration) {
 	switch {
 	case s.outcome == succeeded:
 		d.ack()
-		w.settled(Event{Kind: EventDone}, d)
+		w.settled(d.unless(Event{Kind: EventDone}), d)
 		return
 	case w.handling.Err() != nil:
 		// The drain took its context away: that is no verdict on the message.
@@ -76,24 +76,32 @@ func (w *Worker) settle(d *delivery, s said, took time.Duration) {
 // choose decides what takes a failed delivery's place: another attempt, if one is
 // allowed and possible, or a copy that is parked.
 func (w *Worker) choose(d *delivery, f topology.Failure, s said) (replacement, error) {
-	decision := w.decide(d, s)
+	var hop topology.Hop
+	var err error
+	decision := w.decide(d, s, func(delay time.Duration) time.Duration {
+		if hop, err = w.cfg.Strategy.Route.Wait(d.at, delay); err != nil {
+			return delay
+		}
+		return hop.Delay
+	})
 	if decision.Retry {
-		c, err := w.retry(d, f, s, decision.Delay)
 		if err == nil {
-			return c, nil
+			var c replacement
+			if c, err = w.retry(d, f, s, hop); err == nil {
+				return c, nil
+			}
 		}
 		f.Error += "\n\nparked, because it cannot be retried: " + err.Error()
 	}
 	f.Reason = cmp.Or(s.reason, decision.Reason)
-	hop := w.cfg.Strategy.Route.Failed(d.at)
-	c, err := w.fill(d, hop, f, s.headers, w.cfg.Strategy.Marks.Park, roomForDelivery)
+	c, err := w.fill(d, w.cfg.Strategy.Route.Failed(d.at), f, s.headers, w.cfg.Strategy.Marks.Park, roomForDelivery)
 	c.kind = parked
 	return c, err
 }
 
-// decide asks the policy, unless the message itself says how many retries it has
-// left.
-func (w *Worker) decide(d *delivery, s said) Decision {
+// decide asks the policy. Where the message itself says how many retries it has
+// left, that is the policy's number of attempts.
+func (w *Worker) decide(d *delivery, s said, wait func(time.Duration) time.Duration) Decision {
 	p := w.cfg.Policy
 	if left := d.history.RetriesLeft; left != topology.Undecided {
 		p = p.atMost(d.attempt + left)
@@ -102,15 +110,11 @@ func (w *Worker) decide(d *delivery, s said) Decision {
 	if first := d.history.FirstFailed; !first.IsZero() {
 		since = time.Since(first)
 	}
-	return p.decide(s.verdict, s.err, d.attempt, since)
+	return p.decide(s.verdict, s.err, d.attempt, since, wait)
 }
 
-// retry makes what brings a message back after delay.
-func (w *Worker) retry(d *delivery, f topology.Failure, s said, delay time.Duration) (replacement, error) {
-	hop, err := w.cfg.Strategy.Route.Wait(d.at, delay)
-	if err != nil {
-		return replacement{}, err
-	}
+// retry makes what brings a message back over a hop.
+func (w *Worker) retry(d *delivery, f topology.Failure, s said, hop topology.Hop) (replacement, error) {
 	if hop.Way != topology.Copy {
 		return replacement{hop: hop, f: f, kind: retried}, nil
 	}
@@ -132,7 +136,7 @@ func (w *Worker) failure(d *delivery, text string, took time.Duration) topology.
 		History: d.history,
 		Queue:   w.cfg.Queue,
 	}
-	f.Exchange, f.RoutingKey = d.history.OriginAt(d.at)
+	f.Exchange, f.RoutingKey = d.history.OriginAt(d.origin)
 	return f
 }
 
@@ -154,6 +158,15 @@ func (w *Worker) parkUnmarked(d *delivery, f topology.Failure) {
 		return
 	}
 	w.replace(d, c)
+}
+
+// unless returns an event, or the one that says that it has come to nothing, where
+// the session is gone: what is settled then is not heard.
+func (d *delivery) unless(e Event) Event {
+	if d.session.ctx.Err() != nil {
+		return Event{Kind: EventDropped, Err: errLostWithSession}
+	}
+	return e
 }
 
 // settled tells the observer what became of a delivery, and of those that were

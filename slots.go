@@ -12,6 +12,10 @@ type slots struct {
 	running []atomic.Pointer[delivery] // by number; nil: nobody, or not yet known
 }
 
+// place is what an attempt occupies: one slot, or all of them, so that no other
+// runs beside it.
+type place []int
+
 func newSlots(n int) *slots {
 	s := &slots{free: make(chan int, n), running: make([]atomic.Pointer[delivery], n)}
 	for i := range n {
@@ -20,33 +24,30 @@ func newSlots(n int) *slots {
 	return s
 }
 
-func (s *slots) enter(slot int, d *delivery) { s.running[slot].Store(d) }
+func (s *slots) enter(p place, d *delivery) { s.running[p[0]].Store(d) }
 
-func (s *slots) leave(slot int) {
-	s.running[slot].Store(nil)
-	s.free <- slot
-}
-
-// taken is how many handlers run.
-func (s *slots) taken() int { return cap(s.free) - len(s.free) }
-
-// quiet returns a slot when no handler runs, or the reason ctx ended. One
-// goroutine at a time may call it.
-func (s *slots) quiet(ctx context.Context) (slot int, err error) {
-	var mine []int
-	for len(mine) < cap(s.free) && err == nil {
-		select {
-		case slot := <-s.free:
-			mine = append(mine, slot)
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
-	}
-	if err == nil {
-		slot, mine = mine[0], mine[1:]
-	}
-	for _, slot := range mine {
+func (s *slots) leave(p place) {
+	s.running[p[0]].Store(nil)
+	for _, slot := range p {
 		s.free <- slot
 	}
-	return slot, err
+}
+
+// taken is how many slots are.
+func (s *slots) taken() int { return cap(s.free) - len(s.free) }
+
+// all adds to a place all other slots, as they become free. Where ctx ends before
+// that, it frees the place and returns the reason. One goroutine at a time may
+// call it.
+func (s *slots) all(ctx context.Context, p place) (place, error) {
+	for len(p) < cap(s.free) {
+		select {
+		case slot := <-s.free:
+			p = append(p, slot)
+		case <-ctx.Done():
+			s.leave(p)
+			return nil, context.Cause(ctx)
+		}
+	}
+	return p, nil
 }

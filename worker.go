@@ -155,7 +155,7 @@ func (c WorkerConfig) Validate() error {
 	if c.Queue == "" {
 		fault("Queue is empty: name the queue to consume")
 	}
-	if c.Handler == nil {
+	if f, isFunc := c.Handler.(HandlerFunc); c.Handler == nil || isFunc && f == nil {
 		fault("Handler is nil: give a function as reprise.HandlerFunc(f)")
 	}
 	d := c.withDefaults()
@@ -178,7 +178,7 @@ func (c WorkerConfig) Validate() error {
 		fault("Middleware has a nil entry: leave it out")
 	}
 	if c.Debounce != nil {
-		errs = append(errs, c.Debounce.Validate())
+		errs = append(errs, c.Debounce.validate(d.overdue().after))
 	}
 	errs = append(errs, c.Policy.Validate(), c.Strategy.Validate())
 	if c.Queue != "" {
@@ -265,6 +265,9 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 		w.handler = Chain(cfg.Handler, cfg.Middleware...)
 		return nil
 	})
+	if err == nil && w.handler == nil {
+		err = errors.New("reprise: WorkerConfig.Middleware returned a nil Handler: return the one that was given, or one around it")
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -98,13 +98,14 @@ type Breaker struct {
 
 	mu     sync.Mutex
 	opened time.Time
+	probe  bool // one is under way
 }
 
 var _ reprise.Breaker = (*Breaker)(nil)
 
-// busy is how long a worker waits that is not let through because another one's
-// probe is under way.
-const busy = 100 * time.Millisecond
+// busy is how long at most a worker waits that is not let through because another
+// one's probe is under way, before it asks again.
+const busy = 5 * time.Second
 
 // New returns a closed Breaker.
 func New(cfg Config) (*Breaker, error) {
@@ -136,13 +137,26 @@ func (b *Breaker) changed(_ string, from, to gobreaker.State) {
 
 // Allow implements reprise.Breaker.
 func (b *Breaker) Allow() (record func(error), wait time.Duration) {
-	record, err := b.cb.Allow()
-	if err == nil {
-		return record, 0
-	}
+	probing := b.Probing()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return nil, max(busy, time.Until(b.opened.Add(b.cfg.OpenFor)))
+	if probing && b.probe {
+		return nil, min(busy, b.cfg.OpenFor)
+	}
+	done, err := b.cb.Allow()
+	if err != nil {
+		return nil, max(time.Millisecond, time.Until(b.opened.Add(b.cfg.OpenFor)))
+	}
+	if !probing {
+		return done, 0
+	}
+	b.probe = true
+	return func(err error) {
+		b.mu.Lock()
+		b.probe = false
+		b.mu.Unlock()
+		done(err)
+	}, 0
 }
 
 // Probing implements reprise.Breaker.

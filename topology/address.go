@@ -11,6 +11,13 @@ import (
 //	{queue}   the work queue
 //	{key}     the message's own routing key; or, where that does not lead back
 //	          from the wait queue to the work queue, one that does
+//
+// Which keys lead back is seen from the bindings of an Infrastructure: those of
+// direct, fanout and topic exchanges, and of exchanges bound to each other or
+// named as an alternate-exchange. A topic exchange's pattern stands for itself as
+// a key: order.* for a message that was put into its queue by name. Headers
+// exchanges, and those of plugins, do not go by the key, or not by it alone: there
+// a message keeps its own, and must have come through the exchange to find back.
 type Address struct {
 	Exchange string // "" is the default exchange: the Key is a queue's name
 	Key      string
@@ -44,32 +51,3 @@ func (a Address) validate(field string) error {
 
 // empty reports whether t asks for nothing.
 func (t Topology) empty() bool { return len(t.Exchanges)+len(t.Queues)+len(t.Bindings) == 0 }
-
-// wayBack returns the key by which the exchange work reaches d.Queue: the
-// message's own where that is so. A message that was put into the queue by other
-// ways (by name, through the default exchange) has a key that work does not
-// know; RabbitMQ would drop it, silently, when it expires. It takes a key that
-// leads back.
-func (t Topology) wayBack(work string, d Delivery) string {
-	if work == "" {
-		return d.Queue
-	}
-	for _, e := range t.Exchanges {
-		if e.Name == work && e.Kind != Direct {
-			return d.RoutingKey // only a direct exchange compares keys by equality
-		}
-	}
-	first, found := d.RoutingKey, false
-	for _, b := range t.Bindings {
-		if b.Exchange != work || b.Queue != d.Queue {
-			continue
-		}
-		if b.RoutingKey == d.RoutingKey {
-			return d.RoutingKey
-		}
-		if !found {
-			first, found = b.RoutingKey, true
-		}
-	}
-	return first
-}

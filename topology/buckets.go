@@ -2,7 +2,6 @@ package topology
 
 import (
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -11,6 +10,9 @@ const (
 	DefaultBase   = time.Second
 	DefaultGrowth = 1.25
 )
+
+// maxGrowth is far beyond what is of use, and keeps the bounds within 64 bits.
+const maxGrowth = 1000
 
 // Buckets is the default Route: any delay up to MaxDelay, never early, late by
 // at most the width of a bucket, on any RabbitMQ from 3.10 on. A longer delay
@@ -62,8 +64,8 @@ func (b Buckets) Validate() error {
 	switch {
 	case b.Base < time.Millisecond || b.Base%time.Millisecond != 0 || b.Base > MaxDelay:
 		return fmt.Errorf("topology: Buckets.Base %s: use whole milliseconds, from 1ms to %s", b.Base, MaxDelay)
-	case !(b.Growth > 1) || math.IsInf(b.Growth, 1): // written so that NaN fails too
-		return fmt.Errorf("topology: Buckets.Growth %v: use more than 1 (the default 1.25 keeps retries at most 25%% late)", b.Growth)
+	case !(b.Growth > 1 && b.Growth <= maxGrowth): // written so that NaN fails too
+		return fmt.Errorf("topology: Buckets.Growth %v: use more than 1 (the default 1.25 keeps retries at most 25%% late), and at most %d", b.Growth, maxGrowth)
 	case float64(b.Base.Milliseconds())*(b.Growth-1) < 1:
 		return fmt.Errorf("topology: Buckets.Growth %v makes buckets narrower than a millisecond: use at least %v with a Base of %s",
 			b.Growth, 1+1/float64(b.Base.Milliseconds()), b.Base)
@@ -74,6 +76,9 @@ func (b Buckets) Validate() error {
 // ValidateQueue reports a work queue whose wait queues or failed queue would
 // have names that no broker accepts.
 func (b Buckets) ValidateQueue(queue string) error {
+	if b.Validate() != nil {
+		return nil // these are no buckets, as that says
+	}
 	return validateNames(queue, b.waitQueue(queue, MaxDelay), FailedQueue(queue))
 }
 

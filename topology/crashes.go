@@ -14,7 +14,8 @@ const (
 // down with it. Where attempts end in other ways that the broker counts too, the
 // Marks know which is which, in a method Crashes(d Delivery) int. Otherwise it
 // is what the queue counts, and so always 0 on classic queues, which do not
-// count. Before RabbitMQ 4.3, a delivery that was given back counts as well.
+// count. Before RabbitMQ 4.3, a delivery that was given back counts as well; since
+// 4.3, a dead letter of another quorum queue brings along what failed there.
 func Crashes(m Marks, d Delivery) int {
 	if c, ok := m.(interface{ Crashes(d Delivery) int }); ok {
 		return c.Crashes(d)
@@ -22,5 +23,15 @@ func Crashes(m Marks, d Delivery) int {
 	return deliveryCount(d)
 }
 
-// deliveryCount is what the queue counts.
-func deliveryCount(d Delivery) int { return count(d.Headers[headerDeliveryCount]) }
+// deliveryCount is what the queue counts. Of a first delivery that is nothing: a
+// header that is there all the same was published with the message, by whoever
+// copied all the headers of another one, or made them up. When a delivery has
+// failed, a quorum queue writes its own count over it. Until then, and always on
+// a classic queue, such a header is seen on what was given back, and believed: the
+// message has fewer attempts, never more.
+func deliveryCount(d Delivery) int {
+	if !d.Redelivered {
+		return 0
+	}
+	return count(d.Headers[headerDeliveryCount])
+}

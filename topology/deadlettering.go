@@ -24,7 +24,11 @@ const DefaultRetryDelay = time.Minute
 // declared without a delivery limit to speak of: what RabbitMQ gives up on goes
 // into the wait queue too, and comes back.
 //
-// In a system that is there already, Infrastructure is what it consists of:
+// In a system that is there already, Infrastructure is what it consists of. What
+// is rejected keeps its key on the whole way, unless a queue has an
+// x-dead-letter-routing-key: a message put into the work queue by name has one
+// that RetryExchange, here, would drop it for. No copy is made that could be given
+// another; use MessageTTL where such messages are to be expected.
 //
 //	topology.DeadLettering{
 //		Delay:         5 * time.Minute,
@@ -79,8 +83,9 @@ func (r DeadLettering) Validate() error {
 	return errors.Join(err, r.Infrastructure.Validate())
 }
 
-// ValidateQueue reports a work queue that would drop what is rejected, and one
-// whose other queues would have names that no broker accepts.
+// ValidateQueue reports a work queue that would drop what is rejected, one that
+// WorkExchange does not lead back to, and one whose other queues would have names
+// that no broker accepts.
 func (r DeadLettering) ValidateQueue(queue string) error {
 	for _, q := range r.Infrastructure.Queues {
 		if _, found := q.Args["x-dead-letter-exchange"]; q.Name == queue && !found {
@@ -88,7 +93,9 @@ func (r DeadLettering) ValidateQueue(queue string) error {
 				"it would drop what is rejected, so name the exchange that leads to the wait queue", queue)
 		}
 	}
-	return validateNames(queue, retryQueue(queue), r.withDefaults().FailedAddress.queue(queue))
+	return errors.Join(
+		r.Infrastructure.validateWayBack("DeadLettering", r.WorkExchange, queue),
+		validateNames(queue, retryQueue(queue), r.withDefaults().FailedAddress.queue(queue)))
 }
 
 // Marks returns Deaths.

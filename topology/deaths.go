@@ -21,11 +21,8 @@ func (Deaths) Owns(header string) bool { return Trail{}.Owns(header) }
 // not write counts as absent.
 func (Deaths) Read(d Delivery) History {
 	h := trailOf(d)
-	for death := range deathsBy(d, "rejected") {
-		if queue, _ := death["queue"].(string); queue != d.Queue {
-			continue
-		}
-		h.Attempts = add(h.Attempts, count(death["count"]))
+	h.Attempts = add(h.Attempts, rejections(d))
+	for death := range rejected(d) {
 		if first, ok := death["time"].(time.Time); ok && h.FirstFailed.IsZero() {
 			h.FirstFailed = first
 		}
@@ -37,10 +34,19 @@ func (Deaths) Read(d Delivery) History {
 }
 
 // Crashes returns how many deliveries of this message ended without being
-// settled. RabbitMQ 4 counts rejections as well, and takes the count along when
-// the message goes from queue to queue: they are subtracted. RabbitMQ before 4.3
-// begins anew in each queue, so that some are missing there, never too many.
-func (Deaths) Crashes(d Delivery) int { return countedHere(d) }
+// settled. RabbitMQ 4.3 takes its count along when the message goes from queue to
+// queue, rejections included: those by d.Queue, which are attempts, are
+// subtracted. Before 4.3 the count begins anew in each queue, so that some crashes
+// are missing.
+//
+// What other queues rejected is not subtracted, since anybody can publish a
+// message that says so, and hide its crashes. (Who says it of d.Queue claims as
+// many attempts, and is parked for them.) A message that was rejected elsewhere
+// and then came here counts as crashed, on 4.3, that much sooner.
+func (Deaths) Crashes(d Delivery) int {
+	n := deliveryCount(d)
+	return n - min(n, rejections(d))
+}
 
 // Retry returns what Trail does. It is not asked where nothing is copied.
 func (Deaths) Retry(headers Table, f Failure) Table { return Trail{}.Retry(headers, f) }
@@ -61,24 +67,24 @@ func published(death Table) (exchange, key string, ok bool) {
 	return exchange, key, ok
 }
 
-// deathsBy yields the entries of x-death with that reason.
-func deathsBy(d Delivery, reason string) iter.Seq[Table] {
+// rejected yields the entries of x-death about rejections by d.Queue. RabbitMQ
+// writes one at most.
+func rejected(d Delivery) iter.Seq[Table] {
 	return func(yield func(Table) bool) {
 		entries, _ := d.Headers[headerDeath].([]any)
 		for _, e := range entries {
-			if death, ok := e.(Table); ok && death["reason"] == reason && !yield(death) {
+			death, ok := e.(Table)
+			if ok && death["reason"] == "rejected" && death["queue"] == d.Queue && !yield(death) {
 				return
 			}
 		}
 	}
 }
 
-// countedHere is the number of failed deliveries that the queue counts for d,
-// without those that ended in a rejection, which are counted in x-death.
-func countedHere(d Delivery) int {
-	n := deliveryCount(d)
-	for death := range deathsBy(d, "rejected") {
-		n -= min(n, count(death["count"]))
+// rejections is how often d.Queue rejected the message.
+func rejections(d Delivery) (n int) {
+	for death := range rejected(d) {
+		n = add(n, count(death["count"]))
 	}
 	return n
 }

@@ -21,8 +21,13 @@ func died(queue string, rounds int64) []any {
 	}
 }
 
+// forged is an x-death of a publisher who would like to be retried for ever.
+func forged(queue string) []any {
+	return []any{topology.Table{"reason": "rejected", "queue": queue, "count": int64(1 << 40)}}
+}
+
 func ExampleDeaths() {
-	d := topology.Delivery{Queue: "orders", RoutingKey: "orders", Headers: topology.Table{
+	d := topology.Delivery{Queue: "orders", RoutingKey: "orders", Redelivered: true, Headers: topology.Table{
 		"x-delivery-count": int64(5), // three rejections, two crashes
 		"x-death": []any{
 			topology.Table{"queue": "orders.retry", "reason": "expired", "count": int64(3)},
@@ -65,7 +70,15 @@ func TestDeathsCountRejections(t *testing.T) {
 			topology.History{Attempts: 3, RetriesLeft: -1, Queue: "q", Exchange: "shop", RoutingKey: "order.new", FirstFailed: start},
 			0,
 		},
-		{"rejected elsewhere", topology.Table{"x-death": died("other", 3), "x-delivery-count": int64(3)}, topology.History{RetriesLeft: -1}, 0},
+		// Anybody can write that another queue rejected it: crashes are not hidden so.
+		{"rejected elsewhere", topology.Table{"x-death": forged("other"), "x-delivery-count": int64(3)}, topology.History{RetriesLeft: -1}, 3},
+		{
+			// A rejection by this queue hides a crash, and is an attempt.
+			"forged here",
+			topology.Table{"x-death": forged("q"), "x-delivery-count": int64(3)},
+			topology.History{Attempts: math.MaxInt32, RetriesLeft: -1},
+			0,
+		},
 		{
 			// Somebody has put a parked message of another queue here: that one's
 			// trail must not hide what this one's broker counts.
@@ -84,7 +97,7 @@ func TestDeathsCountRejections(t *testing.T) {
 			0,
 		},
 	} {
-		d := topology.Delivery{Queue: "q", Headers: tc.headers}
+		d := topology.Delivery{Queue: "q", Redelivered: true, Headers: tc.headers}
 		if diff := cmp.Diff(tc.want, topology.Deaths{}.Read(d)); diff != "" {
 			t.Errorf("%s: %s", tc.name, diff)
 		}
@@ -107,11 +120,14 @@ func TestDeliveriesCountWhatTheQueueCounts(t *testing.T) {
 		{"no number", topology.Table{"x-delivery-count": "2"}, 0},
 		{"negative", topology.Table{"x-delivery-count": int64(-2)}, 0},
 		{"huge", topology.Table{"x-delivery-count": int64(math.MaxInt64)}, math.MaxInt32},
-		{"rejected in another queue before", topology.Table{"x-delivery-count": int64(5), "x-death": died("other", 3)}, 2},
+		// On 4.3 the count came along; before, it began anew, and all five were here.
+		{"rejected in another queue before", topology.Table{"x-delivery-count": int64(5), "x-death": died("other", 3)}, 5},
+		{"forged", topology.Table{"x-delivery-count": int64(5), "x-death": forged("other")}, 5},
+		{"forged here", topology.Table{"x-delivery-count": int64(5), "x-death": forged("q")}, 5},
 		{"its own trail, from before", topology.Table{"x-delivery-count": int64(2), "x-reprise-attempts": int64(4), "x-reprise-queue": "q"}, 6},
 		{"another queue's trail", topology.Table{"x-delivery-count": int64(2), "x-reprise-attempts": int64(4), "x-reprise-queue": "other"}, 2},
 	} {
-		d := topology.Delivery{Queue: "q", Headers: tc.headers}
+		d := topology.Delivery{Queue: "q", Redelivered: true, Headers: tc.headers}
 		h := topology.Deliveries{}.Read(d)
 		if h.Attempts != tc.want || h.RetriesLeft != topology.Undecided {
 			t.Errorf("%s: %+v", tc.name, h)
@@ -124,12 +140,26 @@ func TestDeliveriesCountWhatTheQueueCounts(t *testing.T) {
 
 // Marks that do not know better take all that the queue counts for crashes.
 func TestCrashes(t *testing.T) {
-	d := topology.Delivery{Headers: topology.Table{"x-delivery-count": uint16(3), "x-death": died("q", 2)}}
+	d := topology.Delivery{Redelivered: true, Headers: topology.Table{"x-delivery-count": uint16(3), "x-death": died("q", 2)}}
 	if n := topology.Crashes(topology.Trail{}, d); n != 3 {
 		t.Errorf("%d crashes", n)
 	}
 	if n := topology.Crashes(topology.CountDown{}, topology.Delivery{}); n != 0 {
 		t.Errorf("%d crashes on a first delivery", n)
+	}
+}
+
+// The count that a message was published with, by whoever copied all headers, is
+// not this queue's: on a first delivery nothing has failed here.
+func TestCountsOfAFirstDeliveryAreNotTheQueues(t *testing.T) {
+	d := topology.Delivery{Queue: "q", Headers: topology.Table{"x-delivery-count": int64(6)}}
+	for _, m := range []topology.Marks{topology.Deaths{}, topology.Deliveries{}, topology.Trail{}} {
+		if h, n := m.Read(d), topology.Crashes(m, d); h.Attempts != 0 || n != 0 {
+			t.Errorf("%T: %d attempts, %d crashes", m, h.Attempts, n)
+		}
+	}
+	if hop, err := (topology.DelayedRetry{Min: time.Second}).Wait(d, 0); err != nil || hop.Delay != time.Second {
+		t.Errorf("the first delay is %s, %v", hop.Delay, err)
 	}
 }
 
@@ -151,7 +181,10 @@ func TestDeathsTolerateAnyHeader(t *testing.T) {
 		if rapid.Bool().Draw(t, "no array") {
 			deaths = anything().Draw(t, "x-death")
 		}
-		d := topology.Delivery{Queue: "q", Headers: topology.Table{"x-death": deaths, "x-delivery-count": anything().Draw(t, "count")}}
+		d := topology.Delivery{
+			Queue: "q", Redelivered: rapid.Bool().Draw(t, "redelivered"),
+			Headers: topology.Table{"x-death": deaths, "x-delivery-count": anything().Draw(t, "count")},
+		}
 		for _, m := range []topology.Marks{topology.Deaths{}, topology.Deliveries{}} {
 			h := m.Read(d)
 			if h.Attempts < 0 || topology.Crashes(m, d) < 0 || h.Queue != "" && h.Queue != "q" {
@@ -170,8 +203,8 @@ func TestBrokersCountsArriveInTheTrail(t *testing.T) {
 		d     topology.Delivery
 	}{
 		{topology.Deaths{}, topology.DeadLettering{}, topology.Delivery{Queue: "q", Headers: topology.Table{"x-death": died("q", 4)}}},
-		{topology.Deliveries{}, topology.Requeuing{}, topology.Delivery{Queue: "q", Headers: topology.Table{"x-delivery-count": int64(4)}}},
-		{topology.Deliveries{}, topology.DelayedRetry{}, topology.Delivery{Queue: "q", Headers: topology.Table{"x-delivery-count": int64(4)}}},
+		{topology.Deliveries{}, topology.Requeuing{}, topology.Delivery{Queue: "q", Redelivered: true, Headers: topology.Table{"x-delivery-count": int64(4)}}},
+		{topology.Deliveries{}, topology.DelayedRetry{}, topology.Delivery{Queue: "q", Redelivered: true, Headers: topology.Table{"x-delivery-count": int64(4)}}},
 	} {
 		if m := (topology.Strategy{Route: tc.route}).WithDefaults().Marks; m != tc.marks {
 			t.Errorf("the marks of %T are %T", tc.route, m)

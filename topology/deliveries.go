@@ -8,6 +8,10 @@ package topology
 // What the queue counts are deliveries that ended without an acknowledgement,
 // whatever the reason. A connection that was lost counts as an attempt, and
 // before RabbitMQ 4.3 so does a delivery that a worker gave back when it stopped.
+// Since 4.3, a message that was dead-lettered from another quorum queue brings
+// along the deliveries that failed there, and has as many attempts less. (x-death
+// would say which they were. But anybody can publish a message with an x-death,
+// and to subtract what it says would be to retry that one for ever.)
 type Deliveries struct{}
 
 // Owns reports whether header is one of Trail's.
@@ -17,7 +21,7 @@ func (Deliveries) Owns(header string) bool { return Trail{}.Owns(header) }
 // from before the message came into the queue.
 func (Deliveries) Read(d Delivery) History {
 	h := trailOf(d)
-	h.Attempts = add(h.Attempts, countedHere(d))
+	h.Attempts = add(h.Attempts, deliveryCount(d))
 	return h
 }
 

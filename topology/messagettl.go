@@ -58,10 +58,13 @@ func (m MessageTTL) Validate() error {
 }
 
 // ValidateQueue reports a work queue whose other queues would have names that
-// no broker accepts.
+// no broker accepts, and one that WorkExchange does not lead to, as far as
+// Infrastructure says: its retries would be lost.
 func (m MessageTTL) ValidateQueue(queue string) error {
 	m = m.withDefaults()
-	return validateNames(queue, m.WaitAddress.queue(queue), m.FailedAddress.queue(queue))
+	return errors.Join(
+		m.Infrastructure.validateWayBack("MessageTTL", m.WorkExchange, queue),
+		validateNames(queue, m.WaitAddress.queue(queue), m.FailedAddress.queue(queue)))
 }
 
 // Topology returns the Infrastructure; without one, the work queue, declared

@@ -24,7 +24,9 @@ const DeliveryLimit = 20
 // too, and none given is 20 since 4.0.
 const unlimited = int64(math.MaxInt32)
 
-var waitQueueName = regexp.MustCompile(`\.(wait\.[0-9]+-[0-9]+|level\.[0-9]+)$`)
+// waitQueueName has three forms: of Buckets, of Levels to a queue, of Levels to
+// an exchange.
+var waitQueueName = regexp.MustCompile(`(?s)\.wait\.[0-9]+-[0-9]+$|\.level\.[0-9]+$|^exchange\..+\.level-[0-9]+$`)
 
 // IsWaitQueue reports whether a queue of that name is one of Buckets or Levels,
 // by the form of the name: nobody should consume from it.

@@ -16,9 +16,11 @@ import (
 //
 // The queue counts the attempts, see Deliveries: it must be a quorum queue.
 // Classic queues do not count, and would redeliver for ever; a message that
-// comes from one a second time is parked. The work queue is declared without a
-// delivery limit to speak of, since RabbitMQ would otherwise (at 20, since 4.0)
-// end the retries rather than the Policy.
+// comes from one a second time is parked. RabbitMQ's own delivery limit (20, since
+// 4.0) would end the retries before the Policy does. The work queue is declared
+// with one of 100 000: enough for a retry every second for a day, and an end, in
+// {queue}.failed and without an error on it, for what nothing else has ended. A
+// Policy that allows more attempts is cut short there.
 type Requeuing struct{}
 
 // Marks returns Deliveries.
@@ -43,10 +45,14 @@ func (Requeuing) Wait(d Delivery, _ time.Duration) (Hop, error) {
 // exchange.
 func (Requeuing) Failed(d Delivery) Hop { return failed(d.Queue) }
 
-// requeuing is a work queue from which RabbitMQ itself takes no message, with
-// more arguments, and its failed queue.
+// lastLimit is the delivery limit of work queues that dead-letter to their failed
+// queue: the last bound, should whoever counts attempts be mistaken.
+const lastLimit = int64(100_000)
+
+// requeuing is a work queue that gives a message back until lastLimit, with more
+// arguments, and its failed queue.
 func requeuing(queue string, more Table) Topology {
-	args := quorum("", FailedQueue(queue)).with("x-delivery-limit", unlimited)
+	args := quorum("", FailedQueue(queue)).with("x-delivery-limit", lastLimit)
 	maps.Copy(args, more)
 	return Topology{Queues: []Queue{{Name: queue, Args: args}, failedQueue(FailedQueue(queue))}}
 }

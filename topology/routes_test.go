@@ -239,9 +239,21 @@ func TestIsWaitQueue(t *testing.T) {
 	for name, is := range map[string]bool{
 		"orders.wait.1000-1250": true, "orders.level.0": true, "orders.level.28": true,
 		"orders": false, "orders.wait": false, "orders.retry": false, "orders.failed": false, "level.1.orders": false, "orders.level.x": false,
+		"orders.level-1": false, "exchange.orders": false,
 	} {
 		if topology.IsWaitQueue(name) != is {
 			t.Errorf("%s: %t", name, !is)
+		}
+	}
+	for exchange, key := range map[string]string{"": "orders", "shop": "order.new", "amq.topic": "order.new"} {
+		hop, err := topology.Levels{}.Schedule(exchange, key, topology.MaxSchedule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range hop.Topology.Queues {
+			if !topology.IsWaitQueue(q.Name) {
+				t.Errorf("%s is none", q.Name)
+			}
 		}
 	}
 }

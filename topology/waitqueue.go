@@ -16,7 +16,8 @@ import (
 //
 // Every retry waits Delay: the delay a Policy or a handler asks for is not
 // used. And where WorkExchange routes one key to several queues, a retry
-// reaches all of them.
+// reaches all of them. A message that was put into its queue by name returns
+// under a key that is bound there; what is possible is said of {key} in Address.
 type WaitQueue struct {
 	WorkExchange   string        // what the expired copies return through
 	WaitExchange   string        // in front of the wait queue
@@ -38,6 +39,12 @@ func (w WaitQueue) Validate() error {
 		return fmt.Errorf("topology: WaitQueue.Delay %s: use 0 to %s", w.Delay, MaxDelay)
 	}
 	return w.Infrastructure.Validate()
+}
+
+// ValidateQueue reports a work queue that WorkExchange does not lead to, as far
+// as Infrastructure says: its retries would be lost.
+func (w WaitQueue) ValidateQueue(queue string) error {
+	return w.Infrastructure.validateWayBack("WaitQueue", w.WorkExchange, queue)
 }
 
 // Topology returns the whole infrastructure, whichever the queue.

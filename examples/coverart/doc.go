@@ -28,6 +28,7 @@
 //		Queue:       preset.CoverArtIndexQueue,
 //		Strategy:    preset.CoverArt{}.Strategy(),
 //		Handler:     reprise.HandlerFunc(indexer.Index),
+//		Debounce:    &reprise.Debounce{Window: coverart.Grace},
 //		Concurrency: 8,
 //	})
 package coverart

@@ -10,6 +10,11 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
+// Grace is the grace period of the real indexer: MusicBrainz says the same several
+// times when an edit touches a release in several places, so an event waits that
+// long for equal ones, and one of them is handled.
+const Grace = 10 * time.Second
+
 // Indexer handles the three kinds of events. Catalogue, Archive and WebService
 // are required. Its handlers may run at once.
 type Indexer struct {
@@ -17,15 +22,8 @@ type Indexer struct {
 	Archive    Archive
 	WebService WebService
 
-	// Grace is how long an event waits for equal ones, which are then handled
-	// together. Handlers that wait count as running: give the worker a
-	// Concurrency to match. Default 0, no waiting; MusicBrainz has DefaultGrace.
-	Grace time.Duration
-
 	// Logger is told what was skipped and why. Default: nothing is logged.
 	Logger *slog.Logger
-
-	bursts grace
 }
 
 // Index handles an index event.
@@ -34,7 +32,7 @@ func (x *Indexer) Index(ctx context.Context, m *reprise.Message) error {
 	if err != nil {
 		return reprise.Park(err)
 	}
-	return x.once(ctx, "index", m, func() error { return x.index(ctx, gid) })
+	return x.index(ctx, gid)
 }
 
 // Delete handles a delete event.
@@ -43,7 +41,7 @@ func (x *Indexer) Delete(ctx context.Context, m *reprise.Message) error {
 	if err != nil {
 		return reprise.Park(err)
 	}
-	return x.once(ctx, "delete", m, func() error { return x.delete(ctx, d) })
+	return x.delete(ctx, d)
 }
 
 // Move handles a move event.
@@ -52,7 +50,7 @@ func (x *Indexer) Move(ctx context.Context, m *reprise.Message) error {
 	if err != nil {
 		return reprise.Park(err)
 	}
-	return x.once(ctx, "move", m, func() error { return x.move(ctx, v) })
+	return x.move(ctx, v)
 }
 
 func (x *Indexer) log() *slog.Logger {
@@ -60,18 +58,6 @@ func (x *Indexer) log() *slog.Logger {
 		return slog.New(slog.DiscardHandler)
 	}
 	return x.Logger
-}
-
-func (x *Indexer) once(ctx context.Context, event string, m *reprise.Message, work func() error) error {
-	first, err := x.bursts.wait(ctx, x.Grace, event+"\n"+string(m.Body))
-	if err != nil {
-		return err
-	}
-	if !first {
-		x.log().InfoContext(ctx, "duplicate, done with an earlier one", "event", event, "message", m.MessageID)
-		return nil
-	}
-	return work()
 }
 
 func (x *Indexer) index(ctx context.Context, gid string) error {

@@ -124,11 +124,15 @@ func report(streams IO, err error) int {
 		fmt.Fprintln(streams.Stderr, problems)
 		return ExitUsage
 	}
-	// The library begins its errors with its name, which is the program's too.
-	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "reprise: "), ": reprise: ", ": ")
-	fmt.Fprintln(streams.Stderr, "reprise:", text)
+	fmt.Fprintln(streams.Stderr, "reprise:", textOf(err))
 	if _, ok := errors.AsType[usageError](err); ok {
 		return ExitUsage
 	}
 	return ExitFailed
+}
+
+// textOf is an error without the name with which the library begins its own: it is
+// the program's, too.
+func textOf(err error) string {
+	return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "reprise: "), ": reprise: ", ": ")
 }

@@ -18,14 +18,14 @@ type handlers struct {
 
 // newHandlers makes them and reports all programs that cannot be found: better
 // now than with the first message.
-func newHandlers(cfg *config.Config, log *slog.Logger) (*handlers, error) {
+func newHandlers(cfg *config.Config, log *slog.Logger) (*handlers, []config.Problem, error) {
 	hs := &handlers{}
 	var missing []config.Problem
 	for _, w := range cfg.Workers {
 		if w.HTTP != nil {
 			h, err := newHTTP(w, log)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			hs.https = append(hs.https, h)
 			hs.of = append(hs.of, h)
@@ -33,7 +33,7 @@ func newHandlers(cfg *config.Config, log *slog.Logger) (*handlers, error) {
 		}
 		h, err := newExec(w, log)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if err := h.Check(); err != nil {
 			missing = append(missing, config.Problem{Position: w.Exec.At, Text: err.Error()})
@@ -41,7 +41,7 @@ func newHandlers(cfg *config.Config, log *slog.Logger) (*handlers, error) {
 		hs.execs = append(hs.execs, h)
 		hs.of = append(hs.of, h)
 	}
-	return hs, cfg.Refuse(missing...)
+	return hs, missing, nil
 }
 
 func newExec(w config.Worker, log *slog.Logger) (*handler.Exec, error) {
@@ -53,7 +53,7 @@ func newExec(w config.Worker, log *slog.Logger) (*handler.Exec, error) {
 }
 
 func newHTTP(w config.Worker, log *slog.Logger) (*handler.HTTP, error) {
-	c := handler.HTTPConfig{URL: w.HTTP.URL, Timeout: w.HTTP.Timeout, Connections: w.Concurrency, Headers: http.Header{}, Logger: log}
+	c := handler.HTTPConfig{URL: w.HTTP.URL, Timeout: w.HTTP.Timeout, Connections: w.Concurrency, Headers: http.Header{}, Pause: w.HTTP.Pause, Logger: log}
 	for _, p := range w.HTTP.Headers {
 		c.Headers.Set(p.Name, p.Value)
 	}

@@ -36,22 +36,40 @@ func subjectOf(w reprise.WorkerConfig) subject {
 	if left := strategy.Marks.Read(fresh).RetriesLeft; left != topology.Undecided {
 		s.policy.MaxAttempts = left + 1
 	}
-	s.about = fmt.Sprint(s.policy.Backoff)
-	if r, ok := strategy.Route.(topology.WaitQueue); ok {
-		s.about = fmt.Sprintf("%v, as its wait queue has it", backoff.Fixed(r.Delay))
-	}
-	wait := func(d time.Duration) time.Duration {
-		hop, err := strategy.Route.Wait(fresh, d)
-		if err != nil {
-			return d
-		}
-		return hop.Delay
-	}
+	s.about = aboutDelays(strategy.Route, s.policy.Backoff)
 	s.delay = func(attempt int) window {
+		d := fresh
+		d.Redelivered = attempt > 1
+		d.Headers = topology.Table{"x-delivery-count": int64(attempt - 1)} // of those that give messages back
+		wait := func(delay time.Duration) time.Duration {
+			hop, err := strategy.Route.Wait(d, delay)
+			if err != nil {
+				return delay
+			}
+			return hop.Delay
+		}
 		low, high := backoff.Range(s.policy.Backoff, attempt)
 		return window{wait(low), wait(high)}
 	}
 	return s
+}
+
+// aboutDelays says how long messages wait: as the policy has it, unless the route
+// takes no notice of that.
+func aboutDelays(r topology.Route, policy backoff.Backoff) string {
+	switch r := r.(type) {
+	case topology.WaitQueue:
+		return fmt.Sprintf("%v, as its wait queue has it", backoff.Fixed(r.Delay))
+	case topology.DeadLettering:
+		return fmt.Sprintf("%v, as its wait queue has it", backoff.Fixed(r.Delay))
+	case topology.DelayedRetry:
+		return fmt.Sprintf("%v, as its work queue has it", backoff.Linear{Initial: r.Min, Step: r.Min, Max: r.Max})
+	case topology.Requeuing:
+		return "at once, given back to its queue"
+	case topology.Levels:
+		return fmt.Sprintf("%v, in whole seconds", policy)
+	}
+	return fmt.Sprint(policy)
 }
 
 // worker finds the one that --queue names, or the only one.

@@ -33,8 +33,10 @@ func TestMain(m *testing.M) {
 //	await FILE REGEXP                wait until a file has this text
 //	url FILE                         set REPRISE_URL to the first URL of a broker in a file
 //	fetch FILE PATH USER PASSWORD    get a path from the first http URL in a file; it fails when the status does
+//	answers FILE PATH REGEXP         wait until that path answers with this text, whatever the status
 //
-// and $SERVICE, the URL of a service that refuses each message once.
+// and $SERVICE, the URL of a service that refuses each message once, with a
+// Retry-After where the path begins with /later.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -50,6 +52,8 @@ func TestScript(t *testing.T) {
 			"await": await,
 			"url":   brokerOf,
 			"fetch": fetch,
+
+			"answers": answers,
 		},
 	})
 }
@@ -117,6 +121,27 @@ func fetch(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+func answers(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: answers FILE PATH REGEXP")
+	}
+	re, err := regexp.Compile("(?m)" + args[2])
+	ts.Check(err)
+	await(ts, false, []string{args[0], `http://\S+:[0-9]+`})
+	url := regexp.MustCompile(`http://[^/\s]+`).FindString(ts.ReadFile(args[0])) + args[1]
+	var text []byte
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		answer, err := http.Get(url)
+		ts.Check(err)
+		text, err = io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err == nil && re.Match(text) {
+			return
+		}
+	}
+	ts.Fatalf("%s does not answer %q:\n%s", url, args[2], text)
+}
+
 // refuseOnce answers the first attempt of each message with 503.
 func refuseOnce() http.HandlerFunc {
 	var mu sync.Mutex
@@ -126,6 +151,9 @@ func refuseOnce() http.HandlerFunc {
 		defer mu.Unlock()
 		id := r.Header.Get("Reprise-Message-Id")
 		if !seen[id] {
+			if strings.HasPrefix(r.URL.Path, "/later") {
+				w.Header().Set("Retry-After", "1")
+			}
 			w.WriteHeader(http.StatusServiceUnavailable)
 			fmt.Fprint(w, "not in the mood")
 		}

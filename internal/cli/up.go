@@ -45,71 +45,125 @@ func (c *upCmd) Run(streams IO, stop *signals) error {
 		return usageError{err}
 	}
 	log := c.logger(streams.Stderr)
-	handlers, err := newHandlers(cfg, log)
+	parts, err := newParts(cfg, log)
 	if err != nil {
 		return usageError{err}
 	}
-	defer handlers.close()
 	if c.Check {
+		parts.close()
 		_, err := fmt.Fprintf(streams.Stdout, "%s: ok, %s\n", c.Config, plural(len(cfg.Workers), "worker"))
 		return err
 	}
 
 	ended := make(chan error, 1)
-	go func() { ended <- c.run(stop, cfg, handlers, log) }()
+	go func() {
+		err := c.run(stop, cfg, parts, log)
+		parts.close()
+		ended <- err
+	}()
 	select {
 	case err := <-ended:
 		return err
 	case <-stop.again:
 		// Whatever is not settled is delivered again. Programs would live on as
 		// orphans; everything else ends with this process.
-		handlers.kill()
+		parts.handlers.kill()
 		return errors.New("ended at once; what was running is delivered again")
 	}
 }
 
-// run connects to the broker, or starts one, and runs the workers on it.
-func (c *upCmd) run(stop *signals, cfg *config.Config, handlers *handlers, log *slog.Logger) (err error) {
-	client, hangUp, err := connect(stop, cfg, log)
+// parts are what the workers of a configuration need besides it.
+type parts struct {
+	handlers *handlers
+	stores   *stores
+}
+
+// newParts makes them, without a connection to anything, and reports those that
+// cannot be used.
+func newParts(cfg *config.Config, log *slog.Logger) (*parts, error) {
+	handlers, missing, err := newHandlers(cfg, log)
 	if err != nil {
-		if stop.ctx.Err() != nil {
-			return nil // Ctrl-C while there is no broker yet: nothing was begun
-		}
+		return nil, err
+	}
+	stores, unusable := newStores(cfg)
+	p := &parts{handlers, stores}
+	if err := cfg.Refuse(append(missing, unusable...)...); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *parts) close() {
+	p.handlers.close()
+	p.stores.close()
+}
+
+// run connects to the broker, or starts one, and runs the workers on it.
+func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.Logger) (err error) {
+	health := newHealth(stop.ctx.Done())
+	web, err := health.serve(cfg.Metrics, log)
+	if err != nil {
 		return err
+	}
+	defer web.stop()
+	if err := parts.stores.prepare(stop.ctx, log); err != nil {
+		return unlessStopped(stop, err)
+	}
+	client, hangUp, err := connect(stop, cfg, health, log)
+	if err != nil {
+		return unlessStopped(stop, err)
 	}
 	defer func() { err = errors.Join(err, hangUp()) }()
 
-	var workers []*reprise.Worker
+	var workers []namedWorker
 	for i, w := range cfg.Workers {
-		w.Handler = handlers.of[i]
-		worker, err := reprise.NewWorker(client, w.WorkerConfig)
+		conf, err := parts.stores.protect(i, w, log)
+		if err != nil {
+			return err
+		}
+		conf.Handler = parts.handlers.of[i]
+		worker, err := reprise.NewWorker(client, conf)
 		if err != nil {
 			return usageError{err}
 		}
-		workers = append(workers, worker)
+		workers = append(workers, namedWorker{worker, w.Queue})
 	}
+	health.works(client, workers)
 	running, end := context.WithCancel(context.Background())
 	defer end()
 	go func() {
-		select {
-		case <-stop.ctx.Done():
-			log.Info("draining: running handlers finish, other messages go back (Ctrl-C again ends at once)")
-			end()
-		case <-running.Done():
+		for running.Err() == nil {
+			select {
+			case <-stop.ctx.Done():
+				log.Info("draining: running handlers finish, other messages go back (Ctrl-C again ends at once)")
+				end()
+			case err := <-web.failed: // nobody's message has to wait for that
+				log.Error("metrics and health are not served any more", "error", err)
+			case <-running.Done():
+			}
 		}
 	}()
-	return runAll(running, end, cfg, workers)
+	return runAll(running, end, workers)
+}
+
+// unlessStopped is an error, unless it is that of a Ctrl-C before anything was begun.
+func unlessStopped(stop *signals, err error) error {
+	if stop.ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // runAll runs workers until the context ends or one of them fails, which ends
 // the others, too.
-func runAll(ctx context.Context, end context.CancelFunc, cfg *config.Config, workers []*reprise.Worker) error {
+func runAll(ctx context.Context, end context.CancelFunc, workers []namedWorker) error {
 	errs := make([]error, len(workers))
 	var wg sync.WaitGroup
 	for i, w := range workers {
 		wg.Go(func() {
 			if err := w.Run(ctx); err != nil {
-				errs[i] = fmt.Errorf("queue %s: %w", cfg.Workers[i].Queue, err)
+				errs[i] = fmt.Errorf("queue %s: %w", w.queue, err)
 			}
 			end()
 		})
@@ -123,8 +177,8 @@ const closeTimeout = 5 * time.Second
 
 // connect returns a client of the configured broker or of an embedded one, and
 // how to end both.
-func connect(stop *signals, cfg *config.Config, log *slog.Logger) (*reprise.Client, func() error, error) {
-	options := &reprise.Config{Logger: log, Name: "reprise up"}
+func connect(stop *signals, cfg *config.Config, health *health, log *slog.Logger) (*reprise.Client, func() error, error) {
+	options := &reprise.Config{Logger: log, Observer: health.metrics, Name: "reprise up"}
 	hangUp := func(c *reprise.Client) {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
@@ -141,6 +195,7 @@ func connect(stop *signals, cfg *config.Config, log *slog.Logger) (*reprise.Clie
 	if err != nil {
 		return nil, nil, err
 	}
+	health.hasBroker(b.Metrics())
 	options.Dial = b.DialContext
 	client, err := dial(stop.ctx, b.url, options)
 	if err != nil {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/reprisemq/reprise"
 )
 
 // brokerURL reads the URL of a broker. Its text never appears in a message:
@@ -20,18 +23,11 @@ func (v value) brokerURL() string {
 	if s, ok = v.expand(s); !ok {
 		return ""
 	}
-	u, err := url.Parse(s)
-	switch {
-	case err != nil:
-		v.fail("broker is no URL: write amqp://user:password@host:5672/, with special characters of the password percent-encoded (@ is %%40, / is %%2F)")
-	case u.Scheme != "amqp" && u.Scheme != "amqps":
-		v.fail("broker does not begin with amqp:// or amqps://: write amqp://user:password@host:5672/")
-	case u.Hostname() == "":
-		v.fail("broker names no host: write amqp://user:password@host:5672/")
-	default:
-		return s
+	if bad, ok := errors.AsType[*reprise.ConnectError](reprise.CheckURL(s)); ok {
+		v.fail("broker: %s", bad.Reason)
+		return ""
 	}
-	return ""
+	return s
 }
 
 // listenAddr reads where the embedded broker listens: on this machine only,

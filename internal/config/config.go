@@ -33,7 +33,8 @@
 //
 // ${NAME} stands for an environment variable in the values that tend to hold
 // secrets or differ between machines: broker, the url and headers of http, the
-// env of exec. $${ is a plain ${. A variable that is not set is a mistake.
+// env of exec, the URL of a store of duplicates. $${ is a plain ${. A variable
+// that is not set is a mistake.
 package config
 
 import (
@@ -66,6 +67,7 @@ type Config struct {
 	Broker  string // URL; "" for an embedded broker
 	Listen  string // host:port of the embedded broker; "" with a Broker
 	Data    string // directory of the embedded broker; "" for one in memory, and with a Broker
+	Metrics string // host:port where metrics and health are served; "" for nowhere
 	Workers []Worker
 
 	name   string
@@ -74,11 +76,13 @@ type Config struct {
 
 // Worker is one queue with its handler.
 type Worker struct {
-	reprise.WorkerConfig // all but the Handler
+	reprise.WorkerConfig // all but the Handler, and what comes of Duplicates
 
 	// One of the two is set.
 	HTTP *HTTP
 	Exec *Exec
+
+	Duplicates *Duplicates // nil: they are handled
 }
 
 // HTTP is a handler that is called over HTTP.
@@ -86,6 +90,7 @@ type HTTP struct {
 	URL     string
 	Timeout time.Duration // 0 for the handler's default
 	Headers []Pair
+	Pause   bool // a Retry-After is for the whole queue
 }
 
 // Exec is a handler that is a program.
@@ -140,7 +145,7 @@ func (d *decoder) file(data []byte) *Config {
 	if !ok {
 		return c
 	}
-	f, ok := root.fields("the file")
+	f, ok := root.fields(theFile)
 	if !ok {
 		return c
 	}
@@ -167,6 +172,9 @@ func (d *decoder) file(data []byte) *Config {
 		c.Data = dir.dataDir()
 	case !external:
 		c.Data = filepath.Join(d.dir, DefaultData)
+	}
+	if v, ok := f.get("metrics"); ok {
+		c.Metrics = v.metricsAddr()
 	}
 	e := exchanges{embedded: !external}
 	if v, ok := f.get("exchanges"); ok {

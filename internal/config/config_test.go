@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/idempotent"
 	"github.com/reprisemq/reprise/topology"
 	"github.com/reprisemq/reprise/topology/preset"
 )
@@ -23,6 +25,9 @@ func environment(name string) (string, bool) {
 	}[name]
 	return v, ok
 }
+
+// idle is a handler, which a worker's configuration needs to be complete.
+var idle = reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil })
 
 func mustParse(t *testing.T, text string) *Config {
 	t.Helper()
@@ -39,6 +44,8 @@ var ignore = cmp.Options{cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty
 var noFuncs = cmp.Options{
 	cmpopts.IgnoreFields(backoff.Jitter{}, "Rand"), cmpopts.IgnoreFields(backoff.Decorrelated{}, "Rand"),
 	cmpopts.IgnoreFields(reprise.Rule{}, "Match"),
+	cmpopts.IgnoreFields(reprise.Debounce{}, "Key"), cmpopts.IgnoreFields(idempotent.Config{}, "Key"),
+	cmpopts.IgnoreFields(reprise.WorkerConfig{}, "Middleware", "Limiter", "Breaker"), // see TestLimits
 }
 
 func TestExample(t *testing.T) {
@@ -56,7 +63,8 @@ func TestExample(t *testing.T) {
 	patient := reprise.Policy{Backoff: backoff.Fixed(5 * time.Minute)}
 	hourly := reprise.Policy{Backoff: patient.Backoff, Rules: []reprise.Rule{{GiveUpAfter: time.Hour}}}
 	want := &Config{
-		Broker: "amqp://reprise:secret@rabbit.example.com:5672/",
+		Broker:  "amqp://reprise:secret@rabbit.example.com:5672/",
+		Metrics: "127.0.0.1:9090",
 		Workers: []Worker{
 			{
 				WorkerConfig: reprise.WorkerConfig{Queue: "orders"},
@@ -81,12 +89,20 @@ func TestExample(t *testing.T) {
 							{Exchange: "amq.direct", Queue: "invoices", RoutingKey: "invoices"},
 						},
 					},
+					Strategy:   topology.Strategy{Route: topology.Buckets{Base: time.Second, Growth: 1.25}},
+					Debounce:   &reprise.Debounce{Window: 10 * time.Second},
+					CrashLimit: 5, ConsumerTimeout: 30 * time.Minute,
 					Concurrency: 4, Prefetch: 32, DrainTimeout: time.Minute,
 				},
 				HTTP: &HTTP{
 					URL:     "https://billing.example.com/invoices",
 					Timeout: 10 * time.Second,
 					Headers: []Pair{{"Authorization", "Bearer t0ken"}},
+					Pause:   true,
+				},
+				Duplicates: &Duplicates{
+					Postgres: "postgres://reprise:secret@db.example.com/reprise",
+					Config:   idempotent.Config{Retention: 7 * 24 * time.Hour, Lease: time.Minute, Keyless: idempotent.ParkKeyless},
 				},
 			},
 			{
@@ -103,8 +119,10 @@ func TestExample(t *testing.T) {
 				},
 			},
 			{
-				WorkerConfig: reprise.WorkerConfig{Queue: "cover-art-archive.index", Strategy: art, Concurrency: 2},
-				HTTP:         &HTTP{URL: "http://127.0.0.1:8090/index"},
+				WorkerConfig: reprise.WorkerConfig{
+					Queue: "cover-art-archive.index", Strategy: art, Concurrency: 2, Debounce: &reprise.Debounce{Window: 10 * time.Second},
+				},
+				HTTP: &HTTP{URL: "http://127.0.0.1:8090/index"},
 			},
 			{
 				WorkerConfig: reprise.WorkerConfig{Queue: "cover-art-archive.delete", Strategy: art},
@@ -116,11 +134,11 @@ func TestExample(t *testing.T) {
 			},
 		},
 	}
-	if diff := cmp.Diff(want, got, ignore, cmpopts.IgnoreFields(Exec{}, "At"), noFuncs); diff != "" {
+	if diff := cmp.Diff(want, got, ignore, cmpopts.IgnoreFields(Exec{}, "At"), cmpopts.IgnoreFields(Duplicates{}, "At"), noFuncs); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	for _, w := range got.Workers {
-		w.Handler = reprise.HandlerFunc(nil)
+		w.Handler = idle
 		if err := w.Validate(); err != nil {
 			t.Errorf("%s: %v", w.Queue, err)
 		}

@@ -31,6 +31,9 @@ func (d *decoder) fail(at Position, format string, args ...any) {
 // configuration needs, and few enough for a parser that recurses.
 const maxDepth = 200
 
+// theFile is what messages call the whole.
+const theFile = "the file"
+
 // document parses the text and returns its only document.
 func (d *decoder) document(data []byte) (value, bool) {
 	start := Position{1, 1}
@@ -65,7 +68,7 @@ func (d *decoder) document(data []byte) (value, bool) {
 	if len(d.problems) > 0 {
 		return value{}, false // of aliases without an anchor: the rest would be misunderstood
 	}
-	return d.value("the file", docs[0].Body), true
+	return d.value(theFile, docs[0].Body), true
 }
 
 // parse is the parser, guarded: it is somebody else's, and the file may be

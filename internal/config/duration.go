@@ -47,6 +47,12 @@ func ParseDuration(s string) (time.Duration, error) {
 	return whole + d, nil
 }
 
+// timed reports whether a text is a time.
+func timed(s string) bool {
+	_, err := ParseDuration(s)
+	return err == nil
+}
+
 func abbreviate(unit string) string {
 	if strings.HasPrefix(unit, "milli") {
 		return "ms"

@@ -2,6 +2,7 @@ package config
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 )
@@ -65,13 +66,13 @@ func (f *fields) add(p *ast.MappingValueNode) {
 	f.pairs = append(f.pairs, x)
 }
 
-// path is what messages call the value of a key.
+// path is what messages call the value of a key: the keys of the file, of an item
+// of a list and of a preset's queue say enough by themselves.
 func (f *fields) path(key string) string {
-	switch f.name {
-	case "http", "exec", "backoff", "exchanges", "http.headers", "exec.env", "queues":
-		return f.name + "." + key
+	if f.name == theFile || strings.HasSuffix(f.name, "]") || strings.HasPrefix(f.name, "queues.") {
+		return key
 	}
-	return key
+	return f.name + "." + key
 }
 
 // get returns the value of a key.

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/reprisemq/reprise"
 )
 
 // Whatever the file: no panic, problems lie inside the file and say something,
@@ -39,7 +37,7 @@ func FuzzParse(f *testing.F) {
 		c, err := Parse("fuzz.yaml", []byte(text), environment)
 		if err == nil {
 			for _, w := range c.Workers {
-				w.Handler = reprise.HandlerFunc(nil)
+				w.Handler = idle
 				if err := w.Validate(); err != nil {
 					t.Errorf("accepted, but the library refuses it: %v", err)
 				}

@@ -31,7 +31,7 @@ func (v value) http() *HTTP {
 		return h
 	}
 	if v.kind() != "a mapping" {
-		v.wrong("a URL or {url: …, timeout: …, headers: …}")
+		v.wrong("a URL or {url: …, timeout: …, headers: …, retry_after: …}")
 		return h
 	}
 	f, ok := v.fields("http")
@@ -49,6 +49,10 @@ func (v value) http() *HTTP {
 	}
 	if x, ok := f.get("headers"); ok {
 		h.Headers = x.headers()
+	}
+	if x, ok := f.get("retry_after"); ok {
+		what, _ := x.oneOf("message", "queue")
+		h.Pause = what == "queue"
 	}
 	return h
 }

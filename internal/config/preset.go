@@ -1,9 +1,6 @@
 package config
 
 import (
-	"time"
-
-	"github.com/reprisemq/reprise/topology"
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
@@ -35,17 +32,13 @@ func (f *fields) preset() []located {
 		p.Retries, _ = x.integer(1, MaxAttempts)
 	}
 	if x, ok := f.get("retry_delay"); ok {
-		d, ok := x.duration(time.Millisecond)
-		if ok && (d%time.Millisecond != 0 || d > topology.MaxDelay) {
-			x.fail("retry_delay is %s: write whole milliseconds, 49d at most", FormatDuration(d))
-			d = 0
-		}
-		p.RetryDelay = d
+		p.RetryDelay, _ = x.wait()
 	}
 	f.refuse("is counted on the messages of this preset: write retries: 4", "attempts")
 	f.refuse("is the same for all queues of this preset: write retry_delay: 4h", "backoff")
-	f.refuse("is set by the preset: remove it", "queue", "bind")
-	f.refuse("belongs to one queue of the preset: move it into queues: {index: …}", "http", "exec", "concurrency", "prefetch", "drain")
+	f.refuse("is set by the preset: remove it", "queue", "bind", "route")
+	f.refuse("belongs to one queue of the preset: move it into queues: {index: …}", "http", "exec", "settle", "concurrency", "prefetch", "drain",
+		"immediate", "rate", "breaker", "debounce", "duplicates", "crash_limit", "consumer_timeout")
 
 	queues, ok := f.get("queues")
 	if !ok {
@@ -74,8 +67,10 @@ func (v value) coverArt(p preset.CoverArt) []located {
 		w.Strategy = p.Strategy()
 		if g, ok := x.fields("queue " + q.key); ok {
 			g.handler(&w.Worker)
+			g.settle(&w.Worker)
 			g.pace(&w.Worker)
-			g.refuse("is decided by the preset: write retries and retry_delay there", "attempts", "backoff")
+			g.limits(&w.Worker)
+			g.refuse("is decided by the preset: write retries and retry_delay there", "attempts", "backoff", "route")
 			g.refuse("is set by the preset: remove it", "queue", "bind")
 			g.finish()
 		}

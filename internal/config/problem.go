@@ -108,7 +108,7 @@ func (c *Config) Refuse(problems ...Problem) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return &Problems{Name: c.name, List: problems, source: c.source}
+	return (&decoder{name: c.name, source: c.source, problems: problems}).sorted()
 }
 
 func splitLines(data []byte) []string {

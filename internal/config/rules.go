@@ -37,6 +37,7 @@ func (v value) rules(w *Worker) []reprise.Rule {
 		default: // that is reported already
 			f.asked = append(f.asked, "status", "exit")
 		}
+		f.unheard(w.Strategy.Route)
 		if x, ok := f.get("attempts"); ok {
 			r.MaxAttempts, _ = x.integer(1, MaxAttempts)
 		}

@@ -179,7 +179,7 @@ func (v value) duration(lowest time.Duration) (time.Duration, bool) {
 	case d < lowest && lowest <= time.Nanosecond:
 		v.fail("%s is %s: write a time above zero", v.name, s)
 	case d < lowest:
-		v.fail("%s is %s: write %s or more", v.name, s, lowest)
+		v.fail("%s is %s: write %s or more", v.name, s, FormatDuration(lowest))
 	default:
 		return d, true
 	}
@@ -206,4 +206,10 @@ func (v value) items(wanted string) ([]value, bool) {
 		all = append(all, item)
 	}
 	return all, true
+}
+
+// none reports whether a value is the word for there being none.
+func (v value) none() bool {
+	s, ok := v.node.(*ast.StringNode)
+	return ok && s.Value == "none"
 }

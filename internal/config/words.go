@@ -46,6 +46,25 @@ var synonyms = map[string][]string{
 	"max":         {"maximum", "cap", "limit"},
 	"retries":     {"attempts"},
 	"retry_delay": {"backoff", "delay"},
+
+	"metrics":          {"health", "healthz", "readyz", "monitoring", "prometheus", "probes", "status"},
+	"route":            {"strategy", "mechanism"},
+	"settle":           {"order", "ack"},
+	"immediate":        {"immediate_retries", "immediate_attempts", "rerun"},
+	"rate":             {"rate_limit", "ratelimit", "limiter", "limit", "throttle"},
+	"breaker":          {"circuit_breaker", "circuitbreaker"},
+	"debounce":         {"grace_period", "coalesce", "collapse", "burst"},
+	"duplicates":       {"dedupe", "dedup", "deduplicate", "deduplication", "idempotency", "idempotent", "once", "unique"},
+	"crash_limit":      {"delivery_limit", "max_crashes", "max_deliveries"},
+	"consumer_timeout": {"ack_timeout", "acknowledgement_timeout", "delivery_ack_timeout"},
+
+	"limit":    {"rate", "per_second"},
+	"times":    {"attempts", "count", "n", "retries"},
+	"failures": {"threshold", "max_failures"},
+	"open":     {"open_for", "open_time", "timeout", "cooldown"},
+	"window":   {"time", "period", "grace"},
+	"keep":     {"retention", "ttl", "for"},
+	"store":    {"database", "db", "path", "url"},
 }
 
 // edits is the number of letters to insert, delete, replace or swap with their

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -53,18 +54,42 @@ type located struct {
 // worker reads a worker with a queue of its own.
 func (f *fields) worker(e *exchanges) located {
 	w := located{at: f.at}
-	if x, ok := f.get("queue"); ok {
-		w.Queue, _ = x.amqpName("orders", len(topology.FailedQueue("")))
+	queue, named := f.get("queue")
+	if named {
+		w.Queue, _ = queue.amqpName("orders", len(topology.FailedQueue("")))
 		w.at = f.keyAt("queue")
-		if topology.IsWaitQueue(w.Queue) {
-			x.fail("queue %s is a wait queue, its messages return by themselves: name a work queue", quoted(w.Queue))
-		} else if err := (topology.Buckets{}).ValidateQueue(w.Queue); err != nil {
-			x.fail("%s", strings.TrimPrefix(err.Error(), "topology: "))
-		}
 	} else {
 		f.missing("a worker has no queue: add queue: NAME (or preset: cover-art)", "queue", "preset")
 	}
 	f.handler(&w.Worker)
+	f.retries(&w.Worker)
+	f.pace(&w.Worker)
+	f.limits(&w.Worker)
+	if x, ok := f.get("bind"); ok {
+		w.Topology = e.bind(x, w.Queue)
+	}
+	f.refuse("belongs to a preset: write attempts: 5 for 4 retries, and backoff: {fixed: 4h} for the delay", "retries", "retry_delay")
+	f.refuse("belongs to a preset: write one worker per queue", "queues")
+	if topology.IsWaitQueue(w.Queue) {
+		queue.fail("queue %s is a wait queue, its messages return by themselves: name a work queue", quoted(w.Queue))
+	} else if err := w.Strategy.ValidateQueue(w.Queue); err != nil && named {
+		queue.fail("%s", strings.TrimPrefix(err.Error(), "topology: "))
+	}
+	if len(f.problems) == 0 {
+		f.invalid(w.Policy.Validate())
+		f.invalid(w.Strategy.Validate())
+		f.invalid(w.Topology.Validate())
+	}
+	return w
+}
+
+// retries reads how a message that failed comes back, how often and when.
+func (f *fields) retries(w *Worker) {
+	if x, ok := f.get("route"); ok {
+		w.Strategy.Route = x.route()
+		w.Policy.Backoff = delays(w.Strategy.Route)
+		f.unheard(w.Strategy.Route)
+	}
 	if x, ok := f.get("attempts"); ok {
 		w.Policy.MaxAttempts, _ = x.integer(1, MaxAttempts)
 	}
@@ -75,19 +100,19 @@ func (f *fields) worker(e *exchanges) located {
 		w.Policy.Backoff = x.backoff()
 	}
 	if x, ok := f.get("rules"); ok {
-		w.Policy.Rules = x.rules(&w.Worker)
+		w.Policy.Rules = x.rules(w)
 	}
-	f.pace(&w.Worker)
-	if x, ok := f.get("bind"); ok {
-		w.Topology = e.bind(x, w.Queue)
+	f.settle(w)
+}
+
+// settle reads in which order a failed message and its copy are settled.
+func (f *fields) settle(w *Worker) {
+	const lossy = "ack-then-publish"
+	if x, ok := f.get("settle"); ok {
+		if s, _ := x.oneOf("publish-then-ack", lossy); s == lossy {
+			w.Order = reprise.AckThenPublish
+		}
 	}
-	f.refuse("belongs to a preset: write attempts: 5 for 4 retries, and backoff: {fixed: 4h} for the delay", "retries", "retry_delay")
-	f.refuse("belongs to a preset: write one worker per queue", "queues")
-	if len(f.problems) == 0 {
-		f.invalid(w.Policy.Validate())
-		f.invalid(w.Topology.Validate())
-	}
-	return w
 }
 
 // pace reads how much a worker does at once, and how it stops.

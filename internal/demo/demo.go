@@ -108,7 +108,7 @@ func (r *run) startDownstream(closing func(func() error)) (*coverart.Indexer, er
 		return nil, err
 	}
 	return &coverart.Indexer{
-		Catalogue: r.catalog, Archive: archive, Grace: r.o.Grace,
+		Catalogue: r.catalog, Archive: archive,
 		WebService: &coverart.HTTPWebService{
 			BaseURL: service.URL, UserAgent: "reprise-demo (https://github.com/reprisemq/reprise)",
 			Client: &http.Client{Transport: transport},
@@ -120,7 +120,7 @@ func (r *run) startDownstream(closing func(func() error)) (*coverart.Indexer, er
 // connect connects to the broker, declares the topology, and checks that
 // nobody else uses it.
 func (r *run) connect(ctx context.Context, closing func(func() error)) error {
-	client, err := reprise.Dial(ctx, r.url, &reprise.Config{Name: "reprise demo", Dial: r.dial, Logger: r.o.Logger})
+	client, err := reprise.Dial(ctx, r.url, &reprise.Config{Name: "reprise demo", Dial: r.dial, Logger: r.o.Logger, Observer: r.tracker})
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (r *run) makeWorkers(x *coverart.Indexer) error {
 	} {
 		worker, err := reprise.NewWorker(r.client, reprise.WorkerConfig{
 			Queue: w.queue, Strategy: r.o.design().Strategy(), Concurrency: w.concurrency,
-			Handler: r.tracker.watch(w.event, w.handler), DrainTimeout: 5 * time.Second,
+			Handler: r.tracker.watch(w.event, w.handler), Debounce: &reprise.Debounce{Window: r.o.Grace}, DrainTimeout: 5 * time.Second,
 		})
 		if err != nil {
 			return err
@@ -171,7 +171,7 @@ func (r *run) makeWorkers(x *coverart.Indexer) error {
 func (r *run) settleAccounts() error {
 	a := accounts{
 		prefix: r.producer.prefix, confirmed: r.producer.confirmed, unconfirmed: r.producer.unconfirmed,
-		handled: r.tracker.handled(),
+		handled: r.tracker.handled(), debounced: r.tracker.debounced(),
 	}
 	if err := a.askBroker(r.probe); err != nil {
 		return err

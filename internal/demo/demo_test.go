@@ -64,12 +64,12 @@ func wantAll(t *testing.T, text string, parts ...string) {
 func TestOnce(t *testing.T) {
 	var out strings.Builder
 	o := quick(t, &out)
-	o.Once = true
+	o.Once, o.Grace = true, 250*time.Millisecond // long enough for a burst to be one
 	if err := Run(t.Context(), o); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	wantAll(
-		t, out.String(),
+		t, out.String(), "one of a burst, the last of it stands for all", "of done: equal to a later one",
 		"on the embedded broker", "after 20ms (4h in the real system)",
 		"✓ 24 = 21 + 3 + 0   every message is accounted for, none was lost",
 		"   1 ×  5 attempts   503 SlowDown: PUT mbid-27dd50ed…/index.json: Please reduce your request rate.",

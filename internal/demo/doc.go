@@ -16,7 +16,8 @@
 // others' figures:
 //
 //	in        the producer: messages the broker has confirmed
-//	done      the handlers: messages one of them returned nil for
+//	done      the handlers: messages one of them returned nil for;
+//	          the workers: those of a burst that another one stood for
 //	failed,   the broker: messages that are in its queues when the workers
 //	waiting   have stopped
 //

@@ -16,11 +16,12 @@ import (
 // with Prefix are this run's.
 type accounts struct {
 	prefix      string
-	confirmed   []string       // producer: the broker took it
-	unconfirmed []string       // producer: the broker did not say
-	handled     map[string]int // handlers: how often one returned nil
-	failed      []parked       // broker: the failed queue
-	waiting     []string       // broker: all the other queues
+	confirmed   []string        // producer: the broker took it
+	unconfirmed []string        // producer: the broker did not say
+	handled     map[string]int  // handlers: how often one returned nil
+	debounced   map[string]bool // workers: another one of the same burst stood for it
+	failed      []parked        // broker: the failed queue
+	waiting     []string        // broker: all the other queues
 }
 
 // parked is a message in the failed queue.
@@ -33,6 +34,7 @@ type parked struct {
 // handled and is in a queue as well counts there, where somebody will meet it.
 type ledger struct {
 	in, done, failed, waiting int
+	burst                     int      // of done: another one stood for them
 	unconfirmed               int      // of in: arrived although the broker did not say so
 	refused                   int      // not of in: neither confirmed nor arrived; the producer knows
 	again                     int      // deliveries that were handled after the message was done
@@ -50,6 +52,9 @@ type reason struct {
 func (a accounts) balance() ledger {
 	var l ledger
 	where := map[string]*int{} // the later entry wins: done, then waiting, then failed
+	for id := range a.debounced {
+		where[id] = &l.done
+	}
 	for id := range a.handled {
 		where[id] = &l.done
 	}
@@ -74,6 +79,11 @@ func (a accounts) balance() ledger {
 			l.unconfirmed++
 		} else {
 			l.refused++
+		}
+	}
+	for id := range a.debounced {
+		if a.handled[id] == 0 && where[id] == &l.done && strings.HasPrefix(id, a.prefix) {
+			l.burst++
 		}
 	}
 	for id, times := range a.handled {

@@ -59,6 +59,19 @@ func TestBalance(t *testing.T) {
 			ledger{in: 1, failed: 1},
 			true,
 		},
+		"a burst": {
+			accounts{confirmed: ids(1, 2, 3), handled: handled(ids(3)...), debounced: map[string]bool{"demo-1-1": true, "demo-1-2": true, "demo-0-9": true}},
+			ledger{in: 3, done: 3, burst: 2},
+			true,
+		},
+		"of a burst, but delivered again": {
+			accounts{
+				confirmed: ids(1, 2, 3), handled: handled(ids(1, 3)...), failed: []parked{{id: "demo-1-2"}},
+				debounced: map[string]bool{"demo-1-1": true, "demo-1-2": true},
+			},
+			ledger{in: 3, done: 2, failed: 1},
+			true,
+		},
 		"unconfirmed, arrived": {
 			accounts{confirmed: ids(1), unconfirmed: ids(2), handled: handled(ids(1, 2)...)},
 			ledger{in: 2, done: 2, unconfirmed: 1},
@@ -111,7 +124,7 @@ func ledgerText(l ledger, o Options, width int) string {
 
 func TestLedgerText(t *testing.T) {
 	golden(t, "ledger.txt", ledgerText(ledger{
-		in: 60, done: 56, failed: 3, waiting: 1, again: 1, unconfirmed: 1, refused: 1,
+		in: 60, done: 56, burst: 11, failed: 3, waiting: 1, again: 1, unconfirmed: 1, refused: 1,
 		reasons: []reason{
 			{"503 SlowDown: PUT mbid-27dd50ed…/index.json: Please reduce your request rate.", 2, 5},
 			{"delete event: the body has 1 line, want id, gid[, suffix]", 1, 1},

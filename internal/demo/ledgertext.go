@@ -19,6 +19,9 @@ func ledgerLines(l ledger, o Options, width int) []line {
 	lines = append(lines, line{}.add(bold, "ledger").to(21).add(dim, "counted when the workers had stopped, message by message"))
 	row(normal, "in", l.in, "published, says the producer: the broker confirmed them")
 	row(green, "done", l.done, "handled, say the handlers: they returned no error")
+	if l.burst > 0 {
+		row(normal, "of a burst", l.burst, "of done: equal to a later one, which stands for them")
+	}
 	row(red, "failed", l.failed, "in "+preset.CoverArtFailedQueue+", says the broker")
 	row(yellow, "waiting", l.waiting, "in the other queues, says the broker")
 	if l.again > 0 {

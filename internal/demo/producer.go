@@ -18,7 +18,7 @@ type producer struct {
 	prefix string        // of message ids
 	every  time.Duration // between events, except inside of bursts
 	limit  int           // events; 0 for no end
-	took   func(id string)
+	took   func(id string, e planned)
 
 	confirmed, unconfirmed []string // read them when run has returned
 }
@@ -59,7 +59,8 @@ func (p *producer) publish(ctx context.Context, id string, e planned) error {
 		MessageID: id, AppID: "reprise demo", ContentType: "text/plain", Timestamp: time.Now(),
 	})
 	switch {
-	case errors.Is(err, reprise.ErrUnconfirmed), errors.Is(err, reprise.ErrNacked):
+	case errors.Is(err, reprise.ErrUnconfirmed), errors.Is(err, reprise.ErrNacked),
+		errors.Is(err, reprise.ErrDisconnected), errors.Is(err, reprise.ErrBlocked):
 		// It may have arrived or not: the ledger looks for it. Publishing it
 		// again would be the way to be sure; here it is one event of many.
 		p.unconfirmed = append(p.unconfirmed, id)
@@ -68,6 +69,6 @@ func (p *producer) publish(ctx context.Context, id string, e planned) error {
 		return fmt.Errorf("demo: publish: %w", err)
 	}
 	p.confirmed = append(p.confirmed, id)
-	p.took(id)
+	p.took(id, e)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,19 +50,22 @@ type tracker struct {
 	in      map[string]bool // ids the broker confirmed, and whether they were settled
 	settled map[string]bool // ids that were settled before their confirm was seen
 	done    map[string]int  // id → handlers that returned nil
+	bursts  map[string]bool // ids that another message stood for
+	about   map[string]string
 }
 
 func newTracker(t titles, tell func(entry)) *tracker {
 	return &tracker{
 		began: time.Now(), titles: t, tell: tell,
-		in: map[string]bool{}, settled: map[string]bool{}, done: map[string]int{},
+		in: map[string]bool{}, settled: map[string]bool{}, done: map[string]int{}, bursts: map[string]bool{}, about: map[string]string{},
 	}
 }
 
 // published is called with what the broker confirmed.
-func (t *tracker) published(id string) {
+func (t *tracker) published(id string, e planned) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.about[id] = t.titles.of(e.event, e.body)
 	t.in[id] = t.settled[id]
 	delete(t.settled, id)
 	t.counts.in++
@@ -112,6 +116,24 @@ func (t *tracker) attempted(ctx context.Context, event string, m *reprise.Messag
 	t.tell(e)
 }
 
+// Observe implements reprise.Observer. Of a burst, handlers see one message: what
+// becomes of the others is told here.
+func (t *tracker) Observe(e reprise.Event) {
+	if e.Kind != reprise.EventDebounced {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bursts[e.MessageID] = true
+	if t.settle(e.MessageID) {
+		t.counts.done++
+	}
+	t.tell(entry{
+		at: time.Since(t.began), outcome: outcomeDone, event: strings.TrimPrefix(e.Queue, preset.CoverArtExchange+"."), attempt: e.Attempt,
+		about: t.about[e.MessageID], note: "one of a burst, the last of it stands for all",
+	})
+}
+
 // settle tells whether it is the first time.
 func (t *tracker) settle(id string) bool {
 	settled, known := t.in[id]
@@ -137,6 +159,13 @@ func (t *tracker) handled() map[string]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return maps.Clone(t.done)
+}
+
+// debounced returns the messages that another one stood for.
+func (t *tracker) debounced() map[string]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.bursts)
 }
 
 type remarkKey struct{}

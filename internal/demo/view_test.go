@@ -48,7 +48,7 @@ func midway() state {
 				at: 3300 * time.Millisecond, outcome: outcomeFailed, event: "move", about: "(a body that makes no sense)", attempt: 1,
 				note: `move event: "none" is not the MBID of a release`,
 			},
-			{at: 3400 * time.Millisecond, outcome: outcomeDone, event: "index", about: "João · Bebel Gilberto", attempt: 1, note: "duplicate, done with an earlier one"},
+			{at: 3400 * time.Millisecond, outcome: outcomeDone, event: "index", about: "João · Bebel Gilberto", attempt: 1, note: "one of a burst, the last of it stands for all"},
 		},
 	}
 	for i, d := range []Depth{

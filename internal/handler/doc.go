@@ -9,7 +9,7 @@
 //	          a signal, a timeout, a missing program    a timeout, a network error
 //
 // Retries and parking follow the Policy of the worker. A Retry-After header
-// names the delay of a retry itself.
+// names the delay of a retry itself, and of a pause if HTTPConfig says so.
 //
 // # What a handler is told
 //

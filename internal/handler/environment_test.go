@@ -124,7 +124,7 @@ func TestText(t *testing.T) {
 			`{"at":"1970-01-01T00:00:00Z","bytes":"/w==","f":0.5,"nan":"NaN","nested":{"x":[]},"odd":"{1}","text":"é"}`,
 		},
 	} {
-		if got := text(tt.value); got != tt.want {
+		if got := Text(tt.value); got != tt.want {
 			t.Errorf("%#v: got %q, want %q", tt.value, got, tt.want)
 		}
 	}

@@ -57,7 +57,7 @@ func fields(m *reprise.Message) []field {
 		add("Last-Error", cut(m.Errors[n-1].Error, maxLastError))
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
-		all = append(all, field{name: name, value: text(m.Headers[name]), header: true})
+		all = append(all, field{name: name, value: Text(m.Headers[name]), header: true})
 	}
 	return all
 }

@@ -35,6 +35,11 @@ type HTTPConfig struct {
 	// there are handlers at once. Default 16.
 	Connections int
 
+	// Pause has the worker consume nothing until the time of a Retry-After: for a
+	// service that means itself by it, and not the message. Default: the message
+	// alone waits.
+	Pause bool
+
 	// Logger gets what could not be passed on. Default: none.
 	Logger *slog.Logger
 }
@@ -144,7 +149,11 @@ func (h *HTTP) outcome(resp *http.Response, said []byte) error {
 	if !Retried(resp.StatusCode) {
 		return reprise.Park(refused)
 	}
-	if d, ok := retryAfter(resp.Header); ok {
+	d, ok := retryAfter(resp.Header)
+	switch {
+	case ok && h.cfg.Pause:
+		return reprise.PauseFor(d, refused)
+	case ok:
 		return reprise.RetryAfter(d, refused)
 	}
 	return refused

@@ -81,6 +81,32 @@ func TestHTTPOutcome(t *testing.T) {
 	}
 }
 
+// A Retry-After of a service that is to be left alone pauses the worker; what has
+// none, or is hopeless, does not.
+func TestHTTPPause(t *testing.T) {
+	for _, tt := range []struct {
+		status     int
+		retryAfter string
+		kind       string
+	}{
+		{503, "120", "pause for 2m0s"},
+		{429, "7", "pause for 7s"},
+		{503, "", "retry"},
+		{503, "0", "retry"},
+		{404, "7", "park"},
+		{200, "7", "ack"},
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", tt.retryAfter)
+			w.WriteHeader(tt.status)
+		}))
+		if got := kind(newHTTP(t, HTTPConfig{URL: s.URL, Pause: true}).Handle(bounded(t), full())); got != tt.kind {
+			t.Errorf("%d with Retry-After %q: %s, want %s", tt.status, tt.retryAfter, got, tt.kind)
+		}
+		s.Close()
+	}
+}
+
 func TestHTTPRequest(t *testing.T) {
 	var got http.Header
 	var body, about string

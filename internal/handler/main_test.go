@@ -73,6 +73,9 @@ func kind(err error) string {
 		return "park"
 	}
 	if r, ok := errors.AsType[*reprise.RetryAfterError](err); ok {
+		if r.Pause {
+			return "pause for " + r.Delay.String()
+		}
 		return "retry after " + r.Delay.String()
 	}
 	return "retry"

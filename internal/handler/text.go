@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// text writes a header's value as handlers are told it.
-func text(v any) string {
+// Text writes a header's value as handlers are told it.
+func Text(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return ""
@@ -52,7 +52,7 @@ func plain(v any) any {
 		return plain(float64(v))
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return text(v)
+			return Text(v)
 		}
 		return v
 	case topology.Table:
@@ -70,5 +70,5 @@ func plain(v any) any {
 		}
 		return a
 	}
-	return text(v)
+	return Text(v)
 }

@@ -1,0 +1,197 @@
+package reprise
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// address is one of the brokers that a URL names.
+type address struct {
+	amqp.URI
+	url  string // this one alone, for the AMQP client
+	addr string // host:port, for people
+}
+
+// CheckURL reports what is wrong with the URL of a broker, as Dial does, without
+// connecting. No part of the URL is in the error: it may be of a password.
+func CheckURL(url string) error {
+	_, err := parseURL(url)
+	return err
+}
+
+// parseURL reads a URL of one or several addresses:
+//
+//	amqp://user:password@host1:5672,host2,[::1]:5673/vhost?heartbeat=5
+//
+// The AMQP client knows no such thing; it is given a URL for each.
+// https://www.rabbitmq.com/docs/uri-spec
+func parseURL(url string) ([]address, error) {
+	fault := func(format string, args ...any) ([]address, error) {
+		return nil, &ConnectError{Reason: fmt.Sprintf("cannot use this broker URL (%s): write amqp://user:password@host:5672/vhost, "+
+			"special characters percent-encoded (@ is %%40, / is %%2F, %% is %%25), further hosts of a cluster after commas", fmt.Sprintf(format, args...))}
+	}
+	scheme, rest, found := strings.Cut(url, "://")
+	scheme = strings.ToLower(scheme)
+	if !found || (scheme != "amqp" && scheme != "amqps") {
+		return fault("it does not begin with amqp:// or amqps://")
+	}
+	if strings.ContainsAny(rest, " \t\r\n") {
+		return fault("it has blanks or line breaks in it")
+	}
+	authority, tail := rest, ""
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		authority, tail = rest[:i], rest[i:]
+	}
+	login, hosts := "", authority
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+		login, hosts = authority[:i+1], authority[i+1:]
+	}
+	switch {
+	case strings.Contains(rest, "://"):
+		return fault("it is several URLs: a list has one user, one password and one virtual host")
+	case strings.Contains(tail, "@"):
+		// What should have been before it was cut off by a character of the
+		// password, or else belongs to the virtual host. Nobody could tell.
+		return fault("there is an @ behind the hosts, in many cases because of a /, ? or # in the password")
+	case strings.Contains(login, ",") && strings.Count(login, "@") > 1:
+		return fault("there is an @ in user or password; they come once, before the first host")
+	}
+	var all []address
+	list := strings.Split(hosts, ",")
+	for i, host := range list {
+		if strings.Count(host, ":") > 1 && !strings.HasPrefix(host, "[") {
+			return fault("host %d has several colons: write an IPv6 address in brackets", i+1)
+		}
+		if host == "" || host[0] == ':' {
+			return fault("host %d of %d has no name", i+1, len(list))
+		}
+		if port := portOf(host); port != "" {
+			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+				return fault("the port of host %d is no number from 1 to 65535", i+1)
+			}
+		}
+		a := address{url: scheme + "://" + login + host + tail}
+		var err error
+		if a.URI, err = amqp.ParseURI(a.url); err != nil {
+			return fault("%s", malformed(err))
+		}
+		if a.ConnectionTimeout < 0 {
+			return fault("its connection_timeout is negative: it is in milliseconds")
+		}
+		for _, m := range a.AuthMechanism {
+			if !slices.Contains([]string{"PLAIN", "AMQPLAIN", "EXTERNAL"}, strings.ToUpper(m)) {
+				return fault("its auth_mechanism is none of plain, amqplain, external")
+			}
+		}
+		a.addr = net.JoinHostPort(a.Host, strconv.Itoa(a.Port))
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// portOf is what stands behind the last colon of host:port, [v6]:port, host or [v6].
+func portOf(host string) string {
+	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
+		return host[i+1:]
+	}
+	return ""
+}
+
+// malformed says what the AMQP client does not like, without quoting the URL.
+func malformed(err error) string {
+	for _, parameter := range []string{"heartbeat is not an uint16", "connection_timeout is not an integer", "channel_max is not an uint16"} {
+		if strings.HasPrefix(err.Error(), parameter) {
+			return parameter
+		}
+	}
+	return "it is malformed, in many cases by special characters of the password"
+}
+
+// login is the user whom the broker takes us for, "" where a certificate says so.
+func (a address) login() string {
+	if slices.ContainsFunc(a.AuthMechanism, func(m string) bool { return strings.EqualFold(m, "EXTERNAL") }) {
+		return ""
+	}
+	return a.Username
+}
+
+// rotation is the order in which a link tries addresses: each attempt takes the
+// next one.
+type rotation struct {
+	all       []address
+	at        int    // the address tried last
+	suspected []bool // of each: the last time it seemed to refuse us
+}
+
+// newRotation has an order of its own, so that the clients of a node that is gone
+// spread over the others.
+func newRotation(all []address) rotation {
+	all = slices.Clone(all)
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return rotation{all: all, at: len(all) - 1, suspected: make([]bool, len(all))}
+}
+
+// beside returns a rotation whose first address is the one that r tried last.
+func (r *rotation) beside() rotation {
+	n := len(r.all)
+	return rotation{all: r.all, at: (r.at + n - 1) % n, suspected: make([]bool, n)}
+}
+
+func (r *rotation) next() address {
+	r.at = (r.at + 1) % len(r.all)
+	return r.all[r.at]
+}
+
+// round is which time an address is tried at the nth attempt, from 1, and whether
+// it is the first of that round.
+func (r *rotation) round(attempt int) (n int, begins bool) {
+	return (attempt-1)/len(r.all) + 1, (attempt-1)%len(r.all) == 0
+}
+
+// patience is how long connecting, TLS and the AMQP handshake may take together.
+func (r *rotation) patience(a address) time.Duration {
+	switch {
+	case a.ConnectionTimeout > 0:
+		return time.Duration(a.ConnectionTimeout) * time.Millisecond
+	case len(r.all) > 1:
+		return handshakeTimeoutOfMany
+	}
+	return handshakeTimeout
+}
+
+// refusal returns err, what came of trying the present address, if it is a
+// refusal. One that is only inferred is believed when it happens twice: in a row,
+// or at the same address.
+func (r *rotation) refusal(err error) error {
+	inferred, suspect := errors.AsType[*refusedError](err)
+	before := r.suspected[r.at] || r.suspected[(r.at+len(r.all)-1)%len(r.all)]
+	r.suspected[r.at] = suspect
+	if suspect {
+		if before {
+			return inferred.err
+		}
+		return nil
+	}
+	if _, certain := errors.AsType[*ConnectError](err); certain {
+		return err
+	}
+	return nil
+}
+
+// String names all addresses.
+func (r *rotation) String() string {
+	names := make([]string, len(r.all))
+	for i, a := range r.all {
+		names[i] = a.addr
+	}
+	slices.Sort(names)
+	return strings.Join(names, ",")
+}

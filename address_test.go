@@ -1,0 +1,232 @@
+package reprise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/backoff"
+)
+
+// Each address of a list is what a URL of that host alone would say, to the AMQP
+// client and to us.
+func TestAListOfHostsIsAsManyURLs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		scheme := rapid.SampledFrom([]string{"amqp", "amqps", "AMQP"}).Draw(t, "scheme")
+		login := rapid.SampledFrom([]string{"", "user@", "user:@", "a%40b:p%2Fw%2C@", "user:p,w@", "u:" + url.PathEscape(rapid.String().Draw(t, "password")) + "@"}).Draw(t, "login")
+		hosts := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {
+			host := rapid.SampledFrom([]string{"localhost", "h1", "node-2.example.org", "10.0.0.7", "[::1]", "[2001:db8::7]"}).Draw(t, "host")
+			if rapid.Bool().Draw(t, "with port") {
+				host += fmt.Sprintf(":%d", rapid.IntRange(1, 65535).Draw(t, "port"))
+			}
+			return host
+		}), 1, 5).Draw(t, "hosts")
+		tail := rapid.SampledFrom([]string{"", "/", "/vhost", "/%2F", "/a%2Cb", "?heartbeat=5", "/v?connection_timeout=700&auth_mechanism=external"}).Draw(t, "tail")
+
+		all, err := parseURL(scheme + "://" + login + strings.Join(hosts, ",") + tail)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) != len(hosts) {
+			t.Fatalf("%d addresses of %q", len(all), hosts)
+		}
+		for i, host := range hosts {
+			want, err := amqp.ParseURI(scheme + "://" + login + host + tail)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if fmt.Sprint(all[i].URI) != fmt.Sprint(want) {
+				t.Fatalf("address %d is %+v, want %+v", i, all[i].URI, want)
+			}
+			if got, err := amqp.ParseURI(all[i].url); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Fatalf("the AMQP client reads %+v (%v), want %+v", got, err, want)
+			}
+			if host, port, err := net.SplitHostPort(all[i].addr); err != nil || host != want.Host || port != fmt.Sprint(want.Port) {
+				t.Fatalf("address %d is called %q", i, all[i].addr)
+			}
+		}
+	})
+}
+
+// A password that was not percent-encoded may be cut into any of the URL's parts.
+// None of them shows it, in an error or as a host.
+func TestNoPartOfAPasswordShows(t *testing.T) {
+	const secret = "sEcReT"
+	rapid.Check(t, func(t *rapid.T) {
+		special := rapid.StringOfN(rapid.RuneFrom([]rune("/?#@:,%[] &=+\\\x00\né1")), 0, 4, -1)
+		password := special.Draw(t, "before") + secret + special.Draw(t, "between") + secret + special.Draw(t, "after")
+		raw := rapid.SampledFrom([]string{
+			"amqp://user:" + password + "@host/vhost",
+			"amqp://user:" + password + "@h1,h2:1,h3/vhost?heartbeat=5",
+			"amqp://u:" + password + "@h1,u:" + password + "@h2/",
+			"amqp://u:" + password + "@h1/,amqp://u:" + password + "@h2/",
+			"amqp://u:" + password + "@h1,amqp://u:" + password + "@h2",
+			"amqp://" + password + "@host:99999",
+			"amqp://u:" + password + "@host?heartbeat=" + password,
+			"amqp://u:" + password + "@host?auth_mechanism=" + password,
+			"http://user:" + password + "@host",
+			"user:" + password + "@host",
+		}).Draw(t, "url")
+		all, err := parseURL(raw)
+		for e := err; e != nil; e = errors.Unwrap(e) {
+			if strings.Contains(e.Error(), secret) {
+				t.Fatalf("%q: the error shows it: %v", raw, e)
+			}
+		}
+		for _, a := range all {
+			if strings.Contains(a.addr, secret) {
+				t.Fatalf("%q: taken for a host: %s", raw, a.addr)
+			}
+		}
+	})
+}
+
+func TestURLsThatCannotBeUsed(t *testing.T) {
+	for url, want := range map[string]string{
+		"":                                  "does not begin with amqp:// or amqps://",
+		"localhost:5672":                    "does not begin with amqp:// or amqps://",
+		"amqp://h1, h2":                     "it has blanks or line breaks in it",
+		"amqp://":                           "host 1 of 1 has no name",
+		"amqp://u:p@:5672/":                 "host 1 of 1 has no name",
+		"amqp://h1,,h3":                     "host 2 of 3 has no name",
+		"amqp://h1,/vhost":                  "host 2 of 2 has no name",
+		"amqp://h1,h2:amqp":                 "the port of host 2 is no number from 1 to 65535",
+		"amqp://h1:0":                       "the port of host 1 is no number from 1 to 65535",
+		"amqp://h1:65536":                   "the port of host 1 is no number from 1 to 65535",
+		"amqp://h1,::1":                     "host 2 has several colons: write an IPv6 address in brackets",
+		"amqp://u:p@h1,amqp://u:p@h2":       "it is several URLs: a list has one user, one password and one virtual host",
+		"amqp://u:p@h1,u:p@h2":              "they come once, before the first host",
+		"amqp://u:p/w@h1":                   "there is an @ behind the hosts, in many cases because of a /, ? or # in the password",
+		"amqp://h1/v@x":                     "there is an @ behind the hosts",
+		"amqp://u:p%zz@h1":                  "it is malformed, in many cases by special characters of the password",
+		"amqp://h1?heartbeat=often":         "heartbeat is not an uint16",
+		"amqp://h1?connection_timeout=5s":   "connection_timeout is not an integer",
+		"amqp://h1?connection_timeout=-1":   "its connection_timeout is negative: it is in milliseconds",
+		"amqp://h1?auth_mechanism=kerberos": "its auth_mechanism is none of plain, amqplain, external",
+	} {
+		err := CheckURL(url)
+		if _, ok := errors.AsType[*ConnectError](err); !ok || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", url, err, want)
+		}
+	}
+}
+
+// A fleet spreads over the nodes, and so do the clients of a node that is gone.
+func TestEachClientHasAnOrderOfItsOwn(t *testing.T) {
+	all, err := parseURL("amqp://h1,h2,h3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders := map[string]bool{}
+	for range 500 {
+		r := newRotation(all)
+		var order []string
+		for range 3 {
+			order = append(order, r.next().Host)
+		}
+		if again := []string{r.next().Host, r.next().Host, r.next().Host}; !slices.Equal(order, again) {
+			t.Fatalf("first %v, then %v", order, again)
+		}
+		orders[strings.Join(order, " ")] = true
+		if beside := r.beside(); beside.next().Host != order[2] {
+			t.Fatalf("of %v, the other link does not begin at the last that was tried", order)
+		}
+	}
+	if len(orders) != 6 {
+		t.Errorf("%d orders of 3 hosts came up: %v", len(orders), orders)
+	}
+}
+
+// All addresses are tried before there is a delay, and the delays grow by the round.
+func TestAddressesAreTriedInRounds(t *testing.T) {
+	for _, hosts := range []int{1, 2, 3} {
+		t.Run(fmt.Sprint(hosts), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				url := "amqp://h1,h2,h3"[:len("amqp://")+3*hosts-1]
+				began := time.Now()
+				var at []time.Duration
+				var addrs []string
+				_, err := Dial(ctx, url, &Config{
+					Reconnect: backoff.Exponential{Initial: time.Second, Max: time.Hour},
+					Dial: func(_ context.Context, _, addr string) (net.Conn, error) {
+						at = append(at, time.Since(began))
+						addrs = append(addrs, addr)
+						if len(at) == 3*hosts {
+							cancel()
+						}
+						return nil, errors.New("nobody is home")
+					},
+				})
+				var want []time.Duration
+				for _, round := range []time.Duration{0, 1, 3} {
+					want = append(want, slices.Repeat([]time.Duration{round * time.Second}, hosts)...)
+				}
+				if !slices.Equal(at, want) {
+					t.Errorf("tried after %v, want %v", at, want)
+				}
+				for round := range slices.Chunk(addrs, hosts) {
+					if slices.Sort(round); len(slices.Compact(round)) != hosts {
+						t.Errorf("one round was %v", addrs)
+					}
+				}
+				last := addrs[len(addrs)-1]
+				if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "nobody is home") || !strings.Contains(err.Error(), "h1:5672") || !strings.Contains(err.Error(), last) {
+					t.Errorf("got %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A hang-up in the handshake may be a refusal, or a broken network.
+func TestARefusalThatIsInferredIsBelievedTheSecondTime(t *testing.T) {
+	inferred := &refusedError{&ConnectError{Reason: "inferred"}}
+	certain := &ConnectError{Reason: "certain"}
+	gone := errors.New("unreachable")
+	for _, tc := range []struct {
+		hosts int
+		errs  []error
+		want  int // which of them is believed
+	}{
+		{1, []error{certain}, 1},
+		{1, []error{inferred, inferred}, 2},
+		{1, []error{inferred, gone, inferred, inferred}, 4},
+		{1, []error{gone, certain}, 2},
+		{3, []error{inferred, inferred}, 2},
+		{3, []error{inferred, gone, gone, inferred}, 4},
+		{3, []error{gone, gone, inferred, gone, inferred, inferred}, 6},
+		{2, []error{inferred, gone, gone, gone, inferred, gone, gone}, 0},
+	} {
+		all, err := parseURL("amqp://h1,h2,h3"[:len("amqp://")+3*tc.hosts-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newRotation(all)
+		believed := 0
+		for i, err := range tc.errs {
+			r.next()
+			if refusal := r.refusal(err); refusal != nil {
+				if _, ok := errors.AsType[*ConnectError](refusal); !ok {
+					t.Errorf("%v is no ConnectError", refusal)
+				}
+				believed = i + 1
+				break
+			}
+		}
+		if believed != tc.want {
+			t.Errorf("%d hosts, %v: believed at %d, want %d", tc.hosts, tc.errs, believed, tc.want)
+		}
+	}
+}

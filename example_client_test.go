@@ -1,0 +1,189 @@
+package reprise_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// connect returns a client of a broker in this process, which has a queue. (The
+// other examples of this file use it.)
+func connect(ctx context.Context, queue topology.Queue) (*broker.Broker, *reprise.Client) {
+	b, err := broker.New(broker.Config{})
+	if err != nil {
+		panic(err)
+	}
+	client, err := reprise.Dial(ctx, "amqp://guest:guest@broker/", &reprise.Config{Dial: b.DialContext})
+	if err != nil {
+		panic(err)
+	}
+	if err := client.Declare(ctx, topology.Topology{Queues: []topology.Queue{queue}}); err != nil {
+		panic(err)
+	}
+	return b, client
+}
+
+// Each kind of failure has an error of its own. Only ErrUnconfirmed and ErrNacked
+// leave open whether the message is stored.
+func ExampleClient_Publish() {
+	ctx := context.Background()
+	b, client := connect(ctx, topology.Queue{Name: "orders"})
+	defer b.Shutdown(ctx)
+	defer client.Close(ctx)
+
+	for _, queue := range []string{"orders", "odrers"} {
+		err := client.Publish(ctx, &reprise.Message{RoutingKey: queue, Body: []byte("order 17")})
+		if err == nil {
+			fmt.Println("stored")
+		} else if unroutable, ok := errors.AsType[*reprise.UnroutableError](err); ok {
+			fmt.Println("nobody would get it:", unroutable.RoutingKey)
+		} else if errors.Is(err, reprise.ErrUnconfirmed) {
+			fmt.Println("perhaps stored: publish the same message again, its MessageID tells the two")
+		} else if errors.Is(err, reprise.ErrBlocked) || errors.Is(err, reprise.ErrDisconnected) {
+			fmt.Println("not stored, later it can be")
+		} else {
+			fmt.Println("not stored:", err)
+		}
+	}
+	// Output:
+	// stored
+	// nobody would get it: odrers
+}
+
+// What failed can be published again: here, after a place was made for it.
+func ExampleClient_PublishBatch() {
+	ctx := context.Background()
+	b, client := connect(ctx, topology.Queue{Name: "orders"})
+	defer b.Shutdown(ctx)
+	defer client.Close(ctx)
+
+	batch := []*reprise.Message{
+		{RoutingKey: "orders", Body: []byte("order 1")},
+		{RoutingKey: "returns", Body: []byte("return 1")},
+		{RoutingKey: "orders", Body: []byte("order 2")},
+	}
+	err := client.PublishBatch(ctx, batch)
+	failed, ok := errors.AsType[*reprise.BatchError](err)
+	if !ok {
+		fmt.Println("all are stored")
+		return
+	}
+	var again []*reprise.Message
+	for _, f := range failed.Failed {
+		m := batch[f.Index]
+		fmt.Printf("%s: %v\n", m.Body, f.Err)
+		again = append(again, m)
+	}
+	if err := client.Declare(ctx, topology.Topology{Queues: []topology.Queue{{Name: "returns"}}}); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println("again:", client.PublishBatch(ctx, again))
+	// Output:
+	// return 1: reprise: unroutable: queue "returns" does not exist (312 NO_ROUTE)
+	// again: <nil>
+}
+
+// A reminder for tomorrow waits in the broker, as durable as any message.
+func ExampleClient_PublishIn() {
+	ctx := context.Background()
+	b, client := connect(ctx, topology.Queue{Name: "reminders"})
+	defer b.Shutdown(ctx)
+	defer client.Close(ctx)
+
+	err := client.PublishIn(ctx, 24*time.Hour, &reprise.Message{RoutingKey: "reminders", Body: []byte("invoice 17 is due")})
+	fmt.Println(err)
+	for _, q := range b.Queues() {
+		if q.Ready > 0 {
+			fmt.Println("it waits in", q.Name)
+		}
+	}
+	// Output:
+	// <nil>
+	// it waits in reminders.level.17
+}
+
+// A client of a cluster tries one node after the other. This one finds the only
+// one that is up.
+func ExampleDial() {
+	ctx := context.Background()
+	b, err := broker.New(broker.Config{Users: map[string]string{"shop": "s3cret"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer b.Shutdown(ctx)
+
+	client, err := reprise.Dial(ctx, "amqp://shop:s3cret@rabbit1,rabbit2,rabbit3:5673/", &reprise.Config{
+		Name: "shop",
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if addr != "rabbit3:5673" {
+				return nil, errors.New("connection refused")
+			}
+			fmt.Println("connecting to", addr)
+			return b.DialContext(ctx, network, addr)
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(client.Close(ctx))
+	// Output:
+	// connecting to rabbit3:5673
+	// connecting to rabbit3:5673
+	// <nil>
+}
+
+// A readiness probe: no requests for a program that could not publish.
+func ExampleClient_Healthy() {
+	ctx := context.Background()
+	b, client := connect(ctx, topology.Queue{Name: "orders"})
+	defer client.Close(ctx)
+
+	ready := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+		defer cancel()
+		if err := client.Healthy(ctx); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+	probe := func() int {
+		w := httptest.NewRecorder()
+		ready(w, httptest.NewRequest(http.MethodGet, "/ready", nil))
+		return w.Code
+	}
+	fmt.Println(probe())
+	_ = b.Shutdown(ctx)
+	fmt.Println(probe())
+	// Output:
+	// 200
+	// 503
+}
+
+// The URL of a configuration can be checked before anything connects. What is said
+// of it never shows a password.
+func ExampleCheckURL() {
+	for _, url := range []string{
+		"amqps://shop:s3cret@rabbit1,rabbit2:5673/shop?heartbeat=5",
+		"amqp://shop:s3c/ret@rabbit1",
+		"rabbit1:5672",
+	} {
+		if err := reprise.CheckURL(url); err != nil {
+			fmt.Println("no")
+		} else {
+			fmt.Println("yes")
+		}
+	}
+	// Output:
+	// yes
+	// no
+	// no
+}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/reprisemq/reprise/idempotent"
+)
+
+// database is a store in a database. Workers that name the same one share it.
+type database struct {
+	*idempotent.SQL
+	db    *sql.DB
+	place string // path or URL
+	name  string // the same without a password
+}
+
+// maxConnections is how many a PostgreSQL is asked for at once: a statement of a
+// store takes a moment.
+const maxConnections = 16
+
+func openSQLite(path string) (*database, error) {
+	if info, err := os.Stat(filepath.Dir(path)); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return nil, fmt.Errorf("there is no directory %s for the database: make it, or write another path", filepath.Dir(path))
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	u := url.URL{Scheme: "file", Path: path, RawQuery: "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"}
+	db, err := sql.Open("sqlite", u.String())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1) // there is one writer at a time; whoever waits, waits here
+	return newDatabase(db, idempotent.SQLite, path)
+}
+
+func openPostgres(rawURL string) (*database, error) {
+	c, err := pgx.ParseConfig(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("the URL of the database makes no sense: %w", err) // pgx shows no password
+	}
+	db := stdlib.OpenDB(*c)
+	db.SetMaxOpenConns(maxConnections)
+	db.SetMaxIdleConns(maxConnections)
+	db.SetConnMaxIdleTime(5 * time.Minute)
+	return newDatabase(db, idempotent.PostgreSQL, fmt.Sprintf("postgres://%s:%d/%s", c.Host, c.Port, c.Database))
+}
+
+func newDatabase(db *sql.DB, dialect idempotent.Dialect, name string) (*database, error) {
+	s, err := idempotent.NewSQL(db, idempotent.SQLConfig{Dialect: dialect})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &database{SQL: s, db: db, name: name}, nil
+}
+
+func (x *database) migrate(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return x.Migrate(ctx)
+}
+
+// unreachable reports whether a PostgreSQL has not said anything yet, or that it is
+// not ready. What else it says will not change by itself.
+// https://www.postgresql.org/docs/current/errcodes-appendix.html
+func unreachable(err error) bool {
+	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return strings.HasPrefix(said.Code, "57P") || strings.HasPrefix(said.Code, "53")
+	}
+	_, ok := errors.AsType[*pgconn.ConnectError](err)
+	return ok
+}

@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/prommetrics"
+)
+
+// health is what a process of workers tells about itself, over HTTP:
+//
+//	/metrics          of its workers and its client, and of the process
+//	/metrics/broker   of the broker in it, if there is one; …/per-object: of each queue
+//	/healthz          200: it runs
+//	/readyz           200: it is connected and all workers consume, or pause on purpose;
+//	                  503: what is wrong, one thing in a line
+type health struct {
+	metrics *prommetrics.Metrics
+	ending  <-chan struct{} // closed when it drains
+
+	mu      sync.Mutex
+	broker  http.Handler // metrics of the broker in this process; nil: there is none, or not yet
+	client  *reprise.Client
+	workers []namedWorker
+}
+
+// namedWorker is a worker with its queue.
+type namedWorker struct {
+	*reprise.Worker
+	queue string
+}
+
+func newHealth(ending <-chan struct{}) *health {
+	return &health{metrics: prommetrics.New(prommetrics.Config{}), ending: ending}
+}
+
+// serve serves it at an address; "" is none.
+func (h *health) serve(addr string, log *slog.Logger) (*webServer, error) {
+	if addr == "" {
+		return &webServer{}, nil
+	}
+	handler, err := h.handler()
+	if err != nil {
+		return nil, err
+	}
+	l, err := listen(addr)
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	log.Info("metrics and health", "url", webURL(l.Addr()))
+	return serveWeb("metrics", l, handler), nil
+}
+
+func (h *health) handler() (http.Handler, error) {
+	registry := prometheus.NewRegistry()
+	for _, c := range []prometheus.Collector{
+		h.metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	} {
+		if err := registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "/metrics\n/metrics/broker\n/metrics/broker/per-object\n/healthz\n/readyz\n")
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /metrics/broker", h.brokerMetrics)
+	mux.HandleFunc("GET /metrics/broker/per-object", h.brokerMetrics)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	mux.HandleFunc("GET /readyz", h.ready)
+	return mux, nil
+}
+
+// hasBroker says that there is a broker in this process.
+func (h *health) hasBroker(metrics http.Handler) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.broker = metrics
+}
+
+// works says that the process is connected and runs workers.
+func (h *health) works(c *reprise.Client, workers []namedWorker) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.client, h.workers = c, workers
+}
+
+func (h *health) brokerMetrics(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	metrics := h.broker
+	h.mu.Unlock()
+	if metrics == nil {
+		http.Error(w, "there is no broker in this process: its metrics are at the RabbitMQ that it works with", http.StatusNotFound)
+		return
+	}
+	metrics.ServeHTTP(w, r)
+}
+
+// patienceWithBroker is how long a broker may take to answer. Whoever probes waits
+// no longer than a few seconds.
+const patienceWithBroker = 3 * time.Second
+
+func (h *health) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), patienceWithBroker)
+	defer cancel()
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	wrong := h.wrong(ctx)
+	if len(wrong) == 0 {
+		_, _ = io.WriteString(w, "ok\n")
+		return
+	}
+	w.WriteHeader(http.StatusServiceUnavailable)
+	for _, line := range wrong {
+		_, _ = io.WriteString(w, line+"\n")
+	}
+}
+
+// wrong lists what keeps the process from its work.
+func (h *health) wrong(ctx context.Context) []string {
+	h.mu.Lock()
+	client, workers := h.client, h.workers
+	h.mu.Unlock()
+	select {
+	case <-h.ending:
+		return []string{"it is ending: nothing new is begun"}
+	default:
+	}
+	if client == nil {
+		return []string{"it is starting: what it waits for is in the log"}
+	}
+	var wrong []string
+	if err := client.Healthy(ctx); err != nil {
+		wrong = append(wrong, "broker: "+oneLine(textOf(err)))
+	}
+	// A worker asks the broker, too: all at once, lest they add up.
+	lines := make([]string, len(workers))
+	var wg sync.WaitGroup
+	for i, w := range workers {
+		wg.Go(func() {
+			err := w.Healthy(ctx)
+			if err != nil && (len(wrong) == 0 || errors.Is(err, reprise.ErrNotConsuming)) {
+				lines[i] = fmt.Sprintf("queue %s: %s", w.queue, oneLine(textOf(err)))
+			}
+		})
+	}
+	wg.Wait()
+	return append(wrong, slices.DeleteFunc(lines, func(s string) bool { return s == "" })...)
+}

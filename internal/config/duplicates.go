@@ -1,0 +1,132 @@
+package config
+
+import (
+	"errors"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/idempotent"
+)
+
+// Duplicates is where and for how long a worker remembers what is done, so that
+// it does it once.
+type Duplicates struct {
+	idempotent.Config // all but the Logger
+
+	// One of the three is set.
+	Memory   bool
+	SQLite   string // path of the database
+	Postgres string // URL of the database
+
+	At Position // of the store, for what only a start can tell
+}
+
+// Forms of a store.
+const (
+	storeMemory   = "memory"
+	storeSQLite   = "sqlite:"
+	storePostgres = "postgres://user:password@host/database"
+)
+
+// duplicates reads a store, or a mapping with one.
+func (v value) duplicates() *Duplicates {
+	d := &Duplicates{}
+	if v.kind() != "a mapping" {
+		v.store(d)
+		return d
+	}
+	f, ok := v.fields("duplicates")
+	if !ok {
+		return d
+	}
+	defer f.finish()
+	if x, ok := f.get("store"); ok {
+		x.store(d)
+	} else {
+		f.missing("duplicates has no store: add store: sqlite:duplicates.db", "store")
+	}
+	if x, ok := f.get("keep"); ok {
+		d.Retention, _ = x.duration(time.Second)
+	}
+	if x, ok := f.get("lease"); ok {
+		d.Lease, _ = x.duration(time.Second)
+	}
+	if x, ok := f.get("key"); ok {
+		d.Key = x.key()
+	}
+	if x, ok := f.get("keyless"); ok {
+		if s, _ := x.oneOf("handle", "park"); s == "park" {
+			d.Keyless = idempotent.ParkKeyless
+		}
+	}
+	return d
+}
+
+// store reads memory, sqlite:PATH or the URL of a PostgreSQL. The text of a URL
+// never appears in a message: it holds a password.
+func (v value) store(d *Duplicates) {
+	d.At = v.at
+	s, ok := v.text(storeSQLite + "duplicates.db")
+	if !ok {
+		return
+	}
+	path, sqlite := strings.CutPrefix(s, storeSQLite)
+	switch {
+	case s == storeMemory:
+		d.Memory = true
+	case sqlite:
+		d.SQLite = v.sqlitePath(path)
+	case strings.HasPrefix(s, "postgres:") || strings.HasPrefix(s, "postgresql:") || strings.HasPrefix(s, "${"):
+		d.Postgres = v.postgresURL(s)
+	default:
+		v.fail("%s is none of the stores there are: write %s, %sPATH or %s", v.name, storeMemory, storeSQLite, storePostgres)
+	}
+}
+
+func (v value) sqlitePath(path string) string {
+	switch {
+	case path == "" || path == ":memory:":
+		v.fail("%s names no file: write sqlite:duplicates.db, or memory for none", v.name)
+	case strings.HasPrefix(path, "~") || strings.Contains(path, "${"):
+		v.fail("~ and variables stand for nothing in a path: write it from the root or from where this file is")
+	case strings.HasPrefix(path, "//"):
+		v.fail("%s is no URL: write sqlite: and the path, such as sqlite:duplicates.db or sqlite:/var/lib/duplicates.db", v.name)
+	case strings.ContainsRune(path, 0):
+		v.fail("%s has a NUL character in it: remove it", v.name)
+	case filepath.IsAbs(path):
+		return path
+	default:
+		return filepath.Join(v.dir, path)
+	}
+	return ""
+}
+
+func (v value) postgresURL(s string) string {
+	s, ok := v.expand(s)
+	if !ok {
+		return ""
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		v.fail("%s is no URL: write %s, with special characters of the password percent-encoded (@ is %%40, / is %%2F)", v.name, storePostgres)
+	case u.Scheme != "postgres" && u.Scheme != "postgresql":
+		v.fail("%s does not begin with postgres://: write %s", v.name, storePostgres)
+	case strings.Trim(u.Path, "/") == "":
+		v.fail("%s names no database: write %s", v.name, storePostgres)
+	default:
+		return s
+	}
+	return ""
+}
+
+// downstream reports whether an error says that what a handler calls is in
+// trouble, for a breaker. A message that is at fault, or that another run is at
+// work on, does not.
+func downstream(err error) bool {
+	_, parked := errors.AsType[*reprise.ParkError](err)
+	return !parked && !errors.Is(err, idempotent.ErrBusy)
+}

@@ -1,0 +1,92 @@
+package reprise
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// What a server may begin with: an AMQP frame, or its protocol header; TLS.
+const (
+	frameMethod  = 1
+	tlsAlert     = 21
+	tlsHandshake = 22
+)
+
+// explain turns what the broker or TLS says about a client it will never let in
+// into a *ConnectError; other errors are returned as they are.
+func (l *link) explain(a address, s *socket, err error) error {
+	fatal := func(format string, args ...any) error {
+		return &ConnectError{Addr: a.addr, Reason: fmt.Sprintf(format, args...), Err: err}
+	}
+	if reason := explainTLS(err); reason != "" {
+		return fatal("%s", reason)
+	}
+	if s != nil && a.Scheme == "amqp" {
+		switch s.first.Load() {
+		case 0, 'A', frameMethod:
+		case tlsAlert, tlsHandshake:
+			return fatal("it speaks TLS: write amqps://, or the port that does not (5672 in most cases)")
+		default:
+			return fatal("it does not speak AMQP: check the port (5672 in most cases)")
+		}
+	}
+	refusal, ok := errors.AsType[*amqp.Error](err)
+	switch {
+	case !ok:
+		return err
+	case refusal == amqp.ErrSASL:
+		return fatal("the broker offers no way to log in that this URL can use: check auth_mechanism")
+	case refusal == amqp.ErrCredentials && l.user == "":
+		return &refusedError{fatal("the broker refused the client certificate: check that there is one, that it names a user of the broker, and that the broker demands one (RabbitMQ: ssl_options.verify_peer and fail_if_no_peer_cert)")}
+	case refusal == amqp.ErrCredentials:
+		// The client's guess: RabbitMQ hangs up on a wrong password without a
+		// word, but so does a broken network.
+		return &refusedError{fatal("the broker refused user %q: check user name and password (and note that RabbitMQ lets user guest in from localhost only)", l.user)}
+	case refusal.Code == amqp.AccessRefused && refusal.Server:
+		return fatal("the broker refused user %q: check user name and password (%s)", l.user, refusal.Reason)
+	case refusal.Code == amqp.NotAllowed && refusal.Server && strings.Contains(refusal.Reason, "limit ("):
+		return err // of connections: others may end
+	case refusal.Code == amqp.NotAllowed && refusal.Server:
+		return fatal("the broker does not let user %q into virtual host %q: check that it exists and that the user has permissions on it (%s)", l.user, a.Vhost, refusal.Reason)
+	}
+	return err
+}
+
+// refusedError is a refusal that is only inferred: see rotation.refusal.
+type refusedError struct{ err error }
+
+func (e *refusedError) Error() string { return e.err.Error() }
+func (e *refusedError) Unwrap() error { return e.err }
+
+// explainTLS says what is wrong where two sides will never agree on TLS, or
+// nothing.
+func explainTLS(err error) string {
+	if cert, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		advice := "check the clocks and the certificate"
+		if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+			advice = "trust its authority, in Config.TLS as RootCAs or by the URL's cacertfile"
+		}
+		if _, ok := errors.AsType[x509.HostnameError](err); ok {
+			advice = "connect by a name it is for, or say which to expect, in Config.TLS as ServerName or by the URL's server_name_indication"
+		}
+		return fmt.Sprintf("the broker's TLS certificate is not trusted: %v: %s", cert.Err, advice)
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return "it does not speak TLS: write amqp://, or the port that does (5671 in most cases)"
+	}
+	text := err.Error()
+	if strings.HasPrefix(text, "create TLS config from URI: ") {
+		return "the files that the URL names for TLS cannot be used: " + strings.TrimPrefix(text, "create TLS config from URI: ")
+	}
+	// With TLS 1.3 this comes after the handshake, wrapped in an error of AMQP.
+	_, alert, found := strings.Cut(text, "remote error: tls: ")
+	if found && !strings.HasPrefix(alert, "internal error") {
+		return fmt.Sprintf("it refused TLS (%s): check the client certificate, in Config.TLS or by the URL's certfile and keyfile", strings.TrimRight(alert, `"`))
+	}
+	return ""
+}

@@ -1,0 +1,189 @@
+package reprise
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// PublishAt publishes m for a time to come: it reaches its exchange, or queue, at
+// t, as if it had been published just then, with its routing key, its properties
+// and its headers. Until then it waits in durable queues of the broker's, and
+// survives restarts of the broker and of this program; it cannot be cancelled. It
+// is never early, and late by less than a second, and by some milliseconds for
+// each of the up to 29 queues on its way.
+//
+// A time in the past means at once; the farthest is topology.MaxSchedule, 8.5
+// years. The clock is this machine's: with one that is wrong, the delay is.
+//
+// Nil means that the message is stored. The errors are those of Publish, and
+// *DeclareError if the queues it is to wait in, which are declared on first use
+// (see topology.Levels), are refused. The exchange, or the queue, has to exist:
+// *UnroutableError, if it does not do so now. Where it is gone when the message is
+// due, the message stays in its queue until there is one again.
+//
+// An m.Expiration is ErrInvalidMessage: it would end the wait. So is a header CC
+// or BCC on the way to a queue, since nothing follows them from there.
+func (c *Client) PublishAt(ctx context.Context, t time.Time, m *Message) error {
+	if !t.After(time.Now()) {
+		return c.Publish(ctx, m)
+	}
+	if err := schedulable(m); err != nil {
+		c.published(m, nil, err)
+		return err
+	}
+	if m.MessageID == "" {
+		m.MessageID = rand.Text()
+	}
+	err := c.publishAt(ctx, t, m)
+	if e, ok := errors.AsType[*UnroutableError](err); ok && e.Exchange != m.Exchange {
+		err = c.publishAt(ctx, t, m) // somebody has deleted what was declared
+	}
+	return err
+}
+
+// PublishIn is PublishAt for the time that is d from now.
+func (c *Client) PublishIn(ctx context.Context, d time.Duration, m *Message) error {
+	return c.PublishAt(ctx, time.Now().Add(d), m)
+}
+
+// schedulable reports what cannot wait.
+func schedulable(m *Message) error {
+	if m == nil {
+		return fmt.Errorf("%w: it is nil", ErrInvalidMessage)
+	}
+	_, cc := m.Headers[headerCC]
+	_, bcc := m.Headers[headerBCC]
+	switch {
+	case m.Expiration != 0:
+		return fmt.Errorf("%w: it is to wait, and its Expiration would end that: leave it out, and have the handler see to the age of messages", ErrInvalidMessage)
+	case m.Exchange == "" && (cc || bcc):
+		return fmt.Errorf("%w: a message that waits for a queue reaches no other, whatever its header CC or BCC: publish it to an exchange, or once for each queue", ErrInvalidMessage)
+	}
+	_, err := m.publishing() // before anything is declared for it
+	return err
+}
+
+// publishAt does so once.
+func (c *Client) publishAt(ctx context.Context, t time.Time, m *Message) error {
+	hop, err := c.scheduled.prepare(ctx, t, m)
+	if err != nil {
+		c.published(m, nil, err)
+		return err
+	}
+	onTheWay := *m
+	onTheWay.Exchange, onTheWay.RoutingKey = hop.Exchange, hop.RoutingKey
+	onTheWay.Headers = maps.Clone(m.Headers)
+	if onTheWay.Headers == nil {
+		onTheWay.Headers = map[string]any{}
+	}
+	maps.Copy(onTheWay.Headers, hop.Headers)
+	err = c.publish(ctx, &onTheWay, roomForStations(hop.Stations))
+	if _, ok := errors.AsType[*UnroutableError](err); ok {
+		c.scheduled.forget(hop, m)
+	}
+	return err
+}
+
+// scheduler sees to the queues that messages wait in, on the publishing connection.
+type scheduler struct {
+	client   *Client
+	declared *declarer // other than that of copies, which do not wait for it
+
+	mu    sync.Mutex
+	known map[target]uint64 // generation of the connection on which it was seen
+}
+
+// target is where messages are to arrive: an exchange, or a queue.
+type target struct{ exchange, queue string }
+
+func targetOf(m *Message) target {
+	if m.Exchange == "" {
+		return target{queue: m.RoutingKey}
+	}
+	return target{exchange: m.Exchange}
+}
+
+func newScheduler(c *Client) *scheduler {
+	return &scheduler{client: c, declared: newDeclarer(c), known: map[target]uint64{}}
+}
+
+// prepare declares what m needs to arrive at t, and returns where to publish it.
+func (s *scheduler) prepare(ctx context.Context, t time.Time, m *Message) (topology.Hop, error) {
+	hop, err := topology.Levels{}.Schedule(m.Exchange, m.RoutingKey, time.Until(t))
+	if err != nil {
+		return topology.Hop{}, fmt.Errorf("%w: %w", ErrInvalidMessage, err)
+	}
+	within, cancel := context.WithTimeoutCause(ctx, s.client.cfg.ConfirmTimeout, errExpired)
+	defer cancel()
+	if err = s.check(within, targetOf(m)); err == nil {
+		err = s.declared.ensure(within, hop)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return topology.Hop{}, notSent(ctx)
+	case errors.Is(err, errExpired):
+		return topology.Hop{}, s.client.messages.unsent()
+	case err != nil:
+		return topology.Hop{}, err
+	}
+	// Some of the time has passed. What it needs now is among what it needed.
+	return topology.Levels{}.Schedule(m.Exchange, m.RoutingKey, time.Until(t))
+}
+
+// check makes sure, once per connection, that a target exists. A message that waits
+// for one that never will would be found after years.
+func (s *scheduler) check(ctx context.Context, to target) error {
+	conn, err := s.client.publishing.get(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	seen := s.known[to] == conn.gen
+	s.mu.Unlock()
+	if seen {
+		return nil
+	}
+	_, err = call(ctx, s.client, func() (struct{}, error) {
+		ch, err := conn.Channel()
+		if err != nil {
+			return struct{}{}, err
+		}
+		if to.exchange != "" { // its kind is not compared
+			err = ch.ExchangeDeclarePassive(to.exchange, amqp.ExchangeDirect, true, false, false, false, nil)
+		} else {
+			_, err = ch.QueueDeclarePassive(to.queue, true, false, false, false, nil)
+		}
+		closeChannel(ch)
+		return struct{}{}, err
+	}, nil)
+	if refusal, ok := errors.AsType[*amqp.Error](err); ok && refusal.Server && refusal.Recover {
+		if refusal.Code == amqp.NotFound {
+			return &UnroutableError{Exchange: to.exchange, RoutingKey: to.queue, Code: refusal.Code, Text: refusal.Reason}
+		}
+		return &RefusedError{Exchange: to.exchange, RoutingKey: to.queue, Code: refusal.Code, Text: refusal.Reason}
+	}
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known[to] = conn.gen
+	return nil
+}
+
+// forget has everything looked at, and declared, again.
+func (s *scheduler) forget(hop topology.Hop, m *Message) {
+	s.declared.forget(hop)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, targetOf(m))
+}

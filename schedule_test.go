@@ -1,0 +1,214 @@
+package reprise_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// calendar declares an exchange that is scheduled to, with a queue for all its
+// messages, and has what they wait in deleted when the test ends.
+func calendar(t *testing.T, r *raw, c client, longest time.Duration) (exchange, queue string) {
+	t.Helper()
+	exchange, queue = testkit.Name(t, "calendar"), testkit.Name(t, "due")
+	r.deleteExchanges(exchange)
+	r.deleteQueues(queue)
+	if err := c.Declare(t.Context(), topology.Topology{
+		Exchanges: []topology.Exchange{{Name: exchange, Kind: topology.Topic}},
+		Queues:    []topology.Queue{{Name: queue}},
+		Bindings:  []topology.Binding{{Exchange: exchange, Queue: queue, RoutingKey: "#"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range [][2]string{{exchange, ""}, {"", queue}} {
+		hop, err := topology.Levels{}.Schedule(to[0], to[1], longest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range hop.Topology.Exchanges {
+			r.deleteExchanges(x.Name)
+		}
+		for _, q := range hop.Topology.Queues {
+			r.deleteQueues(q.Name)
+		}
+	}
+	return exchange, queue
+}
+
+// Never early, and not a second late: to a queue and to an exchange.
+func TestPublishAtIsExactToTheSecond(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		c := dial(func(c *reprise.Config) { c.Heartbeat = 12 * time.Hour })
+		const longest = 72 * time.Hour
+		exchange, queue := calendar(t, r, c, longest)
+		due := map[string]time.Time{}
+		for i, d := range []time.Duration{1, time.Second, 1500 * time.Millisecond, 59 * time.Second, time.Hour, 26*time.Hour + 1, longest} {
+			time.Sleep(12345 * time.Microsecond)
+			for _, to := range [][2]string{{exchange, "eu.reminder"}, {"", queue}} {
+				m := &reprise.Message{Exchange: to[0], RoutingKey: to[1], CorrelationID: fmt.Sprint(i), Headers: map[string]any{"own": "kept"}}
+				at := time.Now().Add(d)
+				if err := c.PublishAt(t.Context(), at, m); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(map[string]any{"own": "kept"}, m.Headers); diff != "" || m.Exchange != to[0] {
+					t.Errorf("the message was changed: %s", diff)
+				}
+				due[m.MessageID] = at
+			}
+		}
+		seen := make(chan *reprise.Message, len(due))
+		h := reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			if late := time.Since(due[m.MessageID]); late < 0 || late > time.Second {
+				t.Errorf("message %s is %v late", m.CorrelationID, late)
+			}
+			seen <- m
+			return nil
+		})
+		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h})
+		for range due {
+			m := <-seen
+			if diff := cmp.Diff(map[string]any{"own": "kept"}, m.Headers); diff != "" {
+				t.Errorf("message %s: %s", m.CorrelationID, diff)
+			}
+			if m.Exchange == "" && m.RoutingKey != queue || m.Exchange == exchange && m.RoutingKey != "eu.reminder" {
+				t.Errorf("message %s came by %q %q", m.CorrelationID, m.Exchange, m.RoutingKey)
+			}
+		}
+	})
+}
+
+func TestPublishInOnEachBroker(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		c := dial(t, b.URL)
+		exchange, queue := calendar(t, r, c, 2*time.Second)
+		var all sync.WaitGroup
+		due := map[string]time.Time{}
+		var mu sync.Mutex
+		for i := range 8 { // at once: what they need is declared by one of them
+			all.Go(func() {
+				m := &reprise.Message{RoutingKey: queue, Body: []byte("body"), Priority: 3}
+				if i%2 == 0 {
+					m.Exchange, m.RoutingKey = exchange, "k"
+				}
+				d := time.Duration(i) * 150 * time.Millisecond
+				at := time.Now().Add(d)
+				if err := c.PublishIn(t.Context(), d, m); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				due[m.MessageID] = at
+			})
+		}
+		all.Wait()
+		for range 8 {
+			d := r.take(queue)
+			if early := time.Until(due[d.MessageId]); early > 0 {
+				t.Errorf("it came %v early", early)
+			}
+			if string(d.Body) != "body" || d.Priority != 3 || d.Expiration != "" || d.DeliveryMode != amqp.Persistent {
+				t.Errorf("it came as %+v", d)
+			}
+		}
+	})
+}
+
+func TestPublishAtRefusesWhatCannotWait(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		c := dial(t, b.URL)
+		_, queue := calendar(t, r, c, time.Hour)
+		soon := time.Now().Add(time.Hour)
+		for name, tc := range map[string]struct {
+			at   time.Time
+			m    *reprise.Message
+			want string
+		}{
+			"nil":        {soon, nil, "it is nil"},
+			"expiration": {soon, &reprise.Message{RoutingKey: queue, Expiration: time.Minute}, "its Expiration would end that"},
+			"carbon":     {soon, &reprise.Message{RoutingKey: queue, Headers: map[string]any{"CC": []any{"k"}}}, "whatever its header CC"},
+			"nine years": {time.Now().AddDate(9, 0, 0), &reprise.Message{RoutingKey: queue}, "at most 74565h24m16s (8.5 years) is possible"},
+			"nowhere":    {soon, &reprise.Message{}, "neither an exchange nor a queue"},
+			"headers":    {soon, &reprise.Message{RoutingKey: queue, Headers: map[string]any{"x": complex(1, 1)}}, "cannot be sent"},
+		} {
+			if err := c.PublishAt(t.Context(), tc.at, tc.m); !errors.Is(err, reprise.ErrInvalidMessage) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for want, m := range map[string]*reprise.Message{
+			`queue "no-such-queue" does not exist`:       {RoutingKey: "no-such-queue"},
+			`exchange "no-such-exchange" does not exist`: {Exchange: "no-such-exchange", RoutingKey: "k"},
+		} {
+			err := c.PublishAt(t.Context(), soon, m)
+			if e, ok := errors.AsType[*reprise.UnroutableError](err); !ok || e.Exchange != m.Exchange || e.RoutingKey != m.RoutingKey && e.Exchange == "" || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		}
+		if err := c.PublishAt(t.Context(), time.Time{}, &reprise.Message{RoutingKey: queue, Expiration: time.Minute}); err != nil {
+			t.Errorf("a time in the past: %v", err)
+		}
+		if d := r.take(queue); d.Expiration != "60000" {
+			t.Errorf("published at once with expiration %q", d.Expiration)
+		}
+		if depth := r.depth(queue); depth != 0 {
+			t.Errorf("%d more messages were published", depth)
+		}
+	})
+}
+
+// What somebody deletes is declared again.
+func TestPublishInWhenItsQueuesWereDeleted(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		c := dial(t, b.URL)
+		_, queue := calendar(t, r, c, time.Second)
+		for _, drop := range []func(){
+			func() {},
+			func() { _, _ = r.QueueDelete(queue+".level.0", false, false, false) },
+			func() { _ = r.ExchangeDelete(queue+".level.0", false, false) },
+		} {
+			drop()
+			if err := c.PublishIn(t.Context(), 900*time.Millisecond, &reprise.Message{RoutingKey: queue}); err != nil {
+				t.Fatal(err)
+			}
+			r.take(queue)
+		}
+	})
+}
+
+func TestPublishInWaitsNoLongerThanPublish(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		proxy := testkit.NewProxy(t, b.URL)
+		c := dial(t, proxy.URL(), func(c *reprise.Config) { c.ConfirmTimeout = 100 * time.Millisecond })
+		proxy.Refuse()
+		proxy.Cut()
+		c.log.wait(t, "connection lost", 2)
+		err := c.PublishIn(t.Context(), time.Hour, &reprise.Message{RoutingKey: "q"})
+		if !errors.Is(err, reprise.ErrDisconnected) || errors.Is(err, reprise.ErrUnconfirmed) {
+			t.Errorf("without a connection: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := c.PublishIn(ctx, time.Hour, &reprise.Message{RoutingKey: "q"}); !errors.Is(err, context.Canceled) {
+			t.Errorf("with an ended context: %v", err)
+		}
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.PublishIn(t.Context(), time.Hour, &reprise.Message{RoutingKey: "q"}); !errors.Is(err, reprise.ErrClosed) {
+			t.Errorf("closed: %v", err)
+		}
+	})
+}
