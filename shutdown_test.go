@@ -137,14 +137,17 @@ func bubble(t *testing.T, test func(t *testing.T, dial func(options ...func(*rep
 				t.Errorf("broker: %v", err)
 			}
 		}()
-		conn, err := amqp.DialConfig("amqp://guest:guest@broker/", amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
-			return b.DialContext(context.Background(), network, addr)
-		}})
-		if err != nil {
-			t.Fatal(err)
+		connect := func() *amqp.Connection {
+			conn, err := amqp.DialConfig("amqp://guest:guest@broker/", amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+				return b.DialContext(context.Background(), network, addr)
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return conn
 		}
-		defer conn.Close()
-		r := &raw{t: t, conn: conn}
+		r := &raw{t: t, conn: connect(), another: connect}
+		defer r.conn.Close()
 		r.reopen()
 		var clients []client
 		defer func() {
@@ -155,8 +158,8 @@ func bubble(t *testing.T, test func(t *testing.T, dial func(options ...func(*rep
 			}
 		}()
 		test(t, func(options ...func(*reprise.Config)) client {
-			options = append(options, func(c *reprise.Config) { c.Dial = b.DialContext })
-			c := dial(t, "amqp://guest:guest@broker/", options...)
+			memory := func(c *reprise.Config) { c.Dial = b.DialContext }
+			c := dial(t, "amqp://guest:guest@broker/", append([]func(*reprise.Config){memory}, options...)...)
 			clients = append(clients, c)
 			return c
 		}, r)

@@ -187,6 +187,8 @@ type raw struct {
 	t    testing.TB
 	conn *amqp.Connection
 	*amqp.Channel
+
+	another func() *amqp.Connection // in a bubble: one more
 }
 
 func newRaw(t testing.TB, url string) *raw {
