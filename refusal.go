@@ -80,8 +80,8 @@ func explainTLS(err error) string {
 		return "it does not speak TLS: write amqp://, or the port that does (5671 in most cases)"
 	}
 	text := err.Error()
-	if strings.HasPrefix(text, "create TLS config from URI: ") {
-		return "the files that the URL names for TLS cannot be used: " + strings.TrimPrefix(text, "create TLS config from URI: ")
+	if after, ok := strings.CutPrefix(text, "create TLS config from URI: "); ok {
+		return "the files that the URL names for TLS cannot be used: " + after
 	}
 	// With TLS 1.3 this comes after the handshake, wrapped in an error of AMQP.
 	_, alert, found := strings.Cut(text, "remote error: tls: ")

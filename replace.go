@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -73,9 +74,7 @@ func (w *Worker) fill(d *delivery, hop topology.Hop, f topology.Failure, notes t
 		}
 		if len(hop.Headers) > 0 {
 			marked = marked.Clone()
-			for k, v := range hop.Headers {
-				marked[k] = v
-			}
+			maps.Copy(marked, hop.Headers)
 		}
 		var err error
 		msg.Headers, err = encodeTable(marked)
