@@ -57,7 +57,7 @@ func (w *Worker) attemptable(d *delivery) bool {
 		w.log.Error("cannot be handled", "message_id", d.MessageId, "error", d.err)
 		w.parkUnmarked(d, w.failure(d, d.err.Error(), 0))
 		return false
-	case d.uncounted():
+	case w.uncounted(d.Delivery):
 		if err := w.recount(d); err == nil {
 			return false
 		}

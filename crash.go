@@ -51,10 +51,13 @@ func (s *session) crashLimit() int {
 }
 
 // suspect reports whether a delivery should be handled alone. It is asked for each,
-// so it looks at one header only.
+// so it looks at little.
 func (w *Worker) suspect(d amqp.Delivery) bool {
 	if !d.Redelivered {
 		return false
+	}
+	if w.uncounted(d) {
+		return true // it is about to be counted, and nothing may end the process meanwhile
 	}
 	n, _ := topology.Integer(d.Headers["x-delivery-count"])
 	if n < suspectAfter {
@@ -81,8 +84,8 @@ func (d *delivery) crashed() string {
 // uncounted reports whether it is only known that d was delivered before, not
 // how often, and somebody wants to know. What says otherwise: quorum queues in
 // two ways, and RabbitMQ 4.0 of a dead letter that was rejected where it died.
-func (d *delivery) uncounted() bool {
-	if !d.Redelivered || d.session.worker.cfg.CrashLimit <= 0 {
+func (w *Worker) uncounted(d amqp.Delivery) bool {
+	if !d.Redelivered || w.cfg.CrashLimit <= 0 {
 		return false
 	}
 	for _, header := range []string{"x-delivery-count", "x-acquired-count", "x-death"} {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -102,19 +104,25 @@ func TestAPauseCostsNothing(t *testing.T) {
 
 func TestABreakerStopsConsuming(t *testing.T) {
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		var mu sync.Mutex
 		var changes []string
 		b, err := breaker.New(breaker.Config{
 			Failures: 3, OpenFor: 10 * time.Minute, Probes: 2,
-			OnChange: func(from, to string) { changes = append(changes, to) },
+			OnChange: func(_, to string) {
+				mu.Lock()
+				defer mu.Unlock()
+				changes = append(changes, to)
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		clock := newClock()
-		down := true
+		var down atomic.Bool
+		down.Store(true)
 		h := newScript(func(m *reprise.Message) error {
 			clock.tick()
-			if down {
+			if down.Load() {
 				return errScripted
 			}
 			return nil
@@ -139,7 +147,7 @@ func TestABreakerStopsConsuming(t *testing.T) {
 		if n := r.depth("work"); n != messages-6 {
 			t.Errorf("%d messages in the queue, the others out of it", n)
 		}
-		down = false
+		down.Store(false)
 		time.Sleep(10 * time.Minute)
 		if n := h.count(); n != 6+messages-6 {
 			t.Errorf("%d attempts once all is well, of %d messages", n, messages)

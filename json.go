@@ -1,6 +1,7 @@
 package reprise
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,8 +14,8 @@ import (
 // publishers set none.
 //
 // If T or *T has a method Validate() error, it is called on what was decoded, and
-// a message that it finds fault with is parked as well. So is null where T is a
-// pointer.
+// a message that it finds fault with is parked as well. So is null, unless T is a
+// map, a slice or an interface.
 func JSON[T any](f func(ctx context.Context, v T, m *Message) error) Handler {
 	if f == nil {
 		return HandlerFunc(nil) // which no worker takes
@@ -24,7 +25,7 @@ func JSON[T any](f func(ctx context.Context, v T, m *Message) error) Handler {
 		if err := json.Unmarshal(m.Body, &v); err != nil {
 			return Park(fmt.Errorf("reprise: the body is not the JSON of a %T: %w", v, err))
 		}
-		if p := reflect.ValueOf(&v).Elem(); p.Kind() == reflect.Pointer && p.IsNil() {
+		if string(bytes.TrimSpace(m.Body)) == "null" && !nullable[T]() {
 			return Park(fmt.Errorf("reprise: the body is null, not the JSON of a %T", v))
 		}
 		if err := validate(&v); err != nil {
@@ -32,6 +33,15 @@ func JSON[T any](f func(ctx context.Context, v T, m *Message) error) Handler {
 		}
 		return f(ctx, v, m)
 	})
+}
+
+// nullable reports whether null is a value of T rather than the lack of one.
+func nullable[T any]() bool {
+	switch reflect.TypeFor[T]().Kind() {
+	case reflect.Map, reflect.Slice, reflect.Interface:
+		return true
+	}
+	return false
 }
 
 // validate asks what was decoded, be its method one of T or of *T.

@@ -22,7 +22,9 @@ func TestACopyWhoseConfirmIsLateIsNotPublishedAgain(t *testing.T) {
 		c := dial(t, b.URL, deafDial(&hearing, publishes), func(c *reprise.Config) { c.ConfirmTimeout = 300 * time.Millisecond })
 		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
-		r.publish("", queue, amqp.Publishing{MessageId: "first"})
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil { // its channel stands now
+			t.Fatal(err)
+		}
 		c.log.wait(t, "parked", 1) // what it needs is declared
 		r.take(queue + ".failed")
 

@@ -164,6 +164,7 @@ func TestJSONDecodesOrParks(t *testing.T) {
 	}
 	for body, text := range map[string]string{
 		``:                          "the body is not the JSON of a reprise_test.order",
+		` null `:                    "the body is null, not the JSON of a reprise_test.order",
 		`{"id": "seven"}`:           "the body is not the JSON of a reprise_test.order",
 		`{"id": 7} {}`:              "the body is not the JSON of a reprise_test.order",
 		`{"id": 7, "cents": -1}`:    "the body is not a valid reprise_test.order: cents is negative",
@@ -174,5 +175,26 @@ func TestJSONDecodesOrParks(t *testing.T) {
 		if _, park := errors.AsType[*reprise.ParkError](err); !park || !strings.Contains(err.Error(), text) || got != (order{}) {
 			t.Errorf("%q: %v", body, err)
 		}
+	}
+}
+
+func TestJSONOfPointersAndMaps(t *testing.T) {
+	pointer := reprise.JSON(func(context.Context, *order, *reprise.Message) error {
+		t.Error("called")
+		return nil
+	})
+	for _, body := range []string{`null`, `{"cents": -1}`} {
+		if _, park := errors.AsType[*reprise.ParkError](pointer.Handle(t.Context(), &reprise.Message{Body: []byte(body)})); !park {
+			t.Errorf("%s is not parked", body)
+		}
+	}
+	anything := reprise.JSON(func(_ context.Context, v map[string]any, _ *reprise.Message) error {
+		if v != nil {
+			t.Errorf("got %v", v)
+		}
+		return nil
+	})
+	if err := anything.Handle(t.Context(), &reprise.Message{Body: []byte("null")}); err != nil {
+		t.Error(err)
 	}
 }

@@ -74,6 +74,11 @@ func (p Policy) most() int {
 	return n
 }
 
+// limitsTime reports whether there is a time limit, for any error.
+func (p Policy) limitsTime() bool {
+	return p.GiveUpAfter > 0 || slices.ContainsFunc(p.Rules, func(r Rule) bool { return r.GiveUpAfter > 0 })
+}
+
 // Validate reports numbers that make no policy and what to write instead.
 func (p Policy) Validate() error {
 	errs := []error{
@@ -154,6 +159,9 @@ func attemptsMade(made, limit int) string {
 func tooLate(delay, since, limit time.Duration) string {
 	begin := delay + min(since, math.MaxInt64-delay)
 	// Rounded up, so that it never looks like less than the limit.
+	if rest := begin % time.Millisecond; begin > time.Second && rest > 0 && begin < math.MaxInt64-time.Second {
+		begin += time.Millisecond - rest
+	}
 	if rest := begin % time.Second; begin > time.Minute && rest > 0 && begin < math.MaxInt64-time.Second {
 		begin += time.Second - rest
 	}

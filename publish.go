@@ -22,6 +22,7 @@ import (
 // writes in the order in which it is given messages.
 type publisher struct {
 	link     *link
+	user     string // whom it publishes as, "" where not known
 	timeout  time.Duration
 	requests chan *publication
 	closed   chan struct{} // closed when run has ended
@@ -29,7 +30,7 @@ type publisher struct {
 
 func newPublisher(l *link) *publisher {
 	return &publisher{
-		link: l, timeout: l.cfg.ConfirmTimeout,
+		link: l, user: l.user, timeout: l.cfg.ConfirmTimeout,
 		requests: make(chan *publication), closed: make(chan struct{}),
 	}
 }
@@ -177,7 +178,7 @@ func (p *publisher) run(ctx context.Context) {
 			return
 		}
 		began := time.Now()
-		s, err := openConfirming(c, p.link.user)
+		s, err := openConfirming(c, p.user)
 		if err == nil {
 			p.link.wg.Go(s.listen)
 			next = s.serve(ctx, p.requests, next)

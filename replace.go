@@ -174,6 +174,11 @@ func (w *Worker) publishThenAck(d *delivery, c replacement, log *slog.Logger) *E
 	}
 	err := w.insist(d.session.ctx, d, c, log)
 	switch {
+	case err == nil && c.kind == moved:
+		// Before the copy is handled, which may end the process, there must be
+		// one of them only.
+		d.session.acks.ackNow(d.DeliveryTag)
+		return nil
 	case err == nil:
 		d.session.acks.ack(d.DeliveryTag)
 		return nil

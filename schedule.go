@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,21 +32,21 @@ import (
 // due, the message stays in its queue until there is one again.
 //
 // An m.Expiration is ErrInvalidMessage: it would end the wait. So is a header CC
-// or BCC on the way to a queue, since nothing follows them from there.
+// or BCC on the way to a queue, since nothing follows them from there. Headers in
+// which RabbitMQ accounts for earlier deliveries and deaths (x-death and its kin)
+// are not sent: it would take them for its own.
 func (c *Client) PublishAt(ctx context.Context, t time.Time, m *Message) error {
-	if !t.After(time.Now()) {
-		return c.Publish(ctx, m)
-	}
-	if err := schedulable(m); err != nil {
+	fresh, err := schedulable(m)
+	if err != nil {
 		c.published(m, nil, err)
 		return err
 	}
-	if m.MessageID == "" {
-		m.MessageID = rand.Text()
+	if !t.After(time.Now()) {
+		return c.Publish(ctx, fresh)
 	}
-	err := c.publishAt(ctx, t, m)
+	err = c.publishAt(ctx, t, fresh)
 	if e, ok := errors.AsType[*UnroutableError](err); ok && e.Exchange != m.Exchange {
-		err = c.publishAt(ctx, t, m) // somebody has deleted what was declared
+		err = c.publishAt(ctx, t, fresh) // somebody has deleted what was declared
 	}
 	return err
 }
@@ -55,21 +56,31 @@ func (c *Client) PublishIn(ctx context.Context, d time.Duration, m *Message) err
 	return c.PublishAt(ctx, time.Now().Add(d), m)
 }
 
-// schedulable reports what cannot wait.
-func schedulable(m *Message) error {
+// schedulable returns m as it may wait, and reports what cannot. RabbitMQ before
+// 4.0 drops a message whose x-death says that it was in the same queue before, as
+// one that goes in circles; and the levels of an earlier wait would lead it astray.
+func schedulable(m *Message) (*Message, error) {
 	if m == nil {
-		return fmt.Errorf("%w: it is nil", ErrInvalidMessage)
+		return nil, fmt.Errorf("%w: it is nil", ErrInvalidMessage)
 	}
 	_, cc := m.Headers[headerCC]
 	_, bcc := m.Headers[headerBCC]
 	switch {
 	case m.Expiration != 0:
-		return fmt.Errorf("%w: it is to wait, and its Expiration would end that: leave it out, and have the handler see to the age of messages", ErrInvalidMessage)
+		return nil, fmt.Errorf("%w: it is to wait, and its Expiration would end that: leave it out, and have the handler see to the age of messages", ErrInvalidMessage)
 	case m.Exchange == "" && (cc || bcc):
-		return fmt.Errorf("%w: a message that waits for a queue reaches no other, whatever its header CC or BCC: publish it to an exchange, or once for each queue", ErrInvalidMessage)
+		return nil, fmt.Errorf("%w: a message that waits for a queue reaches no other, whatever its header CC or BCC: publish it to an exchange, or once for each queue", ErrInvalidMessage)
 	}
-	_, err := m.publishing() // before anything is declared for it
-	return err
+	if m.MessageID == "" {
+		m.MessageID = rand.Text()
+	}
+	fresh := *m
+	fresh.Headers = maps.Clone(m.Headers)
+	maps.DeleteFunc(fresh.Headers, func(name string, _ any) bool {
+		return brokers(name) || strings.HasPrefix(name, topology.HeaderLevel)
+	})
+	_, err := fresh.publishing() // before anything is declared for it
+	return &fresh, err
 }
 
 // publishAt does so once.

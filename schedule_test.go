@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -137,6 +138,7 @@ func TestPublishAtRefusesWhatCannotWait(t *testing.T) {
 			want string
 		}{
 			"nil":        {soon, nil, "it is nil"},
+			"past":       {time.Time{}, &reprise.Message{RoutingKey: queue, Expiration: time.Minute}, "its Expiration would end that"},
 			"expiration": {soon, &reprise.Message{RoutingKey: queue, Expiration: time.Minute}, "its Expiration would end that"},
 			"carbon":     {soon, &reprise.Message{RoutingKey: queue, Headers: map[string]any{"CC": []any{"k"}}}, "whatever its header CC"},
 			"nine years": {time.Now().AddDate(9, 0, 0), &reprise.Message{RoutingKey: queue}, "at most 74565h24m16s (8.5 years) is possible"},
@@ -156,14 +158,44 @@ func TestPublishAtRefusesWhatCannotWait(t *testing.T) {
 				t.Errorf("got %v, want %s", err, want)
 			}
 		}
-		if err := c.PublishAt(t.Context(), time.Time{}, &reprise.Message{RoutingKey: queue, Expiration: time.Minute}); err != nil {
+		if err := c.PublishAt(t.Context(), time.Time{}, &reprise.Message{RoutingKey: queue, MessageID: "late"}); err != nil {
 			t.Errorf("a time in the past: %v", err)
 		}
-		if d := r.take(queue); d.Expiration != "60000" {
-			t.Errorf("published at once with expiration %q", d.Expiration)
+		if d := r.take(queue); d.MessageId != "late" {
+			t.Errorf("published at once: %+v", d)
 		}
 		if depth := r.depth(queue); depth != 0 {
 			t.Errorf("%d more messages were published", depth)
+		}
+	})
+}
+
+// Who consumes with another client may put a message off with all of its headers,
+// RabbitMQ's own and those of its last way among them.
+func TestPublishInOnceMoreWithTheHeadersThatItCameWith(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		c := dial(t, b.URL)
+		_, queue := calendar(t, r, c, 3*time.Second)
+		m := &reprise.Message{RoutingKey: queue, Headers: map[string]any{"own": "kept"}}
+		for i, seconds := range []int{3, 2} { // the second time not by all of the levels
+			m.MessageID = fmt.Sprint(i)
+			before := len(m.Headers)
+			if err := c.PublishIn(t.Context(), time.Duration(seconds)*time.Second, m); err != nil {
+				t.Fatal(err)
+			}
+			if len(m.Headers) != before {
+				t.Error("the headers of the message were changed")
+			}
+			d := r.take(queue)
+			if d.MessageId != m.MessageID || d.Headers["own"] != "kept" || d.Headers["x-death"] == nil {
+				t.Fatalf("it came as %+v", d)
+			}
+			_, stale := d.Headers[topology.HeaderLevel+"02"]
+			if stale != (seconds == 3) {
+				t.Errorf("it waited for %d s, and came with %v", seconds, d.Headers)
+			}
+			m.Headers = maps.Clone(map[string]any(d.Headers))
 		}
 	})
 }

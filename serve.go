@@ -157,7 +157,7 @@ func (s *session) rest(alive context.Context) error {
 	if left <= 0 {
 		return nil
 	}
-	w.log.Warn("paused", "for", left, "reason", reason)
+	w.log.Warn("paused", "for", left.Round(time.Millisecond), "reason", reason)
 	w.observe(Event{Kind: EventPaused, Delay: left, Err: reason})
 	overdue := w.cfg.overdue()
 	for left > 0 {

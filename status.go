@@ -19,11 +19,16 @@ var ErrNotConsuming = errors.New("reprise: not consuming")
 // It suits a readiness probe. As a liveness probe it would restart the process
 // for a broker that is down, which does not help: the worker reconnects.
 func (w *Worker) Healthy(ctx context.Context) error {
-	if err := w.status.get(); err != nil {
+	if err := w.Consuming(); err != nil {
 		return err
 	}
 	return w.client.Healthy(ctx)
 }
+
+// Consuming is the part of Healthy that asks nobody: nil if the worker consumes,
+// or pauses on purpose; ErrNotConsuming with the reason; ErrClosed when it has
+// ended. For a program with many workers and one Client.
+func (w *Worker) Consuming() error { return w.status.get() }
 
 // status is what keeps a worker from consuming.
 type status struct {

@@ -136,7 +136,7 @@ func TestATimeLimitKnowsTheRoutesOwnDelay(t *testing.T) {
 		attempts int
 	}{
 		{"longer than wanted", topology.DeadLettering{Delay: time.Hour}, backoff.Fixed(time.Second), 1},
-		{"shorter than wanted", topology.Requeuing{}, backoff.Fixed(time.Hour), 5},
+		{"shorter than wanted", topology.DeadLettering{Delay: time.Second}, backoff.Fixed(time.Hour), 5},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

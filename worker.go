@@ -180,6 +180,12 @@ func (c WorkerConfig) Validate() error {
 	if c.Debounce != nil {
 		errs = append(errs, c.Debounce.validate(d.overdue().after))
 	}
+	switch d.Strategy.Marks.(type) {
+	case topology.Deliveries, topology.CountDown:
+		if c.Policy.limitsTime() {
+			fault("Policy.GiveUpAfter cannot be kept with this Strategy: nothing on a message says when it first failed; limit MaxAttempts, or use another Strategy")
+		}
+	}
 	errs = append(errs, c.Policy.Validate(), c.Strategy.Validate())
 	if c.Queue != "" {
 		errs = append(errs, c.Strategy.ValidateQueue(c.Queue), c.topology().Validate())

@@ -51,7 +51,8 @@ type Config struct {
 	Counts func(error) bool
 
 	// OnChange is told about each change, with "closed", "open" or "half-open".
-	// It must return at once, and not call the Breaker. Default: nobody is told.
+	// It must return at once, and may be called by several goroutines at a time.
+	// Default: nobody is told.
 	OnChange func(from, to string)
 }
 
@@ -94,9 +95,12 @@ func (c Config) Validate() error {
 // concurrent use.
 type Breaker struct {
 	cfg Config
-	cb  *gobreaker.TwoStepCircuitBreaker[any]
 
+	// mu guards all that follows, gobreaker's own state with it: what it calls
+	// back, it would call with a lock of its own held.
 	mu     sync.Mutex
+	cb     *gobreaker.TwoStepCircuitBreaker[any]
+	state  gobreaker.State // as last noticed
 	opened time.Time
 	probe  bool // one is under way
 }
@@ -114,53 +118,80 @@ func New(cfg Config) (*Breaker, error) {
 	}
 	b := &Breaker{cfg: cfg.withDefaults()}
 	b.cb = gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
-		MaxRequests:   uint32(b.cfg.Probes),
-		Timeout:       b.cfg.OpenFor,
-		ReadyToTrip:   func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= b.cfg.Failures },
-		OnStateChange: b.changed,
-		IsSuccessful:  func(err error) bool { return err == nil || !b.cfg.Counts(err) },
-		IsExcluded:    func(err error) bool { return errors.Is(err, reprise.ErrNotAttempted) },
+		MaxRequests:  uint32(b.cfg.Probes),
+		Timeout:      b.cfg.OpenFor,
+		ReadyToTrip:  func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= b.cfg.Failures },
+		IsSuccessful: func(err error) bool { return err == nil },
+		IsExcluded:   func(err error) bool { return errors.Is(err, reprise.ErrNotAttempted) },
 	})
 	return b, nil
 }
 
-func (b *Breaker) changed(_ string, from, to gobreaker.State) {
-	if to == gobreaker.StateOpen {
-		b.mu.Lock()
-		b.opened = time.Now()
-		b.mu.Unlock()
-	}
-	if b.cfg.OnChange != nil {
-		b.cfg.OnChange(from.String(), to.String())
-	}
-}
-
 // Allow implements reprise.Breaker.
 func (b *Breaker) Allow() (record func(error), wait time.Duration) {
-	probing := b.Probing()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if probing && b.probe {
+	b.do(func() {
+		record, wait = b.allow()
+	})
+	return record, wait
+}
+
+func (b *Breaker) allow() (record func(error), wait time.Duration) {
+	b.notice()
+	if b.probe {
 		return nil, min(busy, b.cfg.OpenFor)
 	}
 	done, err := b.cb.Allow()
+	probing := b.notice() == gobreaker.StateHalfOpen
 	if err != nil {
 		return nil, max(time.Millisecond, time.Until(b.opened.Add(b.cfg.OpenFor)))
 	}
-	if !probing {
-		return done, 0
-	}
-	b.probe = true
+	b.probe = probing
 	return func(err error) {
-		b.mu.Lock()
-		b.probe = false
-		b.mu.Unlock()
-		done(err)
+		if err != nil && !errors.Is(err, reprise.ErrNotAttempted) && !b.cfg.Counts(err) {
+			err = nil // something answered
+		}
+		b.do(func() {
+			if probing {
+				b.probe = false
+			}
+			done(err)
+		})
 	}, 0
 }
 
+// notice returns the state, and notes when the breaker opened.
+func (b *Breaker) notice() gobreaker.State {
+	now := b.cb.State()
+	if now == gobreaker.StateOpen && b.state != now {
+		b.opened = time.Now()
+	}
+	if now != gobreaker.StateHalfOpen {
+		b.probe = false
+	}
+	b.state = now
+	return now
+}
+
+// do does something to the state, and then tells what has changed.
+func (b *Breaker) do(something func()) {
+	b.mu.Lock()
+	before := b.state
+	something()
+	after := b.notice()
+	b.mu.Unlock()
+	if after != before && b.cfg.OnChange != nil {
+		b.cfg.OnChange(before.String(), after.String())
+	}
+}
+
 // Probing implements reprise.Breaker.
-func (b *Breaker) Probing() bool { return b.cb.State() == gobreaker.StateHalfOpen }
+func (b *Breaker) Probing() (probing bool) {
+	b.do(func() { probing = b.notice() == gobreaker.StateHalfOpen })
+	return probing
+}
 
 // State returns "closed", "open" or "half-open".
-func (b *Breaker) State() string { return b.cb.State().String() }
+func (b *Breaker) State() (state string) {
+	b.do(func() { state = b.notice().String() })
+	return state
+}

@@ -70,8 +70,8 @@ type Config struct {
 	Metrics string // host:port where metrics and health are served; "" for nowhere
 	Workers []Worker
 
-	name   string
-	source []string
+	name     string
+	excerpts excerpts
 }
 
 // Worker is one queue with its handler.
@@ -129,7 +129,7 @@ func Load(path string) (*Config, error) {
 // directory relative paths start from; lookup gives environment variables.
 func Parse(name string, data []byte, lookup func(string) (string, bool)) (*Config, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // some editors begin a file so
-	d := &decoder{name: name, source: splitLines(data), lookup: lookup, dir: filepath.Dir(name)}
+	d := &decoder{name: name, excerpts: excerpts{source: splitLines(data)}, lookup: lookup, dir: filepath.Dir(name)}
 	c := d.file(data)
 	if len(d.problems) > 0 {
 		return nil, d.sorted()
@@ -140,8 +140,9 @@ func Parse(name string, data []byte, lookup func(string) (string, bool)) (*Confi
 // file decodes the top of the file. What it returns is meaningless when there
 // are problems.
 func (d *decoder) file(data []byte) *Config {
-	c := &Config{name: d.name, source: d.source}
+	c := &Config{name: d.name}
 	root, ok := d.document(data)
+	c.excerpts = d.excerpts
 	if !ok {
 		return c
 	}

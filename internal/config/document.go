@@ -13,7 +13,7 @@ import (
 // decoder collects what is wrong with one file while it is read.
 type decoder struct {
 	name     string
-	source   []string
+	excerpts excerpts
 	dir      string // relative paths start here
 	lookup   func(string) (string, bool)
 	aliases  map[*ast.AliasNode]ast.Node
@@ -37,7 +37,7 @@ const theFile = "the file"
 // document parses the text and returns its only document.
 func (d *decoder) document(data []byte) (value, bool) {
 	start := Position{1, 1}
-	if line, deep := tooDeep(d.source); deep {
+	if line, deep := tooDeep(d.excerpts.source); deep {
 		d.fail(Position{line, 1}, "lists and mappings are nested more than %d deep: this is not a configuration of reprise", maxDepth)
 		return value{}, false
 	}
@@ -46,6 +46,8 @@ func (d *decoder) document(data []byte) (value, bool) {
 		d.syntax(err)
 		return value{}, false
 	}
+	d.aliases = map[*ast.AliasNode]ast.Node{}
+	defer d.hide(file) // when it is known what aliases stand for
 	var docs []*ast.DocumentNode
 	for _, doc := range file.Docs {
 		if doc.Body == nil {
@@ -63,7 +65,6 @@ func (d *decoder) document(data []byte) (value, bool) {
 		d.fail(position(docs[1].Body), "a second document begins here (---): a file holds one")
 		return value{}, false
 	}
-	d.aliases = map[*ast.AliasNode]ast.Node{}
 	ast.Walk(&anchors{decoder: d, named: map[string]ast.Node{}}, docs[0].Body)
 	if len(d.problems) > 0 {
 		return value{}, false // of aliases without an anchor: the rest would be misunderstood
@@ -123,7 +124,7 @@ func (a *anchors) Visit(n ast.Node) ast.Visitor {
 		name := n.Value.GetToken().Value
 		target, found := a.named[name]
 		if !found {
-			a.fail(position(n), "alias *%s without an anchor: write &%s in front of an earlier value, or put the text in quotes", name, name)
+			a.fail(position(n), "an alias without an anchor: write the same name after & in front of an earlier value, or put the text in quotes")
 			return nil
 		}
 		a.aliases[n] = target

@@ -28,7 +28,7 @@ func (v value) expand(s string) (string, bool) {
 			v.fail("%s has a ${ without a }: write ${NAME}, or $${ for a plain ${", v.name)
 			return "", false
 		case !variable.MatchString(name):
-			v.fail("%s has ${%s}, which is no name of an environment variable: write ${NAME}, or $${ for a plain ${", v.name, shorten(name))
+			v.fail("%s has a ${…} that names no environment variable: write ${NAME}, or $${ for a plain ${", v.name)
 			return "", false
 		}
 		value, set := v.lookup(name)
@@ -39,9 +39,4 @@ func (v value) expand(s string) (string, bool) {
 		b.WriteString(value)
 		s = after
 	}
-}
-
-func shorten(s string) string {
-	q := quoted(s)
-	return q[1 : len(q)-1]
 }

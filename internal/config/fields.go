@@ -55,7 +55,7 @@ func (f *fields) add(p *ast.MappingValueNode) {
 	key := p.Key.GetToken().Value
 	for _, other := range f.pairs {
 		if other.key == key {
-			f.decoder.fail(at, "key %s is here a second time, after line %d: keep one", key, other.keyAt.Line)
+			f.decoder.fail(at, "key %s is here a second time, after line %d: keep one", shownKey(key), other.keyAt.Line)
 			return
 		}
 	}
@@ -69,6 +69,7 @@ func (f *fields) add(p *ast.MappingValueNode) {
 // path is what messages call the value of a key: the keys of the file, of an item
 // of a list and of a preset's queue say enough by themselves.
 func (f *fields) path(key string) string {
+	key = shownKey(key)
 	if f.name == theFile || strings.HasSuffix(f.name, "]") || strings.HasPrefix(f.name, "queues.") {
 		return key
 	}
@@ -127,9 +128,9 @@ func (f *fields) finish() {
 			continue
 		}
 		if near, ok := closest(p.key, f.asked); ok {
-			f.decoder.fail(p.keyAt, "unknown key %s in %s: did you mean %s?", quoted(p.key), f.owner, near)
+			f.decoder.fail(p.keyAt, "unknown key %s in %s: did you mean %s?", quoted(shownKey(p.key)), f.owner, near)
 		} else {
-			f.decoder.fail(p.keyAt, "unknown key %s in %s: there are %s", quoted(p.key), f.owner, these(f.asked))
+			f.decoder.fail(p.keyAt, "unknown key %s in %s: there are %s", quoted(shownKey(p.key)), f.owner, these(f.asked))
 		}
 	}
 }

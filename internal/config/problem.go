@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -20,9 +19,10 @@ type Problem struct {
 
 // Problems are all mistakes of a file, in its order.
 type Problems struct {
-	Name   string
-	List   []Problem
-	source []string
+	Name string
+	List []Problem
+
+	excerpts excerpts
 }
 
 // Error shows each problem with the line it is on.
@@ -45,9 +45,11 @@ func (p *Problems) Error() string {
 func (p *Problems) write(b *strings.Builder, x Problem) {
 	text, more, _ := strings.Cut(x.Text, "\n")
 	fmt.Fprintf(b, "%s:%d:%d: %s", p.Name, x.Line, x.Column, text)
-	if x.Line <= len(p.source) {
-		line, caret := excerpt(p.source[x.Line-1], x.Column)
-		fmt.Fprintf(b, "\n%7d | %s\n%7s | %s^", x.Line, line, "", caret)
+	if x.Line <= len(p.excerpts.source) {
+		if hidden, ok := p.excerpts.line(x.Line - 1); ok {
+			line, caret := excerpt(p.excerpts.source[x.Line-1], hidden, x.Column)
+			fmt.Fprintf(b, "\n%7d | %s\n%7s | %s^", x.Line, line, "", caret)
+		}
 	}
 	if more != "" {
 		b.WriteString("\n\n          " + strings.ReplaceAll(more, "\n", "\n          "))
@@ -57,20 +59,10 @@ func (p *Problems) write(b *strings.Builder, x Problem) {
 // excerptWidth is how much of a long line is shown.
 const excerptWidth = 120
 
-// secret is the password of a URL. Excerpts end up in logs.
-var secret = regexp.MustCompile(`(://[^:/@\s]*:)([^@\s]+)@`)
-
-// excerpt returns a line as it can be shown, and the blanks in front of column.
-func excerpt(line string, column int) (shown, blanks string) {
-	line = secret.ReplaceAllStringFunc(line, func(s string) string {
-		m := secret.FindStringSubmatch(s)
-		if strings.HasPrefix(m[2], "${") {
-			return s
-		}
-		return m[1] + strings.Repeat("*", len([]rune(m[2]))) + "@"
-	})
-	runes := []rune(line)
-	at := min(max(column-1, 0), len(runes))
+// excerpt returns a line as it can be shown, with … for what is hidden of it, and
+// the blanks in front of column.
+func excerpt(line string, hidden []span, column int) (shown, blanks string) {
+	runes, at := mask([]rune(line), hidden, column-1)
 	if at > excerptWidth/2 && len(runes) > excerptWidth {
 		cut := min(at-excerptWidth/2, len(runes)-excerptWidth)
 		runes, at = runes[cut:], at-cut
@@ -92,6 +84,43 @@ func excerpt(line string, column int) (shown, blanks string) {
 	return string(runes), string(pad)
 }
 
+// mask replaces each hidden part of a line by … and returns where the place at is
+// then. Blanks around what is hidden stay.
+func mask(line []rune, hidden []span, at int) (masked []rune, place int) {
+	secret := make([]bool, len(line))
+	for _, s := range hidden {
+		end := len(line)
+		if s.end >= 0 {
+			end = min(s.end, end)
+		}
+		begin := min(s.begin, end)
+		for begin < end && unicode.IsSpace(line[begin]) {
+			begin++
+		}
+		for begin < end && unicode.IsSpace(line[end-1]) {
+			end--
+		}
+		for i := begin; i < end; i++ {
+			secret[i] = true
+		}
+	}
+	for i, r := range line {
+		switch {
+		case !secret[i]:
+			masked = append(masked, r)
+		case i == 0 || !secret[i-1]:
+			masked = append(masked, '…')
+		}
+		if i == at {
+			place = len(masked) - 1
+		}
+	}
+	if at >= len(line) {
+		place = len(masked)
+	}
+	return masked, place
+}
+
 // sorted returns the problems found so far: each once, although an alias makes
 // one place be read several times.
 func (d *decoder) sorted() *Problems {
@@ -99,7 +128,7 @@ func (d *decoder) sorted() *Problems {
 	slices.SortStableFunc(list, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return &Problems{Name: d.name, List: slices.Compact(list), source: d.source}
+	return &Problems{Name: d.name, List: slices.Compact(list), excerpts: d.excerpts}
 }
 
 // Refuse returns problems that only came to light after the file was read, nil
@@ -108,7 +137,7 @@ func (c *Config) Refuse(problems ...Problem) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return (&decoder{name: c.name, source: c.source, problems: problems}).sorted()
+	return (&decoder{name: c.name, excerpts: c.excerpts, problems: problems}).sorted()
 }
 
 func splitLines(data []byte) []string {

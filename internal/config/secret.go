@@ -1,0 +1,250 @@
+package config
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+)
+
+// excerpts are the lines of a file as they can be shown. Excerpts end up in logs,
+// and a file holds passwords, also malformed ones, of which nobody can tell where
+// they end: so whole values are hidden, by what they are for.
+type excerpts struct {
+	source []string
+	hidden map[int][]span // by index of the line
+	known  bool           // hidden was filled: the file could be parsed
+}
+
+// span is a part of a line, in runes from 0; an end of -1 is that of the line.
+type span struct{ begin, end int }
+
+// line returns what is hidden of a line, and false if the line cannot be shown
+// at all.
+func (e excerpts) line(i int) ([]span, bool) {
+	if e.known {
+		return append(slices.Clone(e.hidden[i]), urls(e.source[i])...), true // in comments
+	}
+	return e.unparsed(i)
+}
+
+// urls are what may be passwords of URLs in a line: wherever one is not
+// percent-encoded as it should be, it may have any character in it.
+func urls(line string) []span {
+	var all []span
+	if i := strings.Index(line, "://"); i >= 0 {
+		if j := strings.LastIndexByte(line, '@'); j > i {
+			all = append(all, span{runes(line[:i+3]), runes(line[:j])})
+		}
+	}
+	if m := passwordIs.FindStringIndex(line); m != nil {
+		all = append(all, span{runes(line[:m[1]]), -1})
+	}
+	return all
+}
+
+func runes(s string) int { return len([]rune(s)) }
+
+var (
+	passwordIs = regexp.MustCompile(`(?i)password=`)
+	// confidential is a word for something that is not shown.
+	confidential = regexp.MustCompile(`(?i)passw|passphrase|secret|token|credential|authorization|api.?key|dsn`)
+	// holdsSecrets is a key whose value is hidden, or has such keys below it.
+	holdsSecrets = regexp.MustCompile(`(?i)\b(headers?|env|environment|broker|amqp|duplicates|store|url|uri)["']?\s*(:|$)`)
+)
+
+// unparsed is line for a text without nodes: what is not known to be harmless is
+// not shown.
+func (e excerpts) unparsed(i int) ([]span, bool) {
+	line := e.source[i]
+	spans := urls(line)
+	rest := line
+	if len(spans) > 0 {
+		r := []rune(line)
+		rest = string(r[:spans[0].begin])
+		if end := spans[0].end; end >= 0 {
+			rest = strings.TrimSuffix(rest, "://") + string(r[end+1:])
+		}
+		rest = passwordIs.ReplaceAllString(rest, "")
+	}
+	if strings.Contains(rest, "://") || strings.Contains(rest, "@") || confidential.MatchString(rest) {
+		return nil, false
+	}
+	if m := holdsSecrets.FindString(line); m != "" && len(spans) == 0 {
+		return nil, false
+	}
+	// Values may stand below their key, and texts go on for several lines.
+	for depth := indent(line); i > 0 && depth > 0; {
+		i--
+		above := e.source[i]
+		if strings.TrimSpace(above) == "" || indent(above) >= depth {
+			continue
+		}
+		depth = indent(above)
+		if holdsSecrets.MatchString(above) {
+			return nil, false
+		}
+	}
+	return spans, true
+}
+
+func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " \t-")) }
+
+// secretKeys are the keys whose values are hidden with all that is in them.
+var secretKeys = []string{"broker", "store", "url", "headers", "env"}
+
+// secretTexts are those whose value is, if it is not a mapping.
+var secretTexts = []string{"http", "duplicates"}
+
+// among tells whether a key is one of words, or could be meant to be. A slip must
+// not show a password.
+func among(key string, words []string) bool {
+	key = strings.ToLower(strings.ReplaceAll(key, "-", "_"))
+	return slices.ContainsFunc(words, func(w string) bool {
+		return edits(key, w) <= 1 || slices.ContainsFunc(synonyms[w], func(s string) bool { return s == key || len(s) > 3 && edits(key, s) <= 1 })
+	})
+}
+
+// looksSecret is a text that is not shown wherever it stands.
+func looksSecret(s string) bool {
+	return strings.Contains(s, "://") && strings.Contains(s, "@") || passwordIs.MatchString(s)
+}
+
+// hider finds what is hidden of a file.
+type hider struct {
+	excerpts
+	aliases map[*ast.AliasNode]ast.Node
+	seen    map[ast.Node]bool
+}
+
+// hide fills what is hidden.
+func (d *decoder) hide(file *ast.File) {
+	h := hider{excerpts{d.excerpts.source, map[int][]span{}, true}, d.aliases, map[ast.Node]bool{}}
+	for _, doc := range file.Docs {
+		if doc.Body != nil {
+			h.visit(doc.Body, false)
+		}
+	}
+	d.excerpts = h.excerpts
+}
+
+// visit hides what is secret in a node, or all of it.
+func (h *hider) visit(n ast.Node, secret bool) {
+	switch n := n.(type) {
+	case nil, *ast.NullNode:
+	case *ast.MappingNode:
+		for _, p := range n.Values {
+			h.visit(p, secret)
+		}
+	case *ast.MappingValueNode:
+		key := n.Key.GetToken().Value
+		if shownKey(key) != key {
+			h.conceal(n.Key.GetToken(), n.Key.GetToken())
+		}
+		h.visit(n.Value, secret || among(key, secretKeys) || among(key, secretTexts) && !h.isMapping(n.Value))
+	case *ast.SequenceNode:
+		for _, x := range n.Values {
+			h.visit(x, secret)
+		}
+	case *ast.AnchorNode:
+		if secret {
+			h.conceal(n.Start, n.Start)
+			if n.Name != nil {
+				h.conceal(n.Name.GetToken(), n.Name.GetToken())
+			}
+		}
+		h.visit(n.Value, secret)
+	case *ast.TagNode:
+		if secret {
+			h.conceal(n.Start, n.Start)
+		}
+		h.visit(n.Value, secret)
+	case *ast.AliasNode:
+		target, found := h.aliases[n]
+		switch {
+		case !secret:
+		case !found: // a password may begin with *
+			h.conceal(n.Start, n.Start)
+			if n.Value != nil {
+				h.conceal(n.Value.GetToken(), n.Value.GetToken())
+			}
+		case !h.seen[target]: // an alias may stand for itself
+			h.seen[target] = true
+			h.visit(target, true)
+		}
+	case *ast.LiteralNode:
+		if secret || looksSecret(n.Value.Value) {
+			h.conceal(n.Start, n.Value.GetToken())
+		}
+	default:
+		if t := n.GetToken(); t != nil && (secret || looksSecret(t.Value)) {
+			h.conceal(t, t)
+		}
+	}
+}
+
+func (h *hider) isMapping(n ast.Node) bool {
+	for range maxDepth {
+		switch x := n.(type) {
+		case *ast.AnchorNode:
+			n = x.Value
+			continue
+		case *ast.AliasNode:
+			n = h.aliases[x]
+			continue
+		case *ast.MappingNode, *ast.MappingValueNode:
+			return true
+		}
+		break
+	}
+	return false
+}
+
+// conceal hides all from one token up to what follows another. Where the parser is
+// wrong about places, it hides too much.
+func (h *hider) conceal(first, last *token.Token) {
+	if first == nil || first.Position == nil || last == nil {
+		return
+	}
+	line, begin := first.Position.Line-1, first.Position.Column-1
+	if !h.begins(line, begin, first) {
+		begin = 0
+	}
+	lastLine, end := len(h.source)-1, -1
+	if next := last.Next; next != nil && next.Position != nil {
+		lastLine, end = next.Position.Line-1, next.Position.Column-1
+		if !h.begins(lastLine, end, next) {
+			end = -1
+		}
+	}
+	for i := max(0, line); i <= min(lastLine, len(h.source)-1); i++ {
+		s := span{0, -1}
+		if i == line {
+			s.begin = begin
+		}
+		if i == lastLine {
+			s.end = end
+		}
+		h.hidden[i] = append(h.hidden[i], s)
+	}
+}
+
+// begins tells whether a token does begin where the parser says.
+func (h *hider) begins(line, column int, t *token.Token) bool {
+	if line < 0 || line >= len(h.source) {
+		return false
+	}
+	text, r := []rune(strings.TrimSpace(t.Origin)), []rune(h.source[line])
+	return column >= 0 && column < len(r) && len(text) > 0 && r[column] == text[0]
+}
+
+// shownKey is a key as messages show it. Where a blank is forgotten, the value
+// becomes a part of it: "broker:amqp://…", "PASSWORD=…".
+func shownKey(key string) string {
+	if i := strings.IndexAny(key, ":=@"); i >= 0 {
+		return key[:i+1] + "…"
+	}
+	return key
+}
