@@ -54,10 +54,11 @@ func parseURL(url string) ([]address, error) {
 	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
 		login, hosts = authority[:i+1], authority[i+1:]
 	}
+	beside := withoutFiles(tail)
 	switch {
-	case strings.Contains(rest, "://"):
+	case strings.Contains(authority+beside, "://"):
 		return fault("it is several URLs: a list has one user, one password and one virtual host")
-	case strings.Contains(tail, "@"):
+	case strings.Contains(beside, "@"):
 		// What should have been before it was cut off by a character of the
 		// password, or else belongs to the virtual host. Nobody could tell.
 		return fault("there is an @ behind the hosts, in many cases because of a /, ? or # in the password")
@@ -95,6 +96,20 @@ func parseURL(url string) ([]address, error) {
 		all = append(all, a)
 	}
 	return all, nil
+}
+
+// withoutFiles returns what follows the hosts without the parameters that name
+// files, in whose paths anything may be, but for another URL.
+func withoutFiles(tail string) string {
+	path, query, _ := strings.Cut(tail, "?")
+	for parameter := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(parameter, "=")
+		file := slices.Contains([]string{"cacertfile", "certfile", "keyfile"}, name)
+		if !file || strings.Contains(value, ",amqp://") || strings.Contains(value, ",amqps://") {
+			path += "?" + parameter
+		}
+	}
+	return path
 }
 
 // portOf is what stands behind the last colon of host:port, [v6]:port, host or [v6].

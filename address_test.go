@@ -31,7 +31,7 @@ func TestAListOfHostsIsAsManyURLs(t *testing.T) {
 			}
 			return host
 		}), 1, 5).Draw(t, "hosts")
-		tail := rapid.SampledFrom([]string{"", "/", "/vhost", "/%2F", "/a%2Cb", "?heartbeat=5", "/v?connection_timeout=700&auth_mechanism=external"}).Draw(t, "tail")
+		tail := rapid.SampledFrom([]string{"", "/", "/vhost", "/%2F", "/a%2Cb", "?heartbeat=5", "/v?connection_timeout=700&auth_mechanism=external", "?cacertfile=file:///etc/ca.pem&certfile=/home/me@work/cert.pem&keyfile=a@b,c"}).Draw(t, "tail")
 
 		all, err := parseURL(scheme + "://" + login + strings.Join(hosts, ",") + tail)
 		if err != nil {
@@ -72,6 +72,7 @@ func TestNoPartOfAPasswordShows(t *testing.T) {
 			"amqp://u:" + password + "@h1/,amqp://u:" + password + "@h2/",
 			"amqp://u:" + password + "@h1,amqp://u:" + password + "@h2",
 			"amqp://" + password + "@host:99999",
+			"amqps://u:" + password + "@h1?cacertfile=/ca@x,amqps://u:" + password + "@h2",
 			"amqp://u:" + password + "@host?heartbeat=" + password,
 			"amqp://u:" + password + "@host?auth_mechanism=" + password,
 			"http://user:" + password + "@host",
@@ -93,26 +94,27 @@ func TestNoPartOfAPasswordShows(t *testing.T) {
 
 func TestURLsThatCannotBeUsed(t *testing.T) {
 	for url, want := range map[string]string{
-		"":                                  "does not begin with amqp:// or amqps://",
-		"localhost:5672":                    "does not begin with amqp:// or amqps://",
-		"amqp://h1, h2":                     "it has blanks or line breaks in it",
-		"amqp://":                           "host 1 of 1 has no name",
-		"amqp://u:p@:5672/":                 "host 1 of 1 has no name",
-		"amqp://h1,,h3":                     "host 2 of 3 has no name",
-		"amqp://h1,/vhost":                  "host 2 of 2 has no name",
-		"amqp://h1,h2:amqp":                 "the port of host 2 is no number from 1 to 65535",
-		"amqp://h1:0":                       "the port of host 1 is no number from 1 to 65535",
-		"amqp://h1:65536":                   "the port of host 1 is no number from 1 to 65535",
-		"amqp://h1,::1":                     "host 2 has several colons: write an IPv6 address in brackets",
-		"amqp://u:p@h1,amqp://u:p@h2":       "it is several URLs: a list has one user, one password and one virtual host",
-		"amqp://u:p@h1,u:p@h2":              "they come once, before the first host",
-		"amqp://u:p/w@h1":                   "there is an @ behind the hosts, in many cases because of a /, ? or # in the password",
-		"amqp://h1/v@x":                     "there is an @ behind the hosts",
-		"amqp://u:p%zz@h1":                  "it is malformed, in many cases by special characters of the password",
-		"amqp://h1?heartbeat=often":         "heartbeat is not an uint16",
-		"amqp://h1?connection_timeout=5s":   "connection_timeout is not an integer",
-		"amqp://h1?connection_timeout=-1":   "its connection_timeout is negative: it is in milliseconds",
-		"amqp://h1?auth_mechanism=kerberos": "its auth_mechanism is none of plain, amqplain, external",
+		"":                            "does not begin with amqp:// or amqps://",
+		"localhost:5672":              "does not begin with amqp:// or amqps://",
+		"amqp://h1, h2":               "it has blanks or line breaks in it",
+		"amqp://":                     "host 1 of 1 has no name",
+		"amqp://u:p@:5672/":           "host 1 of 1 has no name",
+		"amqp://h1,,h3":               "host 2 of 3 has no name",
+		"amqp://h1,/vhost":            "host 2 of 2 has no name",
+		"amqp://h1,h2:amqp":           "the port of host 2 is no number from 1 to 65535",
+		"amqp://h1:0":                 "the port of host 1 is no number from 1 to 65535",
+		"amqp://h1:65536":             "the port of host 1 is no number from 1 to 65535",
+		"amqp://h1,::1":               "host 2 has several colons: write an IPv6 address in brackets",
+		"amqp://u:p@h1,amqp://u:p@h2": "it is several URLs: a list has one user, one password and one virtual host",
+		"amqp://u:p@h1/?cacertfile=/x,amqp://u:p@h2/": "it is several URLs",
+		"amqp://u:p@h1,u:p@h2":                        "they come once, before the first host",
+		"amqp://u:p/w@h1":                             "there is an @ behind the hosts, in many cases because of a /, ? or # in the password",
+		"amqp://h1/v@x":                               "there is an @ behind the hosts",
+		"amqp://u:p%zz@h1":                            "it is malformed, in many cases by special characters of the password",
+		"amqp://h1?heartbeat=often":                   "heartbeat is not an uint16",
+		"amqp://h1?connection_timeout=5s":             "connection_timeout is not an integer",
+		"amqp://h1?connection_timeout=-1":             "its connection_timeout is negative: it is in milliseconds",
+		"amqp://h1?auth_mechanism=kerberos":           "its auth_mechanism is none of plain, amqplain, external",
 	} {
 		err := CheckURL(url)
 		if _, ok := errors.AsType[*ConnectError](err); !ok || !strings.Contains(err.Error(), want) {

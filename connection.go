@@ -28,6 +28,8 @@ type conn struct {
 	lost   chan struct{} // closed when the connection is gone
 	reason error         // why; valid once lost is closed
 
+	noted chan amqp.Blocking // when the broker blocks and unblocks it; closed after lost
+
 	socket     *socket
 	unreadable bool // the AMQP client gave up over what it read; valid once lost is closed
 
@@ -40,10 +42,10 @@ type conn struct {
 
 // watch follows the connection until it is gone.
 //
-// It logs nothing itself: a logger that is stuck would make the AMQP client drop
-// the notification that publishing may go on.
-func (c *conn) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking, noted chan<- amqp.Blocking) {
-	defer close(noted)
+// It tells nobody itself, the link does: a logger that is stuck would make the AMQP
+// client drop the notification that publishing may go on.
+func (c *conn) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking) {
+	defer close(c.noted)
 	defer close(c.lost)
 	for {
 		select {
@@ -64,21 +66,9 @@ func (c *conn) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking, not
 			}
 			c.block(b.Active, b.Reason)
 			select {
-			case noted <- b:
-			default: // the logger is stuck
+			case c.noted <- b:
+			default: // the logger or the observer is stuck
 			}
-		}
-	}
-}
-
-func (l *link) tellBlocking(c *conn, noted <-chan amqp.Blocking) {
-	for b := range noted {
-		if b.Active {
-			l.observe(EventBlocked, &BlockedError{Reason: b.Reason})
-			c.log.Warn("publishing blocked", "reason", b.Reason)
-		} else {
-			l.observe(EventUnblocked, nil)
-			c.log.Info("publishing unblocked")
 		}
 	}
 }
@@ -225,12 +215,10 @@ func (l *link) dial(ctx context.Context, a address) (*conn, error) {
 	l.gen++
 	c := &conn{
 		Connection: raw, gen: l.gen, addr: a.addr, log: l.log.With("broker", a.addr),
-		lost: make(chan struct{}), socket: used, writable: open,
+		lost: make(chan struct{}), noted: make(chan amqp.Blocking, 64), socket: used, writable: open,
 	}
 	closes := raw.NotifyClose(make(chan *amqp.Error, 1))
 	blocks := raw.NotifyBlocked(make(chan amqp.Blocking, 64))
-	noted := make(chan amqp.Blocking, 64)
-	l.wg.Go(func() { c.watch(closes, blocks, noted) })
-	l.wg.Go(func() { l.tellBlocking(c, noted) })
+	l.wg.Go(func() { c.watch(closes, blocks) })
 	return c, nil
 }

@@ -51,13 +51,11 @@ func (s *session) crashLimit() int {
 }
 
 // suspect reports whether a delivery should be handled alone. It is asked for each,
-// so it looks at little.
+// so it looks at little. What is not counted by the queue never is: to give it back
+// until it is alone would count it once more.
 func (w *Worker) suspect(d amqp.Delivery) bool {
 	if !d.Redelivered {
 		return false
-	}
-	if w.uncounted(d) {
-		return true // it is about to be counted, and nothing may end the process meanwhile
 	}
 	n, _ := topology.Integer(d.Headers["x-delivery-count"])
 	if n < suspectAfter {

@@ -167,9 +167,7 @@ func explainDeclare(kind, name string, err error) error {
 type declarer struct {
 	client *Client
 	turn   chan struct{} // semaphore of one: the holder may declare
-
-	mu   sync.Mutex
-	done map[hopKey]uint64 // generation of the connection it was declared on
+	done   onConnection[hopKey]
 }
 
 // hopKey says what is declared together. The routing key is left out where
@@ -184,7 +182,7 @@ func keyOf(hop topology.Hop) hopKey {
 }
 
 func newDeclarer(c *Client) *declarer {
-	return &declarer{client: c, turn: make(chan struct{}, 1), done: map[hopKey]uint64{}}
+	return &declarer{client: c, turn: make(chan struct{}, 1)}
 }
 
 func (d *declarer) ensure(ctx context.Context, hop topology.Hop) error {
@@ -209,25 +207,47 @@ func (d *declarer) ensure(ctx context.Context, hop topology.Hop) error {
 	if err := d.client.declare(ctx, link, hop.Topology); err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.done[key] = conn.gen
+	d.done.note(conn.gen, key)
 	return nil
 }
 
 func (d *declarer) isDone(ctx context.Context, key hopKey) bool {
 	conn, err := d.client.publishing.get(ctx)
-	if err != nil {
-		return false
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.done[key] == conn.gen
+	return err == nil && d.done.knows(conn.gen, key)
 }
 
 // forget has the hop declared again before it is next used.
-func (d *declarer) forget(hop topology.Hop) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.done, keyOf(hop))
+func (d *declarer) forget(hop topology.Hop) { d.done.forget(keyOf(hop)) }
+
+// onConnection is what is known as long as one generation of a connection lasts.
+type onConnection[K comparable] struct {
+	mu   sync.Mutex
+	gen  uint64
+	seen map[K]struct{}
+}
+
+func (o *onConnection[K]) knows(gen uint64, key K) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, seen := o.seen[key]
+	return seen && gen == o.gen
+}
+
+// note takes in a key, and forgets all those of older generations.
+func (o *onConnection[K]) note(gen uint64, key K) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if gen < o.gen {
+		return
+	}
+	if gen > o.gen || o.seen == nil {
+		o.gen, o.seen = gen, map[K]struct{}{}
+	}
+	o.seen[key] = struct{}{}
+}
+
+func (o *onConnection[K]) forget(key K) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.seen, key)
 }

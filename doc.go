@@ -50,7 +50,8 @@
 // does a copy published again because its confirm was lost. All carry the same
 // message id. (A foreign message without one gets a random id at its first
 // retry; a duplicate made by that first retry has another.) Package idempotent
-// suppresses them.
+// suppresses them. Of what Publish returns, only ErrUnconfirmed and ErrNacked
+// leave open whether the message is stored.
 //
 // An acknowledgement never reaches a message it was not meant for. Delivery
 // tags restart at 1 on every channel, so every delivery is bound to the channel

@@ -2,6 +2,7 @@ package reprise
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -12,6 +13,7 @@ import (
 //	ErrDisconnected  with the reason: the last error of connecting, or no answer
 //	ErrBlocked       *BlockedError: a memory or disk alarm of the broker
 //	ErrClosed        the Client was closed
+//	the cause of ctx's cancellation: nobody waits for the answer any more
 //
 // It suits a readiness probe: a program that cannot reach its broker, or may not
 // publish, should get no requests. It does not suit a liveness probe: restarting
@@ -55,8 +57,13 @@ func (c *Client) ask(ctx context.Context, conn *conn) error {
 		}
 		return struct{}{}, ch.Close()
 	}, nil)
-	if err != nil {
-		return fmt.Errorf("%w: %s does not answer: %w", ErrDisconnected, conn.addr, err)
+	switch _, closed := c.consuming.standing(); {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrClosed), errors.Is(closed, ErrClosed):
+		return ErrClosed
+	case errors.Is(ctx.Err(), context.Canceled): // which says nothing about the broker, as a deadline does
+		return context.Cause(ctx)
 	}
-	return nil
+	return fmt.Errorf("%w: %s does not answer: %w", ErrDisconnected, conn.addr, err)
 }

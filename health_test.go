@@ -51,6 +51,12 @@ func TestNotHealthyWithoutAnAnswer(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
 				err := c.Healthy(ctx)
+				gone := errors.New("the prober has gone")
+				cancelled, leave := context.WithCancelCause(t.Context())
+				leave(gone)
+				if err := c.Healthy(cancelled); !errors.Is(err, gone) || errors.Is(err, reprise.ErrDisconnected) {
+					t.Errorf("nobody waits: %v", err)
+				}
 				hearing.Unlock()
 				if !errors.Is(err, reprise.ErrDisconnected) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "does not answer") {
 					t.Errorf("deaf: %v", err)

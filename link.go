@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/reprisemq/reprise/backoff"
 )
 
@@ -97,15 +99,15 @@ func (l *link) run(ctx context.Context, c *conn) {
 		l.set(c, nil)
 		c.log.Info("connected", "generation", c.gen)
 		l.observe(EventConnected, nil)
-		select {
-		case <-ctx.Done():
+		if !l.follow(ctx, c) {
 			l.set(nil, ErrClosed)
 			c.end(closePatience)
+			l.tellAll(c)
 			l.observe(EventDisconnected, ErrClosed)
 			return
-		case <-c.lost:
 		}
 		l.set(nil, named(c.addr, c.reason))
+		l.tellAll(c)
 		l.observe(EventDisconnected, c.reason)
 		if time.Since(began) >= steady {
 			unsteady = 0
@@ -114,6 +116,42 @@ func (l *link) run(ctx context.Context, c *conn) {
 			return
 		}
 	}
+}
+
+// follow tells of a connection until it is lost, or until ctx ends: then it returns
+// false.
+func (l *link) follow(ctx context.Context, c *conn) bool {
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-c.lost:
+			return true
+		case b, ok := <-c.noted:
+			if !ok {
+				return true
+			}
+			l.tell(c, b)
+		}
+	}
+}
+
+// tellAll tells what is left to tell of a connection that is lost.
+func (l *link) tellAll(c *conn) {
+	for b := range c.noted {
+		l.tell(c, b)
+	}
+}
+
+// tell says that the broker has blocked a connection, or unblocked it.
+func (l *link) tell(c *conn, b amqp.Blocking) {
+	if b.Active {
+		l.observe(EventBlocked, &BlockedError{Reason: b.Reason})
+		c.log.Warn("publishing blocked", "reason", b.Reason)
+		return
+	}
+	l.observe(EventUnblocked, nil)
+	c.log.Info("publishing unblocked")
 }
 
 // reconnect dials until it succeeds; nil means that ctx ended. Unlike connect

@@ -1,6 +1,10 @@
 package reprise
 
 import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,15 +55,54 @@ func TestRetrierForgetsFailuresAfterASteadyTime(t *testing.T) {
 func TestAStuckLoggerDoesNotKeepAConnectionBlocked(t *testing.T) {
 	open := make(chan struct{})
 	close(open)
-	c := &conn{writable: open, lost: make(chan struct{}), socket: &socket{}}
+	c := &conn{writable: open, lost: make(chan struct{}), noted: make(chan amqp.Blocking), socket: &socket{}}
 	closes, blocks := make(chan *amqp.Error), make(chan amqp.Blocking)
-	go c.watch(closes, blocks, make(chan amqp.Blocking))
+	go c.watch(closes, blocks)
 	for _, blocked := range []bool{true, false, true, false} {
 		blocks <- amqp.Blocking{Active: blocked}
 	}
 	<-c.mayWrite()
 	close(closes)
 	<-c.lost
+}
+
+// A connection that is blocked, unblocked and lost at once is told of in that order.
+func TestEventsOfAConnectionAreInOrder(t *testing.T) {
+	for range 100 { // select picks among ready channels at random
+		ctx, cancel := context.WithCancel(t.Context())
+		var seen []EventKind
+		cfg := Config{
+			Logger: slog.New(slog.DiscardHandler),
+			Observer: ObserverFunc(func(e Event) {
+				seen = append(seen, e.Kind)
+				if e.Kind == EventDisconnected {
+					cancel()
+				}
+			}),
+			Reconnect: backoff.Exponential{Initial: time.Hour, Max: time.Hour},
+		}
+		all, err := parseURL("amqp://host")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		l := newLink("publish", newRotation(all), cfg, &wg)
+		open := make(chan struct{})
+		close(open)
+		c := &conn{writable: open, log: l.log, lost: make(chan struct{}), noted: make(chan amqp.Blocking, 4), socket: &socket{}}
+		closes, blocks := make(chan *amqp.Error), make(chan amqp.Blocking)
+		wg.Go(func() { c.watch(closes, blocks) })
+		for _, blocked := range []bool{true, false, true} {
+			blocks <- amqp.Blocking{Active: blocked}
+		}
+		close(closes)
+		<-c.lost
+		wg.Go(func() { l.run(ctx, c) })
+		wg.Wait()
+		if want := []EventKind{EventConnected, EventBlocked, EventUnblocked, EventBlocked, EventDisconnected}; !slices.Equal(seen, want) {
+			t.Fatalf("told of %v, want %v", seen, want)
+		}
+	}
 }
 
 // Routing keys are the messages' own: there is no end of them.
@@ -76,5 +119,21 @@ func TestWhatIsDeclaredIsRememberedByExchange(t *testing.T) {
 		if same := keyOf(tc.a) == keyOf(tc.b); same != tc.same {
 			t.Errorf("%+v and %+v: the same %t", tc.a, tc.b, same)
 		}
+	}
+}
+
+// With a connection everything goes that was known on it, so that it is not kept for ever.
+func TestWhatIsKnownLastsAsLongAsItsConnection(t *testing.T) {
+	var o onConnection[string]
+	o.note(1, "a")
+	o.note(1, "b")
+	o.forget("b")
+	if !o.knows(1, "a") || o.knows(1, "b") || o.knows(2, "a") {
+		t.Errorf("on the first connection: %v", o.seen)
+	}
+	o.note(2, "c")
+	o.note(1, "d") // by someone who has not heard yet
+	if !o.knows(2, "c") || o.knows(2, "a") || o.knows(2, "d") || o.knows(1, "d") || len(o.seen) != 1 {
+		t.Errorf("on the second connection: %v", o.seen)
 	}
 }

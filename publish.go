@@ -39,6 +39,7 @@ func newPublisher(l *link) *publisher {
 type publication struct {
 	exchange, key string
 	msg           amqp.Publishing
+	wait          *wait            // nil if it is to arrive at once
 	state         atomic.Int32     // queued, then written or abandoned
 	trial         trial            // it was written in
 	returned      *UnroutableError // set by a return, before the confirm
@@ -246,7 +247,12 @@ func (s *confirming) refuse(pub *publication) bool {
 func (s *confirming) admit(ctx context.Context, pub *publication) bool {
 	select {
 	case <-s.conn.mayWrite():
-		return s.begin(pub)
+		for s.begin(pub) {
+			if pub.wait == nil || !pub.wait.shorten(pub) {
+				return true
+			}
+		}
+		return false
 	case <-s.dead:
 		return false
 	case <-ctx.Done():

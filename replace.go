@@ -175,8 +175,8 @@ func (w *Worker) publishThenAck(d *delivery, c replacement, log *slog.Logger) *E
 	err := w.insist(d.session.ctx, d, c, log)
 	switch {
 	case err == nil && c.kind == moved:
-		// Before the copy is handled, which may end the process, there must be
-		// one of them only.
+		// Its place is not free before there is one of them only: the copy may be
+		// handled next, and end the process.
 		d.session.acks.ackNow(d.DeliveryTag)
 		return nil
 	case err == nil:

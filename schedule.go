@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -20,7 +19,8 @@ import (
 // and its headers. Until then it waits in durable queues of the broker's, and
 // survives restarts of the broker and of this program; it cannot be cancelled. It
 // is never early, and late by less than a second, and by some milliseconds for
-// each of the up to 29 queues on its way.
+// each of the up to 29 queues on its way. Where publishing has to wait, that counts
+// as waiting: it is late only if it was due before it could be sent.
 //
 // A time in the past means at once; the farthest is topology.MaxSchedule, 8.5
 // years. The clock is this machine's: with one that is wrong, the delay is.
@@ -44,10 +44,11 @@ func (c *Client) PublishAt(ctx context.Context, t time.Time, m *Message) error {
 	if !t.After(time.Now()) {
 		return c.Publish(ctx, fresh)
 	}
-	err = c.publishAt(ctx, t, fresh)
+	pub, err := c.publishAt(ctx, t, fresh)
 	if e, ok := errors.AsType[*UnroutableError](err); ok && e.Exchange != m.Exchange {
-		err = c.publishAt(ctx, t, fresh) // somebody has deleted what was declared
+		pub, err = c.publishAt(ctx, t, fresh) // somebody has deleted what was declared
 	}
+	c.published(m, pub, err)
 	return err
 }
 
@@ -84,11 +85,10 @@ func schedulable(m *Message) (*Message, error) {
 }
 
 // publishAt does so once.
-func (c *Client) publishAt(ctx context.Context, t time.Time, m *Message) error {
+func (c *Client) publishAt(ctx context.Context, t time.Time, m *Message) (*publication, error) {
 	hop, err := c.scheduled.prepare(ctx, t, m)
 	if err != nil {
-		c.published(m, nil, err)
-		return err
+		return nil, err
 	}
 	onTheWay := *m
 	onTheWay.Exchange, onTheWay.RoutingKey = hop.Exchange, hop.RoutingKey
@@ -97,20 +97,47 @@ func (c *Client) publishAt(ctx context.Context, t time.Time, m *Message) error {
 		onTheWay.Headers = map[string]any{}
 	}
 	maps.Copy(onTheWay.Headers, hop.Headers)
-	err = c.publish(ctx, &onTheWay, roomForStations(hop.Stations))
+	now := &wait{exchange: m.Exchange, key: m.RoutingKey, until: t, hop: hop}
+	most := len(hop.Headers) + 1 // stations; a shorter wait may have more than a longer one
+	pub, err := c.attempt(ctx, &onTheWay, roomForStations(most), now)
 	if _, ok := errors.AsType[*UnroutableError](err); ok {
-		c.scheduled.forget(hop, m)
+		c.scheduled.forget(m, hop, now.hop)
 	}
-	return err
+	return pub, err
+}
+
+// wait is the way of a message that is to arrive later.
+type wait struct {
+	exchange, key string // where to
+	until         time.Time
+	hop           topology.Hop // as of the last time that somebody looked at the clock
+}
+
+// shorten leads a message that is about to be written by a way for what is left of
+// its wait, and reports whether that is another one. What it needs now is among
+// what it needed.
+func (w *wait) shorten(pub *publication) bool {
+	left := time.Until(w.until)
+	if w.hop.Delay == 0 || left > w.hop.Delay-time.Second {
+		return false
+	}
+	hop, err := topology.Levels{}.Schedule(w.exchange, w.key, left)
+	if err != nil { // not where more than that was possible
+		return false
+	}
+	for name := range w.hop.Headers {
+		delete(pub.msg.Headers, name)
+	}
+	maps.Copy(pub.msg.Headers, hop.Headers)
+	pub.exchange, pub.key, w.hop = hop.Exchange, hop.RoutingKey, hop
+	return true
 }
 
 // scheduler sees to the queues that messages wait in, on the publishing connection.
 type scheduler struct {
 	client   *Client
 	declared *declarer // other than that of copies, which do not wait for it
-
-	mu    sync.Mutex
-	known map[target]uint64 // generation of the connection on which it was seen
+	known    onConnection[target]
 }
 
 // target is where messages are to arrive: an exchange, or a queue.
@@ -124,10 +151,11 @@ func targetOf(m *Message) target {
 }
 
 func newScheduler(c *Client) *scheduler {
-	return &scheduler{client: c, declared: newDeclarer(c), known: map[target]uint64{}}
+	return &scheduler{client: c, declared: newDeclarer(c)}
 }
 
-// prepare declares what m needs to arrive at t, and returns where to publish it.
+// prepare declares what m needs to arrive at t, and returns where to publish it. As
+// Publish does it waits while there is no connection.
 func (s *scheduler) prepare(ctx context.Context, t time.Time, m *Message) (topology.Hop, error) {
 	hop, err := topology.Levels{}.Schedule(m.Exchange, m.RoutingKey, time.Until(t))
 	if err != nil {
@@ -135,19 +163,32 @@ func (s *scheduler) prepare(ctx context.Context, t time.Time, m *Message) (topol
 	}
 	within, cancel := context.WithTimeoutCause(ctx, s.client.cfg.ConfirmTimeout, errExpired)
 	defer cancel()
-	if err = s.check(within, targetOf(m)); err == nil {
-		err = s.declared.ensure(within, hop)
+	for try := 1; ; try++ {
+		if err = s.check(within, targetOf(m)); err == nil {
+			err = s.declared.ensure(within, hop)
+		}
+		switch {
+		case err == nil:
+			return hop, nil
+		case ctx.Err() != nil:
+			return topology.Hop{}, notSent(ctx)
+		case within.Err() != nil:
+			return topology.Hop{}, s.client.messages.unsent()
+		case !passes(err):
+			return topology.Hop{}, err
+		}
+		// The connection is lost, or is about to be.
+		_ = sleep(within, s.client.cfg.Reconnect.Delay(try))
 	}
-	switch {
-	case ctx.Err() != nil:
-		return topology.Hop{}, notSent(ctx)
-	case errors.Is(err, errExpired):
-		return topology.Hop{}, s.client.messages.unsent()
-	case err != nil:
-		return topology.Hop{}, err
-	}
-	// Some of the time has passed. What it needs now is among what it needed.
-	return topology.Levels{}.Schedule(m.Exchange, m.RoutingKey, time.Until(t))
+}
+
+// passes reports whether an error of declaring is that of a connection, which is
+// replaced, and not an answer.
+func passes(err error) bool {
+	_, missing := errors.AsType[*UnroutableError](err)
+	_, refused := errors.AsType[*RefusedError](err)
+	_, undeclared := errors.AsType[*DeclareError](err)
+	return !missing && !refused && !undeclared && !errors.Is(err, ErrClosed) && !errors.Is(err, amqp.ErrChannelMax)
 }
 
 // check makes sure, once per connection, that a target exists. A message that waits
@@ -157,10 +198,7 @@ func (s *scheduler) check(ctx context.Context, to target) error {
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	seen := s.known[to] == conn.gen
-	s.mu.Unlock()
-	if seen {
+	if s.known.knows(conn.gen, to) {
 		return nil
 	}
 	_, err = call(ctx, s.client, func() (struct{}, error) {
@@ -185,16 +223,14 @@ func (s *scheduler) check(ctx context.Context, to target) error {
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.known[to] = conn.gen
+	s.known.note(conn.gen, to)
 	return nil
 }
 
 // forget has everything looked at, and declared, again.
-func (s *scheduler) forget(hop topology.Hop, m *Message) {
-	s.declared.forget(hop)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.known, targetOf(m))
+func (s *scheduler) forget(m *Message, hops ...topology.Hop) {
+	for _, hop := range hops {
+		s.declared.forget(hop)
+	}
+	s.known.forget(targetOf(m))
 }

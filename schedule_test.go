@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -200,11 +202,12 @@ func TestPublishInOnceMoreWithTheHeadersThatItCameWith(t *testing.T) {
 	})
 }
 
-// What somebody deletes is declared again.
+// What somebody deletes is declared again. Of that an observer hears nothing.
 func TestPublishInWhenItsQueuesWereDeleted(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
-		c := dial(t, b.URL)
+		seen := &events{}
+		c := dial(t, b.URL, func(c *reprise.Config) { c.Observer = seen })
 		_, queue := calendar(t, r, c, time.Second)
 		for _, drop := range []func(){
 			func() {},
@@ -216,6 +219,79 @@ func TestPublishInWhenItsQueuesWereDeleted(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.take(queue)
+		}
+		published := seen.of(reprise.EventPublished)
+		if len(published) != 3 {
+			t.Errorf("3 messages were published: %+v", published)
+		}
+		for _, e := range published {
+			if e.Err != nil || e.MessageID == "" || e.Took <= 0 {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
+}
+
+// Whatever a message waits for in this process, it arrives when it is due.
+func TestPublishAtIsNotLateForHavingBeenBlocked(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		var publishing *alarmed
+		c := dial(func(c *reprise.Config) {
+			memory := c.Dial
+			var dials int32
+			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := memory(ctx, network, addr)
+				if dials++; err == nil && dials == publishes {
+					publishing = newAlarmed(conn)
+					conn = publishing
+				}
+				return conn, err
+			}
+		})
+		_, queue := calendar(t, r, c, time.Minute)
+		for delay, late := range map[time.Duration]time.Duration{
+			17 * time.Second:         0,
+			40 * time.Second:         0,
+			12500 * time.Millisecond: 0,
+			5 * time.Second:          7 * time.Second, // due before it could be sent
+		} {
+			publishing.say(t, lowOnMemory)
+			synctest.Wait()
+			published := make(chan error)
+			due := time.Now().Add(delay)
+			go func() { published <- c.PublishAt(t.Context(), due, &reprise.Message{RoutingKey: queue}) }()
+			time.Sleep(12 * time.Second)
+			publishing.say(t, "")
+			if err := <-published; err != nil {
+				t.Fatal(err)
+			}
+			r.take(queue)
+			if after := time.Since(due); after < late || after > late+time.Second+50*time.Millisecond {
+				t.Errorf("to be published in %v, it came %v late", delay, after)
+			}
+		}
+	})
+}
+
+// As Publish does, it waits for the next connection, wherever it loses one.
+func TestPublishInWhileItsConnectionIsLost(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		proxy := testkit.NewProxy(t, b.URL)
+		_, queue := calendar(t, r, dial(t, b.URL), time.Second)
+		for frame := range 7 { // of what it asks first
+			for _, direction := range []testkit.Direction{testkit.ToServer, testkit.ToClient} {
+				c := dial(t, proxy.URL())
+				cut := proxy.CutBeforeFrame(direction, frame+1)
+				if err := c.PublishIn(t.Context(), 10*time.Millisecond, &reprise.Message{RoutingKey: queue}); err != nil {
+					t.Fatalf("cut before frame %d %s: %v", frame+1, direction, err)
+				}
+				<-cut
+				r.take(queue)
+				if err := c.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 	})
 }

@@ -36,21 +36,25 @@ import (
 // ConfirmTimeout. m must not be changed during the call; after ErrUnconfirmed its
 // Body must not be changed at all, since it may still be on its way.
 func (c *Client) Publish(ctx context.Context, m *Message) error {
-	return c.publish(ctx, m, roomForDeaths)
+	pub, err := c.attempt(ctx, m, roomForDeaths, nil)
+	c.published(m, pub, err)
+	return err
 }
 
-// publish is Publish with room in the header frame for what brokers add.
-func (c *Client) publish(ctx context.Context, m *Message, reserve int) error {
+// attempt is Publish that tells no observer, with room in the header frame for what
+// brokers add. w is nil if m is to arrive at once.
+func (c *Client) attempt(ctx context.Context, m *Message, reserve int, w *wait) (*publication, error) {
 	timer := time.NewTimer(c.cfg.ConfirmTimeout)
 	defer timer.Stop()
 	pub, err := c.prepare(ctx, m, reserve, timer.C)
-	if err == nil {
-		if err = c.messages.send(ctx, pub, timer.C); err == nil {
-			err = c.messages.await(ctx, pub, timer.C, nil)
-		}
+	if err != nil {
+		return pub, err
 	}
-	c.published(m, pub, err)
-	return err
+	pub.wait = w
+	if err := c.messages.send(ctx, pub, timer.C); err != nil {
+		return pub, err
+	}
+	return pub, c.messages.await(ctx, pub, timer.C, nil)
 }
 
 // prepare makes of m what is to be published. It waits for a connection, whose

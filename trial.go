@@ -38,14 +38,19 @@ const trialPatience = time.Second
 
 // trials is what a channel has learned. Only its writer uses it.
 type trials struct {
+	user      string // whose name in UserID is nothing new
 	exchanges map[string]bool
 	users     map[string]bool
 	largest   int
 }
 
-// newTrials makes those of a user, whose own name in UserID is nothing new.
+// mostKnown bounds how many names a channel remembers. Then it begins anew, at the
+// price of a trial for each.
+const mostKnown = 10_000
+
+// newTrials makes those of a user.
 func newTrials(user string) trials {
-	return trials{exchanges: map[string]bool{}, users: map[string]bool{"": true, user: true}, largest: harmless}
+	return trials{user: user, exchanges: map[string]bool{}, users: map[string]bool{}, largest: harmless}
 }
 
 // of returns what is new about a publication.
@@ -56,7 +61,7 @@ func (t *trials) of(pub *publication) (n trial) {
 	if x := exchangeName(pub.exchange); !t.exchanges[x] {
 		n.exchange = x
 	}
-	if u := pub.msg.UserId; !t.users[u] {
+	if u := pub.msg.UserId; u != "" && u != t.user && !t.users[u] {
 		n.user = u
 	}
 	return n
@@ -66,9 +71,18 @@ func (t *trials) of(pub *publication) (n trial) {
 func (t *trials) learn(n trial) {
 	t.largest = max(t.largest, n.size)
 	if n.exchange != "" {
-		t.exchanges[n.exchange] = true
+		know(t.exchanges, n.exchange)
 	}
-	t.users[n.user] = true
+	if n.user != "" {
+		know(t.users, n.user)
+	}
+}
+
+func know(names map[string]bool, name string) {
+	if len(names) >= mostKnown {
+		clear(names)
+	}
+	names[name] = true
 }
 
 // exchangeName is how the broker calls an exchange.

@@ -131,6 +131,28 @@ func TestATrialDoesNotWaitForWhatIsStuck(t *testing.T) {
 	})
 }
 
+// Names are made up without end, say an exchange for each request.
+func TestTrialsForget(t *testing.T) {
+	known := newTrials("me")
+	for i := range 3 * mostKnown {
+		name := fmt.Sprint(i)
+		known.learn(trial{exchange: name, user: name})
+		p := pub(name, "k", "id", "")
+		p.msg.UserId = name
+		if known.of(p) != (trial{}) {
+			t.Fatalf("%s is on trial again at once", name)
+		}
+	}
+	if len(known.exchanges) > mostKnown || len(known.users) > mostKnown {
+		t.Errorf("%d exchanges and %d users are known", len(known.exchanges), len(known.users))
+	}
+	p := pub("0", "k", "id", "")
+	p.msg.UserId = "me"
+	if n := known.of(p); n != (trial{exchange: "0"}) {
+		t.Errorf("after all of them on trial: %+v", n)
+	}
+}
+
 func TestWhoIsToBlame(t *testing.T) {
 	const inVHost = " in vhost '/'"
 	noExchange := &amqp.Error{Code: 404, Reason: "NOT_FOUND - no exchange 'x'" + inVHost, Server: true, Recover: true}

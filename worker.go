@@ -19,12 +19,12 @@ import (
 //
 // What Handle returns decides what becomes of the message:
 //
-//	nil             done: acknowledged
-//	RetryAfter(d)   comes back after d
-//	PauseFor(d)     comes back after d, and until then the worker consumes nothing
-//	Park(err)       parked now
-//	other errors    comes back after the Policy's delay
-//	panic, Goexit   as other errors
+//	nil                  done: acknowledged
+//	RetryAfter(d, err)   comes back after d
+//	PauseFor(d, err)     comes back after d, and until then the worker consumes nothing
+//	Park(err)            parked now
+//	other errors         comes back after the Policy's delay
+//	panic, Goexit        as other errors
 //
 // and when no attempt is left, it is parked instead of coming back.
 //
@@ -108,8 +108,10 @@ type WorkerConfig struct {
 	// 4.3 and later; on those before, which also count what is merely given
 	// back, the broker's own limit on the queue (20). Negative: no limit.
 	//
-	// A classic queue does not count. If CrashLimit is set, each message that
-	// comes from one a second time is put at its end with a count on it.
+	// A classic queue does not count, and neither does the embedded broker for
+	// what was delivered when its own process ended. If CrashLimit is set, each
+	// message that comes from such a queue a second time is put at its end with a
+	// count on it.
 	CrashLimit int
 
 	// ConsumerTimeout is the broker's consumer_timeout, after which it closes

@@ -119,6 +119,9 @@ func (q *Queue) restored(l store.Loaded) (*Item, error) {
 	}
 	if l.Order <= q.suspect {
 		it.Redelivered, m.suspect = true, true
+		if it.deliveries == 0 {
+			it.acquired = 0 // to say how often it was delivered would be to say that no delivery has failed
+		}
 	}
 	if l.Order <= q.died && q.diesAlone(it) {
 		m.suspect = true
