@@ -31,6 +31,8 @@
 //
 //   - the process dies after the effect and before Complete: the message is
 //     delivered again, and the handler runs again when the lease is over;
+//   - the store cannot be told for the rest of the lease, or for three seconds after
+//     the worker's drain has ended the handler's context, and a duplicate comes;
 //   - the handler returns an error, or panics, although its effect has happened;
 //   - the store cannot be reached for the rest of the lease, and the handler goes
 //     on although its context has ended;
@@ -78,9 +80,10 @@
 // reprise.As[*idempotent.StoreError]() and allows more of them.
 //
 // If the handler has succeeded and the store cannot be told, that is tried again
-// until the lease is over. Then the message is acknowledged nevertheless: to hand
-// it out again would repeat the effect for certain, to forget it does so only if
-// there is a duplicate.
+// until the lease is over; for three seconds once the handler's context has ended,
+// as at the end of a drain, which does not wait for longer. Then the message is
+// acknowledged nevertheless: to hand it out again would repeat the effect for
+// certain, to forget it does so only if there is a duplicate.
 //
 // # Events
 //

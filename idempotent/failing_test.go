@@ -154,6 +154,61 @@ func TestAStoreThatIsDown(t *testing.T) {
 		})
 	})
 
+	// At the end of a drain there is less time, but not none.
+	t.Run("for a moment when the handler has succeeded, and its context has ended", func(t *testing.T) {
+		for name, endsAfter := range map[string]time.Duration{"before": 0, "while that is tried": 20 * time.Second} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store := &faulty{Store: new(idempotent.Memory)}
+					store.complete.Store(true)
+					var runs atomic.Int32
+					ctx, end := context.WithCancel(t.Context())
+					h := protect(t, store, idempotent.Config{}, func(context.Context, *reprise.Message) error {
+						runs.Add(1)
+						if endsAfter == 0 {
+							end()
+						}
+						time.AfterFunc(endsAfter, end)
+						time.AfterFunc(endsAfter+time.Second, func() { store.complete.Store(false) })
+						return nil
+					})
+					for _, ctx := range []context.Context{ctx, t.Context()} {
+						if err := h.Handle(ctx, message()); err != nil {
+							t.Error(err)
+						}
+						time.Sleep(2 * time.Minute)
+					}
+					if n := runs.Load(); n != 1 {
+						t.Errorf("handled %d times", n)
+					}
+				})
+			})
+		}
+	})
+
+	t.Run("for too long when its context has ended", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			store := &faulty{Store: new(idempotent.Memory)}
+			store.complete.Store(true)
+			log, said := events()
+			ctx, end := context.WithCancel(t.Context())
+			h := protect(t, store, idempotent.Config{Logger: log}, func(context.Context, *reprise.Message) error {
+				time.AfterFunc(20*time.Second, end)
+				return nil
+			})
+			began := time.Now()
+			if err := h.Handle(ctx, message()); err != nil {
+				t.Errorf("the effect has happened, and yet it comes again: %v", err)
+			}
+			if d := time.Since(began); d != 23*time.Second {
+				t.Errorf("its slot was held for %v", d)
+			}
+			if !strings.Contains(said(), "not remembered") || strings.Contains(said(), "context canceled") {
+				t.Errorf("logged:\n%s", said())
+			}
+		})
+	})
+
 	t.Run("when the handler has failed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &faulty{Store: new(idempotent.Memory)}

@@ -73,61 +73,88 @@ func (h *hold) keep(ctx context.Context, lost context.CancelCauseFunc) (stop fun
 }
 
 // extend asks for a new lease, while there is one.
-func (h *hold) extend(ctx context.Context) (got Claim, err error) {
-	err = h.within(ctx, func(ctx context.Context) (err error) {
-		ctx, cancel := context.WithDeadline(ctx, h.until)
-		defer cancel()
-		got, err = h.claim(ctx)
-		return err
-	})
-	return got, err
+func (h *hold) extend(ctx context.Context) (Claim, error) {
+	ctx, cancel := leave(ctx)
+	defer cancel()
+	ctx, end := context.WithDeadline(ctx, h.until)
+	defer end()
+	return h.claim(ctx)
 }
 
+// firstPause is how long complete waits before it asks again; then twice as long
+// each time.
+const firstPause = 50 * time.Millisecond
+
 // complete has the key remembered. The effect has happened, so it is worth trying
-// until the lease is over; the message is done either way.
+// until the lease is over, or for patience once ctx has ended; the message is done
+// either way.
 func (h *hold) complete(ctx context.Context, retention time.Duration) {
-	for pause := 50 * time.Millisecond; ; pause *= 2 {
-		err := h.within(ctx, func(ctx context.Context) error {
-			return h.store.Complete(ctx, h.key, h.token, retention)
-		})
+	insisting, stop := h.insist(ctx)
+	defer stop()
+	ended := ctx.Done()
+	for pause := firstPause; ; pause *= 2 {
+		asking, cancel := context.WithTimeout(insisting, patience)
+		err := h.store.Complete(asking, h.key, h.token, retention)
+		cancel()
 		if err == nil {
 			return
 		}
-		if errors.Is(err, ErrLost) || !h.wait(ctx, pause) {
-			h.log.Error("not remembered", "error", err)
-			return
+		if !errors.Is(err, ErrLost) {
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+				continue
+			case <-ended: // little time is left: do not sleep through it
+				timer.Stop()
+				ended, pause = nil, firstPause/2
+				continue
+			case <-insisting.Done():
+				timer.Stop()
+			}
+		}
+		h.log.Error("not remembered", "error", err)
+		return
+	}
+}
+
+// insist returns a context that ends with the lease, but not before patience, or
+// when ctx has ended for as long as that.
+func (h *hold) insist(ctx context.Context) (insisting context.Context, stop func()) {
+	end := time.Now().Add(patience)
+	if h.until.After(end) {
+		end = h.until
+	}
+	insisting, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
+	done := make(chan struct{})
+	unwatch := context.AfterFunc(ctx, func() {
+		defer close(done)
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-insisting.Done():
+		}
+	})
+	return insisting, func() {
+		cancel()
+		if !unwatch() {
+			<-done
 		}
 	}
 }
 
 // release frees the key for the next attempt.
 func (h *hold) release(ctx context.Context) {
-	err := h.within(ctx, func(ctx context.Context) error {
-		return h.store.Release(ctx, h.key, h.token)
-	})
-	if err != nil {
+	ctx, cancel := leave(ctx)
+	defer cancel()
+	if err := h.store.Release(ctx, h.key, h.token); err != nil {
 		h.log.Warn("not released", "error", err)
 	}
 }
 
-// within asks the store although ctx may have ended, but not for long.
-func (h *hold) within(ctx context.Context, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer cancel()
-	return ask(ctx)
-}
-
-// wait waits, and says whether it is worth trying again after that.
-func (h *hold) wait(ctx context.Context, pause time.Duration) bool {
-	if time.Until(h.until) < pause {
-		return false
-	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
+// leave returns a context to ask the store with, although ctx may have ended, but not
+// for long.
+func leave(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), patience)
 }

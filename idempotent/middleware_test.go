@@ -203,6 +203,8 @@ func TestWhoeverMayPublishMayWriteHeaders(t *testing.T) {
 		for value, want := range map[any]time.Duration{
 			int64(-1):               time.Minute,
 			int64(1):                2 * time.Minute,
+			int32(2):                4 * time.Minute, // clients in other languages write what fits
+			uint8(3):                8 * time.Minute,
 			int64(math.MaxInt64):    time.Hour,
 			int64(math.MinInt64):    time.Minute,
 			"many":                  time.Minute,

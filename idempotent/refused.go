@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // HeaderBusy counts, as 64 bits, how often a message has come while its key was
@@ -23,7 +24,7 @@ func refused(log *slog.Logger, m *reprise.Message, key string, got Claim) error 
 		log.Info("duplicate")
 		return nil
 	case Busy:
-		before, _ := m.Headers[HeaderBusy].(int64)
+		before, _ := topology.Integer(m.Headers[HeaderBusy])
 		before = min(max(0, before), 1000) // any publisher can write headers
 		delay := backOff(got.Left, before)
 		log.Info("busy", "left", got.Left, "delay", delay)

@@ -43,7 +43,7 @@
 // Middleware puts on the copy of a message that failed. So it is missing where
 // there is no copy: the attempt before was cut short by the end of the worker or
 // of its connection, or the strategy returns the message without copying it
-// (topology.Requeue, topology.DeadLetter). Such an attempt is linked to the last
+// (topology.Requeuing, topology.DelayedRetry, topology.DeadLettering). Such an attempt is linked to the last
 // one that was copied. Whoever publishes a parked message again, with its
 // headers, continues the chain.
 //

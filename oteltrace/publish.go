@@ -77,8 +77,12 @@ func (p *publisher) publish(ctx context.Context, messages []*reprise.Message, ab
 	defer span.End()
 
 	traced := make([]*reprise.Message, len(messages))
+	copies := make(map[*reprise.Message]*reprise.Message, len(messages))
 	for i, m := range messages {
-		traced[i] = p.traced(ctx, m)
+		if copies[m] == nil { // one that is there twice has one id
+			copies[m] = p.traced(ctx, m)
+		}
+		traced[i] = copies[m]
 	}
 	err := publish(ctx, traced)
 	for i, m := range messages {

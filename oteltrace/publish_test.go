@@ -240,3 +240,25 @@ func TestBaggageIsSent(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// A message that is in a batch twice has the same id both times, as without spans:
+// by it whoever handles them tells that the second is a duplicate.
+func TestTheSameMessageTwiceInABatch(t *testing.T) {
+	r := newRecorder()
+	var client sent
+	m := &reprise.Message{RoutingKey: "q"}
+	err := oteltrace.BatchPublisher(r.config, func(ctx context.Context, messages []*reprise.Message) error {
+		for _, m := range messages {
+			if err := client.Publish(ctx, m); err != nil {
+				return err
+			}
+		}
+		return nil
+	})(t.Context(), []*reprise.Message{m, {RoutingKey: "q"}, m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := client.messages; got[0].MessageID != "random 1" || got[1].MessageID != "random 2" || got[2].MessageID != "random 1" || m.MessageID != "random 1" {
+		t.Errorf("published as %q, %q and %q; its own id is %q", got[0].MessageID, got[1].MessageID, got[2].MessageID, m.MessageID)
+	}
+}

@@ -36,9 +36,9 @@
 //	reprise_publish_duration_seconds        histogram
 //
 // Outcomes are done, retried, parked, given_back (to the queue, the attempt not
-// counted) and dropped (the connection was lost before the broker heard of it: the
-// message is delivered again, or, with AckThenPublish, may be lost). Results of a
-// handler are ok and error; those of publishing ok, unconfirmed, nacked, unroutable,
+// counted), dropped (the connection was lost before the broker heard of it: the
+// message is delivered again) and lost (or perhaps: with AckThenPublish only).
+// Results of a handler are ok and error; those of publishing ok, unconfirmed, nacked, unroutable,
 // refused, too_large, blocked, disconnected, invalid and other. Connections are
 // publish and consume.
 //
@@ -46,6 +46,9 @@
 // of series is a matter of how many queues there are. All series of a queue are
 // there, at 0, from its first event on, and those of the client from the
 // beginning, so that no rate misses the first increase.
+//
+// An age of more than a year is taken for a mistake of whoever wrote the timestamp,
+// and left out of message_age_seconds: it would spoil the sum for good.
 //
 // What each of them is good for, alerts, and a dashboard for Grafana:
 // docs/observability.md.

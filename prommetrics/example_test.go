@@ -84,6 +84,7 @@ func Example() {
 	// reprise_attempts_total{outcome="done",queue="orders"} 1
 	// reprise_attempts_total{outcome="dropped",queue="orders"} 0
 	// reprise_attempts_total{outcome="given_back",queue="orders"} 0
+	// reprise_attempts_total{outcome="lost",queue="orders"} 0
 	// reprise_attempts_total{outcome="parked",queue="orders"} 0
 	// reprise_attempts_total{outcome="retried",queue="orders"} 2
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -23,9 +24,13 @@ func (m *Metrics) Observe(e reprise.Event) {
 	}
 }
 
+// maxAge is the age beyond which a timestamp is taken for a mistake: any publisher
+// can write one, and the age since 1970 would spoil the sum for good.
+const maxAge = 365 * 24 * time.Hour
+
 // queue is the metrics of one work queue.
 type queue struct {
-	done, retried, parked, givenBack, dropped prometheus.Counter
+	done, retried, parked, givenBack, dropped, lost prometheus.Counter
 
 	running                       prometheus.Gauge
 	succeeded, failed             prometheus.Observer // how long handlers ran
@@ -46,6 +51,7 @@ func (m *Metrics) queue(name string) *queue {
 		parked:    m.attempts.WithLabelValues(name, "parked"),
 		givenBack: m.attempts.WithLabelValues(name, "given_back"),
 		dropped:   m.attempts.WithLabelValues(name, "dropped"),
+		lost:      m.attempts.WithLabelValues(name, "lost"),
 
 		running:        m.running.WithLabelValues(name),
 		succeeded:      m.handlerDuration.WithLabelValues(name, "ok"),
@@ -71,7 +77,7 @@ func (q *queue) observe(e reprise.Event) {
 	case reprise.EventStarted:
 		q.running.Inc()
 		// Of a later attempt it would tell the delays over again.
-		if e.Attempt == 1 && e.Age > 0 {
+		if e.Attempt == 1 && e.Age > 0 && e.Age <= maxAge {
 			q.age.Observe(e.Age.Seconds())
 		}
 	case reprise.EventHandled:
@@ -95,6 +101,8 @@ func (q *queue) observe(e reprise.Event) {
 		q.givenBack.Inc()
 	case reprise.EventDropped:
 		q.dropped.Inc()
+	case reprise.EventLost:
+		q.lost.Inc()
 	case reprise.EventDebounced:
 		q.debounced.Inc()
 	case reprise.EventCopyFailed:

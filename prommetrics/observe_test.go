@@ -35,6 +35,9 @@ func TestEventsMoveTheirMetrics(t *testing.T) {
 		{"a first attempt, the message has no timestamp", reprise.Event{Kind: reprise.EventStarted, Attempt: 1}, map[string]float64{
 			"attempts_running" + q: 1,
 		}},
+		{"a first attempt, the message's timestamp is that of a clock not set", reprise.Event{Kind: reprise.EventStarted, Attempt: 1, Age: 30 * 365 * 24 * time.Hour}, map[string]float64{
+			"attempts_running" + q: 1,
+		}},
 		{"a later attempt, whose age is the retry's delay", reprise.Event{Kind: reprise.EventStarted, Attempt: 2, Age: time.Hour}, map[string]float64{
 			"attempts_running" + q: 1,
 		}},
@@ -61,6 +64,9 @@ func TestEventsMoveTheirMetrics(t *testing.T) {
 		}},
 		{"given back", reprise.Event{Kind: reprise.EventGivenBack, Attempt: 1}, map[string]float64{
 			"attempts_total" + outcome("given_back"): 1,
+		}},
+		{"lost", reprise.Event{Kind: reprise.EventLost, Attempt: 1, Err: errTest}, map[string]float64{
+			"attempts_total" + outcome("lost"): 1,
 		}},
 		{"dropped", reprise.Event{Kind: reprise.EventDropped, Attempt: 1, Err: errTest}, map[string]float64{
 			"attempts_total" + outcome("dropped"): 1,

@@ -38,7 +38,8 @@ type Broker struct {
 
 	mu         sync.Mutex // never held while something blocks
 	stirred    chan struct{}
-	ends       []func() // what ends workers and clients
+	workers    []*Worker
+	clients    []*reprise.Client
 	conns      map[*conn]struct{}
 	lost       map[place]time.Time // queues whose last consumer was lost with its connection, and when
 	flights    map[flight]journey

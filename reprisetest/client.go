@@ -62,7 +62,9 @@ func (b *Broker) Client(t TB, config *reprise.Config) *reprise.Client {
 	if err != nil {
 		t.Fatalf("reprisetest: %v", err)
 	}
-	b.ending(func() { _ = client.Close(context.Background()) })
+	b.mu.Lock()
+	b.clients = append(b.clients, client)
+	b.mu.Unlock()
 	t.Cleanup(func() {
 		b.Heal()
 		ctx, cancel := context.WithTimeout(context.Background(), closePatience)

@@ -10,6 +10,10 @@ import (
 // comment says what that is. In a bubble, time passes as it must, and no further.
 // The test fails, and is told where messages are, if that takes longer than
 // Config.Patience.
+//
+// With AckThenPublish a failed message is for a moment in no queue, and only its
+// client knows of it. Drain asks those of [Broker.Client] and [Broker.Work]: a worker
+// of that order needs a client from there, and not one of reprise.Dial.
 func (b *Broker) Drain(t TB) {
 	t.Helper()
 	began := time.Now()

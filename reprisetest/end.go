@@ -3,8 +3,10 @@ package reprisetest
 import (
 	"context"
 	"errors"
-	"slices"
+	"sync"
 	"time"
+
+	"github.com/reprisemq/reprise"
 )
 
 // end ends everything but workers and clients, which end before.
@@ -28,17 +30,27 @@ func (b *Broker) end(t TB) {
 }
 
 // giveUp ends all that keeps the clock going, so that a test which waits for ever
-// is found out.
+// is found out. One that hangs does not keep the others going.
 func (b *Broker) giveUp() {
 	b.overtime.Store(true)
 	b.mu.Lock()
-	ends := b.ends
+	workers, clients := b.workers, b.clients
 	b.mu.Unlock()
-	for _, end := range slices.Backward(ends) {
-		end()
-	}
+	together(workers, func(ctx context.Context, w *Worker) { _ = w.end(ctx) })
+	together(clients, func(ctx context.Context, c *reprise.Client) { _ = c.Close(ctx) })
 	_ = b.shutdown()
 	b.stir()
+}
+
+// together ends all at once, each within closePatience.
+func together[T any](all []T, end func(context.Context, T)) {
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, x := range all {
+		wg.Go(func() { end(ctx, x) })
+	}
+	wg.Wait()
 }
 
 // shutdownPatience is how long the broker may take to end.
@@ -56,11 +68,4 @@ func (b *Broker) shutdown() error {
 		err = own.Close(ctx)
 	}
 	return errors.Join(err, b.server.Shutdown(ctx))
-}
-
-// ending has f called when the test takes too long.
-func (b *Broker) ending(f func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.ends = append(b.ends, f)
 }

@@ -93,7 +93,9 @@ func (b *Broker) WorkWith(t TB, client *reprise.Client, config reprise.WorkerCon
 		w.err = w.worker.Run(context.Background())
 		b.stir()
 	}()
-	b.ending(func() { _ = w.end() })
+	b.mu.Lock()
+	b.workers = append(b.workers, w)
+	b.mu.Unlock()
 	t.Cleanup(func() {
 		b.Heal() // or it could not come to an end
 		w.cleanup(t)
@@ -157,12 +159,18 @@ func (w *Worker) Stop() error {
 	w.mu.Lock()
 	w.stopped = true
 	w.mu.Unlock()
-	return w.end()
+	return w.end(context.Background()) // its drain has limits
 }
 
-func (w *Worker) end() error {
-	_ = w.worker.Shutdown(context.Background()) // it ends: its drain has limits
-	<-w.ran
+// end has the worker drain, and returns what its Run returned, or that ctx has
+// ended before.
+func (w *Worker) end(ctx context.Context) error {
+	_ = w.worker.Shutdown(ctx)
+	select {
+	case <-w.ran:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	if w.broker.consumers(w.queue) == 0 {
 		w.broker.forget(place{"/", w.queue})
 	}
@@ -173,7 +181,7 @@ func (w *Worker) cleanup(t TB) {
 	w.mu.Lock()
 	stopped := w.stopped
 	w.mu.Unlock()
-	switch err := w.end(); {
+	switch err := w.end(context.Background()); {
 	case err == nil || stopped:
 	case errors.Is(err, reprise.ErrDrainTimeout):
 		t.Errorf("reprisetest: a handler of %q is still running at the end of the test, although its context has ended", w.queue)

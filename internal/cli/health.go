@@ -29,6 +29,7 @@ import (
 type health struct {
 	metrics *prommetrics.Metrics
 	ending  <-chan struct{} // closed when it drains
+	checks  checks
 
 	mu      sync.Mutex
 	broker  http.Handler // metrics of the broker in this process; nil: there is none, or not yet
@@ -114,10 +115,16 @@ func (h *health) brokerMetrics(w http.ResponseWriter, r *http.Request) {
 const patienceWithBroker = 3 * time.Second
 
 func (h *health) ready(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), patienceWithBroker)
-	defer cancel()
+	wrong, ok := h.checks.share(r.Context(), func() []string {
+		// Others may wait for it when this one has hung up.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), patienceWithBroker)
+		defer cancel()
+		return h.wrong(ctx)
+	})
+	if !ok {
+		return
+	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	wrong := h.wrong(ctx)
 	if len(wrong) == 0 {
 		_, _ = io.WriteString(w, "ok\n")
 		return
@@ -126,6 +133,44 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	for _, line := range wrong {
 		_, _ = io.WriteString(w, line+"\n")
 	}
+}
+
+// checks runs one check at a time: each opens channels, and anybody may ask, as
+// often as they like.
+type checks struct {
+	mu      sync.Mutex
+	running *check
+}
+
+type check struct {
+	done  chan struct{} // closed when wrong is set
+	wrong []string
+}
+
+// share returns the result of the check that is running, or else of a new one; and
+// false if ctx has ended before that.
+func (c *checks) share(ctx context.Context, run func() []string) ([]string, bool) {
+	c.mu.Lock()
+	if x := c.running; x != nil {
+		c.mu.Unlock()
+		select {
+		case <-x.done:
+			return x.wrong, true
+		case <-ctx.Done():
+			return nil, false
+		}
+	}
+	x := &check{done: make(chan struct{}), wrong: []string{"the check failed"}}
+	c.running = x
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.running = nil
+		c.mu.Unlock()
+		close(x.done)
+	}()
+	x.wrong = run()
+	return x.wrong, true
 }
 
 // wrong lists what keeps the process from its work.

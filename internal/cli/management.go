@@ -20,5 +20,5 @@ func (c *runCmd) serveManagement(b *broker.Broker, log *slog.Logger) (*webServer
 		return nil, err
 	}
 	log.Info("serving the management API", "url", webURL(l.Addr())+"/api/")
-	return serveWeb("--management", l, b.Management()), nil
+	return serveWeb("--management", l, unhurried(b.Management())), nil
 }

@@ -106,10 +106,11 @@ func (s *stores) protect(i int, w config.Worker, log *slog.Logger) (reprise.Work
 		return cfg, err
 	}
 	cfg.Middleware = append([]reprise.Middleware{pauseWithoutStore, once}, cfg.Middleware...)
-	cfg.Policy.Rules = append(slices.Clip(cfg.Policy.Rules), reprise.Rule{
+	// First, or a rule of the file for any error would park them.
+	cfg.Policy.Rules = append([]reprise.Rule{{
 		Match:       func(err error) bool { return noStore(err) || errors.Is(err, idempotent.ErrBusy) },
 		MaxAttempts: config.MaxAttempts,
-	})
+	}}, cfg.Policy.Rules...)
 	return cfg, nil
 }
 

@@ -41,7 +41,10 @@ func TestWorkersWaitForTheirStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &stores{of: []idempotent.Store{tt.store}}
 			w := config.Worker{Duplicates: &config.Duplicates{}}
-			w.Policy = reprise.Policy{MaxAttempts: 2, Rules: []reprise.Rule{{Match: reprise.Is(errCrooked), MaxAttempts: 1}}}
+			w.Policy = reprise.Policy{MaxAttempts: 2, Rules: []reprise.Rule{
+				{Match: reprise.Is(errCrooked), MaxAttempts: 1},
+				{Match: func(error) bool { return true }, MaxAttempts: 2},
+			}}
 			cfg, err := s.protect(0, w, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
@@ -61,7 +64,7 @@ func TestWorkersWaitForTheirStore(t *testing.T) {
 			if cfg.Policy.Decide(errCrooked, 1, 0).Retry || cfg.Policy.Decide(errors.New("other"), 2, 0).Retry {
 				t.Error("the worker's own policy does not hold any more")
 			}
-			if len(w.Policy.Rules) != 1 {
+			if len(w.Policy.Rules) != 2 {
 				t.Error("the configuration was changed")
 			}
 		})

@@ -16,10 +16,25 @@ type webServer struct {
 	done   chan struct{}
 }
 
+// How long whoever asks may take to ask, and to take the answer. Nobody holds a
+// connection for longer by being slow.
+const (
+	webReadTimeout  = 10 * time.Second
+	webWriteTimeout = 30 * time.Second
+	webIdleTimeout  = time.Minute
+	webMaxHeader    = 16 << 10
+)
+
 // serveWeb serves a handler until stop. What it is for begins the text of an error.
 func serveWeb(what string, l net.Listener, h http.Handler) *webServer {
 	s := &webServer{
-		server: &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute},
+		server: &http.Server{
+			Handler:        h,
+			ReadTimeout:    webReadTimeout,
+			WriteTimeout:   webWriteTimeout,
+			IdleTimeout:    webIdleTimeout,
+			MaxHeaderBytes: webMaxHeader,
+		},
 		failed: make(chan error, 1),
 		done:   make(chan struct{}),
 	}
@@ -43,6 +58,20 @@ func (s *webServer) stop() {
 		_ = s.server.Close()
 	}
 	<-s.done
+}
+
+// unhurried gives the requests to a handler more time than serveWeb does: for what
+// is long, such as all definitions of a broker, and asked by few.
+func unhurried(h http.Handler) http.Handler {
+	const patience = 5 * time.Minute
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, end := http.NewResponseController(w), time.Now().Add(patience)
+		if err := errors.Join(c.SetReadDeadline(end), c.SetWriteDeadline(end)); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // webURL is where a server on this address is, for this machine.

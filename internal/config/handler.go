@@ -63,7 +63,7 @@ func (v value) headers() []Pair {
 	for _, p := range v.pairs() {
 		switch {
 		case !isToken(p.key):
-			v.decoder.fail(p.keyAt, "%s is no name of an HTTP header: letters, digits and - make one", quoted(shownPair(p.key)))
+			v.decoder.fail(p.keyAt, "%s is no name of an HTTP header: letters, digits and - make one", quoted(shownKey(p.key)))
 		case strings.EqualFold(p.key, "Content-Length") || strings.EqualFold(p.key, "Transfer-Encoding") ||
 			strings.EqualFold(p.key, "Connection"):
 			v.decoder.fail(p.keyAt, "%s is set by the HTTP connection itself: remove it", p.key)
@@ -97,6 +97,10 @@ func (v value) exec() *Exec {
 	case "a mapping":
 	case "a text":
 		s, _ := v.word()
+		if looksSecret(s) {
+			v.fail("exec is a text: write a list of program and arguments: exec: [./program, --flag]")
+			return e
+		}
 		v.fail("%s", "exec is a text: write a list of program and arguments: exec: "+list(strings.Fields(s))+
 			", or for a shell: exec: [sh, -c, "+strconv.Quote(s)+"]")
 		return e
@@ -158,7 +162,7 @@ func (v value) environment() []Pair {
 	for _, p := range v.pairs() {
 		switch {
 		case !variable.MatchString(p.key):
-			v.decoder.fail(p.keyAt, "%s is no name of an environment variable: letters, digits and _ make one", quoted(shownPair(p.key)))
+			v.decoder.fail(p.keyAt, "%s is no name of an environment variable: letters, digits and _ make one", quoted(shownKey(p.key)))
 		case strings.HasPrefix(p.key, "REPRISE_"):
 			v.decoder.fail(p.keyAt, "%s is a name that describes the message: give another one", p.key)
 		case strings.ContainsRune(p.text, 0):
@@ -192,15 +196,6 @@ func (v value) pairs() []pair {
 		}
 	}
 	return all
-}
-
-// shownPair is shownKey for a name that must not have blanks: after one, it is
-// rather the value.
-func shownPair(name string) string {
-	if before, _, blank := strings.Cut(strings.TrimSpace(name), " "); blank {
-		return before + " …"
-	}
-	return shownKey(name)
 }
 
 // list writes words as a YAML list.

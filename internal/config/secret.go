@@ -243,8 +243,8 @@ func (h *hider) begins(line, column int, t *token.Token) bool {
 // shownKey is a key as messages show it. Where a blank is forgotten, the value
 // becomes a part of it: "broker:amqp://…", "PASSWORD=…".
 func shownKey(key string) string {
-	if i := strings.IndexAny(key, ":=@"); i >= 0 {
-		return key[:i+1] + "…"
+	if i := strings.IndexAny(key, " :=@"); i >= 0 {
+		return key[:i] + "…"
 	}
 	return key
 }

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipes is a listener in memory, for virtual time.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	c, open := <-p
+	if !open {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+func (p pipes) Close() error { close(p); return nil }
+func (pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+// Nobody holds a connection of the web server for long by being slow.
+func TestSlowRequests(t *testing.T) {
+	long := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, "begun")
+		_ = http.NewResponseController(w).Flush()
+		_, _ = io.Copy(w, io.LimitReader(zeros{}, 1<<20))
+	})
+	for name, c := range map[string]struct {
+		handler http.Handler
+		request string
+		reads   bool          // the client takes the answer
+		want    time.Duration // until the connection is closed
+	}{
+		"its header does not end":             {long, "GET / HTTP/1.1\r\n", false, webReadTimeout},
+		"its body does not end":               {long, "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", true, webReadTimeout},
+		"its answer is not taken":             {long, "GET / HTTP/1.1\r\nHost: x\r\n\r\n", false, webWriteTimeout},
+		"its answer is not taken, but may be": {unhurried(long), "GET / HTTP/1.1\r\nHost: x\r\n\r\n", false, 5 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := make(pipes)
+				s := serveWeb("x", l, c.handler)
+				defer s.stop()
+				client, server := net.Pipe()
+				defer client.Close()
+				closed := &closing{Conn: server, at: make(chan time.Time, 1)}
+				began := time.Now()
+				l <- closed
+				if _, err := fmt.Fprint(client, c.request); err != nil {
+					t.Fatal(err)
+				}
+				if c.reads {
+					go func() { _, _ = io.Copy(io.Discard, client) }()
+				}
+				if took := (<-closed.at).Sub(began); took < c.want || took > c.want+time.Second {
+					t.Errorf("closed after %s, not %s", took, c.want)
+				}
+			})
+		})
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { return len(b), nil }
+
+// closing tells when a connection is closed.
+type closing struct {
+	net.Conn
+	once sync.Once
+	at   chan time.Time
+}
+
+func (c *closing) Close() error {
+	c.once.Do(func() { c.at <- time.Now() })
+	return c.Conn.Close()
+}
+
+// A check asks the broker: those who want one at the same time get the same.
+func TestChecksAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c checks
+		var runs atomic.Int32
+		check := func() []string {
+			time.Sleep(time.Second)
+			return []string{fmt.Sprint("check ", runs.Add(1))}
+		}
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if got, ok := c.share(t.Context(), check); !ok || len(got) != 1 || got[0] != "check 1" {
+					t.Errorf("got %q, %t", got, ok)
+				}
+			})
+		}
+		synctest.Wait()
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, ok := c.share(gone, check); ok {
+			t.Error("one that has hung up waits")
+		}
+		all.Wait()
+		if got, _ := c.share(t.Context(), check); len(got) != 1 || got[0] != "check 2" {
+			t.Errorf("afterwards: %q", got)
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package testkit
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// A Cluster is RabbitMQ 4.3 on three nodes, a test's alone, which may kill them.
+type Cluster struct {
+	// Nodes are what they are called, and URLs where they are.
+	Nodes, URLs []string
+
+	t *testing.T
+}
+
+const clusterVersion = "4.3"
+
+// WithCluster runs test with a cluster of its own, which takes a quarter of a
+// minute to start; `make test` says how its nodes are to be called. They are
+// removed after the test, whatever comes of it.
+func WithCluster(t *testing.T, test func(t *testing.T, c *Cluster)) {
+	t.Helper()
+	prefix, known := os.LookupEnv("REPRISE_TEST_CLUSTER_43")
+	switch {
+	case known && prefix == "":
+		t.Logf("no RabbitMQ %s is killed: none was started by scripts/test", clusterVersion)
+		return
+	case !known:
+		t.Skipf("needs RabbitMQ %s nodes that may be killed: run make test", clusterVersion)
+	}
+	c := &Cluster{t: t}
+	for i := range 3 {
+		c.Nodes = append(c.Nodes, fmt.Sprint(prefix, i+1))
+	}
+	t.Cleanup(func() {
+		for _, node := range c.Nodes { // the order does not matter: nothing of them is needed any more
+			_, _ = c.script("kill", clusterVersion, "--name", node) // it may be down
+			_, _ = c.script("rm", clusterVersion, "--name", node)
+		}
+	})
+	c.URLs = strings.Fields(c.run("cluster", clusterVersion, prefix, fmt.Sprint(len(c.Nodes))))
+	if len(c.URLs) != len(c.Nodes) {
+		t.Fatalf("scripts/rabbitmq cluster has started %v, want %d nodes", c.URLs, len(c.Nodes))
+	}
+	test(t, c)
+}
+
+// URL names all nodes.
+func (c *Cluster) URL() string {
+	hosts := make([]string, len(c.URLs))
+	for i, u := range c.URLs {
+		hosts[i] = strings.TrimSuffix(u[strings.LastIndex(u, "@")+1:], "/")
+	}
+	return "amqp://guest:guest@" + strings.Join(hosts, ",") + "/"
+}
+
+// Kill ends a node without warning.
+func (c *Cluster) Kill(node string) {
+	c.t.Helper()
+	c.run("kill", clusterVersion, "--name", node)
+}
+
+// Start brings a node back, on the data it had.
+func (c *Cluster) Start(node string) {
+	c.t.Helper()
+	c.run("start", clusterVersion, "--name", node)
+}
+
+// Leader returns the node that leads a quorum queue, as another node sees it, and
+// "" while there is none.
+func (c *Cluster) Leader(queue, seenBy string) string {
+	c.t.Helper()
+	table := c.run("ctl", clusterVersion, "--name", seenBy, "--quiet", "list_queues", "--no-table-headers", "name", "leader")
+	for line := range strings.Lines(table) {
+		if name, leader, _ := strings.Cut(strings.TrimSpace(line), "\t"); name == queue {
+			return strings.TrimSuffix(leader, "@localhost")
+		}
+	}
+	return ""
+}
+
+func (c *Cluster) run(args ...string) string {
+	c.t.Helper()
+	answer, err := c.script(args...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return answer
+}
+
+func (c *Cluster) script(args ...string) (string, error) {
+	_, file, _, _ := runtime.Caller(0)
+	cmd := exec.Command(filepath.Join(filepath.Dir(file), "../../scripts/rabbitmq"), args...)
+	var log strings.Builder
+	cmd.Stderr = &log
+	answer, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%v: %w\n%s", cmd, err, log.String())
+	}
+	return strings.TrimSpace(string(answer)), nil
+}
