@@ -32,8 +32,11 @@ type trial struct {
 const harmless = 64 << 10
 
 // trialPatience bounds how long a trial holds up others. The broker refuses at
-// once; only a confirm may take long, and does not where a queue has lost its
-// majority. What was not refused meanwhile will not be.
+// once; only a confirm may take long, and does not come where a queue has lost its
+// majority. What was not refused meanwhile counts as accepted, though a broker that
+// was silent for so long may still refuse it: that costs those in flight their answer
+// (ErrUnconfirmed) once, since the next channel knows nothing. To go on doubting would
+// cost everybody a second for each message, for as long as one queue is stuck.
 const trialPatience = time.Second
 
 // trials is what a channel has learned. Only its writer uses it.
@@ -67,7 +70,7 @@ func (t *trials) of(pub *publication) (n trial) {
 	return n
 }
 
-// learn notes that messages like these were not refused.
+// learn notes that messages like these were not refused, as far as one can wait.
 func (t *trials) learn(n trial) {
 	t.largest = max(t.largest, n.size)
 	if n.exchange != "" {
@@ -112,8 +115,9 @@ func (s *confirming) begin(pub *publication) bool {
 	return true
 }
 
-// drain waits until everything in flight is answered. Whoever has all the room
-// knows that there is nothing.
+// drain waits until everything in flight is answered, or for the trialPatience, and
+// reports whether the channel is still there. Whoever has all the room knows that
+// nothing is in flight.
 func (s *confirming) drain() bool {
 	timer := time.NewTimer(trialPatience)
 	defer timer.Stop()

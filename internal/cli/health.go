@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -190,17 +189,11 @@ func (h *health) wrong(ctx context.Context) []string {
 	if err := client.Healthy(ctx); err != nil {
 		wrong = append(wrong, "broker: "+oneLine(textOf(err)))
 	}
-	// A worker asks the broker, too: all at once, lest they add up.
-	lines := make([]string, len(workers))
-	var wg sync.WaitGroup
-	for i, w := range workers {
-		wg.Go(func() {
-			err := w.Healthy(ctx)
-			if err != nil && (len(wrong) == 0 || errors.Is(err, reprise.ErrNotConsuming)) {
-				lines[i] = fmt.Sprintf("queue %s: %s", w.queue, oneLine(textOf(err)))
-			}
-		})
+	for _, w := range workers {
+		err := w.Consuming()
+		if err != nil && (len(wrong) == 0 || errors.Is(err, reprise.ErrNotConsuming)) {
+			wrong = append(wrong, fmt.Sprintf("queue %s: %s", w.queue, oneLine(textOf(err))))
+		}
 	}
-	wg.Wait()
-	return append(wrong, slices.DeleteFunc(lines, func(s string) bool { return s == "" })...)
+	return wrong
 }

@@ -1,0 +1,271 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// The node that leads the work queue is killed, comes back, and another one is
+// killed, while messages fail, are retried and parked. A worker that knows all the
+// nodes goes on, and loses nothing: in the end each message is done or parked,
+// whichever of the ways that lose nothing it is settled in.
+func TestLeadersAreKilled(t *testing.T) {
+	testkit.WithCluster(t, func(t *testing.T, c *testkit.Cluster) {
+		all := []*orders{
+			newOrders("copied", topology.Buckets{Base: 50 * time.Millisecond}),
+			newOrders("dead-lettered", topology.DeadLettering{Delay: 20 * time.Millisecond}),
+			newOrders("requeued", topology.Requeuing{}),
+		}
+		for _, o := range all {
+			o.work(t, c.URL())
+		}
+		goOn := func() {
+			t.Helper()
+			for _, wait := range []func(){all[0].more(t), all[1].more(t), all[2].more(t)} {
+				wait()
+			}
+		}
+
+		goOn()
+		first := c.Leader(all[0].queue, c.Nodes[0])
+		c.Kill(first)
+		goOn() // on two nodes
+		c.Start(first)
+		goOn()
+		second := c.Leader(all[0].queue, first)
+		if !slices.Contains(c.Nodes, second) || second == first {
+			second = c.Nodes[(slices.Index(c.Nodes, first)+1)%len(c.Nodes)]
+		}
+		c.Kill(second)
+		goOn()
+		// What workers had from a node that is gone is kept for them, for 60 s
+		// (consumer_disconnected_timeout), or until the node is back.
+		c.Start(second)
+
+		t.Logf("%s was killed, then %s", first, second)
+		for _, o := range all {
+			o.enough()
+			o.allSettled(t, c.URLs[slices.Index(c.Nodes, first)])
+			t.Log(o)
+		}
+	})
+}
+
+// patience is how long something may take that has to happen: a node that starts,
+// or leaders that are elected, on a busy machine.
+const patience = 2 * time.Minute
+
+// orders are messages that are numbered. Each third one fails: of those, each
+// third one until it is parked, the others once.
+type orders struct {
+	queue     string
+	route     topology.Route
+	consuming chan struct{} // closed when the worker has its queue
+	begin     func()        // closes it
+	enough    func()        // ends the publishing
+
+	mu        sync.Mutex
+	published int
+	handled   int // messages, some of them twice
+	strange   []string
+	done      map[string]int
+	parked    map[string]int
+}
+
+func newOrders(queue string, route topology.Route) *orders {
+	consuming := make(chan struct{})
+	return &orders{
+		queue: queue, route: route,
+		consuming: consuming, begin: sync.OnceFunc(func() { close(consuming) }),
+		done: make(map[string]int), parked: make(map[string]int),
+	}
+}
+
+func name(n int) string { return fmt.Sprint("order-", n) }
+
+// work publishes orders and handles them until the test ends.
+func (o *orders) work(t *testing.T, url string) {
+	t.Helper()
+	client, err := reprise.Dial(t.Context(), url, &reprise.Config{
+		Observer:  o,
+		Reconnect: backoff.Exponential{Initial: 10 * time.Millisecond, Max: 500 * time.Millisecond},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
+		Queue: o.queue, Handler: o, Concurrency: 4,
+		Policy:   reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(20 * time.Millisecond)},
+		Strategy: topology.Strategy{Route: o.route},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, enough := context.WithCancel(context.Background())
+	o.enough = enough
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := worker.Run(context.Background()); err != nil {
+			t.Errorf("%s: run: %v", o.queue, err)
+		}
+	})
+	t.Cleanup(func() {
+		enough()
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := errors.Join(worker.Shutdown(ctx), client.Close(ctx)); err != nil {
+			t.Errorf("%s: at the end: %v", o.queue, err)
+		}
+		running.Wait()
+	})
+	select {
+	case <-o.consuming:
+	case <-time.After(patience):
+		t.Fatalf("%s: the worker does not consume", o.queue)
+	}
+	running.Go(func() { o.publish(ctx, client) })
+}
+
+// publish publishes at a moderate pace, each message until it is confirmed: maybe
+// several times, with the same id.
+func (o *orders) publish(ctx context.Context, c *reprise.Client) {
+	pace := time.NewTicker(10 * time.Millisecond)
+	defer pace.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-pace.C:
+		case <-ctx.Done():
+			return
+		}
+		m := &reprise.Message{RoutingKey: o.queue, MessageID: name(n), Body: []byte(name(n))}
+		for err := c.Publish(context.Background(), m); err != nil; err = c.Publish(context.Background(), m) {
+			if errors.Is(err, reprise.ErrClosed) {
+				return
+			}
+		}
+		o.mu.Lock()
+		o.published = n
+		o.mu.Unlock()
+	}
+}
+
+// Handle implements reprise.Handler.
+func (o *orders) Handle(_ context.Context, m *reprise.Message) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var n int
+	if _, err := fmt.Sscanf(m.MessageID, "order-%d", &n); err != nil || string(m.Body) != m.MessageID {
+		o.strange = append(o.strange, fmt.Sprintf("%q with id %q", m.Body, m.MessageID))
+	}
+	if n%9 == 0 || n%3 == 0 && m.Attempt == 1 {
+		return errors.New("it is a third one")
+	}
+	o.done[m.MessageID]++
+	o.handled++
+	return nil
+}
+
+// Observe implements reprise.Observer.
+func (o *orders) Observe(e reprise.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch e.Kind {
+	case reprise.EventConsuming:
+		o.begin()
+	case reprise.EventParked:
+		o.handled++
+	}
+}
+
+// more returns a function that waits until a number of messages more are done or
+// parked than when more was called.
+func (o *orders) more(t *testing.T) func() {
+	const wanted = 60
+	handled := func() int {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.handled
+	}
+	before := handled()
+	return func() {
+		t.Helper()
+		testkit.Eventually(t, patience, func() error {
+			if n := handled() - before; n < wanted {
+				return fmt.Errorf("%s: %d messages done or parked, not %d", o.queue, n, wanted)
+			}
+			return nil
+		})
+	}
+}
+
+// allSettled waits until each message is done or parked.
+func (o *orders) allSettled(t *testing.T, url string) {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, patience, func() error {
+		for {
+			d, ok, err := ch.Get(topology.FailedQueue(o.queue), true)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				return o.missing()
+			}
+			o.mu.Lock()
+			o.parked[d.MessageId]++
+			o.mu.Unlock()
+		}
+	})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.strange != nil {
+		t.Errorf("%s: there were messages that nobody has published: %v", o.queue, o.strange)
+	}
+}
+
+// missing says which messages are neither done nor parked.
+func (o *orders) missing() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var missing []string
+	for n := 1; n <= o.published; n++ {
+		if o.done[name(n)]+o.parked[name(n)] == 0 {
+			missing = append(missing, name(n))
+		}
+	}
+	if missing != nil {
+		return fmt.Errorf("%s: of %d messages, %d are neither done nor parked: %v", o.queue, o.published, len(missing), missing[:min(len(missing), 20)])
+	}
+	return nil
+}
+
+// String says what there was.
+func (o *orders) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	again := 0
+	for n := 1; n <= o.published; n++ {
+		again += o.done[name(n)] + o.parked[name(n)] - 1
+	}
+	return fmt.Sprintf("%s: %d messages, %d of them parked, %d times one was done or parked again", o.queue, o.published, len(o.parked), again)
+}

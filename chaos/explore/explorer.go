@@ -1,0 +1,251 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Setting is what else may differ.
+type Setting struct {
+	Classic bool                    // the queues are classic ones
+	Prepare func(w *reprise.Worker) // is called before a worker runs; or nil
+}
+
+// place is where something is explored.
+type place struct {
+	Setting
+	url   string
+	dial  testkit.DialFunc
+	queue string
+}
+
+// An explorer lets messages live a life, one at a time, on queues of its own, and
+// breaks something at a given moment of it.
+type explorer struct {
+	place
+	way  Way
+	life Life
+
+	ch       *amqp.Channel  // of its own, which nothing happens to
+	messages int            // published so far
+	leaving  sync.WaitGroup // programs that are past
+}
+
+// explore calls explore with an explorer for a passage.
+func (at place) explore(p *Passage, explore func(x *explorer) error) (err error) {
+	conn, err := amqp.DialConfig(at.url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+		return at.dial(context.Background(), network, addr)
+	}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	if err := ch.Confirm(false); err != nil {
+		return err
+	}
+	x := &explorer{place: at, way: p.Way, life: p.Life, ch: ch}
+	defer func() {
+		x.leaving.Wait()
+		for _, q := range x.way.classic(x.queue) {
+			_, deleted := ch.QueueDelete(q.Name, false, false, false)
+			err = errors.Join(err, deleted)
+		}
+	}()
+	return explore(x)
+}
+
+// record returns what crosses in a life in which nothing breaks.
+func (x *explorer) record() ([]testkit.Crossing, error) {
+	p, err := x.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer x.end(p)
+	if err := x.warmUp(p); err != nil {
+		return nil, err
+	}
+	p.tap.Record()
+	if err := x.publish(); err != nil {
+		return nil, err
+	}
+	if got, err := x.outcome(p); got != Intact || err != nil {
+		return nil, fmt.Errorf("nothing broke, and the message is %s: %w", got, err)
+	}
+	all := p.tap.Recorded()
+	return all[:x.life.frames(all)], nil
+}
+
+// explore breaks something when a frame of the script is about to cross, and
+// returns what becomes of the message.
+func (x *explorer) explore(script []testkit.Crossing, at int, b Breakage) (_ Outcome, err error) {
+	p, err := x.begin()
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w (waiting for %s)\n%s", err, p.tap.Waiting(), &p.log)
+		}
+		x.end(p)
+	}()
+	if err := x.warmUp(p); err != nil {
+		return 0, err
+	}
+	broken := p.tap.Cut(testkit.Cut{
+		Script: script, At: at, Lines: b.lines, Unnoticed: b.late, Refuse: b.ends,
+		Then: func() {
+			if !b.late && !b.ends {
+				p.notice(b.lines)
+			}
+		},
+	})
+	if err := x.publish(); err != nil {
+		return 0, err
+	}
+	if err := await(func() error {
+		select {
+		case <-broken:
+			return nil
+		default:
+			return errors.New("nothing has broken yet")
+		}
+	}); err != nil {
+		return 0, err
+	}
+	switch {
+	case b.late: // it may have nothing to send
+		if err := await(p.idle); err != nil {
+			return 0, err
+		}
+		p.tap.Notice()
+	case b.ends:
+		heir, err := x.begin()
+		if err != nil {
+			return 0, err
+		}
+		defer x.end(heir)
+		return x.outcome(heir, p)
+	}
+	return x.outcome(p)
+}
+
+// warmUp has a message done, so that those after it are not the first ones, which
+// workers treat in a way of their own on some brokers.
+func (x *explorer) warmUp(p *program) error {
+	if err := x.send(warmUp); err != nil {
+		return err
+	}
+	err := await(func() error {
+		if accountOf(p).acked == 0 {
+			return errors.New("the first message is not done")
+		}
+		return p.idle()
+	})
+	p.first = accountOf(p)
+	return err
+}
+
+const warmUp = "warm-up"
+
+// publish publishes the next message.
+func (x *explorer) publish() error {
+	x.messages++
+	return x.send(x.id())
+}
+
+func (x *explorer) send(id string) error {
+	confirm, err := x.ch.PublishWithDeferredConfirm("", x.queue, true, false, amqp.Publishing{
+		MessageId: id, Body: []byte(id), DeliveryMode: amqp.Persistent,
+	})
+	if err == nil && !confirm.Wait() {
+		err = errors.New("the broker has not taken the message")
+	}
+	return err
+}
+
+func (x *explorer) id() string { return fmt.Sprint("message-", x.messages) }
+
+// outcome waits until all is over for a program and for those before it, and
+// counts how often the message is parked, or done.
+func (x *explorer) outcome(p *program, before ...*program) (Outcome, error) {
+	failed := topology.FailedQueue(x.queue)
+	parked := 0
+	var seen account
+	err := await(func() error {
+		seen = accountOf(append(before, p)...)
+		if err := p.idle(); err != nil {
+			return err
+		}
+		if !p.tap.Quiet() {
+			return errors.New("a message is being published")
+		}
+		q, err := x.ch.QueueDeclarePassive(failed, true, false, false, false, nil)
+		switch parked = q.Messages; {
+		case err != nil:
+			return err
+		case seen != accountOf(append(before, p)...):
+			return errors.New("something is going on")
+		case parked != seen.copies():
+			return fmt.Errorf("%d copies are parked, %d exist", parked, seen.copies())
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	for range parked {
+		d, _, err := x.ch.Get(failed, true)
+		if err != nil || d.MessageId != x.id() || string(d.Body) != d.MessageId {
+			return 0, fmt.Errorf("%q with id %q is parked, not %q (%v)", d.Body, d.MessageId, x.id(), err)
+		}
+	}
+	if x.life.Name == Done.Name {
+		return outcomeOf(seen.acked), nil
+	}
+	return outcomeOf(parked), nil
+}
+
+// account is what has happened to one message, and its copies.
+type account struct{ attempts, published, returned, acked int }
+
+func accountOf(programs ...*program) (a account) {
+	for _, p := range programs {
+		a.attempts += p.count(reprise.EventStarted) - p.first.attempts
+		a.published += p.tap.Crossed(testkit.Crossing{Line: publishing, Direction: testkit.ToServer, Name: "basic.publish: body"})
+		a.returned += p.tap.Crossed(testkit.Crossing{Line: publishing, Direction: testkit.ToClient, Name: "basic.return: body"})
+		a.acked += p.tap.Acked() - p.first.acked
+	}
+	return a
+}
+
+// copies is how many there are anywhere at the broker.
+func (a account) copies() int { return 1 + a.published - a.returned - a.acked }
+
+// patience is how long something may take that has to happen.
+const patience = 30 * time.Second
+
+// await waits until a condition holds, or returns what is still missing.
+func await(condition func() error) error {
+	deadline := time.Now().Add(patience)
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		err := condition()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(pause)
+	}
+}

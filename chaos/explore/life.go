@@ -1,0 +1,57 @@
+package explore
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// A Life is what happens to a message between its delivery and the moment when it
+// is settled for good, or delivered again.
+type Life struct {
+	Name   string
+	handle func(m *reprise.Message) error
+
+	// frames is how many belong to it, of all that cross until nothing does.
+	frames func(all []testkit.Crossing) int
+}
+
+// The lives.
+var (
+	// Retry is the life of a message that fails and is delivered again.
+	Retry = Life{
+		Name: "retry",
+		handle: func(m *reprise.Message) error {
+			if m.Attempt > 1 {
+				return reprise.Park(errScripted)
+			}
+			return errScripted
+		},
+		frames: func(all []testkit.Crossing) int {
+			first := slices.IndexFunc(all, delivered) + 1
+			return first + slices.IndexFunc(all[first:], delivered) + 1
+		},
+	}
+
+	// Park is the life of a message that is parked at once.
+	Park = Life{
+		Name:   "park",
+		handle: func(*reprise.Message) error { return reprise.Park(errScripted) },
+		frames: func(all []testkit.Crossing) int { return len(all) },
+	}
+
+	// Done is the life of a message that does not fail: the way makes no
+	// difference to it.
+	Done = Life{
+		Name:   "done",
+		handle: func(*reprise.Message) error { return nil },
+		frames: func(all []testkit.Crossing) int { return len(all) },
+	}
+)
+
+var errScripted = errors.New("scripted failure")
+
+// delivered reports whether a delivery is complete with c.
+func delivered(c testkit.Crossing) bool { return c.Name == "basic.deliver: body" }

@@ -1,0 +1,63 @@
+package explore
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// A Passage is a Life in one Way, and what was found out about it.
+type Passage struct {
+	Way    Way
+	Life   Life
+	Script []testkit.Crossing
+
+	// Outcomes are, for each frame of the Script that was about to cross, those
+	// of the Breakages.
+	Outcomes [][]Outcome
+}
+
+// Passages returns all of them, not explored yet. Done is there once.
+func Passages() (all []*Passage) {
+	for _, l := range []Life{Retry, Park} {
+		for _, w := range []Way{Requeue, PublishThenAck, AckThenPublish, DeadLetter} {
+			all = append(all, &Passage{Way: w, Life: l})
+		}
+	}
+	return append(all, &Passage{Way: PublishThenAck, Life: Done})
+}
+
+// String names the passage.
+func (p *Passage) String() string { return p.Life.Name + ", " + p.Way.Name }
+
+// Has reports whether there is such an outcome.
+func (p *Passage) Has(o Outcome) bool {
+	return slices.ContainsFunc(p.Outcomes, func(row []Outcome) bool { return slices.Contains(row, o) })
+}
+
+// record finds the script.
+func (p *Passage) record(x *explorer) error {
+	script, err := x.record()
+	p.follow(script)
+	return err
+}
+
+func (p *Passage) follow(script []testkit.Crossing) {
+	p.Script, p.Outcomes = script, make([][]Outcome, len(script))
+	for at := range script {
+		p.Outcomes[at] = make([]Outcome, len(Breakages))
+	}
+}
+
+// survey has the nth breakage happen at every moment.
+func (p *Passage) survey(x *explorer, n int) error {
+	for at := range p.Script {
+		o, err := x.explore(p.Script, at, Breakages[n])
+		if err != nil {
+			return fmt.Errorf("the %s breaks before %s: %w", Breakages[n].Name, p.Script[at], err)
+		}
+		p.Outcomes[at][n] = o
+	}
+	return nil
+}

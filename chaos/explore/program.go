@@ -1,0 +1,194 @@
+package explore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// A program is a client with a worker, as they run in a process of their own.
+type program struct {
+	tap    *testkit.Tap
+	client *reprise.Client
+	stop   context.CancelFunc
+	ended  chan struct{}
+	log    journal
+	first  account // of its first message
+
+	mu     sync.Mutex
+	events map[reprise.EventKind]int
+	err    error // of Run
+}
+
+// begin returns a program that is ready, and has the queue for itself.
+func (x *explorer) begin() (*program, error) {
+	if x.messages > 0 {
+		if err := await(x.unused); err != nil {
+			return nil, err
+		}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	p := &program{
+		tap:  testkit.NewTap(x.dial, publishing, consuming),
+		stop: stop, ended: make(chan struct{}),
+		events: make(map[reprise.EventKind]int),
+	}
+	var err error
+	p.client, err = reprise.Dial(ctx, x.url, &reprise.Config{
+		Dial: p.tap.Dial, Observer: p, Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
+		Reconnect: backoff.Exponential{Initial: 5 * time.Millisecond, Max: 100 * time.Millisecond},
+	})
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	w, err := reprise.NewWorker(p.client, x.config())
+	if err != nil {
+		stop()
+		return nil, errors.Join(err, p.client.Close(context.Background()))
+	}
+	if x.Prepare != nil {
+		x.Prepare(w)
+	}
+	go func() {
+		defer close(p.ended)
+		err := w.Run(ctx)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.err = err
+	}()
+	if err := await(p.ready); err != nil {
+		x.end(p)
+		return nil, fmt.Errorf("%w\n%s", err, &p.log)
+	}
+	return p, nil
+}
+
+func (x *explorer) config() reprise.WorkerConfig {
+	cfg := reprise.WorkerConfig{
+		Queue: x.queue,
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			if m.MessageID == warmUp {
+				return nil
+			}
+			return x.life.handle(m)
+		}),
+		Strategy:     topology.Strategy{Route: x.way.Route},
+		Order:        x.way.Order,
+		Policy:       reprise.Policy{MaxAttempts: 10, Backoff: backoff.Fixed(delay)},
+		Prefetch:     1, // so that nothing happens side by side
+		DrainTimeout: time.Millisecond,
+	}
+	if x.Classic {
+		cfg.Topology.Queues = x.way.classic(x.queue)
+	}
+	return cfg
+}
+
+// unused returns an error while the broker has a consumer of the program before.
+func (x *explorer) unused() error {
+	q, err := x.ch.QueueDeclarePassive(x.queue, true, false, false, false, nil)
+	if err == nil && q.Consumers > 0 {
+		err = errors.New("the broker has not noticed that the program before is gone")
+	}
+	return err
+}
+
+// ready returns an error until the program consumes, and can publish: for itself
+// and for its worker.
+func (p *program) ready() error {
+	p.mu.Lock()
+	err := p.err
+	p.mu.Unlock()
+	confirming := p.tap.Crossed(testkit.Crossing{Line: publishing, Direction: testkit.ToClient, Name: "confirm.select-ok"})
+	if err == nil && (confirming < 2 || p.count(reprise.EventConsuming) == 0) {
+		err = errors.New("it is not ready")
+	}
+	return err
+}
+
+// end ends a program. One that is cut off takes its time: nobody waits for it.
+func (x *explorer) end(p *program) {
+	p.tap.Release()
+	p.stop()
+	left := make(chan struct{})
+	x.leaving.Go(func() {
+		defer close(left)
+		<-p.ended
+		_ = p.client.Close(context.Background())
+		p.tap.Close()
+	})
+	if !p.tap.Refusing() {
+		<-left
+	}
+}
+
+// Observe implements reprise.Observer.
+func (p *program) Observe(e reprise.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.events[e.Kind]++
+}
+
+// count is how often one of these has happened.
+func (p *program) count(kinds ...reprise.EventKind) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, k := range kinds {
+		n += p.events[k]
+	}
+	return n
+}
+
+// idle returns an error while an attempt is under way: until the worker has
+// settled it, or knows that it cannot.
+func (p *program) idle() error {
+	settled := p.count(reprise.EventDone, reprise.EventRetried, reprise.EventParked, reprise.EventGivenBack, reprise.EventDropped, reprise.EventLost)
+	if begun := p.count(reprise.EventStarted); settled != begun {
+		return fmt.Errorf("%d attempts, %d of them settled", begun, settled)
+	}
+	return nil
+}
+
+// notice waits until the program knows that it has lost connections.
+func (p *program) notice(lines []string) {
+	events := map[string]reprise.EventKind{publishing: reprise.EventDisconnected, consuming: reprise.EventInterrupted}
+	for _, line := range lines {
+		_ = await(func() error {
+			if p.count(events[line]) == 0 {
+				return errors.New("it has not noticed")
+			}
+			return nil
+		})
+	}
+}
+
+// journal keeps what is logged, for when something goes wrong.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+// String returns the beginning: what has gone wrong has gone wrong early.
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := j.text.String()
+	return s[:min(len(s), 4000)]
+}
