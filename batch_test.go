@@ -195,18 +195,14 @@ func TestABatchWhoseConnectionIsCut(t *testing.T) {
 				if len(unknown) > 1024 {
 					t.Errorf("%d messages have an unknown fate", len(unknown))
 				}
+				// What the broker has read of the connection that was cut it may store
+				// beside what comes over the next one: in whatever order.
 				stored := map[string]int{}
-				next := 0
 				for _, id := range r.drained(queue) {
 					stored[id]++
-					for ; fmt.Sprint(next) != id; next++ {
-						if next == n {
-							t.Fatalf("message %s came twice, or too late", id)
-						}
-					}
 				}
 				for i := range n {
-					if id := fmt.Sprint(i); stored[id] != 1 && !unknown[id] {
+					if id := fmt.Sprint(i); stored[id] > 1 || stored[id] == 0 && !unknown[id] {
 						t.Errorf("message %s is stored %d times", id, stored[id])
 					}
 				}
