@@ -54,6 +54,11 @@ bench-broker: ## measure the broker against RabbitMQ; without ARGS it lists what
 	go build -C bench -o ../bin/brokerbench ./cmd/brokerbench
 	bin/brokerbench $(ARGS)
 
+.PHONY: bench-worker
+bench-worker: ## measure the worker library against loops written by hand; without ARGS it lists what it can do
+	go build -C bench -o ../bin/workerbench ./cmd/workerbench
+	bin/workerbench $(ARGS)
+
 .PHONY: soak-broker
 soak-broker: ## kill the broker and cut its power at random moments, ROUNDS times (500)
 	go test ./chaos -count=1 -timeout 0 -v -chaos.rounds $(ROUNDS) $(ARGS)

@@ -120,7 +120,7 @@ func (w *Worker) recount(d *delivery) error {
 		"count": int64(d.crashes + 1), "exchange": d.origin.Exchange, "routing-key": d.origin.RoutingKey,
 	}
 	if msg.MessageId == "" {
-		msg.MessageId = d.id
+		msg.MessageId = d.copyID()
 	}
 	var err error
 	if msg.Headers, err = encodeTable(headers); err != nil {

@@ -21,7 +21,7 @@ type delivery struct {
 	history topology.History
 	attempt int    // number of the attempt this delivery is for
 	crashes int    // how often it was delivered before and never settled
-	id      string // message id of its copies, should it have none itself
+	id      string // see copyID
 	err     error  // the Marks failed: nothing is known of earlier attempts
 
 	burst    []*delivery // others like it, handled with it: see debouncer
@@ -35,7 +35,6 @@ func (s *session) delivery(a arrival) *delivery {
 		Delivery: a.Delivery,
 		session:  s,
 		arrived:  a.at,
-		id:       rand.Text(),
 		at: topology.Delivery{
 			Queue:       w.cfg.Queue,
 			Exchange:    a.Exchange,
@@ -62,6 +61,15 @@ func (s *session) delivery(a arrival) *delivery {
 	}
 	d.attempt = d.history.Attempts + 1
 	return d
+}
+
+// copyID is the message id of its copies, should it have none itself: the same for
+// each. It is not called by two at a time.
+func (d *delivery) copyID() string {
+	if d.id == "" {
+		d.id = rand.Text()
+	}
+	return d.id
 }
 
 // ack acknowledges it, and those that were handled with it.

@@ -58,7 +58,7 @@ func (w *Worker) fill(d *delivery, hop topology.Hop, f topology.Failure, notes t
 		headers[HeaderCrashes] = int64(d.crashes)
 	}
 	if msg.MessageId == "" {
-		msg.MessageId = d.id
+		msg.MessageId = d.copyID()
 	}
 	msg.Expiration = formatExpiration(hop.TTL)
 	hop.Topology = w.cfg.own(hop.Topology)

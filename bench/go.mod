@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
+	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/reprisemq/reprise v0.0.0
 	gonum.org/v1/plot v0.17.0
 )

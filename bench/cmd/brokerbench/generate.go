@@ -28,7 +28,6 @@ const (
 	resident   = "rss_mib"
 	peak       = "peak_mib"
 	loadCPU    = "load_cpu_us_per_msg"
-	others     = "others_cpus"
 	mebibyte   = 1 << 20
 	perMessage = 1e6
 )
@@ -67,7 +66,7 @@ func (b *bench) generate(ctx context.Context, broker brokers.Broker, args []stri
 	n := float64(result.Published)
 	m[cpuPerMsg] = (used - usedBefore) * perMessage / n
 	m[loadCPU] = result.CPUSeconds * perMessage / n
-	m[others] = (busy - busyBefore - (used - usedBefore) - result.CPUSeconds) / result.Seconds
+	m[report.Others] = (busy - busyBefore - (used - usedBefore) - result.CPUSeconds) / result.Seconds
 	m[perSecond] = result.DeliveredPerSecond
 	if l := result.Latency; l != nil {
 		m[p50], m[p90], m[p99], m[p999], m[worst] = l.P50, l.P90, l.P99, l.P999, l.Max

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,9 +25,8 @@ type entry struct {
 	measure        func(context.Context, *bench, *entry) (report.Metrics, error)
 }
 
-// rounds measures the entries in turn, as often as asked: what disturbs the
-// machine for a while disturbs all of them. One that fails is left out from then
-// on, and that is said; a broker that loses messages has no rate.
+// rounds measures the entries in turn, as often as asked. One that fails is left
+// out from then on: a broker that loses messages has no rate.
 func (b *bench) rounds(ctx context.Context, n int, entries []entry) (*report.Table, error) {
 	t := &report.Table{}
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e entry) bool {
@@ -36,59 +35,22 @@ func (b *bench) rounds(ctx context.Context, n int, entries []entry) (*report.Tab
 	for _, e := range entries {
 		t.Contenders = append(t.Contenders, &report.Contender{Name: e.name, Against: e.against, Limit: e.limit})
 	}
-	for round := range n {
-		for i := range entries {
-			e, c := &entries[i], t.Contenders[i]
-			if c.Failed != "" {
-				continue
-			}
-			measure := e.measure
-			if measure == nil {
-				measure = steady
-			}
-			m, err := measure(ctx, b, e)
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			if err != nil {
-				c.Failed = err.Error()
-				t.Notes = append(t.Notes, fmt.Sprintf("%s failed in round %d: %v", e.name, round+1, err))
-				fmt.Fprintf(os.Stderr, "%d  %-28s FAILED: %v\n", round+1, e.name, err)
-				if err := b.discard(e.kind); err != nil {
-					return nil, err
-				}
-				continue
-			}
-			c.Add(m)
-			fmt.Fprintf(os.Stderr, "%d  %-28s %s\n", round+1, e.name, brief(m))
+	err := t.Interleave(ctx, n, os.Stderr, func(i int) (report.Metrics, error) {
+		e := &entries[i]
+		measure := e.measure
+		if measure == nil {
+			measure = steady
 		}
-	}
-	for _, c := range t.Contenders {
-		if c.Median[others] > tolerable {
-			t.Notes = append(t.Notes, fmt.Sprintf("NOT TO BE QUOTED: while %s was measured, something else used %.1f processors",
-				c.Name, c.Median[others]))
+		m, err := measure(ctx, b, e)
+		if err != nil && ctx.Err() == nil {
+			err = errors.Join(err, b.discard(e.kind))
 		}
+		return m, err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return t, b.stopAll()
-}
-
-// tolerable is how many processors may be used by what is neither the broker nor
-// the generator: the idle brokers, and what the kernel does in its own name.
-const tolerable = 0.15
-
-// brief shows a round's metrics in a line.
-func brief(m report.Metrics) string {
-	var b strings.Builder
-	for _, key := range slices.Sorted(func(yield func(string) bool) {
-		for key := range m {
-			if !yield(key) {
-				return
-			}
-		}
-	}) {
-		fmt.Fprintf(&b, "%s=%.5g ", key, m[key])
-	}
-	return b.String()
 }
 
 // steady measures a broker that runs through all rounds.

@@ -16,20 +16,18 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 	"time"
 
+	"github.com/reprisemq/reprise/bench/internal/profiles"
 	"github.com/reprisemq/reprise/broker"
 )
 
 func main() {
-	var p profiles
+	var p profiles.Files
 	address := flag.String("listen", "127.0.0.1:0", "address to listen on")
 	data := flag.String("data", "", "data directory (default: in memory)")
-	flag.StringVar(&p.cpu, "cpuprofile", "", "file for the profile of the processor")
-	flag.StringVar(&p.memory, "memprofile", "", "file for the profile of what was allocated")
-	flag.StringVar(&p.mutex, "mutexprofile", "", "file for the profile of contended locks")
+	p.Flags(flag.CommandLine)
 	flag.Parse()
 	if err := run(*address, *data, &p); err != nil {
 		fmt.Fprintln(os.Stderr, "profiledbroker:", err)
@@ -37,17 +35,15 @@ func main() {
 	}
 }
 
-func run(address, data string, p *profiles) (err error) {
+func run(address, data string, p *profiles.Files) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if p.mutex != "" {
-		runtime.SetMutexProfileFraction(10)
-	}
-	if p.memory == "" {
-		runtime.MemProfileRate = 0
-	}
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGUSR1)
+	if err := p.Start(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Stop()) }()
 	b, err := broker.New(broker.Config{DataDir: data})
 	if err != nil {
 		return err
@@ -56,17 +52,13 @@ func run(address, data string, p *profiles) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := p.start(); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.stop()) }()
 	served := make(chan error, 1)
 	go func() { served <- b.Serve(l) }()
 	fmt.Printf("amqp://guest:guest@%s\n", l.Addr())
 	for {
 		select {
 		case <-again:
-			if err := p.restart(); err != nil {
+			if err := p.Restart(); err != nil {
 				return err
 			}
 		case err := <-served:

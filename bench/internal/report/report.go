@@ -67,6 +67,8 @@ type Table struct {
 	Name       string       `json:"name"`
 	Text       string       `json:"text"`   // what was done
 	Target     string       `json:"target"` // what is to be reached
+	Subject    string       `json:"-"`      // what is compared. Default: broker
+	Base       string       `json:"-"`      // the title of ratios. Default: × RabbitMQ
 	Columns    []Column     `json:"columns"`
 	Contenders []*Contender `json:"contenders"`
 	Notes      []string     `json:"notes,omitempty"`

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -29,11 +30,11 @@ func (t *Table) Write(w io.Writer) error {
 }
 
 func (t *Table) header() []string {
-	row := []string{"broker", "rounds"}
+	row := []string{cmp.Or(t.Subject, "broker"), "rounds"}
 	for _, c := range t.Columns {
 		row = append(row, c.Title)
 		if c.Ratio {
-			row = append(row, "spread", "× RabbitMQ")
+			row = append(row, "spread", cmp.Or(t.Base, "× RabbitMQ"))
 		}
 		if c.Share {
 			row = append(row, "of the limit")

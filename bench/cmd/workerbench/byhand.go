@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// What is called "by hand" is what a good programmer would write over the bare
+// AMQP client for this one purpose, and less than what package reprise does: when a
+// connection is lost, it ends.
+
+// byHand is a connection with a channel.
+type byHand struct {
+	conn *amqp.Connection
+	ch   *amqp.Channel
+}
+
+func dial(url string) (*byHand, error) {
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		return nil, err
+	}
+	ch, err := conn.Channel()
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &byHand{conn, ch}, nil
+}
+
+func (h *byHand) close() { _ = h.conn.Close() }
+
+// consumer is byHand with deliveries.
+type consumer struct {
+	*byHand
+	deliveries <-chan amqp.Delivery
+}
+
+func (j *job) consume(autoAck bool) (*consumer, error) {
+	h, err := dial(j.url)
+	if err != nil {
+		return nil, err
+	}
+	c := &consumer{byHand: h}
+	if err = h.ch.Qos(j.prefetch, 0, false); err == nil {
+		c.deliveries, err = h.ch.Consume(j.queue, "", autoAck, false, false, false, nil)
+	}
+	if err != nil {
+		h.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// grace is how long a channel of acks stays open after the last one: of those that
+// a quorum queue has not taken yet, RabbitMQ forgets the rest with their channel.
+const grace = 500 * time.Millisecond
+
+// finish ends what is measured when the broker has read all acks, and the channel
+// when it has taken them.
+func (j *job) finish(c *consumer) error {
+	if err := c.ch.Qos(1, 0, false); err != nil {
+		return err
+	}
+	j.meter.end()
+	time.Sleep(grace)
+	return c.ch.Close()
+}
+
+// publisher is byHand with confirms.
+type publisher struct {
+	*byHand
+	confirms <-chan amqp.Confirmation
+	returns  <-chan amqp.Return
+}
+
+// publish opens a channel on which up to inFlight messages are not confirmed: the
+// client waits for whoever does not take its notifications.
+func (j *job) publish(inFlight int) (*publisher, error) {
+	h, err := dial(j.url)
+	if err != nil {
+		return nil, err
+	}
+	p := &publisher{
+		byHand:   h,
+		confirms: h.ch.NotifyPublish(make(chan amqp.Confirmation, inFlight)),
+		returns:  h.ch.NotifyReturn(make(chan amqp.Return, inFlight)),
+	}
+	if err := h.ch.Confirm(false); err != nil {
+		h.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+var errGone = errors.New("the channel is gone")
+
+// check reports what was not confirmed, or not routed. The broker sends a return
+// before the confirm.
+func (p *publisher) check(c amqp.Confirmation, ok bool) error {
+	switch {
+	case !ok:
+		return errGone
+	case !c.Ack:
+		return fmt.Errorf("message %d was not confirmed", c.DeliveryTag)
+	}
+	select {
+	case r := <-p.returns:
+		return fmt.Errorf("a message for %q came back: %s", r.RoutingKey, r.ReplyText)
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// workQueue is where the messages are.
+const workQueue = "workerbench"
+
+// hop is where a Worker sends the copy of a message that failed.
+func hop(queue string) topology.Hop {
+	h, err := topology.Buckets{}.Wait(topology.Delivery{Queue: queue}, delay)
+	if err != nil {
+		panic(err)
+	}
+	return h
+}
+
+func (j *job) waitQueue() string { return waitQueue }
+
+var (
+	waitQueue  = hop(workQueue).RoutingKey
+	expiration = strconv.FormatInt(hop(workQueue).TTL.Milliseconds(), 10)
+)
+
+// fill makes the queues anew, which are those of a Worker, and publishes messages.
+func (b *bench) fill(ctx context.Context, messages int) error {
+	h, err := dial(b.url)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	for _, name := range []string{workQueue, waitQueue, topology.FailedQueue(workQueue)} {
+		if _, err := h.ch.QueueDelete(name, false, false, false); err != nil {
+			return err
+		}
+	}
+	client, err := reprise.Dial(ctx, b.url, nil)
+	if err != nil {
+		return err
+	}
+	err = client.Declare(ctx, topology.Buckets{}.Topology(workQueue).Merge(hop(workQueue).Topology))
+	if err != nil {
+		return err
+	}
+	if err := client.Close(ctx); err != nil || messages == 0 {
+		return err
+	}
+	j := &job{url: b.url, queue: workQueue, messages: messages}
+	j.meter.begin(messages)
+	return j.publishWindow(1000)
+}
+
+// patience is how long a broker may take until what it says of a queue is so.
+const patience = 20 * time.Second
+
+// verify checks that messages are in the queue where they should be, and in no
+// other.
+func (b *bench) verify(ctx context.Context, where string, messages int) error {
+	h, err := dial(b.url)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	want := map[string]int{workQueue: 0, waitQueue: 0, topology.FailedQueue(workQueue): 0}
+	if where != "" {
+		want[where] = messages
+	}
+	for end := time.Now().Add(patience); ; {
+		err := h.compare(want)
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (h *byHand) compare(want map[string]int) error {
+	for name, n := range want {
+		var q amqp.Queue
+		q, err := h.ch.QueueDeclarePassive(name, true, false, false, false, nil)
+		if err != nil {
+			return err
+		}
+		if q.Messages != n {
+			return fmt.Errorf("queue %q has %d messages in the end, not %d", name, q.Messages, n)
+		}
+	}
+	return nil
+}

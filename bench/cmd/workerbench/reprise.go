@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+)
+
+// delay is when messages that failed come back: long after the benchmark.
+const delay = 24 * time.Hour
+
+// consumeReprise is a Worker whose handler returns nil.
+func consumeReprise(ctx context.Context, j *job) error {
+	return j.worker(ctx, func(context.Context, *reprise.Message) error {
+		j.meter.handled()
+		return nil
+	})
+}
+
+// retryReprise is a Worker whose handler fails.
+func retryReprise(ctx context.Context, j *job) error {
+	return j.worker(ctx, func(context.Context, *reprise.Message) error {
+		j.meter.handled()
+		return errDown
+	})
+}
+
+func (j *job) worker(ctx context.Context, handler reprise.HandlerFunc) error {
+	client, err := reprise.Dial(ctx, j.url, nil)
+	if err != nil {
+		return err
+	}
+	w, err := reprise.NewWorker(client, reprise.WorkerConfig{
+		Queue: j.queue, Handler: handler, Policy: reprise.Policy{Backoff: backoff.Fixed(delay)},
+		Concurrency: j.concurrency, Prefetch: j.prefetch,
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var running sync.WaitGroup
+	running.Go(func() {
+		select {
+		case <-j.meter.all:
+			cancel() // Run drains
+		case <-ctx.Done():
+		}
+	})
+	err = w.Run(ctx)
+	j.meter.end()
+	cancel()
+	running.Wait()
+	return errors.Join(err, client.Close(context.Background()))
+}
+
+// publishReprise calls Client.Publish from several goroutines.
+func publishReprise(ctx context.Context, j *job) error {
+	client, err := reprise.Dial(ctx, j.url, nil)
+	if err != nil {
+		return err
+	}
+	var next atomic.Int64
+	var publishing sync.WaitGroup
+	errs := make([]error, j.concurrency)
+	for i := range errs {
+		publishing.Go(func() {
+			for errs[i] == nil {
+				n := int(next.Add(1)) - 1
+				if n >= j.messages {
+					return
+				}
+				errs[i] = client.Publish(ctx, order(n, j.queue))
+				j.meter.handled()
+			}
+		})
+	}
+	publishing.Wait()
+	j.meter.end()
+	return errors.Join(append(errs, client.Close(context.Background()))...)
+}
+
+// order is message in the library's words.
+func order(i int, queue string) *reprise.Message {
+	return &reprise.Message{
+		RoutingKey:  queue,
+		Headers:     map[string]any{"tenant": "acme"},
+		ContentType: "application/json",
+		MessageID:   fmt.Sprintf("order-%08d", i),
+		Timestamp:   time.Now(),
+		Type:        "order.placed",
+		Body:        fmt.Appendf(nil, `{"order":%08d,"customer":4711,"amount":"12.50","currency":"EUR"}`, i),
+	}
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/reprisemq/reprise/bench/internal/report"
+)
+
+// scenario is something to measure.
+type scenario struct {
+	name, text, target string
+	filled             bool // the work queue holds the messages before a round begins
+	copied             bool // in the end they are in the wait queue, else, if it was filled, nowhere
+	entries            []entry
+}
+
+// entry is a contender as a scenario describes it.
+type entry struct {
+	name, contender string
+	against, limit  string
+	job             settings
+	share           float64 // of the messages; 0: all
+}
+
+type settings struct{ prefetch, concurrency, batch int }
+
+func (s settings) args() []string {
+	return []string{
+		"-prefetch", strconv.Itoa(s.prefetch), "-concurrency", strconv.Itoa(s.concurrency), "-batch", strconv.Itoa(s.batch),
+	}
+}
+
+var scenarios = []scenario{
+	{
+		name:   "consume",
+		text:   "Messages of a quorum queue are consumed, handled by a handler that does nothing, and acked.",
+		target: "reprise: 0.95 of the loop by hand that acks in batches, with the same prefetch",
+		filled: true,
+		entries: []entry{
+			{name: "no acks at all", contender: "consume-no-ack"},
+			{name: "by hand, prefetch 16, acks each", contender: "consume-each", against: "by hand, prefetch 16, acks 8", limit: "no acks at all", job: settings{prefetch: 16}},
+			{name: "by hand, prefetch 16, acks 8", contender: "consume-batch", against: "by hand, prefetch 16, acks 8", limit: "no acks at all", job: settings{prefetch: 16, batch: 8}},
+			{name: "reprise, prefetch 16", contender: "consume-reprise", against: "by hand, prefetch 16, acks 8", limit: "no acks at all", job: settings{prefetch: 16, concurrency: 1}},
+			{name: "by hand, prefetch 200, acks each", contender: "consume-each", against: "by hand, prefetch 200, acks 50", limit: "no acks at all", job: settings{prefetch: 200}},
+			{name: "by hand, prefetch 200, acks 50", contender: "consume-batch", against: "by hand, prefetch 200, acks 50", limit: "no acks at all", job: settings{prefetch: 200, batch: 50}},
+			{name: "reprise, prefetch 200", contender: "consume-reprise", against: "by hand, prefetch 200, acks 50", limit: "no acks at all", job: settings{prefetch: 200, concurrency: 8}},
+		},
+	},
+	{
+		name:   "retries",
+		text:   "Every message fails; a copy goes to a wait queue, and the message is acked when the copy is confirmed.",
+		target: "reprise: 0.9 of the pipelined loop by hand, 8 times the one that waits for each confirm",
+		filled: true, copied: true,
+		entries: []entry{
+			{name: "by hand, one by one", contender: "retry-one-by-one", against: "by hand, pipelined", job: settings{prefetch: 200}, share: 0.1},
+			{name: "by hand, pipelined", contender: "retry-pipelined", against: "by hand, pipelined", job: settings{prefetch: 200, batch: 50}},
+			{name: "by hand, pipelined, whole history", contender: "retry-trail", against: "by hand, pipelined", job: settings{prefetch: 200, batch: 50}},
+			{name: "reprise, prefetch 200", contender: "retry-reprise", against: "by hand, pipelined", job: settings{prefetch: 200, concurrency: 8}},
+			{name: "reprise, prefetch 16", contender: "retry-reprise", against: "by hand, pipelined", job: settings{prefetch: 16, concurrency: 1}},
+		},
+	},
+	{
+		name:   "publish",
+		text:   "Messages are published and confirmed.",
+		target: "",
+		entries: []entry{
+			{name: "by hand, one by one", contender: "publish-one-by-one", against: "by hand, 200 in flight", share: 0.1},
+			{name: "by hand, 200 in flight", contender: "publish-pipelined", against: "by hand, 200 in flight", job: settings{concurrency: 200}},
+			{name: "reprise, 200 goroutines", contender: "publish-reprise", against: "by hand, 200 in flight", job: settings{concurrency: 200}},
+		},
+	},
+}
+
+func names() (all []string) {
+	for _, s := range scenarios {
+		all = append(all, s.name)
+	}
+	return all
+}
+
+// The metrics of a round.
+const (
+	perSecond    = "msgs_per_s"
+	cpuPerMsg    = "cpu_us_per_msg"
+	brokerPerMsg = "broker_cpu_us_per_msg"
+	allocsPerMsg = "allocs_per_msg"
+	bytesPerMsg  = "alloc_bytes_per_msg"
+)
+
+var columns = []report.Column{
+	{Metric: perSecond, Title: "messages/s", Ratio: true, Share: true},
+	{Metric: cpuPerMsg, Title: "CPU µs/message", Digits: 1},
+	{Metric: brokerPerMsg, Title: "the broker's", Digits: 1},
+	{Metric: allocsPerMsg, Title: "allocations", Digits: 1},
+	{Metric: bytesPerMsg, Title: "bytes"},
+}

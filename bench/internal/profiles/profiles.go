@@ -1,0 +1,72 @@
+// Package profiles writes profiles of the process it is in to files.
+package profiles
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"runtime"
+	"runtime/pprof"
+)
+
+// Files are the files to write; an empty name is none. Methods are called from one
+// goroutine.
+type Files struct {
+	cpu, memory, mutex string
+	cpuFile            *os.File
+}
+
+// Flags defines the flags that name the files.
+func (p *Files) Flags(f *flag.FlagSet) {
+	f.StringVar(&p.cpu, "cpuprofile", "", "`file` for the profile of the processor")
+	f.StringVar(&p.memory, "memprofile", "", "`file` for the profile of what was allocated")
+	f.StringVar(&p.mutex, "mutexprofile", "", "`file` for the profile of contended locks")
+}
+
+// Start begins. It comes early in a process: what was allocated before is not in
+// the profile.
+func (p *Files) Start() (err error) {
+	if p.mutex != "" {
+		runtime.SetMutexProfileFraction(10)
+	}
+	if p.memory == "" {
+		runtime.MemProfileRate = 0
+	}
+	if p.cpu == "" {
+		return nil
+	}
+	if p.cpuFile, err = os.Create(p.cpu); err != nil {
+		return err
+	}
+	return pprof.StartCPUProfile(p.cpuFile)
+}
+
+// Restart begins the profile of the processor anew.
+func (p *Files) Restart() error {
+	if p.cpu == "" {
+		return nil
+	}
+	pprof.StopCPUProfile()
+	return errors.Join(p.cpuFile.Close(), p.Start())
+}
+
+// Stop ends the profiles and writes them.
+func (p *Files) Stop() (err error) {
+	if p.cpu != "" {
+		pprof.StopCPUProfile()
+		err = p.cpuFile.Close()
+	}
+	runtime.GC() // the profile of memory is as of the last collection
+	return errors.Join(err, write("allocs", p.memory), write("mutex", p.mutex))
+}
+
+func write(profile, file string) error {
+	if file == "" {
+		return nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(pprof.Lookup(profile).WriteTo(f, 0), f.Close())
+}
