@@ -45,8 +45,9 @@
 // broker delivers the original again. This rests on durable queues that do not
 // drop messages by themselves; the default strategy declares such.
 //
-// Duplicates are possible and recognisable. A connection lost between the
-// confirm of a copy and the acknowledgement of its original leaves both, as
+// Duplicates are possible and recognisable. A consuming connection that is lost
+// while its message is being retried leaves both, if the copy is published before
+// the worker knows of it or the broker of the acknowledgement, as
 // does a copy published again because its confirm was lost. All carry the same
 // message id. (A foreign message without one gets a random id at its first
 // retry; a duplicate made by that first retry has another.) Package idempotent

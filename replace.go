@@ -25,8 +25,9 @@ const (
 
 	// AckThenPublish acknowledges the original, waits until the broker has done
 	// so, and then publishes the copy. A crash in between leaves neither: it can
-	// lose, and does not duplicate. It is for messages that are worth less than
-	// the harm a second one does. It costs a round trip more.
+	// lose. It duplicates in one case only, where the confirm of the copy is
+	// lost. It is for messages that are worth less than the harm a second one
+	// does. It costs a round trip more.
 	AckThenPublish
 
 	// ackTooEarly is what tests have to notice. Validate does not let it in.
