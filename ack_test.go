@@ -2,9 +2,12 @@ package reprise
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 )
 
@@ -55,8 +58,9 @@ func (b *ackBroker) Sync() error { return nil }
 func TestAcksSettleExactlyWhatIsSettled(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := &ackBroker{told: map[uint64]verb{}}
-		p := prefix{ch: b, told: newRanges()}
+		p := newPrefix(b)
 		open := []uint64{} // delivered and not settled
+		settled := 0
 		var tag uint64
 		said := map[uint64]verb{}
 		for range rapid.IntRange(1, 30).Draw(t, "batches") {
@@ -75,24 +79,35 @@ func TestAcksSettleExactlyWhatIsSettled(t *testing.T) {
 				open = append(open[:i:i], open[i+1:]...)
 				batch = append(batch, s)
 			}
-			before := b.frames
+			settled += len(batch)
 			if err := p.write(batch); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(open, append([]uint64{}, b.unacked...)); diff != "" {
-				t.Fatalf("unsettled, -want +broker:\n%s", diff)
+			round := rapid.SampledFrom([]string{"pause goes on", "pause is over", "all"}).Draw(t, "round")
+			if round != "pause goes on" {
+				pauses := map[string]int{"pause is over": rapid.IntRange(0, 3).Draw(t, "pauses")}[round]
+				if err := p.writeBeyond(pauses); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if gaps := len(p.told.end); gaps > len(open) {
-				t.Fatalf("%d ranges remembered for %d deliveries under way", gaps, len(open))
+			if round == "all" && len(p.beyond) > 0 {
+				t.Fatalf("%v were not written", p.beyond)
 			}
-			if b.frames-before > len(batch) {
-				t.Fatalf("%d frames for %d settlements", b.frames-before, len(batch))
+			untold := slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(open), maps.Keys(p.beyond))))
+			if diff := cmp.Diff(untold, b.unacked, cmpopts.EquateEmpty()); diff != "" {
+				t.Fatalf("unsettled, or settled beyond a gap, -want +broker:\n%s", diff)
+			}
+			if gaps := len(p.told.end); gaps > len(untold) {
+				t.Fatalf("%d ranges remembered for %d deliveries that the broker waits for", gaps, len(untold))
+			}
+			if b.frames > settled {
+				t.Fatalf("%d frames for %d settlements", b.frames, settled)
 			}
 		}
 		if diff := cmp.Diff(said, b.told); diff != "" {
 			t.Fatalf("not acked, -want +broker:\n%s", diff)
 		}
-		if len(open) == 0 && len(p.told.end) != 0 {
+		if len(open) == 0 && len(p.beyond) == 0 && len(p.told.end) != 0 {
 			t.Fatalf("remembers %v, though all is settled", p.told)
 		}
 	})
@@ -127,7 +142,7 @@ func (j *journal) Sync() error {
 
 func TestAcksAreCoalescedWhereTheyAreContiguous(t *testing.T) {
 	var j journal
-	p := prefix{ch: &j, told: newRanges()}
+	p := newPrefix(&j)
 	for _, batch := range [][]settlement{
 		{{tag: 2}, {tag: 1}, {tag: 3}, {tag: 7}, {tag: 5}},
 		{{tag: 4}},
@@ -136,11 +151,11 @@ func TestAcksAreCoalescedWhereTheyAreContiguous(t *testing.T) {
 		{{tag: 9}},
 		nil,
 	} {
-		if err := p.write(batch); err != nil {
+		if err := errors.Join(p.write(batch), p.writeBeyond(1)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"ack 3 multiple", "ack 7", "ack 5", "ack 4", "nack 6", "ack 8", "ack 9"}
+	want := []string{"ack 3 multiple", "ack 5 multiple", "ack 7", "nack 6", "ack 8", "ack 9"}
 	if diff := cmp.Diff(want, j.frames); diff != "" {
 		t.Error(diff)
 	}

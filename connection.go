@@ -128,35 +128,6 @@ func (c *conn) choked() bool {
 	return c.unreadable
 }
 
-// socket notes whether reading or writing has failed: a connection that ends
-// without is ended by what was said on it.
-type socket struct {
-	net.Conn
-	failed  atomic.Bool
-	greeted bool         // something was read
-	first   atomic.Int32 // the first byte of that
-}
-
-// Read implements net.Conn.
-func (s *socket) Read(p []byte) (int, error) {
-	n, err := s.noted(s.Conn.Read(p))
-	if n > 0 && !s.greeted {
-		s.greeted = true
-		s.first.Store(int32(p[0]))
-	}
-	return n, err
-}
-
-// Write implements net.Conn.
-func (s *socket) Write(p []byte) (int, error) { return s.noted(s.Conn.Write(p)) }
-
-func (s *socket) noted(n int, err error) (int, error) {
-	if err != nil {
-		s.failed.Store(true)
-	}
-	return n, err
-}
-
 // end closes the connection, waiting for the broker's answer at most patience.
 func (c *conn) end(patience time.Duration) {
 	_ = c.CloseDeadline(time.Now().Add(patience)) // it is closed, whatever the error

@@ -130,7 +130,7 @@ func (w *Worker) recount(d *delivery) error {
 	if err := checkSize("", hop.RoutingKey, msg, d.session.conn.Config.FrameSize, roomForDelivery); err != nil {
 		return err
 	}
-	w.replace(d, replacement{hop: hop, msg: msg, f: w.failure(d, "", 0), kind: moved})
+	w.replace(d, &replacement{hop: hop, msg: msg, f: w.failure(d, "", 0), kind: moved})
 	return nil
 }
 

@@ -76,9 +76,9 @@ func newDebouncer(w *Worker, d Debounce) *debouncer {
 }
 
 // add has a delivery wait for others like it. It belongs to the debouncer then.
-func (b *debouncer) add(alive context.Context, s *session, a arrival) {
+func (b *debouncer) add(alive context.Context, d *delivery) {
 	w := b.worker
-	d := s.delivery(a)
+	d.read()
 	key := ""
 	if d.err == nil {
 		err := guard("debounce key", func() error {

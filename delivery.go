@@ -28,20 +28,20 @@ type delivery struct {
 	reminded bool        // that it is overdue; only the session's serve uses it
 }
 
-// delivery reads what came.
-func (s *session) delivery(a arrival) *delivery {
-	w := s.worker
-	d := &delivery{
-		Delivery: a.Delivery,
-		session:  s,
-		arrived:  a.at,
-		at: topology.Delivery{
-			Queue:       w.cfg.Queue,
-			Exchange:    a.Exchange,
-			RoutingKey:  a.RoutingKey,
-			Redelivered: a.Redelivered,
-			Headers:     decodeTable(a.Headers),
-		},
+// delivery is what has just come in. Nothing of it is looked at before read.
+func (s *session) delivery(raw amqp.Delivery, now time.Time) *delivery {
+	return &delivery{Delivery: raw, session: s, arrived: now}
+}
+
+// read reads what earlier attempts wrote on it.
+func (d *delivery) read() {
+	w := d.session.worker
+	d.at = topology.Delivery{
+		Queue:       w.cfg.Queue,
+		Exchange:    d.Exchange,
+		RoutingKey:  d.RoutingKey,
+		Redelivered: d.Redelivered,
+		Headers:     readTable(d.Headers),
 	}
 	var moved int
 	moved, d.origin = d.readMoved()
@@ -52,7 +52,7 @@ func (s *session) delivery(a arrival) *delivery {
 	})
 	if d.err != nil {
 		d.history, d.attempt = topology.History{}, 1
-		return d
+		return
 	}
 	if d.history.Queue != "" && d.history.Queue != w.cfg.Queue {
 		// The marks are another queue's: somebody passed the message on, headers
@@ -60,7 +60,6 @@ func (s *session) delivery(a arrival) *delivery {
 		d.history = topology.History{RetriesLeft: d.history.RetriesLeft}
 	}
 	d.attempt = d.history.Attempts + 1
-	return d
 }
 
 // copyID is the message id of its copies, should it have none itself: the same for
@@ -94,7 +93,7 @@ func (d *delivery) giveBack() {
 func (w *Worker) message(d *delivery) *Message {
 	m := &Message{
 		Body:            bytes.Clone(d.Body),
-		Headers:         visible(decodeTable(d.Headers), w.cfg.Strategy.Marks),
+		Headers:         visible(d.Headers, w.cfg.Strategy.Marks),
 		ContentType:     d.ContentType,
 		ContentEncoding: d.ContentEncoding,
 		CorrelationID:   d.CorrelationId,

@@ -58,17 +58,17 @@ func reserved(header string) bool {
 
 // visible returns the headers a handler sees: the message's own, as first
 // published.
-func visible(headers topology.Table, marks topology.Marks) map[string]any {
+func visible(headers amqp.Table, marks topology.Marks) map[string]any {
 	out := make(map[string]any, len(headers))
 	for k, v := range headers {
 		switch {
 		case brokers(k), marks.Owns(k), ours(k):
 		default:
-			out[k] = v
+			out[k] = decodeValue(v)
 		}
 	}
 	if cc, stashed := headers[HeaderCC]; stashed {
-		out[headerCC] = cc
+		out[headerCC] = decodeValue(cc)
 	}
 	return out
 }
@@ -77,10 +77,10 @@ func visible(headers topology.Table, marks topology.Marks) map[string]any {
 // them: all that survives, with the rest stashed. The marks are still to be
 // written on the headers.
 func carried(d amqp.Delivery, user string) (topology.Table, amqp.Publishing) {
-	headers := topology.Table{}
-	for k, v := range decodeTable(d.Headers) {
+	headers := make(topology.Table, len(d.Headers))
+	for k, v := range d.Headers {
 		if !brokers(k) && k != headerCC && k != headerBCC && !strings.HasPrefix(k, topology.HeaderLevel) {
-			headers[k] = v
+			headers[k] = decodeValue(v)
 		}
 	}
 	stash := func(name string, value any) {

@@ -30,7 +30,7 @@ func (s *session) remind(now time.Time, after time.Duration) {
 			"held", now.Sub(d.arrived), "timeout", w.cfg.ConsumerTimeout)
 	}
 	n := 0
-	for n < len(s.pending) && now.Sub(s.pending[n].at) >= after {
+	for n < len(s.pending) && now.Sub(s.pending[n].arrived) >= after {
 		s.acks.giveBack(s.pending[n].DeliveryTag)
 		n++
 	}

@@ -28,10 +28,14 @@ type publisher struct {
 	closed   chan struct{} // closed when run has ended
 }
 
+// maxQueued is how many messages may wait to be written besides their callers, so
+// that these need not be woken twice.
+const maxQueued = 64
+
 func newPublisher(l *link) *publisher {
 	return &publisher{
 		link: l, user: l.user, timeout: l.cfg.ConfirmTimeout,
-		requests: make(chan *publication), closed: make(chan struct{}),
+		requests: make(chan *publication, maxQueued), closed: make(chan struct{}),
 	}
 }
 
@@ -106,10 +110,16 @@ func (p *publisher) send(ctx context.Context, pub *publication, expired <-chan t
 // await returns what became of a message that was handed over. What is known
 // counts, however late it is.
 func (p *publisher) await(ctx context.Context, pub *publication, expired <-chan time.Time, late func()) error {
+	closed := p.closed
 	for {
 		select {
 		case <-pub.done:
 			return pub.err
+		case <-closed:
+			if pub.state.CompareAndSwap(queued, abandoned) {
+				return ErrClosed
+			}
+			closed = nil // what was written gets a result
 		case <-ctx.Done():
 			if pub.abandon() {
 				return notSent(ctx)
@@ -181,6 +191,7 @@ func (p *publisher) run(ctx context.Context) {
 		began := time.Now()
 		s, err := openConfirming(c, p.user)
 		if err == nil {
+
 			p.link.wg.Go(s.listen)
 			next = s.serve(ctx, p.requests, next)
 			if s.confirmed.Load() || s.blamed {
@@ -203,16 +214,16 @@ func (p *publisher) run(ctx context.Context) {
 // serve writes requests until the channel is gone, beginning with pub unless it
 // is nil. It returns the one that it had taken and could not write.
 func (s *confirming) serve(ctx context.Context, requests <-chan *publication, pub *publication) *publication {
+	defer s.conn.socket.flush()
 	for {
-		select {
-		case s.room <- struct{}{}: // for the next request, whenever it comes
-		case <-s.dead:
+		if !s.reserve() { // for the next request, whenever it comes
 			return pub
 		}
 		if pub == nil {
 			pub = s.take(ctx, requests)
 		}
 		if pub == nil || !s.refuse(pub) && !(s.admit(ctx, pub) && s.write(pub)) {
+			s.conn.socket.flush()
 			<-s.dead // it is, or the link is about to close it
 			return pub
 		}
@@ -220,8 +231,32 @@ func (s *confirming) serve(ctx context.Context, requests <-chan *publication, pu
 	}
 }
 
-// take returns the next request, or nil when there will be no more.
+// reserve takes room for one more message in flight. It returns false when the
+// channel is gone.
+func (s *confirming) reserve() bool {
+	select {
+	case s.room <- struct{}{}:
+		return true
+	default:
+	}
+	s.conn.socket.flush()
+	select {
+	case s.room <- struct{}{}:
+		return true
+	case <-s.dead:
+		return false
+	}
+}
+
+// take returns the next request, or nil when there will be no more. What was
+// written is held as long as there are requests.
 func (s *confirming) take(ctx context.Context, requests <-chan *publication) *publication {
+	select {
+	case pub := <-requests:
+		return pub
+	default:
+	}
+	s.conn.socket.flush()
 	select {
 	case pub := <-requests:
 		return pub
@@ -245,8 +280,14 @@ func (s *confirming) refuse(pub *publication) bool {
 
 // admit waits until pub may be written, and reports whether it ever may be.
 func (s *confirming) admit(ctx context.Context, pub *publication) bool {
+	writable := s.conn.mayWrite()
 	select {
-	case <-s.conn.mayWrite():
+	case <-writable:
+	default:
+		s.conn.socket.flush()
+	}
+	select {
+	case <-writable:
 		for s.begin(pub) {
 			if pub.wait == nil || !pub.wait.shorten(pub) {
 				return true
@@ -271,6 +312,7 @@ func (s *confirming) write(pub *publication) bool {
 	// waits for listen to take a confirm, and listen needs s.mu.
 	tag := s.ch.GetNextPublishSeqNo()
 	s.register(tag, pub)
+	s.conn.socket.hold()
 	c, err := s.ch.PublishWithDeferredConfirm(pub.exchange, pub.key, true, false, pub.msg)
 	if err == nil {
 		s.sent(pub, c)

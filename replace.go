@@ -52,7 +52,7 @@ const (
 
 // fill makes the copy for a hop. It leaves room in the header frame for what
 // brokers add.
-func (w *Worker) fill(d *delivery, hop topology.Hop, f topology.Failure, notes topology.Table, mark func(topology.Table, topology.Failure) topology.Table, reserve int) (replacement, error) {
+func (w *Worker) fill(d *delivery, hop topology.Hop, f topology.Failure, notes topology.Table, mark func(topology.Table, topology.Failure) topology.Table, reserve int) (*replacement, error) {
 	headers, msg := carried(d.Delivery, w.client.publishing.user)
 	delete(headers, HeaderCrashes)
 	if reserve > 0 && d.crashed() != "" {
@@ -86,7 +86,7 @@ func (w *Worker) fill(d *delivery, hop topology.Hop, f topology.Failure, notes t
 		f.Error += "\n\nwithout the headers of Annotate: " + err.Error()
 		err = encode(f, nil)
 	}
-	return replacement{hop: hop, msg: msg, f: f}, err
+	return &replacement{hop: hop, msg: msg, f: f}, err
 }
 
 // sizeOf is what a table adds to another one.
@@ -110,8 +110,7 @@ func (w *Worker) annotate(headers, notes topology.Table) topology.Table {
 
 // replace settles a failed delivery: it publishes the copy and acknowledges the
 // original, in the Order that is wanted, or leaves it to the broker.
-func (w *Worker) replace(d *delivery, c replacement) {
-	log := w.log.With("message_id", c.messageID(d), "attempt", c.f.Attempt)
+func (w *Worker) replace(d *delivery, c *replacement) {
 	var gone *Event
 	switch {
 	case c.hop.Way == topology.Requeue:
@@ -119,9 +118,9 @@ func (w *Worker) replace(d *delivery, c replacement) {
 	case c.hop.Way == topology.DeadLetter:
 		gone = w.reject(d, deadLettered)
 	case w.cfg.Order == AckThenPublish:
-		gone = w.ackThenPublish(d, c, log)
+		gone = w.ackThenPublish(d, c)
 	default:
-		gone = w.publishThenAck(d, c, log)
+		gone = w.publishThenAck(d, c)
 	}
 	if gone != nil {
 		w.settled(*gone, d)
@@ -132,24 +131,29 @@ func (w *Worker) replace(d *delivery, c replacement) {
 	}
 	switch c.kind {
 	case parked:
-		log.Error("parked", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "reason", c.f.Reason, "error", c.f.Error)
+		w.log.Error("parked", "message_id", c.messageID(d), "attempt", c.f.Attempt, "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "reason", c.f.Reason, "error", c.f.Error)
 		w.settled(Event{Kind: EventParked, Err: errText(c.f.Error)}, d)
 	case retried:
-		log.Warn("retry", "delay", c.hop.Delay, "error", c.f.Error)
+		w.log.Warn("retry", "message_id", c.messageID(d), "attempt", c.f.Attempt, "delay", c.hop.Delay, "error", c.f.Error)
 		w.settled(Event{Kind: EventRetried, Delay: c.hop.Delay, Err: errText(c.f.Error)}, d)
 	case moved:
-		log.Warn("delivered again", "crashes", d.crashes+1)
+		w.log.Warn("delivered again", "message_id", c.messageID(d), "attempt", c.f.Attempt, "crashes", d.crashes+1)
 		for _, b := range d.burst {
 			w.observe(Event{Kind: EventDebounced, MessageID: b.MessageId, Attempt: b.attempt})
 		}
 	}
 }
 
-func (c replacement) messageID(d *delivery) string {
+func (c *replacement) messageID(d *delivery) string {
 	if c.msg.MessageId != "" {
 		return c.msg.MessageId
 	}
 	return d.MessageId
+}
+
+// about returns the logger of what is said about a copy.
+func (w *Worker) about(d *delivery, c *replacement) *slog.Logger {
+	return w.log.With("message_id", c.messageID(d), "attempt", c.f.Attempt)
 }
 
 // The ways return nil when the delivery is settled, and else what became of it.
@@ -167,13 +171,13 @@ func (w *Worker) reject(d *delivery, how verb) *Event {
 // has it. It tries for as long as the delivery's own session lives, since only
 // that can acknowledge, and the broker is patient; when the session is gone, the
 // broker delivers the original again.
-func (w *Worker) publishThenAck(d *delivery, c replacement, log *slog.Logger) *Event {
+func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
 	if w.cfg.Order == ackTooEarly {
 		d.session.acks.ack(d.DeliveryTag)
-		_ = w.insist(d.session.ctx, d, c, log)
+		_ = w.insist(d.session.ctx, d, c)
 		return nil
 	}
-	err := w.insist(d.session.ctx, d, c, log)
+	err := w.insist(d.session.ctx, d, c)
 	switch {
 	case err == nil && c.kind == moved:
 		// Its place is not free before there is one of them only: the copy may be
@@ -184,10 +188,10 @@ func (w *Worker) publishThenAck(d *delivery, c replacement, log *slog.Logger) *E
 		d.session.acks.ack(d.DeliveryTag)
 		return nil
 	case d.session.ctx.Err() != nil:
-		log.Warn("copy dropped", "error", err, "reason", context.Cause(d.session.ctx))
+		w.about(d, c).Warn("copy dropped", "error", err, "reason", context.Cause(d.session.ctx))
 		return &Event{Kind: EventDropped, Err: err}
 	}
-	log.Warn("given back", "error", err)
+	w.about(d, c).Warn("given back", "error", err)
 	d.giveBack()
 	return &Event{Kind: EventGivenBack, Err: err}
 }
@@ -195,18 +199,18 @@ func (w *Worker) publishThenAck(d *delivery, c replacement, log *slog.Logger) *E
 // ackThenPublish acknowledges the original, and publishes the copy once the broker
 // is known to have forgotten it. From then on the message is in this process
 // only: until the worker gives up, it tries on whatever connection there is.
-func (w *Worker) ackThenPublish(d *delivery, c replacement, log *slog.Logger) *Event {
+func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
 	if d.session.ctx.Err() != nil {
-		log.Warn("copy dropped", "error", errLostWithSession, "reason", context.Cause(d.session.ctx))
+		w.about(d, c).Warn("copy dropped", "error", errLostWithSession, "reason", context.Cause(d.session.ctx))
 		return &Event{Kind: EventDropped, Err: errLostWithSession}
 	}
 	if !d.session.acks.ackNow(d.DeliveryTag) {
 		// Published, it would be there twice if the broker has not heard.
-		log.Error("message may be lost", "error", errLostWithSession, "reason", "it is not known whether the broker has acknowledged it")
+		w.about(d, c).Error("message may be lost", "error", errLostWithSession, "reason", "it is not known whether the broker has acknowledged it")
 		return &Event{Kind: EventLost, Err: errLostWithSession}
 	}
-	if err := w.insist(w.settling, d, c, log); err != nil {
-		log.Error("message lost", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err)
+	if err := w.insist(w.settling, d, c); err != nil {
+		w.about(d, c).Error("message lost", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err)
 		return &Event{Kind: EventLost, Err: err}
 	}
 	return nil
@@ -218,12 +222,12 @@ var errOverdue = errors.New("reprise: its copy could not be published in time: s
 
 // insist publishes a copy until the broker has it, or ctx ends, or it must be given
 // up: an original that is acknowledged already never is.
-func (w *Worker) insist(ctx context.Context, d *delivery, c replacement, log *slog.Logger) error {
+func (w *Worker) insist(ctx context.Context, d *delivery, c *replacement) error {
 	retry := retrier{schedule: w.client.cfg.Reconnect}
 	for {
 		began := time.Now()
 		err := w.send(ctx, c, func() {
-			log.Warn("confirm is late", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "after", time.Since(began))
+			w.about(d, c).Warn("confirm is late", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "after", time.Since(began))
 		})
 		if err == nil {
 			return nil
@@ -236,7 +240,7 @@ func (w *Worker) insist(ctx context.Context, d *delivery, c replacement, log *sl
 			return errors.Join(errOverdue, err)
 		}
 		delay := retry.failed(time.Since(began))
-		log.Warn("copy failed", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err, "next_try", delay)
+		w.about(d, c).Warn("copy failed", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err, "next_try", delay)
 		w.observe(Event{Kind: EventCopyFailed, MessageID: d.MessageId, Attempt: d.attempt, Delay: delay, Err: err})
 		if sleep(ctx, delay) != nil {
 			return errors.Join(err, context.Cause(ctx))
@@ -245,7 +249,7 @@ func (w *Worker) insist(ctx context.Context, d *delivery, c replacement, log *sl
 }
 
 // send returns nil when the broker has the copy.
-func (w *Worker) send(ctx context.Context, c replacement, late func()) error {
+func (w *Worker) send(ctx context.Context, c *replacement, late func()) error {
 	if err := w.client.declared.ensure(ctx, c.hop); err != nil {
 		return err
 	}

@@ -96,6 +96,7 @@ func (s *session) subscribe(ctx context.Context, tag string, narrow bool) (<-cha
 	if narrow {
 		prefetch = 1
 	}
+	s.acks.expect(prefetch - w.cfg.Concurrency)
 	deliveries, err := call(ctx, w.client, func() (deliveries <-chan amqp.Delivery, err error) {
 		err = s.ask(func() error {
 			if err := s.ch.Qos(prefetch, 0, false); err != nil { // of consumers to come
@@ -128,7 +129,7 @@ func (s *session) unsubscribe(tag string, deliveries <-chan amqp.Delivery) error
 	}
 	now := time.Now()
 	for raw := range deliveries {
-		s.pending = append(s.pending, arrival{raw, now})
+		s.pending = append(s.pending, s.delivery(raw, now))
 	}
 	return nil
 }
@@ -144,8 +145,8 @@ func (s *session) putDown() {
 }
 
 func (s *session) giveBackPending() {
-	for _, a := range s.pending {
-		s.acks.giveBack(a.DeliveryTag)
+	for _, d := range s.pending {
+		s.acks.giveBack(d.DeliveryTag)
 	}
 	s.pending = nil
 }
@@ -191,8 +192,8 @@ func (s *session) pump(ctx, alive context.Context, deliveries <-chan amqp.Delive
 	defer tick.Stop()
 	held := s.pending
 	s.pending = nil
-	for _, a := range held {
-		s.receive(alive, a, narrow)
+	for _, d := range held {
+		s.receive(alive, d, narrow)
 	}
 	for {
 		var free <-chan int
@@ -204,14 +205,14 @@ func (s *session) pump(ctx, alive context.Context, deliveries <-chan amqp.Delive
 			if !ok {
 				return s.whyClosed()
 			}
-			s.receive(alive, arrival{raw, time.Now()}, narrow)
+			s.receive(alive, s.delivery(raw, time.Now()), narrow)
 		case slot := <-free:
 			place := place{slot}
-			switch a := s.pending[0]; {
-			case narrow && !s.needsNarrow(a):
+			switch d := s.pending[0]; {
+			case narrow && !s.needsNarrow(d):
 				w.slots.leave(place)
 				return errWiden
-			case !narrow && w.suspect(a.Delivery):
+			case !narrow && w.suspect(d.Delivery):
 				w.slots.leave(place)
 				return errSuspect
 			case narrow:
@@ -237,19 +238,19 @@ func (s *session) pump(ctx, alive context.Context, deliveries <-chan amqp.Delive
 }
 
 // receive has a delivery wait for a slot, or before that for others like it.
-func (s *session) receive(alive context.Context, a arrival, narrow bool) {
+func (s *session) receive(alive context.Context, d *delivery, narrow bool) {
 	w := s.worker
-	if w.debounce != nil && !narrow && !w.suspect(a.Delivery) {
-		w.debounce.add(alive, s, a)
+	if w.debounce != nil && !narrow && !w.suspect(d.Delivery) {
+		w.debounce.add(alive, d)
 		return
 	}
-	s.pending = append(s.pending, a)
+	s.pending = append(s.pending, d)
 }
 
 // needsNarrow reports whether a delivery, and with it the next ones, should be
 // handled by itself.
-func (s *session) needsNarrow(a arrival) bool {
-	return s.careful && a.DeliveryTag == 1 || s.worker.suspect(a.Delivery) || s.worker.gate.probing()
+func (s *session) needsNarrow(d *delivery) bool {
+	return s.careful && d.DeliveryTag == 1 || s.worker.suspect(d.Delivery) || s.worker.gate.probing()
 }
 
 // begin starts an attempt for the first pending delivery in a place, or frees the
@@ -261,11 +262,14 @@ func (s *session) begin(alive context.Context, place place) {
 		w.slots.leave(place)
 		return
 	}
-	a := s.pending[0]
+	d := s.pending[0]
 	if s.pending = s.pending[1:]; len(s.pending) == 0 {
 		s.pending = nil
 	}
-	w.attempts.Go(func() { w.attempt(s.delivery(a), place, record) })
+	w.attempts.Go(func() {
+		d.read()
+		w.attempt(d, place, record)
+	})
 }
 
 // whyClosed tells a cancelled consumer from a closed channel.

@@ -34,13 +34,7 @@ type session struct {
 	countsNacks bool
 
 	// pending was delivered and has not begun. Only serve uses it.
-	pending []arrival
-}
-
-// arrival is a delivery that has just come in.
-type arrival struct {
-	amqp.Delivery
-	at time.Time
+	pending []*delivery
 }
 
 var errConsumerCancelled = errors.New("the broker cancelled the consumer (queue deleted, or moved)")

@@ -57,7 +57,7 @@ func (w *Worker) settle(d *delivery, s said, took time.Duration) {
 		return
 	}
 	f := w.failure(d, s.text, took)
-	var c replacement
+	var c *replacement
 	err := guard("strategy or policy", func() (err error) {
 		c, err = w.choose(d, f, s)
 		return err
@@ -75,7 +75,7 @@ func (w *Worker) settle(d *delivery, s said, took time.Duration) {
 
 // choose decides what takes a failed delivery's place: another attempt, if one is
 // allowed and possible, or a copy that is parked.
-func (w *Worker) choose(d *delivery, f topology.Failure, s said) (replacement, error) {
+func (w *Worker) choose(d *delivery, f topology.Failure, s said) (*replacement, error) {
 	var hop topology.Hop
 	var err error
 	decision := w.decide(d, s, func(delay time.Duration) time.Duration {
@@ -86,7 +86,7 @@ func (w *Worker) choose(d *delivery, f topology.Failure, s said) (replacement, e
 	})
 	if decision.Retry {
 		if err == nil {
-			var c replacement
+			var c *replacement
 			if c, err = w.retry(d, f, s, hop); err == nil {
 				return c, nil
 			}
@@ -114,9 +114,9 @@ func (w *Worker) decide(d *delivery, s said, wait func(time.Duration) time.Durat
 }
 
 // retry makes what brings a message back over a hop.
-func (w *Worker) retry(d *delivery, f topology.Failure, s said, hop topology.Hop) (replacement, error) {
+func (w *Worker) retry(d *delivery, f topology.Failure, s said, hop topology.Hop) (*replacement, error) {
 	if hop.Way != topology.Copy {
-		return replacement{hop: hop, f: f, kind: retried}, nil
+		return &replacement{hop: hop, f: f, kind: retried}, nil
 	}
 	c, err := w.fill(d, hop, f, s.headers, w.cfg.Strategy.Marks.Retry, roomForStations(hop.Stations))
 	c.kind = retried
@@ -144,7 +144,7 @@ func (w *Worker) failure(d *delivery, text string, took time.Duration) topology.
 // left unacknowledged, the delivery would take a place of the prefetch for as
 // long as the session lives, until nothing else is delivered.
 func (w *Worker) parkUnmarked(d *delivery, f topology.Failure) {
-	var c replacement
+	var c *replacement
 	err := guard("strategy", func() (err error) {
 		bare := func(headers topology.Table, _ topology.Failure) topology.Table { return headers }
 		// It came in one frame, so it fits into one.

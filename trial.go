@@ -119,6 +119,7 @@ func (s *confirming) begin(pub *publication) bool {
 // reports whether the channel is still there. Whoever has all the room knows that
 // nothing is in flight.
 func (s *confirming) drain() bool {
+	s.conn.socket.flush()
 	timer := time.NewTimer(trialPatience)
 	defer timer.Stop()
 	taken := 1 // for what is to be written

@@ -21,7 +21,7 @@ func running() *confirming {
 	close(open)
 	s := newConfirming()
 	s.trials = newTrials("me")
-	s.conn = &conn{writable: open}
+	s.conn = &conn{writable: open, socket: &socket{}}
 	return s
 }
 

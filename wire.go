@@ -80,6 +80,18 @@ func decodeTable(t amqp.Table) topology.Table {
 	return out
 }
 
+// readTable is decodeTable for a table that is only read. It shares memory with
+// the client's.
+func readTable(t amqp.Table) topology.Table {
+	for _, v := range t {
+		switch v.(type) {
+		case amqp.Table, []any:
+			return decodeTable(t)
+		}
+	}
+	return topology.Table(t)
+}
+
 func decodeValue(v any) any {
 	switch x := v.(type) {
 	case amqp.Table:
@@ -138,6 +150,9 @@ func formatExpiration(d time.Duration) string {
 
 // parseExpiration reads milliseconds; the broker accepts nothing else.
 func parseExpiration(s string) time.Duration {
+	if s == "" {
+		return 0
+	}
 	ms, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || ms < 0 {
 		return 0
@@ -215,7 +230,7 @@ func checkSize(exchange, key string, msg amqp.Publishing, frameSize, reserve int
 	if len(msg.Headers) == 0 {
 		return nil
 	}
-	if size, room := decodeTable(msg.Headers).WireSize(), headerRoom(msg, frameSize, reserve); size > room {
+	if size, room := readTable(msg.Headers).WireSize(), headerRoom(msg, frameSize, reserve); size > room {
 		return fmt.Errorf("%w: the headers take %d bytes, the broker's frames have room for %d: put large values into the body",
 			ErrInvalidMessage, size, room)
 	}

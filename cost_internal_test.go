@@ -1,0 +1,79 @@
+package reprise
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// nowhere is a channel that takes all there is to settle.
+type nowhere struct{}
+
+func (nowhere) Ack(uint64, bool) error        { return nil }
+func (nowhere) Nack(uint64, bool, bool) error { return nil }
+func (nowhere) Reject(uint64, bool) error     { return nil }
+func (nowhere) Sync() error                   { return nil }
+
+// unconnected returns a worker, and a session of its that has no broker.
+func unconnected(b *testing.B, handler HandlerFunc) (*Worker, *session) {
+	b.Helper()
+	client := &Client{cfg: (&Config{}).withDefaults(), publishing: &link{user: "guest"}}
+	w, err := NewWorker(client, WorkerConfig{Queue: "orders", Handler: handler})
+	if err != nil {
+		b.Fatal(err)
+	}
+	w.handling, w.settling = b.Context(), b.Context()
+	s := &session{worker: w, acks: newAcker(nowhere{}), ctx: b.Context(), conn: &conn{Connection: &amqp.Connection{Config: amqp.Config{FrameSize: 131072}}}}
+	return w, s
+}
+
+func sample(tag uint64) amqp.Delivery {
+	return amqp.Delivery{
+		Headers: amqp.Table{"tenant": "acme"}, ContentType: "application/json", MessageId: "order-00000001",
+		Timestamp: time.Unix(1700000000, 0), Type: "order.placed", RoutingKey: "orders", DeliveryTag: tag,
+		Body: []byte(`{"order":1,"customer":4711,"amount":"12.50","currency":"EUR"}`),
+	}
+}
+
+// What a message costs in this process, from the AMQP client and back to it, when
+// the handler does nothing.
+func BenchmarkHandled(b *testing.B) {
+	const prefetch = 200
+	window := make(chan struct{}, prefetch)
+	w, s := unconnected(b, func(context.Context, *Message) error {
+		<-window
+		return nil
+	})
+	s.acks.expect(prefetch)
+	deliveries := make(chan amqp.Delivery)
+	ctx, cancel := context.WithCancel(b.Context())
+	w.attempts.Go(func() { s.acks.run(ctx) })
+	w.attempts.Go(func() { _ = s.pump(ctx, ctx, deliveries, false) })
+	b.ReportAllocs()
+	var tag uint64
+	for b.Loop() {
+		tag++
+		window <- struct{}{}
+		deliveries <- sample(tag)
+	}
+	cancel()
+	w.attempts.Wait()
+}
+
+// What it costs to decide about a message that failed and to make its copy.
+func BenchmarkCopied(b *testing.B) {
+	w, s := unconnected(b, func(context.Context, *Message) error { return nil })
+	d := s.delivery(sample(1), time.Now())
+	d.read()
+	failed := errors.New("payment provider: 503 Service Unavailable")
+	b.ReportAllocs()
+	for b.Loop() {
+		said := w.listen(failed)
+		if _, err := w.choose(d, w.failure(d, said.text, time.Millisecond), said); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package reprise
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// socket is the network connection below the AMQP client.
+//
+// It notes whether reading or writing has failed: a connection that ends without is
+// ended by what was said on it.
+//
+// It can hold what is written, for more to follow in the same packet: the client
+// writes each message by itself, which costs both sides about as much as the rest
+// of the message's way.
+type socket struct {
+	net.Conn
+	failed  atomic.Bool
+	greeted bool         // something was read
+	first   atomic.Int32 // the first byte of that
+
+	mu      sync.Mutex
+	holding bool
+	held    []byte
+}
+
+// maxHeld is how many bytes are held at most.
+const maxHeld = 64 << 10
+
+// Read implements net.Conn.
+func (s *socket) Read(p []byte) (int, error) {
+	n, err := s.noted(s.Conn.Read(p))
+	if n > 0 && !s.greeted {
+		s.greeted = true
+		s.first.Store(int32(p[0]))
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (s *socket) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.holding && len(s.held)+len(p) <= maxHeld {
+		s.held = append(s.held, p...)
+		return len(p), nil
+	}
+	if err := s.release(); err != nil {
+		return 0, err
+	}
+	return s.noted(s.Conn.Write(p))
+}
+
+// hold holds what is written from now on, until flush. Whoever calls it must call
+// flush before it waits for anything.
+func (s *socket) hold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holding = true
+}
+
+// flush writes what is held, no matter who wrote it.
+func (s *socket) flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holding = false
+	if s.release() != nil {
+		_ = s.Conn.Close() // for the client to see that it is over
+	}
+}
+
+func (s *socket) release() error {
+	if len(s.held) == 0 {
+		return nil
+	}
+	_, err := s.noted(s.Conn.Write(s.held))
+	s.held = s.held[:0]
+	return err
+}
+
+func (s *socket) noted(n int, err error) (int, error) {
+	if err != nil {
+		s.failed.Store(true)
+	}
+	return n, err
+}

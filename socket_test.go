@@ -1,0 +1,72 @@
+package reprise
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// packets is a network connection that notes what is written at a time.
+type packets struct {
+	net.Conn
+	written []string
+	fails   bool
+	closed  bool
+}
+
+func (p *packets) Write(b []byte) (int, error) {
+	if p.fails {
+		return 0, errors.New("broken pipe")
+	}
+	p.written = append(p.written, string(b))
+	return len(b), nil
+}
+
+func (p *packets) Close() error {
+	p.closed = true
+	return nil
+}
+
+func TestWhatIsHeldGoesTogetherAndInOrder(t *testing.T) {
+	var p packets
+	s := &socket{Conn: &p}
+	write := func(texts ...string) {
+		t.Helper()
+		for _, text := range texts {
+			if n, err := s.Write([]byte(text)); n != len(text) || err != nil {
+				t.Fatalf("Write = %d, %v", n, err)
+			}
+		}
+	}
+	write("a")
+	s.hold()
+	write("b", "c")
+	s.flush()
+	s.flush()
+	write("d")
+	s.hold()
+	large := strings.Repeat("f", maxHeld)
+	write("e", large, "g")
+	s.flush()
+	if diff := cmp.Diff([]string{"a", "bc", "d", "e", large, "g"}, p.written); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What was held is taken for written: where it cannot be, the connection has to end,
+// for everybody to learn that there will be no answer.
+func TestWhatIsHeldAndCannotBeWrittenEndsTheConnection(t *testing.T) {
+	p := packets{fails: true}
+	s := &socket{Conn: &p}
+	s.hold()
+	if _, err := s.Write([]byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	s.flush()
+	if !p.closed || !s.failed.Load() {
+		t.Errorf("closed %t, failed %t", p.closed, s.failed.Load())
+	}
+}
