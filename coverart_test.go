@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// The names of this design are fixed, so its tests on a shared broker start
-// from nothing, and leave nothing.
+// The names of this design are fixed, so its tests on a shared broker are alone
+// with them, start from nothing, and leave nothing.
 func coverArt(t *testing.T, r *raw, p preset.CoverArt) preset.CoverArt {
 	t.Helper()
 	topo := p.Topology()
@@ -36,6 +36,7 @@ func coverArt(t *testing.T, r *raw, p preset.CoverArt) preset.CoverArt {
 
 func TestCoverArtDeclaresWhatIsDeployed(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		testkit.Alone(t, b, "cover-art-archive")
 		for _, queueType := range []string{"", "quorum"} {
 			t.Run("type "+queueType, func(t *testing.T) {
 				r := newRaw(t, b.URL)
@@ -93,6 +94,7 @@ func TestCoverArtDeclaresWhatIsDeployed(t *testing.T) {
 
 func TestCoverArtOnTheWire(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		testkit.Alone(t, b, "cover-art-archive")
 		r := newRaw(t, b.URL)
 		// Delay 0 is not expressible; the wait queue is looked into instead.
 		p := coverArt(t, r, preset.CoverArt{RetryDelay: time.Hour})
@@ -130,8 +132,11 @@ func TestCoverArtOnTheWire(t *testing.T) {
 			{"negative", amqp.Table{"mb-retries": int64(math.MinInt64)}, []step{
 				{"cover-art-archive.failed", amqp.Table{"mb-retries": int64(math.MinInt64), "mb-exceptions": []any{"error of attempt 5"}}},
 			}},
-			{"not a number", amqp.Table{"mb-retries": "4"}, []step{
-				{"cover-art-archive.failed", amqp.Table{"mb-retries": "4", "mb-exceptions": []any{"error of attempt 5"}}},
+			{"as text", amqp.Table{"mb-retries": "1"}, []step{
+				{"cover-art-archive.retry", amqp.Table{"mb-retries": int32(0), "mb-exceptions": []any{"error of attempt 4"}}},
+			}},
+			{"not a number", amqp.Table{"mb-retries": "four"}, []step{
+				{"cover-art-archive.failed", amqp.Table{"mb-retries": "four", "mb-exceptions": []any{"error of attempt 5"}}},
 			}},
 		} {
 			t.Run(tc.name, func(t *testing.T) {
@@ -154,6 +159,7 @@ func TestCoverArtOnTheWire(t *testing.T) {
 
 func TestCoverArtComesBack(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		testkit.Alone(t, b, "cover-art-archive")
 		r := newRaw(t, b.URL)
 		p := coverArt(t, r, preset.CoverArt{RetryDelay: 50 * time.Millisecond, Retries: 2})
 		h := newScript(func(m *reprise.Message) error { return errScripted })

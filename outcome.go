@@ -14,7 +14,7 @@ import (
 // parked. A negative d counts as 0. The default strategy's wait queues hold a
 // message for at most topology.MaxDelay (49 days): after a longer d the message
 // comes back then, and the handler can ask again. Routes with a delay of their
-// own (topology.WaitQueue, Requeuing, DelayedRetry, DeadLettering) keep to that.
+// own (topology.WaitQueue, GrowingTTL, Requeuing, DelayedRetry, DeadLettering) keep to that.
 //
 // The result wraps err, which may be nil, and works from inside any chain of
 // wrapped errors. Where several are wrapped in one another, the outermost counts.

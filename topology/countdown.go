@@ -3,16 +3,18 @@ package topology
 import (
 	"fmt"
 	"math"
+	"strconv"
 )
 
 // CountDown is the Marks of systems that write the number of retries that
 // remain on the message, and beside it the texts of the errors so far. The
 // number, not the Policy, decides whether a message is retried.
 //
-// Header absent means Default. Any integer type is read; programs write what
-// their client prefers. A negative number, or anything that is not an integer,
-// counts as 0: the message had a budget that cannot be read, so it is tried
-// once more and then parked for a person to see, rather than retried for ever.
+// Header absent means Default. Programs write what their client prefers, so an
+// integer of any type is read, and one in decimal digits, as text. A negative number, or anything that is
+// not an integer, counts as 0: the message had a budget that cannot be read, so
+// it is tried once more and then parked for a person to see, rather than
+// retried for ever.
 //
 // Of the error texts the last 100 are kept. Nothing but the two headers is written, so times, hosts and the number of
 // attempts are not known: History.Attempts is what the two headers add up to.
@@ -43,7 +45,10 @@ func (c CountDown) left(headers Table) int {
 	if !found {
 		return c.Default
 	}
-	n, _ := Integer(v)
+	n, ok := Integer(v)
+	if text, isText := v.(string); !ok && isText {
+		n, _ = strconv.ParseInt(text, 10, 64) // 0, or the nearest there is
+	}
 	return int(min(max(n, 0), math.MaxInt32))
 }
 

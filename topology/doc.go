@@ -30,6 +30,7 @@
 //	Levels          any delay up to 8 years, exact to the second, a hop for each bit of it; also for scheduling
 //	WaitQueue       one delay: one queue, behind an exchange
 //	MessageTTL      any delay, but a short one waits behind a long one
+//	GrowingTTL      as MessageTTL, each a multiple of the message's last one, which the broker has noted
 //	DelayedRetry    delays that grow evenly, kept by the work queue itself (RabbitMQ 4.3.3)
 //	Requeuing       none
 //	DeadLettering   one delay, without a copy: the message is rejected
@@ -39,7 +40,8 @@
 //
 // Systems that are already deployed have answered otherwise. They are
 // combinations of the same two parts (see package preset), for instance one
-// fixed [WaitQueue] and a [CountDown] of the retries that remain.
+// fixed [WaitQueue] and a [CountDown] of the retries that remain, or a
+// [MessageTTL] and a [CountUp] of those that were made.
 //
 // Names and header values are a wire format: other programs, in other
 // languages, read and write them. They do not change between releases.

@@ -168,6 +168,23 @@ func TestCountDown(t *testing.T) {
 	}
 }
 
+// AnyEvent::RabbitMQ, the client of the program this design is from, sends every
+// number in a header as text.
+func TestCountDownReadsTextAsWell(t *testing.T) {
+	c := topology.CountDown{Header: "left", Errors: "errors", Default: 4}
+	for v, want := range map[any]int{
+		"3": 3, "0": 0, "-1": 0, "+2": 2, "2147483648": math.MaxInt32, "99999999999999999999": math.MaxInt32, "-99999999999999999999": 0,
+		"": 0, "many": 0, "3 ": 0, "3.0": 0, "0x3": 0, int32(3): 3, 3.0: 0, true: 0,
+	} {
+		if got := c.Read(topology.Delivery{Headers: topology.Table{"left": v}}).RetriesLeft; got != want {
+			t.Errorf("%#v: %d retries left, want %d", v, got, want)
+		}
+		if got := c.Retry(topology.Table{"left": v}, topology.Failure{})["left"]; got != int32(max(0, want-1)) {
+			t.Errorf("%#v: %#v after a retry", v, got)
+		}
+	}
+}
+
 func TestCountDownGivesWay(t *testing.T) {
 	c := topology.CountDown{Header: "left", Errors: "errors", Default: 100}
 	headers := fail(c, topology.Table{"own": strings.Repeat("x", 100)}, 50, 300)

@@ -50,6 +50,7 @@ var routes = []topology.Route{
 	topology.Levels{},
 	topology.MessageTTL{},
 	topology.MessageTTL{WaitAddress: topology.Address{Key: "{queue}_delay"}, FailedAddress: topology.Address{Key: "failed.{queue}"}},
+	topology.GrowingTTL{},
 	topology.Requeuing{},
 	topology.DelayedRetry{},
 	topology.DeadLettering{},

@@ -61,31 +61,24 @@ func MetadataLocation(gid string) Location {
 
 // The archive's headers, one set per kind of request. They are part of the
 // protocol with the archive: without x-archive-auto-make-bucket the first
-// image of a release has nowhere to go, without x-archive-cascade-delete the
-// thumbnails of a deleted image stay.
-func indexHeaders() http.Header {
-	return headers(
-		"x-archive-auto-make-bucket", "1",
-		"x-archive-keep-old-version", "1",
-		"x-archive-meta-collection", "coverartarchive",
-	)
-}
+// object of a release has nowhere to go, without x-archive-cascade-delete the
+// thumbnails of a deleted image stay. What stands in the -meta- headers becomes
+// the bucket's when it is made.
+func indexHeaders() http.Header { return putHeaders("x-archive-keep-old-version", "1") }
 
-func metadataHeaders() http.Header {
-	return headers(
-		"x-archive-auto-make-bucket", "1",
-		"x-archive-meta-collection", "coverartarchive",
-	)
-}
+// The metadata are written on every index event, mostly unchanged: old versions
+// of them are not kept.
+func metadataHeaders() http.Header { return putHeaders() }
 
-func imageHeaders() http.Header {
-	return headers(
+func imageHeaders() http.Header { return putHeaders("x-archive-keep-old-version", "1") }
+
+func putHeaders(more ...string) http.Header {
+	return headers(append([]string{
 		"x-archive-auto-make-bucket", "1",
-		"x-archive-keep-old-version", "1",
 		"x-archive-meta-collection", "coverartarchive",
 		"x-archive-meta-mediatype", "image",
 		"x-archive-meta-noindex", "true",
-	)
+	}, more...)...)
 }
 
 func deleteHeaders() http.Header {

@@ -58,12 +58,16 @@ func TestIndex(t *testing.T) {
 	}
 	wantRequest(t, asked[0], "PUT", coverart.Location{Bucket: "mbid-" + gidA, Key: "index.json"}, map[string]string{
 		"x-archive-auto-make-bucket": "1", "x-archive-keep-old-version": "1", "x-archive-meta-collection": "coverartarchive",
+		"x-archive-meta-mediatype": "image", "x-archive-meta-noindex": "true",
 	})
 	wantRequest(t, asked[1], "PUT", coverart.Location{Bucket: "mbid-" + gidA, Key: "mbid-" + gidA + "_mb_metadata.xml"}, map[string]string{
 		"x-archive-auto-make-bucket": "1", "x-archive-meta-collection": "coverartarchive",
+		"x-archive-meta-mediatype": "image", "x-archive-meta-noindex": "true",
 	})
-	if got := asked[0].Header.Get("Content-Type"); got != "application/json; charset=utf-8" {
-		t.Errorf("content type %q", got)
+	for i, want := range []string{"application/json; charset=utf-8", "application/xml; charset=utf-8"} {
+		if got := asked[i].Header.Get("Content-Type"); got != want {
+			t.Errorf("content type %q, want %q", got, want)
+		}
 	}
 	if got := a.content(coverart.IndexLocation(gidA)); !strings.Contains(got, `"id":829521842`) {
 		t.Errorf("index.json is %s", got)

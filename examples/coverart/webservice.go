@@ -54,7 +54,7 @@ func (s *HTTPWebService) ReleaseXML(ctx context.Context, gid string) ([]byte, er
 	case err != nil:
 		return nil, fmt.Errorf("coverart: GET %s: %w", url, err)
 	case resp.StatusCode != http.StatusOK:
-		err = fmt.Errorf("GET %s: %s", url, resp.Status)
+		err = fmt.Errorf("%s: GET %s", resp.Status, url) // the status first, since texts are cut
 		if seconds, bad := strconv.Atoi(resp.Header.Get("Retry-After")); bad == nil && seconds > 0 {
 			return nil, reprise.RetryAfter(time.Duration(seconds)*time.Second, err)
 		}

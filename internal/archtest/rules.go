@@ -93,6 +93,11 @@ var Rules = []Rule{
 		Why:  "it speaks to databases through database/sql: which driver is up to the program",
 	},
 	{
+		For:  []string{"failed"},
+		Only: library(),
+		Why:  "it speaks to databases through database/sql: which driver is up to the program",
+	},
+	{
 		For:  []string{"prommetrics"},
 		Only: library("github.com/prometheus/...", "internal/published"),
 		Why:  "each library that a worker can do without is behind a package of its own, and comes along only with that",
@@ -152,7 +157,7 @@ var Rules = []Rule{
 	},
 	{
 		For:           []string{"..."},
-		Except:        append([]string{"internal/cli/..."}, testPackages...),
+		Except:        append([]string{"internal/cli/...", "examples/coverart/run"}, testPackages...),
 		NeverDirectly: []string{"modernc.org/sqlite/...", "github.com/jackc/pgx/..."},
 		Why:           "packages speak to databases through database/sql: which driver goes into the program is up to that",
 	},

@@ -8,6 +8,10 @@ import (
 	"github.com/reprisemq/reprise/internal/exception"
 )
 
+// amqp09Header is what clients of AMQP 0-9 open with, Perl's AnyEvent::RabbitMQ and Net::AMQP among them. RabbitMQ serves
+// them as if they had said 0-9-1, and so it goes here.
+var amqp09Header = [8]byte{'A', 'M', 'Q', 'P', 1, 1, 0, 9}
+
 // handshake brings a connection from the protocol header to connection.open-ok. Its errors end the connection; what the
 // client is to be told of them it has been told.
 func (s *Session) handshake() error {
@@ -16,7 +20,7 @@ func (s *Session) handshake() error {
 	if err != nil {
 		return fmt.Errorf("handshake: %w", err)
 	}
-	if header != amqpwire.ProtocolHeader {
+	if header != amqpwire.ProtocolHeader && header != amqp09Header {
 		s.out.write(func(b []byte) []byte { return append(b, amqpwire.ProtocolHeader[:]...) })
 		return s.refuse(fmt.Errorf("handshake: protocol header %q, want %q: the client speaks another protocol, or TLS",
 			header, amqpwire.ProtocolHeader))

@@ -41,9 +41,17 @@ const (
 //
 // Header mb-retries holds the retries that remain, 4 when absent: above 0 a
 // failed message goes to the retry exchange with one less, else to the failed
-// exchange. Header mb-exceptions is the array of error texts so far. Both
+// exchange. It is written as a signed 32-bit integer, and read as an integer of
+// any type or as text: the indexer that MusicBrainz ran, a program in Perl, sends
+// text. Header mb-exceptions is the array of error texts so far, strings. Both
 // exchanges are fanout, because fanout keeps the routing key, and with it the
 // expired message finds its queue again.
+//
+// Workers of this design and the program in Perl share queues, and retry each
+// other's messages. Two things of that program are not the same here: it parks a
+// message with mb-retries one lower still, -1, while here the number stays as it
+// was; and all other headers and properties, which it drops at the first retry,
+// are kept.
 type CoverArt struct {
 	RetryDelay time.Duration // x-message-ttl of the retry queue, whole milliseconds; default 4 h
 	Retries    int           // retries of a message without mb-retries; default 4

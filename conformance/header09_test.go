@@ -1,0 +1,24 @@
+package conformance
+
+import (
+	"testing"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// Clients of AMQP 0-9, which Perl's AnyEvent::RabbitMQ and Net::AMQP are, are served as those of 0-9-1: the same
+// methods follow.
+func TestProtocolHeaderOf09(t *testing.T) {
+	eachRaw(t, func(t *testing.T, _ testkit.Target, r *raw) {
+		r.write([]byte("AMQP\x01\x01\x00\x09"))
+		if start := expect(r, &amqpwire.ConnectionStart{}); start.VersionMajor != 0 || start.VersionMinor != 9 {
+			t.Errorf("start is %+v", start)
+		}
+		r.send(0, &amqpwire.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00guest\x00guest", Locale: "en_US"})
+		tune := expect(r, &amqpwire.ConnectionTune{})
+		r.send(0, &amqpwire.ConnectionTuneOk{ChannelMax: tune.ChannelMax, FrameMax: tune.FrameMax})
+		r.send(0, &amqpwire.ConnectionOpen{VirtualHost: "/"})
+		expect(r, &amqpwire.ConnectionOpenOk{})
+	})
+}

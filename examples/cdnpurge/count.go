@@ -1,0 +1,112 @@
+package cdnpurge
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/reprisemq/reprise"
+)
+
+// count is what has become of the purges of a Show. It is the Observer of its
+// client. Others that are found in the queues are handled, and not counted.
+type count struct {
+	want     int
+	finished chan struct{} // closed when as many are done or parked
+
+	mu                sync.Mutex
+	state             map[string]fate // by id
+	sent              int
+	accepted, refused int
+	doneN, parkedN    int
+	seen              [4]int // by the last now
+}
+
+type fate int
+
+const (
+	underWay fate = iota
+	isDone
+	isParked
+)
+
+func newCount(want int) *count {
+	return &count{want: want, finished: make(chan struct{}), state: map[string]fate{}}
+}
+
+// sends notes that a purge is about to be published.
+func (c *count) sends(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state[id] = underWay
+	c.sent++
+}
+
+// answered notes an answer of the CDN.
+func (c *count) answered(id string, status int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ours := c.state[id]; !ours {
+		return
+	}
+	if status == http.StatusCreated {
+		c.accepted++
+	} else {
+		c.refused++
+	}
+}
+
+// Observe takes in what the worker settles.
+func (c *count) Observe(e reprise.Event) {
+	switch e.Kind {
+	case reprise.EventDone:
+		c.ends(e.MessageID, isDone)
+	case reprise.EventParked:
+		c.ends(e.MessageID, isParked)
+	}
+}
+
+// done notes what another program has acknowledged.
+func (c *count) done(id string) { c.ends(id, isDone) }
+
+func (c *count) ends(id string, how fate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now, ours := c.state[id]; !ours || now != underWay {
+		return // delivered twice
+	}
+	c.state[id] = how
+	if how == isDone {
+		c.doneN++
+	} else {
+		c.parkedN++
+	}
+	if c.doneN+c.parkedN == c.want {
+		close(c.finished)
+	}
+}
+
+// now is how things are, and whether they were otherwise when it was last asked.
+func (c *count) now() (sent, accepted, refused, left int, news bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := [4]int{c.sent, c.accepted, c.refused, c.sent - c.doneN - c.parkedN}
+	news, c.seen = now != c.seen, now
+	return now[0], now[1], now[2], now[3], news
+}
+
+// balance writes what has become of the purges, and returns an error if some are
+// missing.
+func (c *count) balance(out io.Writer) error {
+	sent, accepted, refused, left, _ := c.now()
+	fmt.Fprintf(out, "\n%d sent = %d done + %d parked", sent, c.doneN, c.parkedN)
+	if left > 0 {
+		fmt.Fprintf(out, " + %d in the queues", left)
+	}
+	fmt.Fprintf(out, "; %d calls, of which %d were refused\n", accepted+refused, refused)
+	if left > 0 || sent < c.want {
+		return fmt.Errorf("not all is done: %d of %d purges were published, %d of them are still in the queues", sent, c.want, left)
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+// Command run shows the CDN purge service at work, for less than half a minute: its
+// queue fills up at the peak hours of a CDN (a stand-in, on the loopback
+// interface), and is emptied after them. The delays are 1/100 of the design's.
+//
+//	go run ./examples/cdnpurge/run
+//	go run ./examples/cdnpurge/run -url "$(scripts/rabbitmq start 4.3)"
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/breaker"
+	"github.com/reprisemq/reprise/examples/cdnpurge"
+	"github.com/reprisemq/reprise/examples/internal/stage"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+func main() {
+	show := cdnpurge.Show{Out: os.Stdout}
+	flag.IntVar(&show.Purges, "purges", 180, "how many purges are published")
+	flag.DurationVar(&show.Over, "over", 9*time.Second, "for how `long`; the middle third of it are the CDN's peak hours")
+	flag.IntVar(&show.Room, "room", 16, "how many purges the CDN's queue holds")
+	flag.DurationVar(&show.First, "first", 100*time.Millisecond, "how `long` a message waits first; three times as long each other time. The design has 10s")
+	beside := flag.Bool("beside", false, "have another program consume from the same queue: one without Reprise")
+	broken := flag.Bool("breaker", false, "stop consuming for a second when the CDN's queue is full")
+	stage.Main(func(ctx context.Context, s *stage.Stage) error {
+		show.Dial = func(ctx context.Context, c *reprise.Config) (*reprise.Client, error) {
+			c.Dial, c.Logger = s.DialContext, s.Logger
+			return reprise.Dial(ctx, s.URL, c)
+		}
+		if *beside {
+			show.Beside = func(ctx context.Context, design preset.WaitExchange, p *cdnpurge.Purger, done func(string)) error {
+				return other(ctx, s, &cdnpurge.Other{Design: design, Purger: p, Done: done})
+			}
+		}
+		if *broken {
+			b, err := breaker.New(breaker.Config{Failures: 1, OpenFor: time.Second})
+			if err != nil {
+				return err
+			}
+			show.Breaker = b
+		}
+		fmt.Printf("%d purges in %s. A purge that is refused waits %s, then three times as long each time (the design: 10s).\n\n",
+			show.Purges, show.Over, show.First)
+		return show.Run(ctx)
+	})
+}
+
+// other runs the other program, with a connection of its own.
+func other(ctx context.Context, s *stage.Stage, o *cdnpurge.Other) error {
+	config := amqp.Config{}
+	if s.Embedded() {
+		config.Dial = dialer(ctx, s)
+	}
+	conn, err := amqp.DialConfig(s.URL, config)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }() // it has settled what it had
+	return o.Run(ctx, conn)
+}
+
+func dialer(ctx context.Context, s *stage.Stage) func(network, addr string) (net.Conn, error) {
+	return func(network, addr string) (net.Conn, error) { return s.DialContext(ctx, network, addr) }
+}

@@ -1,0 +1,94 @@
+package coverart
+
+import (
+	"context"
+	"database/sql"
+	_ "embed" // schema.sql
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Schema makes the part of a MusicBrainz database that Postgres reads, in an empty
+// database of PostgreSQL 12 or later. A real one has it already.
+//
+//go:embed schema.sql
+var Schema string
+
+// Postgres is the Catalogue that is a MusicBrainz database. It reads
+//
+//	musicbrainz.release, .artist_credit, .release_gid_redirect
+//	cover_art_archive.index_listing, .image_type
+//
+// by these names, whatever the search path, and needs no more than to SELECT from
+// them. Where the tables are missing, or the database is, an event fails and comes
+// back later.
+type Postgres struct {
+	// DB is the database, through whichever driver. Behind a pooler that shares
+	// connections between transactions the driver must not keep prepared
+	// statements: with pgx, default_query_exec_mode=exec in the URL.
+	DB *sql.DB
+}
+
+// A gid is a release's own, or leads to the release that it was merged into.
+const releaseQuery = `
+SELECT r.id, r.gid::text, r.name, a.name
+FROM musicbrainz.release r
+JOIN musicbrainz.artist_credit a ON a.id = r.artist_credit
+WHERE r.gid = $1::uuid
+   OR r.id = (SELECT new_id FROM musicbrainz.release_gid_redirect WHERE gid = $1::uuid)`
+
+// The types as JSON, since drivers differ in how they read an array.
+const imagesQuery = `
+SELECT i.id, array_to_json(i.types)::text, i.is_front, i.is_back, i.comment, t.suffix, i.approved, i.edit
+FROM cover_art_archive.index_listing i
+JOIN cover_art_archive.image_type t ON t.mime_type = i.mime_type
+WHERE i.release = $1
+ORDER BY i.ordering, i.id`
+
+// Release looks gid up and reads the images of the release it leads to, both as
+// they are at the same moment.
+func (p *Postgres) Release(ctx context.Context, gid string) (*Release, error) {
+	r, err := p.release(ctx, gid)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, ErrUnknownRelease
+	case err != nil:
+		return nil, fmt.Errorf("coverart: database: %w", err)
+	}
+	return r, nil
+}
+
+func (p *Postgres) release(ctx context.Context, gid string) (*Release, error) {
+	tx, err := p.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback() }() // nothing is written
+	var (
+		r  Release
+		id int64
+	)
+	if err := tx.QueryRowContext(ctx, releaseQuery, gid).Scan(&id, &r.GID, &r.Title, &r.Artist); err != nil {
+		return nil, err
+	}
+	rows, err := tx.QueryContext(ctx, imagesQuery, id)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // rows.Err has told
+	for rows.Next() {
+		var (
+			i     Image
+			types []byte
+		)
+		if err := rows.Scan(&i.ID, &types, &i.Front, &i.Back, &i.Comment, &i.Suffix, &i.Approved, &i.Edit); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(types, &i.Types); err != nil {
+			return nil, fmt.Errorf("types of image %d: %w", i.ID, err)
+		}
+		r.Images = append(r.Images, i)
+	}
+	return &r, rows.Err()
+}

@@ -1,0 +1,139 @@
+package rehearsal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// ErrNotAsPlanned is returned by Run when the ledger does not balance, or something
+// else came of an event than what had to.
+var ErrNotAsPlanned = errors.New("rehearsal: not everything came out as planned")
+
+// ledger is where the messages are that were published.
+type ledger struct {
+	published int
+	done      int // say the handlers
+	equal     int // to one that was handled in their place
+	parked    int // in the failed queue, says the broker
+	elsewhere int // with other programs that consume these queues
+}
+
+func (l ledger) balances() bool {
+	return l.published == l.done+l.equal+l.parked+l.elsewhere
+}
+
+// count makes the ledger. found are the messages in the failed queue; others, how
+// many consumers of other programs there are.
+func (t *tally) count(found map[string]int, others int) ledger {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := ledger{published: len(t.ours), parked: len(found)}
+	for id := range t.ours {
+		o, known := t.outcomes[id]
+		_, parked := found[id]
+		switch {
+		case parked:
+		case o.kind == reprise.EventDone:
+			l.done++
+		case o.kind == reprise.EventDebounced:
+			l.equal++
+		case !known && others > 0:
+			l.elsewhere++
+		}
+	}
+	return l
+}
+
+func (l ledger) write(w io.Writer) {
+	row := func(name string, n int, what string) { fmt.Fprintf(w, "  %-10s %4d   %s\n", name, n, what) }
+	fmt.Fprint(w, "\nledger\n")
+	row("published", l.published, "the broker has confirmed them")
+	row("done", l.done, "say the handlers")
+	row("equal", l.equal, "to another one of their burst, which was handled for all of them")
+	row("parked", l.parked, "in "+preset.CoverArtFailedQueue+", says the broker; they stay there")
+	if l.elsewhere > 0 {
+		row("elsewhere", l.elsewhere, "with other programs that consume these queues")
+	}
+	sum := fmt.Sprintf("%d + %d + %d", l.done, l.equal, l.parked)
+	if l.elsewhere > 0 {
+		sum += fmt.Sprintf(" + %d", l.elsewhere)
+	}
+	sign, verdict := "=", "every message is accounted for"
+	if !l.balances() {
+		sign, verdict = "≠", "messages are missing"
+	}
+	fmt.Fprintf(w, "  %d %s %s: %s\n", l.published, sign, sum, verdict)
+}
+
+// report writes the ledger, and holds what came of each event against the plan.
+func (r *rehearsal) report(ctx context.Context, events []planned, found map[string]int, others int) error {
+	l := r.tally.count(found, others)
+	l.write(r.Out)
+	if others > 0 {
+		fmt.Fprintf(r.Out, "  consumers of other programs on these queues: %d; so what came of each event is not compared\n", others)
+		if !l.balances() {
+			return ErrNotAsPlanned
+		}
+		return nil
+	}
+	wrong := r.tally.unplanned(found)
+	for _, p := range events {
+		objects, err := r.objects(ctx, p)
+		if err != nil {
+			return err
+		}
+		wrong = append(wrong, objects...)
+	}
+	for _, w := range wrong {
+		fmt.Fprintf(r.Out, "  not as planned: %s\n", w)
+	}
+	if len(wrong) > 0 || !l.balances() {
+		return ErrNotAsPlanned
+	}
+	fmt.Fprint(r.Out, "  each came out as planned, in the queues and in the store\n")
+	return nil
+}
+
+// unplanned says which messages were to end otherwise. found are those in the failed
+// queue, with the number of their error texts.
+func (t *tally) unplanned(found map[string]int) (wrong []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, p := range t.ours {
+		o := t.outcomes[id]
+		texts, parked := found[id]
+		switch {
+		case parked != p.parked || o.kind == 0:
+			wrong = append(wrong, fmt.Sprintf("%s, %s: parked is %v, the workers say %q", p.event, p.about, parked, o.kind))
+		case parked && texts != p.wantAttempts():
+			wrong = append(wrong, fmt.Sprintf("%s, %s: parked with %d errors, not %d", p.event, p.about, texts, p.wantAttempts()))
+		case o.kind != reprise.EventDebounced && o.attempts != p.wantAttempts():
+			wrong = append(wrong, fmt.Sprintf("%s, %s: %d attempts, not %d", p.event, p.about, o.attempts, p.wantAttempts()))
+		}
+	}
+	return wrong
+}
+
+// objects says what is in the store, or missing there, other than planned.
+func (r *rehearsal) objects(ctx context.Context, p planned) (wrong []string, err error) {
+	for _, l := range p.there {
+		if has, err := r.archive.Has(ctx, l); err != nil {
+			return nil, err
+		} else if !has {
+			wrong = append(wrong, l.String()+" is missing in the store")
+		}
+	}
+	for _, l := range p.gone {
+		if has, err := r.archive.Has(ctx, l); err != nil {
+			return nil, err
+		} else if has {
+			wrong = append(wrong, l.String()+" is in the store")
+		}
+	}
+	return wrong, nil
+}

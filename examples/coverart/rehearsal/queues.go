@@ -1,0 +1,81 @@
+package rehearsal
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// The work queues, by event.
+var workQueues = map[string]string{
+	"index":  preset.CoverArtIndexQueue,
+	"delete": preset.CoverArtDeleteQueue,
+	"move":   preset.CoverArtMoveQueue,
+}
+
+// dialRaw connects as any program does: what is in the queues is asked past the
+// worker library.
+func dialRaw(c Config) (*amqp.Connection, error) {
+	config := amqp.Config{}
+	if c.DialContext != nil {
+		config.Dial = func(network, addr string) (net.Conn, error) {
+			return c.DialContext(context.Background(), network, addr)
+		}
+	}
+	conn, err := amqp.DialConfig(c.Broker, config)
+	if err != nil {
+		return nil, fmt.Errorf("rehearsal: broker: %w", err)
+	}
+	return conn, nil
+}
+
+// consumers returns how many there are of the work queues.
+func consumers(conn *amqp.Connection) (n int, err error) {
+	ch, err := conn.Channel()
+	if err != nil {
+		return 0, err
+	}
+	for _, queue := range workQueues {
+		q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		if err != nil {
+			return 0, err
+		}
+		n += q.Consumers
+	}
+	return n, ch.Close()
+}
+
+// inFailed returns the messages in the failed queue that are in ours: how many error
+// texts each carries. All stay in the queue, for a person to see.
+func inFailed(conn *amqp.Connection, ours func(id string) bool) (map[string]int, error) {
+	ch, err := conn.Channel()
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]int{}
+	var last uint64
+	for {
+		d, ok, err := ch.Get(preset.CoverArtFailedQueue, false)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		last = d.DeliveryTag
+		if ours(d.MessageId) {
+			texts, _ := d.Headers[preset.CoverArtExceptionsHeader].([]any)
+			found[d.MessageId] = len(texts)
+		}
+	}
+	if last > 0 {
+		if err := ch.Nack(last, true, true); err != nil {
+			return nil, err
+		}
+	}
+	return found, ch.Close()
+}

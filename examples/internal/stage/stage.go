@@ -1,0 +1,88 @@
+// Package stage is what the programs in the examples have in common: a broker
+// to run on, which is one in the process unless -url names a RabbitMQ, and an
+// end when somebody interrupts them.
+//
+//	func main() {
+//		stage.Main(func(ctx context.Context, s *stage.Stage) error {
+//			client, err := s.Dial(ctx)
+//			…
+//		})
+//	}
+package stage
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/broker"
+)
+
+// Stage is a broker, and what the program's output goes through.
+type Stage struct {
+	// URL is the broker's, for clients of any kind. That of the broker in the
+	// process is reached through DialContext alone.
+	URL string
+
+	// DialContext opens connections to the broker in the process; nil where
+	// -url names one that is on the network.
+	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	// Logger is told what clients and workers do, with -verbose, on stderr.
+	Logger *slog.Logger
+}
+
+// Embedded reports whether the broker runs in this process.
+func (s *Stage) Embedded() bool { return s.DialContext != nil }
+
+// Dial connects a client. It is closed by whoever asked for it.
+func (s *Stage) Dial(ctx context.Context) (*reprise.Client, error) {
+	return reprise.Dial(ctx, s.URL, &reprise.Config{Dial: s.DialContext, Logger: s.Logger})
+}
+
+// Main runs a program: it reads the flags (the program may have defined its own
+// before), makes the Stage, calls run, and ends the process with what came of it.
+// The context of run ends with an interrupt.
+func Main(run func(ctx context.Context, s *Stage) error) {
+	url := flag.String("url", "", "a RabbitMQ to run on, `amqp://user:password@host:5672/vhost`; default: a broker in this process")
+	verbose := flag.Bool("verbose", false, "log what the workers do, on stderr")
+	flag.Parse()
+	err := perform(*url, *verbose, run)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%v\n", err)
+		os.Exit(1)
+	}
+}
+
+func perform(url string, verbose bool, run func(context.Context, *Stage) error) (err error) {
+	if flag.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q: this program has flags only, see -help", flag.Arg(0))
+	}
+	s := &Stage{URL: url, Logger: slog.New(slog.DiscardHandler)}
+	if verbose {
+		s.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	if url == "" {
+		b, newErr := broker.New(broker.Config{})
+		if newErr != nil {
+			return newErr
+		}
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			err = errors.Join(err, b.Shutdown(ctx))
+		}()
+		s.URL, s.DialContext = "amqp://guest:guest@embedded/", b.DialContext
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return run(ctx, s)
+}

@@ -1,0 +1,295 @@
+package preset_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// coverArtPatience is how long tests wait for what must happen.
+const coverArtPatience = 30 * time.Second
+
+// perlIndexer does on the wire what CAA-indexer does, the program in Perl that this
+// design is from: what it declares and how, what it reads, what it writes with
+// which types, what it confirms (nothing) and acknowledges (everything).
+//
+// It has no prefetch limit. It holds each event for a grace period, and
+// acknowledges those that equal it meanwhile. Whatever came of the event, it is
+// acknowledged then; one that failed was published again before, without a
+// confirm: transient, priority 1, its user's name on it, mb-retries as text,
+// other headers and properties gone.
+type perlIndexer struct {
+	t      *testing.T
+	ch     *amqp.Channel
+	delay  time.Duration // x-message-ttl of the retry queue
+	grace  time.Duration
+	handle func(body string) error
+
+	mu      sync.Mutex // the channel's, and of what follows: timers end at the same time
+	pending map[string]bool
+	timers  sync.WaitGroup
+}
+
+func (p *perlIndexer) declare() {
+	p.t.Helper()
+	ok := func(err error) {
+		if err != nil {
+			p.t.Fatalf("declared by the indexer in Perl: %v", err)
+		}
+	}
+	queue := func(name string, args amqp.Table) {
+		_, err := p.ch.QueueDeclare(name, true, false, false, false, args)
+		ok(err)
+	}
+	ok(p.ch.ExchangeDeclare("cover-art-archive", "direct", true, false, false, false, nil))
+	queue("cover-art-archive.retry", amqp.Table{
+		"x-message-ttl":          int32(p.delay.Milliseconds()), // Net::AMQP sends I
+		"x-dead-letter-exchange": "cover-art-archive",
+	})
+	ok(p.ch.ExchangeDeclare("cover-art-archive.retry", "fanout", true, false, false, false, nil))
+	ok(p.ch.QueueBind("cover-art-archive.retry", "", "cover-art-archive.retry", false, nil))
+	ok(p.ch.ExchangeDeclare("cover-art-archive.failed", "fanout", true, false, false, false, nil))
+	queue("cover-art-archive.failed", nil)
+	ok(p.ch.QueueBind("cover-art-archive.failed", "", "cover-art-archive.failed", false, nil))
+	for _, event := range []string{"delete", "index", "move"} {
+		queue("cover-art-archive."+event, nil)
+		ok(p.ch.QueueBind("cover-art-archive."+event, event, "cover-art-archive", false, nil))
+	}
+}
+
+// consume returns once the consumer is there. It ends with the test.
+func (p *perlIndexer) consume(event string) {
+	p.t.Helper()
+	deliveries, err := p.ch.Consume("cover-art-archive."+event, "", false, false, false, false, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.pending = map[string]bool{}
+	p.t.Cleanup(func() {
+		_ = p.ch.Close() // ends the deliveries; the connection may have been lost
+		p.timers.Wait()
+	})
+	p.timers.Go(func() {
+		for d := range deliveries {
+			p.consumed(event, d)
+		}
+	})
+}
+
+func (p *perlIndexer) consumed(event string, d amqp.Delivery) {
+	for name, v := range d.Headers {
+		if !netAMQPReads(v) {
+			p.t.Errorf("header %s of %q is %#v: Net::AMQP would die of it", name, d.Body, v)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id := event + ":" + string(d.Body)
+	if p.pending[id] {
+		_ = d.Ack(false) // an error here means that the channel is gone: nothing of it counts any more
+		return
+	}
+	p.pending[id] = true
+	p.timers.Go(func() {
+		<-time.After(p.grace)
+		p.due(id, d)
+	})
+}
+
+func (p *perlIndexer) due(id string, d amqp.Delivery) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.pending, id)
+	if err := p.handle(string(d.Body)); err != nil {
+		remaining := 4
+		if v, found := d.Headers["mb-retries"]; found {
+			remaining, _ = strconv.Atoi(fmt.Sprint(v)) // Perl takes text for a number, and what is none for 0
+		}
+		exchange := "cover-art-archive.failed"
+		if remaining > 0 {
+			exchange = "cover-art-archive.retry"
+		}
+		texts, _ := d.Headers["mb-exceptions"].([]any)
+		_ = p.ch.PublishWithContext(p.t.Context(), exchange, d.RoutingKey, false, false, amqp.Publishing{
+			ContentType: "application/octet-stream", DeliveryMode: amqp.Transient, Priority: 1, Timestamp: time.Now(), UserId: "guest",
+			Body: d.Body,
+			Headers: amqp.Table{
+				"mb-retries":    strconv.Itoa(remaining - 1), // AnyEvent::RabbitMQ sends what looks like a number as text
+				"mb-exceptions": append(slices.Clip(texts), any(err.Error())),
+			},
+		})
+	}
+	_ = d.Ack(false)
+}
+
+// netAMQPReads reports whether the Perl client knows a field's type: with the patch
+// that is deployed, V S I l D F A T t, of which it dies of V, too.
+func netAMQPReads(v any) bool {
+	switch v := v.(type) {
+	case string, int32, int64, bool, time.Time, amqp.Decimal:
+		return true
+	case []any:
+		return !slices.ContainsFunc(v, func(e any) bool { return !netAMQPReads(e) })
+	case amqp.Table:
+		return !slices.ContainsFunc(slices.Collect(maps.Values(v)), func(e any) bool { return !netAMQPReads(e) })
+	}
+	return false
+}
+
+// journal is what was tried, by event: the texts of its errors.
+type journal struct {
+	mu    sync.Mutex
+	texts map[string][]string
+	by    map[string]int // attempts, by who made them
+}
+
+// fails is a handler that always does.
+func (j *journal) fails(who, body string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	text := fmt.Sprintf("attempt %d, by %s", len(j.texts[body])+1, who)
+	j.texts[body] = append(j.texts[body], text)
+	j.by[who]++
+	return errors.New(text)
+}
+
+// Events that always fail go to and fro between a worker and the program in Perl,
+// on the same queues, whoever declared them. Each is tried once and four times more,
+// in all, and is parked with the texts of five errors.
+func TestCoverArtBesideTheIndexerInPerl(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		testkit.Alone(t, b, "cover-art-archive")
+		for _, first := range []string{"declared by the worker", "declared by the program in Perl"} {
+			t.Run(first, func(t *testing.T) {
+				design := preset.CoverArt{RetryDelay: 30 * time.Millisecond}
+				ch := emptyCoverArt(t, b)
+				j := &journal{texts: map[string][]string{}, by: map[string]int{}}
+				theirs := &perlIndexer{
+					t: t, ch: ch, delay: design.RetryDelay, grace: time.Millisecond,
+					handle: func(body string) error { return j.fails("Perl", body) },
+				}
+				if first == "declared by the program in Perl" {
+					theirs.declare()
+				}
+				workCoverArt(t, b, reprise.WorkerConfig{
+					Queue: "cover-art-archive.index", Strategy: design.Strategy(),
+					Debounce: &reprise.Debounce{Window: time.Millisecond},
+					Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+						return j.fails("Go", string(m.Body))
+					}),
+				})
+				theirs.declare() // as it does whenever it starts
+				theirs.consume("index")
+
+				const events = 20
+				for i := range events {
+					// As the triggers in MusicBrainz's database publish it.
+					err := ch.PublishWithContext(t.Context(), "cover-art-archive", "index", false, false, amqp.Publishing{
+						DeliveryMode: amqp.Persistent, Body: fmt.Appendf(nil, "event %d", i),
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				failed, err := ch.Consume("cover-art-archive.failed", "", true, false, false, false, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				patience := time.After(coverArtPatience)
+				for range events {
+					select {
+					case d := <-failed:
+						var texts []any
+						j.mu.Lock()
+						for _, text := range j.texts[string(d.Body)] {
+							texts = append(texts, text)
+						}
+						j.mu.Unlock()
+						if diff := cmp.Diff(texts, d.Headers["mb-exceptions"]); len(texts) != 5 || diff != "" {
+							t.Errorf("%s was tried %d times; -tried +mb-exceptions:\n%s", d.Body, len(texts), diff)
+						}
+						if left := fmt.Sprint(d.Headers["mb-retries"]); left != "0" && left != "-1" || d.RoutingKey != "index" {
+							t.Errorf("%s is parked with %s retries left and key %q", d.Body, left, d.RoutingKey)
+						}
+					case <-patience:
+						t.Fatalf("not all was parked; attempts: %v", j.texts)
+					}
+				}
+				if j.by["Go"] == 0 || j.by["Perl"] == 0 || j.by["Go"]+j.by["Perl"] != 5*events {
+					t.Errorf("attempts: %v, want %d in all, and some by each", j.by, 5*events)
+				}
+			})
+		}
+	})
+}
+
+// emptyCoverArt removes the design's queues and exchanges, now and at the end, and
+// returns a channel.
+func emptyCoverArt(t *testing.T, b testkit.Target) *amqp.Channel {
+	t.Helper()
+	conn, err := amqp.Dial(b.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	remove := func() {
+		ch, err := conn.Channel()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, suffix := range []string{".index", ".delete", ".move", ".retry", ".failed"} {
+			if _, err := ch.QueueDelete("cover-art-archive"+suffix, false, false, false); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, suffix := range []string{"", ".retry", ".failed"} {
+			if err := ch.ExchangeDelete("cover-art-archive"+suffix, false, false); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	remove()
+	t.Cleanup(remove)
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch
+}
+
+// workCoverArt runs a worker until the test ends, and returns when it consumes.
+func workCoverArt(t *testing.T, b testkit.Target, cfg reprise.WorkerConfig) {
+	t.Helper()
+	client, err := reprise.Dial(t.Context(), b.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker, err := reprise.NewWorker(client, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(context.WithoutCancel(t.Context())) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), coverArtPatience)
+		defer cancel()
+		if err := errors.Join(worker.Shutdown(ctx), <-ended, client.Close(ctx)); err != nil {
+			t.Error(err)
+		}
+	})
+	testkit.Eventually(t, coverArtPatience, func() bool { return worker.Consuming() == nil })
+}

@@ -1,0 +1,193 @@
+package preset
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Names of the wait exchange design, of which it says nothing itself: these are
+// what a field of WaitExchange left empty means.
+const (
+	WaitExchangeExchange     = "cdn-purge"
+	WaitExchangeQueue        = "cdn-purge"
+	WaitExchangeWaitExchange = "cdn-purge.wait"
+	WaitExchangeWaitQueue    = "cdn-purge.wait"
+)
+
+// Numbers of the wait exchange design.
+const (
+	WaitExchangeFirst  = 10 * time.Second
+	WaitExchangeFactor = 3.0
+)
+
+// waitExchangeKeys are the routing keys where none are given: what is purged.
+var waitExchangeKeys = []string{"url", "directory", "tag"}
+
+// WaitExchange is the queue design of a CDN purge service: exponential back-off
+// that is on the message itself.
+//
+//	            url, directory, tag
+//	cdn-purge (direct) ──────────────► cdn-purge (queue) ─► handler ─► nil: ack
+//	      ▲                                                   │
+//	      │                                                   │ error: a copy under its own key, expiration
+//	      │                                                   ▼ 10000, then 3 × x-death[0].original-expiration
+//	      └─ expires ─ cdn-purge.wait (queue) ◄────────── cdn-purge.wait (direct)
+//	                                             url, directory, tag
+//
+// Both exchanges are bound to their queues with the same routing keys, and the
+// wait queue dead-letters to the main exchange without a key of its own: so what
+// expires comes back under the key that it always had.
+//
+// The first expiration is 10000, each other one three times what the broker has
+// noted of the one before, in the header x-death, a tenth more or less. Nothing
+// else is read, so that programs in other languages, on the same queues, go on
+// where a worker left a message, and it where they did: see topology.GrowingTTL,
+// and topology.Expirations, which says how RabbitMQ 3.10 and 4 differ.
+//
+// The design retries for ever. Here a worker's Policy bounds the attempts, by
+// default at ten, the last of them 27 hours after the first, and what has used
+// them up is parked in {Queue}.failed, a queue that other programs need not know.
+//
+// As with any wait queue of mixed expirations, a message waits behind those that
+// came into it earlier and are due later. Max bounds that.
+type WaitExchange struct {
+	Exchange string // the main exchange; default cdn-purge
+	Queue    string // the work queue; default cdn-purge
+
+	WaitExchange string // default: {Exchange}.wait
+	WaitQueue    string // default: {Queue}.wait
+
+	FailedQueue string // default: {Queue}.failed
+
+	// RoutingKeys are those by which both queues are bound. All that is in use on
+	// the main exchange should be here: a message with another key would come back
+	// under the first of these. Default url, directory, tag.
+	RoutingKeys []string
+
+	Kind     string // of the main exchange; default direct
+	WaitKind string // of the wait exchange; default: Kind
+
+	First  time.Duration // the first expiration, whole milliseconds; default 10 s
+	Factor float64       // each expiration is so many times the one before; default 3
+	Jitter float64       // the part of it by which it is more or less, at random; default 0.1, negative for none
+	Max    time.Duration // the longest expiration, whole milliseconds; default 49 days
+
+	// QueueType is the x-queue-type of the work queue, where it does not exist,
+	// and of the wait queue; "" leaves the argument out. With "quorum" the work
+	// queue also gets an x-delivery-limit of 2147483647, since there is nowhere
+	// for RabbitMQ to put a message that exceeds one.
+	QueueType string
+
+	// WaitArgs are arguments that the wait queue has besides
+	// x-dead-letter-exchange, where it was declared by somebody else with such.
+	WaitArgs topology.Table
+
+	// Rand returns a number in [0, 1) for the jitter, and must be safe for
+	// concurrent use. Default: math/rand/v2.Float64.
+	Rand func() float64
+}
+
+func (w WaitExchange) withDefaults() WaitExchange {
+	w.Exchange = cmp.Or(w.Exchange, WaitExchangeExchange)
+	w.Queue = cmp.Or(w.Queue, WaitExchangeQueue)
+	w.WaitExchange = cmp.Or(w.WaitExchange, w.Exchange+".wait")
+	w.WaitQueue = cmp.Or(w.WaitQueue, w.Queue+".wait")
+	w.FailedQueue = cmp.Or(w.FailedQueue, topology.FailedQueue(w.Queue))
+	if len(w.RoutingKeys) == 0 {
+		w.RoutingKeys = slices.Clone(waitExchangeKeys)
+	}
+	w.Kind = cmp.Or(w.Kind, topology.Direct)
+	w.WaitKind = cmp.Or(w.WaitKind, w.Kind)
+	w.First = cmp.Or(w.First, WaitExchangeFirst)
+	w.Factor = cmp.Or(w.Factor, WaitExchangeFactor)
+	return w
+}
+
+// Validate reports names and numbers the design cannot express and what to
+// write instead.
+func (w WaitExchange) Validate() error {
+	d := w.withDefaults()
+	var errs []error
+	if d.WaitExchange == d.Exchange {
+		errs = append(errs, fmt.Errorf("preset: WaitExchange.WaitExchange is the main exchange %q: what waits would reach the work queue at once, so name another", d.Exchange))
+	}
+	names := map[string]string{}
+	for _, q := range [][2]string{{"Queue", d.Queue}, {"WaitQueue", d.WaitQueue}, {"FailedQueue", d.FailedQueue}} {
+		if other, taken := names[q[1]]; taken {
+			errs = append(errs, fmt.Errorf("preset: WaitExchange.%s and %s are both %q: name two queues", other, q[0], q[1]))
+		}
+		names[q[1]] = q[0]
+	}
+	for _, kind := range [][2]string{{"Kind", d.Kind}, {"WaitKind", d.WaitKind}} {
+		if kind[1] != topology.Direct && kind[1] != topology.Topic && kind[1] != topology.Fanout {
+			errs = append(errs, fmt.Errorf("preset: WaitExchange.%s %q: use %q, %q or %q, which go by the routing key or pass all", kind[0], kind[1], topology.Direct, topology.Topic, topology.Fanout))
+		}
+	}
+	if dlx, found := w.WaitArgs["x-dead-letter-exchange"]; found && dlx != d.Exchange {
+		errs = append(errs, fmt.Errorf("preset: WaitExchange.WaitArgs has x-dead-letter-exchange %v: leave it out, it is the main exchange %q", dlx, d.Exchange))
+	}
+	if key, found := w.WaitArgs["x-dead-letter-routing-key"]; found {
+		errs = append(errs, fmt.Errorf("preset: WaitExchange.WaitArgs has x-dead-letter-routing-key %v: leave it out, or every message would come back under that key", key))
+	}
+	return errors.Join(append(errs, d.Topology().Validate(), d.Strategy().Validate())...)
+}
+
+// Topology returns all exchanges, queues and bindings of the design, and the
+// failed queue. A work queue that exists is used as it is, whatever its
+// arguments.
+func (w WaitExchange) Topology() topology.Topology {
+	w = w.withDefaults()
+	work, wait := topology.Table{}, topology.Table{"x-dead-letter-exchange": w.Exchange}
+	if w.QueueType != "" {
+		work["x-queue-type"], wait["x-queue-type"] = w.QueueType, w.QueueType
+	}
+	if w.QueueType == "quorum" {
+		work["x-delivery-limit"] = int64(math.MaxInt32) // 3.10 takes no "unlimited"
+	}
+	maps.Copy(wait, w.WaitArgs)
+	t := topology.Topology{
+		Exchanges: []topology.Exchange{
+			{Name: w.Exchange, Kind: w.Kind},
+			{Name: w.WaitExchange, Kind: w.WaitKind},
+		},
+		Queues: []topology.Queue{
+			{Name: w.Queue, IfAbsent: true, Args: work},
+			{Name: w.WaitQueue, Args: wait},
+			{Name: w.FailedQueue, Args: topology.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)}},
+		},
+	}
+	for _, key := range w.RoutingKeys {
+		t.Bindings = append(t.Bindings,
+			topology.Binding{Exchange: w.Exchange, Queue: w.Queue, RoutingKey: key},
+			topology.Binding{Exchange: w.WaitExchange, Queue: w.WaitQueue, RoutingKey: key})
+	}
+	return t
+}
+
+// Strategy returns how messages of the design are retried and parked, for a
+// worker on the Queue. The delay is on the message: the Backoff of the worker's
+// Policy is not consulted, its MaxAttempts are.
+func (w WaitExchange) Strategy() topology.Strategy {
+	w = w.withDefaults()
+	return topology.Strategy{Route: topology.GrowingTTL{
+		MessageTTL: topology.MessageTTL{
+			WaitAddress:    topology.Address{Exchange: w.WaitExchange, Key: "{key}"},
+			FailedAddress:  topology.Address{Key: w.FailedQueue},
+			WorkExchange:   w.Exchange,
+			Infrastructure: w.Topology(),
+		},
+		WaitQueue: w.WaitQueue,
+		First:     w.First,
+		Factor:    w.Factor,
+		Max:       w.Max,
+		Jitter:    w.Jitter,
+		Rand:      w.Rand,
+	}}
+}

@@ -1,0 +1,219 @@
+package preset_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/reprisetest"
+	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+func ExampleWaitExchange() {
+	// Somewhere, queues of this design have other names.
+	p := preset.WaitExchange{Exchange: "assets", Queue: "purger", RoutingKeys: []string{"image", "page"}, Jitter: -1}
+	route := p.Strategy().Route
+
+	d := topology.Delivery{Queue: "purger", Exchange: "assets", RoutingKey: "page"}
+	hop, err := route.Wait(d, 0)
+	fmt.Println(hop.Exchange, hop.RoutingKey, hop.TTL, err)
+
+	d.Headers = topology.Table{"x-death": []any{ // what RabbitMQ writes when it has waited
+		topology.Table{"queue": "purger.wait", "reason": "expired", "count": int64(1), "original-expiration": "10000"},
+	}}
+	hop, err = route.Wait(d, 0)
+	fmt.Println(hop.Exchange, hop.RoutingKey, hop.TTL, err)
+	// Output:
+	// assets.wait page 10s <nil>
+	// assets.wait page 30s <nil>
+}
+
+// 27 hours, in no time.
+func TestWaitExchangeSchedule(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		w := b.Work(t, reprise.WorkerConfig{
+			Queue: "cdn-purge", Strategy: preset.WaitExchange{Jitter: -1}.Strategy(),
+			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errQueueFull }),
+		})
+		b.Publish(t, &reprise.Message{Exchange: "cdn-purge", RoutingKey: "directory"})
+		b.Drain(t)
+		var want []time.Duration
+		for delay := 10 * time.Second; len(want) < 9; delay *= 3 {
+			want = append(want, delay)
+		}
+		if diff := cmp.Diff(want, w.Attempts().Delays()); diff != "" {
+			t.Error(diff)
+		}
+		if parked := b.Messages(t, "cdn-purge.failed"); len(parked) != 1 {
+			t.Errorf("%d messages are parked", len(parked))
+		}
+	})
+}
+
+// At Max, what a worker counts is all that ends it.
+func TestWaitExchangeEndsAtMax(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		w := b.Work(t, reprise.WorkerConfig{
+			Queue: "cdn-purge", Strategy: preset.WaitExchange{Jitter: -1, Max: time.Minute}.Strategy(), Policy: reprise.Policy{MaxAttempts: 6},
+			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errQueueFull }),
+		})
+		b.Publish(t, &reprise.Message{Exchange: "cdn-purge", RoutingKey: "url"})
+		b.Drain(t)
+		want := []time.Duration{10 * time.Second, 30 * time.Second, time.Minute, time.Minute, time.Minute}
+		if diff := cmp.Diff(want, w.Attempts().Delays()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// Workers of Reprise's default take over, while messages still wait as designed:
+// what waits comes back to them, with the attempts it has made.
+func TestWaitExchangeMovesToTheDefault(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		fails := reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errQueueFull })
+		b.Declare(t, preset.WaitExchange{}.Topology())
+		designed := b.Work(t, reprise.WorkerConfig{Queue: "cdn-purge", Handler: fails, Strategy: preset.WaitExchange{}.Strategy()})
+		b.Publish(t, &reprise.Message{Exchange: "cdn-purge", RoutingKey: "tag", MessageID: "m"})
+		designed.Await(t, 2)
+		if err := designed.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		w := b.Work(t, reprise.WorkerConfig{Queue: "cdn-purge", Handler: fails, Policy: reprise.Policy{MaxAttempts: 4}})
+		b.Drain(t)
+		for i, a := range w.Attempts() {
+			if a.Message.Attempt != 3+i || a.Message.RoutingKey != "tag" || len(a.Message.Errors) != 2+i {
+				t.Errorf("attempt %d is shown as %d of %s, with %d errors", 3+i, a.Message.Attempt, a.Message.RoutingKey, len(a.Message.Errors))
+			}
+		}
+		if n := b.Depth(t, "cdn-purge.failed"); len(w.Attempts()) != 2 || n != 1 {
+			t.Errorf("%d more attempts, %d parked", len(w.Attempts()), n)
+		}
+	})
+}
+
+func TestWaitExchangeTopologyToTheLetter(t *testing.T) {
+	want := topology.Topology{
+		Exchanges: []topology.Exchange{
+			{Name: "cdn-purge", Kind: "direct"},
+			{Name: "cdn-purge.wait", Kind: "direct"},
+		},
+		Queues: []topology.Queue{
+			{Name: "cdn-purge", IfAbsent: true, Args: topology.Table{}},
+			{Name: "cdn-purge.wait", Args: topology.Table{"x-dead-letter-exchange": "cdn-purge"}},
+			{Name: "cdn-purge.failed", Args: topology.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(2147483647)}},
+		},
+		Bindings: []topology.Binding{
+			{Exchange: "cdn-purge", Queue: "cdn-purge", RoutingKey: "url"},
+			{Exchange: "cdn-purge.wait", Queue: "cdn-purge.wait", RoutingKey: "url"},
+			{Exchange: "cdn-purge", Queue: "cdn-purge", RoutingKey: "directory"},
+			{Exchange: "cdn-purge.wait", Queue: "cdn-purge.wait", RoutingKey: "directory"},
+			{Exchange: "cdn-purge", Queue: "cdn-purge", RoutingKey: "tag"},
+			{Exchange: "cdn-purge.wait", Queue: "cdn-purge.wait", RoutingKey: "tag"},
+		},
+	}
+	if diff := cmp.Diff(want, preset.WaitExchange{}.Topology()); diff != "" {
+		t.Error(diff)
+	}
+
+	got := preset.WaitExchange{
+		Exchange: "assets", Queue: "purger", RoutingKeys: []string{"purge.#"}, Kind: "topic", WaitKind: "fanout",
+		QueueType: "quorum", WaitArgs: topology.Table{"x-max-length": int64(10)},
+	}.Topology()
+	want = topology.Topology{
+		Exchanges: []topology.Exchange{{Name: "assets", Kind: "topic"}, {Name: "assets.wait", Kind: "fanout"}},
+		Queues: []topology.Queue{
+			{Name: "purger", IfAbsent: true, Args: topology.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)}},
+			{Name: "purger.wait", Args: topology.Table{"x-dead-letter-exchange": "assets", "x-queue-type": "quorum", "x-max-length": int64(10)}},
+			{Name: "purger.failed", Args: topology.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)}},
+		},
+		Bindings: []topology.Binding{
+			{Exchange: "assets", Queue: "purger", RoutingKey: "purge.#"},
+			{Exchange: "assets.wait", Queue: "purger.wait", RoutingKey: "purge.#"},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWaitExchangeStrategy(t *testing.T) {
+	s := preset.WaitExchange{}.Strategy()
+	if err := s.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ValidateQueue("cdn-purge"); err != nil {
+		t.Error(err)
+	}
+	if err := s.ValidateQueue("elsewhere"); err == nil {
+		t.Error("a work queue that the main exchange does not lead to is accepted")
+	}
+	d := topology.Delivery{Queue: "cdn-purge", Exchange: "cdn-purge", RoutingKey: "tag"}
+	hop, err := s.Route.Wait(d, time.Hour)
+	if err != nil || hop.Exchange != "cdn-purge.wait" || hop.RoutingKey != "tag" || hop.TTL != 10*time.Second {
+		t.Errorf("wait: %+v, %v", hop, err)
+	}
+	for _, expired := range []struct {
+		last     string
+		from, to time.Duration
+	}{{"10000", 27 * time.Second, 33 * time.Second}, {"31000", 83700 * time.Millisecond, 102300 * time.Millisecond}} {
+		d.Headers = topology.Table{"x-death": []any{topology.Table{"queue": "cdn-purge.wait", "reason": "expired", "original-expiration": expired.last}}}
+		seen := map[time.Duration]bool{}
+		for range 100 {
+			hop, err := s.Route.Wait(d, 0)
+			if err != nil || hop.TTL < expired.from || hop.TTL > expired.to {
+				t.Errorf("after %s: %+v, %v", expired.last, hop, err)
+			}
+			seen[hop.TTL] = true
+		}
+		if len(seen) < 10 {
+			t.Errorf("after %s there are %d delays: no randomness", expired.last, len(seen))
+		}
+	}
+	if hop := s.Route.Failed(d); hop.Exchange != "" || hop.RoutingKey != "cdn-purge.failed" || hop.TTL != 0 {
+		t.Errorf("failed: %+v", hop)
+	}
+	// Put into the queue by its name, it comes back under a key that leads there.
+	if hop, err := s.Route.Wait(topology.Delivery{Queue: "cdn-purge", RoutingKey: "cdn-purge"}, 0); err != nil || hop.RoutingKey != "url" {
+		t.Errorf("by name: %+v, %v", hop, err)
+	}
+}
+
+func TestWaitExchangeValidate(t *testing.T) {
+	for _, p := range []preset.WaitExchange{
+		{},
+		{Exchange: "a", Queue: "b", WaitExchange: "c", WaitQueue: "d", FailedQueue: "e", RoutingKeys: []string{"#"}, Kind: "topic", WaitKind: "fanout"},
+		{First: time.Millisecond, Factor: 1, Jitter: -1, Max: time.Second, QueueType: "classic"},
+		{QueueType: "quorum", WaitArgs: topology.Table{"x-dead-letter-exchange": "cdn-purge"}},
+	} {
+		if err := p.Validate(); err != nil {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
+	for _, p := range []preset.WaitExchange{
+		{First: -1},
+		{First: time.Microsecond},
+		{Factor: 0.5},
+		{Jitter: 1},
+		{Max: time.Second},
+		{WaitExchange: "cdn-purge"},
+		{WaitQueue: "cdn-purge"},
+		{FailedQueue: "cdn-purge.wait"},
+		{Kind: "headers"},
+		{Kind: "x-delayed-message"},
+		{WaitArgs: topology.Table{"x-dead-letter-exchange": "elsewhere"}},
+		{WaitArgs: topology.Table{"x-dead-letter-routing-key": "url"}},
+	} {
+		if err := p.Validate(); err == nil {
+			t.Errorf("%+v is valid", p)
+		}
+	}
+}
