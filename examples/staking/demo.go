@@ -1,0 +1,188 @@
+package staking
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// Demo is an indexer and the services behind its queues, in one process: five of
+// the queues have workers, btc_info_queue and confirmed_info_queue are received
+// from by the operations of a Queue. The database that they share fails now and
+// then.
+type Demo struct {
+	URL    string         // the broker
+	Client reprise.Config // how to connect
+	Design preset.Staking // how to retry
+
+	Stakes     int // how many; each sends an event to each queue
+	MaxRetries int // how often an event is put back before it is parked
+	FailEvery  int // each nth booking fails; 0: none
+
+	Out io.Writer
+}
+
+// patience is how long nothing may come to an end before a Demo gives up.
+const patience = 30 * time.Second
+
+// Run plays it until every event is booked or parked, and prints what happened.
+// The error of a Demo that does not balance says so.
+func (d Demo) Run(ctx context.Context) error {
+	return d.play(ctx, func(client *reprise.Client, t *tally) (err error) {
+		ledger := &Ledger{FailEvery: d.FailEvery}
+		stop, err := d.serve(ctx, client, t, ledger)
+		defer func() { err = errors.Join(err, stop()) }()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(d.Out, "%d stakes, from active to withdrawn, in %d queues. %s\n\n", d.Stakes, len(Kinds), d.terms())
+		if err := d.send(ctx, client, t); err != nil {
+			return err
+		}
+		err = settled(ctx, t, d.Design.RetryDelay+patience)
+		if err := errors.Join(err, t.print(d.Out)); err != nil {
+			return err
+		}
+		height, confirmed := ledger.Height()
+		fmt.Fprintf(d.Out, "ledger:  %d stakes withdrawn, newest block %d, newest confirmed block %d\n", ledger.Stakes()["withdrawn"], height, confirmed)
+		return nil
+	})
+}
+
+// Index plays the indexer alone, for other programs to receive what it sends.
+func (d Demo) Index(ctx context.Context) error {
+	return d.play(ctx, func(client *reprise.Client, t *tally) error {
+		err := d.send(ctx, client, t)
+		fmt.Fprintf(d.Out, "%d events sent to each of %d queues, and %d that will be parked\n", d.Stakes, len(Kinds), troubles)
+		return err
+	})
+}
+
+// Serve plays the services alone, for what other programs send, until ctx ends.
+func (d Demo) Serve(ctx context.Context) error {
+	return d.play(ctx, func(client *reprise.Client, t *tally) error {
+		stop, err := d.serve(ctx, client, t, &Ledger{FailEvery: d.FailEvery})
+		if err == nil {
+			fmt.Fprintf(d.Out, "Services for %d queues, until interrupted. %s\n\n", len(Kinds), d.terms())
+			<-ctx.Done()
+		}
+		return errors.Join(err, stop(), t.print(d.Out))
+	})
+}
+
+// terms says on what terms a message is tried again.
+func (d Demo) terms() string {
+	fails := "The database never fails"
+	if d.FailEvery > 0 {
+		fails = fmt.Sprintf("Of %d bookings the database fails one", d.FailEvery)
+	}
+	return fmt.Sprintf("%s;\nwhat cannot be booked comes again after %s, and is parked after %d attempts.", fails, d.Design.RetryDelay, d.MaxRetries+1)
+}
+
+// play connects, declares all queues, and ends the connection after what is done
+// on it.
+func (d Demo) play(ctx context.Context, do func(*reprise.Client, *tally) error) (err error) {
+	t := newTally()
+	d.Client.Observer = t
+	client, err := reprise.Dial(ctx, d.URL, &d.Client)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close(context.WithoutCancel(ctx))) }()
+	if err := client.Declare(ctx, d.Design.Topology()); err != nil {
+		return err
+	}
+	return do(client, t)
+}
+
+// serve starts the services. They have ended when stop returns.
+func (d Demo) serve(ctx context.Context, client *reprise.Client, t *tally, ledger *Ledger) (stop func() error, err error) {
+	config := d.Client
+	config.Observer = t
+	var running []func() error // ends one, and waits for it
+	stop = func() error {
+		var errs []error
+		for _, end := range running {
+			errs = append(errs, end())
+		}
+		return errors.Join(errs...)
+	}
+	background := context.WithoutCancel(ctx)
+	join := func(run func() error, end func(context.Context) error) {
+		ended := make(chan error, 1)
+		go func() { ended <- run() }()
+		running = append(running, func() error { return errors.Join(end(background), <-ended) })
+	}
+	for _, k := range Kinds {
+		if k == BtcInfo || k == ConfirmedInfo {
+			q, err := Open(ctx, d.URL, k.Queue(), &Config{Design: d.Design, MaxRetries: d.MaxRetries, Client: &config})
+			if err != nil {
+				return stop, err
+			}
+			join(func() error { return ledger.Serve(background, q) }, q.Stop)
+			continue
+		}
+		worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
+			Queue:       k.Queue(),
+			Strategy:    d.Design.Strategy(),
+			Handler:     ledger.Handler(k),
+			Policy:      reprise.Policy{MaxAttempts: d.MaxRetries + 1},
+			Concurrency: 4,
+		})
+		if err != nil {
+			return stop, err
+		}
+		join(func() error { return worker.Run(background) }, worker.Shutdown)
+	}
+	return stop, nil
+}
+
+// send plays the indexer.
+func (d Demo) send(ctx context.Context, client *reprise.Client, tally *tally) error {
+	messages, err := Troubles()
+	if err != nil {
+		return err
+	}
+	for _, e := range Lives(d.Stakes) {
+		m, err := Message(e)
+		if err != nil {
+			return err
+		}
+		messages = append(messages, m)
+	}
+	for _, m := range messages {
+		m.MessageID = rand.Text()
+		tally.sending(m)
+		if err := client.Publish(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settled returns when nothing is under way any more. An error says why it was not
+// waited for.
+func settled(ctx context.Context, t *tally, patience time.Duration) error {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		n, changed := t.rest()
+		if n == 0 {
+			return nil
+		}
+		select {
+		case <-changed:
+			timer.Reset(patience)
+		case <-timer.C:
+			return fmt.Errorf("staking: nothing has happened for %s", patience)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package staking_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/reprisetest"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// A worker without the preset takes over the queue as it is, what waits in the
+// delay queue included, and goes on counting.
+func TestLeavingTheDesign(t *testing.T) {
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		down := reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errors.New("down") })
+		old := b.Work(t, reprise.WorkerConfig{Queue: "btc_info_queue", Handler: down, Strategy: preset.Staking{}.Strategy()})
+		b.Publish(t, &reprise.Message{RoutingKey: "btc_info_queue", Body: []byte("{}")})
+		old.Await(t, 2)
+		must(t, old.Stop())
+
+		w := b.Work(t, reprise.WorkerConfig{Queue: "btc_info_queue", Handler: down, Policy: reprise.Policy{MaxAttempts: 4}})
+		b.Drain(t)
+		if got := w.Attempts(); len(got) != 2 || got[0].Message.Attempt != 3 || len(got[0].Message.Errors) != 2 {
+			t.Errorf("attempts: %+v", got)
+		}
+		if n := len(b.Messages(t, "btc_info_queue.failed")); n != 1 {
+			t.Errorf("%d messages are parked", n)
+		}
+	})
+}

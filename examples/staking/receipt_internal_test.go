@@ -1,0 +1,110 @@
+package staking
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise"
+)
+
+// Receipts end with their channel, and not before: who is told so gives up the
+// message, which acknowledges it where the channel lives.
+func TestReceiptsEndWithTheirChannel(t *testing.T) {
+	closed := fmt.Errorf("consuming channel closed: %w", &amqp.Error{Code: amqp.PreconditionFailed})
+	for _, tc := range []struct {
+		event reprise.Event
+		ends  bool
+	}{
+		{reprise.Event{Kind: reprise.EventDisconnected, Connection: "consume", Err: errors.New("EOF")}, true},
+		{reprise.Event{Kind: reprise.EventInterrupted, Err: fmt.Errorf("%w: %w", reprise.ErrNotConsuming, closed)}, true},
+		{reprise.Event{Kind: reprise.EventDisconnected, Connection: "publish", Err: errors.New("EOF")}, false},
+		{reprise.Event{Kind: reprise.EventInterrupted, Err: errors.New("the broker cancelled the consumer")}, false},
+		{reprise.Event{Kind: reprise.EventCopyFailed, Err: closed}, false},
+		{reprise.Event{Kind: reprise.EventConsuming}, false},
+	} {
+		var passedOn int
+		q := &Queue{receipts: newReceipts("id")}
+		receipt, _ := q.receipts.issue()
+		q.observer(reprise.ObserverFunc(func(reprise.Event) { passedOn++ })).Observe(tc.event)
+		if stale := errors.Is(q.Delete(receipt), ErrStale); stale != tc.ends || passedOn != 1 {
+			t.Errorf("%s of %q: ended %t, passed on %d times", tc.event.Kind, tc.event.Connection, stale, passedOn)
+		}
+	}
+}
+
+// Whatever happens in whatever order: each receipt is taken once, while its channel
+// lives, and afterwards it is known why not.
+func TestReceipts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := newReceipts("id")
+		type issued struct {
+			receipt string
+			held    <-chan error
+			is      error // what settling it says
+		}
+		var all []*issued
+		verdict := errors.New("verdict")
+		draw := func() *issued { return all[rapid.IntRange(0, len(all)-1).Draw(t, "which")] }
+		t.Repeat(map[string]func(*rapid.T){
+			"issue": func(*rapid.T) {
+				receipt, held := r.issue()
+				all = append(all, &issued{receipt: receipt, held: held})
+			},
+			"settle": func(t *rapid.T) {
+				if len(all) == 0 {
+					return
+				}
+				x := draw()
+				if err := r.settle(x.receipt, verdict); !errors.Is(err, x.is) {
+					t.Fatalf("settling %s: %v, not %v", x.receipt, err, x.is)
+				}
+				if x.is == nil {
+					if got := <-x.held; got != verdict {
+						t.Fatalf("%s got %v", x.receipt, got)
+					}
+					x.is = ErrSettled
+				}
+			},
+			"withdraw": func(t *rapid.T) {
+				if len(all) == 0 {
+					return
+				}
+				x := draw()
+				if got := r.withdraw(x.receipt); got != (x.is == nil) {
+					t.Fatalf("withdrawing %s: %t", x.receipt, got)
+				}
+				if x.is == nil {
+					x.is = ErrSettled
+				}
+			},
+			"lose": func(t *rapid.T) {
+				r.lose()
+				for _, x := range all {
+					if x.is == nil {
+						if _, open := <-x.held; open {
+							t.Fatalf("%s waits on", x.receipt)
+						}
+					}
+					x.is = ErrStale
+				}
+			},
+			"": func(t *rapid.T) {
+				seen := map[string]bool{}
+				for _, x := range all {
+					if seen[x.receipt] {
+						t.Fatalf("%s was given twice", x.receipt)
+					}
+					seen[x.receipt] = true
+				}
+				made := rapid.StringMatching(`(id|)(-[0-9]{1,3}){0,3}x?`).Draw(t, "made up")
+				if !seen[made] && r.settle(made, nil) == nil {
+					t.Fatalf("%q was taken", made)
+				}
+			},
+		})
+	})
+}

@@ -1,0 +1,117 @@
+package staking
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/reprisemq/reprise"
+)
+
+// tally counts what becomes of messages. It is a reprise.Observer.
+type tally struct {
+	mu      sync.Mutex
+	queues  map[string]*counts
+	open    map[string]string // queue of what was sent and is not done or parked, by message id
+	parked  []string          // lines that say why
+	strange int               // done or parked, and not sent by this program, or once more
+	changed chan struct{}     // closed and replaced with every change
+}
+
+type counts struct{ sent, done, retries, parked int }
+
+func newTally() *tally {
+	return &tally{queues: make(map[string]*counts), open: make(map[string]string), changed: make(chan struct{})}
+}
+
+func (t *tally) of(queue string) *counts {
+	if t.queues[queue] == nil {
+		t.queues[queue] = &counts{}
+	}
+	return t.queues[queue]
+}
+
+// sending notes a message that is about to be sent: it can be done before its
+// sender has heard that it was.
+func (t *tally) sending(m *reprise.Message) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.of(m.RoutingKey).sent++
+	t.open[m.MessageID] = m.RoutingKey
+}
+
+// Observe implements reprise.Observer.
+func (t *tally) Observe(e reprise.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch e.Kind {
+	case reprise.EventDone:
+		t.ended(e)
+		t.of(e.Queue).done++
+	case reprise.EventParked:
+		t.ended(e)
+		t.of(e.Queue).parked++
+		reason, _, _ := strings.Cut(e.Err.Error(), "\n")
+		t.parked = append(t.parked, fmt.Sprintf("%s, attempt %d: %s", e.Queue, e.Attempt, reason))
+	case reprise.EventRetried:
+		t.of(e.Queue).retries++
+	default:
+		return
+	}
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// ended notes that a message came to its end. What comes twice ends twice, and what
+// other programs send has no id, perhaps.
+func (t *tally) ended(e reprise.Event) {
+	if _, sent := t.open[e.MessageID]; !sent {
+		t.strange++
+	}
+	delete(t.open, e.MessageID)
+}
+
+// rest returns how many messages are under way, and a channel that is closed when
+// that may have changed.
+func (t *tally) rest() (int, <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.open), t.changed
+}
+
+// print writes the table, the parked messages and the balance, and returns an
+// error if that is none.
+func (t *tally) print(out io.Writer) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	row := func(name string, c counts) {
+		fmt.Fprintf(out, "%-24s %6d %6d %9d %7d\n", name, c.sent, c.done, c.retries, c.parked)
+	}
+	var sum counts
+	fmt.Fprintf(out, "%-24s %6s %6s %9s %7s\n", "queue", "sent", "done", "put back", "parked")
+	for _, queue := range slices.Sorted(maps.Keys(t.queues)) {
+		c := *t.queues[queue]
+		row(queue, c)
+		sum = counts{sum.sent + c.sent, sum.done + c.done, sum.retries + c.retries, sum.parked + c.parked}
+	}
+	row("all", sum)
+	if len(t.parked) > 0 {
+		fmt.Fprintf(out, "\nparked:\n")
+		for _, line := range slices.Sorted(slices.Values(t.parked)) {
+			fmt.Fprintf(out, "  %s\n", line)
+		}
+	}
+	others := ""
+	if t.strange > 0 {
+		others = fmt.Sprintf(" + %d of others, or that came twice", t.strange)
+	}
+	if n := len(t.open); n > 0 || sum.sent+t.strange != sum.done+sum.parked {
+		return fmt.Errorf("staking: no balance: %d sent%s, %d done, %d parked, %d not heard of: has another program taken them?",
+			sum.sent, others, sum.done, sum.parked, n)
+	}
+	fmt.Fprintf(out, "\nbalance: %d sent%s = %d done + %d parked\n", sum.sent, others, sum.done, sum.parked)
+	return nil
+}

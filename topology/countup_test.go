@@ -1,0 +1,157 @@
+package topology_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+var tries = topology.CountUp{Header: "x-tries"}
+
+func TestCountUpCountsInOneHeader(t *testing.T) {
+	for n := range 4 {
+		headers := fail(tries, topology.Table{"own": "kept"}, n, 0)
+		want := any(int32(n))
+		if n == 0 {
+			want = nil
+		}
+		if headers["x-tries"] != want || headers["own"] != "kept" {
+			t.Errorf("after %d attempts: %v", n, headers)
+		}
+		h := tries.Read(topology.Delivery{Headers: headers})
+		if h.Attempts != n || h.RetriesLeft != topology.Undecided || len(h.Errors) != n {
+			t.Errorf("after %d attempts: %+v", n, h)
+		}
+	}
+}
+
+// What other programs have counted goes on, in whatever type they write.
+func TestCountUpGoesOnWhereOthersStopped(t *testing.T) {
+	for _, tc := range []struct {
+		found any
+		read  int
+		next  int32
+	}{
+		{nil, 0, 1},
+		{int32(0), 0, 1},
+		{int8(3), 3, 4},
+		{byte(200), 200, 201},
+		{int16(3), 3, 4},
+		{int64(3), 3, 4},
+		{int64(-3), 0, 1},
+		{int64(math.MaxInt64), math.MaxInt32, math.MaxInt32},
+		{"3", 0, 1},
+		{3.0, 0, 1},
+		{true, 0, 1},
+	} {
+		headers := topology.Table{"x-tries": tc.found}
+		if tc.found == nil {
+			headers = nil
+		}
+		if h := tries.Read(topology.Delivery{Headers: headers}); h.Attempts != tc.read {
+			t.Errorf("%T %[1]v is read as %d, not %d", tc.found, h.Attempts, tc.read)
+		}
+		if after := fail(tries, headers, 1, 0); after["x-tries"] != tc.next {
+			t.Errorf("after %T %[1]v comes %T %[2]v, not %d", tc.found, after["x-tries"], tc.next)
+		}
+	}
+}
+
+// A program that knows the count alone has put the message back in between.
+func TestCountUpGoesOnWithoutItsTrail(t *testing.T) {
+	headers := fail(tries, topology.Table{"x-tries": int32(3)}, 1, 0)
+	h := tries.Read(topology.Delivery{Queue: "q", Headers: headers})
+	if h.Attempts != 4 || len(h.Errors) != 1 || h.Errors[0].Attempt != 4 {
+		t.Errorf("%+v", h)
+	}
+}
+
+func TestCountUpParksWithTheReason(t *testing.T) {
+	f := topology.Failure{AttemptError: topology.AttemptError{Attempt: 10, Error: "down", Time: start}, Queue: "q", Reason: "10 attempts made"}
+	want := topology.Table{
+		"x-tries": int32(10), "x-reprise-attempts": int64(10), "x-reprise-first-failed": start, "x-reprise-queue": "q",
+		"x-reprise-exchange": "", "x-reprise-routing-key": "", "x-reprise-reason": "10 attempts made",
+		"x-reprise-errors": []any{topology.Table{"attempt": int64(10), "time": start, "error": "down", "host": "", "duration-ms": int64(0)}},
+	}
+	if diff := cmp.Diff(want, tries.Park(topology.Table{"x-tries": int64(9)}, f)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCountUpOwns(t *testing.T) {
+	for header, want := range map[string]bool{"x-tries": true, "x-reprise-errors": true, "x-reprise-attempts": true, "own": false, "": false} {
+		if got := tries.Owns(header); got != want {
+			t.Errorf("owns %q: %t", header, got)
+		}
+	}
+}
+
+func TestCountUpValidate(t *testing.T) {
+	if err := tries.Validate(); err != nil {
+		t.Error(err)
+	}
+	for _, header := range []string{"", strings.Repeat("x", 256), "x-reprise-attempts"} {
+		if err := (topology.CountUp{Header: header}).Validate(); err == nil || !strings.Contains(err.Error(), "use ") && !strings.Contains(err.Error(), "name ") {
+			t.Errorf("%.20q: %v", header, err)
+		}
+	}
+}
+
+func TestCountUpToleratesAnyHeader(t *testing.T) {
+	names := []string{"x-tries", "x-reprise-attempts", "x-reprise-first-failed", "x-reprise-errors", "x-reprise-errors-dropped", "x-reprise-queue", "own"}
+	rapid.Check(t, func(t *rapid.T) {
+		headers := topology.Table{}
+		for _, n := range names {
+			if rapid.Bool().Draw(t, "has "+n) {
+				headers[n] = anything().Draw(t, n)
+			}
+		}
+		before := maps.Clone(headers)
+		h := tries.Read(topology.Delivery{Queue: "q", Headers: headers})
+		if h.Attempts < 0 || h.RetriesLeft != topology.Undecided {
+			t.Fatalf("read %+v", h)
+		}
+		f := topology.Failure{
+			AttemptError: topology.AttemptError{Attempt: h.Attempts + 1, Error: rapid.String().Draw(t, "error"), Time: start},
+			History:      h, Queue: "q", Room: rapid.OneOf(rapid.Just(0), rapid.IntRange(1500, 5000)).Draw(t, "room"),
+		}
+		for name, out := range map[string]topology.Table{"retried": tries.Retry(headers, f), "parked": tries.Park(headers, f)} {
+			if !cmp.Equal(before, headers) {
+				t.Fatalf("changed its input:\n%s", cmp.Diff(before, headers))
+			}
+			n, is32 := out["x-tries"].(int32)
+			if want := min(h.Attempts+1, math.MaxInt32); !is32 || int(n) != want {
+				t.Fatalf("%s with %T %[2]v, not %d", name, out["x-tries"], want)
+			}
+			if f.Room > 0 && out.WireSize() > f.Room {
+				t.Fatalf("%s with %d bytes in a room of %d", name, out.WireSize(), f.Room)
+			}
+			if !cmp.Equal(before["own"], out["own"]) {
+				t.Fatalf("%s with own header %v, not %v", name, out["own"], before["own"])
+			}
+		}
+	})
+}
+
+// A message that two other programs have put back.
+func ExampleCountUp() {
+	marks := topology.CountUp{Header: "x-processing-attempts"}
+	d := topology.Delivery{Queue: "orders", Headers: topology.Table{"x-processing-attempts": int64(2), "own": "kept"}}
+
+	history := marks.Read(d)
+	fmt.Println("attempts made:", history.Attempts)
+	headers := marks.Retry(d.Headers, topology.Failure{
+		AttemptError: topology.AttemptError{Attempt: history.Attempts + 1, Error: "down"}, History: history, Queue: "orders",
+	})
+	fmt.Printf("%T %[1]v, %v\n", headers["x-processing-attempts"], headers["own"])
+	// Output:
+	// attempts made: 2
+	// int32 3, kept
+}

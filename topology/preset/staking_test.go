@@ -1,0 +1,305 @@
+package preset_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+func ExampleStaking() {
+	p := preset.Staking{Queues: []string{preset.StakingActiveQueue}}
+	for _, q := range p.Topology().Queues {
+		fmt.Println(q.Name, "→", q.Args["x-dead-letter-routing-key"])
+	}
+	hop, err := p.Strategy().Route.Wait(topology.Delivery{Queue: preset.StakingActiveQueue}, time.Hour) // whatever is asked for
+	fmt.Println(hop.RoutingKey, hop.TTL, err)
+	// Output:
+	// active_staking_queue_delay → active_staking_queue
+	// active_staking_queue → active_staking_queue_routing_key
+	// active_staking_queue_failed → <nil>
+	// active_staking_queue_delay 5s <nil>
+}
+
+func TestStakingTopologyToTheLetter(t *testing.T) {
+	for queueType, failed := range map[string]topology.Table{
+		"quorum":  {"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)},
+		"classic": {"x-queue-type": "classic"},
+	} {
+		want := topology.Topology{
+			Exchanges: []topology.Exchange{{Name: "common_dlx", Kind: "direct", Args: topology.Table{"x-queue-type": queueType}}},
+			Queues: []topology.Queue{
+				{Name: "btc_info_queue_delay", Args: topology.Table{
+					"x-queue-type": queueType, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "btc_info_queue",
+				}},
+				{Name: "btc_info_queue", Args: topology.Table{
+					"x-queue-type": queueType, "x-dead-letter-exchange": "common_dlx", "x-dead-letter-routing-key": "btc_info_queue_routing_key",
+				}},
+				{Name: "btc_info_queue_failed", Args: failed},
+			},
+			Bindings: []topology.Binding{{Exchange: "common_dlx", Queue: "btc_info_queue_delay", RoutingKey: "btc_info_queue_routing_key"}},
+		}
+		got := preset.Staking{Queues: []string{"btc_info_queue"}, QueueType: queueType}.Topology()
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		// A worker declares what its own queue needs, whatever the others are.
+		got = preset.Staking{QueueType: queueType}.Strategy().Route.Topology("btc_info_queue")
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestStakingHasSevenQuorumQueues(t *testing.T) {
+	topo := preset.Staking{}.Topology()
+	if err := topo.Validate(); err != nil {
+		t.Error(err)
+	}
+	var names []string
+	for _, q := range topo.Queues {
+		names = append(names, q.Name)
+		if q.Args["x-queue-type"] != "quorum" || q.Transient || q.Exclusive || q.AutoDelete || q.IfAbsent {
+			t.Errorf("%+v", q)
+		}
+	}
+	want := []string{
+		"active_staking_queue_delay", "active_staking_queue", "active_staking_queue_failed",
+		"unbonding_staking_queue_delay", "unbonding_staking_queue", "unbonding_staking_queue_failed",
+		"withdraw_staking_queue_delay", "withdraw_staking_queue", "withdraw_staking_queue_failed",
+		"expired_staking_queue_delay", "expired_staking_queue", "expired_staking_queue_failed",
+		"staking_stats_queue_delay", "staking_stats_queue", "staking_stats_queue_failed",
+		"btc_info_queue_delay", "btc_info_queue", "btc_info_queue_failed",
+		"confirmed_info_queue_delay", "confirmed_info_queue", "confirmed_info_queue_failed",
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Error(diff)
+	}
+	if len(topo.Exchanges) != 1 || len(topo.Bindings) != 7 {
+		t.Errorf("%d exchanges, %d bindings", len(topo.Exchanges), len(topo.Bindings))
+	}
+}
+
+func TestStakingStrategy(t *testing.T) {
+	s := preset.Staking{}.Strategy()
+	if err := s.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	d := topology.Delivery{Queue: "v2_active_staking_queue", Exchange: "", RoutingKey: "v2_active_staking_queue"}
+	for _, asked := range []time.Duration{0, time.Second, 3 * time.Hour} {
+		hop, err := s.Route.Wait(d, asked)
+		if err != nil || hop.Exchange != "" || hop.RoutingKey != "v2_active_staking_queue_delay" || hop.TTL != 5*time.Second || hop.Delay != 5*time.Second {
+			t.Errorf("wait: %+v, %v", hop, err)
+		}
+	}
+	if hop := s.Route.Failed(d); hop.Exchange != "" || hop.RoutingKey != "v2_active_staking_queue_failed" || hop.TTL != 0 {
+		t.Errorf("failed: %+v", hop)
+	}
+	d.Headers = topology.Table{"x-processing-attempts": int32(4)}
+	if h := s.Marks.Read(d); h.Attempts != 4 || h.RetriesLeft != topology.Undecided {
+		t.Errorf("history: %+v", h)
+	}
+}
+
+func TestStakingValidate(t *testing.T) {
+	for _, s := range []preset.Staking{{}, {Queues: []string{"q"}, RetryDelay: time.Minute, QueueType: "classic"}, {QueueType: "quorum"}} {
+		if err := errors.Join(s.Validate(), s.Strategy().Validate(), s.Strategy().ValidateQueue("q")); err != nil {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+	for _, s := range []preset.Staking{
+		{RetryDelay: -1},
+		{RetryDelay: time.Microsecond},
+		{RetryDelay: topology.MaxDelay + time.Millisecond},
+		{QueueType: "stream"},
+	} {
+		for what, err := range map[string]error{"preset": s.Validate(), "strategy": s.Strategy().Validate()} {
+			if err == nil || !strings.Contains(err.Error(), ": use ") {
+				t.Errorf("%+v, %s: %v", s, what, err)
+			}
+		}
+	}
+	if err := (preset.Staking{Queues: []string{""}}).Validate(); err == nil {
+		t.Error("a queue without a name is valid")
+	}
+	if err := (preset.Staking{}).Strategy().ValidateQueue(strings.Repeat("q", 250)); err == nil {
+		t.Error("a name that leaves no room for others is valid")
+	}
+}
+
+// declareStaking does what the design's own client does when it starts, in its words. A
+// queueType of "" is that of its first versions, which left the argument out.
+func declareStaking(ch *amqp.Channel, queue, queueType string) error {
+	args := func(more amqp.Table) amqp.Table {
+		if queueType != "" {
+			more["x-queue-type"] = queueType
+		}
+		return more
+	}
+	if err := ch.ExchangeDeclare("common_dlx", "direct", true, false, false, false, args(amqp.Table{})); err != nil {
+		return err
+	}
+	if _, err := ch.QueueDeclare(queue+"_delay", true, false, false, false, args(amqp.Table{
+		"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue,
+	})); err != nil {
+		return err
+	}
+	if _, err := ch.QueueDeclare(queue, true, false, false, false, args(amqp.Table{
+		"x-dead-letter-exchange": "common_dlx", "x-dead-letter-routing-key": queue + "_routing_key",
+	})); err != nil {
+		return err
+	}
+	return ch.QueueBind(queue+"_delay", queue+"_routing_key", "common_dlx", false, nil)
+}
+
+func TestStakingIsDeclaredByEitherFirst(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		for _, tc := range []struct{ theirs, ours string }{
+			{"quorum", "quorum"}, {"classic", "classic"}, {"", "classic"},
+		} {
+			for _, first := range []string{"theirs", "ours"} {
+				t.Run(tc.theirs+" to "+tc.ours+", "+first+" first", func(t *testing.T) {
+					ch := stakingChannel(t, b.URL)
+					queue := testkit.Name(t, "staking")
+					p := preset.Staking{Queues: []string{queue}, QueueType: tc.ours}
+					forgetStaking(t, ch, queue)
+					steps := map[string]func() error{
+						"theirs": func() error { return declareStaking(ch, queue, tc.theirs) },
+						"ours":   func() error { return stakingClient(t, b.URL).Declare(t.Context(), p.Topology()) },
+					}
+					for _, step := range []string{first, "theirs", "ours"} {
+						if err := steps[step](); err != nil {
+							t.Fatalf("%s: %v", step, err)
+						}
+					}
+					// The delay queue is bound, and leads back.
+					if err := ch.PublishWithContext(t.Context(), "common_dlx", queue+"_routing_key", true, false, amqp.Publishing{Expiration: "1"}); err != nil {
+						t.Fatal(err)
+					}
+					var got amqp.Delivery
+					testkit.Eventually(t, 10*time.Second, func() bool {
+						var ok bool
+						got, ok, _ = ch.Get(queue, true)
+						return ok
+					})
+					if got.Exchange != "" || got.RoutingKey != queue {
+						t.Errorf("it came through %q with key %q", got.Exchange, got.RoutingKey)
+					}
+				})
+			}
+		}
+	})
+}
+
+func TestStakingQueueOfAnotherTypeIsExplained(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		ch := stakingChannel(t, b.URL)
+		queue := testkit.Name(t, "staking")
+		forgetStaking(t, ch, queue)
+		if err := declareStaking(ch, queue, "classic"); err != nil {
+			t.Fatal(err)
+		}
+		err := stakingClient(t, b.URL).Declare(t.Context(), preset.Staking{Queues: []string{queue}}.Topology())
+		refused, ok := errors.AsType[*reprise.DeclareError](err)
+		if !ok || refused.Name != queue+"_delay" || !strings.Contains(refused.Advice, "another x-queue-type: the broker has 'classic', wanted is 'quorum'") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A message that the broker gives up on waits for ever, and all behind it: why
+// workers have a CrashLimit, and preset.Staking recommends a policy.
+func TestStakingWhatTheBrokerGivesUpBlocksTheDelayQueue(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		ch := stakingChannel(t, b.URL)
+		queue := testkit.Name(t, "staking")
+		forgetStaking(t, ch, queue)
+		if err := declareStaking(ch, queue, "quorum"); err != nil {
+			t.Fatal(err)
+		}
+		publish := func(exchange, key, expiration string) {
+			t.Helper()
+			err := ch.PublishWithContext(t.Context(), exchange, key, true, false, amqp.Publishing{Expiration: expiration})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		depth := func(name string) int {
+			q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return q.Messages
+		}
+		publish("common_dlx", queue+"_routing_key", "") // what the broker does with a dead letter
+		publish("", queue+"_delay", "1")                // a retry behind it
+		// What is put back into another queue after that comes first.
+		other := testkit.Name(t, "staking")
+		forgetStaking(t, ch, other)
+		if err := declareStaking(ch, other, "quorum"); err != nil {
+			t.Fatal(err)
+		}
+		publish("", other+"_delay", "100")
+		testkit.Eventually(t, 10*time.Second, func() bool { return depth(other) == 1 })
+		if n := depth(queue + "_delay"); n != 2 {
+			t.Errorf("the delay queue has %d messages", n)
+		}
+		// Once the first is taken away, the second is free.
+		if _, ok, err := ch.Get(queue+"_delay", true); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		testkit.Eventually(t, 10*time.Second, func() bool { return depth(queue+"_delay") == 0 && depth(queue) == 1 })
+	})
+}
+
+// stakingChannel opens a channel whose connection ends with t.
+func stakingChannel(t *testing.T, url string) *amqp.Channel {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch
+}
+
+// forgetStaking deletes a queue's queues when t ends. The exchange stays: it is common to
+// all.
+func forgetStaking(t *testing.T, ch *amqp.Channel, queue string) {
+	t.Helper()
+	t.Cleanup(func() {
+		for _, name := range []string{queue, queue + "_delay", queue + "_failed"} {
+			if _, err := ch.QueueDelete(name, false, false, false); err != nil {
+				t.Errorf("delete %s: %v", name, err)
+			}
+		}
+	})
+}
+
+func stakingClient(t *testing.T, url string) *reprise.Client {
+	t.Helper()
+	c, err := reprise.Dial(t.Context(), url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(t.Context()); err != nil && t.Context().Err() == nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
