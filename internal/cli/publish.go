@@ -66,7 +66,9 @@ func (c *publishCmd) Run(ctx context.Context, streams IO) error {
 	if url == "" {
 		url = defaultURL
 	}
-	client, err := dial(ctx, url, &reprise.Config{ConfirmTimeout: c.Timeout, Name: "reprise publish"})
+	client, err := dial(ctx, url, &reprise.Config{
+		ConfirmTimeout: c.Timeout, Name: "reprise publish", Logger: newWaiting(streams.Stderr, c.Timeout),
+	})
 	if err != nil {
 		return err
 	}

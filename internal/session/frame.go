@@ -1,7 +1,9 @@
 package session
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -50,7 +52,11 @@ func (s *Session) raise(id uint16, method amqpwire.MethodID, err error) {
 		s.fail(e, method)
 		return
 	}
-	s.log.Warn("closing a channel", "channel", id, "error", e, "method", method)
+	level := slog.LevelWarn
+	if e.Code == exception.NotFound && (method == amqpwire.IDQueueDeclare || method == amqpwire.IDExchangeDeclare) {
+		level = slog.LevelInfo // a passive declaration, by which clients ask whether something is there
+	}
+	s.log.Log(context.Background(), level, "closing a channel", "channel", id, "error", e, "method", method)
 	s.confirms.flush()
 	ch.release()
 	ch.closing = true
