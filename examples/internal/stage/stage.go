@@ -1,6 +1,7 @@
 // Package stage is what the programs in the examples have in common: a broker
 // to run on, which is one in the process unless -url names a RabbitMQ, and an
-// end when somebody interrupts them.
+// end when somebody interrupts them. With -listen, the broker in the process is
+// there for other programs as well.
 //
 //	func main() {
 //		stage.Main(func(ctx context.Context, s *stage.Stage) error {
@@ -36,6 +37,9 @@ type Stage struct {
 	// -url names one that is on the network.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 
+	// Shared: other programs can reach the broker, by -url or -listen.
+	Shared bool
+
 	// Logger is told what clients and workers do, with -verbose, on stderr.
 	Logger *slog.Logger
 }
@@ -53,36 +57,64 @@ func (s *Stage) Dial(ctx context.Context) (*reprise.Client, error) {
 // The context of run ends with an interrupt.
 func Main(run func(ctx context.Context, s *Stage) error) {
 	url := flag.String("url", "", "a RabbitMQ to run on, `amqp://user:password@host:5672/vhost`; default: a broker in this process")
+	listen := flag.String("listen", "", "where the broker in this process listens for other programs, `host:port`; default: nowhere")
 	verbose := flag.Bool("verbose", false, "log what the workers do, on stderr")
 	flag.Parse()
-	err := perform(*url, *verbose, run)
+	err := perform(*url, *listen, *verbose, run)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%v\n", err)
 		os.Exit(1)
 	}
 }
 
-func perform(url string, verbose bool, run func(context.Context, *Stage) error) (err error) {
+func perform(url, listen string, verbose bool, run func(context.Context, *Stage) error) (err error) {
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q: this program has flags only, see -help", flag.Arg(0))
 	}
-	s := &Stage{URL: url, Logger: slog.New(slog.DiscardHandler)}
+	s := &Stage{URL: url, Shared: url != "" || listen != "", Logger: slog.New(slog.DiscardHandler)}
 	if verbose {
 		s.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	if url == "" {
-		b, newErr := broker.New(broker.Config{})
-		if newErr != nil {
-			return newErr
+	switch {
+	case url == "":
+		end, embedErr := s.embed(listen)
+		if embedErr != nil {
+			return embedErr
 		}
-		defer func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			defer cancel()
-			err = errors.Join(err, b.Shutdown(ctx))
-		}()
-		s.URL, s.DialContext = "amqp://guest:guest@embedded/", b.DialContext
+		defer func() { err = errors.Join(err, end()) }()
+	case listen != "":
+		return errors.New("-listen is for the broker in this process, -url names another one: give one of the two")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return run(ctx, s)
+}
+
+// embed starts a broker in this process, and returns how to end it.
+func (s *Stage) embed(listen string) (end func() error, err error) {
+	b, err := broker.New(broker.Config{})
+	if err != nil {
+		return nil, err
+	}
+	served := make(chan error, 1)
+	if listen == "" {
+		served <- nil
+	} else {
+		l, err := net.Listen("tcp", listen)
+		if err != nil {
+			return nil, fmt.Errorf("-listen: %w", err)
+		}
+		fmt.Fprintf(os.Stderr, "other programs find the broker at amqp://guest:guest@%s/\n", l.Addr())
+		go func() { served <- b.Serve(l) }()
+	}
+	s.URL, s.DialContext = "amqp://guest:guest@embedded/", b.DialContext
+	return func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		err := b.Shutdown(ctx)
+		if serveErr := <-served; !errors.Is(serveErr, broker.ErrClosed) {
+			err = errors.Join(err, serveErr)
+		}
+		return err
+	}, nil
 }
