@@ -28,7 +28,8 @@ const DefaultRetryDelay = time.Minute
 // is rejected keeps its key on the whole way, unless a queue has an
 // x-dead-letter-routing-key: a message put into the work queue by name has one
 // that RetryExchange, here, would drop it for. No copy is made that could be given
-// another; use MessageTTL where such messages are to be expected.
+// another; bind the queues by that name, too, as preset.WorkRetry does, or use
+// MessageTTL where such messages are to be expected.
 //
 //	topology.DeadLettering{
 //		Delay:         5 * time.Minute,

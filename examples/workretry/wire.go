@@ -1,0 +1,242 @@
+package workretry
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync"
+)
+
+// A wire is the network of one program: all its connections to the broker. It
+// can be cut exactly when a chosen frame is about to cross it.
+type wire struct {
+	dial dialFunc
+
+	mu    sync.Mutex
+	conns map[*wireConn]struct{}
+	armed *snare
+	dead  bool
+	died  chan struct{} // closed when the program's process has ended
+}
+
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// A snare is set for a frame, and what happens when that is about to cross.
+type snare struct {
+	frame
+	kills  bool // ends the process, not only this connection
+	sprung chan struct{}
+}
+
+// A frame is one as a snare knows it: a method of AMQP, on one of the two
+// connections of a client.
+type frame struct {
+	on        role
+	direction direction
+	method    method
+}
+
+type role int
+
+// A client publishes on one of its connections, and consumes on the other.
+const (
+	unknown role = iota
+	publishing
+	consuming
+)
+
+type direction int
+
+const (
+	toBroker direction = iota
+	toClient
+)
+
+// method is a class and a method of AMQP 0-9-1, as they are in a frame.
+type method uint32
+
+const (
+	basicQosOk    method = 60<<16 | 11
+	basicConsume  method = 60<<16 | 20
+	basicPublish  method = 60<<16 | 40
+	basicAck      method = 60<<16 | 80
+	basicReject   method = 60<<16 | 90
+	confirmSelect method = 85<<16 | 10
+)
+
+var errCut = errors.New("the connection was cut, on purpose")
+
+func newWire(dial dialFunc) *wire {
+	return &wire{dial: dial, conns: make(map[*wireConn]struct{}), died: make(chan struct{})}
+}
+
+// Dial is for reprise.Config.
+func (w *wire) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	nc, err := w.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &wireConn{Conn: nc, wire: w, fromBroker: bufio.NewReader(nc), greeting: protocolHeader}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.dead {
+		return nil, errors.Join(errCut, nc.Close())
+	}
+	w.conns[c] = struct{}{}
+	return c, nil
+}
+
+// set sets a snare, in place of the one before.
+func (w *wire) set(s *snare) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.armed = s
+}
+
+// kill ends the process: all its connections are gone, and it gets no others. The
+// caller holds the lock.
+func (w *wire) kill() {
+	if w.dead {
+		return
+	}
+	w.dead = true
+	for c := range w.conns {
+		_ = c.Conn.Close()
+	}
+	close(w.died)
+}
+
+// pass reports whether a frame may cross. If not, it finds itself cut off.
+func (w *wire) pass(c *wireConn, d direction, m method) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch m {
+	case confirmSelect:
+		c.role = publishing
+	case basicConsume:
+		c.role = consuming
+	}
+	s := w.armed
+	if s == nil || s.frame != (frame{c.role, d, m}) {
+		return !w.dead
+	}
+	w.armed = nil
+	if s.kills {
+		w.kill()
+	} else {
+		_ = c.Conn.Close()
+	}
+	close(s.sprung)
+	return false
+}
+
+// wireConn is one connection, seen frame by frame.
+//
+//	type(1) channel(2) size(4) payload(size) end(1)
+type wireConn struct {
+	net.Conn
+	wire *wire
+	role role // under the wire's lock
+
+	sent     []byte // by the client, not yet a whole frame
+	greeting int    // what is left of the protocol header, which is no frame
+
+	fromBroker *bufio.Reader
+	received   []byte // of a frame that may be read
+}
+
+const (
+	protocolHeader = len("AMQP\x00\x00\x09\x01")
+	frameHead      = 7
+	frameMethod    = 1
+	maxFrame       = 1 << 20 // RabbitMQ's own limit is 128 KiB
+)
+
+// Write implements net.Conn.
+func (c *wireConn) Write(p []byte) (int, error) {
+	c.sent = append(c.sent, p...)
+	crossed := 0
+	for {
+		n := min(c.greeting, len(c.sent)-crossed)
+		if c.greeting -= n; n == 0 {
+			n = frameSize(c.sent[crossed:])
+			if n == 0 {
+				break
+			}
+			if !c.wire.pass(c, toBroker, methodOf(c.sent[crossed:])) {
+				return 0, errCut
+			}
+		}
+		if _, err := c.Conn.Write(c.sent[crossed : crossed+n]); err != nil {
+			return 0, err
+		}
+		crossed += n
+	}
+	c.sent = append(c.sent[:0], c.sent[crossed:]...)
+	return len(p), nil
+}
+
+// Read implements net.Conn.
+func (c *wireConn) Read(p []byte) (int, error) {
+	if len(c.received) == 0 {
+		f, err := c.next()
+		if err != nil {
+			return 0, err
+		}
+		c.received = f
+	}
+	n := copy(p, c.received)
+	c.received = c.received[n:]
+	return n, nil
+}
+
+// next is the broker's next frame.
+func (c *wireConn) next() ([]byte, error) {
+	head, err := c.fromBroker.Peek(frameHead)
+	if err != nil {
+		return nil, err
+	}
+	payload := binary.BigEndian.Uint32(head[3:])
+	if payload > maxFrame {
+		return nil, errors.New("this is not AMQP as it goes over a plain connection: use an amqp:// URL")
+	}
+	f := make([]byte, frameHead+int(payload)+1)
+	if _, err := io.ReadFull(c.fromBroker, f); err != nil {
+		return nil, err
+	}
+	if !c.wire.pass(c, toClient, methodOf(f)) {
+		return nil, errCut
+	}
+	return f, nil
+}
+
+// Close implements net.Conn.
+func (c *wireConn) Close() error {
+	c.wire.mu.Lock()
+	delete(c.wire.conns, c)
+	c.wire.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// frameSize is that of the frame which b begins with; 0: it is not whole yet.
+func frameSize(b []byte) int {
+	if len(b) < frameHead {
+		return 0
+	}
+	n := frameHead + int(binary.BigEndian.Uint32(b[3:])) + 1
+	if n > len(b) {
+		return 0
+	}
+	return n
+}
+
+// methodOf is what a whole frame calls; 0: it is no method frame.
+func methodOf(f []byte) method {
+	if f[0] != frameMethod || len(f) < frameHead+4+1 {
+		return 0
+	}
+	return method(binary.BigEndian.Uint32(f[frameHead:]))
+}

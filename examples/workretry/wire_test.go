@@ -1,0 +1,134 @@
+package workretry
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"testing"
+)
+
+// methodFrame is a frame with a method and n bytes of arguments.
+func methodFrame(m method, n int) []byte {
+	f := []byte{frameMethod, 0, 1}
+	f = binary.BigEndian.AppendUint32(f, uint32(4+n))
+	f = binary.BigEndian.AppendUint32(f, uint32(m))
+	return append(append(f, make([]byte, n)...), 0xCE)
+}
+
+// dialled returns a connection over a wire, and what arrives at the other end once
+// that has been closed.
+func dialled(t *testing.T) (w *wire, c net.Conn, broker net.Conn, arrived func() []byte) {
+	t.Helper()
+	near, far := net.Pipe()
+	w = newWire(func(context.Context, string, string) (net.Conn, error) { return near, nil })
+	c, err := w.Dial(t.Context(), "tcp", "broker:5672")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(chan []byte, 1)
+	go func() {
+		b, _ := io.ReadAll(far)
+		all <- b
+	}()
+	return w, c, far, func() []byte {
+		_ = c.Close()
+		return <-all
+	}
+}
+
+// However the client cuts its writes, what is before the frame arrives, and
+// nothing of it or after it.
+func TestWireCutsBeforeTheFrame(t *testing.T) {
+	before := append([]byte("AMQP\x00\x00\x09\x01"), methodFrame(basicConsume, 11)...)
+	before = append(before, methodFrame(basicReject, 9)...)
+	stream := append(append(bytes.Clone(before), methodFrame(basicAck, 9)...), methodFrame(basicReject, 9)...)
+	for size := 1; size <= len(stream); size++ {
+		w, c, _, arrived := dialled(t)
+		s := &snare{frame: frame{consuming, toBroker, basicAck}, sprung: make(chan struct{})}
+		w.set(s)
+		for rest := stream; len(rest) > 0; {
+			n := min(size, len(rest))
+			if _, err := c.Write(rest[:n]); err != nil {
+				break
+			}
+			rest = rest[n:]
+		}
+		select {
+		case <-s.sprung:
+		default:
+			t.Errorf("writes of %d bytes: the snare is still set", size)
+		}
+		if got := arrived(); !bytes.Equal(got, before) {
+			t.Errorf("writes of %d bytes: %d of %d bytes arrived", size, len(got), len(before))
+		}
+	}
+}
+
+// Without a snare for it, all arrives as it was.
+func TestWireLetsAllElseThrough(t *testing.T) {
+	stream := append([]byte("AMQP\x00\x00\x09\x01"), methodFrame(basicConsume, 11)...)
+	stream = append(stream, methodFrame(basicPublish, 300)...)
+	for size := 1; size <= len(stream); size++ {
+		w, c, _, arrived := dialled(t)
+		w.set(&snare{frame: frame{publishing, toBroker, basicPublish}, sprung: make(chan struct{})})
+		for rest := stream; len(rest) > 0; rest = rest[min(size, len(rest)):] {
+			if _, err := c.Write(rest[:min(size, len(rest))]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := arrived(); !bytes.Equal(got, stream) {
+			t.Errorf("writes of %d bytes: %d of %d bytes arrived", size, len(got), len(stream))
+		}
+	}
+}
+
+// A process that has ended gets no new connection.
+func TestWireIsDeadForGood(t *testing.T) {
+	w, c, _, arrived := dialled(t)
+	w.set(&snare{frame: frame{publishing, toBroker, confirmSelect}, kills: true, sprung: make(chan struct{})})
+	if _, err := c.Write([]byte("AMQP\x00\x00\x09\x01")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write(methodFrame(confirmSelect, 1)); err == nil {
+		t.Error("the frame has crossed")
+	}
+	<-w.died
+	if _, err := w.Dial(t.Context(), "tcp", "broker:5672"); err == nil {
+		t.Error("a new connection was made")
+	}
+	arrived()
+}
+
+// What the broker sends is withheld as well, and what is no AMQP is refused.
+func TestWireFromTheBroker(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		sent []byte
+		want []byte
+	}{
+		{"a confirm", append(methodFrame(basicQosOk, 0), methodFrame(basicAck, 9)...), methodFrame(basicQosOk, 0)},
+		{"TLS", []byte("\x15\x03\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff"), nil},
+	} {
+		near, far := net.Pipe()
+		w := newWire(func(context.Context, string, string) (net.Conn, error) { return near, nil })
+		c, err := w.Dial(t.Context(), "tcp", "broker:5672")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.set(&snare{frame: frame{unknown, toClient, basicAck}, sprung: make(chan struct{})})
+		sending := make(chan struct{})
+		go func() {
+			defer close(sending)
+			_, _ = far.Write(tc.sent)
+			_ = far.Close()
+		}()
+		got, err := io.ReadAll(c)
+		if err == nil || !bytes.Equal(got, tc.want) {
+			t.Errorf("%s: read %q, %v", tc.name, got, err)
+		}
+		_ = c.Close()
+		<-sending
+	}
+}

@@ -1,0 +1,91 @@
+package preset_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// The names of the design are fixed: what runs with them on a shared broker is
+// one test, not parallel to others.
+func TestWorkRetryDeclaresWhatIsDeployed(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		for _, tc := range []struct {
+			name    string
+			p       preset.WorkRetry
+			kind    string
+			durable bool
+			more    amqp.Table
+		}{
+			{"as published", preset.WorkRetry{}, "direct", true, nil},
+			{"fanout, transient", preset.WorkRetry{Kind: "fanout", TransientExchanges: true}, "fanout", false, nil},
+			{"classic by name", preset.WorkRetry{}, "direct", true, amqp.Table{"x-queue-type": "classic"}},
+			{"quorum", preset.WorkRetry{QueueType: "quorum"}, "direct", true, amqp.Table{
+				"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish", "x-delivery-limit": int64(2147483647),
+			}},
+		} {
+			for _, ttl := range []any{int32(300000), int64(300000)} {
+				for _, first := range []string{"we first", "they first"} {
+					t.Run(fmt.Sprintf("%s, %T, %s", tc.name, ttl, first), func(t *testing.T) {
+						o := newOther(t, b, "")
+						c, err := reprise.Dial(t.Context(), b.URL, nil)
+						if err != nil {
+							t.Fatal(err)
+						}
+						defer c.Close(context.WithoutCancel(t.Context()))
+						we := func() error { return c.Declare(t.Context(), tc.p.Topology()) }
+						they := func() error { return o.declare(tc.kind, "", tc.durable, ttl, tc.more) }
+						if first == "they first" {
+							we, they = they, we
+						}
+						if err := errors.Join(we(), they()); err != nil {
+							t.Error(err)
+						}
+						if q, err := o.ch.QueueDeclarePassive("WorkQueue.failed", true, false, false, false, nil); err != nil || q.Messages != 0 {
+							t.Errorf("the failed queue: %+v, %v", q, err)
+						}
+					})
+				}
+			}
+		}
+	})
+}
+
+// What exists with other numbers is left alone, and the error says what to do.
+func TestWorkRetryRefusesToGuess(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		o := newOther(t, b, "")
+		if err := o.declare("fanout", "", true, int32(60000), nil); err != nil {
+			t.Fatal(err)
+		}
+		c, err := reprise.Dial(t.Context(), b.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.WithoutCancel(t.Context()))
+		for _, tc := range []struct {
+			p    preset.WorkRetry
+			says string
+		}{
+			{preset.WorkRetry{}, `exchange "WorkExchange": it exists with another type: the broker has 'fanout', wanted is 'direct'`},
+			{preset.WorkRetry{Kind: "fanout"}, `queue "RetryQueue": it exists with another x-message-ttl: the broker has '60000', wanted is '300000'`},
+		} {
+			err := c.Declare(t.Context(), tc.p.Topology())
+			if _, ok := errors.AsType[*reprise.DeclareError](err); !ok || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%v\nis not: %s", err, tc.says)
+			}
+		}
+		if err := c.Declare(t.Context(), preset.WorkRetry{Kind: "fanout", RetryDelay: time.Minute}.Topology()); err != nil {
+			t.Error(err)
+		}
+	})
+}

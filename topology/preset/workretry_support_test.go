@@ -1,0 +1,186 @@
+package preset_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+const workRetryPatience = 20 * time.Second
+
+// other is a program of the design in which nothing is Reprise's: names and
+// arguments are spelled out, failed messages are rejected.
+type other struct {
+	t    *testing.T
+	conn *amqp.Connection
+	ch   *amqp.Channel
+	pre  string // of all names
+}
+
+func newOther(t *testing.T, b testkit.Target, prefix string) *other {
+	t.Helper()
+	conn, err := amqp.Dial(b.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &other{t: t, conn: conn, pre: prefix}
+	o.open()
+	o.remove()
+	t.Cleanup(func() {
+		o.open()
+		o.remove()
+		_ = conn.Close()
+	})
+	return o
+}
+
+func (o *other) open() {
+	o.t.Helper()
+	if o.ch != nil {
+		_ = o.ch.Close()
+	}
+	ch, err := o.conn.Channel()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.ch = ch
+}
+
+func (o *other) remove() {
+	o.t.Helper()
+	for _, q := range []string{"WorkQueue", "RetryQueue", "WorkQueue.failed"} {
+		if _, err := o.ch.QueueDelete(o.pre+q, false, false, false); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+	for _, e := range []string{"WorkExchange", "RetryExchange"} {
+		if err := o.ch.ExchangeDelete(o.pre+e, false, false); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+}
+
+// declare is how such programs begin.
+func (o *other) declare(kind, key string, durable bool, ttl any, more amqp.Table) error {
+	with := func(args amqp.Table) amqp.Table {
+		for k, v := range more {
+			args[k] = v
+		}
+		return args
+	}
+	_, err1 := o.ch.QueueDeclare(o.pre+"WorkQueue", true, false, false, false, with(amqp.Table{"x-dead-letter-exchange": o.pre + "RetryExchange"}))
+	if err1 != nil {
+		o.open()
+	}
+	_, err2 := o.ch.QueueDeclare(o.pre+"RetryQueue", true, false, false, false, with(amqp.Table{"x-dead-letter-exchange": o.pre + "WorkExchange", "x-message-ttl": ttl}))
+	if err2 != nil {
+		o.open()
+	}
+	err := errors.Join(err1, err2)
+	for _, name := range []string{"Work", "Retry"} {
+		if e := o.ch.ExchangeDeclare(o.pre+name+"Exchange", kind, durable, false, false, false, nil); e != nil {
+			err = errors.Join(err, e)
+			o.open()
+		}
+		if e := o.ch.QueueBind(o.pre+name+"Queue", key, o.pre+name+"Exchange", false, nil); e != nil {
+			err = errors.Join(err, e)
+			o.open()
+		}
+	}
+	return err
+}
+
+func (o *other) publish(exchange, key string, msg amqp.Publishing) {
+	o.t.Helper()
+	if err := o.ch.PublishWithContext(o.t.Context(), exchange, key, true, false, msg); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// get takes the next message out of a queue, unacknowledged.
+func (o *other) get(queue string) amqp.Delivery {
+	o.t.Helper()
+	var d amqp.Delivery
+	testkit.Eventually(o.t, workRetryPatience, func() (err error) {
+		found := false
+		if d, found, err = o.ch.Get(o.pre+queue, false); err == nil && !found {
+			err = fmt.Errorf("nothing in %s", queue)
+		}
+		return err
+	})
+	return d
+}
+
+// reject takes the next message of WorkQueue and rejects it, as one that failed.
+func (o *other) reject() amqp.Delivery {
+	o.t.Helper()
+	d := o.get("WorkQueue")
+	if err := d.Reject(false); err != nil {
+		o.t.Fatal(err)
+	}
+	return d
+}
+
+// attempts is a handler that fails every time, and what it has seen.
+type attempts struct {
+	mu   sync.Mutex
+	seen []int
+}
+
+func (a *attempts) Handle(_ context.Context, m *reprise.Message) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.seen = append(a.seen, m.Attempt)
+	return fmt.Errorf("attempt %d failed", m.Attempt)
+}
+
+func (a *attempts) all() []int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]int{}, a.seen...)
+}
+
+// ours has a worker of Reprise consume, until the test ends or stop is called.
+func ours(t *testing.T, b testkit.Target, p preset.WorkRetry, cfg reprise.WorkerConfig) (stop func()) {
+	t.Helper()
+	consuming := make(chan struct{})
+	once := sync.OnceFunc(func() { close(consuming) })
+	c, err := reprise.Dial(t.Context(), b.URL, &reprise.Config{Observer: reprise.ObserverFunc(func(e reprise.Event) {
+		if e.Kind == reprise.EventConsuming {
+			once()
+		}
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Queue, cfg.Strategy = p.Queue(), p.Strategy()
+	w, err := reprise.NewWorker(c, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(context.WithoutCancel(t.Context())) }()
+	stop = sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), workRetryPatience)
+		defer cancel()
+		if err := errors.Join(w.Shutdown(ctx), <-ended, c.Close(ctx)); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	select {
+	case <-consuming:
+	case <-time.After(workRetryPatience):
+		t.Fatal("the worker does not consume")
+	}
+	return stop
+}

@@ -1,0 +1,146 @@
+package preset_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+func TestWorkRetryTopologyToTheLetter(t *testing.T) {
+	want := topology.Topology{
+		Exchanges: []topology.Exchange{
+			{Name: "WorkExchange", Kind: "direct"},
+			{Name: "RetryExchange", Kind: "direct"},
+		},
+		Queues: []topology.Queue{
+			{Name: "WorkQueue", Args: topology.Table{"x-dead-letter-exchange": "RetryExchange"}},
+			{Name: "RetryQueue", Args: topology.Table{"x-dead-letter-exchange": "WorkExchange", "x-message-ttl": int64(300000)}},
+			{Name: "WorkQueue.failed", Args: topology.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(2147483647)}},
+		},
+		Bindings: []topology.Binding{
+			{Exchange: "WorkExchange", Queue: "WorkQueue", RoutingKey: ""},
+			{Exchange: "RetryExchange", Queue: "RetryQueue", RoutingKey: ""},
+			{Exchange: "WorkExchange", Queue: "WorkQueue", RoutingKey: "WorkQueue"},
+			{Exchange: "RetryExchange", Queue: "RetryQueue", RoutingKey: "WorkQueue"},
+		},
+	}
+	got := preset.WorkRetry{}.Topology()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if err := got.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWorkRetryAsOthersDeployIt(t *testing.T) {
+	got := preset.WorkRetry{
+		RetryDelay: time.Minute, Kind: "fanout", TransientExchanges: true, QueueType: "quorum", Prefix: "eu.",
+	}.Topology()
+	want := topology.Topology{
+		Exchanges: []topology.Exchange{
+			{Name: "eu.WorkExchange", Kind: "fanout", Transient: true},
+			{Name: "eu.RetryExchange", Kind: "fanout", Transient: true},
+		},
+		Queues: []topology.Queue{
+			{Name: "eu.WorkQueue", Args: topology.Table{
+				"x-dead-letter-exchange": "eu.RetryExchange",
+				"x-queue-type":           "quorum", "x-delivery-limit": int64(math.MaxInt32),
+				"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+			}},
+			{Name: "eu.RetryQueue", Args: topology.Table{
+				"x-dead-letter-exchange": "eu.WorkExchange", "x-message-ttl": int64(60000),
+				"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32),
+				"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+			}},
+			{Name: "eu.WorkQueue.failed", Args: topology.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)}},
+		},
+		Bindings: []topology.Binding{
+			{Exchange: "eu.WorkExchange", Queue: "eu.WorkQueue"},
+			{Exchange: "eu.RetryExchange", Queue: "eu.RetryQueue"},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+
+	var keys []string
+	for _, b := range (preset.WorkRetry{Kind: "topic", Key: "#"}).Topology().Bindings {
+		keys = append(keys, b.Exchange+" "+b.RoutingKey)
+	}
+	if diff := cmp.Diff([]string{"WorkExchange #", "RetryExchange #", "WorkExchange WorkQueue", "RetryExchange WorkQueue"}, keys); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWorkRetryStrategy(t *testing.T) {
+	s := preset.WorkRetry{}.Strategy()
+	if err := s.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ValidateQueue("WorkQueue"); err != nil {
+		t.Error(err)
+	}
+	if err := s.ValidateQueue("RetryQueue"); err == nil {
+		t.Error("a worker may consume RetryQueue, whose messages wait")
+	}
+	d := topology.Delivery{
+		Queue: "WorkQueue", Exchange: "WorkExchange",
+		Headers: topology.Table{"x-death": []any{
+			topology.Table{"queue": "RetryQueue", "reason": "expired", "count": int64(3)},
+			topology.Table{
+				"queue": "WorkQueue", "reason": "rejected", "count": int64(3), "exchange": "WorkExchange", "routing-keys": []any{""},
+				"time": time.Unix(1000, 0),
+			},
+		}},
+	}
+	hop, err := s.Route.Wait(d, time.Second)
+	if want := (topology.Hop{Way: topology.DeadLetter, Delay: 5 * time.Minute}); err != nil || !cmp.Equal(hop, want) {
+		t.Errorf("wait: %+v, %v", hop, err)
+	}
+	if hop := s.Route.Failed(d); hop.Exchange != "" || hop.RoutingKey != "WorkQueue.failed" {
+		t.Errorf("failed: %+v", hop)
+	}
+	if h := s.Marks.Read(d); h.Attempts != 3 || !h.FirstFailed.Equal(time.Unix(1000, 0)) {
+		t.Errorf("read: %+v", h)
+	}
+}
+
+func TestWorkRetryValidate(t *testing.T) {
+	for _, p := range []preset.WorkRetry{
+		{},
+		{RetryDelay: time.Second, Kind: "fanout", QueueType: "classic"},
+		{Kind: "topic", Key: "#"},
+		{Key: "WorkQueue"},
+		{QueueType: "quorum", TransientExchanges: true, Prefix: "orders."},
+	} {
+		if err := p.Validate(); err != nil {
+			t.Errorf("%+v: %v", p, err)
+		}
+		if err := p.Strategy().ValidateQueue(p.Queue()); err != nil {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
+	for _, tc := range []struct {
+		p    preset.WorkRetry
+		says string
+	}{
+		{preset.WorkRetry{RetryDelay: -1}, "or 0 for 5m0s"},
+		{preset.WorkRetry{RetryDelay: time.Microsecond}, "use whole milliseconds"},
+		{preset.WorkRetry{RetryDelay: topology.MaxDelay + time.Millisecond}, "to 1193h2m47.295s"},
+		{preset.WorkRetry{Kind: "headers"}, `use "direct", "fanout" or "topic"`},
+		{preset.WorkRetry{QueueType: "stream"}, `use "classic" or "quorum"`},
+		{preset.WorkRetry{Key: strings.Repeat("k", 256)}, "at most 255 are possible"},
+		{preset.WorkRetry{Prefix: strings.Repeat("p", 250)}, "at most 255 are possible"},
+	} {
+		if err := tc.p.Validate(); err == nil || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%.60v…: %v, which does not say %s", tc.p, err, tc.says)
+		}
+	}
+}

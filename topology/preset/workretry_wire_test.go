@@ -1,0 +1,363 @@
+package preset_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// Rejections count, whoever rejects.
+func TestWorkRetryCountsWithOthers(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		for _, queueType := range []string{"", "quorum"} {
+			t.Run("type "+queueType, func(t *testing.T) {
+				p := preset.WorkRetry{RetryDelay: 20 * time.Millisecond, QueueType: queueType, Prefix: testkit.Name(t, "pair") + "."}
+				o := newOther(t, b, p.Prefix)
+				c, err := reprise.Dial(t.Context(), b.URL, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = c.Declare(t.Context(), p.Topology())
+				if err := errors.Join(err, c.Close(t.Context())); err != nil {
+					t.Fatal(err)
+				}
+
+				// They make two attempts, before we come.
+				o.publish(p.Prefix+"WorkExchange", "", amqp.Publishing{
+					Body: []byte("job"), MessageId: "7", DeliveryMode: amqp.Persistent, Type: "flaky", CorrelationId: "c",
+					Headers: amqp.Table{"own": int16(3)},
+				})
+				o.reject()
+				if d := o.reject(); diffDeaths(d, p.Prefix, 1) != "" {
+					t.Error(diffDeaths(d, p.Prefix, 1))
+				}
+
+				// We make the third and fourth one.
+				h := &attempts{}
+				stop := ours(t, b, p, reprise.WorkerConfig{Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+					if len(m.Headers) != 1 || m.Headers["own"] != int16(3) || m.Type != "flaky" || m.Exchange != p.Prefix+"WorkExchange" || m.RoutingKey != "" {
+						t.Errorf("a handler is shown %+v", m)
+					}
+					err := h.Handle(ctx, m)
+					if m.Attempt == 4 {
+						err = reprise.Park(err)
+					}
+					return err
+				})})
+				parked := o.get("WorkQueue.failed")
+				stop()
+				if diff := cmp.Diff([]int{3, 4}, h.all()); diff != "" {
+					t.Errorf("attempts of ours, -want +got:\n%s", diff)
+				}
+				if parked.MessageId != "7" || parked.CorrelationId != "c" || parked.Headers["x-reprise-attempts"] != int64(4) || parked.Headers["own"] != int16(3) {
+					t.Errorf("parked: %+v", parked)
+				}
+				if _, has := parked.Headers["x-death"]; has {
+					t.Errorf("the parked copy has an x-death: %v", parked.Headers)
+				}
+				if err := parked.Ack(false); err != nil {
+					t.Fatal(err)
+				}
+
+				// And the other way round: what we rejected goes on counting with them.
+				h = &attempts{}
+				stop = ours(t, b, p, reprise.WorkerConfig{Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+					if m.Attempt > 2 {
+						<-ctx.Done() // it is theirs: given back when we stop
+					}
+					return h.Handle(ctx, m)
+				}), DrainTimeout: time.Millisecond, Policy: reprise.Policy{MaxAttempts: 10}})
+				o.publish(p.Prefix+"WorkExchange", "", amqp.Publishing{Body: []byte("job")})
+				testkit.Eventually(t, workRetryPatience, func() bool { return len(h.all()) >= 2 })
+				stop()
+				if d := o.reject(); diffDeaths(d, p.Prefix, 2) != "" {
+					t.Error(diffDeaths(d, p.Prefix, 2))
+				}
+				if d := o.get("WorkQueue"); diffDeaths(d, p.Prefix, 3) != "" {
+					t.Error(diffDeaths(d, p.Prefix, 3))
+				} else if err := d.Ack(false); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	})
+}
+
+// diffDeaths says how x-death differs from that of a message which WorkQueue has
+// rejected n times, and which has expired in RetryQueue as often.
+func diffDeaths(d amqp.Delivery, prefix string, n int64) string {
+	type death struct {
+		Queue, Reason, Exchange string
+		Count                   any
+	}
+	var got []death
+	list, _ := d.Headers["x-death"].([]any)
+	for _, e := range list {
+		e, _ := e.(amqp.Table)
+		queue, _ := e["queue"].(string)
+		reason, _ := e["reason"].(string)
+		exchange, _ := e["exchange"].(string)
+		got = append(got, death{queue, reason, exchange, e["count"]})
+	}
+	return cmp.Diff([]death{
+		{prefix + "RetryQueue", "expired", prefix + "RetryExchange", n},
+		{prefix + "WorkQueue", "rejected", prefix + "WorkExchange", n},
+	}, got)
+}
+
+// A message that was put into WorkQueue by name comes back, too.
+func TestWorkRetryLosesNothingPutInByName(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		for _, kind := range []string{"direct", "fanout", "topic"} {
+			t.Run(kind, func(t *testing.T) {
+				p := preset.WorkRetry{RetryDelay: 20 * time.Millisecond, Kind: kind, Prefix: testkit.Name(t, "pair") + "."}
+				o := newOther(t, b, p.Prefix)
+				h := &attempts{}
+				stop := ours(t, b, p, reprise.WorkerConfig{Handler: h, Policy: reprise.Policy{MaxAttempts: 3}})
+				o.publish("", p.Queue(), amqp.Publishing{Body: []byte("replayed")})
+				parked := o.get("WorkQueue.failed")
+				stop()
+				if diff := cmp.Diff([]int{1, 2, 3}, h.all()); diff != "" || string(parked.Body) != "replayed" {
+					t.Errorf("parked %q, attempts -want +got:\n%s", parked.Body, diff)
+				}
+				_ = parked.Ack(false)
+			})
+		}
+	})
+}
+
+// RabbitMQ 4.3 counts a rejection as a failed delivery, and carries the count from
+// queue to queue: no rejection is a crash, and a crash is one nevertheless.
+func TestWorkRetryCrashes(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		p := preset.WorkRetry{RetryDelay: 20 * time.Millisecond, QueueType: "quorum", Prefix: testkit.Name(t, "pair") + "."}
+		o := newOther(t, b, p.Prefix)
+		h := &attempts{}
+		limits := reprise.WorkerConfig{Handler: h, Policy: reprise.Policy{MaxAttempts: 6}, CrashLimit: 2}
+		stop := ours(t, b, p, limits)
+		o.publish(p.Prefix+"WorkExchange", "", amqp.Publishing{Body: []byte("fails")})
+		parked := o.get("WorkQueue.failed")
+		stop()
+		if diff := cmp.Diff([]int{1, 2, 3, 4, 5, 6}, h.all()); diff != "" || parked.Headers["x-reprise-crashes"] != nil {
+			t.Errorf("parked with %v, attempts -want +got:\n%s", parked.Headers, diff)
+		}
+		_ = parked.Ack(false)
+
+		// Three workers of others die with it, after a rejection. Before 4.3 the
+		// queue's count does not include the rejection that is subtracted: one of
+		// the crashes is missing.
+		o.publish(p.Prefix+"WorkExchange", "", amqp.Publishing{Body: []byte("kills")})
+		o.reject()
+		for range 3 {
+			victim, err := amqp.Dial(b.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := &other{t: t, conn: victim, pre: p.Prefix}
+			at.open()
+			at.get("WorkQueue")
+			if err := victim.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		crashes := int64(3)
+		if b.Version == "3.10" {
+			crashes = 2
+		}
+		h = &attempts{}
+		limits.Handler = h
+		stop = ours(t, b, p, limits)
+		parked = o.get("WorkQueue.failed")
+		stop()
+		if seen := h.all(); len(seen) != 0 || parked.Headers["x-reprise-crashes"] != crashes {
+			t.Errorf("handled in attempts %v, parked with %v", seen, parked.Headers)
+		}
+		_ = parked.Ack(false)
+	})
+}
+
+// Messages go the way that the broker knows; what is published is no more than a
+// body and what others wrote on it.
+func TestWorkRetryPublishesNothingForARetry(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		p := preset.WorkRetry{RetryDelay: time.Hour, Prefix: testkit.Name(t, "pair") + "."}
+		o := newOther(t, b, p.Prefix)
+		stop := ours(t, b, p, reprise.WorkerConfig{Handler: &attempts{}})
+		o.publish(p.Prefix+"WorkExchange", "", amqp.Publishing{Body: []byte("job"), Headers: amqp.Table{"own": "kept"}})
+		d := o.get("RetryQueue")
+		stop()
+		_ = d.Ack(false)
+		for header := range d.Headers {
+			if strings.HasPrefix(header, "x-reprise-") {
+				t.Errorf("%s is on a message that waits: %v", header, d.Headers)
+			}
+		}
+		if d.MessageId != "" || d.DeliveryMode != 0 || d.Headers["own"] != "kept" || d.Exchange != p.Prefix+"RetryExchange" {
+			t.Errorf("in RetryQueue is %+v", d)
+		}
+		if h := (topology.Deaths{}).Read(topology.Delivery{Queue: p.Queue(), Headers: deathsOf(d)}); h.Attempts != 1 {
+			t.Errorf("read as %+v", h)
+		}
+	})
+}
+
+// deathsOf decodes x-death as a worker is given it.
+func deathsOf(d amqp.Delivery) topology.Table {
+	var list []any
+	deaths, _ := d.Headers["x-death"].([]any)
+	for _, e := range deaths {
+		if e, ok := e.(amqp.Table); ok {
+			list = append(list, topology.Table(e))
+		}
+	}
+	return topology.Table{"x-death": list}
+}
+
+// Why quorum queues of this design have a delivery limit that is never reached:
+// what goes to RetryQueue without having been rejected does not come back.
+func TestWorkRetryLosesWhatTheBrokerGivesUpOn(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		for limit, comesBack := range map[int64]bool{1: false, 2147483647: true} {
+			o := newOther(t, b, testkit.Name(t, "pair")+".")
+			if err := o.declare("direct", "", true, int32(50), amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": limit}); err != nil {
+				t.Fatal(err)
+			}
+			o.publish(o.pre+"WorkExchange", "", amqp.Publishing{Body: []byte("kills")})
+			for range 2 {
+				o.get("WorkQueue")
+				o.open() // the channel is lost, and what it had
+			}
+			if comesBack {
+				if err := o.get("WorkQueue").Ack(false); err != nil {
+					t.Error(err)
+				}
+				continue
+			}
+			// A second message overtakes nobody: when it has been in RetryQueue and
+			// is back, the first one has been through there.
+			o.publish(o.pre+"WorkExchange", "", amqp.Publishing{Body: []byte("fails")})
+			if d := o.reject(); string(d.Body) != "fails" {
+				t.Fatalf("delivered a third time: %q", d.Body)
+			}
+			if d := o.get("WorkQueue"); string(d.Body) != "fails" {
+				t.Errorf("back is %q: what the broker has given up on is not lost", d.Body)
+			} else {
+				_ = d.Ack(false)
+			}
+			for _, q := range []string{"WorkQueue", "RetryQueue"} {
+				if is, err := o.ch.QueueDeclarePassive(o.pre+q, true, false, false, false, nil); err != nil || is.Messages > 0 {
+					t.Errorf("%s: %+v, %v", q, is, err)
+				}
+			}
+		}
+	})
+}
+
+// The way off: a worker without the design takes over, and what waits is not lost.
+func TestWorkRetryIsLeftForBuckets(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		o := newOther(t, b, testkit.Name(t, "pair")+".")
+		if err := o.declare("direct", "", true, int32(50), nil); err != nil {
+			t.Fatal(err)
+		}
+		o.publish(o.pre+"WorkExchange", "", amqp.Publishing{Body: []byte("job"), MessageId: "7"})
+		o.reject() // it waits in RetryQueue
+		c, err := reprise.Dial(t.Context(), b.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.WithoutCancel(t.Context()))
+		buckets := topology.Strategy{Route: topology.Buckets{Base: 10 * time.Millisecond}}
+		failed := buckets.Route.Topology(o.pre + "WorkQueue")
+		if err := errors.Join(c.Declare(t.Context(), failed), c.Declare(t.Context(), preset.WorkRetry{RetryDelay: 50 * time.Millisecond, Prefix: o.pre}.Topology())); err != nil {
+			t.Fatalf("the two designs are at odds: %v", err)
+		}
+		h := &attempts{}
+		w, err := reprise.NewWorker(c, reprise.WorkerConfig{
+			Queue: o.pre + "WorkQueue", Handler: h, Strategy: buckets, Policy: reprise.Policy{MaxAttempts: 2, Backoff: backoff.Fixed(5 * time.Millisecond)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(context.WithoutCancel(t.Context())) }()
+		parked := o.get("WorkQueue.failed")
+		if err := errors.Join(w.Shutdown(t.Context()), <-ended, parked.Ack(false)); err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]int{1, 2}, h.all()); diff != "" || parked.MessageId != "7" {
+			t.Errorf("parked with %v, attempts -want +got:\n%s", parked.Headers, diff)
+		}
+		if _, err := o.ch.QueueDelete(o.pre+"WorkQueue.wait.0-10", false, false, false); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Queues that are deployed as no field of the preset has it are used as they are.
+func TestWorkRetryInQueuesOfOthers(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		p := preset.WorkRetry{RetryDelay: 20 * time.Millisecond, Prefix: testkit.Name(t, "pair") + "."}
+		o := newOther(t, b, p.Prefix)
+		if err := o.declare("direct", "", true, int32(20), amqp.Table{"x-queue-type": "quorum"}); err != nil {
+			t.Fatal(err)
+		}
+		h := &attempts{}
+		stop := ours(t, b, p, reprise.WorkerConfig{
+			Handler: h, Policy: reprise.Policy{MaxAttempts: 3},
+			Topology: topology.Topology{Queues: []topology.Queue{
+				{Name: p.Prefix + "WorkQueue", Args: topology.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": p.Prefix + "RetryExchange"}},
+				{Name: p.Prefix + "RetryQueue", Args: topology.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": p.Prefix + "WorkExchange", "x-message-ttl": int64(20)}},
+			}},
+		})
+		o.publish(p.Prefix+"WorkExchange", "", amqp.Publishing{Body: []byte("job")})
+		parked := o.get("WorkQueue.failed")
+		stop()
+		if diff := cmp.Diff([]int{1, 2, 3}, h.all()); diff != "" {
+			t.Errorf("attempts, -want +got:\n%s", diff)
+		}
+		_ = parked.Ack(false)
+	})
+}
+
+// Programs of the oldest articles do not reject, but publish to RetryExchange
+// and acknowledge. Their copies come back to workers; what had been counted goes
+// on only where the broker believes an x-death that a client has published.
+func TestWorkRetryBesideThoseWhoPublishCopies(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		p := preset.WorkRetry{RetryDelay: 20 * time.Millisecond, Prefix: testkit.Name(t, "pair") + "."}
+		o := newOther(t, b, p.Prefix)
+		if err := o.declare("direct", "", true, int32(20), nil); err != nil {
+			t.Fatal(err)
+		}
+		o.publish(p.Prefix+"WorkExchange", "", amqp.Publishing{Body: []byte("job")})
+		o.reject()
+		d := o.get("WorkQueue")
+		o.publish(p.Prefix+"RetryExchange", "", amqp.Publishing{Body: d.Body, Headers: d.Headers})
+		if err := d.Ack(false); err != nil {
+			t.Fatal(err)
+		}
+		want := []int{1, 2}
+		if b.Version == "3.10" {
+			want = []int{2} // the rejection is still counted; the copy never was an attempt
+		}
+		h := &attempts{}
+		stop := ours(t, b, p, reprise.WorkerConfig{Handler: h, Policy: reprise.Policy{MaxAttempts: 2}})
+		_ = o.get("WorkQueue.failed").Ack(false)
+		stop()
+		if diff := cmp.Diff(want, h.all()); diff != "" {
+			t.Errorf("attempts, -want +got:\n%s", diff)
+		}
+	})
+}
