@@ -24,10 +24,10 @@ const (
 	PublishThenAck Order = iota
 
 	// AckThenPublish acknowledges the original, waits until the broker has done
-	// so, and then publishes the copy. A crash in between leaves neither: it can
-	// lose. It duplicates in one case only, where the confirm of the copy is
-	// lost. It is for messages that are worth less than the harm a second one
-	// does. It costs a round trip more.
+	// so, and then publishes the copy, once: where the confirm is lost, it is not
+	// published again. A crash in between leaves neither: it can lose, and
+	// cannot duplicate. It is for messages that are worth less than the harm a
+	// second one does. It costs a round trip more.
 	AckThenPublish
 
 	// ackTooEarly is what tests have to notice. Validate does not let it in.
@@ -198,7 +198,8 @@ func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
 
 // ackThenPublish acknowledges the original, and publishes the copy once the broker
 // is known to have forgotten it. From then on the message is in this process
-// only: until the worker gives up, it tries on whatever connection there is.
+// only: until the worker gives up, it tries on whatever connection there is, as
+// long as it is known that the broker has not got it.
 func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
 	if d.session.ctx.Err() != nil {
 		w.about(d, c).Warn("copy dropped", "error", errLostWithSession, "reason", context.Cause(d.session.ctx))
@@ -209,7 +210,11 @@ func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
 		w.about(d, c).Error("message may be lost", "error", errLostWithSession, "reason", "it is not known whether the broker has acknowledged it")
 		return &Event{Kind: EventLost, Err: errLostWithSession}
 	}
-	if err := w.insist(w.settling, d, c); err != nil {
+	switch err := w.insist(w.settling, d, c); {
+	case errors.Is(err, ErrUnconfirmed):
+		w.about(d, c).Error("message may be lost", "error", err, "reason", "it is not known whether the broker has its copy")
+		return &Event{Kind: EventLost, Err: err}
+	case err != nil:
 		w.about(d, c).Error("message lost", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err)
 		return &Event{Kind: EventLost, Err: err}
 	}
@@ -221,7 +226,8 @@ func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
 var errOverdue = errors.New("reprise: its copy could not be published in time: see ConsumerTimeout")
 
 // insist publishes a copy until the broker has it, or ctx ends, or it must be given
-// up: an original that is acknowledged already never is.
+// up: for the sake of the original, or, where that is acknowledged already, since
+// the broker may have it.
 func (w *Worker) insist(ctx context.Context, d *delivery, c *replacement) error {
 	retry := retrier{schedule: w.client.cfg.Reconnect}
 	for {
@@ -235,6 +241,8 @@ func (w *Worker) insist(ctx context.Context, d *delivery, c *replacement) error 
 		w.client.declared.forget(c.hop)
 		switch {
 		case ctx.Err() != nil:
+			return err
+		case ctx == w.settling && errors.Is(err, ErrUnconfirmed):
 			return err
 		case ctx == d.session.ctx && time.Since(d.arrived) > w.cfg.overdue().after:
 			return errors.Join(errOverdue, err)

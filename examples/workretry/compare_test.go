@@ -40,29 +40,29 @@ const seed1 = `
 retries                 sent  attempts  done  parked  lost  duplicated
 requeue                   20        59    15       5     0           0
 publish, then ack         20        74    21       5     0           6
-ack, then publish         20        58    13       5     4           2
+ack, then publish         20        55    11       5     4           0
 dead-letter exchange      20        63    15       5     0           0
 
 breaks in parking       sent  attempts  done  parked  lost  duplicated
 requeue                    4        16     0       7     0           3
 publish, then ack          4        19     0       7     0           3
-ack, then publish          4        17     0       3     2           1
+ack, then publish          4        17     0       2     2           0
 dead-letter exchange       4        19     0       7     0           3
 
 what breaks                                       requeue     publish, then ack  ack, then publish  dead-letter exchange
   in the middle of a retry
     the process ends before anything is settled   ·           ·                  ·                  ·
     the process ends between the two steps        –           duplicated         lost               –
-    the confirm of the copy is lost               –           duplicated         duplicated         –
+    the confirm of the copy is lost               –           duplicated         ·                  –
     the consuming connection is lost              ·           duplicated         lost               ·
   in the middle of being parked
     the process ends before anything is settled   ·           ·                  ·                  ·
     the process ends between the two steps        duplicated  duplicated         lost               duplicated
-    the confirm of the copy is lost               duplicated  duplicated         duplicated         duplicated
+    the confirm of the copy is lost               duplicated  duplicated         ·                  duplicated
     the consuming connection is lost              duplicated  duplicated         lost               duplicated
   · done or parked once, as if nothing had broken; – there is no such moment in this way
 
-balance: 96 sent + 18 duplicated = 64 done + 44 parked + 6 lost
+balance: 96 sent + 15 duplicated = 62 done + 43 parked + 6 lost
 `
 
 // In virtual time, twice.
@@ -123,7 +123,7 @@ func TestCompareAgreesWithTheGuarantees(t *testing.T) {
 						t.Errorf("seed %d, %s: %+v, %+v", seed, w.Name, retried, parking)
 					}
 				case "ack, then publish":
-					if retried.Lost == 0 {
+					if retried.Lost == 0 || retried.Duplicated+parking.Duplicated > 0 {
 						t.Errorf("seed %d, %s: %+v, %+v", seed, w.Name, retried, parking)
 					}
 				}

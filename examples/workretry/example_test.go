@@ -32,6 +32,6 @@ func ExampleCompare() {
 	// Output:
 	// requeue:              0 lost, 0 duplicated
 	// publish, then ack:    0 lost, 6 duplicated
-	// ack, then publish:    4 lost, 2 duplicated
+	// ack, then publish:    4 lost, 0 duplicated
 	// dead-letter exchange: 0 lost, 0 duplicated
 }

@@ -159,9 +159,9 @@ func TestCheck(t *testing.T) {
 		{
 			name: "production has a test package",
 			imports: `
-				failed: internal/testkit
+				internal/demo: internal/testkit
 				internal/testkit: broker`,
-			want: []string{"failed → internal/testkit"},
+			want: []string{"internal/demo → internal/testkit"},
 		},
 		{
 			name: "production has a test library",

@@ -37,27 +37,37 @@ func subjectOf(w reprise.WorkerConfig) subject {
 		s.policy.MaxAttempts = left + 1
 	}
 	s.about = aboutDelays(strategy.Route, s.policy.Backoff)
-	s.delay = func(attempt int) window {
+	s.delay = policyDelays(strategy.Route, s.policy.Backoff, fresh)
+	if r, ok := strategy.Route.(topology.GrowingTTL); ok {
+		s.delay = growingDelays(r, fresh, s.policy.MaxAttempts)
+	}
+	return s
+}
+
+// policyDelays are those of a policy, as a route has them.
+func policyDelays(route topology.Route, policy backoff.Backoff, fresh topology.Delivery) func(attempt int) window {
+	return func(attempt int) window {
 		d := fresh
 		d.Redelivered = attempt > 1
 		d.Headers = topology.Table{"x-delivery-count": int64(attempt - 1)} // of those that give messages back
 		wait := func(delay time.Duration) time.Duration {
-			hop, err := strategy.Route.Wait(d, delay)
+			hop, err := route.Wait(d, delay)
 			if err != nil {
 				return delay
 			}
 			return hop.Delay
 		}
-		low, high := backoff.Range(s.policy.Backoff, attempt)
+		low, high := backoff.Range(policy, attempt)
 		return window{wait(low), wait(high)}
 	}
-	return s
 }
 
 // aboutDelays says how long messages wait: as the policy has it, unless the route
 // takes no notice of that.
 func aboutDelays(r topology.Route, policy backoff.Backoff) string {
 	switch r := r.(type) {
+	case topology.GrowingTTL:
+		return aboutGrowing(r)
 	case topology.WaitQueue:
 		return fmt.Sprintf("%v, as its wait queue has it", backoff.Fixed(r.Delay))
 	case topology.DeadLettering:

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
-
 	"github.com/reprisemq/reprise"
 )
 
@@ -42,7 +40,7 @@ func (v value) listenAddr() string {
 		v.fail("listen is no address: write %s, or port 0 for any free one", DefaultListen)
 		return ""
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+	if !isPort(port) {
 		v.fail("listen has no port from 0 to 65535: write %s, or port 0 for any free one", DefaultListen)
 		return ""
 	}
@@ -52,6 +50,12 @@ func (v value) listenAddr() string {
 		return ""
 	}
 	return s
+}
+
+// isPort reports whether a text is the number of a port, 0 among them.
+func isPort(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 16)
+	return err == nil
 }
 
 // dataDir reads where the embedded broker keeps its data; "" for nowhere.
@@ -89,31 +93,8 @@ func (v value) endpoint() (string, bool) {
 		v.fail("%s does not begin with http:// or https://: write http://host:port/path", v.name)
 	case u.Hostname() == "":
 		v.fail("%s names no host: write http://host:port/path", v.name)
-	default:
-		return s, true
-	}
-	return "", false
-}
-
-// maxName is the longest name AMQP can carry.
-const maxName = 255
-
-// amqpName reads the name of a queue or an exchange, leaving room for what is
-// appended to it. A number is not one: whether 010 means 8, 10 or "010" is
-// nothing to guess.
-func (v value) amqpName(example string, room int) (string, bool) {
-	switch n := v.node.(type) {
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
-		v.fail("%s is %s: put it in quotes: %q", v.name, v.kind(), n.GetToken().Value)
-		return "", false
-	}
-	s, ok := v.text(example)
-	switch {
-	case !ok:
-	case len(s) > maxName-room:
-		v.fail("%s is a name of %d bytes: %d are the most", v.name, len(s), maxName-room)
-	case strings.ContainsAny(s, "\x00\r\n"):
-		v.fail("%s is a name with a line break or a NUL in it: remove it", v.name)
+	case u.Port() != "" && (!isPort(u.Port()) || strings.Trim(u.Port(), "0") == ""):
+		v.fail("%s has no port from 1 to 65535: write http://host:port/path", v.name)
 	default:
 		return s, true
 	}

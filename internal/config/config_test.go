@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,9 @@ var ignore = cmp.Options{cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty
 // noFuncs are for values with functions, which cannot be compared.
 var noFuncs = cmp.Options{
 	cmpopts.IgnoreFields(backoff.Jitter{}, "Rand"), cmpopts.IgnoreFields(backoff.Decorrelated{}, "Rand"),
-	cmpopts.IgnoreFields(reprise.Rule{}, "Match"),
+	cmpopts.IgnoreFields(reprise.Rule{}, "Match"), cmpopts.IgnoreFields(topology.GrowingTTL{}, "Rand"),
+	// Routes of presets may be types of their own.
+	cmp.Exporter(func(t reflect.Type) bool { return t.PkgPath() == reflect.TypeFor[preset.Staking]().PkgPath() }),
 	cmpopts.IgnoreFields(reprise.Debounce{}, "Key"), cmpopts.IgnoreFields(idempotent.Config{}, "Key"),
 	cmpopts.IgnoreFields(reprise.WorkerConfig{}, "Middleware", "Limiter", "Breaker"), // see TestLimits
 }
@@ -60,6 +63,18 @@ func TestExample(t *testing.T) {
 	}
 	shop := topology.Exchange{Name: "shop", Kind: topology.Topic}
 	art := preset.CoverArt{RetryDelay: 4 * time.Hour, Retries: 4}.Strategy()
+	fourHourly := reprise.Policy{Backoff: backoff.Fixed(4 * time.Hour)}
+	stakingWorker := func(queue string) reprise.WorkerConfig {
+		return reprise.WorkerConfig{
+			Queue:    queue,
+			Strategy: preset.Staking{RetryDelay: 5 * time.Second, QueueType: "quorum"}.Strategy(),
+			Policy:   reprise.Policy{Backoff: backoff.Fixed(5 * time.Second)},
+		}
+	}
+	active := stakingWorker("active_staking_queue")
+	active.Policy.MaxAttempts, active.Policy.GiveUpAfter = 20, 24*time.Hour
+	active.Policy.Rules = []reprise.Rule{{MaxAttempts: 100}}
+	note := &Exec{Command: []string{"echo", "staking"}, Dir: "/etc"}
 	patient := reprise.Policy{Backoff: backoff.Fixed(5 * time.Minute)}
 	hourly := reprise.Policy{Backoff: patient.Backoff, Rules: []reprise.Rule{{GiveUpAfter: time.Hour}}}
 	want := &Config{
@@ -120,17 +135,47 @@ func TestExample(t *testing.T) {
 			},
 			{
 				WorkerConfig: reprise.WorkerConfig{
-					Queue: "cover-art-archive.index", Strategy: art, Concurrency: 2, Debounce: &reprise.Debounce{Window: 10 * time.Second},
+					Queue: "cover-art-archive.index", Strategy: art, Policy: fourHourly, Concurrency: 2, Debounce: &reprise.Debounce{Window: 10 * time.Second},
 				},
 				HTTP: &HTTP{URL: "http://127.0.0.1:8090/index"},
 			},
 			{
-				WorkerConfig: reprise.WorkerConfig{Queue: "cover-art-archive.delete", Strategy: art},
+				WorkerConfig: reprise.WorkerConfig{Queue: "cover-art-archive.delete", Strategy: art, Policy: fourHourly},
 				Exec:         &Exec{Command: []string{"echo", "delete"}, Dir: "/etc"},
 			},
 			{
-				WorkerConfig: reprise.WorkerConfig{Queue: "cover-art-archive.move", Strategy: art, Prefetch: 16, DrainTimeout: 10 * time.Second},
+				WorkerConfig: reprise.WorkerConfig{Queue: "cover-art-archive.move", Strategy: art, Policy: fourHourly, Prefetch: 16, DrainTimeout: 10 * time.Second},
 				Exec:         &Exec{Command: []string{"echo", "move"}, Dir: "/etc"},
+			},
+			{WorkerConfig: active, HTTP: &HTTP{URL: "http://127.0.0.1:8091/active"}},
+			{WorkerConfig: stakingWorker("unbonding_staking_queue"), Exec: note},
+			{WorkerConfig: stakingWorker("withdraw_staking_queue"), Exec: note},
+			{WorkerConfig: stakingWorker("expired_staking_queue"), Exec: note},
+			{WorkerConfig: stakingWorker("staking_stats_queue"), Exec: note},
+			{WorkerConfig: stakingWorker("btc_info_queue"), Exec: note},
+			{WorkerConfig: stakingWorker("confirmed_info_queue"), Exec: note},
+			{
+				WorkerConfig: reprise.WorkerConfig{
+					Queue: "billing.WorkQueue",
+					Strategy: preset.WorkRetry{
+						RetryDelay: 5 * time.Minute, Kind: topology.Direct, QueueType: "classic", Prefix: "billing.",
+					}.Strategy(),
+					Policy: reprise.Policy{MaxAttempts: 12, Backoff: backoff.Fixed(5 * time.Minute)},
+				},
+				HTTP: &HTTP{URL: "http://127.0.0.1:8092/work"},
+			},
+			{
+				WorkerConfig: reprise.WorkerConfig{
+					Queue: "cdn-purge",
+					Strategy: preset.WaitExchange{
+						Exchange: "cdn-purge", Queue: "cdn-purge", WaitExchange: "cdn-purge.wait", WaitQueue: "cdn-purge.wait", FailedQueue: "cdn-purge.failed",
+						RoutingKeys: []string{"url", "directory", "tag"}, Kind: topology.Direct, WaitKind: topology.Direct,
+						First: 10 * time.Second, Factor: 3, Max: 24 * time.Hour, Jitter: 0.1,
+						QueueType: "classic", WaitArgs: topology.Table{"x-max-length": int64(100000)},
+					}.Strategy(),
+					Policy: reprise.Policy{MaxAttempts: 9, Backoff: backoff.Exponential{Initial: 10 * time.Second, Factor: 3, Max: 24 * time.Hour}},
+				},
+				HTTP: &HTTP{URL: "http://127.0.0.1:8093/purge"},
 			},
 		},
 	}

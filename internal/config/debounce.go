@@ -1,16 +1,27 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"math"
 	"time"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/handler"
 )
 
+// longestWindow is how long messages may wait for others like them: half of the time
+// after which a worker gives back what has not begun, as the library has it.
+func longestWindow(consumerTimeout time.Duration) time.Duration {
+	if consumerTimeout < 0 {
+		return math.MaxInt64 / 2
+	}
+	return cmp.Or(consumerTimeout, reprise.DefaultConsumerTimeout) / 5 * 4 / 2
+}
+
 // debounce reads a window, or a mapping with one.
-func (v value) debounce() *reprise.Debounce {
+func (v value) debounce(longest time.Duration) *reprise.Debounce {
 	d := &reprise.Debounce{}
 	window := v
 	if v.kind() == "a mapping" {
@@ -27,7 +38,11 @@ func (v value) debounce() *reprise.Debounce {
 			return d
 		}
 	}
-	d.Window, _ = window.duration(time.Millisecond)
+	var ok bool
+	if d.Window, ok = window.duration(time.Millisecond); ok && d.Window > longest {
+		window.fail("%s is %s, messages that wait so long are given back to the broker before: write %s or less, or raise consumer_timeout, here and at the broker",
+			window.name, FormatDuration(d.Window), FormatDuration(longest))
+	}
 	return d
 }
 

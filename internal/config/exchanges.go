@@ -30,7 +30,7 @@ func (e *exchanges) decode(v value) {
 		case p.key == "" || len(p.key) > maxName:
 			v.decoder.fail(p.keyAt, "an exchange needs a name of 1 to %d bytes", maxName)
 			continue
-		case strings.HasPrefix(p.key, "amq."):
+		case strings.HasPrefix(p.key, reserved):
 			v.decoder.fail(p.keyAt, "exchange %s is the broker's own and need not be declared: remove it here", quoted(p.key))
 			continue
 		}
@@ -58,9 +58,7 @@ func (e *exchanges) bind(v value, queue string) topology.Topology {
 			f.missing("a binding has no exchange: add exchange: NAME", "exchange")
 		}
 		if x, ok := f.get("key"); ok {
-			if b.RoutingKey, ok = x.word(); ok && len(b.RoutingKey) > maxName {
-				x.fail("key has %d bytes: %d are the most", len(b.RoutingKey), maxName)
-			}
+			b.RoutingKey, _ = x.routingKey()
 		} else if e.kind(b.Exchange) == topology.Topic || e.kind(b.Exchange) == topology.Direct {
 			f.fail("a binding to exchange %s, whose kind is %s, needs a key: add key: ROUTING-KEY", quoted(b.Exchange), e.kind(b.Exchange))
 		}
@@ -86,7 +84,7 @@ func (e *exchanges) use(v value, name string) []topology.Exchange {
 	case i >= 0:
 		e.all[i].bound = true
 		return []topology.Exchange{e.all[i].Exchange}
-	case strings.HasPrefix(name, "amq."), !e.embedded:
+	case strings.HasPrefix(name, reserved), !e.embedded:
 		return nil
 	}
 	var names []string

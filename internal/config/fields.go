@@ -14,6 +14,8 @@ type fields struct {
 	owner string // what a message calls the mapping: "a worker"
 	pairs []field
 	asked []string
+
+	refused []string // of those, or others: they exist, but not here
 }
 
 type field struct {
@@ -110,6 +112,7 @@ func (f *fields) missing(text string, keys ...string) {
 
 // refuse reports keys that exist, but not here.
 func (f *fields) refuse(reason string, keys ...string) {
+	f.refused = append(f.refused, keys...)
 	for _, key := range keys {
 		if _, ok := f.get(key); ok {
 			f.decoder.fail(f.keyAt(key), "%s %s", key, reason)
@@ -123,14 +126,15 @@ func (f *fields) refuse(reason string, keys ...string) {
 
 // finish reports the keys nobody asked for.
 func (f *fields) finish() {
+	there := slices.DeleteFunc(slices.Clone(f.asked), func(key string) bool { return slices.Contains(f.refused, key) })
 	for _, p := range f.pairs {
 		if slices.Contains(f.asked, p.key) {
 			continue
 		}
-		if near, ok := closest(p.key, f.asked); ok {
+		if near, ok := closest(p.key, there); ok {
 			f.decoder.fail(p.keyAt, "unknown key %s in %s: did you mean %s?", quoted(shownKey(p.key)), f.owner, near)
 		} else {
-			f.decoder.fail(p.keyAt, "unknown key %s in %s: there are %s", quoted(shownKey(p.key)), f.owner, these(f.asked))
+			f.decoder.fail(p.keyAt, "unknown key %s in %s: there are %s", quoted(shownKey(p.key)), f.owner, these(there))
 		}
 	}
 }

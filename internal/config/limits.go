@@ -33,9 +33,6 @@ func (f *fields) limits(w *Worker) {
 	if x, ok := f.get("breaker"); ok {
 		w.Breaker = x.breaker()
 	}
-	if x, ok := f.get("debounce"); ok {
-		w.Debounce = x.debounce()
-	}
 	if x, ok := f.get("duplicates"); ok {
 		w.Duplicates = x.duplicates()
 	}
@@ -44,6 +41,9 @@ func (f *fields) limits(w *Worker) {
 	}
 	if x, ok := f.get("consumer_timeout"); ok {
 		w.ConsumerTimeout = x.consumerTimeout()
+	}
+	if x, ok := f.get("debounce"); ok {
+		w.Debounce = x.debounce(longestWindow(w.ConsumerTimeout))
 	}
 }
 

@@ -1,9 +1,6 @@
 package config
 
-import (
-	"net"
-	"strconv"
-)
+import "net"
 
 // metricsAddr reads where metrics and health are served. They are often for other
 // machines, which the address then has to say.
@@ -18,7 +15,7 @@ func (v value) metricsAddr() string {
 		v.fail("metrics is no address: write %s, or port 0 for any free one", example)
 		return ""
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+	if !isPort(port) {
 		v.fail("metrics has no port from 0 to 65535: write %s, or port 0 for any free one", example)
 		return ""
 	}

@@ -1,83 +1,218 @@
 package config
 
 import (
-	"github.com/reprisemq/reprise/topology/preset"
+	"slices"
+	"strings"
+
+	"github.com/reprisemq/reprise"
 )
 
-// coverArt is the name of the one preset there is.
-const coverArt = "cover-art"
+// A worker item with the key preset stands for the work queues of a published
+// design:
+//
+//	- preset: NAME
+//	  retry_delay: 5m              # settings of the design
+//	  queues:
+//	    QUEUE: {exec: [PROGRAM]}   # what other workers have, but for what the design decides
 
-// coverArtQueues are the work queues of the preset, by what the file calls
-// them: their routing keys.
-var coverArtQueues = []struct{ key, queue string }{
-	{"index", preset.CoverArtIndexQueue},
-	{"delete", preset.CoverArtDeleteQueue},
-	{"move", preset.CoverArtMoveQueue},
+// design is a preset as the file has it.
+type design struct {
+	name string
+
+	// queues are the work queues, by what the file calls them. None: there is one,
+	// and its name is free to choose.
+	queues []string
+
+	// example is a queue for messages, where there are none above.
+	example string
+
+	// settings reads the keys that the design has itself.
+	settings func(*fields) system
+
+	// refused are keys that mean nothing for its messages, in any place: each
+	// reason says what to write beside the preset instead.
+	refused []refusal
+}
+
+// system is a design with its settings.
+type system interface {
+	// worker returns what the design decides of the worker of a queue, by what the
+	// file calls it. The error is about what no key alone can be blamed for.
+	worker(queue string) (reprise.WorkerConfig, error)
+}
+
+type refusal struct {
+	key, reason string
+}
+
+var designs = []*design{&coverArtDesign, &stakingDesign, &workRetryDesign, &waitExchangeDesign}
+
+// presets are their names.
+func presets() []string {
+	var names []string
+	for _, d := range designs {
+		names = append(names, d.name)
+	}
+	return names
 }
 
 // preset reads a worker item that stands for the queues of a published design.
 func (f *fields) preset() []located {
 	name, _ := f.get("preset")
 	f.owner = "a preset"
-	if s, ok := name.oneOf(coverArt); !ok || s != coverArt {
+	d := name.design()
+	if d == nil {
 		f.asked = nil
 		for _, p := range f.pairs {
 			f.asked = append(f.asked, p.key) // unknown of what?
 		}
 		return nil
 	}
-	f.owner = "preset " + coverArt
-	var p preset.CoverArt
-	if x, ok := f.get("retries"); ok {
-		p.Retries, _ = x.integer(1, MaxAttempts)
-	}
-	if x, ok := f.get("retry_delay"); ok {
-		p.RetryDelay, _ = x.wait()
-	}
-	f.refuse("is counted on the messages of this preset: write retries: 4", "attempts")
-	f.refuse("is the same for all queues of this preset: write retry_delay: 4h", "backoff")
-	f.refuse("is set by the preset: remove it", "queue", "bind", "route")
-	f.refuse("belongs to one queue of the preset: move it into queues: {index: …}", "http", "exec", "settle", "concurrency", "prefetch", "drain",
+	f.owner = "preset " + d.name
+	before := len(f.problems)
+	f.asked = nil
+	p := &published{design: d, system: d.settings(f), settings: slices.Clone(f.asked)}
+	d.refuse(f)
+	f.refuse("belongs to one queue of the preset: move it into queues: {"+d.first()+": …}", "http", "exec", "settle",
+		"attempts", "give_up_after", "rules", "concurrency", "prefetch", "drain",
 		"immediate", "rate", "breaker", "debounce", "duplicates", "crash_limit", "consumer_timeout")
+	f.refuse("is for preset "+coverArtDesign.name+", which counts down: write attempts: 5 in a queue, for 4 retries", p.others("retries")...)
+	p.sound = len(f.problems) == before
+	f.asked = append(f.asked, "preset")
 
 	queues, ok := f.get("queues")
 	if !ok {
-		f.missing("a preset has no queues: add queues: {index: {exec: [PROGRAM]}, delete: …, move: …}", "queues")
+		f.missing("a preset has no queues: add queues: {"+d.first()+": {exec: [PROGRAM]}}", "queues")
 		return nil
 	}
-	return queues.coverArt(p)
+	return p.workers(queues)
 }
 
-// coverArt reads the handlers of the preset's queues. Any of the three may be
-// missing: somebody else consumes it.
-func (v value) coverArt(p preset.CoverArt) []located {
-	f, ok := v.fields("preset " + coverArt + "'s queues")
+// published is a design as an item of the file has it.
+type published struct {
+	*design
+	system
+	settings []string // the keys that were read
+	sound    bool     // nothing is wrong with them
+}
+
+// others are those of the keys that are no settings of the design.
+func (p *published) others(keys ...string) []string {
+	return slices.DeleteFunc(keys, func(key string) bool { return slices.Contains(p.settings, key) })
+}
+
+// design reads the name of a preset, nil if there is none of that name.
+func (v value) design() *design {
+	if v.kind() == "a text" {
+		s, _ := v.word()
+		if near, ok := closest(s, presets()); ok && near != s {
+			v.fail("%s cannot be %s: did you mean %s?", v.name, quoted(s), near)
+			return nil
+		}
+	}
+	s, _ := v.oneOf(presets()...)
+	for _, d := range designs {
+		if d.name == s {
+			return d
+		}
+	}
+	return nil
+}
+
+// workers reads the handlers of the queues. Any may be missing: somebody else
+// consumes it.
+func (p *published) workers(v value) []located {
+	f, ok := v.fields("preset " + p.name + "'s queues")
 	if !ok {
 		return nil
 	}
-	defer f.finish()
-	var all []located
-	for _, q := range coverArtQueues {
-		x, ok := f.get(q.key)
-		if !ok {
-			continue
-		}
-		w := located{at: f.keyAt(q.key)}
-		w.Queue = q.queue
-		w.Strategy = p.Strategy()
-		if g, ok := x.fields("queue " + q.key); ok {
-			g.handler(&w.Worker)
-			g.settle(&w.Worker)
-			g.pace(&w.Worker)
-			g.limits(&w.Worker)
-			g.refuse("is decided by the preset: write retries and retry_delay there", "attempts", "backoff", "route")
-			g.refuse("is set by the preset: remove it", "queue", "bind")
-			g.finish()
-		}
-		all = append(all, w)
-	}
 	if len(f.pairs) == 0 {
-		f.fail("a preset without a queue does nothing: write queues: {index: {exec: [PROGRAM]}}")
+		f.fail("a preset without a queue does nothing: write queues: {%s: {exec: [PROGRAM]}}", p.first())
+	}
+	var all []located
+	for _, x := range f.pairs {
+		if p.known(x, len(all)) {
+			all = append(all, p.work(x))
+		}
 	}
 	return all
+}
+
+// known reports a key that is no work queue of the design; so many were before it.
+func (p *published) known(x field, before int) bool {
+	switch {
+	case p.queues == nil && before > 0:
+		x.decoder.fail(x.keyAt, "preset %s has one work queue, and this is another: write a second - preset: %s for it, with an exchange of its own", p.name, p.name)
+		return false
+	case p.queues == nil:
+		return x.ownQueue(x.key)
+	case slices.Contains(p.queues, x.key):
+		return true
+	}
+	name := quoted(shownKey(x.key))
+	if near, ok := closest(x.key, p.queues); ok {
+		x.decoder.fail(x.keyAt, "preset %s has no work queue %s: did you mean %s?", p.name, name, near)
+	} else if len(p.queues) == 1 {
+		x.decoder.fail(x.keyAt, "preset %s has no work queue %s: write %s, which is the only one", p.name, name, p.first())
+	} else {
+		x.decoder.fail(x.keyAt, "preset %s has no work queue %s: there are %s", p.name, name, these(p.queues))
+	}
+	return false
+}
+
+// work reads the worker of one of them.
+func (p *published) work(x field) located {
+	w := located{at: x.keyAt}
+	before := len(x.problems)
+	cfg, err := p.worker(x.key)
+	w.WorkerConfig = cfg
+	if f, ok := x.fields("queue " + shownKey(x.key)); ok {
+		f.handler(&w.Worker)
+		f.policy(&w.Worker, p.refuse)
+		f.settle(&w.Worker)
+		f.pace(&w.Worker)
+		f.limits(&w.Worker)
+		f.refuse("is a setting of the whole preset: move it up, beside preset:", p.settings...)
+		f.finish()
+	}
+	if p.sound && len(x.problems) == before {
+		if err == nil {
+			err = w.validate()
+		}
+		if err != nil {
+			x.decoder.fail(x.keyAt, "%s", strings.TrimPrefix(err.Error(), "preset: "))
+		}
+	}
+	return w
+}
+
+// first is a queue to show in messages.
+func (d *design) first() string {
+	if d.queues != nil {
+		return d.queues[0]
+	}
+	return d.example
+}
+
+// refuse reports keys that mean nothing with the design, beside the preset, in one
+// of its queues or in a rule.
+func (d *design) refuse(f *fields) {
+	for _, r := range d.refused {
+		f.refuse(r.reason, r.key)
+	}
+	f.refuse("is set by the preset: remove it", "queue", "bind", "route")
+}
+
+// queueType reads the x-queue-type of a design's queues.
+func (f *fields) queueType(into *string) {
+	if x, ok := f.get("queue_type"); ok {
+		*into, _ = x.oneOf("classic", "quorum")
+	}
+}
+
+// kindOf reads what an exchange of a design is deployed as.
+func (f *fields) kindOf(key string, into *string) {
+	if x, ok := f.get(key); ok {
+		*into, _ = x.oneOf("direct", "fanout", "topic")
+	}
 }

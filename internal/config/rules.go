@@ -18,7 +18,7 @@ import (
 //
 // What parks a message at once (exit 65, most of 4xx) is not for a rule to
 // change.
-func (v value) rules(w *Worker) []reprise.Rule {
+func (v value) rules(w *Worker, unheard func(*fields)) []reprise.Rule {
 	items, _ := v.items("a list of rules such as [{status: 503, attempts: 50}]")
 	var all []reprise.Rule
 	for _, item := range items {
@@ -37,7 +37,7 @@ func (v value) rules(w *Worker) []reprise.Rule {
 		default: // that is reported already
 			f.asked = append(f.asked, "status", "exit")
 		}
-		f.unheard(w.Strategy.Route)
+		unheard(f)
 		if x, ok := f.get("attempts"); ok {
 			r.MaxAttempts, _ = x.integer(1, MaxAttempts)
 		}

@@ -186,6 +186,16 @@ func (v value) duration(lowest time.Duration) (time.Duration, bool) {
 	return 0, false
 }
 
+// boolean reads true or false.
+func (v value) boolean() (yes, ok bool) {
+	n, ok := v.node.(*ast.BoolNode)
+	if !ok {
+		v.wrong("true or false")
+		return false, false
+	}
+	return n.Value, true
+}
+
 // items reads a list that is not empty.
 func (v value) items(wanted string) ([]value, bool) {
 	n, ok := v.node.(*ast.SequenceNode)

@@ -58,6 +58,11 @@ var synonyms = map[string][]string{
 	"crash_limit":      {"delivery_limit", "max_crashes", "max_deliveries"},
 	"consumer_timeout": {"ack_timeout", "acknowledgement_timeout", "delivery_ack_timeout"},
 
+	"first":        {"initial", "base", "min"},
+	"queue_type":   {"type", "x_queue_type"},
+	"routing_keys": {"keys", "bindings", "routing_key", "key"},
+	"wait_args":    {"arguments", "args", "wait_arguments"},
+
 	"limit":    {"rate", "per_second"},
 	"times":    {"attempts", "count", "n", "retries"},
 	"failures": {"threshold", "max_failures"},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"math"
 	"strings"
 	"time"
@@ -20,7 +21,8 @@ const (
 func (v value) workers(e *exchanges) []Worker {
 	items, _ := v.items("at least one worker: - {queue: NAME, exec: [PROGRAM]}")
 	queues := map[string]int{} // the line of each queue's worker
-	var all []Worker
+	before := len(v.problems)
+	var found []located
 	for _, item := range items {
 		f, ok := item.fields("a worker")
 		if !ok {
@@ -39,8 +41,17 @@ func (v value) workers(e *exchanges) []Worker {
 				continue
 			}
 			queues[w.Queue] = w.at.Line
-			all = append(all, w.Worker)
+			found = append(found, w)
 		}
+	}
+	sound := len(v.problems) == before
+	clashes := newContradictions()
+	var all []Worker
+	for _, w := range found {
+		if sound {
+			clashes.add(v.decoder, w)
+		}
+		all = append(all, w.Worker)
 	}
 	return all
 }
@@ -56,10 +67,10 @@ func (f *fields) worker(e *exchanges) located {
 	w := located{at: f.at}
 	queue, named := f.get("queue")
 	if named {
-		w.Queue, _ = queue.amqpName("orders", len(topology.FailedQueue("")))
+		w.Queue, named = queue.ownName("orders", len(topology.FailedQueue("")))
 		w.at = f.keyAt("queue")
 	} else {
-		f.missing("a worker has no queue: add queue: NAME (or preset: cover-art)", "queue", "preset")
+		f.missing("a worker has no queue: add queue: NAME (or preset: NAME)", "queue", "preset")
 	}
 	f.handler(&w.Worker)
 	f.retries(&w.Worker)
@@ -76,9 +87,7 @@ func (f *fields) worker(e *exchanges) located {
 		queue.fail("%s", strings.TrimPrefix(err.Error(), "topology: "))
 	}
 	if len(f.problems) == 0 {
-		f.invalid(w.Policy.Validate())
-		f.invalid(w.Strategy.Validate())
-		f.invalid(w.Topology.Validate())
+		f.invalid(w.validate())
 	}
 	return w
 }
@@ -88,8 +97,15 @@ func (f *fields) retries(w *Worker) {
 	if x, ok := f.get("route"); ok {
 		w.Strategy.Route = x.route()
 		w.Policy.Backoff = delays(w.Strategy.Route)
-		f.unheard(w.Strategy.Route)
 	}
+	f.policy(w, func(f *fields) { f.unheard(w.Strategy.Route) })
+	f.settle(w)
+}
+
+// policy reads how often and when a message comes back. What the way back takes no
+// notice of is refused, here and in rules.
+func (f *fields) policy(w *Worker, unheard func(*fields)) {
+	unheard(f)
 	if x, ok := f.get("attempts"); ok {
 		w.Policy.MaxAttempts, _ = x.integer(1, MaxAttempts)
 	}
@@ -100,9 +116,8 @@ func (f *fields) retries(w *Worker) {
 		w.Policy.Backoff = x.backoff()
 	}
 	if x, ok := f.get("rules"); ok {
-		w.Policy.Rules = x.rules(w)
+		w.Policy.Rules = x.rules(w, unheard)
 	}
-	f.settle(w)
 }
 
 // settle reads in which order a failed message and its copy are settled.
@@ -129,6 +144,13 @@ func (f *fields) pace(w *Worker) {
 	if x, ok := f.get("drain"); ok {
 		w.DrainTimeout, _ = x.duration(time.Millisecond)
 	}
+}
+
+// validate is what the library says of a worker.
+func (w Worker) validate() error {
+	c := w.WorkerConfig
+	c.Handler = reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil }) // it gets one later
+	return c.Validate()
 }
 
 // invalid reports what the library refuses although this package did not.

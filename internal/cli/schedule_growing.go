@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/config"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// growingDelays are those of a route by which each delay follows from the one
+// before. It follows two messages on their way, with what the broker notes on
+// them: one for which chance makes each delay the shortest, and one for which it
+// makes it the longest.
+func growingDelays(r topology.GrowingTTL, fresh topology.Delivery, attempts int) func(attempt int) window {
+	low, high := fortune(r, fresh, attempts, 0), fortune(r, fresh, attempts, math.Nextafter(1, 0))
+	return func(attempt int) window { return window{low[attempt-1], high[attempt-1]} }
+}
+
+// fortune are the delays of a message that always has the same luck.
+func fortune(r topology.GrowingTTL, d topology.Delivery, attempts int, chance float64) []time.Duration {
+	r.Rand = func() float64 { return chance }
+	delays := make([]time.Duration, attempts)
+	for i := range delays {
+		hop, err := r.Wait(d, 0)
+		if err != nil {
+			return delays // nothing is waited for: it is parked
+		}
+		delays[i] = hop.Delay
+		d.Headers = topology.Table{"x-death": []any{topology.Table{
+			"queue":               strings.ReplaceAll(cmp.Or(r.WaitQueue, "{queue}.wait"), "{queue}", d.Queue),
+			"reason":              "expired",
+			"count":               int64(1),
+			"original-expiration": strconv.FormatInt(hop.TTL.Milliseconds(), 10),
+		}}}
+	}
+	return delays
+}
+
+// aboutGrowing says how they grow.
+func aboutGrowing(r topology.GrowingTTL) string {
+	factor, jitter := cmp.Or(r.Factor, topology.DefaultFactor), cmp.Or(r.Jitter, topology.DefaultJitter)
+	about := "exponential from " + config.FormatDuration(cmp.Or(r.First, topology.DefaultFirstExpiration)) + fmt.Sprintf(" ×%v", factor)
+	if r.Max > 0 {
+		about += " up to " + config.FormatDuration(r.Max)
+	}
+	if jitter > 0 {
+		about += fmt.Sprintf(", ±%v%%", math.Round(1000*jitter)/10)
+	}
+	return about + ", each from the one before, as its x-death has it"
+}

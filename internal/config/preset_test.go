@@ -1,0 +1,118 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// presetOf parses an item with these settings and one queue.
+func presetOf(t *testing.T, name, settings, queue string) Worker {
+	t.Helper()
+	return mustParse(t, fmt.Sprintf("workers: [{preset: %s, %s queues: {%s: {exec: [x]}}}]", name, settings, queue)).Workers[0]
+}
+
+// With nothing but its name, a preset is the design as it was published.
+func TestPresetDefaults(t *testing.T) {
+	for name, want := range map[string]struct {
+		key, queue string
+		strategy   topology.Strategy
+		delay      time.Duration
+	}{
+		"cover-art":     {"delete", "cover-art-archive.delete", preset.CoverArt{}.Strategy(), 4 * time.Hour},
+		"staking":       {"btc_info_queue", "btc_info_queue", preset.Staking{}.Strategy(), 5 * time.Second},
+		"work-retry":    {"WorkQueue", "WorkQueue", preset.WorkRetry{}.Strategy(), 5 * time.Minute},
+		"wait-exchange": {"purge", "purge", preset.WaitExchange{Queue: "purge"}.Strategy(), 10 * time.Second},
+	} {
+		w := presetOf(t, name, "", want.key)
+		if w.Queue != want.queue {
+			t.Errorf("%s: queue %q, want %q", name, w.Queue, want.queue)
+		}
+		if diff := cmp.Diff(want.strategy, w.Strategy, noFuncs); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
+		}
+		hop, err := w.Strategy.Route.Wait(topology.Delivery{Queue: w.Queue, RoutingKey: "url"}, time.Hour)
+		if first := w.Policy.Backoff.Delay(1); err != nil || first != want.delay || hop.Delay != want.delay {
+			t.Errorf("%s: the first delay is %s, and said to be %s, want %s; %v", name, hop.Delay, first, want.delay, err)
+		}
+	}
+	if got := presets(); !slices.Equal(got, []string{"cover-art", "staking", "work-retry", "wait-exchange"}) {
+		t.Errorf("presets %q", got)
+	}
+}
+
+func TestPresetSettings(t *testing.T) {
+	for text, want := range map[string]topology.Strategy{
+		"cover-art: queue_type: quorum,":             preset.CoverArt{QueueType: "quorum"}.Strategy(),
+		"staking: queue_type: classic,":              preset.Staking{QueueType: "classic"}.Strategy(),
+		"work-retry: transient_exchanges: true,":     preset.WorkRetry{TransientExchanges: true}.Strategy(),
+		"work-retry: transient_exchanges: false,":    preset.WorkRetry{}.Strategy(),
+		"work-retry: kind: fanout, key: 5,":          preset.WorkRetry{Kind: topology.Fanout, Key: "5"}.Strategy(),
+		"wait-exchange: jitter: none,":               preset.WaitExchange{Queue: "q", Jitter: -1}.Strategy(),
+		"wait-exchange: jitter: 0,":                  preset.WaitExchange{Queue: "q", Jitter: -1}.Strategy(),
+		"wait-exchange: jitter: 0.5,":                preset.WaitExchange{Queue: "q", Jitter: 0.5}.Strategy(),
+		"wait-exchange: factor: 1, max: 10s,":        preset.WaitExchange{Queue: "q", Factor: 1, Max: 10 * time.Second}.Strategy(),
+		"wait-exchange: kind: topic, exchange: cdn,": preset.WaitExchange{Queue: "q", Kind: topology.Topic, Exchange: "cdn"}.Strategy(),
+		`wait-exchange: routing_keys: [a, ""],`:      preset.WaitExchange{Queue: "q", RoutingKeys: []string{"a", ""}}.Strategy(),
+		"wait-exchange: wait_args: {a: 1, b: c, d: true},": preset.WaitExchange{
+			Queue: "q", WaitArgs: topology.Table{"a": int64(1), "b": "c", "d": true},
+		}.Strategy(),
+	} {
+		name, settings, queue := cutPreset(text)
+		if diff := cmp.Diff(want, presetOf(t, name, settings, queue).Strategy, noFuncs); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", text, diff)
+		}
+	}
+}
+
+// cutPreset splits "NAME: SETTINGS", and adds a queue that the preset has.
+func cutPreset(text string) (name, settings, queue string) {
+	for _, d := range designs {
+		if rest, ok := strings.CutPrefix(text, d.name+": "); ok {
+			if d.queues == nil {
+				return d.name, rest, "q"
+			}
+			return d.name, rest, d.first()
+		}
+	}
+	return text, "", ""
+}
+
+// Two workers of one design, each on queues of its own.
+func TestPresetTwice(t *testing.T) {
+	c := mustParse(t, `
+workers:
+  - {preset: work-retry, queues: {WorkQueue: {exec: [x]}}}
+  - {preset: work-retry, prefix: b., queues: {WorkQueue: {exec: [x]}}}
+  - {preset: wait-exchange, queues: {a: {exec: [x]}}}
+  - {preset: wait-exchange, exchange: other, queues: {b: {exec: [x]}}}
+`)
+	var queues []string
+	for _, w := range c.Workers {
+		queues = append(queues, w.Queue)
+	}
+	if want := []string{"WorkQueue", "b.WorkQueue", "a", "b"}; !slices.Equal(queues, want) {
+		t.Errorf("queues %q, want %q", queues, want)
+	}
+}
+
+// The file accepts no longer a window than the library, and no shorter one.
+func TestLongestWindow(t *testing.T) {
+	for _, timeout := range []time.Duration{0, time.Minute, 7*time.Minute + 1, 24 * time.Hour, -1} {
+		w := Worker{WorkerConfig: reprise.WorkerConfig{Queue: "q", ConsumerTimeout: timeout, Debounce: &reprise.Debounce{Window: longestWindow(timeout)}}}
+		if err := w.validate(); err != nil {
+			t.Errorf("consumer_timeout %s: %v", timeout, err)
+		}
+		if w.Debounce.Window++; w.validate() == nil {
+			t.Errorf("consumer_timeout %s: a longer window than %s is possible", timeout, longestWindow(timeout))
+		}
+	}
+}
