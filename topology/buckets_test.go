@@ -224,7 +224,7 @@ func TestBucketsBoundTheNameOfTheWorkQueue(t *testing.T) {
 		}
 	})
 	err := topology.Strategy{}.ValidateQueue(strings.Repeat("q", 240))
-	if err == nil || !strings.Contains(err.Error(), `has 240 bytes: use at most 228, since ".wait.`) {
+	if err == nil || !strings.Contains(err.Error(), `has 240 bytes: use at most 228, since the queue "{queue}.wait.`) {
 		t.Error(err)
 	}
 }

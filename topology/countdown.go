@@ -11,13 +11,15 @@ import (
 // number, not the Policy, decides whether a message is retried.
 //
 // Header absent means Default. Programs write what their client prefers, so an
-// integer of any type is read, and one in decimal digits, as text. A negative number, or anything that is
-// not an integer, counts as 0: the message had a budget that cannot be read, so
-// it is tried once more and then parked for a person to see, rather than
-// retried for ever.
+// integer of any type is read, and one in decimal digits, as text. A negative
+// number, or anything that is not an integer, counts as 0: the message had a budget
+// that cannot be read, so it is tried once more and then parked for a person to see,
+// rather than retried for ever. A number that can be read is believed, however large
+// it is: whoever publishes says how often a message is retried.
 //
-// Of the error texts the last 100 are kept. Nothing but the two headers is written, so times, hosts and the number of
-// attempts are not known: History.Attempts is what the two headers add up to.
+// Of the error texts the last 100 are kept. Nothing but the two headers is written,
+// so times, hosts and the number of attempts are not known: History.Attempts is what
+// the two headers add up to.
 type CountDown struct {
 	Header  string // name of the count, written as a signed 32-bit integer
 	Errors  string // name of the array of error texts, oldest first
@@ -78,8 +80,9 @@ func (c CountDown) Park(headers Table, f Failure) Table { return c.append(header
 // clients refuse to read very long ones.
 const maxTexts = 100
 
-// append adds an error text; the last maxTexts are kept. Texts give way, oldest first, where they do not
-// all fit into f.Room. It owns out, but not the array inside it.
+// append adds an error text; the last maxTexts are kept. Texts give way, oldest
+// first, where they do not all fit into f.Room. It owns out, but not the array
+// inside it.
 func (c CountDown) append(out Table, f Failure) Table {
 	before, _ := out[c.Errors].([]any)
 	if over := len(before) + 1 - maxTexts; over > 0 {

@@ -46,7 +46,7 @@ func TestCountUpGoesOnWhereOthersStopped(t *testing.T) {
 		{int16(3), 3, 4},
 		{int64(3), 3, 4},
 		{int64(-3), 0, 1},
-		{int64(math.MaxInt64), math.MaxInt32, math.MaxInt32},
+		{int64(math.MaxInt64), math.MaxInt32 - 1, math.MaxInt32},
 		{"3", 0, 1},
 		{3.0, 0, 1},
 		{true, 0, 1},
@@ -127,7 +127,7 @@ func TestCountUpToleratesAnyHeader(t *testing.T) {
 				t.Fatalf("changed its input:\n%s", cmp.Diff(before, headers))
 			}
 			n, is32 := out["x-tries"].(int32)
-			if want := min(h.Attempts+1, math.MaxInt32); !is32 || int(n) != want {
+			if want := h.Attempts + 1; !is32 || int(n) != want {
 				t.Fatalf("%s with %T %[2]v, not %d", name, out["x-tries"], want)
 			}
 			if f.Room > 0 && out.WireSize() > f.Room {

@@ -22,7 +22,8 @@ const DefaultRetryDelay = time.Minute
 // A queue without a dead-letter exchange drops what is rejected. So a work queue
 // that exists with other arguments is not used as it is, but reported. It is
 // declared without a delivery limit to speak of: what RabbitMQ gives up on goes
-// into the wait queue too, and comes back.
+// into the wait queue too, and is dropped on the way back, as a cycle in which
+// nobody rejected it (https://www.rabbitmq.com/docs/dlx#routing).
 //
 // In a system that is there already, Infrastructure is what it consists of. What
 // is rejected keeps its key on the whole way, unless a queue has an
@@ -115,8 +116,12 @@ func (r DeadLettering) Topology(queue string) Topology {
 	return Topology{Queues: []Queue{wait, failedQueue(r.FailedAddress.queue(queue)), work}}
 }
 
-// Wait returns the hop into the wait queue; its delay is always r.Delay.
-func (r DeadLettering) Wait(Delivery, time.Duration) (Hop, error) {
+// Wait returns the hop into the wait queue; its delay is always r.Delay. A message
+// with an x-death that no broker has written is not rejected: an error.
+func (r DeadLettering) Wait(d Delivery, _ time.Duration) (Hop, error) {
+	if err := rejectable(d); err != nil {
+		return Hop{}, err
+	}
 	return Hop{Way: DeadLetter, Delay: r.withDefaults().Delay}, nil
 }
 

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"fmt"
 	"iter"
 	"math"
 	"time"
@@ -89,11 +90,33 @@ func rejections(d Delivery) (n int) {
 	return n
 }
 
+// rejectable reports a message that must not be rejected, for what a publisher has
+// written into x-death. RabbitMQ before 4.0 takes that for its own. It counts on from
+// -1000, for ever. A queue that is to add one to a text ends, each time the message is
+// rejected, and delivers no other. And where d.Queue seems to have dead-lettered
+// the message by itself, the way back to it may count as a cycle, and the message is
+// dropped (https://www.rabbitmq.com/docs/dlx#routing).
+func rejectable(d Delivery) error {
+	entries, _ := d.Headers[headerDeath].([]any) // of anything else the broker makes a new one
+	for _, e := range entries {
+		death, _ := e.(Table)
+		n, ok := Integer(death["count"])
+		if !ok || n < 1 || death["queue"] == d.Queue && death["reason"] != "rejected" {
+			return fmt.Errorf("topology: its header x-death is not one that a broker has written on the way to %q (%v): "+
+				"publish messages without the x-death of others", d.Queue, death)
+		}
+	}
+	return nil
+}
+
 // count reads a counter that others wrote; whatever is no number is 0.
 func count(v any) int {
 	n, _ := Integer(v)
-	return int(min(max(n, 0), math.MaxInt32))
+	return int(min(max(n, 0), mostCounted))
 }
 
+// mostCounted is where counting ends: the next attempt has a number in 32 bits, too.
+const mostCounted = math.MaxInt32 - 1
+
 // add adds two counters.
-func add(a, b int) int { return min(a+b, math.MaxInt32) }
+func add(a, b int) int { return int(min(int64(a)+int64(b), mostCounted)) }

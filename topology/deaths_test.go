@@ -76,7 +76,7 @@ func TestDeathsCountRejections(t *testing.T) {
 			// A rejection by this queue hides a crash, and is an attempt.
 			"forged here",
 			topology.Table{"x-death": forged("q"), "x-delivery-count": int64(3)},
-			topology.History{Attempts: math.MaxInt32, RetriesLeft: -1},
+			topology.History{Attempts: math.MaxInt32 - 1, RetriesLeft: -1},
 			0,
 		},
 		{
@@ -119,7 +119,7 @@ func TestDeliveriesCountWhatTheQueueCounts(t *testing.T) {
 		{"another width", topology.Table{"x-delivery-count": int32(2)}, 2},
 		{"no number", topology.Table{"x-delivery-count": "2"}, 0},
 		{"negative", topology.Table{"x-delivery-count": int64(-2)}, 0},
-		{"huge", topology.Table{"x-delivery-count": int64(math.MaxInt64)}, math.MaxInt32},
+		{"huge", topology.Table{"x-delivery-count": int64(math.MaxInt64)}, math.MaxInt32 - 1},
 		// On 4.3 the count came along; before, it began anew, and all five were here.
 		{"rejected in another queue before", topology.Table{"x-delivery-count": int64(5), "x-death": died("other", 3)}, 5},
 		{"forged", topology.Table{"x-delivery-count": int64(5), "x-death": forged("other")}, 5},

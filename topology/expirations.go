@@ -26,14 +26,16 @@ const (
 //
 // So an attempt that another program made counts, though that one counts nothing:
 // a message that has waited First was tried once, one that has waited three times
-// as long twice. Randomness is rounded away. Beside that a Trail is written, and
-// what its copy was given to wait, HeaderWaits: from there on, attempts are counted
-// exactly, and only those of others since then are told from the expiration. Other
-// programs may carry these headers along, or drop them.
+// as long twice. Randomness is rounded away, as long as it is less than the root of
+// Factor; where Factor is 1, an expiration tells nothing but that there was one.
+// Beside that a Trail is written, and what its copy was given to wait, HeaderWaits:
+// from there on, attempts are counted exactly, and only those of others since then
+// are told from the expiration. Other programs may carry these headers along, or
+// drop them.
 //
-// A program that copies all headers copies x-death as well. Since RabbitMQ 4.0
-// that is ignored. Before, the broker goes on counting there, and leaves
-// original-expiration as it was at first: then count says how many waits there
+// A program that copies all headers copies x-death as well. Since RabbitMQ 4.0 it is
+// replaced when the copy expires. Before, the broker goes on counting there, and
+// leaves original-expiration as it was at first: then count says how many waits there
 // were. Anything in x-death that RabbitMQ would not write counts as absent.
 type Expirations struct {
 	// WaitQueue is the queue that copies expire from, by which x-death knows
@@ -130,11 +132,14 @@ func (e Expirations) last(d Delivery) wait {
 // and what x-death says now.
 func (e Expirations) retries(given time.Duration, w wait) int {
 	n := max(0, w.count-1)
+	if e.Factor == 1 {
+		return n // the expiration tells nothing
+	}
 	steps := math.Round(math.Log(float64(w.expiration)/float64(given)) / math.Log(e.Factor))
-	if !(steps > 0) { // nor NaN, where Factor is 1, or nothing has expired
+	if steps <= 0 { // nor where nothing has expired
 		return n
 	}
-	return add(n, int(min(steps, math.MaxInt32)))
+	return add(n, int(min(steps, mostCounted)))
 }
 
 // next is how long a message waits that has waited before: Factor times its last

@@ -79,7 +79,7 @@ func TestExpirationsSayHowFarTheBackOffHasCome(t *testing.T) {
 		{"another reason", topology.Table{"x-death": entry(topology.Table{"reason": "rejected"})}, 0, 10 * second},
 		{"no count", topology.Table{"x-death": entry(topology.Table{"count": "many"})}, 2, 90 * second},
 		{"for ever", topology.Table{"x-death": entry(topology.Table{"original-expiration": "99999999999999"})}, 13, topology.MaxDelay},
-		{"countless", topology.Table{"x-death": entry(topology.Table{"count": int64(math.MaxInt64)})}, math.MaxInt32, 270 * second},
+		{"countless", topology.Table{"x-death": entry(topology.Table{"count": int64(math.MaxInt64)})}, math.MaxInt32 - 1, 270 * second},
 		{"negative", topology.Table{"x-death": entry(topology.Table{"original-expiration": "-1", "count": int64(-1)})}, 1, 30 * second},
 		{"no array", topology.Table{"x-death": "30000"}, 0, 10 * second},
 		{"no tables", topology.Table{"x-death": []any{"30000", nil}}, 0, 10 * second},
@@ -102,6 +102,23 @@ func TestExpirationsSayHowFarTheBackOffHasCome(t *testing.T) {
 				t.Errorf("next: %+v, %v, want %s", hop, err, tc.next)
 			}
 		})
+	}
+}
+
+// Where delays do not grow they tell nothing but that there was one, however long
+// other programs have made it.
+func TestExpirationsThatStayTheSame(t *testing.T) {
+	e := topology.Expirations{Factor: 1}
+	for _, expiration := range []string{"9000", "10000", "10001", "86400000"} {
+		for headers, want := range map[string]int{"": 1, "ours": 8} {
+			d := topology.Delivery{Queue: "q", Headers: topology.Table{"x-death": waited(expiration, 1)}}
+			if headers != "" {
+				d.Headers = ours(8, 10_000, waited(expiration, 1))
+			}
+			if h := e.Read(d); h.Attempts != want {
+				t.Errorf("%s after %s: %d attempts, want %d", headers, expiration, h.Attempts, want)
+			}
+		}
 	}
 }
 
@@ -185,7 +202,7 @@ func TestExpirationsReadAnything(t *testing.T) {
 			"count": rapid.OneOf(rapid.Map(rapid.Int64(), func(n int64) any { return n }), rapid.Just[any](nil), rapid.Just[any]("x")).Draw(t, "count"),
 		}}}}
 		route := topology.GrowingTTL{Factor: rapid.SampledFrom([]float64{1, 1.1, 3, 1000}).Draw(t, "factor")}
-		if h := route.Marks().Read(d); h.Attempts < 1 || h.Attempts > math.MaxInt32 {
+		if h := route.Marks().Read(d); h.Attempts < 1 || h.Attempts >= math.MaxInt32 {
 			t.Fatalf("%d attempts", h.Attempts)
 		}
 		if hop, err := route.Wait(d, 0); err != nil || hop.TTL < time.Millisecond || hop.TTL > topology.MaxDelay {

@@ -129,7 +129,7 @@ func TestMarksTolerateAnyHeader(t *testing.T) {
 			}
 			f := topology.Failure{AttemptError: topology.AttemptError{Attempt: h.Attempts + 1, Error: "e", Time: start}, History: h, Queue: "q"}
 			next := m.Read(topology.Delivery{Queue: "q", Headers: m.Retry(headers, f)})
-			if next.Attempts <= h.Attempts && h.RetriesLeft != 0 && h.Attempts < math.MaxInt32 {
+			if next.Attempts <= h.Attempts && h.RetriesLeft != 0 && h.Attempts < math.MaxInt32-1 {
 				t.Fatalf("%T: attempts went from %d to %d", m, h.Attempts, next.Attempts)
 			}
 			if h.RetriesLeft > 0 && next.RetriesLeft != h.RetriesLeft-1 {

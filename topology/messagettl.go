@@ -51,7 +51,11 @@ func (m MessageTTL) withDefaults() MessageTTL {
 // Infrastructure.
 func (m MessageTTL) Validate() error {
 	if !m.Infrastructure.empty() {
-		return m.Infrastructure.Validate()
+		var err error
+		if m.WaitAddress.Key == "{key}" { // another key tells them apart
+			err = validateWait("MessageTTL.WaitAddress", m.WaitAddress.Exchange, m.WorkExchange)
+		}
+		return errors.Join(err, m.Infrastructure.Validate())
 	}
 	m = m.withDefaults()
 	return errors.Join(m.WaitAddress.validate("MessageTTL.WaitAddress"), m.FailedAddress.validate("MessageTTL.FailedAddress"))

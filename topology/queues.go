@@ -84,8 +84,8 @@ func workAndFailed(queue, failed string) Topology {
 func validateNames(queue string, names ...string) error {
 	for _, name := range names {
 		if over := len(name) - maxName; over > 0 {
-			return fmt.Errorf("topology: the work queue's name %.40q… has %d bytes: use at most %d, since %q is appended for a queue of its own, and 255 are possible",
-				queue, len(queue), len(queue)-over, strings.TrimPrefix(name, queue))
+			return fmt.Errorf("topology: the work queue's name %.40q… has %d bytes: use at most %d, since the queue %q goes with it, and 255 are possible",
+				queue, len(queue), len(queue)-over, strings.Replace(name, queue, "{queue}", 1))
 		}
 	}
 	return nil

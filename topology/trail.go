@@ -45,12 +45,10 @@ func (Trail) Owns(header string) bool { return trailHeaders[header] }
 // Read returns what the headers say. Values of unexpected types count as
 // absent.
 func (Trail) Read(d Delivery) History {
-	h := History{RetriesLeft: Undecided}
-	if n, ok := Integer(d.Headers[HeaderAttempts]); ok {
-		h.Attempts = int(min(max(n, 0), math.MaxInt32))
-	}
-	if n, ok := Integer(d.Headers[HeaderErrorsDropped]); ok {
-		h.ErrorsDropped = int(min(max(n, 0), math.MaxInt32))
+	h := History{
+		Attempts:      count(d.Headers[HeaderAttempts]),
+		RetriesLeft:   Undecided,
+		ErrorsDropped: count(d.Headers[HeaderErrorsDropped]),
 	}
 	h.FirstFailed, _ = d.Headers[HeaderFirstFailed].(time.Time)
 	h.Queue, _ = d.Headers[HeaderQueue].(string)
@@ -131,10 +129,7 @@ func writeAttempts(errs []AttemptError, limit int) []any {
 }
 
 func readAttempt(t Table) AttemptError {
-	var e AttemptError
-	if n, ok := Integer(t["attempt"]); ok {
-		e.Attempt = int(min(max(n, 0), math.MaxInt32))
-	}
+	e := AttemptError{Attempt: count(t["attempt"])}
 	e.Time, _ = t["time"].(time.Time)
 	e.Error, _ = t["error"].(string)
 	e.Host, _ = t["host"].(string)

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -38,7 +39,7 @@ func (w WaitQueue) Validate() error {
 	if w.Delay < 0 || w.Delay > MaxDelay {
 		return fmt.Errorf("topology: WaitQueue.Delay %s: use 0 to %s", w.Delay, MaxDelay)
 	}
-	return w.Infrastructure.Validate()
+	return errors.Join(validateWait("WaitQueue.WaitExchange", w.WaitExchange, w.WorkExchange), w.Infrastructure.Validate())
 }
 
 // ValidateQueue reports a work queue that WorkExchange does not lead to, as far

@@ -50,6 +50,15 @@ func (t Topology) validateWayBack(route, work, queue string) error {
 		"add the binding by which it gets its messages to %s.Infrastructure", work, queue, route)
 }
 
+// validateWait reports that copies are published where work is, under a key of
+// work: they would be delivered at once or, with an expiration, dropped there.
+func validateWait(field, wait, work string) error {
+	if wait != work {
+		return nil
+	}
+	return fmt.Errorf("topology: %s is %q, which leads to the work queue at once: name the exchange that leads to the wait queue", field, wait)
+}
+
 // leads reports whether an exchange leads to a queue, directly or through others,
 // by bindings that match; nil is all of them. An alternate exchange gets what an
 // exchange has no binding for (https://www.rabbitmq.com/docs/ae).

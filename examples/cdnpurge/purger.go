@@ -50,8 +50,8 @@ func (p *Purger) Handler() reprise.Handler {
 }
 
 // Purge asks the CDN, once, to purge what the names stand for, which are of one
-// kind: url, directory or tag. The error is a *StatusError where the CDN has
-// answered.
+// kind: url, directory or tag. By the id, if there is one, the CDN knows the same
+// call when it comes again. The error is a *StatusError where the CDN has answered.
 func (p *Purger) Purge(ctx context.Context, kind string, names []string, id string) error {
 	body, err := json.Marshal(names)
 	if err != nil {
@@ -62,7 +62,9 @@ func (p *Purger) Purge(ctx context.Context, kind string, names []string, id stri
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Idempotency-Key", id)
+	if id != "" { // an empty key is one, too
+		req.Header.Set("Idempotency-Key", id)
+	}
 	resp, err := cmp.Or(p.Client, http.DefaultClient).Do(req)
 	if err != nil {
 		return err

@@ -55,6 +55,20 @@ func TestPurgerOutcomes(t *testing.T) {
 	}
 }
 
+// An empty key would be one, and the same for all messages that have no id.
+func TestPurgerHasNoKeyForAMessageWithoutAnID(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if keys, has := r.Header["Idempotency-Key"]; has {
+			t.Errorf("it is called with the keys %q", keys)
+		}
+	}))
+	defer server.Close()
+	p := &cdnpurge.Purger{URL: server.URL}
+	if err := p.Handler().Handle(t.Context(), &reprise.Message{RoutingKey: "url", Body: []byte(`["/"]`)}); err != nil {
+		t.Error(err)
+	}
+}
+
 // A body that nobody can purge is not asked for, and one that cannot be asked for
 // comes back.
 func TestPurgerWithoutAnAnswer(t *testing.T) {

@@ -21,6 +21,9 @@ type WebService interface {
 // maxMetadata bounds what is read of an answer. Real ones have some kilobytes.
 const maxMetadata = 16 << 20
 
+// maxRetryAfter is the most seconds that are believed: a year.
+const maxRetryAfter = 365 * 24 * 60 * 60
+
 // HTTPWebService is the web service of a MusicBrainz server.
 type HTTPWebService struct {
 	BaseURL   string       // https://musicbrainz.org
@@ -28,8 +31,9 @@ type HTTPWebService struct {
 	Client    *http.Client // default http.DefaultClient
 }
 
-// ReleaseXML asks for /ws/2/release/{gid}?inc=artists. When the server names a
-// time to come back at (Retry-After), that is the time of the next attempt.
+// ReleaseXML asks for /ws/2/release/{gid}?inc=artists. When the server says how
+// long to stay away (Retry-After), the error is a reprise.RetryAfterError, which the
+// design itself, whose retries all wait the same, has no use for.
 func (s *HTTPWebService) ReleaseXML(ctx context.Context, gid string) ([]byte, error) {
 	url := s.BaseURL + "/ws/2/release/" + gid + "?inc=artists"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -56,7 +60,7 @@ func (s *HTTPWebService) ReleaseXML(ctx context.Context, gid string) ([]byte, er
 	case resp.StatusCode != http.StatusOK:
 		err = fmt.Errorf("%s: GET %s", resp.Status, url) // the status first, since texts are cut
 		if seconds, bad := strconv.Atoi(resp.Header.Get("Retry-After")); bad == nil && seconds > 0 {
-			return nil, reprise.RetryAfter(time.Duration(seconds)*time.Second, err)
+			return nil, reprise.RetryAfter(time.Duration(min(seconds, maxRetryAfter))*time.Second, err)
 		}
 		return nil, err
 	case len(body) > maxMetadata:

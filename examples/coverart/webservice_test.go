@@ -13,13 +13,13 @@ import (
 )
 
 func TestHTTPWebService(t *testing.T) {
-	status := http.StatusOK
+	status, retryAfter := http.StatusOK, "7"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.String() != "/ws/2/release/"+gidA+"?inc=artists" || r.UserAgent() != "test/1" {
 			t.Errorf("asked for %s as %q", r.URL, r.UserAgent())
 		}
 		if status == http.StatusServiceUnavailable {
-			w.Header().Set("Retry-After", "7")
+			w.Header().Set("Retry-After", retryAfter)
 		}
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte("<metadata/>"))
@@ -37,6 +37,11 @@ func TestHTTPWebService(t *testing.T) {
 	_, err := s.ReleaseXML(t.Context(), gidA)
 	if later, ok := errors.AsType[*reprise.RetryAfterError](err); !ok || later.Delay != 7*time.Second {
 		t.Errorf("error %v, want to come back after 7s", err)
+	}
+	retryAfter = "9223372036854775807"
+	_, err = s.ReleaseXML(t.Context(), gidA)
+	if later, ok := errors.AsType[*reprise.RetryAfterError](err); !ok || later.Delay < 24*time.Hour {
+		t.Errorf("error %v, want to come back in a long time", err)
 	}
 	server.Close()
 	if _, err := s.ReleaseXML(t.Context(), gidA); err == nil {

@@ -64,13 +64,16 @@ func (l *look) atRest(t topology.Topology, work string) error {
 
 // remove removes what a way has declared.
 func (l *look) remove(t topology.Topology) error {
-	var err error
+	ch, err := l.conn.Channel() // a look at what is not there ends the other one
+	if err != nil {
+		return err
+	}
 	for _, q := range t.Queues {
-		_, e := l.ch.QueueDelete(q.Name, false, false, false)
+		_, e := ch.QueueDelete(q.Name, false, false, false)
 		err = errors.Join(err, e)
 	}
 	for _, e := range t.Exchanges {
-		err = errors.Join(err, l.ch.ExchangeDelete(e.Name, false, false))
+		err = errors.Join(err, ch.ExchangeDelete(e.Name, false, false))
 	}
 	return err
 }

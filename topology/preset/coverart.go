@@ -1,8 +1,8 @@
 package preset
 
 import (
+	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/reprisemq/reprise/topology"
@@ -83,7 +83,7 @@ func (c CoverArt) Validate() error {
 	case c.Retries < 0:
 		return fmt.Errorf("preset: CoverArt.Retries %d: use a positive number, or 0 for %d", c.Retries, CoverArtRetries)
 	}
-	return c.Strategy().Validate()
+	return errors.Join(validateQueueType("CoverArt", c.QueueType), c.Strategy().Validate())
 }
 
 // Topology returns all exchanges, queues and bindings of the design.
@@ -94,7 +94,7 @@ func (c CoverArt) Topology() topology.Topology {
 			args = args.Clone()
 			args["x-queue-type"] = c.QueueType
 			if c.QueueType == "quorum" {
-				args["x-delivery-limit"] = int64(math.MaxInt32) // 3.10 takes no "unlimited"
+				args["x-delivery-limit"] = unlimited
 			}
 		}
 		return topology.Queue{Name: name, Args: args}

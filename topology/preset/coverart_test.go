@@ -76,7 +76,7 @@ func TestCoverArtValidate(t *testing.T) {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
-	for _, p := range []preset.CoverArt{{RetryDelay: -1}, {RetryDelay: time.Microsecond}, {Retries: -1}, {RetryDelay: topology.MaxDelay + time.Millisecond}} {
+	for _, p := range []preset.CoverArt{{RetryDelay: -1}, {RetryDelay: time.Microsecond}, {Retries: -1}, {RetryDelay: topology.MaxDelay + time.Millisecond}, {QueueType: "stream"}} {
 		if err := p.Validate(); err == nil {
 			t.Errorf("%+v is valid", p)
 		}

@@ -3,7 +3,8 @@ package preset
 import (
 	"errors"
 	"fmt"
-	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/topology"
@@ -128,7 +129,7 @@ func (s Staking) of(queue string) topology.Topology {
 	failed := topology.Table{"x-queue-type": s.QueueType}
 	if s.QueueType == "quorum" {
 		// However often somebody looks at a parked message, it stays.
-		failed["x-delivery-limit"] = int64(math.MaxInt32) // 3.10 takes no "unlimited"
+		failed["x-delivery-limit"] = unlimited
 	}
 	return topology.Topology{
 		Exchanges: []topology.Exchange{
@@ -191,5 +192,10 @@ func (r stakingRoute) Failed(d topology.Delivery) topology.Hop { return r.of(d.Q
 
 // ValidateQueue is asked by topology.Strategy.
 func (r stakingRoute) ValidateQueue(queue string) error {
-	return errors.Join(r.of(queue).ValidateQueue(queue), r.Staking.of(queue).Validate())
+	var err error
+	if !slices.Contains(r.Queues, queue) && (strings.HasSuffix(queue, StakingDelaySuffix) || strings.HasSuffix(queue, StakingFailedSuffix)) {
+		err = fmt.Errorf("preset: Staking: %q has the name of a wait queue or a failed queue: name the work queue, "+
+			"or if it is one, list it in Staking.Queues", queue)
+	}
+	return errors.Join(err, r.of(queue).ValidateQueue(queue), r.Staking.of(queue).Validate())
 }

@@ -135,6 +135,15 @@ func TestStakingValidate(t *testing.T) {
 	if err := (preset.Staking{}).Strategy().ValidateQueue(strings.Repeat("q", 250)); err == nil {
 		t.Error("a name that leaves no room for others is valid")
 	}
+	// A worker there would take what is to wait, and declare the queue as nobody else does.
+	for _, queue := range []string{"active_staking_queue_delay", "v2_active_staking_queue_delay", "active_staking_queue_failed"} {
+		if err := (preset.Staking{}).Strategy().ValidateQueue(queue); err == nil || !strings.Contains(err.Error(), "name the work queue") {
+			t.Errorf("a worker may consume %s: %v", queue, err)
+		}
+		if err := (preset.Staking{Queues: []string{queue}}).Strategy().ValidateQueue(queue); err != nil {
+			t.Errorf("%s, which is said to be a work queue: %v", queue, err)
+		}
+	}
 }
 
 // declareStaking does what the design's own client does when it starts, in its words. A

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -46,10 +45,10 @@ var waitExchangeKeys = []string{"url", "directory", "tag"}
 // expires comes back under the key that it always had.
 //
 // The first expiration is 10000, each other one three times what the broker has
-// noted of the one before, in the header x-death, a tenth more or less. Nothing
-// else is read, so that programs in other languages, on the same queues, go on
-// where a worker left a message, and it where they did: see topology.GrowingTTL,
-// and topology.Expirations, which says how RabbitMQ 3.10 and 4 differ.
+// noted of the one before, in the header x-death, a tenth more or less. So programs
+// in other languages, on the same queues, go on where a worker left a message, and
+// it where they did: see topology.GrowingTTL, and topology.Expirations, which says
+// what else a worker reads, and how RabbitMQ 3.10 and 4 differ.
 //
 // The design retries for ever. Here a worker's Policy bounds the attempts, by
 // default at ten, the last of them 27 hours after the first, and what has used
@@ -73,6 +72,12 @@ type WaitExchange struct {
 
 	Kind     string // of the main exchange; default direct
 	WaitKind string // of the wait exchange; default: Kind
+
+	// TransientExchanges declares both exchanges as transient, as clients do
+	// that do not ask for durable ones (pika, Java, .NET). After a restart of the
+	// broker they are gone, and what expires then is lost until a program declares
+	// them again: prefer durable ones. Default: durable.
+	TransientExchanges bool
 
 	First  time.Duration // the first expiration, whole milliseconds; default 10 s
 	Factor float64       // each expiration is so many times the one before; default 3
@@ -115,9 +120,6 @@ func (w WaitExchange) withDefaults() WaitExchange {
 func (w WaitExchange) Validate() error {
 	d := w.withDefaults()
 	var errs []error
-	if d.WaitExchange == d.Exchange {
-		errs = append(errs, fmt.Errorf("preset: WaitExchange.WaitExchange is the main exchange %q: what waits would reach the work queue at once, so name another", d.Exchange))
-	}
 	names := map[string]string{}
 	for _, q := range [][2]string{{"Queue", d.Queue}, {"WaitQueue", d.WaitQueue}, {"FailedQueue", d.FailedQueue}} {
 		if other, taken := names[q[1]]; taken {
@@ -136,7 +138,7 @@ func (w WaitExchange) Validate() error {
 	if key, found := w.WaitArgs["x-dead-letter-routing-key"]; found {
 		errs = append(errs, fmt.Errorf("preset: WaitExchange.WaitArgs has x-dead-letter-routing-key %v: leave it out, or every message would come back under that key", key))
 	}
-	return errors.Join(append(errs, d.Topology().Validate(), d.Strategy().Validate())...)
+	return errors.Join(append(errs, validateQueueType("WaitExchange", d.QueueType), d.Topology().Validate(), d.Strategy().Validate())...)
 }
 
 // Topology returns all exchanges, queues and bindings of the design, and the
@@ -149,18 +151,18 @@ func (w WaitExchange) Topology() topology.Topology {
 		work["x-queue-type"], wait["x-queue-type"] = w.QueueType, w.QueueType
 	}
 	if w.QueueType == "quorum" {
-		work["x-delivery-limit"] = int64(math.MaxInt32) // 3.10 takes no "unlimited"
+		work["x-delivery-limit"] = unlimited
 	}
 	maps.Copy(wait, w.WaitArgs)
 	t := topology.Topology{
 		Exchanges: []topology.Exchange{
-			{Name: w.Exchange, Kind: w.Kind},
-			{Name: w.WaitExchange, Kind: w.WaitKind},
+			{Name: w.Exchange, Kind: w.Kind, Transient: w.TransientExchanges},
+			{Name: w.WaitExchange, Kind: w.WaitKind, Transient: w.TransientExchanges},
 		},
 		Queues: []topology.Queue{
 			{Name: w.Queue, IfAbsent: true, Args: work},
 			{Name: w.WaitQueue, Args: wait},
-			{Name: w.FailedQueue, Args: topology.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)}},
+			failedQueue(w.FailedQueue),
 		},
 	}
 	for _, key := range w.RoutingKeys {

@@ -126,10 +126,10 @@ func TestWaitExchangeTopologyToTheLetter(t *testing.T) {
 
 	got := preset.WaitExchange{
 		Exchange: "assets", Queue: "purger", RoutingKeys: []string{"purge.#"}, Kind: "topic", WaitKind: "fanout",
-		QueueType: "quorum", WaitArgs: topology.Table{"x-max-length": int64(10)},
+		TransientExchanges: true, QueueType: "quorum", WaitArgs: topology.Table{"x-max-length": int64(10)},
 	}.Topology()
 	want = topology.Topology{
-		Exchanges: []topology.Exchange{{Name: "assets", Kind: "topic"}, {Name: "assets.wait", Kind: "fanout"}},
+		Exchanges: []topology.Exchange{{Name: "assets", Kind: "topic", Transient: true}, {Name: "assets.wait", Kind: "fanout", Transient: true}},
 		Queues: []topology.Queue{
 			{Name: "purger", IfAbsent: true, Args: topology.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)}},
 			{Name: "purger.wait", Args: topology.Table{"x-dead-letter-exchange": "assets", "x-queue-type": "quorum", "x-max-length": int64(10)}},
@@ -209,11 +209,16 @@ func TestWaitExchangeValidate(t *testing.T) {
 		{FailedQueue: "cdn-purge.wait"},
 		{Kind: "headers"},
 		{Kind: "x-delayed-message"},
+		{QueueType: "stream"},
 		{WaitArgs: topology.Table{"x-dead-letter-exchange": "elsewhere"}},
 		{WaitArgs: topology.Table{"x-dead-letter-routing-key": "url"}},
 	} {
 		if err := p.Validate(); err == nil {
 			t.Errorf("%+v is valid", p)
 		}
+	}
+	// Its copies would be in the work queue at once, and expire there.
+	if err := (preset.WaitExchange{WaitExchange: "cdn-purge"}).Strategy().Validate(); err == nil {
+		t.Error("a strategy whose copies do not wait is valid")
 	}
 }

@@ -3,7 +3,6 @@ package preset
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/reprisemq/reprise/topology"
@@ -104,10 +103,8 @@ func (w WorkRetry) Validate() error {
 	default:
 		fault("Kind %q: use %q, %q or %q, whichever the exchanges are deployed with, or \"\" for %[2]q", w.Kind, topology.Direct, topology.Fanout, topology.Topic)
 	}
-	switch w.QueueType {
-	case "", "classic", "quorum":
-	default:
-		fault("QueueType %q: use \"classic\" or \"quorum\", or \"\" to leave it to the broker", w.QueueType)
+	if err := validateQueueType("WorkRetry", w.QueueType); err != nil {
+		errs = append(errs, err)
 	}
 	if len(errs) == 0 {
 		errs = append(errs, w.Topology().Validate())
@@ -126,7 +123,6 @@ func (w WorkRetry) Topology() topology.Topology {
 		workExchange  = w.Prefix + WorkRetryWorkExchange
 		retryExchange = w.Prefix + WorkRetryRetryExchange
 		retryQueue    = w.Prefix + WorkRetryRetryQueue
-		failedQueue   = w.Prefix + WorkRetryFailedQueue
 	)
 	t := topology.Topology{
 		Exchanges: []topology.Exchange{
@@ -139,7 +135,7 @@ func (w WorkRetry) Topology() topology.Topology {
 				"x-dead-letter-exchange": workExchange,
 				"x-message-ttl":          w.RetryDelay.Milliseconds(),
 			})},
-			{Name: failedQueue, Args: topology.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)}},
+			failedQueue(w.Prefix + WorkRetryFailedQueue),
 		},
 	}
 	for _, key := range w.keys() {
@@ -165,7 +161,7 @@ func (w WorkRetry) typed(args topology.Table) topology.Table {
 	if w.QueueType == "quorum" {
 		args["x-dead-letter-strategy"] = "at-least-once"
 		args["x-overflow"] = "reject-publish" // without which it would not be at least once
-		args["x-delivery-limit"] = int64(math.MaxInt32)
+		args["x-delivery-limit"] = unlimited
 	}
 	return args
 }
