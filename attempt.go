@@ -36,7 +36,11 @@ func (w *Worker) attempt(d *delivery, place place, record func(error)) {
 		w.slots.leave(place)
 		w.settle(d, said, took)
 	}()
-	err = w.handler.Handle(w.handling, w.message(d))
+	m := w.message(d)
+	if w.cfg.Acked != nil {
+		d.given = m
+	}
+	err = w.handler.Handle(w.handling, m)
 }
 
 // record tells the breaker, if there is one.

@@ -25,6 +25,7 @@ type delivery struct {
 	err     error  // the Marks failed: nothing is known of earlier attempts
 
 	burst    []*delivery // others like it, handled with it: see debouncer
+	given    *Message    // to the handler; kept where Acked wants it
 	reminded bool        // that it is overdue; only the session's serve uses it
 }
 
@@ -79,6 +80,18 @@ func (d *delivery) ack() {
 	}
 }
 
+// ackNow is ack that waits for the broker to have done it, and an error where that
+// is not known.
+func (d *delivery) ackNow() error {
+	for _, b := range d.burst {
+		b.session.acks.ack(b.DeliveryTag)
+	}
+	if !d.session.acks.ackNow(d.DeliveryTag) {
+		return errLostWithSession
+	}
+	return nil
+}
+
 // giveBack returns it to its queue, after those that were to be handled with it:
 // in the order in which they came.
 func (d *delivery) giveBack() {
@@ -111,6 +124,11 @@ func (w *Worker) message(d *delivery) *Message {
 		ErrorsDropped:   d.history.ErrorsDropped,
 		FirstFailed:     d.history.FirstFailed,
 		Redelivered:     d.Redelivered,
+	}
+	if w.cfg.AsDelivered {
+		m.Exchange, m.RoutingKey, m.Headers = d.Exchange, d.RoutingKey, decodeTable(d.Headers)
+		m.Attempt, m.Errors, m.ErrorsDropped, m.FirstFailed = 1, nil, 0, time.Time{}
+		return m
 	}
 	m.Exchange, m.RoutingKey = d.history.OriginAt(d.origin)
 	if user, ok := d.Headers[HeaderUserID].(string); ok && m.UserID == "" {

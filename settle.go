@@ -46,7 +46,7 @@ func (e errText) Error() string { return string(e) }
 func (w *Worker) settle(d *delivery, s said, took time.Duration) {
 	switch {
 	case s.outcome == succeeded:
-		d.ack()
+		w.acknowledge(d)
 		w.settled(d.unless(Event{Kind: EventDone}), d)
 		return
 	case w.handling.Err() != nil:
@@ -71,6 +71,18 @@ func (w *Worker) settle(d *delivery, s said, took time.Duration) {
 		return
 	}
 	w.replace(d, c)
+}
+
+// acknowledge acknowledges a delivery, and tells who wants to know it for certain.
+func (w *Worker) acknowledge(d *delivery) {
+	if w.cfg.Acked == nil {
+		d.ack()
+		return
+	}
+	err := d.ackNow()
+	if bad := guard("function Acked", func() error { w.cfg.Acked(d.given, err); return nil }); bad != nil {
+		w.log.Error("told in vain", "message_id", d.MessageId, "attempt", d.attempt, "error", bad)
+	}
 }
 
 // choose decides what takes a failed delivery's place: another attempt, if one is

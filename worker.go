@@ -64,6 +64,24 @@ type WorkerConfig struct {
 	// Middleware is put around Handler, the first one outermost.
 	Middleware []Middleware
 
+	// AsDelivered shows the handler each message as the broker has it: with the
+	// exchange and the routing key of this delivery, and with all headers, those of
+	// Reprise and of the broker (x-death and its kin) among them, and those that
+	// keep what a copy must not carry in its proper place. Attempt is 1, and Errors
+	// is empty. How failed messages are settled is as ever. It is for programs that
+	// move or keep messages. Default: as it was first published.
+	AsDelivered bool
+
+	// Acked is called with each message whose handler returned nil: with a nil error
+	// once the broker is known to have the acknowledgement, so that it will not
+	// deliver the message again; with an error where that is not known, since the
+	// connection is gone: then it may. The message is the one that the handler
+	// was given. It is for programs that have to tell a message that is delivered
+	// again from one that is equal to it. AMQP has no answer to an ack, so this costs
+	// a request, which acks that go together share. It is called from many
+	// goroutines at once, and a drain waits for it. Default: none.
+	Acked func(m *Message, err error)
+
 	// Strategy is how failed messages come back. Default: any delay through
 	// the queue's own wait queues, {Queue}.wait.…, parked in {Queue}.failed, see
 	// package topology.

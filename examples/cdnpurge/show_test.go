@@ -70,6 +70,7 @@ func TestShowSaysWhatIsWrong(t *testing.T) {
 // returns a connection.
 func clean(t *testing.T, b testkit.Target) *amqp.Connection {
 	t.Helper()
+	testkit.Alone(t, b, preset.WaitExchangeQueue)
 	conn, err := amqp.Dial(b.URL)
 	if err != nil {
 		t.Fatal(err)

@@ -56,6 +56,7 @@ func TestPresetSettings(t *testing.T) {
 		"work-retry: transient_exchanges: true,":     preset.WorkRetry{TransientExchanges: true}.Strategy(),
 		"work-retry: transient_exchanges: false,":    preset.WorkRetry{}.Strategy(),
 		"work-retry: kind: fanout, key: 5,":          preset.WorkRetry{Kind: topology.Fanout, Key: "5"}.Strategy(),
+		"wait-exchange: transient_exchanges: true,":  preset.WaitExchange{Queue: "q", TransientExchanges: true}.Strategy(),
 		"wait-exchange: jitter: none,":               preset.WaitExchange{Queue: "q", Jitter: -1}.Strategy(),
 		"wait-exchange: jitter: 0,":                  preset.WaitExchange{Queue: "q", Jitter: -1}.Strategy(),
 		"wait-exchange: jitter: 0.5,":                preset.WaitExchange{Queue: "q", Jitter: 0.5}.Strategy(),

@@ -44,6 +44,9 @@ func waitExchangeSettings(f *fields) system {
 	}
 	f.kindOf("kind", &p.Kind)
 	f.kindOf("wait_kind", &p.WaitKind)
+	if x, ok := f.get("transient_exchanges"); ok {
+		p.TransientExchanges, _ = x.boolean()
+	}
 	f.growth(&p.WaitExchange)
 	f.queueType(&p.QueueType)
 	if x, ok := f.get("wait_args"); ok {

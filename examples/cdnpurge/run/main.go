@@ -4,10 +4,13 @@
 //
 //	go run ./examples/cdnpurge/run
 //	go run ./examples/cdnpurge/run -url "$(scripts/rabbitmq start 4.3)"
+//	go run ./examples/cdnpurge/run -serve -url amqp://…      work on what others publish
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -19,19 +22,30 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/breaker"
 	"github.com/reprisemq/reprise/examples/cdnpurge"
+	"github.com/reprisemq/reprise/examples/internal/serve"
 	"github.com/reprisemq/reprise/examples/internal/stage"
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
 func main() {
 	show := cdnpurge.Show{Out: os.Stdout}
+	var f serve.Flags
+	f.Define()
 	flag.IntVar(&show.Purges, "purges", 180, "how many purges are published")
 	flag.DurationVar(&show.Over, "over", 9*time.Second, "for how `long`; the middle third of it are the CDN's peak hours")
 	flag.IntVar(&show.Room, "room", 16, "how many purges the CDN's queue holds")
-	flag.DurationVar(&show.First, "first", 100*time.Millisecond, "how `long` a message waits first; three times as long each other time. The design has 10s")
+	flag.DurationVar(&show.First, "first", 0, fmt.Sprintf("how `long` a message waits first; three times as long each other time. Default 100ms, with -serve %s as designed", preset.WaitExchangeFirst))
 	beside := flag.Bool("beside", false, "have another program consume from the same queue: one without Reprise")
 	broken := flag.Bool("breaker", false, "stop consuming for a second when the CDN's queue is full")
+	names := defineNames()
 	stage.Main(func(ctx context.Context, s *stage.Stage) error {
+		if err := errors.Join(f.Validate(), names.validate(f.Serve)); err != nil {
+			return err
+		}
+		if f.Serve {
+			return names.serve(ctx, s, show.First, f.FailFirst)
+		}
+		show.First = cmp.Or(show.First, 100*time.Millisecond)
 		show.Dial = func(ctx context.Context, c *reprise.Config) (*reprise.Client, error) {
 			c.Dial, c.Logger = s.DialContext, s.Logger
 			return reprise.Dial(ctx, s.URL, c)

@@ -57,7 +57,7 @@ func (s *Stage) Dial(ctx context.Context) (*reprise.Client, error) {
 // The context of run ends with an interrupt.
 func Main(run func(ctx context.Context, s *Stage) error) {
 	url := flag.String("url", "", "a RabbitMQ to run on, `amqp://user:password@host:5672/vhost`; default: a broker in this process")
-	listen := flag.String("listen", "", "where the broker in this process listens for other programs, `host:port`; default: nowhere")
+	listen := flag.String("listen", "", "where the broker in this process listens for other programs on this machine, `host:port`, such as 127.0.0.1:5672; default: nowhere")
 	verbose := flag.Bool("verbose", false, "log what the workers do, on stderr")
 	flag.Parse()
 	err := perform(*url, *listen, *verbose, run)
@@ -100,11 +100,11 @@ func (s *Stage) embed(listen string) (end func() error, err error) {
 	if listen == "" {
 		served <- nil
 	} else {
-		l, err := net.Listen("tcp", listen)
+		l, err := listenHere(listen)
 		if err != nil {
-			return nil, fmt.Errorf("-listen: %w", err)
+			return nil, fmt.Errorf("-listen %s: %w", listen, err)
 		}
-		fmt.Fprintf(os.Stderr, "other programs find the broker at amqp://guest:guest@%s/\n", l.Addr())
+		fmt.Fprintf(os.Stderr, "other programs find the broker at amqp://guest:guest@%s\n", l.Addr())
 		go func() { served <- b.Serve(l) }()
 	}
 	s.URL, s.DialContext = "amqp://guest:guest@embedded/", b.DialContext
@@ -117,4 +117,17 @@ func (s *Stage) embed(listen string) (end func() error, err error) {
 		}
 		return err
 	}, nil
+}
+
+// listenHere listens for programs on this machine: the broker of an example has
+// the user and the password that everybody knows.
+func listenHere(addr string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if at, ok := l.Addr().(*net.TCPAddr); !ok || !at.IP.IsLoopback() {
+		return nil, errors.Join(errors.New("the user is guest, with the password guest, so that it has to be for this machine only: use 127.0.0.1:5672"), l.Close())
+	}
+	return l, nil
 }

@@ -1,0 +1,45 @@
+package reprise
+
+import (
+	"context"
+	"errors"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Depth returns how many messages are ready in a queue: those that were delivered
+// to a consumer and are not settled do not count. It is an *UnroutableError if
+// there is no such queue. It waits for a connection, and asks again should that be
+// lost, until ctx ends.
+// https://www.rabbitmq.com/amqp-0-9-1-reference#queue.declare-ok.message-count
+func (c *Client) Depth(ctx context.Context, queue string) (int, error) {
+	for failures := 1; ; failures++ {
+		n, err := c.depth(ctx, queue)
+		if err == nil || ctx.Err() != nil || !passes(err) {
+			return n, err
+		}
+		if sleep(ctx, c.cfg.Reconnect.Delay(failures)) != nil {
+			return 0, err
+		}
+	}
+}
+
+func (c *Client) depth(ctx context.Context, queue string) (int, error) {
+	_, ch, err := c.channel(ctx, c.consuming)
+	if err != nil {
+		return 0, err
+	}
+	n, err := call(ctx, c, func() (int, error) {
+		q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		closeChannel(ch)
+		return q.Messages, err
+	}, nil)
+	refusal, ok := errors.AsType[*amqp.Error](err)
+	switch {
+	case ok && refusal.Server && refusal.Code == amqp.NotFound:
+		return 0, &UnroutableError{RoutingKey: queue, Code: refusal.Code, Text: refusal.Reason}
+	case ok && refusal.Server && refusal.Recover:
+		return 0, &RefusedError{RoutingKey: queue, Code: refusal.Code, Text: refusal.Reason}
+	}
+	return n, err
+}

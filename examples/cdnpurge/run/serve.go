@@ -1,0 +1,77 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/examples/internal/serve"
+	"github.com/reprisemq/reprise/examples/internal/stage"
+	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// names are what the design leaves open, and other programs have chosen.
+type names struct {
+	design   preset.WaitExchange
+	keys     string
+	attempts int
+}
+
+// defineNames defines the flags for them.
+func defineNames() *names {
+	n := &names{}
+	text := func(to *string, name, usage string) { flag.StringVar(to, name, "", "with -serve: "+usage) }
+	text(&n.design.Exchange, "exchange", "the main `exchange`; default "+preset.WaitExchangeExchange)
+	text(&n.design.Queue, "queue", "the work `queue`; default "+preset.WaitExchangeQueue)
+	text(&n.design.WaitExchange, "wait-exchange", "the wait `exchange`; default: the main one's name and .wait")
+	text(&n.design.WaitQueue, "wait-queue", "the wait `queue`; default: the work queue's name and .wait")
+	text(&n.design.FailedQueue, "failed-queue", "the failed `queue`; default: the work queue's name and .failed")
+	text(&n.keys, "keys", "the routing `keys`, separated by commas; default url,directory,tag")
+	text(&n.design.Kind, "kind", "the `kind` of the main exchange, direct, topic or fanout; default direct")
+	text(&n.design.WaitKind, "wait-kind", "the `kind` of the wait exchange; default: the same")
+	flag.BoolVar(&n.design.TransientExchanges, "transient", false, "with -serve: the exchanges are transient")
+	text(&n.design.QueueType, "type", "x-queue-type of the queues, classic or quorum; default: not named")
+	flag.IntVar(&n.attempts, "max-attempts", reprise.DefaultMaxAttempts, "with -serve: after how many `attempts` a message is parked; the design has no end")
+	return n
+}
+
+func (n *names) validate(serve bool) error {
+	changed := n.keys != "" || n.design.TransientExchanges || n.attempts != reprise.DefaultMaxAttempts
+	for _, name := range []string{n.design.Exchange, n.design.Queue, n.design.WaitExchange, n.design.WaitQueue, n.design.FailedQueue, n.design.Kind, n.design.WaitKind, n.design.QueueType} {
+		changed = changed || name != ""
+	}
+	if changed && !serve {
+		return errors.New("flags for names, keys, kinds, types and attempts go with -serve")
+	}
+	if n.keys != "" {
+		n.design.RoutingKeys = strings.Split(n.keys, ",")
+	}
+	return nil
+}
+
+// serve works on the queues for what others publish; any body will do.
+func (n *names) serve(ctx context.Context, s *stage.Stage, first time.Duration, failFirst int) error {
+	n.design.First = first
+	if err := n.design.Validate(); err != nil {
+		return err
+	}
+	queue := cmp.Or(n.design.Queue, preset.WaitExchangeQueue)
+	failed := cmp.Or(n.design.FailedQueue, topology.FailedQueue(queue))
+	service := serve.Service{
+		Design: serve.Plain(n.design.Topology(), failed), FailFirst: failFirst, Flags: "-kind and -wait-kind for the exchanges' type, -transient where they are not durable, or -type", Out: os.Stdout,
+		Intro: fmt.Sprintf("Working on the queue %s, until interrupted. What fails comes back after %s, then three times as long each time,\nand is parked after %d attempts.",
+			queue, cmp.Or(first, preset.WaitExchangeFirst), n.attempts),
+		Workers: []reprise.WorkerConfig{{
+			Queue: queue, Strategy: n.design.Strategy(),
+			Policy: reprise.Policy{MaxAttempts: n.attempts},
+		}},
+	}
+	return service.Run(ctx, s)
+}

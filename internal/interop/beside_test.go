@@ -1,0 +1,138 @@
+package interop
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// within is how long things may take that have to happen.
+const within = time.Minute
+
+// The four published designs: a program in Python, one in JavaScript and the example work on the same queues, at the same
+// time, and each publishes, or is given, messages that fail up to three times.
+var besides = []struct {
+	name     string
+	lock     string // for testkit.Alone
+	delay    int    // ms
+	flags    []string
+	topology topology.Topology
+	shared   string    // an exchange that other tests use, too
+	queues   []string  // work queues
+	to       [2]string // exchange and routing key to publish to
+	// exact: all sides agree on the number of each attempt, on this version of RabbitMQ.
+	exact func(version string) bool
+}{
+	{
+		name: "coverart", lock: "cover-art-archive", delay: 100,
+		flags:    []string{"-grace", "10ms", "-retry-delay", "100ms"},
+		topology: preset.CoverArt{}.Topology(),
+		queues:   []string{"cover-art-archive.index", "cover-art-archive.delete", "cover-art-archive.move"},
+		to:       [2]string{"cover-art-archive", "index"},
+	},
+	{
+		name: "staking", lock: "active_staking_queue", delay: 100,
+		flags:    []string{"-delay", "100ms", "-retries", "5", "-queues", "active_staking_queue,unbonding_staking_queue"},
+		topology: preset.Staking{Queues: []string{"active_staking_queue", "unbonding_staking_queue"}}.Topology(),
+		queues:   []string{"active_staking_queue", "unbonding_staking_queue"},
+		to:       [2]string{"", "active_staking_queue"},
+		shared:   preset.StakingExchange,
+	},
+	{
+		name: "workretry", lock: "WorkQueue", delay: 100,
+		flags:    []string{"-delay", "100ms", "-max-attempts", "5"},
+		topology: preset.WorkRetry{}.Topology(),
+		queues:   []string{"WorkQueue"},
+		to:       [2]string{"WorkExchange", ""},
+	},
+	{
+		name: "cdnpurge", lock: "cdn-purge", delay: 30,
+		flags:    []string{"-first", "30ms", "-max-attempts", "4"},
+		topology: preset.WaitExchange{}.Topology(),
+		queues:   []string{"cdn-purge"},
+		to:       [2]string{"cdn-purge", "tag"},
+		// 3.10 keeps the first expiration where a program copies x-death: see docs/interop.md.
+		exact: func(version string) bool { return version != "3.10" },
+	},
+}
+
+func TestBeside(t *testing.T) {
+	needPython(t)
+	needNode(t)
+	for _, d := range besides {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel() // most of it is waiting, and programs that start
+			example := filepath.Join(t.TempDir(), d.name)
+			run(t, "", "go", "build", "-o", example, "github.com/reprisemq/reprise/examples/"+d.name+"/run")
+			testkit.Each(t, func(t *testing.T, b testkit.Target) {
+				testkit.Alone(t, b, d.lock)
+				for _, first := range []string{"example", "python"} {
+					t.Run(first+" first", func(t *testing.T) {
+						w := newWatch(t, b, d.topology, d.shared)
+						url := strings.TrimSuffix(b.URL, "/")
+						starts := map[string]func() *program{
+							"example": func() *program {
+								return w.start("example", example, append([]string{"-serve", "-url", b.URL}, d.flags...)...)
+							},
+							"python": func() *program {
+								return w.start("python", python, filepath.Join("python", "beside.py"), d.name, url, strconv.Itoa(d.delay))
+							},
+							"node": func() *program {
+								return w.start("node", "node", filepath.Join("node", "beside.js"), d.name, b.URL, strconv.Itoa(d.delay))
+							},
+						}
+						running := map[string]*program{first: starts[first]()}
+						w.consumed(d.queues, 1)
+						for name, start := range starts {
+							if running[name] == nil {
+								running[name] = start()
+							}
+						}
+						w.consumed(d.queues, 3)
+
+						for _, name := range []string{"python", "node"} {
+							fmt.Fprintln(running[name].stdin, "publish 12")
+						}
+						poison := w.publish(d.to[0], d.to[1])
+						w.ended(24)
+						// The other programs of three designs would retry it for ever.
+						for _, name := range []string{"python", "node"} {
+							running[name].end(running[name].stdin.Close)
+						}
+						w.ended(25)
+						running["example"].end(func() error { return running["example"].cmd.Process.Signal(os.Interrupt) })
+
+						w.compare(poison, d.exact == nil || d.exact(b.Version))
+						w.left(d.topology, poison)
+					})
+				}
+			})
+		})
+	}
+}
+
+func needPython(t *testing.T) {
+	t.Helper()
+	if exec.Command(python, "-c", "import pika").Run() != nil {
+		t.Skip("needs Python with pika: apt-get install python3-pika, or run make test")
+	}
+}
+
+func needNode(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("needs Node.js: apt-get install nodejs npm, or run make test")
+	}
+	if _, err := os.Stat(filepath.Join("node", "node_modules", "amqplib")); err != nil {
+		t.Skip("needs the npm package amqplib: run npm ci in internal/interop/node, or make test")
+	}
+}
