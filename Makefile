@@ -63,6 +63,18 @@ bench-worker: ## measure the worker library against loops written by hand; witho
 soak-broker: ## kill the broker and cut its power at random moments, ROUNDS times (500)
 	go test ./chaos -count=1 -timeout 0 -v -chaos.rounds $(ROUNDS) $(ARGS)
 
+.PHONY: assets
+assets: ## fetch the console's htmx, of the version and hash in scripts/assets
+	scripts/assets
+
+.PHONY: screenshots
+screenshots: ## take pictures of the console's pages: bin/screenshots, and two in docs/images
+	go run ./internal/browsertest/demo -pictures bin/screenshots -readme docs/images
+
+.PHONY: soak-replay
+soak-replay: ## kill the process of a replay, and of an ingest, of MESSAGES messages (100000)
+	go test ./chaos/replay -count=1 -timeout 0 -v -replay.messages $(or $(MESSAGES),100000) $(ARGS)
+
 .PHONY: clean
 clean: ## remove what was built (RabbitMQ stays in ~/.cache/reprise)
 	rm -rf bin internal/interop/node/node_modules coverage coverage.*

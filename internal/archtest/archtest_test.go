@@ -147,13 +147,13 @@ func TestCheck(t *testing.T) {
 			want:    []string{"internal/queue → internal/session"},
 		},
 		{
-			name: "library and broker meet in the console",
+			name: "library and broker meet in a package",
 			imports: `
-				console: internal/both
+				metrics: internal/both
 				internal/both: . broker`,
 			want: []string{
-				"console → internal/both → ., and console → internal/both → broker",
 				"internal/both → ., and internal/both → broker",
+				"metrics → internal/both → ., and metrics → internal/both → broker",
 			},
 		},
 		{
@@ -167,12 +167,12 @@ func TestCheck(t *testing.T) {
 			name: "production has a test library",
 			imports: `
 				failed: testing/fstest
-				console: github.com/google/go-cmp/cmp/cmpopts
+				metrics: github.com/google/go-cmp/cmp/cmpopts
 				internal/cli: github.com/rogpeppe/go-internal/testscript`,
 			want: []string{
-				"console → github.com/google/go-cmp/cmp/cmpopts",
 				"failed → testing/fstest",
 				"internal/cli → github.com/rogpeppe/go-internal/testscript",
+				"metrics → github.com/google/go-cmp/cmp/cmpopts",
 			},
 		},
 		{

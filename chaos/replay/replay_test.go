@@ -1,0 +1,200 @@
+package replay
+
+import (
+	"flag"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+var messages = flag.Int("replay.messages", 4000, "how many messages are taken in, or sent back, while the process is killed")
+
+// kills is how often, and batch how many messages a process may have sent and not
+// noted: see failed.ReplayerConfig.
+const (
+	kills = 3
+	batch = failed.DefaultBatch
+
+	workQueue   = "orders"
+	failedQueue = "orders.failed"
+
+	patience = 10 * time.Minute // no test passes because of it
+)
+
+// scene is a broker in a process of its own and an archive in a file.
+type scene struct {
+	*testing.T
+	archive     *failed.Archive
+	channel     *amqp.Channel
+	environment []string
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "failed.db")
+	db, archive, err := openArchive(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	url := start(t, "broker").said
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, queue := range []string{workQueue, failedQueue} {
+		if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &scene{T: t, archive: archive, channel: ch, environment: []string{brokerVariable + "=" + url, archiveVariable + "=" + file}}
+}
+
+func (s *scene) states() map[failed.State]int64 {
+	s.Helper()
+	queues, err := s.archive.Queues(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	n := map[failed.State]int64{}
+	for _, q := range queues {
+		n[failed.Failed] += q.Counts.Failed
+		n[failed.Replaying] += q.Counts.Replaying
+		n[failed.Replayed] += q.Counts.Replayed
+	}
+	return n
+}
+
+// look tells of the failed queue.
+func (s *scene) look() amqp.Queue {
+	s.Helper()
+	q, err := s.channel.QueueDeclarePassive(failedQueue, true, false, false, false, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return q
+}
+
+// killed runs a role, and kills it each time that another part of the work is done,
+// which done tells. It returns the process that goes on.
+func (s *scene) killed(role string, done func() int64, more ...string) *process {
+	s.Helper()
+	p := start(s.T, role, append(s.environment, more...)...)
+	for life := range kills {
+		goal := int64(*messages) * int64(life+1) / (kills + 1)
+		testkit.Eventually(s.T, patience, func() bool { return done() >= goal })
+		p.kill()
+		s.Logf("killed with %d of %d done", done(), *messages)
+		p = start(s.T, role, append(s.environment, more...)...)
+	}
+	return p
+}
+
+// A replay whose process is killed three times: each message ends in the archive as
+// replayed, once, and arrives; at most a batch of them twice each time.
+func TestAReplayWhoseProcessIsKilled(t *testing.T) {
+	s := newScene(t)
+	var arrivals []failed.Arrival
+	for i := range *messages {
+		arrivals = append(arrivals, failed.Arrival{Message: failed.Message{
+			Queue: workQueue, FailedQueue: failedQueue, Error: fmt.Sprintf("order %d: 503", i), Attempts: 10,
+			Content: failed.Content{Body: fmt.Appendf(nil, "order %d", i), Properties: failed.Properties{MessageID: fmt.Sprint(i)}},
+		}})
+		if len(arrivals) == 1000 || i == *messages-1 {
+			if _, err := s.archive.Add(t.Context(), arrivals); err != nil {
+				t.Fatal(err)
+			}
+			arrivals = nil
+		}
+	}
+	r, err := s.archive.BeginReplay(t.Context(), failed.Plan{}, "test")
+	if err != nil || r.Total != int64(*messages) {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	deliveries, err := s.channel.Consume(workQueue, "", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := func() int64 {
+		now, err := s.archive.Replay(t.Context(), r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return now.Sent
+	}
+	last := s.killed("replay", sent, fmt.Sprint(replayVariable, "=", r.ID))
+	if err := last.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	arrived := map[string]int{}
+	for more := true; more; {
+		select {
+		case d := <-deliveries:
+			arrived[d.MessageId]++
+		case <-time.After(longerThanAnyDelivery):
+			more = false
+		}
+	}
+	twice := 0
+	for _, n := range arrived {
+		twice += n - 1
+	}
+	t.Logf("%d arrived, %d of them twice", len(arrived), twice)
+	if len(arrived) != *messages || twice > kills*batch {
+		t.Errorf("%d of %d arrived, %d of them twice", len(arrived), *messages, twice)
+	}
+	if n := s.states(); n[failed.Replayed] != int64(*messages) || n[failed.Failed]+n[failed.Replaying] != 0 {
+		t.Errorf("the archive has %v", n)
+	}
+	now, err := s.archive.Replay(t.Context(), r.ID)
+	if err != nil || now.State != failed.ReplayDone || now.Sent != now.Total {
+		t.Errorf("%+v, %v", now, err)
+	}
+}
+
+// longerThanAnyDelivery: the messages are there when the replay has ended, and only
+// have to be handed over.
+const longerThanAnyDelivery = time.Second
+
+// An Ingest whose process is killed three times: each message is in the archive, once.
+func TestAnIngestWhoseProcessIsKilled(t *testing.T) {
+	s := newScene(t)
+	for i := range *messages {
+		err := s.channel.PublishWithContext(t.Context(), "", failedQueue, false, false, amqp.Publishing{
+			DeliveryMode: amqp.Persistent, MessageId: fmt.Sprint(i), Body: fmt.Appendf(nil, "order %d", i),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := func() int64 { return s.states()[failed.Failed] }
+	last := s.killed("ingest", kept)
+	for left := -1; left != 0; last = start(t, "ingest", s.environment...) {
+		testkit.Eventually(t, patience, func() bool { return s.look().Messages == 0 && kept() >= int64(*messages) })
+		last.kill()
+		testkit.Eventually(t, patience, func() bool { return s.look().Consumers == 0 })
+		left = s.look().Messages // which the broker has not heard of: they come to another one
+	}
+	last.kill()
+	seen := map[string]int{}
+	for m, err := range s.archive.Each(t.Context(), failed.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[string(m.Body)]++
+	}
+	if n := s.states(); n[failed.Failed] != int64(*messages) || len(seen) != *messages {
+		t.Errorf("the archive has %v, %d different", n, len(seen))
+	}
+}

@@ -1,0 +1,301 @@
+package failed
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Add keeps messages, in one transaction, and returns their IDs in the same order.
+//
+// A message that was redelivered may be in the archive already, since a process
+// died, or lost its connection, between Add and the acknowledgement. It is if a
+// message with the same failed queue, properties, headers (but for the broker's
+// count of deliveries) and body is there whose delivery is of another session and
+// not known to be settled; then that one's ID is returned. Each such message stands
+// for one arrival. So neither is a redelivery kept twice, nor a second failure
+// swallowed that does not differ in a single byte.
+//
+// The state of an arrival is Failed, whatever it says, and it is not edited.
+//
+// If the error is ErrUnstorable, nothing is kept, also not of the others: add
+// them one by one to learn which it is.
+func (a *Archive) Add(ctx context.Context, arrivals []Arrival) ([]ID, error) {
+	encoded := make([]arrival, len(arrivals))
+	for i := range arrivals {
+		var err error
+		if encoded[i], err = a.encode(&arrivals[i]); err != nil {
+			return nil, fmt.Errorf("failed: adding message %d of %d: %w", i+1, len(arrivals), err)
+		}
+	}
+	if len(arrivals) == 0 {
+		return nil, nil
+	}
+	ids := make([]ID, len(arrivals))
+	err := a.write(ctx, func(tx *tx) error {
+		var added []*arrival
+		for i := range encoded {
+			e := &encoded[i]
+			known, err := tx.redelivered(e)
+			if err != nil {
+				return err
+			}
+			if ids[i] = known; known == 0 {
+				added = append(added, e)
+			}
+		}
+		return tx.add(added)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("failed: adding %d messages: %w", len(arrivals), err)
+	}
+	for i := range ids {
+		if ids[i] == 0 {
+			ids[i] = encoded[i].m.ID
+		}
+	}
+	return ids, nil
+}
+
+// Settled notes that the deliveries of messages have been acknowledged: what is
+// equal and comes later is another message.
+func (a *Archive) Settled(ctx context.Context, ids []ID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	err := a.write(ctx, func(tx *tx) error {
+		_, err := tx.exec(`DELETE FROM {delivery} WHERE `+a.cfg.Dialect.in("message", "$1"), list(a.cfg.Dialect, ids))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("failed: noting that %d messages are settled: %w", len(ids), err)
+	}
+	return nil
+}
+
+// arrival is a message that is ready to be written.
+type arrival struct {
+	m          Message
+	headers    string
+	properties string
+	errors     any    // text or nil
+	digest     []byte // nil: it is not a delivery
+	session    []byte
+	again      bool // redelivered
+
+	queue int64
+}
+
+func (a *Archive) encode(in *Arrival) (e arrival, err error) {
+	e.m = in.Message
+	m := &e.m
+	m.State, m.Edited, m.Discarded, m.ReplayedBy = Failed, nil, "", 0
+	m.Archived = a.now()
+	if err := e.encode(); err != nil {
+		return e, err
+	}
+	m.Back, m.BackOf = backOf(m.Headers)
+	if e.digest, err = digest(m, e.properties); err != nil {
+		return e, err
+	}
+	session := in.Session
+	if session == "" {
+		session = a.session
+	}
+	e.session, e.again = bytesOf(session), in.Redelivered
+	return e, nil
+}
+
+// encode fills in what a message lacks and writes its parts as they are stored.
+func (e *arrival) encode() (err error) {
+	m := &e.m
+	if m.Queue == "" {
+		m.Queue = strings.TrimSuffix(m.FailedQueue, ".failed")
+	}
+	if m.LastFailed.IsZero() {
+		m.LastFailed = m.Archived
+	}
+	if m.FirstFailed.IsZero() {
+		m.FirstFailed = m.LastFailed
+	}
+	if e.headers, e.properties, err = m.Content.encode(); err != nil {
+		return err
+	}
+	written := tablesOf(m.Errors)
+	errors, err := appendValue(nil, written, 0)
+	if err != nil {
+		return err
+	}
+	trail, err := appendValue(nil, tablesOf(topology.Trail{}.Read(topology.Delivery{Headers: m.Headers}).Errors), 0)
+	if err != nil {
+		return err
+	}
+	if string(errors) != string(trail) {
+		e.errors = string(errors)
+	}
+	return nil
+}
+
+func (c Content) encode() (headers, properties string, err error) {
+	if headers, err = encodeTable(c.Headers); err != nil {
+		return "", "", err
+	}
+	properties, err = encodeTable(c.Properties.table())
+	return headers, properties, err
+}
+
+// digest is equal for arrivals that may be the same delivery come again. The broker's
+// count of deliveries is the one thing that it changes meanwhile.
+func digest(m *Message, properties string) ([]byte, error) {
+	headers := maps.Clone(m.Headers)
+	delete(headers, "x-delivery-count")
+	delete(headers, "x-acquired-count")
+	written, err := encodeTable(headers)
+	if err != nil {
+		return nil, err
+	}
+	h := sha256.New()
+	for _, part := range []string{m.FailedQueue, properties, written} {
+		h.Write(binary.AppendUvarint(nil, uint64(len(part))))
+		h.Write([]byte(part))
+	}
+	h.Write(m.Body)
+	return h.Sum(nil)[:16], nil
+}
+
+// backOf reads HeaderReplay.
+func backOf(headers topology.Table) (ReplayID, ID) {
+	s, _ := headers[HeaderReplay].(string)
+	before, after, _ := strings.Cut(s, "/")
+	replay, err := strconv.ParseInt(before, 10, 64)
+	id, err2 := strconv.ParseInt(after, 10, 64)
+	if err != nil || err2 != nil || replay <= 0 || id <= 0 {
+		return 0, 0
+	}
+	return ReplayID(replay), ID(id)
+}
+
+// redelivered returns the message that an arrival is, if it is there, and takes it
+// for the arrival's session, so that it is not taken for the next.
+func (t *tx) redelivered(e *arrival) (id ID, err error) {
+	if !e.again {
+		return 0, nil
+	}
+	err = t.row(`UPDATE {delivery} SET session = $1 WHERE message =
+		(SELECT min(message) FROM {delivery} WHERE digest = $2 AND session <> $1) RETURNING message`, e.session, e.digest).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return id, err
+}
+
+// add writes messages that are new, and gives them their IDs.
+func (t *tx) add(added []*arrival) error {
+	if len(added) == 0 {
+		return nil
+	}
+	first, err := t.next("message", len(added))
+	if err != nil {
+		return err
+	}
+	for i, e := range added {
+		e.m.ID = ID(first) + ID(i)
+		if err := t.known(&e.m); err != nil {
+			return err
+		}
+	}
+	if err := t.group(added); err != nil {
+		return err
+	}
+	var messages, contents, searches, deliveries [][]any
+	for _, e := range added {
+		m := &e.m
+		pos := position(m.LastFailed, m.ID)
+		short := cut(m.Error, maxErrorShown)
+		var whole any
+		if len(short) < len(m.Error) {
+			whole = bytesOf(m.Error)
+		}
+		messages = append(messages, []any{
+			pos, int64(m.ID), int64(m.Group), e.queue, codes[m.State], m.Attempts,
+			millis(m.FirstFailed), millis(m.LastFailed), millis(m.Archived),
+			bytesOf(m.FailedQueue), bytesOf(m.Exchange), bytesOf(m.RoutingKey), bytesOf(m.Properties.MessageID),
+			bytesOf(m.Reason), bytesOf(short), len(m.Body), int64(m.Back), int64(m.BackOf), orNull(m.Discarded),
+		})
+		body := m.Body
+		if body == nil {
+			body = []byte{}
+		}
+		contents = append(contents, []any{int64(m.ID), e.headers, e.properties, e.errors, m.ErrorsDropped, whole, body})
+		searches = append(searches, []any{pos, termsOf(m, e.queue, t.cfg.Redact)})
+		if e.digest != nil {
+			deliveries = append(deliveries, []any{int64(m.ID), e.digest, e.session})
+		}
+	}
+	key := "pos"
+	if t.cfg.Dialect == SQLite {
+		key = "rowid"
+	}
+	return errors.Join(
+		t.insert("{message}", messageColumns, "", messages),
+		t.insert("{content}", contentColumns, "", contents),
+		t.insert("{search}", []string{key, "words"}, "words", searches),
+		t.insert("{delivery}", []string{"message", "digest", "session"}, "", deliveries),
+	)
+}
+
+// maxErrorShown is how much of an error a Summary has.
+const maxErrorShown = 1 << 10
+
+var (
+	messageColumns = []string{
+		"pos", "id", "grp", "queue", "state", "attempts", "first_failed", "last_failed", "archived",
+		"failed_queue", "exchange", "routing_key", "message_id", "reason", "error", "size", "back", "back_of", "discarded",
+	}
+	contentColumns = []string{"message", "headers", "properties", "errors", "dropped", "error", "body"}
+)
+
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return bytesOf(s)
+}
+
+// known forgets where a message says that it came back from, unless that replay had
+// it, and counts it there.
+func (t *tx) known(m *Message) error {
+	if m.Back == 0 {
+		return nil
+	}
+	n, err := t.exec(`UPDATE {replay} SET back = back + 1 WHERE id = $1
+		AND EXISTS (SELECT 1 FROM {item} WHERE replay = $1 AND message = $2)`, int64(m.Back), int64(m.BackOf))
+	if n == 0 {
+		m.Back, m.BackOf = 0, 0
+	}
+	return err
+}
+
+// earliest returns the earlier of two times, of which the first may be none.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,108 @@
+package failed
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// DefaultPrefix is the default of Config.Prefix.
+const DefaultPrefix = "reprise_failed_"
+
+// Config adjusts an Archive. Dialect is required.
+type Config struct {
+	// Dialect is what the database speaks: SQLite or PostgreSQL.
+	Dialect Dialect
+
+	// Prefix is what the names of tables and indexes begin with: at most 40 small
+	// letters, digits and underscores. In PostgreSQL they are in the first schema of
+	// the search path. Default "reprise_failed_".
+	Prefix string
+
+	// Redact are secrets that cannot be searched for. They are stored nevertheless,
+	// since what is stored must be fit to be replayed: whoever shows messages calls
+	// the function Redact with the same rules. A rule that is new hides nothing
+	// from the search for messages that have arrived before.
+	Redact []Rule
+
+	// Retention is how long messages are kept after they arrived, whatever their
+	// state, except those of a replay that is under way. Purge removes what is
+	// older. Default 0: for ever.
+	Retention time.Duration
+
+	// Clock tells the time. Default time.Now.
+	Clock func() time.Time
+
+	// Logger receives what is removed: "purged" with messages, before (Info).
+	// Default: none.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Prefix == "" {
+		c.Prefix = DefaultPrefix
+	}
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate reports what is missing or cannot work and what to write instead.
+func (c Config) Validate() error {
+	errs := []error{c.Dialect.validate()}
+	if c.Prefix != "" && !prefixes.MatchString(c.Prefix) {
+		errs = append(errs, fmt.Errorf("%w: Config.Prefix %q: use at most 40 small letters, digits and underscores, not a digit first, or leave it empty for %s", ErrInvalid, c.Prefix, DefaultPrefix))
+	}
+	if c.Retention < 0 {
+		errs = append(errs, fmt.Errorf("%w: Config.Retention %s is negative: use 0 to keep messages for ever", ErrInvalid, c.Retention))
+	}
+	for _, r := range c.Redact {
+		errs = append(errs, r.Validate())
+	}
+	return errors.Join(errs...)
+}
+
+// Archive is a store of failed messages in an SQL database.
+type Archive struct {
+	db      *sql.DB
+	cfg     Config // with defaults
+	origin  string // the archive's name, in what it exports
+	session string // of arrivals that name none
+	writing chan struct{}
+}
+
+// Open returns the archive in db, which stays the caller's to close. It creates
+// the tables where there are none and migrates those of older versions; tables of a
+// newer version it refuses. Any number of processes may open one at once.
+//
+// In SQLite it sets the file's journal to WAL. A pool of connections to ":memory:"
+// has as many databases as connections, and will not do.
+func Open(ctx context.Context, db *sql.DB, cfg Config) (*Archive, error) {
+	if db == nil {
+		return nil, errNoDatabase
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("failed: %w", err)
+	}
+	a := &Archive{db: db, cfg: cfg.withDefaults(), session: rand.Text(), writing: make(chan struct{}, 1)}
+	if !a.ready(ctx) {
+		if err := a.migrate(ctx); err != nil {
+			return nil, fmt.Errorf("failed: opening the archive in %s: %w", cfg.Dialect, err)
+		}
+	}
+	return a, nil
+}
+
+// Config returns the configuration, with its defaults.
+func (a *Archive) Config() Config { return a.cfg }
+
+// now is the time, to the millisecond.
+func (a *Archive) now() time.Time { return a.cfg.Clock().Truncate(time.Millisecond) }

@@ -1,0 +1,104 @@
+package failed
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Act is something that was done to messages: one line of the audit log. It is
+// written in the transaction of what it tells of, and never changed or removed.
+type Act struct {
+	ID      int64
+	Time    time.Time
+	Actor   Actor
+	Verb    Verb
+	Subject string         // such as "message/17", "replay/3" or "" for a selection
+	Details map[string]any // what JSON has: the filter, how many, the reason
+}
+
+// Verb is what was done.
+type Verb string
+
+// The verbs.
+const (
+	ActEdit      Verb = "edit"
+	ActRevert    Verb = "revert"
+	ActDiscard   Verb = "discard"
+	ActRestore   Verb = "restore"
+	ActReplay    Verb = "replay"
+	ActEndReplay Verb = "end replay"
+	ActPurge     Verb = "purge"
+	ActImport    Verb = "import"
+)
+
+// Acts lists the audit log, newest first.
+func (a *Archive) Acts(ctx context.Context, p Page) ([]Act, Cursor, error) {
+	acts, next, err := a.acts(ctx, p)
+	if err != nil {
+		return nil, "", fmt.Errorf("failed: listing acts: %w", err)
+	}
+	return acts, next, nil
+}
+
+func (a *Archive) acts(ctx context.Context, p Page) (acts []Act, _ Cursor, err error) {
+	size, before, err := p.bounds()
+	if err != nil {
+		return nil, "", err
+	}
+	for row, err := range a.rows(ctx, `SELECT id, at, actor, verb, subject, details FROM {act} WHERE id < $1 ORDER BY id DESC LIMIT $2`, before, size+1) {
+		if err != nil {
+			return nil, "", err
+		}
+		if len(acts) == size {
+			return acts, cursorOf(acts[size-1].ID), nil
+		}
+		var act Act
+		var at int64
+		var details string
+		if err := row.Scan(&act.ID, &at, &act.Actor, &act.Verb, &act.Subject, &details); err != nil {
+			return nil, "", err
+		}
+		if err := json.Unmarshal([]byte(details), &act.Details); err != nil {
+			return nil, "", err
+		}
+		act.Time = timeOf(at)
+		acts = append(acts, act)
+	}
+	return acts, "", nil
+}
+
+// act writes a line of the audit log.
+func (t *tx) act(who Actor, verb Verb, subject string, details map[string]any) (id int64, err error) {
+	written, err := json.Marshal(details)
+	if err != nil {
+		return 0, err
+	}
+	if id, err = t.next("act", 1); err != nil {
+		return 0, err
+	}
+	_, err = t.exec(`INSERT INTO {act} (id, at, actor, verb, subject, details) VALUES ($1, $2, $3, $4, $5, $6)`,
+		id, millis(t.now()), bytesOf(string(who)), string(verb), subject, string(written))
+	return id, err
+}
+
+func (who Actor) validate() error {
+	if who == "" {
+		return fmt.Errorf("%w: who does it? An Actor is needed, such as \"cli:root@host\"", ErrInvalid)
+	}
+	return nil
+}
+
+// bounds of a list by descending number: how many, and all below which.
+func (p Page) bounds() (size int, before int64, err error) {
+	if size, err = p.size(); err != nil {
+		return 0, 0, err
+	}
+	if p.After == "" {
+		return size, math.MaxInt64, nil
+	}
+	before, err = p.After.number()
+	return size, before, err
+}

@@ -1,0 +1,316 @@
+package failed
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+)
+
+// keeper is what an Ingest needs of an Archive.
+type keeper interface {
+	Add(ctx context.Context, arrivals []Arrival) ([]ID, error)
+	Settled(ctx context.Context, ids []ID) error
+}
+
+// batcher stores messages that come one by one, many in a transaction: all that have
+// come while the one before was under way.
+//
+//	add ─► waiting ─► Add ─► handed out ─► acked ─► settled ─► Settled
+//	                              └─ ack lost ─► void: delivered again
+//
+// The order is kept, so that a message which is delivered a second time, its
+// connection having been lost, is stored after the one that has waited here since
+// the first time; and then it is known. For the same reason a batch with anything in
+// it that may be stored already begins a new session (Arrival.Session), when of all
+// that was handed out before it is known what became of its ack.
+type batcher struct {
+	store keeper
+	most  int // in a batch
+	log   *slog.Logger
+	wake  chan struct{} // has a token when there may be something to do
+
+	mu      sync.Mutex
+	waiting []*entry
+	handed  map[*reprise.Message]ID // stored, and what became of the ack is not known
+	settled []ID                    // acked, and the store has not been told
+
+	name     string // of this batcher, in sessions
+	sessions int
+	failures int // of the store, one after the other
+}
+
+// entry is a message that waits to be stored.
+type entry struct {
+	arrival Arrival
+	message *reprise.Message
+	again   time.Time     // the store refuses it, but takes others: when it is tried again
+	done    chan struct{} // closed when it is stored
+	gone    bool          // nobody waits for it any more
+}
+
+// storeBackoff is between attempts at a store that fails.
+var storeBackoff = backoff.Equal(backoff.Exponential{Initial: 100 * time.Millisecond, Max: 30 * time.Second})
+
+// refusedFor is how long a message is left alone that the store does not take.
+const refusedFor = time.Minute
+
+func newBatcher(store keeper, most int, log *slog.Logger) *batcher {
+	return &batcher{
+		store: store, most: most, log: log, name: rand.Text(),
+		wake: make(chan struct{}, 1), handed: map[*reprise.Message]ID{},
+	}
+}
+
+// start runs the batcher until the function that it returns is called, which is when
+// nobody adds anything any more.
+func (b *batcher) start(ctx context.Context) (stop func()) {
+	running, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { b.run(running) })
+	return func() {
+		cancel()
+		wg.Wait()
+		last, cancel := context.WithTimeout(ctx, drainTimeout)
+		defer cancel()
+		if err := b.tellSettled(last); err != nil {
+			b.log.Warn("archive unavailable", "error", err, "next_try", time.Duration(0), "held", 0)
+		}
+	}
+}
+
+// add returns nil when the message is stored, or why ctx has ended.
+func (b *batcher) add(ctx context.Context, m *reprise.Message, a Arrival) error {
+	e := &entry{arrival: a, message: m, done: make(chan struct{})}
+	b.mu.Lock()
+	b.waiting = append(b.waiting, e)
+	b.mu.Unlock()
+	b.signal()
+	select {
+	case <-e.done:
+		return nil
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case <-e.done: // that counts
+		return nil
+	default:
+		e.gone = true
+		return context.Cause(ctx)
+	}
+}
+
+// acked is told what became of the ack of a message that was handed out.
+func (b *batcher) acked(m *reprise.Message, err error) {
+	b.mu.Lock()
+	id, found := b.handed[m]
+	delete(b.handed, m)
+	if found && err == nil {
+		b.settled = append(b.settled, id)
+	}
+	b.mu.Unlock()
+	b.signal()
+}
+
+func (b *batcher) signal() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run stores what comes until ctx ends.
+func (b *batcher) run(ctx context.Context) {
+	size := b.most
+	for ctx.Err() == nil {
+		batch, next := b.next(size)
+		if len(batch) == 0 {
+			if err := b.tellSettled(ctx); err != nil {
+				b.failed(ctx, err)
+				continue
+			}
+			b.await(ctx, next)
+			continue
+		}
+		err := b.put(ctx, batch)
+		switch {
+		case err == nil:
+			size = min(2*size, b.most)
+		case len(batch) == 1 && b.refuses(ctx, batch[0]):
+			b.refuse(batch[0], err)
+			size = b.most
+			continue
+		default:
+			size = max(1, len(batch)/2) // it may be one of them
+		}
+		b.failed(ctx, err)
+	}
+}
+
+// failed tells of a store that fails, and waits before it is tried again; or that it
+// does no more.
+func (b *batcher) failed(ctx context.Context, err error) {
+	b.mu.Lock()
+	held := len(b.waiting)
+	b.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		b.failures++
+		delay := storeBackoff.Delay(b.failures)
+		b.log.Warn("archive unavailable", "error", err, "next_try", delay, "held", held)
+		_ = sleep(ctx, delay)
+	case b.failures > 0:
+		b.failures = 0
+		b.log.Info("archive available", "held", held)
+	}
+}
+
+// next returns the messages to be stored together, the oldest of those that wait;
+// or when the first is to be tried again that was refused.
+func (b *batcher) next(size int) (batch []*entry, again time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting = slices.DeleteFunc(b.waiting, func(e *entry) bool { return e.gone })
+	now := time.Now()
+	for _, e := range b.waiting {
+		switch {
+		case e.again.IsZero():
+			if batch = append(batch, e); len(batch) == size {
+				return batch, time.Time{}
+			}
+		case !e.again.After(now) && batch == nil:
+			return []*entry{e}, time.Time{} // by itself, so that it takes no others along
+		case again.IsZero() || e.again.Before(again):
+			again = e.again
+		}
+	}
+	return batch, again
+}
+
+// await waits until there may be something to do.
+func (b *batcher) await(ctx context.Context, again time.Time) {
+	var due <-chan time.Time
+	if !again.IsZero() {
+		timer := time.NewTimer(time.Until(again))
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-b.wake:
+	case <-due:
+	case <-ctx.Done():
+	}
+}
+
+// put stores a batch and hands it out.
+func (b *batcher) put(ctx context.Context, batch []*entry) error {
+	err := b.tellSettled(ctx)
+	if err == nil && slices.ContainsFunc(batch, func(e *entry) bool { return e.arrival.Redelivered }) {
+		err = b.newSession(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	arrivals := make([]Arrival, len(batch))
+	for i, e := range batch {
+		arrivals[i] = e.arrival
+		arrivals[i].Session = fmt.Sprintf("%s.%d", b.name, b.sessions)
+		e.arrival.Redelivered = true // if it has to be tried again: it may be stored nevertheless
+	}
+	ids, err := b.store.Add(ctx, arrivals)
+	if err == nil && len(ids) != len(batch) {
+		err = fmt.Errorf("failed: the archive returned %d IDs for %d messages", len(ids), len(batch))
+	}
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	stored := make(map[*entry]bool, len(batch))
+	for i, e := range batch {
+		stored[e] = true
+		if !e.gone { // else it comes again, and is known
+			b.handed[e.message] = ids[i]
+			close(e.done)
+		}
+	}
+	b.waiting = slices.DeleteFunc(b.waiting, func(e *entry) bool { return stored[e] })
+	return nil
+}
+
+// newSession waits until it is known of all that was handed out whether it is acked,
+// and has told the store.
+func (b *batcher) newSession(ctx context.Context) error {
+	for {
+		b.mu.Lock()
+		handed, settled := len(b.handed), len(b.settled)
+		b.mu.Unlock()
+		switch {
+		case settled > 0:
+			if err := b.tellSettled(ctx); err != nil {
+				return err
+			}
+		case handed > 0:
+			b.await(ctx, time.Time{})
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+		default:
+			b.sessions++
+			return nil
+		}
+	}
+}
+
+// tellSettled tells the store what has been acked.
+func (b *batcher) tellSettled(ctx context.Context) error {
+	b.mu.Lock()
+	ids := b.settled
+	b.settled = nil
+	b.mu.Unlock()
+	if len(ids) == 0 {
+		return nil
+	}
+	err := b.store.Settled(ctx, ids)
+	if err != nil {
+		b.mu.Lock()
+		b.settled = append(ids, b.settled...)
+		b.mu.Unlock()
+	}
+	return err
+}
+
+// refuses reports whether the store takes other messages, but not this one.
+func (b *batcher) refuses(ctx context.Context, e *entry) bool {
+	if !e.again.IsZero() {
+		return true // as before
+	}
+	b.mu.Lock()
+	var other *entry
+	others := 0
+	for _, o := range b.waiting {
+		// What is delivered a second time must not be stored before the first one.
+		if o != e && !o.gone && o.again.IsZero() && !o.message.Redelivered {
+			if others++; others == 1 || b.failures%others == 0 {
+				other = o
+			}
+		}
+	}
+	b.mu.Unlock()
+	return other != nil && b.put(ctx, []*entry{other}) == nil && b.put(ctx, []*entry{e}) != nil
+}
+
+// refuse leaves a message alone for a while.
+func (b *batcher) refuse(e *entry, err error) {
+	e.again = time.Now().Add(refusedFor)
+	b.log.Error("cannot be archived", "queue", e.arrival.FailedQueue, "message_id", e.message.MessageID, "error", err)
+}

@@ -1,0 +1,232 @@
+package failed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise"
+)
+
+var errDown = errors.New("the store is down")
+
+// taker stands for the workers: it adds messages, and acknowledges what is stored.
+type taker struct {
+	*batcher
+	stop func()
+}
+
+func take1(t *testing.T, a *memory, most int) *taker {
+	t.Helper()
+	b := newBatcher(a, most, slog.New(slog.DiscardHandler))
+	return &taker{batcher: b, stop: b.start(t.Context())}
+}
+
+// give adds a message; then ack says what becomes of its ack.
+func (k *taker) give(ctx context.Context, body string, redelivered bool, ack error) <-chan error {
+	stored := make(chan error, 1)
+	go func() {
+		m := &reprise.Message{Body: []byte(body), Redelivered: redelivered}
+		err := k.add(ctx, m, Arrival{Message: Message{FailedQueue: "q.failed", Content: Content{Body: m.Body}}, Redelivered: redelivered})
+		if err == nil {
+			k.acked(m, ack)
+		}
+		stored <- err
+	}()
+	synctest.Wait() // they come in order
+	return stored
+}
+
+// For an hour the store answers nothing. All is held meanwhile, in order, and then
+// stored once, also what was stored without an answer.
+func TestNothingIsLostWhileTheStoreIsDown(t *testing.T) {
+	for name, fault := range map[string]func(a *memory, fail func(string) error){
+		"not stored": func(a *memory, fail func(string) error) { a.failing(fail, nil) },
+		"stored, and no answer": func(a *memory, fail func(string) error) {
+			n := 0
+			a.failing(func(call string) error {
+				if n++; n > 1 {
+					return fail(call)
+				}
+				return nil
+			}, fail)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newMemory()
+				down := time.Now().Add(time.Hour)
+				fault(a, func(string) error {
+					if time.Now().Before(down) {
+						return errDown
+					}
+					return nil
+				})
+				k := take1(t, a, 10)
+				defer k.stop()
+				var stored []<-chan error
+				var want []string
+				for i := range 35 {
+					want = append(want, fmt.Sprint(i))
+					stored = append(stored, k.give(t.Context(), want[i], false, nil))
+				}
+				time.Sleep(59 * time.Minute)
+				synctest.Wait()
+				for i, s := range stored {
+					if len(s) != 0 {
+						t.Fatalf("message %d is said to be stored", i)
+					}
+				}
+				if n := a.called(); n > 500 {
+					t.Errorf("a store that is down was called %d times in an hour", n)
+				}
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				for _, s := range stored {
+					must(t, <-s)
+				}
+				synctest.Wait()
+				if diff := cmp.Diff(want, a.bodies()); diff != "" || a.open() != 0 {
+					t.Errorf("%d open, %s", a.open(), diff)
+				}
+			})
+		})
+	}
+}
+
+// A message that the store does not take holds up no other, is tried again, and is
+// given back at the end.
+func TestWhatCannotBeStoredHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newMemory()
+		k := take1(t, a, 8)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		a.failing(func(string) error { return errDown }, nil)
+		var poisoned, others []<-chan error
+		for i := range 20 {
+			if i%10 == 3 || i%10 == 4 {
+				poisoned = append(poisoned, k.give(ctx, "poison", false, nil))
+				continue
+			}
+			others = append(others, k.give(ctx, fmt.Sprint(i), false, nil))
+		}
+		a.failing(nil, nil)
+		time.Sleep(10 * time.Minute)
+		for _, s := range others {
+			must(t, <-s)
+		}
+		before := a.called()
+		time.Sleep(time.Hour)
+		if n := a.called() - before; n < 4*50 || n > 4*70 {
+			t.Errorf("4 messages were tried %d times in an hour", n)
+		}
+		must(t, <-k.give(ctx, "late", false, nil))
+		gone := errors.New("the worker ends")
+		cancel(gone)
+		for _, s := range poisoned {
+			if err := <-s; !errors.Is(err, gone) {
+				t.Errorf("said to be stored: %v", err)
+			}
+		}
+		k.stop()
+		if n := len(a.bodies()); n != 17 || a.open() != 0 {
+			t.Errorf("%d stored, %d open", n, a.open())
+		}
+	})
+}
+
+// Equal messages are as many as there were, whichever acks are lost.
+func TestEqualMessagesAreNotTakenForOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newMemory()
+		k := take1(t, a, 10)
+		lost := errors.New("the connection is gone")
+		must(t, <-k.give(t.Context(), "twin", false, nil))
+		must(t, <-k.give(t.Context(), "twin", false, lost))
+		must(t, <-k.give(t.Context(), "twin", false, lost))
+		// Two of them come again, and a fourth one that had been delivered too.
+		for range 3 {
+			must(t, <-k.give(t.Context(), "twin", true, nil))
+		}
+		k.stop()
+		if got := len(a.bodies()); got != 4 || a.open() != 0 {
+			t.Errorf("%d messages in the archive, %d open", got, a.open())
+		}
+	})
+}
+
+// What waits since before its connection was lost is stored before the same message
+// that has come again; and both are one.
+func TestAMessageThatWaitsAndComesAgainIsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newMemory()
+		k := take1(t, a, 3)
+		a.failing(func(string) error { return errDown }, nil)
+		lost := errors.New("the connection is gone")
+		var stored []<-chan error
+		for i := range 5 {
+			stored = append(stored, k.give(t.Context(), fmt.Sprint(i), false, lost))
+		}
+		time.Sleep(time.Hour)
+		for i := range 5 {
+			stored = append(stored, k.give(t.Context(), fmt.Sprint(i), true, nil))
+		}
+		a.failing(nil, nil)
+		for _, s := range stored {
+			must(t, <-s)
+		}
+		k.stop()
+		got := a.bodies()
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"0", "1", "2", "3", "4"}, got); diff != "" || a.open() != 0 {
+			t.Errorf("%d open, %s", a.open(), diff)
+		}
+	})
+}
+
+// Whichever call of the store fails, before or after it was done, each message is kept
+// once.
+func TestAStoreThatFailsAtAnyCallOfAnIngest(t *testing.T) {
+	for _, done := range []bool{false, true} {
+		for step, failed := 1, true; failed; step++ {
+			synctest.Test(t, func(t *testing.T) {
+				a := newMemory()
+				failed = false
+				calls := 0
+				fail := func(string) error {
+					if calls++; calls != step {
+						return nil
+					}
+					failed = true
+					return errDown
+				}
+				if done {
+					a.failing(nil, fail)
+				} else {
+					a.failing(fail, nil)
+				}
+				k := take1(t, a, 4)
+				var stored []<-chan error
+				for i := range 10 {
+					stored = append(stored, k.give(t.Context(), fmt.Sprint(i), i%3 == 0, nil))
+				}
+				for _, s := range stored {
+					must(t, <-s)
+				}
+				k.stop()
+				got := a.bodies()
+				slices.Sort(got)
+				if len(got) != 10 || len(slices.Compact(got)) != 10 || a.open() != 0 {
+					t.Fatalf("call %d (done: %t): kept %v, %d open", step, done, got, a.open())
+				}
+			})
+		}
+	}
+}

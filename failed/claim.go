@@ -1,0 +1,37 @@
+package failed
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Claim makes an owner the one that carries out a running replay, for as long as the
+// lease, or for longer if it is already. It reports false where another one is, or
+// the replay does not run. The time is that of Config.Clock: the clocks of
+// machines that share a database should agree to within a second or so.
+func (a *Archive) Claim(ctx context.Context, id ReplayID, owner string, lease time.Duration) (bool, error) {
+	now := a.now()
+	var n int64
+	err := a.write(ctx, func(tx *tx) (err error) {
+		n, err = tx.exec(`UPDATE {replay} SET owner = $2, lease = $3 WHERE id = $1 AND ended = 0 AND (owner = $2 OR lease <= $4)`,
+			int64(id), owner, millis(now.Add(lease)), millis(now))
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("failed: claiming replay %d: %w", id, err)
+	}
+	return n == 1, nil
+}
+
+// Release ends the claim of an owner, if it has it.
+func (a *Archive) Release(ctx context.Context, id ReplayID, owner string) error {
+	err := a.write(ctx, func(tx *tx) error {
+		_, err := tx.exec(`UPDATE {replay} SET lease = 0 WHERE id = $1 AND owner = $2`, int64(id), owner)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("failed: releasing replay %d: %w", id, err)
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package failed
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+)
+
+// codes are the states as they are stored, in the order of the columns that count
+// them.
+var codes = map[State]int{Failed: 0, Replaying: 1, Replayed: 2, Discarded: 3}
+
+// counted are the columns that count, by code.
+var counted = [...]string{"failed", "replaying", "replayed", "discarded"}
+
+func (c Counts) byCode() [4]int64 { return [4]int64{c.Failed, c.Replaying, c.Replayed, c.Discarded} }
+
+// counting gathers by how much counts change.
+type counting struct {
+	groups map[GroupID]*[4]int64
+	queues map[int64]*[4]int64
+}
+
+func (c *counting) add(group GroupID, queue int64, code int, n int64) {
+	if c.groups == nil {
+		c.groups, c.queues = make(map[GroupID]*[4]int64), make(map[int64]*[4]int64)
+	}
+	if c.groups[group] == nil {
+		c.groups[group] = new([4]int64)
+	}
+	if c.queues[queue] == nil {
+		c.queues[queue] = new([4]int64)
+	}
+	c.groups[group][code] += n
+	c.queues[queue][code] += n
+}
+
+// of returns how many messages c says came into a state.
+func (c *counting) of(code int) (n int64) {
+	for _, q := range c.queues {
+		n += q[code]
+	}
+	return n
+}
+
+// count writes the changes.
+func (t *tx) count(c counting) error {
+	const set = ` SET failed = failed + $2, replaying = replaying + $3, replayed = replayed + $4, discarded = discarded + $5 WHERE id = $1`
+	for id, n := range c.groups {
+		if _, err := t.exec(`UPDATE {group}`+set, int64(id), n[0], n[1], n[2], n[3]); err != nil {
+			return err
+		}
+	}
+	for id, n := range c.queues {
+		if _, err := t.exec(`UPDATE {queue}`+set, id, n[0], n[1], n[2], n[3]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// failures of one group that arrive together.
+type failures struct {
+	text, example string
+	queue         int64
+	first, last   time.Time
+	starts        map[bucket]int64
+}
+
+type bucket struct{ span, start int64 } // seconds
+
+const (
+	hour = 3600
+	day  = 24 * hour
+)
+
+// group finds or makes the queues and groups of messages, and counts them there.
+func (t *tx) group(added []*arrival) error {
+	queues := make(map[string]int64)
+	groups := make(map[[sha256.Size]byte]*failures)
+	of := make([][sha256.Size]byte, len(added))
+	for i, e := range added {
+		m := &e.m
+		var err error
+		if e.queue = queues[m.Queue]; e.queue == 0 {
+			if e.queue, err = t.queue(m.Queue); err != nil {
+				return err
+			}
+			queues[m.Queue] = e.queue
+		}
+		text := Fingerprint(m.Error)
+		of[i] = sha256.Sum256([]byte(m.Queue + "\x00" + text))
+		g := groups[of[i]]
+		if g == nil {
+			g = &failures{text: text, queue: e.queue, starts: make(map[bucket]int64)}
+			groups[of[i]] = g
+		}
+		g.example = m.Error
+		g.first, g.last = earliest(g.first, m.FirstFailed), latest(g.last, m.LastFailed)
+		for _, span := range []int64{hour, day} {
+			s := m.LastFailed.Unix()
+			g.starts[bucket{span, s - (s%span+span)%span}]++
+		}
+	}
+	ids := make(map[[sha256.Size]byte]GroupID)
+	keys := slices.SortedFunc(maps.Keys(groups), func(a, b [sha256.Size]byte) int { return slices.Compare(a[:], b[:]) })
+	for _, key := range keys {
+		id, err := t.failed(key[:16], groups[key])
+		if err != nil {
+			return err
+		}
+		ids[key] = id
+	}
+	var c counting
+	for i, e := range added {
+		e.m.Group = ids[of[i]]
+		c.add(e.m.Group, e.queue, codes[e.m.State], 1)
+	}
+	return t.count(c)
+}
+
+// queue returns the number of a work queue.
+func (t *tx) queue(name string) (id int64, err error) {
+	err = t.row(`SELECT id FROM {queue} WHERE name = $1`, bytesOf(name)).Scan(&id)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return id, err
+	}
+	if id, err = t.next("queue", 1); err != nil {
+		return 0, err
+	}
+	_, err = t.exec(`INSERT INTO {queue} (id, name) VALUES ($1, $2)`, id, bytesOf(name))
+	return id, err
+}
+
+// failed adds failures to the group of a digest.
+func (t *tx) failed(digest []byte, g *failures) (id GroupID, err error) {
+	err = t.row(`UPDATE {group} SET example = $2,
+			first = CASE WHEN first < $3 THEN first ELSE $3 END,
+			latest = CASE WHEN latest > $4 THEN latest ELSE $4 END
+		WHERE digest = $1 RETURNING id`, digest, bytesOf(g.example), millis(g.first), millis(g.last)).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		var n int64
+		if n, err = t.next("group", 1); err != nil {
+			return 0, err
+		}
+		id = GroupID(n)
+		_, err = t.exec(`INSERT INTO {group} (id, queue, digest, text, example, first, latest) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+			n, g.queue, digest, bytesOf(g.text), bytesOf(g.example), millis(g.first), millis(g.last))
+	}
+	if err != nil {
+		return 0, err
+	}
+	buckets := slices.SortedFunc(maps.Keys(g.starts), func(a, b bucket) int {
+		return cmp.Or(cmp.Compare(a.span, b.span), cmp.Compare(a.start, b.start))
+	})
+	for _, b := range buckets {
+		if _, err := t.exec(`INSERT INTO {trend} (grp, span, start, n) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (grp, span, start) DO UPDATE SET n = {trend}.n + excluded.n`, int64(id), b.span, b.start, g.starts[b]); err != nil {
+			return 0, err
+		}
+	}
+	return id, nil
+}

@@ -1,0 +1,394 @@
+package failed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/reprisetest"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// system is a worker that fails as long as the downstream is broken, an archive that
+// its failed queue goes into, and what sends messages back.
+type system struct {
+	*memory
+	broker   *reprisetest.Broker
+	client   *reprise.Client
+	worker   *reprisetest.Worker
+	replayer *Replayer
+
+	mu     sync.Mutex
+	broken func(m *reprise.Message) error
+}
+
+func newSystem(t *testing.T, b *reprisetest.Broker) *system {
+	t.Helper()
+	s := &system{memory: newMemory(), broker: b, client: b.Client(t, nil)}
+	s.worker = b.Work(t, reprise.WorkerConfig{
+		Queue: "orders", Policy: reprise.Policy{MaxAttempts: 3},
+		Topology: topology.Topology{
+			Exchanges: []topology.Exchange{{Name: "shop", Kind: topology.Topic}},
+			Bindings:  []topology.Binding{{Exchange: "shop", Queue: "orders", RoutingKey: "order.*"}},
+		},
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.broken == nil {
+				return nil
+			}
+			return s.broken(m)
+		}),
+	})
+	s.ingest(t)
+	var err error
+	s.replayer, err = newReplayer(s.memory, s.client, ReplayerConfig{})
+	must(t, err)
+	return s
+}
+
+func (s *system) ingest(t *testing.T) {
+	t.Helper()
+	in, err := newIngest(s.memory, s.client, IngestConfig{Queues: []string{"orders.failed"}})
+	must(t, err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- in.Run(ctx) }()
+	t.Cleanup(func() {
+		s.broker.Heal()
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("ingest: %v", err)
+		}
+	})
+}
+
+func (s *system) breaks(f func(*reprise.Message) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken = f
+}
+
+func (s *system) publish(t *testing.T, n int) {
+	t.Helper()
+	for i := range n {
+		s.broker.Publish(t, &reprise.Message{Exchange: "shop", RoutingKey: "order.new", MessageID: fmt.Sprint("id-", i), Body: fmt.Appendf(nil, "order %d", i)})
+	}
+}
+
+func down(m *reprise.Message) error {
+	return fmt.Errorf("POST /orders: 503 after %dms", 100+len(m.Errors))
+}
+
+func inSystem(t *testing.T, test func(t *testing.T, s *system)) {
+	t.Helper()
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) { test(t, newSystem(t, b)) })
+}
+
+// What failed is in the archive with all that happened to it, and sent back it is as
+// new.
+func TestAMessageFailsIsKeptAndSentBack(t *testing.T) {
+	inSystem(t, func(t *testing.T, s *system) {
+		s.breaks(down)
+		s.publish(t, 40)
+		s.broker.Drain(t)
+		synctest.Wait()
+		if s.open() != 0 || s.broker.Depth(t, "orders.failed") != 0 {
+			t.Errorf("%d acks are not known, %d in the failed queue", s.open(), s.broker.Depth(t, "orders.failed"))
+		}
+		if len(s.all) != 40 {
+			t.Fatalf("%d messages in the archive", len(s.all))
+		}
+		m := s.all[0]
+		if m.Queue != "orders" || m.FailedQueue != "orders.failed" || m.Exchange != "shop" || m.RoutingKey != "order.new" ||
+			m.Attempts != 3 || len(m.Errors) != 3 || m.Error != "POST /orders: 503 after 102ms" || m.Reason != "3 attempts made" ||
+			m.FirstFailed.IsZero() || !m.LastFailed.After(m.FirstFailed) {
+			t.Errorf("%+v", m)
+		}
+
+		s.breaks(nil)
+		before := len(s.worker.Attempts())
+		id := s.begin(Plan{})
+		r, err := s.replayer.Finish(t.Context(), id)
+		must(t, err)
+		s.broker.Drain(t)
+		if r.State != ReplayDone || r.Sent != 40 || s.states()[Replayed] != 40 {
+			t.Errorf("%+v, %v", r, s.states())
+		}
+		again := s.worker.Attempts()[before:]
+		if len(again) != 40 {
+			t.Fatalf("%d attempts", len(again))
+		}
+		for i, x := range again {
+			m := x.Message
+			if m.Attempt != 1 || m.Errors != nil || m.Exchange != "shop" || m.RoutingKey != "order.new" || m.MessageID != s.all[i].Properties.MessageID ||
+				m.Headers[HeaderReplay] != fmt.Sprintf("%d/%d", id, i+1) {
+				t.Errorf("%d: %s, attempt %d, from %q %q, %v", i, m.MessageID, m.Attempt, m.Exchange, m.RoutingKey, m.Headers)
+			}
+		}
+	})
+}
+
+// A replay stops when its messages fail as before, and the rest waits for a person
+// again. Otherwise it goes on.
+func TestAReplayStopsWhenTheSameComesBack(t *testing.T) {
+	for name, tc := range map[string]struct {
+		broken func(*reprise.Message) error
+		plan   Plan
+		stops  bool
+	}{
+		"the same":                  {down, Plan{Rate: 1}, true},
+		"the same but for a number": {func(*reprise.Message) error { return reprise.Park(errors.New("POST /orders: 503 after 7ms")) }, Plan{Rate: 1}, true},
+		"another":                   {func(*reprise.Message) error { return reprise.Park(errors.New("no such customer")) }, Plan{Rate: 1}, false},
+		"ignored":                   {down, Plan{Rate: 1, IgnoreSame: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inSystem(t, func(t *testing.T, s *system) {
+				s.breaks(down)
+				s.publish(t, 60)
+				s.broker.Drain(t)
+				s.breaks(tc.broken)
+				r, err := s.replayer.Finish(t.Context(), s.begin(tc.plan))
+				must(t, err)
+				s.broker.Drain(t)
+				synctest.Wait()
+				if !tc.stops {
+					if r.State != ReplayDone || r.Sent != 60 || len(s.bodies()) != 120 {
+						t.Errorf("%+v, %d in the archive", r, len(s.bodies()))
+					}
+					return
+				}
+				if r.State != ReplayStopped || r.Sent == 0 || r.Sent > 30 || !strings.Contains(r.Why, "with the same error: POST /orders: 503") {
+					t.Errorf("%+v", r)
+				}
+				states := s.states()
+				if sent := int(r.Sent); states[Replayed] != sent || states[Failed] != 60 || states[Replaying] != 0 || len(s.bodies()) != 60+sent {
+					t.Errorf("%d sent, %v", sent, states)
+				}
+			})
+		})
+	}
+}
+
+// The canary goes first. If it comes back, by whatever error, the others stay.
+func TestTheCanaryGoesFirst(t *testing.T) {
+	for name, tc := range map[string]struct {
+		broken func(*reprise.Message) error
+		sent   int64
+	}{
+		"lives": {nil, 20},
+		"dies":  {func(*reprise.Message) error { return reprise.Park(errors.New("no such customer")) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inSystem(t, func(t *testing.T, s *system) {
+				s.breaks(down)
+				s.publish(t, 20)
+				s.broker.Drain(t)
+				s.breaks(tc.broken)
+				before, began := len(s.worker.Attempts()), time.Now()
+				r, err := s.replayer.Finish(t.Context(), s.begin(Plan{Canary: 5 * time.Minute}))
+				must(t, err)
+				s.broker.Drain(t)
+				again := s.worker.Attempts()[before:]
+				if r.Sent != tc.sent || len(again) != int(tc.sent) {
+					t.Fatalf("%+v, %d attempts", r, len(again))
+				}
+				if tc.sent == 1 {
+					if r.State != ReplayStopped || r.Why != "the canary came back: no such customer" || time.Since(began) > 10*time.Second {
+						t.Errorf("after %s: %+v", time.Since(began), r)
+					}
+					return
+				}
+				if waited := again[1].At.Sub(again[0].At); waited < 5*time.Minute || waited > 5*time.Minute+time.Second {
+					t.Errorf("the others came %s after the canary", waited)
+				}
+			})
+		})
+	}
+}
+
+// Whatever becomes of the broker's answers and the connection, a message is kept
+// once, and sent back at least once.
+func TestFaultsOfTheBroker(t *testing.T) {
+	for name, fault := range map[string]func(t *testing.T, b *reprisetest.Broker){
+		"none":          func(*testing.T, *reprisetest.Broker) {},
+		"lost acks":     func(_ *testing.T, b *reprisetest.Broker) { b.LoseAcks(3) },
+		"lost confirms": func(_ *testing.T, b *reprisetest.Broker) { b.LoseConfirms(3) },
+		"lost messages": func(_ *testing.T, b *reprisetest.Broker) { b.LosePublishes(3) },
+		"nacks":         func(_ *testing.T, b *reprisetest.Broker) { b.Nack(3) },
+		"cut":           func(_ *testing.T, b *reprisetest.Broker) { b.Cut() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inSystem(t, func(t *testing.T, s *system) {
+				s.breaks(func(*reprise.Message) error { return reprise.Park(errors.New("broken")) })
+				s.publish(t, 30)
+				fault(t, s.broker)
+				s.broker.Drain(t)
+				synctest.Wait()
+				s.broker.Heal()
+				kept := len(s.bodies())
+				if kept < 30 { // a worker's copy may be there twice: that is another message
+					t.Fatalf("%d kept", kept)
+				}
+				s.breaks(nil)
+				before := len(s.worker.Attempts())
+				id := s.begin(Plan{Rate: 100})
+				s.broker.Publish(t, &reprise.Message{RoutingKey: "orders", MessageID: "other"})
+				fault(t, s.broker)
+				r, err := s.replayer.Finish(t.Context(), id)
+				must(t, err)
+				s.broker.Drain(t)
+				arrived := map[string]bool{}
+				for _, x := range s.worker.Attempts()[before:] {
+					arrived[x.Message.MessageID] = true
+				}
+				if r.State != ReplayDone || s.states()[Replayed] != kept || len(arrived) != 31 {
+					t.Errorf("%+v, %v, %d arrived", r, s.states(), len(arrived))
+				}
+			})
+		})
+	}
+}
+
+// An archive that is down for longer than the broker is patient gets each message
+// once.
+func TestTheArchiveIsDownForHours(t *testing.T) {
+	inSystem(t, func(t *testing.T, s *system) {
+		s.failing(func(string) error { return errDown }, nil)
+		s.breaks(func(*reprise.Message) error { return reprise.Park(errors.New("broken")) })
+		s.publish(t, 150) // more than are taken at a time
+		time.Sleep(100 * time.Minute)
+		s.broker.Cut()
+		time.Sleep(100 * time.Minute)
+		if n := len(s.bodies()); n != 0 {
+			t.Fatalf("%d in an archive that is down", n)
+		}
+		s.failing(nil, nil)
+		s.broker.Drain(t)
+		synctest.Wait()
+		counts := map[string]int{}
+		for _, body := range s.bodies() {
+			counts[body]++
+		}
+		if len(counts) != 150 || len(s.bodies()) != 150 || s.open() != 0 {
+			t.Errorf("%d messages, %d different, %d open", len(s.bodies()), len(counts), s.open())
+		}
+	})
+}
+
+// A target that is not there stops the replay; what was not sent is failed as before.
+func TestAReplayToNowhereLosesNothing(t *testing.T) {
+	inSystem(t, func(t *testing.T, s *system) {
+		s.breaks(down)
+		s.publish(t, 5)
+		s.broker.Drain(t)
+		r, err := s.replayer.Finish(t.Context(), s.begin(Plan{To: &Target{RoutingKey: "nowhere"}}))
+		must(t, err)
+		if r.State != ReplayStopped || !strings.Contains(r.Why, `message 1 cannot be sent: reprise: unroutable: queue "nowhere" does not exist`) || s.states()[Failed] != 5 {
+			t.Errorf("%+v, %v", r, s.states())
+		}
+	})
+}
+
+// Run finds replays that others begin, carries them out beside each other, and stops
+// when somebody ends one.
+func TestReplaysBegunAndCancelledByOthers(t *testing.T) {
+	inSystem(t, func(t *testing.T, s *system) {
+		s.breaks(down)
+		s.publish(t, 100)
+		s.broker.Drain(t)
+		s.breaks(nil)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.replayer.Run(ctx) }()
+		slow := s.begin(Plan{Rate: 1})
+		time.Sleep(30 * time.Second)
+		must(t, s.EndReplay(t.Context(), slow, ReplayCancelled, "enough", "somebody"))
+		s.broker.Drain(t)
+		r := s.replay(slow)
+		if r.Sent < 25 || r.Sent > 31 || s.states()[Replayed] != int(r.Sent) || s.states()[Failed] != 100-int(r.Sent) {
+			t.Errorf("%+v, %v", r, s.states())
+		}
+		rest := s.begin(Plan{})
+		s.replayer.Wake()
+		synctest.Wait()
+		time.Sleep(100 * time.Millisecond)
+		s.broker.Drain(t)
+		if r := s.replay(rest); r.State != ReplayDone || s.states()[Replayed] != 100 {
+			t.Errorf("%+v, %v", r, s.states())
+		}
+		if _, err := s.replayer.Finish(t.Context(), 99); !errors.Is(err, ErrNotFound) {
+			t.Errorf("of no replay: %v", err)
+		}
+		stop()
+		must(t, <-ended)
+	})
+}
+
+// With a ramp, the first minute is slow.
+func TestTheRampAsItIsSeen(t *testing.T) {
+	inSystem(t, func(t *testing.T, s *system) {
+		s.breaks(down)
+		s.publish(t, 200)
+		s.broker.Drain(t)
+		s.breaks(nil)
+		before, began := len(s.worker.Attempts()), time.Now()
+		_, err := s.replayer.Finish(t.Context(), s.begin(Plan{Ramp: true, Rate: 10}))
+		must(t, err)
+		s.broker.Drain(t)
+		perStep := make([]int, 5)
+		for _, x := range s.worker.Attempts()[before:] {
+			perStep[min(4, int(x.At.Sub(began)/rampStep))]++
+		}
+		if diff := cmp.Diff([]int{10, 20, 50, 100, 20}, perStep); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// However many Replayers there are, each message is sent by one of them; and when that
+// one is gone, another goes on.
+func TestAReplayIsCarriedOutByOneAtATime(t *testing.T) {
+	inSystem(t, func(t *testing.T, s *system) {
+		s.breaks(down)
+		s.publish(t, 300)
+		s.broker.Drain(t)
+		s.breaks(nil)
+		before := len(s.worker.Attempts())
+		id := s.begin(Plan{Rate: 5})
+		var running []context.CancelFunc
+		ended := make(chan error)
+		for range 3 {
+			r, err := newReplayer(s.memory, s.client, ReplayerConfig{})
+			must(t, err)
+			ctx, stop := context.WithCancel(t.Context())
+			running = append(running, stop)
+			go func() { ended <- r.Run(ctx) }()
+		}
+		for _, stop := range running[:2] {
+			time.Sleep(15 * time.Second)
+			stop()
+			must(t, <-ended)
+		}
+		r, err := s.replayer.Finish(t.Context(), id)
+		must(t, err)
+		running[2]()
+		must(t, <-ended)
+		s.broker.Drain(t)
+		if n := len(s.worker.Attempts()) - before; n != 300 || r.State != ReplayDone || r.Sent != 300 {
+			t.Errorf("%d arrived, %+v", n, r)
+		}
+		if took := r.Ended.Sub(r.Begun); took < 59*time.Second || took > 2*time.Minute {
+			t.Errorf("at 5 per second, 300 messages took %s", took)
+		}
+	})
+}

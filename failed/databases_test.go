@@ -1,0 +1,154 @@
+package failed_test
+
+import (
+	"context"
+	"database/sql"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
+	_ "modernc.org/sqlite"             // driver "sqlite"
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// database is an empty one, of a test's own.
+type database struct {
+	*sql.DB
+	dialect failed.Dialect
+	made    *atomic.Int64 // archives
+}
+
+// eachDatabase runs test once for each kind of database. The subtest of PostgreSQL
+// is skipped if there is none; `make test` sees to it that there is, and takes a
+// skipped test for a failure.
+func eachDatabase(t *testing.T, test func(t *testing.T, db database)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) { test(t, openSQLite(t)) })
+	t.Run("postgres", func(t *testing.T) { test(t, openPostgres(t)) })
+}
+
+func openSQLite(t testing.TB) database {
+	t.Helper()
+	return open(t, failed.SQLite, "sqlite", "file:"+filepath.Join(t.TempDir(), "test.db")+"?_pragma=synchronous(OFF)")
+}
+
+func openPostgres(t testing.TB) database {
+	t.Helper()
+	const variable = "REPRISE_TEST_POSTGRES"
+	address := os.Getenv(variable)
+	if address == "" {
+		t.Skipf("needs PostgreSQL: set %s=postgres://… or run make test", variable)
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatalf("%s=%q is no URL: %v", variable, address, err)
+	}
+	all := open(t, failed.PostgreSQL, "pgx", address)
+	schema := strings.ToLower(testkit.Name(t, "reprise"))
+	schema = schema[len(schema)-min(len(schema), 50):]
+	all.exec(t, `CREATE SCHEMA "`+schema+`"`)
+	t.Cleanup(func() { all.exec(t, `DROP SCHEMA "`+schema+`" CASCADE`) })
+	q := u.Query()
+	q.Set("search_path", `"`+schema+`"`)
+	u.RawQuery = q.Encode()
+	return open(t, failed.PostgreSQL, "pgx", u.String())
+}
+
+func open(t testing.TB, d failed.Dialect, driver, source string) database {
+	t.Helper()
+	db, err := sql.Open(driver, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return database{db, d, new(atomic.Int64)}
+}
+
+func (d database) exec(t testing.TB, statement string) {
+	t.Helper()
+	if _, err := d.Exec(statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// archive returns an empty archive in the database.
+func (d database) archive(t testing.TB, options ...func(*failed.Config)) *failed.Archive {
+	t.Helper()
+	return d.open(t, append([]func(*failed.Config){prefix(d.next())}, options...)...)
+}
+
+// next returns a prefix that no archive has yet.
+func (d database) next() string {
+	return "a" + strings.Repeat("b", int(d.made.Load()%30)) + string(rune('a'+d.made.Add(1)/30)) + "_"
+}
+
+func prefix(p string) func(*failed.Config) { return func(c *failed.Config) { c.Prefix = p } }
+
+func (d database) open(t testing.TB, options ...func(*failed.Config)) *failed.Archive {
+	t.Helper()
+	cfg := failed.Config{Dialect: d.dialect}
+	for _, o := range options {
+		o(&cfg)
+	}
+	a, err := failed.Open(context.Background(), d.DB, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// empty removes all that is in an archive: quicker than another one for each case of
+// a property.
+func (d database) empty(t rapid.TB, a *failed.Archive) {
+	t.Helper()
+	p := a.Config().Prefix
+	var all []string
+	for _, table := range []string{
+		"queue", "group", "trend", "message", "content", "revision", "delivery", "origin", "replay", "item", "act", "search",
+	} {
+		all = append(all, "DELETE FROM "+p+table)
+	}
+	all = append(all, "UPDATE "+p+"counter SET last = 0")
+	if _, err := d.Exec(strings.Join(all, "; ")); err != nil {
+		t.Fatalf("emptying the archive: %v", err)
+	}
+}
+
+// clock is what the time is.
+type clock struct{ at atomic.Int64 }
+
+func newClock() *clock {
+	c := new(clock)
+	c.at.Store(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixMilli())
+	return c
+}
+
+func (c *clock) now() time.Time       { return time.UnixMilli(c.at.Load()).UTC() }
+func (c *clock) pass(d time.Duration) { c.at.Add(d.Milliseconds()) }
+func (c *clock) use(cfg *failed.Config) {
+	cfg.Clock = c.now
+}
+
+func check(t rapid.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// value fails the test unless err is nil.
+func value[V any](v V, err error) func(t rapid.TB) V {
+	return func(t rapid.TB) V {
+		t.Helper()
+		check(t, err)
+		return v
+	}
+}

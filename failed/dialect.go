@@ -1,0 +1,130 @@
+package failed
+
+import (
+	"fmt"
+	"hash/fnv"
+	"regexp"
+	"strings"
+)
+
+// Dialect is the kind of SQL that a database speaks.
+type Dialect int
+
+// The dialects. Any database/sql driver of the database will do that takes
+// numbered arguments.
+const (
+	PostgreSQL Dialect = iota + 1 // 11 or later
+	SQLite                        // 3.43 or later, with FTS5
+)
+
+func (d Dialect) String() string {
+	switch d {
+	case PostgreSQL:
+		return "PostgreSQL"
+	case SQLite:
+		return "SQLite"
+	}
+	return fmt.Sprintf("Dialect(%d)", int(d))
+}
+
+func (d Dialect) validate() error {
+	if d != PostgreSQL && d != SQLite {
+		return fmt.Errorf("%w: Config.Dialect %d: use PostgreSQL or SQLite", ErrInvalid, d)
+	}
+	return nil
+}
+
+var (
+	prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
+	names    = regexp.MustCompile(`\{([a-z_]+)\}`)
+)
+
+// sql makes a statement of one that is written for both: {name} is the name of a
+// table or an index, $1 an argument.
+func (d Dialect) sql(prefix, s string) string {
+	s = names.ReplaceAllString(s, prefix+"$1")
+	if d == SQLite {
+		return strings.ReplaceAll(s, "$", "?")
+	}
+	return s
+}
+
+// types replaces the names of types in the schema.
+func (d Dialect) types(s string) string {
+	if d == SQLite {
+		return strings.NewReplacer("BYTES", "BLOB", "BIGINT", "INTEGER", "SMALLINT", "INTEGER").Replace(s)
+	}
+	return strings.NewReplacer("BYTES", "BYTEA", " WITHOUT ROWID", "").Replace(s)
+}
+
+// lock is what a transaction that writes begins with: there is one at a time, so
+// that none sees half of another, and none is in the way of another.
+func (d Dialect) begin(prefix string) []string {
+	if d == SQLite {
+		// For how long others that write are waited for is up to the connection.
+		return []string{"PRAGMA busy_timeout = 30000", "BEGIN IMMEDIATE"}
+	}
+	h := fnv.New64a()
+	h.Write([]byte("reprise/failed/" + prefix))
+	// Of one schema, since that is what the search path leads to.
+	return []string{"BEGIN", fmt.Sprintf("SELECT pg_advisory_xact_lock(%d # hashtext(current_schema())::bigint)", int64(h.Sum64()>>1))}
+}
+
+// in is a condition that a column is one of the numbers of an argument, which list
+// writes.
+func (d Dialect) in(column, arg string) string {
+	if d == SQLite {
+		return column + " IN (SELECT value FROM json_each(" + arg + "))"
+	}
+	return column + " = ANY(CAST(CAST(" + arg + " AS TEXT) AS BIGINT[]))"
+}
+
+func list[N ~int64](d Dialect, numbers []N) string {
+	open, end := "[", "]"
+	if d == PostgreSQL {
+		open, end = "{", "}"
+	}
+	b := []byte(open)
+	for i, n := range numbers {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = fmt.Append(b, int64(n))
+	}
+	return string(append(b, end...))
+}
+
+// part is a condition that a column of bytes has those of an argument in it.
+func (d Dialect) part(column, arg string) string {
+	if d == SQLite {
+		return "instr(" + column + ", " + arg + ") > 0"
+	}
+	return "position(CAST(" + arg + " AS BYTEA) IN " + column + ") > 0"
+}
+
+// found is a condition that a row of {search} AS s has all of the terms. They are
+// letters, digits and mark, so that quoting is all they need. They are written into
+// the statement, since PostgreSQL plans a search for a frequent word in another way
+// than that for a rare one.
+func (d Dialect) found(terms []string) string {
+	if d == SQLite {
+		return `s.{search} MATCH '"` + strings.Join(terms, `" AND "`) + `"'`
+	}
+	return `s.words @@ CAST('''` + strings.Join(terms, `'' & ''`) + `''' AS TSQUERY)`
+}
+
+// indexed is the value of {search}.words that has the terms of an argument.
+func (d Dialect) indexed(arg string) string {
+	if d == SQLite {
+		return arg
+	}
+	return "array_to_tsvector(string_to_array(" + arg + ", ' '))"
+}
+
+// pos is the column of {search} that is {message}.pos.
+func (d Dialect) pos() string {
+	if d == SQLite {
+		return "s.rowid"
+	}
+	return "s.pos"
+}

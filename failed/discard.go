@@ -1,0 +1,37 @@
+package failed
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Discard drops the messages that are in state failed and selected by f, for a
+// reason, which must not be empty. It returns how many they were. They stay in the
+// archive, and Restore brings them back.
+func (a *Archive) Discard(ctx context.Context, f Filter, reason string, who Actor) (int64, error) {
+	if strings.TrimSpace(reason) == "" {
+		return 0, fmt.Errorf("failed: discarding: %w: say why: the reason is empty", ErrInvalid)
+	}
+	n, err := a.move(ctx, f, who, move{
+		from: Failed, to: Discarded, verb: ActDiscard,
+		set: func(s *selection) string { return `, discarded = ` + s.arg(bytesOf(reason)) }, details: map[string]any{"reason": reason},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("failed: discarding: %w", err)
+	}
+	return n, nil
+}
+
+// Restore undoes Discard for the messages that are discarded and selected by f: they
+// are in state failed again. It returns how many they were.
+func (a *Archive) Restore(ctx context.Context, f Filter, who Actor) (int64, error) {
+	n, err := a.move(ctx, f, who, move{
+		from: Discarded, to: Failed, verb: ActRestore,
+		set: func(*selection) string { return `, discarded = NULL` },
+	})
+	if err != nil {
+		return 0, fmt.Errorf("failed: restoring: %w", err)
+	}
+	return n, nil
+}

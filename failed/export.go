@@ -1,0 +1,207 @@
+package failed
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Export writes the selected messages as JSON Lines, the oldest failure first, and
+// returns how many. Nothing is lost by it, whatever bytes and types a message has.
+func (a *Archive) Export(ctx context.Context, f Filter, w io.Writer) (n int64, err error) {
+	buffered := bufio.NewWriter(w)
+	for m, err := range a.Each(ctx, f) {
+		if err != nil {
+			return n, err
+		}
+		if err := a.export(ctx, m, buffered); err != nil {
+			return n, fmt.Errorf("failed: exporting message %d: %w", m.ID, err)
+		}
+		n++
+	}
+	if err := buffered.Flush(); err != nil {
+		return n, fmt.Errorf("failed: exporting: %w", err)
+	}
+	return n, nil
+}
+
+func (a *Archive) export(ctx context.Context, m *Message, w io.Writer) error {
+	l, err := lineOf(m)
+	if err != nil {
+		return err
+	}
+	l.Archive, l.ID = a.origin, int64(m.ID)
+	err = a.row(ctx, `SELECT archive, id FROM {origin} WHERE message = $1`, int64(m.ID)).Scan(&l.Archive, &l.ID)
+	if err != nil && !isNone(err) {
+		return err
+	}
+	revisions, err := a.revisions(ctx, m.ID)
+	if err != nil {
+		return err
+	}
+	for _, r := range revisions {
+		c, err := lineContentOf(r.Content)
+		if err != nil {
+			return err
+		}
+		l.Revisions = append(l.Revisions, lineRevision{Time: r.Time, Actor: text(r.Actor), lineContent: c})
+	}
+	if m.Edited != nil {
+		if err := a.row(ctx, `SELECT edited FROM {message} WHERE id = $1`, int64(m.ID)).Scan(&l.Edited); err != nil {
+			return err
+		}
+		if l.Edited > len(l.Revisions) { // it was edited meanwhile
+			l.Edited = len(l.Revisions)
+		}
+	}
+	b, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(b, '\n'))
+	return err
+}
+
+// importBatch is how many messages one transaction adds, and importBytes how many
+// bytes of lines, whichever is reached first.
+const (
+	importBatch = 500
+	importBytes = 32 << 20
+)
+
+// Import reads what Export wrote, and returns how many messages are new. Those that
+// are in the archive already, or were imported before, are left as they are. What
+// was replaying is failed; which replays messages were part of is not known here, and
+// they arrive now: Config.Retention begins anew. On a line that cannot be read it stops, and says which; the lines before it have been
+// imported, and importing the mended file adds the others.
+func (a *Archive) Import(ctx context.Context, r io.Reader, who Actor) (added int64, err error) {
+	if err := who.validate(); err != nil {
+		return 0, fmt.Errorf("failed: importing: %w", err)
+	}
+	in := bufio.NewReaderSize(r, 1<<16)
+	var act int64
+	var lines []*line
+	number, size := 0, 0
+	flush := func() error {
+		if len(lines) == 0 {
+			return nil
+		}
+		var n, written int64
+		err := a.write(ctx, func(tx *tx) (err error) {
+			if n, err = tx.importLines(lines); err != nil || n == 0 {
+				return err
+			}
+			written, err = tx.imported(who, act, added+n)
+			return err
+		})
+		if err == nil {
+			added += n
+			act = max(act, written)
+		}
+		lines, size = lines[:0], 0
+		return err
+	}
+	for {
+		b, readErr := in.ReadBytes('\n')
+		if len(b) > 0 {
+			number++
+			l, err := parseLine(b)
+			if err != nil {
+				return added, errors.Join(flush(), fmt.Errorf("failed: importing line %d: %w", number, err))
+			}
+			if l != nil {
+				lines = append(lines, l)
+				size += len(b)
+			}
+		}
+		if len(lines) == importBatch || size > importBytes || readErr != nil {
+			if err := flush(); err != nil {
+				return added, fmt.Errorf("failed: importing the lines up to %d: %w", number, err)
+			}
+		}
+		if readErr == io.EOF {
+			return added, nil
+		}
+		if readErr != nil {
+			return added, fmt.Errorf("failed: importing: reading line %d: %w", number+1, readErr)
+		}
+	}
+}
+
+// imported writes the act of an import, or how far it is now.
+func (t *tx) imported(who Actor, act, n int64) (int64, error) {
+	if act == 0 {
+		return t.act(who, ActImport, "", map[string]any{"messages": n})
+	}
+	_, err := t.exec(`UPDATE {act} SET details = $2 WHERE id = $1`, act, fmt.Sprintf(`{"messages":%d}`, n))
+	return act, err
+}
+
+// importLines adds those messages that are not there.
+func (t *tx) importLines(lines []*line) (int64, error) {
+	var added []*arrival
+	var from []*line
+	type name struct {
+		archive string
+		id      int64
+	}
+	here := make(map[name]bool)
+	for _, l := range lines {
+		n := name{l.Archive, l.ID}
+		there, err := t.there(l)
+		if err != nil {
+			return 0, err
+		}
+		if there || here[n] {
+			continue
+		}
+		here[n] = true
+		l.message.Archived = timeOf(millis(t.now()))
+		added, from = append(added, &arrival{m: l.message}), append(from, l)
+	}
+	for i, e := range added {
+		if err := e.encode(); err != nil {
+			return 0, fmt.Errorf("message %d of archive %s: %w", from[i].ID, from[i].Archive, err)
+		}
+	}
+	if err := t.add(added); err != nil {
+		return 0, err
+	}
+	var origins, revisions [][]any
+	for i, e := range added {
+		l := from[i]
+		origins = append(origins, []any{l.Archive, l.ID, int64(e.m.ID)})
+		for j, r := range l.Revisions {
+			headers, properties, err := r.content.encode()
+			if err != nil {
+				return 0, err
+			}
+			revisions = append(revisions, []any{
+				int64(e.m.ID), j + 1, millis(r.Time), bytesOf(string(r.Actor)), headers, properties, append([]byte{}, r.content.Body...),
+			})
+		}
+		if l.Edited > 0 {
+			if _, err := t.exec(`UPDATE {message} SET edited = $2 WHERE id = $1`, int64(e.m.ID), l.Edited); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return int64(len(added)), errors.Join(
+		t.insert("{origin}", []string{"archive", "id", "message"}, "", origins),
+		t.insert("{revision}", revisionColumns, "", revisions),
+	)
+}
+
+// there reports whether the message of a line is in the archive.
+func (t *tx) there(l *line) (bool, error) {
+	var n int
+	err := t.row(`SELECT count(*) FROM {origin} WHERE archive = $1 AND id = $2`, l.Archive, l.ID).Scan(&n)
+	if err != nil || n > 0 || l.Archive != t.origin {
+		return n > 0, err
+	}
+	err = t.row(`SELECT count(*) FROM {message} WHERE id = $1`, l.ID).Scan(&n)
+	return n > 0, err
+}

@@ -1,0 +1,128 @@
+package failed_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// unlike is what differs of a message between two archives.
+var unlike = cmpopts.IgnoreFields(failed.Message{}, "ID", "Group", "Archived", "ReplayedBy", "Back", "BackOf")
+
+func TestExportAndImportLoseNothing(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		from, to := db.archive(t), db.archive(t)
+		rapid.Check(t, func(t *rapid.T) {
+			db.empty(t, from)
+			db.empty(t, to)
+			ids := value(from.Add(ctx, rapid.SliceOfN(anyArrival, 1, 4).Draw(t, "arrivals")))(t)
+			for _, id := range ids {
+				for range rapid.IntRange(0, 2).Draw(t, "edits") {
+					check(t, from.Edit(ctx, id, anyContent.Draw(t, "edited"), "editor"))
+				}
+			}
+			if rapid.Bool().Draw(t, "discarded") {
+				value(from.Discard(ctx, failed.Filter{IDs: ids[:1]}, "r"+anyBytes.Draw(t, "reason"), "me"))(t)
+			}
+			var file bytes.Buffer
+			if n := value(from.Export(ctx, failed.Filter{}, &file))(t); n != int64(len(ids)) || strings.Count(file.String(), "\n") != len(ids) {
+				t.Fatalf("exported %d of %d, in %d lines", n, len(ids), strings.Count(file.String(), "\n"))
+			}
+			exported := file.String()
+			if n := value(to.Import(ctx, strings.NewReader(exported), "me"))(t); n != int64(len(ids)) {
+				t.Fatalf("imported %d of %d", n, len(ids))
+			}
+			if n := value(to.Import(ctx, strings.NewReader(exported+"\n"+exported), "me"))(t); n != 0 {
+				t.Fatalf("imported again, %d are new", n)
+			}
+			if n := value(from.Import(ctx, strings.NewReader(exported), "me"))(t); n != 0 {
+				t.Fatalf("imported to where they came from, %d are new", n)
+			}
+			want, got := all(t, from), all(t, to)
+			if d := gocmp.Diff(want, got, same, unlike); d != "" {
+				t.Fatalf("(-want +got)\n%s", d)
+			}
+			for i := range want {
+				if d := gocmp.Diff(value(from.Revisions(ctx, want[i].ID))(t), value(to.Revisions(ctx, got[i].ID))(t), same); d != "" {
+					t.Fatalf("revisions: (-want +got)\n%s", d)
+				}
+			}
+			// What is exported from there is the same again, and known to both.
+			file.Reset()
+			value(to.Export(ctx, failed.Filter{}, &file))(t)
+			if n := value(from.Import(ctx, &file, "me"))(t); n != 0 {
+				t.Fatalf("on the way back %d are new", n)
+			}
+		})
+	})
+}
+
+func all(t rapid.TB, a *failed.Archive) (all []*failed.Message) {
+	for m, err := range a.Each(ctx, failed.Filter{}) {
+		check(t, err)
+		all = append(all, m)
+	}
+	return all
+}
+
+func TestImportSaysWhichLine(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		from, to := db.archive(t), db.archive(t)
+		value(from.Add(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed"}}, {Message: failed.Message{FailedQueue: "q.failed"}}}))(t)
+		var file bytes.Buffer
+		value(from.Export(t.Context(), failed.Filter{}, &file))(t)
+		lines := strings.SplitAfter(file.String(), "\n")
+		for bad, says := range map[string]string{
+			"{\n":                           "unexpected end",
+			"{}\n":                          "no line of an export",
+			`{"archive":"x","id":1}` + "\n": "no line of an export",
+			strings.Replace(lines[0], `"state":"failed"`, `"state":"lost"`, 1):      `no state "lost"`,
+			strings.Replace(lines[0], `"headers":{}`, `"headers":{"a":1}`, 1):       `write its type`,
+			strings.Replace(lines[0], `"headers":{}`, `"headers":{},"edited":1`, 1): `0 revisions`,
+		} {
+			n, err := to.Import(t.Context(), strings.NewReader(lines[0]+bad+lines[1]), "me")
+			if !errors.Is(err, failed.ErrInvalid) || !strings.Contains(err.Error(), "line 2") || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %d, %v", bad, n, err)
+			}
+		}
+		if n := value(to.Count(t.Context(), failed.Filter{}))(t); n.N != 1 {
+			t.Errorf("%d are there, not the one before the bad line", n.N)
+		}
+		if n := value(to.Import(t.Context(), &file, "me"))(t); n != 1 {
+			t.Errorf("of the file that is mended, %d are new", n)
+		}
+		acts, _, err := to.Acts(t.Context(), failed.Page{})
+		check(t, err)
+		if len(acts) != 2 || acts[0].Verb != failed.ActImport || acts[0].Actor != "me" || acts[0].Details["messages"] != 1.0 {
+			t.Errorf("acts: %+v", acts)
+		}
+	})
+}
+
+// Retention counts from the arrival in this archive.
+func TestWhatIsImportedIsNotPurgedAtOnce(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		c := newClock()
+		week := func(cfg *failed.Config) { cfg.Clock, cfg.Retention = c.now, 7*24*time.Hour }
+		from, to := db.archive(t, week), db.archive(t, week)
+		value(from.Add(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed"}}}))(t)
+		var file bytes.Buffer
+		value(from.Export(t.Context(), failed.Filter{}, &file))(t)
+		c.pass(8 * 24 * time.Hour)
+		value(to.Import(t.Context(), &file, "me"))(t)
+		if n := value(from.Purge(t.Context()))(t); n != 1 {
+			t.Errorf("%d purged after 8 days", n)
+		}
+		if n := value(to.Purge(t.Context()))(t); n != 0 {
+			t.Errorf("%d purged after it was imported", n)
+		}
+	})
+}

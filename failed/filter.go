@@ -1,0 +1,56 @@
+package failed
+
+import "time"
+
+// Filter selects messages: those for which all that is set holds. The zero Filter
+// selects all.
+type Filter struct {
+	Queue  string  // the work queue
+	States []State // nil: whatever the state; empty: none
+	Group  GroupID
+
+	// Since and Until bound the time of the last failure: Since ≤ it < Until.
+	Since, Until time.Time
+
+	// Text are words, all of which are in the errors, the ids or the body. It has
+	// no syntax: all but letters and digits separates words.
+	Text string
+
+	// Error is a part of the last error, exactly as it is written there.
+	Error string
+
+	// Headers are names and values that top-level headers must have, as HeaderText
+	// writes them.
+	Headers map[string]string
+
+	// MinAttempts and MaxAttempts bound the number of attempts, both included. 0:
+	// not at all.
+	MinAttempts, MaxAttempts int
+
+	IDs []ID // if not nil: those alone
+
+	// Replay selects what came back from a replay: see Message.Back.
+	Replay ReplayID
+}
+
+// Cursor says where the next page of a list begins. It is opaque; "" is the
+// beginning, and as an answer the end.
+type Cursor string
+
+// Page is a part of a list.
+type Page struct {
+	After Cursor
+	Size  int // at most so many; default 50, at most 1000
+}
+
+// Defaults and bounds of Page.Size.
+const (
+	DefaultPageSize = 50
+	MaxPageSize     = 1000
+)
+
+// Total is a number that may have been too costly to count to the end.
+type Total struct {
+	N    int64
+	More bool // there are more than N
+}

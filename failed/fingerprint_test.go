@@ -1,0 +1,88 @@
+package failed_test
+
+import (
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+func TestFingerprint(t *testing.T) {
+	for _, c := range []struct{ err, want string }{
+		{"", ""},
+		{"no details here", "no details here"},
+		{"order 17: dial tcp 10.0.0.7:5432: i/o timeout after 1.5s", "order *: dial tcp *: i/o timeout after *"},
+		{"order17 not found", "order* not found"},
+		{"user 550e8400-e29b-41d4-a716-446655440000 is gone", "user * is gone"},
+		{"user deadbeef-cafe-babe-face-facefacefeed is gone", "user * is gone"},
+		{"commit 3f2a9bc81d is bad", "commit * is bad"},
+		{"dial [fe80::1ff:fe23:4567:890a%eth0]:80: refused", "dial *: refused"},
+		{"at 0xc000123abc+0x1f", "at *"},
+		{"2026-01-02T15:04:05.123Z failed", "* failed"},
+		{"2026-01-02 15:04:05 failed", "* failed"},
+		{"Mon, 02 Jan 2026 15:04:05 GMT: late", "*: late"},
+		{"Tue Feb 3 15:04:05 2026: late", "*: late"},
+		{"mail to jane.doe+x@example.co.uk bounced", "mail to * bounced"},
+		{`key "abc-17-def" is missing`, `key "*" is missing`},
+		{`field "name" is missing`, `field "name" is missing`},
+		{"can't find 5, won't try", "can't find *, won't try"},
+		{"token 'a1b2c3' expired", "token '*' expired"},
+		{"http2: stream 5 closed", "http*: stream * closed"},
+		{"balance is -5.30", "balance is *"},
+		{"codes [1, 2, 3]", "codes [*]"},
+		{"several\n\tlines  and\x00spaces", "several lines and spaces"},
+		{"bad \xff bytes", "bad ? bytes"},
+	} {
+		if got := failed.Fingerprint(c.err); got != c.want {
+			t.Errorf("%q: %q, not %q", c.err, got, c.want)
+		}
+	}
+}
+
+// Details are what makes no difference.
+func TestFingerprintIsOfNoDetail(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		detail := rapid.OneOf(
+			rapid.StringMatching(`[1-9][0-9]{0,8}`),
+			rapid.StringMatching(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`),
+			rapid.StringMatching(`[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}(:[0-9]{2,5})?`),
+			rapid.StringMatching(`20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?Z`),
+			rapid.StringMatching(`0x[0-9a-f]{1,16}`),
+			rapid.StringMatching(`[a-z]{1,8}@[a-z]{1,8}\.(com|org)`),
+			rapid.StringMatching(`[0-9]{1,4}(ms|s|m|h)`),
+		)
+		before := rapid.StringMatching(`([a-z]{2,8} ){1,3}`).Draw(t, "before")
+		after := rapid.StringMatching(`( [g-z]{2,8}){1,3}`).Draw(t, "after")
+		want := failed.Fingerprint(before + "7" + after)
+		if got := failed.Fingerprint(before + detail.Draw(t, "detail") + after); got != want {
+			t.Fatalf("%q, not %q", got, want)
+		}
+	})
+}
+
+func FuzzFingerprint(f *testing.F) {
+	for _, s := range []string{"", "order 17", `"a 1" 'b 2'`, "\xff\x00", "* - * + *", "1e-9", "''*''", "a@b.c", "::1", "Mon Jan 2 15:04:05 2006"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got := failed.Fingerprint(s)
+		if again := failed.Fingerprint(got); again != got {
+			t.Errorf("%q: %q, and of that %q", s, got, again)
+		}
+		if len(got) > min(len(s), 4<<10) || !utf8.ValidString(got) {
+			t.Errorf("%q: %q has %d bytes", s, got, len(got))
+		}
+	})
+}
+
+func TestFingerprintIsItsOwn(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.OneOf(rapid.String(), rapid.StringMatching("[a-f0-9:.@'\"` *+-]{0,40}")).Draw(t, "error")
+		got := failed.Fingerprint(s)
+		if again := failed.Fingerprint(got); again != got {
+			t.Fatalf("%q: %q, and of that %q", s, got, again)
+		}
+	})
+}

@@ -1,0 +1,108 @@
+package failed
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Headers of programs that are there already: see package topology/preset.
+const (
+	headerRetries    = "mb-retries"
+	headerExceptions = "mb-exceptions"
+	headerProcessing = "x-processing-attempts"
+)
+
+// origin are headers of a Trail that stay on a message that is sent back: they
+// tell the handler where it was first published.
+var origin = map[string]bool{topology.HeaderQueue: true, topology.HeaderExchange: true, topology.HeaderRoutingKey: true}
+
+// spent reports whether a header is what the attempts so far have left on a
+// message, so that without it the message has all of them before it. marks are
+// those of workers, beside Reprise's own and those of the presets.
+func spent(header string, marks []topology.Marks) bool {
+	switch header {
+	case HeaderReplay, reprise.HeaderCrashes, topology.HeaderWaits, headerRetries, headerExceptions, headerProcessing,
+		"x-death", "x-delivery-count", "x-acquired-count":
+		return true
+	}
+	for _, prefix := range []string{"x-first-death-", "x-last-death-", topology.HeaderLevel} {
+		if strings.HasPrefix(header, prefix) {
+			return true
+		}
+	}
+	if origin[header] {
+		return false
+	}
+	for _, m := range marks {
+		if m.Owns(header) {
+			return true
+		}
+	}
+	return topology.Trail{}.Owns(header)
+}
+
+// fresh returns a message to publish that has all its attempts before it. What must
+// not travel in its proper place, be it that the broker would route by it (CC),
+// refuse it (user-id) or let the message expire, is stashed in the headers from
+// which a worker shows it to its handler.
+func fresh(c Content, marks []topology.Marks) *reprise.Message {
+	headers := make(map[string]any, len(c.Headers)+1)
+	for name, value := range c.Headers {
+		if !spent(name, marks) {
+			headers[name] = value
+		}
+	}
+	stash := func(name string, value any) {
+		if _, found := headers[name]; !found {
+			headers[name] = value
+		}
+	}
+	if cc, found := headers["CC"]; found {
+		stash(reprise.HeaderCC, cc)
+	}
+	delete(headers, "CC")
+	delete(headers, "BCC")
+	p := c.Properties
+	if p.UserID != "" {
+		headers[reprise.HeaderUserID] = p.UserID // the broker has checked the property, not the header
+	}
+	if p.Expiration != "" {
+		stash(reprise.HeaderExpiration, p.Expiration)
+	}
+	return &reprise.Message{
+		Body:            c.Body,
+		Headers:         headers,
+		ContentType:     p.ContentType,
+		ContentEncoding: p.ContentEncoding,
+		CorrelationID:   p.CorrelationID,
+		ReplyTo:         p.ReplyTo,
+		MessageID:       p.MessageID,
+		Type:            p.Type,
+		AppID:           p.AppID,
+		Priority:        p.Priority,
+		Timestamp:       p.Timestamp,
+	}
+}
+
+// address is where a message goes that failed in a queue.
+func address(to *Target, queue string) (exchange, key string) {
+	if to != nil {
+		return to.Exchange, to.RoutingKey
+	}
+	return "", queue
+}
+
+// back returns what a replay publishes for a message. One that has no id gets one,
+// the same each time, so that if it is sent twice that can be seen.
+func back(m *Message, id ReplayID, to *Target, marks []topology.Marks) *reprise.Message {
+	out := fresh(m.Current(), marks)
+	out.Exchange, out.RoutingKey = address(to, m.Queue)
+	out.Headers[HeaderReplay] = fmt.Sprintf("%d/%d", id, m.ID)
+	if out.MessageID == "" {
+		out.MessageID = fmt.Sprintf("failed-%d-%d", m.ID, m.Archived.UnixMilli())
+	}
+	return out
+}

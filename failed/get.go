@@ -1,0 +1,103 @@
+package failed
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Get returns a message with all that is known of it, or ErrNotFound.
+func (a *Archive) Get(ctx context.Context, id ID) (*Message, error) {
+	m, err := a.get(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("failed: reading message %d: %w", id, err)
+	}
+	return m, nil
+}
+
+// get is one query, so that it is of one moment.
+func (a *Archive) get(ctx context.Context, id ID) (*Message, error) {
+	var m Message
+	var state int
+	var archived, first, last int64
+	var headers, properties string
+	var whole, discarded, attempts, editedHeaders, editedProperties sql.NullString
+	var edited []byte
+	err := a.row(ctx, `SELECT m.id, m.grp, m.state, q.name, m.failed_queue, m.archived, m.exchange, m.routing_key, m.attempts,
+			c.errors, c.dropped, m.reason, m.error, c.error, m.first_failed, m.last_failed,
+			c.body, c.headers, c.properties, r.body, r.headers, r.properties, m.replay, m.back, m.back_of, m.discarded
+		FROM {message} m JOIN {queue} q ON q.id = m.queue JOIN {content} c ON c.message = m.id
+			LEFT JOIN {revision} r ON r.message = m.id AND r.number = m.edited
+		WHERE m.id = $1`, int64(id)).Scan(
+		&m.ID, &m.Group, &state, &m.Queue, &m.FailedQueue, &archived, &m.Exchange, &m.RoutingKey, &m.Attempts,
+		&attempts, &m.ErrorsDropped, &m.Reason, &m.Error, &whole, &first, &last,
+		&m.Body, &headers, &properties, &edited, &editedHeaders, &editedProperties, &m.ReplayedBy, &m.Back, &m.BackOf, &discarded)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.State = States()[state]
+	m.Archived, m.FirstFailed, m.LastFailed = timeOf(archived), timeOf(first), timeOf(last)
+	if whole.Valid {
+		m.Error = whole.String
+	}
+	m.Discarded = discarded.String
+	if m.Content, err = contentFrom(m.Body, headers, properties); err != nil {
+		return nil, err
+	}
+	if m.Errors, err = attemptsFrom(attempts, m.Headers); err != nil {
+		return nil, err
+	}
+	if editedHeaders.Valid {
+		c, err := contentFrom(edited, editedHeaders.String, editedProperties.String)
+		if err != nil {
+			return nil, err
+		}
+		m.Edited = &c
+	}
+	return &m, nil
+}
+
+func contentFrom(body []byte, headers, properties string) (c Content, err error) {
+	c.Body = body
+	if c.Headers, err = decodeTable(headers); err != nil {
+		return c, err
+	}
+	t, err := decodeTable(properties)
+	if err != nil {
+		return c, err
+	}
+	c.Properties = propertiesOf(t)
+	return c, nil
+}
+
+// attemptsFrom reads the errors of attempts, which are in the headers unless they are
+// stored by themselves.
+func attemptsFrom(stored sql.NullString, headers topology.Table) ([]reprise.AttemptError, error) {
+	if !stored.Valid {
+		return topology.Trail{}.Read(topology.Delivery{Headers: headers}).Errors, nil
+	}
+	return decodeAttempts(stored.String)
+}
+
+func decodeAttempts(s string) ([]reprise.AttemptError, error) {
+	d := json.NewDecoder(strings.NewReader(s))
+	d.UseNumber()
+	var list []any
+	if err := d.Decode(&list); err != nil {
+		return nil, fmt.Errorf("%w: errors of attempts: %w", ErrInvalid, err)
+	}
+	v, err := readValue(list)
+	if err != nil {
+		return nil, fmt.Errorf("errors of attempts: %w", err)
+	}
+	return attemptsOf(v.([]any)), nil
+}

@@ -1,0 +1,237 @@
+package failed
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Groups lists groups. A page may be short, and even empty, although there are
+// more: only an empty Cursor is the end. In the order ByLast, and more so ByFailed,
+// a group that changes between two pages changes its place, and may be on both or
+// on neither.
+func (a *Archive) Groups(ctx context.Context, f GroupFilter, p Page) ([]Group, Cursor, error) {
+	groups, next, err := a.groups(ctx, f, p)
+	if err != nil {
+		return nil, "", fmt.Errorf("failed: listing groups: %w", err)
+	}
+	return groups, next, nil
+}
+
+// Group returns a group, or ErrNotFound.
+func (a *Archive) Group(ctx context.Context, id GroupID) (*Group, error) {
+	groups, err := a.groupsOf(ctx, []GroupID{id})
+	if err == nil && len(groups) == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("failed: reading group %d: %w", id, err)
+	}
+	return &groups[0], nil
+}
+
+func (a *Archive) groups(ctx context.Context, f GroupFilter, p Page) ([]Group, Cursor, error) {
+	size, err := p.size()
+	if err != nil {
+		return nil, "", err
+	}
+	order := map[GroupOrder]string{ByLast: "latest", ByFailed: "failed"}[f.Order]
+	if order == "" {
+		return nil, "", fmt.Errorf("%w: there is no order %q of groups: use %q or %q", ErrInvalid, f.Order, ByLast, ByFailed)
+	}
+	at := [2]int64{math.MaxInt64, math.MaxInt64}
+	if p.After != "" {
+		if at, err = p.After.pair(); err != nil {
+			return nil, "", err
+		}
+	}
+	query := selection{d: a.cfg.Dialect}
+	where, ok := f.where(&query)
+	if where == "" || ok == "" {
+		return nil, "", fmt.Errorf("%w: there is no state %q: use %q", ErrInvalid, f.State, States())
+	}
+	type place struct {
+		id GroupID
+		at int64
+	}
+	var found []place
+	end := false
+	limit := 4 * (size + 1)
+	for looked := 0; !end && len(found) <= size && looked < maxLooked; limit = min(4*limit, maxLooked) {
+		n := 0
+		for row, err := range a.rows(ctx, fmt.Sprintf(`SELECT g.%[1]s, g.id, CASE WHEN %[2]s THEN 1 ELSE 0 END FROM {group} g
+				WHERE %[3]s AND (g.%[1]s, g.id) < (%[4]d, %[5]d) ORDER BY g.%[1]s DESC, g.id DESC LIMIT %[6]d`,
+			order, ok, where, at[0], at[1], limit), query.args...) {
+			if err != nil {
+				return nil, "", err
+			}
+			var ok bool
+			if err := row.Scan(&at[0], &at[1], &ok); err != nil {
+				return nil, "", err
+			}
+			n++
+			if ok {
+				found = append(found, place{GroupID(at[1]), at[0]})
+			}
+			if len(found) > size {
+				break
+			}
+		}
+		looked += n
+		end = n < limit && len(found) <= size
+	}
+	if len(found) > size {
+		found = found[:size]
+		at = [2]int64{found[size-1].at, int64(found[size-1].id)}
+	}
+	ids := make([]GroupID, len(found))
+	for i, f := range found {
+		ids[i] = f.id
+	}
+	groups, err := a.groupsOf(ctx, ids)
+	if err != nil || end {
+		return groups, "", err
+	}
+	return groups, Cursor(strconv.FormatInt(at[0], 36) + "." + strconv.FormatInt(at[1], 36)), nil
+}
+
+// where is what an index finds of a filter, and what has to be looked at.
+func (f GroupFilter) where(s *selection) (indexed, others string) {
+	conditions, look := []string{"1 = 1"}, []string{"1 = 1"}
+	if f.Queue != "" {
+		conditions = append(conditions, `g.queue = (SELECT id FROM {queue} WHERE name = `+s.arg(bytesOf(f.Queue))+`)`)
+	}
+	if f.State != "" {
+		code, ok := codes[f.State]
+		if !ok {
+			return "", ""
+		}
+		condition := `g.` + counted[code] + ` > 0`
+		if f.State == Failed {
+			conditions = append(conditions, condition)
+		} else {
+			look = append(look, condition)
+		}
+	}
+	if f.Text != "" {
+		look = append(look, s.d.part("g.text", s.arg(bytesOf(f.Text))))
+	}
+	return strings.Join(conditions, " AND "), strings.Join(look, " AND ")
+}
+
+// groupsOf returns groups with their trends, in the order of the IDs.
+func (a *Archive) groupsOf(ctx context.Context, ids []GroupID) ([]Group, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	d := a.cfg.Dialect
+	place := make(map[GroupID]int)
+	for i, id := range ids {
+		place[id] = i
+	}
+	groups := make([]Group, len(ids))
+	for row, err := range a.rows(ctx, `SELECT g.id, q.name, g.text, g.example, g.failed, g.replaying, g.replayed, g.discarded, g.first, g.latest
+		FROM {group} g JOIN {queue} q ON q.id = g.queue WHERE `+d.in("g.id", "$1"), list(d, ids)) {
+		if err != nil {
+			return nil, err
+		}
+		var g Group
+		var first, last int64
+		if err := row.Scan(&g.ID, &g.Queue, &g.Text, &g.Example, &g.Counts.Failed, &g.Counts.Replaying, &g.Counts.Replayed,
+			&g.Counts.Discarded, &first, &last); err != nil {
+			return nil, err
+		}
+		g.First, g.Last = timeOf(first), timeOf(last)
+		groups[place[g.ID]] = g
+	}
+	if err := a.trends(ctx, groups, place); err != nil {
+		return nil, err
+	}
+	// A group may have been purged since it was found.
+	out := groups[:0]
+	for _, g := range groups {
+		if g.ID != 0 {
+			out = append(out, g)
+		}
+	}
+	return out, nil
+}
+
+// Numbers of buckets of a Trend.
+const (
+	trendHours = 24
+	trendDays  = 30
+)
+
+func (a *Archive) trends(ctx context.Context, groups []Group, place map[GroupID]int) error {
+	now := a.now().Unix()
+	hours, days := now-now%hour-(trendHours-1)*hour, now-now%day-(trendDays-1)*day
+	var ids []GroupID
+	for i := range groups {
+		groups[i].Trend = Trend{Hours: buckets(hours, hour, trendHours), Days: buckets(days, day, trendDays)}
+		if groups[i].ID != 0 {
+			ids = append(ids, groups[i].ID)
+		}
+	}
+	d := a.cfg.Dialect
+	for row, err := range a.rows(ctx, `SELECT grp, span, start, n FROM {trend}
+		WHERE `+d.in("grp", "$1")+fmt.Sprintf(` AND (span = %d AND start >= %d OR span = %d AND start >= %d)`, hour, hours, day, days), list(d, ids)) {
+		if err != nil {
+			return err
+		}
+		var id GroupID
+		var span, start, n int64
+		if err := row.Scan(&id, &span, &start, &n); err != nil {
+			return err
+		}
+		list, from := groups[place[id]].Trend.Hours, hours
+		if span == day {
+			list, from = groups[place[id]].Trend.Days, days
+		}
+		if i := (start - from) / span; i < int64(len(list)) { // clocks differ: one may be ahead
+			list[i].N = n
+		}
+	}
+	return nil
+}
+
+func buckets(start, span int64, n int) []Bucket {
+	out := make([]Bucket, n)
+	for i := range out {
+		out[i].Start = time.Unix(start+int64(i)*span, 0).UTC()
+	}
+	return out
+}
+
+// Queues returns all work queues of which there ever was a message, by name.
+func (a *Archive) Queues(ctx context.Context) ([]QueueSummary, error) {
+	var out []QueueSummary
+	for row, err := range a.rows(ctx, `SELECT q.name, q.failed, q.replaying, q.replayed, q.discarded, q.purged,
+			COALESCE((SELECT m.last_failed FROM {message} m WHERE m.queue = q.id AND m.state = 0 ORDER BY m.pos LIMIT 1), 0),
+			COALESCE((SELECT m.last_failed FROM {message} m WHERE m.queue = q.id AND m.state = 0 ORDER BY m.pos DESC LIMIT 1), 0)
+		FROM {queue} q ORDER BY q.name`) {
+		var s QueueSummary
+		var oldest, newest int64
+		if err == nil {
+			err = row.Scan(&s.Queue, &s.Counts.Failed, &s.Counts.Replaying, &s.Counts.Replayed, &s.Counts.Discarded, &s.Purged, &oldest, &newest)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("failed: listing queues: %w", err)
+		}
+		s.Oldest, s.Newest = timeOf(oldest), timeOf(newest)
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// pair of a cursor of groups.
+func (c Cursor) pair() (at [2]int64, err error) {
+	before, after, _ := strings.Cut(string(c), ".")
+	if at[0], err = Cursor(before).number(); err == nil {
+		at[1], err = Cursor(after).number()
+	}
+	return at, err
+}

@@ -1,0 +1,34 @@
+package failed
+
+import (
+	"time"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// keep is the Strategy of workers that take messages out of a queue and put nothing
+// in their place: what is not taken goes back as it is. It declares nothing, and
+// reads and writes no marks.
+func keep() topology.Strategy { return topology.Strategy{Route: keepRoute{}, Marks: noMarks{}} }
+
+type keepRoute struct{}
+
+func (keepRoute) Topology(string) topology.Topology { return topology.Topology{} }
+
+func (keepRoute) Wait(topology.Delivery, time.Duration) (topology.Hop, error) {
+	return topology.Hop{Way: topology.Requeue}, nil
+}
+
+func (keepRoute) Failed(topology.Delivery) topology.Hop { return topology.Hop{Way: topology.Requeue} }
+
+type noMarks struct{}
+
+func (noMarks) Read(topology.Delivery) topology.History {
+	return topology.History{RetriesLeft: topology.Undecided}
+}
+func (noMarks) Retry(h topology.Table, _ topology.Failure) topology.Table { return h }
+func (noMarks) Park(h topology.Table, _ topology.Failure) topology.Table  { return h }
+func (noMarks) Owns(string) bool                                          { return false }
+
+// Crashes returns 0: what is only kept ends no process.
+func (noMarks) Crashes(topology.Delivery) int { return 0 }

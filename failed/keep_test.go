@@ -1,0 +1,162 @@
+package failed_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/topology"
+)
+
+func TestTablesKeepTheirTypes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := anyTable(4).Draw(t, "table")
+		text, err := failed.EncodeTable(want)
+		check(t, err)
+		if i := strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0xfffd }); i >= 0 && !strings.Contains(text, "\ufffd") {
+			t.Fatalf("%q has a character in it that a database may not take, at %d", text, i)
+		}
+		got := value(failed.DecodeTable(text))(t)
+		if d := cmp.Diff(want, got, same); d != "" {
+			t.Fatalf("%s: (-want +got)\n%s", text, d)
+		}
+		if again := value(failed.EncodeTable(got))(t); again != text {
+			t.Fatalf("%s is written again as %s", text, again)
+		}
+	})
+}
+
+func FuzzDecodeTable(f *testing.F) {
+	for _, s := range []string{`{}`, `{"a":{"int8":-128}}`, `{"a":{"table":{"b":[null,true,"c"]}}}`, `{"base64:/w==":{"bytes":""}}`, `{"a":{"float64":"7ff8000000000001"}}`, `{"a":1}`, `{"a":{}}`, `[]`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		table, err := failed.DecodeTable(s)
+		if err != nil {
+			if !errors.Is(err, failed.ErrInvalid) {
+				t.Fatalf("%q: %v is not ErrInvalid", s, err)
+			}
+			return
+		}
+		text, err := failed.EncodeTable(table)
+		if errors.Is(err, failed.ErrUnstorable) {
+			return // deeper than what is written
+		}
+		check(t, err)
+		if d := cmp.Diff(table, value(failed.DecodeTable(text))(t), same); d != "" {
+			t.Fatalf("%q: %s", s, d)
+		}
+	})
+}
+
+func TestAMessageIsKeptWhole(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		a := db.archive(t)
+		rapid.Check(t, func(t *rapid.T) {
+			arrivals := rapid.SliceOfN(anyArrival, 1, 3).Draw(t, "arrivals")
+			ids := value(a.Add(t.Context(), arrivals))(t)
+			for i, id := range ids {
+				checkKept(t, a, id, arrivals[i].Message)
+			}
+		})
+	})
+}
+
+func checkKept(t rapid.TB, a *failed.Archive, id failed.ID, want failed.Message) {
+	t.Helper()
+	got := value(a.Get(context.Background(), id))(t)
+	want.ID, want.State = id, failed.Failed
+	want.Group, want.Archived = got.Group, got.Archived
+	// Text is compared in no time, and cmp takes exponential time for what is deep.
+	if a, b := value(failed.EncodeTable(want.Headers))(t), value(failed.EncodeTable(got.Headers))(t); a != b {
+		t.Fatalf("headers %s are kept as %s", a, b)
+	}
+	if !bytes.Equal(want.Body, got.Body) {
+		t.Fatalf("a body of %d bytes is kept as another of %d", len(want.Body), len(got.Body))
+	}
+	want.Headers, got.Headers, want.Body, got.Body = nil, nil, nil, nil
+	if d := cmp.Diff(&want, got, same); d != "" {
+		t.Fatalf("(-want +got)\n%s", d)
+	}
+	if got.Archived.IsZero() || got.Group == 0 {
+		t.Fatalf("archived %s, group %d", got.Archived, got.Group)
+	}
+}
+
+func TestLargeAndHostileMessages(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		a := db.archive(t)
+		var deep any = "bottom"
+		for range 40 { // AMQP clients read 32
+			deep = topology.Table{"d": []any{deep}}
+		}
+		large := slices.Repeat([]byte{0, 0xff, 'a', '\n'}, 4<<20)
+		words := func() []byte { // nothing but different words
+			var b bytes.Buffer
+			for i := range 1 << 20 {
+				b.WriteString("w" + strings.Repeat("x", i%7) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676%26)) + string(rune('a'+i/17576%26)) + " ")
+			}
+			return b.Bytes()
+		}()
+		arrivals := []failed.Arrival{
+			{Message: failed.Message{Queue: "q", FailedQueue: "q.failed", Content: failed.Content{Body: large}}},
+			{Message: failed.Message{Queue: "q", FailedQueue: "q.failed", Content: failed.Content{Body: words}}},
+			{Message: failed.Message{Queue: "q\x00\xff", FailedQueue: "\x00", Error: strings.Repeat("€ long ", 20_000), Content: failed.Content{Headers: topology.Table{"deep": deep}}}},
+		}
+		ids := value(a.Add(t.Context(), arrivals))(t)
+		for i, id := range ids {
+			want := arrivals[i].Message
+			got := value(a.Get(t.Context(), id))(t)
+			want.FirstFailed, want.LastFailed = got.FirstFailed, got.LastFailed
+			checkKept(t, a, id, want)
+		}
+		list, _, err := a.List(t.Context(), failed.Filter{Queue: "q\x00\xff", Error: strings.Repeat("€ long ", 15_000)}, failed.Page{})
+		check(t, err)
+		if len(list) != 1 || len(list[0].Error) > 1<<10 || !strings.HasPrefix(arrivals[2].Error, list[0].Error) {
+			t.Errorf("found %v by its error", list)
+		}
+	})
+}
+
+func TestWhatAMQPDoesNotKnowIsRefused(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		a := db.archive(t)
+		good := failed.Arrival{Message: failed.Message{FailedQueue: "q.failed"}}
+		bad := good
+		bad.Headers = topology.Table{"c": make(chan int)}
+		if ids, err := a.Add(t.Context(), []failed.Arrival{good, bad}); !errors.Is(err, failed.ErrUnstorable) || ids != nil {
+			t.Errorf("Add of a channel: %v, %v", ids, err)
+		}
+		if n := value(a.Count(t.Context(), failed.Filter{}))(t); n.N != 0 {
+			t.Errorf("%d messages are there", n.N)
+		}
+		if _, err := a.Get(t.Context(), 1); !errors.Is(err, failed.ErrNotFound) {
+			t.Errorf("Get: %v", err)
+		}
+	})
+}
+
+// What an arrival does not say is filled in.
+func TestWhatIsNotKnownOfAnArrival(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		c := newClock()
+		a := db.archive(t, c.use)
+		id := value(a.Add(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}}}))(t)[0]
+		m := value(a.Get(t.Context(), id))(t)
+		want := &failed.Message{
+			ID: id, Queue: "orders", FailedQueue: "orders.failed", State: failed.Failed,
+			Archived: c.now(), FirstFailed: c.now(), LastFailed: c.now(),
+		}
+		if d := cmp.Diff(want, m, same, cmpopts.IgnoreFields(failed.Message{}, "Group")); d != "" {
+			t.Error(d)
+		}
+	})
+}

@@ -1,0 +1,175 @@
+package failed
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// line is a message as it is exported. Its headers, properties and attempts are
+// written as they are stored.
+type line struct {
+	Archive       string          `json:"archive"`
+	ID            int64           `json:"id"`
+	State         State           `json:"state"`
+	Queue         text            `json:"queue"`
+	FailedQueue   text            `json:"failed_queue"`
+	Archived      time.Time       `json:"archived"` // for people: an import begins anew
+	Exchange      text            `json:"exchange"`
+	RoutingKey    text            `json:"routing_key"`
+	Attempts      int             `json:"attempts"`
+	Error         text            `json:"error"`
+	Reason        text            `json:"reason,omitempty"`
+	Errors        json.RawMessage `json:"errors"`
+	ErrorsDropped int             `json:"errors_dropped,omitempty"`
+	FirstFailed   time.Time       `json:"first_failed"`
+	LastFailed    time.Time       `json:"last_failed"`
+	Discarded     text            `json:"discarded,omitempty"`
+	lineContent
+	Edited    int            `json:"edited,omitempty"` // number of the revision that is to be sent, from 1
+	Revisions []lineRevision `json:"revisions,omitempty"`
+
+	message Message
+}
+
+type lineContent struct {
+	Headers    json.RawMessage `json:"headers"`
+	Properties json.RawMessage `json:"properties"`
+	Body       *string         `json:"body,omitempty"`   // if it is UTF-8
+	Base64     []byte          `json:"base64,omitempty"` // if not
+
+	content Content
+}
+
+type lineRevision struct {
+	Time  time.Time `json:"time"`
+	Actor text      `json:"actor"`
+	lineContent
+}
+
+// text is a string that may be no UTF-8.
+type text string
+
+func (s text) MarshalJSON() ([]byte, error) { return appendText(nil, string(s)), nil }
+
+func (s *text) UnmarshalJSON(b []byte) error {
+	if bytes.HasPrefix(b, []byte("{")) {
+		var encoded struct{ String []byte }
+		err := json.Unmarshal(b, &encoded)
+		*s = text(encoded.String)
+		return err
+	}
+	return json.Unmarshal(b, (*string)(s))
+}
+
+func lineOf(m *Message) (*line, error) {
+	c, err := lineContentOf(m.Content)
+	if err != nil {
+		return nil, err
+	}
+	attempts, err := appendValue(nil, tablesOf(m.Errors), 0)
+	if err != nil {
+		return nil, err
+	}
+	return &line{
+		State: m.State, Queue: text(m.Queue), FailedQueue: text(m.FailedQueue), Archived: m.Archived,
+		Exchange: text(m.Exchange), RoutingKey: text(m.RoutingKey), Attempts: m.Attempts,
+		Error: text(m.Error), Reason: text(m.Reason), Errors: attempts, ErrorsDropped: m.ErrorsDropped,
+		FirstFailed: m.FirstFailed, LastFailed: m.LastFailed, Discarded: text(m.Discarded), lineContent: c,
+	}, nil
+}
+
+func lineContentOf(c Content) (l lineContent, err error) {
+	headers, properties, err := c.encode()
+	l.Headers, l.Properties = json.RawMessage(headers), json.RawMessage(properties)
+	if utf8.Valid(c.Body) {
+		body := string(c.Body)
+		l.Body = &body
+	} else {
+		l.Base64 = c.Body
+	}
+	return l, err
+}
+
+// parseLine reads a line; nil for one that is empty.
+func parseLine(b []byte) (*line, error) {
+	if len(bytes.TrimSpace(b)) == 0 {
+		return nil, nil
+	}
+	l := new(line)
+	if err := json.Unmarshal(b, l); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if l.Archive == "" || len(l.Archive) > 40 || l.ID <= 0 || l.FailedQueue == "" && l.Queue == "" {
+		return nil, fmt.Errorf("%w: it is no line of an export: archive, id and queue are needed", ErrInvalid)
+	}
+	if _, ok := codes[l.State]; !ok {
+		return nil, fmt.Errorf("%w: there is no state %q: use %q", ErrInvalid, l.State, States())
+	}
+	if l.State == Replaying {
+		l.State = Failed
+	}
+	if l.State == Discarded && l.Discarded == "" {
+		l.Discarded = "imported without a reason"
+	}
+	if l.Edited < 0 || l.Edited > len(l.Revisions) {
+		return nil, fmt.Errorf("%w: edited is %d, and there are %d revisions", ErrInvalid, l.Edited, len(l.Revisions))
+	}
+	if err := l.read(); err != nil {
+		return nil, err
+	}
+	for i := range l.Revisions {
+		if err := l.Revisions[i].read(); err != nil {
+			return nil, fmt.Errorf("revision %d: %w", i+1, err)
+		}
+	}
+	m := Message{
+		State: l.State, Queue: string(l.Queue), FailedQueue: string(l.FailedQueue),
+		Exchange: string(l.Exchange), RoutingKey: string(l.RoutingKey), Attempts: l.Attempts,
+		Error: string(l.Error), Reason: string(l.Reason), ErrorsDropped: l.ErrorsDropped,
+		FirstFailed: l.FirstFailed, LastFailed: l.LastFailed, Content: l.content,
+	}
+	if l.State == Discarded {
+		m.Discarded = string(l.Discarded)
+	}
+	if len(l.Errors) > 0 {
+		var err error
+		if m.Errors, err = decodeAttempts(string(l.Errors)); err != nil {
+			return nil, err
+		}
+	}
+	l.message = m
+	return l, nil
+}
+
+func (l *lineContent) read() (err error) {
+	body := slices.Clone(l.Base64)
+	if l.Body != nil {
+		body = []byte(*l.Body)
+	}
+	orEmpty := func(b json.RawMessage) string {
+		if len(b) == 0 {
+			return "{}"
+		}
+		return string(b)
+	}
+	l.content, err = contentFrom(body, orEmpty(l.Headers), orEmpty(l.Properties))
+	return err
+}
+
+func isNone(err error) bool { return errors.Is(err, sql.ErrNoRows) }
+
+// printable is text that may be no UTF-8 as a name in JSON.
+func printable(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return base64Name + base64.StdEncoding.EncodeToString([]byte(strings.Clone(s)))
+}

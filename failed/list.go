@@ -1,0 +1,251 @@
+package failed
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// maxLooked is how many messages a page looks at, and Count.
+const maxLooked = 5_000
+
+// List returns a page of messages, the latest failure first. A page may be short,
+// and even empty, although there are more, where few messages match: only an
+// empty Cursor is the end.
+func (a *Archive) List(ctx context.Context, f Filter, p Page) ([]Summary, Cursor, error) {
+	out, next, err := a.list(ctx, f, p)
+	if err != nil {
+		return nil, "", fmt.Errorf("failed: listing messages: %w", err)
+	}
+	return out, next, nil
+}
+
+func (a *Archive) list(ctx context.Context, f Filter, p Page) ([]Summary, Cursor, error) {
+	size, err := p.size()
+	if err != nil {
+		return nil, "", err
+	}
+	before := int64(math.MaxInt64)
+	if p.After != "" {
+		if before, err = p.After.number(); err != nil {
+			return nil, "", err
+		}
+	}
+	s, err := a.selection(ctx, f)
+	if err != nil || s == nil {
+		return nil, "", err
+	}
+	var found []int64
+	end := false
+	// Few first: mostly, most of what is looked at is selected.
+	limit := 4 * (size + 1)
+	for looked := 0; !end && len(found) <= size && looked < maxLooked; limit = min(4*limit, maxLooked) {
+		n := 0
+		for row, err := range a.rows(ctx, s.look(before, limit), s.args...) {
+			if err != nil {
+				return nil, "", err
+			}
+			var ok bool
+			if err := row.Scan(&before, &ok); err != nil {
+				return nil, "", err
+			}
+			n++
+			if ok {
+				found = append(found, before)
+			}
+			if len(found) > size {
+				break
+			}
+		}
+		looked += n
+		end = n < limit && len(found) <= size
+	}
+	if len(found) > size { // the one too many says that there are more
+		found = found[:size]
+		before = found[size-1]
+	}
+	out, err := a.summaries(ctx, found)
+	if err != nil || end {
+		return out, "", err
+	}
+	return out, cursorOf(before), nil
+}
+
+// selection of a filter; nil if it can select nothing.
+func (a *Archive) selection(ctx context.Context, f Filter) (*selection, error) {
+	if err := f.validate(); err != nil {
+		return nil, err
+	}
+	var queue int64
+	if f.Queue != "" {
+		err := a.row(ctx, `SELECT id FROM {queue} WHERE name = $1`, bytesOf(f.Queue)).Scan(&queue)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return f.selection(a.cfg.Dialect, queue), nil
+}
+
+// summaries of the messages at positions, in that order.
+func (a *Archive) summaries(ctx context.Context, at []int64) ([]Summary, error) {
+	if len(at) == 0 {
+		return nil, nil
+	}
+	out := make([]Summary, 0, len(at))
+	d := a.cfg.Dialect
+	for row, err := range a.rows(ctx, `SELECT m.id, m.grp, m.state, q.name, m.failed_queue, m.archived, m.exchange, m.routing_key,
+			m.attempts, m.reason, m.error, m.first_failed, m.last_failed, CASE WHEN m.edited > 0 THEN 1 ELSE 0 END, m.replay, m.back, m.back_of, m.discarded, m.message_id, m.size
+		FROM {message} m JOIN {queue} q ON q.id = m.queue WHERE `+d.in("m.pos", "$1")+` ORDER BY m.pos DESC`, list(d, at)) {
+		if err != nil {
+			return nil, err
+		}
+		var s Summary
+		var state int
+		var archived, first, last int64
+		var discarded sql.NullString
+		if err := row.Scan(&s.ID, &s.Group, &state, &s.Queue, &s.FailedQueue, &archived, &s.Exchange, &s.RoutingKey,
+			&s.Attempts, &s.Reason, &s.Error, &first, &last, &s.Edited, &s.ReplayedBy, &s.Back, &s.BackOf, &discarded, &s.MessageID, &s.Size); err != nil {
+			return nil, err
+		}
+		s.State = States()[state]
+		s.Archived, s.FirstFailed, s.LastFailed = timeOf(archived), timeOf(first), timeOf(last)
+		s.Discarded = discarded.String
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// Each yields whole messages, the oldest failure first, one at a time in memory. What
+// arrives meanwhile is not among them. It ends with the first error.
+func (a *Archive) Each(ctx context.Context, f Filter) iter.Seq2[*Message, error] {
+	return func(yield func(*Message, error) bool) {
+		ids, err := a.ids(ctx, f)
+		for _, id := range ids {
+			var m *Message
+			m, err = a.get(ctx, id)
+			if errors.Is(err, ErrNotFound) { // it has been purged meanwhile
+				err = nil
+				continue
+			}
+			if err != nil || !yield(m, nil) {
+				break
+			}
+		}
+		if err != nil {
+			yield(nil, fmt.Errorf("failed: reading messages: %w", err))
+		}
+	}
+}
+
+// ids of all messages that are selected, the oldest failure first.
+func (a *Archive) ids(ctx context.Context, f Filter) (ids []ID, err error) {
+	s, err := a.selection(ctx, f)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	for row, err := range a.rows(ctx, `SELECT m.id FROM {message} m WHERE `+s.where()+` ORDER BY m.pos`, s.args...) {
+		if err != nil {
+			return nil, err
+		}
+		var id ID
+		if err := row.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// Count counts messages. By queue, states and group it is exact; by anything else
+// it stops at 5,000 messages looked at, and says so.
+func (a *Archive) Count(ctx context.Context, f Filter) (Total, error) {
+	n, err := a.total(ctx, f)
+	if err != nil {
+		return Total{}, fmt.Errorf("failed: counting messages: %w", err)
+	}
+	return n, nil
+}
+
+func (a *Archive) total(ctx context.Context, f Filter) (t Total, err error) {
+	s, err := a.selection(ctx, f)
+	if err != nil || s == nil {
+		return t, err
+	}
+	if counted, ok, err := a.counted(ctx, f); ok || err != nil {
+		return Total{N: counted}, err
+	}
+	var looked int64
+	query := `SELECT count(*), COALESCE(sum(ok), 0) FROM (` + s.look(math.MaxInt64, maxLooked) + `) AS l (pos, ok)`
+	if a.cfg.Dialect == SQLite {
+		query = `WITH l (pos, ok) AS (` + s.look(math.MaxInt64, maxLooked) + `) SELECT count(*), COALESCE(sum(ok), 0) FROM l`
+	}
+	if err := a.row(ctx, query, s.args...).Scan(&looked, &t.N); err != nil {
+		return t, err
+	}
+	t.More = looked == maxLooked
+	return t, nil
+}
+
+// counted returns what is counted anyway, for filters that have nothing but what it is
+// counted by.
+func (a *Archive) counted(ctx context.Context, f Filter) (n int64, ok bool, err error) {
+	if f.IDs != nil || f.Replay != 0 || f.Text != "" || f.Error != "" || len(f.Headers) > 0 ||
+		f.MinAttempts > 0 || f.MaxAttempts > 0 || !f.Since.IsZero() || !f.Until.IsZero() {
+		return 0, false, nil
+	}
+	query := `SELECT COALESCE(sum(failed), 0), COALESCE(sum(replaying), 0), COALESCE(sum(replayed), 0), COALESCE(sum(discarded), 0) FROM `
+	var args []any
+	if f.Group != 0 {
+		args = append(args, int64(f.Group))
+		query += `{group} WHERE id = $1`
+		if f.Queue != "" {
+			args = append(args, bytesOf(f.Queue))
+			query += ` AND queue = (SELECT id FROM {queue} WHERE name = $2)`
+		}
+	} else {
+		query += `{queue}`
+		if f.Queue != "" {
+			args = append(args, bytesOf(f.Queue))
+			query += ` WHERE name = $1`
+		}
+	}
+	var c Counts
+	if err := a.row(ctx, query, args...).Scan(&c.Failed, &c.Replaying, &c.Replayed, &c.Discarded); err != nil {
+		return 0, false, err
+	}
+	by := c.byCode()
+	for state, code := range codes {
+		if f.States == nil || slices.Contains(f.States, state) {
+			n += by[code]
+		}
+	}
+	return n, true, nil
+}
+
+func (p Page) size() (int, error) {
+	if p.Size < 0 || p.Size > MaxPageSize {
+		return 0, fmt.Errorf("%w: Page.Size %d: use 1 to %d, or 0 for %d", ErrInvalid, p.Size, MaxPageSize, DefaultPageSize)
+	}
+	if p.Size == 0 {
+		return DefaultPageSize, nil
+	}
+	return p.Size, nil
+}
+
+func cursorOf(n int64) Cursor { return Cursor(strconv.FormatInt(n, 36)) }
+
+func (c Cursor) number() (int64, error) {
+	n, err := strconv.ParseInt(string(c), 36, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %q is no cursor: use one that a page came with", ErrInvalid, string(c))
+	}
+	return n, nil
+}

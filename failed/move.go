@@ -1,0 +1,107 @@
+package failed
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+)
+
+// move is a change of the state of messages.
+type move struct {
+	from, to State
+	set      func(*selection) string // what else changes: ", column = value"
+	verb     Verb
+	details  map[string]any
+}
+
+// move changes the state of those messages that a filter selects, in one transaction
+// with the act that tells of it.
+func (a *Archive) move(ctx context.Context, f Filter, who Actor, m move) (n int64, err error) {
+	if err := who.validate(); err != nil {
+		return 0, err
+	}
+	s, err := a.selection(ctx, f)
+	if err != nil || s == nil {
+		return 0, err
+	}
+	err = a.write(ctx, func(tx *tx) error {
+		c, err := tx.move(s, m)
+		if err != nil {
+			return err
+		}
+		if n = c.of(codes[m.to]); n == 0 {
+			return nil
+		}
+		if err := tx.count(c); err != nil {
+			return err
+		}
+		details := map[string]any{"messages": n, "filter": f.describe()}
+		maps.Copy(details, m.details)
+		_, err = tx.act(who, m.verb, f.subject(), details)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// move changes the state of what is selected, of that which is in state m.from, and
+// returns how the counts change.
+func (t *tx) move(s *selection, m move) (c counting, err error) {
+	set := m.set(s) // before the arguments are taken
+	for row, err := range t.rows(fmt.Sprintf(`UPDATE {message} AS m SET state = %d%s WHERE m.state = %d AND %s RETURNING grp, queue`,
+		codes[m.to], set, codes[m.from], s.where()), s.args...) {
+		if err != nil {
+			return c, err
+		}
+		var group GroupID
+		var queue int64
+		if err := row.Scan(&group, &queue); err != nil {
+			return c, err
+		}
+		c.add(group, queue, codes[m.from], -1)
+		c.add(group, queue, codes[m.to], 1)
+	}
+	return c, nil
+}
+
+// subject of an act on what a filter selects: a message, if it is one alone.
+func (f Filter) subject() string {
+	if len(f.IDs) == 1 {
+		return fmt.Sprint("message/", f.IDs[0])
+	}
+	if f.Group != 0 {
+		return fmt.Sprint("group/", f.Group)
+	}
+	return ""
+}
+
+// describe is the filter as the audit log has it: what is set. Many IDs are cut
+// short, beside how many they are: the log is for people.
+func (f Filter) describe() map[string]any {
+	out := make(map[string]any)
+	set := func(name string, v any, is bool) {
+		if is {
+			out[name] = v
+		}
+	}
+	set("queue", strings.ToValidUTF8(f.Queue, "\ufffd"), f.Queue != "")
+	set("states", f.States, f.States != nil)
+	set("group", f.Group, f.Group != 0)
+	set("since", f.Since, !f.Since.IsZero())
+	set("until", f.Until, !f.Until.IsZero())
+	set("text", f.Text, f.Text != "")
+	set("error", f.Error, f.Error != "")
+	set("headers", f.Headers, len(f.Headers) > 0)
+	set("min_attempts", f.MinAttempts, f.MinAttempts > 0)
+	set("max_attempts", f.MaxAttempts, f.MaxAttempts > 0)
+	set("replay", f.Replay, f.Replay != 0)
+	if f.IDs != nil {
+		const most = 100
+		out["ids"] = f.IDs[:min(len(f.IDs), most)]
+		set("ids_in_all", len(f.IDs), len(f.IDs) > most)
+	}
+	return out
+}

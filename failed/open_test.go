@@ -1,0 +1,99 @@
+package failed_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+func TestOpenKeepsWhatIsThere(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		p := prefix(db.next())
+		ids := value(db.open(t, p).Add(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed"}}}))(t)
+		m := value(db.open(t, p).Get(t.Context(), ids[0]))(t)
+		if m.Queue != "q" {
+			t.Errorf("after opening again it is of queue %q", m.Queue)
+		}
+		if _, err := db.archive(t).Get(t.Context(), ids[0]); !errors.Is(err, failed.ErrNotFound) {
+			t.Errorf("in an archive of another prefix: %v", err)
+		}
+	})
+}
+
+func TestManyOpenAtOnce(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		p := db.next()
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				a, err := failed.Open(t.Context(), db.DB, failed.Config{Dialect: db.dialect, Prefix: p})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := a.Add(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed"}}}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n := value(db.open(t, prefix(p)).Count(t.Context(), failed.Filter{}))(t); n.N != 8 {
+			t.Errorf("8 were added, %d are there", n.N)
+		}
+	})
+}
+
+func TestTablesOfANewerProgramAreRefused(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		a := db.archive(t)
+		p := a.Config().Prefix
+		db.exec(t, `UPDATE `+p+`about SET value = '999' WHERE name = 'version'`)
+		_, err := failed.Open(t.Context(), db.DB, a.Config())
+		if err == nil || !strings.Contains(err.Error(), "use a newer program") {
+			t.Errorf("opening version 999: %v", err)
+		}
+	})
+}
+
+func TestOpenSaysWhatIsWrong(t *testing.T) {
+	db := openSQLite(t)
+	for _, c := range []struct {
+		cfg  failed.Config
+		says string
+	}{
+		{failed.Config{}, "use PostgreSQL or SQLite"},
+		{failed.Config{Dialect: failed.SQLite, Prefix: "a; DROP"}, "at most 40 small letters"},
+		{failed.Config{Dialect: failed.SQLite, Retention: -time.Hour}, "is negative"},
+		{failed.Config{Dialect: failed.SQLite, Redact: []failed.Rule{{}}}, "needs either a Header or a Path"},
+	} {
+		_, err := failed.Open(t.Context(), db.DB, c.cfg)
+		if err == nil || !errors.Is(err, failed.ErrInvalid) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%+v: %v", c.cfg, err)
+		}
+	}
+	if _, err := failed.Open(t.Context(), nil, failed.Config{Dialect: failed.SQLite}); err == nil {
+		t.Error("no database is taken")
+	}
+}
+
+// Whoever is cancelled has changed nothing, and holds up nobody.
+func TestACancelledWriterLetsOthersWrite(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		a := db.archive(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		one := []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed"}}}
+		if _, err := a.Add(ctx, one); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+		value(a.Add(t.Context(), one))(t)
+		if n := value(a.Count(t.Context(), failed.Filter{}))(t); n.N != 1 {
+			t.Errorf("%d messages", n.N)
+		}
+	})
+}

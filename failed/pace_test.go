@@ -1,0 +1,66 @@
+package failed
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestTheRampGoesUpInSteps(t *testing.T) {
+	began := time.Unix(0, 0)
+	for _, tc := range []struct {
+		plan Plan
+		want []float64 // in each step
+	}{
+		{Plan{}, []float64{0, 0}},
+		{Plan{Rate: 7.5}, []float64{7.5, 7.5}},
+		{Plan{Ramp: true, Rate: 30}, []float64{1, 2, 5, 10, 20, 30, 30, 30}},
+		{Plan{Ramp: true, Rate: 0.5}, []float64{0.5, 0.5}},
+		{Plan{Ramp: true}, []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 0, 0}},
+	} {
+		p := newPace(tc.plan, 100, began)
+		for i, want := range tc.want {
+			first, last := p.at(began.Add(time.Duration(i)*rampStep)), p.at(began.Add(time.Duration(i+1)*rampStep-1))
+			if first != want || last != want {
+				t.Errorf("%+v: step %d: %v to %v per second, want %v", tc.plan, i, first, last, want)
+			}
+		}
+	}
+}
+
+// In no stretch of time is more sent than the rate allows, and one batch.
+func TestTheRateIsACap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rate := rapid.Float64Range(0.01, 50_000).Draw(t, "rate")
+		most := rapid.IntRange(1, 1000).Draw(t, "batch")
+		began := time.Unix(1_700_000_000, 0)
+		p := newPace(Plan{Rate: rate, Ramp: rapid.Bool().Draw(t, "ramp")}, most, began)
+		type sent struct {
+			at time.Time
+			n  int
+		}
+		var all []sent
+		now := began
+		for range 50 {
+			now = now.Add(p.wait(now))
+			n := rapid.IntRange(1, p.size(now)).Draw(t, "n")
+			p.send(n, now)
+			all = append(all, sent{now, n})
+			now = now.Add(time.Duration(rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, int64(3*time.Second))).Draw(t, "took")))
+		}
+		for i := range all {
+			total := 0
+			for _, s := range all[i:] {
+				allowed := rate*s.at.Sub(all[i].at).Seconds() + 1e-3
+				if float64(total) > allowed {
+					t.Fatalf("%d messages in %s, at a rate of %v", total, s.at.Sub(all[i].at), rate)
+				}
+				total += s.n
+			}
+		}
+		if size := p.size(now); size < 1 || size > most {
+			t.Fatalf("%d together", size)
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package failed
+
+import (
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Properties and attempts are stored as tables, so that any bytes survive.
+
+// texts are the properties that are text, by name. Those of a delivery have no
+// name in AMQP's basic class.
+func (p *Properties) texts() map[string]*string {
+	return map[string]*string{
+		"content-type": &p.ContentType, "content-encoding": &p.ContentEncoding,
+		"correlation-id": &p.CorrelationID, "reply-to": &p.ReplyTo, "message-id": &p.MessageID,
+		"type": &p.Type, "app-id": &p.AppID, "user-id": &p.UserID, "expiration": &p.Expiration,
+		"exchange": &p.Exchange, "routing-key": &p.RoutingKey,
+	}
+}
+
+func (p Properties) table() topology.Table {
+	t := make(topology.Table)
+	for name, s := range p.texts() {
+		if *s != "" {
+			t[name] = *s
+		}
+	}
+	if p.Priority > 0 {
+		t["priority"] = p.Priority
+	}
+	if !p.Timestamp.IsZero() {
+		t["timestamp"] = p.Timestamp
+	}
+	return t
+}
+
+func propertiesOf(t topology.Table) (p Properties) {
+	for name, s := range p.texts() {
+		*s, _ = t[name].(string)
+	}
+	p.Priority, _ = t["priority"].(uint8)
+	p.Timestamp, _ = t["timestamp"].(time.Time)
+	return p
+}
+
+func tablesOf(attempts []reprise.AttemptError) []any {
+	out := make([]any, len(attempts))
+	for i, e := range attempts {
+		t := topology.Table{"attempt": int64(e.Attempt), "error": e.Error, "host": e.Host, "duration": int64(e.Duration)}
+		if !e.Time.IsZero() {
+			t["time"] = e.Time
+		}
+		out[i] = t
+	}
+	return out
+}
+
+func attemptsOf(tables []any) []reprise.AttemptError {
+	var out []reprise.AttemptError
+	for _, v := range tables {
+		t, _ := v.(topology.Table)
+		var e reprise.AttemptError
+		attempt, _ := t["attempt"].(int64)
+		duration, _ := t["duration"].(int64)
+		e.Attempt, e.Duration = int(attempt), time.Duration(duration)
+		e.Time, _ = t["time"].(time.Time)
+		e.Error, _ = t["error"].(string)
+		e.Host, _ = t["host"].(string)
+		out = append(out, e)
+	}
+	return out
+}

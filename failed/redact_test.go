@@ -1,0 +1,93 @@
+package failed_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/topology"
+)
+
+func TestRedact(t *testing.T) {
+	rules := []failed.Rule{{Header: "Authorization"}, {Path: "card.number"}, {Path: "items.*.token"}, {Path: "all"}}
+	for _, c := range []struct{ body, kind, want string }{
+		{`{"card": {"number": 4000, "name": "x"}, "n": 1.50}`, "", `{"card": {"number": "[redacted]", "name": "x"}, "n": 1.50}`},
+		{`{"items":[{"token":"a"},{"token" : {"b":[1]} },7]}`, "", `{"items":[{"token":"[redacted]"},{"token" : "[redacted]" },7]}`},
+		{`{"all":null,"all":[1,2]}`, "", `{"all":"[redacted]","all":"[redacted]"}`},
+		{` {"card":"number"}` + "\n", "application/json", ` {"card":"number"}` + "\n"},
+		{`{"card":{"n\u0075mber":"4000"}}`, "", `{"card":{"n\u0075mber":"[redacted]"}}`},
+		{`{"card":{"number":"4000"`, "", `[redacted]`},
+		{`{"a":1} {"card":{"number":"4000"}}`, "", `[redacted]`},
+		{"\ufeff" + `{"card":{"number":"4000"}}`, "", `[redacted]`},
+		{strings.Repeat("[", 1<<20), "", `[redacted]`},
+		{`card.number=4000`, "text/plain", `card.number=4000`},
+		{`card.number=4000`, "application/json; charset=utf-8", `[redacted]`},
+		{``, "", ``},
+	} {
+		m := &failed.Message{Content: failed.Content{Body: []byte(c.body), Properties: failed.Properties{ContentType: c.kind}}}
+		if got := string(failed.Redact(m, rules).Body); got != c.want {
+			t.Errorf("%.60s: %.60s, not %s", c.body, got, c.want)
+		}
+		if string(m.Body) != c.body {
+			t.Errorf("the message itself is changed to %s", m.Body)
+		}
+	}
+}
+
+func TestRedactHeadersAndEdits(t *testing.T) {
+	headers := func() topology.Table {
+		return topology.Table{"AUTHORIZATION": "s", "n": int32(1), "in": []any{topology.Table{"authorization": []byte("s")}}}
+	}
+	m := &failed.Message{Content: failed.Content{Headers: headers()}, Edited: &failed.Content{Headers: headers()}}
+	got := failed.Redact(m, []failed.Rule{{Header: "authorization"}})
+	want := topology.Table{"AUTHORIZATION": failed.Redacted, "n": int32(1), "in": []any{topology.Table{"authorization": failed.Redacted}}}
+	for _, h := range []topology.Table{got.Headers, got.Edited.Headers} {
+		if d := gocmp.Diff(want, h); d != "" {
+			t.Error(d)
+		}
+	}
+	if d := gocmp.Diff(headers(), m.Headers); d != "" {
+		t.Errorf("the message itself is changed: %s", d)
+	}
+}
+
+// Of JSON, nothing changes but what is at the paths, and that is gone.
+func TestRedactJSON(t *testing.T) {
+	var anything func(depth int) *rapid.Generator[any]
+	anything = func(depth int) *rapid.Generator[any] {
+		return rapid.Custom(func(t *rapid.T) any {
+			switch n := rapid.IntRange(0, 4).Draw(t, "kind"); {
+			case n == 0 && depth > 0:
+				return rapid.MapOfN(rapid.SampledFrom([]string{"a", "b", "secret", "<ü>"}), anything(depth-1), 0, 3).Draw(t, "object")
+			case n == 1 && depth > 0:
+				return rapid.SliceOfN(anything(depth-1), 0, 3).Draw(t, "array")
+			case n == 2:
+				return rapid.Float64Range(-1e6, 1e6).Draw(t, "number")
+			}
+			return "needle" + rapid.String().Draw(t, "text")
+		})
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		v := map[string]any{"secret": anything(3).Draw(t, "secret"), "list": rapid.SliceOfN(anything(3), 0, 3).Draw(t, "list")}
+		body := value(json.Marshal(v))(t)
+		if rapid.Bool().Draw(t, "indented") {
+			var b bytes.Buffer
+			check(t, json.Indent(&b, body, " ", "\t"))
+			body = b.Bytes()
+		}
+		got := failed.RedactContent(failed.Content{Body: body}, []failed.Rule{{Path: "secret"}, {Path: "list.*"}}).Body
+		if bytes.Contains(got, []byte("needle")) || !json.Valid(got) {
+			t.Fatalf("%s is redacted to %s", body, got)
+		}
+		got = failed.RedactContent(failed.Content{Body: body}, []failed.Rule{{Path: "nothing.here"}}).Body
+		if !bytes.Equal(got, body) {
+			t.Fatalf("%s is changed to %s", body, got)
+		}
+	})
+}

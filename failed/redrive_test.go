@@ -1,0 +1,166 @@
+package failed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+func ids(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprint("id-", i))
+	}
+	return all
+}
+
+func TestRedriveKeepsOrderAndGivesAllAttempts(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		w := newWire(t, b.URL)
+		work, from := w.queue("work", nil), w.queue("failed", nil)
+		want := ids(25)
+		w.publish(from, map[string]any{
+			topology.HeaderQueue: work, topology.HeaderAttempts: int64(10), topology.HeaderReason: "10 attempts made", "mb-retries": int32(0),
+			topology.HeaderErrors: []any{topology.Table{"error": "no"}}, HeaderReplay: "1/1", "own": "kept", "CC": []any{from},
+		}, want...)
+		w.take(from) // the copies by CC
+		w.publish(from, map[string]any{topology.HeaderQueue: work, topology.HeaderAttempts: int64(10), HeaderReplay: "1/1", "own": "kept"}, want...)
+		calls := 0
+		got, err := Redrive(t.Context(), w.client, RedriveConfig{From: from, Progress: func(Redriven) { calls++ }})
+		if err != nil || got != (Redriven{Found: 25, Sent: 25}) || calls != 25 {
+			t.Errorf("%+v, %v, %d calls", got, err, calls)
+		}
+		var arrived []string
+		for _, d := range w.take(work) {
+			arrived = append(arrived, d.MessageId)
+			delete(d.Headers, "x-delivery-count")
+			if len(d.Headers) != 2 || d.Headers["own"] != "kept" || d.Headers[topology.HeaderQueue] != work {
+				t.Errorf("headers: %v", d.Headers)
+			}
+		}
+		if diff := cmp.Diff(want, arrived); diff != "" {
+			t.Error(diff)
+		}
+		if got, err := Redrive(t.Context(), w.client, RedriveConfig{From: from}); err != nil || got != (Redriven{}) {
+			t.Errorf("of an empty queue: %+v, %v", got, err)
+		}
+	})
+}
+
+// What cannot be sent stays where it was, as do those behind it, and that is said.
+func TestRedriveToNowhereLosesNothing(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		w := newWire(t, b.URL)
+		from := w.queue("failed", nil)
+		w.publish(from, nil, ids(5)...)
+		for _, tc := range []struct {
+			config RedriveConfig
+			want   string
+		}{
+			{RedriveConfig{To: &Target{RoutingKey: "nowhere"}}, `message "id-0" cannot be sent: reprise: unroutable: queue "nowhere" does not exist`},
+			{RedriveConfig{To: &Target{Exchange: "amq.direct", RoutingKey: "nowhere"}}, `leads to no queue`},
+			{RedriveConfig{}, "nothing on message \"id-0\" says in which queue it failed"},
+		} {
+			tc.config.From = from
+			got, err := Redrive(t.Context(), w.client, tc.config)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || got != (Redriven{Found: 5}) {
+				t.Errorf("%+v, %v", got, err)
+			}
+			testkit.Eventually(t, longest, func() bool { return w.depth(from) == 5 })
+		}
+		_, err := Redrive(t.Context(), w.client, RedriveConfig{From: "nowhere"})
+		if missing, ok := errors.AsType[*reprise.UnroutableError](err); !ok || missing.RoutingKey != "nowhere" {
+			t.Errorf("from nowhere: %v", err)
+		}
+		for i, d := range w.take(from) {
+			if d.MessageId != fmt.Sprint("id-", i) {
+				t.Errorf("%s is in place %d", d.MessageId, i)
+			}
+		}
+	})
+}
+
+// A queue whose messages all come back to it is redriven once.
+func TestRedriveOfAQueueThatFeedsItselfEnds(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		w := newWire(t, b.URL)
+		from := w.queue("failed", nil)
+		w.publish(from, nil, ids(20)...)
+		got, err := Redrive(t.Context(), w.client, RedriveConfig{From: from, To: &Target{RoutingKey: from}})
+		if err != nil || got != (Redriven{Found: 20, Sent: 20}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		testkit.Eventually(t, longest, func() bool { return w.depth(from) == 20 })
+		for i, d := range w.take(from) {
+			if d.MessageId != fmt.Sprint("id-", i) {
+				t.Errorf("%s is in place %d", d.MessageId, i)
+			}
+		}
+	})
+}
+
+// A connection that is lost, at any frame, loses no message.
+func TestRedriveOverAConnectionThatIsLost(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		w := newWire(t, b.URL)
+		from, to := w.queue("failed", nil), w.queue("work", nil)
+		for _, direction := range []testkit.Direction{testkit.ToClient, testkit.ToServer} {
+			for frame := 1; frame <= 17; frame += 4 {
+				proxy := testkit.NewProxy(t, b.URL)
+				c := connect(t, proxy.URL())
+				w.publish(from, nil, ids(6)...)
+				proxy.CutBeforeFrame(direction, frame)
+				if _, err := Redrive(t.Context(), c, RedriveConfig{From: from, To: &Target{RoutingKey: to}}); err != nil {
+					t.Errorf("cut before frame %d %v: %v", frame, direction, err)
+				}
+				testkit.Eventually(t, longest, func() bool { return w.depth(from) == 0 && w.depth(to) >= 6 })
+				arrived := map[string]int{}
+				for _, d := range w.take(to) {
+					arrived[d.MessageId]++
+				}
+				if len(arrived) != 6 {
+					t.Errorf("cut before frame %d %v: %v", frame, direction, arrived)
+				}
+				proxy.Cut()
+			}
+		}
+	})
+}
+
+// Somebody else consumes the queue as well, and a redrive ends nevertheless; or it is
+// told to.
+func TestRedriveEndsBesideAnotherConsumer(t *testing.T) {
+	b := testkit.Embedded(t)
+	w := newWire(t, b.URL)
+	from, to := w.queue("failed", nil), w.queue("work", nil)
+	w.publish(from, nil, ids(50)...)
+	taken := 0
+	got, err := Redrive(t.Context(), w.client, RedriveConfig{From: from, To: &Target{RoutingKey: to}, Progress: func(p Redriven) {
+		if p.Sent == 20 {
+			taken = len(w.take(from))
+		}
+	}})
+	if err != nil || got.Found != 50 || got.Sent+taken != 50 || taken == 0 {
+		t.Errorf("%+v, %v, and %d by another", got, err, taken)
+	}
+
+	w.publish(from, nil, ids(50)...)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	got, err = Redrive(ctx, w.client, RedriveConfig{From: from, To: &Target{RoutingKey: to}, Progress: func(p Redriven) {
+		if p.Sent == 20 {
+			cancel(enough)
+		}
+	}})
+	if !errors.Is(err, enough) || got.Sent < 20 || got.Sent > 22 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	testkit.Eventually(t, longest, func() bool { return w.depth(from) == 50-got.Sent })
+}

@@ -1,0 +1,243 @@
+package failed
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// PolicyReplay is the Actor of a replay that ends by itself.
+const PolicyReplay Actor = "policy:replay"
+
+// Defaults of ReplayerConfig.
+const (
+	DefaultPoll  = time.Second
+	DefaultLease = 15 * time.Second
+)
+
+// ReplayerConfig adjusts a Replayer. The zero value means the defaults.
+type ReplayerConfig struct {
+	// Marks are those of workers that messages go back to, where they are neither
+	// Reprise's own nor a preset's: their headers are left out as well.
+	Marks []topology.Marks
+
+	// Batch is how many messages are sent before it is noted that they were: as
+	// many may be sent a second time after a crash. Fewer are sent together where
+	// the rate is low. Default 100.
+	Batch int
+
+	// Poll is how often to look for replays that have begun, been cancelled, or
+	// have messages come back. Default 1 s.
+	Poll time.Duration
+
+	// Lease is how long a replay is left alone whose process does not say that it is
+	// alive. At least 1 s. Default 15 s.
+	Lease time.Duration
+
+	// Logger receives the events listed at Replayer. Default: none.
+	Logger *slog.Logger
+}
+
+func (c ReplayerConfig) withDefaults() ReplayerConfig {
+	if c.Batch == 0 {
+		c.Batch = DefaultBatch
+	}
+	if c.Poll == 0 {
+		c.Poll = DefaultPoll
+	}
+	if c.Lease == 0 {
+		c.Lease = DefaultLease
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate reports settings that cannot work and what to write instead.
+func (c ReplayerConfig) Validate() error {
+	var errs []error
+	if c.Batch < 0 || c.Batch > MaxPageSize {
+		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.Batch %d: use 1 to %d, or 0 for %d", c.Batch, MaxPageSize, DefaultBatch))
+	}
+	if c.Poll < 0 {
+		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.Poll %s is negative: use 0 for %s", c.Poll, DefaultPoll))
+	}
+	if c.Lease != 0 && c.Lease < time.Second {
+		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.Lease %s: use at least 1s, or 0 for %s", c.Lease, DefaultLease))
+	}
+	if slices.Contains(c.Marks, nil) {
+		errs = append(errs, errors.New("failed: ReplayerConfig.Marks has a nil entry: leave it out"))
+	}
+	return errors.Join(errs...)
+}
+
+// replays is what a Replayer needs of an Archive.
+type replays interface {
+	Running(ctx context.Context) ([]Replay, error)
+	Replay(ctx context.Context, id ReplayID) (*Replay, error)
+	Next(ctx context.Context, id ReplayID, n int) ([]*Message, error)
+	Sent(ctx context.Context, id ReplayID, ids []ID) error
+	Claim(ctx context.Context, id ReplayID, owner string, lease time.Duration) (bool, error)
+	Release(ctx context.Context, id ReplayID, owner string) error
+	EndReplay(ctx context.Context, id ReplayID, s ReplayState, why string, who Actor) error
+	List(ctx context.Context, f Filter, p Page) ([]Summary, Cursor, error)
+	Get(ctx context.Context, id ID) (*Message, error)
+}
+
+// publisher is what it needs of a Client.
+type publisher interface {
+	PublishBatch(ctx context.Context, messages []*reprise.Message) error
+}
+
+// Replayer carries out the replays that are begun in an Archive, by whomever, and
+// those that a process which was killed has left behind.
+//
+//	Next ─► published, confirmed ─► Sent ─► Next …
+//
+// A message goes to the work queue it failed in, through the default exchange, or
+// to the Target of its Plan. It has all its attempts before it: what the attempts so
+// far have left in its headers, those of Reprise, of the presets and of the broker,
+// is not sent; all else is, and the headers that tell where it was first published
+// stay. It carries HeaderReplay, by which the archive knows it should it fail again.
+//
+// What has been sent is noted once the broker has confirmed it. So a crash in
+// between sends up to a batch of messages again, and loses none. They are sent in
+// order; where some of a batch must be sent once more, they come after the others.
+//
+// While the broker or the store cannot be reached it is tried again. A replay stops,
+// and what it has not sent is failed again, when
+//
+//   - a message comes back with the fingerprint it had (unless Plan.IgnoreSame), or
+//     the canary comes back at all: an Ingest has to bring it into the same archive;
+//   - there is no such queue or exchange, or the broker refuses a message for good;
+//   - somebody ends it (EndReplay).
+//
+// Any number of Replayers may share an archive, in any number of processes: each
+// replay is carried out by one of them. Another one takes over when that has ended,
+// or has not been heard of for the Lease.
+//
+// Its Logger receives:
+//
+//	replay began    replay, messages, sent           (Info)
+//	replay ended    replay, state, why, sent         (Info)
+//	replay waits    replay, error, next_try          (Warn: the store or the broker does not answer)
+type Replayer struct {
+	store replays
+	out   publisher
+	cfg   ReplayerConfig
+	owner string // to the archive
+	wake  chan struct{}
+
+	mu     sync.Mutex
+	active map[ReplayID]bool
+}
+
+// NewReplayer checks cfg and returns a Replayer for Run to start, or Finish. It does
+// not talk to the broker or to the database.
+func NewReplayer(a *Archive, c *reprise.Client, cfg ReplayerConfig) (*Replayer, error) {
+	switch {
+	case a == nil:
+		return nil, errors.New("failed: NewReplayer needs an Archive: Open returns one")
+	case c == nil:
+		return nil, errors.New("failed: NewReplayer needs a Client: reprise.Dial returns one")
+	}
+	return newReplayer(a, c, cfg)
+}
+
+func newReplayer(a replays, c publisher, cfg ReplayerConfig) (*Replayer, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	cfg.Marks = slices.Clone(cfg.Marks)
+	return &Replayer{store: a, out: c, cfg: cfg, owner: rand.Text(), wake: make(chan struct{}, 1), active: map[ReplayID]bool{}}, nil
+}
+
+// Run carries out all replays, any number at a time, until ctx ends. It returns nil
+// then, when the messages that were being sent are noted.
+func (r *Replayer) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	failures := 0
+	for {
+		all, err := r.store.Running(ctx)
+		delay := r.cfg.Poll
+		if err != nil && ctx.Err() == nil {
+			failures++
+			delay = storeBackoff.Delay(failures)
+			r.cfg.Logger.Warn("replay waits", "replay", 0, "error", err, "next_try", delay)
+		}
+		for _, replay := range all {
+			if r.enter(replay.ID) {
+				running.Go(func() {
+					defer r.leave(replay.ID)
+					_, _ = r.carryOut(ctx, replay.ID) // it is logged
+				})
+			}
+		}
+		timer := time.NewTimer(delay)
+		select {
+		case <-r.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// Wake makes Run look for replays now.
+func (r *Replayer) Wake() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Finish carries out one replay and returns it as it has ended. While another
+// Replayer, or this one in Run, carries it out, Finish waits, and goes on should that
+// end. When ctx ends it returns an error and the replay as far as it is known;
+// ErrNotFound, if there is none.
+func (r *Replayer) Finish(ctx context.Context, id ReplayID) (*Replay, error) {
+	for {
+		err := errTaken
+		replay := &Replay{ID: id}
+		if r.enter(id) {
+			replay, err = r.carryOut(ctx, id)
+			r.leave(id)
+		}
+		if !errors.Is(err, errTaken) {
+			return replay, err
+		}
+		if err := sleep(ctx, r.cfg.Poll); err != nil {
+			return replay, err
+		}
+	}
+}
+
+func (r *Replayer) enter(id ReplayID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.active[id] {
+		return false
+	}
+	r.active[id] = true
+	return true
+}
+
+func (r *Replayer) leave(id ReplayID) {
+	r.mu.Lock()
+	delete(r.active, id)
+	r.mu.Unlock()
+}

@@ -1,0 +1,170 @@
+package failed
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reprisemq/reprise"
+)
+
+// life is a process that is killed at one of its steps: a call of the store, or a
+// message that is published. From then on it can do nothing, though what it was about
+// to do may have happened.
+type life struct {
+	left   int // steps
+	happen bool
+	kill   context.CancelCauseFunc
+
+	mu      sync.Mutex
+	arrived map[string]int
+}
+
+var errKilled = errors.New("killed")
+
+// step reports whether the next thing happens, and whether anybody learns of it.
+func (l *life) step() (happens, heard bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.left--
+	if l.left == 0 {
+		l.kill(errKilled)
+		return l.happen, false
+	}
+	return l.left > 0, l.left > 0
+}
+
+func (l *life) PublishBatch(_ context.Context, messages []*reprise.Message) error {
+	failed := &reprise.BatchError{Messages: len(messages)}
+	for i, m := range messages {
+		happens, heard := l.step()
+		if happens {
+			l.mu.Lock()
+			l.arrived[m.MessageID]++
+			l.mu.Unlock()
+		}
+		if !heard {
+			failed.Failed = append(failed.Failed, &reprise.MessageError{Index: i, Err: reprise.ErrUnconfirmed})
+		}
+	}
+	if len(failed.Failed) > 0 {
+		return failed
+	}
+	return nil
+}
+
+// Wherever a replay is killed, another process goes on: in the end each message is
+// replayed in the archive, once, and has arrived, at most a batch of them twice.
+func TestAReplayKilledAtAnyStepIsFinished(t *testing.T) {
+	const messages, batch = 12, 5
+	for _, plan := range []Plan{{}, {Canary: time.Minute}, {Rate: 20, Ramp: true}} {
+		for _, happen := range []bool{false, true} {
+			for step, alive := 1, false; !alive; step++ {
+				synctest.Test(t, func(t *testing.T) {
+					a := newMemory()
+					a.fill("orders", messages)
+					id := a.begin(plan)
+					arrived := map[string]int{}
+					lives := 0
+					for ; a.replay(id).State == ReplayRunning; lives++ {
+						ctx, kill := context.WithCancelCause(t.Context())
+						l := &life{left: step, happen: happen, kill: kill, arrived: arrived}
+						if lives == 3 {
+							l.left = 1 << 30
+						}
+						// A call that happens and is not heard of is after; one that does not happen is before.
+						dead := false
+						a.failing(func(string) error {
+							if dead {
+								return errKilled
+							}
+							if happens, heard := l.step(); !heard {
+								dead = true
+								if !happens {
+									return errKilled
+								}
+							}
+							return nil
+						}, func(string) error {
+							if dead {
+								return errKilled
+							}
+							return nil
+						})
+						r, err := newReplayer(a, l, ReplayerConfig{Batch: batch})
+						must(t, err)
+						_, err = r.Finish(ctx, id)
+						kill(nil)
+						synctest.Wait()
+						if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, context.Canceled) {
+							t.Fatalf("step %d: %v", step, err)
+						}
+						alive = lives == 0 && err == nil && l.left > 0
+						if lives > 3 {
+							t.Fatalf("step %d: the replay does not end: %+v", step, a.replay(id))
+						}
+					}
+					a.failing(nil, nil)
+					if s := a.states(); s[Replayed] != messages || a.replay(id).State != ReplayDone || a.replay(id).Sent != messages {
+						t.Fatalf("step %d: %v, %+v", step, s, a.replay(id))
+					}
+					twice := 0
+					for _, n := range arrived {
+						twice += n - 1
+					}
+					if len(arrived) != messages || twice > (lives-1)*batch {
+						t.Fatalf("step %d: %d arrived, %d of them twice, in %d lives", step, len(arrived), twice, lives)
+					}
+				})
+				if t.Failed() {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Whichever call of the store fails, before or after it was done, a replay goes on and
+// sends each message once.
+func TestAStoreThatFailsAtAnyCallOfAReplay(t *testing.T) {
+	for _, done := range []bool{false, true} {
+		for step, failed := 1, true; failed; step++ {
+			synctest.Test(t, func(t *testing.T) {
+				a := newMemory()
+				a.fill("orders", 12)
+				id := a.begin(Plan{Canary: 10 * time.Second})
+				failed = false
+				calls := 0
+				fail := func(string) error {
+					if calls++; calls != step {
+						return nil
+					}
+					failed = true
+					return errDown
+				}
+				if done {
+					a.failing(nil, fail)
+				} else {
+					a.failing(fail, nil)
+				}
+				l := &life{left: 1 << 30, kill: func(error) {}, arrived: map[string]int{}}
+				r, err := newReplayer(a, l, ReplayerConfig{Batch: 5})
+				must(t, err)
+				replay, err := r.Finish(t.Context(), id)
+				must(t, err)
+				a.failing(nil, nil)
+				for body, n := range l.arrived {
+					if n != 1 {
+						t.Errorf("call %d (done: %t): %s arrived %d times", step, done, body, n)
+					}
+				}
+				if replay.State != ReplayDone || len(l.arrived) != 12 || a.states()[Replayed] != 12 {
+					t.Fatalf("call %d (done: %t): %+v, %d arrived, %v", step, done, replay, len(l.arrived), a.states())
+				}
+			})
+		}
+	}
+}

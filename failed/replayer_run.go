@@ -1,0 +1,270 @@
+package failed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/reprisemq/reprise"
+)
+
+// run is a replay that is being carried out.
+type run struct {
+	*Replayer
+	replay *Replay // as it was last seen
+	pace   *pace
+	looked time.Time // when that was
+	judged int64     // how many had come back when they were last judged
+	seen   ID        // the latest of them
+}
+
+// stopped is why a replay ends by itself.
+type stopped struct{ why string }
+
+func (s *stopped) Error() string { return s.why }
+
+// errOver says that a replay has been ended by somebody.
+var errOver = errors.New("the replay has ended")
+
+// sentGrace is for a batch that is on its way when the Replayer is to end: confirmed
+// and noted, it need not be sent again.
+const sentGrace = 5 * time.Second
+
+// carryOut carries out a replay to its end.
+func (r *Replayer) carryOut(ctx context.Context, id ReplayID) (*Replay, error) {
+	x := &run{Replayer: r, replay: &Replay{ID: id}}
+	if err := x.insist(ctx, x.look); err != nil && !errors.Is(err, errOver) {
+		return nil, err
+	}
+	if x.replay.State != ReplayRunning {
+		return x.replay, nil
+	}
+	err := x.claimed(ctx, x.proceed)
+	if err != nil && !errors.Is(err, errOver) {
+		return x.replay, err
+	}
+	r.cfg.Logger.Info("replay ended", "replay", id, "state", x.replay.State, "why", x.replay.Why, "sent", x.replay.Sent)
+	return x.replay, nil
+}
+
+// proceed sends what is to be sent, and ends the replay.
+func (x *run) proceed(ctx context.Context) error {
+	if err := x.insist(ctx, x.look); err != nil { // who had it before may have sent some
+		return err
+	}
+	x.cfg.Logger.Info("replay began", "replay", x.replay.ID, "messages", x.replay.Total, "sent", x.replay.Sent)
+	err := x.canary(ctx)
+	if err == nil {
+		err = x.all(ctx)
+	}
+	if why, byItself := errors.AsType[*stopped](err); byItself {
+		return x.end(ctx, ReplayStopped, why.why)
+	}
+	if err == nil {
+		return x.end(ctx, ReplayDone, "")
+	}
+	return err
+}
+
+// canary sends the first message and waits whether it comes back. After a crash it
+// waits again.
+func (x *run) canary(ctx context.Context) error {
+	if x.replay.Plan.Canary <= 0 || x.replay.Sent > 1 {
+		return nil
+	}
+	if x.replay.Sent == 0 {
+		if more, err := x.some(ctx, 1); err != nil || !more {
+			return err
+		}
+	}
+	for until := time.Now().Add(x.replay.Plan.Canary); ; {
+		left := time.Until(until)
+		if err := sleep(ctx, max(0, min(left, x.cfg.Poll))); err != nil {
+			return err
+		}
+		if err := x.insist(ctx, x.look); err != nil {
+			return err
+		}
+		if x.replay.Back > 0 {
+			return x.failedAgain(ctx)
+		}
+		if left <= 0 {
+			return nil
+		}
+	}
+}
+
+// failedAgain says how the canary came back.
+func (x *run) failedAgain(ctx context.Context) error {
+	text := ""
+	err := x.insist(ctx, func(ctx context.Context) error {
+		list, _, err := x.store.List(ctx, Filter{Replay: x.replay.ID}, Page{Size: 1})
+		if err == nil && len(list) > 0 {
+			text = ": " + list[0].Error
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return &stopped{"the canary came back" + text}
+}
+
+// all sends what has not been sent.
+func (x *run) all(ctx context.Context) error {
+	x.pace = newPace(x.replay.Plan, x.cfg.Batch, time.Now())
+	for {
+		for {
+			wait := x.pace.wait(time.Now())
+			if err := sleep(ctx, min(wait, x.cfg.Poll)); err != nil {
+				return err
+			}
+			if err := x.judge(ctx); err != nil {
+				return err
+			}
+			if wait <= x.cfg.Poll {
+				break
+			}
+		}
+		more, err := x.some(ctx, x.pace.size(time.Now()))
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// some sends up to n messages, and reports whether there were any.
+func (x *run) some(ctx context.Context, n int) (bool, error) {
+	var batch []*Message
+	err := x.insist(ctx, func(ctx context.Context) (err error) {
+		batch, err = x.store.Next(ctx, x.replay.ID, n)
+		return err
+	})
+	if err != nil || len(batch) == 0 {
+		return false, err
+	}
+	if x.pace != nil {
+		x.pace.send(len(batch), time.Now())
+	}
+	sent, err := x.send(ctx, batch)
+	if len(sent) == 0 {
+		return true, err
+	}
+	longer, cancel := grace(ctx, sentGrace)
+	defer cancel()
+	noted := x.insist(longer, func(ctx context.Context) error { return x.store.Sent(ctx, x.replay.ID, sent) })
+	x.replay.Sent += int64(len(sent))
+	return true, errors.Join(err, noted)
+}
+
+// send publishes messages until the broker has confirmed all, or will never take one
+// of them, or ctx ends, and returns those that are confirmed.
+func (x *run) send(ctx context.Context, batch []*Message) (sent []ID, err error) {
+	for failures := 1; ; failures++ {
+		messages := make([]*reprise.Message, len(batch))
+		for i, m := range batch {
+			messages[i] = back(m, x.replay.ID, x.replay.Plan.To, x.cfg.Marks)
+		}
+		longer, cancel := grace(ctx, sentGrace)
+		err := x.out.PublishBatch(longer, messages)
+		cancel()
+		failed, ok := errors.AsType[*reprise.BatchError](err)
+		if err != nil && !ok {
+			return sent, err
+		}
+		var left []*Message
+		var never error
+		if ok {
+			for _, f := range failed.Failed {
+				m := batch[f.Index]
+				left = append(left, m)
+				if never == nil && permanent(f.Err) {
+					never = &stopped{fmt.Sprintf("message %d cannot be sent: %v", m.ID, f.Err)}
+				}
+			}
+		}
+		for _, m := range batch {
+			if !slices.Contains(left, m) {
+				sent = append(sent, m.ID)
+			}
+		}
+		switch {
+		case never != nil:
+			return sent, never
+		case len(left) == 0:
+			return sent, nil
+		case errors.Is(err, reprise.ErrClosed):
+			return sent, err
+		}
+		delay := storeBackoff.Delay(failures)
+		x.cfg.Logger.Warn("replay waits", "replay", x.replay.ID, "error", err, "next_try", delay)
+		if err := sleep(ctx, delay); err != nil {
+			return sent, err
+		}
+		if err := x.insist(ctx, x.look); err != nil {
+			return sent, err
+		}
+		batch = left
+	}
+}
+
+// permanent reports whether it is of no use to publish a message again before somebody
+// has changed something.
+func permanent(err error) bool {
+	_, unroutable := errors.AsType[*reprise.UnroutableError](err)
+	_, refused := errors.AsType[*reprise.RefusedError](err)
+	_, large := errors.AsType[*reprise.TooLargeError](err)
+	return unroutable || refused || large || errors.Is(err, reprise.ErrInvalidMessage)
+}
+
+// end ends the replay, unless somebody has.
+func (x *run) end(ctx context.Context, s ReplayState, why string) error {
+	longer, cancel := grace(ctx, sentGrace)
+	defer cancel()
+	err := x.insist(longer, func(ctx context.Context) error {
+		return x.store.EndReplay(ctx, x.replay.ID, s, why, PolicyReplay)
+	})
+	if err != nil && !errors.Is(err, errOver) {
+		return err
+	}
+	return x.insist(longer, x.look)
+}
+
+// look sees how far the replay is. errOver: it has ended.
+func (x *run) look(ctx context.Context) error {
+	replay, err := x.store.Replay(ctx, x.replay.ID)
+	if err != nil {
+		return err
+	}
+	x.replay, x.looked = replay, time.Now()
+	if replay.State != ReplayRunning {
+		return errOver
+	}
+	return nil
+}
+
+// insist does something with the store until it answers. errOver: it does not allow
+// it, since the replay has ended.
+func (x *run) insist(ctx context.Context, do func(context.Context) error) error {
+	for failures := 1; ; failures++ {
+		err := do(ctx)
+		switch {
+		case errors.Is(err, ErrState):
+			if err := x.insist(ctx, x.look); err != nil {
+				return err
+			}
+			return err
+		case err == nil, errors.Is(err, errOver), errors.Is(err, ErrNotFound), errors.Is(err, ErrInvalid):
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+		delay := storeBackoff.Delay(failures)
+		x.cfg.Logger.Warn("replay waits", "replay", x.replay.ID, "error", err, "next_try", delay)
+		if err := sleep(ctx, delay); err != nil {
+			return err
+		}
+	}
+}

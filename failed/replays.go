@@ -1,0 +1,264 @@
+package failed
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// BeginReplay selects the messages of the plan for a new replay, in one transaction:
+// they become replaying, and what arrives later is not part of it. It sends
+// nothing: that is a Replayer's work. ErrNotFound if nothing is selected.
+func (a *Archive) BeginReplay(ctx context.Context, p Plan, who Actor) (*Replay, error) {
+	r, err := a.begin(ctx, p, who)
+	if err != nil {
+		return nil, fmt.Errorf("failed: beginning a replay: %w", err)
+	}
+	return r, nil
+}
+
+func (a *Archive) begin(ctx context.Context, p Plan, who Actor) (*Replay, error) {
+	if err := errors.Join(who.validate(), p.validate()); err != nil {
+		return nil, err
+	}
+	plan, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	s, err := a.selection(ctx, p.Filter)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		return nil, fmt.Errorf("%w: nothing is selected", ErrNotFound)
+	}
+	r := &Replay{Plan: p, State: ReplayRunning, Actor: who, Begun: timeOf(millis(a.now()))}
+	err = a.write(ctx, func(tx *tx) error {
+		id, err := tx.next("replay", 1)
+		if err != nil {
+			return err
+		}
+		r.ID = ReplayID(id)
+		c, err := tx.move(s, move{from: Failed, to: Replaying, set: func(*selection) string { return fmt.Sprint(`, replay = `, id) }})
+		if err != nil {
+			return err
+		}
+		if r.Total = c.of(codes[Replaying]); r.Total == 0 {
+			return fmt.Errorf("%w: nothing that is failed is selected", ErrNotFound)
+		}
+		if err := tx.count(c); err != nil {
+			return err
+		}
+		if _, err := tx.exec(`INSERT INTO {item} (replay, message, pos) SELECT replay, id, pos FROM {message} WHERE state = 1 AND replay = $1`, id); err != nil {
+			return err
+		}
+		if _, err := tx.exec(`INSERT INTO {replay} (id, plan, state, why, actor, begun, total) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+			id, string(plan), string(r.State), []byte{}, bytesOf(string(who)), millis(r.Begun), r.Total); err != nil {
+			return err
+		}
+		details := map[string]any{"messages": r.Total, "filter": p.Filter.describe(), "rate": p.Rate, "ramp": p.Ramp, "canary": p.Canary.String()}
+		if p.To != nil {
+			details["to"] = p.To
+		}
+		_, err = tx.act(who, ActReplay, fmt.Sprint("replay/", id), details)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Replay returns a replay, or ErrNotFound.
+func (a *Archive) Replay(ctx context.Context, id ReplayID) (*Replay, error) {
+	all, err := a.replays(ctx, `id = $1`, int64(id))
+	if err == nil && len(all) == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("failed: reading replay %d: %w", id, err)
+	}
+	return &all[0], nil
+}
+
+// Replays lists replays, newest first.
+func (a *Archive) Replays(ctx context.Context, p Page) ([]Replay, Cursor, error) {
+	size, before, err := p.bounds()
+	var all []Replay
+	if err == nil {
+		all, err = a.replays(ctx, `id < $1 ORDER BY id DESC LIMIT $2`, before, size+1)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("failed: listing replays: %w", err)
+	}
+	if len(all) > size {
+		return all[:size], cursorOf(int64(all[size-1].ID)), nil
+	}
+	return all, "", nil
+}
+
+// Running returns all replays that are under way, oldest first.
+func (a *Archive) Running(ctx context.Context) ([]Replay, error) {
+	all, err := a.replays(ctx, `ended = 0 ORDER BY id`)
+	if err != nil {
+		return nil, fmt.Errorf("failed: listing replays: %w", err)
+	}
+	return all, nil
+}
+
+func (a *Archive) replays(ctx context.Context, which string, args ...any) (all []Replay, err error) {
+	for row, err := range a.rows(ctx, `SELECT id, plan, state, why, actor, begun, ended, total, sent, back FROM {replay} WHERE `+which, args...) {
+		if err != nil {
+			return nil, err
+		}
+		var r Replay
+		var plan string
+		var begun, ended int64
+		if err := row.Scan(&r.ID, &plan, &r.State, &r.Why, &r.Actor, &begun, &ended, &r.Total, &r.Sent, &r.Back); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal([]byte(plan), &r.Plan); err != nil {
+			return nil, err
+		}
+		r.Begun, r.Ended = timeOf(begun), timeOf(ended)
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// Next returns up to n messages of a running replay that have not been sent, the
+// oldest failure first; none if it has ended. Fewer, but at least one if there is
+// any, where their bodies would take more than 16 MiB together.
+func (a *Archive) Next(ctx context.Context, id ReplayID, n int) ([]*Message, error) {
+	out, err := a.nextOf(ctx, id, n)
+	if err != nil {
+		return nil, fmt.Errorf("failed: reading what replay %d has to send: %w", id, err)
+	}
+	return out, nil
+}
+
+const maxNext = 16 << 20
+
+func (a *Archive) nextOf(ctx context.Context, id ReplayID, n int) ([]*Message, error) {
+	if n <= 0 {
+		return nil, fmt.Errorf("%w: %d messages: ask for one at least", ErrInvalid, n)
+	}
+	var ids []ID
+	size := 0
+	for row, err := range a.rows(ctx, `SELECT i.message, m.size FROM {item} i JOIN {message} m ON m.id = i.message
+		WHERE i.replay = $1 AND i.sent = 0 AND EXISTS (SELECT 1 FROM {replay} WHERE id = $1 AND ended = 0) ORDER BY i.pos LIMIT $2`, int64(id), n) {
+		if err != nil {
+			return nil, err
+		}
+		var next ID
+		var bytes int
+		if err := row.Scan(&next, &bytes); err != nil {
+			return nil, err
+		}
+		if size += bytes; len(ids) > 0 && size > maxNext {
+			break
+		}
+		ids = append(ids, next)
+	}
+	out := make([]*Message, len(ids))
+	for i, id := range ids {
+		var err error
+		if out[i], err = a.get(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Sent notes that messages of a replay have been sent and confirmed: they are
+// replayed. It may be told of one more than once. A message that it is told of
+// after the end of the replay is replayed as well, if it is in state failed: it
+// has been sent.
+func (a *Archive) Sent(ctx context.Context, id ReplayID, ids []ID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	d := a.cfg.Dialect
+	err := a.write(ctx, func(tx *tx) error {
+		var c counting
+		for row, err := range tx.rows(fmt.Sprintf(`UPDATE {message} AS m SET state = 2, replay = %d WHERE `, id)+d.in("m.id", "$1")+fmt.Sprintf(`
+			AND (m.state = 1 AND m.replay = %d OR m.state = 0)
+			AND EXISTS (SELECT 1 FROM {item} i WHERE i.replay = %[1]d AND i.message = m.id AND i.sent = 0)
+			RETURNING grp, queue, CASE WHEN EXISTS (SELECT 1 FROM {replay} WHERE id = %[1]d AND ended = 0) THEN 1 ELSE 0 END`, id), list(d, ids)) {
+			if err != nil {
+				return err
+			}
+			var group GroupID
+			var queue int64
+			var from int // what it was in: the replay runs, or all that was not sent is failed
+			if err := row.Scan(&group, &queue, &from); err != nil {
+				return err
+			}
+			c.add(group, queue, from, -1)
+			c.add(group, queue, codes[Replayed], 1)
+		}
+		n, err := tx.exec(`UPDATE {item} SET sent = 1 WHERE replay = $1 AND sent = 0 AND `+d.in("message", "$2"), int64(id), list(d, ids))
+		if err != nil {
+			return err
+		}
+		if _, err := tx.exec(`UPDATE {replay} SET sent = sent + $2 WHERE id = $1`, int64(id), n); err != nil {
+			return err
+		}
+		return tx.count(c)
+	})
+	if err != nil {
+		return fmt.Errorf("failed: noting %d messages of replay %d as sent: %w", len(ids), id, err)
+	}
+	return nil
+}
+
+// EndReplay ends a running replay: done, cancelled or stopped, and why. What was not
+// sent is in state failed again. Done is refused while there is anything not sent.
+func (a *Archive) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why string, who Actor) error {
+	if err := a.end(ctx, id, s, why, who); err != nil {
+		return fmt.Errorf("failed: ending replay %d: %w", id, err)
+	}
+	return nil
+}
+
+func (a *Archive) end(ctx context.Context, id ReplayID, s ReplayState, why string, who Actor) error {
+	if err := who.validate(); err != nil {
+		return err
+	}
+	switch s {
+	case ReplayDone, ReplayCancelled, ReplayStopped:
+	default:
+		return fmt.Errorf("%w: a replay does not end as %q: use %q, %q or %q", ErrInvalid, s, ReplayDone, ReplayCancelled, ReplayStopped)
+	}
+	return a.write(ctx, func(tx *tx) error {
+		var state ReplayState
+		var total, sent int64
+		err := tx.row(`SELECT state, total, sent FROM {replay} WHERE id = $1`, int64(id)).Scan(&state, &total, &sent)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return ErrNotFound
+		case err != nil:
+			return err
+		case state != ReplayRunning:
+			return fmt.Errorf("%w: it is %s already", ErrState, state)
+		case s == ReplayDone && sent < total:
+			return fmt.Errorf("%w: %d of %d messages have not been sent: it is cancelled or stopped", ErrState, total-sent, total)
+		}
+		rest := &selection{d: a.cfg.Dialect, indexed: []string{fmt.Sprint(`m.replay = `, id)}, until: math.MaxInt64}
+		c, err := tx.move(rest, move{from: Replaying, to: Failed, set: func(*selection) string { return `, replay = 0` }})
+		if err != nil {
+			return err
+		}
+		if err := tx.count(c); err != nil {
+			return err
+		}
+		if _, err := tx.exec(`UPDATE {replay} SET state = $2, why = $3, ended = $4 WHERE id = $1`, int64(id), string(s), bytesOf(why), millis(a.now())); err != nil {
+			return err
+		}
+		_, err = tx.act(who, ActEndReplay, fmt.Sprint("replay/", id), map[string]any{"state": s, "why": why, "messages": total, "sent": sent})
+		return err
+	})
+}

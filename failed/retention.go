@@ -1,0 +1,171 @@
+package failed
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+)
+
+// PolicyRetention is the Actor of Purge.
+const PolicyRetention Actor = "policy:retention"
+
+// purgeBatch is how many messages one transaction removes, so that none holds up
+// arrivals for long.
+const purgeBatch = 1000
+
+// Purge removes the messages that are older than Config.Retention, and returns how
+// many. They are gone: it is logged, and an Act says how many of which queues and
+// states. Those of a running replay are left. Nothing happens without a Retention.
+//
+// It may be stopped at any time by ctx: what it has removed until then stands in the
+// Act.
+func (a *Archive) Purge(ctx context.Context) (total int64, err error) {
+	if a.cfg.Retention == 0 {
+		return 0, nil
+	}
+	p := purge{before: timeOf(millis(a.now().Add(-a.cfg.Retention))), queues: make(map[string]map[State]int64)}
+	for more := true; more && err == nil; {
+		var removed purge
+		err = a.write(ctx, func(tx *tx) (err error) {
+			removed = p.clone()
+			more, err = tx.purge(&removed)
+			return err
+		})
+		if err == nil {
+			p = removed
+		}
+	}
+	if p.total > 0 {
+		a.cfg.Logger.InfoContext(ctx, "purged", "messages", p.total, "before", p.before, "act", p.act)
+	}
+	if err != nil {
+		err = fmt.Errorf("failed: removing what is older than %s: %w", a.cfg.Retention, err)
+	}
+	return p.total, err
+}
+
+// purge is what has been removed.
+type purge struct {
+	before time.Time
+	total  int64
+	queues map[string]map[State]int64
+	act    int64
+}
+
+func (p purge) clone() purge {
+	queues := make(map[string]map[State]int64)
+	for name, n := range p.queues {
+		queues[name] = maps.Clone(n)
+	}
+	p.queues = queues
+	return p
+}
+
+// purge removes one batch, and writes or amends the act.
+func (t *tx) purge(p *purge) (more bool, err error) {
+	d := t.cfg.Dialect
+	// IDs ascend with the time of arrival, so that what is old is in front. What is
+	// replayed at present stays.
+	var ids []ID
+	var at []int64
+	var c counting
+	n := make(map[int64]int64)
+	last := int64(0)
+	looked := 0
+	for row, err := range t.rows(`SELECT m.id, m.pos, m.grp, m.queue, m.state, m.archived, q.name FROM {message} m JOIN {queue} q ON q.id = m.queue
+		WHERE m.state <> 1 ORDER BY m.id LIMIT $1`, purgeBatch) {
+		if err != nil {
+			return false, err
+		}
+		var id ID
+		var group GroupID
+		var pos, queue int64
+		var state int
+		var name string
+		if err := row.Scan(&id, &pos, &group, &queue, &state, &last, &name); err != nil {
+			return false, err
+		}
+		looked++
+		if last >= millis(p.before) {
+			continue
+		}
+		ids, at = append(ids, id), append(at, pos)
+		c.add(group, queue, state, -1)
+		n[queue]++
+		if p.queues[name] == nil {
+			p.queues[name] = make(map[State]int64)
+		}
+		p.queues[name][States()[state]]++
+	}
+	if len(ids) == 0 {
+		return false, nil
+	}
+	p.total += int64(len(ids))
+	if err := t.remove(ids, at); err != nil {
+		return false, err
+	}
+	if err := t.count(c); err != nil {
+		return false, err
+	}
+	for queue, n := range n {
+		if _, err := t.exec(`UPDATE {queue} SET purged = purged + $2 WHERE id = $1`, queue, n); err != nil {
+			return false, err
+		}
+	}
+	groups := make([]GroupID, 0, len(c.groups))
+	for id := range c.groups {
+		groups = append(groups, id)
+	}
+	for _, statement := range []string{
+		`DELETE FROM {group} WHERE failed = 0 AND replaying = 0 AND replayed = 0 AND discarded = 0 AND ` + d.in("id", "$1"),
+		`DELETE FROM {trend} WHERE ` + d.in("grp", "$1") + ` AND NOT EXISTS (SELECT 1 FROM {group} WHERE id = grp)`,
+	} {
+		if _, err := t.exec(statement, list(d, groups)); err != nil {
+			return false, err
+		}
+	}
+	if _, err := t.exec(`DELETE FROM {item} WHERE replay IN (SELECT id FROM {replay} WHERE ended > 0 AND ended < $1)`, millis(p.before)); err != nil {
+		return false, err
+	}
+	return looked == purgeBatch && len(ids) == looked, t.purged(p)
+}
+
+// remove deletes messages with all that belongs to them.
+func (t *tx) remove(ids []ID, at []int64) error {
+	d := t.cfg.Dialect
+	for _, table := range []string{"content", "revision", "delivery", "origin"} {
+		if _, err := t.exec(`DELETE FROM {`+table+`} WHERE `+d.in("message", "$1"), list(d, ids)); err != nil {
+			return err
+		}
+	}
+	pos := "pos"
+	if d == SQLite {
+		pos = "rowid"
+	}
+	if _, err := t.exec(`DELETE FROM {search} WHERE `+d.in(pos, "$1"), list(d, at)); err != nil {
+		return err
+	}
+	_, err := t.exec(`DELETE FROM {message} WHERE `+d.in("pos", "$1"), list(d, at))
+	return err
+}
+
+// purged writes the act of a purge, or how far it is now.
+func (t *tx) purged(p *purge) (err error) {
+	queues := make(map[string]map[State]int64)
+	for name, n := range p.queues {
+		queues[printable(name)] = n
+	}
+	details := map[string]any{"messages": p.total, "before": p.before, "retention": t.cfg.Retention.String(), "queues": queues}
+	if p.act == 0 {
+		p.act, err = t.act(PolicyRetention, ActPurge, "", details)
+		return err
+	}
+	written, err := json.Marshal(details)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(`UPDATE {act} SET details = $2 WHERE id = $1`, p.act, string(written))
+	return err
+}

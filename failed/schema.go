@@ -1,0 +1,234 @@
+package failed
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// What people write is in columns of bytes: neither NUL nor what is no UTF-8 may be
+// lost, and PostgreSQL's text has no place for either. Times are milliseconds since
+// 1970.
+
+// version is that of the schema: how many migrations there are.
+var version = len(migrations)
+
+// migrations lead from each version to the next. One that has been released is never
+// changed.
+var migrations = []func(d Dialect) []string{
+	func(d Dialect) []string {
+		search := `CREATE TABLE {search} (pos BIGINT PRIMARY KEY, words TSVECTOR NOT NULL)`
+		searched := []string{`CREATE INDEX {search_words} ON {search} USING GIN (words)`}
+		if d == SQLite {
+			// The words are kept in the index alone, and nothing of where they are in a
+			// text: terms do not cross ' ', and are not changed but for A to Z.
+			search = `CREATE VIRTUAL TABLE {search} USING fts5(words, content='', contentless_delete=1, detail=none, tokenize='ascii')`
+			searched = nil
+		}
+		return append([]string{
+			`CREATE TABLE {counter} (name VARCHAR(20) PRIMARY KEY, last BIGINT NOT NULL)`,
+			`INSERT INTO {counter} (name, last) VALUES ('message', 0), ('group', 0), ('queue', 0), ('replay', 0), ('act', 0)`,
+
+			`CREATE TABLE {queue} (
+				id        BIGINT PRIMARY KEY,
+				name      BYTES NOT NULL UNIQUE,
+				failed    BIGINT NOT NULL DEFAULT 0,
+				replaying BIGINT NOT NULL DEFAULT 0,
+				replayed  BIGINT NOT NULL DEFAULT 0,
+				discarded BIGINT NOT NULL DEFAULT 0,
+				purged    BIGINT NOT NULL DEFAULT 0
+			)`,
+
+			`CREATE TABLE {group} (
+				id        BIGINT PRIMARY KEY,
+				queue     BIGINT NOT NULL,
+				digest    BYTES NOT NULL UNIQUE, -- of queue and text
+				text      BYTES NOT NULL,
+				example   BYTES NOT NULL,
+				first     BIGINT NOT NULL,
+				latest    BIGINT NOT NULL,
+				failed    BIGINT NOT NULL DEFAULT 0,
+				replaying BIGINT NOT NULL DEFAULT 0,
+				replayed  BIGINT NOT NULL DEFAULT 0,
+				discarded BIGINT NOT NULL DEFAULT 0
+			)`,
+			`CREATE INDEX {group_latest} ON {group} (latest, id)`,
+			`CREATE INDEX {group_queue} ON {group} (queue, latest, id)`,
+			`CREATE INDEX {group_waiting} ON {group} (latest, id) WHERE failed > 0`,
+			`CREATE INDEX {group_failed} ON {group} (failed, id)`,
+			`CREATE INDEX {group_queue_failed} ON {group} (queue, failed, id)`,
+
+			`CREATE TABLE {trend} (
+				grp   BIGINT NOT NULL,
+				span  BIGINT NOT NULL, -- of the bucket, in seconds
+				start BIGINT NOT NULL,
+				n     BIGINT NOT NULL,
+				PRIMARY KEY (grp, span, start)
+			) WITHOUT ROWID`,
+
+			// pos is the order of lists: see position. What lists do not show is in
+			// {content}, so that what is gone through is small.
+			`CREATE TABLE {message} (
+				pos           BIGINT PRIMARY KEY,
+				id            BIGINT NOT NULL UNIQUE,
+				grp           BIGINT NOT NULL,
+				queue         BIGINT NOT NULL,
+				state         SMALLINT NOT NULL,
+				attempts      BIGINT NOT NULL,
+				first_failed  BIGINT NOT NULL,
+				last_failed   BIGINT NOT NULL,
+				archived      BIGINT NOT NULL,
+				failed_queue  BYTES NOT NULL,
+				exchange      BYTES NOT NULL,
+				routing_key   BYTES NOT NULL,
+				message_id    BYTES NOT NULL,
+				reason        BYTES NOT NULL,
+				error         BYTES NOT NULL, -- its first KiB
+				size          BIGINT NOT NULL,
+				replay        BIGINT NOT NULL DEFAULT 0,
+				back          BIGINT NOT NULL,
+				back_of       BIGINT NOT NULL,
+				edited        BIGINT NOT NULL DEFAULT 0, -- number of the revision, 0 is the original
+				discarded     BYTES -- reason
+			)`,
+			// Attempts, so that looking at them is not looking at the messages.
+			`CREATE INDEX {message_state} ON {message} (state, pos, attempts)`,
+			`CREATE INDEX {message_queue} ON {message} (queue, state, pos, attempts)`,
+			`CREATE INDEX {message_group} ON {message} (grp, state, pos, attempts)`,
+			`CREATE INDEX {message_replaying} ON {message} (replay) WHERE state = 1`,
+			`CREATE INDEX {message_back} ON {message} (back, pos) WHERE back > 0`,
+
+			`CREATE TABLE {content} (
+				message    BIGINT PRIMARY KEY,
+				headers    TEXT NOT NULL,
+				properties TEXT NOT NULL,
+				errors     TEXT,  -- null: those in the headers
+				dropped    BIGINT NOT NULL,
+				error      BYTES, -- null: that of {message} is whole
+				body       BYTES NOT NULL
+			)`,
+			`CREATE TABLE {revision} (
+				message    BIGINT NOT NULL,
+				number     BIGINT NOT NULL,
+				at         BIGINT NOT NULL,
+				actor      BYTES NOT NULL,
+				headers    TEXT NOT NULL,
+				properties TEXT NOT NULL,
+				body       BYTES NOT NULL,
+				PRIMARY KEY (message, number)
+			)`,
+
+			// Deliveries that are not known to be acknowledged.
+			`CREATE TABLE {delivery} (
+				message BIGINT PRIMARY KEY,
+				digest  BYTES NOT NULL,
+				session BYTES NOT NULL
+			)`,
+			`CREATE INDEX {delivery_digest} ON {delivery} (digest)`,
+
+			// What messages were in the archive that they were imported from.
+			`CREATE TABLE {origin} (
+				archive VARCHAR(40) NOT NULL,
+				id      BIGINT NOT NULL,
+				message BIGINT NOT NULL UNIQUE,
+				PRIMARY KEY (archive, id)
+			)`,
+
+			`CREATE TABLE {replay} (
+				id    BIGINT PRIMARY KEY,
+				plan  TEXT NOT NULL,
+				state VARCHAR(20) NOT NULL,
+				why   BYTES NOT NULL,
+				actor BYTES NOT NULL,
+				begun BIGINT NOT NULL,
+				ended BIGINT NOT NULL DEFAULT 0,
+				total BIGINT NOT NULL,
+				sent  BIGINT NOT NULL DEFAULT 0,
+				back  BIGINT NOT NULL DEFAULT 0,
+				owner TEXT NOT NULL DEFAULT '', -- who carries it out
+				lease BIGINT NOT NULL DEFAULT 0 -- and until when nobody else does
+			)`,
+			`CREATE INDEX {replay_running} ON {replay} (id) WHERE ended = 0`,
+			`CREATE TABLE {item} (
+				replay  BIGINT NOT NULL,
+				message BIGINT NOT NULL,
+				pos     BIGINT NOT NULL,
+				sent    SMALLINT NOT NULL DEFAULT 0,
+				PRIMARY KEY (replay, message)
+			) WITHOUT ROWID`,
+			`CREATE INDEX {item_next} ON {item} (replay, pos) WHERE sent = 0`,
+
+			`CREATE TABLE {act} (
+				id      BIGINT PRIMARY KEY,
+				at      BIGINT NOT NULL,
+				actor   BYTES NOT NULL,
+				verb    VARCHAR(40) NOT NULL,
+				subject VARCHAR(80) NOT NULL,
+				details TEXT NOT NULL
+			)`,
+			search,
+		}, searched...)
+	},
+}
+
+// migrate brings the schema to this version, and learns the archive's name.
+func (a *Archive) migrate(ctx context.Context) error {
+	if a.cfg.Dialect == SQLite {
+		// A property of the file: readers and a writer are not in each other's way.
+		if _, err := a.db.ExecContext(ctx, "PRAGMA journal_mode = WAL"); err != nil {
+			return err
+		}
+	}
+	return a.write(ctx, func(tx *tx) error {
+		if _, err := tx.exec(`CREATE TABLE IF NOT EXISTS {about} (name VARCHAR(20) PRIMARY KEY, value VARCHAR(80) NOT NULL)`); err != nil {
+			return err
+		}
+		about := make(map[string]string)
+		for row, err := range tx.rows(`SELECT name, value FROM {about}`) {
+			if err != nil {
+				return err
+			}
+			var name, value string
+			if err := row.Scan(&name, &value); err != nil {
+				return err
+			}
+			about[name] = value
+		}
+		at, _ := strconv.Atoi(about["version"])
+		switch {
+		case at > version:
+			return fmt.Errorf("the tables are of version %d, this program knows %d: use a newer program", at, version)
+		case at == version:
+			a.origin = about["archive"]
+			return nil
+		}
+		for _, m := range migrations[at:] {
+			for _, statement := range m(a.cfg.Dialect) {
+				if _, err := tx.exec(a.cfg.Dialect.types(statement)); err != nil {
+					return err
+				}
+			}
+		}
+		a.origin = about["archive"]
+		if a.origin == "" {
+			a.origin = rand.Text()
+			if _, err := tx.exec(`INSERT INTO {about} (name, value) VALUES ('archive', $1)`, a.origin); err != nil {
+				return err
+			}
+		}
+		_, err := tx.exec(`INSERT INTO {about} (name, value) VALUES ('version', $1)
+			ON CONFLICT (name) DO UPDATE SET value = excluded.value`, strconv.Itoa(version))
+		return err
+	})
+}
+
+// ready reports whether the schema is there, of this version, without writing.
+func (a *Archive) ready(ctx context.Context) bool {
+	var at string
+	err := a.row(ctx, `SELECT v.value, o.value FROM {about} v, {about} o WHERE v.name = 'version' AND o.name = 'archive'`).Scan(&at, &a.origin)
+	return err == nil && at == strconv.Itoa(version)
+}
+
+var errNoDatabase = errors.New("failed: Open needs a database: sql.Open returns one")

@@ -1,0 +1,212 @@
+package failed
+
+import (
+	"context"
+	"database/sql"
+	"iter"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// sql makes a statement of one that is written for both dialects.
+func (a *Archive) sql(text string) string { return a.cfg.Dialect.sql(a.cfg.Prefix, text) }
+
+func (a *Archive) row(ctx context.Context, query string, args ...any) *sql.Row {
+	return a.db.QueryRowContext(ctx, a.sql(query), args...)
+}
+
+func (a *Archive) rows(ctx context.Context, query string, args ...any) iter.Seq2[*sql.Rows, error] {
+	return each(func() (*sql.Rows, error) { return a.db.QueryContext(ctx, a.sql(query), args...) })
+}
+
+// tx is a transaction that writes. There is one at a time.
+type tx struct {
+	*Archive
+	ctx  context.Context
+	conn *sql.Conn
+}
+
+// write runs f in a transaction, which is committed if f returns nil.
+func (a *Archive) write(ctx context.Context, f func(*tx) error) (err error) {
+	// In this process, writers wait here: SQLite would have them poll, and
+	// PostgreSQL would have each take a connection from readers.
+	select {
+	case a.writing <- struct{}{}:
+		defer func() { <-a.writing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	conn, err := a.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	t := &tx{a, ctx, conn}
+	done := false
+	defer func() {
+		if !done { // also after a panic
+			_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+		}
+	}()
+	for _, s := range a.cfg.Dialect.begin(a.cfg.Prefix) {
+		if _, err := conn.ExecContext(ctx, s); err != nil {
+			return err
+		}
+	}
+	if err := f(t); err != nil {
+		return err
+	}
+	// If ctx ends now, what has become of the transaction must be known nevertheless.
+	if _, err := conn.ExecContext(context.WithoutCancel(ctx), "COMMIT"); err != nil {
+		return err
+	}
+	done = true
+	return nil
+}
+
+func (t *tx) exec(query string, args ...any) (changed int64, err error) {
+	result, err := t.conn.ExecContext(t.ctx, t.sql(query), args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+func (t *tx) row(query string, args ...any) *sql.Row {
+	return t.conn.QueryRowContext(t.ctx, t.sql(query), args...)
+}
+
+func (t *tx) rows(query string, args ...any) iter.Seq2[*sql.Rows, error] {
+	return each(func() (*sql.Rows, error) { return t.conn.QueryContext(t.ctx, t.sql(query), args...) })
+}
+
+// next returns the first of n new numbers of a kind.
+func (t *tx) next(kind string, n int) (first int64, err error) {
+	err = t.row(`UPDATE {counter} SET last = last + $2 WHERE name = $1 RETURNING last`, kind, n).Scan(&first)
+	return first - int64(n) + 1, err
+}
+
+// insert adds rows to a table. A value of the column indexed is the terms of a search.
+func (t *tx) insert(table string, columns []string, indexed string, rows [][]any) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if t.cfg.Dialect == SQLite {
+		return t.insertEach(table, columns, indexed, rows)
+	}
+	// Many with one statement, since each is a way to the server and back.
+	const most = 200 // PostgreSQL takes 65535 arguments
+	const bytes = 8 << 20
+	for len(rows) > 0 {
+		n := 0
+		for size := 0; n < min(len(rows), most) && size < bytes; n++ {
+			for _, v := range rows[n] {
+				switch x := v.(type) {
+				case []byte:
+					size += len(x)
+				case string:
+					size += len(x)
+				}
+			}
+		}
+		if _, err := t.exec(t.insertion(table, columns, indexed, n), slices.Concat(rows[:n]...)...); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// insertEach takes a statement for each row: SQLite is not far away, and its driver
+// looks for each argument among all of them.
+func (t *tx) insertEach(table string, columns []string, indexed string, rows [][]any) error {
+	statement, err := t.conn.PrepareContext(t.ctx, t.sql(t.insertion(table, columns, indexed, 1)))
+	if err != nil {
+		return err
+	}
+	defer statement.Close()
+	for _, row := range rows {
+		if _, err := statement.ExecContext(t.ctx, row...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) insertion(table string, columns []string, indexed string, rows int) string {
+	var b strings.Builder
+	b.WriteString("INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") VALUES ")
+	n := 0
+	for i := range rows {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteByte('(')
+		for j, column := range columns {
+			if j > 0 {
+				b.WriteString(", ")
+			}
+			n++
+			arg := "$" + strconv.Itoa(n)
+			if column == indexed {
+				arg = t.cfg.Dialect.indexed(arg)
+			}
+			b.WriteString(arg)
+		}
+		b.WriteByte(')')
+	}
+	return b.String()
+}
+
+// each yields the rows of a query, and closes it.
+func each(query func() (*sql.Rows, error)) iter.Seq2[*sql.Rows, error] {
+	return func(yield func(*sql.Rows, error) bool) {
+		rows, err := query()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if !yield(rows, nil) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// bytesOf is what is stored of text: never NULL.
+func bytesOf(s string) []byte { return append([]byte{}, s...) }
+
+// millis are milliseconds since 1970; 0 is no time.
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func timeOf(milliseconds int64) time.Time {
+	if milliseconds == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(milliseconds).UTC()
+}
+
+// position is a message's place in lists: the second of its last failure, and
+// within it its ID. It orders by both with one number, which also is what SQLite
+// finds rows by, and FTS5 its documents. Times before 1970 and after 2106 are at the
+// ends. No two messages have the same until IDs of one second are 2³¹ apart.
+func position(lastFailed time.Time, id ID) int64 {
+	return positionOf(lastFailed) | int64(id)&(1<<idBits-1)
+}
+
+const idBits = 31
+
+func positionOf(t time.Time) int64 { return min(max(t.Unix(), 0), math.MaxUint32) << idBits }

@@ -1,0 +1,108 @@
+package failed
+
+import (
+	"fmt"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// take makes an arrival of a message as it was delivered from a failed queue. It
+// reads what whoever parked it wrote on it: a Trail, the marks of the presets, or
+// the broker, of what it has dead-lettered. All of that can be forged: it is for
+// people, and the content is kept beside it as it is.
+func take(m *reprise.Message) Arrival {
+	h := historyOf(m.Headers)
+	died := deaths(m.Headers)
+	out := Message{
+		FailedQueue: m.Queue,
+		Queue:       workQueue(h, m.Headers, died),
+		Attempts:    h.Attempts,
+		Errors:      h.Errors, ErrorsDropped: h.ErrorsDropped,
+		FirstFailed: h.FirstFailed,
+		Exchange:    m.Exchange, RoutingKey: m.RoutingKey,
+		Content: contentOf(m),
+	}
+	out.Reason, _ = m.Headers[topology.HeaderReason].(string)
+	if n := len(h.Errors); n > 0 {
+		out.Error, out.LastFailed = h.Errors[n-1].Error, h.Errors[n-1].Time
+	}
+	if len(died) > 0 {
+		newest, oldest := died[0], died[len(died)-1]
+		why := fmt.Sprintf("dead-lettered by the broker: %s in %s", newest.reason, newest.queue)
+		if out.Reason == "" {
+			out.Reason = why
+		}
+		if out.Error == "" {
+			out.Error = why
+		}
+		if newest.time.After(out.LastFailed) {
+			out.LastFailed = newest.time
+		}
+		if out.FirstFailed.IsZero() {
+			out.FirstFailed = oldest.time
+		}
+		out.Exchange, out.RoutingKey = oldest.exchange, oldest.key
+	}
+	if h.Queue != "" {
+		out.Exchange, out.RoutingKey = h.Exchange, h.RoutingKey
+	}
+	return Arrival{Message: out, Redelivered: m.Redelivered}
+}
+
+// historyOf reads the marks that there may be on a message, which have no name in
+// common.
+func historyOf(headers topology.Table) topology.History {
+	d := topology.Delivery{Headers: headers}
+	h := topology.Trail{}.Read(d)
+	if down := (topology.CountDown{Header: headerRetries, Errors: headerExceptions}).Read(d); len(h.Errors) == 0 {
+		h.Errors = down.Errors
+	}
+	up := topology.CountUp{Header: headerProcessing}.Read(d)
+	h.Attempts = max(h.Attempts, up.Attempts, len(h.Errors)+h.ErrorsDropped)
+	return h
+}
+
+// workQueue is where a message failed, "" where nothing says it. Wait queues
+// dead-letter what expires, so that any other reason names a work queue.
+func workQueue(h topology.History, headers topology.Table, died []death) string {
+	if h.Queue != "" {
+		return h.Queue
+	}
+	for _, d := range died {
+		if d.reason != "expired" {
+			return d.queue
+		}
+	}
+	if first, ok := headers["x-first-death-queue"].(string); ok && !topology.IsWaitQueue(first) {
+		return first
+	}
+	for _, d := range died {
+		if !topology.IsWaitQueue(d.queue) {
+			return d.queue
+		}
+	}
+	return ""
+}
+
+func contentOf(m *reprise.Message) Content {
+	return Content{
+		Body:    m.Body,
+		Headers: m.Headers,
+		Properties: Properties{
+			ContentType:     m.ContentType,
+			ContentEncoding: m.ContentEncoding,
+			CorrelationID:   m.CorrelationID,
+			ReplyTo:         m.ReplyTo,
+			MessageID:       m.MessageID,
+			Type:            m.Type,
+			AppID:           m.AppID,
+			UserID:          m.UserID,
+			Expiration:      milliseconds(m.Expiration),
+			Priority:        m.Priority,
+			Timestamp:       m.Timestamp,
+			Exchange:        m.Exchange,
+			RoutingKey:      m.RoutingKey,
+		},
+	}
+}

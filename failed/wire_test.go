@@ -1,0 +1,297 @@
+package failed
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+	_ "modernc.org/sqlite" // driver "sqlite"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// longest is how long tests wait for what must happen. None depends on it being
+// short.
+const longest = 30 * time.Second
+
+// wire is a broker and an archive, in real time.
+type wire struct {
+	*testing.T
+	url     string
+	client  *reprise.Client
+	raw     *amqp.Channel
+	archive *Archive
+}
+
+func newWire(t *testing.T, url string) *wire {
+	t.Helper()
+	w := &wire{T: t, url: url, client: connect(t, url)}
+	conn, err := amqp.Dial(url)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	w.raw, err = conn.Channel()
+	must(t, err)
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "failed.db")+"?_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
+	must(t, err)
+	t.Cleanup(func() { must(t, db.Close()) })
+	w.archive, err = Open(t.Context(), db, Config{Dialect: SQLite})
+	must(t, err)
+	return w
+}
+
+func connect(t *testing.T, url string) *reprise.Client {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), longest)
+	defer cancel()
+	c, err := reprise.Dial(ctx, url, &reprise.Config{Reconnect: backoff.Exponential{Initial: 5 * time.Millisecond, Max: 100 * time.Millisecond}})
+	must(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), longest)
+		defer cancel()
+		if err := c.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return c
+}
+
+// queue declares a queue that goes with the test.
+func (w *wire) queue(prefix string, args amqp.Table) string {
+	w.Helper()
+	name := testkit.Name(w.T, prefix)
+	_, err := w.raw.QueueDeclare(name, true, false, false, false, args)
+	must(w.T, err)
+	w.gone(name)
+	return name
+}
+
+func (w *wire) gone(names ...string) {
+	w.Cleanup(func() {
+		for _, name := range names {
+			_, _ = w.raw.QueueDelete(name, false, false, false)
+		}
+	})
+}
+
+func (w *wire) publish(queue string, headers map[string]any, bodies ...string) {
+	w.Helper()
+	for _, body := range bodies {
+		must(w.T, w.client.Publish(w.Context(), &reprise.Message{RoutingKey: queue, Headers: headers, MessageID: body, Body: []byte(body)}))
+	}
+}
+
+// take takes all messages out of a queue.
+func (w *wire) take(queue string) (all []amqp.Delivery) {
+	w.Helper()
+	for {
+		d, ok, err := w.raw.Get(queue, true)
+		must(w.T, err)
+		if !ok {
+			return all
+		}
+		all = append(all, d)
+	}
+}
+
+func (w *wire) depth(queue string) int {
+	w.Helper()
+	n, err := w.client.Depth(w.Context(), queue)
+	must(w.T, err)
+	return n
+}
+
+// runs runs something until the test ends, or the function that is returned is called.
+func (w *wire) runs(run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.Errorf("it ended with %v", err)
+		}
+	})
+	w.Cleanup(stop)
+	return stop
+}
+
+func (w *wire) ingest(c *reprise.Client, queues ...string) (stop func()) {
+	w.Helper()
+	in, err := NewIngest(w.archive, c, IngestConfig{Queues: queues})
+	must(w.T, err)
+	return w.runs(in.Run)
+}
+
+// kept returns what the archive has, by ID.
+func (w *wire) kept() (all []*Message) {
+	w.Helper()
+	for m, err := range w.archive.Each(w.Context(), Filter{}) {
+		must(w.T, err)
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b *Message) int { return int(a.ID - b.ID) })
+	return all
+}
+
+// However attempts are counted, a message that is sent back has all of them.
+func TestASentBackMessageHasAllItsAttempts(t *testing.T) {
+	const attempts = 3
+	for name, s := range map[string]struct {
+		strategy topology.Strategy
+		waits    string
+	}{
+		"trail":      {topology.Strategy{Route: topology.MessageTTL{}}, ".wait"},
+		"count down": {topology.Strategy{Route: topology.MessageTTL{}, Marks: topology.CountDown{Header: "mb-retries", Errors: "mb-exceptions", Default: attempts - 1}}, ".wait"},
+		"count up":   {topology.Strategy{Route: topology.MessageTTL{}, Marks: topology.CountUp{Header: "x-processing-attempts"}}, ".wait"},
+		"growing":    {topology.Strategy{Route: topology.GrowingTTL{First: 10 * time.Millisecond}}, ".wait"},
+		"deaths":     {topology.Strategy{Route: topology.DeadLettering{Delay: 10 * time.Millisecond}}, ".retry"},
+		"requeuing":  {topology.Strategy{Route: topology.Requeuing{}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Each(t, func(t *testing.T, b testkit.Target) {
+				w := newWire(t, b.URL)
+				queue := testkit.Name(t, "work")
+				w.gone(queue, queue+".failed", queue+".wait", queue+".retry")
+				var mu sync.Mutex
+				var seen []*reprise.Message
+				worker, err := reprise.NewWorker(w.client, reprise.WorkerConfig{
+					Queue: queue, Strategy: s.strategy, Policy: reprise.Policy{MaxAttempts: attempts, Backoff: backoff.Fixed(10 * time.Millisecond)},
+					Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+						mu.Lock()
+						defer mu.Unlock()
+						seen = append(seen, m)
+						return fmt.Errorf("error %d", m.Attempt)
+					}),
+				})
+				must(t, err)
+				w.runs(worker.Run)
+				w.ingest(w.client, queue+".failed")
+				testkit.Eventually(t, longest, func() error {
+					return w.client.Publish(t.Context(), &reprise.Message{
+						RoutingKey: queue, MessageID: "m", Headers: map[string]any{"own": int32(7)},
+						Body: []byte("{}"), ContentType: "application/json", Priority: 2, Type: "order",
+					})
+				})
+				testkit.Eventually(t, longest, func() bool { return len(w.kept()) == 1 })
+				first := w.kept()[0]
+				if first.Queue != queue || first.Attempts != attempts || first.Error != fmt.Sprint("error ", attempts) || first.State != Failed {
+					t.Errorf("kept: %+v", first)
+				}
+				r, err := w.archive.BeginReplay(t.Context(), Plan{}, "test")
+				must(t, err)
+				re, err := NewReplayer(w.archive, w.client, ReplayerConfig{})
+				must(t, err)
+				r, err = re.Finish(t.Context(), r.ID)
+				if err != nil || r.State != ReplayDone || r.Sent != 1 {
+					t.Fatalf("%+v, %v", r, err)
+				}
+				testkit.Eventually(t, longest, func() bool { return len(w.kept()) == 2 })
+				mu.Lock()
+				defer mu.Unlock()
+				var numbers []int
+				for _, m := range seen {
+					numbers = append(numbers, m.Attempt)
+					if m.MessageID != "m" || m.RoutingKey != queue || m.Headers["own"] != int32(7) || m.Type != "order" || m.Priority != 2 {
+						t.Errorf("%+v", m)
+					}
+				}
+				if diff := cmp.Diff([]int{1, 2, 3, 1, 2, 3}, numbers); diff != "" {
+					t.Error(diff)
+				}
+				again := w.kept()[1]
+				if again.Back != r.ID || again.BackOf != first.ID || again.Group == 0 || again.Attempts != attempts {
+					t.Errorf("came back: %+v", again)
+				}
+				if first, err := w.archive.Get(t.Context(), first.ID); err != nil || first.State != Replayed {
+					t.Errorf("%+v, %v", first, err)
+				}
+			})
+		})
+	}
+}
+
+// Wherever the connection of an Ingest ends, each message is kept, once.
+func TestAnIngestThatLosesItsConnectionAtAnyFrame(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		w := newWire(t, b.URL)
+		queue := w.queue("failed", nil)
+		published, step := 0, 1
+		if b.IsRabbitMQ {
+			step = 7 // it takes its time to close a connection
+		}
+		for _, direction := range []testkit.Direction{testkit.ToClient, testkit.ToServer} {
+			for frame := 1; frame <= 16; frame += step {
+				proxy := testkit.NewProxy(t, b.URL)
+				proxied := connect(t, proxy.URL())
+				proxy.CutBeforeFrame(direction, frame)
+				stop := w.ingest(proxied, queue)
+				for range 6 {
+					w.publish(queue, nil, fmt.Sprint(published))
+					published++
+				}
+				testkit.Eventually(t, longest, func() bool { return len(w.kept()) >= published })
+				stop()
+				proxy.Cut()
+				// What the broker has not heard of comes again.
+				stop = w.ingest(w.client, queue)
+				testkit.Eventually(t, longest, func() bool { return w.depth(queue) == 0 })
+				stop()
+				if kept, left := len(w.kept()), w.depth(queue); kept != published || left != 0 {
+					t.Fatalf("cut before frame %d %v: %d messages kept of %d, %d in the queue", frame, direction, kept, published, left)
+				}
+			}
+		}
+	})
+}
+
+// What another program, or the broker, has put into a failed queue is kept with what
+// is known of it.
+func TestDeadLettersAreKept(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		w := newWire(t, b.URL)
+		parked := w.queue("parked", nil)
+		work := w.queue("work", amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": parked})
+		must(t, w.client.Publish(t.Context(), &reprise.Message{RoutingKey: work, MessageID: "expired", Expiration: time.Millisecond}))
+		testkit.Eventually(t, longest, func() bool { return w.depth(parked) == 1 })
+		w.publish(work, nil, "rejected")
+		var d amqp.Delivery
+		testkit.Eventually(t, longest, func() error {
+			got, ok, err := w.raw.Get(work, false)
+			if d = got; !ok {
+				return errors.Join(err, errors.New("nothing there"))
+			}
+			return err
+		})
+		must(t, d.Reject(false))
+		w.ingest(w.client, parked)
+		testkit.Eventually(t, longest, func() bool { return len(w.kept()) == 2 })
+		for _, m := range w.kept() {
+			why := "dead-lettered by the broker: " + m.Properties.MessageID + " in " + work
+			if m.Queue != work || m.FailedQueue != parked || m.Error != why || m.Exchange != "" || m.RoutingKey != work || m.LastFailed.IsZero() {
+				t.Errorf("%+v", m)
+			}
+		}
+		r, err := w.archive.BeginReplay(t.Context(), Plan{}, "test")
+		must(t, err)
+		re, err := NewReplayer(w.archive, w.client, ReplayerConfig{})
+		must(t, err)
+		_, err = re.Finish(t.Context(), r.ID)
+		must(t, err)
+		for _, d := range w.take(work) {
+			if len(d.Headers) > 2 || d.Headers["x-death"] != nil || d.Expiration != "" {
+				t.Errorf("sent back: %v", d.Headers)
+			}
+		}
+	})
+}

@@ -1,0 +1,137 @@
+package failed
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"iter"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Words are found here and not by the databases, so that both find the same, and
+// so that nothing that is searched for has a syntax.
+const (
+	maxWord       = 64        // bytes of a word that count
+	searchedBytes = 256 << 10 // of a body
+	maxWords      = 512 << 10 // bytes of all words together; PostgreSQL takes 1 MiB
+
+	// mark begins terms that are no words. It is neither letter nor digit, so that no
+	// text has them, and not ASCII, so that FTS5 takes it for a part of the term.
+	mark = "¶"
+)
+
+// words yields the words of a text, in lower case.
+func words(s string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		start := -1
+		flush := func(end int) bool {
+			if start < 0 {
+				return true
+			}
+			w := cut(strings.ToLower(s[start:end]), maxWord)
+			start = -1
+			return yield(w)
+		}
+		for i, r := range s {
+			switch {
+			case !isWord(r):
+				if !flush(i) {
+					return
+				}
+			case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer):
+				// Written without spaces: each character is a word.
+				if !flush(i) || !yield(string(r)) {
+					return
+				}
+			case start < 0:
+				start = i
+			}
+		}
+		flush(len(s))
+	}
+}
+
+// terms gathers different words.
+type terms struct {
+	seen map[string]bool
+	list []string
+	size int
+}
+
+func (t *terms) add(term string) {
+	if t.seen[term] || t.size+len(term) > maxWords {
+		return
+	}
+	if t.seen == nil {
+		t.seen = make(map[string]bool)
+	}
+	t.seen[term] = true
+	t.list = append(t.list, term)
+	t.size += len(term) + 1
+}
+
+func (t *terms) text(s string) {
+	for w := range words(s) {
+		if t.size >= maxWords {
+			return
+		}
+		t.add(w)
+	}
+}
+
+func (t *terms) String() string { return strings.Join(t.list, " ") }
+
+func queueTerm(id int64) string   { return mark + "q" + strconv.FormatInt(id, 36) }
+func groupTerm(id GroupID) string { return mark + "g" + strconv.FormatInt(int64(id), 36) }
+
+func headerTerm(name, text string) string {
+	sum := sha256.Sum256([]byte(name + "\x00" + text))
+	return mark + "h" + hex.EncodeToString(sum[:8])
+}
+
+// termsOf returns what a message is found by.
+func termsOf(m *Message, queue int64, rules []Rule) string {
+	m = Redact(m, rules)
+	var t terms
+	t.add(queueTerm(queue))
+	t.add(groupTerm(m.Group))
+	for name, v := range m.Headers {
+		if text, ok := HeaderText(v); ok && text != Redacted {
+			t.add(headerTerm(name, text))
+		}
+	}
+	t.text(m.Error)
+	t.text(m.Reason)
+	for _, e := range m.Errors {
+		t.text(e.Error)
+	}
+	t.text(m.Properties.MessageID)
+	t.text(m.Properties.CorrelationID)
+	if body := m.Body[:min(len(m.Body), searchedBytes)]; isText(body, m.Properties) {
+		t.text(string(body))
+	}
+	return t.String()
+}
+
+// isText reports whether the beginning of a body is text. What it says it is
+// does not matter: many say nothing, or something wrong.
+func isText(b []byte, p Properties) bool {
+	switch strings.ToLower(p.ContentEncoding) {
+	case "", "utf-8", "utf8", "identity", "8bit", "7bit":
+	default:
+		return false
+	}
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 && len(b) >= utf8.UTFMax { // the last character may be cut
+			return false
+		}
+		if r < ' ' && r != '\n' && r != '\r' && r != '\t' && r != '\f' {
+			return false
+		}
+		b = b[n:]
+	}
+	return true
+}
