@@ -216,7 +216,7 @@ func TestRequeueLosesNothing(t *testing.T) {
 				const n = 5
 				q := open(t, b.URL(), "active_staking_queue", staking.Config{Client: &reprise.Config{Dial: b.DialContext, Heartbeat: time.Hour}})
 				for i := range n {
-					must(t, q.Send(t.Context(), []byte(fmt.Sprint(i))))
+					must(t, q.Send(t.Context(), fmt.Append(nil, i)))
 				}
 				var held []staking.Received
 				for range n {

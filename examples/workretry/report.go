@@ -94,19 +94,21 @@ func (r *Report) table(p *printer, title string, counts func(Result) Counts) {
 
 // grid says what each break comes to in each way.
 func (r *Report) grid(p *printer) {
-	head := fmt.Sprintf("%-48s", "what breaks")
+	var head strings.Builder
+	head.WriteString(fmt.Sprintf("%-48s", "what breaks"))
 	for _, w := range r.Ways {
-		head += fmt.Sprintf("  %-10s", w.Name)
+		head.WriteString(fmt.Sprintf("  %-10s", w.Name))
 	}
-	p.linef("%s", head)
+	p.linef("%s", head.String())
 	for _, parking := range []bool{false, true} {
 		p.linef("  %s", map[bool]string{false: "in the middle of a retry", true: "in the middle of being parked"}[parking])
 		for _, b := range breaks {
-			line := fmt.Sprintf("    %-44s", b)
+			var line strings.Builder
+			line.WriteString(fmt.Sprintf("    %-44s", b))
 			for _, w := range r.Ways {
-				line += fmt.Sprintf("  %-*s", max(10, len(w.Name)), w.became(b, parking))
+				line.WriteString(fmt.Sprintf("  %-*s", max(10, len(w.Name)), w.became(b, parking)))
 			}
-			p.linef("%s", strings.TrimRight(line, " "))
+			p.linef("%s", strings.TrimRight(line.String(), " "))
 		}
 	}
 	p.linef("  · done or parked once, as if nothing had broken; – there is no such moment in this way")
