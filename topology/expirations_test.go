@@ -56,9 +56,7 @@ func TestExpirationsSayHowFarTheBackOffHasCome(t *testing.T) {
 	const second = time.Second
 	entry := func(changes topology.Table) []any {
 		e := topology.Table{"count": int64(1), "reason": "expired", "queue": "q.wait", "original-expiration": "30000"}
-		for k, v := range changes {
-			e[k] = v
-		}
+		maps.Copy(e, changes)
 		return []any{e}
 	}
 	for _, tc := range []struct {

@@ -82,7 +82,9 @@ func (q *Queue) Publish(m *Message) (accepted bool, kept store.Ticket) {
 		}
 		return false, 0
 	}
-	q.counts[stats.Publish]++
+	if m.past == nil { // RabbitMQ counts what clients publish, and no dead letters
+		q.counts[stats.Publish]++
+	}
 	it := q.item(m)
 	q.config.Meter.Add(m.Size())
 	ttl := q.config.TTL

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -72,9 +73,7 @@ func (o *other) remove() {
 // declare is how such programs begin.
 func (o *other) declare(kind, key string, durable bool, ttl any, more amqp.Table) error {
 	with := func(args amqp.Table) amqp.Table {
-		for k, v := range more {
-			args[k] = v
-		}
+		maps.Copy(args, more)
 		return args
 	}
 	_, err1 := o.ch.QueueDeclare(o.pre+"WorkQueue", true, false, false, false, with(amqp.Table{"x-dead-letter-exchange": o.pre + "RetryExchange"}))

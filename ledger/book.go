@@ -1,0 +1,265 @@
+package ledger
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/reprisemq/reprise"
+)
+
+// Book counts what workers of this process do with messages, and writes it down for a
+// Ledger: it is the Observer of their Client. All methods are safe for concurrent use.
+type Book struct {
+	store
+	cfg BookConfig
+	id  string // of the process
+
+	mu     sync.Mutex
+	counts map[string]entry
+
+	writing sync.Mutex
+	ready   bool             // there are tables
+	stored  map[string]entry // what rows of id have
+	base    map[string]entry // what rows of an earlier id have
+}
+
+// entry are the counts of a queue.
+type entry struct{ Done, Debounced, Retried, Parked, Dropped, Lost, Refused int64 }
+
+func (e entry) minus(x entry) entry {
+	return entry{e.Done - x.Done, e.Debounced - x.Debounced, e.Retried - x.Retried, e.Parked - x.Parked, e.Dropped - x.Dropped, e.Lost - x.Lost, e.Refused - x.Refused}
+}
+
+func (e entry) plus(x entry) entry { return e.minus(entry{}.minus(x)) }
+
+// NewBook returns a Book that writes to db, which stays the caller's to close, when Run
+// runs. It does not talk to the database yet.
+func NewBook(db *sql.DB, cfg BookConfig) (*Book, error) {
+	if db == nil {
+		return nil, errNoDatabase
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	return &Book{
+		store: store{db, cfg.Dialect, cfg.Prefix}, cfg: cfg, id: rand.Text(),
+		counts: map[string]entry{}, stored: map[string]entry{}, base: map[string]entry{},
+	}, nil
+}
+
+var errNoDatabase = errors.New("ledger: a database is needed: sql.Open returns one")
+
+func thisProcess() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "somewhere"
+	}
+	return fmt.Sprintf("%s, process %d", host, os.Getpid())
+}
+
+// Observe implements [reprise.Observer].
+func (b *Book) Observe(e reprise.Event) {
+	var n entry
+	switch e.Kind {
+	case reprise.EventConsuming: // it is there, and has done nothing yet
+	case reprise.EventDone:
+		n.Done = 1
+	case reprise.EventDebounced:
+		n.Debounced = 1
+	case reprise.EventRetried:
+		n.Retried = 1
+	case reprise.EventParked:
+		n.Parked = 1
+	case reprise.EventDropped:
+		n.Dropped = 1
+	case reprise.EventLost:
+		n.Lost = 1
+	case reprise.EventCopyFailed:
+		n.Refused = 1
+	default:
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.counts[e.Queue] = b.counts[e.Queue].plus(n)
+}
+
+// Run writes what is counted, every BookConfig.Every, until ctx ends. Then it writes
+// once more, and that it has ended: end it when the workers have. What cannot be written is
+// tried again; Run returns an error if the last could not, or the tables cannot be made.
+func (b *Book) Run(ctx context.Context) error {
+	ticker := time.NewTicker(b.cfg.Every)
+	defer ticker.Stop()
+	for {
+		if err := b.Write(ctx); err != nil && ctx.Err() == nil {
+			b.cfg.Logger.Warn("ledger is not written", "error", err, "next_try", b.cfg.Every)
+		}
+		select {
+		case <-ticker.C:
+			continue
+		case <-ctx.Done():
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultReport)
+		defer cancel()
+		if err := b.write(ctx, true); err != nil {
+			return fmt.Errorf("ledger: the last report of %s is not written: %w", b.cfg.Process, err)
+		}
+		return nil
+	}
+}
+
+// Write writes what is counted now, for whoever does not want to wait for Run to do so.
+func (b *Book) Write(ctx context.Context) error { return b.write(ctx, false) }
+
+// write brings the rows of this process up to date.
+func (b *Book) write(ctx context.Context, ended bool) error {
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	if !b.ready {
+		if err := b.create(ctx); err != nil {
+			return err
+		}
+		b.ready = true
+	}
+	b.mu.Lock()
+	counts := maps.Clone(b.counts)
+	b.mu.Unlock()
+	for _, queue := range slices.Sorted(maps.Keys(counts)) {
+		if err := b.writeOne(ctx, queue, counts[queue], ended); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Book) writeOne(ctx context.Context, queue string, n entry, ended bool) error {
+	_, stored := b.stored[queue]
+	if stored {
+		changed, err := b.exec(ctx, `UPDATE {book} SET counts = $3, seen = $4, ended = $5 WHERE process = $1 AND queue = $2`,
+			b.id, []byte(queue), written(n.minus(b.base[queue])), millis(b.cfg.Clock()), flag(ended))
+		if err != nil {
+			return err
+		}
+		if changed > 0 {
+			b.stored[queue] = n
+			return nil
+		}
+		// It was away for so long that it was taken for dead, and its counts for final.
+		b.base[queue] = b.stored[queue]
+	}
+	_, err := b.exec(ctx, `INSERT INTO {book} (process, queue, name, counts, every, seen, ended) VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (process, queue) DO UPDATE SET counts = excluded.counts, seen = excluded.seen, ended = excluded.ended`,
+		b.id, []byte(queue), []byte(b.cfg.Process), written(n.minus(b.base[queue])), b.cfg.Every.Milliseconds(), millis(b.cfg.Clock()), flag(ended))
+	if err != nil {
+		return err
+	}
+	b.stored[queue] = n
+	return nil
+}
+
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// page is what a process has written of a queue.
+type page struct {
+	process, queue, name string
+	entry
+	every time.Duration
+	seen  time.Time
+	ended bool
+}
+
+// died reports whether a process has not written for long, and has not said that it
+// ends.
+func (p *page) died(now time.Time) bool { return !p.ended && now.Sub(p.seen) > 4*p.every+time.Second }
+
+func (s *store) pages(ctx context.Context) (all []page, err error) {
+	for row, err := range s.rows(ctx, `SELECT process, queue, name, counts, every, seen, ended FROM {book} ORDER BY seen`) {
+		if err != nil {
+			return nil, err
+		}
+		var p page
+		var queue, name []byte
+		var counts string
+		var every, seen int64
+		var ended int
+		err := row.Scan(&p.process, &queue, &name, &counts, &every, &seen, &ended)
+		if err = errors.Join(err, json.Unmarshal([]byte(counts), &p.entry)); err != nil {
+			return nil, err
+		}
+		p.queue, p.name = string(queue), string(name)
+		p.every, p.seen, p.ended = time.Duration(every)*time.Millisecond, timeOf(seen), ended != 0
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// past is the process of pages that are closed.
+const past = "past"
+
+// For how long the pages of a process are kept by themselves that has ended, or died.
+const (
+	endedAge = 24 * time.Hour
+	diedAge  = 7 * 24 * time.Hour
+)
+
+// fold adds pages of processes that are long gone to one for each queue.
+func (s *store) fold(ctx context.Context, pages []page, now time.Time) error {
+	for _, p := range pages {
+		age := now.Sub(p.seen)
+		if p.process == past || age < diedAge && !(p.ended && age >= endedAge) {
+			continue
+		}
+		if err := s.foldOne(ctx, p, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *store) foldOne(ctx context.Context, p page, now time.Time) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // if it was not committed
+	// Whoever deletes the page adds it.
+	r, err := tx.ExecContext(ctx, s.sql(`DELETE FROM {book} WHERE process = $1 AND queue = $2 AND seen = $3`), p.process, []byte(p.queue), millis(p.seen))
+	if err != nil {
+		return err
+	}
+	if n, err := r.RowsAffected(); err != nil || n == 0 {
+		return err
+	}
+	var sum entry
+	var text string
+	switch err := tx.QueryRowContext(ctx, s.sql(`SELECT counts FROM {book} WHERE process = $1 AND queue = $2`), past, []byte(p.queue)).Scan(&text); {
+	case errors.Is(err, sql.ErrNoRows):
+	case err != nil:
+		return err
+	default:
+		if err := json.Unmarshal([]byte(text), &sum); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.ExecContext(ctx, s.sql(`INSERT INTO {book} (process, queue, name, counts, every, seen, ended) VALUES ($1, $2, $3, $4, 0, $5, 1)
+		ON CONFLICT (process, queue) DO UPDATE SET counts = excluded.counts, seen = excluded.seen`),
+		past, []byte(p.queue), []byte("processes of the past"), written(sum.plus(p.entry)), millis(now)); err != nil {
+		return err
+	}
+	return tx.Commit()
+}

@@ -1,0 +1,94 @@
+package ledger_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/ledger"
+)
+
+// A ledger notices that two messages have come in and are nowhere. The broker is one
+// that says what the example wants; in production it is a *ledger.Management, the
+// samples are taken by Ledger.Run, and the book is written by Book.Run.
+func ExampleLedger() {
+	dir, _ := os.MkdirTemp("", "ledger")
+	defer os.RemoveAll(dir)
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "ledger.db"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer db.Close()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	clock := func() time.Time { return now }
+	ctx := context.Background()
+
+	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: failed.SQLite, Clock: clock})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// client, err := reprise.Dial(ctx, url, &reprise.Config{Observer: book})
+
+	books, err := ledger.Open(ctx, db, ledger.Config{Dialect: failed.SQLite, Clock: clock})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	broker := figures{"orders": {}}
+	pass := func() {
+		for range 4 {
+			now = now.Add(15 * time.Second)
+			_ = book.Write(ctx)
+			_ = books.Take(ctx, ledger.Sources{Broker: broker}, []ledger.Account{{Work: []string{"orders"}}})
+		}
+	}
+	book.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "orders"})
+	pass()
+
+	// Ten come in. Seven are done, one is in the queue.
+	broker["orders"] = ledger.Figures{Published: 10, Taken: 7, Messages: 1}
+	for range 7 {
+		book.Observe(reprise.Event{Kind: reprise.EventDone, Queue: "orders"})
+	}
+	pass()
+
+	report, err := books.Report(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, a := range report.Accounts {
+		fmt.Printf("%s %s: in %d, done %d, ready %d, missing %d\n", a.Name, a.State, a.In, a.Done, a.Ready, a.Missing)
+		for _, d := range a.Differences {
+			fmt.Println(d)
+			fmt.Println(d.Reasons[0])
+		}
+	}
+	// Output:
+	// orders differs: in 10, done 7, ready 1, missing 2
+	// 2 messages missing since 2026-03-01 12:01:00 UTC, until 2026-03-01 12:01:15 UTC
+	// nobody acknowledged them: purged, expired, or dropped by the broker
+}
+
+// Work queues of a design in which they share a wait queue are one account.
+func ExampleJoin() {
+	shared := []string{"cover-art-archive.retry"}
+	parked := []string{"cover-art-archive.failed"}
+	for _, a := range ledger.Join([]ledger.Account{
+		{Work: []string{"cover-art-archive.index"}, Wait: shared, Failed: parked},
+		{Work: []string{"cover-art-archive.delete"}, Wait: shared, Failed: parked},
+		{Work: []string{"orders"}},
+	}) {
+		fmt.Println(a.Name())
+	}
+	// Output:
+	// cover-art-archive.delete, cover-art-archive.index
+	// orders
+}

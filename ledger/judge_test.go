@@ -1,0 +1,143 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// system is what a broker and workers do, moment by moment.
+type system struct {
+	history []terms // by moment
+	now     terms
+}
+
+// move does something that is possible, or nothing.
+func (s *system) move(what int) {
+	t := &s.now
+	from := func(x term) bool {
+		if t[x] == 0 {
+			return false
+		}
+		t[x]--
+		return true
+	}
+	switch what {
+	case 0:
+		t[published]++
+		t[ready]++
+	case 1:
+		if from(ready) {
+			t[unacked]++
+		}
+	case 2:
+		if from(unacked) {
+			t[done]++
+		}
+	case 3:
+		if from(unacked) {
+			t[waiting]++
+			t[retried]++
+		}
+	case 4:
+		if from(waiting) {
+			t[ready]++
+		}
+	case 5:
+		if from(unacked) {
+			t[inParking]++
+			t[gaveUp]++
+		}
+	case 6:
+		if from(inParking) {
+			t[failing]++
+		}
+	}
+	s.history = append(s.history, s.now)
+}
+
+func (s *system) rest(moments int) {
+	for range moments {
+		s.history = append(s.history, s.now)
+	}
+}
+
+const everyMoments = 10
+
+func moment(n int) time.Time { return time.Unix(int64(n), 0) }
+
+// samples are taken every ten moments; each term is as old as nine of them at most.
+func (s *system) samples(t *rapid.T) (all []sample) {
+	age := rapid.IntRange(0, everyMoments-1)
+	for at := everyMoments; at < len(s.history); at += everyMoments {
+		x := sample{at: moment(at), until: moment(at), times: 1}
+		for i := range x.terms {
+			x.terms[i] = s.history[at-age.Draw(t, "age")][i]
+		}
+		if n := len(all); n > 0 && all[n-1].terms == x.terms {
+			all[n-1].until = x.at
+			all[n-1].times++
+		} else {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// Figures of different moments are no difference, however busy a queue is; and what is
+// lost is found once the queue is still, to the message and within its window.
+func TestSteps(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &system{}
+		s.rest(4 * everyMoments)
+		works := func(label string) {
+			for _, what := range rapid.SliceOfN(rapid.IntRange(0, 9), 0, 100).Draw(t, label) {
+				s.move(what)
+			}
+		}
+		works("before")
+		lost := int64(0)
+		from := len(s.history)
+		if rapid.Bool().Draw(t, "lossy") {
+			lost = rapid.Int64Range(0, s.now[ready]).Draw(t, "lost")
+			s.now[ready] -= lost
+			if lost == 0 {
+				s.now[ready]++ // a duplicate
+				lost = -1
+			}
+			s.history = append(s.history, s.now)
+		}
+		works("after")
+		s.rest(5 * everyMoments)
+
+		all := s.samples(t)
+		found := steps(opening{terms: all[0].terms}, all)
+		if lost == 0 {
+			if len(found) != 0 {
+				t.Fatalf("nothing is lost, found %+v", found)
+			}
+			return
+		}
+		if len(found) != 1 || found[0].n != lost {
+			t.Fatalf("%d lost, found %+v", lost, found)
+		}
+		before, after := all[found[0].before].at, all[found[0].after].until
+		if before.After(moment(from)) || after.Before(moment(from)) {
+			t.Fatalf("lost at %d, found between %d and %d", from, before.Unix(), after.Unix())
+		}
+	})
+}
+
+// What is still on its way when the last sample is taken says nothing yet.
+func TestLastSampleThatMoves(t *testing.T) {
+	still := sample{at: moment(0), until: moment(20), times: 3}
+	torn := sample{at: moment(30), until: moment(40), times: 2, terms: terms{published: 1}}
+	if found := steps(opening{}, []sample{still, torn}); len(found) != 0 {
+		t.Errorf("found %+v", found)
+	}
+	torn.until, torn.times = moment(50), 3
+	if found := steps(opening{}, []sample{still, torn}); len(found) != 1 {
+		t.Errorf("it stays so, found %+v", found)
+	}
+}

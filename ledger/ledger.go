@@ -1,0 +1,147 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// Ledger holds what the broker, the workers and the archive say against each other.
+// All methods are safe for concurrent use; one Ledger at a time should Take samples of an
+// account.
+type Ledger struct {
+	store
+	cfg     Config
+	turn    chan struct{}   // taken by whoever changes accounts
+	verdict map[string]bool // accounts that were found to differ, for the log
+}
+
+// Archive is what a Ledger asks a *failed.Archive.
+type Archive interface {
+	Queues(ctx context.Context) ([]failed.QueueSummary, error)
+}
+
+// Sources are where samples come from. Broker is required.
+type Sources struct {
+	Broker  Broker
+	Archive Archive // nil: there is none, and what fails stays in its failed queue
+}
+
+// Open returns the ledger in db, which stays the caller's to close. It creates the
+// tables where there are none, and refuses those of a newer version.
+func Open(ctx context.Context, db *sql.DB, cfg Config) (*Ledger, error) {
+	if db == nil {
+		return nil, errNoDatabase
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	l := &Ledger{store: store{db, cfg.Dialect, cfg.Prefix}, cfg: cfg, turn: make(chan struct{}, 1), verdict: map[string]bool{}}
+	if err := l.create(ctx); err != nil {
+		return nil, fmt.Errorf("ledger: opening it in %s: %w", cfg.Dialect, err)
+	}
+	return l, nil
+}
+
+// Config returns the configuration, with its defaults.
+func (l *Ledger) Config() Config { return l.cfg }
+
+// Run takes samples until ctx ends, of the accounts that there are at the time. A
+// sample that cannot be taken is left out. It can be called once.
+func (l *Ledger) Run(ctx context.Context, from Sources, accounts func() []Account) {
+	ticker := time.NewTicker(l.cfg.Every)
+	defer ticker.Stop()
+	wrong := ""
+	for {
+		err := l.Take(ctx, from, accounts())
+		if err == nil {
+			err = l.tell(ctx)
+		}
+		switch {
+		case err == nil:
+			wrong = ""
+		case ctx.Err() == nil && err.Error() != wrong:
+			wrong = err.Error()
+			l.cfg.Logger.Warn("cannot be audited", "error", err)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// tell logs what has changed.
+func (l *Ledger) tell(ctx context.Context) error {
+	report, err := l.Report(ctx)
+	if err != nil {
+		return err
+	}
+	for _, a := range report.Accounts {
+		switch {
+		case a.State == Differs && !l.verdict[a.Name]:
+			for _, d := range a.Differences {
+				what, n := "messages are missing", d.Messages
+				if n < 0 {
+					what, n = "more messages than came in", -n
+				}
+				l.cfg.Logger.Error(what, "account", a.Name, "messages", n, "since", d.Since, "until", d.Until)
+			}
+		case a.State == Balanced && l.verdict[a.Name]:
+			l.cfg.Logger.Info("account is balanced again", "account", a.Name)
+		}
+		if a.State == Differs || a.State == Balanced {
+			l.verdict[a.Name] = a.State == Differs
+		}
+	}
+	return nil
+}
+
+// Accept begins an account anew: what was missing until now is looked into and
+// accepted, by somebody and for a reason, which reports show from then on.
+func (l *Ledger) Accept(ctx context.Context, name string, who failed.Actor, reason string) error {
+	if reason == "" {
+		return errors.New("ledger: Accept needs a reason: write what the difference was")
+	}
+	if err := l.begun(ctx); err != nil {
+		return err
+	}
+	defer l.ended()
+	known, err := l.accounts(ctx)
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	i := slices.IndexFunc(known, func(k account) bool { return k.name == name })
+	if i < 0 {
+		return fmt.Errorf("ledger: %w: %q", ErrNoAccount, name)
+	}
+	r := &known[i]
+	newest, err := l.last(ctx, name, 3)
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	old := *r
+	r.opened, r.opening = time.Time{}, opening{}
+	if old.opened.IsZero() || !r.open(newest) {
+		return fmt.Errorf("ledger: account %q: %w: try again in %s", name, ErrTooEarly, 2*l.cfg.Every)
+	}
+	n := r.terms.missing(&old.terms)
+	r.note = fmt.Sprintf("begun anew at %s by %s, with a difference of %d: %s", l.cfg.Clock().UTC().Format(time.RFC3339), who, n, reason)
+	if err := l.begin(ctx, r); err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	return nil
+}
+
+// Errors of Accept.
+var (
+	ErrNoAccount = errors.New("there is no such account")
+	ErrTooEarly  = errors.New("there are too few samples to begin anew")
+)

@@ -1,0 +1,213 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// State is what can be said of an account.
+type State string
+
+// The states.
+const (
+	Opening  State = "opening"  // there are too few samples
+	Balanced State = "balanced" // to the message, if Line.Slack is 0
+	Differs  State = "differs"
+	Unknown  State = "unknown" // no worker of it keeps a Book, or there were no figures for long
+)
+
+// Report is what can be said of all accounts.
+type Report struct {
+	At       time.Time
+	Accounts []Line // by name
+}
+
+// Balanced reports whether there is no difference in any account. One of which nothing
+// can be said is none.
+func (r *Report) Balanced() bool {
+	return !slices.ContainsFunc(r.Accounts, func(l Line) bool { return l.State == Differs })
+}
+
+// Line is an account. In is Done + Ready + Unacked + Waiting + Failed + Replayed +
+// Discarded + Removed + Missing, of the last sample.
+type Line struct {
+	Name  string
+	State State
+	Since time.Time // when it was opened
+	At    time.Time // of the last sample
+
+	In        int64 // was there, and came in since
+	Done      int64
+	Ready     int64
+	Unacked   int64
+	Waiting   int64
+	Failed    int64
+	Replayed  int64
+	Discarded int64
+	Removed   int64
+	Missing   int64 // negative: too many
+
+	Slack       int64        // by how much Missing can be wrong, since messages moved
+	Differences []Difference // in the order of time; none, unless State is Differs
+	Note        string       // of Accept, or why the State is Unknown
+}
+
+// Difference is what came to be missing, or too many, in a window.
+type Difference struct {
+	Messages     int64     // missing; negative: too many
+	Since, Until time.Time // the window. Since is zero if it is older than all samples
+	Reasons      []string  // what else is known of it; may be none
+}
+
+// String says it in words.
+func (d Difference) String() string {
+	what, window := "missing", "until "+clock(d.Until)
+	n := d.Messages
+	if n < 0 {
+		what, n = "too many", -n
+	}
+	if !d.Since.IsZero() {
+		window = "since " + clock(d.Since) + ", until " + clock(d.Until)
+	}
+	messages := "messages"
+	if n == 1 {
+		messages = "message"
+	}
+	return fmt.Sprintf("%d %s %s %s", n, messages, what, window)
+}
+
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// Report says what the samples show. It asks neither the broker nor the workers.
+func (l *Ledger) Report(ctx context.Context) (*Report, error) {
+	r := &Report{At: l.cfg.Clock().Truncate(time.Millisecond)}
+	known, err := l.accounts(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ledger: %w", err)
+	}
+	pages, err := l.pages(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ledger: %w", err)
+	}
+	for _, a := range known {
+		samples, err := l.samples(ctx, a.name, a.opened)
+		if err != nil {
+			return nil, fmt.Errorf("ledger: account %s: %w", a.name, err)
+		}
+		if len(samples) > 0 {
+			r.Accounts = append(r.Accounts, l.line(r.At, a, samples, pages))
+		}
+	}
+	return r, nil
+}
+
+func (l *Ledger) line(now time.Time, a account, samples []sample, pages []page) Line {
+	last := samples[len(samples)-1]
+	line := Line{Name: a.name, Since: a.opened, At: last.until, Note: a.note, State: Opening}
+	from := a.opening
+	if a.opened.IsZero() {
+		from.terms = last.terms
+	}
+	line.fill(&from.terms, &last.terms)
+	if a.opened.IsZero() {
+		return line
+	}
+	// The last sample of which it is known what it is worth.
+	slackness := int64(0)
+	for i := len(samples) - 1; i >= 0; i-- {
+		if s, known := slack(samples, i); known {
+			slackness = s
+			break
+		}
+	}
+	line.Slack = a.slack + slackness
+	reports := slices.ContainsFunc(pages, func(p page) bool { return slices.Contains(a.work, p.queue) })
+	switch {
+	case !reports:
+		line.State, line.Note = Unknown, "no worker of it keeps a book: what is done is not known"
+		return line
+	case now.Sub(last.until) > 4*l.cfg.Every:
+		line.State, line.Note = Unknown, "there were no figures since "+clock(last.until)
+		return line
+	}
+	line.State = Balanced
+	for _, s := range steps(a.opening, samples) {
+		line.State = Differs
+		line.Differences = append(line.Differences, l.explain(now, a, samples, s, pages))
+	}
+	return line
+}
+
+// fill fills in the numbers.
+func (l *Line) fill(from, to *terms) {
+	l.In = from.stock() - from[replayed] - from[removed] + to[published] - from[published]
+	l.Done = to.ended() - from.ended()
+	l.Ready, l.Unacked, l.Waiting = to[ready], to[unacked], to[waiting]
+	l.Failed = to[inParking] + to[failing] + to[replaying]
+	l.Discarded = to[discarded]
+	l.Replayed, l.Removed = to[replayed]-from[replayed], to[removed]-from[removed]
+	if l.Replayed < 0 { // what was replayed before was removed
+		l.Removed += l.Replayed
+		l.Replayed = 0
+	}
+	l.Missing = to.missing(from)
+}
+
+// explain says what is known of a difference.
+func (l *Ledger) explain(now time.Time, a account, samples []sample, s step, pages []page) Difference {
+	d := Difference{Messages: s.n, Until: samples[s.after].at}
+	before := a.opening.terms
+	if s.before >= 0 {
+		d.Since, before = samples[s.before].until, samples[s.before].terms
+	}
+	after := samples[s.after].terms
+	grown := func(t term) int64 { return after[t] - before[t] }
+	say := func(format string, args ...any) { d.Reasons = append(d.Reasons, fmt.Sprintf(format, args...)) }
+
+	if grown(resets) > 0 {
+		say("the broker lost count (a restart, or a queue was deleted): what came in just before is not known")
+	}
+	if n := grown(dropped); n > 0 && s.n < 0 {
+		say("%s given up with a lost connection, perhaps after a copy was published", deliveries(n))
+	}
+	if n := grown(refused); n > 0 && s.n < 0 {
+		say("copies that were not confirmed, and published again: %d", n)
+	}
+	if n := grown(done) + grown(debounced) - grown(taken); n > 0 && s.n < 0 {
+		say("%s done more often than acknowledged: the acknowledgement was lost with a connection, and it was delivered again", deliveries(n))
+	}
+	if s.n < 0 {
+		return d
+	}
+	if n := grown(lost); n > 0 {
+		say("workers lost %d, or perhaps: acknowledged, and no copy published (AckThenPublish)", n)
+	}
+	for _, p := range pages {
+		if slices.Contains(a.work, p.queue) && p.died(now) && !p.seen.Before(d.Since.Add(-2*p.every)) && p.seen.Before(d.Until) {
+			say("%s ended without a last report: what it did after %s is not counted", p.name, clock(p.seen))
+		}
+	}
+	// What the broker has seen acknowledged, and the workers and the archive have not.
+	settled := grown(done) + grown(debounced) + grown(retried) + grown(gaveUp) + grown(lost)
+	others := grown(taken) - settled // less than 0: workers reject rather than acknowledge
+	if n := others; n > 0 {
+		say("%s acknowledged in the work queue by somebody whose acknowledgements are not reported", deliveries(n))
+	}
+	archived := grown(failing) + grown(replaying) + grown(replayed) + grown(discarded) + grown(removed)
+	if n := grown(outParking) - archived; n > 0 {
+		say("%s acknowledged in the failed queue, and not archived", deliveries(n))
+	}
+	if len(d.Reasons) == 0 && others == 0 {
+		say("nobody acknowledged them: purged, expired, or dropped by the broker")
+	}
+	return d
+}
+
+func deliveries(n int64) string {
+	if n == 1 {
+		return "1 message was"
+	}
+	return fmt.Sprintf("%d messages were", n)
+}

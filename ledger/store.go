@@ -1,0 +1,264 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// version is that of the tables.
+const version = 1
+
+// tables are written for both dialects. Names of queues are bytes; times are
+// milliseconds since 1970; terms are JSON lists, so that new ones need no new column.
+var tables = []string{
+	`CREATE TABLE IF NOT EXISTS {about} (name VARCHAR(20) PRIMARY KEY, value VARCHAR(80) NOT NULL)`,
+	`CREATE TABLE IF NOT EXISTS {account} (
+		name     BYTES PRIMARY KEY,
+		work     TEXT NOT NULL, -- base64 of queue names, as JSON
+		raw      TEXT NOT NULL, -- what the broker said last
+		opened   BIGINT NOT NULL, -- 0: not yet
+		opening  TEXT NOT NULL,
+		slack    BIGINT NOT NULL,
+		note     BYTES NOT NULL,
+		seen     BIGINT NOT NULL
+	)`,
+	`CREATE TABLE IF NOT EXISTS {sample} (
+		account BYTES NOT NULL,
+		at      BIGINT NOT NULL,
+		until   BIGINT NOT NULL,
+		times   BIGINT NOT NULL,
+		terms   TEXT NOT NULL,
+		PRIMARY KEY (account, at)
+	)`,
+	`CREATE TABLE IF NOT EXISTS {book} (
+		process VARCHAR(200) NOT NULL,
+		queue   BYTES NOT NULL,
+		name    BYTES NOT NULL,
+		counts  TEXT NOT NULL,
+		every   BIGINT NOT NULL,
+		seen    BIGINT NOT NULL,
+		ended   SMALLINT NOT NULL,
+		PRIMARY KEY (process, queue)
+	)`,
+}
+
+// store is the tables.
+type store struct {
+	db      *sql.DB
+	dialect failed.Dialect
+	prefix  string
+}
+
+// create makes the tables where there are none, and refuses those of a newer version.
+func (s *store) create(ctx context.Context) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // if it was not committed
+	types := strings.NewReplacer("BYTES", "BLOB", "BIGINT", "INTEGER")
+	if s.dialect == failed.PostgreSQL {
+		types = strings.NewReplacer("BYTES", "BYTEA")
+		// Two that make the same table would be in each other's way. Of whatever prefix
+		// and schema: it takes a moment.
+		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(7365417203)`); err != nil {
+			return err
+		}
+	}
+	for _, t := range tables {
+		if _, err := tx.ExecContext(ctx, s.sql(types.Replace(t))); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.ExecContext(ctx, s.sql(`INSERT INTO {about} (name, value) VALUES ('version', $1) ON CONFLICT (name) DO NOTHING`), strconv.Itoa(version)); err != nil {
+		return err
+	}
+	var at string
+	if err := tx.QueryRowContext(ctx, s.sql(`SELECT value FROM {about} WHERE name = 'version'`)).Scan(&at); err != nil {
+		return err
+	}
+	if n, _ := strconv.Atoi(at); n > version {
+		return fmt.Errorf("the tables are of version %s, this program knows %d: use a newer program", at, version)
+	}
+	return tx.Commit()
+}
+
+// sql makes a statement of one for both dialects.
+func (s *store) sql(text string) string {
+	for _, t := range []string{"about", "account", "sample", "book"} {
+		text = strings.ReplaceAll(text, "{"+t+"}", s.prefix+t)
+	}
+	if s.dialect == failed.SQLite {
+		return strings.ReplaceAll(text, "$", "?")
+	}
+	return text
+}
+
+func (s *store) exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
+	r, err := s.db.ExecContext(ctx, s.sql(query), args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+func (s *store) rows(ctx context.Context, query string, args ...any) iter.Seq2[*sql.Rows, error] {
+	return func(yield func(*sql.Rows, error) bool) {
+		rows, err := s.db.QueryContext(ctx, s.sql(query), args...)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if !yield(rows, nil) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// samples returns those of an account since a time, the oldest first.
+func (s *store) samples(ctx context.Context, account string, since time.Time) (all []sample, err error) {
+	for row, err := range s.rows(ctx, `SELECT at, until, times, terms FROM {sample} WHERE account = $1 AND at >= $2 ORDER BY at`, []byte(account), millis(since)) {
+		if err != nil {
+			return nil, err
+		}
+		one, err := scanSample(row)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// last returns the n newest of an account, the oldest of them first.
+func (s *store) last(ctx context.Context, account string, n int) (all []sample, err error) {
+	for row, err := range s.rows(ctx, `SELECT at, until, times, terms FROM {sample} WHERE account = $1 ORDER BY at DESC LIMIT `+strconv.Itoa(n), []byte(account)) {
+		if err != nil {
+			return nil, err
+		}
+		one, err := scanSample(row)
+		if err != nil {
+			return nil, err
+		}
+		all = append([]sample{one}, all...)
+	}
+	return all, nil
+}
+
+func scanSample(row *sql.Rows) (x sample, err error) {
+	var at, until int64
+	var text string
+	err = errors.Join(row.Scan(&at, &until, &x.times, &text), json.Unmarshal([]byte(text), &x.terms))
+	x.at, x.until = timeOf(at), timeOf(until)
+	return x, err
+}
+
+// add keeps a sample: as a longer one, if nothing has changed.
+func (s *store) add(ctx context.Context, account string, last *sample, x sample) error {
+	if last != nil && last.terms == x.terms {
+		_, err := s.exec(ctx, `UPDATE {sample} SET until = $3, times = times + 1 WHERE account = $1 AND at = $2`, []byte(account), millis(last.at), millis(x.at))
+		return err
+	}
+	_, err := s.exec(ctx, `INSERT INTO {sample} (account, at, until, times, terms) VALUES ($1, $2, $2, 1, $3) ON CONFLICT (account, at) DO NOTHING`,
+		[]byte(account), millis(x.at), written(x.terms))
+	return err
+}
+
+// prune removes all samples of an account but the newest.
+func (s *store) prune(ctx context.Context, account string, keep int) error {
+	_, err := s.exec(ctx, `DELETE FROM {sample} WHERE account = $1 AND at <
+		(SELECT at FROM {sample} WHERE account = $1 ORDER BY at DESC LIMIT 1 OFFSET `+strconv.Itoa(keep-1)+`)`, []byte(account))
+	return err
+}
+
+// account is what is known of one besides its samples.
+type account struct {
+	name   string
+	work   []string
+	raw    map[string][2]int64 // by queue, in base64: published and taken, as the broker counts
+	opened time.Time
+	opening
+	note string
+	seen time.Time
+}
+
+func (s *store) accounts(ctx context.Context) (all []account, err error) {
+	for row, err := range s.rows(ctx, `SELECT name, work, raw, opened, opening, slack, note, seen FROM {account} ORDER BY name`) {
+		if err != nil {
+			return nil, err
+		}
+		var a account
+		var name, note []byte
+		var work, raw, opening string
+		var opened, seen int64
+		err := row.Scan(&name, &work, &raw, &opened, &opening, &a.slack, &note, &seen)
+		var queues [][]byte
+		err = errors.Join(err, json.Unmarshal([]byte(work), &queues), json.Unmarshal([]byte(raw), &a.raw), json.Unmarshal([]byte(opening), &a.terms))
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range queues {
+			a.work = append(a.work, string(q))
+		}
+		a.name, a.note, a.opened, a.seen = string(name), string(note), timeOf(opened), timeOf(seen)
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// put writes what a sample changes.
+func (s *store) put(ctx context.Context, a *account) error {
+	queues := make([][]byte, len(a.work))
+	for i, q := range a.work {
+		queues[i] = []byte(q)
+	}
+	_, err := s.exec(ctx, `INSERT INTO {account} (name, work, raw, opened, opening, slack, note, seen) VALUES ($1, $2, $3, 0, '[]', 0, $4, $5)
+		ON CONFLICT (name) DO UPDATE SET work = excluded.work, raw = excluded.raw, seen = excluded.seen`,
+		[]byte(a.name), written(queues), written(a.raw), []byte(a.note), millis(a.seen))
+	return err
+}
+
+// begin writes where an account begins.
+func (s *store) begin(ctx context.Context, a *account) error {
+	_, err := s.exec(ctx, `UPDATE {account} SET opened = $2, opening = $3, slack = $4, note = $5 WHERE name = $1`,
+		[]byte(a.name), millis(a.opened), written(a.terms), a.slack, []byte(a.note))
+	return err
+}
+
+// written is JSON of what can always be written as that.
+func written(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func timeOf(milliseconds int64) time.Time {
+	if milliseconds == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(milliseconds).UTC()
+}

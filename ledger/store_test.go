@@ -1,0 +1,292 @@
+package ledger_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/ledger"
+)
+
+type database struct {
+	*sql.DB
+	dialect failed.Dialect
+}
+
+// eachDatabase runs test once for each kind of database. The subtest of PostgreSQL
+// is skipped if there is none; `make test` sees to it that there is.
+func eachDatabase(t *testing.T, test func(t *testing.T, db database)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, openSQLite(t)) })
+	t.Run("postgres", func(t *testing.T) { test(t, openPostgres(t)) })
+}
+
+func openSQLite(t *testing.T) database {
+	t.Helper()
+	return database{openFile(t, filepath.Join(t.TempDir(), "test.db")), failed.SQLite}
+}
+
+func openPostgres(t *testing.T) database {
+	t.Helper()
+	const variable = "REPRISE_TEST_POSTGRES"
+	address := os.Getenv(variable)
+	if address == "" {
+		t.Skipf("needs PostgreSQL: set %s=postgres://… or run make test", variable)
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatalf("%s=%q is no URL: %v", variable, address, err)
+	}
+	open := func(source string) *sql.DB {
+		db, err := sql.Open("pgx", source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		return db
+	}
+	all := open(address)
+	schema := strings.ToLower(testkit.Name(t, "ledger"))
+	schema = schema[len(schema)-min(len(schema), 50):]
+	if _, err := all.Exec(`CREATE SCHEMA "` + schema + `"`); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = all.Exec(`DROP SCHEMA "` + schema + `" CASCADE`) })
+	q := u.Query()
+	q.Set("search_path", `"`+schema+`"`)
+	u.RawQuery = q.Encode()
+	return database{open(u.String()), failed.PostgreSQL}
+}
+
+// desk is a ledger whose broker says what it is told to, at times that pass as they are
+// told to.
+type desk struct {
+	*ledger.Ledger
+	db      database
+	now     time.Time
+	queue   string
+	broker  figures
+	account ledger.Account
+}
+
+type figures map[string]ledger.Figures
+
+func (b figures) Queues(context.Context) (map[string]ledger.Figures, error) {
+	if b == nil {
+		return nil, errors.New("the broker is away")
+	}
+	return maps.Clone(b), nil
+}
+
+func newDesk(t *testing.T, db database) *desk {
+	t.Helper()
+	d := &desk{db: db, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), queue: "ordres \xff\x00", broker: figures{}}
+	d.account = ledger.Account{Work: []string{d.queue}}
+	var err error
+	if d.Ledger, err = ledger.Open(t.Context(), db.DB, ledger.Config{Dialect: db.dialect, Clock: d.clock, Keep: 100}); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (d *desk) clock() time.Time { return d.now }
+
+// pass takes samples for a while.
+func (d *desk) pass(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		d.now = d.now.Add(15 * time.Second)
+		if err := d.Take(t.Context(), ledger.Sources{Broker: d.broker}, []ledger.Account{d.account}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (d *desk) line(t *testing.T) ledger.Line {
+	t.Helper()
+	report, err := d.Report(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Accounts) != 1 || report.Accounts[0].Name != d.queue {
+		t.Fatalf("reported %+v", report)
+	}
+	return report.Accounts[0]
+}
+
+// process is a book that is written when the test says so.
+func (d *desk) process(t *testing.T, name string) (write func(done int), end func()) {
+	t.Helper()
+	b, err := ledger.NewBook(d.db.DB, ledger.BookConfig{Dialect: d.db.dialect, Process: name, Every: time.Hour, Clock: d.clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: d.queue})
+	write = func(done int) {
+		t.Helper()
+		for range done {
+			b.Observe(reprise.Event{Kind: reprise.EventDone, Queue: d.queue})
+		}
+		if err := b.Write(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return write, func() {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := b.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What processes of the past have done still counts when their pages are closed, and
+// once only if one of them comes back.
+func TestProcessesOfThePast(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		d := newDesk(t, db)
+		d.broker[d.queue] = ledger.Figures{}
+		one, end := d.process(t, "one")
+		two, _ := d.process(t, "two")
+		one(0)
+		two(0)
+		d.pass(t, 4)
+		one(3)
+		two(2)
+		d.broker[d.queue] = ledger.Figures{Published: 5, Taken: 5}
+		d.pass(t, 4)
+		end()
+		for range 10 {
+			d.now = d.now.Add(24 * time.Hour)
+			d.pass(t, 4)
+			if l := d.line(t); l.State != ledger.Balanced || l.Done != 5 {
+				t.Fatalf("%s: %+v", d.now, l)
+			}
+		}
+		if n := d.pages(t); n != 1 {
+			t.Errorf("there are %d pages, want one of the past", n)
+		}
+		two(1)
+		d.broker[d.queue] = ledger.Figures{Published: 6, Taken: 6}
+		d.pass(t, 4)
+		if l := d.line(t); l.State != ledger.Balanced || l.Done != 6 {
+			t.Errorf("it came back: %+v", l)
+		}
+	})
+}
+
+func (d *desk) pages(t *testing.T) (n int) {
+	t.Helper()
+	if err := d.db.QueryRow(`SELECT count(*) FROM reprise_ledger_book`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A broker that restarts counts anew. What came in meanwhile is a difference with that
+// reason, and what came in before and after is not.
+func TestBrokerLosesCount(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		d := newDesk(t, db)
+		d.broker[d.queue] = ledger.Figures{Published: 1000, Taken: 1000}
+		report, _ := d.process(t, "one")
+		report(0)
+		d.pass(t, 4)
+		d.broker[d.queue] = ledger.Figures{Published: 2, Taken: 2}
+		report(2)
+		d.pass(t, 4)
+		if l := d.line(t); l.State != ledger.Balanced || l.In != 2 || l.Done != 2 {
+			t.Errorf("counted anew: %+v", l)
+		}
+		d.broker[d.queue] = ledger.Figures{Published: 0, Messages: 3} // and one came in before
+		report(0)
+		d.pass(t, 4)
+		l := d.line(t)
+		if l.State != ledger.Differs || l.Missing != -3 || len(l.Differences) != 1 || !strings.HasPrefix(l.Differences[0].Reasons[0], "the broker lost count") {
+			t.Errorf("came in unseen: %+v", l)
+		}
+	})
+}
+
+// Samples are bounded; what they have shown is not forgotten.
+func TestSamplesAreBounded(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		d := newDesk(t, db)
+		d.broker[d.queue] = ledger.Figures{}
+		report, _ := d.process(t, "one")
+		report(0)
+		d.pass(t, 4)
+		opened := d.line(t).Since
+		d.broker[d.queue] = ledger.Figures{Published: 1} // gone at once
+		d.pass(t, 4)
+		for n := range int64(150) {
+			d.broker[d.queue] = ledger.Figures{Published: n + 2, Messages: n + 1}
+			report(0)
+			d.pass(t, 1)
+		}
+		d.pass(t, 4)
+		var n int
+		if err := db.QueryRow(`SELECT count(*) FROM reprise_ledger_sample`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		if n != 100 {
+			t.Errorf("%d samples are kept, want 100", n)
+		}
+		l := d.line(t)
+		if l.State != ledger.Differs || l.Missing != 1 || !l.Since.Equal(opened) || !l.Differences[0].Since.IsZero() {
+			t.Errorf("found %+v", l)
+		}
+	})
+}
+
+// Processes that begin at the same time make the tables together.
+func TestOpenTogether(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				if _, err := ledger.Open(t.Context(), db.DB, ledger.Config{Dialect: db.dialect}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if _, err := db.Exec(`UPDATE reprise_ledger_about SET value = '99'`); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ledger.Open(t.Context(), db.DB, ledger.Config{Dialect: db.dialect})
+		if err == nil || !strings.Contains(err.Error(), "use a newer program") {
+			t.Errorf("tables of a newer version: %v", err)
+		}
+	})
+}
+
+// Without figures there is no sample, and what was known gets old.
+func TestBrokerAway(t *testing.T) {
+	d := newDesk(t, openSQLite(t))
+	d.broker[d.queue] = ledger.Figures{}
+	report, _ := d.process(t, "one")
+	report(0)
+	d.pass(t, 4)
+	d.broker = nil
+	if err := d.Take(t.Context(), ledger.Sources{Broker: d.broker}, []ledger.Account{d.account}); err == nil {
+		t.Error("a sample of nothing")
+	}
+	d.now = d.now.Add(2 * time.Minute)
+	if l := d.line(t); l.State != ledger.Unknown || !strings.HasPrefix(l.Note, "there were no figures since") {
+		t.Errorf("found %+v", l)
+	}
+}

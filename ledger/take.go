@@ -1,0 +1,212 @@
+package ledger
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// Take takes a sample of each account. One of which the broker or the archive says
+// nothing gets none.
+func (l *Ledger) Take(ctx context.Context, from Sources, accounts []Account) error {
+	if from.Broker == nil {
+		return errors.New("ledger: Sources.Broker is missing: use a *Management")
+	}
+	accounts = Join(accounts)
+	for _, a := range accounts {
+		if err := a.Validate(); err != nil {
+			return err
+		}
+	}
+	if err := l.begun(ctx); err != nil {
+		return err
+	}
+	defer l.ended()
+	figures, err := from.Broker.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	var archived []failed.QueueSummary
+	if from.Archive != nil {
+		if archived, err = from.Archive.Queues(ctx); err != nil {
+			return err
+		}
+	}
+	pages, err := l.pages(ctx)
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	known, err := l.accounts(ctx)
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	now := l.cfg.Clock().Truncate(time.Millisecond)
+	for _, a := range accounts {
+		r := account{name: a.Name(), work: a.Work}
+		if i := slices.IndexFunc(known, func(k account) bool { return k.name == r.name }); i >= 0 {
+			r = known[i]
+		}
+		if err := l.take(ctx, a, &r, now, figures, archived, pages); err != nil {
+			return fmt.Errorf("ledger: account %s: %w", r.name, err)
+		}
+	}
+	if err := l.fold(ctx, pages, now); err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	return nil
+}
+
+// take adds a sample of one account, and opens it if that is possible now.
+func (l *Ledger) take(ctx context.Context, a Account, r *account, now time.Time, figures map[string]Figures, archived []failed.QueueSummary, pages []page) error {
+	before, err := l.last(ctx, r.name, 3)
+	if err != nil {
+		return err
+	}
+	var last *sample
+	if len(before) > 0 {
+		last = &before[len(before)-1]
+		if now.Sub(last.until) < l.cfg.Every/2 {
+			return nil // somebody else, or this process before it restarted, has just taken one
+		}
+	}
+	for _, q := range a.Work {
+		if _, found := figures[q]; !found && last == nil {
+			return nil // it is not there yet
+		}
+	}
+	x := sample{at: now, until: now}
+	if last != nil {
+		x.terms = counted(last.terms)
+	}
+	x.broker(a, r, figures)
+	x.archive(a, archived)
+	x.workers(a, pages)
+	r.seen = now
+	if err := l.add(ctx, r.name, last, x); err != nil {
+		return err
+	}
+	if err := l.put(ctx, r); err != nil {
+		return err
+	}
+	after, err := l.last(ctx, r.name, 3)
+	if err != nil {
+		return err
+	}
+	if r.open(after) {
+		if err := l.begin(ctx, r); err != nil {
+			return err
+		}
+	}
+	return l.prune(ctx, r.name, l.cfg.Keep)
+}
+
+// begun waits for its turn.
+func (l *Ledger) begun(ctx context.Context) error {
+	select {
+	case l.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (l *Ledger) ended() { <-l.turn }
+
+// counted is what a sample has of the one before: what the broker counts, which it
+// may begin to count anew.
+func counted(before terms) (t terms) {
+	for _, i := range []term{published, taken, outParking, resets} {
+		t[i] = before[i]
+	}
+	return t
+}
+
+// broker adds what the broker says.
+func (x *sample) broker(a Account, r *account, figures map[string]Figures) {
+	raw := map[string][2]int64{}
+	anew := false
+	for queue, f := range figures {
+		where := a.place(queue)
+		if where == nowhere {
+			continue
+		}
+		key := base64.StdEncoding.EncodeToString([]byte(queue))
+		now, before := [2]int64{f.Published, f.Taken}, r.raw[key]
+		raw[key] = now
+		if now[0] < before[0] || now[1] < before[1] {
+			anew, before = true, [2]int64{}
+		}
+		in, out := now[0]-before[0], now[1]-before[1]
+		switch where {
+		case work:
+			x.terms[published] += in
+			x.terms[taken] += out
+			x.terms[ready] += f.Messages - f.Unacked
+			x.terms[unacked] += f.Unacked
+		case levels:
+			x.terms[published] += in
+			x.terms[waiting] += f.Messages
+		case wait:
+			x.terms[waiting] += f.Messages
+		case parked:
+			x.terms[outParking] += out
+			x.terms[inParking] += f.Messages
+		}
+	}
+	for key, before := range r.raw {
+		if _, found := raw[key]; !found && before != [2]int64{} {
+			anew = true // the queue was deleted
+		}
+	}
+	if anew {
+		x.terms[resets]++
+	}
+	r.raw = raw
+}
+
+func (x *sample) archive(a Account, archived []failed.QueueSummary) {
+	for _, q := range archived {
+		if slices.Contains(a.Work, q.Queue) {
+			x.terms[failing] += q.Counts.Failed
+			x.terms[replaying] += q.Counts.Replaying
+			x.terms[replayed] += q.Counts.Replayed
+			x.terms[discarded] += q.Counts.Discarded
+			x.terms[removed] += q.Purged
+		}
+	}
+}
+
+func (x *sample) workers(a Account, pages []page) {
+	for _, p := range pages {
+		if slices.Contains(a.Work, p.queue) {
+			x.terms[done] += p.Done
+			x.terms[debounced] += p.Debounced
+			x.terms[retried] += p.Retried
+			x.terms[gaveUp] += p.Parked
+			x.terms[dropped] += p.Dropped
+			x.terms[lost] += p.Lost
+			x.terms[refused] += p.Refused
+		}
+	}
+}
+
+// open opens an account with its newest samples: where nothing moves, if it ever does,
+// since then what was there is known to the message.
+func (r *account) open(newest []sample) bool {
+	for i := len(newest) - 1; i >= 0; i-- {
+		s, known := slack(newest, i)
+		if !known || i == 0 && s > 0 { // of the first, what moved before it may be out of sight
+			continue
+		}
+		if r.opened.IsZero() || r.slack > 0 && s == 0 && abs(newest[i].missing(&r.terms)) <= r.slack && newest[i].at.After(r.opened) {
+			r.opened, r.opening = newest[i].at, opening{newest[i].terms, s}
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,68 @@
+package ledger
+
+// term is a number that a sample has of an account. New ones go to the end, since
+// samples are stored as lists.
+type term int
+
+const (
+	// By the broker.
+	published  term = iota // to the work queue and its levels, in all
+	taken                  // acknowledged by whoever consumes from the work queue, in all
+	ready                  // in the work queue
+	unacked                // in the work queue, with a consumer
+	waiting                // in wait queues and levels
+	inParking              // in failed queues
+	outParking             // acknowledged by whoever consumes from failed queues, in all
+	resets                 // how often the broker began to count anew
+
+	// By the archive.
+	failing
+	replaying
+	replayed
+	discarded
+	removed
+
+	// By workers, in all.
+	done
+	debounced
+	retried
+	gaveUp // parked
+	dropped
+	lost
+	refused // copies that were not confirmed, and published again
+
+	termCount
+)
+
+// Terms are all of them.
+type terms [termCount]int64
+
+// stock is what has come in and is somewhere, or left by way of the archive.
+func (t *terms) stock() int64 {
+	return t[ready] + t[unacked] + t[waiting] + t[inParking] + t[failing] + t[replaying] + t[replayed] + t[discarded] + t[removed]
+}
+
+// ended is what workers are done with.
+func (t *terms) ended() int64 { return t[done] + t[debounced] }
+
+// missing is the difference that the equation has, of an account opened with other
+// terms.
+func (t *terms) missing(opening *terms) int64 {
+	return t[published] - opening[published] - (t.ended() - opening.ended()) - (t.stock() - opening.stock())
+}
+
+// motion is how much has moved between two samples. What is left out moves with
+// something else.
+func motion(a, b *terms) int64 {
+	n := int64(0)
+	for i := range a {
+		switch term(i) {
+		case taken, outParking, dropped, lost, refused:
+		default:
+			n += abs(b[i] - a[i])
+		}
+	}
+	return n
+}
+
+func abs(n int64) int64 { return max(n, -n) }
