@@ -77,4 +77,4 @@ soak-replay: ## kill the process of a replay, and of an ingest, of MESSAGES mess
 
 .PHONY: clean
 clean: ## remove what was built (RabbitMQ stays in ~/.cache/reprise)
-	rm -rf bin internal/interop/node/node_modules coverage coverage.*
+	rm -rf bin internal/interop/node/node_modules internal/browsertest/axe/node_modules coverage coverage.*

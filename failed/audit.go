@@ -44,7 +44,7 @@ func (a *Archive) Acts(ctx context.Context, p Page) ([]Act, Cursor, error) {
 }
 
 func (a *Archive) acts(ctx context.Context, p Page) (acts []Act, _ Cursor, err error) {
-	size, before, err := p.bounds()
+	size, before, err := p.bounds(ofActs)
 	if err != nil {
 		return nil, "", err
 	}
@@ -53,7 +53,7 @@ func (a *Archive) acts(ctx context.Context, p Page) (acts []Act, _ Cursor, err e
 			return nil, "", err
 		}
 		if len(acts) == size {
-			return acts, cursorOf(acts[size-1].ID), nil
+			return acts, cursorOf(ofActs, acts[size-1].ID), nil
 		}
 		var act Act
 		var at int64
@@ -92,13 +92,14 @@ func (who Actor) validate() error {
 }
 
 // bounds of a list by descending number: how many, and all below which.
-func (p Page) bounds() (size int, before int64, err error) {
+func (p Page) bounds(list string) (size int, before int64, err error) {
 	if size, err = p.size(); err != nil {
 		return 0, 0, err
 	}
 	if p.After == "" {
 		return size, math.MaxInt64, nil
 	}
-	before, err = p.After.number()
+	before = math.MaxInt64
+	err = p.After.read(list, &before)
 	return size, before, err
 }

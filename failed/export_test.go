@@ -118,10 +118,10 @@ func TestWhatIsImportedIsNotPurgedAtOnce(t *testing.T) {
 		value(from.Export(t.Context(), failed.Filter{}, &file))(t)
 		c.pass(8 * 24 * time.Hour)
 		value(to.Import(t.Context(), &file, "me"))(t)
-		if n := value(from.Purge(t.Context()))(t); n != 1 {
+		if n := value(from.Purge(t.Context(), failed.PolicyRetention))(t); n != 1 {
 			t.Errorf("%d purged after 8 days", n)
 		}
-		if n := value(to.Purge(t.Context()))(t); n != 0 {
+		if n := value(to.Purge(t.Context(), failed.PolicyRetention))(t); n != 0 {
 			t.Errorf("%d purged after it was imported", n)
 		}
 	})

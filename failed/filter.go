@@ -33,10 +33,6 @@ type Filter struct {
 	Replay ReplayID
 }
 
-// Cursor says where the next page of a list begins. It is opaque; "" is the
-// beginning, and as an answer the end.
-type Cursor string
-
 // Page is a part of a list.
 type Page struct {
 	After Cursor

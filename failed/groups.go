@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -39,12 +38,13 @@ func (a *Archive) groups(ctx context.Context, f GroupFilter, p Page) ([]Group, C
 		return nil, "", err
 	}
 	order := map[GroupOrder]string{ByLast: "latest", ByFailed: "failed"}[f.Order]
+	kind := map[GroupOrder]string{ByLast: ofGroupsByLast, ByFailed: ofGroupsByFailed}[f.Order]
 	if order == "" {
 		return nil, "", fmt.Errorf("%w: there is no order %q of groups: use %q or %q", ErrInvalid, f.Order, ByLast, ByFailed)
 	}
 	at := [2]int64{math.MaxInt64, math.MaxInt64}
 	if p.After != "" {
-		if at, err = p.After.pair(); err != nil {
+		if err = p.After.read(kind, &at[0], &at[1]); err != nil {
 			return nil, "", err
 		}
 	}
@@ -95,7 +95,7 @@ func (a *Archive) groups(ctx context.Context, f GroupFilter, p Page) ([]Group, C
 	if err != nil || end {
 		return groups, "", err
 	}
-	return groups, Cursor(strconv.FormatInt(at[0], 36) + "." + strconv.FormatInt(at[1], 36)), nil
+	return groups, cursorOf(kind, at[0], at[1]), nil
 }
 
 // where is what an index finds of a filter, and what has to be looked at.
@@ -225,13 +225,4 @@ func (a *Archive) Queues(ctx context.Context) ([]QueueSummary, error) {
 		out = append(out, s)
 	}
 	return out, nil
-}
-
-// pair of a cursor of groups.
-func (c Cursor) pair() (at [2]int64, err error) {
-	before, after, _ := strings.Cut(string(c), ".")
-	if at[0], err = Cursor(before).number(); err == nil {
-		at[1], err = Cursor(after).number()
-	}
-	return at, err
 }

@@ -98,22 +98,25 @@ func TestPurgeIsOnRecord(t *testing.T) {
 		value(a.Discard(t.Context(), failed.Filter{IDs: []failed.ID{1, 2}}, "so", "me"))(t)
 		c.pass(2 * time.Hour)
 		add(2, "new")
-		if n := value(a.Purge(t.Context()))(t); n != 1200 {
+		if _, err := a.Purge(t.Context(), ""); !errors.Is(err, failed.ErrInvalid) {
+			t.Errorf("nobody purges: %v", err)
+		}
+		if n := value(a.Purge(t.Context(), "anna"))(t); n != 1200 {
 			t.Errorf("%d purged", n)
 		}
-		if n := value(a.Purge(t.Context()))(t); n != 0 {
+		if n := value(a.Purge(t.Context(), failed.PolicyRetention))(t); n != 0 {
 			t.Errorf("%d purged then", n)
 		}
 		acts, _, err := a.Acts(t.Context(), failed.Page{})
 		check(t, err)
-		if len(acts) != 3 || acts[0].Verb != failed.ActPurge || acts[0].Actor != failed.PolicyRetention || acts[0].Details["messages"] != 1200.0 {
+		if len(acts) != 3 || acts[0].Verb != failed.ActPurge || acts[0].Actor != "anna" || acts[0].Details["messages"] != 1200.0 {
 			t.Errorf("acts: %+v", acts)
 		}
 		states, _ := acts[0].Details["queues"].(map[string]any)["old"].(map[string]any)
 		if states["failed"] != 1198.0 || states["discarded"] != 2.0 {
 			t.Errorf("by state: %v", acts[0].Details)
 		}
-		if strings.Count(log.String(), "msg=purged") != 1 || !strings.Contains(log.String(), "messages=1200") {
+		if strings.Count(log.String(), "msg=purged") != 1 || !strings.Contains(log.String(), "by=anna messages=1200") {
 			t.Errorf("log: %s", log.String())
 		}
 		if n := value(a.Count(t.Context(), failed.Filter{}))(t); n.N != 5 {

@@ -6,13 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"slices"
-	"strconv"
 )
-
-// maxLooked is how many messages a page looks at, and Count.
-const maxLooked = 5_000
 
 // List returns a page of messages, the latest failure first. A page may be short,
 // and even empty, although there are more, where few messages match: only an
@@ -30,9 +25,9 @@ func (a *Archive) list(ctx context.Context, f Filter, p Page) ([]Summary, Cursor
 	if err != nil {
 		return nil, "", err
 	}
-	before := int64(math.MaxInt64)
+	before := int64(fromTheTop)
 	if p.After != "" {
-		if before, err = p.After.number(); err != nil {
+		if err = p.After.read(ofMessages, &before); err != nil {
 			return nil, "", err
 		}
 	}
@@ -40,40 +35,20 @@ func (a *Archive) list(ctx context.Context, f Filter, p Page) ([]Summary, Cursor
 	if err != nil || s == nil {
 		return nil, "", err
 	}
-	var found []int64
-	end := false
-	// Few first: mostly, most of what is looked at is selected.
-	limit := 4 * (size + 1)
-	for looked := 0; !end && len(found) <= size && looked < maxLooked; limit = min(4*limit, maxLooked) {
-		n := 0
-		for row, err := range a.rows(ctx, s.look(before, limit), s.args...) {
-			if err != nil {
-				return nil, "", err
-			}
-			var ok bool
-			if err := row.Scan(&before, &ok); err != nil {
-				return nil, "", err
-			}
-			n++
-			if ok {
-				found = append(found, before)
-			}
-			if len(found) > size {
-				break
-			}
+	var out []Summary
+	var next Cursor
+	err = a.read(ctx, func(tx *tx) error {
+		found, before, end, err := tx.page(s, before, size)
+		if err != nil {
+			return err
 		}
-		looked += n
-		end = n < limit && len(found) <= size
-	}
-	if len(found) > size { // the one too many says that there are more
-		found = found[:size]
-		before = found[size-1]
-	}
-	out, err := a.summaries(ctx, found)
-	if err != nil || end {
-		return out, "", err
-	}
-	return out, cursorOf(before), nil
+		if !end {
+			next = cursorOf(ofMessages, before)
+		}
+		out, err = tx.summaries(found)
+		return err
+	})
+	return out, next, err
 }
 
 // selection of a filter; nil if it can select nothing.
@@ -95,13 +70,13 @@ func (a *Archive) selection(ctx context.Context, f Filter) (*selection, error) {
 }
 
 // summaries of the messages at positions, in that order.
-func (a *Archive) summaries(ctx context.Context, at []int64) ([]Summary, error) {
+func (t *tx) summaries(at []int64) ([]Summary, error) {
 	if len(at) == 0 {
 		return nil, nil
 	}
 	out := make([]Summary, 0, len(at))
-	d := a.cfg.Dialect
-	for row, err := range a.rows(ctx, `SELECT m.id, m.grp, m.state, q.name, m.failed_queue, m.archived, m.exchange, m.routing_key,
+	d := t.cfg.Dialect
+	for row, err := range t.rows(`SELECT m.id, m.grp, m.state, q.name, m.failed_queue, m.archived, m.exchange, m.routing_key,
 			m.attempts, m.reason, m.error, m.first_failed, m.last_failed, CASE WHEN m.edited > 0 THEN 1 ELSE 0 END, m.replay, m.back, m.back_of, m.discarded, m.message_id, m.size
 		FROM {message} m JOIN {queue} q ON q.id = m.queue WHERE `+d.in("m.pos", "$1")+` ORDER BY m.pos DESC`, list(d, at)) {
 		if err != nil {
@@ -182,16 +157,12 @@ func (a *Archive) total(ctx context.Context, f Filter) (t Total, err error) {
 	if counted, ok, err := a.counted(ctx, f); ok || err != nil {
 		return Total{N: counted}, err
 	}
-	var looked int64
-	query := `SELECT count(*), COALESCE(sum(ok), 0) FROM (` + s.look(math.MaxInt64, maxLooked) + `) AS l (pos, ok)`
-	if a.cfg.Dialect == SQLite {
-		query = `WITH l (pos, ok) AS (` + s.look(math.MaxInt64, maxLooked) + `) SELECT count(*), COALESCE(sum(ok), 0) FROM l`
-	}
-	if err := a.row(ctx, query, s.args...).Scan(&looked, &t.N); err != nil {
-		return t, err
-	}
-	t.More = looked == maxLooked
-	return t, nil
+	err = a.read(ctx, func(tx *tx) error {
+		found, _, end, err := tx.page(s, fromTheTop, maxLooked)
+		t = Total{N: int64(len(found)), More: !end}
+		return err
+	})
+	return t, err
 }
 
 // counted returns what is counted anyway, for filters that have nothing but what it is
@@ -238,14 +209,4 @@ func (p Page) size() (int, error) {
 		return DefaultPageSize, nil
 	}
 	return p.Size, nil
-}
-
-func cursorOf(n int64) Cursor { return Cursor(strconv.FormatInt(n, 36)) }
-
-func (c Cursor) number() (int64, error) {
-	n, err := strconv.ParseInt(string(c), 36, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%w: %q is no cursor: use one that a page came with", ErrInvalid, string(c))
-	}
-	return n, nil
 }

@@ -354,7 +354,7 @@ func (m *model) purge(t *rapid.T) {
 		return old
 	})
 	m.acted(want)
-	if n := value(m.a.Purge(ctx))(t); n != want {
+	if n := value(m.a.Purge(ctx, "me"))(t); n != want {
 		t.Fatalf("%d purged, not %d", n, want)
 	}
 	if want > 0 { // what ended before is forgotten

@@ -38,9 +38,9 @@ const maxJSONDepth = 1000
 const Redacted = "[redacted]"
 
 // Redact returns the message as it may be shown to those who must not see secrets.
-// It shares memory with m and changes nothing in it. A body that says it is JSON, or
-// looks like it, and cannot be read, is hidden as a whole if there is a rule with
-// a Path.
+// It shares memory with m and changes nothing in it. If there is a rule with a Path, a
+// body is hidden as a whole that says it is JSON, or looks like it, and cannot be read,
+// and one that is encoded (Properties.ContentEncoding), such as by gzip.
 func Redact(m *Message, rules []Rule) *Message {
 	if len(rules) == 0 {
 		return m
@@ -69,7 +69,11 @@ func RedactContent(c Content, rules []Rule) Content {
 	if len(names) > 0 {
 		c.Headers = redactTable(c.Headers, names)
 	}
-	if len(paths) > 0 && isJSON(c) {
+	switch {
+	case len(paths) == 0 || len(c.Body) == 0:
+	case !c.Properties.plain():
+		c.Body = []byte(Redacted) // whoever shows it may decode it
+	case isJSON(c):
 		c.Body = redactJSON(c.Body, paths)
 	}
 	return c

@@ -40,6 +40,27 @@ func TestRedact(t *testing.T) {
 	}
 }
 
+// What is encoded is decoded by whoever shows it.
+func TestRedactEncoded(t *testing.T) {
+	rules := []failed.Rule{{Path: "card.number"}}
+	for _, c := range []struct{ coding, kind, body, want string }{
+		{"gzip", "application/json", "\x1f\x8b\b\x00", failed.Redacted},
+		{"GZIP", "text/plain", "\x1f\x8b\b\x00", failed.Redacted},
+		{"deflate", "", `{"card":{"number":1}}`, failed.Redacted},
+		{"gzip", "application/json", "", ""},
+		{"identity", "", `{"card":{"number":1}}`, `{"card":{"number":"[redacted]"}}`},
+		{"UTF-8", "", `{"card":{"number":1}}`, `{"card":{"number":"[redacted]"}}`},
+	} {
+		content := failed.Content{Body: []byte(c.body), Properties: failed.Properties{ContentType: c.kind, ContentEncoding: c.coding}}
+		if got := string(failed.RedactContent(content, rules).Body); got != c.want {
+			t.Errorf("%s %q: %q, not %q", c.coding, c.body, got, c.want)
+		}
+		if got := string(failed.RedactContent(content, []failed.Rule{{Header: "a"}}).Body); got != c.body {
+			t.Errorf("%s %q: without a path it is %q", c.coding, c.body, got)
+		}
+	}
+}
+
 func TestRedactHeadersAndEdits(t *testing.T) {
 	headers := func() topology.Table {
 		return topology.Table{"AUTHORIZATION": "s", "n": int32(1), "in": []any{topology.Table{"authorization": []byte("s")}}}

@@ -86,7 +86,7 @@ func (a *Archive) Replay(ctx context.Context, id ReplayID) (*Replay, error) {
 
 // Replays lists replays, newest first.
 func (a *Archive) Replays(ctx context.Context, p Page) ([]Replay, Cursor, error) {
-	size, before, err := p.bounds()
+	size, before, err := p.bounds(ofReplays)
 	var all []Replay
 	if err == nil {
 		all, err = a.replays(ctx, `id < $1 ORDER BY id DESC LIMIT $2`, before, size+1)
@@ -95,7 +95,7 @@ func (a *Archive) Replays(ctx context.Context, p Page) ([]Replay, Cursor, error)
 		return nil, "", fmt.Errorf("failed: listing replays: %w", err)
 	}
 	if len(all) > size {
-		return all[:size], cursorOf(int64(all[size-1].ID)), nil
+		return all[:size], cursorOf(ofReplays, int64(all[size-1].ID)), nil
 	}
 	return all, "", nil
 }
@@ -247,7 +247,7 @@ func (a *Archive) end(ctx context.Context, id ReplayID, s ReplayState, why strin
 		case s == ReplayDone && sent < total:
 			return fmt.Errorf("%w: %d of %d messages have not been sent: it is cancelled or stopped", ErrState, total-sent, total)
 		}
-		rest := &selection{d: a.cfg.Dialect, indexed: []string{fmt.Sprint(`m.replay = `, id)}, until: math.MaxInt64}
+		rest := &selection{d: a.cfg.Dialect, others: []string{fmt.Sprint(`m.replay = `, id)}, until: math.MaxInt64}
 		c, err := tx.move(rest, move{from: Replaying, to: Failed, set: func(*selection) string { return `, replay = 0` }})
 		if err != nil {
 			return err

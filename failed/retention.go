@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// PolicyRetention is the Actor of Purge.
+// PolicyRetention is the Actor of a Purge that no person asked for.
 const PolicyRetention Actor = "policy:retention"
 
 // purgeBatch is how many messages one transaction removes, so that none holds up
@@ -17,15 +17,19 @@ const purgeBatch = 1000
 
 // Purge removes the messages that are older than Config.Retention, and returns how
 // many. They are gone: it is logged, and an Act says how many of which queues and
-// states. Those of a running replay are left. Nothing happens without a Retention.
+// states, and who asked for it. Those of a running replay are left. Nothing happens
+// without a Retention.
 //
 // It may be stopped at any time by ctx: what it has removed until then stands in the
 // Act.
-func (a *Archive) Purge(ctx context.Context) (total int64, err error) {
+func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error) {
+	if err := who.validate(); err != nil {
+		return 0, fmt.Errorf("failed: removing what is too old: %w", err)
+	}
 	if a.cfg.Retention == 0 {
 		return 0, nil
 	}
-	p := purge{before: timeOf(millis(a.now().Add(-a.cfg.Retention))), queues: make(map[string]map[State]int64)}
+	p := purge{who: who, before: timeOf(millis(a.now().Add(-a.cfg.Retention))), queues: make(map[string]map[State]int64)}
 	for more := true; more && err == nil; {
 		var removed purge
 		err = a.write(ctx, func(tx *tx) (err error) {
@@ -38,7 +42,7 @@ func (a *Archive) Purge(ctx context.Context) (total int64, err error) {
 		}
 	}
 	if p.total > 0 {
-		a.cfg.Logger.InfoContext(ctx, "purged", "messages", p.total, "before", p.before, "act", p.act)
+		a.cfg.Logger.InfoContext(ctx, "purged", "by", p.who, "messages", p.total, "before", p.before, "act", p.act)
 	}
 	if err != nil {
 		err = fmt.Errorf("failed: removing what is older than %s: %w", a.cfg.Retention, err)
@@ -48,6 +52,7 @@ func (a *Archive) Purge(ctx context.Context) (total int64, err error) {
 
 // purge is what has been removed.
 type purge struct {
+	who    Actor
 	before time.Time
 	total  int64
 	queues map[string]map[State]int64
@@ -159,7 +164,7 @@ func (t *tx) purged(p *purge) (err error) {
 	}
 	details := map[string]any{"messages": p.total, "before": p.before, "retention": t.cfg.Retention.String(), "queues": queues}
 	if p.act == 0 {
-		p.act, err = t.act(PolicyRetention, ActPurge, "", details)
+		p.act, err = t.act(p.who, ActPurge, "", details)
 		return err
 	}
 	written, err := json.Marshal(details)

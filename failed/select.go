@@ -9,21 +9,26 @@ import (
 	"unicode/utf8"
 )
 
-// selection is a Filter in SQL, in two parts. indexed conditions are those that an
-// index finds; the others are looked at message by message, and so a page looks at
-// no more than maxLooked.
+// selection is a Filter in SQL, in parts: what an index finds, and the others, which are
+// looked at message by message, so that a page looks at no more than maxLooked.
 //
-// Numbers are written into the statement: PostgreSQL plans a large group in another way
-// than a small one, which it cannot for an argument that may be either.
+// Numbers and terms are written into the statement, so that each is planned for what it
+// asks for.
 type selection struct {
-	d       Dialect
-	args    []any
-	search  string   // condition on {search} AS s, "" if there is none
-	indexed []string // conditions on {message} AS m
-	others  []string
-	states  []int // if not nil: those alone
-	from    int64 // pos
-	until   int64 // pos, not included
+	d     Dialect
+	args  []any
+	terms []string // of the search
+
+	ids    string // condition on m.id, "" if there is none
+	back   int64  // this and the next two: 0 if they are not bounded
+	group  int64
+	queue  int64
+	states []int // if not nil: those alone
+	from   int64 // pos
+	until  int64 // pos, not included
+
+	others   []string // conditions on {message} AS m
+	attempts bool     // is all that others bound
 }
 
 // arg adds an argument and returns how it is written.
@@ -35,7 +40,7 @@ func (s *selection) arg(v any) string {
 // selection of a filter. The work queue's number is asked for by the caller: 0 if
 // there is no such.
 func (f Filter) selection(d Dialect, queue int64) *selection {
-	s := &selection{d: d, until: math.MaxInt64}
+	s := &selection{d: d, until: math.MaxInt64, terms: f.terms(), back: int64(f.Replay), group: int64(f.Group), queue: queue}
 	if f.States != nil {
 		s.states = []int{}
 		for _, state := range States() {
@@ -44,28 +49,8 @@ func (f Filter) selection(d Dialect, queue int64) *selection {
 			}
 		}
 	}
-	s.between(f)
 	if f.IDs != nil {
-		s.indexed = append(s.indexed, d.in("m.id", s.arg(list(d, f.IDs))))
-	}
-	if f.Replay != 0 {
-		s.indexed = append(s.indexed, fmt.Sprintf(`m.back > 0 AND m.back = %d`, f.Replay))
-	}
-	if terms := f.terms(); len(terms) > 0 {
-		if f.Queue != "" {
-			terms = append(terms, queueTerm(queue))
-		}
-		if f.Group != 0 {
-			terms = append(terms, groupTerm(f.Group))
-		}
-		s.search = d.found(terms)
-	} else {
-		if f.Queue != "" {
-			s.indexed = append(s.indexed, fmt.Sprintf(`m.queue = %d`, queue))
-		}
-		if f.Group != 0 {
-			s.indexed = append(s.indexed, fmt.Sprintf(`m.grp = %d`, f.Group))
-		}
+		s.ids = d.in("m.id", s.arg(list(d, f.IDs)))
 	}
 	if f.MinAttempts > 0 {
 		s.others = append(s.others, `m.attempts >= `+s.arg(f.MinAttempts))
@@ -73,12 +58,15 @@ func (f Filter) selection(d Dialect, queue int64) *selection {
 	if f.MaxAttempts > 0 {
 		s.others = append(s.others, `m.attempts <= `+s.arg(f.MaxAttempts))
 	}
+	attempts := len(s.others)
+	s.between(f)
 	if f.Error != "" {
 		// Only what is as long as {message} has it is longer in {content}.
 		part := s.arg(bytesOf(f.Error))
 		s.others = append(s.others, `(`+d.part("m.error", part)+fmt.Sprintf(` OR length(m.error) > %d AND EXISTS
 			(SELECT 1 FROM {content} c WHERE c.message = m.id AND c.error IS NOT NULL AND `, maxErrorShown-utf8.UTFMax)+d.part("c.error", part)+`))`)
 	}
+	s.attempts = attempts > 0 && attempts == len(s.others)
 	return s
 }
 
@@ -115,15 +103,28 @@ func (f Filter) terms() []string {
 	for name, value := range f.Headers {
 		t.add(headerTerm(name, value))
 	}
-	// The part of an error may begin and end within a word; those between are whole.
-	if e := f.Error; len(e) < maxErrorShown {
-		start := strings.IndexFunc(e, notWord)
-		end := strings.LastIndexFunc(e, notWord)
-		if start >= 0 && end > start {
-			t.text(e[start:end])
-		}
+	for _, w := range f.errorWords() {
+		t.add(w)
 	}
 	return t.list
+}
+
+// errorWords are words that are in an error if Filter.Error is. The part of an error may
+// begin and end within a word; those between are whole. The longest few will do, since
+// what they find is looked at anyway: short ones are frequent, and cost more than they
+// spare.
+func (f Filter) errorWords() []string {
+	e := f.Error
+	if len(e) >= maxErrorShown {
+		return nil
+	}
+	start, end := strings.IndexFunc(e, notWord), strings.LastIndexFunc(e, notWord)
+	if start < 0 || start == end {
+		return nil
+	}
+	all := slices.Collect(words(e[start:end]))
+	slices.SortStableFunc(all, func(a, b string) int { return len(b) - len(a) })
+	return all[:min(len(all), 3)]
 }
 
 func notWord(r rune) bool { return !isWord(r) }
@@ -150,60 +151,46 @@ func (f Filter) validate() error {
 	return nil
 }
 
-// where is all of the selection as one condition on {message} AS m.
-func (s *selection) where() string {
-	conditions := slices.Concat(s.indexed, s.others)
-	if s.search != "" {
-		conditions = append(conditions, `m.pos IN (SELECT `+s.d.pos()+` FROM {search} s WHERE `+s.search+`)`)
+// search is a condition on {search} AS s.
+func (s *selection) search() string {
+	terms := slices.Clone(s.terms)
+	if s.queue != 0 {
+		terms = append(terms, queueTerm(s.queue))
+	}
+	if s.group != 0 {
+		terms = append(terms, groupTerm(GroupID(s.group)))
+	}
+	return s.d.found(terms)
+}
+
+// conditions on {message} AS m, but for the search and the position.
+func (s *selection) conditions() (list []string) {
+	if s.ids != "" {
+		list = append(list, s.ids)
+	}
+	if s.back != 0 {
+		list = append(list, fmt.Sprintf(`m.back > 0 AND m.back = %d`, s.back))
+	}
+	if s.group != 0 {
+		list = append(list, fmt.Sprintf(`m.grp = %d`, s.group))
+	}
+	if s.queue != 0 {
+		list = append(list, fmt.Sprintf(`m.queue = %d`, s.queue))
 	}
 	if s.states != nil {
-		conditions = append(conditions, `m.state IN (`+join(s.states)+`)`)
+		list = append(list, `m.state IN (`+join(s.states)+`)`)
+	}
+	return append(list, s.others...)
+}
+
+// where is all of the selection as one condition on {message} AS m.
+func (s *selection) where() string {
+	conditions := s.conditions()
+	if len(s.terms) > 0 {
+		conditions = append(conditions, `m.pos IN (SELECT `+s.d.pos()+` FROM {search} s WHERE `+s.search()+`)`)
 	}
 	conditions = append(conditions, fmt.Sprintf(`m.pos >= %d AND m.pos < %d`, s.from, s.until))
 	return strings.Join(conditions, " AND ")
-}
-
-// look is the query of a page: pos of the next messages to look at, from before
-// downwards, and whether each is selected.
-func (s *selection) look(before int64, limit int) string {
-	before = min(before, s.until)
-	others := append([]string{"1 = 1"}, s.others...)
-	if s.search != "" {
-		if s.states != nil {
-			others = append(others, `m.state IN (`+join(s.states)+`)`)
-		}
-		others = append(others, s.indexed...)
-		pos := s.d.pos()
-		return fmt.Sprintf(`SELECT m.pos, CASE WHEN %s THEN 1 ELSE 0 END FROM
-			(SELECT %s AS pos FROM {search} s WHERE %s AND %[2]s < %[4]d AND %[2]s >= %[5]d ORDER BY %[2]s DESC LIMIT %[6]d) f
-			JOIN {message} m ON m.pos = f.pos ORDER BY m.pos DESC`,
-			strings.Join(others, " AND "), pos, s.search, before, s.from, limit)
-	}
-	one := func(state string) string {
-		conditions := append([]string{fmt.Sprintf(`m.pos < %d AND m.pos >= %d`, before, s.from)}, s.indexed...)
-		if state != "" {
-			conditions = append(conditions, state)
-		}
-		return fmt.Sprintf(`SELECT m.pos AS pos, CASE WHEN %s THEN 1 ELSE 0 END AS ok FROM {message} m WHERE %s ORDER BY m.pos DESC LIMIT %d`,
-			strings.Join(others, " AND "), strings.Join(conditions, " AND "), limit)
-	}
-	// Each index has the state before the position, so that each state is a list of
-	// its own, and the lists are merged.
-	states := s.states
-	if states == nil {
-		if len(s.indexed) == 0 {
-			return one("")
-		}
-		states = []int{0, 1, 2, 3}
-	}
-	var lists []string
-	for _, state := range states {
-		lists = append(lists, `SELECT * FROM (`+one(fmt.Sprintf(`m.state = %d`, state))+`) s`+fmt.Sprint(state))
-	}
-	if len(lists) == 0 {
-		return one(`1 = 0`)
-	}
-	return strings.Join(lists, ` UNION ALL `) + fmt.Sprintf(` ORDER BY 1 DESC LIMIT %d`, limit)
 }
 
 // join writes numbers for IN, which may not be empty in PostgreSQL.

@@ -22,7 +22,7 @@ func (a *Archive) rows(ctx context.Context, query string, args ...any) iter.Seq2
 	return each(func() (*sql.Rows, error) { return a.db.QueryContext(ctx, a.sql(query), args...) })
 }
 
-// tx is a transaction that writes. There is one at a time.
+// tx is a transaction. There is one at a time that writes.
 type tx struct {
 	*Archive
 	ctx  context.Context
@@ -39,6 +39,16 @@ func (a *Archive) write(ctx context.Context, f func(*tx) error) (err error) {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	return a.transaction(ctx, a.cfg.Dialect.begin(a.cfg.Prefix), f)
+}
+
+// read runs f in a transaction that changes nothing, whose queries are planned as they
+// are written: see Dialect.reading.
+func (a *Archive) read(ctx context.Context, f func(*tx) error) error {
+	return a.transaction(ctx, a.cfg.Dialect.reading(), f)
+}
+
+func (a *Archive) transaction(ctx context.Context, begin []string, f func(*tx) error) error {
 	conn, err := a.db.Conn(ctx)
 	if err != nil {
 		return err
@@ -51,7 +61,7 @@ func (a *Archive) write(ctx context.Context, f func(*tx) error) (err error) {
 			_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 		}
 	}()
-	for _, s := range a.cfg.Dialect.begin(a.cfg.Prefix) {
+	for _, s := range begin {
 		if _, err := conn.ExecContext(ctx, s); err != nil {
 			return err
 		}
@@ -65,6 +75,15 @@ func (a *Archive) write(ctx context.Context, f func(*tx) error) (err error) {
 	}
 	done = true
 	return nil
+}
+
+// plan says how what follows is to be planned.
+func (t *tx) plan(how string) error {
+	if how == "" {
+		return nil
+	}
+	_, err := t.conn.ExecContext(t.ctx, how)
+	return err
 }
 
 func (t *tx) exec(query string, args ...any) (changed int64, err error) {

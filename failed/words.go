@@ -118,9 +118,7 @@ func termsOf(m *Message, queue int64, rules []Rule) string {
 // isText reports whether the beginning of a body is text. What it says it is
 // does not matter: many say nothing, or something wrong.
 func isText(b []byte, p Properties) bool {
-	switch strings.ToLower(p.ContentEncoding) {
-	case "", "utf-8", "utf8", "identity", "8bit", "7bit":
-	default:
+	if !p.plain() {
 		return false
 	}
 	for len(b) > 0 {
@@ -134,4 +132,14 @@ func isText(b []byte, p Properties) bool {
 		b = b[n:]
 	}
 	return true
+}
+
+// plain reports whether a body is as it is, and not compressed or such. Some write a
+// character set where the coding belongs.
+func (p Properties) plain() bool {
+	switch strings.ToLower(p.ContentEncoding) {
+	case "", "utf-8", "utf8", "identity", "8bit", "7bit":
+		return true
+	}
+	return false
 }

@@ -84,6 +84,11 @@ var Rules = []Rule{
 		Why:  "the worker library runs against any RabbitMQ, and whoever imports it gets no broker, no store and no console with it",
 	},
 	{
+		For:  []string{"internal/graph"},
+		Only: []string{"topology", "backoff"},
+		Why:  "a drawing is made of values",
+	},
+	{
 		For:  []string{"breaker"},
 		Only: library("github.com/sony/gobreaker/..."),
 		Why:  "each library that a worker can do without is behind a package of its own, and comes along only with that",

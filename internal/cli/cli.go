@@ -28,6 +28,7 @@ const (
 	ExitOK     = 0
 	ExitFailed = 1 // tried and failed: no broker, no route, handlers cut off
 	ExitUsage  = 2 // not tried: flags or configuration are wrong
+	ExitEnded  = 3 // begun, and ended before all of it was done: a replay that stopped, a redrive that was interrupted
 )
 
 // IO is what a command has of its process.
@@ -45,12 +46,19 @@ func Process() IO {
 
 // commands are all there are, in the order of the help.
 type commands struct {
-	Up       upCmd       `cmd:"" help:"Run the workers of a configuration file."`
-	Broker   brokerCmd   `cmd:"" help:"Run a broker on this machine."`
-	Publish  publishCmd  `cmd:"" help:"Publish a message."`
-	Schedule scheduleCmd `cmd:"" help:"Show when a message that fails is tried again, and when it is parked."`
-	Demo     demoCmd     `cmd:"" help:"Show all of it at work, on the cover art indexer of MusicBrainz."`
-	Version  versionCmd  `cmd:"" help:"Print the version."`
+	Up         upCmd         `cmd:"" help:"Run the workers of a configuration file."`
+	Broker     brokerCmd     `cmd:"" help:"Run a broker on this machine."`
+	Publish    publishCmd    `cmd:"" help:"Publish a message."`
+	Schedule   scheduleCmd   `cmd:"" help:"Show when a message that fails is tried again, and when it is parked."`
+	Failed     failedCmd     `cmd:"" help:"List, show, edit, send back and discard failed messages."`
+	Console    consoleCmd    `cmd:"" help:"Run an archive of failed messages, and the console in which people work on them."`
+	Audit      auditCmd      `cmd:"" help:"Show whether all messages that came in are somewhere."`
+	Redrive    redriveCmd    `cmd:"" help:"Send the messages of a failed queue back, without an archive."`
+	Topology   topologyCmd   `cmd:"" help:"Show the queues of the workers of a configuration."`
+	Demo       demoCmd       `cmd:"" help:"Show all of it at work, on the cover art indexer of MusicBrainz."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
+	Completion completionCmd `cmd:"" help:"Print a script that lets a shell complete commands and flags."`
+	Complete   completeCmd   `cmd:"" name:"__complete" hidden:""`
 }
 
 const description = `Messages that fail come back later, never get lost and never block the others. On RabbitMQ.
@@ -58,8 +66,9 @@ const description = `Messages that fail come back later, never get lost and neve
   reprise up -c reprise.yaml                      run the workers of a file, with a broker if it names none
   reprise publish --to orders '{"id": 7}'         publish a message to a queue (--declare: make it)
   reprise broker --data DIR                       run a broker for any AMQP 0-9-1 client
+  reprise failed groups                           see what failed, and why; show, edit, replay, discard it
 
-Exit codes: 0 done, 1 failed, 2 wrong flags or configuration.`
+Exit codes: 0 done, 1 failed, 2 wrong flags or configuration, 3 ended before all was done.`
 
 // Main runs the command that args name and returns the exit code of the
 // process. SIGINT and SIGTERM end it in order.
@@ -72,6 +81,7 @@ func Main(args []string, streams IO) int {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true, WrapUpperBound: 100}),
 		kong.ValueFormatter(helpText),
 		kong.Help(printHelp),
+		kong.Vars{"console": defaultConsole},
 		kong.Writers(streams.Stdout, streams.Stderr),
 		kong.Exit(func(code int) { ended = code }),
 		kong.BindTo(context.Background(), (*context.Context)(nil)),
@@ -102,6 +112,11 @@ func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
+// stoppedError says that work has ended before all of it was done, in order.
+type stoppedError struct{ error }
+
+func (e stoppedError) Unwrap() error { return e.error }
+
 // hint adds where to look to an error of the command line.
 func hint(command *kong.Context, err error) error {
 	where := "reprise --help"
@@ -128,11 +143,18 @@ func report(streams IO, err error) int {
 	if _, ok := errors.AsType[usageError](err); ok {
 		return ExitUsage
 	}
+	if _, ok := errors.AsType[stoppedError](err); ok {
+		return ExitEnded
+	}
 	return ExitFailed
 }
 
-// textOf is an error without the name with which the library begins its own: it is
-// the program's, too.
+// textOf is an error without the names with which packages begin their own: one is the
+// program's, too, and the others say nothing to its users.
 func textOf(err error) string {
-	return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "reprise: "), ": reprise: ", ": ")
+	text := err.Error()
+	for _, name := range []string{"reprise", "failed"} {
+		text = strings.ReplaceAll(strings.TrimPrefix(text, name+": "), ": "+name+": ", ": ")
+	}
+	return text
 }

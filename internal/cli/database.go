@@ -33,32 +33,47 @@ type database struct {
 const maxConnections = 16
 
 func openSQLite(path string) (*database, error) {
-	if info, err := os.Stat(filepath.Dir(path)); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
-		return nil, fmt.Errorf("there is no directory %s for the database: make it, or write another path", filepath.Dir(path))
-	}
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return nil, err
-	}
-	u := url.URL{Scheme: "file", Path: path, RawQuery: "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"}
-	db, err := sql.Open("sqlite", u.String())
+	db, name, err := sqliteDB(path)
 	if err != nil {
 		return nil, err
 	}
 	db.SetMaxOpenConns(1) // there is one writer at a time; whoever waits, waits here
-	return newDatabase(db, idempotent.SQLite, path)
+	return newDatabase(db, idempotent.SQLite, name)
+}
+
+// sqliteDB returns a file as a database, and its whole path.
+func sqliteDB(path string) (*sql.DB, string, error) {
+	if info, err := os.Stat(filepath.Dir(path)); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return nil, "", fmt.Errorf("there is no directory %s for the database: make it, or write another path", filepath.Dir(path))
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, "", err
+	}
+	u := url.URL{Scheme: "file", Path: path, RawQuery: "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"}
+	db, err := sql.Open("sqlite", u.String())
+	return db, path, err
 }
 
 func openPostgres(rawURL string) (*database, error) {
+	db, name, err := postgresDB(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	return newDatabase(db, idempotent.PostgreSQL, name)
+}
+
+// postgresDB returns the database of a URL, and its name without a password.
+func postgresDB(rawURL string) (*sql.DB, string, error) {
 	c, err := pgx.ParseConfig(rawURL)
 	if err != nil {
-		return nil, fmt.Errorf("the URL of the database makes no sense: %w", err) // pgx shows no password
+		return nil, "", fmt.Errorf("the URL of the database makes no sense: %w", err) // pgx shows no password
 	}
 	db := stdlib.OpenDB(*c)
 	db.SetMaxOpenConns(maxConnections)
 	db.SetMaxIdleConns(maxConnections)
 	db.SetConnMaxIdleTime(5 * time.Minute)
-	return newDatabase(db, idempotent.PostgreSQL, fmt.Sprintf("postgres://%s:%d/%s", c.Host, c.Port, c.Database))
+	return db, fmt.Sprintf("postgres://%s:%d/%s", c.Host, c.Port, c.Database), nil
 }
 
 func newDatabase(db *sql.DB, dialect idempotent.Dialect, name string) (*database, error) {

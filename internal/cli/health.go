@@ -39,7 +39,8 @@ type health struct {
 // namedWorker is a worker with its queue.
 type namedWorker struct {
 	*reprise.Worker
-	queue string
+	queue   string
+	breaker func() string // its state; nil: it has none
 }
 
 func newHealth(ending <-chan struct{}) *health {

@@ -34,6 +34,8 @@ func TestMain(m *testing.M) {
 //	url FILE                         set REPRISE_URL to the first URL of a broker in a file
 //	fetch FILE PATH USER PASSWORD    get a path from the first http URL in a file; it fails when the status does
 //	answers FILE PATH REGEXP         wait until that path answers with this text, whatever the status
+//	console FILE                     set REPRISE_SERVER to the first http URL in a file
+//	until REGEXP PROGRAM ARGUMENT... run a program again and again until its stdout has this text
 //
 // and $SERVICE, the URL of a service that refuses each message once, with a
 // Retry-After where the path begins with /later.
@@ -54,6 +56,8 @@ func TestScript(t *testing.T) {
 			"fetch": fetch,
 
 			"answers": answers,
+			"console": consoleOf,
+			"until":   runUntil,
 		},
 	})
 }
@@ -142,6 +146,29 @@ func answers(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("%s does not answer %q:\n%s", url, args[2], text)
 }
 
+func consoleOf(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: console FILE")
+	}
+	await(ts, false, []string{args[0], `http://\S+:[0-9]+`})
+	ts.Setenv("REPRISE_SERVER", regexp.MustCompile(`http://[^/\s]+`).FindString(ts.ReadFile(args[0])))
+}
+
+func runUntil(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until REGEXP PROGRAM ARGUMENT...")
+	}
+	re, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		err = ts.Exec(args[1], args[2:]...)
+		if err == nil && re.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+	}
+	ts.Fatalf("%q never printed %q: %v\n%s%s", args[1:], args[0], err, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+}
+
 // refuseOnce answers the first attempt of each message with 503.
 func refuseOnce() http.HandlerFunc {
 	var mu sync.Mutex
@@ -167,12 +194,12 @@ func TestDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range strings.SplitSeq("up broker publish schedule version", " ") {
+	for name := range strings.SplitSeq("up broker publish schedule redrive console failed topology completion version", " ") {
 		if !strings.Contains(string(doc), "## reprise "+name+"\n") {
 			t.Errorf("docs/cli.md has no section on %s", name)
 		}
 	}
-	for _, line := range []string{"| 0 |", "| 1 |", "| 2 |"} {
+	for _, line := range []string{"| 0 |", "| 1 |", "| 2 |", "| 3 |"} {
 		if !strings.Contains(string(doc), line) {
 			t.Errorf("docs/cli.md says nothing on exit code %s", line)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -76,6 +77,7 @@ func (c *upCmd) Run(streams IO, stop *signals) error {
 type parts struct {
 	handlers *handlers
 	stores   *stores
+	desk     *desk // nil: there is no archive
 }
 
 // newParts makes them, without a connection to anything, and reports those that
@@ -86,8 +88,9 @@ func newParts(cfg *config.Config, log *slog.Logger) (*parts, error) {
 		return nil, err
 	}
 	stores, unusable := newStores(cfg)
-	p := &parts{handlers, stores}
-	if err := cfg.Refuse(append(missing, unusable...)...); err != nil {
+	desk, wrong := configuredDesk(cfg, log)
+	p := &parts{handlers, stores, desk}
+	if err := cfg.Refuse(slices.Concat(missing, unusable, wrong)...); err != nil {
 		p.close()
 		return nil, err
 	}
@@ -97,6 +100,9 @@ func newParts(cfg *config.Config, log *slog.Logger) (*parts, error) {
 func (p *parts) close() {
 	p.handlers.close()
 	p.stores.close()
+	if p.desk != nil {
+		p.desk.close()
+	}
 }
 
 // run connects to the broker, or starts one, and runs the workers on it.
@@ -107,10 +113,15 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 		return err
 	}
 	defer web.stop()
+	if parts.desk != nil {
+		if err := parts.desk.serve(); err != nil {
+			return err
+		}
+	}
 	if err := parts.stores.prepare(stop.ctx, log); err != nil {
 		return unlessStopped(stop, err)
 	}
-	client, hangUp, err := connect(stop, cfg, health, log)
+	client, hangUp, err := connect(stop, cfg, health, parts.desk, log)
 	if err != nil {
 		return unlessStopped(stop, err)
 	}
@@ -127,11 +138,16 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 		if err != nil {
 			return usageError{err}
 		}
-		workers = append(workers, namedWorker{worker, w.Queue})
+		named := namedWorker{Worker: worker, queue: w.Queue}
+		if b, ok := conf.Breaker.(interface{ State() string }); ok {
+			named.breaker = b.State
+		}
+		workers = append(workers, named)
 	}
 	health.works(client, workers)
 	running, end := context.WithCancel(context.Background())
 	defer end()
+	defer parts.desk.start(client, workers)()
 	go func() {
 		for running.Err() == nil {
 			select {
@@ -177,8 +193,9 @@ const closeTimeout = 5 * time.Second
 
 // connect returns a client of the configured broker or of an embedded one, and
 // how to end both.
-func connect(stop *signals, cfg *config.Config, health *health, log *slog.Logger) (*reprise.Client, func() error, error) {
-	options := &reprise.Config{Logger: log, Observer: health.metrics, Name: "reprise up"}
+func connect(stop *signals, cfg *config.Config, health *health, desk *desk, log *slog.Logger) (*reprise.Client, func() error, error) {
+	options := &reprise.Config{Logger: log, Name: "reprise up"}
+	options.Observer = desk.observe(health.metrics, cfg.Broker == "")
 	hangUp := func(c *reprise.Client) {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
@@ -196,12 +213,18 @@ func connect(stop *signals, cfg *config.Config, health *health, log *slog.Logger
 		return nil, nil, err
 	}
 	health.hasBroker(b.Metrics())
-	options.Dial = b.DialContext
-	client, err := dial(stop.ctx, b.url, options)
+	stopFigures, err := desk.figures(b)
 	if err != nil {
 		return nil, nil, errors.Join(err, b.end(stop, log))
 	}
+	options.Dial = b.DialContext
+	client, err := dial(stop.ctx, b.url, options)
+	if err != nil {
+		stopFigures()
+		return nil, nil, errors.Join(err, b.end(stop, log))
+	}
 	return client, func() error {
+		stopFigures()
 		hangUp(client)
 		return b.end(stop, log)
 	}, nil

@@ -33,7 +33,7 @@
 //
 // ${NAME} stands for an environment variable in the values that tend to hold
 // secrets or differ between machines: broker, the url and headers of http, the
-// env of exec, the URL of a store of duplicates. $${ is a plain ${. A variable
+// env of exec, the URLs of stores and of the management API. $${ is a plain ${. A variable
 // that is not set is a mistake.
 package config
 
@@ -69,6 +69,9 @@ type Config struct {
 	Data    string // directory of the embedded broker; "" for one in memory, and with a Broker
 	Metrics string // host:port where metrics and health are served; "" for nowhere
 	Workers []Worker
+
+	Archive *Archive // nil: failed messages stay in their queues
+	Console *Console // nil: there is none
 
 	name     string
 	excerpts excerpts
@@ -177,6 +180,7 @@ func (d *decoder) file(data []byte) *Config {
 	if v, ok := f.get("metrics"); ok {
 		c.Metrics = v.metricsAddr()
 	}
+	f.desk(c, !external)
 	e := exchanges{embedded: !external}
 	if v, ok := f.get("exchanges"); ok {
 		e.decode(v)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/idempotent"
 	"github.com/reprisemq/reprise/topology"
 	"github.com/reprisemq/reprise/topology/preset"
@@ -80,6 +81,18 @@ func TestExample(t *testing.T) {
 	want := &Config{
 		Broker:  "amqp://reprise:secret@rabbit.example.com:5672/",
 		Metrics: "127.0.0.1:9090",
+		Archive: &Archive{
+			Config: failed.Config{
+				Retention: 90 * 24 * time.Hour,
+				Redact:    []failed.Rule{{Header: "authorization"}, {Path: "card.number"}},
+			},
+			Store:  "sqlite:/etc/failed.db",
+			Queues: []string{"legacy.failed"},
+		},
+		Console: &Console{
+			Listen: "127.0.0.1:15673", Tokens: "/etc/tokens", Secure: true,
+			Management: "http://reprise:secret@rabbit.example.com:15672",
+		},
 		Workers: []Worker{
 			{
 				WorkerConfig: reprise.WorkerConfig{Queue: "orders"},
@@ -179,7 +192,7 @@ func TestExample(t *testing.T) {
 			},
 		},
 	}
-	if diff := cmp.Diff(want, got, ignore, cmpopts.IgnoreFields(Exec{}, "At"), cmpopts.IgnoreFields(Duplicates{}, "At"), noFuncs); diff != "" {
+	if diff := cmp.Diff(want, got, ignore, cmpopts.IgnoreFields(Exec{}, "At"), cmpopts.IgnoreFields(Duplicates{}, "At"), cmpopts.IgnoreFields(Archive{}, "At"), cmpopts.IgnoreFields(Console{}, "At"), noFuncs); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	for _, w := range got.Workers {

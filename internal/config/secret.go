@@ -52,7 +52,7 @@ var (
 	// confidential is a word for something that is not shown.
 	confidential = regexp.MustCompile(`(?i)passw|passphrase|secret|token|credential|authorization|api.?key|dsn`)
 	// holdsSecrets is a key whose value is hidden, or has such keys below it.
-	holdsSecrets = regexp.MustCompile(`(?i)\b(headers?|env|environment|broker|amqp|duplicates|store|url|uri)["']?\s*(:|$)`)
+	holdsSecrets = regexp.MustCompile(`(?i)\b(headers?|env|environment|broker|amqp|duplicates|archive|management|store|url|uri)["']?\s*(:|$)`)
 )
 
 // unparsed is line for a text without nodes: what is not known to be harmless is
@@ -93,10 +93,10 @@ func (e excerpts) unparsed(i int) ([]span, bool) {
 func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " \t-")) }
 
 // secretKeys are the keys whose values are hidden with all that is in them.
-var secretKeys = []string{"broker", "store", "url", "headers", "env"}
+var secretKeys = []string{"broker", "store", "url", "management", "headers", "env"}
 
 // secretTexts are those whose value is, if it is not a mapping.
-var secretTexts = []string{"http", "duplicates"}
+var secretTexts = []string{"http", "duplicates", "archive"}
 
 // among tells whether a key is one of words, or could be meant to be. A slip must
 // not show a password.

@@ -48,6 +48,11 @@ var synonyms = map[string][]string{
 	"retry_delay": {"backoff", "delay"},
 
 	"metrics":          {"health", "healthz", "readyz", "monitoring", "prometheus", "probes", "status"},
+	"archive":          {"failed_messages"},
+	"console":          {"dashboard", "ui", "web"},
+	"tokens":           {"token", "users", "auth"},
+	"redact":           {"secrets", "hide", "mask"},
+	"management":       {"management_url"},
 	"route":            {"strategy", "mechanism"},
 	"settle":           {"order", "ack"},
 	"immediate":        {"immediate_retries", "immediate_attempts", "rerun"},

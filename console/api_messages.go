@@ -1,0 +1,170 @@
+package console
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+func (c *call) apiMessages() error {
+	f, v, err := c.filter(pageNames...)
+	if err != nil {
+		return err
+	}
+	p, err := pageOf(v)
+	if err != nil {
+		return err
+	}
+	summaries, next, err := c.Archive.List(c.r.Context(), f, p)
+	if err != nil {
+		return err
+	}
+	return c.ok(api.Messages{Messages: convert(summaries, api.SummaryOf), Next: string(next)})
+}
+
+func (c *call) apiCount() error {
+	f, _, err := c.filter()
+	if err != nil {
+		return err
+	}
+	total, err := c.Archive.Count(c.r.Context(), f)
+	if err != nil {
+		return err
+	}
+	return c.ok(api.Total(total))
+}
+
+func (c *call) apiMessage() error {
+	m, isRedacted, err := c.messageOfPath()
+	if err != nil {
+		return err
+	}
+	shown := api.MessageOf(m)
+	shown.Redacted = isRedacted
+	return c.ok(shown)
+}
+
+// apiBody answers with the bytes of the body that a replay would send, or
+// with ?original=true those that arrived, to be kept in a file.
+func (c *call) apiBody() error {
+	v, err := c.query("original")
+	if err != nil {
+		return err
+	}
+	m, err := c.messageByID()
+	if err != nil {
+		return err
+	}
+	content := m.Current()
+	switch text := v.Get("original"); text {
+	case "", "false":
+	case "true":
+		content = m.Content
+	default:
+		return badRequest("original "+strconv.Quote(text)+" cannot be", "write original=true, or leave it out")
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", `attachment; filename="message-`+c.r.PathValue("id")+`"`)
+	h.Set("Content-Length", strconv.Itoa(len(content.Body)))
+	_, _ = c.w.Write(content.Body)
+	return nil
+}
+
+func (c *call) apiRevisions() error {
+	if _, err := c.query(); err != nil {
+		return err
+	}
+	id, err := c.id()
+	if err != nil {
+		return err
+	}
+	revisions, err := c.revisions(failed.ID(id))
+	if err != nil {
+		return err
+	}
+	return c.ok(api.Revisions{Revisions: convert(revisions, func(r failed.Revision) api.Revision {
+		return api.Revision{Number: r.Number, Time: r.Time, Actor: string(r.Actor), Content: api.ContentOf(r.Content)}
+	})})
+}
+
+func (c *call) apiDiff() error {
+	m, _, err := c.messageOfPath()
+	if err != nil {
+		return err
+	}
+	if m.Edited == nil {
+		return c.ok(api.Diff{})
+	}
+	return c.ok(difference(m.Content, *m.Edited))
+}
+
+func (c *call) apiEdit() error {
+	if _, err := c.query(); err != nil {
+		return err
+	}
+	id, err := c.id()
+	if err != nil {
+		return err
+	}
+	var e api.Edit
+	if err := c.read(&e); err != nil {
+		return err
+	}
+	if err := c.edit(failed.ID(id), e); err != nil {
+		return err
+	}
+	return c.apiMessage()
+}
+
+func (c *call) apiRevert() error {
+	if _, err := c.query(); err != nil {
+		return err
+	}
+	id, err := c.id()
+	if err != nil {
+		return err
+	}
+	if err := c.Archive.Revert(c.r.Context(), failed.ID(id), c.who.actor); err != nil {
+		return err
+	}
+	return c.apiMessage()
+}
+
+// messageOfPath is messageByID for what takes no parameters.
+func (c *call) messageOfPath() (m *failed.Message, isRedacted bool, err error) {
+	if _, err := c.query(); err != nil {
+		return nil, false, err
+	}
+	id, err := c.id()
+	if err != nil {
+		return nil, false, err
+	}
+	return c.message(failed.ID(id))
+}
+
+func (c *call) messageByID() (*failed.Message, error) {
+	id, err := c.id()
+	if err != nil {
+		return nil, err
+	}
+	m, _, err := c.message(failed.ID(id))
+	return m, err
+}
+
+// convert returns what is shown of a list: never null.
+func convert[From, To any](list []From, show func(From) To) []To {
+	shown := make([]To, len(list))
+	for i, v := range list {
+		shown[i] = show(v)
+	}
+	return shown
+}
+
+var errSecret = &failure{
+	status: http.StatusForbidden,
+	text:   "this would change a secret that you may not see",
+	advice: "send hidden headers as they are shown, and leave a body out that has hidden parts; or ask an admin",
+}

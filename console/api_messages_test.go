@@ -1,0 +1,441 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/topology"
+)
+
+func TestListByFilter(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	add(t, a, nil)
+	add(t, a, func(m *failed.Message) {
+		m.Queue, m.Error, m.Attempts = "mails", "no such mailbox", 1
+		m.Headers = topology.Table{"a:b%": "x:y", "n": int32(5)}
+	})
+	add(t, a, func(m *failed.Message) { m.Queue, m.LastFailed = "caf\xe9", noon.Add(-2*time.Hour) })
+	d := describe(t, newConsole(t, Config{Archive: a}))
+	for query, want := range map[string][]int64{
+		"":                                   {2, 1, 3},
+		"queue=mails":                        {2},
+		"queue=caf%E9":                       {3},
+		"queue=base64:Y2Fm6Q==":              {3},
+		"state=failed&state=discarded":       {2, 1, 3},
+		"state=replayed":                     {},
+		"since=2026-03-01T12:00:00Z":         {2, 1},
+		"until=2026-03-01T13:00:00%2B01":     nil, // no time
+		"until=2026-03-01T12:00:00Z":         {3},
+		"text=mailbox":                       {2},
+		"error=such+mail":                    {2},
+		"header=a%253Ab%2525:x:y":            {2},
+		"header=n:5&header=a%253Ab%2525:x:y": {2},
+		"header=tenant:acme":                 {1, 3},
+		"min_attempts=2":                     {1, 3},
+		"max_attempts=2":                     {2},
+		"id=1&id=3":                          {1, 3},
+		"replay=7":                           {},
+	} {
+		w := ask(t, d, "GET", "/api/v1/messages?"+query, nil)
+		if want == nil {
+			refused(t, w, http.StatusBadRequest, "write it as 2026-")
+			continue
+		}
+		ids := []int64{}
+		for _, m := range get[api.Messages](t, w).Messages {
+			ids = append(ids, m.ID)
+		}
+		if diff := cmp.Diff(want, ids); diff != "" {
+			t.Errorf("%s: %s", query, diff)
+		}
+		total := get[api.Total](t, ask(t, d, "GET", "/api/v1/messages/count?"+query, nil))
+		if total.N != int64(len(want)) || total.More {
+			t.Errorf("%s counts %+v", query, total)
+		}
+	}
+}
+
+func TestListByPage(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	for range 5 {
+		add(t, a, nil)
+	}
+	d := describe(t, newConsole(t, Config{Archive: a}))
+	var ids []int64
+	after := ""
+	for range 10 {
+		page := get[api.Messages](t, ask(t, d, "GET", "/api/v1/messages?size=2&after="+after, nil))
+		for _, m := range page.Messages {
+			ids = append(ids, m.ID)
+		}
+		if after = page.Next; after == "" {
+			break
+		}
+	}
+	if diff := cmp.Diff([]int64{5, 4, 3, 2, 1}, ids); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Bad input says what to write instead, and changes nothing.
+func TestBadRequests(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	add(t, a, nil)
+	d := describe(t, newConsole(t, Config{Archive: a, Replayer: &waker{}}))
+	for _, tc := range []struct {
+		method, path, body string
+		status             int
+		want               string
+	}{
+		{"GET", "messages?quee=orders", "", 400, `unknown parameter "quee": use queue, state`},
+		{"GET", "messages?queue=a&queue=b", "", 400, "queue: is there 2 times: write it once"},
+		{"GET", "messages?queue=base64:!", "", 400, "base64"},
+		{"GET", "messages?state=dead", "", 400, "use failed, replaying, replayed or discarded"},
+		{"GET", "messages?group=x", "", 400, "write a number from 1 on"},
+		{"GET", "messages?min_attempts=-1", "", 400, "write a number from 1 on"},
+		{"GET", "messages?min_attempts=3&max_attempts=2", "", 400, "swap them"},
+		{"GET", "messages?since=yesterday", "", 400, "write it as 2026-01-31T12:00:00Z"},
+		{"GET", "messages?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "", 400, "swap them"},
+		{"GET", "messages?header=tenant", "", 400, "write it as NAME:VALUE"},
+		{"GET", "messages?id=", "", 400, "write each as id=17"},
+		{"GET", "messages?size=0", "", 400, "write a number from 1 to 1000"},
+		{"GET", "messages?size=1001", "", 400, "write a number from 1 to 1000"},
+		{"GET", "messages?text=%zz", "", 400, "write what is special in a parameter as %XX"},
+		{"GET", "messages/x", "", 400, "write a number from 1 on in the path"},
+		{"GET", "messages/0", "", 400, "write a number from 1 on in the path"},
+		{"GET", "messages/99999999999999999999", "", 400, "write a number from 1 on in the path"},
+		{"GET", "messages/2", "", 404, "look at the list"},
+		{"GET", "messages/1/body?original=yes", "", 400, "write original=true"},
+		{"GET", "groups/77", "", 404, "look at the list"},
+		{"GET", "groups?order=first", "", 400, "use failed"},
+		{"GET", "groups?state=dead", "", 400, "use failed, replaying"},
+		{"GET", "replays/77", "", 404, "look at the list"},
+		{"POST", "discard", `{"filter":{}}`, 400, `send "all": true if that is meant`},
+		{"POST", "discard", `{"filter":{"queue":"orders"},"all":true,"reason":"x"}`, 400, "send one of them"},
+		{"POST", "discard", `{"filter":{"queue":"orders"}}`, 400, `send "reason"`},
+		{"POST", "discard", `{"filter":{"queu":"orders"},"reason":"x"}`, 400, `unknown field "queu"`},
+		{"POST", "discard", `{"filter":{"states":["dead"]},"reason":"x"}`, 400, "use failed, replaying"},
+		{"POST", "discard", `{"filter":{"queue":"orders"},"reason":"x"} {}`, 400, "send one object"},
+		{"POST", "discard", `{"filter":{"queue":"orders"},"reason":"` + "\xff" + `"}`, 400, "not UTF-8"},
+		{"POST", "discard", `{`, 400, "cannot be read"},
+		{"POST", "discard?dry_run=1", `{"all":true}`, 400, "write dry_run=true"},
+		{"POST", "restore", `{}`, 400, `send "all": true`},
+		{"POST", "replays", `{}`, 400, `send "all": true`},
+		{"POST", "replays", `{"all":true,"canary":"soon"}`, 400, "write it as 90s"},
+		{"POST", "replays", `{"all":true,"rate":-1}`, 400, "leave them out"},
+		{"POST", "replays", `{"filter":{"queue":"none"}}`, 404, ""},
+		{"POST", "replays/7/cancel", `{}`, 404, ""},
+		{"PUT", "messages/1/edit", `{"text":"a","body":"YQ=="}`, 400, "send one of them"},
+		{"PUT", "messages/1/edit", `{"body":"not base64"}`, 400, "base64"},
+		{"PUT", "messages/1/edit", `{"headers":{"a":5}}`, 400, ""},
+		{"PUT", "messages/1/edit", `{"headers":{"a":{"int8":500}}}`, 400, "int8"},
+		{"PUT", "messages/1/edit", `{"headers":{"a":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}}`, 422, "types and depths"},
+		{"PUT", "messages/1/edit", `{"headers":{"a":` + strings.Repeat("[", 20000) + `}}`, 400, "cannot be read"},
+		{"PUT", "messages/2/edit", `{"text":"a"}`, 404, ""},
+		{"DELETE", "messages/1/edit", ``, 409, "nothing was changed"},
+	} {
+		w := ask(t, d, tc.method, "/api/v1/"+tc.path, tc.body)
+		if err := checkRefused(w, tc.status, tc.want); err != nil {
+			t.Errorf("%s %s %.80s: %v", tc.method, tc.path, tc.body, err)
+		}
+	}
+	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil)); m.State != "failed" || m.IsEdited {
+		t.Errorf("something was changed: %+v", m.Summary)
+	}
+	refused(t, ask(t, d, "POST", "/api/v1/discard", `{"all":true,"reason":"x"}`, header("Content-Type", "text/plain")),
+		http.StatusUnsupportedMediaType, "Content-Type: application/json")
+	refused(t, ask(t, d, "POST", "/api/v1/discard", `{"all":true,"reason":"`+strings.Repeat("x", smallBody)+`"}`),
+		http.StatusRequestEntityTooLarge, "send at most 1048576 bytes")
+}
+
+func TestNothingThere(t *testing.T) {
+	c := newConsole(t, Config{})
+	refused(t, ask(t, c, "GET", "/api/v2/messages", nil), http.StatusNotFound, "openapi.json")
+	refused(t, ask(t, c, "GET", "/api/v1/messages/1/2/3", nil), http.StatusNotFound, "openapi.json")
+	w := ask(t, c, "POST", "/api/v1/messages/1/edit", nil)
+	refused(t, w, http.StatusMethodNotAllowed, "use PUT or DELETE")
+	if allow := w.Header().Get("Allow"); allow != "PUT, DELETE" {
+		t.Errorf("Allow %q", allow)
+	}
+}
+
+func TestEdit(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	id := add(t, a, nil)
+	d := describe(t, newConsole(t, Config{Archive: a}))
+	text := "{\n  \"order\": 18\n}\n"
+	m := get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", api.Edit{Text: &text}, header(actorHeader, "cli:ann@desk")))
+	if m.Edited == nil || string(m.Edited.Body) != text || *m.Edited.Text != text {
+		t.Fatalf("edited is %+v", m.Edited)
+	}
+	if diff := cmp.Diff(m.Original.Headers, m.Edited.Headers); diff != "" {
+		t.Errorf("headers that nobody edited: %s", diff)
+	}
+
+	headers := api.Headers{"tenant": "acme", "n": int8(3), "nested": topology.Table{"b": []byte{0}}}
+	get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", api.Edit{Headers: &headers, Properties: &api.Properties{Type: "x"}}))
+	whole, err := a.Get(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := failed.Content{
+		Body:       []byte(text),
+		Headers:    topology.Table{"tenant": "acme", "n": int8(3), "nested": topology.Table{"b": []byte{0}}},
+		Properties: failed.Properties{Type: "x"},
+	}
+	if diff := cmp.Diff(want, *whole.Edited); diff != "" {
+		t.Errorf("edited: %s", diff)
+	}
+
+	diff := get[api.Diff](t, ask(t, d, "GET", "/api/v1/messages/1/diff", nil))
+	wantDiff := api.Diff{
+		Body: "--- original\n+++ edited\n@@ -1 +1,3 @@\n-{\"order\":17,\"card\":{\"number\":\"4111\"}}\n\\ No newline at end of file\n+{\n+  \"order\": 18\n+}\n",
+		Headers: "--- original\n+++ edited\n@@ -1,2 +1,3 @@\n+\"n\":{\"int8\":3}\n+\"nested\":{\"table\":{\"b\":{\"bytes\":\"AA==\"}}}\n" +
+			" \"tenant\":\"acme\"\n-\"x-token\":\"hunter2\"\n",
+		Properties: "--- original\n+++ edited\n@@ -1,3 +1 @@\n-\"content_type\":\"application/json\"\n-\"message_id\":\"m-17\"\n-\"routing_key\":\"orders.failed\"\n+\"type\":\"x\"\n",
+	}
+	if d := cmp.Diff(wantDiff, diff); d != "" {
+		t.Error(d)
+	}
+	if body := ask(t, d, "GET", "/api/v1/messages/1/body", nil).Body.String(); body != text {
+		t.Errorf("body %q", body)
+	}
+	if body := ask(t, d, "GET", "/api/v1/messages/1/body?original=true", nil).Body.Bytes(); string(body) != string(whole.Body) {
+		t.Errorf("original body %q", body)
+	}
+	revisions := get[api.Revisions](t, ask(t, d, "GET", "/api/v1/messages/1/revisions", nil)).Revisions
+	if len(revisions) != 2 || revisions[0].Actor != "cli:ann@desk" || string(revisions[0].Body) != text {
+		t.Errorf("revisions %+v", revisions)
+	}
+	if m := get[api.Message](t, ask(t, d, "DELETE", "/api/v1/messages/1/edit", nil)); m.Edited != nil || m.IsEdited {
+		t.Errorf("after the edit was taken back: %+v", m.Edited)
+	}
+	if diff := get[api.Diff](t, ask(t, d, "GET", "/api/v1/messages/1/diff", nil)); diff != (api.Diff{}) {
+		t.Errorf("diff %+v", diff)
+	}
+}
+
+func TestDiscardAndRestore(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	for i := range 3 {
+		add(t, a, func(m *failed.Message) { m.Queue = fmt.Sprintf("q%d", i%2) })
+	}
+	list, secrets := tokens()
+	d := describe(t, newConsole(t, Config{Archive: a, Tokens: list}))
+	who := bearer(secrets[Operate])
+	do := func(path, body string) api.Done {
+		t.Helper()
+		return get[api.Done](t, ask(t, d, "POST", "/api/v1/"+path, body, who))
+	}
+	q0 := `{"filter":{"queue":"q0"},"reason":"test data"}`
+	if done := do("discard?dry_run=true", q0); done != (api.Done{Messages: 2, DryRun: true}) {
+		t.Errorf("dry run: %+v", done)
+	}
+	if done := do("restore?dry_run=true", `{"all":true}`); done.Messages != 0 {
+		t.Errorf("the dry run did it: %+v", done)
+	}
+	if done := do("discard", q0); done != (api.Done{Messages: 2}) {
+		t.Errorf("discard: %+v", done)
+	}
+	if done := do("discard?dry_run=true", `{"all":true}`); done.Messages != 1 {
+		t.Errorf("what is left: %+v", done)
+	}
+	if done := do("discard?dry_run=true", `{"filter":{"states":["discarded"]}}`); done.Messages != 0 {
+		t.Errorf("what is discarded cannot be discarded: %+v", done)
+	}
+	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil, who)); m.State != "discarded" || m.Discarded != "test data" {
+		t.Errorf("discarded: %+v", m.Summary)
+	}
+	if done := do("restore?dry_run=true", `{"filter":{"ids":[1,2]}}`); done.Messages != 1 {
+		t.Errorf("dry run of restore: %+v", done)
+	}
+	if done := do("restore", `{"filter":{"ids":[1,2]}}`); done.Messages != 1 {
+		t.Errorf("restore: %+v", done)
+	}
+	lines := get[api.Ledger](t, ask(t, d, "GET", "/api/v1/ledger", nil, who)).Queues
+	want := []api.LedgerLine{{Queue: "q0", Arrived: 2, Failed: 1, Discarded: 1}, {Queue: "q1", Arrived: 1, Failed: 1}}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Error(diff)
+	}
+	acts := get[api.Acts](t, ask(t, d, "GET", "/api/v1/acts", nil, who)).Acts
+	if len(acts) != 2 || acts[0].Verb != "restore" || acts[1].Verb != "discard" || acts[0].Actor != "operate-er" || acts[1].Actor != "operate-er" {
+		t.Errorf("acts %+v", acts)
+	}
+}
+
+func TestExportAndImport(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	add(t, a, nil)
+	add(t, a, func(m *failed.Message) { m.Queue, m.Body = "mails", make([]byte, 2*smallBody) })
+	d := describe(t, newConsole(t, Config{Archive: a}))
+	w := ask(t, d, "GET", "/api/v1/messages/export", nil)
+	if w.Code != http.StatusOK || strings.Count(w.Body.String(), "\n") != 2 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	if one := ask(t, d, "GET", "/api/v1/messages/export?queue=mails", nil); strings.Count(one.Body.String(), "\n") != 1 {
+		t.Errorf("one queue: %s", one.Body)
+	}
+	other := newArchive(t, failed.Config{})
+	into := describe(t, newConsole(t, Config{Archive: other}))
+	if done := get[api.Done](t, ask(t, into, "POST", "/api/v1/messages/import", w.Body.String(), header("Content-Type", jsonLines))); done.Messages != 2 {
+		t.Errorf("imported %+v", done)
+	}
+	before, _ := a.Get(t.Context(), 2)
+	after, err := other.Get(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before.Content, after.Content); diff != "" {
+		t.Error(diff)
+	}
+	refused(t, ask(t, into, "POST", "/api/v1/messages/import", "{\n", header("Content-Type", jsonLines)), http.StatusBadRequest, "line 1")
+}
+
+// breaking is an answer whose reader goes away after the first bytes.
+type breaking struct {
+	*httptest.ResponseRecorder
+	leave context.CancelFunc
+}
+
+func (b *breaking) Write(p []byte) (int, error) {
+	b.leave()
+	return b.ResponseRecorder.Write(p)
+}
+
+// What has begun and cannot be ended is broken off: it must not look whole.
+func TestExportBreaksOff(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	for range 500 {
+		add(t, a, func(m *failed.Message) { m.Body = make([]byte, 4096) })
+	}
+	c := newConsole(t, Config{Archive: a})
+	ctx, cancel := context.WithCancel(t.Context())
+	r := httptest.NewRequestWithContext(ctx, "GET", "http://localhost/api/v1/messages/export", nil)
+	r.RemoteAddr = "127.0.0.1:1"
+	defer func() {
+		if v := recover(); v != http.ErrAbortHandler {
+			t.Errorf("the export ended with %v", v)
+		}
+	}()
+	c.ServeHTTP(&breaking{httptest.NewRecorder(), cancel}, r)
+}
+
+func TestReplays(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	add(t, a, nil)
+	add(t, a, nil)
+	w := &waker{}
+	d := describe(t, newConsole(t, Config{Archive: a, Replayer: w}))
+	plan := `{"filter":{"queue":"orders"},"to":{"exchange":"","routing_key":"orders.test"},"rate":2.5,"ramp":true,"canary":"1m30s","ignore_same":true}`
+	if done := get[api.Done](t, ask(t, d, "POST", "/api/v1/replays?dry_run=true", plan)); done != (api.Done{Messages: 2, DryRun: true}) {
+		t.Errorf("dry run %+v", done)
+	}
+	if w.woken.Load() != 0 {
+		t.Error("the dry run woke the replayer")
+	}
+	created := ask(t, d, "POST", "/api/v1/replays", plan)
+	if created.Code != http.StatusCreated || w.woken.Load() != 1 {
+		t.Errorf("status %d, woken %d times", created.Code, w.woken.Load())
+	}
+	r := get[api.Replay](t, created)
+	if r.Total != 2 || r.Sent != 0 || r.State != "running" || r.Actor != "local" {
+		t.Errorf("%+v", r)
+	}
+	got, _ := json.Marshal(r.Plan)
+	if string(got) != plan {
+		t.Errorf("plan %s, want %s", got, plan)
+	}
+	if list := get[api.Replays](t, ask(t, d, "GET", "/api/v1/replays", nil)); len(list.Replays) != 1 || list.Replays[0].ID != r.ID {
+		t.Errorf("list %+v", list)
+	}
+	if err := a.Sent(t.Context(), failed.ReplayID(r.ID), []failed.ID{1}); err != nil {
+		t.Fatal(err)
+	}
+	path := fmt.Sprintf("/api/v1/replays/%d", r.ID)
+	if r := get[api.Replay](t, ask(t, d, "GET", path, nil)); r.Sent != 1 {
+		t.Errorf("sent %d", r.Sent)
+	}
+	r = get[api.Replay](t, ask(t, d, "POST", path+"/cancel", `{"reason":"wrong queue"}`))
+	if r.State != "cancelled" || r.Why != "wrong queue" || r.Ended.IsZero() {
+		t.Errorf("cancelled: %+v", r)
+	}
+	refused(t, ask(t, d, "POST", path+"/cancel", `{}`), http.StatusConflict, "nothing was changed")
+	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/2", nil)); m.State != "failed" {
+		t.Errorf("what was not sent is %s", m.State)
+	}
+}
+
+func TestReplayNeedsAReplayer(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	add(t, a, nil)
+	d := describe(t, newConsole(t, Config{Archive: a}))
+	refused(t, ask(t, d, "POST", "/api/v1/replays", `{"all":true}`), http.StatusServiceUnavailable, "not connected to a broker")
+	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil)); m.State != "failed" {
+		t.Errorf("the message is %s", m.State)
+	}
+}
+
+func TestGroupsAndQueues(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	add(t, a, nil)
+	add(t, a, func(m *failed.Message) { m.Error = "card 5 declined" })
+	add(t, a, func(m *failed.Message) { m.Queue, m.Error = "mails", "no such mailbox" })
+	d := describe(t, newConsole(t, Config{Archive: a}))
+	groups := get[api.Groups](t, ask(t, d, "GET", "/api/v1/groups?order=failed", nil)).Groups
+	if len(groups) != 2 || groups[0].Counts.Failed != 2 || groups[0].Queue != "orders" {
+		t.Fatalf("%+v", groups)
+	}
+	g := get[api.Group](t, ask(t, d, "GET", fmt.Sprintf("/api/v1/groups/%d", groups[0].ID), nil))
+	if g.Example != "card 5 declined" || len(g.Hours) != 24 || len(g.Days) != 30 {
+		t.Errorf("%+v", g)
+	}
+	for query, want := range map[string]int{"queue=mails": 1, "text=mailbox": 1, "state=discarded": 0, "size=1": 1} {
+		if got := get[api.Groups](t, ask(t, d, "GET", "/api/v1/groups?"+query, nil)).Groups; len(got) != want {
+			t.Errorf("%s: %d groups", query, len(got))
+		}
+	}
+	queues := get[api.Queues](t, ask(t, d, "GET", "/api/v1/queues", nil)).Queues
+	if len(queues) != 2 || queues[1].Queue != "orders" || queues[1].Counts.Failed != 2 || !queues[1].Newest.Equal(noon) {
+		t.Errorf("%+v", queues)
+	}
+}
+
+// Each operation of the description has been seen to succeed, and to answer as
+// described.
+func TestAllOperations(t *testing.T) {
+	a := newArchive(t, failed.Config{Retention: 1 << 62})
+	add(t, a, nil)
+	add(t, a, nil)
+	d := describe(t, newConsole(t, Config{Archive: a, Replayer: &waker{}, Ledger: newBooks(t).Ledger}))
+	for _, line := range []string{
+		"GET audit", `POST audit/accept {"account":"orders","reason":"x"}`, "GET openapi.json", "GET me", "GET messages", "GET messages/count", "GET messages/export", "GET messages/1",
+		"GET messages/1/body", `PUT messages/1/edit {"text":"a"}`, "GET messages/1/diff", "GET messages/1/revisions",
+		"DELETE messages/1/edit", `POST discard {"all":true,"reason":"x"}`, `POST restore {"all":true}`, "POST purge",
+		"GET groups", "GET groups/1", "GET queues", "GET ledger", `POST replays {"filter":{"ids":[1]}}`, "GET replays", "GET replays/1",
+		`POST replays/1/cancel {}`, "GET acts",
+	} {
+		method, rest, _ := strings.Cut(line, " ")
+		path, body, _ := strings.Cut(rest, " ")
+		if w := ask(t, d, method, "/api/v1/"+path, body); w.Code > 299 {
+			t.Errorf("%s: %d %s", line, w.Code, w.Body)
+		}
+	}
+	if w := ask(t, d, "POST", "/api/v1/messages/import", "\n", header("Content-Type", jsonLines)); w.Code != http.StatusOK {
+		t.Errorf("import: %d %s", w.Code, w.Body)
+	}
+	for name := range operations(d.doc) {
+		if !d.seen[name] {
+			t.Errorf("%s was not tried", name)
+		}
+	}
+}

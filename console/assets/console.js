@@ -1,0 +1,143 @@
+// The console works without this file. With it pages are live, times count on, and
+// a box above a list picks all of it.
+"use strict";
+
+(() => {
+  const $all = (selector, root = document) => root.querySelectorAll(selector);
+
+  // What changed comes as server-sent events; parts of the page that say
+  // hx-trigger="changed from:body" then fetch themselves anew. A page that nobody
+  // looks at does not listen.
+  const state = document.getElementById("live");
+  let source;
+  const show = (on) => {
+    if (!state) return;
+    state.hidden = false;
+    state.classList.toggle("on", on);
+    state.textContent = on ? "Live" : "Not live";
+  };
+  const listen = () => {
+    if (source || document.hidden || !state) return;
+    source = new EventSource("/live");
+    source.addEventListener("open", () => show(true));
+    source.addEventListener("error", () => show(false));
+    source.addEventListener("changed", () => htmx.trigger(document.body, "changed"));
+  };
+  const leave = () => {
+    if (source) source.close();
+    source = undefined;
+    show(false);
+  };
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) return leave();
+    listen();
+    htmx.trigger(document.body, "changed");
+  });
+  window.addEventListener("pagehide", leave);
+  window.addEventListener("pageshow", listen);
+
+  // The same words as the server's, in ago() of page_format.go.
+  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+  const ago = (then) => {
+    const seconds = Math.round((Date.now() - then) / 1000);
+    const size = Math.abs(seconds);
+    if (size < 5) return "just now";
+    const [unit, length] = units.find(([, length]) => size >= length);
+    const text = Math.floor(size / length) + " " + unit;
+    return seconds < 0 ? "in " + text : text + " ago";
+  };
+  const tick = () => {
+    for (const t of $all("time[data-ago]")) {
+      const text = ago(Date.parse(t.dateTime));
+      if (t.textContent !== text) t.textContent = text;
+    }
+  };
+  setInterval(tick, 5000);
+
+  // Picking messages from a list.
+  const count = (form) => {
+    const boxes = [...$all("input[name=id]", form)];
+    const picked = boxes.filter((box) => box.checked).length;
+    for (const bar of $all("[data-picked]", form)) bar.hidden = picked === 0;
+    for (const text of $all("[data-picked-count]", form)) text.textContent = picked;
+    for (const all of $all("[data-pick-all]", form)) {
+      all.checked = picked > 0 && picked === boxes.length;
+      all.indeterminate = picked > 0 && picked < boxes.length;
+    }
+  };
+  document.addEventListener("change", (event) => {
+    const form = event.target.form;
+    if (!form) return;
+    if (event.target.matches("[data-pick-all]"))
+      for (const box of $all("input[name=id]", form)) box.checked = event.target.checked;
+    if (event.target.matches("[data-pick-all], input[name=id]")) count(form);
+  });
+  const begin = () => {
+    for (const head of $all("[data-pick-head]")) head.hidden = false;
+    for (const form of $all("form[data-picks]")) count(form);
+  };
+
+  // A form is sent once: a second click while the answer is on its way does nothing.
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (form.method !== "post" || event.defaultPrevented) return;
+    if (form.dataset.sent) return event.preventDefault();
+    form.dataset.sent = "yes";
+  });
+  window.addEventListener("pageshow", () => {
+    for (const form of $all("form[data-sent]")) delete form.dataset.sent;
+  });
+
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest("input, textarea, select");
+    if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    const search = document.querySelector("input[type=search]");
+    if (search) { event.preventDefault(); search.focus(); }
+  });
+
+  // A part that fetches itself anew does so behind the back of whoever uses it: not while
+  // they press a button or mark a text in it, and with the focus and the scrolling kept.
+  let pressed = false;
+  for (const name of ["pointerdown", "pointerup", "pointercancel"])
+    document.addEventListener(name, () => { pressed = name === "pointerdown"; }, true);
+  const isLive = (element) => element.matches("[hx-trigger^=changed]");
+  const inside = "a, button, input, select, summary, [tabindex]";
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    const part = event.detail.elt, marked = getSelection();
+    if (isLive(part) && (pressed || (!marked.isCollapsed && part.contains(marked.anchorNode)))) event.preventDefault();
+  });
+  let kept, above;
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const part = event.detail.target;
+    kept = undefined;
+    above = part && part.matches("tr") ? part.previousElementSibling : undefined;
+    if (!part || !part.id || !isLive(part)) return;
+    const all = [...$all(inside, part)], focused = document.activeElement;
+    kept = {
+      id: part.id, at: all.indexOf(focused), href: focused && focused.getAttribute("href"),
+      scrolls: all.map((e) => [e.scrollLeft, e.scrollTop]), open: all.map((e) => e.matches("details[open] > summary")),
+    };
+  });
+  document.addEventListener("htmx:afterSwap", () => {
+    const part = kept && document.getElementById(kept.id);
+    if (part) {
+      const all = [...$all(inside, part)];
+      all.forEach((e, i) => {
+        [e.scrollLeft, e.scrollTop] = kept.scrolls[i] || [0, 0];
+        if (kept.open[i] && e.matches("summary")) e.parentElement.open = true;
+      });
+      const focused = (kept.href && all.find((e) => e.getAttribute("href") === kept.href)) || all[kept.at];
+      if (kept.at >= 0 && focused) focused.focus({ preventScroll: true });
+      kept = undefined;
+    }
+    const next = above && above.nextElementSibling && above.nextElementSibling.querySelector("a.row");
+    if (next) next.focus({ preventScroll: true }); // where "Show more" was
+    above = undefined;
+    begin();
+    tick();
+  });
+  const here = document.querySelector(".nav [aria-current]");
+  if (here) here.scrollIntoView({ block: "nearest", inline: "center" });
+  begin();
+  tick();
+})();

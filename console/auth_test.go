@@ -1,0 +1,298 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+// clock is one that a test sets.
+type clock struct{ now time.Time }
+
+func (c *clock) Now() time.Time { return c.now }
+
+// logIn sends the form of the login page.
+func logIn(t *testing.T, c *Console, token, next string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	t.Helper()
+	form := url.Values{"token": {token}, "next": {next}}.Encode()
+	return ask(t, c, "POST", "/login", form, append([]func(*http.Request){
+		header("Content-Type", "application/x-www-form-urlencoded"), header("Sec-Fetch-Site", "same-origin"),
+	}, change...)...)
+}
+
+func sessionOf(t *testing.T, w *httptest.ResponseRecorder) *http.Cookie {
+	t.Helper()
+	for _, cookie := range w.Result().Cookies() {
+		if cookie.Name == sessionCookie {
+			return cookie
+		}
+	}
+	t.Fatalf("no session: %d %s", w.Code, w.Body)
+	return nil
+}
+
+func TestSession(t *testing.T) {
+	list, secrets := tokens()
+	now := &clock{noon}
+	c := newConsole(t, Config{Tokens: list, Clock: now.Now})
+
+	w := logIn(t, c, secrets[Operate], "/groups?queue=orders")
+	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/groups?queue=orders" {
+		t.Fatalf("login: %d, to %s", w.Code, w.Header().Get("Location"))
+	}
+	cookie := sessionOf(t, w)
+	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Path != "/" || cookie.Secure {
+		t.Errorf("cookie %s", cookie)
+	}
+	if me := get[api.Me](t, ask(t, c, "GET", "/api/v1/me", nil, with(cookie))); me != (api.Me{Actor: "operate-er", Role: "operate"}) {
+		t.Errorf("me is %+v", me)
+	}
+
+	now.now = noon.Add(sessionLife - time.Second)
+	if w := ask(t, c, "GET", "/api/v1/me", nil, with(cookie)); w.Code != http.StatusOK {
+		t.Errorf("before the end: %d", w.Code)
+	}
+	now.now = noon.Add(sessionLife)
+	refused(t, ask(t, c, "GET", "/api/v1/me", nil, with(cookie)), http.StatusUnauthorized, "not logged in")
+
+	cookie = sessionOf(t, logIn(t, c, secrets[View], ""))
+	w = ask(t, c, "POST", "/logout", nil, with(cookie), header("Sec-Fetch-Site", "same-origin"))
+	if w.Code != http.StatusSeeOther || sessionOf(t, w).MaxAge >= 0 {
+		t.Errorf("logout: %d", w.Code)
+	}
+	refused(t, ask(t, c, "GET", "/api/v1/me", nil, with(cookie)), http.StatusUnauthorized, "not logged in")
+}
+
+func with(cookie *http.Cookie) func(*http.Request) {
+	return func(r *http.Request) { r.AddCookie(cookie) }
+}
+
+// A new login ends the session it was made in, so that none is left behind.
+func TestLoginEndsTheSessionBefore(t *testing.T) {
+	list, secrets := tokens()
+	c := newConsole(t, Config{Tokens: list})
+	before := sessionOf(t, logIn(t, c, secrets[View], "/"))
+	logIn(t, c, secrets[Admin], "/", with(before))
+	refused(t, ask(t, c, "GET", "/api/v1/me", nil, with(before)), http.StatusUnauthorized, "not logged in")
+}
+
+func TestCookieIsSecureOverTLS(t *testing.T) {
+	list, secrets := tokens()
+	for _, secure := range []bool{false, true} {
+		c := newConsole(t, Config{Tokens: list, Secure: secure})
+		if got := sessionOf(t, logIn(t, c, secrets[View], "/")).Secure; got != secure {
+			t.Errorf("Config.Secure %v: cookie is %v", secure, got)
+		}
+	}
+	server := httptest.NewTLSServer(newConsole(t, Config{Tokens: list}))
+	defer server.Close()
+	client := server.Client()
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	answer, err := client.PostForm(server.URL+"/login", url.Values{"token": {secrets[View]}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if cookies := answer.Cookies(); len(cookies) != 1 || !cookies[0].Secure {
+		t.Errorf("cookies %v", cookies)
+	}
+}
+
+// The link to the login page says where to go then; it cannot lead to another site.
+func TestLoginLeadsNowhereElse(t *testing.T) {
+	for next, want := range map[string]string{
+		"":                         "/",
+		"/":                        "/",
+		"/messages?text=a%26b&x=1": "/messages?text=a%26b&x=1",
+		"https://evil.example/":    "/",
+		"//evil.example/":          "/",
+		"///evil.example":          "/",
+		`/\evil.example`:           "/",
+		`\\evil.example`:           "/",
+		"/\t/evil.example":         "/",
+		"javascript:alert(1)":      "/",
+		"evil.example":             "/",
+		"/%2Fevil.example":         "/",
+		"/ok\r\nSet-Cookie: a=b":   "/",
+	} {
+		if got := localPath(next); got != want {
+			t.Errorf("%q leads to %q, want %q", next, got, want)
+		}
+	}
+}
+
+func TestNotLoggedIn(t *testing.T) {
+	list, _ := tokens()
+	c := newConsole(t, Config{Tokens: list})
+	w := ask(t, c, "GET", "/?a=b", nil, header("Accept", "text/html,*/*"))
+	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/login?next=%2F%3Fa%3Db" {
+		t.Errorf("page: %d, to %q", w.Code, w.Header().Get("Location"))
+	}
+	w = ask(t, c, "GET", "/api/v1/queues", nil, header("Accept", "text/html,*/*"))
+	refused(t, w, http.StatusUnauthorized, "Bearer")
+	if got := w.Header().Get("WWW-Authenticate"); !strings.HasPrefix(got, "Bearer") {
+		t.Errorf("WWW-Authenticate %q", got)
+	}
+}
+
+// Who guesses waits, twice as long each time, and cannot try in the meantime.
+func TestWrongTokensAreSlowedDown(t *testing.T) {
+	list, secrets := tokens()
+	now := &clock{noon}
+	c := newConsole(t, Config{Tokens: list, Clock: now.Now})
+	try := func(secret, peer string) *httptest.ResponseRecorder {
+		return ask(t, c, "GET", "/api/v1/me", nil, bearer(secret), from(peer))
+	}
+	for range freeMistakes {
+		refused(t, try("guess", "192.0.2.1:1"), http.StatusUnauthorized, "unknown token")
+	}
+	for _, wait := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		wait *= time.Second
+		now.now = now.now.Add(wait - time.Millisecond)
+		w := try(secrets[Admin], "192.0.2.1:2")
+		refused(t, w, http.StatusTooManyRequests, "try again in 1 s")
+		if w.Header().Get("Retry-After") != "1" {
+			t.Errorf("Retry-After %q", w.Header().Get("Retry-After"))
+		}
+		if w := try(secrets[Admin], "192.0.2.2:1"); w.Code != http.StatusOK {
+			t.Errorf("another address waits, too: %d", w.Code)
+		}
+		now.now = now.now.Add(time.Millisecond)
+		refused(t, try("guess", "192.0.2.1:1"), http.StatusUnauthorized, "unknown token")
+	}
+	if w := logIn(t, c, secrets[Admin], "/", from("192.0.2.1:1")); w.Code != http.StatusTooManyRequests {
+		t.Errorf("the login page lets one guess on: %d", w.Code)
+	}
+	now.now = now.now.Add(longestWait)
+	if w := try(secrets[Admin], "192.0.2.1:1"); w.Code != http.StatusOK {
+		t.Errorf("a right token: %d", w.Code)
+	}
+	for range freeMistakes {
+		refused(t, try("guess", "192.0.2.1:1"), http.StatusUnauthorized, "unknown token")
+	}
+}
+
+// A subscriber has as many IPv6 addresses as they like, all in one network.
+func TestThrottleKnowsNetworks(t *testing.T) {
+	now := &clock{noon}
+	th := newThrottle(now.Now)
+	for i := range freeMistakes {
+		th.note(throttleKey(fmt.Sprintf("[2001:db8:0:1::%d]:1", i+1)))
+	}
+	if th.wait(throttleKey("[2001:db8:0:1:ffff::9%eth0]:7")) == 0 {
+		t.Error("another address of the network need not wait")
+	}
+	if th.wait(throttleKey("[2001:db8:0:2::1]:1")) != 0 {
+		t.Error("another network waits, too")
+	}
+	if throttleKey("[::ffff:192.0.2.1]:1") != throttleKey("192.0.2.1:2") {
+		t.Error("one address counts as two")
+	}
+}
+
+func TestThrottleIsBounded(t *testing.T) {
+	now := &clock{noon}
+	th := newThrottle(now.Now)
+	address := func(i int) string { return fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255) }
+	guesser := throttleKey("192.0.2.1:1")
+	for i := range 3 * mostAddresses {
+		th.note(throttleKey(address(i)))
+		if i%1000 == 0 {
+			th.note(guesser)
+		}
+	}
+	if len(th.addresses) != mostAddresses || th.quiet.Len() != mostAddresses {
+		t.Errorf("%d addresses, %d in order", len(th.addresses), th.quiet.Len())
+	}
+	if th.wait(guesser) == 0 {
+		t.Error("who goes on guessing was forgotten")
+	}
+}
+
+func TestSessionsAreBounded(t *testing.T) {
+	now := &clock{noon}
+	s := newSessions(now.Now)
+	first := s.begin(Token{})
+	for range mostSessions {
+		s.begin(Token{})
+	}
+	if len(s.byID) != mostSessions || s.old.Len() != mostSessions {
+		t.Errorf("%d sessions, %d in order", len(s.byID), s.old.Len())
+	}
+	if _, ok := s.find(first); ok {
+		t.Error("the oldest is still there")
+	}
+	now.now = noon.Add(sessionLife)
+	s.begin(Token{})
+	if len(s.byID) != 1 {
+		t.Errorf("%d sessions after all others have ended", len(s.byID))
+	}
+}
+
+// Without tokens the audit log has who it was by their own account.
+func TestClaimedActor(t *testing.T) {
+	c := newConsole(t, Config{})
+	for claimed, want := range map[string]string{
+		"":                       "local",
+		"cli:root@host":          "cli:root@host",
+		"two words":              "local",
+		"café":                   "local",
+		strings.Repeat("x", 65):  "local",
+		"<script>alert()</scrip": "<script>alert()</scrip",
+	} {
+		if me := get[api.Me](t, ask(t, c, "GET", "/api/v1/me", nil, header(actorHeader, claimed))); me.Actor != want {
+			t.Errorf("%q is %q, want %q", claimed, me.Actor, want)
+		}
+	}
+	list, secrets := tokens()
+	c = newConsole(t, Config{Tokens: list})
+	me := get[api.Me](t, ask(t, c, "GET", "/api/v1/me", nil, bearer(secrets[View]), header(actorHeader, "cli:root@host")))
+	if me.Actor != "view-er" {
+		t.Errorf("with a token one can be %q", me.Actor)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	_, hash := NewToken()
+	archive := newArchive(t, failed.Config{})
+	for _, tc := range []struct {
+		want string
+		cfg  Config
+	}{
+		{"Config.Archive is missing", Config{}},
+		{`Config.Management.URL "localhost:15672": use http://`, Config{Archive: archive, Management: &Management{URL: "localhost:15672"}}},
+		{"Config.Workers[0] needs", Config{Archive: archive, Workers: []Worker{{Queue: "orders"}}}},
+		{`Tokens[0].Name "a b": use 1 to 64 letters`, Config{Archive: archive, Tokens: []Token{{"a b", View, hash}}}},
+		{`Tokens[0].Name "policy:x"`, Config{Archive: archive, Tokens: []Token{{"policy:x", View, hash}}}},
+		{`Tokens[1].Name "a" is there twice`, Config{Archive: archive, Tokens: []Token{{"a", View, hash}, {"a", View, HashToken("x")}}}},
+		{"Tokens[1].Hash is there twice", Config{Archive: archive, Tokens: []Token{{"a", View, hash}, {"b", View, hash}}}},
+		{"Tokens[0].Role nobody: use View", Config{Archive: archive, Tokens: []Token{{"a", Nobody, hash}}}},
+		{"Tokens[0].Hash is no hash", Config{Archive: archive, Tokens: []Token{{"a", View, "secret"}}}},
+	} {
+		if _, err := New(tc.cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%v does not say %q", err, tc.want)
+		}
+	}
+}
+
+func TestRoleText(t *testing.T) {
+	for _, r := range []Role{View, Operate, Admin} {
+		text, _ := r.MarshalText()
+		var got Role
+		if err := got.UnmarshalText(text); err != nil || got != r {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "nobody", "root", "Admin"} {
+		if err := new(Role).UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), "use view, operate or admin") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

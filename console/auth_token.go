@@ -1,0 +1,98 @@
+package console
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// Token lets somebody in.
+type Token struct {
+	// Name is who has it, as the audit log says: letters, digits and . _ - @, at most
+	// 64 of them.
+	Name string
+
+	// Role is what they may do: View, Operate or Admin.
+	Role Role
+
+	// Hash is what HashToken made of the token, which itself is kept nowhere.
+	Hash string
+}
+
+const (
+	tokenPrefix  = "reprise_"
+	hashPrefix   = "sha256:"
+	maxTokenName = 64
+)
+
+// NewToken returns a token of 256 random bits, to be given to who is to have it, and
+// its hash for Token.Hash.
+func NewToken() (token, hash string) {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails
+	token = tokenPrefix + base64.RawURLEncoding.EncodeToString(b[:])
+	return token, HashToken(token)
+}
+
+// HashToken returns the hash of a token. It is a fast one without salt, which is
+// safe for what NewToken makes and nothing that a person thought up.
+func HashToken(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hashPrefix + hex.EncodeToString(sum[:])
+}
+
+func validateTokens(tokens []Token) error {
+	var errs []error
+	names, hashes := map[string]bool{}, map[string]bool{}
+	for i, t := range tokens {
+		at := fmt.Sprintf("console: Config.Tokens[%d]", i)
+		if t.Name == "" || len(t.Name) > maxTokenName || strings.Trim(t.Name, tokenNameBytes) != "" {
+			errs = append(errs, fmt.Errorf("%s.Name %q: use 1 to %d letters, digits and . _ - @", at, t.Name, maxTokenName))
+		}
+		if names[t.Name] {
+			errs = append(errs, fmt.Errorf("%s.Name %q is there twice: give each a name of its own, so that acts are told apart", at, t.Name))
+		}
+		if t.Role < View || t.Role > Admin {
+			errs = append(errs, fmt.Errorf("%s.Role %s: use View, Operate or Admin", at, t.Role))
+		}
+		sum, err := hex.DecodeString(strings.TrimPrefix(t.Hash, hashPrefix))
+		if err != nil || len(sum) != sha256.Size || !strings.HasPrefix(t.Hash, hashPrefix) {
+			errs = append(errs, fmt.Errorf("%s.Hash is no hash of a token: use what NewToken or HashToken returns", at))
+		} else if hashes[string(sum)] {
+			errs = append(errs, fmt.Errorf("%s.Hash is there twice: make each a token of its own", at))
+		}
+		names[t.Name], hashes[string(sum)] = true, true
+	}
+	return errors.Join(errs...)
+}
+
+const tokenNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@"
+
+// check returns the token that a secret is, unless its sender has been wrong too often
+// of late.
+func (c *Console) check(r *http.Request, secret string) (Token, error) {
+	from := throttleKey(r.RemoteAddr)
+	if wait := c.wrong.wait(from); wait > 0 {
+		return Token{}, tooOften(wait)
+	}
+	hash := []byte(HashToken(secret))
+	var found *Token
+	for i := range c.Tokens { // all of them, so that time tells nothing
+		if subtle.ConstantTimeCompare([]byte(strings.ToLower(c.Tokens[i].Hash)), hash) == 1 {
+			found = &c.Tokens[i]
+		}
+	}
+	if found == nil {
+		c.wrong.note(from)
+		c.Logger.Warn("login refused", "peer", r.RemoteAddr)
+		return Token{}, errWrongToken
+	}
+	c.wrong.forget(from)
+	return *found, nil
+}

@@ -1,0 +1,105 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/ledger"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Config adjusts a Console. Archive is required.
+type Config struct {
+	// Archive has the messages. It stays the caller's.
+	Archive *failed.Archive
+
+	// Replayer sends replays. Default: none, and replays cannot be begun here.
+	Replayer Replayer
+
+	// Management is where the broker's live figures come from. Default: nowhere, and
+	// pages show what the archive knows.
+	Management *Management
+
+	// Ledger says whether messages were lost. Default: none is kept.
+	Ledger *ledger.Ledger
+
+	// Topology is what is drawn as a graph, beside what Management knows.
+	Topology []topology.Topology
+
+	// Workers are those of this program, shown with their states. Default: none.
+	Workers []Worker
+
+	// Tokens let people and programs in. Default: none, and only this machine gets
+	// in, as an administrator.
+	Tokens []Token
+
+	// Secure says that browsers come by HTTPS although this program does not speak
+	// it, but a proxy before it: the session's cookie then never travels without.
+	// Default: as each request came.
+	Secure bool
+
+	// Clock tells the time. Default time.Now.
+	Clock func() time.Time
+
+	// Logger receives logins refused (Warn), logins (Info), and what went wrong on our
+	// side (Error). Default: none.
+	Logger *slog.Logger
+}
+
+// Replayer sends the replays that were begun in the archive. *failed.Replayer is
+// one.
+type Replayer interface {
+	// Wake makes it look for a replay that was begun just now, rather than in a
+	// moment. It does not wait.
+	Wake()
+}
+
+// Management is the management HTTP API of a broker: RabbitMQ's, or the embedded
+// broker's.
+type Management struct {
+	URL      string // such as http://localhost:15672
+	User     string
+	Password string
+	VHost    string // default "/"
+}
+
+// Worker is a worker of this program, as the console shows it.
+type Worker struct {
+	Queue   string        // the work queue
+	State   func() error  // nil if it consumes, else why not: reprise.Worker.Consuming
+	Breaker func() string // state of its breaker, in a word; nil: it has none
+}
+
+// Validate reports settings that cannot work and what to write instead.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.Archive == nil {
+		errs = append(errs, errors.New("console: Config.Archive is missing: use what failed.Open returns"))
+	}
+	if m := c.Management; m != nil {
+		if u, err := url.Parse(m.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			errs = append(errs, fmt.Errorf("console: Config.Management.URL %q: use http://host:15672 or https://…", m.URL))
+		}
+	}
+	for i, w := range c.Workers {
+		if w.Queue == "" || w.State == nil {
+			errs = append(errs, fmt.Errorf("console: Config.Workers[%d] needs a Queue and a State: use the worker's method Consuming", i))
+		}
+	}
+	errs = append(errs, validateTokens(c.Tokens))
+	return errors.Join(errs...)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}

@@ -1,0 +1,50 @@
+package console_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/http/httptest"
+
+	_ "modernc.org/sqlite" // driver "sqlite"
+
+	"github.com/reprisemq/reprise/console"
+	"github.com/reprisemq/reprise/failed"
+)
+
+// A console over an archive. Served on a loopback address it needs no more; a program
+// asks it as a browser does.
+func ExampleNew() {
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1) // each connection would have a memory of its own
+	archive, err := failed.Open(context.Background(), db, failed.Config{Dialect: failed.SQLite})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	c, err := console.New(console.Config{Archive: archive})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	request := httptest.NewRequest("GET", "http://localhost:8085/api/v1/me", nil)
+	request.RemoteAddr = "127.0.0.1:40000"
+	answer := httptest.NewRecorder()
+	c.ServeHTTP(answer, request) // http.Serve(listener, c)
+	fmt.Print(answer.Body)
+	// Output: {"actor":"local","role":"admin"}
+}
+
+// A token is given to who is to have it; its hash goes into the configuration.
+func ExampleToken() {
+	token, hash := console.NewToken()
+	ann := console.Token{Name: "ann", Role: console.Operate, Hash: hash}
+	fmt.Println(ann.Role, console.HashToken(token) == ann.Hash)
+	// Output: operate true
+}

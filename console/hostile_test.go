@@ -1,0 +1,170 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// hostileTexts are what somebody who can publish a message can make others look at.
+var hostileTexts = []string{
+	`<script>alert(1)</script>`,
+	`"><img src=x onerror=alert(1)>`,
+	"a\r\nSet-Cookie: a=b\r\n\r\n<h1>",
+	"\x00\x01\x1b[31m\x7f",
+	"\xff\xfe\xc3\x28",
+	"base64:AAAA",
+	"\u202egnp.exe\u2028",
+	`{"type":"string","value":1}`,
+	"${jndi:ldap://x}", "'; DROP TABLE messages; --", `" OR 1=1`, "{{.}}", "%s%n",
+}
+
+// sameBytes compares bodies at once: one by one, 16 MiB take a minute.
+var sameBytes = cmp.Comparer(bytes.Equal)
+
+// deep is a table that nests as deep as an archive takes it.
+func deep() topology.Table {
+	t := topology.Table{"end": "x"}
+	for range 98 {
+		t = topology.Table{"t": t}
+	}
+	return t
+}
+
+// What a message contains comes out as it went in, as data, and an answer is always JSON
+// in UTF-8.
+func TestHostileMessages(t *testing.T) {
+	contents := map[string]failed.Content{
+		"16 MiB of markup": {Body: bytes.Repeat([]byte("<b>&\"\x01"), 16<<20/6)},
+		"16 MiB of zeros":  {Body: make([]byte, 16<<20)},
+		"deep":             {Body: []byte(strings.Repeat("[", 100_000)), Headers: deep()},
+		"many headers":     {Headers: topology.Table{}},
+	}
+	for i := range 5000 {
+		contents["many headers"].Headers[strings.Repeat("h", i%50)+string(rune(i+256))] = "<i>"
+	}
+	for _, text := range hostileTexts {
+		contents[text] = failed.Content{
+			Body: []byte(text),
+			Headers: topology.Table{
+				text: text, "array": []any{text, topology.Table{text: []byte(text)}}, "x-token": text,
+			},
+			Properties: failed.Properties{
+				ContentType: text, ContentEncoding: text, CorrelationID: text, ReplyTo: text, MessageID: text, Type: text,
+				AppID: text, UserID: text, Expiration: text, Exchange: text, RoutingKey: text,
+			},
+		}
+	}
+	for name, content := range contents {
+		t.Run(strings.ToValidUTF8(strings.Map(printable, name), "?"), func(t *testing.T) {
+			a := newArchive(t, failed.Config{})
+			id := add(t, a, func(m *failed.Message) {
+				m.Content = content
+				if len(name) < 100 {
+					m.Queue, m.FailedQueue, m.Exchange, m.RoutingKey, m.Error, m.Reason = name, name, name, name, name, name
+					m.Errors[0].Error, m.Errors[0].Host = name, name
+				}
+			})
+			d := describe(t, newConsole(t, Config{Archive: a, Replayer: &waker{}}))
+
+			shown := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil))
+			want, err := a.Get(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want.Content, shown.Original.Content(), sameBytes); diff != "" {
+				t.Fatalf("content: %.2000s", diff)
+			}
+			if string(shown.Queue) != want.Queue {
+				t.Errorf("queue %q, want %q", shown.Queue, want.Queue)
+			}
+
+			w := ask(t, d, "GET", "/api/v1/messages/1/body", nil)
+			if !bytes.Equal(w.Body.Bytes(), content.Body) {
+				t.Error("the body is another")
+			}
+			h := w.Header()
+			if h.Get("Content-Type") != "application/octet-stream" || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment;") {
+				t.Errorf("a body can be looked at: %v", h)
+			}
+
+			// Sent back as it is shown, it is what it was.
+			edit := api.Edit{Body: &shown.Original.Body, Headers: &shown.Original.Headers, Properties: &shown.Original.Properties}
+			get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", edit))
+			again, err := a.Get(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want.Content, *again.Edited, sameBytes); diff != "" {
+				t.Errorf("edited: %.2000s", diff)
+			}
+
+			for _, path := range []string{"messages", "groups", "queues", "ledger", "messages/1/diff", "messages/1/revisions", "acts"} {
+				w := ask(t, d, "GET", "/api/v1/"+path, nil)
+				if w.Code != http.StatusOK || !utf8.Valid(w.Body.Bytes()) || !json.Valid(w.Body.Bytes()) {
+					t.Errorf("%s: %d, %.200q", path, w.Code, w.Body)
+				}
+			}
+			f := api.Filter{Queue: shown.Queue}
+			if page := get[api.Messages](t, ask(t, d, "GET", "/api/v1/messages?"+f.Values().Encode(), nil)); len(page.Messages) != 1 {
+				t.Errorf("its queue does not find it: %d messages", len(page.Messages))
+			}
+		})
+	}
+}
+
+func printable(r rune) rune {
+	if unprintable(r) {
+		return '_'
+	}
+	return r
+}
+
+// Whatever is asked for, the answer is a list or says what is wrong with the question.
+func TestHostileQuestions(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	add(t, a, nil)
+	list, secrets := tokens()
+	d := describe(t, newConsole(t, Config{Archive: a, Tokens: list}))
+	for _, text := range append(hostileTexts, strings.Repeat("a ", 2000), strings.Repeat("x", 100_000)) {
+		for _, name := range append([]string{"after", "size", "nonsense", text}, api.FilterNames...) {
+			query := api.Filter{}.Values()
+			query.Set(name, text)
+			w := ask(t, d, "GET", "/api/v1/messages?"+query.Encode(), nil, bearer(secrets[View]))
+			if w.Code != http.StatusOK && w.Code != http.StatusBadRequest {
+				t.Errorf("%.40q=%.40q: %d %s", name, text, w.Code, w.Body)
+			}
+		}
+		query := api.Filter{Headers: api.HeaderTexts{api.Text(text): text}}.Values()
+		if w := ask(t, d, "GET", "/api/v1/messages?"+query.Encode(), nil, bearer(secrets[View])); w.Code != http.StatusOK {
+			t.Errorf("header %.40q: %d %.200s", text, w.Code, w.Body)
+		}
+		w := ask(t, d.Console, "GET", "/api/v1/me", nil, func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer " + text} }, from("192.0.2.7:1"))
+		if w.Code != http.StatusUnauthorized && w.Code != http.StatusTooManyRequests {
+			t.Errorf("token %.40q: %d", text, w.Code)
+		}
+	}
+}
+
+// An error tells of what was asked as text within JSON, and never sets a header by it.
+func TestErrorsAreData(t *testing.T) {
+	d := newConsole(t, Config{})
+	for _, text := range hostileTexts {
+		query := api.Filter{}.Values()
+		query.Set(text, "1")
+		w := ask(t, d, "GET", "/api/v1/messages?"+query.Encode(), nil)
+		if w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Set-Cookie") != "" || !utf8.Valid(w.Body.Bytes()) {
+			t.Errorf("%q: %v %s", text, w.Header(), w.Body)
+		}
+		refused(t, w, http.StatusBadRequest, "unknown parameter")
+	}
+}

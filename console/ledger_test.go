@@ -1,0 +1,123 @@
+package console
+
+import (
+	"context"
+	"database/sql"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/ledger"
+)
+
+// books is a ledger with the account orders, of which a test says what its broker has.
+type books struct {
+	*ledger.Ledger
+	t      testing.TB
+	now    time.Time
+	queues map[string]ledger.Figures
+}
+
+func (b *books) Queues(context.Context) (map[string]ledger.Figures, error) { return b.queues, nil }
+
+// newBooks returns a ledger that is balanced.
+func newBooks(t testing.TB) *books {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "ledger.db")+"?_pragma=synchronous(OFF)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	b := &books{t: t, now: noon, queues: map[string]ledger.Figures{"orders": {}}}
+	clock := func() time.Time { return b.now }
+	if b.Ledger, err = ledger.Open(t.Context(), db, ledger.Config{Dialect: failed.SQLite, Clock: clock}); err != nil {
+		t.Fatal(err)
+	}
+	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: failed.SQLite, Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	book.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "orders"})
+	if err := book.Write(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.pass()
+	return b
+}
+
+// pass takes samples for a minute.
+func (b *books) pass() {
+	b.t.Helper()
+	for range 4 {
+		b.now = b.now.Add(15 * time.Second)
+		if err := b.Take(b.t.Context(), ledger.Sources{Broker: b}, []ledger.Account{{Work: []string{"orders"}}}); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+func TestAudit(t *testing.T) {
+	b := newBooks(t)
+	b.queues["orders"] = ledger.Figures{Published: 5, Messages: 2}
+	b.pass()
+	d := describe(t, newConsole(t, Config{Archive: newArchive(t, failed.Config{}), Ledger: b.Ledger}))
+	a := get[api.Audit](t, ask(t, d, "GET", "/api/v1/audit", nil))
+	if !a.Kept || a.Balanced || len(a.Accounts) != 1 {
+		t.Fatalf("%+v", a)
+	}
+	l := a.Accounts[0]
+	if l.Account != "orders" || l.State != "differs" || l.In != 5 || l.Ready != 2 || l.Missing != 3 || len(l.Differences) != 1 || !strings.HasPrefix(l.Differences[0].Text, "3 messages missing since 2026-03-01 12:01:00") {
+		t.Errorf("%+v", l)
+	}
+	refused(t, ask(t, d, "POST", "/api/v1/audit/accept", `{"account":"orders"}`), http.StatusBadRequest, "no reason")
+	refused(t, ask(t, d, "POST", "/api/v1/audit/accept", `{"account":"mails","reason":"x"}`), http.StatusNotFound, "no such account")
+	a = get[api.Audit](t, ask(t, d, "POST", "/api/v1/audit/accept", `{"account":"orders","reason":"purged by hand"}`))
+	if l := a.Accounts[0]; !a.Balanced || l.State != "balanced" || !strings.Contains(string(l.Note), "purged by hand") {
+		t.Errorf("accepted: %+v", l)
+	}
+}
+
+func TestAuditWithoutALedger(t *testing.T) {
+	d := describe(t, newConsole(t, Config{Archive: newArchive(t, failed.Config{})}))
+	if a := get[api.Audit](t, ask(t, d, "GET", "/api/v1/audit", nil)); a.Kept || a.Balanced {
+		t.Errorf("%+v", a)
+	}
+	refused(t, ask(t, d, "POST", "/api/v1/audit/accept", `{"account":"orders","reason":"x"}`), http.StatusNotFound, "no ledger is kept")
+	if w := ask(t, d.Console, "GET", "/ledger", nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "No ledger is kept") {
+		t.Errorf("page: %d %s", w.Code, w.Body)
+	}
+}
+
+func TestLedgerPage(t *testing.T) {
+	b := newBooks(t)
+	c := newConsole(t, Config{Archive: newArchive(t, failed.Config{}), Ledger: b.Ledger})
+	page := func() string {
+		w := ask(t, c, "GET", "/ledger", nil)
+		if w.Code != http.StatusOK {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		return w.Body.String()
+	}
+	if p := page(); !strings.Contains(p, "balanced") || strings.Contains(p, "difference.") && strings.Contains(p, "1 account") {
+		t.Errorf("balanced: %s", p)
+	}
+	b.queues["orders"] = ledger.Figures{Published: 5, Messages: 2}
+	b.pass()
+	for _, want := range []string{"1 account", "3 messages missing since 2026-03-01 12:01:00 UTC", "nobody acknowledged them", "<button>Accept</button>"} {
+		if p := page(); !strings.Contains(p, want) {
+			t.Errorf("no %q in %s", want, p)
+		}
+	}
+	w := ask(t, c, "POST", "/ledger/accept", "account=orders&reason=by+hand", header("Content-Type", "application/x-www-form-urlencoded"), header("Sec-Fetch-Site", "same-origin"))
+	if w.Code != http.StatusSeeOther {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	if p := page(); !strings.Contains(p, "by hand") || strings.Contains(p, "<button>Accept</button>") {
+		t.Errorf("accepted: %s", p)
+	}
+}

@@ -1,0 +1,108 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// How often a page hears of what has changed, at the most, and that the console is
+// there, at the least.
+const (
+	livePause = time.Second
+	liveBeat  = 15 * time.Second
+)
+
+// live tells pages that something has changed: in the archive, or in the broker's
+// queues. It looks only while pages listen, and once for all of them.
+type live struct {
+	archive *failed.Archive
+	broker  *broker
+	stamp   remembered[uint64]
+}
+
+func newLive(a *failed.Archive, b *broker) *live {
+	return &live{archive: a, broker: b, stamp: remembered[uint64]{age: livePause}}
+}
+
+// serve sends server-sent events: "changed", with nothing but a number, upon which
+// pages ask for what they show. So a slow page gets one event and not a backlog, and
+// who may see what is decided where it always is.
+// https://html.spec.whatwg.org/multipage/server-sent-events.html
+func (l *live) serve(c *call) error {
+	ctx, out := c.r.Context(), http.NewResponseController(c.w)
+	// A server's time limits are for requests that end.
+	if err := out.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no") // nginx would wait for more
+
+	say := func(text string) bool {
+		_ = out.SetWriteDeadline(time.Now().Add(2 * liveBeat)) // so that there is time left to end it in order
+		_, err := io.WriteString(c.w, text)
+		return err == nil && out.Flush() == nil
+	}
+	last, _ := l.stamp.get(ctx, l.look) // first, so that whoever has heard us misses nothing
+	if !say("retry: 3000\n\n") {
+		return nil
+	}
+	said := time.Now()
+	tick := time.NewTicker(livePause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		text := ""
+		if stamp, err := l.stamp.get(ctx, l.look); err == nil && stamp != last {
+			last, text = stamp, fmt.Sprintf("event: changed\ndata: %016x\n\n", stamp)
+		} else if time.Since(said) >= liveBeat {
+			text = ": still here\n\n"
+		}
+		if text == "" {
+			continue
+		}
+		// The session may have ended meanwhile, and the token with it.
+		if who, err := c.identify(c.w, c.r); err != nil || who.role < View {
+			return nil
+		}
+		if !say(text) {
+			return nil
+		}
+		said = time.Now()
+	}
+}
+
+// look sums up all that pages show of the moment.
+func (l *live) look(ctx context.Context) (uint64, error) {
+	sum := fnv.New64a()
+	queues, err := l.archive.Queues(ctx)
+	if err != nil {
+		return 0, err
+	}
+	fmt.Fprint(sum, queues)
+	running, err := l.archive.Running(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range running {
+		fmt.Fprint(sum, r.ID, r.Sent, r.Back, r.State)
+	}
+	figures, _ := l.broker.Queues(ctx) // without them the archive's changes are told
+	for _, name := range slices.Sorted(maps.Keys(figures)) {
+		q := figures[name]
+		fmt.Fprint(sum, name, q.Ready, q.Unacked, q.Consumers, int(q.In*10), int(q.Out*10))
+	}
+	return sum.Sum64(), nil
+}

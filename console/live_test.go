@@ -1,0 +1,83 @@
+package console
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A page that listens hears of a message that arrives, also when the server gives
+// requests little time.
+func TestLive(t *testing.T) {
+	c := newConsole(t, Config{})
+	s := httptest.NewUnstartedServer(c)
+	s.Config.ReadTimeout, s.Config.WriteTimeout = 500*time.Millisecond, 500*time.Millisecond
+	s.Start()
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/live", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if kind := resp.Header.Get("Content-Type"); kind != "text/event-stream" {
+		t.Fatalf("it is %s", kind)
+	}
+	lines := bufio.NewScanner(resp.Body)
+	for what := range 2 {
+		add(t, c.Archive, nil)
+		heard := false
+		for !heard && lines.Scan() {
+			heard = lines.Text() == "event: changed"
+		}
+		if !heard {
+			t.Fatalf("nothing was heard of message %d: %v", what+1, lines.Err())
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// Who has logged out hears nothing more.
+func TestLiveEndsWithTheSession(t *testing.T) {
+	list, _ := tokens()
+	c := newConsole(t, Config{Tokens: list})
+	id := c.sessions.begin(list[0])
+	s := httptest.NewServer(c)
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/live", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.AddCookie(&http.Cookie{Name: sessionCookie, Value: id})
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "retry:") {
+		t.Fatal(lines.Text(), lines.Err())
+	}
+	c.sessions.end(id)
+	add(t, c.Archive, nil)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), "changed") {
+			t.Error("it was told what changed")
+		}
+	}
+	if lines.Err() != nil {
+		t.Error(lines.Err())
+	}
+	http.DefaultClient.CloseIdleConnections()
+}

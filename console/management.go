@@ -1,0 +1,246 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Of the management HTTP API: how long an answer is used for, how long one is
+// waited for, and how much of it is read.
+const (
+	figuresAge     = 2 * time.Second
+	topologyAge    = 10 * time.Second
+	figuresTimeout = 3 * time.Second
+	maxAnswer      = 64 << 20
+)
+
+// errNoFigures is what there is to say without a management API.
+var errNoFigures = errors.New("no management API is configured")
+
+// queueFigures is what a broker says of a queue at the moment.
+type queueFigures struct {
+	Name      string
+	Ready     int64 // waits for a consumer
+	Unacked   int64 // is with one
+	Consumers int
+	In, Out   float64 // published, acknowledged; messages per second
+	Args      topology.Table
+}
+
+// depth is how many messages are in the queue.
+func (q queueFigures) depth() int64 { return q.Ready + q.Unacked }
+
+// broker asks the management HTTP API of a broker, RabbitMQ's or the embedded one's,
+// for what is in its queues. All methods are safe for concurrent use, and for a nil
+// broker: nobody has to know whether there is one.
+type broker struct {
+	url, user, password, vhost string
+	http                       *http.Client
+
+	figures remembered[map[string]queueFigures]
+	layout  remembered[topology.Topology]
+}
+
+// newBroker returns nil without a URL.
+func newBroker(address, user, password, vhost string) *broker {
+	if address == "" {
+		return nil
+	}
+	address = strings.TrimSuffix(strings.TrimSuffix(address, "/"), "/api")
+	return &broker{
+		url: address, user: user, password: password, vhost: cmp.Or(vhost, "/"),
+		http:    &http.Client{Timeout: figuresTimeout},
+		figures: remembered[map[string]queueFigures]{age: figuresAge},
+		layout:  remembered[topology.Topology]{age: topologyAge},
+	}
+}
+
+// Queues returns the figures of all queues by name, as old as figuresAge at most.
+func (b *broker) Queues(ctx context.Context) (map[string]queueFigures, error) {
+	if b == nil {
+		return nil, errNoFigures
+	}
+	return b.figures.get(ctx, b.fetchQueues)
+}
+
+// Topology returns the exchanges, queues and bindings that there are.
+func (b *broker) Topology(ctx context.Context) (topology.Topology, error) {
+	if b == nil {
+		return topology.Topology{}, errNoFigures
+	}
+	return b.layout.get(ctx, b.fetchTopology)
+}
+
+// rate is a number of messages per second as the API writes it. It leaves out what
+// has never happened.
+type rate struct {
+	Rate float64 `json:"rate"`
+}
+
+func (b *broker) fetchQueues(ctx context.Context) (map[string]queueFigures, error) {
+	var answer []struct {
+		Name      string         `json:"name"`
+		Ready     int64          `json:"messages_ready"`
+		Unacked   int64          `json:"messages_unacknowledged"`
+		Consumers int            `json:"consumers"`
+		Args      map[string]any `json:"arguments"`
+		Stats     struct {
+			In  rate `json:"publish_details"`
+			Out rate `json:"ack_details"`
+		} `json:"message_stats"`
+	}
+	const columns = "name,messages_ready,messages_unacknowledged,consumers,arguments,message_stats.publish_details.rate,message_stats.ack_details.rate"
+	if err := b.get(ctx, "queues", columns, &answer); err != nil {
+		return nil, err
+	}
+	queues := make(map[string]queueFigures, len(answer))
+	for _, q := range answer {
+		queues[q.Name] = queueFigures{q.Name, q.Ready, q.Unacked, q.Consumers, q.Stats.In.Rate, q.Stats.Out.Rate, arguments(q.Args)}
+	}
+	return queues, nil
+}
+
+func (b *broker) fetchTopology(ctx context.Context) (t topology.Topology, err error) {
+	queues, err := b.Queues(ctx)
+	if err != nil {
+		return t, err
+	}
+	var exchanges []struct{ Name, Type string }
+	if err := b.get(ctx, "exchanges", "name,type", &exchanges); err != nil {
+		return t, err
+	}
+	var bindings []struct {
+		Source      string         `json:"source"`
+		Destination string         `json:"destination"`
+		Kind        string         `json:"destination_type"`
+		Key         string         `json:"routing_key"`
+		Args        map[string]any `json:"arguments"`
+	}
+	if err := b.get(ctx, "bindings", "", &bindings); err != nil {
+		return t, err
+	}
+	for name, q := range queues {
+		t.Queues = append(t.Queues, topology.Queue{Name: name, Args: maps.Clone(q.Args)})
+	}
+	for _, e := range exchanges {
+		if e.Name != "" && !strings.HasPrefix(e.Name, "amq.") {
+			t.Exchanges = append(t.Exchanges, topology.Exchange{Name: e.Name, Kind: e.Type})
+		}
+	}
+	for _, d := range bindings {
+		if d.Source == "" { // every queue is bound to the default exchange
+			continue
+		}
+		made := topology.Binding{Exchange: d.Source, RoutingKey: d.Key, Args: arguments(d.Args)}
+		if d.Kind == "exchange" {
+			made.ToExchange = d.Destination
+		} else {
+			made.Queue = d.Destination
+		}
+		t.Bindings = append(t.Bindings, made)
+	}
+	return t, nil
+}
+
+// get reads one list of the broker's virtual host.
+func (b *broker) get(ctx context.Context, what, columns string, into any) error {
+	address := b.url + "/api/" + what + "/" + url.PathEscape(b.vhost)
+	if columns != "" {
+		address += "?columns=" + columns
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	if b.user != "" {
+		req.SetBasicAuth(b.user, b.password)
+	}
+	resp, err := b.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("management API: %w", err)
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fmt.Errorf("management API: the user may not see the virtual host %q (%s)", b.vhost, resp.Status)
+	default:
+		return fmt.Errorf("management API: GET /api/%s: %s", what, resp.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(into); err != nil {
+		return fmt.Errorf("management API: GET /api/%s: %w", what, err)
+	}
+	return nil
+}
+
+// arguments makes a table of what JSON has: whole numbers become int64.
+func arguments(from map[string]any) topology.Table {
+	t := topology.Table{}
+	for name, v := range from {
+		if n, ok := v.(float64); ok && n == float64(int64(n)) {
+			v = int64(n)
+		}
+		t[name] = v
+	}
+	return t
+}
+
+// remembered is an answer that is asked for by many, and fetched by one of them once
+// it is too old.
+type remembered[T any] struct {
+	age time.Duration
+
+	mu    sync.Mutex
+	busy  chan struct{} // closed when the fetch under way has ended; nil if none is
+	at    time.Time
+	value T
+	err   error
+}
+
+// get returns what is remembered, or fetches it. Who comes while it is being fetched
+// waits for that. A failure is remembered as well, so that a broker that does not
+// answer holds up one page in each age, not every one.
+func (r *remembered[T]) get(ctx context.Context, fetch func(context.Context) (T, error)) (T, error) {
+	for {
+		r.mu.Lock()
+		if !r.at.IsZero() && time.Since(r.at) < r.age {
+			defer r.mu.Unlock()
+			return r.value, r.err
+		}
+		busy := r.busy
+		if busy == nil {
+			break
+		}
+		r.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			var none T
+			return none, ctx.Err()
+		}
+	}
+	done := make(chan struct{})
+	r.busy = done
+	r.mu.Unlock()
+
+	// Whoever waits for this has a context of its own: this one's end is not theirs.
+	value, err := fetch(context.WithoutCancel(ctx))
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.value, r.err, r.at, r.busy = value, err, time.Now(), nil
+	close(done)
+	return value, err
+}

@@ -1,0 +1,107 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Figures are what the API says, and what it leaves out is none.
+func TestBrokerQueues(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "u" || password != "p" || r.URL.EscapedPath() != "/api/queues/a%2Fb" {
+			http.Error(w, r.URL.String(), http.StatusUnauthorized)
+			return
+		}
+		_, _ = w.Write([]byte(`[{"name":"orders","messages_ready":3,"messages_unacknowledged":2,"consumers":1,"arguments":{"x-message-ttl":5000},
+			"message_stats":{"publish_details":{"rate":1.5},"ack_details":{"rate":0.2}}},{"name":"new"}]`))
+	}))
+	defer s.Close()
+	got, err := newBroker(s.URL+"/api/", "u", "p", "a/b").Queues(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]queueFigures{
+		"orders": {Name: "orders", Ready: 3, Unacked: 2, Consumers: 1, In: 1.5, Out: 0.2, Args: topology.Table{"x-message-ttl": int64(5000)}},
+		"new":    {Name: "new", Args: topology.Table{}},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if _, err := newBroker(s.URL, "u", "wrong", "a/b").Queues(t.Context()); err == nil || !strings.Contains(err.Error(), "may not see") {
+		t.Errorf("with a wrong password: %v", err)
+	}
+}
+
+// A console without a management API, or with one that is down, has no figures and no
+// other trouble.
+func TestBrokerAbsent(t *testing.T) {
+	if _, err := newBroker("", "", "", "").Queues(t.Context()); !errors.Is(err, errNoFigures) {
+		t.Error(err)
+	}
+	s := httptest.NewServer(nil)
+	s.Close()
+	c := newConsole(t, Config{Management: &Management{URL: s.URL}})
+	add(t, c.Archive, nil)
+	for path, text := range map[string]string{"/": "No live figures.", "/topology": "No live figures."} {
+		if w := ask(t, c, "GET", path, nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), text) {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+// Those who ask at once are answered by one question, and it is asked again once the
+// answer is old; a failure is an answer, too.
+func TestRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		r := remembered[int64]{age: time.Second}
+		fetch := func(context.Context) (int64, error) {
+			time.Sleep(100 * time.Millisecond)
+			n := asked.Add(1)
+			if n == 2 {
+				return 0, errNoFigures
+			}
+			return n, nil
+		}
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if n, err := r.get(t.Context(), fetch); n != 1 || err != nil {
+					t.Errorf("%d, %v", n, err)
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(time.Second)
+		for range 2 {
+			if _, err := r.get(t.Context(), fetch); !errors.Is(err, errNoFigures) {
+				t.Error(err)
+			}
+		}
+		time.Sleep(time.Second)
+		if n, err := r.get(t.Context(), fetch); n != 3 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		time.Sleep(time.Second)
+		all.Go(func() { _, _ = r.get(t.Context(), fetch) })
+		synctest.Wait()
+		if _, err := r.get(gone, fetch); !errors.Is(err, context.Canceled) {
+			t.Errorf("somebody who has gone waits: %v", err)
+		}
+		all.Wait()
+	})
+}

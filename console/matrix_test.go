@@ -1,0 +1,210 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// reachable returns whether a request reaches the handler of a route: the routes of a
+// console, with handlers that do nothing else.
+type reachable struct {
+	*Console
+	reached string
+	routes  []route
+}
+
+func newReachable(t *testing.T, cfg Config) *reachable {
+	m := &reachable{Console: newConsole(t, cfg)}
+	m.routes = m.Console.routes()
+	for i := range m.routes {
+		pattern := m.routes[i].pattern()
+		m.routes[i].handle = func(c *call) error {
+			m.reached = pattern
+			return c.ok("reached")
+		}
+	}
+	m.build(m.routes)
+	return m
+}
+
+// try reports whether the request gets to where it is meant for, and its status.
+func (m *reachable) try(t *testing.T, r route, change ...func(*http.Request)) (bool, *httptest.ResponseRecorder) {
+	t.Helper()
+	method := r.method
+	if method == "" {
+		method = http.MethodPost // any will do
+	}
+	path := strings.NewReplacer("{$}", "", "{id}", "1", "{file}", "x").Replace(r.path)
+	if path == "/api/" || path == "/" && r.method == "" {
+		path += "nothing"
+	}
+	m.reached = ""
+	w := ask(t, m.Console, method, path, nil, change...)
+	if m.reached != "" && m.reached != r.pattern() {
+		t.Fatalf("%s %s reached %s", method, path, m.reached)
+	}
+	return m.reached != "", w
+}
+
+func isUnsafe(r route) bool { return r.method != "GET" }
+
+// Each route, each role, and each way to ask: those get in who may, and nobody else.
+func TestPermissions(t *testing.T) {
+	list, secrets := tokens()
+	m := newReachable(t, Config{Tokens: list})
+	sessions := map[Role]string{}
+	for i, role := range []Role{View, Operate, Admin} {
+		sessions[role] = m.sessions.begin(list[i])
+	}
+	peers := 0
+	stranger := func(r *http.Request) { // of an address that was never wrong
+		peers++
+		r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", peers%250)
+		if peers%250 == 0 {
+			m.wrong = newThrottle(m.Clock)
+		}
+	}
+	cookie := func(role Role) func(*http.Request) {
+		return func(r *http.Request) { r.AddCookie(&http.Cookie{Name: sessionCookie, Value: sessions[role]}) }
+	}
+	sameOrigin := header("Sec-Fetch-Site", "same-origin")
+	crossSite := header("Sec-Fetch-Site", "cross-site")
+	evil := header("Origin", "https://evil.example")
+
+	for _, r := range m.routes {
+		t.Run(r.pattern(), func(t *testing.T) {
+			check := func(what string, want bool, status int, change ...func(*http.Request)) {
+				t.Helper()
+				got, w := m.try(t, r, change...)
+				if got != want {
+					t.Errorf("%s: reached %v, want %v", what, got, want)
+				}
+				if !want && w.Code != status {
+					t.Errorf("%s: status %d, want %d", what, w.Code, status)
+				}
+			}
+			public := r.role == Nobody
+			check("nobody", public, http.StatusUnauthorized)
+			check("unknown token", public, http.StatusUnauthorized, stranger, bearer("guess"))
+			check("no token", public, http.StatusUnauthorized, stranger, bearer(""))
+			check("password", public, http.StatusUnauthorized, header("Authorization", "Basic YWRtaW46YWRtaW4="))
+			check("unknown session", public, http.StatusUnauthorized, sameOrigin, func(r *http.Request) {
+				r.AddCookie(&http.Cookie{Name: sessionCookie, Value: "guess"})
+			})
+			for role := View; role <= Admin; role++ {
+				may := role >= r.role
+				check("token of "+role.String(), may, http.StatusForbidden, bearer(secrets[role]))
+				check("session of "+role.String(), may, http.StatusForbidden, cookie(role), sameOrigin)
+				if !isUnsafe(r) {
+					check("link from elsewhere, "+role.String(), may, http.StatusForbidden, cookie(role), crossSite)
+					continue
+				}
+				check("another site's page, "+role.String(), false, http.StatusForbidden, cookie(role), crossSite)
+				check("another site's page in an old browser, "+role.String(), false, http.StatusForbidden, cookie(role), evil)
+				check("session without origin, "+role.String(), public, http.StatusForbidden, cookie(role))
+			}
+		})
+	}
+}
+
+// Without tokens this machine gets in, and nobody else, nor a page of another site that
+// has its own name lead here.
+func TestPermissionsWithoutTokens(t *testing.T) {
+	m := newReachable(t, Config{})
+	for _, r := range m.routes {
+		t.Run(r.pattern(), func(t *testing.T) {
+			for what, change := range map[string]func(*http.Request){
+				"IPv4":         func(r *http.Request) {},
+				"IPv6":         func(r *http.Request) { r.RemoteAddr, r.Host = "[::1]:5", "[::1]:8085" },
+				"IPv4 in IPv6": from("[::ffff:127.0.0.1]:5"),
+				"no port":      func(r *http.Request) { r.Host = "LOCALHOST" },
+				"IPv6, no port": func(r *http.Request) {
+					r.Host = "[::1]"
+				},
+				"another loopback address": func(r *http.Request) { r.RemoteAddr, r.Host = "127.0.0.2:5", "127.0.0.2:8085" },
+			} {
+				if ok, w := m.try(t, r, change); !ok {
+					t.Errorf("%s: not reached: %d %s", what, w.Code, w.Body)
+				}
+			}
+			for what, change := range map[string]func(*http.Request){
+				"another machine":     from("192.0.2.1:5"),
+				"another machine, v6": from("[2001:db8::1]:5"),
+				"no address":          from("@"),
+				"DNS rebinding":       func(r *http.Request) { r.Host = "evil.example:8085" },
+				"a name like ours":    func(r *http.Request) { r.Host = "localhost.evil.example" },
+				"an address as name":  func(r *http.Request) { r.Host = "127.0.0.1.evil.example" },
+				"no host":             func(r *http.Request) { r.Host = "" },
+				"forwarded":           header("X-Forwarded-For", "192.0.2.1"),
+				"forwarded, RFC 7239": header("Forwarded", "for=192.0.2.1"),
+			} {
+				if ok, w := m.try(t, r, change); ok || w.Code != http.StatusForbidden {
+					t.Errorf("%s: reached %v, status %d", what, ok, w.Code)
+				}
+			}
+			if isUnsafe(r) {
+				if ok, _ := m.try(t, r, header("Sec-Fetch-Site", "cross-site")); ok {
+					t.Error("another site's page got in")
+				}
+				if ok, _ := m.try(t, r, header("Origin", "null")); ok {
+					t.Error("a page in a sandbox got in")
+				}
+			}
+		})
+	}
+}
+
+// What the table must say, whatever else is in it.
+func TestRolesOfRoutes(t *testing.T) {
+	public := map[string]bool{"GET /login": true, "POST /login": true, "POST /logout": true, "GET /assets/{file}": true}
+	admin := map[string]bool{"POST /api/v1/messages/import": true, "POST /api/v1/purge": true}
+	for _, r := range newConsole(t, Config{}).routes() {
+		switch {
+		case public[r.pattern()]:
+			if r.role != Nobody {
+				t.Errorf("%s takes %s", r.pattern(), r.role)
+			}
+		case r.role < View:
+			t.Errorf("%s is public", r.pattern())
+		case admin[r.pattern()] && r.role != Admin:
+			t.Errorf("%s takes %s", r.pattern(), r.role)
+		case isUnsafe(r) && r.role < Operate && r.path != "/api/" && r.path != "/":
+			t.Errorf("%s changes something and takes %s", r.pattern(), r.role)
+		}
+	}
+}
+
+// Every answer has the headers that keep pages in their place, errors as well.
+func TestSecurityHeaders(t *testing.T) {
+	c := newConsole(t, Config{})
+	for what, w := range map[string]*httptest.ResponseRecorder{
+		"page":         ask(t, c, "GET", "/", nil),
+		"API":          ask(t, c, "GET", "/api/v1/queues", nil),
+		"nothing":      ask(t, c, "GET", "/api/v1/nothing", nil),
+		"foreign":      ask(t, c, "GET", "/", nil, from("192.0.2.1:5")),
+		"cross-site":   ask(t, c, "POST", "/api/v1/purge", nil, header("Sec-Fetch-Site", "cross-site")),
+		"wrong method": ask(t, c, "TRACE", "/api/v1/purge", nil),
+	} {
+		h := w.Header()
+		if csp := h.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
+			t.Errorf("%s: policy %q", what, csp)
+		}
+		for name, value := range map[string]string{
+			"X-Content-Type-Options":       "nosniff",
+			"X-Frame-Options":              "DENY",
+			"Cross-Origin-Resource-Policy": "same-origin",
+			"Cross-Origin-Opener-Policy":   "same-origin",
+			"Cache-Control":                "no-store",
+		} {
+			if h.Get(name) != value {
+				t.Errorf("%s: %s %q, want %q", what, name, h.Get(name), value)
+			}
+		}
+		if h.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s: other sites may read it", what)
+		}
+	}
+}

@@ -1,0 +1,314 @@
+package console
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// described is a console whose answers are held against its description, and so are
+// bodies of requests that succeed.
+type described struct {
+	testing.TB
+	*Console
+	doc  object
+	mux  *http.ServeMux  // knows the pattern of a request, and no more
+	seen map[string]bool // operations that have succeeded
+}
+
+type object = map[string]any
+
+func loadDescription(t testing.TB) object {
+	t.Helper()
+	var doc object
+	if err := json.Unmarshal(description, &doc); err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// operations yields the description's, by method and path.
+func operations(doc object) map[string]object {
+	all := map[string]object{}
+	for path, item := range doc["paths"].(object) {
+		for method, op := range item.(object) {
+			all[strings.ToUpper(method)+" "+path] = op.(object)
+		}
+	}
+	return all
+}
+
+func describe(t testing.TB, c *Console) *described {
+	t.Helper()
+	d := &described{t, c, loadDescription(t), http.NewServeMux(), map[string]bool{}}
+	for name := range operations(d.doc) {
+		method, path, _ := strings.Cut(name, " ")
+		d.mux.Handle(method+" /api/v1"+path, http.NotFoundHandler())
+	}
+	return d
+}
+
+func (d *described) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d.Helper()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		d.Error(err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	answer := httptest.NewRecorder()
+	d.Console.ServeHTTP(answer, r)
+
+	_, pattern := d.mux.Handler(r)
+	name := strings.Replace(pattern, "/api/v1", "", 1)
+	op := operations(d.doc)[name]
+	if op == nil {
+		d.Errorf("%s %s is not described", r.Method, r.URL)
+		return
+	}
+	if answer.Code < 300 {
+		d.seen[name] = true
+		if request, ok := op["requestBody"].(object); ok {
+			if err := d.checkBody(request, r.Header.Get("Content-Type"), body); err != nil {
+				d.Errorf("%s succeeds, and its body is not as described: %v", name, err)
+			}
+		} else if len(body) > 0 {
+			d.Errorf("%s has a body, which is not described", name)
+		}
+	}
+	responses := op["responses"].(object)
+	response, ok := responses[strconv.Itoa(answer.Code)].(object)
+	if !ok && answer.Code >= 300 {
+		response, ok = responses["default"].(object)
+	}
+	if !ok {
+		d.Errorf("%s: status %d is not described", name, answer.Code)
+	} else if err := d.checkBody(response, answer.Header().Get("Content-Type"), answer.Body.Bytes()); err != nil {
+		d.Errorf("%s: the answer is not as described: %v", name, err)
+	}
+
+	maps.Copy(w.Header(), answer.Header())
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes())
+}
+
+// checkBody holds a body against what is described for its type.
+func (d *described) checkBody(of object, kind string, body []byte) error {
+	media, ok := of["content"].(object)[kind].(object)
+	if !ok {
+		return fmt.Errorf("type %q is not described", kind)
+	}
+	if kind != "application/json" {
+		return nil
+	}
+	var v any
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	if err := decoder.Decode(&v); err != nil {
+		return err
+	}
+	return d.check("body", media["schema"], v)
+}
+
+// resolve follows a reference.
+func (d *described) resolve(v any) object {
+	o := v.(object)
+	ref, ok := o["$ref"].(string)
+	if !ok {
+		return o
+	}
+	var at any = d.doc
+	for name := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
+		at = at.(object)[name]
+	}
+	if at == nil {
+		d.Fatalf("%s leads nowhere", ref)
+	}
+	return d.resolve(at)
+}
+
+// keywords are those of schemas that check knows; default, example and description say
+// nothing about a value.
+var keywords = []string{
+	"$ref", "additionalProperties", "default", "description", "enum", "format", "items",
+	"maximum", "minimum", "properties", "required", "type",
+}
+
+// check holds a value against a schema.
+func (d *described) check(at string, s, v any) error {
+	schema := d.resolve(s)
+	for k := range schema {
+		if !slices.Contains(keywords, k) {
+			return fmt.Errorf("%s: the test does not know %q", at, k)
+		}
+	}
+	if enum, ok := schema["enum"].([]any); ok && !slices.Contains(enum, v) {
+		return fmt.Errorf("%s: %v is not among %v", at, v, enum)
+	}
+	var ok bool
+	switch schema["type"] {
+	case "object":
+		var o object
+		if o, ok = v.(object); ok {
+			return d.checkObject(at, schema, o)
+		}
+	case "array":
+		var list []any
+		if list, ok = v.([]any); ok {
+			for i, e := range list {
+				if err := d.check(fmt.Sprintf("%s[%d]", at, i), schema["items"], e); err != nil {
+					return err
+				}
+			}
+		}
+	case "string":
+		var text string
+		if text, ok = v.(string); ok {
+			return checkFormat(at, schema["format"], text)
+		}
+	case "boolean":
+		_, ok = v.(bool)
+	case "integer", "number":
+		var n json.Number
+		if n, ok = v.(json.Number); ok {
+			return checkNumber(at, schema, n)
+		}
+	}
+	if !ok {
+		return fmt.Errorf("%s: %v is no %v", at, v, schema["type"])
+	}
+	return nil
+}
+
+func (d *described) checkObject(at string, schema, o object) error {
+	required, _ := schema["required"].([]any)
+	for _, name := range required {
+		if _, ok := o[name.(string)]; !ok {
+			return fmt.Errorf("%s.%s is missing", at, name)
+		}
+	}
+	properties, _ := schema["properties"].(object)
+	for name, v := range o {
+		s, ok := properties[name]
+		if !ok {
+			s = schema["additionalProperties"]
+		}
+		switch s {
+		case false, nil:
+			return fmt.Errorf("%s.%s is not described", at, name)
+		case true:
+			continue
+		}
+		if err := d.check(at+"."+name, s, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkFormat(at string, format any, text string) error {
+	var err error
+	switch format {
+	case nil:
+	case "date-time":
+		_, err = time.Parse(time.RFC3339Nano, text)
+	case "byte":
+		_, err = base64.StdEncoding.DecodeString(text)
+	default:
+		err = errors.ErrUnsupported
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %.40q is no %v: %w", at, text, format, err)
+	}
+	return nil
+}
+
+func checkNumber(at string, schema object, n json.Number) error {
+	if schema["type"] == "integer" {
+		if _, err := n.Int64(); err != nil {
+			return fmt.Errorf("%s: %w", at, err)
+		}
+	}
+	f, err := n.Float64()
+	if least, ok := schema["minimum"].(float64); ok && f < least {
+		err = fmt.Errorf("%v is less than %v", n, least)
+	}
+	if most, ok := schema["maximum"].(float64); ok && f > most {
+		err = fmt.Errorf("%v is more than %v", n, most)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", at, err)
+	}
+	return nil
+}
+
+// The description has the routes that there are, with their roles, and no others.
+func TestDescriptionHasAllRoutes(t *testing.T) {
+	described := operations(loadDescription(t))
+	for _, r := range newConsole(t, Config{}).apiRoutes() {
+		if r.path == "/api/" {
+			continue
+		}
+		name := strings.Replace(r.pattern(), "/api/v1", "", 1)
+		op, found := described[name]
+		if !found {
+			t.Errorf("%s is not described", r.pattern())
+			continue
+		}
+		text, _ := op["description"].(string)
+		if !strings.HasPrefix(text, "Role: "+r.role.String()) {
+			t.Errorf("%s takes %s, and is described as %q", r.pattern(), r.role, text)
+		}
+		delete(described, name)
+	}
+	for name := range described {
+		t.Errorf("%s is described, and there is none", name)
+	}
+}
+
+// The parameters of the description are those that are understood.
+func TestDescriptionHasAllParameters(t *testing.T) {
+	d := describe(t, newConsole(t, Config{}))
+	for name, op := range operations(d.doc) {
+		method, path, _ := strings.Cut(name, " ")
+		described := []string{}
+		isInPath := false
+		list, _ := op["parameters"].([]any)
+		for _, p := range list {
+			switch p := d.resolve(p); p["in"] {
+			case "query":
+				described = append(described, p["name"].(string))
+			case "path":
+				isInPath = strings.Contains(path, "{"+p["name"].(string)+"}")
+			}
+		}
+		if isInPath != strings.Contains(path, "{") {
+			t.Errorf("%s: what is in the path is not described", name)
+		}
+		w := ask(t, d.Console, method, "/api/v1"+strings.Replace(path, "{id}", "1", 1)+"?nonsense=1", nil)
+		refused(t, w, http.StatusBadRequest, `unknown parameter "nonsense"`)
+		understood := []string{}
+		var failure struct{ Advice string }
+		if err := json.Unmarshal(w.Body.Bytes(), &failure); err != nil {
+			t.Fatal(err)
+		}
+		if list, found := strings.CutPrefix(failure.Advice, "use "); found {
+			understood = strings.Split(list, ", ")
+		}
+		slices.Sort(described)
+		slices.Sort(understood)
+		if !slices.Equal(described, understood) {
+			t.Errorf("%s describes %q and understands %q", name, described, understood)
+		}
+	}
+}

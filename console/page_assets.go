@@ -1,0 +1,43 @@
+package console
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"net/http"
+	"path"
+)
+
+//go:embed assets
+var assetFiles embed.FS
+
+// serveAsset serves a script or a style. Browsers ask each time whether theirs is
+// the one, and are told so by its hash.
+func serveAsset(c *call) error {
+	name := c.r.PathValue("file")
+	data, err := assetFiles.ReadFile("assets/" + name)
+	if err != nil {
+		return noPage(c)
+	}
+	sum := sha256.Sum256(data)
+	tag := `"` + hex.EncodeToString(sum[:12]) + `"`
+	h := c.w.Header()
+	h.Set("Cache-Control", "no-cache")
+	h.Set("ETag", tag)
+	if c.r.Header.Get("If-None-Match") == tag {
+		c.w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	kind := "text/plain; charset=utf-8"
+	switch path.Ext(name) { // what a machine knows of types is its own affair
+	case ".css":
+		kind = "text/css; charset=utf-8"
+	case ".js":
+		kind = "text/javascript; charset=utf-8"
+	case ".svg":
+		kind = "image/svg+xml"
+	}
+	h.Set("Content-Type", kind)
+	_, _ = c.w.Write(data)
+	return nil
+}

@@ -1,0 +1,109 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// actRow is a line of the audit log.
+type actRow struct {
+	failed.Act
+	Name    string // of what it was done to
+	Href    string // its page
+	Details []pair
+}
+
+// audit lists who did what.
+func (p *pages) audit(c *call) error {
+	q := c.r.URL.Query()
+	acts, next, err := c.Archive.Acts(c.r.Context(), failed.Page{After: failed.Cursor(q.Get("after"))})
+	if err != nil {
+		return err
+	}
+	data := struct {
+		Acts  []actRow
+		Next  string
+		First bool
+	}{Next: nextPage("/audit", q, next), First: q.Get("after") == ""}
+	for _, a := range acts {
+		data.Acts = append(data.Acts, actRow{a, visible(strings.Replace(a.Subject, "/", " ", 1)), subjectHref(a.Subject), details(a.Details)})
+	}
+	return c.render(http.StatusOK, "audit", page{Title: "Audit log", Nav: "audit"}, data)
+}
+
+// subjectHref is the page of what an act was done to.
+func subjectHref(subject string) string {
+	kind, id, ok := strings.Cut(subject, "/")
+	if !ok || id == "" || strings.Trim(id, "0123456789") != "" {
+		return ""
+	}
+	if kind == "message" || kind == "replay" || kind == "group" {
+		return "/" + kind + "s/" + id
+	}
+	return ""
+}
+
+// details are what an act says of itself, the short before the long.
+func details(d map[string]any) []pair {
+	var all []pair
+	for _, name := range slices.Sorted(maps.Keys(d)) {
+		if text := detail(d[name]); text != "" {
+			all = append(all, pair{visible(name), clip(text, 400)})
+		}
+	}
+	return all
+}
+
+// detail writes a value as JSON has it for people: without what is empty.
+func detail(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		if v == "0s" { // a time that is not set
+			return ""
+		}
+		return visible(v)
+	case map[string]any:
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if text := detail(v[name]); text != "" {
+				parts = append(parts, visible(name)+": "+text)
+			}
+		}
+		return strings.Join(parts, ", ")
+	case []any:
+		if n := len(v); n > 8 {
+			return thousands(int64(n)) + " of them"
+		}
+		parts := make([]string, len(v))
+		for i, e := range v {
+			parts[i] = detail(e)
+		}
+		return strings.Join(parts, ", ")
+	case bool:
+		if v {
+			return "yes"
+		}
+		return ""
+	case float64:
+		if v == 0 {
+			return ""
+		}
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case int64:
+		return fmt.Sprint(v)
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return visible(string(text))
+}

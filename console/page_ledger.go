@@ -1,0 +1,41 @@
+package console
+
+import (
+	"net/http"
+
+	"github.com/reprisemq/reprise/ledger"
+)
+
+// ledger shows whether all messages that came in are somewhere.
+func (p *pages) ledger(c *call) error {
+	data := struct {
+		Kept    bool
+		Lines   []ledger.Line
+		Differs int
+	}{Kept: c.Ledger != nil}
+	if c.Ledger != nil {
+		report, err := c.Ledger.Report(c.r.Context())
+		if err != nil {
+			return err
+		}
+		data.Lines = report.Accounts
+		for _, l := range data.Lines {
+			if l.State == ledger.Differs {
+				data.Differs++
+			}
+		}
+	}
+	return c.render(http.StatusOK, "ledger", page{Title: "Ledger", Nav: "ledger"}, data)
+}
+
+// acceptLedger begins an account anew.
+func (p *pages) acceptLedger(c *call) error {
+	if err := c.r.ParseForm(); err != nil {
+		return badRequest("the form cannot be read", "go back and try again")
+	}
+	if err := c.accept(c.r.PostForm.Get("account"), c.r.PostForm.Get("reason")); err != nil {
+		return err
+	}
+	http.Redirect(c.w, c.r, "/ledger", http.StatusSeeOther)
+	return nil
+}

@@ -1,0 +1,124 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// messageList is a page of messages with what can be done to them.
+type messageList struct {
+	Path     string
+	Filter   failed.Filter
+	Tabs     []tab
+	Messages []failed.Summary
+	Total    failed.Total
+	Next     string
+	Query    string // the filter as a query
+	Fields   []pair // and as fields of a form
+	State    failed.State
+	OneGroup bool   // the error is the same for all
+	None     string // what to say if there is none
+}
+
+// list looks up a page of messages.
+func (c *call) list(path string, q url.Values, f failed.Filter) (*messageList, error) {
+	ctx := c.r.Context()
+	messages, next, err := c.Archive.List(ctx, f, failed.Page{After: failed.Cursor(q.Get("after"))})
+	if err != nil {
+		return nil, err
+	}
+	total, err := c.Archive.Count(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	l := &messageList{
+		Path: path, Filter: f, Messages: messages, Total: total, Next: nextPage(path, q, next),
+		Query: filterQuery(f).Encode(), Fields: pairs(filterQuery(f)),
+		None: "No message is like that. Leave out a part of the search, or look at those in another state.",
+	}
+	if len(f.States) == 1 {
+		l.State = f.States[0]
+	}
+	l.Tabs = stateTabs(path, q, l.State)
+	if len(f.States) > 1 {
+		for i := range l.Tabs {
+			l.Tabs[i].Current = false
+		}
+	}
+	return l, nil
+}
+
+// messages searches through all there is.
+func (p *pages) messages(c *call) error {
+	q := c.r.URL.Query()
+	f, err := parseFilter(q, c.Clock())
+	if err != nil {
+		return err
+	}
+	list, err := c.list("/messages", q, f)
+	if err != nil {
+		return err
+	}
+	queues, err := c.Archive.Queues(c.r.Context())
+	if err != nil {
+		return err
+	}
+	data := struct {
+		List   *messageList
+		Queues []failed.QueueSummary
+		Form   url.Values
+		More   bool // a filter beyond words and queue is set
+		Words  string
+		Sought bool
+	}{List: list, Queues: queues, Form: q, Words: describeFilter(f)}
+	for _, name := range []string{"error", "header", "since", "until", "min", "max", "back", "group", "id"} {
+		data.More = data.More || q.Get(name) != ""
+	}
+	data.Sought = data.More || f.Queue != "" || f.Text != ""
+	if !data.Sought && list.State == failed.Failed {
+		list.None = "Nothing waits for a person. Messages come here when their worker has given them up, and their failed queue is read by “reprise up” or “reprise console”."
+	}
+	return c.render(http.StatusOK, "messages", page{Title: "Search", Nav: "messages", Flash: c.flash()}, data)
+}
+
+// pathID is the number in the address.
+func (c *call) pathID() (int64, error) {
+	id, err := strconv.ParseInt(c.r.PathValue("id"), 10, 64)
+	if err != nil || id <= 0 {
+		return 0, noPage(c)
+	}
+	return id, nil
+}
+
+// flash says what the request before this one did. It is told by the address, so what
+// it says is made here, of numbers.
+func (c *call) flash() *flash {
+	q := c.r.URL.Query()
+	n, _ := strconv.ParseInt(q.Get("n"), 10, 64)
+	switch q.Get("did") {
+	case "discarded":
+		f := &flash{Text: plural(n, "message") + " discarded."}
+		for _, s := range q["undo"] {
+			if id, err := strconv.ParseInt(s, 10, 64); err == nil {
+				f.Undo = append(f.Undo, failed.ID(id))
+			}
+		}
+		if f.Undo == nil {
+			f.Link, f.Linked = "/messages?state=discarded", "Show what is discarded"
+		}
+		return f
+	case "restored":
+		return &flash{Text: plural(n, "message") + " restored."}
+	case "edited":
+		return &flash{Text: "The edit is kept. A replay sends it in place of the original."}
+	case "reverted":
+		return &flash{Text: "The edit was taken back. A replay sends the message as it failed."}
+	}
+	return nil
+}
+
+func messagePath(id failed.ID) string { return fmt.Sprintf("/messages/%d", id) }

@@ -1,0 +1,78 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// overview shows all work queues, what fails most, and what is on its way back.
+func (p *pages) overview(c *call) error {
+	ctx := c.r.Context()
+	s, err := p.system(c)
+	if err != nil {
+		return err
+	}
+	groups, _, err := c.Archive.Groups(ctx, failed.GroupFilter{State: failed.Failed, Order: failed.ByFailed}, failed.Page{Size: 6})
+	if err != nil {
+		return err
+	}
+	running, err := c.Archive.Running(ctx)
+	if err != nil {
+		return err
+	}
+	data := struct {
+		Queues  []queueRow
+		Sums    overviewSums
+		Groups  []groupRow
+		Running []replayView
+		Live    bool   // there are figures
+		Breaker bool   // a worker has one
+		Problem string // why there are none, although there should be
+	}{Queues: s.rows(c.Workers), Groups: groupRows(groups), Live: s.problem == nil}
+	if s.problem != nil && !errors.Is(s.problem, errNoFigures) {
+		data.Problem = sentence(s.problem.Error())
+	}
+	for _, q := range data.Queues {
+		data.Sums.add(q)
+		data.Breaker = data.Breaker || q.Breaker != ""
+	}
+	for _, r := range running {
+		data.Running = append(data.Running, viewReplay(r, c.Clock()))
+	}
+	return c.render(http.StatusOK, "overview", page{Title: "Overview", Nav: "overview"}, data)
+}
+
+// overviewSums are figures over all queues.
+type overviewSums struct {
+	Counts                failed.Counts
+	Depth, Retrying       int64
+	In, Out               float64
+	Workers               int
+	Stopped, BreakersOpen int
+	Queues, Failing       int
+}
+
+func (s *overviewSums) add(q queueRow) {
+	n := q.Archived.Counts
+	s.Counts.Failed += n.Failed
+	s.Counts.Replaying += n.Replaying
+	s.Counts.Replayed += n.Replayed
+	s.Counts.Discarded += n.Discarded
+	s.Depth += q.Depth
+	s.Retrying += q.Retrying
+	s.In += q.Live.In
+	s.Out += q.Live.Out
+	s.Workers += q.Workers
+	s.Queues++
+	if n.Failed > 0 {
+		s.Failing++
+	}
+	if q.Stopped != "" {
+		s.Stopped++
+	}
+	if q.Breaker != "" && q.Breaker != "closed" {
+		s.BreakersOpen++
+	}
+}

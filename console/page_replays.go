@@ -1,0 +1,214 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// replayView is a replay on a page.
+type replayView struct {
+	*failed.Replay
+	Words   string // what it replays
+	How     string // how fast, where to
+	Percent int64
+	Rate    float64 // messages per second so far
+	Left    string  // how long it will take, if that can be said
+	Running bool
+	Took    string
+}
+
+func viewReplay(r failed.Replay, now time.Time) replayView {
+	v := replayView{
+		Replay: &r, Words: describeFilter(r.Plan.Filter), How: describePlan(r.Plan),
+		Percent: percent(r.Sent, r.Total), Running: r.State == failed.ReplayRunning,
+	}
+	end := r.Ended
+	if v.Running {
+		end = now
+	}
+	took := end.Sub(r.Begun)
+	v.Took = exactly(took.Round(time.Second))
+	if took > 0 {
+		v.Rate = float64(r.Sent) / max(took.Seconds(), 1)
+	}
+	if v.Running && v.Rate > 0 && r.Sent < r.Total {
+		left := float64(r.Total-r.Sent) / v.Rate
+		if left < 30*24*3600 {
+			v.Left = short(max(time.Duration(left*float64(time.Second)), time.Second))
+		}
+	}
+	return v
+}
+
+// describePlan says in words how a replay goes about it.
+func describePlan(p failed.Plan) string {
+	to := "to the queue each failed in"
+	if p.To != nil {
+		to = fmt.Sprintf("to exchange %q with key %q", visible(p.To.Exchange), visible(p.To.RoutingKey))
+	}
+	parts := []string{to}
+	switch {
+	case p.Rate > 0 && p.Ramp:
+		parts = append(parts, fmt.Sprintf("slowly at first, up to %s per second", perSecond(p.Rate)))
+	case p.Rate > 0:
+		parts = append(parts, fmt.Sprintf("at most %s per second", perSecond(p.Rate)))
+	case p.Ramp:
+		parts = append(parts, "slowly at first")
+	}
+	if p.Canary > 0 {
+		parts = append(parts, "one first, to see for "+exactly(p.Canary)+" whether it comes back")
+	}
+	if p.IgnoreSame {
+		parts = append(parts, "goes on although the same comes back")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// replays lists them.
+func (p *pages) replays(c *call) error {
+	q := c.r.URL.Query()
+	replays, next, err := c.Archive.Replays(c.r.Context(), failed.Page{After: failed.Cursor(q.Get("after"))})
+	if err != nil {
+		return err
+	}
+	data := struct {
+		Replays []replayView
+		Next    string
+		First   bool
+	}{Next: nextPage("/replays", q, next), First: q.Get("after") == ""}
+	for _, r := range replays {
+		data.Replays = append(data.Replays, viewReplay(r, c.Clock()))
+	}
+	return c.render(http.StatusOK, "replays", page{Title: "Replays", Nav: "replays"}, data)
+}
+
+// replay shows one, and what came back from it.
+func (p *pages) replay(c *call) error {
+	id, err := c.pathID()
+	if err != nil {
+		return err
+	}
+	ctx := c.r.Context()
+	r, err := c.Archive.Replay(ctx, failed.ReplayID(id))
+	if err != nil {
+		return err
+	}
+	returned, _, err := c.Archive.List(ctx, failed.Filter{Replay: r.ID}, failed.Page{Size: 10})
+	if err != nil {
+		return err
+	}
+	data := struct {
+		R        replayView
+		Returned []failed.Summary
+		Carried  bool // there is a replayer to carry it out
+	}{viewReplay(*r, c.Clock()), returned, c.Replayer != nil}
+	return c.render(http.StatusOK, "replay", page{Title: fmt.Sprintf("Replay %d", r.ID), Nav: "replays", Flash: c.flash()}, data)
+}
+
+// replayForm asks how to replay what is selected.
+func (p *pages) replayForm(c *call) error {
+	v, err := c.asked()
+	if err != nil {
+		return err
+	}
+	s, err := c.selected(v, failed.Failed)
+	if err != nil {
+		return err
+	}
+	form := url.Values{"same": {"stop"}, "to": {"origin"}}
+	if s.Total.N > 20 {
+		form.Set("ramp", "yes")
+	}
+	return c.showReplayForm(http.StatusOK, s, form, "")
+}
+
+func (c *call) showReplayForm(status int, s *selection, form url.Values, problem string) error {
+	data := struct {
+		*selection
+		Form    url.Values
+		Problem string
+		Carried bool
+	}{s, form, problem, c.Replayer != nil}
+	return c.render(status, "replay_new", page{Title: "Replay", Nav: "replays"}, data)
+}
+
+// beginReplay begins one, by the form or, from a message's page, without any.
+func (p *pages) beginReplay(c *call) error {
+	if err := c.r.ParseForm(); err != nil {
+		return badRequest("the form cannot be read: "+err.Error(), "send it as the page does")
+	}
+	v := c.r.PostForm
+	s, err := c.selected(v, failed.Failed)
+	if err != nil {
+		return err
+	}
+	plan, err := readPlan(v)
+	if err != nil {
+		f := asFailure(err)
+		return c.showReplayForm(http.StatusUnprocessableEntity, s, v, sentence(f.text)+" "+sentence(f.advice))
+	}
+	plan.Filter = s.Filter
+	r, err := c.begin(plan)
+	if err != nil {
+		return err
+	}
+	return c.seeOther(fmt.Sprintf("/replays/%d", r.ID), nil)
+}
+
+// begin begins a replay and wakes whoever carries it out.
+func (c *call) begin(plan failed.Plan) (*failed.Replay, error) {
+	if c.Replayer == nil {
+		return nil, &failure{
+			status: http.StatusServiceUnavailable, text: "this console is not connected to a broker, so that nothing can be replayed here",
+			advice: "start it with a broker: reprise console --broker URL",
+		}
+	}
+	r, err := c.Archive.BeginReplay(c.r.Context(), plan, c.who.actor)
+	if err != nil {
+		return nil, err
+	}
+	c.Replayer.Wake()
+	return r, nil
+}
+
+// readPlan reads how to replay.
+func readPlan(v url.Values) (failed.Plan, error) {
+	p := formParser{v: v}
+	plan := failed.Plan{
+		Rate:       p.decimal("rate"),
+		Ramp:       v.Get("ramp") != "",
+		IgnoreSame: v.Has("options") && v.Get("same") == "",
+	}
+	if v.Get("to") == "other" {
+		plan.To = &failed.Target{Exchange: v.Get("exchange"), RoutingKey: v.Get("key")}
+		if plan.To.Exchange == "" && plan.To.RoutingKey == "" {
+			p.err = badRequest("there is no place to send to", "name an exchange, or a queue as the routing key of the default exchange")
+		}
+	}
+	if s := v.Get("canary"); s != "" {
+		d, err := time.ParseDuration(s)
+		if err != nil || d < 0 || d > 24*time.Hour {
+			p.fault("canary", s, "a time such as 30s or 5m, at most 24h")
+		}
+		plan.Canary = d
+	}
+	return plan, p.err
+}
+
+// cancelReplay ends one: what was not sent waits again.
+func (p *pages) cancelReplay(c *call) error {
+	id, err := c.pathID()
+	if err != nil {
+		return err
+	}
+	err = c.Archive.EndReplay(c.r.Context(), failed.ReplayID(id), failed.ReplayCancelled, "by "+string(c.who.actor), c.who.actor)
+	if err != nil {
+		return err
+	}
+	return c.seeOther(fmt.Sprintf("/replays/%d", id), nil)
+}

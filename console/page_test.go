@@ -1,0 +1,192 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// submitForm sends a form as a browser does.
+func submitForm(v url.Values) (any, func(*http.Request)) {
+	return v.Encode(), func(r *http.Request) {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+}
+
+func post(t *testing.T, c *Console, path string, v url.Values, change ...func(*http.Request)) (status int, location, body string) {
+	t.Helper()
+	form, asForm := submitForm(v)
+	w := ask(t, c, "POST", path, form, append(change, asForm)...)
+	return w.Code, w.Header().Get("Location"), w.Body.String()
+}
+
+var tags = regexp.MustCompile(`<[^>]*>`)
+
+// What messages contain is text on every page, and none has a script or a style in it.
+func TestPagesShowMarkupAsText(t *testing.T) {
+	for _, text := range hostileTexts {
+		a := newArchive(t, failed.Config{})
+		id := add(t, a, func(m *failed.Message) {
+			m.Queue, m.FailedQueue, m.Exchange, m.RoutingKey, m.Error, m.Reason = text, text, text, text, text, text
+			m.Errors[0].Error, m.Errors[0].Host = text, text
+			m.Content = failed.Content{
+				Body:       []byte(text),
+				Headers:    topology.Table{text: text, "deep": deep(), "array": []any{text, []byte(text)}},
+				Properties: failed.Properties{ContentType: text, MessageID: text, CorrelationID: text, ReplyTo: text, Type: text},
+			}
+		})
+		c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
+		if _, err := a.Discard(t.Context(), failed.Filter{IDs: []failed.ID{add(t, a, nil)}}, text+"!", failed.Actor(text)); err != nil {
+			t.Fatal(err)
+		}
+		query := url.Values{"q": {text}, "queue": {text}, "error": {text}, "header": {text + ": " + text}, "state": {"all"}}.Encode()
+		for _, path := range []string{
+			"/", "/groups", "/groups?" + query, "/groups/1", "/messages?state=all", "/messages?" + url.Values{"q": {text}}.Encode(),
+			fmt.Sprintf("/messages/%d", id), fmt.Sprintf("/messages/%d/edit", id), "/messages/2", "/replays/new?id=1", "/discard?id=1", "/topology", "/audit",
+			"/groups?state=" + url.QueryEscape(text), "/login?next=" + url.QueryEscape(text),
+		} {
+			w := ask(t, c, "GET", path, nil)
+			if w.Code >= 500 {
+				t.Errorf("%s: %d", path, w.Code)
+			}
+			body := strings.ReplaceAll(w.Body.String(), `<script src="/assets/`, "")
+			for _, markup := range []string{"<script", "<img", "<h1>Set", "<svg onload", "<style", " style=", " onerror=alert(1)>", "javascript:"} {
+				if strings.Contains(body, markup) {
+					t.Errorf("%s has %s in it, for %q", path, markup, text)
+				}
+			}
+			if strings.ContainsFunc(tags.ReplaceAllString(w.Body.String(), ""), odd) {
+				t.Errorf("%s has a character in it that does not show, for %q", path, text)
+			}
+		}
+	}
+}
+
+// Who may only look sees nothing that they cannot use.
+func TestPagesByRole(t *testing.T) {
+	list, secrets := tokens()
+	c := newConsole(t, Config{Tokens: list, Replayer: &waker{}})
+	add(t, c.Archive, nil)
+	for path, action := range map[string]string{
+		"/messages/1": `action="/replays"`, "/messages": `name="id"`, "/groups/1": "/replays/new?",
+	} {
+		for role := View; role <= Admin; role++ {
+			w := ask(t, c, "GET", path, nil, bearer(secrets[role]))
+			if has := strings.Contains(w.Body.String(), action); w.Code != http.StatusOK || has != (role >= Operate) {
+				t.Errorf("%s as %s: %d, has %s: %v", path, role, w.Code, action, has)
+			}
+		}
+	}
+}
+
+// Secrets are shown to administrators; others neither see them, nor overwrite them with
+// what they see.
+func TestPagesHideSecrets(t *testing.T) {
+	list, secrets := tokens()
+	a := newArchive(t, failed.Config{Redact: []failed.Rule{{Header: "x-token"}, {Path: "card.number"}}})
+	id := add(t, a, nil)
+	c := newConsole(t, Config{Archive: a, Tokens: list, Replayer: &waker{}})
+	for _, path := range []string{"/messages/1", "/messages/1/body", "/messages/1/edit"} {
+		for role := View; role <= Admin; role++ {
+			body := ask(t, c, "GET", path, nil, bearer(secrets[role])).Body.String()
+			if has := strings.Contains(body, "4111") || strings.Contains(body, "hunter2"); has != (role == Admin) {
+				t.Errorf("%s shows a secret to %s: %v", path, role, has)
+			}
+		}
+	}
+	status, _, _ := post(t, c, "/messages/1/edit", url.Values{"body": {"{}"}, "do": {"save"}}, bearer(secrets[Operate]))
+	if m, err := a.Get(t.Context(), id); status != http.StatusForbidden || err != nil || m.Edited != nil {
+		t.Errorf("the edit was answered with %d: %v %v", status, m.Edited, err)
+	}
+}
+
+func TestPageDiscardAndRestore(t *testing.T) {
+	c := newConsole(t, Config{})
+	add(t, c.Archive, nil)
+	add(t, c.Archive, nil)
+	if status, _, body := post(t, c, "/discard", url.Values{"id": {"1"}, "reason": {" "}}); status != http.StatusUnprocessableEntity || !strings.Contains(body, "Write down why") {
+		t.Errorf("without a reason: %d", status)
+	}
+	status, location, _ := post(t, c, "/discard", url.Values{"id": {"1"}, "reason": {"paid by hand"}})
+	if want := "/messages/1?did=discarded&n=1&undo=1"; status != http.StatusSeeOther || location != want {
+		t.Errorf("%d to %s, want %s", status, location, want)
+	}
+	if body := ask(t, c, "GET", location, nil).Body.String(); !strings.Contains(body, "1 message discarded.") || !strings.Contains(body, "paid by hand") {
+		t.Errorf("the page does not say so: %s", body)
+	}
+	if status, location, _ = post(t, c, "/restore", url.Values{"id": {"1"}}); status != http.StatusSeeOther || location != "/messages/1?did=restored&n=1" {
+		t.Errorf("%d to %s", status, location)
+	}
+	if m, err := c.Archive.Get(t.Context(), 1); err != nil || m.State != failed.Failed {
+		t.Errorf("it is %s: %v", m.State, err)
+	}
+}
+
+func TestPageBeginReplay(t *testing.T) {
+	w := &waker{}
+	c := newConsole(t, Config{Replayer: w})
+	for range 3 {
+		add(t, c.Archive, nil)
+	}
+	status, location, _ := post(t, c, "/replays", url.Values{
+		"group": {"1"}, "options": {"yes"}, "to": {"other"}, "exchange": {"x"}, "key": {"k"}, "rate": {"2.5"}, "ramp": {"yes"}, "canary": {"30s"},
+	})
+	if status != http.StatusSeeOther || location != "/replays/1" || w.woken.Load() != 1 {
+		t.Fatalf("%d to %s, woken %d times", status, location, w.woken.Load())
+	}
+	r, err := c.Archive.Replay(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := r.Plan
+	if r.Total != 3 || p.To == nil || *p.To != (failed.Target{Exchange: "x", RoutingKey: "k"}) || p.Rate != 2.5 || !p.Ramp || p.Canary.Seconds() != 30 || !p.IgnoreSame {
+		t.Errorf("the plan is %+v of %d", p, r.Total)
+	}
+	if status, location, _ = post(t, c, "/replays/1/cancel", nil); status != http.StatusSeeOther || location != "/replays/1" {
+		t.Errorf("cancelled: %d to %s", status, location)
+	}
+	if body := ask(t, c, "GET", "/replays/1", nil).Body.String(); !strings.Contains(body, "cancelled") {
+		t.Error("the page does not say that it was cancelled")
+	}
+	// From a message's page, without options: carefully.
+	if status, _, _ = post(t, c, "/replays", url.Values{"id": {"2"}}); status != http.StatusSeeOther {
+		t.Errorf("status %d", status)
+	}
+	if r, err = c.Archive.Replay(t.Context(), 2); err != nil || r.Total != 1 || r.Plan.IgnoreSame || r.Plan.To != nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for name, v := range map[string]url.Values{
+		"rate": {"id": {"1"}, "rate": {"fast"}}, "canary": {"id": {"1"}, "canary": {"soon"}}, "to": {"id": {"1"}, "to": {"other"}},
+	} {
+		if status, _, _ := post(t, c, "/replays", v); status != http.StatusUnprocessableEntity {
+			t.Errorf("a wrong %s: status %d", name, status)
+		}
+	}
+}
+
+// Assets are asked for again each time, and sent once.
+func TestAssets(t *testing.T) {
+	c := newConsole(t, Config{})
+	for name, kind := range map[string]string{
+		"console.css": "text/css; charset=utf-8", "console.js": "text/javascript; charset=utf-8",
+		"htmx.min.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml", "htmx.LICENSE": "text/plain; charset=utf-8",
+	} {
+		w := ask(t, c, "GET", "/assets/"+name, nil)
+		if got := w.Header().Get("Content-Type"); w.Code != http.StatusOK || got != kind || w.Body.Len() == 0 {
+			t.Errorf("%s: %d %s", name, w.Code, got)
+		}
+		if again := ask(t, c, "GET", "/assets/"+name, nil, header("If-None-Match", w.Header().Get("ETag"))); again.Code != http.StatusNotModified {
+			t.Errorf("%s again: %d", name, again.Code)
+		}
+	}
+	if w := ask(t, c, "GET", "/assets/none.js", nil); w.Code != http.StatusNotFound {
+		t.Errorf("what is not there: %d", w.Code)
+	}
+}

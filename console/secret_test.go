@@ -1,0 +1,147 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/topology"
+)
+
+var secretRules = []failed.Rule{{Header: "X-Token"}, {Path: "card.number"}}
+
+// Whoever may not see secrets sees none, by whatever way they ask.
+func TestSecretsAreHidden(t *testing.T) {
+	a := newArchive(t, failed.Config{Redact: secretRules})
+	id := add(t, a, nil)
+	m, err := a.Get(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited := m.Content
+	edited.Headers = topology.Table{"x-token": "hunter3", "in": topology.Table{"X-Token": "hunter4"}}
+	edited.Body = []byte(`{"order":18,"card":{"number":"4112"}}`)
+	if err := a.Edit(t.Context(), id, edited, "somebody"); err != nil {
+		t.Fatal(err)
+	}
+	list, secrets := tokens()
+	d := describe(t, newConsole(t, Config{Archive: a, Tokens: list, Replayer: &waker{}}))
+	all := []string{"hunter2", "hunter3", "hunter4", "4111", "4112"}
+	paths := []string{"", "/body", "/body?original=true", "/diff", "/revisions"}
+	for _, path := range paths {
+		for role := View; role <= Admin; role++ {
+			body := ask(t, d, "GET", "/api/v1/messages/1"+path, nil, bearer(secrets[role])).Body.String()
+			for _, secret := range all {
+				if role < Admin && strings.Contains(body, secret) {
+					t.Errorf("%q tells %s about %s: %s", path, role, secret, body)
+				}
+			}
+			if role == Admin && !strings.Contains(body, "411") {
+				t.Errorf("%q hides what an admin may see: %s", path, body)
+			}
+		}
+	}
+	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil, bearer(secrets[View]))); !m.Redacted {
+		t.Error("it does not say that something is hidden")
+	}
+	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil, bearer(secrets[Admin]))); m.Redacted {
+		t.Error("it says that something is hidden from an admin")
+	}
+	for _, query := range []string{"text=hunter2", "text=4111", "header=x-token:hunter2"} {
+		if list := get[api.Messages](t, ask(t, d, "GET", "/api/v1/messages?"+query, nil, bearer(secrets[View]))); len(list.Messages) != 0 {
+			t.Errorf("%s finds it, so that a secret can be guessed", query)
+		}
+	}
+	refused(t, ask(t, d, "GET", "/api/v1/messages/export", nil, bearer(secrets[Operate])), http.StatusForbidden, "admin")
+	if w := ask(t, d, "GET", "/api/v1/messages/export", nil, bearer(secrets[Admin])); !strings.Contains(w.Body.String(), "hunter2") {
+		t.Errorf("export: %d %s", w.Code, w.Body)
+	}
+}
+
+// Whoever does not see a secret can edit what is around it, and changes nothing of it.
+func TestSecretsSurviveEdits(t *testing.T) {
+	nested := topology.Table{"x-token": "inner", "n": int32(1)}
+	before := topology.Table{"tenant": "acme", "x-token": "hunter2", "nested": nested}
+	hidden := topology.Table{"x-token": failed.Redacted, "n": int32(1)}
+	for _, tc := range []struct {
+		what string
+		edit api.Edit
+		want topology.Table // nil: refused
+	}{
+		{"as it was shown", headersOf(topology.Table{"tenant": "acme", "x-token": failed.Redacted, "nested": hidden}), before},
+		{
+			"around it",
+			headersOf(topology.Table{"new": true, "x-token": failed.Redacted, "nested": hidden}),
+			topology.Table{"new": true, "x-token": "hunter2", "nested": nested},
+		},
+		{
+			"beside it in a table",
+			headersOf(topology.Table{"x-token": failed.Redacted, "nested": topology.Table{"x-token": failed.Redacted, "n": int32(2)}}),
+			topology.Table{"x-token": "hunter2", "nested": topology.Table{"x-token": "inner", "n": int32(2)}},
+		},
+		{"another secret", headersOf(topology.Table{"x-token": "mine", "nested": hidden}), nil},
+		{"another secret in a table", headersOf(topology.Table{"x-token": failed.Redacted, "nested": topology.Table{"x-token": "mine"}}), nil},
+		{"without it", headersOf(topology.Table{"nested": hidden}), nil},
+		{"without its table", headersOf(topology.Table{"x-token": failed.Redacted}), nil},
+		{"its table is a text", headersOf(topology.Table{"x-token": failed.Redacted, "nested": "x"}), nil},
+		{"properties", api.Edit{Properties: &api.Properties{Type: "x"}}, before},
+		{"the body as it was shown", bodyOf(`{"order":17,"card":{"number":"[redacted]"}}`), before},
+		{"another body", bodyOf(`{"order":18,"card":{"number":"[redacted]"}}`), nil},
+	} {
+		t.Run(tc.what, func(t *testing.T) {
+			a := newArchive(t, failed.Config{Redact: secretRules})
+			id := add(t, a, func(m *failed.Message) { m.Headers = before })
+			list, secrets := tokens()
+			d := describe(t, newConsole(t, Config{Archive: a, Tokens: list}))
+			w := ask(t, d, "PUT", "/api/v1/messages/1/edit", tc.edit, bearer(secrets[Operate]))
+			m, err := a.Get(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.want == nil {
+				refused(t, w, http.StatusForbidden, "ask an admin")
+				if m.Edited != nil {
+					t.Errorf("it was edited: %+v", m.Edited)
+				}
+				if w := ask(t, d, "PUT", "/api/v1/messages/1/edit", tc.edit, bearer(secrets[Admin])); w.Code != http.StatusOK {
+					t.Errorf("an admin cannot: %d %s", w.Code, w.Body)
+				}
+				return
+			}
+			if w.Code != http.StatusOK || strings.Contains(w.Body.String(), "hunter2") {
+				t.Fatalf("%d %s", w.Code, w.Body)
+			}
+			if diff := cmp.Diff(tc.want, m.Edited.Headers); diff != "" {
+				t.Errorf("headers: %s", diff)
+			}
+			if string(m.Edited.Body) != string(m.Body) {
+				t.Errorf("body %s", m.Edited.Body)
+			}
+		})
+	}
+}
+
+// A body that is hidden because it cannot be read stays hidden, whatever somebody says
+// that it is.
+func TestSecretsSurviveAnotherType(t *testing.T) {
+	a := newArchive(t, failed.Config{Redact: secretRules})
+	id := add(t, a, func(m *failed.Message) { m.Body = []byte("\x1f\x8bhunter2") })
+	list, secrets := tokens()
+	d := describe(t, newConsole(t, Config{Archive: a, Tokens: list}))
+	edit := api.Edit{Properties: &api.Properties{ContentType: "text/plain"}}
+	refused(t, ask(t, d, "PUT", "/api/v1/messages/1/edit", edit, bearer(secrets[Operate])), http.StatusForbidden, "ask an admin")
+	if m, err := a.Get(t.Context(), id); err != nil || m.Edited != nil {
+		t.Errorf("edited: %+v, %v", m.Edited, err)
+	}
+}
+
+func headersOf(t topology.Table) api.Edit {
+	h := api.Headers(t)
+	return api.Edit{Headers: &h}
+}
+
+func bodyOf(text string) api.Edit { return api.Edit{Text: &text} }

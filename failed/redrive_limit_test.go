@@ -1,0 +1,60 @@
+package failed
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/reprisetest"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// The first of a queue go, and the others stay in their places.
+func TestRedriveUpToALimit(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		w := newWire(t, b.URL)
+		from, to := w.queue("failed", nil), w.queue("work", nil)
+		w.publish(from, nil, ids(5)...)
+		got, err := Redrive(t.Context(), w.client, RedriveConfig{From: from, To: &Target{RoutingKey: to}, Limit: 2})
+		if err != nil || got != (Redriven{Found: 2, Sent: 2}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		testkit.Eventually(t, longest, func() bool { return w.depth(from) == 3 })
+		for i, d := range append(w.take(to), w.take(from)...) {
+			if d.MessageId != fmt.Sprint("id-", i) {
+				t.Errorf("%s is in place %d", d.MessageId, i)
+			}
+		}
+	})
+}
+
+// No more than Rate are sent per second, from the first on.
+func TestRedriveAtARate(t *testing.T) {
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		c := b.Client(t, nil)
+		b.Declare(t, topology.Buckets{}.Topology("orders"))
+		for range 21 {
+			b.Publish(t, &reprise.Message{RoutingKey: "orders.failed"})
+		}
+		began := time.Now()
+		got, err := Redrive(t.Context(), c, RedriveConfig{From: "orders.failed", To: &Target{RoutingKey: "orders"}, Rate: 4})
+		if err != nil || got.Sent != 21 {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if took := time.Since(began); took < 5*time.Second || took > 6*time.Second {
+			t.Errorf("21 messages at 4 per second took %v", took)
+		}
+	})
+}
+
+func TestRedriveRefusesLimits(t *testing.T) {
+	for _, c := range []RedriveConfig{{Limit: -1}, {Rate: -1}, {Rate: math.NaN()}} {
+		c.From = "orders.failed"
+		if c.Validate() == nil {
+			t.Errorf("%+v is accepted", c)
+		}
+	}
+}

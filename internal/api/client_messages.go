@@ -1,0 +1,141 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+)
+
+// Me returns who the client is for the console.
+func (c *Client) Me(ctx context.Context) (Me, error) {
+	return get[Me](ctx, c, "me", nil)
+}
+
+// Messages returns a page of messages, the latest failure first.
+func (c *Client) Messages(ctx context.Context, f Filter, p Page) (Messages, error) {
+	return get[Messages](ctx, c, "messages", p.in(f.Values()))
+}
+
+// Count counts messages.
+func (c *Client) Count(ctx context.Context, f Filter) (Total, error) {
+	return get[Total](ctx, c, "messages/count", f.Values())
+}
+
+// Message returns a message with its content.
+func (c *Client) Message(ctx context.Context, id int64) (Message, error) {
+	return get[Message](ctx, c, at("messages", id), nil)
+}
+
+// Revisions returns the edits of a message.
+func (c *Client) Revisions(ctx context.Context, id int64) (Revisions, error) {
+	return get[Revisions](ctx, c, at("messages", id, "revisions"), nil)
+}
+
+// Diff returns what edits have changed.
+func (c *Client) Diff(ctx context.Context, id int64) (Diff, error) {
+	return get[Diff](ctx, c, at("messages", id, "diff"), nil)
+}
+
+// Edit changes what a replay sends of a message, and returns it as it is then.
+func (c *Client) Edit(ctx context.Context, id int64, e Edit) (Message, error) {
+	return call[Message](ctx, c, http.MethodPut, at("messages", id, "edit"), nil, e)
+}
+
+// Revert takes the edits of a message back.
+func (c *Client) Revert(ctx context.Context, id int64) (Message, error) {
+	return call[Message](ctx, c, http.MethodDelete, at("messages", id, "edit"), nil, nil)
+}
+
+// Discard drops messages.
+func (c *Client) Discard(ctx context.Context, d Discard) (Done, error) {
+	return call[Done](ctx, c, http.MethodPost, "discard", nil, d)
+}
+
+// WouldDiscard counts what Discard would drop.
+func (c *Client) WouldDiscard(ctx context.Context, d Discard) (Done, error) {
+	return call[Done](ctx, c, http.MethodPost, "discard", dryRun, d)
+}
+
+// Restore undoes Discard.
+func (c *Client) Restore(ctx context.Context, s Selection) (Done, error) {
+	return call[Done](ctx, c, http.MethodPost, "restore", nil, s)
+}
+
+// WouldRestore counts what Restore would bring back.
+func (c *Client) WouldRestore(ctx context.Context, s Selection) (Done, error) {
+	return call[Done](ctx, c, http.MethodPost, "restore", dryRun, s)
+}
+
+// Purge removes what is older than the archive's retention.
+func (c *Client) Purge(ctx context.Context) (Done, error) {
+	return call[Done](ctx, c, http.MethodPost, "purge", nil, nil)
+}
+
+const jsonLines = "application/x-ndjson"
+
+// Export writes messages as JSON Lines, and returns how many bytes. What has been written
+// when it returns an error is not all.
+func (c *Client) Export(ctx context.Context, f Filter, w io.Writer) (int64, error) {
+	answer, err := c.send(ctx, http.MethodGet, "messages/export", f.Values(), "", nil)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	n, err := io.Copy(w, answer.Body)
+	if err != nil {
+		return n, fmt.Errorf("the export ended early: %w", err)
+	}
+	return n, nil
+}
+
+// Import archives what Export wrote, and returns how many messages were new.
+func (c *Client) Import(ctx context.Context, r io.Reader) (Done, error) {
+	answer, err := c.send(ctx, http.MethodPost, "messages/import", nil, jsonLines, r)
+	if err != nil {
+		return Done{}, err
+	}
+	defer answer.Body.Close()
+	return decode[Done](answer.Body)
+}
+
+// GroupFilter selects groups: those for which all that is set holds.
+type GroupFilter struct {
+	Queue Text
+	State string // at least one message is in it
+	Text  string // a part of the group's text
+	Order string // "failed": the most messages in state failed first; "": the latest failure
+}
+
+// Groups returns a page of groups.
+func (c *Client) Groups(ctx context.Context, f GroupFilter, p Page) (Groups, error) {
+	queue, _ := f.Queue.MarshalText() // never fails
+	v := url.Values{}
+	for name, value := range map[string]string{"queue": string(queue), "state": f.State, "text": f.Text, "order": f.Order} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	return get[Groups](ctx, c, "groups", p.in(v))
+}
+
+// Group returns a group.
+func (c *Client) Group(ctx context.Context, id int64) (Group, error) {
+	return get[Group](ctx, c, at("groups", id), nil)
+}
+
+// Queues returns what the archive has of each work queue.
+func (c *Client) Queues(ctx context.Context) (Queues, error) {
+	return get[Queues](ctx, c, "queues", nil)
+}
+
+// Ledger returns the archive's side of the ledger.
+func (c *Client) Ledger(ctx context.Context) (Ledger, error) {
+	return get[Ledger](ctx, c, "ledger", nil)
+}
+
+// Acts returns a page of the audit log, newest first.
+func (c *Client) Acts(ctx context.Context, p Page) (Acts, error) {
+	return get[Acts](ctx, c, "acts", p.in(url.Values{}))
+}

@@ -1,0 +1,263 @@
+package api_test
+
+import (
+	"bytes"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite" // driver "sqlite"
+
+	"github.com/reprisemq/reprise/console"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/topology"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// waker is a replayer that sends nothing.
+type waker struct{}
+
+func (waker) Wake() {}
+
+// serve returns a client of a console with two failed messages, and its archive.
+func serve(t testing.TB, cfg console.Config) (*api.Client, *failed.Archive, string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "failed.db")+"?_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	archive, err := failed.Open(t.Context(), db, failed.Config{Dialect: failed.SQLite})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		_, err := archive.Add(t.Context(), []failed.Arrival{{Message: failed.Message{
+			Queue: "orders", FailedQueue: "orders.failed", Attempts: 10, Error: fmt.Sprintf("card %d declined", i),
+			FirstFailed: noon, LastFailed: noon.Add(time.Duration(i) * time.Second),
+			Content: failed.Content{Body: []byte(`{"order":17}`), Headers: topology.Table{"big": int64(1<<62 + 1)}},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg.Archive, cfg.Replayer = archive, waker{}
+	c, err := console.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(c)
+	t.Cleanup(server.Close)
+	client, err := api.NewClient(api.ClientConfig{URL: server.URL, Actor: "cli:ann@desk", HTTP: server.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, archive, server.URL
+}
+
+func TestClient(t *testing.T) {
+	c, _, _ := serve(t, console.Config{})
+	ctx := t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	me, err := c.Me(ctx)
+	must(err)
+	if me != (api.Me{Actor: "cli:ann@desk", Role: "admin"}) {
+		t.Errorf("me %+v", me)
+	}
+	page, err := c.Messages(ctx, api.Filter{Queue: "orders"}, api.Page{Size: 1})
+	must(err)
+	if len(page.Messages) != 1 || page.Messages[0].ID != 2 || page.Next == "" {
+		t.Fatalf("first page %+v", page)
+	}
+	page, err = c.Messages(ctx, api.Filter{Queue: "orders"}, api.Page{Size: 1, After: page.Next})
+	must(err)
+	if len(page.Messages) != 1 || page.Messages[0].ID != 1 {
+		t.Errorf("second page %+v", page)
+	}
+	total, err := c.Count(ctx, api.Filter{IDs: []int64{1, 2, 3}})
+	must(err)
+	if total.N != 2 {
+		t.Errorf("count %+v", total)
+	}
+
+	m, err := c.Message(ctx, 1)
+	must(err)
+	if n := m.Original.Headers["big"]; n != int64(1<<62+1) {
+		t.Errorf("64 bits are %v", n)
+	}
+	empty := ""
+	m, err = c.Edit(ctx, 1, api.Edit{Text: &empty})
+	must(err)
+	if m.Edited == nil || len(m.Edited.Body) != 0 {
+		t.Errorf("an empty body: %+v", m.Edited)
+	}
+	diff, err := c.Diff(ctx, 1)
+	must(err)
+	if !strings.Contains(diff.Body, `-{"order":17}`) || diff.Headers != "" {
+		t.Errorf("diff %+v", diff)
+	}
+	revisions, err := c.Revisions(ctx, 1)
+	must(err)
+	if len(revisions.Revisions) != 1 || revisions.Revisions[0].Actor != "cli:ann@desk" {
+		t.Errorf("revisions %+v", revisions)
+	}
+	m, err = c.Revert(ctx, 1)
+	must(err)
+	if m.IsEdited {
+		t.Error("still edited")
+	}
+
+	all := api.Selection{All: true}
+	discard := api.Discard{Selection: api.Selection{Filter: api.Filter{IDs: []int64{1}}}, Reason: "a test"}
+	for _, step := range []struct {
+		what string
+		do   func() (api.Done, error)
+		want api.Done
+	}{
+		{"would discard", func() (api.Done, error) { return c.WouldDiscard(ctx, discard) }, api.Done{Messages: 1, DryRun: true}},
+		{"discard", func() (api.Done, error) { return c.Discard(ctx, discard) }, api.Done{Messages: 1}},
+		{"would restore", func() (api.Done, error) { return c.WouldRestore(ctx, all) }, api.Done{Messages: 1, DryRun: true}},
+		{"restore", func() (api.Done, error) { return c.Restore(ctx, all) }, api.Done{Messages: 1}},
+		{"would replay", func() (api.Done, error) { return c.WouldReplay(ctx, api.Plan{Selection: all}) }, api.Done{Messages: 2, DryRun: true}},
+		{"purge", func() (api.Done, error) { return c.Purge(ctx) }, api.Done{}},
+	} {
+		if got, err := step.do(); err != nil || got != step.want {
+			t.Errorf("%s: %+v, %v", step.what, got, err)
+		}
+	}
+
+	r, err := c.BeginReplay(ctx, api.Plan{Selection: all, Canary: api.Duration(time.Minute)})
+	must(err)
+	if r.Total != 2 || r.Plan.Canary != api.Duration(time.Minute) || !r.Plan.All {
+		t.Errorf("replay %+v", r)
+	}
+	r, err = c.Cancel(ctx, r.ID, "a test")
+	must(err)
+	if r.State != "cancelled" {
+		t.Errorf("cancelled %+v", r)
+	}
+	r, err = c.Replay(ctx, r.ID)
+	must(err)
+	replays, err := c.Replays(ctx, api.Page{})
+	must(err)
+	if len(replays.Replays) != 1 || replays.Replays[0].State != r.State {
+		t.Errorf("replays %+v", replays)
+	}
+
+	groups, err := c.Groups(ctx, api.GroupFilter{Queue: "orders", State: "failed", Text: "declined", Order: "failed"}, api.Page{})
+	must(err)
+	if len(groups.Groups) != 1 || groups.Groups[0].Counts.Failed != 2 {
+		t.Fatalf("groups %+v", groups)
+	}
+	if _, err := c.Group(ctx, groups.Groups[0].ID); err != nil {
+		t.Error(err)
+	}
+	queues, err := c.Queues(ctx)
+	must(err)
+	ledger, err := c.Ledger(ctx)
+	must(err)
+	if len(queues.Queues) != 1 || len(ledger.Queues) != 1 || ledger.Queues[0].Arrived != 2 {
+		t.Errorf("queues %+v, ledger %+v", queues, ledger)
+	}
+	acts, err := c.Acts(ctx, api.Page{Size: 100})
+	must(err)
+	if len(acts.Acts) != 6 || acts.Acts[5].Verb != "edit" {
+		t.Errorf("acts %+v", acts)
+	}
+}
+
+func TestClientExportAndImport(t *testing.T) {
+	from, _, _ := serve(t, console.Config{})
+	to, _, _ := serve(t, console.Config{})
+	var lines bytes.Buffer
+	n, err := from.Export(t.Context(), api.Filter{IDs: []int64{1}}, &lines)
+	if err != nil || n != int64(lines.Len()) || strings.Count(lines.String(), "\n") != 1 {
+		t.Fatalf("%d bytes, %v: %s", n, err, &lines)
+	}
+	for _, want := range []int64{1, 0} { // another archive's message is new, once
+		if done, err := to.Import(t.Context(), strings.NewReader(lines.String())); err != nil || done.Messages != want {
+			t.Errorf("imported %+v, %v, want %d", done, err, want)
+		}
+	}
+	_, err = to.Import(t.Context(), strings.NewReader("nonsense\n"))
+	if e, ok := errors.AsType[*api.Error](err); !ok || e.Status != http.StatusBadRequest || !strings.Contains(e.Text, "line 1") {
+		t.Errorf("nonsense: %v", err)
+	}
+}
+
+// What is refused is told with what to do about it.
+func TestClientErrors(t *testing.T) {
+	secret, hash := console.NewToken()
+	_, _, address := serve(t, console.Config{Tokens: []console.Token{{Name: "ann", Role: console.View, Hash: hash}}})
+	client := func(token string) *api.Client {
+		c, err := api.NewClient(api.ClientConfig{URL: address + "/", Token: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	if me, err := client(secret).Me(t.Context()); err != nil || me.Actor != "ann" {
+		t.Errorf("%+v, %v", me, err)
+	}
+	_, err := client("").Me(t.Context())
+	checkError(t, err, http.StatusUnauthorized, "Bearer")
+	_, err = client(secret).Discard(t.Context(), api.Discard{})
+	checkError(t, err, http.StatusForbidden, "ask for a token with the role operate")
+	_, err = client(secret).Message(t.Context(), 99)
+	checkError(t, err, http.StatusNotFound, "not found")
+
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	c, err := api.NewClient(api.ClientConfig{URL: other.URL, HTTP: other.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Queues(t.Context())
+	checkError(t, err, http.StatusNotFound, "is there a console at http://127.0.0.1")
+
+	for _, address := range []string{"", "localhost:8085", "ftp://host", "http://"} {
+		if _, err := api.NewClient(api.ClientConfig{URL: address}); err == nil || !strings.Contains(err.Error(), "use http://host:port") {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+}
+
+func checkError(t *testing.T, err error, status int, text string) {
+	t.Helper()
+	if e, ok := errors.AsType[*api.Error](err); !ok || e.Status != status || !strings.Contains(e.Error(), text) {
+		t.Errorf("%v, want %d with %q", err, status, text)
+	}
+}
+
+// An export that breaks off is no whole one.
+func TestClientNoticesABrokenExport(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("{}\n"))
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	defer s.Close()
+	c, err := api.NewClient(api.ClientConfig{URL: s.URL, HTTP: s.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines bytes.Buffer
+	if _, err := c.Export(t.Context(), api.Filter{}, &lines); err == nil || !strings.Contains(err.Error(), "ended early") {
+		t.Errorf("%v after %q", err, &lines)
+	}
+}

@@ -1,0 +1,117 @@
+package api_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+func anyFilter(t *rapid.T) api.Filter {
+	number := func(name string) int64 { return rapid.Int64Range(0, 1000).Draw(t, name) }
+	f := api.Filter{
+		Queue:       anyText(t),
+		States:      rapid.SliceOf(rapid.SampledFrom([]string{"failed", "replaying", "replayed", "discarded"})).Draw(t, "states"),
+		Group:       number("group"),
+		Text:        string(anyText(t)),
+		Error:       string(anyText(t)),
+		MinAttempts: int(number("min")),
+		IDs:         rapid.SliceOf(rapid.Int64()).Draw(t, "ids"),
+		Replay:      number("replay"),
+	}
+	if rapid.Bool().Draw(t, "bounded") {
+		f.MaxAttempts = f.MinAttempts + int(number("max"))
+		f.Since = time.Unix(number("since"), 5_000_000).UTC()
+		f.Until = f.Since.Add(time.Millisecond)
+	}
+	if name := anyText(t); name != "" {
+		f.Headers = api.HeaderTexts{name: string(anyText(t))}
+	}
+	return f
+}
+
+// A filter survives the address of a request, and package failed.
+func TestFilterIsLossless(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := anyFilter(t)
+		v, err := url.ParseQuery(f.Values().Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range v {
+			found := false
+			for _, known := range api.FilterNames {
+				found = found || known == name
+			}
+			if !found {
+				t.Fatalf("%q is not among FilterNames", name)
+			}
+		}
+		got, err := api.ParseFilter(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(f, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatal(diff)
+		}
+		if diff := cmp.Diff(f, api.FilterOf(f.Filter()), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatal(diff)
+		}
+		if isZero := cmp.Equal(f, api.Filter{}, cmpopts.EquateEmpty()) && f.IDs == nil; f.IsZero() != isZero {
+			t.Fatalf("IsZero is %v", f.IsZero())
+		}
+	})
+}
+
+// No messages at all is another filter than all messages.
+func TestNoIDsAreNotAll(t *testing.T) {
+	var f api.Filter
+	if err := json.Unmarshal([]byte(`{"ids":[]}`), &f); err != nil {
+		t.Fatal(err)
+	}
+	if f.IsZero() || f.Filter().IDs == nil {
+		t.Error("an empty list of ids selects all messages")
+	}
+	b, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(b) != `{"ids":[]}` {
+		t.Errorf("it is %s", b)
+	}
+}
+
+// FuzzParseFilter looks for an address that is understood as one filter, and written as
+// another.
+func FuzzParseFilter(f *testing.F) {
+	for _, seed := range []string{
+		"", "queue=orders&state=failed&state=discarded", "header=a%253Ab%2525:x:y&header=n:5", "id=1&id=2&group=7&replay=9",
+		"since=2026-03-01T12:00:00Z&until=2026-03-01T12:00:00.001%2B02:00", "queue=base64:Y2Fm6Q==", "text=%00%ff&error=%3Cb%3E",
+		"min_attempts=2&max_attempts=1", "queue=a&queue=b", "header=%25zz:1", "id=", "since=9999-12-31T23:59:59%2B23:59",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		v, err := url.ParseQuery(query)
+		if err != nil {
+			return
+		}
+		parsed, err := api.ParseFilter(v)
+		if err != nil {
+			return
+		}
+		again, err := api.ParseFilter(parsed.Values())
+		if err != nil {
+			t.Fatalf("%q is written as %v: %v", query, parsed.Values(), err)
+		}
+		if diff := cmp.Diff(parsed, again, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("%q: %s", query, diff)
+		}
+	})
+}

@@ -1,0 +1,105 @@
+package api
+
+import (
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/failed"
+)
+
+// Summary is a line of a list of messages.
+type Summary struct {
+	ID          int64     `json:"id"`
+	Group       int64     `json:"group"`
+	State       string    `json:"state"` // failed, replaying, replayed or discarded
+	Queue       Text      `json:"queue"`
+	FailedQueue Text      `json:"failed_queue"`
+	Archived    time.Time `json:"archived"`
+	Exchange    Text      `json:"exchange,omitempty"`
+	RoutingKey  Text      `json:"routing_key,omitempty"`
+	Attempts    int       `json:"attempts"`
+	Reason      string    `json:"reason,omitempty"`
+	Error       string    `json:"error"` // in a list cut at 1 KiB
+	FirstFailed time.Time `json:"first_failed,omitzero"`
+	LastFailed  time.Time `json:"last_failed"`
+	IsEdited    bool      `json:"is_edited"`
+	ReplayedBy  int64     `json:"replayed_by,omitempty"`
+	Back        int64     `json:"back,omitempty"`    // the replay that it came back from
+	BackOf      int64     `json:"back_of,omitempty"` // and what it was in it
+	Discarded   string    `json:"discarded,omitempty"`
+	MessageID   Text      `json:"message_id,omitempty"`
+	Size        int       `json:"size"` // of the body as it arrived, in bytes
+}
+
+// Messages are a page of a list.
+type Messages struct {
+	Messages []Summary `json:"messages"`
+	Next     string    `json:"next,omitempty"` // what to send as after for the next page; none: this is the last
+}
+
+// Message is a message with all that is known of it.
+type Message struct {
+	Summary
+	Errors        []AttemptError `json:"errors"` // oldest first
+	ErrorsDropped int            `json:"errors_dropped,omitempty"`
+	Original      Content        `json:"original"`
+	Edited        *Content       `json:"edited,omitempty"`
+	Redacted      bool           `json:"redacted,omitempty"` // secrets are left out
+}
+
+// AttemptError is an attempt that failed.
+type AttemptError struct {
+	Attempt    int       `json:"attempt"`
+	Time       time.Time `json:"time,omitzero"`
+	Error      string    `json:"error"`
+	Host       string    `json:"host,omitempty"`
+	DurationMS int64     `json:"duration_ms"`
+}
+
+// SummaryOf returns a line of a list as it is shown.
+func SummaryOf(s failed.Summary) Summary {
+	return Summary{
+		ID: int64(s.ID), Group: int64(s.Group), State: string(s.State),
+		Queue: Text(s.Queue), FailedQueue: Text(s.FailedQueue), Archived: s.Archived,
+		Exchange: Text(s.Exchange), RoutingKey: Text(s.RoutingKey),
+		Attempts: s.Attempts, Reason: s.Reason, Error: s.Error, FirstFailed: s.FirstFailed, LastFailed: s.LastFailed,
+		IsEdited: s.Edited, ReplayedBy: int64(s.ReplayedBy), Back: int64(s.Back), BackOf: int64(s.BackOf),
+		Discarded: s.Discarded, MessageID: Text(s.MessageID), Size: s.Size,
+	}
+}
+
+// MessageOf returns a message as it is shown.
+func MessageOf(m *failed.Message) Message {
+	shown := Message{
+		Summary: Summary{
+			ID: int64(m.ID), Group: int64(m.Group), State: string(m.State),
+			Queue: Text(m.Queue), FailedQueue: Text(m.FailedQueue), Archived: m.Archived,
+			Exchange: Text(m.Exchange), RoutingKey: Text(m.RoutingKey),
+			Attempts: m.Attempts, Reason: m.Reason, Error: m.Error, FirstFailed: m.FirstFailed, LastFailed: m.LastFailed,
+			IsEdited: m.Edited != nil, ReplayedBy: int64(m.ReplayedBy), Back: int64(m.Back), BackOf: int64(m.BackOf),
+			Discarded: m.Discarded, MessageID: Text(m.Properties.MessageID), Size: len(m.Body),
+		},
+		Errors:        attemptsOf(m.Errors),
+		ErrorsDropped: m.ErrorsDropped,
+		Original:      ContentOf(m.Content),
+	}
+	if m.Edited != nil {
+		edited := ContentOf(*m.Edited)
+		shown.Edited = &edited
+	}
+	return shown
+}
+
+func attemptsOf(attempts []reprise.AttemptError) []AttemptError {
+	shown := make([]AttemptError, len(attempts))
+	for i, a := range attempts {
+		shown[i] = AttemptError{a.Attempt, a.Time, a.Error, a.Host, a.Duration.Milliseconds()}
+	}
+	return shown
+}
+
+// Total is a number that may have been too costly to count to the end.
+type Total struct {
+	N    int64 `json:"n"`
+	More bool  `json:"more,omitempty"` // there are more than N
+}

@@ -1,0 +1,76 @@
+package api
+
+import (
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// Plan says what to replay and how. Rate is per second; 0: no limit.
+type Plan struct {
+	Selection
+	To         *Target  `json:"to,omitempty"` // none: the work queue that each failed in
+	Rate       float64  `json:"rate,omitempty"`
+	Ramp       bool     `json:"ramp,omitempty"`   // 1, 2, 5, 10 and so on per second, up to Rate
+	Canary     Duration `json:"canary,omitempty"` // send one, and wait so long whether it comes back
+	IgnoreSame bool     `json:"ignore_same,omitempty"`
+}
+
+// Target is where messages are sent. Exchange "" is the default exchange: it routes to
+// the queue named by RoutingKey.
+type Target struct {
+	Exchange   Text `json:"exchange"`
+	RoutingKey Text `json:"routing_key"`
+}
+
+// Plan returns it as package failed has it.
+func (p Plan) Plan() failed.Plan {
+	plan := failed.Plan{
+		Filter: p.Filter.Filter(), Rate: p.Rate, Ramp: p.Ramp, Canary: time.Duration(p.Canary), IgnoreSame: p.IgnoreSame,
+	}
+	if p.To != nil {
+		plan.To = &failed.Target{Exchange: string(p.To.Exchange), RoutingKey: string(p.To.RoutingKey)}
+	}
+	return plan
+}
+
+// PlanOf returns a plan as it is shown.
+func PlanOf(p failed.Plan) Plan {
+	f := FilterOf(p.Filter)
+	shown := Plan{
+		Selection: Selection{Filter: f, All: f.IsZero()},
+		Rate:      p.Rate, Ramp: p.Ramp, Canary: Duration(p.Canary), IgnoreSame: p.IgnoreSame,
+	}
+	if p.To != nil {
+		shown.To = &Target{Text(p.To.Exchange), Text(p.To.RoutingKey)}
+	}
+	return shown
+}
+
+// Replay is a selection of messages on their way back.
+type Replay struct {
+	ID    int64     `json:"id"`
+	Plan  Plan      `json:"plan"`
+	State string    `json:"state"` // running, done, cancelled or stopped
+	Why   string    `json:"why,omitempty"`
+	Actor string    `json:"actor"`
+	Begun time.Time `json:"begun"`
+	Ended time.Time `json:"ended,omitzero"`
+	Total int64     `json:"total"` // messages selected
+	Sent  int64     `json:"sent"`
+	Back  int64     `json:"back"` // known to have failed again
+}
+
+// Replays are a page of a list.
+type Replays struct {
+	Replays []Replay `json:"replays"`
+	Next    string   `json:"next,omitempty"`
+}
+
+// ReplayOf returns a replay as it is shown.
+func ReplayOf(r failed.Replay) Replay {
+	return Replay{
+		ID: int64(r.ID), Plan: PlanOf(r.Plan), State: string(r.State), Why: r.Why, Actor: string(r.Actor),
+		Begun: r.Begun, Ended: r.Ended, Total: r.Total, Sent: r.Sent, Back: r.Back,
+	}
+}

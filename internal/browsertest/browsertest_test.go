@@ -1,0 +1,308 @@
+package browsertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/console"
+	"github.com/reprisemq/reprise/failed"
+)
+
+// patience is how long anything on a page may take.
+const patience = 30 * time.Second
+
+// newBrowser starts a browser for a test.
+func newBrowser(t *testing.T) *Browser {
+	t.Helper()
+	if _, err := exec.LookPath("chromium"); err != nil && os.Getenv("CHROMIUM") == "" {
+		t.Skip("needs Chromium: apt-get install chromium, or run make test")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	t.Cleanup(cancel)
+	b, err := NewBrowser(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	if err := b.Look(1280, 800, "light", 1); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// newShop opens a shop for a test.
+func newShop(t *testing.T, cfg ShopConfig) *Shop {
+	t.Helper()
+	cfg.Dir = t.TempDir()
+	s, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// do does things in the browser, which all have to be possible soon.
+func do(t *testing.T, b *Browser, steps ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b.Tab, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		text, _ := chromedp.Run(b.Tab, chromedp.Evaluate[string]("location.pathname + ': ' + document.body.innerText"))
+		t.Fatalf("%v\non the page %.2000s", err, text)
+	}
+}
+
+// shows waits until an element's text contains something.
+func shows(t *testing.T, b *Browser, selector, text string) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		got, err := chromedp.Run(b.Tab, chromedp.Evaluate[string]("(document.querySelector("+quoted(selector)+") || {innerText: ''}).innerText"))
+		if err == nil && strings.Contains(got, text) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s shows %.1000q, not %q (%v)", selector, got, text, err)
+		}
+		ctx, cancel := context.WithTimeout(b.Tab, 50*time.Millisecond)
+		<-ctx.Done()
+		cancel()
+	}
+}
+
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "\\'") + "'" }
+
+// link is the first link or button with a text.
+func link(text string) chromedp.Search {
+	return chromedp.Search("//*[self::a or self::button][contains(normalize-space(.), '" + text + "')]")
+}
+
+// click follows a link or presses a button that leads to another page.
+func click(t *testing.T, b *Browser, text string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b.Tab, patience)
+	defer cancel()
+	if _, err := chromedp.RunResponse(ctx, chromedp.Click(link(text))); err != nil {
+		page, _ := chromedp.Run(b.Tab, chromedp.Evaluate[string]("location.pathname + ': ' + document.body.innerText"))
+		t.Fatalf("click %q: %v\non the page %.2000s", text, err, page)
+	}
+}
+
+func quiet(t *testing.T, b *Browser) {
+	t.Helper()
+	for _, p := range b.Problems() {
+		t.Errorf("the browser says: %s", p)
+	}
+}
+
+// A message that its worker has given up is found, corrected, sent back, and succeeds.
+func TestFindEditReplay(t *testing.T) {
+	b := newBrowser(t)
+	done := make(chan string, 10)
+	shop := newShop(t, ShopConfig{Attempts: 2, Handlers: map[string]reprise.Handler{
+		"orders": reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			if strings.Contains(string(m.Body), `"quantity":"two"`) {
+				return errors.New("decode order 4711: quantity is no number")
+			}
+			done <- string(m.Body)
+			return nil
+		}),
+	}})
+	err := shop.Client.Publish(t.Context(), &reprise.Message{
+		RoutingKey: "orders", ContentType: "application/json", Body: []byte(`{"order":4711,"quantity":"two"}`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	do(t, b, chromedp.Navigate(shop.URL))
+	// It comes by itself: the page is live.
+	shows(t, b, "main", "decode order *: quantity is no number")
+	click(t, b, "decode order")
+	shows(t, b, "h1", "decode order *")
+	do(t, b, chromedp.Click(chromedp.CSS("#rows a.row")), chromedp.WaitVisible(chromedp.CSS(".journey")))
+	shows(t, b, ".journey", "Attempt 2 failed")
+	shows(t, b, "pre", `"quantity": "two"`)
+
+	click(t, b, "Edit")
+	do(t, b, chromedp.SetValue(chromedp.ID("f-body"), "{\n  \"order\": 4711,\n  \"quantity\": 2\n}"),
+		chromedp.SendKeys(chromedp.ID("f-body"), " "))
+	shows(t, b, "#changes .add", `"quantity": 2`)
+	shows(t, b, "#changes .del", `"quantity": "two"`)
+	click(t, b, "Save and replay")
+	shows(t, b, "h1", "Replay 1")
+	shows(t, b, "main", "1 of 1 sent")
+	shows(t, b, "main", "done")
+	select {
+	case body := <-done:
+		if want := `{"order":4711,"quantity":2}`; body != want {
+			t.Errorf("the worker got %s, want %s", body, want)
+		}
+	case <-time.After(patience):
+		t.Error("the worker did not get it")
+	}
+	do(t, b, chromedp.Navigate(shop.URL+"/messages/1"))
+	shows(t, b, ".sub", "replayed")
+	shows(t, b, ".journey", "Edited, revision 1")
+	do(t, b, chromedp.Navigate(shop.URL+"/audit"))
+	shows(t, b, "tbody", "edit")
+	quiet(t, b)
+}
+
+// What fails again after a replay stops the replay, and is shown with it.
+func TestReplayStops(t *testing.T) {
+	b := newBrowser(t)
+	shop := newShop(t, ShopConfig{Attempts: 1, Handlers: map[string]reprise.Handler{
+		"orders": reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errors.New("no stock") }),
+	}})
+	for range 30 {
+		if err := shop.Client.Publish(t.Context(), &reprise.Message{RoutingKey: "orders", Body: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(t, b, chromedp.Navigate(shop.URL+"/groups"))
+	do(t, b, chromedp.Navigate(shop.URL+"/groups/1"))
+	shows(t, b, ".stats", "30")
+	do(t, b, chromedp.Reload())
+	click(t, b, "Replay all 30…")
+	do(t, b, chromedp.SetValue(chromedp.ID("f-rate"), "5"))
+	click(t, b, "Replay 30 messages")
+	shows(t, b, "main", "It stopped by itself.")
+	shows(t, b, "main", "failed again")
+	quiet(t, b)
+}
+
+// A page that fetches itself anew leaves the focus where it was.
+func TestLiveKeepsFocus(t *testing.T) {
+	b := newBrowser(t)
+	shop := newShop(t, ShopConfig{Seeded: true})
+	do(t, b, chromedp.Navigate(shop.URL), chromedp.Focus(chromedp.CSS("a[href='/groups?queue=emails']")))
+	shows(t, b, "#live", "Live")
+	before, err := shop.Archive.Count(t.Context(), failed.Filter{States: []failed.State{failed.Failed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := shop.Archive.Add(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed", Error: "x"}}}); err != nil {
+		t.Fatal(err)
+	}
+	shows(t, b, ".stats", fmt.Sprint(before.N+1))
+	got, err := chromedp.Run(b.Tab, chromedp.Evaluate[string]("document.activeElement.getAttribute('href') || ''"))
+	if err != nil || got != "/groups?queue=emails" {
+		t.Errorf("the focus is on %q: %v", got, err)
+	}
+	quiet(t, b)
+}
+
+// Messages that are picked are discarded for a reason; undo brings them back.
+func TestPickDiscardUndo(t *testing.T) {
+	b := newBrowser(t)
+	shop := newShop(t, ShopConfig{Seeded: true})
+	do(t, b, chromedp.Navigate(shop.URL+"/messages?queue=emails&state=failed"), chromedp.WaitVisible(chromedp.CSS("#rows")))
+	do(t, b, chromedp.Click(chromedp.CSS("#rows tr:nth-child(1) input")), chromedp.Click(chromedp.CSS("#rows tr:nth-child(2) input")))
+	shows(t, b, "[data-picked]", "2 picked")
+	click(t, b, "Discard…")
+	shows(t, b, "h1", "Discard 2 messages")
+	do(t, b, chromedp.SendKeys(chromedp.ID("f-reason"), "no such people"))
+	click(t, b, "Discard")
+	shows(t, b, ".note", "2 messages discarded.")
+	click(t, b, "Undo")
+	shows(t, b, ".note", "2 messages restored.")
+	quiet(t, b)
+}
+
+// A list goes on where it ended, without a new page.
+func TestShowMore(t *testing.T) {
+	b := newBrowser(t)
+	shop := newShop(t, ShopConfig{Seeded: true})
+	do(t, b, chromedp.Navigate(shop.URL+"/messages?state=all"), chromedp.Click(link("Show more")), chromedp.WaitVisible(chromedp.CSS("#rows tr:nth-child(100)")))
+	quiet(t, b)
+}
+
+// Every page, light and dark, wide and narrow: nothing that axe finds wrong, nothing
+// wider than the screen, and nothing that the security policy had to stop, whatever is
+// in the messages.
+func TestPages(t *testing.T) {
+	b := newBrowser(t)
+	script, err := os.ReadFile(filepath.Join("axe", "node_modules", "axe-core", "axe.min.js"))
+	if err != nil {
+		t.Skip("needs the npm package axe-core: run npm ci in internal/browsertest/axe, or make test")
+	}
+	shop := newShop(t, ShopConfig{Seeded: true, Handlers: map[string]reprise.Handler{
+		"orders":     reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil }),
+		"thumbnails": reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil }),
+	}, Breakers: map[string]string{"orders": "open"}})
+	pages, err := Pages(t.Context(), shop.Archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, look := range []struct {
+		width  int
+		scheme string
+	}{{1280, "light"}, {1280, "dark"}, {390, "light"}} {
+		if err := b.Look(look.width, 800, look.scheme, 1); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range pages {
+			do(t, b, chromedp.Navigate(shop.URL+p.Path), chromedp.WaitVisible(chromedp.CSS("main")))
+			check(t, b, string(script), p.Path, look.width, look.scheme)
+			if p.Name != "missing" {
+				quiet(t, b)
+			}
+			b.Problems()
+		}
+	}
+}
+
+// Who has a token signs in, and gets to where they wanted; who has not does not.
+func TestSignIn(t *testing.T) {
+	b := newBrowser(t)
+	secret, hash := console.NewToken()
+	shop := newShop(t, ShopConfig{Seeded: true, Tokens: []console.Token{{Name: "anna", Role: console.View, Hash: hash}}})
+	do(t, b, chromedp.Navigate(shop.URL+"/groups"))
+	shows(t, b, "h1", "Sign in")
+	do(t, b, chromedp.SendKeys(chromedp.ID("f-token"), "guess"))
+	click(t, b, "Sign in")
+	shows(t, b, "[role=alert]", "token")
+	b.Problems() // the status
+	do(t, b, chromedp.SendKeys(chromedp.ID("f-token"), secret))
+	click(t, b, "Sign in")
+	shows(t, b, "h1", "Failed groups")
+	shows(t, b, ".who", "anna")
+	shows(t, b, "#live", "Live")
+	click(t, b, "Sign out")
+	shows(t, b, "h1", "Sign in")
+	quiet(t, b)
+}
+
+// check asks axe what is wrong with a page.
+func check(t *testing.T, b *Browser, script, path string, width int, scheme string) {
+	t.Helper()
+	// The tool is put into the page by the debugger, which no policy binds.
+	wrong, err := chromedp.Run(b.Tab, chromedp.Evaluate[[]string](script+`;
+		axe.run().then(r => r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + v.help + ": " + n.html.slice(0, 200) + " " + (n.failureSummary || ""))))`,
+		chromedp.EvalAwaitPromise))
+	if err != nil {
+		t.Fatalf("axe on %s: %v", path, err)
+	}
+	for _, w := range wrong {
+		t.Errorf("%s, %d wide, %s: %s", path, width, scheme, w)
+	}
+	over, err := chromedp.Run(b.Tab, chromedp.Evaluate[int]("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if over > 0 {
+		t.Errorf("%s is %d wider than a screen of %d", path, over, width)
+	}
+}

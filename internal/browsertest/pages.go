@@ -1,0 +1,72 @@
+package browsertest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// Page is a page of the console that is there to be looked at.
+type Page struct{ Name, Path string }
+
+// Pages are all kinds of pages, of an archive that was filled by Seed.
+func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
+	all := []Page{
+		{"overview", "/"},
+		{"groups", "/groups"},
+		{"groups-empty", "/groups?q=nothing+like+this"},
+		{"search", "/messages"},
+		{"search-words", "/messages?q=customer&queue=orders&min=2&state=failed"},
+		{"replays", "/replays"},
+		{"topology", "/topology"},
+		{"audit", "/audit"},
+		{"ledger", "/ledger"},
+		{"missing", "/nowhere"},
+	}
+	groups, _, err := a.Groups(ctx, failed.GroupFilter{Order: failed.ByFailed}, failed.Page{Size: 50})
+	if err != nil || len(groups) == 0 {
+		return all, err
+	}
+	g := groups[0]
+	for _, other := range groups {
+		if other.Queue == "invoices" && other.Counts.Failed > 50 {
+			g = other
+		}
+	}
+	all = append(all,
+		Page{"group", fmt.Sprintf("/groups/%d", g.ID)},
+		Page{"replay-new", fmt.Sprintf("/replays/new?group=%d", g.ID)},
+		Page{"discard", fmt.Sprintf("/discard?group=%d", g.ID)},
+	)
+	for _, want := range []struct {
+		name   string
+		filter failed.Filter
+	}{
+		{"message", failed.Filter{Queue: "orders", Error: "connection refused", States: []failed.State{failed.Failed}}},
+		{"message-edited", failed.Filter{Queue: "orders", Error: "decode order"}},
+		{"message-xml", failed.Filter{Queue: "invoices"}},
+		{"message-binary", failed.Filter{Queue: "thumbnails"}},
+		{"message-discarded", failed.Filter{States: []failed.State{failed.Discarded}}},
+		{"message-hostile", failed.Filter{Error: "<script>"}},
+	} {
+		found, _, err := a.List(ctx, want.filter, failed.Page{Size: 1})
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range found {
+			all = append(all, Page{want.name, fmt.Sprintf("/messages/%d", m.ID)})
+			if want.name == "message-edited" || want.name == "message-hostile" {
+				all = append(all, Page{want.name + "-edit", fmt.Sprintf("/messages/%d/edit", m.ID)})
+			}
+		}
+	}
+	replays, _, err := a.Replays(ctx, failed.Page{Size: 10})
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range replays {
+		all = append(all, Page{"replay-" + string(r.State), fmt.Sprintf("/replays/%d", r.ID)})
+	}
+	return all, nil
+}

@@ -1,0 +1,196 @@
+package browsertest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/console"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// ShopConfig describes a Shop.
+type ShopConfig struct {
+	Dir      string                     // of the archive
+	Listen   string                     // of the console; "" is any free port of this machine
+	Handlers map[string]reprise.Handler // the workers, by queue
+	Attempts int                        // of each worker
+	Breakers map[string]string          // by queue: the state of a breaker to show
+	Seeded   bool                       // the archive has the failures of a month
+	Tokens   []console.Token
+	Redact   []failed.Rule
+}
+
+// Shop is a small shop with all that Reprise has, in this process: a broker with its
+// management API, workers, and an archive with its console.
+type Shop struct {
+	URL     string // of the console
+	Archive *failed.Archive
+	Client  *reprise.Client
+	Clock   *Clock
+
+	stop []func()
+}
+
+// Topology is the shop's exchange.
+func Topology(queue string) topology.Topology {
+	return topology.Topology{
+		Exchanges: []topology.Exchange{{Name: "shop", Kind: topology.Topic}},
+		Bindings:  []topology.Binding{{Exchange: "shop", Queue: queue, RoutingKey: queue + ".*"}},
+	}
+}
+
+// Open opens a shop.
+func Open(ctx context.Context, cfg ShopConfig) (*Shop, error) {
+	s := &Shop{Clock: &Clock{}}
+	if err := s.open(ctx, cfg); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
+	b, err := broker.New(broker.Config{})
+	if err != nil {
+		return err
+	}
+	s.atEnd(func(ctx context.Context) { _ = b.Shutdown(ctx) })
+	management, err := s.serve("127.0.0.1:0", b.Management())
+	if err != nil {
+		return err
+	}
+	if s.Client, err = reprise.Dial(ctx, "amqp://guest:guest@shop/", &reprise.Config{Dial: b.DialContext}); err != nil {
+		return err
+	}
+	s.atEnd(func(ctx context.Context) { _ = s.Client.Close(ctx) })
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(cfg.Dir, "failed.db")+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)")
+	if err != nil {
+		return err
+	}
+	s.atEnd(func(context.Context) { _ = db.Close() })
+	if s.Archive, err = failed.Open(ctx, db, failed.Config{Dialect: failed.SQLite, Clock: s.Clock.Now, Redact: cfg.Redact}); err != nil {
+		return err
+	}
+	if cfg.Seeded { // before anybody is there who carries out its replays
+		if err := Seed(ctx, s.Archive, s.Clock, time.Now()); err != nil {
+			return err
+		}
+	}
+	workers, err := s.work(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	replayer, err := failed.NewReplayer(s.Archive, s.Client, failed.ReplayerConfig{Poll: 100 * time.Millisecond})
+	if err != nil {
+		return err
+	}
+	s.run(replayer.Run)
+	c, err := console.New(console.Config{
+		Archive: s.Archive, Replayer: replayer, Workers: workers, Tokens: cfg.Tokens,
+		Management: &console.Management{URL: management, User: "guest", Password: "guest"},
+	})
+	if err != nil {
+		return err
+	}
+	if cfg.Listen == "" {
+		cfg.Listen = "127.0.0.1:0"
+	}
+	s.URL, err = s.serve(cfg.Listen, c)
+	return err
+}
+
+// work starts a worker and an ingest for each queue.
+func (s *Shop) work(ctx context.Context, cfg ShopConfig) ([]console.Worker, error) {
+	var workers []console.Worker
+	var parked []string
+	for queue, handler := range cfg.Handlers {
+		w, err := reprise.NewWorker(s.Client, reprise.WorkerConfig{
+			Queue: queue, Handler: handler, Topology: Topology(queue), Concurrency: 4,
+			Policy: reprise.Policy{MaxAttempts: max(cfg.Attempts, 1), Backoff: backoff.Fixed(time.Millisecond)},
+		})
+		if err != nil {
+			return nil, err
+		}
+		// Customers do not wait for the worker to declare its queue.
+		if err := s.Client.Declare(ctx, topology.Buckets{}.Topology(queue).Merge(Topology(queue))); err != nil {
+			return nil, err
+		}
+		s.run(w.Run)
+		shown := console.Worker{Queue: queue, State: w.Consuming}
+		if state, ok := cfg.Breakers[queue]; ok {
+			shown.Breaker = func() string { return state }
+		}
+		workers = append(workers, shown)
+		parked = append(parked, topology.FailedQueue(queue))
+	}
+	if parked == nil {
+		return nil, nil
+	}
+	ingest, err := failed.NewIngest(s.Archive, s.Client, failed.IngestConfig{Queues: parked})
+	if err != nil {
+		return nil, err
+	}
+	s.run(ingest.Run)
+	return workers, nil
+}
+
+// atEnd does something when the shop closes, what was opened last first.
+func (s *Shop) atEnd(f func(context.Context)) {
+	s.stop = append(s.stop, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		f(ctx)
+	})
+}
+
+// run runs something until the shop closes.
+func (s *Shop) run(f func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := f(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			fmt.Println("shop:", err)
+		}
+	})
+	s.atEnd(func(context.Context) {
+		cancel()
+		running.Wait()
+	})
+}
+
+// serve serves HTTP and returns the URL.
+func (s *Shop) serve(listen string, h http.Handler) (string, error) {
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return "", err
+	}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(l) })
+	s.atEnd(func(context.Context) {
+		_ = server.Close()
+		serving.Wait()
+	})
+	return "http://" + l.Addr().String(), nil
+}
+
+// Close closes it, and waits for all that it runs.
+func (s *Shop) Close() {
+	for i := len(s.stop) - 1; i >= 0; i-- {
+		s.stop[i]()
+	}
+	s.stop = nil
+}

@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+)
+
+// roughly is a time in its largest unit, rounded down: 45s, 12m, 5h, 3d.
+func roughly(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 2*day:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d < 1000*day:
+		return fmt.Sprintf("%dd", d/day)
+	}
+	return fmt.Sprintf("%dy", d/(365*day))
+}
+
+// ago is a time as people say it; a zero one is "-".
+func ago(t, now time.Time) string {
+	switch d := now.Sub(t); {
+	case t.IsZero():
+		return "-"
+	case d < -time.Second:
+		return "in " + roughly(-d)
+	case d < time.Second:
+		return "now"
+	default:
+		return roughly(d) + " ago"
+	}
+}

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// defaultArchive is where failed messages are kept if nothing is said.
+const defaultArchive = "sqlite:reprise-failed.db"
+
+// archiveDB is the database of an archive.
+type archiveDB struct {
+	*sql.DB
+	dialect failed.Dialect
+	name    string // without a password
+}
+
+// openArchiveDB returns the database that sqlite:PATH or postgres://… names. It
+// connects to nothing.
+func openArchiveDB(place string) (*archiveDB, error) {
+	if path, found := strings.CutPrefix(place, "sqlite:"); found {
+		if path == "" || path == ":memory:" || strings.HasPrefix(path, "//") {
+			return nil, fmt.Errorf("an archive is a file: write sqlite: and its path, such as %s", defaultArchive)
+		}
+		db, name, err := sqliteDB(filepath.Clean(path))
+		if err != nil {
+			return nil, err
+		}
+		db.SetMaxOpenConns(maxConnections) // readers do not wait for the writer
+		return &archiveDB{db, failed.SQLite, name}, nil
+	}
+	if !strings.HasPrefix(place, "postgres://") && !strings.HasPrefix(place, "postgresql://") {
+		return nil, fmt.Errorf("there is no such archive: write sqlite:PATH, such as %s, or postgres://user:password@host/database", defaultArchive)
+	}
+	db, name, err := postgresDB(place)
+	if err != nil {
+		return nil, err
+	}
+	return &archiveDB{db, failed.PostgreSQL, name}, nil
+}
+
+// open returns the archive. It waits for a database that cannot be reached, until
+// ctx ends.
+func (x *archiveDB) open(ctx context.Context, cfg failed.Config, log *slog.Logger) (*failed.Archive, error) {
+	cfg.Dialect, cfg.Logger = x.dialect, log
+	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
+		archive, err := failed.Open(ctx, x.DB, cfg)
+		if err == nil {
+			return archive, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if !unreachable(err) {
+			return nil, fmt.Errorf("the archive %s cannot be used: %w", x.name, err)
+		}
+		log.Warn("archive cannot be reached", "archive", x.name, "error", err, "next_try", pause)
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// purging is how often what is older than the retention is removed.
+const purging = time.Hour
+
+// purge removes it until ctx ends.
+func purge(ctx context.Context, a *failed.Archive, log *slog.Logger) {
+	for {
+		if _, err := a.Purge(ctx, failed.PolicyRetention); err != nil && ctx.Err() == nil {
+			log.Error("what is too old cannot be removed from the archive", "error", err, "next_try", purging)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(purging):
+		}
+	}
+}

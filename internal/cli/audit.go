@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+type auditCmd struct {
+	Accept string `placeholder:"ACCOUNT" help:"Begin this account anew: its differences have been looked into. With --reason."`
+	Reason string `placeholder:"TEXT" help:"What the differences were, for the record."`
+	JSON   bool   `name:"json" help:"Print JSON."`
+	serverFlags
+}
+
+// Help shows examples below the flags.
+func (auditCmd) Help() string {
+	return `Holds what the broker says came in against what workers have done, what is in the queues, and what became
+of failed messages, for each work queue. A difference is shown with its window and what else is known of it.
+The ledger is kept by a console with a management API (reprise up with console: does, reprise console with
+--management); workers of reprise up with archive: report to it.
+
+Examples:
+  reprise audit
+  reprise audit --json | jq '.accounts[] | select(.state == "differs")'
+  reprise audit --accept orders --reason 'three test orders, purged by hand'
+
+Exit codes: 0 balanced, 1 a difference, or something cannot be said, 2 wrong flags.
+`
+}
+
+// Run shows the ledger.
+func (c *auditCmd) Run(ctx context.Context, streams IO) error {
+	switch {
+	case c.Accept != "" && c.Reason == "":
+		return usagef("why? give --reason TEXT: whoever audits later wants to know")
+	case c.Accept == "" && c.Reason != "":
+		return usagef("--reason is of use with --accept ACCOUNT only")
+	}
+	client, err := c.client(streams)
+	if err != nil {
+		return err
+	}
+	var a api.Audit
+	if c.Accept != "" {
+		a, err = client.AcceptAudit(ctx, api.Accept{Account: api.Text(c.Accept), Reason: c.Reason})
+	} else {
+		a, err = client.Audit(ctx)
+	}
+	if err != nil {
+		return c.asked(err)
+	}
+	if c.JSON {
+		err = json.NewEncoder(streams.Stdout).Encode(a)
+	} else {
+		err = writeAudit(streams.Stdout, a, tableWidth(streams))
+	}
+	return errors.Join(err, verdict(a))
+}
+
+// verdict is nil if all is balanced.
+func verdict(a api.Audit) error {
+	states := map[string]int{}
+	for _, l := range a.Accounts {
+		states[l.State]++
+	}
+	switch {
+	case !a.Kept:
+		return errors.New("no ledger is kept: it takes the broker's management API (reprise console --management URL)")
+	case states["differs"] > 0:
+		return fmt.Errorf("%s with a difference", plural(states["differs"], "account"))
+	case states["unknown"] > 0:
+		return fmt.Errorf("%s of which nothing can be said", plural(states["unknown"], "account"))
+	case states["opening"] > 0 || len(a.Accounts) == 0:
+		return errors.New("too early: the ledger is being opened, which takes a minute")
+	}
+	return nil
+}
+
+// writeAudit writes a table, and what there is to say of its lines.
+func writeAudit(w io.Writer, a api.Audit, width int) error {
+	table := newTable(column{name: "ACCOUNT", least: 12}, column{name: "STATE"}, column{name: "IN", right: true}, column{name: "DONE", right: true},
+		column{name: "READY", right: true}, column{name: "UNACKED", right: true}, column{name: "WAITING", right: true}, column{name: "FAILED", right: true},
+		column{name: "REPLAYED", right: true}, column{name: "DISCARDED", right: true}, column{name: "REMOVED", right: true}, column{name: "MISSING", right: true})
+	for _, l := range a.Accounts {
+		missing := "-"
+		if l.State == "differs" {
+			missing = strconv.FormatInt(l.Missing, 10)
+		}
+		cells := []string{string(l.Account), l.State}
+		for _, n := range []int64{l.In, l.Done, l.Ready, l.Unacked, l.Waiting, l.Failed, l.Replayed, l.Discarded, l.Removed} {
+			cells = append(cells, strconv.FormatInt(n, 10))
+		}
+		table.add(append(cells, missing)...)
+	}
+	if len(a.Accounts) > 0 {
+		if err := table.write(w, width); err != nil {
+			return err
+		}
+	}
+	var err error
+	say := func(format string, args ...any) {
+		if err == nil {
+			_, err = fmt.Fprintf(w, format, args...)
+		}
+	}
+	for _, l := range a.Accounts {
+		name := oneLiner(string(l.Account))
+		if l.State == "balanced" && l.Slack > 0 {
+			say("%s: balanced but for at most %d messages, which are on the move\n", name, l.Slack)
+		}
+		for _, d := range l.Differences {
+			say("%s: %s\n", name, oneLiner(d.Text))
+			for _, r := range d.Reasons {
+				say("    %s\n", oneLiner(string(r)))
+			}
+		}
+		if l.Note != "" {
+			say("%s: %s\n", name, oneLiner(string(l.Note)))
+		}
+	}
+	return err
+}

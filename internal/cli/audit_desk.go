@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/graph"
+	"github.com/reprisemq/reprise/ledger"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// The broker in this process says how it is now, and not how it was: there is less to
+// wait for.
+const (
+	auditHere  = 3 * time.Second
+	reportHere = time.Second
+)
+
+// observe returns an observer that also keeps a book of the workers, for the ledger.
+func (d *desk) observe(next reprise.Observer, embedded bool) reprise.Observer {
+	if d == nil {
+		return next
+	}
+	d.embedded = embedded
+	cfg := ledger.BookConfig{Dialect: d.db.dialect, Logger: d.log}
+	if embedded {
+		cfg.Every = reportHere
+	}
+	book, err := ledger.NewBook(d.db.DB, cfg)
+	if err != nil {
+		d.log.Error("no book is kept for the ledger", "error", err)
+		return next
+	}
+	d.book = func(ctx context.Context) {
+		if err := book.Run(ctx); err != nil {
+			d.log.Error("the last of what was done is not in the ledger", "error", err)
+		}
+	}
+	return reprise.ObserverFunc(func(e reprise.Event) {
+		book.Observe(e)
+		next.Observe(e)
+	})
+}
+
+// openLedger returns the ledger, nil if there are no figures to be had.
+func (d *desk) openLedger(ctx context.Context) (*ledger.Ledger, error) {
+	if d.console.Management == nil {
+		return nil, nil
+	}
+	cfg := ledger.Config{Dialect: d.db.dialect, Logger: d.log}
+	if d.embedded {
+		cfg.Every = auditHere
+	}
+	return ledger.Open(ctx, d.db.DB, cfg)
+}
+
+// audit takes samples until ctx ends.
+func (d *desk) audit(ctx context.Context, l *ledger.Ledger, a *failed.Archive) {
+	m := d.console.Management
+	from := ledger.Sources{Archive: a, Broker: &ledger.Management{URL: m.URL, User: m.User, Password: m.Password, VHost: m.VHost}}
+	l.Run(ctx, from, func() []ledger.Account {
+		if d.accounts != nil {
+			return d.accounts
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return slices.Clone(d.foundAccounts)
+	})
+}
+
+// account makes accounts of failed queues, if it is not known what workers there are.
+func (d *desk) account(failedQueues []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, q := range failedQueues {
+		if work, found := strings.CutSuffix(q, topology.FailedQueue("")); found && work != "" {
+			d.foundAccounts = append(d.foundAccounts, ledger.Account{Work: []string{work}})
+		}
+	}
+}
+
+// accountsOf are those of workers, joined where they share queues.
+func accountsOf(workers []graph.Worker) []ledger.Account {
+	var accounts []ledger.Account
+	for _, w := range workers {
+		a := ledger.Account{Work: []string{w.Queue}}
+		for _, n := range graph.New([]graph.Worker{w}).Nodes {
+			switch {
+			case n.Kind == graph.Failed:
+				a.Failed = append(a.Failed, n.Name)
+			case n.Kind == graph.Wait && !strings.HasSuffix(n.Name, ".wait.*"):
+				a.Wait = append(a.Wait, n.Name)
+			}
+		}
+		accounts = append(accounts, a)
+	}
+	return ledger.Join(accounts)
+}

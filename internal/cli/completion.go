@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+type completionCmd struct {
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
+}
+
+// Help shows examples below the flags.
+func (completionCmd) Help() string {
+	return `Prints what a shell needs to complete commands, flags and their values. For this session, or for
+all that come:
+
+  bash:  source <(reprise completion bash)       put that into ~/.bashrc
+  zsh:   source <(reprise completion zsh)        put that into ~/.zshrc, after compinit
+  fish:  reprise completion fish | source        or > ~/.config/fish/completions/reprise.fish
+`
+}
+
+// Run prints the script.
+func (c *completionCmd) Run(streams IO) error {
+	_, err := io.WriteString(streams.Stdout, completionScripts[c.Shell])
+	return err
+}
+
+// completionScripts ask the program itself, by completeCmd: it knows its flags
+// better than a script that was made once.
+var completionScripts = map[string]string{
+	"bash": `_reprise() {
+	local line value kind= cur words
+	read -r -a words <<<"${COMP_LINE:0:COMP_POINT}"
+	[[ ${COMP_LINE:0:COMP_POINT} == *[[:space:]] ]] && words+=("")
+	cur=${words[${#words[@]}-1]}
+	COMPREPLY=()
+	while IFS= read -r line; do
+		case $line in
+		:*) kind=$line ;;
+		*)
+			value=${line%%$'\t'*}
+			# Readline replaces what follows the =, not the whole word.
+			[[ $cur == *=* && $COMP_WORDBREAKS == *=* ]] && value=${value#*=}
+			COMPREPLY+=("$value")
+			;;
+		esac
+	done < <("$1" __complete -- "${words[@]:1}" 2>/dev/null)
+	[[ $cur == *=* ]] && cur=${cur#*=}
+	case $kind in
+	:files) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+	:dirs) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+	esac
+}
+complete -F _reprise reprise
+`,
+	"zsh": `#compdef reprise
+_reprise() {
+	local line kind= value
+	local -a candidates
+	for line in "${(@f)$("${words[1]}" __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
+		case $line in
+		:*) kind=$line ;;
+		?*) value=${line%%$'\t'*}; candidates+=("${value//:/\\:}:${line#*$'\t'}") ;;
+		esac
+	done
+	case $kind in
+	:files) compset -P '*='; _files ;;
+	:dirs) compset -P '*='; _files -/ ;;
+	*) _describe reprise candidates ;;
+	esac
+}
+compdef _reprise reprise
+`,
+	"fish": `function __reprise_complete
+	set -l tokens (commandline -opc) (commandline -ct)
+	set -l kind
+	for line in ($tokens[1] __complete -- $tokens[2..-1] 2>/dev/null)
+		switch $line
+			case ':files'
+				__fish_complete_path (commandline -ct)
+			case ':dirs'
+				__fish_complete_directories (commandline -ct)
+			case '*'
+				echo $line
+		end
+	end
+end
+complete -c reprise -f -a '(__reprise_complete)'
+`,
+}
+
+// completeCmd is for the scripts: what could stand in place of the last word, one
+// in a line, with a tab and what it means. Instead of files it says ":files".
+type completeCmd struct {
+	Words []string `arg:"" optional:""`
+}
+
+// Run prints the candidates.
+func (c *completeCmd) Run(streams IO, command *kong.Context) error {
+	if len(c.Words) == 0 {
+		c.Words = []string{""}
+	}
+	for _, x := range candidates(command.Model.Node, c.Words) {
+		if _, err := fmt.Fprintln(streams.Stdout, strings.TrimSuffix(x.value+"\t"+x.help, "\t")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// candidate is something that a word could be; its value may stand for files.
+type candidate struct{ value, help string }
+
+var (
+	files = candidate{value: ":files"}
+	dirs  = candidate{value: ":dirs"}
+)
+
+// candidates are what could stand in place of the last of some words.
+func candidates(node *kong.Node, words []string) []candidate {
+	flags := node.Flags
+	last := words[len(words)-1]
+	var pending *kong.Flag // whose value comes next
+	arguments, literal := 0, false
+	for _, word := range words[:len(words)-1] {
+		child := childOf(node, word)
+		switch {
+		case pending != nil:
+			pending = nil
+		case literal:
+			arguments++
+		case word == "--":
+			literal = true
+		case strings.HasPrefix(word, "-"):
+			if f := flagOf(flags, word); f != nil && !f.IsBool() && !strings.Contains(word, "=") {
+				pending = f
+			}
+		case child != nil && arguments == 0:
+			node, flags = child, append(flags[:len(flags):len(flags)], child.Flags...)
+			if child.DefaultCmd != nil { // it takes what that one takes
+				flags = append(flags, child.DefaultCmd.Flags...)
+			}
+		default:
+			arguments++
+		}
+	}
+	name, value, assigned := strings.Cut(last, "=")
+	switch {
+	case pending != nil:
+		return valuesOf(pending.Value, "", last)
+	case !literal && assigned && strings.HasPrefix(last, "--"):
+		if f := flagOf(flags, name); f != nil {
+			return valuesOf(f.Value, name+"=", value)
+		}
+		return nil
+	case !literal && strings.HasPrefix(last, "-"):
+		return matchingFlags(flags, last)
+	case arguments < len(node.Positional):
+		return valuesOf(node.Positional[arguments], "", last)
+	case len(node.Positional) > 0 && node.Positional[len(node.Positional)-1].IsCumulative():
+		return valuesOf(node.Positional[len(node.Positional)-1], "", last)
+	}
+	var found []candidate
+	for _, child := range node.Children {
+		if !child.Hidden && strings.HasPrefix(child.Name, last) {
+			found = append(found, candidate{child.Name, child.Help})
+		}
+	}
+	return found
+}
+
+func childOf(node *kong.Node, name string) *kong.Node {
+	for _, child := range node.Children {
+		if child.Name == name {
+			return child
+		}
+	}
+	return nil
+}
+
+// flagOf finds the flag of a word such as --listen, --listen=x or -c.
+func flagOf(flags []*kong.Flag, word string) *kong.Flag {
+	word, _, _ = strings.Cut(word, "=")
+	for _, f := range flags {
+		if "--"+f.Name == word || f.Short != 0 && "-"+string(f.Short) == word {
+			return f
+		}
+	}
+	return nil
+}
+
+func matchingFlags(flags []*kong.Flag, prefix string) []candidate {
+	var found []candidate
+	for _, f := range flags {
+		if !f.Hidden && strings.HasPrefix("--"+f.Name, prefix) {
+			found = append(found, candidate{"--" + f.Name, f.Help})
+		}
+	}
+	return found
+}
+
+// valuesOf are the values of a flag or an argument that begin with a text.
+func valuesOf(v *kong.Value, before, begun string) []candidate {
+	var found []candidate
+	for _, word := range v.EnumSlice() {
+		if word != "" && strings.HasPrefix(word, begun) {
+			found = append(found, candidate{value: before + word})
+		}
+	}
+	placeholder := v.Name
+	if v.Flag != nil {
+		placeholder = v.Flag.PlaceHolder
+	}
+	switch strings.ToUpper(placeholder) {
+	case "FILE":
+		return []candidate{files}
+	case "DIR":
+		return []candidate{dirs}
+	}
+	return found
+}

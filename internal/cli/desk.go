@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/console"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/ledger"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// desk is where people work on failed messages:
+//
+//	failed queues ─► ingest ─► archive ◄─► console ◄─► browsers, reprise failed
+//	work queues ◄── replayer ◄────┘
+type desk struct {
+	deskConfig
+	log *slog.Logger
+	db  *archiveDB
+	web *webServer
+
+	url string // of the console
+
+	served   atomic.Pointer[console.Console] // nil: the archive is not open yet
+	replayer atomic.Pointer[failed.Replayer] // nil: not connected yet
+
+	embedded bool                  // the broker is in this process
+	book     func(context.Context) // writes what workers do, for the ledger; nil: there are none
+
+	mu            sync.Mutex
+	foundAccounts []ledger.Account // of failed queues that were found
+}
+
+// deskConfig says what there is.
+type deskConfig struct {
+	archive  string        // sqlite:PATH or postgres://…
+	settings failed.Config // without a Dialect and a Logger
+	queues   queueSource
+	origin   func(*reprise.Message) string
+	accounts []ledger.Account // of workers; nil: of the failed queues that there are
+	marks    []topology.Marks // of workers, whose headers a replay leaves out
+
+	listen  string // of the console; "": there is none, and nothing is replayed
+	flag    string // what an error calls that: --listen
+	console console.Config
+}
+
+// newDesk opens the database, which is not connected to yet.
+func newDesk(cfg deskConfig, log *slog.Logger) (*desk, error) {
+	db, err := openArchiveDB(cfg.archive)
+	if err != nil {
+		return nil, fmt.Errorf("archive: %w", err)
+	}
+	return &desk{deskConfig: cfg, log: log, db: db, web: &webServer{}}, nil
+}
+
+// serve begins to listen for the console, if there is one. Until the archive is open
+// it says so to whoever asks.
+func (d *desk) serve() error {
+	if d.listen == "" {
+		return nil
+	}
+	l, err := listen(d.listen)
+	if err == nil && len(d.console.Tokens) == 0 && !loopback(l.Addr()) {
+		_ = l.Close()
+		err = usagef("%s is reachable from other machines, and anybody there could do anything: "+
+			"let people in by tokens (`reprise console token` makes them), or listen on 127.0.0.1", d.listen)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.flag, err)
+	}
+	d.web = serveWeb("console", l, untiring(d))
+	d.url = webURL(l.Addr())
+	d.log.Info("console", "url", d.url)
+	return nil
+}
+
+// ServeHTTP implements [http.Handler].
+func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := d.served.Load()
+	if c == nil {
+		unopened(w, r)
+		return
+	}
+	c.ServeHTTP(w, r)
+}
+
+// unopened answers as long as the archive is not open.
+func unopened(w http.ResponseWriter, r *http.Request) {
+	const text, advice = "the archive is being opened, or cannot be reached", "what it waits for is in the console's log; try again"
+	w.Header().Set("Retry-After", "2")
+	if !strings.HasPrefix(r.URL.Path, "/api/") {
+		http.Error(w, text+": "+advice, http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_ = json.NewEncoder(w).Encode(api.Error{Text: text, Advice: advice}) // to nobody, if it fails
+}
+
+// Wake implements [console.Replayer]. A replay that is begun before there is a
+// connection is found when there is.
+func (d *desk) Wake() {
+	if r := d.replayer.Load(); r != nil {
+		r.Wake()
+	}
+}
+
+// run works until ctx ends, or something cannot go on.
+func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.Client, error)) error {
+	archive, err := d.db.open(ctx, d.settings, d.log)
+	if err != nil {
+		return err
+	}
+	var books *ledger.Ledger
+	if d.listen != "" {
+		if books, err = d.openLedger(ctx); err != nil {
+			return err
+		}
+		c := d.console
+		c.Archive, c.Replayer, c.Ledger, c.Logger = archive, d, books, d.log
+		served, err := console.New(c)
+		if err != nil {
+			return err
+		}
+		d.served.Store(served)
+	}
+	client, err := connect(ctx)
+	if err != nil {
+		return err
+	}
+	running, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var parts sync.WaitGroup
+	start := func(what string, run func(context.Context) error) {
+		parts.Go(func() {
+			if err := run(running); err != nil && running.Err() == nil {
+				end(fmt.Errorf("%s: %w", what, err))
+			}
+		})
+	}
+	if d.listen != "" {
+		replayer, err := failed.NewReplayer(archive, client, failed.ReplayerConfig{Marks: d.marks, Logger: d.log})
+		if err != nil {
+			return err
+		}
+		d.replayer.Store(replayer)
+		start("replays", replayer.Run)
+	}
+	if books != nil {
+		start("ledger", func(ctx context.Context) error { d.audit(ctx, books, archive); return nil })
+	}
+	if d.settings.Retention > 0 {
+		start("retention", func(ctx context.Context) error { purge(ctx, archive, d.log); return nil })
+	}
+	start("failed queues", func(ctx context.Context) error {
+		return d.queues.each(ctx, d.log, func(queues []string) {
+			d.account(queues)
+			start("failed queues", func(ctx context.Context) error {
+				return d.ingest(ctx, archive, client, queues)
+			})
+		})
+	})
+	select {
+	case <-running.Done():
+	case err := <-d.web.failed:
+		end(err)
+	}
+	parts.Wait()
+	if cause := context.Cause(running); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// ingest empties queues into the archive until ctx ends.
+func (d *desk) ingest(ctx context.Context, a *failed.Archive, c *reprise.Client, queues []string) error {
+	in, err := failed.NewIngest(a, c, failed.IngestConfig{Queues: queues, Origin: d.origin, Logger: d.log})
+	if err != nil {
+		return err
+	}
+	d.log.Info("archiving", "queues", queues, "archive", d.db.name)
+	return in.Run(ctx)
+}
+
+// close ends the console and closes the database.
+func (d *desk) close() {
+	d.web.stop()
+	_ = d.db.Close() // what is archived is in it
+}

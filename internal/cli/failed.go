@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/user"
+	"strings"
+
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+type failedCmd struct {
+	Ls      failedLsCmd      `cmd:"" help:"List messages, the latest failure first."`
+	Groups  failedGroupsCmd  `cmd:"" help:"List groups of messages that failed alike."`
+	Show    failedShowCmd    `cmd:"" help:"Show a message with all that is known of it."`
+	Replay  failedReplayCmd  `cmd:"" help:"Send messages back."`
+	Replays failedReplaysCmd `cmd:"" help:"List replays, or cancel one."`
+	Edit    failedEditCmd    `cmd:"" help:"Change body and headers of a message, for its replay."`
+	Discard failedDiscardCmd `cmd:"" help:"Drop messages, on record."`
+	Undo    failedUndoCmd    `cmd:"" help:"Bring back messages that were discarded."`
+	Export  failedExportCmd  `cmd:"" help:"Write messages as JSON Lines."`
+	Import  failedImportCmd  `cmd:"" help:"Archive what export wrote."`
+}
+
+// Help shows examples below the flags.
+func (failedCmd) Help() string {
+	return `They ask a console that runs: reprise console, or reprise up with console: in its file.
+
+Examples:
+  reprise failed groups
+  reprise failed ls --group 3 --since 2h
+  reprise failed show 17
+  reprise failed edit 17
+  reprise failed replay 17
+  reprise failed replay --group 3 --canary 1m --rate 50/s
+  reprise failed discard --error 'no such customer' --reason 'test orders of May'
+  reprise failed undo 17
+
+Exit codes: 0 done, 1 failed, 2 wrong flags, 3 a replay that stopped or was cancelled before all was sent.
+`
+}
+
+// serverFlags say which console is asked, and by whom.
+type serverFlags struct {
+	Server    string `env:"REPRISE_SERVER" placeholder:"URL" help:"The console. Default http://${console}."`
+	TokenFile string `name:"token-file" placeholder:"FILE" help:"File with a token in its first line; else REPRISE_TOKEN. Default: none."`
+}
+
+// tokenVariable holds the token by which a console lets somebody in.
+const tokenVariable = "REPRISE_TOKEN"
+
+// client returns a client of the console, which it does not ask yet.
+func (f serverFlags) client(streams IO) (*api.Client, error) {
+	token, _ := streams.Lookup(tokenVariable)
+	if f.TokenFile != "" {
+		text, err := os.ReadFile(f.TokenFile)
+		if err != nil {
+			return nil, usagef("--token-file: %w", err)
+		}
+		token, _, _ = strings.Cut(string(text), "\n")
+		if token = strings.TrimSpace(token); token == "" {
+			return nil, usagef("--token-file %s: its first line is empty: write a token into it", f.TokenFile)
+		}
+	}
+	client, err := api.NewClient(api.ClientConfig{URL: cmp.Or(f.Server, "http://"+defaultConsole), Token: token, Actor: actor()})
+	if err != nil {
+		return nil, usagef("--server: %w", err)
+	}
+	return client, nil
+}
+
+// actor is who acts, for the audit log of a console without tokens.
+func actor() string {
+	name, host := "somebody", "somewhere"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		host = h
+	}
+	return "cli:" + name + "@" + host
+}
+
+// asked explains an error of the client.
+func (f serverFlags) asked(err error) error {
+	if err == nil {
+		return nil
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return fmt.Errorf("no console answers at %s: %w (`reprise console` runs one; --server names another)",
+			cmp.Or(f.Server, "http://"+defaultConsole), op.Err)
+	}
+	if bad, ok := errors.AsType[*url.Error](err); ok && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("the console at %s: %w", cmp.Or(f.Server, "http://"+defaultConsole), bad.Err)
+	}
+	said, ok := errors.AsType[*api.Error](err)
+	if ok && said.Advice == "" {
+		return fmt.Errorf("something else than a console answers at %s: %s (--server names another)", cmp.Or(f.Server, "http://"+defaultConsole), oneLiner(said.Text))
+	}
+	if ok && said.Status == http.StatusUnauthorized {
+		return fmt.Errorf("%w (set %s, or give --token-file FILE)", said, tokenVariable)
+	}
+	return err
+}

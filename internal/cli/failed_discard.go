@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+type failedDiscardCmd struct {
+	selection
+	All    bool   `help:"All that are in state failed."`
+	Reason string `placeholder:"TEXT" help:"Why, for the record. Required."`
+	DryRun bool   `name:"dry-run" help:"Say how many there are, and discard none."`
+	JSON   bool   `name:"json" help:"Print the result as JSON."`
+	serverFlags
+}
+
+// Help shows examples below the flags.
+func (failedDiscardCmd) Help() string {
+	return `They stay in the archive, with the reason and who gave it, and reprise failed undo brings them back.
+
+Examples:
+  reprise failed discard 17 --reason 'paid by hand'
+  reprise failed discard --group 3 --reason 'test orders of May' --dry-run
+  reprise failed discard --queue mails --until 90d --reason 'too late to send'
+`
+}
+
+// Run discards messages.
+func (c *failedDiscardCmd) Run(ctx context.Context, streams IO) error {
+	s, err := c.some(c.All)
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(c.Reason) == "" {
+		return usagef("why? give --reason TEXT: whoever looks for the messages later wants to know")
+	}
+	client, err := c.client(streams)
+	if err != nil {
+		return err
+	}
+	d := api.Discard{Selection: s, Reason: c.Reason}
+	act := client.Discard
+	if c.DryRun {
+		act = client.WouldDiscard
+	}
+	done, err := act(ctx, d)
+	if err != nil {
+		return c.asked(err)
+	}
+	return tell(streams, done, c.JSON, "discarded", len(c.IDs))
+}
+
+type failedUndoCmd struct {
+	selection
+	All    bool `help:"All that were discarded."`
+	DryRun bool `name:"dry-run" help:"Say how many there are, and bring none back."`
+	JSON   bool `name:"json" help:"Print the result as JSON."`
+	serverFlags
+}
+
+// Help shows examples below the flags.
+func (failedUndoCmd) Help() string {
+	return `They are failed again, as they were. (An edit is taken back by reprise failed edit --revert.)
+
+Examples:
+  reprise failed undo 17
+  reprise failed undo --group 3
+`
+}
+
+// Run brings messages back.
+func (c *failedUndoCmd) Run(ctx context.Context, streams IO) error {
+	s, err := c.some(c.All)
+	if err != nil {
+		return err
+	}
+	client, err := c.client(streams)
+	if err != nil {
+		return err
+	}
+	act := client.Restore
+	if c.DryRun {
+		act = client.WouldRestore
+	}
+	done, err := act(ctx, s)
+	if err != nil {
+		return c.asked(err)
+	}
+	return tell(streams, done, c.JSON, "brought back", len(c.IDs))
+}
+
+// tell prints what came of an act.
+func tell(streams IO, done api.Done, asJSON bool, what string, named int) error {
+	if asJSON {
+		if err := json.NewEncoder(streams.Stdout).Encode(done); err != nil {
+			return err
+		}
+		return leftAlone(named, done.Messages)
+	}
+	if done.DryRun {
+		what = "would be " + what
+	}
+	number := plural(int(done.Messages), "message")
+	if done.More {
+		number = "more than " + number
+	}
+	if _, err := fmt.Fprintf(streams.Stdout, "%s %s\n", number, what); err != nil {
+		return err
+	}
+	return leftAlone(named, done.Messages)
+}
+
+// leftAlone is an error if some of the messages that were named by their numbers are
+// not among those for which something was done.
+func leftAlone(named int, done int64) error {
+	switch rest := named - int(done); {
+	case rest == 1:
+		return fmt.Errorf("1 of the %s that were named was left alone: `reprise failed show ID` says in which state it is", plural(named, "message"))
+	case rest > 1:
+		return fmt.Errorf("%d of the %s that were named were left alone: `reprise failed show ID` says in which state they are", rest, plural(named, "message"))
+	}
+	return nil
+}

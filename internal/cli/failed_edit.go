@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/topology"
+)
+
+type failedEditCmd struct {
+	ID          int64    `arg:"" help:"Number of the message."`
+	Body        string   `placeholder:"FILE" help:"Take the body from a file, - for stdin, and open no editor."`
+	Header      []string `short:"H" sep:"none" placeholder:"K=V" help:"Set a header, and open no editor: name=text, or name:=JSON. Repeatable."`
+	Unset       []string `sep:"none" placeholder:"NAME" help:"Remove a header, and open no editor. Repeatable."`
+	ContentType *string  `name:"content-type" placeholder:"TYPE" help:"Set the content type."`
+	Revert      bool     `help:"Take all edits back."`
+	DryRun      bool     `name:"dry-run" help:"Show what would change, and change nothing."`
+	JSON        bool     `name:"json" help:"Print the message as JSON, instead of what changed."`
+	serverFlags
+}
+
+// Help shows examples below the flags.
+func (failedEditCmd) Help() string {
+	return `Opens the editor that VISUAL or EDITOR names on headers and body of a message, and shows what was
+changed. The message as it failed is kept beside; reprise failed replay sends the edited one.
+
+Examples:
+  reprise failed edit 17
+  reprise failed edit 17 -H region=eu -H tries:=3 --unset priority-customer
+  reprise failed show 17 --body | jq '.amount = 5' | reprise failed edit 17 --body -
+  reprise failed edit 17 --revert
+`
+}
+
+// Run edits a message.
+func (c *failedEditCmd) Run(ctx context.Context, streams IO) error {
+	if c.Revert && (c.Body != "" || len(c.Header)+len(c.Unset) > 0 || c.ContentType != nil || c.DryRun) {
+		return usagef("--revert takes edits back, and other flags make some: give one of the two")
+	}
+	set, err := parseHeaders(c.Header)
+	if err != nil {
+		return err
+	}
+	client, err := c.client(streams)
+	if err != nil {
+		return err
+	}
+	if c.Revert {
+		m, err := client.Revert(ctx, c.ID)
+		if err != nil {
+			return c.asked(err)
+		}
+		return c.report(streams, m, "reverted\n")
+	}
+	m, err := client.Message(ctx, c.ID)
+	if err != nil {
+		return c.asked(err)
+	}
+	switch {
+	case m.Redacted:
+		return errors.New("secrets of this message are hidden from you, and an edit would lose them: ask an administrator")
+	case m.State != "failed":
+		return fmt.Errorf("message %d is %s: only a message in state failed can be edited", m.ID, m.State)
+	}
+	before := m.Original
+	if m.Edited != nil {
+		before = *m.Edited
+	}
+	after, err := c.edited(ctx, streams, m.Summary, before, set)
+	if err != nil {
+		return err
+	}
+	diff := editDiff(before, after)
+	if diff == "" && bytes.Equal(before.Body, after.Body) {
+		return c.report(streams, m, "nothing was changed\n")
+	}
+	if !c.DryRun {
+		if after.Body == nil {
+			after.Body = []byte{} // and not: as it was
+		}
+		e := api.Edit{Body: &after.Body, Headers: &after.Headers, Properties: &after.Properties}
+		if m, err = client.Edit(ctx, c.ID, e); err != nil {
+			return c.asked(err)
+		}
+	}
+	return c.report(streams, m, diff)
+}
+
+// report prints what was changed, or the message.
+func (c *failedEditCmd) report(streams IO, m api.Message, text string) error {
+	if c.JSON {
+		return json.NewEncoder(streams.Stdout).Encode(m)
+	}
+	_, err := io.WriteString(streams.Stdout, text)
+	return err
+}
+
+// edited is the content as flags, or somebody at an editor, have it.
+func (c *failedEditCmd) edited(ctx context.Context, streams IO, m api.Summary, before api.Content, set map[string]any) (api.Content, error) {
+	after := before
+	after.Headers = api.Headers(maps.Clone(topology.Table(before.Headers)))
+	if after.Headers == nil {
+		after.Headers = api.Headers{}
+	}
+	if c.ContentType != nil {
+		after.Properties.ContentType = api.Text(*c.ContentType)
+	}
+	if c.Body == "" && len(set)+len(c.Unset) == 0 && c.ContentType == nil {
+		return c.byEditor(ctx, streams, m, after)
+	}
+	maps.Copy(after.Headers, set)
+	for _, name := range c.Unset {
+		if _, found := after.Headers[name]; !found {
+			return after, usagef("--unset %s: the message has no such header", name)
+		}
+		delete(after.Headers, name)
+	}
+	var err error
+	switch c.Body {
+	case "":
+	case "-":
+		after.Body, err = io.ReadAll(streams.Stdin)
+	default:
+		after.Body, err = os.ReadFile(c.Body)
+	}
+	if err != nil {
+		return after, usagef("--body: %w", err)
+	}
+	return after, nil
+}
+
+// byEditor lets somebody edit a file. What cannot be read goes back to the editor's
+// file, which is kept and named: nothing they wrote is lost.
+func (c *failedEditCmd) byEditor(ctx context.Context, streams IO, m api.Summary, before api.Content) (api.Content, error) {
+	command, found := streams.Lookup("VISUAL")
+	if !found || command == "" {
+		command, found = streams.Lookup("EDITOR")
+	}
+	if !found || strings.TrimSpace(command) == "" {
+		return before, usagef("there is no editor: set EDITOR, or give --body FILE, -H name=text or --unset NAME")
+	}
+	if !api.IsText(before.Body) {
+		return before, usagef("the body is no text: give the new one with --body FILE (`reprise failed show %d --body` writes the one there is)", m.ID)
+	}
+	f, err := os.CreateTemp("", fmt.Sprintf("reprise-%d-*.txt", m.ID))
+	if err != nil {
+		return before, err
+	}
+	text := editFile(m, before)
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return before, err
+	}
+	words := strings.Fields(command)
+	editor := exec.CommandContext(ctx, words[0], append(words[1:], f.Name())...)
+	editor.Stdin, editor.Stdout, editor.Stderr = streams.Stdin, streams.Stderr, streams.Stderr
+	if err := editor.Run(); err != nil {
+		return before, fmt.Errorf("the editor %s: %w (what was written is in %s)", command, err, f.Name())
+	}
+	written, err := os.ReadFile(f.Name())
+	if err != nil {
+		return before, err
+	}
+	after, err := readEdit(string(written), before)
+	if err != nil {
+		return before, fmt.Errorf("%w (what was written is in %s)", err, f.Name())
+	}
+	_ = os.Remove(f.Name()) // what it says is known
+	return after, nil
+}
+
+// editDiff is what an edit changes, for people.
+func editDiff(before, after api.Content) string {
+	was, is := editText(before), editText(after)
+	if a, b := withLineBreak(was), withLineBreak(is); a != b {
+		was, is = a, b // that a line break is missing at the end is told where it is all there is to tell
+	}
+	diff := strings.TrimPrefix(udiff.Unified("before", "after", was, is), "--- before\n+++ after\n")
+	if a, b := before.Properties.ContentType, after.Properties.ContentType; a != b {
+		diff = fmt.Sprintf("-content type: %s\n+content type: %s\n", a, b) + diff
+	}
+	lines := strings.Split(diff, "\n")
+	for i, line := range lines {
+		lines[i] = harmless(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func withLineBreak(s string) string { return strings.TrimSuffix(s, "\n") + "\n" }

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// bodyMark is the line between headers and body.
+const bodyMark = "-------- body below this line --------"
+
+// editFile is a message as an editor shows it.
+func editFile(m api.Summary, c api.Content) string {
+	text := fmt.Sprintf(`# Message %d, failed in %s: %s
+#
+# Headers, as "name: text", or "name := JSON" where it is no text: 5, {"int32": 5}, true, ["a"].
+# Lines that begin with # say nothing. What attempts have left is not shown, and not sent again.
+`, m.ID, oneLiner(string(m.Queue)), cut(oneLiner(m.Error), 200))
+	text += editText(c)
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n" // editors add one; readEdit takes it away
+	}
+	return text
+}
+
+// editText are headers and body.
+func editText(c api.Content) string {
+	var b strings.Builder
+	for _, name := range sortedNames(topology.Table(c.Headers)) {
+		if !bookkeeping(name) {
+			b.WriteString(headerLine(name, c.Headers[name]) + "\n")
+		}
+	}
+	return b.String() + bodyMark + "\n" + string(c.Body)
+}
+
+var plainName = regexp.MustCompile(`^[A-Za-z0-9_./-]+$`)
+
+// headerLine is a header as a line.
+func headerLine(name string, value any) string {
+	if !plainName.MatchString(name) {
+		name = strconv.Quote(name)
+	}
+	if s, ok := value.(string); ok && api.IsText([]byte(s)) && !strings.ContainsAny(s, "\r\n") && strings.TrimSpace(s) == s && s != "" {
+		return name + ": " + s
+	}
+	if n, ok := value.(int64); ok {
+		return fmt.Sprintf("%s := %d", name, n)
+	}
+	text, err := failed.EncodeTable(topology.Table{"v": value})
+	if err != nil {
+		return "# " + name + " cannot be shown: " + oneLiner(err.Error())
+	}
+	return name + " := " + strings.TrimSuffix(strings.TrimPrefix(text, `{"v":`), "}")
+}
+
+// readEdit reads what editFile wrote and somebody has changed.
+func readEdit(text string, before api.Content) (api.Content, error) {
+	after := before
+	head, body, found := strings.Cut(text, bodyMark+"\n")
+	if !found {
+		head, body, found = strings.Cut(text, bodyMark+"\r\n")
+	}
+	if !found {
+		return after, fmt.Errorf("the line %q is gone: without it nobody can tell headers from body", bodyMark)
+	}
+	if len(before.Body) == 0 || before.Body[len(before.Body)-1] != '\n' {
+		body = strings.TrimSuffix(body, "\n")
+	}
+	after.Body = []byte(body)
+	after.Headers = api.Headers{}
+	for name, value := range before.Headers {
+		if bookkeeping(name) {
+			after.Headers[name] = value
+		}
+	}
+	for i, line := range strings.Split(head, "\n") {
+		line = strings.TrimSuffix(line, "\r")
+		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, value, err := readHeader(line)
+		if err != nil {
+			return after, fmt.Errorf("line %d: %w", i+1, err)
+		}
+		if _, twice := after.Headers[name]; twice {
+			return after, fmt.Errorf("line %d: header %q is there twice, or one that attempts have left: keep one", i+1, name)
+		}
+		after.Headers[name] = value
+	}
+	return after, nil
+}
+
+var headerForm = regexp.MustCompile(`^\s*("(?:[^"\\]|\\.)*"|[^\s":=]+)\s*(:=|:)\s?(.*)$`)
+
+// readHeader reads a line of headerLine.
+func readHeader(line string) (string, any, error) {
+	m := headerForm.FindStringSubmatch(line)
+	if m == nil {
+		return "", nil, fmt.Errorf("%.60q is no header: write name: text, or name := JSON", line)
+	}
+	name := m[1]
+	if strings.HasPrefix(name, `"`) {
+		var err error
+		if name, err = strconv.Unquote(name); err != nil {
+			return "", nil, fmt.Errorf("%.60q is no name of a header: quote it as in Go", m[1])
+		}
+	}
+	if m[2] == ":" {
+		return name, strings.TrimRight(m[3], " \t"), nil
+	}
+	value := strings.TrimSpace(m[3])
+	if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+		return name, n, nil
+	}
+	if !json.Valid([]byte(value)) {
+		return "", nil, fmt.Errorf("%s := %.60s is no JSON: write name: text for a text", name, value)
+	}
+	t, err := failed.DecodeTable(`{"v":` + value + `}`)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return name, t["v"], nil
+}

@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+type failedExportCmd struct {
+	selection
+	State  string `enum:"failed,replaying,replayed,discarded,all" default:"all" placeholder:"STATE" help:"failed, replaying, replayed, discarded or all. Default ${default}."`
+	Output string `short:"o" placeholder:"FILE" help:"Write to a file, which must not be there. Default: stdout."`
+	serverFlags
+}
+
+// Help shows examples below the flags.
+func (failedExportCmd) Help() string {
+	return `Writes all of each message, with the exact types of its headers, one in a line, oldest first: what
+reprise failed import reads. Who may not see secrets gets them hidden, and cannot import that.
+
+Examples:
+  reprise failed export -o failed.jsonl
+  reprise failed export --group 3 --state failed | jq -r .error
+`
+}
+
+// Run exports messages.
+func (c *failedExportCmd) Run(ctx context.Context, streams IO) (err error) {
+	f, err := c.filter()
+	if err != nil {
+		return err
+	}
+	if c.State != "all" {
+		f.States = []string{c.State}
+	}
+	client, err := c.client(streams)
+	if err != nil {
+		return err
+	}
+	total, err := client.Count(ctx, f)
+	if err != nil {
+		return c.asked(err)
+	}
+	out := streams.Stdout
+	if c.Output != "" && c.Output != "-" {
+		file, err := os.OpenFile(c.Output, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // messages may hold secrets
+		if errors.Is(err, os.ErrExist) {
+			return usagef("-o %s: there is such a file: remove it, or write another name", c.Output)
+		}
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		out = file
+	}
+	lines := &lineCounter{w: out, bar: newProgress(streams, "exporting"), total: total.N}
+	_, err = client.Export(ctx, f, lines)
+	lines.bar.end()
+	if err != nil {
+		return c.asked(err)
+	}
+	if c.Output != "" && c.Output != "-" {
+		_, err = fmt.Fprintf(streams.Stdout, "%s exported\n", plural(int(lines.n), "message"))
+	}
+	return err
+}
+
+type failedImportCmd struct {
+	File string `arg:"" name:"file" help:"What export wrote; - for stdin."`
+	JSON bool   `name:"json" help:"Print the result as JSON."`
+	serverFlags
+}
+
+// Help shows examples below the flags.
+func (failedImportCmd) Help() string {
+	return `Messages that are in the archive already are left alone, so that a file can be imported again after
+something went wrong. It takes a token with the role admin, where there are tokens.
+
+Examples:
+  reprise failed import failed.jsonl
+  reprise failed export --server http://old:15673 | reprise failed import -
+`
+}
+
+// Run imports messages.
+func (c *failedImportCmd) Run(ctx context.Context, streams IO) error {
+	client, err := c.client(streams)
+	if err != nil {
+		return err
+	}
+	in, total := streams.Stdin, int64(0)
+	if c.File != "-" {
+		file, err := os.Open(c.File)
+		if err != nil {
+			return usageError{err}
+		}
+		defer file.Close()
+		if info, err := file.Stat(); err == nil {
+			total = info.Size()
+		}
+		in = file
+	}
+	bytes := &byteCounter{r: in, bar: newProgress(streams, "importing"), total: total}
+	done, err := client.Import(ctx, bytes)
+	bytes.bar.end()
+	if err != nil {
+		return c.asked(err)
+	}
+	return tellImport(streams, done, c.JSON)
+}
+
+func tellImport(streams IO, done api.Done, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(streams.Stdout).Encode(done)
+	}
+	_, err := fmt.Fprintf(streams.Stdout, "%s imported\n", plural(int(done.Messages), "new message"))
+	return err
+}
+
+// lineCounter counts the lines that are written.
+type lineCounter struct {
+	w        io.Writer
+	bar      *progress
+	n, total int64
+}
+
+// Write implements [io.Writer].
+func (c *lineCounter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.n += int64(bytes.Count(b[:n], []byte("\n")))
+	c.bar.show(c.n, max(c.total, c.n))
+	return n, err
+}
+
+// byteCounter counts the bytes that are read.
+type byteCounter struct {
+	r        io.Reader
+	bar      *progress
+	n, total int64
+}
+
+// Read implements [io.Reader].
+func (c *byteCounter) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.n += int64(n)
+	c.bar.show(c.n, c.total)
+	return n, err
+}

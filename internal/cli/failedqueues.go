@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/config"
+	"github.com/reprisemq/reprise/internal/graph"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// queueSource tells which failed queues there are.
+type queueSource struct {
+	named []string
+
+	// management is asked for all that end with .failed, again and again; "": no.
+	management, vhost string
+}
+
+// finding is how often it is asked.
+const finding = 5 * time.Second
+
+// each calls found with the queues that are named, and with those that are found as
+// they appear, until ctx ends.
+func (q queueSource) each(ctx context.Context, log *slog.Logger, found func([]string)) error {
+	known := slices.Clone(q.named)
+	if len(known) > 0 {
+		found(slices.Clone(known))
+	}
+	wrong := "" // what was wrong last, which is logged once
+	for q.management != "" {
+		counts, err := queueCounts(ctx, q.management, q.vhost)
+		if err != nil && ctx.Err() == nil && err.Error() != wrong {
+			wrong = err.Error()
+			log.Warn("failed queues cannot be looked for", "error", err, "next_try", finding)
+		}
+		if err == nil {
+			wrong = ""
+		}
+		var more []string
+		for name := range counts {
+			if strings.HasSuffix(name, topology.FailedQueue("")) && !slices.Contains(known, name) {
+				more = append(more, name)
+			}
+		}
+		if len(more) > 0 {
+			slices.Sort(more)
+			known = append(known, more...)
+			found(more)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(finding):
+		}
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// failedQueuesOf are the failed queues of workers, in their order, each once.
+func failedQueuesOf(workers []graph.Worker) []string {
+	var queues []string
+	for _, n := range graph.New(workers).Nodes {
+		if n.Kind == graph.Failed {
+			queues = append(queues, n.Name)
+		}
+	}
+	return queues
+}
+
+// originOf names the work queue of a message in a failed queue of workers that do
+// not write it on the message, as those of some presets: the only one that parks
+// there, or the one that gets messages with its key.
+func originOf(workers []config.Worker) func(*reprise.Message) string {
+	type origin struct {
+		queue string
+		keys  []string
+	}
+	parks := map[string][]origin{} // by failed queue
+	for _, w := range workers {
+		drawn, err := graphWorkers([]config.Worker{w}, "", "")
+		if err != nil {
+			continue // none: there is one
+		}
+		o := origin{queue: w.Queue}
+		declares := w.Strategy.WithDefaults().Route.Topology(w.Queue).Merge(w.Topology)
+		for _, b := range declares.Bindings {
+			if b.Queue == w.Queue {
+				o.keys = append(o.keys, b.RoutingKey)
+			}
+		}
+		for _, queue := range failedQueuesOf(drawn) {
+			parks[queue] = append(parks[queue], o)
+		}
+	}
+	return func(m *reprise.Message) string {
+		if _, written := m.Headers[topology.HeaderQueue]; written {
+			return ""
+		}
+		candidates := slices.Clone(parks[m.Queue])
+		if len(candidates) > 1 {
+			candidates = slices.DeleteFunc(candidates, func(o origin) bool { return !slices.Contains(o.keys, m.RoutingKey) })
+		}
+		if len(candidates) != 1 {
+			return ""
+		}
+		return candidates[0].queue
+	}
+}
+
+// marksOf are what the attempts of workers write on messages.
+func marksOf(workers []config.Worker) []topology.Marks {
+	var marks []topology.Marks
+	for _, w := range workers {
+		marks = append(marks, w.Strategy.WithDefaults().Marks)
+	}
+	return marks
+}

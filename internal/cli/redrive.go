@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/config"
+)
+
+type redriveCmd struct {
+	From    string        `placeholder:"QUEUE" help:"The failed queue."`
+	To      string        `placeholder:"QUEUE" help:"Send them to this queue, or to EXCHANGE/KEY. Default: the queue that each failed in."`
+	Config  string        `short:"c" placeholder:"FILE" help:"Configuration of the workers that parked them: tells where messages of presets go."`
+	URL     string        `env:"REPRISE_URL" placeholder:"URL" help:"The broker. Default amqp://guest:guest@127.0.0.1:5672."`
+	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"How long to try to connect. Default ${default}."`
+	Limit   int           `placeholder:"N" help:"Send the first N only."`
+	Rate    perSecond     `placeholder:"N/s" help:"Send so many at most: 10/s, 100/m. Default: no limit."`
+	DryRun  bool          `name:"dry-run" help:"Say how many there are, and send none."`
+	JSON    bool          `name:"json" help:"Print the result as JSON."`
+}
+
+// Help shows examples below the flags.
+func (redriveCmd) Help() string {
+	return `Sends the messages of a failed queue back to where they failed, in order, with all their attempts
+before them. Each is published and confirmed before it is taken out of the failed queue: nothing is
+lost, whatever happens, and the message that was on its way then may be sent twice. What arrives in
+the failed queue meanwhile stays there. No archive is needed; one that empties the queue is in the way.
+
+Examples:
+  reprise redrive --from orders.failed --dry-run
+  reprise redrive --from orders.failed --limit 1
+  reprise redrive --from orders.failed --rate 10/s
+  reprise redrive --from orders.failed --to orders-by-hand
+  reprise redrive --from orders.failed --to shop/order.new
+  reprise redrive --from cover-art-archive.failed -c reprise.yaml
+
+Exit codes: 0 all were sent, 1 not connected, or a message that cannot be sent, 2 wrong flags, 3 Ctrl-C, or
+another consumer took some.
+`
+}
+
+// redriveResult is what --json prints.
+type redriveResult struct {
+	From   string `json:"from"`
+	To     string `json:"to,omitempty"`
+	Found  int    `json:"found"`
+	Sent   int    `json:"sent"`
+	DryRun bool   `json:"dry_run,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// Run sends the messages.
+func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
+	switch {
+	case c.From == "":
+		return usagef("which queue? give --from QUEUE, such as --from orders.failed")
+	case c.Limit < 0:
+		return usagef("--limit %d: give 1 or more, or leave it out", c.Limit)
+	case c.Timeout <= 0:
+		return usagef("--timeout %s: give a time above zero", c.Timeout)
+	}
+	to, err := parseTarget(c.To)
+	if err != nil {
+		return err
+	}
+	redrive := failed.RedriveConfig{From: c.From, To: to, Limit: c.Limit, Rate: float64(c.Rate), Logger: newPatiently(streams.Stderr)}
+	if c.Config != "" {
+		cfg, err := config.Load(c.Config)
+		if err != nil {
+			return usageError{err}
+		}
+		redrive.Origin, redrive.Marks = originOf(cfg.Workers), marksOf(cfg.Workers)
+	}
+	client, err := c.connect(ctx, streams)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = client.Close(ctx) // everything is confirmed
+	}()
+
+	result := redriveResult{From: c.From, To: c.To, DryRun: c.DryRun}
+	if c.DryRun {
+		result.Found, err = client.Depth(ctx, c.From)
+		if c.Limit > 0 {
+			result.Found = min(result.Found, c.Limit)
+		}
+	} else {
+		bar := newProgress(streams, "sending")
+		var done failed.Redriven
+		redrive.Progress = func(r failed.Redriven) { bar.show(int64(r.Sent), int64(r.Found)) }
+		done, err = failed.Redrive(ctx, client, redrive)
+		bar.end()
+		result.Found, result.Sent = done.Found, done.Sent
+	}
+	return c.report(ctx, streams, result, to, err)
+}
+
+// connect returns a client, or an error after the time that was given.
+func (c *redriveCmd) connect(ctx context.Context, streams IO) (*reprise.Client, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("no success within %s", c.Timeout))
+	defer cancel()
+	url := c.URL
+	if url == "" {
+		url = defaultURL
+	}
+	return dial(ctx, url, &reprise.Config{Name: "reprise redrive", Logger: newPatiently(streams.Stderr)})
+}
+
+// report prints what was done, also of what ended early.
+func (c *redriveCmd) report(ctx context.Context, streams IO, r redriveResult, to *failed.Target, err error) error {
+	if missing, ok := errors.AsType[*reprise.UnroutableError](err); ok && r.Found == 0 && missing.RoutingKey == c.From {
+		return fmt.Errorf("there is no queue %q", c.From)
+	}
+	if err != nil {
+		r.Error = textOf(err)
+		if ctx.Err() != nil {
+			r.Error = "interrupted"
+		}
+	}
+	if c.JSON {
+		if err := json.NewEncoder(streams.Stdout).Encode(r); err != nil {
+			return err
+		}
+	} else if _, err := fmt.Fprintln(streams.Stdout, r.text(to)); err != nil {
+		return err
+	}
+	switch {
+	case err == nil && !r.DryRun && r.Sent < r.Found:
+		return stoppedError{errors.New("another consumer has taken the others")}
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return stoppedError{errors.New("interrupted: what was not sent is where it was")}
+	}
+	hint := ""
+	if _, ok := errors.AsType[*reprise.UnroutableError](err); ok && to == nil {
+		hint = "; --to names another queue, -c FILE the configuration of the workers that know it"
+	}
+	return fmt.Errorf("%s (it and what is behind it are where they were%s)", textOf(err), hint)
+}
+
+func (r redriveResult) text(to *failed.Target) string {
+	switch {
+	case r.DryRun && r.Found > 0:
+		return fmt.Sprintf("%s: %s would be sent to %s", r.From, plural(r.Found, "message"), targetText(to))
+	case r.Found == 0:
+		return r.From + ": nothing to send"
+	case r.Sent == r.Found:
+		return fmt.Sprintf("%s: %s sent to %s", r.From, plural(r.Sent, "message"), targetText(to))
+	}
+	return fmt.Sprintf("%s: %d of %s sent to %s", r.From, r.Sent, plural(r.Found, "message"), targetText(to))
+}

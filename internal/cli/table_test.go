@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"pgregory.net/rapid"
+)
+
+// Whatever is in its cells, a table has a line for each row, obeyed by no terminal, and
+// no wider than the terminal is where its columns can shrink so far.
+func TestTextTableFits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		table := newTable(column{name: "ID", right: true}, column{name: "QUEUE", least: 12}, column{name: "ERROR", least: 20})
+		rows := rapid.IntRange(0, 5).Draw(t, "rows")
+		for range rows {
+			table.add(rapid.StringMatching(`[0-9]{1,6}`).Draw(t, "id"), rapid.String().Draw(t, "queue"), rapid.String().Draw(t, "error"))
+		}
+		width := rapid.IntRange(42, 200).Draw(t, "width")
+		var b strings.Builder
+		if err := table.write(&b, width); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+		if len(lines) != rows+1 {
+			t.Fatalf("%d lines for %d rows:\n%s", len(lines), rows, b.String())
+		}
+		for _, line := range lines {
+			if w := textWidth(line); w > width {
+				t.Fatalf("a line is %d wide, of %d: %q", w, width, line)
+			}
+			if i := strings.IndexFunc(line, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }); i >= 0 {
+				t.Fatalf("a terminal would obey %q", line)
+			}
+		}
+	})
+}
+
+func TestTextTable(t *testing.T) {
+	table := newTable(column{name: "N", right: true}, column{name: "FIRST"}, column{name: "ERROR", least: 8})
+	table.add("7", "now", "a line\nand \x1b[31manother")
+	table.add("12", "1h ago", "日本語の長い文字列です")
+	table.hide("FIRST")
+	var b strings.Builder
+	if err := table.write(&b, 20); err != nil {
+		t.Fatal(err)
+	}
+	want := " N  ERROR\n 7  a line and [31m…\n12  日本語の長い文…\n"
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+func TestAgo(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for want, at := range map[string]time.Time{
+		"-": {}, "now": now, "59s ago": now.Add(-59 * time.Second), "1m ago": now.Add(-time.Minute), "47h ago": now.Add(-47 * time.Hour),
+		"2d ago": now.Add(-48 * time.Hour), "400d ago": now.AddDate(0, 0, -400), "in 5m": now.Add(5 * time.Minute),
+	} {
+		if got := ago(at, now); got != want {
+			t.Errorf("%v: got %q, want %q", at, got, want)
+		}
+	}
+}
+
+func TestProgressLine(t *testing.T) {
+	p := &progress{what: "sending", width: 80, first: 0}
+	for _, c := range []struct {
+		done, total int64
+		elapsed     time.Duration
+		want        string
+	}{
+		{0, 400, 0, "sending  [..............................]    0%  0 of 400"},
+		{100, 400, 2 * time.Second, "sending  [#######.......................]   25%  100 of 400  50/s, 6s left"},
+		{400, 400, 8 * time.Second, "sending  [##############################]  100%  400 of 400"},
+		{7, 0, time.Second, "sending  7"},
+	} {
+		if got := p.line(c.done, c.total, c.elapsed); got != c.want {
+			t.Errorf("got  %q\nwant %q", got, c.want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		p := &progress{what: "importing", width: rapid.IntRange(10, 200).Draw(t, "width")}
+		total := rapid.Int64Range(0, 1e12).Draw(t, "total")
+		line := p.line(rapid.Int64Range(0, total).Draw(t, "done"), total, time.Duration(rapid.Int64Range(1, 1e15).Draw(t, "elapsed")))
+		if textWidth(line) >= p.width {
+			t.Fatalf("%q does not fit into %d", line, p.width)
+		}
+	})
+}
+
+func TestTrend(t *testing.T) {
+	if got := trend(buckets(0, 0, 1, 0, 4, 4, 0, 8), 4); got != "·▁██" {
+		t.Error(got)
+	}
+	if got := trend(nil, 4); got != "" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/reprisemq/reprise/console"
+)
+
+// readTokens reads who may use a console from a file with lines such as
+//
+//	anna operate sha256:…
+//
+// Empty lines and what follows a # at the beginning of one say nothing. The file has
+// hashes only: `reprise console token` prints a token once, and it is written down nowhere.
+func readTokens(path string) ([]console.Token, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var tokens []console.Token
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		words := strings.Fields(lines.Text())
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		if len(words) != 3 {
+			return nil, fmt.Errorf("%s:%d: write a name, a role and a hash: anna operate sha256:… (`reprise console token` makes such lines)", path, n)
+		}
+		t := console.Token{Name: words[0], Hash: words[2]}
+		if err := t.Role.UnmarshalText([]byte(words[1])); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
+		}
+		tokens = append(tokens, t)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(tokens) == 0 {
+		return nil, fmt.Errorf("%s has no tokens, nobody could get in: make one with `reprise console token NAME --tokens %s`", path, path)
+	}
+	return tokens, nil
+}
+
+type tokenCmd struct {
+	Name   string `arg:"" help:"Who gets it: letters, digits and . _ - @."`
+	Role   string `enum:"view,operate,admin" default:"operate" placeholder:"ROLE" help:"view: look. operate: replay, edit, discard too. admin: import, purge, see secrets too. Default ${default}."`
+	Tokens string `placeholder:"FILE" help:"Add its line to this file, which is made if it is not there."`
+}
+
+// Help shows examples below the flags.
+func (tokenCmd) Help() string {
+	return `Prints a new token, for whoever is to have it: they log in with it at the console, and reprise failed
+takes it from the variable REPRISE_TOKEN. The file has a hash of it only. A console reads the file when
+it starts.
+
+Examples:
+  reprise console token anna --role operate --tokens tokens
+  reprise console --tokens tokens --queue orders.failed
+  REPRISE_TOKEN=reprise_… reprise failed ls
+`
+}
+
+// Run makes a token.
+func (c *tokenCmd) Run(streams IO) error {
+	token, hash := console.NewToken()
+	t := console.Token{Name: c.Name, Hash: hash}
+	if err := t.Role.UnmarshalText([]byte(c.Role)); err != nil {
+		return err
+	}
+	if strings.ContainsAny(c.Name, " \t\r\n#") || c.Name == "" {
+		return usagef("%q is no name: use letters, digits and . _ - @", c.Name)
+	}
+	line := fmt.Sprintf("%s %s %s\n", c.Name, c.Role, hash)
+	if c.Tokens == "" {
+		fmt.Fprint(streams.Stderr, "for the file of --tokens: "+line)
+	} else if err := c.add(line); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(streams.Stdout, token)
+	return err
+}
+
+// add writes the line at the end of the file.
+func (c *tokenCmd) add(line string) error {
+	if there, err := readTokens(c.Tokens); err == nil {
+		for _, t := range there {
+			if t.Name == c.Name {
+				return usagef("%s has a token of %s already: remove its line, or choose another name", c.Tokens, c.Name)
+			}
+		}
+	}
+	text, err := os.ReadFile(c.Tokens)
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		line = "\n" + line
+	}
+	f, err := os.OpenFile(c.Tokens, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(line)
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	return err
+}

@@ -1,0 +1,289 @@
+package graph
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// New returns the graph of what workers declare.
+func New(workers []Worker) *Graph {
+	b := builder{Graph: &Graph{}, waits: map[string]span{}, rejects: map[string]string{}}
+	var all topology.Topology
+	for _, w := range workers {
+		all = all.Merge(b.worker(w))
+	}
+	b.declared(all)
+	b.kinds(all)
+	for _, q := range all.Queues {
+		b.deadLetters(q)
+	}
+	b.returns()
+	return b.Graph
+}
+
+// builder makes a Graph.
+type builder struct {
+	*Graph
+	hops    []hop
+	waits   map[string]span   // by the node that copies are published to
+	rejects map[string]string // by work queues that dead-letter what is to be retried: the label
+}
+
+// hop is where copies are published to, and what for.
+type hop struct {
+	exchange, key string
+	kind          Kind // of the queues that get them
+}
+
+// address is the node behind an exchange and a key.
+func address(exchange, key string) string {
+	if exchange == "" {
+		return "queue/" + key
+	}
+	return "exchange/" + exchange
+}
+
+// worker adds a work queue and the ways of its messages that fail, and returns
+// what else it declares.
+func (b *builder) worker(w Worker) topology.Topology {
+	s := w.Strategy.WithDefaults()
+	work := "queue/" + w.Queue
+	b.node(work, Work)
+	declares := s.Route.Topology(w.Queue).Merge(w.Topology)
+
+	d := topology.Delivery{Queue: w.Queue, RoutingKey: w.Queue}
+	attempts := w.Attempts
+	if left := s.Marks.Read(d).RetriesLeft; left != topology.Undecided {
+		attempts = left + 1
+	}
+	retries := fmt.Sprintf("fails, up to %d retries", attempts-1)
+	if attempts == 2 {
+		retries = "fails, 1 retry"
+	}
+	for attempt := 1; attempt < min(attempts, enough); attempt++ {
+		low, high := backoff.Range(w.Backoff, attempt)
+		for _, delay := range []time.Duration{low, high} {
+			hop, err := s.Route.Wait(d, delay)
+			if err != nil {
+				continue // parked, then
+			}
+			switch hop.Way {
+			case topology.Requeue:
+				b.waits[work] = b.waits[work].with(span{hop.Delay, hop.Delay})
+			case topology.DeadLetter:
+				b.rejects[w.Queue] = retries
+			case topology.Copy:
+				to, more := b.wait(w.Queue, hop)
+				declares = declares.Merge(more)
+				b.edge(work, to, Retried, retries)
+				waits := max(hop.TTL, hop.Delay)
+				b.waits[to] = b.waits[to].with(span{waits, waits})
+			}
+			d.Headers = d.Headers.Clone()
+			// of those whose delay is made of the last one
+			maps.Copy(d.Headers, hop.Headers)
+		}
+		d.Redelivered = true
+		d.Headers = d.Headers.Clone()
+		d.Headers["x-delivery-count"] = int64(attempt) // of those that give messages back
+	}
+	if inside, found := b.waits[work]; found { // the queue itself keeps them back, if anything does
+		b.edge(work, work, Retried, retries)
+		if inside.high > 0 {
+			b.edge(work, work, Retried, "in the queue, after "+inside.String())
+		}
+	}
+	parked := s.Route.Failed(topology.Delivery{Queue: w.Queue, RoutingKey: w.Queue})
+	to := b.hop(parked, Failed)
+	b.edge(work, to, Parked, fmt.Sprintf("parked after %s", plural(attempts, "attempt")))
+	return declares.Merge(parked.Topology)
+}
+
+// hop adds the node that a hop leads to.
+func (b *builder) hop(h topology.Hop, kind Kind) string {
+	b.hops = append(b.hops, hop{h.Exchange, h.RoutingKey, kind})
+	id := address(h.Exchange, h.RoutingKey)
+	if h.Exchange != "" {
+		kind = Exchange
+	}
+	b.node(id, kind)
+	return id
+}
+
+// enough attempts to have seen the longest delay of any backoff that grows.
+const enough = 100
+
+// wait is the node that a copy is published to. The queues of Buckets and Levels
+// are one: there is one for each delay.
+func (b *builder) wait(queue string, hop topology.Hop) (string, topology.Topology) {
+	id := address(hop.Exchange, hop.RoutingKey)
+	_, name, _ := strings.Cut(id, "/")
+	if !topology.IsWaitQueue(name) {
+		return b.hop(hop, Wait), hop.Topology
+	}
+	suffix, note := ".wait.*", "a queue for each delay"
+	if hop.Exchange != "" {
+		suffix, note = ".level.*", "a queue for each power of two"
+	}
+	id = "queue/" + queue + suffix
+	b.node(id, Wait).Note = note
+	b.edge(id, "queue/"+queue, Returns, "")
+	return id, topology.Topology{}
+}
+
+// declared adds exchanges, queues and bindings.
+func (b *builder) declared(t topology.Topology) {
+	for _, x := range t.Exchanges {
+		n := b.node("exchange/"+x.Name, Exchange)
+		n.Kind, n.Note = Exchange, x.Kind
+	}
+	for _, q := range t.Queues {
+		b.node("queue/"+q.Name, Other)
+	}
+	for _, x := range t.Bindings {
+		from, to := "exchange/"+x.Exchange, "queue/"+x.Queue
+		b.node(from, Exchange).Kind = Exchange
+		if x.ToExchange != "" {
+			to = "exchange/" + x.ToExchange
+			b.node(to, Exchange).Kind = Exchange
+		} else {
+			b.node(to, Other)
+		}
+		b.edge(from, to, Bound, x.RoutingKey)
+	}
+}
+
+// deadLetters adds the way of what a queue itself passes on.
+func (b *builder) deadLetters(q topology.Queue) {
+	exchange, found := q.Args["x-dead-letter-exchange"].(string)
+	if !found {
+		return
+	}
+	key, _ := q.Args["x-dead-letter-routing-key"].(string)
+	if exchange == "" && key == "" {
+		return // back to where each message came from
+	}
+	from, to := "queue/"+q.Name, address(exchange, key)
+	kind := Other
+	if exchange != "" {
+		kind = Exchange
+	}
+	b.node(to, kind)
+	if b.node(from, Other).Kind == Work {
+		limit, limited := topology.Integer(q.Args["x-delivery-limit"])
+		parks := slices.ContainsFunc(b.reached(to), func(id string) bool { return b.node(id, Other).Kind == Failed })
+		switch label, rejected := b.rejects[q.Name]; {
+		case rejected:
+			b.edge(from, to, Retried, label)
+			b.become(b.reached(to), Wait)
+		case parks && limited && limit < 1000:
+			b.edge(from, to, Parked, fmt.Sprintf("or %d deliveries without an answer", limit))
+		case parks:
+			b.edge(from, to, Parked, "")
+		default:
+			b.edge(from, to, Retried, "rejected")
+		}
+		return
+	}
+	label := ""
+	if ttl, ok := topology.Integer(q.Args["x-message-ttl"]); ok {
+		label = "after " + short(time.Duration(ttl)*time.Millisecond)
+	}
+	b.edge(from, to, Returns, label)
+}
+
+// kinds tells queues apart by the hops that lead to them. That something is parked in
+// a queue counts for more than that it waits there.
+func (b *builder) kinds(t topology.Topology) {
+	for _, kind := range []Kind{Failed, Wait} {
+		for _, h := range b.hops {
+			if h.kind == kind {
+				b.become(queuesOf(t, h.exchange, h.key), kind)
+			}
+		}
+	}
+}
+
+// become gives queues a kind that have none yet.
+func (b *builder) become(ids []string, kind Kind) {
+	for _, id := range ids {
+		if n := b.node(id, Other); n.Kind == Other {
+			n.Kind = kind
+		}
+	}
+}
+
+// returns writes on the way back how long messages wait that bring their time with
+// them.
+func (b *builder) returns() {
+	for i := range b.Edges {
+		e := &b.Edges[i]
+		if e.Way != Returns || len(e.Labels) > 0 {
+			continue
+		}
+		for _, n := range b.Nodes { // in their order
+			s, found := b.waits[n.ID]
+			if !found || !slices.Contains(b.reached(n.ID), e.From) {
+				continue
+			}
+			if label := "after " + s.String(); !slices.Contains(e.Labels, label) {
+				e.Labels = append(e.Labels, label)
+			}
+		}
+	}
+}
+
+// reached are the nodes to which bindings lead from one, and it itself.
+func (b *builder) reached(id string) []string {
+	all := []string{id}
+	for i := 0; i < len(all); i++ { // grows while it is walked
+		for _, e := range b.Edges {
+			if e.From == all[i] && e.Way == Bound && !slices.Contains(all, e.To) {
+				all = append(all, e.To)
+			}
+		}
+	}
+	return all
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return fmt.Sprintf("1 %s", what)
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// short is a time with its two largest units.
+func short(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		d = d.Round(time.Second)
+	case d < 2*day:
+		d = d.Round(time.Minute)
+	default:
+		d = d.Round(time.Hour)
+		if d%day == 0 {
+			return fmt.Sprintf("%dd", d/day)
+		}
+		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
