@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -31,11 +32,11 @@ func (c *call) write(status int, v any) error {
 func (c *call) ok(v any) error { return c.write(http.StatusOK, v) }
 
 func marshal(v any) ([]byte, error) {
-	var b strings.Builder
+	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false) // it is no HTML, and says so
 	err := e.Encode(v)
-	return []byte(b.String()), err
+	return b.Bytes(), err
 }
 
 // read reads a body of JSON.
@@ -54,7 +55,7 @@ func (c *call) read(v any) error {
 	if !utf8.Valid(b) {
 		return badRequest("the request's body is not UTF-8", `send bytes that are no text in base64: "body", or "base64:…" in place of a name`)
 	}
-	d := json.NewDecoder(strings.NewReader(string(b)))
+	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
 		return badRequest("the request's body cannot be read: "+strings.TrimPrefix(err.Error(), "json: "), "/api/v1/openapi.json says what to send")

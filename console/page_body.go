@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"compress/gzip"
 	"encoding/hex"
-	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -15,12 +14,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
 )
 
 // Bounds of what a page shows of a body; the rest can be downloaded.
 const (
 	maxBodyShown = 256 << 10
 	maxHexShown  = 16 << 10
+	maxFields    = 1000 // of a form
 )
 
 // bodyView is a body as a page shows it: always as text.
@@ -115,11 +116,11 @@ func looksLikeXML(media string, body []byte) bool {
 // json indents the body and colours it. Numbers, the order of names, and names that
 // are there twice stay as they are, for they may be what is wrong with it.
 func (v *bodyView) json(body []byte) bool {
-	var indented bytes.Buffer
-	if json.Indent(&indented, bytes.TrimSpace(body), "", "  ") != nil || indented.Len() > 4*maxBodyShown {
+	indented, ok := api.Indent(bytes.TrimSpace(body), 4*maxBodyShown)
+	if !ok {
 		return false
 	}
-	v.Kind, v.Spans = "JSON", colourJSON(indented.String())
+	v.Kind, v.Spans = "JSON", colourJSON(string(indented))
 	return true
 }
 
@@ -244,6 +245,10 @@ func indentXML(body []byte) (string, error) {
 // form shows the fields of a form in the order in which they stand.
 func (v *bodyView) form(body []byte) bool {
 	for pair := range strings.SplitSeq(string(body), "&") {
+		if len(v.Fields) == maxFields {
+			v.Cut = true
+			break
+		}
 		name, value, _ := strings.Cut(pair, "=")
 		n, err := url.QueryUnescape(name)
 		if err != nil {

@@ -12,11 +12,15 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
 	"github.com/reprisemq/reprise/topology"
 )
 
 // maxEdited bounds the body that a form takes: browsers get slow with more.
 const maxEdited = 1 << 20
+
+// maxIndented bounds it once it is indented.
+const maxIndented = 2 * maxEdited
 
 // spareHeaders are empty rows for headers to be added.
 const spareHeaders = 2
@@ -230,10 +234,11 @@ func editableBody(body []byte) (how, text string) {
 		}
 		return bodyHex, hexLines(body)
 	}
-	var compact, indented bytes.Buffer
-	if json.Compact(&compact, body) == nil && bytes.Equal(compact.Bytes(), body) && json.Indent(&indented, body, "", "  ") == nil &&
-		indented.Len() < 2*maxEdited && bytes.ContainsRune(indented.Bytes(), '\n') {
-		return bodyIndent, indented.String()
+	var compact bytes.Buffer
+	if json.Compact(&compact, body) == nil && bytes.Equal(compact.Bytes(), body) {
+		if indented, ok := api.Indent(body, maxIndented); ok && bytes.ContainsRune(indented, '\n') {
+			return bodyIndent, string(indented)
+		}
 	}
 	return bodyText, string(body)
 }
@@ -412,9 +417,8 @@ func diffText(body []byte) string {
 	if len(body) > maxEdited {
 		return fmt.Sprintf("%s, too long to be compared", byteSize(len(body)))
 	}
-	var indented bytes.Buffer
-	if json.Indent(&indented, body, "", "  ") == nil {
-		body = indented.Bytes()
+	if indented, ok := api.Indent(body, maxIndented); ok {
+		body = indented
 	} else if !isText(body) {
 		return hexLines(body)
 	}

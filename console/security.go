@@ -5,7 +5,7 @@ import "net/http"
 // Bounds of a request's body. What may be longer says so in its route.
 const (
 	smallBody = 1 << 20
-	editBody  = 64 << 20 // a message's body of 16 MiB, as base64 and with headers, and more
+	editBody  = 24 << 20 // a message's body of 16 MiB, as base64 and with headers
 	anyBody   = 1 << 62  // is read as it comes, line by line
 )
 

@@ -64,3 +64,15 @@ func TestTheRateIsACap(t *testing.T) {
 		}
 	})
 }
+
+// A rate of next to nothing is not taken for none.
+func TestARateOfNextToNothing(t *testing.T) {
+	for _, rate := range []float64{1e-9, 1e-10, 5e-324} {
+		now := time.Unix(1_700_000_000, 0)
+		p := newPace(Plan{Rate: rate}, 100, now)
+		p.send(1, now)
+		if wait := p.wait(now); wait < 24*time.Hour {
+			t.Errorf("%v per second: the next after %s", rate, wait)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -50,6 +51,9 @@ func openArchiveDB(place string) (*archiveDB, error) {
 // ctx ends.
 func (x *archiveDB) open(ctx context.Context, cfg failed.Config, log *slog.Logger) (*failed.Archive, error) {
 	cfg.Dialect, cfg.Logger = x.dialect, log
+	if x.dialect == failed.SQLite {
+		keepPrivate(x.name)
+	}
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
 		archive, err := failed.Open(ctx, x.DB, cfg)
 		if err == nil {
@@ -67,6 +71,15 @@ func (x *archiveDB) open(ctx context.Context, cfg failed.Config, log *slog.Logge
 			return nil, context.Cause(ctx)
 		case <-time.After(pause):
 		}
+	}
+}
+
+// keepPrivate makes the file of a new archive one that nobody else on the machine
+// reads, since messages may hold secrets. SQLite gives the files beside it the same
+// permissions. If it cannot be made, SQLite says why.
+func keepPrivate(path string) {
+	if f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
+		_ = f.Close()
 	}
 }
 

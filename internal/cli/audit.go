@@ -22,8 +22,10 @@ type auditCmd struct {
 func (auditCmd) Help() string {
 	return `Holds what the broker says came in against what workers have done, what is in the queues, and what became
 of failed messages, for each work queue. A difference is shown with its window and what else is known of it.
-The ledger is kept by a console with a management API (reprise up with console: does, reprise console with
---management); workers of reprise up with archive: report to it.
+The ledger is kept by a console with a management API: reprise console --management, or reprise up with
+management: below console:, which a broker in its process does not need. Workers of reprise up with archive:
+report to it. Figures are those of its last sample, up to 15 s old. On a narrow terminal, columns in which
+all is 0 are left out.
 
 Examples:
   reprise audit
@@ -71,7 +73,7 @@ func verdict(a api.Audit) error {
 	}
 	switch {
 	case !a.Kept:
-		return errors.New("no ledger is kept: it takes the broker's management API (reprise console --management URL)")
+		return errors.New("no ledger is kept: it takes the broker's management API (reprise console --management URL; or management: below console: in the file of reprise up)")
 	case states["differs"] > 0:
 		return fmt.Errorf("%s with a difference", plural(states["differs"], "account"))
 	case states["unknown"] > 0:
@@ -85,8 +87,8 @@ func verdict(a api.Audit) error {
 // writeAudit writes a table, and what there is to say of its lines.
 func writeAudit(w io.Writer, a api.Audit, width int) error {
 	table := newTable(column{name: "ACCOUNT", least: 12}, column{name: "STATE"}, column{name: "IN", right: true}, column{name: "DONE", right: true},
-		column{name: "READY", right: true}, column{name: "UNACKED", right: true}, column{name: "WAITING", right: true}, column{name: "FAILED", right: true},
-		column{name: "REPLAYED", right: true}, column{name: "DISCARDED", right: true}, column{name: "REMOVED", right: true}, column{name: "MISSING", right: true})
+		column{name: "READY", right: true, spare: true}, column{name: "UNACKED", right: true, spare: true}, column{name: "WAITING", right: true, spare: true}, column{name: "FAILED", right: true},
+		column{name: "REPLAYED", right: true, spare: true}, column{name: "DISCARDED", right: true, spare: true}, column{name: "REMOVED", right: true, spare: true}, column{name: "MISSING", right: true})
 	for _, l := range a.Accounts {
 		missing := "-"
 		if l.State == "differs" {

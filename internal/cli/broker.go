@@ -195,7 +195,7 @@ func listen(addr string) (net.Listener, error) {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err
 	}
-	return nil, fmt.Errorf("cannot listen on %s: %w (is a broker running already? port 0 takes any that is free)", addr, err)
+	return nil, fmt.Errorf("cannot listen on %s: %w (does another program listen there? port 0 takes any that is free)", addr, err)
 }
 
 func loopback(a net.Addr) bool {

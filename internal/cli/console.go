@@ -13,7 +13,7 @@ import (
 )
 
 // defaultConsole is where a console listens, and where reprise failed looks for it.
-const defaultConsole = "127.0.0.1:15673"
+const defaultConsole = "127.0.0.1:15600"
 
 type consoleCmd struct {
 	Run   consoleRunCmd `cmd:"" default:"withargs" help:"Run the archive and its console. This is what console does by itself."`
@@ -44,7 +44,7 @@ Examples:
   reprise console --queue orders.failed --queue mails.failed
   reprise console --management http://guest:guest@127.0.0.1:15672
   reprise console --url amqp://app:secret@rabbit --queue orders.failed --archive postgres://app:secret@db/failed --keep 90d
-  reprise console --listen 0.0.0.0:15673 --tokens tokens --queue orders.failed
+  reprise console --listen 0.0.0.0:15600 --tokens tokens --queue orders.failed
   reprise console token anna --role operate --tokens tokens
 `
 }
@@ -104,7 +104,7 @@ func (c *consoleRunCmd) config() (deskConfig, string, error) {
 	}
 	cfg := deskConfig{
 		archive: c.Archive, listen: c.Listen, flag: "--listen",
-		queues: queueSource{named: c.Queue, vhost: virtualHost(url)},
+		queues: queueSource{named: c.Queue, vhost: virtualHost(url)}, origin: originOf(published()),
 	}
 	if cfg.archive == "" {
 		cfg.archive = defaultArchive

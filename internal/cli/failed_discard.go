@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -118,6 +119,8 @@ func tell(streams IO, done api.Done, asJSON bool, what string, named int) error 
 // not among those for which something was done.
 func leftAlone(named int, done int64) error {
 	switch rest := named - int(done); {
+	case named == 1 && rest == 1:
+		return errors.New("the message was left alone: `reprise failed show ID` says in which state it is")
 	case rest == 1:
 		return fmt.Errorf("1 of the %s that were named was left alone: `reprise failed show ID` says in which state it is", plural(named, "message"))
 	case rest > 1:

@@ -84,7 +84,7 @@ something went wrong. It takes a token with the role admin, where there are toke
 
 Examples:
   reprise failed import failed.jsonl
-  reprise failed export --server http://old:15673 | reprise failed import -
+  reprise failed export --server http://old:15600 | reprise failed import -
 `
 }
 

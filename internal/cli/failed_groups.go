@@ -52,7 +52,7 @@ func (c *failedGroupsCmd) Run(ctx context.Context, streams IO) error {
 	}
 	now, width := time.Now(), tableWidth(streams)
 	lines := newTable(column{name: "GROUP", right: true}, column{name: "QUEUE", least: 12}, column{name: "FAILED", right: true},
-		column{name: "ALL", right: true}, column{name: "FIRST"}, column{name: "LAST"}, column{name: "TREND"}, column{name: "ERROR", least: 20})
+		column{name: "ALL", right: true}, column{name: "FIRST"}, column{name: "LAST"}, column{name: "TREND"}, column{name: "ERROR", least: 20, ends: true})
 	if width > 0 && width < 100 {
 		lines.hide("FIRST")
 	}

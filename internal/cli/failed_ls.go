@@ -90,7 +90,7 @@ func (c *failedLsCmd) columns() []column {
 	if c.State == "all" {
 		columns = append(columns, column{name: "STATE"})
 	}
-	return append(columns, column{name: "FAILED"}, column{name: "ATTEMPTS", right: true}, column{name: "GROUP", right: true}, column{name: "ERROR", least: 20})
+	return append(columns, column{name: "FAILED"}, column{name: "ATTEMPTS", right: true}, column{name: "GROUP", right: true}, column{name: "ERROR", least: 20, ends: true})
 }
 
 func (c *failedLsCmd) line(m api.Summary, now time.Time) []string {

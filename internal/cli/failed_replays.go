@@ -54,7 +54,7 @@ func (c *failedReplaysCmd) Run(ctx context.Context, streams IO) error {
 	}
 	now := time.Now()
 	lines := newTable(column{name: "ID", right: true}, column{name: "STATE"}, column{name: "BEGUN"}, column{name: "SENT", right: true},
-		column{name: "OF", right: true}, column{name: "BACK", right: true}, column{name: "BY", least: 12}, column{name: "WHY", least: 20})
+		column{name: "OF", right: true}, column{name: "BACK", right: true}, column{name: "BY", least: 12}, column{name: "WHY", least: 20, ends: true})
 	_, err = pages(c.Limit, func(p api.Page) (string, int, error) {
 		page, err := client.Replays(ctx, p)
 		if err != nil {

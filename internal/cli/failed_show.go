@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -227,6 +226,7 @@ func sortedNames(t topology.Table) []string {
 const (
 	shownLines  = 100
 	shownBinary = 256
+	maxPretty   = 64 << 20 // more is shown as it is
 )
 
 // bodyText is a body for people: JSON indented, other text as it is, all else in hex.
@@ -242,9 +242,8 @@ func bodyText(body []byte) string {
 		}
 		return indented(hex.Dump(body)) + more
 	}
-	var pretty bytes.Buffer
-	if json.Indent(&pretty, body, "", "  ") == nil {
-		body = pretty.Bytes()
+	if pretty, ok := api.Indent(body, maxPretty); ok {
+		body = pretty
 	}
 	lines := strings.Split(strings.TrimSuffix(string(body), "\n"), "\n")
 	if len(lines) > shownLines {

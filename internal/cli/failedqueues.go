@@ -11,6 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/config"
 	"github.com/reprisemq/reprise/internal/graph"
 	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
 )
 
 // queueSource tells which failed queues there are.
@@ -111,6 +112,16 @@ func originOf(workers []config.Worker) func(*reprise.Message) string {
 		}
 		return candidates[0].queue
 	}
+}
+
+// published are workers of published designs that park without a word about the
+// work queue: for whoever has no configuration that names them.
+func published() []config.Worker {
+	var workers []config.Worker
+	for _, queue := range []string{preset.CoverArtIndexQueue, preset.CoverArtDeleteQueue, preset.CoverArtMoveQueue} {
+		workers = append(workers, config.Worker{WorkerConfig: reprise.WorkerConfig{Queue: queue, Strategy: preset.CoverArt{}.Strategy()}})
+	}
+	return workers
 }
 
 // marksOf are what the attempts of workers write on messages.

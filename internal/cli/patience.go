@@ -13,13 +13,17 @@ func untiring(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
 		_ = c.SetWriteDeadline(time.Now().Add(stillness)) // it fails where there are no deadlines
-		r.Body = &movingBody{r.Body, c}
+		r.Body = &movingBody{ReadCloser: r.Body, c: c, began: time.Now()}
 		h.ServeHTTP(&movingWriter{w, c}, r)
 	})
 }
 
-// stillness is how long nothing may move.
-const stillness = time.Minute
+// stillness is how long nothing may move, and slowest how many bytes of a request come
+// in a second at the least after that: drop by drop, nobody holds a connection for days.
+const (
+	stillness = time.Minute
+	slowest   = 1 << 10
+)
 
 type movingWriter struct {
 	http.ResponseWriter
@@ -37,11 +41,16 @@ func (w *movingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 type movingBody struct {
 	io.ReadCloser
-	c *http.ResponseController
+	c     *http.ResponseController
+	began time.Time
+	n     int64 // bytes read
 }
 
 // Read implements [io.Reader].
 func (b *movingBody) Read(p []byte) (int, error) {
-	_ = b.c.SetReadDeadline(time.Now().Add(stillness))
-	return b.ReadCloser.Read(p)
+	left := stillness + time.Duration(b.n/slowest)*time.Second - time.Since(b.began)
+	_ = b.c.SetReadDeadline(time.Now().Add(min(stillness, left)))
+	n, err := b.ReadCloser.Read(p)
+	b.n += int64(n)
+	return n, err
 }

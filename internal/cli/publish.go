@@ -184,7 +184,7 @@ func (c *publishCmd) explain(ctx context.Context, err error) error {
 	if unroutable, ok := errors.AsType[*reprise.UnroutableError](err); ok {
 		switch {
 		case c.To != "":
-			return fmt.Errorf("there is no queue %q: the message was not stored", c.To)
+			return fmt.Errorf("there is no queue %q: the message was not stored (--declare makes the queue)", c.To)
 		case unroutable.Code == 404:
 			return fmt.Errorf("there is no exchange %q: the message was not stored", *c.Exchange)
 		case *c.Exchange == "":

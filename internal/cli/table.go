@@ -3,6 +3,7 @@ package cli
 import (
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -13,11 +14,14 @@ import (
 
 // textTable is lines of texts in columns, for people. Numbers stand at the right of
 // their column. What is wider than the terminal is cut in the columns that may
-// shrink, the widest first.
+// shrink, the widest first; where that is not enough, columns that say nothing are
+// left out.
 type textTable struct {
 	head  []string
 	right []bool // columns of numbers
 	least []int  // to what width a column may be cut; 0: it is never
+	ends  []bool // columns of which both ends are kept when they are cut
+	spare []bool // columns that are left out if all is 0 and a line would not fit
 	rows  [][]string
 
 	hidden []bool
@@ -28,14 +32,21 @@ type column struct {
 	name  string
 	right bool
 	least int
+	ends  bool
+	spare bool
 }
 
 func newTable(columns ...column) *textTable {
 	t := &textTable{}
 	for _, c := range columns {
-		t.head, t.right, t.least = append(t.head, c.name), append(t.right, c.right), append(t.least, c.least)
+		t.addColumn(c)
 	}
 	return t
+}
+
+func (t *textTable) addColumn(c column) {
+	t.head, t.right, t.least = append(t.head, c.name), append(t.right, c.right), append(t.least, c.least)
+	t.ends, t.spare = append(t.ends, c.ends), append(t.spare, c.spare)
 }
 
 // add adds a line. Control characters and line breaks become blanks: the texts may
@@ -66,7 +77,7 @@ func (t *textTable) shown() *textTable {
 		if t.hidden[i] {
 			continue
 		}
-		s.head, s.right, s.least = append(s.head, name), append(s.right, t.right[i]), append(s.least, t.least[i])
+		s.addColumn(column{name: name, right: t.right[i], least: t.least[i], ends: t.ends[i], spare: t.spare[i]})
 		for j, row := range t.rows {
 			s.rows[j] = append(s.rows[j], row[i])
 		}
@@ -80,20 +91,21 @@ const columnGap = 2
 // write writes the table at most width wide; 0 is as wide as it takes.
 func (t *textTable) write(w io.Writer, width int) error {
 	t = t.shown()
-	widths := make([]int, len(t.head))
-	for _, row := range append([][]string{t.head}, t.rows...) {
-		for i, cell := range row {
-			widths[i] = max(widths[i], textWidth(cell))
-		}
-	}
-	if width > 0 {
+	widths := t.widths()
+	if width > 0 && !t.shrink(widths, width) {
+		t = t.withoutSpare()
+		widths = t.widths()
 		t.shrink(widths, width)
 	}
 	var b strings.Builder
 	for _, row := range append([][]string{t.head}, t.rows...) {
 		var line strings.Builder
 		for i, cell := range row {
-			cell = cut(cell, widths[i])
+			if t.ends[i] {
+				cell = cutMiddle(cell, widths[i])
+			} else {
+				cell = cut(cell, widths[i])
+			}
 			pad := strings.Repeat(" ", widths[i]-textWidth(cell))
 			if t.right[i] {
 				cell = pad + cell
@@ -111,8 +123,30 @@ func (t *textTable) write(w io.Writer, width int) error {
 	return err
 }
 
-// shrink makes columns narrower until a line fits, or nothing can be cut any more.
-func (t *textTable) shrink(widths []int, width int) {
+// widths are those that the columns would have.
+func (t *textTable) widths() []int {
+	widths := make([]int, len(t.head))
+	for _, row := range append([][]string{t.head}, t.rows...) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], textWidth(cell))
+		}
+	}
+	return widths
+}
+
+// withoutSpare is the table without the spare columns in which all is 0.
+func (t *textTable) withoutSpare() *textTable {
+	without := *t
+	without.hidden = make([]bool, len(t.head))
+	for i, spare := range t.spare {
+		without.hidden[i] = spare && !slices.ContainsFunc(t.rows, func(row []string) bool { return row[i] != "0" })
+	}
+	return without.shown()
+}
+
+// shrink makes columns narrower until a line fits, or nothing can be cut any more. It
+// says whether a line fits.
+func (t *textTable) shrink(widths []int, width int) bool {
 	for {
 		sum, widest := columnGap*(len(widths)-1), -1
 		for i, w := range widths {
@@ -122,7 +156,7 @@ func (t *textTable) shrink(widths []int, width int) {
 			}
 		}
 		if sum <= width || widest < 0 {
-			return
+			return sum <= width
 		}
 		widths[widest]--
 	}
@@ -158,6 +192,20 @@ func cut(s string, width int) string {
 		used += runeWidth(r)
 	}
 	return strings.TrimRight(s[:end], " ") + "…"
+}
+
+// cutMiddle shortens a text to a width in its middle: an error begins with what was
+// done, and ends with why it could not be.
+func cutMiddle(s string, width int) string {
+	if textWidth(s) <= width {
+		return s
+	}
+	head, rest := cut(s, max(width/3, 1)), s
+	for textWidth(head)+textWidth(rest) > width {
+		_, n := utf8.DecodeRuneInString(rest)
+		rest = rest[n:]
+	}
+	return head + strings.TrimLeft(rest, " ")
 }
 
 // oneLiner makes any text one that a terminal shows in a line and does not obey.

@@ -13,7 +13,7 @@ import (
 // no wider than the terminal is where its columns can shrink so far.
 func TestTextTableFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		table := newTable(column{name: "ID", right: true}, column{name: "QUEUE", least: 12}, column{name: "ERROR", least: 20})
+		table := newTable(column{name: "ID", right: true}, column{name: "QUEUE", least: 12}, column{name: "ERROR", least: 20, ends: true})
 		rows := rapid.IntRange(0, 5).Draw(t, "rows")
 		for range rows {
 			table.add(rapid.StringMatching(`[0-9]{1,6}`).Draw(t, "id"), rapid.String().Draw(t, "queue"), rapid.String().Draw(t, "error"))
@@ -50,6 +50,40 @@ func TestTextTable(t *testing.T) {
 	want := " N  ERROR\n 7  a line and [31m…\n12  日本語の長い文…\n"
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+// Errors of a service begin alike, with its URL: what tells them apart is their end.
+func TestTextTableKeepsBothEnds(t *testing.T) {
+	table := newTable(column{name: "N"}, column{name: "ERROR", least: 10, ends: true})
+	table.add("1", "POST http://shop/orders: 503 Service Unavailable: shard 3 is down")
+	table.add("2", "POST http://shop/orders: 404 Not Found: no such customer")
+	table.add("3", "日本語の長い文字列です。日本語の長い文字列です")
+	var b strings.Builder
+	if err := table.write(&b, 30); err != nil {
+		t.Fatal(err)
+	}
+	want := "N  ERROR\n1  POST htt…e: shard 3 is down\n2  POST htt…: no such customer\n3  日本語の…語の長い文字列です\n"
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+func TestTextTableLeavesOutWhatIsZero(t *testing.T) {
+	table := newTable(column{name: "ACCOUNT"}, column{name: "IN"}, column{name: "WAITING", spare: true}, column{name: "REMOVED", spare: true})
+	table.add("orders", "0", "7", "0")
+	for width, want := range map[int]string{
+		0:  "ACCOUNT  IN  WAITING  REMOVED\norders   0   7        0\n",
+		29: "ACCOUNT  IN  WAITING  REMOVED\norders   0   7        0\n",
+		28: "ACCOUNT  IN  WAITING\norders   0   7\n",
+	} {
+		var b strings.Builder
+		if err := table.write(&b, width); err != nil {
+			t.Fatal(err)
+		}
+		if b.String() != want {
+			t.Errorf("%d wide: got\n%s\nwant\n%s", width, b.String(), want)
+		}
 	}
 }
 

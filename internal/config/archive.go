@@ -31,7 +31,7 @@ type Console struct {
 }
 
 // DefaultConsole is where a console listens.
-const DefaultConsole = "127.0.0.1:15673"
+const DefaultConsole = "127.0.0.1:15600"
 
 const exampleArchive = storeSQLite + "reprise-failed.db"
 

@@ -21,7 +21,7 @@ import (
 )
 
 func main() {
-	listen := flag.String("listen", "127.0.0.1:15673", "address of the console")
+	listen := flag.String("listen", "127.0.0.1:15600", "address of the console")
 	readme := flag.String("readme", "", "directory to put the pictures of the README into, too")
 	pictures := flag.String("pictures", "", "directory to put pictures of all pages into, instead of serving them")
 	flag.Parse()

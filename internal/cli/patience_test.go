@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What is long may take long, but nobody holds a connection by a body that comes drop by drop.
+func TestUntiring(t *testing.T) {
+	for name, test := range map[string]struct {
+		part  int // bytes
+		pause time.Duration
+		whole bool
+	}{
+		"drop by drop":         {1, 30 * time.Second, false},
+		"slowly, but steadily": {64 << 10, 50 * time.Second, true},
+		"not at all":           {1 << 10, 2 * time.Minute, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const parts = 30
+				got := make(chan error, 1)
+				l := make(pipes)
+				s := serveWeb("x", l, untiring(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					_, err := io.Copy(io.Discard, r.Body)
+					got <- err
+				})))
+				defer s.stop()
+				client, server := net.Pipe()
+				var sending sync.WaitGroup
+				defer sending.Wait()
+				defer client.Close()
+				l <- server
+				sending.Go(func() {
+					fmt.Fprintf(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", parts*test.part)
+					for range parts {
+						time.Sleep(test.pause)
+						if _, err := client.Write(make([]byte, test.part)); err != nil {
+							return
+						}
+					}
+					_, _ = io.Copy(io.Discard, client)
+				})
+				if err := <-got; (err == nil) != test.whole {
+					t.Errorf("the body ends with %v", err)
+				}
+			})
+		})
+	}
+}
