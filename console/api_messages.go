@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 
@@ -80,6 +81,12 @@ func (c *call) apiRevisions() error {
 	id, err := c.id()
 	if err != nil {
 		return err
+	}
+	select {
+	case c.large <- struct{}{}:
+		defer func() { <-c.large }()
+	case <-c.r.Context().Done():
+		return context.Cause(c.r.Context())
 	}
 	revisions, err := c.revisions(failed.ID(id))
 	if err != nil {

@@ -18,7 +18,7 @@ func (p *pages) message(c *call) error {
 		return err
 	}
 	ctx := c.r.Context()
-	revisions, err := c.revisions(m.ID)
+	edits, err := c.Archive.Edits(ctx, m.ID)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (p *pages) message(c *call) error {
 		Properties  []pair
 		Edit        *editDiff
 		Hidden      bool // there are secrets in it
-	}{M: m, Journey: journey(m, revisions, replay), Hidden: hidden}
+	}{M: m, Journey: journey(m, edits, replay), Hidden: hidden}
 	current := m.Current()
 	data.Body = viewBody(current)
 	data.Own, data.Theirs = splitHeaders(current.Headers)
@@ -89,7 +89,7 @@ type step struct {
 }
 
 // journey tells what became of a message, from its beginning to now.
-func journey(m *failed.Message, revisions []failed.Revision, replay *failed.Replay) []step {
+func journey(m *failed.Message, edits []failed.Edit, replay *failed.Replay) []step {
 	var steps []step
 	add := func(s step) { steps = append(steps, s) }
 	if t := m.Properties.Timestamp; !t.IsZero() {
@@ -134,10 +134,10 @@ func journey(m *failed.Message, revisions []failed.Revision, replay *failed.Repl
 	}
 	add(parked)
 	add(step{Time: m.Archived, Mark: "dot", What: "Archived"})
-	for _, r := range revisions {
+	for _, r := range edits {
 		add(step{Time: r.Time, Mark: "edit", Tone: "act", What: fmt.Sprintf("Edited, revision %d", r.Number), Details: []string{"by " + visible(string(r.Actor))}})
 	}
-	if len(revisions) > 0 && m.Edited == nil {
+	if len(edits) > 0 && m.Edited == nil {
 		add(step{Mark: "edit", Tone: "act", What: "Edit taken back"})
 	}
 	if replay != nil {

@@ -77,16 +77,39 @@ func (a *Archive) revise(ctx context.Context, id ID, who Actor, verb Verb, f fun
 	})
 }
 
-// Revision is an edit of a message.
-type Revision struct {
+// Edit is when a message was edited, and by whom.
+type Edit struct {
 	Number int // from 1
 	Time   time.Time
 	Actor  Actor
+}
+
+// Revision is an edit, and what it made of the message.
+type Revision struct {
+	Edit
 	Content
 }
 
-// Revisions returns all edits of a message, oldest first, also those that were
-// taken back.
+// Edits returns all edits of a message, oldest first, also those that were taken
+// back.
+func (a *Archive) Edits(ctx context.Context, id ID) (all []Edit, err error) {
+	for row, err := range a.rows(ctx, `SELECT number, at, actor FROM {revision} WHERE message = $1 ORDER BY number`, int64(id)) {
+		var e Edit
+		var at int64
+		if err == nil {
+			err = row.Scan(&e.Number, &at, &e.Actor)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("failed: reading the edits of message %d: %w", id, err)
+		}
+		e.Time = timeOf(at)
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// Revisions returns what Edits does, with what each edit made of the message: all of
+// it at once, in memory.
 func (a *Archive) Revisions(ctx context.Context, id ID) ([]Revision, error) {
 	all, err := a.revisions(ctx, id)
 	if err != nil {
