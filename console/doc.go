@@ -13,7 +13,8 @@
 // connection must come from a loopback address and ask for a loopback host by its
 // name or address, so that no page of another site can have its own name lead here
 // (DNS rebinding). A proxy makes the whole world come from loopback: what says that
-// it was forwarded is refused.
+// it was forwarded is refused, but a proxy need not say so. A console behind a proxy
+// wants tokens.
 //
 // With tokens nobody gets in without one, from wherever. A program sends it with each
 // request ("Authorization: Bearer …"); a browser sends it once, to /login, and then

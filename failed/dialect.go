@@ -75,12 +75,12 @@ func (d Dialect) begin(prefix string) []string {
 // A page is to be as quick as its indexes let it be, whatever PostgreSQL believes of how
 // frequent a word or a state is: that is old where much has arrived since, and wrong
 // where one thing goes with another. So each query is written for one index, and a
-// table is never read whole. To compile such a query takes longer than to run it.
+// table is never read whole, nor sorted. To compile such a query takes longer than to run it.
 func (d Dialect) reading() []string {
 	if d == SQLite {
 		return []string{"BEGIN"}
 	}
-	return []string{"BEGIN READ ONLY", "SELECT set_config('enable_seqscan', 'off', TRUE), set_config('jit', 'off', TRUE), set_config('work_mem', '32MB', TRUE)"}
+	return []string{"BEGIN READ ONLY", "SELECT set_config('enable_seqscan', 'off', TRUE), set_config('enable_bitmapscan', 'off', TRUE), set_config('enable_sort', 'off', TRUE), set_config('jit', 'off', TRUE), set_config('work_mem', '32MB', TRUE)"}
 }
 
 // bitmaps has PostgreSQL ask its search index for all that it finds, and indexes has it
@@ -89,36 +89,27 @@ func (d Dialect) bitmaps() string {
 	if d == SQLite {
 		return ""
 	}
-	return "SELECT set_config('enable_indexscan', 'off', TRUE)"
+	return "SELECT set_config('enable_bitmapscan', 'on', TRUE), set_config('enable_indexscan', 'off', TRUE)"
 }
 
 func (d Dialect) indexes() string {
 	if d == SQLite {
 		return ""
 	}
-	return "SELECT set_config('enable_indexscan', 'on', TRUE)"
+	return "SELECT set_config('enable_bitmapscan', 'off', TRUE), set_config('enable_indexscan', 'on', TRUE)"
 }
 
-// along is a condition that columns of {message} AS m have values, and that its position
-// is from a number on and before another; and the order that is that of the index of
-// these columns and the position, from its end.
+// along is a condition that a column of {message} AS m is value, and that its position is
+// from a number on and before another; and the columns that this is ordered by.
 //
-// To PostgreSQL it is written so that no other index can have that order: of those that
-// could, it takes the wrong one where a queue or a group has not been failing for long.
-func (d Dialect) along(columns []string, values []int64, from, before int64) (where, order string) {
+// To PostgreSQL it is written so that no index has that order but the one of the column
+// and the position. Of those that could have it, it takes the wrong one where a queue or
+// a group has not been failing for long, and walks past all the others.
+func (d Dialect) along(column, value string, from, before int64) (where string, order []string) {
 	if d == SQLite {
-		for i, c := range columns {
-			where += fmt.Sprintf("%s = %d AND ", c, values[i])
-		}
-		return where + fmt.Sprintf("m.pos >= %d AND m.pos < %d", from, before), "m.pos DESC"
+		return fmt.Sprintf("%s = %s AND m.pos >= %d AND m.pos < %d", column, value, from, before), []string{"m.pos"}
 	}
-	var row strings.Builder
-	for _, v := range values {
-		row.WriteString(fmt.Sprintf("%d, ", v))
-	}
-	columns = append(columns[:len(columns):len(columns)], "m.pos")
-	all := strings.Join(columns, ", ")
-	return fmt.Sprintf("(%s) >= (%s%d) AND (%[1]s) < (%[2]s%[4]d)", all, row.String(), from, before), strings.Join(columns, " DESC, ") + " DESC"
+	return fmt.Sprintf("(%s, m.pos) >= (%s, %d) AND (%[1]s, m.pos) < (%[2]s, %[4]d)", column, value, from, before), []string{column, "m.pos"}
 }
 
 // in is a condition that a column is one of the numbers of an argument, which list

@@ -50,7 +50,7 @@
 // be there, each of them whole. Any text will do to search for: it has no syntax. What
 // Config.Redact hides is not found by it.
 //
-// No page looks at more than 5,000 messages that turn out not to be selected: such a
+// No page looks at more than 10,000 messages that turn out not to be selected: such a
 // page is short, and its Cursor goes on from there. So each page is quick, whatever is
 // asked for.
 //

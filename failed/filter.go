@@ -16,7 +16,8 @@ type Filter struct {
 	// no syntax: all but letters and digits separates words.
 	Text string
 
-	// Error is a part of the last error, exactly as it is written there.
+	// Error is a part of the last error, exactly as it is written there, from the middle of
+	// a word on if need be. Quicker with a whole word in it.
 	Error string
 
 	// Headers are names and values that top-level headers must have, as HeaderText

@@ -209,9 +209,12 @@ func buckets(start, span int64, n int) []Bucket {
 // Queues returns all work queues of which there ever was a message, by name.
 func (a *Archive) Queues(ctx context.Context) ([]QueueSummary, error) {
 	var out []QueueSummary
-	for row, err := range a.rows(ctx, `SELECT q.name, q.failed, q.replaying, q.replayed, q.discarded, q.purged,
-			COALESCE((SELECT m.last_failed FROM {message} m WHERE m.queue = q.id AND m.state = 0 ORDER BY m.pos LIMIT 1), 0),
-			COALESCE((SELECT m.last_failed FROM {message} m WHERE m.queue = q.id AND m.state = 0 ORDER BY m.pos DESC LIMIT 1), 0)
+	where, order := a.cfg.Dialect.along("m.queue", "q.id", 0, fromTheTop)
+	end := func(direction string) string {
+		return fmt.Sprintf(`COALESCE((SELECT m.last_failed FROM {message} m WHERE m.state = 0 AND %s ORDER BY %s%s LIMIT 1), 0)`,
+			where, strings.Join(order, direction+", "), direction)
+	}
+	for row, err := range a.rows(ctx, `SELECT q.name, q.failed, q.replaying, q.replayed, q.discarded, q.purged, `+end("")+`, `+end(" DESC")+`
 		FROM {queue} q ORDER BY q.name`) {
 		var s QueueSummary
 		var oldest, newest int64

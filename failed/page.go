@@ -5,74 +5,134 @@ import (
 	"slices"
 )
 
-// maxLooked is how many messages a page looks at, and Count.
-const maxLooked = 5_000
+// How many messages are looked at. For PostgreSQL it is cheap to go along a list and ask of
+// each whether it has the words of a search, and dear to fetch what the index of words
+// finds, which comes without order, each from a page of its own.
+const (
+	maxLooked = 5_000  // by a page, and Count
+	maxAsked  = 10_000 // by a page of a search of PostgreSQL
+	maxFew    = 2_000  // of what the index of words finds, wherever it is
+	probe     = 200    // before the index of words is asked
+)
 
-// probe is how many messages PostgreSQL looks at, before a search asks its index.
-const probe = 200
+// fromTheTop is above all positions.
+const fromTheTop = math.MaxInt64
 
-// page returns the positions of the next messages that are selected, from before
-// downwards: at most size, and fewer if it has looked at maxLooked. The next page is
-// from next downwards, unless this is the end.
-func (t *tx) page(s *selection, before int64, size int) (found []int64, next int64, end bool, err error) {
-	probing := len(s.terms) > 0 && t.cfg.Dialect == PostgreSQL
+// walk goes along a list of messages, downwards.
+type walk struct {
+	s      *selection
+	next   int64 // from here
+	looked int
+	hits   int     // that the search has found
+	found  []int64 // positions of those that are selected
+	end    bool
+}
+
+// until walks until it has found more than size, or looked at most. Of those that
+// are not selected, all tells which the search finds.
+func (t *tx) until(w *walk, size, limit, most int, all bool) error {
 	// Few first: mostly, most of what is looked at is selected.
-	limit := min(4*(size+1), maxLooked)
-	if probing {
-		limit = probe
-	}
-	next = before
-	for looked := 0; !end && len(found) <= size && looked < maxLooked; limit = min(4*limit, maxLooked) {
-		n, hits := 0, 0
-		for row, err := range t.rows(s.look(next, limit), s.args...) {
+	for ; !w.end && len(w.found) <= size && w.looked < most; limit *= 4 {
+		limit = min(limit, most-w.looked)
+		n := 0
+		for row, err := range t.rows(w.s.look(w.next, limit, all), w.s.args...) {
 			if err != nil {
-				return nil, 0, false, err
+				return err
 			}
 			var at int
-			if err := row.Scan(&next, &at); err != nil {
-				return nil, 0, false, err
+			if err := row.Scan(&w.next, &at); err != nil {
+				return err
 			}
 			n++
 			if at >= lookedFound {
-				hits++
+				w.hits++
 			}
 			if at == lookedSelected {
-				found = append(found, next)
+				w.found = append(w.found, w.next)
 			}
-			if len(found) > size {
+			if len(w.found) > size {
 				break
 			}
 		}
-		looked += n
-		end = n < limit && len(found) <= size
-		if probing && !end && len(found) <= size && hits*10 < n {
-			few, all, err := t.few(s, next)
-			if err != nil {
-				return nil, 0, false, err
-			}
-			if all {
-				more, err := t.among(s, few, size+1-len(found))
-				if err != nil {
-					return nil, 0, false, err
-				}
-				found, end = append(found, more...), true
-			}
-		}
-		probing = false
+		w.looked += n
+		w.end = n < limit && len(w.found) <= size
 	}
-	if len(found) > size { // the one too many says that there are more
-		return found[:size], found[size-1], false, nil
-	}
-	return found, next, end, nil
+	return nil
 }
 
-// few returns all that a search finds, the latest first, unless it is more than a page
-// looks at.
-func (t *tx) few(s *selection, before int64) (at []int64, all bool, err error) {
+// page returns the positions of the next messages that are selected, from before
+// downwards: at most size, and fewer if it has looked at enough. The next page is from
+// next downwards, unless this is the end.
+func (t *tx) page(s *selection, before int64, size int) (found []int64, next int64, end bool, err error) {
+	w := &walk{s: s, next: before}
+	if t.searches(s) {
+		err = t.search(w, size)
+	} else {
+		err = t.until(w, size, 4*(size+1), maxLooked, false)
+	}
+	if len(w.found) > size { // the one too many says that there are more
+		return w.found[:size], w.found[size-1], false, err
+	}
+	return w.found, w.next, w.end, err
+}
+
+// searches reports whether words are searched for, and the database has no list of them
+// in order: FTS5 has.
+func (t *tx) searches(s *selection) bool { return len(s.terms) > 0 && s.d == PostgreSQL }
+
+// search finds a page: along the list if the words are frequent, and else by their index.
+func (t *tx) search(w *walk, size int) error {
+	if err := t.until(w, size, probe, probe, true); err != nil || w.end || len(w.found) > size {
+		return err
+	}
+	if w.hits*maxAsked < w.looked*size { // going on like that does not fill the page
+		few, all, err := t.few(w.s, w.next, maxFew)
+		if err != nil {
+			return err
+		}
+		if all {
+			more, err := t.among(w.s, few, size+1-len(w.found))
+			w.found, w.end = append(w.found, more...), true
+			return err
+		}
+	}
+	return t.until(w, size, 4*probe, maxAsked, false)
+}
+
+// sum counts what is selected, and reports whether there is more.
+func (t *tx) sum(s *selection) (n int, more bool, err error) {
+	w := &walk{s: s, next: fromTheTop}
+	if !t.searches(s) {
+		err = t.until(w, maxLooked, maxLooked, maxLooked, false)
+		return len(w.found), !w.end, err
+	}
+	if err := t.until(w, maxLooked, probe, probe, true); err != nil || w.end {
+		return len(w.found), false, err
+	}
+	if w.hits > w.looked/2 {
+		err = t.until(w, maxLooked, maxLooked, maxLooked, false)
+		return len(w.found), !w.end, err
+	}
+	few, all, err := t.few(s, w.next, maxFew)
+	if err == nil && !all && len(few) < maxFew { // the others are elsewhere
+		err = t.until(w, maxLooked, maxLooked, maxLooked, false)
+		return len(w.found), !w.end, err
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	found, err := t.among(s, few, len(few))
+	return len(w.found) + len(found), !all, err
+}
+
+// few returns what a search finds before a position, the latest first, or, if it finds more
+// than most anywhere, some of it.
+func (t *tx) few(s *selection, before int64, most int) (at []int64, all bool, err error) {
 	if err := t.plan(t.cfg.Dialect.bitmaps()); err != nil {
 		return nil, false, err
 	}
-	for row, err := range t.rows(s.matches(before, maxLooked+1)) {
+	n := 0
+	for row, err := range t.rows(s.matches(most + 1)) {
 		if err != nil {
 			return nil, false, err
 		}
@@ -80,19 +140,20 @@ func (t *tx) few(s *selection, before int64) (at []int64, all bool, err error) {
 		if err := row.Scan(&pos); err != nil {
 			return nil, false, err
 		}
-		at = append(at, pos)
+		if n++; pos >= s.from && pos < min(before, s.until) && len(at) < most {
+			at = append(at, pos)
+		}
 	}
 	slices.Sort(at)
 	slices.Reverse(at)
-	return at, len(at) <= maxLooked, t.plan(t.cfg.Dialect.indexes())
+	return at, n <= most, t.plan(t.cfg.Dialect.indexes())
 }
 
 // among returns the first n of positions whose messages are selected.
 func (t *tx) among(s *selection, at []int64, n int) (found []int64, err error) {
-	size := 4 * n
-	for len(at) > 0 && len(found) < n {
+	for size := 4 * n; len(at) > 0 && len(found) < n; size *= 4 {
 		part := at[:min(size, len(at))]
-		at, size = at[len(part):], 4*size
+		at = at[len(part):]
 		for row, err := range t.rows(s.among(len(s.args)+1), slices.Concat(s.args, []any{list(t.cfg.Dialect, part)})...) {
 			if err != nil {
 				return nil, err
@@ -109,6 +170,3 @@ func (t *tx) among(s *selection, at []int64, n int) (found []int64, err error) {
 	}
 	return found, nil
 }
-
-// fromTheTop is above all positions.
-const fromTheTop = math.MaxInt64

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 )
 
 // What people write is in columns of bytes: neither NUL nor what is no UTF-8 may be
@@ -93,10 +94,10 @@ var migrations = []func(d Dialect) []string{
 				edited        BIGINT NOT NULL DEFAULT 0, -- number of the revision, 0 is the original
 				discarded     BYTES -- reason
 			)`,
-			// Attempts, so that looking at them is not looking at the messages.
+			// State first: see Dialect.along. Attempts, so that looking at them is not looking at the messages.
 			`CREATE INDEX {message_state} ON {message} (state, pos, attempts)`,
-			`CREATE INDEX {message_queue} ON {message} (queue, state, pos, attempts)`,
-			`CREATE INDEX {message_group} ON {message} (grp, state, pos, attempts)`,
+			`CREATE INDEX {message_queue} ON {message} (state, queue, pos, attempts)`,
+			`CREATE INDEX {message_group} ON {message} (state, grp, pos, attempts)`,
 			`CREATE INDEX {message_replaying} ON {message} (replay) WHERE state = 1`,
 			`CREATE INDEX {message_back} ON {message} (back, pos) WHERE back > 0`,
 
@@ -176,8 +177,7 @@ var migrations = []func(d Dialect) []string{
 // migrate brings the schema to this version, and learns the archive's name.
 func (a *Archive) migrate(ctx context.Context) error {
 	if a.cfg.Dialect == SQLite {
-		// A property of the file: readers and a writer are not in each other's way.
-		if _, err := a.db.ExecContext(ctx, "PRAGMA journal_mode = WAL"); err != nil {
+		if err := a.journal(ctx); err != nil {
 			return err
 		}
 	}
@@ -222,6 +222,24 @@ func (a *Archive) migrate(ctx context.Context) error {
 			ON CONFLICT (name) DO UPDATE SET value = excluded.value`, strconv.Itoa(version))
 		return err
 	})
+}
+
+// journal has SQLite write ahead: a property of the file, by which readers and a writer
+// are not in each other's way. Who finds that another is about to do the same is refused
+// at once, whatever the connection's busy_timeout, so that it is tried again, for some
+// seconds.
+func (a *Archive) journal(ctx context.Context) (err error) {
+	for pause := time.Millisecond; pause < 4*time.Second; pause *= 2 {
+		if _, err = a.db.ExecContext(ctx, "PRAGMA journal_mode = WAL"); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+	return err
 }
 
 // ready reports whether the schema is there, of this version, without writing.

@@ -177,8 +177,12 @@ func (s *selection) conditions() (list []string) {
 	if s.queue != 0 {
 		list = append(list, fmt.Sprintf(`m.queue = %d`, s.queue))
 	}
-	if s.states != nil {
-		list = append(list, `m.state IN (`+join(s.states)+`)`)
+	states := s.states
+	if states == nil && s.group+s.queue != 0 {
+		states = everyState // the indexes have it first
+	}
+	if states != nil {
+		list = append(list, `m.state IN (`+join(states)+`)`)
 	}
 	return append(list, s.others...)
 }
@@ -192,6 +196,8 @@ func (s *selection) where() string {
 	conditions = append(conditions, fmt.Sprintf(`m.pos >= %d AND m.pos < %d`, s.from, s.until))
 	return strings.Join(conditions, " AND ")
 }
+
+var everyState = []int{0, 1, 2, 3}
 
 // join writes numbers for IN, which may not be empty in PostgreSQL.
 func join(numbers []int) string {
