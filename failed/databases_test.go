@@ -3,8 +3,6 @@ package failed_test
 import (
 	"context"
 	"database/sql"
-	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -42,24 +40,7 @@ func openSQLite(t testing.TB) database {
 
 func openPostgres(t testing.TB) database {
 	t.Helper()
-	const variable = "REPRISE_TEST_POSTGRES"
-	address := os.Getenv(variable)
-	if address == "" {
-		t.Skipf("needs PostgreSQL: set %s=postgres://… or run make test", variable)
-	}
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatalf("%s=%q is no URL: %v", variable, address, err)
-	}
-	all := open(t, failed.PostgreSQL, "pgx", address)
-	schema := strings.ToLower(testkit.Name(t, "reprise"))
-	schema = schema[len(schema)-min(len(schema), 50):]
-	all.exec(t, `CREATE SCHEMA "`+schema+`"`)
-	t.Cleanup(func() { all.exec(t, `DROP SCHEMA "`+schema+`" CASCADE`) })
-	q := u.Query()
-	q.Set("search_path", `"`+schema+`"`)
-	u.RawQuery = q.Encode()
-	return open(t, failed.PostgreSQL, "pgx", u.String())
+	return open(t, failed.PostgreSQL, "pgx", testkit.Postgres(t))
 }
 
 func open(t testing.TB, d failed.Dialect, driver, source string) database {

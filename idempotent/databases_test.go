@@ -3,10 +3,7 @@ package idempotent_test
 import (
 	"context"
 	"database/sql"
-	"net/url"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -49,25 +46,7 @@ func openSQLite(t testing.TB) database {
 
 func openPostgres(t testing.TB) database {
 	t.Helper()
-	const variable = "REPRISE_TEST_POSTGRES"
-	address := os.Getenv(variable)
-	if address == "" {
-		t.Skipf("needs PostgreSQL: set %s=postgres://… or run make test", variable)
-	}
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatalf("%s=%q is no URL: %v", variable, address, err)
-	}
-	all := open(t, database{driver: "pgx", source: address})
-	// A schema of its own, which the name of a table then stands for.
-	schema := strings.ToLower(testkit.Name(t, "reprise"))
-	schema = schema[len(schema)-min(len(schema), 50):]
-	all.exec(t, `CREATE SCHEMA "`+schema+`"`)
-	t.Cleanup(func() { all.exec(t, `DROP SCHEMA "`+schema+`" CASCADE`) })
-	q := u.Query()
-	q.Set("search_path", `"`+schema+`"`)
-	u.RawQuery = q.Encode()
-	return open(t, database{dialect: idempotent.PostgreSQL, driver: "pgx", source: u.String()})
+	return open(t, database{dialect: idempotent.PostgreSQL, driver: "pgx", source: testkit.Postgres(t)})
 }
 
 func open(t testing.TB, d database) database {

@@ -3,11 +3,6 @@ package ledger_test
 import (
 	"context"
 	"fmt"
-	"net"
-	"net/http"
-	"net/http/httptest"
-	"net/url"
-	"strconv"
 	"testing"
 	"time"
 
@@ -30,47 +25,20 @@ type live struct {
 
 func eachLive(t *testing.T, test func(t *testing.T, b live)) {
 	t.Run("embedded", func(t *testing.T) {
-		b, err := broker.New(broker.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		served := make(chan error, 1)
-		go func() { served <- b.Serve(l) }()
-		web := httptest.NewServer(b.Management())
-		t.Cleanup(func() {
-			web.Close()
-			if err := b.Shutdown(context.Background()); err != nil {
-				t.Error(err)
-			}
-			<-served
-		})
-		test(t, live{"amqp://guest:guest@" + l.Addr().String(), management(t, web.URL), 20 * time.Millisecond})
+		b, api := testkit.EmbeddedManaged(t, broker.Config{})
+		test(t, live{b.URL, management(t, api), 20 * time.Millisecond})
 	})
 	for _, b := range testkit.RabbitMQs() {
 		t.Run(b.Name, func(t *testing.T) {
 			b.Require(t)
 			t.Parallel() // it waits for figures most of the time
-			u, err := url.Parse(b.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			port, err := strconv.Atoi(u.Port())
-			if err != nil {
-				t.Fatal(err)
-			}
-			test(t, live{b.URL, management(t, fmt.Sprintf("http://%s:%d", u.Hostname(), port+10000)), 6 * time.Second})
+			test(t, live{b.URL, management(t, b.ManagementURL(t)), 6 * time.Second})
 		})
 	}
 }
 
 func management(t *testing.T, address string) *ledger.Management {
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &ledger.Management{URL: address, User: "guest", Password: "guest", Client: &http.Client{Transport: transport}}
+	return &ledger.Management{URL: address, User: "guest", Password: "guest", Client: testkit.HTTPClient(t)}
 }
 
 // The equation rests on what brokers count: what clients publish to a queue, and not

@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"maps"
-	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -40,34 +38,12 @@ func openSQLite(t *testing.T) database {
 
 func openPostgres(t *testing.T) database {
 	t.Helper()
-	const variable = "REPRISE_TEST_POSTGRES"
-	address := os.Getenv(variable)
-	if address == "" {
-		t.Skipf("needs PostgreSQL: set %s=postgres://… or run make test", variable)
-	}
-	u, err := url.Parse(address)
+	db, err := sql.Open("pgx", testkit.Postgres(t))
 	if err != nil {
-		t.Fatalf("%s=%q is no URL: %v", variable, address, err)
-	}
-	open := func(source string) *sql.DB {
-		db, err := sql.Open("pgx", source)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { db.Close() })
-		return db
-	}
-	all := open(address)
-	schema := strings.ToLower(testkit.Name(t, "ledger"))
-	schema = schema[len(schema)-min(len(schema), 50):]
-	if _, err := all.Exec(`CREATE SCHEMA "` + schema + `"`); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _, _ = all.Exec(`DROP SCHEMA "` + schema + `" CASCADE`) })
-	q := u.Query()
-	q.Set("search_path", `"`+schema+`"`)
-	u.RawQuery = q.Encode()
-	return database{open(u.String()), failed.PostgreSQL}
+	t.Cleanup(func() { db.Close() })
+	return database{db, failed.PostgreSQL}
 }
 
 // desk is a ledger whose broker says what it is told to, at times that pass as they are

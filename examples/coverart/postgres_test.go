@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,18 +11,13 @@ import (
 
 	"github.com/reprisemq/reprise/examples/coverart"
 	"github.com/reprisemq/reprise/examples/coverart/rehearsal"
+	"github.com/reprisemq/reprise/internal/testkit"
 )
 
 // newDatabase returns one of the test's own, with the rehearsal's releases in it.
-// Without PostgreSQL the test is skipped; `make test` sees to it that there is, and
-// takes a skipped test for a failure.
 func newDatabase(t *testing.T) *sql.DB {
 	t.Helper()
-	address := os.Getenv("REPRISE_TEST_POSTGRES")
-	if address == "" {
-		t.Skip("needs PostgreSQL: set REPRISE_TEST_POSTGRES=postgres://… or run make test")
-	}
-	db, remove, err := rehearsal.NewDatabase(t.Context(), address)
+	db, remove, err := rehearsal.NewDatabase(t.Context(), testkit.PostgresServer(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,13 +2,9 @@ package management_test
 
 import (
 	"bytes"
-	"context"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
-	"strconv"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -30,28 +26,11 @@ type target struct {
 // embedded starts a broker of our own for a test.
 func embedded(t *testing.T, config broker.Config) *target {
 	t.Helper()
-	b, err := broker.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- b.Serve(l) }()
-	web := httptest.NewServer(b.Management())
-	t.Cleanup(func() {
-		web.Close()
-		if err := b.Shutdown(context.Background()); err != nil {
-			t.Error(err)
-		}
-		<-served
-	})
-	return &target{amqp: "amqp://guest:guest@" + l.Addr().String() + "/", api: web.URL, client: newClient(t)}
+	b, api := testkit.EmbeddedManaged(t, config)
+	return &target{amqp: b.URL, api: api, client: testkit.HTTPClient(t)}
 }
 
-// rabbitMQ is the real one; its API is ten thousand ports up. The test is skipped when there is none.
+// rabbitMQ is the real one. The test is skipped when there is none.
 func rabbitMQ(t *testing.T) *target {
 	t.Helper()
 	for _, b := range testkit.RabbitMQs() {
@@ -59,18 +38,7 @@ func rabbitMQ(t *testing.T) *target {
 			continue
 		}
 		b.Require(t)
-		u, err := url.Parse(b.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		port, err := strconv.Atoi(u.Port())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &target{
-			amqp: b.URL, rabbitMQ: true, client: newClient(t),
-			api: "http://" + net.JoinHostPort(u.Hostname(), strconv.Itoa(port+10000)),
-		}
+		return &target{amqp: b.URL, api: b.ManagementURL(t), rabbitMQ: true, client: testkit.HTTPClient(t)}
 	}
 	t.Fatal("no RabbitMQ 4.3 among those to test against")
 	return nil
@@ -80,12 +48,6 @@ func rabbitMQ(t *testing.T) *target {
 func both(t *testing.T, test func(t *testing.T, b *target)) {
 	t.Run("embedded", func(t *testing.T) { test(t, embedded(t, broker.Config{})) })
 	t.Run("rabbitmq-4.3", func(t *testing.T) { test(t, rabbitMQ(t)) })
-}
-
-func newClient(t *testing.T) *http.Client {
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}
 }
 
 // vhost makes a virtual host for the test, and removes it afterwards.

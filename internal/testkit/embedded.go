@@ -13,8 +13,12 @@ import (
 // port that is free. It is stopped when t ends.
 func Embedded(t testing.TB) Target {
 	t.Helper()
-	addr, stop := serve(t, broker.Config{}, "127.0.0.1:0")
+	_, addr, stop := serve(t, broker.Config{}, "127.0.0.1:0")
 	t.Cleanup(stop)
+	return embedded(addr)
+}
+
+func embedded(addr string) Target {
 	return Target{
 		Name:    "embedded",
 		URL:     "amqp://guest:guest@" + addr + "/",
@@ -23,7 +27,7 @@ func Embedded(t testing.TB) Target {
 }
 
 // serve starts a broker, and returns where it listens and how to stop it.
-func serve(t testing.TB, config broker.Config, listen string) (addr string, stop func()) {
+func serve(t testing.TB, config broker.Config, listen string) (b *broker.Broker, addr string, stop func()) {
 	t.Helper()
 	b, err := broker.New(config)
 	if err != nil {
@@ -35,7 +39,7 @@ func serve(t testing.TB, config broker.Config, listen string) (addr string, stop
 	}
 	served := make(chan error, 1)
 	go func() { served <- b.Serve(ln) }()
-	return ln.Addr().String(), func() {
+	return b, ln.Addr().String(), func() {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

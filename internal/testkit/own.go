@@ -52,7 +52,7 @@ func ownEmbedded(t *testing.T) *Own {
 	stop := func() {}
 	o := &Own{Target: Target{Name: "embedded", Version: "4.3"}}
 	o.start = func() {
-		addr, stop = serve(t, config, addr)
+		_, addr, stop = serve(t, config, addr)
 		o.URL = "amqp://guest:guest@" + addr + "/"
 	}
 	o.stop = func() {

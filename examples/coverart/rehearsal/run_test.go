@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -31,10 +30,7 @@ const patience = 30 * time.Second
 // queues, which are removed before and after it.
 func quick(t *testing.T, b testkit.Target, out io.Writer) rehearsal.Config {
 	t.Helper()
-	postgres := os.Getenv("REPRISE_TEST_POSTGRES")
-	if postgres == "" {
-		t.Skip("needs PostgreSQL: set REPRISE_TEST_POSTGRES=postgres://… or run make test")
-	}
+	postgres := testkit.PostgresServer(t)
 	testkit.Alone(t, b, "cover-art-archive")
 	remove(t, b)
 	t.Cleanup(func() { remove(t, b) })

@@ -1,0 +1,45 @@
+package testkit
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"testing"
+
+	"github.com/reprisemq/reprise/broker"
+)
+
+// EmbeddedManaged is Embedded with a configuration, and with a management API, of
+// which it returns the URL, without /api.
+func EmbeddedManaged(t testing.TB, config broker.Config) (b Target, api string) {
+	t.Helper()
+	server, addr, stop := serve(t, config, "127.0.0.1:0")
+	t.Cleanup(stop)
+	web := httptest.NewServer(server.Management())
+	t.Cleanup(web.Close)
+	return embedded(addr), web.URL
+}
+
+// ManagementURL is where a RabbitMQ that scripts/rabbitmq has started has its
+// management API, without /api: ten thousand ports up.
+func (b Target) ManagementURL(t testing.TB) string {
+	t.Helper()
+	u, err := url.Parse(b.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(u.Port())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "http://" + net.JoinHostPort(u.Hostname(), strconv.Itoa(port+10000))
+}
+
+// HTTPClient returns a client that leaves no connection behind when t ends.
+func HTTPClient(t testing.TB) *http.Client {
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}

@@ -1,0 +1,53 @@
+package testkit
+
+import (
+	"database/sql"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
+)
+
+// PostgresServer returns the URL of the PostgreSQL to test against. The test is
+// skipped if there is none; `make test` sees to it that there is, and takes a skipped
+// test for a failure.
+func PostgresServer(t testing.TB) string {
+	t.Helper()
+	address := os.Getenv("REPRISE_TEST_POSTGRES")
+	if address == "" {
+		t.Skip("needs PostgreSQL: set REPRISE_TEST_POSTGRES=postgres://… or run make test")
+	}
+	return address
+}
+
+// Postgres returns the URL of a schema of the test's own, with nothing in it. It is
+// skipped as by PostgresServer.
+func Postgres(t testing.TB) string {
+	t.Helper()
+	address := PostgresServer(t)
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatalf("REPRISE_TEST_POSTGRES=%q is no URL: %v", address, err)
+	}
+	db, err := sql.Open("pgx", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	schema := strings.ToLower(Name(t, "reprise"))
+	schema = `"` + schema[len(schema)-min(len(schema), 50):] + `"`
+	exec("CREATE SCHEMA " + schema)
+	t.Cleanup(func() { exec("DROP SCHEMA " + schema + " CASCADE") })
+	q := u.Query()
+	q.Set("search_path", schema)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
