@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/reprisemq/reprise/failed"
-	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/internal/testkit/pgtest"
 )
 
 // database is an empty one, of a test's own.
@@ -40,7 +40,7 @@ func openSQLite(t testing.TB) database {
 
 func openPostgres(t testing.TB) database {
 	t.Helper()
-	return open(t, failed.PostgreSQL, "pgx", testkit.Postgres(t))
+	return open(t, failed.PostgreSQL, "pgx", pgtest.Schema(t))
 }
 
 func open(t testing.TB, d failed.Dialect, driver, source string) database {

@@ -12,7 +12,7 @@ import (
 	_ "modernc.org/sqlite" // driver "sqlite"
 
 	"github.com/reprisemq/reprise/idempotent"
-	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/internal/testkit/pgtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -46,7 +46,7 @@ func openSQLite(t testing.TB) database {
 
 func openPostgres(t testing.TB) database {
 	t.Helper()
-	return open(t, database{dialect: idempotent.PostgreSQL, driver: "pgx", source: testkit.Postgres(t)})
+	return open(t, database{dialect: idempotent.PostgreSQL, driver: "pgx", source: pgtest.Schema(t)})
 }
 
 func open(t testing.TB, d database) database {

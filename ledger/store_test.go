@@ -15,7 +15,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/failed"
-	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/internal/testkit/pgtest"
 	"github.com/reprisemq/reprise/ledger"
 )
 
@@ -38,7 +38,7 @@ func openSQLite(t *testing.T) database {
 
 func openPostgres(t *testing.T) database {
 	t.Helper()
-	db, err := sql.Open("pgx", testkit.Postgres(t))
+	db, err := sql.Open("pgx", pgtest.Schema(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,13 +11,13 @@ import (
 
 	"github.com/reprisemq/reprise/examples/coverart"
 	"github.com/reprisemq/reprise/examples/coverart/rehearsal"
-	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/internal/testkit/pgtest"
 )
 
 // newDatabase returns one of the test's own, with the rehearsal's releases in it.
 func newDatabase(t *testing.T) *sql.DB {
 	t.Helper()
-	db, remove, err := rehearsal.NewDatabase(t.Context(), testkit.PostgresServer(t))
+	db, remove, err := rehearsal.NewDatabase(t.Context(), pgtest.Server(t))
 	if err != nil {
 		t.Fatal(err)
 	}

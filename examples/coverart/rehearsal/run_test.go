@@ -19,6 +19,7 @@ import (
 
 	"github.com/reprisemq/reprise/examples/coverart/rehearsal"
 	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/internal/testkit/pgtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,7 +31,7 @@ const patience = 30 * time.Second
 // queues, which are removed before and after it.
 func quick(t *testing.T, b testkit.Target, out io.Writer) rehearsal.Config {
 	t.Helper()
-	postgres := testkit.PostgresServer(t)
+	postgres := pgtest.Server(t)
 	testkit.Alone(t, b, "cover-art-archive")
 	remove(t, b)
 	t.Cleanup(func() { remove(t, b) })

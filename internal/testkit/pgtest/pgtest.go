@@ -1,4 +1,6 @@
-package testkit
+// Package pgtest finds the PostgreSQL that tests run against. It stands apart from
+// testkit so that what needs no database does not link a driver.
+package pgtest
 
 import (
 	"database/sql"
@@ -8,12 +10,14 @@ import (
 	"testing"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
+
+	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// PostgresServer returns the URL of the PostgreSQL to test against. The test is
+// Server returns the URL of the PostgreSQL to test against. The test is
 // skipped if there is none; `make test` sees to it that there is, and takes a skipped
 // test for a failure.
-func PostgresServer(t testing.TB) string {
+func Server(t testing.TB) string {
 	t.Helper()
 	address := os.Getenv("REPRISE_TEST_POSTGRES")
 	if address == "" {
@@ -22,11 +26,11 @@ func PostgresServer(t testing.TB) string {
 	return address
 }
 
-// Postgres returns the URL of a schema of the test's own, with nothing in it. It is
-// skipped as by PostgresServer.
-func Postgres(t testing.TB) string {
+// Schema returns the URL of a schema of the test's own, with nothing in it. It is
+// skipped as by Server.
+func Schema(t testing.TB) string {
 	t.Helper()
-	address := PostgresServer(t)
+	address := Server(t)
 	u, err := url.Parse(address)
 	if err != nil {
 		t.Fatalf("REPRISE_TEST_POSTGRES=%q is no URL: %v", address, err)
@@ -42,7 +46,7 @@ func Postgres(t testing.TB) string {
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}
-	schema := strings.ToLower(Name(t, "reprise"))
+	schema := strings.ToLower(testkit.Name(t, "reprise"))
 	schema = `"` + schema[len(schema)-min(len(schema), 50):] + `"`
 	exec("CREATE SCHEMA " + schema)
 	t.Cleanup(func() { exec("DROP SCHEMA " + schema + " CASCADE") })
