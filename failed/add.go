@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/sqlkit"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -227,7 +228,7 @@ func (t *tx) add(added []*arrival) error {
 		}
 		messages = append(messages, []any{
 			pos, int64(m.ID), int64(m.Group), e.queue, codes[m.State], m.Attempts,
-			millis(m.FirstFailed), millis(m.LastFailed), millis(m.Archived),
+			sqlkit.Millis(m.FirstFailed), sqlkit.Millis(m.LastFailed), sqlkit.Millis(m.Archived),
 			bytesOf(m.FailedQueue), bytesOf(m.Exchange), bytesOf(m.RoutingKey), bytesOf(m.Properties.MessageID),
 			bytesOf(m.Reason), bytesOf(short), len(m.Body), int64(m.Back), int64(m.BackOf), orNull(m.Discarded),
 		})

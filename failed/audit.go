@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // Act is something that was done to messages: one line of the audit log. It is
@@ -64,7 +66,7 @@ func (a *Archive) acts(ctx context.Context, p Page) (acts []Act, _ Cursor, err e
 		if err := json.Unmarshal([]byte(details), &act.Details); err != nil {
 			return nil, "", err
 		}
-		act.Time = timeOf(at)
+		act.Time = sqlkit.TimeOf(at)
 		acts = append(acts, act)
 	}
 	return acts, "", nil
@@ -80,7 +82,7 @@ func (t *tx) act(who Actor, verb Verb, subject string, details map[string]any) (
 		return 0, err
 	}
 	_, err = t.exec(`INSERT INTO {act} (id, at, actor, verb, subject, details) VALUES ($1, $2, $3, $4, $5, $6)`,
-		id, millis(t.now()), bytesOf(string(who)), string(verb), subject, string(written))
+		id, sqlkit.Millis(t.now()), bytesOf(string(who)), string(verb), subject, string(written))
 	return id, err
 }
 

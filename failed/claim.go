@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // Claim makes an owner the one that carries out a running replay, for as long as the
@@ -15,7 +17,7 @@ func (a *Archive) Claim(ctx context.Context, id ReplayID, owner string, lease ti
 	var n int64
 	err := a.write(ctx, func(tx *tx) (err error) {
 		n, err = tx.exec(`UPDATE {replay} SET owner = $2, lease = $3 WHERE id = $1 AND ended = 0 AND (owner = $2 OR lease <= $4)`,
-			int64(id), owner, millis(now.Add(lease)), millis(now))
+			int64(id), owner, sqlkit.Millis(now.Add(lease)), sqlkit.Millis(now))
 		return err
 	})
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // codes are the states as they are stored, in the order of the columns that count
@@ -141,7 +143,7 @@ func (t *tx) failed(digest []byte, g *failures) (id GroupID, err error) {
 	err = t.row(`UPDATE {group} SET example = $2,
 			first = CASE WHEN first < $3 THEN first ELSE $3 END,
 			latest = CASE WHEN latest > $4 THEN latest ELSE $4 END
-		WHERE digest = $1 RETURNING id`, digest, bytesOf(g.example), millis(g.first), millis(g.last)).Scan(&id)
+		WHERE digest = $1 RETURNING id`, digest, bytesOf(g.example), sqlkit.Millis(g.first), sqlkit.Millis(g.last)).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		var n int64
 		if n, err = t.next("group", 1); err != nil {
@@ -149,7 +151,7 @@ func (t *tx) failed(digest []byte, g *failures) (id GroupID, err error) {
 		}
 		id = GroupID(n)
 		_, err = t.exec(`INSERT INTO {group} (id, queue, digest, text, example, first, latest) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-			n, g.queue, digest, bytesOf(g.text), bytesOf(g.example), millis(g.first), millis(g.last))
+			n, g.queue, digest, bytesOf(g.text), bytesOf(g.example), sqlkit.Millis(g.first), sqlkit.Millis(g.last))
 	}
 	if err != nil {
 		return 0, err

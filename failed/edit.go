@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // Edit makes c what a replay of the message sends. The original stays, and so does
@@ -19,7 +21,7 @@ func (a *Archive) Edit(ctx context.Context, id ID, c Content, who Actor) error {
 				return 0, err
 			}
 			return revision, tx.insert("{revision}", revisionColumns, "", [][]any{{
-				int64(id), revision, millis(a.now()), bytesOf(string(who)), headers, properties, append([]byte{}, c.Body...),
+				int64(id), revision, sqlkit.Millis(a.now()), bytesOf(string(who)), headers, properties, append([]byte{}, c.Body...),
 			}})
 		})
 	}
@@ -102,7 +104,7 @@ func (a *Archive) Edits(ctx context.Context, id ID) (all []Edit, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("failed: reading the edits of message %d: %w", id, err)
 		}
-		e.Time = timeOf(at)
+		e.Time = sqlkit.TimeOf(at)
 		all = append(all, e)
 	}
 	return all, nil
@@ -130,7 +132,7 @@ func (a *Archive) revisions(ctx context.Context, id ID) (all []Revision, err err
 		if err := row.Scan(&r.Number, &at, &r.Actor, &body, &headers, &properties); err != nil {
 			return nil, err
 		}
-		r.Time = timeOf(at)
+		r.Time = sqlkit.TimeOf(at)
 		if r.Content, err = contentFrom(slices.Clone(body), headers, properties); err != nil {
 			return nil, err
 		}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // Export writes the selected messages as JSON Lines, the oldest failure first, and
@@ -159,7 +161,7 @@ func (t *tx) importLines(lines []*line) (int64, error) {
 			continue
 		}
 		here[n] = true
-		l.message.Archived = timeOf(millis(t.now()))
+		l.message.Archived = sqlkit.TimeOf(sqlkit.Millis(t.now()))
 		added, from = append(added, &arrival{m: l.message}), append(from, l)
 	}
 	for i, e := range added {
@@ -180,7 +182,7 @@ func (t *tx) importLines(lines []*line) (int64, error) {
 				return 0, err
 			}
 			revisions = append(revisions, []any{
-				int64(e.m.ID), j + 1, millis(r.Time), bytesOf(string(r.Actor)), headers, properties, append([]byte{}, r.content.Body...),
+				int64(e.m.ID), j + 1, sqlkit.Millis(r.Time), bytesOf(string(r.Actor)), headers, properties, append([]byte{}, r.content.Body...),
 			})
 		}
 		if l.Edited > 0 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/sqlkit"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -45,7 +46,7 @@ func (a *Archive) get(ctx context.Context, id ID) (*Message, error) {
 		return nil, err
 	}
 	m.State = States()[state]
-	m.Archived, m.FirstFailed, m.LastFailed = timeOf(archived), timeOf(first), timeOf(last)
+	m.Archived, m.FirstFailed, m.LastFailed = sqlkit.TimeOf(archived), sqlkit.TimeOf(first), sqlkit.TimeOf(last)
 	if whole.Valid {
 		m.Error = whole.String
 	}

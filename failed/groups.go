@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // Groups lists groups. A page may be short, and even empty, although there are
@@ -144,7 +146,7 @@ func (a *Archive) groupsOf(ctx context.Context, ids []GroupID) ([]Group, error) 
 			&g.Counts.Discarded, &first, &last); err != nil {
 			return nil, err
 		}
-		g.First, g.Last = timeOf(first), timeOf(last)
+		g.First, g.Last = sqlkit.TimeOf(first), sqlkit.TimeOf(last)
 		groups[place[g.ID]] = g
 	}
 	if err := a.trends(ctx, groups, place); err != nil {
@@ -224,7 +226,7 @@ func (a *Archive) Queues(ctx context.Context) ([]QueueSummary, error) {
 		if err != nil {
 			return nil, fmt.Errorf("failed: listing queues: %w", err)
 		}
-		s.Oldest, s.Newest = timeOf(oldest), timeOf(newest)
+		s.Oldest, s.Newest = sqlkit.TimeOf(oldest), sqlkit.TimeOf(newest)
 		out = append(out, s)
 	}
 	return out, nil

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // List returns a page of messages, the latest failure first. A page may be short,
@@ -91,7 +93,7 @@ func (t *tx) summaries(at []int64) ([]Summary, error) {
 			return nil, err
 		}
 		s.State = States()[state]
-		s.Archived, s.FirstFailed, s.LastFailed = timeOf(archived), timeOf(first), timeOf(last)
+		s.Archived, s.FirstFailed, s.LastFailed = sqlkit.TimeOf(archived), sqlkit.TimeOf(first), sqlkit.TimeOf(last)
 		s.Discarded = discarded.String
 		out = append(out, s)
 	}

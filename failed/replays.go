@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // BeginReplay selects the messages of the plan for a new replay, in one transaction:
@@ -35,7 +37,7 @@ func (a *Archive) begin(ctx context.Context, p Plan, who Actor) (*Replay, error)
 	if s == nil {
 		return nil, fmt.Errorf("%w: nothing is selected", ErrNotFound)
 	}
-	r := &Replay{Plan: p, State: ReplayRunning, Actor: who, Begun: timeOf(millis(a.now()))}
+	r := &Replay{Plan: p, State: ReplayRunning, Actor: who, Begun: sqlkit.TimeOf(sqlkit.Millis(a.now()))}
 	err = a.write(ctx, func(tx *tx) error {
 		id, err := tx.next("replay", 1)
 		if err != nil {
@@ -56,7 +58,7 @@ func (a *Archive) begin(ctx context.Context, p Plan, who Actor) (*Replay, error)
 			return err
 		}
 		if _, err := tx.exec(`INSERT INTO {replay} (id, plan, state, why, actor, begun, total) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-			id, string(plan), string(r.State), []byte{}, bytesOf(string(who)), millis(r.Begun), r.Total); err != nil {
+			id, string(plan), string(r.State), []byte{}, bytesOf(string(who)), sqlkit.Millis(r.Begun), r.Total); err != nil {
 			return err
 		}
 		details := map[string]any{"messages": r.Total, "filter": p.Filter.describe(), "rate": p.Rate, "ramp": p.Ramp, "canary": p.Canary.String()}
@@ -123,7 +125,7 @@ func (a *Archive) replays(ctx context.Context, which string, args ...any) (all [
 		if err := json.Unmarshal([]byte(plan), &r.Plan); err != nil {
 			return nil, err
 		}
-		r.Begun, r.Ended = timeOf(begun), timeOf(ended)
+		r.Begun, r.Ended = sqlkit.TimeOf(begun), sqlkit.TimeOf(ended)
 		all = append(all, r)
 	}
 	return all, nil
@@ -255,7 +257,7 @@ func (a *Archive) end(ctx context.Context, id ReplayID, s ReplayState, why strin
 		if err := tx.count(c); err != nil {
 			return err
 		}
-		if _, err := tx.exec(`UPDATE {replay} SET state = $2, why = $3, ended = $4 WHERE id = $1`, int64(id), string(s), bytesOf(why), millis(a.now())); err != nil {
+		if _, err := tx.exec(`UPDATE {replay} SET state = $2, why = $3, ended = $4 WHERE id = $1`, int64(id), string(s), bytesOf(why), sqlkit.Millis(a.now())); err != nil {
 			return err
 		}
 		_, err = tx.act(who, ActEndReplay, fmt.Sprint("replay/", id), map[string]any{"state": s, "why": why, "messages": total, "sent": sent})

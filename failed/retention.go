@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // PolicyRetention is the Actor of a Purge that no person asked for.
@@ -29,7 +31,7 @@ func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error)
 	if a.cfg.Retention == 0 {
 		return 0, nil
 	}
-	p := purge{who: who, before: timeOf(millis(a.now().Add(-a.cfg.Retention))), queues: make(map[string]map[State]int64)}
+	p := purge{who: who, before: sqlkit.TimeOf(sqlkit.Millis(a.now().Add(-a.cfg.Retention))), queues: make(map[string]map[State]int64)}
 	for more := true; more && err == nil; {
 		var removed purge
 		err = a.write(ctx, func(tx *tx) (err error) {
@@ -93,7 +95,7 @@ func (t *tx) purge(p *purge) (more bool, err error) {
 			return false, err
 		}
 		looked++
-		if last >= millis(p.before) {
+		if last >= sqlkit.Millis(p.before) {
 			continue
 		}
 		ids, at = append(ids, id), append(at, pos)
@@ -131,7 +133,7 @@ func (t *tx) purge(p *purge) (more bool, err error) {
 			return false, err
 		}
 	}
-	if _, err := t.exec(`DELETE FROM {item} WHERE replay IN (SELECT id FROM {replay} WHERE ended > 0 AND ended < $1)`, millis(p.before)); err != nil {
+	if _, err := t.exec(`DELETE FROM {item} WHERE replay IN (SELECT id FROM {replay} WHERE ended > 0 AND ended < $1)`, sqlkit.Millis(p.before)); err != nil {
 		return false, err
 	}
 	return looked == purgeBatch && len(ids) == looked, t.purged(p)

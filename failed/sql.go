@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // sql makes a statement of one that is written for both dialects.
@@ -19,7 +21,7 @@ func (a *Archive) row(ctx context.Context, query string, args ...any) *sql.Row {
 }
 
 func (a *Archive) rows(ctx context.Context, query string, args ...any) iter.Seq2[*sql.Rows, error] {
-	return each(func() (*sql.Rows, error) { return a.db.QueryContext(ctx, a.sql(query), args...) })
+	return sqlkit.Rows(func() (*sql.Rows, error) { return a.db.QueryContext(ctx, a.sql(query), args...) })
 }
 
 // tx is a transaction. There is one at a time that writes.
@@ -99,7 +101,7 @@ func (t *tx) row(query string, args ...any) *sql.Row {
 }
 
 func (t *tx) rows(query string, args ...any) iter.Seq2[*sql.Rows, error] {
-	return each(func() (*sql.Rows, error) { return t.conn.QueryContext(t.ctx, t.sql(query), args...) })
+	return sqlkit.Rows(func() (*sql.Rows, error) { return t.conn.QueryContext(t.ctx, t.sql(query), args...) })
 }
 
 // next returns the first of n new numbers of a kind.
@@ -180,43 +182,8 @@ func (t *tx) insertion(table string, columns []string, indexed string, rows int)
 	return b.String()
 }
 
-// each yields the rows of a query, and closes it.
-func each(query func() (*sql.Rows, error)) iter.Seq2[*sql.Rows, error] {
-	return func(yield func(*sql.Rows, error) bool) {
-		rows, err := query()
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		defer rows.Close()
-		for rows.Next() {
-			if !yield(rows, nil) {
-				return
-			}
-		}
-		if err := rows.Err(); err != nil {
-			yield(nil, err)
-		}
-	}
-}
-
 // bytesOf is what is stored of text: never NULL.
 func bytesOf(s string) []byte { return append([]byte{}, s...) }
-
-// millis are milliseconds since 1970; 0 is no time.
-func millis(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
-}
-
-func timeOf(milliseconds int64) time.Time {
-	if milliseconds == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(milliseconds).UTC()
-}
 
 // position is a message's place in lists: the second of its last failure, and
 // within it its ID. It orders by both with one number, which also is what SQLite

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // Book counts what workers of this process do with messages, and writes it down for a
@@ -146,7 +147,7 @@ func (b *Book) writeOne(ctx context.Context, queue string, n entry, ended bool) 
 	_, stored := b.stored[queue]
 	if stored {
 		changed, err := b.exec(ctx, `UPDATE {book} SET counts = $3, seen = $4, ended = $5 WHERE process = $1 AND queue = $2`,
-			b.id, []byte(queue), written(n.minus(b.base[queue])), millis(b.cfg.Clock()), flag(ended))
+			b.id, []byte(queue), written(n.minus(b.base[queue])), sqlkit.Millis(b.cfg.Clock()), flag(ended))
 		if err != nil {
 			return err
 		}
@@ -159,7 +160,7 @@ func (b *Book) writeOne(ctx context.Context, queue string, n entry, ended bool) 
 	}
 	_, err := b.exec(ctx, `INSERT INTO {book} (process, queue, name, counts, every, seen, ended) VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (process, queue) DO UPDATE SET counts = excluded.counts, seen = excluded.seen, ended = excluded.ended`,
-		b.id, []byte(queue), []byte(b.cfg.Process), written(n.minus(b.base[queue])), b.cfg.Every.Milliseconds(), millis(b.cfg.Clock()), flag(ended))
+		b.id, []byte(queue), []byte(b.cfg.Process), written(n.minus(b.base[queue])), b.cfg.Every.Milliseconds(), sqlkit.Millis(b.cfg.Clock()), flag(ended))
 	if err != nil {
 		return err
 	}
@@ -202,7 +203,7 @@ func (s *store) pages(ctx context.Context) (all []page, err error) {
 			return nil, err
 		}
 		p.queue, p.name = string(queue), string(name)
-		p.every, p.seen, p.ended = time.Duration(every)*time.Millisecond, timeOf(seen), ended != 0
+		p.every, p.seen, p.ended = time.Duration(every)*time.Millisecond, sqlkit.TimeOf(seen), ended != 0
 		all = append(all, p)
 	}
 	return all, nil
@@ -238,7 +239,7 @@ func (s *store) foldOne(ctx context.Context, p page, now time.Time) error {
 	}
 	defer func() { _ = tx.Rollback() }() // if it was not committed
 	// Whoever deletes the page adds it.
-	r, err := tx.ExecContext(ctx, s.sql(`DELETE FROM {book} WHERE process = $1 AND queue = $2 AND seen = $3`), p.process, []byte(p.queue), millis(p.seen))
+	r, err := tx.ExecContext(ctx, s.sql(`DELETE FROM {book} WHERE process = $1 AND queue = $2 AND seen = $3`), p.process, []byte(p.queue), sqlkit.Millis(p.seen))
 	if err != nil {
 		return err
 	}
@@ -258,7 +259,7 @@ func (s *store) foldOne(ctx context.Context, p page, now time.Time) error {
 	}
 	if _, err := tx.ExecContext(ctx, s.sql(`INSERT INTO {book} (process, queue, name, counts, every, seen, ended) VALUES ($1, $2, $3, $4, 0, $5, 1)
 		ON CONFLICT (process, queue) DO UPDATE SET counts = excluded.counts, seen = excluded.seen`),
-		past, []byte(p.queue), []byte("processes of the past"), written(sum.plus(p.entry)), millis(now)); err != nil {
+		past, []byte(p.queue), []byte("processes of the past"), written(sum.plus(p.entry)), sqlkit.Millis(now)); err != nil {
 		return err
 	}
 	return tx.Commit()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // version is that of the tables.
@@ -112,27 +113,12 @@ func (s *store) exec(ctx context.Context, query string, args ...any) (changed in
 }
 
 func (s *store) rows(ctx context.Context, query string, args ...any) iter.Seq2[*sql.Rows, error] {
-	return func(yield func(*sql.Rows, error) bool) {
-		rows, err := s.db.QueryContext(ctx, s.sql(query), args...)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		defer rows.Close()
-		for rows.Next() {
-			if !yield(rows, nil) {
-				return
-			}
-		}
-		if err := rows.Err(); err != nil {
-			yield(nil, err)
-		}
-	}
+	return sqlkit.Rows(func() (*sql.Rows, error) { return s.db.QueryContext(ctx, s.sql(query), args...) })
 }
 
 // samples returns those of an account since a time, the oldest first.
 func (s *store) samples(ctx context.Context, account string, since time.Time) (all []sample, err error) {
-	for row, err := range s.rows(ctx, `SELECT at, until, times, terms FROM {sample} WHERE account = $1 AND at >= $2 ORDER BY at`, []byte(account), millis(since)) {
+	for row, err := range s.rows(ctx, `SELECT at, until, times, terms FROM {sample} WHERE account = $1 AND at >= $2 ORDER BY at`, []byte(account), sqlkit.Millis(since)) {
 		if err != nil {
 			return nil, err
 		}
@@ -164,18 +150,18 @@ func scanSample(row *sql.Rows) (x sample, err error) {
 	var at, until int64
 	var text string
 	err = errors.Join(row.Scan(&at, &until, &x.times, &text), json.Unmarshal([]byte(text), &x.terms))
-	x.at, x.until = timeOf(at), timeOf(until)
+	x.at, x.until = sqlkit.TimeOf(at), sqlkit.TimeOf(until)
 	return x, err
 }
 
 // add keeps a sample: as a longer one, if nothing has changed.
 func (s *store) add(ctx context.Context, account string, last *sample, x sample) error {
 	if last != nil && last.terms == x.terms {
-		_, err := s.exec(ctx, `UPDATE {sample} SET until = $3, times = times + 1 WHERE account = $1 AND at = $2`, []byte(account), millis(last.at), millis(x.at))
+		_, err := s.exec(ctx, `UPDATE {sample} SET until = $3, times = times + 1 WHERE account = $1 AND at = $2`, []byte(account), sqlkit.Millis(last.at), sqlkit.Millis(x.at))
 		return err
 	}
 	_, err := s.exec(ctx, `INSERT INTO {sample} (account, at, until, times, terms) VALUES ($1, $2, $2, 1, $3) ON CONFLICT (account, at) DO NOTHING`,
-		[]byte(account), millis(x.at), written(x.terms))
+		[]byte(account), sqlkit.Millis(x.at), written(x.terms))
 	return err
 }
 
@@ -215,7 +201,7 @@ func (s *store) accounts(ctx context.Context) (all []account, err error) {
 		for _, q := range queues {
 			a.work = append(a.work, string(q))
 		}
-		a.name, a.note, a.opened, a.seen = string(name), string(note), timeOf(opened), timeOf(seen)
+		a.name, a.note, a.opened, a.seen = string(name), string(note), sqlkit.TimeOf(opened), sqlkit.TimeOf(seen)
 		all = append(all, a)
 	}
 	return all, nil
@@ -229,14 +215,14 @@ func (s *store) put(ctx context.Context, a *account) error {
 	}
 	_, err := s.exec(ctx, `INSERT INTO {account} (name, work, raw, opened, opening, slack, note, seen) VALUES ($1, $2, $3, 0, '[]', 0, $4, $5)
 		ON CONFLICT (name) DO UPDATE SET work = excluded.work, raw = excluded.raw, seen = excluded.seen`,
-		[]byte(a.name), written(queues), written(a.raw), []byte(a.note), millis(a.seen))
+		[]byte(a.name), written(queues), written(a.raw), []byte(a.note), sqlkit.Millis(a.seen))
 	return err
 }
 
 // begin writes where an account begins.
 func (s *store) begin(ctx context.Context, a *account) error {
 	_, err := s.exec(ctx, `UPDATE {account} SET opened = $2, opening = $3, slack = $4, note = $5 WHERE name = $1`,
-		[]byte(a.name), millis(a.opened), written(a.terms), a.slack, []byte(a.note))
+		[]byte(a.name), sqlkit.Millis(a.opened), written(a.terms), a.slack, []byte(a.note))
 	return err
 }
 
@@ -247,18 +233,4 @@ func written(v any) string {
 		panic(err)
 	}
 	return string(text)
-}
-
-func millis(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
-}
-
-func timeOf(milliseconds int64) time.Time {
-	if milliseconds == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(milliseconds).UTC()
 }

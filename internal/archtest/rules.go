@@ -100,22 +100,22 @@ var Rules = []Rule{
 	},
 	{
 		For:  []string{"failed"},
-		Only: library(),
+		Only: library("internal/sqlkit"),
 		Why:  "it speaks to databases through database/sql: which driver is up to the program",
 	},
 	{
 		For:  []string{"ledger"},
-		Only: library("failed"),
+		Only: library("failed", "internal/sqlkit", "internal/mgmtapi"),
 		Why:  "it holds what others say against each other, and asks them through interfaces; which driver of a database goes into the program is up to that",
 	},
 	{
 		For:  []string{"internal/api"},
-		Only: library("failed", "ledger"),
+		Only: library("failed", "ledger", "internal/sqlkit", "internal/mgmtapi"),
 		Why:  "it is what an HTTP API says, for whoever asks it: neither its server nor a command comes along",
 	},
 	{
 		For:           []string{"console"},
-		Only:          library("failed", "ledger", "internal/api", "internal/graph", "github.com/aymanbagabas/go-udiff/..."),
+		Only:          library("failed", "ledger", "internal/api", "internal/graph", "internal/sqlkit", "internal/mgmtapi", "github.com/aymanbagabas/go-udiff/..."),
 		NeverDirectly: []string{amqpClient},
 		Why:           "it shows an archive to people; what moves messages, a broker and a command are others' affair",
 	},
