@@ -3,10 +3,8 @@ package console
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -14,16 +12,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Of the management HTTP API: how long an answer is used for, how long one is
-// waited for, and how much of it is read.
+// Of the management HTTP API: how long an answer is used for, and how long one is
+// waited for.
 const (
 	figuresAge     = 2 * time.Second
 	topologyAge    = 10 * time.Second
 	figuresTimeout = 3 * time.Second
-	maxAnswer      = 64 << 20
 )
 
 // errNoFigures is what there is to say without a management API.
@@ -46,8 +44,8 @@ func (q queueFigures) depth() int64 { return q.Ready + q.Unacked }
 // for what is in its queues. All methods are safe for concurrent use, and for a nil
 // broker: nobody has to know whether there is one.
 type broker struct {
-	url, user, password, vhost string
-	http                       *http.Client
+	api   mgmtapi.API
+	vhost string
 
 	figures remembered[map[string]queueFigures]
 	layout  remembered[topology.Topology]
@@ -58,10 +56,9 @@ func newBroker(address, user, password, vhost string) *broker {
 	if address == "" {
 		return nil
 	}
-	address = strings.TrimSuffix(strings.TrimSuffix(address, "/"), "/api")
 	return &broker{
-		url: address, user: user, password: password, vhost: cmp.Or(vhost, "/"),
-		http:    &http.Client{Timeout: figuresTimeout},
+		api:     mgmtapi.API{URL: address, User: user, Password: password, Client: &http.Client{Timeout: figuresTimeout}},
+		vhost:   cmp.Or(vhost, "/"),
 		figures: remembered[map[string]queueFigures]{age: figuresAge},
 		layout:  remembered[topology.Topology]{age: topologyAge},
 	}
@@ -156,33 +153,15 @@ func (b *broker) fetchTopology(ctx context.Context) (t topology.Topology, err er
 
 // get reads one list of the broker's virtual host.
 func (b *broker) get(ctx context.Context, what, columns string, into any) error {
-	address := b.url + "/api/" + what + "/" + url.PathEscape(b.vhost)
+	path := what + "/" + url.PathEscape(b.vhost)
 	if columns != "" {
-		address += "?columns=" + columns
+		path += "?columns=" + columns
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return err
+	err := b.api.Get(ctx, path, into)
+	if bad, ok := errors.AsType[*mgmtapi.StatusError](err); ok && (bad.Code == http.StatusUnauthorized || bad.Code == http.StatusForbidden) {
+		return fmt.Errorf("management API: the user may not see the virtual host %q (%s)", b.vhost, bad.Status)
 	}
-	if b.user != "" {
-		req.SetBasicAuth(b.user, b.password)
-	}
-	resp, err := b.http.Do(req)
-	if err != nil {
-		return fmt.Errorf("management API: %w", err)
-	}
-	defer resp.Body.Close()
-	switch resp.StatusCode {
-	case http.StatusOK:
-	case http.StatusUnauthorized, http.StatusForbidden:
-		return fmt.Errorf("management API: the user may not see the virtual host %q (%s)", b.vhost, resp.Status)
-	default:
-		return fmt.Errorf("management API: GET /api/%s: %s", what, resp.Status)
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(into); err != nil {
-		return fmt.Errorf("management API: GET /api/%s: %w", what, err)
-	}
-	return nil
+	return err
 }
 
 // arguments makes a table of what JSON has: whole numbers become int64.

@@ -3,14 +3,12 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"strings"
-	"time"
+
+	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
 
 // Figures is what a broker says of a queue. Published and Taken are counted from some
@@ -43,8 +41,8 @@ func (m *Management) Queues(ctx context.Context) (map[string]Figures, error) {
 	var overview struct {
 		Mode string `json:"rates_mode"`
 	}
-	if err := m.get(ctx, "overview?columns=rates_mode", &overview); err != nil {
-		return nil, err
+	if err := m.api().Get(ctx, "overview?columns=rates_mode", &overview); err != nil {
+		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	if overview.Mode == "none" {
 		return nil, errors.New("ledger: the broker does not count messages: set management.rates_mode = basic in its rabbitmq.conf")
@@ -61,8 +59,8 @@ func (m *Management) Queues(ctx context.Context) (map[string]Figures, error) {
 		} `json:"message_stats"`
 	}
 	const columns = "name,messages,messages_unacknowledged,message_stats.publish,message_stats.ack,message_stats.get_no_ack,message_stats.deliver_no_ack"
-	if err := m.get(ctx, "queues/"+url.PathEscape(cmp.Or(m.VHost, "/"))+"?columns="+columns, &answer); err != nil {
-		return nil, err
+	if err := m.api().Get(ctx, "queues/"+url.PathEscape(cmp.Or(m.VHost, "/"))+"?columns="+columns, &answer); err != nil {
+		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	queues := make(map[string]Figures, len(answer))
 	for _, q := range answer {
@@ -73,30 +71,6 @@ func (m *Management) Queues(ctx context.Context) (map[string]Figures, error) {
 	return queues, nil
 }
 
-var defaultClient = &http.Client{Timeout: 15 * time.Second}
-
-func (m *Management) get(ctx context.Context, path string, into any) error {
-	const most = 64 << 20
-	base := strings.TrimSuffix(strings.TrimSuffix(m.URL, "/"), "/api")
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/api/"+path, nil)
-	if err != nil {
-		return fmt.Errorf("ledger: the URL of the management API: %w", err)
-	}
-	r.SetBasicAuth(m.User, m.Password)
-	client := m.Client
-	if client == nil {
-		client = defaultClient
-	}
-	answer, err := client.Do(r)
-	if err != nil {
-		return fmt.Errorf("ledger: the management API does not answer: %w", err)
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("ledger: the management API answers %s", answer.Status)
-	}
-	if err := json.NewDecoder(io.LimitReader(answer.Body, most)).Decode(into); err != nil {
-		return fmt.Errorf("ledger: the management API answers something else than it should: %w", err)
-	}
-	return nil
+func (m *Management) api() mgmtapi.API {
+	return mgmtapi.API{URL: m.URL, User: m.User, Password: m.Password, Client: m.Client}
 }

@@ -2,20 +2,12 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/reprisemq/reprise/internal/graph"
+	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
-
-// managementTimeout is how long a management API has to answer.
-const managementTimeout = 15 * time.Second
 
 // managementURL reads the URL of a management API, in which the user stands.
 func managementURL(flag, raw string) (*url.URL, error) {
@@ -47,35 +39,17 @@ func queueCounts(ctx context.Context, rawURL, vhost string) (map[string]graph.Co
 	if err != nil {
 		return nil, err
 	}
-	user := u.User
+	password, _ := u.User.Password()
+	api := mgmtapi.API{User: u.User.Username(), Password: password}
 	u.User = nil
-	ctx, cancel := context.WithTimeout(ctx, managementTimeout)
-	defer cancel()
-	endpoint := u.String() + "/api/queues/" + url.PathEscape(vhost) + "?columns=name,messages_ready,messages_unacknowledged"
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint, nil)
-	if err != nil {
-		return nil, err
-	}
-	password, _ := user.Password()
-	r.SetBasicAuth(user.Username(), password)
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		if bad, ok := errors.AsType[*url.Error](err); ok {
-			err = bad.Err
-		}
-		return nil, fmt.Errorf("the management API at %s does not answer: %w", u.Host, err)
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the management API at %s answers %s", u.Host, answer.Status)
-	}
+	api.URL = u.String()
 	var queues []struct {
 		Name    string `json:"name"`
 		Ready   int64  `json:"messages_ready"`
 		Unacked int64  `json:"messages_unacknowledged"`
 	}
-	if err := json.NewDecoder(io.LimitReader(answer.Body, 64<<20)).Decode(&queues); err != nil {
-		return nil, fmt.Errorf("the management API at %s answers something else than a list of queues: %w", u.Host, err)
+	if err := api.Get(ctx, "queues/"+url.PathEscape(vhost)+"?columns=name,messages_ready,messages_unacknowledged", &queues); err != nil {
+		return nil, err
 	}
 	counts := map[string]graph.Count{}
 	for _, q := range queues {
