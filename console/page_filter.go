@@ -42,6 +42,7 @@ func parseFilter(v url.Values, now time.Time) (failed.Filter, error) {
 	}
 	f.Group = failed.GroupID(p.number("group"))
 	f.Replay = failed.ReplayID(p.number("back"))
+	f.Refused = v.Get("refused") != ""
 	f.MinAttempts, f.MaxAttempts = int(p.number("min")), int(p.number("max"))
 	f.Since, f.Until = p.time("since", now), p.time("until", now)
 	f.Headers = p.headers("header")
@@ -158,6 +159,9 @@ func filterQuery(f failed.Filter) url.Values {
 	set("error", f.Error)
 	number("group", int64(f.Group))
 	number("back", int64(f.Replay))
+	if f.Refused {
+		set("refused", "yes")
+	}
 	number("min", int64(f.MinAttempts))
 	number("max", int64(f.MaxAttempts))
 	moment := func(name string, t time.Time) {
@@ -236,6 +240,9 @@ func describeFilter(f failed.Filter) string {
 	}
 	if f.Replay != 0 {
 		say("came back from replay %d", f.Replay)
+	}
+	if f.Refused {
+		say("could not be sent")
 	}
 	if parts == nil {
 		return "all messages"

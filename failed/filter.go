@@ -32,6 +32,9 @@ type Filter struct {
 
 	// Replay selects what came back from a replay: see Message.Back.
 	Replay ReplayID
+
+	// Refused selects what a replay could not send: see Message.Refused.
+	Refused bool
 }
 
 // Page is a part of a list.

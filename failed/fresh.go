@@ -1,6 +1,7 @@
 package failed
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -95,14 +96,21 @@ func address(to *Target, queue string) (exchange, key string) {
 	return "", queue
 }
 
+// errNowhere is why a message is not sent back to where it failed. To send it to where
+// it was taken from would bring it into the archive again, and no worker would see it.
+var errNowhere = errors.New("nothing says in which queue it failed: name where to send it")
+
 // back returns what a replay publishes for a message. One that has no id gets one,
 // the same each time, so that if it is sent twice that can be seen.
-func back(m *Message, id ReplayID, to *Target, marks []topology.Marks) *reprise.Message {
+func back(m *Message, id ReplayID, to *Target, marks []topology.Marks) (*reprise.Message, error) {
+	if to == nil && (m.Queue == "" || m.Queue == m.FailedQueue) {
+		return nil, errNowhere
+	}
 	out := fresh(m.Current(), marks)
 	out.Exchange, out.RoutingKey = address(to, m.Queue)
 	out.Headers[HeaderReplay] = fmt.Sprintf("%d/%d", id, m.ID)
 	if out.MessageID == "" {
 		out.MessageID = fmt.Sprintf("failed-%d-%d", m.ID, m.Archived.UnixMilli())
 	}
-	return out
+	return out, nil
 }

@@ -79,7 +79,7 @@ func (t *tx) summaries(at []int64) ([]Summary, error) {
 	out := make([]Summary, 0, len(at))
 	d := t.cfg.Dialect
 	for row, err := range t.rows(`SELECT m.id, m.grp, m.state, q.name, m.failed_queue, m.archived, m.exchange, m.routing_key,
-			m.attempts, m.reason, m.error, m.first_failed, m.last_failed, CASE WHEN m.edited > 0 THEN 1 ELSE 0 END, m.replay, m.back, m.back_of, m.discarded, m.message_id, m.size
+			m.attempts, m.reason, m.error, m.first_failed, m.last_failed, CASE WHEN m.edited > 0 THEN 1 ELSE 0 END, m.replay, m.back, m.back_of, m.discarded, m.refused, m.message_id, m.size
 		FROM {message} m JOIN {queue} q ON q.id = m.queue WHERE `+d.in("m.pos", "$1")+` ORDER BY m.pos DESC`, list(d, at)) {
 		if err != nil {
 			return nil, err
@@ -87,14 +87,14 @@ func (t *tx) summaries(at []int64) ([]Summary, error) {
 		var s Summary
 		var state int
 		var archived, first, last int64
-		var discarded sql.NullString
+		var discarded, refused sql.NullString
 		if err := row.Scan(&s.ID, &s.Group, &state, &s.Queue, &s.FailedQueue, &archived, &s.Exchange, &s.RoutingKey,
-			&s.Attempts, &s.Reason, &s.Error, &first, &last, &s.Edited, &s.ReplayedBy, &s.Back, &s.BackOf, &discarded, &s.MessageID, &s.Size); err != nil {
+			&s.Attempts, &s.Reason, &s.Error, &first, &last, &s.Edited, &s.ReplayedBy, &s.Back, &s.BackOf, &discarded, &refused, &s.MessageID, &s.Size); err != nil {
 			return nil, err
 		}
 		s.State = States()[state]
 		s.Archived, s.FirstFailed, s.LastFailed = sqlkit.TimeOf(archived), sqlkit.TimeOf(first), sqlkit.TimeOf(last)
-		s.Discarded = discarded.String
+		s.Discarded, s.Refused = discarded.String, refused.String
 		out = append(out, s)
 	}
 	return out, nil
@@ -170,7 +170,7 @@ func (a *Archive) total(ctx context.Context, f Filter) (t Total, err error) {
 // counted returns what is counted anyway, for filters that have nothing but what it is
 // counted by.
 func (a *Archive) counted(ctx context.Context, f Filter) (n int64, ok bool, err error) {
-	if f.IDs != nil || f.Replay != 0 || f.Text != "" || f.Error != "" || len(f.Headers) > 0 ||
+	if f.IDs != nil || f.Replay != 0 || f.Refused || f.Text != "" || f.Error != "" || len(f.Headers) > 0 ||
 		f.MinAttempts > 0 || f.MaxAttempts > 0 || !f.Since.IsZero() || !f.Until.IsZero() {
 		return 0, false, nil
 	}

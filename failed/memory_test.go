@@ -193,11 +193,30 @@ func (a *memory) Next(ctx context.Context, id ReplayID, n int) (next []*Message,
 }
 
 func (a *memory) Sent(ctx context.Context, id ReplayID, ids []ID) error {
+	if len(ids) == 0 {
+		return nil
+	}
 	return a.do(ctx, "Sent", func() error {
 		for _, sent := range ids {
 			if m := a.all[sent-1]; m.State != Replayed {
 				m.State, m.ReplayedBy = Replayed, id
 				a.replays[id-1].Sent++
+			}
+		}
+		return nil
+	})
+}
+
+func (a *memory) Refuse(ctx context.Context, id ReplayID, refusals []Refusal) error {
+	if len(refusals) == 0 {
+		return nil
+	}
+	return a.do(ctx, "Refuse", func() error {
+		for _, r := range refusals {
+			if m := a.all[r.ID-1]; m.State == Replaying {
+				m.State, m.Refused = Failed, r.Why
+				a.replays[id-1].Refused++
+				a.replays[id-1].Why = cmp.Or(a.replays[id-1].Why, unsent(r))
 			}
 		}
 		return nil
@@ -227,10 +246,10 @@ func (a *memory) Release(ctx context.Context, id ReplayID, owner string) error {
 func (a *memory) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why string, _ Actor) error {
 	return a.do(ctx, "EndReplay", func() error {
 		r := a.replays[id-1]
-		if r.State != ReplayRunning || s == ReplayDone && r.Sent < r.Total {
+		if r.State != ReplayRunning || s == ReplayDone && r.Left() > 0 {
 			return ErrState
 		}
-		r.State, r.Why, r.Ended = s, why, time.Now()
+		r.State, r.Why, r.Ended = s, cmp.Or(why, r.Why), time.Now()
 		for _, item := range a.items[id] {
 			if m := a.all[item-1]; m.State == Replaying {
 				m.State = Failed

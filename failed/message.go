@@ -107,6 +107,11 @@ type Message struct {
 
 	// Discarded is why it was discarded, "" if it is not.
 	Discarded string
+
+	// Refused is why the latest replay could not send it, "" if that did not come
+	// to be tried, or has succeeded. It is about the message itself: an edit may mend
+	// it, or another target, where nobody knows in which queue it failed.
+	Refused string
 }
 
 // Current is what a replay sends: Edited if there is such, else Content.
@@ -166,6 +171,7 @@ type Summary struct {
 	Back                 ReplayID
 	BackOf               ID
 	Discarded            string
+	Refused              string
 	MessageID            string
 	Size                 int // of the body as it arrived, in bytes
 }

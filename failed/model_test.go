@@ -42,6 +42,7 @@ func TestAnArchiveIsAListOfMessages(t *testing.T) {
 				"revert":  m.revert,
 				"begin":   m.begin,
 				"sent":    m.sent,
+				"refuse":  m.refuse,
 				"end":     m.end,
 				"purge":   m.purge,
 				"pass":    func(t *rapid.T) { c.pass(time.Duration(rapid.IntRange(1, 30).Draw(t, "hours")) * time.Hour) },
@@ -135,6 +136,7 @@ func (m *model) filter(t *rapid.T) (f failed.Filter) {
 			f.IDs = []failed.ID{some.Draw(t, "one").ID, some.Draw(t, "two").ID, 12345}
 		}
 	}
+	f.Refused = maybe("refused")
 	if len(m.replays) > 0 && maybe("by replay") {
 		f.Replay = rapid.SampledFrom(m.replays).Draw(t, "replay").ID
 	}
@@ -151,7 +153,7 @@ func (m *model) selected(t *rapid.T, f failed.Filter) (out []*failed.Message) {
 			x.Attempts >= f.MinAttempts && (f.MaxAttempts == 0 || x.Attempts <= f.MaxAttempts) &&
 			(f.Since.IsZero() || !x.LastFailed.Before(f.Since) && x.LastFailed.Before(f.Until)) &&
 			(f.IDs == nil || slices.Contains(f.IDs, x.ID)) &&
-			(f.Replay == 0 || f.Replay == x.Back)
+			(f.Replay == 0 || f.Replay == x.Back) && (!f.Refused || x.Refused != "")
 		for _, w := range strings.FieldsFunc(strings.ToLower(f.Text), func(r rune) bool { return strings.ContainsRune(" ,!", r) }) {
 			ok = ok && slices.Contains(strings.FieldsFunc(all, func(r rune) bool { return strings.ContainsRune(" :\x00", r) }), w)
 		}
@@ -267,7 +269,7 @@ func (m *model) begin(t *rapid.T) {
 	check(t, err)
 	m.acts++
 	for _, x := range selected {
-		x.State, x.ReplayedBy = failed.Replaying, r.ID
+		x.State, x.ReplayedBy, x.Refused = failed.Replaying, r.ID, ""
 	}
 	if m.items == nil {
 		m.items = make(map[failed.ReplayID]map[failed.ID]bool)
@@ -298,7 +300,7 @@ func (m *model) sent(t *rapid.T) {
 		}
 		ids = append(ids, x.ID)
 	}
-	if r.State == failed.ReplayRunning && len(ids) < int(min(2, r.Total-r.Sent)) {
+	if r.State == failed.ReplayRunning && len(ids) < int(min(2, r.Left())) {
 		t.Fatalf("%d of %d are sent, and %v come next", r.Sent, r.Total, ids)
 	}
 	if rapid.Bool().Draw(t, "others, too") { // late, or again
@@ -319,11 +321,30 @@ func (m *model) sent(t *rapid.T) {
 	}
 }
 
+func (m *model) refuse(t *rapid.T) {
+	r := m.replay(t)
+	refusals := []failed.Refusal{{ID: 4711, Why: "there is none"}}
+	for _, x := range value(m.a.Next(ctx, r.ID, 1))(t) {
+		refusals = append(refusals, failed.Refusal{ID: x.ID, Why: "too large"}, failed.Refusal{ID: x.ID, Why: "again"})
+		r.Refused++
+		if r.Why == "" {
+			r.Why = fmt.Sprintf("message %d cannot be sent: too large", x.ID)
+		}
+		m.items[r.ID][x.ID] = true
+		for _, x := range m.all {
+			if x.ID == refusals[1].ID {
+				x.State, x.ReplayedBy, x.Refused = failed.Failed, 0, "too large"
+			}
+		}
+	}
+	check(t, m.a.Refuse(ctx, r.ID, refusals))
+}
+
 func (m *model) end(t *rapid.T) {
 	r := m.replay(t)
 	as := rapid.SampledFrom([]failed.ReplayState{failed.ReplayDone, failed.ReplayCancelled, failed.ReplayStopped}).Draw(t, "as")
 	err := m.a.EndReplay(ctx, r.ID, as, "so", "me")
-	if r.State != failed.ReplayRunning || as == failed.ReplayDone && r.Sent < r.Total {
+	if r.State != failed.ReplayRunning || as == failed.ReplayDone && r.Left() > 0 {
 		if !errors.Is(err, failed.ErrState) {
 			t.Fatalf("ending what is %s as %s, %d of %d sent: %v", r.State, as, r.Sent, r.Total, err)
 		}
@@ -405,7 +426,7 @@ func (m *model) checkList(t *rapid.T) {
 		want = append(want, failed.Summary{
 			ID: x.ID, State: x.State, Queue: x.Queue, FailedQueue: x.FailedQueue, Archived: x.Archived, Attempts: x.Attempts, Error: x.Error,
 			FirstFailed: x.FirstFailed, LastFailed: x.LastFailed, Edited: x.Edited != nil, ReplayedBy: x.ReplayedBy,
-			Back: x.Back, BackOf: x.BackOf, Discarded: x.Discarded, Size: len(x.Body),
+			Back: x.Back, BackOf: x.BackOf, Discarded: x.Discarded, Refused: x.Refused, Size: len(x.Body),
 		})
 	}
 	for i := range got {

@@ -98,6 +98,7 @@ func (f Filter) describe() map[string]any {
 	set("min_attempts", f.MinAttempts, f.MinAttempts > 0)
 	set("max_attempts", f.MaxAttempts, f.MaxAttempts > 0)
 	set("replay", f.Replay, f.Replay != 0)
+	set("refused", f.Refused, f.Refused)
 	if f.IDs != nil {
 		const most = 100
 		out["ids"] = f.IDs[:min(len(f.IDs), most)]

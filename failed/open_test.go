@@ -3,6 +3,7 @@ package failed_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +11,24 @@ import (
 
 	"github.com/reprisemq/reprise/failed"
 )
+
+// An archive that an older program has made is one that is known here, with all that is
+// in it.
+func TestAnArchiveOfAnOlderVersion(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		p := db.next()
+		value(db.open(t, prefix(p)).Add(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}}}))(t)
+		for _, s := range []string{`ALTER TABLE %smessage DROP COLUMN refused`, `ALTER TABLE %sreplay DROP COLUMN refused`, `UPDATE %sabout SET value = '1' WHERE name = 'version'`} {
+			db.exec(t, fmt.Sprintf(s, p))
+		}
+		a := db.open(t, prefix(p))
+		r := value(a.BeginReplay(t.Context(), failed.Plan{}, "me"))(t)
+		check(t, a.Refuse(t.Context(), r.ID, []failed.Refusal{{ID: 1, Why: "too large"}}))
+		if m := value(a.Get(t.Context(), 1))(t); m.Queue != "orders" || m.Refused != "too large" {
+			t.Errorf("%+v", m)
+		}
+	})
+}
 
 func TestOpenKeepsWhatIsThere(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {

@@ -228,7 +228,7 @@ func (d *redrive) publish(ctx context.Context, m *reprise.Message) error {
 		switch {
 		case err == nil:
 			return nil
-		case permanent(err), errors.Is(err, reprise.ErrClosed):
+		case unfit(err), barred(err), errors.Is(err, reprise.ErrClosed):
 			return fmt.Errorf("failed: redrive of %q: message %q cannot be sent: %w", d.cfg.From, m.MessageID, err)
 		}
 		delay := storeBackoff.Delay(failures)

@@ -39,7 +39,7 @@ type ReplayState string
 // The states of a replay.
 const (
 	ReplayRunning   ReplayState = "running"
-	ReplayDone      ReplayState = "done"      // all has been sent
+	ReplayDone      ReplayState = "done"      // all has been sent that can be
 	ReplayCancelled ReplayState = "cancelled" // by a person
 	ReplayStopped   ReplayState = "stopped"   // by itself: Replay.Why says why
 )
@@ -49,14 +49,19 @@ type Replay struct {
 	ID    ReplayID
 	Plan  Plan
 	State ReplayState
-	Why   string // it was cancelled or stopped
+	Why   string // it was cancelled or stopped, or the first that is Refused
 	Actor Actor  // who began it
 	Begun time.Time
 	Ended time.Time // zero while it runs
-	Total int64     // messages selected
-	Sent  int64     // of them, sent and confirmed
-	Back  int64     // of them, known to have failed again
+
+	Total   int64 // messages selected
+	Sent    int64 // of them, sent and confirmed
+	Refused int64 // of them, such as can never be sent: Message.Refused says why
+	Back    int64 // of those sent, known to have failed again
 }
+
+// Left is how many messages are neither sent nor refused.
+func (r *Replay) Left() int64 { return r.Total - r.Sent - r.Refused }
 
 // validate reports what cannot be done.
 func (p Plan) validate() error {

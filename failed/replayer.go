@@ -86,6 +86,7 @@ type replays interface {
 	Replay(ctx context.Context, id ReplayID) (*Replay, error)
 	Next(ctx context.Context, id ReplayID, n int) ([]*Message, error)
 	Sent(ctx context.Context, id ReplayID, ids []ID) error
+	Refuse(ctx context.Context, id ReplayID, refusals []Refusal) error
 	Claim(ctx context.Context, id ReplayID, owner string, lease time.Duration) (bool, error)
 	Release(ctx context.Context, id ReplayID, owner string) error
 	EndReplay(ctx context.Context, id ReplayID, s ReplayState, why string, who Actor) error
@@ -93,7 +94,7 @@ type replays interface {
 	Get(ctx context.Context, id ID) (*Message, error)
 }
 
-// publisher is what it needs of a Client.
+// publisher is what it needs of a Client. The error is a *reprise.BatchError.
 type publisher interface {
 	PublishBatch(ctx context.Context, messages []*reprise.Message) error
 }
@@ -113,12 +114,18 @@ type publisher interface {
 // between sends up to a batch of messages again, and loses none. They are sent in
 // order; where some of a batch must be sent once more, they come after the others.
 //
+// What is wrong with a message itself, so that it could not be sent wherever to, is
+// noted on it (Message.Refused), and the others go on: its headers do not fit into a
+// frame, its body is larger than the broker takes, AMQP has no such value, or nothing
+// says in which queue it failed.
+//
 // While the broker or the store cannot be reached it is tried again. A replay stops,
 // and what it has not sent is failed again, when
 //
 //   - a message comes back with the fingerprint it had (unless Plan.IgnoreSame), or
 //     the canary comes back at all: an Ingest has to bring it into the same archive;
-//   - there is no such queue or exchange, or the broker refuses a message for good;
+//   - there is no such queue or exchange, or the user may not publish to it: it would be
+//     the same for the others;
 //   - somebody ends it (EndReplay).
 //
 // Any number of Replayers may share an archive, in any number of processes: each
@@ -128,8 +135,9 @@ type publisher interface {
 // Its Logger receives:
 //
 //	replay began    replay, messages, sent           (Info)
-//	replay ended    replay, state, why, sent         (Info)
+//	replay ended    replay, state, why, sent, refused (Info)
 //	replay waits    replay, error, next_try          (Warn: the store or the broker does not answer)
+//	message refused replay, message, error           (Warn: it can never be sent)
 type Replayer struct {
 	store replays
 	out   publisher

@@ -3,8 +3,6 @@ package failed
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -45,7 +43,7 @@ func (r *Replayer) carryOut(ctx context.Context, id ReplayID) (*Replay, error) {
 	if err != nil && !errors.Is(err, errOver) {
 		return x.replay, err
 	}
-	r.cfg.Logger.Info("replay ended", "replay", id, "state", x.replay.State, "why", x.replay.Why, "sent", x.replay.Sent)
+	r.cfg.Logger.Info("replay ended", "replay", id, "state", x.replay.State, "why", x.replay.Why, "sent", x.replay.Sent, "refused", x.replay.Refused)
 	return x.replay, nil
 }
 
@@ -74,7 +72,7 @@ func (x *run) canary(ctx context.Context) error {
 	if x.replay.Plan.Canary <= 0 || x.replay.Sent > 1 {
 		return nil
 	}
-	if x.replay.Sent == 0 {
+	for x.replay.Sent == 0 { // what cannot be sent is no canary
 		if more, err := x.some(ctx, 1); err != nil || !more {
 			return err
 		}
@@ -148,75 +146,89 @@ func (x *run) some(ctx context.Context, n int) (bool, error) {
 	if x.pace != nil {
 		x.pace.send(len(batch), time.Now())
 	}
-	sent, err := x.send(ctx, batch)
-	if len(sent) == 0 {
-		return true, err
-	}
-	longer, cancel := grace(ctx, sentGrace)
-	defer cancel()
-	noted := x.insist(longer, func(ctx context.Context) error { return x.store.Sent(ctx, x.replay.ID, sent) })
-	x.replay.Sent += int64(len(sent))
-	return true, errors.Join(err, noted)
+	done, err := x.send(ctx, batch)
+	return true, errors.Join(err, x.note(ctx, done))
 }
 
-// send publishes messages until the broker has confirmed all, or will never take one
-// of them, or ctx ends, and returns those that are confirmed.
-func (x *run) send(ctx context.Context, batch []*Message) (sent []ID, err error) {
+// sending is what has become of messages.
+type sending struct {
+	sent    []ID // and confirmed
+	refused []Refusal
+}
+
+// note tells the store.
+func (x *run) note(ctx context.Context, done sending) error {
+	longer, cancel := grace(ctx, sentGrace)
+	defer cancel()
+	for _, r := range done.refused {
+		x.cfg.Logger.Warn("message refused", "replay", x.replay.ID, "message", r.ID, "error", r.Why)
+	}
+	err := x.insist(longer, func(ctx context.Context) error {
+		return errors.Join(x.store.Sent(ctx, x.replay.ID, done.sent), x.store.Refuse(ctx, x.replay.ID, done.refused))
+	})
+	x.replay.Sent += int64(len(done.sent))
+	x.replay.Refused += int64(len(done.refused))
+	return err
+}
+
+// send publishes messages until it is known of each that it is confirmed or can never
+// be sent, or none ever will be from here, or ctx ends.
+func (x *run) send(ctx context.Context, batch []*Message) (done sending, err error) {
 	for failures := 1; ; failures++ {
-		messages := make([]*reprise.Message, len(batch))
-		for i, m := range batch {
-			messages[i] = back(m, x.replay.ID, x.replay.Plan.To, x.cfg.Marks)
-		}
-		longer, cancel := grace(ctx, sentGrace)
-		err := x.out.PublishBatch(longer, messages)
-		cancel()
-		failed, ok := errors.AsType[*reprise.BatchError](err)
-		if err != nil && !ok {
-			return sent, err
-		}
 		var left []*Message
-		var never error
-		if ok {
-			for _, f := range failed.Failed {
-				m := batch[f.Index]
-				left = append(left, m)
-				if never == nil && permanent(f.Err) {
-					never = &stopped{fmt.Sprintf("message %d cannot be sent: %v", m.ID, f.Err)}
-				}
+		var wrong, ends error
+		for i, err := range x.publish(ctx, batch) {
+			m := batch[i]
+			switch {
+			case err == nil:
+				done.sent = append(done.sent, m.ID)
+				continue
+			case unfit(err):
+				done.refused = append(done.refused, Refusal{ID: m.ID, Why: err.Error()})
+				continue
+			case barred(err) && ends == nil:
+				ends = &stopped{unsent(Refusal{ID: m.ID, Why: err.Error()})}
+			case errors.Is(err, reprise.ErrClosed) && ends == nil:
+				ends = err
 			}
+			left, wrong = append(left, m), err
 		}
-		for _, m := range batch {
-			if !slices.Contains(left, m) {
-				sent = append(sent, m.ID)
-			}
-		}
-		switch {
-		case never != nil:
-			return sent, never
-		case len(left) == 0:
-			return sent, nil
-		case errors.Is(err, reprise.ErrClosed):
-			return sent, err
+		if ends != nil || len(left) == 0 {
+			return done, ends
 		}
 		delay := storeBackoff.Delay(failures)
-		x.cfg.Logger.Warn("replay waits", "replay", x.replay.ID, "error", err, "next_try", delay)
+		x.cfg.Logger.Warn("replay waits", "replay", x.replay.ID, "error", wrong, "next_try", delay)
 		if err := sleep(ctx, delay); err != nil {
-			return sent, err
+			return done, err
 		}
 		if err := x.insist(ctx, x.look); err != nil {
-			return sent, err
+			return done, err
 		}
 		batch = left
 	}
 }
 
-// permanent reports whether it is of no use to publish a message again before somebody
-// has changed something.
-func permanent(err error) bool {
-	_, unroutable := errors.AsType[*reprise.UnroutableError](err)
-	_, refused := errors.AsType[*reprise.RefusedError](err)
-	_, large := errors.AsType[*reprise.TooLargeError](err)
-	return unroutable || refused || large || errors.Is(err, reprise.ErrInvalidMessage)
+// publish publishes messages, and returns what has come of each, in their order.
+func (x *run) publish(ctx context.Context, batch []*Message) []error {
+	errs := make([]error, len(batch))
+	var messages []*reprise.Message
+	var places []int // in the batch
+	for i, m := range batch {
+		out, err := back(m, x.replay.ID, x.replay.Plan.To, x.cfg.Marks)
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		messages, places = append(messages, out), append(places, i)
+	}
+	longer, cancel := grace(ctx, sentGrace)
+	defer cancel()
+	if failed, ok := errors.AsType[*reprise.BatchError](x.out.PublishBatch(longer, messages)); ok {
+		for _, f := range failed.Failed {
+			errs[places[f.Index]] = f.Err
+		}
+	}
+	return errs
 }
 
 // end ends the replay, unless somebody has.

@@ -1,6 +1,7 @@
 package failed
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -44,7 +45,7 @@ func (a *Archive) begin(ctx context.Context, p Plan, who Actor) (*Replay, error)
 			return err
 		}
 		r.ID = ReplayID(id)
-		c, err := tx.move(s, move{from: Failed, to: Replaying, set: func(*selection) string { return fmt.Sprint(`, replay = `, id) }})
+		c, err := tx.move(s, move{from: Failed, to: Replaying, set: func(*selection) string { return fmt.Sprint(`, refused = NULL, replay = `, id) }})
 		if err != nil {
 			return err
 		}
@@ -112,14 +113,14 @@ func (a *Archive) Running(ctx context.Context) ([]Replay, error) {
 }
 
 func (a *Archive) replays(ctx context.Context, which string, args ...any) (all []Replay, err error) {
-	for row, err := range a.rows(ctx, `SELECT id, plan, state, why, actor, begun, ended, total, sent, back FROM {replay} WHERE `+which, args...) {
+	for row, err := range a.rows(ctx, `SELECT id, plan, state, why, actor, begun, ended, total, sent, refused, back FROM {replay} WHERE `+which, args...) {
 		if err != nil {
 			return nil, err
 		}
 		var r Replay
 		var plan string
 		var begun, ended int64
-		if err := row.Scan(&r.ID, &plan, &r.State, &r.Why, &r.Actor, &begun, &ended, &r.Total, &r.Sent, &r.Back); err != nil {
+		if err := row.Scan(&r.ID, &plan, &r.State, &r.Why, &r.Actor, &begun, &ended, &r.Total, &r.Sent, &r.Refused, &r.Back); err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal([]byte(plan), &r.Plan); err != nil {
@@ -218,7 +219,7 @@ func (a *Archive) Sent(ctx context.Context, id ReplayID, ids []ID) error {
 }
 
 // EndReplay ends a running replay: done, cancelled or stopped, and why. What was not
-// sent is in state failed again. Done is refused while there is anything not sent.
+// sent is in state failed again. Done is refused while there is anything left to send.
 func (a *Archive) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why string, who Actor) error {
 	if err := a.end(ctx, id, s, why, who); err != nil {
 		return fmt.Errorf("failed: ending replay %d: %w", id, err)
@@ -236,18 +237,17 @@ func (a *Archive) end(ctx context.Context, id ReplayID, s ReplayState, why strin
 		return fmt.Errorf("%w: a replay does not end as %q: use %q, %q or %q", ErrInvalid, s, ReplayDone, ReplayCancelled, ReplayStopped)
 	}
 	return a.write(ctx, func(tx *tx) error {
-		var state ReplayState
-		var total, sent int64
-		err := tx.row(`SELECT state, total, sent FROM {replay} WHERE id = $1`, int64(id)).Scan(&state, &total, &sent)
+		var r Replay
+		err := tx.row(`SELECT state, why, total, sent, refused FROM {replay} WHERE id = $1`, int64(id)).Scan(&r.State, &r.Why, &r.Total, &r.Sent, &r.Refused)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return ErrNotFound
 		case err != nil:
 			return err
-		case state != ReplayRunning:
-			return fmt.Errorf("%w: it is %s already", ErrState, state)
-		case s == ReplayDone && sent < total:
-			return fmt.Errorf("%w: %d of %d messages have not been sent: it is cancelled or stopped", ErrState, total-sent, total)
+		case r.State != ReplayRunning:
+			return fmt.Errorf("%w: it is %s already", ErrState, r.State)
+		case s == ReplayDone && r.Left() > 0:
+			return fmt.Errorf("%w: %d of %d messages have not been sent: it is cancelled or stopped", ErrState, r.Left(), r.Total)
 		}
 		rest := &selection{d: a.cfg.Dialect, others: []string{fmt.Sprint(`m.replay = `, id)}, until: math.MaxInt64}
 		c, err := tx.move(rest, move{from: Replaying, to: Failed, set: func(*selection) string { return `, replay = 0` }})
@@ -257,10 +257,11 @@ func (a *Archive) end(ctx context.Context, id ReplayID, s ReplayState, why strin
 		if err := tx.count(c); err != nil {
 			return err
 		}
-		if _, err := tx.exec(`UPDATE {replay} SET state = $2, why = $3, ended = $4 WHERE id = $1`, int64(id), string(s), bytesOf(why), sqlkit.Millis(a.now())); err != nil {
+		if _, err := tx.exec(`UPDATE {replay} SET state = $2, why = $3, ended = $4 WHERE id = $1`,
+			int64(id), string(s), bytesOf(cmp.Or(why, r.Why)), sqlkit.Millis(a.now())); err != nil {
 			return err
 		}
-		_, err = tx.act(who, ActEndReplay, fmt.Sprint("replay/", id), map[string]any{"state": s, "why": why, "messages": total, "sent": sent})
+		_, err = tx.act(who, ActEndReplay, fmt.Sprint("replay/", id), map[string]any{"state": s, "why": why, "messages": r.Total, "sent": r.Sent, "refused": r.Refused})
 		return err
 	})
 }

@@ -172,6 +172,13 @@ var migrations = []func(d Dialect) []string{
 			search,
 		}, searched...)
 	},
+	// What can never be sent: {item}.sent is 2 then.
+	func(Dialect) []string {
+		return []string{
+			`ALTER TABLE {message} ADD COLUMN refused BYTES`, // why the latest replay could not send it
+			`ALTER TABLE {replay} ADD COLUMN refused BIGINT NOT NULL DEFAULT 0`,
+		}
+	},
 }
 
 // migrate brings the schema to this version, and learns the archive's name.

@@ -66,6 +66,9 @@ func (f Filter) selection(d Dialect, queue int64) *selection {
 		s.others = append(s.others, `(`+d.part("m.error", part)+fmt.Sprintf(` OR length(m.error) > %d AND EXISTS
 			(SELECT 1 FROM {content} c WHERE c.message = m.id AND c.error IS NOT NULL AND `, maxErrorShown-utf8.UTFMax)+d.part("c.error", part)+`))`)
 	}
+	if f.Refused {
+		s.others = append(s.others, `m.refused IS NOT NULL`)
+	}
 	s.attempts = attempts > 0 && attempts == len(s.others)
 	return s
 }

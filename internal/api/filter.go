@@ -26,8 +26,9 @@ type Filter struct {
 	Headers     HeaderTexts `json:"headers,omitempty"`
 	MinAttempts int         `json:"min_attempts,omitempty"`
 	MaxAttempts int         `json:"max_attempts,omitempty"`
-	IDs         []int64     `json:"ids,omitzero"`     // null: all; []: none
-	Replay      int64       `json:"replay,omitempty"` // what came back from it
+	IDs         []int64     `json:"ids,omitzero"`      // null: all; []: none
+	Replay      int64       `json:"replay,omitempty"`  // what came back from it
+	Refused     bool        `json:"refused,omitempty"` // what a replay could not send
 }
 
 // HeaderTexts are headers that messages must have, with their values as
@@ -54,7 +55,7 @@ func (f Filter) IsZero() bool {
 func FilterOf(f failed.Filter) Filter {
 	shown := Filter{
 		Queue: Text(f.Queue), Group: int64(f.Group), Since: f.Since, Until: f.Until, Text: f.Text, Error: f.Error,
-		MinAttempts: f.MinAttempts, MaxAttempts: f.MaxAttempts, Replay: int64(f.Replay),
+		MinAttempts: f.MinAttempts, MaxAttempts: f.MaxAttempts, Replay: int64(f.Replay), Refused: f.Refused,
 	}
 	for _, s := range f.States {
 		shown.States = append(shown.States, string(s))
@@ -78,7 +79,7 @@ func FilterOf(f failed.Filter) Filter {
 func (f Filter) Filter() failed.Filter {
 	meant := failed.Filter{
 		Queue: string(f.Queue), Group: failed.GroupID(f.Group), Since: f.Since, Until: f.Until, Text: f.Text, Error: f.Error,
-		MinAttempts: f.MinAttempts, MaxAttempts: f.MaxAttempts, Replay: failed.ReplayID(f.Replay),
+		MinAttempts: f.MinAttempts, MaxAttempts: f.MaxAttempts, Replay: failed.ReplayID(f.Replay), Refused: f.Refused,
 	}
 	for _, s := range f.States {
 		meant.States = append(meant.States, failed.State(s))
@@ -155,6 +156,9 @@ func (f Filter) Values() url.Values {
 		v.Add("id", strconv.FormatInt(id, 10))
 	}
 	number("replay", f.Replay)
+	if f.Refused {
+		set("refused", "true")
+	}
 	return v
 }
 
@@ -166,7 +170,7 @@ func escapeName(name Text) string {
 
 // FilterNames are the parameters that make a filter.
 var FilterNames = []string{
-	"queue", "state", "group", "since", "until", "text", "error", "header", "min_attempts", "max_attempts", "id", "replay",
+	"queue", "state", "group", "since", "until", "text", "error", "header", "min_attempts", "max_attempts", "id", "replay", "refused",
 }
 
 // ParseFilter reads a filter from the parameters of an address. Those that are not in
@@ -193,6 +197,7 @@ func ParseFilter(v url.Values) (Filter, error) {
 		f.IDs = append(f.IDs, n)
 	}
 	f.Replay = p.number("replay")
+	f.Refused = p.flag("refused")
 	if p.err == nil {
 		p.err = f.Validate()
 	}
@@ -238,6 +243,14 @@ func (p *parser) number(name string) int64 {
 		return 0
 	}
 	return n
+}
+
+func (p *parser) flag(name string) bool {
+	text := p.one(name)
+	if text != "" && text != "true" && text != "false" {
+		p.keep(name, fmt.Errorf("%.40q: write true, or leave it out", text))
+	}
+	return text == "true"
 }
 
 func (p *parser) time(name string) time.Time {

@@ -24,6 +24,7 @@ func anyFilter(t *rapid.T) api.Filter {
 		MinAttempts: int(number("min")),
 		IDs:         rapid.SliceOf(rapid.Int64()).Draw(t, "ids"),
 		Replay:      number("replay"),
+		Refused:     rapid.Bool().Draw(t, "refused"),
 	}
 	if rapid.Bool().Draw(t, "bounded") {
 		f.MaxAttempts = f.MinAttempts + int(number("max"))

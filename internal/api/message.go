@@ -27,6 +27,7 @@ type Summary struct {
 	Back        int64     `json:"back,omitempty"`    // the replay that it came back from
 	BackOf      int64     `json:"back_of,omitempty"` // and what it was in it
 	Discarded   string    `json:"discarded,omitempty"`
+	Refused     string    `json:"refused,omitempty"` // why the latest replay could not send it
 	MessageID   Text      `json:"message_id,omitempty"`
 	Size        int       `json:"size"` // of the body as it arrived, in bytes
 }
@@ -64,7 +65,7 @@ func SummaryOf(s failed.Summary) Summary {
 		Exchange: Text(s.Exchange), RoutingKey: Text(s.RoutingKey),
 		Attempts: s.Attempts, Reason: s.Reason, Error: s.Error, FirstFailed: s.FirstFailed, LastFailed: s.LastFailed,
 		IsEdited: s.Edited, ReplayedBy: int64(s.ReplayedBy), Back: int64(s.Back), BackOf: int64(s.BackOf),
-		Discarded: s.Discarded, MessageID: Text(s.MessageID), Size: s.Size,
+		Discarded: s.Discarded, Refused: s.Refused, MessageID: Text(s.MessageID), Size: s.Size,
 	}
 }
 
@@ -77,7 +78,7 @@ func MessageOf(m *failed.Message) Message {
 			Exchange: Text(m.Exchange), RoutingKey: Text(m.RoutingKey),
 			Attempts: m.Attempts, Reason: m.Reason, Error: m.Error, FirstFailed: m.FirstFailed, LastFailed: m.LastFailed,
 			IsEdited: m.Edited != nil, ReplayedBy: int64(m.ReplayedBy), Back: int64(m.Back), BackOf: int64(m.BackOf),
-			Discarded: m.Discarded, MessageID: Text(m.Properties.MessageID), Size: len(m.Body),
+			Discarded: m.Discarded, Refused: m.Refused, MessageID: Text(m.Properties.MessageID), Size: len(m.Body),
 		},
 		Errors:        attemptsOf(m.Errors),
 		ErrorsDropped: m.ErrorsDropped,

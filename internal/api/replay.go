@@ -49,16 +49,17 @@ func PlanOf(p failed.Plan) Plan {
 
 // Replay is a selection of messages on their way back.
 type Replay struct {
-	ID    int64     `json:"id"`
-	Plan  Plan      `json:"plan"`
-	State string    `json:"state"` // running, done, cancelled or stopped
-	Why   string    `json:"why,omitempty"`
-	Actor string    `json:"actor"`
-	Begun time.Time `json:"begun"`
-	Ended time.Time `json:"ended,omitzero"`
-	Total int64     `json:"total"` // messages selected
-	Sent  int64     `json:"sent"`
-	Back  int64     `json:"back"` // known to have failed again
+	ID      int64     `json:"id"`
+	Plan    Plan      `json:"plan"`
+	State   string    `json:"state"` // running, done, cancelled or stopped
+	Why     string    `json:"why,omitempty"`
+	Actor   string    `json:"actor"`
+	Begun   time.Time `json:"begun"`
+	Ended   time.Time `json:"ended,omitzero"`
+	Total   int64     `json:"total"` // messages selected
+	Sent    int64     `json:"sent"`
+	Refused int64     `json:"refused"` // such as can never be sent
+	Back    int64     `json:"back"`    // known to have failed again
 }
 
 // Replays are a page of a list.
@@ -71,6 +72,6 @@ type Replays struct {
 func ReplayOf(r failed.Replay) Replay {
 	return Replay{
 		ID: int64(r.ID), Plan: PlanOf(r.Plan), State: string(r.State), Why: r.Why, Actor: string(r.Actor),
-		Begun: r.Begun, Ended: r.Ended, Total: r.Total, Sent: r.Sent, Back: r.Back,
+		Begun: r.Begun, Ended: r.Ended, Total: r.Total, Sent: r.Sent, Refused: r.Refused, Back: r.Back,
 	}
 }

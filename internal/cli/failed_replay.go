@@ -44,7 +44,11 @@ Examples:
   reprise failed replay --error 'no such shard' --to orders-by-hand
   reprise failed replay --all --yes --detach
 
-Exit codes: 0 all were sent, 1 failed, 2 wrong flags, 3 it stopped by itself, or was cancelled.
+A message that can never be sent, such as one larger than the broker takes, stays failed, with the
+reason on it, and the others are sent. What is wrong with the target stops the replay.
+
+Exit codes: 0 all were sent, 1 failed, 2 wrong flags, 3 it stopped by itself, was cancelled, or some
+cannot be sent.
 `
 }
 
@@ -96,6 +100,8 @@ func (c *failedReplayCmd) Run(ctx context.Context, streams IO) error {
 	}
 	switch {
 	case err != nil:
+	case r.State == "done" && r.Refused > 0:
+		err = stoppedError{fmt.Errorf("%s cannot be sent, and failed as before: `reprise failed ls --refused`", plural(int(r.Refused), "message"))}
 	case r.State == "done":
 		err = leftAlone(len(c.IDs), r.Total)
 	default:
@@ -178,12 +184,15 @@ func unsent(r api.Replay) string {
 	if r.Sent == r.Total {
 		return ""
 	}
-	return fmt.Sprintf(": %s failed again without having been sent", plural(int(r.Total-r.Sent), "message"))
+	return fmt.Sprintf(": %s failed as before, without having been sent", plural(int(r.Total-r.Sent), "message"))
 }
 
 // replayText says what became of a replay.
 func replayText(r api.Replay) string {
 	text := fmt.Sprintf("replay %d %s: %d of %s sent", r.ID, r.State, r.Sent, plural(int(r.Total), "message"))
+	if r.Refused > 0 {
+		text += fmt.Sprintf(", %d cannot be", r.Refused)
+	}
 	if r.Back > 0 {
 		text += fmt.Sprintf(", %d came back", r.Back)
 	}

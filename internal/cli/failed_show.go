@@ -97,6 +97,7 @@ func messageText(m api.Message, content api.Content, now time.Time, width int) s
 	field("failed", last)
 	field("error", m.Error)
 	field("reason", m.Reason)
+	field("not sent", m.Refused)
 	field("group", strconv.FormatInt(m.Group, 10))
 	b.WriteString(attemptsText(m, width))
 	b.WriteString(propertiesText(content.Properties))

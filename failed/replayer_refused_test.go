@@ -1,0 +1,142 @@
+package failed
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// A message that can never be sent, wherever to, stays failed, with the reason on it,
+// and the others go on: those before it, beside it and behind it, and the canary.
+func TestAMessageThatCannotBeSentHoldsUpNoOther(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil func(*Message)
+		want  string
+	}{
+		"headers too large":      {func(m *Message) { m.Edited = &Content{Headers: topology.Table{"h": strings.Repeat("h", 200_000)}} }, "the headers take 200"},
+		"no value of AMQP's":     {func(m *Message) { m.Edited = &Content{Headers: topology.Table{"h": uint64(math.MaxUint64)}} }, "does not fit into AMQP's signed 64 bits"},
+		"a long property":        {func(m *Message) { m.Properties.Type = strings.Repeat("t", 300) }, "the type has 300 bytes"},
+		"nobody knows its queue": {func(m *Message) { m.Queue = m.FailedQueue }, "nothing says in which queue it failed"},
+	} {
+		for _, plan := range []Plan{{}, {Canary: 1}, {Rate: 10}} {
+			t.Run(name, func(t *testing.T) {
+				inSystem(t, func(t *testing.T, s *system) {
+					s.breaks(down)
+					s.publish(t, 30)
+					s.broker.Drain(t)
+					s.breaks(nil)
+					for _, i := range []int{0, 17, 29} {
+						tc.spoil(s.all[i])
+					}
+					before := len(s.worker.Attempts())
+					r, err := s.replayer.Finish(t.Context(), s.begin(plan))
+					must(t, err)
+					s.broker.Drain(t)
+					if r.State != ReplayDone || r.Sent != 27 || r.Refused != 3 || !strings.Contains(r.Why, "message 1 cannot be sent: ") || !strings.Contains(r.Why, tc.want) {
+						t.Errorf("%+v", r)
+					}
+					if n := len(s.worker.Attempts()) - before; n != 27 || s.states()[Failed] != 3 || s.states()[Replayed] != 27 {
+						t.Errorf("%d arrived, %v", n, s.states())
+					}
+					for _, i := range []int{0, 17, 29} {
+						if m := s.all[i]; m.State != Failed || !strings.Contains(m.Refused, tc.want) {
+							t.Errorf("message %d is %s: %q", m.ID, m.State, m.Refused)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// answering publishes nothing, and answers as it is told to.
+type answering func(m *reprise.Message) error
+
+func (f answering) PublishBatch(_ context.Context, messages []*reprise.Message) error {
+	failed := &reprise.BatchError{Messages: len(messages)}
+	for i, m := range messages {
+		if err := f(m); err != nil {
+			failed.Failed = append(failed.Failed, &reprise.MessageError{Index: i, MessageID: m.MessageID, Err: err})
+		}
+	}
+	if len(failed.Failed) == 0 {
+		return nil
+	}
+	return failed
+}
+
+// What the broker finds wrong with a message is that message's; what is wrong with where
+// it goes, or with whoever sends it, ends the replay, since it is so for all.
+func TestWhatEndsAReplayAndWhatDoesNot(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err   error
+		stops bool
+	}{
+		"too large":     {&reprise.TooLargeError{Size: 2, Limit: 1}, false},
+		"invalid":       {reprise.ErrInvalidMessage, false},
+		"406":           {&reprise.RefusedError{Code: amqp.PreconditionFailed}, false},
+		"no such queue": {&reprise.UnroutableError{RoutingKey: "orders", Code: amqp.NoRoute}, true},
+		"no permission": {&reprise.RefusedError{Code: amqp.AccessRefused}, true},
+	} {
+		a := newMemory()
+		a.fill("orders", 12)
+		r, err := newReplayer(a, answering(func(m *reprise.Message) error {
+			if m.MessageID == "id-4" {
+				return tc.err
+			}
+			return nil
+		}), ReplayerConfig{Batch: 5})
+		must(t, err)
+		got, err := r.Finish(t.Context(), a.begin(Plan{}))
+		must(t, err)
+		if tc.stops && (got.State != ReplayStopped || got.Sent != 4 || got.Refused != 0 || a.states()[Failed] != 8) ||
+			!tc.stops && (got.State != ReplayDone || got.Sent != 11 || got.Refused != 1 || a.states()[Failed] != 1) {
+			t.Errorf("%s: %+v, %v", name, got, a.states())
+		}
+		if !strings.Contains(got.Why, "message 5 cannot be sent: "+tc.err.Error()) {
+			t.Errorf("%s: %s", name, got.Why)
+		}
+	}
+}
+
+// What another program has put into the failed queue may fit into a frame, and no more
+// with what brokers add to it.
+func TestAMessageThatFillsItsFrame(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		w := newWire(t, b.URL)
+		work, from := w.queue("work", nil), w.queue("failed", nil)
+		w.ingest(w.client, from)
+		headers := map[string]any{topology.HeaderQueue: work}
+		w.publish(from, headers, "first")
+		must(t, w.raw.PublishWithContext(t.Context(), "", from, false, false, amqp.Publishing{
+			Headers: amqp.Table{topology.HeaderQueue: work, "h": strings.Repeat("h", 128_000)}, MessageId: "large", Body: []byte("large"),
+		}))
+		testkit.Eventually(t, longest, func() bool { return len(w.kept()) == 2 })
+		w.publish(from, headers, "last")
+		testkit.Eventually(t, longest, func() bool { return len(w.kept()) == 3 })
+		r, err := w.archive.BeginReplay(t.Context(), Plan{}, "me")
+		must(t, err)
+		replayer, err := NewReplayer(w.archive, w.client, ReplayerConfig{})
+		must(t, err)
+		r, err = replayer.Finish(t.Context(), r.ID)
+		must(t, err)
+		if r.State != ReplayDone || r.Sent != 2 || r.Refused != 1 || len(w.take(work)) != 2 {
+			t.Errorf("%+v", r)
+		}
+		refused, _, err := w.archive.List(t.Context(), Filter{Refused: true}, Page{})
+		must(t, err)
+		if len(refused) != 1 || refused[0].MessageID != "large" || refused[0].State != Failed || !strings.Contains(refused[0].Refused, "the headers take 128") {
+			t.Fatalf("%+v", refused)
+		}
+		if m, err := w.archive.Get(t.Context(), refused[0].ID); err != nil || m.Refused != refused[0].Refused {
+			t.Errorf("%+v, %v", m, err)
+		}
+	})
+}
