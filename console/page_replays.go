@@ -28,7 +28,7 @@ func viewReplay(r failed.Replay, now time.Time) replayView {
 		Percent: percent(r.Sent, r.Total), Running: r.State == failed.ReplayRunning,
 	}
 	end := r.Ended
-	if v.Running {
+	if end.IsZero() {
 		end = now
 	}
 	took := end.Sub(r.Begun)

@@ -2,6 +2,8 @@ package failed
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,11 +28,19 @@ func (a *Archive) Claim(ctx context.Context, id ReplayID, owner string, lease ti
 	return n == 1, nil
 }
 
-// Release ends the claim of an owner, if it has it.
+// Release ends the claim of an owner, if it has it, and with it a replay that is
+// ReplayCancelling.
 func (a *Archive) Release(ctx context.Context, id ReplayID, owner string) error {
 	err := a.write(ctx, func(tx *tx) error {
-		_, err := tx.exec(`UPDATE {replay} SET lease = 0 WHERE id = $1 AND owner = $2`, int64(id), owner)
-		return err
+		var state ReplayState
+		err := tx.row(`UPDATE {replay} SET lease = 0 WHERE id = $1 AND owner = $2 RETURNING state`, int64(id), owner).Scan(&state)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return nil
+		case err != nil || state != ReplayCancelling:
+			return err
+		}
+		return tx.ended(id, ReplayCancelled)
 	})
 	if err != nil {
 		return fmt.Errorf("failed: releasing replay %d: %w", id, err)

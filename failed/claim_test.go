@@ -1,6 +1,7 @@
 package failed_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -53,11 +54,64 @@ func TestAReplayHasOneOwner(t *testing.T) {
 				t.Errorf("after %s let go of it: %t", owner, got)
 			}
 		}
-		if err := a.EndReplay(t.Context(), r.ID, failed.ReplayCancelled, "enough", "test"); err != nil {
-			t.Fatal(err)
-		}
+		check(t, a.EndReplay(t.Context(), r.ID, failed.ReplayStopped, "enough", "test"))
 		if claim("one") {
 			t.Error("a replay that has ended was claimed")
+		}
+	})
+}
+
+// A replay that is cancelled while somebody has it is so when that one lets go of it:
+// what was on its way until then is noted as sent. When the lease is over anybody can end
+// it.
+func TestAReplayIsCancelledWhenItIsLetGoOf(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		for _, dies := range []bool{false, true} {
+			clock := newClock()
+			a := db.archive(t, clock.use)
+			x := failed.Arrival{Message: failed.Message{FailedQueue: "orders.failed"}}
+			ids := value(a.Add(t.Context(), []failed.Arrival{x, x, x}))(t)
+			r := value(a.BeginReplay(t.Context(), failed.Plan{}, "test"))(t)
+			if mine := value(a.Claim(t.Context(), r.ID, "one", time.Minute))(t); !mine {
+				t.Fatal("it is not to be had")
+			}
+			cancel := func() error { return a.EndReplay(t.Context(), r.ID, failed.ReplayCancelled, "enough", "test") }
+			look := func(state failed.ReplayState, replaying, replayed, waiting int64) {
+				t.Helper()
+				r := value(a.Replay(t.Context(), r.ID))(t)
+				q := value(a.Queues(t.Context()))(t)[0].Counts
+				if r.State != state || r.Why != "enough" || r.Ended.IsZero() != (state == failed.ReplayCancelling) || r.Sent != replayed ||
+					q != (failed.Counts{Failed: waiting, Replaying: replaying, Replayed: replayed}) {
+					t.Errorf("%+v, %+v", r, q)
+				}
+			}
+			check(t, cancel())
+			look(failed.ReplayCancelling, 3, 0, 0)
+			if next := value(a.Next(t.Context(), r.ID, 1))(t); len(next) > 0 {
+				t.Errorf("%d comes next", next[0].ID)
+			}
+			if err := cancel(); !errors.Is(err, failed.ErrState) {
+				t.Errorf("cancelled once more: %v", err)
+			}
+			if value(a.Claim(t.Context(), r.ID, "other", time.Minute))(t) || !value(a.Claim(t.Context(), r.ID, "one", time.Minute))(t) {
+				t.Error("it is another's")
+			}
+			if running := value(a.Running(t.Context()))(t); len(running) != 1 {
+				t.Errorf("nobody sees that it is to be cancelled: %v", running)
+			}
+			check(t, a.Sent(t.Context(), r.ID, ids[:1]))
+			if dies {
+				clock.pass(time.Minute)
+				check(t, cancel())
+			} else {
+				check(t, a.Release(t.Context(), r.ID, "other"))
+				look(failed.ReplayCancelling, 2, 1, 0)
+				check(t, a.Release(t.Context(), r.ID, "one"))
+			}
+			look(failed.ReplayCancelled, 0, 1, 2)
+			if acts, _, err := a.Acts(t.Context(), failed.Page{}); err != nil || len(acts) != 2 || acts[0].Verb != failed.ActEndReplay {
+				t.Errorf("%+v, %v", acts, err)
+			}
 		}
 	})
 }

@@ -155,7 +155,7 @@ func (a *memory) begin(p Plan) ReplayID {
 func (a *memory) Running(ctx context.Context) (all []Replay, err error) {
 	err = a.do(ctx, "Running", func() error {
 		for _, r := range a.replays {
-			if r.State == ReplayRunning {
+			if r.Ended.IsZero() {
 				all = append(all, *r)
 			}
 		}
@@ -179,7 +179,7 @@ func (a *memory) Replay(ctx context.Context, id ReplayID) (r *Replay, err error)
 func (a *memory) Next(ctx context.Context, id ReplayID, n int) (next []*Message, err error) {
 	err = a.do(ctx, "Next", func() error {
 		if a.replays[id-1].State != ReplayRunning {
-			return ErrState
+			return nil
 		}
 		for _, item := range a.items[id] {
 			if m := a.all[item-1]; m.State == Replaying && len(next) < n {
@@ -226,7 +226,7 @@ func (a *memory) Refuse(ctx context.Context, id ReplayID, refusals []Refusal) er
 func (a *memory) Claim(ctx context.Context, id ReplayID, owner string, lease time.Duration) (mine bool, err error) {
 	err = a.do(ctx, "Claim", func() error {
 		now := time.Now()
-		if a.replays[id-1].State == ReplayRunning && (a.owners[id] == owner || !now.Before(a.leases[id])) {
+		if a.replays[id-1].Ended.IsZero() && (a.owners[id] == owner || !now.Before(a.leases[id])) {
 			mine, a.owners[id], a.leases[id] = true, owner, now.Add(lease)
 		}
 		return nil
@@ -238,6 +238,9 @@ func (a *memory) Release(ctx context.Context, id ReplayID, owner string) error {
 	return a.do(ctx, "Release", func() error {
 		if a.owners[id] == owner {
 			delete(a.leases, id)
+			if r := a.replays[id-1]; r.State == ReplayCancelling {
+				a.end(r, ReplayCancelled)
+			}
 		}
 		return nil
 	})
@@ -249,14 +252,21 @@ func (a *memory) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why 
 		if r.State != ReplayRunning || s == ReplayDone && r.Left() > 0 {
 			return ErrState
 		}
-		r.State, r.Why, r.Ended = s, cmp.Or(why, r.Why), time.Now()
-		for _, item := range a.items[id] {
-			if m := a.all[item-1]; m.State == Replaying {
-				m.State = Failed
-			}
+		r.State, r.Why = ReplayCancelling, cmp.Or(why, r.Why)
+		if s != ReplayCancelled || !time.Now().Before(a.leases[id]) {
+			a.end(r, s)
 		}
 		return nil
 	})
+}
+
+func (a *memory) end(r *Replay, s ReplayState) {
+	r.State, r.Ended = s, time.Now()
+	for _, item := range a.items[r.ID] {
+		if m := a.all[item-1]; m.State == Replaying {
+			m.State = Failed
+		}
+	}
 }
 
 func (a *memory) List(ctx context.Context, f Filter, p Page) (list []Summary, next Cursor, err error) {

@@ -38,10 +38,11 @@ type ReplayState string
 
 // The states of a replay.
 const (
-	ReplayRunning   ReplayState = "running"
-	ReplayDone      ReplayState = "done"      // all has been sent that can be
-	ReplayCancelled ReplayState = "cancelled" // by a person
-	ReplayStopped   ReplayState = "stopped"   // by itself: Replay.Why says why
+	ReplayRunning    ReplayState = "running"
+	ReplayCancelling ReplayState = "cancelling" // by a person; what is on its way is waited for
+	ReplayDone       ReplayState = "done"       // all has been sent that can be
+	ReplayCancelled  ReplayState = "cancelled"  // by a person
+	ReplayStopped    ReplayState = "stopped"    // by itself: Replay.Why says why
 )
 
 // Replay is a selection of messages on their way back.

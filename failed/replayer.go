@@ -19,8 +19,9 @@ const PolicyReplay Actor = "policy:replay"
 
 // Defaults of ReplayerConfig.
 const (
-	DefaultPoll  = time.Second
-	DefaultLease = 15 * time.Second
+	DefaultPoll        = time.Second
+	DefaultLease       = 15 * time.Second
+	DefaultReplayDrain = 15 * time.Second
 )
 
 // ReplayerConfig adjusts a Replayer. The zero value means the defaults.
@@ -42,6 +43,11 @@ type ReplayerConfig struct {
 	// alive. At least 1 s. Default 15 s.
 	Lease time.Duration
 
+	// DrainTimeout is how long the broker's answers to what is on its way are waited for
+	// when Run or Finish is to end. What is unanswered then is sent again by whoever
+	// goes on. Default 15 s.
+	DrainTimeout time.Duration
+
 	// Logger receives the events listed at Replayer. Default: none.
 	Logger *slog.Logger
 }
@@ -55,6 +61,9 @@ func (c ReplayerConfig) withDefaults() ReplayerConfig {
 	}
 	if c.Lease == 0 {
 		c.Lease = DefaultLease
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = DefaultReplayDrain
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -73,6 +82,9 @@ func (c ReplayerConfig) Validate() error {
 	}
 	if c.Lease != 0 && c.Lease < time.Second {
 		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.Lease %s: use at least 1s, or 0 for %s", c.Lease, DefaultLease))
+	}
+	if c.DrainTimeout < 0 {
+		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.DrainTimeout %s is negative: use 0 for %s", c.DrainTimeout, DefaultReplayDrain))
 	}
 	if slices.Contains(c.Marks, nil) {
 		errs = append(errs, errors.New("failed: ReplayerConfig.Marks has a nil entry: leave it out"))
@@ -111,8 +123,11 @@ type publisher interface {
 // stay. It carries HeaderReplay, by which the archive knows it should it fail again.
 //
 // What has been sent is noted once the broker has confirmed it. So a crash in
-// between sends up to a batch of messages again, and loses none. They are sent in
-// order; where some of a batch must be sent once more, they come after the others.
+// between sends up to a batch of messages again, and loses none; and so does a connection
+// that is lost before the answers. Who ends in order, or finds the replay cancelled,
+// waits for the answers (DrainTimeout), notes them, and lets go of the replay then. They
+// are sent in order; where some of a batch must be sent once more, they come after the
+// others.
 //
 // What is wrong with a message itself, so that it could not be sent wherever to, is
 // noted on it (Message.Refused), and the others go on: its headers do not fit into a
@@ -134,10 +149,10 @@ type publisher interface {
 //
 // Its Logger receives:
 //
-//	replay began    replay, messages, sent           (Info)
-//	replay ended    replay, state, why, sent, refused (Info)
-//	replay waits    replay, error, next_try          (Warn: the store or the broker does not answer)
-//	message refused replay, message, error           (Warn: it can never be sent)
+//	replay began     replay, messages, sent            (Info)
+//	replay ended     replay, state, why, sent, refused (Info)
+//	replay waits     replay, error, next_try           (Warn: the store or the broker does not answer)
+//	message refused  replay, message, error            (Warn: it can never be sent)
 type Replayer struct {
 	store replays
 	out   publisher

@@ -14,23 +14,24 @@ var errTaken = errors.New("failed: another process carries the replay out")
 // not, and why the context of f ends if that has come to be so.
 func (x *run) claimed(ctx context.Context, f func(context.Context) error) error {
 	id, mine := x.replay.ID, false
-	claim := func(ctx context.Context) (err error) {
+	err := x.insist(ctx, func(ctx context.Context) (err error) {
 		mine, err = x.store.Claim(ctx, id, x.owner, x.cfg.Lease)
 		return err
-	}
-	if err := x.insist(ctx, claim); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	if !mine {
 		return errTaken
 	}
 	running, end := context.WithCancelCause(ctx)
+	held, release := context.WithCancel(context.WithoutCancel(ctx)) // f may take longer than ctx
 	var extending sync.WaitGroup
 	extending.Go(func() {
 		until := time.Now().Add(x.cfg.Lease)
-		for sleep(running, x.cfg.Lease/3) == nil {
+		for sleep(held, x.cfg.Lease/3) == nil {
 			now := time.Now()
-			mine, err := x.store.Claim(running, id, x.owner, x.cfg.Lease)
+			mine, err := x.store.Claim(held, id, x.owner, x.cfg.Lease)
 			switch {
 			case err == nil && mine:
 				until = now.Add(x.cfg.Lease)
@@ -40,13 +41,14 @@ func (x *run) claimed(ctx context.Context, f func(context.Context) error) error 
 			}
 		}
 	})
-	err := f(running)
+	err = f(running)
 	if context.Cause(running) == errTaken && err != nil {
 		err = errTaken
 	}
 	end(nil)
+	release()
 	extending.Wait()
-	longer, cancel := grace(ctx, sentGrace)
+	longer, cancel := grace(ctx, noteGrace)
 	defer cancel()
 	if bad := x.store.Release(longer, id, x.owner); bad != nil && !errors.Is(bad, context.Canceled) {
 		x.cfg.Logger.Warn("replay waits", "replay", id, "error", bad, "next_try", time.Duration(0))

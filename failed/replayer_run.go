@@ -23,12 +23,11 @@ type stopped struct{ why string }
 
 func (s *stopped) Error() string { return s.why }
 
-// errOver says that a replay has been ended by somebody.
+// errOver says that a replay has been ended by somebody, or is to be.
 var errOver = errors.New("the replay has ended")
 
-// sentGrace is for a batch that is on its way when the Replayer is to end: confirmed
-// and noted, it need not be sent again.
-const sentGrace = 5 * time.Second
+// noteGrace is for what the store has to know when the Replayer is to end.
+const noteGrace = 5 * time.Second
 
 // carryOut carries out a replay to its end.
 func (r *Replayer) carryOut(ctx context.Context, id ReplayID) (*Replay, error) {
@@ -36,10 +35,15 @@ func (r *Replayer) carryOut(ctx context.Context, id ReplayID) (*Replay, error) {
 	if err := x.insist(ctx, x.look); err != nil && !errors.Is(err, errOver) {
 		return nil, err
 	}
-	if x.replay.State != ReplayRunning {
+	if !x.replay.Ended.IsZero() {
 		return x.replay, nil
 	}
 	err := x.claimed(ctx, x.proceed)
+	if errors.Is(err, errOver) { // what was to be cancelled is so now
+		longer, cancel := grace(ctx, noteGrace)
+		defer cancel()
+		err = x.insist(longer, x.look)
+	}
 	if err != nil && !errors.Is(err, errOver) {
 		return x.replay, err
 	}
@@ -158,7 +162,7 @@ type sending struct {
 
 // note tells the store.
 func (x *run) note(ctx context.Context, done sending) error {
-	longer, cancel := grace(ctx, sentGrace)
+	longer, cancel := grace(ctx, noteGrace)
 	defer cancel()
 	for _, r := range done.refused {
 		x.cfg.Logger.Warn("message refused", "replay", x.replay.ID, "message", r.ID, "error", r.Why)
@@ -221,7 +225,7 @@ func (x *run) publish(ctx context.Context, batch []*Message) []error {
 		}
 		messages, places = append(messages, out), append(places, i)
 	}
-	longer, cancel := grace(ctx, sentGrace)
+	longer, cancel := grace(ctx, x.cfg.DrainTimeout)
 	defer cancel()
 	if failed, ok := errors.AsType[*reprise.BatchError](x.out.PublishBatch(longer, messages)); ok {
 		for _, f := range failed.Failed {
@@ -233,7 +237,7 @@ func (x *run) publish(ctx context.Context, batch []*Message) []error {
 
 // end ends the replay, unless somebody has.
 func (x *run) end(ctx context.Context, s ReplayState, why string) error {
-	longer, cancel := grace(ctx, sentGrace)
+	longer, cancel := grace(ctx, noteGrace)
 	defer cancel()
 	err := x.insist(longer, func(ctx context.Context) error {
 		return x.store.EndReplay(ctx, x.replay.ID, s, why, PolicyReplay)
@@ -244,7 +248,7 @@ func (x *run) end(ctx context.Context, s ReplayState, why string) error {
 	return x.insist(longer, x.look)
 }
 
-// look sees how far the replay is. errOver: it has ended.
+// look sees how far the replay is. errOver: it has ended, or is to.
 func (x *run) look(ctx context.Context) error {
 	replay, err := x.store.Replay(ctx, x.replay.ID)
 	if err != nil {

@@ -133,7 +133,7 @@ func (a *Archive) replays(ctx context.Context, which string, args ...any) (all [
 }
 
 // Next returns up to n messages of a running replay that have not been sent, the
-// oldest failure first; none if it has ended. Fewer, but at least one if there is
+// oldest failure first; none if it has ended, or is about to. Fewer, but at least one if there is
 // any, where their bodies would take more than 16 MiB together.
 func (a *Archive) Next(ctx context.Context, id ReplayID, n int) ([]*Message, error) {
 	out, err := a.nextOf(ctx, id, n)
@@ -152,7 +152,7 @@ func (a *Archive) nextOf(ctx context.Context, id ReplayID, n int) ([]*Message, e
 	var ids []ID
 	size := 0
 	for row, err := range a.rows(ctx, `SELECT i.message, m.size FROM {item} i JOIN {message} m ON m.id = i.message
-		WHERE i.replay = $1 AND i.sent = 0 AND EXISTS (SELECT 1 FROM {replay} WHERE id = $1 AND ended = 0) ORDER BY i.pos LIMIT $2`, int64(id), n) {
+		WHERE i.replay = $1 AND i.sent = 0 AND EXISTS (SELECT 1 FROM {replay} WHERE id = $1 AND state = 'running') ORDER BY i.pos LIMIT $2`, int64(id), n) {
 		if err != nil {
 			return nil, err
 		}
@@ -220,6 +220,11 @@ func (a *Archive) Sent(ctx context.Context, id ReplayID, ids []ID) error {
 
 // EndReplay ends a running replay: done, cancelled or stopped, and why. What was not
 // sent is in state failed again. Done is refused while there is anything left to send.
+//
+// While somebody has claimed the replay, messages of it may be on their way: then it is
+// ReplayCancelling, and becomes ReplayCancelled when it is let go of (Release), or the
+// lease is over and the next one lets go of it, or ends it once more. So nobody sends
+// what has been sent already.
 func (a *Archive) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why string, who Actor) error {
 	if err := a.end(ctx, id, s, why, who); err != nil {
 		return fmt.Errorf("failed: ending replay %d: %w", id, err)
@@ -238,30 +243,50 @@ func (a *Archive) end(ctx context.Context, id ReplayID, s ReplayState, why strin
 	}
 	return a.write(ctx, func(tx *tx) error {
 		var r Replay
-		err := tx.row(`SELECT state, why, total, sent, refused FROM {replay} WHERE id = $1`, int64(id)).Scan(&r.State, &r.Why, &r.Total, &r.Sent, &r.Refused)
+		var lease int64
+		err := tx.row(`SELECT state, why, total, sent, refused, lease FROM {replay} WHERE id = $1`, int64(id)).
+			Scan(&r.State, &r.Why, &r.Total, &r.Sent, &r.Refused, &lease)
+		claimed := lease > sqlkit.Millis(a.now())
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return ErrNotFound
 		case err != nil:
 			return err
+		case r.State == ReplayCancelling && s == ReplayCancelled && !claimed:
+			return tx.ended(id, s)
 		case r.State != ReplayRunning:
 			return fmt.Errorf("%w: it is %s already", ErrState, r.State)
 		case s == ReplayDone && r.Left() > 0:
 			return fmt.Errorf("%w: %d of %d messages have not been sent: it is cancelled or stopped", ErrState, r.Left(), r.Total)
 		}
-		rest := &selection{d: a.cfg.Dialect, others: []string{fmt.Sprint(`m.replay = `, id)}, until: math.MaxInt64}
-		c, err := tx.move(rest, move{from: Replaying, to: Failed, set: func(*selection) string { return `, replay = 0` }})
+		if claimed && s == ReplayCancelled {
+			_, err = tx.exec(`UPDATE {replay} SET state = $2 WHERE id = $1`, int64(id), string(ReplayCancelling))
+		} else {
+			err = tx.ended(id, s)
+		}
 		if err != nil {
 			return err
 		}
-		if err := tx.count(c); err != nil {
+		if _, err := tx.exec(`UPDATE {replay} SET why = $2 WHERE id = $1`, int64(id), bytesOf(cmp.Or(why, r.Why))); err != nil {
 			return err
 		}
-		if _, err := tx.exec(`UPDATE {replay} SET state = $2, why = $3, ended = $4 WHERE id = $1`,
-			int64(id), string(s), bytesOf(cmp.Or(why, r.Why)), sqlkit.Millis(a.now())); err != nil {
-			return err
-		}
-		_, err = tx.act(who, ActEndReplay, fmt.Sprint("replay/", id), map[string]any{"state": s, "why": why, "messages": r.Total, "sent": r.Sent, "refused": r.Refused})
+		_, err = tx.act(who, ActEndReplay, fmt.Sprint("replay/", id), map[string]any{
+			"state": s, "why": why, "messages": r.Total, "sent": r.Sent, "refused": r.Refused,
+		})
 		return err
 	})
+}
+
+// ended ends a replay; what it has not sent is failed again.
+func (t *tx) ended(id ReplayID, as ReplayState) error {
+	rest := &selection{d: t.cfg.Dialect, others: []string{fmt.Sprint(`m.replay = `, id)}, until: math.MaxInt64}
+	c, err := t.move(rest, move{from: Replaying, to: Failed, set: func(*selection) string { return `, replay = 0` }})
+	if err != nil {
+		return err
+	}
+	if err := t.count(c); err != nil {
+		return err
+	}
+	_, err = t.exec(`UPDATE {replay} SET state = $2, ended = $3 WHERE id = $1`, int64(id), string(as), sqlkit.Millis(t.now()))
+	return err
 }

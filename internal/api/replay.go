@@ -51,7 +51,7 @@ func PlanOf(p failed.Plan) Plan {
 type Replay struct {
 	ID      int64     `json:"id"`
 	Plan    Plan      `json:"plan"`
-	State   string    `json:"state"` // running, done, cancelled or stopped
+	State   string    `json:"state"` // running, cancelling, done, cancelled or stopped
 	Why     string    `json:"why,omitempty"`
 	Actor   string    `json:"actor"`
 	Begun   time.Time `json:"begun"`

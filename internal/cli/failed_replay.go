@@ -148,14 +148,14 @@ func (c *failedReplayCmd) wait(ctx context.Context, streams IO, client *api.Clie
 	bar := newProgress(streams, "sending")
 	defer bar.end()
 	wrong := 0
-	for r.State == "running" {
+	for unended(r) {
 		bar.show(r.Sent, r.Total)
 		select {
 		case <-time.After(polling):
 		case <-ctx.Done():
 			later, stop := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 			defer stop()
-			cancelled, err := client.Cancel(later, r.ID, "interrupted")
+			cancelled, err := cancelReplay(later, client, r.ID, "interrupted")
 			if err != nil {
 				return r, fmt.Errorf("replay %d goes on, it cannot be cancelled: %w", r.ID, err)
 			}
@@ -175,6 +175,28 @@ func (c *failedReplayCmd) wait(ctx context.Context, streams IO, client *api.Clie
 	}
 	return r, nil
 }
+
+func unended(r api.Replay) bool { return r.State == "running" || r.State == "cancelling" }
+
+// cancelReplay cancels a replay, and waits a little until it is known what has become of
+// the messages that are on their way.
+func cancelReplay(ctx context.Context, client *api.Client, id int64, reason string) (api.Replay, error) {
+	r, err := client.Cancel(ctx, id, reason)
+	for until := time.Now().Add(cancelPatience); err == nil && unended(r) && time.Now().Before(until); {
+		select {
+		case <-time.After(polling):
+		case <-ctx.Done():
+			return r, nil
+		}
+		if now, err := client.Replay(ctx, id); err == nil {
+			r = now
+		}
+	}
+	return r, err
+}
+
+// cancelPatience is longer than it takes unless the broker does not answer.
+const cancelPatience = 5 * time.Second
 
 // patientPolls is how often in a row a console may not answer.
 const patientPolls = 20

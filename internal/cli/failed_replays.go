@@ -42,7 +42,7 @@ func (c *failedReplaysCmd) Run(ctx context.Context, streams IO) error {
 	}
 	out := json.NewEncoder(streams.Stdout)
 	if c.Cancel > 0 {
-		r, err := client.Cancel(ctx, c.Cancel, c.Reason)
+		r, err := cancelReplay(ctx, client, c.Cancel, c.Reason)
 		if err != nil {
 			return c.asked(err)
 		}

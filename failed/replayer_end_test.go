@@ -1,0 +1,141 @@
+package failed
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reprisemq/reprise"
+)
+
+// slow takes all at once, and says so after a while. Whoever does not wait for that long
+// does not learn of it.
+type slow struct {
+	answers time.Duration
+
+	mu      sync.Mutex
+	arrived map[string]int
+}
+
+func (s *slow) PublishBatch(ctx context.Context, messages []*reprise.Message) error {
+	s.mu.Lock()
+	for _, m := range messages {
+		s.arrived[m.MessageID]++
+	}
+	s.mu.Unlock()
+	if sleep(ctx, s.answers) == nil {
+		return nil
+	}
+	failed := &reprise.BatchError{Messages: len(messages)}
+	for i := range messages {
+		failed.Failed = append(failed.Failed, &reprise.MessageError{Index: i, Err: reprise.ErrUnconfirmed})
+	}
+	return failed
+}
+
+func (s *slow) check(t *testing.T, want int) {
+	t.Helper()
+	for id, n := range s.arrived {
+		if n != 1 {
+			t.Errorf("%s arrived %d times", id, n)
+		}
+	}
+	if len(s.arrived) != want {
+		t.Errorf("%d arrived, not %d", len(s.arrived), want)
+	}
+}
+
+// A Replayer that is told to end waits for the answers to what it has published, as long
+// as its DrainTimeout, and nobody takes its place meanwhile: so nothing is sent twice.
+func TestWhoEndsAReplayerInOrderRepeatsNothing(t *testing.T) {
+	for _, answers := range []time.Duration{time.Second, DefaultLease - time.Second, DefaultReplayDrain - time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newMemory()
+			a.fill("orders", 20)
+			out := &slow{answers: answers, arrived: map[string]int{}}
+			id := a.begin(Plan{})
+			first, err := newReplayer(a, out, ReplayerConfig{Batch: 5, Lease: time.Second})
+			must(t, err)
+			next, err := newReplayer(a, out, ReplayerConfig{Batch: 5})
+			must(t, err)
+			ctx, stop := context.WithCancel(t.Context())
+			var others sync.WaitGroup
+			others.Go(func() {
+				time.Sleep(time.Millisecond)
+				stop()
+				r, err := next.Finish(t.Context(), id)
+				if err != nil || r.State != ReplayDone || r.Sent != 20 {
+					t.Errorf("%+v, %v", r, err)
+				}
+			})
+			if r, err := first.Finish(ctx, id); !errors.Is(err, context.Canceled) || r.Sent != 5 {
+				t.Errorf("%+v, %v", r, err)
+			}
+			others.Wait()
+			out.check(t, 20)
+		})
+	}
+}
+
+// A replay that is cancelled is so when it is known what has become of the messages that
+// are on their way: until then nobody can send them again.
+func TestACancelledReplayWaitsForAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newMemory()
+		a.fill("orders", 20)
+		out := &slow{answers: 8 * time.Second, arrived: map[string]int{}}
+		replayer, err := newReplayer(a, out, ReplayerConfig{Batch: 5})
+		must(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- replayer.Run(ctx) }()
+		id := a.begin(Plan{})
+		replayer.Wake()
+		time.Sleep(time.Second)
+		must(t, a.EndReplay(t.Context(), id, ReplayCancelled, "enough", "somebody"))
+		if r := a.replay(id); r.State != ReplayCancelling || a.states()[Replaying] != 20 {
+			t.Errorf("%+v, %v", r, a.states())
+		}
+		if r, err := replayer.Finish(t.Context(), id); err != nil || r.State != ReplayCancelled || r.Sent != 5 || r.Why != "enough" {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if a.states()[Replayed] != 5 || a.states()[Failed] != 15 {
+			t.Errorf("%v", a.states())
+		}
+		if r, err := replayer.Finish(t.Context(), a.begin(Plan{})); err != nil || r.State != ReplayDone || r.Sent != 15 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		stop()
+		must(t, <-ended)
+		out.check(t, 20)
+	})
+}
+
+// A process that is gone lets go of nothing: what it was about to cancel is cancelled by
+// another, after the lease.
+func TestACancelledReplayWhoseProcessIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newMemory()
+		a.fill("orders", 20)
+		id := a.begin(Plan{})
+		if mine, err := a.Claim(t.Context(), id, "gone", DefaultLease); err != nil || !mine {
+			t.Fatal(mine, err)
+		}
+		must(t, a.EndReplay(t.Context(), id, ReplayCancelled, "enough", "somebody"))
+		out := &slow{arrived: map[string]int{}}
+		replayer, err := newReplayer(a, out, ReplayerConfig{})
+		must(t, err)
+		began := time.Now()
+		r, err := replayer.Finish(t.Context(), id)
+		if err != nil || r.State != ReplayCancelled || r.Sent != 0 || a.states()[Failed] != 20 {
+			t.Errorf("%+v, %v, %v", r, err, a.states())
+		}
+		if took := time.Since(began); took < DefaultLease || took > DefaultLease+2*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		out.check(t, 0)
+	})
+}
