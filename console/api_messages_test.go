@@ -337,8 +337,10 @@ func TestReplays(t *testing.T) {
 	w := &waker{}
 	d := describe(t, newConsole(t, Config{Archive: a, Replayer: w}))
 	plan := `{"filter":{"queue":"orders"},"to":{"exchange":"","routing_key":"orders.test"},"rate":2.5,"ramp":true,"canary":"1m30s","ignore_same":true}`
-	if done := get[api.Done](t, ask(t, d, "POST", "/api/v1/replays?dry_run=true", plan)); done != (api.Done{Messages: 2, DryRun: true}) {
-		t.Errorf("dry run %+v", done)
+	preview := get[api.Preview](t, ask(t, d, "POST", "/api/v1/replays?dry_run=true", plan))
+	if preview.Done != (api.Done{Messages: 2, DryRun: true}) || len(preview.Destinations) != 1 || preview.Destinations[0] !=
+		(api.Destination{Target: api.Target{RoutingKey: "orders.test"}, FailedQueue: "orders.failed", Messages: 2}) {
+		t.Errorf("dry run %+v", preview)
 	}
 	if w.woken.Load() != 0 {
 		t.Error("the dry run woke the replayer")

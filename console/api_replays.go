@@ -47,15 +47,18 @@ func (c *call) apiBeginReplay() error {
 	if err := c.read(&plan); err != nil {
 		return err
 	}
-	f, err := selected(plan.Selection)
-	if err != nil {
+	if _, err := selected(plan.Selection); err != nil {
 		return err
 	}
 	if plan.Rate < 0 || plan.Canary < 0 {
 		return badRequest("rate or canary is negative", "leave them out for no limit and no canary")
 	}
 	if isDryRun {
-		return c.countIn(f, failed.Failed)
+		destinations, err := c.Archive.Destinations(c.r.Context(), plan.Plan())
+		if err != nil {
+			return err
+		}
+		return c.ok(api.PreviewOf(destinations))
 	}
 	r, err := c.begin(plan.Plan())
 	if err != nil {

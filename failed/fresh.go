@@ -88,26 +88,31 @@ func fresh(c Content, marks []topology.Marks) *reprise.Message {
 	}
 }
 
-// address is where a message goes that failed in a queue.
-func address(to *Target, queue string) (exchange, key string) {
-	if to != nil {
-		return to.Exchange, to.RoutingKey
-	}
-	return "", queue
-}
-
 // errNowhere is why a message is not sent back to where it failed. To send it to where
 // it was taken from would bring it into the archive again, and no worker would see it.
 var errNowhere = errors.New("nothing says in which queue it failed: name where to send it")
 
+// target is where a message goes, if it is not to go elsewhere: the queue in which it
+// failed.
+func (m *Message) target(to *Target) (Target, error) {
+	switch {
+	case to != nil:
+		return *to, nil
+	case m.Queue == "" || m.Queue == m.FailedQueue:
+		return Target{}, errNowhere
+	}
+	return Target{RoutingKey: m.Queue}, nil
+}
+
 // back returns what a replay publishes for a message. One that has no id gets one,
 // the same each time, so that if it is sent twice that can be seen.
 func back(m *Message, id ReplayID, to *Target, marks []topology.Marks) (*reprise.Message, error) {
-	if to == nil && (m.Queue == "" || m.Queue == m.FailedQueue) {
-		return nil, errNowhere
+	target, err := m.target(to)
+	if err != nil {
+		return nil, err
 	}
 	out := fresh(m.Current(), marks)
-	out.Exchange, out.RoutingKey = address(to, m.Queue)
+	out.Exchange, out.RoutingKey = target.Exchange, target.RoutingKey
 	out.Headers[HeaderReplay] = fmt.Sprintf("%d/%d", id, m.ID)
 	if out.MessageID == "" {
 		out.MessageID = fmt.Sprintf("failed-%d-%d", m.ID, m.Archived.UnixMilli())

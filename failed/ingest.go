@@ -20,10 +20,13 @@ type IngestConfig struct {
 	// exist yet is waited for; none is declared.
 	Queues []string
 
-	// Origin names the work queue that a message failed in. It is for designs that
-	// write it nowhere on the message; "" leaves it to what is there: a Trail,
-	// x-death, the name of the failed queue. The message is as delivered. Default:
-	// none.
+	// Origin names the work queue that a message failed in, by what is known for sure,
+	// such as which work queue a failed queue belongs to. It decides, since whatever
+	// stands on a message can have been written by its publisher. "" leaves it to what
+	// is there, in this order: the broker's x-death, where that is no expiry; the header
+	// x-reprise-queue; the rest of x-death; the name of the failed queue without
+	// ".failed". The failed queue itself says that it is not known, and then a replay
+	// wants to be told where to: Plan.To. The message is as delivered. Default: none.
 	Origin func(*reprise.Message) string
 
 	// Batch is how many messages of a queue are taken at a time, and stored in one
@@ -165,11 +168,5 @@ func (in *Ingest) Run(ctx context.Context) error {
 
 // keep is the handler: it returns when the message is in the archive.
 func (in *Ingest) keep(ctx context.Context, m *reprise.Message) error {
-	a := take(m)
-	if in.cfg.Origin != nil {
-		if queue := in.cfg.Origin(m); queue != "" {
-			a.Queue = queue
-		}
-	}
-	return in.batcher.add(ctx, m, a)
+	return in.batcher.add(ctx, m, take(m, in.cfg.Origin))
 }

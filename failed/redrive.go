@@ -202,20 +202,16 @@ func (d *redrive) move(ctx context.Context, m *reprise.Message) error {
 
 // message is what is published for a message.
 func (d *redrive) message(m *reprise.Message) (*reprise.Message, error) {
-	a := take(m)
-	if d.cfg.Origin != nil {
-		if queue := d.cfg.Origin(m); queue != "" {
-			a.Queue = queue
-		}
-	}
+	a := take(m, d.cfg.Origin)
 	if a.Queue == "" {
 		a.Queue, _ = strings.CutSuffix(d.cfg.From, ".failed")
 	}
-	if d.cfg.To == nil && a.Queue == d.cfg.From {
-		return nil, fmt.Errorf("failed: redrive of %q: nothing on message %q says in which queue it failed: name where to send it", d.cfg.From, m.MessageID)
+	to, err := a.target(d.cfg.To)
+	if err != nil {
+		return nil, fmt.Errorf("failed: redrive of %q: message %q: %w", d.cfg.From, m.MessageID, err)
 	}
 	out := fresh(a.Content, d.cfg.Marks)
-	out.Exchange, out.RoutingKey = address(d.cfg.To, a.Queue)
+	out.Exchange, out.RoutingKey = to.Exchange, to.RoutingKey
 	return out, nil
 }
 

@@ -1,6 +1,7 @@
 package failed
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/reprisemq/reprise"
@@ -10,18 +11,22 @@ import (
 // take makes an arrival of a message as it was delivered from a failed queue. It
 // reads what whoever parked it wrote on it: a Trail, the marks of the presets, or
 // the broker, of what it has dead-lettered. All of that can be forged: it is for
-// people, and the content is kept beside it as it is.
-func take(m *reprise.Message) Arrival {
+// people, and the content is kept beside it as it is. Where a message goes when it is
+// sent back is decided by the origin, if that knows it: see IngestConfig.Origin.
+func take(m *reprise.Message, origin func(*reprise.Message) string) Arrival {
 	h := historyOf(m.Headers)
 	died := deaths(m.Headers)
 	out := Message{
 		FailedQueue: m.Queue,
-		Queue:       workQueue(h, m.Headers, died),
+		Queue:       workQueue(m.Queue, h, m.Headers, died),
 		Attempts:    h.Attempts,
 		Errors:      h.Errors, ErrorsDropped: h.ErrorsDropped,
 		FirstFailed: h.FirstFailed,
 		Exchange:    m.Exchange, RoutingKey: m.RoutingKey,
 		Content: contentOf(m),
+	}
+	if origin != nil {
+		out.Queue = cmp.Or(origin(m), out.Queue)
 	}
 	out.Reason, _ = m.Headers[topology.HeaderReason].(string)
 	if n := len(h.Errors); n > 0 {
@@ -63,16 +68,20 @@ func historyOf(headers topology.Table) topology.History {
 	return h
 }
 
-// workQueue is where a message failed, "" where nothing says it. Wait queues
-// dead-letter what expires, so that any other reason names a work queue.
-func workQueue(h topology.History, headers topology.Table, died []death) string {
-	if h.Queue != "" {
-		return h.Queue
-	}
+// workQueue is where a message failed, "" where nothing says it: what the broker says
+// comes before the header that a Reprise worker writes, since a worker takes the
+// broker's off whatever it parks, and anybody can write the worker's. (Before RabbitMQ 4
+// anybody can write both; but whoever had the message dead-lettered could not help
+// that the broker put its own account first.) Wait queues dead-letter what expires, so
+// that any other reason names a work queue.
+func workQueue(failedQueue string, h topology.History, headers topology.Table, died []death) string {
 	for _, d := range died {
-		if d.reason != "expired" {
+		if d.reason != "expired" && d.queue != failedQueue {
 			return d.queue
 		}
+	}
+	if h.Queue != "" {
+		return h.Queue
 	}
 	if first, ok := headers["x-first-death-queue"].(string); ok && !topology.IsWaitQueue(first) {
 		return first

@@ -61,13 +61,21 @@ func TestWhatIsKnownOfAMessage(t *testing.T) {
 			},
 			known{"orders", "shop", "new", "first", "dead-lettered by the broker: delivery_limit in orders", 1, 0, time.Hour},
 		},
+		"a forged trail, and the broker's limit": {
+			topology.Table{topology.HeaderQueue: "refunds", topology.HeaderExchange: "shop", topology.HeaderRoutingKey: "new", "x-death": []any{died("delivery_limit", "orders", time.Hour)}},
+			known{"orders", "shop", "new", "dead-lettered by the broker: delivery_limit in orders", "dead-lettered by the broker: delivery_limit in orders", 0, time.Hour, time.Hour},
+		},
+		"a trail, of what was rejected from the failed queue": {
+			topology.Table{topology.HeaderQueue: "orders", "x-death": []any{died("rejected", "orders.failed", time.Hour)}},
+			known{Queue: "orders", Error: "dead-lettered by the broker: rejected in orders.failed", Reason: "dead-lettered by the broker: rejected in orders.failed", First: time.Hour, Last: time.Hour},
+		},
 		"nonsense": {
 			topology.Table{"x-death": []any{"x", topology.Table{}, topology.Table{"queue": int64(1)}}, "mb-exceptions": int64(1), topology.HeaderErrors: "x", "x-first-death-queue": "orders.wait.0-1000"},
 			known{Exchange: "dlx", RoutingKey: "delivered", First: -1, Last: -1},
 		},
 	} {
 		m := &reprise.Message{Queue: "orders.failed", Exchange: "dlx", RoutingKey: "delivered", Headers: tc.headers, Redelivered: true, Expiration: 1500 * time.Millisecond}
-		got := take(m)
+		got := take(m, nil)
 		since := func(t time.Time) time.Duration {
 			if t.IsZero() {
 				return -1
@@ -80,6 +88,18 @@ func TestWhatIsKnownOfAMessage(t *testing.T) {
 		}
 		if !got.Redelivered || got.FailedQueue != "orders.failed" || got.Properties.Exchange != "dlx" || got.Properties.Expiration != "1500" || len(got.Headers) != len(tc.headers) {
 			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// What is known of a failed queue comes before all that stands on a message in it.
+func TestTheOriginDecides(t *testing.T) {
+	m := &reprise.Message{Queue: "orders.failed", Headers: topology.Table{
+		topology.HeaderQueue: "refunds", "x-death": []any{topology.Table{"reason": "rejected", "queue": "gifts"}},
+	}}
+	for knows, want := range map[string]string{"orders": "orders", "": "gifts", "orders.failed": "orders.failed"} {
+		if got := take(m, func(*reprise.Message) string { return knows }).Queue; got != want {
+			t.Errorf("where %q is known: %q", knows, got)
 		}
 	}
 }

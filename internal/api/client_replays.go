@@ -11,9 +11,9 @@ func (c *Client) BeginReplay(ctx context.Context, p Plan) (Replay, error) {
 	return call[Replay](ctx, c, http.MethodPost, "replays", nil, p)
 }
 
-// WouldReplay counts what BeginReplay would select.
-func (c *Client) WouldReplay(ctx context.Context, p Plan) (Done, error) {
-	return call[Done](ctx, c, http.MethodPost, "replays", dryRun, p)
+// WouldReplay counts what BeginReplay would select, by where it would be sent.
+func (c *Client) WouldReplay(ctx context.Context, p Plan) (Preview, error) {
+	return call[Preview](ctx, c, http.MethodPost, "replays", dryRun, p)
 }
 
 // Replay returns how far a replay is.

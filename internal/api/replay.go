@@ -47,6 +47,30 @@ func PlanOf(p failed.Plan) Plan {
 	return shown
 }
 
+// Preview is what a replay would do.
+type Preview struct {
+	Done
+	Destinations []Destination `json:"destinations"` // the most messages first
+}
+
+// Destination is where messages would be sent that were taken from a failed queue.
+type Destination struct {
+	Target
+	FailedQueue Text  `json:"failed_queue"`
+	Messages    int64 `json:"messages"`
+	Unknown     bool  `json:"unknown,omitempty"` // nobody knows in which queue they failed: they would stay
+}
+
+// PreviewOf returns destinations as they are shown.
+func PreviewOf(all []failed.Destination) Preview {
+	p := Preview{Done: Done{DryRun: true}, Destinations: make([]Destination, len(all))}
+	for i, d := range all {
+		p.Messages += d.Messages
+		p.Destinations[i] = Destination{Target{Text(d.Exchange), Text(d.RoutingKey)}, Text(d.FailedQueue), d.Messages, d.Unknown}
+	}
+	return p
+}
+
 // Replay is a selection of messages on their way back.
 type Replay struct {
 	ID      int64     `json:"id"`

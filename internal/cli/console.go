@@ -104,7 +104,7 @@ func (c *consoleRunCmd) config() (deskConfig, string, error) {
 	}
 	cfg := deskConfig{
 		archive: c.Archive, listen: c.Listen, flag: "--listen",
-		queues: queueSource{named: c.Queue, vhost: virtualHost(url)}, origin: originOf(published()),
+		queues: queueSource{named: c.Queue, vhost: virtualHost(url)}, origin: guessed(),
 	}
 	if cfg.archive == "" {
 		cfg.archive = defaultArchive

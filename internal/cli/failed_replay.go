@@ -68,8 +68,9 @@ func (c *failedReplayCmd) Run(ctx context.Context, streams IO) error {
 			return c.asked(err)
 		}
 		if c.DryRun {
-			return tell(streams, done, c.JSON, "sent to "+c.target(), len(c.IDs))
+			return c.preview(streams, done)
 		}
+		fmt.Fprint(streams.Stderr, c.destinationsText(done.Destinations))
 		if ok, err := confirm(ctx, streams, fmt.Sprintf("Send %s to %s?", plural(int(done.Messages), "message"), c.target())); !ok {
 			return err
 		}
@@ -108,6 +109,35 @@ func (c *failedReplayCmd) Run(ctx context.Context, streams IO) error {
 		err = stoppedError{fmt.Errorf("replay %d stopped before its end%s", r.ID, unsent(r))}
 	}
 	return err
+}
+
+// preview prints what would be sent where.
+func (c *failedReplayCmd) preview(streams IO, p api.Preview) error {
+	if c.JSON {
+		if err := json.NewEncoder(streams.Stdout).Encode(p); err != nil {
+			return err
+		}
+		return leftAlone(len(c.IDs), p.Messages)
+	}
+	err := tell(streams, p.Done, false, "sent to "+c.target(), len(c.IDs))
+	fmt.Fprint(streams.Stdout, c.destinationsText(p.Destinations))
+	return err
+}
+
+// destinationsText says how many messages go back where. With --to they all go to
+// one place, which is said already.
+func (c *failedReplayCmd) destinationsText(all []api.Destination) string {
+	var b strings.Builder
+	for _, d := range all {
+		switch {
+		case c.To != "":
+		case d.Unknown:
+			fmt.Fprintf(&b, "  %d of %s nowhere: nothing says in which queue they failed; --to names one\n", d.Messages, oneLiner(string(d.FailedQueue)))
+		default:
+			fmt.Fprintf(&b, "  %d of %s to %s\n", d.Messages, oneLiner(string(d.FailedQueue)), oneLiner(string(d.RoutingKey)))
+		}
+	}
+	return b.String()
 }
 
 func (c *failedReplayCmd) plan() (api.Plan, error) {

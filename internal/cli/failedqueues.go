@@ -74,9 +74,10 @@ func failedQueuesOf(workers []graph.Worker) []string {
 	return queues
 }
 
-// originOf names the work queue of a message in a failed queue of workers that do
-// not write it on the message, as those of some presets: the only one that parks
-// there, or the one that gets messages with its key.
+// originOf names the work queue of a message in a failed queue of workers: the only one
+// that parks there. Of several, it is the one that stands on the message, or gets
+// messages with its key where none does. What stands there and is none of them is
+// not believed: then nobody knows it, which the name of the failed queue says.
 func originOf(workers []config.Worker) func(*reprise.Message) string {
 	type origin struct {
 		queue string
@@ -100,12 +101,15 @@ func originOf(workers []config.Worker) func(*reprise.Message) string {
 		}
 	}
 	return func(m *reprise.Message) string {
-		if _, written := m.Headers[topology.HeaderQueue]; written {
-			return ""
-		}
 		candidates := slices.Clone(parks[m.Queue])
 		if len(candidates) > 1 {
-			candidates = slices.DeleteFunc(candidates, func(o origin) bool { return !slices.Contains(o.keys, m.RoutingKey) })
+			named, written := m.Headers[topology.HeaderQueue].(string)
+			candidates = slices.DeleteFunc(candidates, func(o origin) bool {
+				return written && o.queue != named || !written && !slices.Contains(o.keys, m.RoutingKey)
+			})
+			if written && len(candidates) == 0 {
+				return m.Queue
+			}
 		}
 		if len(candidates) != 1 {
 			return ""
@@ -114,14 +118,20 @@ func originOf(workers []config.Worker) func(*reprise.Message) string {
 	}
 }
 
-// published are workers of published designs that park without a word about the
-// work queue: for whoever has no configuration that names them.
-func published() []config.Worker {
+// guessed names the work queue of a message that workers of published designs have
+// parked without a word about it: for whoever has no configuration that names them.
+func guessed() func(*reprise.Message) string {
 	var workers []config.Worker
 	for _, queue := range []string{preset.CoverArtIndexQueue, preset.CoverArtDeleteQueue, preset.CoverArtMoveQueue} {
 		workers = append(workers, config.Worker{WorkerConfig: reprise.WorkerConfig{Queue: queue, Strategy: preset.CoverArt{}.Strategy()}})
 	}
-	return workers
+	known := originOf(workers)
+	return func(m *reprise.Message) string {
+		if _, written := m.Headers[topology.HeaderQueue]; written {
+			return ""
+		}
+		return known(m)
+	}
 }
 
 // marksOf are what the attempts of workers write on messages.

@@ -69,7 +69,7 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 		return err
 	}
 	redrive := failed.RedriveConfig{From: c.From, To: to, Limit: c.Limit, Rate: float64(c.Rate), Logger: newPatiently(streams.Stderr)}
-	redrive.Origin = originOf(published())
+	redrive.Origin = guessed()
 	if c.Config != "" {
 		cfg, err := config.Load(c.Config)
 		if err != nil {
