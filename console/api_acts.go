@@ -84,8 +84,16 @@ func (c *call) apiRestore() error {
 
 // apiPurge removes what the archive's retention says.
 func (c *call) apiPurge() error {
-	if _, err := c.query(); err != nil {
+	isDryRun, err := c.isDryRun()
+	if err != nil {
 		return err
+	}
+	if isDryRun {
+		n, err := c.Archive.WouldPurge(c.r.Context())
+		if err != nil {
+			return err
+		}
+		return c.ok(api.Done{Messages: n, DryRun: true})
 	}
 	n, err := c.Archive.Purge(c.r.Context(), c.who.actor)
 	if err != nil {

@@ -375,6 +375,9 @@ func (m *model) purge(t *rapid.T) {
 		return old
 	})
 	m.acted(want)
+	if n := value(m.a.WouldPurge(ctx))(t); n != want {
+		t.Fatalf("%d would be purged, not %d", n, want)
+	}
 	if n := value(m.a.Purge(ctx, "me"))(t); n != want {
 		t.Fatalf("%d purged, not %d", n, want)
 	}

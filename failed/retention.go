@@ -31,7 +31,7 @@ func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error)
 	if a.cfg.Retention == 0 {
 		return 0, nil
 	}
-	p := purge{who: who, before: sqlkit.TimeOf(sqlkit.Millis(a.now().Add(-a.cfg.Retention))), queues: make(map[string]map[State]int64)}
+	p := purge{who: who, before: a.tooOld(), queues: make(map[string]map[State]int64)}
 	for more := true; more && err == nil; {
 		var removed purge
 		err = a.write(ctx, func(tx *tx) (err error) {
@@ -50,6 +50,23 @@ func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error)
 		err = fmt.Errorf("failed: removing what is older than %s: %w", a.cfg.Retention, err)
 	}
 	return p.total, err
+}
+
+// WouldPurge returns how many messages Purge would remove.
+func (a *Archive) WouldPurge(ctx context.Context) (n int64, err error) {
+	if a.cfg.Retention == 0 {
+		return 0, nil
+	}
+	err = a.row(ctx, `SELECT count(*) FROM {message} WHERE state <> 1 AND archived < $1`, sqlkit.Millis(a.tooOld())).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("failed: counting what is too old: %w", err)
+	}
+	return n, nil
+}
+
+// tooOld is the time before which messages arrived that are not to be kept any more.
+func (a *Archive) tooOld() time.Time {
+	return sqlkit.TimeOf(sqlkit.Millis(a.now().Add(-a.cfg.Retention)))
 }
 
 // purge is what has been removed.

@@ -73,6 +73,11 @@ func (c *Client) Purge(ctx context.Context) (Done, error) {
 	return call[Done](ctx, c, http.MethodPost, "purge", nil, nil)
 }
 
+// WouldPurge counts what Purge would remove.
+func (c *Client) WouldPurge(ctx context.Context) (Done, error) {
+	return call[Done](ctx, c, http.MethodPost, "purge", dryRun, nil)
+}
+
 const jsonLines = "application/x-ndjson"
 
 // Export writes messages as JSON Lines, and returns how many bytes. What has been written

@@ -133,6 +133,7 @@ func TestClient(t *testing.T) {
 		{"would restore", func() (api.Done, error) { return c.WouldRestore(ctx, all) }, api.Done{Messages: 1, DryRun: true}},
 		{"restore", func() (api.Done, error) { return c.Restore(ctx, all) }, api.Done{Messages: 1}},
 		{"would replay", func() (api.Done, error) { p, err := c.WouldReplay(ctx, api.Plan{Selection: all}); return p.Done, err }, api.Done{Messages: 2, DryRun: true}},
+		{"would purge", func() (api.Done, error) { return c.WouldPurge(ctx) }, api.Done{DryRun: true}},
 		{"purge", func() (api.Done, error) { return c.Purge(ctx) }, api.Done{}},
 	} {
 		if got, err := step.do(); err != nil || got != step.want {

@@ -26,6 +26,7 @@ type failedCmd struct {
 	Undo    failedUndoCmd    `cmd:"" help:"Bring back messages that were discarded."`
 	Export  failedExportCmd  `cmd:"" help:"Write messages as JSON Lines."`
 	Import  failedImportCmd  `cmd:"" help:"Archive what export wrote."`
+	Purge   failedPurgeCmd   `cmd:"" help:"Remove messages for which the archive's time is over."`
 }
 
 // Help shows examples below the flags.
