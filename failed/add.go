@@ -28,7 +28,8 @@ import (
 //
 // The state of an arrival is Failed, whatever it says, and it is not edited.
 //
-// If the error is ErrUnstorable, nothing is kept, also not of the others: add
+// If the error is ErrState, the failed queue is not the Arrival.Owner's, and nothing is
+// kept. If it is ErrUnstorable, nothing is kept, also not of the others: add
 // them one by one to learn which it is.
 func (a *Archive) Add(ctx context.Context, arrivals []Arrival) ([]ID, error) {
 	encoded := make([]arrival, len(arrivals))
@@ -43,6 +44,9 @@ func (a *Archive) Add(ctx context.Context, arrivals []Arrival) ([]ID, error) {
 	}
 	ids := make([]ID, len(arrivals))
 	err := a.write(ctx, func(tx *tx) error {
+		if err := tx.owned(arrivals); err != nil {
+			return err
+		}
 		var added []*arrival
 		for i := range encoded {
 			e := &encoded[i]

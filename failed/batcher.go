@@ -17,6 +17,8 @@ import (
 type keeper interface {
 	Add(ctx context.Context, arrivals []Arrival) ([]ID, error)
 	Settled(ctx context.Context, ids []ID) error
+	ClaimQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error)
+	ReleaseQueue(ctx context.Context, queue, owner string) error
 }
 
 // batcher stores messages that come one by one, many in a transaction: all that have

@@ -115,3 +115,46 @@ func TestAReplayIsCancelledWhenItIsLetGoOf(t *testing.T) {
 		}
 	})
 }
+
+// A failed queue is emptied by one at a time, and what another one adds of it is refused.
+func TestAFailedQueueHasOneOwner(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		clock := newClock()
+		a := db.archive(t, clock.use)
+		claim := func(queue, owner string) bool { return value(a.ClaimQueue(t.Context(), queue, owner, time.Minute))(t) }
+		add := func(owner string) error {
+			_, err := a.Add(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}, Owner: owner}})
+			return err
+		}
+		if err := add("one"); !errors.Is(err, failed.ErrState) {
+			t.Errorf("added without a claim: %v", err)
+		}
+		if !claim("orders.failed", "one") || claim("orders.failed", "other") || !claim("mails.failed", "other") {
+			t.Error("two have a queue, or nobody")
+		}
+		check(t, add("one"))
+		check(t, add(""))
+		if err := add("other"); !errors.Is(err, failed.ErrState) {
+			t.Errorf("added by another: %v", err)
+		}
+		clock.pass(time.Minute)
+		check(t, add("one")) // nobody else has come
+		if !claim("orders.failed", "other") || claim("orders.failed", "one") {
+			t.Error("the lease is over, and it is not the other's")
+		}
+		if err := add("one"); !errors.Is(err, failed.ErrState) {
+			t.Errorf("added by one whose time is over: %v", err)
+		}
+		check(t, a.ReleaseQueue(t.Context(), "orders.failed", "one"))
+		if claim("orders.failed", "one") {
+			t.Error("somebody has let go of what is another's")
+		}
+		check(t, a.ReleaseQueue(t.Context(), "orders.failed", "other"))
+		if !claim("orders.failed", "one") {
+			t.Error("it was let go of, and is not to be had")
+		}
+		if n := value(a.Count(t.Context(), failed.Filter{}))(t); n.N != 3 {
+			t.Errorf("%d messages", n.N)
+		}
+	})
+}

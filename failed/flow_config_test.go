@@ -17,7 +17,7 @@ func TestConfigsOfTheFlow(t *testing.T) {
 	}{
 		{IngestConfig{Queues: []string{"orders.failed"}}, nil},
 		{IngestConfig{}, []string{"Queues is empty: name the failed queues"}},
-		{IngestConfig{Queues: []string{"a", "", "a"}, Batch: -1}, []string{"an empty name", `has "a" twice`, "Batch -1: use 1 to 65535, or 0 for 100"}},
+		{IngestConfig{Queues: []string{"a", "", "a"}, Batch: -1, Lease: time.Millisecond}, []string{"Lease 1ms: use at least 1s", "an empty name", `has "a" twice`, "Batch -1: use 1 to 65535, or 0 for 100"}},
 		{ReplayerConfig{}, nil},
 		{ReplayerConfig{Batch: 1001, Poll: -1, Lease: time.Millisecond, Marks: []topology.Marks{nil}}, []string{"Batch 1001: use 1 to 1000", "Poll -1ns is negative", "Lease 1ms: use at least 1s", "Marks has a nil entry"}},
 		{RedriveConfig{From: "orders.failed"}, nil},

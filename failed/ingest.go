@@ -2,6 +2,7 @@ package failed
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,6 +35,10 @@ type IngestConfig struct {
 	// Default 100.
 	Batch int
 
+	// Lease is how long a queue is left alone whose process does not say that it is
+	// alive. At least 1 s. Default 15 s.
+	Lease time.Duration
+
 	// Logger receives the events listed at Ingest. Default: none.
 	Logger *slog.Logger
 }
@@ -41,6 +46,9 @@ type IngestConfig struct {
 func (c IngestConfig) withDefaults() IngestConfig {
 	if c.Batch == 0 {
 		c.Batch = DefaultBatch
+	}
+	if c.Lease == 0 {
+		c.Lease = DefaultLease
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -67,6 +75,9 @@ func (c IngestConfig) Validate() error {
 	if c.Batch < 0 || c.Batch > 65535 {
 		errs = append(errs, fmt.Errorf("failed: IngestConfig.Batch %d: use 1 to 65535, or 0 for %d", c.Batch, DefaultBatch))
 	}
+	if c.Lease != 0 && c.Lease < time.Second {
+		errs = append(errs, fmt.Errorf("failed: IngestConfig.Lease %s: use at least 1s, or 0 for %s", c.Lease, DefaultLease))
+	}
 	return errors.Join(errs...)
 }
 
@@ -80,12 +91,16 @@ func (c IngestConfig) Validate() error {
 //	                 └ fails: again, later
 //
 // A crash or a lost connection at any point loses nothing, and nothing is stored
-// twice: a message that is delivered again is one that the archive has. Two cases are
-// left. Where several processes empty one queue, and one of them loses its
-// connection while its store is down, the messages it holds may be stored twice. And
-// where the connection is lost, or the process killed, so that nobody knows whether
+// twice: a message that is delivered again is one that the archive has. One case is
+// left: where the connection is lost, or the process killed, so that nobody knows whether
 // the broker has the ack of a message, and another one that does not differ from it
 // in a single byte, its id included, is delivered again, that is taken for the first.
+//
+// Any number of processes may empty the same queues into one archive: each queue is one's
+// at a time (ClaimQueue), and the others wait, consuming nothing. When that one has ended,
+// or has not been heard of for the Lease, another takes over; what the first one had not
+// stored then it cannot store any more, and gives back. Two archives are not to empty
+// one queue: each would have a part of it.
 //
 // A broker that loses patience with what is unacknowledged (consumer_timeout, 30
 // min) closes the channel and delivers again. A quorum queue counts that, so a failed
@@ -96,11 +111,12 @@ func (c IngestConfig) Validate() error {
 //	archive unavailable  error, next_try, held       (Warn)
 //	archive available    held                        (Info)
 //	cannot be archived   queue, message_id, error    (Error; the message stays in the queue)
+//	queue taken          queue                       (Info: another process empties it, and this one waits)
 type Ingest struct {
-	client  *reprise.Client
-	cfg     IngestConfig
-	batcher *batcher
-	workers []*reprise.Worker
+	store  keeper
+	client *reprise.Client
+	cfg    IngestConfig
+	owner  string // to the archive
 }
 
 // NewIngest checks cfg and returns an Ingest for Run to start. It does not talk to the
@@ -121,25 +137,32 @@ func newIngest(a keeper, c *reprise.Client, cfg IngestConfig) (*Ingest, error) {
 	}
 	cfg = cfg.withDefaults()
 	cfg.Queues = slices.Clone(cfg.Queues)
-	in := &Ingest{client: c, cfg: cfg, batcher: newBatcher(a, cfg.Batch, cfg.Logger)}
+	in := &Ingest{store: a, client: c, cfg: cfg, owner: rand.Text()}
 	for _, queue := range cfg.Queues {
-		w, err := reprise.NewWorker(c, reprise.WorkerConfig{
-			Queue:        queue,
-			Handler:      reprise.HandlerFunc(in.keep),
-			AsDelivered:  true,
-			Acked:        in.batcher.acked,
-			Strategy:     keep(),
-			Concurrency:  cfg.Batch,
-			Prefetch:     cfg.Batch,
-			CrashLimit:   -1,
-			DrainTimeout: drainTimeout,
-		})
-		if err != nil {
+		if _, err := in.worker(queue, nil); err != nil {
 			return nil, err
 		}
-		in.workers = append(in.workers, w)
 	}
 	return in, nil
+}
+
+// worker takes messages out of a queue for a batcher.
+func (in *Ingest) worker(queue string, b *batcher) (*reprise.Worker, error) {
+	return reprise.NewWorker(in.client, reprise.WorkerConfig{
+		Queue: queue,
+		Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+			a := take(m, in.cfg.Origin)
+			a.Owner = in.owner
+			return b.add(ctx, m, a)
+		}),
+		AsDelivered:  true,
+		Acked:        func(m *reprise.Message, err error) { b.acked(m, err) },
+		Strategy:     keep(),
+		Concurrency:  in.cfg.Batch,
+		Prefetch:     in.cfg.Batch,
+		CrashLimit:   -1,
+		DrainTimeout: drainTimeout,
+	})
 }
 
 // drainTimeout is for what is on its way into the store when Run is to end.
@@ -149,16 +172,14 @@ const drainTimeout = 5 * time.Second
 // acknowledges it; what cannot be stored within 5 s goes back to its queue. It can be
 // called once. The errors are those of reprise.Worker.Run.
 func (in *Ingest) Run(ctx context.Context) error {
-	stop := in.batcher.start(context.WithoutCancel(ctx))
-	defer stop()
-	ended := make(chan error, len(in.workers))
+	ended := make(chan error, 1)
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for _, w := range in.workers {
-		go func() { ended <- w.Run(running) }()
+	for _, queue := range in.cfg.Queues {
+		go func() { ended <- in.empty(running, queue) }()
 	}
 	var errs []error
-	for range in.workers {
+	for range in.cfg.Queues {
 		err := <-ended
 		cancel() // one that has ended by itself ends all: it would not be seen
 		errs = append(errs, err)
@@ -166,7 +187,58 @@ func (in *Ingest) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// keep is the handler: it returns when the message is in the archive.
-func (in *Ingest) keep(ctx context.Context, m *reprise.Message) error {
-	return in.batcher.add(ctx, m, take(m, in.cfg.Origin))
+// empty empties a queue, whenever it is not another's.
+func (in *Ingest) empty(ctx context.Context, queue string) error {
+	h := hold{lease: in.cfg.Lease, fenced: true, claim: func(ctx context.Context) (bool, error) {
+		return in.store.ClaimQueue(ctx, queue, in.owner, in.cfg.Lease)
+	}}
+	waits := false
+	for failures := 0; ctx.Err() == nil; {
+		mine, err := h.claim(ctx)
+		delay := in.cfg.Lease / 3
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			failures++
+			delay = storeBackoff.Delay(failures)
+			in.cfg.Logger.Warn("archive unavailable", "error", err, "next_try", delay, "held", 0)
+		case mine:
+			failures, waits = 0, false
+			err := h.run(ctx, func(ctx context.Context) error { return in.work(ctx, queue) })
+			in.release(ctx, queue)
+			if !errors.Is(err, errTaken) {
+				return err
+			}
+		case !waits:
+			waits = true
+			in.cfg.Logger.Info("queue taken", "queue", queue)
+		}
+		_ = sleep(ctx, delay)
+	}
+	return nil
+}
+
+// work empties a queue until ctx ends: errTaken, if that is since it is another's.
+func (in *Ingest) work(ctx context.Context, queue string) error {
+	b := newBatcher(in.store, in.cfg.Batch, in.cfg.Logger)
+	stop := b.start(context.WithoutCancel(ctx))
+	defer stop()
+	w, err := in.worker(queue, b)
+	if err != nil {
+		return err
+	}
+	err = w.Run(ctx)
+	if context.Cause(ctx) == errTaken {
+		return errors.Join(errTaken, err)
+	}
+	return err
+}
+
+func (in *Ingest) release(ctx context.Context, queue string) {
+	longer, cancel := grace(ctx, noteGrace)
+	defer cancel()
+	if err := in.store.ReleaseQueue(longer, queue, in.owner); err != nil {
+		in.cfg.Logger.Warn("archive unavailable", "error", err, "next_try", time.Duration(0), "held", 0)
+	}
 }

@@ -24,6 +24,7 @@ type memory struct {
 	items   map[ReplayID][]ID
 	owners  map[ReplayID]string
 	leases  map[ReplayID]time.Time
+	emptied map[string]owned // by failed queue
 	calls   int
 
 	// before is asked before each call, and after when it has been done; one at a
@@ -32,8 +33,13 @@ type memory struct {
 	asking        sync.Mutex
 }
 
+type owned struct {
+	owner string
+	until time.Time
+}
+
 func newMemory() *memory {
-	return &memory{void: map[ID]string{}, items: map[ReplayID][]ID{}, owners: map[ReplayID]string{}, leases: map[ReplayID]time.Time{}}
+	return &memory{void: map[ID]string{}, items: map[ReplayID][]ID{}, owners: map[ReplayID]string{}, leases: map[ReplayID]time.Time{}, emptied: map[string]owned{}}
 }
 
 func (a *memory) do(ctx context.Context, call string, f func() error) error {
@@ -92,6 +98,11 @@ func (a *memory) Add(ctx context.Context, arrivals []Arrival) (ids []ID, err err
 			}
 		}
 		for _, x := range arrivals {
+			if x.Owner != "" && a.emptied[x.FailedQueue].owner != x.Owner {
+				return ErrState
+			}
+		}
+		for _, x := range arrivals {
 			ids = append(ids, a.add(x))
 		}
 		return nil
@@ -131,6 +142,26 @@ func (a *memory) Settled(ctx context.Context, ids []ID) error {
 	return a.do(ctx, "Settled", func() error {
 		for _, id := range ids {
 			delete(a.void, id)
+		}
+		return nil
+	})
+}
+
+func (a *memory) ClaimQueue(ctx context.Context, queue, owner string, lease time.Duration) (mine bool, err error) {
+	err = a.do(ctx, "ClaimQueue", func() error {
+		now := time.Now()
+		if x := a.emptied[queue]; x.owner == owner || !now.Before(x.until) {
+			mine, a.emptied[queue] = true, owned{owner, now.Add(lease)}
+		}
+		return nil
+	})
+	return mine, err
+}
+
+func (a *memory) ReleaseQueue(ctx context.Context, queue, owner string) error {
+	return a.do(ctx, "ReleaseQueue", func() error {
+		if a.emptied[queue].owner == owner {
+			a.emptied[queue] = owned{owner: owner}
 		}
 		return nil
 	})

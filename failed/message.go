@@ -189,4 +189,8 @@ type Arrival struct {
 	// message comes again; within one session no message comes twice. Empty: one
 	// session for each Open.
 	Session string
+
+	// Owner has claimed the FailedQueue (Archive.ClaimQueue); ErrState if it is another's
+	// now. Empty: nobody needs to have claimed it.
+	Owner string
 }

@@ -172,11 +172,12 @@ var migrations = []func(d Dialect) []string{
 			search,
 		}, searched...)
 	},
-	// What can never be sent: {item}.sent is 2 then.
+	// What can never be sent: {item}.sent is 2 then. Who empties a failed queue.
 	func(Dialect) []string {
 		return []string{
 			`ALTER TABLE {message} ADD COLUMN refused BYTES`, // why the latest replay could not send it
 			`ALTER TABLE {replay} ADD COLUMN refused BIGINT NOT NULL DEFAULT 0`,
+			`CREATE TABLE {ingest} (queue BYTES PRIMARY KEY, owner TEXT NOT NULL, lease BIGINT NOT NULL)`,
 		}
 	},
 }

@@ -86,7 +86,7 @@ func ingest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	in, err := failed.NewIngest(a, c, failed.IngestConfig{Queues: []string{failedQueue}})
+	in, err := failed.NewIngest(a, c, failed.IngestConfig{Queues: []string{failedQueue}, Lease: time.Second})
 	if err != nil {
 		return err
 	}

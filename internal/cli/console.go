@@ -38,7 +38,8 @@ func (consoleCmd) Help() string {
 in a browser at the URL that it prints, or with reprise failed. Each message is in the archive before it
 is taken out of its queue. A message that fails again after it was sent back comes in again.
 
-One console at a time should work on an archive: two would send messages back twice.
+Several may work on one archive: each failed queue, and each replay, is one's at a time, and another goes
+on where that one has ended. Give --management to one of them: the ledger is for one.
 
 Examples:
   reprise console --queue orders.failed --queue mails.failed

@@ -1,0 +1,63 @@
+package failed
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
+)
+
+// ClaimQueue makes an owner the one that empties a failed queue into this archive, for
+// as long as the lease, or for longer if it is already. It reports false where another
+// one is. The time is as with Claim. What an owner adds is refused as soon as the queue
+// is another's, and not before: see Arrival.Owner.
+func (a *Archive) ClaimQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error) {
+	now := a.now()
+	var n int64
+	err := a.write(ctx, func(tx *tx) (err error) {
+		n, err = tx.exec(`INSERT INTO {ingest} (queue, owner, lease) VALUES ($1, $2, $3)
+			ON CONFLICT (queue) DO UPDATE SET owner = excluded.owner, lease = excluded.lease WHERE {ingest}.owner = excluded.owner OR {ingest}.lease <= $4`,
+			bytesOf(queue), owner, sqlkit.Millis(now.Add(lease)), sqlkit.Millis(now))
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("failed: claiming the queue %q: %w", queue, err)
+	}
+	return n == 1, nil
+}
+
+// ReleaseQueue ends the claim of an owner, if it has it.
+func (a *Archive) ReleaseQueue(ctx context.Context, queue, owner string) error {
+	err := a.write(ctx, func(tx *tx) error {
+		_, err := tx.exec(`UPDATE {ingest} SET lease = 0 WHERE queue = $1 AND owner = $2`, bytesOf(queue), owner)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("failed: releasing the queue %q: %w", queue, err)
+	}
+	return nil
+}
+
+// owned refuses arrivals of a queue that has become another's: that one has them now.
+func (t *tx) owned(arrivals []Arrival) error {
+	checked := make(map[[2]string]bool)
+	for _, a := range arrivals {
+		claim := [2]string{a.FailedQueue, a.Owner}
+		if a.Owner == "" || checked[claim] {
+			continue
+		}
+		checked[claim] = true
+		var owner string
+		err := t.row(`SELECT owner FROM {ingest} WHERE queue = $1`, bytesOf(a.FailedQueue)).Scan(&owner)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		if owner != a.Owner {
+			return fmt.Errorf("%w: another process empties the queue %q", ErrState, a.FailedQueue)
+		}
+	}
+	return nil
+}

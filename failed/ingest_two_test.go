@@ -1,0 +1,131 @@
+package failed
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/reprisetest"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// away is an archive that a process cannot reach now and then, though others can.
+type away struct {
+	*memory
+	is atomic.Bool
+}
+
+func (a *away) err() error {
+	if a.is.Load() {
+		return errDown
+	}
+	return nil
+}
+
+func (a *away) Add(ctx context.Context, arrivals []Arrival) ([]ID, error) {
+	if err := a.err(); err != nil {
+		return nil, err
+	}
+	return a.memory.Add(ctx, arrivals)
+}
+
+func (a *away) Settled(ctx context.Context, ids []ID) error {
+	if err := a.err(); err != nil {
+		return err
+	}
+	return a.memory.Settled(ctx, ids)
+}
+
+func (a *away) ClaimQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error) {
+	if err := a.err(); err != nil {
+		return false, err
+	}
+	return a.memory.ClaimQueue(ctx, queue, owner, lease)
+}
+
+func (a *away) ReleaseQueue(ctx context.Context, queue, owner string) error {
+	if err := a.err(); err != nil {
+		return err
+	}
+	return a.memory.ReleaseQueue(ctx, queue, owner)
+}
+
+// Of two processes that empty a queue into one archive one does, and the other one takes
+// its place: when it has ended, or has not reached the archive for the lease. Whatever
+// happens to its connection then, each message is kept once.
+func TestTwoThatEmptyOneQueue(t *testing.T) {
+	for name, happens := range map[string]func(t *testing.T, b *reprisetest.Broker, first *away, end func()){
+		"it ends":    func(_ *testing.T, _ *reprisetest.Broker, _ *away, end func()) { end() },
+		"it goes on": func(*testing.T, *reprisetest.Broker, *away, func()) {},
+		"it loses its place": func(_ *testing.T, _ *reprisetest.Broker, first *away, _ func()) {
+			first.is.Store(true)
+			time.Sleep(time.Minute)
+		},
+		"and its connection": func(_ *testing.T, b *reprisetest.Broker, first *away, _ func()) {
+			first.is.Store(true)
+			time.Sleep(time.Minute)
+			b.Cut()
+			time.Sleep(time.Minute)
+		},
+		"its connection, and then its place": func(_ *testing.T, b *reprisetest.Broker, first *away, _ func()) {
+			first.is.Store(true)
+			b.Cut()
+			time.Sleep(time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+				b.Declare(t, topology.Buckets{}.Topology("orders"))
+				archive := newMemory()
+				start := func(a keeper) (end func()) {
+					in, err := newIngest(a, b.Client(t, nil), IngestConfig{Queues: []string{"orders.failed"}, Batch: 20})
+					must(t, err)
+					ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+					ended := make(chan error, 1)
+					go func() { ended <- in.Run(ctx) }()
+					synctest.Wait()
+					return func() {
+						stop()
+						must(t, <-ended)
+					}
+				}
+				first := &away{memory: archive}
+				endFirst := start(first)
+				endSecond := start(archive)
+				publish := func(from, to int) {
+					for i := from; i < to; i++ {
+						b.Publish(t, &reprise.Message{RoutingKey: "orders.failed", Body: fmt.Append(nil, i)})
+					}
+				}
+				publish(0, 30)
+				synctest.Wait()
+				first.is.Store(name != "it ends" && name != "it goes on")
+				publish(30, 60)
+				synctest.Wait()
+				ended := false
+				happens(t, b, first, func() { endFirst(); ended = true })
+				publish(60, 90)
+				first.is.Store(false)
+				time.Sleep(time.Minute)
+				b.Drain(t)
+				synctest.Wait()
+				seen := map[string]int{}
+				for _, body := range archive.bodies() {
+					seen[body]++
+				}
+				if len(seen) != 90 || len(archive.bodies()) != 90 || b.Depth(t, "orders.failed") != 0 {
+					t.Errorf("%d messages, %d different, %d in the queue", len(archive.bodies()), len(seen), b.Depth(t, "orders.failed"))
+				}
+				if !ended {
+					endFirst()
+				}
+				endSecond()
+			})
+		})
+	}
+}
