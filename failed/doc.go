@@ -7,7 +7,7 @@
 //	                            ▲      │                                    │
 //	                            └──────┼────────────────────────────────────┘
 //	                                   └─► BeginReplay ─► replaying ─► Sent ─► replayed
-//	                                                          └─► EndReplay: failed again
+//	                                                          └─► EndReplay, Refuse: failed again
 //
 // It speaks to SQLite and PostgreSQL through database/sql; the driver is the
 // program's affair:
