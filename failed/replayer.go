@@ -127,7 +127,7 @@ type publisher interface {
 // that is lost before the answers. Who ends in order, or finds the replay cancelled,
 // waits for the answers (DrainTimeout), notes them, and lets go of the replay then. They
 // are sent in order; where some of a batch must be sent once more, they come after the
-// others.
+// others of their batch.
 //
 // What is wrong with a message itself, so that it could not be sent wherever to, is
 // noted on it (Message.Refused), and the others go on: its headers do not fit into a

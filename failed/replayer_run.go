@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/reprisemq/reprise"
 )
 
 // run is a replay that is being carried out.
@@ -16,6 +14,7 @@ type run struct {
 	looked time.Time // when that was
 	judged int64     // how many had come back when they were last judged
 	seen   ID        // the latest of them
+	failed int       // how often in a row the broker has taken nothing
 }
 
 // stopped is why a replay ends by itself.
@@ -135,104 +134,6 @@ func (x *run) all(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// some sends up to n messages, and reports whether there were any.
-func (x *run) some(ctx context.Context, n int) (bool, error) {
-	var batch []*Message
-	err := x.insist(ctx, func(ctx context.Context) (err error) {
-		batch, err = x.store.Next(ctx, x.replay.ID, n)
-		return err
-	})
-	if err != nil || len(batch) == 0 {
-		return false, err
-	}
-	if x.pace != nil {
-		x.pace.send(len(batch), time.Now())
-	}
-	done, err := x.send(ctx, batch)
-	return true, errors.Join(err, x.note(ctx, done))
-}
-
-// sending is what has become of messages.
-type sending struct {
-	sent    []ID // and confirmed
-	refused []Refusal
-}
-
-// note tells the store.
-func (x *run) note(ctx context.Context, done sending) error {
-	longer, cancel := grace(ctx, noteGrace)
-	defer cancel()
-	for _, r := range done.refused {
-		x.cfg.Logger.Warn("message refused", "replay", x.replay.ID, "message", r.ID, "error", r.Why)
-	}
-	err := x.insist(longer, func(ctx context.Context) error {
-		return errors.Join(x.store.Sent(ctx, x.replay.ID, done.sent), x.store.Refuse(ctx, x.replay.ID, done.refused))
-	})
-	x.replay.Sent += int64(len(done.sent))
-	x.replay.Refused += int64(len(done.refused))
-	return err
-}
-
-// send publishes messages until it is known of each that it is confirmed or can never
-// be sent, or none ever will be from here, or ctx ends.
-func (x *run) send(ctx context.Context, batch []*Message) (done sending, err error) {
-	for failures := 1; ; failures++ {
-		var left []*Message
-		var wrong, ends error
-		for i, err := range x.publish(ctx, batch) {
-			m := batch[i]
-			switch {
-			case err == nil:
-				done.sent = append(done.sent, m.ID)
-				continue
-			case unfit(err):
-				done.refused = append(done.refused, Refusal{ID: m.ID, Why: err.Error()})
-				continue
-			case barred(err) && ends == nil:
-				ends = &stopped{unsent(Refusal{ID: m.ID, Why: err.Error()})}
-			case errors.Is(err, reprise.ErrClosed) && ends == nil:
-				ends = err
-			}
-			left, wrong = append(left, m), err
-		}
-		if ends != nil || len(left) == 0 {
-			return done, ends
-		}
-		delay := storeBackoff.Delay(failures)
-		x.cfg.Logger.Warn("replay waits", "replay", x.replay.ID, "error", wrong, "next_try", delay)
-		if err := sleep(ctx, delay); err != nil {
-			return done, err
-		}
-		if err := x.insist(ctx, x.look); err != nil {
-			return done, err
-		}
-		batch = left
-	}
-}
-
-// publish publishes messages, and returns what has come of each, in their order.
-func (x *run) publish(ctx context.Context, batch []*Message) []error {
-	errs := make([]error, len(batch))
-	var messages []*reprise.Message
-	var places []int // in the batch
-	for i, m := range batch {
-		out, err := back(m, x.replay.ID, x.replay.Plan.To, x.cfg.Marks)
-		if err != nil {
-			errs[i] = err
-			continue
-		}
-		messages, places = append(messages, out), append(places, i)
-	}
-	longer, cancel := grace(ctx, x.cfg.DrainTimeout)
-	defer cancel()
-	if failed, ok := errors.AsType[*reprise.BatchError](x.out.PublishBatch(longer, messages)); ok {
-		for _, f := range failed.Failed {
-			errs[places[f.Index]] = f.Err
-		}
-	}
-	return errs
 }
 
 // end ends the replay, unless somebody has.

@@ -1,0 +1,114 @@
+package failed
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/reprisemq/reprise"
+)
+
+// some sends up to n messages, and reports whether there were any. What the broker has not
+// taken comes again with the next.
+func (x *run) some(ctx context.Context, n int) (bool, error) {
+	var batch []*Message
+	err := x.insist(ctx, func(ctx context.Context) (err error) {
+		batch, err = x.store.Next(ctx, x.replay.ID, n)
+		return err
+	})
+	if err != nil || len(batch) == 0 {
+		return false, err
+	}
+	if x.pace != nil {
+		x.pace.send(len(batch), time.Now())
+	}
+	var done sending
+	for i, err := range x.publish(ctx, batch) {
+		done.add(batch[i].ID, err)
+	}
+	if err := errors.Join(done.ends, x.note(ctx, done)); err != nil {
+		return true, err
+	}
+	return true, x.rest(ctx, done)
+}
+
+// publish publishes messages, and returns what has come of each, in their order.
+func (x *run) publish(ctx context.Context, batch []*Message) []error {
+	errs := make([]error, len(batch))
+	var messages []*reprise.Message
+	var places []int // in the batch
+	for i, m := range batch {
+		out, err := back(m, x.replay.ID, x.replay.Plan.To, x.cfg.Marks)
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		messages, places = append(messages, out), append(places, i)
+	}
+	longer, cancel := grace(ctx, x.cfg.DrainTimeout)
+	defer cancel()
+	if failed, ok := errors.AsType[*reprise.BatchError](x.out.PublishBatch(longer, messages)); ok {
+		for _, f := range failed.Failed {
+			errs[places[f.Index]] = f.Err
+		}
+	}
+	return errs
+}
+
+// sending is what has become of messages.
+type sending struct {
+	sent    []ID // and confirmed
+	refused []Refusal
+	wrong   error // with those that are to be sent again
+	ends    error // the replay, since it would be the same for the others
+}
+
+// add adds a message, and the error of publishing it.
+func (s *sending) add(id ID, err error) {
+	switch {
+	case err == nil:
+		s.sent = append(s.sent, id)
+	case unfit(err):
+		s.refused = append(s.refused, Refusal{id, err.Error()})
+	case s.ends != nil:
+	case barred(err):
+		s.ends = &stopped{unsent(Refusal{id, err.Error()})}
+	case errors.Is(err, reprise.ErrClosed):
+		s.ends = err
+	default:
+		s.wrong = err
+	}
+}
+
+// note tells the store what has become of messages.
+func (x *run) note(ctx context.Context, done sending) error {
+	longer, cancel := grace(ctx, noteGrace)
+	defer cancel()
+	for _, r := range done.refused {
+		x.cfg.Logger.Warn("message refused", "replay", x.replay.ID, "message", r.ID, "error", r.Why)
+	}
+	err := x.insist(longer, func(ctx context.Context) error {
+		return errors.Join(x.store.Sent(ctx, x.replay.ID, done.sent), x.store.Refuse(ctx, x.replay.ID, done.refused))
+	})
+	x.replay.Sent += int64(len(done.sent))
+	x.replay.Refused += int64(len(done.refused))
+	return err
+}
+
+// rest waits a while where the broker has not taken all, and longer each time that it
+// takes nothing.
+func (x *run) rest(ctx context.Context, done sending) error {
+	if len(done.sent) > 0 || done.wrong == nil {
+		x.failed = 0
+	}
+	if done.wrong == nil {
+		return nil
+	}
+	x.failed++
+	delay := storeBackoff.Delay(x.failed)
+	x.cfg.Logger.Warn("replay waits", "replay", x.replay.ID, "error", done.wrong, "next_try", delay)
+	if err := sleep(ctx, delay); err != nil {
+		return err
+	}
+	return x.insist(ctx, x.look)
+}
