@@ -81,7 +81,11 @@ func messageText(m api.Message, content api.Content, now time.Time, width int) s
 	if m.Back != 0 {
 		field("came back", fmt.Sprintf("from replay %d, as message %d was sent", m.Back, m.BackOf))
 	}
-	field("queue", fmt.Sprintf("%s (taken from %s)", m.Queue, m.FailedQueue))
+	queue := string(m.Queue)
+	if m.Queue == m.FailedQueue {
+		queue = "not known"
+	}
+	field("queue", fmt.Sprintf("%s (taken from %s)", queue, m.FailedQueue))
 	if m.Exchange != "" || m.RoutingKey != "" {
 		exchange := "the default exchange"
 		if m.Exchange != "" {
