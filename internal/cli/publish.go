@@ -67,7 +67,8 @@ func (c *publishCmd) Run(ctx context.Context, streams IO) error {
 		url = defaultURL
 	}
 	client, err := dial(ctx, url, &reprise.Config{
-		ConfirmTimeout: c.Timeout, Name: "reprise publish", Logger: newWaiting(streams.Stderr, c.Timeout),
+		ConfirmTimeout: c.Timeout, Name: "reprise publish",
+		Logger: newWaiting(streams.Stderr, "not connected yet (%s), trying for "+c.Timeout.String(), c.Timeout),
 	})
 	if err != nil {
 		return err

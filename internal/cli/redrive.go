@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -68,7 +69,7 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 	if err != nil {
 		return err
 	}
-	redrive := failed.RedriveConfig{From: c.From, To: to, Limit: c.Limit, Rate: float64(c.Rate), Logger: newPatiently(streams.Stderr)}
+	redrive := failed.RedriveConfig{From: c.From, To: to, Limit: c.Limit, Rate: float64(c.Rate), Logger: c.logger(streams)}
 	redrive.Origin = guessed()
 	if c.Config != "" {
 		cfg, err := config.Load(c.Config)
@@ -112,7 +113,12 @@ func (c *redriveCmd) connect(ctx context.Context, streams IO) (*reprise.Client, 
 	if url == "" {
 		url = defaultURL
 	}
-	return dial(ctx, url, &reprise.Config{Name: "reprise redrive", Logger: newPatiently(streams.Stderr)})
+	return dial(ctx, url, &reprise.Config{Name: "reprise redrive", Logger: c.logger(streams)})
+}
+
+// logger says what is waited for, also an hour later.
+func (*redriveCmd) logger(streams IO) *slog.Logger {
+	return newWaiting(streams.Stderr, "waiting for the broker: %s", 30*time.Second)
 }
 
 // report prints what was done, also of what ended early.

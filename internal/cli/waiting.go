@@ -9,16 +9,20 @@ import (
 	"time"
 )
 
-// waiting tells a person who waits for a command what it is waiting for: once,
-// when the broker cannot be reached at first. What comes of it the command says.
+// waiting tells a person who waits for a command what it is waiting for: a line when
+// the broker cannot be reached at first, and another when that has lasted for long.
+// What comes of it the command says.
 type waiting struct {
-	w    io.Writer
-	time time.Duration
-	once *sync.Once
+	w      io.Writer
+	format string        // of the line, with a %s for the reason
+	again  time.Duration // how long nothing more is said
+
+	mu   *sync.Mutex
+	next *time.Time
 }
 
-func newWaiting(w io.Writer, d time.Duration) *slog.Logger {
-	return slog.New(waiting{w: w, time: d, once: new(sync.Once)})
+func newWaiting(w io.Writer, format string, again time.Duration) *slog.Logger {
+	return slog.New(waiting{w: w, format: format, again: again, mu: new(sync.Mutex), next: new(time.Time)})
 }
 
 // Enabled implements [slog.Handler].
@@ -26,16 +30,21 @@ func (p waiting) Enabled(_ context.Context, l slog.Level) bool { return l >= slo
 
 // Handle implements [slog.Handler].
 func (p waiting) Handle(_ context.Context, r slog.Record) error {
-	said := map[string]string{}
-	r.Attrs(func(a slog.Attr) bool {
-		said[a.Key] = a.Value.String()
-		return true
-	})
-	if r.Message != "connect failed" {
+	why := map[string]string{"connect failed": "reason", "redrive waits": "error"}[r.Message]
+	if why == "" {
 		return nil
 	}
-	p.once.Do(func() {
-		fmt.Fprintf(p.w, "reprise: not connected yet (%s), trying for %s\n", said["reason"], p.time)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.Time.Before(*p.next) {
+		return nil
+	}
+	*p.next = r.Time.Add(p.again)
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == why {
+			fmt.Fprintf(p.w, "reprise: "+p.format+"\n", oneLiner(a.Value.String()))
+		}
+		return a.Key != why
 	})
 	return nil
 }
