@@ -31,25 +31,49 @@ func (v value) brokerURL() string {
 // listenAddr reads where the embedded broker listens: on this machine only,
 // since its user is guest with the password everybody knows.
 func (v value) listenAddr() string {
-	s, ok := v.text(DefaultListen)
+	host, port, ok := v.hostPort(DefaultListen)
 	if !ok {
 		return ""
 	}
-	host, port, err := net.SplitHostPort(s)
-	if err != nil {
-		v.fail("listen is no address: write %s, or port 0 for any free one", DefaultListen)
-		return ""
-	}
-	if !isPort(port) {
-		v.fail("listen has no port from 0 to 65535: write %s, or port 0 for any free one", DefaultListen)
-		return ""
-	}
+	addr := net.JoinHostPort(host, port)
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		v.fail("listen is reachable from other machines, but the embedded broker has the default password: write 127.0.0.1:%s, "+
-			"or run `reprise broker --listen %s` with a password of its own and name it under broker:", port, s)
+			"or run `reprise broker --listen %s` with a password of its own and name it under broker:", port, addr)
 		return ""
 	}
-	return s
+	return addr
+}
+
+// openAddr reads where something listens that may be for other machines, which the
+// address then has to say.
+func (v value) openAddr(example string) string {
+	host, port, ok := v.hostPort(example)
+	switch {
+	case !ok:
+		return ""
+	case host == "":
+		v.fail("%s names no host: write 127.0.0.1:%s for this machine only, or 0.0.0.0:%s for others too", v.name, port, port)
+		return ""
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// hostPort reads an address to listen on. Its host may be missing; its port is a number.
+func (v value) hostPort(example string) (host, port string, ok bool) {
+	s, ok := v.text(example)
+	if !ok {
+		return "", "", false
+	}
+	host, port, err := net.SplitHostPort(s)
+	switch {
+	case err != nil:
+		v.fail("%s is no address: write %s, or port 0 for any free one", v.name, example)
+		return "", "", false
+	case !isPort(port):
+		v.fail("%s has no port from 0 to 65535: write %s, or port 0 for any free one", v.name, example)
+		return "", "", false
+	}
+	return host, port, true
 }
 
 // isPort reports whether a text is the number of a port, 0 among them.

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -140,11 +139,12 @@ func (v value) redact() []failed.Rule {
 	return rules
 }
 
-// console reads an address, or a mapping with one.
+// console reads an address, or a mapping with one. Whether others may reach it is up to
+// the tokens, which are known later.
 func (v value) console(embedded bool) *Console {
 	c := &Console{Listen: DefaultConsole, At: v.at}
 	if v.kind() != "a mapping" {
-		c.Listen = v.consoleAddr()
+		c.Listen = v.openAddr(DefaultConsole)
 		return c
 	}
 	f, ok := v.fields("console")
@@ -153,7 +153,7 @@ func (v value) console(embedded bool) *Console {
 	}
 	defer f.finish()
 	if x, ok := f.get("listen"); ok {
-		c.Listen, c.At = x.consoleAddr(), x.at
+		c.Listen, c.At = x.openAddr(DefaultConsole), x.at
 	}
 	if x, ok := f.get("tokens"); ok {
 		c.Tokens = x.filePath("tokens")
@@ -169,27 +169,6 @@ func (v value) console(embedded bool) *Console {
 		c.Management, _ = x.endpoint()
 	}
 	return c
-}
-
-// consoleAddr reads where a console listens. Whether others may reach it is up to the
-// tokens, which are known later.
-func (v value) consoleAddr() string {
-	s, ok := v.text(DefaultConsole)
-	if !ok {
-		return ""
-	}
-	host, port, err := net.SplitHostPort(s)
-	switch {
-	case err != nil:
-		v.fail("%s is no address: write %s, or port 0 for any free one", v.name, DefaultConsole)
-	case !isPort(port):
-		v.fail("%s has no port from 0 to 65535: write %s, or port 0 for any free one", v.name, DefaultConsole)
-	case host == "":
-		v.fail("%s names no host: write 127.0.0.1:%s for this machine only, or 0.0.0.0:%s for others too", v.name, port, port)
-	default:
-		return s
-	}
-	return ""
 }
 
 // filePath reads the path of a file, from where the configuration is.

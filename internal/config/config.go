@@ -178,7 +178,7 @@ func (d *decoder) file(data []byte) *Config {
 		c.Data = filepath.Join(d.dir, DefaultData)
 	}
 	if v, ok := f.get("metrics"); ok {
-		c.Metrics = v.metricsAddr()
+		c.Metrics = v.openAddr("127.0.0.1:9090")
 	}
 	f.desk(c, !external)
 	e := exchanges{embedded: !external}
