@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/reprisemq/reprise/bench/internal/brokers"
 	"github.com/reprisemq/reprise/bench/internal/proc"
@@ -110,34 +109,13 @@ func (b *bench) broker(ctx context.Context, kind string) (brokers.Broker, error)
 	return broker, nil
 }
 
-const (
-	idleFor   = 300 * time.Millisecond
-	idleShare = 0.1 // of a processor
-	idleTries = 200
-)
-
-// awaitIdle waits until no broker has anything to do any more: one that still
-// collects garbage of its last round would slow down another's.
+// awaitIdle waits until no broker has anything to do any more.
 func (b *bench) awaitIdle(ctx context.Context) error {
-	for range idleTries {
-		before, err := b.used()
-		if err != nil {
-			return err
-		}
-		select {
-		case <-time.After(idleFor):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		after, err := b.used()
-		if err != nil {
-			return err
-		}
-		if after-before < idleShare*idleFor.Seconds() {
-			return nil
-		}
+	idle, err := proc.AwaitIdle(ctx, b.used)
+	if err == nil && !idle {
+		err = errors.New("the brokers do not come to rest")
 	}
-	return fmt.Errorf("the brokers have not come to rest for %v", idleTries*idleFor)
+	return err
 }
 
 func (b *bench) used() (seconds float64, err error) {

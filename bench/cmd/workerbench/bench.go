@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/reprisemq/reprise/bench/internal/brokers"
 	"github.com/reprisemq/reprise/bench/internal/proc"
@@ -97,7 +96,8 @@ func (b *bench) round(ctx context.Context, s scenario, e entry) (report.Metrics,
 	if err := b.fill(ctx, filled); err != nil {
 		return nil, fmt.Errorf("filling the queue: %w", err)
 	}
-	if err := b.awaitIdle(ctx); err != nil {
+	// A machine that does not come to rest is seen in what others used meanwhile.
+	if _, err := proc.AwaitIdle(ctx, proc.Busy); err != nil {
 		return nil, err
 	}
 	r, err := b.contend(ctx, e, messages)
@@ -138,34 +138,4 @@ func (b *bench) contend(ctx context.Context, e entry, messages int) (result, err
 	}
 	fmt.Fprint(os.Stderr, problem.String())
 	return r, json.Unmarshal(out.Bytes(), &r)
-}
-
-const (
-	idleFor   = 300 * time.Millisecond
-	idleShare = 0.1 // of a processor
-	idleTries = 200
-)
-
-// awaitIdle waits until the machine has nothing to do, or for a minute: a broker
-// that still collects garbage of its last round would slow down the next one.
-func (b *bench) awaitIdle(ctx context.Context) error {
-	for range idleTries {
-		before, err := proc.Busy()
-		if err != nil {
-			return err
-		}
-		select {
-		case <-time.After(idleFor):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		after, err := proc.Busy()
-		if err != nil {
-			return err
-		}
-		if after-before < idleShare*idleFor.Seconds() {
-			break
-		}
-	}
-	return nil
 }

@@ -1,0 +1,35 @@
+package proc_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reprisemq/reprise/bench/internal/proc"
+)
+
+// busyFor returns a processor's use that grows for so long.
+func busyFor(d time.Duration) func() (float64, error) {
+	began := time.Now()
+	return func() (float64, error) { return min(time.Since(began), d).Seconds(), nil }
+}
+
+func TestIdleComesOnceTheWorkIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		idle, err := proc.AwaitIdle(t.Context(), busyFor(5*time.Second))
+		if took := time.Since(began); !idle || err != nil || took < 5*time.Second || took > 6*time.Second {
+			t.Errorf("%v, %v after %v", idle, err, took)
+		}
+	})
+}
+
+func TestIdleIsNotWaitedForForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		idle, err := proc.AwaitIdle(t.Context(), busyFor(time.Hour))
+		if took := time.Since(began); idle || err != nil || took != time.Minute {
+			t.Errorf("%v, %v after %v", idle, err, took)
+		}
+	})
+}
