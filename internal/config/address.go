@@ -91,6 +91,22 @@ func (v value) dataDir() string {
 	case strings.EqualFold(s, inMemory):
 		v.fail("write %s in small letters for no directory, or ./%s for one of that name", inMemory, s)
 		return ""
+	}
+	return v.path(s)
+}
+
+// filePath reads the path of a file.
+func (v value) filePath(example string) string {
+	s, ok := v.text(example)
+	if !ok {
+		return ""
+	}
+	return v.path(s)
+}
+
+// path takes a path that is relative from where the configuration is.
+func (v value) path(s string) string {
+	switch {
 	case strings.HasPrefix(s, "~") || strings.Contains(s, "${"):
 		v.fail("~ and variables stand for nothing here: write the path, from the root or from where this file is")
 		return ""

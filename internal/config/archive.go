@@ -1,7 +1,6 @@
 package config
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -169,21 +168,6 @@ func (v value) console(embedded bool) *Console {
 		c.Management, _ = x.endpoint()
 	}
 	return c
-}
-
-// filePath reads the path of a file, from where the configuration is.
-func (v value) filePath(example string) string {
-	s, ok := v.text(example)
-	switch {
-	case !ok:
-		return ""
-	case strings.HasPrefix(s, "~") || strings.Contains(s, "${"):
-		v.fail("~ and variables stand for nothing here: write the path, from the root or from where this file is")
-		return ""
-	case filepath.IsAbs(s):
-		return s
-	}
-	return filepath.Join(v.dir, s)
 }
 
 // yes reads true or false.

@@ -186,18 +186,9 @@ func (h *hider) visit(n ast.Node, secret bool) {
 }
 
 func (h *hider) isMapping(n ast.Node) bool {
-	for range maxDepth {
-		switch x := n.(type) {
-		case *ast.AnchorNode:
-			n = x.Value
-			continue
-		case *ast.AliasNode:
-			n = h.aliases[x]
-			continue
-		case *ast.MappingNode, *ast.MappingValueNode:
-			return true
-		}
-		break
+	switch resolved(n, h.aliases).(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return true
 	}
 	return false
 }

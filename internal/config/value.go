@@ -21,21 +21,26 @@ type value struct {
 // value follows anchors and aliases to what they stand for.
 func (d *decoder) value(name string, n ast.Node) value {
 	at := position(n)
-	for range maxDepth { // an alias may stand for itself
-		switch x := n.(type) {
-		case *ast.AnchorNode:
-			n = x.Value
-			continue
-		case *ast.AliasNode:
-			n = d.aliases[x]
-			continue
-		}
-		break
-	}
+	n = resolved(n, d.aliases)
 	if p := position(n); p.Line > 0 {
 		at = p
 	}
 	return value{d, name, n, at}
+}
+
+// resolved is what anchors and aliases stand for.
+func resolved(n ast.Node, aliases map[*ast.AliasNode]ast.Node) ast.Node {
+	for range maxDepth { // an alias may stand for itself
+		switch x := n.(type) {
+		case *ast.AnchorNode:
+			n = x.Value
+		case *ast.AliasNode:
+			n = aliases[x]
+		default:
+			return n
+		}
+	}
+	return n
 }
 
 func (v value) fail(format string, args ...any) { v.decoder.fail(v.at, format, args...) }
