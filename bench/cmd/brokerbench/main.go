@@ -52,14 +52,8 @@ func run(ctx context.Context, args []string) (err error) {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		table.Name, table.Text, table.Target = s.name, s.text, s.target
-		if err := table.Write(os.Stdout); err != nil {
+		if err := all.Add(os.Stdout, table, o.json); err != nil {
 			return err
-		}
-		all.Tables = append(all.Tables, table)
-		if o.json != "" { // after each, since the next one may take long, or fail
-			if err := all.Save(o.json); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

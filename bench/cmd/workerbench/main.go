@@ -56,14 +56,8 @@ func run(ctx context.Context, args []string) (err error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
-		if err := table.Write(os.Stdout); err != nil {
+		if err := all.Add(os.Stdout, table, o.json); err != nil {
 			return err
-		}
-		all.Tables = append(all.Tables, table)
-		if o.json != "" { // after each, since the next one may fail
-			if err := all.Save(o.json); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

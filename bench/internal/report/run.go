@@ -2,6 +2,7 @@ package report
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -47,8 +48,14 @@ func output(name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Save writes the run as JSON.
-func (r *Run) Save(file string) error {
+// Add prints a table and, unless file is "", writes all there is so far to it as JSON:
+// what is measured next may take long, or fail.
+func (r *Run) Add(w io.Writer, t *Table, file string) error {
+	r.Ended = time.Now()
+	r.Tables = append(r.Tables, t)
+	if err := t.Write(w); err != nil || file == "" {
+		return err
+	}
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
