@@ -46,7 +46,8 @@ they are the ones everybody knows; another password is for the client to fill in
 Examples:
   reprise broker --data /var/lib/reprise
   reprise broker --memory --listen 127.0.0.1:0
-  reprise broker --data data --listen 0.0.0.0:5672 --user app --password-file /run/secrets/broker
+  reprise broker --data data --listen 0.0.0.0:5672 \
+      --user app --password-file /run/secrets/broker
   reprise broker backup --data /var/lib/reprise --to /backup/monday
   reprise broker restore --from /backup/monday --data /var/lib/reprise
 `

@@ -63,10 +63,10 @@ type commands struct {
 
 const description = `Messages that fail come back later, never get lost and never block the others. On RabbitMQ.
 
-  reprise up -c reprise.yaml                      run the workers of a file, with a broker if it names none
-  reprise publish --to orders '{"id": 7}'         publish a message to a queue (--declare: make it)
-  reprise broker --data DIR                       run a broker for any AMQP 0-9-1 client
-  reprise failed groups                           see what failed, and why; show, edit, replay, discard it
+  reprise up -c reprise.yaml               run the workers of a file
+  reprise publish --to orders '{"id": 7}'  publish a message to a queue
+  reprise broker --data DIR                run a broker for any AMQP client
+  reprise failed groups                    see what failed, and why
 
 Exit codes: 0 done, 1 failed, 2 wrong flags or configuration, 3 ended before all was done.`
 
@@ -78,7 +78,7 @@ func Main(args []string, streams IO) int {
 	parser, err := kong.New(&root,
 		kong.Name("reprise"),
 		kong.Description(description),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true, WrapUpperBound: 100}),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true}),
 		kong.ValueFormatter(helpText),
 		kong.Help(printHelp),
 		kong.Vars{"console": defaultConsole},
@@ -89,6 +89,7 @@ func Main(args []string, streams IO) int {
 	if err != nil {
 		return report(streams, err) // the structs above contradict themselves
 	}
+	parser.Model.HelpFlag.Help = "Show this help."
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}

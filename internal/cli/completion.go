@@ -14,12 +14,12 @@ type completionCmd struct {
 
 // Help shows examples below the flags.
 func (completionCmd) Help() string {
-	return `Prints what a shell needs to complete commands, flags and their values. For this session, or for
-all that come:
+	return `Prints what a shell needs to complete commands, flags and their values. For this session, or, in
+the file beside it, for all that come:
 
-  bash:  source <(reprise completion bash)       put that into ~/.bashrc
-  zsh:   source <(reprise completion zsh)        put that into ~/.zshrc, after compinit
-  fish:  reprise completion fish | source        or > ~/.config/fish/completions/reprise.fish
+  bash:  source <(reprise completion bash)   ~/.bashrc
+  zsh:   source <(reprise completion zsh)    ~/.zshrc, after compinit
+  fish:  reprise completion fish | source    ~/.config/fish/config.fish
 `
 }
 

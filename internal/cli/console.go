@@ -44,7 +44,8 @@ on where that one has ended. Give --management to one of them: the ledger is for
 Examples:
   reprise console --queue orders.failed --queue mails.failed
   reprise console --management http://guest:guest@127.0.0.1:15672
-  reprise console --url amqp://app:secret@rabbit --queue orders.failed --archive postgres://app:secret@db/failed --keep 90d
+  reprise console --url amqp://app:secret@rabbit --queue orders.failed \
+      --archive postgres://app:secret@db/failed --keep 90d
   reprise console --listen 0.0.0.0:15600 --tokens tokens --queue orders.failed
   reprise console token anna --role operate --tokens tokens
 `

@@ -40,7 +40,7 @@ Examples:
   reprise failed edit 17
   reprise failed replay 17
   reprise failed replay --group 3 --canary 1m --rate 50/s
-  reprise failed discard --error 'no such customer' --reason 'test orders of May'
+  reprise failed discard --error 'no such customer' --reason 'test orders'
   reprise failed undo 17
 
 Exit codes: 0 done, 1 failed, 2 wrong flags, 3 a replay that stopped or was cancelled before all was sent.

@@ -38,7 +38,7 @@ changed. The message as it failed is kept beside; reprise failed replay sends th
 Examples:
   reprise failed edit 17
   reprise failed edit 17 -H region=eu -H tries:=3 --unset priority-customer
-  reprise failed show 17 --body | jq '.amount = 5' | reprise failed edit 17 --body -
+  reprise failed show 17 --body | jq .total=5 | reprise failed edit 17 --body -
   reprise failed edit 17 --revert
 `
 }

@@ -24,7 +24,7 @@ type failedGroupsCmd struct {
 
 // Help shows examples below the flags.
 func (failedGroupsCmd) Help() string {
-	return `A group are the failures of a queue whose errors are alike but for numbers, ids, addresses and times.
+	return `A group is the failures of a queue whose errors are alike but for numbers, ids, addresses and times.
 TREND is the last 24 hours, one bar for each two.
 
 Examples:

@@ -32,7 +32,7 @@ Examples:
   reprise topology graph -c reprise.yaml -o topology.svg
   reprise topology graph -c reprise.yaml --format dot | dot -Tpng >topology.png
   reprise topology graph --queue orders --format mermaid
-  reprise topology graph --management http://guest:guest@127.0.0.1:15672 -o now.svg
+  reprise topology graph --management http://guest:guest@rabbit:15672 -o now.svg
 `
 }
 

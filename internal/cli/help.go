@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"os"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -12,9 +13,15 @@ func helpText(v *kong.Value) string { return kong.DefaultHelpValueFormatter(v) }
 // printHelp prints the help of a command with its examples as they are written:
 // kong would run their lines together.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
+	width := min(widthOr80(IO{Stdout: ctx.Stdout, Lookup: os.LookupEnv}), 100)
+	options.WrapUpperBound = width
 	node := ctx.Selected()
 	if node == nil {
-		return kong.DefaultHelpPrinter(options, ctx)
+		text := ctx.Model.Help
+		ctx.Model.Help = filled(text, width)
+		err := kong.DefaultHelpPrinter(options, ctx)
+		ctx.Model.Help = text
+		return err
 	}
 	detail, flags := node.Detail, node.Flags
 	node.Detail = ""
@@ -24,7 +31,27 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	err := kong.DefaultHelpPrinter(options, ctx)
 	node.Detail, node.Flags = detail, flags
 	if err == nil && detail != "" {
-		_, err = ctx.Stdout.Write([]byte("\n" + strings.TrimRight(detail, "\n") + "\n"))
+		_, err = ctx.Stdout.Write([]byte("\n" + filled(strings.TrimRight(detail, "\n"), width) + "\n"))
 	}
 	return err
+}
+
+// filled breaks the paragraphs of a text anew. Lines that are indented stand as they are.
+func filled(text string, width int) string {
+	var lines, paragraph []string
+	end := func() {
+		if paragraph != nil {
+			lines, paragraph = append(lines, wrapped(strings.Join(paragraph, " "), width, 0)), nil
+		}
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if line != "" && !strings.HasPrefix(line, " ") {
+			paragraph = append(paragraph, line)
+			continue
+		}
+		end()
+		lines = append(lines, line)
+	}
+	end()
+	return strings.Join(lines, "\n")
 }

@@ -45,8 +45,8 @@ func (publishCmd) Help() string {
 id, and fails if no queue would get it.
 
 Examples:
-  reprise publish --to orders --declare '{"id": 7}' --content-type application/json
-  reprise publish --exchange shop --key order.new -f order.json
+  reprise publish --to orders --declare '{"id": 7}'
+  reprise publish --exchange shop --key order.new --type order -f order.json
   echo hello | reprise publish --to greetings -H lang=en -H tries:=3
 `
 }

@@ -3,10 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/config"
@@ -35,7 +32,7 @@ Flags are the keys of the configuration: --initial, --factor and --max for delay
 
 Examples:
   reprise schedule --initial 2s --factor 3 --max 6h --attempts 12
-  reprise schedule --list 1s,10s,1m --jitter equal --give-up-after 1d --attempts 1000
+  reprise schedule --list 1s,10s,1m --give-up-after 1d --attempts 1000
   reprise schedule -c reprise.yaml --queue orders
   reprise schedule -c reprise.yaml --queue orders --status 503
 `
@@ -51,18 +48,8 @@ func (c *scheduleCmd) Run(streams IO) error {
 	if c.Format == "json" {
 		return json.NewEncoder(streams.Stdout).Encode(scheduleJSON(s, p, time.Time(c.Start)))
 	}
-	_, err = fmt.Fprint(streams.Stdout, scheduleText(s, p, time.Time(c.Start), columns(streams)))
+	_, err = fmt.Fprint(streams.Stdout, scheduleText(s, p, time.Time(c.Start), min(widthOr80(streams), 120)))
 	return err
-}
-
-// columns is how wide a line may be.
-func columns(streams IO) int {
-	if f, ok := streams.Stdout.(*os.File); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-			return min(max(width, 40), 120)
-		}
-	}
-	return 80
 }
 
 // subject is the policy to show.

@@ -178,6 +178,14 @@ func tableWidth(streams IO) int {
 	return 0
 }
 
+// widthOr80 is tableWidth with a limit in any case.
+func widthOr80(streams IO) int {
+	if width := tableWidth(streams); width > 0 {
+		return width
+	}
+	return 80
+}
+
 // cut shortens a text to a width, the last of it being an ellipsis then.
 func cut(s string, width int) string {
 	if textWidth(s) <= width {
