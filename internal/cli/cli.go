@@ -75,7 +75,7 @@ Exit codes: 0 done, 1 failed, 2 wrong flags or configuration, 3 ended before all
 func Main(args []string, streams IO) int {
 	ended := -1 // set when the help has been printed
 	var root commands
-	parser, err := kong.New(&root,
+	parser, err := kong.New(&root, append(numbers,
 		kong.Name("reprise"),
 		kong.Description(description),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true}),
@@ -85,7 +85,7 @@ func Main(args []string, streams IO) int {
 		kong.Writers(streams.Stdout, streams.Stderr),
 		kong.Exit(func(code int) { ended = code }),
 		kong.BindTo(context.Background(), (*context.Context)(nil)),
-	)
+	)...)
 	if err != nil {
 		return report(streams, err) // the structs above contradict themselves
 	}
@@ -126,6 +126,10 @@ func hint(command *kong.Context, err error) error {
 	}
 	if command != nil && command.Selected() != nil {
 		where = command.Selected().FullPath() + " --help"
+	}
+	if strings.Contains(err.Error(), `but got "EOL"`) { // a flag at the end
+		flag, _, _ := strings.Cut(err.Error(), ":")
+		err = fmt.Errorf("%s takes a value", flag)
 	}
 	return fmt.Errorf("%w (see %s)", err, where)
 }
