@@ -6,10 +6,11 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // signals are the wishes of whoever runs the program: the first SIGINT or
-// SIGTERM ends ctx, the second closes again.
+// SIGTERM ends ctx, a later one closes again.
 type signals struct {
 	ctx   context.Context
 	again <-chan struct{}
@@ -19,18 +20,33 @@ type signals struct {
 	wg   sync.WaitGroup
 }
 
+// echo is how long signals are one and the same. A Ctrl-C comes twice if whatever has
+// started this program (timeout, npm, another supervisor) passes on what the terminal
+// has sent to all.
+const echo = 250 * time.Millisecond
+
 func notify(parent context.Context) *signals {
+	s := heed(parent, make(chan os.Signal, 2))
+	signal.Notify(s.ch, os.Interrupt, syscall.SIGTERM)
+	return s
+}
+
+// heed is notify with signals that come from ch.
+func heed(parent context.Context, ch chan os.Signal) *signals {
 	ctx, cancel := context.WithCancel(parent)
 	again := make(chan struct{})
-	s := &signals{ctx: ctx, again: again, stop: cancel, ch: make(chan os.Signal, 2)}
-	signal.Notify(s.ch, os.Interrupt, syscall.SIGTERM)
+	s := &signals{ctx: ctx, again: again, stop: cancel, ch: ch}
 	s.wg.Go(func() {
-		if _, ok := <-s.ch; !ok {
+		if _, ok := <-ch; !ok {
 			return
 		}
+		first := time.Now()
 		cancel()
-		if _, ok := <-s.ch; ok {
-			close(again)
+		for range ch {
+			if time.Since(first) > echo {
+				close(again)
+				return
+			}
 		}
 	})
 	return s
