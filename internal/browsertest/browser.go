@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
@@ -17,7 +18,8 @@ import (
 // Browser is a Chromium without a window, with one tab.
 type Browser struct {
 	Tab  context.Context // for chromedp's functions
-	stop func()
+	stop func()          // at once
+	once sync.Once
 
 	mu       sync.Mutex
 	problems []string
@@ -34,8 +36,8 @@ func NewBrowser(ctx context.Context) (*Browser, error) {
 	tab, stopTab := chromedp.NewContext(alloc)
 	b := &Browser{Tab: tab, stop: func() { stopTab(); stopAlloc() }}
 	if err := b.begin(); err != nil {
-		b.Close()
-		return nil, fmt.Errorf("chromium (Debian: apt install chromium, or set CHROMIUM to its path): %w", err)
+		b.stop()
+		return nil, fmt.Errorf("chromium (Debian: apt-get install chromium fonts-dejavu-core, or set CHROMIUM to its path): %w", err)
 	}
 	return b, nil
 }
@@ -51,8 +53,16 @@ func (b *Browser) begin() error {
 	return err
 }
 
-// Close ends the browser.
-func (b *Browser) Close() { b.stop() }
+// Close ends the browser, in order: one that is killed leaves a directory among the
+// temporary files.
+func (b *Browser) Close() {
+	b.once.Do(func() {
+		asked, cancel := context.WithTimeout(b.Tab, 10*time.Second)
+		defer cancel()
+		_ = chromedp.Cancel(asked)
+		b.stop()
+	})
+}
 
 // listen notes what a browser complains of: scripts that fail, and what the content
 // security policy keeps a page from.

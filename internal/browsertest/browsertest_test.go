@@ -306,3 +306,16 @@ func check(t *testing.T, b *Browser, script, path string, width int, scheme stri
 		t.Errorf("%s is %d wider than a screen of %d", path, over, width)
 	}
 }
+
+// A browser that has ended leaves nothing among the temporary files.
+func TestABrowserCleansUp(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	b := newBrowser(t)
+	do(t, b, chromedp.Navigate("about:blank"))
+	b.Close()
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) > 0 {
+		t.Errorf("it has left %v, %v", left, err)
+	}
+}
