@@ -101,7 +101,7 @@ func TestURL(t *testing.T) {
 		}
 		wantAll(
 			t, out.String(), "✓ 24 = 21 + 3 + 0", "on amqp://127.0.0.1:", "      ?    ",
-			"your broker", "its cover-art-archive.failed has the failed messages",
+			"your broker", "its cover-art-archive.failed has what failed",
 		)
 		if strings.Contains(out.String(), "guest") {
 			t.Errorf("user and password are shown:\n%s", &out)

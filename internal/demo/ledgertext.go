@@ -71,13 +71,13 @@ func nextLines(o Options) []line {
 	where := func(name, what string) line { return line{}.add(cyan, "  "+name).to(29).add(dim, what) }
 	lines := []line{line{}.add(bold, "where to look next")}
 	lines = append(lines,
-		where("examples/coverart", "what has just run: three handlers, no retry in them"),
+		where("examples/coverart", "what just ran: three handlers, no retry in them"),
 		where("topology/preset", "the queues it ran on, as they are deployed"),
 	)
 	if o.BrokerURL == "" {
 		lines = append(lines, where("reprise demo --url URL", "the same on a RabbitMQ; the messages stay there"))
 	} else {
-		lines = append(lines, where("your broker", "its "+preset.CoverArtFailedQueue+" has the failed messages"))
+		lines = append(lines, where("your broker", "its "+preset.CoverArtFailedQueue+" has what failed"))
 	}
 	lines = append(lines, where(fmt.Sprintf("reprise demo --seed %d", o.Seed), "the same events again"))
 	if o.Once {
