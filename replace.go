@@ -138,6 +138,7 @@ func (w *Worker) replace(d *delivery, c *replacement) {
 		w.settled(Event{Kind: EventRetried, Delay: c.hop.Delay, Err: errText(c.f.Error)}, d)
 	case moved:
 		w.log.Warn("delivered again", "message_id", c.messageID(d), "attempt", c.f.Attempt, "crashes", d.crashes+1)
+		w.observe(Event{Kind: EventMoved, MessageID: d.MessageId, Attempt: d.attempt})
 		for _, b := range d.burst {
 			w.observe(Event{Kind: EventDebounced, MessageID: b.MessageId, Attempt: b.attempt})
 		}

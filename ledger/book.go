@@ -34,10 +34,10 @@ type Book struct {
 }
 
 // entry are the counts of a queue.
-type entry struct{ Done, Debounced, Retried, Parked, Dropped, Lost, Refused int64 }
+type entry struct{ Done, Debounced, Retried, Parked, Dropped, Lost, Refused, Moved int64 }
 
 func (e entry) minus(x entry) entry {
-	return entry{e.Done - x.Done, e.Debounced - x.Debounced, e.Retried - x.Retried, e.Parked - x.Parked, e.Dropped - x.Dropped, e.Lost - x.Lost, e.Refused - x.Refused}
+	return entry{e.Done - x.Done, e.Debounced - x.Debounced, e.Retried - x.Retried, e.Parked - x.Parked, e.Dropped - x.Dropped, e.Lost - x.Lost, e.Refused - x.Refused, e.Moved - x.Moved}
 }
 
 func (e entry) plus(x entry) entry { return e.minus(entry{}.minus(x)) }
@@ -87,6 +87,8 @@ func (b *Book) Observe(e reprise.Event) {
 		n.Lost = 1
 	case reprise.EventCopyFailed:
 		n.Refused = 1
+	case reprise.EventMoved:
+		n.Moved = 1
 	default:
 		return
 	}

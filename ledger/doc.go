@@ -21,7 +21,8 @@
 //	was there   messages in all those places when the account was opened
 //	published   by clients to the work queue, straight or through exchanges, a replay among them, and
 //	            by PublishAt to its levels. What comes back from a wait queue or is given back does not
-//	            count (message_stats.publish of the queue; measured with RabbitMQ 3.10 and 4.3)
+//	            count (message_stats.publish of the queue; measured with RabbitMQ 3.10 and 4.3), nor does
+//	            a copy by which a worker counts deliveries of a classic queue (EventMoved)
 //	done        acknowledged after the handler returned nil, or as one of a burst (EventDone, EventDebounced)
 //	ready       in the work queue, for a worker to take
 //	unacked     with a worker
@@ -75,9 +76,7 @@
 // the reason); what was taken out of a failed queue without an archive, by redrive among
 // others (missing, with the reason, as it is published again); what was imported into an
 // archive, or scheduled to an exchange rather than a queue, or reached the queue by another
-// queue's dead-lettering (too many); a message of a classic queue whose deliveries are
-// counted on a copy (missing, see reprise.WorkerConfig.CrashLimit). Ledger.Accept
-// begins the account anew, on record.
+// queue's dead-lettering (too many). Ledger.Accept begins the account anew, on record.
 //
 // All workers of a queue must have a Book; without any, the ledger says that it does not know.
 // The management API must keep counts (rates_mode basic or detailed).

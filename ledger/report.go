@@ -142,7 +142,7 @@ func (l *Ledger) line(now time.Time, a account, samples []sample, pages []page) 
 
 // fill fills in the numbers.
 func (l *Line) fill(from, to *terms) {
-	l.In = from.stock() - from[replayed] - from[removed] + to[published] - from[published]
+	l.In = from.stock() - from[replayed] - from[removed] + to.came() - from.came()
 	l.Done = to.ended() - from.ended()
 	l.Ready, l.Unacked, l.Waiting = to[ready], to[unacked], to[waiting]
 	l.Failed = to[inParking] + to[failing] + to[replaying]
@@ -190,7 +190,7 @@ func (l *Ledger) explain(now time.Time, a account, samples []sample, s step, pag
 		}
 	}
 	// What the broker has seen acknowledged, and the workers and the archive have not.
-	settled := grown(done) + grown(debounced) + grown(retried) + grown(gaveUp) + grown(lost)
+	settled := grown(done) + grown(debounced) + grown(retried) + grown(gaveUp) + grown(lost) + grown(moved)
 	others := grown(taken) - settled // less than 0: workers reject rather than acknowledge
 	if n := others; n > 0 {
 		say("%s acknowledged in the work queue by somebody whose acknowledgements are not reported", deliveries(n))

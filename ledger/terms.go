@@ -30,12 +30,16 @@ const (
 	dropped
 	lost
 	refused // copies that were not confirmed, and published again
+	moved   // published to the work queue by a worker, in place of what it had from there
 
 	termCount
 )
 
 // Terms are all of them.
 type terms [termCount]int64
+
+// came is what has come in from outside.
+func (t *terms) came() int64 { return t[published] - t[moved] }
 
 // stock is what has come in and is somewhere, or left by way of the archive.
 func (t *terms) stock() int64 {
@@ -48,7 +52,7 @@ func (t *terms) ended() int64 { return t[done] + t[debounced] }
 // missing is the difference that the equation has, of an account opened with other
 // terms.
 func (t *terms) missing(opening *terms) int64 {
-	return t[published] - opening[published] - (t.ended() - opening.ended()) - (t.stock() - opening.stock())
+	return t.came() - opening.came() - (t.ended() - opening.ended()) - (t.stock() - opening.stock())
 }
 
 // motion is how much has moved between two samples. What is left out moves with
