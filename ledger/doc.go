@@ -43,8 +43,15 @@
 // So each sample has a slack, which is how much has moved between it and the ones
 // beside it. A sample that is found as it was two more times has none: then the
 // equation holds to the message. A difference counts as far as it is more than the
-// slack. On a queue that is never still, differences smaller than what moves in two
-// intervals are seen when it is.
+// slack.
+//
+// On a queue that is never still, a difference is seen when it is more than what comes in
+// and is done in an interval, and what fails and comes back in two; a smaller one when
+// the queue is still, or when others have come to it: differences add up, slack does
+// not. It cannot be less. That a count is up to ten seconds old, and which moment it is
+// of, the broker does not say; so a message that is lost looks like one that came in a
+// moment later. What workers tell is exact, and of no help there: they know what they
+// have done, and not what came in, or is in a queue.
 //
 // A Difference has a window: from the last sample that shows that it was not there yet
 // to the first that shows that it was. One that goes away again, because the message was

@@ -22,11 +22,8 @@ func slack(samples []sample, i int) (int64, bool) {
 	if i == len(samples)-1 {
 		return 0, false
 	}
-	n := motion(&samples[i].terms, &samples[i+1].terms)
-	if i > 0 {
-		n += motion(&samples[i-1].terms, &samples[i].terms)
-	}
-	return n, true
+	before := &samples[max(0, i-1)].terms
+	return motion(before, &samples[i].terms, &samples[i+1].terms), true
 }
 
 // opening is where an account begins.

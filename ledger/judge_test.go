@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -127,6 +128,29 @@ func TestSteps(t *testing.T) {
 			t.Fatalf("lost at %d, found between %d and %d", from, before.Unix(), after.Unix())
 		}
 	})
+}
+
+// A queue that is never still: what is lost, all at once or one by one, is found when it
+// is more than what comes in and is done between two samples.
+func TestStepsOfABusyQueue(t *testing.T) {
+	const each = 10 // come in, and are done, between two samples
+	for name, losses := range map[string][]int64{
+		"at once":    {0, 0, 0, 2*each + 1, 0, 0, 0, 0},
+		"one by one": slices.Repeat([]int64{1}, 2*each+5),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all []sample
+			var now terms
+			for n, lost := range losses {
+				now[published] += each + lost
+				now[done] += each
+				all = append(all, sample{at: moment(n), until: moment(n), times: 1, terms: now})
+			}
+			if found := steps(opening{terms: all[0].terms}, all); len(found) != 1 || found[0].n < 1 {
+				t.Errorf("found %+v", found)
+			}
+		})
+	}
 }
 
 // What is still on its way when the last sample is taken says nothing yet.

@@ -55,15 +55,21 @@ func (t *terms) missing(opening *terms) int64 {
 	return t.came() - opening.came() - (t.ended() - opening.ended()) - (t.stock() - opening.stock())
 }
 
-// motion is how much has moved between two samples. What is left out moves with
-// something else.
-func motion(a, b *terms) int64 {
+// motion is how much has moved around a sample. What is left out moves with
+// something else. What the equation has of a count is as much too early as it grew
+// since the sample before, or as much too late as it grows until the next one; it
+// cannot be both. What goes from place to place may have left one before it was looked
+// at, and come to the other after.
+func motion(before, at, after *terms) int64 {
 	n := int64(0)
-	for i := range a {
+	for i := range at {
+		a, b := abs(at[i]-before[i]), abs(after[i]-at[i])
 		switch term(i) {
 		case taken, outParking, dropped, lost, refused:
+		case published, moved, done, debounced:
+			n += max(a, b)
 		default:
-			n += abs(b[i] - a[i])
+			n += a + b
 		}
 	}
 	return n
