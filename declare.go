@@ -15,7 +15,7 @@ import (
 // declare makes sure that everything in t exists, over a channel of its own:
 // the broker answers a refusal by closing the channel.
 func (c *Client) declare(ctx context.Context, l *link, t topology.Topology) error {
-	if err := t.Validate(); err != nil {
+	if err := validateTopology(t); err != nil {
 		return err
 	}
 	conn, err := l.get(ctx)
@@ -38,6 +38,26 @@ func (c *Client) declare(ctx context.Context, l *link, t topology.Topology) erro
 		return struct{}{}, err
 	}, nil)
 	return err
+}
+
+// validateTopology reports what no broker accepts, and arguments that cannot be sent.
+func validateTopology(t topology.Topology) error {
+	errs := []error{t.Validate()}
+	check := func(kind, name string, args topology.Table) {
+		if _, err := encodeTable(args); err != nil {
+			errs = append(errs, fmt.Errorf("reprise: cannot declare %s %q with these arguments: %w", kind, name, err))
+		}
+	}
+	for _, e := range t.Exchanges {
+		check("exchange", e.Name, e.Args)
+	}
+	for _, q := range t.Queues {
+		check("queue", q.Name, q.Args)
+	}
+	for _, b := range t.Bindings {
+		check("binding", b.String(), b.Args)
+	}
+	return errors.Join(errs...)
 }
 
 // declaration is one run through a topology.

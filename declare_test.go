@@ -54,8 +54,8 @@ func TestDeclareExplainsRefusals(t *testing.T) {
 				topology.Topology{Bindings: []topology.Binding{{Exchange: exchange, Queue: "nothing"}}},
 			},
 			{
-				"reserved", "exchange", "amq.mine", "the user may not configure it (or its name is reserved)",
-				topology.Topology{Exchanges: []topology.Exchange{{Name: "amq.mine", Kind: topology.Direct}}},
+				"reserved", "queue", "amq.mine", "the user may not configure it (or its name is reserved)",
+				topology.Topology{Queues: []topology.Queue{{Name: "amq.mine", IfAbsent: true}}},
 			},
 		} {
 			t.Run(tc.name, func(t *testing.T) {

@@ -206,9 +206,18 @@ func (c WorkerConfig) Validate() error {
 			fault("Policy.GiveUpAfter cannot be kept with this Strategy: nothing on a message says when it first failed; limit MaxAttempts, or use another Strategy")
 		}
 	}
-	errs = append(errs, c.Policy.Validate(), c.Strategy.Validate())
-	if c.Queue != "" {
-		errs = append(errs, c.Strategy.ValidateQueue(c.Queue), c.topology().Validate())
+	errs = append(errs, c.Policy.Validate())
+	// Each asks for what the one before it has found to be sound.
+	switch err := c.Strategy.Validate(); {
+	case err != nil:
+		errs = append(errs, err, c.Topology.Validate())
+	case c.Queue == "":
+	default:
+		if err := c.Strategy.ValidateQueue(c.Queue); err != nil {
+			errs = append(errs, err, c.Topology.Validate())
+		} else {
+			errs = append(errs, validateTopology(c.topology()))
+		}
 	}
 	return errors.Join(errs...)
 }

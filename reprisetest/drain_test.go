@@ -219,7 +219,7 @@ func TestDrainFollowsEveryRoute(t *testing.T) {
 			t.Parallel()
 			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 				queue, m := "orders", order("1")
-				if _, is := c.route.(topology.WaitQueue); is {
+				if c.route.Topology("").Exchanges != nil {
 					queue, m.Exchange, m.RoutingKey = "cover-art-archive.index", "cover-art-archive", "index"
 				}
 				w := b.Work(t, reprise.WorkerConfig{

@@ -192,7 +192,10 @@ func TestWorkFailsAtOnceWhereItCannotWork(t *testing.T) {
 	t.Parallel()
 	for want, config := range map[string]reprise.WorkerConfig{
 		"reprisetest: reprise: WorkerConfig.Queue is empty: name the queue to consume": {Handler: failing(0)},
-		`reprisetest: the worker of "amq.mine" has ended: `:                            {Queue: "amq.mine", Handler: failing(0)},
+		`reprisetest: the worker of "orders" has ended: `: {
+			Queue: "orders", Handler: failing(0),
+			Topology: topology.Topology{Queues: []topology.Queue{{Name: "orders", Args: topology.Table{"x-message-ttl": "soon"}}}},
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			got := try(t, func(f *fake) { reprisetest.New(f).Work(f, config) })

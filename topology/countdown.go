@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -26,17 +27,15 @@ type CountDown struct {
 	Default int    // retries of a message without the header
 }
 
-// Validate reports missing names and a negative default.
+// Validate reports names that are missing or somebody else's, and a negative default.
 func (c CountDown) Validate() error {
 	switch {
 	case c.Header == "" || c.Errors == "" || c.Header == c.Errors:
 		return fmt.Errorf("topology: CountDown needs two header names: Header %q, Errors %q", c.Header, c.Errors)
-	case len(c.Header) > maxName || len(c.Errors) > maxName:
-		return fmt.Errorf("topology: CountDown header names have at most %d bytes", maxName)
 	case c.Default < 0 || c.Default > math.MaxInt32:
 		return fmt.Errorf("topology: CountDown.Default %d: use 0 (no retries) to %d", c.Default, math.MaxInt32)
 	}
-	return nil
+	return errors.Join(validateHeader("CountDown.Header", c.Header), validateHeader("CountDown.Errors", c.Errors))
 }
 
 // Owns reports whether header is one of the two.

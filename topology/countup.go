@@ -24,17 +24,13 @@ type CountUp struct {
 	Header string // name of the count
 }
 
-// Validate reports a name that no header can have, or that a Trail has taken.
+// Validate reports a name that no header can have, or that a Trail or the broker has
+// taken.
 func (c CountUp) Validate() error {
-	switch {
-	case c.Header == "":
+	if c.Header == "" {
 		return fmt.Errorf("topology: CountUp.Header is empty: name the header that counts, such as %q", "x-attempts")
-	case len(c.Header) > maxName:
-		return fmt.Errorf("topology: CountUp.Header has %d bytes: use at most %d", len(c.Header), maxName)
-	case (Trail{}).Owns(c.Header):
-		return fmt.Errorf("topology: CountUp.Header %q is written by Trail, which stands beside the count: use another name, or Trail by itself", c.Header)
 	}
-	return nil
+	return validateHeader("CountUp.Header", c.Header)
 }
 
 // Owns reports whether header is the count, or one of Trail's.

@@ -82,22 +82,35 @@ func (r DeadLettering) Validate() error {
 	if r.Infrastructure.empty() {
 		return errors.Join(err, r.FailedAddress.validate("DeadLettering.FailedAddress"))
 	}
-	return errors.Join(err, r.Infrastructure.Validate())
+	return errors.Join(err, validateLength("DeadLettering.FailedAddress.Key", r.FailedAddress.Key),
+		validateLength("DeadLettering.FailedAddress.Exchange", r.FailedAddress.Exchange), r.Infrastructure.Validate())
 }
 
 // ValidateQueue reports a work queue that would drop what is rejected, one that
 // WorkExchange does not lead back to, and one whose other queues would have names
 // that no broker accepts.
 func (r DeadLettering) ValidateQueue(queue string) error {
+	r = r.withDefaults()
 	for _, q := range r.Infrastructure.Queues {
-		if _, found := q.Args["x-dead-letter-exchange"]; q.Name == queue && !found {
+		if q.Name != queue {
+			continue
+		}
+		exchange, found := q.Args["x-dead-letter-exchange"].(string)
+		if !found {
 			return fmt.Errorf("topology: DeadLettering.Infrastructure declares the work queue %q without x-dead-letter-exchange: "+
 				"it would drop what is rejected, so name the exchange that leads to the wait queue", queue)
 		}
+		if err := r.Infrastructure.validateDeadLetters(exchange); err != nil {
+			return err
+		}
+	}
+	if r.Infrastructure.empty() && r.FailedAddress.queue(queue) == retryQueue(queue) {
+		return fmt.Errorf("topology: DeadLettering.FailedAddress is the wait queue %q, so that what is parked would come back: name another, such as %q", retryQueue(queue), "{queue}.failed")
 	}
 	return errors.Join(
+		r.FailedAddress.notInto("DeadLettering.FailedAddress", queue, r.WorkExchange),
 		r.Infrastructure.validateWayBack("DeadLettering", r.WorkExchange, queue),
-		validateNames(queue, retryQueue(queue), r.withDefaults().FailedAddress.queue(queue)))
+		validateNames(queue, retryQueue(queue), r.FailedAddress.queue(queue)))
 }
 
 // Marks returns Deaths.

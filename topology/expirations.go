@@ -63,6 +63,8 @@ func (e Expirations) withDefaults() Expirations {
 func (e Expirations) Validate() error {
 	e = e.withDefaults()
 	switch {
+	case len(e.WaitQueue) > maxName:
+		return validateLength("Expirations.WaitQueue", e.WaitQueue)
 	case e.First < time.Millisecond || e.First%time.Millisecond != 0 || e.First > MaxDelay:
 		return fmt.Errorf("topology: Expirations.First %s: use whole milliseconds, from 1ms to %s, or 0 for %s", e.First, MaxDelay, DefaultFirstExpiration)
 	case !(e.Factor >= 1 && e.Factor <= maxGrowth): // written so that NaN fails too

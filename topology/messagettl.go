@@ -50,15 +50,23 @@ func (m MessageTTL) withDefaults() MessageTTL {
 // Validate reports addresses that lead nowhere, and a contradictory
 // Infrastructure.
 func (m MessageTTL) Validate() error {
-	if !m.Infrastructure.empty() {
-		var err error
-		if m.WaitAddress.Key == "{key}" { // another key tells them apart
-			err = validateWait("MessageTTL.WaitAddress", m.WaitAddress.Exchange, m.WorkExchange)
-		}
-		return errors.Join(err, m.Infrastructure.Validate())
-	}
+	own := m.Infrastructure.empty()
 	m = m.withDefaults()
-	return errors.Join(m.WaitAddress.validate("MessageTTL.WaitAddress"), m.FailedAddress.validate("MessageTTL.FailedAddress"))
+	errs := []error{validateApart("MessageTTL.WaitAddress", "FailedAddress", m.WaitAddress == m.FailedAddress, "the same")}
+	for _, a := range []struct {
+		field string
+		Address
+	}{{"MessageTTL.WaitAddress", m.WaitAddress}, {"MessageTTL.FailedAddress", m.FailedAddress}} {
+		if own {
+			errs = append(errs, a.validate(a.field))
+			continue
+		}
+		errs = append(errs, validateLength(a.field+".Key", a.Key), validateLength(a.field+".Exchange", a.Exchange))
+		if a.Key == "{key}" && a.Exchange != "" { // another key tells them apart
+			errs = append(errs, validateWait(a.field, a.Exchange, m.WorkExchange))
+		}
+	}
+	return errors.Join(append(errs, m.Infrastructure.Validate())...)
 }
 
 // ValidateQueue reports a work queue whose other queues would have names that
@@ -67,6 +75,8 @@ func (m MessageTTL) Validate() error {
 func (m MessageTTL) ValidateQueue(queue string) error {
 	m = m.withDefaults()
 	return errors.Join(
+		m.WaitAddress.notInto("MessageTTL.WaitAddress", queue, m.WorkExchange),
+		m.FailedAddress.notInto("MessageTTL.FailedAddress", queue, m.WorkExchange),
 		m.Infrastructure.validateWayBack("MessageTTL", m.WorkExchange, queue),
 		validateNames(queue, m.WaitAddress.queue(queue), m.FailedAddress.queue(queue)))
 }

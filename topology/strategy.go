@@ -1,6 +1,9 @@
 package topology
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Strategy is how a message that failed comes back, or is parked: the way its
 // copies take (Route) and what is written on them (Marks). It is pure,
@@ -28,9 +31,13 @@ func (s Strategy) WithDefaults() Strategy {
 	return s
 }
 
-// Validate reports what is wrong with the settings of either part. Parts of
+// Validate reports what is wrong with the settings of either part, and Marks of this
+// package that count nothing, since the Route publishes no copies. Parts of
 // other packages take part by having a method Validate() error.
 func (s Strategy) Validate() error {
+	if err := errors.Join(validateNil("Route", s.Route), validateNil("Marks", s.Marks)); err != nil {
+		return err
+	}
 	s = s.WithDefaults()
 	for _, part := range []any{s.Route, s.Marks} {
 		if v, ok := part.(interface{ Validate() error }); ok {
@@ -39,7 +46,7 @@ func (s Strategy) Validate() error {
 			}
 		}
 	}
-	return nil
+	return s.validateMarks()
 }
 
 // ValidateQueue reports why the strategy cannot serve a work queue. Routes of

@@ -82,27 +82,22 @@ type Topology struct {
 const maxName = 255
 
 // Validate reports everything that no broker would accept: empty and
-// over-long names, exchanges without a kind, one name with two different
+// over-long names, those of the broker's own, such with line breaks, which
+// RabbitMQ leaves out, exchanges without a kind, one name with two different
 // declarations, combinations such as a transient quorum queue. All findings
 // are joined into one error.
 func (t Topology) Validate() error {
 	var errs []error
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("topology: "+format, args...)) }
-	name := func(what, name string) {
-		switch {
-		case name == "":
-			fault("%s without a name", what)
-		case len(name) > maxName:
-			fault("%s %.40q… has a name of %d bytes: at most %d are possible", what, name, len(name), maxName)
+	check := func(err error) {
+		if err != nil {
+			errs = append(errs, err)
 		}
 	}
 
 	exchanges := map[string]Exchange{}
 	for _, e := range t.Exchanges {
-		name("exchange", e.Name)
-		if e.Kind == "" {
-			fault("exchange %q has no kind: use %q, %q, %q or %q", e.Name, Direct, Fanout, Topic, ByArgs)
-		}
+		check(e.validate())
 		if other, found := exchanges[e.Name]; found && !reflect.DeepEqual(normal(e), normal(other)) {
 			fault("exchange %q is declared twice and differently: keep one declaration", e.Name)
 		}
@@ -110,24 +105,21 @@ func (t Topology) Validate() error {
 	}
 	queues := map[string]Queue{}
 	for _, q := range t.Queues {
-		name("queue", q.Name)
-		if q.Args["x-queue-type"] == "quorum" && (q.Transient || q.Exclusive || q.AutoDelete) {
-			fault("queue %q is a quorum queue: it cannot be transient, exclusive or auto-delete", q.Name)
-		}
+		check(q.validate())
 		if other, found := queues[q.Name]; found && !reflect.DeepEqual(normalQueue(q), normalQueue(other)) {
 			fault("queue %q is declared twice and differently: keep one declaration", q.Name)
 		}
 		queues[q.Name] = q
 	}
 	for _, b := range t.Bindings {
-		name("binding to exchange", b.Exchange)
+		check(validateOwn("binding to exchange", b.Exchange))
 		switch {
 		case b.Queue != "" && b.ToExchange != "":
 			fault("binding of exchange %q leads both to queue %q and to exchange %q: make two of it", b.Exchange, b.Queue, b.ToExchange)
 		case b.ToExchange != "":
-			name("binding from exchange", b.ToExchange)
+			check(validateOwn("binding from exchange", b.ToExchange))
 		default:
-			name("binding to queue", b.Queue)
+			check(validateOwn("binding to queue", b.Queue))
 		}
 		if len(b.RoutingKey) > maxName {
 			fault("binding of %s %q to exchange %q has a routing key of %d bytes: at most %d are possible",

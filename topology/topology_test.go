@@ -52,7 +52,7 @@ func TestValidate(t *testing.T) {
 				"topology: exchange without a name",
 				`topology: exchange "" has no kind: use "direct", "fanout", "topic" or "headers"`,
 				`topology: exchange "x" is declared twice and differently: keep one declaration`,
-				`topology: exchange "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"… has a name of 256 bytes: at most 255 are possible`,
+				`topology: exchange "nnnnnnnnnnnnnnnnnnnnnnnn…nnnnnnnnnnnnnnnnnnnnnnnn" has a name of 256 bytes: at most 255 are possible`,
 				"topology: queue without a name",
 				`topology: queue "q" is declared twice and differently: keep one declaration`,
 				`topology: queue "e" is a quorum queue: it cannot be transient, exclusive or auto-delete`,
@@ -61,7 +61,7 @@ func TestValidate(t *testing.T) {
 				`topology: binding of queue "q" to exchange "x" has a routing key of 256 bytes: at most 255 are possible`,
 				`topology: binding of exchange "y" to exchange "x" has a routing key of 256 bytes: at most 255 are possible`,
 				`topology: binding of exchange "x" leads both to queue "q" and to exchange "y": make two of it`,
-				`topology: binding from exchange "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"… has a name of 256 bytes: at most 255 are possible`,
+				`topology: binding from exchange "nnnnnnnnnnnnnnnnnnnnnnnn…nnnnnnnnnnnnnnnnnnnnnnnn" has a name of 256 bytes: at most 255 are possible`,
 			},
 		},
 	} {

@@ -39,7 +39,13 @@ func (w WaitQueue) Validate() error {
 	if w.Delay < 0 || w.Delay > MaxDelay {
 		return fmt.Errorf("topology: WaitQueue.Delay %s: use 0 to %s", w.Delay, MaxDelay)
 	}
-	return errors.Join(validateWait("WaitQueue.WaitExchange", w.WaitExchange, w.WorkExchange), w.Infrastructure.Validate())
+	return errors.Join(
+		validateWait("WaitQueue.WaitExchange", w.WaitExchange, w.WorkExchange),
+		validateWait("WaitQueue.FailedExchange", w.FailedExchange, w.WorkExchange),
+		validateApart("WaitQueue.WaitExchange", "FailedExchange", w.WaitExchange == w.FailedExchange, fmt.Sprintf("both %q", w.WaitExchange)),
+		validateLength("WaitQueue.WaitExchange", w.WaitExchange),
+		validateLength("WaitQueue.FailedExchange", w.FailedExchange),
+		w.Infrastructure.Validate())
 }
 
 // ValidateQueue reports a work queue that WorkExchange does not lead to, as far

@@ -50,13 +50,13 @@ func (t Topology) validateWayBack(route, work, queue string) error {
 		"add the binding by which it gets its messages to %s.Infrastructure", work, queue, route)
 }
 
-// validateWait reports that copies are published where work is, under a key of
-// work: they would be delivered at once or, with an expiration, dropped there.
+// validateWait reports that copies, to wait or to be parked, are published where work
+// is, under a key of work: they would be delivered at once.
 func validateWait(field, wait, work string) error {
 	if wait != work {
 		return nil
 	}
-	return fmt.Errorf("topology: %s is %q, which leads to the work queue at once: name the exchange that leads to the wait queue", field, wait)
+	return fmt.Errorf("topology: %s is %q, which leads to the work queue at once: name an exchange in front of another queue", field, wait)
 }
 
 // leads reports whether an exchange leads to a queue, directly or through others,

@@ -36,12 +36,24 @@ func subjectOf(w reprise.WorkerConfig) subject {
 	if left := strategy.Marks.Read(fresh).RetriesLeft; left != topology.Undecided {
 		s.policy.MaxAttempts = left + 1
 	}
-	s.about = aboutDelays(strategy.Route, s.policy.Backoff)
-	s.delay = policyDelays(strategy.Route, s.policy.Backoff, fresh)
-	if r, ok := strategy.Route.(topology.GrowingTTL); ok {
+	route := plain(strategy.Route)
+	s.about = aboutDelays(route, s.policy.Backoff)
+	s.delay = policyDelays(route, s.policy.Backoff, fresh)
+	if r, ok := route.(topology.GrowingTTL); ok {
 		s.delay = growingDelays(r, fresh, s.policy.MaxAttempts)
 	}
 	return s
+}
+
+// plain returns what the route of a preset is.
+func plain(r topology.Route) topology.Route {
+	for {
+		around, ok := r.(interface{ Unwrap() topology.Route })
+		if !ok {
+			return r
+		}
+		r = around.Unwrap()
+	}
 }
 
 // policyDelays are those of a policy, as a route has them.

@@ -3,6 +3,7 @@ package preset
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/reprisemq/reprise/topology"
@@ -77,13 +78,18 @@ func (c CoverArt) withDefaults() CoverArt {
 
 // Validate reports numbers the design cannot express and what to write instead.
 func (c CoverArt) Validate() error {
-	switch {
-	case c.RetryDelay < 0 || c.RetryDelay%time.Millisecond != 0:
-		return fmt.Errorf("preset: CoverArt.RetryDelay %s: use whole milliseconds, or 0 for %s", c.RetryDelay, CoverArtRetryDelay)
-	case c.Retries < 0:
-		return fmt.Errorf("preset: CoverArt.Retries %d: use a positive number, or 0 for %d", c.Retries, CoverArtRetries)
+	errs := []error{
+		validateDelay("CoverArt.RetryDelay", c.RetryDelay, CoverArtRetryDelay),
+		validateQueueType("CoverArt.QueueType", c.QueueType, "for what the broker makes it"),
 	}
-	return errors.Join(validateQueueType("CoverArt", c.QueueType), c.Strategy().Validate())
+	if c.Retries < 0 || c.Retries > math.MaxInt32 {
+		errs = append(errs, fmt.Errorf("preset: CoverArt.Retries %d: use 1 to %d, or 0 for %d", c.Retries, math.MaxInt32, CoverArtRetries))
+	}
+	return errors.Join(errs...)
+}
+
+func (c CoverArt) validateQueue(queue string) error {
+	return oneOf("CoverArt", queue, CoverArtIndexQueue, CoverArtDeleteQueue, CoverArtMoveQueue)
 }
 
 // Topology returns all exchanges, queues and bindings of the design.
@@ -129,15 +135,16 @@ func (c CoverArt) Topology() topology.Topology {
 // worker on any of its three work queues. The delay is the retry queue's, the
 // budget is mb-retries: a worker's Policy is not consulted.
 func (c CoverArt) Strategy() topology.Strategy {
+	given := c
 	c = c.withDefaults()
 	return topology.Strategy{
-		Route: topology.WaitQueue{
+		Route: designed{topology.WaitQueue{
 			WorkExchange:   CoverArtExchange,
 			WaitExchange:   CoverArtRetryExchange,
 			FailedExchange: CoverArtFailedExchange,
 			Delay:          c.RetryDelay,
 			Infrastructure: c.Topology(),
-		},
+		}, given},
 		Marks: topology.CountDown{
 			Header:  CoverArtRetriesHeader,
 			Errors:  CoverArtExceptionsHeader,

@@ -101,16 +101,25 @@ func (s Staking) withDefaults() Staking {
 
 // Validate reports what the design cannot express and what to write instead.
 func (s Staking) Validate() error {
-	s = s.withDefaults()
-	var errs []error
-	if s.RetryDelay < time.Millisecond || s.RetryDelay%time.Millisecond != 0 || s.RetryDelay > topology.MaxDelay {
-		errs = append(errs, fmt.Errorf("preset: Staking.RetryDelay %s: use whole milliseconds, from 1ms to %s, or 0 for %s",
-			s.RetryDelay, topology.MaxDelay, StakingRetryDelay))
+	errs := []error{
+		validateDelay("Staking.RetryDelay", s.RetryDelay, StakingRetryDelay),
+		validateQueueType("Staking.QueueType", s.QueueType, `for "quorum"`),
 	}
-	if s.QueueType != "quorum" && s.QueueType != "classic" {
-		errs = append(errs, fmt.Errorf("preset: Staking.QueueType %q: use \"quorum\" or \"classic\", or leave it empty for \"quorum\"", s.QueueType))
+	for _, queue := range s.Queues {
+		switch err := s.route(queue).ValidateQueue(queue); {
+		case queue == "":
+			errs = append(errs, errors.New("preset: Staking.Queues has an empty name: leave it out"))
+		case err != nil:
+			errs = append(errs, fmt.Errorf("preset: Staking.Queues: %w", err))
+		}
 	}
-	return errors.Join(append(errs, s.Topology().Validate())...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := s.Topology().Validate(); err != nil {
+		return fmt.Errorf("preset: Staking.Queues: %w", err)
+	}
+	return nil
 }
 
 // Topology returns the exchange, and all that each of the Queues needs.
@@ -162,40 +171,39 @@ func (s Staking) of(queue string) topology.Topology {
 // those that other programs made count.
 func (s Staking) Strategy() topology.Strategy {
 	return topology.Strategy{
-		Route: stakingRoute{s.withDefaults()},
+		Route: designed{stakingRoute{s.withDefaults()}, s},
 		Marks: topology.CountUp{Header: StakingAttemptsHeader},
 	}
+}
+
+// route returns that of one work queue's messages.
+func (s Staking) route(queue string) topology.MessageTTL {
+	return topology.MessageTTL{
+		WaitAddress:    topology.Address{Key: "{queue}" + StakingDelaySuffix},
+		FailedAddress:  topology.Address{Key: "{queue}" + StakingFailedSuffix},
+		Infrastructure: s.of(queue),
+	}
+}
+
+func (s Staking) validateQueue(queue string) error {
+	if !slices.Contains(s.withDefaults().Queues, queue) && (strings.HasSuffix(queue, StakingDelaySuffix) || strings.HasSuffix(queue, StakingFailedSuffix)) {
+		return fmt.Errorf("preset: Staking: %q has the name of a wait queue or a failed queue: name the work queue, "+
+			"or if it is one, list it in Staking.Queues", queue)
+	}
+	return s.route(queue).ValidateQueue(queue)
 }
 
 // stakingRoute is topology.MessageTTL with one delay for all, and with an
 // infrastructure that depends on the work queue.
 type stakingRoute struct{ Staking }
 
-func (r stakingRoute) of(queue string) topology.MessageTTL {
-	return topology.MessageTTL{
-		WaitAddress:    topology.Address{Key: "{queue}" + StakingDelaySuffix},
-		FailedAddress:  topology.Address{Key: "{queue}" + StakingFailedSuffix},
-		Infrastructure: r.Staking.of(queue),
-	}
-}
-
 // Topology implements topology.Route.
-func (r stakingRoute) Topology(queue string) topology.Topology { return r.Staking.of(queue) }
+func (r stakingRoute) Topology(queue string) topology.Topology { return r.of(queue) }
 
 // Wait implements topology.Route.
 func (r stakingRoute) Wait(d topology.Delivery, _ time.Duration) (topology.Hop, error) {
-	return r.of(d.Queue).Wait(d, r.RetryDelay)
+	return r.route(d.Queue).Wait(d, r.RetryDelay)
 }
 
 // Failed implements topology.Route.
-func (r stakingRoute) Failed(d topology.Delivery) topology.Hop { return r.of(d.Queue).Failed(d) }
-
-// ValidateQueue is asked by topology.Strategy.
-func (r stakingRoute) ValidateQueue(queue string) error {
-	var err error
-	if !slices.Contains(r.Queues, queue) && (strings.HasSuffix(queue, StakingDelaySuffix) || strings.HasSuffix(queue, StakingFailedSuffix)) {
-		err = fmt.Errorf("preset: Staking: %q has the name of a wait queue or a failed queue: name the work queue, "+
-			"or if it is one, list it in Staking.Queues", queue)
-	}
-	return errors.Join(err, r.of(queue).ValidateQueue(queue), r.Staking.of(queue).Validate())
-}
+func (r stakingRoute) Failed(d topology.Delivery) topology.Hop { return r.route(d.Queue).Failed(d) }

@@ -118,27 +118,48 @@ func (w WaitExchange) withDefaults() WaitExchange {
 // Validate reports names and numbers the design cannot express and what to
 // write instead.
 func (w WaitExchange) Validate() error {
+	errs := []error{
+		validateKind("WaitExchange.Kind", w.Kind),
+		validateKind("WaitExchange.WaitKind", w.WaitKind),
+		validateQueueType("WaitExchange.QueueType", w.QueueType, "for what the broker makes it"),
+	}
+	fault := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("preset: WaitExchange."+format, args...))
+	}
 	d := w.withDefaults()
-	var errs []error
 	names := map[string]string{}
 	for _, q := range [][2]string{{"Queue", d.Queue}, {"WaitQueue", d.WaitQueue}, {"FailedQueue", d.FailedQueue}} {
 		if other, taken := names[q[1]]; taken {
-			errs = append(errs, fmt.Errorf("preset: WaitExchange.%s and %s are both %q: name two queues", other, q[0], q[1]))
+			fault("%s and %s are both %q: name two queues", other, q[0], q[1])
 		}
 		names[q[1]] = q[0]
 	}
-	for _, kind := range [][2]string{{"Kind", d.Kind}, {"WaitKind", d.WaitKind}} {
-		if kind[1] != topology.Direct && kind[1] != topology.Topic && kind[1] != topology.Fanout {
-			errs = append(errs, fmt.Errorf("preset: WaitExchange.%s %q: use %q, %q or %q, which go by the routing key or pass all", kind[0], kind[1], topology.Direct, topology.Topic, topology.Fanout))
-		}
+	if d.WaitExchange == d.Exchange {
+		fault("Exchange and WaitExchange are both %q, so that what is to wait would be delivered at once: name two exchanges", d.Exchange)
 	}
 	if dlx, found := w.WaitArgs["x-dead-letter-exchange"]; found && dlx != d.Exchange {
-		errs = append(errs, fmt.Errorf("preset: WaitExchange.WaitArgs has x-dead-letter-exchange %v: leave it out, it is the main exchange %q", dlx, d.Exchange))
+		fault("WaitArgs has x-dead-letter-exchange %v: leave it out, it is the main exchange %q", dlx, d.Exchange)
 	}
 	if key, found := w.WaitArgs["x-dead-letter-routing-key"]; found {
-		errs = append(errs, fmt.Errorf("preset: WaitExchange.WaitArgs has x-dead-letter-routing-key %v: leave it out, or every message would come back under that key", key))
+		fault("WaitArgs has x-dead-letter-routing-key %v: leave it out, or every message would come back under that key", key)
 	}
-	return errors.Join(append(errs, validateQueueType("WaitExchange", d.QueueType), d.Topology().Validate(), d.Strategy().Validate())...)
+	if t, found := w.WaitArgs["x-queue-type"]; found && t != "classic" && t != "quorum" {
+		fault("WaitArgs has x-queue-type %v: use \"classic\" or \"quorum\"", t)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := errors.Join(d.Topology().Validate(), w.route().Validate()); err != nil {
+		return fmt.Errorf("preset: WaitExchange: %w", err)
+	}
+	return nil
+}
+
+func (w WaitExchange) validateQueue(queue string) error {
+	if own := w.withDefaults().Queue; queue != own {
+		return fmt.Errorf("preset: WaitExchange.Queue is %q, and the worker's is %q: give both the same name", own, queue)
+	}
+	return nil
 }
 
 // Topology returns all exchanges, queues and bindings of the design, and the
@@ -177,8 +198,13 @@ func (w WaitExchange) Topology() topology.Topology {
 // worker on the Queue. The delay is on the message: the Backoff of the worker's
 // Policy is not consulted, its MaxAttempts are.
 func (w WaitExchange) Strategy() topology.Strategy {
+	r := w.route()
+	return topology.Strategy{Route: designed{r, w}, Marks: r.Marks()}
+}
+
+func (w WaitExchange) route() topology.GrowingTTL {
 	w = w.withDefaults()
-	return topology.Strategy{Route: topology.GrowingTTL{
+	return topology.GrowingTTL{
 		MessageTTL: topology.MessageTTL{
 			WaitAddress:    topology.Address{Exchange: w.WaitExchange, Key: "{key}"},
 			FailedAddress:  topology.Address{Key: w.FailedQueue},
@@ -191,5 +217,5 @@ func (w WaitExchange) Strategy() topology.Strategy {
 		Max:       w.Max,
 		Jitter:    w.Jitter,
 		Rand:      w.Rand,
-	}}
+	}
 }

@@ -90,27 +90,27 @@ func (w WorkRetry) withDefaults() WorkRetry {
 // Validate reports settings that the design cannot express and what to write
 // instead.
 func (w WorkRetry) Validate() error {
-	var errs []error
-	fault := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("preset: WorkRetry."+format, args...))
+	errs := []error{
+		validateDelay("WorkRetry.RetryDelay", w.RetryDelay, WorkRetryDelay),
+		validateKind("WorkRetry.Kind", w.Kind),
+		validateQueueType("WorkRetry.QueueType", w.QueueType, "for what the broker makes it"),
 	}
-	d := w.withDefaults()
-	if d.RetryDelay < time.Millisecond || d.RetryDelay%time.Millisecond != 0 || d.RetryDelay > topology.MaxDelay {
-		fault("RetryDelay %s: use whole milliseconds, from 1ms to %s, or 0 for %s", w.RetryDelay, topology.MaxDelay, WorkRetryDelay)
+	if len(w.Key) > maxName {
+		errs = append(errs, fmt.Errorf("preset: WorkRetry.Key has %d bytes: use at most %d", len(w.Key), maxName))
 	}
-	switch d.Kind {
-	case topology.Direct, topology.Fanout, topology.Topic:
-	default:
-		fault("Kind %q: use %q, %q or %q, whichever the exchanges are deployed with, or \"\" for %[2]q", w.Kind, topology.Direct, topology.Fanout, topology.Topic)
+	if most := maxName - len(WorkRetryFailedQueue); len(w.Prefix) > most {
+		errs = append(errs, fmt.Errorf("preset: WorkRetry.Prefix has %d bytes: use at most %d, since %s goes with it", len(w.Prefix), most, WorkRetryFailedQueue))
 	}
-	if err := validateQueueType("WorkRetry", w.QueueType); err != nil {
-		errs = append(errs, err)
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
-	if len(errs) == 0 {
-		errs = append(errs, w.Topology().Validate())
+	if err := w.Topology().Validate(); err != nil {
+		return fmt.Errorf("preset: WorkRetry: %w", err)
 	}
-	return errors.Join(errs...)
+	return nil
 }
+
+func (w WorkRetry) validateQueue(queue string) error { return oneOf("WorkRetry", queue, w.Queue()) }
 
 // Queue returns the name of the work queue, for WorkerConfig.Queue.
 func (w WorkRetry) Queue() string { return w.Prefix + WorkRetryWorkQueue }
@@ -169,14 +169,15 @@ func (w WorkRetry) typed(args topology.Table) topology.Table {
 // Strategy returns how messages of the design are retried and parked, for a
 // worker on its work queue.
 func (w WorkRetry) Strategy() topology.Strategy {
+	given := w
 	w = w.withDefaults()
 	return topology.Strategy{
-		Route: topology.DeadLettering{
+		Route: designed{topology.DeadLettering{
 			Delay:          w.RetryDelay,
 			WorkExchange:   w.Prefix + WorkRetryWorkExchange,
 			FailedAddress:  topology.Address{Key: w.Prefix + WorkRetryFailedQueue},
 			Infrastructure: w.Topology(),
-		},
+		}, given},
 		Marks: topology.Deaths{},
 	}
 }

@@ -135,9 +135,9 @@ func TestWorkRetryValidate(t *testing.T) {
 		{preset.WorkRetry{RetryDelay: time.Microsecond}, "use whole milliseconds"},
 		{preset.WorkRetry{RetryDelay: topology.MaxDelay + time.Millisecond}, "to 1193h2m47.295s"},
 		{preset.WorkRetry{Kind: "headers"}, `use "direct", "fanout" or "topic"`},
-		{preset.WorkRetry{QueueType: "stream"}, `use "classic" or "quorum"`},
-		{preset.WorkRetry{Key: strings.Repeat("k", 256)}, "at most 255 are possible"},
-		{preset.WorkRetry{Prefix: strings.Repeat("p", 250)}, "at most 255 are possible"},
+		{preset.WorkRetry{QueueType: "stream"}, `use "quorum" or "classic"`},
+		{preset.WorkRetry{Key: strings.Repeat("k", 256)}, "use at most 255"},
+		{preset.WorkRetry{Prefix: strings.Repeat("p", 250)}, "use at most 239"},
 	} {
 		if err := tc.p.Validate(); err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%.60v…: %v, which does not say %s", tc.p, err, tc.says)

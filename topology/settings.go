@@ -1,0 +1,157 @@
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// What settings of Routes and Marks have in common that cannot be.
+
+// validateLength reports a name that is longer than AMQP can carry.
+func validateLength(field, name string) error {
+	if len(name) > maxName {
+		return fmt.Errorf("topology: %s has %d bytes: use at most %d", field, len(name), maxName)
+	}
+	return nil
+}
+
+// validateDeadLetters reports an exchange that t declares and that leads nowhere: the
+// broker drops what is rejected to it, without a word.
+func (t Topology) validateDeadLetters(exchange string) error {
+	for _, b := range t.Bindings {
+		if b.Exchange == exchange {
+			return nil
+		}
+	}
+	for _, x := range t.Exchanges {
+		if _, alternate := x.Args["alternate-exchange"]; x.Name == exchange && !alternate {
+			return fmt.Errorf("topology: the exchange %q leads to no queue, so that what is rejected would be lost: "+
+				"add the binding of the wait queue to DeadLettering.Infrastructure", exchange)
+		}
+	}
+	return nil
+}
+
+// validateApart reports that copies which are parked would wait instead, and come back.
+func validateApart(wait, failed string, same bool, what string) error {
+	if same {
+		return fmt.Errorf("topology: %s and %s are %s, so that what is parked would come back: name two", wait, failed, what)
+	}
+	return nil
+}
+
+// notInto reports an address that leads to the work queue itself: what is to wait, or
+// is parked, would be delivered again at once.
+func (a Address) notInto(field, queue, workExchange string) error {
+	own := ""
+	if workExchange == "" {
+		own = queue // see wayBack
+	}
+	if a.Exchange == "" && a.key(Delivery{Queue: queue}, own) == queue {
+		return fmt.Errorf("topology: %s leads to the work queue itself: name another queue", field)
+	}
+	return nil
+}
+
+// validateHeader reports a header that somebody else writes.
+func validateHeader(field, name string) error {
+	switch {
+	case strings.HasPrefix(name, "x-reprise-"):
+		return fmt.Errorf("topology: %s %q begins with %q, as the headers of Trail and of workers do: use another name", field, name, "x-reprise-")
+	case name == "CC", name == "BCC", name == headerDeath, name == headerDeliveryCount, name == headerAcquiredCount,
+		strings.HasPrefix(name, "x-first-death-"), strings.HasPrefix(name, "x-last-death-"):
+		return fmt.Errorf("topology: %s %q is written by the broker: use another name", field, name)
+	}
+	return validateLength(field, name)
+}
+
+// validateMarks reports Marks that would have to be written on a copy, where none is
+// published: attempts would not be counted, and messages retried for ever. Marks of
+// other packages may know more.
+func (s Strategy) validateMarks() error {
+	switch s.Route.(type) {
+	case Requeuing, DelayedRetry, DeadLettering:
+	default:
+		return nil
+	}
+	switch s.Marks.(type) {
+	case Trail, CountUp, CountDown, Expirations, Deliveries, Deaths:
+	default:
+		return nil
+	}
+	own := Strategy{Route: s.Route}.WithDefaults().Marks
+	if reflect.TypeOf(own) == reflect.TypeOf(s.Marks) {
+		return nil
+	}
+	return fmt.Errorf("topology: %T publishes no copies, and its attempts cannot be counted by %T, so that messages would be retried for ever: "+
+		"leave Marks out, for %T", s.Route, s.Marks, own)
+}
+
+// validateNil reports a part that is a nil pointer.
+func validateNil(field string, part any) error {
+	if v := reflect.ValueOf(part); v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("topology: Strategy.%s is a nil %T: leave it out for the default, or point to one", field, part)
+	}
+	return nil
+}
+
+// validateOwn reports the name of something that is declared which no broker, or not
+// every one, takes as it is. https://www.rabbitmq.com/docs/queues#names
+func validateOwn(what, name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("topology: %s without a name", what)
+	case len(name) > maxName:
+		return fmt.Errorf("topology: %s %s has a name of %d bytes: at most %d are possible", what, ends(name), len(name), maxName)
+	case strings.ContainsAny(name, "\x00\r\n"):
+		return fmt.Errorf("topology: %s %q has a line break or a NUL in its name: remove it", what, name)
+	}
+	return nil
+}
+
+// validateReserved reports a name that only the broker gives.
+func validateReserved(what, name string) error {
+	if strings.HasPrefix(name, reserved) {
+		return fmt.Errorf("topology: %s %q begins with %q, as the broker's own names do, and no others can: use one of yours", what, name, reserved)
+	}
+	return nil
+}
+
+// predeclared are the exchanges that every broker has. They may be declared once more,
+// as they are.
+var predeclared = map[string]string{"amq.direct": Direct, "amq.fanout": Fanout, "amq.topic": Topic, "amq.headers": ByArgs, "amq.match": ByArgs}
+
+// validate reports an exchange that no broker accepts.
+func (e Exchange) validate() error {
+	errs := []error{validateOwn("exchange", e.Name)}
+	if e.Kind == "" {
+		errs = append(errs, fmt.Errorf("topology: exchange %q has no kind: use %q, %q, %q or %q", e.Name, Direct, Fanout, Topic, ByArgs))
+	}
+	if kind, found := predeclared[e.Name]; !found || kind != e.Kind || e.Transient || e.AutoDelete || e.Internal {
+		errs = append(errs, validateReserved("exchange", e.Name))
+	}
+	return errors.Join(errs...)
+}
+
+// validate reports a queue that no broker accepts. One that exists may have any name.
+func (q Queue) validate() error {
+	errs := []error{validateOwn("queue", q.Name)}
+	if !q.IfAbsent {
+		errs = append(errs, validateReserved("queue", q.Name))
+	}
+	if q.Args["x-queue-type"] == "quorum" && (q.Transient || q.Exclusive || q.AutoDelete) {
+		errs = append(errs, fmt.Errorf("topology: queue %q is a quorum queue: it cannot be transient, exclusive or auto-delete", q.Name))
+	}
+	return errors.Join(errs...)
+}
+
+// ends shows a long name: two names that begin alike differ in their ends.
+func ends(name string) string {
+	const shown = 24
+	if len(name) <= 2*shown {
+		return fmt.Sprintf("%q", name)
+	}
+	return fmt.Sprintf("%q", name[:shown]+"…"+name[len(name)-shown:])
+}
