@@ -17,7 +17,8 @@ import (
 type Account struct {
 	Work []string // work queues, one as a rule
 
-	// Wait are wait queues besides those that topology.Buckets makes for the work queues.
+	// Wait are wait queues besides those that topology.Buckets makes for the work queues, and
+	// NAME.aside, which preset.WaitExchange has beside its wait queue NAME.
 	// Those of topology.Levels are named QUEUE.level.*, if workers use that Route: without it,
 	// what is in them was scheduled by PublishAt, and came in there.
 	Wait []string
@@ -104,7 +105,7 @@ func (a Account) place(queue string) place {
 	switch {
 	case slices.Contains(a.Work, queue):
 		return work
-	case slices.Contains(a.Wait, queue):
+	case slices.Contains(a.Wait, queue), slices.Contains(a.Wait, strings.TrimSuffix(queue, ".aside")):
 		return wait
 	case slices.Contains(a.Failed, queue):
 		return parked

@@ -9,7 +9,7 @@ import (
 func TestPlaces(t *testing.T) {
 	a := Account{Work: []string{"orders", "mails"}, Wait: []string{"retry", "mails.level.*"}}.withDefaults()
 	for queue, want := range map[string]place{
-		"orders": work, "mails": work, "retry": wait,
+		"orders": work, "mails": work, "retry": wait, "retry.aside": wait, "orders.aside": nowhere,
 		"orders.failed": parked, "mails.failed": parked,
 		"orders.wait.0-1000": wait, "orders.wait.1000-1250": wait,
 		"orders.level.3": levels, "mails.level.3": wait,

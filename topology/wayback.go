@@ -33,7 +33,7 @@ func (t Topology) wayBack(work string, d Delivery) string {
 		}
 	}
 	for _, key := range keys {
-		if t.leads(work, d.Queue, func(kind, bound string) bool { return matches(kind, bound, key) }) {
+		if t.Leads(work, key, d.Queue) {
 			return key
 		}
 	}
@@ -57,6 +57,14 @@ func validateWait(field, wait, work string) error {
 		return nil
 	}
 	return fmt.Errorf("topology: %s is %q, which leads to the work queue at once: name an exchange in front of another queue", field, wait)
+}
+
+// Leads reports whether an exchange leads to a queue for messages with that routing key,
+// as far as t says: directly, through exchanges bound to each other, or by an
+// alternate-exchange. Of exchanges that do not go by the key, or not by it alone, it is
+// assumed.
+func (t Topology) Leads(exchange, key, queue string) bool {
+	return t.leads(exchange, queue, func(kind, bound string) bool { return matches(kind, bound, key) })
 }
 
 // leads reports whether an exchange leads to a queue, directly or through others,

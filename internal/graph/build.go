@@ -57,7 +57,7 @@ func (b *builder) worker(w Worker) topology.Topology {
 	b.node(work, Work)
 	declares := s.Route.Topology(w.Queue).Merge(w.Topology)
 
-	d := topology.Delivery{Queue: w.Queue, RoutingKey: w.Queue}
+	d := published(w.Queue, declares)
 	attempts := w.Attempts
 	if left := s.Marks.Read(d).RetriesLeft; left != topology.Undecided {
 		attempts = left + 1
@@ -99,10 +99,21 @@ func (b *builder) worker(w Worker) topology.Topology {
 			b.edge(work, work, Retried, "in the queue, after "+inside.String())
 		}
 	}
-	parked := s.Route.Failed(topology.Delivery{Queue: w.Queue, RoutingKey: w.Queue})
+	parked := s.Route.Failed(published(w.Queue, declares))
 	to := b.hop(parked, Failed)
 	b.edge(work, to, Parked, fmt.Sprintf("parked after %s", plural(attempts, "attempt")))
 	return declares.Merge(parked.Topology)
+}
+
+// published is a message as most come into a work queue: through an exchange that is
+// bound to it, or else by its name.
+func published(queue string, t topology.Topology) topology.Delivery {
+	for _, b := range t.Bindings {
+		if b.Queue == queue {
+			return topology.Delivery{Queue: queue, Exchange: b.Exchange, RoutingKey: b.RoutingKey}
+		}
+	}
+	return topology.Delivery{Queue: queue, RoutingKey: queue}
 }
 
 // hop adds the node that a hop leads to.

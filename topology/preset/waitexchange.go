@@ -66,8 +66,8 @@ type WaitExchange struct {
 	FailedQueue string // default: {Queue}.failed
 
 	// RoutingKeys are those by which both queues are bound. All that is in use on
-	// the main exchange should be here: a message with another key would come back
-	// under the first of these. Default url, directory, tag.
+	// the main exchange should be here: other programs that put back a message with
+	// another key lose it. Workers do not, see Strategy. Default url, directory, tag.
 	RoutingKeys []string
 
 	Kind     string // of the main exchange; default direct
@@ -149,7 +149,7 @@ func (w WaitExchange) Validate() error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if err := errors.Join(d.Topology().Validate(), w.route().Validate()); err != nil {
+	if err := errors.Join(d.Topology().Merge(d.aside().Infrastructure).Validate(), w.route().Validate()); err != nil {
 		return fmt.Errorf("preset: WaitExchange: %w", err)
 	}
 	return nil
@@ -197,11 +197,19 @@ func (w WaitExchange) Topology() topology.Topology {
 // Strategy returns how messages of the design are retried and parked, for a
 // worker on the Queue. The delay is on the message: the Backoff of the worker's
 // Policy is not consulted, its MaxAttempts are.
+//
+// The routing key says what is to be done with a message, and so it comes back under
+// the one it had. What has come by a key that is not one of the RoutingKeys, from another
+// exchange or by the queue's name, would not find back through the main exchange. It
+// waits as long as others, in the queue {WaitQueue}.aside, and expires to the work queue
+// alone. That queue is declared when there is such a message, with a fanout exchange of
+// the same name in front of it, and another one, {Queue}.aside, behind it.
 func (w WaitExchange) Strategy() topology.Strategy {
 	r := w.route()
-	return topology.Strategy{Route: designed{r, w}, Marks: r.Marks()}
+	return topology.Strategy{Route: designed{waitExchangeRoute{r, w.aside()}, w}, Marks: r.Marks()}
 }
 
+// route is the way of messages whose key leads into the wait queue and back.
 func (w WaitExchange) route() topology.GrowingTTL {
 	w = w.withDefaults()
 	return topology.GrowingTTL{

@@ -181,9 +181,15 @@ func TestWaitExchangeStrategy(t *testing.T) {
 	if hop := s.Route.Failed(d); hop.Exchange != "" || hop.RoutingKey != "cdn-purge.failed" || hop.TTL != 0 {
 		t.Errorf("failed: %+v", hop)
 	}
-	// Put into the queue by its name, it comes back under a key that leads there.
-	if hop, err := s.Route.Wait(topology.Delivery{Queue: "cdn-purge", RoutingKey: "cdn-purge"}, 0); err != nil || hop.RoutingKey != "url" {
+	// Put into the queue by its name, it comes back under that.
+	hop, err = s.Route.Wait(topology.Delivery{Queue: "cdn-purge", RoutingKey: "cdn-purge"}, 0)
+	if err != nil || hop.Exchange != "cdn-purge.wait.aside" || hop.RoutingKey != "cdn-purge" || hop.TTL != 10*time.Second {
 		t.Errorf("by name: %+v, %v", hop, err)
+	}
+	// The wait exchange goes by the key, and has not this one.
+	mixed := preset.WaitExchange{Kind: "fanout", WaitKind: "direct"}.Strategy().Route
+	if hop, err := mixed.Wait(topology.Delivery{Queue: "cdn-purge", RoutingKey: "host"}, 0); err != nil || hop.Exchange != "cdn-purge.wait.aside" {
+		t.Errorf("by another key: %+v, %v", hop, err)
 	}
 }
 

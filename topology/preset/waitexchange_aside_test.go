@@ -1,0 +1,116 @@
+package preset_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// A key says what is to be done: whatever way a message came by, it comes back under the
+// key it had, to programs in other languages as well, and to this queue alone.
+func TestWaitExchangeKeepsKeysThatItDoesNotKnow(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		s := newPurgeSystem(t, b, preset.WaitExchange{First: 20 * time.Millisecond, Jitter: -1})
+		aside := s.p.WaitQueue + ".aside"
+		elsewhere, neighbour := s.p.Exchange+".elsewhere", s.p.Queue+".neighbour"
+		t.Cleanup(func() { s.remove([]string{aside, neighbour}, []string{aside, s.p.Queue + ".aside", elsewhere}) })
+		c := s.client()
+		s.declare(c)
+
+		// What somebody else has bound, to this queue and to another one.
+		if err := s.ch.ExchangeDeclare(elsewhere, "fanout", true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.ch.QueueDeclare(neighbour, true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, to := range [][3]string{{s.p.Queue, "host", s.p.Exchange}, {neighbour, "host", s.p.Exchange}, {neighbour, "blind", s.p.Exchange}, {s.p.Queue, "", elsewhere}} {
+			if err := s.ch.QueueBind(to[0], to[1], to[2], false, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, way := range []struct {
+			name, exchange, key string
+			headers             amqp.Table
+			neighbours          int // messages that the other queue gets when it is published
+		}{
+			{"a key that others have bound", s.p.Exchange, "host", nil, 1},
+			{"another exchange", elsewhere, "url?", nil, 0},
+			{"by name", "", s.p.Queue, nil, 0},
+			{"by a header that the broker takes off, under the key of another queue", s.p.Exchange, "blind", amqp.Table{"BCC": []any{"url"}}, 1},
+		} {
+			s.publish(way.exchange, way.key, amqp.Publishing{MessageId: way.name, Headers: way.headers, Body: []byte(way.name)})
+			var keys []string
+			attempts := 0
+			again := make(chan string, 16)
+			stop := s.run(c, reprise.Policy{MaxAttempts: 4}, func(_ context.Context, m *reprise.Message) error {
+				again <- fmt.Sprint(m.Attempt, " ", m.RoutingKey)
+				if m.Attempt < 3 {
+					return errQueueFull
+				}
+				return nil
+			})
+			for attempts < 3 {
+				select {
+				case k := <-again:
+					attempts++
+					keys = append(keys, k)
+				case <-time.After(purgePatience):
+					t.Fatalf("%s: it does not come back, after %v", way.name, keys)
+				}
+			}
+			stop()
+			if want := fmt.Sprint([]string{"1 " + way.key, "2 " + way.key, "3 " + way.key}); fmt.Sprint(keys) != want {
+				t.Errorf("%s: handled as %v, want %s", way.name, keys, want)
+			}
+
+			// A program of the design sees what it would have seen.
+			s.publish(way.exchange, way.key, amqp.Publishing{MessageId: way.name, Headers: way.headers})
+			s.failOnce(c, reprise.Policy{})
+			d := s.take(s.p.Queue)
+			if d.RoutingKey != way.key {
+				t.Errorf("%s: it comes back under %q, and was published under %q", way.name, d.RoutingKey, way.key)
+			}
+			deaths, _ := d.Headers["x-death"].([]any)
+			if len(deaths) != 1 || deaths[0].(amqp.Table)["original-expiration"] != "20" {
+				t.Errorf("%s: x-death is %v", way.name, deaths)
+			}
+			if err := d.Ack(false); err != nil {
+				t.Error(err)
+			}
+			if n, err := s.ch.QueuePurge(neighbour, false); err != nil || n != 2*way.neighbours {
+				t.Errorf("%s: the other queue had %d messages, of %d published there (%v)", way.name, n, 2*way.neighbours, err)
+			}
+		}
+	})
+}
+
+// declare has a worker declare what it needs.
+func (s *purgeSystem) declare(c *reprise.Client) {
+	s.t.Helper()
+	if err := c.Declare(s.t.Context(), s.p.Topology()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *purgeSystem) remove(queues, exchanges []string) {
+	s.t.Helper()
+	s.reopen()
+	for _, q := range queues {
+		if _, err := s.ch.QueueDelete(q, false, false, false); err != nil {
+			s.t.Error(err)
+		}
+	}
+	for _, e := range exchanges {
+		if err := s.ch.ExchangeDelete(e, false, false); err != nil {
+			s.t.Error(err)
+		}
+	}
+}
