@@ -134,28 +134,28 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		{"WorkRetry.Prefix", preset.WorkRetry{Prefix: strings.Repeat("p", 240)}.Strategy(), "WorkRetry.Prefix has 240 bytes: use at most 239"},
 		{"WorkRetry.Prefix", preset.WorkRetry{Prefix: "amq."}.Strategy(), "begins with \"amq.\""},
 
-		{"WaitExchange.Exchange", preset.WaitExchange{Exchange: long}.Strategy(), "at most 255"},
-		{"WaitExchange.Exchange", preset.WaitExchange{Exchange: "amq.direct"}.Strategy(), "\"amq.direct.wait\" begins with \"amq.\""},
-		{"WaitExchange.Exchange", preset.WaitExchange{Exchange: "a\nb"}.Strategy(), "line break"},
-		{"WaitExchange.Queue", preset.WaitExchange{Queue: almost}.Strategy(), "at most 255"},
-		{"WaitExchange.WaitQueue", preset.WaitExchange{WaitQueue: "cdn-purge"}.Strategy(), "WaitExchange.Queue and WaitQueue are both \"cdn-purge\""},
-		{"WaitExchange.FailedQueue", preset.WaitExchange{FailedQueue: "cdn-purge.wait"}.Strategy(), "WaitExchange.WaitQueue and FailedQueue are both \"cdn-purge.wait\""},
-		{"WaitExchange.RoutingKeys", preset.WaitExchange{RoutingKeys: []string{long}}.Strategy(), "at most 255"},
-		{"WaitExchange.Kind", preset.WaitExchange{Kind: "headers"}.Strategy(), "WaitExchange.Kind \"headers\""},
-		{"WaitExchange.WaitKind", preset.WaitExchange{WaitKind: "x"}.Strategy(), "WaitExchange.WaitKind \"x\""},
-		{"WaitExchange.First", preset.WaitExchange{First: -1}.Strategy(), "WaitExchange: topology: Expirations.First -1ns"},
-		{"WaitExchange.Factor", preset.WaitExchange{Factor: math.Inf(1)}.Strategy(), "Factor +Inf"},
-		{"WaitExchange.Jitter", preset.WaitExchange{Jitter: 1.5}.Strategy(), "Jitter 1.5"},
-		{"WaitExchange.Max", preset.WaitExchange{Max: time.Second}.Strategy(), "Max 1s"},
-		{"WaitExchange.QueueType", preset.WaitExchange{QueueType: "stream"}.Strategy(), "WaitExchange.QueueType \"stream\""},
-		{"WaitExchange.WaitArgs", preset.WaitExchange{WaitArgs: topology.Table{"x-dead-letter-exchange": "other"}}.Strategy(), "WaitExchange.WaitArgs has x-dead-letter-exchange"},
-		{"WaitExchange.WaitArgs", preset.WaitExchange{WaitArgs: topology.Table{"x-message-ttl": time.Minute}}.Strategy(), "a value of type time.Duration cannot be sent"},
-		{"WaitExchange.WaitArgs", preset.WaitExchange{WaitArgs: topology.Table{"x-queue-type": "stream"}}.Strategy(), "WaitExchange.WaitArgs has x-queue-type stream"},
+		{"CDNPurge.Exchange", preset.CDNPurge{Exchange: long}.Strategy(), "at most 255"},
+		{"CDNPurge.Exchange", preset.CDNPurge{Exchange: "amq.direct"}.Strategy(), "\"amq.direct.wait\" begins with \"amq.\""},
+		{"CDNPurge.Exchange", preset.CDNPurge{Exchange: "a\nb"}.Strategy(), "line break"},
+		{"CDNPurge.Queue", preset.CDNPurge{Queue: almost}.Strategy(), "at most 255"},
+		{"CDNPurge.WaitExchange", preset.CDNPurge{WaitExchange: "cdn-purge"}.Strategy(), "CDNPurge.Exchange and WaitExchange are both \"cdn-purge\""},
+		{"CDNPurge.WaitQueue", preset.CDNPurge{WaitQueue: "cdn-purge"}.Strategy(), "CDNPurge.Queue and WaitQueue are both \"cdn-purge\""},
+		{"CDNPurge.FailedQueue", preset.CDNPurge{FailedQueue: "cdn-purge.wait"}.Strategy(), "CDNPurge.WaitQueue and FailedQueue are both \"cdn-purge.wait\""},
+		{"CDNPurge.RoutingKeys", preset.CDNPurge{RoutingKeys: []string{long}}.Strategy(), "at most 255"},
+		{"CDNPurge.Kind", preset.CDNPurge{Kind: "headers"}.Strategy(), "CDNPurge.Kind \"headers\""},
+		{"CDNPurge.WaitKind", preset.CDNPurge{WaitKind: "x"}.Strategy(), "CDNPurge.WaitKind \"x\""},
+		{"CDNPurge.First", preset.CDNPurge{First: -1}.Strategy(), "CDNPurge: topology: Expirations.First -1ns"},
+		{"CDNPurge.Factor", preset.CDNPurge{Factor: math.Inf(1)}.Strategy(), "Factor +Inf"},
+		{"CDNPurge.Jitter", preset.CDNPurge{Jitter: 1.5}.Strategy(), "Jitter 1.5"},
+		{"CDNPurge.Max", preset.CDNPurge{Max: time.Second}.Strategy(), "Max 1s"},
+		{"CDNPurge.QueueType", preset.CDNPurge{QueueType: "stream"}.Strategy(), "CDNPurge.QueueType \"stream\""},
+		{"CDNPurge.WaitArgs", preset.CDNPurge{WaitArgs: topology.Table{"x-dead-letter-exchange": "other"}}.Strategy(), "CDNPurge.WaitArgs has x-dead-letter-exchange"},
+		{"CDNPurge.WaitArgs", preset.CDNPurge{WaitArgs: topology.Table{"x-message-ttl": time.Minute}}.Strategy(), "a value of type time.Duration cannot be sent"},
+		{"CDNPurge.WaitArgs", preset.CDNPurge{WaitArgs: topology.Table{"x-queue-type": "stream"}}.Strategy(), "CDNPurge.WaitArgs has x-queue-type stream"},
 	}
 	// What cannot be wrong: any value will do.
 	tried := map[string]bool{
-		"GrowingTTL.Rand": true, "WaitExchange.Rand": true, "WaitExchange.TransientExchanges": true, "WorkRetry.TransientExchanges": true,
-		"WaitExchange.WaitExchange": true, // below, whatever it is called
+		"GrowingTTL.Rand": true, "CDNPurge.Rand": true, "CDNPurge.TransientExchanges": true, "WorkRetry.TransientExchanges": true,
 	}
 	for _, c := range cases {
 		design, _, _ := strings.Cut(c.field, ".")
@@ -168,9 +168,25 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		})
 	}
 	for _, v := range []any{
-		topology.Strategy{}, topology.Buckets{}, topology.DelayedRetry{}, topology.WaitQueue{}, topology.MessageTTL{}, topology.GrowingTTL{},
-		topology.DeadLettering{}, topology.Levels{}, topology.Requeuing{}, topology.CountUp{}, topology.CountDown{}, topology.Expirations{},
-		topology.Trail{}, topology.Deliveries{}, topology.Deaths{}, preset.CoverArt{}, preset.Staking{}, preset.WorkRetry{}, preset.WaitExchange{},
+		topology.Strategy{},
+		topology.Buckets{},
+		topology.DelayedRetry{},
+		topology.WaitQueue{},
+		topology.MessageTTL{},
+		topology.GrowingTTL{},
+		topology.DeadLettering{},
+		topology.Levels{},
+		topology.Requeuing{},
+		topology.CountUp{},
+		topology.CountDown{},
+		topology.Expirations{},
+		topology.Trail{},
+		topology.Deliveries{},
+		topology.Deaths{},
+		preset.CoverArt{},
+		preset.Staking{},
+		preset.WorkRetry{},
+		preset.CDNPurge{},
 	} {
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
 			if name := reflect.TypeOf(v).Name() + "." + f.Name; len(f.Index) == 1 && !tried[name] {
@@ -188,7 +204,7 @@ func TestDesignsThatCanBe(t *testing.T) {
 		"mine":                    preset.Staking{Queues: []string{"mine"}, RetryDelay: time.Millisecond, QueueType: "classic"}.Strategy(),
 		"WorkQueue":               preset.WorkRetry{}.Strategy(),
 		"p.WorkQueue":             preset.WorkRetry{RetryDelay: topology.MaxDelay, Kind: "topic", Key: "#", TransientExchanges: true, QueueType: "quorum", Prefix: "p."}.Strategy(),
-		"cdn-purge":               preset.WaitExchange{}.Strategy(),
+		"cdn-purge":               preset.CDNPurge{}.Strategy(),
 	} {
 		if err := (reprise.WorkerConfig{Queue: queue, Handler: succeed, Strategy: s}).Validate(); err != nil {
 			t.Errorf("%s: %v", queue, err)
@@ -201,7 +217,7 @@ func TestDesignOfAnotherQueue(t *testing.T) {
 	for says, s := range map[string]topology.Strategy{
 		`use "cover-art-archive.index", "cover-art-archive.delete" or "cover-art-archive.move"`: preset.CoverArt{}.Strategy(),
 		`use "p.WorkQueue"`: preset.WorkRetry{Prefix: "p."}.Strategy(),
-		`preset: WaitExchange.Queue is "cdn-purge", and the worker's is "orders": give both the same name`: preset.WaitExchange{}.Strategy(),
+		`preset: CDNPurge.Queue is "cdn-purge", and the worker's is "orders": give both the same name`: preset.CDNPurge{}.Strategy(),
 	} {
 		err := reprise.WorkerConfig{Queue: "orders", Handler: succeed, Strategy: s}.Validate()
 		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
@@ -221,8 +237,8 @@ func queueOf(design string) string {
 		return preset.StakingActiveQueue
 	case "WorkRetry":
 		return preset.WorkRetryWorkQueue
-	case "WaitExchange":
-		return preset.WaitExchangeQueue
+	case "CDNPurge":
+		return preset.CDNPurgeQueue
 	}
 	return "work"
 }

@@ -18,7 +18,7 @@ type Account struct {
 	Work []string // work queues, one as a rule
 
 	// Wait are wait queues besides those that topology.Buckets makes for the work queues, and
-	// NAME.aside, which preset.WaitExchange has beside its wait queue NAME.
+	// NAME.aside, which preset.CDNPurge has beside its wait queue NAME.
 	// Those of topology.Levels are named QUEUE.level.*, if workers use that Route: without it,
 	// what is in them was scheduled by PublishAt, and came in there.
 	Wait []string

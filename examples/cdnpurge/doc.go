@@ -1,6 +1,6 @@
 // Package cdnpurge is the consumer of a service that purges objects from a CDN,
 // with a stand-in for the CDN: several routing keys through one wait exchange, and
-// back-off that is on the message itself (preset.WaitExchange).
+// back-off that is on the message itself (preset.CDNPurge).
 //
 //	url, directory, tag                       POST /purge/{key}
 //	──► cdn-purge (direct) ─► cdn-purge (queue) ─► Purger ──────────► CDN ─► 201: ack

@@ -18,7 +18,7 @@ import (
 // design and has an AMQP client, but no Reprise. It runs beside a worker on the
 // same queues: each goes on where the other one has left a message.
 type Other struct {
-	Design preset.WaitExchange
+	Design preset.CDNPurge
 	Purger *Purger
 	Done   func(id string) // told what it has acknowledged
 }
@@ -32,7 +32,7 @@ func (o *Other) Run(ctx context.Context, conn *amqp.Connection) error {
 	if err != nil {
 		return err
 	}
-	deliveries, err := ch.ConsumeWithContext(ctx, preset.WaitExchangeQueue, "", false, false, false, false, nil)
+	deliveries, err := ch.ConsumeWithContext(ctx, preset.CDNPurgeQueue, "", false, false, false, false, nil)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (o *Other) backOff(ctx context.Context, ch *amqp.Channel, d amqp.Delivery) 
 		}
 		milliseconds = int64(3 * last * (1 + 0.05*rand.Float64()))
 	}
-	confirm, err := ch.PublishWithDeferredConfirmWithContext(ctx, preset.WaitExchangeWaitExchange, d.RoutingKey, true, false, amqp.Publishing{
+	confirm, err := ch.PublishWithDeferredConfirmWithContext(ctx, preset.CDNPurgeWaitExchange, d.RoutingKey, true, false, amqp.Publishing{
 		Headers: maps.Clone(d.Headers), ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, DeliveryMode: amqp.Persistent,
 		Priority: d.Priority, CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, MessageId: d.MessageId, Timestamp: d.Timestamp,
 		Type: d.Type, AppId: d.AppId, Body: d.Body, Expiration: strconv.FormatInt(milliseconds, 10),

@@ -31,7 +31,7 @@ type Show struct {
 	Breaker reprise.Breaker
 
 	// Beside is who else consumes from the queue; default nobody.
-	Beside func(ctx context.Context, design preset.WaitExchange, p *Purger, done func(id string)) error
+	Beside func(ctx context.Context, design preset.CDNPurge, p *Purger, done func(id string)) error
 
 	// Dial connects a client to the broker, with c as its settings. Required.
 	Dial func(ctx context.Context, c *reprise.Config) (*reprise.Client, error)
@@ -72,7 +72,7 @@ func (s Show) Run(ctx context.Context) error {
 	if s.Purges < 0 || s.Over <= 0 || s.Room < 1 {
 		return fmt.Errorf("cdnpurge: %d purges over %s with room for %d: use positive numbers", s.Purges, s.Over, s.Room)
 	}
-	design := preset.WaitExchange{First: s.First}
+	design := preset.CDNPurge{First: s.First}
 	if err := design.Validate(); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (s Show) Run(ctx context.Context) error {
 	p := &Purger{URL: url, Client: &http.Client{Transport: &http.Transport{}}}
 	defer p.Client.CloseIdleConnections()
 	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
-		Queue: preset.WaitExchangeQueue, Strategy: design.Strategy(), Handler: p.Handler(), Breaker: s.Breaker,
+		Queue: preset.CDNPurgeQueue, Strategy: design.Strategy(), Handler: p.Handler(), Breaker: s.Breaker,
 	})
 	if err != nil {
 		return errors.Join(err, client.Close(ctx))
@@ -109,7 +109,7 @@ func (s Show) Run(ctx context.Context) error {
 }
 
 // play has everybody work until all is done.
-func (s Show) play(ctx context.Context, client *reprise.Client, worker *reprise.Worker, design preset.WaitExchange, p *Purger, cdn *CDN, c *count) error {
+func (s Show) play(ctx context.Context, client *reprise.Client, worker *reprise.Worker, design preset.CDNPurge, p *Purger, cdn *CDN, c *count) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Over+patience)
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -171,7 +171,7 @@ func (s Show) publish(ctx context.Context, client *reprise.Client, c *count) err
 			return err
 		}
 		m := &reprise.Message{
-			Exchange: preset.WaitExchangeExchange, RoutingKey: Kinds[i%len(Kinds)],
+			Exchange: preset.CDNPurgeExchange, RoutingKey: Kinds[i%len(Kinds)],
 			MessageID: rand.Text(), ContentType: "application/json", Body: body,
 		}
 		c.sends(m.MessageID)

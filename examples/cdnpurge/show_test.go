@@ -39,7 +39,7 @@ func TestShow(t *testing.T) {
 					}
 					s.Breaker = full
 				case "beside another program":
-					s.Beside = func(ctx context.Context, design preset.WaitExchange, p *cdnpurge.Purger, done func(string)) error {
+					s.Beside = func(ctx context.Context, design preset.CDNPurge, p *cdnpurge.Purger, done func(string)) error {
 						count := func(id string) { others++; done(id) }
 						return (&cdnpurge.Other{Design: design, Purger: p, Done: count}).Run(ctx, conn)
 					}
@@ -70,7 +70,7 @@ func TestShowSaysWhatIsWrong(t *testing.T) {
 // returns a connection.
 func clean(t *testing.T, b testkit.Target) *amqp.Connection {
 	t.Helper()
-	testkit.Alone(t, b, preset.WaitExchangeQueue)
+	testkit.Alone(t, b, preset.CDNPurgeQueue)
 	conn, err := amqp.Dial(b.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func clean(t *testing.T, b testkit.Target) *amqp.Connection {
 		if err != nil {
 			return err
 		}
-		design := preset.WaitExchange{}.Topology()
+		design := preset.CDNPurge{}.Topology()
 		for _, q := range design.Queues {
 			_, deleteErr := ch.QueueDelete(q.Name, false, false, false)
 			err = errors.Join(err, deleteErr)

@@ -49,7 +49,7 @@ var askEveryMinute = breaker.Config{Failures: 1, OpenFor: time.Minute}
 func (w way) run(t *testing.T, all []purge) (r result) {
 	config := reprisetest.Config{Patience: 60 * day}
 	config.Run(t, func(t *testing.T, b *reprisetest.Broker) {
-		b.Declare(t, preset.WaitExchange{}.Topology())
+		b.Declare(t, preset.CDNPurge{}.Topology())
 		began := time.Now()
 		ledger := newLedger(all, began)
 		cdn := &cdnpurge.CDN{
@@ -127,7 +127,7 @@ func putBack(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
 func waitExchange(c *breaker.Config) func(*testing.T, *reprisetest.Broker, *cdnpurge.Purger) {
 	return func(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
 		random := rand.New(rand.NewPCG(seed, 1)) // one handler at a time: so is what comes of it
-		design := preset.WaitExchange{Rand: random.Float64}
+		design := preset.CDNPurge{Rand: random.Float64}
 		b.Work(t, reprise.WorkerConfig{Queue: "cdn-purge", Handler: p.Handler(), Strategy: design.Strategy(), Breaker: newBreaker(t, c)})
 	}
 }

@@ -18,7 +18,7 @@ import (
 func TestGrowingDelaysHoldEveryMessage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		chance := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-		design := preset.WaitExchange{
+		design := preset.CDNPurge{
 			First:  time.Duration(rapid.IntRange(1, 100_000).Draw(t, "first")) * time.Millisecond,
 			Factor: rapid.Float64Range(1, 10).Draw(t, "factor"),
 			Jitter: rapid.SampledFrom([]float64{-1, 0, 0.1, 0.5, 0.99}).Draw(t, "jitter"),
@@ -29,10 +29,10 @@ func TestGrowingDelaysHoldEveryMessage(t *testing.T) {
 		}
 		route := design.Strategy().Route
 		s := subjectOf(reprise.WorkerConfig{
-			Queue: preset.WaitExchangeQueue, Strategy: design.Strategy(),
+			Queue: preset.CDNPurgeQueue, Strategy: design.Strategy(),
 			Policy: reprise.Policy{MaxAttempts: rapid.IntRange(1, 30).Draw(t, "attempts")},
 		})
-		d := topology.Delivery{Queue: preset.WaitExchangeQueue, RoutingKey: "url"}
+		d := topology.Delivery{Queue: preset.CDNPurgeQueue, RoutingKey: "url"}
 		for attempt := 1; attempt < s.policy.MaxAttempts; attempt++ {
 			hop, err := route.Wait(d, time.Hour)
 			if err != nil {
@@ -42,8 +42,8 @@ func TestGrowingDelaysHoldEveryMessage(t *testing.T) {
 				t.Fatalf("%s after attempt %d, shown is %+v", hop.Delay, attempt, w)
 			}
 			d.Headers = topology.Table{"x-death": []any{topology.Table{
-				"queue": preset.WaitExchangeWaitQueue, "reason": "expired", "count": int64(1),
-				"exchange": preset.WaitExchangeWaitExchange, "routing-keys": []any{"url"},
+				"queue": preset.CDNPurgeWaitQueue, "reason": "expired", "count": int64(1),
+				"exchange": preset.CDNPurgeWaitExchange, "routing-keys": []any{"url"},
 				"original-expiration": strconv.FormatInt(hop.TTL.Milliseconds(), 10),
 			}}}
 		}

@@ -180,7 +180,7 @@ func TestExample(t *testing.T) {
 			{
 				WorkerConfig: reprise.WorkerConfig{
 					Queue: "cdn-purge",
-					Strategy: preset.WaitExchange{
+					Strategy: preset.CDNPurge{
 						Exchange: "cdn-purge", Queue: "cdn-purge", WaitExchange: "cdn-purge.wait", WaitQueue: "cdn-purge.wait", FailedQueue: "cdn-purge.failed",
 						RoutingKeys: []string{"url", "directory", "tag"}, Kind: topology.Direct, WaitKind: topology.Direct,
 						First: 10 * time.Second, Factor: 3, Max: 24 * time.Hour, Jitter: 0.1,

@@ -27,10 +27,10 @@ func TestPresetDefaults(t *testing.T) {
 		strategy   topology.Strategy
 		delay      time.Duration
 	}{
-		"cover-art":     {"delete", "cover-art-archive.delete", preset.CoverArt{}.Strategy(), 4 * time.Hour},
-		"staking":       {"btc_info_queue", "btc_info_queue", preset.Staking{}.Strategy(), 5 * time.Second},
-		"work-retry":    {"WorkQueue", "WorkQueue", preset.WorkRetry{}.Strategy(), 5 * time.Minute},
-		"wait-exchange": {"purge", "purge", preset.WaitExchange{Queue: "purge"}.Strategy(), 10 * time.Second},
+		"cover-art":  {"delete", "cover-art-archive.delete", preset.CoverArt{}.Strategy(), 4 * time.Hour},
+		"staking":    {"btc_info_queue", "btc_info_queue", preset.Staking{}.Strategy(), 5 * time.Second},
+		"work-retry": {"WorkQueue", "WorkQueue", preset.WorkRetry{}.Strategy(), 5 * time.Minute},
+		"cdn-purge":  {"purge", "purge", preset.CDNPurge{Queue: "purge"}.Strategy(), 10 * time.Second},
 	} {
 		w := presetOf(t, name, "", want.key)
 		if w.Queue != want.queue {
@@ -44,26 +44,26 @@ func TestPresetDefaults(t *testing.T) {
 			t.Errorf("%s: the first delay is %s, and said to be %s, want %s; %v", name, hop.Delay, first, want.delay, err)
 		}
 	}
-	if got := presets(); !slices.Equal(got, []string{"cover-art", "staking", "work-retry", "wait-exchange"}) {
+	if got := presets(); !slices.Equal(got, []string{"cover-art", "staking", "work-retry", "cdn-purge"}) {
 		t.Errorf("presets %q", got)
 	}
 }
 
 func TestPresetSettings(t *testing.T) {
 	for text, want := range map[string]topology.Strategy{
-		"cover-art: queue_type: quorum,":             preset.CoverArt{QueueType: "quorum"}.Strategy(),
-		"staking: queue_type: classic,":              preset.Staking{QueueType: "classic"}.Strategy(),
-		"work-retry: transient_exchanges: true,":     preset.WorkRetry{TransientExchanges: true}.Strategy(),
-		"work-retry: transient_exchanges: false,":    preset.WorkRetry{}.Strategy(),
-		"work-retry: kind: fanout, key: 5,":          preset.WorkRetry{Kind: topology.Fanout, Key: "5"}.Strategy(),
-		"wait-exchange: transient_exchanges: true,":  preset.WaitExchange{Queue: "q", TransientExchanges: true}.Strategy(),
-		"wait-exchange: jitter: none,":               preset.WaitExchange{Queue: "q", Jitter: -1}.Strategy(),
-		"wait-exchange: jitter: 0,":                  preset.WaitExchange{Queue: "q", Jitter: -1}.Strategy(),
-		"wait-exchange: jitter: 0.5,":                preset.WaitExchange{Queue: "q", Jitter: 0.5}.Strategy(),
-		"wait-exchange: factor: 1, max: 10s,":        preset.WaitExchange{Queue: "q", Factor: 1, Max: 10 * time.Second}.Strategy(),
-		"wait-exchange: kind: topic, exchange: cdn,": preset.WaitExchange{Queue: "q", Kind: topology.Topic, Exchange: "cdn"}.Strategy(),
-		`wait-exchange: routing_keys: [a, ""],`:      preset.WaitExchange{Queue: "q", RoutingKeys: []string{"a", ""}}.Strategy(),
-		"wait-exchange: wait_args: {a: 1, b: c, d: true},": preset.WaitExchange{
+		"cover-art: queue_type: quorum,":          preset.CoverArt{QueueType: "quorum"}.Strategy(),
+		"staking: queue_type: classic,":           preset.Staking{QueueType: "classic"}.Strategy(),
+		"work-retry: transient_exchanges: true,":  preset.WorkRetry{TransientExchanges: true}.Strategy(),
+		"work-retry: transient_exchanges: false,": preset.WorkRetry{}.Strategy(),
+		"work-retry: kind: fanout, key: 5,":       preset.WorkRetry{Kind: topology.Fanout, Key: "5"}.Strategy(),
+		"cdn-purge: transient_exchanges: true,":   preset.CDNPurge{Queue: "q", TransientExchanges: true}.Strategy(),
+		"cdn-purge: jitter: none,":                preset.CDNPurge{Queue: "q", Jitter: -1}.Strategy(),
+		"cdn-purge: jitter: 0,":                   preset.CDNPurge{Queue: "q", Jitter: -1}.Strategy(),
+		"cdn-purge: jitter: 0.5,":                 preset.CDNPurge{Queue: "q", Jitter: 0.5}.Strategy(),
+		"cdn-purge: factor: 1, max: 10s,":         preset.CDNPurge{Queue: "q", Factor: 1, Max: 10 * time.Second}.Strategy(),
+		"cdn-purge: kind: topic, exchange: cdn,":  preset.CDNPurge{Queue: "q", Kind: topology.Topic, Exchange: "cdn"}.Strategy(),
+		`cdn-purge: routing_keys: [a, ""],`:       preset.CDNPurge{Queue: "q", RoutingKeys: []string{"a", ""}}.Strategy(),
+		"cdn-purge: wait_args: {a: 1, b: c, d: true},": preset.CDNPurge{
 			Queue: "q", WaitArgs: topology.Table{"a": int64(1), "b": "c", "d": true},
 		}.Strategy(),
 	} {
@@ -93,8 +93,8 @@ func TestPresetTwice(t *testing.T) {
 workers:
   - {preset: work-retry, queues: {WorkQueue: {exec: [x]}}}
   - {preset: work-retry, prefix: b., queues: {WorkQueue: {exec: [x]}}}
-  - {preset: wait-exchange, queues: {a: {exec: [x]}}}
-  - {preset: wait-exchange, exchange: other, queues: {b: {exec: [x]}}}
+  - {preset: cdn-purge, queues: {a: {exec: [x]}}}
+  - {preset: cdn-purge, exchange: other, queues: {b: {exec: [x]}}}
 `)
 	var queues []string
 	for _, w := range c.Workers {
@@ -102,6 +102,14 @@ workers:
 	}
 	if want := []string{"WorkQueue", "b.WorkQueue", "a", "b"}; !slices.Equal(queues, want) {
 		t.Errorf("queues %q, want %q", queues, want)
+	}
+}
+
+// A design that has been renamed is known by its former name, too.
+func TestPresetByItsFormerName(t *testing.T) {
+	now, before := presetOf(t, "cdn-purge", "", "q"), presetOf(t, "wait-exchange", "", "q")
+	if diff := cmp.Diff(now.Strategy, before.Strategy, noFuncs); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -55,8 +55,8 @@ func workers() map[string][]graph.Worker {
 		"work-retry": {{
 			Queue: preset.WorkRetryWorkQueue, Strategy: preset.WorkRetry{}.Strategy(), Attempts: 3, Backoff: backoff.Fixed(time.Second),
 		}},
-		"wait-exchange": {{
-			Queue: preset.WaitExchangeQueue, Strategy: preset.WaitExchange{}.Strategy(), Attempts: 3, Backoff: backoff.Fixed(time.Second),
+		"cdn-purge": {{
+			Queue: preset.CDNPurgeQueue, Strategy: preset.CDNPurge{}.Strategy(), Attempts: 3, Backoff: backoff.Fixed(time.Second),
 		}},
 		"several":      append(append([]graph.Worker{}, growing...), covers...),
 		"without-any":  nil,
@@ -109,13 +109,13 @@ func TestSVGIsXML(t *testing.T) {
 // them.
 func TestFailedQueues(t *testing.T) {
 	want := map[string][]string{
-		"cover-art":     {"cover-art-archive.failed"},
-		"staking":       {"active_staking_queue_failed"},
-		"work-retry":    {"WorkQueue.failed"},
-		"wait-exchange": {"cdn-purge.failed"},
-		"several":       {"orders.failed", "cover-art-archive.failed"},
-		"hostile-name":  {"<b>\"#;\\\n.failed"},
-		"without-any":   nil,
+		"cover-art":    {"cover-art-archive.failed"},
+		"staking":      {"active_staking_queue_failed"},
+		"work-retry":   {"WorkQueue.failed"},
+		"cdn-purge":    {"cdn-purge.failed"},
+		"several":      {"orders.failed", "cover-art-archive.failed"},
+		"hostile-name": {"<b>\"#;\\\n.failed"},
+		"without-any":  nil,
 	}
 	for name, w := range workers() {
 		queues, found := want[name]

@@ -57,7 +57,7 @@ var besides = []struct {
 	{
 		name: "cdnpurge", lock: "cdn-purge", delay: 30,
 		flags:    []string{"-first", "30ms", "-max-attempts", "4"},
-		topology: preset.WaitExchange{}.Topology(),
+		topology: preset.CDNPurge{}.Topology(),
 		queues:   []string{"cdn-purge"},
 		to:       [2]string{"cdn-purge", "tag"},
 		// 3.10 keeps the first expiration where a program copies x-death: see docs/interop.md.

@@ -34,7 +34,7 @@ func main() {
 	flag.IntVar(&show.Purges, "purges", 180, "how many purges are published")
 	flag.DurationVar(&show.Over, "over", 9*time.Second, "for how `long`; the middle third of it are the CDN's peak hours")
 	flag.IntVar(&show.Room, "room", 16, "how many purges the CDN's queue holds")
-	flag.DurationVar(&show.First, "first", 0, fmt.Sprintf("how `long` a message waits first; three times as long each other time. Default 100ms, with -serve %s as designed", preset.WaitExchangeFirst))
+	flag.DurationVar(&show.First, "first", 0, fmt.Sprintf("how `long` a message waits first; three times as long each other time. Default 100ms, with -serve %s as designed", preset.CDNPurgeFirst))
 	beside := flag.Bool("beside", false, "have another program consume from the same queue: one without Reprise")
 	broken := flag.Bool("breaker", false, "stop consuming for a second when the CDN's queue is full")
 	names := defineNames()
@@ -51,7 +51,7 @@ func main() {
 			return reprise.Dial(ctx, s.URL, c)
 		}
 		if *beside {
-			show.Beside = func(ctx context.Context, design preset.WaitExchange, p *cdnpurge.Purger, done func(string)) error {
+			show.Beside = func(ctx context.Context, design preset.CDNPurge, p *cdnpurge.Purger, done func(string)) error {
 				return other(ctx, s, &cdnpurge.Other{Design: design, Purger: p, Done: done})
 			}
 		}

@@ -19,7 +19,7 @@ import (
 
 // names are what the design leaves open, and other programs have chosen.
 type names struct {
-	design   preset.WaitExchange
+	design   preset.CDNPurge
 	keys     string
 	attempts int
 }
@@ -28,8 +28,8 @@ type names struct {
 func defineNames() *names {
 	n := &names{}
 	text := func(to *string, name, usage string) { flag.StringVar(to, name, "", "with -serve: "+usage) }
-	text(&n.design.Exchange, "exchange", "the main `exchange`; default "+preset.WaitExchangeExchange)
-	text(&n.design.Queue, "queue", "the work `queue`; default "+preset.WaitExchangeQueue)
+	text(&n.design.Exchange, "exchange", "the main `exchange`; default "+preset.CDNPurgeExchange)
+	text(&n.design.Queue, "queue", "the work `queue`; default "+preset.CDNPurgeQueue)
 	text(&n.design.WaitExchange, "wait-exchange", "the wait `exchange`; default: the main one's name and .wait")
 	text(&n.design.WaitQueue, "wait-queue", "the wait `queue`; default: the work queue's name and .wait")
 	text(&n.design.FailedQueue, "failed-queue", "the failed `queue`; default: the work queue's name and .failed")
@@ -62,12 +62,12 @@ func (n *names) serve(ctx context.Context, s *stage.Stage, first time.Duration, 
 	if err := n.design.Validate(); err != nil {
 		return err
 	}
-	queue := cmp.Or(n.design.Queue, preset.WaitExchangeQueue)
+	queue := cmp.Or(n.design.Queue, preset.CDNPurgeQueue)
 	failed := cmp.Or(n.design.FailedQueue, topology.FailedQueue(queue))
 	service := serve.Service{
 		Design: serve.Plain(n.design.Topology(), failed), FailFirst: failFirst, Flags: "-kind and -wait-kind for the exchanges' type, -transient where they are not durable, or -type", Out: os.Stdout,
 		Intro: fmt.Sprintf("Working on the queue %s, until interrupted. What fails comes back after %s, then three times as long each time,\nand is parked after %d attempts.",
-			queue, cmp.Or(first, preset.WaitExchangeFirst), n.attempts),
+			queue, cmp.Or(first, preset.CDNPurgeFirst), n.attempts),
 		Workers: []reprise.WorkerConfig{{
 			Queue: queue, Strategy: n.design.Strategy(),
 			Policy: reprise.Policy{MaxAttempts: n.attempts},

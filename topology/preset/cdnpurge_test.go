@@ -15,9 +15,9 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-func ExampleWaitExchange() {
+func ExampleCDNPurge() {
 	// Somewhere, queues of this design have other names.
-	p := preset.WaitExchange{Exchange: "assets", Queue: "purger", RoutingKeys: []string{"image", "page"}, Jitter: -1}
+	p := preset.CDNPurge{Exchange: "assets", Queue: "purger", RoutingKeys: []string{"image", "page"}, Jitter: -1}
 	route := p.Strategy().Route
 
 	d := topology.Delivery{Queue: "purger", Exchange: "assets", RoutingKey: "page"}
@@ -35,11 +35,11 @@ func ExampleWaitExchange() {
 }
 
 // 27 hours, in no time.
-func TestWaitExchangeSchedule(t *testing.T) {
+func TestCDNPurgeSchedule(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		w := b.Work(t, reprise.WorkerConfig{
-			Queue: "cdn-purge", Strategy: preset.WaitExchange{Jitter: -1}.Strategy(),
+			Queue: "cdn-purge", Strategy: preset.CDNPurge{Jitter: -1}.Strategy(),
 			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errQueueFull }),
 		})
 		b.Publish(t, &reprise.Message{Exchange: "cdn-purge", RoutingKey: "directory"})
@@ -58,11 +58,11 @@ func TestWaitExchangeSchedule(t *testing.T) {
 }
 
 // At Max, what a worker counts is all that ends it.
-func TestWaitExchangeEndsAtMax(t *testing.T) {
+func TestCDNPurgeEndsAtMax(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		w := b.Work(t, reprise.WorkerConfig{
-			Queue: "cdn-purge", Strategy: preset.WaitExchange{Jitter: -1, Max: time.Minute}.Strategy(), Policy: reprise.Policy{MaxAttempts: 6},
+			Queue: "cdn-purge", Strategy: preset.CDNPurge{Jitter: -1, Max: time.Minute}.Strategy(), Policy: reprise.Policy{MaxAttempts: 6},
 			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errQueueFull }),
 		})
 		b.Publish(t, &reprise.Message{Exchange: "cdn-purge", RoutingKey: "url"})
@@ -76,12 +76,12 @@ func TestWaitExchangeEndsAtMax(t *testing.T) {
 
 // Workers of Reprise's default take over, while messages still wait as designed:
 // what waits comes back to them, with the attempts it has made.
-func TestWaitExchangeMovesToTheDefault(t *testing.T) {
+func TestCDNPurgeMovesToTheDefault(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		fails := reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errQueueFull })
-		b.Declare(t, preset.WaitExchange{}.Topology())
-		designed := b.Work(t, reprise.WorkerConfig{Queue: "cdn-purge", Handler: fails, Strategy: preset.WaitExchange{}.Strategy()})
+		b.Declare(t, preset.CDNPurge{}.Topology())
+		designed := b.Work(t, reprise.WorkerConfig{Queue: "cdn-purge", Handler: fails, Strategy: preset.CDNPurge{}.Strategy()})
 		b.Publish(t, &reprise.Message{Exchange: "cdn-purge", RoutingKey: "tag", MessageID: "m"})
 		designed.Await(t, 2)
 		if err := designed.Stop(); err != nil {
@@ -100,7 +100,7 @@ func TestWaitExchangeMovesToTheDefault(t *testing.T) {
 	})
 }
 
-func TestWaitExchangeTopologyToTheLetter(t *testing.T) {
+func TestCDNPurgeTopologyToTheLetter(t *testing.T) {
 	want := topology.Topology{
 		Exchanges: []topology.Exchange{
 			{Name: "cdn-purge", Kind: "direct"},
@@ -120,11 +120,11 @@ func TestWaitExchangeTopologyToTheLetter(t *testing.T) {
 			{Exchange: "cdn-purge.wait", Queue: "cdn-purge.wait", RoutingKey: "tag"},
 		},
 	}
-	if diff := cmp.Diff(want, preset.WaitExchange{}.Topology()); diff != "" {
+	if diff := cmp.Diff(want, preset.CDNPurge{}.Topology()); diff != "" {
 		t.Error(diff)
 	}
 
-	got := preset.WaitExchange{
+	got := preset.CDNPurge{
 		Exchange: "assets", Queue: "purger", RoutingKeys: []string{"purge.#"}, Kind: "topic", WaitKind: "fanout",
 		TransientExchanges: true, QueueType: "quorum", WaitArgs: topology.Table{"x-max-length": int64(10)},
 	}.Topology()
@@ -145,8 +145,8 @@ func TestWaitExchangeTopologyToTheLetter(t *testing.T) {
 	}
 }
 
-func TestWaitExchangeStrategy(t *testing.T) {
-	s := preset.WaitExchange{}.Strategy()
+func TestCDNPurgeStrategy(t *testing.T) {
+	s := preset.CDNPurge{}.Strategy()
 	if err := s.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -187,14 +187,14 @@ func TestWaitExchangeStrategy(t *testing.T) {
 		t.Errorf("by name: %+v, %v", hop, err)
 	}
 	// The wait exchange goes by the key, and has not this one.
-	mixed := preset.WaitExchange{Kind: "fanout", WaitKind: "direct"}.Strategy().Route
+	mixed := preset.CDNPurge{Kind: "fanout", WaitKind: "direct"}.Strategy().Route
 	if hop, err := mixed.Wait(topology.Delivery{Queue: "cdn-purge", RoutingKey: "host"}, 0); err != nil || hop.Exchange != "cdn-purge.wait.aside" {
 		t.Errorf("by another key: %+v, %v", hop, err)
 	}
 }
 
-func TestWaitExchangeValidate(t *testing.T) {
-	for _, p := range []preset.WaitExchange{
+func TestCDNPurgeValidate(t *testing.T) {
+	for _, p := range []preset.CDNPurge{
 		{},
 		{Exchange: "a", Queue: "b", WaitExchange: "c", WaitQueue: "d", FailedQueue: "e", RoutingKeys: []string{"#"}, Kind: "topic", WaitKind: "fanout"},
 		{First: time.Millisecond, Factor: 1, Jitter: -1, Max: time.Second, QueueType: "classic"},
@@ -204,7 +204,7 @@ func TestWaitExchangeValidate(t *testing.T) {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
-	for _, p := range []preset.WaitExchange{
+	for _, p := range []preset.CDNPurge{
 		{First: -1},
 		{First: time.Microsecond},
 		{Factor: 0.5},
@@ -224,7 +224,7 @@ func TestWaitExchangeValidate(t *testing.T) {
 		}
 	}
 	// Its copies would be in the work queue at once, and expire there.
-	if err := (preset.WaitExchange{WaitExchange: "cdn-purge"}).Strategy().Validate(); err == nil {
+	if err := (preset.CDNPurge{WaitExchange: "cdn-purge"}).Strategy().Validate(); err == nil {
 		t.Error("a strategy whose copies do not wait is valid")
 	}
 }

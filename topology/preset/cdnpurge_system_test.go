@@ -20,7 +20,7 @@ import (
 // purgeSystem is the design on a broker: a worker of ours, and beside it what
 // somebody else wrote to the letter of it, with an AMQP client and nothing more.
 type purgeSystem struct {
-	p       preset.WaitExchange
+	p       preset.CDNPurge
 	t       *testing.T
 	broker  testkit.Target
 	conn    *amqp.Connection
@@ -33,7 +33,7 @@ const purgePatience = 30 * time.Second
 var errQueueFull = errors.New("507: queue is full")
 
 // newPurgeSystem has names of its own for p, and ends with the test.
-func newPurgeSystem(t *testing.T, b testkit.Target, p preset.WaitExchange) *purgeSystem {
+func newPurgeSystem(t *testing.T, b testkit.Target, p preset.CDNPurge) *purgeSystem {
 	t.Helper()
 	name := testkit.Name(t, "purge")
 	p.Exchange, p.Queue = name, name

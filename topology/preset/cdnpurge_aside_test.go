@@ -15,9 +15,9 @@ import (
 
 // A key says what is to be done: whatever way a message came by, it comes back under the
 // key it had, to programs in other languages as well, and to this queue alone.
-func TestWaitExchangeKeepsKeysThatItDoesNotKnow(t *testing.T) {
+func TestCDNPurgeKeepsKeysThatItDoesNotKnow(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		s := newPurgeSystem(t, b, preset.WaitExchange{First: 20 * time.Millisecond, Jitter: -1})
+		s := newPurgeSystem(t, b, preset.CDNPurge{First: 20 * time.Millisecond, Jitter: -1})
 		aside := s.p.WaitQueue + ".aside"
 		elsewhere, neighbour := s.p.Exchange+".elsewhere", s.p.Queue+".neighbour"
 		t.Cleanup(func() { s.remove([]string{aside, neighbour}, []string{aside, s.p.Queue + ".aside", elsewhere}) })

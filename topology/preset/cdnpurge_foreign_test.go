@@ -18,12 +18,12 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-func TestWaitExchangeDeclaresWhatIsDeployed(t *testing.T) {
+func TestCDNPurgeDeclaresWhatIsDeployed(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, work := range []amqp.Table{nil, {"x-queue-type": "quorum"}, {"x-max-priority": int32(4)}} {
 			for _, first := range []string{"ours", "theirs"} {
 				t.Run(fmt.Sprint(first, " first ", work), func(t *testing.T) {
-					s := newPurgeSystem(t, b, preset.WaitExchange{First: 10 * time.Millisecond})
+					s := newPurgeSystem(t, b, preset.CDNPurge{First: 10 * time.Millisecond})
 					c := s.client()
 					if first == "ours" {
 						work = nil // what a work queue is that somebody else declares is theirs to say
@@ -55,9 +55,9 @@ func TestWaitExchangeDeclaresWhatIsDeployed(t *testing.T) {
 
 // What is there already in another way is not used as it is: the wait queue would
 // lose what it does not lead back.
-func TestWaitExchangeRefusesAnotherWaitQueue(t *testing.T) {
+func TestCDNPurgeRefusesAnotherWaitQueue(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		s := newPurgeSystem(t, b, preset.WaitExchange{})
+		s := newPurgeSystem(t, b, preset.CDNPurge{})
 		if _, err := s.ch.QueueDeclare(s.p.WaitQueue, true, false, false, false, amqp.Table{
 			"x-dead-letter-exchange": s.p.Exchange, "x-message-ttl": int32(60000),
 		}); err != nil {
@@ -78,9 +78,9 @@ func TestWaitExchangeRefusesAnotherWaitQueue(t *testing.T) {
 }
 
 // The copy in the wait queue, and the one that is parked, byte for byte.
-func TestWaitExchangeOnTheWire(t *testing.T) {
+func TestCDNPurgeOnTheWire(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		s := newPurgeSystem(t, b, preset.WaitExchange{})
+		s := newPurgeSystem(t, b, preset.CDNPurge{})
 		c := s.client()
 		if err := c.Declare(t.Context(), s.p.Topology()); err != nil {
 			t.Fatal(err)
@@ -131,13 +131,13 @@ func TestWaitExchangeOnTheWire(t *testing.T) {
 
 // A message goes through both programs in every order, and its back-off goes on
 // where the other one left it.
-func TestWaitExchangeGoesOnWhereOthersLeftIt(t *testing.T) {
+func TestCDNPurgeGoesOnWhereOthersLeftIt(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, copyDeath := range []bool{false, true} {
 			for _, order := range []string{"OTOT", "TOTO", "TTOO", "OOTT", "TTTO"} {
 				t.Run(fmt.Sprintf("%s, x-death copied %v", order, copyDeath), func(t *testing.T) {
 					t.Parallel()
-					s := newPurgeSystem(t, b, preset.WaitExchange{First: 10 * time.Millisecond})
+					s := newPurgeSystem(t, b, preset.CDNPurge{First: 10 * time.Millisecond})
 					c := s.client()
 					s.declareForeign(nil)
 					if err := c.Declare(t.Context(), s.p.Topology()); err != nil {
@@ -179,13 +179,13 @@ func TestWaitExchangeGoesOnWhereOthersLeftIt(t *testing.T) {
 }
 
 // The expirations themselves, where a worker of ours follows another program.
-func TestWaitExchangeExpirationsFollow(t *testing.T) {
+func TestCDNPurgeExpirationsFollow(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, copyDeath := range []bool{false, true} {
 			for theirs := range 4 {
 				t.Run(fmt.Sprintf("%d of theirs, x-death copied %v", theirs, copyDeath), func(t *testing.T) {
 					t.Parallel()
-					s := newPurgeSystem(t, b, preset.WaitExchange{First: 20 * time.Millisecond})
+					s := newPurgeSystem(t, b, preset.CDNPurge{First: 20 * time.Millisecond})
 					c := s.client()
 					s.declareForeign(nil)
 					if err := c.Declare(t.Context(), s.p.Topology()); err != nil {
@@ -234,10 +234,10 @@ func tripled(before, now int64, less, more float64, first bool) bool {
 
 // Both at once, on the same queues, with a downstream that refuses each message
 // three times: each is handled as often as it must be, whoever had it before.
-func TestWaitExchangeBesideAnotherProgram(t *testing.T) {
+func TestCDNPurgeBesideAnotherProgram(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		const messages, refusals = 40, 3
-		s := newPurgeSystem(t, b, preset.WaitExchange{First: 10 * time.Millisecond})
+		s := newPurgeSystem(t, b, preset.CDNPurge{First: 10 * time.Millisecond})
 		c := s.client()
 		s.declareForeign(nil)
 		var mu sync.Mutex
@@ -297,9 +297,9 @@ func TestWaitExchangeBesideAnotherProgram(t *testing.T) {
 }
 
 // A message that is given up is parked, with its way on it, and disturbs nobody.
-func TestWaitExchangeParks(t *testing.T) {
+func TestCDNPurgeParks(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		s := newPurgeSystem(t, b, preset.WaitExchange{First: 10 * time.Millisecond})
+		s := newPurgeSystem(t, b, preset.CDNPurge{First: 10 * time.Millisecond})
 		c := s.client()
 		if err := c.Declare(t.Context(), s.p.Topology()); err != nil {
 			t.Fatal(err)

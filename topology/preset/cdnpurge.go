@@ -12,24 +12,24 @@ import (
 )
 
 // Names of the wait exchange design, of which it says nothing itself: these are
-// what a field of WaitExchange left empty means.
+// what a field of CDNPurge left empty means.
 const (
-	WaitExchangeExchange     = "cdn-purge"
-	WaitExchangeQueue        = "cdn-purge"
-	WaitExchangeWaitExchange = "cdn-purge.wait"
-	WaitExchangeWaitQueue    = "cdn-purge.wait"
+	CDNPurgeExchange     = "cdn-purge"
+	CDNPurgeQueue        = "cdn-purge"
+	CDNPurgeWaitExchange = "cdn-purge.wait"
+	CDNPurgeWaitQueue    = "cdn-purge.wait"
 )
 
 // Numbers of the wait exchange design.
 const (
-	WaitExchangeFirst  = 10 * time.Second
-	WaitExchangeFactor = 3.0
+	CDNPurgeFirst  = 10 * time.Second
+	CDNPurgeFactor = 3.0
 )
 
-// waitExchangeKeys are the routing keys where none are given: what is purged.
-var waitExchangeKeys = []string{"url", "directory", "tag"}
+// cdnPurgeKeys are the routing keys where none are given: what is purged.
+var cdnPurgeKeys = []string{"url", "directory", "tag"}
 
-// WaitExchange is the queue design of a CDN purge service: exponential back-off
+// CDNPurge is the queue design of a CDN purge service: exponential back-off
 // that is on the message itself.
 //
 //	            url, directory, tag
@@ -56,7 +56,7 @@ var waitExchangeKeys = []string{"url", "directory", "tag"}
 //
 // As with any wait queue of mixed expirations, a message waits behind those that
 // came into it earlier and are due later. Max bounds that.
-type WaitExchange struct {
+type CDNPurge struct {
 	Exchange string // the main exchange; default cdn-purge
 	Queue    string // the work queue; default cdn-purge
 
@@ -99,32 +99,32 @@ type WaitExchange struct {
 	Rand func() float64
 }
 
-func (w WaitExchange) withDefaults() WaitExchange {
-	w.Exchange = cmp.Or(w.Exchange, WaitExchangeExchange)
-	w.Queue = cmp.Or(w.Queue, WaitExchangeQueue)
+func (w CDNPurge) withDefaults() CDNPurge {
+	w.Exchange = cmp.Or(w.Exchange, CDNPurgeExchange)
+	w.Queue = cmp.Or(w.Queue, CDNPurgeQueue)
 	w.WaitExchange = cmp.Or(w.WaitExchange, w.Exchange+".wait")
 	w.WaitQueue = cmp.Or(w.WaitQueue, w.Queue+".wait")
 	w.FailedQueue = cmp.Or(w.FailedQueue, topology.FailedQueue(w.Queue))
 	if len(w.RoutingKeys) == 0 {
-		w.RoutingKeys = slices.Clone(waitExchangeKeys)
+		w.RoutingKeys = slices.Clone(cdnPurgeKeys)
 	}
 	w.Kind = cmp.Or(w.Kind, topology.Direct)
 	w.WaitKind = cmp.Or(w.WaitKind, w.Kind)
-	w.First = cmp.Or(w.First, WaitExchangeFirst)
-	w.Factor = cmp.Or(w.Factor, WaitExchangeFactor)
+	w.First = cmp.Or(w.First, CDNPurgeFirst)
+	w.Factor = cmp.Or(w.Factor, CDNPurgeFactor)
 	return w
 }
 
 // Validate reports names and numbers the design cannot express and what to
 // write instead.
-func (w WaitExchange) Validate() error {
+func (w CDNPurge) Validate() error {
 	errs := []error{
-		validateKind("WaitExchange.Kind", w.Kind),
-		validateKind("WaitExchange.WaitKind", w.WaitKind),
-		validateQueueType("WaitExchange.QueueType", w.QueueType, "for what the broker makes it"),
+		validateKind("CDNPurge.Kind", w.Kind),
+		validateKind("CDNPurge.WaitKind", w.WaitKind),
+		validateQueueType("CDNPurge.QueueType", w.QueueType, "for what the broker makes it"),
 	}
 	fault := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("preset: WaitExchange."+format, args...))
+		errs = append(errs, fmt.Errorf("preset: CDNPurge."+format, args...))
 	}
 	d := w.withDefaults()
 	names := map[string]string{}
@@ -150,14 +150,14 @@ func (w WaitExchange) Validate() error {
 		return err
 	}
 	if err := errors.Join(d.Topology().Merge(d.aside().Infrastructure).Validate(), w.route().Validate()); err != nil {
-		return fmt.Errorf("preset: WaitExchange: %w", err)
+		return fmt.Errorf("preset: CDNPurge: %w", err)
 	}
 	return nil
 }
 
-func (w WaitExchange) validateQueue(queue string) error {
+func (w CDNPurge) validateQueue(queue string) error {
 	if own := w.withDefaults().Queue; queue != own {
-		return fmt.Errorf("preset: WaitExchange.Queue is %q, and the worker's is %q: give both the same name", own, queue)
+		return fmt.Errorf("preset: CDNPurge.Queue is %q, and the worker's is %q: give both the same name", own, queue)
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func (w WaitExchange) validateQueue(queue string) error {
 // Topology returns all exchanges, queues and bindings of the design, and the
 // failed queue. A work queue that exists is used as it is, whatever its
 // arguments.
-func (w WaitExchange) Topology() topology.Topology {
+func (w CDNPurge) Topology() topology.Topology {
 	w = w.withDefaults()
 	work, wait := topology.Table{}, topology.Table{"x-dead-letter-exchange": w.Exchange}
 	if w.QueueType != "" {
@@ -204,13 +204,13 @@ func (w WaitExchange) Topology() topology.Topology {
 // waits as long as others, in the queue {WaitQueue}.aside, and expires to the work queue
 // alone. That queue is declared when there is such a message, with a fanout exchange of
 // the same name in front of it, and another one, {Queue}.aside, behind it.
-func (w WaitExchange) Strategy() topology.Strategy {
+func (w CDNPurge) Strategy() topology.Strategy {
 	r := w.route()
-	return topology.Strategy{Route: designed{waitExchangeRoute{r, w.aside()}, w}, Marks: r.Marks()}
+	return topology.Strategy{Route: designed{cdnPurgeRoute{r, w.aside()}, w}, Marks: r.Marks()}
 }
 
 // route is the way of messages whose key leads into the wait queue and back.
-func (w WaitExchange) route() topology.GrowingTTL {
+func (w CDNPurge) route() topology.GrowingTTL {
 	w = w.withDefaults()
 	return topology.GrowingTTL{
 		MessageTTL: topology.MessageTTL{

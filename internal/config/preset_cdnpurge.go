@@ -11,14 +11,15 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// waitExchangeDesign says nothing of names, so that the work queue has the one
+// cdnPurgeDesign says nothing of names, so that the work queue has the one
 // that the file gives it.
-var waitExchangeDesign = design{
-	name:     "wait-exchange",
-	example:  preset.WaitExchangeQueue,
-	settings: waitExchangeSettings,
+var cdnPurgeDesign = design{
+	name:     "cdn-purge",
+	former:   "wait-exchange",
+	example:  preset.CDNPurgeQueue,
+	settings: cdnPurgeSettings,
 	refused: []refusal{
-		{"queue", "is named below queues: write queues: {" + preset.WaitExchangeQueue + ": {exec: [PROGRAM]}} beside preset:"},
+		{"queue", "is named below queues: write queues: {" + preset.CDNPurgeQueue + ": {exec: [PROGRAM]}} beside preset:"},
 		{"backoff", "means nothing with this preset, where each delay follows from the last: write first: 10s, factor: 3 and max: 1d beside preset:"},
 	},
 }
@@ -26,18 +27,18 @@ var waitExchangeDesign = design{
 // maxFactor is the factor beyond which it is a slip.
 const maxFactor = 100
 
-type waitExchange struct{ preset.WaitExchange }
+type cdnPurge struct{ preset.CDNPurge }
 
-func waitExchangeSettings(f *fields) system {
-	var p waitExchange
+func cdnPurgeSettings(f *fields) system {
+	var p cdnPurge
 	name := func(key, example string, into *string) {
 		if x, ok := f.get(key); ok {
 			*into, _ = x.ownName(example, len(".wait"))
 		}
 	}
-	name("exchange", preset.WaitExchangeExchange, &p.Exchange)
-	name("wait_exchange", preset.WaitExchangeWaitExchange, &p.WaitExchange.WaitExchange)
-	name("wait_queue", preset.WaitExchangeWaitQueue, &p.WaitQueue)
+	name("exchange", preset.CDNPurgeExchange, &p.Exchange)
+	name("wait_exchange", preset.CDNPurgeWaitExchange, &p.WaitExchange)
+	name("wait_queue", preset.CDNPurgeWaitQueue, &p.WaitQueue)
 	name("failed_queue", "cdn-purge.failed", &p.FailedQueue)
 	if x, ok := f.get("routing_keys"); ok {
 		p.RoutingKeys = x.routingKeys()
@@ -47,7 +48,7 @@ func waitExchangeSettings(f *fields) system {
 	if x, ok := f.get("transient_exchanges"); ok {
 		p.TransientExchanges, _ = x.boolean()
 	}
-	f.growth(&p.WaitExchange)
+	f.growth(&p.CDNPurge)
 	f.queueType(&p.QueueType)
 	if x, ok := f.get("wait_args"); ok {
 		p.WaitArgs = x.arguments("x-dead-letter-exchange", "x-dead-letter-routing-key")
@@ -56,7 +57,7 @@ func waitExchangeSettings(f *fields) system {
 }
 
 // growth reads how delays grow.
-func (f *fields) growth(p *preset.WaitExchange) {
+func (f *fields) growth(p *preset.CDNPurge) {
 	f.waitInto("first", &p.First)
 	if x, ok := f.get("factor"); ok {
 		switch n, ok := x.number(); {
@@ -68,7 +69,7 @@ func (f *fields) growth(p *preset.WaitExchange) {
 		}
 	}
 	if x, ok := f.get("max"); ok {
-		first := cmp.Or(p.First, preset.WaitExchangeFirst)
+		first := cmp.Or(p.First, preset.CDNPurgeFirst)
 		if p.Max, ok = x.wait(); ok && p.Max < first {
 			x.fail("%s (%s) is shorter than the first delay (%s): write more, or a shorter first:", x.name, FormatDuration(p.Max), FormatDuration(first))
 		}
@@ -101,7 +102,7 @@ func (v value) part() float64 {
 	return n
 }
 
-func (p waitExchange) worker(queue string) (reprise.WorkerConfig, error) {
+func (p cdnPurge) worker(queue string) (reprise.WorkerConfig, error) {
 	p.Queue = queue
 	if err := p.distinct(); err != nil {
 		return reprise.WorkerConfig{Queue: queue}, err
@@ -110,17 +111,17 @@ func (p waitExchange) worker(queue string) (reprise.WorkerConfig, error) {
 		Queue:    queue,
 		Strategy: p.Strategy(),
 		Policy: reprise.Policy{Backoff: backoff.Exponential{
-			Initial: cmp.Or(p.First, preset.WaitExchangeFirst),
-			Factor:  cmp.Or(p.Factor, preset.WaitExchangeFactor),
+			Initial: cmp.Or(p.First, preset.CDNPurgeFirst),
+			Factor:  cmp.Or(p.Factor, preset.CDNPurgeFactor),
 			Max:     cmp.Or(p.Max, topology.MaxDelay.Truncate(time.Millisecond)),
 		}},
 	}, p.Validate()
 }
 
 // distinct reports names that are given twice, in the words of the file.
-func (p waitExchange) distinct() error {
-	exchange := cmp.Or(p.Exchange, preset.WaitExchangeExchange)
-	if p.WaitExchange.WaitExchange == exchange {
+func (p cdnPurge) distinct() error {
+	exchange := cmp.Or(p.Exchange, preset.CDNPurgeExchange)
+	if p.WaitExchange == exchange {
 		return fmt.Errorf("wait_exchange and exchange are both %s, what waits would reach the work queue at once: name another", quoted(exchange))
 	}
 	taken := map[string]string{p.Queue: "the work queue"}

@@ -6,19 +6,19 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// waitExchangeRoute is the way of all messages of the design, whatever their key. Which
+// cdnPurgeRoute is the way of all messages of the design, whatever their key. Which
 // exchange they came from says nothing of whether it leads back: the header BCC, which
 // nobody sees, may have been what led here.
-type waitExchangeRoute struct {
+type cdnPurgeRoute struct {
 	topology.GrowingTTL                     // of those whose key leads into the wait queue and back
 	aside               topology.GrowingTTL // of the others
 }
 
 // Unwrap returns the way of most messages.
-func (r waitExchangeRoute) Unwrap() topology.Route { return r.GrowingTTL }
+func (r cdnPurgeRoute) Unwrap() topology.Route { return r.GrowingTTL }
 
 // Wait implements topology.Route.
-func (r waitExchangeRoute) Wait(d topology.Delivery, delay time.Duration) (topology.Hop, error) {
+func (r cdnPurgeRoute) Wait(d topology.Delivery, delay time.Duration) (topology.Hop, error) {
 	t := r.Infrastructure
 	if t.Leads(r.WaitAddress.Exchange, d.RoutingKey, r.WaitQueue) && t.Leads(r.WorkExchange, d.RoutingKey, d.Queue) {
 		return r.GrowingTTL.Wait(d, delay)
@@ -27,7 +27,7 @@ func (r waitExchangeRoute) Wait(d topology.Delivery, delay time.Duration) (topol
 }
 
 // aside is the way of messages with other keys, which fanout exchanges leave alone.
-func (w WaitExchange) aside() topology.GrowingTTL {
+func (w CDNPurge) aside() topology.GrowingTTL {
 	w = w.withDefaults()
 	wait, back := w.WaitQueue+".aside", w.Queue+".aside"
 	r := w.route()
