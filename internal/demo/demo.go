@@ -18,6 +18,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/examples/coverart"
+	"github.com/reprisemq/reprise/examples/coverart/standin"
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
@@ -94,13 +95,13 @@ func (r *run) startDownstream(closing func(func() error)) (*coverart.Indexer, er
 	if err != nil {
 		return nil, err
 	}
-	closing(store.close)
+	closing(store.Close)
 	r.store = store
-	service, err := startWebService(r.catalog)
+	service, err := standin.Serve(standin.WebService(r.catalog))
 	if err != nil {
 		return nil, err
 	}
-	closing(service.close)
+	closing(service.Close)
 	transport := &http.Transport{MaxIdleConnsPerHost: 16}
 	closing(func() error { transport.CloseIdleConnections(); return nil })
 	archive, err := coverart.NewS3(coverart.S3Config{Endpoint: store.URL, Transport: transport})

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -220,44 +219,6 @@ func TestCatalogue(t *testing.T) {
 	}
 	if !seen[refusedGID] || seen[unknownGID] {
 		t.Error("the releases with a part to play are not as the comment says")
-	}
-}
-
-func TestWebService(t *testing.T) {
-	c, err := loadCatalogue()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := startWebService(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
-	get := func(gid string) (int, string) {
-		resp, err := (&http.Client{Transport: transport}).Get(s.URL + "/ws/2/release/" + gid + "?inc=artists")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = resp.Body.Close() }()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(body)
-	}
-	if code, body := get(c.Releases[0].GID); code != http.StatusOK ||
-		!strings.Contains(body, `<metadata xmlns="http://musicbrainz.org/ns/mmd-2.0#"><release id="76df3287-6cda-33eb-8e9a-044b5e15ffdd"><title>Dummy</title>`) ||
-		!strings.Contains(body, "<artist><name>Portishead</name></artist>") {
-		t.Errorf("%d %s", code, body)
-	}
-	if code, _ := get(unknownGID); code != http.StatusNotFound {
-		t.Errorf("unknown release: %d", code)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/examples/coverart"
+	"github.com/reprisemq/reprise/examples/coverart/standin"
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
@@ -68,17 +69,15 @@ func (r *rehearsal) open(ctx context.Context, events []planned) error {
 	if err := r.openStore(ctx, events); err != nil {
 		return err
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /ws/2/release/{gid}", &webService{catalogue: r.catalogue, busyGID: volcano, busy: busyTimes})
-	url, stop, err := serve(mux)
+	service, err := standin.Serve(&busy{gid: volcano, times: busyTimes, next: standin.WebService(r.catalogue)})
 	if err != nil {
 		return err
 	}
-	r.atEnd(stop)
+	r.atEnd(service.Close)
 	transport := newTransport()
 	r.atEnd(func() error { transport.CloseIdleConnections(); return nil })
 	r.service = &coverart.HTTPWebService{
-		BaseURL: url, UserAgent: "reprise-coverart (https://github.com/reprisemq/reprise)",
+		BaseURL: service.URL, UserAgent: "reprise-coverart (https://github.com/reprisemq/reprise)",
 		Client: &http.Client{Transport: transport},
 	}
 	r.tally = newTally(r.Out)
@@ -114,12 +113,12 @@ func newTransport() *http.Transport {
 func (r *rehearsal) openStore(ctx context.Context, events []planned) error {
 	endpoint := r.S3
 	if endpoint == "" {
-		url, stop, err := serve(newStore())
+		server, err := standin.Serve(standin.NewStore())
 		if err != nil {
 			return err
 		}
-		r.atEnd(stop)
-		endpoint = url
+		r.atEnd(server.Close)
+		endpoint = server.URL
 	}
 	transport := newTransport()
 	r.atEnd(func() error { transport.CloseIdleConnections(); return nil })

@@ -9,29 +9,10 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/johannesboyne/gofakes3"
-	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/minio/minio-go/v7"
 
 	"github.com/reprisemq/reprise/examples/coverart"
 )
-
-// newStore returns an S3 in memory that makes buckets when it is told to, as the
-// Internet Archive does.
-func newStore() http.Handler {
-	backend := s3mem.New()
-	s3 := gofakes3.New(backend, gofakes3.WithTimeSkewLimit(0)).Server()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPut && r.Header.Get("x-archive-auto-make-bucket") == "1" {
-			err := backend.CreateBucket(bucketOf(r.URL))
-			if err != nil && !gofakes3.HasErrorCode(err, gofakes3.ErrBucketAlreadyExists) {
-				http.Error(w, err.Error(), http.StatusInternalServerError)
-				return
-			}
-		}
-		s3.ServeHTTP(w, r)
-	})
-}
 
 func bucketOf(u *url.URL) string {
 	bucket, _, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")

@@ -1,4 +1,4 @@
-package demo
+package standin
 
 import (
 	"context"
@@ -9,19 +9,21 @@ import (
 	"time"
 )
 
-// localServer is an HTTP server on a free port of this machine.
-type localServer struct {
-	URL    string
+// Server is an HTTP server on a free port of this machine.
+type Server struct {
+	URL string
+
 	server *http.Server
 	ended  chan error
 }
 
-func serveLocally(what string, h http.Handler) (*localServer, error) {
+// Serve starts one.
+func Serve(h http.Handler) (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("demo: %s: %w", what, err)
+		return nil, fmt.Errorf("standin: %w", err)
 	}
-	s := &localServer{
+	s := &Server{
 		URL:    "http://" + l.Addr().String(),
 		server: &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second},
 		ended:  make(chan error, 1),
@@ -30,8 +32,8 @@ func serveLocally(what string, h http.Handler) (*localServer, error) {
 	return s, nil
 }
 
-// close lets requests finish, and returns when the server has ended.
-func (s *localServer) close() error {
+// Close lets requests finish, for five seconds, and returns when the server has ended.
+func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	err := s.server.Shutdown(ctx)

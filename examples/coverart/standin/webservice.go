@@ -1,4 +1,7 @@
-package demo
+// Package standin has what the cover art indexer works with, in this process: the web
+// service of MusicBrainz, and a store such as the Internet Archive's, each an HTTP
+// handler.
+package standin
 
 import (
 	"encoding/xml"
@@ -23,9 +26,9 @@ type (
 	}
 )
 
-// startWebService starts a stand-in for musicbrainz.org that knows the
-// releases of the catalogue.
-func startWebService(c coverart.Catalogue) (*localServer, error) {
+// WebService stands for musicbrainz.org: it knows the releases of the catalogue, at
+// /ws/2/release/{gid}.
+func WebService(c coverart.Catalogue) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ws/2/release/{gid}", func(w http.ResponseWriter, r *http.Request) {
 		release, err := c.Release(r.Context(), r.PathValue("gid"))
@@ -43,5 +46,5 @@ func startWebService(c coverart.Catalogue) (*localServer, error) {
 			ID: release.GID, Title: release.Title, Artist: release.Artist, Date: release.Date,
 		}})
 	})
-	return serveLocally("web service", mux)
+	return mux
 }

@@ -1,0 +1,36 @@
+package rehearsal
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// busy is in front of the web service, which is too busy the first times it is asked
+// about one release.
+type busy struct {
+	gid  string
+	next http.Handler
+
+	mu    sync.Mutex
+	times int // how often yet
+}
+
+// ServeHTTP implements http.Handler.
+func (b *busy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasSuffix(r.URL.Path, "/"+b.gid) && b.still() {
+		http.Error(w, "The MusicBrainz web server is currently busy.", http.StatusServiceUnavailable)
+		return
+	}
+	b.next.ServeHTTP(w, r)
+}
+
+func (b *busy) still() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.times == 0 {
+		return false
+	}
+	b.times--
+	return true
+}
