@@ -64,7 +64,7 @@ func main() {
 		}
 		fmt.Printf("%d purges in %s. A purge that is refused waits %s, then three times as long each time (the design: 10s).\n\n",
 			show.Purges, show.Over, show.First)
-		return show.Run(ctx)
+		return s.Clean(preset.CDNPurge{}.Topology(), func() error { return show.Run(ctx) })
 	})
 }
 

@@ -53,11 +53,11 @@ func main() {
 				return errors.New("-fail-first and -postgres: what the indexer itself fails at is not for flags to say, so give one of the two")
 			}
 		}
-		return rehearse(ctx, c)
+		return rehearse(ctx, s, c)
 	})
 }
 
-func rehearse(ctx context.Context, c rehearsal.Config) (err error) {
+func rehearse(ctx context.Context, s *stage.Stage, c rehearsal.Config) (err error) {
 	if c.S3 != "" {
 		c.S3Credentials = credentials.NewEnvAWS()
 	}
@@ -69,7 +69,10 @@ func rehearse(ctx context.Context, c rehearsal.Config) (err error) {
 		defer func() { err = errors.Join(err, stop()) }()
 		c.Postgres = url
 	}
-	return rehearsal.Run(ctx, c)
+	if c.Serve {
+		return rehearsal.Run(ctx, c)
+	}
+	return s.Clean(preset.CoverArt{}.Topology(), func() error { return rehearsal.Run(ctx, c) })
 }
 
 // standIn works in the indexer's place, without a database.

@@ -42,6 +42,8 @@ type Stage struct {
 
 	// Logger is told what clients and workers do, with -verbose, on stderr.
 	Logger *slog.Logger
+
+	clean bool
 }
 
 // Embedded reports whether the broker runs in this process.
@@ -59,19 +61,26 @@ func Main(run func(ctx context.Context, s *Stage) error) {
 	url := flag.String("url", "", "a RabbitMQ to run on, `amqp://user:password@host:5672/vhost`; default: a broker in this process")
 	listen := flag.String("listen", "", "where the broker in this process listens for other programs on this machine, `host:port`, such as 127.0.0.1:5672; default: nowhere")
 	verbose := flag.Bool("verbose", false, "log what the workers do, on stderr")
+	var s Stage
+	flag.BoolVar(&s.clean, "clean", false, "at the end, delete the queues and exchanges that were not there before, with the messages in them")
 	flag.Parse()
-	err := perform(*url, *listen, *verbose, run)
+	err := s.perform(*url, *listen, *verbose, run)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%v\n", err)
 		os.Exit(1)
 	}
 }
 
-func perform(url, listen string, verbose bool, run func(context.Context, *Stage) error) (err error) {
+func (s *Stage) perform(url, listen string, verbose bool, run func(context.Context, *Stage) error) (err error) {
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q: this program has flags only, see -help", flag.Arg(0))
 	}
-	s := &Stage{URL: url, Shared: url != "" || listen != "", Logger: slog.New(slog.DiscardHandler)}
+	for _, side := range []string{"serve", "send"} {
+		if f := flag.Lookup(side); s.clean && f != nil && f.Value.String() == "true" {
+			return fmt.Errorf("-clean goes without -%s: others are to work on these queues", side)
+		}
+	}
+	s.URL, s.Shared, s.Logger = url, url != "" || listen != "", slog.New(slog.DiscardHandler)
 	if verbose {
 		s.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}

@@ -84,7 +84,7 @@ func main() {
 		case *send:
 			return demo.Index(ctx)
 		}
-		return demo.Run(ctx)
+		return s.Clean(design.Topology(), func() error { return demo.Run(ctx) })
 	})
 }
 
