@@ -3,6 +3,7 @@ package reprise
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,7 +16,8 @@ type acknowledger interface {
 	Nack(tag uint64, multiple, requeue bool) error
 	Reject(tag uint64, requeue bool) error
 
-	// Sync returns when the broker has done all that was written before.
+	// Sync returns when the broker's channel has done all that was written before.
+	// Whether its queue has it is another matter: see window.
 	Sync() error
 }
 
@@ -36,9 +38,14 @@ type acknowledger interface {
 // enough has come together, or something other than an ack has: nobody waits for
 // an ack, but somebody for what is given back. An ack costs the broker as much as a
 // delivery, so the busier the channel, the more messages share one.
+//
+// Where somebody waits for acks, they are written as the window has room for them,
+// and so that what else is acked leaves some.
 type acker struct {
-	ch     acknowledger
-	enough atomic.Int32 // settlements do not wait for others
+	ch      acknowledger
+	window  *window
+	certain bool         // acks are waited for as a rule, and not as an exception
+	enough  atomic.Int32 // settlements do not wait for others
 
 	mu      sync.Mutex
 	settled []settlement
@@ -46,7 +53,6 @@ type acker struct {
 	wake    chan struct{} // gets a token when the first is settled, when it is enough, and when ending
 	ending  bool
 	done    chan struct{} // closed when run has ended
-	wrote   time.Time     // when an ack was last written; valid once done is closed
 }
 
 // ackPause is how long the broker is told nothing, once it was told something,
@@ -60,7 +66,7 @@ const gapPauses = 10
 type settlement struct {
 	tag  uint64
 	verb verb
-	told chan<- struct{} // unless nil: closed when the broker has done it
+	told chan<- struct{} // unless nil: closed when the broker has taken it
 }
 
 // verb is what the broker is told about a delivery.
@@ -90,8 +96,9 @@ func (a *acker) ack(tag uint64) { a.settle(settlement{tag: tag}) }
 func (a *acker) giveBack(tag uint64) { a.settle(settlement{tag: tag, verb: givenBack}) }
 
 // ackNow has the delivery acknowledged, and reports whether the broker is known
-// to have done it. AMQP has no answer to an ack: it is the answer to a request
-// that follows it on the channel.
+// to have taken it, and will not deliver it again though the channel ends. AMQP has
+// no answer to an ack: it is the answer to a request that follows it on the channel,
+// where the ack was within the window.
 func (a *acker) ackNow(tag uint64) bool {
 	told := make(chan struct{})
 	a.settle(settlement{tag: tag, told: told})
@@ -139,7 +146,7 @@ func (a *acker) signal() {
 // error means that the channel cannot be settled on any more.
 func (a *acker) run(ctx context.Context) error {
 	defer close(a.done)
-	prefix := newPrefix(a.ch)
+	prefix := newPrefix(a.ch, a.window)
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for paused := true; ; {
@@ -154,21 +161,9 @@ func (a *acker) run(ctx context.Context) error {
 		if len(batch) == 0 && (paused || len(prefix.beyond) == 0) && !ending {
 			continue
 		}
-		if slices.ContainsFunc(batch, func(s settlement) bool { return s.verb == acked }) || len(prefix.beyond) > 0 {
-			a.wrote = time.Now()
-		}
-		awaited := slices.ContainsFunc(batch, func(s settlement) bool { return s.told != nil })
-		err := prefix.write(batch)
+		err := prefix.take(batch)
 		if err == nil {
-			switch all := awaited || ending || len(prefix.beyond) >= int(a.enough.Load()); {
-			case all:
-				err = prefix.writeBeyond(0)
-			case !paused:
-				err = prefix.writeBeyond(gapPauses)
-			}
-		}
-		if err == nil && awaited {
-			err = a.tell(batch)
+			err = a.write(prefix, paused, ending)
 		}
 		if err != nil || ending {
 			return err
@@ -178,6 +173,35 @@ func (a *acker) run(ctx context.Context) error {
 			paused = true
 		}
 	}
+}
+
+// write writes the acks that it is time for, as far as there is room.
+func (a *acker) write(p *prefix, paused, ending bool) error {
+	enough := int(a.enough.Load())
+	room := math.MaxInt
+	if !ending && (a.certain || p.awaited > 0) {
+		if room = a.window.room(); p.awaited == 0 && len(p.beyond) < enough {
+			room -= windowReserve
+		}
+	}
+	if room <= 0 {
+		return nil
+	}
+	commands, err := p.writeRun()
+	room -= commands
+	switch {
+	case err != nil:
+	case ending || len(p.beyond) >= enough:
+		err = p.writeBeyond(0, room)
+	case !paused:
+		err = p.writeBeyond(gapPauses, room)
+	case p.awaited > 0:
+		err = p.writeBeyond(math.MaxInt, room)
+	}
+	if err != nil || len(p.awaiting) == 0 || ending && a.window.room() < 0 {
+		return err
+	}
+	return a.tell(p)
 }
 
 // take takes what is to be written now.
@@ -190,38 +214,49 @@ func (a *acker) take(paused bool) (batch []settlement, ending bool) {
 	return batch, a.ending
 }
 
-// tell tells those who wait for it that the broker has done what was written.
-func (a *acker) tell(batch []settlement) error {
+// tell tells those who wait for it that the broker has taken what was written.
+func (a *acker) tell(p *prefix) error {
 	if err := a.ch.Sync(); err != nil {
 		return err
 	}
-	for _, s := range batch {
-		if s.told != nil {
-			close(s.told)
-		}
+	for _, told := range p.awaiting {
+		close(told)
 	}
+	p.awaiting = nil
 	return nil
 }
 
 // prefix knows what the broker has been told.
 type prefix struct {
-	ch     acknowledger
-	floor  uint64         // every tag up to here is settled and told
-	told   ranges         // tags above floor that are settled and told
-	beyond map[uint64]int // acks above a gap that were not written, and for how many pauses
+	ch       acknowledger
+	window   *window
+	floor    uint64             // every tag up to here is settled and told
+	told     ranges             // tags above floor that are settled and told
+	beyond   map[uint64]waiting // acks that were not written
+	awaited  int                // of those, somebody waits for
+	awaiting []chan<- struct{}  // who waits for those that were written
 }
 
-func newPrefix(ch acknowledger) *prefix {
-	return &prefix{ch: ch, told: newRanges(), beyond: map[uint64]int{}}
+// waiting is an ack that was not written.
+type waiting struct {
+	pauses int             // for how many it has waited
+	told   chan<- struct{} // see settlement
 }
 
-// write tells the broker of a batch, but for acks beyond a gap.
-func (p *prefix) write(batch []settlement) error {
+func newPrefix(ch acknowledger, w *window) *prefix {
+	return &prefix{ch: ch, window: w, told: newRanges(), beyond: map[uint64]waiting{}}
+}
+
+// take tells the broker of a batch, but for acks.
+func (p *prefix) take(batch []settlement) error {
 	for _, s := range batch {
 		var err error
 		switch s.verb {
 		case acked:
-			p.beyond[s.tag] = 0
+			p.beyond[s.tag] = waiting{told: s.told}
+			if s.told != nil {
+				p.awaited++
+			}
 			continue
 		case givenBack:
 			err = p.ch.Nack(s.tag, false, true)
@@ -233,19 +268,25 @@ func (p *prefix) write(batch []settlement) error {
 		if err != nil {
 			return err
 		}
+		p.window.wrote(s.tag, s.tag, 1)
 		p.told.add(s.tag)
 	}
+	return nil
+}
 
-	// The longest run above floor. Its ack must name a tag the broker still
-	// waits for, so the last one that is acked now, not one told before.
-	var last uint64
-	count := 0
+// writeRun acks the longest run above floor, and returns how many commands it makes:
+// see window. The ack must name a tag the broker still waits for, so the last one that
+// is acked now, not one told before.
+func (p *prefix) writeRun() (commands int, err error) {
+	var first, last, count uint64
 	for {
 		next := p.floor + 1
-		if _, found := p.beyond[next]; found {
+		if w, found := p.beyond[next]; found {
+			if count++; count == 1 {
+				first = next
+			}
 			last, p.floor = next, next
-			count++
-			delete(p.beyond, next)
+			p.wrote(next, w)
 			continue
 		}
 		end, found := p.told.take(next)
@@ -255,27 +296,41 @@ func (p *prefix) write(batch []settlement) error {
 		p.floor = end
 	}
 	if count == 0 {
-		return nil
+		return 0, nil
 	}
-	return p.ch.Ack(last, count > 1)
+	return p.window.wrote(first, last, count), p.ch.Ack(last, count > 1)
 }
 
-// writeBeyond is called after a pause, and writes the acks beyond gaps that have
-// waited for so many.
-func (p *prefix) writeBeyond(pauses int) error {
+// writeBeyond writes acks beyond gaps: those that somebody waits for, and those that
+// have waited for so many pauses, but at most so many. All others have waited for one
+// more then.
+func (p *prefix) writeBeyond(pauses, most int) error {
 	if len(p.beyond) == 0 {
 		return nil
 	}
 	for _, tag := range slices.Sorted(maps.Keys(p.beyond)) {
-		if p.beyond[tag] < pauses {
-			p.beyond[tag]++
+		w := p.beyond[tag]
+		if most <= 0 || w.told == nil && w.pauses < pauses {
+			w.pauses++
+			p.beyond[tag] = w
 			continue
 		}
 		if err := p.ch.Ack(tag, false); err != nil {
 			return err
 		}
-		delete(p.beyond, tag)
+		most--
+		p.window.wrote(tag, tag, 1)
+		p.wrote(tag, w)
 		p.told.add(tag)
 	}
 	return nil
+}
+
+// wrote notes that an ack is no longer waiting.
+func (p *prefix) wrote(tag uint64, w waiting) {
+	delete(p.beyond, tag)
+	if w.told != nil {
+		p.awaited--
+		p.awaiting = append(p.awaiting, w.told)
+	}
 }

@@ -3,6 +3,7 @@ package reprise
 import (
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"testing"
 
@@ -55,10 +56,18 @@ func (b *ackBroker) Reject(tag uint64, requeue bool) error {
 
 func (b *ackBroker) Sync() error { return nil }
 
+func write(p *prefix, batch []settlement) error {
+	if err := p.take(batch); err != nil {
+		return err
+	}
+	_, err := p.writeRun()
+	return err
+}
+
 func TestAcksSettleExactlyWhatIsSettled(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := &ackBroker{told: map[uint64]verb{}}
-		p := newPrefix(b)
+		p := newPrefix(b, nil)
 		open := []uint64{} // delivered and not settled
 		settled := 0
 		var tag uint64
@@ -80,13 +89,13 @@ func TestAcksSettleExactlyWhatIsSettled(t *testing.T) {
 				batch = append(batch, s)
 			}
 			settled += len(batch)
-			if err := p.write(batch); err != nil {
+			if err := write(p, batch); err != nil {
 				t.Fatal(err)
 			}
 			round := rapid.SampledFrom([]string{"pause goes on", "pause is over", "all"}).Draw(t, "round")
 			if round != "pause goes on" {
 				pauses := map[string]int{"pause is over": rapid.IntRange(0, 3).Draw(t, "pauses")}[round]
-				if err := p.writeBeyond(pauses); err != nil {
+				if err := p.writeBeyond(pauses, math.MaxInt); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -142,7 +151,7 @@ func (j *journal) Sync() error {
 
 func TestAcksAreCoalescedWhereTheyAreContiguous(t *testing.T) {
 	var j journal
-	p := newPrefix(&j)
+	p := newPrefix(&j, nil)
 	for _, batch := range [][]settlement{
 		{{tag: 2}, {tag: 1}, {tag: 3}, {tag: 7}, {tag: 5}},
 		{{tag: 4}},
@@ -151,7 +160,7 @@ func TestAcksAreCoalescedWhereTheyAreContiguous(t *testing.T) {
 		{{tag: 9}},
 		nil,
 	} {
-		if err := errors.Join(p.write(batch), p.writeBeyond(1)); err != nil {
+		if err := errors.Join(write(p, batch), p.writeBeyond(1, math.MaxInt)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -102,7 +102,10 @@ func (s *session) subscribe(ctx context.Context, tag string, narrow bool) (<-cha
 			if err := s.ch.Qos(prefetch, 0, false); err != nil { // of consumers to come
 				return err
 			}
-			deliveries, err = s.ch.Consume(w.cfg.Queue, tag, false, false, false, false, nil)
+			settled := s.acks.window.asked()
+			if deliveries, err = s.ch.Consume(w.cfg.Queue, tag, false, false, false, false, nil); err == nil {
+				s.acks.window.consumes(settled, prefetch)
+			}
 			return err
 		})
 		return deliveries, err
@@ -122,7 +125,14 @@ func (s *session) unsubscribe(tag string, deliveries <-chan amqp.Delivery) error
 	ctx, cancel := context.WithTimeoutCause(s.ctx, lastGrace, errSilent)
 	defer cancel()
 	_, err := call(ctx, s.worker.client, func() (struct{}, error) {
-		return struct{}{}, s.ask(func() error { return s.ch.Cancel(tag, false) })
+		return struct{}{}, s.ask(func() error {
+			settled := s.acks.window.asked()
+			err := s.ch.Cancel(tag, false)
+			if err == nil {
+				s.acks.window.answered(settled)
+			}
+			return err
+		})
 	}, nil)
 	if err != nil {
 		return err

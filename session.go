@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -84,6 +83,8 @@ func (w *Worker) open(ctx context.Context, careful bool) (*session, error) {
 	}
 	s := &session{worker: w, conn: conn, ch: ch, asking: make(chan struct{}, 1), careful: careful, countsNacks: countsNacks(conn.Properties)}
 	s.acks = newAcker(settler{ch, s})
+	s.acks.window = newWindow(conn.Properties)
+	s.acks.certain = w.cfg.certain()
 	s.ctx, s.end = context.WithCancelCause(w.settling)
 	closes := ch.NotifyClose(make(chan *amqp.Error, 1))
 	err = errors.Join(
@@ -135,30 +136,15 @@ func (s *session) abandon(reason error) {
 	_ = s.worker.client.spawn(func() { closeChannel(s.ch) }) // a closed client has closed it
 }
 
-// ackGrace is for how long a channel stays open after the last ack. RabbitMQ's
-// channel holds acks back while a quorum queue has more than 32 of them to write
-// down, and forgets them when it ends, so that what was handled is delivered again:
-// of 2000 acks and a channel closed at once up to 1967 (4.3.6), and none after 10 ms.
-const ackGrace = 100 * time.Millisecond
-
-// holdsAcks reports whether a broker is RabbitMQ itself, and not one that only does
-// as it does.
-func holdsAcks(properties amqp.Table) bool {
-	platform, _ := properties["platform"].(string)
-	return strings.HasPrefix(platform, "Erlang")
-}
-
-// close writes the settlements there are and closes the channel, which gives
-// back all other deliveries.
+// close writes the settlements there are, waits until RabbitMQ cannot forget them,
+// and closes the channel, which gives back all other deliveries.
 func (s *session) close(patience time.Duration) {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
 	s.acks.end()
 	select {
 	case <-s.acks.done:
-		if left := ackGrace - time.Since(s.acks.wrote); left > 0 && holdsAcks(s.conn.Properties) {
-			_ = sleep(ctx, left)
-		}
+		s.acks.window.wait(ctx)
 	case <-ctx.Done():
 	}
 	_, _ = call(ctx, s.worker.client, func() (struct{}, error) { return struct{}{}, s.ch.Close() }, nil)

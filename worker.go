@@ -74,11 +74,14 @@ type WorkerConfig struct {
 
 	// Acked is called with each message whose handler returned nil: with a nil error
 	// once the broker is known to have the acknowledgement, so that it will not
-	// deliver the message again; with an error where that is not known, since the
-	// connection is gone: then it may. The message is the one that the handler
-	// was given. It is for programs that have to tell a message that is delivered
-	// again from one that is equal to it. AMQP has no answer to an ack, so this costs
-	// a request, which acks that go together share. It is called from many
+	// deliver the message again though the connection ends; with an error where that
+	// is not known, since the connection is gone: then it may. The message is the one
+	// that the handler was given. It is for programs that have to tell a message that
+	// is delivered again from one that is equal to it. AMQP has no answer to an ack, so
+	// this costs a request, which acks that go together share. RabbitMQ's quorum queues
+	// have at most 32 acks under way that are safe: with a larger Prefetch some wait
+	// until it is known that others have been written down, or until a second has
+	// passed, which is taken for that: see docs/guarantees.md. It is called from many
 	// goroutines at once, and a drain waits for it. Default: none.
 	Acked func(m *Message, err error)
 
@@ -104,7 +107,8 @@ type WorkerConfig struct {
 
 	// Prefetch is how many unsettled messages the broker lets this worker have,
 	// including those whose retry copy awaits its confirm. At least
-	// Concurrency, at most 65535. Default 4×Concurrency, but at least 16, and
+	// Concurrency, at most 65535. Default 4×Concurrency, but at least 16; with
+	// AckThenPublish or Acked at most 32, as long as Concurrency is: see there; and
 	// with Debounce at least 256.
 	Prefetch int
 
@@ -145,6 +149,9 @@ type WorkerConfig struct {
 	DrainTimeout time.Duration
 }
 
+// certain reports whether somebody waits for acks as a rule.
+func (c WorkerConfig) certain() bool { return c.Acked != nil || c.Order == AckThenPublish }
+
 func (c WorkerConfig) withDefaults() WorkerConfig {
 	c.Policy = c.Policy.withDefaults()
 	c.Strategy = c.Strategy.WithDefaults()
@@ -153,6 +160,9 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 	}
 	if c.Prefetch == 0 {
 		c.Prefetch = min(max(16, 4*c.Concurrency), math.MaxUint16)
+		if c.certain() && c.Concurrency <= windowSize {
+			c.Prefetch = min(c.Prefetch, windowSize)
+		}
 		if c.Debounce != nil {
 			c.Prefetch = max(c.Prefetch, 256)
 		}
