@@ -26,6 +26,7 @@ func (c *Console) apiRoutes() []route {
 		{method: "GET", path: "/api/v1/messages/{id}/body", role: View, handle: (*call).apiBody},
 		{method: "GET", path: "/api/v1/messages/{id}/diff", role: View, handle: (*call).apiDiff},
 		{method: "GET", path: "/api/v1/messages/{id}/revisions", role: View, handle: (*call).apiRevisions},
+		{method: "GET", path: "/api/v1/messages/{id}/revisions/{number}", role: View, handle: (*call).apiRevision},
 		{method: "PUT", path: "/api/v1/messages/{id}/edit", role: Operate, body: editBody, handle: (*call).apiEdit},
 		{method: "DELETE", path: "/api/v1/messages/{id}/edit", role: Operate, handle: (*call).apiRevert},
 		{method: "POST", path: "/api/v1/discard", role: Operate, handle: (*call).apiDiscard},

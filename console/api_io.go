@@ -144,9 +144,11 @@ func (c *call) isDryRun() (bool, error) {
 	}
 }
 
-// id returns the number in the path.
-func (c *call) id() (int64, error) {
-	text := c.r.PathValue("id")
+// id returns the number of a thing in the path.
+func (c *call) id() (int64, error) { return c.pathNumber("id") }
+
+func (c *call) pathNumber(name string) (int64, error) {
+	text := c.r.PathValue(name)
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 {
 		return 0, badRequest("there is no number "+strconv.Quote(text), "write a number from 1 on in the path, as a list shows it")

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 
@@ -82,19 +81,30 @@ func (c *call) apiRevisions() error {
 	if err != nil {
 		return err
 	}
-	select {
-	case c.large <- struct{}{}:
-		defer func() { <-c.large }()
-	case <-c.r.Context().Done():
-		return context.Cause(c.r.Context())
-	}
-	revisions, err := c.revisions(failed.ID(id))
+	edits, err := c.Archive.Edits(c.r.Context(), failed.ID(id))
 	if err != nil {
 		return err
 	}
-	return c.ok(api.Revisions{Revisions: convert(revisions, func(r failed.Revision) api.Revision {
-		return api.Revision{Number: r.Number, Time: r.Time, Actor: string(r.Actor), Content: api.ContentOf(r.Content)}
-	})})
+	return c.ok(api.Revisions{Revisions: convert(edits, api.RevisionSummaryOf)})
+}
+
+func (c *call) apiRevision() error {
+	if _, err := c.query(); err != nil {
+		return err
+	}
+	id, err := c.id()
+	if err != nil {
+		return err
+	}
+	number, err := c.pathNumber("number")
+	if err != nil {
+		return err
+	}
+	r, isRedacted, err := c.revision(failed.ID(id), int(number))
+	if err != nil {
+		return err
+	}
+	return c.ok(api.Revision{RevisionSummary: api.RevisionSummaryOf(r.Edit), Content: api.ContentOf(r.Content), Redacted: isRedacted})
 }
 
 func (c *call) apiDiff() error {

@@ -213,10 +213,17 @@ func TestEdit(t *testing.T) {
 	if body := ask(t, d, "GET", "/api/v1/messages/1/body?original=true", nil).Body.Bytes(); string(body) != string(whole.Body) {
 		t.Errorf("original body %q", body)
 	}
-	revisions := get[api.Revisions](t, ask(t, d, "GET", "/api/v1/messages/1/revisions", nil)).Revisions
-	if len(revisions) != 2 || revisions[0].Actor != "cli:ann@desk" || string(revisions[0].Body) != text {
-		t.Errorf("revisions %+v", revisions)
+	list := ask(t, d, "GET", "/api/v1/messages/1/revisions", nil)
+	revisions := get[api.Revisions](t, list).Revisions
+	if len(revisions) != 2 || revisions[0].Actor != "cli:ann@desk" || strings.Contains(list.Body.String(), "body") {
+		t.Errorf("revisions %s", list.Body)
 	}
+	first := get[api.Revision](t, ask(t, d, "GET", "/api/v1/messages/1/revisions/1", nil))
+	if first.RevisionSummary != revisions[0] || string(first.Body) != text || first.Redacted {
+		t.Errorf("revision 1 is %+v", first)
+	}
+	refused(t, ask(t, d, "GET", "/api/v1/messages/1/revisions/3", nil), http.StatusNotFound, "revision 3")
+	refused(t, ask(t, d, "GET", "/api/v1/messages/1/revisions/0", nil), http.StatusBadRequest, "from 1 on")
 	if m := get[api.Message](t, ask(t, d, "DELETE", "/api/v1/messages/1/edit", nil)); m.Edited != nil || m.IsEdited {
 		t.Errorf("after the edit was taken back: %+v", m.Edited)
 	}
@@ -421,7 +428,7 @@ func TestAllOperations(t *testing.T) {
 	d := describe(t, newConsole(t, Config{Archive: a, Replayer: &waker{}, Ledger: newBooks(t).Ledger}))
 	for _, line := range []string{
 		"GET audit", `POST audit/accept {"account":"orders","reason":"x"}`, "GET openapi.json", "GET me", "GET messages", "GET messages/count", "GET messages/export", "GET messages/1",
-		"GET messages/1/body", `PUT messages/1/edit {"text":"a"}`, "GET messages/1/diff", "GET messages/1/revisions",
+		"GET messages/1/body", `PUT messages/1/edit {"text":"a"}`, "GET messages/1/diff", "GET messages/1/revisions", "GET messages/1/revisions/1",
 		"DELETE messages/1/edit", `POST discard {"all":true,"reason":"x"}`, `POST restore {"all":true}`, "POST purge",
 		"GET groups", "GET groups/1", "GET queues", "GET ledger", `POST replays {"filter":{"ids":[1]}}`, "GET replays", "GET replays/1",
 		`POST replays/1/cancel {}`, "GET acts",

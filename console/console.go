@@ -14,7 +14,6 @@ type Console struct {
 	handler  http.Handler // mux behind what holds for all requests
 	sessions *sessions
 	wrong    *throttle
-	large    chan struct{} // semaphore: requests whose answer may take hundreds of megabytes go one by one
 }
 
 // New returns a console, or the error of Config.Validate.
@@ -27,7 +26,6 @@ func New(cfg Config) (*Console, error) {
 		Config:   cfg,
 		sessions: newSessions(cfg.Clock),
 		wrong:    newThrottle(cfg.Clock),
-		large:    make(chan struct{}, 1),
 	}
 	c.build(c.routes())
 	return c, nil

@@ -108,7 +108,7 @@ func TestHostileMessages(t *testing.T) {
 				t.Errorf("edited: %.2000s", diff)
 			}
 
-			for _, path := range []string{"messages", "groups", "queues", "ledger", "messages/1/diff", "messages/1/revisions", "acts"} {
+			for _, path := range []string{"messages", "groups", "queues", "ledger", "messages/1/diff", "messages/1/revisions", "messages/1/revisions/1", "acts"} {
 				w := ask(t, d, "GET", "/api/v1/"+path, nil)
 				if w.Code != http.StatusOK || !utf8.Valid(w.Body.Bytes()) || !json.Valid(w.Body.Bytes()) {
 					t.Errorf("%s: %d, %.200q", path, w.Code, w.Body)

@@ -37,7 +37,7 @@ func (m *reachable) try(t *testing.T, r route, change ...func(*http.Request)) (b
 	if method == "" {
 		method = http.MethodPost // any will do
 	}
-	path := strings.NewReplacer("{$}", "", "{id}", "1", "{file}", "x").Replace(r.path)
+	path := strings.NewReplacer("{$}", "", "{id}", "1", "{number}", "1", "{file}", "x").Replace(r.path)
 	if path == "/api/" || path == "/" && r.method == "" {
 		path += "nothing"
 	}

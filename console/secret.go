@@ -33,15 +33,15 @@ func hides(shown, whole failed.Content) bool {
 	return !bytes.Equal(shown.Body, whole.Body) || !reflect.DeepEqual(shown.Headers, whole.Headers)
 }
 
-// revisions returns the edits of a message as whoever asks may see them.
-func (c *call) revisions(id failed.ID) ([]failed.Revision, error) {
-	revisions, err := c.Archive.Revisions(c.r.Context(), id)
-	if rules := c.secrets(); len(rules) > 0 {
-		for i := range revisions {
-			revisions[i].Content = failed.RedactContent(revisions[i].Content, rules)
-		}
+// revision returns an edit as whoever asks may see it, and whether there is more.
+func (c *call) revision(id failed.ID, number int) (r *failed.Revision, isRedacted bool, err error) {
+	r, err = c.Archive.Revision(c.r.Context(), id, number)
+	rules := c.secrets()
+	if err != nil || len(rules) == 0 {
+		return r, false, err
 	}
-	return revisions, err
+	shown := failed.Revision{Edit: r.Edit, Content: failed.RedactContent(r.Content, rules)}
+	return &shown, hides(shown.Content, r.Content), nil
 }
 
 // edit changes what e says of what a replay sends. Secrets stay as they are.

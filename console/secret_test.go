@@ -31,7 +31,7 @@ func TestSecretsAreHidden(t *testing.T) {
 	list, secrets := tokens()
 	d := describe(t, newConsole(t, Config{Archive: a, Tokens: list, Replayer: &waker{}}))
 	all := []string{"hunter2", "hunter3", "hunter4", "4111", "4112"}
-	paths := []string{"", "/body", "/body?original=true", "/diff", "/revisions"}
+	paths := []string{"", "/body", "/body?original=true", "/diff", "/revisions/1"}
 	for _, path := range paths {
 		for role := View; role <= Admin; role++ {
 			body := ask(t, d, "GET", "/api/v1/messages/1"+path, nil, bearer(secrets[role])).Body.String()
@@ -47,6 +47,11 @@ func TestSecretsAreHidden(t *testing.T) {
 	}
 	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil, bearer(secrets[View]))); !m.Redacted {
 		t.Error("it does not say that something is hidden")
+	}
+	for role := View; role <= Admin; role++ {
+		if r := get[api.Revision](t, ask(t, d, "GET", "/api/v1/messages/1/revisions/1", nil, bearer(secrets[role]))); r.Redacted != (role < Admin) {
+			t.Errorf("%s is told of a revision that something is hidden: %v", role, r.Redacted)
+		}
 	}
 	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil, bearer(secrets[Admin]))); m.Redacted {
 		t.Error("it says that something is hidden from an admin")

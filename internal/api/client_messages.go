@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 )
 
 // Me returns who the client is for the console.
@@ -28,9 +29,14 @@ func (c *Client) Message(ctx context.Context, id int64) (Message, error) {
 	return get[Message](ctx, c, at("messages", id), nil)
 }
 
-// Revisions returns the edits of a message.
+// Revisions returns when a message was edited, and by whom.
 func (c *Client) Revisions(ctx context.Context, id int64) (Revisions, error) {
 	return get[Revisions](ctx, c, at("messages", id, "revisions"), nil)
+}
+
+// Revision returns what an edit made of a message.
+func (c *Client) Revision(ctx context.Context, id int64, number int) (Revision, error) {
+	return get[Revision](ctx, c, at("messages", id, "revisions", strconv.Itoa(number)), nil)
 }
 
 // Diff returns what edits have changed.

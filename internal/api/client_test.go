@@ -115,6 +115,11 @@ func TestClient(t *testing.T) {
 	if len(revisions.Revisions) != 1 || revisions.Revisions[0].Actor != "cli:ann@desk" {
 		t.Errorf("revisions %+v", revisions)
 	}
+	revision, err := c.Revision(ctx, 1, 1)
+	must(err)
+	if revision.RevisionSummary != revisions.Revisions[0] || revision.Text == nil || *revision.Text != "" {
+		t.Errorf("revision %+v", revision)
+	}
 	m, err = c.Revert(ctx, 1)
 	must(err)
 	if m.IsEdited {

@@ -95,17 +95,28 @@ type Edit struct {
 	Properties *Properties `json:"properties,omitempty"` // all of them
 }
 
-// Revision is an edit that was made.
-type Revision struct {
+// RevisionSummary is a line of a list of edits.
+type RevisionSummary struct {
 	Number int       `json:"number"` // from 1
 	Time   time.Time `json:"time"`
 	Actor  string    `json:"actor"`
-	Content
 }
 
 // Revisions are all edits of a message, oldest first.
 type Revisions struct {
-	Revisions []Revision `json:"revisions"`
+	Revisions []RevisionSummary `json:"revisions"`
+}
+
+// Revision is an edit, and what it made of the message.
+type Revision struct {
+	RevisionSummary
+	Content
+	Redacted bool `json:"redacted,omitempty"` // secrets are left out
+}
+
+// RevisionSummaryOf returns a line of a list as it is shown.
+func RevisionSummaryOf(e failed.Edit) RevisionSummary {
+	return RevisionSummary{Number: e.Number, Time: e.Time, Actor: string(e.Actor)}
 }
 
 // Diff is what edits have changed, as unified diffs; "" where nothing is.
