@@ -85,13 +85,15 @@ func (p *pages) messages(c *call) error {
 	return c.render(http.StatusOK, "messages", page{Title: "Search", Nav: "messages", Flash: c.flash()}, data)
 }
 
-// pathID is the number in the address.
-func (c *call) pathID() (int64, error) {
-	id, err := strconv.ParseInt(c.r.PathValue("id"), 10, 64)
-	if err != nil || id <= 0 {
+// pathID is the number of a thing in the address.
+func (c *call) pathID() (int64, error) { return c.pathInt("id") }
+
+func (c *call) pathInt(name string) (int64, error) {
+	n, err := strconv.ParseInt(c.r.PathValue(name), 10, 64)
+	if err != nil || n <= 0 {
 		return 0, noPage(c)
 	}
-	return id, nil
+	return n, nil
 }
 
 // flash says what the request before this one did. It is told by the address, so what

@@ -25,6 +25,7 @@ func (c *Console) pageRoutes() []route {
 		{method: "GET", path: "/messages", role: View, handle: p.messages},
 		{method: "GET", path: "/messages/{id}", role: View, handle: p.message},
 		{method: "GET", path: "/messages/{id}/body", role: View, handle: p.body},
+		{method: "GET", path: "/messages/{id}/revisions/{number}", role: View, handle: p.revision},
 		{method: "GET", path: "/messages/{id}/edit", role: Operate, handle: p.editForm},
 		{method: "POST", path: "/messages/{id}/edit", role: Operate, body: editBody, handle: p.edit},
 		{method: "POST", path: "/messages/{id}/revert", role: Operate, handle: p.revert},

@@ -43,13 +43,16 @@ func TestPagesShowMarkupAsText(t *testing.T) {
 			}
 		})
 		c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
+		if err := a.Edit(t.Context(), id, failed.Content{Body: []byte(text + "!"), Headers: topology.Table{text: text + "!"}}, failed.Actor(text)); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := a.Discard(t.Context(), failed.Filter{IDs: []failed.ID{add(t, a, nil)}}, text+"!", failed.Actor(text)); err != nil {
 			t.Fatal(err)
 		}
 		query := url.Values{"q": {text}, "queue": {text}, "error": {text}, "header": {text + ": " + text}, "state": {"all"}}.Encode()
 		for _, path := range []string{
 			"/", "/groups", "/groups?" + query, "/groups/1", "/messages?state=all", "/messages?" + url.Values{"q": {text}}.Encode(),
-			fmt.Sprintf("/messages/%d", id), fmt.Sprintf("/messages/%d/edit", id), "/messages/2", "/replays/new?id=1", "/discard?id=1", "/topology", "/audit",
+			fmt.Sprintf("/messages/%d", id), fmt.Sprintf("/messages/%d/edit", id), fmt.Sprintf("/messages/%d/revisions/1", id), "/messages/2", "/replays/new?id=1", "/discard?id=1", "/topology", "/audit",
 			"/groups?state=" + url.QueryEscape(text), "/login?next=" + url.QueryEscape(text),
 		} {
 			w := ask(t, c, "GET", path, nil)
@@ -92,8 +95,18 @@ func TestPagesHideSecrets(t *testing.T) {
 	list, secrets := tokens()
 	a := newArchive(t, failed.Config{Redact: []failed.Rule{{Header: "x-token"}, {Path: "card.number"}}})
 	id := add(t, a, nil)
+	m, err := a.Get(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Edit(t.Context(), id, m.Content, "somebody"); err != nil { // the same, so that it is a revision
+		t.Fatal(err)
+	}
+	if err := a.Revert(t.Context(), id, "somebody"); err != nil {
+		t.Fatal(err)
+	}
 	c := newConsole(t, Config{Archive: a, Tokens: list, Replayer: &waker{}})
-	for _, path := range []string{"/messages/1", "/messages/1/body", "/messages/1/edit"} {
+	for _, path := range []string{"/messages/1", "/messages/1/body", "/messages/1/edit", "/messages/1/revisions/1"} {
 		for role := View; role <= Admin; role++ {
 			body := ask(t, c, "GET", path, nil, bearer(secrets[role])).Body.String()
 			if has := strings.Contains(body, "4111") || strings.Contains(body, "hunter2"); has != (role == Admin) {
@@ -104,6 +117,29 @@ func TestPagesHideSecrets(t *testing.T) {
 	status, _, _ := post(t, c, "/messages/1/edit", url.Values{"body": {"{}"}, "do": {"save"}}, bearer(secrets[Operate]))
 	if m, err := a.Get(t.Context(), id); status != http.StatusForbidden || err != nil || m.Edited != nil {
 		t.Errorf("the edit was answered with %d: %v %v", status, m.Edited, err)
+	}
+}
+
+// What each edit changed is a click away from what became of the message.
+func TestPageRevision(t *testing.T) {
+	c := newConsole(t, Config{})
+	id := add(t, c.Archive, nil)
+	for _, body := range []string{`{"order":18}`, `{"order":19}`} {
+		if err := c.Archive.Edit(t.Context(), id, failed.Content{Body: []byte(body)}, "ann"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if body := ask(t, c, "GET", "/messages/1", nil).Body.String(); !strings.Contains(body, `href="/messages/1/revisions/1"`) {
+		t.Error("the journey does not lead there")
+	}
+	w := ask(t, c, "GET", "/messages/1/revisions/1", nil)
+	if body := tags.ReplaceAllString(w.Body.String(), ""); w.Code != http.StatusOK || !strings.Contains(body, "by ann") || !strings.Contains(body, "18") || strings.Contains(body, "19") {
+		t.Errorf("%d %s", w.Code, body)
+	}
+	for path, want := range map[string]int{"/messages/1/revisions/3": 404, "/messages/1/revisions/x": 404, "/messages/2/revisions/1": 404} {
+		if w := ask(t, c, "GET", path, nil); w.Code != want {
+			t.Errorf("%s: %d", path, w.Code)
+		}
 	}
 }
 
