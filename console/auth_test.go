@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -142,9 +143,11 @@ func TestNotLoggedIn(t *testing.T) {
 	}
 }
 
-// Who guesses waits, twice as long each time, and cannot try in the meantime.
+// Who guesses waits, twice as long each time. A token that somebody made up can be
+// guessed, so that it cannot be tried in the meantime even if it is right.
 func TestWrongTokensAreSlowedDown(t *testing.T) {
 	list, secrets := tokens()
+	list = append(list, Token{Name: "made-up", Role: View, Hash: HashToken("correct horse")})
 	now := &clock{noon}
 	c := newConsole(t, Config{Tokens: list, Clock: now.Now})
 	try := func(secret, peer string) *httptest.ResponseRecorder {
@@ -156,26 +159,71 @@ func TestWrongTokensAreSlowedDown(t *testing.T) {
 	for _, wait := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
 		wait *= time.Second
 		now.now = now.now.Add(wait - time.Millisecond)
-		w := try(secrets[Admin], "192.0.2.1:2")
-		refused(t, w, http.StatusTooManyRequests, "try again in 1 s")
-		if w.Header().Get("Retry-After") != "1" {
-			t.Errorf("Retry-After %q", w.Header().Get("Retry-After"))
+		for _, secret := range []string{"guess", "correct horse"} {
+			w := try(secret, "192.0.2.1:2")
+			refused(t, w, http.StatusTooManyRequests, "try again in 1 s")
+			if w.Header().Get("Retry-After") != "1" {
+				t.Errorf("Retry-After %q", w.Header().Get("Retry-After"))
+			}
 		}
-		if w := try(secrets[Admin], "192.0.2.2:1"); w.Code != http.StatusOK {
+		if w := try("correct horse", "192.0.2.2:1"); w.Code != http.StatusOK {
 			t.Errorf("another address waits, too: %d", w.Code)
+		}
+		if w := try(secrets[Admin], "192.0.2.1:3"); w.Code != http.StatusOK {
+			t.Errorf("a token of NewToken waits for the mistakes of others: %d", w.Code)
 		}
 		now.now = now.now.Add(time.Millisecond)
 		refused(t, try("guess", "192.0.2.1:1"), http.StatusUnauthorized, "unknown token")
 	}
-	if w := logIn(t, c, secrets[Admin], "/", from("192.0.2.1:1")); w.Code != http.StatusTooManyRequests {
+	if w := logIn(t, c, "correct horse", "/", from("192.0.2.1:1")); w.Code != http.StatusTooManyRequests {
 		t.Errorf("the login page lets one guess on: %d", w.Code)
 	}
+	if w := logIn(t, c, secrets[Admin], "/", from("192.0.2.1:1")); w.Code != http.StatusSeeOther {
+		t.Errorf("the login page makes a token of NewToken wait: %d", w.Code)
+	}
 	now.now = now.now.Add(longestWait)
-	if w := try(secrets[Admin], "192.0.2.1:1"); w.Code != http.StatusOK {
+	if w := try("correct horse", "192.0.2.1:1"); w.Code != http.StatusOK {
 		t.Errorf("a right token: %d", w.Code)
 	}
+	// The right tokens of others who come from there earn a guesser nothing.
+	refused(t, try("guess", "192.0.2.1:1"), http.StatusUnauthorized, "unknown token")
+	refused(t, try("guess", "192.0.2.1:1"), http.StatusTooManyRequests, "try again in 60 s")
+}
+
+// What looks like a token of NewToken and is none is slowed down as any other guess,
+// and fills no log.
+func TestWrongRandomTokensAreSlowedDown(t *testing.T) {
+	list, _ := tokens()
+	now := &clock{noon}
+	var log strings.Builder
+	c := newConsole(t, Config{Tokens: list, Clock: now.Now, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	try := func() *httptest.ResponseRecorder {
+		random, _ := NewToken()
+		return ask(t, c, "GET", "/api/v1/me", nil, bearer(random), from("192.0.2.1:1"))
+	}
 	for range freeMistakes {
-		refused(t, try("guess", "192.0.2.1:1"), http.StatusUnauthorized, "unknown token")
+		refused(t, try(), http.StatusUnauthorized, "unknown token")
+	}
+	for range 20 {
+		refused(t, try(), http.StatusTooManyRequests, "try again in 1 s")
+	}
+	if n := strings.Count(log.String(), "login refused"); n != freeMistakes {
+		t.Errorf("%d lines of the log", n)
+	}
+	now.now = now.now.Add(time.Second)
+	refused(t, try(), http.StatusUnauthorized, "unknown token")
+	refused(t, try(), http.StatusTooManyRequests, "try again in 2 s")
+}
+
+func TestIsRandom(t *testing.T) {
+	token, _ := NewToken()
+	if !isRandom(token) {
+		t.Errorf("%s is taken for made up", token)
+	}
+	for _, made := range []string{"", "guess", tokenPrefix, strings.TrimPrefix(token, tokenPrefix), token + "A", token[:len(token)-1], token[:len(token)-1] + "+"} {
+		if isRandom(made) {
+			t.Errorf("%s is taken for random", made)
+		}
 	}
 }
 

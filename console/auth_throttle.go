@@ -19,7 +19,9 @@ const (
 	mostAddresses = 4096
 )
 
-// throttle slows down who guesses, by address. Its memory is bounded: of more
+// throttle slows down who guesses, by address. It protects tokens that somebody made
+// up, and the log; those of NewToken need no protection, see Console.check. A right token
+// ends no wait: behind a proxy it is somebody else's. Its memory is bounded: of more
 // addresses than it can note, it forgets the one that has been quiet for longest.
 type throttle struct {
 	clock func() time.Time
@@ -88,15 +90,6 @@ func (t *throttle) note(from netip.Prefix) {
 	m.n, m.last = m.n+1, now
 	if over := m.n - freeMistakes; over >= 0 {
 		m.until = now.Add(min(longestWait, firstWait<<min(over, 10)))
-	}
-}
-
-// forget is what a right login earns.
-func (t *throttle) forget(from netip.Prefix) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e := t.addresses[from]; e != nil {
-		t.drop(e)
 	}
 }
 

@@ -26,8 +26,10 @@
 //	operate  replay, edit, discard, and undo
 //	admin    see secrets, import, purge
 //
-// Wrong tokens are answered more and more slowly, by address: behind a proxy that is one
-// for all who come through it.
+// Whoever sends wrong tokens has to wait longer and longer, by address: behind a proxy
+// that is one for all who come through it. Right tokens do not wait for the wrong ones of
+// others if they are such as NewToken makes, whose 256 bits cannot be guessed; others
+// do, since waiting is what they are protected by.
 //
 // A request that changes something must not come from another site's page
 // ([http.CrossOriginProtection]); one with a session must say where it comes from.
