@@ -37,8 +37,7 @@ func (c *Console) apiRoutes() []route {
 		{method: "GET", path: "/api/v1/groups/{id}", role: View, handle: (*call).apiGroup},
 		{method: "GET", path: "/api/v1/queues", role: View, handle: (*call).apiQueues},
 		{method: "GET", path: "/api/v1/ledger", role: View, handle: (*call).apiLedger},
-		{method: "GET", path: "/api/v1/audit", role: View, handle: (*call).apiAudit},
-		{method: "POST", path: "/api/v1/audit/accept", role: Operate, handle: (*call).apiAccept},
+		{method: "POST", path: "/api/v1/ledger/accept", role: Operate, handle: (*call).apiAccept},
 
 		{method: "GET", path: "/api/v1/replays", role: View, handle: (*call).apiReplays},
 		{method: "POST", path: "/api/v1/replays", role: Operate, handle: (*call).apiBeginReplay},

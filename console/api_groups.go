@@ -51,24 +51,12 @@ func (c *call) apiGroup() error {
 }
 
 func (c *call) apiQueues() error {
-	queues, err := c.queues()
+	if _, err := c.query(); err != nil {
+		return err
+	}
+	queues, err := c.Archive.Queues(c.r.Context())
 	if err != nil {
 		return err
 	}
 	return c.ok(api.Queues{Queues: convert(queues, api.QueueOf)})
-}
-
-func (c *call) apiLedger() error {
-	queues, err := c.queues()
-	if err != nil {
-		return err
-	}
-	return c.ok(api.Ledger{Queues: convert(queues, api.LedgerLineOf)})
-}
-
-func (c *call) queues() ([]failed.QueueSummary, error) {
-	if _, err := c.query(); err != nil {
-		return nil, err
-	}
-	return c.Archive.Queues(c.r.Context())
 }

@@ -8,22 +8,22 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-func (c *call) apiAudit() error {
+func (c *call) apiLedger() error {
 	if _, err := c.query(); err != nil {
 		return err
 	}
-	return c.auditNow()
+	return c.ledgerNow()
 }
 
-func (c *call) auditNow() error {
+func (c *call) ledgerNow() error {
 	if c.Ledger == nil {
-		return c.ok(api.Audit{Accounts: []api.AuditLine{}})
+		return c.ok(api.Ledger{Accounts: []api.Account{}})
 	}
 	report, err := c.Ledger.Report(c.r.Context())
 	if err != nil {
 		return err
 	}
-	return c.ok(api.AuditOf(report))
+	return c.ok(api.LedgerOf(report))
 }
 
 func (c *call) apiAccept() error {
@@ -37,7 +37,7 @@ func (c *call) apiAccept() error {
 	if err := c.accept(string(a.Account), a.Reason); err != nil {
 		return err
 	}
-	return c.auditNow()
+	return c.ledgerNow()
 }
 
 // accept begins an account anew.

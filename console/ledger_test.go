@@ -61,12 +61,12 @@ func (b *books) pass() {
 	}
 }
 
-func TestAudit(t *testing.T) {
+func TestLedger(t *testing.T) {
 	b := newBooks(t)
 	b.queues["orders"] = ledger.Figures{Published: 5, Messages: 2}
 	b.pass()
 	d := describe(t, newConsole(t, Config{Archive: newArchive(t, failed.Config{}), Ledger: b.Ledger}))
-	a := get[api.Audit](t, ask(t, d, "GET", "/api/v1/audit", nil))
+	a := get[api.Ledger](t, ask(t, d, "GET", "/api/v1/ledger", nil))
 	if !a.Kept || a.Balanced || len(a.Accounts) != 1 {
 		t.Fatalf("%+v", a)
 	}
@@ -74,20 +74,20 @@ func TestAudit(t *testing.T) {
 	if l.Account != "orders" || l.State != "differs" || l.In != 5 || l.Ready != 2 || l.Missing != 3 || len(l.Differences) != 1 || !strings.HasPrefix(l.Differences[0].Text, "3 messages missing since 2026-03-01 12:01:00") {
 		t.Errorf("%+v", l)
 	}
-	refused(t, ask(t, d, "POST", "/api/v1/audit/accept", `{"account":"orders"}`), http.StatusBadRequest, "no reason")
-	refused(t, ask(t, d, "POST", "/api/v1/audit/accept", `{"account":"mails","reason":"x"}`), http.StatusNotFound, "no such account")
-	a = get[api.Audit](t, ask(t, d, "POST", "/api/v1/audit/accept", `{"account":"orders","reason":"purged by hand"}`))
+	refused(t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"orders"}`), http.StatusBadRequest, "no reason")
+	refused(t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"mails","reason":"x"}`), http.StatusNotFound, "no such account")
+	a = get[api.Ledger](t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"orders","reason":"purged by hand"}`))
 	if l := a.Accounts[0]; !a.Balanced || l.State != "balanced" || !strings.Contains(string(l.Note), "purged by hand") {
 		t.Errorf("accepted: %+v", l)
 	}
 }
 
-func TestAuditWithoutALedger(t *testing.T) {
+func TestNoLedger(t *testing.T) {
 	d := describe(t, newConsole(t, Config{Archive: newArchive(t, failed.Config{})}))
-	if a := get[api.Audit](t, ask(t, d, "GET", "/api/v1/audit", nil)); a.Kept || a.Balanced {
+	if a := get[api.Ledger](t, ask(t, d, "GET", "/api/v1/ledger", nil)); a.Kept || a.Balanced {
 		t.Errorf("%+v", a)
 	}
-	refused(t, ask(t, d, "POST", "/api/v1/audit/accept", `{"account":"orders","reason":"x"}`), http.StatusNotFound, "no ledger is kept")
+	refused(t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"orders","reason":"x"}`), http.StatusNotFound, "no ledger is kept")
 	if w := ask(t, d.Console, "GET", "/ledger", nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "No ledger is kept") {
 		t.Errorf("page: %d %s", w.Code, w.Body)
 	}

@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/reprisemq/reprise/ledger"
 )
@@ -11,6 +12,7 @@ func (p *pages) ledger(c *call) error {
 	data := struct {
 		Kept    bool
 		Lines   []ledger.Line
+		At      time.Time // of the last sample
 		Differs int
 	}{Kept: c.Ledger != nil}
 	if c.Ledger != nil {
@@ -20,6 +22,9 @@ func (p *pages) ledger(c *call) error {
 		}
 		data.Lines = report.Accounts
 		for _, l := range data.Lines {
+			if l.At.After(data.At) {
+				data.At = l.At
+			}
 			if l.State == ledger.Differs {
 				data.Differs++
 			}

@@ -141,11 +141,6 @@ func (c *Client) Queues(ctx context.Context) (Queues, error) {
 	return get[Queues](ctx, c, "queues", nil)
 }
 
-// Ledger returns the archive's side of the ledger.
-func (c *Client) Ledger(ctx context.Context) (Ledger, error) {
-	return get[Ledger](ctx, c, "ledger", nil)
-}
-
 // Acts returns a page of the audit log, newest first.
 func (c *Client) Acts(ctx context.Context, p Page) (Acts, error) {
 	return get[Acts](ctx, c, "acts", p.in(url.Values{}))

@@ -176,7 +176,7 @@ func TestClient(t *testing.T) {
 	must(err)
 	ledger, err := c.Ledger(ctx)
 	must(err)
-	if len(queues.Queues) != 1 || len(ledger.Queues) != 1 || ledger.Queues[0].Arrived != 2 {
+	if len(queues.Queues) != 1 || queues.Queues[0].Counts.Failed != 2 || ledger.Kept {
 		t.Errorf("queues %+v, ledger %+v", queues, ledger)
 	}
 	acts, err := c.Acts(ctx, api.Page{Size: 100})

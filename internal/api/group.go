@@ -73,29 +73,3 @@ type Queues struct {
 func QueueOf(q failed.QueueSummary) Queue {
 	return Queue{Queue: Text(q.Queue), Counts: Counts(q.Counts), Purged: q.Purged, Oldest: q.Oldest, Newest: q.Newest}
 }
-
-// LedgerLine is the archive's side of a work queue's ledger: each message that ever
-// arrived is in one of the numbers after Arrived, which is their sum.
-type LedgerLine struct {
-	Queue     Text  `json:"queue"`
-	Arrived   int64 `json:"arrived"`
-	Failed    int64 `json:"failed"`
-	Replaying int64 `json:"replaying"`
-	Replayed  int64 `json:"replayed"`
-	Discarded int64 `json:"discarded"`
-	Purged    int64 `json:"purged"`
-}
-
-// Ledger has a line for each work queue.
-type Ledger struct {
-	Queues []LedgerLine `json:"queues"`
-}
-
-// LedgerLineOf returns the line of a work queue.
-func LedgerLineOf(q failed.QueueSummary) LedgerLine {
-	c := q.Counts
-	return LedgerLine{
-		Queue: Text(q.Queue), Arrived: c.Total() + q.Purged,
-		Failed: c.Failed, Replaying: c.Replaying, Replayed: c.Replayed, Discarded: c.Discarded, Purged: q.Purged,
-	}
-}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"time"
 
 	"github.com/reprisemq/reprise/internal/api"
 )
@@ -24,7 +25,7 @@ func (auditCmd) Help() string {
 of failed messages, for each work queue. A difference is shown with its window and what else is known of it.
 The ledger is kept by a console with a management API: reprise console --management, or reprise up with
 management: below console:, which a broker in its process does not need. Workers of reprise up with archive:
-report to it. Figures are those of its last sample, up to 15 s old. On a narrow terminal, columns in which
+report to it. Figures are those of its last sample, up to 15 s old, whose time is below them. On a narrow terminal, columns in which
 all is 0 are left out.
 
 Examples:
@@ -48,11 +49,11 @@ func (c *auditCmd) Run(ctx context.Context, streams IO) error {
 	if err != nil {
 		return err
 	}
-	var a api.Audit
+	var a api.Ledger
 	if c.Accept != "" {
-		a, err = client.AcceptAudit(ctx, api.Accept{Account: api.Text(c.Accept), Reason: c.Reason})
+		a, err = client.Accept(ctx, api.Accept{Account: api.Text(c.Accept), Reason: c.Reason})
 	} else {
-		a, err = client.Audit(ctx)
+		a, err = client.Ledger(ctx)
 	}
 	if err != nil {
 		return c.asked(err)
@@ -66,7 +67,7 @@ func (c *auditCmd) Run(ctx context.Context, streams IO) error {
 }
 
 // verdict is nil if all is balanced.
-func verdict(a api.Audit) error {
+func verdict(a api.Ledger) error {
 	states := map[string]int{}
 	for _, l := range a.Accounts {
 		states[l.State]++
@@ -84,8 +85,11 @@ func verdict(a api.Audit) error {
 	return nil
 }
 
+// sampled is the time of a sample.
+func sampled(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
 // writeAudit writes a table, and what there is to say of its lines.
-func writeAudit(w io.Writer, a api.Audit, width int) error {
+func writeAudit(w io.Writer, a api.Ledger, width int) error {
 	table := newTable(column{name: "ACCOUNT", least: 12}, column{name: "STATE"}, column{name: "IN", right: true}, column{name: "DONE", right: true},
 		column{name: "READY", right: true, spare: true}, column{name: "UNACKED", right: true, spare: true}, column{name: "WAITING", right: true, spare: true}, column{name: "FAILED", right: true},
 		column{name: "REPLAYED", right: true, spare: true}, column{name: "DISCARDED", right: true, spare: true}, column{name: "REMOVED", right: true, spare: true}, column{name: "MISSING", right: true})
@@ -111,8 +115,20 @@ func writeAudit(w io.Writer, a api.Audit, width int) error {
 			_, err = fmt.Fprintf(w, format, args...)
 		}
 	}
+	var newest time.Time
+	for _, l := range a.Accounts {
+		if l.At.After(newest) {
+			newest = l.At
+		}
+	}
+	if !newest.IsZero() {
+		say("as of %s\n", sampled(newest))
+	}
 	for _, l := range a.Accounts {
 		name := oneLiner(string(l.Account))
+		if !l.At.IsZero() && l.At.Before(newest) {
+			say("%s: as of %s, and no sample since\n", name, sampled(l.At))
+		}
 		if l.State == "balanced" && l.Slack > 0 {
 			say("%s: balanced but for at most %d messages, which are on the move\n", name, l.Slack)
 		}
