@@ -110,15 +110,16 @@ func (c *call) showLogin() error {
 
 // login takes a form with the token, and where to go then.
 func (c *call) login() error {
-	if err := c.r.ParseForm(); err != nil {
-		return badRequest("the form cannot be read: "+err.Error(), "send token and next as a form")
+	v, err := c.form()
+	if err != nil {
+		return err
 	}
-	next := localPath(c.r.PostForm.Get("next"))
+	next := localPath(v.Get("next"))
 	if len(c.Tokens) == 0 {
 		http.Redirect(c.w, c.r, next, http.StatusSeeOther)
 		return nil
 	}
-	t, err := c.check(c.r, strings.TrimSpace(c.r.PostForm.Get("token")))
+	t, err := c.check(c.r, strings.TrimSpace(v.Get("token")))
 	if err != nil {
 		return c.loginPage(next, asFailure(err))
 	}

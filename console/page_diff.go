@@ -1,10 +1,16 @@
 package console
 
 import (
+	"fmt"
 	"strings"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
 )
 
-// maxDiffLines bounds what a comparison costs, which grows with the square of it.
+// maxDiffLines is how many lines a page shows of a comparison.
 const maxDiffLines = 2000
 
 // diffLine is a line of a comparison. Class is "add", "del", "skip-lines", or "" for
@@ -12,72 +18,29 @@ const maxDiffLines = 2000
 type diffLine struct{ Class, Text string }
 
 // diff compares two texts line by line and returns what is different, with up to
-// context lines around it. Nil if nothing is.
+// context lines around it, as far as a page has room for it. Nil if nothing is.
 func diff(before, after string, context int) []diffLine {
 	if before == after {
 		return nil
 	}
-	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
-	start := 0
-	for start < min(len(a), len(b)) && a[start] == b[start] {
-		start++
-	}
-	end := 0
-	for end < min(len(a), len(b))-start && a[len(a)-1-end] == b[len(b)-1-end] {
-		end++
-	}
-	lines := make([]diffLine, 0, len(a)+len(b))
-	same := func(texts []string) {
-		for _, t := range texts {
-			lines = append(lines, diffLine{"", t})
-		}
-	}
-	same(a[:start])
-	lines = append(lines, between(a[start:len(a)-end], b[start:len(b)-end])...)
-	same(a[len(a)-end:])
-	return fold(lines, context)
-}
-
-// between compares lines by their longest common subsequence. Where they are too
-// many for that, all of the first gives way to all of the second.
-func between(a, b []string) []diffLine {
+	before, after = before+"\n", after+"\n" // so that all edits are of whole lines
 	var lines []diffLine
-	if len(a) > maxDiffLines || len(b) > maxDiffLines {
-		for _, t := range a {
-			lines = append(lines, diffLine{"del", t})
-		}
-		for _, t := range b {
-			lines = append(lines, diffLine{"add", t})
-		}
-		return lines
-	}
-	// common[i][j] is the length of the longest common subsequence of a[i:] and b[j:].
-	common := make([][]int32, len(a)+1)
-	for i := range common {
-		common[i] = make([]int32, len(b)+1)
-	}
-	for i := len(a) - 1; i >= 0; i-- {
-		for j := len(b) - 1; j >= 0; j-- {
-			if a[i] == b[j] {
-				common[i][j] = common[i+1][j+1] + 1
-			} else {
-				common[i][j] = max(common[i+1][j], common[i][j+1])
-			}
+	add := func(class, text string) {
+		for line := range strings.Lines(text) {
+			lines = append(lines, diffLine{class, strings.TrimSuffix(line, "\n")})
 		}
 	}
-	i, j := 0, 0
-	for i < len(a) || j < len(b) {
-		switch {
-		case i < len(a) && j < len(b) && a[i] == b[j]:
-			lines = append(lines, diffLine{"", a[i]})
-			i, j = i+1, j+1
-		case j == len(b) || i < len(a) && common[i+1][j] >= common[i][j+1]:
-			lines = append(lines, diffLine{"del", a[i]})
-			i++
-		default:
-			lines = append(lines, diffLine{"add", b[j]})
-			j++
-		}
+	at := 0
+	for _, e := range udiff.Lines(before, after) {
+		add("", before[at:e.Start])
+		add("del", before[e.Start:e.End])
+		add("add", e.New)
+		at = e.End
+	}
+	add("", before[at:])
+	lines = fold(lines, context)
+	if more := len(lines) - maxDiffLines; more > 0 {
+		lines = append(lines[:maxDiffLines], diffLine{"skip-lines", plural(int64(more), "more line") + " of the comparison"})
 	}
 	return lines
 }
@@ -106,4 +69,52 @@ func fold(lines []diffLine, context int) []diffLine {
 		folded = append(folded, diffLine{"skip-lines", plural(int64(i-from), "line") + " alike"})
 	}
 	return folded
+}
+
+// editDiff is what an edit changes.
+type editDiff struct {
+	Body, Headers []diffLine
+	Same          bool
+}
+
+// compare compares two contents as people read them.
+func compare(before, after failed.Content) editDiff {
+	d := editDiff{
+		Body:    diff(diffText(before.Body), diffText(after.Body), 3),
+		Headers: diff(fieldText(before), fieldText(after), 1),
+	}
+	d.Same = d.Body == nil && d.Headers == nil
+	if d.Same && !sameContent(before, after) {
+		d.Same = false
+		d.Body = []diffLine{{"add", "It differs in what does not show, such as spaces or the type of a header."}}
+	}
+	return d
+}
+
+// diffText is a body in lines: JSON indented, bytes in hexadecimal.
+func diffText(body []byte) string {
+	if len(body) > maxEdited {
+		return fmt.Sprintf("%s, too long to be compared", byteSize(len(body)))
+	}
+	if indented, ok := api.Indent(body, maxIndented); ok {
+		body = indented
+	} else if !isText(body) {
+		return hexLines(body)
+	}
+	return visible(string(body))
+}
+
+// fieldText is properties and the application's headers in lines.
+func fieldText(c failed.Content) string {
+	var b strings.Builder
+	for _, e := range editFields {
+		if v := *e.of(&c.Properties); v != "" {
+			fmt.Fprintf(&b, "%s: %s\n", e.label, visible(v))
+		}
+	}
+	own, _ := splitHeaders(c.Headers)
+	for _, h := range own {
+		fmt.Fprintf(&b, "%s (%s): %s\n", h.Name, h.Kind, strings.ReplaceAll(h.Value, "\n", " "))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }

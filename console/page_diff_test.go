@@ -40,6 +40,13 @@ func TestDiff(t *testing.T) {
 	})
 }
 
+func TestDiffHasAnEnd(t *testing.T) {
+	got := diff(strings.Repeat("a\n", 10*maxDiffLines), strings.Repeat("b\n", 10*maxDiffLines), 1)
+	if last := got[len(got)-1]; len(got) != maxDiffLines+1 || last != (diffLine{"skip-lines", "38,001 more lines of the comparison"}) {
+		t.Errorf("%d lines, the last is %v", len(got), last)
+	}
+}
+
 func TestDiffIsShort(t *testing.T) {
 	got := diff("1\n2\n3\n4\n5\n6\n7", "1\n2\n3\n4!\n5\n6\n7", 1)
 	want := []diffLine{{"skip-lines", "2 lines alike"}, {"", "3"}, {"del", "4"}, {"add", "4!"}, {"", "5"}, {"skip-lines", "2 lines alike"}}

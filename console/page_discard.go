@@ -26,7 +26,7 @@ type selection struct {
 
 // selected reads a filter from an address or a form, of messages in one state.
 func (c *call) selected(v url.Values, state failed.State) (*selection, error) {
-	v = cloneValues(v)
+	v = maps.Clone(v)
 	v["state"] = []string{string(state)}
 	f, err := parseFilter(v, c.Clock())
 	if err != nil {
@@ -55,28 +55,18 @@ func (c *call) selected(v url.Values, state failed.State) (*selection, error) {
 	return s, nil
 }
 
-func cloneValues(v url.Values) url.Values {
-	to := url.Values{}
-	maps.Copy(to, v)
-	return to
-}
-
-// asked are the fields of an address, or of a form: many messages that were picked from
-// a list are more than an address can hold.
-func (c *call) asked() (url.Values, error) {
-	if err := c.r.ParseForm(); err != nil {
-		return nil, badRequest("the form cannot be read: "+err.Error(), "send it as the page does")
+// asked is the selection that a page is asked for with: by its address, or by a form,
+// since many messages that were picked from a list are more than an address can hold.
+func (c *call) asked() (*selection, error) {
+	if _, err := c.form(); err != nil {
+		return nil, err
 	}
-	return c.r.Form, nil
+	return c.selected(c.r.Form, failed.Failed)
 }
 
 // discardForm asks for the reason.
 func (p *pages) discardForm(c *call) error {
-	v, err := c.asked()
-	if err != nil {
-		return err
-	}
-	s, err := c.selected(v, failed.Failed)
+	s, err := c.asked()
 	if err != nil {
 		return err
 	}
@@ -93,14 +83,15 @@ func (c *call) showDiscard(status int, s *selection, problem string) error {
 
 // discard drops what is selected.
 func (p *pages) discard(c *call) error {
-	if err := c.r.ParseForm(); err != nil {
-		return badRequest("the form cannot be read: "+err.Error(), "send it as the page does")
-	}
-	s, err := c.selected(c.r.PostForm, failed.Failed)
+	v, err := c.form()
 	if err != nil {
 		return err
 	}
-	reason := strings.TrimSpace(c.r.PostForm.Get("reason"))
+	s, err := c.selected(v, failed.Failed)
+	if err != nil {
+		return err
+	}
+	reason := strings.TrimSpace(v.Get("reason"))
 	if reason == "" {
 		return c.showDiscard(http.StatusUnprocessableEntity, s, "Write down why: whoever looks for these messages will want to know.")
 	}
@@ -121,10 +112,11 @@ func (p *pages) discard(c *call) error {
 
 // restore undoes it.
 func (p *pages) restore(c *call) error {
-	if err := c.r.ParseForm(); err != nil {
-		return badRequest("the form cannot be read: "+err.Error(), "send it as the page does")
+	v, err := c.form()
+	if err != nil {
+		return err
 	}
-	s, err := c.selected(c.r.PostForm, failed.Discarded)
+	s, err := c.selected(v, failed.Discarded)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/reprisemq/reprise/topology"
 )
@@ -87,7 +86,7 @@ func writeHeader(b *strings.Builder, v any, depth int) {
 	case string:
 		b.WriteString(visible(v))
 	case []byte:
-		if utf8.Valid(v) && isText(v) {
+		if isText(v) {
 			b.WriteString(visible(string(v)))
 			return
 		}

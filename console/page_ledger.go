@@ -35,12 +35,12 @@ func (p *pages) ledger(c *call) error {
 
 // acceptLedger begins an account anew.
 func (p *pages) acceptLedger(c *call) error {
-	if err := c.r.ParseForm(); err != nil {
-		return badRequest("the form cannot be read", "go back and try again")
-	}
-	if err := c.accept(c.r.PostForm.Get("account"), c.r.PostForm.Get("reason")); err != nil {
+	v, err := c.form()
+	if err != nil {
 		return err
 	}
-	http.Redirect(c.w, c.r, "/ledger", http.StatusSeeOther)
-	return nil
+	if err := c.accept(v.Get("account"), v.Get("reason")); err != nil {
+		return err
+	}
+	return c.seeOther("/ledger", nil)
 }

@@ -112,11 +112,7 @@ func (p *pages) replay(c *call) error {
 
 // replayForm asks how to replay what is selected.
 func (p *pages) replayForm(c *call) error {
-	v, err := c.asked()
-	if err != nil {
-		return err
-	}
-	s, err := c.selected(v, failed.Failed)
+	s, err := c.asked()
 	if err != nil {
 		return err
 	}
@@ -139,10 +135,10 @@ func (c *call) showReplayForm(status int, s *selection, form url.Values, problem
 
 // beginReplay begins one, by the form or, from a message's page, without any.
 func (p *pages) beginReplay(c *call) error {
-	if err := c.r.ParseForm(); err != nil {
-		return badRequest("the form cannot be read: "+err.Error(), "send it as the page does")
+	v, err := c.form()
+	if err != nil {
+		return err
 	}
-	v := c.r.PostForm
 	s, err := c.selected(v, failed.Failed)
 	if err != nil {
 		return err

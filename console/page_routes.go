@@ -77,6 +77,14 @@ func (c *call) loginPage(next string, problem *failure) error {
 	return c.render(status, "login", page{Title: "Sign in"}, data)
 }
 
+// form are the fields of a form that was sent.
+func (c *call) form() (url.Values, error) {
+	if err := c.r.ParseForm(); err != nil {
+		return nil, badRequest("the form cannot be read: "+err.Error(), "send it as the page does")
+	}
+	return c.r.PostForm, nil
+}
+
 // seeOther sends the browser to a page after something was done.
 func (c *call) seeOther(path string, query url.Values) error {
 	if len(query) > 0 {
