@@ -17,7 +17,13 @@ import (
 // where a worker sends what has failed, comes from the names of queues, and from where
 // their dead letters go.
 func newGraph(t topology.Topology, works []string, counts map[string]graph.Count) *graph.Graph {
-	b := graphBuilder{Graph: &graph.Graph{}, index: map[string]int{}, waits: map[string]*waits{}, ways: map[way]int{}, into: map[string][]string{}}
+	b := graphBuilder{
+		Graph: &graph.Graph{}, names: map[string]bool{},
+		index: map[string]int{}, waits: map[string]*waits{}, ways: map[way]int{}, into: map[string][]string{},
+	}
+	for _, q := range t.Queues {
+		b.names[q.Name] = true
+	}
 	b.queues(t, works)
 	b.exchanges(t)
 	for _, d := range t.Bindings {
@@ -54,6 +60,7 @@ func newGraph(t topology.Topology, works []string, counts map[string]graph.Count
 
 type graphBuilder struct {
 	*graph.Graph
+	names map[string]bool   // of all queues
 	index map[string]int    // nodes by ID; also by those of what one stands for
 	waits map[string]*waits // by the nodes that stand for many wait queues
 	ways  map[way]int       // edges
@@ -107,7 +114,7 @@ func (b *graphBuilder) queues(t topology.Topology, works []string) {
 			b.Nodes[b.index[all]].Note = plural(int64(b.waits[all].n), "wait queue")
 			continue
 		}
-		kind, note := kindOf(q, works)
+		kind, note := b.kindOf(q, works)
 		b.add(id, kind, note)
 	}
 }
@@ -128,13 +135,16 @@ func (w *waits) add(bounds string) {
 	w.low, w.high = min(w.low, l), max(w.high, h)
 }
 
+// stakingMark ends the names of the failed queues of preset.Staking.
+const stakingMark = "_failed"
+
 // kindOf is what a queue is for, by what it does with messages and by its name.
-func kindOf(q topology.Queue, works []string) (graph.Kind, string) {
+func (b *graphBuilder) kindOf(q topology.Queue, works []string) (graph.Kind, string) {
 	ttl, waits := millis(q.Args["x-message-ttl"])
 	_, back := q.Args["x-dead-letter-exchange"]
 	switch {
-	case slices.Contains(works, q.Name):
-	case strings.HasSuffix(q.Name, ".failed"):
+	case slices.Contains(works, q.Name) || q.Args["x-dead-letter-routing-key"] == topology.FailedQueue(q.Name):
+	case b.isFailed(q.Name):
 		return graph.Failed, "failed queue"
 	case waits && back:
 		return graph.Wait, "wait queue, " + exactly(ttl)
@@ -142,6 +152,13 @@ func kindOf(q topology.Queue, works []string) (graph.Kind, string) {
 		return graph.Wait, "wait queue"
 	}
 	return graph.Work, "work queue"
+}
+
+// isFailed reports whether a queue is named as failed queues are. Others may be called
+// _failed as well: such a one is a failed queue beside its work queue.
+func (b *graphBuilder) isFailed(name string) bool {
+	work, found := strings.CutSuffix(name, stakingMark)
+	return strings.HasSuffix(name, topology.FailedQueue("")) || found && b.names[work]
 }
 
 func (b *graphBuilder) exchanges(t topology.Topology) {
@@ -231,8 +248,10 @@ func (b *graphBuilder) byName() {
 		for _, mark := range waitMarks[:2] {
 			b.edge(n.ID, queueID(name+mark+"*"), graph.Retried, "fails")
 		}
-		if failed := queueID(topology.FailedQueue(name)); len(b.into[failed]) == 0 {
-			b.edge(n.ID, failed, graph.Parked, "given up")
+		for _, failed := range []string{queueID(topology.FailedQueue(name)), queueID(name + stakingMark)} {
+			if len(b.into[failed]) == 0 {
+				b.edge(n.ID, failed, graph.Parked, "given up")
+			}
 		}
 	}
 }

@@ -72,6 +72,15 @@ func TestGraph(t *testing.T) {
 				"cover-art-archive.retry -returns-> cover-art-archive: after 4 h",
 			},
 		},
+		"staking": {
+			preset.Staking{Queues: []string{"btc_info_queue"}}.Topology(),
+			[]string{
+				"btc_info_queue -parked-> btc_info_queue_failed: given up",
+				"btc_info_queue -retried-> common_dlx: rejected",
+				"btc_info_queue_delay -returns-> btc_info_queue: when the time is up",
+				"common_dlx -bound-> btc_info_queue_delay: btc_info_queue_routing_key",
+			},
+		},
 		"work and retry": {
 			topology.Topology{
 				Exchanges: []topology.Exchange{{Name: "WorkExchange", Kind: topology.Direct}, {Name: "RetryExchange", Kind: topology.Direct}},
@@ -92,6 +101,46 @@ func TestGraph(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := newGraph(test.topology, nil, nil)
 			if d := cmp.Diff(test.want, ways(g)); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// Every queue is what it is for in its design, whatever it is called there.
+func TestKinds(t *testing.T) {
+	failing := topology.Topology{Queues: []topology.Queue{
+		{Name: "payments_failed"}, // of no payments
+		{Name: "retry-payments", Args: topology.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "retry-payments.failed"}},
+	}}
+	for name, test := range map[string]struct {
+		topology topology.Topology
+		want     map[graph.Kind][]string // other kinds than exchanges
+	}{
+		"of its own": {topology.Buckets{}.Topology("orders"), map[graph.Kind][]string{graph.Work: {"orders"}, graph.Failed: {"orders.failed"}}},
+		"cover art": {preset.CoverArt{}.Topology(), map[graph.Kind][]string{
+			graph.Work: {"cover-art-archive.delete", "cover-art-archive.index", "cover-art-archive.move"},
+			graph.Wait: {"cover-art-archive.retry"}, graph.Failed: {"cover-art-archive.failed"},
+		}},
+		"staking": {preset.Staking{Queues: []string{"btc_info_queue"}}.Topology(), map[graph.Kind][]string{
+			graph.Work: {"btc_info_queue"}, graph.Wait: {"btc_info_queue_delay"}, graph.Failed: {"btc_info_queue_failed"},
+		}},
+		"work and retry": {preset.WorkRetry{}.Topology(), map[graph.Kind][]string{
+			graph.Work: {"WorkQueue"}, graph.Wait: {"RetryQueue"}, graph.Failed: {"WorkQueue.failed"},
+		}},
+		"wait exchange": {preset.CDNPurge{}.Topology(), map[graph.Kind][]string{
+			graph.Work: {"cdn-purge"}, graph.Wait: {"cdn-purge.wait"}, graph.Failed: {"cdn-purge.failed"},
+		}},
+		"names like those": {failing, map[graph.Kind][]string{graph.Work: {"payments_failed", "retry-payments"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := map[graph.Kind][]string{}
+			for _, n := range newGraph(test.topology, nil, nil).Nodes {
+				if n.Kind != graph.Exchange {
+					got[n.Kind] = append(got[n.Kind], n.Name)
+				}
+			}
+			if d := cmp.Diff(test.want, got); d != "" {
 				t.Error(d)
 			}
 		})
