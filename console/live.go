@@ -25,15 +25,21 @@ const (
 type live struct {
 	archive *failed.Archive
 	broker  *broker
-	stamp   remembered[uint64]
+	stamp   remembered[stamps]
+}
+
+// stamps are numbers that are others once something has changed.
+type stamps struct {
+	archive uint64
+	all     uint64 // the broker's figures, too, which are never still
 }
 
 func newLive(a *failed.Archive, b *broker) *live {
-	return &live{archive: a, broker: b, stamp: remembered[uint64]{age: livePause}}
+	return &live{archive: a, broker: b, stamp: remembered[stamps]{age: livePause}}
 }
 
-// serve sends server-sent events: "changed", with nothing but a number, upon which
-// pages ask for what they show. So a slow page gets one event and not a backlog, and
+// serve sends server-sent events: "changed", and "archive" where that is of use to lists
+// of what is in it, with nothing but a number, upon which pages ask for what they show. So a slow page gets one event and not a backlog, and
 // who may see what is decided where it always is.
 // https://html.spec.whatwg.org/multipage/server-sent-events.html
 func (l *live) serve(c *call) error {
@@ -66,7 +72,11 @@ func (l *live) serve(c *call) error {
 		}
 		text := ""
 		if stamp, err := l.stamp.get(ctx, l.look); err == nil && stamp != last {
-			last, text = stamp, fmt.Sprintf("event: changed\ndata: %016x\n\n", stamp)
+			text = fmt.Sprintf("event: changed\ndata: %016x\n\n", stamp.all)
+			if stamp.archive != last.archive {
+				text += fmt.Sprintf("event: archive\ndata: %016x\n\n", stamp.archive)
+			}
+			last = stamp
 		} else if time.Since(said) >= liveBeat {
 			text = ": still here\n\n"
 		}
@@ -85,24 +95,26 @@ func (l *live) serve(c *call) error {
 }
 
 // look sums up all that pages show of the moment.
-func (l *live) look(ctx context.Context) (uint64, error) {
+func (l *live) look(ctx context.Context) (s stamps, err error) {
 	sum := fnv.New64a()
 	queues, err := l.archive.Queues(ctx)
 	if err != nil {
-		return 0, err
+		return s, err
 	}
 	fmt.Fprint(sum, queues)
 	running, err := l.archive.Running(ctx)
 	if err != nil {
-		return 0, err
+		return s, err
 	}
 	for _, r := range running {
 		fmt.Fprint(sum, r.ID, r.Sent, r.Back, r.State)
 	}
+	s.archive = sum.Sum64()
 	figures, _ := l.broker.Queues(ctx) // without them the archive's changes are told
 	for _, name := range slices.Sorted(maps.Keys(figures)) {
 		q := figures[name]
 		fmt.Fprint(sum, name, q.Ready, q.Unacked, q.Consumers, int(q.In*10), int(q.Out*10))
 	}
-	return sum.Sum64(), nil
+	s.all = sum.Sum64()
+	return s, nil
 }

@@ -37,7 +37,7 @@ func TestLive(t *testing.T) {
 		add(t, c.Archive, nil)
 		heard := false
 		for !heard && lines.Scan() {
-			heard = lines.Text() == "event: changed"
+			heard = lines.Text() == "event: archive"
 		}
 		if !heard {
 			t.Fatalf("nothing was heard of message %d: %v", what+1, lines.Err())

@@ -28,10 +28,9 @@ func (p *pages) audit(c *call) error {
 		return err
 	}
 	data := struct {
-		Acts  []actRow
-		Next  string
-		First bool
-	}{Next: nextPage("/audit", q, next), First: q.Get("after") == ""}
+		Acts []actRow
+		Next string
+	}{Next: nextPage("/audit", q, next)}
 	for _, a := range acts {
 		data.Acts = append(data.Acts, actRow{a, visible(strings.Replace(a.Subject, "/", " ", 1)), subjectHref(a.Subject), details(a.Details)})
 	}

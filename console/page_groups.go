@@ -74,12 +74,11 @@ func (p *pages) groups(c *call) error {
 		Queues []failed.QueueSummary
 		Tabs   []tab
 		Next   string // address of the next page, "" at the end
-		First  bool
 		Sought bool // the list is a part of all there is
 	}{
 		Filter: f, Order: order, Groups: groupRows(groups), Queues: queues,
 		Tabs: stateTabs("/groups", q, f.State), Next: nextPage("/groups", q, next),
-		First: q.Get("after") == "", Sought: f.Queue != "" || f.Text != "",
+		Sought: f.Queue != "" || f.Text != "",
 	}
 	return c.render(http.StatusOK, "groups", page{Title: "Failed groups", Nav: "groups"}, data)
 }

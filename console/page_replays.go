@@ -79,8 +79,7 @@ func (p *pages) replays(c *call) error {
 	data := struct {
 		Replays []replayView
 		Next    string
-		First   bool
-	}{Next: nextPage("/replays", q, next), First: q.Get("after") == ""}
+	}{Next: nextPage("/replays", q, next)}
 	for _, r := range replays {
 		data.Replays = append(data.Replays, viewReplay(r, c.Clock()))
 	}

@@ -1,13 +1,13 @@
-// The console works without this file. With it pages are live, times count on, and
-// a box above a list picks all of it.
+// The console works without scripts. With this one pages are live, and times count on;
+// lists.js is for lists.
 "use strict";
 
 (() => {
   const $all = (selector, root = document) => root.querySelectorAll(selector);
 
   // What changed comes as server-sent events; parts of the page that say
-  // hx-trigger="changed from:body" then fetch themselves anew. A page that nobody
-  // looks at does not listen.
+  // hx-trigger="changed from:body" then fetch themselves anew. So they do when it
+  // begins to listen, for what changed before. A page that nobody looks at does not.
   const state = document.getElementById("live");
   let source;
   const show = (on) => {
@@ -16,12 +16,14 @@
     state.classList.toggle("on", on);
     state.textContent = on ? "Live" : "Not live";
   };
+  const tell = (what) => htmx.trigger(document.body, what);
   const listen = () => {
     if (source || document.hidden || !state) return;
     source = new EventSource("/live");
-    source.addEventListener("open", () => show(true));
+    source.addEventListener("open", () => { show(true); tell("changed"); tell("archive"); });
     source.addEventListener("error", () => show(false));
-    source.addEventListener("changed", () => htmx.trigger(document.body, "changed"));
+    source.addEventListener("changed", () => tell("changed"));
+    source.addEventListener("archive", () => tell("archive"));
   };
   const leave = () => {
     if (source) source.close();
@@ -29,9 +31,8 @@
     show(false);
   };
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) return leave();
-    listen();
-    htmx.trigger(document.body, "changed");
+    if (document.hidden) leave();
+    else listen();
   });
   window.addEventListener("pagehide", leave);
   window.addEventListener("pageshow", listen);
@@ -53,29 +54,6 @@
     }
   };
   setInterval(tick, 5000);
-
-  // Picking messages from a list.
-  const count = (form) => {
-    const boxes = [...$all("input[name=id]", form)];
-    const picked = boxes.filter((box) => box.checked).length;
-    for (const bar of $all("[data-picked]", form)) bar.hidden = picked === 0;
-    for (const text of $all("[data-picked-count]", form)) text.textContent = picked;
-    for (const all of $all("[data-pick-all]", form)) {
-      all.checked = picked > 0 && picked === boxes.length;
-      all.indeterminate = picked > 0 && picked < boxes.length;
-    }
-  };
-  document.addEventListener("change", (event) => {
-    const form = event.target.form;
-    if (!form) return;
-    if (event.target.matches("[data-pick-all]"))
-      for (const box of $all("input[name=id]", form)) box.checked = event.target.checked;
-    if (event.target.matches("[data-pick-all], input[name=id]")) count(form);
-  });
-  const begin = () => {
-    for (const head of $all("[data-pick-head]")) head.hidden = false;
-    for (const form of $all("form[data-picks]")) count(form);
-  };
 
   // A form is sent once: a second click while the answer is on its way does nothing.
   document.addEventListener("submit", (event) => {
@@ -133,11 +111,10 @@
     const next = above && above.nextElementSibling && above.nextElementSibling.querySelector("a.row");
     if (next) next.focus({ preventScroll: true }); // where "Show more" was
     above = undefined;
-    begin();
     tick();
   });
+  document.addEventListener("rows", tick);
   const here = document.querySelector(".nav [aria-current]");
   if (here) here.scrollIntoView({ block: "nearest", inline: "center" });
-  begin();
   tick();
 })();

@@ -175,7 +175,7 @@ func TestReplayStops(t *testing.T) {
 	do(t, b, chromedp.Navigate(shop.URL+"/groups/1"))
 	shows(t, b, ".stats", "30")
 	do(t, b, chromedp.Reload())
-	click(t, b, "Replay all 30…")
+	click(t, b, "Replay all…")
 	do(t, b, chromedp.SetValue(chromedp.ID("f-rate"), "5"))
 	click(t, b, "Replay 30 messages")
 	shows(t, b, "main", "It stopped by itself.")

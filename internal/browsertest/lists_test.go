@@ -1,0 +1,122 @@
+package browsertest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// fail puts failures into a shop's archive.
+func fail(t *testing.T, shop *Shop, queue string, errors ...string) {
+	t.Helper()
+	for _, text := range errors {
+		m := failed.Message{FailedQueue: queue + ".failed", Error: text, LastFailed: shop.Clock.Now()}
+		if _, err := shop.Archive.Add(t.Context(), []failed.Arrival{{Message: m}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// is evaluates an expression on the page.
+func is[T any](t *testing.T, b *Browser, expression string) T {
+	t.Helper()
+	v, err := chromedp.Run(b.Tab, chromedp.Evaluate[T](expression))
+	if err != nil {
+		t.Fatalf("%s: %v", expression, err)
+	}
+	return v
+}
+
+// place is where the third row of a list is, and what it is of.
+const place = "(r => r.id + ' at ' + r.getBoundingClientRect().top)(document.querySelectorAll('#rows > tr')[2])"
+
+// A list of messages says what is new, and shows it when it is told to, by keyboard:
+// what is read and picked meanwhile stays where it is.
+func TestNewMessages(t *testing.T) {
+	b := newBrowser(t)
+	shop := newShop(t, ShopConfig{Seeded: true})
+	do(t, b, chromedp.Navigate(shop.URL+"/messages?queue=emails"), chromedp.WaitVisible(chromedp.CSS("#rows")))
+	shows(t, b, "#live", "Live")
+	total := is[string](t, b, "document.getElementById('total').innerText")
+	first := is[string](t, b, "document.querySelector('#rows > tr').id")
+	do(t, b, chromedp.Click(chromedp.CSS("#rows tr:nth-child(3) input")))
+	before := is[string](t, b, place)
+
+	fail(t, shop, "emails", "mailbox full", "no such host")
+	shows(t, b, ".news button", "Show 2 new failures")
+	shows(t, b, ".news [role=status]", "new failure")
+	if now := is[string](t, b, place); now != before {
+		t.Errorf("a row was %s and is %s", before, now)
+	}
+	if !is[bool](t, b, "document.querySelector('#rows tr:nth-child(3) input').checked") {
+		t.Error("what was picked is not any more")
+	}
+	do(t, b, chromedp.Focus(chromedp.CSS(".news button")), chromedp.KeyEvent(kb.Enter))
+	shows(t, b, "#rows tr:nth-child(1)", "no such host")
+	shows(t, b, "#rows tr:nth-child(2)", "mailbox full")
+	if id := is[string](t, b, "document.querySelector('#rows > tr:nth-child(3)').id"); id != first {
+		t.Errorf("after the new ones comes %s, not %s", id, first)
+	}
+	if !is[bool](t, b, "document.querySelector('#rows tr:nth-child(5) input').checked && document.activeElement.closest('tr').rowIndex === 1") {
+		t.Error("what was picked is not any more, or the focus is elsewhere than on what is new")
+	}
+	if now := is[string](t, b, "document.getElementById('total').innerText"); now == total {
+		t.Errorf("there are %s still", now)
+	}
+	if !is[bool](t, b, "document.querySelector('.news button').hidden") {
+		t.Error("there is still news")
+	}
+	// What is shown by now is no news, and what comes then is.
+	fail(t, shop, "emails", "mailbox full")
+	shows(t, b, ".news button", "Show 1 new failure")
+	quiet(t, b)
+}
+
+// More news than a page has room for is a page of its own, and so is the first of an
+// empty list.
+func TestManyNewMessages(t *testing.T) {
+	b := newBrowser(t)
+	shop := newShop(t, ShopConfig{})
+	do(t, b, chromedp.Navigate(shop.URL+"/messages"), chromedp.WaitVisible(chromedp.CSS(".empty")))
+	shows(t, b, "#live", "Live")
+	fail(t, shop, "orders", "one")
+	shows(t, b, ".news button", "Show 1 new failure")
+	do(t, b, chromedp.Click(chromedp.CSS(".news button")))
+	shows(t, b, "#rows tr", "one")
+	for i := range failed.DefaultPageSize + 5 {
+		fail(t, shop, "orders", fmt.Sprint("number ", i))
+	}
+	shows(t, b, ".news button", "Show more than 50 new failures")
+	do(t, b, chromedp.Click(chromedp.CSS(".news button")), chromedp.Click(link("Show more")), chromedp.WaitVisible(chromedp.CSS("#rows tr:nth-child(56)")))
+	do(t, b, chromedp.Click(chromedp.CSS("#rows tr:nth-child(56) input")))
+	shows(t, b, "[data-picked]", "1 picked")
+	quiet(t, b)
+}
+
+// A list of groups counts on in place; a group that is new is not among them until it is
+// asked for.
+func TestNewGroups(t *testing.T) {
+	b := newBrowser(t)
+	shop := newShop(t, ShopConfig{})
+	fail(t, shop, "orders", "no stock", "no stock", "no price", "no price", "no name")
+	do(t, b, chromedp.Navigate(shop.URL+"/groups"), chromedp.WaitVisible(chromedp.CSS("#rows")))
+	shows(t, b, "#live", "Live")
+	before := is[string](t, b, place)
+	fail(t, shop, "orders", "no name", "no name", "no name", "no address")
+	shows(t, b, "#rows tr:nth-child(3)", "4")
+	shows(t, b, "#waiting", "9")
+	shows(t, b, ".news button", "Show 1 new group")
+	if now := is[string](t, b, place); now != before {
+		t.Errorf("a row was %s and is %s", before, now)
+	}
+	do(t, b, chromedp.Click(chromedp.CSS(".news button")))
+	shows(t, b, "#rows tr:last-child", "no address")
+	if n := is[int](t, b, "document.querySelectorAll('#rows > tr').length"); n != 4 {
+		t.Errorf("%d groups", n)
+	}
+	quiet(t, b)
+}
