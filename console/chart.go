@@ -47,7 +47,7 @@ func days(t failed.Trend) chartView {
 // barChart draws buckets side by side, with a label below each every-th, counted
 // from the newest.
 func barChart(buckets []failed.Bucket, title, exact, short string, every int) chartView {
-	const width, height, left, top, bottom = 640, 150, 36, 10, 22
+	const width, height, left, top, bottom = 440, 150, 36, 10, 22
 	c := chartView{Width: width, Height: height, Base: height - bottom, Title: title}
 	if len(buckets) == 0 {
 		return c

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/reprisemq/reprise/failed"
 )
@@ -66,8 +66,11 @@ func detail(v any) string {
 	case nil:
 		return ""
 	case string:
-		if v == "0s" { // a time that is not set
-			return ""
+		if d, err := time.ParseDuration(v); err == nil && strings.HasSuffix(v, "s") {
+			if d == 0 { // one that is not set
+				return ""
+			}
+			return exactly(d)
 		}
 		return visible(v)
 	case map[string]any:
@@ -96,7 +99,7 @@ func detail(v any) string {
 		if v == 0 {
 			return ""
 		}
-		return strconv.FormatFloat(v, 'f', -1, 64)
+		return decimal(v)
 	case int64:
 		return fmt.Sprint(v)
 	}

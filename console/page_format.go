@@ -36,6 +36,9 @@ func perSecond(r float64) string {
 	return thousands(int64(math.Round(r)))
 }
 
+// decimal writes a number as somebody gave it.
+func decimal(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
 // byteSize writes a number of bytes in the unit that leaves one to four digits.
 func byteSize(n int) string {
 	if n < 1024 {

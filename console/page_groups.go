@@ -74,7 +74,7 @@ func (p *pages) groups(c *call) error {
 		Queues []failed.QueueSummary
 		Tabs   []tab
 		Next   string // address of the next page, "" at the end
-		Sought bool // the list is a part of all there is
+		Sought bool   // the list is a part of all there is
 	}{
 		Filter: f, Order: order, Groups: groupRows(groups), Queues: queues,
 		Tabs: stateTabs("/groups", q, f.State), Next: nextPage("/groups", q, next),

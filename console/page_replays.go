@@ -54,9 +54,9 @@ func describePlan(p failed.Plan) string {
 	parts := []string{to}
 	switch {
 	case p.Rate > 0 && p.Ramp:
-		parts = append(parts, fmt.Sprintf("slowly at first, up to %s per second", perSecond(p.Rate)))
+		parts = append(parts, fmt.Sprintf("slowly at first, up to %s per second", decimal(p.Rate)))
 	case p.Rate > 0:
-		parts = append(parts, fmt.Sprintf("at most %s per second", perSecond(p.Rate)))
+		parts = append(parts, fmt.Sprintf("at most %s per second", decimal(p.Rate)))
 	case p.Ramp:
 		parts = append(parts, "slowly at first")
 	}

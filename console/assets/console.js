@@ -75,14 +75,22 @@
 
   // A part that fetches itself anew does so behind the back of whoever uses it: not while
   // they press a button or mark a text in it, and with the focus and the scrolling kept.
-  let pressed = false;
+  let pressed = false, missed = false;
   for (const name of ["pointerdown", "pointerup", "pointercancel"])
-    document.addEventListener(name, () => { pressed = name === "pointerdown"; }, true);
+    document.addEventListener(name, () => {
+      pressed = name === "pointerdown";
+      if (!pressed && missed) setTimeout(() => tell("changed")); // after the click
+    }, true);
   const isLive = (element) => element.matches("[hx-trigger^=changed]");
   const inside = "a, button, input, select, summary, [tabindex]";
+  const isUsed = (part) => {
+    const marked = getSelection();
+    return pressed || (!marked.isCollapsed && part.contains(marked.anchorNode));
+  };
   document.addEventListener("htmx:beforeRequest", (event) => {
-    const part = event.detail.elt, marked = getSelection();
-    if (isLive(part) && (pressed || (!marked.isCollapsed && part.contains(marked.anchorNode)))) event.preventDefault();
+    if (!isLive(event.detail.elt)) return;
+    missed = isUsed(event.detail.elt);
+    if (missed) event.preventDefault();
   });
   let kept, above;
   document.addEventListener("htmx:beforeSwap", (event) => {
@@ -90,6 +98,8 @@
     kept = undefined;
     above = part && part.matches("tr") ? part.previousElementSibling : undefined;
     if (!part || !part.id || !isLive(part)) return;
+    missed = isUsed(part);
+    if (missed) { event.detail.shouldSwap = false; return; }
     const all = [...$all(inside, part)], focused = document.activeElement;
     kept = {
       id: part.id, at: all.indexOf(focused), href: focused && focused.getAttribute("href"),

@@ -120,3 +120,25 @@ func TestNewGroups(t *testing.T) {
 	}
 	quiet(t, b)
 }
+
+// A part that is fetched anew does not take the place of what is being pressed, also if
+// it was asked for before; it does so afterwards.
+func TestLiveWaitsForThePress(t *testing.T) {
+	b := newBrowser(t)
+	shop := newShop(t, ShopConfig{})
+	do(t, b, chromedp.Navigate(shop.URL), chromedp.WaitVisible(chromedp.CSS("#now")))
+	shows(t, b, "#live", "Live")
+	is[bool](t, b, `(() => {
+		addEventListener("htmx:beforeSwap", () => {
+			window.part = document.getElementById("now");
+			document.body.dispatchEvent(new PointerEvent("pointerdown"));
+			setTimeout(() => { document.title = "pressed " + part.isConnected; });
+		}, { capture: true, once: true });
+		return true;
+	})()`)
+	fail(t, shop, "orders", "no stock")
+	shows(t, b, "title", "pressed true")
+	is[bool](t, b, `document.body.dispatchEvent(new PointerEvent("pointerup"))`)
+	shows(t, b, "#now", "no stock")
+	quiet(t, b)
+}

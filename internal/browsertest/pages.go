@@ -59,6 +59,9 @@ func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
 			if want.name == "message-edited" || want.name == "message-hostile" {
 				all = append(all, Page{want.name + "-edit", fmt.Sprintf("/messages/%d/edit", m.ID)})
 			}
+			if want.name == "message-edited" {
+				all = append(all, Page{"revision", fmt.Sprintf("/messages/%d/revisions/1", m.ID)})
+			}
 		}
 	}
 	replays, _, err := a.Replays(ctx, failed.Page{Size: 10})
