@@ -18,6 +18,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/console"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/ledger"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -72,15 +73,23 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 	if err != nil {
 		return err
 	}
-	if s.Client, err = reprise.Dial(ctx, "amqp://guest:guest@shop/", &reprise.Config{Dial: b.DialContext}); err != nil {
-		return err
-	}
-	s.atEnd(func(ctx context.Context) { _ = s.Client.Close(ctx) })
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(cfg.Dir, "failed.db")+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)")
 	if err != nil {
 		return err
 	}
 	s.atEnd(func(context.Context) { _ = db.Close() })
+	books, err := ledger.Open(ctx, db, ledger.Config{Dialect: failed.SQLite, Every: time.Second})
+	if err != nil {
+		return err
+	}
+	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: failed.SQLite, Every: time.Second})
+	if err != nil {
+		return err
+	}
+	if s.Client, err = reprise.Dial(ctx, "amqp://guest:guest@shop/", &reprise.Config{Dial: b.DialContext, Observer: book}); err != nil {
+		return err
+	}
+	s.atEnd(func(ctx context.Context) { _ = s.Client.Close(ctx) })
 	if s.Archive, err = failed.Open(ctx, db, failed.Config{Dialect: failed.SQLite, Clock: s.Clock.Now, Redact: cfg.Redact}); err != nil {
 		return err
 	}
@@ -98,8 +107,18 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 		return err
 	}
 	s.run(replayer.Run)
+	s.run(book.Run)
+	s.run(func(ctx context.Context) error {
+		var accounts []ledger.Account
+		for _, w := range workers {
+			accounts = append(accounts, ledger.Account{Work: []string{w.Queue}})
+		}
+		from := ledger.Sources{Archive: s.Archive, Broker: &ledger.Management{URL: management, User: "guest", Password: "guest"}}
+		books.Run(ctx, from, func() []ledger.Account { return accounts })
+		return nil
+	})
 	c, err := console.New(console.Config{
-		Archive: s.Archive, Replayer: replayer, Workers: workers, Tokens: cfg.Tokens,
+		Archive: s.Archive, Replayer: replayer, Workers: workers, Tokens: cfg.Tokens, Ledger: books,
 		Management: &console.Management{URL: management, User: "guest", Password: "guest"},
 	})
 	if err != nil {
