@@ -36,10 +36,7 @@ func (c *call) apiGroups() error {
 }
 
 func (c *call) apiGroup() error {
-	if _, err := c.query(); err != nil {
-		return err
-	}
-	id, err := c.id()
+	id, err := c.idAlone()
 	if err != nil {
 		return err
 	}

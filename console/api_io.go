@@ -147,6 +147,14 @@ func (c *call) isDryRun() (bool, error) {
 // id returns the number of a thing in the path.
 func (c *call) id() (int64, error) { return c.pathNumber("id") }
 
+// idAlone is id for what takes no parameters.
+func (c *call) idAlone() (int64, error) {
+	if _, err := c.query(); err != nil {
+		return 0, err
+	}
+	return c.id()
+}
+
 func (c *call) pathNumber(name string) (int64, error) {
 	text := c.r.PathValue(name)
 	n, err := strconv.ParseInt(text, 10, 64)

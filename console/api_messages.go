@@ -74,10 +74,7 @@ func (c *call) apiBody() error {
 }
 
 func (c *call) apiRevisions() error {
-	if _, err := c.query(); err != nil {
-		return err
-	}
-	id, err := c.id()
+	id, err := c.idAlone()
 	if err != nil {
 		return err
 	}
@@ -89,10 +86,7 @@ func (c *call) apiRevisions() error {
 }
 
 func (c *call) apiRevision() error {
-	if _, err := c.query(); err != nil {
-		return err
-	}
-	id, err := c.id()
+	id, err := c.idAlone()
 	if err != nil {
 		return err
 	}
@@ -119,10 +113,7 @@ func (c *call) apiDiff() error {
 }
 
 func (c *call) apiEdit() error {
-	if _, err := c.query(); err != nil {
-		return err
-	}
-	id, err := c.id()
+	id, err := c.idAlone()
 	if err != nil {
 		return err
 	}
@@ -137,10 +128,7 @@ func (c *call) apiEdit() error {
 }
 
 func (c *call) apiRevert() error {
-	if _, err := c.query(); err != nil {
-		return err
-	}
-	id, err := c.id()
+	id, err := c.idAlone()
 	if err != nil {
 		return err
 	}
@@ -152,10 +140,7 @@ func (c *call) apiRevert() error {
 
 // messageOfPath is messageByID for what takes no parameters.
 func (c *call) messageOfPath() (m *failed.Message, isRedacted bool, err error) {
-	if _, err := c.query(); err != nil {
-		return nil, false, err
-	}
-	id, err := c.id()
+	id, err := c.idAlone()
 	if err != nil {
 		return nil, false, err
 	}

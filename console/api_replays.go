@@ -20,10 +20,7 @@ func (c *call) apiReplays() error {
 }
 
 func (c *call) apiReplay() error {
-	if _, err := c.query(); err != nil {
-		return err
-	}
-	id, err := c.id()
+	id, err := c.idAlone()
 	if err != nil {
 		return err
 	}
@@ -68,10 +65,7 @@ func (c *call) apiBeginReplay() error {
 }
 
 func (c *call) apiCancel() error {
-	if _, err := c.query(); err != nil {
-		return err
-	}
-	id, err := c.id()
+	id, err := c.idAlone()
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,6 @@ var icons = map[string]string{
 	"info":     `<circle cx="8" cy="8" r="6"/><path d="M8 7.2v3.6M8 5v.2"/>`,
 	"warn":     `<path d="M8 2 14.5 13.5h-13z"/><path d="M8 6.5v3.2M8 11.6v.2"/>`,
 	"check":    `<path d="m3 8.5 3.2 3.2L13 4.8"/>`,
-	"download": `<path d="M8 2v8M4.8 7 8 10.2 11.2 7M2.5 13.5h11"/>`,
 
 	"failed":    `<circle cx="8" cy="8" r="4.5" fill="currentColor"/>`,
 	"replaying": `<circle cx="8" cy="8" r="5"/><path d="M8 3a5 5 0 0 1 0 10z" fill="currentColor" stroke="none"/>`,

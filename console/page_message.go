@@ -135,8 +135,10 @@ func journey(m *failed.Message, edits []failed.Edit, replay *failed.Replay) []st
 	add(parked)
 	add(step{Time: m.Archived, Mark: "dot", What: "Archived"})
 	for _, r := range edits {
-		add(step{Time: r.Time, Mark: "edit", Tone: "act", What: fmt.Sprintf("Edited, revision %d", r.Number), Details: []string{"by " + visible(string(r.Actor))},
-			Href: fmt.Sprintf("%s/revisions/%d", messagePath(m.ID), r.Number), Linked: "what was changed"})
+		add(step{
+			Time: r.Time, Mark: "edit", Tone: "act", What: fmt.Sprintf("Edited, revision %d", r.Number), Details: []string{"by " + visible(string(r.Actor))},
+			Href: fmt.Sprintf("%s/revisions/%d", messagePath(m.ID), r.Number), Linked: "what was changed",
+		})
 	}
 	if len(edits) > 0 && m.Edited == nil {
 		add(step{Mark: "edit", Tone: "act", What: "Edit taken back"})
