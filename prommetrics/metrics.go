@@ -26,6 +26,7 @@ type Metrics struct {
 	lastSuccess     *prometheus.GaugeVec
 	copiesFailed    *prometheus.CounterVec
 	debounced       *prometheus.CounterVec
+	moved           *prometheus.CounterVec
 	consuming       *prometheus.GaugeVec
 	interruptions   *prometheus.CounterVec
 	paused          *prometheus.GaugeVec
@@ -68,6 +69,7 @@ func New(cfg Config) *Metrics {
 	m.retryDelay = m.histogram(cfg, "retry_delay_seconds", "How long retried messages are to wait.", cfg.RetryDelay, "queue")
 	m.lastSuccess = m.gauge("last_success_timestamp_seconds", "When a message was last done; before the first one, when consuming began.", "queue")
 	m.copiesFailed = m.counter("copies_failed_total", "Copies of failed messages that the broker did not take at once. They are tried again.", "queue")
+	m.moved = m.counter("moved_total", "Messages moved to the end of their queue, as a copy with its crashes counted on it.", "queue")
 	m.debounced = m.counter("debounced_total", "Messages acknowledged with another one like them, and not handled.", "queue")
 	m.consuming = m.gauge("consuming", "Whether the worker has a consumer.", "queue")
 	m.interruptions = m.counter("interruptions_total", "How often consuming was interrupted, or could not begin.", "queue")

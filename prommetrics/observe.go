@@ -40,8 +40,8 @@ type queue struct {
 	lastSuccess prometheus.Gauge
 	begun       sync.Once // before any success
 
-	copiesFailed, debounced, interruptions, pauses prometheus.Counter
-	consuming, paused                              prometheus.Gauge
+	copiesFailed, debounced, moved, interruptions, pauses prometheus.Counter
+	consuming, paused                                     prometheus.Gauge
 }
 
 func (m *Metrics) queue(name string) *queue {
@@ -65,6 +65,7 @@ func (m *Metrics) queue(name string) *queue {
 
 		copiesFailed:  m.copiesFailed.WithLabelValues(name),
 		debounced:     m.debounced.WithLabelValues(name),
+		moved:         m.moved.WithLabelValues(name),
 		interruptions: m.interruptions.WithLabelValues(name),
 		pauses:        m.pauses.WithLabelValues(name),
 		consuming:     m.consuming.WithLabelValues(name),
@@ -105,6 +106,8 @@ func (q *queue) observe(e reprise.Event) {
 		q.lost.Inc()
 	case reprise.EventDebounced:
 		q.debounced.Inc()
+	case reprise.EventMoved:
+		q.moved.Inc()
 	case reprise.EventCopyFailed:
 		q.copiesFailed.Inc()
 	case reprise.EventConsuming:
