@@ -76,16 +76,16 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 		return nil, err
 	}
 
-	c.messages = newPublisher(c.publishing)
-	c.copies = newPublisher(c.publishing)
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	c.messages = newPublisher(running, c)
+	c.copies = newPublisher(running, c)
 	c.declared = newDeclarer(c)
 	c.scheduled = newScheduler(c)
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stop = stop
 	c.wg.Go(func() { c.publishing.run(running, publishing) })
 	c.wg.Go(func() { c.consuming.run(running, consuming) })
-	c.wg.Go(func() { c.messages.run(running) })
-	c.wg.Go(func() { c.copies.run(running) })
+	c.wg.Go(c.messages.run)
+	c.wg.Go(c.copies.run)
 	return c, nil
 }
 

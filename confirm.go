@@ -23,7 +23,10 @@ type confirming struct {
 	answers chan amqp.Confirmation
 	closes  chan *amqp.Error
 
-	trials trials
+	trials  trials
+	detours *detours
+	wg      *sync.WaitGroup
+	pulse   pulse
 
 	mu       sync.Mutex // never held across a call into the AMQP client
 	inFlight map[uint64]*publication
@@ -31,6 +34,7 @@ type confirming struct {
 	room     chan struct{} // a token for each publication in flight
 
 	confirmed atomic.Bool   // the broker has taken at least one message
+	over      chan struct{} // closed when it is dead, or set aside: it takes no messages any more
 	dead      chan struct{} // closed when the channel is gone and everything in flight resolved
 	reason    error         // why; valid once dead is closed
 	blamed    bool          // it was for a message's sake; as reason
@@ -43,18 +47,19 @@ type confirming struct {
 // process is stopped.
 const maxInFlight = 1024
 
-func openConfirming(c *conn, user string) (*confirming, error) {
+func openConfirming(c *conn, p *publisher) (*confirming, error) {
 	ch, err := c.Channel()
 	if err != nil {
 		return nil, err
 	}
 	s := &confirming{
-		conn: c, ch: ch, trials: newTrials(user), dead: make(chan struct{}),
+		conn: c, ch: ch, trials: newTrials(p.user), over: make(chan struct{}), dead: make(chan struct{}),
+		detours: p.detours, wg: p.link.wg, pulse: newPulse(c, p.timeout, p.late),
 		inFlight: map[uint64]*publication{},
-		room:     make(chan struct{}, maxInFlight),
+		room:     make(chan struct{}, p.window),
 		// Order between the two is restored by listen.
-		returns: ch.NotifyReturn(make(chan amqp.Return, maxInFlight)),
-		answers: ch.NotifyPublish(make(chan amqp.Confirmation, maxInFlight)),
+		returns: ch.NotifyReturn(make(chan amqp.Return, p.window)),
+		answers: ch.NotifyPublish(make(chan amqp.Confirmation, p.window)),
 		closes:  ch.NotifyClose(make(chan *amqp.Error, 1)),
 	}
 	if err := ch.Confirm(false); err != nil {
@@ -67,9 +72,11 @@ func openConfirming(c *conn, user string) (*confirming, error) {
 // listen takes returns and confirms until the channel is gone. It never waits
 // for anything else: the client's only reader goroutine waits for it.
 func (s *confirming) listen() {
-	defer close(s.dead)
+	defer s.end()
 	for {
 		select {
+		case <-s.pulse.C:
+			s.look()
 		case r, ok := <-s.returns:
 			if !ok {
 				s.returns = nil
@@ -108,6 +115,7 @@ func (s *confirming) register(tag uint64, pub *publication) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inFlight[tag] = pub
+	pub.beat = s.pulse.begin()
 }
 
 // forget takes back a publication that was not written, and reports whether it has
@@ -123,6 +131,7 @@ func (s *confirming) pull(tag uint64) *publication {
 	pub := s.inFlight[tag]
 	if pub != nil {
 		delete(s.inFlight, tag)
+		pub.age = s.pulse.beats - pub.beat
 		<-s.room
 	}
 	return pub
@@ -169,6 +178,7 @@ func (s *confirming) sent(pub *publication, c confirmation) {
 
 // conclude resolves a publication that was answered.
 func (s *confirming) conclude(pub *publication) {
+	s.detours.heard(pub, pub.age < lateBeats)
 	switch {
 	case pub.returned != nil:
 		pub.resolve(pub.returned)
@@ -191,6 +201,7 @@ func (s *confirming) fail() {
 			s.conn.maxBody.Store(int64(limit))
 		}
 	}
+	s.detours.silent.Store(false)
 	s.mu.Lock()
 	lost, present := s.inFlight, s.trial
 	s.inFlight = map[uint64]*publication{}

@@ -3,6 +3,7 @@ package reprise
 import (
 	"errors"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -16,7 +17,8 @@ func pub(exchange, key, id, body string) *publication {
 // isAck is an answer.
 type isAck bool
 
-func (a isAck) Acked() bool { return bool(a) }
+func (a isAck) Acked() bool         { return bool(a) }
+func (isAck) Done() <-chan struct{} { return nil }
 
 func ret(exchange, key, id, body string) amqp.Return {
 	return amqp.Return{Exchange: exchange, RoutingKey: key, MessageId: id, Body: []byte(body), ReplyCode: 312, ReplyText: "NO_ROUTE"}
@@ -24,7 +26,8 @@ func ret(exchange, key, id, body string) amqp.Return {
 
 func newConfirming() *confirming {
 	return &confirming{
-		inFlight: map[uint64]*publication{}, room: make(chan struct{}, 8), dead: make(chan struct{}),
+		inFlight: map[uint64]*publication{}, room: make(chan struct{}, 8), over: make(chan struct{}), dead: make(chan struct{}),
+		detours: &detours{}, pulse: pulse{Timer: time.NewTimer(time.Hour), beating: true},
 		returns: make(chan amqp.Return, 8), answers: make(chan amqp.Confirmation, 8), closes: make(chan *amqp.Error, 1),
 	}
 }

@@ -16,9 +16,12 @@ var (
 	// MessageID) may duplicate it.
 	ErrUnconfirmed = errors.New("reprise: the broker did not confirm the message")
 
-	// ErrBlocked: the broker takes no messages at present, or too slowly: see
-	// BlockedError.
+	// ErrBlocked: the broker takes no messages at present: see BlockedError.
 	ErrBlocked = errors.New("reprise: the broker takes no messages")
+
+	// ErrStalled: the message was not sent, since what was published before, to the
+	// same exchange with the same routing key or altogether, is not confirmed.
+	ErrStalled = errors.New("reprise: messages before it are not confirmed")
 
 	// ErrDisconnected: there is no connection to the broker, or no answer comes
 	// over it. The Client goes on trying to connect.
@@ -90,16 +93,16 @@ func (e *TooLargeError) Error() string {
 }
 
 // BlockedError says that the broker takes no messages for the time being: it is
-// short of memory or disk, and has said so (connection.blocked), or it is too slow
-// to read what is sent to it. Consuming is not affected. It matches ErrBlocked.
+// short of memory or disk, and has said so (connection.blocked). Consuming is not
+// affected. It matches ErrBlocked.
 // https://www.rabbitmq.com/docs/connection-blocked
 type BlockedError struct {
-	Reason string // the broker's words, such as "low on memory"; "" if it has not said anything
+	Reason string // the broker's words, such as "low on memory"; "" if it has not said why
 }
 
 func (e *BlockedError) Error() string {
 	if e.Reason == "" {
-		return ErrBlocked.Error() + " (it is connected, and has not said why)"
+		return ErrBlocked.Error() + " (it has not said why)"
 	}
 	return ErrBlocked.Error() + ": " + e.Reason
 }

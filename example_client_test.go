@@ -47,7 +47,7 @@ func ExampleClient_Publish() {
 			fmt.Println("nobody would get it:", unroutable.RoutingKey)
 		} else if errors.Is(err, reprise.ErrUnconfirmed) {
 			fmt.Println("perhaps stored: publish the same message again, its MessageID tells the two")
-		} else if errors.Is(err, reprise.ErrBlocked) || errors.Is(err, reprise.ErrDisconnected) {
+		} else if errors.Is(err, reprise.ErrBlocked) || errors.Is(err, reprise.ErrStalled) || errors.Is(err, reprise.ErrDisconnected) {
 			fmt.Println("not stored, later it can be")
 		} else {
 			fmt.Println("not stored:", err)

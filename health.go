@@ -1,6 +1,7 @@
 package reprise
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 //
 //	ErrDisconnected  with the reason: the last error of connecting, or no answer
 //	ErrBlocked       *BlockedError: a memory or disk alarm of the broker
+//	ErrStalled       a queue does not confirm, and nothing else was confirmed since
 //	ErrClosed        the Client was closed
 //	the cause of ctx's cancellation: nobody waits for the answer any more
 //
@@ -36,14 +38,11 @@ func (c *Client) Healthy(ctx context.Context) error {
 			return err
 		}
 	}
-	return firstError(<-answers, <-answers)
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
+	if err := cmp.Or(<-answers, <-answers); err != nil {
+		return err
+	}
+	if c.messages.detours.silent.Load() || c.copies.detours.silent.Load() {
+		return fmt.Errorf("%w: what was published last has no answer", ErrStalled)
 	}
 	return nil
 }

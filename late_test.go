@@ -18,10 +18,15 @@ func TestACopyWhoseConfirmIsLateIsNotPublishedAgain(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
+		other := testkit.Name(t, "q")
+		r.deleteQueues(other)
 		var hearing sync.RWMutex
 		c := dial(t, b.URL, deafDial(&hearing, publishes), func(c *reprise.Config) { c.ConfirmTimeout = 300 * time.Millisecond })
 		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
+		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: other}}}); err != nil {
+			t.Fatal(err)
+		}
 		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil { // its channel stands now
 			t.Fatal(err)
 		}
@@ -29,11 +34,13 @@ func TestACopyWhoseConfirmIsLateIsNotPublishedAgain(t *testing.T) {
 		r.take(queue + ".failed")
 
 		hearing.Lock()
-		r.publish("", queue, amqp.Publishing{MessageId: "late"})
-		c.log.wait(t, "confirm is late", 1)
-		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); !errors.Is(err, reprise.ErrUnconfirmed) {
+		for _, id := range []string{"late", "later"} {
+			r.publish("", queue, amqp.Publishing{MessageId: id})
+		}
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: other}); !errors.Is(err, reprise.ErrUnconfirmed) {
 			t.Errorf("publish: %v", err)
 		}
+		c.log.wait(t, "confirm is late", 2)
 		time.Sleep(time.Second) // more than two timeouts
 		hearing.Unlock()
 		c.log.wait(t, "parked", 3)

@@ -11,7 +11,7 @@ import (
 )
 
 // publisher publishes on one channel of a link, reopened as often as needed,
-// and tells for every message whether the broker has it.
+// and replaced where it gives no answers (see confirming.look), and tells for every message whether the broker has it.
 //
 //	send ─► requests ─► serve: registers the tag, writes ─────────► broker
 //	                                                                  │
@@ -21,20 +21,27 @@ import (
 // broker's flow control may block: callers give up by their own context. It
 // writes in the order in which it is given messages.
 type publisher struct {
+	client   *Client
 	link     *link
-	user     string // whom it publishes as, "" where not known
+	ctx      context.Context // ends when the link is about to close
+	user     string          // whom it publishes as, "" where not known
 	timeout  time.Duration
+	window   int // how many messages may be in flight
+	late     int // see pulse
+	detours  *detours
 	requests chan *publication
 	closed   chan struct{} // closed when run has ended
+	aside    []*confirming // that are not served any more, and may still be answered; run's
 }
 
 // maxQueued is how many messages may wait to be written besides their callers, so
 // that these need not be woken twice.
 const maxQueued = 64
 
-func newPublisher(l *link) *publisher {
+func newPublisher(ctx context.Context, c *Client) *publisher {
+	l := c.publishing
 	return &publisher{
-		link: l, user: l.user, timeout: l.cfg.ConfirmTimeout,
+		client: c, link: l, ctx: ctx, user: l.user, timeout: l.cfg.ConfirmTimeout, window: maxInFlight, late: lateBeats, detours: &detours{},
 		requests: make(chan *publication, maxQueued), closed: make(chan struct{}),
 	}
 }
@@ -46,6 +53,9 @@ type publication struct {
 	wait          *wait            // nil if it is to arrive at once
 	state         atomic.Int32     // queued, then written or abandoned
 	trial         trial            // it was written in
+	detour        *detour          // that it takes; guarded by the detours
+	beat          int              // of its channel when it was written, and
+	age           int              // how many there were until it was answered
 	returned      *UnroutableError // set by a return, before the confirm
 	answered      bool             // there was an answer before there was a confirmation
 	confirmation  confirmation     // says, once there was an answer, which
@@ -56,7 +66,10 @@ type publication struct {
 }
 
 // confirmation is an *amqp.DeferredConfirmation.
-type confirmation interface{ Acked() bool }
+type confirmation interface {
+	Done() <-chan struct{}
+	Acked() bool
+}
 
 const (
 	queued int32 = iota
@@ -95,21 +108,25 @@ func (p *publisher) publish(ctx context.Context, exchange, key string, msg amqp.
 
 // send hands a message over to be written. With an error it will not be.
 func (p *publisher) send(ctx context.Context, pub *publication, expired <-chan time.Time) error {
+	var err error
 	select {
-	case p.requests <- pub:
+	case p.way(pub).requests <- pub:
 		return nil
 	case <-p.closed:
-		return ErrClosed
+		err = ErrClosed
 	case <-ctx.Done():
-		return notSent(ctx)
+		err = notSent(ctx)
 	case <-expired:
-		return p.unsent()
+		err = p.unsent()
 	}
+	p.leave(pub)
+	return err
 }
 
 // await returns what became of a message that was handed over. What is known
 // counts, however late it is.
 func (p *publisher) await(ctx context.Context, pub *publication, expired <-chan time.Time, late func()) error {
+	defer p.leave(pub)
 	closed := p.closed
 	for {
 		select {
@@ -159,7 +176,7 @@ func notSent(ctx context.Context) error {
 func (p *publisher) unsent() error {
 	why := p.link.trouble()
 	if why == nil {
-		why = &BlockedError{}
+		why = ErrStalled
 	}
 	return fmt.Errorf("%w (not sent within %s)", why, p.timeout)
 }
@@ -173,15 +190,18 @@ func (p *publisher) unanswered() error {
 	return err
 }
 
-// run serves requests until ctx ends, which is when the link closes.
-func (p *publisher) run(ctx context.Context) {
+// run serves requests until p.ctx ends.
+func (p *publisher) run() {
 	defer close(p.closed)
+	ctx := p.ctx
 	retry := retrier{schedule: p.link.cfg.Reconnect}
 	var next *publication // taken, and not written yet
+	var last *confirming  // that is not served any more
 	defer func() {
 		if next != nil {
 			next.resolve(ErrClosed)
 		}
+		last.leave()
 	}()
 	for {
 		c, err := p.link.get(ctx)
@@ -189,11 +209,19 @@ func (p *publisher) run(ctx context.Context) {
 			return
 		}
 		began := time.Now()
-		s, err := openConfirming(c, p.user)
+		s, err := openConfirming(c, p)
+		last.leave()
+		last = s
 		if err == nil {
-
 			p.link.wg.Go(s.listen)
-			next = s.serve(ctx, p.requests, next)
+			next = s.serve(ctx, p, next)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case !s.isDead():
+				p.setAside(s)
+				continue
+			}
 			if s.confirmed.Load() || s.blamed {
 				retry.failures = 0
 			}
@@ -211,20 +239,24 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// serve writes requests until the channel is gone, beginning with pub unless it
-// is nil. It returns the one that it had taken and could not write.
-func (s *confirming) serve(ctx context.Context, requests <-chan *publication, pub *publication) *publication {
+// serve writes requests until the channel is gone or set aside, or ctx ends,
+// beginning with pub unless it is nil. It returns the one that it had taken and
+// could not write.
+func (s *confirming) serve(ctx context.Context, p *publisher, pub *publication) *publication {
 	defer s.conn.socket.flush()
 	for {
-		if !s.reserve() { // for the next request, whenever it comes
+		if !s.reserve(ctx) { // for the next request, whenever it comes
 			return pub
 		}
 		if pub == nil {
-			pub = s.take(ctx, requests)
+			pub = s.take(ctx, p.requests)
 		}
-		if pub == nil || !s.refuse(pub) && !(s.admit(ctx, pub) && s.write(pub)) {
+		if pub == nil || !s.refuse(pub) && !s.divert(p, pub) && !(s.admit(ctx, pub) && s.write(pub)) {
 			s.conn.socket.flush()
-			<-s.dead // it is, or the link is about to close it
+			select {
+			case <-s.over: // it is, or will be in a moment
+			case <-ctx.Done():
+			}
 			return pub
 		}
 		pub = nil
@@ -232,8 +264,13 @@ func (s *confirming) serve(ctx context.Context, requests <-chan *publication, pu
 }
 
 // reserve takes room for one more message in flight. It returns false when the
-// channel is gone.
-func (s *confirming) reserve() bool {
+// channel takes none any more.
+func (s *confirming) reserve(ctx context.Context) bool {
+	select {
+	case <-s.over:
+		return false
+	default:
+	}
 	select {
 	case s.room <- struct{}{}:
 		return true
@@ -243,7 +280,9 @@ func (s *confirming) reserve() bool {
 	select {
 	case s.room <- struct{}{}:
 		return true
-	case <-s.dead:
+	case <-s.over:
+		return false
+	case <-ctx.Done():
 		return false
 	}
 }
@@ -260,7 +299,7 @@ func (s *confirming) take(ctx context.Context, requests <-chan *publication) *pu
 	select {
 	case pub := <-requests:
 		return pub
-	case <-s.dead:
+	case <-s.over:
 		return nil
 	case <-ctx.Done():
 		return nil
@@ -275,6 +314,15 @@ func (s *confirming) refuse(pub *publication) bool {
 	}
 	<-s.room
 	pub.resolve(err)
+	return true
+}
+
+// divert leads a message around, if that is needed: see detours.
+func (s *confirming) divert(p *publisher, pub *publication) bool {
+	if !p.detours.some.Load() || !p.divert(pub) {
+		return false
+	}
+	<-s.room
 	return true
 }
 
@@ -294,7 +342,7 @@ func (s *confirming) admit(ctx context.Context, pub *publication) bool {
 			}
 		}
 		return false
-	case <-s.dead:
+	case <-s.over:
 		return false
 	case <-ctx.Done():
 		return false

@@ -28,12 +28,22 @@ import (
 //	ErrInvalidMessage  it cannot be encoded
 //	ErrBlocked         *BlockedError: not sent within the ConfirmTimeout, the broker
 //	                   having stopped reading, by a memory or disk alarm
+//	ErrStalled         not sent within the ConfirmTimeout, since messages before it
+//	                   are not confirmed
 //	ErrDisconnected    not sent within the ConfirmTimeout, for lack of a connection
 //	ErrClosed          the Client was closed
 //	the cause of ctx's end, when nothing was sent
 //
 // While the connection is down or blocked Publish waits, up to the
-// ConfirmTimeout. m must not be changed during the call; after ErrUnconfirmed its
+// ConfirmTimeout.
+//
+// A queue that does not confirm, such as a quorum queue without a majority, does not
+// hold up what is published elsewhere: once an answer is late, by a third of the
+// ConfirmTimeout, messages to that exchange with that routing key take a channel of
+// their own, few at a time, until they are confirmed again. (Those that go there
+// now may be stored before those that went before.)
+//
+// m must not be changed during the call; after ErrUnconfirmed its
 // Body must not be changed at all, since it may still be on its way.
 func (c *Client) Publish(ctx context.Context, m *Message) error {
 	pub, err := c.attempt(ctx, m, roomForDeaths, nil)

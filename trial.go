@@ -131,7 +131,7 @@ func (s *confirming) drain() bool {
 	for ; taken < cap(s.room); taken++ {
 		select {
 		case s.room <- struct{}{}:
-		case <-s.dead:
+		case <-s.over:
 			return false
 		case <-timer.C:
 			return true

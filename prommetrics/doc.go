@@ -40,8 +40,8 @@
 // counted), dropped (the connection was lost before the broker heard of it: the
 // message is delivered again) and lost (or perhaps: with AckThenPublish only).
 // Results of a handler are ok and error; those of publishing ok, unconfirmed, nacked, unroutable,
-// refused, too_large, blocked, disconnected, invalid and other. Connections are
-// publish and consume.
+// refused, too_large, blocked, stalled, disconnected, invalid and other. Connections
+// are publish and consume.
 //
 // There are no other values, and nothing of a message becomes a label: the number
 // of series is a matter of how many queues there are. All series of a queue are

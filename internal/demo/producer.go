@@ -60,7 +60,7 @@ func (p *producer) publish(ctx context.Context, id string, e planned) error {
 	})
 	switch {
 	case errors.Is(err, reprise.ErrUnconfirmed), errors.Is(err, reprise.ErrNacked),
-		errors.Is(err, reprise.ErrDisconnected), errors.Is(err, reprise.ErrBlocked):
+		errors.Is(err, reprise.ErrDisconnected), errors.Is(err, reprise.ErrBlocked), errors.Is(err, reprise.ErrStalled):
 		// It may have arrived or not: the ledger looks for it. Publishing it
 		// again would be the way to be sure; here it is one event of many.
 		p.unconfirmed = append(p.unconfirmed, id)

@@ -23,6 +23,7 @@ var results = []struct {
 	{"refused", as[*reprise.RefusedError]},
 	{"too_large", as[*reprise.TooLargeError]},
 	{"blocked", is(reprise.ErrBlocked)},
+	{"stalled", is(reprise.ErrStalled)},
 	{"disconnected", is(reprise.ErrDisconnected)},
 	{"invalid", is(reprise.ErrInvalidMessage)},
 	{"other", func(error) bool { return true }},

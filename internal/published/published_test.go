@@ -26,6 +26,7 @@ func TestResult(t *testing.T) {
 		{&reprise.RefusedError{Code: 403}, "refused"},
 		{&reprise.TooLargeError{Size: 2, Limit: 1}, "too_large"},
 		{&reprise.BlockedError{}, "blocked"},
+		{fmt.Errorf("%w (not sent within 30s)", reprise.ErrStalled), "stalled"},
 		{fmt.Errorf("%w: connection refused", reprise.ErrDisconnected), "disconnected"},
 		{reprise.ErrInvalidMessage, "invalid"},
 		{&reprise.BatchError{Messages: 2, Failed: []*reprise.MessageError{{Err: reprise.ErrNacked}}}, "nacked"},

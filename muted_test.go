@@ -1,0 +1,202 @@
+package reprise_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// muted keeps from a client what a broker says of the messages that are published
+// to some queues, as if these had lost their majority.
+type muted struct {
+	mu     sync.Mutex
+	queues map[string]bool
+	held   []func() error
+	conns  []*mutedConn
+}
+
+// mute withholds the confirms of a queue, and tell gives what was withheld.
+func (m *muted) mute(queue string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.queues[queue] = true
+}
+
+func (m *muted) tell(t testing.TB) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.queues = map[string]bool{}
+	for _, tell := range m.held {
+		if err := tell(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.held = nil
+}
+
+// dialMuted returns a client whose confirms can be withheld.
+func dialMuted(t *testing.T, url string, options ...func(*reprise.Config)) (client, *muted) {
+	t.Helper()
+	m := &muted{queues: map[string]bool{}}
+	return dial(t, url, append(options, func(c *reprise.Config) {
+		dial := c.Dial
+		if dial == nil {
+			dial = (&net.Dialer{}).DialContext
+		}
+		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return m.over(conn), nil
+		}
+	})...), m
+}
+
+// deafen has the broker answer nothing any more, but for heartbeats, on the
+// connections that there are.
+func (m *muted) deafen() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.conns {
+		c.deaf = true
+	}
+}
+
+// mutedConn is a connection of such a client.
+type mutedConn struct {
+	net.Conn
+	*muted
+	in       *io.PipeReader
+	out      *io.PipeWriter
+	writing  []byte // of a frame that is not whole
+	channels map[uint16]*mutedChannel
+	deaf     bool
+}
+
+type mutedChannel struct {
+	published uint64
+	open      map[uint64]string // the queues of messages without an answer
+}
+
+func (m *muted) over(conn net.Conn) *mutedConn {
+	c := &mutedConn{Conn: conn, muted: m, channels: map[uint16]*mutedChannel{}}
+	c.in, c.out = io.Pipe()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.conns = append(m.conns, c)
+	go c.pump() // until the connection is closed
+	return c
+}
+
+func (c *mutedConn) Read(p []byte) (int, error) { return c.in.Read(p) }
+
+func (c *mutedConn) Close() error {
+	_ = c.in.Close()
+	return c.Conn.Close()
+}
+
+// Write implements net.Conn. It sees what is published where.
+func (c *mutedConn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	c.writing = append(c.writing, p...)
+	if string(c.writing[:4]) == "AMQP" {
+		c.writing = c.writing[8:]
+	}
+	for len(c.writing) >= 7 {
+		size := 7 + int(binary.BigEndian.Uint32(c.writing[3:])) + 1
+		if len(c.writing) < size {
+			break
+		}
+		c.sees(c.writing[:size])
+		c.writing = c.writing[size:]
+	}
+	c.mu.Unlock()
+	return c.Conn.Write(p)
+}
+
+func (c *mutedConn) sees(frame []byte) {
+	if frame[0] != byte(amqpwire.FrameMethod) {
+		return
+	}
+	number := binary.BigEndian.Uint16(frame[1:])
+	switch m, _ := amqpwire.ParseMethod(frame[7 : len(frame)-1]); m := m.(type) {
+	case *amqpwire.ConfirmSelect:
+		c.channels[number] = &mutedChannel{open: map[uint64]string{}}
+	case *amqpwire.BasicPublish:
+		if ch := c.channels[number]; ch != nil {
+			ch.published++
+			ch.open[ch.published] = m.RoutingKey
+		}
+	}
+}
+
+// pump carries what the broker says.
+func (c *mutedConn) pump() {
+	from := bufio.NewReader(c.Conn)
+	for {
+		frame := make([]byte, 7)
+		_, err := io.ReadFull(from, frame)
+		if err == nil {
+			frame = append(frame, make([]byte, binary.BigEndian.Uint32(frame[3:])+1)...)
+			_, err = io.ReadFull(from, frame[7:])
+		}
+		if err == nil {
+			_, err = c.out.Write(c.hears(frame))
+		}
+		if err != nil {
+			_ = c.out.CloseWithError(err)
+			return
+		}
+	}
+}
+
+// hears returns what is told of what the broker says.
+func (c *mutedConn) hears(frame []byte) (told []byte) {
+	number := binary.BigEndian.Uint16(frame[1:])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.deaf && frame[0] != byte(amqpwire.FrameHeartbeat) {
+		return nil
+	}
+	ch := c.channels[number]
+	if frame[0] != byte(amqpwire.FrameMethod) || ch == nil {
+		return frame
+	}
+	m, err := amqpwire.ParseMethod(frame[7 : len(frame)-1])
+	ack, ok := m.(*amqpwire.BasicAck)
+	if err != nil || !ok {
+		return frame
+	}
+	told = []byte{}
+	for _, tag := range slices.Sorted(maps.Keys(ch.open)) {
+		if tag > ack.DeliveryTag || tag < ack.DeliveryTag && !ack.Multiple {
+			continue
+		}
+		queue := ch.open[tag]
+		delete(ch.open, tag)
+		one, _ := amqpwire.AppendMethodFrame(nil, number, &amqpwire.BasicAck{DeliveryTag: tag})
+		if !c.queues[queue] {
+			told = append(told, one...)
+			continue
+		}
+		c.held = append(c.held, func() error {
+			if c.channels[number] != ch {
+				return nil // it was closed since
+			}
+			_, err := c.out.Write(one)
+			return err
+		})
+	}
+	return told
+}
