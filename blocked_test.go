@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -180,7 +181,7 @@ func TestAnAlarmThatComesWithAMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"})
-	if !errors.Is(first, reprise.ErrUnconfirmed) || !errors.Is(first, reprise.ErrBlocked) {
+	if !errors.Is(first, reprise.ErrUnconfirmed) || errors.Is(first, reprise.ErrBlocked) || !strings.Contains(first.Error(), lowOnMemory) {
 		t.Errorf("sent: %v", first)
 	}
 	second := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"})

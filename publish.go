@@ -185,7 +185,7 @@ func (p *publisher) unsent() error {
 func (p *publisher) unanswered() error {
 	err := fmt.Errorf("%w within %s", ErrUnconfirmed, p.timeout)
 	if why := p.link.trouble(); errors.Is(why, ErrBlocked) {
-		err = fmt.Errorf("%w: %w", err, why)
+		err = fmt.Errorf("%w: %v", err, why) // which is not to match: it would say that nothing is stored
 	}
 	return err
 }

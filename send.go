@@ -16,8 +16,7 @@ import (
 // Nil means that the message is stored. Two errors leave it open:
 //
 //	ErrUnconfirmed     it was sent, and there was no answer: the connection was lost,
-//	                   the ConfirmTimeout passed, ctx ended. Also ErrBlocked, if the
-//	                   broker has stopped reading since
+//	                   the ConfirmTimeout passed, ctx ended
 //	ErrNacked          a queue has refused it (it is full); others may have taken it
 //
 // With all others it is not stored:
