@@ -44,7 +44,8 @@ type Message struct {
 	// write headers: do not grant rights by it.
 	UserID string
 
-	// Expiration is how long the message may wait in a queue; 0 means for ever.
+	// Expiration is how long the message may wait in a queue; 0 means for ever,
+	// and ten years (of 365 days) are the most.
 	// Whole milliseconds, rounded up. It holds until the first attempt: waiting
 	// for a retry and being parked do not count. A message that expires in the
 	// work queue is moved by the broker where that queue dead-letters to: with

@@ -104,6 +104,7 @@ func TestPublishTellsWhatWentWrong(t *testing.T) {
 			"huge number":         {Headers: map[string]any{"x": uint64(math.MaxUint64)}},
 			"more than a frame":   {Headers: map[string]any{"x": strings.Repeat("x", 131072)}},
 			"negative expiration": {Expiration: -1},
+			"long expiration":     {RoutingKey: "q", Expiration: 10*365*24*time.Hour + 1},
 		} {
 			t.Run(name, func(t *testing.T) {
 				if err := c.Publish(t.Context(), m); !errors.Is(err, reprise.ErrInvalidMessage) {
@@ -111,6 +112,12 @@ func TestPublishTellsWhatWentWrong(t *testing.T) {
 				}
 			})
 		}
+		t.Run("expiration of ten years", func(t *testing.T) {
+			queue := queueFor(t, r, c, nil)
+			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue, Expiration: 10 * 365 * 24 * time.Hour}); err != nil {
+				t.Error(err)
+			}
+		})
 		t.Run("afterwards it works", func(t *testing.T) {
 			queue := testkit.Name(t, "q")
 			r.deleteQueues(queue)

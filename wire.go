@@ -117,6 +117,10 @@ func (m *Message) publishing() (amqp.Publishing, error) {
 	if m.Expiration < 0 {
 		return amqp.Publishing{}, fmt.Errorf("%w: Expiration %s is negative: use 0 for none", ErrInvalidMessage, m.Expiration)
 	}
+	if m.Expiration > maxExpiration {
+		return amqp.Publishing{}, fmt.Errorf("%w: Expiration %s is too long: at most %s (ten years) is possible, 0 is for ever",
+			ErrInvalidMessage, m.Expiration, maxExpiration)
+	}
 	return amqp.Publishing{
 		Headers:         headers,
 		ContentType:     m.ContentType,
@@ -134,6 +138,9 @@ func (m *Message) publishing() (amqp.Publishing, error) {
 		Body:            m.Body,
 	}, nil
 }
+
+// maxExpiration is what RabbitMQ takes. More would cost the channel.
+const maxExpiration = 10 * 365 * 24 * time.Hour
 
 // formatExpiration writes milliseconds, rounded up so that nothing expires
 // early; 0 is "none".
