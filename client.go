@@ -91,7 +91,8 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 
 // Declare makes sure that everything in t exists, and returns a *DeclareError
 // that explains what the broker refused. It waits for a connection until ctx
-// ends, and then for the broker up to the ConfirmTimeout.
+// ends, and then for the broker up to the ConfirmTimeout; ErrDisconnected if that
+// gave no answer, or the connection was lost meanwhile. Declaring again is harmless.
 func (c *Client) Declare(ctx context.Context, t topology.Topology) error {
 	return c.declare(ctx, c.consuming, t)
 }

@@ -27,7 +27,7 @@ func (c *Client) declare(ctx context.Context, l *link, t topology.Topology) erro
 		return &DeclareError{Kind: "topology", Advice: "the broker is too old", Err: err}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.ConfirmTimeout,
-		fmt.Errorf("reprise: cannot declare: the broker gave no answer within %s", c.cfg.ConfirmTimeout))
+		fmt.Errorf("%w: cannot declare: the broker gave no answer within %s", ErrDisconnected, c.cfg.ConfirmTimeout))
 	defer cancel()
 	_, err = call(ctx, c, func() (struct{}, error) {
 		d := declaration{conn: conn}
@@ -157,12 +157,14 @@ func hasCode(err error, code int) bool {
 
 var inequivalent = regexp.MustCompile(`inequivalent arg '([^']*)' for (?:queue|exchange) .* in vhost .*: received (.*) but current is (.*)`)
 
-// explainDeclare says what to do about a refusal. Anything the broker did not
-// say itself, such as a lost connection, is returned as it is.
+// explainDeclare says what to do about a refusal.
 func explainDeclare(kind, name string, err error) error {
 	refusal, ok := errors.AsType[*amqp.Error](err)
-	if !ok || !refusal.Server || refusal.Code == amqp.ConnectionForced {
+	switch {
+	case errors.Is(err, ErrInvalidMessage), errors.Is(err, amqp.ErrChannelMax):
 		return fmt.Errorf("reprise: cannot declare %s %q: %w", kind, name, err)
+	case !ok || !refusal.Server || refusal.Code == amqp.ConnectionForced: // the broker itself has said nothing about it
+		return fmt.Errorf("%w: cannot declare %s %q: %w", ErrDisconnected, kind, name, err)
 	}
 	advice := "the broker refuses it"
 	switch refusal.Code {

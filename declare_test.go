@@ -4,7 +4,9 @@ import (
 	"errors"
 	"math"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -140,5 +142,37 @@ func TestRunReturnsAContradiction(t *testing.T) {
 		if e, ok := errors.AsType[*reprise.DeclareError](err); !ok || e.Name != queue+".failed" || !strings.Contains(err.Error(), "x-queue-type") {
 			t.Errorf("got %v", err)
 		}
+	})
+}
+
+// Whoever declares at startup wants to know what is worth another try.
+func TestDeclareWithoutAnAnswer(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		var hearing sync.RWMutex
+		c := dial(t, b.URL, deafDial(&hearing, consumes), func(c *reprise.Config) { c.ConfirmTimeout = 100 * time.Millisecond })
+		hearing.Lock()
+		err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}})
+		hearing.Unlock()
+		if !errors.Is(err, reprise.ErrDisconnected) || !strings.Contains(err.Error(), "no answer within 100ms") {
+			t.Errorf("no answer: %v", err)
+		}
+	})
+}
+
+func TestDeclareOverAConnectionThatIsLost(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		proxy := testkit.NewProxy(t, b.URL)
+		c := dial(t, proxy.URL())
+		queue := topology.Topology{Queues: []topology.Queue{{Name: testkit.Name(t, "q")}}}
+		newRaw(t, b.URL).deleteQueues(queue.Queues[0].Name)
+		// The handshakes of two connections (3 each), and two publishing channels (2 each).
+		testkit.Eventually(t, patience, func() bool { return proxy.Frames(testkit.ToClient) == 2*3+2*2 })
+		lost := proxy.CutBeforeFrame(testkit.ToClient, 2)
+		err := c.Declare(t.Context(), queue)
+		<-lost
+		if !errors.Is(err, reprise.ErrDisconnected) {
+			t.Errorf("got %v", err)
+		}
+		testkit.Eventually(t, patience, func() error { return c.Declare(t.Context(), queue) })
 	})
 }
