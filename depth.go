@@ -8,9 +8,9 @@ import (
 )
 
 // Depth returns how many messages are ready in a queue: those that were delivered
-// to a consumer and are not settled do not count. It is an *UnroutableError if
-// there is no such queue. It waits for a connection, and asks again should that be
-// lost, until ctx ends.
+// to a consumer and are not settled do not count. It is a *QueueError if there is no
+// such queue, or this user may not know. It waits for a connection, and asks again
+// should that be lost, until ctx ends.
 // https://www.rabbitmq.com/amqp-0-9-1-reference#queue.declare-ok.message-count
 func (c *Client) Depth(ctx context.Context, queue string) (int, error) {
 	for failures := 1; ; failures++ {
@@ -34,12 +34,8 @@ func (c *Client) depth(ctx context.Context, queue string) (int, error) {
 		closeChannel(ch)
 		return q.Messages, err
 	}, nil)
-	refusal, ok := errors.AsType[*amqp.Error](err)
-	switch {
-	case ok && refusal.Server && refusal.Code == amqp.NotFound:
-		return 0, &UnroutableError{RoutingKey: queue, Code: refusal.Code, Text: refusal.Reason}
-	case ok && refusal.Server && refusal.Recover:
-		return 0, &RefusedError{RoutingKey: queue, Code: refusal.Code, Text: refusal.Reason}
+	if refusal, ok := errors.AsType[*amqp.Error](err); ok && refusal.Server && refusal.Recover {
+		return 0, &QueueError{Queue: queue, Code: refusal.Code, Text: refusal.Reason}
 	}
 	return n, err
 }

@@ -2,6 +2,7 @@ package reprise_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -23,8 +24,17 @@ func TestDepthIsWhatIsReady(t *testing.T) {
 		}
 		testkit.Eventually(t, patience, func() bool { n, err := c.Depth(t.Context(), queue); return n == 2 && err == nil })
 		n, err := c.Depth(t.Context(), queue+".no")
-		if missing, ok := errors.AsType[*reprise.UnroutableError](err); !ok || missing.RoutingKey != queue+".no" || n != 0 {
+		if e, ok := errors.AsType[*reprise.QueueError](err); !ok || e.Queue != queue+".no" || e.Code != 404 || n != 0 ||
+			!strings.Contains(err.Error(), "there is no queue") || strings.Contains(err.Error(), "message") {
 			t.Errorf("of no queue: %d, %v", n, err)
+		}
+		exclusive := testkit.Name(t, "exclusive")
+		if _, err := r.QueueDeclare(exclusive, false, false, true, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Depth(t.Context(), exclusive)
+		if e, ok := errors.AsType[*reprise.QueueError](err); !ok || e.Queue != exclusive || e.Code != 405 || strings.Contains(err.Error(), "message") {
+			t.Errorf("of another connection's queue: %v", err)
 		}
 	})
 }

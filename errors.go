@@ -77,10 +77,24 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("reprise: the broker refused the message for exchange %q with routing key %q (%d %s)", e.Exchange, e.RoutingKey, e.Code, e.Text)
 }
 
+// QueueError says that the broker tells nothing about a queue.
+type QueueError struct {
+	Queue string
+	Code  int    // AMQP reply code: 404 there is none, 403 access refused, 405 it is another connection's alone
+	Text  string // the broker's words
+}
+
+func (e *QueueError) Error() string {
+	if e.Code == 404 {
+		return fmt.Sprintf("reprise: there is no queue %q (%d %s)", e.Queue, e.Code, e.Text)
+	}
+	return fmt.Sprintf("reprise: the broker tells nothing about queue %q (%d %s)", e.Queue, e.Code, e.Text)
+}
+
 // TooLargeError says that a message's body is larger than the broker takes:
 // 16 MiB by default with RabbitMQ 4, 128 MiB before (max_message_size). Nothing
-// was stored. What is that large belongs into a file store, and a reference to it
-// into the message.
+// was stored. What is that large belongs in a file store, with a reference to it in
+// the message.
 // https://www.rabbitmq.com/docs/configure#config-items
 type TooLargeError struct {
 	Size  int // of the body, in bytes
@@ -89,7 +103,7 @@ type TooLargeError struct {
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("reprise: the message has %d bytes, the broker takes %d at most (max_message_size): "+
-		"put the data elsewhere and a reference to it into the message", e.Size, e.Limit)
+		"put the data elsewhere, and a reference to it into the message", e.Size, e.Limit)
 }
 
 // BlockedError says that the broker takes no messages for the time being: it is

@@ -188,7 +188,8 @@ func passes(err error) bool {
 	_, missing := errors.AsType[*UnroutableError](err)
 	_, refused := errors.AsType[*RefusedError](err)
 	_, undeclared := errors.AsType[*DeclareError](err)
-	return !missing && !refused && !undeclared && !errors.Is(err, ErrClosed) && !errors.Is(err, amqp.ErrChannelMax)
+	_, untold := errors.AsType[*QueueError](err)
+	return !missing && !refused && !undeclared && !untold && !errors.Is(err, ErrClosed) && !errors.Is(err, amqp.ErrChannelMax)
 }
 
 // check makes sure, once per connection, that a target exists. A message that waits

@@ -76,7 +76,7 @@ func TestRedriveToNowhereLosesNothing(t *testing.T) {
 			testkit.Eventually(t, longest, func() bool { return w.depth(from) == 5 })
 		}
 		_, err := Redrive(t.Context(), w.client, RedriveConfig{From: "nowhere"})
-		if missing, ok := errors.AsType[*reprise.UnroutableError](err); !ok || missing.RoutingKey != "nowhere" {
+		if missing, ok := errors.AsType[*reprise.QueueError](err); !ok || missing.Queue != "nowhere" {
 			t.Errorf("from nowhere: %v", err)
 		}
 		for i, d := range w.take(from) {

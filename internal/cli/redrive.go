@@ -123,7 +123,7 @@ func (*redriveCmd) logger(streams IO) *slog.Logger {
 
 // report prints what was done, also of what ended early.
 func (c *redriveCmd) report(ctx context.Context, streams IO, r redriveResult, to *failed.Target, err error) error {
-	if missing, ok := errors.AsType[*reprise.UnroutableError](err); ok && r.Found == 0 && missing.RoutingKey == c.From {
+	if missing, ok := errors.AsType[*reprise.QueueError](err); ok && missing.Code == 404 {
 		return fmt.Errorf("there is no queue %q", c.From)
 	}
 	if err != nil {
