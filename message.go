@@ -37,7 +37,11 @@ type Message struct {
 	Type            string
 	AppID           string
 	Priority        uint8
-	Timestamp       time.Time // whole seconds
+
+	// Timestamp is when the message was made, in whole seconds. Publish does not
+	// set it, so that what was stored elsewhere is sent as it was: without one, the
+	// age of the message is not known, and not measured (package prommetrics).
+	Timestamp time.Time
 
 	// UserID, as a property, was checked by the broker to be the publishing
 	// user. On a retry it may come from a header instead, and any publisher can
@@ -52,9 +56,9 @@ type Message struct {
 	// the default strategy to {queue}.failed, where it has no recorded errors.
 	Expiration time.Duration
 
-	// What follows is set on delivery and ignored by Publish.
-
-	Queue         string         // the work queue
+	// Queue is the work queue. It and all that follows is set on delivery, and
+	// ignored by Publish.
+	Queue         string
 	Attempt       int            // number of this attempt, from 1
 	Errors        []AttemptError // of the attempts before, oldest first; the middle may be missing
 	ErrorsDropped int            // how many are missing after the first of Errors

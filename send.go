@@ -42,7 +42,8 @@ import (
 // their own, few at a time, until they are confirmed again. (Those that go there
 // now may be stored before those that went before.)
 //
-// m must not be changed during the call; after ErrUnconfirmed its
+// m belongs to the call until it returns: Publish writes its MessageID, so not even
+// another Publish of the same m may run meanwhile. After ErrUnconfirmed its
 // Body must not be changed at all, since it may still be on its way.
 func (c *Client) Publish(ctx context.Context, m *Message) error {
 	pub, err := c.attempt(ctx, m, roomForDeaths, nil)
