@@ -98,6 +98,18 @@ func parseURL(url string) ([]address, error) {
 	return all, nil
 }
 
+// withoutHeartbeat is the address with the parameter heartbeat left out, which the
+// AMQP client would take before what it is told otherwise.
+func (a address) withoutHeartbeat() string {
+	base, query, found := strings.Cut(a.url, "?")
+	if !found {
+		return a.url
+	}
+	parameters := strings.FieldsFunc(query, func(r rune) bool { return r == '&' })
+	parameters = slices.DeleteFunc(parameters, func(p string) bool { return strings.HasPrefix(p, "heartbeat=") })
+	return base + "?" + strings.Join(parameters, "&")
+}
+
 // withoutFiles returns what follows the hosts without the parameters that name
 // files, in whose paths anything may be, but for another URL.
 func withoutFiles(tail string) string {

@@ -33,7 +33,7 @@ const (
 )
 
 // Config adjusts a Client. The zero value, and a nil *Config, mean the
-// defaults.
+// defaults. What is set here wins over a parameter of the URL.
 type Config struct {
 	// Logger receives the events listed in the package comment. Default: none.
 	Logger *slog.Logger
@@ -43,9 +43,10 @@ type Config struct {
 	Observer Observer
 
 	// Dial opens the network connection to an address of the URL (addr is
-	// host:port), under TLS where the URL says amqps. It should heed ctx, which
-	// ends with the time that an attempt may take: see Dial, the function.
-	// Default: net.Dialer. Tests put an in-memory broker here.
+	// host:port). Where the URL says amqps, TLS is put on top of that: Dial does not
+	// do it. It should heed ctx, which ends with the time that an attempt may take:
+	// see Dial, the function. Default: net.Dialer. Tests put an in-memory broker
+	// here.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// TLS is used where the URL says amqps, in place of the URL's own parameters
@@ -56,8 +57,8 @@ type Config struct {
 	TLS *tls.Config
 
 	// Heartbeat is the interval at which a dead connection is noticed; a
-	// connection is given up after at most twice as long. At least 1 s; a
-	// heartbeat parameter of the URL wins. Default 10 s.
+	// connection is given up after at most twice as long. At least 1 s. Default:
+	// what the URL's parameter heartbeat says, or 10 s.
 	Heartbeat time.Duration
 
 	// ConfirmTimeout is how long a published message, or a declaration, may stay
@@ -90,9 +91,6 @@ func (c *Config) withDefaults() Config {
 	}
 	if d.Dial == nil {
 		d.Dial = (&net.Dialer{}).DialContext
-	}
-	if d.Heartbeat == 0 {
-		d.Heartbeat = DefaultHeartbeat
 	}
 	if d.ConfirmTimeout == 0 {
 		d.ConfirmTimeout = DefaultConfirmTimeout

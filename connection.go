@@ -169,7 +169,13 @@ func (l *link) dial(ctx context.Context, a address) (*conn, error) {
 		return used, nil
 	}
 
-	raw, err := amqp.DialConfig(a.url, config)
+	url := a.url
+	if l.cfg.Heartbeat != 0 {
+		url = a.withoutHeartbeat()
+	} else {
+		config.Heartbeat = DefaultHeartbeat
+	}
+	raw, err := amqp.DialConfig(url, config)
 	live := abort()
 	if used != nil && !live {
 		err = context.Cause(ctx) // aborted, perhaps in the last moment

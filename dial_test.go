@@ -11,6 +11,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
@@ -114,4 +115,30 @@ func TestDialSurvivesABrokenHandshake(t *testing.T) {
 		dial(t, proxy.URL())
 		<-lost
 	})
+}
+
+// What the program says counts, and else what the URL says.
+func TestWhoSetsTheHeartbeat(t *testing.T) {
+	for _, tc := range []struct {
+		parameter string
+		set, want time.Duration
+	}{
+		{"", 0, reprise.DefaultHeartbeat},
+		{"", 3 * time.Second, 3 * time.Second},
+		{"?heartbeat=7", 0, 7 * time.Second},
+		{"?heartbeat=7", 3 * time.Second, 3 * time.Second},
+		{"?connection_timeout=5000&heartbeat=7&heartbeat=8", 3 * time.Second, 3 * time.Second},
+	} {
+		t.Run(tc.parameter+" "+tc.set.String(), func(t *testing.T) {
+			b, err := broker.New(broker.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = b.Shutdown(context.Background()) })
+			c := dial(t, "amqp://guest:guest@memory/%2F"+tc.parameter, func(c *reprise.Config) { c.Dial, c.Heartbeat = b.DialContext, tc.set })
+			if got, err := c.AgreedHeartbeat(); got != tc.want || err != nil {
+				t.Errorf("it is %v (%v), want %v", got, err, tc.want)
+			}
+		})
+	}
 }

@@ -1,7 +1,18 @@
 package reprise
 
+import "time"
+
 // SetUser makes the client take its connections for another user's.
 func (c *Client) SetUser(name string) { c.publishing.user = name }
 
 // AckTooEarly makes the worker acknowledge before the broker has the copy.
 func (w *Worker) AckTooEarly() { w.cfg.Order = ackTooEarly }
+
+// AgreedHeartbeat is what client and broker have agreed on.
+func (c *Client) AgreedHeartbeat() (time.Duration, error) {
+	conn, err := c.publishing.standing()
+	if err != nil {
+		return 0, err
+	}
+	return conn.Config.Heartbeat, nil
+}
