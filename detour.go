@@ -11,7 +11,7 @@ type destination struct{ exchange, key string }
 
 func (p *publication) destination() destination { return destination{p.exchange, p.key} }
 
-// detours lead around places that do not confirm: a quorum queue without a
+// detours lead around destinations that do not confirm: a quorum queue without a
 // majority, in most cases. What is published there goes over a channel of its own,
 // and little of it at a time, until there is an answer in good time again.
 //
@@ -20,14 +20,14 @@ func (p *publication) destination() destination { return destination{p.exchange,
 // of them unconfirmed RabbitMQ stops reading, after some hundred messages more, the
 // whole connection (measured with 3.10 and 4.3; rabbit_fifo_client).
 type detours struct {
-	silent atomic.Bool // nothing was answered since a place was found late
+	silent atomic.Bool // nothing was answered since one was found late
 	some   atomic.Bool // there are late ones
 
 	mu   sync.Mutex
 	late map[destination]*detour
 }
 
-// detour is the way to one place.
+// detour is the way to one of them.
 type detour struct {
 	destination
 	via      *publisher // nil until somebody publishes there
@@ -36,19 +36,19 @@ type detour struct {
 	answered bool // in good time: it ends with the last who uses it
 }
 
-// maxLate bounds how many places are known to be late. Some presets publish under
+// maxLate bounds how many destinations are known to be late. Some presets publish under
 // keys that do not come twice.
-const maxLate = 1000
+const maxLate = 100
 
 // maxOnDetour bounds what is in flight on the channel of a detour: see detours.
 const maxOnDetour = 16
 
-// mark notes that a place does not confirm.
-func (d *detours) mark(p destination) {
+// mark notes that a destination does not confirm.
+func (d *detours) mark(to destination) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.silent.Store(true)
-	if known := d.late[p]; known != nil {
+	if known := d.late[to]; known != nil {
 		known.answered = false
 		return
 	}
@@ -63,7 +63,7 @@ func (d *detours) mark(p destination) {
 	if d.late == nil {
 		d.late = map[destination]*detour{}
 	}
-	d.late[p] = &detour{destination: p}
+	d.late[to] = &detour{destination: to}
 	d.some.Store(true)
 }
 
@@ -95,7 +95,7 @@ func (d *detours) end(known *detour) {
 }
 
 // way returns the publisher for a message, which is p but for what goes to a late
-// place. leave is to be called when nobody waits for the message any more.
+// destination. leave is to be called when nobody waits for the message any more.
 func (p *publisher) way(pub *publication) *publisher {
 	d := p.detours
 	if !d.some.Load() {
@@ -140,8 +140,8 @@ func (p *publisher) leave(pub *publication) {
 	}
 }
 
-// divert leads a message around that was on its way already when its place became
-// late, and reports whether it has.
+// divert leads a message around that was on its way already when its destination
+// became late, and reports whether it has.
 func (p *publisher) divert(pub *publication) bool {
 	via := p.way(pub)
 	if via == p {

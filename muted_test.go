@@ -73,15 +73,25 @@ func (m *muted) deafen() {
 	}
 }
 
+// channels is how many are open with confirms.
+func (m *muted) channels() (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.conns {
+		n += len(c.open)
+	}
+	return n
+}
+
 // mutedConn is a connection of such a client.
 type mutedConn struct {
 	net.Conn
 	*muted
-	in       *io.PipeReader
-	out      *io.PipeWriter
-	writing  []byte // of a frame that is not whole
-	channels map[uint16]*mutedChannel
-	deaf     bool
+	in      *io.PipeReader
+	out     *io.PipeWriter
+	writing []byte // of a frame that is not whole
+	open    map[uint16]*mutedChannel
+	deaf    bool
 }
 
 type mutedChannel struct {
@@ -90,7 +100,7 @@ type mutedChannel struct {
 }
 
 func (m *muted) over(conn net.Conn) *mutedConn {
-	c := &mutedConn{Conn: conn, muted: m, channels: map[uint16]*mutedChannel{}}
+	c := &mutedConn{Conn: conn, muted: m, open: map[uint16]*mutedChannel{}}
 	c.in, c.out = io.Pipe()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -132,9 +142,11 @@ func (c *mutedConn) sees(frame []byte) {
 	number := binary.BigEndian.Uint16(frame[1:])
 	switch m, _ := amqpwire.ParseMethod(frame[7 : len(frame)-1]); m := m.(type) {
 	case *amqpwire.ConfirmSelect:
-		c.channels[number] = &mutedChannel{open: map[uint64]string{}}
+		c.open[number] = &mutedChannel{open: map[uint64]string{}}
+	case *amqpwire.ChannelClose:
+		delete(c.open, number)
 	case *amqpwire.BasicPublish:
-		if ch := c.channels[number]; ch != nil {
+		if ch := c.open[number]; ch != nil {
 			ch.published++
 			ch.open[ch.published] = m.RoutingKey
 		}
@@ -169,7 +181,7 @@ func (c *mutedConn) hears(frame []byte) (told []byte) {
 	if c.deaf && frame[0] != byte(amqpwire.FrameHeartbeat) {
 		return nil
 	}
-	ch := c.channels[number]
+	ch := c.open[number]
 	if frame[0] != byte(amqpwire.FrameMethod) || ch == nil {
 		return frame
 	}
@@ -191,7 +203,7 @@ func (c *mutedConn) hears(frame []byte) (told []byte) {
 			continue
 		}
 		c.held = append(c.held, func() error {
-			if c.channels[number] != ch {
+			if c.open[number] != ch {
 				return nil // it was closed since
 			}
 			_, err := c.out.Write(one)

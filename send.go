@@ -37,8 +37,8 @@ import (
 // ConfirmTimeout.
 //
 // A queue that does not confirm, such as a quorum queue without a majority, does not
-// hold up what is published elsewhere: once an answer is late, by a third of the
-// ConfirmTimeout, messages to that exchange with that routing key take a channel of
+// hold up what is published elsewhere: when there is no answer for a third of the
+// ConfirmTimeout, or 10 s, messages to that exchange with that routing key take a channel of
 // their own, few at a time, until they are confirmed again. (Those that go there
 // now may be stored before those that went before.)
 //

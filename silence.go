@@ -23,7 +23,8 @@ type pulse struct {
 
 const (
 	// lateBeats is after how many beats an answer is late: in a third of the
-	// ConfirmTimeout, so that who waits behind it is still in time.
+	// ConfirmTimeout, so that who waits behind it is still in time, and in 10 s at
+	// most, so that what RabbitMQ refuses after 65 s (see detours) was late.
 	lateBeats = 40
 
 	// lateOnDetour is the same on a detour, where nobody else waits behind it.
@@ -34,7 +35,7 @@ const (
 )
 
 func newPulse(c *conn, timeout time.Duration, late int) pulse {
-	every := max(timeout/(3*lateBeats), time.Millisecond)
+	every := max(min(timeout, DefaultConfirmTimeout)/(3*lateBeats), time.Millisecond)
 	return pulse{
 		Timer: time.NewTimer(every), every: every, late: late, beating: true,
 		// As long as it takes to notice that a connection is dead.
@@ -62,7 +63,7 @@ func (p *pulse) next() {
 // as unconfirmed.
 //
 // If the oldest is late the channel is set aside: it waits for what is in flight,
-// while another one takes over, and the place is led around (see detours). The
+// while another one takes over, and the destination is led around (see detours). The
 // broker handles a channel's messages in their order, so that it may be that one
 // message that keeps it from going on. If it does not even let another channel take
 // over, it does not read: then only another connection helps.

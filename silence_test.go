@@ -100,6 +100,51 @@ func TestNotHealthyWithoutConfirms(t *testing.T) {
 	})
 }
 
+// A queue behind an exchange that does not confirm is not known by its name. Each
+// message for it may have another key, and none of them holds up others for long.
+func TestKeysThatAreNotConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, err := broker.New(broker.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = b.Shutdown(context.Background()) }()
+		c, m := dialMuted(t, "amqp://guest:guest@memory", func(c *reprise.Config) { c.Dial = b.DialContext })
+		defer func() { _ = c.Close(context.Background()) }()
+		if err := c.Declare(t.Context(), topology.Topology{
+			Exchanges: []topology.Exchange{{Name: "x", Kind: topology.Fanout}},
+			Queues:    []topology.Queue{{Name: "stuck"}, {Name: "q"}},
+			Bindings:  []topology.Binding{{Exchange: "x", Queue: "stuck"}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		const keys = 200
+		var all sync.WaitGroup
+		for i := range keys {
+			key := fmt.Sprint("key ", i)
+			m.mute(key)
+			for range 2 {
+				all.Go(func() {
+					if err := c.Publish(t.Context(), &reprise.Message{Exchange: "x", RoutingKey: key}); !errors.Is(err, reprise.ErrUnconfirmed) {
+						t.Errorf("not confirmed: %v", err)
+					}
+				})
+			}
+			time.Sleep(3 * time.Second)
+			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); err != nil {
+				t.Errorf("after %d keys: %v", i+1, err)
+			}
+		}
+		all.Wait()
+		if n := c.log.count("connection lost"); n != 0 {
+			t.Errorf("the connection was lost %d times", n)
+		}
+		if channels := m.channels(); channels > 20 {
+			t.Errorf("%d channels are open", channels)
+		}
+	})
+}
+
 // A broker that has stopped reading answers nothing, not even that a channel is
 // opened. Its heartbeats go on.
 func TestABrokerThatDoesNotRead(t *testing.T) {
