@@ -31,7 +31,7 @@ type conn struct {
 	noted chan amqp.Blocking // when the broker blocks and unblocks it; closed after lost
 
 	socket     *socket
-	unreadable bool // the AMQP client gave up over what it read; valid once lost is closed
+	unreadable bool // the AMQP client could not read what came; valid once lost is closed
 
 	maxBody atomic.Int64 // the largest body that the broker takes; 0: not known
 
