@@ -205,7 +205,17 @@ func (s *confirming) fail() {
 	s.mu.Lock()
 	lost, present := s.inFlight, s.trial
 	s.inFlight = map[uint64]*publication{}
+	var held []*publication // whose confirms the AMQP client has not told
+	for tag, pub := range lost {
+		if pub.confirmation != nil && pub.confirmation.Acked() {
+			held = append(held, pub)
+			delete(lost, tag)
+		}
+	}
 	s.mu.Unlock()
+	for _, pub := range held {
+		s.conclude(pub)
+	}
 	for _, pub := range lost {
 		err := fmt.Errorf("%w: %w", ErrUnconfirmed, s.reason)
 		if pub.returned != nil {

@@ -92,7 +92,9 @@ func TestAnswers(t *testing.T) {
 	for i, p := range []*publication{acked, nacked, open, noExchange, returned} {
 		s.enter(uint64(i+1), p)
 	}
-	nacked.confirmation = isAck(false)
+	for _, p := range []*publication{nacked, open, noExchange, returned} {
+		p.confirmation = isAck(false)
+	}
 	s.trial = trial{exchange: "gone"}
 	noExchange.trial = s.trial
 	reason := &amqp.Error{Code: amqp.NotFound, Reason: "NOT_FOUND - no exchange 'gone' in vhost '/'", Server: true, Recover: true}

@@ -73,6 +73,17 @@ func (m *muted) deafen() {
 	}
 }
 
+// cut ends the connections that there are.
+func (m *muted) cut() {
+	m.mu.Lock()
+	conns := m.conns
+	m.conns = nil
+	m.mu.Unlock()
+	for _, c := range conns {
+		_ = c.Conn.Close()
+	}
+}
+
 // channels is how many are open with confirms.
 func (m *muted) channels() (n int) {
 	m.mu.Lock()

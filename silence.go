@@ -80,6 +80,10 @@ func (s *confirming) look() {
 			oldest = tag
 		}
 	}
+	if s.ch.IsClosed() {
+		s.mu.Unlock()
+		return // then the AMQP client has all that is left count as refused: fail sees to it
+	}
 	if !blocked {
 		s.pulse.beats++
 	}

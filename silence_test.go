@@ -145,6 +145,33 @@ func TestKeysThatAreNotConfirmed(t *testing.T) {
 	})
 }
 
+// The AMQP client has all that is left on a channel that ends count as refused.
+func TestAChannelThatEndsRefusesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, err := broker.New(broker.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = b.Shutdown(context.Background()) }()
+		c, m := dialMuted(t, "amqp://guest:guest@memory", func(c *reprise.Config) { c.Dial = b.DialContext })
+		defer func() { _ = c.Close(context.Background()) }()
+		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); err != nil {
+			t.Fatal(err)
+		}
+		m.mute("q")
+		for range 100 { // which of two things at the same time comes first is random
+			time.Sleep(time.Minute)
+			result := make(chan error)
+			go func() { result <- c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}) }()
+			time.Sleep(reprise.DefaultConfirmTimeout / 120)
+			m.cut()
+			if err := <-result; !errors.Is(err, reprise.ErrUnconfirmed) {
+				t.Fatalf("got %v", err)
+			}
+		}
+	})
+}
+
 // A broker that has stopped reading answers nothing, not even that a channel is
 // opened. Its heartbeats go on.
 func TestABrokerThatDoesNotRead(t *testing.T) {
