@@ -28,7 +28,7 @@ type Debounce struct {
 	// Key tells what is equal: messages with the same key are. Default: those
 	// with the same body, published to the same exchange with the same routing
 	// key, with the same Type. A message with the key "" is handled without
-	// waiting.
+	// waiting. It must return at once: consuming waits for it.
 	Key func(*Message) string
 }
 
@@ -146,23 +146,47 @@ func (b *debouncer) giveBack() {
 func (w *Worker) begin(alive context.Context, flush <-chan struct{}, d *delivery) {
 	overdue := time.NewTimer(max(0, w.cfg.overdue().after-time.Since(d.arrived)))
 	defer overdue.Stop()
+	next := w.entry(alive, 1)
+	defer next.end()
+	var resumed <-chan time.Time // at the end of a pause; nil: there is none
 	for alive.Err() == nil {
+		free, paused := next.free(), w.gate.paused()
+		if resumed != nil {
+			free, paused = nil, nil
+		}
 		select {
-		case slot := <-w.slots.free:
-			place := place{slot}
-			if record, ok := w.gate.enter(alive); ok {
-				w.attempt(d, place, record)
+		case slot := <-free:
+			next.take(slot)
+		case <-next.leave:
+			next.granted()
+		case <-paused:
+			next.end()
+			left, _ := w.gate.left()
+			if left > 0 && !d.session.countsNacks {
+				d.giveBack()
 				return
 			}
-			w.slots.leave(place)
-			if d.session.countsNacks && w.gate.await(alive) == nil {
-				continue // to go back would cost it a delivery
-			}
+			resumed = time.After(left) // to go back would cost it a delivery
+			continue
+		case <-resumed:
+			resumed = nil
+			continue
 		case <-overdue.C:
+			d.giveBack()
+			return
 		case <-flush:
+			d.giveBack()
+			return
 		case <-alive.Done():
+			continue
 		}
-		break
+		if !next.ready() {
+			continue
+		}
+		if place, record, ok := next.begin(); ok {
+			w.attempt(d, place, record)
+			return
+		}
 	}
 	d.giveBack() // where the session is gone, the broker has done so
 }

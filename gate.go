@@ -9,10 +9,14 @@ import (
 
 // Limiter bounds how often a worker begins an attempt: Wait returns when the
 // next one may. The rate.Limiter of golang.org/x/time/rate is one, and can be
-// shared by several workers. Wait must end when ctx does. While it waits, so do
-// the messages that were fetched, at most Prefetch of them; an error other than
-// the context's is taken for a limit that cannot be kept, and pauses the worker
-// for a second.
+// shared by several workers. It must be safe for concurrent use, and Wait must end
+// when ctx does. An error other than the context's is taken for a limit that cannot
+// be kept, and pauses the worker for a second.
+//
+// While it waits, so do the messages that were fetched, at most Prefetch of them,
+// and go back to their queue before ConsumerTimeout is over. Before RabbitMQ 4.3 that
+// costs a message one of the deliveries it is allowed: for a limit so slow, set a
+// Prefetch that is handled in that time.
 type Limiter interface {
 	Wait(ctx context.Context) error
 }
@@ -20,7 +24,7 @@ type Limiter interface {
 // Breaker keeps a worker from consuming while what its handler calls is down, so
 // that messages do not use up their attempts for nothing. Package breaker has
 // one. It must be safe for concurrent use, and may be shared by workers that
-// depend on the same thing.
+// depend on the same thing. Its methods must return at once: consuming waits for them.
 type Breaker interface {
 	// Allow is asked before each attempt. With wait above 0, the worker stops
 	// consuming for so long. Otherwise the attempt begins, and record is called
@@ -98,22 +102,10 @@ func (g *gate) left() (time.Duration, error) {
 	return 0, nil
 }
 
-// await returns when the gate is open, or the reason ctx ended.
-func (g *gate) await(ctx context.Context) error {
-	for ctx.Err() == nil {
-		left, _ := g.left()
-		if left <= 0 {
-			return nil
-		}
-		_ = sleep(ctx, left)
-	}
-	return context.Cause(ctx)
-}
-
 // enter lets one attempt through: record, which may be nil, takes its result.
 // It returns false where none may begin: ctx has ended, or the gate is closed.
 func (g *gate) enter(ctx context.Context) (record func(error), ok bool) {
-	if !g.limit(ctx) || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return nil, false
 	}
 	if left, _ := g.left(); left > 0 {
@@ -136,24 +128,8 @@ func (g *gate) enter(ctx context.Context) (record func(error), ok bool) {
 	return record, true
 }
 
-// limit waits for the limiter, unless a pause begins.
+// limit waits for the limiter's leave. One that fails closes the gate for a while.
 func (g *gate) limit(ctx context.Context) bool {
-	if left, _ := g.left(); left > 0 || g.limiter == nil {
-		return left <= 0
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	shut := g.paused()
-	ended := make(chan struct{})
-	defer func() { <-ended }()
-	defer cancel()
-	go func() {
-		defer close(ended)
-		select {
-		case <-shut:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	err := guard("limiter", func() error { return g.limiter.Wait(ctx) })
 	if err != nil && ctx.Err() == nil {
 		g.pause(faultPause, err)

@@ -219,13 +219,16 @@ func TestALimiterBoundsHowOftenAttemptsBegin(t *testing.T) {
 	})
 }
 
-type brokenLimiter struct{ calls int }
+type brokenLimiter struct{ calls atomic.Int32 }
 
 func (l *brokenLimiter) Wait(ctx context.Context) error {
-	if l.calls++; l.calls == 1 {
-		return errors.New("burst is 0")
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	if l.calls == 2 {
+	switch l.calls.Add(1) {
+	case 1:
+		return errors.New("burst is 0")
+	case 2:
 		panic("limiter")
 	}
 	return nil

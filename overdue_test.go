@@ -3,10 +3,12 @@ package reprise_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"golang.org/x/time/rate"
 
 	"github.com/reprisemq/reprise"
 )
@@ -66,6 +68,108 @@ func TestNoConsumerTimeout(t *testing.T) {
 		h.wait(t, 3)
 		if n := c.log.count("consumer timeout is near") + c.log.count("waited too long to begin"); n != 0 {
 			t.Errorf("warned %d times", n)
+		}
+	})
+}
+
+// What waits for a slow Limiter goes back in time as well, so that each message is
+// handled once.
+func TestASlowLimiterDuplicatesNothing(t *testing.T) {
+	for name, cfg := range map[string]reprise.WorkerConfig{
+		"every 10 minutes": {Limiter: rate.NewLimiter(rate.Every(10*time.Minute), 1)},
+		"every hour":       {Limiter: rate.NewLimiter(rate.Every(time.Hour), 1)},
+		"sleeps an hour":   {Limiter: sleepy(time.Hour)},
+		"debounced": {
+			Limiter:  rate.NewLimiter(rate.Every(10*time.Minute), 1),
+			Debounce: &reprise.Debounce{Window: time.Minute, Key: func(m *reprise.Message) string { return m.MessageID }},
+		},
+		"several at once": {Limiter: rate.NewLimiter(rate.Every(10*time.Minute), 1), Concurrency: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+				const messages = 10
+				h := newScript(func(m *reprise.Message) error { return nil })
+				c := dial()
+				cfg.Queue, cfg.Handler = "work", h
+				start(t, c, cfg)
+				for i := range messages {
+					r.publish("", "work", amqp.Publishing{MessageId: fmt.Sprint(i)})
+				}
+				time.Sleep(24 * time.Hour)
+				seen := map[string]int{}
+				for _, m := range h.wait(t, h.count()) {
+					seen[m.MessageID]++
+				}
+				if len(seen) != messages || h.count() != messages {
+					t.Errorf("handled %d times, %v", h.count(), seen)
+				}
+				if n := c.log.count("consumer cancelled"); n != 0 {
+					t.Errorf("the broker lost patience %d times", n)
+				}
+			})
+		})
+	}
+}
+
+// sleepy is a Limiter that keeps nothing in mind.
+type sleepy time.Duration
+
+func (l sleepy) Wait(ctx context.Context) error {
+	select {
+	case <-time.After(time.Duration(l)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// prober pauses its worker once, and has it probe from then on.
+type prober struct{ probing atomic.Bool }
+
+func (p *prober) Allow() (func(error), time.Duration) {
+	if p.probing.Load() {
+		return func(error) {}, 0
+	}
+	return func(error) { p.probing.Store(true) }, 0
+}
+
+func (p *prober) Probing() bool { return p.probing.Load() }
+
+// A message that is to be handled alone waits until nothing else is. Meanwhile the
+// broker's patience is looked after as ever.
+func TestWhatWaitsToBeAloneIsGivenBackInTime(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		const messages = 6
+		var slow atomic.Bool
+		h := newScript(func(m *reprise.Message) error {
+			switch {
+			case m.MessageID == "0" && slow.CompareAndSwap(false, true):
+				time.Sleep(50 * time.Minute) // the broker's patience is 30
+			case m.MessageID == "1" && m.Attempt == 1:
+				return reprise.PauseFor(time.Second, errScripted)
+			}
+			return nil
+		})
+		c := dial()
+		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Concurrency: 2, Breaker: &prober{}})
+		for i := range messages {
+			r.publish("", "work", amqp.Publishing{MessageId: fmt.Sprint(i)})
+		}
+		time.Sleep(25 * time.Minute)
+		if near, back := c.log.count("consumer timeout is near"), c.log.count("waited too long to begin"); near != 1 || back != 1 {
+			t.Errorf("warned %d times of the handler, gave back %d times", near, back)
+		}
+		time.Sleep(5 * time.Hour)
+		seen := map[string]int{}
+		for _, m := range h.wait(t, h.count()) {
+			if m.Attempt == 1 {
+				seen[m.MessageID]++
+			}
+		}
+		for i := 1; i < messages; i++ {
+			if n := seen[fmt.Sprint(i)]; n != 1 {
+				t.Errorf("message %d was handled %d times", i, n)
+			}
 		}
 	})
 }

@@ -193,22 +193,31 @@ func (s *session) unless(ctx context.Context, err error) error {
 	return err
 }
 
-// pump starts an attempt for each delivery, as slots allow. It returns nil when
-// ctx has ended, and else why the subscription has to end.
+// pump starts an attempt for each delivery, as slots and the gate allow. It returns
+// nil when ctx has ended, and else why the subscription has to end. All that it
+// waits for is in its select, so that nothing keeps it from reminding of what is
+// overdue.
 func (s *session) pump(ctx, alive context.Context, deliveries <-chan amqp.Delivery, narrow bool) error {
 	w := s.worker
 	overdue := w.cfg.overdue()
 	tick := time.NewTicker(overdue.every)
 	defer tick.Stop()
+	s.remind(time.Now(), overdue.after)
 	held := s.pending
 	s.pending = nil
 	for _, d := range held {
 		s.receive(alive, d, narrow)
 	}
+	need := 1
+	if narrow {
+		need = w.cfg.Concurrency
+	}
+	next := w.entry(alive, need)
+	defer next.end()
 	for {
 		var free <-chan int
 		if len(s.pending) > 0 {
-			free = w.slots.free
+			free = next.free()
 		}
 		select {
 		case raw, ok := <-deliveries:
@@ -217,27 +226,24 @@ func (s *session) pump(ctx, alive context.Context, deliveries <-chan amqp.Delive
 			}
 			s.receive(alive, s.delivery(raw, time.Now()), narrow)
 		case slot := <-free:
-			place := place{slot}
-			switch d := s.pending[0]; {
-			case narrow && !s.needsNarrow(d):
-				w.slots.leave(place)
-				return errWiden
-			case !narrow && w.suspect(d.Delivery):
-				w.slots.leave(place)
-				return errSuspect
-			case narrow:
-				var err error
-				if place, err = w.slots.all(alive, place); err != nil {
-					continue // and end
-				}
+			next.take(slot)
+			if err := s.advance(next, narrow); err != nil {
+				return err
 			}
-			s.begin(alive, place)
+		case <-next.leave:
+			next.granted()
+			if err := s.advance(next, narrow); err != nil {
+				return err
+			}
 		case <-w.gate.paused():
 			if left, _ := w.gate.left(); left > 0 {
 				return errPaused
 			}
 		case now := <-tick.C:
 			s.remind(now, overdue.after)
+			if len(s.pending) == 0 {
+				next.vacate()
+			}
 		case <-alive.Done():
 			if s.ctx.Err() != nil {
 				return context.Cause(s.ctx)
@@ -263,22 +269,36 @@ func (s *session) needsNarrow(d *delivery) bool {
 	return s.careful && d.DeliveryTag == 1 || s.worker.suspect(d.Delivery) || s.worker.gate.probing()
 }
 
-// begin starts an attempt for the first pending delivery in a place, or frees the
-// place again where the gate lets none through.
-func (s *session) begin(alive context.Context, place place) {
-	w := s.worker
-	record, ok := w.gate.enter(alive)
+// advance begins an attempt for the first pending delivery, if there is all that it
+// needs. It returns why it has to be begun by another subscription.
+func (s *session) advance(next *entry, narrow bool) error {
+	if len(s.pending) == 0 {
+		return nil
+	}
+	switch d := s.pending[0]; {
+	case narrow && !s.needsNarrow(d):
+		return errWiden
+	case !narrow && s.worker.suspect(d.Delivery):
+		return errSuspect
+	case next.ready():
+		s.begin(next)
+	}
+	return nil
+}
+
+// begin starts an attempt for the first pending delivery, if the gate lets it through.
+func (s *session) begin(next *entry) {
+	place, record, ok := next.begin()
 	if !ok {
-		w.slots.leave(place)
 		return
 	}
 	d := s.pending[0]
 	if s.pending = s.pending[1:]; len(s.pending) == 0 {
 		s.pending = nil
 	}
-	w.attempts.Go(func() {
+	s.worker.attempts.Go(func() {
 		d.read()
-		w.attempt(d, place, record)
+		s.worker.attempt(d, place, record)
 	})
 }
 

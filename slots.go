@@ -1,9 +1,6 @@
 package reprise
 
-import (
-	"context"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // slots are the places of a worker's running handlers, numbered, so that it can
 // be told who is in them.
@@ -35,19 +32,3 @@ func (s *slots) leave(p place) {
 
 // taken is how many slots are.
 func (s *slots) taken() int { return cap(s.free) - len(s.free) }
-
-// all adds to a place all other slots, as they become free. Where ctx ends before
-// that, it frees the place and returns the reason. One goroutine at a time may
-// call it.
-func (s *slots) all(ctx context.Context, p place) (place, error) {
-	for len(p) < cap(s.free) {
-		select {
-		case slot := <-s.free:
-			p = append(p, slot)
-		case <-ctx.Done():
-			s.leave(p)
-			return nil, context.Cause(ctx)
-		}
-	}
-	return p, nil
-}
