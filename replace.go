@@ -43,6 +43,8 @@ type replacement struct {
 	msg  amqp.Publishing // where hop.Way is Copy
 	f    topology.Failure
 	kind kind
+
+	unmarked bool // it is parked as it came: there is nothing less to try
 }
 
 type kind int
@@ -231,7 +233,8 @@ var errOverdue = errors.New("reprise: its copy could not be published in time: s
 
 // insist publishes a copy until the broker has it, or ctx ends, or it must be given
 // up: for the sake of the original, or, where that is acknowledged already, since
-// the broker may have it.
+// the broker may have it. One that cannot be sent becomes one that is parked as it
+// came.
 func (w *Worker) insist(ctx context.Context, d *delivery, c *replacement) error {
 	retry := retrier{schedule: w.client.cfg.Reconnect}
 	for {
@@ -246,6 +249,12 @@ func (w *Worker) insist(ctx context.Context, d *delivery, c *replacement) error 
 		switch {
 		case ctx.Err() != nil:
 			return err
+		case errors.Is(err, ErrInvalidMessage) && !c.unmarked:
+			w.about(d, c).Error("cannot be settled", "error", err)
+			if bare, refused := w.unmarked(d, c.f, err); refused == nil {
+				*c = *bare
+				continue
+			}
 		case ctx == w.settling && errors.Is(err, ErrUnconfirmed):
 			return err
 		case ctx == d.session.ctx && time.Since(d.arrived) > w.cfg.overdue().after:

@@ -66,8 +66,7 @@ func (w *Worker) settle(d *delivery, s said, took time.Duration) {
 		// A message whose own headers fill the frame, or a part of another
 		// package that failed.
 		w.log.Error("cannot be settled", "message_id", d.MessageId, "attempt", d.attempt, "error", err)
-		f.Error += "\n\nparked, because it cannot be settled: " + err.Error()
-		w.parkUnmarked(d, f)
+		w.parkUnmarked(d, f, err)
 		return
 	}
 	w.replace(d, c)
@@ -155,21 +154,30 @@ func (w *Worker) failure(d *delivery, text string, took time.Duration) topology.
 // parkUnmarked parks a copy with nothing written on it. It is the last resort:
 // left unacknowledged, the delivery would take a place of the prefetch for as
 // long as the session lives, until nothing else is delivered.
-func (w *Worker) parkUnmarked(d *delivery, f topology.Failure) {
-	var c *replacement
-	err := guard("strategy", func() (err error) {
-		bare := func(headers topology.Table, _ topology.Failure) topology.Table { return headers }
-		// It came in one frame, so it fits into one.
-		c, err = w.fill(d, w.cfg.Strategy.Route.Failed(d.at), f, nil, bare, 0)
-		c.kind = parked
-		return err
-	})
+func (w *Worker) parkUnmarked(d *delivery, f topology.Failure, reason error) {
+	c, err := w.unmarked(d, f, reason)
 	if err != nil {
 		w.log.Error("cannot be parked", "message_id", d.MessageId, "attempt", d.attempt, "error", err)
 		w.settled(Event{Kind: EventDropped, Err: err}, d)
 		return
 	}
 	w.replace(d, c)
+}
+
+// unmarked makes a copy that is parked with nothing written on it. Why, is told
+// where people look, unless reason is nil.
+func (w *Worker) unmarked(d *delivery, f topology.Failure, reason error) (c *replacement, err error) {
+	if reason != nil {
+		f.Error += "\n\nparked, because it cannot be settled: " + reason.Error()
+	}
+	err = guard("strategy", func() (err error) {
+		bare := func(headers topology.Table, _ topology.Failure) topology.Table { return headers }
+		// It came in one frame, so it fits into one.
+		c, err = w.fill(d, w.cfg.Strategy.Route.Failed(d.at), f, nil, bare, 0)
+		c.kind, c.unmarked = parked, true
+		return err
+	})
+	return c, err
 }
 
 // unless returns an event, or the one that says that it has come to nothing, where

@@ -3,6 +3,8 @@ package reprise_test
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -163,4 +165,60 @@ func TestAnnotationsThatCannotBeSentAreLeftOut(t *testing.T) {
 			t.Errorf("headers %v, errors %v", seen[2].Headers, seen[2].Errors)
 		}
 	})
+}
+
+// What is noted counts by its size on the wire, whatever the types it was noted in.
+func TestLargeNotesOfAnyTypeAreLeftOut(t *testing.T) {
+	large := make([]byte, 200_000)
+	for name, notes := range map[string]map[string]any{
+		"a map":             {"huge": map[string]any{"x": large}},
+		"a Table":           {"huge": topology.Table{"x": large}},
+		"the AMQP client's": {"huge": amqp.Table{"x": large}},
+		"an array":          {"huge": []any{map[string]any{"x": large}}},
+		"many ints":         {"huge": slices.Repeat([]any{1}, 20_000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+				h := newScript(func(m *reprise.Message) error { return reprise.Annotate(errScripted, notes) })
+				c := dial()
+				start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Policy: reprise.Policy{MaxAttempts: 2}})
+				r.publish("", "work", amqp.Publishing{MessageId: "id"})
+				time.Sleep(time.Minute)
+				if h.count() != 2 || r.depth("work.failed") != 1 {
+					t.Errorf("handled %d times, %d parked", h.count(), r.depth("work.failed"))
+				}
+				if n := c.log.count("copy failed"); n != 0 {
+					t.Errorf("tried to send what cannot be sent, %d times", n)
+				}
+			})
+		})
+	}
+}
+
+// lost is a Route that leads nowhere.
+type lost struct{ topology.Buckets }
+
+func (lost) Wait(topology.Delivery, time.Duration) (topology.Hop, error) {
+	return topology.Hop{RoutingKey: strings.Repeat("x", 256)}, nil
+}
+
+// A copy that no broker would ever take does not have its message handled again and
+// again: it is parked as it is.
+func TestACopyThatCannotBeSentIsParkedAsItIs(t *testing.T) {
+	for _, order := range []reprise.Order{reprise.PublishThenAck, reprise.AckThenPublish} {
+		bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+			h := newScript(func(m *reprise.Message) error { return errScripted })
+			events := &events{}
+			c := dial(func(c *reprise.Config) { c.Observer = events })
+			start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Order: order, Strategy: topology.Strategy{Route: lost{}}})
+			r.publish("", "work", amqp.Publishing{MessageId: "id"})
+			time.Sleep(2 * time.Hour)
+			if h.count() != 1 || r.depth("work.failed") != 1 || r.depth("work") != 0 {
+				t.Errorf("handled %d times, %d parked", h.count(), r.depth("work.failed"))
+			}
+			if parked := events.of(reprise.EventParked); len(parked) != 1 || !strings.Contains(parked[0].Err.Error(), "at most 255") {
+				t.Errorf("told of %v", parked)
+			}
+		})
+	}
 }

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"math"
+	"reflect"
 	"time"
 )
 
@@ -47,7 +48,9 @@ func clampUint(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
 // WireSize returns the number of bytes the table takes in a frame, its length
 // prefix included. A content header must fit into one frame, so what is
-// written on a message is bounded by it.
+// written on a message is bounded by it. It also knows what package reprise takes
+// from a handler beside the above: an int or uint travels as 64 bits, and any map
+// with string keys as a Table.
 func (t Table) WireSize() int {
 	size := 4
 	for k, v := range t {
@@ -65,9 +68,9 @@ func wireSize(v any) int {
 		return 1 + 1
 	case int16, uint16:
 		return 1 + 2
-	case int, int32, uint32, float32:
+	case int32, uint32, float32:
 		return 1 + 4
-	case int64, float64, time.Time:
+	case int, uint, int64, uint64, float64, time.Time:
 		return 1 + 8
 	case string:
 		return 1 + 4 + len(x)
@@ -82,5 +85,10 @@ func wireSize(v any) int {
 		}
 		return size
 	}
+	if m := reflect.ValueOf(v); m.CanConvert(tableType) { // such as the AMQP client's Table
+		return 1 + m.Convert(tableType).Interface().(Table).WireSize()
+	}
 	return 1 + 8 // a Decimal takes 5; nothing else is a field value
 }
+
+var tableType = reflect.TypeFor[Table]()
