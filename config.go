@@ -89,6 +89,9 @@ func (c *Config) withDefaults() Config {
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
+	if d.Observer != nil {
+		d.Observer = guarded{d.Observer, d.Logger}
+	}
 	if d.Dial == nil {
 		d.Dial = (&net.Dialer{}).DialContext
 	}

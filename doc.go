@@ -125,6 +125,7 @@
 //	message lost           queue, message_id, attempt, exchange, routing_key, error (AckThenPublish only)
 //	message may be lost    queue, message_id, attempt, error, reason (AckThenPublish only)
 //	breaker failed         queue, error                              (its code panicked)
+//	observer failed        event, error                              (its code panicked)
 //	told in vain           queue, message_id, attempt, error         (WorkerConfig.Acked panicked)
 //	given back             queue, message_id, attempt, error         (cut short by a drain)
 //	drain timeout          queue, running

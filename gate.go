@@ -137,5 +137,18 @@ func (g *gate) limit(ctx context.Context) bool {
 	return err == nil
 }
 
-// probing reports whether the breaker wants one attempt at a time.
-func (g *gate) probing() bool { return g.breaker != nil && g.breaker.Probing() }
+// probing reports whether the breaker wants one attempt at a time. One that fails
+// closes the gate for a while.
+func (g *gate) probing() (yes bool) {
+	if g.breaker == nil {
+		return false
+	}
+	err := guard("breaker", func() error {
+		yes = g.breaker.Probing()
+		return nil
+	})
+	if err != nil {
+		g.pause(faultPause, err)
+	}
+	return yes
+}

@@ -234,7 +234,7 @@ func (l *brokenLimiter) Wait(ctx context.Context) error {
 	return nil
 }
 
-type brokenBreaker struct{ calls int }
+type brokenBreaker struct{ calls, asked int }
 
 func (b *brokenBreaker) Allow() (func(error), time.Duration) {
 	if b.calls++; b.calls == 1 {
@@ -243,7 +243,12 @@ func (b *brokenBreaker) Allow() (func(error), time.Duration) {
 	return func(error) { panic("record") }, 0
 }
 
-func (b *brokenBreaker) Probing() bool { return false }
+func (b *brokenBreaker) Probing() bool {
+	if b.asked++; b.asked == 1 {
+		panic("probing")
+	}
+	return false
+}
 
 // What a Limiter or Breaker does wrong costs time, and no message.
 func TestABrokenGateLosesNothing(t *testing.T) {
@@ -254,10 +259,39 @@ func TestABrokenGateLosesNothing(t *testing.T) {
 		r.publish("", "work", amqp.Publishing{MessageId: "a"})
 		r.publish("", "work", amqp.Publishing{MessageId: "b"})
 		h.wait(t, 2)
-		if n := c.log.count("paused"); n != 3 {
+		if n := c.log.count("paused"); n != 4 {
 			t.Errorf("paused %d times", n)
 		}
 		c.log.wait(t, "breaker failed", 2)
+	})
+}
+
+// An Observer that panics costs what it was told, and nothing else.
+func TestABrokenObserverLosesNothing(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		h := newScript(func(m *reprise.Message) error {
+			if m.Attempt == 1 {
+				return errScripted
+			}
+			return nil
+		})
+		c := dial(t, b.URL, func(c *reprise.Config) {
+			c.Observer = reprise.ObserverFunc(func(e reprise.Event) { panic(e.Kind) })
+		})
+		stop := start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Policy: quick(3)})
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil {
+			t.Fatal(err)
+		}
+		h.wait(t, 2)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if n := r.depth(queue); n != 0 {
+			t.Errorf("%d messages came back", n)
+		}
+		c.log.wait(t, "observer failed", 1)
 	})
 }
 

@@ -1,6 +1,9 @@
 package reprise
 
-import "time"
+import (
+	"log/slog"
+	"time"
+)
 
 // Observer is told what clients and workers do: for metrics, or for a test.
 //
@@ -16,6 +19,22 @@ type ObserverFunc func(e Event)
 
 // Observe calls f.
 func (f ObserverFunc) Observe(e Event) { f(e) }
+
+// guarded is an Observer whose panics are logged.
+type guarded struct {
+	observer Observer
+	log      *slog.Logger
+}
+
+func (g guarded) Observe(e Event) {
+	err := guard("observer", func() error {
+		g.observer.Observe(e)
+		return nil
+	})
+	if err != nil {
+		g.log.Error("observer failed", "event", e.Kind.String(), "error", err)
+	}
+}
 
 // EventKind says what happened.
 type EventKind int

@@ -129,9 +129,14 @@ func New(cfg Config) (*Breaker, error) {
 
 // Allow implements reprise.Breaker.
 func (b *Breaker) Allow() (record func(error), wait time.Duration) {
-	b.do(func() {
-		record, wait = b.allow()
-	})
+	told := false
+	defer func() {
+		if !told && record != nil { // OnChange panicked: nobody gets to hear of this leave
+			record(reprise.ErrNotAttempted)
+		}
+	}()
+	b.do(func() { record, wait = b.allow() })
+	told = true
 	return record, wait
 }
 
@@ -147,15 +152,16 @@ func (b *Breaker) allow() (record func(error), wait time.Duration) {
 	}
 	b.probe = probing
 	return func(err error) {
-		if err != nil && !errors.Is(err, reprise.ErrNotAttempted) && !b.cfg.Counts(err) {
-			err = nil // something answered
-		}
-		b.do(func() {
+		result := err // also where Counts panics
+		defer b.do(func() {
 			if probing {
 				b.probe = false
 			}
-			done(err)
+			done(result)
 		})
+		if err != nil && !errors.Is(err, reprise.ErrNotAttempted) && !b.cfg.Counts(err) {
+			result = nil // something answered
+		}
 	}, 0
 }
 

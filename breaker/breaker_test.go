@@ -113,6 +113,54 @@ func TestWhatCounts(t *testing.T) {
 	}
 }
 
+// A function of the user's that panics is not the end of probing. An error that
+// cannot be looked at is a failure.
+func TestFunctionsThatPanic(t *testing.T) {
+	for name, cfg := range map[string]breaker.Config{
+		"Counts": {Counts: func(err error) bool {
+			if err != errDown {
+				panic("counts")
+			}
+			return true
+		}},
+		"OnChange": {OnChange: func(_, _ string) { panic("change") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg.Failures, cfg.OpenFor = 1, time.Minute
+				b := newBreaker(t, cfg)
+				// Asks until it is let through, as a worker does.
+				within := func(err error) (waited time.Duration) {
+					began := time.Now()
+					for done := false; !done && time.Since(began) < time.Hour; time.Sleep(time.Second) {
+						func() {
+							defer func() { _ = recover() }()
+							record, wait := b.Allow()
+							if wait == 0 {
+								done = true
+								record(err)
+							}
+						}()
+					}
+					return time.Since(began)
+				}
+				within(errDown)
+				for range 3 { // probes that fail
+					if waited := within(errors.New("other")); waited > 2*time.Minute {
+						t.Fatalf("no probe for %s", waited)
+					}
+				}
+				if waited := within(nil); waited < 50*time.Second || waited > 2*time.Minute {
+					t.Errorf("no probe for %s after one that failed", waited)
+				}
+				if b.State() != "closed" {
+					t.Errorf("it is %s after a probe that succeeded", b.State())
+				}
+			})
+		})
+	}
+}
+
 // Whatever happens, it opens only after enough failures in a row, and while it is
 // open nothing passes.
 func TestBreakerProperties(t *testing.T) {
