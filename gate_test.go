@@ -105,10 +105,10 @@ func TestAPauseCostsNothing(t *testing.T) {
 func TestABreakerStopsConsuming(t *testing.T) {
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		var mu sync.Mutex
-		var changes []string
+		var changes []breaker.State
 		b, err := breaker.New(breaker.Config{
 			Failures: 3, OpenFor: 10 * time.Minute, Probes: 2,
-			OnChange: func(_, to string) {
+			OnChange: func(_, to breaker.State) {
 				mu.Lock()
 				defer mu.Unlock()
 				changes = append(changes, to)
@@ -152,7 +152,9 @@ func TestABreakerStopsConsuming(t *testing.T) {
 		if n := h.count(); n != 6+messages-6 {
 			t.Errorf("%d attempts once all is well, of %d messages", n, messages)
 		}
-		want := []string{"open", "half-open", "open", "half-open", "open", "half-open", "open", "half-open", "closed"}
+		want := []breaker.State{
+			breaker.Open, breaker.HalfOpen, breaker.Open, breaker.HalfOpen, breaker.Open, breaker.HalfOpen, breaker.Open, breaker.HalfOpen, breaker.Closed,
+		}
 		if diff := cmp.Diff(want, changes); diff != "" {
 			t.Error(diff)
 		}

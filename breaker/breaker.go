@@ -32,6 +32,16 @@ const (
 	DefaultProbes   = 1
 )
 
+// State is what a Breaker does for now. Its text is for logs and metrics.
+type State string
+
+// States of a Breaker.
+const (
+	Closed   State = "closed"    // everything passes
+	Open     State = "open"      // nothing does
+	HalfOpen State = "half-open" // one attempt at a time does: a probe
+)
+
 // Config describes a Breaker. The zero value means the defaults.
 type Config struct {
 	// Failures is how many attempts in a row must fail for the breaker to open.
@@ -50,10 +60,9 @@ type Config struct {
 	// all do, but for reprise.Park, which says that the message is at fault.
 	Counts func(error) bool
 
-	// OnChange is told about each change, with "closed", "open" or "half-open".
-	// It must return at once, and may be called by several goroutines at a time.
-	// Default: nobody is told.
-	OnChange func(from, to string)
+	// OnChange is told about each change. It must return at once, and may be called
+	// by several goroutines at a time. Default: nobody is told.
+	OnChange func(from, to State)
 }
 
 func (c Config) withDefaults() Config {
@@ -186,18 +195,16 @@ func (b *Breaker) do(something func()) {
 	after := b.notice()
 	b.mu.Unlock()
 	if after != before && b.cfg.OnChange != nil {
-		b.cfg.OnChange(before.String(), after.String())
+		b.cfg.OnChange(State(before.String()), State(after.String())) // whose words are the same
 	}
 }
 
 // Probing implements reprise.Breaker.
-func (b *Breaker) Probing() (probing bool) {
-	b.do(func() { probing = b.notice() == gobreaker.StateHalfOpen })
-	return probing
-}
+func (b *Breaker) Probing() bool { return b.State() == HalfOpen }
 
-// State returns "closed", "open" or "half-open".
-func (b *Breaker) State() (state string) {
-	b.do(func() { state = b.notice().String() })
-	return state
+// State returns what the breaker does now.
+func (b *Breaker) State() State {
+	var state gobreaker.State
+	b.do(func() { state = b.notice() })
+	return State(state.String())
 }

@@ -44,7 +44,7 @@ func TestOpensAfterFailuresInARow(t *testing.T) {
 			}
 		}
 		attempt(b, errDown)
-		if b.State() != "open" || b.Probing() {
+		if b.State() != breaker.Open || b.Probing() {
 			t.Fatalf("it is %s after three failures in a row", b.State())
 		}
 		time.Sleep(20 * time.Second)
@@ -67,13 +67,13 @@ func TestProbes(t *testing.T) {
 			t.Fatal("one probe of two closed it")
 		}
 		attempt(b, errDown)
-		if b.State() != "open" {
+		if b.State() != breaker.Open {
 			t.Fatal("a probe that failed did not open it")
 		}
 		time.Sleep(time.Minute + time.Millisecond)
 		attempt(b, nil)
 		attempt(b, nil)
-		if b.State() != "closed" {
+		if b.State() != breaker.Closed {
 			t.Fatalf("it is %s after two probes", b.State())
 		}
 	})
@@ -90,7 +90,7 @@ func TestAProbeThatDidNotHappen(t *testing.T) {
 			t.Fatal("two probes at once")
 		}
 		record(reprise.ErrNotAttempted)
-		if wait := attempt(b, nil); wait != 0 || b.State() != "closed" {
+		if wait := attempt(b, nil); wait != 0 || b.State() != breaker.Closed {
 			t.Errorf("wait %s, %s", wait, b.State())
 		}
 	})
@@ -99,16 +99,16 @@ func TestAProbeThatDidNotHappen(t *testing.T) {
 func TestWhatCounts(t *testing.T) {
 	b := newBreaker(t, breaker.Config{Failures: 1})
 	attempt(b, fmt.Errorf("wrapped: %w", reprise.Park(errDown)))
-	if b.State() != "closed" {
+	if b.State() != breaker.Closed {
 		t.Error("a message that is at fault opened it")
 	}
 	b = newBreaker(t, breaker.Config{Failures: 1, Counts: func(err error) bool { return !errors.Is(err, errDown) }})
 	attempt(b, errDown)
-	if b.State() != "closed" {
+	if b.State() != breaker.Closed {
 		t.Error("an error that does not count opened it")
 	}
 	attempt(b, errors.New("other"))
-	if b.State() != "open" {
+	if b.State() != breaker.Open {
 		t.Error("an error that counts did not open it")
 	}
 }
@@ -123,7 +123,7 @@ func TestFunctionsThatPanic(t *testing.T) {
 			}
 			return true
 		}},
-		"OnChange": {OnChange: func(_, _ string) { panic("change") }},
+		"OnChange": {OnChange: func(_, _ breaker.State) { panic("change") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestFunctionsThatPanic(t *testing.T) {
 				if waited := within(nil); waited < 50*time.Second || waited > 2*time.Minute {
 					t.Errorf("no probe for %s after one that failed", waited)
 				}
-				if b.State() != "closed" {
+				if b.State() != breaker.Closed {
 					t.Errorf("it is %s after a probe that succeeded", b.State())
 				}
 			})
@@ -191,9 +191,9 @@ func TestBreakerProperties(t *testing.T) {
 				if row++; !fails {
 					row = 0
 				}
-				want := "closed"
-				if row >= failures || before == "half-open" && fails {
-					want = "open"
+				want := breaker.Closed
+				if row >= failures || before == breaker.HalfOpen && fails {
+					want = breaker.Open
 				}
 				if b.State() != want {
 					rt.Fatalf("%s after %d failures in a row of %d, from %s", b.State(), row, failures, before)
