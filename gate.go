@@ -28,7 +28,8 @@ type Limiter interface {
 type Breaker interface {
 	// Allow is asked before each attempt. With wait above 0, the worker stops
 	// consuming for so long. Otherwise the attempt begins, and record is called
-	// once with what the handler returned, or with ErrNotAttempted.
+	// once with what the handler returned, which may be an ErrNotAttempted, or
+	// with that itself.
 	Allow() (record func(error), wait time.Duration)
 
 	// Probing reports whether it is trying if things are better: one attempt
@@ -38,7 +39,8 @@ type Breaker interface {
 
 // ErrNotAttempted is what a Breaker's record is given for an attempt that was
 // allowed and then says nothing about the downstream: it was cut short by the
-// end of the worker, or never begun.
+// end of the worker, or never begun. Middleware that did not call the handler for a
+// reason of its own says so by an error that wraps it, as idempotent.ErrBusy does.
 var ErrNotAttempted = errors.New("reprise: not attempted")
 
 // errBreakerOpen is the reason of a pause that the Breaker asked for.

@@ -22,6 +22,14 @@ import (
 //	}
 //
 // It must pass outcomes on: an error it wraps with %w keeps its meaning.
+//
+// The order of those that care, from the outermost, which is the first of
+// WorkerConfig.Middleware:
+//
+//	oteltrace.Middleware   its span covers all that follows
+//	idempotent.Middleware  a duplicate costs nothing of what follows, and no timeout cuts off its store
+//	Immediate              a run that is repeated repeats what follows
+//	Timeout                bounds each run; before Immediate, it would bound all of them together
 type Middleware func(Handler) Handler
 
 // Chain returns h inside of all middleware, of which the first is the

@@ -61,7 +61,8 @@ type WorkerConfig struct {
 	Handler Handler
 	Policy  Policy
 
-	// Middleware is put around Handler, the first one outermost.
+	// Middleware is put around Handler, the first one outermost. Where their order
+	// matters is told at type Middleware.
 	Middleware []Middleware
 
 	// AsDelivered shows the handler each message as the broker has it: with the
@@ -76,9 +77,9 @@ type WorkerConfig struct {
 	// once the broker is known to have the acknowledgement, so that it will not
 	// deliver the message again though the connection ends; with an error where that
 	// is not known, since the connection is gone: then it may. The message is the one
-	// that the handler was given. It is for programs that have to tell a message that
-	// is delivered again from one that is equal to it. AMQP has no answer to an ack, so
-	// this costs a request, which acks that go together share. RabbitMQ's quorum queues
+	// that the outermost Middleware was given, or the handler where there is none. It
+	// is for programs that have to tell a message that is delivered again from one that
+	// is equal to it. AMQP has no answer to an ack, so this costs a request, which acks that go together share. RabbitMQ's quorum queues
 	// have at most 32 acks under way that are safe: with a larger Prefetch some wait
 	// until it is known that others have been written down, or until a second has
 	// passed, which is taken for that: see docs/guarantees.md. It is called from many

@@ -56,8 +56,10 @@ type Config struct {
 	Probes int
 
 	// Counts reports whether an error says that the downstream is in trouble. An
-	// error that does not is taken for a success: something answered. Default:
-	// all do, but for reprise.Park, which says that the message is at fault.
+	// error that does not is taken for a success: something answered. It is not
+	// asked about a reprise.ErrNotAttempted, such as idempotent.ErrBusy, which is
+	// neither. Default: all do, but for reprise.Park, which says that the message is
+	// at fault.
 	Counts func(error) bool
 
 	// OnChange is told about each change. It must return at once, and may be called

@@ -10,8 +10,8 @@ import (
 )
 
 // Middleware protects a handler from duplicates: see the package comment. Put it
-// first, so that a duplicate costs nothing that other middleware does, and a
-// Timeout does not cut off the store.
+// before all other middleware but oteltrace's, so that a duplicate costs nothing
+// that others do, and a Timeout does not cut off the store: see reprise.Middleware.
 //
 // All workers of a queue that may see the same message share the store.
 func Middleware(store Store, cfg Config) (reprise.Middleware, error) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/breaker"
 	"github.com/reprisemq/reprise/idempotent"
 )
 
@@ -334,4 +335,46 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", tc.cfg, err, tc.want)
 		}
 	}
+}
+
+// A duplicate that has to wait says nothing about what the handler calls: it neither
+// opens a breaker, nor makes it forget failures, nor is it a probe.
+func TestABusyKeyIsNothingToABreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		h := protect(t, new(idempotent.Memory), idempotent.Config{}, func(context.Context, *reprise.Message) error {
+			<-free
+			return nil
+		})
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = h.Handle(t.Context(), message()) })
+		synctest.Wait()
+		busy := h.Handle(t.Context(), message())
+		if !errors.Is(busy, idempotent.ErrBusy) || errors.Is(errHandler, reprise.ErrNotAttempted) {
+			t.Fatal(busy)
+		}
+
+		b, err := breaker.New(breaker.Config{Failures: 2, OpenFor: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := func(err error, want breaker.State) {
+			t.Helper()
+			record, _ := b.Allow()
+			record(err)
+			if b.State() != want {
+				t.Errorf("after %v it is %s", err, b.State())
+			}
+		}
+		said(busy, breaker.Closed)
+		said(busy, breaker.Closed)
+		said(errHandler, breaker.Closed)
+		said(busy, breaker.Closed)
+		said(errHandler, breaker.Open)
+		time.Sleep(time.Minute + time.Millisecond)
+		said(busy, breaker.HalfOpen)
+		said(nil, breaker.Closed)
+		close(free)
+		wg.Wait()
+	})
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/reprisemq/reprise"
 )
 
 // A Store remembers which keys are done, and which ones somebody is at work on.
@@ -91,8 +93,9 @@ func (s State) String() string {
 // Test for these errors with errors.Is.
 var (
 	// ErrBusy: another run of a handler has claimed the message's key. The
-	// message comes back.
-	ErrBusy = errors.New("idempotent: the message is being handled")
+	// message comes back. It is a reprise.ErrNotAttempted, too: to a Breaker it says
+	// nothing.
+	ErrBusy error = busy{}
 
 	// ErrLost: another has the key. It is the cause with which the context of a
 	// handler ends whose claim is lost, and what Store.Complete returns then.
@@ -104,6 +107,12 @@ var (
 	// ErrNoKey: the message has no key, and Config.Keyless says to park it.
 	ErrNoKey = errors.New("idempotent: the message has no key, by which a duplicate could be told: have its publisher set a message id")
 )
+
+type busy struct{}
+
+func (busy) Error() string { return "idempotent: the message is being handled" }
+
+func (busy) Is(target error) bool { return target == reprise.ErrNotAttempted }
 
 // StoreError says that a Store failed. The handler has not run, and the message
 // comes back.

@@ -11,9 +11,10 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Middleware makes a span of each attempt. Make it the first of a worker's, so
-// that the span covers the others; spans that others have begun before it are not
-// its parents.
+// Middleware makes a span of each attempt. Make it the first of a worker's, before
+// idempotent's, too, so that the span covers the others, and what becomes of a
+// duplicate is on one: see reprise.Middleware. Spans that others have begun before it
+// are not its parents.
 //
 // The handler's context has the span. An error stays what it is, with a header for
 // the copy besides (reprise.Annotate), and so does the outcome. A panic becomes the

@@ -1,13 +1,11 @@
 package config
 
 import (
-	"errors"
 	"net/url"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/idempotent"
 )
 
@@ -121,12 +119,4 @@ func (v value) postgresURL(s string) string {
 		return s
 	}
 	return ""
-}
-
-// downstream reports whether an error says that what a handler calls is in
-// trouble, for a breaker. A message that is at fault, or that another run is at
-// work on, does not.
-func downstream(err error) bool {
-	_, parked := errors.AsType[*reprise.ParkError](err)
-	return !parked && !errors.Is(err, idempotent.ErrBusy)
 }

@@ -127,7 +127,7 @@ func (v value) breaker() reprise.Breaker {
 		return nil
 	}
 	defer f.finish()
-	c := breaker.Config{Counts: downstream}
+	var c breaker.Config
 	if x, ok := f.get("failures"); ok {
 		c.Failures, _ = x.integer(1, maxFailures)
 	}

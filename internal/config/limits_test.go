@@ -104,8 +104,7 @@ func TestBreaker(t *testing.T) {
 		attempt(down)
 		attempt(fmt.Errorf("wrapped: %w", reprise.Park(down))) // something answered
 		attempt(down)
-		attempt(reprise.RetryAfter(time.Second, fmt.Errorf("%w: elsewhere", idempotent.ErrBusy)))
-		attempt(down)
+		attempt(reprise.RetryAfter(time.Second, fmt.Errorf("%w: elsewhere", idempotent.ErrBusy))) // says nothing
 		if wait := attempt(down); wait != 0 {
 			t.Fatalf("open after one failure in a row, for %s", wait)
 		}
