@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -25,25 +26,34 @@ type Debounce struct {
 	// Window is how long the first of a burst waits for others. Required.
 	Window time.Duration
 
-	// Key tells what is equal: messages with the same key are. Default: those
-	// with the same body, published to the same exchange with the same routing
-	// key, with the same Type. A message with the key "" is handled without
-	// waiting. It must return at once: consuming waits for it.
+	// Key tells what is equal: messages with the same key are, and but one of them
+	// is handled. ContentKey will do where messages that say the same ask for the
+	// same thing. A message with the key "" is handled without waiting. It must
+	// return at once: consuming waits for it. Required.
 	Key func(*Message) string
 }
 
-// validate reports a Window that is none, or in which the broker loses patience.
+// validate reports a Window that is none, or in which the broker loses patience, and
+// a Key that is missing.
 func (d Debounce) validate(patience time.Duration) error {
+	if d.Key == nil {
+		return errors.New("reprise: Debounce.Key is nil: say what makes messages equal, such as reprise.ContentKey, to which message ids are nothing")
+	}
 	if d.Window <= 0 || d.Window > patience/2 {
 		return fmt.Errorf("reprise: Debounce.Window %s: use a positive duration such as 10s, up to half of the time after which messages are given back, which is %s: see ConsumerTimeout", d.Window, patience)
 	}
 	return nil
 }
 
-// sameEvent is the default Key.
-func sameEvent(m *Message) string {
+// ContentKey is a Debounce.Key: messages are equal that have the same body, Type,
+// CorrelationID and ReplyTo, and were published to the same exchange with the same
+// routing key. MessageID, Timestamp and headers are not looked at, since they are
+// different each time an event is published, the headers for the sake of tracing. So it
+// is for messages that say that something has changed, and not for those that each
+// ask for something to be done, such as a payment.
+func ContentKey(m *Message) string {
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(m.Exchange), []byte(m.RoutingKey), []byte(m.Type), m.Body} {
+	for _, part := range [][]byte{[]byte(m.Exchange), []byte(m.RoutingKey), []byte(m.Type), []byte(m.CorrelationID), []byte(m.ReplyTo), m.Body} {
 		_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(part)))) // a hash does not fail
 		_, _ = h.Write(part)
 	}
@@ -69,9 +79,6 @@ type burst struct {
 }
 
 func newDebouncer(w *Worker, d Debounce) *debouncer {
-	if d.Key == nil {
-		d.Key = sameEvent
-	}
 	return &debouncer{worker: w, window: d.Window, key: d.Key, bursts: map[string]*burst{}, flush: make(chan struct{})}
 }
 

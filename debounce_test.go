@@ -24,7 +24,7 @@ func TestDebounceHandlesOneOfABurst(t *testing.T) {
 		})
 		events := &events{}
 		c := dial(func(c *reprise.Config) { c.Observer = events })
-		stop := start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Debounce: &reprise.Debounce{Window: 10 * time.Second}})
+		stop := start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Debounce: &reprise.Debounce{Window: 10 * time.Second, Key: reprise.ContentKey}})
 		publish := func(ids ...string) {
 			for _, id := range ids {
 				r.publish("", "work", amqp.Publishing{MessageId: id, Body: []byte(id[:1])})
@@ -77,7 +77,7 @@ func TestABurstIsSettledAsOne(t *testing.T) {
 				h := newScript(func(m *reprise.Message) error { return tc.result })
 				c := dial()
 				stop := start(t, c, reprise.WorkerConfig{
-					Queue: "work", Handler: h, Debounce: &reprise.Debounce{Window: time.Minute},
+					Queue: "work", Handler: h, Debounce: &reprise.Debounce{Window: time.Minute, Key: reprise.ContentKey},
 					Policy: reprise.Policy{Backoff: backoff.Fixed(time.Hour)},
 				})
 				for i := range 5 {
@@ -166,9 +166,9 @@ func TestDebounceKeys(t *testing.T) {
 	})
 }
 
-// The default key tells messages apart by what they say and where they were
-// published, not by their ids.
-func TestDefaultDebounceKey(t *testing.T) {
+// The content key tells messages apart by what they say, who wants to hear of it, and
+// where they were published, not by their ids.
+func TestContentKey(t *testing.T) {
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial()
 		if err := c.Declare(context.Background(), topology.Topology{
@@ -178,7 +178,7 @@ func TestDefaultDebounceKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := newScript(func(m *reprise.Message) error { return nil })
-		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Debounce: &reprise.Debounce{Window: time.Minute}})
+		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Debounce: &reprise.Debounce{Window: time.Minute, Key: reprise.ContentKey}})
 		different := []func(m *amqp.Publishing) (exchange, key string){
 			func(m *amqp.Publishing) (string, string) { return "", "work" },
 			func(m *amqp.Publishing) (string, string) { return "amq.topic", "work" },
@@ -186,6 +186,8 @@ func TestDefaultDebounceKey(t *testing.T) {
 			func(m *amqp.Publishing) (string, string) { m.Type = "k"; return "amq.topic", "wor" },
 			func(m *amqp.Publishing) (string, string) { m.Body = []byte("k"); return "amq.topic", "wor" },
 			func(m *amqp.Publishing) (string, string) { m.Body = []byte("other"); return "", "work" },
+			func(m *amqp.Publishing) (string, string) { m.CorrelationId = "k"; return "", "work" },
+			func(m *amqp.Publishing) (string, string) { m.ReplyTo = "k"; return "", "work" },
 		}
 		for round := range 3 {
 			for _, f := range different {

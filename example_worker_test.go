@@ -196,7 +196,7 @@ func ExampleDebounce() {
 	done := make(chan struct{})
 	run(reprise.WorkerConfig{
 		Queue:    "reindex",
-		Debounce: &reprise.Debounce{Window: 50 * time.Millisecond},
+		Debounce: &reprise.Debounce{Window: 50 * time.Millisecond, Key: reprise.ContentKey},
 		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
 			fmt.Printf("%s, the newest is %s\n", m.Body, m.MessageID)
 			close(done)

@@ -198,7 +198,7 @@ func TestNothingRunsBesideASuspect(t *testing.T) {
 			handled.Add(1)
 			return nil
 		})
-		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Concurrency: 2, Debounce: &reprise.Debounce{Window: 10 * time.Second}})
+		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Concurrency: 2, Debounce: &reprise.Debounce{Window: 10 * time.Second, Key: reprise.ContentKey}})
 		r.publish("", "work", amqp.Publishing{MessageId: "innocent", Body: []byte("b")})
 		time.Sleep(time.Second)
 		_ = conn.Close()

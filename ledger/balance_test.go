@@ -74,7 +74,9 @@ func TestBalanced(t *testing.T) {
 	})
 	t.Run("debounced", func(t *testing.T) {
 		runHouse(t, func(t *testing.T, h *house) {
-			h.orders(t, obey, func(c *reprise.WorkerConfig) { c.Debounce = &reprise.Debounce{Window: time.Second} })
+			h.orders(t, obey, func(c *reprise.WorkerConfig) {
+				c.Debounce = &reprise.Debounce{Window: time.Second, Key: reprise.ContentKey}
+			})
 			h.line(t)
 			h.publish(t, "a", "a", "a", "twice", "twice")
 			wants(t, h.line(t), ledger.Line{In: 5, Done: 5})

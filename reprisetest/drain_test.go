@@ -129,7 +129,7 @@ var underWay = map[string]struct {
 		b.Cut()
 	}},
 	"a debounce": {10 * time.Second, func(t *testing.T, b *reprisetest.Broker) {
-		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: failing(0), Debounce: &reprise.Debounce{Window: 10 * time.Second}})
+		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: failing(0), Debounce: &reprise.Debounce{Window: 10 * time.Second, Key: reprise.ContentKey}})
 		b.Publish(t, order("1"))
 	}},
 	"a message that somebody has fetched": {time.Hour, func(t *testing.T, b *reprisetest.Broker) {

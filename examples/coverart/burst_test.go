@@ -42,7 +42,7 @@ func TestABurstIsHandledOnce(t *testing.T) {
 		}
 		w, err := reprise.NewWorker(client, reprise.WorkerConfig{
 			Queue: preset.CoverArtIndexQueue, Strategy: preset.CoverArt{}.Strategy(),
-			Handler: reprise.HandlerFunc(x.Index), Debounce: &reprise.Debounce{Window: coverart.Grace},
+			Handler: reprise.HandlerFunc(x.Index), Debounce: &reprise.Debounce{Window: coverart.Grace, Key: reprise.ContentKey},
 		})
 		if err != nil {
 			t.Fatal(err)

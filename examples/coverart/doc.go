@@ -39,7 +39,7 @@
 //		Queue:       preset.CoverArtIndexQueue,
 //		Strategy:    preset.CoverArt{}.Strategy(),
 //		Handler:     reprise.HandlerFunc(indexer.Index),
-//		Debounce:    &reprise.Debounce{Window: coverart.Grace},
+//		Debounce:    &reprise.Debounce{Window: coverart.Grace, Key: reprise.ContentKey},
 //		Concurrency: 8,
 //	})
 package coverart

@@ -22,7 +22,7 @@ func longestWindow(consumerTimeout time.Duration) time.Duration {
 
 // debounce reads a window, or a mapping with one.
 func (v value) debounce(longest time.Duration) *reprise.Debounce {
-	d := &reprise.Debounce{}
+	d := &reprise.Debounce{Key: reprise.ContentKey}
 	window := v
 	if v.kind() == "a mapping" {
 		f, ok := v.fields("debounce")

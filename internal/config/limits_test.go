@@ -170,7 +170,8 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	d := worker(t, "debounce: 10s").Debounce
-	if d.Window != 10*time.Second || d.Key != nil {
+	say := func(id, body string) string { return d.Key(&reprise.Message{MessageID: id, Body: []byte(body)}) }
+	if d.Window != 10*time.Second || say("1", "same") != say("2", "same") || say("1", "same") == say("1", "other") {
 		t.Errorf("%+v", d)
 	}
 }

@@ -116,7 +116,7 @@ func TestPresetByItsFormerName(t *testing.T) {
 // The file accepts no longer a window than the library, and no shorter one.
 func TestLongestWindow(t *testing.T) {
 	for _, timeout := range []time.Duration{0, time.Minute, 7*time.Minute + 1, 24 * time.Hour, -1} {
-		w := Worker{WorkerConfig: reprise.WorkerConfig{Queue: "q", ConsumerTimeout: timeout, Debounce: &reprise.Debounce{Window: longestWindow(timeout)}}}
+		w := Worker{WorkerConfig: reprise.WorkerConfig{Queue: "q", ConsumerTimeout: timeout, Debounce: &reprise.Debounce{Window: longestWindow(timeout), Key: reprise.ContentKey}}}
 		if err := w.validate(); err != nil {
 			t.Errorf("consumer_timeout %s: %v", timeout, err)
 		}

@@ -155,7 +155,7 @@ func (r *run) makeWorkers(x *coverart.Indexer) error {
 	} {
 		worker, err := reprise.NewWorker(r.client, reprise.WorkerConfig{
 			Queue: w.queue, Strategy: r.o.design().Strategy(), Concurrency: w.concurrency,
-			Handler: r.tracker.watch(w.event, w.handler), Debounce: &reprise.Debounce{Window: r.o.Grace}, DrainTimeout: 5 * time.Second,
+			Handler: r.tracker.watch(w.event, w.handler), Debounce: &reprise.Debounce{Window: r.o.Grace, Key: reprise.ContentKey}, DrainTimeout: 5 * time.Second,
 		})
 		if err != nil {
 			return err

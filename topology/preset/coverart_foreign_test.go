@@ -186,7 +186,7 @@ func TestCoverArtBesideTheIndexerInPerl(t *testing.T) {
 				}
 				workCoverArt(t, b, reprise.WorkerConfig{
 					Queue: "cover-art-archive.index", Strategy: design.Strategy(),
-					Debounce: &reprise.Debounce{Window: time.Millisecond},
+					Debounce: &reprise.Debounce{Window: time.Millisecond, Key: reprise.ContentKey},
 					Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
 						return j.fails("Go", string(m.Body))
 					}),

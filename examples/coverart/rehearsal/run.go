@@ -176,7 +176,7 @@ func (r *rehearsal) work(ctx context.Context) (stop func() error, err error) {
 			Queue:    workQueues[event],
 			Strategy: r.design().Strategy(),
 			Handler:  r.tally.handled(h, event),
-			Debounce: &reprise.Debounce{Window: r.Grace},
+			Debounce: &reprise.Debounce{Window: r.Grace, Key: reprise.ContentKey},
 		})
 		if err != nil {
 			return nil, errors.Join(err, stop())

@@ -88,7 +88,7 @@ func standIn(ctx context.Context, s *stage.Stage, c rehearsal.Config, failFirst 
 	}
 	for _, queue := range []string{preset.CoverArtIndexQueue, preset.CoverArtDeleteQueue, preset.CoverArtMoveQueue} {
 		service.Workers = append(service.Workers, reprise.WorkerConfig{
-			Queue: queue, Strategy: design.Strategy(), Debounce: &reprise.Debounce{Window: c.Grace},
+			Queue: queue, Strategy: design.Strategy(), Debounce: &reprise.Debounce{Window: c.Grace, Key: reprise.ContentKey},
 		})
 	}
 	return service.Run(ctx, s)
