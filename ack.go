@@ -52,6 +52,7 @@ type acker struct {
 	urgent  bool          // one of them is not to wait for others
 	wake    chan struct{} // gets a token when the first is settled, when it is enough, and when ending
 	ending  bool
+	over    bool          // nothing is written any more
 	done    chan struct{} // closed when run has ended
 }
 
@@ -89,8 +90,9 @@ func newAcker(ch acknowledger) *acker {
 // are being handled.
 func (a *acker) expect(spare int) { a.enough.Store(int32(max(1, spare/2))) }
 
-// ack has the delivery acknowledged.
-func (a *acker) ack(tag uint64) { a.settle(settlement{tag: tag}) }
+// ack has the delivery acknowledged. It returns false where that is not written any
+// more.
+func (a *acker) ack(tag uint64) bool { return a.settle(settlement{tag: tag}) }
 
 // giveBack returns the delivery to its queue, as untouched as RabbitMQ can.
 func (a *acker) giveBack(tag uint64) { a.settle(settlement{tag: tag, verb: givenBack}) }
@@ -115,8 +117,14 @@ func (a *acker) ackNow(tag uint64) bool {
 	}
 }
 
-func (a *acker) settle(s settlement) {
+// settle has something settled. It returns false where nothing is written any more:
+// the end of the channel gives the delivery back.
+func (a *acker) settle(s settlement) bool {
 	a.mu.Lock()
+	if a.over {
+		a.mu.Unlock()
+		return false
+	}
 	a.settled = append(a.settled, s)
 	n := len(a.settled)
 	urgent := s.verb != acked || s.told != nil
@@ -125,6 +133,7 @@ func (a *acker) settle(s settlement) {
 	if n == 1 || urgent || n >= int(a.enough.Load()) {
 		a.signal()
 	}
+	return true
 }
 
 // end makes run return once everything settled so far is written.
@@ -211,6 +220,7 @@ func (a *acker) take(paused bool) (batch []settlement, ending bool) {
 	if !paused || a.ending || a.urgent || len(a.settled) >= int(a.enough.Load()) {
 		batch, a.settled, a.urgent = a.settled, nil, false
 	}
+	a.over = a.ending
 	return batch, a.ending
 }
 

@@ -73,12 +73,13 @@ func (d *delivery) copyID() string {
 	return d.id
 }
 
-// ack acknowledges it, and those that were handled with it.
-func (d *delivery) ack() {
-	d.session.acks.ack(d.DeliveryTag)
+// ack acknowledges it, and those that were handled with it. It returns false where
+// it is too late for that.
+func (d *delivery) ack() bool {
 	for _, b := range d.burst {
 		b.session.acks.ack(b.DeliveryTag)
 	}
+	return d.session.acks.ack(d.DeliveryTag) && d.session.ctx.Err() == nil
 }
 
 // ackNow is ack that waits for the broker to have done it, and an error where that

@@ -166,10 +166,9 @@ func (w *Worker) about(d *delivery, c *replacement) *slog.Logger {
 
 // reject leaves the delivery to the broker.
 func (w *Worker) reject(d *delivery, how verb) *Event {
-	if d.session.ctx.Err() != nil {
+	if !d.session.acks.settle(settlement{tag: d.DeliveryTag, verb: how}) || d.session.ctx.Err() != nil {
 		return &Event{Kind: EventDropped, Err: errLostWithSession}
 	}
-	d.session.acks.settle(settlement{tag: d.DeliveryTag, verb: how})
 	return nil
 }
 

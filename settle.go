@@ -46,8 +46,11 @@ func (e errText) Error() string { return string(e) }
 func (w *Worker) settle(d *delivery, s said, took time.Duration) {
 	switch {
 	case s.outcome == succeeded:
-		w.acknowledge(d)
-		w.settled(d.unless(Event{Kind: EventDone}), d)
+		e := Event{Kind: EventDone}
+		if !w.acknowledge(d) {
+			e = Event{Kind: EventDropped, Err: errLostWithSession}
+		}
+		w.settled(e, d)
 		return
 	case w.handling.Err() != nil:
 		// The drain took its context away: that is no verdict on the message.
@@ -72,16 +75,17 @@ func (w *Worker) settle(d *delivery, s said, took time.Duration) {
 	w.replace(d, c)
 }
 
-// acknowledge acknowledges a delivery, and tells who wants to know it for certain.
-func (w *Worker) acknowledge(d *delivery) {
+// acknowledge acknowledges a delivery, and tells who wants to know it for certain. It
+// returns false where the broker does not hear of it, or may not have.
+func (w *Worker) acknowledge(d *delivery) bool {
 	if w.cfg.Acked == nil {
-		d.ack()
-		return
+		return d.ack()
 	}
 	err := d.ackNow()
 	if bad := guard("function Acked", func() error { w.cfg.Acked(d.given, err); return nil }); bad != nil {
 		w.log.Error("told in vain", "message_id", d.MessageId, "attempt", d.attempt, "error", bad)
 	}
+	return err == nil
 }
 
 // choose decides what takes a failed delivery's place: another attempt, if one is
@@ -178,15 +182,6 @@ func (w *Worker) unmarked(d *delivery, f topology.Failure, reason error) (c *rep
 		return err
 	})
 	return c, err
-}
-
-// unless returns an event, or the one that says that it has come to nothing, where
-// the session is gone: what is settled then is not heard.
-func (d *delivery) unless(e Event) Event {
-	if d.session.ctx.Err() != nil {
-		return Event{Kind: EventDropped, Err: errLostWithSession}
-	}
-	return e
 }
 
 // settled tells the observer what became of a delivery, and of those that were

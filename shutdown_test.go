@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -264,6 +265,36 @@ func TestShutdownReturnsWhenItsContextEnds(t *testing.T) {
 		}
 		if n := r.depth("work"); n != 0 {
 			t.Errorf("%d messages are left", n)
+		}
+	})
+}
+
+// A handler that succeeds when its worker writes no acks any more is not done: its
+// message is delivered again.
+func TestWhatIsNotAckedIsNotDone(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		var near atomic.Bool
+		defer near.Store(true)
+		events := &events{}
+		c := dial(far(&near), func(c *reprise.Config) { c.Observer = events })
+		stop := start(t, c, reprise.WorkerConfig{
+			Queue: "work", DrainTimeout: time.Second,
+			Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+				<-ctx.Done()
+				time.Sleep(5*time.Second + time.Millisecond) // the channel is being closed then
+				return nil
+			}),
+		})
+		r.publish("", "work", amqp.Publishing{MessageId: "late"})
+		testkit.Eventually(t, patience, func() bool { return len(events.of(reprise.EventStarted)) == 1 })
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if n := r.depth("work"); n != 1 {
+			t.Fatalf("%d messages came back", n)
+		}
+		if done, dropped := events.of(reprise.EventDone), events.of(reprise.EventDropped); len(done) != 0 || len(dropped) != 1 {
+			t.Errorf("done: %v, dropped: %v", done, dropped)
 		}
 	})
 }
