@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// ErrNotConsuming is the state of a Worker that has no consumer and tries to get one.
+// ErrNotConsuming is the state of a Worker that has no consumer and tries to get one,
+// or was not told to yet.
 var ErrNotConsuming = errors.New("reprise: not consuming")
 
 // Healthy returns nil if the worker consumes, or pauses on purpose, and its

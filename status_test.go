@@ -29,8 +29,8 @@ func TestWorkerHealth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w.Healthy(t.Context()) == nil {
-			t.Error("healthy, and not running")
+		if err := w.Healthy(t.Context()); !errors.Is(err, reprise.ErrNotConsuming) {
+			t.Errorf("not running yet, and %v", err)
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- w.Run(t.Context()) }()
@@ -56,6 +56,23 @@ func TestWorkerHealth(t *testing.T) {
 			t.Error(err)
 		}
 		if err := w.Healthy(t.Context()); !errors.Is(err, reprise.ErrClosed) {
+			t.Errorf("ended, and %v", err)
+		}
+	})
+}
+
+// One that was shut down before it ran has ended.
+func TestHealthOfAWorkerThatNeverRan(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, _ *raw) {
+		c := dial()
+		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "work", Handler: newScript(nil)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(w.Shutdown(t.Context()), w.Run(t.Context())); err != nil {
+			t.Error(err)
+		}
+		if err := w.Consuming(); !errors.Is(err, reprise.ErrClosed) {
 			t.Errorf("ended, and %v", err)
 		}
 	})

@@ -320,7 +320,7 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 	if cfg.Debounce != nil {
 		w.debounce = newDebouncer(w, *cfg.Debounce)
 	}
-	w.status.set(errors.New("reprise: Run was not called"))
+	w.status.set(fmt.Errorf("%w: Run was not called", ErrNotConsuming))
 	w.stopping, w.stop = context.WithCancel(context.Background())
 	return w, nil
 }
@@ -366,6 +366,7 @@ func (w *Worker) Run(ctx context.Context) error {
 func (w *Worker) Shutdown(ctx context.Context) error {
 	w.stop()
 	if w.state.CompareAndSwap(workerIdle, workerCancelled) {
+		w.status.set(ErrClosed)
 		close(w.done)
 	}
 	select {
