@@ -82,10 +82,15 @@ func (b Buckets) ValidateQueue(queue string) error {
 	return validateNames(queue, b.waitQueue(queue, MaxDelay), FailedQueue(queue))
 }
 
-// Bounds returns the bucket a delay falls into: lower ≤ delay < upper.
+// Bounds returns the bucket a delay falls into, rounded up to milliseconds: lower ≤
+// delay < upper. A delay below 0 counts as 0, one beyond MaxDelay as MaxDelay, and
+// Buckets that Validate refuses as the default.
 func (b Buckets) Bounds(delay time.Duration) (lower, upper time.Duration) {
+	if b.Validate() != nil {
+		b = Buckets{}
+	}
 	b = b.withDefaults()
-	ms := milliseconds(delay)
+	ms := milliseconds(min(delay, MaxDelay))
 	low, high := int64(0), b.Base.Milliseconds()
 	for ms >= high {
 		low, high = high, int64(float64(high)*b.Growth)

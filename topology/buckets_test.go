@@ -257,3 +257,26 @@ func TestWaitQueuesAreKnownByTheirNames(t *testing.T) {
 		}
 	}
 }
+
+// Whatever the numbers, those included that Validate refuses, there is an answer, and
+// one that a delay of up to MaxDelay lies in.
+func TestBoundsOfAnything(t *testing.T) {
+	growths := []float64{0, 1, -3, 1.0000001, 1.25, 1000, 1e300, math.NaN(), math.Inf(1), math.Inf(-1)}
+	bases := []time.Duration{0, -time.Second, 1, time.Millisecond, time.Second, topology.MaxDelay, math.MaxInt64, math.MinInt64}
+	delays := []time.Duration{math.MinInt64, -1, 0, 1, time.Second, time.Hour, topology.MaxDelay, topology.MaxDelay + 1, math.MaxInt64}
+	for _, growth := range growths {
+		for _, base := range bases {
+			b := topology.Buckets{Base: base, Growth: growth}
+			for _, delay := range delays {
+				lower, upper := b.Bounds(delay)
+				counts := min(max(0, delay), topology.MaxDelay)
+				if rest := counts % time.Millisecond; rest > 0 {
+					counts += time.Millisecond - rest
+				}
+				if !(0 <= lower && lower <= counts && counts < upper) {
+					t.Errorf("%+v: %s in [%s, %s)", b, delay, lower, upper)
+				}
+			}
+		}
+	}
+}
