@@ -5,8 +5,15 @@ import "time"
 // SetUser makes the client take its connections for another user's.
 func (c *Client) SetUser(name string) { c.publishing.user = name }
 
-// AckTooEarly makes the worker acknowledge before the broker has the copy.
-func (w *Worker) AckTooEarly() { w.cfg.Order = ackTooEarly }
+// AckTooEarly makes the worker acknowledge before the broker has the copy, which is
+// what tests have to notice.
+func (w *Worker) AckTooEarly() {
+	w.swap = func(d *delivery, c *replacement) *Event {
+		d.session.acks.ack(d.DeliveryTag)
+		_ = w.insist(d.session.ctx, d, c)
+		return nil
+	}
+}
 
 // AgreedHeartbeat is what client and broker have agreed on.
 func (c *Client) AgreedHeartbeat() (time.Duration, error) {

@@ -32,9 +32,6 @@ const (
 	// default while Concurrency is no more. With a larger one it takes for granted
 	// that an ack is written down within a second.
 	AckThenPublish
-
-	// ackTooEarly is what tests have to notice. Validate does not let it in.
-	ackTooEarly Order = -1
 )
 
 // replacement is what takes a delivery's place.
@@ -122,10 +119,8 @@ func (w *Worker) replace(d *delivery, c *replacement) {
 		gone = w.reject(d, requeued)
 	case c.hop.Way == topology.DeadLetter:
 		gone = w.reject(d, deadLettered)
-	case w.cfg.Order == AckThenPublish:
-		gone = w.ackThenPublish(d, c)
 	default:
-		gone = w.publishThenAck(d, c)
+		gone = w.swap(d, c)
 	}
 	if gone != nil {
 		w.settled(*gone, d)
@@ -162,7 +157,8 @@ func (w *Worker) about(d *delivery, c *replacement) *slog.Logger {
 	return w.log.With("message_id", c.messageID(d), "attempt", c.f.Attempt)
 }
 
-// The ways return nil when the delivery is settled, and else what became of it.
+// way settles a delivery. It returns nil when that is done, and else what became of it.
+type way func(d *delivery, c *replacement) *Event
 
 // reject leaves the delivery to the broker.
 func (w *Worker) reject(d *delivery, how verb) *Event {
@@ -177,11 +173,6 @@ func (w *Worker) reject(d *delivery, how verb) *Event {
 // that can acknowledge, and the broker is patient; when the session is gone, the
 // broker delivers the original again.
 func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
-	if w.cfg.Order == ackTooEarly {
-		d.session.acks.ack(d.DeliveryTag)
-		_ = w.insist(d.session.ctx, d, c)
-		return nil
-	}
 	err := w.insist(d.session.ctx, d, c)
 	switch {
 	case err == nil && c.kind == moved:

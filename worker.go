@@ -263,6 +263,7 @@ type Worker struct {
 	gate     *gate
 	debounce *debouncer     // or nil
 	attempts sync.WaitGroup // handlers, and the settling after them
+	swap     way            // a delivery for its copy, in the Order that is wanted
 	status   status
 
 	state    atomic.Int32    // idle, then running or cancelled
@@ -319,6 +320,10 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 	}
 	if cfg.Debounce != nil {
 		w.debounce = newDebouncer(w, *cfg.Debounce)
+	}
+	w.swap = w.publishThenAck
+	if cfg.Order == AckThenPublish {
+		w.swap = w.ackThenPublish
 	}
 	w.status.set(fmt.Errorf("%w: Run was not called", ErrNotConsuming))
 	w.stopping, w.stop = context.WithCancel(context.Background())
