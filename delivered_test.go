@@ -157,6 +157,6 @@ func TestAckedMayPanic(t *testing.T) {
 	for range 2 {
 		r.publish("", work, amqp.Publishing{})
 	}
-	c.log.wait(t, "told in vain", 2)
+	c.log.wait(t, "Acked failed", 2)
 	testkit.Eventually(t, 10*time.Second, func() bool { return r.depth(work) == 0 })
 }

@@ -109,7 +109,7 @@
 //	publishing unblocked   connection, broker
 //	consuming              queue, generation, prefetch               (1 while messages are handled one at a time:
 //	                                                                  see CrashLimit and Breaker)
-//	consumer cancelled     queue, next_try                           (queue deleted or moved)
+//	consumer cancelled     queue, next_try                           (queue deleted or moved, or a message kept too long)
 //	consuming interrupted  queue, error, next_try
 //	consuming stopped      queue, given_back                         (by a drain)
 //	paused                 queue, for, reason                        (PauseFor, Breaker, or a Limiter that failed)
@@ -126,7 +126,7 @@
 //	message may be lost    queue, message_id, attempt, error, reason (AckThenPublish only)
 //	breaker failed         queue, error                              (its code panicked)
 //	observer failed        event, error                              (its code panicked)
-//	told in vain           queue, message_id, attempt, error         (WorkerConfig.Acked panicked)
+//	Acked failed           queue, message_id, attempt, error         (its code panicked)
 //	given back             queue, message_id, attempt, error         (cut short by a drain)
 //	drain timeout          queue, running
 //	cannot be handled      queue, message_id, error                  (the Strategy failed; parked as it is)

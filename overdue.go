@@ -1,6 +1,9 @@
 package reprise
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // overdue says when deliveries are looked at that the broker may lose patience
 // with.
@@ -10,7 +13,7 @@ type overdue struct {
 
 func (c WorkerConfig) overdue() overdue {
 	if c.ConsumerTimeout < 0 {
-		return overdue{every: time.Hour, after: 1<<63 - 1}
+		return overdue{every: time.Hour, after: math.MaxInt64}
 	}
 	return overdue{every: c.ConsumerTimeout / 20, after: c.ConsumerTimeout / 5 * 4}
 }

@@ -111,7 +111,8 @@ type Decision struct {
 
 // Decide says what becomes of a message after an attempt that failed with err.
 // The attempt is counted from 1, and since is how long ago the first of them
-// failed: 0 where this is the first. What is less counts as that.
+// failed: 0 where this is the first. A smaller attempt counts as 1, a negative since
+// as 0.
 //
 // It is what a worker asks, so RetryAfter, PauseFor and Park in err mean what
 // they mean there; a nil err is no failure, and the Decision is zero. Nothing is

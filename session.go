@@ -37,7 +37,7 @@ type session struct {
 	pending []*delivery
 }
 
-var errConsumerCancelled = errors.New("the broker cancelled the consumer (queue deleted, or moved)")
+var errConsumerCancelled = errors.New("the broker cancelled the consumer (queue deleted or moved, or a message kept for longer than its timeout)")
 
 // consume keeps a session open until ctx ends, and returns the last one, still
 // open, for the drain. An error means that going on is pointless.

@@ -83,7 +83,7 @@ func (w *Worker) acknowledge(d *delivery) bool {
 	}
 	err := d.ackNow()
 	if bad := guard("function Acked", func() error { w.cfg.Acked(d.given, err); return nil }); bad != nil {
-		w.log.Error("told in vain", "message_id", d.MessageId, "attempt", d.attempt, "error", bad)
+		w.log.Error("Acked failed", "message_id", d.MessageId, "attempt", d.attempt, "error", bad)
 	}
 	return err == nil
 }
