@@ -5,6 +5,8 @@ import (
 	"hash/fnv"
 	"regexp"
 	"strings"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // Dialect is the kind of SQL that a database speaks.
@@ -57,12 +59,11 @@ func (d Dialect) types(s string) string {
 	return strings.NewReplacer("BYTES", "BYTEA", " WITHOUT ROWID", "").Replace(s)
 }
 
-// lock is what a transaction that writes begins with: there is one at a time, so
+// begin is what a transaction that writes begins with: there is one at a time, so
 // that none sees half of another, and none is in the way of another.
 func (d Dialect) begin(prefix string) []string {
 	if d == SQLite {
-		// For how long others that write are waited for is up to the connection.
-		return []string{"PRAGMA busy_timeout = 30000", "BEGIN IMMEDIATE"}
+		return []string{sqlkit.Wait, sqlkit.Immediate}
 	}
 	h := fnv.New64a()
 	h.Write([]byte("reprise/failed/" + prefix))

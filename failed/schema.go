@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // What people write is in columns of bytes: neither NUL nor what is no UTF-8 may be
@@ -185,7 +186,7 @@ var migrations = []func(d Dialect) []string{
 // migrate brings the schema to this version, and learns the archive's name.
 func (a *Archive) migrate(ctx context.Context) error {
 	if a.cfg.Dialect == SQLite {
-		if err := a.journal(ctx); err != nil {
+		if err := sqlkit.WriteAhead(ctx, a.db); err != nil {
 			return err
 		}
 	}
@@ -230,24 +231,6 @@ func (a *Archive) migrate(ctx context.Context) error {
 			ON CONFLICT (name) DO UPDATE SET value = excluded.value`, strconv.Itoa(version))
 		return err
 	})
-}
-
-// journal has SQLite write ahead: a property of the file, by which readers and a writer
-// are not in each other's way. Who finds that another is about to do the same is refused
-// at once, whatever the connection's busy_timeout, so that it is tried again, for some
-// seconds.
-func (a *Archive) journal(ctx context.Context) (err error) {
-	for pause := time.Millisecond; pause < 4*time.Second; pause *= 2 {
-		if _, err = a.db.ExecContext(ctx, "PRAGMA journal_mode = WAL"); err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(pause):
-		}
-	}
-	return err
 }
 
 // ready reports whether the schema is there, of this version, without writing.

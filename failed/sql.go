@@ -51,32 +51,7 @@ func (a *Archive) read(ctx context.Context, f func(*tx) error) error {
 }
 
 func (a *Archive) transaction(ctx context.Context, begin []string, f func(*tx) error) error {
-	conn, err := a.db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	t := &tx{a, ctx, conn}
-	done := false
-	defer func() {
-		if !done { // also after a panic
-			_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
-		}
-	}()
-	for _, s := range begin {
-		if _, err := conn.ExecContext(ctx, s); err != nil {
-			return err
-		}
-	}
-	if err := f(t); err != nil {
-		return err
-	}
-	// If ctx ends now, what has become of the transaction must be known nevertheless.
-	if _, err := conn.ExecContext(context.WithoutCancel(ctx), "COMMIT"); err != nil {
-		return err
-	}
-	done = true
-	return nil
+	return sqlkit.Transaction(ctx, a.db, begin, func(conn *sql.Conn) error { return f(&tx{a, ctx, conn}) })
 }
 
 // plan says how what follows is to be planned.

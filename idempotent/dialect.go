@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // Dialect is the kind of SQL that a database speaks.
@@ -79,14 +81,14 @@ func (d Dialect) schema(table string) []string {
 	}
 }
 
-// lock is the statement that lets one process at a time create the schema, "" if
-// none is needed: PostgreSQL's IF NOT EXISTS does not see what another creates at
-// the same moment, and fails.
-func (d Dialect) lock() string {
+// begin is what a transaction begins with that creates the schema, one process at a time:
+// PostgreSQL's IF NOT EXISTS does not see what another creates at the same moment, and
+// fails; SQLite refuses who has looked before another wrote.
+func (d Dialect) begin() []string {
 	if d == SQLite {
-		return ""
+		return []string{sqlkit.Immediate}
 	}
-	return "SELECT pg_advisory_xact_lock(7310014551870730049)" // a number of our own
+	return []string{"BEGIN", "SELECT pg_advisory_xact_lock(7310014551870730049)"} // a number of our own
 }
 
 // statements are what an SQL store says. $1 and so on are its arguments; NOW is

@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // Defaults of SQLConfig.
@@ -121,26 +123,16 @@ func (s *SQL) Migrate(ctx context.Context) error {
 	if _, err := s.read(ctx, s.db, ""); err == nil {
 		return nil
 	}
-	fail := func(err error) error {
-		return fmt.Errorf("idempotent: creating table %s: %w", s.cfg.Table, err)
-	}
-	tx, err := s.db.BeginTx(ctx, nil)
+	err := sqlkit.Transaction(ctx, s.db, s.cfg.Dialect.begin(), func(conn *sql.Conn) error {
+		for _, statement := range s.Schema() {
+			if _, err := conn.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err != nil {
-		return fail(err)
-	}
-	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
-	if lock := s.cfg.Dialect.lock(); lock != "" {
-		if _, err := tx.ExecContext(ctx, lock); err != nil {
-			return fail(err)
-		}
-	}
-	for _, statement := range s.Schema() {
-		if _, err := tx.ExecContext(ctx, statement); err != nil {
-			return fail(err)
-		}
-	}
-	if err := tx.Commit(); err != nil {
-		return fail(err)
+		return fmt.Errorf("idempotent: creating table %s: %w", s.cfg.Table, err)
 	}
 	return nil
 }

@@ -235,34 +235,26 @@ func (s *store) fold(ctx context.Context, pages []page, now time.Time) error {
 }
 
 func (s *store) foldOne(ctx context.Context, p page, now time.Time) error {
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // if it was not committed
-	// Whoever deletes the page adds it.
-	r, err := tx.ExecContext(ctx, s.sql(`DELETE FROM {book} WHERE process = $1 AND queue = $2 AND seen = $3`), p.process, []byte(p.queue), sqlkit.Millis(p.seen))
-	if err != nil {
-		return err
-	}
-	if n, err := r.RowsAffected(); err != nil || n == 0 {
-		return err
-	}
-	var sum entry
-	var text string
-	switch err := tx.QueryRowContext(ctx, s.sql(`SELECT counts FROM {book} WHERE process = $1 AND queue = $2`), past, []byte(p.queue)).Scan(&text); {
-	case errors.Is(err, sql.ErrNoRows):
-	case err != nil:
-		return err
-	default:
-		if err := json.Unmarshal([]byte(text), &sum); err != nil {
+	return sqlkit.Transaction(ctx, s.db, s.begins(), func(conn *sql.Conn) error {
+		// Whoever deletes the page adds it.
+		n, err := s.execOn(ctx, conn, `DELETE FROM {book} WHERE process = $1 AND queue = $2 AND seen = $3`, p.process, []byte(p.queue), sqlkit.Millis(p.seen))
+		if err != nil || n == 0 {
 			return err
 		}
-	}
-	if _, err := tx.ExecContext(ctx, s.sql(`INSERT INTO {book} (process, queue, name, counts, every, seen, ended) VALUES ($1, $2, $3, $4, 0, $5, 1)
-		ON CONFLICT (process, queue) DO UPDATE SET counts = excluded.counts, seen = excluded.seen`),
-		past, []byte(p.queue), []byte("processes of the past"), written(sum.plus(p.entry)), sqlkit.Millis(now)); err != nil {
+		var sum entry
+		var text string
+		switch err := conn.QueryRowContext(ctx, s.sql(`SELECT counts FROM {book} WHERE process = $1 AND queue = $2`), past, []byte(p.queue)).Scan(&text); {
+		case errors.Is(err, sql.ErrNoRows):
+		case err != nil:
+			return err
+		default:
+			if err := json.Unmarshal([]byte(text), &sum); err != nil {
+				return err
+			}
+		}
+		_, err = s.execOn(ctx, conn, `INSERT INTO {book} (process, queue, name, counts, every, seen, ended) VALUES ($1, $2, $3, $4, 0, $5, 1)
+			ON CONFLICT (process, queue) DO UPDATE SET counts = excluded.counts, seen = excluded.seen`,
+			past, []byte(p.queue), []byte("processes of the past"), written(sum.plus(p.entry)), sqlkit.Millis(now))
 		return err
-	}
-	return tx.Commit()
+	})
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -61,36 +62,57 @@ type store struct {
 
 // create makes the tables where there are none, and refuses those of a newer version.
 func (s *store) create(ctx context.Context) error {
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
+	if at, err := s.version(ctx, s.db); err == nil {
+		return known(at)
 	}
-	defer func() { _ = tx.Rollback() }() // if it was not committed
+	begin := s.begins()
 	types := strings.NewReplacer("BYTES", "BLOB", "BIGINT", "INTEGER")
-	if s.dialect == failed.PostgreSQL {
+	if s.dialect == failed.SQLite {
+		if err := sqlkit.WriteAhead(ctx, s.db); err != nil {
+			return err
+		}
+	} else {
 		types = strings.NewReplacer("BYTES", "BYTEA")
 		// Two that make the same table would be in each other's way. Of whatever prefix
 		// and schema: it takes a moment.
-		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(7365417203)`); err != nil {
+		begin = append(begin, `SELECT pg_advisory_xact_lock(7365417203)`)
+	}
+	return sqlkit.Transaction(ctx, s.db, begin, func(conn *sql.Conn) error {
+		for _, t := range tables {
+			if _, err := conn.ExecContext(ctx, s.sql(types.Replace(t))); err != nil {
+				return err
+			}
+		}
+		if _, err := conn.ExecContext(ctx, s.sql(`INSERT INTO {about} (name, value) VALUES ('version', $1) ON CONFLICT (name) DO NOTHING`), strconv.Itoa(version)); err != nil {
 			return err
 		}
-	}
-	for _, t := range tables {
-		if _, err := tx.ExecContext(ctx, s.sql(types.Replace(t))); err != nil {
-			return err
-		}
-	}
-	if _, err := tx.ExecContext(ctx, s.sql(`INSERT INTO {about} (name, value) VALUES ('version', $1) ON CONFLICT (name) DO NOTHING`), strconv.Itoa(version)); err != nil {
-		return err
-	}
-	var at string
-	if err := tx.QueryRowContext(ctx, s.sql(`SELECT value FROM {about} WHERE name = 'version'`)).Scan(&at); err != nil {
-		return err
-	}
+		at, err := s.version(ctx, conn)
+		return cmp.Or(err, known(at))
+	})
+}
+
+// version is that of the tables, or an error if there are none.
+func (s *store) version(ctx context.Context, in interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+},
+) (at string, err error) {
+	err = in.QueryRowContext(ctx, s.sql(`SELECT value FROM {about} WHERE name = 'version'`)).Scan(&at)
+	return at, err
+}
+
+func known(at string) error {
 	if n, _ := strconv.Atoi(at); n > version {
 		return fmt.Errorf("the tables are of version %s, this program knows %d: use a newer program", at, version)
 	}
-	return tx.Commit()
+	return nil
+}
+
+// begins is what a transaction that writes begins with.
+func (s *store) begins() []string {
+	if s.dialect == failed.SQLite {
+		return []string{sqlkit.Wait, sqlkit.Immediate}
+	}
+	return []string{"BEGIN"}
 }
 
 // sql makes a statement of one for both dialects.
@@ -105,7 +127,15 @@ func (s *store) sql(text string) string {
 }
 
 func (s *store) exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
-	r, err := s.db.ExecContext(ctx, s.sql(query), args...)
+	err = sqlkit.Transaction(ctx, s.db, s.begins(), func(conn *sql.Conn) error {
+		changed, err = s.execOn(ctx, conn, query, args...)
+		return err
+	})
+	return changed, err
+}
+
+func (s *store) execOn(ctx context.Context, conn *sql.Conn, query string, args ...any) (changed int64, err error) {
+	r, err := conn.ExecContext(ctx, s.sql(query), args...)
 	if err != nil {
 		return 0, err
 	}

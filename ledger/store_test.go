@@ -266,3 +266,58 @@ func TestBrokerAway(t *testing.T) {
 		t.Errorf("found %+v", l)
 	}
 }
+
+// Whoever opens a ledger in SQLite waits for whoever writes, and does not give up.
+func TestOpenWhileAnotherWrites(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "test.db")
+	writer := openFile(t, path)
+	if _, err := ledger.Open(t.Context(), writer, ledger.Config{Dialect: failed.SQLite}); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := writer.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(`UPDATE reprise_ledger_about SET value = value`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ledger.Open(t.Context(), openFile(t, path), ledger.Config{Dialect: failed.SQLite}); err != nil {
+		t.Errorf("the tables are there: %v", err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+
+	book, err := ledger.NewBook(writer, ledger.BookConfig{Dialect: failed.SQLite})
+	if err != nil {
+		t.Fatal(err)
+	}
+	book.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "orders"})
+	var writes, opens sync.WaitGroup
+	opened := make(chan struct{})
+	writes.Go(func() {
+		for {
+			if err := book.Write(t.Context()); err != nil {
+				t.Error(err)
+				return
+			}
+			select {
+			case <-opened:
+				return
+			default:
+			}
+		}
+	})
+	for i := range 16 {
+		db := openFile(t, path)
+		opens.Go(func() {
+			cfg := ledger.Config{Dialect: failed.SQLite, Prefix: string(rune('a' + i/4))} // four make the same tables
+			if _, err := ledger.Open(t.Context(), db, cfg); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	opens.Wait()
+	close(opened)
+	writes.Wait()
+}

@@ -95,7 +95,7 @@ var Rules = []Rule{
 	},
 	{
 		For:  []string{"idempotent"},
-		Only: library(),
+		Only: library("internal/sqlkit"),
 		Why:  "it speaks to databases through database/sql: which driver is up to the program",
 	},
 	{

@@ -1,5 +1,5 @@
-// Package sqlkit is what the stores in databases have in common: rows as a
-// sequence, and times as numbers.
+// Package sqlkit is what the stores in databases have in common: transactions,
+// rows as a sequence, and times as numbers.
 package sqlkit
 
 import (

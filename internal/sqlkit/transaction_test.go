@@ -1,0 +1,93 @@
+package sqlkit_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
+)
+
+// mute is a database that does not answer to one statement.
+type mute struct {
+	to     string
+	said   []string
+	closed atomic.Int64
+}
+
+func (m *mute) Connect(context.Context) (driver.Conn, error) { return &muteConn{m}, nil }
+func (m *mute) Driver() driver.Driver                        { return nil }
+
+type muteConn struct{ *mute }
+
+func (c *muteConn) Prepare(string) (driver.Stmt, error) { return nil, errors.ErrUnsupported }
+func (c *muteConn) Begin() (driver.Tx, error)           { return nil, errors.ErrUnsupported }
+func (c *muteConn) Close() error                        { c.closed.Add(1); return nil }
+
+func (c *muteConn) ExecContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Result, error) {
+	c.said = append(c.said, query)
+	if query == c.to {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return driver.ResultNoRows, ctx.Err()
+}
+
+// A database that hangs holds up nobody for ever, and nobody gets a connection of which it
+// is not known what is open on it.
+func TestTheEndOfATransactionIsNotWaitedForForEver(t *testing.T) {
+	wrong := errors.New("wrong")
+	for name, c := range map[string]struct {
+		mute string
+		does error
+		want error
+		said []string
+	}{
+		"commit":   {"COMMIT", nil, sqlkit.ErrUnknown, []string{"BEGIN", "COMMIT"}},
+		"rollback": {"ROLLBACK", wrong, wrong, []string{"BEGIN", "ROLLBACK"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &mute{to: c.mute}
+				db := sql.OpenDB(m)
+				defer db.Close()
+				ctx, cancel := context.WithCancel(t.Context())
+				begun := time.Now()
+				err := sqlkit.Transaction(ctx, db, []string{"BEGIN"}, func(*sql.Conn) error {
+					cancel()
+					return c.does
+				})
+				if !errors.Is(err, c.want) {
+					t.Errorf("it ended with %v, want %v", err, c.want)
+				}
+				if took := time.Since(begun); took != sqlkit.Patience {
+					t.Errorf("it took %s", took)
+				}
+				if !slices.Equal(m.said, c.said) {
+					t.Errorf("it was told %q", m.said)
+				}
+				if m.closed.Load() != 1 {
+					t.Error("the connection is used again")
+				}
+			})
+		})
+	}
+}
+
+// Whoever is cancelled while it is committed knows what became of it.
+func TestACancelledTransactionIsCommittedOrNot(t *testing.T) {
+	m := &mute{}
+	db := sql.OpenDB(m)
+	defer db.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	err := sqlkit.Transaction(ctx, db, []string{"BEGIN"}, func(*sql.Conn) error { cancel(); return nil })
+	if err != nil || !slices.Equal(m.said, []string{"BEGIN", "COMMIT"}) || m.closed.Load() != 0 {
+		t.Errorf("%v: it was told %q", err, m.said)
+	}
+}
