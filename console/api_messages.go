@@ -37,7 +37,15 @@ func (c *call) apiCount() error {
 }
 
 func (c *call) apiMessage() error {
-	m, isRedacted, err := c.messageOfPath()
+	id, err := c.idAlone()
+	if err != nil {
+		return err
+	}
+	return c.showMessage(failed.ID(id))
+}
+
+func (c *call) showMessage(id failed.ID) error {
+	m, isRedacted, err := c.message(id)
 	if err != nil {
 		return err
 	}
@@ -128,14 +136,22 @@ func (c *call) apiEdit() error {
 }
 
 func (c *call) apiRevert() error {
-	id, err := c.idAlone()
+	id, err := c.id()
 	if err != nil {
 		return err
 	}
-	if err := c.Archive.Revert(c.r.Context(), failed.ID(id), c.who.actor); err != nil {
+	v, err := c.query("revision")
+	if err != nil {
 		return err
 	}
-	return c.apiMessage()
+	seen, err := strconv.Atoi(v.Get("revision"))
+	if err != nil {
+		return badRequest("revision "+strconv.Quote(v.Get("revision"))+" cannot be", "write revision= and that of the message that you have seen, so that nobody's edit is lost")
+	}
+	if err := c.Archive.Revert(c.r.Context(), failed.ID(id), seen, c.who.actor); err != nil {
+		return err
+	}
+	return c.showMessage(failed.ID(id))
 }
 
 // messageOfPath is messageByID for what takes no parameters.

@@ -135,14 +135,17 @@ func TestBadRequests(t *testing.T) {
 		{"POST", "replays", `{"all":true,"rate":-1}`, 400, "leave them out"},
 		{"POST", "replays", `{"filter":{"queue":"none"}}`, 404, ""},
 		{"POST", "replays/7/cancel", `{}`, 404, ""},
-		{"PUT", "messages/1/edit", `{"text":"a","body":"YQ=="}`, 400, "send one of them"},
-		{"PUT", "messages/1/edit", `{"body":"not base64"}`, 400, "base64"},
-		{"PUT", "messages/1/edit", `{"headers":{"a":5}}`, 400, ""},
-		{"PUT", "messages/1/edit", `{"headers":{"a":{"int8":500}}}`, 400, "int8"},
-		{"PUT", "messages/1/edit", `{"headers":{"a":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}}`, 422, "types and depths"},
-		{"PUT", "messages/1/edit", `{"headers":{"a":` + strings.Repeat("[", 20000) + `}}`, 400, "cannot be read"},
-		{"PUT", "messages/2/edit", `{"text":"a"}`, 404, ""},
-		{"DELETE", "messages/1/edit", ``, 409, "nothing was changed"},
+		{"PUT", "messages/1/edit", `{"revision":0,"text":"a","body":"YQ=="}`, 400, "send one of them"},
+		{"PUT", "messages/1/edit", `{"revision":0,"body":"not base64"}`, 400, "base64"},
+		{"PUT", "messages/1/edit", `{"revision":0,"headers":{"a":5}}`, 400, ""},
+		{"PUT", "messages/1/edit", `{"revision":0,"headers":{"a":{"int8":500}}}`, 400, "int8"},
+		{"PUT", "messages/1/edit", `{"revision":0,"headers":{"a":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}}`, 422, "types and depths"},
+		{"PUT", "messages/1/edit", `{"revision":0,"headers":{"a":` + strings.Repeat("[", 20000) + `}}`, 400, "cannot be read"},
+		{"PUT", "messages/2/edit", `{"revision":0,"text":"a"}`, 404, ""},
+		{"PUT", "messages/1/edit", `{"text":"a"}`, 400, `send "revision"`},
+		{"PUT", "messages/1/edit", `{"revision":3,"text":"a"}`, 409, "nothing was changed"},
+		{"DELETE", "messages/1/edit", ``, 400, "write revision="},
+		{"DELETE", "messages/1/edit?revision=0", ``, 409, "nothing was changed"},
 	} {
 		w := ask(t, d, tc.method, "/api/v1/"+tc.path, tc.body)
 		if err := checkRefused(w, tc.status, tc.want); err != nil {
@@ -174,7 +177,7 @@ func TestEdit(t *testing.T) {
 	id := add(t, a, nil)
 	d := describe(t, newConsole(t, Config{Archive: a}))
 	text := "{\n  \"order\": 18\n}\n"
-	m := get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", api.Edit{Text: &text}, header(actorHeader, "cli:ann@desk")))
+	m := get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", api.Edit{Revision: new(0), Text: &text}, header(actorHeader, "cli:ann@desk")))
 	if m.Edited == nil || string(m.Edited.Body) != text || *m.Edited.Text != text {
 		t.Fatalf("edited is %+v", m.Edited)
 	}
@@ -183,7 +186,7 @@ func TestEdit(t *testing.T) {
 	}
 
 	headers := api.Headers{"tenant": "acme", "n": int8(3), "nested": topology.Table{"b": []byte{0}}}
-	get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", api.Edit{Headers: &headers, Properties: &api.Properties{Type: "x"}}))
+	get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", api.Edit{Revision: new(1), Headers: &headers, Properties: &api.Properties{Type: "x"}}))
 	whole, err := a.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +227,7 @@ func TestEdit(t *testing.T) {
 	}
 	refused(t, ask(t, d, "GET", "/api/v1/messages/1/revisions/3", nil), http.StatusNotFound, "revision 3")
 	refused(t, ask(t, d, "GET", "/api/v1/messages/1/revisions/0", nil), http.StatusBadRequest, "from 1 on")
-	if m := get[api.Message](t, ask(t, d, "DELETE", "/api/v1/messages/1/edit", nil)); m.Edited != nil || m.IsEdited {
+	if m := get[api.Message](t, ask(t, d, "DELETE", "/api/v1/messages/1/edit?revision=2", nil)); m.Edited != nil || m.IsEdited {
 		t.Errorf("after the edit was taken back: %+v", m.Edited)
 	}
 	if diff := get[api.Diff](t, ask(t, d, "GET", "/api/v1/messages/1/diff", nil)); diff != (api.Diff{}) {
@@ -428,8 +431,8 @@ func TestAllOperations(t *testing.T) {
 	d := describe(t, newConsole(t, Config{Archive: a, Replayer: &waker{}, Ledger: newBooks(t).Ledger}))
 	for _, line := range []string{
 		"GET ledger", `POST ledger/accept {"account":"orders","reason":"x"}`, "GET openapi.json", "GET me", "GET messages", "GET messages/count", "GET messages/export", "GET messages/1",
-		"GET messages/1/body", `PUT messages/1/edit {"text":"a"}`, "GET messages/1/diff", "GET messages/1/revisions", "GET messages/1/revisions/1",
-		"DELETE messages/1/edit", `POST discard {"all":true,"reason":"x"}`, `POST restore {"all":true}`, "POST purge",
+		"GET messages/1/body", `PUT messages/1/edit {"revision":0,"text":"a"}`, "GET messages/1/diff", "GET messages/1/revisions", "GET messages/1/revisions/1",
+		"DELETE messages/1/edit?revision=1", `POST discard {"all":true,"reason":"x"}`, `POST restore {"all":true}`, "POST purge",
 		"GET groups", "GET groups/1", "GET queues", `POST replays {"filter":{"ids":[1]}}`, "GET replays", "GET replays/1",
 		`POST replays/1/cancel {}`, "GET acts",
 	} {

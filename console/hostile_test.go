@@ -98,7 +98,7 @@ func TestHostileMessages(t *testing.T) {
 			}
 
 			// Sent back as it is shown, it is what it was.
-			edit := api.Edit{Body: &shown.Original.Body, Headers: &shown.Original.Headers, Properties: &shown.Original.Properties}
+			edit := api.Edit{Revision: new(0), Body: &shown.Original.Body, Headers: &shown.Original.Headers, Properties: &shown.Original.Properties}
 			get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", edit))
 			again, err := a.Get(t.Context(), id)
 			if err != nil {

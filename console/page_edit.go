@@ -2,11 +2,15 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
+	"strconv"
 
 	"github.com/reprisemq/reprise/failed"
 )
@@ -17,44 +21,121 @@ func (p *pages) editForm(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.showEdit(m, newEditForm(m), nil)
+	return c.showEdit(&edition{M: m, Base: m, Seen: m.Revision, Form: newEditForm(m)})
+}
+
+// edition is a message on its way through the form.
+type edition struct {
+	M    *failed.Message // as it is now
+	Base *failed.Message // as the form was made of it
+	Seen int             // the revision that whoever edits has seen
+	Form *editFormView
+
+	Problem error
+	Theirs  *failed.Edit // what somebody else has made of it meanwhile, nil if nobody has
 }
 
 // edit takes the form: to show what is different, or to keep it, or to replay it too.
 func (p *pages) edit(c *call) error {
-	m, err := c.editable()
+	e, v, err := c.edition()
 	if err != nil {
 		return err
 	}
-	v, err := c.form()
+	content, err := e.Form.content(e.Base)
 	if err != nil {
-		return err
+		e.Problem = err
+		return c.showEdit(e)
 	}
-	form := readEditForm(v, m)
-	content, problem := form.content(m)
 	do := v.Get("do")
-	if problem != nil || do != "save" && do != "replay" {
-		return c.showEdit(m, form, problem)
+	if do != "save" && do != "replay" || e.moved() {
+		return c.showEdit(e)
 	}
-	ctx := c.r.Context()
-	if !sameContent(content, m.Current()) {
-		if sameContent(content, m.Content) {
-			err = c.Archive.Revert(ctx, m.ID, c.who.actor)
-		} else {
-			err = c.Archive.Edit(ctx, m.ID, content, c.who.actor)
+	err = c.keep(e, content)
+	if errors.Is(err, failed.ErrState) {
+		// Somebody was quicker: if with an edit, the page shows both.
+		if e, _, again := c.edition(); again != nil || e.moved() {
+			return cmp.Or(again, c.showEdit(e))
 		}
-		if err != nil {
-			return err
-		}
+	}
+	if err != nil {
+		return err
 	}
 	if do == "save" {
-		return c.seeOther(messagePath(m.ID), url.Values{"did": {"edited"}})
+		return c.seeOther(messagePath(e.M.ID), url.Values{"did": {"edited"}})
 	}
-	replay, err := c.begin(failed.Plan{Filter: failed.Filter{IDs: []failed.ID{m.ID}}})
+	replay, err := c.begin(failed.Plan{Filter: failed.Filter{IDs: []failed.ID{e.M.ID}}})
 	if err != nil {
 		return err
 	}
 	return c.seeOther(fmt.Sprintf("/replays/%d", replay.ID), nil)
+}
+
+// edition is the message in the address, and the form as it was sent.
+func (c *call) edition() (*edition, url.Values, error) {
+	m, err := c.editable()
+	if err != nil {
+		return nil, nil, err
+	}
+	v, err := c.form()
+	if err != nil {
+		return nil, nil, err
+	}
+	seen, err := revisionIn(v, "revision")
+	if err != nil {
+		return nil, nil, err
+	}
+	base, err := revisionIn(v, "base")
+	if err != nil {
+		return nil, nil, err
+	}
+	e := &edition{M: m, Base: m, Seen: seen}
+	if base != m.Revision {
+		if e.Base, err = c.at(m, base); err != nil {
+			return nil, nil, err
+		}
+	}
+	e.Form = readEditForm(v, e.Base)
+	return e, v, nil
+}
+
+func revisionIn(v url.Values, name string) (int, error) {
+	n, err := strconv.Atoi(v.Get(name))
+	if err != nil || n < 0 {
+		return 0, badRequest("the form does not say of which revision of the message it is", "open it again")
+	}
+	return n, nil
+}
+
+// at is a message as it was at a revision, for who may see it.
+func (c *call) at(m *failed.Message, revision int) (*failed.Message, error) {
+	was := *m
+	was.Revision, was.Edited = revision, nil
+	if revision == 0 {
+		return &was, nil
+	}
+	r, hidden, err := c.revision(m.ID, revision)
+	if err != nil {
+		return nil, err
+	}
+	if hidden {
+		return nil, errHidden
+	}
+	was.Edited = &r.Content
+	return &was, nil
+}
+
+func (e *edition) moved() bool { return e.Seen != e.M.Revision }
+
+// keep makes content what a replay sends.
+func (c *call) keep(e *edition, content failed.Content) error {
+	ctx := c.r.Context()
+	switch {
+	case sameContent(content, e.M.Current()):
+		return nil
+	case sameContent(content, e.M.Content):
+		return c.Archive.Revert(ctx, e.M.ID, e.Seen, c.who.actor)
+	}
+	return c.Archive.Edit(ctx, e.M.ID, e.Seen, content, c.who.actor)
 }
 
 // revert takes an edit back.
@@ -63,7 +144,15 @@ func (p *pages) revert(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Archive.Revert(c.r.Context(), failed.ID(id), c.who.actor); err != nil {
+	v, err := c.form()
+	if err != nil {
+		return err
+	}
+	seen, err := revisionIn(v, "revision")
+	if err != nil {
+		return err
+	}
+	if err := c.Archive.Revert(c.r.Context(), failed.ID(id), seen, c.who.actor); err != nil {
 		return err
 	}
 	return c.seeOther(messagePath(failed.ID(id)), url.Values{"did": {"reverted"}})
@@ -82,12 +171,14 @@ func (c *call) editable() (*failed.Message, error) {
 		}
 	}
 	if hidden {
-		return nil, &failure{
-			status: http.StatusForbidden, text: "this message contains secrets that you may not see, so that an edit of yours would overwrite them",
-			advice: "ask somebody with the role admin to edit it; you can replay it as it is",
-		}
+		return nil, errHidden
 	}
 	return m, nil
+}
+
+var errHidden = &failure{
+	status: http.StatusForbidden, text: "this message contains secrets that you may not see, so that an edit of yours would overwrite them",
+	advice: "ask somebody with the role admin to edit it; you can replay it as it is",
 }
 
 func sameContent(a, b failed.Content) bool {
@@ -95,24 +186,52 @@ func sameContent(a, b failed.Content) bool {
 		(len(a.Headers) == 0 && len(b.Headers) == 0 || reflect.DeepEqual(a.Headers, b.Headers))
 }
 
-func (c *call) showEdit(m *failed.Message, form *editFormView, problem error) error {
+// showEdit shows the form, and what is different: from the original, or, where somebody else
+// has edited the message meanwhile, from what they have made of it.
+func (c *call) showEdit(e *edition) error {
+	isLive := c.r.Header.Get("HX-Request") != "" // only what is different is looked at
 	data := struct {
-		M       *failed.Message
-		Form    *editFormView
-		Problem string
-		Diff    *editDiff
-		Broken  bool // it was JSON, and is not
-	}{M: m, Form: form}
+		*edition
+		Problem  string
+		Revision int // that has been seen once this is
+		Diff     *editDiff
+		Broken   bool // it was JSON, and is not
+	}{edition: e, Revision: e.M.Revision}
 	status := http.StatusOK
-	if problem != nil {
-		status, data.Problem = http.StatusUnprocessableEntity, sentence(problem.Error())
-		if c.r.Header.Get("HX-Request") != "" {
-			status = http.StatusOK // a problem is what was asked about
+	content, err := e.Form.content(e.Base)
+	switch {
+	case e.Problem != nil:
+		status, data.Problem = http.StatusUnprocessableEntity, sentence(e.Problem.Error())
+	case err == nil:
+		from := e.M.Content
+		if e.moved() {
+			status = http.StatusConflict
 		}
-	} else if content, err := form.content(m); err == nil {
-		d := compare(m.Content, content)
+		if e.moved() || e.Base.Revision != e.M.Revision {
+			from = e.M.Current()
+			if e.Theirs, err = c.latest(e.M); err != nil {
+				return err
+			}
+		}
+		d := compare(from, content)
 		data.Diff = &d
-		data.Broken = json.Valid(m.Content.Body) && !json.Valid(content.Body)
+		data.Broken = json.Valid(e.M.Content.Body) && !json.Valid(content.Body)
 	}
-	return c.render(status, "edit", page{Title: fmt.Sprintf("Edit message %d", m.ID), Nav: "groups"}, data)
+	if isLive {
+		status = http.StatusOK // a problem is what was asked about
+	}
+	return c.render(status, "edit", page{Title: fmt.Sprintf("Edit message %d", e.M.ID), Nav: "groups"}, data)
+}
+
+// latest is the edit that a message is at; one without a number, if edits were taken back.
+func (c *call) latest(m *failed.Message) (*failed.Edit, error) {
+	edits, err := c.Archive.Edits(c.r.Context(), m.ID)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(edits, func(e failed.Edit) bool { return e.Number == m.Revision })
+	if i < 0 {
+		return &failed.Edit{}, nil
+	}
+	return &edits[i], nil
 }

@@ -43,7 +43,7 @@ func TestPagesShowMarkupAsText(t *testing.T) {
 			}
 		})
 		c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
-		if err := a.Edit(t.Context(), id, failed.Content{Body: []byte(text + "!"), Headers: topology.Table{text: text + "!"}}, failed.Actor(text)); err != nil {
+		if err := a.Edit(t.Context(), id, 0, failed.Content{Body: []byte(text + "!"), Headers: topology.Table{text: text + "!"}}, failed.Actor(text)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := a.Discard(t.Context(), failed.Filter{IDs: []failed.ID{add(t, a, nil)}}, text+"!", failed.Actor(text)); err != nil {
@@ -99,10 +99,10 @@ func TestPagesHideSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Edit(t.Context(), id, m.Content, "somebody"); err != nil { // the same, so that it is a revision
+	if err := a.Edit(t.Context(), id, m.Revision, m.Content, "somebody"); err != nil { // the same, so that it is a revision
 		t.Fatal(err)
 	}
-	if err := a.Revert(t.Context(), id, "somebody"); err != nil {
+	if err := a.Revert(t.Context(), id, m.Revision+1, "somebody"); err != nil {
 		t.Fatal(err)
 	}
 	c := newConsole(t, Config{Archive: a, Tokens: list, Replayer: &waker{}})
@@ -114,7 +114,7 @@ func TestPagesHideSecrets(t *testing.T) {
 			}
 		}
 	}
-	status, _, _ := post(t, c, "/messages/1/edit", url.Values{"body": {"{}"}, "do": {"save"}}, bearer(secrets[Operate]))
+	status, _, _ := post(t, c, "/messages/1/edit", url.Values{"base": {"0"}, "revision": {"0"}, "body": {"{}"}, "do": {"save"}}, bearer(secrets[Operate]))
 	if m, err := a.Get(t.Context(), id); status != http.StatusForbidden || err != nil || m.Edited != nil {
 		t.Errorf("the edit was answered with %d: %v %v", status, m.Edited, err)
 	}
@@ -124,8 +124,8 @@ func TestPagesHideSecrets(t *testing.T) {
 func TestPageRevision(t *testing.T) {
 	c := newConsole(t, Config{})
 	id := add(t, c.Archive, nil)
-	for _, body := range []string{`{"order":18}`, `{"order":19}`} {
-		if err := c.Archive.Edit(t.Context(), id, failed.Content{Body: []byte(body)}, "ann"); err != nil {
+	for seen, body := range []string{`{"order":18}`, `{"order":19}`} {
+		if err := c.Archive.Edit(t.Context(), id, seen, failed.Content{Body: []byte(body)}, "ann"); err != nil {
 			t.Fatal(err)
 		}
 	}

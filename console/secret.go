@@ -46,6 +46,9 @@ func (c *call) revision(id failed.ID, number int) (r *failed.Revision, isRedacte
 
 // edit changes what e says of what a replay sends. Secrets stay as they are.
 func (c *call) edit(id failed.ID, e api.Edit) error {
+	if e.Revision == nil {
+		return badRequest("there is no revision", `send "revision": that of the message that you have seen, so that nobody's edit is lost`)
+	}
 	m, err := c.Archive.Get(c.r.Context(), id)
 	if err != nil {
 		return err
@@ -84,7 +87,7 @@ func (c *call) edit(id failed.ID, e api.Edit) error {
 	if !bytes.Equal(shown.Body, m.Current().Body) && !bytes.Equal(failed.RedactContent(content, rules).Body, shown.Body) {
 		return errSecret
 	}
-	return c.Archive.Edit(c.r.Context(), id, content, c.who.actor)
+	return c.Archive.Edit(c.r.Context(), id, *e.Revision, content, c.who.actor)
 }
 
 // unhide returns the headers that somebody sent who was shown only a part of whole:

@@ -25,7 +25,7 @@ func TestSecretsAreHidden(t *testing.T) {
 	edited := m.Content
 	edited.Headers = topology.Table{"x-token": "hunter3", "in": topology.Table{"X-Token": "hunter4"}}
 	edited.Body = []byte(`{"order":18,"card":{"number":"4112"}}`)
-	if err := a.Edit(t.Context(), id, edited, "somebody"); err != nil {
+	if err := a.Edit(t.Context(), id, 0, edited, "somebody"); err != nil {
 		t.Fatal(err)
 	}
 	list, secrets := tokens()
@@ -93,7 +93,7 @@ func TestSecretsSurviveEdits(t *testing.T) {
 		{"without it", headersOf(topology.Table{"nested": hidden}), nil},
 		{"without its table", headersOf(topology.Table{"x-token": failed.Redacted}), nil},
 		{"its table is a text", headersOf(topology.Table{"x-token": failed.Redacted, "nested": "x"}), nil},
-		{"properties", api.Edit{Properties: &api.Properties{Type: "x"}}, before},
+		{"properties", api.Edit{Revision: new(0), Properties: &api.Properties{Type: "x"}}, before},
 		{"the body as it was shown", bodyOf(`{"order":17,"card":{"number":"[redacted]"}}`), before},
 		{"another body", bodyOf(`{"order":18,"card":{"number":"[redacted]"}}`), nil},
 	} {
@@ -137,7 +137,7 @@ func TestSecretsSurviveAnotherType(t *testing.T) {
 	id := add(t, a, func(m *failed.Message) { m.Body = []byte("\x1f\x8bhunter2") })
 	list, secrets := tokens()
 	d := describe(t, newConsole(t, Config{Archive: a, Tokens: list}))
-	edit := api.Edit{Properties: &api.Properties{ContentType: "text/plain"}}
+	edit := api.Edit{Revision: new(0), Properties: &api.Properties{ContentType: "text/plain"}}
 	refused(t, ask(t, d, "PUT", "/api/v1/messages/1/edit", edit, bearer(secrets[Operate])), http.StatusForbidden, "ask an admin")
 	if m, err := a.Get(t.Context(), id); err != nil || m.Edited != nil {
 		t.Errorf("edited: %+v, %v", m.Edited, err)
@@ -146,7 +146,7 @@ func TestSecretsSurviveAnotherType(t *testing.T) {
 
 func headersOf(t topology.Table) api.Edit {
 	h := api.Headers(t)
-	return api.Edit{Headers: &h}
+	return api.Edit{Revision: new(0), Headers: &h}
 }
 
-func bodyOf(text string) api.Edit { return api.Edit{Text: &text} }
+func bodyOf(text string) api.Edit { return api.Edit{Revision: new(0), Text: &text} }

@@ -12,11 +12,14 @@ import (
 )
 
 // Edit makes c what a replay of the message sends. The original stays, and so does
-// each earlier edit: see Revisions. Only a message in state failed can be edited.
-func (a *Archive) Edit(ctx context.Context, id ID, c Content, who Actor) error {
+// each earlier edit: see Edits. Only a message in state failed can be edited.
+//
+// Seen is the Message.Revision that c was made of. If somebody else has edited the message
+// since, that is ErrState: of two who edit one message the second learns of the first.
+func (a *Archive) Edit(ctx context.Context, id ID, seen int, c Content, who Actor) error {
 	headers, properties, err := c.encode()
 	if err == nil {
-		err = a.revise(ctx, id, who, ActEdit, func(tx *tx, _ int64) (revision int64, err error) {
+		err = a.revise(ctx, id, seen, who, ActEdit, func(tx *tx, _ int64) (revision int64, err error) {
 			if err := tx.row(`SELECT COALESCE(max(number), 0) + 1 FROM {revision} WHERE message = $1`, int64(id)).Scan(&revision); err != nil {
 				return 0, err
 			}
@@ -34,9 +37,9 @@ func (a *Archive) Edit(ctx context.Context, id ID, c Content, who Actor) error {
 var revisionColumns = []string{"message", "number", "at", "actor", "headers", "properties", "body"}
 
 // Revert takes an edit back: a replay sends the message as it failed. Only a message
-// in state failed that is edited can be reverted.
-func (a *Archive) Revert(ctx context.Context, id ID, who Actor) error {
-	err := a.revise(ctx, id, who, ActRevert, func(_ *tx, edited int64) (revision int64, err error) {
+// in state failed that is edited can be reverted. Seen is as for Edit.
+func (a *Archive) Revert(ctx context.Context, id ID, seen int, who Actor) error {
+	err := a.revise(ctx, id, seen, who, ActRevert, func(_ *tx, edited int64) (revision int64, err error) {
 		if edited == 0 {
 			return 0, fmt.Errorf("%w: it has not been edited", ErrState)
 		}
@@ -49,8 +52,8 @@ func (a *Archive) Revert(ctx context.Context, id ID, who Actor) error {
 }
 
 // revise makes another revision that of a message, which f is told the present one
-// of.
-func (a *Archive) revise(ctx context.Context, id ID, who Actor, verb Verb, f func(tx *tx, edited int64) (int64, error)) error {
+// of: the one that was seen.
+func (a *Archive) revise(ctx context.Context, id ID, seen int, who Actor, verb Verb, f func(tx *tx, edited int64) (int64, error)) error {
 	if err := who.validate(); err != nil {
 		return err
 	}
@@ -66,6 +69,9 @@ func (a *Archive) revise(ctx context.Context, id ID, who Actor, verb Verb, f fun
 		}
 		if s := States()[state]; s != Failed {
 			return fmt.Errorf("%w: it is %s, and only what is failed can be changed", ErrState, s)
+		}
+		if edited != int64(seen) {
+			return fmt.Errorf("%w: somebody has edited it meanwhile: it is at revision %d, and revision %d was seen", ErrState, edited, seen)
 		}
 		revision, err := f(tx, edited)
 		if err != nil {

@@ -97,7 +97,7 @@ func ExampleArchive_Edit() {
 	}
 	edited := m.Content // the original stays
 	edited.Body = []byte(`{"order": 19, "customer": "guest"}`)
-	if err := archive.Edit(ctx, m.ID, edited, "cli:ada@shop"); err != nil {
+	if err := archive.Edit(ctx, m.ID, m.Revision, edited, "cli:ada@shop"); err != nil {
 		log.Fatal(err)
 	}
 	if m, err = archive.Get(ctx, 3); err != nil {

@@ -51,14 +51,7 @@ func (a *Archive) export(ctx context.Context, m *Message, w io.Writer) error {
 		}
 		l.Revisions = append(l.Revisions, lineRevision{Time: r.Time, Actor: text(r.Actor), lineContent: c})
 	}
-	if m.Edited != nil {
-		if err := a.row(ctx, `SELECT edited FROM {message} WHERE id = $1`, int64(m.ID)).Scan(&l.Edited); err != nil {
-			return err
-		}
-		if l.Edited > len(l.Revisions) { // it was edited meanwhile
-			l.Edited = len(l.Revisions)
-		}
-	}
+	l.Edited = m.Revision // which was there before the revisions were read
 	b, err := json.Marshal(l)
 	if err != nil {
 		return err

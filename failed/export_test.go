@@ -26,7 +26,7 @@ func TestExportAndImportLoseNothing(t *testing.T) {
 			ids := value(from.Add(ctx, rapid.SliceOfN(anyArrival, 1, 4).Draw(t, "arrivals")))(t)
 			for _, id := range ids {
 				for range rapid.IntRange(0, 2).Draw(t, "edits") {
-					check(t, from.Edit(ctx, id, anyContent.Draw(t, "edited"), "editor"))
+					check(t, from.Edit(ctx, id, value(from.Get(ctx, id))(t).Revision, anyContent.Draw(t, "edited"), "editor"))
 				}
 			}
 			if rapid.Bool().Draw(t, "discarded") {

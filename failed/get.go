@@ -32,13 +32,13 @@ func (a *Archive) get(ctx context.Context, id ID) (*Message, error) {
 	var edited []byte
 	err := a.row(ctx, `SELECT m.id, m.grp, m.state, q.name, m.failed_queue, m.archived, m.exchange, m.routing_key, m.attempts,
 			c.errors, c.dropped, m.reason, m.error, c.error, m.first_failed, m.last_failed,
-			c.body, c.headers, c.properties, r.body, r.headers, r.properties, m.replay, m.back, m.back_of, m.discarded, m.refused
+			c.body, c.headers, c.properties, r.body, r.headers, r.properties, m.edited, m.replay, m.back, m.back_of, m.discarded, m.refused
 		FROM {message} m JOIN {queue} q ON q.id = m.queue JOIN {content} c ON c.message = m.id
 			LEFT JOIN {revision} r ON r.message = m.id AND r.number = m.edited
 		WHERE m.id = $1`, int64(id)).Scan(
 		&m.ID, &m.Group, &state, &m.Queue, &m.FailedQueue, &archived, &m.Exchange, &m.RoutingKey, &m.Attempts,
 		&attempts, &m.ErrorsDropped, &m.Reason, &m.Error, &whole, &first, &last,
-		&m.Body, &headers, &properties, &edited, &editedHeaders, &editedProperties, &m.ReplayedBy, &m.Back, &m.BackOf, &discarded, &refused)
+		&m.Body, &headers, &properties, &edited, &editedHeaders, &editedProperties, &m.Revision, &m.ReplayedBy, &m.Back, &m.BackOf, &discarded, &refused)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ErrNotFound
 	}

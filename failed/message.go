@@ -42,7 +42,8 @@ var (
 	ErrNotFound = errors.New("not found")
 
 	// ErrState says that a message or a replay is in a state that does not allow
-	// what was asked for; nothing was changed.
+	// what was asked for, or is not any more what whoever asked has seen; nothing
+	// was changed.
 	ErrState = errors.New("wrong state")
 
 	// ErrInvalid says that an argument cannot be used, and what to write instead.
@@ -94,6 +95,10 @@ type Message struct {
 	// Edited is what a person made of it; nil if nobody did. It is replayed in
 	// place of Content.
 	Edited *Content
+
+	// Revision is the number of the edit that Edited is; 0 if nobody has edited it, or
+	// the edits were taken back. Whoever edits says which they have seen.
+	Revision int
 
 	// ReplayedBy is the latest replay that the message is or was part of, 0 if
 	// none has been. A replay that ended before the message was sent is none.

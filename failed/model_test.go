@@ -216,7 +216,7 @@ func (m *model) some(t *rapid.T) *failed.Message {
 func (m *model) edit(t *rapid.T) {
 	x := m.some(t)
 	c := failed.Content{Body: []byte(anyBytes.Draw(t, "body")), Headers: topology.Table{"n": rapid.Int32().Draw(t, "n")}}
-	err := m.a.Edit(ctx, x.ID, c, "me")
+	err := m.a.Edit(ctx, x.ID, x.Revision, c, "me")
 	if x.State != failed.Failed {
 		if !errors.Is(err, failed.ErrState) {
 			t.Fatalf("editing what is %s: %v", x.State, err)
@@ -230,6 +230,7 @@ func (m *model) edit(t *rapid.T) {
 		m.edits = make(map[failed.ID]int)
 	}
 	m.edits[x.ID]++
+	x.Revision = m.edits[x.ID]
 	if n := len(value(m.a.Revisions(ctx, x.ID))(t)); n != m.edits[x.ID] {
 		t.Fatalf("%d revisions after %d edits", n, m.edits[x.ID])
 	}
@@ -237,7 +238,7 @@ func (m *model) edit(t *rapid.T) {
 
 func (m *model) revert(t *rapid.T) {
 	x := m.some(t)
-	err := m.a.Revert(ctx, x.ID, "me")
+	err := m.a.Revert(ctx, x.ID, x.Revision, "me")
 	if x.State != failed.Failed || x.Edited == nil {
 		if !errors.Is(err, failed.ErrState) {
 			t.Fatalf("reverting what is %s, edited %v: %v", x.State, x.Edited, err)
@@ -245,7 +246,7 @@ func (m *model) revert(t *rapid.T) {
 		return
 	}
 	check(t, err)
-	x.Edited = nil
+	x.Edited, x.Revision = nil, 0
 	m.acts++
 }
 

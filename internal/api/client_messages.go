@@ -49,9 +49,9 @@ func (c *Client) Edit(ctx context.Context, id int64, e Edit) (Message, error) {
 	return call[Message](ctx, c, http.MethodPut, at("messages", id, "edit"), nil, e)
 }
 
-// Revert takes the edits of a message back.
-func (c *Client) Revert(ctx context.Context, id int64) (Message, error) {
-	return call[Message](ctx, c, http.MethodDelete, at("messages", id, "edit"), nil, nil)
+// Revert takes the edits of a message back, of which the latest was seen.
+func (c *Client) Revert(ctx context.Context, id int64, seen int) (Message, error) {
+	return call[Message](ctx, c, http.MethodDelete, at("messages", id, "edit"), url.Values{"revision": {strconv.Itoa(seen)}}, nil)
 }
 
 // Discard drops messages.

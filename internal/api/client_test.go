@@ -100,7 +100,7 @@ func TestClient(t *testing.T) {
 		t.Errorf("64 bits are %v", n)
 	}
 	empty := ""
-	m, err = c.Edit(ctx, 1, api.Edit{Text: &empty})
+	m, err = c.Edit(ctx, 1, api.Edit{Revision: &m.Revision, Text: &empty})
 	must(err)
 	if m.Edited == nil || len(m.Edited.Body) != 0 {
 		t.Errorf("an empty body: %+v", m.Edited)
@@ -120,7 +120,7 @@ func TestClient(t *testing.T) {
 	if revision.RevisionSummary != revisions.Revisions[0] || revision.Text == nil || *revision.Text != "" {
 		t.Errorf("revision %+v", revision)
 	}
-	m, err = c.Revert(ctx, 1)
+	m, err = c.Revert(ctx, 1, m.Revision)
 	must(err)
 	if m.IsEdited {
 		t.Error("still edited")

@@ -89,6 +89,7 @@ func IsText(body []byte) bool {
 
 // Edit is what to change of a message. What is left out stays as it is.
 type Edit struct {
+	Revision   *int        `json:"revision"`       // of the message that was seen: if it is another one now, nothing is changed
 	Body       *[]byte     `json:"body,omitempty"` // base64; or:
 	Text       *string     `json:"text,omitempty"`
 	Headers    *Headers    `json:"headers,omitempty"`    // all of them

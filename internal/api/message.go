@@ -45,6 +45,7 @@ type Message struct {
 	ErrorsDropped int            `json:"errors_dropped,omitempty"`
 	Original      Content        `json:"original"`
 	Edited        *Content       `json:"edited,omitempty"`
+	Revision      int            `json:"revision"`           // the edit that Edited is; 0: as it failed
 	Redacted      bool           `json:"redacted,omitempty"` // secrets are left out
 }
 
@@ -83,6 +84,7 @@ func MessageOf(m *failed.Message) Message {
 		Errors:        attemptsOf(m.Errors),
 		ErrorsDropped: m.ErrorsDropped,
 		Original:      ContentOf(m.Content),
+		Revision:      m.Revision,
 	}
 	if m.Edited != nil {
 		edited := ContentOf(*m.Edited)

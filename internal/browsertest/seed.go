@@ -157,7 +157,7 @@ func act(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) er
 		}
 		c := m.Content
 		c.Body = []byte(strings.ReplaceAll(string(c.Body), `"quantity":"2"`, `"quantity":2`))
-		if err := a.Edit(ctx, s.ID, c, ben); err != nil {
+		if err := a.Edit(ctx, s.ID, 0, c, ben); err != nil {
 			return err
 		}
 	}

@@ -56,16 +56,15 @@ func (c *failedEditCmd) Run(ctx context.Context, streams IO) error {
 	if err != nil {
 		return err
 	}
-	if c.Revert {
-		m, err := client.Revert(ctx, c.ID)
-		if err != nil {
-			return c.asked(err)
-		}
-		return c.report(streams, m, "reverted\n")
-	}
 	m, err := client.Message(ctx, c.ID)
 	if err != nil {
 		return c.asked(err)
+	}
+	if c.Revert {
+		if m, err = client.Revert(ctx, c.ID, m.Revision); err != nil {
+			return c.asked(err)
+		}
+		return c.report(streams, m, "reverted\n")
 	}
 	switch {
 	case m.Redacted:
@@ -89,7 +88,7 @@ func (c *failedEditCmd) Run(ctx context.Context, streams IO) error {
 		if after.Body == nil {
 			after.Body = []byte{} // and not: as it was
 		}
-		e := api.Edit{Body: &after.Body, Headers: &after.Headers, Properties: &after.Properties}
+		e := api.Edit{Revision: &m.Revision, Body: &after.Body, Headers: &after.Headers, Properties: &after.Properties}
 		if m, err = client.Edit(ctx, c.ID, e); err != nil {
 			return c.asked(err)
 		}
