@@ -18,7 +18,7 @@ func selected(s api.Selection) (failed.Filter, error) {
 	case !isZero && s.All:
 		return failed.Filter{}, badRequest(`there is a filter, and "all": true`, "send one of them")
 	}
-	return s.Filter.Filter(), nil
+	return s.Selected(), nil
 }
 
 // countIn counts what an act would do: the messages that are selected and in a state.
@@ -26,7 +26,7 @@ func (c *call) countIn(f failed.Filter, state failed.State) error {
 	if len(f.States) > 0 && !slices.Contains(f.States, state) {
 		return c.ok(api.Done{DryRun: true})
 	}
-	f.States = []failed.State{state}
+	f.All, f.States = false, []failed.State{state}
 	total, err := c.Archive.Count(c.r.Context(), f)
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ func TestAReplayHasOneOwner(t *testing.T) {
 		if _, err := a.Add(t.Context(), []failed.Arrival{{Message: failed.Message{Queue: "orders"}}}); err != nil {
 			t.Fatal(err)
 		}
-		r, err := a.BeginReplay(t.Context(), failed.Plan{}, "test")
+		r, err := a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "test")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestAReplayIsCancelledWhenItIsLetGoOf(t *testing.T) {
 			a := db.archive(t, clock.use)
 			x := failed.Arrival{Message: failed.Message{FailedQueue: "orders.failed"}}
 			ids := value(a.Add(t.Context(), []failed.Arrival{x, x, x}))(t)
-			r := value(a.BeginReplay(t.Context(), failed.Plan{}, "test"))(t)
+			r := value(a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "test"))(t)
 			if mine := value(a.Claim(t.Context(), r.ID, "one", time.Minute))(t); !mine {
 				t.Fatal("it is not to be had")
 			}

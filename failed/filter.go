@@ -3,8 +3,12 @@ package failed
 import "time"
 
 // Filter selects messages: those for which all that is set holds. The zero Filter
-// selects all.
+// selects all where messages are looked at. Where something is done to them it is ErrInvalid,
+// lest one that was forgotten be taken for everything.
 type Filter struct {
+	// All says that all messages are meant. Nothing else is set then.
+	All bool
+
 	Queue  string  // the work queue
 	States []State // nil: whatever the state; empty: none
 	Group  GroupID

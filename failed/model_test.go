@@ -143,6 +143,13 @@ func (m *model) filter(t *rapid.T) (f failed.Filter) {
 	return f
 }
 
+// meant is a filter of messages that something is done to.
+func (m *model) meant(t *rapid.T) failed.Filter {
+	f := m.filter(t)
+	f.All = gocmp.Equal(f, failed.Filter{})
+	return f
+}
+
 func (m *model) selected(t *rapid.T, f failed.Filter) (out []*failed.Message) {
 	for _, x := range m.all {
 		all := strings.ToLower(strings.Join([]string{x.Error, string(x.Body)}, " "))
@@ -171,7 +178,7 @@ func (m *model) selected(t *rapid.T, f failed.Filter) (out []*failed.Message) {
 }
 
 func (m *model) discard(t *rapid.T) {
-	f := m.filter(t)
+	f := m.meant(t)
 	var want int64
 	for _, x := range m.selected(t, f) {
 		if x.State == failed.Failed {
@@ -186,7 +193,7 @@ func (m *model) discard(t *rapid.T) {
 }
 
 func (m *model) restore(t *rapid.T) {
-	f := m.filter(t)
+	f := m.meant(t)
 	var want int64
 	for _, x := range m.selected(t, f) {
 		if x.State == failed.Discarded {
@@ -251,7 +258,7 @@ func (m *model) revert(t *rapid.T) {
 }
 
 func (m *model) begin(t *rapid.T) {
-	f := m.filter(t)
+	f := m.meant(t)
 	items := make(map[failed.ID]bool)
 	var selected []*failed.Message
 	for _, x := range m.selected(t, f) {

@@ -2,6 +2,7 @@ package failed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -18,7 +19,7 @@ type move struct {
 // move changes the state of those messages that a filter selects, in one transaction
 // with the act that tells of it.
 func (a *Archive) move(ctx context.Context, f Filter, who Actor, m move) (n int64, err error) {
-	if err := who.validate(); err != nil {
+	if err := errors.Join(who.validate(), f.meant()); err != nil {
 		return 0, err
 	}
 	s, err := a.selection(ctx, f)
@@ -87,6 +88,7 @@ func (f Filter) describe() map[string]any {
 			out[name] = v
 		}
 	}
+	set("all", f.All, f.All)
 	set("queue", strings.ToValidUTF8(f.Queue, "\ufffd"), f.Queue != "")
 	set("states", f.States, f.States != nil)
 	set("group", f.Group, f.Group != 0)

@@ -22,7 +22,7 @@ func TestAnArchiveOfAnOlderVersion(t *testing.T) {
 			db.exec(t, fmt.Sprintf(s, p))
 		}
 		a := db.open(t, prefix(p))
-		r := value(a.BeginReplay(t.Context(), failed.Plan{}, "me"))(t)
+		r := value(a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "me"))(t)
 		check(t, a.Refuse(t.Context(), r.ID, []failed.Refusal{{ID: 1, Why: "too large"}}))
 		if m := value(a.Get(t.Context(), 1))(t); m.Queue != "orders" || m.Refused != "too large" {
 			t.Errorf("%+v", m)

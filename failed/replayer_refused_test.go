@@ -121,7 +121,7 @@ func TestAMessageThatFillsItsFrame(t *testing.T) {
 		testkit.Eventually(t, longest, func() bool { return len(w.kept()) == 2 })
 		w.publish(from, headers, "last")
 		testkit.Eventually(t, longest, func() bool { return len(w.kept()) == 3 })
-		r, err := w.archive.BeginReplay(t.Context(), Plan{}, "me")
+		r, err := w.archive.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}}, "me")
 		must(t, err)
 		replayer, err := NewReplayer(w.archive, w.client, ReplayerConfig{})
 		must(t, err)

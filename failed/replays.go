@@ -24,7 +24,7 @@ func (a *Archive) BeginReplay(ctx context.Context, p Plan, who Actor) (*Replay, 
 }
 
 func (a *Archive) begin(ctx context.Context, p Plan, who Actor) (*Replay, error) {
-	if err := errors.Join(who.validate(), p.validate()); err != nil {
+	if err := errors.Join(who.validate(), p.validate(), p.Filter.meant()); err != nil {
 		return nil, err
 	}
 	plan, err := json.Marshal(p)

@@ -91,7 +91,7 @@ func TestNext(t *testing.T) {
 		}
 		ids := value(a.Add(t.Context(), arrivals))(t)
 		check(t, a.Edit(t.Context(), ids[3], 0, failed.Content{Body: []byte("edited"), Headers: topology.Table{"n": int8(1)}}, "me"))
-		r := value(a.BeginReplay(t.Context(), failed.Plan{}, "me"))(t)
+		r := value(a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "me"))(t)
 		for _, want := range [][]failed.ID{{ids[3], ids[2]}, {ids[1], ids[0]}, nil} {
 			next := value(a.Next(t.Context(), r.ID, 10))(t)
 			var got []failed.ID

@@ -194,10 +194,11 @@ func TestWhatCannotBeAskedFor(t *testing.T) {
 		if _, _, err := a.Groups(t.Context(), failed.GroupFilter{Order: "size"}, failed.Page{}); !errors.Is(err, failed.ErrInvalid) {
 			t.Errorf("groups by size: %v", err)
 		}
-		if _, err := a.Discard(t.Context(), failed.Filter{}, " ", "me"); !errors.Is(err, failed.ErrInvalid) {
+		all := failed.Filter{All: true}
+		if _, err := a.Discard(t.Context(), all, " ", "me"); !errors.Is(err, failed.ErrInvalid) {
 			t.Errorf("discarding without a reason: %v", err)
 		}
-		if _, err := a.Discard(t.Context(), failed.Filter{}, "so", ""); !errors.Is(err, failed.ErrInvalid) {
+		if _, err := a.Discard(t.Context(), all, "so", ""); !errors.Is(err, failed.ErrInvalid) {
 			t.Errorf("nobody discards: %v", err)
 		}
 	})

@@ -132,8 +132,19 @@ func (f Filter) errorWords() []string {
 
 func notWord(r rune) bool { return !isWord(r) }
 
+// meant reports that nothing says which messages something is to be done to.
+func (f Filter) meant() error {
+	if len(f.describe()) == 0 {
+		return fmt.Errorf("%w: the Filter is empty: say which messages, or write Filter{All: true} if all are meant", ErrInvalid)
+	}
+	return nil
+}
+
 // validate reports what cannot be meant.
 func (f Filter) validate() error {
+	if f.All && len(f.describe()) > 1 {
+		return fmt.Errorf("%w: Filter.All is set, and a condition beside it: leave one out", ErrInvalid)
+	}
 	for _, s := range f.States {
 		if _, ok := codes[s]; !ok {
 			return fmt.Errorf("%w: there is no state %q: use %q", ErrInvalid, s, States())

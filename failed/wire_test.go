@@ -188,7 +188,7 @@ func TestASentBackMessageHasAllItsAttempts(t *testing.T) {
 				if first.Queue != queue || first.Attempts != attempts || first.Error != fmt.Sprint("error ", attempts) || first.State != Failed {
 					t.Errorf("kept: %+v", first)
 				}
-				r, err := w.archive.BeginReplay(t.Context(), Plan{}, "test")
+				r, err := w.archive.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}}, "test")
 				must(t, err)
 				re, err := NewReplayer(w.archive, w.client, ReplayerConfig{})
 				must(t, err)
@@ -282,7 +282,7 @@ func TestDeadLettersAreKept(t *testing.T) {
 				t.Errorf("%+v", m)
 			}
 		}
-		r, err := w.archive.BeginReplay(t.Context(), Plan{}, "test")
+		r, err := w.archive.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}}, "test")
 		must(t, err)
 		re, err := NewReplayer(w.archive, w.client, ReplayerConfig{})
 		must(t, err)

@@ -118,7 +118,7 @@ func TestAReplayWhoseProcessIsKilled(t *testing.T) {
 			arrivals = nil
 		}
 	}
-	r, err := s.archive.BeginReplay(t.Context(), failed.Plan{}, "test")
+	r, err := s.archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "test")
 	if err != nil || r.Total != int64(*messages) {
 		t.Fatalf("%+v, %v", r, err)
 	}

@@ -33,6 +33,13 @@ type Selection struct {
 	All    bool   `json:"all,omitempty"`
 }
 
+// Selected returns it as package failed has it.
+func (s Selection) Selected() failed.Filter {
+	f := s.Filter.Filter()
+	f.All = s.All
+	return f
+}
+
 // Discard drops messages in state failed.
 type Discard struct {
 	Selection

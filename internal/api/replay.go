@@ -26,7 +26,7 @@ type Target struct {
 // Plan returns it as package failed has it.
 func (p Plan) Plan() failed.Plan {
 	plan := failed.Plan{
-		Filter: p.Filter.Filter(), Rate: p.Rate, Ramp: p.Ramp, Canary: time.Duration(p.Canary), IgnoreSame: p.IgnoreSame,
+		Filter: p.Selected(), Rate: p.Rate, Ramp: p.Ramp, Canary: time.Duration(p.Canary), IgnoreSame: p.IgnoreSame,
 	}
 	if p.To != nil {
 		plan.To = &failed.Target{Exchange: string(p.To.Exchange), RoutingKey: string(p.To.RoutingKey)}
