@@ -155,13 +155,11 @@ type redrive struct {
 func (d *redrive) Wait(ctx context.Context) error {
 	for {
 		d.mu.Lock()
-		if d.progress.Sent+d.open < d.progress.Found {
-			d.open++
-			d.steps++
-			d.mu.Unlock()
-			return d.wait(ctx)
-		}
+		free := d.progress.Sent+d.open < d.progress.Found
 		d.mu.Unlock()
+		if free {
+			return d.turn(ctx)
+		}
 		select {
 		case <-d.changed:
 		case <-ctx.Done():
@@ -170,22 +168,38 @@ func (d *redrive) Wait(ctx context.Context) error {
 	}
 }
 
-// wait waits for the turn of the message that begins. One that does not come to it
-// has not begun.
-func (d *redrive) wait(ctx context.Context) error {
+// turn waits for the turn of the message that may begin. Whether it does is up to the
+// worker, so that it is the handler that counts it from then on. There is one at a time.
+func (d *redrive) turn(ctx context.Context) error {
+	d.count(1)
+	defer d.count(-1)
 	if err := sleep(ctx, d.pace.wait(time.Now())); err != nil {
-		d.mu.Lock()
-		d.open--
-		d.mu.Unlock()
 		return err
 	}
 	d.pace.send(1, time.Now())
 	return nil
 }
 
+// count counts messages that have begun, and of which it is not known what became of them.
+func (d *redrive) count(n int) {
+	d.mu.Lock()
+	d.open += n
+	d.steps++
+	d.mu.Unlock()
+	d.signal()
+}
+
+func (d *redrive) signal() {
+	select {
+	case d.changed <- struct{}{}:
+	default:
+	}
+}
+
 // move is the handler. An error is returned only when ctx has ended: then the
 // message goes back to its place.
 func (d *redrive) move(ctx context.Context, m *reprise.Message) error {
+	d.count(1) // until acked is told
 	out, err := d.message(m)
 	if err == nil {
 		err = d.publish(ctx, out)
@@ -197,6 +211,7 @@ func (d *redrive) move(ctx context.Context, m *reprise.Message) error {
 		d.end(err)
 		<-ctx.Done()
 	}
+	d.count(-1)
 	return err
 }
 
@@ -250,10 +265,7 @@ func (d *redrive) acked(_ *reprise.Message, err error) {
 	}
 	now := d.progress
 	d.mu.Unlock()
-	select {
-	case d.changed <- struct{}{}:
-	default:
-	}
+	d.signal()
 	if err == nil && d.cfg.Progress != nil {
 		d.cfg.Progress(now)
 	}

@@ -1,9 +1,11 @@
 package failed
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -47,6 +49,33 @@ func TestRedriveAtARate(t *testing.T) {
 		if took := time.Since(began); took < 5*time.Second || took > 6*time.Second {
 			t.Errorf("21 messages at 4 per second took %v", took)
 		}
+	})
+}
+
+// A message that may begin need not do so: the worker's connection may be lost at that very
+// moment, or while it is on its way. The next one may begin nevertheless.
+func TestRedriveGoesOnWithoutAMessageThatDidNotBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &redrive{
+			cfg: RedriveConfig{From: ".failed"}, end: func(error) {}, changed: make(chan struct{}, 1),
+			progress: Redriven{Found: 1}, pace: newPace(Plan{}, 1, time.Now()),
+		}
+		begins := func(after string) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := d.Wait(ctx); err != nil {
+				t.Fatalf("after %s none may begin: %v", after, err)
+			}
+		}
+		begins("nothing")
+		begins("one that did not begin")
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := d.move(gone, &reprise.Message{}); err == nil { // nobody knows where it failed
+			t.Fatal("it was sent")
+		}
+		begins("one that went back")
 	})
 }
 
