@@ -27,7 +27,7 @@ func (c *call) countIn(f failed.Filter, state failed.State) error {
 		return c.ok(api.Done{DryRun: true})
 	}
 	f.All, f.States = false, []failed.State{state}
-	total, err := c.Archive.Count(c.r.Context(), f)
+	total, err := c.cfg.Archive.Count(c.r.Context(), f)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (c *call) apiDiscard() error {
 	case d.Reason == "":
 		return badRequest("there is no reason", `send "reason": what to tell who asks why they were discarded`)
 	}
-	n, err := c.Archive.Discard(c.r.Context(), f, d.Reason, c.who.actor)
+	n, err := c.cfg.Archive.Discard(c.r.Context(), f, d.Reason, c.who.actor)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (c *call) apiRestore() error {
 	case isDryRun:
 		return c.countIn(f, failed.Discarded)
 	}
-	n, err := c.Archive.Restore(c.r.Context(), f, c.who.actor)
+	n, err := c.cfg.Archive.Restore(c.r.Context(), f, c.who.actor)
 	if err != nil {
 		return err
 	}
@@ -89,13 +89,13 @@ func (c *call) apiPurge() error {
 		return err
 	}
 	if isDryRun {
-		n, err := c.Archive.WouldPurge(c.r.Context())
+		n, err := c.cfg.Archive.WouldPurge(c.r.Context())
 		if err != nil {
 			return err
 		}
 		return c.ok(api.Done{Messages: n, DryRun: true})
 	}
-	n, err := c.Archive.Purge(c.r.Context(), c.who.actor)
+	n, err := c.cfg.Archive.Purge(c.r.Context(), c.who.actor)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (c *call) apiActs() error {
 	if err != nil {
 		return err
 	}
-	acts, next, err := c.Archive.Acts(c.r.Context(), p)
+	acts, next, err := c.cfg.Archive.Acts(c.r.Context(), p)
 	if err != nil {
 		return err
 	}

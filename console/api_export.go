@@ -29,13 +29,13 @@ func (c *call) apiExport() error {
 	c.w.Header().Set("Content-Type", jsonLines)
 	c.w.Header().Set("Content-Disposition", `attachment; filename="failed.jsonl"`)
 	out := &patientWriter{w: c.w, control: http.NewResponseController(c.w)}
-	if _, err := c.Archive.Export(c.r.Context(), f, out); err != nil {
+	if _, err := c.cfg.Archive.Export(c.r.Context(), f, out); err != nil {
 		if !out.begun {
 			c.w.Header().Del("Content-Disposition")
 			return err
 		}
 		// The only way to say that what was sent is not all.
-		c.Logger.Error("export broken off", "actor", c.who.actor, "err", err)
+		c.cfg.Logger.Error("export broken off", "actor", c.who.actor, "err", err)
 		panic(http.ErrAbortHandler)
 	}
 	return nil
@@ -46,7 +46,7 @@ func (c *call) apiImport() error {
 		return err
 	}
 	in := &patientReader{r: c.r.Body, control: http.NewResponseController(c.w)}
-	n, err := c.Archive.Import(c.r.Context(), in, c.who.actor)
+	n, err := c.cfg.Archive.Import(c.r.Context(), in, c.who.actor)
 	if in.err != nil && !errors.Is(in.err, io.EOF) {
 		return readFailure(in.err)
 	}

@@ -28,7 +28,7 @@ func (c *call) apiGroups() error {
 	if f.Order != failed.ByLast && f.Order != failed.ByFailed {
 		return badRequest("order "+strconv.Quote(string(f.Order))+" cannot be", "use failed, or leave it out for the latest failure first")
 	}
-	groups, next, err := c.Archive.Groups(c.r.Context(), f, p)
+	groups, next, err := c.cfg.Archive.Groups(c.r.Context(), f, p)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (c *call) apiGroup() error {
 	if err != nil {
 		return err
 	}
-	g, err := c.Archive.Group(c.r.Context(), failed.GroupID(id))
+	g, err := c.cfg.Archive.Group(c.r.Context(), failed.GroupID(id))
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (c *call) apiQueues() error {
 	if _, err := c.query(); err != nil {
 		return err
 	}
-	queues, err := c.Archive.Queues(c.r.Context())
+	queues, err := c.cfg.Archive.Queues(c.r.Context())
 	if err != nil {
 		return err
 	}

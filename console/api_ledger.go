@@ -16,10 +16,10 @@ func (c *call) apiLedger() error {
 }
 
 func (c *call) ledgerNow() error {
-	if c.Ledger == nil {
+	if c.cfg.Ledger == nil {
 		return c.ok(api.Ledger{Accounts: []api.Account{}})
 	}
-	report, err := c.Ledger.Report(c.r.Context())
+	report, err := c.cfg.Ledger.Report(c.r.Context())
 	if err != nil {
 		return err
 	}
@@ -43,12 +43,12 @@ func (c *call) apiAccept() error {
 // accept begins an account anew.
 func (c *call) accept(account, reason string) error {
 	switch {
-	case c.Ledger == nil:
+	case c.cfg.Ledger == nil:
 		return &failure{status: 404, text: "no ledger is kept", advice: "give the console the URL of the broker's management API"}
 	case strings.TrimSpace(reason) == "":
 		return badRequest("there is no reason", `send "reason": what the difference was`)
 	}
-	err := c.Ledger.Accept(c.r.Context(), account, c.who.actor, reason)
+	err := c.cfg.Ledger.Accept(c.r.Context(), account, c.who.actor, reason)
 	switch {
 	case errors.Is(err, ledger.ErrNoAccount):
 		return &failure{status: 404, text: "there is no such account", advice: "look at the ledger for what there is"}

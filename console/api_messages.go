@@ -17,7 +17,7 @@ func (c *call) apiMessages() error {
 	if err != nil {
 		return err
 	}
-	summaries, next, err := c.Archive.List(c.r.Context(), f, p)
+	summaries, next, err := c.cfg.Archive.List(c.r.Context(), f, p)
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (c *call) apiCount() error {
 	if err != nil {
 		return err
 	}
-	total, err := c.Archive.Count(c.r.Context(), f)
+	total, err := c.cfg.Archive.Count(c.r.Context(), f)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (c *call) apiRevisions() error {
 	if err != nil {
 		return err
 	}
-	edits, err := c.Archive.Edits(c.r.Context(), failed.ID(id))
+	edits, err := c.cfg.Archive.Edits(c.r.Context(), failed.ID(id))
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (c *call) apiRevert() error {
 	if err != nil {
 		return badRequest("revision "+strconv.Quote(v.Get("revision"))+" cannot be", "write revision= and that of the message that you have seen, so that nobody's edit is lost")
 	}
-	if err := c.Archive.Revert(c.r.Context(), failed.ID(id), seen, c.who.actor); err != nil {
+	if err := c.cfg.Archive.Revert(c.r.Context(), failed.ID(id), seen, c.who.actor); err != nil {
 		return err
 	}
 	return c.showMessage(failed.ID(id))

@@ -12,7 +12,7 @@ func (c *call) apiReplays() error {
 	if err != nil {
 		return err
 	}
-	replays, next, err := c.Archive.Replays(c.r.Context(), p)
+	replays, next, err := c.cfg.Archive.Replays(c.r.Context(), p)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (c *call) apiReplay() error {
 }
 
 func (c *call) showReplay(id failed.ReplayID) error {
-	r, err := c.Archive.Replay(c.r.Context(), id)
+	r, err := c.cfg.Archive.Replay(c.r.Context(), id)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (c *call) apiBeginReplay() error {
 		return badRequest("rate or canary is negative", "leave them out for no limit and no canary")
 	}
 	if isDryRun {
-		destinations, err := c.Archive.Destinations(c.r.Context(), plan.Plan())
+		destinations, err := c.cfg.Archive.Destinations(c.r.Context(), plan.Plan())
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (c *call) apiCancel() error {
 	if err := c.read(&cancel); err != nil {
 		return err
 	}
-	err = c.Archive.EndReplay(c.r.Context(), failed.ReplayID(id), failed.ReplayCancelled, cancel.Reason, c.who.actor)
+	err = c.cfg.Archive.EndReplay(c.r.Context(), failed.ReplayID(id), failed.ReplayCancelled, cancel.Reason, c.who.actor)
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func forbidden(who visitor, needed Role) *failure {
 
 // identify finds out who asks.
 func (c *Console) identify(w http.ResponseWriter, r *http.Request) (visitor, error) {
-	if len(c.Tokens) == 0 {
+	if len(c.cfg.Tokens) == 0 {
 		return identifyLocal(r)
 	}
 	w.Header().Add("Vary", "Authorization, Cookie")

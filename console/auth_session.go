@@ -115,7 +115,7 @@ func (c *call) login() error {
 		return err
 	}
 	next := localPath(v.Get("next"))
-	if len(c.Tokens) == 0 {
+	if len(c.cfg.Tokens) == 0 {
 		http.Redirect(c.w, c.r, next, http.StatusSeeOther)
 		return nil
 	}
@@ -127,7 +127,7 @@ func (c *call) login() error {
 		c.sessions.end(c.who.session)
 	}
 	c.setCookie(c.sessions.begin(t), int(sessionLife/time.Second))
-	c.Logger.Info("login", "name", t.Name, "role", t.Role, "peer", c.r.RemoteAddr)
+	c.cfg.Logger.Info("login", "name", t.Name, "role", t.Role, "peer", c.r.RemoteAddr)
 	http.Redirect(c.w, c.r, next, http.StatusSeeOther)
 	return nil
 }
@@ -148,7 +148,7 @@ func (c *call) setCookie(value string, seconds int) {
 		Path:     "/",
 		MaxAge:   seconds,
 		HttpOnly: true,
-		Secure:   c.Secure || c.r.TLS != nil,
+		Secure:   c.cfg.Secure || c.r.TLS != nil,
 		SameSite: http.SameSiteStrictMode,
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -341,6 +342,25 @@ func TestRoleText(t *testing.T) {
 	for _, text := range []string{"", "nobody", "root", "Admin"} {
 		if err := new(Role).UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), "use view, operate or admin") {
 			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// Nobody becomes an administrator because a program changes what it configured a running
+// console with.
+func TestARunningConsoleIsNotChanged(t *testing.T) {
+	for f := range reflect.TypeFor[Console]().Fields() {
+		if f.IsExported() {
+			t.Errorf("%s can be set from outside", f.Name)
+		}
+	}
+	list, secrets := tokens()
+	cfg := Config{Archive: newArchive(t, failed.Config{}), Tokens: list}
+	c := newConsole(t, cfg)
+	cfg.Tokens[0].Role = Admin
+	for role, secret := range secrets {
+		if me := get[api.Me](t, ask(t, c, "GET", "/api/v1/me", nil, bearer(secret))); me.Role != role.String() {
+			t.Errorf("%s has become %s", role, me.Role)
 		}
 	}
 }

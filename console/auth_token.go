@@ -89,9 +89,9 @@ func (c *Console) check(r *http.Request, secret string) (Token, error) {
 	}
 	hash := []byte(HashToken(secret))
 	var found *Token
-	for i := range c.Tokens { // all of them, so that time tells nothing
-		if subtle.ConstantTimeCompare([]byte(strings.ToLower(c.Tokens[i].Hash)), hash) == 1 {
-			found = &c.Tokens[i]
+	for i := range c.cfg.Tokens { // all of them, so that time tells nothing
+		if subtle.ConstantTimeCompare([]byte(strings.ToLower(c.cfg.Tokens[i].Hash)), hash) == 1 {
+			found = &c.cfg.Tokens[i]
 		}
 	}
 	switch {
@@ -101,7 +101,7 @@ func (c *Console) check(r *http.Request, secret string) (Token, error) {
 		return Token{}, tooOften(wait)
 	}
 	c.wrong.note(from)
-	c.Logger.Warn("login refused", "peer", r.RemoteAddr)
+	c.cfg.Logger.Warn("login refused", "peer", r.RemoteAddr)
 	return Token{}, errWrongToken
 }
 

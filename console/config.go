@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/reprisemq/reprise/failed"
@@ -95,6 +96,7 @@ func (c *Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
+	c.Tokens = slices.Clone(c.Tokens)
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}

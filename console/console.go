@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// Console is an [http.Handler]. It starts no goroutine, and needs no end.
+// Console is an [http.Handler]. It starts no goroutine, and needs no end. What it was
+// configured with stays so.
 type Console struct {
-	Config // with defaults
+	cfg Config // with defaults
 
 	mux      *http.ServeMux
 	handler  http.Handler // mux behind what holds for all requests
@@ -23,7 +24,7 @@ func New(cfg Config) (*Console, error) {
 	}
 	cfg = cfg.withDefaults()
 	c := &Console{
-		Config:   cfg,
+		cfg:      cfg,
 		sessions: newSessions(cfg.Clock),
 		wrong:    newThrottle(cfg.Clock),
 	}

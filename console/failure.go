@@ -60,7 +60,7 @@ func (c *call) fail(err error) {
 	if f == nil {
 		f = &failure{status: http.StatusInternalServerError, text: "something went wrong on our side", advice: "the console's log says what; try again"}
 		if c.r.Context().Err() == nil || !errors.Is(err, context.Canceled) {
-			c.Logger.Error("request failed", "method", c.r.Method, "path", c.r.URL.Path, "actor", c.who.actor, "err", err)
+			c.cfg.Logger.Error("request failed", "method", c.r.Method, "path", c.r.URL.Path, "actor", c.who.actor, "err", err)
 		}
 	}
 	if f.retryAfter > 0 {

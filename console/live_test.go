@@ -34,7 +34,7 @@ func TestLive(t *testing.T) {
 	}
 	lines := bufio.NewScanner(resp.Body)
 	for what := range 2 {
-		add(t, c.Archive, nil)
+		add(t, c.cfg.Archive, nil)
 		heard := false
 		for !heard && lines.Scan() {
 			heard = lines.Text() == "event: archive"
@@ -70,7 +70,7 @@ func TestLiveEndsWithTheSession(t *testing.T) {
 		t.Fatal(lines.Text(), lines.Err())
 	}
 	c.sessions.end(id)
-	add(t, c.Archive, nil)
+	add(t, c.cfg.Archive, nil)
 	for lines.Scan() {
 		if strings.Contains(lines.Text(), "changed") {
 			t.Error("it was told what changed")

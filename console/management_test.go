@@ -53,7 +53,7 @@ func TestBrokerAbsent(t *testing.T) {
 	s := httptest.NewServer(nil)
 	s.Close()
 	c := newConsole(t, Config{Management: &Management{URL: s.URL}})
-	add(t, c.Archive, nil)
+	add(t, c.cfg.Archive, nil)
 	for path, text := range map[string]string{"/": "No live figures.", "/topology": "No live figures."} {
 		if w := ask(t, c, "GET", path, nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), text) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)

@@ -64,7 +64,7 @@ func TestPermissions(t *testing.T) {
 		peers++
 		r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", peers%250)
 		if peers%250 == 0 {
-			m.wrong = newThrottle(m.Clock)
+			m.wrong = newThrottle(m.cfg.Clock)
 		}
 	}
 	cookie := func(role Role) func(*http.Request) {

@@ -23,7 +23,7 @@ type actRow struct {
 // audit lists who did what.
 func (p *pages) audit(c *call) error {
 	q := c.r.URL.Query()
-	acts, next, err := c.Archive.Acts(c.r.Context(), failed.Page{After: failed.Cursor(q.Get("after"))})
+	acts, next, err := c.cfg.Archive.Acts(c.r.Context(), failed.Page{After: failed.Cursor(q.Get("after"))})
 	if err != nil {
 		return err
 	}

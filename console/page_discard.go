@@ -28,17 +28,17 @@ type selection struct {
 func (c *call) selected(v url.Values, state failed.State) (*selection, error) {
 	v = maps.Clone(v)
 	v["state"] = []string{string(state)}
-	f, err := parseFilter(v, c.Clock())
+	f, err := parseFilter(v, c.cfg.Clock())
 	if err != nil {
 		return nil, err
 	}
-	total, err := c.Archive.Count(c.r.Context(), f)
+	total, err := c.cfg.Archive.Count(c.r.Context(), f)
 	if err != nil {
 		return nil, err
 	}
 	s := &selection{Filter: f, Words: describeFilter(f), Total: total, Fields: pairs(filterQuery(f))}
 	if f.Group != 0 {
-		if g, err := c.Archive.Group(c.r.Context(), f.Group); err == nil {
+		if g, err := c.cfg.Archive.Group(c.r.Context(), f.Group); err == nil {
 			s.Name = groupName(*g)
 		}
 	}
@@ -95,7 +95,7 @@ func (p *pages) discard(c *call) error {
 	if reason == "" {
 		return c.showDiscard(http.StatusUnprocessableEntity, s, "Write down why: whoever looks for these messages will want to know.")
 	}
-	n, err := c.Archive.Discard(c.r.Context(), s.Filter, reason, c.who.actor)
+	n, err := c.cfg.Archive.Discard(c.r.Context(), s.Filter, reason, c.who.actor)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (p *pages) restore(c *call) error {
 	if err != nil {
 		return err
 	}
-	n, err := c.Archive.Restore(c.r.Context(), s.Filter, c.who.actor)
+	n, err := c.cfg.Archive.Restore(c.r.Context(), s.Filter, c.who.actor)
 	if err != nil {
 		return err
 	}

@@ -133,9 +133,9 @@ func (c *call) keep(e *edition, content failed.Content) error {
 	case sameContent(content, e.M.Current()):
 		return nil
 	case sameContent(content, e.M.Content):
-		return c.Archive.Revert(ctx, e.M.ID, e.Seen, c.who.actor)
+		return c.cfg.Archive.Revert(ctx, e.M.ID, e.Seen, c.who.actor)
 	}
-	return c.Archive.Edit(ctx, e.M.ID, e.Seen, content, c.who.actor)
+	return c.cfg.Archive.Edit(ctx, e.M.ID, e.Seen, content, c.who.actor)
 }
 
 // revert takes an edit back.
@@ -152,7 +152,7 @@ func (p *pages) revert(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Archive.Revert(c.r.Context(), failed.ID(id), seen, c.who.actor); err != nil {
+	if err := c.cfg.Archive.Revert(c.r.Context(), failed.ID(id), seen, c.who.actor); err != nil {
 		return err
 	}
 	return c.seeOther(messagePath(failed.ID(id)), url.Values{"did": {"reverted"}})
@@ -225,7 +225,7 @@ func (c *call) showEdit(e *edition) error {
 
 // latest is the edit that a message is at; one without a number, if edits were taken back.
 func (c *call) latest(m *failed.Message) (*failed.Edit, error) {
-	edits, err := c.Archive.Edits(c.r.Context(), m.ID)
+	edits, err := c.cfg.Archive.Edits(c.r.Context(), m.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -138,12 +138,12 @@ func TestEditForm(t *testing.T) {
 func TestTwoEditOneMessage(t *testing.T) {
 	replayer := &waker{}
 	c := newConsole(t, Config{Replayer: replayer})
-	id := add(t, c.Archive, nil)
+	id := add(t, c.cfg.Archive, nil)
 	form := ask(t, c, "GET", "/messages/1/edit", nil).Body.String()
 	if !strings.Contains(form, `name="base" value="0"`) || !strings.Contains(form, `name="revision" value="0"`) {
 		t.Fatalf("the form does not say what was seen: %s", form)
 	}
-	if err := c.Archive.Edit(t.Context(), id, 0, failed.Content{Body: []byte(`{"order":"ann's"}`)}, "ann"); err != nil {
+	if err := c.cfg.Archive.Edit(t.Context(), id, 0, failed.Content{Body: []byte(`{"order":"ann's"}`)}, "ann"); err != nil {
 		t.Fatal(err)
 	}
 	mine := url.Values{"base": {"0"}, "revision": {"0"}, "body": {`{"order":"ben's"}`}}
@@ -158,7 +158,7 @@ func TestTwoEditOneMessage(t *testing.T) {
 				t.Errorf("%s: there is no %s", do, want)
 			}
 		}
-		m, err := c.Archive.Get(t.Context(), id)
+		m, err := c.cfg.Archive.Get(t.Context(), id)
 		if err != nil || m.State != failed.Failed || string(m.Current().Body) != `{"order":"ann's"}` {
 			t.Fatalf("%s: it is %s, %s: %v", do, m.State, m.Current().Body, err)
 		}
@@ -170,7 +170,7 @@ func TestTwoEditOneMessage(t *testing.T) {
 	if status, _, body := post(t, c, "/messages/1/edit", mine); status != http.StatusSeeOther {
 		t.Fatalf("having seen it: %d %s", status, body)
 	}
-	m, err := c.Archive.Get(t.Context(), id)
+	m, err := c.cfg.Archive.Get(t.Context(), id)
 	if err != nil || string(m.Current().Body) != `{"order":"ben's"}` || m.State != failed.Replaying {
 		t.Errorf("it is %s, %s: %v", m.State, m.Current().Body, err)
 	}

@@ -59,11 +59,11 @@ func (p *pages) groups(c *call) error {
 	default:
 		return badRequest(fmt.Sprintf("order cannot be %q", clip(order, 80)), "write failed or last")
 	}
-	groups, next, err := c.Archive.Groups(c.r.Context(), f, failed.Page{After: failed.Cursor(q.Get("after"))})
+	groups, next, err := c.cfg.Archive.Groups(c.r.Context(), f, failed.Page{After: failed.Cursor(q.Get("after"))})
 	if err != nil {
 		return err
 	}
-	queues, err := c.Archive.Queues(c.r.Context())
+	queues, err := c.cfg.Archive.Queues(c.r.Context())
 	if err != nil {
 		return err
 	}
@@ -129,12 +129,12 @@ func (p *pages) group(c *call) error {
 	if err != nil {
 		return err
 	}
-	g, err := c.Archive.Group(ctx, failed.GroupID(id))
+	g, err := c.cfg.Archive.Group(ctx, failed.GroupID(id))
 	if err != nil {
 		return err
 	}
 	q.Set("group", fmt.Sprint(id))
-	f, err := parseFilter(q, c.Clock())
+	f, err := parseFilter(q, c.cfg.Clock())
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (p *pages) group(c *call) error {
 	}{Group: g, Name: groupName(*g), Hours: hours(g.Trend), Days: days(g.Trend), List: list}
 	data.All = filterQuery(failed.Filter{Group: g.ID, States: []failed.State{failed.Failed}}).Encode()
 	data.Span = "days"
-	if q.Get("span") == "hours" || q.Get("span") == "" && c.Clock().Sub(g.First).Hours() < 30 {
+	if q.Get("span") == "hours" || q.Get("span") == "" && c.cfg.Clock().Sub(g.First).Hours() < 30 {
 		data.Span = "hours"
 	}
 	return c.render(http.StatusOK, "group", page{Title: data.Name, Nav: "groups", Flash: c.flash()}, data)

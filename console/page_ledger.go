@@ -14,9 +14,9 @@ func (p *pages) ledger(c *call) error {
 		Lines   []ledger.Line
 		At      time.Time // of the last sample
 		Differs int
-	}{Kept: c.Ledger != nil}
-	if c.Ledger != nil {
-		report, err := c.Ledger.Report(c.r.Context())
+	}{Kept: c.cfg.Ledger != nil}
+	if c.cfg.Ledger != nil {
+		report, err := c.cfg.Ledger.Report(c.r.Context())
 		if err != nil {
 			return err
 		}

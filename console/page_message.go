@@ -18,13 +18,13 @@ func (p *pages) message(c *call) error {
 		return err
 	}
 	ctx := c.r.Context()
-	edits, err := c.Archive.Edits(ctx, m.ID)
+	edits, err := c.cfg.Archive.Edits(ctx, m.ID)
 	if err != nil {
 		return err
 	}
 	var replay *failed.Replay
 	if m.ReplayedBy != 0 {
-		if replay, err = c.Archive.Replay(ctx, m.ReplayedBy); err != nil && !errors.Is(err, failed.ErrNotFound) {
+		if replay, err = c.cfg.Archive.Replay(ctx, m.ReplayedBy); err != nil && !errors.Is(err, failed.ErrNotFound) {
 			return err
 		}
 	}

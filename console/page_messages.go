@@ -27,11 +27,11 @@ type messageList struct {
 // list looks up a page of messages.
 func (c *call) list(path string, q url.Values, f failed.Filter) (*messageList, error) {
 	ctx := c.r.Context()
-	messages, next, err := c.Archive.List(ctx, f, failed.Page{After: failed.Cursor(q.Get("after"))})
+	messages, next, err := c.cfg.Archive.List(ctx, f, failed.Page{After: failed.Cursor(q.Get("after"))})
 	if err != nil {
 		return nil, err
 	}
-	total, err := c.Archive.Count(ctx, f)
+	total, err := c.cfg.Archive.Count(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (c *call) list(path string, q url.Values, f failed.Filter) (*messageList, e
 // messages searches through all there is.
 func (p *pages) messages(c *call) error {
 	q := c.r.URL.Query()
-	f, err := parseFilter(q, c.Clock())
+	f, err := parseFilter(q, c.cfg.Clock())
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (p *pages) messages(c *call) error {
 	if err != nil {
 		return err
 	}
-	queues, err := c.Archive.Queues(c.r.Context())
+	queues, err := c.cfg.Archive.Queues(c.r.Context())
 	if err != nil {
 		return err
 	}

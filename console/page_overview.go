@@ -14,11 +14,11 @@ func (p *pages) overview(c *call) error {
 	if err != nil {
 		return err
 	}
-	groups, _, err := c.Archive.Groups(ctx, failed.GroupFilter{State: failed.Failed, Order: failed.ByFailed}, failed.Page{Size: 6})
+	groups, _, err := c.cfg.Archive.Groups(ctx, failed.GroupFilter{State: failed.Failed, Order: failed.ByFailed}, failed.Page{Size: 6})
 	if err != nil {
 		return err
 	}
-	running, err := c.Archive.Running(ctx)
+	running, err := c.cfg.Archive.Running(ctx)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (p *pages) overview(c *call) error {
 		Live    bool   // there are figures
 		Breaker bool   // a worker has one
 		Problem string // why there are none, although there should be
-	}{Queues: s.rows(c.Workers), Groups: groupRows(groups), Live: s.problem == nil}
+	}{Queues: s.rows(c.cfg.Workers), Groups: groupRows(groups), Live: s.problem == nil}
 	if s.problem != nil && !errors.Is(s.problem, errNoFigures) {
 		data.Problem = sentence(s.problem.Error())
 	}
@@ -39,7 +39,7 @@ func (p *pages) overview(c *call) error {
 		data.Breaker = data.Breaker || q.Breaker != ""
 	}
 	for _, r := range running {
-		data.Running = append(data.Running, viewReplay(r, c.Clock()))
+		data.Running = append(data.Running, viewReplay(r, c.cfg.Clock()))
 	}
 	return c.render(http.StatusOK, "overview", page{Title: "Overview", Nav: "overview"}, data)
 }

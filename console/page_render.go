@@ -66,7 +66,7 @@ type flash struct {
 // render writes a page, or returns an error and has written nothing.
 func (c *call) render(status int, name string, p page, data any) error {
 	p.Data = data
-	p.Now = c.Clock()
+	p.Now = c.cfg.Clock()
 	p.Who, p.Role = c.who.actor, c.who.role
 	p.CanLogOut = c.who.session != ""
 	p.CanOperate, p.IsAdmin = c.who.role >= Operate, c.who.role >= Admin
@@ -85,14 +85,14 @@ func (c *call) render(status int, name string, p page, data any) error {
 
 // frame fills what the menu says. A page is shown without it rather than not at all.
 func (c *call) frame(p *page) {
-	queues, err := c.Archive.Queues(c.r.Context())
+	queues, err := c.cfg.Archive.Queues(c.r.Context())
 	if err != nil {
 		return
 	}
 	for _, q := range queues {
 		p.Waiting += q.Counts.Failed
 	}
-	if running, err := c.Archive.Running(c.r.Context()); err == nil {
+	if running, err := c.cfg.Archive.Running(c.r.Context()); err == nil {
 		p.Running = len(running)
 	}
 }

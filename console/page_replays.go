@@ -72,7 +72,7 @@ func describePlan(p failed.Plan) string {
 // replays lists them.
 func (p *pages) replays(c *call) error {
 	q := c.r.URL.Query()
-	replays, next, err := c.Archive.Replays(c.r.Context(), failed.Page{After: failed.Cursor(q.Get("after"))})
+	replays, next, err := c.cfg.Archive.Replays(c.r.Context(), failed.Page{After: failed.Cursor(q.Get("after"))})
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (p *pages) replays(c *call) error {
 		Next    string
 	}{Next: nextPage("/replays", q, next)}
 	for _, r := range replays {
-		data.Replays = append(data.Replays, viewReplay(r, c.Clock()))
+		data.Replays = append(data.Replays, viewReplay(r, c.cfg.Clock()))
 	}
 	return c.render(http.StatusOK, "replays", page{Title: "Replays", Nav: "replays"}, data)
 }
@@ -93,11 +93,11 @@ func (p *pages) replay(c *call) error {
 		return err
 	}
 	ctx := c.r.Context()
-	r, err := c.Archive.Replay(ctx, failed.ReplayID(id))
+	r, err := c.cfg.Archive.Replay(ctx, failed.ReplayID(id))
 	if err != nil {
 		return err
 	}
-	returned, _, err := c.Archive.List(ctx, failed.Filter{Replay: r.ID}, failed.Page{Size: 10})
+	returned, _, err := c.cfg.Archive.List(ctx, failed.Filter{Replay: r.ID}, failed.Page{Size: 10})
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (p *pages) replay(c *call) error {
 		R        replayView
 		Returned []failed.Summary
 		Carried  bool // there is a replayer to carry it out
-	}{viewReplay(*r, c.Clock()), returned, c.Replayer != nil}
+	}{viewReplay(*r, c.cfg.Clock()), returned, c.cfg.Replayer != nil}
 	return c.render(http.StatusOK, "replay", page{Title: fmt.Sprintf("Replay %d", r.ID), Nav: "replays", Flash: c.flash()}, data)
 }
 
@@ -128,7 +128,7 @@ func (c *call) showReplayForm(status int, s *selection, form url.Values, problem
 		Form    url.Values
 		Problem string
 		Carried bool
-	}{s, form, problem, c.Replayer != nil}
+	}{s, form, problem, c.cfg.Replayer != nil}
 	return c.render(status, "replay_new", page{Title: "Replay", Nav: "replays"}, data)
 }
 
@@ -157,17 +157,17 @@ func (p *pages) beginReplay(c *call) error {
 
 // begin begins a replay and wakes whoever carries it out.
 func (c *call) begin(plan failed.Plan) (*failed.Replay, error) {
-	if c.Replayer == nil {
+	if c.cfg.Replayer == nil {
 		return nil, &failure{
 			status: http.StatusServiceUnavailable, text: "this console is not connected to a broker, so that nothing can be replayed here",
 			advice: "start it with a broker: reprise console --broker URL",
 		}
 	}
-	r, err := c.Archive.BeginReplay(c.r.Context(), plan, c.who.actor)
+	r, err := c.cfg.Archive.BeginReplay(c.r.Context(), plan, c.who.actor)
 	if err != nil {
 		return nil, err
 	}
-	c.Replayer.Wake()
+	c.cfg.Replayer.Wake()
 	return r, nil
 }
 
@@ -201,7 +201,7 @@ func (p *pages) cancelReplay(c *call) error {
 	if err != nil {
 		return err
 	}
-	err = c.Archive.EndReplay(c.r.Context(), failed.ReplayID(id), failed.ReplayCancelled, "by "+string(c.who.actor), c.who.actor)
+	err = c.cfg.Archive.EndReplay(c.r.Context(), failed.ReplayID(id), failed.ReplayCancelled, "by "+string(c.who.actor), c.who.actor)
 	if err != nil {
 		return err
 	}

@@ -14,10 +14,10 @@ type pages struct {
 // pageRoutes are the pages.
 func (c *Console) pageRoutes() []route {
 	p := &pages{}
-	if m := c.Management; m != nil {
+	if m := c.cfg.Management; m != nil {
 		p.broker = newBroker(m.URL, m.User, m.Password, m.VHost)
 	}
-	p.live = newLive(c.Archive, p.broker)
+	p.live = newLive(c.cfg.Archive, p.broker)
 	return []route{
 		{method: "GET", path: "/{$}", role: View, handle: p.overview},
 		{method: "GET", path: "/groups", role: View, handle: p.groups},

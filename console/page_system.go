@@ -24,17 +24,17 @@ type system struct {
 // system asks all of them. Only the archive must answer.
 func (p *pages) system(c *call) (*system, error) {
 	ctx := c.r.Context()
-	summaries, err := c.Archive.Queues(ctx)
+	summaries, err := c.cfg.Archive.Queues(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s := &system{archived: map[string]failed.QueueSummary{}}
-	works := make([]string, 0, len(summaries)+len(c.Workers))
+	works := make([]string, 0, len(summaries)+len(c.cfg.Workers))
 	for _, q := range summaries {
 		s.archived[q.Queue] = q
 		works = append(works, q.Queue)
 	}
-	for _, w := range c.Workers {
+	for _, w := range c.cfg.Workers {
 		works = append(works, w.Queue)
 	}
 	s.figures, s.problem = p.broker.Queues(ctx)
@@ -42,7 +42,7 @@ func (p *pages) system(c *call) (*system, error) {
 	for name, q := range s.figures {
 		counts[name] = graph.Count{Ready: q.Ready, Unacked: q.Unacked}
 	}
-	s.graph = newGraph(p.everything(ctx, c.Topology), works, counts)
+	s.graph = newGraph(p.everything(ctx, c.cfg.Topology), works, counts)
 	return s, nil
 }
 

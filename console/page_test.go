@@ -76,7 +76,7 @@ func TestPagesShowMarkupAsText(t *testing.T) {
 func TestPagesByRole(t *testing.T) {
 	list, secrets := tokens()
 	c := newConsole(t, Config{Tokens: list, Replayer: &waker{}})
-	add(t, c.Archive, nil)
+	add(t, c.cfg.Archive, nil)
 	for path, action := range map[string]string{
 		"/messages/1": `action="/replays"`, "/messages": `name="id"`, "/groups/1": "/replays/new?",
 	} {
@@ -123,9 +123,9 @@ func TestPagesHideSecrets(t *testing.T) {
 // What each edit changed is a click away from what became of the message.
 func TestPageRevision(t *testing.T) {
 	c := newConsole(t, Config{})
-	id := add(t, c.Archive, nil)
+	id := add(t, c.cfg.Archive, nil)
 	for seen, body := range []string{`{"order":18}`, `{"order":19}`} {
-		if err := c.Archive.Edit(t.Context(), id, seen, failed.Content{Body: []byte(body)}, "ann"); err != nil {
+		if err := c.cfg.Archive.Edit(t.Context(), id, seen, failed.Content{Body: []byte(body)}, "ann"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,8 +145,8 @@ func TestPageRevision(t *testing.T) {
 
 func TestPageDiscardAndRestore(t *testing.T) {
 	c := newConsole(t, Config{})
-	add(t, c.Archive, nil)
-	add(t, c.Archive, nil)
+	add(t, c.cfg.Archive, nil)
+	add(t, c.cfg.Archive, nil)
 	if status, _, body := post(t, c, "/discard", url.Values{"id": {"1"}, "reason": {" "}}); status != http.StatusUnprocessableEntity || !strings.Contains(body, "Write down why") {
 		t.Errorf("without a reason: %d", status)
 	}
@@ -160,7 +160,7 @@ func TestPageDiscardAndRestore(t *testing.T) {
 	if status, location, _ = post(t, c, "/restore", url.Values{"id": {"1"}}); status != http.StatusSeeOther || location != "/messages/1?did=restored&n=1" {
 		t.Errorf("%d to %s", status, location)
 	}
-	if m, err := c.Archive.Get(t.Context(), 1); err != nil || m.State != failed.Failed {
+	if m, err := c.cfg.Archive.Get(t.Context(), 1); err != nil || m.State != failed.Failed {
 		t.Errorf("it is %s: %v", m.State, err)
 	}
 }
@@ -169,7 +169,7 @@ func TestPageBeginReplay(t *testing.T) {
 	w := &waker{}
 	c := newConsole(t, Config{Replayer: w})
 	for range 3 {
-		add(t, c.Archive, nil)
+		add(t, c.cfg.Archive, nil)
 	}
 	status, location, _ := post(t, c, "/replays", url.Values{
 		"group": {"1"}, "options": {"yes"}, "to": {"other"}, "exchange": {"x"}, "key": {"k"}, "rate": {"2.5"}, "ramp": {"yes"}, "canary": {"30s"},
@@ -177,7 +177,7 @@ func TestPageBeginReplay(t *testing.T) {
 	if status != http.StatusSeeOther || location != "/replays/1" || w.woken.Load() != 1 {
 		t.Fatalf("%d to %s, woken %d times", status, location, w.woken.Load())
 	}
-	r, err := c.Archive.Replay(t.Context(), 1)
+	r, err := c.cfg.Archive.Replay(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestPageBeginReplay(t *testing.T) {
 	if status, _, _ = post(t, c, "/replays", url.Values{"id": {"2"}}); status != http.StatusSeeOther {
 		t.Errorf("status %d", status)
 	}
-	if r, err = c.Archive.Replay(t.Context(), 2); err != nil || r.Total != 1 || r.Plan.IgnoreSame || r.Plan.To != nil {
+	if r, err = c.cfg.Archive.Replay(t.Context(), 2); err != nil || r.Total != 1 || r.Plan.IgnoreSame || r.Plan.To != nil {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for name, v := range map[string]url.Values{

@@ -15,12 +15,12 @@ func (c *call) secrets() []failed.Rule {
 	if c.who.role >= Admin {
 		return nil
 	}
-	return c.Archive.Config().Redact
+	return c.cfg.Archive.Config().Redact
 }
 
 // message returns a message as whoever asks may see it, and whether there is more.
 func (c *call) message(id failed.ID) (m *failed.Message, isRedacted bool, err error) {
-	m, err = c.Archive.Get(c.r.Context(), id)
+	m, err = c.cfg.Archive.Get(c.r.Context(), id)
 	rules := c.secrets()
 	if err != nil || len(rules) == 0 {
 		return m, false, err
@@ -35,7 +35,7 @@ func hides(shown, whole failed.Content) bool {
 
 // revision returns an edit as whoever asks may see it, and whether there is more.
 func (c *call) revision(id failed.ID, number int) (r *failed.Revision, isRedacted bool, err error) {
-	r, err = c.Archive.Revision(c.r.Context(), id, number)
+	r, err = c.cfg.Archive.Revision(c.r.Context(), id, number)
 	rules := c.secrets()
 	if err != nil || len(rules) == 0 {
 		return r, false, err
@@ -49,7 +49,7 @@ func (c *call) edit(id failed.ID, e api.Edit) error {
 	if e.Revision == nil {
 		return badRequest("there is no revision", `send "revision": that of the message that you have seen, so that nobody's edit is lost`)
 	}
-	m, err := c.Archive.Get(c.r.Context(), id)
+	m, err := c.cfg.Archive.Get(c.r.Context(), id)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (c *call) edit(id failed.ID, e api.Edit) error {
 	if !bytes.Equal(shown.Body, m.Current().Body) && !bytes.Equal(failed.RedactContent(content, rules).Body, shown.Body) {
 		return errSecret
 	}
-	return c.Archive.Edit(c.r.Context(), id, *e.Revision, content, c.who.actor)
+	return c.cfg.Archive.Edit(c.r.Context(), id, *e.Revision, content, c.who.actor)
 }
 
 // unhide returns the headers that somebody sent who was shown only a part of whole:
