@@ -36,8 +36,8 @@ func viewReplay(r failed.Replay, now time.Time) replayView {
 	if took > 0 {
 		v.Rate = float64(r.Sent) / max(took.Seconds(), 1)
 	}
-	if v.Running && v.Rate > 0 && r.Sent < r.Total {
-		left := float64(r.Total-r.Sent) / v.Rate
+	if v.Running && v.Rate > 0 && r.Left() > 0 {
+		left := float64(r.Left()) / v.Rate
 		if left < 30*24*3600 {
 			v.Left = short(max(time.Duration(left*float64(time.Second)), time.Second))
 		}
@@ -128,7 +128,14 @@ func (c *call) showReplayForm(status int, s *selection, form url.Values, problem
 		Form    url.Values
 		Problem string
 		Carried bool
-	}{s, form, problem, c.cfg.Replayer != nil}
+		Where   *whereabouts
+	}{s, form, problem, c.cfg.Replayer != nil, nil}
+	if s.Total.N > 0 {
+		var err error
+		if data.Where, err = c.whereabouts(s.Filter); err != nil {
+			return err
+		}
+	}
 	return c.render(status, "replay_new", page{Title: "Replay", Nav: "replays"}, data)
 }
 

@@ -1,0 +1,42 @@
+package console
+
+import (
+	"context"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// whereabouts are where messages go that each go back to where they failed.
+type whereabouts struct {
+	All     []failed.Destination // the most messages first, as many as a page has room for
+	More    int                  // destinations that are left out
+	Unknown int64                // messages that stay, since nobody knows where they failed
+	Late    bool                 // it took too long to look
+}
+
+// maxDestinations is how many a page shows.
+const maxDestinations = 20
+
+// maxLooking bounds for how long a page looks at all messages that are selected.
+const maxLooking = 5 * time.Second
+
+func (c *call) whereabouts(f failed.Filter) (*whereabouts, error) {
+	ctx, cancel := context.WithTimeout(c.r.Context(), maxLooking)
+	defer cancel()
+	all, err := c.cfg.Archive.Destinations(ctx, failed.Plan{Filter: f})
+	switch {
+	case err != nil && ctx.Err() != nil && c.r.Context().Err() == nil:
+		return &whereabouts{Late: true}, nil
+	case err != nil:
+		return nil, err
+	}
+	w := &whereabouts{All: all[:min(len(all), maxDestinations)]}
+	w.More = len(all) - len(w.All)
+	for _, d := range all {
+		if d.Unknown {
+			w.Unknown += d.Messages
+		}
+	}
+	return w, nil
+}
