@@ -136,7 +136,7 @@ func (e *arrival) encode() (err error) {
 		return err
 	}
 	written := tablesOf(m.Errors)
-	errors, err := appendValue(nil, written, 0)
+	attempts, err := appendValue(nil, written, 0)
 	if err != nil {
 		return err
 	}
@@ -144,8 +144,8 @@ func (e *arrival) encode() (err error) {
 	if err != nil {
 		return err
 	}
-	if string(errors) != string(trail) {
-		e.errors = string(errors)
+	if string(attempts) != string(trail) {
+		e.errors = string(attempts)
 	}
 	return nil
 }

@@ -18,8 +18,8 @@
 // # Everything is kept
 //
 // A message is kept as it lay in the failed queue: each byte of its body, all its
-// properties, and all headers with the exact types that they have on the wire. An
-// edit is kept beside the original. What leaves the archive leaves it by
+// properties but delivery_mode, and all headers with the exact types that they have on
+// the wire. A replay sends it as persistent, whatever it was. An edit is kept beside the original. What leaves the archive leaves it by
 // Config.Retention alone, logged and as an act in the audit log.
 //
 // # States

@@ -116,16 +116,7 @@ func (a *Archive) Edits(ctx context.Context, id ID) (all []Edit, err error) {
 	return all, nil
 }
 
-// Revisions returns what Edits does, with what each edit made of the message: all of
-// it at once, in memory.
-func (a *Archive) Revisions(ctx context.Context, id ID) ([]Revision, error) {
-	all, err := a.revisions(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("failed: reading the edits of message %d: %w", id, err)
-	}
-	return all, nil
-}
-
+// revisions are all edits, with what each made of the message: all of it at once, in memory.
 func (a *Archive) revisions(ctx context.Context, id ID) (all []Revision, err error) {
 	for row, err := range a.rows(ctx, `SELECT number, at, actor, body, headers, properties FROM {revision} WHERE message = $1 ORDER BY number`, int64(id)) {
 		if err != nil {

@@ -70,8 +70,9 @@ const (
 // Import reads what Export wrote, and returns how many messages are new. Those that
 // are in the archive already, or were imported before, are left as they are. What
 // was replaying is failed; which replays messages were part of is not known here, and
-// they arrive now: Config.Retention begins anew. On a line that cannot be read it stops, and says which; the lines before it have been
-// imported, and importing the mended file adds the others.
+// they arrive now: Config.Retention begins anew. On a line that cannot be read it
+// stops, and says which; the lines before it have been imported, and importing the
+// mended file adds the others.
 func (a *Archive) Import(ctx context.Context, r io.Reader, who Actor) (added int64, err error) {
 	if err := who.validate(); err != nil {
 		return 0, fmt.Errorf("failed: importing: %w", err)

@@ -51,7 +51,7 @@ func TestExportAndImportLoseNothing(t *testing.T) {
 				t.Fatalf("(-want +got)\n%s", d)
 			}
 			for i := range want {
-				if d := gocmp.Diff(value(from.Revisions(ctx, want[i].ID))(t), value(to.Revisions(ctx, got[i].ID))(t), same); d != "" {
+				if d := gocmp.Diff(revisions(t, from, want[i].ID), revisions(t, to, got[i].ID), same); d != "" {
 					t.Fatalf("revisions: (-want +got)\n%s", d)
 				}
 			}
@@ -125,4 +125,13 @@ func TestWhatIsImportedIsNotPurgedAtOnce(t *testing.T) {
 			t.Errorf("%d purged after it was imported", n)
 		}
 	})
+}
+
+// revisions are all edits of a message, with what each made of it.
+func revisions(t rapid.TB, a *failed.Archive, id failed.ID) (all []*failed.Revision) {
+	t.Helper()
+	for _, edit := range value(a.Edits(ctx, id))(t) {
+		all = append(all, value(a.Revision(ctx, id, edit.Number))(t))
+	}
+	return all
 }

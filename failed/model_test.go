@@ -238,7 +238,7 @@ func (m *model) edit(t *rapid.T) {
 	}
 	m.edits[x.ID]++
 	x.Revision = m.edits[x.ID]
-	if n := len(value(m.a.Revisions(ctx, x.ID))(t)); n != m.edits[x.ID] {
+	if n := len(value(m.a.Edits(ctx, x.ID))(t)); n != m.edits[x.ID] {
 		t.Fatalf("%d revisions after %d edits", n, m.edits[x.ID])
 	}
 }

@@ -18,12 +18,13 @@ func TestRevision(t *testing.T) {
 			check(t, a.Edit(ctx, id, seen, failed.Content{Body: []byte(body)}, "me"))
 		}
 		check(t, a.Revert(ctx, id, 2, "me"))
-		all := value(a.Revisions(ctx, id))(t)
+		all := value(a.Edits(ctx, id))(t)
 		if len(all) != 2 {
-			t.Fatalf("%d revisions", len(all))
+			t.Fatalf("%d edits", len(all))
 		}
-		for _, want := range all {
-			if d := cmp.Diff(&want, value(a.Revision(ctx, id, want.Number))(t)); d != "" {
+		for i, edit := range all {
+			want := &failed.Revision{Edit: edit, Content: failed.Content{Body: []byte([]string{"1", ""}[i])}}
+			if d := cmp.Diff(want, value(a.Revision(ctx, id, edit.Number))(t), same); d != "" {
 				t.Error(d)
 			}
 		}

@@ -120,7 +120,7 @@ func (l *Ledger) Accept(ctx context.Context, name string, who failed.Actor, reas
 	}
 	i := slices.IndexFunc(known, func(k account) bool { return k.name == name })
 	if i < 0 {
-		return fmt.Errorf("ledger: %w: %q", ErrNoAccount, name)
+		return fmt.Errorf("%w: %q", ErrNoAccount, name)
 	}
 	r := &known[i]
 	newest, err := l.last(ctx, name, 3)
@@ -130,7 +130,7 @@ func (l *Ledger) Accept(ctx context.Context, name string, who failed.Actor, reas
 	old := *r
 	r.opened, r.opening = time.Time{}, opening{}
 	if old.opened.IsZero() || !r.open(newest) {
-		return fmt.Errorf("ledger: account %q: %w: try again in %s", name, ErrTooEarly, 2*l.cfg.Every)
+		return fmt.Errorf("%w: account %q: try again in %s", ErrTooEarly, name, 2*l.cfg.Every)
 	}
 	n := r.terms.missing(&old.terms)
 	r.note = fmt.Sprintf("begun anew at %s by %s, with a difference of %d: %s", l.cfg.Clock().UTC().Format(time.RFC3339), who, n, reason)
@@ -142,6 +142,6 @@ func (l *Ledger) Accept(ctx context.Context, name string, who failed.Actor, reas
 
 // Errors of Accept.
 var (
-	ErrNoAccount = errors.New("there is no such account")
-	ErrTooEarly  = errors.New("there are too few samples to begin anew")
+	ErrNoAccount = errors.New("ledger: there is no such account")
+	ErrTooEarly  = errors.New("ledger: there are too few samples to begin anew")
 )
