@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -36,7 +35,7 @@ func (a *Archive) Add(ctx context.Context, arrivals []Arrival) ([]ID, error) {
 	for i := range arrivals {
 		var err error
 		if encoded[i], err = a.encode(&arrivals[i]); err != nil {
-			return nil, fmt.Errorf("failed: adding message %d of %d: %w", i+1, len(arrivals), err)
+			return nil, doing(err, "adding message %d of %d", i+1, len(arrivals))
 		}
 	}
 	if len(arrivals) == 0 {
@@ -61,7 +60,7 @@ func (a *Archive) Add(ctx context.Context, arrivals []Arrival) ([]ID, error) {
 		return tx.add(added)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("failed: adding %d messages: %w", len(arrivals), err)
+		return nil, doing(err, "adding %d messages", len(arrivals))
 	}
 	for i := range ids {
 		if ids[i] == 0 {
@@ -82,7 +81,7 @@ func (a *Archive) Settled(ctx context.Context, ids []ID) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("failed: noting that %d messages are settled: %w", len(ids), err)
+		return doing(err, "noting that %d messages are settled", len(ids))
 	}
 	return nil
 }

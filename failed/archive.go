@@ -90,12 +90,12 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Archive, error) {
 		return nil, errNoDatabase
 	}
 	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("failed: %w", err)
+		return nil, err
 	}
 	a := &Archive{db: db, cfg: cfg.withDefaults(), session: rand.Text(), writing: make(chan struct{}, 1)}
 	if !a.ready(ctx) {
 		if err := a.migrate(ctx); err != nil {
-			return nil, fmt.Errorf("failed: opening the archive in %s: %w", cfg.Dialect, err)
+			return nil, doing(err, "opening the archive in %s", cfg.Dialect)
 		}
 	}
 	return a, nil

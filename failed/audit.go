@@ -40,7 +40,7 @@ const (
 func (a *Archive) Acts(ctx context.Context, p Page) ([]Act, Cursor, error) {
 	acts, next, err := a.acts(ctx, p)
 	if err != nil {
-		return nil, "", fmt.Errorf("failed: listing acts: %w", err)
+		return nil, "", doing(err, "listing acts")
 	}
 	return acts, next, nil
 }

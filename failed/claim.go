@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/sqlkit"
@@ -23,7 +22,7 @@ func (a *Archive) Claim(ctx context.Context, id ReplayID, owner string, lease ti
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("failed: claiming replay %d: %w", id, err)
+		return false, doing(err, "claiming replay %d", id)
 	}
 	return n == 1, nil
 }
@@ -43,7 +42,7 @@ func (a *Archive) Release(ctx context.Context, id ReplayID, owner string) error 
 		return tx.ended(id, ReplayCancelled)
 	})
 	if err != nil {
-		return fmt.Errorf("failed: releasing replay %d: %w", id, err)
+		return doing(err, "releasing replay %d", id)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func (a *Archive) ClaimQueue(ctx context.Context, queue, owner string, lease tim
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("failed: claiming the queue %q: %w", queue, err)
+		return false, doing(err, "claiming the queue %q", queue)
 	}
 	return n == 1, nil
 }
@@ -36,7 +36,7 @@ func (a *Archive) ReleaseQueue(ctx context.Context, queue, owner string) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("failed: releasing the queue %q: %w", queue, err)
+		return doing(err, "releasing the queue %q", queue)
 	}
 	return nil
 }

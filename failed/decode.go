@@ -42,7 +42,7 @@ func readTable(fields map[string]any) (topology.Table, error) {
 		}
 		var err error
 		if t[name], err = readValue(v); err != nil {
-			return nil, fmt.Errorf("header %.40q: %w", name, err)
+			return nil, doing(err, "header %.40q", name)
 		}
 	}
 	return t, nil

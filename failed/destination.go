@@ -3,7 +3,6 @@ package failed
 import (
 	"context"
 	"database/sql"
-	"fmt"
 )
 
 // Destination is where messages of a Plan go.
@@ -24,7 +23,7 @@ type Destination struct {
 func (a *Archive) Destinations(ctx context.Context, p Plan) ([]Destination, error) {
 	all, err := a.destinations(ctx, p)
 	if err != nil {
-		return nil, fmt.Errorf("failed: looking where messages would be sent: %w", err)
+		return nil, doing(err, "looking where messages would be sent")
 	}
 	return all, nil
 }

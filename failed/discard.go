@@ -11,14 +11,14 @@ import (
 // archive, and Restore brings them back.
 func (a *Archive) Discard(ctx context.Context, f Filter, reason string, who Actor) (int64, error) {
 	if strings.TrimSpace(reason) == "" {
-		return 0, fmt.Errorf("failed: discarding: %w: say why: the reason is empty", ErrInvalid)
+		return 0, doing(fmt.Errorf("%w: say why: the reason is empty", ErrInvalid), "discarding")
 	}
 	n, err := a.move(ctx, f, who, move{
 		from: Failed, to: Discarded, verb: ActDiscard,
 		set: func(s *selection) string { return `, discarded = ` + s.arg(bytesOf(reason)) }, details: map[string]any{"reason": reason},
 	})
 	if err != nil {
-		return 0, fmt.Errorf("failed: discarding: %w", err)
+		return 0, doing(err, "discarding")
 	}
 	return n, nil
 }
@@ -31,7 +31,7 @@ func (a *Archive) Restore(ctx context.Context, f Filter, who Actor) (int64, erro
 		set: func(*selection) string { return `, discarded = NULL` },
 	})
 	if err != nil {
-		return 0, fmt.Errorf("failed: restoring: %w", err)
+		return 0, doing(err, "restoring")
 	}
 	return n, nil
 }

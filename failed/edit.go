@@ -29,7 +29,7 @@ func (a *Archive) Edit(ctx context.Context, id ID, seen int, c Content, who Acto
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("failed: editing message %d: %w", id, err)
+		return doing(err, "editing message %d", id)
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func (a *Archive) Revert(ctx context.Context, id ID, seen int, who Actor) error 
 		return 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("failed: reverting message %d: %w", id, err)
+		return doing(err, "reverting message %d", id)
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (a *Archive) Edits(ctx context.Context, id ID) (all []Edit, err error) {
 			err = row.Scan(&e.Number, &at, &e.Actor)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("failed: reading the edits of message %d: %w", id, err)
+			return nil, doing(err, "reading the edits of message %d", id)
 		}
 		e.Time = sqlkit.TimeOf(at)
 		all = append(all, e)

@@ -54,7 +54,7 @@ func appendTable[T ~map[string]any](b []byte, t T, depth int) ([]byte, error) {
 		b = append(appendString(b, written), ':')
 		var err error
 		if b, err = appendValue(b, t[name], depth+1); err != nil {
-			return b, fmt.Errorf("header %.40q: %w", name, err)
+			return b, doing(err, "header %.40q", name)
 		}
 	}
 	return append(b, '}'), nil

@@ -20,12 +20,12 @@ func (a *Archive) Export(ctx context.Context, f Filter, w io.Writer) (n int64, e
 			return n, err
 		}
 		if err := a.export(ctx, m, buffered); err != nil {
-			return n, fmt.Errorf("failed: exporting message %d: %w", m.ID, err)
+			return n, doing(err, "exporting message %d", m.ID)
 		}
 		n++
 	}
 	if err := buffered.Flush(); err != nil {
-		return n, fmt.Errorf("failed: exporting: %w", err)
+		return n, doing(err, "exporting")
 	}
 	return n, nil
 }
@@ -75,7 +75,7 @@ const (
 // mended file adds the others.
 func (a *Archive) Import(ctx context.Context, r io.Reader, who Actor) (added int64, err error) {
 	if err := who.validate(); err != nil {
-		return 0, fmt.Errorf("failed: importing: %w", err)
+		return 0, doing(err, "importing")
 	}
 	in := bufio.NewReaderSize(r, 1<<16)
 	var act int64
@@ -106,7 +106,7 @@ func (a *Archive) Import(ctx context.Context, r io.Reader, who Actor) (added int
 			number++
 			l, err := parseLine(b)
 			if err != nil {
-				return added, errors.Join(flush(), fmt.Errorf("failed: importing line %d: %w", number, err))
+				return added, errors.Join(flush(), doing(err, "importing line %d", number))
 			}
 			if l != nil {
 				lines = append(lines, l)
@@ -115,14 +115,14 @@ func (a *Archive) Import(ctx context.Context, r io.Reader, who Actor) (added int
 		}
 		if len(lines) == importBatch || size > importBytes || readErr != nil {
 			if err := flush(); err != nil {
-				return added, fmt.Errorf("failed: importing the lines up to %d: %w", number, err)
+				return added, doing(err, "importing the lines up to %d", number)
 			}
 		}
 		if readErr == io.EOF {
 			return added, nil
 		}
 		if readErr != nil {
-			return added, fmt.Errorf("failed: importing: reading line %d: %w", number+1, readErr)
+			return added, doing(readErr, "importing: reading line %d", number+1)
 		}
 	}
 }
@@ -160,7 +160,7 @@ func (t *tx) importLines(lines []*line) (int64, error) {
 	}
 	for i, e := range added {
 		if err := e.encode(); err != nil {
-			return 0, fmt.Errorf("message %d of archive %s: %w", from[i].ID, from[i].Archive, err)
+			return 0, doing(err, "message %d of archive %s", from[i].ID, from[i].Archive)
 		}
 	}
 	if err := t.add(added); err != nil {

@@ -17,7 +17,7 @@ import (
 func (a *Archive) Get(ctx context.Context, id ID) (*Message, error) {
 	m, err := a.get(ctx, id)
 	if err != nil {
-		return nil, fmt.Errorf("failed: reading message %d: %w", id, err)
+		return nil, doing(err, "reading message %d", id)
 	}
 	return m, nil
 }
@@ -98,7 +98,7 @@ func decodeAttempts(s string) ([]reprise.AttemptError, error) {
 	}
 	v, err := readValue(list)
 	if err != nil {
-		return nil, fmt.Errorf("errors of attempts: %w", err)
+		return nil, doing(err, "errors of attempts")
 	}
 	return attemptsOf(v.([]any)), nil
 }

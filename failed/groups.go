@@ -17,7 +17,7 @@ import (
 func (a *Archive) Groups(ctx context.Context, f GroupFilter, p Page) ([]Group, Cursor, error) {
 	groups, next, err := a.groups(ctx, f, p)
 	if err != nil {
-		return nil, "", fmt.Errorf("failed: listing groups: %w", err)
+		return nil, "", doing(err, "listing groups")
 	}
 	return groups, next, nil
 }
@@ -29,7 +29,7 @@ func (a *Archive) Group(ctx context.Context, id GroupID) (*Group, error) {
 		err = ErrNotFound
 	}
 	if err != nil {
-		return nil, fmt.Errorf("failed: reading group %d: %w", id, err)
+		return nil, doing(err, "reading group %d", id)
 	}
 	return &groups[0], nil
 }
@@ -224,7 +224,7 @@ func (a *Archive) Queues(ctx context.Context) ([]QueueSummary, error) {
 			err = row.Scan(&s.Queue, &s.Counts.Failed, &s.Counts.Replaying, &s.Counts.Replayed, &s.Counts.Discarded, &s.Purged, &oldest, &newest)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("failed: listing queues: %w", err)
+			return nil, doing(err, "listing queues")
 		}
 		s.Oldest, s.Newest = sqlkit.TimeOf(oldest), sqlkit.TimeOf(newest)
 		out = append(out, s)

@@ -127,7 +127,7 @@ func parseLine(b []byte) (*line, error) {
 	}
 	for i := range l.Revisions {
 		if err := l.Revisions[i].read(); err != nil {
-			return nil, fmt.Errorf("revision %d: %w", i+1, err)
+			return nil, doing(err, "revision %d", i+1)
 		}
 	}
 	m := Message{

@@ -17,7 +17,7 @@ import (
 func (a *Archive) List(ctx context.Context, f Filter, p Page) ([]Summary, Cursor, error) {
 	out, next, err := a.list(ctx, f, p)
 	if err != nil {
-		return nil, "", fmt.Errorf("failed: listing messages: %w", err)
+		return nil, "", doing(err, "listing messages")
 	}
 	return out, next, nil
 }
@@ -117,7 +117,7 @@ func (a *Archive) Each(ctx context.Context, f Filter) iter.Seq2[*Message, error]
 			}
 		}
 		if err != nil {
-			yield(nil, fmt.Errorf("failed: reading messages: %w", err))
+			yield(nil, doing(err, "reading messages"))
 		}
 	}
 }
@@ -146,7 +146,7 @@ func (a *Archive) ids(ctx context.Context, f Filter) (ids []ID, err error) {
 func (a *Archive) Count(ctx context.Context, f Filter) (Total, error) {
 	n, err := a.total(ctx, f)
 	if err != nil {
-		return Total{}, fmt.Errorf("failed: counting messages: %w", err)
+		return Total{}, doing(err, "counting messages")
 	}
 	return n, nil
 }

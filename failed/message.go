@@ -39,20 +39,20 @@ type Actor string
 // Errors that methods of Archive wrap.
 var (
 	// ErrNotFound says that the archive has no such message, group or replay.
-	ErrNotFound = errors.New("not found")
+	ErrNotFound = errors.New("failed: not found")
 
 	// ErrState says that a message or a replay is in a state that does not allow
 	// what was asked for, or is not any more what whoever asked has seen; nothing
 	// was changed.
-	ErrState = errors.New("wrong state")
+	ErrState = errors.New("failed: wrong state")
 
 	// ErrInvalid says that an argument cannot be used, and what to write instead.
-	ErrInvalid = errors.New("invalid")
+	ErrInvalid = errors.New("failed: invalid")
 
 	// ErrUnstorable says that the archive cannot keep a message: a header has a
 	// type that AMQP does not know, or nests deeper than any AMQP client reads.
 	// It comes of messages that were made up, never of one that was delivered.
-	ErrUnstorable = errors.New("cannot be stored")
+	ErrUnstorable = errors.New("failed: cannot be stored")
 )
 
 // HeaderReplay is the header that a replayed message carries: the ReplayID, a

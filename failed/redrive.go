@@ -223,7 +223,7 @@ func (d *redrive) message(m *reprise.Message) (*reprise.Message, error) {
 	}
 	to, err := a.target(d.cfg.To)
 	if err != nil {
-		return nil, fmt.Errorf("failed: redrive of %q: message %q: %w", d.cfg.From, m.MessageID, err)
+		return nil, doing(err, "redrive of %q: message %q", d.cfg.From, m.MessageID)
 	}
 	out := fresh(a.Content, d.cfg.Marks)
 	out.Exchange, out.RoutingKey = to.Exchange, to.RoutingKey
@@ -240,7 +240,7 @@ func (d *redrive) publish(ctx context.Context, m *reprise.Message) error {
 		case err == nil:
 			return nil
 		case unfit(err), barred(err), errors.Is(err, reprise.ErrClosed):
-			return fmt.Errorf("failed: redrive of %q: message %q cannot be sent: %w", d.cfg.From, m.MessageID, err)
+			return doing(err, "redrive of %q: message %q cannot be sent", d.cfg.From, m.MessageID)
 		}
 		delay := storeBackoff.Delay(failures)
 		d.cfg.Logger.Warn("redrive waits", "queue", d.cfg.From, "error", err, "next_try", delay)

@@ -35,7 +35,7 @@ func (a *Archive) Refuse(ctx context.Context, id ReplayID, refusals []Refusal) e
 		return tx.count(c)
 	})
 	if err != nil {
-		return fmt.Errorf("failed: noting that %d messages of replay %d cannot be sent: %w", len(refusals), id, err)
+		return doing(err, "noting that %d messages of replay %d cannot be sent", len(refusals), id)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 func (a *Archive) BeginReplay(ctx context.Context, p Plan, who Actor) (*Replay, error) {
 	r, err := a.begin(ctx, p, who)
 	if err != nil {
-		return nil, fmt.Errorf("failed: beginning a replay: %w", err)
+		return nil, doing(err, "beginning a replay")
 	}
 	return r, nil
 }
@@ -82,7 +82,7 @@ func (a *Archive) Replay(ctx context.Context, id ReplayID) (*Replay, error) {
 		err = ErrNotFound
 	}
 	if err != nil {
-		return nil, fmt.Errorf("failed: reading replay %d: %w", id, err)
+		return nil, doing(err, "reading replay %d", id)
 	}
 	return &all[0], nil
 }
@@ -95,7 +95,7 @@ func (a *Archive) Replays(ctx context.Context, p Page) ([]Replay, Cursor, error)
 		all, err = a.replays(ctx, `id < $1 ORDER BY id DESC LIMIT $2`, before, size+1)
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("failed: listing replays: %w", err)
+		return nil, "", doing(err, "listing replays")
 	}
 	if len(all) > size {
 		return all[:size], cursorOf(ofReplays, int64(all[size-1].ID)), nil
@@ -107,7 +107,7 @@ func (a *Archive) Replays(ctx context.Context, p Page) ([]Replay, Cursor, error)
 func (a *Archive) Running(ctx context.Context) ([]Replay, error) {
 	all, err := a.replays(ctx, `ended = 0 ORDER BY id`)
 	if err != nil {
-		return nil, fmt.Errorf("failed: listing replays: %w", err)
+		return nil, doing(err, "listing replays")
 	}
 	return all, nil
 }
@@ -138,7 +138,7 @@ func (a *Archive) replays(ctx context.Context, which string, args ...any) (all [
 func (a *Archive) Next(ctx context.Context, id ReplayID, n int) ([]*Message, error) {
 	out, err := a.nextOf(ctx, id, n)
 	if err != nil {
-		return nil, fmt.Errorf("failed: reading what replay %d has to send: %w", id, err)
+		return nil, doing(err, "reading what replay %d has to send", id)
 	}
 	return out, nil
 }
@@ -213,7 +213,7 @@ func (a *Archive) Sent(ctx context.Context, id ReplayID, ids []ID) error {
 		return tx.count(c)
 	})
 	if err != nil {
-		return fmt.Errorf("failed: noting %d messages of replay %d as sent: %w", len(ids), id, err)
+		return doing(err, "noting %d messages of replay %d as sent", len(ids), id)
 	}
 	return nil
 }
@@ -227,7 +227,7 @@ func (a *Archive) Sent(ctx context.Context, id ReplayID, ids []ID) error {
 // what has been sent already.
 func (a *Archive) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why string, who Actor) error {
 	if err := a.end(ctx, id, s, why, who); err != nil {
-		return fmt.Errorf("failed: ending replay %d: %w", id, err)
+		return doing(err, "ending replay %d", id)
 	}
 	return nil
 }

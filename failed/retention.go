@@ -3,7 +3,6 @@ package failed
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"time"
 
@@ -26,7 +25,7 @@ const purgeBatch = 1000
 // Act.
 func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error) {
 	if err := who.validate(); err != nil {
-		return 0, fmt.Errorf("failed: removing what is too old: %w", err)
+		return 0, doing(err, "removing what is too old")
 	}
 	if a.cfg.Retention == 0 {
 		return 0, nil
@@ -47,7 +46,7 @@ func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error)
 		a.cfg.Logger.InfoContext(ctx, "purged", "by", p.who, "messages", p.total, "before", p.before, "act", p.act)
 	}
 	if err != nil {
-		err = fmt.Errorf("failed: removing what is older than %s: %w", a.cfg.Retention, err)
+		err = doing(err, "removing what is older than %s", a.cfg.Retention)
 	}
 	return p.total, err
 }
@@ -59,7 +58,7 @@ func (a *Archive) WouldPurge(ctx context.Context) (n int64, err error) {
 	}
 	err = a.row(ctx, `SELECT count(*) FROM {message} WHERE state <> 1 AND archived < $1`, sqlkit.Millis(a.tooOld())).Scan(&n)
 	if err != nil {
-		return 0, fmt.Errorf("failed: counting what is too old: %w", err)
+		return 0, doing(err, "counting what is too old")
 	}
 	return n, nil
 }

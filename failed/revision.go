@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
@@ -14,7 +13,7 @@ import (
 func (a *Archive) Revision(ctx context.Context, id ID, number int) (*Revision, error) {
 	r, err := a.revision(ctx, id, number)
 	if err != nil {
-		return nil, fmt.Errorf("failed: reading revision %d of message %d: %w", number, id, err)
+		return nil, doing(err, "reading revision %d of message %d", number, id)
 	}
 	return r, nil
 }

@@ -1,0 +1,22 @@
+package failed_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// Errors say once whose they are, by themselves and with what could not be done.
+func TestErrorsSayOnceWhoseTheyAre(t *testing.T) {
+	a := openSQLite(t).archive(t)
+	_, missing := a.Get(ctx, 17)
+	_, invalid := a.Discard(ctx, failed.Filter{}, "why", "me")
+	for _, err := range []error{
+		failed.ErrNotFound, failed.ErrState, failed.ErrInvalid, failed.ErrUnstorable, missing, invalid, failed.Config{}.Validate(),
+	} {
+		if text := err.Error(); !strings.HasPrefix(text, "failed: ") || strings.Count(text, "failed: ") != 1 {
+			t.Errorf("an error says %q", text)
+		}
+	}
+}
