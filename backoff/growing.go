@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// Defaults of the schedules that grow.
+// Defaults of the schedules that grow: Initial and Max of all of them, and the Factor
+// of Exponential.
 const (
-	DefaultInitial = time.Second
-	DefaultFactor  = 2.0
-	DefaultMax     = time.Hour
+	DefaultInitial           = time.Second
+	DefaultExponentialFactor = 2.0
+	DefaultMax               = time.Hour
 )
 
 // Exponential multiplies the delay by Factor after every attempt:
@@ -25,7 +26,7 @@ type Exponential struct {
 func (e Exponential) withDefaults() Exponential {
 	e.Initial, e.Max = bounds(e.Initial, e.Max, DefaultInitial)
 	if e.Factor == 0 {
-		e.Factor = DefaultFactor
+		e.Factor = DefaultExponentialFactor
 	}
 	return e
 }

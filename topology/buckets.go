@@ -7,8 +7,8 @@ import (
 
 // Defaults of Buckets.
 const (
-	DefaultBase   = time.Second
-	DefaultGrowth = 1.25
+	DefaultBucketsBase   = time.Second
+	DefaultBucketsGrowth = 1.25
 )
 
 // maxGrowth is far beyond what is of use, and keeps the bounds within 64 bits.
@@ -50,10 +50,10 @@ type Buckets struct {
 
 func (b Buckets) withDefaults() Buckets {
 	if b.Base == 0 {
-		b.Base = DefaultBase
+		b.Base = DefaultBucketsBase
 	}
 	if b.Growth == 0 {
-		b.Growth = DefaultGrowth
+		b.Growth = DefaultBucketsGrowth
 	}
 	return b
 }

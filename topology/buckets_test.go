@@ -50,7 +50,7 @@ func delays() *rapid.Generator[time.Duration] {
 // growth is the effective ratio of b.
 func growth(b topology.Buckets) float64 {
 	if b.Growth == 0 {
-		return topology.DefaultGrowth
+		return topology.DefaultBucketsGrowth
 	}
 	return b.Growth
 }
@@ -72,7 +72,7 @@ func TestBucketsBoundTheirDelays(t *testing.T) {
 		}
 		base := b.Base
 		if base == 0 {
-			base = topology.DefaultBase
+			base = topology.DefaultBucketsBase
 		}
 		if whole >= base && float64(upper) > float64(whole)*growth(b) {
 			t.Fatalf("upper bound %s is more than %s × %v", upper, whole, growth(b))

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// DefaultRetryDelay is the default of DeadLettering.Delay.
-const DefaultRetryDelay = time.Minute
+// DefaultDeadLetteringDelay is the default of DeadLettering.Delay.
+const DefaultDeadLetteringDelay = time.Minute
 
 // DeadLettering is the Route that leaves everything to the broker: a message
 // that failed is rejected (basic.reject with requeue=false), and the work queue
@@ -65,7 +65,7 @@ type DeadLettering struct {
 
 func (r DeadLettering) withDefaults() DeadLettering {
 	if r.Delay == 0 {
-		r.Delay = DefaultRetryDelay
+		r.Delay = DefaultDeadLetteringDelay
 	}
 	r.FailedAddress = r.FailedAddress.or("{queue}.failed")
 	return r
@@ -77,7 +77,7 @@ func (r DeadLettering) Validate() error {
 	r = r.withDefaults()
 	var err error
 	if r.Delay < time.Millisecond || r.Delay%time.Millisecond != 0 || r.Delay > MaxDelay {
-		err = fmt.Errorf("topology: DeadLettering.Delay %s: use whole milliseconds, from 1ms to %s, or 0 for %s", r.Delay, MaxDelay, DefaultRetryDelay)
+		err = fmt.Errorf("topology: DeadLettering.Delay %s: use whole milliseconds, from 1ms to %s, or 0 for %s", r.Delay, MaxDelay, DefaultDeadLetteringDelay)
 	}
 	if r.Infrastructure.empty() {
 		return errors.Join(err, r.FailedAddress.validate("DeadLettering.FailedAddress"))

@@ -7,8 +7,8 @@ import (
 
 // Defaults of DelayedRetry.
 const (
-	DefaultRetryMin = 10 * time.Second
-	DefaultRetryMax = time.Hour
+	DefaultDelayedRetryMin = 10 * time.Second
+	DefaultDelayedRetryMax = time.Hour
 )
 
 // DelayedRetry is the Route through RabbitMQ's own delayed retry: a message that
@@ -34,10 +34,10 @@ type DelayedRetry struct {
 
 func (r DelayedRetry) withDefaults() DelayedRetry {
 	if r.Min == 0 {
-		r.Min = DefaultRetryMin
+		r.Min = DefaultDelayedRetryMin
 	}
 	if r.Max == 0 {
-		r.Max = max(r.Min, DefaultRetryMax)
+		r.Max = max(r.Min, DefaultDelayedRetryMax)
 	}
 	return r
 }
@@ -49,9 +49,9 @@ func (r DelayedRetry) Validate() error {
 	whole := func(d time.Duration) bool { return d >= time.Millisecond && d%time.Millisecond == 0 && d <= MaxDelay }
 	switch {
 	case !whole(r.Min):
-		return fmt.Errorf("topology: DelayedRetry.Min %s: use whole milliseconds, from 1ms to %s, or 0 for %s", r.Min, MaxDelay, DefaultRetryMin)
+		return fmt.Errorf("topology: DelayedRetry.Min %s: use whole milliseconds, from 1ms to %s, or 0 for %s", r.Min, MaxDelay, DefaultDelayedRetryMin)
 	case !whole(r.Max) || r.Max < r.Min:
-		return fmt.Errorf("topology: DelayedRetry.Max %s: use whole milliseconds, from Min (%s) to %s, or 0 for %s", r.Max, r.Min, MaxDelay, DefaultRetryMax)
+		return fmt.Errorf("topology: DelayedRetry.Max %s: use whole milliseconds, from Min (%s) to %s, or 0 for %s", r.Max, r.Min, MaxDelay, DefaultDelayedRetryMax)
 	}
 	return nil
 }

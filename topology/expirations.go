@@ -14,8 +14,8 @@ const HeaderWaits = "x-reprise-waits"
 
 // Defaults of Expirations and GrowingTTL.
 const (
-	DefaultFirstExpiration = 10 * time.Second
-	DefaultFactor          = 3.0
+	DefaultExpirationsFirst  = 10 * time.Second
+	DefaultExpirationsFactor = 3.0
 )
 
 // Expirations are the Marks of systems in which a message carries how far its
@@ -51,10 +51,10 @@ func (e Expirations) withDefaults() Expirations {
 		e.WaitQueue = "{queue}.wait"
 	}
 	if e.First == 0 {
-		e.First = DefaultFirstExpiration
+		e.First = DefaultExpirationsFirst
 	}
 	if e.Factor == 0 {
-		e.Factor = DefaultFactor
+		e.Factor = DefaultExpirationsFactor
 	}
 	return e
 }
@@ -66,9 +66,9 @@ func (e Expirations) Validate() error {
 	case len(e.WaitQueue) > maxName:
 		return validateLength("Expirations.WaitQueue", e.WaitQueue)
 	case e.First < time.Millisecond || e.First%time.Millisecond != 0 || e.First > MaxDelay:
-		return fmt.Errorf("topology: Expirations.First %s: use whole milliseconds, from 1ms to %s, or 0 for %s", e.First, MaxDelay, DefaultFirstExpiration)
+		return fmt.Errorf("topology: Expirations.First %s: use whole milliseconds, from 1ms to %s, or 0 for %s", e.First, MaxDelay, DefaultExpirationsFirst)
 	case !(e.Factor >= 1 && e.Factor <= maxGrowth): // written so that NaN fails too
-		return fmt.Errorf("topology: Expirations.Factor %v: use 1 for delays that stay the same, more for such that grow, at most %d, or 0 for %v", e.Factor, maxGrowth, DefaultFactor)
+		return fmt.Errorf("topology: Expirations.Factor %v: use 1 for delays that stay the same, more for such that grow, at most %d, or 0 for %v", e.Factor, maxGrowth, DefaultExpirationsFactor)
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// DefaultJitter is the default of GrowingTTL.Jitter.
-const DefaultJitter = 0.1
+// DefaultGrowingTTLJitter is the default of GrowingTTL.Jitter.
+const DefaultGrowingTTLJitter = 0.1
 
 // GrowingTTL is the MessageTTL of systems in which the delay grows with each copy
 // from the one before, as the broker has recorded it: the first copy waits First,
@@ -61,7 +61,7 @@ func (g GrowingTTL) withDefaults() GrowingTTL {
 		g.Max = MaxDelay
 	}
 	if g.Jitter == 0 {
-		g.Jitter = DefaultJitter
+		g.Jitter = DefaultGrowingTTLJitter
 	}
 	if g.Rand == nil {
 		g.Rand = rand.Float64
@@ -86,7 +86,7 @@ func (g GrowingTTL) Validate() error {
 		errs = append(errs, fmt.Errorf("topology: GrowingTTL.Max %s: use whole milliseconds, from First (%s) to %s, or 0 for that", g.Max, g.First, MaxDelay))
 	}
 	if !(g.Jitter < 1) { // written so that NaN fails too
-		errs = append(errs, fmt.Errorf("topology: GrowingTTL.Jitter %v: use a part of the delay such as 0.1, less than 1, 0 for %v, or a negative number for none", g.Jitter, DefaultJitter))
+		errs = append(errs, fmt.Errorf("topology: GrowingTTL.Jitter %v: use a part of the delay such as 0.1, less than 1, 0 for %v, or a negative number for none", g.Jitter, DefaultGrowingTTLJitter))
 	}
 	return errors.Join(errs...)
 }

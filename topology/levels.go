@@ -165,7 +165,7 @@ func (l levels) topology(highest int) Topology {
 		here, below := l.name(n), l.name(n-1)
 		// Without -with-x, names that begin with x- would not be looked at.
 		when := func(bit bool) Table { return Table{"x-match": "all-with-x", levelHeader(n): bit} }
-		t.Exchanges = append(t.Exchanges, Exchange{Name: here, Kind: ByArgs})
+		t.Exchanges = append(t.Exchanges, Exchange{Name: here, Kind: Headers})
 		t.Queues = append(t.Queues, level(here, time.Second<<(n-1), below, ""))
 		t.Bindings = append(t.Bindings,
 			Binding{Exchange: here, Queue: here, Args: when(true)},

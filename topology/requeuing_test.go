@@ -92,10 +92,10 @@ func TestDelayedRetryGrowsEvenly(t *testing.T) {
 		}
 		least, most := r.Min, r.Max
 		if least == 0 {
-			least = topology.DefaultRetryMin
+			least = topology.DefaultDelayedRetryMin
 		}
 		if most == 0 {
-			most = max(least, topology.DefaultRetryMax)
+			most = max(least, topology.DefaultDelayedRetryMax)
 		}
 		count := rapid.OneOf(rapid.Int64Range(0, 100), rapid.Int64()).Draw(t, "count")
 		hop, err := r.Wait(topology.Delivery{Redelivered: true, Headers: topology.Table{"x-delivery-count": count}}, time.Hour)

@@ -121,13 +121,13 @@ func validateReserved(what, name string) error {
 
 // predeclared are the exchanges that every broker has. They may be declared once more,
 // as they are.
-var predeclared = map[string]string{"amq.direct": Direct, "amq.fanout": Fanout, "amq.topic": Topic, "amq.headers": ByArgs, "amq.match": ByArgs}
+var predeclared = map[string]string{"amq.direct": Direct, "amq.fanout": Fanout, "amq.topic": Topic, "amq.headers": Headers, "amq.match": Headers}
 
 // validate reports an exchange that no broker accepts.
 func (e Exchange) validate() error {
 	errs := []error{validateOwn("exchange", e.Name)}
 	if e.Kind == "" {
-		errs = append(errs, fmt.Errorf("topology: exchange %q has no kind: use %q, %q, %q or %q", e.Name, Direct, Fanout, Topic, ByArgs))
+		errs = append(errs, fmt.Errorf("topology: exchange %q has no kind: use %q, %q, %q or %q", e.Name, Direct, Fanout, Topic, Headers))
 	}
 	if kind, found := predeclared[e.Name]; !found || kind != e.Kind || e.Transient || e.AutoDelete || e.Internal {
 		errs = append(errs, validateReserved("exchange", e.Name))

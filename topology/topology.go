@@ -10,17 +10,17 @@ import (
 
 // Exchange kinds every broker knows.
 const (
-	Direct = "direct"
-	Fanout = "fanout"
-	Topic  = "topic"
-	ByArgs = "headers"
+	Direct  = "direct"
+	Fanout  = "fanout"
+	Topic   = "topic"
+	Headers = "headers"
 )
 
 // Exchange is an exchange as it is declared. Zero value apart from Name and
 // Kind: durable, kept until deleted.
 type Exchange struct {
 	Name       string
-	Kind       string // Direct, Fanout, Topic, ByArgs, or a plugin's
+	Kind       string // Direct, Fanout, Topic, Headers, or a plugin's
 	Transient  bool   // lost when the broker restarts
 	AutoDelete bool   // deleted with its last binding
 	Internal   bool   // clients cannot publish to it

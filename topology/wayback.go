@@ -105,7 +105,7 @@ func (t Topology) exchange(name string) Exchange {
 			return x
 		}
 	}
-	kind := map[string]string{"amq.fanout": Fanout, "amq.topic": Topic, "amq.headers": ByArgs, "amq.match": ByArgs}[name]
+	kind := map[string]string{"amq.fanout": Fanout, "amq.topic": Topic, "amq.headers": Headers, "amq.match": Headers}[name]
 	if kind == "" {
 		kind = Direct
 	}

@@ -146,7 +146,7 @@ func TestKeysOfCopiesThatReturn(t *testing.T) {
 		{"topic, its own", behind(topology.Topic, bound("order.*")...), "order.new", "order.new"},
 		{"topic, by name", behind(topology.Topic, bound("order.*")...), "work", "order.*"},
 		{"fanout", behind(topology.Fanout, bound("")...), "work", "work"},
-		{"headers", behind(topology.ByArgs, bound("")...), "work", "work"},
+		{"headers", behind(topology.Headers, bound("")...), "work", "work"},
 		{"a plugin's", behind("x-consistent-hash", bound("10")...), "customer", "customer"},
 	} {
 		if key := returning(t, tc.route, tc.own); key != tc.key {

@@ -43,8 +43,8 @@ func fortune(r topology.GrowingTTL, d topology.Delivery, attempts int, chance fl
 
 // aboutGrowing says how they grow.
 func aboutGrowing(r topology.GrowingTTL) string {
-	factor, jitter := cmp.Or(r.Factor, topology.DefaultFactor), cmp.Or(r.Jitter, topology.DefaultJitter)
-	about := "exponential from " + config.FormatDuration(cmp.Or(r.First, topology.DefaultFirstExpiration)) + fmt.Sprintf(" ×%v", factor)
+	factor, jitter := cmp.Or(r.Factor, topology.DefaultExpirationsFactor), cmp.Or(r.Jitter, topology.DefaultGrowingTTLJitter)
+	about := "exponential from " + config.FormatDuration(cmp.Or(r.First, topology.DefaultExpirationsFirst)) + fmt.Sprintf(" ×%v", factor)
 	if r.Max > 0 {
 		about += " up to " + config.FormatDuration(r.Max)
 	}

@@ -41,6 +41,6 @@ func (p workRetry) worker(string) (reprise.WorkerConfig, error) {
 	return reprise.WorkerConfig{
 		Queue:    p.Queue(),
 		Strategy: p.Strategy(),
-		Policy:   reprise.Policy{Backoff: backoff.Fixed(cmp.Or(p.RetryDelay, preset.WorkRetryDelay))},
+		Policy:   reprise.Policy{Backoff: backoff.Fixed(cmp.Or(p.RetryDelay, preset.WorkRetryRetryDelay))},
 	}, p.Validate()
 }

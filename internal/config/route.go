@@ -78,9 +78,9 @@ func (v value) named(name string) topology.Route {
 	case routeRequeue:
 		return topology.Requeuing{}
 	case routeDeadLetter:
-		return topology.DeadLettering{Delay: topology.DefaultRetryDelay}
+		return topology.DeadLettering{Delay: topology.DefaultDeadLetteringDelay}
 	case routeDelayedRetry:
-		return topology.DelayedRetry{Min: topology.DefaultRetryMin, Max: topology.DefaultRetryMax}
+		return topology.DelayedRetry{Min: topology.DefaultDelayedRetryMin, Max: topology.DefaultDelayedRetryMax}
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (v value) settings(name string) topology.Route {
 	case routeBuckets:
 		return f.buckets()
 	case routeDeadLetter:
-		r := topology.DeadLettering{Delay: topology.DefaultRetryDelay}
+		r := topology.DeadLettering{Delay: topology.DefaultDeadLetteringDelay}
 		f.waitInto("delay", &r.Delay)
 		return r
 	}
@@ -138,14 +138,14 @@ func (f *fields) buckets() topology.Route {
 	}
 	if r.Validate() != nil {
 		f.fail("route buckets would have buckets narrower than a millisecond: write a longer base, or more growth (the defaults are %s and %v)",
-			topology.DefaultBase, topology.DefaultGrowth)
+			topology.DefaultBucketsBase, topology.DefaultBucketsGrowth)
 		return topology.Buckets{}
 	}
 	return r
 }
 
 func (f *fields) delayedRetry() topology.Route {
-	r := topology.DelayedRetry{Min: topology.DefaultRetryMin, Max: topology.DefaultRetryMax}
+	r := topology.DelayedRetry{Min: topology.DefaultDelayedRetryMin, Max: topology.DefaultDelayedRetryMax}
 	f.waitInto("min", &r.Min)
 	before := len(f.problems)
 	f.waitInto("max", &r.Max)

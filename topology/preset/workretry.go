@@ -19,8 +19,8 @@ const (
 	WorkRetryFailedQueue = "WorkQueue.failed"
 )
 
-// WorkRetryDelay is how long the design waits before a retry: 300000 ms.
-const WorkRetryDelay = 5 * time.Minute
+// WorkRetryRetryDelay is how long the design waits before a retry: 300000 ms.
+const WorkRetryRetryDelay = 5 * time.Minute
 
 // WorkRetry is the design of two exchanges that dead-letter to each other. The
 // consumer rejects what failed (basic.reject with requeue=false), and the broker
@@ -79,7 +79,7 @@ type WorkRetry struct {
 
 func (w WorkRetry) withDefaults() WorkRetry {
 	if w.RetryDelay == 0 {
-		w.RetryDelay = WorkRetryDelay
+		w.RetryDelay = WorkRetryRetryDelay
 	}
 	if w.Kind == "" {
 		w.Kind = topology.Direct
@@ -91,7 +91,7 @@ func (w WorkRetry) withDefaults() WorkRetry {
 // instead.
 func (w WorkRetry) Validate() error {
 	errs := []error{
-		validateDelay("WorkRetry.RetryDelay", w.RetryDelay, WorkRetryDelay),
+		validateDelay("WorkRetry.RetryDelay", w.RetryDelay, WorkRetryRetryDelay),
 		validateKind("WorkRetry.Kind", w.Kind),
 		validateQueueType("WorkRetry.QueueType", w.QueueType, "for what the broker makes it"),
 	}

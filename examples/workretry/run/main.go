@@ -26,7 +26,7 @@ func main() {
 	var f serve.Flags
 	f.Define()
 	flag.IntVar(&c.Jobs, "jobs", 0, fmt.Sprintf("how many `jobs` to publish in each way; default %d", workretry.DefaultJobs))
-	flag.DurationVar(&c.Delay, "delay", 0, fmt.Sprintf("how long a retry waits; default %s, with -serve %s as published", workretry.DefaultDelay, preset.WorkRetryDelay))
+	flag.DurationVar(&c.Delay, "delay", 0, fmt.Sprintf("how long a retry waits; default %s, with -serve %s as published", workretry.DefaultDelay, preset.WorkRetryRetryDelay))
 	flag.Uint64Var(&c.Seed, "seed", 1, "for how often each job fails")
 	d := defineDesign()
 	stage.Main(func(ctx context.Context, s *stage.Stage) error {
@@ -87,7 +87,7 @@ func (d *design) serve(ctx context.Context, s *stage.Stage, delay time.Duration,
 		}},
 	}
 	if delay == 0 {
-		delay = preset.WorkRetryDelay
+		delay = preset.WorkRetryRetryDelay
 	}
 	service.Intro = fmt.Sprintf("Working on %s, until interrupted. What fails is rejected, comes back after %s,\nand is parked after %d attempts.", d.Queue(), delay, d.attempts)
 	return service.Run(ctx, s)
