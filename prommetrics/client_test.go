@@ -17,7 +17,7 @@ import (
 // What a client's life comes to in numbers.
 func TestClientIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := prommetrics.New(prommetrics.Config{})
+		m := newMetrics(t, prommetrics.Config{})
 		link := newLink(t, broker.Config{})
 		expect := func(want map[string]float64) {
 			t.Helper()
@@ -67,7 +67,7 @@ func TestClientIsCounted(t *testing.T) {
 // with a lock held while a broker does not read, and so stops the time of a
 // bubble.)
 func TestBlockedConnectionIsSeen(t *testing.T) {
-	m := prommetrics.New(prommetrics.Config{})
+	m := newMetrics(t, prommetrics.Config{})
 	client := newLink(t, broker.Config{MemoryLimit: 10_000}).client(t, m)
 	if err := client.Declare(t.Context(), topology.Buckets{}.Topology("orders")); err != nil {
 		t.Fatal(err)

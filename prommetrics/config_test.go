@@ -26,14 +26,14 @@ func TestBucketsThatCannotBe(t *testing.T) {
 		{prommetrics.Config{RetryDelay: []float64{1, math.Inf(1)}}, "Config.RetryDelay has the bound +Inf: use finite ones"},
 		{prommetrics.Config{MessageAttempts: []float64{3, 2, 1}}, "Config.MessageAttempts has the bound 1 after 2: sort them"},
 	} {
-		m := prommetrics.New(tc.config)
-		for _, err := range []error{tc.config.Validate(), prometheus.NewRegistry().Register(m)} {
+		m, err := prommetrics.New(tc.config)
+		for _, err := range []error{tc.config.Validate(), err} {
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %s", err, tc.want)
 			}
 		}
-		for _, e := range life() {
-			m.Observe(e) // it is wired to a client already
+		if m != nil {
+			t.Errorf("%s: there are metrics all the same", tc.want)
 		}
 	}
 }
@@ -41,7 +41,7 @@ func TestBucketsThatCannotBe(t *testing.T) {
 func TestBuckets(t *testing.T) {
 	bounds := func(config prommetrics.Config, name string) (bounds []float64) {
 		t.Helper()
-		m := prommetrics.New(config)
+		m := newMetrics(t, config)
 		m.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "q"})
 		for _, family := range gather(t, m) {
 			if family.GetName() == name {
@@ -68,7 +68,7 @@ func TestBuckets(t *testing.T) {
 
 func TestNativeHistograms(t *testing.T) {
 	for _, native := range []bool{false, true} {
-		m := prommetrics.New(prommetrics.Config{NativeHistograms: native})
+		m := newMetrics(t, prommetrics.Config{NativeHistograms: native})
 		m.Observe(reprise.Event{Kind: reprise.EventRetried, Queue: "q", Attempt: 1, Delay: time.Minute})
 		n := 0
 		for _, family := range gather(t, m) {
@@ -95,7 +95,7 @@ func TestNativeHistograms(t *testing.T) {
 func TestSeveralClients(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	for _, broker := range []string{"eu", "us"} {
-		m := prommetrics.New(prommetrics.Config{})
+		m := newMetrics(t, prommetrics.Config{})
 		err := prometheus.WrapRegistererWith(prometheus.Labels{"broker": broker}, registry).Register(m)
 		if err != nil {
 			t.Fatal(err)
@@ -109,7 +109,7 @@ func TestSeveralClients(t *testing.T) {
 
 // A queue's name is whatever bytes AMQP allows.
 func TestNamesThatAreNoText(t *testing.T) {
-	m := prommetrics.New(prommetrics.Config{})
+	m := newMetrics(t, prommetrics.Config{})
 	m.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "caf\xe9"})
 	if got := samples(t, m)[`consuming{queue="caf�"}`]; got != 1 {
 		t.Errorf("%v", samples(t, m))
@@ -118,7 +118,7 @@ func TestNamesThatAreNoText(t *testing.T) {
 
 func TestLint(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	m := prommetrics.New(prommetrics.Config{})
+	m := newMetrics(t, prommetrics.Config{})
 	registry.MustRegister(m)
 	m.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "q"})
 	problems, err := testutil.GatherAndLint(registry)
@@ -132,7 +132,7 @@ func TestLint(t *testing.T) {
 
 func TestUnregister(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	m := prommetrics.New(prommetrics.Config{})
+	m := newMetrics(t, prommetrics.Config{})
 	registry.MustRegister(m)
 	if !registry.Unregister(m) {
 		t.Fatal("it was not registered")

@@ -1,6 +1,7 @@
 // Package prommetrics counts what clients and workers do, for Prometheus.
 //
-//	metrics := prommetrics.New(prommetrics.Config{})
+//	metrics, err := prommetrics.New(prommetrics.Config{})
+//	…
 //	registry.MustRegister(metrics)
 //	client, err := reprise.Dial(ctx, url, &reprise.Config{Observer: metrics})
 //

@@ -23,7 +23,7 @@ import (
 // known are the metrics that there are, with all values of their labels.
 func known(t *testing.T) map[string]metric {
 	t.Helper()
-	m := prommetrics.New(prommetrics.Config{})
+	m := newMetrics(t, prommetrics.Config{})
 	m.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "orders"})
 	return described(t, m)
 }

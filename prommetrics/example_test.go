@@ -22,7 +22,11 @@ import (
 func Example() {
 	ctx := context.Background()
 	registry := prometheus.NewRegistry()
-	metrics := prommetrics.New(prommetrics.Config{})
+	metrics, err := prommetrics.New(prommetrics.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	registry.MustRegister(metrics)
 
 	b, err := broker.New(broker.Config{})
@@ -93,7 +97,11 @@ func Example() {
 func ExampleNew_severalClients() {
 	registry := prometheus.NewRegistry()
 	for _, region := range []string{"eu", "us"} {
-		metrics := prommetrics.New(prommetrics.Config{})
+		metrics, err := prommetrics.New(prommetrics.Config{})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
 		prometheus.WrapRegistererWith(prometheus.Labels{"region": region}, registry).MustRegister(metrics)
 
 		// In a program: reprise.Dial(ctx, url[region], &reprise.Config{Observer: metrics})

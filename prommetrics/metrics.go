@@ -14,8 +14,7 @@ import (
 // tells. It is safe for concurrent use, starts nothing, and needs no end:
 // unregister it, or forget it.
 type Metrics struct {
-	invalid *prometheus.Desc // what is wrong with the Config; nil: nothing
-	all     []prometheus.Collector
+	all []prometheus.Collector
 
 	attempts        *prometheus.CounterVec
 	running         *prometheus.GaugeVec
@@ -50,16 +49,14 @@ var (
 	_ prometheus.Collector = (*Metrics)(nil)
 )
 
-// New returns Metrics to put into reprise.Config.Observer and to register. A
-// Config that does not Validate is reported by Register, and the defaults count
-// in its place.
-func New(cfg Config) *Metrics {
-	m := &Metrics{}
+// New returns Metrics to put into reprise.Config.Observer and to register. It returns
+// the error of cfg.Validate, and none for the zero Config.
+func New(cfg Config) (*Metrics, error) {
 	if err := cfg.Validate(); err != nil {
-		m.invalid = prometheus.NewInvalidDesc(err)
-		cfg = Config{}
+		return nil, err
 	}
 	cfg = cfg.withDefaults()
+	m := &Metrics{}
 
 	m.attempts = m.counter("attempts_total", "Attempts by what became of the message.", "queue", "outcome")
 	m.running = m.gauge("attempts_running", "Handlers that are running now.", "queue")
@@ -87,7 +84,7 @@ func New(cfg Config) *Metrics {
 	m.connections.get("publish")
 	m.connections.get("consume")
 	m.publishing = m.newPublishing()
-	return m
+	return m, nil
 }
 
 func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
@@ -115,10 +112,6 @@ func collected[C prometheus.Collector](m *Metrics, c C) C {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
-	if m.invalid != nil {
-		descs <- m.invalid
-		return
-	}
 	for _, c := range m.all {
 		c.Describe(descs)
 	}

@@ -111,7 +111,7 @@ func TestEventsMoveTheirMetrics(t *testing.T) {
 		tested[tc.event.Kind] = true
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := prommetrics.New(prommetrics.Config{})
+				m := newMetrics(t, prommetrics.Config{})
 				for _, connection := range []string{"publish", "consume"} {
 					m.Observe(reprise.Event{Kind: reprise.EventConnected, Connection: connection})
 				}
@@ -163,7 +163,7 @@ func TestStates(t *testing.T) {
 		}, map[string]float64{`connection_up{connection="publish"}`: 1, `connection_blocked{connection="publish"}`: 0, `reconnects_total{connection="publish"}`: 1}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m := prommetrics.New(prommetrics.Config{})
+			m := newMetrics(t, prommetrics.Config{})
 			for _, e := range tc.events {
 				m.Observe(e)
 			}
@@ -182,7 +182,7 @@ func TestStates(t *testing.T) {
 func TestLastSuccessBeginsWithConsuming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const name = `last_success_timestamp_seconds{queue="q"}`
-		m := prommetrics.New(prommetrics.Config{})
+		m := newMetrics(t, prommetrics.Config{})
 		now := func() float64 { return float64(time.Now().Unix()) }
 		consuming := reprise.Event{Kind: reprise.EventConsuming, Queue: "q"}
 
@@ -206,7 +206,7 @@ func TestLastSuccessBeginsWithConsuming(t *testing.T) {
 
 func TestFromEverywhereAtOnce(t *testing.T) {
 	const workers, messages = 8, 200
-	m := prommetrics.New(prommetrics.Config{})
+	m := newMetrics(t, prommetrics.Config{})
 	var wg sync.WaitGroup
 	for n := range workers {
 		queue := fmt.Sprint("queue ", n%2)
@@ -238,7 +238,7 @@ func TestFromEverywhereAtOnce(t *testing.T) {
 }
 
 func TestObservingAllocatesNothing(t *testing.T) {
-	m := prommetrics.New(prommetrics.Config{})
+	m := newMetrics(t, prommetrics.Config{})
 	events := life()
 	if n := testing.AllocsPerRun(100, func() {
 		for _, e := range events {
@@ -260,7 +260,7 @@ func life() []reprise.Event {
 
 // BenchmarkMessage is what a message costs that is done at its first attempt.
 func BenchmarkMessage(b *testing.B) {
-	m := prommetrics.New(prommetrics.Config{})
+	m := newMetrics(b, prommetrics.Config{})
 	events := life()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -272,7 +272,7 @@ func BenchmarkMessage(b *testing.B) {
 
 // BenchmarkMessageParallel is the same from all processors at once, all of one queue.
 func BenchmarkMessageParallel(b *testing.B) {
-	m := prommetrics.New(prommetrics.Config{})
+	m := newMetrics(b, prommetrics.Config{})
 	events := life()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

@@ -10,9 +10,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
+
+	"github.com/reprisemq/reprise/prommetrics"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newMetrics(t testing.TB, cfg prommetrics.Config) *prommetrics.Metrics {
+	t.Helper()
+	m, err := prommetrics.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
 
 func gather(t testing.TB, c prometheus.Collector) []*dto.MetricFamily {
 	t.Helper()

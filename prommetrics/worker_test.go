@@ -95,7 +95,7 @@ func expect(t *testing.T, m *prommetrics.Metrics, want map[string]float64) {
 func TestWorkerIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const q = `{queue="orders"}`
-		m := prommetrics.New(prommetrics.Config{})
+		m := newMetrics(t, prommetrics.Config{})
 		link := newLink(t, broker.Config{})
 		client := link.client(t, m)
 		if err := client.Declare(t.Context(), topology.Buckets{}.Topology("orders")); err != nil {

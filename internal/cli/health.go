@@ -43,8 +43,12 @@ type namedWorker struct {
 	breaker func() string // its state; nil: it has none
 }
 
-func newHealth(ending <-chan struct{}) *health {
-	return &health{metrics: prommetrics.New(prommetrics.Config{}), ending: ending}
+func newHealth(ending <-chan struct{}) (*health, error) {
+	metrics, err := prommetrics.New(prommetrics.Config{})
+	if err != nil {
+		return nil, err
+	}
+	return &health{metrics: metrics, ending: ending}, nil
 }
 
 // serve serves it at an address; "" is none.

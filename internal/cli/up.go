@@ -107,7 +107,10 @@ func (p *parts) close() {
 
 // run connects to the broker, or starts one, and runs the workers on it.
 func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.Logger) (err error) {
-	health := newHealth(stop.ctx.Done())
+	health, err := newHealth(stop.ctx.Done())
+	if err != nil {
+		return err
+	}
 	web, err := health.serve(cfg.Metrics, log)
 	if err != nil {
 		return err
