@@ -82,11 +82,8 @@ func (d database) store(t testing.TB, options ...func(*idempotent.SQLConfig)) *i
 	for _, o := range options {
 		o(&cfg)
 	}
-	s, err := idempotent.NewSQL(d.DB, cfg)
+	s, err := idempotent.OpenSQL(context.Background(), d.DB, cfg)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Migrate(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -7,7 +7,7 @@
 // confirm and publishes again. All of them carry the same message id. A Store
 // remembers which ids are done.
 //
-//	store := new(idempotent.Memory) // or idempotent.NewSQL(db, …), shared by all workers
+//	store := new(idempotent.Memory) // or idempotent.OpenSQL(ctx, db, …), shared by all workers
 //	once, err := idempotent.Middleware(store, idempotent.Config{})
 //	…
 //	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{

@@ -53,12 +53,8 @@ func ExampleTx() {
 		fmt.Println(err)
 		return
 	}
-	store, err := idempotent.NewSQL(db, idempotent.SQLConfig{Dialect: idempotent.SQLite})
+	store, err := idempotent.OpenSQL(ctx, db, idempotent.SQLConfig{Dialect: idempotent.SQLite})
 	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	if err := store.Migrate(ctx); err != nil {
 		fmt.Println(err)
 		return
 	}

@@ -87,11 +87,26 @@ type SQL struct {
 
 var _ Store = (*SQL)(nil)
 
-// NewSQL returns a store in db, which stays the caller's to close. The table has
-// to be there: see Migrate and Schema.
+// OpenSQL returns the store in db, which stays the caller's to close. It creates the
+// table where there is none, as Migrate does, and asks for no more than reading it
+// where there is one.
+func OpenSQL(ctx context.Context, db *sql.DB, cfg SQLConfig) (*SQL, error) {
+	s, err := NewSQL(db, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Migrate(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// NewSQL returns the store in db without talking to the database: for a program that
+// begins before its database does, or whose tables are made by a tool. The table has
+// to be there when the store is first used: call Migrate, or run what Schema returns.
 func NewSQL(db *sql.DB, cfg SQLConfig) (*SQL, error) {
 	if db == nil {
-		return nil, errors.New("idempotent: NewSQL needs a database: sql.Open returns one")
+		return nil, errors.New("idempotent: an SQL store needs a database: sql.Open returns one")
 	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -85,12 +85,8 @@ func TestMigrateByManyAtOnce(t *testing.T) {
 			start := make(chan struct{})
 			for _, p := range processes {
 				wg.Go(func() {
-					s, err := idempotent.NewSQL(p.DB, idempotent.SQLConfig{Dialect: p.dialect, Table: table})
 					<-start
-					if err == nil {
-						err = s.Migrate(t.Context())
-					}
-					if err != nil {
+					if _, err := idempotent.OpenSQL(t.Context(), p.DB, idempotent.SQLConfig{Dialect: p.dialect, Table: table}); err != nil {
 						t.Error(err)
 					}
 				})

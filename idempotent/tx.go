@@ -64,7 +64,7 @@ func (c TxConfig) Validate() error {
 // use Middleware.
 func Tx(store *SQL, cfg TxConfig, f func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error) (reprise.Handler, error) {
 	if store == nil {
-		return nil, errors.New("idempotent: Tx needs a store: NewSQL returns one")
+		return nil, errors.New("idempotent: Tx needs a store: OpenSQL returns one")
 	}
 	if f == nil {
 		return nil, errors.New("idempotent: Tx needs a function to run in the transaction")
