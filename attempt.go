@@ -9,13 +9,13 @@ import (
 
 // attempt runs the handler and settles what it says. It occupies its place only
 // while the handler runs: copies await their confirms beside it.
-func (w *Worker) attempt(d *delivery, place place, record func(error)) {
+func (w *Worker) attempt(d *delivery, taken place, record func(error)) {
 	if !w.attemptable(d) {
 		w.record(record, ErrNotAttempted)
-		w.slots.leave(place)
+		w.slots.leave(taken)
 		return
 	}
-	w.slots.enter(place, d)
+	w.slots.enter(taken, d)
 	began := time.Now()
 	w.observe(Event{Kind: EventStarted, MessageID: d.MessageId, Attempt: d.attempt, Age: age(d, began)})
 	err := ErrHandlerExited // stands when the handler leaves through runtime.Goexit
@@ -26,15 +26,15 @@ func (w *Worker) attempt(d *delivery, place place, record func(error)) {
 		}
 		took := time.Since(began)
 		w.observe(Event{Kind: EventHandled, MessageID: d.MessageId, Attempt: d.attempt, Err: err, Took: took})
-		said := w.listen(err)
-		if said.outcome != succeeded && w.handling.Err() != nil {
+		s := w.listen(err)
+		if s.outcome != succeeded && w.handling.Err() != nil {
 			w.record(record, ErrNotAttempted)
 		} else {
 			w.record(record, err)
 		}
-		w.gate.pause(said.pause, said.err)
-		w.slots.leave(place)
-		w.settle(d, said, took)
+		w.gate.pause(s.pause, s.err)
+		w.slots.leave(taken)
+		w.settle(d, s, took)
 	}()
 	m := w.message(d)
 	if w.cfg.Acked != nil {

@@ -125,11 +125,11 @@ func (b *debouncer) gather(alive context.Context, flush <-chan struct{}, key str
 	case <-alive.Done():
 	}
 	b.mu.Lock()
-	burst := b.bursts[key]
+	equal := b.bursts[key]
 	delete(b.bursts, key)
 	b.mu.Unlock()
-	d := burst.newest
-	d.burst = burst.others
+	d := equal.newest
+	d.burst = equal.others
 	if len(d.burst) > 0 {
 		d.arrived = d.burst[0].arrived // the broker's patience is with each of them
 	}
@@ -151,8 +151,8 @@ func (b *debouncer) giveBack() {
 // begin has a delivery attempted as soon as there is a slot and the gate is open,
 // or gives it back.
 func (w *Worker) begin(alive context.Context, flush <-chan struct{}, d *delivery) {
-	overdue := time.NewTimer(max(0, w.cfg.overdue().after-time.Since(d.arrived)))
-	defer overdue.Stop()
+	patience := time.NewTimer(max(0, w.cfg.overdue().after-time.Since(d.arrived)))
+	defer patience.Stop()
 	next := w.entry(alive, 1)
 	defer next.end()
 	var resumed <-chan time.Time // at the end of a pause; nil: there is none
@@ -178,7 +178,7 @@ func (w *Worker) begin(alive context.Context, flush <-chan struct{}, d *delivery
 		case <-resumed:
 			resumed = nil
 			continue
-		case <-overdue.C:
+		case <-patience.C:
 			d.giveBack()
 			return
 		case <-flush:
@@ -190,8 +190,8 @@ func (w *Worker) begin(alive context.Context, flush <-chan struct{}, d *delivery
 		if !next.ready() {
 			continue
 		}
-		if place, record, ok := next.begin(); ok {
-			w.attempt(d, place, record)
+		if taken, record, ok := next.begin(); ok {
+			w.attempt(d, taken, record)
 			return
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -221,12 +220,11 @@ func (d *declarer) ensure(ctx context.Context, hop topology.Hop) error {
 	if d.isDone(ctx, key) {
 		return nil // by whoever had the turn before
 	}
-	link := d.client.publishing
-	conn, err := link.get(ctx)
+	conn, err := d.client.publishing.get(ctx)
 	if err != nil {
 		return err
 	}
-	if err := d.client.declare(ctx, link, hop.Topology); err != nil {
+	if err := d.client.declare(ctx, d.client.publishing, hop.Topology); err != nil {
 		return err
 	}
 	d.done.note(conn.gen, key)
@@ -240,36 +238,3 @@ func (d *declarer) isDone(ctx context.Context, key hopKey) bool {
 
 // forget has the hop declared again before it is next used.
 func (d *declarer) forget(hop topology.Hop) { d.done.forget(keyOf(hop)) }
-
-// onConnection is what is known as long as one generation of a connection lasts.
-type onConnection[K comparable] struct {
-	mu   sync.Mutex
-	gen  uint64
-	seen map[K]struct{}
-}
-
-func (o *onConnection[K]) knows(gen uint64, key K) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	_, seen := o.seen[key]
-	return seen && gen == o.gen
-}
-
-// note takes in a key, and forgets all those of older generations.
-func (o *onConnection[K]) note(gen uint64, key K) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if gen < o.gen {
-		return
-	}
-	if gen > o.gen || o.seen == nil {
-		o.gen, o.seen = gen, map[K]struct{}{}
-	}
-	o.seen[key] = struct{}{}
-}
-
-func (o *onConnection[K]) forget(key K) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.seen, key)
-}

@@ -10,7 +10,7 @@ func (c *Client) SetUser(name string) { c.publishing.user = name }
 func (w *Worker) AckTooEarly() {
 	w.swap = func(d *delivery, c *replacement) *Event {
 		d.session.acks.ack(d.DeliveryTag)
-		_ = w.insist(d.session.ctx, d, c)
+		_ = w.insist(d.session.ctx, d, c, w.unlessOverdue(d))
 		return nil
 	}
 }

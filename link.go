@@ -9,14 +9,7 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/reprisemq/reprise/backoff"
 )
-
-// steady is how long a connection or channel must have lasted for the next
-// failure to count as the first: shorter-lived ones are reopened with growing
-// delays, so that a broker which drops us at once is not hammered.
-const steady = 30 * time.Second
 
 // closePatience is how long a closing connection waits for the broker's answer.
 const closePatience = 5 * time.Second
@@ -252,32 +245,4 @@ func named(addr string, err error) error {
 		return err
 	}
 	return fmt.Errorf("%s: %w", addr, err)
-}
-
-// sleep waits for d, or returns the reason ctx ended.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// retrier counts failures of something that is tried again and again.
-type retrier struct {
-	schedule backoff.Backoff
-	failures int
-}
-
-// failed returns how long to wait after one more failure of something that had
-// lasted for a while.
-func (r *retrier) failed(lasted time.Duration) time.Duration {
-	if lasted >= steady {
-		r.failures = 0
-	}
-	r.failures++
-	return r.schedule.Delay(r.failures)
 }

@@ -39,17 +39,6 @@ func TestBlockedConnectionIsNotWritable(t *testing.T) {
 	<-waiting
 }
 
-func TestRetrierForgetsFailuresAfterASteadyTime(t *testing.T) {
-	r := retrier{schedule: backoff.Exponential{Initial: time.Second}}
-	for i, step := range []struct{ lasted, want time.Duration }{
-		{0, time.Second}, {0, 2 * time.Second}, {steady - 1, 4 * time.Second}, {steady, time.Second}, {0, 2 * time.Second},
-	} {
-		if got := r.failed(step.lasted); got != step.want {
-			t.Errorf("failure %d: next in %s, want %s", i+1, got, step.want)
-		}
-	}
-}
-
 // The AMQP client drops a notification that is not taken within 5 s, however
 // long a logger takes.
 func TestAStuckLoggerDoesNotKeepAConnectionBlocked(t *testing.T) {
@@ -119,21 +108,5 @@ func TestWhatIsDeclaredIsRememberedByExchange(t *testing.T) {
 		if same := keyOf(tc.a) == keyOf(tc.b); same != tc.same {
 			t.Errorf("%+v and %+v: the same %t", tc.a, tc.b, same)
 		}
-	}
-}
-
-// With a connection everything goes that was known on it, so that it is not kept for ever.
-func TestWhatIsKnownLastsAsLongAsItsConnection(t *testing.T) {
-	var o onConnection[string]
-	o.note(1, "a")
-	o.note(1, "b")
-	o.forget("b")
-	if !o.knows(1, "a") || o.knows(1, "b") || o.knows(2, "a") {
-		t.Errorf("on the first connection: %v", o.seen)
-	}
-	o.note(2, "c")
-	o.note(1, "d") // by someone who has not heard yet
-	if !o.knows(2, "c") || o.knows(2, "a") || o.knows(2, "d") || o.knows(1, "d") || len(o.seen) != 1 {
-		t.Errorf("on the second connection: %v", o.seen)
 	}
 }

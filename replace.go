@@ -173,7 +173,7 @@ func (w *Worker) reject(d *delivery, how verb) *Event {
 // that can acknowledge, and the broker is patient; when the session is gone, the
 // broker delivers the original again.
 func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
-	err := w.insist(d.session.ctx, d, c)
+	err := w.insist(d.session.ctx, d, c, w.unlessOverdue(d))
 	switch {
 	case err == nil && c.kind == moved:
 		// Its place is not free before there is one of them only: the copy may be
@@ -206,7 +206,7 @@ func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
 		w.about(d, c).Error("message may be lost", "error", errLostWithSession, "reason", "it is not known whether the broker has acknowledged it")
 		return &Event{Kind: EventLost, Err: errLostWithSession}
 	}
-	switch err := w.insist(w.settling, d, c); {
+	switch err := w.insist(w.settling, d, c, unlessSent); {
 	case errors.Is(err, ErrUnconfirmed):
 		w.about(d, c).Error("message may be lost", "error", err, "reason", "it is not known whether the broker has its copy")
 		return &Event{Kind: EventLost, Err: err}
@@ -221,11 +221,32 @@ func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
 // patience with the original, and with all that was delivered beside it.
 var errOverdue = errors.New("reprise: its copy could not be published in time: see ConsumerTimeout")
 
-// insist publishes a copy until the broker has it, or ctx ends, or it must be given
-// up: for the sake of the original, or, where that is acknowledged already, since
-// the broker may have it. One that cannot be sent becomes one that is parked as it
-// came.
-func (w *Worker) insist(ctx context.Context, d *delivery, c *replacement) error {
+// goOn says whether a copy that could not be published is to be tried again: nil, or the
+// error to give up with.
+type goOn func(err error) error
+
+// unlessOverdue gives a copy up for the sake of its original, which waits meanwhile.
+func (w *Worker) unlessOverdue(d *delivery) goOn {
+	return func(err error) error {
+		if time.Since(d.arrived) > w.cfg.overdue().after {
+			return errors.Join(errOverdue, err)
+		}
+		return nil
+	}
+}
+
+// unlessSent gives a copy up that the broker may have: its original is acknowledged,
+// and there shall not be two of them.
+func unlessSent(err error) error {
+	if errors.Is(err, ErrUnconfirmed) {
+		return err
+	}
+	return nil
+}
+
+// insist publishes a copy until the broker has it, or ctx ends, or again forbids it. One
+// that cannot be sent becomes one that is parked as it came.
+func (w *Worker) insist(ctx context.Context, d *delivery, c *replacement, again goOn) error {
 	retry := retrier{schedule: w.client.cfg.Reconnect}
 	for {
 		began := time.Now()
@@ -236,19 +257,18 @@ func (w *Worker) insist(ctx context.Context, d *delivery, c *replacement) error 
 			return nil
 		}
 		w.client.declared.forget(c.hop)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return err
-		case errors.Is(err, ErrInvalidMessage) && !c.unmarked:
+		}
+		if errors.Is(err, ErrInvalidMessage) && !c.unmarked {
 			w.about(d, c).Error("cannot be settled", "error", err)
 			if bare, refused := w.unmarked(d, c.f, err); refused == nil {
 				*c = *bare
 				continue
 			}
-		case ctx == w.settling && errors.Is(err, ErrUnconfirmed):
-			return err
-		case ctx == d.session.ctx && time.Since(d.arrived) > w.cfg.overdue().after:
-			return errors.Join(errOverdue, err)
+		}
+		if end := again(err); end != nil {
+			return end
 		}
 		delay := retry.failed(time.Since(began))
 		w.about(d, c).Warn("copy failed", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err, "next_try", delay)

@@ -3,8 +3,6 @@ package reprise
 import (
 	"cmp"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/reprisemq/reprise/topology"
@@ -196,17 +194,6 @@ func (w *Worker) settled(e Event, d *delivery) {
 		e.MessageID, e.Attempt = b.MessageId, b.attempt
 		w.observe(e)
 	}
-}
-
-// guard runs code of the user's other than the handler; its panics must not
-// take the process down.
-func guard(what string, f func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("reprise: the %s panicked: %v\n\n%s", what, v, debug.Stack())
-		}
-	}()
-	return f()
 }
 
 var errLostWithSession = errors.New("reprise: the connection it was delivered on is gone")

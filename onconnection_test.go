@@ -1,0 +1,19 @@
+package reprise
+
+import "testing"
+
+// With a connection everything goes that was known on it, so that it is not kept for ever.
+func TestWhatIsKnownLastsAsLongAsItsConnection(t *testing.T) {
+	var o onConnection[string]
+	o.note(1, "a")
+	o.note(1, "b")
+	o.forget("b")
+	if !o.knows(1, "a") || o.knows(1, "b") || o.knows(2, "a") {
+		t.Errorf("on the first connection: %v", o.seen)
+	}
+	o.note(2, "c")
+	o.note(1, "d") // by someone who has not heard yet
+	if !o.knows(2, "c") || o.knows(2, "a") || o.knows(2, "d") || o.knows(1, "d") || len(o.seen) != 1 {
+		t.Errorf("on the second connection: %v", o.seen)
+	}
+}

@@ -1,0 +1,214 @@
+package reprise
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Defaults of WorkerConfig.
+const (
+	DefaultConcurrency  = 1
+	DefaultDrainTimeout = 30 * time.Second
+
+	DefaultConsumerTimeout = 30 * time.Minute
+)
+
+// WorkerConfig describes a Worker. Queue and Handler are required.
+type WorkerConfig struct {
+	Queue   string
+	Handler Handler
+	Policy  Policy
+
+	// Middleware is put around Handler, the first one outermost. Where their order
+	// matters is told at type Middleware.
+	Middleware []Middleware
+
+	// AsDelivered shows the handler each message as the broker has it: with the
+	// exchange and the routing key of this delivery, and with all headers, those of
+	// Reprise and of the broker (x-death and its kin) among them, and those that
+	// keep what a copy must not carry in its proper place. Attempt is 1, and Errors
+	// is empty. How failed messages are settled is as ever. It is for programs that
+	// move or keep messages. Default: as it was first published.
+	AsDelivered bool
+
+	// Acked is called with each message whose handler returned nil: with a nil error
+	// once the broker is known to have the acknowledgement, so that it will not
+	// deliver the message again though the connection ends; with an error where that
+	// is not known, since the connection is gone: then it may. The message is the one
+	// that the outermost Middleware was given, or the handler where there is none. It
+	// is for programs that have to tell a message that is delivered again from one that
+	// is equal to it. AMQP has no answer to an ack, so this costs a request, which acks that go together share. RabbitMQ's quorum queues
+	// have at most 32 acks under way that are safe: with a larger Prefetch some wait
+	// until it is known that others have been written down, or until a second has
+	// passed, which is taken for that: see docs/guarantees.md. It is called from many
+	// goroutines at once, and a drain waits for it. Default: none.
+	Acked func(m *Message, err error)
+
+	// Strategy is how failed messages come back. Default: any delay through
+	// the queue's own wait queues, {Queue}.wait.…, parked in {Queue}.failed, see
+	// package topology.
+	Strategy topology.Strategy
+
+	// Order is in which order a failed message and its copy are settled.
+	// Default PublishThenAck, which never loses.
+	Order Order
+
+	// Topology is declared together with what the Strategy needs, and before
+	// consuming: typically the exchange and bindings that feed the queue. A
+	// Queue declared here, with whatever arguments, replaces the Strategy's
+	// own declaration of it, be it the work queue, {Queue}.failed or a wait
+	// queue. That it keeps messages is then up to you.
+	Topology topology.Topology
+
+	// Concurrency is how many handlers run at once. Default 1: messages are
+	// handled in the order of the queue, as long as none fails.
+	Concurrency int
+
+	// Prefetch is how many unsettled messages the broker lets this worker have,
+	// including those whose retry copy awaits its confirm. At least
+	// Concurrency, at most 65535. Default 4×Concurrency, but at least 16; with
+	// AckThenPublish or Acked at most 32, as long as Concurrency is: see there; and
+	// with Debounce at least 256.
+	Prefetch int
+
+	// Limiter bounds how often an attempt begins. Default: no limit.
+	Limiter Limiter
+
+	// Breaker stops the worker from consuming while what the handler calls is
+	// down. Default: none.
+	Breaker Breaker
+
+	// Debounce handles one of many equal messages that arrive in a burst.
+	// Default: each message is handled.
+	Debounce *Debounce
+
+	// CrashLimit is how many times a message may be delivered without ever being
+	// settled, its worker's process or connection having ended each time, before
+	// it is parked unseen. From the second time on it is handled alone, so
+	// that it takes no others along. Default 5 on quorum queues of RabbitMQ
+	// 4.3 and later; on those before, which also count what is merely given
+	// back, the broker's own limit on the queue (20). Negative: no limit.
+	//
+	// A classic queue does not count, and neither does the embedded broker for
+	// what was delivered when its own process ended. If CrashLimit is set, each
+	// message that comes from such a queue a second time is put at its end with a
+	// count on it.
+	CrashLimit int
+
+	// ConsumerTimeout is the broker's consumer_timeout, after which it closes
+	// the channel of a consumer that has not settled a message. The worker warns
+	// when a handler has had a message for four fifths of it, and gives messages
+	// back that have waited so long to begin. Default 30 m, which is
+	// RabbitMQ's. Negative: the broker has none.
+	// https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
+	ConsumerTimeout time.Duration
+
+	// DrainTimeout is how long a shutdown waits for running handlers before it
+	// ends their context. Default 30 s.
+	DrainTimeout time.Duration
+}
+
+// certain reports whether somebody waits for acks as a rule.
+func (c WorkerConfig) certain() bool { return c.Acked != nil || c.Order == AckThenPublish }
+
+func (c WorkerConfig) withDefaults() WorkerConfig {
+	c.Policy = c.Policy.withDefaults()
+	c.Strategy = c.Strategy.WithDefaults()
+	if c.Concurrency == 0 {
+		c.Concurrency = DefaultConcurrency
+	}
+	if c.Prefetch == 0 {
+		c.Prefetch = min(max(16, 4*c.Concurrency), math.MaxUint16)
+		if c.certain() && c.Concurrency <= windowSize {
+			c.Prefetch = min(c.Prefetch, windowSize)
+		}
+		if c.Debounce != nil {
+			c.Prefetch = max(c.Prefetch, 256)
+		}
+	}
+	if c.ConsumerTimeout == 0 {
+		c.ConsumerTimeout = DefaultConsumerTimeout
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = DefaultDrainTimeout
+	}
+	return c
+}
+
+// Validate reports what is missing or contradictory and what to write instead.
+func (c WorkerConfig) Validate() error {
+	var errs []error
+	fault := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("reprise: WorkerConfig."+format, args...))
+	}
+	if c.Queue == "" {
+		fault("Queue is empty: name the queue to consume")
+	}
+	if f, isFunc := c.Handler.(HandlerFunc); c.Handler == nil || isFunc && f == nil {
+		fault("Handler is nil: give a function as reprise.HandlerFunc(f)")
+	}
+	d := c.withDefaults()
+	if c.Concurrency < 0 || d.Concurrency > math.MaxUint16 {
+		fault("Concurrency %d: use 1 to %d, or 0 for %d", c.Concurrency, math.MaxUint16, DefaultConcurrency)
+	}
+	if c.Prefetch < 0 || d.Prefetch > math.MaxUint16 || d.Prefetch < d.Concurrency {
+		fault("Prefetch %d: use at least Concurrency (%d) and at most %d, or 0 for the default", c.Prefetch, d.Concurrency, math.MaxUint16)
+	}
+	if c.DrainTimeout < 0 {
+		fault("DrainTimeout %s is negative: use 0 for %s", c.DrainTimeout, DefaultDrainTimeout)
+	}
+	if c.Order != PublishThenAck && c.Order != AckThenPublish {
+		fault("Order %d: use PublishThenAck or AckThenPublish", c.Order)
+	}
+	if c.ConsumerTimeout > 0 && c.ConsumerTimeout < time.Minute {
+		fault("ConsumerTimeout %s: use what the broker has, at least 1m, 0 for %s, or a negative number for none", c.ConsumerTimeout, DefaultConsumerTimeout)
+	}
+	if slices.ContainsFunc(c.Middleware, func(m Middleware) bool { return m == nil }) {
+		fault("Middleware has a nil entry: leave it out")
+	}
+	if c.Debounce != nil {
+		errs = append(errs, c.Debounce.validate(d.overdue().after))
+	}
+	switch d.Strategy.Marks.(type) {
+	case topology.Deliveries, topology.CountDown:
+		if c.Policy.limitsTime() {
+			fault("Policy.GiveUpAfter cannot be kept with this Strategy: nothing on a message says when it first failed; limit MaxAttempts, or use another Strategy")
+		}
+	}
+	errs = append(errs, c.Policy.Validate())
+	// Each asks for what the one before it has found to be sound.
+	switch err := c.Strategy.Validate(); {
+	case err != nil:
+		errs = append(errs, err, c.Topology.Validate())
+	case c.Queue == "":
+	default:
+		if err := c.Strategy.ValidateQueue(c.Queue); err != nil {
+			errs = append(errs, err, c.Topology.Validate())
+		} else {
+			errs = append(errs, validateTopology(c.topology()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// topology is everything that must exist before the queue is consumed.
+func (c WorkerConfig) topology() topology.Topology {
+	return c.Topology.Merge(c.own(c.Strategy.WithDefaults().Route.Topology(c.Queue)))
+}
+
+// own returns what a Strategy wants declared, with the user's own declarations
+// of the same queues in place of its.
+func (c WorkerConfig) own(t topology.Topology) topology.Topology {
+	t.Queues = slices.Clone(t.Queues)
+	for i, q := range t.Queues {
+		if n := slices.IndexFunc(c.Topology.Queues, func(mine topology.Queue) bool { return mine.Name == q.Name }); n >= 0 {
+			t.Queues[i] = c.Topology.Queues[n]
+		}
+	}
+	return t
+}
