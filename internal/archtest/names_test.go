@@ -1,0 +1,156 @@
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// root is the project's folder.
+const root = "../.."
+
+// mention is what the documents call exported names by: topology.Buckets, or
+// Policy.Rules, or reprise.Config.Logger.
+var mention = regexp.MustCompile(`(?:^|[^\w./-])((?:[a-z]+\.)?[A-Z]\w*(?:\.[A-Z]\w*)?)\b`)
+
+// What the documents say exists does: names of the packages that others may import, and
+// the fields and methods of their types.
+func TestDocumentsNameWhatThereIs(t *testing.T) {
+	known := exported(t)
+	checked := 0
+	walk(t, ".md", func(path string) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, line := range strings.Split(string(text), "\n") {
+			for _, m := range mention.FindAllStringSubmatch(line, -1) {
+				owner, name, dotted := strings.Cut(m[1], ".")
+				names, ours := known[owner]
+				if !dotted || !ours {
+					continue
+				}
+				checked++
+				first, second, deep := strings.Cut(name, ".")
+				if !names[first] || deep && known[first] != nil && !known[first][second] {
+					t.Errorf("%s:%d: there is no %s", path, n+1, m[1])
+				}
+			}
+		}
+	})
+	if checked < 100 {
+		t.Errorf("only %d names were found in the documents", checked)
+	}
+}
+
+// exported are the names that may follow each package's name and each exported type's.
+// Where several have the same name, they are taken together.
+func exported(t *testing.T) map[string]map[string]bool {
+	t.Helper()
+	known := map[string]map[string]bool{}
+	add := func(owner string, names ...*ast.Ident) {
+		if known[owner] == nil {
+			known[owner] = map[string]bool{}
+		}
+		for _, n := range names {
+			known[owner][n.Name] = true
+		}
+	}
+	walk(t, ".go", func(path string) {
+		if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, root+"/internal/") {
+			return
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pkg := file.Name.Name
+		if pkg == "main" {
+			return
+		}
+		for _, d := range file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil {
+					add(pkg, d.Name)
+				} else if of := receiver(d.Recv.List[0].Type); ast.IsExported(of) {
+					add(of, d.Name)
+				}
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					switch s := s.(type) {
+					case *ast.ValueSpec:
+						add(pkg, s.Names...)
+					case *ast.TypeSpec:
+						add(pkg, s.Name)
+						if s.Name.IsExported() {
+							add(s.Name.Name, members(s.Type)...)
+						}
+					}
+				}
+			}
+		}
+	})
+	return known
+}
+
+// receiver is the name of a method's type.
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.IndexListExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}
+
+// members are a struct's fields, or an interface's methods. What is embedded counts by
+// its type's name.
+func members(e ast.Expr) (names []*ast.Ident) {
+	var list *ast.FieldList
+	switch e := e.(type) {
+	case *ast.StructType:
+		list = e.Fields
+	case *ast.InterfaceType:
+		list = e.Methods
+	default:
+		return nil
+	}
+	for _, f := range list.List {
+		if len(f.Names) == 0 {
+			names = append(names, &ast.Ident{Name: receiver(f.Type)})
+		}
+		names = append(names, f.Names...)
+	}
+	return names
+}
+
+// walk visits the project's files whose names end so.
+func walk(t *testing.T, ext string, visit func(path string)) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && path != root):
+			return filepath.SkipDir
+		case !d.IsDir() && strings.HasSuffix(path, ext):
+			visit(path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
