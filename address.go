@@ -21,7 +21,8 @@ type address struct {
 }
 
 // CheckURL reports what is wrong with the URL of a broker, as Dial does, without
-// connecting. No part of the URL is in the error: it may be of a password.
+// connecting. No part of the URL is in the error, since it could be part of a
+// password.
 func CheckURL(url string) error {
 	_, err := parseURL(url)
 	return err

@@ -33,8 +33,8 @@ const HeaderCrashes = "x-reprise-crashes"
 // not its neighbours, it must be alone before the limit is reached.
 const suspectAfter = 2
 
-// DefaultCrashLimit is the CrashLimit where the broker counts crashes and nothing
-// else, which RabbitMQ does since 4.3.
+// DefaultCrashLimit is the default CrashLimit where the broker counts crashes and
+// nothing else, as RabbitMQ does since 4.3.
 const DefaultCrashLimit = 5
 
 // crashLimit is how many crashes park a message of this session; 0: any number.

@@ -26,10 +26,10 @@ type Debounce struct {
 	// Window is how long the first of a burst waits for others. Required.
 	Window time.Duration
 
-	// Key tells what is equal: messages with the same key are, and but one of them
-	// is handled. ContentKey will do where messages that say the same ask for the
-	// same thing. A message with the key "" is handled without waiting. It must
-	// return at once: consuming waits for it. Required.
+	// Key tells what is equal: of messages with the same key only one is handled.
+	// ContentKey will do where messages that say the same ask for the same thing. A
+	// message with the key "" is handled without waiting. It must return at once:
+	// consuming waits for it. Required.
 	Key func(*Message) string
 }
 
@@ -45,12 +45,12 @@ func (d Debounce) validate(patience time.Duration) error {
 	return nil
 }
 
-// ContentKey is a Debounce.Key: messages are equal that have the same body, Type,
+// ContentKey is a Debounce.Key: messages are equal if they have the same body, Type,
 // CorrelationID and ReplyTo, and were published to the same exchange with the same
-// routing key. MessageID, Timestamp and headers are not looked at, since they are
-// different each time an event is published, the headers for the sake of tracing. So it
-// is for messages that say that something has changed, and not for those that each
-// ask for something to be done, such as a payment.
+// routing key. MessageID, Timestamp and headers are not looked at, since they differ
+// each time an event is published (headers because of tracing). So it suits messages
+// that say that something has changed, and not those that each ask for something to be
+// done, such as a payment.
 func ContentKey(m *Message) string {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(m.Exchange), []byte(m.RoutingKey), []byte(m.Type), []byte(m.CorrelationID), []byte(m.ReplyTo), m.Body} {

@@ -7,10 +7,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Depth returns how many messages are ready in a queue: those that were delivered
-// to a consumer and are not settled do not count. It is a *QueueError if there is no
-// such queue, or this user may not know. It waits for a connection, and asks again
-// should that be lost, until ctx ends.
+// Depth returns how many messages are ready in a queue: those that were delivered to a
+// consumer and are not settled do not count. It returns a *QueueError if there is no
+// such queue, or if this user or connection may not use it. It waits for a connection,
+// and asks again if that is lost, until ctx ends.
 // https://www.rabbitmq.com/amqp-0-9-1-reference#queue.declare-ok.message-count
 func (c *Client) Depth(ctx context.Context, queue string) (int, error) {
 	for failures := 1; ; failures++ {

@@ -62,10 +62,10 @@ func (e *UnroutableError) Error() string {
 	return fmt.Sprintf("reprise: unroutable: %s (%d %s)", to, e.Code, e.Text)
 }
 
-// RefusedError says that the broker does not accept a message, whatever becomes
-// of the queues: the user may not write to the exchange, the UserID is another's,
-// the exchange is internal. Nothing was stored. It is of no use to publish the
-// message again before somebody has changed something.
+// RefusedError says that the broker does not accept a message, whatever becomes of the
+// queues: the user may not write to the exchange, the UserID is another's, the
+// exchange is internal. Nothing was stored. Publishing it again fails again, until
+// somebody has changed something.
 type RefusedError struct {
 	Exchange   string
 	RoutingKey string
@@ -77,7 +77,8 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("reprise: the broker refused the message for exchange %q with routing key %q (%d %s)", e.Exchange, e.RoutingKey, e.Code, e.Text)
 }
 
-// QueueError says that the broker tells nothing about a queue.
+// QueueError says that the broker refused to tell about a queue: there is none of that
+// name, or this user or connection may not use it.
 type QueueError struct {
 	Queue string
 	Code  int    // AMQP reply code: 404 there is none, 403 access refused, 405 it is another connection's alone
@@ -91,10 +92,9 @@ func (e *QueueError) Error() string {
 	return fmt.Sprintf("reprise: the broker tells nothing about queue %q (%d %s)", e.Queue, e.Code, e.Text)
 }
 
-// TooLargeError says that a message's body is larger than the broker takes:
-// 16 MiB by default with RabbitMQ 4, 128 MiB before (max_message_size). Nothing
-// was stored. What is that large belongs in a file store, with a reference to it in
-// the message.
+// TooLargeError says that a message's body is larger than the broker takes: 16 MiB by
+// default with RabbitMQ 4, 128 MiB before (max_message_size). Nothing was stored.
+// Anything that large belongs in a file store, with a reference to it in the message.
 // https://www.rabbitmq.com/docs/configure#config-items
 type TooLargeError struct {
 	Size  int // of the body, in bytes

@@ -27,9 +27,9 @@ type Limiter interface {
 // depend on the same thing. Its methods must return at once: consuming waits for them.
 type Breaker interface {
 	// Allow is asked before each attempt. With wait above 0, the worker stops
-	// consuming for so long. Otherwise the attempt begins, and record is called
-	// once with what the handler returned, which may be an ErrNotAttempted, or
-	// with that itself.
+	// consuming for that long. Otherwise the attempt begins, and record is called once
+	// with what the handler returned, which may be an ErrNotAttempted, or with that
+	// itself.
 	Allow() (record func(error), wait time.Duration)
 
 	// Probing reports whether it is trying if things are better: one attempt

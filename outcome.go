@@ -22,10 +22,10 @@ func RetryAfter(d time.Duration, err error) error {
 	return &RetryAfterError{Delay: max(0, d), Err: err}
 }
 
-// PauseFor is RetryAfter for a downstream that wants to be left alone
-// altogether: besides, the worker consumes nothing for d. What its other handlers
-// are doing goes on; messages that were not begun go back to the queue. Other
-// workers, in this process or elsewhere, are not told.
+// PauseFor is RetryAfter for a downstream that wants to be left alone altogether: the
+// worker also consumes nothing for d. Handlers that are running go on; messages that
+// were not begun go back to the queue. Other workers, in this process or elsewhere,
+// are not told.
 func PauseFor(d time.Duration, err error) error {
 	return &RetryAfterError{Delay: max(0, d), Pause: true, Err: err}
 }
@@ -35,10 +35,10 @@ func PauseFor(d time.Duration, err error) error {
 // may be nil.
 func Park(err error) error { return &ParkError{Err: err} }
 
-// Annotate returns err with headers that are written on the copy of the message,
-// be it retried or parked, over those of the same name: how far an attempt has
-// come, for the next one to go on from there, or whatever a person should see.
-// The outcome is err's; a nil err stays nil, since there is no copy.
+// Annotate returns err with headers that are written on the copy of the message, be it
+// retried or parked, in place of those of the same name: how far an attempt has come,
+// for the next one to go on from there, or whatever a person should see. The outcome
+// is err's; a nil err stays nil, since there is no copy.
 //
 // Values are those of Message.Headers. Names that belong to Reprise
 // (x-reprise-…), to the strategy or to RabbitMQ are left out, and so are all of

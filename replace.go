@@ -13,8 +13,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Order is in which order a failed message is settled where a copy takes its
-// place.
+// Order says what comes first where a copy takes a failed message's place: publishing
+// the copy, or acknowledging the original.
 type Order int
 
 const (
@@ -23,14 +23,14 @@ const (
 	// duplicate, and cannot lose. The default.
 	PublishThenAck Order = iota
 
-	// AckThenPublish acknowledges the original, waits until the broker has done
-	// so, and then publishes the copy, once: where the confirm is lost, it is not
-	// published again. A crash in between leaves neither: it can lose, and
-	// cannot duplicate. It is for messages that are worth less than the harm a
-	// second one does. It costs a round trip more. On RabbitMQ's quorum queues that
-	// it cannot duplicate is certain with a Prefetch of at most 32, which is the
-	// default while Concurrency is no more. With a larger one it takes for granted
-	// that an ack is written down within a second.
+	// AckThenPublish acknowledges the original, waits until the broker has done so,
+	// and then publishes the copy, once: where the confirm is lost, it is not
+	// published again. A crash in between leaves neither: it can lose, and cannot
+	// duplicate. It is for messages that are worth less than the harm a second one
+	// does. It costs a round trip more. On RabbitMQ's quorum queues it is certain not
+	// to duplicate with a Prefetch of at most 32, the default for a Concurrency of up
+	// to 32. With a larger one the worker assumes that the queue writes down an ack
+	// within a second: see docs/guarantees.md.
 	AckThenPublish
 )
 

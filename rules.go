@@ -26,8 +26,9 @@ type Rule struct {
 	Backoff     backoff.Backoff // as the Policy's
 }
 
-// Is returns a Match for errors that are target, or wrap it: errors.Is. Of a nil
-// target it returns nil, which Validate refuses: no error is nil.
+// Is returns a Match for errors that are target, or wrap it: errors.Is. For a nil
+// target it returns nil, which Policy.Validate refuses: the error of a failed attempt
+// is never nil.
 func Is(target error) func(error) bool {
 	if target == nil {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ErrNotConsuming is the state of a Worker that has no consumer and tries to get one,
-// or was not told to yet.
+// ErrNotConsuming says that a Worker has no consumer: it is trying to get one, or Run
+// was not called yet.
 var ErrNotConsuming = errors.New("reprise: not consuming")
 
 // Healthy returns nil if the worker consumes, or pauses on purpose, and its

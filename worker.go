@@ -39,8 +39,9 @@ type HandlerFunc func(ctx context.Context, m *Message) error
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, m *Message) error { return f(ctx, m) }
 
-// Worker consumes one queue, runs its handler, and settles what it says: see
-// the package comment.
+// Worker consumes one queue, runs its handler for each message, and settles the
+// message by what the handler returned: see the package comment. Its methods are safe
+// for concurrent use.
 type Worker struct {
 	client *Client
 	cfg    WorkerConfig // with defaults

@@ -20,33 +20,42 @@ const (
 
 // WorkerConfig describes a Worker. Queue and Handler are required.
 type WorkerConfig struct {
-	Queue   string
+	// Queue is the name of the work queue. Required.
+	Queue string
+
+	// Handler does the work. Required.
 	Handler Handler
-	Policy  Policy
+
+	// Policy says how often, for how long and after which delays a failed message is
+	// tried again. Default: 10 attempts, see Policy.
+	Policy Policy
 
 	// Middleware is put around Handler, the first one outermost. Where their order
-	// matters is told at type Middleware.
+	// matters is said of type Middleware.
 	Middleware []Middleware
 
 	// AsDelivered shows the handler each message as the broker has it: with the
 	// exchange and the routing key of this delivery, and with all headers, those of
-	// Reprise and of the broker (x-death and its kin) among them, and those that
-	// keep what a copy must not carry in its proper place. Attempt is 1, and Errors
-	// is empty. How failed messages are settled is as ever. It is for programs that
-	// move or keep messages. Default: as it was first published.
+	// Reprise and of the broker (x-death and its kin) among them, and those that keep
+	// what a copy must not carry in its proper place. Attempt is 1, and Errors is
+	// empty. It does not change how failed messages are settled. It is for programs
+	// that move or keep messages. Default false: each message as it was first
+	// published.
 	AsDelivered bool
 
-	// Acked is called with each message whose handler returned nil: with a nil error
-	// once the broker is known to have the acknowledgement, so that it will not
-	// deliver the message again though the connection ends; with an error where that
-	// is not known, since the connection is gone: then it may. The message is the one
-	// that the outermost Middleware was given, or the handler where there is none. It
-	// is for programs that have to tell a message that is delivered again from one that
-	// is equal to it. AMQP has no answer to an ack, so this costs a request, which acks that go together share. RabbitMQ's quorum queues
-	// have at most 32 acks under way that are safe: with a larger Prefetch some wait
-	// until it is known that others have been written down, or until a second has
-	// passed, which is taken for that: see docs/guarantees.md. It is called from many
-	// goroutines at once, and a drain waits for it. Default: none.
+	// Acked is called once for each message whose handler returned nil. A nil error
+	// means that the broker is known to have the acknowledgement: it will not deliver
+	// the message again, even if the connection ends. An error means that the
+	// connection is gone and this is not known: the message may be delivered again. m
+	// is the message that the outermost Middleware was given, or the handler where
+	// there is no middleware. It is for programs that have to tell a message that is
+	// delivered again from another one that is equal to it. AMQP has no answer to an
+	// ack, so the worker makes a request after it, one for all acks that are sent
+	// together. On RabbitMQ's quorum queues at most 32 acks at a time are safe: with a
+	// Prefetch above 32 an ack may have to wait until those before it are known to be
+	// written down, or were sent a second ago, which is taken for that: see
+	// docs/guarantees.md. Acked is called from many goroutines at once, and a drain
+	// waits for it. Default: none.
 	Acked func(m *Message, err error)
 
 	// Strategy is how failed messages come back. Default: any delay through
@@ -54,8 +63,9 @@ type WorkerConfig struct {
 	// package topology.
 	Strategy topology.Strategy
 
-	// Order is in which order a failed message and its copy are settled.
-	// Default PublishThenAck, which never loses.
+	// Order says which comes first where a copy takes a failed message's place:
+	// publishing the copy, or acknowledging the original. Default PublishThenAck,
+	// which never loses.
 	Order Order
 
 	// Topology is declared together with what the Strategy needs, and before
@@ -70,10 +80,10 @@ type WorkerConfig struct {
 	Concurrency int
 
 	// Prefetch is how many unsettled messages the broker lets this worker have,
-	// including those whose retry copy awaits its confirm. At least
-	// Concurrency, at most 65535. Default 4×Concurrency, but at least 16; with
-	// AckThenPublish or Acked at most 32, as long as Concurrency is: see there; and
-	// with Debounce at least 256.
+	// including those whose retry copy awaits its confirm. At least Concurrency, at
+	// most 65535. Default 4×Concurrency, but at least 16; with AckThenPublish or
+	// Acked, and a Concurrency of up to 32, at most 32 (see AckThenPublish); with
+	// Debounce at least 256.
 	Prefetch int
 
 	// Limiter bounds how often an attempt begins. Default: no limit.
@@ -100,10 +110,10 @@ type WorkerConfig struct {
 	// count on it.
 	CrashLimit int
 
-	// ConsumerTimeout is the broker's consumer_timeout, after which it closes
-	// the channel of a consumer that has not settled a message. The worker warns
-	// when a handler has had a message for four fifths of it, and gives messages
-	// back that have waited so long to begin. Default 30 m, which is
+	// ConsumerTimeout is the broker's consumer_timeout, after which it closes the
+	// channel of a consumer that has not settled a message. The worker warns when a
+	// handler has had a message for four fifths of it, and gives messages back that
+	// have waited so long to begin. At least 1 min. Default 30 min, which is
 	// RabbitMQ's. Negative: the broker has none.
 	// https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
 	ConsumerTimeout time.Duration

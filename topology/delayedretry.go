@@ -22,9 +22,9 @@ const (
 // a handler asks for is not used. None is early, each a few milliseconds late,
 // and none waits for another.
 //
-// It needs a quorum queue of RabbitMQ 4.3.3 or later. Older ones accept the
-// arguments and do nothing about them, so that messages would come back at once;
-// Topology.Needs says so. Otherwise all that is said of Requeuing is true of it.
+// It needs a quorum queue of RabbitMQ 4.3.3 or later. Older ones accept the arguments
+// and do nothing about them, so that messages would come back at once; Topology.Needs
+// says so. Otherwise what is said of Requeuing holds here, too.
 //
 // Both numbers are arguments of the work queue and cannot be changed later.
 type DelayedRetry struct {

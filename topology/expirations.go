@@ -42,8 +42,8 @@ type Expirations struct {
 	// them. {queue} stands for the work queue. Default {queue}.wait.
 	WaitQueue string
 
-	First  time.Duration // what the first copy waits; default 10 s
-	Factor float64       // how much longer the next one waits; default 3
+	First  time.Duration // what the first copy waits, whole milliseconds; default 10 s
+	Factor float64       // how many times longer each next copy waits, from 1 (always the same) to 1000; default 3
 }
 
 func (e Expirations) withDefaults() Expirations {

@@ -19,13 +19,13 @@ const DefaultGrowingTTLJitter = 0.1
 //	                                │                                          │
 //	                                └── next time 30000 ◄── x-death: original-expiration 10000
 //
-// Where the back-off has come is on the message. So any number of programs, in any
-// language, go on where another one left it. The delay that a Policy or a handler
-// asks for is not used; how many attempts there are is the Policy's to say.
+// How far the back-off has come is recorded on the message. So any number of programs,
+// in any language, go on where another one left it. The delay that a Policy or a
+// handler asks for is not used; how many attempts there are is the Policy's to say.
 //
-// All that is said of MessageTTL is true of it: a message waits behind those that
-// came before it into the wait queue and are due later. With growing delays, that
-// is the rule. A Max bounds it.
+// What is said of MessageTTL holds here, too: a message waits behind those that came
+// before it into the wait queue and are due later. With growing delays, that is the
+// rule. A Max bounds it.
 type GrowingTTL struct {
 	// MessageTTL is where copies wait, and how they come back.
 	MessageTTL
@@ -36,9 +36,9 @@ type GrowingTTL struct {
 	// has to be named.
 	WaitQueue string
 
-	First  time.Duration // what the first copy waits, to the millisecond; default 10 s
-	Factor float64       // how many times longer each other one waits; default 3, and 1 for always the same
-	Max    time.Duration // the longest that any waits; default MaxDelay
+	First  time.Duration // what the first copy waits, whole milliseconds; default 10 s
+	Factor float64       // how many times longer each next copy waits, from 1 (always the same) to 1000; default 3
+	Max    time.Duration // the longest that any copy waits; default and most MaxDelay
 
 	// Jitter is the part by which a delay is shortened or lengthened at random, but
 	// for the first: 0.1 is up to a tenth, either way. Default 0.1; negative for

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// MaxDelay is the longest that Buckets, WaitQueue, MessageTTL and DeadLettering
-// keep a message waiting: 2³²-1 milliseconds, 49 days and 17 hours. RabbitMQ
-// itself takes up to ten years, other programs that look at these queues need
-// not. Levels wait for longer.
+// MaxDelay is the longest that Buckets, WaitQueue, MessageTTL and DeadLettering keep a
+// message waiting: 2³²-1 milliseconds, 49 days and 17 hours. RabbitMQ itself takes up
+// to ten years, but other programs that look at these queues may not. Levels wait for
+// longer.
 const MaxDelay = math.MaxUint32 * time.Millisecond
 
 // DeliveryLimit is how often the work queue delivers a message that is never

@@ -81,11 +81,10 @@ type Topology struct {
 // maxName is the longest name AMQP can carry: a short string's length is one byte.
 const maxName = 255
 
-// Validate reports everything that no broker would accept: empty and
-// over-long names, those of the broker's own, such with line breaks, which
-// RabbitMQ leaves out, exchanges without a kind, one name with two different
-// declarations, combinations such as a transient quorum queue. All findings
-// are joined into one error.
+// Validate reports everything that no broker would accept: names that are empty, too
+// long, reserved for the broker, or have line breaks, which RabbitMQ leaves out;
+// exchanges without a kind; one name with two different declarations; combinations
+// such as a transient quorum queue. All findings are joined into one error.
 func (t Topology) Validate() error {
 	var errs []error
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("topology: "+format, args...)) }

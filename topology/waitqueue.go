@@ -23,14 +23,15 @@ type WaitQueue struct {
 	WorkExchange   string        // what the expired copies return through
 	WaitExchange   string        // in front of the wait queue
 	FailedExchange string        // in front of the failed queue
-	Delay          time.Duration // how long the wait queue holds a message
+	Delay          time.Duration // how long the wait queue holds a message, as declared below; at most MaxDelay; told to the logger
 
 	// Infrastructure declares all of it, and names the keys by which
 	// WorkExchange reaches each work queue.
 	Infrastructure Topology
 }
 
-// Validate reports missing names and a contradictory Infrastructure.
+// Validate reports missing names, a Delay that no queue has, and a contradictory
+// Infrastructure.
 func (w WaitQueue) Validate() error {
 	if w.WorkExchange == "" || w.WaitExchange == "" || w.FailedExchange == "" {
 		return fmt.Errorf("topology: WaitQueue needs the names of three exchanges: WorkExchange %q, WaitExchange %q, FailedExchange %q",
