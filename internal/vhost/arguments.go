@@ -237,67 +237,6 @@ func (v *VHost) invalidArgument(arg, queue, problem string) error {
 	return exception.New(exception.PreconditionFailed, "invalid arg '%s' for %s: %s", arg, v.queue(queue), problem)
 }
 
-// compared are the arguments that a declaration of a queue that exists must repeat, by the type of that queue. They
-// are told of in RabbitMQ's order.
-var compared = map[kinds][]string{
-	classic: {
-		"x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-length",
-		"x-max-length-bytes", "x-max-priority", "x-overflow", "x-queue-mode", "x-queue-version",
-		"x-single-active-consumer", "x-queue-type", "x-queue-master-locator", "x-queue-leader-locator",
-	},
-	quorum: {
-		"x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy", "x-expires", "x-max-length",
-		"x-max-length-bytes", "x-max-in-memory-length", "x-max-in-memory-bytes", "x-overflow",
-		"x-single-active-consumer", "x-queue-type", "x-quorum-initial-group-size", "x-delivery-limit", "x-message-ttl",
-		"x-queue-leader-locator", "x-consumer-disconnected-timeout", "x-consumer-timeout", "x-delayed-retry-type",
-		"x-delayed-retry-min", "x-delayed-retry-max",
-	},
-}
-
-// sameArguments compares the arguments that mean something to the queue that is there.
-func (v *VHost) sameArguments(q *Queue, received amqpwire.Table) error {
-	kind := classic
-	if q.Config().Quorum {
-		kind = quorum
-	}
-	for _, name := range compared[kind] {
-		if err := sameArgument(name, v.queue(q.Name()), received, q.arguments); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func sameArgument(name, of string, received, current amqpwire.Table) error {
-	is, has := received.Get(name)
-	was, had := current.Get(name)
-	if name == "x-queue-type" { // without one, a queue is of the classic type
-		is, has = orClassic(is, has)
-		was, had = orClassic(was, had)
-	}
-	switch {
-	case !had && !has, had && has && equivalent(was, is):
-		return nil
-	case had && has:
-		return inequivalent(name, of, fmt.Sprintf("'%v'", is), fmt.Sprintf("'%v'", was))
-	}
-	return inequivalent(name, of, describe(is, has), describe(was, had))
-}
-
-func orClassic(kind any, given bool) (any, bool) {
-	if !given {
-		kind = "classic"
-	}
-	return kind, true
-}
-
-func describe(v any, present bool) string {
-	if !present {
-		return "none"
-	}
-	return fmt.Sprintf("the value '%v' of type '%s'", v, amqpwire.TypeName(v))
-}
-
 // ConsumerArguments reads the arguments of basic.consume.
 func (q *Queue) ConsumerArguments(args amqpwire.Table) (priority int64, timeout time.Duration, err error) {
 	timeout = q.Config().ConsumerTimeout

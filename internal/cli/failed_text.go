@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// messageText is a message for people; its content is the edited one or the original.
+func messageText(m api.Message, content api.Content, now time.Time, width int) string {
+	var b strings.Builder
+	field := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%-11s %s\n", name, wrapped(value, width, 12))
+		}
+	}
+	state := m.State
+	switch {
+	case m.State == string(failed.Discarded):
+		state += ": " + m.Discarded
+	case m.ReplayedBy != 0 && m.State != string(failed.Failed):
+		state += fmt.Sprintf(" by replay %d", m.ReplayedBy)
+	}
+	field("message", strconv.FormatInt(m.ID, 10))
+	field("state", state)
+	if m.Back != 0 {
+		field("came back", fmt.Sprintf("from replay %d, as message %d was sent", m.Back, m.BackOf))
+	}
+	queue := string(m.Queue)
+	if m.Queue == m.FailedQueue {
+		queue = "not known"
+	}
+	field("queue", fmt.Sprintf("%s (taken from %s)", queue, m.FailedQueue))
+	if m.Exchange != "" || m.RoutingKey != "" {
+		exchange := "the default exchange"
+		if m.Exchange != "" {
+			exchange = string(m.Exchange)
+		}
+		field("published", fmt.Sprintf("to %s with the key %s", exchange, m.RoutingKey))
+	}
+	field("message id", string(m.MessageID))
+	last := fmt.Sprintf("%s (%s)", ago(m.LastFailed, now), m.LastFailed.Local().Format(time.RFC3339))
+	if m.Attempts > 0 {
+		last = fmt.Sprintf("%s, the last %s", plural(m.Attempts, "attempt"), last)
+	}
+	field("failed", last)
+	field("error", m.Error)
+	field("reason", m.Reason)
+	field("not sent", m.Refused)
+	field("group", strconv.FormatInt(m.Group, 10))
+	b.WriteString(attemptsText(m, width))
+	b.WriteString(propertiesText(content.Properties))
+	b.WriteString(headersText(topology.Table(content.Headers), width))
+	edited := ""
+	if m.Edited != nil {
+		edited = ", edited"
+	}
+	fmt.Fprintf(&b, "\nbody (%s%s)\n", bytesText(len(content.Body)), edited)
+	b.WriteString(bodyText(content.Body))
+	if m.Redacted {
+		b.WriteString("\nSecrets are hidden: an administrator sees them.\n")
+	}
+	return b.String()
+}
+
+func attemptsText(m api.Message, width int) string {
+	if len(m.Errors) == 0 {
+		return ""
+	}
+	t := newTable(column{name: "ATTEMPT", right: true}, column{name: "ENDED"}, column{name: "TOOK", right: true}, column{name: "HOST", least: 10}, column{name: "ERROR", least: 20})
+	for i, e := range m.Errors {
+		when, took := "-", "-"
+		if !e.Time.IsZero() {
+			when = e.Time.Local().Format("2006-01-02 15:04:05")
+		}
+		if e.DurationMS > 0 {
+			took = (time.Duration(e.DurationMS) * time.Millisecond).String()
+		}
+		t.add(strconv.Itoa(e.Attempt), when, took, e.Host, e.Error)
+		if i == 0 && m.ErrorsDropped > 0 {
+			t.add("…", "", "", "", fmt.Sprintf("(%s are not recorded)", plural(m.ErrorsDropped, "attempt")))
+		}
+	}
+	var b strings.Builder
+	b.WriteString("\n")
+	_ = t.write(&b, width) // a Builder takes everything
+	return b.String()
+}
+
+func propertiesText(p api.Properties) string {
+	var b strings.Builder
+	for _, x := range [][2]string{
+		{"content-type", string(p.ContentType)},
+		{"content-encoding", string(p.ContentEncoding)},
+		{"correlation-id", string(p.CorrelationID)},
+		{"reply-to", string(p.ReplyTo)},
+		{"type", string(p.Type)},
+		{"app-id", string(p.AppID)},
+		{"user-id", string(p.UserID)},
+		{"expiration", string(p.Expiration)},
+	} {
+		if x[1] != "" {
+			fmt.Fprintf(&b, "  %s: %s\n", x[0], oneLiner(x[1]))
+		}
+	}
+	if p.Priority > 0 {
+		fmt.Fprintf(&b, "  priority: %d\n", p.Priority)
+	}
+	if !p.Timestamp.IsZero() {
+		fmt.Fprintf(&b, "  timestamp: %s\n", p.Timestamp.Local().Format(time.RFC3339))
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\nproperties\n" + b.String()
+}
+
+// headersText are the headers, those that attempts have left only counted: what they
+// say stands above.
+func headersText(headers topology.Table, width int) string {
+	var b strings.Builder
+	left := 0
+	for _, name := range sortedNames(headers) {
+		if bookkeeping(name) {
+			left++
+			continue
+		}
+		line := fmt.Sprintf("  %s: %s", oneLiner(name), oneLiner(headerText(headers[name])))
+		if width > 0 {
+			line = cut(line, width)
+		}
+		b.WriteString(line + "\n")
+	}
+	if left > 0 {
+		fmt.Fprintf(&b, "  (and %d that its attempts have left; --json has them)\n", left)
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\nheaders\n" + b.String()
+}
+
+// headerText is a header's value; arrays and tables are JSON.
+func headerText(value any) string {
+	if text, ok := value.(string); ok {
+		return text
+	}
+	if text, ok := failed.HeaderText(value); ok {
+		return text
+	}
+	text, err := failed.EncodeTable(topology.Table{"v": value})
+	if err != nil {
+		return "(" + err.Error() + ")"
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(text, `{"v":`), "}")
+}
+
+// bookkeeping reports whether a header was left by attempts: it is not what anybody
+// published, and not sent by a replay.
+func bookkeeping(name string) bool {
+	return (topology.Trail{}).Owns(name) || name == failed.HeaderReplay ||
+		slices.Contains([]string{"x-death", "x-delivery-count", "x-acquired-count"}, name) ||
+		strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
+}
+
+func sortedNames(t topology.Table) []string {
+	names := make([]string, 0, len(t))
+	for name := range t {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// How much of a body is shown.
+const (
+	shownLines  = 100
+	shownBinary = 256
+	maxPretty   = 64 << 20 // more is shown as it is
+)
+
+// bodyText is a body for people: JSON indented, other text as it is, all else in hex.
+func bodyText(body []byte) string {
+	if len(body) == 0 {
+		return ""
+	}
+	more := ""
+	if !api.IsText(body) {
+		if len(body) > shownBinary {
+			more = fmt.Sprintf("  … %s more: --body prints all\n", bytesText(len(body)-shownBinary))
+			body = body[:shownBinary]
+		}
+		return indented(hex.Dump(body)) + more
+	}
+	if pretty, ok := api.Indent(body, maxPretty); ok {
+		body = pretty
+	}
+	lines := strings.Split(strings.TrimSuffix(string(body), "\n"), "\n")
+	if len(lines) > shownLines {
+		more = fmt.Sprintf("  … %s more: --body prints all\n", plural(len(lines)-shownLines, "line"))
+		lines = lines[:shownLines]
+	}
+	for i, line := range lines {
+		lines[i] = cut(harmless(line), 2000)
+	}
+	return indented(strings.Join(lines, "\n")) + more
+}
+
+// harmless takes out of a line what a terminal would obey.
+func harmless(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return r
+		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
+			return -1
+		}
+		return r
+	}, s)
+}
+
+func indented(s string) string {
+	return "  " + strings.ReplaceAll(strings.TrimSuffix(s, "\n"), "\n", "\n  ") + "\n"
+}
+
+// wrapped breaks a text into lines that stand at an indent.
+func wrapped(s string, width, indent int) string {
+	s = oneLiner(s)
+	if width <= indent+20 {
+		return s
+	}
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(s) {
+		if line != "" && textWidth(line)+1+textWidth(word) > width-indent {
+			lines, line = append(lines, line), ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return strings.Join(append(lines, line), "\n"+strings.Repeat(" ", indent))
+}
+
+func bytesText(n int) string {
+	switch {
+	case n < 1<<10:
+		return plural(n, "byte")
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
