@@ -83,7 +83,7 @@ func TestShapes(t *testing.T) {
 		}
 		for path, field := range map[string]string{
 			"/api/queues/V/classic": "memory", "/api/queues/V/quorum": "memory", "/api/queues/V/exclusive": "memory",
-			"/api/connections/C": "recv_oct", "/api/channels/C%20(1)": "state",
+			"/api/connections/C": "state", "/api/channels/C%20(1)": "state",
 		} {
 			if found, _ := fetch(rabbit, path).(map[string]any); found[field] == nil {
 				return fmt.Errorf("%s has no statistics: %v", path, found)
