@@ -21,19 +21,21 @@ func (p *publication) destination() destination { return destination{p.exchange,
 // whole connection (measured with 3.10 and 4.3; rabbit_fifo_client).
 type detours struct {
 	silent atomic.Bool // nothing was answered since one was found late
-	some   atomic.Bool // there are late ones
+	some   atomic.Bool // there are late ones, or detours that are still in use
 
-	mu   sync.Mutex
-	late map[destination]*detour
+	mu      sync.Mutex
+	late    map[destination]*detour
+	leaving int // detours that are taken no more, and still in use
 }
 
-// detour is the way to one of them.
+// detour is the way to one of them. It is taken until there is an answer in good time,
+// and stops with the last who uses it then.
 type detour struct {
 	destination
-	via      *publisher // nil until somebody publishes there
-	stop     context.CancelFunc
-	using    int  // how many publications are on it, until nobody waits for them
-	answered bool // in good time: it ends with the last who uses it
+	via   *publisher // nil until somebody publishes there
+	stop  context.CancelFunc
+	using int  // how many publications are on it, until nobody waits for them
+	over  bool // it is taken no more
 }
 
 // maxLate bounds how many destinations are known to be late. Some presets publish under
@@ -48,8 +50,7 @@ func (d *detours) mark(to destination) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.silent.Store(true)
-	if known := d.late[to]; known != nil {
-		known.answered = false
+	if d.late[to] != nil {
 		return
 	}
 	if len(d.late) >= maxLate {
@@ -78,20 +79,28 @@ func (d *detours) heard(pub *publication, inTime bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if known := d.late[pub.destination()]; known != nil {
-		known.answered = true
-		if known.using == 0 {
-			d.end(known)
-		}
+		d.end(known)
 	}
 }
 
-// end forgets a detour that nobody uses.
+// end has a detour not be taken any more. To wait until nobody uses it would be to wait
+// for ever where many publish, with little at a time.
 func (d *detours) end(known *detour) {
 	delete(d.late, known.destination)
-	d.some.Store(len(d.late) > 0)
-	if known.stop != nil {
-		known.stop()
+	known.over = true
+	d.leaving++
+	d.left(known)
+}
+
+// left stops a detour that is taken no more and that nobody uses.
+func (d *detours) left(known *detour) {
+	if known.over && known.using == 0 {
+		d.leaving--
+		if known.stop != nil {
+			known.stop()
+		}
 	}
+	d.some.Store(len(d.late)+d.leaving > 0)
 }
 
 // way returns the publisher for a message, which is p but for what goes to a late
@@ -135,9 +144,8 @@ func (p *publisher) leave(pub *publication) {
 		return
 	}
 	pub.detour = nil
-	if known.using--; known.using == 0 && known.answered {
-		d.end(known)
-	}
+	known.using--
+	d.left(known)
 }
 
 // divert leads a message around that was on its way already when its destination

@@ -23,3 +23,11 @@ func (c *Client) AgreedHeartbeat() (time.Duration, error) {
 	}
 	return conn.Config.Heartbeat, nil
 }
+
+// OnDetour reports whether messages are led around a queue that did not confirm.
+func (c *Client) OnDetour(queue string) bool {
+	d := c.messages.detours
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.late[destination{key: queue}] != nil
+}

@@ -44,6 +44,13 @@ func (m *muted) tell(t testing.TB) {
 	m.held = nil
 }
 
+// unmute withholds nothing any more of what is published from now on.
+func (m *muted) unmute(queue string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.queues, queue)
+}
+
 // dialMuted returns a client whose confirms can be withheld.
 func dialMuted(t *testing.T, url string, options ...func(*reprise.Config)) (client, *muted) {
 	t.Helper()

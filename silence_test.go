@@ -145,6 +145,49 @@ func TestKeysThatAreNotConfirmed(t *testing.T) {
 	})
 }
 
+// A detour ends with the first answer in good time, also while others on it wait.
+func TestADetourEndsThatIsInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, err := broker.New(broker.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = b.Shutdown(context.Background()) }()
+		c, m := dialMuted(t, "amqp://guest:guest@memory", func(c *reprise.Config) { c.Dial = b.DialContext })
+		defer func() { _ = c.Close(context.Background()) }()
+		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); err != nil {
+			t.Fatal(err)
+		}
+		m.mute("q")
+		var all sync.WaitGroup
+		unconfirmed := func() {
+			all.Go(func() {
+				if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); !errors.Is(err, reprise.ErrUnconfirmed) {
+					t.Errorf("not confirmed: %v", err)
+				}
+			})
+		}
+		unconfirmed()
+		time.Sleep(reprise.DefaultConfirmTimeout / 2)
+		if !c.OnDetour("q") {
+			t.Fatal("a queue that does not confirm is not led around")
+		}
+		unconfirmed()
+		time.Sleep(time.Second)
+		m.unmute("q")
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); err != nil {
+			t.Error(err)
+		}
+		if c.OnDetour("q") {
+			t.Error("a queue that confirms is led around")
+		}
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); err != nil {
+			t.Error(err)
+		}
+		all.Wait()
+	})
+}
+
 // The AMQP client has all that is left on a channel that ends count as refused.
 func TestAChannelThatEndsRefusesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
