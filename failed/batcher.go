@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"slices"
 	"sync"
@@ -55,6 +56,18 @@ type entry struct {
 	again   time.Time     // the store refuses it, but takes others: when it is tried again
 	done    chan struct{} // closed when it is stored
 	gone    bool          // nobody waits for it any more
+}
+
+// looks are equal where messages are, and hardly ever where they are not.
+type looks struct {
+	id   string
+	body uint64
+}
+
+var looksSeed = maphash.MakeSeed()
+
+func (e *entry) looks() looks {
+	return looks{e.message.MessageID, maphash.Bytes(looksSeed, e.message.Body)}
 }
 
 // storeBackoff is between attempts at a store that fails.
@@ -182,10 +195,14 @@ func (b *batcher) next(size int) (batch []*entry, again time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting = slices.DeleteFunc(b.waiting, func(e *entry) bool { return e.gone })
-	now := time.Now()
+	now, seen := time.Now(), map[looks]bool{}
 	for _, e := range b.waiting {
 		switch {
 		case e.again.IsZero():
+			if e.message.Redelivered && seen[e.looks()] {
+				return batch, time.Time{} // it may be the same, and would not be known among those of one session
+			}
+			seen[e.looks()] = true
 			if batch = append(batch, e); len(batch) == size {
 				return batch, time.Time{}
 			}

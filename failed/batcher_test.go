@@ -191,6 +191,34 @@ func TestAMessageThatWaitsAndComesAgainIsOne(t *testing.T) {
 	})
 }
 
+// So it is where both have waited for the same call of the store.
+func TestAMessageThatComesAgainWhileItWaitsIsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newMemory()
+		k := take1(t, a, 100)
+		slow := make(chan struct{})
+		a.failing(func(string) error { <-slow; return nil }, nil)
+		lost := errors.New("the connection is gone")
+		stored := []<-chan error{k.give(t.Context(), "slow", false, nil)}
+		for _, redelivered := range []bool{false, true, true} {
+			for _, body := range []string{"one", "two"} {
+				stored = append(stored, k.give(t.Context(), body, redelivered, lost))
+			}
+		}
+		for _, body := range []string{"one", "two"} {
+			stored = append(stored, k.give(t.Context(), body, true, nil))
+		}
+		close(slow)
+		for _, s := range stored {
+			must(t, <-s)
+		}
+		k.stop()
+		if diff := cmp.Diff([]string{"slow", "one", "two"}, a.bodies()); diff != "" || a.open() != 0 {
+			t.Errorf("%d open, %s", a.open(), diff)
+		}
+	})
+}
+
 // Whichever call of the store fails, before or after it was done, each message is kept
 // once.
 func TestAStoreThatFailsAtAnyCallOfAnIngest(t *testing.T) {
