@@ -10,8 +10,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// publisher publishes on one channel of a link, reopened as often as needed,
-// and replaced where it gives no answers (see confirming.look), and tells for every message whether the broker has it.
+// publisher publishes on one channel of a link, and tells for every message whether the
+// broker has it. The channel is reopened as often as needed, and replaced where it gives
+// no answers (see confirming.look).
 //
 //	send ─► requests ─► serve: registers the tag, writes ─────────► broker
 //	                                                                  │
