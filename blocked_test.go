@@ -1,12 +1,10 @@
 package reprise_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
-	"io"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -21,43 +19,10 @@ import (
 
 // alarmed is a connection on which a broker can be made to say that it is short of
 // memory, between the frames that it sends.
-type alarmed struct {
-	net.Conn
-	in  *io.PipeReader
-	out *io.PipeWriter // a Write is not interleaved with another
-}
+type alarmed struct{ *relayed }
 
 func newAlarmed(conn net.Conn) *alarmed {
-	a := &alarmed{Conn: conn}
-	a.in, a.out = io.Pipe()
-	go a.pump() // until the connection is closed
-	return a
-}
-
-func (a *alarmed) pump() {
-	from := bufio.NewReader(a.Conn)
-	for {
-		frame := make([]byte, 7)
-		_, err := io.ReadFull(from, frame)
-		if err == nil {
-			frame = append(frame, make([]byte, binary.BigEndian.Uint32(frame[3:])+1)...)
-			_, err = io.ReadFull(from, frame[7:])
-		}
-		if err == nil {
-			_, err = a.out.Write(frame)
-		}
-		if err != nil {
-			_ = a.out.CloseWithError(err)
-			return
-		}
-	}
-}
-
-func (a *alarmed) Read(p []byte) (int, error) { return a.in.Read(p) }
-
-func (a *alarmed) Close() error {
-	_ = a.in.Close()
-	return a.Conn.Close()
+	return &alarmed{relay(conn, func(frame []byte) []byte { return frame })}
 }
 
 // say makes the broker say connection.blocked with a reason, or without one

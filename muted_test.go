@@ -1,10 +1,8 @@
 package reprise_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
-	"io"
 	"maps"
 	"net"
 	"slices"
@@ -12,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
@@ -70,6 +69,19 @@ func dialMuted(t *testing.T, url string, options ...func(*reprise.Config)) (clie
 	})...), m
 }
 
+// mutedMemory is dialMuted to a broker in memory of the test's own.
+func mutedMemory(t *testing.T) (client, *muted) {
+	t.Helper()
+	b, err := broker.New(broker.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Shutdown(context.Background()) })
+	c, m := dialMuted(t, "amqp://guest:guest@memory", func(c *reprise.Config) { c.Dial = b.DialContext })
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c, m
+}
+
 // deafen has the broker answer nothing any more, but for heartbeats, on the
 // connections that there are.
 func (m *muted) deafen() {
@@ -103,10 +115,8 @@ func (m *muted) channels() (n int) {
 
 // mutedConn is a connection of such a client.
 type mutedConn struct {
-	net.Conn
+	*relayed
 	*muted
-	in      *io.PipeReader
-	out     *io.PipeWriter
 	writing []byte // of a frame that is not whole
 	open    map[uint16]*mutedChannel
 	deaf    bool
@@ -118,20 +128,12 @@ type mutedChannel struct {
 }
 
 func (m *muted) over(conn net.Conn) *mutedConn {
-	c := &mutedConn{Conn: conn, muted: m, open: map[uint16]*mutedChannel{}}
-	c.in, c.out = io.Pipe()
+	c := &mutedConn{muted: m, open: map[uint16]*mutedChannel{}}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.conns = append(m.conns, c)
-	go c.pump() // until the connection is closed
+	c.relayed = relay(conn, c.hears)
 	return c
-}
-
-func (c *mutedConn) Read(p []byte) (int, error) { return c.in.Read(p) }
-
-func (c *mutedConn) Close() error {
-	_ = c.in.Close()
-	return c.Conn.Close()
 }
 
 // Write implements net.Conn. It sees what is published where.
@@ -167,26 +169,6 @@ func (c *mutedConn) sees(frame []byte) {
 		if ch := c.open[number]; ch != nil {
 			ch.published++
 			ch.open[ch.published] = m.RoutingKey
-		}
-	}
-}
-
-// pump carries what the broker says.
-func (c *mutedConn) pump() {
-	from := bufio.NewReader(c.Conn)
-	for {
-		frame := make([]byte, 7)
-		_, err := io.ReadFull(from, frame)
-		if err == nil {
-			frame = append(frame, make([]byte, binary.BigEndian.Uint32(frame[3:])+1)...)
-			_, err = io.ReadFull(from, frame[7:])
-		}
-		if err == nil {
-			_, err = c.out.Write(c.hears(frame))
-		}
-		if err != nil {
-			_ = c.out.CloseWithError(err)
-			return
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package reprise_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -12,7 +11,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -104,13 +102,7 @@ func TestNotHealthyWithoutConfirms(t *testing.T) {
 // message for it may have another key, and none of them holds up others for long.
 func TestKeysThatAreNotConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, err := broker.New(broker.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = b.Shutdown(context.Background()) }()
-		c, m := dialMuted(t, "amqp://guest:guest@memory", func(c *reprise.Config) { c.Dial = b.DialContext })
-		defer func() { _ = c.Close(context.Background()) }()
+		c, m := mutedMemory(t)
 		if err := c.Declare(t.Context(), topology.Topology{
 			Exchanges: []topology.Exchange{{Name: "x", Kind: topology.Fanout}},
 			Queues:    []topology.Queue{{Name: "stuck"}, {Name: "q"}},
@@ -148,13 +140,7 @@ func TestKeysThatAreNotConfirmed(t *testing.T) {
 // A detour ends with the first answer in good time, also while others on it wait.
 func TestADetourEndsThatIsInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, err := broker.New(broker.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = b.Shutdown(context.Background()) }()
-		c, m := dialMuted(t, "amqp://guest:guest@memory", func(c *reprise.Config) { c.Dial = b.DialContext })
-		defer func() { _ = c.Close(context.Background()) }()
+		c, m := mutedMemory(t)
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); err != nil {
 			t.Fatal(err)
 		}
@@ -191,13 +177,7 @@ func TestADetourEndsThatIsInUse(t *testing.T) {
 // The AMQP client has all that is left on a channel that ends count as refused.
 func TestAChannelThatEndsRefusesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, err := broker.New(broker.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = b.Shutdown(context.Background()) }()
-		c, m := dialMuted(t, "amqp://guest:guest@memory", func(c *reprise.Config) { c.Dial = b.DialContext })
-		defer func() { _ = c.Close(context.Background()) }()
+		c, m := mutedMemory(t)
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); err != nil {
 			t.Fatal(err)
 		}
@@ -219,13 +199,7 @@ func TestAChannelThatEndsRefusesNothing(t *testing.T) {
 // opened. Its heartbeats go on.
 func TestABrokerThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, err := broker.New(broker.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = b.Shutdown(context.Background()) }()
-		c, m := dialMuted(t, "amqp://guest:guest@memory", func(c *reprise.Config) { c.Dial = b.DialContext })
-		defer func() { _ = c.Close(context.Background()) }()
+		c, m := mutedMemory(t)
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); err != nil {
 			t.Fatal(err)
 		}
