@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -162,7 +163,7 @@ func explainDeclare(kind, name string, err error) error {
 	switch {
 	case errors.Is(err, ErrInvalidMessage), errors.Is(err, amqp.ErrChannelMax):
 		return fmt.Errorf("reprise: cannot declare %s %q: %w", kind, name, err)
-	case !ok || !refusal.Server || refusal.Code == amqp.ConnectionForced: // the broker itself has said nothing about it
+	case !ok || !refusal.Server || refusal.Code == amqp.ConnectionForced, stumbled(refusal): // the broker itself has said nothing about it
 		return fmt.Errorf("%w: cannot declare %s %q: %w", ErrDisconnected, kind, name, err)
 	}
 	advice := "the broker refuses it"
@@ -177,10 +178,20 @@ func explainDeclare(kind, name string, err error) error {
 		advice = "it needs something that does not exist: declare that too"
 	case amqp.AccessRefused:
 		advice = "the user may not configure it (or its name is reserved): have the permission granted, or have it declared by someone who may"
+	case amqp.InternalError:
+		advice = "the broker's configuration forbids it: declare it without the deprecated feature it names, or have that permitted"
 	case amqp.ResourceLocked:
 		advice = "another connection has it exclusively: close that one, or use another name"
 	}
 	return &DeclareError{Kind: kind, Name: name, Advice: advice, Err: refusal}
+}
+
+// stumbled tells a broker that failed at a request, as RabbitMQ does when its nodes
+// are slow to agree on a quorum queue (541, and the connection is closed), from one
+// that does not allow it: it says 541 also of what its operator has forbidden
+// (deprecated_features.permit.* = false), naming the deprecated feature.
+func stumbled(refusal *amqp.Error) bool {
+	return refusal.Code == amqp.InternalError && !strings.Contains(refusal.Reason, "deprecated")
 }
 
 // declarer declares what a copy's next hop needs: on first use, once per

@@ -1,16 +1,22 @@
 package reprise_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"math"
+	"net"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -75,6 +81,52 @@ func TestDeclareExplainsRefusals(t *testing.T) {
 			t.Error("a queue without a name was declared")
 		}
 	})
+}
+
+// dialStumbling connects to a broker in memory that answers the first declaration of a
+// queue with an internal error, in these words.
+func dialStumbling(t *testing.T, reason string) client {
+	t.Helper()
+	b, err := broker.New(broker.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Shutdown(context.Background()) })
+	var stumbled atomic.Bool
+	hears := func(frame []byte) []byte {
+		queueDeclareOK := []byte{0, 50, 0, 11}
+		if frame[0] != 1 || !bytes.HasPrefix(frame[7:], queueDeclareOK) || stumbled.Swap(true) {
+			return frame
+		}
+		text := append([]byte{byte(len(reason))}, reason...)
+		method := slices.Concat([]byte{0, 10, 0, 50, 541 >> 8, 541 & 0xff}, text, []byte{0, 50, 0, 10})
+		return slices.Concat([]byte{1, 0, 0, 0, 0, 0, byte(len(method))}, method, []byte{0xce})
+	}
+	return dial(t, "amqp://guest:guest@memory", func(c *reprise.Config) {
+		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := b.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return relay(conn, hears), nil
+		}
+	})
+}
+
+func TestAWorkerSurvivesABrokerThatFailsAtADeclaration(t *testing.T) {
+	start(t, dialStumbling(t, "INTERNAL_ERROR"), reprise.WorkerConfig{Queue: "work", Handler: newScript(func(*reprise.Message) error { return nil })})
+}
+
+func TestAWorkerEndsWhereTheBrokerForbidsADeclaration(t *testing.T) {
+	c := dialStumbling(t, "INTERNAL_ERROR - Feature `transient_nonexcl_queues` is deprecated.")
+	w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "work", Handler: newScript(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = w.Run(t.Context())
+	if e, ok := errors.AsType[*reprise.DeclareError](err); !ok || !strings.Contains(e.Advice, "deprecated feature") {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestWorkerUsesAnExistingQueueAsItIs(t *testing.T) {
