@@ -23,10 +23,11 @@ type confirming struct {
 	answers chan amqp.Confirmation
 	closes  chan *amqp.Error
 
-	trials  trials
-	detours *detours
-	wg      *sync.WaitGroup
-	pulse   pulse
+	trials   trials
+	detours  *detours
+	onDetour bool // it is for one destination that does not confirm
+	wg       *sync.WaitGroup
+	pulse    pulse
 
 	mu       sync.Mutex // never held across a call into the AMQP client
 	inFlight map[uint64]*publication
@@ -54,7 +55,7 @@ func openConfirming(c *conn, p *publisher) (*confirming, error) {
 	}
 	s := &confirming{
 		conn: c, ch: ch, trials: newTrials(p.user), over: make(chan struct{}), dead: make(chan struct{}),
-		detours: p.detours, wg: p.link.wg, pulse: newPulse(c, p.timeout, p.late),
+		detours: p.detours, onDetour: p.onDetour, wg: p.link.wg, pulse: newPulse(c, p.timeout),
 		inFlight: map[uint64]*publication{},
 		room:     make(chan struct{}, p.window),
 		// Order between the two is restored by listen.
@@ -115,7 +116,7 @@ func (s *confirming) register(tag uint64, pub *publication) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inFlight[tag] = pub
-	pub.beat = s.pulse.begin()
+	pub.beat, pub.heard = s.pulse.begin(), s.detours.answers.Load()
 }
 
 // forget takes back a publication that was not written, and reports whether it has

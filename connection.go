@@ -35,6 +35,8 @@ type conn struct {
 
 	maxBody atomic.Int64 // the largest body that the broker takes; 0: not known
 
+	spare chan struct{} // a token for each channel beside those that serve everybody: see maxSpare
+
 	mu       sync.Mutex
 	writable chan struct{} // closed unless the broker has blocked this connection
 	blocked  string        // why it is blocked
@@ -193,6 +195,7 @@ func (l *link) dial(ctx context.Context, a address) (*conn, error) {
 	c := &conn{
 		Connection: raw, gen: l.gen, addr: a.addr, log: l.log.With("broker", a.addr),
 		lost: make(chan struct{}), noted: make(chan amqp.Blocking, 64), socket: used, writable: open,
+		spare: newSpare(raw.Config.ChannelMax),
 	}
 	closes := raw.NotifyClose(make(chan *amqp.Error, 1))
 	blocks := raw.NotifyBlocked(make(chan amqp.Blocking, 64))

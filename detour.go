@@ -6,11 +6,6 @@ import (
 	"sync/atomic"
 )
 
-// destination is where a message is published to.
-type destination struct{ exchange, key string }
-
-func (p *publication) destination() destination { return destination{p.exchange, p.key} }
-
 // detours lead around destinations that do not confirm: a quorum queue without a
 // majority, in most cases. What is published there goes over a channel of its own,
 // and little of it at a time, until there is an answer in good time again.
@@ -20,8 +15,9 @@ func (p *publication) destination() destination { return destination{p.exchange,
 // of them unconfirmed RabbitMQ stops reading, after some hundred messages more, the
 // whole connection (measured with 3.10 and 4.3; rabbit_fifo_client).
 type detours struct {
-	silent atomic.Bool // nothing was answered since one was found late
-	some   atomic.Bool // there are late ones, or detours that are still in use
+	answers atomic.Uint64 // how many there were
+	silent  atomic.Bool   // there was none while one became late, nor since then
+	some    atomic.Bool   // there are late ones, or detours that are still in use
 
 	mu      sync.Mutex
 	late    map[destination]*detour
@@ -45,11 +41,14 @@ const maxLate = 100
 // maxOnDetour bounds what is in flight on the channel of a detour: see detours.
 const maxOnDetour = 16
 
-// mark notes that a destination does not confirm.
-func (d *detours) mark(to destination) {
+// mark notes that a message has become late, and with it its destination.
+func (d *detours) mark(pub *publication) {
+	if d.answers.Load() == pub.heard {
+		d.silent.Store(true)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.silent.Store(true)
+	to := pub.destination()
 	if d.late[to] != nil {
 		return
 	}
@@ -70,6 +69,7 @@ func (d *detours) mark(to destination) {
 
 // heard notes an answer about a message.
 func (d *detours) heard(pub *publication, inTime bool) {
+	d.answers.Add(1)
 	if d.silent.Load() {
 		d.silent.Store(false)
 	}
@@ -119,8 +119,8 @@ func (p *publisher) way(pub *publication) *publisher {
 	if known.via == nil {
 		ctx, stop := context.WithCancel(p.ctx)
 		via := *p
-		via.ctx, via.window, via.late = ctx, maxOnDetour, lateOnDetour
-		via.requests, via.closed, via.aside = make(chan *publication, maxQueued), make(chan struct{}), nil
+		via.ctx, via.window, via.onDetour = ctx, maxOnDetour, true
+		via.requests, via.closed = make(chan *publication, maxQueued), make(chan struct{})
 		if p.client.spawn(via.run) != nil { // the client is closed
 			stop()
 			return p

@@ -3,9 +3,12 @@ package reprise_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"io"
 	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -33,14 +36,14 @@ func (m *muted) mute(queue string) {
 func (m *muted) tell(t testing.TB) {
 	t.Helper()
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.queues = map[string]bool{}
-	for _, tell := range m.held {
-		if err := tell(); err != nil {
+	held := m.held
+	m.queues, m.held = map[string]bool{}, nil
+	m.mu.Unlock()
+	for _, tell := range held {
+		if err := tell(); err != nil && !errors.Is(err, io.ErrClosedPipe) {
 			t.Fatal(err)
 		}
 	}
-	m.held = nil
 }
 
 // unmute withholds nothing any more of what is published from now on.
@@ -50,34 +53,40 @@ func (m *muted) unmute(queue string) {
 	delete(m.queues, queue)
 }
 
+// between is an option of dial: it has the client hear what m lets it.
+func (m *muted) between(c *reprise.Config) {
+	dial := c.Dial
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
+	}
+	c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return m.over(conn), nil
+	}
+}
+
+func newMuted() *muted { return &muted{queues: map[string]bool{}} }
+
 // dialMuted returns a client whose confirms can be withheld.
 func dialMuted(t *testing.T, url string, options ...func(*reprise.Config)) (client, *muted) {
 	t.Helper()
-	m := &muted{queues: map[string]bool{}}
-	return dial(t, url, append(options, func(c *reprise.Config) {
-		dial := c.Dial
-		if dial == nil {
-			dial = (&net.Dialer{}).DialContext
-		}
-		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := dial(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			return m.over(conn), nil
-		}
-	})...), m
+	m := newMuted()
+	return dial(t, url, append(options, m.between)...), m
 }
 
-// mutedMemory is dialMuted to a broker in memory of the test's own.
-func mutedMemory(t *testing.T) (client, *muted) {
+// mutedMemory is dialMuted to a broker in memory of the test's own, with parameters in
+// the URL.
+func mutedMemory(t *testing.T, parameters ...string) (client, *muted) {
 	t.Helper()
 	b, err := broker.New(broker.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Shutdown(context.Background()) })
-	c, m := dialMuted(t, "amqp://guest:guest@memory", func(c *reprise.Config) { c.Dial = b.DialContext })
+	c, m := dialMuted(t, "amqp://guest:guest@memory?"+strings.Join(parameters, "&"), func(c *reprise.Config) { c.Dial = b.DialContext })
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c, m
 }
@@ -203,8 +212,11 @@ func (c *mutedConn) hears(frame []byte) (told []byte) {
 			continue
 		}
 		c.held = append(c.held, func() error {
-			if c.open[number] != ch {
-				return nil // it was closed since
+			c.mu.Lock()
+			closed := c.open[number] != ch
+			c.mu.Unlock()
+			if closed {
+				return nil
 			}
 			_, err := c.out.Write(one)
 			return err

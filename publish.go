@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -28,11 +27,10 @@ type publisher struct {
 	user     string          // whom it publishes as, "" where not known
 	timeout  time.Duration
 	window   int // how many messages may be in flight
-	late     int // see pulse
 	detours  *detours
+	onDetour bool // it is the way to one destination that does not confirm
 	requests chan *publication
 	closed   chan struct{} // closed when run has ended
-	aside    []*confirming // that are not served any more, and may still be answered; run's
 }
 
 // maxQueued is how many messages may wait to be written besides their callers, so
@@ -42,56 +40,10 @@ const maxQueued = 64
 func newPublisher(ctx context.Context, c *Client) *publisher {
 	l := c.publishing
 	return &publisher{
-		client: c, link: l, ctx: ctx, user: l.user, timeout: l.cfg.ConfirmTimeout, window: maxInFlight, late: lateBeats, detours: &detours{},
+		client: c, link: l, ctx: ctx, user: l.user, timeout: l.cfg.ConfirmTimeout, window: maxInFlight, detours: &detours{},
 		requests: make(chan *publication, maxQueued), closed: make(chan struct{}),
 	}
 }
-
-// publication is one message on its way to the broker.
-type publication struct {
-	exchange, key string
-	msg           amqp.Publishing
-	wait          *wait            // nil if it is to arrive at once
-	state         atomic.Int32     // queued, then written or abandoned
-	trial         trial            // it was written in
-	detour        *detour          // that it takes; guarded by the detours
-	beat          int              // of its channel when it was written, and
-	age           int              // how many there were until it was answered
-	returned      *UnroutableError // set by a return, before the confirm
-	answered      bool             // there was an answer before there was a confirmation
-	confirmation  confirmation     // says, once there was an answer, which
-	began         time.Time        // zero where nobody wants to know how long it took
-	done          chan struct{}    // closed when err is known
-	err           error
-	took          time.Duration
-}
-
-// confirmation is an *amqp.DeferredConfirmation.
-type confirmation interface {
-	Done() <-chan struct{}
-	Acked() bool
-}
-
-const (
-	queued int32 = iota
-	written
-	abandoned // its caller has given up
-)
-
-func newPublication(exchange, key string, msg amqp.Publishing) *publication {
-	return &publication{exchange: exchange, key: key, msg: msg, done: make(chan struct{})}
-}
-
-func (p *publication) resolve(err error) {
-	p.err = err
-	if !p.began.IsZero() {
-		p.took = time.Since(p.began)
-	}
-	close(p.done)
-}
-
-// abandon reports whether the message was not, and will not be, written.
-func (p *publication) abandon() bool { return p.state.Swap(abandoned) == queued }
 
 // publish returns nil when the broker has confirmed the message and did not
 // return it. An answer that is late is waited for if late, which is then
@@ -159,20 +111,6 @@ func (p *publisher) await(ctx context.Context, pub *publication, expired <-chan 
 	}
 }
 
-// or returns the result if there is one, and err if not.
-func (p *publication) or(err error) error {
-	select {
-	case <-p.done:
-		return p.err
-	default:
-		return err
-	}
-}
-
-func notSent(ctx context.Context) error {
-	return fmt.Errorf("reprise: not sent: %w", context.Cause(ctx))
-}
-
 // unsent says why nothing was sent within the timeout.
 func (p *publisher) unsent() error {
 	why := p.link.trouble()
@@ -210,7 +148,7 @@ func (p *publisher) run() {
 			return
 		}
 		began := time.Now()
-		s, err := openConfirming(c, p)
+		s, err := p.open(ctx, c)
 		last.leave()
 		last = s
 		if err == nil {
@@ -220,7 +158,7 @@ func (p *publisher) run() {
 			case ctx.Err() != nil:
 				return
 			case !s.isDead():
-				p.setAside(s)
+				p.setAside(ctx, s)
 				continue
 			}
 			if s.confirmed.Load() || s.blamed {
@@ -232,155 +170,13 @@ func (p *publisher) run() {
 			<-c.lost // the link logs it, and waits before it connects again
 			continue
 		}
+		if ctx.Err() != nil {
+			return
+		}
 		delay := retry.failed(time.Since(began))
 		c.log.Warn("channel closed", "error", err, "next_try", delay)
 		if sleep(ctx, delay) != nil {
 			return
 		}
 	}
-}
-
-// serve writes requests until the channel is gone or set aside, or ctx ends,
-// beginning with pub unless it is nil. It returns the one that it had taken and
-// could not write.
-func (s *confirming) serve(ctx context.Context, p *publisher, pub *publication) *publication {
-	defer s.conn.socket.flush()
-	for {
-		if !s.reserve(ctx) { // for the next request, whenever it comes
-			return pub
-		}
-		if pub == nil {
-			pub = s.take(ctx, p.requests)
-		}
-		if pub == nil || !s.refuse(pub) && !s.divert(p, pub) && !(s.admit(ctx, pub) && s.write(pub)) {
-			s.conn.socket.flush()
-			select {
-			case <-s.over: // it is, or will be in a moment
-			case <-ctx.Done():
-			}
-			return pub
-		}
-		pub = nil
-	}
-}
-
-// reserve takes room for one more message in flight. It returns false when the
-// channel takes none any more.
-func (s *confirming) reserve(ctx context.Context) bool {
-	select {
-	case <-s.over:
-		return false
-	default:
-	}
-	select {
-	case s.room <- struct{}{}:
-		return true
-	default:
-	}
-	s.conn.socket.flush()
-	select {
-	case s.room <- struct{}{}:
-		return true
-	case <-s.over:
-		return false
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// take returns the next request, or nil when there will be no more. What was
-// written is held as long as there are requests.
-func (s *confirming) take(ctx context.Context, requests <-chan *publication) *publication {
-	select {
-	case pub := <-requests:
-		return pub
-	default:
-	}
-	s.conn.socket.flush()
-	select {
-	case pub := <-requests:
-		return pub
-	case <-s.over:
-		return nil
-	case <-ctx.Done():
-		return nil
-	}
-}
-
-// refuse refuses what the broker is known to refuse, for the price of a channel.
-func (s *confirming) refuse(pub *publication) bool {
-	err := tooLarge(pub, int(s.conn.maxBody.Load()))
-	if err == nil {
-		return false
-	}
-	<-s.room
-	pub.resolve(err)
-	return true
-}
-
-// divert leads a message around, if that is needed: see detours.
-func (s *confirming) divert(p *publisher, pub *publication) bool {
-	if !p.detours.some.Load() || !p.divert(pub) {
-		return false
-	}
-	<-s.room
-	return true
-}
-
-// admit waits until pub may be written, and reports whether it ever may be.
-func (s *confirming) admit(ctx context.Context, pub *publication) bool {
-	writable := s.conn.mayWrite()
-	select {
-	case <-writable:
-	default:
-		s.conn.socket.flush()
-	}
-	select {
-	case <-writable:
-		for s.begin(pub) {
-			if pub.wait == nil || !pub.wait.shorten(pub) {
-				return true
-			}
-		}
-		return false
-	case <-s.over:
-		return false
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// write reports whether there is nothing more to be done for pub than to wait for
-// its answer. If there is, it was not written, and may be on another channel.
-func (s *confirming) write(pub *publication) bool {
-	if !pub.state.CompareAndSwap(queued, written) {
-		<-s.room // its caller has given up
-		return true
-	}
-	// Asked for outside of s.mu: the client holds the lock inside while it
-	// waits for listen to take a confirm, and listen needs s.mu.
-	tag := s.ch.GetNextPublishSeqNo()
-	s.register(tag, pub)
-	s.conn.socket.hold()
-	c, err := s.ch.PublishWithDeferredConfirm(pub.exchange, pub.key, true, false, pub.msg)
-	if err == nil {
-		s.sent(pub, c)
-		return true
-	}
-	mine := s.forget(tag, pub)
-	if errors.Is(err, amqp.ErrClosed) {
-		// At least its last frame was not written, so that the broker has not
-		// got a message, and never will have.
-		if mine && pub.state.CompareAndSwap(written, queued) {
-			return false
-		}
-		return true
-	}
-	if mine {
-		pub.resolve(fmt.Errorf("%w: %w", ErrUnconfirmed, err))
-	}
-	// A frame may have been written in part: nothing that follows on this
-	// connection can be understood.
-	s.conn.end(0)
-	return true
 }

@@ -40,7 +40,9 @@ import (
 // hold up what is published elsewhere: when there is no answer for a third of the
 // ConfirmTimeout, or 10 s, messages to that exchange with that routing key take a channel of
 // their own, few at a time, until they are confirmed again. (Those that go there
-// now may be stored before those that went before.)
+// now may be stored before those that went before.) There are at most 128 such channels,
+// or half of the connection's channel_max if that is less; where more queues than
+// that do not confirm at once, publishing waits (ErrStalled) until one does.
 //
 // m belongs to the call until it returns: Publish writes its MessageID, so not even
 // another Publish of the same m may run meanwhile. After ErrUnconfirmed its

@@ -133,7 +133,10 @@ func (s *session) ask(request func() error) error {
 // settle goes nowhere.
 func (s *session) abandon(reason error) {
 	s.end(reason)
-	_ = s.worker.client.spawn(func() { closeChannel(s.ch) }) // a closed client has closed it
+	_ = s.worker.client.spawn(func() { // a closed client has closed it
+		<-s.acks.done // an ack that follows the end of its channel ends the connection (504)
+		closeChannel(s.ch)
+	})
 }
 
 // close writes the settlements there are, waits until RabbitMQ cannot forget them,

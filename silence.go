@@ -11,33 +11,36 @@ import (
 type pulse struct {
 	*time.Timer
 	every    time.Duration
-	late     int // after how many beats without an answer the channel is set aside
-	patience int // how many beats another one has to take over then
+	patience int // how many beats another channel has to take over from one that is set aside
 
 	// The channel's lock guards what follows.
 	beats   int
 	beating bool
 	aside   int  // the beat at which the channel was set aside, or 0
-	left    bool // another one has taken over
+	left    bool // another one has taken over, or none will
+	closing bool
 }
 
-const (
-	// lateBeats is after how many beats an answer is late: in a third of the
-	// ConfirmTimeout, so that who waits behind it is still in time, and in 10 s at
-	// most, so that what RabbitMQ refuses after 65 s (see detours) was late.
-	lateBeats = 40
+// lateBeats is after how many beats an answer is late: in a third of the
+// ConfirmTimeout, so that who waits behind it is still in time, and in 10 s at
+// most, so that what RabbitMQ refuses after 65 s (see detours) was late.
+const lateBeats = 40
 
-	// lateOnDetour is the same on a detour, where nobody else waits behind it.
-	// Copies must be able to wait there for longer than RabbitMQ lets their
-	// originals be, which is half an hour: each channel set aside is a few more of
-	// them in flight, and after maxAside they count as unconfirmed.
-	lateOnDetour = 4 * 3 * lateBeats
+// For how long answers are waited for where nothing else depends on it.
+const (
+	// unawaitedFor is for how long where nobody waits for them any more: they would
+	// only tell that the destination confirms again.
+	unawaitedFor = 5 * time.Minute
+
+	// awaitedFor is for how long where somebody does: for longer than RabbitMQ lets
+	// the original of a copy be unacknowledged, which is half an hour.
+	awaitedFor = 40 * time.Minute
 )
 
-func newPulse(c *conn, timeout time.Duration, late int) pulse {
+func newPulse(c *conn, timeout time.Duration) pulse {
 	every := max(min(timeout, DefaultConfirmTimeout)/(3*lateBeats), time.Millisecond)
 	return pulse{
-		Timer: time.NewTimer(every), every: every, late: late, beating: true,
+		Timer: time.NewTimer(every), every: every, beating: true,
 		// As long as it takes to notice that a connection is dead.
 		patience: int(max(timeout, 2*c.Config.Heartbeat) / every),
 	}
@@ -62,40 +65,58 @@ func (p *pulse) next() {
 // order of the tags: one message that gets none would have all that follow it count
 // as unconfirmed.
 //
-// If the oldest is late the channel is set aside: it waits for what is in flight,
-// while another one takes over, and the destination is led around (see detours). The
-// broker handles a channel's messages in their order, so that it may be that one
-// message that keeps it from going on. If it does not even let another channel take
-// over, it does not read: then only another connection helps.
+// The destination of a message that becomes late is led around from then on (see
+// detours), and the channel is set aside: it waits for what is in flight, while
+// another one takes over. The broker handles a channel's messages in their order, so
+// that it may be that one message that keeps it from going on. If it does not even
+// let another channel take over, it does not read: then only another connection
+// helps.
+//
+// A channel that was set aside is closed when there is nothing left to wait for on it.
+// That of a detour is not set aside before: nobody else waits behind it.
 func (s *confirming) look() {
 	blocked := s.conn.blocking() != nil // nobody's fault
 	s.mu.Lock()
-	var held []uint64
-	var oldest uint64
-	for tag, pub := range s.inFlight {
-		switch {
-		case pub.confirmation != nil && answered(pub.confirmation):
-			held = append(held, tag)
-		case oldest == 0 || tag < oldest:
-			oldest = tag
-		}
-	}
 	if s.ch.IsClosed() {
 		s.mu.Unlock()
 		return // then the AMQP client has all that is left count as refused: fail sees to it
 	}
-	if !blocked {
-		s.pulse.beats++
-	}
 	p := &s.pulse
-	first := s.inFlight[oldest]
-	late := first != nil && p.aside == 0 && p.beats-first.beat >= p.late
-	if late {
+	if !blocked {
+		p.beats++
+	}
+	var held, late []uint64
+	age, awaited := 0, false
+	for tag, pub := range s.inFlight {
+		if pub.confirmation != nil && answered(pub.confirmation) {
+			held = append(held, tag)
+			continue
+		}
+		age = max(age, p.beats-pub.beat)
+		awaited = awaited || pub.state.Load() == written
+		if !blocked && p.beats-pub.beat == lateBeats {
+			late = append(late, tag)
+			s.detours.mark(pub)
+		}
+	}
+	waiting := len(s.inFlight) > len(held)
+	var cause *publication
+	if len(late) > 0 && !s.onDetour {
+		cause = s.inFlight[slices.Min(late)]
+	}
+	enough := unawaitedFor
+	if awaited {
+		enough = awaitedFor
+	}
+	hopeless := age > int(enough/p.every)
+	aside := p.aside == 0 && (cause != nil || hopeless)
+	if aside {
 		p.aside = p.beats
 	}
 	deaf := p.aside > 0 && !p.left && p.beats-p.aside == p.patience && !blocked
-	done := p.left && first == nil
-	if p.beating = first != nil || p.aside > 0 && !p.left; p.beating {
+	done := p.left && !p.closing && (!waiting || hopeless)
+	p.closing = p.closing || done
+	if p.beating = waiting || p.aside > 0 && !p.left; p.beating {
 		p.next()
 	}
 	s.mu.Unlock()
@@ -104,15 +125,17 @@ func (s *confirming) look() {
 	for _, tag := range held {
 		s.answer(tag)
 	}
-	switch {
-	case late:
-		s.conn.log.Warn("confirms do not come", "exchange", first.exchange, "routing_key", first.key, "after", time.Duration(p.late)*p.every)
-		s.detours.mark(first.destination())
+	if aside && cause != nil {
+		s.conn.log.Warn("confirms do not come", "exchange", cause.exchange, "routing_key", cause.key, "after", lateBeats*p.every)
+	}
+	if aside {
 		close(s.over)
-	case deaf:
+	}
+	if deaf {
 		s.conn.log.Warn("broker does not read", "after", time.Duration(p.patience)*p.every)
 		s.wg.Go(func() { s.conn.end(0) })
-	case done:
+	}
+	if done {
 		s.wg.Go(func() { closeChannel(s.ch) })
 	}
 }
@@ -127,7 +150,7 @@ func answered(c confirmation) bool {
 }
 
 // leave says that another channel has taken over, or none will. It is closed as
-// soon as nothing is in flight on it.
+// soon as there is nothing to wait for on it.
 func (s *confirming) leave() {
 	if s == nil {
 		return
@@ -156,19 +179,4 @@ func (s *confirming) isDead() bool {
 	default:
 		return false
 	}
-}
-
-// maxAside bounds how many channels wait for late answers. Messages under keys that
-// do not come twice, to a queue that does not confirm, would need ever more.
-const maxAside = 16
-
-// setAside keeps a channel for the answers that may still come.
-func (p *publisher) setAside(s *confirming) {
-	p.aside = slices.DeleteFunc(p.aside, (*confirming).isDead)
-	if len(p.aside) == maxAside {
-		oldest := p.aside[0]
-		p.aside = slices.Delete(p.aside, 0, 1)
-		p.link.wg.Go(func() { closeChannel(oldest.ch) })
-	}
-	p.aside = append(p.aside, s)
 }

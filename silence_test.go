@@ -131,46 +131,10 @@ func TestKeysThatAreNotConfirmed(t *testing.T) {
 		if n := c.log.count("connection lost"); n != 0 {
 			t.Errorf("the connection was lost %d times", n)
 		}
-		if channels := m.channels(); channels > 20 {
-			t.Errorf("%d channels are open", channels)
+		time.Sleep(10 * time.Minute)
+		if channels := m.channels(); channels > 2 { // of messages, and of copies
+			t.Errorf("%d channels are open, and nobody waits for anything", channels)
 		}
-	})
-}
-
-// A detour ends with the first answer in good time, also while others on it wait.
-func TestADetourEndsThatIsInUse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, m := mutedMemory(t)
-		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); err != nil {
-			t.Fatal(err)
-		}
-		m.mute("q")
-		var all sync.WaitGroup
-		unconfirmed := func() {
-			all.Go(func() {
-				if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); !errors.Is(err, reprise.ErrUnconfirmed) {
-					t.Errorf("not confirmed: %v", err)
-				}
-			})
-		}
-		unconfirmed()
-		time.Sleep(reprise.DefaultConfirmTimeout / 2)
-		if !c.OnDetour("q") {
-			t.Fatal("a queue that does not confirm is not led around")
-		}
-		unconfirmed()
-		time.Sleep(time.Second)
-		m.unmute("q")
-		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); err != nil {
-			t.Error(err)
-		}
-		if c.OnDetour("q") {
-			t.Error("a queue that confirms is led around")
-		}
-		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); err != nil {
-			t.Error(err)
-		}
-		all.Wait()
 	})
 }
 

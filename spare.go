@@ -1,0 +1,74 @@
+package reprise
+
+import "context"
+
+// maxSpare bounds how many channels a connection may have, besides those that serve
+// everybody, for destinations that do not confirm: those of detours, and those that
+// are set aside. A connection has a limit, 2047 with RabbitMQ's defaults, and what is
+// over it fails for all.
+const maxSpare = 128
+
+// newSpare makes the budget of a connection that may have so many channels at all.
+func newSpare(channels uint16) chan struct{} {
+	return make(chan struct{}, min(maxSpare, max(1, channels/2)))
+}
+
+// open opens a channel to publish on. That of a detour waits until there may be one
+// more.
+func (p *publisher) open(ctx context.Context, c *conn) (*confirming, error) {
+	if p.onDetour {
+		if err := c.takeSpare(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s, err := openConfirming(c, p)
+	switch {
+	case p.onDetour && err != nil:
+		<-c.spare
+	case p.onDetour:
+		p.freeSpare(s)
+	}
+	return s, err
+}
+
+// setAside keeps a channel, for the answers that may still come. While there may be no
+// more such channels it waits, and so does all that is published. That of a detour is
+// set aside when no answer is to be expected any more: it ends.
+func (p *publisher) setAside(ctx context.Context, s *confirming) {
+	if p.onDetour {
+		s.leave()
+		select {
+		case <-s.dead:
+		case <-ctx.Done():
+		}
+		return
+	}
+	select {
+	case s.conn.spare <- struct{}{}:
+	default:
+		s.leave()
+		if s.conn.takeSpare(ctx) != nil {
+			return
+		}
+	}
+	p.freeSpare(s)
+}
+
+func (c *conn) takeSpare(ctx context.Context) error {
+	select {
+	case c.spare <- struct{}{}:
+		return nil
+	case <-c.lost:
+		return c.reason
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// freeSpare has one channel more be possible once this one has ended.
+func (p *publisher) freeSpare(s *confirming) {
+	p.link.wg.Go(func() {
+		<-s.dead
+		<-s.conn.spare
+	})
+}
