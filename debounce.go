@@ -164,8 +164,8 @@ func (w *Worker) begin(alive context.Context, flush <-chan struct{}, d *delivery
 		select {
 		case slot := <-free:
 			next.take(slot)
-		case <-next.leave:
-			next.granted()
+		case yes := <-next.leave:
+			next.answered(yes)
 		case <-paused:
 			next.end()
 			left, _ := w.gate.left()

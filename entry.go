@@ -5,8 +5,8 @@ import "context"
 // entry is how an attempt comes to begin. It gathers what has to be waited for: a
 // slot, or all of them where nothing is to run beside it; then the limiter's leave.
 // It does not wait itself. Its owner does, beside whatever else it has to look
-// after: for a slot, which it hands over with take, and for leave, after which it
-// calls granted. When it is ready, the attempt may begin, if the gate lets it.
+// after: for a slot, which it hands over with take, and for leave, whose answer it
+// hands over with answered. When it is ready, the attempt may begin, if the gate lets it.
 //
 // A limiter that was asked goes on being asked while there is nothing to begin: one
 // that counts from when it is asked would never be done, if messages go back to
@@ -20,7 +20,7 @@ type entry struct {
 	place  place // the slots that have come
 	passed bool  // the limiter has given its leave
 
-	leave  <-chan struct{} // closed when the limiter gives its leave; nil: it is not being asked
+	leave  <-chan bool // gets the limiter's answer; nil: it is not being asked
 	cancel context.CancelFunc
 }
 
@@ -40,11 +40,12 @@ func (e *entry) free() <-chan int {
 // take takes a slot that came.
 func (e *entry) take(slot int) { e.place = append(e.place, slot) }
 
-// granted notes that leave is closed.
-func (e *entry) granted() {
+// answered takes the limiter's answer. Where that is no, it is asked again once the
+// pause is over that its failure has brought about: see ready.
+func (e *entry) answered(yes bool) {
 	e.cancel()
 	e.leave, e.cancel = nil, nil
-	e.passed = len(e.place) == e.need
+	e.passed = yes && len(e.place) == e.need
 }
 
 // ready reports whether there is all that has to be waited for. Where only the
@@ -57,15 +58,11 @@ func (e *entry) ready() bool {
 	case limiter == nil || e.passed:
 		return true
 	}
-	if e.leave == nil {
+	if paused, _ := e.worker.gate.left(); e.leave == nil && paused <= 0 {
 		ctx, cancel := context.WithCancel(e.alive)
-		leave := make(chan struct{})
+		leave := make(chan bool, 1)
 		e.leave, e.cancel = leave, cancel
-		e.worker.attempts.Go(func() {
-			if e.worker.gate.limit(ctx) {
-				close(leave)
-			}
-		})
+		e.worker.attempts.Go(func() { leave <- e.worker.gate.limit(ctx) })
 	}
 	return false
 }

@@ -44,14 +44,18 @@ func (s *session) pump(ctx, alive context.Context, deliveries <-chan amqp.Delive
 			if err := s.advance(next, narrow); err != nil {
 				return err
 			}
-		case <-next.leave:
-			next.granted()
+		case yes := <-next.leave:
+			next.answered(yes)
 			if err := s.advance(next, narrow); err != nil {
 				return err
 			}
 		case <-w.gate.paused():
 			if left, _ := w.gate.left(); left > 0 {
 				return errPaused
+			}
+			// It is over already. What was refused meanwhile may begin.
+			if err := s.advance(next, narrow); err != nil {
+				return err
 			}
 		case now := <-tick.C:
 			s.remind(now, limit.after)
