@@ -109,7 +109,7 @@ func (s *session) subscribe(ctx context.Context, tag string, narrow bool) (<-cha
 			return err
 		})
 		return deliveries, err
-	}, nil)
+	}, func(deliveries <-chan amqp.Delivery) { s.turnAway(tag, deliveries) })
 	if err == nil {
 		w.log.Info("consuming", "generation", s.conn.gen, "prefetch", prefetch)
 		w.observe(Event{Kind: EventConsuming})
@@ -118,22 +118,24 @@ func (s *session) subscribe(ctx context.Context, tag string, narrow bool) (<-cha
 	return deliveries, err
 }
 
+// turnAway ends a subscription that came when the worker had stopped waiting for it.
+// Its channel may be needed for long yet, by what is being handled.
+func (s *session) turnAway(tag string, deliveries <-chan amqp.Delivery) {
+	if err := s.cancel(tag); err != nil {
+		return // the end of the channel gives them back
+	}
+	for raw := range deliveries {
+		s.acks.giveBack(s.delivery(raw, time.Now()).DeliveryTag)
+	}
+}
+
 // unsubscribe stops consuming. What was delivered and has not begun is pending
 // then. After an error the session has to end: what was delivered would not be
 // seen by anybody.
 func (s *session) unsubscribe(tag string, deliveries <-chan amqp.Delivery) error {
 	ctx, cancel := context.WithTimeoutCause(s.ctx, lastGrace, errSilent)
 	defer cancel()
-	_, err := call(ctx, s.worker.client, func() (struct{}, error) {
-		return struct{}{}, s.ask(func() error {
-			settled := s.acks.window.asked()
-			err := s.ch.Cancel(tag, false)
-			if err == nil {
-				s.acks.window.answered(settled)
-			}
-			return err
-		})
-	}, nil)
+	_, err := call(ctx, s.worker.client, func() (struct{}, error) { return struct{}{}, s.cancel(tag) }, nil)
 	if err != nil {
 		return err
 	}
@@ -142,6 +144,18 @@ func (s *session) unsubscribe(tag string, deliveries <-chan amqp.Delivery) error
 		s.pending = append(s.pending, s.delivery(raw, now))
 	}
 	return nil
+}
+
+// cancel ends a consumer.
+func (s *session) cancel(tag string) error {
+	return s.ask(func() error {
+		settled := s.acks.window.asked()
+		err := s.ch.Cancel(tag, false)
+		if err == nil {
+			s.acks.window.answered(settled)
+		}
+		return err
+	})
 }
 
 // putDown gives back what has not begun, where that costs it nothing. Before

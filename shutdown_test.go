@@ -1,6 +1,7 @@
 package reprise_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -295,6 +296,54 @@ func TestWhatIsNotAckedIsNotDone(t *testing.T) {
 		}
 		if done, dropped := events.of(reprise.EventDone), events.of(reprise.EventDropped); len(done) != 0 || len(dropped) != 1 {
 			t.Errorf("done: %v, dropped: %v", done, dropped)
+		}
+	})
+}
+
+// A worker that is stopped while the broker has not answered it that it consumes gives
+// back what it is sent thereafter: nobody else would get it for as long as handlers run.
+func TestDrainGivesBackWhatASubscriptionUnderWayBrings(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		var slow atomic.Bool
+		c := dial(func(c *reprise.Config) {
+			memory := c.Dial
+			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := memory(ctx, network, addr)
+				return relay(conn, func(frame []byte) []byte {
+					if consumeOK := []byte{0, 60, 0, 21}; slow.Load() && bytes.HasPrefix(frame[7:], consumeOK) {
+						time.Sleep(10 * time.Second)
+					}
+					return frame
+				}), err
+			}
+		})
+		stop := start(t, c, reprise.WorkerConfig{
+			Queue: "work", Concurrency: 2,
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+				if m.MessageID == "slow" {
+					time.Sleep(time.Minute)
+					return nil
+				}
+				return reprise.PauseFor(10*time.Second, errScripted)
+			}),
+			DrainTimeout: time.Hour,
+		})
+		r.publish("", "work", amqp.Publishing{MessageId: "slow"})
+		r.publish("", "work", amqp.Publishing{MessageId: "pause"})
+		time.Sleep(5 * time.Second)
+		slow.Store(true)
+		for range 3 {
+			r.publish("", "work", amqp.Publishing{})
+		}
+		time.Sleep(10 * time.Second)
+		stopped := make(chan error)
+		go func() { stopped <- stop() }()
+		time.Sleep(20 * time.Second)
+		if n := r.depth("work"); n != 4 {
+			t.Errorf("%d of 4 messages are in the queue", n)
+		}
+		if err := <-stopped; err != nil {
+			t.Errorf("run: %v", err)
 		}
 	})
 }
