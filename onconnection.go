@@ -16,14 +16,16 @@ func (o *onConnection[K]) knows(gen uint64, key K) bool {
 	return seen && gen == o.gen
 }
 
-// note takes in a key, and forgets all those of older generations.
+// note takes in a key, and forgets all those of older generations, and all others where
+// there are mostKnown: a program may schedule messages to any number of queues, and what
+// was forgotten is only asked again.
 func (o *onConnection[K]) note(gen uint64, key K) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if gen < o.gen {
 		return
 	}
-	if gen > o.gen || o.seen == nil {
+	if gen > o.gen || o.seen == nil || len(o.seen) >= mostKnown {
 		o.gen, o.seen = gen, map[K]struct{}{}
 	}
 	o.seen[key] = struct{}{}

@@ -17,3 +17,17 @@ func TestWhatIsKnownLastsAsLongAsItsConnection(t *testing.T) {
 		t.Errorf("on the second connection: %v", o.seen)
 	}
 }
+
+// A connection may last for months, and there be a new name for each message.
+func TestWhatIsKnownIsBounded(t *testing.T) {
+	var o onConnection[int]
+	for i := range 3 * mostKnown {
+		o.note(1, i)
+		if !o.knows(1, i) {
+			t.Fatalf("%d is forgotten at once", i)
+		}
+	}
+	if n := len(o.seen); n > mostKnown {
+		t.Errorf("%d are known, of %d that there may be", n, mostKnown)
+	}
+}

@@ -47,8 +47,8 @@ type trials struct {
 	largest   int
 }
 
-// mostKnown bounds how many names a channel remembers. Then it begins anew, at the
-// price of a trial for each.
+// mostKnown bounds how many names are remembered of a channel, or of a connection. Then
+// it begins anew, at the price of another trial, or another question, for each.
 const mostKnown = 10_000
 
 // newTrials makes those of a user.
