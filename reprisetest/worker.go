@@ -1,8 +1,10 @@
 package reprisetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -112,7 +114,8 @@ func (b *Broker) WorkWith(t TB, client *reprise.Client, config reprise.WorkerCon
 // record is the outermost middleware.
 func (w *Worker) record(next reprise.Handler) reprise.Handler {
 	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) (err error) {
-		given := *m // a handler may change its own
+		given := *m // a handler may change its own, and what is in it
+		given.Body, given.Headers = bytes.Clone(m.Body), maps.Clone(m.Headers)
 		began := time.Now()
 		err = reprise.ErrHandlerExited // stands when it leaves through runtime.Goexit
 		defer func() {

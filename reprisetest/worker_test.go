@@ -268,3 +268,23 @@ func TestTheEndOfATestIsClean(t *testing.T) {
 		})
 	}
 }
+
+// What a handler does with its message is not taken for what it was given.
+func TestAttemptsKeepTheMessageAsItWasGiven(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(m *reprise.Message) error {
+			delete(m.Headers, "tenant")
+			m.Body[0] = 'X'
+			return nil
+		})})
+		m := order("1")
+		m.Headers = map[string]any{"tenant": "acme"}
+		b.Publish(t, m)
+		b.Drain(t)
+		given := w.Attempts()[0].Message
+		if given.Headers["tenant"] != "acme" || string(given.Body) != "order 1" {
+			t.Errorf("recorded: %q with %v", given.Body, given.Headers)
+		}
+	})
+}
