@@ -32,9 +32,9 @@ type Policy struct {
 	// GiveUpAfter bounds the time from the first failure to the beginning of the
 	// last attempt. A retry that would begin later is not made, and the message
 	// is parked at once. The delay of RetryAfter obeys it, too. What a wait queue
-	// adds to a delay is not counted, and where marks do not record the first
-	// failure (topology.CountDown), each attempt is taken for the first to fail.
-	// Default: no limit.
+	// adds to a delay is not counted. NewWorker refuses it with marks that do not
+	// record the first failure (topology.CountDown and Deliveries). Default: no
+	// limit.
 	GiveUpAfter time.Duration
 
 	// Backoff is the delay after each failed attempt. Default: exponential

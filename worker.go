@@ -25,7 +25,9 @@ import (
 // and when no attempt is left, it is parked instead of coming back.
 //
 // ctx ends when a shutdown has waited long enough; an attempt that then fails
-// does not count. It carries the values of the context given to Run. Handle is
+// does not count. It goes on when the connection is lost: the message is delivered
+// again, but work that was begun is better done than left half done. It carries the
+// values of the context given to Run. Handle is
 // called from Concurrency goroutines at once. A message may be delivered more
 // than once even if its handler succeeded (the connection may be lost before
 // the broker hears of it): MessageID tells duplicates.
@@ -156,8 +158,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	return errors.Join(err, w.drain(last))
 }
 
-// Shutdown makes Run drain and return, and waits for it until ctx ends. It may
-// be called any number of times, also before Run, which then does nothing.
+// Shutdown makes Run drain and return, and waits for it until ctx ends. The drain
+// goes on then, and ends by its own limit, the DrainTimeout. It may be called any
+// number of times, also before Run, which then does nothing.
 func (w *Worker) Shutdown(ctx context.Context) error {
 	w.stop()
 	if w.state.CompareAndSwap(workerIdle, workerCancelled) {

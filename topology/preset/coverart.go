@@ -133,7 +133,8 @@ func (c CoverArt) Topology() topology.Topology {
 
 // Strategy returns how messages of the design are retried and parked, for a
 // worker on any of its three work queues. The delay is the retry queue's, the
-// budget is mb-retries: a worker's Policy is not consulted.
+// budget is mb-retries: of a worker's Policy only a Rule counts that allows fewer
+// attempts. (GiveUpAfter cannot be kept, and NewWorker refuses it.)
 func (c CoverArt) Strategy() topology.Strategy {
 	given := c
 	c = c.withDefaults()
