@@ -184,6 +184,7 @@ func (s *session) rest(alive context.Context) error {
 	}
 	w.log.Warn("paused", "for", left.Round(time.Millisecond), "reason", reason)
 	w.observe(Event{Kind: EventPaused, Delay: left, Err: reason})
+	w.status.set(nil) // on purpose, also where it was interrupted before
 	limit := w.cfg.overdue()
 	for left > 0 {
 		if err := sleep(alive, min(left, limit.every)); err != nil {

@@ -300,23 +300,25 @@ func TestWhatIsNotAckedIsNotDone(t *testing.T) {
 	})
 }
 
+// slowToConsume has the broker take ten seconds to answer a client that begins to consume.
+func slowToConsume(c *reprise.Config) {
+	memory := c.Dial
+	c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := memory(ctx, network, addr)
+		return relay(conn, func(frame []byte) []byte {
+			if consumeOK := []byte{0, 60, 0, 21}; bytes.HasPrefix(frame[7:], consumeOK) {
+				time.Sleep(10 * time.Second)
+			}
+			return frame
+		}), err
+	}
+}
+
 // A worker that is stopped while the broker has not answered it that it consumes gives
 // back what it is sent thereafter: nobody else would get it for as long as handlers run.
 func TestDrainGivesBackWhatASubscriptionUnderWayBrings(t *testing.T) {
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		var slow atomic.Bool
-		c := dial(func(c *reprise.Config) {
-			memory := c.Dial
-			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				conn, err := memory(ctx, network, addr)
-				return relay(conn, func(frame []byte) []byte {
-					if consumeOK := []byte{0, 60, 0, 21}; slow.Load() && bytes.HasPrefix(frame[7:], consumeOK) {
-						time.Sleep(10 * time.Second)
-					}
-					return frame
-				}), err
-			}
-		})
+		c := dial(slowToConsume)
 		stop := start(t, c, reprise.WorkerConfig{
 			Queue: "work", Concurrency: 2,
 			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
@@ -331,7 +333,6 @@ func TestDrainGivesBackWhatASubscriptionUnderWayBrings(t *testing.T) {
 		r.publish("", "work", amqp.Publishing{MessageId: "slow"})
 		r.publish("", "work", amqp.Publishing{MessageId: "pause"})
 		time.Sleep(5 * time.Second)
-		slow.Store(true)
 		for range 3 {
 			r.publish("", "work", amqp.Publishing{})
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // ErrNotConsuming says that a Worker has no consumer: it is trying to get one, or Run
-// was not called yet.
+// was not called yet. The text says which.
 var ErrNotConsuming = errors.New("reprise: not consuming")
 
 // Healthy returns nil if the worker consumes, or pauses on purpose, and its

@@ -1,7 +1,11 @@
 package reprise_test
 
 import (
+	"context"
 	"errors"
+	"net"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,6 +78,73 @@ func TestHealthOfAWorkerThatNeverRan(t *testing.T) {
 		}
 		if err := w.Consuming(); !errors.Is(err, reprise.ErrClosed) {
 			t.Errorf("ended, and %v", err)
+		}
+	})
+}
+
+// A worker that pauses does so on purpose also when its connection has been lost
+// meanwhile, and is there again.
+func TestHealthInAPauseOverAReconnect(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		var mu sync.Mutex
+		var conns []net.Conn
+		c := dial(func(c *reprise.Config) {
+			memory := c.Dial
+			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := memory(ctx, network, addr)
+				mu.Lock()
+				defer mu.Unlock()
+				conns = append(conns, conn)
+				return conn, err
+			}
+		})
+		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
+			Queue:   "work",
+			Handler: newScript(func(*reprise.Message) error { return reprise.PauseFor(time.Hour, errScripted) }),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(t.Context()) }()
+		c.log.wait(t, "consuming", 1)
+		r.publish("", "work", amqp.Publishing{})
+		time.Sleep(time.Minute)
+		mu.Lock()
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+		mu.Unlock()
+		time.Sleep(time.Minute)
+		if err := w.Consuming(); err != nil {
+			t.Errorf("a pause is no fault: %v", err)
+		}
+		if err := errors.Join(w.Shutdown(t.Context()), <-ended); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A worker that has begun and does not consume yet does not say that it never began.
+func TestHealthOfAWorkerThatBegins(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, _ *raw) {
+		c := dial(slowToConsume)
+		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "work", Handler: newScript(nil)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(t.Context()) }()
+		time.Sleep(5 * time.Second)
+		if err := w.Consuming(); !errors.Is(err, reprise.ErrNotConsuming) || strings.Contains(err.Error(), "not called") {
+			t.Errorf("it has begun, and %v", err)
+		}
+		time.Sleep(10 * time.Second)
+		if err := w.Consuming(); err != nil {
+			t.Errorf("it consumes, and %v", err)
+		}
+		if err := errors.Join(w.Shutdown(t.Context()), <-ended); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -142,6 +142,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return errors.New("reprise: Worker.Run can be called once: make another worker")
 	}
 	defer close(w.done)
+	w.status.set(fmt.Errorf("%w: Run has just begun", ErrNotConsuming))
 	defer w.interrupted(ErrClosed, 0)
 
 	values := context.WithoutCancel(ctx)
