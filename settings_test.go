@@ -112,6 +112,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		{"Strategy.Marks", topology.Strategy{Route: topology.Requeuing{}, Marks: topology.Trail{}}, "leave Marks out"},
 		{"Strategy.Marks", topology.Strategy{Route: topology.DelayedRetry{}, Marks: topology.CountUp{Header: "n"}}, "leave Marks out"},
 		{"Strategy.Marks", topology.Strategy{Route: topology.DeadLettering{}, Marks: topology.Deliveries{}}, "leave Marks out"},
+		{"Strategy.Marks", topology.Strategy{Route: &topology.Requeuing{}, Marks: topology.Trail{}}, "leave Marks out"},
 		{"Strategy.Route", route(nilRoute()), "Strategy.Route is a nil"},
 
 		{"CoverArt.RetryDelay", preset.CoverArt{RetryDelay: -1}.Strategy(), "CoverArt.RetryDelay -1ns: use whole milliseconds"},

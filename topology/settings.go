@@ -71,7 +71,13 @@ func validateHeader(field, name string) error {
 // published: attempts would not be counted, and messages retried for ever. Marks of
 // other packages may know more.
 func (s Strategy) validateMarks() error {
-	switch s.Route.(type) {
+	route := inside(s.Route)
+	if v := reflect.ValueOf(route); v.Kind() == reflect.Pointer {
+		if value, ok := v.Elem().Interface().(Route); ok {
+			route = value
+		}
+	}
+	switch route.(type) {
 	case Requeuing, DelayedRetry, DeadLettering:
 	default:
 		return nil
@@ -81,12 +87,12 @@ func (s Strategy) validateMarks() error {
 	default:
 		return nil
 	}
-	own := Strategy{Route: s.Route}.WithDefaults().Marks
+	own := marksOf(route)
 	if reflect.TypeOf(own) == reflect.TypeOf(s.Marks) {
 		return nil
 	}
 	return fmt.Errorf("topology: %T publishes no copies, and its attempts cannot be counted by %T, so that messages would be retried for ever: "+
-		"leave Marks out, for %T", s.Route, s.Marks, own)
+		"leave Marks out, for %T", route, s.Marks, own)
 }
 
 // validateNil reports a part that is a nil pointer.

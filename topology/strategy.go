@@ -17,18 +17,41 @@ type Strategy struct {
 }
 
 // WithDefaults returns s with nil fields replaced: Route by Buckets{}, Marks by
-// what the Route's method Marks() returns, if it has one, else by Trail{}.
+// what the Route's method Marks() returns, if it has one, or that of the Route which
+// its method Unwrap() Route returns, else by Trail{}.
 func (s Strategy) WithDefaults() Strategy {
 	if s.Route == nil {
 		s.Route = Buckets{}
 	}
-	if r, ok := s.Route.(interface{ Marks() Marks }); ok && s.Marks == nil {
-		s.Marks = r.Marks()
+	if s.Marks == nil {
+		s.Marks = marksOf(s.Route)
 	}
 	if s.Marks == nil {
 		s.Marks = Trail{}
 	}
 	return s
+}
+
+// marksOf returns the Marks that a route asks for, or the one inside of it; nil: neither
+// does.
+func marksOf(r Route) Marks {
+	for _, r := range []Route{r, inside(r)} {
+		if asks, ok := r.(interface{ Marks() Marks }); ok {
+			return asks.Marks()
+		}
+	}
+	return nil
+}
+
+// inside returns the route that others are around, as those of package preset are.
+func inside(r Route) Route {
+	for {
+		around, ok := r.(interface{ Unwrap() Route })
+		if !ok {
+			return r
+		}
+		r = around.Unwrap()
+	}
 }
 
 // Validate reports what is wrong with the settings of either part, and Marks of this

@@ -144,3 +144,16 @@ func TestWorkRetryValidate(t *testing.T) {
 		}
 	}
 }
+
+// Attempts of this design are counted by the broker, and by nothing that a worker writes.
+func TestWorkRetryHasMarksOfItsOwn(t *testing.T) {
+	s := preset.WorkRetry{}.Strategy()
+	s.Marks = nil
+	if marks := s.WithDefaults().Marks; marks != (topology.Deaths{}) {
+		t.Errorf("by default they are %T", marks)
+	}
+	s.Marks = topology.Trail{}
+	if err := s.Validate(); err == nil || !strings.Contains(err.Error(), "leave Marks out, for topology.Deaths") {
+		t.Errorf("with others: %v", err)
+	}
+}
