@@ -1,0 +1,221 @@
+package reprisetest_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/breaker"
+	"github.com/reprisemq/reprise/reprisetest"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Whatever settings are combined, whatever handlers do and whatever breaks meanwhile,
+// no worker gets stuck, and each message is done or parked in the end.
+func TestAnyWorkersEndWithAllTheirMessages(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+				playAtRandom(t, b, &dice{rng: rand.New(rand.NewPCG(seed, 0))})
+			})
+		})
+	}
+}
+
+func playAtRandom(t *testing.T, b *reprisetest.Broker, d *dice) {
+	const messages = 60
+	done := &ids{seen: map[string]bool{}}
+	cfg := d.config(t, done)
+	before43 := d.once(2)
+	work := func() *reprisetest.Worker {
+		return b.WorkWith(t, b.Client(t, &reprise.Config{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := b.DialContext(ctx, network, addr)
+			if err == nil && before43 {
+				c = older{c}
+			}
+			return c, err
+		}}), cfg)
+	}
+	workers := []*reprisetest.Worker{work()}
+	if d.once(2) {
+		workers = append(workers, work())
+	}
+	for i := range messages {
+		b.Publish(t, &reprise.Message{RoutingKey: cfg.Queue, MessageID: fmt.Sprint(i), Body: []byte{byte(d.n(5))}})
+		if d.once(3) {
+			b.Advance(d.upTo(4 * time.Second))
+		}
+		switch d.n(25) {
+		case 0:
+			b.Cut()
+		case 1:
+			b.LoseAcks(1)
+		case 2:
+			b.LoseConfirms(1)
+		case 3:
+			b.LosePublishes(1)
+		case 4:
+			b.Nack(1)
+		case 5:
+			b.Refuse(5 * time.Second)
+			b.Cut()
+		case 6:
+			i := d.n(len(workers))
+			if err := workers[i].Stop(); err != nil {
+				t.Errorf("stop: %v", err)
+			}
+			workers[i] = work()
+		}
+	}
+	b.Heal()
+	b.Drain(t)
+	for _, m := range b.Messages(t, topology.FailedQueue(cfg.Queue)) {
+		done.add(m.MessageID)
+	}
+	// Of a burst one stands for all, and whoever acknowledges first may lose.
+	if n := done.count(); n != messages && cfg.Debounce == nil && cfg.Order == reprise.PublishThenAck {
+		t.Errorf("%d of %d messages are done or parked", n, messages)
+	}
+}
+
+// dice are thrown by any number of goroutines.
+type dice struct {
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+func (d *dice) n(sides int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rng.IntN(sides)
+}
+
+func (d *dice) once(in int) bool { return d.n(in) == 0 }
+func (d *dice) upTo(t time.Duration) time.Duration {
+	return time.Duration(d.n(int(t/time.Millisecond))) * time.Millisecond
+}
+func (d *dice) from(t, more time.Duration) time.Duration { return t + d.upTo(more) }
+
+// config is that of a worker, with any of the settings that have to do with time.
+func (d *dice) config(t *testing.T, done *ids) reprise.WorkerConfig {
+	cfg := reprise.WorkerConfig{
+		Queue: "orders", Handler: d.handler(done), Concurrency: 1 + d.n(4),
+		Policy: reprise.Policy{MaxAttempts: 1 + d.n(6), Backoff: backoff.Exponential{Initial: d.from(time.Millisecond, 5*time.Second), Max: time.Minute}},
+	}
+	switch d.n(6) {
+	case 0:
+		cfg.Strategy.Route = topology.Levels{}
+	case 1:
+		cfg.Strategy.Route = topology.DeadLettering{Delay: 5 * time.Second}
+	case 2:
+		cfg.Strategy.Route = topology.Requeuing{}
+	case 3:
+		cfg.CrashLimit = 1 + d.n(60)
+		cfg.Topology.Queues = []topology.Queue{{Name: cfg.Queue, Args: topology.Table{"x-queue-type": "classic"}}}
+	case 4:
+		cfg.Order = reprise.AckThenPublish
+	}
+	if d.once(2) {
+		cfg.Limiter = faultyLimiter{d}
+	}
+	if d.once(2) {
+		var err error
+		cfg.Breaker, err = breaker.New(breaker.Config{Failures: 1 + d.n(4), OpenFor: d.from(time.Second, time.Minute), Probes: 1 + d.n(3)})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d.once(3) {
+		cfg.Debounce = &reprise.Debounce{Window: d.from(time.Second, 10*time.Second), Key: reprise.ContentKey}
+	}
+	if d.once(3) {
+		cfg.ConsumerTimeout = time.Minute
+	}
+	if d.once(3) {
+		cfg.Middleware = []reprise.Middleware{reprise.Immediate(2, 100*time.Millisecond), reprise.Timeout(d.from(time.Second, 5*time.Second))}
+	}
+	if d.once(3) {
+		cfg.Acked = func(*reprise.Message, error) {}
+	}
+	return cfg
+}
+
+func (d *dice) handler(done *ids) reprise.HandlerFunc {
+	return func(ctx context.Context, m *reprise.Message) error {
+		select {
+		case <-time.After(d.upTo(4 * time.Second)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		switch d.n(14) {
+		case 0, 1, 2:
+			return errScripted
+		case 3:
+			return reprise.RetryAfter(d.upTo(20*time.Second), nil)
+		case 4:
+			return reprise.PauseFor(d.upTo(20*time.Second), nil)
+		case 5:
+			return reprise.Park(nil)
+		case 6:
+			panic("at the disco")
+		case 7:
+			runtime.Goexit()
+		}
+		done.add(m.MessageID)
+		return nil
+	}
+}
+
+// faultyLimiter takes its time, and fails now and then.
+type faultyLimiter struct{ *dice }
+
+func (l faultyLimiter) Wait(ctx context.Context) error {
+	select {
+	case <-time.After(l.upTo(3 * time.Second)):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if l.once(10) {
+		return errors.New("the limiter is out of order")
+	}
+	return nil
+}
+
+// older is a connection to a broker that calls itself 4.2, before which what is given
+// back counts as a failed delivery: workers are careful about it there.
+type older struct{ net.Conn }
+
+func (o older) Read(p []byte) (int, error) {
+	n, err := o.Conn.Read(p)
+	copy(p, bytes.ReplaceAll(p[:n], []byte("4.3."), []byte("4.2.")))
+	return n, err
+}
+
+// ids are those of messages that have ended.
+type ids struct {
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+func (i *ids) add(id string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.seen[id] = true
+}
+
+func (i *ids) count() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.seen)
+}
