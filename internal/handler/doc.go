@@ -85,7 +85,9 @@ func logger(l *slog.Logger, m *reprise.Message) *slog.Logger {
 	return l.With("attempt", m.Attempt)
 }
 
-// clean makes bytes of unknown origin a text.
-func clean(b []byte) string {
-	return strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(string(b), "\uFFFD"), "\x00", "\uFFFD"))
+// clean makes bytes of unknown origin a text, without blanks around it.
+func clean(b []byte) string { return strings.TrimSpace(valid(b)) }
+
+func valid(b []byte) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(string(b), "\uFFFD"), "\x00", "\uFFFD")
 }

@@ -198,9 +198,14 @@ func (e *Exec) outcome(ctx context.Context, state *os.ProcessState, waited error
 	default:
 		text = fmt.Sprintf("%s: %v", name, waited)
 	}
-	if said != "" {
-		text += ": " + said
+	// A list shows how an error begins; a traceback begins alike whatever was raised.
+	if first := raised(said); first != "" {
+		text += ": " + first
+		said = "\n" + said
+	} else if said != "" {
+		said = ": " + said
 	}
+	text += said
 	err := &ExitError{Code: code, text: text}
 	if code == ExitDataErr {
 		return reprise.Park(err)
@@ -214,7 +219,8 @@ type ExitError struct {
 	text string
 }
 
-// Error says which program it was, how it ended, and the last that it wrote.
+// Error says which program it was, how it ended, and the last that it wrote; of a
+// traceback of Python, first what was raised.
 func (e *ExitError) Error() string { return e.text }
 
 // Kill sends SIGKILL to all programs that run, and their children, and lets no

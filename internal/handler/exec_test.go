@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/reprisemq/reprise"
 )
@@ -90,17 +91,41 @@ func TestExecErrorTextBounded(t *testing.T) {
 	}
 }
 
+// What Python has raised stands below the way there: an error begins with it, also
+// where the beginning of a long traceback is lost.
+func TestExecTraceback(t *testing.T) {
+	const traceback = "Traceback (most recent call last):\n  File \"job.py\", line 6, in <module>\n    work()\n    ~~~~^^\nValueError: no such picture\n"
+	for said, want := range map[string]string{
+		traceback: "sh: exit status 1: ValueError: no such picture\nTraceback (most",
+		"begun\n" + traceback + "\nDuring handling of the above exception, another exception occurred:\n\n" +
+			strings.ReplaceAll(traceback, "ValueError", "OSError"): "sh: exit status 1: OSError: no such picture\nbegun\nTraceback",
+		strings.Repeat("  File \"deep.py\", line 7, in deep\n    deep()\n", 1000) + "RecursionError: too deep\n": "sh: exit status 1: RecursionError: too deep\n… ",
+		"  File \"job.py\", line 1\nSyntaxError: " + strings.Repeat("ä", 1000):                                   "sh: exit status 1: SyntaxError: ää",
+		"no picture, no  File \"x\"\n": "sh: exit status 1: no picture, no  File \"x\"",
+		"  File \"job.py\", line 1\n":  "sh: exit status 1: File \"job.py\", line 1",
+	} {
+		file := filepath.Join(t.TempDir(), "said")
+		if err := os.WriteFile(file, []byte(said), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := shell(t, "cat "+file+" >&2; exit 1").Handle(bounded(t), full())
+		if text := err.Error(); !strings.HasPrefix(text, want) || !utf8.ValidString(text) || len(text) > maxErrorText+maxRaised+100 {
+			t.Errorf("%d bytes: %.300q, want it to begin with %q", len(text), text, want)
+		}
+	}
+}
+
 func TestExecLog(t *testing.T) {
 	var log syncBuffer
 	e := newExec(t, ExecConfig{Command: []string{"sh", "-c", `
-		echo "to stdout"; echo "to stderr" >&2
+		echo "  to stdout "; echo "to stderr" >&2
 		printf 'half'; printf '%05000d\nend' 7; printf '\n\n'`}, Logger: textLog(&log)})
 	if err := e.Handle(bounded(t), full()); err != nil {
 		t.Fatal(err)
 	}
 	got := log.String()
 	for _, want := range []string{
-		`msg="to stdout" queue=orders message_id=m-1 attempt=3 stream=stdout`,
+		`msg="  to stdout" queue=orders message_id=m-1 attempt=3 stream=stdout`,
 		`msg="to stderr" queue=orders message_id=m-1 attempt=3 stream=stderr`,
 		"msg=\"half" + strings.Repeat("0", maxLine-4) + " …\"",
 		"msg=end ",

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"io"
 	"log/slog"
+	"strings"
+	"unicode"
 )
 
 // maxLine is how much of a line of a program's output is logged.
@@ -35,9 +37,10 @@ func (l *lineLogger) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// flush logs a line, also one that has no end.
+// flush logs a line, also one that has no end, with its indentation: a traceback
+// is not to be read without.
 func (l *lineLogger) flush() {
-	if text := clean(l.line); text != "" {
+	if text := strings.TrimRightFunc(valid(l.line), unicode.IsSpace); text != "" {
 		if l.cut {
 			text += " …"
 		}
