@@ -21,6 +21,9 @@ func (f *fields) handler(w *Worker) {
 	default:
 		f.missing(f.owner+" has no handler: add http: http://host:port/path or exec: [PROGRAM, ARGUMENT]", "http", "exec", "preset")
 	}
+	f.refuse("belongs to http: write http: {url: http://host:port/path, headers: …}", "headers")
+	f.refuse("belongs to exec: write exec: {command: [PROGRAM, ARGUMENT], env: …}", "env")
+	f.refuse("belongs to the handler: write http: {url: …, timeout: …}, or exec: {command: …, timeout: …}", "timeout")
 }
 
 // http reads a URL or a mapping with one.

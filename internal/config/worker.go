@@ -86,7 +86,7 @@ func (f *fields) worker(e *exchanges) located {
 	} else if err := w.Strategy.ValidateQueue(w.Queue); err != nil && named {
 		queue.fail("%s", strings.TrimPrefix(err.Error(), "topology: "))
 	}
-	if len(f.problems) == 0 {
+	if named && len(f.problems) == 0 {
 		f.invalid(w.validate())
 	}
 	return w
