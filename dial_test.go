@@ -52,6 +52,29 @@ func TestDialRefusesAtOnce(t *testing.T) {
 	})
 }
 
+// RabbitMQ's special rule for the user guest is told to those whom it may concern.
+func TestDialTellsOfGuestFromAfar(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		u, err := url.Parse(b.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		here := u.Host
+		u.User = url.UserPassword("guest", "wrong")
+		for host, want := range map[string]bool{here: false, "broker.example:5672": true} {
+			u.Host = host
+			_, err := reprise.Dial(t.Context(), u.String(), &reprise.Config{
+				Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+					return new(net.Dialer).DialContext(ctx, network, here)
+				},
+			})
+			if err == nil || strings.Contains(err.Error(), "guest in from localhost only") != want {
+				t.Errorf("%s: %v", host, err)
+			}
+		}
+	})
+}
+
 var errUnreachable = errors.New("nobody is home")
 
 func TestDialTriesUntilItsContextEnds(t *testing.T) {
@@ -72,6 +95,27 @@ func TestDialTriesUntilItsContextEnds(t *testing.T) {
 	})
 	if !errors.Is(err, reason) || !strings.Contains(err.Error(), "nobody is home") || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("after %d tries: %v", tries, err)
+	}
+}
+
+// RabbitMQ takes its time to refuse a password: a Dial that ends meanwhile tells
+// what it was told before.
+func TestDialTellsWhatItWasToldBeforeItsEnd(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	tries := 0
+	_, err := reprise.Dial(ctx, "amqp://broker.example/", &reprise.Config{
+		Reconnect: backoff.Fixed(time.Millisecond),
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if tries++; tries == 1 {
+				return nil, errUnreachable
+			}
+			cancel()
+			return nil, ctx.Err()
+		},
+	})
+	const want = "reprise: broker.example:5672 cannot be reached: context canceled (last try: broker.example:5672: nobody is home)"
+	if !errors.Is(err, context.Canceled) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

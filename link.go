@@ -47,7 +47,7 @@ func newLink(role string, addresses rotation, cfg Config, wg *sync.WaitGroup) *l
 // connect dials until it succeeds, ctx ends, or trying again cannot help: every
 // address was tried, and one refused us.
 func (l *link) connect(ctx context.Context) (*conn, error) {
-	var refused error
+	var refused, last error
 	for try := 1; ; try++ {
 		a := l.addresses.next()
 		c, err := l.dial(ctx, a)
@@ -61,14 +61,17 @@ func (l *link) connect(ctx context.Context) (*conn, error) {
 		if _, begins := l.addresses.round(try + 1); begins && refused != nil {
 			return nil, refused
 		}
+		if ctx.Err() == nil || last == nil { // a try that ctx has cut short knows no better
+			last = named(a.addr, err)
+		}
 		if ctx.Err() == nil {
 			delay := l.pause(try+1, -1)
-			l.log.Warn("connect failed", "broker", a.addr, "reason", err, "next_try", delay)
+			l.log.Warn("connect failed", "broker", a.addr, "reason", err, "next_try", delay.Round(time.Millisecond))
 			if sleep(ctx, delay) == nil {
 				continue
 			}
 		}
-		return nil, fmt.Errorf("reprise: %s cannot be reached: %w (last try: %v)", &l.addresses, context.Cause(ctx), named(a.addr, err))
+		return nil, fmt.Errorf("reprise: %s cannot be reached: %w (last try: %v)", &l.addresses, context.Cause(ctx), last)
 	}
 }
 
@@ -154,7 +157,7 @@ func (l *link) reconnect(ctx context.Context, c *conn, before int) *conn {
 	event, log, reason := "connection lost", c.log, c.reason
 	for try := 1; ; try++ {
 		delay := l.pause(try, before)
-		log.Warn(event, "reason", reason, "next_try", delay)
+		log.Warn(event, "reason", reason, "next_try", delay.Round(time.Millisecond))
 		if sleep(ctx, delay) != nil {
 			return nil
 		}

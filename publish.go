@@ -174,7 +174,7 @@ func (p *publisher) run() {
 			return
 		}
 		delay := retry.failed(time.Since(began))
-		c.log.Warn("channel closed", "error", err, "next_try", delay)
+		c.log.Warn("channel closed", "error", err, "next_try", delay.Round(time.Millisecond))
 		if sleep(ctx, delay) != nil {
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -46,7 +47,11 @@ func (l *link) explain(a address, s *socket, err error) error {
 	case refusal == amqp.ErrCredentials:
 		// The client's guess: RabbitMQ hangs up on a wrong password without a
 		// word, but so does a broken network.
-		return &refusedError{fatal("the broker refused user %q: check user name and password (and note that RabbitMQ lets user guest in from localhost only)", l.user)}
+		var note string
+		if l.user == "guest" && !isLoopback(a.Host) {
+			note = " (RabbitMQ lets user guest in from localhost only)"
+		}
+		return &refusedError{fatal("the broker refused user %q: check user name and password%s", l.user, note)}
 	case refusal.Code == amqp.AccessRefused && refusal.Server:
 		return fatal("the broker refused user %q: check user name and password (%s)", l.user, refusal.Reason)
 	case refusal.Code == amqp.NotAllowed && refusal.Server && strings.Contains(refusal.Reason, "limit ("):
@@ -56,6 +61,8 @@ func (l *link) explain(a address, s *socket, err error) error {
 	}
 	return err
 }
+
+func isLoopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
 
 // refusedError is a refusal that is only inferred: see rotation.refusal.
 type refusedError struct{ err error }
