@@ -1,6 +1,7 @@
 package reprise
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -103,8 +104,21 @@ type PanicError struct {
 	Stack []byte // of the goroutine, as debug.Stack formats it
 }
 
-// Error returns the value and the stack: both are recorded on the message.
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n\n%s", e.Value, e.Stack) }
+// Error returns the value, and the stack from where it panicked: both are recorded
+// on the message.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n\n%s", e.Value, e.origin()) }
+
+// origin is the stack without what stands above the panic: how it was recovered,
+// which is the same for all of them.
+func (e *PanicError) origin() []byte {
+	_, below, found := bytes.Cut(e.Stack, []byte("\npanic("))
+	if !found {
+		return e.Stack
+	}
+	_, below, _ = bytes.Cut(below, []byte("\n\t")) // its arguments
+	_, below, _ = bytes.Cut(below, []byte("\n"))   // its file
+	return below
+}
 
 // Unwrap returns the value if it is an error, so that a handler may panic with
 // an outcome.

@@ -2,6 +2,7 @@ package reprise_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"runtime"
@@ -221,8 +222,13 @@ func TestOutcomes(t *testing.T) {
 				answer: func(*reprise.Message) error { return errScripted },
 			},
 			{
-				name: "panic", policy: quick(2), attempts: 2, text: "panic: kaboom",
+				name: "panic", policy: quick(2), attempts: 2, text: "panic: kaboom\n\ngithub.com/reprisemq/reprise_test.", // where it panicked stands first
 				answer: func(*reprise.Message) error { panic("kaboom") },
+			},
+			{
+				name: "panic of the runtime", policy: quick(1), attempts: 1,
+				text:   "panic: runtime error: invalid memory address or nil pointer dereference\n\ngithub.com/reprisemq/reprise_test.",
+				answer: func(*reprise.Message) error { var m *reprise.Message; return errors.New(m.Queue) },
 			},
 			{
 				name: "Goexit", policy: quick(2), attempts: 2, text: reprise.ErrHandlerExited.Error(),
