@@ -25,8 +25,8 @@ func (auditCmd) Help() string {
 of failed messages, for each work queue. A difference is shown with its window and what else is known of it.
 The ledger is kept by a console with a management API: reprise console --management, or reprise up with
 management: below console:, which a broker in its process does not need. Workers of reprise up with archive:
-report to it. Figures are those of its last sample, up to 15 s old, whose time is below them. On a narrow terminal, columns in which
-all is 0 are left out.
+report to it. What was done before an account was opened is not in it: AGE says since when it is kept. Figures are those of
+its last sample, up to 15 s old, whose time is below them. On a narrow terminal, columns in which all is 0 are left out.
 
 Examples:
   reprise audit
@@ -90,7 +90,7 @@ func sampled(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UT
 
 // writeAudit writes a table, and what there is to say of its lines.
 func writeAudit(w io.Writer, a api.Ledger, width int) error {
-	table := newTable(column{name: "ACCOUNT", least: 12}, column{name: "STATE"}, column{name: "IN", right: true}, column{name: "DONE", right: true},
+	table := newTable(column{name: "ACCOUNT", least: 12}, column{name: "STATE"}, column{name: "AGE"}, column{name: "IN", right: true}, column{name: "DONE", right: true},
 		column{name: "READY", right: true, spare: true}, column{name: "UNACKED", right: true, spare: true}, column{name: "WAITING", right: true, spare: true}, column{name: "FAILED", right: true},
 		column{name: "REPLAYED", right: true, spare: true}, column{name: "DISCARDED", right: true, spare: true}, column{name: "REMOVED", right: true, spare: true}, column{name: "MISSING", right: true})
 	for _, l := range a.Accounts {
@@ -98,7 +98,11 @@ func writeAudit(w io.Writer, a api.Ledger, width int) error {
 		if l.State == "differs" {
 			missing = strconv.FormatInt(l.Missing, 10)
 		}
-		cells := []string{string(l.Account), l.State}
+		age := "-"
+		if !l.Since.IsZero() {
+			age = roughly(time.Since(l.Since))
+		}
+		cells := []string{string(l.Account), l.State, age}
 		for _, n := range []int64{l.In, l.Done, l.Ready, l.Unacked, l.Waiting, l.Failed, l.Replayed, l.Discarded, l.Removed} {
 			cells = append(cells, strconv.FormatInt(n, 10))
 		}
