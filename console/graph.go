@@ -47,7 +47,11 @@ func newGraph(t topology.Topology, works []string, counts map[string]graph.Count
 	}
 	for i, e := range b.Edges {
 		if w := b.waits[e.From]; w != nil && e.Way == graph.Returns && w.high > 0 {
-			b.Edges[i].Labels = []string{"after " + short(w.low) + " to " + short(w.high)}
+			from := short(w.low) + " to "
+			if w.low == 0 { // the bucket of all short delays: nothing comes back at once
+				from = "up to "
+			}
+			b.Edges[i].Labels = []string{"after " + from + short(w.high)}
 		}
 		if n := len(e.Labels); n > 3 {
 			b.Edges[i].Labels = append(slices.Clone(e.Labels[:2]), "and "+thousands(int64(n-2))+" more")

@@ -47,6 +47,16 @@ func TestGraph(t *testing.T) {
 				"shop -bound-> orders: order.*, refund.*",
 			},
 		},
+		"short delays": {
+			topology.Topology{Queues: []topology.Queue{
+				{Name: "orders.wait.0-1000", Args: topology.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders"}},
+				{Name: "orders"},
+			}},
+			[]string{
+				"orders -retried-> orders.wait.*: fails",
+				"orders.wait.* -returns-> orders: after up to 1 s",
+			},
+		},
 		"levels": {
 			topology.Levels{}.Topology("orders").Merge(levels(t, "orders")),
 			[]string{
