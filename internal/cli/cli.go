@@ -118,6 +118,32 @@ type stoppedError struct{ error }
 
 func (e stoppedError) Unwrap() error { return e.error }
 
+// missing returns the argument without which a command was given.
+func missing(command *kong.Context, err error) *kong.Positional {
+	if command == nil || command.Selected() == nil {
+		return nil
+	}
+	for _, p := range command.Selected().Positional {
+		if p.Help != "" && err.Error() == fmt.Sprintf("expected %q", p.Summary()) {
+			return p
+		}
+	}
+	return nil
+}
+
+// subcommands are those of the command that was chosen.
+func subcommands(command *kong.Context) []string {
+	var names []string
+	if node := command.Selected(); node != nil {
+		for _, child := range node.Children {
+			if !child.Hidden {
+				names = append(names, child.Name)
+			}
+		}
+	}
+	return names
+}
+
 // hint adds where to look to an error of the command line.
 func hint(command *kong.Context, err error) error {
 	where := "reprise --help"
@@ -130,6 +156,12 @@ func hint(command *kong.Context, err error) error {
 	if strings.Contains(err.Error(), `but got "EOL"`) { // a flag at the end
 		flag, _, _ := strings.Cut(err.Error(), ":")
 		err = fmt.Errorf("%s takes a value", flag)
+	}
+	if wanted := missing(command, err); wanted != nil {
+		err = fmt.Errorf("%s is missing: %s", wanted.Summary(), strings.TrimSuffix(strings.ToLower(wanted.Help[:1])+wanted.Help[1:], "."))
+	}
+	if command != nil && strings.HasPrefix(err.Error(), "expected ") && len(subcommands(command)) > 0 {
+		err = fmt.Errorf("%s takes a command: %s", command.Selected().Name, strings.Join(subcommands(command), ", "))
 	}
 	return fmt.Errorf("%w (see %s)", err, where)
 }
