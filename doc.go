@@ -111,7 +111,7 @@
 //	                                                                  see CrashLimit and Breaker)
 //	consumer cancelled     queue, next_try                           (queue deleted or moved, or a message kept too long)
 //	consuming interrupted  queue, error, next_try
-//	consuming stopped      queue, given_back                         (by a drain)
+//	consuming stopped      queue, running, given_back                (by a drain, which waits for running handlers)
 //	paused                 queue, for, reason                        (PauseFor, Breaker, or a Limiter that failed)
 //	resumed                queue
 //	retry                  queue, message_id, attempt, delay, error

@@ -53,7 +53,7 @@ func (s *session) serve(ctx context.Context) error {
 		switch {
 		case why == nil:
 			if s.unsubscribe(tag, deliveries) == nil { // else the end of the channel gives them back
-				w.log.Info("consuming stopped", "given_back", len(s.pending))
+				w.log.Info("consuming stopped", "running", w.slots.taken(), "given_back", len(s.pending))
 				s.giveBackPending()
 			}
 			return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -44,6 +45,9 @@ func TestDrainFinishesWhatRunsAndGivesBackTheRest(t *testing.T) {
 		stopped := make(chan error)
 		go func() { stopped <- stop() }()
 		c.log.wait(t, "consuming stopped", 1)
+		if !strings.Contains(c.log.String(), " running=2 given_back=") {
+			t.Errorf("what is waited for is not logged: %s", c.log)
+		}
 		close(finish)
 		if err := <-stopped; err != nil {
 			t.Errorf("run: %v", err)
