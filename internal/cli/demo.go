@@ -44,8 +44,11 @@ func (c *demoCmd) Run(streams IO, stop *signals) (err error) {
 	if c.Faults == 0 {
 		o.FaultRate = -1
 	}
-	if c.Verbose {
+	switch {
+	case c.Verbose:
 		o.Logger = logFlags{LogLevel: slog.LevelInfo}.logger(streams.Stderr)
+	case c.URL != "":
+		o.Logger = newWaiting(streams.Stderr, "waiting for the broker: %s", time.Minute)
 	}
 	if c.URL == "" {
 		b, err := broker.New(broker.Config{})

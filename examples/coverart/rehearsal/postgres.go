@@ -24,7 +24,9 @@ func StartPostgres(ctx context.Context) (url string, stop func() error, err erro
 		var out, says bytes.Buffer
 		cmd := exec.CommandContext(ctx, script, args...)
 		cmd.Stdout, cmd.Stderr = &out, &says
-		if err := cmd.Run(); err != nil {
+		if err := cmd.Run(); ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		} else if err != nil {
 			return "", fmt.Errorf("%s\n(%w; or name a PostgreSQL that runs: -postgres postgres://user:password@host/database)",
 				strings.TrimSpace(says.String()), err)
 		}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/waiting"
 )
 
 // Stage is a broker, and what the program's output goes through.
@@ -96,7 +97,24 @@ func (s *Stage) perform(url, listen string, verbose bool, run func(context.Conte
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if url != "" {
+		if err := reach(ctx, url); err != nil {
+			return err
+		}
+	}
 	return run(ctx, s)
+}
+
+// reach waits for the broker, and says so: the clients of the program are silent,
+// and some of them are cut off on purpose.
+func reach(ctx context.Context, url string) error {
+	client, err := reprise.Dial(ctx, url, &reprise.Config{Logger: waiting.Logger(time.Minute, func(reason string) {
+		fmt.Fprintf(os.Stderr, "waiting for the broker: %s\n", reason)
+	})})
+	if err != nil {
+		return err
+	}
+	return client.Close(ctx)
 }
 
 // embed starts a broker in this process, and returns how to end it.

@@ -1,0 +1,34 @@
+package waiting_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/waiting"
+)
+
+// What a client waits for is said once a minute, and only that.
+func TestLogger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said []string
+		ctx, cancel := context.WithTimeout(t.Context(), 130*time.Second)
+		defer cancel()
+		_, err := reprise.Dial(ctx, "amqp://localhost", &reprise.Config{
+			Reconnect: backoff.Fixed(time.Second),
+			Logger:    waiting.Logger(time.Minute, func(reason string) { said = append(said, reason) }),
+			Dial: func(context.Context, string, string) (net.Conn, error) {
+				return nil, errors.New("reprise: nobody is home")
+			},
+		})
+		if want := slices.Repeat([]string{"nobody is home"}, 3); !slices.Equal(said, want) || err == nil {
+			t.Errorf("%q, %v", said, err)
+		}
+	})
+}
