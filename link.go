@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -71,7 +72,7 @@ func (l *link) connect(ctx context.Context) (*conn, error) {
 				continue
 			}
 		}
-		return nil, fmt.Errorf("reprise: %s cannot be reached: %w (last try: %v)", &l.addresses, context.Cause(ctx), last)
+		return nil, fmt.Errorf("reprise: %s cannot be reached: %w (last try: %s)", &l.addresses, context.Cause(ctx), strings.TrimPrefix(last.Error(), "reprise: "))
 	}
 }
 
