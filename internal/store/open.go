@@ -132,7 +132,7 @@ func damaged(err error) error {
 
 func inUse(err error) error {
 	if errors.Is(err, syscall.EAGAIN) || strings.Contains(err.Error(), "lock held") {
-		return fmt.Errorf("%w: stop it, or choose another directory (if it was this process, until its disk failed, it has to end)", ErrInUse)
+		return fmt.Errorf("%w: stop it, or choose another directory (a broker whose disk failed holds it until its process ends)", ErrInUse)
 	}
 	return err
 }
