@@ -237,7 +237,7 @@ func checkSize(exchange, key string, msg amqp.Publishing, frameSize, reserve int
 	if len(msg.Headers) == 0 {
 		return nil
 	}
-	if size, room := readTable(msg.Headers).WireSize(), headerRoom(msg, frameSize, reserve); size > room {
+	if size, room := topology.Table(msg.Headers).WireSize(), headerRoom(msg, frameSize, reserve); size > room {
 		return fmt.Errorf("%w: the headers take %d bytes, the broker's frames have room for %d: put large values into the body",
 			ErrInvalidMessage, size, room)
 	}
