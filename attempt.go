@@ -59,7 +59,7 @@ func (w *Worker) attemptable(d *delivery) bool {
 	switch {
 	case d.err != nil:
 		w.log.Error("cannot be handled", "message_id", d.MessageId, "error", d.err)
-		w.parkUnmarked(d, w.failure(d, d.err.Error(), 0), nil)
+		w.parkUnmarked(d, w.replacement(d, d.err.Error(), 0), nil)
 		return false
 	case w.uncounted(d.Delivery):
 		if err := w.recount(d); err == nil {

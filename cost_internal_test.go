@@ -72,7 +72,7 @@ func BenchmarkCopied(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		said := w.listen(failed)
-		if _, err := w.choose(d, w.failure(d, said.text, time.Millisecond), said); err != nil {
+		if err := w.choose(d, w.replacement(d, said.text, time.Millisecond), said); err != nil {
 			b.Fatal(err)
 		}
 	}

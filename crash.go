@@ -115,22 +115,20 @@ func (d *delivery) readMoved() (crashes int, origin topology.Delivery) {
 // recount replaces a delivery by a copy at the end of the same queue that has the
 // count of its crashes on it.
 func (w *Worker) recount(d *delivery) error {
-	headers, msg := carried(d.Delivery, w.client.publishing.user)
+	c := w.replacement(d, "", 0)
+	c.hop, c.kind = topology.Hop{RoutingKey: w.cfg.Queue}, moved
+	headers := c.carry(d, w.client.publishing.user)
 	headers[HeaderCrashes] = topology.Table{
 		"count": int64(d.crashes + 1), "exchange": d.origin.Exchange, "routing-key": d.origin.RoutingKey,
 	}
-	if msg.MessageId == "" {
-		msg.MessageId = d.copyID()
-	}
 	var err error
-	if msg.Headers, err = encodeTable(headers); err != nil {
+	if c.msg.Headers, err = encodeTable(headers); err != nil {
 		return err
 	}
-	hop := topology.Hop{RoutingKey: w.cfg.Queue}
-	if err := checkSize("", hop.RoutingKey, msg, d.session.conn.Config.FrameSize, roomForDelivery); err != nil {
+	if err := checkSize("", c.hop.RoutingKey, &c.msg, d.session.conn.Config.FrameSize, roomForDelivery); err != nil {
 		return err
 	}
-	w.replace(d, &replacement{hop: hop, msg: msg, f: w.failure(d, "", 0), kind: moved})
+	w.replace(d, c)
 	return nil
 }
 

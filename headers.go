@@ -73,10 +73,9 @@ func visible(headers amqp.Table, marks topology.Marks) map[string]any {
 	return out
 }
 
-// carried returns the headers and properties of a delivery as its copies carry
-// them: all that survives, with the rest stashed. The marks are still to be
-// written on the headers.
-func carried(d amqp.Delivery, user string) (topology.Table, amqp.Publishing) {
+// carry puts a delivery into the copy, and returns the headers that it carries: all that
+// survives, with the rest stashed. The marks are still to be written on them.
+func (c *replacement) carry(d *delivery, user string) topology.Table {
 	headers := make(topology.Table, len(d.Headers))
 	for k, v := range d.Headers {
 		if !brokers(k) && k != headerCC && k != headerBCC && !strings.HasPrefix(k, topology.HeaderLevel) {
@@ -94,14 +93,7 @@ func carried(d amqp.Delivery, user string) (topology.Table, amqp.Publishing) {
 	if d.Expiration != "" {
 		stash(HeaderExpiration, d.Expiration)
 	}
-	if d.UserId != "" {
-		delete(headers, HeaderUserID) // the broker has checked the property, not the header
-		if d.UserId != user {
-			stash(HeaderUserID, d.UserId)
-			d.UserId = ""
-		}
-	}
-	return headers, amqp.Publishing{
+	c.msg = amqp.Publishing{
 		ContentType:     d.ContentType,
 		ContentEncoding: d.ContentEncoding,
 		DeliveryMode:    amqp.Persistent,
@@ -115,4 +107,15 @@ func carried(d amqp.Delivery, user string) (topology.Table, amqp.Publishing) {
 		AppId:           d.AppId,
 		Body:            d.Body,
 	}
+	if c.msg.MessageId == "" {
+		c.msg.MessageId = d.copyID()
+	}
+	if d.UserId != "" {
+		delete(headers, HeaderUserID) // the broker has checked the property, not the header
+		if d.UserId != user {
+			stash(HeaderUserID, d.UserId)
+			c.msg.UserId = ""
+		}
+	}
+	return headers
 }

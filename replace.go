@@ -3,12 +3,8 @@ package reprise
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/topology"
 )
@@ -33,82 +29,6 @@ const (
 	// within a second: see docs/guarantees.md.
 	AckThenPublish
 )
-
-// replacement is what takes a delivery's place.
-type replacement struct {
-	hop  topology.Hop
-	msg  amqp.Publishing // where hop.Way is Copy
-	f    topology.Failure
-	kind kind
-
-	unmarked bool // it is parked as it came: there is nothing less to try
-}
-
-type kind int
-
-const (
-	retried kind = iota
-	parked
-	moved // to the end of its queue, with a count
-)
-
-// fill makes the copy for a hop. It leaves room in the header frame for what
-// brokers add.
-func (w *Worker) fill(d *delivery, hop topology.Hop, f topology.Failure, notes topology.Table, mark func(topology.Table, topology.Failure) topology.Table, reserve int) (*replacement, error) {
-	headers, msg := carried(d.Delivery, w.client.publishing.user)
-	delete(headers, HeaderCrashes)
-	if reserve > 0 && d.crashed() != "" {
-		headers[HeaderCrashes] = int64(d.crashes)
-	}
-	if msg.MessageId == "" {
-		msg.MessageId = d.copyID()
-	}
-	msg.Expiration = formatExpiration(hop.TTL)
-	hop.Topology = w.cfg.own(hop.Topology)
-	f.Room = headerRoom(msg, d.session.conn.Config.FrameSize, reserve) - sizeOf(hop.Headers)
-	encode := func(f topology.Failure, notes topology.Table) error {
-		marked := headers
-		if len(notes) > 0 {
-			marked = w.annotate(headers, notes)
-		}
-		marked = mark(marked, f)
-		if size := marked.WireSize(); size > f.Room {
-			return fmt.Errorf("%w: the headers take %d bytes, the broker's frames have room for %d", ErrInvalidMessage, size, f.Room)
-		}
-		if len(hop.Headers) > 0 {
-			marked = marked.Clone()
-			maps.Copy(marked, hop.Headers)
-		}
-		var err error
-		msg.Headers, err = encodeTable(marked)
-		return err
-	}
-	err := encode(f, notes)
-	if err != nil && len(notes) > 0 {
-		f.Error += "\n\nwithout the headers of Annotate: " + err.Error()
-		err = encode(f, nil)
-	}
-	return &replacement{hop: hop, msg: msg, f: f}, err
-}
-
-// sizeOf is what a table adds to another one.
-func sizeOf(t topology.Table) int {
-	if len(t) == 0 {
-		return 0
-	}
-	return t.WireSize()
-}
-
-// annotate returns headers with those of a handler over them.
-func (w *Worker) annotate(headers, notes topology.Table) topology.Table {
-	out := headers.Clone()
-	for k, v := range notes {
-		if !reserved(k) && !w.cfg.Strategy.Marks.Owns(k) {
-			out[k] = v
-		}
-	}
-	return out
-}
 
 // replace settles a failed delivery: it publishes the copy and acknowledges the
 // original, in the Order that is wanted, or leaves it to the broker.
@@ -262,7 +182,7 @@ func (w *Worker) insist(ctx context.Context, d *delivery, c *replacement, again 
 		}
 		if errors.Is(err, ErrInvalidMessage) && !c.unmarked {
 			w.about(d, c).Error("cannot be settled", "error", err)
-			if bare, refused := w.unmarked(d, c.f, err); refused == nil {
+			if bare, refused := w.unmarked(d, c, err); refused == nil {
 				*c = *bare
 				continue
 			}
@@ -288,7 +208,7 @@ func (w *Worker) send(ctx context.Context, c *replacement, late func()) error {
 	if err != nil {
 		return err
 	}
-	if err := checkSize(c.hop.Exchange, c.hop.RoutingKey, c.msg, conn.Config.FrameSize, 0); err != nil {
+	if err := checkSize(c.hop.Exchange, c.hop.RoutingKey, &c.msg, conn.Config.FrameSize, 0); err != nil {
 		return err
 	}
 	return w.client.copies.publish(ctx, c.hop.Exchange, c.hop.RoutingKey, c.msg, late)

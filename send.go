@@ -98,7 +98,7 @@ func (c *Client) prepare(ctx context.Context, m *Message, reserve int, expired <
 	case err != nil:
 		return nil, notSent(ctx)
 	}
-	if err := checkSize(m.Exchange, m.RoutingKey, msg, conn.Config.FrameSize, reserve); err != nil {
+	if err := checkSize(m.Exchange, m.RoutingKey, &msg, conn.Config.FrameSize, reserve); err != nil {
 		return nil, err
 	}
 	pub := newPublication(m.Exchange, m.RoutingKey, msg)

@@ -57,17 +57,12 @@ func (w *Worker) settle(d *delivery, s said, took time.Duration) {
 		w.settled(Event{Kind: EventGivenBack, Err: s.err}, d)
 		return
 	}
-	f := w.failure(d, s.text, took)
-	var c *replacement
-	err := guard("strategy or policy", func() (err error) {
-		c, err = w.choose(d, f, s)
-		return err
-	})
-	if err != nil {
+	c := w.replacement(d, s.text, took)
+	if err := guard("strategy or policy", func() error { return w.choose(d, c, s) }); err != nil {
 		// A message whose own headers fill the frame, or a part of another
 		// package that failed.
 		w.log.Error("cannot be settled", "message_id", d.MessageId, "attempt", d.attempt, "error", err)
-		w.parkUnmarked(d, f, err)
+		w.parkUnmarked(d, w.replacement(d, s.text, took), err)
 		return
 	}
 	w.replace(d, c)
@@ -88,28 +83,26 @@ func (w *Worker) acknowledge(d *delivery) bool {
 
 // choose decides what takes a failed delivery's place: another attempt, if one is
 // allowed and possible, or a copy that is parked.
-func (w *Worker) choose(d *delivery, f topology.Failure, s said) (*replacement, error) {
-	var hop topology.Hop
+func (w *Worker) choose(d *delivery, c *replacement, s said) error {
 	var err error
 	decision := w.decide(d, s, func(delay time.Duration) time.Duration {
-		if hop, err = w.cfg.Strategy.Route.Wait(d.at, delay); err != nil {
+		if c.hop, err = w.cfg.Strategy.Route.Wait(d.at, delay); err != nil {
 			return delay
 		}
-		return hop.Delay
+		return c.hop.Delay
 	})
 	if decision.Retry {
 		if err == nil {
-			var c *replacement
-			if c, err = w.retry(d, f, s, hop); err == nil {
-				return c, nil
-			}
+			err = w.retry(d, c, s)
 		}
-		f.Error += "\n\nparked, because it cannot be retried: " + err.Error()
+		if err == nil {
+			return nil
+		}
+		c.f.Error += "\n\nparked, because it cannot be retried: " + err.Error()
 	}
-	f.Reason = cmp.Or(s.reason, decision.Reason)
-	c, err := w.fill(d, w.cfg.Strategy.Route.Failed(d.at), f, s.headers, w.cfg.Strategy.Marks.Park, roomForDelivery)
-	c.kind = parked
-	return c, err
+	c.f.Reason = cmp.Or(s.reason, decision.Reason)
+	c.hop, c.kind = w.cfg.Strategy.Route.Failed(d.at), parked
+	return w.fill(d, c, s.headers, w.cfg.Strategy.Marks.Park, roomForDelivery)
 }
 
 // decide asks the policy. Where the message itself says how many retries it has
@@ -126,60 +119,41 @@ func (w *Worker) decide(d *delivery, s said, wait func(time.Duration) time.Durat
 	return p.decide(s.verdict, s.err, d.attempt, since, wait)
 }
 
-// retry makes what brings a message back over a hop.
-func (w *Worker) retry(d *delivery, f topology.Failure, s said, hop topology.Hop) (*replacement, error) {
-	if hop.Way != topology.Copy {
-		return &replacement{hop: hop, f: f, kind: retried}, nil
-	}
-	c, err := w.fill(d, hop, f, s.headers, w.cfg.Strategy.Marks.Retry, roomForStations(hop.Stations))
+// retry makes what brings a message back over c's hop.
+func (w *Worker) retry(d *delivery, c *replacement, s said) error {
 	c.kind = retried
-	return c, err
-}
-
-// failure is the record of an attempt, for the marks.
-func (w *Worker) failure(d *delivery, text string, took time.Duration) topology.Failure {
-	f := topology.Failure{
-		AttemptError: topology.AttemptError{
-			Attempt:  d.attempt,
-			Time:     time.Now(),
-			Error:    text,
-			Host:     w.host,
-			Duration: took,
-		},
-		History: d.history,
-		Queue:   w.cfg.Queue,
+	if c.hop.Way != topology.Copy {
+		return nil
 	}
-	f.Exchange, f.RoutingKey = d.history.OriginAt(d.origin)
-	return f
+	return w.fill(d, c, s.headers, w.cfg.Strategy.Marks.Retry, roomForStations(c.hop.Stations))
 }
 
 // parkUnmarked parks a copy with nothing written on it. It is the last resort:
 // left unacknowledged, the delivery would take a place of the prefetch for as
 // long as the session lives, until nothing else is delivered.
-func (w *Worker) parkUnmarked(d *delivery, f topology.Failure, reason error) {
-	c, err := w.unmarked(d, f, reason)
+func (w *Worker) parkUnmarked(d *delivery, c *replacement, reason error) {
+	bare, err := w.unmarked(d, c, reason)
 	if err != nil {
 		w.log.Error("cannot be parked", "message_id", d.MessageId, "attempt", d.attempt, "error", err)
 		w.settled(Event{Kind: EventDropped, Err: err}, d)
 		return
 	}
-	w.replace(d, c)
+	w.replace(d, bare)
 }
 
-// unmarked makes a copy that is parked with nothing written on it. Why, is told
-// where people look, unless reason is nil.
-func (w *Worker) unmarked(d *delivery, f topology.Failure, reason error) (c *replacement, err error) {
+// unmarked makes a copy that is parked with nothing written on it, in place of c. Why, is
+// told where people look, unless reason is nil.
+func (w *Worker) unmarked(d *delivery, c *replacement, reason error) (*replacement, error) {
+	bare := &replacement{f: c.f, kind: parked, unmarked: true}
 	if reason != nil {
-		f.Error += "\n\nparked, because it cannot be settled: " + reason.Error()
+		bare.f.Error += "\n\nparked, because it cannot be settled: " + reason.Error()
 	}
-	err = guard("strategy", func() (err error) {
-		bare := func(headers topology.Table, _ topology.Failure) topology.Table { return headers }
+	return bare, guard("strategy", func() error {
+		bare.hop = w.cfg.Strategy.Route.Failed(d.at)
+		asItCame := func(headers topology.Table, _ topology.Failure) topology.Table { return headers }
 		// It came in one frame, so it fits into one.
-		c, err = w.fill(d, w.cfg.Strategy.Route.Failed(d.at), f, nil, bare, 0)
-		c.kind, c.unmarked = parked, true
-		return err
+		return w.fill(d, bare, nil, asItCame, 0)
 	})
-	return c, err
 }
 
 // settled tells the observer what became of a delivery, and of those that were

@@ -172,7 +172,7 @@ func parseExpiration(s string) time.Duration {
 const contentHeader = 7 + 1 + 2 + 2 + 8 + 2
 
 // propertiesSize is the size of msg's properties without its headers.
-func propertiesSize(msg amqp.Publishing) int {
+func propertiesSize(msg *amqp.Publishing) int {
 	size := contentHeader + 1 // delivery mode
 	for _, s := range shortStrings("", "", msg)[2:] {
 		if s.value != "" {
@@ -190,7 +190,7 @@ func propertiesSize(msg amqp.Publishing) int {
 
 type shortString struct{ name, value string }
 
-func shortStrings(exchange, key string, msg amqp.Publishing) []shortString {
+func shortStrings(exchange, key string, msg *amqp.Publishing) []shortString {
 	return []shortString{
 		{"exchange", exchange},
 		{"routing key", key},
@@ -228,7 +228,7 @@ func roomForStations(n int) int { return roomForDeaths + max(0, n-2)*roomForDeat
 // checkSize refuses what the wire cannot carry. It must be refused here: the
 // AMQP client would notice half way through a frame, and the broker by closing
 // the connection.
-func checkSize(exchange, key string, msg amqp.Publishing, frameSize, reserve int) error {
+func checkSize(exchange, key string, msg *amqp.Publishing, frameSize, reserve int) error {
 	for _, s := range shortStrings(exchange, key, msg) {
 		if len(s.value) > math.MaxUint8 {
 			return fmt.Errorf("%w: the %s has %d bytes: at most 255 are possible", ErrInvalidMessage, s.name, len(s.value))
@@ -246,7 +246,7 @@ func checkSize(exchange, key string, msg amqp.Publishing, frameSize, reserve int
 
 // headerRoom is how many bytes of headers fit into the content header frame,
 // beside the properties and a reserve. A frame size of 0 means no limit.
-func headerRoom(msg amqp.Publishing, frameSize, reserve int) int {
+func headerRoom(msg *amqp.Publishing, frameSize, reserve int) int {
 	if frameSize <= 0 {
 		return math.MaxInt32
 	}
