@@ -43,6 +43,7 @@ func parseFilter(v url.Values, now time.Time) (failed.Filter, error) {
 	f.Group = failed.GroupID(p.number("group"))
 	f.Replay = failed.ReplayID(p.number("back"))
 	f.Refused = v.Get("refused") != ""
+	f.RefusedBy = failed.ReplayID(p.number("refused_by"))
 	f.MinAttempts, f.MaxAttempts = int(p.number("min")), int(p.number("max"))
 	f.Since, f.Until = p.time("since", now), p.time("until", now)
 	f.Headers = p.headers("header")
@@ -162,6 +163,7 @@ func filterQuery(f failed.Filter) url.Values {
 	if f.Refused {
 		set("refused", "yes")
 	}
+	number("refused_by", int64(f.RefusedBy))
 	number("min", int64(f.MinAttempts))
 	number("max", int64(f.MaxAttempts))
 	moment := func(name string, t time.Time) {
@@ -243,6 +245,9 @@ func describeFilter(f failed.Filter) string {
 	}
 	if f.Refused {
 		say("could not be sent")
+	}
+	if f.RefusedBy != 0 {
+		say("could not be sent by replay %d", f.RefusedBy)
 	}
 	if parts == nil {
 		return "all messages"

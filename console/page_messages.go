@@ -75,7 +75,7 @@ func (p *pages) messages(c *call) error {
 		Words  string
 		Sought bool
 	}{List: list, Queues: queues, Form: q, Words: describeFilter(f)}
-	for _, name := range []string{"error", "header", "since", "until", "min", "max", "back", "group", "id"} {
+	for _, name := range []string{"error", "header", "since", "until", "min", "max", "back", "refused", "refused_by", "group", "id"} {
 		data.More = data.More || q.Get(name) != ""
 	}
 	data.Sought = data.More || f.Queue != "" || f.Text != ""

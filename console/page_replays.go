@@ -86,7 +86,7 @@ func (p *pages) replays(c *call) error {
 	return c.render(http.StatusOK, "replays", page{Title: "Replays", Nav: "replays"}, data)
 }
 
-// replay shows one, and what came back from it.
+// replay shows one, what it could not send, and what came back from it.
 func (p *pages) replay(c *call) error {
 	id, err := c.pathID()
 	if err != nil {
@@ -103,9 +103,21 @@ func (p *pages) replay(c *call) error {
 	}
 	data := struct {
 		R        replayView
+		Refused  []failed.Summary
+		Waiting  failed.Total // of all that it could not send, not sent since either
 		Returned []failed.Summary
 		Carried  bool // there is a replayer to carry it out
-	}{viewReplay(*r, c.cfg.Clock()), returned, c.cfg.Replayer != nil}
+	}{R: viewReplay(*r, c.cfg.Clock()), Returned: returned, Carried: c.cfg.Replayer != nil}
+	if r.Refused > 0 {
+		f := failed.Filter{RefusedBy: r.ID}
+		if data.Refused, _, err = c.cfg.Archive.List(ctx, f, failed.Page{Size: 10}); err != nil {
+			return err
+		}
+		f.States = []failed.State{failed.Failed}
+		if data.Waiting, err = c.cfg.Archive.Count(ctx, f); err != nil {
+			return err
+		}
+	}
 	return c.render(http.StatusOK, "replay", page{Title: fmt.Sprintf("Replay %d", r.ID), Nav: "replays", Flash: c.flash()}, data)
 }
 

@@ -25,6 +25,54 @@ func TestTheReplayFormSaysWhatGoesWhere(t *testing.T) {
 	}
 }
 
+// A replay's page lists what it could not send itself, with the reason that it had, and
+// offers to send that again: no more of it than waits.
+func TestAReplayListsWhatItCouldNotSend(t *testing.T) {
+	c := newConsole(t, Config{Replayer: &waker{}})
+	a := c.cfg.Archive
+	begin := func(f failed.Filter) failed.ReplayID {
+		r, err := a.BeginReplay(t.Context(), failed.Plan{Filter: f}, "ann")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.ID
+	}
+	refuse := func(r failed.ReplayID, id failed.ID, why string) {
+		if err := a.Refuse(t.Context(), r, []failed.Refusal{{ID: id, Why: why}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one, two, three := add(t, a, nil), add(t, a, nil), add(t, a, nil)
+	first := begin(failed.Filter{IDs: []failed.ID{one, two}})
+	refuse(first, one, "its type is too long")
+	refuse(first, two, "its headers are too large")
+	other := begin(failed.Filter{IDs: []failed.ID{one, three}})
+	refuse(other, three, "nobody knows where it failed")
+	if err := a.Sent(t.Context(), other, []failed.ID{one}); err != nil {
+		t.Fatal(err)
+	}
+
+	page := ask(t, c, "GET", "/replays/1", nil).Body.String()
+	for text, want := range map[string]bool{
+		"its type is too long": true, "its headers are too large": true, "nobody knows where it failed": false,
+		`href="/replays/new?refused_by=1"`: true, "Send 1 again": true, `href="/messages?refused_by=1&amp;state=all"`: true,
+	} {
+		if strings.Contains(page, text) != want {
+			t.Errorf("the page has %q: %v: %s", text, !want, page)
+		}
+	}
+	if list := ask(t, c, "GET", "/messages?refused_by=1&state=all", nil).Body.String(); !strings.Contains(list, "not sent: its type is too long") || strings.Contains(list, "nobody knows where") {
+		t.Errorf("the list is %s", list)
+	}
+	if form := ask(t, c, "GET", "/replays/new?refused_by=1", nil).Body.String(); !strings.Contains(form, "Replay 1 message") {
+		t.Errorf("the form is %s", form)
+	}
+	begin(failed.Filter{IDs: []failed.ID{two}}) // nothing of it waits any more
+	if page := ask(t, c, "GET", "/replays/1", nil).Body.String(); strings.Contains(page, "/replays/new") {
+		t.Errorf("it offers to send nothing: %s", page)
+	}
+}
+
 // What a replay could not send is told, with the reason, on the message's page and on the
 // replay's.
 func TestPagesTellWhatCouldNotBeSent(t *testing.T) {

@@ -39,6 +39,10 @@ type Filter struct {
 
 	// Refused selects what a replay could not send: see Message.Refused.
 	Refused bool
+
+	// RefusedBy selects what this replay could not send, whatever has become of it since.
+	// Summary.Refused is why, then, also where a later replay has sent it.
+	RefusedBy ReplayID
 }
 
 // Page is a part of a list.

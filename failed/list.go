@@ -47,7 +47,7 @@ func (a *Archive) list(ctx context.Context, f Filter, p Page) ([]Summary, Cursor
 		if !end {
 			next = cursorOf(ofMessages, before)
 		}
-		out, err = tx.summaries(found)
+		out, err = tx.summaries(found, f.RefusedBy)
 		return err
 	})
 	return out, next, err
@@ -71,15 +71,20 @@ func (a *Archive) selection(ctx context.Context, f Filter) (*selection, error) {
 	return f.selection(a.cfg.Dialect, queue), nil
 }
 
-// summaries of the messages at positions, in that order.
-func (t *tx) summaries(at []int64) ([]Summary, error) {
+// summaries of the messages at positions, in that order, as a replay has refused them, if
+// one has.
+func (t *tx) summaries(at []int64, by ReplayID) ([]Summary, error) {
 	if len(at) == 0 {
 		return nil, nil
 	}
 	out := make([]Summary, 0, len(at))
 	d := t.cfg.Dialect
+	refused := `m.refused`
+	if by != 0 {
+		refused = fmt.Sprintf(`(SELECT i.refused FROM {item} i WHERE i.replay = %d AND i.message = m.id)`, by)
+	}
 	for row, err := range t.rows(`SELECT m.id, m.grp, m.state, q.name, m.failed_queue, m.archived, m.exchange, m.routing_key,
-			m.attempts, m.reason, m.error, m.first_failed, m.last_failed, CASE WHEN m.edited > 0 THEN 1 ELSE 0 END, m.replay, m.back, m.back_of, m.discarded, m.refused, m.message_id, m.size
+			m.attempts, m.reason, m.error, m.first_failed, m.last_failed, CASE WHEN m.edited > 0 THEN 1 ELSE 0 END, m.replay, m.back, m.back_of, m.discarded, `+refused+`, m.message_id, m.size
 		FROM {message} m JOIN {queue} q ON q.id = m.queue WHERE `+d.in("m.pos", "$1")+` ORDER BY m.pos DESC`, list(d, at)) {
 		if err != nil {
 			return nil, err
@@ -170,7 +175,7 @@ func (a *Archive) total(ctx context.Context, f Filter) (t Total, err error) {
 // counted returns what is counted anyway, for filters that have nothing but what it is
 // counted by.
 func (a *Archive) counted(ctx context.Context, f Filter) (n int64, ok bool, err error) {
-	if f.IDs != nil || f.Replay != 0 || f.Refused || f.Text != "" || f.Error != "" || len(f.Headers) > 0 ||
+	if f.IDs != nil || f.Replay != 0 || f.Refused || f.RefusedBy != 0 || f.Text != "" || f.Error != "" || len(f.Headers) > 0 ||
 		f.MinAttempts > 0 || f.MaxAttempts > 0 || !f.Since.IsZero() || !f.Until.IsZero() {
 		return 0, false, nil
 	}

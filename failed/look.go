@@ -52,6 +52,9 @@ func (s *selection) along(before int64, limit int) string {
 		rest.ids = ""
 		return s.list([]string{s.ids}, "", 0, before, limit, rest.conditions())
 	}
+	if s.by != 0 {
+		return s.refused(before, limit)
+	}
 	if s.back != 0 {
 		return s.list([]string{"m.back > 0"}, "m.back", s.back, before, limit, s.conditions())
 	}
@@ -97,6 +100,15 @@ func (s *selection) list(conditions []string, column string, value, before int64
 	}
 	return fmt.Sprintf(`SELECT m.pos AS pos, %s AS ok FROM {message} m WHERE %s ORDER BY %s DESC LIMIT %d`,
 		judge(others), strings.Join(append(conditions, where), ` AND `), strings.Join(order, ` DESC, `), limit)
+}
+
+// refused goes along what a replay could not send.
+func (s *selection) refused(before int64, limit int) string {
+	rest := *s
+	rest.by = 0
+	return fmt.Sprintf(`SELECT i.pos AS pos, %s AS ok FROM {item} i JOIN {message} m ON m.id = i.message
+		WHERE i.replay = %d AND i.sent = 2 AND i.pos >= %d AND i.pos < %d ORDER BY i.pos DESC LIMIT %d`,
+		judge(rest.conditions()), s.by, s.from, before, limit)
 }
 
 // matches is the query of what the search finds, wherever it is, in whatever order: to

@@ -176,7 +176,7 @@ type Summary struct {
 	Back                 ReplayID
 	BackOf               ID
 	Discarded            string
-	Refused              string
+	Refused              string // by the latest replay, or by that of Filter.RefusedBy
 	MessageID            string
 	Size                 int // of the body as it arrived, in bytes
 }

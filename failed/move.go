@@ -101,6 +101,7 @@ func (f Filter) describe() map[string]any {
 	set("max_attempts", f.MaxAttempts, f.MaxAttempts > 0)
 	set("replay", f.Replay, f.Replay != 0)
 	set("refused", f.Refused, f.Refused)
+	set("refused_by", f.RefusedBy, f.RefusedBy != 0)
 	if f.IDs != nil {
 		const most = 100
 		out["ids"] = f.IDs[:min(len(f.IDs), most)]

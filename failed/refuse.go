@@ -54,7 +54,7 @@ func (t *tx) refuse(id ReplayID, r Refusal, c *counting) error {
 	}
 	c.add(group, queue, codes[Replaying], -1)
 	c.add(group, queue, codes[Failed], 1)
-	if _, err := t.exec(`UPDATE {item} SET sent = 2 WHERE replay = $1 AND message = $2`, int64(id), int64(r.ID)); err != nil {
+	if _, err := t.exec(`UPDATE {item} SET sent = 2, refused = $3 WHERE replay = $1 AND message = $2`, int64(id), int64(r.ID), bytesOf(why)); err != nil {
 		return err
 	}
 	_, err = t.exec(`UPDATE {replay} SET refused = refused + 1, why = CASE WHEN length(why) > 0 THEN why ELSE $2 END WHERE id = $1`,

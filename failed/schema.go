@@ -181,6 +181,14 @@ var migrations = []func(d Dialect) []string{
 			`CREATE TABLE {ingest} (queue BYTES PRIMARY KEY, owner TEXT NOT NULL, lease BIGINT NOT NULL)`,
 		}
 	},
+	// What each replay could not send: {message} knows it of the latest alone.
+	func(Dialect) []string {
+		return []string{
+			`ALTER TABLE {item} ADD COLUMN refused BYTES`,
+			`UPDATE {item} SET refused = (SELECT m.refused FROM {message} m WHERE m.id = {item}.message) WHERE sent = 2`,
+			`CREATE INDEX {item_refused} ON {item} (replay, pos) WHERE sent = 2`,
+		}
+	},
 }
 
 // migrate brings the schema to this version, and learns the archive's name.

@@ -20,7 +20,8 @@ type selection struct {
 	terms []string // of the search
 
 	ids    string // condition on m.id, "" if there is none
-	back   int64  // this and the next two: 0 if they are not bounded
+	by     int64  // the replay that refused it; this and the next three: 0 if they are not bounded
+	back   int64
 	group  int64
 	queue  int64
 	states []int // if not nil: those alone
@@ -40,7 +41,7 @@ func (s *selection) arg(v any) string {
 // selection of a filter. The work queue's number is asked for by the caller: 0 if
 // there is no such.
 func (f Filter) selection(d Dialect, queue int64) *selection {
-	s := &selection{d: d, until: math.MaxInt64, terms: f.terms(), back: int64(f.Replay), group: int64(f.Group), queue: queue}
+	s := &selection{d: d, until: math.MaxInt64, terms: f.terms(), by: int64(f.RefusedBy), back: int64(f.Replay), group: int64(f.Group), queue: queue}
 	if f.States != nil {
 		s.states = []int{}
 		for _, state := range States() {
@@ -181,6 +182,9 @@ func (s *selection) search() string {
 func (s *selection) conditions() (list []string) {
 	if s.ids != "" {
 		list = append(list, s.ids)
+	}
+	if s.by != 0 {
+		list = append(list, fmt.Sprintf(`m.id IN (SELECT i.message FROM {item} i WHERE i.replay = %d AND i.sent = 2)`, s.by))
 	}
 	if s.back != 0 {
 		list = append(list, fmt.Sprintf(`m.back > 0 AND m.back = %d`, s.back))

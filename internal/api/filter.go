@@ -26,9 +26,10 @@ type Filter struct {
 	Headers     HeaderTexts `json:"headers,omitempty"`
 	MinAttempts int         `json:"min_attempts,omitempty"`
 	MaxAttempts int         `json:"max_attempts,omitempty"`
-	IDs         []int64     `json:"ids,omitzero"`      // null: all; []: none
-	Replay      int64       `json:"replay,omitempty"`  // what came back from it
-	Refused     bool        `json:"refused,omitempty"` // what a replay could not send
+	IDs         []int64     `json:"ids,omitzero"`         // null: all; []: none
+	Replay      int64       `json:"replay,omitempty"`     // what came back from it
+	Refused     bool        `json:"refused,omitempty"`    // what the latest replay could not send
+	RefusedBy   int64       `json:"refused_by,omitempty"` // what this one could not
 }
 
 // HeaderTexts are headers that messages must have, with their values as
@@ -55,7 +56,7 @@ func (f Filter) IsZero() bool {
 func FilterOf(f failed.Filter) Filter {
 	shown := Filter{
 		Queue: Text(f.Queue), Group: int64(f.Group), Since: f.Since, Until: f.Until, Text: f.Text, Error: f.Error,
-		MinAttempts: f.MinAttempts, MaxAttempts: f.MaxAttempts, Replay: int64(f.Replay), Refused: f.Refused,
+		MinAttempts: f.MinAttempts, MaxAttempts: f.MaxAttempts, Replay: int64(f.Replay), Refused: f.Refused, RefusedBy: int64(f.RefusedBy),
 	}
 	for _, s := range f.States {
 		shown.States = append(shown.States, string(s))
@@ -79,7 +80,7 @@ func FilterOf(f failed.Filter) Filter {
 func (f Filter) Filter() failed.Filter {
 	meant := failed.Filter{
 		Queue: string(f.Queue), Group: failed.GroupID(f.Group), Since: f.Since, Until: f.Until, Text: f.Text, Error: f.Error,
-		MinAttempts: f.MinAttempts, MaxAttempts: f.MaxAttempts, Replay: failed.ReplayID(f.Replay), Refused: f.Refused,
+		MinAttempts: f.MinAttempts, MaxAttempts: f.MaxAttempts, Replay: failed.ReplayID(f.Replay), Refused: f.Refused, RefusedBy: failed.ReplayID(f.RefusedBy),
 	}
 	for _, s := range f.States {
 		meant.States = append(meant.States, failed.State(s))
@@ -106,7 +107,7 @@ func (f Filter) Validate() error {
 			return fmt.Errorf("state %.40q: use failed, replaying, replayed or discarded", s)
 		}
 	}
-	if f.Group < 0 || f.Replay < 0 || f.MinAttempts < 0 || f.MaxAttempts < 0 {
+	if f.Group < 0 || f.Replay < 0 || f.RefusedBy < 0 || f.MinAttempts < 0 || f.MaxAttempts < 0 {
 		return fmt.Errorf("a group, a replay or a number of attempts is negative: use one from 1 on")
 	}
 	if f.MaxAttempts > 0 && f.MinAttempts > f.MaxAttempts {
@@ -159,6 +160,7 @@ func (f Filter) Values() url.Values {
 	if f.Refused {
 		set("refused", "true")
 	}
+	number("refused_by", f.RefusedBy)
 	return v
 }
 
@@ -170,7 +172,7 @@ func escapeName(name Text) string {
 
 // FilterNames are the parameters that make a filter.
 var FilterNames = []string{
-	"queue", "state", "group", "since", "until", "text", "error", "header", "min_attempts", "max_attempts", "id", "replay", "refused",
+	"queue", "state", "group", "since", "until", "text", "error", "header", "min_attempts", "max_attempts", "id", "replay", "refused", "refused_by",
 }
 
 // ParseFilter reads a filter from the parameters of an address. Those that are not in
@@ -198,6 +200,7 @@ func ParseFilter(v url.Values) (Filter, error) {
 	}
 	f.Replay = p.number("replay")
 	f.Refused = p.flag("refused")
+	f.RefusedBy = p.number("refused_by")
 	if p.err == nil {
 		p.err = f.Validate()
 	}
@@ -235,7 +238,7 @@ func (p *parser) number(name string) int64 {
 		return 0
 	}
 	n, err := strconv.ParseInt(text, 10, 32)
-	if name == "group" || name == "replay" {
+	if name == "group" || name == "replay" || name == "refused_by" {
 		n, err = strconv.ParseInt(text, 10, 64)
 	}
 	if err != nil || n < 1 {

@@ -26,6 +26,7 @@ func (failedLsCmd) Help() string {
   reprise failed ls --queue orders --since 1d --error timeout
   reprise failed ls --text 'customer 4711' -H region=eu
   reprise failed ls --state all --json --limit 0 | jq .error
+  reprise failed ls --refused-by 4
   reprise failed ls --group 3 --ids | xargs reprise failed replay
 `
 }
@@ -90,7 +91,11 @@ func (c *failedLsCmd) columns() []column {
 	if c.State == "all" {
 		columns = append(columns, column{name: "STATE"})
 	}
-	return append(columns, column{name: "FAILED"}, column{name: "ATTEMPTS", right: true}, column{name: "GROUP", right: true}, column{name: "ERROR", least: 20, ends: true})
+	columns = append(columns, column{name: "FAILED"}, column{name: "ATTEMPTS", right: true}, column{name: "GROUP", right: true})
+	if c.refusals() {
+		columns = append(columns, column{name: "NOT SENT", least: 20, ends: true})
+	}
+	return append(columns, column{name: "ERROR", least: 20, ends: true})
 }
 
 func (c *failedLsCmd) line(m api.Summary, now time.Time) []string {
@@ -102,8 +107,15 @@ func (c *failedLsCmd) line(m api.Summary, now time.Time) []string {
 	if m.IsEdited {
 		text = "(edited) " + text
 	}
-	return append(cells, ago(m.LastFailed, now), strconv.Itoa(m.Attempts), strconv.FormatInt(m.Group, 10), text)
+	cells = append(cells, ago(m.LastFailed, now), strconv.Itoa(m.Attempts), strconv.FormatInt(m.Group, 10))
+	if c.refusals() {
+		cells = append(cells, m.Refused)
+	}
+	return append(cells, text)
 }
+
+// refusals reports whether it is asked for what could not be sent, and so for why.
+func (c *failedLsCmd) refusals() bool { return c.Refused || c.RefusedBy != 0 }
 
 // pageSize is how much is asked for at once.
 const pageSize = 500

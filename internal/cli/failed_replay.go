@@ -42,10 +42,12 @@ Examples:
   reprise failed replay --group 3 --canary 1m --ramp --rate 100/s
   reprise failed replay --queue orders --since 1d --dry-run
   reprise failed replay --error 'no such shard' --to orders-by-hand
+  reprise failed replay --refused-by 4 --to orders-by-hand
   reprise failed replay --all --yes --detach
 
 A message that can never be sent, such as one larger than the broker takes, stays failed, with the
-reason on it, and the others are sent. What is wrong with the target stops the replay.
+reason on it, and the others are sent; --refused-by ID sends those once more. What is wrong with the
+target stops the replay.
 
 Exit codes: 0 all were sent, 1 failed, 2 wrong flags, 3 it stopped by itself, was cancelled, or some
 cannot be sent.
@@ -102,7 +104,7 @@ func (c *failedReplayCmd) Run(ctx context.Context, streams IO) error {
 	switch {
 	case err != nil:
 	case r.State == "done" && r.Refused > 0:
-		err = stoppedError{fmt.Errorf("%s cannot be sent, and failed as before: `reprise failed ls --refused`", plural(int(r.Refused), "message"))}
+		err = stoppedError{fmt.Errorf("%s cannot be sent, and failed as before: `reprise failed ls --refused-by %d` says why", plural(int(r.Refused), "message"), r.ID)}
 	case r.State == "done":
 		err = leftAlone(len(c.IDs), r.Total)
 	default:

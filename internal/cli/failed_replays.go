@@ -54,7 +54,7 @@ func (c *failedReplaysCmd) Run(ctx context.Context, streams IO) error {
 	}
 	now := time.Now()
 	lines := newTable(column{name: "ID", right: true}, column{name: "STATE"}, column{name: "BEGUN"}, column{name: "SENT", right: true},
-		column{name: "OF", right: true}, column{name: "BACK", right: true}, column{name: "BY", least: 12}, column{name: "WHY", least: 20, ends: true})
+		column{name: "OF", right: true}, column{name: "REFUSED", right: true, spare: true}, column{name: "BACK", right: true}, column{name: "BY", least: 12}, column{name: "WHY", least: 20, ends: true})
 	_, err = pages(c.Limit, func(p api.Page) (string, int, error) {
 		page, err := client.Replays(ctx, p)
 		if err != nil {
@@ -68,7 +68,7 @@ func (c *failedReplaysCmd) Run(ctx context.Context, streams IO) error {
 				continue
 			}
 			lines.add(strconv.FormatInt(r.ID, 10), r.State, ago(r.Begun, now), strconv.FormatInt(r.Sent, 10), strconv.FormatInt(r.Total, 10),
-				strconv.FormatInt(r.Back, 10), r.Actor, r.Why)
+				strconv.FormatInt(r.Refused, 10), strconv.FormatInt(r.Back, 10), r.Actor, r.Why)
 		}
 		return page.Next, len(page.Replays), nil
 	})

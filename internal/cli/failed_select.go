@@ -22,14 +22,15 @@ type selection struct {
 	MinAttempts int      `name:"min-attempts" placeholder:"N" help:"With so many attempts or more."`
 	MaxAttempts int      `name:"max-attempts" placeholder:"N" help:"With so many attempts at most."`
 	Back        int64    `name:"back-from" placeholder:"ID" help:"That came back from this replay."`
-	Refused     bool     `help:"That the latest replay could not send: show says why."`
+	Refused     bool     `help:"That the latest replay could not send."`
+	RefusedBy   int64    `name:"refused-by" placeholder:"ID" help:"That this replay could not send."`
 }
 
 // filter is the selection as the console knows it.
 func (s *selection) filter() (api.Filter, error) {
 	f := api.Filter{
 		Queue: api.Text(s.Queue), Group: s.Group, Error: s.Error, Text: s.Text, Since: s.Since.time(), Until: s.Until.time(),
-		MinAttempts: s.MinAttempts, MaxAttempts: s.MaxAttempts, Replay: s.Back, Refused: s.Refused, IDs: s.IDs,
+		MinAttempts: s.MinAttempts, MaxAttempts: s.MaxAttempts, Replay: s.Back, Refused: s.Refused, RefusedBy: s.RefusedBy, IDs: s.IDs,
 	}
 	for _, id := range s.IDs {
 		if id < 1 {

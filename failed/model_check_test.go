@@ -1,0 +1,140 @@
+package failed_test
+
+import (
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+func (m *model) check(t *rapid.T) {
+	m.checkList(t)
+	m.checkCounts(t)
+	for _, want := range m.replays {
+		got := value(m.a.Replay(ctx, want.ID))(t)
+		if d := gocmp.Diff(want, got, same); d != "" {
+			t.Fatalf("replay: (-want +got)\n%s", d)
+		}
+	}
+	acts := 0
+	for cursor := failed.Cursor(""); ; {
+		page, next, err := m.a.Acts(ctx, failed.Page{After: cursor, Size: 7})
+		check(t, err)
+		acts += len(page)
+		if cursor = next; next == "" {
+			break
+		}
+	}
+	if acts != m.acts {
+		t.Fatalf("%d acts are on record, not %d", acts, m.acts)
+	}
+}
+
+func (m *model) checkList(t *rapid.T) {
+	f := m.filter(t)
+	selected := m.selected(t, f)
+	var got, want []failed.Summary
+	for cursor := failed.Cursor(""); ; {
+		page, next, err := m.a.List(ctx, f, failed.Page{After: cursor, Size: 2})
+		check(t, err)
+		got = append(got, page...)
+		if cursor = next; next == "" {
+			break
+		}
+	}
+	for _, x := range selected {
+		refused := x.Refused
+		if f.RefusedBy != 0 {
+			refused = m.refused[f.RefusedBy][x.ID]
+		}
+		want = append(want, failed.Summary{
+			ID: x.ID, State: x.State, Queue: x.Queue, FailedQueue: x.FailedQueue, Archived: x.Archived, Attempts: x.Attempts, Error: x.Error,
+			FirstFailed: x.FirstFailed, LastFailed: x.LastFailed, Edited: x.Edited != nil, ReplayedBy: x.ReplayedBy,
+			Back: x.Back, BackOf: x.BackOf, Discarded: x.Discarded, Refused: refused, Size: len(x.Body),
+		})
+	}
+	for i := range got {
+		got[i].Group = 0
+	}
+	if d := gocmp.Diff(want, got, same); d != "" {
+		t.Fatalf("%+v: (-want +got)\n%s", f, d)
+	}
+	if n := value(m.a.Count(ctx, f))(t); n.N != int64(len(want)) || n.More {
+		t.Fatalf("%+v: counted %v, not %d", f, n, len(want))
+	}
+	i := len(selected)
+	for x, err := range m.a.Each(ctx, f) {
+		check(t, err)
+		if i--; i < 0 || x.ID != selected[i].ID {
+			t.Fatalf("%+v: Each yields %d", f, x.ID)
+		}
+		if d := gocmp.Diff(selected[i].Edited, x.Edited, same); d != "" {
+			t.Fatalf("edited: %s", d)
+		}
+	}
+	if i != 0 {
+		t.Fatalf("Each leaves out %d", i)
+	}
+}
+
+func (m *model) checkCounts(t *rapid.T) {
+	type key struct {
+		queue, text string
+	}
+	count := func(c *failed.Counts, s failed.State) {
+		switch s {
+		case failed.Failed:
+			c.Failed++
+		case failed.Replaying:
+			c.Replaying++
+		case failed.Replayed:
+			c.Replayed++
+		case failed.Discarded:
+			c.Discarded++
+		}
+	}
+	groups, queues := make(map[key]failed.Counts), make(map[string]failed.Counts)
+	for _, x := range m.all {
+		k := key{x.Queue, failed.Fingerprint(x.Error)}
+		g, q := groups[k], queues[x.Queue]
+		count(&g, x.State)
+		count(&q, x.State)
+		groups[k], queues[x.Queue] = g, q
+	}
+	order := rapid.SampledFrom([]failed.GroupOrder{failed.ByLast, failed.ByFailed}).Draw(t, "order")
+	got := make(map[key]failed.Counts)
+	var before *failed.Group
+	for cursor := failed.Cursor(""); ; {
+		page, next, err := m.a.Groups(ctx, failed.GroupFilter{Order: order}, failed.Page{After: cursor, Size: 2})
+		check(t, err)
+		for _, g := range page {
+			if before != nil && (order == failed.ByLast && before.Last.Before(g.Last) || order == failed.ByFailed && before.Counts.Failed < g.Counts.Failed) {
+				t.Fatalf("by %q, %+v comes before %+v", order, before, g)
+			}
+			before = &g
+			got[key{g.Queue, g.Text}] = g.Counts
+			var n int64
+			for _, b := range g.Trend.Days {
+				n += b.N
+			}
+			if n < g.Counts.Total() {
+				t.Fatalf("%d failures in the trend of a group that has %d", n, g.Counts.Total())
+			}
+		}
+		if cursor = next; next == "" {
+			break
+		}
+	}
+	if d := gocmp.Diff(groups, got, same); d != "" {
+		t.Fatalf("groups: (-want +got)\n%s", d)
+	}
+	for _, q := range value(m.a.Queues(ctx))(t) {
+		if q.Counts != queues[q.Queue] || q.Purged != m.purged[q.Queue] {
+			t.Fatalf("%+v, not %+v with %d purged", q, queues[q.Queue], m.purged[q.Queue])
+		}
+		delete(queues, q.Queue)
+	}
+	if len(queues) > 0 {
+		t.Fatalf("missing queues: %v", queues)
+	}
+}
