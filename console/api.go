@@ -29,6 +29,7 @@ func (c *Console) apiRoutes() []route {
 		{method: "GET", path: "/api/v1/messages/{id}/revisions/{number}", role: View, handle: (*call).apiRevision},
 		{method: "PUT", path: "/api/v1/messages/{id}/edit", role: Operate, body: editBody, handle: (*call).apiEdit},
 		{method: "DELETE", path: "/api/v1/messages/{id}/edit", role: Operate, handle: (*call).apiRevert},
+		{method: "POST", path: "/api/v1/messages/{id}/replay", role: Operate, body: editBody, handle: (*call).apiEditAndReplay},
 		{method: "POST", path: "/api/v1/discard", role: Operate, handle: (*call).apiDiscard},
 		{method: "POST", path: "/api/v1/restore", role: Operate, handle: (*call).apiRestore},
 		{method: "POST", path: "/api/v1/purge", role: Admin, handle: (*call).apiPurge},

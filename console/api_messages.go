@@ -129,10 +129,35 @@ func (c *call) apiEdit() error {
 	if err := c.read(&e); err != nil {
 		return err
 	}
-	if err := c.edit(failed.ID(id), e); err != nil {
+	content, err := c.edited(failed.ID(id), e)
+	if err != nil {
+		return err
+	}
+	if err := c.cfg.Archive.Edit(c.r.Context(), failed.ID(id), *e.Revision, content, c.who.actor); err != nil {
 		return err
 	}
 	return c.apiMessage()
+}
+
+// apiEditAndReplay edits a message and begins to replay it, or does neither.
+func (c *call) apiEditAndReplay() error {
+	id, err := c.idAlone()
+	if err != nil {
+		return err
+	}
+	var e api.EditAndReplay
+	if err := c.read(&e); err != nil {
+		return err
+	}
+	content, err := c.edited(failed.ID(id), e.Edit)
+	if err != nil {
+		return err
+	}
+	r, err := c.editAndReplay(failed.ID(id), *e.Revision, content, api.Plan{To: e.To}.Plan())
+	if err != nil {
+		return err
+	}
+	return c.write(http.StatusCreated, api.ReplayOf(*r))
 }
 
 func (c *call) apiRevert() error {

@@ -387,6 +387,29 @@ func TestReplays(t *testing.T) {
 	}
 }
 
+// To edit a message and to replay it is one act, of what was seen: if somebody was quicker,
+// neither is done.
+func TestEditAndReplay(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	add(t, a, nil)
+	w := &waker{}
+	d := describe(t, newConsole(t, Config{Archive: a, Replayer: w}))
+	const path = "/api/v1/messages/1/replay"
+	refused(t, ask(t, d, "POST", path, `{"text":"mended"}`), http.StatusBadRequest, `send "revision"`)
+	refused(t, ask(t, d, "POST", path, `{"revision":1,"text":"mended"}`), http.StatusConflict, "nothing was changed")
+	refused(t, ask(t, d, "POST", path, `{"revision":0,"text":"mended","to":{"exchange":"","routing_key":""}}`), http.StatusBadRequest, "Plan.To")
+	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil)); m.State != "failed" || m.Revision != 0 || w.woken.Load() != 0 {
+		t.Fatalf("it is %s at revision %d", m.State, m.Revision)
+	}
+	begun := ask(t, d, "POST", path, `{"revision":0,"text":"mended","to":{"exchange":"","routing_key":"by-hand"}}`)
+	if r := get[api.Replay](t, begun); begun.Code != http.StatusCreated || r.Total != 1 || r.Plan.To == nil || r.Plan.To.RoutingKey != "by-hand" || w.woken.Load() != 1 {
+		t.Errorf("%d %+v", begun.Code, r)
+	}
+	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil)); m.State != "replaying" || m.Edited == nil || string(m.Edited.Body) != "mended" {
+		t.Errorf("it is %s: %+v", m.State, m.Edited)
+	}
+}
+
 func TestReplayNeedsAReplayer(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	add(t, a, nil)
@@ -434,7 +457,7 @@ func TestAllOperations(t *testing.T) {
 		"GET messages/1/body", `PUT messages/1/edit {"revision":0,"text":"a"}`, "GET messages/1/diff", "GET messages/1/revisions", "GET messages/1/revisions/1",
 		"DELETE messages/1/edit?revision=1", `POST discard {"all":true,"reason":"x"}`, `POST restore {"all":true}`, "POST purge",
 		"GET groups", "GET groups/1", "GET queues", `POST replays {"filter":{"ids":[1]}}`, "GET replays", "GET replays/1",
-		`POST replays/1/cancel {}`, "GET acts",
+		`POST replays/1/cancel {}`, `POST messages/1/replay {"revision":0,"text":"b"}`, "GET acts",
 	} {
 		method, rest, _ := strings.Cut(line, " ")
 		path, body, _ := strings.Cut(rest, " ")

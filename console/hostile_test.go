@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -97,13 +98,21 @@ func TestHostileMessages(t *testing.T) {
 				t.Errorf("a body can be looked at: %v", h)
 			}
 
-			// Sent back as it is shown, it is what it was.
+			// Sent back as it is shown, it is what it was: that is no edit. With one header
+			// more it is one, and all else is what it was.
 			edit := api.Edit{Revision: new(0), Body: &shown.Original.Body, Headers: &shown.Original.Headers, Properties: &shown.Original.Properties}
+			if m := get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", edit)); m.Revision != 0 {
+				t.Errorf("it is at revision %d", m.Revision)
+			}
+			more := api.Headers(maps.Clone(topology.Table(shown.Original.Headers)))
+			more["added by hand"] = true
+			edit.Headers = &more
 			get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", edit))
 			again, err := a.Get(t.Context(), id)
 			if err != nil {
 				t.Fatal(err)
 			}
+			delete(again.Edited.Headers, "added by hand")
 			if diff := cmp.Diff(want.Content, *again.Edited, sameBytes); diff != "" {
 				t.Errorf("edited: %.2000s", diff)
 			}

@@ -1,7 +1,9 @@
 package console
 
 import (
+	"bytes"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
@@ -117,4 +119,9 @@ func fieldText(c failed.Content) string {
 		fmt.Fprintf(&b, "%s (%s): %s\n", h.Name, h.Kind, strings.ReplaceAll(h.Value, "\n", " "))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func sameContent(a, b failed.Content) bool {
+	return bytes.Equal(a.Body, b.Body) && reflect.DeepEqual(a.Properties, b.Properties) &&
+		(len(a.Headers) == 0 && len(b.Headers) == 0 || reflect.DeepEqual(a.Headers, b.Headers))
 }

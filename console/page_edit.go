@@ -1,14 +1,12 @@
 package console
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"reflect"
 	"slices"
 	"strconv"
 
@@ -50,7 +48,7 @@ func (p *pages) edit(c *call) error {
 	if do != "save" && do != "replay" || e.moved() {
 		return c.showEdit(e)
 	}
-	err = c.keep(e, content)
+	to, err := c.keep(do, e, content)
 	if errors.Is(err, failed.ErrState) {
 		// Somebody was quicker: if with an edit, the page shows both.
 		if e, _, again := c.edition(); again != nil || e.moved() {
@@ -60,14 +58,20 @@ func (p *pages) edit(c *call) error {
 	if err != nil {
 		return err
 	}
-	if do == "save" {
-		return c.seeOther(messagePath(e.M.ID), url.Values{"did": {"edited"}})
+	return c.seeOther(to, url.Values{"did": {"edited"}})
+}
+
+// keep makes content what a replay sends, and begins one if that is to be done, too. It
+// returns where to go from there.
+func (c *call) keep(do string, e *edition, content failed.Content) (to string, err error) {
+	if do == "replay" {
+		r, err := c.editAndReplay(e.M.ID, e.Seen, content, failed.Plan{})
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("/replays/%d", r.ID), nil
 	}
-	replay, err := c.begin(failed.Plan{Filter: failed.Filter{IDs: []failed.ID{e.M.ID}}})
-	if err != nil {
-		return err
-	}
-	return c.seeOther(fmt.Sprintf("/replays/%d", replay.ID), nil)
+	return messagePath(e.M.ID), c.cfg.Archive.Edit(c.r.Context(), e.M.ID, e.Seen, content, c.who.actor)
 }
 
 // edition is the message in the address, and the form as it was sent.
@@ -126,18 +130,6 @@ func (c *call) at(m *failed.Message, revision int) (*failed.Message, error) {
 
 func (e *edition) moved() bool { return e.Seen != e.M.Revision }
 
-// keep makes content what a replay sends.
-func (c *call) keep(e *edition, content failed.Content) error {
-	ctx := c.r.Context()
-	switch {
-	case sameContent(content, e.M.Current()):
-		return nil
-	case sameContent(content, e.M.Content):
-		return c.cfg.Archive.Revert(ctx, e.M.ID, e.Seen, c.who.actor)
-	}
-	return c.cfg.Archive.Edit(ctx, e.M.ID, e.Seen, content, c.who.actor)
-}
-
 // revert takes an edit back.
 func (p *pages) revert(c *call) error {
 	id, err := c.pathID()
@@ -179,11 +171,6 @@ func (c *call) editable() (*failed.Message, error) {
 var errHidden = &failure{
 	status: http.StatusForbidden, text: "this message contains secrets that you may not see, so that an edit of yours would overwrite them",
 	advice: "ask somebody with the role admin to edit it; you can replay it as it is",
-}
-
-func sameContent(a, b failed.Content) bool {
-	return bytes.Equal(a.Body, b.Body) && reflect.DeepEqual(a.Properties, b.Properties) &&
-		(len(a.Headers) == 0 && len(b.Headers) == 0 || reflect.DeepEqual(a.Headers, b.Headers))
 }
 
 // showEdit shows the form, and what is different: from the original, or, where somebody else

@@ -176,13 +176,26 @@ func (p *pages) beginReplay(c *call) error {
 
 // begin begins a replay and wakes whoever carries it out.
 func (c *call) begin(plan failed.Plan) (*failed.Replay, error) {
+	return c.carried(func() (*failed.Replay, error) {
+		return c.cfg.Archive.BeginReplay(c.r.Context(), plan, c.who.actor)
+	})
+}
+
+// editAndReplay is begin for one message that is edited first, of which a revision was seen.
+func (c *call) editAndReplay(id failed.ID, seen int, content failed.Content, plan failed.Plan) (*failed.Replay, error) {
+	return c.carried(func() (*failed.Replay, error) {
+		return c.cfg.Archive.EditAndReplay(c.r.Context(), id, seen, content, plan, c.who.actor)
+	})
+}
+
+func (c *call) carried(begin func() (*failed.Replay, error)) (*failed.Replay, error) {
 	if c.cfg.Replayer == nil {
 		return nil, &failure{
 			status: http.StatusServiceUnavailable, text: "this console is not connected to a broker, so that nothing can be replayed here",
 			advice: "start it with a broker: reprise console --broker URL",
 		}
 	}
-	r, err := c.cfg.Archive.BeginReplay(c.r.Context(), plan, c.who.actor)
+	r, err := begin()
 	if err != nil {
 		return nil, err
 	}

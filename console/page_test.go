@@ -99,7 +99,9 @@ func TestPagesHideSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Edit(t.Context(), id, m.Revision, m.Content, "somebody"); err != nil { // the same, so that it is a revision
+	edited := m.Content
+	edited.Properties.Type = "edited"
+	if err := a.Edit(t.Context(), id, m.Revision, edited, "somebody"); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.Revert(t.Context(), id, m.Revision+1, "somebody"); err != nil {

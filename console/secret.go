@@ -44,21 +44,22 @@ func (c *call) revision(id failed.ID, number int) (r *failed.Revision, isRedacte
 	return &shown, hides(shown.Content, r.Content), nil
 }
 
-// edit changes what e says of what a replay sends. Secrets stay as they are.
-func (c *call) edit(id failed.ID, e api.Edit) error {
+// edited is a message as e has it. Secrets stay as they are.
+func (c *call) edited(id failed.ID, e api.Edit) (content failed.Content, err error) {
 	if e.Revision == nil {
-		return badRequest("there is no revision", `send "revision": that of the message that you have seen, so that nobody's edit is lost`)
+		return content, badRequest("there is no revision", `send "revision": that of the message that you have seen, so that nobody's edit is lost`)
 	}
 	m, err := c.cfg.Archive.Get(c.r.Context(), id)
 	if err != nil {
-		return err
+		return content, err
 	}
-	content, shown, rules := m.Current(), m.Current(), c.secrets()
+	content = m.Current()
+	shown, rules := content, c.secrets()
 	if len(rules) > 0 {
 		shown = failed.RedactContent(shown, rules)
 	}
 	if e.Body != nil && e.Text != nil {
-		return badRequest("there is a body and a text", "send one of them")
+		return content, badRequest("there is a body and a text", "send one of them")
 	}
 	body := shown.Body
 	switch {
@@ -69,25 +70,23 @@ func (c *call) edit(id failed.ID, e api.Edit) error {
 	}
 	if !bytes.Equal(body, shown.Body) {
 		if !bytes.Equal(shown.Body, content.Body) {
-			return errSecret
+			return content, errSecret
 		}
 		content.Body = body
 	}
 	if e.Headers != nil {
-		headers, err := unhide(topology.Table(*e.Headers), shown.Headers, content.Headers)
-		if err != nil {
-			return err
+		if content.Headers, err = unhide(topology.Table(*e.Headers), shown.Headers, content.Headers); err != nil {
+			return content, err
 		}
-		content.Headers = headers
 	}
 	if e.Properties != nil {
 		content.Properties = e.Properties.Properties()
 	}
 	// That a body has secrets can depend on what its properties say that it is.
 	if !bytes.Equal(shown.Body, m.Current().Body) && !bytes.Equal(failed.RedactContent(content, rules).Body, shown.Body) {
-		return errSecret
+		return content, errSecret
 	}
-	return c.cfg.Archive.Edit(c.r.Context(), id, *e.Revision, content, c.who.actor)
+	return content, nil
 }
 
 // unhide returns the headers that somebody sent who was shown only a part of whole:

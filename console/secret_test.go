@@ -120,11 +120,11 @@ func TestSecretsSurviveEdits(t *testing.T) {
 			if w.Code != http.StatusOK || strings.Contains(w.Body.String(), "hunter2") {
 				t.Fatalf("%d %s", w.Code, w.Body)
 			}
-			if diff := cmp.Diff(tc.want, m.Edited.Headers); diff != "" {
+			if diff := cmp.Diff(tc.want, m.Current().Headers); diff != "" {
 				t.Errorf("headers: %s", diff)
 			}
-			if string(m.Edited.Body) != string(m.Body) {
-				t.Errorf("body %s", m.Edited.Body)
+			if body := string(m.Current().Body); body != string(m.Body) {
+				t.Errorf("body %s", body)
 			}
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/reprisemq/reprise/failed"
@@ -65,6 +66,9 @@ func (m *model) edit(t *rapid.T) {
 		return
 	}
 	check(t, err)
+	if x.Edited != nil && gocmp.Equal(*x.Edited, c, same) {
+		return // nothing is different
+	}
 	x.Edited = &c
 	m.acts++
 	if m.edits == nil {

@@ -12,69 +12,6 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// BeginReplay selects the messages of the plan for a new replay, in one transaction:
-// they become replaying, and what arrives later is not part of it. It sends
-// nothing: that is a Replayer's work. ErrNotFound if nothing is selected.
-func (a *Archive) BeginReplay(ctx context.Context, p Plan, who Actor) (*Replay, error) {
-	r, err := a.begin(ctx, p, who)
-	if err != nil {
-		return nil, doing(err, "beginning a replay")
-	}
-	return r, nil
-}
-
-func (a *Archive) begin(ctx context.Context, p Plan, who Actor) (*Replay, error) {
-	if err := errors.Join(who.validate(), p.validate(), p.Filter.meant()); err != nil {
-		return nil, err
-	}
-	plan, err := json.Marshal(p)
-	if err != nil {
-		return nil, err
-	}
-	s, err := a.selection(ctx, p.Filter)
-	if err != nil {
-		return nil, err
-	}
-	if s == nil {
-		return nil, fmt.Errorf("%w: nothing is selected", ErrNotFound)
-	}
-	r := &Replay{Plan: p, State: ReplayRunning, Actor: who, Begun: sqlkit.TimeOf(sqlkit.Millis(a.now()))}
-	err = a.write(ctx, func(tx *tx) error {
-		id, err := tx.next("replay", 1)
-		if err != nil {
-			return err
-		}
-		r.ID = ReplayID(id)
-		c, err := tx.move(s, move{from: Failed, to: Replaying, set: func(*selection) string { return fmt.Sprint(`, refused = NULL, replay = `, id) }})
-		if err != nil {
-			return err
-		}
-		if r.Total = c.of(codes[Replaying]); r.Total == 0 {
-			return fmt.Errorf("%w: nothing that is failed is selected", ErrNotFound)
-		}
-		if err := tx.count(c); err != nil {
-			return err
-		}
-		if _, err := tx.exec(`INSERT INTO {item} (replay, message, pos) SELECT replay, id, pos FROM {message} WHERE state = 1 AND replay = $1`, id); err != nil {
-			return err
-		}
-		if _, err := tx.exec(`INSERT INTO {replay} (id, plan, state, why, actor, begun, total) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-			id, string(plan), string(r.State), []byte{}, bytesOf(string(who)), sqlkit.Millis(r.Begun), r.Total); err != nil {
-			return err
-		}
-		details := map[string]any{"messages": r.Total, "filter": p.Filter.describe(), "rate": p.Rate, "ramp": p.Ramp, "canary": p.Canary.String()}
-		if p.To != nil {
-			details["to"] = p.To
-		}
-		_, err = tx.act(who, ActReplay, fmt.Sprint("replay/", id), details)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
-}
-
 // Replay returns a replay, or ErrNotFound.
 func (a *Archive) Replay(ctx context.Context, id ReplayID) (*Replay, error) {
 	all, err := a.replays(ctx, `id = $1`, int64(id))

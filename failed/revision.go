@@ -4,9 +4,64 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
+
+// Edit is when a message was edited, and by whom.
+type Edit struct {
+	Number int // from 1
+	Time   time.Time
+	Actor  Actor
+}
+
+// Revision is an edit, and what it made of the message.
+type Revision struct {
+	Edit
+	Content
+}
+
+// Edits returns all edits of a message, oldest first, also those that were taken
+// back.
+func (a *Archive) Edits(ctx context.Context, id ID) (all []Edit, err error) {
+	for row, err := range a.rows(ctx, `SELECT number, at, actor FROM {revision} WHERE message = $1 ORDER BY number`, int64(id)) {
+		var e Edit
+		var at int64
+		if err == nil {
+			err = row.Scan(&e.Number, &at, &e.Actor)
+		}
+		if err != nil {
+			return nil, doing(err, "reading the edits of message %d", id)
+		}
+		e.Time = sqlkit.TimeOf(at)
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// revisions are all edits, with what each made of the message: all of it at once, in memory.
+func (a *Archive) revisions(ctx context.Context, id ID) (all []Revision, err error) {
+	for row, err := range a.rows(ctx, `SELECT number, at, actor, body, headers, properties FROM {revision} WHERE message = $1 ORDER BY number`, int64(id)) {
+		if err != nil {
+			return nil, err
+		}
+		var r Revision
+		var at int64
+		var body []byte
+		var headers, properties string
+		if err := row.Scan(&r.Number, &at, &r.Actor, &body, &headers, &properties); err != nil {
+			return nil, err
+		}
+		r.Time = sqlkit.TimeOf(at)
+		if r.Content, err = contentFrom(slices.Clone(body), headers, properties); err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
 
 // Revision returns what one edit made of a message, also if it was taken back, or
 // ErrNotFound. Edits has the numbers.

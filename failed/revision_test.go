@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // Each revision is what the list of all has of it, the one that was taken back among them.
@@ -61,6 +62,80 @@ func TestTwoEditOneMessage(t *testing.T) {
 		check(t, a.Revert(ctx, id, 2, "ann"))
 		if m := value(a.Get(ctx, id))(t); m.Revision != 0 || m.Edited != nil {
 			t.Errorf("reverted it is at revision %d", m.Revision)
+		}
+	})
+}
+
+// An edit that changes nothing is none, and one that makes the message what it was takes
+// edits back: so nobody who saves a form unchanged leaves a trace.
+func TestAnEditThatChangesNothing(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		a := db.archive(t)
+		original := failed.Content{Body: []byte("0"), Headers: topology.Table{"n": int32(1)}}
+		id := value(a.Add(ctx, []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed", Content: original}}}))(t)[0]
+		other := failed.Content{Body: []byte("0"), Headers: topology.Table{"n": int64(1)}}
+		for _, step := range []struct {
+			seen     int
+			content  failed.Content
+			revision int
+			edits    int
+		}{
+			{0, original, 0, 0},
+			{0, other, 1, 1},
+			{1, other, 1, 1},
+			{1, original, 0, 1},
+			{0, other, 2, 2},
+		} {
+			check(t, a.Edit(ctx, id, step.seen, step.content, "me"))
+			if m, n := value(a.Get(ctx, id))(t), len(value(a.Edits(ctx, id))(t)); m.Revision != step.revision || n != step.edits {
+				t.Errorf("%+v: it is at revision %d of %d", step, m.Revision, n)
+			}
+		}
+		if err := a.Edit(ctx, id, 1, other, "me"); !errors.Is(err, failed.ErrState) {
+			t.Errorf("what was not seen: %v", err)
+		}
+	})
+}
+
+// Edit and replay are one act: what is sent is what whoever did it has seen, and if
+// somebody was quicker, nothing is sent at all.
+func TestEditAndReplay(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		a := db.archive(t)
+		id := value(a.Add(ctx, []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}}}))(t)[0]
+		ann, ben := failed.Content{Body: []byte("ann's")}, failed.Content{Body: []byte("ben's")}
+		check(t, a.Edit(ctx, id, 0, ann, "ann"))
+
+		_, err := a.EditAndReplay(ctx, id, 0, ben, failed.Plan{}, "ben")
+		if m := value(a.Get(ctx, id))(t); !errors.Is(err, failed.ErrState) || m.State != failed.Failed || m.Revision != 1 {
+			t.Fatalf("ben replays what he has not seen: %v, %s at revision %d", err, m.State, m.Revision)
+		}
+		if _, err := a.EditAndReplay(ctx, id, 1, ben, failed.Plan{Rate: -1}, "ben"); !errors.Is(err, failed.ErrInvalid) {
+			t.Errorf("a plan that cannot be: %v", err)
+		}
+		if m := value(a.Get(ctx, id))(t); m.Revision != 1 {
+			t.Fatalf("what could not be replayed was edited")
+		}
+		if _, err := a.EditAndReplay(ctx, id+1, 0, ben, failed.Plan{}, "ben"); !errors.Is(err, failed.ErrNotFound) {
+			t.Errorf("of no message: %v", err)
+		}
+
+		to := &failed.Target{RoutingKey: "by-hand"}
+		r := value(a.EditAndReplay(ctx, id, 1, ben, failed.Plan{To: to, Filter: failed.Filter{All: true}}, "ben"))(t)
+		if r.Total != 1 || r.Plan.To == nil || len(r.Plan.Filter.IDs) != 1 {
+			t.Errorf("%+v", r)
+		}
+		next := value(a.Next(ctx, r.ID, 10))(t)
+		if len(next) != 1 || string(next[0].Current().Body) != "ben's" {
+			t.Errorf("it has %d to send", len(next))
+		}
+		if _, err := a.EditAndReplay(ctx, id, 2, ann, failed.Plan{}, "ann"); !errors.Is(err, failed.ErrState) {
+			t.Errorf("what is being sent: %v", err)
+		}
+		acts, _, err := a.Acts(ctx, failed.Page{})
+		check(t, err)
+		if len(acts) != 3 || acts[0].Verb != failed.ActReplay || acts[1].Verb != failed.ActEdit || acts[1].Actor != "ben" {
+			t.Errorf("the acts are %+v", acts)
 		}
 	})
 }

@@ -49,6 +49,12 @@ func (c *Client) Edit(ctx context.Context, id int64, e Edit) (Message, error) {
 	return call[Message](ctx, c, http.MethodPut, at("messages", id, "edit"), nil, e)
 }
 
+// EditAndReplay changes what a replay sends of a message and begins to replay it, or does
+// neither: if it is at another revision than the one that was seen.
+func (c *Client) EditAndReplay(ctx context.Context, id int64, e EditAndReplay) (Replay, error) {
+	return call[Replay](ctx, c, http.MethodPost, at("messages", id, "replay"), nil, e)
+}
+
 // Revert takes the edits of a message back, of which the latest was seen.
 func (c *Client) Revert(ctx context.Context, id int64, seen int) (Message, error) {
 	return call[Message](ctx, c, http.MethodDelete, at("messages", id, "edit"), url.Values{"revision": {strconv.Itoa(seen)}}, nil)

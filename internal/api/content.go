@@ -96,6 +96,12 @@ type Edit struct {
 	Properties *Properties `json:"properties,omitempty"` // all of them
 }
 
+// EditAndReplay edits a message and replays it, in one act.
+type EditAndReplay struct {
+	Edit
+	To *Target `json:"to,omitempty"` // none: the work queue that it failed in
+}
+
 // RevisionSummary is a line of a list of edits.
 type RevisionSummary struct {
 	Number int       `json:"number"` // from 1

@@ -37,14 +37,18 @@ func (p Plan) Plan() failed.Plan {
 // PlanOf returns a plan as it is shown.
 func PlanOf(p failed.Plan) Plan {
 	f := FilterOf(p.Filter)
-	shown := Plan{
-		Selection: Selection{Filter: f, All: f.IsZero()},
-		Rate:      p.Rate, Ramp: p.Ramp, Canary: Duration(p.Canary), IgnoreSame: p.IgnoreSame,
+	return Plan{
+		Selection: Selection{Filter: f, All: f.IsZero()}, To: TargetOf(p.To),
+		Rate: p.Rate, Ramp: p.Ramp, Canary: Duration(p.Canary), IgnoreSame: p.IgnoreSame,
 	}
-	if p.To != nil {
-		shown.To = &Target{Text(p.To.Exchange), Text(p.To.RoutingKey)}
+}
+
+// TargetOf returns a target as it is shown; nil, if there is none.
+func TargetOf(t *failed.Target) *Target {
+	if t == nil {
+		return nil
 	}
-	return shown
+	return &Target{Text(t.Exchange), Text(t.RoutingKey)}
 }
 
 // Preview is what a replay would do.

@@ -25,28 +25,38 @@ type failedEditCmd struct {
 	Unset       []string `sep:"none" placeholder:"NAME" help:"Remove a header, and open no editor. Repeatable."`
 	ContentType *string  `name:"content-type" placeholder:"TYPE" help:"Set the content type."`
 	Revert      bool     `help:"Take all edits back."`
+	Replay      bool     `help:"Send it back at once, in one act: if somebody else has edited it meanwhile, neither is done."`
+	To          string   `placeholder:"QUEUE" help:"With --replay: send it to this queue, or to EXCHANGE/KEY. Default: the queue that it failed in."`
 	DryRun      bool     `name:"dry-run" help:"Show what would change, and change nothing."`
-	JSON        bool     `name:"json" help:"Print the message as JSON, instead of what changed."`
+	JSON        bool     `name:"json" help:"Print the message as JSON, or with --replay the replay, instead of what changed."`
 	serverFlags
 }
 
 // Help shows examples below the flags.
 func (failedEditCmd) Help() string {
 	return `Opens the editor that VISUAL or EDITOR names on headers and body of a message, and shows what was
-changed. The message as it failed is kept beside; reprise failed replay sends the edited one.
+changed. The message as it failed is kept beside; --replay, or reprise failed replay, sends the edited one.
 
 Examples:
   reprise failed edit 17
+  reprise failed edit 17 --replay
   reprise failed edit 17 -H region=eu -H tries:=3 --unset priority-customer
-  reprise failed show 17 --body | jq .total=5 | reprise failed edit 17 --body -
+  reprise failed show 17 --body | jq .total=5 | reprise failed edit 17 --body - --replay
   reprise failed edit 17 --revert
 `
 }
 
 // Run edits a message.
 func (c *failedEditCmd) Run(ctx context.Context, streams IO) error {
-	if c.Revert && (c.Body != "" || len(c.Header)+len(c.Unset) > 0 || c.ContentType != nil || c.DryRun) {
+	if c.Revert && (c.Body != "" || len(c.Header)+len(c.Unset) > 0 || c.ContentType != nil || c.DryRun || c.Replay) {
 		return usagef("--revert takes edits back, and other flags make some: give one of the two")
+	}
+	if c.To != "" && !c.Replay {
+		return usagef("--to belongs to --replay: an edit by itself sends nothing")
+	}
+	to, err := parseTarget(c.To)
+	if err != nil {
+		return err
 	}
 	set, err := parseHeaders(c.Header)
 	if err != nil {
@@ -81,19 +91,38 @@ func (c *failedEditCmd) Run(ctx context.Context, streams IO) error {
 		return err
 	}
 	diff := editDiff(before, after)
-	if diff == "" && bytes.Equal(before.Body, after.Body) {
-		return c.report(streams, m, "nothing was changed\n")
+	unchanged := diff == "" && bytes.Equal(before.Body, after.Body)
+	if unchanged {
+		diff = "nothing was changed\n"
 	}
-	if !c.DryRun {
-		if after.Body == nil {
-			after.Body = []byte{} // and not: as it was
-		}
-		e := api.Edit{Revision: &m.Revision, Body: &after.Body, Headers: &after.Headers, Properties: &after.Properties}
+	if after.Body == nil {
+		after.Body = []byte{} // and not: as it was
+	}
+	e := api.Edit{Revision: &m.Revision, Body: &after.Body, Headers: &after.Headers, Properties: &after.Properties}
+	switch {
+	case c.DryRun:
+	case c.Replay:
+		return c.replay(ctx, streams, client, api.EditAndReplay{Edit: e, To: api.TargetOf(to)}, diff)
+	case !unchanged:
 		if m, err = client.Edit(ctx, c.ID, e); err != nil {
 			return c.asked(err)
 		}
 	}
 	return c.report(streams, m, diff)
+}
+
+// replay keeps an edit and sends the message.
+func (c *failedEditCmd) replay(ctx context.Context, streams IO, client *api.Client, e api.EditAndReplay, diff string) error {
+	r, err := client.EditAndReplay(ctx, c.ID, e)
+	if err != nil {
+		return c.asked(err)
+	}
+	if !c.JSON {
+		if _, err := io.WriteString(streams.Stdout, diff); err != nil {
+			return err
+		}
+	}
+	return c.follow(ctx, streams, client, r, follow{asJSON: c.JSON, picked: 1})
 }
 
 // report prints what was changed, or the message.

@@ -1,17 +1,13 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/reprisemq/reprise/internal/api"
 )
@@ -93,24 +89,7 @@ func (c *failedReplayCmd) Run(ctx context.Context, streams IO) error {
 		}
 		return leftAlone(len(c.IDs), r.Total)
 	}
-	if r, err = c.wait(ctx, streams, client, r); err != nil {
-		return c.asked(err)
-	}
-	if c.JSON {
-		err = json.NewEncoder(streams.Stdout).Encode(r)
-	} else {
-		_, err = fmt.Fprintln(streams.Stdout, replayText(r))
-	}
-	switch {
-	case err != nil:
-	case r.State == "done" && r.Refused > 0:
-		err = stoppedError{fmt.Errorf("%s cannot be sent, and failed as before: `reprise failed ls --refused-by %d` says why", plural(int(r.Refused), "message"), r.ID)}
-	case r.State == "done":
-		err = leftAlone(len(c.IDs), r.Total)
-	default:
-		err = stoppedError{fmt.Errorf("replay %d stopped before its end%s", r.ID, unsent(r))}
-	}
-	return err
+	return c.follow(ctx, streams, client, r, follow{asJSON: c.JSON, picked: len(c.IDs)})
 }
 
 // preview prints what would be sent where.
@@ -154,11 +133,7 @@ func (c *failedReplayCmd) plan() (api.Plan, error) {
 	if c.Canary < 0 {
 		return api.Plan{}, usagef("--canary %s: give a time above zero", c.Canary)
 	}
-	p := api.Plan{Selection: s, Rate: float64(c.Rate), Ramp: c.Ramp, Canary: api.Duration(c.Canary), IgnoreSame: c.IgnoreSame}
-	if to != nil {
-		p.To = &api.Target{Exchange: api.Text(to.Exchange), RoutingKey: api.Text(to.RoutingKey)}
-	}
-	return p, nil
+	return api.Plan{Selection: s, To: api.TargetOf(to), Rate: float64(c.Rate), Ramp: c.Ramp, Canary: api.Duration(c.Canary), IgnoreSame: c.IgnoreSame}, nil
 }
 
 func (c *failedReplayCmd) target() string {
@@ -170,112 +145,4 @@ func (c *failedReplayCmd) target() string {
 // know yet how many messages they have chosen.
 func (c *failedReplayCmd) asks(streams IO) bool {
 	return !c.Yes && len(c.IDs) == 0 && terminal(streams.Stdin) && terminal(streams.Stderr)
-}
-
-// polling is how often it is asked how far a replay is.
-const polling = 300 * time.Millisecond
-
-// wait shows how far a replay is until it has ended. The end of ctx cancels it.
-func (c *failedReplayCmd) wait(ctx context.Context, streams IO, client *api.Client, r api.Replay) (api.Replay, error) {
-	bar := newProgress(streams, "sending")
-	defer bar.end()
-	wrong := 0
-	for unended(r) {
-		bar.show(r.Sent, r.Total)
-		select {
-		case <-time.After(polling):
-		case <-ctx.Done():
-			later, stop := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-			defer stop()
-			cancelled, err := cancelReplay(later, client, r.ID, "interrupted")
-			if err != nil {
-				return r, fmt.Errorf("replay %d goes on, it cannot be cancelled: %w", r.ID, err)
-			}
-			return cancelled, nil
-		}
-		now, err := client.Replay(ctx, r.ID)
-		if ctx.Err() != nil {
-			continue
-		}
-		if err != nil {
-			if wrong++; wrong < patientPolls { // a console that is started again goes on with it
-				continue
-			}
-			return r, fmt.Errorf("replay %d goes on as soon as the console does: %w", r.ID, c.asked(err))
-		}
-		r, wrong = now, 0
-	}
-	return r, nil
-}
-
-func unended(r api.Replay) bool { return r.State == "running" || r.State == "cancelling" }
-
-// cancelReplay cancels a replay, and waits a little until it is known what has become of
-// the messages that are on their way.
-func cancelReplay(ctx context.Context, client *api.Client, id int64, reason string) (api.Replay, error) {
-	r, err := client.Cancel(ctx, id, reason)
-	for until := time.Now().Add(cancelPatience); err == nil && unended(r) && time.Now().Before(until); {
-		select {
-		case <-time.After(polling):
-		case <-ctx.Done():
-			return r, nil
-		}
-		if now, err := client.Replay(ctx, id); err == nil {
-			r = now
-		}
-	}
-	return r, err
-}
-
-// cancelPatience is longer than it takes unless the broker does not answer.
-const cancelPatience = 5 * time.Second
-
-// patientPolls is how often in a row a console may not answer.
-const patientPolls = 20
-
-// unsent says what became of messages that were not sent.
-func unsent(r api.Replay) string {
-	if r.Sent == r.Total {
-		return ""
-	}
-	return fmt.Sprintf(": %s failed as before, without having been sent", plural(int(r.Total-r.Sent), "message"))
-}
-
-// replayText says what became of a replay.
-func replayText(r api.Replay) string {
-	text := fmt.Sprintf("replay %d %s: %d of %s sent", r.ID, r.State, r.Sent, plural(int(r.Total), "message"))
-	if r.Refused > 0 {
-		text += fmt.Sprintf(", %d cannot be", r.Refused)
-	}
-	if r.Back > 0 {
-		text += fmt.Sprintf(", %d came back", r.Back)
-	}
-	if r.Why != "" {
-		text += " (" + oneLiner(r.Why) + ")"
-	}
-	return text
-}
-
-func terminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// confirm asks a question; anything but y and yes is no.
-func confirm(ctx context.Context, streams IO, question string) (bool, error) {
-	fmt.Fprintf(streams.Stderr, "%s [y/N] ", question)
-	answer := make(chan string, 1)
-	go func() { // which cannot be interrupted; it ends with the process
-		line, _ := bufio.NewReader(streams.Stdin).ReadString('\n')
-		answer <- strings.ToLower(strings.TrimSpace(line))
-	}()
-	select {
-	case a := <-answer:
-		if a == "y" || a == "yes" {
-			return true, nil
-		}
-		return false, stoppedError{errors.New("nothing was done")}
-	case <-ctx.Done():
-		return false, stoppedError{errors.New("interrupted: nothing was done")}
-	}
 }

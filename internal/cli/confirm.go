@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+func terminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// confirm asks a question; anything but y and yes is no.
+func confirm(ctx context.Context, streams IO, question string) (bool, error) {
+	fmt.Fprintf(streams.Stderr, "%s [y/N] ", question)
+	answer := make(chan string, 1)
+	go func() { // which cannot be interrupted; it ends with the process
+		line, _ := bufio.NewReader(streams.Stdin).ReadString('\n')
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case a := <-answer:
+		if a == "y" || a == "yes" {
+			return true, nil
+		}
+		return false, stoppedError{errors.New("nothing was done")}
+	case <-ctx.Done():
+		return false, stoppedError{errors.New("interrupted: nothing was done")}
+	}
+}

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+// follow says how to tell of a replay.
+type follow struct {
+	asJSON bool
+	picked int // how many messages were chosen by their number
+}
+
+// follow waits for the end of a replay, and tells what became of it.
+func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client, r api.Replay, how follow) error {
+	r, err := f.wait(ctx, streams, client, r)
+	if err != nil {
+		return f.asked(err)
+	}
+	if how.asJSON {
+		err = json.NewEncoder(streams.Stdout).Encode(r)
+	} else {
+		_, err = fmt.Fprintln(streams.Stdout, replayText(r))
+	}
+	switch {
+	case err != nil:
+		return err
+	case r.State == "done" && r.Refused > 0:
+		return stoppedError{fmt.Errorf("%s cannot be sent, and failed as before: `reprise failed ls --refused-by %d` says why", plural(int(r.Refused), "message"), r.ID)}
+	case r.State == "done":
+		return leftAlone(how.picked, r.Total)
+	}
+	return stoppedError{fmt.Errorf("replay %d stopped before its end%s", r.ID, unsent(r))}
+}
+
+// polling is how often it is asked how far a replay is.
+const polling = 300 * time.Millisecond
+
+// wait shows how far a replay is until it has ended. The end of ctx cancels it.
+func (f serverFlags) wait(ctx context.Context, streams IO, client *api.Client, r api.Replay) (api.Replay, error) {
+	bar := newProgress(streams, "sending")
+	defer bar.end()
+	wrong := 0
+	for unended(r) {
+		bar.show(r.Sent, r.Total)
+		select {
+		case <-time.After(polling):
+		case <-ctx.Done():
+			later, stop := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+			defer stop()
+			cancelled, err := cancelReplay(later, client, r.ID, "interrupted")
+			if err != nil {
+				return r, fmt.Errorf("replay %d goes on, it cannot be cancelled: %w", r.ID, err)
+			}
+			return cancelled, nil
+		}
+		now, err := client.Replay(ctx, r.ID)
+		if ctx.Err() != nil {
+			continue
+		}
+		if err != nil {
+			if wrong++; wrong < patientPolls { // a console that is started again goes on with it
+				continue
+			}
+			return r, fmt.Errorf("replay %d goes on as soon as the console does: %w", r.ID, f.asked(err))
+		}
+		r, wrong = now, 0
+	}
+	return r, nil
+}
+
+func unended(r api.Replay) bool { return r.State == "running" || r.State == "cancelling" }
+
+// cancelReplay cancels a replay, and waits a little until it is known what has become of
+// the messages that are on their way.
+func cancelReplay(ctx context.Context, client *api.Client, id int64, reason string) (api.Replay, error) {
+	r, err := client.Cancel(ctx, id, reason)
+	for until := time.Now().Add(cancelPatience); err == nil && unended(r) && time.Now().Before(until); {
+		select {
+		case <-time.After(polling):
+		case <-ctx.Done():
+			return r, nil
+		}
+		if now, err := client.Replay(ctx, id); err == nil {
+			r = now
+		}
+	}
+	return r, err
+}
+
+// cancelPatience is longer than it takes unless the broker does not answer.
+const cancelPatience = 5 * time.Second
+
+// patientPolls is how often in a row a console may not answer.
+const patientPolls = 20
+
+// unsent says what became of messages that were not sent.
+func unsent(r api.Replay) string {
+	if r.Sent == r.Total {
+		return ""
+	}
+	return fmt.Sprintf(": %s failed as before, without having been sent", plural(int(r.Total-r.Sent), "message"))
+}
+
+// replayText says what became of a replay.
+func replayText(r api.Replay) string {
+	text := fmt.Sprintf("replay %d %s: %d of %s sent", r.ID, r.State, r.Sent, plural(int(r.Total), "message"))
+	if r.Refused > 0 {
+		text += fmt.Sprintf(", %d cannot be", r.Refused)
+	}
+	if r.Back > 0 {
+		text += fmt.Sprintf(", %d came back", r.Back)
+	}
+	if r.Why != "" {
+		text += " (" + oneLiner(r.Why) + ")"
+	}
+	return text
+}
