@@ -106,9 +106,27 @@ func (d *delivery) giveBack() {
 // message is what the handler sees. It shares no memory with the delivery: a
 // handler that changes its message must not change the copy that is retried.
 func (w *Worker) message(d *delivery) *Message {
-	m := &Message{
+	if w.cfg.AsDelivered {
+		return messageOf(&d.Delivery, w.cfg.Queue, decodeTable(d.Headers))
+	}
+	m := messageOf(&d.Delivery, w.cfg.Queue, visible(d.Headers, w.cfg.Strategy.Marks))
+	m.Attempt, m.FirstFailed = d.attempt, d.history.FirstFailed
+	m.Errors, m.ErrorsDropped = append([]AttemptError(nil), d.history.Errors...), d.history.ErrorsDropped
+	m.Exchange, m.RoutingKey = d.history.OriginAt(d.origin)
+	if user, ok := d.Headers[HeaderUserID].(string); ok && m.UserID == "" {
+		m.UserID = user
+	}
+	if expiration, ok := d.Headers[HeaderExpiration].(string); ok {
+		m.Expiration = parseExpiration(expiration)
+	}
+	return m
+}
+
+// messageOf is a message as the broker has it, but for its headers.
+func messageOf(d *amqp.Delivery, queue string, headers map[string]any) *Message {
+	return &Message{
 		Body:            bytes.Clone(d.Body),
-		Headers:         visible(d.Headers, w.cfg.Strategy.Marks),
+		Headers:         headers,
 		ContentType:     d.ContentType,
 		ContentEncoding: d.ContentEncoding,
 		CorrelationID:   d.CorrelationId,
@@ -120,24 +138,10 @@ func (w *Worker) message(d *delivery) *Message {
 		Timestamp:       d.Timestamp,
 		UserID:          d.UserId,
 		Expiration:      parseExpiration(d.Expiration),
-		Queue:           w.cfg.Queue,
-		Attempt:         d.attempt,
-		Errors:          append([]AttemptError(nil), d.history.Errors...),
-		ErrorsDropped:   d.history.ErrorsDropped,
-		FirstFailed:     d.history.FirstFailed,
+		Exchange:        d.Exchange,
+		RoutingKey:      d.RoutingKey,
+		Queue:           queue,
+		Attempt:         1,
 		Redelivered:     d.Redelivered,
 	}
-	if w.cfg.AsDelivered {
-		m.Exchange, m.RoutingKey, m.Headers = d.Exchange, d.RoutingKey, decodeTable(d.Headers)
-		m.Attempt, m.Errors, m.ErrorsDropped, m.FirstFailed = 1, nil, 0, time.Time{}
-		return m
-	}
-	m.Exchange, m.RoutingKey = d.history.OriginAt(d.origin)
-	if user, ok := d.Headers[HeaderUserID].(string); ok && m.UserID == "" {
-		m.UserID = user
-	}
-	if expiration, ok := d.Headers[HeaderExpiration].(string); ok {
-		m.Expiration = parseExpiration(expiration)
-	}
-	return m
 }

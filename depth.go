@@ -34,8 +34,13 @@ func (c *Client) depth(ctx context.Context, queue string) (int, error) {
 		closeChannel(ch)
 		return q.Messages, err
 	}, nil)
+	return n, aboutQueue(queue, err)
+}
+
+// aboutQueue is an error of asking about a queue: a *QueueError where the broker refused.
+func aboutQueue(queue string, err error) error {
 	if refusal, ok := errors.AsType[*amqp.Error](err); ok && refusal.Server && refusal.Recover {
-		return 0, &QueueError{Queue: queue, Code: refusal.Code, Text: refusal.Reason}
+		return &QueueError{Queue: queue, Code: refusal.Code, Text: refusal.Reason}
 	}
-	return n, err
+	return err
 }

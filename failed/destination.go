@@ -14,6 +14,10 @@ type Destination struct {
 	// Unknown says that nobody knows in which queue they failed: they stay, unless
 	// Plan.To says where to send them.
 	Unknown bool
+
+	// Claimed says that nothing but a header names the queue, which whoever published the
+	// messages can have written. An archive does not tell: LookBeforeRedrive does.
+	Claimed bool
 }
 
 // Destinations returns where BeginReplay would have the messages of a plan sent, and how

@@ -3,68 +3,12 @@ package failed
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/topology"
 )
-
-// RedriveConfig says what to redrive. From is required.
-type RedriveConfig struct {
-	From string  // the failed queue
-	To   *Target // where to; nil: to the work queue that each message failed in
-
-	// Origin names the work queue that a message failed in, as IngestConfig.Origin
-	// does. Default: none.
-	Origin func(*reprise.Message) string
-
-	// Marks are those of workers that messages go back to, as ReplayerConfig.Marks.
-	Marks []topology.Marks
-
-	// Limit is the most messages to send, the first of the queue. Default 0: all that
-	// are there.
-	Limit int
-
-	// Rate is the most messages to send per second. Default 0: no limit.
-	Rate float64
-
-	// Progress is called after each message that was sent, one call at a time. Default:
-	// none.
-	Progress func(Redriven)
-
-	// Logger receives "redrive waits" with queue, error and next_try (Warn) while the
-	// broker takes nothing. Default: none.
-	Logger *slog.Logger
-}
-
-// Validate reports what is missing and what to write instead.
-func (c RedriveConfig) Validate() error {
-	var errs []error
-	if c.From == "" {
-		errs = append(errs, errors.New("failed: RedriveConfig.From is empty: name the failed queue, such as orders.failed"))
-	}
-	if c.To != nil && *c.To == (Target{}) {
-		errs = append(errs, errors.New("failed: RedriveConfig.To is empty: name a routing key, and an exchange unless it is a queue; or leave it nil for the queue that each message failed in"))
-	}
-	if slices.Contains(c.Marks, nil) {
-		errs = append(errs, errors.New("failed: RedriveConfig.Marks has a nil entry: leave it out"))
-	}
-	if c.Limit < 0 || !(c.Rate >= 0) { // written so that NaN fails too
-		errs = append(errs, fmt.Errorf("failed: RedriveConfig.Limit %d, Rate %v: use numbers above zero, or 0 for no limit", c.Limit, c.Rate))
-	}
-	return errors.Join(errs...)
-}
-
-// Redriven is how far a redrive is.
-type Redriven struct {
-	Found int // messages to send: those in the queue when it began, up to the Limit
-	Sent  int // of them: published, confirmed, and gone from the queue
-}
 
 // redrivePoll is how often it is looked whether another consumer has taken the rest.
 const redrivePoll = 250 * time.Millisecond
@@ -217,15 +161,14 @@ func (d *redrive) move(ctx context.Context, m *reprise.Message) error {
 
 // message is what is published for a message.
 func (d *redrive) message(m *reprise.Message) (*reprise.Message, error) {
-	a := take(m, d.cfg.Origin)
-	if a.Queue == "" {
-		a.Queue, _ = strings.CutSuffix(d.cfg.From, ".failed")
+	at, to, err := d.cfg.target(m)
+	if err == nil && at.claimed && d.cfg.Believe != nil && !d.cfg.Believe(at.queue) {
+		err = &ClaimError{Queue: at.queue}
 	}
-	to, err := a.target(d.cfg.To)
 	if err != nil {
 		return nil, doing(err, "redrive of %q: message %q", d.cfg.From, m.MessageID)
 	}
-	out := fresh(a.Content, d.cfg.Marks)
+	out := fresh(contentOf(m), d.cfg.Marks)
 	out.Exchange, out.RoutingKey = to.Exchange, to.RoutingKey
 	return out, nil
 }

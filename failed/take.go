@@ -1,7 +1,6 @@
 package failed
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/reprisemq/reprise"
@@ -18,15 +17,12 @@ func take(m *reprise.Message, origin func(*reprise.Message) string) Arrival {
 	died := deaths(m.Headers)
 	out := Message{
 		FailedQueue: m.Queue,
-		Queue:       workQueue(m.Queue, h, m.Headers, died),
+		Queue:       placeOf(m, h, died, origin).queue,
 		Attempts:    h.Attempts,
 		Errors:      h.Errors, ErrorsDropped: h.ErrorsDropped,
 		FirstFailed: h.FirstFailed,
 		Exchange:    m.Exchange, RoutingKey: m.RoutingKey,
 		Content: contentOf(m),
-	}
-	if origin != nil {
-		out.Queue = cmp.Or(origin(m), out.Queue)
 	}
 	out.Reason, _ = m.Headers[topology.HeaderReason].(string)
 	if n := len(h.Errors); n > 0 {
@@ -66,32 +62,6 @@ func historyOf(headers topology.Table) topology.History {
 	up := topology.CountUp{Header: headerProcessing}.Read(d)
 	h.Attempts = max(h.Attempts, up.Attempts, len(h.Errors)+h.ErrorsDropped)
 	return h
-}
-
-// workQueue is where a message failed, "" where nothing says it: what the broker says
-// comes before the header that a Reprise worker writes, since a worker takes the
-// broker's off whatever it parks, and anybody can write the worker's. (Before RabbitMQ 4
-// anybody can write both; but whoever had the message dead-lettered could not help
-// that the broker put its own account first.) Wait queues dead-letter what expires, so
-// that any other reason names a work queue.
-func workQueue(failedQueue string, h topology.History, headers topology.Table, died []death) string {
-	for _, d := range died {
-		if d.reason != "expired" && d.queue != failedQueue {
-			return d.queue
-		}
-	}
-	if h.Queue != "" {
-		return h.Queue
-	}
-	if first, ok := headers["x-first-death-queue"].(string); ok && !topology.IsWaitQueue(first) {
-		return first
-	}
-	for _, d := range died {
-		if !topology.IsWaitQueue(d.queue) {
-			return d.queue
-		}
-	}
-	return ""
 }
 
 func contentOf(m *reprise.Message) Content {

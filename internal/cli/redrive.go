@@ -21,7 +21,8 @@ type redriveCmd struct {
 	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"How long to try to connect. Default ${default}."`
 	Limit   int           `placeholder:"N" help:"Send the first N only."`
 	Rate    perSecond     `placeholder:"N/s" help:"Send so many at most: 10/s, 100/m. Default: no limit."`
-	DryRun  bool          `name:"dry-run" help:"Say how many there are, and send none."`
+	Yes     bool          `short:"y" help:"Do not ask, and believe the headers of messages."`
+	DryRun  bool          `name:"dry-run" help:"Say how many would go where, and send none."`
 	JSON    bool          `name:"json" help:"Print the result as JSON."`
 }
 
@@ -32,6 +33,10 @@ before them. Each is published and confirmed before it is taken out of the faile
 lost, whatever happens, and the message that was on its way then may be sent twice. What arrives in
 the failed queue meanwhile stays there. No archive is needed; one that empties the queue is in the way.
 
+Where a message failed is what -c FILE says of its failed queue, what the broker has written on it
+(x-death), or the name of the failed queue. A header can say something else, and anybody can write
+one: then you are asked, or give --yes to believe it.
+
 Examples:
   reprise redrive --from orders.failed --dry-run
   reprise redrive --from orders.failed --limit 1
@@ -40,19 +45,21 @@ Examples:
   reprise redrive --from orders.failed --to shop/order.new
   reprise redrive --from cover-art-archive.failed -c reprise.yaml
 
-Exit codes: 0 all were sent, 1 not connected, or a message that cannot be sent, 2 wrong flags, 3 Ctrl-C, or
-another consumer took some.
+Exit codes: 0 all were sent, 1 not connected, a message that cannot be sent, or a header that is not
+believed, 2 wrong flags, 3 Ctrl-C, another consumer took some, or a question that was answered with no.
 `
 }
 
 // redriveResult is what --json prints.
 type redriveResult struct {
-	From   string `json:"from"`
-	To     string `json:"to,omitempty"`
-	Found  int    `json:"found"`
-	Sent   int    `json:"sent"`
-	DryRun bool   `json:"dry_run,omitempty"`
-	Error  string `json:"error,omitempty"`
+	From   string          `json:"from"`
+	To     string          `json:"to,omitempty"`
+	Found  int             `json:"found"`
+	Sent   int             `json:"sent"`
+	DryRun bool            `json:"dry_run,omitempty"`
+	Looked int             `json:"looked,omitempty"` // how many of them were looked at before
+	Queues []redriveTarget `json:"queues,omitempty"` // and where these go, if they were
+	Error  string          `json:"error,omitempty"`
 }
 
 // Run sends the messages.
@@ -89,12 +96,14 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 	}()
 
 	result := redriveResult{From: c.From, To: c.To, DryRun: c.DryRun}
-	if c.DryRun {
-		result.Found, err = client.Depth(ctx, c.From)
-		if c.Limit > 0 {
-			result.Found = min(result.Found, c.Limit)
+	if c.looks(to) {
+		var p failed.RedrivePreview
+		if p, err = failed.LookBeforeRedrive(ctx, client, redrive); err == nil && !c.DryRun {
+			redrive.Believe, err = c.believe(ctx, streams, p)
 		}
-	} else {
+		result.Found, result.Looked, result.Queues = p.Found, p.Looked, redriveTargets(p)
+	}
+	if !c.DryRun && err == nil {
 		bar := newProgress(streams, "sending")
 		var done failed.Redriven
 		redrive.Progress = func(r failed.Redriven) { bar.show(int64(r.Sent), int64(r.Found)) }
@@ -139,7 +148,10 @@ func (c *redriveCmd) report(ctx context.Context, streams IO, r redriveResult, to
 	} else if _, err := fmt.Fprintln(streams.Stdout, r.text(to)); err != nil {
 		return err
 	}
+	_, stopped := errors.AsType[stoppedError](err)
 	switch {
+	case stopped:
+		return err
 	case err == nil && !r.DryRun && r.Sent < r.Found:
 		return stoppedError{errors.New("another consumer has taken the others")}
 	case err == nil:
@@ -148,6 +160,9 @@ func (c *redriveCmd) report(ctx context.Context, streams IO, r redriveResult, to
 		return stoppedError{errors.New("interrupted: what was not sent is where it was")}
 	}
 	hint := ""
+	if claimed, ok := errors.AsType[*failed.ClaimError](err); ok {
+		hint = fmt.Sprintf("; --yes believes it, --to names another queue than %s, -c FILE the configuration of the workers that know it", claimed.Queue)
+	}
 	if _, ok := errors.AsType[*reprise.UnroutableError](err); ok && to == nil {
 		hint = "; --to names another queue, -c FILE the configuration of the workers that know it"
 	}
@@ -157,7 +172,7 @@ func (c *redriveCmd) report(ctx context.Context, streams IO, r redriveResult, to
 func (r redriveResult) text(to *failed.Target) string {
 	switch {
 	case r.DryRun && r.Found > 0:
-		return fmt.Sprintf("%s: %s would be sent to %s", r.From, plural(r.Found, "message"), targetText(to))
+		return fmt.Sprintf("%s: %s would be sent to %s", r.From, plural(r.Found, "message"), targetText(to)) + r.queues(to)
 	case r.Found == 0:
 		return r.From + ": nothing to send"
 	case r.Sent == r.Found:

@@ -1,0 +1,61 @@
+package failed
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// place is the work queue that a message failed in; "" is none that anything says.
+type place struct {
+	queue string
+
+	// claimed: it stands in a header that whoever published the message can have written,
+	// and nothing else says it.
+	claimed bool
+}
+
+// placeOf is where a message failed: as the origin has it, if that knows. Else what the
+// broker says comes before the header that a Reprise worker writes, since a worker takes the
+// broker's off whatever it parks, and anybody can write the worker's. (Before RabbitMQ 4
+// anybody can write both; but whoever had the message dead-lettered could not help
+// that the broker put its own account first.) Wait queues dead-letter what expires, so
+// that any other reason names a work queue.
+func placeOf(m *reprise.Message, h topology.History, died []death, origin func(*reprise.Message) string) place {
+	if origin != nil {
+		if queue := origin(m); queue != "" {
+			return place{queue: queue}
+		}
+	}
+	for _, d := range died {
+		if d.reason != "expired" && d.queue != m.Queue {
+			return place{queue: d.queue}
+		}
+	}
+	claim := func(queue string) place {
+		named := queue == strings.TrimSuffix(m.Queue, ".failed") // as the failed queue has it itself
+		broker := slices.ContainsFunc(died, func(d death) bool { return d.queue == queue })
+		return place{queue, !named && !broker}
+	}
+	if h.Queue != "" {
+		return claim(h.Queue)
+	}
+	if first, ok := m.Headers["x-first-death-queue"].(string); ok && !topology.IsWaitQueue(first) {
+		return claim(first)
+	}
+	for _, d := range died {
+		if !topology.IsWaitQueue(d.queue) {
+			return place{queue: d.queue}
+		}
+	}
+	return place{}
+}
+
+// orByName is the place, or what the name of the failed queue says.
+func (p place) orByName(failedQueue string) place {
+	p.queue = cmp.Or(p.queue, strings.TrimSuffix(failedQueue, ".failed"))
+	return p
+}

@@ -1,0 +1,90 @@
+package failed
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Before a redrive begins it can be seen how many messages go where, and which of them
+// rests on a header that anybody can have written. To look takes nothing away, and what is
+// not believed stays, with all that is behind it.
+func TestLookBeforeRedrive(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		w := newWire(t, b.URL)
+		work, refunds := w.queue("work", nil), w.queue("refunds", nil)
+		from := w.queue("parked", nil)
+		w.publish(from, map[string]any{topology.HeaderQueue: work}, "a", "b")
+		w.publish(from, map[string]any{topology.HeaderQueue: refunds}, "c")
+		w.publish(from, nil, "d")
+		testkit.Eventually(t, longest, func() bool { return w.depth(from) == 4 })
+		look := func(c RedriveConfig) RedrivePreview {
+			t.Helper()
+			c.From = from
+			p, err := LookBeforeRedrive(t.Context(), w.client, c)
+			must(t, err)
+			testkit.Eventually(t, longest, func() bool { return w.depth(from) == 4 })
+			return p
+		}
+		goes := func(to string, n int64) Destination {
+			return Destination{Target: Target{RoutingKey: to}, FailedQueue: from, Messages: n}
+		}
+		claimed := func(d Destination) Destination { d.Claimed = true; return d }
+		unknown := func(d Destination) Destination { d.Unknown = true; return d }
+		knows := func(m *reprise.Message) string { // as a configuration does
+			if m.Headers[topology.HeaderQueue] == work {
+				return work
+			}
+			return ""
+		}
+		for name, tc := range map[string]struct {
+			config RedriveConfig
+			want   RedrivePreview
+		}{
+			"headers alone":   {RedriveConfig{}, RedrivePreview{4, 4, []Destination{claimed(goes(work, 2)), unknown(goes("", 1)), claimed(goes(refunds, 1))}}},
+			"a configuration": {RedriveConfig{Origin: knows}, RedrivePreview{4, 4, []Destination{goes(work, 2), unknown(goes("", 1)), claimed(goes(refunds, 1))}}},
+			"the first":       {RedriveConfig{Limit: 1}, RedrivePreview{1, 1, []Destination{claimed(goes(work, 1))}}},
+			"to one place":    {RedriveConfig{To: &Target{RoutingKey: work}}, RedrivePreview{4, 4, []Destination{goes(work, 4)}}},
+		} {
+			if diff := cmp.Diff(tc.want, look(tc.config)); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+		}
+
+		done, err := Redrive(t.Context(), w.client, RedriveConfig{From: from, Believe: func(queue string) bool { return queue == work }})
+		if e, ok := errors.AsType[*ClaimError](err); !ok || e.Queue != refunds || done.Sent != 2 {
+			t.Errorf("%+v, %v", done, err)
+		}
+		testkit.Eventually(t, longest, func() bool { return w.depth(from) == 2 && w.depth(work) == 2 && w.depth(refunds) == 0 })
+	})
+}
+
+// What the broker writes, and the name of the failed queue, are no claims.
+func TestWhatIsAClaim(t *testing.T) {
+	death := func(queue, reason string) []any {
+		return []any{topology.Table{"queue": queue, "reason": reason, "count": int64(1)}}
+	}
+	for name, tc := range map[string]struct {
+		headers topology.Table
+		want    place
+	}{
+		"a header":                           {topology.Table{topology.HeaderQueue: "refunds"}, place{"refunds", true}},
+		"a header as the queue is called":    {topology.Table{topology.HeaderQueue: "orders"}, place{"orders", false}},
+		"the broker's first death":           {topology.Table{"x-first-death-queue": "refunds"}, place{"refunds", true}},
+		"the broker":                         {topology.Table{"x-death": death("refunds", "rejected")}, place{"refunds", false}},
+		"the broker, and another header":     {topology.Table{"x-death": death("orders", "rejected"), topology.HeaderQueue: "refunds"}, place{"orders", false}},
+		"a header, and it expired there":     {topology.Table{"x-death": death("refunds", "expired"), topology.HeaderQueue: "refunds"}, place{"refunds", false}},
+		"a header, and it expired elsewhere": {topology.Table{"x-death": death("orders.wait", "expired"), topology.HeaderQueue: "refunds"}, place{"refunds", true}},
+		"nothing":                            {nil, place{}},
+	} {
+		m := &reprise.Message{Queue: "orders.failed", Headers: tc.headers}
+		if got := placeOf(m, historyOf(m.Headers), deaths(m.Headers), nil); got != tc.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package reprise
+
+import (
+	"context"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// MaxPeeks is how often a message may have been given back to its queue for Peek to look at
+// it once more.
+const MaxPeeks = 10
+
+// Peek shows look the first n messages of a queue, in their order, one at a time, as
+// WorkerConfig.AsDelivered does, and gives them back together. A queue that has fewer ends
+// it early, and so does a message that was given back MaxPeeks times. It returns a
+// *QueueError as Depth does.
+//
+// Looking is not free. Until it returns nobody else gets these messages. They are
+// redelivered after it, and before RabbitMQ 4.3 each look counts towards the
+// x-delivery-limit of a quorum queue, beyond which a message is dead-lettered or dropped:
+// that is 20 unless it is set, so that MaxPeeks leaves room, and not with a limit of 10
+// or less. A quorum queue keeps apart what was given back: of that, a look at a part
+// changes the order. RabbitMQ 3.10 puts it at the tail of one that has no limit.
+// https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
+func (c *Client) Peek(ctx context.Context, queue string, n int, look func(*Message)) error {
+	_, ch, err := c.channel(ctx, c.consuming)
+	if err != nil {
+		return err
+	}
+	last, err := c.peek(ctx, ch, queue, n, look)
+	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastGrace)
+	defer cancel()
+	_, _ = call(back, c, func() (struct{}, error) {
+		if last > 0 {
+			_ = ch.Nack(last, true, true) // or it is given back as the channel closes
+		}
+		closeChannel(ch)
+		return struct{}{}, nil
+	}, nil)
+	return aboutQueue(queue, err)
+}
+
+// peek returns the tag of the last message that it has got.
+func (c *Client) peek(ctx context.Context, ch *amqp.Channel, queue string, n int, look func(*Message)) (last uint64, err error) {
+	type got struct {
+		amqp.Delivery
+		is bool
+	}
+	for range n {
+		d, err := call(ctx, c, func() (d got, err error) {
+			d.Delivery, d.is, err = ch.Get(queue, false)
+			return d, err
+		}, nil)
+		if err != nil || !d.is {
+			return last, err
+		}
+		last = d.DeliveryTag
+		if given, _ := d.Headers["x-delivery-count"].(int64); given >= MaxPeeks {
+			return last, nil
+		}
+		look(messageOf(&d.Delivery, queue, decodeTable(d.Headers)))
+	}
+	return last, nil
+}
