@@ -64,6 +64,16 @@ func (c *call) asked() (*selection, error) {
 	return c.selected(c.r.Form, failed.Failed)
 }
 
+// sent is the selection of a form that was sent, of messages in one state.
+func (c *call) sent(state failed.State) (*selection, url.Values, error) {
+	v, err := c.form()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := c.selected(v, state)
+	return s, v, err
+}
+
 // discardForm asks for the reason.
 func (p *pages) discardForm(c *call) error {
 	s, err := c.asked()
@@ -83,11 +93,7 @@ func (c *call) showDiscard(status int, s *selection, problem string) error {
 
 // discard drops what is selected.
 func (p *pages) discard(c *call) error {
-	v, err := c.form()
-	if err != nil {
-		return err
-	}
-	s, err := c.selected(v, failed.Failed)
+	s, v, err := c.sent(failed.Failed)
 	if err != nil {
 		return err
 	}
@@ -112,11 +118,7 @@ func (p *pages) discard(c *call) error {
 
 // restore undoes it.
 func (p *pages) restore(c *call) error {
-	v, err := c.form()
-	if err != nil {
-		return err
-	}
-	s, err := c.selected(v, failed.Discarded)
+	s, _, err := c.sent(failed.Discarded)
 	if err != nil {
 		return err
 	}

@@ -153,11 +153,7 @@ func (c *call) showReplayForm(status int, s *selection, form url.Values, problem
 
 // beginReplay begins one, by the form or, from a message's page, without any.
 func (p *pages) beginReplay(c *call) error {
-	v, err := c.form()
-	if err != nil {
-		return err
-	}
-	s, err := c.selected(v, failed.Failed)
+	s, v, err := c.sent(failed.Failed)
 	if err != nil {
 		return err
 	}
