@@ -1,6 +1,7 @@
 package failed
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -12,8 +13,11 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// DefaultBatch is the default of IngestConfig.Batch.
-const DefaultBatch = 100
+// Defaults of IngestConfig.
+const (
+	DefaultBatch       = 100
+	DefaultIngestLease = 5 * time.Second
+)
 
 // IngestConfig describes an Ingest. Queues is required.
 type IngestConfig struct {
@@ -36,7 +40,9 @@ type IngestConfig struct {
 	Batch int
 
 	// Lease is how long a queue is left alone whose process does not say that it is
-	// alive. At least 1 s. Default 15 s.
+	// alive: so long it is not emptied after a process was killed. It says so three times
+	// in a Lease. One that is cut off by something else stores nothing that another
+	// has meanwhile, so that the Lease need not allow for that. At least 1 s. Default 5 s.
 	Lease time.Duration
 
 	// Logger receives the events listed at Ingest. Default: none.
@@ -44,15 +50,9 @@ type IngestConfig struct {
 }
 
 func (c IngestConfig) withDefaults() IngestConfig {
-	if c.Batch == 0 {
-		c.Batch = DefaultBatch
-	}
-	if c.Lease == 0 {
-		c.Lease = DefaultLease
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Batch = cmp.Or(c.Batch, DefaultBatch)
+	c.Lease = cmp.Or(c.Lease, DefaultIngestLease)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 
@@ -76,7 +76,7 @@ func (c IngestConfig) Validate() error {
 		errs = append(errs, fmt.Errorf("failed: IngestConfig.Batch %d: use 1 to 65535, or 0 for %d", c.Batch, DefaultBatch))
 	}
 	if c.Lease != 0 && c.Lease < time.Second {
-		errs = append(errs, fmt.Errorf("failed: IngestConfig.Lease %s: use at least 1s, or 0 for %s", c.Lease, DefaultLease))
+		errs = append(errs, fmt.Errorf("failed: IngestConfig.Lease %s: use at least 1s, or 0 for %s", c.Lease, DefaultIngestLease))
 	}
 	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package failed
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -53,21 +54,11 @@ type ReplayerConfig struct {
 }
 
 func (c ReplayerConfig) withDefaults() ReplayerConfig {
-	if c.Batch == 0 {
-		c.Batch = DefaultBatch
-	}
-	if c.Poll == 0 {
-		c.Poll = DefaultPoll
-	}
-	if c.Lease == 0 {
-		c.Lease = DefaultLease
-	}
-	if c.DrainTimeout == 0 {
-		c.DrainTimeout = DefaultReplayDrain
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Batch = cmp.Or(c.Batch, DefaultBatch)
+	c.Poll = cmp.Or(c.Poll, DefaultPoll)
+	c.Lease = cmp.Or(c.Lease, DefaultLease)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultReplayDrain)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -48,21 +49,13 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Prefix == "" {
-		c.Prefix = DefaultPrefix
-	}
-	if c.Every == 0 {
-		c.Every = DefaultEvery
-	}
-	if c.Keep == 0 {
-		c.Keep = DefaultKeep
-	}
+	c.Prefix = cmp.Or(c.Prefix, DefaultPrefix)
+	c.Every = cmp.Or(c.Every, DefaultEvery)
+	c.Keep = cmp.Or(c.Keep, DefaultKeep)
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 
@@ -100,21 +93,13 @@ type BookConfig struct {
 }
 
 func (c BookConfig) withDefaults() BookConfig {
-	if c.Prefix == "" {
-		c.Prefix = DefaultPrefix
-	}
-	if c.Every == 0 {
-		c.Every = DefaultReport
-	}
-	if c.Process == "" {
-		c.Process = thisProcess()
-	}
+	c.Prefix = cmp.Or(c.Prefix, DefaultPrefix)
+	c.Every = cmp.Or(c.Every, DefaultReport)
+	c.Process = cmp.Or(c.Process, thisProcess())
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 
