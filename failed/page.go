@@ -32,7 +32,7 @@ type walk struct {
 // are not selected, all tells which the search finds.
 func (t *tx) until(w *walk, size, limit, most int, all bool) error {
 	// Few first: mostly, most of what is looked at is selected.
-	for ; !w.end && len(w.found) <= size && w.looked < most; limit *= 4 {
+	for ; !w.end && len(w.found) <= size && w.looked < most; limit = w.more(size, limit) {
 		limit = min(limit, most-w.looked)
 		n := 0
 		for row, err := range t.rows(w.s.look(w.next, limit, all), w.s.args...) {
@@ -58,6 +58,17 @@ func (t *tx) until(w *walk, size, limit, most int, all bool) error {
 		w.end = n < limit && len(w.found) <= size
 	}
 	return nil
+}
+
+// more is how many to look at next, having looked at limit: four times as many, or as
+// should do by what has been found so far. PostgreSQL looks at all that it is asked for, also
+// when nobody reads on.
+func (w *walk) more(size, limit int) int {
+	more := 4 * limit
+	if n := len(w.found); n > 0 {
+		more = min(more, (size+1-n)*w.looked/n*5/4+size)
+	}
+	return more
 }
 
 // page returns the positions of the next messages that are selected, from before

@@ -70,6 +70,9 @@ func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
 	}
 	for _, r := range replays {
 		all = append(all, Page{"replay-" + string(r.State), fmt.Sprintf("/replays/%d", r.ID)})
+		if r.Refused > 0 {
+			all = append(all, Page{"search-refused", fmt.Sprintf("/messages?refused_by=%d&state=all", r.ID)})
+		}
 	}
 	return all, nil
 }

@@ -129,10 +129,13 @@ func act(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) er
 	if _, err := a.Discard(ctx, failed.Filter{Queue: "emails", Error: "index out of range"}, "sent by hand, ticket 4711", anna); err != nil {
 		return err
 	}
-	// A replay that ran to its end, and one that stopped.
+	// A replay that ran to its end but for what could not be sent, and one that stopped.
 	clock.Set(now.Add(-5 * time.Hour))
-	if err := replay(ctx, a, failed.Plan{Filter: failed.Filter{Queue: "invoices", Error: "exchange rate"}, Rate: 5, Ramp: true}, ben, 1, func(r *failed.Replay) error {
+	if err := replay(ctx, a, failed.Plan{Filter: failed.Filter{Queue: "invoices", Error: "exchange rate"}, Rate: 5, Ramp: true}, ben, 0.8, func(r *failed.Replay) error {
 		clock.Set(r.Begun.Add(9 * time.Second))
+		if err := refuseRest(ctx, a, r); err != nil {
+			return err
+		}
 		return a.EndReplay(ctx, r.ID, failed.ReplayDone, "", ben)
 	}); err != nil {
 		return err
@@ -186,6 +189,20 @@ func replay(ctx context.Context, a *failed.Archive, p failed.Plan, who failed.Ac
 		}
 	}
 	return then(r)
+}
+
+// refuseRest notes that what a replay has not sent cannot be.
+func refuseRest(ctx context.Context, a *failed.Archive, r *failed.Replay) error {
+	rest, err := a.Next(ctx, r.ID, failed.MaxPageSize)
+	if err != nil {
+		return err
+	}
+	var refusals []failed.Refusal
+	for i, m := range rest {
+		why := []string{"nothing says in which queue it failed: name where to send it", "its headers take 131402 bytes, and a frame has room for 131064"}[i%2]
+		refusals = append(refusals, failed.Refusal{ID: m.ID, Why: why})
+	}
+	return a.Refuse(ctx, r.ID, refusals)
 }
 
 // failure is a message that failed last at a time.
