@@ -8,7 +8,7 @@ import (
 
 // MaxPeeks is how often a message may have been given back to its queue for Peek to look at
 // it once more.
-const MaxPeeks = 10
+const MaxPeeks = 5
 
 // Peek shows look the first n messages of a queue, in their order, one at a time, as
 // WorkerConfig.AsDelivered does, and gives them back together. A queue that has fewer ends
@@ -18,8 +18,8 @@ const MaxPeeks = 10
 // Looking is not free. Until it returns nobody else gets these messages. They are
 // redelivered after it, and before RabbitMQ 4.3 each look counts towards the
 // x-delivery-limit of a quorum queue, beyond which a message is dead-lettered or dropped:
-// that is 20 unless it is set, so that MaxPeeks leaves room, and not with a limit of 10
-// or less. A quorum queue keeps apart what was given back: of that, a look at a part
+// that is 20 unless it is set, so that MaxPeeks leaves room, but for a limit below it.
+// A quorum queue keeps apart what was given back: of that, a look at a part
 // changes the order. RabbitMQ 3.10 puts it at the tail of one that has no limit.
 // https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
 func (c *Client) Peek(ctx context.Context, queue string, n int, look func(*Message)) error {
