@@ -143,6 +143,13 @@ func (p *publisher) run() {
 		last.leave()
 	}()
 	for {
+		if p.onDetour && next == nil { // it has no channel of those that are few while nobody needs it
+			select {
+			case next = <-p.requests:
+			case <-ctx.Done():
+				return
+			}
+		}
 		c, err := p.link.get(ctx)
 		if err != nil {
 			return

@@ -16,9 +16,10 @@ type pulse struct {
 	// The channel's lock guards what follows.
 	beats   int
 	beating bool
+	busy    int  // the last beat at which something was in flight
 	aside   int  // the beat at which the channel was set aside, or 0
 	left    bool // another one has taken over, or none will
-	closing bool
+	closing int  // the beat at which it began to be closed, or 0
 }
 
 // lateBeats is after how many beats an answer is late: in a third of the
@@ -69,11 +70,13 @@ func (p *pulse) next() {
 // detours), and the channel is set aside: it waits for what is in flight, while
 // another one takes over. The broker handles a channel's messages in their order, so
 // that it may be that one message that keeps it from going on. If it does not even
-// let another channel take over, it does not read: then only another connection
-// helps.
+// let another channel take over, or this one be closed, it does not read: then only
+// another connection helps. (It is closed behind up to 16 messages, each of which RabbitMQ
+// may keep for 65 s.)
 //
 // A channel that was set aside is closed when there is nothing left to wait for on it.
-// That of a detour is not set aside before: nobody else waits behind it.
+// That of a detour is not set aside before, since nobody else waits behind it; but then
+// it is, so that others may have it.
 func (s *confirming) look() {
 	blocked := s.conn.blocking() != nil // nobody's fault
 	s.mu.Lock()
@@ -109,14 +112,21 @@ func (s *confirming) look() {
 		enough = awaitedFor
 	}
 	hopeless := age > int(enough/p.every)
-	aside := p.aside == 0 && (cause != nil || hopeless)
+	if waiting {
+		p.busy = p.beats
+	}
+	idle := s.onDetour && p.beats-p.busy > lateBeats
+	aside := p.aside == 0 && (cause != nil || hopeless || idle)
 	if aside {
 		p.aside = p.beats
 	}
-	deaf := p.aside > 0 && !p.left && p.beats-p.aside == p.patience && !blocked
-	done := p.left && !p.closing && (!waiting || hopeless)
-	p.closing = p.closing || done
-	if p.beating = waiting || p.aside > 0 && !p.left; p.beating {
+	deaf := !blocked && (p.aside > 0 && !p.left && p.beats-p.aside == p.patience ||
+		p.closing > 0 && p.beats-p.closing == int(awaitedFor/p.every))
+	done := p.left && p.closing == 0 && (!waiting || hopeless)
+	if done {
+		p.closing = max(p.beats, 1)
+	}
+	if p.beating = waiting || p.aside > 0 && !p.left || p.closing > 0 || p.aside == 0 && s.onDetour; p.beating {
 		p.next()
 	}
 	s.mu.Unlock()
@@ -132,7 +142,7 @@ func (s *confirming) look() {
 		close(s.over)
 	}
 	if deaf {
-		s.conn.log.Warn("broker does not read", "after", time.Duration(p.patience)*p.every)
+		s.conn.log.Warn("broker does not read", "after", time.Duration(p.beats-p.aside)*p.every)
 		s.wg.Go(func() { s.conn.end(0) })
 	}
 	if done {

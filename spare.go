@@ -32,26 +32,27 @@ func (p *publisher) open(ctx context.Context, c *conn) (*confirming, error) {
 }
 
 // setAside keeps a channel, for the answers that may still come. While there may be no
-// more such channels it waits, and so does all that is published. That of a detour is
-// set aside when no answer is to be expected any more: it ends.
+// more such channels it waits, and so does all that is published, until there may be, or
+// nothing is left to wait for on this one: it ends. That of a detour is set aside when no
+// answer is to be expected any more.
 func (p *publisher) setAside(ctx context.Context, s *confirming) {
+	spare := s.conn.spare
 	if p.onDetour {
-		s.leave()
-		select {
-		case <-s.dead:
-		case <-ctx.Done():
-		}
-		return
+		spare = nil // it has been taken
 	}
 	select {
-	case s.conn.spare <- struct{}{}:
+	case spare <- struct{}{}:
+		p.freeSpare(s)
+		return
 	default:
-		s.leave()
-		if s.conn.takeSpare(ctx) != nil {
-			return
-		}
 	}
-	p.freeSpare(s)
+	s.leave()
+	select {
+	case spare <- struct{}{}:
+		p.freeSpare(s)
+	case <-s.dead:
+	case <-ctx.Done():
+	}
 }
 
 func (c *conn) takeSpare(ctx context.Context) error {
