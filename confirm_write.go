@@ -140,6 +140,7 @@ func (s *confirming) write(pub *publication) bool {
 		// At least its last frame was not written, so that the broker has not
 		// got a message, and never will have.
 		if mine && pub.state.CompareAndSwap(written, queued) {
+			pub.returned = nil // that was its like
 			return false
 		}
 		return true

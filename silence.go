@@ -80,10 +80,6 @@ func (p *pulse) next() {
 func (s *confirming) look() {
 	blocked := s.conn.blocking() != nil // nobody's fault
 	s.mu.Lock()
-	if s.ch.IsClosed() {
-		s.mu.Unlock()
-		return // then the AMQP client has all that is left count as refused: fail sees to it
-	}
 	p := &s.pulse
 	if !blocked {
 		p.beats++
@@ -101,6 +97,10 @@ func (s *confirming) look() {
 			late = append(late, tag)
 			s.detours.mark(pub)
 		}
+	}
+	if s.ch.IsClosed() { // asked afterwards: then the AMQP client has all that is left count as refused
+		s.mu.Unlock()
+		return // fail sees to it
 	}
 	waiting := len(s.inFlight) > len(held)
 	var cause *publication
