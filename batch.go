@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -14,10 +15,11 @@ import (
 // which are not, and why. A message that fails does not stop the others.
 //
 // They are sent in the order of the slice. (After an error in the middle, the
-// queue has what follows nevertheless.)
+// queue has what follows nevertheless.) Those to a queue that does not confirm (see
+// Publish) are sent in that order after all others, and hold up none of these.
 //
 // The ConfirmTimeout is for progress: when not one message can be sent for so
-// long, the rest is not sent; what is unanswered so long after the last one
+// long, the rest is not sent, of all or of those to such a queue; what is unanswered so long after the last one
 // was sent is ErrUnconfirmed. When ctx ends, the rest is not sent, and the error
 // of each message tells whether it was. The messages must not be changed during
 // the call: see Publish.
@@ -47,6 +49,7 @@ func (c *Client) sendAll(ctx context.Context, messages []*Message) (pubs []*publ
 	pubs, errs = make([]*publication, len(messages)), make([]error, len(messages))
 	timer := time.NewTimer(c.cfg.ConfirmTimeout)
 	defer timer.Stop()
+	later := map[destination][]detoured{}
 	var end error
 	for i, m := range messages {
 		if end == nil && ctx.Err() != nil {
@@ -59,13 +62,45 @@ func (c *Client) sendAll(ctx context.Context, messages []*Message) (pubs []*publ
 		timer.Reset(c.cfg.ConfirmTimeout)
 		pubs[i], errs[i] = c.prepare(ctx, m, roomForDeaths, timer.C)
 		if errs[i] == nil {
-			errs[i] = c.messages.send(ctx, pubs[i], timer.C)
+			way, to := c.messages.way(pubs[i]), pubs[i].destination()
+			if way != c.messages || later[to] != nil {
+				later[to] = append(later[to], detoured{i, way})
+				continue
+			}
+			errs[i] = c.messages.sendBy(ctx, way, pubs[i], timer.C)
 		}
 		if errs[i] != nil && !errors.Is(errs[i], ErrInvalidMessage) {
 			end = errs[i]
 		}
 	}
+	var all sync.WaitGroup
+	for _, those := range later {
+		all.Go(func() { c.sendDetoured(ctx, those, end, pubs, errs) })
+	}
+	all.Wait()
 	return pubs, errs
+}
+
+// detoured is a message of a batch for a destination that does not confirm.
+type detoured struct {
+	index int
+	way   *publisher
+}
+
+// sendDetoured hands over those for one destination, until one cannot be sent; with an
+// error from the beginning, none.
+func (c *Client) sendDetoured(ctx context.Context, those []detoured, end error, pubs []*publication, errs []error) {
+	timer := time.NewTimer(c.cfg.ConfirmTimeout)
+	defer timer.Stop()
+	for _, d := range those {
+		if end != nil {
+			c.messages.leave(pubs[d.index])
+		} else {
+			timer.Reset(c.cfg.ConfirmTimeout)
+			end = c.messages.sendBy(ctx, d.way, pubs[d.index], timer.C)
+		}
+		errs[d.index] = end
+	}
 }
 
 // BatchError says which messages of a batch were not published. errors.Is and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -360,4 +361,64 @@ func TestAPublisherWithATypoDisturbsNoOther(t *testing.T) {
 			t.Errorf("%d messages are stored, want %d", depth, n)
 		}
 	})
+}
+
+// A queue that does not confirm takes what the rest of a batch needs no more than it
+// does from single messages.
+func TestABatchGoesOnBesideAQueueThatDoesNotConfirm(t *testing.T) {
+	for name, before := range map[string]int{"known": 1, "found out on the way": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const each = 1500 // more than may be in flight
+				c, m := mutedMemory(t)
+				names := declareQueues(t, c, 4)
+				stuck := names[:2]
+				for _, queue := range stuck {
+					m.mute(queue)
+					for range before {
+						_ = c.Publish(t.Context(), &reprise.Message{RoutingKey: queue})
+					}
+				}
+				batch := numbered(each*len(names), func(i int) (string, string) { return "", names[i%len(names)] })
+				began := time.Now()
+				var e *reprise.BatchError
+				if !errors.As(c.PublishBatch(t.Context(), batch), &e) {
+					t.Fatal("all is confirmed")
+				}
+				if took := time.Since(began); took > 4*reprise.DefaultConfirmTimeout {
+					t.Errorf("it took %v", took)
+				}
+				unsent := map[string]int{}
+				for _, failed := range e.Failed {
+					queue := batch[failed.Index].RoutingKey
+					switch {
+					case queue != stuck[0] && queue != stuck[1]:
+						t.Fatalf("message %d, to %s: %v", failed.Index, queue, failed.Err)
+					case errors.Is(failed.Err, reprise.ErrStalled):
+						unsent[queue]++
+					case !errors.Is(failed.Err, reprise.ErrUnconfirmed):
+						t.Errorf("message %d, to %s: %v", failed.Index, queue, failed.Err)
+					}
+				}
+				if len(e.Failed) != each*len(stuck) {
+					t.Errorf("%d messages have failed", len(e.Failed))
+				}
+				for _, queue := range names {
+					want := each - unsent[queue]
+					if slices.Contains(stuck, queue) {
+						want += before
+					}
+					if n, err := c.Depth(t.Context(), queue); err != nil || n != want {
+						t.Errorf("%d messages are in %s, of which %d were not sent; %v", n, queue, unsent[queue], err)
+					}
+				}
+				m.tell(t)
+				for _, queue := range stuck {
+					if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil {
+						t.Errorf("to %s, which confirms again: %v", queue, err)
+					}
+				}
+			})
+		})
+	}
 }

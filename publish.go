@@ -61,9 +61,14 @@ func (p *publisher) publish(ctx context.Context, exchange, key string, msg amqp.
 
 // send hands a message over to be written. With an error it will not be.
 func (p *publisher) send(ctx context.Context, pub *publication, expired <-chan time.Time) error {
+	return p.sendBy(ctx, p.way(pub), pub, expired)
+}
+
+// sendBy is send on the way that was found.
+func (p *publisher) sendBy(ctx context.Context, way *publisher, pub *publication, expired <-chan time.Time) error {
 	var err error
 	select {
-	case p.way(pub).requests <- pub:
+	case way.requests <- pub:
 		return nil
 	case <-p.closed:
 		err = ErrClosed
