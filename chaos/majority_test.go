@@ -2,9 +2,14 @@ package chaos
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/testkit"
@@ -74,3 +79,115 @@ func TestAQueueWithoutAMajority(t *testing.T) {
 		testkit.Eventually(t, patience, func() error { return client.Healthy(t.Context()) })
 	})
 }
+
+// Many queues for failed messages have lost their majority, and the copies for them wait.
+// Each is there once when the majority is back.
+func TestCopiesWaitForAMajority(t *testing.T) {
+	testkit.WithCluster(t, func(t *testing.T, c *testkit.Cluster) {
+		const queues, each = 20, 12
+		log := &tally{said: map[string]int{}}
+		client, err := reprise.Dial(t.Context(), c.URLs[0], &reprise.Config{
+			ConfirmTimeout: 3 * time.Second, Heartbeat: time.Second, Logger: slog.New(log),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer client.Close(context.Background())
+		work := func(i int) string { return fmt.Sprint("work-", i) }
+		for i := range queues {
+			worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
+				Queue: work(i),
+				Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+					return reprise.Park(errors.New("it is not wanted"))
+				}),
+				Topology: topology.Topology{Queues: []topology.Queue{{Name: work(i), Args: topology.Table{"x-queue-type": "classic"}}}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			running.Go(func() { _ = worker.Run(context.Background()) })
+		}
+		testkit.Eventually(t, patience, func() bool { return log.count("consuming") == queues })
+		publish := func(n int) {
+			for id := range n {
+				for i := range queues {
+					if err := client.Publish(t.Context(), &reprise.Message{RoutingKey: work(i), MessageID: fmt.Sprint(n, "-", id)}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		publish(1)
+		testkit.Eventually(t, patience, func() bool { return log.count("parked") == queues })
+		c.Kill(c.Nodes[1])
+		c.Kill(c.Nodes[2])
+		publish(each)
+		testkit.Eventually(t, patience, func() bool { return log.count("confirm is late") >= queues*each })
+		c.Start(c.Nodes[1])
+		testkit.Eventually(t, patience, func() error {
+			if n := log.count("parked"); n < queues*(1+each) {
+				return fmt.Errorf("%d messages are parked", n)
+			}
+			return nil
+		})
+		testkit.Eventually(t, patience, func() error { return client.Healthy(t.Context()) })
+
+		conn, err := amqp.Dial(c.URLs[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		ch, err := conn.Channel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range queues {
+			copies := map[string]int{}
+			for {
+				d, ok, err := ch.Get(topology.FailedQueue(work(i)), true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !ok {
+					break
+				}
+				copies[d.MessageId]++
+			}
+			if len(copies) != 1+each {
+				t.Errorf("%s: %d messages are parked", work(i), len(copies))
+			}
+			for id, n := range copies {
+				if n != 1 {
+					t.Errorf("%s: %s is parked %d times", work(i), id, n)
+				}
+			}
+		}
+		t.Log(log.said)
+	})
+}
+
+// tally is a log of which the messages are counted.
+type tally struct {
+	mu   sync.Mutex
+	said map[string]int
+}
+
+func (l *tally) count(message string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.said[message]
+}
+
+// Handle implements slog.Handler.
+func (l *tally) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.said[r.Message]++
+	return nil
+}
+
+func (l *tally) Enabled(context.Context, slog.Level) bool { return true }
+func (l *tally) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l *tally) WithGroup(string) slog.Handler            { return l }
