@@ -40,13 +40,13 @@
 // The figures are of different moments: RabbitMQ's are up to ten seconds old (its
 // counts and depths are renewed every five, one after the other), those of workers up
 // to Book's Every. What moves meanwhile is seen in two places, or in none.
-// So each sample has a slack, which is how much has moved between it and the ones
-// beside it. A sample that is found as it was two more times has none: then the
+// So each sample has a slack, which is how much has moved, place by place, between it
+// and one of those beside it. A sample that is found as it was two more times has none: then the
 // equation holds to the message. A difference counts as far as it is more than the
 // slack.
 //
-// On a queue that is never still, a difference is seen when it is more than what comes in
-// and is done in an interval, and what fails and comes back in two; a smaller one when
+// On a queue that is never still, a difference is seen when it is more than what comes in,
+// is done, fails and is archived in an interval; a smaller one when
 // the queue is still, or when others have come to it: differences add up, slack does
 // not. It cannot be less. That a count is up to ten seconds old, and which moment it is
 // of, the broker does not say; so a message that is lost looks like one that came in a

@@ -54,6 +54,18 @@ func (s *system) move(what int) {
 		if from(inParking) {
 			t[failing]++
 		}
+	case 7:
+		t[published]++ // scheduled
+		t[waiting]++
+	case 8:
+		if from(unacked) {
+			t[elsewhere]++
+			t[retried]++
+		}
+	case 9:
+		if from(elsewhere) {
+			t[ready]++
+		}
 	}
 	s.history = append(s.history, s.now)
 }
@@ -66,16 +78,28 @@ func (s *system) rest(moments int) {
 
 const everyMoments = 10
 
+// figures are the terms that are read at one moment.
+var figures = [][]term{{published}, {ready, unacked}, {waiting}, {elsewhere}, {inParking}, {failing}, {done}, {retried}, {gaveUp}}
+
+// elsewhere is a second wait queue.
+const elsewhere = refused
+
 func moment(n int) time.Time { return time.Unix(int64(n), 0) }
 
-// samples are taken every ten moments; each term is as old as nine of them at most.
+// samples are taken every ten moments; each term is as old as nine of them at most. What
+// is in the work queue is one figure, ready or not, and so is what the archive has.
 func (s *system) samples(t *rapid.T) (all []sample) {
-	age := rapid.IntRange(0, everyMoments-1)
+	age := rapid.OneOf(rapid.IntRange(0, everyMoments-1), rapid.SampledFrom([]int{0, everyMoments - 1}))
 	for at := everyMoments; at < len(s.history); at += everyMoments {
 		x := sample{at: moment(at), until: moment(at), times: 1}
-		for i := range x.terms {
-			x.terms[i] = s.history[at-age.Draw(t, "age")][i]
+		for _, figure := range figures {
+			then := s.history[at-age.Draw(t, "age")]
+			for _, i := range figure {
+				x.terms[i] = then[i]
+			}
 		}
+		x.terms[waiting] += x.terms[elsewhere]
+		x.terms[elsewhere] = 0
 		if n := len(all); n > 0 && all[n-1].terms == x.terms {
 			all[n-1].until = x.at
 			all[n-1].times++
@@ -93,7 +117,7 @@ func TestSteps(t *testing.T) {
 		s := &system{}
 		s.rest(4 * everyMoments)
 		works := func(label string) {
-			for _, what := range rapid.SliceOfN(rapid.IntRange(0, 9), 0, 100).Draw(t, label) {
+			for _, what := range rapid.SliceOfN(rapid.IntRange(0, 11), 0, 100).Draw(t, label) {
 				s.move(what)
 			}
 		}
@@ -163,5 +187,18 @@ func TestLastSampleThatMoves(t *testing.T) {
 	torn.until, torn.times = moment(50), 3
 	if found := steps(opening{}, []sample{still, torn}); len(found) != 1 {
 		t.Errorf("it stays so, found %+v", found)
+	}
+}
+
+// A message that is all that moves counts once for each place that it was seen to move
+// through, however often it was tried.
+func TestSlackOfOneMessage(t *testing.T) {
+	before := terms{published: 5, done: 5}
+	at, after := before, before
+	at[published], at[retried], at[waiting] = 6, 1, 1
+	after[published], after[retried], after[gaveUp], after[failing] = 6, 2, 1, 1
+	const places = 4 // it came in, waited, was parked, and was archived
+	if n := motion(&before, &at, &after); n != places {
+		t.Errorf("motion %d, want %d", n, places)
 	}
 }

@@ -49,7 +49,7 @@ type Line struct {
 	Removed   int64
 	Missing   int64 // negative: too many
 
-	Slack       int64        // by how much Missing can be wrong, since messages moved
+	Slack       int64        // by how much Missing can be wrong: messages moved while they were counted
 	Differences []Difference // in the order of time; none, unless State is Differs
 	Note        string       // of Accept, or why the State is Unknown
 }

@@ -55,22 +55,41 @@ func (t *terms) missing(opening *terms) int64 {
 	return t.came() - opening.came() - (t.ended() - opening.ended()) - (t.stock() - opening.stock())
 }
 
-// motion is how much has moved around a sample. What is left out moves with
-// something else. What the equation has of a count is as much too early as it grew
-// since the sample before, or as much too late as it grows until the next one; it
-// cannot be both. What goes from place to place may have left one before it was looked
-// at, and come to the other after.
+// motion is by how much the difference of a sample can be wrong, since places were
+// not looked at in the same moment: in each, what moved there since the sample before,
+// or until the next one, whichever is more. A message that left one place before it was
+// looked at, and came to the other after, is in none; it is in both if it was the other
+// way round. What is in a place may stay the same while some come and as many go:
+// what workers have put there says how many.
 func motion(before, at, after *terms) int64 {
 	n := int64(0)
-	for i := range at {
-		a, b := abs(at[i]-before[i]), abs(after[i]-at[i])
-		switch term(i) {
-		case taken, outParking, dropped, lost, refused:
-		case published, moved, done, debounced:
-			n += max(a, b)
-		default:
-			n += a + b
+	for _, place := range places {
+		most := int64(0)
+		for _, count := range place {
+			x, y, z := before.sum(count), at.sum(count), after.sum(count)
+			most = max(most, abs(y-x), abs(z-y))
 		}
+		n += most
+	}
+	return n
+}
+
+// places are where messages are seen, each with the counts that say how many move there.
+var places = [][][]term{
+	{{published}},
+	{{moved}},
+	{{done}},
+	{{debounced}},
+	{{ready, unacked}}, // of one moment
+	{{waiting}, {retried}},
+	{{inParking}, {gaveUp}},
+	{{failing, replaying, replayed, discarded, removed}}, // the same
+	{{resets}},
+}
+
+func (t *terms) sum(of []term) (n int64) {
+	for _, i := range of {
+		n += t[i]
 	}
 	return n
 }

@@ -134,7 +134,7 @@ func writeAudit(w io.Writer, a api.Ledger, width int) error {
 			say("%s: as of %s, and no sample since\n", name, sampled(l.At))
 		}
 		if l.State == "balanced" && l.Slack > 0 {
-			say("%s: balanced but for at most %d messages, which are on the move\n", name, l.Slack)
+			say("%s: balanced to within %s: some moved while the queues were counted, one after the other; once they are still, it is exact\n", name, plural(int(l.Slack), "message"))
 		}
 		for _, d := range l.Differences {
 			say("%s: %s\n", name, oneLiner(d.Text))

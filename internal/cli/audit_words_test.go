@@ -1,0 +1,26 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+// That messages moved while they were counted is said so that nobody takes it for a
+// loss; of one that is exact, nothing is.
+func TestAuditWords(t *testing.T) {
+	for slack, want := range map[int64]string{
+		0: "",
+		1: "orders: balanced to within 1 message: some moved while the queues were counted",
+		4: "orders: balanced to within 4 messages: some moved while the queues were counted",
+	} {
+		var b strings.Builder
+		if err := writeAudit(&b, api.Ledger{Kept: true, Accounts: []api.Account{{Account: "orders", State: "balanced", In: 6, Slack: slack}}}, 0); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.String(); !strings.Contains(got, want) || want == "" && strings.Contains(got, "orders:") {
+			t.Errorf("slack %d:\n%s", slack, got)
+		}
+	}
+}
