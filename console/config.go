@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/ledger"
 	"github.com/reprisemq/reprise/topology"
@@ -73,6 +74,11 @@ type Worker struct {
 	Queue   string        // the work queue
 	State   func() error  // nil if it consumes, else why not: reprise.Worker.Consuming
 	Breaker func() string // state of its breaker, in a word; nil: it has none
+
+	// Config is what it was made with: the drawing of the topology then says how often
+	// its messages are retried and how long they wait, as reprise topology graph does.
+	// Default: not known, and the drawing says what is to be seen of the queues.
+	Config *reprise.WorkerConfig
 }
 
 // Validate reports settings that cannot work and what to write instead.

@@ -12,9 +12,9 @@ import (
 // newGraph draws a topology, be it one that was configured or one that was found on a
 // broker. Wait queues of one work queue become one node, since there are dozens of
 // them, and what only exists between them goes with it. What a topology does not say,
-// where a worker sends what has failed, comes from the names of queues, and from where
-// their dead letters go.
-func newGraph(t topology.Topology, works []string, counts map[string]graph.Count) *graph.Graph {
+// where a worker sends what has failed, is told by the workers that are known, and
+// otherwise comes from the names of queues, and from where their dead letters go.
+func newGraph(t topology.Topology, works []string, workers []graph.Worker, counts map[string]graph.Count) *graph.Graph {
 	b := graphBuilder{
 		Graph: &graph.Graph{}, names: map[string]bool{},
 		index: map[string]int{}, waits: map[string]*waits{}, ways: map[way]int{}, into: map[string][]string{},
@@ -36,6 +36,8 @@ func newGraph(t topology.Topology, works []string, counts map[string]graph.Count
 	}
 	b.byName()
 	b.byWayBack()
+	b.labels()
+	b.told(graph.New(workers))
 	for name, c := range counts {
 		if n := b.node(queueID(name)); n != nil {
 			if n.Count == nil {
@@ -46,18 +48,24 @@ func newGraph(t topology.Topology, works []string, counts map[string]graph.Count
 		}
 	}
 	for i, e := range b.Edges {
-		if w := b.waits[e.From]; w != nil && e.Way == graph.Returns && w.high > 0 {
-			from := short(w.low) + " to "
-			if w.low == 0 { // the bucket of all short delays: nothing comes back at once
-				from = "up to "
-			}
-			b.Edges[i].Labels = []string{"after " + from + short(w.high)}
-		}
 		if n := len(e.Labels); n > 3 {
 			b.Edges[i].Labels = append(slices.Clone(e.Labels[:2]), "and "+thousands(int64(n-2))+" more")
 		}
 	}
 	return b.Graph
+}
+
+// labels says of wait queues how long messages are in them.
+func (b *graphBuilder) labels() {
+	for i, e := range b.Edges {
+		if w := b.waits[e.From]; w != nil && e.Way == graph.Returns && w.high > 0 {
+			from := graph.Duration(w.low) + " to "
+			if w.low == 0 { // the bucket of all short delays: nothing comes back at once
+				from = "up to "
+			}
+			b.Edges[i].Labels = []string{"after " + from + graph.Duration(w.high)}
+		}
+	}
 }
 
 type graphBuilder struct {
@@ -160,14 +168,14 @@ func (b *graphBuilder) deadLetters(q topology.Queue) {
 	ttl, waits := millis(q.Args["x-message-ttl"])
 	switch {
 	case from.Kind == graph.Work && b.node(to) != nil && b.node(to).Kind == graph.Failed:
-		way, label = graph.Parked, "given up"
+		way, label = graph.Parked, "parked"
 	case from.Kind != graph.Wait && waits:
-		label = "rejected, or after " + exactly(ttl)
+		label = "rejected, or after " + graph.Duration(ttl)
 	case from.Kind != graph.Wait:
 	case b.waits[from.ID] != nil || !waits:
 		way, label = graph.Returns, "when the time is up"
 	default:
-		way, label = graph.Returns, "after "+exactly(ttl)
+		way, label = graph.Returns, "after "+graph.Duration(ttl)
 	}
 	b.edge(from.ID, to, way, label)
 }
@@ -185,7 +193,7 @@ func (b *graphBuilder) byName() {
 		}
 		for _, failed := range []string{queueID(topology.FailedQueue(name)), queueID(name + stakingMark)} {
 			if len(b.into[failed]) == 0 {
-				b.edge(n.ID, failed, graph.Parked, "given up")
+				b.edge(n.ID, failed, graph.Parked, "parked")
 			}
 		}
 	}
@@ -209,7 +217,7 @@ func (b *graphBuilder) byWayBack() {
 			case n.Kind == graph.Wait && b.reaches(n.ID, w.ID):
 				b.edge(w.ID, entry, graph.Retried, "fails")
 			case n.Kind == graph.Failed && strings.HasPrefix(strings.TrimPrefix(w.ID, "queue/"), strings.TrimSuffix(name, "failed")):
-				b.edge(w.ID, entry, graph.Parked, "given up")
+				b.edge(w.ID, entry, graph.Parked, "parked")
 			}
 		}
 	}

@@ -22,7 +22,7 @@ func (b *graphBuilder) kindOf(q topology.Queue, works []string) (graph.Kind, str
 	case b.isFailed(q.Name):
 		return graph.Failed, "failed queue"
 	case waits && back:
-		return graph.Wait, "wait queue, " + exactly(ttl)
+		return graph.Wait, "wait queue, " + graph.Duration(ttl)
 	case back && (strings.HasSuffix(q.Name, "_delay") || strings.Contains(q.Name, "wait") || strings.Contains(q.Name, "retry")):
 		return graph.Wait, "wait queue"
 	}

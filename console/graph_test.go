@@ -41,9 +41,9 @@ func TestGraph(t *testing.T) {
 				Bindings: []topology.Binding{{Exchange: "shop", Queue: "orders", RoutingKey: "order.*"}, {Exchange: "shop", Queue: "orders", RoutingKey: "refund.*"}},
 			},
 			[]string{
-				"orders -parked-> orders.failed: given up",
+				"orders -parked-> orders.failed: parked",
 				"orders -retried-> orders.wait.*: fails",
-				"orders.wait.* -returns-> orders: after 1 s to 3 s",
+				"orders.wait.* -returns-> orders: after 1s to 3.1s",
 				"shop -bound-> orders: order.*, refund.*",
 			},
 		},
@@ -54,13 +54,13 @@ func TestGraph(t *testing.T) {
 			}},
 			[]string{
 				"orders -retried-> orders.wait.*: fails",
-				"orders.wait.* -returns-> orders: after up to 1 s",
+				"orders.wait.* -returns-> orders: after up to 1s",
 			},
 		},
 		"levels": {
 			topology.Levels{}.Topology("orders").Merge(levels(t, "orders")),
 			[]string{
-				"orders -parked-> orders.failed: given up",
+				"orders -parked-> orders.failed: parked",
 				"orders -retried-> orders.level.*: fails",
 				"orders.level.* -returns-> orders: when the time is up",
 			},
@@ -71,21 +71,21 @@ func TestGraph(t *testing.T) {
 				"cover-art-archive -bound-> cover-art-archive.delete: delete",
 				"cover-art-archive -bound-> cover-art-archive.index: index",
 				"cover-art-archive -bound-> cover-art-archive.move: move",
-				"cover-art-archive.delete -parked-> cover-art-archive.failed: given up",
+				"cover-art-archive.delete -parked-> cover-art-archive.failed: parked",
 				"cover-art-archive.delete -retried-> cover-art-archive.retry: fails",
 				"cover-art-archive.failed -bound-> cover-art-archive.failed: ",
-				"cover-art-archive.index -parked-> cover-art-archive.failed: given up",
+				"cover-art-archive.index -parked-> cover-art-archive.failed: parked",
 				"cover-art-archive.index -retried-> cover-art-archive.retry: fails",
-				"cover-art-archive.move -parked-> cover-art-archive.failed: given up",
+				"cover-art-archive.move -parked-> cover-art-archive.failed: parked",
 				"cover-art-archive.move -retried-> cover-art-archive.retry: fails",
 				"cover-art-archive.retry -bound-> cover-art-archive.retry: ",
-				"cover-art-archive.retry -returns-> cover-art-archive: after 4 h",
+				"cover-art-archive.retry -returns-> cover-art-archive: after 4h",
 			},
 		},
 		"staking": {
 			preset.Staking{Queues: []string{"btc_info_queue"}}.Topology(),
 			[]string{
-				"btc_info_queue -parked-> btc_info_queue_failed: given up",
+				"btc_info_queue -parked-> btc_info_queue_failed: parked",
 				"btc_info_queue -retried-> common_dlx: rejected",
 				"btc_info_queue_delay -returns-> btc_info_queue: when the time is up",
 				"common_dlx -bound-> btc_info_queue_delay: btc_info_queue_routing_key",
@@ -102,14 +102,14 @@ func TestGraph(t *testing.T) {
 			},
 			[]string{
 				"RetryExchange -bound-> RetryQueue: ",
-				"RetryQueue -returns-> WorkExchange: after 5 min",
+				"RetryQueue -returns-> WorkExchange: after 5m",
 				"WorkExchange -bound-> WorkQueue: ",
 				"WorkQueue -retried-> RetryExchange: rejected",
 			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newGraph(test.topology, nil, nil)
+			g := newGraph(test.topology, nil, nil, nil)
 			if d := cmp.Diff(test.want, ways(g)); d != "" {
 				t.Error(d)
 			}
@@ -145,7 +145,7 @@ func TestKinds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := map[graph.Kind][]string{}
-			for _, n := range newGraph(test.topology, nil, nil).Nodes {
+			for _, n := range newGraph(test.topology, nil, nil, nil).Nodes {
 				if n.Kind != graph.Exchange {
 					got[n.Kind] = append(got[n.Kind], n.Name)
 				}

@@ -42,7 +42,7 @@ func (p *pages) system(c *call) (*system, error) {
 	for name, q := range s.figures {
 		counts[name] = graph.Count{Ready: q.Ready, Unacked: q.Unacked}
 	}
-	s.graph = newGraph(p.everything(ctx, c.cfg.Topology), works, counts)
+	s.graph = newGraph(p.everything(ctx, c.cfg.Topology), works, c.cfg.policies(), counts)
 	return s, nil
 }
 

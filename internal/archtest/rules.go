@@ -85,8 +85,8 @@ var Rules = []Rule{
 	},
 	{
 		For:  []string{"internal/graph"},
-		Only: []string{"topology", "backoff"},
-		Why:  "a drawing is made of values",
+		Only: library(),
+		Why:  "a drawing is made of values, among them how a worker is configured",
 	},
 	{
 		For:  []string{"breaker"},

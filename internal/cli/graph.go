@@ -2,14 +2,12 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"os"
 
 	"golang.org/x/term"
 
-	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/config"
 	"github.com/reprisemq/reprise/internal/graph"
 )
@@ -85,14 +83,7 @@ func graphWorkers(all []config.Worker, queue, file string) ([]graph.Worker, erro
 		if queue != "" && queue != w.Queue {
 			continue
 		}
-		schedule := w.Policy.Backoff
-		if schedule == nil {
-			schedule, _ = config.Backoff{}.Schedule(nil) // the default, which has no mistakes
-		}
-		workers = append(workers, graph.Worker{
-			Queue: w.Queue, Strategy: w.Strategy, Topology: w.Topology,
-			Attempts: cmp.Or(w.Policy.MaxAttempts, reprise.DefaultMaxAttempts), Backoff: schedule,
-		})
+		workers = append(workers, graph.Of(w.WorkerConfig))
 	}
 	if len(workers) == 0 {
 		return nil, usagef("%s has no worker of a queue %q: there are %s", file, queue, fmt.Sprint(queues))

@@ -41,6 +41,7 @@ type namedWorker struct {
 	*reprise.Worker
 	queue   string
 	breaker func() string // its state; nil: it has none
+	config  reprise.WorkerConfig
 }
 
 func newHealth(ending <-chan struct{}) (*health, error) {

@@ -141,7 +141,7 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 		if err != nil {
 			return usageError{err}
 		}
-		named := namedWorker{Worker: worker, queue: w.Queue}
+		named := namedWorker{Worker: worker, queue: w.Queue, config: conf}
 		if b, ok := conf.Breaker.(interface{ State() string }); ok {
 			named.breaker = b.State
 		}

@@ -86,7 +86,7 @@ func (d *desk) start(client *reprise.Client, workers []namedWorker) (stop func()
 		return func() {}
 	}
 	for _, w := range workers {
-		d.console.Workers = append(d.console.Workers, console.Worker{Queue: w.queue, State: w.Consuming, Breaker: w.breaker})
+		d.console.Workers = append(d.console.Workers, console.Worker{Queue: w.queue, State: w.Consuming, Breaker: w.breaker, Config: &w.config})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

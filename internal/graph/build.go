@@ -204,7 +204,7 @@ func (b *builder) deadLetters(q topology.Queue) {
 	}
 	label := ""
 	if ttl, ok := topology.Integer(q.Args["x-message-ttl"]); ok {
-		label = "after " + short(time.Duration(ttl)*time.Millisecond)
+		label = "after " + Duration(time.Duration(ttl)*time.Millisecond)
 	}
 	b.edge(from, to, Returns, label)
 }
@@ -270,8 +270,8 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// short is a time with its two largest units.
-func short(d time.Duration) string {
+// Duration writes a time with its two largest units, as a configuration has it.
+func Duration(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d < time.Second:

@@ -11,10 +11,12 @@
 package graph
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -26,6 +28,18 @@ type Worker struct {
 	Topology topology.Topology // what it declares besides the Strategy's
 	Attempts int               // the most there are; the Strategy may have a number of its own
 	Backoff  backoff.Backoff   // of its policy
+}
+
+// Of is the worker of a configuration.
+func Of(c reprise.WorkerConfig) Worker {
+	schedule := c.Policy.Backoff
+	if schedule == nil {
+		schedule = backoff.Equal(backoff.Exponential{}) // as a Policy has it
+	}
+	return Worker{
+		Queue: c.Queue, Strategy: c.Strategy, Topology: c.Topology,
+		Attempts: cmp.Or(c.Policy.MaxAttempts, reprise.DefaultMaxAttempts), Backoff: schedule,
+	}
 }
 
 // Kind is what a node is for.
@@ -145,7 +159,7 @@ func (s span) with(o span) span {
 
 func (s span) String() string {
 	if s.high > s.low {
-		return short(s.low) + " to " + short(s.high)
+		return Duration(s.low) + " to " + Duration(s.high)
 	}
-	return short(s.low)
+	return Duration(s.low)
 }
