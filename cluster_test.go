@@ -76,6 +76,9 @@ func TestAnotherAddressTakesOver(t *testing.T) {
 				if !strings.Contains(line, "broker="+doors[0].Addr()) && !strings.Contains(line, "broker="+doors[1].Addr()) {
 					t.Errorf("%s: names no address", line)
 				}
+				if strings.Contains(line, "Exception (501)") {
+					t.Errorf("%s: the reason is in the AMQP client's words", line)
+				}
 			}
 		}
 	})

@@ -53,7 +53,7 @@ func (c *conn) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking) {
 		select {
 		case err, ok := <-closes:
 			if ok {
-				c.reason = err
+				c.reason = inWords(err)
 				c.unreadable = !err.Server && !c.socket.failed.Load()
 				continue // the channel is closed next
 			}

@@ -55,11 +55,11 @@ func (l *link) explain(a address, s *socket, err error) error {
 	case refusal.Code == amqp.AccessRefused && refusal.Server:
 		return fatal("the broker refused user %q: check user name and password (%s)", l.user, refusal.Reason)
 	case refusal.Code == amqp.NotAllowed && refusal.Server && strings.Contains(refusal.Reason, "limit ("):
-		return err // of connections: others may end
+		return inWords(err) // of connections: others may end
 	case refusal.Code == amqp.NotAllowed && refusal.Server:
 		return fatal("the broker does not let user %q into virtual host %q: check that it exists and that the user has permissions on it (%s)", l.user, a.Vhost, refusal.Reason)
 	}
-	return err
+	return inWords(err)
 }
 
 func isLoopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }

@@ -105,7 +105,7 @@ func (s *session) watch(closes <-chan *amqp.Error) {
 		s.end(errGone) // by ourselves, or before we looked
 		return
 	}
-	s.end(fmt.Errorf("consuming channel closed: %w", reason))
+	s.end(fmt.Errorf("consuming channel closed: %w", inWords(reason)))
 }
 
 // settle writes what is settled. A session that nothing can be settled on any more

@@ -1,0 +1,30 @@
+package reprise
+
+import (
+	"errors"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Why a connection ended is said in words, and is still the client's error.
+func TestInWords(t *testing.T) {
+	for want, err := range map[string]*amqp.Error{
+		"the broker, or what is between, closed the connection without a word (EOF)":                                          {Code: 501, Reason: "EOF"},
+		"the connection broke: read tcp 127.0.0.1:1->127.0.0.1:2: read: connection reset by peer":                             {Code: 501, Reason: "read tcp 127.0.0.1:1->127.0.0.1:2: read: connection reset by peer"},
+		"nothing came from the broker for too long, not even a heartbeat (read tcp 127.0.0.1:1->127.0.0.1:2: i/o timeout)":    {Code: 501, Reason: "read tcp 127.0.0.1:1->127.0.0.1:2: i/o timeout"},
+		"the broker closed the connection: CONNECTION_FORCED - broker forced connection closure with reason 'shutdown' (320)": {Code: 320, Reason: "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'", Server: true},
+		"the broker closed the channel: PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out (406)":          {Code: 406, Reason: "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out", Server: true, Recover: true},
+	} {
+		got := inWords(err)
+		if got.Error() != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if e, ok := errors.AsType[*amqp.Error](got); !ok || e != err {
+			t.Errorf("%q is not the client's error any more", got)
+		}
+	}
+	if other := errors.New("no route to host"); inWords(other) != other {
+		t.Error("another error was changed")
+	}
+}
