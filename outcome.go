@@ -105,8 +105,12 @@ type PanicError struct {
 }
 
 // Error returns the value, and the stack from where it panicked: both are recorded
-// on the message.
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n\n%s", e.Value, e.origin()) }
+// on the message. What is logged has the value and the place, and not the stack.
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("%s%v\n\n%s", panicPrefix, e.Value, e.origin())
+}
+
+const panicPrefix = "panic: "
 
 // origin is the stack without what stands above the panic: how it was recovered,
 // which is the same for all of them.

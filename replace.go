@@ -51,10 +51,10 @@ func (w *Worker) replace(d *delivery, c *replacement) {
 	}
 	switch c.kind {
 	case parked:
-		w.log.Error("parked", "message_id", c.messageID(d), "attempt", c.f.Attempt, "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "reason", c.f.Reason, "error", c.f.Error)
+		w.log.Error("parked", "message_id", c.messageID(d), "attempt", c.f.Attempt, "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "reason", c.f.Reason, "error", logged(c.f.Error))
 		w.settled(Event{Kind: EventParked, Err: errText(c.f.Error)}, d)
 	case retried:
-		w.log.Warn("retry", "message_id", c.messageID(d), "attempt", c.f.Attempt, "delay", c.hop.Delay, "error", c.f.Error)
+		w.log.Warn("retry", "message_id", c.messageID(d), "attempt", c.f.Attempt, "delay", c.hop.Delay, "error", logged(c.f.Error))
 		w.settled(Event{Kind: EventRetried, Delay: c.hop.Delay, Err: errText(c.f.Error)}, d)
 	case moved:
 		w.log.Warn("delivered again", "message_id", c.messageID(d), "attempt", c.f.Attempt, "crashes", d.crashes+1)

@@ -52,7 +52,7 @@ func (w *Worker) settle(d *delivery, s said, took time.Duration) {
 		return
 	case w.handling.Err() != nil:
 		// The drain took its context away: that is no verdict on the message.
-		w.log.Info("given back", "message_id", d.MessageId, "attempt", d.attempt, "error", s.text)
+		w.log.Info("given back", "message_id", d.MessageId, "attempt", d.attempt, "error", logged(s.text))
 		d.giveBack()
 		w.settled(Event{Kind: EventGivenBack, Err: s.err}, d)
 		return

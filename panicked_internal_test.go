@@ -1,0 +1,42 @@
+package reprise
+
+import (
+	"errors"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"testing"
+)
+
+// panicked is the error of a handler that panics.
+func panicked(handle func()) (err error) {
+	defer func() { err = &PanicError{Value: recover(), Stack: debug.Stack()} }()
+	handle()
+	return nil
+}
+
+// A panic is one line in the log, with the place; the stack is on the message.
+func TestLoggedPanic(t *testing.T) {
+	var none *struct{ field int }
+	for want, handle := range map[string]func(){
+		`^panic: no price \(.*/panicked_internal_test\.go:\d+\)$`:                                                         func() { panic("no price") },
+		`^panic: runtime error: invalid memory address or nil pointer dereference \(.*/panicked_internal_test\.go:\d+\)$`: func() { none.field++ },
+	} {
+		err := panicked(handle)
+		if got := logged(err.Error()); !regexp.MustCompile(want).MatchString(got) {
+			t.Errorf("%q does not match %s", got, want)
+		}
+		if !strings.Contains(err.Error(), "TestLoggedPanic") {
+			t.Errorf("the stack is not in the error:\n%s", err)
+		}
+	}
+	after := panicked(func() { panic("no price") }).Error() + "\n\nparked, because it cannot be retried: no room"
+	if got := logged(after); strings.Contains(got, "\n") || !strings.HasSuffix(got, "); parked, because it cannot be retried: no room") {
+		t.Errorf("%q", got)
+	}
+	for _, text := range []string{"no price", "a\n\nb", "panic: a\n\nb", panicked(func() { panic(errors.New("a\n\nb")) }).Error()} {
+		if got := logged(text); got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
