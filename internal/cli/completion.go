@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -100,11 +101,11 @@ type completeCmd struct {
 }
 
 // Run prints the candidates.
-func (c *completeCmd) Run(streams IO, command *kong.Context) error {
+func (c *completeCmd) Run(ctx context.Context, streams IO, command *kong.Context) error {
 	if len(c.Words) == 0 {
 		c.Words = []string{""}
 	}
-	for _, x := range candidates(command.Model.Node, c.Words) {
+	for _, x := range candidates(command.Model.Node, c.Words, names{ctx, streams, c.Words}) {
 		if _, err := fmt.Fprintln(streams.Stdout, strings.TrimSuffix(x.value+"\t"+x.help, "\t")); err != nil {
 			return err
 		}
@@ -121,7 +122,7 @@ var (
 )
 
 // candidates are what could stand in place of the last of some words.
-func candidates(node *kong.Node, words []string) []candidate {
+func candidates(node *kong.Node, words []string, known names) []candidate {
 	flags := node.Flags
 	last := words[len(words)-1]
 	var pending *kong.Flag // whose value comes next
@@ -151,18 +152,20 @@ func candidates(node *kong.Node, words []string) []candidate {
 	name, value, assigned := strings.Cut(last, "=")
 	switch {
 	case pending != nil:
-		return valuesOf(pending.Value, "", last)
+		return valuesOf(pending.Value, "", last, known.of(pending.Value, flags))
 	case !literal && assigned && strings.HasPrefix(last, "--"):
 		if f := flagOf(flags, name); f != nil {
-			return valuesOf(f.Value, name+"=", value)
+			return valuesOf(f.Value, name+"=", value, known.of(f.Value, flags))
 		}
 		return nil
 	case !literal && strings.HasPrefix(last, "-"):
 		return matchingFlags(flags, last)
 	case arguments < len(node.Positional):
-		return valuesOf(node.Positional[arguments], "", last)
+		v := node.Positional[arguments]
+		return valuesOf(v, "", last, known.of(v, flags))
 	case len(node.Positional) > 0 && node.Positional[len(node.Positional)-1].IsCumulative():
-		return valuesOf(node.Positional[len(node.Positional)-1], "", last)
+		v := node.Positional[len(node.Positional)-1]
+		return valuesOf(v, "", last, known.of(v, flags))
 	}
 	var found []candidate
 	for _, child := range node.Children {
@@ -203,12 +206,18 @@ func matchingFlags(flags []*kong.Flag, prefix string) []candidate {
 	return found
 }
 
-// valuesOf are the values of a flag or an argument that begin with a text.
-func valuesOf(v *kong.Value, before, begun string) []candidate {
+// valuesOf are the values of a flag or an argument that begin with a text: those that
+// it has at any time, and those that there are at present.
+func valuesOf(v *kong.Value, before, begun string, present []candidate) []candidate {
 	var found []candidate
 	for _, word := range v.EnumSlice() {
 		if word != "" && strings.HasPrefix(word, begun) {
 			found = append(found, candidate{value: before + word})
+		}
+	}
+	for _, c := range present {
+		if strings.HasPrefix(c.value, begun) {
+			found = append(found, candidate{before + c.value, c.help})
 		}
 	}
 	placeholder := v.Name
