@@ -20,7 +20,6 @@ type count struct {
 	sent              int
 	accepted, refused int
 	doneN, parkedN    int
-	seen              [4]int // by the last now
 }
 
 type fate int
@@ -87,19 +86,17 @@ func (c *count) ends(id string, how fate) {
 	}
 }
 
-// now is how things are, and whether they were otherwise when it was last asked.
-func (c *count) now() (sent, accepted, refused, left int, news bool) {
+// now is how things are.
+func (c *count) now() (sent, accepted, refused, left int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := [4]int{c.sent, c.accepted, c.refused, c.sent - c.doneN - c.parkedN}
-	news, c.seen = now != c.seen, now
-	return now[0], now[1], now[2], now[3], news
+	return c.sent, c.accepted, c.refused, c.sent - c.doneN - c.parkedN
 }
 
 // balance writes what has become of the purges, and returns an error if some are
 // missing.
 func (c *count) balance(out io.Writer) error {
-	sent, accepted, refused, left, _ := c.now()
+	sent, accepted, refused, left := c.now()
 	fmt.Fprintf(out, "\n%d sent = %d done + %d parked", sent, c.doneN, c.parkedN)
 	if left > 0 {
 		fmt.Fprintf(out, " + %d in the queues", left)

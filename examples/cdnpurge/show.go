@@ -127,16 +127,19 @@ func (s Show) play(ctx context.Context, client *reprise.Client, worker *reprise.
 	if s.Beside != nil {
 		work(func(ctx context.Context) error { return s.Beside(ctx, design, p, c.done) })
 	}
-	began, tick := time.Now(), time.NewTicker(time.Second)
+	began, tick, shown := time.Now(), time.NewTicker(time.Second), rows(0)
 	defer tick.Stop()
 	fmt.Fprintf(s.Out, "%4s  %5s  %5s  %5s  %5s   the CDN's queue\n", "", "sent", "201", "507", "to do")
 	for {
 		select {
 		case <-tick.C:
-			since := time.Since(began)
-			s.line(since, cdn.Length(), c)
+			for _, second := range shown.due(time.Since(began)) {
+				s.line(second, cdn.Length(), c)
+			}
 		case <-c.finished:
-			s.line(time.Since(began), cdn.Length(), c)
+			for _, second := range shown.last(time.Since(began)) {
+				s.line(second, cdn.Length(), c)
+			}
 			return nil
 		case err := <-failed:
 			return err
@@ -146,12 +149,27 @@ func (s Show) play(ctx context.Context, client *reprise.Client, worker *reprise.
 	}
 }
 
-// line says how things are, if that has changed.
-func (s Show) line(since time.Duration, length int, c *count) {
-	sent, accepted, refused, left, news := c.now()
-	if !news {
-		return
+// rows are how many seconds have a row. A ticker drops ticks when the machine is busy,
+// and none is left out for that.
+type rows int
+
+// due are the seconds that have passed and have no row yet.
+func (r *rows) due(since time.Duration) (seconds []time.Duration) {
+	for ; time.Duration(*r+1)*time.Second <= since; *r++ {
+		seconds = append(seconds, time.Duration(*r+1)*time.Second)
 	}
+	return seconds
+}
+
+// last are those when nothing will happen any more: the second that has begun is as it
+// will be at its end.
+func (r *rows) last(since time.Duration) []time.Duration {
+	return r.due((since + time.Second - 1).Truncate(time.Second))
+}
+
+// line says how things are.
+func (s Show) line(since time.Duration, length int, c *count) {
+	sent, accepted, refused, left := c.now()
 	note := ""
 	if s.peak(since) {
 		note = "  peak hours"
