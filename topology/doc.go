@@ -27,7 +27,7 @@
 // Other Routes wait in other ways:
 //
 //	Buckets         any delay up to 49 days, late by at most a fraction of itself
-//	Levels          any delay up to 8 years, exact to the second, a hop for each bit of it; also for scheduling
+//	Levels          any delay up to 8½ years, exact to the second, a hop for each bit of it; also for scheduling
 //	WaitQueue       one delay: one queue, behind an exchange
 //	MessageTTL      any delay, but a short one waits behind a long one
 //	GrowingTTL      as MessageTTL, each a multiple of the message's last one, which the broker has noted
