@@ -239,39 +239,64 @@ func TestDrainGivesUpOnHandlersThatDoNotEnd(t *testing.T) {
 	})
 }
 
-func TestShutdownReturnsWhenItsContextEnds(t *testing.T) {
-	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		c := dial()
-		began, finish := make(chan struct{}, 1), make(chan struct{})
-		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
-			Queue: "work", DrainTimeout: time.Hour,
-			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
-				began <- struct{}{}
-				<-finish
-				return nil
-			}),
+// As with http.Server, handlers may finish until the context of Shutdown ends.
+func TestTheEndOfTheContextOfShutdownHastensTheDrain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stubborn bool          // does not heed its context, for as long as lastGrace
+		drain    time.Duration // the DrainTimeout
+		ctx      time.Duration // of Shutdown
+		cut      time.Duration // when the handler's context ends
+	}{
+		"sooner than the DrainTimeout":     {drain: time.Hour, ctx: time.Second, cut: time.Second},
+		"later":                            {drain: time.Second, ctx: time.Hour, cut: time.Second},
+		"at once":                          {drain: time.Hour, ctx: 0, cut: 0},
+		"while the handler goes on":        {drain: time.Hour, ctx: time.Second, cut: time.Second, stubborn: true},
+		"while it goes on, having drained": {drain: time.Second, ctx: 3 * time.Second, cut: time.Second, stubborn: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+				c := dial()
+				began, cut := make(chan struct{}, 1), make(chan time.Time, 1)
+				w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
+					Queue: "work", DrainTimeout: tc.drain,
+					Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+						began <- struct{}{}
+						<-ctx.Done()
+						cut <- time.Now()
+						if tc.stubborn {
+							time.Sleep(4 * time.Second)
+						}
+						return ctx.Err()
+					}),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ran := make(chan error, 1)
+				go func() { ran <- w.Run(context.Background()) }()
+				c.log.wait(t, "consuming", 1)
+				r.publish("", "work", amqp.Publishing{MessageId: "id"})
+				<-began
+				stopping := time.Now()
+				ctx, cancel := context.WithTimeout(context.Background(), tc.ctx)
+				defer cancel()
+				err = w.Shutdown(ctx)
+				if took := time.Since(stopping); took > tc.ctx || tc.ctx <= tc.cut && !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("shutdown after %s: %v", took, err)
+				}
+				if err := <-ran; err != nil {
+					t.Errorf("run: %v", err)
+				}
+				if took := (<-cut).Sub(stopping); took != tc.cut {
+					t.Errorf("the handler's context ended after %s", took)
+				}
+				d := r.take("work")
+				if d.Headers["x-reprise-attempts"] != nil || d.MessageId != "id" {
+					t.Errorf("given back as %q with %v", d.MessageId, d.Headers)
+				}
+			})
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ran := make(chan error, 1)
-		go func() { ran <- w.Run(context.Background()) }()
-		c.log.wait(t, "consuming", 1)
-		r.publish("", "work", amqp.Publishing{})
-		<-began
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		if err := w.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("shutdown: %v", err)
-		}
-		close(finish)
-		if err := <-ran; err != nil {
-			t.Errorf("run: %v", err)
-		}
-		if n := r.depth("work"); n != 0 {
-			t.Errorf("%d messages are left", n)
-		}
-	})
+	}
 }
 
 // A handler that succeeds when its worker writes no acks any more is not done: its

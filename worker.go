@@ -24,7 +24,8 @@ import (
 //
 // and when no attempt is left, it is parked instead of coming back.
 //
-// ctx ends when a shutdown has waited long enough; an attempt that then fails
+// ctx ends when a shutdown has waited long enough (DrainTimeout, or the end of the
+// context given to Shutdown); an attempt that then fails
 // does not count. It goes on when the connection is lost: the message is delivered
 // again, but work that was begun is better done than left half done. It carries the
 // values of the context given to Run. Handle is
@@ -61,6 +62,8 @@ type Worker struct {
 	state    atomic.Int32    // idle, then running or cancelled
 	stopping context.Context // ends with Shutdown
 	stop     context.CancelFunc
+	hurrying context.Context // ends with the context of a Shutdown
+	hurry    context.CancelFunc
 	done     chan struct{} // closed when Run has returned
 
 	// Set by Run. A drain ends handling first, and settling when it gives up.
@@ -119,6 +122,7 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 	}
 	w.status.set(fmt.Errorf("%w: Run was not called", ErrNotConsuming))
 	w.stopping, w.stop = context.WithCancel(context.Background())
+	w.hurrying, w.hurry = context.WithCancel(context.Background())
 	return w, nil
 }
 
@@ -126,7 +130,8 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 // reconnects, until ctx is cancelled or Shutdown is called. Then it drains:
 //
 //   - it stops consuming, and gives back what was not started, untouched;
-//   - running handlers may finish, for up to DrainTimeout;
+//   - running handlers may finish, for up to DrainTimeout, or until the context
+//     given to Shutdown ends;
 //   - then their context ends, and they have 5 s more. What fails now is given
 //     back without counting as an attempt.
 //
@@ -159,9 +164,13 @@ func (w *Worker) Run(ctx context.Context) error {
 	return errors.Join(err, w.drain(last))
 }
 
-// Shutdown makes Run drain and return, and waits for it until ctx ends. The drain
-// goes on then, and ends by its own limit, the DrainTimeout. It may be called any
-// number of times, also before Run, which then does nothing.
+// Shutdown makes Run drain and return, and waits for it until ctx ends. As with
+// http.Server, that is how long handlers may take: when ctx ends before they have
+// finished, and before the DrainTimeout is over, their context ends as it would after
+// the DrainTimeout. Shutdown returns the cause of ctx then, and Run within the next
+// seconds, when they have ended. A ctx that does not end leaves it at the DrainTimeout;
+// one that has ended lets nothing finish. Shutdown may be called any number of times,
+// also before Run, which then does nothing.
 func (w *Worker) Shutdown(ctx context.Context) error {
 	w.stop()
 	if w.state.CompareAndSwap(workerIdle, workerCancelled) {
@@ -172,6 +181,7 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 	case <-w.done:
 		return nil
 	case <-ctx.Done():
+		w.hurry()
 		return context.Cause(ctx)
 	}
 }
@@ -188,28 +198,29 @@ func (w *Worker) drain(last *session) error {
 		w.attempts.Wait()
 		close(idle)
 	}()
-	within := func(d time.Duration) bool {
+	within := func(d time.Duration, cut <-chan struct{}) bool {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
 		select {
 		case <-idle:
 			return true
 		case <-timer.C:
-			return false
+		case <-cut:
 		}
+		return false
 	}
-	drained := within(w.cfg.DrainTimeout)
+	drained := within(w.cfg.DrainTimeout, w.hurrying.Done())
 	if !drained {
 		w.log.Warn("drain timeout", "running", w.slots.taken())
 		w.endHandling(ErrDrainTimeout)
-		drained = within(lastGrace)
+		drained = within(lastGrace, nil)
 	}
 	if last != nil {
 		last.close(lastGrace)
 	}
 	w.endSettling(ErrClosed)
 	if !drained {
-		drained = within(lastGrace) // copies still under way give up
+		drained = within(lastGrace, nil) // copies still under way give up
 	}
 	if !drained {
 		return ErrDrainTimeout

@@ -119,7 +119,8 @@ type WorkerConfig struct {
 	ConsumerTimeout time.Duration
 
 	// DrainTimeout is how long a shutdown waits for running handlers before it
-	// ends their context. Default 30 s.
+	// ends their context, at most: the end of the context given to Shutdown ends it
+	// sooner. Default 30 s.
 	DrainTimeout time.Duration
 }
 
