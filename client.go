@@ -164,13 +164,13 @@ func call[T any](ctx context.Context, c *Client, request func() (T, error), disc
 	}
 }
 
-// channel opens a channel on the link's present connection.
+// channel opens a channel on the link's present connection: see conn.open.
 func (c *Client) channel(ctx context.Context, l *link) (*conn, *amqp.Channel, error) {
 	conn, err := l.get(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	ch, err := call(ctx, c, conn.Channel, closeChannel)
+	ch, err := call(ctx, c, func() (*amqp.Channel, error) { return conn.open(c.cfg.ConfirmTimeout) }, closeChannel)
 	return conn, ch, err
 }
 

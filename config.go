@@ -61,11 +61,12 @@ type Config struct {
 	// what the URL's parameter heartbeat says, or 10 s.
 	Heartbeat time.Duration
 
-	// ConfirmTimeout is how long a published message, or a declaration, may stay
-	// without an answer from the broker. Time without a connection counts, and so
+	// ConfirmTimeout is how long a published message, a declaration, or a worker that
+	// begins to consume may stay without an answer from the broker. Time without a connection counts, and so
 	// does time during which the broker has blocked publishers (out of memory or
 	// disk). A worker's copy that was sent may stay longer: it is logged as late,
-	// and not sent again. Default 30 s.
+	// and not sent again. A worker without an answer tries again, over another
+	// connection if the broker does not even open a channel. Default 30 s.
 	ConfirmTimeout time.Duration
 
 	// Name is shown in the broker's list of connections, followed by

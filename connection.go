@@ -130,6 +130,26 @@ func (c *conn) choked() bool {
 	return c.unreadable
 }
 
+// open opens a channel. No queue can keep the broker from answering that: if it does
+// not within timeout, or in the time in which a dead connection is noticed, it does not
+// read. Then only another connection helps, and this one ends.
+func (c *conn) open(timeout time.Duration) (*amqp.Channel, error) {
+	patience := max(timeout, 2*c.Config.Heartbeat)
+	var silent atomic.Bool
+	defer time.AfterFunc(patience, func() {
+		if c.blocking() == nil { // else it is nobody's fault
+			silent.Store(true)
+			c.log.Warn("broker does not read", "after", patience)
+			c.end(0)
+		}
+	}).Stop()
+	ch, err := c.Channel()
+	if err != nil && silent.Load() {
+		err = errSilent
+	}
+	return ch, err
+}
+
 // end closes the connection, waiting for the broker's answer at most patience.
 func (c *conn) end(patience time.Duration) {
 	_ = c.CloseDeadline(time.Now().Add(patience)) // it is closed, whatever the error

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -30,7 +31,7 @@ func (c *Client) declare(ctx context.Context, l *link, t topology.Topology) erro
 		fmt.Errorf("%w: cannot declare: the broker gave no answer within %s", ErrDisconnected, c.cfg.ConfirmTimeout))
 	defer cancel()
 	_, err = call(ctx, c, func() (struct{}, error) {
-		d := declaration{conn: conn}
+		d := declaration{conn: conn, timeout: c.cfg.ConfirmTimeout}
 		err := d.all(t)
 		if d.ch != nil {
 			closeChannel(d.ch)
@@ -62,8 +63,9 @@ func validateTopology(t topology.Topology) error {
 
 // declaration is one run through a topology.
 type declaration struct {
-	conn *conn
-	ch   *amqp.Channel // nil until needed, and after the broker closed it
+	conn    *conn
+	ch      *amqp.Channel // nil until needed, and after the broker closed it
+	timeout time.Duration // see conn.open
 }
 
 func (d *declaration) all(t topology.Topology) error {
@@ -88,7 +90,7 @@ func (d *declaration) all(t topology.Topology) error {
 // try runs a request on an open channel.
 func (d *declaration) try(request func(ch *amqp.Channel) error) error {
 	if d.ch == nil {
-		ch, err := d.conn.Channel()
+		ch, err := d.conn.open(d.timeout)
 		if err != nil {
 			return err
 		}

@@ -104,7 +104,7 @@
 //	connect failed         connection, broker, reason, next_try
 //	channel closed         connection, broker, error, next_try       (publishing)
 //	confirms do not come   connection, broker, exchange, routing_key, after (it has a channel of its own from now on)
-//	broker does not read   connection, broker, after                 (the connection is replaced)
+//	broker does not read   connection, broker, after                 (nor answer: the connection is replaced)
 //	publishing blocked     connection, broker, reason                (memory or disk alarm)
 //	publishing unblocked   connection, broker
 //	consuming              queue, generation, prefetch               (1 while messages are handled one at a time:

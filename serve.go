@@ -16,7 +16,7 @@ var (
 	errPaused  = errors.New("the worker pauses")
 )
 
-// errSilent ends a session whose broker does not answer.
+// errSilent ends a session whose broker does not answer, or a connection.
 var errSilent = errors.New("the broker did not answer in time")
 
 // serve consumes until the channel is gone (an error) or ctx ends (nil), in one
@@ -45,7 +45,7 @@ func (s *session) serve(ctx context.Context) error {
 		began := time.Now()
 		tag := fmt.Sprintf("%s-%d", w.client.cfg.Name, n)
 		narrow = narrow || w.gate.probing()
-		deliveries, err := s.subscribe(ctx, tag, narrow)
+		deliveries, err := s.subscribe(alive, tag, narrow)
 		if err != nil {
 			return s.unless(ctx, err)
 		}
@@ -90,14 +90,14 @@ func (s *session) serve(ctx context.Context) error {
 }
 
 // subscribe begins to consume.
-func (s *session) subscribe(ctx context.Context, tag string, narrow bool) (<-chan amqp.Delivery, error) {
+func (s *session) subscribe(alive context.Context, tag string, narrow bool) (<-chan amqp.Delivery, error) {
 	w := s.worker
 	prefetch := w.cfg.Prefetch
 	if narrow {
 		prefetch = 1
 	}
 	s.acks.expect(prefetch - w.cfg.Concurrency)
-	deliveries, err := call(ctx, w.client, func() (deliveries <-chan amqp.Delivery, err error) {
+	deliveries, err := call(alive, w.client, func() (deliveries <-chan amqp.Delivery, err error) {
 		err = s.ask(func() error {
 			if err := s.ch.Qos(prefetch, 0, false); err != nil { // of consumers to come
 				return err

@@ -118,7 +118,9 @@ func (s *session) settle() {
 }
 
 // ask makes a request that the broker answers, one at a time: answers carry no
-// number, and the AMQP client gives one to whoever waits.
+// number, and the AMQP client gives one to whoever waits. A session whose broker
+// gives none ends, for another one to be tried; the request goes on until the answer
+// comes, or the end of the connection.
 func (s *session) ask(request func() error) error {
 	select {
 	case s.asking <- struct{}{}:
@@ -126,6 +128,7 @@ func (s *session) ask(request func() error) error {
 		return context.Cause(s.ctx)
 	}
 	defer func() { <-s.asking }()
+	defer time.AfterFunc(s.worker.client.cfg.ConfirmTimeout, func() { s.end(errSilent) }).Stop()
 	return request()
 }
 
@@ -133,10 +136,16 @@ func (s *session) ask(request func() error) error {
 // settle goes nowhere.
 func (s *session) abandon(reason error) {
 	s.end(reason)
-	_ = s.worker.client.spawn(func() { // a closed client has closed it
-		<-s.acks.done // an ack that follows the end of its channel ends the connection (504)
-		closeChannel(s.ch)
-	})
+	_ = s.worker.client.spawn(s.closeChannel) // a closed client has closed it
+}
+
+// closeChannel closes the channel when nothing else is written on it any more: an ack
+// that follows the end of its channel ends the connection (504), and a request under
+// way would take the answer for its own. Nothing may be asked after it.
+func (s *session) closeChannel() {
+	<-s.acks.done
+	s.asking <- struct{}{}
+	closeChannel(s.ch)
 }
 
 // close writes the settlements there are, waits until RabbitMQ cannot forget them,
@@ -150,7 +159,10 @@ func (s *session) close(patience time.Duration) {
 		s.acks.window.wait(ctx)
 	case <-ctx.Done():
 	}
-	_, _ = call(ctx, s.worker.client, func() (struct{}, error) { return struct{}{}, s.ch.Close() }, nil)
+	_, _ = call(ctx, s.worker.client, func() (struct{}, error) {
+		s.closeChannel() // if need be, later
+		return struct{}{}, nil
+	}, nil)
 	s.end(ErrClosed)
 }
 

@@ -335,7 +335,7 @@ func slowToConsume(c *reprise.Config) {
 	c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := memory(ctx, network, addr)
 		return relay(conn, func(frame []byte) []byte {
-			if consumeOK := []byte{0, 60, 0, 21}; bytes.HasPrefix(frame[7:], consumeOK) {
+			if bytes.HasPrefix(frame[7:], consumeOK) {
 				time.Sleep(10 * time.Second)
 			}
 			return frame
