@@ -25,6 +25,9 @@ const (
 // maxConfigName leaves room in the 255 bytes of a consumer tag.
 const maxConfigName = 200
 
+// minReconnect is what the delays of Config.Reconnect have to reach.
+const minReconnect = time.Millisecond
+
 // These bound connecting, TLS and the AMQP handshake together. Of several
 // addresses the next one is worth more than the patience.
 const (
@@ -77,7 +80,8 @@ type Config struct {
 	// Reconnect is the delay between attempts to connect, where the URL has
 	// several hosts between rounds of attempts, and between attempts to consume
 	// or to publish a copy again after an error. It begins anew when a connection
-	// has lasted for 30 s. Default: exponential from 100 ms, doubling, up to 30 s,
+	// has lasted for 30 s. The first delays may be 0, later ones must reach 1 ms.
+	// Default: exponential from 100 ms, doubling, up to 30 s,
 	// the second half of each delay random.
 	Reconnect backoff.Backoff
 }
@@ -123,6 +127,15 @@ func (c *Config) Validate() error {
 	if len(c.Name) > maxConfigName {
 		errs = append(errs, fmt.Errorf("reprise: Config.Name has %d bytes: use at most %d", len(c.Name), maxConfigName))
 	}
-	errs = append(errs, backoff.Validate(c.Reconnect))
+	switch err := backoff.Validate(c.Reconnect); {
+	case err != nil:
+		errs = append(errs, err)
+	case c.Reconnect != nil:
+		const later = 1000 // the first delays may be 0, to try once at once
+		if _, longest := backoff.Range(c.Reconnect, later); longest < minReconnect {
+			errs = append(errs, fmt.Errorf("reprise: Config.Reconnect: its delays stay at %s, which would keep this process and the broker busy: "+
+				"have them reach at least %s, such as backoff.Fixed(time.Second), or leave it nil for the default", longest, minReconnect))
+		}
+	}
 	return errors.Join(errs...)
 }

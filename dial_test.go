@@ -143,9 +143,21 @@ func TestDialValidatesItsConfig(t *testing.T) {
 		"reprise: Config.Heartbeat 1ms: use at least 1s, or 0 for 10s":               {Heartbeat: time.Millisecond},
 		"reprise: Config.ConfirmTimeout -1ns is negative: use 0 for 30s":             {ConfirmTimeout: -1},
 		"backoff: List is empty: give at least one delay, such as List{time.Minute}": {Reconnect: backoff.List{}},
+		"reprise: Config.Reconnect: its delays stay at 0s, which would keep this process and the broker busy: have them reach at least 1ms, " +
+			"such as backoff.Fixed(time.Second), or leave it nil for the default": {Reconnect: backoff.Fixed(0)},
 	} {
 		if _, err := reprise.Dial(t.Context(), "amqp://localhost/", &c); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	for _, b := range []backoff.Backoff{
+		nil, backoff.Fixed(time.Millisecond),
+		backoff.List{0, time.Second},
+		backoff.Full(backoff.Fixed(time.Second)),
+		backoff.Exponential{Initial: time.Millisecond, Max: time.Second},
+	} {
+		if err := (&reprise.Config{Reconnect: b}).Validate(); err != nil {
+			t.Errorf("%v: %v", b, err)
 		}
 	}
 }
