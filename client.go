@@ -61,6 +61,10 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if config != nil && config.TLS != nil && addresses[0].Scheme != "amqps" { // which is the same for all
+		return nil, &ConnectError{Addr: addresses[0].addr, Reason: "Config.TLS is given, but the URL asks for a connection without TLS: " +
+			"write amqps:// (its port is 5671 where none is named), or leave Config.TLS out"}
+	}
 	c := &Client{cfg: config.withDefaults(), joined: make(chan struct{})}
 	c.publishing = newLink("publish", newRotation(addresses), c.cfg, &c.wg)
 	publishing, err := c.publishing.connect(ctx)

@@ -52,8 +52,8 @@ type Config struct {
 	// here.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// TLS is used where the URL says amqps, in place of the URL's own parameters
-	// for TLS. Where it has no ServerName, the certificate has to be for the host
+	// TLS is used in place of the URL's own parameters for TLS. The URL has to say
+	// amqps: beside amqp it is an error. Where it has no ServerName, the certificate has to be for the host
 	// that the URL names: of several, each for its own. To log in with a client
 	// certificate, put it here and auth_mechanism=external into the URL. Default:
 	// the system's certificate authorities, or what the parameters of the URL name.
