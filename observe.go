@@ -45,17 +45,18 @@ const (
 	// Of a message. What is started is handled, and then either done, retried,
 	// parked or given back; or it is lost with its connection (EventDropped) and
 	// delivered again. What is moved was not started: its copy is, when it comes.
-	EventStarted    EventKind = iota + 1 // an attempt begins; Age
-	EventHandled                         // the handler has returned; Err, Took
-	EventDone                            // acknowledged
-	EventRetried                         // it comes back; Err, Delay
-	EventParked                          // it is in the failed queue; Err
-	EventGivenBack                       // back in its queue, the attempt not counted
-	EventDropped                         // not settled, its connection is gone; Err. It is delivered again
-	EventLost                            // acknowledged, or perhaps, and its copy not published; Err. With AckThenPublish only
-	EventDebounced                       // acknowledged with another one like it, not handled
-	EventMoved                           // at the end of its queue, as a copy with its crashes counted on it; see WorkerConfig.CrashLimit
-	EventCopyFailed                      // the copy of a failed message was not taken, and is tried again; Err, Delay
+	EventStarted     EventKind = iota + 1 // an attempt begins; Age
+	EventHandled                          // the handler has returned; Err, Took
+	EventDone                             // acknowledged
+	EventRetried                          // it comes back; Err, Delay
+	EventParked                           // it is in the failed queue; Err
+	EventGivenBack                        // back in its queue, the attempt not counted
+	EventDropped                          // not settled, its connection is gone; Err. It is delivered again
+	EventLost                             // acknowledged, or perhaps, and its copy not published; Err. With AckThenPublish only
+	EventDebounced                        // acknowledged with another one like it, not handled
+	EventMoved                            // at the end of its queue, as a copy with its crashes counted on it; see WorkerConfig.CrashLimit
+	EventCopyFailed                       // the copy of a failed message was not taken, and is tried again; Err, Delay
+	EventTimeoutNear                      // held for so long that the broker loses patience soon; Took. See WorkerConfig.ConsumerTimeout
 
 	// Of a worker.
 	EventConsuming   // it has a consumer
@@ -73,7 +74,7 @@ const (
 
 var eventNames = [...]string{
 	EventStarted: "started", EventHandled: "handled", EventDone: "done", EventRetried: "retried", EventParked: "parked",
-	EventGivenBack: "given back", EventDropped: "dropped", EventLost: "lost", EventDebounced: "debounced", EventMoved: "moved", EventCopyFailed: "copy failed",
+	EventGivenBack: "given back", EventDropped: "dropped", EventLost: "lost", EventDebounced: "debounced", EventMoved: "moved", EventCopyFailed: "copy failed", EventTimeoutNear: "timeout near",
 	EventConsuming: "consuming", EventInterrupted: "interrupted", EventPaused: "paused", EventResumed: "resumed",
 	EventPublished: "published", EventConnected: "connected", EventDisconnected: "disconnected",
 	EventBlocked: "blocked", EventUnblocked: "unblocked",
@@ -95,7 +96,7 @@ type Event struct {
 	MessageID  string        // "" where the message has none
 	Attempt    int           // from 1
 	Age        time.Duration // since the message's Timestamp; 0 where it has none
-	Took       time.Duration // how long the handler ran, or the broker took to confirm
+	Took       time.Duration // how long the handler ran, or the broker took to confirm, or the message is held
 	Delay      time.Duration // until the message comes back, or it is tried again
 	Err        error         // what went wrong; nil: nothing
 }

@@ -29,8 +29,10 @@ func (s *session) remind(now time.Time, after time.Duration) {
 			continue
 		}
 		d.reminded = true
+		held := now.Sub(d.arrived)
 		w.log.Warn("consumer timeout is near", "message_id", d.MessageId, "attempt", d.attempt,
-			"held", now.Sub(d.arrived), "timeout", w.cfg.ConsumerTimeout)
+			"held", held, "timeout", w.cfg.ConsumerTimeout)
+		w.observe(Event{Kind: EventTimeoutNear, MessageID: d.MessageId, Attempt: d.attempt, Took: held})
 	}
 	n := 0
 	for n < len(s.pending) && now.Sub(s.pending[n].arrived) >= after {

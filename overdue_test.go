@@ -27,7 +27,8 @@ func TestWhatWaitsTooLongIsGivenBackBeforeTheBrokerLosesPatience(t *testing.T) {
 			}
 			return h.Handle(ctx, m)
 		})
-		c := dial()
+		events := &events{}
+		c := dial(func(c *reprise.Config) { c.Observer = events })
 		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: slow})
 		for i := range 10 {
 			r.publish("", "work", amqp.Publishing{MessageId: fmt.Sprint(i)})
@@ -45,6 +46,10 @@ func TestWhatWaitsTooLongIsGivenBackBeforeTheBrokerLosesPatience(t *testing.T) {
 		}
 		if n := c.log.count("consumer timeout is near"); n == 0 {
 			t.Error("nobody was warned")
+		}
+		if near := events.of(reprise.EventTimeoutNear); len(near) == 0 || near[0].MessageID != "0" || near[0].Attempt != 1 ||
+			near[0].Took < 24*time.Minute || near[0].Took > 26*time.Minute {
+			t.Errorf("the observer was told %v", near)
 		}
 		if n := c.log.count("waited too long to begin"); n == 0 {
 			t.Error("nothing was given back")

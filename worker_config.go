@@ -112,7 +112,7 @@ type WorkerConfig struct {
 
 	// ConsumerTimeout is the broker's consumer_timeout, after which it closes the
 	// channel of a consumer that has not settled a message. The worker warns when a
-	// handler has had a message for four fifths of it, and gives messages back that
+	// handler has had a message for four fifths of it (EventTimeoutNear), and gives messages back that
 	// have waited so long to begin. At least 1 min. Default 30 min, which is
 	// RabbitMQ's. Negative: the broker has none.
 	// https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout

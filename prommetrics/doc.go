@@ -24,6 +24,7 @@
 //	reprise_copies_failed_total             counter    queue
 //	reprise_debounced_total                 counter    queue
 //	reprise_moved_total                     counter    queue
+//	reprise_consumer_timeouts_near_total    counter    queue
 //	reprise_consuming                       gauge      queue
 //	reprise_interruptions_total             counter    queue
 //	reprise_paused                          gauge      queue

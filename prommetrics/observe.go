@@ -40,8 +40,8 @@ type queue struct {
 	lastSuccess prometheus.Gauge
 	begun       sync.Once // before any success
 
-	copiesFailed, debounced, moved, interruptions, pauses prometheus.Counter
-	consuming, paused                                     prometheus.Gauge
+	copiesFailed, debounced, moved, timeoutsNear, interruptions, pauses prometheus.Counter
+	consuming, paused                                                   prometheus.Gauge
 }
 
 func (m *Metrics) queue(name string) *queue {
@@ -66,6 +66,7 @@ func (m *Metrics) queue(name string) *queue {
 		copiesFailed:  m.copiesFailed.WithLabelValues(name),
 		debounced:     m.debounced.WithLabelValues(name),
 		moved:         m.moved.WithLabelValues(name),
+		timeoutsNear:  m.timeoutsNear.WithLabelValues(name),
 		interruptions: m.interruptions.WithLabelValues(name),
 		pauses:        m.pauses.WithLabelValues(name),
 		consuming:     m.consuming.WithLabelValues(name),
@@ -110,6 +111,8 @@ func (q *queue) observe(e reprise.Event) {
 		q.moved.Inc()
 	case reprise.EventCopyFailed:
 		q.copiesFailed.Inc()
+	case reprise.EventTimeoutNear:
+		q.timeoutsNear.Inc()
 	case reprise.EventConsuming:
 		q.begun.Do(q.lastSuccess.SetToCurrentTime)
 		q.consuming.Set(1)

@@ -80,6 +80,9 @@ func TestEventsMoveTheirMetrics(t *testing.T) {
 		{"a copy that is tried again", reprise.Event{Kind: reprise.EventCopyFailed, Attempt: 1, Delay: time.Second, Err: errTest}, map[string]float64{
 			"copies_failed_total" + q: 1,
 		}},
+		{"a handler that takes nearly as long as the broker waits", reprise.Event{Kind: reprise.EventTimeoutNear, Attempt: 1, Took: 24 * time.Minute}, map[string]float64{
+			"consumer_timeouts_near_total" + q: 1,
+		}},
 		{"consuming, as before", reprise.Event{Kind: reprise.EventConsuming}, map[string]float64{}},
 		{"interrupted", reprise.Event{Kind: reprise.EventInterrupted, Err: errTest, Delay: time.Second}, map[string]float64{
 			"interruptions_total" + q: 1, "consuming" + q: 0,
