@@ -3,6 +3,7 @@ package reprise
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -21,6 +22,7 @@ type Client struct {
 	copies     *publisher // of workers: what a user publishes must not disturb them
 	declared   *declarer  // what copies need, on the publishing connection
 	scheduled  *scheduler
+	workers    atomic.Int64 // that were made
 
 	stop context.CancelFunc
 	wg   sync.WaitGroup // every goroutine

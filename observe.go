@@ -40,7 +40,7 @@ func (g guarded) Observe(e Event) {
 type EventKind int
 
 // Kinds of events, and the fields of Event that have a meaning besides Kind.
-// Those of a worker have Queue, those of a message also MessageID and Attempt.
+// Those of a worker have Queue and Worker, those of a message also MessageID and Attempt.
 const (
 	// Of a message. What is started is handled, and then either done, retried,
 	// parked or given back; or it is lost with its connection (EventDropped) and
@@ -92,6 +92,7 @@ func (k EventKind) String() string {
 type Event struct {
 	Kind       EventKind
 	Queue      string        // the work queue
+	Worker     int           // which of the Client's workers, from 1: several may have one queue
 	Connection string        // "publish" or "consume"
 	MessageID  string        // "" where the message has none
 	Attempt    int           // from 1

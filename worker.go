@@ -48,6 +48,7 @@ func (f HandlerFunc) Handle(ctx context.Context, m *Message) error { return f(ct
 type Worker struct {
 	client *Client
 	cfg    WorkerConfig // with defaults
+	number int          // among its Client's
 	log    *slog.Logger
 	host   string // recorded with errors
 
@@ -97,6 +98,7 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 	w := &Worker{
 		client: c,
 		cfg:    cfg,
+		number: int(c.workers.Add(1)),
 		log:    c.cfg.Logger.With("queue", cfg.Queue),
 		host:   host,
 		slots:  newSlots(cfg.Concurrency),

@@ -70,10 +70,10 @@ func New(cfg Config) (*Metrics, error) {
 	m.moved = m.counter("moved_total", "Messages moved to the end of their queue, as a copy with its crashes counted on it.", "queue")
 	m.timeoutsNear = m.counter("consumer_timeouts_near_total", "Messages being handled that the worker has had for so long that the broker loses patience soon.", "queue")
 	m.debounced = m.counter("debounced_total", "Messages acknowledged with another one like them, and not handled.", "queue")
-	m.consuming = m.gauge("consuming", "Whether the worker has a consumer.", "queue")
+	m.consuming = m.gauge("consuming", "Workers that have a consumer.", "queue")
 	m.interruptions = m.counter("interruptions_total", "How often consuming was interrupted, or could not begin.", "queue")
-	m.paused = m.gauge("paused", "Whether the worker consumes nothing on purpose.", "queue")
-	m.pauses = m.counter("pauses_total", "How often the worker has paused.", "queue")
+	m.paused = m.gauge("paused", "Workers that consume nothing on purpose.", "queue")
+	m.pauses = m.counter("pauses_total", "How often workers have paused.", "queue")
 
 	m.up = m.gauge("connection_up", "Whether the connection to the broker stands.", "connection")
 	m.blocked = m.gauge("connection_blocked", "Whether the broker takes nothing on the connection.", "connection")

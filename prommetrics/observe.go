@@ -41,7 +41,26 @@ type queue struct {
 	begun       sync.Once // before any success
 
 	copiesFailed, debounced, moved, timeoutsNear, interruptions, pauses prometheus.Counter
-	consuming, paused                                                   prometheus.Gauge
+	consuming, paused                                                   workers
+}
+
+// workers are those of a queue that are in some state, and the gauge that counts them.
+type workers struct {
+	gauge prometheus.Gauge
+	mu    sync.Mutex
+	in    map[int]bool // by Event.Worker
+}
+
+// note says whether a worker is in the state.
+func (w *workers) note(worker int, in bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if in {
+		w.in[worker] = true
+	} else {
+		delete(w.in, worker)
+	}
+	w.gauge.Set(float64(len(w.in)))
 }
 
 func (m *Metrics) queue(name string) *queue {
@@ -69,8 +88,8 @@ func (m *Metrics) queue(name string) *queue {
 		timeoutsNear:  m.timeoutsNear.WithLabelValues(name),
 		interruptions: m.interruptions.WithLabelValues(name),
 		pauses:        m.pauses.WithLabelValues(name),
-		consuming:     m.consuming.WithLabelValues(name),
-		paused:        m.paused.WithLabelValues(name),
+		consuming:     workers{gauge: m.consuming.WithLabelValues(name), in: map[int]bool{}},
+		paused:        workers{gauge: m.paused.WithLabelValues(name), in: map[int]bool{}},
 	}
 }
 
@@ -115,21 +134,21 @@ func (q *queue) observe(e reprise.Event) {
 		q.timeoutsNear.Inc()
 	case reprise.EventConsuming:
 		q.begun.Do(q.lastSuccess.SetToCurrentTime)
-		q.consuming.Set(1)
-		q.paused.Set(0)
+		q.consuming.note(e.Worker, true)
+		q.paused.note(e.Worker, false)
 	case reprise.EventInterrupted:
-		q.consuming.Set(0)
+		q.consuming.note(e.Worker, false)
 		if errors.Is(e.Err, reprise.ErrClosed) { // it has ended
-			q.paused.Set(0)
+			q.paused.note(e.Worker, false)
 			return
 		}
 		q.interruptions.Inc()
 	case reprise.EventPaused:
 		q.pauses.Inc()
-		q.paused.Set(1)
-		q.consuming.Set(0)
+		q.paused.note(e.Worker, true)
+		q.consuming.note(e.Worker, false)
 	case reprise.EventResumed:
-		q.paused.Set(0)
+		q.paused.note(e.Worker, false)
 	}
 }
 

@@ -155,6 +155,19 @@ func TestStates(t *testing.T) {
 		{"a pause is no interruption", []event{
 			{Kind: reprise.EventConsuming, Queue: "q"}, {Kind: reprise.EventPaused, Queue: "q"},
 		}, map[string]float64{`consuming{queue="q"}`: 0, `paused{queue="q"}`: 1, `interruptions_total{queue="q"}`: 0}},
+		{"of two workers, one that consumes twice over and one that is interrupted", []event{
+			{Kind: reprise.EventConsuming, Queue: "q", Worker: 1},
+			{Kind: reprise.EventConsuming, Queue: "q", Worker: 2},
+			{Kind: reprise.EventConsuming, Queue: "q", Worker: 1},
+			{Kind: reprise.EventInterrupted, Queue: "q", Worker: 2},
+			{Kind: reprise.EventInterrupted, Queue: "q", Worker: 2},
+		}, map[string]float64{`consuming{queue="q"}`: 1, `paused{queue="q"}`: 0, `interruptions_total{queue="q"}`: 2}},
+		{"of two workers, one that pauses and one that ends", []event{
+			{Kind: reprise.EventConsuming, Queue: "q", Worker: 1},
+			{Kind: reprise.EventConsuming, Queue: "q", Worker: 2},
+			{Kind: reprise.EventPaused, Queue: "q", Worker: 1},
+			{Kind: reprise.EventInterrupted, Queue: "q", Worker: 2, Err: reprise.ErrClosed},
+		}, map[string]float64{`consuming{queue="q"}`: 0, `paused{queue="q"}`: 1, `interruptions_total{queue="q"}`: 0}},
 		{"what was blocked is not when it is gone", []event{
 			{Kind: reprise.EventConnected, Connection: "publish"}, {Kind: reprise.EventBlocked, Connection: "publish"}, {Kind: reprise.EventDisconnected, Connection: "publish"},
 		}, map[string]float64{`connection_up{connection="publish"}`: 0, `connection_blocked{connection="publish"}`: 0, `reconnects_total{connection="publish"}`: 0}},

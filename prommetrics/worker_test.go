@@ -192,3 +192,37 @@ func TestWorkerIsCounted(t *testing.T) {
 		expect(map[string]float64{`consuming` + q: 0, `paused` + q: 0, `interruptions_total` + q: 1})
 	})
 }
+
+// Two workers of one queue and one client are counted as two.
+func TestTwoWorkersOfOneQueueAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMetrics(t, prommetrics.Config{})
+		client := newLink(t, broker.Config{}).client(t, m)
+		var stops []func()
+		for range 2 {
+			worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
+				Queue: "orders", Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil }),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+			ran := make(chan error, 1)
+			go func() { ran <- worker.Run(ctx) }()
+			stops = append(stops, func() {
+				cancel()
+				if err := <-ran; err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for _, want := range []float64{2, 1, 0} {
+			time.Sleep(time.Second)
+			expect(t, m, map[string]float64{`consuming{queue="orders"}`: want})
+			if len(stops) > 0 {
+				stops[0]()
+				stops = stops[1:]
+			}
+		}
+	})
+}
