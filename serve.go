@@ -103,7 +103,7 @@ func (s *session) subscribe(alive context.Context, tag string, narrow bool) (<-c
 				return err
 			}
 			settled := s.acks.window.asked()
-			if deliveries, err = s.ch.Consume(w.cfg.Queue, tag, false, false, false, false, nil); err == nil {
+			if deliveries, err = s.ch.Consume(w.cfg.Queue, tag, false, false, false, false, w.cfg.arguments()); err == nil {
 				s.acks.window.consumes(settled, prefetch)
 			}
 			return err
@@ -116,6 +116,14 @@ func (s *session) subscribe(alive context.Context, tag string, narrow bool) (<-c
 		w.status.set(nil)
 	}
 	return deliveries, err
+}
+
+// arguments are those of basic.consume.
+func (c WorkerConfig) arguments() amqp.Table {
+	if c.Priority == 0 {
+		return nil
+	}
+	return amqp.Table{"x-priority": c.Priority}
 }
 
 // turnAway ends a subscription that came when the worker had stopped waiting for it.

@@ -86,6 +86,12 @@ type WorkerConfig struct {
 	// Debounce at least 256.
 	Prefetch int
 
+	// Priority is that of this worker among the consumers of the queue: those with a
+	// higher one are given messages first, and the others when these have as many as
+	// their prefetch allows. It may be negative. Default 0: none is sent, which is
+	// that of all other consumers. https://www.rabbitmq.com/docs/consumer-priority
+	Priority int32
+
 	// Limiter bounds how often an attempt begins. Default: no limit.
 	Limiter Limiter
 

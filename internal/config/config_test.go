@@ -120,7 +120,7 @@ func TestExample(t *testing.T) {
 					Strategy:   topology.Strategy{Route: topology.Buckets{Base: time.Second, Growth: 1.25}},
 					Debounce:   &reprise.Debounce{Window: 10 * time.Second},
 					CrashLimit: 5, ConsumerTimeout: 30 * time.Minute,
-					Concurrency: 4, Prefetch: 32, DrainTimeout: time.Minute,
+					Concurrency: 4, Prefetch: 32, Priority: 10, DrainTimeout: time.Minute,
 				},
 				HTTP: &HTTP{
 					URL:     "https://billing.example.com/invoices",

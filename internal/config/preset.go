@@ -75,7 +75,7 @@ func (f *fields) preset() []located {
 	p := &published{design: d, system: d.settings(f), settings: slices.Clone(f.asked)}
 	d.refuse(f)
 	f.refuse("belongs to one queue of the preset: move it into queues: {"+d.first()+": …}", "http", "exec", "settle",
-		"attempts", "give_up_after", "rules", "concurrency", "prefetch", "drain",
+		"attempts", "give_up_after", "rules", "concurrency", "prefetch", "priority", "drain",
 		"immediate", "rate", "breaker", "debounce", "duplicates", "crash_limit", "consumer_timeout")
 	f.refuse("is for preset "+coverArtDesign.name+", which counts down: write attempts: 5 in a queue, for 4 retries", p.others("retries")...)
 	p.sound = len(f.problems) == before

@@ -128,8 +128,11 @@ func (v value) integer(lowest, highest int) (int, bool) {
 		return 0, false
 	}
 	if i, ok := n.Value.(int64); ok && i < 0 {
-		v.fail("%s is %d: write %d or more", v.name, i, lowest)
-		return 0, false
+		if i < int64(lowest) {
+			v.fail("%s is %d: write %d or more", v.name, i, lowest)
+			return 0, false
+		}
+		return int(i), true
 	}
 	var i uint64
 	switch x := n.Value.(type) {
@@ -139,7 +142,7 @@ func (v value) integer(lowest, highest int) (int, bool) {
 		i = x
 	}
 	switch {
-	case i < uint64(lowest):
+	case lowest > 0 && i < uint64(lowest):
 		v.fail("%s is %d: write %d or more", v.name, i, lowest)
 		return 0, false
 	case i > uint64(highest):

@@ -130,7 +130,7 @@ func (f *fields) settle(w *Worker) {
 	}
 }
 
-// pace reads how much a worker does at once, and how it stops.
+// pace reads how much a worker does at once, before whom, and how it stops.
 func (f *fields) pace(w *Worker) {
 	if x, ok := f.get("concurrency"); ok {
 		w.Concurrency, _ = x.integer(1, maxConcurrency)
@@ -140,6 +140,10 @@ func (f *fields) pace(w *Worker) {
 		if ok && w.Prefetch < max(w.Concurrency, 1) {
 			x.fail("prefetch (%d) is less than concurrency (%d), some handlers would never have work: raise it, or remove it", w.Prefetch, w.Concurrency)
 		}
+	}
+	if x, ok := f.get("priority"); ok {
+		n, _ := x.integer(math.MinInt32, math.MaxInt32)
+		w.Priority = int32(n)
 	}
 	if x, ok := f.get("drain"); ok {
 		w.DrainTimeout, _ = x.duration(time.Millisecond)

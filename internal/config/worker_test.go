@@ -1,0 +1,28 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestPriority(t *testing.T) {
+	text := func(priority string) string {
+		return fmt.Sprintf("broker: amqp://guest:guest@localhost/\nworkers:\n  - {queue: orders, exec: [echo], priority: %s}\n", priority)
+	}
+	for written, want := range map[string]int32{"10": 10, "-10": -10, "0": 0, "-2147483648": math.MinInt32, "2147483647": math.MaxInt32} {
+		if got := mustParse(t, text(written)).Workers[0].Priority; got != want {
+			t.Errorf("%s is read as %d", written, got)
+		}
+	}
+	for written, want := range map[string]string{
+		"-2147483649":          "priority is -2147483649: write -2147483648 or more",
+		"18446744073709551615": "priority is 18446744073709551615: write 2147483647 or less",
+		"high":                 "write a whole number from -2147483648 to 2147483647",
+	} {
+		if _, err := Parse("dir/test.yaml", []byte(text(written)), environment); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", written, err, want)
+		}
+	}
+}
