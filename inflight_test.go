@@ -2,15 +2,13 @@ package reprise_test
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -49,37 +47,28 @@ func deafDial(hearing *sync.RWMutex, which int32) func(*reprise.Config) {
 // What is in flight must fit into the channels that take the broker's answers,
 // or the AMQP client drops some of them while this process is stuck.
 func TestWhatIsInFlightIsBounded(t *testing.T) {
-	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		const bound, more = 1024, 100
-		r := newRaw(t, b.URL)
-		queue := testkit.Name(t, "q")
-		r.deleteQueues(queue)
-		var hearing sync.RWMutex
-		c := dial(t, b.URL, deafDial(&hearing, publishes))
-		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: queue}}}); err != nil {
+		m := newMuted()
+		c := dial(m.between)
+		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "work"}}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil {
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "work"}); err != nil {
 			t.Fatal(err)
 		}
-		r.take(queue)
+		r.take("work")
 
-		hearing.Lock()
+		m.mute("work")
 		results := make(chan error, bound+more)
 		for range bound + more {
-			go func() { results <- c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}) }()
+			go func() { results <- c.Publish(t.Context(), &reprise.Message{RoutingKey: "work"}) }()
 		}
-		testkit.Eventually(t, patience, func() error {
-			if n := r.depth(queue); n < bound {
-				return fmt.Errorf("%d messages have arrived", n)
-			}
-			return nil
-		})
-		time.Sleep(100 * time.Millisecond)
-		if n := r.depth(queue); n != bound {
+		synctest.Wait()
+		if n := r.depth("work"); n != bound {
 			t.Errorf("%d messages are in flight, want %d", n, bound)
 		}
-		hearing.Unlock()
+		m.tell(t)
 		for range bound + more {
 			if err := <-results; err != nil {
 				t.Error(err)
