@@ -96,7 +96,7 @@ func (s *Stage) perform(url, listen string, verbose bool, run func(context.Conte
 		return errors.New("-listen is for the broker in this process, -url names another one: give one of the two")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends at once
 	if url != "" {
 		if err := reach(ctx, url); err != nil {
 			return err
