@@ -69,7 +69,8 @@ type Config struct {
 	// does time during which the broker has blocked publishers (out of memory or
 	// disk). A worker's copy that was sent may stay longer: it is logged as late,
 	// and not sent again. A worker without an answer tries again, over another
-	// connection if the broker does not even open a channel. Default 30 s.
+	// connection if the broker does not even open a channel; it waits for twice the
+	// Heartbeat at least. Default 30 s.
 	ConfirmTimeout time.Duration
 
 	// Name is shown in the broker's list of connections, followed by

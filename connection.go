@@ -130,11 +130,16 @@ func (c *conn) choked() bool {
 	return c.unreadable
 }
 
+// patience is how long answers to requests are waited for that cost more to give up
+// than to wait for: for the time in which a dead connection is noticed, at least.
+func (c *conn) patience(timeout time.Duration) time.Duration {
+	return max(timeout, 2*c.Config.Heartbeat)
+}
+
 // open opens a channel. No queue can keep the broker from answering that: if it does
-// not within timeout, or in the time in which a dead connection is noticed, it does not
-// read. Then only another connection helps, and this one ends.
+// not, it does not read. Then only another connection helps, and this one ends.
 func (c *conn) open(timeout time.Duration) (*amqp.Channel, error) {
-	patience := max(timeout, 2*c.Config.Heartbeat)
+	patience := c.patience(timeout)
 	var silent atomic.Bool
 	defer time.AfterFunc(patience, func() {
 		if c.blocking() == nil { // else it is nobody's fault

@@ -128,7 +128,7 @@ func (s *session) ask(request func() error) error {
 		return context.Cause(s.ctx)
 	}
 	defer func() { <-s.asking }()
-	defer time.AfterFunc(s.worker.client.cfg.ConfirmTimeout, func() { s.end(errSilent) }).Stop()
+	defer time.AfterFunc(s.conn.patience(s.worker.client.cfg.ConfirmTimeout), func() { s.end(errSilent) }).Stop()
 	return request()
 }
 
