@@ -20,7 +20,9 @@ const (
 
 // WorkerConfig describes a Worker. Queue and Handler are required.
 type WorkerConfig struct {
-	// Queue is the name of the work queue. Required.
+	// Queue is the name of the work queue. Required. It must not be a stream, which
+	// AMQP does not tell from a queue: nothing ever leaves one, so that each retry
+	// would be one message more, and an acknowledged one would be there as before.
 	Queue string
 
 	// Handler does the work. Required.
