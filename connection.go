@@ -161,6 +161,10 @@ func (c *conn) end(patience time.Duration) {
 	<-c.lost
 }
 
+// minChannels is how many channels a connection needs: two to publish on, one to declare
+// and to ask for answers, and one beside (see maxSpare).
+const minChannels = 4
+
 // dial opens one connection. Errors that trying the same address again cannot
 // help are *ConnectError.
 func (l *link) dial(ctx context.Context, a address) (*conn, error) {
@@ -212,6 +216,12 @@ func (l *link) dial(ctx context.Context, a address) (*conn, error) {
 			_ = raw.CloseDeadline(time.Now()) // ends its goroutines
 		}
 		return nil, l.explain(a, used, err)
+	}
+
+	if n := raw.Config.ChannelMax; n < minChannels {
+		_ = raw.CloseDeadline(time.Now().Add(patience))
+		return nil, &ConnectError{Addr: a.addr, Reason: fmt.Sprintf(
+			"a connection may have %d channels, and needs %d: raise channel_max, in the URL or on the broker", n, minChannels)}
 	}
 
 	open := make(chan struct{})

@@ -2,6 +2,7 @@ package reprise
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 )
@@ -159,7 +160,7 @@ func (p *publisher) divert(pub *publication) bool {
 	case via.requests <- pub:
 	default:
 		if pub.state.CompareAndSwap(queued, abandoned) {
-			pub.resolve(p.unsent())
+			pub.resolve(fmt.Errorf("%w: too many messages wait for that already", ErrStalled))
 		}
 	}
 	return true

@@ -198,3 +198,15 @@ func TestWhoSetsTheHeartbeat(t *testing.T) {
 		})
 	}
 }
+
+func TestDialWithTooFewChannels(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		client, err := reprise.Dial(t.Context(), b.URL+"?channel_max=3", nil)
+		if err == nil {
+			_ = client.Close(t.Context())
+		}
+		if e, ok := errors.AsType[*reprise.ConnectError](err); !ok || !strings.Contains(e.Reason, "raise channel_max") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

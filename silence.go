@@ -1,9 +1,6 @@
 package reprise
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // pulse is a timer that beats while something is in flight on a channel. Its beats
 // are counted, and not the time: a process that was stopped for an hour has not
@@ -80,74 +77,103 @@ func (p *pulse) next() {
 func (s *confirming) look() {
 	blocked := s.conn.blocking() != nil // nobody's fault
 	s.mu.Lock()
-	p := &s.pulse
 	if !blocked {
-		p.beats++
+		s.pulse.beats++
 	}
-	var held, late []uint64
-	age, awaited := 0, false
-	for tag, pub := range s.inFlight {
-		if pub.confirmation != nil && answered(pub.confirmation) {
-			held = append(held, tag)
-			continue
-		}
-		age = max(age, p.beats-pub.beat)
-		awaited = awaited || pub.state.Load() == written
-		if !blocked && p.beats-pub.beat == lateBeats {
-			late = append(late, tag)
-			s.detours.mark(pub)
-		}
-	}
+	v := s.survey(blocked)
 	if s.ch.IsClosed() { // asked afterwards: then the AMQP client has all that is left count as refused
 		s.mu.Unlock()
 		return // fail sees to it
 	}
-	waiting := len(s.inFlight) > len(held)
-	var cause *publication
-	if len(late) > 0 && !s.onDetour {
-		cause = s.inFlight[slices.Min(late)]
-	}
-	enough := unawaitedFor
-	if awaited {
-		enough = awaitedFor
-	}
-	hopeless := age > int(enough/p.every)
-	if waiting {
-		p.busy = p.beats
-	}
-	idle := s.onDetour && p.beats-p.busy > lateBeats
-	aside := p.aside == 0 && (cause != nil || hopeless || idle)
-	if aside {
-		p.aside = p.beats
-	}
-	deaf := !blocked && (p.aside > 0 && !p.left && p.beats-p.aside == p.patience ||
-		p.closing > 0 && p.beats-p.closing == int(awaitedFor/p.every))
-	done := p.left && p.closing == 0 && (!waiting || hopeless)
-	if done {
-		p.closing = max(p.beats, 1)
-	}
-	if p.beating = waiting || p.aside > 0 && !p.left || p.closing > 0 || p.aside == 0 && s.onDetour; p.beating {
-		p.next()
-	}
+	now := s.pulse.judge(v, s.onDetour, blocked)
+	beats, aside := s.pulse.beats, s.pulse.aside
 	s.mu.Unlock()
 
 	s.condemnAll() // which came before the answers
-	for _, tag := range held {
+	for _, tag := range v.held {
 		s.answer(tag)
 	}
-	if aside && cause != nil {
-		s.conn.log.Warn("confirms do not come", "exchange", cause.exchange, "routing_key", cause.key, "after", lateBeats*p.every)
-	}
-	if aside {
+	if now.aside {
+		if v.late != nil && !s.onDetour {
+			s.conn.log.Warn("confirms do not come", "exchange", v.late.exchange, "routing_key", v.late.key, "after", lateBeats*s.pulse.every)
+		}
 		close(s.over)
 	}
-	if deaf {
-		s.conn.log.Warn("broker does not read", "after", time.Duration(p.beats-p.aside)*p.every)
+	if now.deaf {
+		s.conn.log.Warn("broker does not read", "after", time.Duration(beats-aside)*s.pulse.every)
 		s.wg.Go(func() { s.conn.end(0) })
 	}
-	if done {
+	if now.done {
 		s.wg.Go(func() { closeChannel(s.ch) })
 	}
+}
+
+// overview is what is in flight on a channel at a beat.
+type overview struct {
+	held    []uint64     // has an answer that the AMQP client has not told
+	late    *publication // the first one that has become late
+	waiting bool         // for answers
+	awaited bool         // by somebody
+	age     int          // of the oldest
+}
+
+// survey looks over what is in flight, and marks the destinations that are late.
+func (s *confirming) survey(blocked bool) (v overview) {
+	var first uint64
+	for tag, pub := range s.inFlight {
+		if pub.confirmation != nil && answered(pub.confirmation) {
+			v.held = append(v.held, tag)
+			continue
+		}
+		age := s.pulse.beats - pub.beat
+		v.waiting, v.age = true, max(v.age, age)
+		v.awaited = v.awaited || pub.state.Load() == written
+		if blocked || age != lateBeats {
+			continue
+		}
+		s.detours.mark(pub)
+		if v.late == nil || tag < first {
+			first, v.late = tag, pub
+		}
+	}
+	return v
+}
+
+// steps are what is to be done with a channel at a beat.
+type steps struct {
+	aside bool // it is set aside
+	deaf  bool // its connection is replaced
+	done  bool // it is closed
+}
+
+// judge decides what is to be done, and whether there will be another beat.
+func (p *pulse) judge(v overview, onDetour, blocked bool) (now steps) {
+	enough := unawaitedFor
+	if v.awaited {
+		enough = awaitedFor
+	}
+	hopeless := v.age > int(enough/p.every)
+	if v.waiting {
+		p.busy = p.beats
+	}
+	if p.aside == 0 {
+		idle := p.beats-p.busy > lateBeats
+		now.aside = hopeless || v.late != nil && !onDetour || idle && onDetour
+	}
+	if now.aside {
+		p.aside = p.beats
+	}
+	now.deaf = !blocked && (p.aside > 0 && !p.left && p.beats-p.aside == p.patience ||
+		p.closing > 0 && p.beats-p.closing == int(awaitedFor/p.every))
+	now.done = p.left && p.closing == 0 && (!v.waiting || hopeless)
+	if now.done {
+		p.closing = max(p.beats, 1)
+	}
+	p.beating = v.waiting || p.aside > 0 && !p.left || p.closing > 0 || p.aside == 0 && onDetour
+	if p.beating {
+		p.next()
+	}
+	return now
 }
 
 func answered(c confirmation) bool {
