@@ -144,8 +144,7 @@ func (c *conn) open(timeout time.Duration) (*amqp.Channel, error) {
 	defer time.AfterFunc(patience, func() {
 		if c.blocking() == nil { // else it is nobody's fault
 			silent.Store(true)
-			c.log.Warn("broker does not read", "after", patience)
-			c.end(0)
+			c.giveUp(patience)
 		}
 	}).Stop()
 	ch, err := c.Channel()
@@ -153,6 +152,12 @@ func (c *conn) open(timeout time.Duration) (*amqp.Channel, error) {
 		err = errSilent
 	}
 	return ch, err
+}
+
+// giveUp ends the connection, whose broker has not answered for some time.
+func (c *conn) giveUp(after time.Duration) {
+	c.log.Warn("broker does not read", "after", after)
+	c.end(0)
 }
 
 // end closes the connection, waiting for the broker's answer at most patience.

@@ -67,7 +67,7 @@ func (l *link) connect(ctx context.Context) (*conn, error) {
 		}
 		if ctx.Err() == nil {
 			delay := l.pause(try+1, -1)
-			l.log.Warn("connect failed", "broker", a.addr, "reason", err, "next_try", delay.Round(time.Millisecond))
+			l.log.Warn("connect failed", "broker", a.addr, "reason", err, nextTry(delay))
 			if sleep(ctx, delay) == nil {
 				continue
 			}
@@ -158,7 +158,7 @@ func (l *link) reconnect(ctx context.Context, c *conn, before int) *conn {
 	event, log, reason := "connection lost", c.log, c.reason
 	for try := 1; ; try++ {
 		delay := l.pause(try, before)
-		log.Warn(event, "reason", reason, "next_try", delay.Round(time.Millisecond))
+		log.Warn(event, "reason", reason, nextTry(delay))
 		if sleep(ctx, delay) != nil {
 			return nil
 		}

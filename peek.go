@@ -4,6 +4,8 @@ import (
 	"context"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/topology"
 )
 
 // MaxPeeks is how often a message may have been given back to its queue for Peek to look at
@@ -55,7 +57,7 @@ func (c *Client) peek(ctx context.Context, ch *amqp.Channel, queue string, n int
 			return last, err
 		}
 		last = d.DeliveryTag
-		if given, _ := d.Headers["x-delivery-count"].(int64); given >= MaxPeeks {
+		if given, _ := topology.Integer(d.Headers["x-delivery-count"]); given >= MaxPeeks {
 			return last, nil
 		}
 		look(messageOf(&d.Delivery, queue, decodeTable(d.Headers)))

@@ -186,7 +186,7 @@ func (p *publisher) run() {
 			return
 		}
 		delay := retry.failed(time.Since(began))
-		c.log.Warn("channel closed", "error", err, "next_try", delay.Round(time.Millisecond))
+		c.log.Warn("channel closed", "error", err, nextTry(delay))
 		if sleep(ctx, delay) != nil {
 			return
 		}

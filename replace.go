@@ -191,7 +191,7 @@ func (w *Worker) insist(ctx context.Context, d *delivery, c *replacement, again 
 			return end
 		}
 		delay := retry.failed(time.Since(began))
-		w.about(d, c).Warn("copy failed", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err, "next_try", delay.Round(time.Millisecond))
+		w.about(d, c).Warn("copy failed", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err, nextTry(delay))
 		w.observe(Event{Kind: EventCopyFailed, MessageID: d.MessageId, Attempt: d.attempt, Delay: delay, Err: err})
 		if sleep(ctx, delay) != nil {
 			return errors.Join(err, context.Cause(ctx))

@@ -2,6 +2,7 @@ package reprise
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/reprisemq/reprise/backoff"
@@ -26,6 +27,11 @@ func (r *retrier) failed(lasted time.Duration) time.Duration {
 	}
 	r.failures++
 	return r.schedule.Delay(r.failures)
+}
+
+// nextTry is how an event says when something is tried again.
+func nextTry(delay time.Duration) slog.Attr {
+	return slog.Duration("next_try", delay.Round(time.Millisecond))
 }
 
 // sleep waits for d, or returns the reason ctx ended.

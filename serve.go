@@ -75,7 +75,7 @@ func (s *session) serve(ctx context.Context) error {
 			s.putDown()
 		case errors.Is(why, errConsumerCancelled):
 			delay := retry.failed(time.Since(began))
-			w.log.Warn("consumer cancelled", "next_try", delay.Round(time.Millisecond))
+			w.log.Warn("consumer cancelled", nextTry(delay))
 			w.interrupted(why, delay)
 			if sleep(alive, delay) != nil {
 				return s.unless(ctx, context.Cause(alive))

@@ -63,7 +63,7 @@ func (w *Worker) consume(ctx context.Context) (*session, error) {
 			return nil, err
 		}
 		delay := retry.failed(time.Since(began))
-		w.log.Warn("consuming interrupted", "error", err, "next_try", delay.Round(time.Millisecond))
+		w.log.Warn("consuming interrupted", "error", err, nextTry(delay))
 		w.interrupted(err, delay)
 		if sleep(ctx, delay) != nil {
 			return nil, nil

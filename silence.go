@@ -39,8 +39,7 @@ func newPulse(c *conn, timeout time.Duration) pulse {
 	every := max(min(timeout, DefaultConfirmTimeout)/(3*lateBeats), time.Millisecond)
 	return pulse{
 		Timer: time.NewTimer(every), every: every, beating: true,
-		// As long as it takes to notice that a connection is dead.
-		patience: int(max(timeout, 2*c.Config.Heartbeat) / every),
+		patience: int(c.patience(timeout) / every),
 	}
 }
 
@@ -100,8 +99,7 @@ func (s *confirming) look() {
 		close(s.over)
 	}
 	if now.deaf {
-		s.conn.log.Warn("broker does not read", "after", time.Duration(beats-aside)*s.pulse.every)
-		s.wg.Go(func() { s.conn.end(0) })
+		s.wg.Go(func() { s.conn.giveUp(time.Duration(beats-aside) * s.pulse.every) })
 	}
 	if now.done {
 		s.wg.Go(func() { closeChannel(s.ch) })

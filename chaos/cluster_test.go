@@ -210,18 +210,25 @@ func (o *orders) more(t *testing.T) func() {
 	}
 }
 
-// allSettled waits until each message is done or parked.
-func (o *orders) allSettled(t *testing.T, url string) {
+// openChannel opens a channel of the bare client.
+func openChannel(t *testing.T, url string) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.Dial(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { _ = conn.Close() })
 	ch, err := conn.Channel()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return ch
+}
+
+// allSettled waits until each message is done or parked.
+func (o *orders) allSettled(t *testing.T, url string) {
+	t.Helper()
+	ch := openChannel(t, url)
 	testkit.Eventually(t, patience, func() error {
 		for {
 			d, ok, err := ch.Get(topology.FailedQueue(o.queue), true)

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
@@ -134,15 +132,7 @@ func TestCopiesWaitForAMajority(t *testing.T) {
 		})
 		testkit.Eventually(t, patience, func() error { return client.Healthy(t.Context()) })
 
-		conn, err := amqp.Dial(c.URLs[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		ch, err := conn.Channel()
-		if err != nil {
-			t.Fatal(err)
-		}
+		ch := openChannel(t, c.URLs[0])
 		for i := range queues {
 			copies := map[string]int{}
 			for {

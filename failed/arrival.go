@@ -47,7 +47,7 @@ func (a *Archive) encode(in *Arrival) (e arrival, err error) {
 func (e *arrival) encode() (err error) {
 	m := &e.m
 	if m.Queue == "" {
-		m.Queue = strings.TrimSuffix(m.FailedQueue, ".failed")
+		m.Queue = namedBy(m.FailedQueue)
 	}
 	if m.LastFailed.IsZero() {
 		m.LastFailed = m.Archived

@@ -36,7 +36,7 @@ func placeOf(m *reprise.Message, h topology.History, died []death, origin func(*
 		}
 	}
 	claim := func(queue string) place {
-		named := queue == strings.TrimSuffix(m.Queue, ".failed") // as the failed queue has it itself
+		named := queue == namedBy(m.Queue) // as the failed queue has it itself
 		broker := slices.ContainsFunc(died, func(d death) bool { return d.queue == queue })
 		return place{queue, !named && !broker}
 	}
@@ -54,8 +54,11 @@ func placeOf(m *reprise.Message, h topology.History, died []death, origin func(*
 	return place{}
 }
 
+// namedBy is the work queue that the name of a failed queue says: see topology.FailedQueue.
+func namedBy(failedQueue string) string { return strings.TrimSuffix(failedQueue, ".failed") }
+
 // orByName is the place, or what the name of the failed queue says.
 func (p place) orByName(failedQueue string) place {
-	p.queue = cmp.Or(p.queue, strings.TrimSuffix(failedQueue, ".failed"))
+	p.queue = cmp.Or(p.queue, namedBy(failedQueue))
 	return p
 }

@@ -3,7 +3,9 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,7 +34,7 @@ func editFile(m api.Summary, c api.Content) string {
 // editText are headers and body.
 func editText(c api.Content) string {
 	var b strings.Builder
-	for _, name := range sortedNames(topology.Table(c.Headers)) {
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
 		if !bookkeeping(name) {
 			b.WriteString(headerLine(name, c.Headers[name]) + "\n")
 		}

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,7 +129,7 @@ func propertiesText(p api.Properties) string {
 func headersText(headers topology.Table, width int) string {
 	var b strings.Builder
 	left := 0
-	for _, name := range sortedNames(headers) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		if bookkeeping(name) {
 			left++
 			continue
@@ -169,15 +170,6 @@ func bookkeeping(name string) bool {
 	return (topology.Trail{}).Owns(name) || name == failed.HeaderReplay ||
 		slices.Contains([]string{"x-death", "x-delivery-count", "x-acquired-count"}, name) ||
 		strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
-}
-
-func sortedNames(t topology.Table) []string {
-	names := make([]string, 0, len(t))
-	for name := range t {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 // How much of a body is shown.
