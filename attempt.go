@@ -25,7 +25,7 @@ func (w *Worker) attempt(d *delivery, taken place, record func(error)) {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
 		took := time.Since(began)
-		w.observe(Event{Kind: EventHandled, MessageID: d.MessageId, Attempt: d.attempt, Err: err, Took: took})
+		w.observe(Event{Kind: EventHandled, MessageID: d.MessageId, Message: d.given, Attempt: d.attempt, Err: err, Took: took})
 		s := w.listen(err)
 		if s.outcome != succeeded && w.handling.Err() != nil {
 			w.record(record, ErrNotAttempted)
@@ -36,11 +36,8 @@ func (w *Worker) attempt(d *delivery, taken place, record func(error)) {
 		w.slots.leave(taken)
 		w.settle(d, s, took)
 	}()
-	m := w.message(d)
-	if w.cfg.Acked != nil {
-		d.given = m
-	}
-	err = w.handler.Handle(w.handling, m)
+	d.given = w.message(d)
+	err = w.handler.Handle(w.handling, d.given)
 }
 
 // record tells the breaker, if there is one.

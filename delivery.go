@@ -25,7 +25,7 @@ type delivery struct {
 	err     error  // the Marks failed: nothing is known of earlier attempts
 
 	burst    []*delivery // others like it, handled with it: see debouncer
-	given    *Message    // to the handler; kept where Acked wants it
+	given    *Message    // to the handler; nil until then
 	reminded bool        // that it is overdue; only the session's serve uses it
 }
 

@@ -95,6 +95,7 @@ type Event struct {
 	Worker     int           // which of the Client's workers, from 1: several may have one queue
 	Connection string        // "publish" or "consume"
 	MessageID  string        // "" where the message has none
+	Message    *Message      // the message as the handler was given it, from EventHandled on; nil if no handler was called. It must not be changed
 	Attempt    int           // from 1
 	Age        time.Duration // since the message's Timestamp; 0 where it has none
 	Took       time.Duration // how long the handler ran, or the broker took to confirm, or the message is held

@@ -159,13 +159,13 @@ func (w *Worker) unmarked(d *delivery, c *replacement, reason error) (*replaceme
 // settled tells the observer what became of a delivery, and of those that were
 // handled with it.
 func (w *Worker) settled(e Event, d *delivery) {
-	e.MessageID, e.Attempt = d.MessageId, d.attempt
+	e.MessageID, e.Message, e.Attempt = d.MessageId, d.given, d.attempt
 	w.observe(e)
 	if e.Kind == EventDone || e.Kind == EventRetried || e.Kind == EventParked {
 		e = Event{Kind: EventDebounced}
 	}
 	for _, b := range d.burst {
-		e.MessageID, e.Attempt = b.MessageId, b.attempt
+		e.MessageID, e.Message, e.Attempt = b.MessageId, b.given, b.attempt
 		w.observe(e)
 	}
 }

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,38 +20,14 @@ type log struct {
 	mu       sync.Mutex
 	received int
 	kinds    map[reprise.EventKind]int
-	underWay map[attempt][]string // what stands for the messages, in the order they came
-}
-
-// attempt is what tells one from another, as far as events tell: messages without
-// an id look alike.
-type attempt struct {
-	queue, id string
-	n         int
 }
 
 func newLog(out io.Writer, workers []reprise.WorkerConfig) *log {
-	l := &log{out: out, kinds: make(map[reprise.EventKind]int), underWay: make(map[attempt][]string)}
+	l := &log{out: out, kinds: make(map[reprise.EventKind]int)}
 	for _, w := range workers {
 		l.width = max(l.width, len(w.Queue))
 	}
 	return l
-}
-
-// noting wraps a handler, and notes what is shown of a message that has no id.
-func (l *log) noting(queue string, h reprise.Handler) reprise.Handler {
-	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
-		name := m.MessageID
-		if name == "" {
-			name = fmt.Sprintf("%.40q", m.Body)
-		}
-		l.mu.Lock()
-		a := attempt{queue, m.MessageID, m.Attempt}
-		l.underWay[a] = append(l.underWay[a], name)
-		l.received++
-		l.mu.Unlock()
-		return h.Handle(ctx, m)
-	})
 }
 
 // Observe implements reprise.Observer.
@@ -67,38 +42,30 @@ func (l *log) Observe(e reprise.Event) {
 	case reprise.EventParked:
 		l.line(e, "parked: "+text(e.Err))
 	case reprise.EventDebounced:
-		l.received++
-		l.write(e, e.MessageID, "equal to another one, which was handled for it")
+		l.line(e, "equal to another one, which was handled for it")
 	case reprise.EventGivenBack, reprise.EventDropped:
 		l.line(e, "not settled, is delivered again")
+	case reprise.EventHandled:
+		l.received++
+		return
 	default:
 		return
 	}
 	l.kinds[e.Kind]++
 }
 
-// line writes one of a message that was handled, as a rule: some had used up their
-// attempts, or their workers had died each time, or they waited for others like
-// them. l.mu is held.
+// line writes the result of a message. A message without an id is shown by its body,
+// if a handler has seen it. l.mu is held.
 func (l *log) line(e reprise.Event, what string) {
 	name := e.MessageID
-	a := attempt{e.Queue, e.MessageID, e.Attempt}
-	names := l.underWay[a]
-	switch len(names) {
-	case 0:
-		l.received++
-	case 1:
-		name = names[0]
-		delete(l.underWay, a)
-	default:
-		name, l.underWay[a] = names[0], names[1:]
-	}
-	l.write(e, name, what)
-}
-
-func (l *log) write(e reprise.Event, name, what string) {
-	if name == "" {
-		name = "no id"
+	switch {
+	case e.Message == nil:
+		l.received++ // it was not handled
+		if name == "" {
+			name = "no id"
+		}
+	case name == "":
+		name = fmt.Sprintf("%.40q", e.Message.Body)
 	}
 	fmt.Fprintf(l.out, "%s  %-*s  %s  attempt %d: %s\n", time.Now().Format(time.TimeOnly), l.width, e.Queue, name, e.Attempt, what)
 }

@@ -98,7 +98,7 @@ func (s Service) work(ctx context.Context, client *reprise.Client, l *log) error
 	var workers []*reprise.Worker
 	for _, config := range s.Workers {
 		config.Topology = s.Design
-		config.Handler = l.noting(config.Queue, rule(s.FailFirst))
+		config.Handler = rule(s.FailFirst)
 		w, err := reprise.NewWorker(client, config)
 		if err != nil {
 			return err
