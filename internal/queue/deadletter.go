@@ -79,6 +79,13 @@ func (q *Queue) hold(l deadLetter, n int) {
 	}
 }
 
+// keepDelivered tells the store that a dead letter, which may stay in this queue, has been delivered.
+func (q *Queue) keepDelivered(l deadLetter) {
+	if l.item != nil && l.item.Redelivered {
+		q.update(l.item, q.key(l.item))
+	}
+}
+
 // sendingDue reports whether there are dead letters that nobody knows of.
 func (q *Queue) sendingDue() bool { return len(q.dead.next) > 0 && !q.dead.asked }
 

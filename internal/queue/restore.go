@@ -74,7 +74,7 @@ func (q *Queue) restoreDelayed(n int) error {
 }
 
 // Close ends what the queue does by itself, and leaves everything in the store. It is called when nobody uses the queue any
-// more, so that what was delivered is known again: it has come back.
+// more, so that what was delivered is known again: it has come back, or is a dead letter that has not been sent.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -84,6 +84,11 @@ func (q *Queue) Close() {
 	q.closed = true
 	q.stopTimers()
 	q.arrived.Broadcast()
+	for _, l := range q.dead.next {
+		if !l.again { // else the store knows since it was stranded
+			q.keepDelivered(l)
+		}
+	}
 	if q.consumed.ticket != 0 && q.suspect == 0 {
 		q.config.Store.DeleteDocument(consumedNote.document(q.config.ID))
 	}

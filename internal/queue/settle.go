@@ -71,6 +71,7 @@ func (q *Queue) Reject(failed bool, items ...*Item) {
 		return
 	}
 	for _, it := range items {
+		it.Redelivered = true // if it comes back, because the broker ended before it was dead-lettered
 		if failed {
 			it.deliveries++
 		}

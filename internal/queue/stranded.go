@@ -34,6 +34,8 @@ func (q *Queue) sent(letters, stranded []deadLetter) {
 		size += l.size
 		if l.again {
 			taken--
+		} else {
+			q.keepDelivered(*l)
 		}
 		l.again = true
 		q.hold(*l, 1)
