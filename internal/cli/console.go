@@ -21,14 +21,14 @@ type consoleCmd struct {
 }
 
 type consoleRunCmd struct {
-	URL        string   `env:"REPRISE_URL" placeholder:"URL" help:"The broker. Default amqp://guest:guest@127.0.0.1:5672."`
+	URL        string   `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"The broker. Default amqp://guest:guest@127.0.0.1:5672."`
 	Queue      []string `placeholder:"NAME" sep:"none" help:"A failed queue to empty into the archive. Repeatable. Default: all *.failed, which takes --management."`
-	Archive    string   `env:"REPRISE_ARCHIVE" placeholder:"STORE" help:"Where messages are kept: sqlite:PATH or postgres://user:password@host/database. Default sqlite:reprise-failed.db."`
+	Archive    string   `env:"REPRISE_ARCHIVE" type:"address" placeholder:"STORE" help:"Where messages are kept: sqlite:PATH or postgres://user:password@host/database. Default sqlite:reprise-failed.db."`
 	Keep       string   `placeholder:"TIME" help:"Remove messages from the archive after this time, such as 90d. Default: never."`
 	Listen     string   `default:"${console}" placeholder:"ADDR" help:"Address of the console; port 0 takes any that is free. Default ${default}."`
 	Tokens     string   `placeholder:"FILE" help:"Let only those in who have a token of this file. Default: everybody on this machine."`
 	Secure     bool     `help:"Browsers come by HTTPS, through a proxy: the session's cookie travels no other way."`
-	Management string   `env:"REPRISE_MANAGEMENT" placeholder:"URL" help:"The broker's management API, for live figures and to find failed queues."`
+	Management string   `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"The broker's management API, for live figures and to find failed queues."`
 	logFlags
 }
 

@@ -16,7 +16,7 @@ type demoCmd struct {
 	Seed       uint64        `placeholder:"N" help:"Repeat the events of an earlier run, which printed its seed."`
 	RetryDelay time.Duration `name:"retry-delay" default:"2s" placeholder:"DURATION" help:"How long a failed message waits. Default ${default}; the real system has 4h."`
 	Faults     float64       `default:"0.2" placeholder:"SHARE" help:"Share of the requests that the store refuses, 0 to 0.9. Default ${default}."`
-	URL        string        `name:"url" placeholder:"URL" help:"A RabbitMQ to run on, amqp://user:password@host:5672/vhost. Default: a broker in this process."`
+	URL        string        `name:"url" type:"address" placeholder:"URL" help:"A RabbitMQ to run on, amqp://user:password@host:5672/vhost. Default: a broker in this process."`
 	Plain      bool          `help:"Print lines, also in a terminal."`
 	Verbose    bool          `help:"Log what the workers do, on stderr; makes lines of the view."`
 }

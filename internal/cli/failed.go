@@ -49,7 +49,7 @@ Exit codes: 0 done, 1 failed, 2 wrong flags, 3 a replay that stopped or was canc
 
 // serverFlags say which console is asked, and by whom.
 type serverFlags struct {
-	Server    string `env:"REPRISE_SERVER" placeholder:"URL" help:"The console. Default http://${console}."`
+	Server    string `env:"REPRISE_SERVER" type:"address" placeholder:"URL" help:"The console. Default http://${console}."`
 	TokenFile string `name:"token-file" placeholder:"FILE" help:"File with a token in its first line; else REPRISE_TOKEN. Default: none."`
 }
 

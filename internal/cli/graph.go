@@ -17,7 +17,7 @@ type graphCmd struct {
 	Queue      string `placeholder:"NAME" help:"Draw the worker of this queue only."`
 	Format     string `enum:"svg,dot,mermaid" default:"svg" placeholder:"FORM" help:"svg, dot (Graphviz) or mermaid (Markdown). Default ${default}."`
 	Output     string `short:"o" placeholder:"FILE" help:"Write it to a file. Default: stdout."`
-	Management string `env:"REPRISE_MANAGEMENT" placeholder:"URL" help:"Write on each queue how many messages it has, asked of the management API."`
+	Management string `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"Write on each queue how many messages it has, asked of the management API."`
 }
 
 // Help shows examples below the flags.

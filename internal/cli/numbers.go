@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -12,7 +13,8 @@ import (
 )
 
 // numbers are how flags are read that are numbers and times: as in the file of
-// reprise up, and with errors in words.
+// reprise up, and with errors in words. Flags with type:"address" name a broker, a
+// server or a store.
 var numbers = []kong.Option{
 	kong.KindMapper(reflect.Int, flag(whole)),
 	kong.KindMapper(reflect.Int64, flag(whole)),
@@ -20,6 +22,7 @@ var numbers = []kong.Option{
 	kong.KindMapper(reflect.Uint64, flag(natural)),
 	kong.KindMapper(reflect.Float64, flag(decimal)),
 	kong.TypeMapper(reflect.TypeFor[time.Duration](), flag(timespan)),
+	kong.NamedMapper("address", flag(address)),
 }
 
 // flag makes a mapper of a function that reads what stands behind a flag.
@@ -65,4 +68,15 @@ func timespan(text string, target reflect.Value) error {
 	d, err := config.ParseDuration(text)
 	target.SetInt(int64(d))
 	return err
+}
+
+// address rejects an empty address: a shell makes one of a command that failed, or of a
+// variable that is not set, and the default would then be another broker than the caller
+// means.
+func address(text string, target reflect.Value) error {
+	if text == "" {
+		return errors.New("the address must not be empty (leave the flag out for the default)")
+	}
+	target.SetString(text)
+	return nil
 }

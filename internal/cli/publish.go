@@ -18,7 +18,7 @@ import (
 const defaultURL = "amqp://guest:guest@127.0.0.1:5672"
 
 type publishCmd struct {
-	URL     string        `env:"REPRISE_URL" placeholder:"URL" help:"The broker. Default amqp://guest:guest@127.0.0.1:5672."`
+	URL     string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"The broker. Default amqp://guest:guest@127.0.0.1:5672."`
 	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"How long to try. Default ${default}."`
 
 	To       string  `placeholder:"QUEUE" help:"Publish to this queue."`

@@ -17,7 +17,7 @@ type redriveCmd struct {
 	From    string        `placeholder:"QUEUE" help:"The failed queue."`
 	To      string        `placeholder:"QUEUE" help:"Send them to this queue, or to EXCHANGE/KEY. Default: the queue that each failed in."`
 	Config  string        `short:"c" placeholder:"FILE" help:"Configuration of the workers that parked them: tells where messages of presets go."`
-	URL     string        `env:"REPRISE_URL" placeholder:"URL" help:"The broker. Default amqp://guest:guest@127.0.0.1:5672."`
+	URL     string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"The broker. Default amqp://guest:guest@127.0.0.1:5672."`
 	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"How long to try to connect. Default ${default}."`
 	Limit   int           `placeholder:"N" help:"Send the first N only."`
 	Rate    perSecond     `placeholder:"N/s" help:"Send so many at most: 10/s, 100/m. Default: no limit."`

@@ -30,8 +30,8 @@ func main() {
 	var c rehearsal.Config
 	var f serve.Flags
 	f.Define()
-	flag.StringVar(&c.Postgres, "postgres", "", "a PostgreSQL to make a database in, `postgres://user:password@host/database`; default: one that is started with scripts/postgres and removed at the end. With -serve: have the indexer itself handle what comes; default: any body will do")
-	flag.StringVar(&c.S3, "s3", "", "an S3 to use, `http://host:port`, with the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; default: one in this process")
+	postgres := stage.Address("postgres", "a PostgreSQL to make a database in, `postgres://user:password@host/database`; default: one that is started with scripts/postgres and removed at the end. With -serve: have the indexer itself handle what comes; default: any body will do")
+	s3 := stage.Address("s3", "an S3 to use, `http://host:port`, with the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; default: one in this process")
 	flag.DurationVar(&c.RetryDelay, "retry-delay", 0, fmt.Sprintf("after which a failed message comes back; default %s, with -serve %s as in production", rehearsal.DefaultRetryDelay, preset.CoverArtRetryDelay))
 	flag.DurationVar(&c.Grace, "grace", 0, fmt.Sprintf("for which equal events are gathered; default %s, with -serve %s as in production", rehearsal.DefaultGrace, coverart.Grace))
 	flag.StringVar(&c.QueueType, "queue-type", "", "x-queue-type of all queues, `classic` or quorum; default: not named, as deployed")
@@ -39,6 +39,7 @@ func main() {
 		if err := f.Validate(); err != nil {
 			return err
 		}
+		c.Postgres, c.S3 = *postgres, *s3
 		c.Serve, c.Broker, c.DialContext, c.Logger, c.Out = f.Serve, s.URL, s.DialContext, s.Logger, os.Stdout
 		if c.Serve && !s.Shared {
 			return serve.ErrAlone

@@ -59,8 +59,8 @@ func (s *Stage) Dial(ctx context.Context) (*reprise.Client, error) {
 // before), makes the Stage, calls run, and ends the process with what came of it.
 // The context of run ends with an interrupt.
 func Main(run func(ctx context.Context, s *Stage) error) {
-	url := flag.String("url", "", "a RabbitMQ to run on, `amqp://user:password@host:5672/vhost`; default: a broker in this process")
-	listen := flag.String("listen", "", "where the broker in this process listens for other programs on this machine, `host:port`, such as 127.0.0.1:5672; default: nowhere")
+	url := Address("url", "a RabbitMQ to run on, `amqp://user:password@host:5672/vhost`; default: a broker in this process")
+	listen := Address("listen", "where the broker in this process listens for other programs on this machine, `host:port`, such as 127.0.0.1:5672; default: nowhere")
 	verbose := flag.Bool("verbose", false, "log what the workers do, on stderr")
 	var s Stage
 	flag.BoolVar(&s.clean, "clean", false, "at the end, delete the queues and exchanges that were not there before, with the messages in them")
@@ -70,6 +70,20 @@ func Main(run func(ctx context.Context, s *Stage) error) {
 		fmt.Fprintf(os.Stderr, "%v\n", err)
 		os.Exit(1)
 	}
+}
+
+// Address defines a flag for an address. An empty one is an error: a shell makes it of a
+// command that failed, as in -url "$(scripts/rabbitmq start 4.3)", and the program would
+// use a broker of its own instead.
+func Address(name, usage string) *string {
+	var address string
+	flag.Func(name, usage, func(given string) error {
+		if address = given; given == "" {
+			return fmt.Errorf("it must not be empty (leave -%s out for the default)", name)
+		}
+		return nil
+	})
+	return &address
 }
 
 func (s *Stage) perform(url, listen string, verbose bool, run func(context.Context, *Stage) error) (err error) {
