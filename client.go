@@ -99,6 +99,11 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 // that explains what the broker refused. It waits for a connection until ctx
 // ends, and then for the broker up to the ConfirmTimeout; ErrDisconnected if that
 // gave no answer, or the connection was lost meanwhile. Declaring again is harmless.
+//
+// A publisher that may start before the worker declares what the worker does: the Topology
+// of its Strategy's Route, and WorkerConfig.Topology. With the default Strategy that is
+//
+//	client.Declare(ctx, topology.Buckets{}.Topology("orders"))
 func (c *Client) Declare(ctx context.Context, t topology.Topology) error {
 	return c.declare(ctx, c.consuming, t)
 }

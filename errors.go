@@ -43,7 +43,8 @@ var (
 )
 
 // UnroutableError says that the broker could not route a message to any queue.
-// Nothing was stored.
+// Nothing was stored. A worker declares its queue when it starts: a publisher that may
+// start before it calls Client.Declare first, see there.
 type UnroutableError struct {
 	Exchange   string
 	RoutingKey string
