@@ -12,21 +12,31 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// DefaultMaxAttempts is the number of attempts a Policy allows unless it says
-// otherwise. With the default Backoff the last one starts 4 to 9 minutes after
-// the first.
-const DefaultMaxAttempts = 10
+// DefaultMaxAttempts is the default of Policy.MaxAttempts. With the default
+// Backoff, the last attempt starts 24 to 26 hours after the first.
+const DefaultMaxAttempts = 19
+
+// defaultBackoff retries for a day with few different delays, so that a work
+// queue needs few wait queues. Each delay with its jitter fits into one bucket of
+// topology.Buckets, which makes seven wait queues in all.
+var defaultBackoff = backoff.Jitter{
+	Backoff: backoff.List{
+		3 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour,
+	},
+	Spread: 0.05,
+}
 
 // Policy decides how often a message is tried, for how long, and how long it
-// waits in between. The zero value is the default policy. `reprise schedule`
-// shows when the attempts of a policy run.
+// waits in between. The zero value is the default policy, which retries a message
+// for about 24 hours before it is parked. `reprise schedule` shows when the
+// attempts of a policy run.
 //
 // Marks that count the remaining retries themselves (topology.CountDown) take
 // the place of MaxAttempts, and routes that know one delay only
 // (topology.WaitQueue) that of Backoff.
 type Policy struct {
 	// MaxAttempts is how many times the handler runs before the message is
-	// parked, the first time included: 1 means no retry. Default 10.
+	// parked, the first time included: 1 means no retry. Default 19.
 	MaxAttempts int
 
 	// GiveUpAfter bounds the time from the first failure to the beginning of the
@@ -37,8 +47,9 @@ type Policy struct {
 	// limit.
 	GiveUpAfter time.Duration
 
-	// Backoff is the delay after each failed attempt. Default: exponential
-	// from 1 s, doubling, up to 1 h, the second half of each delay random.
+	// Backoff is the delay after each failed attempt. Default: 3 s, 30 s, 2 min,
+	// 10 min, 30 min, 1 h, then always 2 h, each shortened at random by up to 5 %.
+	// With topology.Buckets, these delays take seven wait queues per work queue.
 	Backoff backoff.Backoff
 
 	// Rules are for errors that deserve other numbers. The first that matches
@@ -46,10 +57,12 @@ type Policy struct {
 	Rules []Rule
 }
 
-func (p Policy) withDefaults() Policy {
+// WithDefaults returns p with MaxAttempts and Backoff replaced by their defaults
+// where they are zero.
+func (p Policy) WithDefaults() Policy {
 	p.MaxAttempts = cmp.Or(p.MaxAttempts, DefaultMaxAttempts)
 	if p.Backoff == nil {
-		p.Backoff = backoff.Equal(backoff.Exponential{})
+		p.Backoff = defaultBackoff
 	}
 	return p
 }
@@ -67,7 +80,7 @@ func (p Policy) atMost(attempts int) Policy {
 
 // most is how many attempts there can be, whatever the errors.
 func (p Policy) most() int {
-	n := p.withDefaults().MaxAttempts
+	n := p.WithDefaults().MaxAttempts
 	for _, r := range p.Rules {
 		n = max(n, r.MaxAttempts)
 	}
@@ -131,7 +144,7 @@ func (p Policy) decide(v verdict, err error, attempt int, since time.Duration, w
 	case hopeless:
 		return Decision{Reason: "parked by the handler"}
 	}
-	p, rule := p.withDefaults().apply(err)
+	p, rule := p.WithDefaults().apply(err)
 	attempt, since = max(1, attempt), max(0, since)
 	if attempt >= p.MaxAttempts {
 		return Decision{Reason: attemptsMade(attempt, p.MaxAttempts) + rule}

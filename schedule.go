@@ -22,6 +22,9 @@ import (
 // each of the up to 29 queues on its way. Where publishing has to wait, that counts
 // as waiting: it is late only if it was due before it could be sent.
 //
+// The first message of a target declares up to 29 queues for it: 13 for an hour, 23
+// for 30 days (see topology.Levels for why it cannot be fewer).
+//
 // A time in the past means at once; the farthest is topology.MaxSchedule, 8.5
 // years. The clock is this machine's: with one that is wrong, the delay is.
 //

@@ -29,7 +29,7 @@ type WorkerConfig struct {
 	Handler Handler
 
 	// Policy says how often, for how long and after which delays a failed message is
-	// tried again. Default: 10 attempts, see Policy.
+	// tried again. Default: 19 attempts over about 24 hours, see Policy.
 	Policy Policy
 
 	// Middleware is put around Handler, the first one outermost. Where their order
@@ -136,7 +136,7 @@ type WorkerConfig struct {
 func (c WorkerConfig) certain() bool { return c.Acked != nil || c.Order == AckThenPublish }
 
 func (c WorkerConfig) withDefaults() WorkerConfig {
-	c.Policy = c.Policy.withDefaults()
+	c.Policy = c.Policy.WithDefaults()
 	c.Strategy = c.Strategy.WithDefaults()
 	if c.Concurrency == 0 {
 		c.Concurrency = DefaultConcurrency

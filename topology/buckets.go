@@ -42,7 +42,7 @@ const maxGrowth = 1000
 // full, or was deleted, would hold up the retries of all others. The bounds are
 // in the name, so programs with different settings never collide. With the
 // defaults, all delays from a second to a day need 51 buckets, and a program
-// only creates those its delays fall into.
+// only creates those its delays fall into: seven with the default reprise.Policy.
 type Buckets struct {
 	Base   time.Duration // width of the first bucket; default 1 s, at least 1 ms
 	Growth float64       // ratio of a bucket's bounds; default 1.25, more than 1

@@ -76,7 +76,7 @@ func TestExpirationsSayHowFarTheBackOffHasCome(t *testing.T) {
 		{"no expiration", topology.Table{"x-death": entry(topology.Table{"original-expiration": nil})}, 1, 30 * second},
 		{"another reason", topology.Table{"x-death": entry(topology.Table{"reason": "rejected"})}, 0, 10 * second},
 		{"no count", topology.Table{"x-death": entry(topology.Table{"count": "many"})}, 2, 90 * second},
-		{"for ever", topology.Table{"x-death": entry(topology.Table{"original-expiration": "99999999999999"})}, 13, topology.MaxDelay},
+		{"for ever", topology.Table{"x-death": entry(topology.Table{"original-expiration": "99999999999999"})}, 13, topology.DefaultGrowingTTLMax},
 		{"countless", topology.Table{"x-death": entry(topology.Table{"count": int64(math.MaxInt64)})}, math.MaxInt32 - 1, 270 * second},
 		{"negative", topology.Table{"x-death": entry(topology.Table{"original-expiration": "-1", "count": int64(-1)})}, 1, 30 * second},
 		{"no array", topology.Table{"x-death": "30000"}, 0, 10 * second},
@@ -143,7 +143,7 @@ func TestGrowingTTLGrows(t *testing.T) {
 		}
 		most := route.Max
 		if most == 0 {
-			most = topology.MaxDelay
+			most = topology.DefaultGrowingTTLMax
 		}
 		var headers topology.Table
 		last := time.Duration(0)

@@ -7,8 +7,11 @@ import (
 	"time"
 )
 
-// DefaultGrowingTTLJitter is the default of GrowingTTL.Jitter.
-const DefaultGrowingTTLJitter = 0.1
+// Defaults of GrowingTTL.
+const (
+	DefaultGrowingTTLMax    = 12 * time.Hour
+	DefaultGrowingTTLJitter = 0.1
+)
 
 // GrowingTTL is the MessageTTL of systems in which the delay grows with each copy
 // from the one before, as the broker has recorded it: the first copy waits First,
@@ -38,7 +41,7 @@ type GrowingTTL struct {
 
 	First  time.Duration // what the first copy waits, whole milliseconds; default 10 s
 	Factor float64       // how many times longer each next copy waits, from 1 (always the same) to 1000; default 3
-	Max    time.Duration // the longest that any copy waits; default and most MaxDelay
+	Max    time.Duration // the longest that any copy waits; default 12 h, or First where that is longer; at most MaxDelay
 
 	// Jitter is the part by which a delay is shortened or lengthened at random, but
 	// for the first: 0.1 is up to a tenth, either way. Default 0.1; negative for
@@ -58,7 +61,7 @@ func (g GrowingTTL) withDefaults() GrowingTTL {
 	e := g.expirations().withDefaults()
 	g.First, g.Factor = e.First, e.Factor
 	if g.Max == 0 {
-		g.Max = MaxDelay
+		g.Max = max(DefaultGrowingTTLMax, g.First)
 	}
 	if g.Jitter == 0 {
 		g.Jitter = DefaultGrowingTTLJitter
@@ -83,7 +86,7 @@ func (g GrowingTTL) Validate() error {
 		errs = append(errs, errors.New("topology: GrowingTTL.WaitQueue is empty: name the queue that the WaitAddress leads to, since x-death goes by its name"))
 	}
 	if g.Max < g.First || g.Max%time.Millisecond != 0 || g.Max > MaxDelay {
-		errs = append(errs, fmt.Errorf("topology: GrowingTTL.Max %s: use whole milliseconds, from First (%s) to %s, or 0 for that", g.Max, g.First, MaxDelay))
+		errs = append(errs, fmt.Errorf("topology: GrowingTTL.Max %s: use whole milliseconds, from First (%s) to %s, or 0 for %s", g.Max, g.First, MaxDelay, DefaultGrowingTTLMax))
 	}
 	if !(g.Jitter < 1) { // written so that NaN fails too
 		errs = append(errs, fmt.Errorf("topology: GrowingTTL.Jitter %v: use a part of the delay such as 0.1, less than 1, 0 for %v, or a negative number for none", g.Jitter, DefaultGrowingTTLJitter))

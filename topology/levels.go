@@ -39,9 +39,12 @@ const HeaderLevel = "x-reprise-level-"
 //
 // Delays are rounded up to whole seconds. Each hop adds its milliseconds.
 //
+// A message waits in each level once or not at all, so n levels make at most 2ⁿ
+// delays, and delays that are exact to the second cannot do with fewer.
+//
 // Nothing is shared between targets: each work queue, and each exchange that is
 // scheduled to, has levels of its own, up to the highest that a delay has asked
-// for. An hour takes 13 queues and as many exchanges, a year 26. RabbitMQ
+// for. An hour takes 13 queues and as many exchanges, 30 days 23, a year 26. RabbitMQ
 // dead-letters nothing more from a queue while 32 of its messages find no place,
 // be it that the target is full or that it is gone; it tries again every three
 // minutes (https://www.rabbitmq.com/docs/quorum-queues#dead-lettering).

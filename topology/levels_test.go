@@ -212,3 +212,19 @@ func TestLevelsBounds(t *testing.T) {
 		t.Errorf("%s, %v", hop.Delay, err)
 	}
 }
+
+// The number of queues per target, as documented.
+func TestLevelsDeclareAQueueForEachBit(t *testing.T) {
+	for delay, want := range map[time.Duration]int{
+		time.Second: 1, time.Hour: 13, 24 * time.Hour: 18, 30 * 24 * time.Hour: 23, 48 * 24 * time.Hour: 23,
+		365 * 24 * time.Hour: 26, topology.MaxSchedule: 29,
+	} {
+		hop, err := topology.Levels{}.Schedule("", "orders", delay)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(hop.Topology.Queues); got != want {
+			t.Errorf("%s: %d queues, want %d", delay, got, want)
+		}
+	}
+}

@@ -136,7 +136,8 @@ func waitExchange(c *breaker.Config) func(*testing.T, *reprisetest.Broker, *cdnp
 func buckets(c *breaker.Config) func(*testing.T, *reprisetest.Broker, *cdnpurge.Purger) {
 	return func(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
 		random := rand.New(rand.NewPCG(seed, 2))
-		asEver := backoff.Jitter{Spread: 0.5, Rand: random.Float64} // the default's, but the same each time
+		asEver := reprise.Policy{}.WithDefaults().Backoff.(backoff.Jitter)
+		asEver.Rand = random.Float64 // the default, but the same each time
 		b.Work(t, reprise.WorkerConfig{Queue: "cdn-purge", Handler: p.Handler(), Policy: reprise.Policy{Backoff: asEver}, Breaker: newBreaker(t, c)})
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // policyFlags are a policy on a command line, in the words of the configuration.
 type policyFlags struct {
-	Initial *duration  `placeholder:"TIME" help:"The first delay. Default 1s, or --step."`
+	Initial *duration  `placeholder:"TIME" help:"The first delay of delays that grow. Default 1s, or --step."`
 	Factor  *float64   `placeholder:"N" help:"How much longer each delay is than the one before. Default 2, or 3 with --jitter decorrelated."`
 	Step    *duration  `placeholder:"TIME" help:"By how much each delay is longer than the one before, in place of --factor."`
 	Max     *duration  `placeholder:"TIME" help:"The longest delay. Default 1h."`
@@ -18,7 +18,7 @@ type policyFlags struct {
 	List    []duration `placeholder:"TIMES" help:"The delays one by one, such as 1s,10s,1m; then always the last."`
 	Jitter  string     `placeholder:"KIND" help:"What is random of each delay: none, equal (the second half), full, or decorrelated. Default: equal where delays grow, else none."`
 
-	Attempts    *int      `placeholder:"N" help:"How often a message is tried. Default 10."`
+	Attempts    *int      `placeholder:"N" help:"How often a message is tried. Default 19."`
 	GiveUpAfter *duration `name:"give-up-after" placeholder:"TIME" help:"How long after its first failure a message may be tried again. Default: no limit."`
 }
 

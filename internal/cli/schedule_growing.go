@@ -44,10 +44,9 @@ func fortune(r topology.GrowingTTL, d topology.Delivery, attempts int, chance fl
 // aboutGrowing says how they grow.
 func aboutGrowing(r topology.GrowingTTL) string {
 	factor, jitter := cmp.Or(r.Factor, topology.DefaultExpirationsFactor), cmp.Or(r.Jitter, topology.DefaultGrowingTTLJitter)
-	about := "exponential from " + config.FormatDuration(cmp.Or(r.First, topology.DefaultExpirationsFirst)) + fmt.Sprintf(" ×%v", factor)
-	if r.Max > 0 {
-		about += " up to " + config.FormatDuration(r.Max)
-	}
+	first := cmp.Or(r.First, topology.DefaultExpirationsFirst)
+	about := fmt.Sprintf("exponential from %s ×%v up to %s", config.FormatDuration(first), factor,
+		config.FormatDuration(cmp.Or(r.Max, max(topology.DefaultGrowingTTLMax, first))))
 	if jitter > 0 {
 		about += fmt.Sprintf(", ±%v%%", math.Round(1000*jitter)/10)
 	}

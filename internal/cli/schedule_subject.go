@@ -26,11 +26,7 @@ type subject struct {
 // subjectOf looks at a worker as its messages do: there are strategies that
 // overrule the policy.
 func subjectOf(w reprise.WorkerConfig) subject {
-	s := subject{queue: w.Queue, policy: w.Policy}
-	s.policy.MaxAttempts = cmp.Or(s.policy.MaxAttempts, reprise.DefaultMaxAttempts)
-	if s.policy.Backoff == nil {
-		s.policy.Backoff, _ = config.Backoff{}.Schedule(nil)
-	}
+	s := subject{queue: w.Queue, policy: w.Policy.WithDefaults()}
 	strategy := w.Strategy.WithDefaults()
 	fresh := topology.Delivery{Queue: w.Queue, RoutingKey: w.Queue}
 	if left := strategy.Marks.Read(fresh).RetriesLeft; left != topology.Undecided {

@@ -27,6 +27,8 @@ func scheduleText(s subject, p plan, start time.Time, width int) string {
 	}
 	if limit := s.policy.GiveUpAfter; limit > 0 {
 		fmt.Fprintf(&out, ", none later than %s after the first failure", config.FormatDuration(limit))
+	} else if s.policy.MaxAttempts > 1 {
+		fmt.Fprintf(&out, ", over %s", p.parked.at)
 	}
 	out.WriteString("\n\n")
 	out.WriteString(table(p, start))

@@ -12,7 +12,7 @@ import (
 
 func TestBackoff(t *testing.T) {
 	for text, want := range map[string]backoff.Backoff{
-		"{}":                          backoff.Equal(backoff.Exponential{}),
+		"{}":                          nil,
 		"{initial: 2s}":               backoff.Equal(backoff.Exponential{Initial: 2 * time.Second}),
 		"{max: 1d, factor: 1.5}":      backoff.Equal(backoff.Exponential{Factor: 1.5, Max: 24 * time.Hour}),
 		"{initial: 2h}":               backoff.Equal(backoff.Exponential{Initial: 2 * time.Hour}),

@@ -17,8 +17,8 @@ import (
 //	list                   one by one, then always the last
 //
 // Each may have a jitter. A schedule that grows has equal jitter unless it says
-// otherwise, as the library's default has; delays written one by one are kept
-// as they are.
+// otherwise; delays written one by one are kept as they are. Without any key it is
+// the library's default.
 type Backoff struct {
 	Initial, Step, Max, Fixed time.Duration
 	Factor                    float64
@@ -45,7 +45,7 @@ var kinds = []struct {
 // Misfit is a key whose value does not go with the others.
 type Misfit struct{ Key, Text string }
 
-// Schedule returns what was meant, or why that cannot be told. Texts call a key
+// Schedule returns what was meant, nil for the default, or why that cannot be told. Texts call a key
 // what name makes of it. A time that is zero although it was written is taken for
 // a mistake that has been reported.
 func (b Backoff) Schedule(name func(key string) string) (backoff.Backoff, []Misfit) {
@@ -97,6 +97,8 @@ func (b Backoff) build() backoff.Backoff {
 	var s backoff.Backoff
 	jitter := "equal"
 	switch {
+	case len(b.Keys) == 0:
+		return nil
 	case b.has("fixed"):
 		s, jitter = backoff.Fixed(b.Fixed), "none"
 	case b.has("list"):

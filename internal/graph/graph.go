@@ -11,7 +11,6 @@
 package graph
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -32,13 +31,10 @@ type Worker struct {
 
 // Of is the worker of a configuration.
 func Of(c reprise.WorkerConfig) Worker {
-	schedule := c.Policy.Backoff
-	if schedule == nil {
-		schedule = backoff.Equal(backoff.Exponential{}) // as a Policy has it
-	}
+	policy := c.Policy.WithDefaults()
 	return Worker{
 		Queue: c.Queue, Strategy: c.Strategy, Topology: c.Topology,
-		Attempts: cmp.Or(c.Policy.MaxAttempts, reprise.DefaultMaxAttempts), Backoff: schedule,
+		Attempts: policy.MaxAttempts, Backoff: policy.Backoff,
 	}
 }
 

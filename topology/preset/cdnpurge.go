@@ -51,7 +51,7 @@ var cdnPurgeKeys = []string{"url", "directory", "tag"}
 // what else a worker reads, and how RabbitMQ 3.10 and 4 differ.
 //
 // The design retries for ever. Here a worker's Policy bounds the attempts, by
-// default at ten, the last of them 27 hours after the first, and what has used
+// default at 19, the last of them about five days after the first, and what has used
 // them up is parked in {Queue}.failed, a queue that other programs need not know.
 //
 // As with any wait queue of mixed expirations, a message waits behind those that
@@ -82,7 +82,7 @@ type CDNPurge struct {
 	First  time.Duration // the first expiration, whole milliseconds; default 10 s
 	Factor float64       // each expiration is so many times the one before; default 3
 	Jitter float64       // the part of it by which it is more or less, at random; default 0.1, negative for none
-	Max    time.Duration // the longest expiration, whole milliseconds; default 49 days
+	Max    time.Duration // the longest expiration, whole milliseconds; default 12 h
 
 	// QueueType is the x-queue-type of the work queue, where it does not exist,
 	// and of the wait queue; "" leaves the argument out. With "quorum" the work

@@ -1,0 +1,59 @@
+package reprisetest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/reprisetest"
+)
+
+// A downstream that is down for a night costs no message its retries.
+func TestDefaultPolicyOutlastsANight(t *testing.T) {
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		morning := time.Now().Add(12 * time.Hour)
+		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+			if time.Now().Before(morning) {
+				return errors.New("503 service unavailable")
+			}
+			return nil
+		})})
+		for range 100 {
+			b.Publish(t, &reprise.Message{RoutingKey: "orders"})
+		}
+		b.Drain(t)
+		if n := len(b.Parked(t, "orders")); n != 0 {
+			t.Errorf("%d messages parked, after %v", n, w.Attempts().Delays())
+		}
+		if late := time.Since(morning); late > 2*time.Hour {
+			t.Errorf("the last message succeeded %s after the downstream was back, want at most 2h", late)
+		}
+	})
+}
+
+// A message that never succeeds is parked after about a day, and the worker leaves
+// at most ten queues on the broker, however many messages failed.
+func TestDefaultPolicyRetriesForADayInFewQueues(t *testing.T) {
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		began := time.Now()
+		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+			return errors.New("422 unprocessable")
+		})})
+		const messages = 200
+		for range messages {
+			b.Publish(t, &reprise.Message{RoutingKey: "orders"})
+		}
+		b.Drain(t)
+		if n := len(b.Parked(t, "orders")); n != messages {
+			t.Errorf("%d messages parked, want %d", n, messages)
+		}
+		if took := time.Since(began); took < 24*time.Hour || took > 26*time.Hour {
+			t.Errorf("parked after %s, want 24h to 26h", took)
+		}
+		if queues := b.Queues(); len(queues) > 10 {
+			t.Errorf("%d queues on the broker, want at most 10: %v", len(queues), queues)
+		}
+	})
+}
