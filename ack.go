@@ -48,6 +48,7 @@ type acker struct {
 	enough  atomic.Int32 // settlements do not wait for others
 
 	mu      sync.Mutex
+	open    int // deliveries that are not settled
 	settled []settlement
 	urgent  bool          // one of them is not to wait for others
 	wake    chan struct{} // gets a token when the first is settled, when it is enough, and when ending
@@ -90,6 +91,21 @@ func newAcker(ch acknowledger) *acker {
 // are being handled.
 func (a *acker) expect(spare int) { a.enough.Store(int32(max(1, spare/2))) }
 
+// delivered tells of a delivery.
+func (a *acker) delivered(tag uint64) {
+	a.window.delivered(tag)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.open++
+}
+
+// unsettled returns the number of deliveries that are not settled.
+func (a *acker) unsettled() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.open
+}
+
 // ack has the delivery acknowledged. It returns false where that is not written any
 // more.
 func (a *acker) ack(tag uint64) bool { return a.settle(settlement{tag: tag}) }
@@ -125,6 +141,7 @@ func (a *acker) settle(s settlement) bool {
 		a.mu.Unlock()
 		return false
 	}
+	a.open--
 	a.settled = append(a.settled, s)
 	n := len(a.settled)
 	urgent := s.verb != acked || s.told != nil

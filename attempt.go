@@ -2,6 +2,7 @@ package reprise
 
 import (
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/reprisemq/reprise/topology"
@@ -10,9 +11,18 @@ import (
 // attempt runs the handler and settles what it says. It occupies its place only
 // while the handler runs: copies await their confirms beside it.
 func (w *Worker) attempt(d *delivery, taken place, record func(error)) {
-	if !w.attemptable(d) {
+	if settle, moves := w.unattempted(d); settle != nil {
 		w.record(record, ErrNotAttempted)
-		w.slots.leave(taken)
+		leave := sync.OnceFunc(func() { w.slots.leave(taken) })
+		if moves {
+			// The copy may be handled next, and end the process: until the original is gone, there would be two of them.
+			// A queue that does not confirm must not block the others for longer than that.
+			defer leave()
+			defer time.AfterFunc(w.client.cfg.ConfirmTimeout, leave).Stop()
+		} else {
+			leave()
+		}
+		settle()
 		return
 	}
 	w.slots.enter(taken, d)
@@ -50,28 +60,25 @@ func (w *Worker) record(record func(error), err error) {
 	}
 }
 
-// attemptable reports whether the handler is to see a delivery; if not, it has
-// been dealt with.
-func (w *Worker) attemptable(d *delivery) bool {
+// unattempted returns what settles a delivery that the handler is not to see, and whether a copy moves it to the end of
+// its queue. It returns nil if the handler is to see the delivery.
+func (w *Worker) unattempted(d *delivery) (settle func(), moves bool) {
 	switch {
 	case d.err != nil:
 		w.log.Error("cannot be handled", "message_id", d.MessageId, "error", d.err)
-		w.parkUnmarked(d, w.replacement(d, d.err.Error(), 0), nil)
-		return false
+		return func() { w.parkUnmarked(d, w.replacement(d, d.err.Error(), 0), nil) }, false
 	case w.uncounted(d.Delivery):
-		if err := w.recount(d); err == nil {
-			return false
+		if c, err := w.recounted(d); err == nil {
+			return func() { w.replace(d, c) }, true
 		}
 		// It has no room for the count: it is handled as it is.
 	case d.spent(w.cfg.Policy):
-		w.park(d, "attempts made", "not handled again: all its attempts were made, and the last one was never settled")
-		return false
+		return w.park(d, "attempts made", "not handled again: all its attempts were made, and the last one was never settled"), false
 	}
 	if text := d.crashed(); text != "" {
-		w.park(d, "never settled", text)
-		return false
+		return w.park(d, "never settled", text), false
 	}
-	return true
+	return nil, false
 }
 
 // spent reports whether a message that is delivered once more has no attempt
@@ -81,9 +88,10 @@ func (d *delivery) spent(p Policy) bool {
 	return d.Redelivered && left == topology.Undecided && d.history.Attempts >= p.most()
 }
 
-// park parks a delivery without an attempt.
-func (w *Worker) park(d *delivery, reason, text string) {
-	w.settle(d, said{verdict: verdict{outcome: hopeless}, reason: reason, text: text, err: errText(text)}, 0)
+// park returns what parks a delivery without an attempt.
+func (w *Worker) park(d *delivery, reason, text string) (settle func()) {
+	s := said{verdict: verdict{outcome: hopeless}, reason: reason, text: text, err: errText(text)}
+	return func() { w.settle(d, s, 0) }
 }
 
 func age(d *delivery, now time.Time) time.Duration {

@@ -112,9 +112,9 @@ func (d *delivery) readMoved() (crashes int, origin topology.Delivery) {
 	return int(min(max(n, 0), 1<<30)), origin
 }
 
-// recount replaces a delivery by a copy at the end of the same queue that has the
-// count of its crashes on it.
-func (w *Worker) recount(d *delivery) error {
+// recounted returns a copy for the end of the same queue that has the count of a
+// delivery's crashes on it.
+func (w *Worker) recounted(d *delivery) (*replacement, error) {
 	c := w.replacement(d, "", 0)
 	c.hop, c.kind = topology.Hop{RoutingKey: w.cfg.Queue}, moved
 	headers := c.carry(d, w.client.publishing.user)
@@ -123,13 +123,9 @@ func (w *Worker) recount(d *delivery) error {
 	}
 	var err error
 	if c.msg.Headers, err = encodeTable(headers); err != nil {
-		return err
+		return nil, err
 	}
-	if err := checkSize("", c.hop.RoutingKey, &c.msg, d.session.conn.Config.FrameSize, roomForDelivery); err != nil {
-		return err
-	}
-	w.replace(d, c)
-	return nil
+	return c, checkSize("", c.hop.RoutingKey, &c.msg, d.session.conn.Config.FrameSize, roomForDelivery)
 }
 
 // countsNacks reports whether a broker counts what is given back by basic.nack as

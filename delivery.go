@@ -31,7 +31,7 @@ type delivery struct {
 
 // delivery is what has just come in. Nothing of it is looked at before read.
 func (s *session) delivery(raw amqp.Delivery, now time.Time) *delivery {
-	s.acks.window.delivered(raw.DeliveryTag)
+	s.acks.delivered(raw.DeliveryTag)
 	return &delivery{Delivery: raw, session: s, arrived: now}
 }
 

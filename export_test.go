@@ -10,7 +10,7 @@ func (c *Client) SetUser(name string) { c.publishing.user = name }
 func (w *Worker) AckTooEarly() {
 	w.swap = func(d *delivery, c *replacement) *Event {
 		d.session.acks.ackNow(d.DeliveryTag)
-		_ = w.insist(d.session.ctx, d, c, w.unlessOverdue(d))
+		_ = w.insist(d.session.ctx, d, c, tryAgain)
 		return nil
 	}
 }

@@ -13,7 +13,7 @@ type overdue struct {
 
 func (c WorkerConfig) overdue() overdue {
 	if c.ConsumerTimeout < 0 {
-		return overdue{every: time.Hour, after: math.MaxInt64}
+		return overdue{every: DefaultConsumerTimeout / 20, after: math.MaxInt64}
 	}
 	return overdue{every: c.ConsumerTimeout / 20, after: c.ConsumerTimeout / 5 * 4}
 }

@@ -61,6 +61,9 @@ func (s *session) pump(ctx, alive context.Context, deliveries <-chan amqp.Delive
 			s.remind(now, limit.after)
 			if len(s.pending) == 0 {
 				next.vacate()
+				if narrow && s.held() {
+					return errWiden
+				}
 			}
 		case <-alive.Done():
 			if s.ctx.Err() != nil {
@@ -79,6 +82,14 @@ func (s *session) receive(alive context.Context, d *delivery, narrow bool) {
 		return
 	}
 	s.pending = append(s.pending, d)
+}
+
+// held reports whether nothing is being handled, and messages wait to be settled, but fewer than Prefetch. To a narrow
+// subscription the broker delivers nothing meanwhile: the message that was handled alone, or not at all, would block the
+// others for as long as its copy is not confirmed.
+func (s *session) held() bool {
+	n := s.acks.unsettled()
+	return s.worker.slots.taken() == 0 && n > 0 && n < s.worker.cfg.Prefetch
 }
 
 // needsNarrow reports whether a delivery, and with it the next ones, should be

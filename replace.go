@@ -90,10 +90,14 @@ func (w *Worker) reject(d *delivery, how verb) *Event {
 
 // publishThenAck publishes the copy, and acknowledges the original once the broker
 // has it. It tries for as long as the delivery's own session lives, since only
-// that can acknowledge, and the broker is patient; when the session is gone, the
-// broker delivers the original again.
+// that can acknowledge; when the session is gone, the broker delivers the original
+// again. It gives the original back before the broker loses patience with it, and
+// with all that was delivered beside it.
 func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
-	err := w.insist(d.session.ctx, d, c, w.unlessOverdue(d))
+	left := max(w.cfg.overdue().after-time.Since(d.arrived), w.client.cfg.ConfirmTimeout) // the handler may have taken long
+	ctx, cancel := context.WithTimeoutCause(d.session.ctx, left, errOverdue)
+	defer cancel()
+	err := w.insist(ctx, d, c, tryAgain)
 	switch {
 	case err == nil && c.kind == moved:
 		// Its place is not free before there is one of them only: the copy may be
@@ -137,23 +141,14 @@ func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
 	return nil
 }
 
-// errOverdue ends the attempts to publish a copy: the broker is about to lose
-// patience with the original, and with all that was delivered beside it.
 var errOverdue = errors.New("reprise: its copy could not be published in time: see ConsumerTimeout")
 
 // goOn says whether a copy that could not be published is to be tried again: nil, or the
 // error to give up with.
 type goOn func(err error) error
 
-// unlessOverdue gives a copy up for the sake of its original, which waits meanwhile.
-func (w *Worker) unlessOverdue(d *delivery) goOn {
-	return func(err error) error {
-		if time.Since(d.arrived) > w.cfg.overdue().after {
-			return errors.Join(errOverdue, err)
-		}
-		return nil
-	}
-}
+// tryAgain never gives a copy up.
+func tryAgain(error) error { return nil }
 
 // unlessSent gives a copy up that the broker may have: its original is acknowledged,
 // and there shall not be two of them.

@@ -82,8 +82,9 @@ type WorkerConfig struct {
 	Concurrency int
 
 	// Prefetch is how many unsettled messages the broker lets this worker have,
-	// including those whose retry copy awaits its confirm. At least Concurrency, at
-	// most 65535. Default 4×Concurrency, but at least 16; with AckThenPublish or
+	// including those whose retry copy awaits its confirm. A message that is handled alone (see CrashLimit)
+	// comes on top, if its copy is not confirmed within a twentieth of ConsumerTimeout: then the worker
+	// fetches others again. At least Concurrency, at most 65535. Default 4×Concurrency, but at least 16; with AckThenPublish or
 	// Acked, and a Concurrency of up to 32, at most 32 (see AckThenPublish); with
 	// Debounce at least 256.
 	Prefetch int
@@ -121,7 +122,7 @@ type WorkerConfig struct {
 	// ConsumerTimeout is the broker's consumer_timeout, after which it closes the
 	// channel of a consumer that has not settled a message. The worker warns when a
 	// handler has had a message for four fifths of it (EventTimeoutNear), and gives messages back that
-	// have waited so long to begin. At least 1 min. Default 30 min, which is
+	// have waited so long to begin, or whose copy could not be published in that time. At least 1 min. Default 30 min, which is
 	// RabbitMQ's. Negative: the broker has none.
 	// https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
 	ConsumerTimeout time.Duration
