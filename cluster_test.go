@@ -58,8 +58,8 @@ func TestAnotherAddressTakesOver(t *testing.T) {
 				open.Resume()
 				shut.Refuse()
 				shut.Cut()
-				c.log.wait(t, "connected", 2*round+2)
 			}
+			c.log.wait(t, "connected", 2*round+2)
 			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil {
 				t.Fatal(err)
 			}
