@@ -1,37 +1,26 @@
 package console
 
 import (
-	"slices"
-
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// selected returns the filter of a selection that can be meant.
-func selected(s api.Selection) (failed.Filter, error) {
-	if err := s.Filter.Validate(); err != nil {
-		return failed.Filter{}, badRequest(err.Error(), "nothing was changed: correct the filter")
+// actOn returns the filter of a valid selection.
+func (c *call) actOn(s api.Selection) (failed.Filter, error) {
+	if err := s.Validate(); err != nil {
+		return failed.Filter{}, badRequest(err.Error(), "correct the selection; nothing was changed")
 	}
-	switch isZero := s.Filter.IsZero(); {
-	case isZero && !s.All:
-		return failed.Filter{}, badRequest("the filter selects all messages there are", `send "all": true if that is meant`)
-	case !isZero && s.All:
-		return failed.Filter{}, badRequest(`there is a filter, and "all": true`, "send one of them")
-	}
-	return s.Selected(), nil
+	f := s.Selected()
+	return f, c.cfg.Archive.Check(c.r.Context(), f)
 }
 
-// countIn counts what an act would do: the messages that are selected and in a state.
+// countIn counts the messages for which an act would be done.
 func (c *call) countIn(f failed.Filter, state failed.State) error {
-	if len(f.States) > 0 && !slices.Contains(f.States, state) {
-		return c.ok(api.Done{DryRun: true})
-	}
-	f.All, f.States = false, []failed.State{state}
-	total, err := c.cfg.Archive.Count(c.r.Context(), f)
+	n, err := c.cfg.Archive.CountState(c.r.Context(), f, state)
 	if err != nil {
 		return err
 	}
-	return c.ok(api.Done{Messages: total.N, More: total.More, DryRun: true})
+	return c.ok(api.Done{Messages: n, DryRun: true})
 }
 
 func (c *call) apiDiscard() error {
@@ -43,7 +32,7 @@ func (c *call) apiDiscard() error {
 	if err := c.read(&d); err != nil {
 		return err
 	}
-	f, err := selected(d.Selection)
+	f, err := c.actOn(d.Selection)
 	switch {
 	case err != nil:
 		return err
@@ -68,7 +57,7 @@ func (c *call) apiRestore() error {
 	if err := c.read(&s); err != nil {
 		return err
 	}
-	f, err := selected(s)
+	f, err := c.actOn(s)
 	switch {
 	case err != nil:
 		return err

@@ -19,7 +19,7 @@ var errSecrets = &failure{
 }
 
 func (c *call) apiExport() error {
-	f, _, err := c.filter()
+	f, err := c.filter()
 	if err != nil {
 		return err
 	}
@@ -42,9 +42,6 @@ func (c *call) apiExport() error {
 }
 
 func (c *call) apiImport() error {
-	if _, err := c.query(); err != nil {
-		return err
-	}
 	in := &patientReader{r: c.r.Body, control: http.NewResponseController(c.w)}
 	n, err := c.cfg.Archive.Import(c.r.Context(), in, c.who.actor)
 	if in.err != nil && !errors.Is(in.err, io.EOF) {

@@ -9,9 +9,6 @@ import (
 )
 
 func (c *call) apiLedger() error {
-	if _, err := c.query(); err != nil {
-		return err
-	}
 	return c.ledgerNow()
 }
 
@@ -27,9 +24,6 @@ func (c *call) ledgerNow() error {
 }
 
 func (c *call) apiAccept() error {
-	if _, err := c.query(); err != nil {
-		return err
-	}
 	var a api.Accept
 	if err := c.read(&a); err != nil {
 		return err

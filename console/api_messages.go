@@ -9,11 +9,11 @@ import (
 )
 
 func (c *call) apiMessages() error {
-	f, v, err := c.filter(pageNames...)
+	f, err := c.filter()
 	if err != nil {
 		return err
 	}
-	p, err := pageOf(v)
+	p, err := c.page()
 	if err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func (c *call) apiMessages() error {
 }
 
 func (c *call) apiCount() error {
-	f, _, err := c.filter()
+	f, err := c.filter()
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (c *call) apiCount() error {
 }
 
 func (c *call) apiMessage() error {
-	id, err := c.idAlone()
+	id, err := c.id()
 	if err != nil {
 		return err
 	}
@@ -57,21 +57,9 @@ func (c *call) showMessage(id failed.ID) error {
 // apiBody answers with the bytes of the body that a replay would send, or
 // with ?original=true those that arrived, to be kept in a file.
 func (c *call) apiBody() error {
-	v, err := c.query("original")
+	content, err := c.bodyContent(c.messageByID)
 	if err != nil {
 		return err
-	}
-	m, err := c.messageByID()
-	if err != nil {
-		return err
-	}
-	content := m.Current()
-	switch text := v.Get("original"); text {
-	case "", "false":
-	case "true":
-		content = m.Content
-	default:
-		return badRequest("original "+strconv.Quote(text)+" cannot be", "write original=true, or leave it out")
 	}
 	h := c.w.Header()
 	h.Set("Content-Type", "application/octet-stream")
@@ -82,7 +70,7 @@ func (c *call) apiBody() error {
 }
 
 func (c *call) apiRevisions() error {
-	id, err := c.idAlone()
+	id, err := c.id()
 	if err != nil {
 		return err
 	}
@@ -94,7 +82,7 @@ func (c *call) apiRevisions() error {
 }
 
 func (c *call) apiRevision() error {
-	id, err := c.idAlone()
+	id, err := c.id()
 	if err != nil {
 		return err
 	}
@@ -110,7 +98,7 @@ func (c *call) apiRevision() error {
 }
 
 func (c *call) apiDiff() error {
-	m, _, err := c.messageOfPath()
+	m, _, err := c.messageByID()
 	if err != nil {
 		return err
 	}
@@ -121,7 +109,7 @@ func (c *call) apiDiff() error {
 }
 
 func (c *call) apiEdit() error {
-	id, err := c.idAlone()
+	id, err := c.id()
 	if err != nil {
 		return err
 	}
@@ -141,7 +129,7 @@ func (c *call) apiEdit() error {
 
 // apiEditAndReplay edits a message and begins to replay it, or does neither.
 func (c *call) apiEditAndReplay() error {
-	id, err := c.idAlone()
+	id, err := c.id()
 	if err != nil {
 		return err
 	}
@@ -165,13 +153,10 @@ func (c *call) apiRevert() error {
 	if err != nil {
 		return err
 	}
-	v, err := c.query("revision")
+	revision := c.params.Get("revision")
+	seen, err := strconv.Atoi(revision)
 	if err != nil {
-		return err
-	}
-	seen, err := strconv.Atoi(v.Get("revision"))
-	if err != nil {
-		return badRequest("revision "+strconv.Quote(v.Get("revision"))+" cannot be", "write revision= and that of the message that you have seen, so that nobody's edit is lost")
+		return badRequest("revision "+strconv.Quote(revision)+" cannot be", "write revision= and that of the message that you have seen, so that nobody's edit is lost")
 	}
 	if err := c.cfg.Archive.Revert(c.r.Context(), failed.ID(id), seen, c.who.actor); err != nil {
 		return err
@@ -179,22 +164,29 @@ func (c *call) apiRevert() error {
 	return c.showMessage(failed.ID(id))
 }
 
-// messageOfPath is messageByID for what takes no parameters.
-func (c *call) messageOfPath() (m *failed.Message, isRedacted bool, err error) {
-	id, err := c.idAlone()
+func (c *call) messageByID() (m *failed.Message, isRedacted bool, err error) {
+	id, err := c.id()
 	if err != nil {
 		return nil, false, err
 	}
 	return c.message(failed.ID(id))
 }
 
-func (c *call) messageByID() (*failed.Message, error) {
-	id, err := c.id()
+// bodyContent is the content of a message that a replay would send, or with ?original=true
+// the one that arrived.
+func (c *call) bodyContent(message func() (*failed.Message, bool, error)) (failed.Content, error) {
+	original, err := c.flag("original")
 	if err != nil {
-		return nil, err
+		return failed.Content{}, err
 	}
-	m, _, err := c.message(failed.ID(id))
-	return m, err
+	m, _, err := message()
+	if err != nil {
+		return failed.Content{}, err
+	}
+	if original {
+		return m.Content, nil
+	}
+	return m.Current(), nil
 }
 
 // convert returns what is shown of a list: never null.

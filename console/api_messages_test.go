@@ -39,16 +39,19 @@ func TestListByFilter(t *testing.T) {
 		"text=mailbox":                       {2},
 		"error=such+mail":                    {2},
 		"header=a%253Ab%2525:x:y":            {2},
+		"state=all":                          {2, 1, 3},
+		"state=none":                         {},
+		"id=none":                            {},
+		"since=2026-03-01":                   {2, 1, 3},
 		"header=n:5&header=a%253Ab%2525:x:y": {2},
 		"header=tenant:acme":                 {1, 3},
 		"min_attempts=2":                     {1, 3},
 		"max_attempts=2":                     {2},
 		"id=1&id=3":                          {1, 3},
-		"replay=7":                           {},
 	} {
 		w := ask(t, d, "GET", "/api/v1/messages?"+query, nil)
 		if want == nil {
-			refused(t, w, http.StatusBadRequest, "write it as 2026-")
+			refused(t, w, http.StatusBadRequest, "write 2026-")
 			continue
 		}
 		ids := []int64{}
@@ -74,11 +77,11 @@ func TestListByPage(t *testing.T) {
 	var ids []int64
 	after := ""
 	for range 10 {
-		page := get[api.Messages](t, ask(t, d, "GET", "/api/v1/messages?size=2&after="+after, nil))
+		page := get[api.Messages](t, ask(t, d, "GET", "/api/v1/messages?size=2"+after, nil))
 		for _, m := range page.Messages {
 			ids = append(ids, m.ID)
 		}
-		if after = page.Next; after == "" {
+		if after = "&after=" + page.Next; page.Next == "" {
 			break
 		}
 	}
@@ -98,30 +101,48 @@ func TestBadRequests(t *testing.T) {
 		want               string
 	}{
 		{"GET", "messages?quee=orders", "", 400, `unknown parameter "quee": use queue, state`},
-		{"GET", "messages?queue=a&queue=b", "", 400, "queue: is there 2 times: write it once"},
+		{"GET", "messages?queue=a&queue=b", "", 400, `"queue" is given 2 times`},
 		{"GET", "messages?queue=base64:!", "", 400, "base64"},
 		{"GET", "messages?state=dead", "", 400, "use failed, replaying, replayed or discarded"},
-		{"GET", "messages?group=x", "", 400, "write a number from 1 on"},
-		{"GET", "messages?min_attempts=-1", "", 400, "write a number from 1 on"},
+		{"GET", "messages?group=x", "", 400, "is not an integer from 1"},
+		{"GET", "messages?min_attempts=-1", "", 400, "is not an integer from 1"},
 		{"GET", "messages?min_attempts=3&max_attempts=2", "", 400, "swap them"},
-		{"GET", "messages?since=yesterday", "", 400, "write it as 2026-01-31T12:00:00Z"},
+		{"GET", "messages?since=yesterday", "", 400, "write 2026-01-31T12:00:00Z"},
 		{"GET", "messages?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "", 400, "swap them"},
-		{"GET", "messages?header=tenant", "", 400, "write it as NAME:VALUE"},
-		{"GET", "messages?id=", "", 400, "write each as id=17"},
+		{"GET", "messages?header=tenant", "", 400, "is not NAME:VALUE"},
+		{"GET", "messages?id=", "", 400, `"id" is empty`},
+		{"GET", "messages?id=1,2", "", 400, "write each as id=17"},
+		{"GET", "messages?group=", "", 400, `"group" is empty`},
+		{"GET", "messages?state=failed&state=all", "", 400, "use failed"},
+		{"GET", "messages?group=9", "", 404, "group 9"},
+		{"GET", "messages/count?replay=9", "", 404, "replay 9"},
+		{"GET", "messages/export?refused_by=9", "", 404, "replay 9"},
+		{"GET", "messages?id=1&id=9", "", 404, "message 9"},
+		{"GET", "messages/1?state=failed", "", 400, "unknown parameter"},
+		{"GET", "messages?after=", "", 400, `"after" is empty`},
 		{"GET", "messages?size=0", "", 400, "write a number from 1 to 1000"},
 		{"GET", "messages?size=1001", "", 400, "write a number from 1 to 1000"},
-		{"GET", "messages?text=%zz", "", 400, "write what is special in a parameter as %XX"},
+		{"GET", "messages?text=%zz", "", 400, "write special characters of a parameter as %XX"},
 		{"GET", "messages/x", "", 400, "write a number from 1 on in the path"},
 		{"GET", "messages/0", "", 400, "write a number from 1 on in the path"},
 		{"GET", "messages/99999999999999999999", "", 400, "write a number from 1 on in the path"},
 		{"GET", "messages/2", "", 404, "look at the list"},
 		{"GET", "messages/1/body?original=yes", "", 400, "write original=true"},
 		{"GET", "groups/77", "", 404, "look at the list"},
-		{"GET", "groups?order=first", "", 400, "use failed"},
-		{"GET", "groups?state=dead", "", 400, "use failed, replaying"},
+		{"GET", "groups?order=first", "", 400, "is not failed or last"},
+		{"GET", "groups?state=dead", "", 400, "is not failed, replaying"},
 		{"GET", "replays/77", "", 404, "look at the list"},
-		{"POST", "discard", `{"filter":{}}`, 400, `send "all": true if that is meant`},
-		{"POST", "discard", `{"filter":{"queue":"orders"},"all":true,"reason":"x"}`, 400, "send one of them"},
+		{"POST", "discard", `{"filter":{}}`, 400, "set all to true"},
+		{"POST", "discard", `{"filter":{"states":["failed"]},"reason":"x"}`, 400, "set all to true"},
+		{"POST", "discard", `{"filter":{"group":9},"reason":"x"}`, 404, "group 9"},
+		{"POST", "discard?dry_run=true", `{"filter":{"group":9}}`, 404, "group 9"},
+		{"POST", "discard", `{"filter":{"ids":[1,9]},"reason":"x"}`, 404, "message 9"},
+		{"POST", "restore", `{"filter":{"ids":[9]}}`, 404, "message 9"},
+		{"POST", "replays", `{"filter":{"group":9}}`, 404, "group 9"},
+		{"POST", "replays?dry_run=true", `{"filter":{"refused_by":9}}`, 404, "replay 9"},
+		{"POST", "discard", `{"filter":{"queue":"orders"},"at_most":-1,"reason":"x"}`, 400, "at_most"},
+		{"POST", "discard?queue=orders", `{"all":true,"reason":"x"}`, 400, "unknown parameter"},
+		{"POST", "discard", `{"filter":{"queue":"orders"},"all":true,"reason":"x"}`, 400, "all must not be set beside a filter"},
 		{"POST", "discard", `{"filter":{"queue":"orders"}}`, 400, `send "reason"`},
 		{"POST", "discard", `{"filter":{"queu":"orders"},"reason":"x"}`, 400, `unknown field "queu"`},
 		{"POST", "discard", `{"filter":{"states":["dead"]},"reason":"x"}`, 400, "use failed, replaying"},
@@ -129,11 +150,11 @@ func TestBadRequests(t *testing.T) {
 		{"POST", "discard", `{"filter":{"queue":"orders"},"reason":"` + "\xff" + `"}`, 400, "not UTF-8"},
 		{"POST", "discard", `{`, 400, "cannot be read"},
 		{"POST", "discard?dry_run=1", `{"all":true}`, 400, "write dry_run=true"},
-		{"POST", "restore", `{}`, 400, `send "all": true`},
-		{"POST", "replays", `{}`, 400, `send "all": true`},
+		{"POST", "restore", `{}`, 400, "set all to true"},
+		{"POST", "replays", `{}`, 400, "set all to true"},
 		{"POST", "replays", `{"all":true,"canary":"soon"}`, 400, "write it as 90s"},
 		{"POST", "replays", `{"all":true,"rate":-1}`, 400, "leave them out"},
-		{"POST", "replays", `{"filter":{"queue":"none"}}`, 404, ""},
+		{"POST", "replays", `{"filter":{"queue":"none"}}`, 422, "no selected message"},
 		{"POST", "replays/7/cancel", `{}`, 404, ""},
 		{"PUT", "messages/1/edit", `{"revision":0,"text":"a","body":"YQ=="}`, 400, "send one of them"},
 		{"PUT", "messages/1/edit", `{"revision":0,"body":"not base64"}`, 400, "base64"},
@@ -260,7 +281,7 @@ func TestDiscardAndRestore(t *testing.T) {
 	if done := do("discard?dry_run=true", `{"all":true}`); done.Messages != 1 {
 		t.Errorf("what is left: %+v", done)
 	}
-	if done := do("discard?dry_run=true", `{"filter":{"states":["discarded"]}}`); done.Messages != 0 {
+	if done := do("discard?dry_run=true", `{"filter":{"queue":"q0","states":["discarded"]}}`); done.Messages != 0 {
 		t.Errorf("what is discarded cannot be discarded: %+v", done)
 	}
 	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil, who)); m.State != "discarded" || m.Discarded != "test data" {

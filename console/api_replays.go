@@ -20,7 +20,7 @@ func (c *call) apiReplays() error {
 }
 
 func (c *call) apiReplay() error {
-	id, err := c.idAlone()
+	id, err := c.id()
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (c *call) apiBeginReplay() error {
 	if err := c.read(&plan); err != nil {
 		return err
 	}
-	if _, err := selected(plan.Selection); err != nil {
+	if _, err := c.actOn(plan.Selection); err != nil {
 		return err
 	}
 	if plan.Rate < 0 || plan.Canary < 0 {
@@ -65,7 +65,7 @@ func (c *call) apiBeginReplay() error {
 }
 
 func (c *call) apiCancel() error {
-	id, err := c.idAlone()
+	id, err := c.id()
 	if err != nil {
 		return err
 	}

@@ -93,14 +93,14 @@ func (c *Console) identifySession(r *http.Request) (visitor, error) {
 
 func (c *Console) loginRoutes() []route {
 	return []route{
-		{method: "GET", path: "/login", role: Nobody, handle: (*call).showLogin},
-		{method: "POST", path: "/login", role: Nobody, handle: (*call).login},
+		{method: "GET", path: "/login", role: Nobody, query: []string{"next"}, handle: (*call).showLogin},
+		{method: "POST", path: "/login", role: Nobody, form: []string{"next", "token"}, handle: (*call).login},
 		{method: "POST", path: "/logout", role: Nobody, handle: (*call).logout},
 	}
 }
 
 func (c *call) showLogin() error {
-	next := localPath(c.r.FormValue("next"))
+	next := localPath(c.params.Get("next"))
 	if c.who.role > Nobody {
 		http.Redirect(c.w, c.r, next, http.StatusSeeOther)
 		return nil

@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -46,10 +47,13 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.
 // route is a line of the table of all there is. A handler that returns an error
 // has written nothing yet.
 type route struct {
-	method string // "": any
-	path   string // a pattern of http.ServeMux without method and host
-	role   Role   // what it takes at the least
-	body   int64  // most bytes of a request's body; 0: smallBody
+	method string   // "": any
+	path   string   // a pattern of http.ServeMux without method and host
+	role   Role     // what it takes at the least
+	body   int64    // most bytes of a request's body; 0: smallBody
+	query  []string // the parameters that it takes
+	blanks bool     // a form with fields that may be left empty leads there
+	form   []string // the fields of the form that it takes
 	handle func(*call) error
 }
 
@@ -72,6 +76,9 @@ func (c *Console) serve(r route) http.Handler {
 		k := &call{Console: c, route: &r, w: w, r: req}
 		err := k.enter()
 		if err == nil {
+			err = k.readParams()
+		}
+		if err == nil {
 			req.Body = http.MaxBytesReader(w, req.Body, limit)
 			err = r.handle(k)
 		}
@@ -88,6 +95,8 @@ type call struct {
 	w     http.ResponseWriter
 	r     *http.Request
 	who   visitor
+
+	params url.Values // of the address
 }
 
 // enter sets who, or returns why they may not.

@@ -3,8 +3,10 @@ package console
 import (
 	"encoding/json"
 	"fmt"
+	"html/template"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -22,15 +24,14 @@ type actRow struct {
 
 // audit lists who did what.
 func (p *pages) audit(c *call) error {
-	q := c.r.URL.Query()
-	acts, next, err := c.cfg.Archive.Acts(c.r.Context(), failed.Page{After: failed.Cursor(q.Get("after"))})
+	acts, next, err := c.cfg.Archive.Acts(c.r.Context(), failed.Page{After: failed.Cursor(c.params.Get("after"))})
 	if err != nil {
 		return err
 	}
 	data := struct {
 		Acts []actRow
-		Next string
-	}{Next: nextPage("/audit", q, next)}
+		Next template.URL
+	}{Next: nextPage("/audit", url.Values{}, next)}
 	for _, a := range acts {
 		data.Acts = append(data.Acts, actRow{a, visible(strings.Replace(a.Subject, "/", " ", 1)), subjectHref(a.Subject), details(a.Details)})
 	}

@@ -57,6 +57,15 @@ var editFields = []struct {
 	{"reply_to", "Reply to", func(p *failed.Properties) *string { return &p.ReplyTo }},
 }
 
+// propertyNames are the fields of properties.
+func propertyNames() []string {
+	var names []string
+	for _, e := range editFields {
+		names = append(names, e.name)
+	}
+	return names
+}
+
 func newEditForm(m *failed.Message) *editFormView {
 	c := m.Current()
 	f := &editFormView{}

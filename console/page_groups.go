@@ -2,12 +2,13 @@ package console
 
 import (
 	"fmt"
+	"html/template"
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
 )
 
 // groupRow is a group in a list.
@@ -35,31 +36,19 @@ func groupName(g failed.Group) string {
 
 // groups lists groups.
 func (p *pages) groups(c *call) error {
-	q := c.r.URL.Query()
-	f := failed.GroupFilter{Queue: q.Get("queue"), Text: q.Get("q"), State: failed.Failed}
-	state := q.Get("state")
-	switch {
-	case state == allStates:
-		f.State = ""
-	case state == "":
-	case slices.Contains(failed.States(), failed.State(state)):
-		f.State = failed.State(state)
-	default:
-		return badRequest(fmt.Sprintf("state cannot be %q", clip(state, 80)), "write failed, replaying, replayed, discarded or all")
+	q := only(c.params, api.GroupNames)
+	for name, standard := range map[string]string{"state": string(failed.Failed), "order": string(failed.ByFailed)} {
+		if !q.Has(name) {
+			q.Set(name, standard)
+		}
 	}
-	order := q.Get("order")
-	if order == "" {
-		order = "failed"
+	shown, err := api.ParseGroupFilter(q)
+	if err != nil {
+		return badRequest(err.Error(), "correct the parameter")
 	}
-	switch order {
-	case "failed":
-		f.Order = failed.ByFailed
-	case "last":
-		f.Order = failed.ByLast
-	default:
-		return badRequest(fmt.Sprintf("order cannot be %q", clip(order, 80)), "write failed or last")
-	}
-	groups, next, err := c.cfg.Archive.Groups(c.r.Context(), f, failed.Page{After: failed.Cursor(q.Get("after"))})
+	f := shown.Filter()
+	q = shown.Values()
+	groups, next, err := c.cfg.Archive.Groups(c.r.Context(), f, failed.Page{After: failed.Cursor(c.params.Get("after"))})
 	if err != nil {
 		return err
 	}
@@ -70,14 +59,16 @@ func (p *pages) groups(c *call) error {
 	data := struct {
 		Filter failed.GroupFilter
 		Order  string
+		Queue  string // as a value of the form
 		Groups []groupRow
 		Queues []failed.QueueSummary
 		Tabs   []tab
-		Next   string // address of the next page, "" at the end
-		Sought bool   // the list is a part of all there is
+		All    template.URL // those in any state
+		Next   template.URL // the next page, "" at the end
+		Sought bool         // the list is a part of all there is
 	}{
-		Filter: f, Order: order, Groups: groupRows(groups), Queues: queues,
-		Tabs: stateTabs("/groups", q, f.State), Next: nextPage("/groups", q, next),
+		Filter: f, Order: q.Get("order"), Queue: q.Get("queue"), Groups: groupRows(groups), Queues: queues,
+		All: href("/groups", api.GroupFilter{}.Values()), Tabs: stateTabs("/groups", q, f.State), Next: nextPage("/groups", q, next),
 		Sought: f.Queue != "" || f.Text != "",
 	}
 	return c.render(http.StatusOK, "groups", page{Title: "Failed groups", Nav: "groups"}, data)
@@ -85,46 +76,41 @@ func (p *pages) groups(c *call) error {
 
 // tab is a list narrowed to a state.
 type tab struct {
-	Text, Href string
-	State      string
-	Current    bool
+	Text    string
+	Href    template.URL
+	State   string
+	Current bool
 }
 
 // stateTabs lead to the same list with messages of other states. "" is all of them.
 func stateTabs(path string, q url.Values, current failed.State) []tab {
 	var tabs []tab
 	for _, s := range append(failed.States(), "") {
-		to := url.Values{}
-		for name, values := range q {
-			if name != "after" && name != "state" {
-				to[name] = values
-			}
-		}
+		to := maps.Clone(q)
 		t := tab{Text: string(s), State: string(s), Current: s == current}
 		if s == "" {
 			t.Text = "all"
 		}
 		to.Set("state", t.Text)
-		t.Href = path + "?" + to.Encode()
+		t.Href = href(path, to)
 		tabs = append(tabs, t)
 	}
 	return tabs
 }
 
 // nextPage is the address of the page that begins at a cursor.
-func nextPage(path string, q url.Values, next failed.Cursor) string {
+func nextPage(path string, q url.Values, next failed.Cursor) template.URL {
 	if next == "" {
 		return ""
 	}
-	to := url.Values{}
-	maps.Copy(to, q)
+	to := maps.Clone(q)
 	to.Set("after", string(next))
-	return path + "?" + to.Encode()
+	return href(path, to)
 }
 
 // group shows a group with its messages.
 func (p *pages) group(c *call) error {
-	ctx, q := c.r.Context(), c.r.URL.Query()
+	ctx := c.r.Context()
 	id, err := c.pathID()
 	if err != nil {
 		return err
@@ -133,31 +119,51 @@ func (p *pages) group(c *call) error {
 	if err != nil {
 		return err
 	}
-	q.Set("group", fmt.Sprint(id))
-	f, err := parseFilter(q, c.cfg.Clock())
+	f, err := c.filter(failed.Failed)
 	if err != nil {
 		return err
 	}
-	list, err := c.list("/groups/"+fmt.Sprint(id), q, f)
+	f.Group = g.ID
+	span := c.params.Get("span")
+	switch span {
+	case "hours", "days":
+	case "":
+		span = "days"
+		if c.cfg.Clock().Sub(g.First).Hours() < 30 {
+			span = "hours"
+		}
+	default:
+		return badRequest(fmt.Sprintf("span %q cannot be", clip(span, 80)), "write hours or days")
+	}
+	path := fmt.Sprintf("/groups/%d", id)
+	list, err := c.list(path, only(c.params, []string{"state", "span"}), f)
 	if err != nil {
 		return err
 	}
 	list.OneGroup = true
-	if len(f.States) == 1 && f.States[0] == failed.Failed && q.Get("state") == "" {
+	if list.State == failed.Failed && !c.params.Has("state") {
 		list.None = "Nothing of this group waits for a person. The other tabs show what became of its messages."
 	}
+	spanned := func(span string) template.URL {
+		q := only(c.params, []string{"state"})
+		q.Set("span", span)
+		return href(path, q)
+	}
+	waiting := failed.Filter{Group: g.ID, States: []failed.State{failed.Failed}}
 	data := struct {
-		Group       *failed.Group
-		Name        string
-		Hours, Days chartView
-		Span        string // "hours" or "days"
-		List        *messageList
-		All         string // the filter of all that has failed in the group
-	}{Group: g, Name: groupName(*g), Hours: hours(g.Trend), Days: days(g.Trend), List: list}
-	data.All = filterQuery(failed.Filter{Group: g.ID, States: []failed.State{failed.Failed}}).Encode()
-	data.Span = "days"
-	if q.Get("span") == "hours" || q.Get("span") == "" && c.cfg.Clock().Sub(g.First).Hours() < 30 {
-		data.Span = "hours"
+		Group           *failed.Group
+		Name            string
+		Queue           template.URL // its groups
+		Hours, Days     chartView
+		ByHours, ByDays template.URL
+		Span            string       // "hours" or "days"
+		Now             template.URL // this page
+		List            *messageList
+		Discard, Replay template.URL // all that is failed in the group
+	}{
+		Group: g, Name: groupName(*g), Queue: hrefGroups(g.Queue), Hours: hours(g.Trend), Days: days(g.Trend), Span: span, Now: spanned(span),
+		ByHours: spanned("hours"), ByDays: spanned("days"), List: list,
+		Discard: hrefMessages("/discard", waiting), Replay: hrefMessages("/replays/new", waiting),
 	}
 	return c.render(http.StatusOK, "group", page{Title: data.Name, Nav: "groups", Flash: c.flash()}, data)
 }

@@ -61,17 +61,13 @@ func (c *call) messageInPath() (m *failed.Message, hidden bool, err error) {
 
 // body is a message's body as it is, to be kept in a file: browsers do not show it.
 func (p *pages) body(c *call) error {
-	m, _, err := c.messageInPath()
+	content, err := c.bodyContent(c.messageInPath)
 	if err != nil {
 		return err
 	}
-	content := m.Content
-	if m.Edited != nil && c.r.URL.Query().Get("original") == "" {
-		content = *m.Edited
-	}
 	h := c.w.Header()
 	h.Set("Content-Type", "application/octet-stream")
-	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="message-%d.bin"`, m.ID))
+	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="message-%s.bin"`, c.r.PathValue("id")))
 	_, _ = c.w.Write(content.Body)
 	return nil
 }

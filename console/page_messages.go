@@ -2,11 +2,14 @@ package console
 
 import (
 	"fmt"
+	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
 )
 
 // messageList is a page of messages with what can be done to them.
@@ -16,10 +19,12 @@ type messageList struct {
 	Tabs     []tab
 	Messages []failed.Summary
 	Total    failed.Total
-	Next     string
-	Query    string // the filter as a query
-	Fields   []pair // and as fields of a form
+	Next     template.URL
 	State    failed.State
+
+	// The acts on all that is listed; "" if the list has no conditions or is empty.
+	Discard, Replay, Restore template.URL
+
 	OneGroup bool   // the error is the same for all
 	None     string // what to say if there is none
 }
@@ -27,7 +32,7 @@ type messageList struct {
 // list looks up a page of messages.
 func (c *call) list(path string, q url.Values, f failed.Filter) (*messageList, error) {
 	ctx := c.r.Context()
-	messages, next, err := c.cfg.Archive.List(ctx, f, failed.Page{After: failed.Cursor(q.Get("after"))})
+	messages, next, err := c.cfg.Archive.List(ctx, f, failed.Page{After: failed.Cursor(c.params.Get("after"))})
 	if err != nil {
 		return nil, err
 	}
@@ -37,11 +42,18 @@ func (c *call) list(path string, q url.Values, f failed.Filter) (*messageList, e
 	}
 	l := &messageList{
 		Path: path, Filter: f, Messages: messages, Total: total, Next: nextPage(path, q, next),
-		Query: filterQuery(f).Encode(), Fields: pairs(filterQuery(f)),
 		None: "No message is like that. Leave out a part of the search, or look at those in another state.",
 	}
 	if len(f.States) == 1 {
 		l.State = f.States[0]
+	}
+	conditions := api.FilterOf(f)
+	conditions.States = nil
+	switch acts := len(messages) > 0 && !conditions.IsZero(); {
+	case acts && l.State == failed.Failed:
+		l.Discard, l.Replay = hrefMessages("/discard", f), hrefMessages("/replays/new", f)
+	case acts && l.State == failed.Discarded:
+		l.Restore = hrefMessages("/restore", f)
 	}
 	l.Tabs = stateTabs(path, q, l.State)
 	if len(f.States) > 1 {
@@ -54,8 +66,8 @@ func (c *call) list(path string, q url.Values, f failed.Filter) (*messageList, e
 
 // messages searches through all there is.
 func (p *pages) messages(c *call) error {
-	q := c.r.URL.Query()
-	f, err := parseFilter(q, c.cfg.Clock())
+	q := only(c.params, api.FilterNames)
+	f, err := c.filter(failed.Failed)
 	if err != nil {
 		return err
 	}
@@ -71,14 +83,29 @@ func (p *pages) messages(c *call) error {
 		List   *messageList
 		Queues []failed.QueueSummary
 		Form   url.Values
-		More   bool // a filter beyond words and queue is set
+		Rest   []pair // the conditions that the form has no field for
+		Since  string // one that is none of the form's
+		More   bool   // a filter beyond words and queue is set
 		Words  string
 		Sought bool
-	}{List: list, Queues: queues, Form: q, Words: describeFilter(f)}
-	for _, name := range []string{"error", "header", "since", "until", "min", "max", "back", "refused", "refused_by", "group", "id"} {
-		data.More = data.More || q.Get(name) != ""
+	}{List: list, Queues: queues, Form: q}
+	for name := range q {
+		data.More = data.More || name != "state" && name != "queue" && name != "text" && name != "since"
 	}
-	data.Sought = data.More || f.Queue != "" || f.Text != ""
+	data.Sought = data.More || q.Has("queue") || q.Has("text") || q.Has("since")
+	rest := only(q, []string{"group", "id", "refused"})
+	if headers := q["header"]; len(headers) > 1 {
+		rest["header"] = headers[1:]
+	}
+	data.Rest = pairs(rest)
+	if since := q.Get("since"); !slices.Contains([]string{"", "1h", "24h", "7d", "30d"}, since) {
+		data.Since = since
+	}
+	words := f
+	if len(words.States) == 1 {
+		words.States = nil // the tab says so
+	}
+	data.Words = describeFilter(words)
 	if !data.Sought && list.State == failed.Failed {
 		list.None = "Nothing waits for a person. Messages come here when their worker has given them up, and their failed queue is read by “reprise up” or “reprise console”."
 	}
@@ -99,7 +126,7 @@ func (c *call) pathInt(name string) (int64, error) {
 // flash says what the request before this one did. It is told by the address, so what
 // it says is made here, of numbers.
 func (c *call) flash() *flash {
-	q := c.r.URL.Query()
+	q := c.params
 	n, _ := strconv.ParseInt(q.Get("n"), 10, 64)
 	switch q.Get("did") {
 	case "discarded":
@@ -110,7 +137,9 @@ func (c *call) flash() *flash {
 			}
 		}
 		if f.Undo == nil {
-			f.Link, f.Linked = "/messages?state=discarded", "Show what is discarded"
+			same := only(q, api.FilterNames)
+			same.Set("state", string(failed.Discarded))
+			f.Link, f.Linked = href(c.r.URL.Path, same), "Show what is discarded"
 		}
 		return f
 	case "restored":

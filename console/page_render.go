@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
 )
 
 //go:embed templates/*.html
@@ -58,9 +59,9 @@ type page struct {
 // flash is a word about what was just done, and how to undo it.
 type flash struct {
 	Text   string
-	Undo   []failed.ID // to restore
-	Link   string      // where to see more
-	Linked string      // its text
+	Undo   []failed.ID  // to restore
+	Link   template.URL // where to see more
+	Linked string       // its text
 }
 
 // render writes a page, or returns an error and has written nothing.
@@ -112,7 +113,11 @@ var functions = template.FuncMap{
 	"icon":     icon,
 	"tag":      tag,
 	"total":    func(t failed.Total) string { return thousands(t.N) + more(t) },
+	"textual":  func(name string) string { return api.FilterOf(failed.Filter{Queue: name}).Values().Get("queue") },
 	"dict":     dict,
+
+	"groups_of":   hrefGroups,
+	"for_message": hrefMessage,
 }
 
 func integer(n any) int64 {

@@ -1,9 +1,12 @@
 package console
 
 import (
+	"errors"
 	"fmt"
+	"html/template"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,8 +26,10 @@ type replayView struct {
 }
 
 func viewReplay(r failed.Replay, now time.Time) replayView {
+	words := r.Plan.Filter
+	words.States = nil // it can only have been failed
 	v := replayView{
-		Replay: &r, Words: describeFilter(r.Plan.Filter), How: describePlan(r.Plan),
+		Replay: &r, Words: describeFilter(words), How: describePlan(r.Plan),
 		Percent: percent(r.Sent, r.Total), Running: r.State == failed.ReplayRunning,
 	}
 	end := r.Ended
@@ -71,15 +76,14 @@ func describePlan(p failed.Plan) string {
 
 // replays lists them.
 func (p *pages) replays(c *call) error {
-	q := c.r.URL.Query()
-	replays, next, err := c.cfg.Archive.Replays(c.r.Context(), failed.Page{After: failed.Cursor(q.Get("after"))})
+	replays, next, err := c.cfg.Archive.Replays(c.r.Context(), failed.Page{After: failed.Cursor(c.params.Get("after"))})
 	if err != nil {
 		return err
 	}
 	data := struct {
 		Replays []replayView
-		Next    string
-	}{Next: nextPage("/replays", q, next)}
+		Next    template.URL
+	}{Next: nextPage("/replays", url.Values{}, next)}
 	for _, r := range replays {
 		data.Replays = append(data.Replays, viewReplay(r, c.cfg.Clock()))
 	}
@@ -107,13 +111,18 @@ func (p *pages) replay(c *call) error {
 		Waiting  failed.Total // of all that it could not send, not sent since either
 		Returned []failed.Summary
 		Carried  bool // there is a replayer to carry it out
+
+		AllRefused, Again, AllReturned template.URL
 	}{R: viewReplay(*r, c.cfg.Clock()), Returned: returned, Carried: c.cfg.Replayer != nil}
+	data.AllReturned = hrefMessages("/messages", failed.Filter{Replay: r.ID})
+	data.AllRefused = hrefMessages("/messages", failed.Filter{RefusedBy: r.ID})
 	if r.Refused > 0 {
 		f := failed.Filter{RefusedBy: r.ID}
 		if data.Refused, _, err = c.cfg.Archive.List(ctx, f, failed.Page{Size: 10}); err != nil {
 			return err
 		}
 		f.States = []failed.State{failed.Failed}
+		data.Again = hrefMessages("/replays/new", f)
 		if data.Waiting, err = c.cfg.Archive.Count(ctx, f); err != nil {
 			return err
 		}
@@ -123,12 +132,12 @@ func (p *pages) replay(c *call) error {
 
 // replayForm asks how to replay what is selected.
 func (p *pages) replayForm(c *call) error {
-	s, err := c.asked()
+	s, err := c.asked(failed.Failed)
 	if err != nil {
 		return err
 	}
 	form := url.Values{"same": {"stop"}, "to": {"origin"}}
-	if s.Total.N > 20 {
+	if s.N > 20 {
 		form.Set("ramp", "yes")
 	}
 	return c.showReplayForm(http.StatusOK, s, form, "")
@@ -142,7 +151,7 @@ func (c *call) showReplayForm(status int, s *selection, form url.Values, problem
 		Carried bool
 		Where   *whereabouts
 	}{s, form, problem, c.cfg.Replayer != nil, nil}
-	if s.Total.N > 0 {
+	if s.N > 0 {
 		var err error
 		if data.Where, err = c.whereabouts(s.Filter); err != nil {
 			return err
@@ -165,6 +174,10 @@ func (p *pages) beginReplay(c *call) error {
 	plan.Filter = s.Filter
 	r, err := c.begin(plan)
 	if err != nil {
+		problem, now, err := c.grown(s, v, failed.Failed, err)
+		if problem != "" {
+			return c.showReplayForm(http.StatusConflict, now, v, problem)
+		}
 		return err
 	}
 	return c.seeOther(fmt.Sprintf("/replays/%d", r.ID), nil)
@@ -173,7 +186,14 @@ func (p *pages) beginReplay(c *call) error {
 // begin begins a replay and wakes whoever carries it out.
 func (c *call) begin(plan failed.Plan) (*failed.Replay, error) {
 	return c.carried(func() (*failed.Replay, error) {
-		return c.cfg.Archive.BeginReplay(c.r.Context(), plan, c.who.actor)
+		r, err := c.cfg.Archive.BeginReplay(c.r.Context(), plan, c.who.actor)
+		if errors.Is(err, failed.ErrNotFound) { // what the filter names exists: actOn and selected check it
+			return nil, &failure{
+				status: http.StatusUnprocessableEntity, text: "no selected message is in state failed",
+				advice: "nothing was changed: look at the list for what there is",
+			}
+		}
+		return r, err
 	})
 }
 
@@ -199,6 +219,31 @@ func (c *call) carried(begin func() (*failed.Replay, error)) (*failed.Replay, er
 	return r, nil
 }
 
+// formParser reads fields of a form, and keeps the first thing that is wrong.
+type formParser struct {
+	v   url.Values
+	err error
+}
+
+func (p *formParser) fault(name, got, instead string) {
+	if p.err == nil {
+		p.err = badRequest(fmt.Sprintf("%s cannot be %q", name, clip(got, 80)), "write "+instead)
+	}
+}
+
+func (p *formParser) decimal(name string) float64 {
+	s := strings.TrimSpace(p.v.Get(name))
+	if s == "" {
+		return 0
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil || n < 0 || n > 1e9 {
+		p.fault(name, s, "a number, such as 5 or 0.5")
+		return 0
+	}
+	return n
+}
+
 // readPlan reads how to replay.
 func readPlan(v url.Values) (failed.Plan, error) {
 	p := formParser{v: v}
@@ -206,6 +251,9 @@ func readPlan(v url.Values) (failed.Plan, error) {
 		Rate:       p.decimal("rate"),
 		Ramp:       v.Get("ramp") != "",
 		IgnoreSame: v.Has("options") && v.Get("same") == "",
+	}
+	if to := v.Get("to"); to != "" && to != "origin" && to != "other" {
+		p.fault("to", to, "origin or other")
 	}
 	if v.Get("to") == "other" {
 		plan.To = &failed.Target{Exchange: v.Get("exchange"), RoutingKey: v.Get("key")}

@@ -16,7 +16,7 @@ func TestTheReplayFormSaysWhatGoesWhere(t *testing.T) {
 		add(t, c.cfg.Archive, func(m *failed.Message) { m.Queue, m.FailedQueue = queue, "orders.failed" })
 	}
 	add(t, c.cfg.Archive, func(m *failed.Message) { m.Queue, m.FailedQueue = "", "dead-letters" })
-	w := ask(t, c, "GET", "/replays/new?state=failed", nil)
+	w := ask(t, c, "GET", "/replays/new?all=true", nil)
 	text := strings.Join(strings.Fields(tags.ReplaceAllString(w.Body.String(), " ")), " ")
 	for _, want := range []string{"refunds orders.failed 2", "orders orders.failed 1", "nowhere dead-letters 1", "1 cannot be sent back"} {
 		if !strings.Contains(text, want) {
@@ -55,7 +55,7 @@ func TestAReplayListsWhatItCouldNotSend(t *testing.T) {
 	page := ask(t, c, "GET", "/replays/1", nil).Body.String()
 	for text, want := range map[string]bool{
 		"its type is too long": true, "its headers are too large": true, "nobody knows where it failed": false,
-		`href="/replays/new?refused_by=1"`: true, "Send 1 again": true, `href="/messages?refused_by=1&amp;state=all"`: true,
+		`href="/replays/new?refused_by=1&amp;state=failed"`: true, "Send 1 again": true, `href="/messages?refused_by=1&amp;state=all"`: true,
 	} {
 		if strings.Contains(page, text) != want {
 			t.Errorf("the page has %q: %v: %s", text, !want, page)

@@ -3,6 +3,9 @@ package console
 import (
 	"net/http"
 	"net/url"
+	"slices"
+
+	"github.com/reprisemq/reprise/internal/api"
 )
 
 // pages are what people see, with what they share.
@@ -20,32 +23,33 @@ func (c *Console) pageRoutes() []route {
 	p.live = newLive(c.cfg.Archive, p.broker)
 	return []route{
 		{method: "GET", path: "/{$}", role: View, handle: p.overview},
-		{method: "GET", path: "/groups", role: View, handle: p.groups},
-		{method: "GET", path: "/groups/{id}", role: View, handle: p.group},
-		{method: "GET", path: "/messages", role: View, handle: p.messages},
-		{method: "GET", path: "/messages/{id}", role: View, handle: p.message},
-		{method: "GET", path: "/messages/{id}/body", role: View, handle: p.body},
+		{method: "GET", path: "/groups", role: View, query: slices.Concat(api.GroupNames, afterName), blanks: true, handle: p.groups},
+		{method: "GET", path: "/groups/{id}", role: View, query: slices.Concat([]string{"state", "span"}, afterName, flashNames), handle: p.group},
+		{method: "GET", path: "/messages", role: View, query: slices.Concat(api.FilterNames, afterName, flashNames), blanks: true, handle: p.messages},
+		{method: "GET", path: "/messages/{id}", role: View, query: flashNames, handle: p.message},
+		{method: "GET", path: "/messages/{id}/body", role: View, query: []string{"original"}, handle: p.body},
 		{method: "GET", path: "/messages/{id}/revisions/{number}", role: View, handle: p.revision},
 		{method: "GET", path: "/messages/{id}/edit", role: Operate, handle: p.editForm},
-		{method: "POST", path: "/messages/{id}/edit", role: Operate, body: editBody, handle: p.edit},
-		{method: "POST", path: "/messages/{id}/revert", role: Operate, handle: p.revert},
-		{method: "GET", path: "/discard", role: Operate, handle: p.discardForm},
-		{method: "POST", path: "/discard/picked", role: Operate, handle: p.discardForm},
-		{method: "POST", path: "/discard", role: Operate, handle: p.discard},
-		{method: "POST", path: "/restore", role: Operate, handle: p.restore},
-		{method: "GET", path: "/replays", role: View, handle: p.replays},
-		{method: "GET", path: "/replays/new", role: Operate, handle: p.replayForm},
-		{method: "POST", path: "/replays/picked", role: Operate, handle: p.replayForm},
-		{method: "POST", path: "/replays", role: Operate, handle: p.beginReplay},
-		{method: "GET", path: "/replays/{id}", role: View, handle: p.replay},
+		{method: "POST", path: "/messages/{id}/edit", role: Operate, body: editBody, form: editNames, handle: p.edit},
+		{method: "POST", path: "/messages/{id}/revert", role: Operate, form: []string{"revision"}, handle: p.revert},
+		{method: "GET", path: "/discard", role: Operate, query: api.SelectionNames, handle: p.discardForm},
+		{method: "POST", path: "/discard/picked", role: Operate, form: pickedName, handle: p.discardForm},
+		{method: "POST", path: "/discard", role: Operate, form: slices.Concat(api.SelectionNames, []string{"reason"}), handle: p.discard},
+		{method: "GET", path: "/restore", role: Operate, query: api.SelectionNames, handle: p.restoreForm},
+		{method: "POST", path: "/restore", role: Operate, form: api.SelectionNames, handle: p.restore},
+		{method: "GET", path: "/replays", role: View, query: afterName, handle: p.replays},
+		{method: "GET", path: "/replays/new", role: Operate, query: api.SelectionNames, handle: p.replayForm},
+		{method: "POST", path: "/replays/picked", role: Operate, form: pickedName, handle: p.replayForm},
+		{method: "POST", path: "/replays", role: Operate, form: slices.Concat(api.SelectionNames, planNames), handle: p.beginReplay},
+		{method: "GET", path: "/replays/{id}", role: View, query: flashNames, handle: p.replay},
 		{method: "POST", path: "/replays/{id}/cancel", role: Operate, handle: p.cancelReplay},
 		{method: "GET", path: "/topology", role: View, handle: p.topology},
 		{method: "GET", path: "/ledger", role: View, handle: p.ledger},
-		{method: "POST", path: "/ledger/accept", role: Operate, handle: p.acceptLedger},
-		{method: "GET", path: "/audit", role: View, handle: p.audit},
+		{method: "POST", path: "/ledger/accept", role: Operate, form: []string{"account", "reason"}, handle: p.acceptLedger},
+		{method: "GET", path: "/audit", role: View, query: afterName, handle: p.audit},
 		{method: "GET", path: "/live", role: View, handle: p.live.serve},
 		{method: "GET", path: "/assets/{file}", role: Nobody, handle: serveAsset},
-		{path: "/", role: View, handle: noPage},
+		{path: "/", role: View, query: anyParams, handle: noPage},
 	}
 }
 
@@ -77,19 +81,8 @@ func (c *call) loginPage(next string, problem *failure) error {
 	return c.render(status, "login", page{Title: "Sign in"}, data)
 }
 
-// form are the fields of a form that was sent.
-func (c *call) form() (url.Values, error) {
-	if err := c.r.ParseForm(); err != nil {
-		return nil, badRequest("the form cannot be read: "+err.Error(), "send it as the page does")
-	}
-	return c.r.PostForm, nil
-}
-
 // seeOther sends the browser to a page after something was done.
 func (c *call) seeOther(path string, query url.Values) error {
-	if len(query) > 0 {
-		path += "?" + query.Encode()
-	}
-	http.Redirect(c.w, c.r, path, http.StatusSeeOther)
+	http.Redirect(c.w, c.r, string(href(path, query)), http.StatusSeeOther)
 	return nil
 }

@@ -49,9 +49,9 @@ func TestPagesShowMarkupAsText(t *testing.T) {
 		if _, err := a.Discard(t.Context(), failed.Filter{IDs: []failed.ID{add(t, a, nil)}}, text+"!", failed.Actor(text)); err != nil {
 			t.Fatal(err)
 		}
-		query := url.Values{"q": {text}, "queue": {text}, "error": {text}, "header": {text + ": " + text}, "state": {"all"}}.Encode()
+		messages := hrefMessages("/messages", failed.Filter{Text: text, Queue: text, Error: text, Headers: map[string]string{text: text}})
 		for _, path := range []string{
-			"/", "/groups", "/groups?" + query, "/groups/1", "/messages?state=all", "/messages?" + url.Values{"q": {text}}.Encode(),
+			"/", "/groups", string(hrefGroups(text)), "/groups/1", "/messages?state=all", string(messages), "/messages?" + url.Values{"text": {text}}.Encode(),
 			fmt.Sprintf("/messages/%d", id), fmt.Sprintf("/messages/%d/edit", id), fmt.Sprintf("/messages/%d/revisions/1", id), "/messages/2", "/replays/new?id=1", "/discard?id=1", "/topology", "/audit",
 			"/groups?state=" + url.QueryEscape(text), "/login?next=" + url.QueryEscape(text),
 		} {
@@ -174,7 +174,7 @@ func TestPageBeginReplay(t *testing.T) {
 		add(t, c.cfg.Archive, nil)
 	}
 	status, location, _ := post(t, c, "/replays", url.Values{
-		"group": {"1"}, "options": {"yes"}, "to": {"other"}, "exchange": {"x"}, "key": {"k"}, "rate": {"2.5"}, "ramp": {"yes"}, "canary": {"30s"},
+		"group": {"1"}, "at_most": {"3"}, "options": {"yes"}, "to": {"other"}, "exchange": {"x"}, "key": {"k"}, "rate": {"2.5"}, "ramp": {"yes"}, "canary": {"30s"},
 	})
 	if status != http.StatusSeeOther || location != "/replays/1" || w.woken.Load() != 1 {
 		t.Fatalf("%d to %s, woken %d times", status, location, w.woken.Load())

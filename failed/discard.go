@@ -8,7 +8,7 @@ import (
 
 // Discard drops the messages that are in state failed and selected by f, for a
 // reason, which must not be empty. It returns how many they were. They stay in the
-// archive, and Restore brings them back.
+// archive, and Restore brings them back. ErrState if they are more than Filter.AtMost.
 func (a *Archive) Discard(ctx context.Context, f Filter, reason string, who Actor) (int64, error) {
 	if strings.TrimSpace(reason) == "" {
 		return 0, doing(fmt.Errorf("%w: say why: the reason is empty", ErrInvalid), "discarding")

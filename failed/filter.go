@@ -43,6 +43,11 @@ type Filter struct {
 	// RefusedBy selects what this replay could not send, whatever has become of it since.
 	// Summary.Refused is why, then, also where a later replay has sent it.
 	RefusedBy ReplayID
+
+	// AtMost makes an act (Discard, Restore, BeginReplay) return ErrState and change nothing
+	// if it would be done to more messages, such as those that failed since a person
+	// confirmed a number. It does not select messages. 0: no bound.
+	AtMost int64 `json:",omitempty"`
 }
 
 // Page is a part of a list.

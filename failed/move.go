@@ -34,6 +34,9 @@ func (a *Archive) move(ctx context.Context, f Filter, who Actor, m move) (n int6
 		if n = c.of(codes[m.to]); n == 0 {
 			return nil
 		}
+		if err := f.allows(n); err != nil {
+			return err
+		}
 		if err := tx.count(c); err != nil {
 			return err
 		}

@@ -11,7 +11,8 @@ import (
 
 // BeginReplay selects the messages of the plan for a new replay, in one transaction:
 // they become replaying, and what arrives later is not part of it. It sends
-// nothing: that is a Replayer's work. ErrNotFound if nothing is selected.
+// nothing: that is a Replayer's work. ErrNotFound if nothing is selected; ErrState if more
+// messages are selected than Filter.AtMost.
 func (a *Archive) BeginReplay(ctx context.Context, p Plan, who Actor) (*Replay, error) {
 	r, err := a.begin(ctx, p, who)
 	if err != nil {
@@ -67,6 +68,9 @@ func (t *tx) begin(b beginning) (*Replay, error) {
 	}
 	if r.Total = c.of(codes[Replaying]); r.Total == 0 {
 		return nil, fmt.Errorf("%w: nothing that is failed is selected", ErrNotFound)
+	}
+	if err := b.plan.Filter.allows(r.Total); err != nil {
+		return nil, err
 	}
 	if err := t.count(c); err != nil {
 		return nil, err

@@ -27,19 +27,6 @@ func ActOf(a failed.Act) Act {
 	return Act{ID: a.ID, Time: a.Time, Actor: string(a.Actor), Verb: string(a.Verb), Subject: a.Subject, Details: a.Details}
 }
 
-// Selection says what an act is for. To select all messages wants to be said.
-type Selection struct {
-	Filter Filter `json:"filter"`
-	All    bool   `json:"all,omitempty"`
-}
-
-// Selected returns it as package failed has it.
-func (s Selection) Selected() failed.Filter {
-	f := s.Filter.Filter()
-	f.All = s.All
-	return f
-}
-
 // Discard drops messages in state failed.
 type Discard struct {
 	Selection
@@ -50,7 +37,6 @@ type Discard struct {
 type Done struct {
 	Messages int64 `json:"messages"`
 	DryRun   bool  `json:"dry_run,omitempty"` // it was not done
-	More     bool  `json:"more,omitempty"`    // dry run: there are more than Messages
 }
 
 // Cancel ends a replay.

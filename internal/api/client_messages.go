@@ -117,24 +117,9 @@ func (c *Client) Import(ctx context.Context, r io.Reader) (Done, error) {
 	return decode[Done](answer.Body)
 }
 
-// GroupFilter selects groups: those for which all that is set holds.
-type GroupFilter struct {
-	Queue Text
-	State string // at least one message is in it
-	Text  string // a part of the group's text
-	Order string // "failed": the most messages in state failed first; "": the latest failure
-}
-
 // Groups returns a page of groups.
 func (c *Client) Groups(ctx context.Context, f GroupFilter, p Page) (Groups, error) {
-	queue, _ := f.Queue.MarshalText() // never fails
-	v := url.Values{}
-	for name, value := range map[string]string{"queue": string(queue), "state": f.State, "text": f.Text, "order": f.Order} {
-		if value != "" {
-			v.Set(name, value)
-		}
-	}
-	return get[Groups](ctx, c, "groups", p.in(v))
+	return get[Groups](ctx, c, "groups", p.in(f.Values()))
 }
 
 // Group returns a group.

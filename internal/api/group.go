@@ -1,6 +1,10 @@
 package api
 
 import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
 	"time"
 
 	"github.com/reprisemq/reprise/failed"
@@ -72,4 +76,54 @@ type Queues struct {
 // QueueOf returns a work queue as it is shown.
 func QueueOf(q failed.QueueSummary) Queue {
 	return Queue{Queue: Text(q.Queue), Counts: Counts(q.Counts), Purged: q.Purged, Oldest: q.Oldest, Newest: q.Newest}
+}
+
+// GroupFilter selects the groups that meet all conditions that are set. Values and
+// ParseGroupFilter are its only form as parameters of an address.
+type GroupFilter struct {
+	Queue Text
+	State string // at least one message is in it; "": any
+	Text  string // a part of the group's text
+	Order string // "failed": the most messages in state failed first; "": the latest failure first
+}
+
+// byLast is the explicit form of the order "".
+const byLast = "last"
+
+// Filter returns it as package failed has it.
+func (f GroupFilter) Filter() failed.GroupFilter {
+	return failed.GroupFilter{Queue: string(f.Queue), State: failed.State(f.State), Text: f.Text, Order: failed.GroupOrder(f.Order)}
+}
+
+// GroupNames are the parameters of a GroupFilter.
+var GroupNames = []string{"queue", "state", "text", "order"}
+
+// Values returns the filter as parameters of an address.
+func (f GroupFilter) Values() url.Values {
+	v := url.Values{"state": {cmp.Or(f.State, anyState)}, "order": {cmp.Or(f.Order, byLast)}}
+	for name, value := range map[string]string{"queue": textValue(f.Queue), "text": f.Text} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	return v
+}
+
+// ParseGroupFilter reads a filter as strictly as ParseFilter does.
+func ParseGroupFilter(v url.Values) (GroupFilter, error) {
+	p := parser{values: v}
+	f := GroupFilter{Queue: p.text("queue"), State: p.one("state"), Text: p.one("text"), Order: p.one("order")}
+	if f.State == anyState {
+		f.State = ""
+	}
+	if f.State != "" && !slices.Contains(failed.States(), failed.State(f.State)) {
+		p.keep("state", fmt.Errorf("%.40q is not failed, replaying, replayed, discarded or all", f.State))
+	}
+	if f.Order == byLast {
+		f.Order = ""
+	}
+	if f.Order != "" && f.Order != string(failed.ByFailed) {
+		p.keep("order", fmt.Errorf("%.40q is not failed or last", f.Order))
+	}
+	return f, p.err
 }

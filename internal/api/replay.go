@@ -38,7 +38,7 @@ func (p Plan) Plan() failed.Plan {
 func PlanOf(p failed.Plan) Plan {
 	f := FilterOf(p.Filter)
 	return Plan{
-		Selection: Selection{Filter: f, All: f.IsZero()}, To: TargetOf(p.To),
+		Selection: Selection{Filter: f, All: f.IsZero(), AtMost: p.Filter.AtMost}, To: TargetOf(p.To),
 		Rate: p.Rate, Ramp: p.Ramp, Canary: Duration(p.Canary), IgnoreSame: p.IgnoreSame,
 	}
 }

@@ -194,7 +194,7 @@ func TestLiveKeepsFocus(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{Seeded: true})
 	// In one step: what is looked up first can be another node by the time of the focus.
-	focus := chromedp.Evaluate[string](`document.querySelector("a[href='/groups?queue=emails']").focus(); ""`)
+	focus := chromedp.Evaluate[string](`document.querySelector("a[href*='queue=emails']").focus(); ""`)
 	do(t, b, chromedp.Navigate(shop.URL))
 	if _, err := chromedp.Run(b.Tab, focus); err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestLiveKeepsFocus(t *testing.T) {
 	}
 	shows(t, b, ".stats", fmt.Sprint(before.N+1))
 	got, err := chromedp.Run(b.Tab, chromedp.Evaluate[string]("document.activeElement.getAttribute('href') || ''"))
-	if err != nil || got != "/groups?queue=emails" {
+	if err != nil || !strings.Contains(got, "queue=emails") {
 		t.Errorf("the focus is on %q: %v", got, err)
 	}
 	quiet(t, b)

@@ -15,9 +15,9 @@ func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
 	all := []Page{
 		{"overview", "/"},
 		{"groups", "/groups"},
-		{"groups-empty", "/groups?q=nothing+like+this"},
+		{"groups-empty", "/groups?text=nothing+like+this"},
 		{"search", "/messages"},
-		{"search-words", "/messages?q=customer&queue=orders&min=2&state=failed"},
+		{"search-words", "/messages?text=customer&queue=orders&min_attempts=2&state=failed"},
 		{"replays", "/replays"},
 		{"topology", "/topology"},
 		{"audit", "/audit"},

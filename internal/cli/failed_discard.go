@@ -13,7 +13,7 @@ import (
 type failedDiscardCmd struct {
 	selection
 	All    bool   `help:"All that are in state failed."`
-	Reason string `placeholder:"TEXT" help:"Why, for the record. Required."`
+	Reason string `placeholder:"TEXT" help:"Why, for the record. Required, except with --dry-run."`
 	DryRun bool   `name:"dry-run" help:"Say how many there are, and discard none."`
 	JSON   bool   `name:"json" help:"Print the result as JSON."`
 	serverFlags
@@ -25,7 +25,7 @@ func (failedDiscardCmd) Help() string {
 
 Examples:
   reprise failed discard 17 --reason 'paid by hand'
-  reprise failed discard --group 3 --reason 'test orders of May' --dry-run
+  reprise failed discard --group 3 --dry-run
   reprise failed discard --queue mails --until 90d --reason 'too late to send'
 `
 }
@@ -36,7 +36,7 @@ func (c *failedDiscardCmd) Run(ctx context.Context, streams IO) error {
 	if err != nil {
 		return err
 	}
-	if strings.TrimSpace(c.Reason) == "" {
+	if strings.TrimSpace(c.Reason) == "" && !c.DryRun {
 		return usagef("why? give --reason TEXT: whoever looks for the messages later wants to know")
 	}
 	client, err := c.client(streams)
@@ -105,11 +105,7 @@ func tell(streams IO, done api.Done, asJSON bool, what string, named int) error 
 	if done.DryRun {
 		what = "would be " + what
 	}
-	number := plural(int(done.Messages), "message")
-	if done.More {
-		number = "more than " + number
-	}
-	if _, err := fmt.Fprintf(streams.Stdout, "%s %s\n", number, what); err != nil {
+	if _, err := fmt.Fprintf(streams.Stdout, "%s %s\n", plural(int(done.Messages), "message"), what); err != nil {
 		return err
 	}
 	return leftAlone(named, done.Messages)

@@ -13,12 +13,12 @@ import (
 )
 
 type failedGroupsCmd struct {
-	Queue string `placeholder:"NAME" help:"Of this work queue."`
-	State string `enum:"failed,replaying,replayed,discarded,all" default:"failed" placeholder:"STATE" help:"With messages in this state: failed, replaying, replayed, discarded or all. Default ${default}."`
-	Text  string `placeholder:"TEXT" help:"With this text in what the errors have in common."`
-	Order string `enum:"latest,most" default:"most" placeholder:"ORDER" help:"most: the most failed messages first. latest: the latest failure first. Default ${default}."`
-	Limit int    `default:"50" placeholder:"N" help:"At most so many; 0: all. Default ${default}."`
-	JSON  bool   `name:"json" help:"Print JSON, one object in a line."`
+	Queue *string `placeholder:"NAME" help:"Of this work queue."`
+	State string  `enum:"failed,replaying,replayed,discarded,all" default:"failed" placeholder:"STATE" help:"With messages in this state: failed, replaying, replayed, discarded or all. Default ${default}."`
+	Text  *string `placeholder:"TEXT" help:"With this text in what the errors have in common."`
+	Order string  `enum:"latest,most" default:"most" placeholder:"ORDER" help:"most: the most failed messages first. latest: the latest failure first. Default ${default}."`
+	Limit int     `default:"50" placeholder:"N" help:"At most so many; 0: all. Default ${default}."`
+	JSON  bool    `name:"json" help:"Print JSON, one object in a line."`
 	serverFlags
 }
 
@@ -43,7 +43,12 @@ func (c *failedGroupsCmd) Run(ctx context.Context, streams IO) error {
 	if err != nil {
 		return err
 	}
-	f := api.GroupFilter{Queue: api.Text(c.Queue), State: c.State, Text: c.Text}
+	f := api.GroupFilter{State: c.State}
+	var queue string
+	if err := cmp.Or(given("queue", c.Queue, &queue), given("text", c.Text, &f.Text)); err != nil {
+		return err
+	}
+	f.Queue = api.Text(queue)
 	if c.State == "all" {
 		f.State = ""
 	}

@@ -115,7 +115,7 @@ func (c *failedLsCmd) line(m api.Summary, now time.Time) []string {
 }
 
 // refusals reports whether it is asked for what could not be sent, and so for why.
-func (c *failedLsCmd) refusals() bool { return c.Refused || c.RefusedBy != 0 }
+func (c *failedLsCmd) refusals() bool { return c.Refused || c.RefusedBy != nil }
 
 // pageSize is how much is asked for at once.
 const pageSize = 500

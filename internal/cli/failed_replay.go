@@ -68,13 +68,17 @@ func (c *failedReplayCmd) Run(ctx context.Context, streams IO) error {
 		if c.DryRun {
 			return c.preview(streams, done)
 		}
+		if done.Messages == 0 {
+			return tell(streams, api.Done{}, c.JSON, "sent", len(c.IDs))
+		}
 		fmt.Fprint(streams.Stderr, c.destinationsText(done.Destinations))
 		if ok, err := confirm(ctx, streams, fmt.Sprintf("Send %s to %s?", plural(int(done.Messages), "message"), c.target())); !ok {
 			return err
 		}
+		plan.AtMost = done.Messages // what has been answered is for so many
 	}
 	r, err := client.BeginReplay(ctx, plan)
-	if said, ok := errors.AsType[*api.Error](err); ok && said.Status == http.StatusNotFound && len(c.IDs) == 0 {
+	if said, ok := errors.AsType[*api.Error](err); ok && said.Status == http.StatusUnprocessableEntity && len(c.IDs) == 0 {
 		return tell(streams, api.Done{}, c.JSON, "sent", 0) // as with all that is done to none
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -12,26 +13,34 @@ import (
 // selection are the flags that choose messages. What is given must hold all at once.
 type selection struct {
 	IDs         []int64  `arg:"" optional:"" name:"id" help:"These messages alone."`
-	Queue       string   `placeholder:"NAME" help:"That failed in this work queue."`
-	Group       int64    `placeholder:"ID" help:"Of this group."`
-	Error       string   `placeholder:"TEXT" help:"With this text in the last error, exactly as it is written there."`
-	Text        string   `placeholder:"WORDS" help:"With these words in errors, ids or a body of text."`
+	Queue       *string  `placeholder:"NAME" help:"That failed in this work queue."`
+	Group       *int64   `placeholder:"ID" help:"Of this group."`
+	Error       *string  `placeholder:"TEXT" help:"With this text in the last error, exactly as it is written there."`
+	Text        *string  `placeholder:"WORDS" help:"With these words in errors, ids or a body of text."`
 	Header      []string `short:"H" sep:"none" placeholder:"K=V" help:"With this header. Repeatable."`
 	Since       moment   `placeholder:"TIME" help:"Whose last failure was then or later: 2026-03-01T09:00:00Z, 2026-03-01, or 2h for two hours ago."`
 	Until       moment   `placeholder:"TIME" help:"Whose last failure was before that."`
-	MinAttempts int      `name:"min-attempts" placeholder:"N" help:"With so many attempts or more."`
-	MaxAttempts int      `name:"max-attempts" placeholder:"N" help:"With so many attempts at most."`
-	Back        int64    `name:"back-from" placeholder:"ID" help:"That came back from this replay."`
+	MinAttempts *int     `name:"min-attempts" placeholder:"N" help:"With so many attempts or more."`
+	MaxAttempts *int     `name:"max-attempts" placeholder:"N" help:"With so many attempts at most."`
+	Back        *int64   `name:"back-from" placeholder:"ID" help:"That came back from this replay."`
 	Refused     bool     `help:"That the latest replay could not send."`
-	RefusedBy   int64    `name:"refused-by" placeholder:"ID" help:"That this replay could not send."`
+	RefusedBy   *int64   `name:"refused-by" placeholder:"ID" help:"That this replay could not send."`
 }
 
-// filter is the selection as the console knows it.
+// filter is the selection as the console knows it. A condition that is given is never left
+// out: an empty or zero value, such as that of an unset variable in a script, is an error.
 func (s *selection) filter() (api.Filter, error) {
-	f := api.Filter{
-		Queue: api.Text(s.Queue), Group: s.Group, Error: s.Error, Text: s.Text, Since: s.Since.time(), Until: s.Until.time(),
-		MinAttempts: s.MinAttempts, MaxAttempts: s.MaxAttempts, Replay: s.Back, Refused: s.Refused, RefusedBy: s.RefusedBy, IDs: s.IDs,
+	f := api.Filter{Since: s.Since.time(), Until: s.Until.time(), Refused: s.Refused, IDs: s.IDs}
+	var queue string
+	err := cmp.Or(
+		given("queue", s.Queue, &queue), given("group", s.Group, &f.Group), given("error", s.Error, &f.Error), given("text", s.Text, &f.Text),
+		given("min-attempts", s.MinAttempts, &f.MinAttempts), given("max-attempts", s.MaxAttempts, &f.MaxAttempts),
+		given("back-from", s.Back, &f.Replay), given("refused-by", s.RefusedBy, &f.RefusedBy),
+	)
+	if err != nil {
+		return f, err
 	}
+	f.Queue = api.Text(queue)
 	for _, id := range s.IDs {
 		if id < 1 {
 			return f, usagef("%d is no message: their numbers begin with 1, and `reprise failed ls` shows them", id)
@@ -54,6 +63,26 @@ func (s *selection) filter() (api.Filter, error) {
 		return f, usageError{err}
 	}
 	return f, nil
+}
+
+// given sets a condition to the value of its flag, if the flag is given.
+func given[T string | int | int64](name string, value *T, condition *T) error {
+	var zero T
+	switch {
+	case value == nil:
+	case *value == zero:
+		return usagef("--%s %v: give a value, or leave the flag out", name, quoteEmpty(*value))
+	default:
+		*condition = *value
+	}
+	return nil
+}
+
+func quoteEmpty(v any) any {
+	if v == "" {
+		return `""`
+	}
+	return v
 }
 
 // some is the selection of an act, which must not be for all messages by an

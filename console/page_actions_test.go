@@ -1,0 +1,278 @@
+package console
+
+import (
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// states returns the state of every message in an archive.
+func states(t *testing.T, a *failed.Archive) map[failed.ID]failed.State {
+	t.Helper()
+	all := map[failed.ID]failed.State{}
+	for m, err := range a.Each(t.Context(), failed.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[m.ID] = m.State
+	}
+	return all
+}
+
+// moved returns the messages whose state differs between two results of states.
+func moved(before, after map[failed.ID]failed.State) []failed.ID {
+	var ids []failed.ID
+	for id := failed.ID(1); int(id) <= len(after); id++ {
+		if before[id] != after[id] {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// linkTo returns the address of the only link or form of a page that leads to a path.
+func linkTo(t *testing.T, body, path string) string {
+	t.Helper()
+	found := regexp.MustCompile(`href="(`+regexp.QuoteMeta(path)+`\?[^"]*)"`).FindAllStringSubmatch(body, -1)
+	if len(found) != 1 {
+		t.Fatalf("%d links to %s: %s", len(found), path, body)
+	}
+	return html.UnescapeString(found[0][1])
+}
+
+var hidden = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
+
+// fieldsOf returns the hidden fields of the forms in the main part of a page.
+func fieldsOf(body string) url.Values {
+	v := url.Values{}
+	_, body, _ = strings.Cut(body, "<main")
+	for _, m := range hidden.FindAllStringSubmatch(body, -1) {
+		v.Add(html.UnescapeString(m[1]), html.UnescapeString(m[2]))
+	}
+	return v
+}
+
+// threeGroups archives three groups of failures over two queues, of 3, 2 and 4 messages.
+func threeGroups(t *testing.T, a *failed.Archive) {
+	t.Helper()
+	for _, g := range []struct {
+		queue, error string
+		n            int
+	}{{"orders", "card declined", 3}, {"orders", "no stock", 2}, {"mails", "mailbox full", 4}} {
+		for range g.n {
+			add(t, a, func(m *failed.Message) { m.Queue, m.FailedQueue, m.Error = g.queue, g.queue+".failed", g.error })
+		}
+	}
+}
+
+func TestActionsApplyToTheFilterOfThePage(t *testing.T) {
+	group2 := []failed.ID{4, 5}
+	for _, page := range []string{"/groups/2", "/messages?group=2", "/messages?text=stock&queue=orders", "/messages?error=" + url.QueryEscape("no stock")} {
+		for path, reason := range map[string]string{"/discard": "tested", "/replays": ""} {
+			a := newArchive(t, failed.Config{})
+			threeGroups(t, a)
+			c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
+			to := path
+			if path == "/replays" {
+				to = "/replays/new"
+			}
+			form := ask(t, c, "GET", linkTo(t, ask(t, c, "GET", page, nil).Body.String(), to), nil).Body.String()
+			if !strings.Contains(form, "2 messages</h1>") {
+				t.Errorf("%s announces on %s: %s", to, page, form)
+			}
+			v := fieldsOf(form)
+			if reason != "" {
+				v.Set("reason", reason)
+			}
+			before := states(t, a)
+			if status, _, body := post(t, c, path, v); status != http.StatusSeeOther {
+				t.Errorf("%s of %s: %d %s", path, page, status, body)
+			}
+			if got := moved(before, states(t, a)); fmt.Sprint(got) != fmt.Sprint(group2) {
+				t.Errorf("%s of %s moved %v, want %v", path, page, got, group2)
+			}
+		}
+	}
+}
+
+// Nothing but a valid selection reaches an act: what is unknown, malformed, for all messages
+// without saying so, or for none is refused, and changes nothing.
+func TestPagesRefuseDamagedSelections(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	threeGroups(t, a)
+	c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
+	before := states(t, a)
+	for query, want := range map[string]int{
+		"":                              400, // all, without saying so
+		"state=failed":                  400,
+		"group%3d2%26state%3dfailed=":   400, // the escaped query
+		"group%3d2%26state%3dfailed":    400,
+		"group=2&stat=failed":           400,
+		"group=2&state=":                400,
+		"group=two":                     400,
+		"group=0":                       400,
+		"group=2&group=3":               400,
+		"group=2;queue=orders":          400,
+		"group=%zz":                     400,
+		"group=2&state=replayed":        400,
+		"group=2&all=true":              400,
+		"all=yes":                       400,
+		"text=stock&since=yesterday":    400,
+		"group=999":                     404,
+		"id=999":                        404,
+		"refused_by=999":                404,
+		"replay=999":                    404,
+		"group=2":                       200,
+		"group=2&state=failed":          200,
+		"all=true":                      200,
+		"id=4&id=5":                     200,
+		"queue=unknown":                 200,
+		"group=2&did=discarded":         400,
+		"group=2&after=x":               400,
+		"header=tenant":                 400,
+		"min_attempts=9&max_attempts=1": 400,
+	} {
+		for _, path := range []string{"/discard", "/replays/new"} {
+			if w := ask(t, c, "GET", path+"?"+query, nil); w.Code != want {
+				t.Errorf("GET %s?%s: %d, want %d", path, query, w.Code, want)
+			}
+		}
+		if want == http.StatusOK {
+			continue
+		}
+		v, err := url.ParseQuery(query)
+		if err != nil {
+			continue
+		}
+		for _, path := range []string{"/discard", "/replays", "/restore"} {
+			w := url.Values{"at_most": {"99"}}
+			if path == "/discard" {
+				w.Set("reason", "tested")
+			}
+			for name, values := range v {
+				w[name] = values
+			}
+			if status, _, _ := post(t, c, path, w); status != want && status != http.StatusBadRequest {
+				t.Errorf("POST %s with %s: %d, want %d", path, query, status, want)
+			}
+		}
+	}
+	for name, form := range map[string]struct {
+		path string
+		v    url.Values
+	}{
+		"no number shown":     {"/discard", url.Values{"group": {"2"}, "reason": {"x"}}},
+		"nothing picked":      {"/discard/picked", url.Values{}},
+		"nothing picked, too": {"/replays/picked", url.Values{}},
+		"a query beside it":   {"/discard?group=2", url.Values{"id": {"1"}, "reason": {"x"}}},
+		"an unknown field":    {"/replays", url.Values{"id": {"1"}, "rat": {"5"}}},
+		"an unknown target":   {"/replays", url.Values{"id": {"1"}, "to": {"othr"}}},
+	} {
+		if status, _, _ := post(t, c, form.path, form.v); status/100 != 4 {
+			t.Errorf("%s: %d", name, status)
+		}
+	}
+	if got := moved(before, states(t, a)); got != nil {
+		t.Errorf("messages %v changed", got)
+	}
+}
+
+func TestPagesRefuseUnknownParameters(t *testing.T) {
+	c := newConsole(t, Config{Replayer: &waker{}})
+	add(t, c.cfg.Archive, nil)
+	if _, err := c.cfg.Archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, r := range c.pageRoutes() {
+		if r.method != "GET" || r.path == "/live" || strings.HasPrefix(r.path, "/assets") {
+			continue
+		}
+		n++
+		path := strings.NewReplacer("{$}", "", "{id}", "1", "{number}", "1").Replace(r.path)
+		for _, query := range []string{"nonsense=1", "group%3d1=", "=1", "%zz=1"} {
+			if w := ask(t, c, "GET", path+"?"+query, nil); w.Code != http.StatusBadRequest {
+				t.Errorf("%s?%s: %d", path, query, w.Code)
+			}
+		}
+	}
+	if n < 15 {
+		t.Errorf("%d pages were tried", n)
+	}
+	for path, want := range map[string]int{
+		"/messages?group=999": 404, "/messages?id=999": 404, "/messages?replay=999": 404, "/messages?refused_by=999": 404, "/groups/999": 404, "/messages/999": 404, "/replays/999": 404,
+		"/messages?group=1&state=lost": 400, "/groups?order=odd": 400, "/groups?state=lost": 400, "/groups/1?span=weeks": 400, "/messages?after=": 200,
+	} {
+		if w := ask(t, c, "GET", path, nil); w.Code != want {
+			t.Errorf("%s: %d, want %d", path, w.Code, want)
+		}
+	}
+}
+
+// An act is for no more messages than the page that confirms it has shown.
+func TestActsRefuseMoreThanThePageShowed(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	threeGroups(t, a)
+	c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
+	for _, act := range []struct{ form, path string }{{"/replays/new", "/replays"}, {"/discard", "/discard"}, {"/restore", "/restore"}} {
+		v := fieldsOf(ask(t, c, "GET", act.form+"?group=2", nil).Body.String())
+		if act.path == "/discard" {
+			v.Set("reason", "tested")
+		}
+		id := add(t, a, func(m *failed.Message) { m.Queue, m.FailedQueue, m.Error = "orders", "orders.failed", "no stock" })
+		if act.path == "/restore" {
+			if _, err := a.Discard(t.Context(), failed.Filter{IDs: []failed.ID{id}}, "tested", "test"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := states(t, a)
+		status, _, body := post(t, c, act.path, v)
+		if status != http.StatusConflict || !strings.Contains(body, "nothing was changed") || !strings.Contains(body, `role="alert"`) {
+			t.Errorf("%s: %d %s", act.path, status, body)
+		}
+		if got := moved(before, states(t, a)); got != nil {
+			t.Errorf("%s changed %v", act.path, got)
+		}
+		// The page that refuses shows the new number, and can be confirmed.
+		again := fieldsOf(body)
+		if act.path == "/discard" {
+			again.Set("reason", "tested")
+		}
+		if act.path == "/replays" {
+			continue // they are needed
+		}
+		if status, _, body := post(t, c, act.path, again); status != http.StatusSeeOther {
+			t.Errorf("%s again: %d %s", act.path, status, body)
+		}
+		if got := moved(before, states(t, a)); len(got) < 4 {
+			t.Errorf("%s again changed %v", act.path, got)
+		}
+	}
+}
+
+// What is discarded from a list is shown with the filter of the list.
+func TestDiscardedOfTheSameFilter(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	threeGroups(t, a)
+	c := newConsole(t, Config{Archive: a})
+	v := fieldsOf(ask(t, c, "GET", "/discard?text=stock", nil).Body.String())
+	v.Set("reason", "tested")
+	_, location, _ := post(t, c, "/discard", v)
+	body := ask(t, c, "GET", location, nil).Body.String()
+	link := regexp.MustCompile(`<a href="([^"]*)">Show what is discarded`).FindStringSubmatch(body)
+	if link == nil {
+		t.Fatalf("%s has no link: %s", location, body)
+	}
+	if body := ask(t, c, "GET", html.UnescapeString(link[1]), nil).Body.String(); !strings.Contains(body, "2 messages: with the words “stock”") {
+		t.Errorf("%s shows %s", link[1], body)
+	}
+	if tabs := regexp.MustCompile(`href="([^"]*did=[^"]*)"`).FindAllString(body, -1); tabs != nil {
+		t.Errorf("links repeat what was done: %v", tabs)
+	}
+}

@@ -1,0 +1,86 @@
+package failed
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Check returns ErrNotFound if f names a group, a replay or a message that the archive does
+// not have. Without it a mistyped number selects no messages, without an error.
+func (a *Archive) Check(ctx context.Context, f Filter) error {
+	exists := func(what, table string, id int64) error {
+		if id == 0 {
+			return nil
+		}
+		err := a.row(ctx, `SELECT id FROM `+table+` WHERE id = $1`, id).Scan(&id)
+		if errors.Is(err, sql.ErrNoRows) {
+			return doing(ErrNotFound, "%s %d", what, id)
+		}
+		if err != nil {
+			return doing(err, "looking for %s %d", what, id)
+		}
+		return nil
+	}
+	err := cmp.Or(exists("group", "{group}", int64(f.Group)), exists("replay", "{replay}", int64(f.Replay)), exists("replay", "{replay}", int64(f.RefusedBy)))
+	if err != nil || len(f.IDs) == 0 {
+		return err
+	}
+	missing := map[ID]bool{}
+	for _, id := range f.IDs {
+		missing[id] = true
+	}
+	for row, err := range a.rows(ctx, `SELECT m.id FROM {message} m WHERE `+a.cfg.Dialect.in("m.id", "$1"), list(a.cfg.Dialect, f.IDs)) {
+		var id ID
+		if err == nil {
+			err = row.Scan(&id)
+		}
+		if err != nil {
+			return doing(err, "looking for messages")
+		}
+		delete(missing, id)
+	}
+	for _, id := range f.IDs {
+		if missing[id] {
+			return doing(ErrNotFound, "message %d", id)
+		}
+	}
+	return nil
+}
+
+// CountState returns the exact number of messages in state s that f selects. Unlike Count it
+// does not stop early, and so it can take long. Its result is for Filter.AtMost.
+func (a *Archive) CountState(ctx context.Context, f Filter, s State) (int64, error) {
+	n, err := a.countState(ctx, f, s)
+	if err != nil {
+		return 0, doing(err, "counting messages")
+	}
+	return n, nil
+}
+
+func (a *Archive) countState(ctx context.Context, f Filter, state State) (n int64, err error) {
+	if f.States != nil && !slices.Contains(f.States, state) {
+		return 0, f.validate()
+	}
+	f.All, f.States = false, []State{state}
+	s, err := a.selection(ctx, f)
+	if err != nil || s == nil {
+		return 0, err
+	}
+	if counted, ok, err := a.counted(ctx, f); ok || err != nil {
+		return counted, err
+	}
+	err = a.row(ctx, `SELECT count(*) FROM {message} m WHERE `+s.where(), s.args...).Scan(&n)
+	return n, err
+}
+
+// allows returns ErrState if n messages are more than Filter.AtMost.
+func (f Filter) allows(n int64) error {
+	if f.AtMost > 0 && n > f.AtMost {
+		return fmt.Errorf("%w: %d messages are selected by now, more than the %d expected", ErrState, n, f.AtMost)
+	}
+	return nil
+}

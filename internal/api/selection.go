@@ -1,0 +1,71 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// Selection specifies the messages of an act. All is required to select all messages, and
+// excludes a filter.
+type Selection struct {
+	Filter Filter `json:"filter"`
+	All    bool   `json:"all,omitempty"`
+	AtMost int64  `json:"at_most,omitempty"` // of an act: refuse it if it selects more; 0: no bound
+}
+
+// Selected returns it as package failed has it.
+func (s Selection) Selected() failed.Filter {
+	f := s.Filter.Filter()
+	f.All, f.AtMost = s.All, s.AtMost
+	return f
+}
+
+// Validate reports an invalid selection, such as one of all messages that does not say so.
+func (s Selection) Validate() error {
+	if err := s.Filter.Validate(); err != nil {
+		return err
+	}
+	if s.AtMost < 0 {
+		return fmt.Errorf("at_most must not be negative: got %d", s.AtMost)
+	}
+	conditions := s.Filter
+	conditions.States = nil // an act is for messages in one state anyway
+	switch {
+	case conditions.IsZero() && !s.All:
+		return errors.New("the filter selects all messages (set all to true if you mean all of them)")
+	case s.All && !s.Filter.IsZero():
+		return errors.New("all must not be set beside a filter")
+	}
+	return nil
+}
+
+// SelectionNames are the parameters of a Selection.
+var SelectionNames = append(slices.Clone(FilterNames), "all", "at_most")
+
+// Values returns the selection as parameters of an address, or fields of a form.
+func (s Selection) Values() url.Values {
+	v := s.Filter.Values()
+	if s.All {
+		v.Set("all", "true")
+	}
+	if s.AtMost != 0 {
+		v.Set("at_most", strconv.FormatInt(s.AtMost, 10))
+	}
+	return v
+}
+
+// ParseSelection reads a selection as strictly as ParseFilter reads a filter.
+func ParseSelection(v url.Values, now time.Time) (Selection, error) {
+	p := parser{values: v, now: now}
+	s := Selection{Filter: p.filter(), All: p.flag("all"), AtMost: p.number("at_most")}
+	if p.err == nil {
+		p.err = s.Validate()
+	}
+	return s, p.err
+}
