@@ -17,7 +17,7 @@ func TestPublisherStartsBeforeItsWorker(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		client := dial(t, b.URL)
 		queue := testkit.Name(t, "orders")
-		t.Cleanup(func() { newRaw(t, b.URL).deleteQueues(queue, topology.FailedQueue(queue)) })
+		newRaw(t, b.URL).deleteQueues(queue, topology.FailedQueue(queue))
 		order := &reprise.Message{RoutingKey: queue, Body: []byte("17")}
 		if _, ok := errors.AsType[*reprise.UnroutableError](client.Publish(t.Context(), order)); !ok {
 			t.Error("no UnroutableError for a queue that does not exist")

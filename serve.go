@@ -38,6 +38,7 @@ func (s *session) serve(ctx context.Context) error {
 	// Where to give messages back costs them something, they are not fetched
 	// before it is known that none of them is suspect.
 	narrow := s.careful || s.countsNacks
+	leave := func() error { return nil } // ends the subscription before, if it is still there
 	for n := 1; ; n++ {
 		if err := s.rest(alive); err != nil {
 			return s.unless(ctx, err)
@@ -46,9 +47,13 @@ func (s *session) serve(ctx context.Context) error {
 		tag := fmt.Sprintf("%s-%d", w.client.cfg.Name, n)
 		narrow = narrow || w.gate.probing()
 		deliveries, err := s.subscribe(alive, tag, narrow)
+		if err == nil {
+			err = leave()
+		}
 		if err != nil {
 			return s.unless(ctx, err)
 		}
+		leave = func() error { return nil }
 		why := s.pump(ctx, alive, deliveries, narrow)
 		switch {
 		case why == nil:
@@ -57,7 +62,11 @@ func (s *session) serve(ctx context.Context) error {
 				s.giveBackPending()
 			}
 			return nil
-		case errors.Is(why, errWiden), errors.Is(why, errSuspect), errors.Is(why, errPaused):
+		case errors.Is(why, errWiden):
+			// The broker deletes an auto-delete queue that has no consumer for a moment. The
+			// narrow one gets nothing meanwhile: the message it has had is not settled.
+			leave = func() error { return s.unsubscribe(tag, deliveries) }
+		case errors.Is(why, errSuspect), errors.Is(why, errPaused):
 			if err := s.unsubscribe(tag, deliveries); err != nil {
 				return s.unless(ctx, err)
 			}
