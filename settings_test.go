@@ -113,6 +113,9 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		{"Strategy.Marks", topology.Strategy{Route: topology.DelayedRetry{}, Marks: topology.CountUp{Header: "n"}}, "leave Marks out"},
 		{"Strategy.Marks", topology.Strategy{Route: topology.DeadLettering{}, Marks: topology.Deliveries{}}, "leave Marks out"},
 		{"Strategy.Marks", topology.Strategy{Route: &topology.Requeuing{}, Marks: topology.Trail{}}, "leave Marks out"},
+		{"Requeuing.Classic", topology.Strategy{Route: topology.Requeuing{Classic: true}, Marks: topology.Deliveries{}}, "leave Marks out"},
+		{"Deliveries.Classic", topology.Strategy{Route: topology.Requeuing{}, Marks: topology.Deliveries{Classic: true}}, "leave Marks out"},
+		{"Requeuing.Unlimited", route(topology.Requeuing{Unlimited: true}), "Requeuing.Unlimited needs Classic"},
 		{"Strategy.Route", route(nilRoute()), "Strategy.Route is a nil"},
 
 		{"CoverArt.RetryDelay", preset.CoverArt{RetryDelay: -1}.Strategy(), "CoverArt.RetryDelay -1ns: use whole milliseconds"},
@@ -150,6 +153,8 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		{"CDNPurge.Jitter", preset.CDNPurge{Jitter: 1.5}.Strategy(), "Jitter 1.5"},
 		{"CDNPurge.Max", preset.CDNPurge{Max: time.Second}.Strategy(), "Max 1s"},
 		{"CDNPurge.QueueType", preset.CDNPurge{QueueType: "stream"}.Strategy(), "CDNPurge.QueueType \"stream\""},
+		{"CDNPurge.TransientQueues", preset.CDNPurge{TransientQueues: true, QueueType: "quorum"}.Strategy(), "it cannot be transient"},
+		{"CDNPurge.AutoDelete", preset.CDNPurge{AutoDelete: true, QueueType: "quorum"}.Strategy(), "it cannot be transient, exclusive or auto-delete"},
 		{"CDNPurge.WaitArgs", preset.CDNPurge{WaitArgs: topology.Table{"x-dead-letter-exchange": "other"}}.Strategy(), "CDNPurge.WaitArgs has x-dead-letter-exchange"},
 		{"CDNPurge.WaitArgs", preset.CDNPurge{WaitArgs: topology.Table{"x-message-ttl": time.Minute}}.Strategy(), "a value of type time.Duration cannot be sent"},
 		{"CDNPurge.WaitArgs", preset.CDNPurge{WaitArgs: topology.Table{"x-queue-type": "stream"}}.Strategy(), "CDNPurge.WaitArgs has x-queue-type stream"},

@@ -72,9 +72,9 @@ type WorkerConfig struct {
 
 	// Topology is declared together with what the Strategy needs, and before
 	// consuming: typically the exchange and bindings that feed the queue. A
-	// Queue declared here, with whatever arguments, replaces the Strategy's
-	// own declaration of it, be it the work queue, {Queue}.failed or a wait
-	// queue. That it keeps messages is then up to you.
+	// Queue or an Exchange declared here, however it is, replaces the Strategy's
+	// own declaration of it, be it the work queue, {Queue}.failed, a wait
+	// queue, or an exchange of a preset. That it keeps messages is then up to you.
 	Topology topology.Topology
 
 	// Concurrency is how many handlers run at once. Default 1: messages are
@@ -200,6 +200,9 @@ func (c WorkerConfig) Validate() error {
 			fault("Policy.GiveUpAfter cannot be kept with this Strategy: nothing on a message says when it first failed; limit MaxAttempts, or use another Strategy")
 		}
 	}
+	if m, ok := d.Strategy.Marks.(topology.Deliveries); ok && m.Classic && c.CrashLimit > 0 {
+		fault("CrashLimit cannot be kept with Requeuing.Classic, where a message that was put back looks like one whose worker ended: leave it 0")
+	}
 	errs = append(errs, c.Policy.Validate())
 	// Each asks for what the one before it has found to be sound.
 	switch err := c.Strategy.Validate(); {
@@ -222,12 +225,18 @@ func (c WorkerConfig) topology() topology.Topology {
 }
 
 // own returns what a Strategy wants declared, with the user's own declarations
-// of the same queues in place of its.
+// of the same queues and exchanges in place of its.
 func (c *WorkerConfig) own(t topology.Topology) topology.Topology {
 	t.Queues = slices.Clone(t.Queues)
 	for i, q := range t.Queues {
 		if n := slices.IndexFunc(c.Topology.Queues, func(mine topology.Queue) bool { return mine.Name == q.Name }); n >= 0 {
 			t.Queues[i] = c.Topology.Queues[n]
+		}
+	}
+	t.Exchanges = slices.Clone(t.Exchanges)
+	for i, e := range t.Exchanges {
+		if n := slices.IndexFunc(c.Topology.Exchanges, func(mine topology.Exchange) bool { return mine.Name == e.Name }); n >= 0 {
+			t.Exchanges[i] = c.Topology.Exchanges[n]
 		}
 	}
 	return t

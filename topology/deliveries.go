@@ -12,16 +12,24 @@ package topology
 // along the deliveries that failed there, and has as many attempts less. (x-death
 // would say which they were. But anybody can publish a message with an x-death,
 // and to subtract what it says would be to retry that one for ever.)
-type Deliveries struct{}
+type Deliveries struct {
+	// Classic counts redelivered as one delivery where the queue does not count, for
+	// Requeuing.Classic.
+	Classic bool
+}
 
 // Owns reports whether header is one of Trail's.
 func (Deliveries) Owns(header string) bool { return Trail{}.Owns(header) }
 
 // Read returns the number of deliveries before this one, and what a Trail kept
 // from before the message came into the queue.
-func (Deliveries) Read(d Delivery) History {
+func (m Deliveries) Read(d Delivery) History {
 	h := trailOf(d)
-	h.Attempts = add(h.Attempts, deliveryCount(d))
+	n := deliveryCount(d)
+	if m.Classic && counted(d) != nil {
+		n = 1
+	}
+	h.Attempts = add(h.Attempts, n)
 	return h
 }
 

@@ -21,10 +21,34 @@ import (
 // with one of 100 000: enough for a retry every second for a day, and an end, in
 // {queue}.failed and without an error on it, for what nothing else has ended. A
 // Policy that allows more attempts is cut short there.
-type Requeuing struct{}
+//
+// With Classic it is for classic queues, as programs use it that look at redelivered
+// alone. The flag says "before", and not how often.
+type Requeuing struct {
+	// Classic declares the work queue as a classic queue, and counts attempts there: the
+	// first time, a message is put back as it is; the second time (redelivered is set) by
+	// a copy with the count on it, at the end of the queue, confirmed before the original
+	// is acknowledged; the third time as it is, and so on. So with Policy.MaxAttempts 2,
+	// once, no copy is made; with 3, twice, there is one, which can be there twice after
+	// a crash. A delivery that ended with its worker counts as an attempt, but not a second
+	// one in a row: nothing tells it from the first.
+	Classic bool
 
-// Marks returns Deliveries.
-func (Requeuing) Marks() Marks { return Deliveries{} }
+	// Unlimited puts a message back as it is, without limit: redelivered is ignored, and
+	// so are Policy.MaxAttempts above 2. Handlers end it with reprise.Park. It needs Classic.
+	Unlimited bool
+}
+
+// Marks returns Deliveries, which count in the same way.
+func (r Requeuing) Marks() Marks { return Deliveries{Classic: r.Classic} }
+
+// Validate reports Unlimited without Classic: a quorum queue counts, and ends it.
+func (r Requeuing) Validate() error {
+	if r.Unlimited && !r.Classic {
+		return errors.New("topology: Requeuing.Unlimited needs Classic (a quorum queue has a delivery limit)")
+	}
+	return nil
+}
 
 // ValidateQueue reports a work queue whose failed queue would have a name that
 // no broker accepts.
@@ -33,12 +57,24 @@ func (Requeuing) ValidateQueue(queue string) error { return validateNames(queue,
 // Topology returns the work queue and its failed queue. A work queue that exists
 // with other arguments is not used as it is: RabbitMQ could drop from it what
 // has come back too often.
-func (Requeuing) Topology(queue string) Topology { return requeuing(queue, nil) }
+func (r Requeuing) Topology(queue string) Topology {
+	if r.Classic {
+		return Topology{Queues: []Queue{{Name: queue, Args: Table{"x-queue-type": "classic"}}, failedQueue(FailedQueue(queue))}}
+	}
+	return requeuing(queue, nil)
+}
 
 // Wait returns the hop back into the queue. An error means that the queue does
-// not count.
-func (Requeuing) Wait(d Delivery, _ time.Duration) (Hop, error) {
-	return Hop{Way: Requeue}, counted(d)
+// not count, and is not Classic.
+func (r Requeuing) Wait(d Delivery, _ time.Duration) (Hop, error) {
+	err := counted(d)
+	switch {
+	case !r.Classic:
+		return Hop{Way: Requeue}, err
+	case err != nil && !r.Unlimited:
+		return Hop{RoutingKey: d.Queue, Topology: r.Topology(d.Queue)}, nil
+	}
+	return Hop{Way: Requeue}, nil
 }
 
 // Failed returns the hop into the failed queue of d.Queue, through the default
@@ -59,7 +95,7 @@ func requeuing(queue string, more Table) Topology {
 
 // errUncounted is why a message of a classic queue is not given back again.
 var errUncounted = errors.New("topology: the work queue does not count deliveries (no header x-delivery-count on one that came again), " +
-	"so its messages would be retried for ever: make it a quorum queue, or use a route that publishes copies, such as Buckets")
+	"so its messages would be retried for ever: make it a quorum queue, set Requeuing.Classic, or use a route that publishes copies, such as Buckets")
 
 // counted reports a delivery of a queue that does not count: one that has been
 // delivered before and does not say how often. RabbitMQ 4.3 says it in another

@@ -88,7 +88,7 @@ func (s Strategy) validateMarks() error {
 		return nil
 	}
 	own := marksOf(route)
-	if reflect.TypeOf(own) == reflect.TypeOf(s.Marks) {
+	if reflect.DeepEqual(own, s.Marks) {
 		return nil
 	}
 	return fmt.Errorf("topology: %T publishes no copies, and its attempts cannot be counted by %T, so that messages would be retried for ever: "+

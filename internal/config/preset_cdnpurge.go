@@ -45,8 +45,12 @@ func cdnPurgeSettings(f *fields) system {
 	}
 	f.kindOf("kind", &p.Kind)
 	f.kindOf("wait_kind", &p.WaitKind)
-	if x, ok := f.get("transient_exchanges"); ok {
-		p.TransientExchanges, _ = x.boolean()
+	for key, into := range map[string]*bool{
+		"transient_exchanges": &p.TransientExchanges, "transient_queues": &p.TransientQueues, "auto_delete": &p.AutoDelete,
+	} {
+		if x, ok := f.get(key); ok {
+			*into, _ = x.boolean()
+		}
 	}
 	f.growth(&p.CDNPurge)
 	f.queueType(&p.QueueType)

@@ -57,6 +57,8 @@ func TestPresetSettings(t *testing.T) {
 		"work-retry: transient_exchanges: false,": preset.WorkRetry{}.Strategy(),
 		"work-retry: kind: fanout, key: 5,":       preset.WorkRetry{Kind: topology.Fanout, Key: "5"}.Strategy(),
 		"cdn-purge: transient_exchanges: true,":   preset.CDNPurge{Queue: "q", TransientExchanges: true}.Strategy(),
+		"cdn-purge: transient_queues: true,":      preset.CDNPurge{Queue: "q", TransientQueues: true}.Strategy(),
+		"cdn-purge: auto_delete: true,":           preset.CDNPurge{Queue: "q", AutoDelete: true}.Strategy(),
 		"cdn-purge: jitter: none,":                preset.CDNPurge{Queue: "q", Jitter: -1}.Strategy(),
 		"cdn-purge: jitter: 0,":                   preset.CDNPurge{Queue: "q", Jitter: -1}.Strategy(),
 		"cdn-purge: jitter: 0.5,":                 preset.CDNPurge{Queue: "q", Jitter: 0.5}.Strategy(),

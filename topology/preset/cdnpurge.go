@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Names of the wait exchange design, of which it says nothing itself: these are
-// what a field of CDNPurge left empty means.
+// Names of the wait exchange design, which leaves them open: these are the defaults of
+// the fields of CDNPurge. CDNPurgePublished has those of its published code.
 const (
 	CDNPurgeExchange     = "cdn-purge"
 	CDNPurgeQueue        = "cdn-purge"
@@ -79,6 +79,20 @@ type CDNPurge struct {
 	// them again: prefer durable ones. Default: durable.
 	TransientExchanges bool
 
+	// TransientQueues declares the wait queue, and the work queue where it does not exist,
+	// as transient: after a restart of the broker they are gone, with their messages.
+	// RabbitMQ 4.3 refuses such queues unless its configuration has
+	// deprecated_features.permit.transient_nonexcl_queues = true. Default: durable.
+	TransientQueues bool
+
+	// AutoDelete declares both exchanges and both queues as auto-delete, as clients do by
+	// default that are made like py-amqp. The broker deletes the work queue when its last
+	// consumer leaves, with its messages, and then the main exchange; what expires in the
+	// wait queue while there is none is lost. A worker leaves when it stops, when its
+	// connection is lost, and while it pauses for a breaker or PauseFor. Set it only
+	// where other programs have declared the design so. Default: kept.
+	AutoDelete bool
+
 	First  time.Duration // the first expiration, whole milliseconds; default 10 s
 	Factor float64       // each expiration is so many times the one before; default 3
 	Jitter float64       // the part of it by which it is more or less, at random; default 0.1, negative for none
@@ -97,6 +111,18 @@ type CDNPurge struct {
 	// Rand returns a number in [0, 1) for the jitter, and must be safe for
 	// concurrent use. Default: math/rand/v2.Float64.
 	Rand func() float64
+}
+
+// CDNPurgePublished returns the design with the names of its published code:
+// primary-exchange, primary-queue, wait-exchange and wait-queue, bound by routing-key-a
+// and routing-key-b. Where the program that declared them left its client's defaults as
+// they are, set TransientExchanges, TransientQueues and AutoDelete as well.
+func CDNPurgePublished() CDNPurge {
+	return CDNPurge{
+		Exchange: "primary-exchange", Queue: "primary-queue",
+		WaitExchange: "wait-exchange", WaitQueue: "wait-queue",
+		RoutingKeys: []string{"routing-key-a", "routing-key-b"},
+	}
 }
 
 func (w CDNPurge) withDefaults() CDNPurge {
@@ -177,12 +203,12 @@ func (w CDNPurge) Topology() topology.Topology {
 	maps.Copy(wait, w.WaitArgs)
 	t := topology.Topology{
 		Exchanges: []topology.Exchange{
-			{Name: w.Exchange, Kind: w.Kind, Transient: w.TransientExchanges},
-			{Name: w.WaitExchange, Kind: w.WaitKind, Transient: w.TransientExchanges},
+			{Name: w.Exchange, Kind: w.Kind, Transient: w.TransientExchanges, AutoDelete: w.AutoDelete},
+			{Name: w.WaitExchange, Kind: w.WaitKind, Transient: w.TransientExchanges, AutoDelete: w.AutoDelete},
 		},
 		Queues: []topology.Queue{
-			{Name: w.Queue, IfAbsent: true, Args: work},
-			{Name: w.WaitQueue, Args: wait},
+			{Name: w.Queue, IfAbsent: true, Transient: w.TransientQueues, AutoDelete: w.AutoDelete, Args: work},
+			{Name: w.WaitQueue, Transient: w.TransientQueues, AutoDelete: w.AutoDelete, Args: wait},
 			failedQueue(w.FailedQueue),
 		},
 	}

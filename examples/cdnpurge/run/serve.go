@@ -19,9 +19,10 @@ import (
 
 // names are what the design leaves open, and other programs have chosen.
 type names struct {
-	design   preset.CDNPurge
-	keys     string
-	attempts int
+	design    preset.CDNPurge
+	published bool
+	keys      string
+	attempts  int
 }
 
 // defineNames defines the flags for them.
@@ -37,18 +38,27 @@ func defineNames() *names {
 	text(&n.design.Kind, "kind", "the `kind` of the main exchange, direct, topic or fanout; default direct")
 	text(&n.design.WaitKind, "wait-kind", "the `kind` of the wait exchange; default: the same")
 	flag.BoolVar(&n.design.TransientExchanges, "transient", false, "with -serve: the exchanges are transient")
+	flag.BoolVar(&n.design.TransientQueues, "transient-queues", false, "with -serve: the queues are transient")
+	flag.BoolVar(&n.design.AutoDelete, "auto-delete", false, "with -serve: exchanges and queues are auto-delete")
+	flag.BoolVar(&n.published, "published", false, "with -serve: the names of the design's published code, primary-exchange, primary-queue, wait-exchange, wait-queue and the keys routing-key-a and routing-key-b")
 	text(&n.design.QueueType, "type", "x-queue-type of the queues, classic or quorum; default: not named")
 	flag.IntVar(&n.attempts, "max-attempts", reprise.DefaultMaxAttempts, "with -serve: after how many `attempts` a message is parked; the design has no end")
 	return n
 }
 
 func (n *names) validate(serve bool) error {
-	changed := n.keys != "" || n.design.TransientExchanges || n.attempts != reprise.DefaultMaxAttempts
+	changed := n.keys != "" || n.published || n.design.TransientExchanges || n.design.TransientQueues || n.design.AutoDelete || n.attempts != reprise.DefaultMaxAttempts
 	for _, name := range []string{n.design.Exchange, n.design.Queue, n.design.WaitExchange, n.design.WaitQueue, n.design.FailedQueue, n.design.Kind, n.design.WaitKind, n.design.QueueType} {
 		changed = changed || name != ""
 	}
 	if changed && !serve {
 		return errors.New("flags for names, keys, kinds, types and attempts go with -serve")
+	}
+	if n.published {
+		p, d := preset.CDNPurgePublished(), &n.design
+		d.Exchange, d.Queue = cmp.Or(d.Exchange, p.Exchange), cmp.Or(d.Queue, p.Queue)
+		d.WaitExchange, d.WaitQueue = cmp.Or(d.WaitExchange, p.WaitExchange), cmp.Or(d.WaitQueue, p.WaitQueue)
+		d.RoutingKeys = p.RoutingKeys
 	}
 	if n.keys != "" {
 		n.design.RoutingKeys = strings.Split(n.keys, ",")
@@ -65,7 +75,7 @@ func (n *names) serve(ctx context.Context, s *stage.Stage, first time.Duration, 
 	queue := cmp.Or(n.design.Queue, preset.CDNPurgeQueue)
 	failed := cmp.Or(n.design.FailedQueue, topology.FailedQueue(queue))
 	service := serve.Service{
-		Design: serve.Plain(n.design.Topology(), failed), FailFirst: failFirst, Flags: "-kind and -wait-kind for the exchanges' type, -transient where they are not durable, or -type", Out: os.Stdout,
+		Design: serve.Plain(n.design.Topology(), failed), FailFirst: failFirst, Flags: "-kind and -wait-kind for the exchanges' type, -transient, -transient-queues and -auto-delete where they are so, or -type", Out: os.Stdout,
 		Intro: fmt.Sprintf("Working on the queue %s, until interrupted. What fails comes back after %s, then three times as long each time,\nand is parked after %d attempts.",
 			queue, cmp.Or(first, preset.CDNPurgeFirst), n.attempts),
 		Workers: []reprise.WorkerConfig{{

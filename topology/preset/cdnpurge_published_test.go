@@ -1,0 +1,153 @@
+package preset_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// The design as its published code declares it: with its names, and with the defaults of a
+// client whose exchanges and queues are transient and auto-delete. A worker takes part by
+// the preset's options, or by declaring them itself, whichever side is there first.
+func TestCDNPurgeAsPublished(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		// RabbitMQ 4.3 refuses transient queues unless its configuration permits them.
+		transientQueues := b.Name != "rabbitmq-4.3"
+		design := preset.CDNPurgePublished()
+		design.First, design.Jitter = 20*time.Millisecond, -1
+		options := design
+		options.TransientExchanges, options.TransientQueues, options.AutoDelete = true, transientQueues, true
+		for name, config := range map[string]reprise.WorkerConfig{
+			"options":  {Strategy: options.Strategy()},
+			"topology": {Strategy: design.Strategy(), Topology: topology.Topology{Exchanges: options.Topology().Exchanges, Queues: options.Topology().Queues[:2]}},
+		} {
+			for _, first := range []string{"ours", "theirs"} {
+				t.Run(name+", "+first+" first", func(t *testing.T) {
+					testkit.Alone(t, b, design.Queue)
+					p := publishedSystem{t: t, transientQueues: transientQueues}
+					conn, err := amqp.Dial(b.URL)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if p.ch, err = conn.Channel(); err != nil {
+						t.Fatal(err)
+					}
+					returns := p.ch.NotifyReturn(make(chan amqp.Return, 1))
+					defer conn.Close()
+					defer p.remove()
+					if first == "theirs" {
+						p.declare()
+					}
+					consuming, seen := make(chan struct{}, 10), make(chan *reprise.Message, 10)
+					client, err := reprise.Dial(t.Context(), b.URL, &reprise.Config{Observer: reprise.ObserverFunc(func(e reprise.Event) {
+						if e.Kind == reprise.EventConsuming {
+							consuming <- struct{}{}
+						}
+					})})
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer client.Close(context.Background())
+					config.Queue = design.Queue
+					config.Handler = reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+						seen <- m
+						if m.Attempt < 3 {
+							return errQueueFull
+						}
+						return nil
+					})
+					worker, err := reprise.NewWorker(client, config)
+					if err != nil {
+						t.Fatal(err)
+					}
+					ended := make(chan error, 1)
+					go func() { ended <- worker.Run(context.WithoutCancel(t.Context())) }()
+					select {
+					case <-consuming:
+					case err := <-ended:
+						t.Fatal(err)
+					}
+					p.declare()
+					if err := p.ch.PublishWithContext(t.Context(), "primary-exchange", "routing-key-b", true, false, amqp.Publishing{Body: []byte("purge")}); err != nil {
+						t.Fatal(err)
+					}
+					for attempt := 1; attempt <= 3; attempt++ {
+						select {
+						case m := <-seen:
+							if m.Attempt != attempt || m.RoutingKey != "routing-key-b" || m.Exchange != "primary-exchange" || string(m.Body) != "purge" {
+								t.Errorf("attempt %d: %+v", attempt, m)
+							}
+						case r := <-returns:
+							t.Fatalf("returned: %+v", r)
+						case <-time.After(purgePatience):
+							t.Fatalf("no attempt %d", attempt)
+						}
+					}
+					if err := errors.Join(worker.Shutdown(t.Context()), <-ended); err != nil {
+						t.Error(err)
+					}
+					// It went with its last consumer, as its declaration says.
+					testkit.Eventually(t, purgePatience, func() bool {
+						ch, err := conn.Channel()
+						if err != nil {
+							return false
+						}
+						_, err = ch.QueueDeclarePassive("primary-queue", !transientQueues, true, false, false, nil)
+						return err != nil
+					})
+				})
+			}
+		}
+	})
+}
+
+// publishedSystem plays the published program, whose client makes what it declares
+// transient and auto-delete.
+type publishedSystem struct {
+	t               *testing.T
+	ch              *amqp.Channel
+	transientQueues bool
+}
+
+func (p publishedSystem) declare() {
+	p.t.Helper()
+	const transient, autoDelete = true, true
+	must := func(err error) {
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	for exchange, queue := range map[string]string{"primary-exchange": "primary-queue", "wait-exchange": "wait-queue"} {
+		must(p.ch.ExchangeDeclare(exchange, "direct", !transient, autoDelete, false, false, nil))
+		var args amqp.Table
+		if queue == "wait-queue" {
+			args = amqp.Table{"x-dead-letter-exchange": "primary-exchange"}
+		}
+		_, err := p.ch.QueueDeclare(queue, !p.transientQueues, autoDelete, false, false, args)
+		must(err)
+		for _, key := range []string{"routing-key-a", "routing-key-b"} {
+			must(p.ch.QueueBind(queue, key, exchange, false, nil))
+		}
+	}
+}
+
+func (p publishedSystem) remove() {
+	for _, queue := range []string{"primary-queue", "wait-queue", "primary-queue.failed"} {
+		if _, err := p.ch.QueueDelete(queue, false, false, false); err != nil {
+			p.t.Error(err)
+		}
+	}
+	for _, exchange := range []string{"primary-exchange", "wait-exchange"} {
+		if err := p.ch.ExchangeDelete(exchange, false, false); err != nil {
+			p.t.Error(err)
+		}
+	}
+}
