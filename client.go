@@ -181,8 +181,6 @@ func (c *Client) channel(ctx context.Context, l *link) (*conn, *amqp.Channel, er
 	if err != nil {
 		return nil, nil, err
 	}
-	ch, err := call(ctx, c, func() (*amqp.Channel, error) { return conn.open(c.cfg.ConfirmTimeout) }, closeChannel)
+	ch, err := call(ctx, c, func() (*amqp.Channel, error) { return conn.open() }, func(ch *amqp.Channel) { conn.closeChannel(ch) })
 	return conn, ch, err
 }
-
-func closeChannel(ch *amqp.Channel) { _ = ch.Close() } // closed it is, whatever the error

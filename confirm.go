@@ -49,7 +49,7 @@ type confirming struct {
 const maxInFlight = 1024
 
 func openConfirming(c *conn, p *publisher) (*confirming, error) {
-	ch, err := c.Channel()
+	ch, err := c.open()
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +63,8 @@ func openConfirming(c *conn, p *publisher) (*confirming, error) {
 		answers: ch.NotifyPublish(make(chan amqp.Confirmation, p.window)),
 		closes:  ch.NotifyClose(make(chan *amqp.Error, 1)),
 	}
-	if err := ch.Confirm(false); err != nil {
-		_ = ch.Close()
+	if err := c.insist(func() error { return ch.Confirm(false) }); err != nil {
+		c.closeChannel(ch)
 		return nil, err
 	}
 	return s, nil

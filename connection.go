@@ -35,6 +35,10 @@ type conn struct {
 
 	maxBody atomic.Int64 // the largest body that the broker takes; 0: not known
 
+	timeout    time.Duration // for how long answers are waited for: see patience
+	unanswered atomic.Int32  // requests whose answer is late: see ask
+	givenUp    sync.Once
+
 	spare chan struct{} // a token for each channel beside those that serve everybody: see maxSpare
 
 	mu       sync.Mutex
@@ -136,27 +140,9 @@ func (c *conn) patience(timeout time.Duration) time.Duration {
 	return max(timeout, 2*c.Config.Heartbeat)
 }
 
-// open opens a channel. No queue can keep the broker from answering that: if it does
-// not, it does not read. Then only another connection helps, and this one ends.
-func (c *conn) open(timeout time.Duration) (*amqp.Channel, error) {
-	patience := c.patience(timeout)
-	var silent atomic.Bool
-	defer time.AfterFunc(patience, func() {
-		if c.blocking() == nil { // else it is nobody's fault
-			silent.Store(true)
-			c.giveUp(patience)
-		}
-	}).Stop()
-	ch, err := c.Channel()
-	if err != nil && silent.Load() {
-		err = errSilent
-	}
-	return ch, err
-}
-
 // giveUp ends the connection, whose broker has not answered for some time.
 func (c *conn) giveUp(after time.Duration) {
-	c.log.Warn("broker does not read", "after", after)
+	c.givenUp.Do(func() { c.log.Warn("broker does not read", "after", after) })
 	c.end(0)
 }
 
@@ -234,7 +220,7 @@ func (l *link) dial(ctx context.Context, a address) (*conn, error) {
 	l.gen++
 	c := &conn{
 		Connection: raw, gen: l.gen, addr: a.addr, log: l.log.With("broker", a.addr),
-		lost: make(chan struct{}), noted: make(chan amqp.Blocking, 64), socket: used, writable: open,
+		lost: make(chan struct{}), noted: make(chan amqp.Blocking, 64), socket: used, writable: open, timeout: l.cfg.ConfirmTimeout,
 		spare: newSpare(raw.Config.ChannelMax),
 	}
 	closes := raw.NotifyClose(make(chan *amqp.Error, 1))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -30,11 +29,14 @@ func (c *Client) declare(ctx context.Context, l *link, t topology.Topology) erro
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.ConfirmTimeout,
 		fmt.Errorf("%w: cannot declare: the broker gave no answer within %s", ErrDisconnected, c.cfg.ConfirmTimeout))
 	defer cancel()
+	if err := conn.unblocked(ctx); err != nil {
+		return err
+	}
 	_, err = call(ctx, c, func() (struct{}, error) {
-		d := declaration{conn: conn, timeout: c.cfg.ConfirmTimeout}
+		d := declaration{conn: conn}
 		err := d.all(t)
 		if d.ch != nil {
-			closeChannel(d.ch)
+			conn.closeChannel(d.ch)
 		}
 		return struct{}{}, err
 	}, nil)
@@ -63,9 +65,8 @@ func validateTopology(t topology.Topology) error {
 
 // declaration is one run through a topology.
 type declaration struct {
-	conn    *conn
-	ch      *amqp.Channel // nil until needed, and after the broker closed it
-	timeout time.Duration // see conn.open
+	conn *conn
+	ch   *amqp.Channel // nil until needed, and after the broker closed it
 }
 
 func (d *declaration) all(t topology.Topology) error {
@@ -90,13 +91,13 @@ func (d *declaration) all(t topology.Topology) error {
 // try runs a request on an open channel.
 func (d *declaration) try(request func(ch *amqp.Channel) error) error {
 	if d.ch == nil {
-		ch, err := d.conn.open(d.timeout)
+		ch, err := d.conn.open()
 		if err != nil {
 			return err
 		}
 		d.ch = ch
 	}
-	err := request(d.ch)
+	err := d.conn.ask(func() error { return request(d.ch) })
 	if err != nil && d.ch.IsClosed() {
 		d.ch = nil
 	}

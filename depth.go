@@ -25,15 +25,14 @@ func (c *Client) Depth(ctx context.Context, queue string) (int, error) {
 }
 
 func (c *Client) depth(ctx context.Context, queue string) (int, error) {
-	_, ch, err := c.channel(ctx, c.consuming)
+	conn, err := c.consuming.get(ctx)
 	if err != nil {
 		return 0, err
 	}
-	n, err := call(ctx, c, func() (int, error) {
+	n, err := onChannel(ctx, c, conn, func(ch *amqp.Channel) (int, error) {
 		q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-		closeChannel(ch)
 		return q.Messages, err
-	}, nil)
+	})
 	return n, aboutQueue(queue, err)
 }
 

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // Healthy returns nil if both connections stand, the broker has not blocked
@@ -49,13 +51,7 @@ func (c *Client) Healthy(ctx context.Context) error {
 
 // ask makes the broker answer.
 func (c *Client) ask(ctx context.Context, conn *conn) error {
-	_, err := call(ctx, c, func() (struct{}, error) {
-		ch, err := conn.Channel()
-		if err != nil {
-			return struct{}{}, err
-		}
-		return struct{}{}, ch.Close()
-	}, nil)
+	_, err := onChannel(ctx, c, conn, func(ch *amqp.Channel) (struct{}, error) { return struct{}{}, ch.Close() })
 	switch _, closed := c.consuming.standing(); {
 	case err == nil:
 		return nil

@@ -25,32 +25,35 @@ const MaxPeeks = 5
 // changes the order. RabbitMQ 3.10 puts it at the tail of one that has no limit.
 // https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
 func (c *Client) Peek(ctx context.Context, queue string, n int, look func(*Message)) error {
-	_, ch, err := c.channel(ctx, c.consuming)
+	conn, ch, err := c.channel(ctx, c.consuming)
 	if err != nil {
 		return err
 	}
-	last, err := c.peek(ctx, ch, queue, n, look)
+	last, err := c.peek(ctx, conn, ch, queue, n, look)
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastGrace)
 	defer cancel()
 	_, _ = call(back, c, func() (struct{}, error) {
 		if last > 0 {
 			_ = ch.Nack(last, true, true) // or it is given back as the channel closes
 		}
-		closeChannel(ch)
+		conn.closeChannel(ch)
 		return struct{}{}, nil
 	}, nil)
 	return aboutQueue(queue, err)
 }
 
 // peek returns the tag of the last message that it has got.
-func (c *Client) peek(ctx context.Context, ch *amqp.Channel, queue string, n int, look func(*Message)) (last uint64, err error) {
+func (c *Client) peek(ctx context.Context, conn *conn, ch *amqp.Channel, queue string, n int, look func(*Message)) (last uint64, err error) {
 	type got struct {
 		amqp.Delivery
 		is bool
 	}
 	for range n {
 		d, err := call(ctx, c, func() (d got, err error) {
-			d.Delivery, d.is, err = ch.Get(queue, false)
+			err = conn.ask(func() error {
+				d.Delivery, d.is, err = ch.Get(queue, false)
+				return err
+			})
 			return d, err
 		}, nil)
 		if err != nil || !d.is {

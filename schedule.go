@@ -205,19 +205,14 @@ func (s *scheduler) check(ctx context.Context, to target) error {
 	if s.known.knows(conn.gen, to) {
 		return nil
 	}
-	_, err = call(ctx, s.client, func() (struct{}, error) {
-		ch, err := conn.Channel()
-		if err != nil {
-			return struct{}{}, err
-		}
+	_, err = onChannel(ctx, s.client, conn, func(ch *amqp.Channel) (_ struct{}, err error) {
 		if to.exchange != "" { // its kind is not compared
 			err = ch.ExchangeDeclarePassive(to.exchange, amqp.ExchangeDirect, true, false, false, false, nil)
 		} else {
 			_, err = ch.QueueDeclarePassive(to.queue, true, false, false, false, nil)
 		}
-		closeChannel(ch)
 		return struct{}{}, err
-	}, nil)
+	})
 	if refusal, ok := errors.AsType[*amqp.Error](err); ok && refusal.Server && refusal.Recover {
 		if refusal.Code == amqp.NotFound {
 			return &UnroutableError{Exchange: to.exchange, RoutingKey: to.queue, Code: refusal.Code, Text: refusal.Reason}

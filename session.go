@@ -128,8 +128,8 @@ func (s *session) ask(request func() error) error {
 		return context.Cause(s.ctx)
 	}
 	defer func() { <-s.asking }()
-	defer time.AfterFunc(s.conn.patience(s.worker.client.cfg.ConfirmTimeout), func() { s.end(errSilent) }).Stop()
-	return request()
+	defer time.AfterFunc(s.conn.patience(s.conn.timeout), func() { s.end(errSilent) }).Stop()
+	return s.conn.ask(request)
 }
 
 // abandon leaves the session behind. Its running handlers go on; what they
@@ -145,7 +145,7 @@ func (s *session) abandon(reason error) {
 func (s *session) closeChannel() {
 	<-s.acks.done
 	s.asking <- struct{}{}
-	closeChannel(s.ch)
+	s.conn.closeChannel(s.ch)
 }
 
 // close writes the settlements there are, waits until RabbitMQ cannot forget them,
