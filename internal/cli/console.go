@@ -146,6 +146,9 @@ func (c *consoleRunCmd) config() (deskConfig, string, error) {
 			cfg.queues.management = c.Management
 		}
 	}
+	if err := cfg.check(); err != nil {
+		return cfg, "", usageError{err}
+	}
 	return cfg, url, nil
 }
 

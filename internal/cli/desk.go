@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -64,6 +65,36 @@ func newDesk(cfg deskConfig, log *slog.Logger) (*desk, error) {
 	return &desk{deskConfig: cfg, log: log, db: db, web: &webServer{}}, nil
 }
 
+// check reports what keeps a desk from working, as far as that is known before anything is
+// connected to or listened on.
+func (c deskConfig) check() error {
+	settings := c.settings
+	settings.Dialect = failed.SQLite // either is fine
+	errs := []error{settings.Validate()}
+	if len(c.queues.named) > 0 {
+		errs = append(errs, failed.IngestConfig{Queues: c.queues.named}.Validate())
+	}
+	errs = append(errs, failed.ReplayerConfig{Marks: c.marks}.Validate())
+	if c.listen != "" {
+		shown := c.console
+		shown.Archive = &failed.Archive{} // it is opened later
+		errs = append(errs, shown.Validate())
+		if a, err := net.ResolveTCPAddr(network(c.listen), c.listen); err == nil {
+			errs = append(errs, c.admit(a))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// admit reports an address at which anybody could do anything.
+func (c deskConfig) admit(a net.Addr) error {
+	if len(c.console.Tokens) > 0 || loopback(a) {
+		return nil
+	}
+	return usagef("%s: %s is reachable from other machines, and anybody there could do anything: "+
+		"let people in by tokens (`reprise console token` makes them), or listen on 127.0.0.1", c.flag, c.listen)
+}
+
 // serve begins to listen for the console, if there is one. Until the archive is open
 // it says so to whoever asks.
 func (d *desk) serve() error {
@@ -71,13 +102,12 @@ func (d *desk) serve() error {
 		return nil
 	}
 	l, err := listen(d.listen)
-	if err == nil && len(d.console.Tokens) == 0 && !loopback(l.Addr()) {
-		_ = l.Close()
-		err = usagef("%s is reachable from other machines, and anybody there could do anything: "+
-			"let people in by tokens (`reprise console token` makes them), or listen on 127.0.0.1", d.listen)
-	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.flag, err)
+	}
+	if err := d.admit(l.Addr()); err != nil { // the name of a host can mean another address by now
+		_ = l.Close()
+		return err
 	}
 	d.web = serveWeb("console", l, untiring(d))
 	d.url = webURL(l.Addr())

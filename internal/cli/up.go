@@ -78,6 +78,7 @@ type parts struct {
 	handlers *handlers
 	stores   *stores
 	desk     *desk // nil: there is no archive
+	workers  []reprise.WorkerConfig
 }
 
 // newParts makes them, without a connection to anything, and reports those that
@@ -89,10 +90,22 @@ func newParts(cfg *config.Config, log *slog.Logger) (*parts, error) {
 	}
 	stores, unusable := newStores(cfg)
 	desk, wrong := configuredDesk(cfg, log)
-	p := &parts{handlers, stores, desk}
+	p := &parts{handlers, stores, desk, nil}
 	if err := cfg.Refuse(slices.Concat(missing, unusable, wrong)...); err != nil {
 		p.close()
 		return nil, err
+	}
+	for i, w := range cfg.Workers {
+		conf, err := stores.protect(i, w, log)
+		if err == nil {
+			conf.Handler = handlers.of[i]
+			err = conf.Validate()
+		}
+		if err != nil {
+			p.close()
+			return nil, fmt.Errorf("queue %s: %w", w.Queue, err)
+		}
+		p.workers = append(p.workers, conf)
 	}
 	return p, nil
 }
@@ -131,17 +144,12 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 	defer func() { err = errors.Join(err, hangUp()) }()
 
 	var workers []namedWorker
-	for i, w := range cfg.Workers {
-		conf, err := parts.stores.protect(i, w, log)
-		if err != nil {
-			return err
-		}
-		conf.Handler = parts.handlers.of[i]
+	for _, conf := range parts.workers {
 		worker, err := reprise.NewWorker(client, conf)
 		if err != nil {
 			return usageError{err}
 		}
-		named := namedWorker{Worker: worker, queue: w.Queue, config: conf}
+		named := namedWorker{Worker: worker, queue: conf.Queue, config: conf}
 		if b, ok := conf.Breaker.(interface{ State() string }); ok {
 			named.breaker = b.State
 		}

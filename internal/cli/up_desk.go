@@ -48,6 +48,13 @@ func configuredDesk(cfg *config.Config, log *slog.Logger) (*desk, []config.Probl
 			}
 		}
 	}
+	if err := d.check(); err != nil && len(wrong) == 0 {
+		at := cfg.Archive.At
+		if cfg.Console != nil {
+			at = cfg.Console.At
+		}
+		wrong = append(wrong, config.Problem{Position: at, Text: err.Error()})
+	}
 	made, err := newDesk(d, log)
 	if err != nil {
 		wrong = append(wrong, config.Problem{Position: cfg.Archive.At, Text: err.Error()})

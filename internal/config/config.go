@@ -155,6 +155,7 @@ func (d *decoder) file(data []byte) *Config {
 	}
 	defer f.finish()
 
+	var ports ports
 	broker, external := f.get("broker")
 	if external {
 		c.Broker = broker.brokerURL()
@@ -165,8 +166,10 @@ func (d *decoder) file(data []byte) *Config {
 		listen.fail("listen is for the embedded broker, and broker names another one: remove one of the two")
 	case given:
 		c.Listen = listen.listenAddr()
+		ports.add("listen", c.Listen, listen.at)
 	case !external:
 		c.Listen = DefaultListen
+		ports.add("listen", c.Listen, Position{})
 	}
 	dir, given := f.get("data")
 	switch {
@@ -179,8 +182,13 @@ func (d *decoder) file(data []byte) *Config {
 	}
 	if v, ok := f.get("metrics"); ok {
 		c.Metrics = v.openAddr("127.0.0.1:9090")
+		ports.add("metrics", c.Metrics, v.at)
 	}
 	f.desk(c, !external)
+	if c.Console != nil {
+		ports.add("console", c.Console.Listen, c.Console.At)
+	}
+	ports.check(d)
 	e := exchanges{embedded: !external}
 	if v, ok := f.get("exchanges"); ok {
 		e.decode(v)
