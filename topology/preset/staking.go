@@ -63,6 +63,11 @@ const StakingRetryDelay = 5 * time.Second
 //
 //	rabbitmqctl set_policy --apply-to quorum_queues staking '_queue$' '{"delivery-limit": -1}'
 //
+// The remedy, where it has happened, moves the first message of the wait queue away; the
+// others follow:
+//
+//	reprise redrive --from {queue}_delay --to {queue}_failed --limit 1
+//
 // A message-ttl for the wait queue is no remedy. It would let the message out,
 // and the broker would drop it: it came back to a queue by dead-lettering alone,
 // without anybody having rejected it (https://www.rabbitmq.com/docs/dlx#routing).

@@ -38,6 +38,7 @@ func main() {
 	queues := flag.String("queues", "", "with -serve: the work `queues`, separated by commas; default: the seven of the design")
 	book := flag.Bool("book", false, "with -serve: book what comes, which has to be events of the design; default: any body will do")
 	send := flag.Bool("send", false, "send the events, and leave the booking to others")
+	rejected := flag.Bool("rejected", false, "show what one rejected message does to a delay queue, and the remedy; in queues of its own")
 	stage.Main(func(ctx context.Context, s *stage.Stage) error {
 		switch {
 		case *stakes < 0 || *retries < 1 || *fail < 0 || *fail == 1:
@@ -46,6 +47,8 @@ func main() {
 			return errors.New("-serve and -send: with neither, it does both")
 		case *book && (!f.Serve || f.FailFirst != 0 || *queues != ""):
 			return errors.New("-book goes with -serve, on the queues of the design, and without -fail-first: -fail says how often it fails")
+		case *rejected && (f.Serve || *send):
+			return errors.New("-rejected goes without -serve and -send")
 		case *queues != "" && !f.Serve:
 			return errors.New("-queues goes with -serve")
 		case *send && s.Embedded():
@@ -83,6 +86,8 @@ func main() {
 			return demo.Serve(ctx)
 		case *send:
 			return demo.Index(ctx)
+		case *rejected:
+			return demo.Rejected(ctx)
 		}
 		return s.Clean(design.Topology(), func() error { return demo.Run(ctx) })
 	})

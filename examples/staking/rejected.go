@@ -1,0 +1,142 @@
+package staking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/failed"
+)
+
+// RejectedQueue is the work queue of Demo.Rejected. No program of the design uses it.
+const RejectedQueue = "rejected_example_queue"
+
+// Rejected shows the effect of one message that a program rejects instead of putting it
+// back, and the remedy: RabbitMQ dead-letters it into the delay queue without an
+// expiration, and it blocks every message that is put back after it. Rejected deletes its
+// queues at the end.
+func (d Demo) Rejected(ctx context.Context) (err error) {
+	d.Design.Queues = []string{RejectedQueue}
+	back := make(chan struct{})
+	client, err := reprise.Dial(ctx, d.URL, &d.Client)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close(context.WithoutCancel(ctx))) }()
+	conn, err := amqp.DialConfig(d.URL, amqp.Config{Dial: d.dialer(ctx)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	if err := client.Declare(ctx, d.Design.Topology()); err != nil {
+		return err
+	}
+	defer func() {
+		for _, q := range d.Design.Topology().Queues {
+			_, deleteErr := ch.QueueDelete(q.Name, false, false, false)
+			err = errors.Join(err, deleteErr)
+		}
+	}()
+
+	say := func(format string, args ...any) { fmt.Fprintf(d.Out, format+"\n", args...) }
+	publish := func(id string) error {
+		return client.Publish(ctx, &reprise.Message{RoutingKey: RejectedQueue, MessageID: id, Body: []byte(id)})
+	}
+	if err := publish("rejected"); err != nil {
+		return err
+	}
+	if err := reject(ctx, ch); err != nil {
+		return err
+	}
+	say("A program rejects a message of %s: it is dead-lettered into %[1]s_delay,\nwithout an expiration.", RejectedQueue)
+
+	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
+		Queue: RejectedQueue, Strategy: d.Design.Strategy(),
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			if m.Attempt == 1 {
+				return errors.New("not now")
+			}
+			close(back)
+			return nil
+		}),
+	})
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(context.WithoutCancel(ctx)) }()
+	defer func() { err = errors.Join(err, worker.Shutdown(context.WithoutCancel(ctx)), <-ended) }()
+	if err := publish("put back"); err != nil {
+		return err
+	}
+	if came, err := within(ctx, 4*d.Design.RetryDelay, back); err != nil {
+		return err
+	} else if came {
+		return errors.New("staking: the message came back")
+	}
+	depth, err := client.Depth(ctx, RejectedQueue+"_delay")
+	if err != nil {
+		return err
+	}
+	say("A worker puts another message back for %s: it is not back after %s.\n%d messages are in %s_delay, the rejected one first.",
+		d.Design.RetryDelay, 4*d.Design.RetryDelay, depth, RejectedQueue)
+
+	moved, err := failed.Redrive(ctx, client, failed.RedriveConfig{
+		From: RejectedQueue + "_delay", To: &failed.Target{RoutingKey: RejectedQueue + "_failed"}, Limit: 1,
+	})
+	if err != nil {
+		return err
+	}
+	say("The remedy moves the first message to %s_failed, as this command does:\n  reprise redrive --from %[1]s_delay --to %[1]s_failed --limit 1", RejectedQueue)
+	if came, err := within(ctx, patience, back); err != nil {
+		return err
+	} else if !came {
+		return fmt.Errorf("staking: the message did not come back within %s", patience)
+	}
+	say("The message that was put back is done.\n\nbalance: 2 sent = 1 done + %d moved", moved.Sent)
+	return nil
+}
+
+// reject takes the message of the queue and rejects it.
+func reject(ctx context.Context, ch *amqp.Channel) error {
+	deliveries, err := ch.ConsumeWithContext(ctx, RejectedQueue, "", false, false, false, false, nil)
+	if err != nil {
+		return err
+	}
+	m, ok := <-deliveries
+	if !ok {
+		return errors.Join(context.Cause(ctx), errors.New("staking: the connection is lost"))
+	}
+	return errors.Join(m.Reject(false), ch.Cancel(m.ConsumerTag, false))
+}
+
+// within reports whether a channel was closed before a time was over.
+func within(ctx context.Context, d time.Duration, closed <-chan struct{}) (bool, error) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-closed:
+		return true, nil
+	case <-timer.C:
+		return false, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}
+
+// dialer is that of the Demo's client, as another AMQP client wants it; nil for the network.
+func (d Demo) dialer(ctx context.Context) func(network, addr string) (net.Conn, error) {
+	if d.Client.Dial == nil {
+		return nil
+	}
+	return func(network, addr string) (net.Conn, error) { return d.Client.Dial(ctx, network, addr) }
+}
