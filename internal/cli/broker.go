@@ -68,6 +68,7 @@ func (c *runCmd) Run(streams IO, stop *signals) (err error) {
 		return err
 	}
 	log := c.logger(streams.Stderr)
+	stop.serve(log)
 	config := broker.Config{Logger: log, DataDir: data, DiskLimit: int64(c.DiskLimit)}
 	if user != "" {
 		config.Users = map[string]string{user: password}

@@ -21,6 +21,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/reprisemq/reprise/internal/config"
+	"github.com/reprisemq/reprise/internal/handler"
 )
 
 // Exit codes of all commands.
@@ -71,8 +72,13 @@ const description = `Messages that fail come back later, never get lost and neve
 Exit codes: 0 done, 1 failed, 2 wrong flags or configuration, 3 ended before all was done.`
 
 // Main runs the command that args name and returns the exit code of the
-// process. SIGINT and SIGTERM end it in order.
+// process. SIGINT and SIGTERM end it in order, and so does SIGHUP unless the command
+// runs until it is told to end.
 func Main(args []string, streams IO) int {
+	if len(args) == 1 && args[0] == reapCommand { // not for people, and as small a process as possible
+		handler.Reap(streams.Stdin)
+		return ExitOK
+	}
 	ended := -1 // set when the help has been printed
 	var root commands
 	parser, err := kong.New(&root, append(numbers,

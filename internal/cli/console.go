@@ -65,6 +65,7 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 	if err != nil {
 		return usageError{err}
 	}
+	stop.serve(log)
 	defer d.close()
 	if err := d.serve(); err != nil {
 		return err

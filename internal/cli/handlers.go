@@ -3,6 +3,8 @@ package cli
 import (
 	"log/slog"
 	"net/http"
+	"os"
+	"os/exec"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/config"
@@ -14,12 +16,14 @@ type handlers struct {
 	of    []reprise.Handler
 	execs []*handler.Exec
 	https []*handler.HTTP
+
+	reaper *handler.Reaper
 }
 
 // newHandlers makes them and reports all programs that cannot be found: better
 // now than with the first message.
 func newHandlers(cfg *config.Config, log *slog.Logger) (*handlers, []config.Problem, error) {
-	hs := &handlers{}
+	hs := &handlers{reaper: &handler.Reaper{Command: reap}}
 	var missing []config.Problem
 	for _, w := range cfg.Workers {
 		if w.HTTP != nil {
@@ -31,7 +35,7 @@ func newHandlers(cfg *config.Config, log *slog.Logger) (*handlers, []config.Prob
 			hs.of = append(hs.of, h)
 			continue
 		}
-		h, err := newExec(w, log)
+		h, err := newExec(w, hs.reaper, log)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -44,8 +48,17 @@ func newHandlers(cfg *config.Config, log *slog.Logger) (*handlers, []config.Prob
 	return hs, missing, nil
 }
 
-func newExec(w config.Worker, log *slog.Logger) (*handler.Exec, error) {
-	c := handler.ExecConfig{Command: w.Exec.Command, Dir: w.Exec.Dir, Timeout: w.Exec.Timeout, Logger: log}
+// reapCommand is the command that Main runs for a reaper.
+const reapCommand = "__reap"
+
+// reap is a process of this program that runs it.
+func reap() *exec.Cmd {
+	path, err := os.Executable()
+	return &exec.Cmd{Path: path, Err: err, Args: []string{"reprise", reapCommand}}
+}
+
+func newExec(w config.Worker, reaper *handler.Reaper, log *slog.Logger) (*handler.Exec, error) {
+	c := handler.ExecConfig{Command: w.Exec.Command, Dir: w.Exec.Dir, Timeout: w.Exec.Timeout, Logger: log, Reaper: reaper}
 	for _, p := range w.Exec.Env {
 		c.Env = append(c.Env, p.Name+"="+p.Value)
 	}
@@ -71,4 +84,5 @@ func (hs *handlers) close() {
 	for _, h := range hs.https {
 		h.Close()
 	}
+	hs.reaper.Close()
 }

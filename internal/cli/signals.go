@@ -2,22 +2,25 @@ package cli
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
 
-// signals are the wishes of whoever runs the program: the first SIGINT or
-// SIGTERM ends ctx, a later one closes again.
+// signals are the wishes of whoever runs the program: the first SIGINT, SIGTERM or
+// SIGHUP ends ctx, a later one closes again.
 type signals struct {
 	ctx   context.Context
 	again <-chan struct{}
 
-	stop context.CancelFunc
-	ch   chan os.Signal
-	wg   sync.WaitGroup
+	stop   context.CancelFunc
+	ch     chan os.Signal
+	wg     sync.WaitGroup
+	server atomic.Pointer[slog.Logger] // of a command that SIGHUP does not end
 }
 
 // echo is how long signals are one and the same. A Ctrl-C comes twice if whatever has
@@ -28,7 +31,28 @@ const echo = 250 * time.Millisecond
 func notify(parent context.Context) *signals {
 	s := heed(parent, make(chan os.Signal, 2))
 	signal.Notify(s.ch, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(s.ch, syscall.SIGHUP)
+	}
 	return s
+}
+
+// serve is for a command that runs until it is told to end. The end of its terminal
+// does not end the command, and neither does the end of the program that reads its log.
+func (s *signals) serve(log *slog.Logger) {
+	s.server.Store(log)
+	// SIGPIPE is caught, not ignored: the programs that the command runs would inherit that.
+	signal.Notify(make(chan os.Signal), syscall.SIGPIPE)
+}
+
+// isHangup reports whether a signal is a SIGHUP that ends nothing.
+func (s *signals) isHangup(got os.Signal) bool {
+	log := s.server.Load()
+	if got != syscall.SIGHUP || log == nil {
+		return false
+	}
+	go log.Warn("SIGHUP is ignored: settings are read at the start only, restart to change them") // a log that is stuck must not keep Ctrl-C from being heard
+	return true
 }
 
 // heed is notify with signals that come from ch.
@@ -37,13 +61,14 @@ func heed(parent context.Context, ch chan os.Signal) *signals {
 	again := make(chan struct{})
 	s := &signals{ctx: ctx, again: again, stop: cancel, ch: ch}
 	s.wg.Go(func() {
-		if _, ok := <-ch; !ok {
-			return
-		}
-		first := time.Now()
-		cancel()
-		for range ch {
-			if time.Since(first) > echo {
+		var first time.Time
+		for got := range ch {
+			switch {
+			case s.isHangup(got):
+			case first.IsZero():
+				first = time.Now()
+				cancel()
+			case time.Since(first) > echo:
 				close(again)
 				return
 			}

@@ -1,7 +1,11 @@
 package cli
 
 import (
+	"bytes"
+	"log/slog"
 	"os"
+	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,5 +38,27 @@ func TestASignalThatComesTwiceAtOnceIsOne(t *testing.T) {
 			t.Error("a later one was not taken for a second one")
 		}
 		s.release()
+	})
+}
+
+func TestSIGHUPEndsACommandUnlessItServes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, serves := range []bool{false, true} {
+			ch := make(chan os.Signal, 2)
+			s := heed(t.Context(), ch)
+			var log bytes.Buffer
+			if serves {
+				s.server.Store(slog.New(slog.NewTextHandler(&log, nil)))
+			}
+			ch <- syscall.SIGHUP
+			synctest.Wait()
+			if stopped := s.ctx.Err() != nil; stopped == serves {
+				t.Errorf("serves: %t, stopped: %t", serves, stopped)
+			}
+			if logged := strings.Contains(log.String(), "SIGHUP is ignored"); logged != serves {
+				t.Errorf("serves: %t, log: %s", serves, log.String())
+			}
+			s.release()
+		}
 	})
 }

@@ -56,6 +56,7 @@ func (c *upCmd) Run(streams IO, stop *signals) error {
 		return err
 	}
 
+	stop.serve(log)
 	ended := make(chan error, 1)
 	go func() {
 		err := c.run(stop, cfg, parts, log)

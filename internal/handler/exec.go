@@ -46,6 +46,9 @@ type ExecConfig struct {
 
 	// Logger gets what the program writes, line by line. Default: none.
 	Logger *slog.Logger
+
+	// Reaper kills programs that this process could not end. Default: none.
+	Reaper *Reaper
 }
 
 // Exec is a handler that runs a program for each message, see the package
@@ -54,7 +57,8 @@ type ExecConfig struct {
 // The program gets a process group of its own, so that a Ctrl-C meant for this
 // process leaves it alone. When the context of an attempt ends, the group gets
 // SIGTERM, and after the Grace SIGKILL: children that do as their parent do not
-// survive it. If the program still exits with 0, the message is done. Exit 65
+// survive it. What is left of the group after any other failure gets SIGKILL at once,
+// since the message is handled again. If the program still exits with 0, the message is done. Exit 65
 // after a timeout still parks it; in a drain the worker gives the message back
 // instead, as it does after any failure then.
 type Exec struct {
@@ -166,8 +170,9 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Message) error {
 		return e.missing(err)
 	}
 	err := cmd.Wait()
-	if ctx.Err() != nil {
-		// The program has ended, or had its time; children may not have.
+	if ctx.Err() != nil || cmd.ProcessState == nil || !cmd.ProcessState.Success() {
+		// The program has ended, or had its time; children may not have. The next
+		// attempt must not run beside them.
 		kill(cmd.Process)
 	}
 	e.forget(cmd.Process)
@@ -243,7 +248,11 @@ func (e *Exec) start(cmd *exec.Cmd) error {
 	if e.killed {
 		return errKilled
 	}
-	if err := cmd.Start(); err != nil {
+	start := cmd.Start
+	if e.cfg.Reaper != nil {
+		start = func() error { return e.cfg.Reaper.start(cmd) }
+	}
+	if err := start(); err != nil {
 		return err
 	}
 	e.running[cmd.Process] = struct{}{}
@@ -254,6 +263,9 @@ func (e *Exec) forget(p *os.Process) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.running, p)
+	if e.cfg.Reaper != nil {
+		e.cfg.Reaper.forget(p)
+	}
 }
 
 var errKilled = errors.New("the process is ending")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +15,16 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// reaping is set for a process of these tests that is the process of a Reaper.
+const reaping = "HANDLER_TEST_REAPS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(reaping) != "" {
+		Reap(os.Stdin)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // full is a message that has everything.
 func full() *reprise.Message {

@@ -1,0 +1,62 @@
+//go:build unix
+
+package handler
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// TestReaperIsReplacedWhenItIsKilled also shows that nothing ends a program while its
+// process lives.
+func TestReaperIsReplacedWhenItIsKilled(t *testing.T) {
+	var processes []*exec.Cmd
+	r := &Reaper{Command: func() *exec.Cmd {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), reaping+"=1")
+		processes = append(processes, cmd)
+		return cmd
+	}}
+	defer r.Close()
+	dir := t.TempDir()
+	exists := func(name string) func() bool {
+		return func() bool {
+			_, err := os.Stat(filepath.Join(dir, name))
+			return err == nil
+		}
+	}
+	// run runs a program that ends when the file go exists.
+	run := func(name string) chan error {
+		e := newExec(t, ExecConfig{Command: []string{"sh", "-c", "echo x >" + name + "; while [ ! -e go ]; do sleep 0.01; done"}, Dir: dir, Reaper: r})
+		done := make(chan error)
+		go func() { done <- e.Handle(bounded(t), full()) }()
+		testkit.Eventually(t, 20*time.Second, exists(name))
+		return done
+	}
+	first := run("first")
+	_ = processes[0].Process.Kill()
+	<-r.process.ended
+	second := run("second")
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, done := range []chan error{first, second} {
+		if err := <-done; err != nil {
+			t.Errorf("a program failed: %v", err)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "go")); err != nil {
+		t.Fatal(err)
+	}
+	third := run("third")
+	r.Close() // which is all that the process of a Reaper learns of a SIGKILL
+	if err := <-third; err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("after the end of the process, the program has %v", err)
+	}
+}

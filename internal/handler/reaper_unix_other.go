@@ -1,0 +1,7 @@
+//go:build unix && !linux
+
+package handler
+
+import "os/exec"
+
+func killWithThread(*exec.Cmd) {}
