@@ -48,32 +48,48 @@ func (s *Session) refuse(err error) error {
 	return err
 }
 
-// expect reads a method that the handshake cannot do without.
+// expect reads a method that the handshake cannot do without. A client that sends something else before connection.open is not
+// told why the connection ends.
 func (s *Session) expect(m amqpwire.Method) error {
 	for {
 		f, err := s.in.ReadFrame()
 		if err != nil {
 			return fmt.Errorf("handshake: waiting for %v: %w", m.ID(), err)
 		}
-		if f.Type == amqpwire.FrameHeartbeat {
+		if f.Type == amqpwire.FrameHeartbeat && known(f) {
 			continue
 		}
-		id, err := amqpwire.PeekMethodID(f.Payload)
-		if f.Type != amqpwire.FrameMethod || err != nil || f.Channel != 0 || id != m.ID() {
-			return s.abort(exception.New(exception.UnexpectedFrame, "expected %v", m.ID()), 0)
+		id, err := parseExpected(f, m)
+		switch {
+		case err == nil:
+			return nil
+		case m.ID() == amqpwire.IDConnectionOpen:
+			return s.abort(err, id)
 		}
-		if err := m.Parse(f.Payload[4:]); err != nil {
-			return s.abort(exception.New(exception.FrameError, "cannot decode %v: %v", id, err), id)
-		}
-		return nil
+		return s.refuse(fmt.Errorf("handshake: waiting for %v: %w", m.ID(), err))
 	}
 }
 
+// parseExpected parses a method of the handshake. An error comes with the method that the client is told it with.
+func parseExpected(f amqpwire.Frame, m amqpwire.Method) (amqpwire.MethodID, error) {
+	if !known(f) {
+		return 0, unknownFrame(f)
+	}
+	if f.Type != amqpwire.FrameMethod || f.Channel != 0 {
+		return 0, unexpectedFrame(f)
+	}
+	if id, _ := amqpwire.PeekMethodID(f.Payload); id != m.ID() {
+		return id, exception.New(exception.ChannelError, "unexpected method in connection state opening")
+	}
+	_, id, err := parseMethod(f, func(payload []byte) (amqpwire.Method, error) { return m, m.Parse(payload[4:]) })
+	return id, err
+}
+
 // abort closes the connection in the middle of the handshake.
-func (s *Session) abort(e *exception.Error, method amqpwire.MethodID) error {
-	s.fail(e, method)
+func (s *Session) abort(err error, method amqpwire.MethodID) error {
+	s.fail(asException(err), method)
 	s.discard() // the client has the last word: it may take a connection that is closed at once for a broken one
-	return fmt.Errorf("handshake: %w", e)
+	return fmt.Errorf("handshake: %w", err)
 }
 
 func (s *Session) authenticate() error {
@@ -94,7 +110,7 @@ func (s *Session) authenticate() error {
 
 	user, authentic, err := s.identify(ok.Mechanism, ok.Response)
 	if err != nil {
-		return s.abort(exception.New(exception.CommandInvalid, "%v", err), ok.ID())
+		return s.refuse(fmt.Errorf("handshake: %w", err))
 	}
 	if !authentic {
 		refused := fmt.Errorf("handshake: user %q was refused: wrong name or password", user)

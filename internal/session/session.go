@@ -44,6 +44,9 @@ const (
 	handshakeTimeout = 10 * time.Second
 	// closeTimeout is how long a peer has to answer connection.close, and to read what it was still to be sent.
 	closeTimeout = 5 * time.Second
+	// lingerTimeout is how long a peer has to close the socket after connection.close-ok, or as long as its heartbeat if that
+	// is shorter.
+	lingerTimeout = 30 * time.Second
 	// confirmEvery bounds how many confirms are held back to be told in one frame.
 	confirmEvery = 256
 )
@@ -89,10 +92,11 @@ type Session struct {
 	received atomic.Uint64 // frames
 	traffic  traffic
 	stats    *stats.Node
-	closing  atomic.Bool // connection.close has been sent
+	closing  atomic.Bool // connection.close has been sent, or answered
 	blocked  atomic.Bool // the client is not read, since something has run short
 	waiting  atomic.Bool // nor is it now, since the reader waits for the disk
 	begun    bool        // a message, since it was last looked at: the client is about to publish
+	lingers  bool        // the client has closed the connection, and has been told so
 
 	connected time.Time
 
@@ -172,6 +176,9 @@ func (s *Session) Serve() error {
 		// What the client was still to be told goes out first: connection.close-ok, at the least.
 		_ = s.conn.SetWriteDeadline(time.Now().Add(closeTimeout))
 		s.out.finish()
+		if s.lingers {
+			s.linger()
+		}
 		running.Wait()
 	}
 	s.cancel(err)
@@ -206,6 +213,19 @@ func (s *Session) discard() {
 	_, _ = io.Copy(io.Discard, s.conn)
 }
 
+// linger is discard after connection.close-ok. The client may still be writing and read the answer only after that. Shutdown
+// ends it.
+func (s *Session) linger() {
+	timeout := lingerTimeout
+	if s.heartbeat > 0 {
+		timeout = min(timeout, s.heartbeat)
+	}
+	_ = s.conn.SetReadDeadline(time.Now().Add(timeout))
+	stop := context.AfterFunc(s.serving, func() { _ = s.conn.SetReadDeadline(time.Now()) })
+	defer stop()
+	_, _ = io.Copy(io.Discard, s.conn)
+}
+
 // Shutdown ends the session in order, as a server does that goes down, and tells the client the reason. It returns at once;
 // Serve returns when it is done.
 func (s *Session) Shutdown(reason string) {
@@ -214,10 +234,10 @@ func (s *Session) Shutdown(reason string) {
 
 // Force is Shutdown in words of the caller's own.
 func (s *Session) Force(text string) {
+	s.cease()
 	if s.closing.Swap(true) {
 		return
 	}
-	s.cease()
 	s.send(0, &amqpwire.ConnectionClose{
 		ReplyCode: uint16(exception.ConnectionForced),
 		ReplyText: shortstr(exception.New(exception.ConnectionForced, "%s", text).Error()),
