@@ -42,6 +42,7 @@ type namedWorker struct {
 	queue   string
 	breaker func() string // its state; nil: it has none
 	config  reprise.WorkerConfig
+	cut     *cutOff
 }
 
 func newHealth(ending <-chan struct{}) (*health, error) {

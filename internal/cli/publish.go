@@ -19,7 +19,7 @@ const defaultURL = "amqp://guest:guest@127.0.0.1:5672"
 
 type publishCmd struct {
 	URL     string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"The broker. Default amqp://guest:guest@127.0.0.1:5672."`
-	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"How long to try. Default ${default}."`
+	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"How long to try to connect, and then to publish each message. Default ${default}."`
 
 	To       string  `placeholder:"QUEUE" help:"Publish to this queue."`
 	Declare  bool    `help:"Declare the queue of --to where it does not exist, as a worker would."`
@@ -60,13 +60,13 @@ func (c *publishCmd) Run(ctx context.Context, streams IO) error {
 	if m.Body, err = c.body(ctx, streams); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("no success within %s", c.Timeout))
-	defer cancel()
 	url := c.URL
 	if url == "" {
 		url = defaultURL
 	}
-	client, err := dial(ctx, url, &reprise.Config{
+	connecting, cancel := c.patience(ctx)
+	defer cancel()
+	client, err := dial(connecting, url, &reprise.Config{
 		ConfirmTimeout: c.Timeout, Name: "reprise publish",
 		Logger: newWaiting(streams.Stderr, "not connected yet (%s), trying for "+c.Timeout.String(), c.Timeout),
 	})
@@ -79,14 +79,33 @@ func (c *publishCmd) Run(ctx context.Context, streams IO) error {
 		_ = client.Close(ctx) // everything is confirmed
 	}()
 	if c.Declare {
-		if err := client.Declare(ctx, topology.Buckets{}.Topology(c.To)); err != nil {
+		if err := client.Declare(connecting, topology.Buckets{}.Topology(c.To)); err != nil {
 			return err
 		}
 	}
-	for range c.Count {
+	return c.publish(ctx, client.Publish, m, streams)
+}
+
+// patience is the context of one step, for which there is the whole timeout.
+func (c *publishCmd) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("no success within %s", c.Timeout))
+}
+
+// publish publishes as many messages as are asked for, and prints their ids.
+func (c *publishCmd) publish(ctx context.Context, publish func(context.Context, *reprise.Message) error, m *reprise.Message, streams IO) error {
+	for n := range c.Count {
 		one := *m
-		if err := client.Publish(ctx, &one); err != nil {
-			return c.explain(ctx, err)
+		trying, cancel := c.patience(ctx)
+		err := publish(trying, &one)
+		if err != nil {
+			err = c.explain(trying, err)
+		}
+		cancel()
+		switch {
+		case err != nil && n > 0:
+			return fmt.Errorf("message %d of %d: %w; the %d before it were published", n+1, c.Count, err, n)
+		case err != nil:
+			return err
 		}
 		if _, err := fmt.Fprintln(streams.Stdout, one.MessageID); err != nil {
 			return fmt.Errorf("the message was published, but its id cannot be printed: %w", err)

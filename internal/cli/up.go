@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -146,11 +147,13 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 
 	var workers []namedWorker
 	for _, conf := range parts.workers {
+		cut := &cutOff{}
+		conf.Middleware = append([]reprise.Middleware{cut.middleware}, conf.Middleware...)
 		worker, err := reprise.NewWorker(client, conf)
 		if err != nil {
 			return usageError{err}
 		}
-		named := namedWorker{Worker: worker, queue: conf.Queue, config: conf}
+		named := namedWorker{Worker: worker, queue: conf.Queue, config: conf, cut: cut}
 		if b, ok := conf.Breaker.(interface{ State() string }); ok {
 			named.breaker = b.State
 		}
@@ -190,7 +193,11 @@ func runAll(ctx context.Context, end context.CancelFunc, workers []namedWorker) 
 	var wg sync.WaitGroup
 	for i, w := range workers {
 		wg.Go(func() {
-			if err := w.Run(ctx); err != nil {
+			err := w.Run(ctx)
+			if err == nil {
+				err = w.cut.error()
+			}
+			if err != nil {
 				errs[i] = fmt.Errorf("queue %s: %w", w.queue, err)
 			}
 			end()
@@ -198,6 +205,27 @@ func runAll(ctx context.Context, end context.CancelFunc, workers []namedWorker) 
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// cutOff counts the handlers of a worker that the end of a drain has ended. Run returns
+// nil after such a drain, since the messages were given back.
+type cutOff struct{ handlers atomic.Int64 }
+
+func (c *cutOff) middleware(next reprise.Handler) reprise.Handler {
+	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+		err := next.Handle(ctx, m)
+		if err != nil && errors.Is(context.Cause(ctx), reprise.ErrDrainTimeout) {
+			c.handlers.Add(1)
+		}
+		return err
+	})
+}
+
+func (c *cutOff) error() error {
+	if n := c.handlers.Load(); n > 0 {
+		return fmt.Errorf("the end of the drain cut off %s, whose messages went back to the queue", plural(int(n), "handler"))
+	}
+	return nil
 }
 
 // closeTimeout is how long the client has to close its connections.
