@@ -92,7 +92,12 @@ type WorkerConfig struct {
 	// Priority is that of this worker among the consumers of the queue: those with a
 	// higher one are given messages first, and the others when these have as many as
 	// their prefetch allows. It may be negative. Default 0: none is sent, which is
-	// that of all other consumers. https://www.rabbitmq.com/docs/consumer-priority
+	// that of all other consumers. It must be 0 on a queue with x-single-active-consumer:
+	// if an active consumer of a quorum queue ends with unsettled messages while one of a
+	// higher priority waits, RabbitMQ 4.3 keeps it, activates it when the other one ends,
+	// and delivers nothing from then on. Validate refuses that for a queue that Topology
+	// declares; AMQP does not tell the arguments of a queue that exists.
+	// https://www.rabbitmq.com/docs/consumer-priority
 	Priority int32
 
 	// Limiter bounds how often an attempt begins. Default: no limit.
@@ -213,10 +218,19 @@ func (c WorkerConfig) Validate() error {
 		if err := c.Strategy.ValidateQueue(c.Queue); err != nil {
 			errs = append(errs, err, c.Topology.Validate())
 		} else {
-			errs = append(errs, validateTopology(c.topology()))
+			all := c.topology()
+			if c.Priority != 0 && slices.ContainsFunc(all.Queues, c.singleActive) {
+				fault("Priority must be 0 on a queue with x-single-active-consumer: got %d (with priorities, RabbitMQ may keep a consumer that has ended as the active one, and deliver nothing)", c.Priority)
+			}
+			errs = append(errs, validateTopology(all))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// singleActive reports whether a queue is the work queue, and has a single active consumer.
+func (c *WorkerConfig) singleActive(q topology.Queue) bool {
+	return q.Name == c.Queue && q.Args["x-single-active-consumer"] == true
 }
 
 // topology is everything that must exist before the queue is consumed.
