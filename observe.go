@@ -100,5 +100,11 @@ type Event struct {
 	Age        time.Duration // since the message's Timestamp; 0 where it has none
 	Took       time.Duration // how long the handler ran, or the broker took to confirm, or the message is held
 	Delay      time.Duration // until the message comes back, or it is tried again
-	Err        error         // what went wrong; nil: nothing
+
+	// AsDelivered reports that the worker moves or keeps messages (WorkerConfig.AsDelivered),
+	// such as that of failed.Ingest. Its Queue need not be a work queue, and EventDone means
+	// that a message was taken out of the Queue, not that its work is done.
+	AsDelivered bool
+
+	Err error // what went wrong; nil: nothing
 }

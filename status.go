@@ -52,7 +52,7 @@ func (s *status) get() error {
 // observe tells the observer, if there is one.
 func (w *Worker) observe(e Event) {
 	if o := w.client.cfg.Observer; o != nil {
-		e.Queue, e.Worker = w.cfg.Queue, w.number
+		e.Queue, e.Worker, e.AsDelivered = w.cfg.Queue, w.number, w.cfg.AsDelivered
 		o.Observe(e)
 	}
 }

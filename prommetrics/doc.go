@@ -30,6 +30,11 @@
 //	reprise_paused                          gauge      queue
 //	reprise_pauses_total                    counter    queue
 //
+// Of a queue whose messages are taken out by failed.Ingest, failed.Redrive, or another worker with
+// WorkerConfig.AsDelivered, the last four and, in place of the others:
+//
+//	reprise_taken_total                     counter    queue
+//
 // Of a client:
 //
 //	reprise_connection_up                   gauge      connection

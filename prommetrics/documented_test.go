@@ -25,6 +25,7 @@ func known(t *testing.T) map[string]metric {
 	t.Helper()
 	m := newMetrics(t, prommetrics.Config{})
 	m.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "orders"})
+	m.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "orders.failed", AsDelivered: true})
 	return described(t, m)
 }
 

@@ -31,6 +31,7 @@ type Metrics struct {
 	interruptions   *prometheus.CounterVec
 	paused          *prometheus.GaugeVec
 	pauses          *prometheus.CounterVec
+	taken           *prometheus.CounterVec
 
 	up              *prometheus.GaugeVec
 	blocked         *prometheus.GaugeVec
@@ -41,6 +42,8 @@ type Metrics struct {
 	// The same once more, by the label's values, so that an event looks up one
 	// map and no vector.
 	queues      byName[queue]
+	consumers   byName[consumer]
+	takers      byName[prometheus.Counter] // of workers AsDelivered
 	connections byName[connection]
 	publishing  publishing
 }
@@ -74,6 +77,7 @@ func New(cfg Config) (*Metrics, error) {
 	m.interruptions = m.counter("interruptions_total", "How often consuming was interrupted, or could not begin.", "queue")
 	m.paused = m.gauge("paused", "Workers that consume nothing on purpose.", "queue")
 	m.pauses = m.counter("pauses_total", "How often workers have paused.", "queue")
+	m.taken = m.counter("taken_total", "Messages taken out of a queue to be archived or moved, and not counted as attempts.", "queue")
 
 	m.up = m.gauge("connection_up", "Whether the connection to the broker stands.", "connection")
 	m.blocked = m.gauge("connection_blocked", "Whether the broker takes nothing on the connection.", "connection")
@@ -82,6 +86,8 @@ func New(cfg Config) (*Metrics, error) {
 	m.publishDuration = m.histogram(cfg, "publish_duration_seconds", "How long the broker took to confirm messages that it confirmed.", cfg.PublishDuration)
 
 	m.queues.make = m.queue
+	m.consumers.make = m.consumer
+	m.takers.make = m.taker
 	m.connections.make = m.connection
 	m.connections.get("publish")
 	m.connections.get("consume")

@@ -19,8 +19,20 @@ func (m *Metrics) Observe(e reprise.Event) {
 		m.publishing.observe(e)
 	case reprise.EventConnected, reprise.EventDisconnected, reprise.EventBlocked, reprise.EventUnblocked:
 		m.connections.get(e.Connection).observe(e)
+	case reprise.EventConsuming, reprise.EventInterrupted, reprise.EventPaused, reprise.EventResumed:
+		m.consumers.get(e.Queue).observe(e)
+		if e.AsDelivered {
+			m.takers.get(e.Queue) // so that all series are there from the first event on
+		} else {
+			m.queues.get(e.Queue).observe(e)
+		}
 	default:
-		m.queues.get(e.Queue).observe(e)
+		switch {
+		case !e.AsDelivered:
+			m.queues.get(e.Queue).observe(e)
+		case e.Kind == reprise.EventDone:
+			(*m.takers.get(e.Queue)).Inc()
+		}
 	}
 }
 
@@ -40,8 +52,13 @@ type queue struct {
 	lastSuccess prometheus.Gauge
 	begun       sync.Once // before any success
 
-	copiesFailed, debounced, moved, timeoutsNear, interruptions, pauses prometheus.Counter
-	consuming, paused                                                   workers
+	copiesFailed, debounced, moved, timeoutsNear prometheus.Counter
+}
+
+// consumer is the metrics of those who consume a queue, be it a work queue or not.
+type consumer struct {
+	interruptions, pauses prometheus.Counter
+	consuming, paused     workers
 }
 
 // workers are those of a queue that are in some state, and the gauge that counts them.
@@ -64,6 +81,7 @@ func (w *workers) note(worker int, in bool) {
 }
 
 func (m *Metrics) queue(name string) *queue {
+	m.consumers.get(name) // so that all series are there from the first event on
 	return &queue{
 		done:      m.attempts.WithLabelValues(name, "done"),
 		retried:   m.attempts.WithLabelValues(name, "retried"),
@@ -82,10 +100,20 @@ func (m *Metrics) queue(name string) *queue {
 
 		lastSuccess: m.lastSuccess.WithLabelValues(name),
 
-		copiesFailed:  m.copiesFailed.WithLabelValues(name),
-		debounced:     m.debounced.WithLabelValues(name),
-		moved:         m.moved.WithLabelValues(name),
-		timeoutsNear:  m.timeoutsNear.WithLabelValues(name),
+		copiesFailed: m.copiesFailed.WithLabelValues(name),
+		debounced:    m.debounced.WithLabelValues(name),
+		moved:        m.moved.WithLabelValues(name),
+		timeoutsNear: m.timeoutsNear.WithLabelValues(name),
+	}
+}
+
+func (m *Metrics) taker(name string) *prometheus.Counter {
+	c := m.taken.WithLabelValues(name)
+	return &c
+}
+
+func (m *Metrics) consumer(name string) *consumer {
+	return &consumer{
 		interruptions: m.interruptions.WithLabelValues(name),
 		pauses:        m.pauses.WithLabelValues(name),
 		consuming:     workers{gauge: m.consuming.WithLabelValues(name), in: map[int]bool{}},
@@ -134,21 +162,27 @@ func (q *queue) observe(e reprise.Event) {
 		q.timeoutsNear.Inc()
 	case reprise.EventConsuming:
 		q.begun.Do(q.lastSuccess.SetToCurrentTime)
-		q.consuming.note(e.Worker, true)
-		q.paused.note(e.Worker, false)
+	}
+}
+
+func (c *consumer) observe(e reprise.Event) {
+	switch e.Kind {
+	case reprise.EventConsuming:
+		c.consuming.note(e.Worker, true)
+		c.paused.note(e.Worker, false)
 	case reprise.EventInterrupted:
-		q.consuming.note(e.Worker, false)
+		c.consuming.note(e.Worker, false)
 		if errors.Is(e.Err, reprise.ErrClosed) { // it has ended
-			q.paused.note(e.Worker, false)
+			c.paused.note(e.Worker, false)
 			return
 		}
-		q.interruptions.Inc()
+		c.interruptions.Inc()
 	case reprise.EventPaused:
-		q.pauses.Inc()
-		q.paused.note(e.Worker, true)
-		q.consuming.note(e.Worker, false)
+		c.pauses.Inc()
+		c.paused.note(e.Worker, true)
+		c.consuming.note(e.Worker, false)
 	case reprise.EventResumed:
-		q.paused.note(e.Worker, false)
+		c.paused.note(e.Worker, false)
 	}
 }
 

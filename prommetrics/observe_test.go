@@ -62,6 +62,10 @@ func TestEventsMoveTheirMetrics(t *testing.T) {
 			"attempts_total" + outcome("parked"):         1,
 			"message_attempts_count" + outcome("parked"): 1, "message_attempts_sum" + outcome("parked"): 10,
 		}},
+		{"taken out of its queue to be archived", reprise.Event{Kind: reprise.EventDone, Attempt: 1, AsDelivered: true}, map[string]float64{
+			"taken_total" + q: 1,
+		}},
+		{"not archived yet", reprise.Event{Kind: reprise.EventGivenBack, Attempt: 1, AsDelivered: true}, map[string]float64{}},
 		{"given back", reprise.Event{Kind: reprise.EventGivenBack, Attempt: 1}, map[string]float64{
 			"attempts_total" + outcome("given_back"): 1,
 		}},
