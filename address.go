@@ -3,8 +3,10 @@ package reprise
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,6 +68,9 @@ func parseURL(url string) ([]address, error) {
 	case strings.Contains(login, ",") && strings.Count(login, "@") > 1:
 		return fault("there is an @ in user or password; they come once, before the first host")
 	}
+	if wrong := checkParameters(scheme, tail); wrong != "" {
+		return fault("%s", wrong)
+	}
 	var all []address
 	list := strings.Split(hosts, ",")
 	for i, host := range list {
@@ -97,6 +102,62 @@ func parseURL(url string) ([]address, error) {
 		all = append(all, a)
 	}
 	return all, nil
+}
+
+// Parameters of a URL. https://www.rabbitmq.com/docs/uri-query-parameters
+var (
+	plainParameters = []string{"auth_mechanism", "channel_max", "connection_timeout", "heartbeat"}
+	tlsParameters   = []string{"cacertfile", "certfile", "keyfile", "server_name_indication", "verify"}
+)
+
+// checkParameters says what is wrong with the parameters in the tail of a URL, for
+// the AMQP client ignores what it does not know. It shows no name that it does not
+// know either: that could be part of a password.
+func checkParameters(scheme, tail string) string {
+	path, query, _ := strings.Cut(tail, "?")
+	if strings.Contains(path+query, "#") {
+		return "there is a # behind the hosts, which is percent-encoded as %23"
+	}
+	parameters, err := url.ParseQuery(query)
+	if err != nil {
+		return "its parameters are malformed"
+	}
+	all := slices.Concat(plainParameters, tlsParameters)
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		values := parameters[name]
+		switch {
+		case !slices.Contains(all, name):
+			return unknownParameter(name, all)
+		case slices.Contains(values, ""):
+			return "its parameter " + name + " is empty"
+		case len(values) > 1 && name != "auth_mechanism":
+			return "its parameter " + name + " is there twice"
+		case scheme != "amqps" && slices.Contains(tlsParameters, name):
+			return "its parameter " + name + " is for TLS, and it does not begin with amqps://"
+		case name == "verify" && values[0] != "verify_peer":
+			return "its parameter verify is not verify_peer, which is what always holds: name the authority of the broker by cacertfile, " +
+				"and the name in its certificate by server_name_indication"
+		}
+	}
+	if parameters.Has("certfile") != parameters.Has("keyfile") {
+		return "a client certificate needs both of its parameters certfile and keyfile"
+	}
+	return ""
+}
+
+// unknownParameter names the parameter that is likely to be meant, and all others.
+func unknownParameter(name string, all []string) string {
+	letters := func(s string) string {
+		return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(s))
+	}
+	text := "it has an unknown parameter"
+	for _, known := range all {
+		if short := letters(name); len(short) > 1 && (strings.HasPrefix(letters(known), short) || strings.HasSuffix(letters(known), short)) {
+			text += ", perhaps for " + known
+			break
+		}
+	}
+	return text + "; there are " + strings.Join(all, ", ")
 }
 
 // withoutHeartbeat is the address with the parameter heartbeat left out, which the

@@ -33,6 +33,9 @@ func TestAListOfHostsIsAsManyURLs(t *testing.T) {
 		}), 1, 5).Draw(t, "hosts")
 		tail := rapid.SampledFrom([]string{"", "/", "/vhost", "/%2F", "/a%2Cb", "?heartbeat=5", "/v?connection_timeout=700&auth_mechanism=external", "?cacertfile=file:///etc/ca.pem&certfile=/home/me@work/cert.pem&keyfile=a@b,c"}).Draw(t, "tail")
 
+		if strings.Contains(tail, "certfile") {
+			scheme = "amqps"
+		}
 		all, err := parseURL(scheme + "://" + login + strings.Join(hosts, ",") + tail)
 		if err != nil {
 			t.Fatal(err)
@@ -75,6 +78,8 @@ func TestNoPartOfAPasswordShows(t *testing.T) {
 			"amqps://u:" + password + "@h1?cacertfile=/ca@x,amqps://u:" + password + "@h2",
 			"amqp://u:" + password + "@host?heartbeat=" + password,
 			"amqp://u:" + password + "@host?auth_mechanism=" + password,
+			"amqp://u:p@host?" + password + "=" + password,
+			"amqps://u:p@host?verify=" + password,
 			"http://user:" + password + "@host",
 			"user:" + password + "@host",
 		}).Draw(t, "url")
@@ -115,10 +120,48 @@ func TestURLsThatCannotBeUsed(t *testing.T) {
 		"amqp://h1?connection_timeout=5s":             "connection_timeout is not an integer",
 		"amqp://h1?connection_timeout=-1":             "its connection_timeout is negative: it is in milliseconds",
 		"amqp://h1?auth_mechanism=kerberos":           "its auth_mechanism is none of plain, amqplain, external",
+
+		// Whatever the AMQP client would ignore.
+		"amqps://h1?cacert=/ca.pem":                  "it has an unknown parameter, perhaps for cacertfile; there are auth_mechanism, channel_max, ",
+		"amqps://h1?key=/k":                          "perhaps for keyfile;",
+		"amqps://h1?CACERTFILE=/ca.pem":              "perhaps for cacertfile;",
+		"amqps://h1?server_name=x":                   "perhaps for server_name_indication;",
+		"amqp://h1?timeout=5000":                     "perhaps for connection_timeout;",
+		"amqp://h1?connectionTimeout=5000":           "perhaps for connection_timeout;",
+		"amqp://h1?frame_max=4096":                   "it has an unknown parameter; there are auth_mechanism, ",
+		"amqp://h1,h2/v?heartbeat=5&x=1":             "it has an unknown parameter;",
+		"amqp://h1?heartbeat=5;connection_timeout=1": "its parameters are malformed",
+		"amqp://h1?heartbeat=5#x":                    "there is a # behind the hosts",
+		"amqp://h1/v#x":                              "there is a # behind the hosts",
+		"amqp://h1?heartbeat=5&heartbeat=6":          "its parameter heartbeat is there twice",
+		"amqps://h1?cacertfile=":                     "its parameter cacertfile is empty",
+		"amqp://h1?cacertfile=/ca.pem":               "its parameter cacertfile is for TLS, and it does not begin with amqps://",
+		"amqp://h1?verify=verify_peer":               "its parameter verify is for TLS",
+		"amqps://h1?verify=verify_none":              "its parameter verify is not verify_peer, which is what always holds",
+		"amqps://h1?certfile=/c":                     "needs both of its parameters certfile and keyfile",
 	} {
 		err := CheckURL(url)
 		if _, ok := errors.AsType[*ConnectError](err); !ok || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", url, err, want)
+		}
+	}
+}
+
+// The parameters that there are can be used, all at once.
+func TestParametersOfAURL(t *testing.T) {
+	all, err := parseURL("amqps://h1,h2:5673/v?cacertfile=/ca&certfile=/c&keyfile=/k&verify=verify_peer&server_name_indication=name&" +
+		"auth_mechanism=plain&auth_mechanism=external&heartbeat=7&connection_timeout=5000&channel_max=9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		want := amqp.URI{
+			Scheme: "amqps", Host: a.Host, Port: a.Port, Username: "guest", Password: "guest", Vhost: "v",
+			CACertFile: "/ca", CertFile: "/c", KeyFile: "/k", ServerName: "name", AuthMechanism: []string{"plain", "external"},
+			Heartbeat: a.Heartbeat, ConnectionTimeout: 5000, ChannelMax: 9,
+		}
+		if fmt.Sprint(a.URI) != fmt.Sprint(want) {
+			t.Errorf("got %+v, want %+v", a.URI, want)
 		}
 	}
 }

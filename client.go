@@ -40,10 +40,11 @@ type Client struct {
 //	amqp://user:password@host1,host2:5673,[::1]/vhost       the nodes of a cluster
 //
 // Special characters of user, password and virtual host are percent-encoded.
-// RabbitMQ's parameters are understood, among them heartbeat (in seconds),
-// connection_timeout (in milliseconds, of a whole attempt: default 30 s, with
-// several hosts 10 s), auth_mechanism, cacertfile, certfile, keyfile,
-// server_name_indication: https://www.rabbitmq.com/docs/uri-query-parameters
+// The parameters are RabbitMQ's: heartbeat (in seconds), connection_timeout (in
+// milliseconds, of a whole attempt: default 30 s, with several hosts 10 s),
+// channel_max, auth_mechanism; with amqps also cacertfile, certfile and keyfile,
+// server_name_indication, and verify, which can only be verify_peer. Any other is an
+// error. https://www.rabbitmq.com/docs/uri-query-parameters
 //
 // Of several hosts each attempt to connect takes the next one, in an order that
 // is random for each Client, so that a fleet spreads over the nodes. The delays of

@@ -183,7 +183,7 @@ func TestWhoSetsTheHeartbeat(t *testing.T) {
 		{"", 3 * time.Second, 3 * time.Second},
 		{"?heartbeat=7", 0, 7 * time.Second},
 		{"?heartbeat=7", 3 * time.Second, 3 * time.Second},
-		{"?connection_timeout=5000&heartbeat=7&heartbeat=8", 3 * time.Second, 3 * time.Second},
+		{"?connection_timeout=5000&heartbeat=7&channel_max=100", 3 * time.Second, 3 * time.Second},
 	} {
 		t.Run(tc.parameter+" "+tc.set.String(), func(t *testing.T) {
 			b, err := broker.New(broker.Config{})

@@ -18,6 +18,8 @@ func managementURL(flag, raw string) (*url.URL, error) {
 		return nil, usagef("%s is no URL: write %s, with special characters of the password percent-encoded", flag, example)
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
 		return nil, usagef("%s: write %s", flag, example)
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, usagef("%s has parameters or a #, which mean nothing there: write %s", flag, example)
 	}
 	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), "/api")
 	return u, nil
