@@ -18,6 +18,7 @@ import (
 // books is a ledger with the account orders, of which a test says what its broker has.
 type books struct {
 	*ledger.Ledger
+	book   *ledger.Book
 	t      testing.TB
 	now    time.Time
 	queues map[string]ledger.Figures
@@ -42,6 +43,7 @@ func newBooks(t testing.TB) *books {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.book = book
 	book.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "orders"})
 	if err := book.Write(t.Context()); err != nil {
 		t.Fatal(err)
@@ -53,7 +55,13 @@ func newBooks(t testing.TB) *books {
 // pass takes samples for a minute.
 func (b *books) pass() {
 	b.t.Helper()
-	for range 4 {
+	b.sample(4)
+}
+
+// sample takes so many samples, one each 15 s.
+func (b *books) sample(n int) {
+	b.t.Helper()
+	for range n {
 		b.now = b.now.Add(15 * time.Second)
 		if err := b.Take(b.t.Context(), ledger.Sources{Broker: b}, []ledger.Account{{Work: []string{"orders"}}}); err != nil {
 			b.t.Fatal(err)

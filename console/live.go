@@ -25,6 +25,7 @@ const (
 type live struct {
 	archive *failed.Archive
 	broker  *broker
+	done    *doneRates
 	stamp   remembered[stamps]
 }
 
@@ -34,8 +35,8 @@ type stamps struct {
 	all     uint64 // the broker's figures, too, which are never still
 }
 
-func newLive(a *failed.Archive, b *broker) *live {
-	return &live{archive: a, broker: b, stamp: remembered[stamps]{age: livePause}}
+func newLive(a *failed.Archive, b *broker, d *doneRates) *live {
+	return &live{archive: a, broker: b, done: d, stamp: remembered[stamps]{age: livePause}}
 }
 
 // serve sends server-sent events: "changed", and "archive" where that is of use to lists
@@ -113,7 +114,10 @@ func (l *live) look(ctx context.Context) (s stamps, err error) {
 	figures, _ := l.broker.Queues(ctx) // without them the archive's changes are told
 	for _, name := range slices.Sorted(maps.Keys(figures)) {
 		q := figures[name]
-		fmt.Fprint(sum, name, q.Ready, q.Unacked, q.Consumers, int(q.In*10), int(q.Out*10))
+		fmt.Fprint(sum, name, q.Ready, q.Unacked, q.Consumers, int(q.In*10))
+	}
+	for _, r := range l.done.get(ctx) {
+		fmt.Fprint(sum, r.Work, int(r.Done*10))
 	}
 	s.all = sum.Sum64()
 	return s, nil

@@ -33,7 +33,7 @@ type queueFigures struct {
 	Ready     int64 // waits for a consumer
 	Unacked   int64 // is with one
 	Consumers int
-	In, Out   float64 // published, acknowledged; messages per second
+	In        float64 // published, messages per second
 	Args      topology.Table
 }
 
@@ -94,17 +94,16 @@ func (b *broker) fetchQueues(ctx context.Context) (map[string]queueFigures, erro
 		Consumers int            `json:"consumers"`
 		Args      map[string]any `json:"arguments"`
 		Stats     struct {
-			In  rate `json:"publish_details"`
-			Out rate `json:"ack_details"`
+			In rate `json:"publish_details"`
 		} `json:"message_stats"`
 	}
-	const columns = "name,messages_ready,messages_unacknowledged,consumers,arguments,message_stats.publish_details.rate,message_stats.ack_details.rate"
+	const columns = "name,messages_ready,messages_unacknowledged,consumers,arguments,message_stats.publish_details.rate"
 	if err := b.get(ctx, "queues", columns, &answer); err != nil {
 		return nil, err
 	}
 	queues := make(map[string]queueFigures, len(answer))
 	for _, q := range answer {
-		queues[q.Name] = queueFigures{q.Name, q.Ready, q.Unacked, q.Consumers, q.Stats.In.Rate, q.Stats.Out.Rate, arguments(q.Args)}
+		queues[q.Name] = queueFigures{q.Name, q.Ready, q.Unacked, q.Consumers, q.Stats.In.Rate, arguments(q.Args)}
 	}
 	return queues, nil
 }

@@ -33,7 +33,7 @@ func TestBrokerQueues(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]queueFigures{
-		"orders": {Name: "orders", Ready: 3, Unacked: 2, Consumers: 1, In: 1.5, Out: 0.2, Args: topology.Table{"x-message-ttl": int64(5000)}},
+		"orders": {Name: "orders", Ready: 3, Unacked: 2, Consumers: 1, In: 1.5, Args: topology.Table{"x-message-ttl": int64(5000)}},
 		"new":    {Name: "new", Args: topology.Table{}},
 	}
 	if d := cmp.Diff(want, got); d != "" {

@@ -38,6 +38,13 @@ func (p *pages) overview(c *call) error {
 		data.Sums.add(q)
 		data.Breaker = data.Breaker || q.Breaker != ""
 	}
+	for _, rate := range s.done {
+		data.Sums.DoneKnown = true
+		data.Sums.Done += rate.Done
+		for _, queue := range rate.Work {
+			data.Sums.In += s.figures[queue].In
+		}
+	}
 	for _, r := range running {
 		data.Running = append(data.Running, viewReplay(r, c.cfg.Clock()))
 	}
@@ -48,7 +55,8 @@ func (p *pages) overview(c *call) error {
 type overviewSums struct {
 	Counts                failed.Counts
 	Depth, Retrying       int64
-	In, Out               float64
+	In, Done              float64 // per second; In of the queues that Done is known of
+	DoneKnown             bool
 	Workers               int
 	Stopped, BreakersOpen int
 	Queues, Failing       int
@@ -62,8 +70,6 @@ func (s *overviewSums) add(q queueRow) {
 	s.Counts.Discarded += n.Discarded
 	s.Depth += q.Depth
 	s.Retrying += q.Retrying
-	s.In += q.Live.In
-	s.Out += q.Live.Out
 	s.Workers += q.Workers
 	s.Queues++
 	if n.Failed > 0 {

@@ -11,16 +11,17 @@ import (
 // pages are what people see, with what they share.
 type pages struct {
 	broker *broker
+	done   *doneRates
 	live   *live
 }
 
 // pageRoutes are the pages.
 func (c *Console) pageRoutes() []route {
-	p := &pages{}
+	p := &pages{done: newDoneRates(c.cfg.Ledger)}
 	if m := c.cfg.Management; m != nil {
 		p.broker = newBroker(m.URL, m.User, m.Password, m.VHost)
 	}
-	p.live = newLive(c.cfg.Archive, p.broker)
+	p.live = newLive(c.cfg.Archive, p.broker, p.done)
 	return []route{
 		{method: "GET", path: "/{$}", role: View, handle: p.overview},
 		{method: "GET", path: "/groups", role: View, query: slices.Concat(api.GroupNames, afterName), blanks: true, handle: p.groups},

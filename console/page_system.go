@@ -9,6 +9,7 @@ import (
 
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/graph"
+	"github.com/reprisemq/reprise/ledger"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -18,6 +19,7 @@ type system struct {
 	graph    *graph.Graph
 	figures  map[string]queueFigures
 	archived map[string]failed.QueueSummary
+	done     []ledger.Rate
 	problem  error // of the management API; errNoFigures if there is none
 }
 
@@ -38,6 +40,7 @@ func (p *pages) system(c *call) (*system, error) {
 		works = append(works, w.Queue)
 	}
 	s.figures, s.problem = p.broker.Queues(ctx)
+	s.done = p.done.get(ctx)
 	counts := make(map[string]graph.Count, len(s.figures))
 	for name, q := range s.figures {
 		counts[name] = graph.Count{Ready: q.Ready, Unacked: q.Unacked}
@@ -71,6 +74,8 @@ type queueRow struct {
 	Known     bool // by the broker
 	Live      queueFigures
 	Depth     int64
+	Done      float64 // per second
+	DoneKnown bool
 	Retrying  int64 // in its wait queues
 	Parked    int64 // in its failed queue, not in the archive yet
 	Archived  failed.QueueSummary
@@ -116,6 +121,11 @@ func (s *system) rows(workers []Worker) []queueRow {
 		r.Known, r.Live, r.Depth, r.Workers = true, q, q.depth(), q.Consumers
 		r.Retrying = s.reach(n.ID, graph.Wait)
 		r.Parked = s.reach(n.ID, graph.Failed)
+	}
+	for _, rate := range s.done {
+		if r := byName[rate.Work[0]]; r != nil && len(rate.Work) == 1 {
+			r.Done, r.DoneKnown = rate.Done, true
+		}
 	}
 	rows := make([]queueRow, 0, len(byName))
 	for _, name := range slices.Sorted(maps.Keys(byName)) {

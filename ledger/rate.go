@@ -1,0 +1,68 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Rate is how fast the workers of an account have got work done lately.
+type Rate struct {
+	Work []string // the work queues of the account
+	Done float64  // messages per second whose handler returned nil, or that were debounced
+}
+
+// Rates returns the rates of the accounts for which they are known: whose workers keep a Book,
+// and of which there are recent samples. They are averages over the last two intervals of
+// samples, Config.Every. What workers have retried or parked is not in them, unlike in the
+// broker's rate of acknowledgements.
+func (l *Ledger) Rates(ctx context.Context) ([]Rate, error) {
+	known, err := l.accounts(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ledger: %w", err)
+	}
+	pages, err := l.pages(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ledger: %w", err)
+	}
+	now := l.cfg.Clock()
+	var rates []Rate
+	for _, a := range known {
+		if !slices.ContainsFunc(pages, func(p page) bool { return slices.Contains(a.work, p.queue) }) {
+			continue
+		}
+		newest, err := l.last(ctx, a.name, 4)
+		if err != nil {
+			return nil, fmt.Errorf("ledger: account %s: %w", a.name, err)
+		}
+		if len(newest) == 0 || now.Sub(newest[len(newest)-1].until) > 4*l.cfg.Every {
+			continue
+		}
+		if done, ok := doneRate(newest, 2*l.cfg.Every); ok {
+			rates = append(rates, Rate{Work: slices.Clone(a.work), Done: done})
+		}
+	}
+	return rates, nil
+}
+
+// doneRate returns the average rate over a window that ends with the last sample, or over the
+// time for which there are samples; false if that is no time.
+func doneRate(samples []sample, window time.Duration) (float64, bool) {
+	last := samples[len(samples)-1]
+	start := last.until.Add(-window)
+	base, at := samples[0], samples[0].at
+	for _, s := range samples {
+		if !s.at.After(start) { // it was so from s.at to s.until
+			base, at = s, s.until
+			if at.After(start) {
+				at = start
+			}
+		}
+	}
+	span := last.until.Sub(at)
+	if span <= 0 {
+		return 0, false
+	}
+	return float64(max(last.ended()-base.ended(), 0)) / span.Seconds(), true
+}
