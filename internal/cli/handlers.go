@@ -66,7 +66,7 @@ func newExec(w config.Worker, reaper *handler.Reaper, log *slog.Logger) (*handle
 }
 
 func newHTTP(w config.Worker, log *slog.Logger) (*handler.HTTP, error) {
-	c := handler.HTTPConfig{URL: w.HTTP.URL, Timeout: w.HTTP.Timeout, Connections: w.Concurrency, Headers: http.Header{}, Pause: w.HTTP.Pause, Logger: log}
+	c := handler.HTTPConfig{URL: w.HTTP.URL, Timeout: w.HTTP.Timeout, Connections: w.Concurrency, Headers: http.Header{}, Pause: w.HTTP.Pause, Secrets: w.HTTP.Secrets, Logger: log}
 	for _, p := range w.HTTP.Headers {
 		c.Headers.Set(p.Name, p.Value)
 	}

@@ -116,14 +116,15 @@ func (v value) path(s string) string {
 	return filepath.Join(v.dir, s)
 }
 
-// endpoint reads the URL of an HTTP handler.
-func (v value) endpoint() (string, bool) {
+// endpoint reads the URL of an HTTP service, and returns what is secret of it.
+func (v value) endpoint() (address string, secrets []string) {
 	s, ok := v.text("http://127.0.0.1:8080/path")
 	if !ok {
-		return "", false
+		return "", nil
 	}
-	if s, ok = v.expand(s); !ok {
-		return "", false
+	s, values, ok := v.expanded(s)
+	if !ok {
+		return "", nil
 	}
 	u, err := url.Parse(s)
 	switch {
@@ -136,7 +137,26 @@ func (v value) endpoint() (string, bool) {
 	case u.Port() != "" && (!isPort(u.Port()) || strings.Trim(u.Port(), "0") == ""):
 		v.fail("%s has no port from 1 to 65535: write http://host:port/path", v.name)
 	default:
-		return s, true
+		return s, secretsOf(values, u)
 	}
-	return "", false
+	return "", nil
+}
+
+// secretsOf are the values of variables in a URL that are not for all to see. Its host
+// is. Of a value with a host in it, the path is a secret; what else there may be, no
+// error shows anyway.
+func secretsOf(values []string, u *url.URL) []string {
+	var secrets []string
+	for _, value := range values {
+		if !strings.Contains(value, u.Host) {
+			if !strings.Contains(u.Host, value) {
+				secrets = append(secrets, value)
+			}
+			continue
+		}
+		_, after, _ := strings.Cut(value, u.Host)
+		path, _, _ := strings.Cut(after, "?")
+		secrets = append(secrets, strings.Trim(path, "/"))
+	}
+	return secrets
 }

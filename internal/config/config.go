@@ -94,6 +94,8 @@ type HTTP struct {
 	Timeout time.Duration // 0 for the handler's default
 	Headers []Pair
 	Pause   bool // a Retry-After is for the whole queue
+
+	Secrets []string // values of variables, which nothing is to show
 }
 
 // Exec is a handler that is a program.

@@ -127,6 +127,7 @@ func TestExample(t *testing.T) {
 					Timeout: 10 * time.Second,
 					Headers: []Pair{{"Authorization", "Bearer t0ken"}},
 					Pause:   true,
+					Secrets: []string{"t0ken"},
 				},
 				Duplicates: &Duplicates{
 					Postgres: "postgres://reprise:secret@db.example.com/reprise",

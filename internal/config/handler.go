@@ -30,7 +30,7 @@ func (f *fields) handler(w *Worker) {
 func (v value) http() *HTTP {
 	h := &HTTP{}
 	if v.kind() == "a text" {
-		h.URL, _ = v.endpoint()
+		h.URL, h.Secrets = v.endpoint()
 		return h
 	}
 	if v.kind() != "a mapping" {
@@ -43,7 +43,7 @@ func (v value) http() *HTTP {
 	}
 	defer f.finish()
 	if u, ok := f.get("url"); ok {
-		h.URL, _ = u.endpoint()
+		h.URL, h.Secrets = u.endpoint()
 	} else {
 		f.missing("http has no url: add url: http://host:port/path", "url")
 	}
@@ -51,7 +51,7 @@ func (v value) http() *HTTP {
 		h.Timeout, _ = t.duration(time.Millisecond)
 	}
 	if x, ok := f.get("headers"); ok {
-		h.Headers = x.headers()
+		h.Headers, h.Secrets = x.headers(h.Secrets)
 	}
 	if x, ok := f.get("retry_after"); ok {
 		what, _ := x.oneOf("message", "queue")
@@ -60,8 +60,9 @@ func (v value) http() *HTTP {
 	return h
 }
 
-// headers reads header fields that are sent along with each message.
-func (v value) headers() []Pair {
+// headers reads header fields that are sent along with each message, and adds what
+// their variables stand for to the secrets.
+func (v value) headers(secrets []string) ([]Pair, []string) {
 	var all []Pair
 	for _, p := range v.pairs() {
 		switch {
@@ -76,9 +77,10 @@ func (v value) headers() []Pair {
 			p.fail("%s has a line break or another control character: remove it", p.name)
 		default:
 			all = append(all, Pair{p.key, p.text})
+			secrets = append(secrets, p.values...)
 		}
 	}
-	return all
+	return all, secrets
 }
 
 func isToken(s string) bool {
@@ -179,7 +181,8 @@ func (v value) environment() []Pair {
 
 type pair struct {
 	field
-	text string
+	text   string
+	values []string // of the variables in it
 }
 
 // pairs reads a mapping of names that are free to choose to texts.
@@ -194,8 +197,8 @@ func (v value) pairs() []pair {
 		if !ok {
 			continue
 		}
-		if word, ok = p.expand(word); ok {
-			all = append(all, pair{p, word})
+		if word, values, ok := p.expanded(word); ok {
+			all = append(all, pair{p, word, values})
 		}
 	}
 	return all

@@ -40,6 +40,11 @@ type HTTPConfig struct {
 	// alone waits.
 	Pause bool
 
+	// Secrets are texts that errors do not show, also where the service repeats them.
+	// Those of fewer than four bytes are shown. The password and the values of the
+	// parameters of the URL are secrets anyway.
+	Secrets []string
+
 	// Logger gets what could not be passed on. Default: none.
 	Logger *slog.Logger
 }
@@ -53,6 +58,7 @@ type HTTP struct {
 	cfg    HTTPConfig
 	client *http.Client
 	shown  string // the URL as errors may show it
+	hide   *strings.Replacer
 }
 
 // NewHTTP checks the configuration.
@@ -70,9 +76,11 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	if cfg.Connections == 0 {
 		cfg.Connections = 16
 	}
+	hide := hider(cfg.Secrets, u)
 	return &HTTP{
 		cfg:   cfg,
-		shown: u.Redacted(),
+		shown: hide.Replace(shownURL(u)),
+		hide:  hide,
 		client: &http.Client{
 			Transport: &http.Transport{
 				Proxy:                 http.ProxyFromEnvironment,
@@ -123,6 +131,9 @@ func (h *HTTP) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
+	if text := err.Error(); h.hide.Replace(text) != text {
+		err = errors.New(h.hide.Replace(text))
+	}
 	return fmt.Errorf("POST %s: %w", h.shown, err)
 }
 
@@ -133,10 +144,10 @@ func (h *HTTP) outcome(resp *http.Response, said []byte) error {
 	text = strings.TrimSpace(text)
 	if place := resp.Header.Get("Location"); resp.StatusCode/100 == 3 && place != "" {
 		if u, err := url.Parse(place); err == nil {
-			place = u.Redacted()
+			place = shownURL(u)
 		}
-		text += fmt.Sprintf(": redirects are not followed; if %s is the right place, configure it as the url of this handler", cut(place, 512))
-	} else if body := clean(said[:min(len(said), maxErrorText)]); body != "" {
+		text += fmt.Sprintf(": redirects are not followed; if %s is the right place, configure it as the url of this handler", cut(h.hide.Replace(place), 512))
+	} else if body := clean([]byte(h.hide.Replace(string(said[:min(len(said), maxErrorText)])))); body != "" {
 		text += ": " + body
 		if len(said) > maxErrorText {
 			text += " …"

@@ -1,0 +1,59 @@
+package handler
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// hidden is what stands for a secret, as with [url.URL.Redacted].
+const hidden = "xxxxx"
+
+// leastSecret is the length from which on a secret is looked for in any text: what is
+// shorter would be found in every word.
+const leastSecret = 4
+
+// shownURL is a URL without its password and the values of its parameters.
+func shownURL(u *url.URL) string {
+	shown := *u
+	var parameters []string
+	for parameter := range strings.SplitSeq(u.RawQuery, "&") {
+		if name, _, found := strings.Cut(parameter, "="); found {
+			parameters = append(parameters, name+"="+hidden)
+		} else if parameter != "" {
+			parameters = append(parameters, hidden)
+		}
+	}
+	shown.RawQuery, shown.Fragment, shown.RawFragment = strings.Join(parameters, "&"), "", ""
+	return shown.Redacted()
+}
+
+// hider hides secrets, and those of a URL, in a text.
+func hider(secrets []string, u *url.URL) *strings.Replacer {
+	secrets = slices.Clone(secrets)
+	if password, ok := u.User.Password(); ok {
+		secrets = append(secrets, password)
+	}
+	for parameter := range strings.SplitSeq(u.RawQuery, "&") {
+		name, value, found := strings.Cut(parameter, "=")
+		if !found {
+			value = name
+		}
+		secrets = append(secrets, value)
+		if plain, err := url.QueryUnescape(value); err == nil {
+			secrets = append(secrets, plain)
+		}
+	}
+	var all []string
+	for _, s := range secrets {
+		all = append(all, s, url.PathEscape(s), url.QueryEscape(s))
+	}
+	all = slices.DeleteFunc(all, func(s string) bool { return len(s) < leastSecret })
+	slices.SortFunc(all, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // one may be a part of another
+	var pairs []string
+	for _, s := range all {
+		pairs = append(pairs, s, hidden)
+	}
+	return strings.NewReplacer(pairs...)
+}
