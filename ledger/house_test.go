@@ -14,6 +14,7 @@ import (
 	_ "modernc.org/sqlite" // driver "sqlite"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/ledger"
 	"github.com/reprisemq/reprise/reprisetest"
@@ -107,7 +108,7 @@ func (h handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // orders works on the queue with a handler.
 func (h *house) orders(t *testing.T, f reprise.HandlerFunc, options ...func(*reprise.WorkerConfig)) *reprisetest.Worker {
 	t.Helper()
-	cfg := reprise.WorkerConfig{Queue: "orders", Handler: f, Policy: reprise.Policy{MaxAttempts: 3}}
+	cfg := reprise.WorkerConfig{Queue: "orders", Handler: f, Policy: reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(time.Second)}}
 	for _, o := range options {
 		o(&cfg)
 	}
