@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // DefaultPrefix is the default of Config.Prefix.
@@ -38,8 +40,8 @@ type Config struct {
 	// Clock tells the time. Default time.Now.
 	Clock func() time.Time
 
-	// Logger receives what is removed: "purged" with messages, before (Info).
-	// Default: none.
+	// Logger receives what is removed, "purged" with messages, before (Info), and
+	// "archive is another one" with error (Error): see ErrUnavailable. Default: none.
 	Logger *slog.Logger
 }
 
@@ -69,11 +71,12 @@ func (c Config) Validate() error {
 
 // Archive is a store of failed messages in an SQL database.
 type Archive struct {
-	db      *sql.DB
+	db      *sqlkit.DB
 	cfg     Config // with defaults
 	origin  string // the archive's name, in what it exports
 	session string // of arrivals that name none
 	writing chan struct{}
+	lineage
 }
 
 // Open returns the archive in db, which stays the caller's to close. It creates
@@ -89,13 +92,21 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Archive, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	a := &Archive{db: db, cfg: cfg.withDefaults(), session: rand.Text(), writing: make(chan struct{}, 1)}
-	if !a.ready(ctx) {
-		if err := a.migrate(ctx); err != nil {
-			return nil, doing(err, "opening the archive in %s", cfg.Dialect)
-		}
+	a := &Archive{db: sqlkit.New(db, cfg.Dialect == SQLite), cfg: cfg.withDefaults(), session: rand.Text(), writing: make(chan struct{}, 1)}
+	err := a.open(ctx)
+	if err != nil {
+		return nil, doing(err, "opening the archive in %s", cfg.Dialect)
 	}
 	return a, nil
+}
+
+func (a *Archive) open(ctx context.Context) error {
+	if !a.ready(ctx) {
+		if err := a.migrate(sqlkit.Long(ctx)); err != nil {
+			return err
+		}
+	}
+	return a.db.Watch(ctx)
 }
 
 // Config returns the configuration, with its defaults.

@@ -46,6 +46,8 @@ type batcher struct {
 	name     string // of this batcher, in sessions
 	sessions int
 	failures int // of the store, one after the other
+
+	tell func(error) // is told whether what waits could be stored; nil: nobody is
 }
 
 // entry is a message that waits to be stored.
@@ -175,6 +177,9 @@ func (b *batcher) failed(ctx context.Context, err error) {
 	b.mu.Lock()
 	held := len(b.waiting)
 	b.mu.Unlock()
+	if b.tell != nil && ctx.Err() == nil {
+		b.tell(err)
+	}
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:

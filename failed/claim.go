@@ -30,7 +30,7 @@ func (a *Archive) Claim(ctx context.Context, id ReplayID, owner string, lease ti
 // Release ends the claim of an owner, if it has it, and with it a replay that is
 // ReplayCancelling.
 func (a *Archive) Release(ctx context.Context, id ReplayID, owner string) error {
-	err := a.write(ctx, func(tx *tx) error {
+	err := a.writeMany(ctx, func(tx *tx) error {
 		var state ReplayState
 		err := tx.row(`UPDATE {replay} SET lease = 0 WHERE id = $1 AND owner = $2 RETURNING state`, int64(id), owner).Scan(&state)
 		switch {

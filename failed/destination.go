@@ -3,6 +3,8 @@ package failed
 import (
 	"context"
 	"database/sql"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // Destination is where messages of a Plan go.
@@ -44,7 +46,7 @@ func (a *Archive) destinations(ctx context.Context, p Plan) (all []Destination, 
 	if p.To != nil {
 		work = "NULL" // it does not matter
 	}
-	for row, err := range a.rows(ctx, `SELECT `+work+`, m.failed_queue, count(*) FROM {message} m JOIN {queue} q ON q.id = m.queue
+	for row, err := range a.rows(sqlkit.Long(ctx), `SELECT `+work+`, m.failed_queue, count(*) FROM {message} m JOIN {queue} q ON q.id = m.queue
 		WHERE m.state = 0 AND `+s.where()+` GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2`, s.args...) {
 		if err != nil {
 			return nil, err

@@ -61,14 +61,18 @@ func (d Dialect) types(s string) string {
 
 // begin is what a transaction that writes begins with: there is one at a time, so
 // that none sees half of another, and none is in the way of another.
-func (d Dialect) begin(prefix string) []string {
+func (d Dialect) begin(prefix string, long bool) []string {
 	if d == SQLite {
 		return []string{sqlkit.Wait, sqlkit.Immediate}
 	}
 	h := fnv.New64a()
 	h.Write([]byte("reprise/failed/" + prefix))
 	// Of one schema, since that is what the search path leads to.
-	return []string{"BEGIN", fmt.Sprintf("SELECT pg_advisory_xact_lock(%d # hashtext(current_schema())::bigint)", int64(h.Sum64()>>1))}
+	begin := []string{sqlkit.Begin, fmt.Sprintf("SELECT pg_advisory_xact_lock(%d # hashtext(current_schema())::bigint)", int64(h.Sum64()>>1))}
+	if long {
+		begin = append(begin, sqlkit.Longer)
+	}
+	return begin
 }
 
 // reading is what a transaction begins with that reads pages.
@@ -81,7 +85,7 @@ func (d Dialect) reading() []string {
 	if d == SQLite {
 		return []string{"BEGIN"}
 	}
-	return []string{"BEGIN READ ONLY", "SELECT set_config('enable_seqscan', 'off', TRUE), set_config('enable_bitmapscan', 'off', TRUE), set_config('enable_sort', 'off', TRUE), set_config('jit', 'off', TRUE), set_config('work_mem', '32MB', TRUE)"}
+	return []string{sqlkit.BeginReading, "SELECT set_config('enable_seqscan', 'off', TRUE), set_config('enable_bitmapscan', 'off', TRUE), set_config('enable_sort', 'off', TRUE), set_config('jit', 'off', TRUE), set_config('work_mem', '32MB', TRUE)"}
 }
 
 // bitmaps has PostgreSQL ask its search index for all that it finds, and indexes has it

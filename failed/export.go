@@ -86,7 +86,7 @@ func (a *Archive) Import(ctx context.Context, r io.Reader, who Actor) (added int
 			return nil
 		}
 		var n, written int64
-		err := a.write(ctx, func(tx *tx) (err error) {
+		err := a.writeMany(ctx, func(tx *tx) (err error) {
 			if n, err = tx.importLines(lines); err != nil || n == 0 {
 				return err
 			}

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -82,8 +84,8 @@ func (c IngestConfig) Validate() error {
 }
 
 // Ingest empties failed queues into an Archive. A message is stored first and
-// acknowledged then. While the store is down messages stay unacknowledged, and it is
-// tried again; a message that the store does not take, while it takes others, stays in
+// acknowledged then. While the store is down, or is no longer the one that was opened
+// (ErrUnavailable), messages stay unacknowledged, and it is tried again; a message that the store does not take, while it takes others, stays in
 // its queue, unacknowledged, and is tried again each minute.
 //
 //	failed queue ─► Add ─► ack ─► Settled
@@ -117,6 +119,9 @@ type Ingest struct {
 	client *reprise.Client
 	cfg    IngestConfig
 	owner  string // to the archive
+
+	mu     sync.Mutex
+	failed map[string]error // by queue, why its messages could not be stored lately
 }
 
 // NewIngest checks cfg and returns an Ingest for Run to start. It does not talk to the
@@ -137,7 +142,7 @@ func newIngest(a keeper, c *reprise.Client, cfg IngestConfig) (*Ingest, error) {
 	}
 	cfg = cfg.withDefaults()
 	cfg.Queues = slices.Clone(cfg.Queues)
-	in := &Ingest{store: a, client: c, cfg: cfg, owner: rand.Text()}
+	in := &Ingest{store: a, client: c, cfg: cfg, owner: rand.Text(), failed: map[string]error{}}
 	for _, queue := range cfg.Queues {
 		if _, err := in.worker(queue, nil); err != nil {
 			return nil, err
@@ -202,9 +207,11 @@ func (in *Ingest) empty(ctx context.Context, queue string) error {
 		case err != nil:
 			failures++
 			delay = storeBackoff.Delay(failures)
+			in.note(queue, err)
 			in.cfg.Logger.Warn("archive unavailable", "error", err, "next_try", delay, "held", 0)
 		case mine:
 			failures, waits = 0, false
+			in.note(queue, nil)
 			err := h.run(ctx, func(ctx context.Context) error { return in.work(ctx, queue) })
 			in.release(ctx, queue)
 			if !errors.Is(err, errTaken) {
@@ -212,6 +219,7 @@ func (in *Ingest) empty(ctx context.Context, queue string) error {
 			}
 		case !waits:
 			waits = true
+			in.note(queue, nil)
 			in.cfg.Logger.Info("queue taken", "queue", queue)
 		}
 		_ = sleep(ctx, delay)
@@ -222,6 +230,7 @@ func (in *Ingest) empty(ctx context.Context, queue string) error {
 // work empties a queue until ctx ends: errTaken, if that is since it is another's.
 func (in *Ingest) work(ctx context.Context, queue string) error {
 	b := newBatcher(in.store, in.cfg.Batch, in.cfg.Logger)
+	b.tell = func(err error) { in.note(queue, err) }
 	stop := b.start(context.WithoutCancel(ctx))
 	defer stop()
 	w, err := in.worker(queue, b)
@@ -233,6 +242,29 @@ func (in *Ingest) work(ctx context.Context, queue string) error {
 		return errors.Join(errTaken, err)
 	}
 	return err
+}
+
+// Healthy returns nil while messages of the failed queues are stored as they arrive. While
+// they cannot be stored it returns why, and they stay in their queues. It asks nobody: see
+// Archive.Healthy for an archive to which nothing arrives.
+func (in *Ingest) Healthy() error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, queue := range slices.Sorted(maps.Keys(in.failed)) {
+		return fmt.Errorf("failed: messages of %s cannot be archived: %w", queue, in.failed[queue])
+	}
+	return nil
+}
+
+// note notes whether messages of a queue could be stored.
+func (in *Ingest) note(queue string, err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if err == nil {
+		delete(in.failed, queue)
+	} else {
+		in.failed[queue] = err
+	}
 }
 
 func (in *Ingest) release(ctx context.Context, queue string) {

@@ -133,7 +133,7 @@ func (a *Archive) ids(ctx context.Context, f Filter) (ids []ID, err error) {
 	if err != nil || s == nil {
 		return nil, err
 	}
-	for row, err := range a.rows(ctx, `SELECT m.id FROM {message} m WHERE `+s.where()+` ORDER BY m.pos`, s.args...) {
+	for row, err := range a.rows(sqlkit.Long(ctx), `SELECT m.id FROM {message} m WHERE `+s.where()+` ORDER BY m.pos`, s.args...) {
 		if err != nil {
 			return nil, err
 		}

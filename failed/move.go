@@ -26,7 +26,7 @@ func (a *Archive) move(ctx context.Context, f Filter, who Actor, m move) (n int6
 	if err != nil || s == nil {
 		return 0, err
 	}
-	err = a.write(ctx, func(tx *tx) error {
+	err = a.writeMany(ctx, func(tx *tx) error {
 		c, err := tx.move(s, m)
 		if err != nil {
 			return err

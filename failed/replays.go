@@ -178,7 +178,7 @@ func (a *Archive) end(ctx context.Context, id ReplayID, s ReplayState, why strin
 	default:
 		return fmt.Errorf("%w: a replay does not end as %q: use %q, %q or %q", ErrInvalid, s, ReplayDone, ReplayCancelled, ReplayStopped)
 	}
-	return a.write(ctx, func(tx *tx) error {
+	return a.writeMany(ctx, func(tx *tx) error {
 		var r Replay
 		var lease int64
 		err := tx.row(`SELECT state, why, total, sent, refused, lease FROM {replay} WHERE id = $1`, int64(id)).

@@ -26,7 +26,7 @@ func (a *Archive) begin(ctx context.Context, p Plan, who Actor) (r *Replay, err 
 	if err != nil {
 		return nil, err
 	}
-	err = a.write(ctx, func(tx *tx) error {
+	err = a.writeMany(ctx, func(tx *tx) error {
 		r, err = tx.begin(b)
 		return err
 	})

@@ -33,7 +33,7 @@ func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error)
 	p := purge{who: who, before: a.tooOld(), queues: make(map[string]map[State]int64)}
 	for more := true; more && err == nil; {
 		var removed purge
-		err = a.write(ctx, func(tx *tx) (err error) {
+		err = a.writeMany(ctx, func(tx *tx) (err error) {
 			removed = p.clone()
 			more, err = tx.purge(&removed)
 			return err
@@ -56,7 +56,7 @@ func (a *Archive) WouldPurge(ctx context.Context) (n int64, err error) {
 	if a.cfg.Retention == 0 {
 		return 0, nil
 	}
-	err = a.row(ctx, `SELECT count(*) FROM {message} WHERE state <> 1 AND archived < $1`, sqlkit.Millis(a.tooOld())).Scan(&n)
+	err = a.row(sqlkit.Long(ctx), `SELECT count(*) FROM {message} WHERE state <> 1 AND archived < $1`, sqlkit.Millis(a.tooOld())).Scan(&n)
 	if err != nil {
 		return 0, doing(err, "counting what is too old")
 	}

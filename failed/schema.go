@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-
-	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // What people write is in columns of bytes: neither NUL nor what is no UTF-8 may be
@@ -189,16 +187,20 @@ var migrations = []func(d Dialect) []string{
 			`CREATE INDEX {item_refused} ON {item} (replay, pos) WHERE sent = 2`,
 		}
 	},
+	// How many transactions have written: see lineage.
+	func(Dialect) []string {
+		return []string{`INSERT INTO {counter} (name, last) VALUES ('commit', 0)`}
+	},
 }
 
-// migrate brings the schema to this version, and learns the archive's name.
+// migrate brings the schema to this version, and learns the archive's name and age.
 func (a *Archive) migrate(ctx context.Context) error {
 	if a.cfg.Dialect == SQLite {
-		if err := sqlkit.WriteAhead(ctx, a.db); err != nil {
+		if err := a.db.WriteAhead(ctx); err != nil {
 			return err
 		}
 	}
-	return a.write(ctx, func(tx *tx) error {
+	return a.transaction(ctx, a.cfg.Dialect.begin(a.cfg.Prefix, true), func(tx *tx) error {
 		if _, err := tx.exec(`CREATE TABLE IF NOT EXISTS {about} (name VARCHAR(20) PRIMARY KEY, value VARCHAR(80) NOT NULL)`); err != nil {
 			return err
 		}
@@ -218,8 +220,7 @@ func (a *Archive) migrate(ctx context.Context) error {
 		case at > version:
 			return fmt.Errorf("the tables are of version %d, this program knows %d: use a newer program", at, version)
 		case at == version:
-			a.origin = about["archive"]
-			return nil
+			return tx.learn()
 		}
 		for _, m := range migrations[at:] {
 			for _, statement := range m(a.cfg.Dialect) {
@@ -228,23 +229,36 @@ func (a *Archive) migrate(ctx context.Context) error {
 				}
 			}
 		}
-		a.origin = about["archive"]
-		if a.origin == "" {
-			a.origin = rand.Text()
-			if _, err := tx.exec(`INSERT INTO {about} (name, value) VALUES ('archive', $1)`, a.origin); err != nil {
+		if about["archive"] == "" {
+			if _, err := tx.exec(`INSERT INTO {about} (name, value) VALUES ('archive', $1)`, rand.Text()); err != nil {
 				return err
 			}
 		}
 		_, err := tx.exec(`INSERT INTO {about} (name, value) VALUES ('version', $1)
 			ON CONFLICT (name) DO UPDATE SET value = excluded.value`, strconv.Itoa(version))
-		return err
+		if err != nil {
+			return err
+		}
+		return tx.learn()
 	})
 }
 
-// ready reports whether the schema is there, of this version, without writing.
+// learn reads the archive's name and age.
+func (t *tx) learn() error {
+	var commits int64
+	err := t.row(`SELECT o.value, c.last FROM {about} o, {counter} c WHERE o.name = 'archive' AND c.name = 'commit'`).Scan(&t.origin, &commits)
+	t.commits.Store(commits)
+	return err
+}
+
+// ready reports whether the schema is there, of this version, without writing, and learns
+// the archive's name and age.
 func (a *Archive) ready(ctx context.Context) bool {
 	var at string
-	err := a.row(ctx, `SELECT v.value, o.value FROM {about} v, {about} o WHERE v.name = 'version' AND o.name = 'archive'`).Scan(&at, &a.origin)
+	var commits int64
+	err := a.row(ctx, `SELECT v.value, o.value, c.last FROM {about} v, {about} o, {counter} c
+		WHERE v.name = 'version' AND o.name = 'archive' AND c.name = 'commit'`).Scan(&at, &a.origin, &commits)
+	a.commits.Store(commits)
 	return err == nil && at == strconv.Itoa(version)
 }
 

@@ -3,6 +3,7 @@ package failed
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"iter"
 	"math"
 	"slices"
@@ -16,12 +17,12 @@ import (
 // sql makes a statement of one that is written for both dialects.
 func (a *Archive) sql(text string) string { return a.cfg.Dialect.sql(a.cfg.Prefix, text) }
 
-func (a *Archive) row(ctx context.Context, query string, args ...any) *sql.Row {
-	return a.db.QueryRowContext(ctx, a.sql(query), args...)
+func (a *Archive) row(ctx context.Context, query string, args ...any) *sqlkit.Row {
+	return a.db.Row(ctx, a.sql(query), args...)
 }
 
 func (a *Archive) rows(ctx context.Context, query string, args ...any) iter.Seq2[*sql.Rows, error] {
-	return sqlkit.Rows(func() (*sql.Rows, error) { return a.db.QueryContext(ctx, a.sql(query), args...) })
+	return a.db.Rows(ctx, a.sql(query), args...)
 }
 
 // tx is a transaction. There is one at a time that writes.
@@ -31,17 +32,31 @@ type tx struct {
 	conn *sql.Conn
 }
 
-// write runs f in a transaction, which is committed if f returns nil.
-func (a *Archive) write(ctx context.Context, f func(*tx) error) (err error) {
-	// In this process, writers wait here: SQLite would have them poll, and
-	// PostgreSQL would have each take a connection from readers.
+// write runs f in a transaction, which is committed if f returns nil, unless the database
+// is no longer the one that was opened.
+func (a *Archive) write(ctx context.Context, f func(*tx) error) error {
+	return a.writeAlone(ctx, func() error { return a.commit(ctx, false, f) })
+}
+
+// writeMany is write for a change of any number of messages, which may take long.
+func (a *Archive) writeMany(ctx context.Context, f func(*tx) error) error {
+	return a.writeAlone(ctx, func() error { return a.commit(sqlkit.Long(ctx), true, f) })
+}
+
+// writeAlone runs f while no other in this process writes: SQLite would have them poll, and
+// PostgreSQL would have each take a connection from readers.
+func (a *Archive) writeAlone(ctx context.Context, f func() error) error {
+	limit := time.NewTimer(sqlkit.WriteLimit)
+	defer limit.Stop()
 	select {
 	case a.writing <- struct{}{}:
 		defer func() { <-a.writing }()
+	case <-limit.C:
+		return fmt.Errorf("%w: other changes have taken %s: try again", ErrUnavailable, sqlkit.WriteLimit)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return a.transaction(ctx, a.cfg.Dialect.begin(a.cfg.Prefix), f)
+	return f()
 }
 
 // read runs f in a transaction that changes nothing, whose queries are planned as they
@@ -51,7 +66,7 @@ func (a *Archive) read(ctx context.Context, f func(*tx) error) error {
 }
 
 func (a *Archive) transaction(ctx context.Context, begin []string, f func(*tx) error) error {
-	return sqlkit.Transaction(ctx, a.db, begin, func(conn *sql.Conn) error { return f(&tx{a, ctx, conn}) })
+	return a.db.Transaction(ctx, begin, func(ctx context.Context, conn *sql.Conn) error { return f(&tx{a, ctx, conn}) })
 }
 
 // plan says how what follows is to be planned.

@@ -88,7 +88,7 @@ func (d Dialect) begin() []string {
 	if d == SQLite {
 		return []string{sqlkit.Immediate}
 	}
-	return []string{"BEGIN", "SELECT pg_advisory_xact_lock(7310014551870730049)"} // a number of our own
+	return []string{sqlkit.Begin, "SELECT pg_advisory_xact_lock(7310014551870730049)"} // a number of our own
 }
 
 // statements are what an SQL store says. $1 and so on are its arguments; NOW is

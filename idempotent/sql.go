@@ -79,7 +79,7 @@ func (c SQLConfig) Validate() error {
 // modernc.org/sqlite
 // "file:reprise.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)".
 type SQL struct {
-	db          *sql.DB
+	db          *sqlkit.DB
 	cfg         SQLConfig // with defaults
 	say         statements
 	completions atomic.Int64
@@ -111,7 +111,7 @@ func NewSQL(db *sql.DB, cfg SQLConfig) (*SQL, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &SQL{db: db, cfg: cfg.withDefaults()}
+	s := &SQL{db: sqlkit.New(db, cfg.Dialect == SQLite), cfg: cfg.withDefaults()}
 	s.say = s.cfg.Dialect.statements(s.cfg.Table, s.cfg.Dialect.now())
 	if s.cfg.Clock != nil {
 		// The time becomes the last argument of those statements that have NOW.
@@ -135,10 +135,10 @@ func (s *SQL) Migrate(ctx context.Context) error {
 	// Not left to IF NOT EXISTS: for an index that exists, too, PostgreSQL locks
 	// its table, and so would wait for all transactions under way and hold up all
 	// others meanwhile.
-	if _, err := s.read(ctx, s.db, ""); err == nil {
-		return nil
+	if _, err := s.read(ctx, pool{s.db}, ""); err == nil {
+		return s.db.Watch(ctx)
 	}
-	err := sqlkit.Transaction(ctx, s.db, s.cfg.Dialect.begin(), func(conn *sql.Conn) error {
+	err := s.db.Transaction(ctx, s.cfg.Dialect.begin(), func(ctx context.Context, conn *sql.Conn) error {
 		for _, statement := range s.Schema() {
 			if _, err := conn.ExecContext(ctx, statement); err != nil {
 				return err
@@ -149,17 +149,28 @@ func (s *SQL) Migrate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("idempotent: creating table %s: %w", s.cfg.Table, err)
 	}
+	return s.db.Watch(ctx)
+}
+
+// Healthy returns nil if the table can be read, or else why not. ctx should have a deadline.
+func (s *SQL) Healthy(ctx context.Context) error {
+	if _, err := s.read(ctx, pool{s.db}, ""); err != nil {
+		return fmt.Errorf("idempotent: %w", err)
+	}
 	return nil
 }
 
 // Claim implements Store.
 func (s *SQL) Claim(ctx context.Context, key, token string, lease time.Duration) (Claim, error) {
-	return s.claim(ctx, s.db, key, token, lease, false)
+	if err := s.db.Watch(ctx); err != nil { // where nobody has called Migrate
+		return Claim{}, err
+	}
+	return s.claim(ctx, pool{s.db}, key, token, lease, false)
 }
 
 // Complete implements Store.
 func (s *SQL) Complete(ctx context.Context, key, token string, retention time.Duration) error {
-	ok, err := s.put(ctx, s.db, key, token, retention, true)
+	ok, err := s.put(ctx, pool{s.db}, key, token, retention, true)
 	if err != nil {
 		return err
 	}
@@ -172,7 +183,7 @@ func (s *SQL) Complete(ctx context.Context, key, token string, retention time.Du
 
 // Release implements Store.
 func (s *SQL) Release(ctx context.Context, key, token string) error {
-	_, err := s.db.ExecContext(ctx, s.say.release, key, token)
+	_, err := s.db.Exec(ctx, s.say.release, key, token)
 	return err
 }
 
@@ -189,10 +200,34 @@ func (s *SQL) Purge(ctx context.Context) (int64, error) {
 	}
 }
 
-// querier is an *sql.DB or an *sql.Tx.
+// querier runs statements in the pool, each a transaction, or in a transaction of the caller.
 type querier interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	exec(ctx context.Context, query string, args ...any) (changed int64, err error)
+	row(ctx context.Context, query string, args []any, dest ...any) error
+}
+
+type pool struct{ *sqlkit.DB }
+
+func (p pool) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	return p.Exec(ctx, query, args...)
+}
+
+func (p pool) row(ctx context.Context, query string, args []any, dest ...any) error {
+	return p.Row(ctx, query, args...).Scan(dest...)
+}
+
+type inTx struct{ *sql.Tx }
+
+func (t inTx) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	result, err := t.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+func (t inTx) row(ctx context.Context, query string, args []any, dest ...any) error {
+	return t.QueryRowContext(ctx, query, args...).Scan(dest...)
 }
 
 // claim gives the key to token for d, as claimed or as done, or says who has it.
@@ -214,11 +249,7 @@ func (s *SQL) claim(ctx context.Context, q querier, key, token string, d time.Du
 }
 
 func (s *SQL) put(ctx context.Context, q querier, key, token string, d time.Duration, done bool) (ok bool, err error) {
-	result, err := q.ExecContext(ctx, s.say.put, s.timed(key, token, milliseconds(d), done)...)
-	if err != nil {
-		return false, err
-	}
-	n, err := result.RowsAffected()
+	n, err := q.exec(ctx, s.say.put, s.timed(key, token, milliseconds(d), done)...)
 	return n > 0, err
 }
 
@@ -226,7 +257,7 @@ func (s *SQL) put(ctx context.Context, q querier, key, token string, d time.Dura
 func (s *SQL) read(ctx context.Context, q querier, key string) (Claim, error) {
 	var done bool
 	var left int64
-	err := q.QueryRowContext(ctx, s.say.read, s.timed(key)...).Scan(&done, &left)
+	err := q.row(ctx, s.say.read, s.timed(key), &done, &left)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return Claim{}, nil
@@ -241,11 +272,11 @@ func (s *SQL) read(ctx context.Context, q querier, key string) (Claim, error) {
 }
 
 func (s *SQL) purge(ctx context.Context) (int64, error) {
-	result, err := s.db.ExecContext(ctx, s.say.purge, s.timed(purgeBatch)...)
+	n, err := s.db.Exec(ctx, s.say.purge, s.timed(purgeBatch)...)
 	if err != nil {
 		return 0, fmt.Errorf("idempotent: purging table %s: %w", s.cfg.Table, err)
 	}
-	return result.RowsAffected()
+	return n, nil
 }
 
 // completed counts completions, and purges now and then.

@@ -93,7 +93,10 @@ func (t *transactional) Handle(ctx context.Context, m *reprise.Message) error {
 	if key == "" && t.keys.keyless == ParkKeyless {
 		return reprise.Park(ErrNoKey)
 	}
-	tx, err := t.store.db.BeginTx(ctx, t.cfg.Options)
+	if err := t.store.db.Watch(ctx); err != nil {
+		return &StoreError{Op: "begin", Key: key, Err: err}
+	}
+	tx, err := t.store.db.Begin(ctx, t.cfg.Options)
 	if err != nil {
 		return &StoreError{Op: "begin", Key: key, Err: err}
 	}
@@ -101,7 +104,7 @@ func (t *transactional) Handle(ctx context.Context, m *reprise.Message) error {
 	if key != "" {
 		// Before anything else: in SQLite, a transaction that has read and then
 		// writes fails if another has written meanwhile.
-		got, err := t.store.claim(ctx, tx, key, rand.Text(), t.cfg.Retention, true)
+		got, err := t.store.claim(ctx, inTx{tx}, key, rand.Text(), t.cfg.Retention, true)
 		if err != nil {
 			return &StoreError{Op: "claim", Key: key, Err: err}
 		}
@@ -119,6 +122,9 @@ func (t *transactional) Handle(ctx context.Context, m *reprise.Message) error {
 				err = fmt.Errorf("%w: the handler has ended it: leave that to Tx", sql.ErrTxDone)
 			}
 		}
+		return &StoreError{Op: "commit", Key: key, Err: err}
+	}
+	if err := t.store.db.Committed(); err != nil {
 		return &StoreError{Op: "commit", Key: key, Err: err}
 	}
 	if key != "" {

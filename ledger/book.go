@@ -53,7 +53,7 @@ func NewBook(db *sql.DB, cfg BookConfig) (*Book, error) {
 	}
 	cfg = cfg.withDefaults()
 	return &Book{
-		store: store{db, cfg.Dialect, cfg.Prefix}, cfg: cfg, id: rand.Text(),
+		store: newStore(db, cfg.Dialect, cfg.Prefix), cfg: cfg, id: rand.Text(),
 		counts: map[string]entry{}, stored: map[string]entry{}, base: map[string]entry{},
 	}, nil
 }
@@ -235,7 +235,7 @@ func (s *store) fold(ctx context.Context, pages []page, now time.Time) error {
 }
 
 func (s *store) foldOne(ctx context.Context, p page, now time.Time) error {
-	return sqlkit.Transaction(ctx, s.db, s.begins(), func(conn *sql.Conn) error {
+	return s.db.Transaction(ctx, s.begins(), func(ctx context.Context, conn *sql.Conn) error {
 		// Whoever deletes the page adds it.
 		n, err := s.execOn(ctx, conn, `DELETE FROM {book} WHERE process = $1 AND queue = $2 AND seen = $3`, p.process, []byte(p.queue), sqlkit.Millis(p.seen))
 		if err != nil || n == 0 {

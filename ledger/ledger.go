@@ -42,7 +42,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Ledger, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	l := &Ledger{store: store{db, cfg.Dialect, cfg.Prefix}, cfg: cfg, turn: make(chan struct{}, 1), verdict: map[string]bool{}}
+	l := &Ledger{store: newStore(db, cfg.Dialect, cfg.Prefix), cfg: cfg, turn: make(chan struct{}, 1), verdict: map[string]bool{}}
 	if err := l.create(ctx); err != nil {
 		return nil, fmt.Errorf("ledger: opening it in %s: %w", cfg.Dialect, err)
 	}

@@ -55,20 +55,43 @@ var tables = []string{
 
 // store is the tables.
 type store struct {
-	db      *sql.DB
+	db      *sqlkit.DB
 	dialect failed.Dialect
 	prefix  string
 }
 
+func newStore(db *sql.DB, d failed.Dialect, prefix string) store {
+	return store{sqlkit.New(db, d == failed.SQLite), d, prefix}
+}
+
+// Healthy returns nil if the tables can be read, or else why not: a failed.ErrUnavailable,
+// unless it is something else that is wrong. ctx should have a deadline.
+func (s *store) Healthy(ctx context.Context) error {
+	if _, err := s.version(ctx); err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	return nil
+}
+
 // create makes the tables where there are none, and refuses those of a newer version.
 func (s *store) create(ctx context.Context) error {
-	if at, err := s.version(ctx, s.db); err == nil {
-		return known(at)
+	at, err := s.version(ctx)
+	if err == nil {
+		err = known(at)
+	} else {
+		err = s.make(ctx)
 	}
+	if err != nil {
+		return err
+	}
+	return s.db.Watch(ctx)
+}
+
+func (s *store) make(ctx context.Context) error {
 	begin := s.begins()
 	types := strings.NewReplacer("BYTES", "BLOB", "BIGINT", "INTEGER")
 	if s.dialect == failed.SQLite {
-		if err := sqlkit.WriteAhead(ctx, s.db); err != nil {
+		if err := s.db.WriteAhead(ctx); err != nil {
 			return err
 		}
 	} else {
@@ -77,7 +100,7 @@ func (s *store) create(ctx context.Context) error {
 		// and schema: it takes a moment.
 		begin = append(begin, `SELECT pg_advisory_xact_lock(7365417203)`)
 	}
-	return sqlkit.Transaction(ctx, s.db, begin, func(conn *sql.Conn) error {
+	return s.db.Transaction(ctx, begin, func(ctx context.Context, conn *sql.Conn) error {
 		for _, t := range tables {
 			if _, err := conn.ExecContext(ctx, s.sql(types.Replace(t))); err != nil {
 				return err
@@ -86,17 +109,17 @@ func (s *store) create(ctx context.Context) error {
 		if _, err := conn.ExecContext(ctx, s.sql(`INSERT INTO {about} (name, value) VALUES ('version', $1) ON CONFLICT (name) DO NOTHING`), strconv.Itoa(version)); err != nil {
 			return err
 		}
-		at, err := s.version(ctx, conn)
+		var at string
+		err := conn.QueryRowContext(ctx, s.sql(versionOf)).Scan(&at)
 		return cmp.Or(err, known(at))
 	})
 }
 
+const versionOf = `SELECT value FROM {about} WHERE name = 'version'`
+
 // version is that of the tables, or an error if there are none.
-func (s *store) version(ctx context.Context, in interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-},
-) (at string, err error) {
-	err = in.QueryRowContext(ctx, s.sql(`SELECT value FROM {about} WHERE name = 'version'`)).Scan(&at)
+func (s *store) version(ctx context.Context) (at string, err error) {
+	err = s.db.Row(ctx, s.sql(versionOf)).Scan(&at)
 	return at, err
 }
 
@@ -112,7 +135,7 @@ func (s *store) begins() []string {
 	if s.dialect == failed.SQLite {
 		return []string{sqlkit.Wait, sqlkit.Immediate}
 	}
-	return []string{"BEGIN"}
+	return []string{sqlkit.Begin}
 }
 
 // sql makes a statement of one for both dialects.
@@ -127,7 +150,7 @@ func (s *store) sql(text string) string {
 }
 
 func (s *store) exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
-	err = sqlkit.Transaction(ctx, s.db, s.begins(), func(conn *sql.Conn) error {
+	err = s.db.Transaction(ctx, s.begins(), func(ctx context.Context, conn *sql.Conn) error {
 		changed, err = s.execOn(ctx, conn, query, args...)
 		return err
 	})
@@ -143,7 +166,7 @@ func (s *store) execOn(ctx context.Context, conn *sql.Conn, query string, args .
 }
 
 func (s *store) rows(ctx context.Context, query string, args ...any) iter.Seq2[*sql.Rows, error] {
-	return sqlkit.Rows(func() (*sql.Rows, error) { return s.db.QueryContext(ctx, s.sql(query), args...) })
+	return s.db.Rows(ctx, s.sql(query), args...)
 }
 
 // samples returns those of an account since a time, the oldest first.

@@ -13,8 +13,18 @@ import (
 // as long as the connection has it wait, which Wait sets. One that reads first and writes
 // then is refused without waiting where another writes, since one of the two has to give way.
 const (
-	Wait      = "PRAGMA busy_timeout = 30000"
+	Wait      = "PRAGMA busy_timeout = 20000" // WriteLimit
 	Immediate = "BEGIN IMMEDIATE"
+)
+
+// Begin and BeginReading begin a transaction in PostgreSQL, with the time limits of
+// WriteLimit and ReadLimit: a server whose client is cut off would keep the locks of the
+// transaction until the network notices, which can take hours. Longer is for a transaction
+// that Long is for.
+const (
+	Begin        = "BEGIN; SET LOCAL statement_timeout = '20s'; SET LOCAL idle_in_transaction_session_timeout = '20s'"
+	BeginReading = "BEGIN READ ONLY; SET LOCAL statement_timeout = '10s'; SET LOCAL idle_in_transaction_session_timeout = '10s'"
+	Longer       = "SET LOCAL statement_timeout = '5min'"
 )
 
 // Patience is for how long the answer to COMMIT or ROLLBACK is waited for, whatever has
@@ -25,35 +35,37 @@ const Patience = 5 * time.Second
 // taken for both.
 var ErrUnknown = errors.New("the database does not answer, and may have committed it or not")
 
-// Transaction runs f on a connection, in a transaction that the statements of begin begin.
-// It is committed if f returns nil. If ctx ends in the middle of that, what has become
-// of it is waited for nevertheless: for Patience, and then it is ErrUnknown.
-func Transaction(ctx context.Context, db *sql.DB, begin []string, f func(*sql.Conn) error) error {
-	conn, err := db.Conn(ctx)
+// transaction runs f on a connection, in a transaction that the statements of begin begin
+// within starting, and check on the same connection when it is committed.
+func transaction(starting context.Context, db *sql.DB, begin []string, f func(*sql.Conn) error, check func() error) error {
+	conn, err := db.Conn(starting)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	open := true
 	defer func() {
-		if open && end(ctx, conn, "ROLLBACK") != nil { // also after a panic
+		if open && end(starting, conn, "ROLLBACK") != nil { // also after a panic
 			drop(conn)
 		}
 	}()
 	for _, s := range begin {
-		if _, err := conn.ExecContext(ctx, s); err != nil {
+		if _, err := conn.ExecContext(starting, s); err != nil {
 			return err
 		}
 	}
 	if err := f(conn); err != nil {
 		return err
 	}
-	err = end(ctx, conn, "COMMIT")
+	err = end(starting, conn, "COMMIT")
 	if errors.Is(err, ErrUnknown) {
 		drop(conn)
 	}
 	open = err != nil && !errors.Is(err, ErrUnknown)
-	return err
+	if err != nil {
+		return err
+	}
+	return check()
 }
 
 func end(ctx context.Context, conn *sql.Conn, how string) error {
@@ -69,21 +81,3 @@ func end(ctx context.Context, conn *sql.Conn, how string) error {
 // drop closes a connection that nobody knows the state of, rather than that another gets
 // it: what is open on it the database rolls back.
 func drop(conn *sql.Conn) { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }
-
-// WriteAhead has SQLite write ahead: a property of the file, by which readers and a writer
-// are not in each other's way. Who finds that another is about to do the same is refused
-// at once, whatever the connection's busy_timeout, also where the connection's address
-// says it, so that it is tried again, for some seconds.
-func WriteAhead(ctx context.Context, db *sql.DB) (err error) {
-	for pause := time.Millisecond; pause < 4*time.Second; pause *= 2 {
-		if _, err = db.ExecContext(ctx, "PRAGMA journal_mode = WAL"); err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(pause):
-		}
-	}
-	return err
-}

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -39,6 +40,11 @@ func (c *muteConn) ExecContext(ctx context.Context, query string, _ []driver.Nam
 	return driver.ResultNoRows, ctx.Err()
 }
 
+func (c *muteConn) QueryContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
+	_, err := c.ExecContext(ctx, query, nil)
+	return nil, err
+}
+
 // A database that hangs holds up nobody for ever, and nobody gets a connection of which it
 // is not known what is open on it.
 func TestTheEndOfATransactionIsNotWaitedForForEver(t *testing.T) {
@@ -59,7 +65,7 @@ func TestTheEndOfATransactionIsNotWaitedForForEver(t *testing.T) {
 				defer db.Close()
 				ctx, cancel := context.WithCancel(t.Context())
 				begun := time.Now()
-				err := sqlkit.Transaction(ctx, db, []string{"BEGIN"}, func(*sql.Conn) error {
+				err := sqlkit.New(db, false).Transaction(ctx, []string{"BEGIN"}, func(context.Context, *sql.Conn) error {
 					cancel()
 					return c.does
 				})
@@ -86,8 +92,61 @@ func TestACancelledTransactionIsCommittedOrNot(t *testing.T) {
 	db := sql.OpenDB(m)
 	defer db.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	err := sqlkit.Transaction(ctx, db, []string{"BEGIN"}, func(*sql.Conn) error { cancel(); return nil })
+	err := sqlkit.New(db, false).Transaction(ctx, []string{"BEGIN"}, func(context.Context, *sql.Conn) error { cancel(); return nil })
 	if err != nil || !slices.Equal(m.said, []string{"BEGIN", "COMMIT"}) || m.closed.Load() != 0 {
 		t.Errorf("%v: it was told %q", err, m.said)
+	}
+}
+
+// A database that does not answer is given up on, whatever it is asked.
+func TestADatabaseThatHangsIsGivenUpOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		mute  string
+		limit time.Duration
+		does  func(ctx context.Context, db *sqlkit.DB) error
+	}{
+		"a statement": {"INSERT", sqlkit.WriteLimit, func(ctx context.Context, db *sqlkit.DB) error {
+			_, err := db.Exec(ctx, "INSERT")
+			return err
+		}},
+		"a query": {"SELECT", sqlkit.ReadLimit, func(ctx context.Context, db *sqlkit.DB) error {
+			return db.Row(ctx, "SELECT").Scan(new(int))
+		}},
+		"rows": {"SELECT", sqlkit.ReadLimit, func(ctx context.Context, db *sqlkit.DB) error {
+			for _, err := range db.Rows(ctx, "SELECT") {
+				return err
+			}
+			return nil
+		}},
+		"the beginning": {"BEGIN", sqlkit.WriteLimit, func(ctx context.Context, db *sqlkit.DB) error {
+			return db.Transaction(sqlkit.Long(ctx), []string{"BEGIN"}, func(context.Context, *sql.Conn) error { return nil })
+		}},
+		"within": {"UPDATE", sqlkit.WriteLimit, func(ctx context.Context, db *sqlkit.DB) error {
+			return db.Transaction(ctx, []string{"BEGIN"}, func(ctx context.Context, conn *sql.Conn) error {
+				_, err := conn.ExecContext(ctx, "UPDATE")
+				return err
+			})
+		}},
+		"within a long one": {"UPDATE", sqlkit.LongLimit, func(ctx context.Context, db *sqlkit.DB) error {
+			return db.Transaction(sqlkit.Long(ctx), []string{"BEGIN"}, func(ctx context.Context, conn *sql.Conn) error {
+				_, err := conn.ExecContext(ctx, "UPDATE")
+				return err
+			})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pool := sql.OpenDB(&mute{to: c.mute})
+				defer pool.Close()
+				begun := time.Now()
+				err := c.does(t.Context(), sqlkit.New(pool, false))
+				if !errors.Is(err, sqlkit.ErrUnavailable) || !strings.Contains(err.Error(), "no answer within "+c.limit.String()) {
+					t.Errorf("%v", err)
+				}
+				if took := time.Since(begun); took != c.limit {
+					t.Errorf("it took %s, want %s", took, c.limit)
+				}
+			})
+		})
 	}
 }

@@ -1,0 +1,253 @@
+package failed_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/testkit/pgtest"
+)
+
+func arrive(ctx context.Context, a *failed.Archive) error {
+	_, err := a.Add(ctx, []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}}})
+	return err
+}
+
+// accident is something that happens to the database of an archive that is open.
+type accident struct {
+	happens, repaired func(t *testing.T)
+	says              string // the error
+	stays             bool   // until the archive is opened anew
+}
+
+// Nothing is added to an archive whose database is gone, has gone back in time or takes no
+// writes, and it says so. When it is as it was, it goes on by itself.
+func TestNothingIsAddedToAnArchiveThatIsGone(t *testing.T) {
+	t.Run("file", func(t *testing.T) {
+		for name, happens := range map[string]func(t *testing.T, path string) accident{
+			"deleted": func(t *testing.T, path string) accident {
+				return accident{happens: func(t *testing.T) { remove(t, path) }, says: path + " was deleted or moved", stays: true}
+			},
+			"moved": func(t *testing.T, path string) accident {
+				away := filepath.Join(t.TempDir(), "away.db")
+				return accident{
+					happens:  func(t *testing.T) { move(t, path, away) },
+					repaired: func(t *testing.T) { move(t, away, path) },
+					says:     path + " was deleted or moved",
+				}
+			},
+			"replaced": func(t *testing.T, path string) accident {
+				return accident{happens: func(t *testing.T) {
+					remove(t, path)
+					check(t, os.WriteFile(path, nil, 0o600))
+				}, says: path + " was replaced by another one", stays: true}
+			},
+			"replaced by a backup": func(t *testing.T, path string) accident {
+				backup := filepath.Join(t.TempDir(), "backup.db")
+				openFile(t, path).exec(t, `VACUUM INTO '`+backup+`'`)
+				return accident{happens: func(t *testing.T) {
+					remove(t, path)
+					move(t, backup, path)
+				}, says: path + " was replaced by another one", stays: true}
+			},
+			"emptied": func(t *testing.T, path string) accident {
+				return accident{happens: func(t *testing.T) { check(t, os.Truncate(path, 0)) }, says: path + " was emptied", stays: true}
+			},
+			"log deleted": func(t *testing.T, path string) accident {
+				return accident{happens: func(t *testing.T) { check(t, os.Remove(path+"-wal")) }, says: path + "-wal was deleted", stays: true}
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "test.db")
+				db := openFile(t, path)
+				testAccident(t, db, func() *failed.Archive {
+					check(t, db.Close()) // as when a process ends
+					return openFile(t, path).open(t)
+				}, happens(t, path))
+			})
+		}
+	})
+	eachDatabase(t, func(t *testing.T, db database) {
+		db.SetMaxOpenConns(1)
+		tables := []string{"about", "counter"}
+		rename := func(from, to string) func(t *testing.T) {
+			return func(t *testing.T) {
+				for _, table := range tables {
+					db.exec(t, `ALTER TABLE `+from+table+` RENAME TO `+to+table)
+				}
+			}
+		}
+		const p = failed.DefaultPrefix
+		all := map[string]accident{
+			"older": {
+				happens: func(t *testing.T) { db.exec(t, `UPDATE `+p+`counter SET last = last - 3 WHERE name = 'commit'`) },
+				says:    "the last 3 changes are missing",
+				stays:   true,
+			},
+			"another": {
+				happens: func(t *testing.T) { db.exec(t, `UPDATE `+p+`about SET value = 'other' WHERE name = 'archive'`) },
+				says:    "the database has another archive now",
+				stays:   true,
+			},
+		}
+		if db.dialect == failed.PostgreSQL {
+			all["dropped"] = accident{happens: rename(p, "gone_"), repaired: rename("gone_", p), says: "tables are missing: was the schema dropped?"}
+			all["read-only"] = accident{
+				happens:  func(t *testing.T) { db.exec(t, `SET default_transaction_read_only = on`) },
+				repaired: func(t *testing.T) { db.exec(t, `SET default_transaction_read_only = off`) },
+				says:     "read-only",
+			}
+		}
+		for name, a := range all {
+			t.Run(name, func(t *testing.T) {
+				testAccident(t, db, func() *failed.Archive { return db.open(t) }, a)
+			})
+		}
+	})
+}
+
+// A file that has become read-only takes nothing, and a check of the archive notices.
+func TestAFileThatBecomesReadOnly(t *testing.T) {
+	file := &reopened{path: filepath.Join(t.TempDir(), "test.db")}
+	db := database{sql.OpenDB(file), failed.SQLite, new(atomic.Int64)}
+	t.Cleanup(func() { db.Close() })
+	mode := func(mode string) func(t *testing.T) {
+		return func(*testing.T) {
+			file.mode.Store(&mode)
+			db.SetMaxIdleConns(0) // which closes those that there are
+			db.SetMaxIdleConns(2)
+		}
+	}
+	mode("rwc")(t)
+	testAccident(t, db, nil, accident{happens: mode("ro"), repaired: mode("rwc"), says: "attempt to write a readonly database"})
+}
+
+// reopened opens a file in one mode or another.
+type reopened struct {
+	path string
+	mode atomic.Pointer[string]
+}
+
+func (r *reopened) Connect(context.Context) (driver.Conn, error) {
+	return r.Driver().Open("file:" + r.path + "?_pragma=synchronous(OFF)&mode=" + *r.mode.Load())
+}
+
+func (*reopened) Driver() driver.Driver { return &sqlite.Driver{} }
+
+func testAccident(t *testing.T, db database, reopen func() *failed.Archive, x accident) {
+	t.Helper()
+	var log bytes.Buffer
+	a := db.open(t, func(c *failed.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	before := value(a.Count(t.Context(), failed.Filter{}))(t).N
+	for range 5 {
+		check(t, arrive(t.Context(), a))
+	}
+	check(t, a.Healthy(t.Context()))
+	x.happens(t)
+	for range 2 {
+		err := arrive(t.Context(), a)
+		if err == nil || !errors.Is(err, failed.ErrUnavailable) || !strings.Contains(err.Error(), x.says) {
+			t.Errorf("added: %v, want %q", err, x.says)
+		}
+		err = a.Healthy(t.Context())
+		if err == nil || !strings.Contains(err.Error(), x.says) {
+			t.Errorf("healthy: %v, want %q", err, x.says)
+		}
+	}
+	if x.repaired != nil {
+		x.repaired(t)
+		check(t, a.Healthy(t.Context()))
+		check(t, arrive(t.Context(), a))
+		if n := value(a.Count(t.Context(), failed.Filter{}))(t).N; n != before+6 && n != before+7 {
+			t.Errorf("%d messages, %d before", n, before) // what was refused may be in a file that was put back
+		}
+		return
+	}
+	_ = db.DB.Ping() // the pool may open a connection, and that a new file
+	if err := arrive(t.Context(), a); err == nil {
+		t.Error("it goes on by itself")
+	}
+	a = reopen()
+	check(t, arrive(t.Context(), a))
+	check(t, a.Healthy(t.Context()))
+}
+
+func openFile(t *testing.T, path string) database {
+	t.Helper()
+	return open(t, failed.SQLite, "sqlite", "file:"+path+"?_pragma=synchronous(OFF)&_pragma=busy_timeout(5000)")
+}
+
+// remove removes a database as an operator does: rm path*.
+func remove(t *testing.T, path string) {
+	t.Helper()
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func move(t *testing.T, from, to string) {
+	t.Helper()
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Rename(from+suffix, to+suffix); err != nil && (suffix == "" || !errors.Is(err, os.ErrNotExist)) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A backup that is restored into the file by SQLite itself is noticed, too.
+func TestABackupThatIsRestoredUnderAnArchive(t *testing.T) {
+	dir := t.TempDir()
+	path, backup := filepath.Join(dir, "test.db"), filepath.Join(dir, "backup.db")
+	db := openFile(t, path)
+	a := db.open(t)
+	check(t, arrive(t.Context(), a))
+	db.exec(t, `VACUUM INTO '`+backup+`'`)
+	check(t, arrive(t.Context(), a))
+	other := openFile(t, path)
+	other.SetMaxOpenConns(1)
+	other.exec(t, `ATTACH '`+backup+`' AS old`)
+	for _, table := range []string{"counter", "message", "content"} {
+		other.exec(t, fmt.Sprintf(`DELETE FROM main.%s%s; INSERT INTO main.%[1]s%[2]s SELECT * FROM old.%[1]s%[2]s`, failed.DefaultPrefix, table))
+	}
+	if err := arrive(t.Context(), a); err == nil || !strings.Contains(err.Error(), "the last 1 changes are missing") {
+		t.Errorf("added: %v", err)
+	}
+}
+
+// A PostgreSQL that hangs in the middle of everything is given up on, holds no lock of the
+// archive for ever, and is used again when it answers.
+func TestAPostgresThatHangs(t *testing.T) {
+	proxy := pgtest.NewProxy(t, pgtest.Schema(t))
+	db := open(t, failed.PostgreSQL, "pgx", proxy.URL)
+	a := db.open(t)
+	check(t, arrive(t.Context(), a))
+	proxy.Hold()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := a.Healthy(ctx); !errors.Is(err, failed.ErrUnavailable) || !strings.Contains(err.Error(), "no answer within 100ms") {
+		t.Errorf("healthy: %v", err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := arrive(ctx, a); !errors.Is(err, failed.ErrUnavailable) {
+		t.Errorf("added: %v", err)
+	}
+	proxy.Resume()
+	check(t, a.Healthy(t.Context()))
+	check(t, arrive(t.Context(), a))
+}

@@ -1,0 +1,168 @@
+package sqlkit
+
+import (
+	"context"
+	"database/sql"
+	"iter"
+	"time"
+)
+
+// Time limits. A console gives up on a request after 30 s, so that what it asks for has to
+// fail before that.
+const (
+	ReadLimit  = 10 * time.Second // of a query
+	WriteLimit = 20 * time.Second // of a transaction, with the wait for other writers
+	LongLimit  = 5 * time.Minute  // of what changes many rows at once: see Long
+)
+
+// DB is a database as the stores use it. Every statement has a time limit, and in SQLite
+// a file that is gone is noticed before the caller relies on what it wrote. Errors are
+// explained: see ErrUnavailable.
+type DB struct {
+	pool *sql.DB
+	file watched
+}
+
+// New returns the database of a pool. The pool stays the caller's.
+func New(pool *sql.DB, sqlite bool) *DB { return &DB{pool: pool, file: watched{sqlite: sqlite}} }
+
+type longKey struct{}
+
+// Long returns a context in which transactions have LongLimit instead of WriteLimit, and
+// queries instead of ReadLimit. The statements that begin a transaction keep theirs.
+func Long(ctx context.Context) context.Context { return context.WithValue(ctx, longKey{}, true) }
+
+func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if ctx.Value(longKey{}) != nil {
+		limit = LongLimit
+	}
+	return context.WithTimeout(ctx, limit)
+}
+
+// Row is the row of a query. Scan must be called.
+type Row struct {
+	row    *sql.Row
+	err    error
+	cancel context.CancelFunc
+	begun  time.Time
+}
+
+// Scan is that of sql.Row.
+func (r *Row) Scan(dest ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	defer r.cancel()
+	return explain(r.row.Scan(dest...), r.begun)
+}
+
+// Row queries one row.
+func (d *DB) Row(ctx context.Context, query string, args ...any) *Row {
+	if err := d.file.check(false); err != nil {
+		return &Row{err: err}
+	}
+	begun := time.Now()
+	ctx, cancel := limited(ctx, ReadLimit)
+	return &Row{row: d.pool.QueryRowContext(ctx, query, args...), cancel: cancel, begun: begun}
+}
+
+// Rows yields the rows of a query. Its error, if there is one, comes last.
+func (d *DB) Rows(ctx context.Context, query string, args ...any) iter.Seq2[*sql.Rows, error] {
+	return func(yield func(*sql.Rows, error) bool) {
+		if err := d.file.check(false); err != nil {
+			yield(nil, err)
+			return
+		}
+		begun := time.Now()
+		ctx, cancel := limited(ctx, ReadLimit)
+		defer cancel()
+		for row, err := range Rows(func() (*sql.Rows, error) { return d.pool.QueryContext(ctx, query, args...) }) {
+			if !yield(row, explain(err, begun)) {
+				return
+			}
+		}
+	}
+}
+
+// Exec runs one statement that is a transaction of its own, and returns the number of
+// rows that it has changed.
+func (d *DB) Exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
+	if err := d.file.check(false); err != nil {
+		return 0, err
+	}
+	begun := time.Now()
+	ctx, cancel := limited(ctx, WriteLimit)
+	defer cancel()
+	conn, err := d.pool.Conn(ctx)
+	if err != nil {
+		return 0, explain(err, begun)
+	}
+	defer conn.Close() // when the file has been checked: the last connection to close removes its log
+	result, err := conn.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, explain(err, begun)
+	}
+	if err := d.file.check(true); err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// Begin begins a transaction that the caller ends. It has no time limit but that of ctx.
+// Committed has to be called after its end.
+func (d *DB) Begin(ctx context.Context, options *sql.TxOptions) (*sql.Tx, error) {
+	if err := d.file.check(false); err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	tx, err := d.pool.BeginTx(ctx, options)
+	return tx, explain(err, begun)
+}
+
+// Committed returns an error if what was just committed went into a file that is gone.
+func (d *DB) Committed() error { return d.file.check(false) }
+
+// Transaction runs f on a connection, in a transaction that the statements of begin begin,
+// and f has the context for its own statements. It is committed if f returns nil. If ctx
+// ends in the middle of that, its outcome is waited for nevertheless: for Patience, and
+// then it is ErrUnknown. ErrGone, if the file was gone at the end.
+func (d *DB) Transaction(ctx context.Context, begin []string, f func(context.Context, *sql.Conn) error) error {
+	if err := d.file.check(false); err != nil {
+		return err
+	}
+	begun := time.Now()
+	starting, started := context.WithTimeout(ctx, WriteLimit)
+	defer started()
+	ctx, cancel := limited(ctx, WriteLimit)
+	defer cancel()
+	err := transaction(starting, d.pool, begin, func(conn *sql.Conn) error { return f(ctx, conn) }, func() error { return d.file.check(true) })
+	return explain(err, begun)
+}
+
+// Watch notes which file the database is in, if it is SQLite: call it when the tables are
+// there. From then on, ErrGone is returned when the file is not where it was.
+func (d *DB) Watch(ctx context.Context) error {
+	begun := time.Now()
+	return explain(d.file.watch(ctx, d.pool), begun)
+}
+
+// WriteAhead has SQLite write ahead: a property of the file, by which readers and a writer
+// are not in each other's way. Who finds that another is about to do the same is refused
+// at once, whatever the connection's busy_timeout, also where the connection's address
+// says it, so that it is tried again, for some seconds.
+func (d *DB) WriteAhead(ctx context.Context) (err error) {
+	begun := time.Now()
+	ctx, cancel := limited(ctx, WriteLimit)
+	defer cancel()
+	for pause := time.Millisecond; pause < 4*time.Second; pause *= 2 {
+		if _, err = d.pool.ExecContext(ctx, "PRAGMA journal_mode = WAL"); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return explain(err, begun)
+		case <-time.After(pause):
+		}
+	}
+	return explain(err, begun)
+}

@@ -1,0 +1,85 @@
+package sqlkit
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+)
+
+// ErrUnavailable says that the database cannot be used at present: it does not answer in
+// time, cannot be reached, takes no writes, or is gone. The same call may succeed later.
+var ErrUnavailable = errors.New("database not available")
+
+// ErrGone says that the database is no longer the one that was opened: its file was
+// deleted or replaced, or its tables were dropped. It is an ErrUnavailable, too.
+var ErrGone error = gone("the database is gone")
+
+type gone string
+
+func (e gone) Error() string { return string(e) }
+
+func (e gone) Is(target error) bool { return target == ErrGone || target == ErrUnavailable }
+
+// Gone returns an ErrGone with a text of its own.
+func Gone(text string) error { return gone(text) }
+
+// explain makes an ErrUnavailable, or an ErrGone, of an error that is one.
+func explain(err error, begun time.Time) error {
+	switch {
+	case err == nil, errors.Is(err, ErrUnavailable), errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, ErrUnknown):
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: no answer within %s: %w", ErrUnavailable, time.Since(begun).Round(100*time.Millisecond), context.DeadlineExceeded)
+	case isUnavailable(err):
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if state := sqlState(err); state == "42P01" || state == "3F000" { // undefined_table, invalid_schema_name
+		return gone(fmt.Sprintf("tables are missing: was the schema dropped? (restore it, or restart this process to begin with empty tables): %v", err))
+	}
+	return err
+}
+
+// sqlState is PostgreSQL's code of an error, "" if it has none.
+// https://www.postgresql.org/docs/current/errcodes-appendix.html
+func sqlState(err error) string {
+	if e, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err); ok {
+		return e.SQLState()
+	}
+	return ""
+}
+
+func isUnavailable(err error) bool {
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return true
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	if state := sqlState(err); state != "" {
+		// connection exceptions, too few resources, operator intervention (a statement
+		// timeout among them), read-only
+		return strings.HasPrefix(state, "08") || strings.HasPrefix(state, "53") || strings.HasPrefix(state, "57") || state == "25006"
+	}
+	e, ok := errors.AsType[interface {
+		error
+		Code() int
+	}](err)
+	if !ok {
+		return false
+	}
+	switch e.Code() & 0xff { // https://www.sqlite.org/rescode.html
+	case 5, 6, 8, 10, 11, 13, 14, 26: // busy, locked, read-only, I/O, corrupt, full, cannot open, not a database
+		return true
+	}
+	return false
+}

@@ -1,0 +1,84 @@
+package sqlkit
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync/atomic"
+)
+
+// watched is the file of an SQLite database. SQLite goes on writing to a file that was
+// deleted or replaced, and loses all of it when the last connection closes.
+type watched struct {
+	sqlite bool
+	known  atomic.Pointer[file] // nil: not known yet
+}
+
+type file struct {
+	path string // "": in memory
+	info os.FileInfo
+	wal  bool // it has a write-ahead log beside it while a connection is open
+}
+
+// watch notes which file it is.
+func (w *watched) watch(ctx context.Context, pool *sql.DB) error {
+	if !w.sqlite || w.known.Load() != nil {
+		return nil
+	}
+	ctx, cancel := limited(ctx, ReadLimit)
+	defer cancel()
+	var f file
+	var mode string
+	if err := pool.QueryRowContext(ctx, `SELECT file FROM pragma_database_list WHERE name = 'main'`).Scan(&f.path); err != nil {
+		return err
+	}
+	if f.path == "" { // in memory
+		w.known.Store(&f)
+		return nil
+	}
+	if err := pool.QueryRowContext(ctx, `SELECT journal_mode FROM pragma_journal_mode`).Scan(&mode); err != nil {
+		return err
+	}
+	f.wal = mode == "wal"
+	var err error
+	if f.info, err = os.Stat(f.path); err != nil {
+		return f.gone(err)
+	}
+	w.known.Store(&f)
+	return nil
+}
+
+// check returns ErrGone unless the file is where it was. After a write, while the
+// connection is open, the log has to be there as well.
+func (w *watched) check(written bool) error {
+	f := w.known.Load()
+	if f == nil || f.path == "" {
+		return nil
+	}
+	now, err := os.Stat(f.path)
+	switch {
+	case err != nil:
+		return f.gone(err)
+	case !os.SameFile(f.info, now):
+		return gone(fmt.Sprintf("the file %s was replaced by another one (put the file back, or restart this process to use the new one)", f.path))
+	case now.Size() == 0:
+		return gone(fmt.Sprintf("the file %s was emptied (restart this process to begin with an empty one)", f.path))
+	}
+	if !written || !f.wal {
+		return nil
+	}
+	if _, err := os.Stat(f.path + "-wal"); errors.Is(err, fs.ErrNotExist) {
+		return gone(fmt.Sprintf("the file %s-wal was deleted, which holds the newest part of the database (end this process in order, which saves that part, and start it again)", f.path))
+	}
+	return nil
+}
+
+func (f *file) gone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return gone(fmt.Sprintf("the file %s was deleted or moved (put the file back, or restart this process to begin with an empty one)", f.path))
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
