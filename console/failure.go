@@ -48,6 +48,8 @@ func asFailure(err error) *failure {
 		return &failure{status: http.StatusConflict, text: text, advice: "nothing was changed: look at its state and try again"}
 	case errors.Is(err, failed.ErrInvalid):
 		return badRequest(text, "correct the request; nothing was changed")
+	case errors.Is(err, failed.ErrUnavailable):
+		return &failure{status: http.StatusServiceUnavailable, text: text, advice: "try again when it is; failed messages stay in their queues meanwhile", retryAfter: 5}
 	case errors.Is(err, failed.ErrUnstorable):
 		return &failure{status: http.StatusUnprocessableEntity, text: text, advice: "use types and depths that AMQP has"}
 	}
@@ -62,6 +64,9 @@ func (c *call) fail(err error) {
 		if c.r.Context().Err() == nil || !errors.Is(err, context.Canceled) {
 			c.cfg.Logger.Error("request failed", "method", c.r.Method, "path", c.r.URL.Path, "actor", c.who.actor, "err", err)
 		}
+	}
+	if errors.Is(err, failed.ErrUnavailable) {
+		c.cfg.Logger.Warn("archive unavailable", "method", c.r.Method, "path", c.r.URL.Path, "actor", c.who.actor, "err", err)
 	}
 	if f.retryAfter > 0 {
 		c.w.Header().Set("Retry-After", strconv.Itoa(f.retryAfter))

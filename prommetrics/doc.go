@@ -43,6 +43,10 @@
 //	reprise_published_total                 counter    result
 //	reprise_publish_duration_seconds        histogram
 //
+// Of a database that the program says it needs (Metrics.Store):
+//
+//	reprise_store_up                        gauge      store
+//
 // Outcomes are done, retried, parked, given_back (to the queue, the attempt not
 // counted), dropped (the connection was lost before the broker heard of it: the
 // message is delivered again) and lost (or perhaps: with AckThenPublish only).

@@ -26,6 +26,9 @@ func known(t *testing.T) map[string]metric {
 	m := newMetrics(t, prommetrics.Config{})
 	m.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "orders"})
 	m.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "orders.failed", AsDelivered: true})
+	for _, store := range []string{"archive", "ledger", "duplicates"} {
+		m.Store(store, true)
+	}
 	return described(t, m)
 }
 

@@ -39,6 +39,8 @@ type Metrics struct {
 	published       *prometheus.CounterVec
 	publishDuration *prometheus.HistogramVec
 
+	stores *prometheus.GaugeVec
+
 	// The same once more, by the label's values, so that an event looks up one
 	// map and no vector.
 	queues      byName[queue]
@@ -85,6 +87,8 @@ func New(cfg Config) (*Metrics, error) {
 	m.published = m.counter("published_total", "Messages published, by what the broker said.", "result")
 	m.publishDuration = m.histogram(cfg, "publish_duration_seconds", "How long the broker took to confirm messages that it confirmed.", cfg.PublishDuration)
 
+	m.stores = m.gauge("store_up", "Whether the database can be used.", "store")
+
 	m.queues.make = m.queue
 	m.consumers.make = m.consumer
 	m.takers.make = m.taker
@@ -93,6 +97,17 @@ func New(cfg Config) (*Metrics, error) {
 	m.connections.get("consume")
 	m.publishing = m.newPublishing()
 	return m, nil
+}
+
+// Store counts whether a database that the program needs can be used, by a name such as
+// "archive": whoever checks it, with failed.Archive.Healthy for instance, calls this now and
+// then.
+func (m *Metrics) Store(name string, up bool) {
+	value := 0.
+	if up {
+		value = 1
+	}
+	m.stores.WithLabelValues(strings.ToValidUTF8(name, "\uFFFD")).Set(value)
 }
 
 func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {

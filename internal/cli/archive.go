@@ -51,26 +51,42 @@ func openArchiveDB(place string) (*archiveDB, error) {
 // ctx ends.
 func (x *archiveDB) open(ctx context.Context, cfg failed.Config, log *slog.Logger) (*failed.Archive, error) {
 	cfg.Dialect, cfg.Logger = x.dialect, log
-	if x.dialect == failed.SQLite {
-		keepPrivate(x.name)
-	}
+	x.private()
+	var archive *failed.Archive
+	err := x.await(ctx, log, "archive", func() (err error) {
+		archive, err = failed.Open(ctx, x.DB, cfg)
+		return err
+	})
+	return archive, err
+}
+
+// await opens something in the database. It waits for one that cannot be reached, until
+// ctx ends.
+func (x *archiveDB) await(ctx context.Context, log *slog.Logger, what string, open func() error) error {
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
-		archive, err := failed.Open(ctx, x.DB, cfg)
+		err := open()
 		if err == nil {
-			return archive, nil
+			return nil
 		}
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		if !unreachable(err) {
-			return nil, fmt.Errorf("the archive %s cannot be used: %w", x.name, err)
+			return fmt.Errorf("the %s %s cannot be used: %w", what, x.name, err)
 		}
-		log.Warn("archive cannot be reached", "archive", x.name, "error", err, "next_try", pause)
+		log.Warn(what+" cannot be reached", what, x.name, "error", err, "next_try", pause)
 		select {
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		case <-time.After(pause):
 		}
+	}
+}
+
+// private makes the file of a new archive one that nobody else on the machine reads.
+func (x *archiveDB) private() {
+	if x.dialect == failed.SQLite {
+		keepPrivate(x.name)
 	}
 }
 

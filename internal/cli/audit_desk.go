@@ -35,6 +35,7 @@ func (d *desk) observe(next reprise.Observer, embedded bool) reprise.Observer {
 		d.log.Error("no book is kept for the ledger", "error", err)
 		return next
 	}
+	d.kept(book.Healthy)
 	d.book = func(ctx context.Context) {
 		if err := book.Run(ctx); err != nil {
 			d.log.Error("the last of what was done is not in the ledger", "error", err)
@@ -55,7 +56,15 @@ func (d *desk) openLedger(ctx context.Context) (*ledger.Ledger, error) {
 	if d.embedded {
 		cfg.Every = auditHere
 	}
-	return ledger.Open(ctx, d.db.DB, cfg)
+	var l *ledger.Ledger
+	err := d.db.await(ctx, d.log, "ledger", func() (err error) {
+		l, err = ledger.Open(ctx, d.db.DB, cfg)
+		return err
+	})
+	if err == nil && d.book == nil {
+		d.kept(l.Healthy)
+	}
+	return l, err
 }
 
 // audit takes samples until ctx ends.

@@ -27,6 +27,7 @@ type consoleRunCmd struct {
 	Keep       string   `placeholder:"TIME" help:"Remove messages from the archive after this time, such as 90d. Default: never."`
 	Listen     string   `default:"${console}" placeholder:"ADDR" help:"Address of the console; port 0 takes any that is free. Default ${default}."`
 	Tokens     string   `placeholder:"FILE" help:"Let only those in who have a token of this file. Default: everybody on this machine."`
+	Metrics    string   `placeholder:"ADDR" help:"Serve /metrics, /healthz and /readyz at this address, such as 127.0.0.1:9090. Default: nowhere."`
 	Secure     bool     `help:"Browsers come by HTTPS, through a proxy: the session's cookie travels no other way."`
 	Management string   `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"The broker's management API, for live figures and to find failed queues."`
 	logFlags
@@ -67,6 +68,17 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 	}
 	stop.serve(log)
 	defer d.close()
+	health, err := newHealth(stop.ctx.Done())
+	if err != nil {
+		return err
+	}
+	web, err := health.serve(c.Metrics, log)
+	if err != nil {
+		return err
+	}
+	defer web.stop()
+	health.needs(d.parts()...)
+	defer health.watch(log)()
 	if err := d.serve(); err != nil {
 		return err
 	}
@@ -78,7 +90,10 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 	go func() {
 		err := d.run(stop.ctx, func(ctx context.Context) (*reprise.Client, error) {
 			var err error
-			client, err = dial(ctx, url, &reprise.Config{Logger: log, Name: "reprise console"})
+			client, err = dial(ctx, url, &reprise.Config{Logger: log, Name: "reprise console", Observer: health.metrics})
+			if err == nil {
+				health.works(client, nil)
+			}
 			return client, err
 		})
 		if client != nil {

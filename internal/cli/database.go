@@ -15,8 +15,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	"modernc.org/sqlite" // the driver "sqlite"
 
+	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/idempotent"
 )
 
@@ -91,12 +92,17 @@ func (x *database) migrate(ctx context.Context) error {
 }
 
 // unreachable reports whether a PostgreSQL has not said anything yet, or that it is
-// not ready. What else it says will not change by itself.
+// not ready, or whether a file is locked. What else it says will not change by itself.
 // https://www.postgresql.org/docs/current/errcodes-appendix.html
 func unreachable(err error) bool {
+	if said, ok := errors.AsType[*sqlite.Error](err); ok {
+		return said.Code()&0xff == 5 // SQLITE_BUSY
+	}
 	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return strings.HasPrefix(said.Code, "57P") || strings.HasPrefix(said.Code, "53")
 	}
-	_, ok := errors.AsType[*pgconn.ConnectError](err)
-	return ok
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return true
+	}
+	return errors.Is(err, failed.ErrUnavailable)
 }

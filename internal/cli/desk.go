@@ -38,9 +38,53 @@ type desk struct {
 	embedded bool                  // the broker is in this process
 	book     func(context.Context) // writes what workers do, for the ledger; nil: there are none
 
+	keeping atomic.Pointer[failed.Archive]              // nil: not open yet
+	ended   atomic.Pointer[error]                       // why nothing is archived any more
+	counted atomic.Pointer[func(context.Context) error] // how the ledger is; nil: there is none, or not yet
+
 	mu            sync.Mutex
 	foundAccounts []ledger.Account // of failed queues that were found
+	ingests       []*failed.Ingest
 }
+
+// parts are the databases, for whoever asks how the process is.
+func (d *desk) parts() []dependency {
+	if d == nil {
+		return nil
+	}
+	return []dependency{{"archive", d.db.name, d.archiveHealthy}, {"ledger", d.db.name, d.ledgerHealthy}}
+}
+
+func (d *desk) archiveHealthy(ctx context.Context) error {
+	if ended := d.ended.Load(); ended != nil {
+		return *ended
+	}
+	archive := d.keeping.Load()
+	if archive == nil {
+		return errors.New("not open yet: what it waits for is in the log")
+	}
+	if err := archive.Healthy(ctx); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, in := range d.ingests {
+		if err := in.Healthy(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *desk) ledgerHealthy(ctx context.Context) error {
+	if healthy := d.counted.Load(); healthy != nil {
+		return (*healthy)(ctx)
+	}
+	return nil
+}
+
+// kept notes how to ask the ledger how it is.
+func (d *desk) kept(healthy func(context.Context) error) { d.counted.Store(&healthy) }
 
 // deskConfig says what there is.
 type deskConfig struct {
@@ -152,6 +196,7 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 	if err != nil {
 		return err
 	}
+	d.keeping.Store(archive)
 	var books *ledger.Ledger
 	if d.listen != "" {
 		if books, err = d.openLedger(ctx); err != nil {
@@ -219,6 +264,9 @@ func (d *desk) ingest(ctx context.Context, a *failed.Archive, c *reprise.Client,
 	if err != nil {
 		return err
 	}
+	d.mu.Lock()
+	d.ingests = append(d.ingests, in)
+	d.mu.Unlock()
 	d.log.Info("archiving", "queues", queues, "archive", d.db.name)
 	return in.Run(ctx)
 }

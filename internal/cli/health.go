@@ -23,8 +23,8 @@ import (
 //	/metrics          of its workers and its client, and of the process
 //	/metrics/broker   of the broker in it, if there is one; …/per-object: of each queue
 //	/healthz          200: it runs
-//	/readyz           200: it is connected and all workers consume, or pause on purpose;
-//	                  503: what is wrong, one thing in a line
+//	/readyz           200: it is connected, all workers consume, or pause on purpose, and
+//	                  its databases can be used; 503: what is wrong, one thing in a line
 type health struct {
 	metrics *prommetrics.Metrics
 	ending  <-chan struct{} // closed when it drains
@@ -34,6 +34,7 @@ type health struct {
 	broker  http.Handler // metrics of the broker in this process; nil: there is none, or not yet
 	client  *reprise.Client
 	workers []namedWorker
+	stores  []dependency
 }
 
 // namedWorker is a worker with its queue.
@@ -190,9 +191,12 @@ func (h *health) wrong(ctx context.Context) []string {
 	default:
 	}
 	if client == nil {
-		return []string{"it is starting: what it waits for is in the log"}
+		return append([]string{"it is starting: what it waits for is in the log"}, h.unusable(ctx)...)
 	}
 	var wrong []string
+	var asking sync.WaitGroup
+	var unusable []string
+	asking.Go(func() { unusable = h.unusable(ctx) })
 	if err := client.Healthy(ctx); err != nil {
 		wrong = append(wrong, "broker: "+oneLine(textOf(err)))
 	}
@@ -202,5 +206,6 @@ func (h *health) wrong(ctx context.Context) []string {
 			wrong = append(wrong, fmt.Sprintf("queue %s: %s", w.queue, oneLine(textOf(err))))
 		}
 	}
-	return wrong
+	asking.Wait()
+	return append(wrong, unusable...)
 }

@@ -81,6 +81,14 @@ func (s *stores) prepare(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
+// parts are the databases, for whoever asks how the process is.
+func (s *stores) parts() (all []dependency) {
+	for _, x := range s.all {
+		all = append(all, dependency{"duplicates", x.name, x.Healthy})
+	}
+	return all
+}
+
 // close closes the databases.
 func (s *stores) close() {
 	for _, x := range s.all {

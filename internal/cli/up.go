@@ -131,6 +131,9 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 		return err
 	}
 	defer web.stop()
+	health.needs(parts.stores.parts()...)
+	health.needs(parts.desk.parts()...)
+	defer health.watch(log)()
 	if parts.desk != nil {
 		if err := parts.desk.serve(); err != nil {
 			return err

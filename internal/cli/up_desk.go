@@ -97,12 +97,15 @@ func (d *desk) start(client *reprise.Client, workers []namedWorker) (stop func()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
+	d.db.private() // before the book opens it
 	if d.book != nil {
 		running.Go(func() { d.book(ctx) })
 	}
 	running.Go(func() {
 		err := d.run(ctx, func(context.Context) (*reprise.Client, error) { return client, nil })
 		if err != nil && ctx.Err() == nil {
+			ended := fmt.Errorf("nothing is archived any more: %w", err)
+			d.ended.Store(&ended)
 			d.log.Error("nothing is archived any more: failed messages stay in their queues", "error", err)
 		}
 	})
