@@ -38,10 +38,15 @@ type Message struct {
 	AppID           string
 	Priority        uint8
 
-	// Timestamp is when the message was made, in whole seconds. Publish does not
-	// set it, so that what was stored elsewhere is sent as it was: without one, the
-	// age of the message is not known, and not measured (package prommetrics).
+	// Timestamp is when the message was made, in whole seconds. If it is zero, Publish
+	// sends the current time, and PublishAt the time at which the message arrives, so that
+	// a worker knows how long the message has waited (package prommetrics).
 	Timestamp time.Time
+
+	// NoTimestamp makes Publish send a message without a timestamp if Timestamp is zero.
+	// It is for programs that pass messages on unchanged. A worker does not measure the age
+	// of such a message. Default: false. It is never set on delivery.
+	NoTimestamp bool
 
 	// UserID, as a property, was checked by the broker to be the publishing
 	// user. On a retry it may come from a header instead, and any publisher can

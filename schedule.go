@@ -95,6 +95,9 @@ func (c *Client) publishAt(ctx context.Context, t time.Time, m *Message) (*publi
 	}
 	onTheWay := *m
 	onTheWay.Exchange, onTheWay.RoutingKey = hop.Exchange, hop.RoutingKey
+	if onTheWay.Timestamp.IsZero() && !m.NoTimestamp {
+		onTheWay.Timestamp = t // as if it had been published just then
+	}
 	onTheWay.Headers = maps.Clone(m.Headers)
 	if onTheWay.Headers == nil {
 		onTheWay.Headers = map[string]any{}

@@ -11,7 +11,8 @@ import (
 // Publish publishes m and returns when the broker has taken responsibility for
 // it: persistent, routed to at least one queue, confirmed. An empty m.MessageID
 // is set to a random one first, so that publishing the same m again after an
-// error makes a recognisable duplicate.
+// error makes a recognisable duplicate. If m.Timestamp is zero, the message is sent with
+// the current time, unless m.NoTimestamp is set; m keeps its zero.
 //
 // Nil means that the message is stored. Two errors leave it open:
 //
@@ -88,6 +89,9 @@ func (c *Client) prepare(ctx context.Context, m *Message, reserve int, expired <
 	msg, err := m.publishing()
 	if err != nil {
 		return nil, err
+	}
+	if msg.Timestamp.IsZero() && !m.NoTimestamp {
+		msg.Timestamp = time.Now()
 	}
 	conn, err := c.publishing.within(ctx, expired)
 	switch {

@@ -85,6 +85,7 @@ func fresh(c Content, marks []topology.Marks) *reprise.Message {
 		AppID:           p.AppID,
 		Priority:        p.Priority,
 		Timestamp:       p.Timestamp,
+		NoTimestamp:     true, // it is sent as it was
 	}
 }
 

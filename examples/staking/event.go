@@ -209,5 +209,6 @@ func message(queue string, body []byte) *reprise.Message {
 		Body:        body,
 		ContentType: "text/plain",
 		Headers:     map[string]any{preset.StakingAttemptsHeader: int32(0)},
+		NoTimestamp: true, // the other programs send none
 	}
 }

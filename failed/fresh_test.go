@@ -1,0 +1,27 @@
+package failed
+
+import (
+	"testing"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// What is sent again is sent as it was: a message without a timestamp gets none.
+func TestRedriveAddsNoTimestamp(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		w := newWire(t, b.URL)
+		work, from := w.queue("work", nil), w.queue("failed", nil)
+		must(t, w.client.Publish(t.Context(), &reprise.Message{
+			RoutingKey: from, Headers: map[string]any{topology.HeaderQueue: work}, NoTimestamp: true,
+		}))
+		if _, err := Redrive(t.Context(), w.client, RedriveConfig{From: from}); err != nil {
+			t.Fatal(err)
+		}
+		all := w.take(work)
+		if len(all) != 1 || !all[0].Timestamp.IsZero() {
+			t.Errorf("got %+v", all)
+		}
+	})
+}
