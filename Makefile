@@ -60,8 +60,8 @@ bench-worker: ## measure the worker library against loops written by hand; witho
 	bin/workerbench $(ARGS)
 
 .PHONY: soak-broker
-soak-broker: ## kill the broker and cut its power at random moments, ROUNDS times (500)
-	go test ./chaos -count=1 -timeout 0 -v -chaos.rounds $(ROUNDS) $(ARGS)
+soak-broker: ## kill the broker, cut its power ROUNDS times (500), damage all its files
+	go test ./chaos -count=1 -timeout 0 -v -chaos.rounds $(ROUNDS) -chaos.damage $(ARGS)
 
 .PHONY: assets
 assets: ## fetch the console's htmx, of the version and hash in scripts/assets

@@ -14,8 +14,8 @@ type Restored struct {
 	Messages int // in them
 }
 
-// Restore makes a data directory of what [Broker.Backup] has written: one that is not there yet, or is empty. It looks
-// whether it can be read, and tells what is in it. An error leaves behind what has been copied so far.
+// Restore makes a data directory of what [Broker.Backup] has written: one that is not there yet, or is empty. It reads
+// all of it, and tells what is in it. An error leaves behind what has been copied so far.
 //
 // Which messages had been delivered when the backup was made is not known: those of queues that had been consumed from all
 // come as redelivered.
@@ -23,7 +23,7 @@ func Restore(backup, dir string) (found Restored, err error) {
 	if err := store.Copy(backup, dir); err != nil {
 		return found, fmt.Errorf("broker: restore: %w", err)
 	}
-	s, err := store.Open(store.Options{Dir: dir, Log: discard})
+	s, err := store.Open(store.Options{Dir: dir, Log: discard, Everything: true})
 	if err != nil {
 		return found, fmt.Errorf("broker: restore: %w", err)
 	}

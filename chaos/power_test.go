@@ -29,12 +29,19 @@ type powered struct {
 
 func powerUp(t *testing.T, disk *vfs.MemFS) *powered {
 	t.Helper()
+	return powerUpAfter(t, disk, func() {})
+}
+
+// powerUpAfter does something when the store has been opened and nothing has been read from it.
+func powerUpAfter(t *testing.T, disk *vfs.MemFS, do func()) *powered {
+	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
 	p := &powered{disk: disk}
 	var err error
 	if p.store, err = store.Open(store.Options{Dir: "data", Log: log, FS: disk}); err != nil {
 		t.Fatal(err)
 	}
+	do()
 	p.Node, err = node.New(node.Config{
 		Log:         log,
 		Sessions:    session.Config{ChannelMax: 2047, FrameMax: 131072, MaxMessageSize: 1 << 20},
@@ -44,7 +51,7 @@ func powerUp(t *testing.T, disk *vfs.MemFS) *powered {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Access.SetUser(access.User{Name: "guest", Hash: access.HashPassword("guest")}); err != nil {
+	if err := p.Access.SetUser(access.User{Name: "guest", Hash: access.HashPassword("guest"), Tags: []string{"administrator"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Access.SetPermission(access.Permission{User: "guest", VHost: "/", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {

@@ -18,11 +18,12 @@ type Alarm interface {
 // Resource is what an alarm is about, by RabbitMQ's name for it.
 type Resource string
 
-// The resources. Store is none of RabbitMQ's: that goes down with its disk.
+// The resources. Store and Damage are none of RabbitMQ's: that goes down with its disk.
 const (
 	Memory Resource = "memory"
 	Disk   Resource = "disk"
 	Store  Resource = "store"
+	Damage Resource = "damage"
 )
 
 // Set is the alarms of a broker. The zero Set is never raised.
@@ -68,8 +69,11 @@ func (s Set) Has(r Resource) bool {
 func Reason(resources []Resource) string {
 	var low []string
 	for _, r := range resources {
-		if r == Store {
+		switch r {
+		case Store:
 			return "the disk has failed: nothing more is kept until the broker is restarted"
+		case Damage:
+			return "the data directory is damaged: nothing more is accepted until it is repaired"
 		}
 		low = append(low, string(r))
 	}

@@ -28,10 +28,11 @@ type Disk struct {
 	limit int64
 	free  atomic.Int64
 
-	low, failed alarm.Switch
-	unknown     bool // has been logged
-	making      atomic.Bool
-	roomMade    time.Time // or tried to
+	low, failed, damaged alarm.Switch
+
+	unknown  bool // has been logged
+	making   atomic.Bool
+	roomMade time.Time // or tried to
 }
 
 // Dir returns the data directory.
@@ -105,11 +106,19 @@ func (d *Disk) makeRoom(ctx context.Context) {
 	_ = d.store.MakeRoom(ctx) // whatever is in its way is in the way of the next commit, too, which says so
 }
 
-// watchStore raises the alarm that is never over when the store fails.
+// watchStore raises the alarms that are never over: the store has failed, or is damaged.
 func (n *Node) watchStore() {
-	select {
-	case <-n.Disk.store.Failed():
-		n.Disk.failed.Set(true)
-	case <-n.closing:
+	damaged := n.Disk.store.Damaged()
+	for {
+		select {
+		case <-damaged:
+			damaged = nil
+			n.Disk.damaged.Set(true)
+		case <-n.Disk.store.Failed():
+			n.Disk.failed.Set(true)
+			return
+		case <-n.closing:
+			return
+		}
 	}
 }

@@ -27,6 +27,7 @@ func (n *Node) load() (err error) {
 	n.Alarms = append(n.Alarms,
 		alarm.Entry{Resource: alarm.Disk, Alarm: &n.Disk.low},
 		alarm.Entry{Resource: alarm.Store, Alarm: &n.Disk.failed},
+		alarm.Entry{Resource: alarm.Damage, Alarm: &n.Disk.damaged},
 	)
 	n.Disk.check(n.config.Log)
 	n.running.Go(n.watchDisk)

@@ -14,9 +14,12 @@ import (
 
 // format is what is written into a data directory's file of that name. A version that does not know it leaves the
 // directory alone.
+//
+// The first format had no inventory. A directory in it gets one when it is opened, and the second format.
 const (
 	formatFile = "FORMAT"
-	format     = "reprise 1\n"
+	oldFormat  = "reprise 1\n"
+	format     = "reprise 2\n"
 )
 
 // unfinished is what is added to the name of a thing until all of it is there.
@@ -28,18 +31,15 @@ const unfinished = ".new"
 // with a database in it has none, and one that has lost it is not taken for a new one.
 func (d *disk) create() error {
 	path := d.fs.PathJoin(d.dir, databaseDir)
-	known, err := known(d.fs, d.dir)
+	version, err := d.look()
 	if err != nil {
 		return err
 	}
-	if known {
+	if version != 0 {
 		if _, err := d.fs.Stat(path + unfinished); err == nil {
 			return d.baptize(path)
 		}
 		return nil
-	}
-	if err := d.empty(); err != nil {
-		return err
 	}
 	if err := d.fs.RemoveAll(path + unfinished); err != nil {
 		return err
@@ -57,10 +57,26 @@ func (d *disk) create() error {
 	if err := db.Close(); err != nil {
 		return err
 	}
-	if err := writeFormat(d.fs, d.dir); err != nil {
+	v, err := takeInventory(d.fs, path+unfinished)
+	if err != nil {
+		return err
+	}
+	v.sealed = true
+	if err := writeInventory(d.fs, path+unfinished, v); err != nil {
+		return err
+	}
+	if err := writeFormat(d.fs, d.dir, format); err != nil {
 		return err
 	}
 	return d.baptize(path)
+}
+
+// look returns the version of the format of a data directory, or 0 if the directory is to be made one. It changes nothing.
+func (d *disk) look() (version int, err error) {
+	if version, err = readFormat(d.fs, d.dir); version == 0 && err == nil {
+		err = d.empty()
+	}
+	return version, err
 }
 
 func (d *disk) baptize(path string) error {
@@ -86,33 +102,34 @@ func (d *disk) empty() error {
 		ErrDamaged, names[0], formatFile)
 }
 
-// known reports whether a directory has a store in it already, of a format that is known.
-func known(fs vfs.FS, dir string) (bool, error) {
-	f, err := fs.Open(fs.PathJoin(dir, formatFile))
+// readFormat returns the version of the format of a data directory, or 0 if it has none.
+func readFormat(fs vfs.FS, dir string) (version int, err error) {
+	name := fs.PathJoin(dir, formatFile)
+	f, err := fs.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
+		return 0, nil
 	}
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, 100))
-	if err == nil && string(text) != format {
-		err = fmt.Errorf("%w: it is %q, and this is %q; use the version of Reprise that wrote it",
-			ErrFormat, strings.TrimSpace(string(text)), strings.TrimSpace(format))
+	switch {
+	case err != nil:
+		return 0, err
+	case string(text) == oldFormat:
+		return 1, nil
+	case string(text) == format:
+		return 2, nil
 	}
-	return err == nil, err
+	return 0, fmt.Errorf("%w: %s has %q, and this version reads %q; use the version of Reprise that wrote it, or if the file "+
+		"is damaged, restore a backup", ErrFormat, name, strings.TrimSpace(string(text)), strings.TrimSpace(format))
 }
 
 // writeFormat writes the file so that there is either none or a whole one.
-func writeFormat(fs vfs.FS, dir string) error {
+func writeFormat(fs vfs.FS, dir, format string) error {
 	name := fs.PathJoin(dir, formatFile)
-	f, err := fs.Create(name+unfinished, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write([]byte(format))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err := writeFile(fs, name+unfinished, []byte(format)); err != nil {
 		return err
 	}
 	if err := fs.Rename(name+unfinished, name); err != nil {

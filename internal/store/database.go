@@ -39,11 +39,7 @@ func (d *disk) options() *pebble.Options {
 		CacheSize:          cacheSize,
 		MemTableSize:       memTableSize,
 		// Whoever reads what is damaged gets an error; the rest can be read.
-		EventListener: &pebble.EventListener{DataCorruption: func(c pebble.DataCorruptionInfo) {
-			if _, told := d.corrupt.LoadOrStore(c.Path, true); !told {
-				d.log.Error("the data directory is damaged: restore a backup", "directory", d.dir, "file", c.Path, "error", c.Details)
-			}
-		}},
+		EventListener: &pebble.EventListener{DataCorruption: func(c pebble.DataCorruptionInfo) { d.harmed(c.Path, c.Details) }},
 	}
 	// What is in a queue is written once, read once and deleted: bodies stay where they were written first.
 	o.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy {
@@ -57,3 +53,14 @@ func (d *disk) options() *pebble.Options {
 	}
 	return o
 }
+
+// harmed notes that a file was found damaged while the store is used.
+func (d *disk) harmed(file string, err error) {
+	if _, told := d.corrupt.LoadOrStore(file, true); !told {
+		d.log.Error("the data directory is damaged: "+advice, "directory", d.dir, "file", file, "error", err)
+	}
+	d.harm.Do(func() { close(d.damaged) })
+}
+
+// Damaged implements [Store].
+func (d *disk) Damaged() <-chan struct{} { return d.damaged }

@@ -38,12 +38,16 @@ type disk struct {
 
 	running atomic.Bool   // neither being opened nor closed
 	corrupt sync.Map      // files that have been complained of
+	harm    sync.Once     // closes damaged
 	began   atomic.Int64  // when the commit began that is being written, in Unix nanoseconds; 0: there is none
 	wake    chan struct{} // there is something to be committed
 	lazy    *time.Timer   // wakes after linger
 	closing chan struct{}
 	stopped chan struct{} // the committing goroutine has ended
 	failed  chan struct{}
+	damaged chan struct{} // closed by harmed
+
+	everything bool // is read before the store is opened
 }
 
 // gathering is what the next commit will make durable.

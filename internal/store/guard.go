@@ -1,7 +1,9 @@
 package store
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +11,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
+	"github.com/cockroachdb/pebble/v2/sstable/blob"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -24,7 +29,16 @@ const roomAgain = time.Second
 type guard struct {
 	vfs.FS
 	d          *disk
+	tracker    *tracker     // nil: the database is being made or examined
 	complained atomic.Int64 // when, in Unix seconds
+}
+
+// tracks returns the name of a file in the directory of the database, if there is a tracker.
+func (g *guard) tracks(path string) (name string, ok bool) {
+	if g.tracker == nil || filepath.Dir(filepath.Clean(path)) != filepath.Clean(g.tracker.dir) {
+		return "", false
+	}
+	return filepath.Base(path), true
 }
 
 // has reports whether a file is in the data directory, or is that.
@@ -40,7 +54,7 @@ func (g *guard) survive(err error) (again bool) {
 	switch {
 	case err == nil:
 		return false
-	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+	case full(err):
 		if g.awaitRoom(err) {
 			return true
 		}
@@ -49,6 +63,9 @@ func (g *guard) survive(err error) (again bool) {
 	park()
 	return false
 }
+
+// full reports whether an error says that the disk has no room.
+func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // awaitRoom waits a while, unless the store is being opened or closed: then there is somebody who would rather be told.
 func (g *guard) awaitRoom(err error) bool {
@@ -95,7 +112,7 @@ func (g *guard) file(name string, open func() (vfs.File, error)) (vfs.File, erro
 	for {
 		f, err := open()
 		if err == nil {
-			return &guarded{f, g}, nil
+			return &guarded{File: f, g: g}, nil
 		}
 		if passing(err) && g.wait() {
 			continue // nothing has been written
@@ -108,17 +125,86 @@ func (g *guard) file(name string, open func() (vfs.File, error)) (vfs.File, erro
 
 // Create implements [vfs.FS].
 func (g *guard) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	return g.file(name, func() (vfs.File, error) { return g.FS.Create(name, category) })
+	if base, ok := g.tracks(name); ok && isMarker(base) {
+		// From now on another MANIFEST counts.
+		if err := g.tracker.syncNames(); err != nil {
+			return nil, g.synced(err)
+		}
+		g.inventory()
+	}
+	f, err := g.file(name, func() (vfs.File, error) { return g.FS.Create(name, category) })
+	return g.begin(name, f), err
 }
 
 // ReuseForWrite implements [vfs.FS].
 func (g *guard) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	return g.file(to, func() (vfs.File, error) { return g.FS.ReuseForWrite(from, to, category) })
+	if base, ok := g.tracks(from); ok {
+		g.tracker.forget(base)
+		g.inventory()
+	}
+	f, err := g.file(to, func() (vfs.File, error) { return g.FS.ReuseForWrite(from, to, category) })
+	return g.begin(to, f), err
+}
+
+// begin has the tracker follow a file that is going to be written.
+func (g *guard) begin(name string, f vfs.File) vfs.File {
+	if opened, ok := f.(*guarded); ok {
+		if base, ok := g.tracks(name); ok && listed(base) {
+			opened.name, opened.t = base, g.tracker.created(base)
+		}
+	}
+	return f
+}
+
+// Open implements [vfs.FS]. Pebble panics when it opens a value file that is missing or has no valid end.
+func (g *guard) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
+	if base, ok := g.tracks(name); ok && isBlob(base) {
+		if err := checkBlob(g.FS, name); err != nil {
+			g.d.harmed(name, err)
+			return nil, fmt.Errorf("%w: %s: %s", ErrDamaged, name, describe(err))
+		}
+	}
+	return g.FS.Open(name, options...)
+}
+
+// checkBlob reports by an error whether Pebble would take a value file for damaged when it opens the file.
+func checkBlob(fs vfs.FS, name string) error {
+	f, err := fs.Open(name)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		return nil // Pebble returns it
+	}
+	readable, err := objstorageprovider.NewFileReadable(f, fs, objstorageprovider.NewReadaheadConfig(), name)
+	if err != nil {
+		_ = f.Close()
+		return nil
+	}
+	defer readable.Close()
+	_, err = blob.NewFileReader(context.Background(), readable, blob.FileReaderOptions{})
+	if pebble.IsCorruptionError(err) {
+		return err
+	}
+	return nil
 }
 
 // OpenDir implements [vfs.FS]. Directories are opened to be synced.
 func (g *guard) OpenDir(name string) (vfs.File, error) {
-	return g.file(name, func() (vfs.File, error) { return g.FS.OpenDir(name) })
+	f, err := g.file(name, func() (vfs.File, error) { return g.FS.OpenDir(name) })
+	if opened, ok := f.(*guarded); ok && g.tracker != nil && filepath.Clean(name) == filepath.Clean(g.tracker.dir) {
+		opened.dir = true
+	}
+	return f, err
+}
+
+// Remove implements [vfs.FS]. A file of the database is there until the inventory does not list it any more.
+func (g *guard) Remove(name string) error {
+	if base, ok := g.tracks(name); ok && listed(base) {
+		g.tracker.remove(base)
+		return nil
+	}
+	return g.FS.Remove(name)
 }
 
 // Rename implements [vfs.FS].
@@ -129,6 +215,11 @@ func (g *guard) Rename(from, to string) (err error) {
 	for again := true; again; again = g.survive(err) {
 		err = g.FS.Rename(from, to)
 	}
+	old, ok1 := g.tracks(from)
+	name, ok2 := g.tracks(to)
+	if err == nil && ok1 && ok2 {
+		g.tracker.renamed(old, name)
+	}
 	return err
 }
 
@@ -138,33 +229,65 @@ func (g *guard) Unwrap() vfs.FS { return g.FS }
 // guarded is a file of a guard's.
 type guarded struct {
 	vfs.File
-	g *guard
+	g    *guard
+	name string
+	t    *tracked // nil: the inventory does not list it
+	dir  bool     // it is the directory of the database
 }
 
 // Write implements [vfs.File]. What was written of it before the disk was full stays written.
 func (f *guarded) Write(b []byte) (written int, err error) {
 	for again := true; again; again = f.g.survive(err) {
-		var n int
-		n, err = f.File.Write(b[written:])
+		rest, n := b[written:], 0
+		var all extent
+		if f.t != nil {
+			all = f.t.written.add(rest) // before Write, which may use the room of b
+		}
+		n, err = f.File.Write(rest)
+		switch {
+		case f.t == nil:
+		case n == len(rest):
+			f.t.written = all
+		default:
+			f.t.written = f.t.written.add(rest[:n])
+		}
 		written += n
 	}
 	return written, err
 }
 
 // WriteAt implements [vfs.File].
-func (f *guarded) WriteAt(b []byte, offset int64) (n int, err error) {
-	for again := true; again; again = f.g.survive(err) {
-		n, err = f.File.WriteAt(b, offset)
-	}
-	return n, err
+func (f *guarded) WriteAt([]byte, int64) (int, error) {
+	return 0, errors.ErrUnsupported // Pebble does not use it, and the checksum of the file would be lost
 }
 
 // Sync implements [vfs.File]. It is not tried again, even when the disk was full: the system may have dropped what it could
 // not write, and say next time that all is well.
-func (f *guarded) Sync() error { return f.g.synced(f.File.Sync()) }
+func (f *guarded) Sync() error { return f.sync(f.File.Sync) }
 
 // SyncData implements [vfs.File].
-func (f *guarded) SyncData() error { return f.g.synced(f.File.SyncData()) }
+func (f *guarded) SyncData() error { return f.sync(f.File.SyncData) }
+
+func (f *guarded) sync(do func() error) error {
+	switch {
+	case f.dir:
+		names := f.g.tracker.unnamed()
+		if err := f.g.synced(do()); err != nil {
+			return err
+		}
+		f.g.tracker.named(names)
+		return nil
+	case f.t == nil:
+		return f.g.synced(do())
+	}
+	if isManifest(f.name) {
+		f.g.inventory() // has all files that the MANIFEST is going to refer to
+	}
+	written := f.t.written
+	err := f.g.synced(do())
+	f.g.tracker.synced(f.t, written)
+	return err
+}
 
 // SyncTo implements [vfs.File].
 func (f *guarded) SyncTo(length int64) (whole bool, err error) {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -63,7 +64,10 @@ func (d *disk) scan(from, to []byte, visit func(key, value []byte) (more bool, e
 
 func (d *disk) unreadable(err error) error {
 	if pebble.IsCorruptionError(err) {
-		err = damaged(err)
+		err = unreadable(err)
+	}
+	if errors.Is(err, ErrDamaged) {
+		d.harm.Do(func() { close(d.damaged) })
 	}
 	return fmt.Errorf("the data directory %s cannot be read: %w", d.dir, err)
 }
@@ -121,12 +125,14 @@ func (d *disk) last(l level) (uint64, error) {
 	if err != nil {
 		return 0, d.unreadable(err)
 	}
-	defer it.Close()
-	if !it.Last() {
-		return 0, nil
+	var k Key
+	if it.Last() {
+		k, err = parseMessageKey(it.Key())
 	}
-	k, err := parseMessageKey(it.Key())
-	return k.Order, err
+	if err = errors.Join(err, it.Close()); err != nil {
+		return 0, d.unreadable(err)
+	}
+	return k.Order, nil
 }
 
 // Documents implements [Store].

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +22,9 @@ type Options struct {
 	Dir string
 	Log *slog.Logger
 	FS  vfs.FS // default: the machine's
+
+	// Everything has Open read all files before it returns, however long that takes.
+	Everything bool
 }
 
 // Open opens a data directory, which it makes if there is none. After an error about the disk, rather than about what is on
@@ -38,6 +42,9 @@ func Open(o Options) (Store, error) {
 		closing:   make(chan struct{}),
 		stopped:   make(chan struct{}),
 		failed:    make(chan struct{}),
+		damaged:   make(chan struct{}),
+
+		everything: o.Everything,
 	}
 	d.fs = &guard{FS: o.FS, d: d}
 	d.progress = sync.NewCond(&d.mu)
@@ -70,6 +77,9 @@ func (d *disk) open() error {
 	if err := makeDir(d.fs, d.dir); err != nil {
 		return err
 	}
+	if _, err := d.look(); err != nil {
+		return err // before anything is written
+	}
 	lock, err := pebble.LockDirectory(d.dir, d.fs)
 	if err != nil {
 		return inUse(err)
@@ -90,20 +100,72 @@ func (d *disk) open() error {
 
 func (d *disk) openDatabase() (err error) {
 	path := d.fs.PathJoin(d.dir, databaseDir)
-	if err := checkManifest(d.fs, path); err != nil {
-		return damaged(err)
+	version, err := readFormat(d.fs, d.dir)
+	if err != nil {
+		return err
+	}
+	v, err := d.examine(path, version, d.everything)
+	if err != nil {
+		return err
+	}
+	if err := d.track(path, version, v); err != nil {
+		return err
 	}
 	options := d.options()
 	options.ErrorIfNotExists = true
-	if d.db, err = pebble.Open(path, options); err == nil {
-		return nil
+	if d.db, err = pebble.Open(path, options); err != nil {
+		d.fs.tracker.end()
+		return openError(err)
 	}
+	return nil
+}
+
+// track has the inventory follow what is written from now on. A directory in the old format gets one.
+func (d *disk) track(path string, version int, v inventory) (err error) {
+	fs := d.fs.FS
+	if version == 1 {
+		v = inventory{number: 1, files: make(map[string]extent)}
+	}
+	if !v.sealed {
+		if err := v.complete(fs, path); err != nil {
+			return err
+		}
+	}
+	if version == 1 {
+		if err := writeInventory(fs, path, v); err != nil {
+			return err
+		}
+		if err := writeFormat(fs, d.dir, format); err != nil {
+			return err
+		}
+	}
+	t, err := newTracker(fs, path, v)
+	if err != nil {
+		return err
+	}
+	t.update = func() {
+		err := t.write(false)
+		switch {
+		case err == nil || errors.Is(err, os.ErrClosed):
+		case full(err):
+			d.fs.complain(err)
+			t.again()
+		default:
+			d.fail(err)
+		}
+	}
+	d.fs.tracker = t
+	return t.write(false)
+}
+
+// openError is what Pebble says when it cannot open a database.
+func openError(err error) error {
 	// Pebble does not always say when it is damage that it has found; the system always gives a number.
 	errno, ok := errors.AsType[syscall.Errno](err)
 	if held := inUse(err); errors.Is(held, ErrInUse) || ok && errno != syscall.ENOENT {
 		return held
 	}
-	return damaged(err)
+	return unreadable(err)
 }
 
 // mark writes down that the store is open, and looks whether it was when it was last used.
@@ -121,13 +183,9 @@ func (d *disk) mark() error {
 	}
 	_ = d.db.Close()
 	if pebble.IsCorruptionError(err) {
-		err = damaged(err)
+		err = unreadable(err)
 	}
 	return err
-}
-
-func damaged(err error) error {
-	return fmt.Errorf("%w: restore a backup, or move it away to begin with nothing: %w", ErrDamaged, err)
 }
 
 func inUse(err error) error {
@@ -148,6 +206,7 @@ func (d *disk) Close(clean bool) error {
 	d.lazy.Stop()
 	defer d.lock.Close()
 	if err := d.Err(); err != nil {
+		d.fs.tracker.stop()
 		return err // and Pebble would wait for what will not happen
 	}
 	err := d.unlessItFails(func() error { return d.closeDatabase(clean) })
@@ -161,5 +220,12 @@ func (d *disk) closeDatabase(clean bool) error {
 			return err
 		}
 	}
-	return d.db.Close()
+	if err := d.db.Close(); err != nil {
+		return err
+	}
+	if err := d.fs.tracker.seal(); err != nil {
+		return err
+	}
+	d.fs.tracker.end()
+	return nil
 }

@@ -91,6 +91,10 @@ type Store interface {
 	Failed() <-chan struct{}
 	Err() error
 
+	// Damaged is closed when a file was found damaged, or missing, after the store was opened. Whoever reads what is in it
+	// gets an error that is ErrDamaged.
+	Damaged() <-chan struct{}
+
 	// Free tells how many bytes this user may still write to the file system. It asks the system, and blocks.
 	Free() (uint64, error)
 

@@ -1,0 +1,203 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// inventoryFiles hold an inventory each, one of them the current one. They are in the directory of the database.
+var inventoryFiles = [2]string{"INVENTORY-1", "INVENTORY-2"}
+
+// extent is the beginning of a file: its length and its checksum, a CRC-32C.
+type extent struct {
+	length int64
+	sum    uint32
+}
+
+// add returns the extent that has some more bytes.
+func (e extent) add(b []byte) extent {
+	return extent{e.length + int64(len(b)), crc32.Update(e.sum, castagnoli, b)}
+}
+
+// inventory is the list of the files of a database that are on disk, each with what is on disk of it for sure. See
+// docs/adr/0008-an-inventory-of-the-data-directory.md.
+type inventory struct {
+	number uint64 // the higher, the newer
+	sealed bool   // the files are exactly these
+	files  map[string]extent
+}
+
+const inventoryTitle = "reprise-inventory"
+
+// encode writes the inventory as text. Bytes behind its end are of no account, so that a shorter inventory can be written
+// over a longer one.
+//
+//	reprise-inventory LENGTH CHECKSUM
+//	number 17
+//	sealed false
+//	000004.sst 10931 8a30c4e1
+func (v inventory) encode() []byte {
+	var body bytes.Buffer
+	fmt.Fprintf(&body, "number %d\nsealed %t\n", v.number, v.sealed)
+	for _, name := range slices.Sorted(maps.Keys(v.files)) {
+		e := v.files[name]
+		fmt.Fprintf(&body, "%s %d %08x\n", name, e.length, e.sum)
+	}
+	text := fmt.Appendf(nil, "%s %d %08x\n", inventoryTitle, body.Len(), crc32.Checksum(body.Bytes(), castagnoli))
+	return append(text, body.Bytes()...)
+}
+
+func decodeInventory(text []byte) (v inventory, err error) {
+	invalid := errors.New("its checksum does not match")
+	title, rest, _ := bytes.Cut(text, []byte("\n"))
+	var length int
+	var sum uint32
+	if _, err := fmt.Sscanf(string(title), inventoryTitle+" %d %x", &length, &sum); err != nil || length < 0 || length > len(rest) {
+		return v, invalid
+	}
+	body := rest[:length]
+	if crc32.Checksum(body, castagnoli) != sum {
+		return v, invalid
+	}
+	v.files = make(map[string]extent)
+	for line := range strings.Lines(string(body)) {
+		words := strings.Fields(line)
+		var err error
+		switch {
+		case len(words) == 2 && words[0] == "number":
+			v.number, err = strconv.ParseUint(words[1], 10, 64)
+		case len(words) == 2 && words[0] == "sealed":
+			v.sealed, err = strconv.ParseBool(words[1])
+		case len(words) == 3:
+			var e extent
+			e.length, err = strconv.ParseInt(words[1], 10, 64)
+			sum, err2 := strconv.ParseUint(words[2], 16, 32)
+			e.sum = uint32(sum)
+			v.files[words[0]] = e
+			err = errors.Join(err, err2)
+		default:
+			err = fmt.Errorf("line %q is not known", line)
+		}
+		if err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+// readInventory returns the current inventory of a database, and what is wrong with the files that hold one. After a crash
+// one of them may be torn. The error says that neither can be read.
+func readInventory(fs vfs.FS, database string) (current inventory, wrong []Damage, err error) {
+	found := 0
+	for _, name := range inventoryFiles {
+		name = fs.PathJoin(database, name)
+		text, err := readFile(fs, name)
+		var v inventory
+		if err == nil {
+			v, err = decodeInventory(text)
+		}
+		if err != nil {
+			wrong = append(wrong, Damage{name, describe(err)})
+			continue
+		}
+		if found++; found == 1 || v.number > current.number {
+			current = v
+		}
+	}
+	if found == 0 {
+		return current, wrong, damaged(wrong)
+	}
+	return current, wrong, nil
+}
+
+// writeInventory writes both files of an inventory, whatever is there, and syncs them and the directory.
+func writeInventory(fs vfs.FS, database string, v inventory) error {
+	for _, name := range inventoryFiles {
+		if err := writeFile(fs, fs.PathJoin(database, name), v.encode()); err != nil {
+			return err
+		}
+	}
+	return syncDir(fs, database)
+}
+
+// takeInventory reads all files of a database.
+func takeInventory(fs vfs.FS, database string) (inventory, error) {
+	v := inventory{number: 1, files: make(map[string]extent)}
+	names, err := fs.List(database)
+	if err != nil {
+		return v, err
+	}
+	for _, name := range names {
+		if !listed(name) {
+			continue
+		}
+		if v.files[name], err = measure(fs, fs.PathJoin(database, name), -1); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+// listed reports whether a file of the database is in its inventory.
+func listed(name string) bool { return name != "LOCK" && !slices.Contains(inventoryFiles[:], name) }
+
+// measure reads the first bytes of a file, or with a negative number all.
+func measure(fs vfs.FS, name string, length int64) (e extent, err error) {
+	f, err := fs.Open(name, vfs.SequentialReadsOption)
+	if err != nil {
+		return e, err
+	}
+	defer f.Close()
+	from := io.Reader(f)
+	if length >= 0 {
+		from = io.LimitReader(f, length)
+	}
+	buffer := make([]byte, 256<<10)
+	for {
+		n, err := from.Read(buffer)
+		e = e.add(buffer[:n])
+		if errors.Is(err, io.EOF) {
+			return e, nil
+		}
+		if err != nil {
+			return e, err
+		}
+	}
+}
+
+func readFile(fs vfs.FS, name string) ([]byte, error) {
+	f, err := fs.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+// writeFile writes a file and syncs it.
+func writeFile(fs vfs.FS, name string, content []byte) error {
+	f, err := fs.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// describe is an error about a file whose name is known already.
+func describe(err error) string {
+	if errors.Is(err, os.ErrNotExist) {
+		return "it is missing"
+	}
+	return err.Error()
+}

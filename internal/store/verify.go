@@ -1,0 +1,186 @@
+package store
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Opening a store reads tables and value files for so long, or so many bytes if that takes longer. It always reads the other
+// files, which are small.
+const (
+	verifyTime  = 5 * time.Second
+	verifyBytes = 64 << 20
+)
+
+// Damage is a file that is not as it was written.
+type Damage struct {
+	File    string
+	Problem string
+}
+
+func (d Damage) String() string { return d.File + ": " + d.Problem }
+
+// advice is what can be done about damage.
+const advice = "restore a backup, or move the directory away to begin with nothing"
+
+// damaged is the error about files that are damaged. It names the first ones.
+func damaged(all []Damage) error {
+	const most = 5
+	var text []string
+	for _, d := range all[:min(len(all), most)] {
+		text = append(text, d.String())
+	}
+	if len(all) > most {
+		text = append(text, fmt.Sprintf("and %d more", len(all)-most))
+	}
+	return fmt.Errorf("%w: %s: %s", ErrDamaged, strings.Join(text, "; "), advice)
+}
+
+// unreadable is the error about a database that Pebble cannot read.
+func unreadable(err error) error {
+	text, _, _ := strings.Cut(err.Error(), "\n") // Pebble adds lines for itself
+	return fmt.Errorf("%w: %s: %s", ErrDamaged, text, advice)
+}
+
+// verify compares the files of a database with its inventory. Unless everything is asked for, it may leave out tables and
+// value files, the oldest first. The error is that of a disk that cannot be read.
+func verify(fs vfs.FS, database string, v inventory, everything bool) (wrong []Damage, err error) {
+	began, read := time.Now(), int64(0)
+	for _, name := range slices.SortedFunc(maps.Keys(v.files), smallFirst) {
+		path, is := fs.PathJoin(database, name), v.files[name]
+		about, err := fs.Stat(path)
+		if err != nil {
+			wrong = append(wrong, Damage{path, describe(err)})
+			continue
+		}
+		// A log that is used again ends with what it had before.
+		exact := isBulk(name) || v.sealed && !isLog(name)
+		if size := about.Size(); size < is.length || exact && size != is.length {
+			wrong = append(wrong, Damage{path, fmt.Sprintf("it has %d bytes, and was written with %d", size, is.length)})
+			continue
+		}
+		if isBulk(name) && !everything && read > verifyBytes && time.Since(began) > verifyTime {
+			continue // its blocks have checksums, which whoever reads them looks at
+		}
+		read += is.length
+		found, err := measure(fs, path, is.length)
+		if err != nil {
+			return wrong, err
+		}
+		if found != is {
+			wrong = append(wrong, Damage{path, "its checksum does not match"})
+		}
+	}
+	return wrong, nil
+}
+
+// smallFirst sorts the files of a database so that tables and value files come last, of these the newest first.
+func smallFirst(a, b string) int {
+	if c := cmp.Compare(boolInt(isBulk(a)), boolInt(isBulk(b))); c != 0 || !isBulk(a) {
+		return cmp.Or(c, cmp.Compare(a, b))
+	}
+	return -cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) // numbers with leading zeros
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// examine finds out, without changing anything, whether a database can be opened, and returns its inventory.
+func (d *disk) examine(database string, version int, everything bool) (v inventory, err error) {
+	if _, err := d.fs.List(database); err != nil {
+		return v, damaged([]Damage{{database, describe(err)}})
+	}
+	if version == 1 {
+		if err := checkManifest(d.fs, database); err != nil {
+			return v, unreadable(err)
+		}
+		return v, d.rehearse(database)
+	}
+	v, wrong, err := readInventory(d.fs, database)
+	if err != nil {
+		return v, err
+	}
+	found, err := verify(d.fs, database, v, everything)
+	if err != nil {
+		return v, err
+	}
+	if len(found) > 0 {
+		return v, damaged(append(found, wrong...))
+	}
+	for _, w := range wrong {
+		d.log.Warn("one of two inventories cannot be read: the other one is used", "file", w.File, "problem", w.Problem)
+	}
+	if v.sealed {
+		return v, nil
+	}
+	return v, d.rehearse(database)
+}
+
+// rehearse opens a database that was not closed, and changes nothing.
+func (d *disk) rehearse(database string) error {
+	options := d.options()
+	options.ErrorIfNotExists, options.ReadOnly = true, true
+	read := &reading{FS: d.fs.FS}
+	options.FS = read
+	db, err := pebble.Open(database, options)
+	if err == nil {
+		return db.Close()
+	}
+	if last := read.last.Load(); last != nil {
+		err = fmt.Errorf("%w (the file read last was %s)", err, *last)
+	}
+	return openError(err)
+}
+
+// reading is a file system that notes which file was opened last, since Pebble's errors about logs do not name the log.
+type reading struct {
+	vfs.FS
+	last atomic.Pointer[string]
+}
+
+// Open implements [vfs.FS].
+func (r *reading) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
+	r.last.Store(&name)
+	return r.FS.Open(name, options...)
+}
+
+// complete adds to an inventory what came after it was written. What it adds is on disk then.
+func (v inventory) complete(fs vfs.FS, database string) error {
+	names, err := fs.List(database)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		path := fs.PathJoin(database, name)
+		is, known := v.files[name]
+		if !listed(name) || known && isBulk(name) {
+			continue
+		}
+		about, err := fs.Stat(path)
+		if err != nil {
+			return err
+		}
+		if known && about.Size() == is.length {
+			continue
+		}
+		if err := syncFile(fs, path); err != nil {
+			return err
+		}
+		if v.files[name], err = measure(fs, path, -1); err != nil {
+			return err
+		}
+	}
+	return syncDir(fs, database)
+}
