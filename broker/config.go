@@ -199,6 +199,7 @@ func serverProperties() amqpwire.Table {
 		{Name: "version", Value: management.Version},
 		{Name: "platform", Value: runtime.Version()},
 		{Name: "cluster_name", Value: management.NodeName},
+		{Name: "copyright", Value: "Copyright (c) the Reprise authors"},
 		{Name: "information", Value: "Reprise, an embedded broker that does as this version of RabbitMQ does"},
 	}
 }

@@ -1,25 +1,72 @@
 package management
 
-// absent are the lists of what there cannot be any of. To make one is refused in so many words.
+import "slices"
+
+// absent adds the endpoints of what there cannot be any of. The lists are empty, nothing has the name that is asked for, and
+// to make one is an error. Virtual hosts and users in a path must exist.
 func (h *Handler) absent() {
-	for _, path := range []string{
-		"policies", "operator-policies", "parameters", "topic-permissions", "vhost-limits", "user-limits",
-	} {
-		may := anyone
-		if path == "topic-permissions" || path == "user-limits" || path == "parameters" {
-			may = administrator
-		}
-		h.handle("GET /api/"+path, may, nothing)
-		h.handle("GET /api/"+path+"/{rest...}", may, nothing)
-		h.handle("PUT /api/"+path+"/{rest...}", may, func(*call) (any, error) {
-			return nil, badRequest(path + " are not supported")
-		})
+	for _, path := range []string{"policies", "operator-policies"} {
+		h.handle("GET /api/"+path, anyone, nothing)
+		h.handle("GET /api/"+path+"/{vhost}", anyone, nothingIn(vhostExists))
+		h.handle("GET /api/"+path+"/{vhost}/{name}", anyone, missing)
+		h.handle("DELETE /api/"+path+"/{vhost}/{name}", anyone, missing)
+		h.handle("PUT /api/"+path+"/{vhost}/{name}", anyone, unavailable(path, vhostExistsToChange))
 	}
-	h.handle("GET /api/global-parameters", administrator, func(*call) (any, error) {
-		return listOf[clusterTags]{{"cluster_tags", []string{}}}, nil
+
+	h.handle("GET /api/parameters", administrator, nothing)
+	h.handle("GET /api/parameters/{component}", administrator, nothing)
+	h.handle("GET /api/parameters/{component}/{vhost}", administrator, nothingIn(vhostExists))
+	h.handle("GET /api/parameters/{component}/{vhost}/{name}", administrator, missing)
+	h.handle("DELETE /api/parameters/{component}/{vhost}/{name}", administrator, missing)
+	h.handle("PUT /api/parameters/{component}/{vhost}/{name}", administrator, unavailable("parameters", vhostExistsToChange))
+
+	h.handle("GET /api/topic-permissions", administrator, nothing)
+	h.handle("GET /api/users/{user}/topic-permissions", administrator, nothingIn(userExists))
+	h.handle("GET /api/vhosts/{vhost}/topic-permissions", administrator, nothingIn(vhostExists))
+	h.handle("GET /api/topic-permissions/{vhost}/{user}", administrator, missing)
+	h.handle("DELETE /api/topic-permissions/{vhost}/{user}", administrator, missing)
+	h.handle("PUT /api/topic-permissions/{vhost}/{user}", administrator, unavailable("topic-permissions", func(c *call) error {
+		if first(vhostExists(c), userExists(c)) != nil {
+			return badRequest("vhost_or_user_not_found")
+		}
+		return nil
+	}))
+
+	// To delete a limit makes sure that there is none.
+	h.handle("GET /api/vhost-limits", anyone, nothing)
+	h.handle("GET /api/vhost-limits/{vhost}", anyone, nothingIn(vhostExists))
+	h.handle("DELETE /api/vhost-limits/{vhost}/{name}", administrator, func(c *call) (any, error) { return done{}, vhostExistsToChange(c) })
+	h.handle("PUT /api/vhost-limits/{vhost}/{name}", administrator, unavailable("vhost-limits", vhostExistsToChange))
+	h.handle("GET /api/user-limits", administrator, nothing)
+	h.handle("GET /api/user-limits/{user}", administrator, nothingIn(userExists))
+	h.handle("DELETE /api/user-limits/{user}/{name}", administrator, func(c *call) (any, error) {
+		if userExists(c) != nil {
+			return nil, vhostNotFound // so RabbitMQ calls it
+		}
+		return done{}, nil
 	})
+	h.handle("PUT /api/user-limits/{user}/{name}", administrator, unavailable("user-limits", func(c *call) error {
+		if userExists(c) != nil {
+			return badRequest([]string{"no_such_user", c.PathValue("user")})
+		}
+		return nil
+	}))
+
+	h.handle("GET /api/global-parameters", administrator, func(*call) (any, error) { return globalParameters(), nil })
+	h.handle("GET /api/global-parameters/{name}", administrator, func(c *call) (any, error) {
+		all := globalParameters()
+		i := slices.IndexFunc(all, func(p clusterTags) bool { return p.Name == c.PathValue("name") })
+		if i < 0 {
+			return nil, notFound
+		}
+		return all[i], nil
+	})
+	h.handle("DELETE /api/global-parameters/{name}", administrator, missing)
+	h.handle("PUT /api/global-parameters/{name}", administrator, unavailable("global-parameters", func(*call) error { return nil }))
+
 	h.handle("GET /api/feature-flags", administrator, nothing)
 	h.handle("GET /api/deprecated-features", administrator, nothing)
+	h.handle("GET /api/deprecated-features/used", administrator, nothing)
 }
 
 // clusterTags is the one global parameter that is always there, and empty.
@@ -28,4 +75,44 @@ type clusterTags struct {
 	Value []string `json:"value"`
 }
 
+func globalParameters() listOf[clusterTags] { return listOf[clusterTags]{{"cluster_tags", []string{}}} }
+
 func nothing(*call) (any, error) { return listOf[struct{}]{}, nil }
+
+func missing(*call) (any, error) { return nil, notFound }
+
+// nothingIn is nothing where something in the path must exist.
+func nothingIn(exists func(*call) error) endpoint {
+	return func(c *call) (any, error) {
+		if err := exists(c); err != nil {
+			return nil, err
+		}
+		return nothing(c)
+	}
+}
+
+func unavailable(what string, exists func(*call) error) endpoint {
+	return func(c *call) (any, error) {
+		if err := exists(c); err != nil {
+			return nil, err
+		}
+		return nil, badRequest(what + " are not supported")
+	}
+}
+
+func vhostExists(c *call) error {
+	_, err := c.vhost()
+	return err
+}
+
+func vhostExistsToChange(c *call) error {
+	_, err := c.vhostToChange()
+	return err
+}
+
+func userExists(c *call) error {
+	if _, known := c.node.Access.User(c.PathValue("user")); !known {
+		return notFound
+	}
+	return nil
+}

@@ -115,7 +115,7 @@ func describeConsumers(s *session.Info, ch *session.ChannelInfo) []consumerInfo 
 }
 
 func listChannels(c *call) (any, error) {
-	all := listOf[channelInfo]{}
+	all := pagesOf[channelInfo]{}
 	found, err := c.sessionsHere()
 	for _, s := range found {
 		for _, ch := range s.Channels {

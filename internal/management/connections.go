@@ -104,7 +104,7 @@ func (c *call) sessionsHere() ([]session.Info, error) {
 }
 
 func listConnections(c *call) (any, error) {
-	all := listOf[connectionInfo]{}
+	all := pagesOf[connectionInfo]{}
 	found, err := c.sessionsHere()
 	for _, s := range found {
 		all = append(all, c.describeConnection(s))

@@ -14,13 +14,11 @@ func (h *Handler) definitions() {
 		}
 		return exportVHost(v), nil
 	})
-	h.handle("POST /api/definitions", administrator, func(c *call) (any, error) { return postDefinitions(c, nil) })
+	h.handle("POST /api/definitions", administrator, func(c *call) (any, error) {
+		return postDefinitions(c, func() (*vhost.VHost, error) { return nil, nil })
+	})
 	h.handle("POST /api/definitions/{vhost}", administrator, func(c *call) (any, error) {
-		v, err := c.vhostToChange()
-		if err != nil {
-			return nil, err
-		}
-		return postDefinitions(c, v)
+		return postDefinitions(c, c.vhostToChange)
 	})
 }
 

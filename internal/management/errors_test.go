@@ -10,9 +10,12 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
+// request is one to be sent to both. In its path V stands for a virtual host of the test's own, U for a user.
+type request struct{ method, path, body string }
+
 // What goes wrong goes wrong with RabbitMQ's status and words. The requests are sent to both, in this order; V is the
 // virtual host.
-var requests = []struct{ method, path, body string }{
+var requests = []request{
 	{"GET", "/api/nosuch", ""},
 	{"GET", "/api/queues/nosuch", ""},
 	{"GET", "/api/queues/V/nosuch", ""},
@@ -141,7 +144,11 @@ var requests = []struct{ method, path, body string }{
 	{"GET", "/api/health/checks/node-is-quorum-critical", ""},
 }
 
-func TestAnswersAreRabbitMQs(t *testing.T) {
+func TestAnswersAreRabbitMQs(t *testing.T) { sameAnswers(t, requests) }
+
+// sameAnswers sends requests to both, in this order, and compares the answers.
+func sameAnswers(t *testing.T, requests []request) {
+	t.Helper()
 	ours, theirs := embedded(t, broker.Config{}), rabbitMQ(t)
 	vhost := ours.vhost(t)
 	theirs.must(t, "PUT", "/api/vhosts/"+url.PathEscape(vhost), "")

@@ -47,7 +47,7 @@ func listExchanges(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := listOf[exchangeInfo]{}
+	all := pagesOf[exchangeInfo]{}
 	for _, v := range vhosts {
 		for _, x := range v.Exchanges() {
 			all = append(all, newExchangeInfo(v, x))

@@ -19,7 +19,8 @@
 // # What is not in it
 //
 // Numbers that only an Erlang process has (reductions, garbage collection) are left out, as docs/compatibility.md lists.
-// Policies, parameters, limits and topic permissions do not exist: their lists are empty, and making one is an error. A
+// Policies, parameters, limits and topic permissions do not exist: their lists are empty, none is found, and making one is an
+// error. A
 // rate is the average between two looks at the same thing, five seconds apart at the least: nothing runs in between.
 //
 // Definitions are in RabbitMQ's format. [Import] refuses as a whole what has in it something that cannot be had here, such
@@ -35,6 +36,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/reprisemq/reprise/internal/access"
@@ -76,7 +78,32 @@ func New(n *node.Node, listeners func() []net.Addr, log *slog.Logger) *Handler {
 }
 
 // ServeHTTP implements [http.Handler].
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.guarded.ServeHTTP(w, r) }
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch strings.TrimSuffix(r.URL.Path, "/") {
+	case "/api":
+		w.Header().Set("Location", indexPath)
+		w.WriteHeader(http.StatusMovedPermanently)
+	case indexPath:
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = io.WriteString(w, indexPage)
+	default:
+		h.guarded.ServeHTTP(w, r)
+	}
+}
+
+// The page that RabbitMQ has below /api, for those who open it in a browser. It needs no password.
+const (
+	indexPath = "/api/index.html"
+	indexPage = `<!DOCTYPE html>
+<html lang="en">
+<title>Management HTTP API</title>
+<h1>Management HTTP API</h1>
+<p>This is a Reprise broker. It has the endpoints of
+<a href="https://www.rabbitmq.com/docs/http-api-reference">RabbitMQ's HTTP API</a>
+that tools use, for example <a href="/api/overview">/api/overview</a> and <a href="/api/queues">/api/queues</a>.</p>
+</html>
+`
+)
 
 func (h *Handler) routes() {
 	h.system()
@@ -181,23 +208,33 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 // A mux takes a segment that is nothing but an escaped slash, as the virtual host "/" is in a path, for the end of the path,
 // and finds no endpoint. So such a segment gets a second character on its way through the mux.
 const (
-	slashSegment = "/%2F"
+	slashSegment = "%2F"
 	markedSlash  = "/\x00"
 )
 
-func markSlashes(u *url.URL) *url.URL {
-	segments := strings.Split(u.EscapedPath(), "/")
-	for i, s := range segments {
-		if strings.EqualFold("/"+s, slashSegment) {
-			segments[i] = "%2F%00"
+// route returns the URL for the mux: without dot segments, with at most one slash at the end removed, and with escaped slashes
+// marked. It returns false if a segment is empty: RabbitMQ has nothing there, and the mux would redirect.
+func route(u *url.URL) (routed *url.URL, ok bool) {
+	var segments []string
+	for s := range strings.SplitSeq(strings.TrimSuffix(u.EscapedPath(), "/"), "/") {
+		switch {
+		case s == ".":
+		case s == ".." && len(segments) > 0:
+			segments = segments[:len(segments)-1]
+		case strings.EqualFold(s, slashSegment):
+			segments = append(segments, slashSegment+"%00")
+		default:
+			segments = append(segments, s)
 		}
+	}
+	if len(segments) == 0 || slices.Contains(segments[1:], "") {
+		return u, false
 	}
 	marked := *u
 	marked.RawPath = strings.Join(segments, "/")
-	if path, err := url.PathUnescape(marked.RawPath); err == nil {
-		marked.Path = path
-	}
-	return &marked
+	path, err := url.PathUnescape(marked.RawPath)
+	marked.Path = path
+	return &marked, err == nil
 }
 
 // PathValue returns a wildcard of the path.
@@ -210,7 +247,12 @@ func (c *call) PathValue(name string) string {
 
 // dispatch finds the endpoint. What the mux would say itself is said in the API's own way.
 func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
-	r.URL = markSlashes(r.URL) // of a request that authenticate has copied
+	routed, ok := route(r.URL)
+	if !ok {
+		nowhere(w, r)
+		return
+	}
+	r.URL = routed // of a request that authenticate has copied
 	handler, pattern := h.mux.Handler(r)
 	if pattern != "" {
 		h.mux.ServeHTTP(w, r)
@@ -223,7 +265,20 @@ func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	refuse(w, notFound)
+	nowhere(w, r)
+}
+
+// nowhere answers a request for a path that has no endpoint. RabbitMQ looks for a file there, which has no slash in its name.
+func nowhere(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	case strings.Contains(strings.ToUpper(r.URL.EscapedPath()), slashSegment):
+		w.WriteHeader(http.StatusBadRequest)
+	default:
+		refuse(w, notFound)
+	}
 }
 
 // statusOnly is a response of which nobody reads the body.

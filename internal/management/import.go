@@ -86,22 +86,33 @@ func (u unsupported) String() string {
 	return strings.Join(parts, ", ")
 }
 
-func postDefinitions(c *call, into *vhost.VHost) (any, error) {
+func postDefinitions(c *call, where func() (*vhost.VHost, error)) (any, error) {
 	body, err := io.ReadAll(c.Body)
 	if err != nil {
 		return nil, badRequest("Exceeded HTTP request body size limit")
 	}
-	if err := apply(c.node, body, into); err != nil {
+	if len(body) == 0 {
+		body = []byte("{}")
+	}
+	d, err := parseDefinitions(body)
+	if err != nil {
 		return nil, err
 	}
-	return done{}, nil
+	into, err := where()
+	if err != nil {
+		return nil, err
+	}
+	return done{}, d.apply(c.node, into)
 }
 
 // Import adds what RabbitMQ's definitions file describes to a node. What exists is left as it is, but for users and
 // permissions, which are replaced. What cannot be had here is refused before anything is changed; after that, what went
 // before an error stays.
 func Import(n *node.Node, definitions []byte) error {
-	err := apply(n, definitions, nil)
+	d, err := parseDefinitions(definitions)
+	if err == nil {
+		err = d.apply(n, nil)
+	}
 	if f, ok := err.(*failure); ok {
 		return fmt.Errorf("definitions: %v", f.reason)
 	}
@@ -111,18 +122,26 @@ func Import(n *node.Node, definitions []byte) error {
 	return nil
 }
 
-// apply imports definitions: those of a cluster or, into a virtual host, one's own, whatever its name was.
-func apply(n *node.Node, definitions []byte, into *vhost.VHost) error {
-	var d imported
-	if err := json.Unmarshal(definitions, &d); err != nil {
+// parseDefinitions reads definitions, which must be an object.
+func parseDefinitions(definitions []byte) (*imported, error) {
+	d := new(imported)
+	if err := json.Unmarshal(definitions, d); err != nil {
 		if f, ok := err.(*failure); ok {
-			return f
+			return nil, f
 		}
-		if at, ok := err.(*json.UnmarshalTypeError); ok {
-			return badRequest(fmt.Sprintf("%s is a %s and should be a %s", at.Field, at.Value, jsonName(at.Type)))
+		if at, ok := err.(*json.UnmarshalTypeError); ok && at.Field != "" {
+			return nil, badRequest(fmt.Sprintf("%s is a %s and should be a %s", at.Field, at.Value, jsonName(at.Type)))
 		}
-		return badRequest("failed_to_parse_json")
+		return nil, badRequest("failed_to_parse_json")
 	}
+	if string(bytes.TrimSpace(definitions)) == "null" {
+		return nil, badRequest("failed_to_parse_json")
+	}
+	return d, nil
+}
+
+// apply imports definitions: those of a cluster or, into a virtual host, one's own, whatever its name was.
+func (d *imported) apply(n *node.Node, into *vhost.VHost) error {
 	if into != nil {
 		d.Users, d.VHosts, d.Permissions = nil, nil, nil
 	}

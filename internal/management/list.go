@@ -27,6 +27,15 @@ func (l listOf[T]) elements() []any {
 	return all
 }
 
+// paged marks a list that is paged if the query asks for a page. RabbitMQ does not page the other ones.
+type paged interface{ paged() }
+
+// pagesOf is listOf for lists that are paged.
+type pagesOf[T any] []T
+
+func (l pagesOf[T]) elements() []any { return listOf[T](l).elements() }
+func (l pagesOf[T]) paged()          {}
+
 // page is a part of a list, and where it lies.
 type page struct {
 	FilteredCount int   `json:"filtered_count"`
@@ -60,7 +69,7 @@ func (c *call) shape(value any) (any, error) {
 		items = sorted(items, by, query.Get("sort_reverse") == "true")
 	}
 	var result *page
-	if query.Has("page") {
+	if _, paged := value.(paged); paged && query.Has("page") {
 		var err error
 		if result, err = paginate(items, query); err != nil {
 			return nil, err
@@ -98,8 +107,8 @@ func paginate(items []any, query url.Values) (*page, error) {
 		return nil, err
 	}
 	p.FilteredCount = len(items)
-	p.PageCount = max(1, (len(items)+size-1)/size)
-	if number > p.PageCount {
+	p.PageCount = (len(items) + size - 1) / size
+	if number > max(1, p.PageCount) {
 		return nil, &failure{
 			http.StatusBadRequest, "page_out_of_range",
 			fmt.Sprintf("Page out of range, page: %d page size: %d, len: %d", number, size, len(items)),
@@ -123,7 +132,7 @@ func named(items []any, text string, isRegex bool) ([]any, error) {
 		}
 		match = re.MatchString
 	}
-	var found []any
+	found := []any{}
 	for _, item := range items {
 		if name, ok := newFields(item)["name"].(string); ok && match(name) {
 			found = append(found, item)

@@ -2,6 +2,7 @@ package management
 
 import (
 	"encoding/base64"
+	"fmt"
 	"slices"
 	"unicode/utf8"
 
@@ -75,8 +76,8 @@ func publishTo(c *call) (any, error) {
 
 // inFull has the code in front, as RabbitMQ writes what went wrong in a channel of its own.
 func inFull(err error) error {
-	if e, ok := err.(*exception.Error); ok && e.Code == exception.PreconditionFailed {
-		return badRequest("406 " + e.Error())
+	if e, ok := err.(*exception.Error); ok {
+		return badRequest(fmt.Sprintf("%d %v", e.Code, e))
 	}
 	return err
 }

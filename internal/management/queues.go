@@ -139,7 +139,7 @@ func listQueues(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := listOf[queueInfo]{}
+	all := pagesOf[queueInfo]{}
 	for _, v := range vhosts {
 		for _, q := range v.Queues() {
 			all = append(all, c.describeQueue(v, q))

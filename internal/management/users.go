@@ -54,8 +54,8 @@ func newUserInfo(u access.User) userInfo {
 	return userInfo{Name: u.Name, PasswordHash: u.Hash.String(), HashingAlgorithm: hashing, Tags: tagList(u.Tags)}
 }
 
-func listUsers(users []access.User) listOf[userInfo] {
-	all := listOf[userInfo]{}
+func listUsers(users []access.User) pagesOf[userInfo] {
+	all := pagesOf[userInfo]{}
 	for _, u := range users {
 		all = append(all, newUserInfo(u))
 	}

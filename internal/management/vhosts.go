@@ -68,7 +68,7 @@ func metadata(v *vhost.VHost) vhostMetadata {
 }
 
 func listVHosts(c *call) (any, error) {
-	all := listOf[vhostInfo]{}
+	all := pagesOf[vhostInfo]{}
 	vhosts, err := c.visible()
 	if c.is(monitor) {
 		vhosts = c.node.VHosts()

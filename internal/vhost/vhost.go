@@ -88,6 +88,10 @@ func newVHost(name string, config Config) *VHost {
 	} {
 		v.routes.Add(route.Exchange[*Queue]{Name: name, Kind: kind, Durable: true, Arguments: amqpwire.Table(nil)})
 	}
+	// RabbitMQ publishes here what it traces. There is no tracing, but programs may bind to the exchange.
+	v.routes.Add(route.Exchange[*Queue]{
+		Name: "amq.rabbitmq.trace", Kind: route.Topic, Durable: true, Internal: true, Arguments: amqpwire.Table(nil),
+	})
 	v.routes.Unbound, v.routes.Deleted = v.unkeepBinding, v.unkeepExchange
 	return v
 }
