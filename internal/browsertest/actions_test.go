@@ -1,0 +1,417 @@
+package browsertest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/reprisemq/reprise/console"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// desk is a console of an archive that nothing else works on: what changes in it is what an
+// action on a page has done.
+type desk struct {
+	url     string
+	archive *failed.Archive
+	close   func()
+}
+
+type noReplayer struct{}
+
+func (noReplayer) Wake() {}
+
+func openArchive(t *testing.T, path string) (*failed.Archive, *sql.DB) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)&_pragma=synchronous(OFF)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := failed.Open(t.Context(), db, failed.Config{Dialect: failed.SQLite})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, db
+}
+
+// openDesk opens a console of a copy of an archive.
+func openDesk(t *testing.T, archive []byte) *desk {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "failed.db")
+	if err := os.WriteFile(path, archive, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, db := openArchive(t, path)
+	c, err := console.New(console.Config{Archive: a, Replayer: noReplayer{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: c, ReadHeaderTimeout: patience}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(l) })
+	return &desk{"http://" + l.Addr().String(), a, func() {
+		_ = server.Close() // pages listen for changes as long as it is there
+		serving.Wait()
+		db.Close()
+	}}
+}
+
+// threeGroups returns the file of an archive with three groups of failures over two queues, in
+// which there are messages of each in all states, an edit, and replays that run and have ended.
+func threeGroups(t *testing.T) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "failed.db")
+	a, db := openArchive(t, path)
+	ctx, now := t.Context(), time.Now().Add(-time.Hour)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	groups := []struct {
+		queue, error string
+		n            int
+	}{{"orders", "card declined & lost", 10}, {"orders", "no stock", 5}, {"mails", "mailbox full", 6}}
+	for i, g := range groups {
+		for n := range g.n {
+			now = now.Add(time.Second)
+			_, err := a.Add(ctx, []failed.Arrival{{Message: failed.Message{
+				Queue: g.queue, FailedQueue: g.queue + ".failed", Error: g.error, Attempts: i + 1, FirstFailed: now, LastFailed: now,
+				Content: failed.Content{
+					Body: fmt.Appendf(nil, `{"n":%d}`, n), Headers: topology.Table{"tenant": []string{"north", "south"}[n%2]},
+					Properties: failed.Properties{ContentType: "application/json"},
+				},
+			}}})
+			must(err)
+		}
+	}
+	for i := range groups {
+		list, _, err := a.List(ctx, failed.Filter{Group: failed.GroupID(i + 1)}, failed.Page{})
+		must(err)
+		_, err = a.Discard(ctx, failed.Filter{IDs: []failed.ID{list[0].ID}}, "prepared", "test")
+		must(err)
+	}
+	_, err := a.Discard(ctx, failed.Filter{IDs: []failed.ID{1}}, "prepared", "test")
+	must(err)
+	// A replay that could not send two of them, one of which was discarded since, and one that runs.
+	r, err := a.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{IDs: []failed.ID{2, 11, 12, 17}}}, "test")
+	must(err)
+	must(a.Sent(ctx, r.ID, []failed.ID{2}))
+	must(a.Refuse(ctx, r.ID, []failed.Refusal{{ID: 11, Why: "too large"}, {ID: 12, Why: "too large"}, {ID: 17, Why: "too large"}}))
+	must(a.EndReplay(ctx, r.ID, failed.ReplayDone, "", "test"))
+	_, err = a.Discard(ctx, failed.Filter{IDs: []failed.ID{12}}, "prepared", "test")
+	must(err)
+	_, err = a.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{IDs: []failed.ID{3, 13}}}, "test")
+	must(err)
+	must(a.Edit(ctx, 4, 0, failed.Content{Body: []byte(`{"n":"edited"}`)}, "test"))
+	must(db.Close())
+	archive, err := os.ReadFile(path)
+	must(err)
+	return archive
+}
+
+// rows are the messages of an archive by ID, as far as an action can change them.
+func rows(t *testing.T, a *failed.Archive) map[failed.ID]string {
+	t.Helper()
+	all := map[failed.ID]string{}
+	for m, err := range a.Each(t.Context(), failed.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[m.ID] = string(m.State)
+		if m.Edited != nil {
+			all[m.ID] += " edited " + string(m.Edited.Body)
+		}
+	}
+	return all
+}
+
+// changed are the messages that differ.
+func changed(before, after map[failed.ID]string) []failed.ID {
+	var ids []failed.ID
+	for _, id := range slices.Sorted(maps.Keys(after)) {
+		if before[id] != after[id] {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// action is something on a page that changes messages, or leads to where they are changed.
+type action struct {
+	Label  string
+	Target string // the path that it leads to
+	Picked bool   // it is for the messages that are picked
+}
+
+// findActions is JavaScript for the elements of the actions on a page.
+const findActions = `[...document.querySelectorAll("main form[method=post] button, main a")]
+	.filter(e => e.tagName === "BUTTON" ? e.type === "submit" && !e.closest("noscript") : /^\/(discard|restore|replays\/new)$|\/edit$/.test(e.pathname))`
+
+// actionsOf are the actions on the page that is open.
+func actionsOf(t *testing.T, b *Browser) []action {
+	t.Helper()
+	return is[[]action](t, b, findActions+`.map(e => ({
+		Label: e.innerText.trim() || e.textContent.trim(), Target: e.tagName === "A" ? e.pathname : new URL(e.hasAttribute("formaction") ? e.formAction : e.form.action).pathname,
+		Picked: !!e.closest("[data-picked]") }))`)
+}
+
+// ids evaluates JavaScript for the numbers of messages.
+func ids(t *testing.T, b *Browser, script string) []failed.ID {
+	t.Helper()
+	all := is[[]int64](t, b, script)
+	out := make([]failed.ID, len(all))
+	for i, id := range all {
+		out[i] = failed.ID(id)
+	}
+	slices.Sort(out)
+	return out
+}
+
+var digits = regexp.MustCompile(`[0-9]+`)
+
+// kind is the path of an action without numbers.
+func kind(path string) string { return digits.ReplaceAllString(path, "N") }
+
+// press presses an action and waits for the page that it leads to.
+func press(t *testing.T, b *Browser, script string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b.Tab, patience)
+	defer cancel()
+	step := func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
+		_, err := chromedp.Evaluate[bool](script+".click() || true")(ctx, target)
+		return chromedp.Void{}, err
+	}
+	if _, err := chromedp.RunResponse(ctx, step); err != nil {
+		t.Fatalf("%s: %v", script, err)
+	}
+}
+
+// announced is the number of messages in the heading of the page that is open.
+func announced(t *testing.T, b *Browser) int {
+	t.Helper()
+	heading := is[string](t, b, `document.querySelector("h1").innerText`)
+	n, err := strconv.Atoi(digits.FindString(heading))
+	if err != nil {
+		t.Fatalf("the heading %q announces no number", heading)
+	}
+	return n
+}
+
+// Every action on every page changes the messages that its page announces, and no others.
+func TestActionsDoWhatIsAnnounced(t *testing.T) {
+	b := newBrowser(t)
+	archive := threeGroups(t)
+	pages := []string{
+		"/groups/1", "/groups/2", "/groups/3", "/groups/2?state=discarded",
+		"/messages?text=stock", "/messages?queue=orders&error=" + url.QueryEscape("declined & lost"), "/messages?header=tenant:south",
+		"/messages?state=discarded&queue=orders",
+		"/messages/5", "/messages/4", "/messages/1", "/messages/5/edit", "/replays/1", "/replays/2",
+	}
+	pressed := map[string]bool{}
+	for _, page := range pages {
+		t.Run(strings.Trim(kind(strings.NewReplacer("/", " ", "?", " ", "&", " ").Replace(page)), " ")+" "+digits.FindString(page), func(t *testing.T) {
+			d := openDesk(t, archive)
+			do(t, b, chromedp.Navigate(d.url+page), chromedp.WaitVisible(chromedp.CSS("main")))
+			actions := actionsOf(t, b)
+			if len(actions) == 0 {
+				t.Errorf("no actions")
+			}
+			for i, action := range actions {
+				if i > 0 { // the archive is as it was
+					d.close()
+					d = openDesk(t, archive)
+					do(t, b, chromedp.Navigate(d.url+page), chromedp.WaitVisible(chromedp.CSS("main")))
+				}
+				pressed[kind(action.Target)] = true
+				tryAction(t, b, d, page, i, action)
+			}
+			b.Problems() // of a page whose console is gone
+			d.close()
+		})
+	}
+	d := openDesk(t, archive)
+	defer d.close()
+	for target, page := range crawl(t, d.url) {
+		if !pressed[target] {
+			t.Errorf("an action that leads to %s, as on %s, was not pressed", target, page)
+		}
+	}
+}
+
+// tryAction presses an action on the page that is open, confirms it, and compares the archive.
+func tryAction(t *testing.T, b *Browser, d *desk, page string, i int, a action) {
+	t.Helper()
+	before := rows(t, d.archive)
+	want, state := expected(t, b, d, a)
+	press(t, b, fmt.Sprintf("%s[%d]", findActions, i))
+	if strings.HasSuffix(a.Target, "/edit") && a.Label == "Edit" {
+		if got := changed(before, rows(t, d.archive)); got != nil {
+			t.Errorf("%s %q changed %v", page, a.Label, got)
+		}
+		return
+	}
+	if is[bool](t, b, `!!document.querySelector("form input[name=at_most]")`) {
+		if n := announced(t, b); n != len(want) {
+			t.Errorf("%s %q announces %d messages, want %d", page, a.Label, n, len(want))
+		}
+		if words := is[string](t, b, `document.querySelector(".sub").innerText`); strings.Contains(words, "All messages") {
+			t.Errorf("%s %q announces %q", page, a.Label, words)
+		}
+		is[bool](t, b, `(r => { if (r) r.value = "tested"; return true; })(document.getElementById("f-reason"))`)
+		press(t, b, `document.querySelector("main form button")`)
+	}
+	after := rows(t, d.archive)
+	if got := changed(before, after); !slices.Equal(got, want) {
+		t.Errorf("%s %q changed %v, want %v", page, a.Label, got, want)
+	}
+	for _, id := range want {
+		if after[id] != state && !strings.HasPrefix(after[id], state+" edited") {
+			t.Errorf("%s %q: message %d is %s, want %s", page, a.Label, id, after[id], state)
+		}
+	}
+	if !is[bool](t, b, `[...document.querySelectorAll("button")].some(e => e.textContent === "Undo")`) {
+		return
+	}
+	press(t, b, `[...document.querySelectorAll("button")].find(e => e.textContent === "Undo")`)
+	if got := changed(before, rows(t, d.archive)); got != nil {
+		t.Errorf("%s %q, undone: %v are not as they were", page, a.Label, got)
+	}
+}
+
+// expected says which messages an action on the page that is open is for, and in which state
+// they are afterwards.
+func expected(t *testing.T, b *Browser, d *desk, a action) (want []failed.ID, state string) {
+	t.Helper()
+	const listed = `[...document.querySelectorAll("#rows > tr[id^=m]")].map(r => +r.id.slice(1))`
+	state = map[string]string{"/discard": "discarded", "/restore": "failed", "/replays": "replaying"}[strings.TrimSuffix(strings.TrimSuffix(a.Target, "/new"), "/picked")]
+	ofPage := digits.FindString(is[string](t, b, "location.pathname"))
+	one, err := strconv.ParseInt(ofPage, 10, 64)
+	if err != nil {
+		one = 0
+	}
+	switch label := a.Label; {
+	case a.Picked:
+		is[bool](t, b, `[...document.querySelectorAll("#rows input[name=id]")].slice(0, 2).every(e => { e.click(); return e.checked; })`)
+		return ids(t, b, listed+".slice(0, 2)"), state
+	case strings.HasSuffix(label, "all…"), strings.HasSuffix(label, "these…"):
+		return ids(t, b, listed), state
+	case strings.HasSuffix(label, "again…"):
+		return ids(t, b, `[...document.querySelectorAll("[aria-labelledby=h-refused] tbody tr")].filter(r => r.innerText.includes("failed")).map(r => +r.querySelector("a.row").innerText)`), state
+	case label == "Cancel the replay":
+		list, _, err := d.archive.List(t.Context(), failed.Filter{States: []failed.State{failed.Replaying}}, failed.Page{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range list {
+			if m.ReplayedBy == failed.ReplayID(one) {
+				want = append(want, m.ID)
+			}
+		}
+		slices.Sort(want)
+		return want, "failed"
+	case label == "Take the edit back":
+		return []failed.ID{failed.ID(one)}, "failed"
+	case label == "Save", label == "Save and replay":
+		is[bool](t, b, `document.getElementById("f-body").value = '{"n":"other"}'; true`)
+		return []failed.ID{failed.ID(one)}, map[string]string{"Save": "failed", "Save and replay": "replaying"}[label]
+	case slices.Contains([]string{"Discard…", "Replay", "Replay with options…", "Restore", "Edit"}, label):
+		return []failed.ID{failed.ID(one)}, state
+	}
+	t.Fatalf("nobody knows what the action %q is to do", a.Label)
+	return nil, ""
+}
+
+var (
+	linked = regexp.MustCompile(`(?:href|hx-get)="(/[^"]*)"`)
+	posted = regexp.MustCompile(`(?:<form[^>]*method="post"[^>]* action|formaction)="(/[^"]*)"`)
+	listed = regexp.MustCompile(`<tr id="m[0-9]+">`)
+	number = regexp.MustCompile(`<h1>\w+ ([0-9]+) messages?</h1>`)
+)
+
+// crawl follows all links of a console, each of which leads somewhere. It returns where actions
+// lead to, without numbers, each with a page that has it.
+func crawl(t *testing.T, base string) map[string]string {
+	t.Helper()
+	targets := map[string]string{}
+	seen, todo := map[string]bool{"/": true}, []string{"/"}
+	get := func(path string) (string, error) {
+		answer, err := http.Get(base + path)
+		if err != nil {
+			return "", err
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if answer.StatusCode != http.StatusOK {
+			err = errors.Join(err, fmt.Errorf("status %s: %.2000s", answer.Status, text))
+		}
+		return string(text), err
+	}
+	for len(todo) > 0 {
+		page := todo[0]
+		todo = todo[1:]
+		text, err := get(page)
+		if err != nil {
+			t.Errorf("%s: %v", page, err)
+			continue
+		}
+		for _, m := range posted.FindAllStringSubmatch(text, -1) {
+			if path := m[1]; path != "/logout" {
+				targets[kind(path)] = page
+			}
+		}
+		for _, m := range linked.FindAllStringSubmatch(text, -1) {
+			link := html.UnescapeString(m[1])
+			path, _, _ := strings.Cut(link, "?")
+			if path == "/discard" || path == "/restore" || path == "/replays/new" {
+				targets[path] = page
+				// What the page lists, all of which is on it, is what is asked about.
+				n := number.FindStringSubmatch(mustGet(t, get, link))
+				if rows := len(listed.FindAllString(text, -1)); rows > 0 && (n == nil || n[1] != strconv.Itoa(rows)) && !strings.HasPrefix(page, "/groups/") {
+					t.Errorf("%s lists %d messages, and its link %s announces %v", page, rows, link, n)
+				}
+			}
+			if !seen[link] && len(seen) < 1000 {
+				seen[link] = true
+				todo = append(todo, link)
+			}
+		}
+	}
+	if len(seen) < 100 || len(seen) >= 1000 {
+		t.Errorf("%d pages were found", len(seen))
+	}
+	return targets
+}
+
+func mustGet(t *testing.T, get func(string) (string, error), path string) string {
+	t.Helper()
+	text, err := get(path)
+	if err != nil {
+		t.Errorf("%s: %v", path, err)
+	}
+	return text
+}
