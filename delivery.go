@@ -119,7 +119,20 @@ func (w *Worker) message(d *delivery) *Message {
 	if expiration, ok := d.Headers[HeaderExpiration].(string); ok {
 		m.Expiration = parseExpiration(expiration)
 	}
+	if m.MessageID == "" && w.copies(d) {
+		m.MessageID, m.MessageIDAssigned = d.copyID(), true
+	}
 	return m
+}
+
+// copies reports whether a delivery that fails is retried as a copy of it.
+func (w *Worker) copies(d *delivery) bool {
+	var hop topology.Hop
+	err := guard("strategy", func() (err error) {
+		hop, err = w.cfg.Strategy.Route.Wait(d.at, 0)
+		return err
+	})
+	return err == nil && hop.Way == topology.Copy
 }
 
 // messageOf is a message as the broker has it, but for its headers.

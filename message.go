@@ -33,7 +33,7 @@ type Message struct {
 	ContentEncoding string
 	CorrelationID   string
 	ReplyTo         string
-	MessageID       string // unique per message; Publish and the first retry fill it where empty
+	MessageID       string // unique per message; Publish fills it where empty, and see MessageIDAssigned
 	Type            string
 	AppID           string
 	Priority        uint8
@@ -69,6 +69,14 @@ type Message struct {
 	ErrorsDropped int            // how many are missing after the first of Errors
 	FirstFailed   time.Time      // when the first attempt failed; zero if none did, or it is not known
 	Redelivered   bool           // the broker delivered it before and was given no answer, or got it back
+
+	// MessageIDAssigned reports that the message came without an id, and that the
+	// worker has made MessageID. The copies of this delivery carry it, so that every
+	// attempt after this one has it. But if this attempt is cut short, by a crash or a
+	// lost connection, the message comes again without an id and is given another one:
+	// nothing tells it from an equal message. A message that is retried without a copy
+	// (topology.Requeuing, topology.DeadLettering, topology.DelayedRetry) is given none.
+	MessageIDAssigned bool
 }
 
 // AttemptError is an earlier attempt that failed.

@@ -21,7 +21,8 @@ const leastLease = time.Second
 // Config adjusts Middleware. The zero value means the defaults.
 type Config struct {
 	// Key tells messages apart: two with the same key are one. A message for
-	// which it returns "" has no key. Any text will do; one that is longer than
+	// which it returns "" has no key. It is given the message without an id that the
+	// worker has assigned (reprise.Message.MessageIDAssigned). Any text will do; one that is longer than
 	// 512 bytes, or not printable, is stored as its SHA-256. Default: the message
 	// id.
 	Key func(m *reprise.Message) string
@@ -33,7 +34,7 @@ type Config struct {
 	Scope string
 
 	// Keyless says what becomes of a message without a key. Default
-	// HandleKeyless: the handler runs, without protection.
+	// ParkKeyless: nothing could tell its duplicates.
 	Keyless Keyless
 
 	// Lease is how long a key stays claimed after its process died: so long a
@@ -88,7 +89,7 @@ func validRetention(in string, d time.Duration) error {
 
 func validKeyless(in string, k Keyless) error {
 	if k != HandleKeyless && k != ParkKeyless {
-		return fmt.Errorf("idempotent: %s.Keyless %d: use HandleKeyless or ParkKeyless", in, k)
+		return fmt.Errorf("idempotent: %s.Keyless %d: use ParkKeyless or HandleKeyless", in, k)
 	}
 	return nil
 }

@@ -54,6 +54,11 @@
 // publishes two events of that order, loses the second. Whoever may publish can
 // choose an id, too: do not let strangers publish to such a queue.
 //
+// A message that its publisher has given no id has no key, and is parked with
+// ErrNoKey, or handled without protection: see Config.Keyless. The id that the worker
+// assigns for its retries does not count, since a message whose first attempt was cut
+// short is given another one.
+//
 // Keys of different queues are different, since an exchange gives copies of one
 // message to several queues, and each has its own work to do: see Config.Scope.
 //
@@ -90,6 +95,7 @@
 // Config.Logger receives, with stable texts and keys, each with queue and
 // message_id:
 //
+//	no key                               (Warn: handled without protection, see HandleKeyless)
 //	duplicate        key                 (Info: acknowledged without running the handler)
 //	busy             key, left, delay    (Info: left until the other's lease is over; comes back after delay)
 //	claim lost       key, reason         (Warn: the handler's context has ended)

@@ -100,7 +100,6 @@ func ExampleConfig_key() {
 			}
 			return order + " " + event
 		},
-		Keyless: idempotent.ParkKeyless,
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -124,5 +123,5 @@ func ExampleConfig_key() {
 	// Output:
 	// 17 paid
 	// 17 sent
-	// idempotent: the message has no key, by which a duplicate could be told: have its publisher set a message id
+	// idempotent: the message has no key, by which a duplicate could be told: have its publisher set a message id, or name another key
 }

@@ -3,6 +3,7 @@ package idempotent
 import (
 	"crypto/sha256"
 	"fmt"
+	"log/slog"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -14,13 +15,13 @@ import (
 type Keyless int
 
 const (
-	// HandleKeyless runs the handler without protection: duplicates of the
-	// message are handled as well. A foreign message without an id is given one
-	// with its first retry, and is protected from then on.
-	HandleKeyless Keyless = iota
-
 	// ParkKeyless parks the message with ErrNoKey.
-	ParkKeyless
+	ParkKeyless Keyless = iota
+
+	// HandleKeyless runs the handler without protection: duplicates of the
+	// message are handled as well. Its copies have an id: from its second attempt
+	// on, it is protected from duplicates of these.
+	HandleKeyless
 )
 
 // The longest scopes and keys that are stored as they are. Together with the sign
@@ -37,8 +38,14 @@ type keys struct {
 	keyless Keyless
 }
 
-// of returns the key that is stored for m, or "" if it has none.
+// of returns the key that is stored for m, or "" if it has none. The id that a worker
+// has assigned is none: the same message can come with another one.
 func (k keys) of(m *reprise.Message) string {
+	if m.MessageIDAssigned {
+		delivered := *m
+		delivered.MessageID, delivered.MessageIDAssigned = "", false
+		m = &delivered
+	}
 	id := m.MessageID
 	if k.key != nil {
 		id = k.key(m)
@@ -66,4 +73,13 @@ func legible(s string, longest int) string {
 		return s
 	}
 	return fmt.Sprintf("%s%x", hashed, sha256.Sum256([]byte(s)))
+}
+
+// without decides about a message without a key: an error parks it.
+func (k keys) without(log *slog.Logger, m *reprise.Message) error {
+	if k.keyless == ParkKeyless {
+		return reprise.Park(ErrNoKey)
+	}
+	log.Warn("no key", "queue", m.Queue, "message_id", m.MessageID)
+	return nil
 }

@@ -1,9 +1,11 @@
 package idempotent_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -57,7 +59,7 @@ func TestKeys(t *testing.T) {
 	}{
 		{idempotent.Config{}, reprise.Message{Queue: "orders", MessageID: "1"}, "orders/1"},
 		{idempotent.Config{}, reprise.Message{Queue: "a/b", MessageID: "c/d"}, "a%2Fb/c/d"},
-		{idempotent.Config{}, reprise.Message{Queue: "orders"}, ""},
+		{idempotent.Config{Keyless: idempotent.HandleKeyless}, reprise.Message{Queue: "orders"}, ""},
 		{idempotent.Config{Scope: "all"}, reprise.Message{Queue: "orders", MessageID: "1"}, "all/1"},
 		{idempotent.Config{Key: byOrder}, reprise.Message{Queue: "q", MessageID: "1", Headers: map[string]any{"order": 17}}, "q/17"},
 		{
@@ -130,21 +132,36 @@ func TestQueuesDoNotKnowEachOthersKeys(t *testing.T) {
 }
 
 func TestAMessageWithoutAKey(t *testing.T) {
-	var inner counted
-	h := protect(t, new(idempotent.Memory), idempotent.Config{}, inner.Handle)
-	for range 2 {
-		if err := h.Handle(t.Context(), &reprise.Message{Queue: "orders"}); err != nil {
-			t.Error(err)
-		}
-	}
-	if n := inner.runs.Load(); n != 2 {
-		t.Errorf("unprotected, it was handled %d times of 2", n)
-	}
+	for name, m := range map[string]reprise.Message{
+		"without an id":       {Queue: "orders"},
+		"with an assigned id": {Queue: "orders", MessageID: "of this delivery alone", MessageIDAssigned: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var inner counted
+			var log bytes.Buffer
+			h := protect(t, new(idempotent.Memory), idempotent.Config{
+				Keyless: idempotent.HandleKeyless, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			}, inner.Handle)
+			for range 2 {
+				if err := h.Handle(t.Context(), &m); err != nil {
+					t.Error(err)
+				}
+			}
+			if n := inner.runs.Load(); n != 2 {
+				t.Errorf("unprotected, it was handled %d times of 2", n)
+			}
+			if n := strings.Count(log.String(), `level=WARN msg="no key" queue=orders`); n != 2 {
+				t.Errorf("%d warnings of 2: %s", n, log.String())
+			}
 
-	h = protect(t, new(idempotent.Memory), idempotent.Config{Keyless: idempotent.ParkKeyless}, inner.Handle)
-	err := h.Handle(t.Context(), &reprise.Message{Queue: "orders"})
-	var parked *reprise.ParkError
-	if !errors.As(err, &parked) || !errors.Is(err, idempotent.ErrNoKey) || inner.runs.Load() != 2 {
-		t.Errorf("it is to be parked: %v, handled %d times", err, inner.runs.Load()-2)
+			for _, key := range []func(*reprise.Message) string{nil, func(m *reprise.Message) string { return m.MessageID }} {
+				h = protect(t, new(idempotent.Memory), idempotent.Config{Key: key}, inner.Handle)
+				err := h.Handle(t.Context(), &m)
+				var parked *reprise.ParkError
+				if !errors.As(err, &parked) || !errors.Is(err, idempotent.ErrNoKey) || inner.runs.Load() != 2 {
+					t.Errorf("it is to be parked: %v, handled %d times", err, inner.runs.Load()-2)
+				}
+			}
+		})
 	}
 }

@@ -38,8 +38,8 @@ type once struct {
 func (o *once) Handle(ctx context.Context, m *reprise.Message) error {
 	key := o.keys.of(m)
 	if key == "" {
-		if o.keys.keyless == ParkKeyless {
-			return reprise.Park(ErrNoKey)
+		if err := o.keys.without(o.cfg.Logger, m); err != nil {
+			return err
 		}
 		return o.next.Handle(ctx, m)
 	}

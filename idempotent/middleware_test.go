@@ -329,7 +329,7 @@ func TestConfig(t *testing.T) {
 		{idempotent.Config{Lease: time.Millisecond}, "use at least 1s"},
 		{idempotent.Config{Lease: -time.Minute}, "use at least 1s"},
 		{idempotent.Config{Retention: -1}, "use 0 for 168h"},
-		{idempotent.Config{Keyless: 2}, "HandleKeyless or ParkKeyless"},
+		{idempotent.Config{Keyless: 2}, "ParkKeyless or HandleKeyless"},
 	} {
 		if _, err := idempotent.Middleware(new(idempotent.Memory), tc.cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: %v, want %q", tc.cfg, err, tc.want)

@@ -105,7 +105,7 @@ var (
 	ErrFull = errors.New("idempotent: no room for another claim")
 
 	// ErrNoKey: the message has no key, and Config.Keyless says to park it.
-	ErrNoKey = errors.New("idempotent: the message has no key, by which a duplicate could be told: have its publisher set a message id")
+	ErrNoKey = errors.New("idempotent: the message has no key, by which a duplicate could be told: have its publisher set a message id, or name another key")
 )
 
 type busy struct{}

@@ -27,7 +27,7 @@ type TxConfig struct {
 	// Options are those of the transaction. Default: the database's isolation.
 	Options *sql.TxOptions
 
-	// Logger receives the events "duplicate" and "busy" of the package comment.
+	// Logger receives the events "duplicate", "busy" and "no key" of the package comment.
 	// Default: none.
 	Logger *slog.Logger
 }
@@ -90,8 +90,10 @@ type transactional struct {
 
 func (t *transactional) Handle(ctx context.Context, m *reprise.Message) error {
 	key := t.keys.of(m)
-	if key == "" && t.keys.keyless == ParkKeyless {
-		return reprise.Park(ErrNoKey)
+	if key == "" {
+		if err := t.keys.without(t.cfg.Logger, m); err != nil {
+			return err
+		}
 	}
 	if err := t.store.db.Watch(ctx); err != nil {
 		return &StoreError{Op: "begin", Key: key, Err: err}

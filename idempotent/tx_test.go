@@ -297,7 +297,7 @@ func TestTxOfAMessageWithoutAKey(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		book := db.bookings(t)
 		store := db.store(t)
-		h := transaction(t, store, idempotent.TxConfig{}, book)
+		h := transaction(t, store, idempotent.TxConfig{Keyless: idempotent.HandleKeyless}, book)
 		for range 2 {
 			if err := h.Handle(t.Context(), &reprise.Message{Queue: "orders"}); err != nil {
 				t.Error(err)
@@ -306,7 +306,7 @@ func TestTxOfAMessageWithoutAKey(t *testing.T) {
 		if n := db.count(t, "bookings"); n != 2 {
 			t.Errorf("unprotected, it was booked %d times of 2", n)
 		}
-		h = transaction(t, store, idempotent.TxConfig{Keyless: idempotent.ParkKeyless}, book)
+		h = transaction(t, store, idempotent.TxConfig{}, book)
 		if err := h.Handle(t.Context(), &reprise.Message{Queue: "orders"}); !errors.Is(err, idempotent.ErrNoKey) {
 			t.Errorf("it is to be parked: %v", err)
 		}
@@ -352,7 +352,7 @@ func TestTxConfig(t *testing.T) {
 		want string
 	}{
 		{idempotent.TxConfig{Retention: -1}, "use 0 for 168h"},
-		{idempotent.TxConfig{Keyless: 2}, "HandleKeyless or ParkKeyless"},
+		{idempotent.TxConfig{Keyless: 2}, "ParkKeyless or HandleKeyless"},
 		{idempotent.TxConfig{Options: &sql.TxOptions{ReadOnly: true}}, "leave it false"},
 	} {
 		if _, err := idempotent.Tx(store, tc.cfg, f); err == nil || !strings.Contains(err.Error(), tc.want) {

@@ -131,7 +131,7 @@ func TestExample(t *testing.T) {
 				},
 				Duplicates: &Duplicates{
 					Postgres: "postgres://reprise:secret@db.example.com/reprise",
-					Config:   idempotent.Config{Retention: 7 * 24 * time.Hour, Lease: time.Minute, Keyless: idempotent.ParkKeyless},
+					Config:   idempotent.Config{Retention: 7 * 24 * time.Hour, Lease: time.Minute},
 				},
 			},
 			{

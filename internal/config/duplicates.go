@@ -56,8 +56,8 @@ func (v value) duplicates() *Duplicates {
 		d.Key = x.key()
 	}
 	if x, ok := f.get("keyless"); ok {
-		if s, _ := x.oneOf("handle", "park"); s == "park" {
-			d.Keyless = idempotent.ParkKeyless
+		if s, _ := x.oneOf("park", "handle"); s == "handle" {
+			d.Keyless = idempotent.HandleKeyless
 		}
 	}
 	return d

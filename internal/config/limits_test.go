@@ -183,8 +183,8 @@ func TestDuplicates(t *testing.T) {
 		"sqlite:/var/done.db": {SQLite: "/var/done.db"},
 		`"postgres://u:${RABBITMQ_PASSWORD}@h/d?sslmode=disable"`: {Postgres: "postgres://u:secret@h/d?sslmode=disable"},
 		"'postgresql:///d?host=/run/postgresql'":                  {Postgres: "postgresql:///d?host=/run/postgresql"},
-		"{store: memory, keep: 1d, lease: 5m, keyless: park}":     {Memory: true, Config: idempotent.Config{Retention: 24 * time.Hour, Lease: 5 * time.Minute, Keyless: idempotent.ParkKeyless}},
-		"{store: memory, keyless: handle}":                        {Memory: true},
+		"{store: memory, keep: 1d, lease: 5m, keyless: park}":     {Memory: true, Config: idempotent.Config{Retention: 24 * time.Hour, Lease: 5 * time.Minute}},
+		"{store: memory, keyless: handle}":                        {Memory: true, Config: idempotent.Config{Keyless: idempotent.HandleKeyless}},
 	} {
 		got := *worker(t, "duplicates: "+text).Duplicates
 		got.At = Position{}

@@ -24,7 +24,7 @@
 //	REPRISE_FIRST_FAILED      Reprise-First-Failed      when the first attempt failed (RFC 3339)
 //	REPRISE_LAST_ERROR        Reprise-Last-Error        why the attempt before failed, cut at 1 KiB
 //	REPRISE_REDELIVERED       Reprise-Redelivered       "true": a crash or a lost connection may have cut an earlier delivery short
-//	REPRISE_MESSAGE_ID        Reprise-Message-Id        the same on every attempt: tells duplicates
+//	REPRISE_MESSAGE_ID        Reprise-Message-Id        the same on every attempt, if the publisher has set it; see docs/cli.md
 //	REPRISE_CORRELATION_ID    Reprise-Correlation-Id
 //	REPRISE_REPLY_TO          Reprise-Reply-To
 //	REPRISE_TYPE              Reprise-Type
