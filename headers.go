@@ -51,8 +51,15 @@ func ours(header string) bool {
 	return strings.HasPrefix(header, topology.HeaderLevel)
 }
 
+// middlewareHeaders are headers of Reprise that middleware writes with Annotate: HeaderBusy of package idempotent, and
+// HeaderPrevious of package oteltrace.
+var middlewareHeaders = map[string]bool{"x-reprise-busy": true, "x-reprise-previous-traceparent": true}
+
 // reserved reports whether a handler may not write a header.
 func reserved(header string) bool {
+	if middlewareHeaders[header] {
+		return false
+	}
 	return strings.HasPrefix(header, "x-reprise-") || brokers(header) || header == headerCC || header == headerBCC
 }
 

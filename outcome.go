@@ -42,7 +42,7 @@ func Park(err error) error { return &ParkError{Err: err} }
 // is err's; a nil err stays nil, since there is no copy.
 //
 // Values are those of Message.Headers. Names that belong to Reprise
-// (x-reprise-…), to the strategy or to RabbitMQ are left out, and so are all of
+// (x-reprise-…; not those of its middleware), to the strategy or to RabbitMQ are left out, and so are all of
 // them where one cannot be encoded or they do not fit into the header frame: the
 // error recorded with the attempt then says so. Where several are wrapped in one
 // another, the outermost wins. A route that publishes no copy

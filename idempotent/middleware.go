@@ -58,7 +58,7 @@ func (o *once) Handle(ctx context.Context, m *reprise.Message) error {
 	if got.State != Claimed {
 		return refused(o.cfg.Logger, m, key, got)
 	}
-	delete(m.Headers, HeaderBusy)
+	takeBusy(m)
 	return o.run(ctx, m, h)
 }
 

@@ -200,6 +200,12 @@ func TestADuplicateOfARunningMessageComesBack(t *testing.T) {
 }
 
 func TestWhoeverMayPublishMayWriteHeaders(t *testing.T) {
+	for _, name := range []string{idempotent.HeaderBusy, "x-idempotent-busy"} {
+		t.Run(name, func(t *testing.T) { testBusyHeader(t, name) })
+	}
+}
+
+func testBusyHeader(t *testing.T, name string) {
 	synctest.Test(t, func(t *testing.T) {
 		for value, want := range map[any]time.Duration{
 			int64(-1):               time.Minute,
@@ -220,7 +226,7 @@ func TestWhoeverMayPublishMayWriteHeaders(t *testing.T) {
 				return nil
 			})
 			m := message()
-			m.Headers = map[string]any{idempotent.HeaderBusy: value, "own": "kept"}
+			m.Headers = map[string]any{name: value, "own": "kept"}
 			if c, err := store.Claim(t.Context(), "orders/order-1", "another", time.Minute); c.State != idempotent.Claimed {
 				t.Fatal(c, err)
 			}

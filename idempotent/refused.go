@@ -11,7 +11,26 @@ import (
 
 // HeaderBusy counts, as 64 bits, how often a message has come while its key was
 // claimed. It is on the copies that wait; handlers do not see it.
-const HeaderBusy = "x-idempotent-busy"
+const HeaderBusy = "x-reprise-busy"
+
+// formerBusy is an earlier name of HeaderBusy. It is read where HeaderBusy is missing.
+const formerBusy = "x-idempotent-busy"
+
+// takeBusy removes the count from a message that is to be handled.
+func takeBusy(m *reprise.Message) {
+	delete(m.Headers, HeaderBusy)
+	delete(m.Headers, formerBusy)
+}
+
+// busyBefore returns the count on a message.
+func busyBefore(m *reprise.Message) int64 {
+	value, found := m.Headers[HeaderBusy]
+	if !found {
+		value = m.Headers[formerBusy]
+	}
+	before, _ := topology.Integer(value)
+	return min(max(0, before), 1000) // any publisher can write headers
+}
 
 // longestBusy bounds how long a message waits for another to be done.
 const longestBusy = time.Hour
@@ -24,8 +43,7 @@ func refused(log *slog.Logger, m *reprise.Message, key string, got Claim) error 
 		log.Info("duplicate")
 		return nil
 	case Busy:
-		before, _ := topology.Integer(m.Headers[HeaderBusy])
-		before = min(max(0, before), 1000) // any publisher can write headers
+		before := busyBefore(m)
 		delay := backOff(got.Left, before)
 		log.Info("busy", "left", got.Left, "delay", delay)
 		err := fmt.Errorf("%w: %q is claimed for another %s", ErrBusy, key, got.Left)

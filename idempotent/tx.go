@@ -113,7 +113,7 @@ func (t *transactional) Handle(ctx context.Context, m *reprise.Message) error {
 		if got.State != Claimed {
 			return refused(t.cfg.Logger, m, key, got)
 		}
-		delete(m.Headers, HeaderBusy)
+		takeBusy(m)
 	}
 	if err := t.f(ctx, tx, m); err != nil {
 		return err

@@ -52,7 +52,10 @@ const (
 
 // HeaderPrevious is the header with the context of the span of the attempt before,
 // in the form of traceparent. Handlers do not see it.
-const HeaderPrevious = "x-previous-traceparent"
+const HeaderPrevious = "x-reprise-previous-traceparent"
+
+// formerPrevious is an earlier name of HeaderPrevious. It is read where HeaderPrevious is missing.
+const formerPrevious = "x-previous-traceparent"
 
 func (c Config) withDefaults() Config {
 	if c.TracerProvider == nil {

@@ -1,6 +1,7 @@
 package oteltrace
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -35,8 +36,14 @@ const traceparent = "traceparent"
 // previous returns the span of the attempt before; it is not valid where there is
 // none.
 func (h headers) previous() trace.SpanContext {
-	carrier := propagation.MapCarrier{traceparent: h.Get(HeaderPrevious)}
+	carrier := propagation.MapCarrier{traceparent: cmp.Or(h.Get(HeaderPrevious), h.Get(formerPrevious))}
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
+}
+
+// withoutPrevious removes it.
+func (h headers) withoutPrevious() {
+	delete(h, HeaderPrevious)
+	delete(h, formerPrevious)
 }
 
 // asPrevious is the header that makes s the attempt before.

@@ -55,7 +55,7 @@ func (h *handler) Handle(ctx context.Context, m *reprise.Message) (err error) {
 func (h *handler) begin(ctx context.Context, m *reprise.Message) (context.Context, trace.Span) {
 	ctx, producer := headers(m.Headers).extract(ctx, h.cfg.Propagator)
 	previous := headers(m.Headers).previous()
-	delete(m.Headers, HeaderPrevious)
+	headers(m.Headers).withoutPrevious()
 
 	attributes := append(describe("process", destination(m.Exchange, m.RoutingKey, m.Queue), m.RoutingKey),
 		semconv.MessagingOperationTypeProcess, AttemptKey.Int(m.Attempt))

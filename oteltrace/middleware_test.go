@@ -131,7 +131,7 @@ func TestHeadersThatLeadNowhere(t *testing.T) {
 		{"a list", []any{good}, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			for _, header := range []string{"traceparent", oteltrace.HeaderPrevious} {
+			for _, header := range []string{"traceparent", oteltrace.HeaderPrevious, "x-previous-traceparent"} {
 				r := newRecorder()
 				called := false
 				err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1, Headers: map[string]any{header: tc.value}},
@@ -184,7 +184,7 @@ func TestHandlersDoNotSeeOurHeader(t *testing.T) {
 	r := newRecorder()
 	_, header := elsewhere(t)
 	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 2, Headers: map[string]any{
-		"traceparent": header, oteltrace.HeaderPrevious: header, "own": "kept",
+		"traceparent": header, oteltrace.HeaderPrevious: header, "x-previous-traceparent": header, "own": "kept",
 	}}, func(_ context.Context, m *reprise.Message) error {
 		if diff := cmp.Diff(map[string]any{"traceparent": header, "own": "kept"}, m.Headers); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)

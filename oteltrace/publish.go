@@ -109,7 +109,7 @@ func (p *publisher) traced(ctx context.Context, m *reprise.Message) *reprise.Mes
 	traced := *m
 	traced.Headers = make(map[string]any, len(m.Headers)+2)
 	maps.Copy(traced.Headers, m.Headers)
-	delete(traced.Headers, HeaderPrevious)
+	headers(traced.Headers).withoutPrevious()
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		for _, field := range p.cfg.Propagator.Fields() {
 			delete(traced.Headers, field)

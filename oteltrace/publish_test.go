@@ -115,7 +115,7 @@ func TestPassingOn(t *testing.T) {
 	r := newRecorder()
 	var client sent
 	origin, header := elsewhere(t)
-	received := map[string]any{"traceparent": header, "tracestate": "vendor=1", oteltrace.HeaderPrevious: header, "own": "kept"}
+	received := map[string]any{"traceparent": header, "tracestate": "vendor=1", oteltrace.HeaderPrevious: header, "x-previous-traceparent": header, "own": "kept"}
 	before := maps.Clone(received)
 	if err := oteltrace.Publisher(r.config, client.Publish)(t.Context(), &reprise.Message{RoutingKey: "next", Headers: received}); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,60 @@
+package idempotent_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/idempotent"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// The count of a message that was busy travels with it, also from a release that called the header otherwise.
+func TestBusyMessagesCarryTheirCount(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		queue := names(t, b.URL)
+		client := dial(t, b.URL, testkit.NewProxy(t, b.URL))
+		store := new(idempotent.Memory)
+		if c, err := store.Claim(t.Context(), queue+"/order-1", "another", time.Hour); err != nil || c.State != idempotent.Claimed {
+			t.Fatal(c, err)
+		}
+		work(t, client, reprise.WorkerConfig{
+			Queue:   queue,
+			Policy:  reprise.Policy{MaxAttempts: 1}, // it is parked at once, to be looked at
+			Handler: protect(t, store, idempotent.Config{}, func(context.Context, *reprise.Message) error { return nil }),
+		})
+		conn, err := amqp.Dial(b.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		ch, err := conn.Channel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tc := range []struct {
+			headers map[string]any
+			want    int64
+		}{
+			{nil, 1},
+			{map[string]any{"x-idempotent-busy": 3}, 4},
+			{map[string]any{"x-idempotent-busy": 3, "x-reprise-busy": 5}, 6},
+		} {
+			if err := client.Publish(t.Context(), &reprise.Message{RoutingKey: queue, MessageID: "order-1", Headers: tc.headers}); err != nil {
+				t.Fatal(err)
+			}
+			var parked amqp.Delivery
+			testkit.Eventually(t, patience, func() (found bool) {
+				parked, found, err = ch.Get(queue+".failed", true)
+				return found && err == nil
+			})
+			if n, _ := topology.Integer(parked.Headers["x-reprise-busy"]); n != tc.want {
+				t.Errorf("%v became %v, want %d", tc.headers, parked.Headers, tc.want)
+			}
+		}
+	})
+}
