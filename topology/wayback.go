@@ -105,11 +105,16 @@ func (t Topology) exchange(name string) Exchange {
 			return x
 		}
 	}
-	kind := map[string]string{"amq.fanout": Fanout, "amq.topic": Topic, "amq.headers": Headers, "amq.match": Headers}[name]
+	kind := brokerKinds[name]
 	if kind == "" {
 		kind = Direct
 	}
 	return Exchange{Name: name, Kind: kind}
+}
+
+// brokerKinds are the kinds of the exchanges that every virtual host has.
+var brokerKinds = map[string]string{
+	"amq.direct": Direct, "amq.fanout": Fanout, "amq.topic": Topic, "amq.headers": Headers, "amq.match": Headers,
 }
 
 // matches reports whether a binding takes messages with that key. Where that is
