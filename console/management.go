@@ -103,7 +103,7 @@ func (b *broker) fetchQueues(ctx context.Context) (map[string]queueFigures, erro
 	}
 	queues := make(map[string]queueFigures, len(answer))
 	for _, q := range answer {
-		queues[q.Name] = queueFigures{q.Name, q.Ready, q.Unacked, q.Consumers, q.Stats.In.Rate, arguments(q.Args)}
+		queues[q.Name] = queueFigures{q.Name, q.Ready, q.Unacked, q.Consumers, q.Stats.In.Rate, mgmtapi.Arguments(q.Args)}
 	}
 	return queues, nil
 }
@@ -113,40 +113,19 @@ func (b *broker) fetchTopology(ctx context.Context) (t topology.Topology, err er
 	if err != nil {
 		return t, err
 	}
-	var exchanges []struct{ Name, Type string }
-	if err := b.get(ctx, "exchanges", "name,type", &exchanges); err != nil {
-		return t, err
-	}
-	var bindings []struct {
-		Source      string         `json:"source"`
-		Destination string         `json:"destination"`
-		Kind        string         `json:"destination_type"`
-		Key         string         `json:"routing_key"`
-		Args        map[string]any `json:"arguments"`
-	}
-	if err := b.get(ctx, "bindings", "", &bindings); err != nil {
-		return t, err
+	there, err := b.api.Topology(ctx, b.vhost)
+	if err != nil {
+		return t, b.denied(err)
 	}
 	for name, q := range queues {
 		t.Queues = append(t.Queues, topology.Queue{Name: name, Args: maps.Clone(q.Args)})
 	}
-	for _, e := range exchanges {
-		if e.Name != "" && !strings.HasPrefix(e.Name, "amq.") {
-			t.Exchanges = append(t.Exchanges, topology.Exchange{Name: e.Name, Kind: e.Type})
+	for _, x := range there.Exchanges {
+		if !strings.HasPrefix(x.Name, "amq.") {
+			t.Exchanges = append(t.Exchanges, topology.Exchange{Name: x.Name, Kind: x.Kind})
 		}
 	}
-	for _, d := range bindings {
-		if d.Source == "" { // every queue is bound to the default exchange
-			continue
-		}
-		made := topology.Binding{Exchange: d.Source, RoutingKey: d.Key, Args: arguments(d.Args)}
-		if d.Kind == "exchange" {
-			made.ToExchange = d.Destination
-		} else {
-			made.Queue = d.Destination
-		}
-		t.Bindings = append(t.Bindings, made)
-	}
+	t.Bindings = there.Bindings
 	return t, nil
 }
 
@@ -156,23 +135,16 @@ func (b *broker) get(ctx context.Context, what, columns string, into any) error 
 	if columns != "" {
 		path += "?columns=" + columns
 	}
-	err := b.api.Get(ctx, path, into)
-	if bad, ok := errors.AsType[*mgmtapi.StatusError](err); ok && (bad.Code == http.StatusUnauthorized || bad.Code == http.StatusForbidden) {
+	return b.denied(b.api.Get(ctx, path, into))
+}
+
+// denied says of which virtual host the user may not see anything.
+func (b *broker) denied(err error) error {
+	bad, ok := errors.AsType[*mgmtapi.StatusError](err)
+	if ok && (bad.Code == http.StatusUnauthorized || bad.Code == http.StatusForbidden) {
 		return fmt.Errorf("management API: the user may not see the virtual host %q (%s)", b.vhost, bad.Status)
 	}
 	return err
-}
-
-// arguments makes a table of what JSON has: whole numbers become int64.
-func arguments(from map[string]any) topology.Table {
-	t := topology.Table{}
-	for name, v := range from {
-		if n, ok := v.(float64); ok && n == float64(int64(n)) {
-			v = int64(n)
-		}
-		t[name] = v
-	}
-	return t
 }
 
 // remembered is an answer that is asked for by many, and fetched by one of them once

@@ -22,6 +22,22 @@ func EmbeddedManaged(t testing.TB, config broker.Config) (b Target, api string) 
 	return embedded(addr), web.URL
 }
 
+// EachManaged is Each for tests that also ask the broker's management API, which is at this URL,
+// without /api. Its user is guest.
+func EachManaged(t *testing.T, test func(t *testing.T, b Target, api string)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) {
+		b, api := EmbeddedManaged(t, broker.Config{})
+		test(t, b, api)
+	})
+	for _, b := range RabbitMQs() {
+		t.Run(b.Name, func(t *testing.T) {
+			b.Require(t)
+			test(t, b, b.ManagementURL(t))
+		})
+	}
+}
+
 // ManagementURL is where a RabbitMQ that scripts/rabbitmq has started has its
 // management API, without /api: ten thousand ports up.
 func (b Target) ManagementURL(t testing.TB) string {
