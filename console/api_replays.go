@@ -51,7 +51,7 @@ func (c *call) apiBeginReplay() error {
 		return badRequest("rate or canary is negative", "leave them out for no limit and no canary")
 	}
 	if isDryRun {
-		destinations, err := c.cfg.Archive.Destinations(c.r.Context(), plan.Plan())
+		destinations, err := c.cfg.Archive.Destinations(c.r.Context(), plan.Plan(), c.cfg.Routing)
 		if err != nil {
 			return err
 		}

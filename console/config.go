@@ -1,6 +1,8 @@
 package console
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/ledger"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -21,6 +24,10 @@ type Config struct {
 
 	// Replayer sends replays. Default: none, and replays cannot be begun here.
 	Replayer Replayer
+
+	// Routing is the ReplayerConfig.Routing of the Replayer: pages and API show where it would
+	// send messages. Default: nothing is known.
+	Routing failed.Routing
 
 	// Management is where the broker's live figures come from. Default: nowhere, and
 	// pages show what the archive knows.
@@ -67,6 +74,11 @@ type Management struct {
 	User     string
 	Password string
 	VHost    string // default "/"
+}
+
+// Bindings returns the exchanges and bindings of the virtual host, for failed.Routing.
+func (m Management) Bindings(ctx context.Context) (topology.Topology, error) {
+	return mgmtapi.API{URL: m.URL, User: m.User, Password: m.Password}.Topology(ctx, cmp.Or(m.VHost, "/"))
 }
 
 // Worker is a worker of this program, as the console shows it.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/reprisemq/reprise/failed"
@@ -11,6 +12,7 @@ import (
 type whereabouts struct {
 	All     []failed.Destination // the most messages first, as many as a page has room for
 	More    int                  // destinations that are left out
+	Warned  bool                 // some of All have a Warning
 	Unknown int64                // messages that stay, since nobody knows where they failed
 	Late    bool                 // it took too long to look
 }
@@ -24,7 +26,7 @@ const maxLooking = 5 * time.Second
 func (c *call) whereabouts(f failed.Filter) (*whereabouts, error) {
 	ctx, cancel := context.WithTimeout(c.r.Context(), maxLooking)
 	defer cancel()
-	all, err := c.cfg.Archive.Destinations(ctx, failed.Plan{Filter: f})
+	all, err := c.cfg.Archive.Destinations(ctx, failed.Plan{Filter: f}, c.cfg.Routing)
 	switch {
 	case err != nil && ctx.Err() != nil && c.r.Context().Err() == nil:
 		return &whereabouts{Late: true}, nil
@@ -33,6 +35,7 @@ func (c *call) whereabouts(f failed.Filter) (*whereabouts, error) {
 	}
 	w := &whereabouts{All: all[:min(len(all), maxDestinations)]}
 	w.More = len(all) - len(w.All)
+	w.Warned = slices.ContainsFunc(w.All, func(d failed.Destination) bool { return d.Warning != "" })
 	for _, d := range all {
 		if d.Unknown {
 			w.Unknown += d.Messages

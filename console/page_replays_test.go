@@ -1,11 +1,14 @@
 package console
 
 import (
+	"context"
+	"html"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // Before a replay begins, its page says what would go where, and what nobody knows the place
@@ -19,6 +22,37 @@ func TestTheReplayFormSaysWhatGoesWhere(t *testing.T) {
 	w := ask(t, c, "GET", "/replays/new?all=true", nil)
 	text := strings.Join(strings.Fields(tags.ReplaceAllString(w.Body.String(), " ")), " ")
 	for _, want := range []string{"refunds orders.failed 2", "orders orders.failed 1", "nowhere dead-letters 1", "1 cannot be sent back"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not say %q: %s", want, text)
+		}
+	}
+}
+
+// The page names the exchange and key that messages would be sent by, and warns of those that
+// other programs would see otherwise than they were published.
+func TestTheReplayFormSaysWhichWay(t *testing.T) {
+	c := newConsole(t, Config{Replayer: &waker{}, Routing: failed.Routing{Bindings: func(context.Context) (topology.Topology, error) {
+		return topology.Topology{
+			Exchanges: []topology.Exchange{{Name: "shop", Kind: topology.Topic}},
+			Bindings: []topology.Binding{
+				{Exchange: "shop", Queue: "orders", RoutingKey: "order.*"},
+				{Exchange: "shop", Queue: "refunds", RoutingKey: "refund.*"}, {Exchange: "shop", Queue: "audit", RoutingKey: "refund.*"},
+			},
+		}, nil
+	}}})
+	for _, m := range [][2]string{{"orders", "order.new"}, {"orders", "order.late"}, {"refunds", "refund.new"}} {
+		add(t, c.cfg.Archive, func(x *failed.Message) {
+			x.Queue, x.FailedQueue, x.Exchange, x.RoutingKey = m[0], "shop.failed", "shop", m[1]
+		})
+	}
+	w := ask(t, c, "GET", "/replays/new?all=true", nil)
+	text := html.UnescapeString(strings.Join(strings.Fields(tags.ReplaceAllString(w.Body.String(), " ")), " "))
+	for _, want := range []string{
+		"orders exchange shop, each with its own key shop.failed 2",
+		"refunds shop.failed 1",
+		`1 to refunds: other programs see routing key "refunds", not the original key`,
+		`(the original key leads from exchange "shop" to "audit" as well)`,
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it does not say %q: %s", want, text)
 		}

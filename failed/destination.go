@@ -1,15 +1,23 @@
 package failed
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"errors"
+	"slices"
 
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // Destination is where messages of a Plan go.
 type Destination struct {
-	Target
+	// Return is the same for all of them, but for the RoutingKey: "" if Keys is set.
+	Return
+
+	// Keys says that they are sent with more than one routing key, each with its own.
+	Keys bool
+
 	FailedQueue string // that they were taken from
 	Messages    int64
 
@@ -22,19 +30,19 @@ type Destination struct {
 	Claimed bool
 }
 
-// Destinations returns where BeginReplay would have the messages of a plan sent, and how
-// many, the most first. Where a message failed may be known only from what its publisher
-// can have written on it (see IngestConfig.Origin): so it is for whoever begins a replay
-// to see what goes where. It looks at all messages that are selected.
-func (a *Archive) Destinations(ctx context.Context, p Plan) ([]Destination, error) {
-	all, err := a.destinations(ctx, p)
+// Destinations returns where BeginReplay would have the messages of a plan sent by a Replayer
+// with this Routing, and how many, the most first. Where a message failed may be known only from
+// what its publisher can have written on it (see IngestConfig.Origin): so it is for whoever begins
+// a replay to see what goes where. It looks at all messages that are selected.
+func (a *Archive) Destinations(ctx context.Context, p Plan, r Routing) ([]Destination, error) {
+	all, err := a.destinations(ctx, p, newReturns(r, a.cfg.Logger))
 	if err != nil {
 		return nil, doing(err, "looking where messages would be sent")
 	}
 	return all, nil
 }
 
-func (a *Archive) destinations(ctx context.Context, p Plan) (all []Destination, err error) {
+func (a *Archive) destinations(ctx context.Context, p Plan, r *returns) ([]Destination, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
 	}
@@ -42,23 +50,65 @@ func (a *Archive) destinations(ctx context.Context, p Plan) (all []Destination, 
 	if err != nil || s == nil {
 		return nil, err
 	}
-	work := "q.name"
+	from := "q.name, m.failed_queue, m.exchange, m.routing_key"
 	if p.To != nil {
-		work = "NULL" // it does not matter
+		from = "NULL, m.failed_queue, NULL, NULL" // it does not matter
 	}
-	for row, err := range a.rows(sqlkit.Long(ctx), `SELECT `+work+`, m.failed_queue, count(*) FROM {message} m JOIN {queue} q ON q.id = m.queue
-		WHERE m.state = 0 AND `+s.where()+` GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2`, s.args...) {
+	if err := r.ask(ctx); err != nil { // not while the rows are read
+		return nil, err
+	}
+	var t tally
+	for row, err := range a.rows(sqlkit.Long(ctx), `SELECT `+from+`, count(*) FROM {message} m JOIN {queue} q ON q.id = m.queue
+		WHERE m.state = 0 AND `+s.where()+` GROUP BY 1, 2, 3, 4`, s.args...) {
 		if err != nil {
 			return nil, err
 		}
-		var queue sql.NullString
+		var queue, exchange, key sql.NullString
 		var d Destination
-		if err := row.Scan(&queue, &d.FailedQueue, &d.Messages); err != nil {
+		if err := row.Scan(&queue, &d.FailedQueue, &exchange, &key, &d.Messages); err != nil {
 			return nil, err
 		}
-		d.Target, err = (&Message{Queue: queue.String, FailedQueue: d.FailedQueue}).target(p.To)
-		d.Unknown = err != nil
-		all = append(all, d)
+		m := sentFrom{queue.String, d.FailedQueue, exchange.String, key.String}
+		d.Return, err = r.to(ctx, m, p.To)
+		d.Unknown = errors.Is(err, errNowhere)
+		if err != nil && !d.Unknown {
+			return nil, err
+		}
+		t.add(d)
 	}
-	return all, nil
+	return t.all(), nil
+}
+
+// tally counts messages by where they go.
+type tally struct{ counts map[Destination]*Destination }
+
+// add adds the messages of d. Keys are as many as publishers choose: those that are alike in
+// all else are one destination.
+func (t *tally) add(d Destination) {
+	alike := d
+	alike.RoutingKey, alike.Messages = "", 0
+	sum, found := t.counts[alike]
+	if !found {
+		if t.counts == nil {
+			t.counts = map[Destination]*Destination{}
+		}
+		t.counts[alike] = &d
+		return
+	}
+	sum.Messages += d.Messages
+	if sum.RoutingKey != d.RoutingKey {
+		sum.RoutingKey, sum.Keys = "", true
+	}
+}
+
+// all returns the destinations, the most messages first.
+func (t *tally) all() (all []Destination) {
+	for _, d := range t.counts {
+		all = append(all, *d)
+	}
+	slices.SortFunc(all, func(a, b Destination) int {
+		return cmp.Or(cmp.Compare(b.Messages, a.Messages), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.FailedQueue, b.FailedQueue),
+			cmp.Compare(a.Exchange, b.Exchange), cmp.Compare(a.Warning, b.Warning))
+	})
+	return all
 }

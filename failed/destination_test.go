@@ -1,11 +1,13 @@
 package failed_test
 
 import (
+	"context"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // Whoever begins a replay can see what goes where: also the one message that somebody
@@ -13,28 +15,47 @@ import (
 func TestDestinations(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
-		of := func(queue, failedQueue string) failed.Arrival {
-			return failed.Arrival{Message: failed.Message{Queue: queue, FailedQueue: failedQueue, Error: "down"}}
+		of := func(queue, failedQueue, exchange, key string) failed.Arrival {
+			return failed.Arrival{Message: failed.Message{Queue: queue, FailedQueue: failedQueue, Exchange: exchange, RoutingKey: key, Error: "down"}}
 		}
 		value(a.Add(t.Context(), []failed.Arrival{
-			of("orders", "orders.failed"), of("refunds", "orders.failed"), of("orders", "orders.failed"), of("", "dead"), of("mails", "mails.failed"),
+			of("orders", "orders.failed", "", "orders"), of("refunds", "orders.failed", "", "refunds"), of("orders", "orders.failed", "", "orders"),
+			of("", "dead", "", ""), of("mails", "mails.failed", "", "mails"),
+			of("prints", "prints.failed", "shop", "print.a4"), of("prints", "prints.failed", "shop", "print.a5"), of("prints", "prints.failed", "shop", "print.a5"),
+			of("prints", "prints.failed", "shop", "all.a4"),
 		}))(t)
 		value(a.Discard(t.Context(), failed.Filter{Queue: "mails"}, "old", "me"))(t)
 		back := func(queue, failedQueue string, n int64) failed.Destination {
-			return failed.Destination{Target: failed.Target{RoutingKey: queue}, FailedQueue: failedQueue, Messages: n}
+			return failed.Destination{Return: failed.Return{Target: failed.Target{RoutingKey: queue}, Queue: queue}, FailedQueue: failedQueue, Messages: n}
 		}
+		to := func(d failed.Destination) failed.Destination { d.Queue = ""; return d }
 		unknown := failed.Destination{FailedQueue: "dead", Messages: 1, Unknown: true}
+		prints := back("prints", "prints.failed", 3)
+		prints.Exchange, prints.RoutingKey, prints.Keys = "shop", "", true
+		byName := back("prints", "prints.failed", 1)
+		byName.Warning = `other programs see routing key "prints", not the original key; one that republishes under that key ` +
+			`may lose the message (the original key leads from exchange "shop" to "audit" as well)`
+		bound := failed.Routing{Bindings: func(context.Context) (topology.Topology, error) {
+			return topology.Topology{
+				Exchanges: []topology.Exchange{{Name: "shop", Kind: topology.Topic}},
+				Bindings: []topology.Binding{
+					{Exchange: "shop", Queue: "prints", RoutingKey: "*.*"}, {Exchange: "shop", Queue: "audit", RoutingKey: "all.*"},
+				},
+			}, nil
+		}}
 		elsewhere := failed.Plan{To: &failed.Target{RoutingKey: "elsewhere"}}
 		for name, tc := range map[string]struct {
 			plan failed.Plan
 			want []failed.Destination
 		}{
-			"all":       {failed.Plan{}, []failed.Destination{back("orders", "orders.failed", 2), unknown, back("refunds", "orders.failed", 1)}},
+			"all": {failed.Plan{}, []failed.Destination{
+				prints, back("orders", "orders.failed", 2), unknown, byName, back("refunds", "orders.failed", 1),
+			}},
 			"of one":    {failed.Plan{Filter: failed.Filter{Queue: "orders", Text: "down"}}, []failed.Destination{back("orders", "orders.failed", 2)}},
 			"of none":   {failed.Plan{Filter: failed.Filter{Queue: "none"}}, nil},
-			"elsewhere": {elsewhere, []failed.Destination{back("elsewhere", "orders.failed", 3), back("elsewhere", "dead", 1)}},
+			"elsewhere": {elsewhere, []failed.Destination{to(back("elsewhere", "prints.failed", 4)), to(back("elsewhere", "orders.failed", 3)), to(back("elsewhere", "dead", 1))}},
 		} {
-			if d := gocmp.Diff(tc.want, value(a.Destinations(t.Context(), tc.plan))(t)); d != "" {
+			if d := gocmp.Diff(tc.want, value(a.Destinations(t.Context(), tc.plan, bound))(t)); d != "" {
 				t.Errorf("%s: %s", name, d)
 			}
 		}

@@ -1,6 +1,7 @@
 package failed
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -93,30 +94,26 @@ func fresh(c Content, marks []topology.Marks) *reprise.Message {
 // it was taken from would bring it into the archive again, and no worker would see it.
 var errNowhere = errors.New("nothing says in which queue it failed: name where to send it")
 
-// target is where a message goes, if it is not to go elsewhere: the queue in which it
+// to returns where a message goes: to what is named for all, or back to the queue in which it
 // failed.
-func (m *Message) target(to *Target) (Target, error) {
+func (r *returns) to(ctx context.Context, m sentFrom, to *Target) (Return, error) {
 	switch {
 	case to != nil:
-		return *to, nil
-	case m.Queue == "" || m.Queue == m.FailedQueue:
-		return Target{}, errNowhere
+		return Return{Target: *to}, nil
+	case m.queue == "" || m.queue == m.failedQueue:
+		return Return{}, errNowhere
 	}
-	return Target{RoutingKey: m.Queue}, nil
+	return r.of(ctx, m)
 }
 
 // back returns what a replay publishes for a message. One that has no id gets one,
 // the same each time, so that if it is sent twice that can be seen.
-func back(m *Message, id ReplayID, to *Target, marks []topology.Marks) (*reprise.Message, error) {
-	target, err := m.target(to)
-	if err != nil {
-		return nil, err
-	}
+func back(m *Message, id ReplayID, to Target, marks []topology.Marks) *reprise.Message {
 	out := fresh(m.Current(), marks)
-	out.Exchange, out.RoutingKey = target.Exchange, target.RoutingKey
+	out.Exchange, out.RoutingKey = to.Exchange, to.RoutingKey
 	out.Headers[HeaderReplay] = fmt.Sprintf("%d/%d", id, m.ID)
 	if out.MessageID == "" {
 		out.MessageID = fmt.Sprintf("failed-%d-%d", m.ID, m.Archived.UnixMilli())
 	}
-	return out, nil
+	return out
 }

@@ -48,7 +48,8 @@ func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (Redrive
 	defer end(nil)
 	d := &redrive{
 		client: c, cfg: cfg, end: end, progress: Redriven{Found: found}, changed: make(chan struct{}, 1),
-		pace: newPace(Plan{Rate: cfg.Rate}, 1, time.Now()),
+		pace:    newPace(Plan{Rate: cfg.Rate}, 1, time.Now()),
+		returns: newReturns(cfg.Routing, cfg.Logger),
 	}
 	w, err := reprise.NewWorker(c, reprise.WorkerConfig{
 		Queue:       cfg.From,
@@ -84,6 +85,8 @@ var errDone = errors.New("all messages were sent")
 type redrive struct {
 	client  *reprise.Client
 	cfg     RedriveConfig
+	returns *returns
+	warned  warned
 	end     context.CancelCauseFunc
 	changed chan struct{}
 	telling sync.Mutex // Progress
@@ -144,7 +147,7 @@ func (d *redrive) signal() {
 // message goes back to its place.
 func (d *redrive) move(ctx context.Context, m *reprise.Message) error {
 	d.count(1) // until acked is told
-	out, err := d.message(m)
+	out, err := d.message(ctx, m)
 	if err == nil {
 		err = d.publish(ctx, out)
 	}
@@ -160,13 +163,16 @@ func (d *redrive) move(ctx context.Context, m *reprise.Message) error {
 }
 
 // message is what is published for a message.
-func (d *redrive) message(m *reprise.Message) (*reprise.Message, error) {
-	at, to, err := d.cfg.target(m)
+func (d *redrive) message(ctx context.Context, m *reprise.Message) (*reprise.Message, error) {
+	at, to, err := d.cfg.target(ctx, m, d.returns)
 	if err == nil && at.claimed && d.cfg.Believe != nil && !d.cfg.Believe(at.queue) {
 		err = &ClaimError{Queue: at.queue}
 	}
 	if err != nil {
 		return nil, doing(err, "redrive of %q: message %q", d.cfg.From, m.MessageID)
+	}
+	if d.warned.first(to) {
+		d.cfg.Logger.Warn("redrive sends by queue name", "queue", to.Queue, "warning", to.Warning)
 	}
 	out := fresh(contentOf(m), d.cfg.Marks)
 	out.Exchange, out.RoutingKey = to.Exchange, to.RoutingKey

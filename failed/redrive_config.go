@@ -1,6 +1,7 @@
 package failed
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,6 +27,9 @@ type RedriveConfig struct {
 	// LookBeforeRedrive tells what there is to be believed. Default: all is.
 	Believe func(queue string) bool
 
+	// Routing is what is known of the way back, as ReplayerConfig.Routing.
+	Routing Routing
+
 	// Marks are those of workers that messages go back to, as ReplayerConfig.Marks.
 	Marks []topology.Marks
 
@@ -41,7 +45,9 @@ type RedriveConfig struct {
 	Progress func(Redriven)
 
 	// Logger receives "redrive waits" with queue, error and next_try (Warn) while the
-	// broker takes nothing. Default: none.
+	// broker takes nothing, "redrive sends by queue name" with queue and warning (Warn, see
+	// Return.Warning), and "bindings cannot be read" with error and next_try (Warn).
+	// Default: none.
 	Logger *slog.Logger
 }
 
@@ -70,11 +76,12 @@ type Redriven struct {
 }
 
 // target is where a message goes, and in which queue it failed, if that decides it.
-func (c RedriveConfig) target(m *reprise.Message) (place, Target, error) {
+func (c RedriveConfig) target(ctx context.Context, m *reprise.Message, r *returns) (place, Return, error) {
 	if c.To != nil {
-		return place{}, *c.To, nil
+		return place{}, Return{Target: *c.To}, nil
 	}
+	a := take(m, c.Origin)
 	at := placeOf(m, historyOf(m.Headers), deaths(m.Headers), c.Origin).orByName(c.From)
-	to, err := (&Message{Queue: at.queue, FailedQueue: c.From}).target(nil)
+	to, err := r.to(ctx, sentFrom{at.queue, c.From, a.Exchange, a.RoutingKey}, nil)
 	return at, to, err
 }

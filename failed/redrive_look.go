@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"log/slog"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -52,23 +52,22 @@ func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig
 	}
 	if cfg.To != nil {
 		p.Looked = p.Found
-		p.Destinations = []Destination{{Target: *cfg.To, FailedQueue: cfg.From, Messages: int64(p.Found)}}
+		p.Destinations = []Destination{{Return: Return{Target: *cfg.To}, FailedQueue: cfg.From, Messages: int64(p.Found)}}
 		return p, nil
 	}
-	counts := map[Destination]int64{}
+	var t tally
+	r := newReturns(cfg.Routing, cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)))
+	err = r.ask(ctx) // not while nobody else gets the messages
+	if err != nil {
+		return p, err
+	}
 	err = c.Peek(ctx, cfg.From, min(p.Found, MaxLook), func(m *reprise.Message) {
-		at, to, err := cfg.target(m)
-		counts[Destination{Target: to, FailedQueue: cfg.From, Unknown: err != nil, Claimed: at.claimed}]++
+		at, to, err := cfg.target(ctx, m, r)
+		t.add(Destination{Return: to, FailedQueue: cfg.From, Messages: 1, Unknown: err != nil, Claimed: at.claimed})
 		p.Looked++
 	})
 	areBack(ctx, c, cfg.From, found)
-	for d, n := range counts {
-		d.Messages = n
-		p.Destinations = append(p.Destinations, d)
-	}
-	slices.SortFunc(p.Destinations, func(a, b Destination) int {
-		return cmp.Or(cmp.Compare(b.Messages, a.Messages), cmp.Compare(a.RoutingKey, b.RoutingKey))
-	})
+	p.Destinations = t.all()
 	return p, err
 }
 

@@ -29,10 +29,20 @@ func TestLookBeforeRedrive(t *testing.T) {
 			p, err := LookBeforeRedrive(t.Context(), w.client, c)
 			must(t, err)
 			testkit.Eventually(t, longest, func() bool { return w.depth(from) == 4 })
+			for i := range p.Destinations { // nothing tells how they were first published
+				d := &p.Destinations[i]
+				if byName := c.To == nil && !d.Unknown; byName != (d.Warning != "") {
+					t.Errorf("to %q with the warning %q", d.RoutingKey, d.Warning)
+				}
+				d.Warning = ""
+			}
 			return p
 		}
 		goes := func(to string, n int64) Destination {
-			return Destination{Target: Target{RoutingKey: to}, FailedQueue: from, Messages: n}
+			return Destination{Return: Return{Target: Target{RoutingKey: to}, Queue: to}, FailedQueue: from, Messages: n}
+		}
+		anywhere := func(to string, n int64) Destination {
+			return Destination{Return: Return{Target: Target{RoutingKey: to}}, FailedQueue: from, Messages: n}
 		}
 		claimed := func(d Destination) Destination { d.Claimed = true; return d }
 		unknown := func(d Destination) Destination { d.Unknown = true; return d }
@@ -49,7 +59,7 @@ func TestLookBeforeRedrive(t *testing.T) {
 			"headers alone":   {RedriveConfig{}, RedrivePreview{4, 4, []Destination{claimed(goes(work, 2)), unknown(goes("", 1)), claimed(goes(refunds, 1))}}},
 			"a configuration": {RedriveConfig{Origin: knows}, RedrivePreview{4, 4, []Destination{goes(work, 2), unknown(goes("", 1)), claimed(goes(refunds, 1))}}},
 			"the first":       {RedriveConfig{Limit: 1}, RedrivePreview{1, 1, []Destination{claimed(goes(work, 1))}}},
-			"to one place":    {RedriveConfig{To: &Target{RoutingKey: work}}, RedrivePreview{4, 4, []Destination{goes(work, 4)}}},
+			"to one place":    {RedriveConfig{To: &Target{RoutingKey: work}}, RedrivePreview{4, 4, []Destination{anywhere(work, 4)}}},
 		} {
 			if diff := cmp.Diff(tc.want, look(tc.config)); diff != "" {
 				t.Errorf("%s: %s", name, diff)

@@ -31,6 +31,10 @@ type ReplayerConfig struct {
 	// Reprise's own nor a preset's: their headers are left out as well.
 	Marks []topology.Marks
 
+	// Routing is what is known of the way back. Default: nothing, and messages are sent to
+	// their work queues by name.
+	Routing Routing
+
 	// Batch is how many messages are sent before it is noted that they were: as
 	// many may be sent a second time after a crash. Fewer are sent together where
 	// the rate is low. Default 100.
@@ -107,8 +111,8 @@ type publisher interface {
 //
 //	Next ─► published, confirmed ─► Sent ─► Next …
 //
-// A message goes to the work queue it failed in, through the default exchange, or
-// to the Target of its Plan. It has all its attempts before it: what the attempts so
+// A message goes to the work queue it failed in, as Routing says, or to the Target of its
+// Plan. It has all its attempts before it: what the attempts so
 // far have left in its headers, those of Reprise, of the presets and of the broker,
 // is not sent; all else is, and the headers that tell where it was first published
 // stay. It carries HeaderReplay, by which the archive knows it should it fail again.
@@ -144,12 +148,15 @@ type publisher interface {
 //	replay ended     replay, state, why, sent, refused (Info)
 //	replay waits     replay, error, next_try           (Warn: the store or the broker does not answer)
 //	message refused  replay, message, error            (Warn: it can never be sent)
+//	replay sends by queue name  replay, queue, warning (Warn: see Return.Warning)
+//	bindings cannot be read     error, next_try        (Warn: see Routing.Bindings)
 type Replayer struct {
-	store replays
-	out   publisher
-	cfg   ReplayerConfig
-	owner string // to the archive
-	wake  chan struct{}
+	store   replays
+	out     publisher
+	cfg     ReplayerConfig
+	returns *returns
+	owner   string // to the archive
+	wake    chan struct{}
 
 	mu     sync.Mutex
 	active map[ReplayID]bool
@@ -173,7 +180,7 @@ func newReplayer(a replays, c publisher, cfg ReplayerConfig) (*Replayer, error) 
 	}
 	cfg = cfg.withDefaults()
 	cfg.Marks = slices.Clone(cfg.Marks)
-	return &Replayer{store: a, out: c, cfg: cfg, owner: rand.Text(), wake: make(chan struct{}, 1), active: map[ReplayID]bool{}}, nil
+	return &Replayer{store: a, out: c, cfg: cfg, returns: newReturns(cfg.Routing, cfg.Logger), owner: rand.Text(), wake: make(chan struct{}, 1), active: map[ReplayID]bool{}}, nil
 }
 
 // Run carries out all replays, any number at a time, until ctx ends. It returns nil

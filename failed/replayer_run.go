@@ -15,6 +15,7 @@ type run struct {
 	judged int64     // how many had come back when they were last judged
 	seen   ID        // the latest of them
 	failed int       // how often in a row the broker has taken nothing
+	warned warned
 }
 
 // stopped is why a replay ends by itself.

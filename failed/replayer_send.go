@@ -38,12 +38,16 @@ func (x *run) publish(ctx context.Context, batch []*Message) []error {
 	var messages []*reprise.Message
 	var places []int // in the batch
 	for i, m := range batch {
-		out, err := back(m, x.replay.ID, x.replay.Plan.To, x.cfg.Marks)
+		from := sentFrom{m.Queue, m.FailedQueue, m.Exchange, m.RoutingKey}
+		to, err := x.returns.to(ctx, from, x.replay.Plan.To)
 		if err != nil {
 			errs[i] = err
 			continue
 		}
-		messages, places = append(messages, out), append(places, i)
+		if x.warned.first(to) {
+			x.cfg.Logger.Warn("replay sends by queue name", "replay", x.replay.ID, "queue", to.Queue, "warning", to.Warning)
+		}
+		messages, places = append(messages, back(m, x.replay.ID, to.Target, x.cfg.Marks)), append(places, i)
 	}
 	longer, cancel := grace(ctx, x.cfg.DrainTimeout)
 	defer cancel()

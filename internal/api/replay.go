@@ -63,6 +63,13 @@ type Destination struct {
 	FailedQueue Text  `json:"failed_queue"`
 	Messages    int64 `json:"messages"`
 	Unknown     bool  `json:"unknown,omitempty"` // nobody knows in which queue they failed: they would stay
+
+	// Queue is the work queue that the target leads to. Keys: they are sent with more than one
+	// routing key, each with its own. Warning says what other programs see of a message that is
+	// sent by the name of its queue.
+	Queue   Text   `json:"queue,omitempty"`
+	Keys    bool   `json:"keys,omitempty"`
+	Warning string `json:"warning,omitempty"`
 }
 
 // PreviewOf returns destinations as they are shown.
@@ -70,7 +77,10 @@ func PreviewOf(all []failed.Destination) Preview {
 	p := Preview{Done: Done{DryRun: true}, Destinations: make([]Destination, len(all))}
 	for i, d := range all {
 		p.Messages += d.Messages
-		p.Destinations[i] = Destination{Target{Text(d.Exchange), Text(d.RoutingKey)}, Text(d.FailedQueue), d.Messages, d.Unknown}
+		p.Destinations[i] = Destination{
+			Target: Target{Text(d.Exchange), Text(d.RoutingKey)}, FailedQueue: Text(d.FailedQueue), Messages: d.Messages, Unknown: d.Unknown,
+			Queue: Text(d.Queue), Keys: d.Keys, Warning: d.Warning,
+		}
 	}
 	return p
 }

@@ -122,7 +122,7 @@ func (c *consoleRunCmd) config() (deskConfig, string, error) {
 	}
 	cfg := deskConfig{
 		archive: c.Archive, listen: c.Listen, flag: "--listen",
-		queues: queueSource{named: c.Queue, vhost: virtualHost(url)}, origin: guessed(),
+		queues: queueSource{named: c.Queue, vhost: virtualHost(url)}, origin: guessed(), workers: guessedWorkers(),
 	}
 	if cfg.archive == "" {
 		cfg.archive = defaultArchive

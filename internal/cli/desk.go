@@ -16,6 +16,7 @@ import (
 	"github.com/reprisemq/reprise/console"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/config"
 	"github.com/reprisemq/reprise/ledger"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -94,6 +95,7 @@ type deskConfig struct {
 	origin   func(*reprise.Message) string
 	accounts []ledger.Account // of workers; nil: of the failed queues that there are
 	marks    []topology.Marks // of workers, whose headers a replay leaves out
+	workers  []config.Worker  // that replays go back to
 
 	listen  string // of the console; "": there is none, and nothing is replayed
 	flag    string // what an error calls that: --listen
@@ -204,6 +206,7 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 		}
 		c := d.console
 		c.Archive, c.Replayer, c.Ledger, c.Logger = archive, d, books, d.log
+		c.Routing = routingOf(d.workers, c.Management)
 		served, err := console.New(c)
 		if err != nil {
 			return err
@@ -225,7 +228,7 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 		})
 	}
 	if d.listen != "" {
-		replayer, err := failed.NewReplayer(archive, client, failed.ReplayerConfig{Marks: d.marks, Logger: d.log})
+		replayer, err := failed.NewReplayer(archive, client, failed.ReplayerConfig{Routing: routingOf(d.workers, d.console.Management), Marks: d.marks, Logger: d.log})
 		if err != nil {
 			return err
 		}

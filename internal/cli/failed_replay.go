@@ -119,7 +119,8 @@ func (c *failedReplayCmd) destinationsText(all []api.Destination) string {
 		case d.Unknown:
 			fmt.Fprintf(&b, "  %d of %s nowhere: nothing says in which queue they failed; --to names one\n", d.Messages, oneLiner(string(d.FailedQueue)))
 		default:
-			fmt.Fprintf(&b, "  %d of %s to %s\n", d.Messages, oneLiner(string(d.FailedQueue)), oneLiner(string(d.RoutingKey)))
+			fmt.Fprintf(&b, "  %d of %s to %s%s\n", d.Messages, oneLiner(string(d.FailedQueue)),
+				wayText(string(d.Queue), string(d.Exchange), string(d.RoutingKey), d.Keys), warningText(d.Warning))
 		}
 	}
 	return b.String()

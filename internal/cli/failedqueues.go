@@ -89,7 +89,7 @@ func originOf(workers []config.Worker) func(*reprise.Message) string {
 		if err != nil {
 			continue // none: there is one
 		}
-		o := origin{queue: w.Queue}
+		o := origin{queue: w.Queue, keys: []string{w.Queue}} // by name
 		declares := w.Strategy.WithDefaults().Route.Topology(w.Queue).Merge(w.Topology)
 		for _, b := range declares.Bindings {
 			if b.Queue == w.Queue {
@@ -121,17 +121,22 @@ func originOf(workers []config.Worker) func(*reprise.Message) string {
 // guessed names the work queue of a message that workers of published designs have
 // parked without a word about it: for whoever has no configuration that names them.
 func guessed() func(*reprise.Message) string {
-	var workers []config.Worker
-	for _, queue := range []string{preset.CoverArtIndexQueue, preset.CoverArtDeleteQueue, preset.CoverArtMoveQueue} {
-		workers = append(workers, config.Worker{WorkerConfig: reprise.WorkerConfig{Queue: queue, Strategy: preset.CoverArt{}.Strategy()}})
-	}
-	known := originOf(workers)
+	known := originOf(guessedWorkers())
 	return func(m *reprise.Message) string {
 		if _, written := m.Headers[topology.HeaderQueue]; written {
 			return ""
 		}
 		return known(m)
 	}
+}
+
+// guessedWorkers are those of published designs whose names are like no other.
+func guessedWorkers() []config.Worker {
+	var workers []config.Worker
+	for _, queue := range []string{preset.CoverArtIndexQueue, preset.CoverArtDeleteQueue, preset.CoverArtMoveQueue} {
+		workers = append(workers, config.Worker{WorkerConfig: reprise.WorkerConfig{Queue: queue, Strategy: preset.CoverArt{}.Strategy()}})
+	}
+	return workers
 }
 
 // marksOf are what the attempts of workers write on messages.

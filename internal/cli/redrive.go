@@ -14,16 +14,17 @@ import (
 )
 
 type redriveCmd struct {
-	From    string        `placeholder:"QUEUE" help:"The failed queue."`
-	To      string        `placeholder:"QUEUE" help:"Send them to this queue, or to EXCHANGE/KEY. Default: the queue that each failed in."`
-	Config  string        `short:"c" placeholder:"FILE" help:"Configuration of the workers that parked them: tells where messages of presets go."`
-	URL     string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"The broker. Default amqp://guest:guest@127.0.0.1:5672."`
-	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"How long to try to connect. Default ${default}."`
-	Limit   int           `placeholder:"N" help:"Send the first N only."`
-	Rate    perSecond     `placeholder:"N/s" help:"Send so many at most: 10/s, 100/m. Default: no limit."`
-	Yes     bool          `short:"y" help:"Do not ask, and believe the headers of messages."`
-	DryRun  bool          `name:"dry-run" help:"Say how many would go where, and send none."`
-	JSON    bool          `name:"json" help:"Print the result as JSON."`
+	From       string        `placeholder:"QUEUE" help:"The failed queue."`
+	To         string        `placeholder:"QUEUE" help:"Send them to this queue, or to EXCHANGE/KEY. Default: the queue that each failed in."`
+	Config     string        `short:"c" placeholder:"FILE" help:"Configuration of the workers that parked them: tells where messages of presets go."`
+	Management string        `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"The broker's management API: tells by which exchange and key a message reaches its queue and no other."`
+	URL        string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"The broker. Default amqp://guest:guest@127.0.0.1:5672."`
+	Timeout    time.Duration `default:"10s" placeholder:"TIME" help:"How long to try to connect. Default ${default}."`
+	Limit      int           `placeholder:"N" help:"Send the first N only."`
+	Rate       perSecond     `placeholder:"N/s" help:"Send so many at most: 10/s, 100/m. Default: no limit."`
+	Yes        bool          `short:"y" help:"Do not ask, and believe the headers of messages."`
+	DryRun     bool          `name:"dry-run" help:"Say how many would go where, and send none."`
+	JSON       bool          `name:"json" help:"Print the result as JSON."`
 }
 
 // Help shows examples below the flags.
@@ -32,6 +33,10 @@ func (redriveCmd) Help() string {
 before them. Each is published and confirmed before it is taken out of the failed queue: nothing is
 lost, whatever happens, and the message that was on its way then may be sent twice. What arrives in
 the failed queue meanwhile stays there. No archive is needed; one that empties the queue is in the way.
+
+A message goes through its exchange, with its own routing key, if the management API or the preset in
+-c FILE shows that both lead to its queue and to no other. If not, it goes to the queue by name, and
+you are told what programs other than Reprise see.
 
 Where a message failed is what -c FILE says of its failed queue, what the broker has written on it
 (x-death), or the name of the failed queue. A header can say something else, and anybody can write
@@ -44,6 +49,7 @@ Examples:
   reprise redrive --from orders.failed --to orders-by-hand
   reprise redrive --from orders.failed --to shop/order.new
   reprise redrive --from cover-art-archive.failed -c reprise.yaml
+  reprise redrive --from orders.failed --management http://guest:guest@127.0.0.1:15672
 
 Exit codes: 0 all were sent, 1 not connected, a message that cannot be sent, or a header that is not
 believed, 2 wrong flags, 3 Ctrl-C, another consumer took some, or a question that was answered with no.
@@ -76,14 +82,21 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 	if err != nil {
 		return err
 	}
-	redrive := failed.RedriveConfig{From: c.From, To: to, Limit: c.Limit, Rate: float64(c.Rate), Logger: c.logger(streams)}
+	shown := false
+	redrive := failed.RedriveConfig{From: c.From, To: to, Limit: c.Limit, Rate: float64(c.Rate)}
+	redrive.Logger = slog.New(warningLogger{c.logger(streams).Handler(), streams.Stderr, &shown})
+	workers := guessedWorkers()
 	redrive.Origin = guessed()
 	if c.Config != "" {
 		cfg, err := config.Load(c.Config)
 		if err != nil {
 			return usageError{err}
 		}
-		redrive.Origin, redrive.Marks = originOf(cfg.Workers), marksOf(cfg.Workers)
+		workers = cfg.Workers
+		redrive.Origin, redrive.Marks = originOf(workers), marksOf(workers)
+	}
+	if redrive.Routing, err = c.routing(workers); err != nil {
+		return err
 	}
 	client, err := c.connect(ctx, streams)
 	if err != nil {
@@ -99,7 +112,7 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 	if c.looks(to) {
 		var p failed.RedrivePreview
 		if p, err = failed.LookBeforeRedrive(ctx, client, redrive); err == nil && !c.DryRun {
-			redrive.Believe, err = c.believe(ctx, streams, p)
+			redrive.Believe, shown, err = c.believe(ctx, streams, p)
 		}
 		result.Found, result.Looked, result.Queues = p.Found, p.Looked, redriveTargets(p)
 	}
@@ -123,6 +136,15 @@ func (c *redriveCmd) connect(ctx context.Context, streams IO) (*reprise.Client, 
 		url = defaultURL
 	}
 	return dial(ctx, url, &reprise.Config{Name: "reprise redrive", Logger: c.logger(streams)})
+}
+
+// routing is what is known of the way back to the queues of workers.
+func (c *redriveCmd) routing(workers []config.Worker) (failed.Routing, error) {
+	if c.Management == "" {
+		return routingOf(workers, nil), nil
+	}
+	m, err := consoleManagement("--management", c.Management, virtualHost(c.URL))
+	return routingOf(workers, m), err
 }
 
 // logger says what is waited for, also an hour later.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,16 +12,24 @@ import (
 
 // redriveTarget is where messages of a failed queue go.
 type redriveTarget struct {
-	Queue    string `json:"queue,omitempty"`
-	Messages int64  `json:"messages"`
-	Claimed  bool   `json:"claimed,omitempty"` // a header alone says so
-	Unknown  bool   `json:"unknown,omitempty"` // nothing says where: they cannot be sent
+	Queue      string `json:"queue,omitempty"`
+	Exchange   string `json:"exchange,omitempty"`    // "": by the name of the queue
+	RoutingKey string `json:"routing_key,omitempty"` // beside an exchange, unless there is more than one
+	Keys       bool   `json:"keys,omitempty"`        // each has its own routing key
+	Messages   int64  `json:"messages"`
+	Claimed    bool   `json:"claimed,omitempty"` // a header alone says so
+	Unknown    bool   `json:"unknown,omitempty"` // nothing says where: they cannot be sent
+	Warning    string `json:"warning,omitempty"` // what other programs see
 }
 
 func redriveTargets(p failed.RedrivePreview) []redriveTarget {
 	var all []redriveTarget
 	for _, d := range p.Destinations {
-		all = append(all, redriveTarget{d.RoutingKey, d.Messages, d.Claimed, d.Unknown})
+		t := redriveTarget{Queue: cmp.Or(d.Queue, d.RoutingKey), Messages: d.Messages, Claimed: d.Claimed, Unknown: d.Unknown, Warning: d.Warning}
+		if d.Exchange != "" {
+			t.Exchange, t.RoutingKey, t.Keys = d.Exchange, d.RoutingKey, d.Keys
+		}
+		all = append(all, t)
 	}
 	return all
 }
@@ -33,15 +42,22 @@ func targetsText(all []redriveTarget, looked, found int) string {
 		case t.Unknown:
 			fmt.Fprintf(&b, "\n  %d nowhere: nothing says in which queue they failed; --to names one", t.Messages)
 		case t.Claimed:
-			fmt.Fprintf(&b, "\n  %d to %s, which nothing but their own headers says", t.Messages, oneLiner(t.Queue))
+			fmt.Fprintf(&b, "\n  %d to %s, which nothing but their own headers says%s", t.Messages, t.way(), warningText(t.Warning))
 		default:
-			fmt.Fprintf(&b, "\n  %d to %s", t.Messages, oneLiner(t.Queue))
+			fmt.Fprintf(&b, "\n  %d to %s%s", t.Messages, t.way(), warningText(t.Warning))
 		}
 	}
 	if all != nil && looked < found {
 		fmt.Fprintf(&b, "\n  %d were not looked at", found-looked)
 	}
 	return b.String()
+}
+
+func (t redriveTarget) way() string {
+	if t.Exchange == "" {
+		return oneLiner(t.Queue)
+	}
+	return wayText(t.Queue, t.Exchange, t.RoutingKey, t.Keys)
 }
 
 // queues says where messages go that each go back to where they failed.
@@ -57,27 +73,27 @@ func (c *redriveCmd) looks(to *failed.Target) bool { return c.DryRun || to == ni
 
 // believe shows what goes where, and returns which headers are to be believed: those that
 // somebody has seen and says yes to. What was not looked at, or came later, ends the
-// redrive.
-func (c *redriveCmd) believe(ctx context.Context, streams IO, p failed.RedrivePreview) (func(string) bool, error) {
+// redrive. It reports whether it has shown anything.
+func (c *redriveCmd) believe(ctx context.Context, streams IO, p failed.RedrivePreview) (believe func(string) bool, shown bool, err error) {
 	if p.Found == 0 {
-		return nil, nil
+		return nil, false, nil
 	}
 	var claimed []string
 	for _, d := range p.Destinations {
 		if d.Claimed {
-			claimed = append(claimed, d.RoutingKey)
+			claimed = append(claimed, d.Queue)
 		}
 	}
 	asks := terminal(streams.Stdin) && terminal(streams.Stderr)
-	if asks || claimed != nil {
+	if shown = asks || claimed != nil; shown {
 		fmt.Fprintf(streams.Stderr, "%s: %s%s\n", c.From, plural(p.Found, "message"), targetsText(redriveTargets(p), p.Looked, p.Found))
 	}
 	switch {
 	case asks:
 		_, err := confirm(ctx, streams, "Send them?")
-		return func(queue string) bool { return slices.Contains(claimed, queue) }, err
+		return func(queue string) bool { return slices.Contains(claimed, queue) }, shown, err
 	case claimed != nil:
-		return nil, &failed.ClaimError{Queue: claimed[0]}
+		return nil, shown, &failed.ClaimError{Queue: claimed[0]}
 	}
-	return func(string) bool { return false }, nil
+	return func(string) bool { return false }, shown, nil
 }

@@ -31,6 +31,7 @@ func configuredDesk(cfg *config.Config, log *slog.Logger) (*desk, []config.Probl
 		queues:   queueSource{named: unique(append(failedQueuesOf(drawn), cfg.Archive.Queues...))},
 		origin:   originOf(cfg.Workers),
 		marks:    marksOf(cfg.Workers),
+		workers:  cfg.Workers,
 	}
 	var wrong []config.Problem
 	if c := cfg.Console; c != nil {

@@ -1,0 +1,283 @@
+package failed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/mgmtapi"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// bound is a work queue behind an exchange, and a failed queue.
+type bound struct {
+	*wire
+	api        mgmtapi.API
+	exchange   string
+	work, from string
+	audit      string // a queue of somebody else's
+}
+
+const boundKey = "order.new"
+
+func newBound(t *testing.T, b testkit.Target, api, kind string) *bound {
+	t.Helper()
+	w := newWire(t, b.URL)
+	x := &bound{
+		wire: w, api: mgmtapi.API{URL: api, User: "guest", Password: "guest", Client: testkit.HTTPClient(t)},
+		work: w.queue("work", nil), from: w.queue("failed", nil), audit: w.queue("audit", nil),
+	}
+	x.exchange = x.declare(kind, nil)
+	x.bind(x.work, x.exchange, boundKey)
+	return x
+}
+
+// declare declares an exchange that goes with the test.
+func (x *bound) declare(kind string, args amqp.Table) string {
+	x.Helper()
+	name := testkit.Name(x.T, "x")
+	must(x.T, x.raw.ExchangeDeclare(name, kind, true, false, false, false, args))
+	x.Cleanup(func() { _ = x.raw.ExchangeDelete(name, false, false) })
+	return name
+}
+
+func (x *bound) bind(queue, exchange, key string) {
+	x.Helper()
+	must(x.T, x.raw.QueueBind(queue, key, exchange, false, nil))
+}
+
+func (x *bound) join(to, from, key string) {
+	x.Helper()
+	must(x.T, x.raw.ExchangeBind(to, key, from, false, nil))
+}
+
+func (x *bound) bindings(ctx context.Context) (topology.Topology, error) {
+	return x.api.Topology(ctx, "/")
+}
+
+// park puts a message into the failed queue, as a worker does that was given it by the exchange.
+func (x *bound) park(key string) {
+	x.Helper()
+	x.publish(x.from, map[string]any{topology.HeaderQueue: x.work, topology.HeaderExchange: x.exchange, topology.HeaderRoutingKey: key}, "m")
+	testkit.Eventually(x.T, longest, func() bool { return x.depth(x.from) == 1 })
+}
+
+// redrive sends it back, and returns the delivery, and what was said of it before.
+func (x *bound) redrive(r Routing) (amqp.Delivery, Destination, string) {
+	x.Helper()
+	var log bytes.Buffer
+	cfg := RedriveConfig{From: x.from, Routing: r, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	p, err := LookBeforeRedrive(x.Context(), x.client, cfg)
+	must(x.T, err)
+	done, err := Redrive(x.Context(), x.client, cfg)
+	must(x.T, err)
+	all := x.take(x.work)
+	if done.Sent != 1 || len(all) != 1 || len(p.Destinations) != 1 {
+		x.Fatalf("%+v, %d arrived, %+v", done, len(all), p)
+	}
+	return all[0], p.Destinations[0], log.String()
+}
+
+// A message is sent back by its exchange and key where the bindings show that these lead to its
+// queue, and by the queue's name as soon as they lead to another one as well, however that is.
+func TestWhatIsSentBackReachesNoOtherQueue(t *testing.T) {
+	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
+		for name, tc := range map[string]struct {
+			kind string
+			more func(x *bound) // that somebody else has bound
+			why  string         // it goes by name; %s is the exchange
+		}{
+			"direct": {"direct", func(x *bound) { x.bind(x.audit, x.exchange, "another") }, ""},
+			"topic":  {"topic", func(x *bound) { x.bind(x.audit, x.exchange, "another.#") }, ""},
+			"fanout": {"fanout", func(*bound) {}, ""},
+			"another queue": {"direct", func(x *bound) { x.bind(x.audit, x.exchange, boundKey) },
+				`the original key leads from exchange %q to`},
+			"a pattern": {"topic", func(x *bound) { x.bind(x.audit, x.exchange, "*.new") }, `the original key leads from exchange %q to`},
+			"another queue of a fanout": {"fanout", func(x *bound) { x.bind(x.audit, x.exchange, "") },
+				`the original key leads from exchange %q to`},
+			"an exchange behind it": {"direct", func(x *bound) {
+				next := x.declare("fanout", nil)
+				x.bind(x.audit, next, "")
+				x.join(next, x.exchange, boundKey)
+			}, `the original key leads from exchange %q to`},
+			"an alternate exchange behind it": {"direct", func(x *bound) {
+				last := x.declare("fanout", nil)
+				x.bind(x.audit, last, "")
+				x.join(x.declare("direct", amqp.Table{"alternate-exchange": last}), x.exchange, boundKey)
+			}, `the original key leads from exchange %q to`},
+			"an exchange that looks at headers": {"direct", func(x *bound) {
+				x.join(x.declare("headers", nil), x.exchange, boundKey)
+			}, `is of kind headers, which does not route by the key alone`},
+		} {
+			t.Run(name, func(t *testing.T) {
+				x := newBound(t, b, api, tc.kind)
+				tc.more(x)
+				x.park(boundKey)
+				d, said, log := x.redrive(Routing{Bindings: x.bindings})
+				why := tc.why
+				if strings.Contains(why, "%q") {
+					why = fmt.Sprintf(why, x.exchange)
+				}
+				switch {
+				case tc.why == "" && (d.Exchange != x.exchange || d.RoutingKey != boundKey || said.Warning != "" || strings.Contains(log, "by queue name")):
+					t.Errorf("came by %q %q, with the warning %q", d.Exchange, d.RoutingKey, said.Warning)
+				case tc.why != "" && (d.Exchange != "" || d.RoutingKey != x.work || !strings.Contains(said.Warning, why) || !strings.Contains(log, "by queue name")):
+					t.Errorf("came by %q %q, with the warning %q", d.Exchange, d.RoutingKey, said.Warning)
+				}
+				if said.Exchange != d.Exchange || said.RoutingKey != d.RoutingKey || said.Queue != x.work {
+					t.Errorf("was announced as %+v", said)
+				}
+				if n := x.depth(x.audit); n != 0 {
+					t.Errorf("%d reached another queue", n)
+				}
+			})
+		}
+	})
+}
+
+// A policy can give an exchange an alternate one, of which its arguments say nothing.
+func TestWhatIsSentBackReachesNoQueueByAPolicy(t *testing.T) {
+	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
+		if !b.IsRabbitMQ {
+			return // it has no policies
+		}
+		x := newBound(t, b, api, "direct")
+		last := x.declare("fanout", nil)
+		x.bind(x.audit, last, "")
+		next := x.declare("direct", nil)
+		x.join(next, x.exchange, boundKey)
+		policy := func(method, body string) {
+			r, err := http.NewRequestWithContext(context.Background(), method, api+"/api/policies/%2F/"+next, strings.NewReader(body))
+			must(t, err)
+			r.SetBasicAuth("guest", "guest")
+			answer, err := x.api.Client.Do(r)
+			must(t, err)
+			must(t, answer.Body.Close())
+			if answer.StatusCode/100 != 2 {
+				t.Fatalf("%s of the policy: %s", method, answer.Status)
+			}
+		}
+		policy("PUT", fmt.Sprintf(`{"pattern": "^%s$", "apply-to": "exchanges", "definition": {"alternate-exchange": %q}}`, strings.ReplaceAll(next, ".", "[.]"), last))
+		t.Cleanup(func() { policy("DELETE", "") })
+		testkit.Eventually(t, longest, func() error { // RabbitMQ applies it in a moment
+			all, err := x.bindings(t.Context())
+			must(t, err)
+			for _, e := range all.Exchanges {
+				if e.Name == next && e.Args["alternate-exchange"] == last {
+					return nil
+				}
+			}
+			return errors.New("the exchange has no alternate exchange")
+		})
+		x.park(boundKey)
+		if d, said, _ := x.redrive(Routing{Bindings: x.bindings}); d.Exchange != "" || !strings.Contains(said.Warning, x.audit) || x.depth(x.audit) != 0 {
+			t.Errorf("came by %q %q, with the warning %q, and %d reached another queue", d.Exchange, d.RoutingKey, said.Warning, x.depth(x.audit))
+		}
+	})
+}
+
+// A replay is not begun with what was known when it was configured.
+func TestBindingsAreLookedAtWhenMessagesAreSent(t *testing.T) {
+	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
+		x := newBound(t, b, api, "direct")
+		r := Routing{Bindings: x.bindings}
+		x.park(boundKey)
+		if d, _, _ := x.redrive(r); d.Exchange != x.exchange {
+			t.Errorf("came by %q", d.Exchange)
+		}
+		x.bind(x.audit, x.exchange, boundKey)
+		x.park(boundKey)
+		if d, _, _ := x.redrive(r); d.Exchange != "" || x.depth(x.audit) != 0 {
+			t.Errorf("came by %q, and %d reached another queue", d.Exchange, x.depth(x.audit))
+		}
+		must(t, x.raw.QueueUnbind(x.audit, boundKey, x.exchange, nil))
+		x.park(boundKey)
+		if d, _, _ := x.redrive(r); d.Exchange != x.exchange || d.RoutingKey != boundKey {
+			t.Errorf("came by %q", d.Exchange)
+		}
+	})
+}
+
+// What is known of a message that decides its way.
+func TestWaysBack(t *testing.T) {
+	design := topology.WaitQueue{
+		WorkExchange: "work", WaitExchange: "wait", FailedExchange: "parked",
+		Infrastructure: topology.Topology{
+			Exchanges: []topology.Exchange{
+				{Name: "work", Kind: topology.Direct}, {Name: "wait", Kind: topology.Fanout}, {Name: "parked", Kind: topology.Fanout},
+			},
+			Bindings: []topology.Binding{
+				{Exchange: "work", Queue: "one", RoutingKey: "single"},
+				{Exchange: "work", Queue: "two", RoutingKey: "a"}, {Exchange: "work", Queue: "two", RoutingKey: "b"},
+				{Exchange: "parked", Queue: "parked"},
+			},
+		},
+	}
+	known := Routing{Workers: []reprise.WorkerConfig{
+		{Queue: "one", Strategy: topology.Strategy{Route: design}}, {Queue: "two", Strategy: topology.Strategy{Route: design}}, {Queue: "plain"},
+	}}
+	listed := func(more ...topology.Binding) func(context.Context) (topology.Topology, error) {
+		t := design.Infrastructure
+		t.Exchanges = append(t.Exchanges, topology.Exchange{Name: "shop", Kind: topology.Topic}, topology.Exchange{Name: "inner", Kind: topology.Direct, Internal: true})
+		t.Bindings = append(t.Bindings, more...)
+		return func(context.Context) (topology.Topology, error) { return t, nil }
+	}
+	const lost = "(no management API and no preset shows an exchange that leads there)"
+	for name, tc := range map[string]struct {
+		routing Routing
+		from    sentFrom
+		to      Target
+		warning string // the end of it
+	}{
+		"nothing is known":           {Routing{}, sentFrom{"one", "parked", "work", "single"}, Target{"", "one"}, lost},
+		"published by name":          {Routing{}, sentFrom{"plain", "plain.failed", "", "plain"}, Target{"", "plain"}, ""},
+		"parked by hand":             {Routing{}, sentFrom{"plain", "plain.failed", "", "plain.failed"}, Target{"", "plain"}, lost},
+		"by the design":              {known, sentFrom{"two", "parked", "parked", "b"}, Target{"work", "b"}, ""},
+		"by name into a design":      {known, sentFrom{"two", "parked", "", "two"}, Target{"", "two"}, `(the original key does not lead from exchange "work" to "two")`},
+		"the only key of the design": {known, sentFrom{"one", "parked", "", "one"}, Target{"work", "single"}, ""},
+		"sent back by name before":   {known, sentFrom{"one", "parked", "parked", "one"}, Target{"work", "single"}, ""},
+		"another queue's key":        {known, sentFrom{"one", "parked", "parked", "a"}, Target{"", "one"}, `(the original key does not lead from exchange "work" to "one")`},
+		"a worker of no design":      {known, sentFrom{"plain", "plain.failed", "shop", "x"}, Target{"", "plain"}, lost},
+		"the only exchange that is listed": {
+			Routing{Bindings: listed()}, sentFrom{"two", "parked", "parked", "a"}, Target{"work", "a"}, "",
+		},
+		"two exchanges that are listed": {
+			Routing{Bindings: listed(topology.Binding{Exchange: "shop", Queue: "two", RoutingKey: "a"})}, sentFrom{"two", "parked", "", "a"},
+			Target{"", "two"}, `(no exchange leads to "two", and to no other queue, by the original key)`,
+		},
+		"the one of two that it was published to": {
+			Routing{Bindings: listed(topology.Binding{Exchange: "shop", Queue: "two", RoutingKey: "a"})}, sentFrom{"two", "parked", "shop", "a"}, Target{"shop", "a"}, "",
+		},
+		"an internal exchange": {
+			Routing{Bindings: listed(topology.Binding{Exchange: "inner", Queue: "plain", RoutingKey: "k"})}, sentFrom{"plain", "plain.failed", "inner", "k"},
+			Target{"", "plain"}, `(exchange "inner" is internal)`,
+		},
+		"the design, and its exchange leads elsewhere": {
+			Routing{Workers: known.Workers, Bindings: listed(topology.Binding{Exchange: "work", Queue: "audit", RoutingKey: "single"})},
+			sentFrom{"one", "parked", "parked", "single"}, Target{"", "one"}, `(the original key leads from exchange "work" to "audit" as well)`,
+		},
+		"bindings that cannot be read": {
+			Routing{Bindings: func(context.Context) (topology.Topology, error) { return topology.Topology{}, errors.New("refused") }},
+			sentFrom{"one", "parked", "work", "single"}, Target{"", "one"}, "(cannot read the bindings: refused)",
+		},
+		"the design, and bindings that cannot be read": {
+			Routing{Workers: known.Workers, Bindings: func(context.Context) (topology.Topology, error) { return topology.Topology{}, errors.New("refused") }},
+			sentFrom{"one", "parked", "work", "single"}, Target{"work", "single"}, "",
+		},
+	} {
+		got, err := newReturns(tc.routing, slog.New(slog.DiscardHandler)).of(t.Context(), tc.from)
+		must(t, err)
+		if got.Target != tc.to || got.Queue != tc.from.queue || !strings.HasSuffix(got.Warning, tc.warning) || (got.Warning == "") != (tc.warning == "") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

@@ -1,0 +1,481 @@
+package preset_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	_ "modernc.org/sqlite" // driver "sqlite"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/console"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// foreign is a program that was written from a published design with an AMQP client, and has
+// heard of nothing else: no header and no queue of Reprise's.
+type foreign struct {
+	exchange, key string // by which it publishes
+	queue         string // that it consumes
+	queues        []string
+	exchanges     []string
+
+	declare func(ch *amqp.Channel) error
+
+	// fail does what the design says of a delivery that cannot be handled.
+	fail func(ch *amqp.Channel, d amqp.Delivery) error
+
+	// fresh reports what a message has that was tried before, as the design counts.
+	fresh func(d amqp.Delivery) error
+}
+
+// foreignDelay is what a retry of the designs waits in these tests.
+const foreignDelay = 100 * time.Millisecond
+
+// republish publishes a copy of a delivery with all its properties and headers, but for some.
+func republish(ch *amqp.Channel, exchange, key string, d amqp.Delivery, change func(*amqp.Publishing)) error {
+	p := amqp.Publishing{
+		Headers: maps.Clone(d.Headers), ContentType: d.ContentType, DeliveryMode: amqp.Persistent, MessageId: d.MessageId, Body: d.Body,
+	}
+	if p.Headers == nil {
+		p.Headers = amqp.Table{}
+	}
+	change(&p)
+	if err := ch.PublishWithContext(context.Background(), exchange, key, false, false, p); err != nil {
+		return err
+	}
+	return d.Ack(false)
+}
+
+// foreignCoverArt is the cover art indexer.
+func foreignCoverArt() *foreign {
+	const base = "cover-art-archive"
+	return &foreign{
+		exchange: base, key: "index", queue: base + ".index",
+		queues:    []string{base + ".index", base + ".delete", base + ".move", base + ".retry", base + ".failed"},
+		exchanges: []string{base, base + ".retry", base + ".failed"},
+		declare: func(ch *amqp.Channel) error {
+			errs := []error{
+				ch.ExchangeDeclare(base, "direct", true, false, false, false, nil),
+				ch.ExchangeDeclare(base+".retry", "fanout", true, false, false, false, nil),
+				ch.ExchangeDeclare(base+".failed", "fanout", true, false, false, false, nil),
+				declareQueue(ch, base+".retry", amqp.Table{"x-message-ttl": int32(foreignDelay.Milliseconds()), "x-dead-letter-exchange": base}),
+				ch.QueueBind(base+".retry", "", base+".retry", false, nil),
+				declareQueue(ch, base+".failed", nil),
+				ch.QueueBind(base+".failed", "", base+".failed", false, nil),
+			}
+			for _, event := range []string{"index", "delete", "move"} {
+				errs = append(errs, declareQueue(ch, base+"."+event, nil), ch.QueueBind(base+"."+event, event, base, false, nil))
+			}
+			return errors.Join(errs...)
+		},
+		fail: func(ch *amqp.Channel, d amqp.Delivery) error {
+			remaining := 4
+			if v, found := d.Headers["mb-retries"]; found {
+				remaining, _ = strconv.Atoi(fmt.Sprint(v))
+			}
+			exchange := base + ".failed"
+			if remaining > 0 {
+				exchange = base + ".retry"
+			}
+			texts, _ := d.Headers["mb-exceptions"].([]any)
+			return republish(ch, exchange, d.RoutingKey, d, func(p *amqp.Publishing) {
+				p.Headers = amqp.Table{"mb-retries": strconv.Itoa(remaining - 1), "mb-exceptions": append(slices.Clip(texts), any("no"))}
+			})
+		},
+		fresh: func(d amqp.Delivery) error {
+			for name, v := range d.Headers {
+				if !netAMQPReads(v) {
+					return fmt.Errorf("header %s is %#v, of which Net::AMQP dies", name, v)
+				}
+			}
+			return absent(d, "mb-retries", "mb-exceptions")
+		},
+	}
+}
+
+// foreignStaking is a service of the staking queues.
+func foreignStaking(queue string) *foreign {
+	delay := queue + "_delay"
+	return &foreign{
+		key: queue, queue: queue, queues: []string{queue, delay},
+		declare: func(ch *amqp.Channel) error {
+			return errors.Join(
+				ch.ExchangeDeclare("common_dlx", "direct", true, false, false, false, amqp.Table{"x-queue-type": "quorum"}),
+				declareQueue(ch, delay, amqp.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue}),
+				declareQueue(ch, queue, amqp.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": "common_dlx", "x-dead-letter-routing-key": queue + "_routing_key"}),
+				ch.QueueBind(delay, queue+"_routing_key", "common_dlx", false, nil),
+			)
+		},
+		fail: func(ch *amqp.Channel, d amqp.Delivery) error {
+			attempts, _ := d.Headers["x-processing-attempts"].(int32)
+			return republish(ch, "", delay, d, func(p *amqp.Publishing) {
+				p.Headers["x-processing-attempts"] = attempts + 1
+				p.Expiration = strconv.FormatInt(foreignDelay.Milliseconds(), 10)
+			})
+		},
+		fresh: func(d amqp.Delivery) error { return absent(d, "x-processing-attempts") },
+	}
+}
+
+// foreignWorkRetry rejects, and leaves the rest to the broker.
+func foreignWorkRetry(prefix string) *foreign {
+	work, retry := prefix+"WorkExchange", prefix+"RetryExchange"
+	return &foreign{
+		exchange: work, key: "", queue: prefix + "WorkQueue",
+		queues: []string{prefix + "WorkQueue", prefix + "RetryQueue"}, exchanges: []string{work, retry},
+		declare: func(ch *amqp.Channel) error {
+			return errors.Join(
+				ch.ExchangeDeclare(work, "direct", true, false, false, false, nil),
+				ch.ExchangeDeclare(retry, "direct", true, false, false, false, nil),
+				declareQueue(ch, prefix+"WorkQueue", amqp.Table{"x-dead-letter-exchange": retry}),
+				declareQueue(ch, prefix+"RetryQueue", amqp.Table{"x-dead-letter-exchange": work, "x-message-ttl": int32(foreignDelay.Milliseconds())}),
+				ch.QueueBind(prefix+"WorkQueue", "", work, false, nil),
+				ch.QueueBind(prefix+"RetryQueue", "", retry, false, nil),
+			)
+		},
+		fail: func(_ *amqp.Channel, d amqp.Delivery) error { return d.Reject(false) },
+		fresh: func(d amqp.Delivery) error {
+			deaths, _ := d.Headers["x-death"].([]any)
+			for _, e := range deaths {
+				if death, _ := e.(amqp.Table); death["queue"] == prefix+"WorkQueue" {
+					return fmt.Errorf("x-death counts %v", death)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// foreignCDNPurge has the names of the document's final code.
+func foreignCDNPurge(prefix string) *foreign {
+	primary, wait := prefix+"primary-exchange", prefix+"wait-exchange"
+	return &foreign{
+		exchange: primary, key: "routing-key-b", queue: prefix + "primary-queue",
+		queues: []string{prefix + "primary-queue", prefix + "wait-queue"}, exchanges: []string{primary, wait},
+		declare: func(ch *amqp.Channel) error {
+			errs := []error{
+				ch.ExchangeDeclare(primary, "direct", true, false, false, false, nil),
+				ch.ExchangeDeclare(wait, "direct", true, false, false, false, nil),
+				declareQueue(ch, prefix+"primary-queue", nil),
+				declareQueue(ch, prefix+"wait-queue", amqp.Table{"x-dead-letter-exchange": primary}),
+			}
+			for _, key := range []string{"routing-key-a", "routing-key-b"} {
+				errs = append(errs, ch.QueueBind(prefix+"primary-queue", key, primary, false, nil), ch.QueueBind(prefix+"wait-queue", key, wait, false, nil))
+			}
+			return errors.Join(errs...)
+		},
+		fail: func(ch *amqp.Channel, d amqp.Delivery) error {
+			milliseconds := foreignDelay.Milliseconds()
+			if last, ok := lastExpiration(d); ok {
+				milliseconds = 3 * last
+			}
+			return republish(ch, wait, d.RoutingKey, d, func(p *amqp.Publishing) { p.Expiration = strconv.FormatInt(milliseconds, 10) })
+		},
+		fresh: func(d amqp.Delivery) error {
+			if last, ok := lastExpiration(d); ok {
+				return fmt.Errorf("x-death has an expiration of %d ms", last)
+			}
+			return nil
+		},
+	}
+}
+
+func lastExpiration(d amqp.Delivery) (int64, bool) {
+	deaths, _ := d.Headers["x-death"].([]any)
+	if len(deaths) == 0 {
+		return 0, false
+	}
+	newest, _ := deaths[0].(amqp.Table)
+	text, _ := newest["original-expiration"].(string)
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil
+}
+
+func declareQueue(ch *amqp.Channel, name string, args amqp.Table) error {
+	_, err := ch.QueueDeclare(name, true, false, false, false, args)
+	return err
+}
+
+func absent(d amqp.Delivery, headers ...string) error {
+	for _, name := range headers {
+		if v, found := d.Headers[name]; found {
+			return fmt.Errorf("header %s is %v", name, v)
+		}
+	}
+	return nil
+}
+
+// A program that knows only the published design handles, fails and finds again all that Reprise
+// sends it: what a worker retried, what was replayed, redriven, edited and scheduled. It sees the
+// routing key that the message was published with, and a count that begins anew.
+func TestForeignProgramsFindAgainWhatIsSentBack(t *testing.T) {
+	presets := map[string]func(t *testing.T, b testkit.Target) (*foreign, string, topology.Strategy){
+		"coverart": func(t *testing.T, b testkit.Target) (*foreign, string, topology.Strategy) {
+			testkit.Alone(t, b, "cover-art-archive")
+			return foreignCoverArt(), preset.CoverArtFailedQueue, preset.CoverArt{RetryDelay: foreignDelay}.Strategy()
+		},
+		"staking": func(t *testing.T, _ testkit.Target) (*foreign, string, topology.Strategy) {
+			queue := testkit.Name(t, "back") + "_staking_queue"
+			return foreignStaking(queue), queue + "_failed", preset.Staking{Queues: []string{queue}, RetryDelay: foreignDelay}.Strategy()
+		},
+		"workretry": func(t *testing.T, _ testkit.Target) (*foreign, string, topology.Strategy) {
+			p := testkit.Name(t, "back") + "."
+			return foreignWorkRetry(p), p + "WorkQueue.failed", preset.WorkRetry{Prefix: p, RetryDelay: foreignDelay}.Strategy()
+		},
+		"cdnpurge": func(t *testing.T, _ testkit.Target) (*foreign, string, topology.Strategy) {
+			p := testkit.Name(t, "back") + "."
+			return foreignCDNPurge(p), p + "failed", preset.CDNPurge{
+				Exchange: p + "primary-exchange", Queue: p + "primary-queue", WaitExchange: p + "wait-exchange", WaitQueue: p + "wait-queue",
+				FailedQueue: p + "failed", RoutingKeys: []string{"routing-key-a", "routing-key-b"}, First: foreignDelay,
+			}.Strategy()
+		},
+	}
+	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
+		m := console.Management{URL: api, User: "guest", Password: "guest"}
+		for name, of := range presets {
+			for _, shownBy := range []string{"preset", "management API"} {
+				t.Run(name+", shown by the "+shownBy, func(t *testing.T) {
+					if name != "coverart" { // whose names cannot be chosen
+						t.Parallel()
+					}
+					f, failedQueue, strategy := of(t, b)
+					s := newSentBack(t, b, f, failedQueue, strategy)
+					r := failed.Routing{Workers: []reprise.WorkerConfig{{Queue: f.queue, Strategy: strategy}}}
+					if shownBy == "management API" {
+						r = failed.Routing{Bindings: m.Bindings}
+					}
+					s.sendBack(t, r)
+					s.findAgain(t)
+				})
+			}
+		}
+	})
+}
+
+// sentBack is a design that both a worker and another program work on.
+type sentBack struct {
+	*foreign
+	failedQueue string
+	strategy    topology.Strategy
+	client      *reprise.Client
+	ch          *amqp.Channel
+	archive     *failed.Archive
+}
+
+func newSentBack(t *testing.T, b testkit.Target, f *foreign, failedQueue string, strategy topology.Strategy) *sentBack {
+	t.Helper()
+	conn, err := amqp.Dial(b.URL)
+	ok(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	s := &sentBack{foreign: f, failedQueue: failedQueue, strategy: strategy}
+	levels, err := topology.Levels{}.Schedule(f.exchange, f.key, time.Second)
+	ok(t, err)
+	remove := func() {
+		ch, err := conn.Channel()
+		ok(t, err)
+		for _, q := range levels.Topology.Queues {
+			_, err := ch.QueueDelete(q.Name, false, false, false)
+			ok(t, err)
+		}
+		for _, x := range levels.Topology.Exchanges {
+			ok(t, ch.ExchangeDelete(x.Name, false, false))
+		}
+		for _, name := range append(slices.Clone(f.queues), failedQueue) {
+			_, err := ch.QueueDelete(name, false, false, false)
+			ok(t, err)
+		}
+		for _, name := range f.exchanges {
+			ok(t, ch.ExchangeDelete(name, false, false))
+		}
+	}
+	remove()
+	t.Cleanup(remove)
+	s.ch, err = conn.Channel()
+	ok(t, err)
+	ok(t, f.declare(s.ch))
+	s.client, err = reprise.Dial(t.Context(), b.URL, nil)
+	ok(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), coverArtPatience)
+		defer cancel()
+		ok(t, s.client.Close(ctx))
+	})
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "failed.db")+"?_pragma=synchronous(OFF)")
+	ok(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	s.archive, err = failed.Open(t.Context(), db, failed.Config{Dialect: failed.SQLite})
+	ok(t, err)
+	return s
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *sentBack) publish(t *testing.T, body string) {
+	t.Helper()
+	ok(t, s.ch.PublishWithContext(t.Context(), s.exchange, s.key, true, false, amqp.Publishing{Body: []byte(body), MessageId: body, DeliveryMode: amqp.Persistent}))
+}
+
+func (s *sentBack) depth(t *testing.T, queue string) int {
+	t.Helper()
+	n, err := s.client.Depth(t.Context(), queue)
+	ok(t, err)
+	return n
+}
+
+// sendBack has a worker retry one message and park others, and sends those back in each way
+// that there is.
+func (s *sentBack) sendBack(t *testing.T, r failed.Routing) {
+	t.Helper()
+	s.work(t)
+	redriven, err := failed.Redrive(t.Context(), s.client, failed.RedriveConfig{
+		From: s.failedQueue, Limit: 1, Routing: r, Origin: func(*reprise.Message) string { return s.queue },
+	})
+	ok(t, err)
+	if redriven.Sent != 1 {
+		t.Fatalf("%+v", redriven)
+	}
+	s.ingest(t, 2)
+	replayer, err := failed.NewReplayer(s.archive, s.client, failed.ReplayerConfig{Routing: r})
+	ok(t, err)
+	finish := func(replay *failed.Replay, err error) {
+		t.Helper()
+		ok(t, err)
+		replay, err = replayer.Finish(t.Context(), replay.ID)
+		ok(t, err)
+		if replay.State != failed.ReplayDone || replay.Sent != 1 {
+			t.Fatalf("%+v", replay)
+		}
+	}
+	list, _, err := s.archive.List(t.Context(), failed.Filter{All: true}, failed.Page{Size: 10})
+	ok(t, err)
+	for _, m := range list {
+		if m.MessageID != "edited" {
+			finish(s.archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{IDs: []failed.ID{m.ID}}}, "me"))
+			continue
+		}
+		whole, err := s.archive.Get(t.Context(), m.ID)
+		ok(t, err)
+		content := whole.Content
+		content.Body = []byte("edited by hand")
+		finish(s.archive.EditAndReplay(t.Context(), m.ID, 0, content, failed.Plan{}, "me"))
+	}
+	ok(t, s.client.PublishIn(t.Context(), time.Millisecond, &reprise.Message{
+		Exchange: s.exchange, RoutingKey: s.key, MessageID: "scheduled", Body: []byte("scheduled"),
+	}))
+}
+
+// work runs a worker until it has parked three messages and retried another one.
+func (s *sentBack) work(t *testing.T) {
+	t.Helper()
+	retried := make(chan struct{})
+	worker, err := reprise.NewWorker(s.client, reprise.WorkerConfig{
+		Queue: s.queue, Strategy: s.strategy, Concurrency: 2, DrainTimeout: time.Millisecond,
+		Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+			switch {
+			case string(m.Body) != "retried":
+				return reprise.Park(errors.New("no"))
+			case m.Attempt == 1:
+				return errors.New("not yet")
+			}
+			close(retried)
+			<-ctx.Done() // for the other program, when this one has ended
+			return ctx.Err()
+		}),
+	})
+	ok(t, err)
+	ended := make(chan error, 1)
+	ctx, end := context.WithCancel(t.Context())
+	go func() { ended <- worker.Run(ctx) }()
+	defer func() {
+		end()
+		_ = <-ended // the attempt that it cuts off
+	}()
+	testkit.Eventually(t, coverArtPatience, func() bool { return worker.Consuming() == nil })
+	for i, body := range []string{"redriven", "replayed", "edited"} {
+		s.publish(t, body)
+		testkit.Eventually(t, coverArtPatience, func() bool { return s.depth(t, s.failedQueue) == i+1 })
+	}
+	s.publish(t, "retried")
+	select {
+	case <-retried:
+	case <-time.After(coverArtPatience):
+		t.Fatal("the retry did not come back")
+	}
+}
+
+// ingest takes what is parked into the archive.
+func (s *sentBack) ingest(t *testing.T, n int64) {
+	t.Helper()
+	in, err := failed.NewIngest(s.archive, s.client, failed.IngestConfig{
+		Queues: []string{s.failedQueue}, Origin: func(*reprise.Message) string { return s.queue },
+	})
+	ok(t, err)
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- in.Run(ctx) }()
+	testkit.Eventually(t, coverArtPatience, func() bool {
+		total, err := s.archive.Count(t.Context(), failed.Filter{All: true})
+		ok(t, err)
+		return total.N == n
+	})
+	end()
+	ok(t, <-ended)
+}
+
+// findAgain is the other program: it fails each message once, as the design says, and handles it
+// when it comes back.
+func (s *sentBack) findAgain(t *testing.T) {
+	t.Helper()
+	ok(t, s.ch.Qos(1, 0, false))
+	deliveries, err := s.ch.Consume(s.queue, "", false, false, false, false, nil)
+	ok(t, err)
+	seen := map[string]int{}
+	waiting := time.After(coverArtPatience)
+	for done := 0; done < 5; {
+		var d amqp.Delivery
+		select {
+		case d = <-deliveries:
+		case <-waiting:
+			t.Fatalf("not all was found again: %v", seen)
+		}
+		body := string(d.Body)
+		seen[body]++
+		if d.RoutingKey != s.key {
+			t.Errorf("%s, delivery %d: routing key %q, want %q", body, seen[body], d.RoutingKey, s.key)
+		}
+		if seen[body] == 2 {
+			done++
+			ok(t, d.Ack(false))
+			continue
+		}
+		if err := s.fresh(d); err != nil && body != "retried" {
+			t.Errorf("%s was tried before: %v", body, err)
+		}
+		ok(t, s.fail(s.ch, d))
+	}
+	for _, body := range []string{"redriven", "replayed", "edited by hand", "retried", "scheduled"} {
+		if seen[body] != 2 {
+			t.Errorf("%s was delivered %d times", body, seen[body])
+		}
+	}
+	for _, queue := range append(slices.Clone(s.queues), s.failedQueue) {
+		testkit.Eventually(t, coverArtPatience, func() bool { return s.depth(t, queue) == 0 })
+	}
+}
