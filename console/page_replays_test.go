@@ -36,7 +36,8 @@ func TestTheReplayFormSaysWhichWay(t *testing.T) {
 			Exchanges: []topology.Exchange{{Name: "shop", Kind: topology.Topic}},
 			Bindings: []topology.Binding{
 				{Exchange: "shop", Queue: "orders", RoutingKey: "order.*"},
-				{Exchange: "shop", Queue: "refunds", RoutingKey: "refund.*"}, {Exchange: "shop", Queue: "audit", RoutingKey: "refund.*"},
+				{Exchange: "shop", Queue: "refunds", RoutingKey: "refund.*"},
+				{Exchange: "shop", Queue: "audit", RoutingKey: "refund.*"},
 			},
 		}, nil
 	}}})

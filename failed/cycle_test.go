@@ -167,7 +167,7 @@ func TestAReplayStopsWhenTheSameComesBack(t *testing.T) {
 					}
 					return
 				}
-				if r.State != ReplayStopped || r.Sent == 0 || r.Sent > 30 || !strings.Contains(r.Why, "with the same error: POST /orders: 503") {
+				if r.State != ReplayStopped || r.Sent == 0 || r.Sent == r.Total || !strings.Contains(r.Why, "with the same error: POST /orders: 503") {
 					t.Errorf("%+v", r)
 				}
 				states := s.states()

@@ -99,11 +99,15 @@ func TestWhatIsSentBackReachesNoOtherQueue(t *testing.T) {
 			"direct": {"direct", func(x *bound) { x.bind(x.audit, x.exchange, "another") }, ""},
 			"topic":  {"topic", func(x *bound) { x.bind(x.audit, x.exchange, "another.#") }, ""},
 			"fanout": {"fanout", func(*bound) {}, ""},
-			"another queue": {"direct", func(x *bound) { x.bind(x.audit, x.exchange, boundKey) },
-				`the original key leads from exchange %q to`},
+			"another queue": {
+				"direct", func(x *bound) { x.bind(x.audit, x.exchange, boundKey) },
+				`the original key leads from exchange %q to`,
+			},
 			"a pattern": {"topic", func(x *bound) { x.bind(x.audit, x.exchange, "*.new") }, `the original key leads from exchange %q to`},
-			"another queue of a fanout": {"fanout", func(x *bound) { x.bind(x.audit, x.exchange, "") },
-				`the original key leads from exchange %q to`},
+			"another queue of a fanout": {
+				"fanout", func(x *bound) { x.bind(x.audit, x.exchange, "") },
+				`the original key leads from exchange %q to`,
+			},
 			"an exchange behind it": {"direct", func(x *bound) {
 				next := x.declare("fanout", nil)
 				x.bind(x.audit, next, "")
@@ -217,7 +221,8 @@ func TestWaysBack(t *testing.T) {
 			},
 			Bindings: []topology.Binding{
 				{Exchange: "work", Queue: "one", RoutingKey: "single"},
-				{Exchange: "work", Queue: "two", RoutingKey: "a"}, {Exchange: "work", Queue: "two", RoutingKey: "b"},
+				{Exchange: "work", Queue: "two", RoutingKey: "a"},
+				{Exchange: "work", Queue: "two", RoutingKey: "b"},
 				{Exchange: "parked", Queue: "parked"},
 			},
 		},
@@ -251,27 +256,37 @@ func TestWaysBack(t *testing.T) {
 			Routing{Bindings: listed()}, sentFrom{"two", "parked", "parked", "a"}, Target{"work", "a"}, "",
 		},
 		"two exchanges that are listed": {
-			Routing{Bindings: listed(topology.Binding{Exchange: "shop", Queue: "two", RoutingKey: "a"})}, sentFrom{"two", "parked", "", "a"},
-			Target{"", "two"}, `(no exchange leads to "two", and to no other queue, by the original key)`,
+			Routing{Bindings: listed(topology.Binding{Exchange: "shop", Queue: "two", RoutingKey: "a"})},
+			sentFrom{"two", "parked", "", "a"},
+			Target{"", "two"},
+			`(no exchange leads to "two", and to no other queue, by the original key)`,
 		},
 		"the one of two that it was published to": {
 			Routing{Bindings: listed(topology.Binding{Exchange: "shop", Queue: "two", RoutingKey: "a"})}, sentFrom{"two", "parked", "shop", "a"}, Target{"shop", "a"}, "",
 		},
 		"an internal exchange": {
-			Routing{Bindings: listed(topology.Binding{Exchange: "inner", Queue: "plain", RoutingKey: "k"})}, sentFrom{"plain", "plain.failed", "inner", "k"},
-			Target{"", "plain"}, `(exchange "inner" is internal)`,
+			Routing{Bindings: listed(topology.Binding{Exchange: "inner", Queue: "plain", RoutingKey: "k"})},
+			sentFrom{"plain", "plain.failed", "inner", "k"},
+			Target{"", "plain"},
+			`(exchange "inner" is internal)`,
 		},
 		"the design, and its exchange leads elsewhere": {
 			Routing{Workers: known.Workers, Bindings: listed(topology.Binding{Exchange: "work", Queue: "audit", RoutingKey: "single"})},
-			sentFrom{"one", "parked", "parked", "single"}, Target{"", "one"}, `(the original key leads from exchange "work" to "audit" as well)`,
+			sentFrom{"one", "parked", "parked", "single"},
+			Target{"", "one"},
+			`(the original key leads from exchange "work" to "audit" as well)`,
 		},
 		"bindings that cannot be read": {
 			Routing{Bindings: func(context.Context) (topology.Topology, error) { return topology.Topology{}, errors.New("refused") }},
-			sentFrom{"one", "parked", "work", "single"}, Target{"", "one"}, "(cannot read the bindings: refused)",
+			sentFrom{"one", "parked", "work", "single"},
+			Target{"", "one"},
+			"(cannot read the bindings: refused)",
 		},
 		"the design, and bindings that cannot be read": {
 			Routing{Workers: known.Workers, Bindings: func(context.Context) (topology.Topology, error) { return topology.Topology{}, errors.New("refused") }},
-			sentFrom{"one", "parked", "work", "single"}, Target{"work", "single"}, "",
+			sentFrom{"one", "parked", "work", "single"},
+			Target{"work", "single"},
+			"",
 		},
 	} {
 		got, err := newReturns(tc.routing, slog.New(slog.DiscardHandler)).of(t.Context(), tc.from)

@@ -52,7 +52,8 @@ func TestReachIsWhatABrokerDoes(t *testing.T) {
 func TestReachDoesNotGuess(t *testing.T) {
 	topo := topology.Topology{
 		Exchanges: []topology.Exchange{
-			{Name: "plain", Kind: topology.Direct}, {Name: "odd", Kind: "x-consistent-hash"},
+			{Name: "plain", Kind: topology.Direct},
+			{Name: "odd", Kind: "x-consistent-hash"},
 			{Name: "lost", Kind: topology.Fanout, Args: topology.Table{"alternate-exchange": "elsewhere"}},
 		},
 		Bindings: []topology.Binding{

@@ -53,7 +53,8 @@ func TestTopologyKnowsPolicies(t *testing.T) {
 		got.Exchanges[1].Args = topology.Table{}
 		want := topology.Topology{
 			Exchanges: []topology.Exchange{
-				{Name: "first", Kind: "topic", Args: topology.Table{}}, {Name: "second", Kind: "direct", Args: topology.Table{}},
+				{Name: "first", Kind: "topic", Args: topology.Table{}},
+				{Name: "second", Kind: "direct", Args: topology.Table{}},
 				{Name: "third", Kind: "direct", Args: topology.Table{"alternate-exchange": "own"}},
 			},
 			Bindings: []topology.Binding{
