@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/reprisetest"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -34,7 +35,7 @@ func newSystem(t *testing.T, b *reprisetest.Broker) *system {
 	t.Helper()
 	s := &system{memory: newMemory(), broker: b, client: b.Client(t, nil)}
 	s.worker = b.Work(t, reprise.WorkerConfig{
-		Queue: "orders", Policy: reprise.Policy{MaxAttempts: 3},
+		Queue: "orders", Policy: reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(time.Second)},
 		Topology: topology.Topology{
 			Exchanges: []topology.Exchange{{Name: "shop", Kind: topology.Topic}},
 			Bindings:  []topology.Binding{{Exchange: "shop", Queue: "orders", RoutingKey: "order.*"}},
