@@ -18,6 +18,8 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/sqlkit"
+	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/internal/testkit/pgtest"
 )
 
@@ -250,4 +252,28 @@ func TestAPostgresThatHangs(t *testing.T) {
 	proxy.Resume()
 	check(t, a.Healthy(t.Context()))
 	check(t, arrive(t.Context(), a))
+}
+
+// Whoever asks how an archive is has an answer in time, also while another process writes.
+func TestAnArchiveIsAskedWhileAnotherWrites(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "test.db")
+	a := openFile(t, path).open(t)
+	other := value(openFile(t, path).Conn(t.Context()))(t)
+	defer other.Close()
+	value(other.ExecContext(t.Context(), "BEGIN IMMEDIATE"))(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := arrive(ctx, a); !errors.Is(err, failed.ErrUnavailable) {
+		t.Errorf("added: %v", err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	answered := make(chan error, 1)
+	go func() { answered <- a.Healthy(ctx) }()
+	testkit.Eventually(t, sqlkit.WriteLimit/2, func() bool { return len(answered) == 1 })
+	if err := <-answered; !errors.Is(err, failed.ErrUnavailable) {
+		t.Errorf("healthy: %v", err)
+	}
+	value(other.ExecContext(t.Context(), "ROLLBACK"))(t)
+	check(t, a.Healthy(t.Context()))
 }

@@ -139,6 +139,7 @@ func (b *Book) write(ctx context.Context, ended bool) error {
 	b.mu.Unlock()
 	for _, queue := range slices.Sorted(maps.Keys(counts)) {
 		if err := b.writeOne(ctx, queue, counts[queue], ended); err != nil {
+			b.ready = false // the tables may be gone
 			return err
 		}
 	}

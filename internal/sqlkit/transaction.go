@@ -10,10 +10,11 @@ import (
 )
 
 // What a transaction begins with that writes in SQLite: it waits for its turn at once, for
-// as long as the connection has it wait, which Wait sets. One that reads first and writes
+// as long as the connection has it wait, which Wait sets to the time that the context has left,
+// since SQLite does not notice its end meanwhile. One that reads first and writes
 // then is refused without waiting where another writes, since one of the two has to give way.
 const (
-	Wait      = "PRAGMA busy_timeout = 20000" // WriteLimit
+	Wait      = "PRAGMA busy_timeout"
 	Immediate = "BEGIN IMMEDIATE"
 )
 
@@ -50,6 +51,9 @@ func transaction(starting context.Context, db *sql.DB, begin []string, f func(*s
 		}
 	}()
 	for _, s := range begin {
+		if deadline, ok := starting.Deadline(); ok && s == Wait {
+			s = fmt.Sprintf("%s = %d", Wait, max(100, time.Until(deadline).Milliseconds()))
+		}
 		if _, err := conn.ExecContext(starting, s); err != nil {
 			return err
 		}

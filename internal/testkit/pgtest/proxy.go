@@ -21,10 +21,10 @@ type Proxy struct {
 	target *pgconn.Config
 	wg     sync.WaitGroup
 
-	mu     sync.Mutex
-	held   chan struct{} // closed when it is not held
-	conns  map[net.Conn]bool
-	closed bool
+	mu       sync.Mutex
+	held     chan struct{} // closed when it is not held
+	conns    map[net.Conn]bool
+	refusing bool
 }
 
 // NewProxy starts a proxy in front of the server of a URL.
@@ -54,12 +54,7 @@ func NewProxy(t testing.TB, address string) *Proxy {
 	t.Cleanup(func() {
 		_ = ln.Close()
 		p.Resume()
-		p.mu.Lock()
-		p.closed = true
-		for c := range p.conns {
-			_ = c.Close()
-		}
-		p.mu.Unlock()
+		p.Refuse()
 		p.wg.Wait()
 	})
 	return p
@@ -72,10 +67,22 @@ func (p *Proxy) Hold() {
 	p.held = make(chan struct{})
 }
 
-// Resume undoes Hold: what was held back is passed on.
+// Refuse closes all connections, and new ones as soon as they are made, as when the server
+// was stopped.
+func (p *Proxy) Refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refusing = true
+	for c := range p.conns {
+		_ = c.Close()
+	}
+}
+
+// Resume undoes Hold, upon which what was held back is passed on, and Refuse.
 func (p *Proxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.refusing = false
 	select {
 	case <-p.held:
 	default:
@@ -95,7 +102,7 @@ func (p *Proxy) add(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.conns[c] = true
-	return !p.closed
+	return !p.refusing
 }
 
 func (p *Proxy) remove(c net.Conn) {
