@@ -51,12 +51,19 @@ func (c *upCmd) Run(streams IO, stop *signals) error {
 	if err != nil {
 		return usageError{err}
 	}
+	left := leftBehind(c.Config, cfg)
 	if c.Check {
 		parts.close()
+		if left != "" {
+			fmt.Fprintf(streams.Stderr, "%s: warning: %s\n", c.Config, left)
+		}
 		_, err := fmt.Fprintf(streams.Stdout, "%s: ok, %s\n", c.Config, plural(len(cfg.Workers), "worker"))
 		return err
 	}
 
+	if left != "" {
+		log.Warn(left)
+	}
 	stop.serve(log)
 	ended := make(chan error, 1)
 	go func() {

@@ -5,11 +5,17 @@ import (
 	"github.com/reprisemq/reprise/internal/store"
 )
 
-// Survey tells how many queues and messages there are in a store, from which nothing has been loaded.
-func Survey(s store.Store) (queues, messages int, err error) {
+// Surveyed is a durable queue in a store.
+type Surveyed struct {
+	VHost, Name string
+	Messages    int
+}
+
+// Survey returns the queues in a store, from which nothing has been loaded.
+func Survey(s store.Store) (queues []Surveyed, err error) {
 	r, err := registry.New(s)
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
 	defer r.Close()
 	for d, err := range r.All(queueKind, 2) {
@@ -18,16 +24,17 @@ func Survey(s store.Store) (queues, messages int, err error) {
 			err = d.Decode(&kept)
 		}
 		if err != nil {
-			return 0, 0, err
+			return nil, err
 		}
 		levels, err := s.Levels(kept.ID)
 		if err != nil {
-			return 0, 0, err
+			return nil, err
 		}
-		queues++
+		q := Surveyed{VHost: d.Names[0], Name: d.Names[1]}
 		for _, l := range levels {
-			messages += l.Messages
+			q.Messages += l.Messages
 		}
+		queues = append(queues, q)
 	}
-	return queues, messages, nil
+	return queues, nil
 }
