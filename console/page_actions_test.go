@@ -207,7 +207,7 @@ func TestPagesRefuseUnknownParameters(t *testing.T) {
 	}
 	for path, want := range map[string]int{
 		"/messages?group=999": 404, "/messages?id=999": 404, "/messages?replay=999": 404, "/messages?refused_by=999": 404, "/groups/999": 404, "/messages/999": 404, "/replays/999": 404,
-		"/messages?group=1&state=lost": 400, "/groups?order=odd": 400, "/groups?state=lost": 400, "/groups/1?span=weeks": 400, "/messages?after=": 200,
+		"/messages?group=1&state=lost": 400, "/groups?order=odd": 400, "/groups?state=lost": 400, "/groups/1?span=weeks": 400, "/messages?after=": 200, "/messages?did=nothing": 400, "/messages?did=discarded&n=x": 400, "/messages/1?did=discarded&undo=x": 400,
 	} {
 		if w := ask(t, c, "GET", path, nil); w.Code != want {
 			t.Errorf("%s: %d, want %d", path, w.Code, want)

@@ -24,6 +24,9 @@ var (
 	editNames = append([]string{"base", "revision", "body", "header_name", "header_kind", "header_value", "do"}, propertyNames()...)
 )
 
+// didWords are the values of did.
+var didWords = []string{"discarded", "restored", "edited", "reverted"}
+
 // anyParams is the query of routes that ignore it.
 var anyParams = []string{"*"}
 
@@ -50,6 +53,14 @@ func (c *call) readParams() error {
 		if slices.Contains(values, "") {
 			return badRequest("parameter "+strconv.Quote(name)+" is empty", "give it a value, or leave it out")
 		}
+	}
+	for _, n := range slices.Concat(v["n"], v["undo"]) {
+		if _, err := strconv.ParseUint(n, 10, 63); err != nil {
+			return badRequest("n and undo must be numbers", "leave them out")
+		}
+	}
+	if did := v.Get("did"); did != "" && !slices.Contains(didWords, did) {
+		return badRequest("did "+strconv.Quote(clip(did, 80))+" cannot be", "leave it out")
 	}
 	c.params = v
 	return nil
