@@ -32,9 +32,11 @@ type runCmd struct {
 	Data         *string `placeholder:"DIR" help:"Keep what is durable in a directory, which is made if it is not there."`
 	Memory       bool    `help:"Keep everything in memory only, and do not warn about it."`
 	DiskLimit    size    `name:"disk-limit" default:"256MiB" placeholder:"SIZE" help:"Block publishers when less is free on the disk of --data. Default ${default}."`
+	MemoryLimit  size    `name:"memory-limit" default:"1GiB" placeholder:"SIZE" help:"Block publishers when messages take more memory. Default ${default}."`
 	Management   string  `placeholder:"ADDR" help:"Address to serve the management HTTP API and metrics on. Default: not at all."`
 	User         string  `placeholder:"NAME" help:"A user who may connect. Default guest, from this machine only."`
 	PasswordFile string  `name:"password-file" placeholder:"FILE" help:"File with the user's password in its first line; else REPRISE_BROKER_PASSWORD."`
+	tlsFlags
 	logFlags
 }
 
@@ -47,6 +49,8 @@ Examples:
   reprise broker --data /var/lib/reprise
   reprise broker --memory --listen 127.0.0.1:0
   reprise broker --data data --listen 0.0.0.0:5672 \
+      --user app --password-file /run/secrets/broker
+  reprise broker --data data --listen 0.0.0.0:5671 --certfile cert.pem --keyfile key.pem \
       --user app --password-file /run/secrets/broker
   reprise broker backup --data /var/lib/reprise --to /backup/monday
   reprise broker restore --from /backup/monday --data /var/lib/reprise
@@ -67,9 +71,13 @@ func (c *runCmd) Run(streams IO, stop *signals) (err error) {
 	if err != nil {
 		return err
 	}
+	secure, err := c.tlsFlags.config()
+	if err != nil {
+		return err
+	}
 	log := c.logger(streams.Stderr)
 	stop.serve(log)
-	config := broker.Config{Logger: log, DataDir: data, DiskLimit: int64(c.DiskLimit)}
+	config := broker.Config{Logger: log, DataDir: data, DiskLimit: int64(c.DiskLimit), MemoryLimit: int64(c.MemoryLimit)}
 	if user != "" {
 		config.Users = map[string]string{user: password}
 	}
@@ -98,7 +106,7 @@ func (c *runCmd) Run(streams IO, stop *signals) (err error) {
 	if err := c.private(b, "--listen "+c.Listen, l); err != nil {
 		return err
 	}
-	web, err := c.serveManagement(b, log)
+	web, err := c.serveManagement(b, secure, log)
 	if err != nil {
 		_ = l.Close()
 		return err
@@ -108,8 +116,8 @@ func (c *runCmd) Run(streams IO, stop *signals) (err error) {
 		user, password = guest, guest
 	}
 	served = make(chan error, 1)
-	go func() { served <- b.Serve(l) }()
-	if _, err := fmt.Fprintln(streams.Stdout, brokerURL(l.Addr(), user, password)); err != nil {
+	go func() { served <- b.Serve(overTLS(l, secure)) }()
+	if _, err := fmt.Fprintln(streams.Stdout, brokerURL(scheme("amqp", "amqps", secure), l.Addr(), user, password)); err != nil {
 		return fmt.Errorf("cannot print the URL: %w", err)
 	}
 	select {
@@ -208,8 +216,8 @@ func loopback(a net.Addr) bool {
 // brokerURL is what a client on this machine connects to, without a user if none is known. It ends with the port:
 // that means the virtual host / to all clients, while a / behind it means the
 // one with the empty name to some.
-func brokerURL(a net.Addr, user, password string) string {
-	u := url.URL{Scheme: "amqp", Host: a.String()}
+func brokerURL(scheme string, a net.Addr, user, password string) string {
+	u := url.URL{Scheme: scheme, Host: a.String()}
 	if user != "" {
 		u.User = url.User(user)
 	}

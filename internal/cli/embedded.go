@@ -36,7 +36,7 @@ func startEmbedded(stop *signals, cfg *config.Config, log *slog.Logger) (*embedd
 	if err != nil {
 		return nil, errors.Join(err, e.end(stop, log))
 	}
-	e.url, e.served = brokerURL(l.Addr(), guest, guest), make(chan error, 1)
+	e.url, e.served = brokerURL("amqp", l.Addr(), guest, guest), make(chan error, 1)
 	go func() { e.served <- b.Serve(l) }()
 	log.Info("embedded broker", "url", e.url)
 	if e.inMemory {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 
@@ -8,7 +9,7 @@ import (
 )
 
 // serveManagement serves the management API beside a broker, if it is to be there.
-func (c *runCmd) serveManagement(b *broker.Broker, log *slog.Logger) (*webServer, error) {
+func (c *runCmd) serveManagement(b *broker.Broker, secure *tls.Config, log *slog.Logger) (*webServer, error) {
 	if c.Management == "" {
 		return &webServer{}, nil
 	}
@@ -19,6 +20,6 @@ func (c *runCmd) serveManagement(b *broker.Broker, log *slog.Logger) (*webServer
 	if err := c.private(b, "--management "+c.Management, l); err != nil {
 		return nil, err
 	}
-	log.Info("serving the management API", "url", webURL(l.Addr())+"/api/")
-	return serveWeb("--management", l, unhurried(b.Management())), nil
+	log.Info("serving the management API", "url", scheme("http", "https", secure)+"://"+webHost(l.Addr())+"/api/")
+	return serveWeb("--management", overTLS(l, withoutClientCertificates(secure)), unhurried(b.Management())), nil
 }

@@ -75,10 +75,11 @@ func unhurried(h http.Handler) http.Handler {
 }
 
 // webURL is where a server on this address is, for this machine.
-func webURL(a net.Addr) string {
-	host := a.String()
+func webURL(a net.Addr) string { return "http://" + webHost(a) }
+
+func webHost(a net.Addr) string {
 	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		host = net.JoinHostPort("localhost", fmt.Sprint(tcp.Port))
+		return net.JoinHostPort("localhost", fmt.Sprint(tcp.Port))
 	}
-	return "http://" + host
+	return a.String()
 }

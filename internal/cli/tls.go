@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"os"
+)
+
+// tlsFlags make listeners speak TLS. Their names are those of RabbitMQ's ssl_options.
+type tlsFlags struct {
+	Certfile         string `placeholder:"FILE" help:"Certificate in PEM, with the chain behind it: --listen and --management speak TLS only."`
+	Keyfile          string `placeholder:"FILE" help:"Private key of --certfile in PEM."`
+	Cacertfile       string `placeholder:"FILE" help:"Certificates in PEM that client certificates are verified with. Clients may then log in with EXTERNAL, as the user of the common name."`
+	FailIfNoPeerCert bool   `name:"fail-if-no-peer-cert" help:"Refuse AMQP clients without a certificate that --cacertfile verifies."`
+}
+
+// config returns the configuration of a TLS server, or nil if TLS is off.
+func (f *tlsFlags) config() (*tls.Config, error) {
+	switch {
+	case f.FailIfNoPeerCert && f.Cacertfile == "":
+		return nil, usagef("--fail-if-no-peer-cert needs --cacertfile")
+	case f.Certfile == "" && f.Keyfile == "" && f.Cacertfile == "":
+		return nil, nil
+	case f.Certfile == "" || f.Keyfile == "":
+		return nil, usagef("TLS needs both --certfile and --keyfile")
+	}
+	certificate, err := tls.LoadX509KeyPair(f.Certfile, f.Keyfile)
+	if err != nil {
+		return nil, usagef("--certfile %s, --keyfile %s: %w", f.Certfile, f.Keyfile, err)
+	}
+	c := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	if f.Cacertfile == "" {
+		return c, nil
+	}
+	authorities, err := os.ReadFile(f.Cacertfile)
+	if err != nil {
+		return nil, usagef("--cacertfile: %w", err)
+	}
+	c.ClientCAs = x509.NewCertPool()
+	if !c.ClientCAs.AppendCertsFromPEM(authorities) {
+		return nil, usagef("--cacertfile %s has no certificate in PEM", f.Cacertfile)
+	}
+	c.ClientAuth = tls.VerifyClientCertIfGiven
+	if f.FailIfNoPeerCert {
+		c.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	return c, nil
+}
+
+// overTLS returns a listener that speaks TLS, if there is a configuration for it.
+func overTLS(l net.Listener, config *tls.Config) net.Listener {
+	if config == nil {
+		return l
+	}
+	return tls.NewListener(l, config)
+}
+
+// withoutClientCertificates returns the configuration for the management API, where users log in with passwords.
+func withoutClientCertificates(config *tls.Config) *tls.Config {
+	if config == nil {
+		return nil
+	}
+	c := config.Clone()
+	c.ClientAuth, c.ClientCAs = tls.NoClientCert, nil
+	return c
+}
+
+// scheme returns the scheme of a URL.
+func scheme(plain, secure string, config *tls.Config) string {
+	if config != nil {
+		return secure
+	}
+	return plain
+}

@@ -1,0 +1,204 @@
+//go:build unix
+
+package cli
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+)
+
+// authority issues certificates into files.
+type authority struct {
+	t    *testing.T
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{t: t, dir: t.TempDir()}
+	a.cert, a.key = a.issue("authority")
+	return a
+}
+
+func (a *authority) must(err error) {
+	a.t.Helper()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// issue writes the files NAME.pem and NAME-key.pem.
+func (a *authority) issue(name string) (*x509.Certificate, *ecdsa.PrivateKey) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	a.must(err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: a.cert == nil, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	parent, signer := a.cert, a.key
+	if parent == nil {
+		parent, signer = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	a.must(err)
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	a.must(err)
+	a.must(os.WriteFile(a.file(name), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	a.must(os.WriteFile(a.file(name+"-key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
+	cert, err := x509.ParseCertificate(der)
+	a.must(err)
+	return cert, key
+}
+
+func (a *authority) file(name string) string { return filepath.Join(a.dir, name+".pem") }
+
+// client is the configuration of a client with a certificate; empty: without one.
+func (a *authority) client(name string) *tls.Config {
+	a.t.Helper()
+	c := &tls.Config{RootCAs: x509.NewCertPool()}
+	c.RootCAs.AddCert(a.cert)
+	if name != "" {
+		certificate, err := tls.LoadX509KeyPair(a.file(name), a.file(name+"-key"))
+		a.must(err)
+		c.Certificates = []tls.Certificate{certificate}
+	}
+	return c
+}
+
+// secureBroker runs the command, and returns the URLs of the broker and of its management API.
+func (a *authority) secureBroker(args ...string) (url, api string) {
+	a.t.Helper()
+	args = append([]string{
+		"broker", "--memory", "--listen", "127.0.0.1:0", "--management", "127.0.0.1:0",
+		"--certfile", a.file("server"), "--keyfile", a.file("server-key"), "--cacertfile", a.file("authority"),
+	}, args...)
+	cmd := exec.Command("reprise", args...)
+	stdout, err := cmd.StdoutPipe()
+	a.must(err)
+	stderr, err := cmd.StderrPipe()
+	a.must(err)
+	a.must(cmd.Start())
+	log := bufio.NewReader(stderr)
+	a.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_, _ = io.Copy(io.Discard, log)
+		if err := cmd.Wait(); err != nil {
+			a.t.Errorf("the broker ended with %v", err)
+		}
+	})
+	found := regexp.MustCompile(`url=(\S+)/api/`)
+	for api == "" {
+		line, err := log.ReadString('\n')
+		a.must(err)
+		if m := found.FindStringSubmatch(line); m != nil {
+			api = m[1]
+		}
+	}
+	url, err = bufio.NewReader(stdout).ReadString('\n')
+	a.must(err)
+	return strings.TrimSpace(url), api
+}
+
+// With a certificate the broker and its management API speak TLS and nothing else. Clients may log in with a certificate.
+func TestBrokerOverTLS(t *testing.T) {
+	a := newAuthority(t)
+	a.issue("server")
+	a.issue("guest")
+	for name, required := range map[string]bool{"certificates of clients are welcome": false, "certificates of clients are required": true} {
+		t.Run(name, func(t *testing.T) {
+			a := *a
+			a.t = t
+			var flags []string
+			if required {
+				flags = []string{"--fail-if-no-peer-cert"}
+			}
+			url, api := a.secureBroker(flags...)
+			if !strings.HasPrefix(url, "amqps://guest:guest@127.0.0.1:") || !strings.HasPrefix(api, "https://127.0.0.1:") {
+				t.Errorf("the URLs are %s and %s", url, api)
+			}
+			dial := func(url string, config amqp091.Config) error {
+				conn, err := amqp091.DialConfig(url, config)
+				if err == nil {
+					_, err = conn.Channel()
+					_ = conn.Close()
+				}
+				return err
+			}
+			if err := dial(url, amqp091.Config{TLSClientConfig: a.client("")}); (err != nil) != required {
+				t.Errorf("with a password: %v", err)
+			}
+			external := amqp091.Config{TLSClientConfig: a.client("guest"), SASL: []amqp091.Authentication{&amqp091.ExternalAuth{}}}
+			if err := dial(url, external); err != nil {
+				t.Errorf("with a certificate: %v", err)
+			}
+			if err := dial(url, amqp091.Config{TLSClientConfig: &tls.Config{RootCAs: x509.NewCertPool()}}); err == nil {
+				t.Error("the certificate is from somebody else")
+			}
+			if err := dial(strings.Replace(url, "amqps:", "amqp:", 1), amqp091.Config{}); err == nil {
+				t.Error("a client without TLS got in")
+			}
+
+			transport := &http.Transport{TLSClientConfig: a.client("")}
+			defer transport.CloseIdleConnections()
+			r, err := http.NewRequest("GET", api+"/api/whoami", nil)
+			a.must(err)
+			r.SetBasicAuth("guest", "guest")
+			answer, err := (&http.Client{Transport: transport}).Do(r)
+			a.must(err)
+			defer answer.Body.Close()
+			if body, err := io.ReadAll(answer.Body); err != nil || !strings.Contains(string(body), `"name":"guest"`) {
+				t.Errorf("the management API answers %s %s %v", answer.Status, body, err)
+			}
+		})
+	}
+}
+
+func TestTLSFlagsThatDoNotFit(t *testing.T) {
+	a := newAuthority(t)
+	a.issue("server")
+	a.issue("other")
+	a.must(os.WriteFile(a.file("text"), []byte("text"), 0o600))
+	for _, test := range []struct {
+		flags []string
+		want  string
+	}{
+		{[]string{"--certfile", a.file("server")}, "needs both --certfile and --keyfile"},
+		{[]string{"--keyfile", a.file("server-key")}, "needs both --certfile and --keyfile"},
+		{[]string{"--cacertfile", a.file("authority")}, "needs both --certfile and --keyfile"},
+		{[]string{"--fail-if-no-peer-cert", "--certfile", a.file("server"), "--keyfile", a.file("server-key")}, "needs --cacertfile"},
+		{[]string{"--certfile", a.file("nosuch"), "--keyfile", a.file("server-key")}, "no such file"},
+		{[]string{"--certfile", a.file("server"), "--keyfile", a.file("other-key")}, "private key does not match"},
+		{[]string{"--certfile", a.file("server"), "--keyfile", a.file("server-key"), "--cacertfile", a.file("text")}, "has no certificate"},
+	} {
+		out, err := exec.Command("reprise", append([]string{"broker", "--memory", "--listen", "127.0.0.1:0"}, test.flags...)...).CombinedOutput()
+		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 || !strings.Contains(string(out), test.want) {
+			t.Errorf("%q: %v\n%s\nwant %q", test.flags, err, out, test.want)
+		}
+	}
+}
