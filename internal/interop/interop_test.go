@@ -87,20 +87,6 @@ func TestPython(t *testing.T) {
 	})
 }
 
-// The integration tests of amqp091-go itself, unchanged, as they come with the module. Left out are those of its recovery,
-// which close connections through a management API on a fixed port, and TestDeclareArgsRejectToDeadLetterQueue, which asks
-// ten times without a pause whether its own consumer has rejected a message by now: whether it has is up to the scheduler of a
-// busy machine. What it looks at, the x-death of what is rejected, conformance/deadletter_test.go looks at too.
-func TestAMQP091GoSuite(t *testing.T) {
-	b := testkit.Embedded(t)
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-tags", "integration", "-count", "1", "-timeout", "5m",
-		"-skip", "^TestConnectionRecovery|^TestDeclareArgsRejectToDeadLetterQueue$", "github.com/rabbitmq/amqp091-go")
-	cmd.Env = append(os.Environ(), "AMQP_URL="+b.URL)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-}
-
 // Two programs that talk to the broker at a time do not see each other's mistakes.
 func TestGarbageBesideAClient(t *testing.T) {
 	if _, err := exec.LookPath("amqp-publish"); err != nil {
