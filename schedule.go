@@ -37,7 +37,10 @@ import (
 // An m.Expiration is ErrInvalidMessage: it would end the wait. So is a header CC
 // or BCC on the way to a queue, since nothing follows them from there. Headers in
 // which RabbitMQ accounts for earlier deliveries and deaths (x-death and its kin)
-// are not sent: it would take them for its own.
+// are not sent: it would take them for its own. When m arrives it has an x-death with
+// the queues that it has waited in, which a worker does not take for attempts; other
+// programs must not either. For those publish to an exchange, since a message that is
+// scheduled to a queue has the queue's name as its routing key.
 func (c *Client) PublishAt(ctx context.Context, t time.Time, m *Message) error {
 	fresh, err := schedulable(m)
 	if err != nil {

@@ -63,12 +63,14 @@ func (o *Other) backOff(ctx context.Context, ch *amqp.Channel, d amqp.Delivery) 
 	milliseconds := o.Design.First.Milliseconds()
 	if deaths, ok := d.Headers["x-death"].([]any); ok && len(deaths) > 0 {
 		death, _ := deaths[0].(amqp.Table)
-		text, _ := death["original-expiration"].(string)
-		last, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return fmt.Errorf("the last expiration is %q: %w", text, err)
+		// A message that has waited in another queue, as one that was scheduled, has none.
+		if text, waited := death["original-expiration"].(string); waited {
+			last, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				return fmt.Errorf("the last expiration is %q: %w", text, err)
+			}
+			milliseconds = int64(3 * last * (1 + 0.05*rand.Float64()))
 		}
-		milliseconds = int64(3 * last * (1 + 0.05*rand.Float64()))
 	}
 	confirm, err := ch.PublishWithDeferredConfirmWithContext(ctx, preset.CDNPurgeWaitExchange, d.RoutingKey, true, false, amqp.Publishing{
 		Headers: maps.Clone(d.Headers), ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, DeliveryMode: amqp.Persistent,

@@ -43,7 +43,7 @@ const WorkRetryRetryDelay = 5 * time.Minute
 //
 // A message keeps its routing key on the whole way. Where the exchanges go by
 // the key, both queues are also bound by WorkQueue's name: a message that was put
-// into it by name (through the default exchange, as one that is replayed) would
+// into it by name (through the default exchange) would
 // otherwise be dropped by RetryExchange without a word, when it is rejected.
 type WorkRetry struct {
 	RetryDelay time.Duration // x-message-ttl of RetryQueue, whole milliseconds; default 5 min
