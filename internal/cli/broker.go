@@ -25,6 +25,8 @@ type brokerCmd struct {
 	Run     runCmd     `cmd:"" default:"withargs" help:"Run a broker on this machine. This is what broker does by itself."`
 	Backup  backupCmd  `cmd:"" help:"Write a copy of a broker's data, while it runs or not."`
 	Restore restoreCmd `cmd:"" help:"Make a broker's data of a backup."`
+
+	Check brokerCheckCmd `cmd:"" help:"Read all of a broker's data and list what is damaged."`
 }
 
 type runCmd struct {
@@ -54,6 +56,7 @@ Examples:
       --user app --password-file /run/secrets/broker
   reprise broker backup --data /var/lib/reprise --to /backup/monday
   reprise broker restore --from /backup/monday --data /var/lib/reprise
+  reprise broker check --data /var/lib/reprise
 `
 }
 

@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"strings"
 	"sync"
 
 	"github.com/reprisemq/reprise/internal/store"
@@ -121,6 +122,27 @@ func (r *Registry) All(kind string, names int) iter.Seq2[*Document, error] {
 			}
 		}
 	}
+}
+
+// Of returns those documents of a kind, with so many names, that can be read.
+func Of(documents []store.Document, kind string, names int) (all []*Document) {
+	for _, found := range documents {
+		if !strings.HasPrefix(found.Name, kind+"/") {
+			continue
+		}
+		d := &Document{kind: kind, text: found.Value}
+		var err error
+		if d.Names, err = parseName(found.Name, names); err == nil {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// Make returns the document of a thing.
+func Make(value any, kind string, names ...string) store.Document {
+	text, _ := json.Marshal(value) // cannot fail, see Set
+	return store.Document{Name: documentName(kind, names), Value: text}
 }
 
 // begun is the document that says that what a broker begins with has been there.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -133,7 +134,14 @@ func (g *guard) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 		g.inventory()
 	}
 	f, err := g.file(name, func() (vfs.File, error) { return g.FS.Create(name, category) })
-	return g.begin(name, f), err
+	f = g.begin(name, f)
+	if base, ok := g.tracks(name); err == nil && ok && isManifest(base) {
+		opened := f.(*guarded)
+		if opened.copy, err = g.Create(g.PathJoin(g.PathDir(name), manifestCopy+base), category); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	return f, err
 }
 
 // ReuseForWrite implements [vfs.FS].
@@ -202,6 +210,9 @@ func (g *guard) OpenDir(name string) (vfs.File, error) {
 func (g *guard) Remove(name string) error {
 	if base, ok := g.tracks(name); ok && listed(base) {
 		g.tracker.remove(base)
+		if isManifest(base) {
+			g.tracker.remove(manifestCopy + base)
+		}
 		return nil
 	}
 	return g.FS.Remove(name)
@@ -233,10 +244,16 @@ type guarded struct {
 	name string
 	t    *tracked // nil: the inventory does not list it
 	dir  bool     // it is the directory of the database
+	copy vfs.File // of a MANIFEST; nil: it has none
 }
 
 // Write implements [vfs.File]. What was written of it before the disk was full stays written.
 func (f *guarded) Write(b []byte) (written int, err error) {
+	if f.copy != nil {
+		if _, err := f.copy.Write(slices.Clone(b)); err != nil {
+			return 0, err
+		}
+	}
 	for again := true; again; again = f.g.survive(err) {
 		rest, n := b[written:], 0
 		var all extent
@@ -268,6 +285,15 @@ func (f *guarded) Sync() error { return f.sync(f.File.Sync) }
 // SyncData implements [vfs.File].
 func (f *guarded) SyncData() error { return f.sync(f.File.SyncData) }
 
+// Close implements [vfs.File].
+func (f *guarded) Close() error {
+	err := f.File.Close()
+	if f.copy != nil {
+		err = errors.Join(err, f.copy.Close())
+	}
+	return err
+}
+
 func (f *guarded) sync(do func() error) error {
 	switch {
 	case f.dir:
@@ -282,6 +308,11 @@ func (f *guarded) sync(do func() error) error {
 	}
 	if isManifest(f.name) {
 		f.g.inventory() // has all files that the MANIFEST is going to refer to
+	}
+	if f.copy != nil {
+		if err := f.copy.Sync(); err != nil {
+			return err
+		}
 	}
 	written := f.t.written
 	err := f.g.synced(do())

@@ -78,8 +78,7 @@ func hasRecord(content []byte) bool {
 		if end == chunkHeader || end > len(content) {
 			continue
 		}
-		sum := crc32.Checksum(content[6:end], castagnoli)
-		if (sum>>15|sum<<17)+0xa282ead8 == binary.LittleEndian.Uint32(content) {
+		if sumMatches(content[:end]) {
 			return true
 		}
 	}

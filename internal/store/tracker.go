@@ -278,6 +278,10 @@ func syncFile(fs vfs.FS, name string) error {
 // isMarker reports whether a file says by its name which MANIFEST is the current one.
 func isMarker(name string) bool { return strings.HasPrefix(name, "marker.manifest.") }
 
+// manifestCopy is what the name of the copy of a MANIFEST begins with. The MANIFEST says which files have which messages, and
+// nothing else does.
+const manifestCopy = "COPY-"
+
 func isManifest(name string) bool { return strings.HasPrefix(name, "MANIFEST-") }
 
 func isLog(name string) bool { return strings.HasSuffix(name, ".log") }

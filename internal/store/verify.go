@@ -29,7 +29,8 @@ type Damage struct {
 func (d Damage) String() string { return d.File + ": " + d.Problem }
 
 // advice is what can be done about damage.
-const advice = "restore a backup, or move the directory away to begin with nothing"
+const advice = "restore a backup, or run `reprise broker check --data DIR --salvage` to keep what can be read, " +
+	"or move the directory away to begin with nothing"
 
 // damaged is the error about files that are damaged. It names the first ones.
 func damaged(all []Damage) error {

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/reprisemq/reprise/broker"
+)
+
+type brokerCheckCmd struct {
+	Data    string `required:"" placeholder:"DIR" help:"The data directory of a broker that does not run."`
+	Salvage bool   `help:"Keep what can be read, and move the damaged files aside."`
+}
+
+// Help shows examples below the flags.
+func (brokerCheckCmd) Help() string {
+	return `Reads everything in a data directory and changes nothing. Lists damaged files; the exit code is 1 if there are any.
+
+With --salvage, makes a data directory of what can be read. The old files stay in a directory DIR/damaged-TIME. Lists the
+queues with the messages that are missing. Take a copy of DIR first if it is the only one.
+
+Examples:
+  reprise broker check --data /var/lib/reprise
+  reprise broker check --data /var/lib/reprise --salvage
+`
+}
+
+// Run checks a data directory.
+func (c *brokerCheckCmd) Run(streams IO) error {
+	found, err := broker.Check(c.Data)
+	if err != nil {
+		return err
+	}
+	for _, problem := range found.Damage {
+		fmt.Fprintln(streams.Stdout, "damaged:", problem)
+	}
+	switch {
+	case len(found.Damage) == 0:
+		listQueues(streams.Stdout, found)
+		fmt.Fprintln(streams.Stdout, "no damage found")
+		return nil
+	case !c.Salvage:
+		return errors.New("the data directory is damaged: restore a backup, or keep what can be read with --salvage")
+	}
+	found, err = broker.Salvage(c.Data)
+	if err != nil {
+		return err
+	}
+	listQueues(streams.Stdout, found)
+	_, err = fmt.Fprintf(streams.Stdout, "the old files are in %s\n", absolute(found.Aside))
+	return err
+}
+
+// listQueues prints how many messages each queue has.
+func listQueues(w io.Writer, found broker.Checked) {
+	for _, q := range found.Queues {
+		name := fmt.Sprintf("queue %s in virtual host %s", q.Name, q.VHost)
+		if q.Name == "" && q.VHost == "" {
+			name = "a queue whose declaration cannot be read, and whose messages are not kept"
+		}
+		switch missing := q.Expected - q.Found; {
+		case q.Expected < 0:
+			fmt.Fprintf(w, "%s: %s; how many there were is not known\n", name, plural(q.Found, "message"))
+		case missing > 0:
+			fmt.Fprintf(w, "%s: %s, %d missing\n", name, plural(q.Found, "message"), missing)
+		default:
+			fmt.Fprintf(w, "%s: %s\n", name, plural(q.Found, "message"))
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Report is what a check, or a salvage, has found in a data directory.
+type Report struct {
+	Damage    []Damage
+	Queues    []Contents
+	Documents []Document
+	Aside     string // the directory that the old files were moved to; empty: they were not
+}
+
+// Contents is what is in a queue.
+type Contents struct {
+	Queue    uint64
+	Expected int // messages, by the counts that are kept with them; -1: the counts cannot be read
+	Found    int // messages that can be read
+}
+
+// Check reads everything in a data directory that nobody has open. It changes nothing. The error says that the directory
+// could not be checked; damage is in the report.
+func Check(o Options) (Report, error) {
+	d, version, err := openOffline(&o)
+	if err != nil {
+		return Report{}, err
+	}
+	defer d.lock.Close()
+	database := d.fs.PathJoin(o.Dir, databaseDir)
+	var r Report
+	if r.Damage, err = d.compare(database, version); err != nil || len(r.Damage) > 0 {
+		return r, err
+	}
+	if err := d.rehearse(database); err != nil {
+		r.Damage = append(r.Damage, Damage{database, err.Error()})
+		return r, nil
+	}
+	v := newView(d.fs.FS)
+	err = d.readView(v, database, func(db *pebble.DB) error {
+		if err := db.CheckLevels(nil); err != nil {
+			r.Damage = append(r.Damage, Damage{database, unreadable(err).Error()})
+		}
+		content := &contents{}
+		if err := content.read(&source{db: db}); err != nil {
+			return err
+		}
+		r.Queues, r.Documents = content.queues(), content.documents
+		for _, q := range r.Queues {
+			if q.Found != q.Expected {
+				r.Damage = append(r.Damage, Damage{database, fmt.Sprintf("queue number %d has %d of %d messages", q.Queue, q.Found, q.Expected)})
+			}
+		}
+		return nil
+	})
+	return r, err
+}
+
+// openOffline locks a data directory that is there.
+func openOffline(o *Options) (d *disk, version int, err error) {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	d = &disk{dir: o.Dir, log: o.Log, failed: make(chan struct{}), damaged: make(chan struct{})}
+	d.fs = &guard{FS: o.FS, d: d}
+	version, err = readFormat(o.FS, o.Dir)
+	if err == nil && version == 0 {
+		if _, err = o.FS.Stat(o.FS.PathJoin(o.Dir, databaseDir)); err != nil {
+			err = fmt.Errorf("there is neither a file %s nor a directory %s", formatFile, databaseDir)
+		}
+	}
+	if errors.Is(err, ErrFormat) && isAlmost(o.FS, o.Dir) {
+		version, err = 0, nil
+	}
+	if err == nil {
+		if d.lock, err = pebble.LockDirectory(o.Dir, o.FS); err != nil {
+			err = inUse(err)
+		}
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("data directory %s: %w", o.Dir, err)
+	}
+	return d, version, nil
+}
+
+// isAlmost reports whether the text of a format is damaged, rather than that of another version.
+func isAlmost(fs vfs.FS, dir string) bool {
+	text, err := readFile(fs, fs.PathJoin(dir, formatFile))
+	return err == nil && (!bytes.HasPrefix(text, []byte("reprise ")) || !bytes.HasSuffix(text, []byte("\n")))
+}
+
+// compare finds the damage that the inventory tells of.
+func (d *disk) compare(database string, version int) (wrong []Damage, err error) {
+	switch version {
+	case 0:
+		wrong = append(wrong, Damage{d.fs.PathJoin(d.dir, formatFile), "it is missing or damaged"})
+	case 1:
+		if err := checkManifest(d.fs, database); err != nil {
+			wrong = append(wrong, Damage{database, describe(err)})
+		}
+		return wrong, nil
+	}
+	v, inventories, err := readInventory(d.fs, database)
+	if err != nil {
+		return append(wrong, inventories...), nil
+	}
+	if v.sealed { // after a crash, one of two may be torn
+		wrong = append(wrong, inventories...)
+	}
+	found, err := verify(d.fs, database, v, true)
+	return append(wrong, found...), err
+}
+
+// contents is what can be read of a database.
+type contents struct {
+	documents []Document
+	expected  map[uint64]int // messages in each queue, by the counts
+	counted   bool           // all counts can be read
+	found     map[level]*count
+	visit     func(key, value []byte) error // is called for each message; may be nil
+}
+
+// read reads what can be read.
+func (c *contents) read(from *source) error {
+	c.expected, c.found = make(map[uint64]int), make(map[level]*count)
+	_, err := from.scan([]byte{prefixDocument}, []byte{prefixDocument + 1}, func(key, value []byte) error {
+		c.documents = append(c.documents, Document{string(key[1:]), slices.Clone(value)})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	// A queue that has never had a message has no count, nor have those that are empty.
+	c.counted, err = from.scan([]byte{prefixCount}, []byte{prefixCount + 1}, func(key, value []byte) error {
+		n, err := parseCount(key, value)
+		if err == nil {
+			c.expected[n.level.queue] += n.messages
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	_, err = from.scan([]byte{prefixMessage}, []byte{prefixMessage + 1}, func(key, value []byte) error {
+		k, err := parseMessageKey(key)
+		if err != nil {
+			return nil // it is not found
+		}
+		s, _, err := parseValue(value)
+		if err != nil {
+			return nil
+		}
+		at := level{k.Queue, k.Level}
+		n := c.found[at]
+		if n == nil {
+			n = &count{level: at}
+			c.found[at] = n
+		}
+		n.messages++
+		n.bytes += s.Bytes
+		n.transients = n.transients || s.Transient
+		if c.visit == nil {
+			return nil
+		}
+		return c.visit(key, value)
+	})
+	return err
+}
+
+// queues compares what was found with what was counted.
+func (c *contents) queues() (all []Contents) {
+	found := make(map[uint64]int)
+	for at, n := range c.found {
+		found[at.queue] += n.messages
+	}
+	ids := slices.Sorted(maps.Keys(found))
+	for id := range c.expected {
+		if found[id] == 0 {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		expected, ok := c.expected[id]
+		if !ok {
+			expected = -1
+			if c.counted {
+				expected = 0
+			}
+		}
+		all = append(all, Contents{id, expected, found[id]})
+	}
+	return all
+}

@@ -1,0 +1,128 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// mixed makes a data directory that has files of all kinds: 100 messages in a table and a value file, and 100 in a log.
+func mixed(t *testing.T) *vfs.MemFS {
+	t.Helper()
+	disk := vfs.NewCrashableMem()
+	d := openOn(t, disk)
+	d.SetDocument("name", []byte("value"))
+	for i := range uint64(200) {
+		body := fmt.Sprint("message ", i, strings.Repeat("x", int(i%2)*2000))
+		d.Put(entry(Key{1 + i%2, 0, i + 1}, body))
+		if err := d.sync(); err != nil {
+			t.Fatal(err)
+		}
+		if i == 99 {
+			if err := d.MakeRoom(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := d.Close(true); err != nil {
+		t.Fatal(err)
+	}
+	return disk
+}
+
+// A check finds all damage, and says how many messages there are. A salvage keeps what can be read, and says what is missing.
+func TestSalvage(t *testing.T) {
+	template := mixed(t)
+	for name, test := range map[string]struct {
+		like string
+		harm func(content []byte) []byte // nil: the file is removed
+		keep int                         // messages, at least
+	}{
+		"nothing is damaged":          {"", nil, 200},
+		"the MANIFEST is missing":     {"/MANIFEST", nil, 200},
+		"the MANIFEST is shorter":     {"/MANIFEST", func(c []byte) []byte { return c[:len(c)-11] }, 200},
+		"the MANIFEST has a bit less": {"/MANIFEST", func(c []byte) []byte { c[30] ^= 1; return c }, 200},
+		"the inventories are missing": {"/INVENTORY", nil, 200},
+		"the options are damaged":     {"/OPTIONS", func(c []byte) []byte { c[30] ^= 1; return c }, 200},
+		"the markers are missing":     {"/marker", nil, 200},
+		"a log is missing":            {".log", nil, 100},
+		"a log has a bit less":        {".log", func(c []byte) []byte { c[len(c)/2] ^= 1; return c }, 190},
+		"a log is cut in half":        {".log", func(c []byte) []byte { return c[:len(c)/2] }, 130},
+		"a value file is missing":     {".blob", nil, 150},
+		"a value file is zeroed":      {".blob", func(c []byte) []byte { clear(c[len(c)/4 : len(c)/2]); return c }, 150},
+		"a table is missing":          {".sst", nil, 100},
+		"a table has a bit less":      {".sst", func(c []byte) []byte { c[100] ^= 1; return c }, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := template.CrashClone(vfs.CrashCloneCfg{})
+			harmed := 0
+			if test.like != "" {
+				for _, file := range files(t, disk, test.like) {
+					harmed++
+					if test.harm == nil {
+						if err := disk.Remove(file); err != nil {
+							t.Fatal(err)
+						}
+						continue
+					}
+					write(t, disk, file, string(test.harm([]byte(read(t, disk, file)))))
+				}
+				if harmed == 0 {
+					t.Fatalf("there is no file %s", test.like)
+				}
+			}
+			options := Options{Dir: dataDir, Log: discard, FS: disk}
+			checked, err := Check(options)
+			if err != nil || (len(checked.Damage) > 0) != (harmed > 0) {
+				t.Fatalf("checked: %+v, %v", checked, err)
+			}
+			if harmed == 0 && !slices.Equal(checked.Queues, []Contents{{1, 100, 100}, {2, 100, 100}}) {
+				t.Errorf("checked: %+v", checked.Queues)
+			}
+			salvaged, err := Salvage(options, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, expected := 0, 0
+			for _, q := range salvaged.Queues {
+				found += q.Found
+				expected += max(q.Expected, q.Found)
+			}
+			if found < test.keep || test.keep == 200 && expected != 200 {
+				t.Errorf("salvaged: %+v", salvaged.Queues)
+			}
+			d := openOn(t, disk)
+			defer d.Close(true)
+			content, err := d.read(3, 1)
+			if err != nil || len(content.messages) != found {
+				t.Errorf("there are %d messages, and %d were found: %v", len(content.messages), found, err)
+			}
+			if test.keep == 200 && content.documents["name"] != "value" {
+				t.Errorf("the documents are %v", content.documents)
+			}
+			if !d.Unclean() {
+				t.Error("it is said to be known what was delivered")
+			}
+			if names, err := disk.List(salvaged.Aside + "/pebble"); err != nil || len(names) == 0 {
+				t.Errorf("set aside: %v, %v", names, err)
+			}
+		})
+	}
+}
+
+// Nobody checks a directory that is in use, or that is none of ours.
+func TestCheckLeavesOthersAlone(t *testing.T) {
+	disk := vfs.NewMem()
+	d := openOn(t, disk)
+	defer d.Close(true)
+	if _, err := Check(Options{Dir: dataDir, FS: disk}); !errors.Is(err, ErrInUse) {
+		t.Errorf("in use: %v", err)
+	}
+	if _, err := Check(Options{Dir: "elsewhere", FS: disk}); err == nil {
+		t.Error("checked a directory that is not there")
+	}
+}
