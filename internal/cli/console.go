@@ -29,7 +29,7 @@ type consoleRunCmd struct {
 	Tokens     string   `placeholder:"FILE" help:"Let only those in who have a token of this file. Default: everybody on this machine."`
 	Metrics    string   `placeholder:"ADDR" help:"Serve /metrics, /healthz and /readyz at this address, such as 127.0.0.1:9090. Default: nowhere."`
 	Secure     bool     `help:"Browsers come by HTTPS, through a proxy: the session's cookie travels no other way."`
-	Management string   `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"The broker's management API, for live figures and to find failed queues."`
+	Management string   `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"The broker's management API, for live figures, to find failed queues, and to send messages back by exchange and key."`
 	logFlags
 }
 
