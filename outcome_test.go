@@ -39,7 +39,7 @@ func TestValidateWorkerConfig(t *testing.T) {
 		"reprise: WorkerConfig.Concurrency -1: use 1 to 65535, or 0 for 1":                                       {Queue: "q", Handler: h, Concurrency: -1, Prefetch: 1},
 		"reprise: WorkerConfig.Prefetch 3: use at least Concurrency (4) and at most 65535, or 0 for the default": {Queue: "q", Handler: h, Concurrency: 4, Prefetch: 3},
 		"reprise: WorkerConfig.DrainTimeout -1ns is negative: use 0 for 30s":                                     {Queue: "q", Handler: h, DrainTimeout: -1},
-		"reprise: Policy.MaxAttempts -1: use 1 for no retry, more for retries, or 0 for the default of 10":       {Queue: "q", Handler: h, Policy: reprise.Policy{MaxAttempts: -1}},
+		"reprise: Policy.MaxAttempts -1: use 1 for no retry, more for retries, or 0 for the default of 19":       {Queue: "q", Handler: h, Policy: reprise.Policy{MaxAttempts: -1}},
 		"reprise: Debounce.Key is nil: say what makes messages equal, such as reprise.ContentKey, to which message ids are nothing": {
 			Queue: "q", Handler: h, Debounce: &reprise.Debounce{Window: time.Second},
 		},

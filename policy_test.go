@@ -213,7 +213,7 @@ func TestDecide(t *testing.T) {
 		{"the last attempt", limited, errScripted, 3, time.Hour, reprise.Decision{Reason: "3 attempts made"}},
 		{"more than allowed now", limited, errScripted, 5, time.Hour, reprise.Decision{Reason: "5 attempts made, the limit is 3"}},
 		{"no retries", reprise.Policy{MaxAttempts: 1}, errScripted, 1, 0, reprise.Decision{Reason: "1 attempt made"}},
-		{"the default number", reprise.Policy{}, errScripted, 10, 0, reprise.Decision{Reason: "10 attempts made"}},
+		{"the default number", reprise.Policy{}, errScripted, 19, 0, reprise.Decision{Reason: "19 attempts made"}},
 		{"just in time", limited, errScripted, 2, 22 * time.Hour, reprise.Decision{Retry: true, Delay: 2 * time.Hour}},
 		{
 			"too late", limited, errScripted, 2, 23 * time.Hour,
@@ -295,7 +295,7 @@ func TestValidatePolicy(t *testing.T) {
 		{reprise.Policy{}, ""},
 		{reprise.Policy{MaxAttempts: math.MaxInt32, GiveUpAfter: math.MaxInt64}, ""},
 		{rule(reprise.Rule{Match: reprise.As[*fs.PathError]()}), ""},
-		{reprise.Policy{MaxAttempts: -1}, "reprise: Policy.MaxAttempts -1: use 1 for no retry, more for retries, or 0 for the default of 10"},
+		{reprise.Policy{MaxAttempts: -1}, "reprise: Policy.MaxAttempts -1: use 1 for no retry, more for retries, or 0 for the default of 19"},
 		{reprise.Policy{GiveUpAfter: -time.Hour}, "reprise: Policy.GiveUpAfter -1h0m0s is negative: use 0 for no limit"},
 		{reprise.Policy{Backoff: backoff.List{}}, "backoff: List is empty: give at least one delay, such as List{time.Minute}"},
 		{
@@ -320,7 +320,7 @@ func TestValidatePolicy(t *testing.T) {
 		},
 		{
 			reprise.Policy{MaxAttempts: -1, GiveUpAfter: -1, Backoff: backoff.Fixed(-1), Rules: []reprise.Rule{{}}},
-			"reprise: Policy.MaxAttempts -1: use 1 for no retry, more for retries, or 0 for the default of 10\n" +
+			"reprise: Policy.MaxAttempts -1: use 1 for no retry, more for retries, or 0 for the default of 19\n" +
 				"reprise: Policy.GiveUpAfter -1ns is negative: use 0 for no limit\n" +
 				"backoff: Fixed(-1ns) is negative: use 0 to retry at once, or a positive duration\n" +
 				"reprise: Policy.Rules[0].Match is nil: use reprise.Is(ErrSomething), reprise.As[*SomeError]() or a function of your own",
