@@ -1,0 +1,133 @@
+package docstest
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(isolated) != "" {
+		os.Exit(isolate(os.Args[1]))
+	}
+	if err := flag.Set("test.parallel", "4"); err != nil { // most of it is waiting
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// Every command of the documentation does what is said, for a reader who types them in
+// their order, on a machine where nothing of ours is.
+func TestDocuments(t *testing.T) {
+	root := output(t, "", "git", "rev-parse", "--show-toplevel")
+	source, bin := snapshot(t, root), t.TempDir()
+	output(t, source, "make", "build")
+	must(t, os.Rename(filepath.Join(source, "bin", "reprise"), filepath.Join(bin, "reprise")))
+	var exceptions []string
+	t.Run("all", func(t *testing.T) {
+		for name := range strings.FieldsSeq(output(t, source, "git", "ls-files", "*.md")) {
+			text, err := os.ReadFile(filepath.Join(source, name))
+			must(t, err)
+			blocks, faults := parse(string(text))
+			todo, more := steps(blocks)
+			for _, fault := range append(faults, more...) {
+				t.Errorf("%s: %s", name, fault)
+			}
+			for _, b := range blocks {
+				if b.notRun != "" {
+					exceptions = append(exceptions, fmt.Sprintf("%s:%d: %s", name, b.line, b.notRun))
+				}
+			}
+			if todo = possible(t, name, todo); len(todo) == 0 {
+				continue
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				r := reader{t: t, dir: t.TempDir(), source: source, bin: bin, steps: todo}
+				r.clone = filepath.Join(r.dir, "reprise")
+				output(t, "", "git", "clone", "-q", source, r.clone)
+				for i, b := range blocks {
+					if b.lang == "setup" || b.lang == "sh" || b.lang == "console" || b.lang == "text" {
+						continue
+					}
+					f := file{b.line, b.lang, filepath.Join(r.dir, fmt.Sprintf("block%d.%s", i, b.lang))}
+					must(t, os.WriteFile(f.path, []byte(strings.Join(b.lines, "\n")+"\n"), 0o644))
+					r.files = append(r.files, f)
+				}
+				r.read()
+			})
+		}
+	})
+	t.Logf("%d blocks are not run:\n%s", len(exceptions), strings.Join(exceptions, "\n"))
+}
+
+// snapshot returns a repository with the working tree as its only commit.
+func snapshot(t *testing.T, root string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name := range strings.SplitSeq(output(t, root, "git", "ls-files", "-z", "-co", "--exclude-standard"), "\x00") {
+		from, to := filepath.Join(root, name), filepath.Join(dir, name)
+		info, err := os.Lstat(from)
+		if name == "" || os.IsNotExist(err) {
+			continue
+		}
+		must(t, err)
+		must(t, os.MkdirAll(filepath.Dir(to), 0o755))
+		if info.Mode()&fs.ModeSymlink != 0 {
+			target, err := os.Readlink(from)
+			must(t, err)
+			must(t, os.Symlink(target, to))
+			continue
+		}
+		content, err := os.ReadFile(from)
+		must(t, err)
+		must(t, os.WriteFile(to, content, info.Mode().Perm()))
+	}
+	output(t, dir, "git", "init", "-q", "-b", "main")
+	output(t, dir, "git", "add", "-A")
+	// A commit that depends on nothing but the tree has go run build nothing anew.
+	const when = "2026-01-01T00:00:00Z"
+	output(t, dir, "env", "GIT_AUTHOR_DATE="+when, "GIT_COMMITTER_DATE="+when,
+		"git", "-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false", "commit", "-q", "-m", "working tree")
+	return dir
+}
+
+// needed is what commands need besides Go. make test has all of it.
+var needed = []need{
+	{"scripts/rabbitmq", func() bool { return len(testkit.RabbitMQs()) > 0 && rabbits()["4.3"] != "" }},
+	{"/usr/bin/python3", func() bool { return exec.Command("/usr/bin/python3", "-c", "import pika").Run() == nil }},
+	{"jq", func() bool { _, err := exec.LookPath("jq"); return err == nil }},
+	{"curl", func() bool { _, err := exec.LookPath("curl"); return err == nil }},
+	{"examples/coverart/run", func() bool { return exec.Command("../../scripts/postgres", "installed").Run() == nil }},
+}
+
+// possible leaves out commands that cannot run on this machine.
+func possible(t *testing.T, document string, all []step) []step {
+	t.Helper()
+	var kept []step
+	for _, s := range all {
+		if i := slices.IndexFunc(needed, func(n need) bool { return strings.Contains(s.text, n.in) && !n.there() }); i >= 0 {
+			t.Logf("%s: line %d is left out, %s is not here (make test has it): %s", document, s.line, needed[i].in, s.text)
+			if n := len(kept) - 1; n >= 0 && kept[n].block == s.block {
+				kept[n].output = append(kept[n].output, s.output...)
+			}
+			continue
+		}
+		kept = append(kept, s)
+	}
+	return kept
+}
+
+// need is a thing that commands have in them, and whether it is there.
+type need struct {
+	in    string
+	there func() bool
+}

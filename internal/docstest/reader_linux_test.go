@@ -1,0 +1,267 @@
+package docstest
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// deadline is how long one command may take. It is long because the first ones may
+// compile everything.
+const deadline = 5 * time.Minute
+
+// reader has a home directory, a clone, and a terminal.
+type reader struct {
+	t      *testing.T
+	dir    string // of all that is the reader's
+	source string // the repository that there are clones of
+	bin    string // where reprise is
+	clone  string
+	steps  []step
+	files  []file
+}
+
+// read runs the steps, one after the other, until one fails.
+func (r *reader) read() {
+	r.t.Helper()
+	home := filepath.Join(r.dir, "home")
+	must(r.t, os.MkdirAll(home, 0o755))
+	r.shareCaches(home)
+	script := filepath.Join(r.dir, "script")
+	must(r.t, os.WriteFile(script, []byte(r.script()), 0o644))
+	progressRead, progress, err := os.Pipe()
+	must(r.t, err)
+	defer progressRead.Close()
+	self, err := os.Executable()
+	must(r.t, err)
+	shell := exec.Command(self, script)
+	shell.Dir = r.clone
+	shell.ExtraFiles = []*os.File{progress}
+	shell.Env = []string{
+		isolated + "=1", "HOME=" + home, "USER=root", "LANG=C.UTF-8", "TERM=dumb", "TMPDIR=" + os.TempDir(),
+		"PATH=" + r.bin + ":" + os.Getenv("PATH"),
+	}
+	var said bytes.Buffer
+	shell.Stdout, shell.Stderr = &said, &said
+	shell.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL,
+	}
+	if os.Getuid() != 0 {
+		shell.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		shell.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
+		shell.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
+	}
+	if err := shell.Start(); err != nil {
+		r.t.Skipf("no namespaces: %v (make test runs where there are)", err)
+	}
+	must(r.t, progress.Close())
+	defer func() {
+		_ = shell.Process.Kill() // and with it all that it has started
+		_ = shell.Wait()
+		if r.t.Failed() && said.Len() > 0 {
+			r.t.Logf("the shell said:\n%s", &said)
+		}
+	}()
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(progressRead); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	for n, s := range r.steps {
+		began := time.Now()
+		select {
+		case line, ok := <-lines:
+			if status, _ := strconv.Atoi(line); !ok || status != 0 {
+				r.t.Errorf("line %d: status %s: %s\n%s", s.line, line, s.text, r.printed(n))
+				return
+			}
+		case <-time.After(deadline):
+			r.t.Errorf("line %d: not done after %s: %s\n%s", s.line, deadline, s.text, r.printed(n))
+			return
+		}
+		r.t.Logf("line %d: %.1f s: %s", s.line, time.Since(began).Seconds(), s.text)
+		if len(s.output) == 0 {
+			continue
+		}
+		printed := r.printed(n)
+		if lacks := missing(s.output, printed); len(lacks) > 0 {
+			r.t.Errorf("line %d: documented, and not printed:\n  %s\n%s\n%s", s.line, strings.Join(lacks, "\n  "), s.text, printed)
+		}
+	}
+}
+
+// printed is what the block of a step has printed so far.
+func (r *reader) printed(n int) string {
+	var all strings.Builder
+	for i := 0; i <= n; i++ {
+		if i < n && (r.steps[i].block != r.steps[n].block || r.steps[n].block.lang == "console") {
+			continue
+		}
+		for _, stream := range []string{"out", "err"} {
+			text, err := os.ReadFile(filepath.Join(r.dir, fmt.Sprintf("%d.%s", i, stream)))
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				r.t.Error(err)
+			}
+			all.Write(text)
+		}
+	}
+	return all.String()
+}
+
+// script is what the reader types, for one shell. It writes the status of each step to
+// file descriptor 3. Job control gives each command a process group of its own, to be
+// interrupted as by Ctrl-C.
+func (r *reader) script() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "set -m\nD=%q\nmkfifo $D/keyboard; exec 9<>$D/keyboard\n", r.dir)
+	b.WriteString(`running=()
+prints() { # FILE TEXT PID: waits until the text is in the output
+	until grep -qF -- "$2" "$1.out" "$1.err"; do kill -0 -- "-$3" 2>/dev/null || grep -qF -- "$2" "$1.out" "$1.err" || return 1; sleep 0.1; done
+}
+interrupt() { # ends all that run, the last one first; go run does not say how they ended
+	local i
+	for ((i = ${#running[@]} - 1; i >= 0; i--)); do
+		kill -INT -- "-${running[i]}" 2>/dev/null
+		wait "${running[i]}"
+	done
+	running=()
+}
+`)
+	for n, s := range r.steps {
+		for _, f := range r.files {
+			if f.line < s.line {
+				fmt.Fprintf(&b, "export BLOCK_%s=%q\n", strings.ToUpper(f.lang), f.path)
+			}
+		}
+		redirect := fmt.Sprintf(`>"$D/%d.out" 2>"$D/%[1]d.err"`, n)
+		if s.until != "" {
+			fmt.Fprintf(&b, ": %s\n{\n%s\n} %[1]s <&9 3>&- & running+=($!)\nprints $D/%[3]d %[4]q $!; s=$?\n", redirect, s.text, n, s.until)
+			if n+1 == len(r.steps) || r.steps[n+1].block != s.block { // all of them run
+				b.WriteString("[ $s != 0 ] || interrupt\n")
+			}
+		} else {
+			fmt.Fprintf(&b, "{\n%s\n} %s </dev/null 3>&-; s=$?\n", s.text, redirect)
+		}
+		b.WriteString("echo $s >&3; [ $s = 0 ] || exit\n")
+	}
+	return b.String()
+}
+
+// file is a block that is no command, for setup comments.
+type file struct {
+	line       int
+	lang, path string
+}
+
+// isolated is in the environment of the first process of a reader's namespaces.
+const isolated = "DOCSTEST_ISOLATED"
+
+// isolate is that process: it brings up the loopback interface and mounts /proc, which are
+// new here, and runs the script. All other processes end with it.
+func isolate(script string) int {
+	fail := func(what string, err error) int {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", what, err)
+		return 1
+	}
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM, 0)
+	if err != nil {
+		return fail("socket", err)
+	}
+	up := struct {
+		name  [16]byte
+		flags uint16
+		_     [22]byte
+	}{flags: syscall.IFF_UP}
+	copy(up.name[:], "lo")
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(socket), syscall.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&up))); errno != 0 {
+		return fail("loopback", errno)
+	}
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return fail("private mounts", err)
+	}
+	if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return fail("/proc", err)
+	}
+	_ = os.Unsetenv(isolated)
+	shell := exec.Command("bash", script)
+	shell.Stdout, shell.Stderr = os.Stdout, os.Stderr
+	shell.ExtraFiles = []*os.File{os.NewFile(3, "progress")}
+	if err := shell.Run(); err != nil {
+		return fail("bash", err)
+	}
+	return 0
+}
+
+// shareCaches lets a new home have what would take minutes to fetch, compile and unpack.
+func (r *reader) shareCaches(home string) {
+	modules := output(r.t, "", "go", "env", "GOMODCACHE")
+	write := func(path, text string) {
+		path = filepath.Join(home, path)
+		must(r.t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(r.t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	write(".config/go/env", strings.Join([]string{
+		"GOCACHE=" + output(r.t, "", "go", "env", "GOCACHE"), "GOMODCACHE=" + modules,
+		"GOPROXY=file://" + filepath.Join(modules, "cache", "download"), "GONOPROXY=github.com/reprisemq", "GOSUMDB=off", "GOTOOLCHAIN=local",
+		"GOFLAGS=-trimpath", // what is compiled is the same in each clone
+		"",
+	}, "\n"))
+	write(".gitconfig", fmt.Sprintf("[url %q]\n\tinsteadOf = https://github.com/reprisemq/reprise\n[safe]\n\tdirectory = *\n", "file://"+r.source))
+	for version, root := range rabbits() {
+		link := filepath.Join(home, ".cache/reprise/rabbitmq", version)
+		must(r.t, os.MkdirAll(filepath.Dir(link), 0o755))
+		must(r.t, os.Symlink(root, link))
+	}
+}
+
+// rabbits are the releases that scripts/rabbitmq has unpacked on this machine.
+func rabbits() map[string]string {
+	root := os.Getenv("RABBIT_ROOT")
+	if root == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return nil
+		}
+		root = filepath.Join(cache, "reprise", "rabbitmq")
+	}
+	found := map[string]string{}
+	for _, version := range []string{"3.10", "4.3"} {
+		dir := filepath.Join(root, version)
+		if _, err := os.Stat(filepath.Join(dir, ".installed")); err == nil {
+			found[version] = dir
+		}
+	}
+	return found
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// output runs a command and returns what it prints.
+func output(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, exit.Stderr)
+	}
+	must(t, err)
+	return strings.TrimSpace(string(out))
+}
