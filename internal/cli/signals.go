@@ -42,7 +42,7 @@ func notify(parent context.Context) *signals {
 func (s *signals) serve(log *slog.Logger) {
 	s.server.Store(log)
 	// SIGPIPE is caught, not ignored: the programs that the command runs would inherit that.
-	signal.Notify(make(chan os.Signal), syscall.SIGPIPE)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 }
 
 // isHangup reports whether a signal is a SIGHUP that ends nothing.
