@@ -405,7 +405,7 @@ func (s *sentBack) work(t *testing.T) {
 	go func() { ended <- worker.Run(ctx) }()
 	defer func() {
 		end()
-		_ = <-ended // the attempt that it cuts off
+		<-ended // the attempt that it cuts off
 	}()
 	testkit.Eventually(t, coverArtPatience, func() bool { return worker.Consuming() == nil })
 	for i, body := range []string{"redriven", "replayed", "edited"} {
