@@ -30,7 +30,7 @@ func (e extent) add(b []byte) extent {
 }
 
 // inventory is the list of the files of a database that are on disk, each with what is on disk of it for sure. See
-// docs/adr/0008-an-inventory-of-the-data-directory.md.
+// docs/adr/0010-an-inventory-of-the-data-directory.md.
 type inventory struct {
 	number uint64 // the higher, the newer
 	sealed bool   // the files are exactly these
