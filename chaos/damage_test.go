@@ -29,6 +29,7 @@ import (
 	"github.com/reprisemq/reprise/internal/node"
 	"github.com/reprisemq/reprise/internal/session"
 	"github.com/reprisemq/reprise/internal/store"
+	"github.com/reprisemq/reprise/internal/vhost"
 )
 
 var allDamage = flag.Bool("chaos.damage", false, "damage each file at all places, not at a few")
@@ -205,6 +206,7 @@ func damaged(t *testing.T, e ending, file string, d damage) string {
 		if after := everything(t, disk); !maps.Equal(after, before) {
 			t.Errorf("refused, and yet the directory was changed: %v, was %v", names(after), names(before))
 		}
+		salvaged(t, e, file, disk)
 		return "refuses"
 	}
 	defer p.off(t)
@@ -229,6 +231,45 @@ func damaged(t *testing.T, e ending, file string, d damage) string {
 		return "last second"
 	}
 	return "starts"
+}
+
+// salvaged has the broker start with what can be read of a directory in which one file is damaged. Messages that are in no
+// other file may be missing; the report has their number.
+func salvaged(t *testing.T, e ending, file string, disk *vfs.MemFS) {
+	t.Helper()
+	r, err := store.Salvage(store.Options{Dir: "data", FS: disk}, vhost.Complete)
+	if errors.Is(err, store.ErrFormat) {
+		return // the file FORMAT may be that of another version
+	}
+	if err != nil {
+		t.Errorf("not salvaged: %v", err)
+		return
+	}
+	p, err := tryPower(disk)
+	if err != nil {
+		t.Errorf("salvaged, and refused: %v", err)
+		return
+	}
+	defer p.off(t)
+	found := 0
+	for _, q := range r.Queues {
+		found += q.Found
+	}
+	there := make(map[string]int)
+	if kind := kindOf(file); kind != "pebble/N.sst" && kind != "pebble/N.log" { // which have the declarations of the queues
+		there = consumeAll(t, p)
+		if len(there) != found {
+			t.Errorf("%d messages are said to be there, and %d are", found, len(there))
+		}
+		if kind != "pebble/N.blob" && len(there) < len(e.sure) {
+			t.Errorf("of %d messages %d were salvaged", len(e.sure), len(there))
+		}
+	}
+	for body, times := range there {
+		if times > 1 || !slices.Contains(e.all, body) {
+			t.Errorf("a message is there %d times", times)
+		}
+	}
 }
 
 func tryPower(disk *vfs.MemFS) (*powered, error) {
