@@ -206,7 +206,9 @@ func damaged(t *testing.T, e ending, file string, d damage) string {
 		if after := everything(t, disk); !maps.Equal(after, before) {
 			t.Errorf("refused, and yet the directory was changed: %v, was %v", names(after), names(before))
 		}
-		salvaged(t, e, file, disk)
+		if *allDamage || e.name == "stopped" {
+			salvaged(t, e, file, disk)
+		}
 		return "refuses"
 	}
 	defer p.off(t)

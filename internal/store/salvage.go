@@ -373,6 +373,7 @@ type table struct {
 	num   uint64
 	keys  span
 	path  string
+	blobs []uint64 // the value files that it refers to
 }
 
 // tables returns the tables of a database.
@@ -381,8 +382,12 @@ func (d *disk) tables(v *view, database string) (all []table, err error) {
 		levels, err := db.SSTables()
 		for l, tables := range levels {
 			for _, t := range tables {
+				var blobs []uint64
+				for _, blob := range t.GetBlobReferenceFiles() {
+					blobs = append(blobs, uint64(blob))
+				}
 				all = append(all, table{
-					level: l, num: uint64(t.FileNum),
+					blobs: blobs, level: l, num: uint64(t.FileNum),
 					keys: span{slices.Clone(t.Smallest.UserKey), append(slices.Clone(t.Largest.UserKey), 0)},
 					path: v.PathJoin(database, fmt.Sprintf("%06d.sst", uint64(t.BackingSSTNum))),
 				})
@@ -408,10 +413,11 @@ func (d *disk) readSource(v *view, database string, do func(*source) error) erro
 			harmed = append(harmed, t)
 		}
 	}
-	if v, err = v.leaveOut(unusable); err != nil {
+	without, err := v.leaveOut(all, slices.Concat(unusable, harmed))
+	if err != nil {
 		return err
 	}
-	without, err := v.leaveOut(harmed)
+	v, err = v.leaveOut(all, unusable)
 	if err != nil {
 		return err
 	}
@@ -433,14 +439,31 @@ func (d *disk) readSource(v *view, database string, do func(*source) error) erro
 	})
 }
 
-// leaveOut returns a view in which the database does not have some tables.
-func (v *view) leaveOut(tables []table) (*view, error) {
+// leaveOut returns a view in which the database, which has these tables, does not have some of them.
+func (v *view) leaveOut(all, tables []table) (*view, error) {
+	const deletedTable, deletedBlob = 6, 108 // in a version edit of Pebble
 	var edit []byte
+	used := make(map[uint64]bool)
+	for _, t := range all {
+		if slices.ContainsFunc(tables, func(out table) bool { return out.num == t.num }) {
+			edit = binary.AppendUvarint(edit, deletedTable)
+			edit = binary.AppendUvarint(edit, uint64(t.level))
+			edit = binary.AppendUvarint(edit, t.num)
+			continue
+		}
+		for _, blob := range t.blobs {
+			used[blob] = true
+		}
+	}
 	for _, t := range tables {
-		const deletedTable = 6 // in a version edit of Pebble
-		edit = binary.AppendUvarint(edit, deletedTable)
-		edit = binary.AppendUvarint(edit, uint64(t.level))
-		edit = binary.AppendUvarint(edit, t.num)
+		for _, blob := range t.blobs { // nobody refers to it any more
+			if !used[blob] {
+				used[blob] = true
+				edit = binary.AppendUvarint(edit, deletedBlob)
+				edit = binary.AppendUvarint(edit, blob)
+				edit = binary.AppendUvarint(edit, blob)
+			}
+		}
 	}
 	if edit == nil {
 		return v, nil
