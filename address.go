@@ -150,14 +150,15 @@ func unknownParameter(name string, all []string) string {
 	letters := func(s string) string {
 		return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(s))
 	}
-	text := "it has an unknown parameter"
+	var text strings.Builder
+	text.WriteString("it has an unknown parameter")
 	for _, known := range all {
 		if short := letters(name); len(short) > 1 && (strings.HasPrefix(letters(known), short) || strings.HasSuffix(letters(known), short)) {
-			text += ", perhaps for " + known
+			text.WriteString(", perhaps for " + known)
 			break
 		}
 	}
-	return text + "; there are " + strings.Join(all, ", ")
+	return text.String() + "; there are " + strings.Join(all, ", ")
 }
 
 // withoutHeartbeat is the address with the parameter heartbeat left out, which the

@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"html"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -155,9 +156,7 @@ func TestPagesRefuseDamagedSelections(t *testing.T) {
 			if path == "/discard" {
 				w.Set("reason", "tested")
 			}
-			for name, values := range v {
-				w[name] = values
-			}
+			maps.Copy(w, v)
 			if status, _, _ := post(t, c, path, w); status != want && status != http.StatusBadRequest {
 				t.Errorf("POST %s with %s: %d, want %d", path, query, status, want)
 			}

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"database/sql"
+	"maps"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -44,11 +45,9 @@ func TestScriptPostgres(t *testing.T) {
 					ts.Check(err)
 				},
 			}
-			for name, command := range map[string]func(*testscript.TestScript, bool, []string){
+			maps.Copy(commands, map[string]func(*testscript.TestScript, bool, []string){
 				"exits": exits, "await": await, "url": brokerOf, "fetch": fetch, "answers": answers, "console": consoleOf, "until": runUntil,
-			} {
-				commands[name] = command
-			}
+			})
 			u, err := url.Parse(address)
 			if err != nil {
 				t.Fatal(err)
