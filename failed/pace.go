@@ -57,6 +57,7 @@ func (p *pace) wait(now time.Time) time.Duration { return max(0, p.due.Sub(now))
 // send notes that n messages are sent now.
 func (p *pace) send(n int, now time.Time) {
 	if rate := p.at(now); rate > 0 {
-		p.due = now.Add(time.Duration(min(float64(n)/rate*float64(time.Second), math.MaxInt64/2))) // more would be a time before now
+		wait := math.Ceil(float64(n) / rate * float64(time.Second)) // fractions of nanoseconds add up
+		p.due = now.Add(time.Duration(min(wait, math.MaxInt64/2)))  // more would be a time before now
 	}
 }

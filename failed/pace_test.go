@@ -65,6 +65,22 @@ func TestTheRateIsACap(t *testing.T) {
 	})
 }
 
+// The time between messages is not a whole number of nanoseconds for most rates. Rounding it
+// down would exceed the rate a little with each batch.
+func TestRoundingDoesNotExceedTheRate(t *testing.T) {
+	const rate = 32_768.75
+	began := time.Unix(1_700_000_000, 0)
+	p := newPace(Plan{Rate: rate}, 1, began)
+	now := began
+	for n := range 1000 {
+		if allowed := rate * now.Sub(began).Seconds(); float64(n) > allowed+1e-6 {
+			t.Fatalf("%d messages in %s, at a rate of %v", n, now.Sub(began), rate)
+		}
+		p.send(1, now)
+		now = now.Add(p.wait(now))
+	}
+}
+
 // A rate of next to nothing is not taken for none.
 func TestARateOfNextToNothing(t *testing.T) {
 	for _, rate := range []float64{1e-9, 1e-10, 5e-324} {
