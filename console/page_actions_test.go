@@ -275,3 +275,24 @@ func TestDiscardedOfTheSameFilter(t *testing.T) {
 		t.Errorf("links repeat what was done: %v", tabs)
 	}
 }
+
+// Undo restores what was discarded on the page, and nothing that somebody else has discarded.
+func TestUndoIsForWhatWasDiscarded(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	threeGroups(t, a)
+	c := newConsole(t, Config{Archive: a})
+	form := ask(t, c, "GET", "/discard?id=4&id=5", nil).Body.String()
+	if _, err := a.Discard(t.Context(), failed.Filter{IDs: []failed.ID{4}}, "fraud", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	v := fieldsOf(form)
+	v.Set("reason", "tested")
+	_, location, _ := post(t, c, "/discard", v)
+	body := ask(t, c, "GET", location, nil).Body.String()
+	if !strings.Contains(body, "1 message discarded.") {
+		t.Errorf("%s: %s", location, body)
+	}
+	if v := fieldsOf(body); v.Has("id") {
+		t.Errorf("undo is offered for the messages %v", v["id"])
+	}
+}

@@ -188,7 +188,9 @@ func (p *pages) discard(c *call) error {
 	q := s.query
 	q.Set("did", "discarded")
 	q.Set("n", strconv.FormatInt(n, 10))
-	if len(s.Filter.IDs) <= maxUndo {
+	// Undo is for the messages that this has discarded. If somebody else has discarded some of
+	// them first, nobody knows which.
+	if ids := len(s.Filter.IDs); ids <= maxUndo && int64(ids) == n {
 		for _, id := range s.Filter.IDs {
 			q.Add("undo", strconv.FormatInt(int64(id), 10))
 		}
