@@ -21,13 +21,17 @@ import (
 // patience is how long anything on a page may take.
 const patience = 30 * time.Second
 
+// life ends a browser that hangs. It is far longer than all pages of a test take on a busy
+// machine.
+const life = 10 * time.Minute
+
 // newBrowser starts a browser for a test.
 func newBrowser(t *testing.T) *Browser {
 	t.Helper()
 	if _, err := exec.LookPath("chromium"); err != nil && os.Getenv("CHROMIUM") == "" {
 		t.Skip("needs Chromium: apt-get install chromium, or run make test")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), life)
 	t.Cleanup(cancel)
 	b, err := NewBrowser(ctx)
 	if err != nil {
