@@ -33,9 +33,14 @@ type tx struct {
 }
 
 // write runs f in a transaction, which is committed if f returns nil, unless the database
-// is no longer the one that was opened.
+// is no longer the one that was opened. The time limit includes the wait for other writers.
 func (a *Archive) write(ctx context.Context, f func(*tx) error) error {
-	return a.writeAlone(ctx, func() error { return a.commit(ctx, false, f) })
+	end := time.Now().Add(sqlkit.WriteLimit)
+	return a.writeAlone(ctx, func() error {
+		ctx, cancel := context.WithDeadline(ctx, end)
+		defer cancel()
+		return a.commit(ctx, false, f)
+	})
 }
 
 // writeMany is write for a change of any number of messages, which may take long.

@@ -1,0 +1,46 @@
+package failed
+
+import (
+	"database/sql"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
+)
+
+// A change that waits for another one and then for the database ends within the time limit
+// of a change.
+func TestTheLimitOfAChangeIncludesItsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, err := sql.Open("sqlite", ":memory:")
+		must(t, err)
+		defer db.Close()
+		db.SetMaxOpenConns(1)
+		a, err := Open(t.Context(), db, Config{Dialect: SQLite})
+		must(t, err)
+		begun := time.Now()
+		a.writing <- struct{}{}
+		go func() {
+			time.Sleep(sqlkit.WriteLimit - time.Second)
+			busy, err := db.Conn(t.Context()) // the only one
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			<-a.writing
+			time.Sleep(sqlkit.WriteLimit - time.Second)
+			if err := busy.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		_, err = a.Add(t.Context(), []Arrival{{Message: Message{FailedQueue: "orders.failed"}}})
+		if took := time.Since(begun); !errors.Is(err, ErrUnavailable) || took > sqlkit.WriteLimit {
+			t.Errorf("after %s: %v", took, err)
+		}
+		time.Sleep(sqlkit.WriteLimit)
+	})
+}
