@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // Check returns ErrNotFound if f names a group, a replay or a message that the archive does
@@ -65,6 +67,7 @@ func (a *Archive) countState(ctx context.Context, f Filter, state State) (n int6
 	if f.States != nil && !slices.Contains(f.States, state) {
 		return 0, f.validate()
 	}
+	ctx = sqlkit.Long(ctx)
 	f.All, f.States = false, []State{state}
 	s, err := a.selection(ctx, f)
 	if err != nil || s == nil {
