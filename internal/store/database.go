@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -39,7 +40,10 @@ func (d *disk) options() *pebble.Options {
 		CacheSize:          cacheSize,
 		MemTableSize:       memTableSize,
 		// Whoever reads what is damaged gets an error; the rest can be read.
-		EventListener: &pebble.EventListener{DataCorruption: func(c pebble.DataCorruptionInfo) { d.harmed(c.Path, c.Details) }},
+		EventListener: &pebble.EventListener{
+			DataCorruption:  func(c pebble.DataCorruptionInfo) { d.harmed(c.Path, c.Details) },
+			BackgroundError: d.backgroundError,
+		},
 	}
 	// What is in a queue is written once, read once and deleted: bodies stay where they were written first.
 	o.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy {
@@ -52,6 +56,18 @@ func (d *disk) options() *pebble.Options {
 		o.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.FastestCompression }
 	}
 	return o
+}
+
+// backgroundPause is how long Pebble waits at least after an error of work in the background: it tries again at once.
+const backgroundPause = 100 * time.Millisecond
+
+func (d *disk) backgroundError(err error) {
+	if pebble.IsCorruptionError(err) || errors.Is(err, ErrDamaged) {
+		d.harm.Do(func() { close(d.damaged) })
+	} else {
+		d.log.Error("the database cannot do its work in the background", "directory", d.dir, "error", err)
+	}
+	time.Sleep(backgroundPause)
 }
 
 // harmed notes that a file was found damaged while the store is used.
