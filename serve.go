@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -40,20 +41,17 @@ func (s *session) serve(ctx context.Context) error {
 	narrow := s.careful || s.countsNacks
 	leave := func() error { return nil } // ends the subscription before, if it is still there
 	for n := 1; ; n++ {
-		if err := s.rest(alive); err != nil {
+		if err := s.rest(alive, leave); err != nil {
 			return s.unless(ctx, err)
 		}
 		began := time.Now()
 		tag := fmt.Sprintf("%s-%d", w.client.cfg.Name, n)
 		narrow = narrow || w.gate.probing()
 		deliveries, err := s.subscribe(alive, tag, narrow)
-		if err == nil {
-			err = leave()
-		}
-		if err != nil {
+		// Also after an error: the subscription would get what is given back then.
+		if err := errors.Join(err, leave()); err != nil {
 			return s.unless(ctx, err)
 		}
-		leave = func() error { return nil }
 		why := s.pump(ctx, alive, deliveries, narrow)
 		switch {
 		case why == nil:
@@ -65,7 +63,7 @@ func (s *session) serve(ctx context.Context) error {
 		case errors.Is(why, errWiden):
 			// The broker deletes an auto-delete queue that has no consumer for a moment. The
 			// narrow one gets nothing meanwhile: the message it has had is not settled.
-			leave = func() error { return s.unsubscribe(tag, deliveries) }
+			leave = sync.OnceValue(func() error { return s.unsubscribe(tag, deliveries) })
 		case errors.Is(why, errSuspect), errors.Is(why, errPaused):
 			if err := s.unsubscribe(tag, deliveries); err != nil {
 				return s.unless(ctx, err)
@@ -192,12 +190,16 @@ func (s *session) giveBackPending() {
 	s.pending = nil
 }
 
-// rest waits for the end of a pause, if there is one.
-func (s *session) rest(alive context.Context) error {
+// rest waits for the end of a pause, if there is one. Before that it calls leave: nobody
+// would look at what a subscription gets meanwhile.
+func (s *session) rest(alive context.Context, leave func() error) error {
 	w := s.worker
 	left, reason := w.gate.left()
 	if left <= 0 {
 		return nil
+	}
+	if err := leave(); err != nil {
+		return err
 	}
 	w.log.Warn("paused", "for", left.Round(time.Millisecond), "reason", reason)
 	w.observe(Event{Kind: EventPaused, Delay: left, Err: reason})
