@@ -27,11 +27,7 @@ func Restore(backup, dir string) (found Restored, err error) {
 	if err != nil {
 		return found, fmt.Errorf("broker: restore: %w", err)
 	}
-	queues, err := vhost.Survey(s)
-	for _, q := range queues {
-		found.Queues++
-		found.Messages += q.Messages
-	}
+	found.Queues, found.Messages, err = vhost.Survey(s)
 	if err = errors.Join(err, s.Close(false)); err != nil {
 		return found, fmt.Errorf("broker: restore: %w", err)
 	}

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,34 +17,44 @@ import (
 // maxLeftQueues is the number of queues that leftBehind names.
 const maxLeftQueues = 20
 
+// leftQueue is a queue of the embedded broker that is not empty.
+type leftQueue struct {
+	name     string
+	messages int
+}
+
 // leftBehind says which messages the embedded broker of a configuration has kept, if
 // the configuration names another broker now; "" means none.
 func leftBehind(file string, cfg *config.Config) string {
-	dir := absolute(filepath.Join(filepath.Dir(file), config.DefaultData))
 	if cfg.Broker == "" {
 		return ""
 	}
-	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-		return ""
-	}
-	queues, err := survey(dir)
+	dir := absolute(filepath.Join(filepath.Dir(file), config.DefaultData))
+	documents, counts, err := store.Survey(dir)
 	switch {
 	case errors.Is(err, broker.ErrInUse):
 		return fmt.Sprintf("another process uses %s, so that its messages cannot be counted; broker: does not use them", dir)
 	case err != nil:
 		return fmt.Sprintf("cannot read whether the embedded broker has left messages in %s: %v", dir, err)
 	}
-	queues = slices.DeleteFunc(queues, func(q vhost.Surveyed) bool { return q.Messages == 0 })
+	var queues []leftQueue
+	for id, name := range vhost.QueueNames(documents) {
+		if n := counts[id]; n > 0 {
+			queues = append(queues, leftQueue{name[1], n})
+		}
+	}
 	if len(queues) == 0 {
 		return ""
 	}
-	slices.SortStableFunc(queues, func(a, b vhost.Surveyed) int { return cmp.Compare(b.Messages, a.Messages) })
+	slices.SortFunc(queues, func(a, b leftQueue) int {
+		return cmp.Or(cmp.Compare(b.messages, a.messages), cmp.Compare(a.name, b.name))
+	})
 	messages := 0
 	var names []string
 	for i, q := range queues {
-		messages += q.Messages
+		messages += q.messages
 		if i < maxLeftQueues {
-			names = append(names, fmt.Sprintf("%s: %d", q.Name, q.Messages))
+			names = append(names, fmt.Sprintf("%s: %d", q.name, q.messages))
 		}
 	}
 	if more := len(queues) - maxLeftQueues; more > 0 {
@@ -55,14 +63,4 @@ func leftBehind(file string, cfg *config.Config) string {
 	return fmt.Sprintf("the embedded broker has left %s in %s (%s), and broker: does not use them: "+
 		"run a copy of this file without broker: as well, until its workers have handled them, see \"Moving to RabbitMQ\" in docs/cli.md",
 		plural(messages, "message"), dir, strings.Join(names, ", "))
-}
-
-// survey returns the queues in a data directory, which stays as it is.
-func survey(dir string) ([]vhost.Surveyed, error) {
-	s, err := store.Open(store.Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return nil, err
-	}
-	queues, err := vhost.Survey(s)
-	return queues, errors.Join(err, s.Close(!s.Unclean()))
 }

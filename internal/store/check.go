@@ -64,6 +64,9 @@ func Check(o Options) (Report, error) {
 	return r, err
 }
 
+// errNoData is the error of a directory that is no data directory.
+var errNoData = fmt.Errorf("there is neither a file %s nor a directory %s", formatFile, databaseDir)
+
 // openOffline locks a data directory that is there.
 func openOffline(o *Options) (d *disk, version int, err error) {
 	if o.FS == nil {
@@ -77,7 +80,7 @@ func openOffline(o *Options) (d *disk, version int, err error) {
 	version, err = readFormat(o.FS, o.Dir)
 	if err == nil && version == 0 {
 		if _, err = o.FS.Stat(o.FS.PathJoin(o.Dir, databaseDir)); err != nil {
-			err = fmt.Errorf("there is neither a file %s nor a directory %s", formatFile, databaseDir)
+			err = errNoData
 		}
 	}
 	if errors.Is(err, ErrFormat) && isAlmost(o.FS, o.Dir) {
@@ -131,9 +134,9 @@ type contents struct {
 	visit     func(key, value []byte) error // is called for each message; may be nil
 }
 
-// read reads what can be read.
-func (c *contents) read(from *source) error {
-	c.expected, c.found = make(map[uint64]int), make(map[level]*count)
+// readCounts reads the documents and the counts that can be read.
+func (c *contents) readCounts(from *source) error {
+	c.expected = make(map[uint64]int)
 	_, err := from.scan([]byte{prefixDocument}, []byte{prefixDocument + 1}, func(key, value []byte) error {
 		c.documents = append(c.documents, Document{string(key[1:]), slices.Clone(value)})
 		return nil
@@ -149,10 +152,16 @@ func (c *contents) read(from *source) error {
 		}
 		return nil
 	})
-	if err != nil {
+	return err
+}
+
+// read reads what can be read.
+func (c *contents) read(from *source) error {
+	c.found = make(map[level]*count)
+	if err := c.readCounts(from); err != nil {
 		return err
 	}
-	_, err = from.scan([]byte{prefixMessage}, []byte{prefixMessage + 1}, func(key, value []byte) error {
+	_, err := from.scan([]byte{prefixMessage}, []byte{prefixMessage + 1}, func(key, value []byte) error {
 		k, err := parseMessageKey(key)
 		if err != nil {
 			return nil // it is not found

@@ -5,17 +5,11 @@ import (
 	"github.com/reprisemq/reprise/internal/store"
 )
 
-// Surveyed is a durable queue in a store.
-type Surveyed struct {
-	VHost, Name string
-	Messages    int
-}
-
-// Survey returns the queues in a store, from which nothing has been loaded.
-func Survey(s store.Store) (queues []Surveyed, err error) {
+// Survey tells how many queues and messages there are in a store, from which nothing has been loaded.
+func Survey(s store.Store) (queues, messages int, err error) {
 	r, err := registry.New(s)
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
 	defer r.Close()
 	for d, err := range r.All(queueKind, 2) {
@@ -24,17 +18,16 @@ func Survey(s store.Store) (queues []Surveyed, err error) {
 			err = d.Decode(&kept)
 		}
 		if err != nil {
-			return nil, err
+			return 0, 0, err
 		}
 		levels, err := s.Levels(kept.ID)
 		if err != nil {
-			return nil, err
+			return 0, 0, err
 		}
-		q := Surveyed{VHost: d.Names[0], Name: d.Names[1]}
+		queues++
 		for _, l := range levels {
-			q.Messages += l.Messages
+			messages += l.Messages
 		}
-		queues = append(queues, q)
 	}
-	return queues, nil
+	return queues, messages, nil
 }
