@@ -40,8 +40,11 @@ func TestReaperIsReplacedWhenItIsKilled(t *testing.T) {
 		return done
 	}
 	first := run("first")
-	_ = processes[0].Process.Kill()
-	<-r.process.ended
+	r.mu.Lock()
+	process, ended := processes[0].Process, r.process.ended
+	r.mu.Unlock()
+	_ = process.Kill()
+	<-ended
 	second := run("second")
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -58,5 +61,15 @@ func TestReaperIsReplacedWhenItIsKilled(t *testing.T) {
 	r.Close() // which is all that the process of a Reaper learns of a SIGKILL
 	if err := <-third; err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Errorf("after the end of the process, the program has %v", err)
+	}
+}
+
+// TestReaperThatCannotStart tells a missing Reaper from a missing program.
+func TestReaperThatCannotStart(t *testing.T) {
+	r := &Reaper{Command: func() *exec.Cmd { return exec.Command(filepath.Join(t.TempDir(), "gone")) }}
+	defer r.Close()
+	err := newExec(t, ExecConfig{Command: []string{"true"}, Reaper: r}).Handle(bounded(t), full())
+	if err == nil || !strings.Contains(err.Error(), "cannot start the process that kills programs") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -102,7 +102,8 @@ func (r *Reaper) ensure() error {
 		err = cmd.Start()
 	}
 	if err != nil {
-		return fmt.Errorf("cannot start the process that kills programs if this one is killed: %w", err)
+		// Not wrapped: the caller takes what it finds in an error for what is wrong with its program.
+		return fmt.Errorf("cannot start the process that kills programs if this one is killed: %v", err)
 	}
 	r.process = &reaperProcess{pipe, make(chan struct{})}
 	go func(ended chan struct{}) {
