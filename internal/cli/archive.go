@@ -92,9 +92,10 @@ func (x *archiveDB) private() {
 
 // keepPrivate makes the file of a new archive one that nobody else on the machine
 // reads, since messages may hold secrets. SQLite gives the files beside it the same
-// permissions. If it cannot be made, SQLite says why.
+// permissions. If it cannot be made, SQLite says why. A file that is there is not
+// opened: closing it would drop the locks of all connections of this process.
 func keepPrivate(path string) {
-	if f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
+	if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
 		_ = f.Close()
 	}
 }

@@ -20,10 +20,11 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
-		"reprise": func() { os.Exit(Main(os.Args[1:], Process())) },
-	})
+func TestMain(m *testing.M) { testscript.Main(m, programs) }
+
+// programs are what scripts can run as processes of their own.
+var programs = map[string]func(){
+	"reprise": func() { os.Exit(Main(os.Args[1:], Process())) },
 }
 
 // TestScript runs the commands as their users do. Besides the commands of
@@ -36,6 +37,7 @@ func TestMain(m *testing.M) {
 //	answers FILE PATH REGEXP         wait until that path answers with this text, whatever the status
 //	console FILE                     set REPRISE_SERVER to the first http URL in a file
 //	until REGEXP PROGRAM ARGUMENT... run a program again and again until its stdout has this text
+//	sqlite-close FILE                on Unix: close a database as a program with an older SQLite does
 //
 // and $SERVICE, the URL of a service that refuses each message once, with a
 // Retry-After where the path begins with /later.

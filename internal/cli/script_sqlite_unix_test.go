@@ -1,0 +1,30 @@
+//go:build unix
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+)
+
+func init() { programs["sqlite-close"] = sqliteClose }
+
+// sqliteClose does what SQLite before 3.51 does when the last connection to the file of
+// its argument closes: it deletes the write-ahead log. A connection is the last one if no
+// other process has a lock on SQLite's shared range.
+func sqliteClose() {
+	path := os.Args[1]
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err == nil {
+		shared := syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart, Start: 0x40000002, Len: 510}
+		if syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &shared) == nil {
+			err = os.Remove(path + "-wal")
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
