@@ -55,7 +55,7 @@ func (l ledger) write(w io.Writer) {
 	row("published", l.published, "the broker has confirmed them")
 	row("done", l.done, "say the handlers")
 	row("equal", l.equal, "to another one of their burst, which was handled for all of them")
-	row("parked", l.parked, "in "+preset.CoverArtFailedQueue+", says the broker; they stay there")
+	row("parked", l.parked, "in "+preset.CoverArtFailedQueue+", says the broker")
 	if l.elsewhere > 0 {
 		row("elsewhere", l.elsewhere, "with other programs that consume these queues")
 	}
