@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -16,9 +17,9 @@ import (
 type redriveCmd struct {
 	From       string        `placeholder:"QUEUE" help:"The failed queue."`
 	To         string        `placeholder:"QUEUE" help:"Send them to this queue, or to EXCHANGE/KEY. Default: the queue that each failed in."`
-	Config     string        `short:"c" placeholder:"FILE" help:"Configuration of the workers that parked them: tells where messages of presets go."`
+	Config     string        `short:"c" placeholder:"FILE" help:"Configuration of the workers that parked them: names the broker, and tells where messages of presets go."`
 	Management string        `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"The broker's management API: tells by which exchange and key a message reaches its queue and no other."`
-	URL        string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"The broker. Default amqp://guest:guest@127.0.0.1:5672."`
+	URL        string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"The broker. Default the broker of -c FILE, else amqp://guest:guest@127.0.0.1:5672."`
 	Timeout    time.Duration `default:"10s" placeholder:"TIME" help:"How long to try to connect. Default ${default}."`
 	Limit      int           `placeholder:"N" help:"Send the first N only."`
 	Rate       perSecond     `placeholder:"N/s" help:"Send so many at most: 10/s, 100/m. Default: no limit."`
@@ -87,6 +88,7 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 	redrive.Logger = slog.New(warningLogger{c.logger(streams).Handler(), streams.Stderr, &shown})
 	workers := guessedWorkers()
 	redrive.Origin = guessed()
+	url := c.URL
 	if c.Config != "" {
 		cfg, err := config.Load(c.Config)
 		if err != nil {
@@ -94,11 +96,17 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 		}
 		workers = cfg.Workers
 		redrive.Origin, redrive.Marks = originOf(workers), marksOf(workers)
+		if url == "" {
+			url = configuredBroker(cfg)
+		}
 	}
-	if redrive.Routing, err = c.routing(workers); err != nil {
+	if url == "" {
+		url = defaultURL
+	}
+	if redrive.Routing, err = c.routing(workers, url); err != nil {
 		return err
 	}
-	client, err := c.connect(ctx, streams)
+	client, err := c.connect(ctx, url, streams)
 	if err != nil {
 		return err
 	}
@@ -128,22 +136,31 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 }
 
 // connect returns a client, or an error after the time that was given.
-func (c *redriveCmd) connect(ctx context.Context, streams IO) (*reprise.Client, error) {
+func (c *redriveCmd) connect(ctx context.Context, url string, streams IO) (*reprise.Client, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("no success within %s", c.Timeout))
 	defer cancel()
-	url := c.URL
-	if url == "" {
-		url = defaultURL
-	}
 	return dial(ctx, url, &reprise.Config{Name: "reprise redrive", Logger: c.logger(streams)})
 }
 
+// configuredBroker returns the URL of the broker that `reprise up` works with, "" if
+// the file does not say it.
+func configuredBroker(cfg *config.Config) string {
+	if cfg.Broker != "" {
+		return cfg.Broker
+	}
+	a, err := net.ResolveTCPAddr(network(cfg.Listen), cfg.Listen)
+	if err != nil || a.Port == 0 {
+		return ""
+	}
+	return brokerURL("amqp", a, guest, guest)
+}
+
 // routing is what is known of the way back to the queues of workers.
-func (c *redriveCmd) routing(workers []config.Worker) (failed.Routing, error) {
+func (c *redriveCmd) routing(workers []config.Worker, url string) (failed.Routing, error) {
 	if c.Management == "" {
 		return routingOf(workers, nil), nil
 	}
-	m, err := consoleManagement("--management", c.Management, virtualHost(c.URL))
+	m, err := consoleManagement("--management", c.Management, virtualHost(url))
 	return routingOf(workers, m), err
 }
 
