@@ -27,6 +27,9 @@ type lineage struct {
 	refused atomic.Bool           // the latest transaction could not be written
 }
 
+// errEmptied is returned while tables are restored whose rows come later.
+var errEmptied = sqlkit.Gone("the tables are empty: the name and age of the archive are missing (restore the rows)")
+
 // commit runs f in a transaction, and counts that.
 func (a *Archive) commit(ctx context.Context, long bool, f func(*tx) error) error {
 	if broken := a.broken.Load(); broken != nil {
@@ -34,10 +37,13 @@ func (a *Archive) commit(ctx context.Context, long bool, f func(*tx) error) erro
 	}
 	var commits int64
 	err := a.transaction(ctx, a.cfg.Dialect.begin(a.cfg.Prefix, long), func(tx *tx) error {
-		var origin string
+		var origin sql.NullString
 		err := tx.row(`UPDATE {counter} SET last = last + 1 WHERE name = 'commit' RETURNING last, (SELECT value FROM {about} WHERE name = 'archive')`).Scan(&commits, &origin)
-		if err == nil || errors.Is(err, sql.ErrNoRows) {
-			err = a.descends(origin, commits-1, a.commits.Load())
+		if errors.Is(err, sql.ErrNoRows) || err == nil && !origin.Valid {
+			return errEmptied
+		}
+		if err == nil {
+			err = a.descends(origin.String, commits-1, a.commits.Load())
 		}
 		if err != nil {
 			return err
@@ -88,7 +94,10 @@ func (a *Archive) healthy(ctx context.Context) error {
 	var commits int64
 	var origin string
 	err := a.row(ctx, `SELECT c.last, o.value FROM {counter} c, {about} o WHERE c.name = 'commit' AND o.name = 'archive'`).Scan(&commits, &origin)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	if errors.Is(err, sql.ErrNoRows) {
+		return errEmptied
+	}
+	if err != nil {
 		return err
 	}
 	if err := a.descends(origin, commits, known); err != nil {
