@@ -309,11 +309,6 @@ func (f *guarded) sync(do func() error) error {
 	if isManifest(f.name) {
 		f.g.inventory() // has all files that the MANIFEST is going to refer to
 	}
-	if f.copy != nil {
-		if err := f.copy.Sync(); err != nil {
-			return err
-		}
-	}
 	written := f.t.written
 	err := f.g.synced(do())
 	f.g.tracker.synced(f.t, written)
