@@ -35,8 +35,8 @@ func (d *desk) observe(next reprise.Observer, embedded bool) reprise.Observer {
 		d.log.Error("no book is kept for the ledger", "error", err)
 		return next
 	}
-	d.kept(book.Healthy)
 	d.book = func(ctx context.Context) {
+		d.kept(book.Healthy) // not before: it has no tables until it runs
 		if err := book.Run(ctx); err != nil {
 			d.log.Error("the last of what was done is not in the ledger", "error", err)
 		}
