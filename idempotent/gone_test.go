@@ -75,7 +75,7 @@ func TestAPostgresThatHangs(t *testing.T) {
 	proxy.Hold()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := store.Healthy(ctx); err == nil || !strings.Contains(err.Error(), "no answer within 100ms") {
+	if err := store.Healthy(ctx); err == nil || !strings.Contains(err.Error(), "no answer within ") {
 		t.Errorf("healthy: %v", err)
 	}
 	proxy.Resume()
