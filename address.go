@@ -116,7 +116,7 @@ var (
 func checkParameters(scheme, tail string) string {
 	path, query, _ := strings.Cut(tail, "?")
 	if strings.Contains(path+query, "#") {
-		return "there is a # behind the hosts, which is percent-encoded as %23"
+		return "there is a # behind the hosts: write %23"
 	}
 	parameters, err := url.ParseQuery(query)
 	if err != nil {
@@ -131,12 +131,11 @@ func checkParameters(scheme, tail string) string {
 		case slices.Contains(values, ""):
 			return "its parameter " + name + " is empty"
 		case len(values) > 1 && name != "auth_mechanism":
-			return "its parameter " + name + " is there twice"
+			return "its parameter " + name + " is given twice"
 		case scheme != "amqps" && slices.Contains(tlsParameters, name):
-			return "its parameter " + name + " is for TLS, and it does not begin with amqps://"
+			return "its parameter " + name + " needs amqps://"
 		case name == "verify" && values[0] != "verify_peer":
-			return "its parameter verify is not verify_peer, which is what always holds: name the authority of the broker by cacertfile, " +
-				"and the name in its certificate by server_name_indication"
+			return "its parameter verify must be verify_peer (cacertfile sets the authority, server_name_indication the name in the certificate)"
 		}
 	}
 	if parameters.Has("certfile") != parameters.Has("keyfile") {

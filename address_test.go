@@ -133,11 +133,11 @@ func TestURLsThatCannotBeUsed(t *testing.T) {
 		"amqp://h1?heartbeat=5;connection_timeout=1": "its parameters are malformed",
 		"amqp://h1?heartbeat=5#x":                    "there is a # behind the hosts",
 		"amqp://h1/v#x":                              "there is a # behind the hosts",
-		"amqp://h1?heartbeat=5&heartbeat=6":          "its parameter heartbeat is there twice",
+		"amqp://h1?heartbeat=5&heartbeat=6":          "its parameter heartbeat is given twice",
 		"amqps://h1?cacertfile=":                     "its parameter cacertfile is empty",
-		"amqp://h1?cacertfile=/ca.pem":               "its parameter cacertfile is for TLS, and it does not begin with amqps://",
-		"amqp://h1?verify=verify_peer":               "its parameter verify is for TLS",
-		"amqps://h1?verify=verify_none":              "its parameter verify is not verify_peer, which is what always holds",
+		"amqp://h1?cacertfile=/ca.pem":               "its parameter cacertfile needs amqps://",
+		"amqp://h1?verify=verify_peer":               "its parameter verify needs amqps://",
+		"amqps://h1?verify=verify_none":              "its parameter verify must be verify_peer",
 		"amqps://h1?certfile=/c":                     "needs both of its parameters certfile and keyfile",
 	} {
 		err := CheckURL(url)

@@ -182,6 +182,6 @@ func (c *Client) channel(ctx context.Context, l *link) (*conn, *amqp.Channel, er
 	if err != nil {
 		return nil, nil, err
 	}
-	ch, err := call(ctx, c, func() (*amqp.Channel, error) { return conn.open() }, func(ch *amqp.Channel) { conn.closeChannel(ch) })
+	ch, err := call(ctx, c, conn.open, conn.closeChannel)
 	return conn, ch, err
 }

@@ -15,7 +15,7 @@ type dependency struct {
 	healthy func(context.Context) error
 }
 
-// needs says which databases there are.
+// needs adds databases to ask.
 func (h *health) needs(stores ...dependency) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -47,7 +47,7 @@ func (h *health) unusable(ctx context.Context) (wrong []string) {
 	return wrong
 }
 
-// wrongWithStore is the text of an error without the words that say which store it is of.
+// wrongWithStore returns the text of an error without the prefix that names the store.
 func wrongWithStore(err error) string {
 	text := oneLine(textOf(err))
 	for _, said := range []string{"failed: ", "asking the archive: ", "ledger: ", "idempotent: "} {
@@ -59,8 +59,8 @@ func wrongWithStore(err error) string {
 // watching is how often the databases are asked for the log and the metrics.
 const watching = 2 * time.Second
 
-// watch logs when a database cannot be used, and when it can be again, and counts both,
-// until ctx ends. It stops when the function is called that it returns.
+// watch asks the databases until the returned function is called. It logs when a database
+// becomes unavailable and when it is available again, and sets the metric.
 func (h *health) watch(log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
