@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"sync/atomic"
@@ -70,8 +71,24 @@ func (w *watched) check(written bool) error {
 	if !written || !f.wal {
 		return nil
 	}
-	if _, err := os.Stat(f.path + "-wal"); errors.Is(err, fs.ErrNotExist) {
-		return gone(fmt.Sprintf("the file %s-wal was deleted, which holds the newest part of the database (end this process in order, which saves that part, and start it again)", f.path))
+	return f.checkLog()
+}
+
+// checkLog returns ErrGone if the log is not there, or has no header: SQLite writes
+// behind the hole in a log that was emptied, and reads nothing of it after a crash.
+func (f *file) checkLog() error {
+	path := f.path + "-wal"
+	log, err := os.Open(path) // closing it drops no lock: SQLite has none on the log
+	if errors.Is(err, fs.ErrNotExist) {
+		return gone(fmt.Sprintf("the file %s was deleted, which holds the newest part of the database (end this process in order, which saves that part, and start it again)", path))
+	}
+	if err != nil {
+		return nil // a log that cannot be read shows nothing
+	}
+	defer log.Close()
+	var magic [4]byte
+	if _, err := io.ReadFull(log, magic[:]); err == nil && magic == [4]byte{} {
+		return gone(fmt.Sprintf("the file %s was emptied, which held the newest part of the database (kill this process with SIGKILL: to end in order would write the damage to the database; then start it again, or restore a backup)", path))
 	}
 	return nil
 }

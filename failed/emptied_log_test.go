@@ -1,0 +1,25 @@
+package failed_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// SQLite goes on behind the hole in a write-ahead log that somebody has emptied, and
+// reads nothing of it after a crash.
+func TestAnEmptiedLogTakesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "test.db")
+	a := openFile(t, path).open(t)
+	check(t, arrive(t.Context(), a))
+	check(t, os.Truncate(path+"-wal", 0))
+	for range 2 {
+		if err := arrive(t.Context(), a); err == nil || !strings.Contains(err.Error(), path+"-wal was emptied") {
+			t.Errorf("a message arrives with %v", err)
+		}
+	}
+	if err := a.Healthy(t.Context()); err == nil {
+		t.Error("it is healthy")
+	}
+}
