@@ -164,12 +164,15 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Message) error {
 	cmd.Cancel = func() error { return terminate(cmd.Process) }
 
 	if err := e.start(cmd); err != nil {
-		if ctx.Err() != nil {
+		if e.ends(ctx) || ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		return e.missing(err)
 	}
 	err := cmd.Wait()
+	if e.ends(ctx) {
+		return context.Cause(ctx)
+	}
 	if ctx.Err() != nil || cmd.ProcessState == nil || !cmd.ProcessState.Success() {
 		// The program has ended, or had its time; children may not have. The next
 		// attempt must not run beside them.
@@ -230,7 +233,8 @@ func (e *ExitError) Error() string { return e.text }
 
 // Kill sends SIGKILL to all programs that run, and their children, and lets no
 // other start. It is for a process that ends at once and would leave them
-// behind.
+// behind. A killed program has not failed, since its message is delivered again:
+// Handle then returns when its context ends, and not before.
 func (e *Exec) Kill() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -238,6 +242,17 @@ func (e *Exec) Kill() {
 	for p := range e.running {
 		kill(p)
 	}
+}
+
+// ends reports whether Kill was called. If so, it first waits for the end of ctx.
+func (e *Exec) ends(ctx context.Context) bool {
+	e.mu.Lock()
+	killed := e.killed
+	e.mu.Unlock()
+	if killed {
+		<-ctx.Done()
+	}
+	return killed
 }
 
 // start starts a program so that Kill finds it. The system starts one at a time
