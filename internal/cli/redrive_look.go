@@ -42,7 +42,7 @@ func targetsText(all []redriveTarget, looked, found int) string {
 		case t.Unknown:
 			fmt.Fprintf(&b, "\n  %d nowhere: nothing says in which queue they failed; --to names one", t.Messages)
 		case t.Claimed:
-			fmt.Fprintf(&b, "\n  %d to %s, which nothing but their own headers says%s", t.Messages, t.way(), warningText(t.Warning))
+			fmt.Fprintf(&b, "\n  %d to %s, according to their own headers only (--yes accepts it)%s", t.Messages, t.way(), warningText(t.Warning))
 		default:
 			fmt.Fprintf(&b, "\n  %d to %s%s", t.Messages, t.way(), warningText(t.Warning))
 		}
