@@ -28,3 +28,36 @@ func TestADirectoryInTheFirstFormat(t *testing.T) {
 		t.Errorf("the format is %q, %v", format, err)
 	}
 }
+
+// The file FORMAT of an older version does not hide damage.
+func TestAnOldFormatHidesNoDamage(t *testing.T) {
+	config := inData(t)
+	life(t, config, func(b *broker.Broker) {
+		ch := channel(t, dial(t, b))
+		must(t, declare(ch, "orders", nil))
+		publishMany(t, ch, "orders", 100)
+	})
+	format := filepath.Join(config.DataDir, "FORMAT")
+	must(t, os.WriteFile(format, []byte("reprise 1\n"), 0o600))
+	logs, err := filepath.Glob(filepath.Join(config.DataDir, "pebble", "*.log"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("logs: %v, %v", logs, err)
+	}
+	log := logs[len(logs)-1]
+	whole, err := os.ReadFile(log)
+	must(t, err)
+	must(t, os.WriteFile(log, whole[:len(whole)/2], 0o600))
+	if b, err := broker.New(config); err == nil {
+		_ = b.Shutdown(t.Context())
+		t.Fatal("it starts with half of a log")
+	}
+	must(t, os.WriteFile(log, whole, 0o600))
+	life(t, config, func(b *broker.Broker) {
+		if n := ready(b, "orders"); n != 100 {
+			t.Errorf("%d messages, want 100", n)
+		}
+	})
+	if text, err := os.ReadFile(format); err != nil || string(text) != "reprise 2\n" {
+		t.Errorf("the format is %q, %v", text, err)
+	}
+}

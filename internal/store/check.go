@@ -105,7 +105,7 @@ func isAlmost(fs vfs.FS, dir string) bool {
 
 // compare finds the damage that the inventory tells of.
 func (d *disk) compare(database string, version int) (wrong []Damage, err error) {
-	switch version {
+	switch formatOf(d.fs, database, version) {
 	case 0:
 		wrong = append(wrong, Damage{d.fs.PathJoin(d.dir, formatFile), "it is missing or damaged"})
 	case 1:

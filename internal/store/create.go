@@ -126,6 +126,18 @@ func readFormat(fs vfs.FS, dir string) (version int, err error) {
 		"is damaged, restore a backup", ErrFormat, name, strings.TrimSpace(string(text)), strings.TrimSpace(format))
 }
 
+// formatOf returns the version of the format of a database whose directory has the given one. A database with an inventory is
+// in the second format, whatever the file says: it may be a copy of an older one, or the first start of this version was
+// interrupted before it wrote the file.
+func formatOf(fs vfs.FS, database string, version int) int {
+	if version == 1 {
+		if _, _, err := readInventory(fs, database); err == nil {
+			return 2
+		}
+	}
+	return version
+}
+
 // writeFormat writes the file so that there is either none or a whole one.
 func writeFormat(fs vfs.FS, dir, format string) error {
 	name := fs.PathJoin(dir, formatFile)

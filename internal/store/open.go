@@ -104,9 +104,16 @@ func (d *disk) openDatabase() (err error) {
 	if err != nil {
 		return err
 	}
+	written := version
+	version = formatOf(d.fs, path, version)
 	v, err := d.examine(path, version, d.everything)
 	if err != nil {
 		return err
+	}
+	if written != version {
+		if err := writeFormat(d.fs.FS, d.dir, format); err != nil {
+			return err
+		}
 	}
 	if err := d.track(path, version, v); err != nil {
 		return err
