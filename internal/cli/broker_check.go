@@ -47,19 +47,25 @@ func (c *brokerCheckCmd) Run(streams IO) error {
 	if err != nil {
 		return err
 	}
-	listQueues(streams.Stdout, found)
-	_, err = fmt.Fprintf(streams.Stdout, "the old files are in %s\n", absolute(found.Aside))
+	complete := listQueues(streams.Stdout, found)
+	_, err = fmt.Fprintf(streams.Stdout, "the old files are in %s\nlater changes that only a damaged file had are lost, and not counted\n", absolute(found.Aside))
+	if err == nil && !complete {
+		err = stoppedError{errors.New("not everything could be salvaged: the list says which queues lack messages")}
+	}
 	return err
 }
 
-// listQueues prints how many messages each queue has.
-func listQueues(w io.Writer, found broker.Checked) {
+// listQueues prints how many messages each queue has, and reports whether these are all.
+func listQueues(w io.Writer, found broker.Checked) (complete bool) {
+	complete = true
 	for _, q := range found.Queues {
 		name := fmt.Sprintf("queue %s in virtual host %s", q.Name, q.VHost)
 		if q.Name == "" && q.VHost == "" {
 			name = "a queue whose declaration cannot be read, and whose messages are not kept"
 		}
-		switch missing := q.Expected - q.Found; {
+		missing := q.Expected - q.Found
+		complete = complete && q.Expected >= 0 && missing <= 0 && q.Name != ""
+		switch {
 		case q.Expected < 0:
 			fmt.Fprintf(w, "%s: %s; how many there were is not known\n", name, plural(q.Found, "message"))
 		case missing > 0:
@@ -68,4 +74,5 @@ func listQueues(w io.Writer, found broker.Checked) {
 			fmt.Fprintf(w, "%s: %s\n", name, plural(q.Found, "message"))
 		}
 	}
+	return complete
 }
