@@ -47,7 +47,7 @@ func (c *call) readParams() error {
 		return err
 	}
 	if c.route.blanks {
-		maps.DeleteFunc(v, func(_ string, values []string) bool { return strings.TrimSpace(strings.Join(values, "")) == "" })
+		maps.DeleteFunc(v, func(_ string, values []string) bool { return strings.Join(values, "") == "" })
 	}
 	for name, values := range v {
 		if slices.Contains(values, "") {

@@ -21,7 +21,8 @@ type Filter struct {
 	Text string
 
 	// Error is a part of the last error, exactly as it is written there, from the middle of
-	// a word on if need be. Quicker with a whole word in it.
+	// a word on if need be. Quicker with a whole word in it. An Error of blanks alone is
+	// ErrInvalid.
 	Error string
 
 	// Headers are names and values that top-level headers must have, as HeaderText

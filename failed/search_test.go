@@ -110,6 +110,12 @@ func TestAnyTextCanBeSearchedFor(t *testing.T) {
 					}
 					continue
 				}
+				if f.Error != "" && strings.TrimSpace(f.Error) == "" {
+					if !errors.Is(err, failed.ErrInvalid) {
+						t.Fatalf("an error of blanks %q: %v", text, err)
+					}
+					continue
+				}
 				check(t, err)
 				if len(list) == 0 {
 					t.Fatalf("%+v does not find it", f)
@@ -180,6 +186,7 @@ func TestWhatCannotBeAskedFor(t *testing.T) {
 			says string
 		}{
 			{failed.Filter{States: []failed.State{"lost"}}, failed.Page{}, `there is no state "lost"`},
+			{failed.Filter{Error: " \n"}, failed.Page{}, "Filter.Error must not be blank"},
 			{failed.Filter{Text: "!?"}, failed.Page{}, "no letter and no digit"},
 			{failed.Filter{MinAttempts: 3, MaxAttempts: 2}, failed.Page{}, "is more than"},
 			{failed.Filter{Since: now, Until: now}, failed.Page{}, "is not before"},
@@ -193,6 +200,13 @@ func TestWhatCannotBeAskedFor(t *testing.T) {
 		}
 		if _, _, err := a.Groups(t.Context(), failed.GroupFilter{Order: "size"}, failed.Page{}); !errors.Is(err, failed.ErrInvalid) {
 			t.Errorf("groups by size: %v", err)
+		}
+		blank := failed.Filter{Error: " \t\u00a0"}
+		if n, err := a.Discard(t.Context(), blank, "so", "me"); !errors.Is(err, failed.ErrInvalid) {
+			t.Errorf("discarding by an error of blanks: %d, %v", n, err)
+		}
+		if _, err := a.BeginReplay(t.Context(), failed.Plan{Filter: blank}, "me"); !errors.Is(err, failed.ErrInvalid) {
+			t.Errorf("replaying by an error of blanks: %v", err)
 		}
 		all := failed.Filter{All: true}
 		if _, err := a.Discard(t.Context(), all, " ", "me"); !errors.Is(err, failed.ErrInvalid) {

@@ -157,6 +157,10 @@ func (f Filter) validate() error {
 	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
 		return fmt.Errorf("%w: Since %s is not before Until %s", ErrInvalid, f.Since, f.Until)
 	}
+	if f.Error != "" && strings.TrimSpace(f.Error) == "" {
+		// Blanks are in almost every error: such a filter selects almost all messages.
+		return fmt.Errorf("%w: Filter.Error must not be blank: got %q", ErrInvalid, f.Error)
+	}
 	if f.Text != "" {
 		var t terms
 		if t.text(f.Text); len(t.list) == 0 {

@@ -111,6 +111,11 @@ func (f Filter) Filter() failed.Filter {
 
 // Validate reports what cannot be and what to write instead.
 func (f Filter) Validate() error {
+	for _, text := range []struct{ name, value string }{{"text", f.Text}, {"error", f.Error}} {
+		if text.value != "" && strings.TrimSpace(text.value) == "" {
+			return fmt.Errorf("%s must not be blank: got %.40q (leave it out)", text.name, text.value)
+		}
+	}
 	for _, s := range f.States {
 		if !slices.Contains(failed.States(), failed.State(s)) {
 			return fmt.Errorf("state %.40q: use failed, replaying, replayed or discarded", s)

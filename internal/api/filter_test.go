@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,14 +25,24 @@ func maybe[T any](t *rapid.T, list *rapid.Generator[[]T]) []T {
 	return list.Draw(t, "list")
 }
 
+// notBlank draws a text that is empty or is more than blanks.
+func notBlank(t *rapid.T) string {
+	return rapid.Map(rapid.Custom(anyText), func(text api.Text) string {
+		if strings.TrimSpace(string(text)) == "" {
+			return ""
+		}
+		return string(text)
+	}).Draw(t, "not blank")
+}
+
 func anyFilter(t *rapid.T) api.Filter {
 	number := func(name string) int64 { return rapid.Int64Range(0, 1000).Draw(t, name) }
 	f := api.Filter{
 		Queue:       anyText(t),
 		States:      maybe(t, rapid.SliceOf(rapid.SampledFrom([]string{"failed", "replaying", "replayed", "discarded"}))),
 		Group:       number("group"),
-		Text:        string(anyText(t)),
-		Error:       string(anyText(t)),
+		Text:        notBlank(t),
+		Error:       notBlank(t),
 		MinAttempts: int(number("min")),
 		IDs:         maybe(t, rapid.SliceOf(rapid.Int64Range(1, 1<<40))),
 		Replay:      number("replay"),
