@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -34,7 +35,8 @@ func marshal(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// read reads a body of JSON.
+// read reads a body of JSON. It refuses a name that is unknown, repeated, or written in
+// another case.
 func (c *call) read(v any) error {
 	if kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return &failure{
@@ -52,7 +54,13 @@ func (c *call) read(v any) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
+	err = d.Decode(v)
+	if err == nil {
+		names := json.NewDecoder(bytes.NewReader(b))
+		names.UseNumber() // a number that float64 cannot hold is no error here
+		err = checkFields(names, reflect.TypeOf(v))
+	}
+	if err != nil {
 		return badRequest("the request's body cannot be read: "+strings.TrimPrefix(err.Error(), "json: "), "/api/v1/openapi.json says what to send")
 	}
 	if _, err := d.Token(); err != io.EOF {

@@ -77,3 +77,41 @@ func TestQueueAndHeaderOfBlanks(t *testing.T) {
 	}
 	unchanged()
 }
+
+// A body in which a name is repeated, or is written in another case, means one thing to its
+// writer and another to its reader.
+func TestBodyWithAmbiguousNames(t *testing.T) {
+	c, unchanged := twoFailed(t)
+	for _, tc := range []struct{ method, path, body, want string }{
+		{"POST", "discard", `{"Filter":{"queue":"mails"},"reason":"x"}`, `unknown field "Filter"`},
+		{"POST", "discard", `{"Filter":{"queue":"mails"},"filter":{},"all":true,"reason":"x"}`, `unknown field "Filter"`},
+		{"POST", "discard", `{"filter":{"QUEUE":"mails"},"reason":"x"}`, `unknown field "QUEUE"`},
+		{"POST", "discard", `{"filter":{"queue":"mails"},"reaſon":"x"}`, `unknown field "reaſon"`},
+		{"POST", "discard", `{"filter":{"queue":"mails","queue":"orders"},"reason":"x"}`, `field "queue" is repeated`},
+		{"POST", "discard", `{"filter":{"queue":"mails","qu\u0065ue":"orders"},"reason":"x"}`, `field "queue" is repeated`},
+		{"POST", "discard", `{"filter":{"queue":"mails"},"filter":{"error":"card"},"reason":"x"}`, `field "filter" is repeated`},
+		{"POST", "discard", `{"filter":{"headers":{"tenant":"acme","tenant":"other"}},"reason":"x"}`, `field "tenant" is repeated`},
+		{"POST", "discard", `{"filter":{"headers":{"tenant":"other","base64:dGVuYW50":"acme"}},"reason":"x"}`, `field "base64:dGVuYW50" is repeated`},
+		{"POST", "restore", `{"all":false,"all":true}`, `field "all" is repeated`},
+		{"POST", "replays", `{"all":true,"to":{"exchange":"","Routing_Key":"orders"}}`, `unknown field "Routing_Key"`},
+		{"POST", "replays", `{"all":true,"to":{"exchange":"","routing_key":"a","routing_key":"b"}}`, `field "routing_key" is repeated`},
+		{"POST", "replays/1/cancel", `{"reason":"x","reason":"y"}`, `field "reason" is repeated`},
+		{"PUT", "messages/1/edit", `{"revision":0,"Revision":1,"text":"a"}`, `unknown field "Revision"`},
+		{"PUT", "messages/1/edit", `{"revision":0,"headers":{"a":"x","a":"y"}}`, `field "a" is repeated`},
+		{"PUT", "messages/1/edit", `{"revision":0,"headers":{"t":{"table":{"a":"x","a":"y"}}}}`, `field "a" is repeated`},
+		{"PUT", "messages/1/edit", `{"revision":0,"properties":{"Message_ID":"x"}}`, `unknown field "Message_ID"`},
+		{"POST", "messages/1/replay", `{"revision":0,"text":"a","TO":{"exchange":"","routing_key":"q"}}`, `unknown field "TO"`},
+		{"POST", "ledger/accept", `{"account":"a","account":"b","reason":"x"}`, `field "account" is repeated`},
+	} {
+		w := ask(t, c, tc.method, "/api/v1/"+tc.path, tc.body)
+		if err := checkRefused(w, http.StatusBadRequest, tc.want); err != nil {
+			t.Errorf("%s %s %s: %v", tc.method, tc.path, tc.body, err)
+		}
+	}
+	unchanged()
+	// The names of headers are of any case, and an array may repeat an object.
+	edit := `{"revision":0,"headers":{"a":"x","A":"y","filter":[{"int32":1},{"int32":1}]}}`
+	if m := get[api.Message](t, ask(t, c, "PUT", "/api/v1/messages/1/edit", edit)); m.Revision != 1 {
+		t.Errorf("the edit is revision %d, want 1", m.Revision)
+	}
+}
