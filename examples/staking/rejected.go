@@ -54,7 +54,7 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 	if err := publish("rejected"); err != nil {
 		return err
 	}
-	if err := reject(ctx, ch); err != nil {
+	if err := errors.Join(reject(ctx, ch), deadLettered(ctx, client)); err != nil {
 		return err
 	}
 	say("A program rejects a message of %s: it is dead-lettered into %[1]s_delay,\nwithout an expiration.", RejectedQueue)
@@ -117,6 +117,22 @@ func reject(ctx context.Context, ch *amqp.Channel) error {
 		return errors.Join(context.Cause(ctx), errors.New("staking: the connection is lost"))
 	}
 	return errors.Join(m.Reject(false), ch.Cancel(m.ConsumerTag, false))
+}
+
+// deadLettered waits until the rejected message is in the delay queue. The broker sends
+// dead letters by itself, and the next message must come after this one.
+func deadLettered(ctx context.Context, client *reprise.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		n, err := client.Depth(ctx, RejectedQueue+"_delay")
+		if err != nil || n > 0 {
+			return err
+		}
+		if _, err := within(ctx, 10*time.Millisecond, nil); err != nil {
+			return err
+		}
+	}
 }
 
 // within reports whether a channel was closed before a time was over.
