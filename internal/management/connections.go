@@ -9,7 +9,7 @@ import (
 
 func (h *Handler) connections() {
 	h.handle("GET /api/connections", anyone, listConnections)
-	h.handle("GET /api/vhosts/{vhost}/connections", anyone, listConnections)
+	h.handle("GET /api/vhosts/{vhost}/connections", anyone, whole(listConnections))
 	h.handle("GET /api/connections/{name}", anyone, func(c *call) (any, error) {
 		s, err := c.session()
 		if err != nil {
@@ -22,7 +22,7 @@ func (h *Handler) connections() {
 	h.handle("DELETE /api/connections/username/{user}", anyone, closeConnectionsOf)
 	h.handle("GET /api/connections/{name}/{part}", anyone, channelsOf) // as a pattern, "channels" would conflict with the above
 	h.handle("GET /api/channels", anyone, listChannels)
-	h.handle("GET /api/vhosts/{vhost}/channels", anyone, listChannels)
+	h.handle("GET /api/vhosts/{vhost}/channels", anyone, whole(listChannels))
 	h.handle("GET /api/channels/{name}", anyone, getChannel)
 	h.handle("GET /api/consumers", anyone, listConsumers)
 	h.handle("GET /api/consumers/{vhost}", anyone, listConsumers)

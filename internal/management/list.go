@@ -36,6 +36,17 @@ type pagesOf[T any] []T
 func (l pagesOf[T]) elements() []any { return listOf[T](l).elements() }
 func (l pagesOf[T]) paged()          {}
 
+// whole returns the list of an endpoint for another one, which is not paged.
+func whole(answer func(*call) (any, error)) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		value, err := answer(c)
+		if l, ok := value.(list); ok {
+			value = listOf[any](l.elements())
+		}
+		return value, err
+	}
+}
+
 // page is a part of a list, and where it lies.
 type page struct {
 	FilteredCount int   `json:"filtered_count"`

@@ -77,7 +77,10 @@ func TestPathsWithSlashesAndDots(t *testing.T) {
 	})
 	// These show what others have on the same RabbitMQ.
 	ours, theirs := embedded(t, broker.Config{}), rabbitMQ(t)
-	for _, path := range []string{"/api/connections/", "/api/channels/", "/api/consumers/", "/api/queues/nosuch/.."} {
+	for _, path := range []string{
+		"/api/connections/", "/api/channels/", "/api/consumers/", "/api/queues/nosuch/..",
+		"/api/connections?page=1&name=nosuch", "/api/channels?page=1&name=nosuch", "/api/users?page=1&name=nosuch&columns=name",
+	} {
 		want, _ := theirs.call(t, "GET", path, "")
 		if got, _ := ours.call(t, "GET", path, ""); got != want {
 			t.Errorf("GET %s: %d, want %d", path, got, want)
@@ -172,14 +175,13 @@ func TestWhatThereCannotBeIsNotFound(t *testing.T) {
 // A page without hits has an empty list of items. Lists that RabbitMQ does not page come whole.
 func TestPagesWithoutHits(t *testing.T) {
 	sameAnswers(t, []request{
+		{"GET", "/api/vhosts/V/connections?page=1&name=nosuch", ""},
+		{"GET", "/api/vhosts/V/channels?page=1&name=nosuch", ""},
 		{"GET", "/api/queues/V?page=1", ""},
 		{"GET", "/api/queues/V?page=1&name=nosuch", ""},
 		{"GET", "/api/queues/V?page=2&name=nosuch", ""},
 		{"GET", "/api/queues/V?page=1&page_size=5&name=nosuch&use_regex=true", ""},
 		{"GET", "/api/exchanges/V?page=1&page_size=2&name=nosuch&columns=name", ""},
-		{"GET", "/api/connections?page=1&name=nosuch", ""},
-		{"GET", "/api/channels?page=1&name=nosuch", ""},
-		{"GET", "/api/users?page=1&name=nosuch&columns=name", ""},
 		{"GET", "/api/consumers/V?page=1", ""},
 		{"GET", "/api/bindings/V?page=1", ""},
 		{"GET", "/api/exchanges/V/amq.topic/bindings/source?page=1", ""},
