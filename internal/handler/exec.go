@@ -170,10 +170,8 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Message) error {
 		return e.missing(err)
 	}
 	err := cmd.Wait()
-	if e.ends(ctx) {
-		return context.Cause(ctx)
-	}
-	if ctx.Err() != nil || cmd.ProcessState == nil || !cmd.ProcessState.Success() {
+	failed := cmd.ProcessState == nil || !cmd.ProcessState.Success()
+	if ctx.Err() != nil || failed {
 		// The program has ended, or had its time; children may not have. The next
 		// attempt must not run beside them.
 		kill(cmd.Process)
@@ -183,6 +181,9 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Message) error {
 	stderr.flush()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		log.Warn("the program ended but left children that kept its output open; they are no longer listened to", "program", e.cfg.Command[0])
+	}
+	if failed && e.ends(ctx) {
+		return context.Cause(ctx)
 	}
 	return e.outcome(ctx, cmd.ProcessState, err, tail.String())
 }
