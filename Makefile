@@ -18,7 +18,7 @@ demo: ## see it work, in a quarter of a minute and without a broker
 
 .PHONY: build
 build: ## build bin/reprise
-	go build -trimpath -ldflags '-X github.com/reprisemq/reprise/internal/cli.version=$(VERSION)' -o bin/reprise ./cmd/reprise
+	go build -trimpath -ldflags '-X github.com/reprisemq/reprise/cmd/reprise/internal/cli.version=$(VERSION)' -o bin/reprise ./cmd/reprise
 
 .PHONY: test
 test: ## run all tests, against RabbitMQ 3.10 and 4.3 and PostgreSQL too (ARGS='-run TestX ./broker')

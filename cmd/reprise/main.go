@@ -5,7 +5,7 @@ package main
 import (
 	"os"
 
-	"github.com/reprisemq/reprise/internal/cli"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/cli"
 )
 
 func main() {

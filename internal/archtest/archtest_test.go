@@ -74,9 +74,9 @@ func TestCheck(t *testing.T) {
 				broker: internal/session
 				reprisetest: . broker testing
 				internal/testkit: broker testing
-				internal/cli: . broker example.com/flags
+				cmd/reprise/internal/cli: . broker example.com/flags
 				example.com/flags: testing
-				cmd/reprise: internal/cli
+				cmd/reprise: cmd/reprise/internal/cli
 				examples/indexer: . broker
 				conformance: . broker internal/testkit testing`,
 		},
@@ -168,10 +168,10 @@ func TestCheck(t *testing.T) {
 			imports: `
 				failed: testing/fstest
 				metrics: github.com/google/go-cmp/cmp/cmpopts
-				internal/cli: github.com/rogpeppe/go-internal/testscript`,
+				cmd/reprise/internal/cli: github.com/rogpeppe/go-internal/testscript`,
 			want: []string{
+				"cmd/reprise/internal/cli → github.com/rogpeppe/go-internal/testscript",
 				"failed → testing/fstest",
-				"internal/cli → github.com/rogpeppe/go-internal/testscript",
 				"metrics → github.com/google/go-cmp/cmp/cmpopts",
 			},
 		},

@@ -1,0 +1,203 @@
+// Package cli is the program reprise: its commands, what they print, and their
+// exit codes.
+//
+// Each command is a struct in a file of its own. Its fields are the flags, its
+// Run method does the work with what the process gives it (an [IO]), so that
+// nothing in here touches os.Stdout or calls os.Exit.
+//
+// What a command produces goes to stdout: addresses, message ids, the version.
+// What it says about itself, logs and errors, goes to stderr. docs/cli.md is
+// the specification for users.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
+)
+
+// Exit codes of all commands.
+const (
+	ExitOK     = 0
+	ExitFailed = 1 // tried and failed: no broker, no route, handlers cut off
+	ExitUsage  = 2 // not tried: flags or configuration are wrong
+	ExitEnded  = 3 // begun, and ended before all of it was done: a replay that stopped, a redrive that was interrupted
+)
+
+// IO is what a command has of its process.
+type IO struct {
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	Lookup func(string) (string, bool) // environment variables
+}
+
+// Process returns the IO of this process.
+func Process() IO {
+	return IO{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Lookup: os.LookupEnv}
+}
+
+// commands are all there are, in the order of the help.
+type commands struct {
+	Up         upCmd         `cmd:"" help:"Run the workers of a configuration file."`
+	Broker     brokerCmd     `cmd:"" help:"Run a broker on this machine."`
+	Publish    publishCmd    `cmd:"" help:"Publish a message."`
+	Schedule   scheduleCmd   `cmd:"" help:"Show when a message that fails is tried again, and when it is parked."`
+	Failed     failedCmd     `cmd:"" help:"List, show, edit, send back and discard failed messages."`
+	Console    consoleCmd    `cmd:"" help:"Run an archive of failed messages, and the console in which people work on them."`
+	Audit      auditCmd      `cmd:"" help:"Show whether all messages that came in are somewhere."`
+	Redrive    redriveCmd    `cmd:"" help:"Send the messages of a failed queue back, without an archive."`
+	Topology   topologyCmd   `cmd:"" help:"Show the queues of the workers of a configuration."`
+	Demo       demoCmd       `cmd:"" help:"Show all of it at work, on the cover art indexer of MusicBrainz."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
+	Completion completionCmd `cmd:"" help:"Print a script that lets a shell complete commands and flags."`
+	Complete   completeCmd   `cmd:"" name:"__complete" hidden:""`
+}
+
+const description = `Messages that fail come back later, never get lost and never block the others. On RabbitMQ.
+
+  reprise up -c reprise.yaml               run the workers of a file
+  reprise publish --to orders '{"id": 7}'  publish a message to a queue
+  reprise broker --data DIR                run a broker for any AMQP client
+  reprise failed groups                    see what failed, and why
+
+Exit codes: 0 done, 1 failed, 2 wrong flags or configuration, 3 ended before all was done.`
+
+// Main runs the command that args name and returns the exit code of the
+// process. SIGINT and SIGTERM end it in order, and so does SIGHUP unless the command
+// runs until it is told to end.
+func Main(args []string, streams IO) int {
+	if len(args) == 1 && args[0] == reapCommand { // not for people, and as small a process as possible
+		handler.Reap(streams.Stdin)
+		return ExitOK
+	}
+	ended := -1 // set when the help has been printed
+	var root commands
+	parser, err := kong.New(&root, append(numbers,
+		kong.Name("reprise"),
+		kong.Description(description),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true}),
+		kong.ValueFormatter(helpText),
+		kong.Help(printHelp),
+		kong.Vars{"console": defaultConsole},
+		kong.Writers(streams.Stdout, streams.Stderr),
+		kong.Exit(func(code int) { ended = code }),
+		kong.BindTo(context.Background(), (*context.Context)(nil)),
+	)...)
+	if err != nil {
+		return report(streams, err) // the structs above contradict themselves
+	}
+	parser.Model.HelpFlag.Help = "Show this help."
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	command, err := parser.Parse(args)
+	if ended >= 0 {
+		return ended
+	}
+	if err != nil {
+		return report(streams, usageError{hint(command, err)})
+	}
+	stop := notify(context.Background())
+	defer stop.release()
+	command.BindTo(stop.ctx, (*context.Context)(nil))
+	return report(streams, command.Run(streams, stop))
+}
+
+// usageError is an error of whoever typed the command.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// stoppedError says that work has ended before all of it was done, in order.
+type stoppedError struct{ error }
+
+func (e stoppedError) Unwrap() error { return e.error }
+
+// missing returns the argument without which a command was given.
+func missing(command *kong.Context, err error) *kong.Positional {
+	if command == nil || command.Selected() == nil {
+		return nil
+	}
+	for _, p := range command.Selected().Positional {
+		if p.Help != "" && err.Error() == fmt.Sprintf("expected %q", p.Summary()) {
+			return p
+		}
+	}
+	return nil
+}
+
+// subcommands are those of the command that was chosen.
+func subcommands(command *kong.Context) []string {
+	var names []string
+	if node := command.Selected(); node != nil {
+		for _, child := range node.Children {
+			if !child.Hidden {
+				names = append(names, child.Name)
+			}
+		}
+	}
+	return names
+}
+
+// hint adds where to look to an error of the command line.
+func hint(command *kong.Context, err error) error {
+	where := "reprise --help"
+	if parse, ok := errors.AsType[*kong.ParseError](err); ok {
+		command = parse.Context
+	}
+	if command != nil && command.Selected() != nil {
+		where = command.Selected().FullPath() + " --help"
+	}
+	if strings.Contains(err.Error(), `but got "EOL"`) { // a flag at the end
+		flag, _, _ := strings.Cut(err.Error(), ":")
+		err = fmt.Errorf("%s takes a value", flag)
+	}
+	if wanted := missing(command, err); wanted != nil {
+		err = fmt.Errorf("%s is missing: %s", wanted.Summary(), strings.TrimSuffix(strings.ToLower(wanted.Help[:1])+wanted.Help[1:], "."))
+	}
+	if command != nil && strings.HasPrefix(err.Error(), "expected ") && len(subcommands(command)) > 0 {
+		err = fmt.Errorf("%s takes a command: %s", command.Selected().Name, strings.Join(subcommands(command), ", "))
+	}
+	return fmt.Errorf("%w (see %s)", err, where)
+}
+
+// report prints an error and returns the exit code it stands for.
+func report(streams IO, err error) int {
+	if err == nil {
+		return ExitOK
+	}
+	if problems, ok := errors.AsType[*config.Problems](err); ok {
+		// Each begins with its place, as compilers have it.
+		fmt.Fprintln(streams.Stderr, problems)
+		return ExitUsage
+	}
+	fmt.Fprintln(streams.Stderr, "reprise:", textOf(err))
+	if _, ok := errors.AsType[usageError](err); ok {
+		return ExitUsage
+	}
+	if _, ok := errors.AsType[stoppedError](err); ok {
+		return ExitEnded
+	}
+	return ExitFailed
+}
+
+// textOf is an error without the names with which packages begin their own: one is the
+// program's, too, and the others say nothing to its users.
+func textOf(err error) string {
+	text := err.Error()
+	for _, name := range []string{"reprise", "failed"} {
+		text = strings.ReplaceAll(strings.TrimPrefix(text, name+": "), ": "+name+": ", ": ")
+	}
+	return text
+}

@@ -1,0 +1,281 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/console"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/ledger"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// desk is where people work on failed messages:
+//
+//	failed queues ─► ingest ─► archive ◄─► console ◄─► browsers, reprise failed
+//	work queues ◄── replayer ◄────┘
+type desk struct {
+	deskConfig
+	log *slog.Logger
+	db  *archiveDB
+	web *webServer
+
+	url string // of the console
+
+	served   atomic.Pointer[console.Console] // nil: the archive is not open yet
+	replayer atomic.Pointer[failed.Replayer] // nil: not connected yet
+
+	embedded bool                  // the broker is in this process
+	book     func(context.Context) // writes what workers do, for the ledger; nil: there are none
+
+	keeping atomic.Pointer[failed.Archive]              // nil: not open yet
+	ended   atomic.Pointer[error]                       // why nothing is archived any more
+	counted atomic.Pointer[func(context.Context) error] // how the ledger is; nil: there is none, or not yet
+
+	mu            sync.Mutex
+	foundAccounts []ledger.Account // of failed queues that were found
+	ingests       []*failed.Ingest
+}
+
+// parts are the databases, for whoever asks how the process is.
+func (d *desk) parts() []dependency {
+	if d == nil {
+		return nil
+	}
+	return []dependency{{"archive", d.db.name, d.archiveHealthy}, {"ledger", d.db.name, d.ledgerHealthy}}
+}
+
+func (d *desk) archiveHealthy(ctx context.Context) error {
+	if ended := d.ended.Load(); ended != nil {
+		return *ended
+	}
+	archive := d.keeping.Load()
+	if archive == nil {
+		return errors.New("not open yet: what it waits for is in the log")
+	}
+	if err := archive.Healthy(ctx); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, in := range d.ingests {
+		if err := in.Healthy(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *desk) ledgerHealthy(ctx context.Context) error {
+	if healthy := d.counted.Load(); healthy != nil {
+		return (*healthy)(ctx)
+	}
+	return nil
+}
+
+// kept notes how to ask the ledger how it is.
+func (d *desk) kept(healthy func(context.Context) error) { d.counted.Store(&healthy) }
+
+// deskConfig says what there is.
+type deskConfig struct {
+	archive  string        // sqlite:PATH or postgres://…
+	settings failed.Config // without a Dialect and a Logger
+	queues   queueSource
+	origin   func(*reprise.Message) string
+	accounts []ledger.Account // of workers; nil: of the failed queues that there are
+	marks    []topology.Marks // of workers, whose headers a replay leaves out
+	workers  []config.Worker  // that replays go back to
+
+	listen  string // of the console; "": there is none, and nothing is replayed
+	flag    string // what an error calls that: --listen
+	console console.Config
+}
+
+// newDesk opens the database, which is not connected to yet.
+func newDesk(cfg deskConfig, log *slog.Logger) (*desk, error) {
+	db, err := openArchiveDB(cfg.archive)
+	if err != nil {
+		return nil, fmt.Errorf("archive: %w", err)
+	}
+	return &desk{deskConfig: cfg, log: log, db: db, web: &webServer{}}, nil
+}
+
+// check reports what keeps a desk from working, as far as that is known before anything is
+// connected to or listened on.
+func (c deskConfig) check() error {
+	settings := c.settings
+	settings.Dialect = failed.SQLite // either is fine
+	errs := []error{settings.Validate()}
+	if len(c.queues.named) > 0 {
+		errs = append(errs, failed.IngestConfig{Queues: c.queues.named}.Validate())
+	}
+	errs = append(errs, failed.ReplayerConfig{Marks: c.marks}.Validate())
+	if c.listen != "" {
+		shown := c.console
+		shown.Archive = &failed.Archive{} // it is opened later
+		errs = append(errs, shown.Validate())
+		if a, err := net.ResolveTCPAddr(network(c.listen), c.listen); err == nil {
+			errs = append(errs, c.admit(a))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// admit reports an address at which anybody could do anything.
+func (c deskConfig) admit(a net.Addr) error {
+	if len(c.console.Tokens) > 0 || loopback(a) {
+		return nil
+	}
+	return usagef("%s: %s is reachable from other machines, and anybody there could do anything: "+
+		"let people in by tokens (`reprise console token` makes them), or listen on 127.0.0.1", c.flag, c.listen)
+}
+
+// serve begins to listen for the console, if there is one. Until the archive is open
+// it says so to whoever asks.
+func (d *desk) serve() error {
+	if d.listen == "" {
+		return nil
+	}
+	l, err := listen(d.listen)
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.flag, err)
+	}
+	if err := d.admit(l.Addr()); err != nil { // the name of a host can mean another address by now
+		_ = l.Close()
+		return err
+	}
+	d.web = serveWeb("console", l, untiring(d))
+	d.url = webURL(l.Addr())
+	d.log.Info("console", "url", d.url)
+	return nil
+}
+
+// ServeHTTP implements [http.Handler].
+func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := d.served.Load()
+	if c == nil {
+		unopened(w, r)
+		return
+	}
+	c.ServeHTTP(w, r)
+}
+
+// unopened answers as long as the archive is not open.
+func unopened(w http.ResponseWriter, r *http.Request) {
+	const text, advice = "the archive is being opened, or cannot be reached", "what it waits for is in the console's log; try again"
+	w.Header().Set("Retry-After", "2")
+	if !strings.HasPrefix(r.URL.Path, "/api/") {
+		http.Error(w, text+": "+advice, http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_ = json.NewEncoder(w).Encode(api.Error{Text: text, Advice: advice}) // to nobody, if it fails
+}
+
+// Wake implements [console.Replayer]. A replay that is begun before there is a
+// connection is found when there is.
+func (d *desk) Wake() {
+	if r := d.replayer.Load(); r != nil {
+		r.Wake()
+	}
+}
+
+// run works until ctx ends, or something cannot go on.
+func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.Client, error)) error {
+	archive, err := d.db.open(ctx, d.settings, d.log)
+	if err != nil {
+		return err
+	}
+	d.keeping.Store(archive)
+	var books *ledger.Ledger
+	if d.listen != "" {
+		if books, err = d.openLedger(ctx); err != nil {
+			return err
+		}
+		c := d.console
+		c.Archive, c.Replayer, c.Ledger, c.Logger = archive, d, books, d.log
+		c.Routing = routingOf(d.workers, c.Management)
+		served, err := console.New(c)
+		if err != nil {
+			return err
+		}
+		d.served.Store(served)
+	}
+	client, err := connect(ctx)
+	if err != nil {
+		return err
+	}
+	running, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var parts sync.WaitGroup
+	start := func(what string, run func(context.Context) error) {
+		parts.Go(func() {
+			if err := run(running); err != nil && running.Err() == nil {
+				end(fmt.Errorf("%s: %w", what, err))
+			}
+		})
+	}
+	if d.listen != "" {
+		replayer, err := failed.NewReplayer(archive, client, failed.ReplayerConfig{Routing: routingOf(d.workers, d.console.Management), Marks: d.marks, Logger: d.log})
+		if err != nil {
+			return err
+		}
+		d.replayer.Store(replayer)
+		start("replays", replayer.Run)
+	}
+	if books != nil {
+		start("ledger", func(ctx context.Context) error { d.audit(ctx, books, archive); return nil })
+	}
+	if d.settings.Retention > 0 {
+		start("retention", func(ctx context.Context) error { purge(ctx, archive, d.log); return nil })
+	}
+	start("failed queues", func(ctx context.Context) error {
+		return d.queues.each(ctx, d.log, func(queues []string) {
+			d.account(queues)
+			start("failed queues", func(ctx context.Context) error {
+				return d.ingest(ctx, archive, client, queues)
+			})
+		})
+	})
+	select {
+	case <-running.Done():
+	case err := <-d.web.failed:
+		end(err)
+	}
+	parts.Wait()
+	if cause := context.Cause(running); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// ingest empties queues into the archive until ctx ends.
+func (d *desk) ingest(ctx context.Context, a *failed.Archive, c *reprise.Client, queues []string) error {
+	in, err := failed.NewIngest(a, c, failed.IngestConfig{Queues: queues, Origin: d.origin, Logger: d.log})
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.ingests = append(d.ingests, in)
+	d.mu.Unlock()
+	d.log.Info("archiving", "queues", queues, "archive", d.db.name)
+	return in.Run(ctx)
+}
+
+// close ends the console and closes the database.
+func (d *desk) close() {
+	d.web.stop()
+	_ = d.db.Close() // what is archived is in it
+}

@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+)
+
+// embeddedBroker is the broker of a configuration that names none.
+type embeddedBroker struct {
+	*broker.Broker
+	url         string
+	inMemory    bool
+	served      chan error // nil: it does not listen
+	stopControl func()
+}
+
+func startEmbedded(stop *signals, cfg *config.Config, log *slog.Logger) (*embeddedBroker, error) {
+	calmCollector()
+	b, err := startBroker(broker.Config{
+		Logger: slog.New(quietBroker{Handler: log.Handler()}), DataDir: cfg.Data,
+		// Whatever became of the users in the data: its workers and those who publish come as this one.
+		TemporaryUsers: map[string]string{guest: guest},
+	})
+	if err != nil {
+		if cfg.Data != "" {
+			err = fmt.Errorf("%w (data: in the configuration names another directory, data: memory none)", err)
+		}
+		return nil, err
+	}
+	e := &embeddedBroker{Broker: b, inMemory: cfg.Data == "", stopControl: func() {}}
+	l, err := listen(cfg.Listen)
+	if err != nil {
+		return nil, errors.Join(err, e.end(stop, log))
+	}
+	e.url, e.served = brokerURL("amqp", l.Addr(), guest, guest), make(chan error, 1)
+	go func() { e.served <- b.Serve(l) }()
+	log.Info("embedded broker", "url", e.url)
+	if e.inMemory {
+		log.Info("messages are in memory, as the configuration says: they do not survive this process")
+		return e, nil
+	}
+	tellData(b, cfg.Data, log)
+	e.stopControl = serveControl(b, cfg.Data, stop.again, log)
+	return e, nil
+}
+
+// end shuts the broker down and says what is lost with it.
+func (e *embeddedBroker) end(stop *signals, log *slog.Logger) error {
+	e.stopControl()
+	for _, q := range e.Queues() {
+		if n := q.Ready + q.Unacked; n > 0 && e.inMemory {
+			log.Warn("messages in memory are lost", "queue", q.Name, "messages", n)
+		}
+	}
+	return shutdown(e.Broker, e.served, stop)
+}

@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+// selection are the flags that choose messages. What is given must hold all at once.
+type selection struct {
+	IDs         []int64  `arg:"" optional:"" name:"id" help:"These messages alone."`
+	Queue       *string  `placeholder:"NAME" help:"That failed in this work queue."`
+	Group       *int64   `placeholder:"ID" help:"Of this group."`
+	Error       *string  `placeholder:"TEXT" help:"With this text in the last error, exactly as it is written there."`
+	Text        *string  `placeholder:"WORDS" help:"With these words in errors, ids or a body of text."`
+	Header      []string `short:"H" sep:"none" placeholder:"K=V" help:"With this header. Repeatable."`
+	Since       moment   `placeholder:"TIME" help:"Whose last failure was then or later: 2026-03-01T09:00:00Z, 2026-03-01, or 2h for two hours ago."`
+	Until       moment   `placeholder:"TIME" help:"Whose last failure was before that."`
+	MinAttempts *int     `name:"min-attempts" placeholder:"N" help:"With so many attempts or more."`
+	MaxAttempts *int     `name:"max-attempts" placeholder:"N" help:"With so many attempts at most."`
+	Back        *int64   `name:"back-from" placeholder:"ID" help:"That came back from this replay."`
+	Refused     bool     `help:"That the latest replay could not send."`
+	RefusedBy   *int64   `name:"refused-by" placeholder:"ID" help:"That this replay could not send."`
+}
+
+// filter is the selection as the console knows it. A condition that is given is never left
+// out: an empty or zero value, such as that of an unset variable in a script, is an error.
+func (s *selection) filter() (api.Filter, error) {
+	f := api.Filter{Since: s.Since.time(), Until: s.Until.time(), Refused: s.Refused, IDs: s.IDs}
+	var queue string
+	err := cmp.Or(
+		given("queue", s.Queue, &queue), given("group", s.Group, &f.Group), given("error", s.Error, &f.Error), given("text", s.Text, &f.Text),
+		given("min-attempts", s.MinAttempts, &f.MinAttempts), given("max-attempts", s.MaxAttempts, &f.MaxAttempts),
+		given("back-from", s.Back, &f.Replay), given("refused-by", s.RefusedBy, &f.RefusedBy),
+	)
+	if err != nil {
+		return f, err
+	}
+	f.Queue = api.Text(queue)
+	for _, id := range s.IDs {
+		if id < 1 {
+			return f, usagef("%d is no message: their numbers begin with 1, and `reprise failed ls` shows them", id)
+		}
+	}
+	for _, h := range s.Header {
+		name, value, found := strings.Cut(h, "=")
+		if !found || name == "" {
+			return f, usagef("--header %q: write name=value", h)
+		}
+		if f.Headers == nil {
+			f.Headers = map[api.Text]string{}
+		}
+		if _, twice := f.Headers[api.Text(name)]; twice {
+			return f, usagef("--header: %q is given twice", name)
+		}
+		f.Headers[api.Text(name)] = value
+	}
+	if err := f.Validate(); err != nil {
+		return f, usageError{err}
+	}
+	return f, nil
+}
+
+// given sets a condition to the value of its flag, if the flag is given.
+func given[T string | int | int64](name string, value *T, condition *T) error {
+	var zero T
+	switch {
+	case value == nil:
+	case *value == zero:
+		return usagef("--%s %v: give a value, or leave the flag out", name, quoteEmpty(*value))
+	default:
+		*condition = *value
+	}
+	return nil
+}
+
+func quoteEmpty(v any) any {
+	if v == "" {
+		return `""`
+	}
+	return v
+}
+
+// some is the selection of an act, which must not be for all messages by an
+// oversight: that wants to be said with --all.
+func (s *selection) some(all bool) (api.Selection, error) {
+	f, err := s.filter()
+	switch {
+	case err != nil:
+		return api.Selection{}, err
+	case f.IsZero() && !all:
+		return api.Selection{}, usagef("which messages? give their numbers, or --group, --queue, --error …; --all is all of them")
+	case all && !f.IsZero():
+		return api.Selection{}, usagef("--all is all messages, and other flags choose some: give one of the two")
+	}
+	return api.Selection{Filter: f, All: all}, nil
+}
+
+// moment is a time on a command line: a date, or how long ago it was.
+type moment time.Time
+
+func (m moment) time() time.Time { return time.Time(m) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (m *moment) UnmarshalText(text []byte) error {
+	for _, form := range []string{time.RFC3339Nano, "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"} {
+		if t, err := time.ParseInLocation(form, string(text), time.Local); err == nil {
+			*m = moment(t)
+			return nil
+		}
+	}
+	if d, err := config.ParseDuration(string(text)); err == nil && d > 0 {
+		*m = moment(time.Now().Add(-d))
+		return nil
+	}
+	return fmt.Errorf("%q is no time: write one such as 2026-03-01T09:00:00Z or 2026-03-01, or 2h for two hours ago", text)
+}

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"testing"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// The cover art indexer parks without a header that says where: its routing key does.
+func TestPublishedDesignsAreKnownByTheirKeys(t *testing.T) {
+	of := guessed()
+	for key, want := range map[string]string{
+		"index": "cover-art-archive.index", "delete": "cover-art-archive.delete", "move": "cover-art-archive.move", "other": "",
+	} {
+		m := &reprise.Message{Queue: "cover-art-archive.failed", RoutingKey: key}
+		if got := of(m); got != want {
+			t.Errorf("key %s: %q, want %q", key, got, want)
+		}
+	}
+	if got := of(&reprise.Message{Queue: "orders.failed", RoutingKey: "index"}); got != "" {
+		t.Errorf("a message of another queue is taken for one of %q", got)
+	}
+}
+
+// The configuration knows which work queues a failed queue belongs to: what a publisher
+// has written does not count where there is one, and chooses among several, no others.
+func TestAForgedOriginIsNotBelieved(t *testing.T) {
+	work := func(queue string, strategy topology.Strategy) config.Worker {
+		return config.Worker{WorkerConfig: reprise.WorkerConfig{Queue: queue, Strategy: strategy}}
+	}
+	shared := preset.CoverArt{}.Strategy()
+	of := originOf([]config.Worker{
+		work("orders", topology.Strategy{}), work("refunds", topology.Strategy{}),
+		work(preset.CoverArtIndexQueue, shared), work(preset.CoverArtMoveQueue, shared),
+	})
+	for _, tc := range []struct{ failed, header, key, want string }{
+		{"orders.failed", "", "", "orders"},
+		{"orders.failed", "orders", "", "orders"},
+		{"orders.failed", "refunds", "", "orders"},
+		{"other.failed", "refunds", "", ""},
+		{"cover-art-archive.failed", "", "move", preset.CoverArtMoveQueue},
+		{"cover-art-archive.failed", preset.CoverArtIndexQueue, "move", preset.CoverArtIndexQueue},
+		{"cover-art-archive.failed", "refunds", "move", "cover-art-archive.failed"},
+		{"cover-art-archive.failed", "", "other", ""},
+	} {
+		m := &reprise.Message{Queue: tc.failed, RoutingKey: tc.key, Headers: map[string]any{}}
+		if tc.header != "" {
+			m.Headers[topology.HeaderQueue] = tc.header
+		}
+		if got := of(m); got != tc.want {
+			t.Errorf("%+v: %q", tc, got)
+		}
+	}
+}

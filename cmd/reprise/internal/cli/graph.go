@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+
+	"golang.org/x/term"
+
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/internal/graph"
+)
+
+type graphCmd struct {
+	Config     string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"The configuration. Default ${default}."`
+	Queue      string `placeholder:"NAME" help:"Draw the worker of this queue only."`
+	Format     string `enum:"svg,dot,mermaid" default:"svg" placeholder:"FORM" help:"svg, dot (Graphviz) or mermaid (Markdown). Default ${default}."`
+	Output     string `short:"o" placeholder:"FILE" help:"Write it to a file. Default: stdout."`
+	Management string `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"Write on each queue how many messages it has, asked of the management API."`
+}
+
+// Help shows examples below the flags.
+func (graphCmd) Help() string {
+	return `Draws the exchanges and queues that the workers of a file declare, and the ways of a message: where
+it is published, where it waits when it has failed and for how long, where it is parked. Wait queues
+that differ in their delay only are one. Nothing is run, and no broker needed without --management.
+
+Examples:
+  reprise topology graph -c reprise.yaml -o topology.svg
+  reprise topology graph -c reprise.yaml --format dot | dot -Tpng >topology.png
+  reprise topology graph --queue orders --format mermaid
+  reprise topology graph --management http://guest:guest@rabbit:15672 -o now.svg
+`
+}
+
+// Run draws the graph.
+func (c *graphCmd) Run(ctx context.Context, streams IO) error {
+	cfg, err := config.Load(c.Config)
+	if err != nil {
+		return usageError{err}
+	}
+	workers, err := graphWorkers(cfg.Workers, c.Queue, c.Config)
+	if err != nil {
+		return err
+	}
+	if f, ok := streams.Stdout.(*os.File); ok && c.Format == "svg" && c.Output == "" && term.IsTerminal(int(f.Fd())) {
+		return usagef("a drawing is nothing for a terminal: write it to a file with -o FILE, or choose --format mermaid")
+	}
+	g := graph.New(workers)
+	if c.Management != "" {
+		counts, err := queueCounts(ctx, c.Management, virtualHost(cfg.Broker))
+		if err != nil {
+			return err
+		}
+		g.Count(counts)
+	}
+	var b bytes.Buffer
+	switch c.Format {
+	case "dot":
+		err = g.WriteDOT(&b)
+	case "mermaid":
+		err = g.WriteMermaid(&b)
+	default:
+		err = g.WriteSVG(&b, graph.SVG{})
+	}
+	if err != nil {
+		return err
+	}
+	if c.Output != "" && c.Output != "-" {
+		return os.WriteFile(c.Output, b.Bytes(), 0o666)
+	}
+	_, err = streams.Stdout.Write(b.Bytes())
+	return err
+}
+
+// graphWorkers are the workers to draw; of one queue, if it is named.
+func graphWorkers(all []config.Worker, queue, file string) ([]graph.Worker, error) {
+	var workers []graph.Worker
+	var queues []string
+	for _, w := range all {
+		queues = append(queues, w.Queue)
+		if queue != "" && queue != w.Queue {
+			continue
+		}
+		workers = append(workers, graph.Of(w.WorkerConfig))
+	}
+	if len(workers) == 0 {
+		return nil, usagef("%s has no worker of a queue %q: there are %s", file, queue, fmt.Sprint(queues))
+	}
+	return workers, nil
+}

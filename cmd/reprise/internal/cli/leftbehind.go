@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/internal/store"
+	"github.com/reprisemq/reprise/internal/vhost"
+)
+
+// maxLeftQueues is the number of queues that leftBehind names.
+const maxLeftQueues = 20
+
+// leftQueue is a queue of the embedded broker that is not empty.
+type leftQueue struct {
+	name     string
+	messages int
+}
+
+// leftBehind says which messages the embedded broker of a configuration has kept, if
+// the configuration names another broker now; "" means none.
+func leftBehind(file string, cfg *config.Config) string {
+	if cfg.Broker == "" {
+		return ""
+	}
+	dir := absolute(filepath.Join(filepath.Dir(file), config.DefaultData))
+	documents, counts, err := store.Survey(dir)
+	switch {
+	case errors.Is(err, broker.ErrInUse):
+		return fmt.Sprintf("another process uses %s, so that its messages cannot be counted; broker: does not use them", dir)
+	case err != nil:
+		return fmt.Sprintf("cannot read whether the embedded broker has left messages in %s: %v", dir, err)
+	}
+	var queues []leftQueue
+	for id, name := range vhost.QueueNames(documents) {
+		if n := counts[id]; n > 0 {
+			queues = append(queues, leftQueue{name[1], n})
+		}
+	}
+	if len(queues) == 0 {
+		return ""
+	}
+	slices.SortFunc(queues, func(a, b leftQueue) int {
+		return cmp.Or(cmp.Compare(b.messages, a.messages), cmp.Compare(a.name, b.name))
+	})
+	messages := 0
+	var names []string
+	for i, q := range queues {
+		messages += q.messages
+		if i < maxLeftQueues {
+			names = append(names, fmt.Sprintf("%s: %d", q.name, q.messages))
+		}
+	}
+	if more := len(queues) - maxLeftQueues; more > 0 {
+		names = append(names, fmt.Sprintf("%d more queues", more))
+	}
+	return fmt.Sprintf("the embedded broker has left %s in %s (%s), and broker: does not use them: "+
+		"run a copy of this file without broker: as well, until its workers have handled them, see \"Moving to RabbitMQ\" in docs/cli.md",
+		plural(messages, "message"), dir, strings.Join(names, ", "))
+}

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+)
+
+// numbers are how flags are read that are numbers and times: as in the file of
+// reprise up, and with errors in words. Flags with type:"address" name a broker, a
+// server or a store.
+var numbers = []kong.Option{
+	kong.KindMapper(reflect.Int, flag(whole)),
+	kong.KindMapper(reflect.Int64, flag(whole)),
+	kong.KindMapper(reflect.Uint8, flag(natural)),
+	kong.KindMapper(reflect.Uint64, flag(natural)),
+	kong.KindMapper(reflect.Float64, flag(decimal)),
+	kong.TypeMapper(reflect.TypeFor[time.Duration](), flag(timespan)),
+	kong.NamedMapper("address", flag(address)),
+}
+
+// flag makes a mapper of a function that reads what stands behind a flag.
+func flag(read func(text string, target reflect.Value) error) kong.MapperFunc {
+	return func(ctx *kong.DecodeContext, target reflect.Value) error {
+		token, err := ctx.Scan.PopValue("number")
+		if err != nil {
+			return err
+		}
+		return read(fmt.Sprint(token.Value), target)
+	}
+}
+
+func whole(text string, target reflect.Value) error {
+	n, err := strconv.ParseInt(text, 10, target.Type().Bits())
+	if err != nil {
+		return fmt.Errorf("%q is no whole number, or one that is too large", text)
+	}
+	target.SetInt(n)
+	return nil
+}
+
+func natural(text string, target reflect.Value) error {
+	bits := target.Type().Bits()
+	n, err := strconv.ParseUint(text, 10, bits)
+	if err != nil {
+		return fmt.Errorf("%q is no whole number from 0 to %d", text, uint64(1)<<bits-1)
+	}
+	target.SetUint(n)
+	return nil
+}
+
+func decimal(text string, target reflect.Value) error {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return fmt.Errorf("%q is no number", text)
+	}
+	target.SetFloat(n)
+	return nil
+}
+
+func timespan(text string, target reflect.Value) error {
+	d, err := config.ParseDuration(text)
+	target.SetInt(int64(d))
+	return err
+}
+
+// address rejects an empty address: a shell makes one of a command that failed, or of a
+// variable that is not set, and the default would then be another broker than the caller
+// means.
+func address(text string, target reflect.Value) error {
+	if text == "" {
+		return errors.New("the address must not be empty (leave the flag out for the default)")
+	}
+	target.SetString(text)
+	return nil
+}

@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/topology"
+)
+
+const defaultURL = "amqp://guest:guest@127.0.0.1:5672"
+
+type publishCmd struct {
+	URL     string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"The broker. Default amqp://guest:guest@127.0.0.1:5672."`
+	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"How long to try to connect, and then to publish each message. Default ${default}."`
+
+	To       string  `placeholder:"QUEUE" help:"Publish to this queue."`
+	Declare  bool    `help:"Declare the queue of --to where it does not exist, as a worker would."`
+	Exchange *string `placeholder:"NAME" help:"Publish to this exchange."`
+	Key      string  `placeholder:"KEY" help:"Routing key, with --exchange."`
+
+	Header        []string `short:"H" sep:"none" placeholder:"K=V" help:"A header: name=text, or name:=JSON for numbers, true, lists. Repeatable."`
+	ContentType   string   `name:"content-type" placeholder:"TYPE" help:"Content type, such as application/json."`
+	Type          string   `placeholder:"NAME" help:"Type of the message."`
+	MessageID     string   `name:"message-id" placeholder:"ID" help:"Message id. Default: a random one."`
+	CorrelationID string   `name:"correlation-id" placeholder:"ID" help:"Correlation id."`
+	Priority      uint8    `placeholder:"N" help:"Priority, 0 to 255."`
+	Expiration    string   `placeholder:"TIME" help:"How long the message may wait for its first attempt, such as 30s or 1d."`
+
+	Count int     `default:"1" placeholder:"N" help:"Publish it N times, each with its own message id."`
+	File  string  `short:"f" placeholder:"FILE" help:"Read the body from a file, - for stdin."`
+	Body  *string `arg:"" optional:"" help:"The body. Default: stdin."`
+}
+
+// Help shows examples below the flags.
+func (publishCmd) Help() string {
+	return `The message is persistent. The command ends when the broker has confirmed it, prints its message
+id, and fails if no queue would get it.
+
+Examples:
+  reprise publish --to orders --declare '{"id": 7}'
+  reprise publish --exchange shop --key order.new --type order -f order.json
+  echo hello | reprise publish --to greetings -H lang=en -H tries:=3
+`
+}
+
+// Run publishes.
+func (c *publishCmd) Run(ctx context.Context, streams IO) error {
+	m, err := c.message()
+	if err != nil {
+		return err
+	}
+	if m.Body, err = c.body(ctx, streams); err != nil {
+		return err
+	}
+	url := c.URL
+	if url == "" {
+		url = defaultURL
+	}
+	connecting, cancel := c.patience(ctx)
+	defer cancel()
+	client, err := dial(connecting, url, &reprise.Config{
+		ConfirmTimeout: c.Timeout, Name: "reprise publish",
+		Logger: newWaiting(streams.Stderr, "not connected yet (%s), trying for "+c.Timeout.String(), c.Timeout),
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = client.Close(ctx) // everything is confirmed
+	}()
+	if c.Declare {
+		if err := client.Declare(connecting, topology.Buckets{}.Topology(c.To)); err != nil {
+			return err
+		}
+	}
+	return c.publish(ctx, client.Publish, m, streams)
+}
+
+// patience is the context of one step, for which there is the whole timeout.
+func (c *publishCmd) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("no success within %s", c.Timeout))
+}
+
+// publish publishes as many messages as are asked for, and prints their ids.
+func (c *publishCmd) publish(ctx context.Context, publish func(context.Context, *reprise.Message) error, m *reprise.Message, streams IO) error {
+	for n := range c.Count {
+		one := *m
+		trying, cancel := c.patience(ctx)
+		err := publish(trying, &one)
+		if err != nil {
+			err = c.explain(trying, err)
+		}
+		cancel()
+		switch {
+		case err != nil && n > 0:
+			return fmt.Errorf("message %d of %d: %w; the %d before it were published", n+1, c.Count, err, n)
+		case err != nil:
+			return err
+		}
+		if _, err := fmt.Fprintln(streams.Stdout, one.MessageID); err != nil {
+			return fmt.Errorf("the message was published, but its id cannot be printed: %w", err)
+		}
+	}
+	return nil
+}
+
+// message is all but the body.
+func (c *publishCmd) message() (*reprise.Message, error) {
+	m := &reprise.Message{
+		RoutingKey:    c.Key,
+		ContentType:   c.ContentType,
+		Type:          c.Type,
+		MessageID:     c.MessageID,
+		CorrelationID: c.CorrelationID,
+		Priority:      c.Priority,
+		Timestamp:     time.Now(),
+	}
+	switch {
+	case c.To != "" && (c.Exchange != nil || c.Key != ""):
+		return nil, usagef("--to names a queue, --exchange and --key a route: give one of the two")
+	case c.To != "":
+		m.RoutingKey = c.To // what the default exchange routes by
+	case c.Exchange != nil:
+		m.Exchange = *c.Exchange
+	default:
+		return nil, usagef("where to? give --to QUEUE, or --exchange NAME and --key KEY")
+	}
+	switch {
+	case c.Declare && c.To == "":
+		return nil, usagef("--declare needs a queue: give --to QUEUE")
+	case c.Declare && (topology.Buckets{}).ValidateQueue(c.To) != nil:
+		return nil, usagef("--to: %w", topology.Buckets{}.ValidateQueue(c.To))
+	case c.Count < 1:
+		return nil, usagef("--count %d: give 1 or more", c.Count)
+	case c.Count > 1 && c.MessageID != "":
+		return nil, usagef("--count %d with one --message-id would make duplicates: leave the id out", c.Count)
+	case c.Timeout <= 0:
+		return nil, usagef("--timeout %s: give a time above zero", c.Timeout)
+	}
+	var err error
+	if c.Expiration != "" {
+		if m.Expiration, err = config.ParseDuration(c.Expiration); err != nil {
+			return nil, usagef("--expiration: %w", err)
+		}
+		if m.Expiration <= 0 {
+			return nil, usagef("--expiration %s: give a time above zero", c.Expiration)
+		}
+	}
+	m.Headers, err = parseHeaders(c.Header)
+	return m, err
+}
+
+// body reads the body from where the flags say.
+func (c *publishCmd) body(ctx context.Context, streams IO) ([]byte, error) {
+	switch {
+	case c.Body != nil && c.File != "":
+		return nil, usagef("the body is given twice, by an argument and by -f: give one")
+	case c.Body != nil:
+		return []byte(*c.Body), nil
+	case c.File != "" && c.File != "-":
+		b, err := os.ReadFile(c.File)
+		if err != nil {
+			return nil, usagef("-f: %w", err)
+		}
+		return b, nil
+	}
+	if f, ok := streams.Stdin.(*os.File); ok {
+		if c.File == "" && term.IsTerminal(int(f.Fd())) {
+			fmt.Fprintln(streams.Stderr, "reprise: reading the body from the terminal, Ctrl-D ends it")
+		}
+	}
+	type input struct {
+		body []byte
+		err  error
+	}
+	read := make(chan input, 1)
+	go func() { // which cannot be interrupted; it ends with the process
+		b, err := io.ReadAll(streams.Stdin)
+		read <- input{b, err}
+	}()
+	select {
+	case in := <-read:
+		if in.err != nil {
+			return nil, fmt.Errorf("cannot read the body from stdin: %w", in.err)
+		}
+		return in.body, nil
+	case <-ctx.Done():
+		return nil, errors.New("interrupted while reading the body from stdin: nothing was published")
+	}
+}
+
+// explain says what a failure means for the message.
+func (c *publishCmd) explain(ctx context.Context, err error) error {
+	if unroutable, ok := errors.AsType[*reprise.UnroutableError](err); ok {
+		switch {
+		case c.To != "":
+			return fmt.Errorf("there is no queue %q: the message was not stored (--declare makes the queue)", c.To)
+		case unroutable.Code == 404:
+			return fmt.Errorf("there is no exchange %q: the message was not stored", *c.Exchange)
+		case *c.Exchange == "":
+			return fmt.Errorf("there is no queue %q, and the default exchange routes by that name: the message was not stored", c.Key)
+		}
+		return fmt.Errorf("exchange %q has no queue bound for the key %q: the message was not stored", *c.Exchange, c.Key)
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, reprise.ErrUnconfirmed) {
+		return cause
+	}
+	return err
+}

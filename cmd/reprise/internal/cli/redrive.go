@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/failed"
+)
+
+type redriveCmd struct {
+	From       string        `placeholder:"QUEUE" help:"The failed queue."`
+	To         string        `placeholder:"QUEUE" help:"Send them to this queue, or to EXCHANGE/KEY. Default: the queue that each failed in."`
+	Config     string        `short:"c" placeholder:"FILE" help:"Configuration of the workers that parked them: names the broker, and tells where messages of presets go."`
+	Management string        `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"The broker's management API: tells by which exchange and key a message reaches its queue and no other."`
+	URL        string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"The broker. Default the broker of -c FILE, else amqp://guest:guest@127.0.0.1:5672."`
+	Timeout    time.Duration `default:"10s" placeholder:"TIME" help:"How long to try to connect. Default ${default}."`
+	Limit      int           `placeholder:"N" help:"Send the first N only."`
+	Rate       perSecond     `placeholder:"N/s" help:"Send so many at most: 10/s, 100/m. Default: no limit."`
+	Yes        bool          `short:"y" help:"Do not ask, and believe the headers of messages."`
+	DryRun     bool          `name:"dry-run" help:"Say how many would go where, and send none."`
+	JSON       bool          `name:"json" help:"Print the result as JSON."`
+}
+
+// Help shows examples below the flags.
+func (redriveCmd) Help() string {
+	return `Sends the messages of a failed queue back to where they failed, in order, with all their attempts
+before them. Each is published and confirmed before it is taken out of the failed queue: nothing is
+lost, whatever happens, and the message that was on its way then may be sent twice. What arrives in
+the failed queue meanwhile stays there. No archive is needed; one that empties the queue is in the way.
+
+A message goes through its exchange, with its own routing key, if the management API or the preset in
+-c FILE shows that both lead to its queue and to no other. If not, it goes to the queue by name, and
+you are told what programs other than Reprise see.
+
+Where a message failed is what -c FILE says of its failed queue, what the broker has written on it
+(x-death), or the name of the failed queue. A header can say something else, and anybody can write
+one: then you are asked, or give --yes to believe it.
+
+Examples:
+  reprise redrive --from orders.failed --dry-run
+  reprise redrive --from orders.failed --limit 1
+  reprise redrive --from orders.failed --rate 10/s
+  reprise redrive --from orders.failed --to orders-by-hand
+  reprise redrive --from orders.failed --to shop/order.new
+  reprise redrive --from cover-art-archive.failed -c reprise.yaml
+  reprise redrive --from orders.failed --management http://guest:guest@127.0.0.1:15672
+
+Exit codes: 0 all were sent, 1 not connected, a message that cannot be sent, or a header that is not
+believed, 2 wrong flags, 3 Ctrl-C, another consumer took some, or a question that was answered with no.
+`
+}
+
+// redriveResult is what --json prints.
+type redriveResult struct {
+	From   string          `json:"from"`
+	To     string          `json:"to,omitempty"`
+	Found  int             `json:"found"`
+	Sent   int             `json:"sent"`
+	DryRun bool            `json:"dry_run,omitempty"`
+	Looked int             `json:"looked,omitempty"` // how many of them were looked at before
+	Queues []redriveTarget `json:"queues,omitempty"` // and where these go, if they were
+	Error  string          `json:"error,omitempty"`
+}
+
+// Run sends the messages.
+func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
+	switch {
+	case c.From == "":
+		return usagef("which queue? give --from QUEUE, such as --from orders.failed")
+	case c.Limit < 0:
+		return usagef("--limit %d: give 1 or more, or leave it out", c.Limit)
+	case c.Timeout <= 0:
+		return usagef("--timeout %s: give a time above zero", c.Timeout)
+	}
+	to, err := parseTarget(c.To)
+	if err != nil {
+		return err
+	}
+	shown := false
+	redrive := failed.RedriveConfig{From: c.From, To: to, Limit: c.Limit, Rate: float64(c.Rate)}
+	redrive.Logger = slog.New(warningLogger{c.logger(streams).Handler(), streams.Stderr, &shown})
+	workers := guessedWorkers()
+	redrive.Origin = guessed()
+	url := c.URL
+	if c.Config != "" {
+		cfg, err := config.Load(c.Config)
+		if err != nil {
+			return usageError{err}
+		}
+		workers = cfg.Workers
+		redrive.Origin, redrive.Marks = originOf(workers), marksOf(workers)
+		if url == "" {
+			url = configuredBroker(cfg)
+		}
+	}
+	if url == "" {
+		url = defaultURL
+	}
+	if redrive.Routing, err = c.routing(workers, url); err != nil {
+		return err
+	}
+	client, err := c.connect(ctx, url, streams)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = client.Close(ctx) // everything is confirmed
+	}()
+
+	result := redriveResult{From: c.From, To: c.To, DryRun: c.DryRun}
+	if c.looks(to) {
+		var p failed.RedrivePreview
+		if p, err = failed.LookBeforeRedrive(ctx, client, redrive); err == nil && !c.DryRun {
+			redrive.Believe, shown, err = c.believe(ctx, streams, p)
+		}
+		result.Found, result.Looked, result.Queues = p.Found, p.Looked, redriveTargets(p)
+	}
+	if !c.DryRun && err == nil {
+		bar := newProgress(streams, "sending")
+		var done failed.Redriven
+		redrive.Progress = func(r failed.Redriven) { bar.show(int64(r.Sent), int64(r.Found)) }
+		done, err = failed.Redrive(ctx, client, redrive)
+		bar.end()
+		result.Found, result.Sent = done.Found, done.Sent
+	}
+	return c.report(ctx, streams, result, to, err)
+}
+
+// connect returns a client, or an error after the time that was given.
+func (c *redriveCmd) connect(ctx context.Context, url string, streams IO) (*reprise.Client, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("no success within %s", c.Timeout))
+	defer cancel()
+	return dial(ctx, url, &reprise.Config{Name: "reprise redrive", Logger: c.logger(streams)})
+}
+
+// configuredBroker returns the URL of the broker that `reprise up` works with, "" if
+// the file does not say it.
+func configuredBroker(cfg *config.Config) string {
+	if cfg.Broker != "" {
+		return cfg.Broker
+	}
+	a, err := net.ResolveTCPAddr(network(cfg.Listen), cfg.Listen)
+	if err != nil || a.Port == 0 {
+		return ""
+	}
+	return brokerURL("amqp", a, guest, guest)
+}
+
+// routing is what is known of the way back to the queues of workers.
+func (c *redriveCmd) routing(workers []config.Worker, url string) (failed.Routing, error) {
+	if c.Management == "" {
+		return routingOf(workers, nil), nil
+	}
+	m, err := consoleManagement("--management", c.Management, virtualHost(url))
+	return routingOf(workers, m), err
+}
+
+// logger says what is waited for, also an hour later.
+func (*redriveCmd) logger(streams IO) *slog.Logger {
+	return newWaiting(streams.Stderr, "waiting for the broker: %s", 30*time.Second)
+}
+
+// report prints what was done, also of what ended early.
+func (c *redriveCmd) report(ctx context.Context, streams IO, r redriveResult, to *failed.Target, err error) error {
+	if missing, ok := errors.AsType[*reprise.QueueError](err); ok && missing.Code == 404 {
+		return fmt.Errorf("there is no queue %q", c.From)
+	}
+	if err != nil {
+		r.Error = textOf(err)
+		if ctx.Err() != nil {
+			r.Error = "interrupted"
+		}
+	}
+	if c.JSON {
+		if err := json.NewEncoder(streams.Stdout).Encode(r); err != nil {
+			return err
+		}
+	} else if _, err := fmt.Fprintln(streams.Stdout, r.text(to)); err != nil {
+		return err
+	}
+	_, stopped := errors.AsType[stoppedError](err)
+	switch {
+	case stopped:
+		return err
+	case err == nil && !r.DryRun && r.Sent < r.Found:
+		return stoppedError{errors.New("another consumer has taken the others")}
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return stoppedError{errors.New("interrupted: what was not sent is where it was")}
+	}
+	hint := ""
+	if claimed, ok := errors.AsType[*failed.ClaimError](err); ok {
+		hint = fmt.Sprintf("; --yes believes it, --to names another queue than %s, -c FILE the configuration of the workers that know it", claimed.Queue)
+	}
+	if _, ok := errors.AsType[*reprise.UnroutableError](err); ok && to == nil {
+		hint = "; --to names another queue, -c FILE the configuration of the workers that know it"
+	}
+	return fmt.Errorf("%s (it and what is behind it are where they were%s)", textOf(err), hint)
+}
+
+func (r redriveResult) text(to *failed.Target) string {
+	switch {
+	case r.DryRun && r.Found > 0:
+		return fmt.Sprintf("%s: %s would be sent to %s", r.From, plural(r.Found, "message"), targetText(to)) + r.queues(to)
+	case r.Found == 0:
+		return r.From + ": nothing to send"
+	case r.Sent == r.Found:
+		return fmt.Sprintf("%s: %s sent to %s", r.From, plural(r.Sent, "message"), targetText(to))
+	}
+	return fmt.Sprintf("%s: %d of %s sent to %s", r.From, r.Sent, plural(r.Found, "message"), targetText(to))
+}

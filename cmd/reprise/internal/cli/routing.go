@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/console"
+	"github.com/reprisemq/reprise/failed"
+)
+
+// routingOf is what is known of the way of messages back to the queues of workers.
+func routingOf(workers []config.Worker, m *console.Management) failed.Routing {
+	var r failed.Routing
+	for _, w := range workers {
+		r.Workers = append(r.Workers, reprise.WorkerConfig{Queue: w.Queue, Strategy: w.Strategy, Topology: w.Topology})
+	}
+	if m != nil {
+		r.Bindings = m.Bindings
+	}
+	return r
+}
+
+// wayText names a queue, and the way that messages take to it if that is not its name.
+func wayText(queue, exchange, key string, keys bool) string {
+	switch {
+	case exchange == "":
+		return oneLiner(key)
+	case keys:
+		return fmt.Sprintf("%s by exchange %s, each with its own key", oneLiner(queue), oneLiner(exchange))
+	}
+	return fmt.Sprintf("%s by exchange %s with key %q", oneLiner(queue), oneLiner(exchange), key)
+}
+
+// warningText is a line about the messages of the line before.
+func warningText(warning string) string {
+	if warning == "" {
+		return ""
+	}
+	return "\n    warning: " + oneLiner(warning)
+}
+
+// warningLogger prints what a redrive warns of, and hands all else on.
+type warningLogger struct {
+	slog.Handler
+	w     io.Writer
+	shown *bool // what is sent by name has been shown before
+}
+
+// Handle implements [slog.Handler].
+func (l warningLogger) Handle(ctx context.Context, r slog.Record) error {
+	attrs := map[string]string{}
+	r.Attrs(func(a slog.Attr) bool { attrs[a.Key] = a.Value.String(); return true })
+	switch {
+	case r.Message == "redrive sends by queue name" && !*l.shown:
+		fmt.Fprintf(l.w, "reprise: warning: messages are sent to %s by its name: %s\n", oneLiner(attrs["queue"]), oneLiner(attrs["warning"]))
+	case r.Message == "bindings cannot be read":
+		fmt.Fprintf(l.w, "reprise: warning: the bindings cannot be read: %s\n", oneLiner(attrs["error"]))
+	case strings.HasPrefix(r.Message, "redrive sends"):
+	default:
+		return l.Handler.Handle(ctx, r)
+	}
+	return nil
+}

@@ -1,0 +1,216 @@
+//go:build unix
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	if signal.Ignored(syscall.SIGHUP) { // under nohup; programs inherit that, but no handler
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
+	testscript.Main(m, programs)
+}
+
+// programs are what scripts can run as processes of their own.
+var programs = map[string]func(){
+	"reprise": func() { os.Exit(Main(os.Args[1:], Process())) },
+}
+
+// TestScript runs the commands as their users do. Besides the commands of
+// testscript, scripts have
+//
+//	exits CODE PROGRAM ARGUMENT...   run a program that ends with this exit code
+//	await FILE REGEXP                wait until a file has this text
+//	url FILE                         set REPRISE_URL to the first URL of a broker in a file
+//	fetch FILE PATH USER PASSWORD    get a path from the first http URL in a file; it fails when the status does
+//	answers FILE PATH REGEXP         wait until that path answers with this text, whatever the status
+//	console FILE                     set REPRISE_SERVER to the first http URL in a file
+//	until REGEXP PROGRAM ARGUMENT... run a program again and again until its stdout has this text
+//	sqlite-close FILE                on Unix: close a database as a program with an older SQLite does
+//
+// and $SERVICE, the URL of a service that refuses each message once, with a
+// Retry-After where the path begins with /later.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(e *testscript.Env) error {
+			s := httptest.NewServer(refuseOnce())
+			e.Defer(s.Close)
+			e.Setenv("SERVICE", s.URL)
+			e.Setenv("GORACE", "atexit_sleep_ms=0") // or each command lasts a second more
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits,
+			"await": await,
+			"url":   brokerOf,
+			"fetch": fetch,
+
+			"answers": answers,
+			"console": consoleOf,
+			"until":   runUntil,
+		},
+	})
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	if neg || err != nil || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM ARGUMENT...")
+	}
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// patience is how long a script waits before it is taken to hang.
+const patience = 20 * time.Second
+
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: await FILE REGEXP")
+	}
+	re, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	var text []byte
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		text, err = os.ReadFile(ts.MkAbs(args[0]))
+		if err == nil && re.Match(text) {
+			return
+		}
+	}
+	ts.Fatalf("%s has no %q:\n%s", args[0], args[1], text)
+}
+
+func brokerOf(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: url FILE")
+	}
+	await(ts, false, []string{args[0], `amqp://\S+:[0-9]+\b`})
+	ts.Setenv("REPRISE_URL", regexp.MustCompile(`amqp://\S+:[0-9]+\b`).FindString(ts.ReadFile(args[0])))
+}
+
+func fetch(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 4 {
+		ts.Fatalf("usage: fetch FILE PATH USER PASSWORD")
+	}
+	base := regexp.MustCompile(`http://[^/\s]+`).FindString(ts.ReadFile(args[0]))
+	r, err := http.NewRequest(http.MethodGet, base+args[1], nil)
+	ts.Check(err)
+	r.SetBasicAuth(args[2], args[3])
+	r.Close = true
+	answer, err := http.DefaultClient.Do(r)
+	ts.Check(err)
+	defer answer.Body.Close()
+	_, err = io.Copy(ts.Stdout(), answer.Body)
+	ts.Check(err)
+	if failed := answer.StatusCode >= 400; failed != neg {
+		ts.Fatalf("status %s", answer.Status)
+	}
+}
+
+func answers(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: answers FILE PATH REGEXP")
+	}
+	re, err := regexp.Compile("(?m)" + args[2])
+	ts.Check(err)
+	await(ts, false, []string{args[0], `http://\S+:[0-9]+`})
+	url := regexp.MustCompile(`http://[^/\s]+`).FindString(ts.ReadFile(args[0])) + args[1]
+	var text []byte
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		answer, err := http.Get(url)
+		ts.Check(err)
+		text, err = io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err == nil && re.Match(text) {
+			return
+		}
+	}
+	ts.Fatalf("%s does not answer %q:\n%s", url, args[2], text)
+}
+
+func consoleOf(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: console FILE")
+	}
+	await(ts, false, []string{args[0], `http://\S+:[0-9]+`})
+	ts.Setenv("REPRISE_SERVER", regexp.MustCompile(`http://[^/\s]+`).FindString(ts.ReadFile(args[0])))
+}
+
+func runUntil(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until REGEXP PROGRAM ARGUMENT...")
+	}
+	re, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		err = ts.Exec(args[1], args[2:]...)
+		if err == nil && re.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+	}
+	ts.Fatalf("%q never printed %q: %v\n%s%s", args[1:], args[0], err, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+}
+
+// refuseOnce answers the first attempt of each message with 503.
+func refuseOnce() http.HandlerFunc {
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	return func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		id := r.Header.Get("Reprise-Message-Id")
+		if !seen[id] {
+			if strings.HasPrefix(r.URL.Path, "/later") {
+				w.Header().Set("Retry-After", "1")
+			}
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprint(w, "not in the mood")
+		}
+		seen[id] = true
+	}
+}
+
+// The documentation has all commands and exit codes.
+func TestDocumentation(t *testing.T) {
+	doc, err := os.ReadFile("../../../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.SplitSeq("up broker publish schedule redrive console failed topology completion version", " ") {
+		if !strings.Contains(string(doc), "## reprise "+name+"\n") {
+			t.Errorf("docs/cli.md has no section on %s", name)
+		}
+	}
+	for _, line := range []string{"| 0 |", "| 1 |", "| 2 |", "| 3 |"} {
+		if !strings.Contains(string(doc), line) {
+			t.Errorf("docs/cli.md says nothing on exit code %s", line)
+		}
+	}
+}

@@ -1,0 +1,288 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+)
+
+type upCmd struct {
+	Config string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"The configuration. Default ${default}."`
+	Check  bool   `help:"Say what is wrong with the configuration, and stop."`
+	logFlags
+}
+
+// Help shows examples below the flags.
+func (upCmd) Help() string {
+	return `Each worker of the file consumes one queue and gives its messages to a program (exec) or a
+service (http). Messages that fail come back later; those without retries left are parked in
+QUEUE.failed. A file without "broker:" gets a broker in this process, with its data in the
+directory reprise-data beside the file, or where "data:" says.
+
+Ctrl-C (or SIGTERM) drains: running handlers finish, other messages go back untouched. A second
+Ctrl-C ends at once.
+
+Example of a file; docs/reprise.example.yaml has every key:
+  workers:
+    - queue: orders
+      http: http://127.0.0.1:8080/orders
+    - queue: thumbnails
+      exec: [./thumbnail.py, --fast]
+      backoff: {initial: 5s, max: 10m}
+`
+}
+
+// Run runs the workers until a signal comes.
+func (c *upCmd) Run(streams IO, stop *signals) error {
+	cfg, err := config.Load(c.Config)
+	if err != nil {
+		return usageError{err}
+	}
+	log := c.logger(streams.Stderr)
+	parts, err := newParts(cfg, log)
+	if err != nil {
+		return usageError{err}
+	}
+	left := leftBehind(c.Config, cfg)
+	if c.Check {
+		parts.close()
+		if left != "" {
+			fmt.Fprintf(streams.Stderr, "%s: warning: %s\n", c.Config, left)
+		}
+		_, err := fmt.Fprintf(streams.Stdout, "%s: ok, %s\n", c.Config, plural(len(cfg.Workers), "worker"))
+		return err
+	}
+
+	if left != "" {
+		log.Warn(left)
+	}
+	stop.serve(log)
+	ended := make(chan error, 1)
+	go func() {
+		err := c.run(stop, cfg, parts, log)
+		parts.close()
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-stop.again:
+		// Whatever is not settled is delivered again. Programs would live on as
+		// orphans; everything else ends with this process.
+		parts.handlers.kill()
+		return errors.New("ended at once; what was running is delivered again")
+	}
+}
+
+// parts are what the workers of a configuration need besides it.
+type parts struct {
+	handlers *handlers
+	stores   *stores
+	desk     *desk // nil: there is no archive
+	workers  []reprise.WorkerConfig
+}
+
+// newParts makes them, without a connection to anything, and reports those that
+// cannot be used.
+func newParts(cfg *config.Config, log *slog.Logger) (*parts, error) {
+	handlers, missing, err := newHandlers(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	stores, unusable := newStores(cfg)
+	desk, wrong := configuredDesk(cfg, log)
+	p := &parts{handlers, stores, desk, nil}
+	if err := cfg.Refuse(slices.Concat(missing, unusable, wrong)...); err != nil {
+		p.close()
+		return nil, err
+	}
+	for i, w := range cfg.Workers {
+		conf, err := stores.protect(i, w, log)
+		if err == nil {
+			conf.Handler = handlers.of[i]
+			err = conf.Validate()
+		}
+		if err != nil {
+			p.close()
+			return nil, fmt.Errorf("queue %s: %w", w.Queue, err)
+		}
+		p.workers = append(p.workers, conf)
+	}
+	return p, nil
+}
+
+func (p *parts) close() {
+	p.handlers.close()
+	p.stores.close()
+	if p.desk != nil {
+		p.desk.close()
+	}
+}
+
+// run connects to the broker, or starts one, and runs the workers on it.
+func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.Logger) (err error) {
+	health, err := newHealth(stop.ctx.Done())
+	if err != nil {
+		return err
+	}
+	web, err := health.serve(cfg.Metrics, log)
+	if err != nil {
+		return err
+	}
+	defer web.stop()
+	health.needs(parts.stores.parts()...)
+	health.needs(parts.desk.parts()...)
+	defer health.watch(log)()
+	if parts.desk != nil {
+		if err := parts.desk.serve(); err != nil {
+			return err
+		}
+	}
+	if err := parts.stores.prepare(stop.ctx, log); err != nil {
+		return unlessStopped(stop, err)
+	}
+	client, hangUp, err := connect(stop, cfg, health, parts.desk, log)
+	if err != nil {
+		return unlessStopped(stop, err)
+	}
+	defer func() { err = errors.Join(err, hangUp()) }()
+
+	var workers []namedWorker
+	for _, conf := range parts.workers {
+		cut := &cutOff{}
+		conf.Middleware = append([]reprise.Middleware{cut.middleware}, conf.Middleware...)
+		worker, err := reprise.NewWorker(client, conf)
+		if err != nil {
+			return usageError{err}
+		}
+		named := namedWorker{Worker: worker, queue: conf.Queue, config: conf, cut: cut}
+		if b, ok := conf.Breaker.(interface{ State() string }); ok {
+			named.breaker = b.State
+		}
+		workers = append(workers, named)
+	}
+	health.works(client, workers)
+	running, end := context.WithCancel(context.Background())
+	defer end()
+	defer parts.desk.start(client, workers)()
+	go func() {
+		for running.Err() == nil {
+			select {
+			case <-stop.ctx.Done():
+				log.Info("draining: running handlers finish, other messages go back (Ctrl-C again ends at once)")
+				end()
+			case err := <-web.failed: // nobody's message has to wait for that
+				log.Error("metrics and health are not served any more", "error", err)
+			case <-running.Done():
+			}
+		}
+	}()
+	return runAll(running, end, workers)
+}
+
+// unlessStopped is an error, unless it is that of a Ctrl-C before anything was begun.
+func unlessStopped(stop *signals, err error) error {
+	if stop.ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// runAll runs workers until the context ends or one of them fails, which ends
+// the others, too.
+func runAll(ctx context.Context, end context.CancelFunc, workers []namedWorker) error {
+	errs := make([]error, len(workers))
+	var wg sync.WaitGroup
+	for i, w := range workers {
+		wg.Go(func() {
+			err := w.Run(ctx)
+			if err == nil {
+				err = w.cut.error()
+			}
+			if err != nil {
+				errs[i] = fmt.Errorf("queue %s: %w", w.queue, err)
+			}
+			end()
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// cutOff counts the handlers of a worker that the end of a drain has ended. Run returns
+// nil after such a drain, since the messages were given back.
+type cutOff struct{ handlers atomic.Int64 }
+
+func (c *cutOff) middleware(next reprise.Handler) reprise.Handler {
+	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+		err := next.Handle(ctx, m)
+		if err != nil && errors.Is(context.Cause(ctx), reprise.ErrDrainTimeout) {
+			c.handlers.Add(1)
+		}
+		return err
+	})
+}
+
+func (c *cutOff) error() error {
+	if n := c.handlers.Load(); n > 0 {
+		return fmt.Errorf("the end of the drain cut off %s, whose messages went back to the queue", plural(int(n), "handler"))
+	}
+	return nil
+}
+
+// closeTimeout is how long the client has to close its connections.
+const closeTimeout = 5 * time.Second
+
+// connect returns a client of the configured broker or of an embedded one, and
+// how to end both.
+func connect(stop *signals, cfg *config.Config, health *health, desk *desk, log *slog.Logger) (*reprise.Client, func() error, error) {
+	options := &reprise.Config{Logger: log, Name: "reprise up"}
+	options.Observer = desk.observe(health.metrics, cfg.Broker == "")
+	hangUp := func(c *reprise.Client) {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		_ = c.Close(ctx) // the workers have ended; the connections go with the process
+	}
+	if cfg.Broker != "" {
+		client, err := dial(stop.ctx, cfg.Broker, options)
+		if err != nil {
+			return nil, nil, err
+		}
+		return client, func() error { hangUp(client); return nil }, nil
+	}
+	b, err := startEmbedded(stop, cfg, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	health.hasBroker(b.Metrics())
+	stopFigures, err := desk.figures(b)
+	if err != nil {
+		return nil, nil, errors.Join(err, b.end(stop, log))
+	}
+	options.Dial = b.DialContext
+	client, err := dial(stop.ctx, b.url, options)
+	if err != nil {
+		stopFigures()
+		return nil, nil, errors.Join(err, b.end(stop, log))
+	}
+	return client, func() error {
+		stopFigures()
+		hangUp(client)
+		return b.end(stop, log)
+	}, nil
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return fmt.Sprintf("1 %s", what)
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

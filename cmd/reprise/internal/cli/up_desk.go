@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/console"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/graph"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// configuredDesk is the archive and the console of a configuration, nil if it has
+// none, and what cannot be used of them.
+func configuredDesk(cfg *config.Config, log *slog.Logger) (*desk, []config.Problem) {
+	if cfg.Archive == nil {
+		return nil, nil
+	}
+	drawn, err := graphWorkers(cfg.Workers, "", "")
+	if err != nil {
+		return nil, []config.Problem{{Position: cfg.Archive.At, Text: err.Error()}}
+	}
+	d := deskConfig{
+		archive:  cfg.Archive.Store,
+		settings: failed.Config{Redact: cfg.Archive.Redact, Retention: cfg.Archive.Retention},
+		accounts: accountsOf(drawn),
+		queues:   queueSource{named: unique(append(failedQueuesOf(drawn), cfg.Archive.Queues...))},
+		origin:   originOf(cfg.Workers),
+		marks:    marksOf(cfg.Workers),
+		workers:  cfg.Workers,
+	}
+	var wrong []config.Problem
+	if c := cfg.Console; c != nil {
+		d.listen, d.flag = c.Listen, "console"
+		d.console = console.Config{Secure: c.Secure, Topology: topologies(drawn)}
+		refuse := func(err error) { wrong = append(wrong, config.Problem{Position: c.At, Text: err.Error()}) }
+		if c.Tokens != "" {
+			if d.console.Tokens, err = readTokens(c.Tokens); err != nil {
+				refuse(fmt.Errorf("the tokens of the console: %w", err))
+			}
+		}
+		if c.Management != "" {
+			if d.console.Management, err = consoleManagement("management", c.Management, virtualHost(cfg.Broker)); err != nil {
+				refuse(err)
+			}
+		}
+	}
+	if err := d.check(); err != nil && len(wrong) == 0 {
+		at := cfg.Archive.At
+		if cfg.Console != nil {
+			at = cfg.Console.At
+		}
+		wrong = append(wrong, config.Problem{Position: at, Text: err.Error()})
+	}
+	made, err := newDesk(d, log)
+	if err != nil {
+		wrong = append(wrong, config.Problem{Position: cfg.Archive.At, Text: err.Error()})
+	}
+	return made, wrong
+}
+
+// unique is a list with each of its texts once.
+func unique(all []string) []string {
+	var once []string
+	seen := map[string]bool{}
+	for _, s := range all {
+		if !seen[s] {
+			once = append(once, s)
+		}
+		seen[s] = true
+	}
+	return once
+}
+
+// topologies are what workers declare, for a graph.
+func topologies(workers []graph.Worker) []topology.Topology {
+	var all []topology.Topology
+	for _, w := range workers {
+		route := w.Strategy.WithDefaults().Route
+		parked := route.Failed(topology.Delivery{Queue: w.Queue, RoutingKey: w.Queue})
+		all = append(all, route.Topology(w.Queue).Merge(w.Topology, parked.Topology))
+	}
+	return all
+}
+
+// start runs the desk beside workers until the function is called that it returns. If
+// it cannot go on, the workers do: failed messages stay in their queues.
+func (d *desk) start(client *reprise.Client, workers []namedWorker) (stop func()) {
+	if d == nil {
+		return func() {}
+	}
+	for _, w := range workers {
+		d.console.Workers = append(d.console.Workers, console.Worker{Queue: w.queue, State: w.Consuming, Breaker: w.breaker, Config: &w.config})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	d.db.private() // before the book opens it
+	if d.book != nil {
+		running.Go(func() { d.book(ctx) })
+	}
+	running.Go(func() {
+		err := d.run(ctx, func(context.Context) (*reprise.Client, error) { return client, nil })
+		if err != nil && ctx.Err() == nil {
+			ended := fmt.Errorf("nothing is archived any more: %w", err)
+			d.ended.Store(&ended)
+			d.log.Error("nothing is archived any more: failed messages stay in their queues", "error", err)
+		}
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// figures lets the console ask the broker in this process how it is.
+func (d *desk) figures(b *embeddedBroker) (stop func(), err error) {
+	if d == nil || d.listen == "" {
+		return func() {}, nil
+	}
+	m, stop, err := b.serveFigures()
+	if err != nil {
+		return nil, err
+	}
+	d.console.Management = m
+	return stop, nil
+}
+
+// serveFigures serves the broker's management API on this machine, for the console,
+// which speaks to any broker so.
+func (e *embeddedBroker) serveFigures() (*console.Management, func(), error) {
+	l, err := listen("127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	web := serveWeb("figures of the broker", l, e.Management())
+	return &console.Management{URL: webURL(l.Addr()), User: guest, Password: guest}, web.stop, nil
+}

@@ -1,0 +1,58 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Whatever the file: no panic, problems lie inside the file and say something,
+// and what is accepted the library accepts too.
+func FuzzParse(f *testing.F) {
+	example, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "reprise.example.yaml"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(example))
+	files, err := filepath.Glob(filepath.Join("testdata", "problems", "*.yaml"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(data))
+	}
+	for _, s := range []string{
+		"workers: &a [*a]", "workers: [&a {queue: *a}]", "&a *a", "? [a]: b", "workers: !!seq []", "- &a\n- *a",
+		"workers:\n - queue: |\n    a\n   exec: >-\n    b", "%YAML 1.2\n---\na: b", "workers: {<<: *x, <<: [*y]}", "\ufeffworkers: []",
+		"workers: [{queue: a, exec: [0x1F, 1_000, .inf, ~, yes]}]", "a: &\nb: *\n", "'", "\"\\x", "workers:\n\t- a",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := Parse("fuzz.yaml", []byte(text), environment)
+		if err == nil {
+			for _, w := range c.Workers {
+				w.Handler = idle
+				if err := w.Validate(); err != nil {
+					t.Errorf("accepted, but the library refuses it: %v", err)
+				}
+				if (w.HTTP == nil) == (w.Exec == nil) {
+					t.Errorf("worker with %v and %v", w.HTTP, w.Exec)
+				}
+			}
+			return
+		}
+		p := err.(*Problems)
+		for _, x := range p.List {
+			if x.Line < 1 || x.Column < 1 || strings.TrimSpace(x.Text) == "" {
+				t.Errorf("problem %+v", x)
+			}
+		}
+		_ = p.Error()
+	})
+}

@@ -1,0 +1,112 @@
+package config
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
+)
+
+// rules reads what a worker does about some failures. Its handler decides how
+// they are told apart:
+//
+//	rules:
+//	  - {status: [503, 507], attempts: 50, backoff: {fixed: 10m}}   # http
+//	  - {exit: 69, attempts: 1}                                     # exec
+//
+// What parks a message at once (exit 65, most of 4xx) is not for a rule to
+// change.
+func (v value) rules(w *Worker, unheard func(*fields)) []reprise.Rule {
+	items, _ := v.items("a list of rules such as [{status: 503, attempts: 50}]")
+	var all []reprise.Rule
+	for _, item := range items {
+		f, ok := item.fields("a rule")
+		if !ok {
+			continue
+		}
+		var r reprise.Rule
+		switch {
+		case w.HTTP != nil:
+			r.Match = f.statuses()
+			f.refuse("is for programs, and this worker has http: write status: 503", "exit")
+		case w.Exec != nil:
+			r.Match = f.exits()
+			f.refuse("is for services, and this worker has exec: write exit: 75", "status")
+		default: // that is reported already
+			f.asked = append(f.asked, "status", "exit")
+		}
+		unheard(f)
+		if x, ok := f.get("attempts"); ok {
+			r.MaxAttempts, _ = x.integer(1, MaxAttempts)
+		}
+		if x, ok := f.get("give_up_after"); ok {
+			r.GiveUpAfter, _ = x.duration(time.Nanosecond)
+		}
+		if x, ok := f.get("backoff"); ok {
+			r.Backoff = x.backoff()
+		}
+		f.finish()
+		all = append(all, r)
+	}
+	return all
+}
+
+func (f *fields) statuses() func(error) bool {
+	codes := f.codes("status", 100, 599, func(code int) string {
+		switch {
+		case code/100 == 2:
+			return "is a success"
+		case !handler.Retried(code):
+			return "parks at once, whatever the rules"
+		}
+		return ""
+	})
+	return func(err error) bool {
+		e, ok := errors.AsType[*handler.StatusError](err)
+		return ok && slices.Contains(codes, e.Code)
+	}
+}
+
+func (f *fields) exits() func(error) bool {
+	codes := f.codes("exit", 0, 255, func(code int) string {
+		switch code {
+		case 0:
+			return "is a success"
+		case handler.ExitDataErr:
+			return "parks at once, whatever the rules"
+		}
+		return ""
+	})
+	return func(err error) bool {
+		e, ok := errors.AsType[*handler.ExitError](err)
+		return ok && slices.Contains(codes, e.Code)
+	}
+}
+
+// codes reads the numbers that a rule is for: one, or a list of them. No rule is
+// asked about those for which useless gives a reason.
+func (f *fields) codes(key string, lowest, highest int, useless func(code int) string) []int {
+	x, ok := f.get(key)
+	if !ok {
+		f.missing("a rule has no "+key+": say which failures it is for", key, "exit", "status")
+		return nil
+	}
+	items := []value{x}
+	if x.kind() == "a list" {
+		items, _ = x.items("a number, or several: [503, 507]")
+	}
+	var codes []int
+	for _, item := range items {
+		code, ok := item.integer(lowest, highest)
+		if !ok {
+			continue
+		}
+		if reason := useless(code); reason != "" {
+			item.fail("%s %d %s: remove it", key, code, reason)
+		}
+		codes = append(codes, code)
+	}
+	return codes
+}

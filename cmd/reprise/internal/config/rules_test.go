@@ -1,0 +1,63 @@
+package config
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
+)
+
+// A rule is for the failures it names, as the handlers report them.
+func TestRulesMatchWhatHandlersReturn(t *testing.T) {
+	status := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "1") // which the rule's number of attempts is for, too
+		w.WriteHeader(status)
+	}))
+	defer s.Close()
+	c := mustParse(t, `
+workers:
+  - queue: http
+    http: `+s.URL+`
+    rules: [{status: [503, 507], attempts: 1}, {status: 429, attempts: 2, give_up_after: 1h}]
+  - queue: exec
+    exec: [sh, -c, x]
+    rules: [{exit: 69, attempts: 1}, {exit: [70, 75], attempts: 2}]
+`)
+	service, err := handler.NewHTTP(handler.HTTPConfig{URL: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer service.Close()
+	for code, want := range map[int]int{503: 1, 507: 1, 429: 2, 500: reprise.DefaultMaxAttempts, 404: 0} {
+		status = code
+		expect(t, c.Workers[0].Policy, service, code, want)
+	}
+	for code, want := range map[int]int{69: 1, 70: 2, 75: 2, 1: reprise.DefaultMaxAttempts, handler.ExitDataErr: 0} {
+		program, err := handler.NewExec(handler.ExecConfig{Command: []string{"sh", "-c", "exit " + strconv.Itoa(code)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(t, c.Workers[1].Policy, program, code, want)
+	}
+	if d := c.Workers[0].Policy.Rules[1].GiveUpAfter; d != time.Hour {
+		t.Errorf("give_up_after: %s", d)
+	}
+}
+
+// expect checks how many attempts there are of a message whose handler always
+// fails like this; 0: it is parked without asking.
+func expect(t *testing.T, p reprise.Policy, h reprise.Handler, code, want int) {
+	t.Helper()
+	err := h.Handle(t.Context(), &reprise.Message{})
+	if got := p.Decide(err, max(want, 1), 0); got.Retry {
+		t.Errorf("%d: tried again after %d attempts", code, max(want, 1))
+	}
+	if want > 1 && !p.Decide(err, want-1, 0).Retry {
+		t.Errorf("%d: parked after %d attempts, want %d", code, want-1, want)
+	}
+}
