@@ -2,11 +2,10 @@ package reprise
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // timed is a channel that notes what was settled, and when.
@@ -115,8 +114,8 @@ func TestAcksComeTogether(t *testing.T) {
 				time.Sleep(time.Minute)
 				a.end()
 				<-a.done
-				if diff := cmp.Diff(c.want, ch.frames); diff != "" {
-					t.Error(diff)
+				if !slices.Equal(c.want, ch.frames) {
+					t.Errorf("got %q, want %q", ch.frames, c.want)
 				}
 			})
 		})

@@ -8,11 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
-	"github.com/reprisemq/reprise/breaker"
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -206,28 +203,34 @@ func ExampleDebounce() {
 	// Output: release 17, the newest is id-3
 }
 
-// At most 100 attempts a second, with at most 10 at once; and none while the
-// till is down. The limiter is that of golang.org/x/time/rate.
-func ExampleWorkerConfig() {
-	till, err := breaker.New(breaker.Config{Failures: 5, OpenFor: 30 * time.Second})
-	if err != nil {
-		fmt.Println(err)
-		return
+// pace is a Limiter that lets one attempt begin at each tick.
+type pace struct{ ticks <-chan time.Time }
+
+func (p pace) Wait(ctx context.Context) error {
+	select {
+	case <-p.ticks:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
+}
+
+// A Limiter of your own. The *rate.Limiter of golang.org/x/time/rate is one, too:
+// rate.NewLimiter(100, 10) allows 100 attempts per second and bursts of 10.
+func ExampleLimiter() {
 	done := make(chan struct{})
 	run(reprise.WorkerConfig{
 		Queue:       "orders",
 		Concurrency: 10,
-		Limiter:     rate.NewLimiter(100, 10),
-		Breaker:     till,
+		Limiter:     pace{time.Tick(10 * time.Millisecond)}, // 100 attempts per second
 		Policy:      reprise.Policy{MaxAttempts: 20, GiveUpAfter: 24 * time.Hour},
-		Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
-			fmt.Println("the till is", till.State())
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			fmt.Printf("charged %s\n", m.Body)
 			close(done)
 			return nil
 		}),
 	}, done, "order 1")
-	// Output: the till is closed
+	// Output: charged order 1
 }
 
 // Acknowledge first: a crash can lose the message, and does not duplicate it.

@@ -2,22 +2,22 @@ package reprise
 
 import (
 	"errors"
+	"math/rand/v2"
 	"testing"
-
-	"pgregory.net/rapid"
 )
 
 // A message that brings a number of retries is tried that often, and no more:
 // programs that are there already rely on it. A rule can make it less.
 func TestTheMessagesOwnNumberCounts(t *testing.T) {
 	gone := errors.New("gone")
-	rapid.Check(t, func(t *rapid.T) {
-		ruled := rapid.IntRange(0, 8).Draw(t, "rule")
+	for seed := range uint64(500) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		ruled := random.IntN(9)
 		p := Policy{
-			MaxAttempts: rapid.IntRange(0, 8).Draw(t, "policy"),
+			MaxAttempts: random.IntN(9),
 			Rules:       []Rule{{Match: Is(gone), MaxAttempts: ruled}},
 		}
-		attempt, left := rapid.IntRange(1, 8).Draw(t, "attempt"), rapid.IntRange(0, 8).Draw(t, "left")
+		attempt, left := 1+random.IntN(8), random.IntN(9)
 		own := p.atMost(attempt + left)
 		if got := own.Decide(errors.New("any"), attempt, 0).Retry; got != (left > 0) {
 			t.Fatalf("with %d retries left: retry %t", left, got)
@@ -29,7 +29,7 @@ func TestTheMessagesOwnNumberCounts(t *testing.T) {
 		if p.Rules[0].MaxAttempts != ruled {
 			t.Fatal("the policy itself was changed")
 		}
-	})
+	}
 }
 
 func TestMostAttempts(t *testing.T) {

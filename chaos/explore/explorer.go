@@ -17,8 +17,7 @@ import (
 
 // Setting is what else may differ.
 type Setting struct {
-	Classic bool                    // the queues are classic ones
-	Prepare func(w *reprise.Worker) // is called before a worker runs; or nil
+	Classic bool // the queues are classic ones
 }
 
 // place is where something is explored.

@@ -56,9 +56,6 @@ func (x *explorer) begin() (*program, error) {
 		stop()
 		return nil, errors.Join(err, p.client.Close(context.Background()))
 	}
-	if x.Prepare != nil {
-		x.Prepare(w)
-	}
 	go func() {
 		defer close(p.ended)
 		err := w.Run(ctx)

@@ -59,6 +59,7 @@ var testPackages = []string{
 	"internal/browsertest/...",
 	"internal/archtest/...",
 	"internal/interop/...",
+	"internal/workertest/...",
 }
 
 // Rules are the project's rules.

@@ -1,0 +1,143 @@
+package workertest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// A message that is parked without an attempt does not block the next message, although the failed queue does not take it.
+func TestWorkerContinuesWhileAFailedQueueIsFull(t *testing.T) {
+	for name, tc := range map[string]struct {
+		messages []amqp.Publishing // before the one that is to be handled
+		crashes  int               // of each of them
+		limit    int
+	}{
+		"undecodable":   {messages: []amqp.Publishing{{MessageId: "bad", Headers: amqp.Table{"panic": "read"}}}},
+		"crash limit":   {messages: []amqp.Publishing{{MessageId: "bad"}, {MessageId: "bad, too"}}, crashes: 2, limit: 2},
+		"handled alone": {messages: []amqp.Publishing{{MessageId: "fails"}}, crashes: 2, limit: 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testkit.Each(t, func(t *testing.T, b testkit.Target) {
+				r := newRaw(t, b.URL)
+				queue, strategy := r.names(topology.Buckets{})
+				strategy.Marks = brittle{}
+				full := topology.Queue{Name: queue + ".failed", Args: topology.Table{"x-queue-type": "classic", "x-max-length": 1, "x-overflow": "reject-publish"}}
+				work := topology.Queue{Name: queue, Args: topology.Table{"x-queue-type": "quorum"}}
+				existing := topology.Topology{Queues: []topology.Queue{work, full}}
+				c := dial(t, b.URL)
+				if err := c.Declare(t.Context(), existing); err != nil {
+					t.Fatal(err)
+				}
+				r.publish("", queue+".failed", amqp.Publishing{MessageId: "first"})
+				for _, m := range tc.messages {
+					r.publish("", queue, m)
+				}
+				for range tc.crashes {
+					r.crash(queue, len(tc.messages))
+				}
+				h := newScript(func(m *reprise.Message) error {
+					if m.MessageID == "fails" {
+						return reprise.Park(errScripted)
+					}
+					return nil
+				})
+				start(t, c, reprise.WorkerConfig{
+					Queue: queue, Handler: h, Strategy: strategy, Topology: existing, CrashLimit: tc.limit, ConsumerTimeout: time.Minute,
+				})
+				r.publish("", queue, amqp.Publishing{MessageId: "next"})
+				testkit.Eventually(t, patience, func() error {
+					for _, m := range h.wait(t, h.count()) {
+						if m.MessageID == "next" {
+							return nil
+						}
+					}
+					return fmt.Errorf("the handler saw %d messages", h.count())
+				})
+				if n := r.depth(queue + ".failed"); n != 1 {
+					t.Fatalf("the failed queue has %d messages", n)
+				}
+				r.take(queue + ".failed")
+				for range tc.messages { // once there is room for each
+					if got := r.take(queue + ".failed"); got.MessageId == "next" {
+						t.Errorf("%q was parked", got.MessageId)
+					}
+				}
+			})
+		})
+	}
+}
+
+// crash takes n messages from a queue and ends without a word, as a process does that is killed.
+func (r *raw) crash(queue string, n int) {
+	r.t.Helper()
+	ch, err := r.conn.Channel()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for range n {
+		testkit.Eventually(r.t, patience, func() error {
+			if _, ok, err := ch.Get(queue, false); err != nil || !ok {
+				return fmt.Errorf("nothing in %s: %v", queue, err)
+			}
+			return nil
+		})
+	}
+	if err := ch.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// A copy that is not confirmed at all keeps nobody waiting either: neither that of a message that is parked without an
+// attempt, nor that of one that a worker moves to the end of its queue.
+func TestWorkerContinuesWhileACopyIsNotConfirmed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		queueType, muted string
+		crashes, limit   int
+	}{
+		"parked": {queueType: "quorum", muted: "work.failed", crashes: 5, limit: 5},
+		"moved":  {queueType: "classic", muted: "work", crashes: 1, limit: 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+				m := newMuted()
+				m.mute(tc.muted)
+				c := dial(m.between)
+				work := topology.Topology{Queues: []topology.Queue{{Name: "work", Args: topology.Table{"x-queue-type": tc.queueType}}}}
+				if err := c.Declare(t.Context(), work); err != nil {
+					t.Fatal(err)
+				}
+				r.publish("", "work", amqp.Publishing{MessageId: "bad"})
+				for range tc.crashes {
+					r.crash("work", 1)
+				}
+				h := newScript(func(*reprise.Message) error { return nil })
+				start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Topology: work, CrashLimit: tc.limit})
+				r.publish("", "work", amqp.Publishing{MessageId: "next"})
+				time.Sleep(5 * time.Minute)
+				handled := 0
+				for _, m := range h.wait(t, h.count()) {
+					if m.MessageID == "next" {
+						handled++
+					}
+				}
+				if handled != 1 {
+					t.Errorf("the next message was handled %d times", handled)
+				}
+				// Before the broker's patience ends, which would cost whatever else the worker has a delivery.
+				time.Sleep(24 * time.Hour)
+				if n := c.log.count("consumer cancelled") + c.log.count("consuming interrupted"); n != 0 {
+					t.Errorf("the broker lost patience %d times", n)
+				}
+				m.tell(t)
+			})
+		})
+	}
+}

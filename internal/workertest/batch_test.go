@@ -1,0 +1,424 @@
+package workertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// queueFor declares a queue that is deleted when the test ends.
+func queueFor(t *testing.T, r *raw, c client, args topology.Table) string {
+	t.Helper()
+	queue := testkit.Name(t, "q")
+	r.deleteQueues(queue)
+	if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: queue, Args: args}}}); err != nil {
+		t.Fatal(err)
+	}
+	return queue
+}
+
+// numbered makes a batch whose bodies and ids are their indexes.
+func numbered(n int, to func(i int) (exchange, key string)) []*reprise.Message {
+	batch := make([]*reprise.Message, n)
+	for i := range batch {
+		exchange, key := to(i)
+		batch[i] = &reprise.Message{Exchange: exchange, RoutingKey: key, MessageID: fmt.Sprint(i), Body: fmt.Append(nil, i)}
+	}
+	return batch
+}
+
+// drained returns the ids of what is in a queue, in its order.
+func (r *raw) drained(queue string) (ids []string) {
+	r.t.Helper()
+	for {
+		d, ok, err := r.Get(queue, true)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if !ok {
+			return ids
+		}
+		ids = append(ids, d.MessageId)
+	}
+}
+
+func TestABatchArrivesInOrder(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		c := dial(t, b.URL)
+		queue := queueFor(t, r, c, nil)
+		if err := c.PublishBatch(t.Context(), nil); err != nil {
+			t.Errorf("an empty batch: %v", err)
+		}
+		const n = 3000 // more than may be in flight
+		if err := c.PublishBatch(t.Context(), numbered(n, func(int) (string, string) { return "", queue })); err != nil {
+			t.Fatal(err)
+		}
+		ids := r.drained(queue)
+		if len(ids) != n {
+			t.Fatalf("%d messages have arrived, want %d", len(ids), n)
+		}
+		for i, id := range ids {
+			if id != fmt.Sprint(i) {
+				t.Fatalf("message %s came at place %d", id, i)
+			}
+		}
+	})
+}
+
+// Each kind of failure, between messages that are fine: those arrive, once and in
+// order, and nobody is left without an answer.
+func TestFailuresInABatchStopNoOther(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		c := dial(t, b.URL)
+		queue := queueFor(t, r, c, nil)
+		full := queueFor(t, r, c, topology.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: full}); err != nil {
+			t.Fatal(err)
+		}
+		fanout := testkit.Name(t, "x")
+		r.deleteExchanges(fanout)
+		if err := c.Declare(t.Context(), topology.Topology{
+			Exchanges: []topology.Exchange{{Name: fanout, Kind: topology.Fanout}},
+			Bindings:  []topology.Binding{{Exchange: fanout, Queue: queue}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		var fine []string
+		batch := numbered(200, func(i int) (exchange, key string) {
+			switch {
+			case i%20 == 3:
+				return "no-such-exchange", "k"
+			case i%20 == 7:
+				return "", "no-such-queue"
+			case i%20 == 9:
+				return "", full
+			case i%2 == 0:
+				return fanout, "k"
+			}
+			return "", queue
+		})
+		for i, m := range batch {
+			switch i % 20 {
+			case 3, 7, 9:
+			case 11:
+				m.UserID = "somebody-else"
+			case 13:
+				m.Headers = map[string]any{"impossible": struct{}{}}
+			case 15:
+				batch[i] = nil
+			default:
+				fine = append(fine, m.MessageID)
+			}
+		}
+		err := c.PublishBatch(t.Context(), batch)
+		failed, ok := errors.AsType[*reprise.BatchError](err)
+		if !ok || failed.Messages != len(batch) {
+			t.Fatalf("got %v", err)
+		}
+		for _, f := range failed.Failed {
+			_, unroutable := errors.AsType[*reprise.UnroutableError](f)
+			_, refused := errors.AsType[*reprise.RefusedError](f)
+			if m := batch[f.Index]; m != nil && m.MessageID != f.MessageID {
+				t.Errorf("message %d is called %s", f.Index, f.MessageID)
+			}
+			var ok bool
+			switch f.Index % 20 {
+			case 3, 7:
+				ok = unroutable
+			case 9:
+				ok = errors.Is(f, reprise.ErrNacked)
+			case 11:
+				ok = refused
+			case 13, 15:
+				ok = errors.Is(f, reprise.ErrInvalidMessage)
+			}
+			if !ok {
+				t.Errorf("message %d: %v", f.Index, f.Err)
+			}
+		}
+		if len(failed.Failed) != 6*len(batch)/20 {
+			for _, f := range failed.Failed {
+				t.Logf("%d %v", f.Index, f.Err)
+			}
+			t.Errorf("%d failed", len(failed.Failed))
+		}
+		if ids := r.drained(queue); strings.Join(ids, " ") != strings.Join(fine, " ") {
+			t.Errorf("arrived: %v\nwant: %v", ids, fine)
+		}
+	})
+}
+
+// Wherever the connection is cut: what is said to be stored is, in order, what is
+// said not to be stored is not, and nobody is told nothing.
+func TestABatchWhoseConnectionIsCut(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		for _, cut := range []struct {
+			direction testkit.Direction
+			frame     int
+		}{{testkit.ToServer, 1}, {testkit.ToServer, 100}, {testkit.ToServer, 2000}, {testkit.ToClient, 1}, {testkit.ToClient, 2}} {
+			t.Run(fmt.Sprintf("%v %d", cut.direction, cut.frame), func(t *testing.T) {
+				r := newRaw(t, b.URL)
+				proxy := testkit.NewProxy(t, b.URL)
+				c := dial(t, proxy.URL())
+				queue := queueFor(t, r, c, nil)
+				if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil { // the channel stands now
+					t.Fatal(err)
+				}
+				r.take(queue)
+				const n = 2000
+				lost := proxy.CutBeforeFrame(cut.direction, cut.frame)
+				err := c.PublishBatch(t.Context(), numbered(n, func(int) (string, string) { return "", queue }))
+				<-lost
+				unknown := map[string]bool{}
+				if failed, ok := errors.AsType[*reprise.BatchError](err); ok {
+					for _, f := range failed.Failed {
+						if !errors.Is(f, reprise.ErrUnconfirmed) {
+							t.Errorf("message %d: %v", f.Index, f.Err)
+						}
+						unknown[f.MessageID] = true
+					}
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				if len(unknown) > 1024 {
+					t.Errorf("%d messages have an unknown fate", len(unknown))
+				}
+				// What the broker has read of the connection that was cut it may store
+				// beside what comes over the next one: in whatever order.
+				stored := map[string]int{}
+				for _, id := range r.drained(queue) {
+					stored[id]++
+				}
+				for i := range n {
+					if id := fmt.Sprint(i); stored[id] > 1 || stored[id] == 0 && !unknown[id] {
+						t.Errorf("message %s is stored %d times", id, stored[id])
+					}
+				}
+			})
+		}
+	})
+}
+
+// When ctx ends, every message's error tells whether it was sent.
+func TestABatchThatIsCancelled(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		const bound, n = 1024, 1500
+		r := newRaw(t, b.URL)
+		var hearing sync.RWMutex
+		c := dial(t, b.URL, deafDial(&hearing, publishes))
+		queue := queueFor(t, r, c, nil)
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil {
+			t.Fatal(err)
+		}
+		r.take(queue)
+		hearing.Lock()
+		defer hearing.Unlock()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		enough := errors.New("enough")
+		published := make(chan error, 1)
+		go func() {
+			published <- c.PublishBatch(ctx, numbered(n, func(int) (string, string) { return "", queue }))
+		}()
+		testkit.Eventually(t, patience, func() bool { return r.depth(queue) == bound })
+		cancel(enough)
+		failed, ok := errors.AsType[*reprise.BatchError](<-published)
+		if !ok || len(failed.Failed) != n {
+			t.Fatalf("got %v", failed)
+		}
+		for i, f := range failed.Failed {
+			sent := i < bound
+			if !errors.Is(f, enough) || errors.Is(f, reprise.ErrUnconfirmed) != sent || strings.Contains(f.Error(), "not sent") == sent {
+				t.Fatalf("message %d: %v", i, f)
+			}
+		}
+		if depth := r.depth(queue); depth != bound {
+			t.Errorf("%d messages are stored, want the %d that were sent", depth, bound)
+		}
+	})
+}
+
+// What cannot be sent is given up when there was no progress for the
+// ConfirmTimeout: once, not once a message.
+func TestABatchWithoutAConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, err := broker.New(broker.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := reprise.Dial(t.Context(), "amqp://guest:guest@memory", &reprise.Config{Dial: b.DialContext})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close(context.Background()) }()
+		if err := b.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		began := time.Now()
+		err = c.PublishBatch(t.Context(), numbered(100, func(int) (string, string) { return "", "q" }))
+		if took := time.Since(began); took != reprise.DefaultConfirmTimeout {
+			t.Errorf("it took %v", took)
+		}
+		failed, ok := errors.AsType[*reprise.BatchError](err)
+		if !ok || len(failed.Failed) != 100 || !errors.Is(err, reprise.ErrDisconnected) || errors.Is(err, reprise.ErrUnconfirmed) {
+			t.Fatalf("got %v", err)
+		}
+		if text := err.Error(); strings.Count(text, "not sent within 30s") != 3 || !strings.Contains(text, "; and 97 more") {
+			t.Errorf("it reads: %s", text)
+		}
+	})
+}
+
+// A message that is too large costs a channel once. It harms no other, and those
+// after it cost nothing.
+func TestMessagesThatAreTooLarge(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		limit := 16 << 20
+		if b.Version == "3.10" {
+			limit = 128 << 20
+		}
+		r := newRaw(t, b.URL)
+		c := dial(t, b.URL)
+		queue := queueFor(t, r, c, nil)
+		huge := make([]byte, limit+1)
+		var fine []string
+		batch := numbered(300, func(int) (string, string) { return "", queue })
+		for i, m := range batch {
+			if i == 100 || i == 150 {
+				m.Body = huge
+				continue
+			}
+			if i%50 == 20 {
+				m.Body = huge[:(i+1)<<10] // larger than all before
+			}
+			fine = append(fine, m.MessageID)
+		}
+		err := c.PublishBatch(t.Context(), batch)
+		failed, ok := errors.AsType[*reprise.BatchError](err)
+		if !ok || len(failed.Failed) != 2 {
+			t.Fatalf("got %v", err)
+		}
+		for i, f := range failed.Failed {
+			e, ok := errors.AsType[*reprise.TooLargeError](f)
+			if !ok || f.Index != 100+50*i || e.Size != limit+1 || e.Limit != limit || errors.Is(f, reprise.ErrUnconfirmed) {
+				t.Errorf("message %d: %v", f.Index, f.Err)
+			}
+		}
+		if n := c.log.count("channel closed"); n != 1 {
+			t.Errorf("the channel was closed %d times", n)
+		}
+		if ids := r.drained(queue); strings.Join(ids, " ") != strings.Join(fine, " ") {
+			t.Errorf("arrived: %v", ids)
+		}
+		if n := c.log.count("connection lost"); n != 0 {
+			t.Errorf("the connection was lost %d times", n)
+		}
+	})
+}
+
+// What a publisher does wrong costs others no more than a moment, even while it
+// does so again and again.
+func TestAPublisherWithATypoDisturbsNoOther(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		c := dial(t, b.URL)
+		queue := queueFor(t, r, c, nil)
+		const n = 100
+		var all sync.WaitGroup
+		for i := range 4 {
+			all.Go(func() {
+				for range n / 4 {
+					m := &reprise.Message{RoutingKey: queue, MessageID: fmt.Sprint(i)}
+					if err := c.Publish(t.Context(), m); err != nil {
+						t.Errorf("a message that is fine: %v", err)
+					}
+				}
+			})
+			all.Go(func() {
+				for range 10 {
+					err := c.Publish(t.Context(), &reprise.Message{Exchange: "no-such-exchange"})
+					if _, ok := errors.AsType[*reprise.UnroutableError](err); !ok {
+						t.Errorf("a message to nowhere: %v", err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if depth := r.depth(queue); depth != n {
+			t.Errorf("%d messages are stored, want %d", depth, n)
+		}
+	})
+}
+
+// A queue that does not confirm takes what the rest of a batch needs no more than it
+// does from single messages.
+func TestABatchGoesOnBesideAQueueThatDoesNotConfirm(t *testing.T) {
+	for name, before := range map[string]int{"known": 1, "found out on the way": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const each = 1500 // more than may be in flight
+				c, m := mutedMemory(t)
+				names := declareQueues(t, c, 4)
+				stuck := names[:2]
+				for _, queue := range stuck {
+					m.mute(queue)
+					for range before {
+						_ = c.Publish(t.Context(), &reprise.Message{RoutingKey: queue})
+					}
+				}
+				batch := numbered(each*len(names), func(i int) (string, string) { return "", names[i%len(names)] })
+				began := time.Now()
+				var e *reprise.BatchError
+				if !errors.As(c.PublishBatch(t.Context(), batch), &e) {
+					t.Fatal("all is confirmed")
+				}
+				if took := time.Since(began); took > 4*reprise.DefaultConfirmTimeout {
+					t.Errorf("it took %v", took)
+				}
+				unsent := map[string]int{}
+				for _, failed := range e.Failed {
+					queue := batch[failed.Index].RoutingKey
+					switch {
+					case queue != stuck[0] && queue != stuck[1]:
+						t.Fatalf("message %d, to %s: %v", failed.Index, queue, failed.Err)
+					case errors.Is(failed.Err, reprise.ErrStalled):
+						unsent[queue]++
+					case !errors.Is(failed.Err, reprise.ErrUnconfirmed):
+						t.Errorf("message %d, to %s: %v", failed.Index, queue, failed.Err)
+					}
+				}
+				if len(e.Failed) != each*len(stuck) {
+					t.Errorf("%d messages have failed", len(e.Failed))
+				}
+				for _, queue := range names {
+					want := each - unsent[queue]
+					if slices.Contains(stuck, queue) {
+						want += before
+					}
+					if n, err := c.Depth(t.Context(), queue); err != nil || n != want {
+						t.Errorf("%d messages are in %s, of which %d were not sent; %v", n, queue, unsent[queue], err)
+					}
+				}
+				m.tell(t)
+				for _, queue := range stuck {
+					if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil {
+						t.Errorf("to %s, which confirms again: %v", queue, err)
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,169 @@
+package workertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// alarmed is a connection on which a broker can be made to say that it is short of
+// memory, between the frames that it sends.
+type alarmed struct{ *relayed }
+
+func newAlarmed(conn net.Conn) *alarmed {
+	return &alarmed{relay(conn, func(frame []byte) []byte { return frame })}
+}
+
+// say makes the broker say connection.blocked with a reason, or without one
+// connection.unblocked. https://www.rabbitmq.com/docs/connection-blocked
+func (a *alarmed) say(t testing.TB, reason string) {
+	t.Helper()
+	method := []byte{0, 10, 0, 61}
+	if reason != "" {
+		method = append([]byte{0, 10, 0, 60, byte(len(reason))}, reason...)
+	}
+	frame := binary.BigEndian.AppendUint32([]byte{1, 0, 0}, uint32(len(method)))
+	if _, err := a.out.Write(bytes.Join([][]byte{frame, method, {0xCE}}, nil)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dialAlarmed returns a client whose publishing connection can be blocked.
+func dialAlarmed(t *testing.T, b testkit.Target, options ...func(*reprise.Config)) (client, *alarmed) {
+	t.Helper()
+	var publishing *alarmed
+	var dials atomic.Int32
+	c := dial(t, b.URL, append(options, func(c *reprise.Config) {
+		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+			if err == nil && dials.Add(1) == publishes {
+				publishing = newAlarmed(conn)
+				return publishing, nil
+			}
+			return conn, err
+		}
+	})...)
+	return c, publishing
+}
+
+const lowOnMemory = "low on memory"
+
+// Publishing waits while the broker has blocked it, and goes on by itself.
+func TestPublishWaitsWhileItIsBlocked(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		c, publishing := dialAlarmed(t, b)
+		queue := queueFor(t, r, c, nil)
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil {
+			t.Fatal(err)
+		}
+		publishing.say(t, lowOnMemory)
+		c.log.wait(t, "publishing blocked", 1)
+		err := c.Healthy(t.Context())
+		if e, ok := errors.AsType[*reprise.BlockedError](err); !ok || e.Reason != lowOnMemory || !errors.Is(err, reprise.ErrBlocked) {
+			t.Errorf("healthy: %v", err)
+		}
+		published := make(chan error, 2)
+		go func() { published <- c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}) }()
+		go func() {
+			published <- c.PublishBatch(t.Context(), numbered(10, func(int) (string, string) { return "", queue }))
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := c.Publish(ctx, &reprise.Message{RoutingKey: queue}); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, reprise.ErrUnconfirmed) {
+			t.Errorf("with a context that ends: %v", err)
+		}
+		if depth := r.depth(queue); depth != 1 {
+			t.Errorf("%d messages were published", depth)
+		}
+		publishing.say(t, "")
+		for range 2 {
+			if err := <-published; err != nil {
+				t.Error(err)
+			}
+		}
+		if depth := r.depth(queue); depth != 12 {
+			t.Errorf("%d messages were published, want 12", depth)
+		}
+		if err := c.Healthy(t.Context()); err != nil {
+			t.Errorf("healthy: %v", err)
+		}
+	})
+}
+
+// When it takes too long, the error says what was the matter, and whether the
+// message was sent.
+func TestPublishIsBlockedForTooLong(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		c, publishing := dialAlarmed(t, b, func(c *reprise.Config) { c.ConfirmTimeout = 100 * time.Millisecond })
+		queue := queueFor(t, r, c, nil)
+		publishing.say(t, lowOnMemory)
+		c.log.wait(t, "publishing blocked", 1)
+		err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue})
+		if e, ok := errors.AsType[*reprise.BlockedError](err); !ok || e.Reason != lowOnMemory || errors.Is(err, reprise.ErrUnconfirmed) {
+			t.Errorf("not sent: %v", err)
+		}
+		err = c.PublishBatch(t.Context(), numbered(10, func(int) (string, string) { return "", queue }))
+		if failed, ok := errors.AsType[*reprise.BatchError](err); !ok || len(failed.Failed) != 10 || !errors.Is(err, reprise.ErrBlocked) || errors.Is(err, reprise.ErrUnconfirmed) {
+			t.Errorf("a batch, not sent: %v", err)
+		}
+		publishing.say(t, "")
+		c.log.wait(t, "publishing unblocked", 1)
+		if depth := r.depth(queue); depth != 0 {
+			t.Errorf("%d messages were published", depth)
+		}
+	})
+}
+
+// A broker short of memory says so when it is published to. What it was sent by
+// then it may store later.
+func TestAnAlarmThatComesWithAMessage(t *testing.T) {
+	b, err := broker.New(broker.Config{MemoryLimit: 10_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Shutdown(context.Background()) })
+	c := dial(t, "amqp://guest:guest@memory", func(c *reprise.Config) {
+		c.Dial = b.DialContext
+		c.ConfirmTimeout = 100 * time.Millisecond
+	})
+	if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}, {Name: "hog"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "hog", Body: make([]byte, 20_000)}); err != nil {
+		t.Fatal(err)
+	}
+	first := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"})
+	if !errors.Is(first, reprise.ErrUnconfirmed) || errors.Is(first, reprise.ErrBlocked) || !strings.Contains(first.Error(), lowOnMemory) {
+		t.Errorf("sent: %v", first)
+	}
+	second := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"})
+	if errors.Is(second, reprise.ErrUnconfirmed) || !errors.Is(second, reprise.ErrBlocked) {
+		t.Errorf("not sent: %v", second)
+	}
+	if err := c.Healthy(t.Context()); !errors.Is(err, reprise.ErrBlocked) {
+		t.Errorf("healthy: %v", err)
+	}
+	start(t, c, reprise.WorkerConfig{Queue: "hog", Handler: newScript(func(*reprise.Message) error { return nil })})
+	c.log.wait(t, "publishing unblocked", 1)
+	testkit.Eventually(t, patience, func() error {
+		return c.Publish(t.Context(), &reprise.Message{RoutingKey: "q", MessageID: "last"})
+	})
+	for _, q := range b.Queues() {
+		if q.Name == "q" && q.Ready != 2 {
+			t.Errorf("%d messages are stored, want the one that was sent and the one after the alarm", q.Ready)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package workertest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// RabbitMQ dead-letters no more from a queue while 32 of its dead letters are
+// unconfirmed. So many messages wait for a queue that is gone, or full, and the
+// retries of another queue come all the same.
+func TestAQueueThatTakesNothingBlocksNoOther(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		const waiting = 50
+		for _, how := range []string{"deleted", "full"} {
+			t.Run(how, func(t *testing.T) {
+				t.Parallel()
+				r := newRaw(t, b.URL)
+				stuck, strategy := r.names(topology.Buckets{})
+				fine, _ := r.names(topology.Buckets{})
+				c := dial(t, b.URL)
+				if _, err := r.QueueDeclare(stuck, true, false, false, false, amqp.Table{
+					"x-queue-type": "quorum", "x-max-length": int32(1), "x-overflow": "reject-publish",
+				}); err != nil {
+					t.Fatal(err)
+				}
+				h := newScript(func(*reprise.Message) error { return reprise.RetryAfter(900*time.Millisecond, errScripted) })
+				stop := start(t, c, reprise.WorkerConfig{Queue: stuck, Handler: h, Strategy: strategy})
+				r.publish("", stuck, amqp.Publishing{})
+				c.log.wait(t, "retry", 1) // and so its wait queue exists
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+				wait := stuck + ".wait.0-1000"
+				for range waiting {
+					r.publish("", wait, amqp.Publishing{Expiration: "900"})
+				}
+				if how == "deleted" {
+					if _, err := r.QueueDelete(stuck, false, false, false); err != nil {
+						t.Fatal(err)
+					}
+				}
+				testkit.Eventually(t, patience, func() error { // they are dead by then
+					if n := r.depth(wait); n > 0 {
+						return fmt.Errorf("%d messages still wait", n)
+					}
+					return nil
+				})
+				works := newScript(func(*reprise.Message) error { return reprise.RetryAfter(500*time.Millisecond, errScripted) })
+				start(t, c, reprise.WorkerConfig{Queue: fine, Handler: works, Strategy: strategy, Policy: quick(3)})
+				r.publish("", fine, amqp.Publishing{})
+				works.wait(t, 3)
+			})
+		}
+	})
+}

@@ -1,0 +1,125 @@
+package workertest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// A message that the AMQP client cannot read costs the connection each time it
+// is delivered, and is parked in the end. Those behind it are not parked along.
+// (The embedded broker refuses such a message.)
+func TestAnUnreadableMessageIsParkedByItself(t *testing.T) {
+	test := func(t *testing.T, b testkit.Target) {
+		const innocent = 10
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		c := dial(t, b.URL)
+		if err := c.Declare(t.Context(), strategy.Route.Topology(queue)); err != nil {
+			t.Fatal(err)
+		}
+		deep := amqp.Table{}
+		for range 40 { // the client reads 32
+			deep = amqp.Table{"": deep}
+		}
+		r.publish("", queue, amqp.Publishing{MessageId: "poison", Headers: deep})
+		for n := range innocent {
+			r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint(n)})
+		}
+		h := newScript(func(*reprise.Message) error { return nil })
+		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
+		h.wait(t, innocent)
+		testkit.Eventually(t, patience, func() error {
+			if n := r.depth(queue + ".failed"); n != 1 {
+				return fmt.Errorf("%d messages are parked", n)
+			}
+			return nil
+		})
+		if n := c.log.count("connection lost"); n > 25 {
+			t.Errorf("the connection was lost %d times", n)
+		}
+		if log := c.log.String(); !strings.Contains(log, "prefetch=1\n") || !strings.Contains(log, "prefetch=16\n") {
+			t.Error("the prefetch was not 1, and 16 again")
+		}
+	}
+	for _, b := range testkit.RabbitMQs() {
+		t.Run(b.Name, func(t *testing.T) {
+			b.Require(t)
+			test(t, b)
+		})
+	}
+}
+
+// garbled makes what its connection reads next no AMQP.
+type garbled struct {
+	net.Conn
+	now *atomic.Bool
+}
+
+func (g garbled) Read(p []byte) (int, error) {
+	n, err := g.Conn.Read(p)
+	if err == nil && g.now.Load() {
+		return copy(p, "\xff no frame begins so"), nil
+	}
+	return n, err
+}
+
+// What could not be read may have been any of the messages. They come one at a
+// time, until one is settled.
+func TestCareAfterWhatCouldNotBeRead(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		var dials atomic.Int32
+		var now atomic.Bool
+		c := dial(t, b.URL, func(c *reprise.Config) {
+			c.Dial = func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+				if conn, err = (&net.Dialer{}).DialContext(ctx, network, addr); err == nil && dials.Add(1) == consumes {
+					conn = garbled{conn, &now}
+				}
+				return conn, err
+			}
+		})
+		h := newHeld(t)
+		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Concurrency: 3})
+		for range 3 {
+			r.publish("", queue, amqp.Publishing{})
+		}
+		lost := []attempt{h.next(), h.next(), h.next()}
+		now.Store(true)
+		r.publish("", queue, amqp.Publishing{})
+		// Before 4.3 a worker begins with care, too: see serve.
+		want, before := "16 1 16", 1
+		if b.Version == "3.10" {
+			want, before = "1 16 1 16", 2
+		}
+		c.log.wait(t, "consuming", before+1)
+		for _, l := range lost {
+			l.result <- nil // of a connection that is gone
+		}
+		h.next().result <- nil // by itself
+		c.log.wait(t, "consuming", before+2)
+		rest := []attempt{h.next(), h.next(), h.next()} // and now at once
+		for _, a := range rest {
+			a.result <- nil
+		}
+		var prefetch []string
+		for line := range strings.Lines(c.log.String()) {
+			if _, n, found := strings.Cut(line, "prefetch="); found {
+				prefetch = append(prefetch, strings.TrimSpace(n))
+			}
+		}
+		if got := strings.Join(prefetch, " "); got != want {
+			t.Errorf("the prefetch was %s, want %s", got, want)
+		}
+	})
+}

@@ -1,0 +1,215 @@
+package workertest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// everyOther handles many messages at once, of which every other one is done when
+// told so, or when the worker ends, and the rest later, or not: each ack is one beyond
+// a gap, and cannot be told together with another.
+type everyOther struct {
+	first, second chan struct{}
+	result        error
+
+	mu   sync.Mutex
+	seen map[string]int
+}
+
+func newEveryOther(result error) *everyOther {
+	return &everyOther{first: make(chan struct{}), second: make(chan struct{}), result: result, seen: map[string]int{}}
+}
+
+func (h *everyOther) Handle(ctx context.Context, m *reprise.Message) error {
+	h.mu.Lock()
+	h.seen[m.MessageID]++
+	h.mu.Unlock()
+	wait := h.first
+	if even(m.MessageID) {
+		wait = h.second
+	}
+	select {
+	case <-wait:
+		return h.result
+	case <-ctx.Done():
+		if even(m.MessageID) {
+			return context.Cause(ctx)
+		}
+		return h.result
+	}
+}
+
+func even(number string) bool { return (number[len(number)-1]-'0')%2 == 0 }
+
+// runs is how often a message was handled.
+func (h *everyOther) runs(id string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.seen[id]
+}
+
+// messages is how many were.
+func (h *everyOther) messages() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.seen)
+}
+
+// busy gives a broker's disk something to write, for as long as an ack takes then.
+func busy(t testing.TB, r *raw) {
+	queue := testkit.Name(t, "busy")
+	if _, err := r.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+		t.Fatal(err)
+	}
+	r.deleteQueues(queue)
+	body := make([]byte, 1<<20)
+	for range 24 {
+		if err := r.Publish("", queue, false, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: body}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// RabbitMQ forgets acks with their connection, although it has answered what came
+// after them, where there are many at once. None of those may have been said to be
+// known.
+func TestWhatAckedWasToldIsTrueOfManyAtOnce(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		const count = 200
+		r := newRaw(t, b.URL)
+		work, strategy := r.names(topology.Buckets{})
+		proxy := testkit.NewProxy(t, b.URL)
+		h := newEveryOther(nil)
+		c := dial(t, proxy.URL())
+		var cut sync.Once
+		var sessions int // before the cut
+		over := make(chan struct{})
+		var mu sync.Mutex
+		known := map[string]int{} // and in which run
+		start(t, c, reprise.WorkerConfig{
+			Queue: work, Strategy: strategy, Handler: h, Concurrency: count, Prefetch: count,
+			Acked: func(m *reprise.Message, err error) {
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				if _, before := known[m.MessageID]; !before {
+					known[m.MessageID] = h.runs(m.MessageID)
+				}
+				many := len(known) > 5
+				mu.Unlock()
+				if many {
+					cut.Do(func() {
+						sessions = c.log.count("consuming")
+						proxy.Cut()
+						close(over)
+					})
+				}
+			},
+		})
+		for i := range count {
+			r.publish("", work, amqp.Publishing{MessageId: fmt.Sprint(i)})
+		}
+		testkit.Eventually(t, patience, func() bool { return h.messages() == count })
+		busy(t, r)
+		close(h.first)
+		<-over
+		c.log.wait(t, "consuming", sessions+1)
+		close(h.second)
+		testkit.Eventually(t, patience, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(known) == count && r.depth(work) == 0
+		})
+		for id, run := range known {
+			if runs := h.runs(id); runs != run {
+				t.Errorf("%s was acknowledged for certain in its run %d, and had %d", id, run, runs)
+			}
+		}
+	})
+}
+
+// A channel that is closed forgets such acks likewise.
+func TestAWorkerThatEndsIsHeard(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		const count = 200
+		r := newRaw(t, b.URL)
+		work, strategy := r.names(topology.Buckets{})
+		h := newEveryOther(nil)
+		c := dial(t, b.URL)
+		stop := start(t, c, reprise.WorkerConfig{
+			Queue: work, Strategy: strategy, Handler: h, Concurrency: count, Prefetch: count, DrainTimeout: time.Millisecond,
+		})
+		for i := range count {
+			r.publish("", work, amqp.Publishing{MessageId: fmt.Sprint(i)})
+		}
+		testkit.Eventually(t, patience, func() bool { return h.messages() == count })
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		for range count / 2 {
+			if d := r.take(work); !even(d.MessageId) {
+				t.Fatalf("%s was done, and is there again", d.MessageId)
+			}
+		}
+	})
+}
+
+// A copy is published when the original is known to be gone, and not when it is
+// one of many that RabbitMQ forgets about with the connection.
+func TestAckThenPublishDoesNotDuplicateManyAtOnce(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		const count = 200
+		r := newRaw(t, b.URL)
+		work, strategy := r.names(topology.Buckets{})
+		proxy := testkit.NewProxy(t, b.URL)
+		h := newEveryOther(errScripted)
+		c := dial(t, proxy.URL())
+		stop := start(t, c, reprise.WorkerConfig{
+			Queue: work, Strategy: strategy, Handler: h, Concurrency: count, Prefetch: count,
+			Order: reprise.AckThenPublish, Policy: reprise.Policy{MaxAttempts: 1},
+		})
+		for i := range count {
+			r.publish("", work, amqp.Publishing{MessageId: fmt.Sprint(i)})
+		}
+		testkit.Eventually(t, patience, func() bool { return h.messages() == count })
+		sessions := c.log.count("consuming")
+		const acks, copies = count / 2, 3 // a copy has three frames
+		cut := proxy.CutAfterFrame(testkit.ToServer, acks+3*copies)
+		busy(t, r)
+		close(h.first)
+		<-cut
+		c.log.wait(t, "consuming", sessions+1)
+		close(h.second)
+		testkit.Eventually(t, patience, func() bool {
+			for i := 0; i < count; i += 2 {
+				if h.runs(fmt.Sprint(i)) < 2 {
+					return false
+				}
+			}
+			return true
+		})
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		seen := map[string]bool{}
+		for _, id := range append(r.drained(work), r.drained(work+".failed")...) {
+			if seen[id] {
+				t.Errorf("%s is there twice", id)
+			}
+			seen[id] = true
+		}
+		if len(seen) < count/2 {
+			t.Errorf("%d of %d are there", len(seen), count)
+		}
+	})
+}

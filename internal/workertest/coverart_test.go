@@ -1,0 +1,222 @@
+package workertest
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// The names of this design are fixed, so its tests on a shared broker are alone
+// with them, start from nothing, and leave nothing.
+func coverArt(t *testing.T, r *raw, p preset.CoverArt) preset.CoverArt {
+	t.Helper()
+	topo := p.Topology()
+	for _, q := range topo.Queues {
+		if _, err := r.QueueDelete(q.Name, false, false, false); err != nil {
+			t.Fatal(err)
+		}
+		r.deleteQueues(q.Name)
+	}
+	for _, e := range topo.Exchanges {
+		if err := r.ExchangeDelete(e.Name, false, false); err != nil {
+			t.Fatal(err)
+		}
+		r.deleteExchanges(e.Name)
+	}
+	return p
+}
+
+func TestCoverArtDeclaresWhatIsDeployed(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		testkit.Alone(t, b, "cover-art-archive")
+		for _, queueType := range []string{"", "quorum"} {
+			t.Run("type "+queueType, func(t *testing.T) {
+				r := newRaw(t, b.URL)
+				p := coverArt(t, r, preset.CoverArt{QueueType: queueType})
+				if err := dial(t, b.URL).Declare(t.Context(), p.Topology()); err != nil {
+					t.Fatal(err)
+				}
+				// Declared again as other programs of this design do it, in literal
+				// terms, all is equivalent.
+				with := func(args amqp.Table) amqp.Table {
+					if queueType != "" {
+						args["x-queue-type"] = queueType
+					}
+					if queueType == "quorum" {
+						args["x-delivery-limit"] = int64(math.MaxInt32)
+					}
+					return args
+				}
+				for queue, args := range map[string]amqp.Table{
+					"cover-art-archive.index":  {},
+					"cover-art-archive.delete": {},
+					"cover-art-archive.move":   {},
+					"cover-art-archive.failed": {},
+					"cover-art-archive.retry":  {"x-message-ttl": int32(14400000), "x-dead-letter-exchange": "cover-art-archive"},
+				} {
+					if _, err := r.QueueDeclare(queue, true, false, false, false, with(args)); err != nil {
+						t.Error(err)
+						r.reopen()
+					}
+				}
+				for exchange, kind := range map[string]string{
+					"cover-art-archive": "direct", "cover-art-archive.retry": "fanout", "cover-art-archive.failed": "fanout",
+				} {
+					if err := r.ExchangeDeclare(exchange, kind, true, false, false, false, nil); err != nil {
+						t.Error(err)
+						r.reopen()
+					}
+				}
+				for _, to := range [][3]string{
+					{"cover-art-archive", "index", "cover-art-archive.index"},
+					{"cover-art-archive", "delete", "cover-art-archive.delete"},
+					{"cover-art-archive", "move", "cover-art-archive.move"},
+					{"cover-art-archive.retry", "anything", "cover-art-archive.retry"},
+					{"cover-art-archive.failed", "anything", "cover-art-archive.failed"},
+				} {
+					r.publish(to[0], to[1], amqp.Publishing{Body: []byte(to[1])})
+					if d := r.take(to[2]); string(d.Body) != to[1] || d.RoutingKey != to[1] {
+						t.Errorf("%v: got %q", to, d.Body)
+					}
+				}
+			})
+		}
+	})
+}
+
+func TestCoverArtOnTheWire(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		testkit.Alone(t, b, "cover-art-archive")
+		r := newRaw(t, b.URL)
+		// Delay 0 is not expressible; the wait queue is looked into instead.
+		p := coverArt(t, r, preset.CoverArt{RetryDelay: time.Hour})
+		h := newScript(func(m *reprise.Message) error { return fmt.Errorf("error of attempt %d", m.Attempt) })
+		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: "cover-art-archive.index", Handler: h, Strategy: p.Strategy(), Policy: quick(1)})
+
+		type step struct {
+			queue   string
+			headers amqp.Table
+		}
+		for _, tc := range []struct {
+			name  string
+			first amqp.Table // headers of the message as published
+			steps []step     // where its copies go, one after another
+		}{
+			{"from the start", nil, []step{
+				{"cover-art-archive.retry", amqp.Table{"mb-retries": int32(3), "mb-exceptions": []any{"error of attempt 1"}}},
+				{"cover-art-archive.retry", amqp.Table{"mb-retries": int32(2), "mb-exceptions": []any{"error of attempt 1", "error of attempt 2"}}},
+				{"cover-art-archive.retry", amqp.Table{"mb-retries": int32(1), "mb-exceptions": []any{"error of attempt 1", "error of attempt 2", "error of attempt 3"}}},
+				{"cover-art-archive.retry", amqp.Table{"mb-retries": int32(0), "mb-exceptions": []any{"error of attempt 1", "error of attempt 2", "error of attempt 3", "error of attempt 4"}}},
+				{"cover-art-archive.failed", amqp.Table{"mb-retries": int32(0), "mb-exceptions": []any{"error of attempt 1", "error of attempt 2", "error of attempt 3", "error of attempt 4", "error of attempt 5"}}},
+			}},
+			{"one byte", amqp.Table{"mb-retries": int8(1)}, []step{
+				{"cover-art-archive.retry", amqp.Table{"mb-retries": int32(0), "mb-exceptions": []any{"error of attempt 4"}}},
+			}},
+			{"eight bytes", amqp.Table{"mb-retries": int64(2), "mb-exceptions": []any{"theirs"}, "own": "kept"}, []step{
+				{"cover-art-archive.retry", amqp.Table{"mb-retries": int32(1), "mb-exceptions": []any{"theirs", "error of attempt 3"}, "own": "kept"}},
+			}},
+			{"more than the default", amqp.Table{"mb-retries": int16(9)}, []step{
+				{"cover-art-archive.retry", amqp.Table{"mb-retries": int32(8), "mb-exceptions": []any{"error of attempt 1"}}},
+			}},
+			{"used up", amqp.Table{"mb-retries": uint16(0)}, []step{
+				{"cover-art-archive.failed", amqp.Table{"mb-retries": uint16(0), "mb-exceptions": []any{"error of attempt 5"}}},
+			}},
+			{"negative", amqp.Table{"mb-retries": int64(math.MinInt64)}, []step{
+				{"cover-art-archive.failed", amqp.Table{"mb-retries": int64(math.MinInt64), "mb-exceptions": []any{"error of attempt 5"}}},
+			}},
+			{"as text", amqp.Table{"mb-retries": "1"}, []step{
+				{"cover-art-archive.retry", amqp.Table{"mb-retries": int32(0), "mb-exceptions": []any{"error of attempt 4"}}},
+			}},
+			{"not a number", amqp.Table{"mb-retries": "four"}, []step{
+				{"cover-art-archive.failed", amqp.Table{"mb-retries": "four", "mb-exceptions": []any{"error of attempt 5"}}},
+			}},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				msg := amqp.Publishing{Body: []byte("f27ec8db-af05-4f36-916e-3d57f91ecf5e"), MessageId: "id", Headers: tc.first}
+				for i, step := range tc.steps {
+					r.publish("cover-art-archive", "index", msg)
+					got := r.take(step.queue)
+					if got.Exchange != step.queue || got.RoutingKey != "index" {
+						t.Errorf("copy %d came through %q with key %q", i+1, got.Exchange, got.RoutingKey)
+					}
+					msg.Headers, msg.DeliveryMode = step.headers, amqp.Persistent
+					if diff := cmp.Diff(msg, wire(got)); diff != "" {
+						t.Errorf("copy %d, -want +got:\n%s", i+1, diff)
+					}
+				}
+			})
+		}
+	})
+}
+
+func TestCoverArtComesBack(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		testkit.Alone(t, b, "cover-art-archive")
+		r := newRaw(t, b.URL)
+		p := coverArt(t, r, preset.CoverArt{RetryDelay: 50 * time.Millisecond, Retries: 2})
+		h := newScript(func(m *reprise.Message) error { return errScripted })
+		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: "cover-art-archive.move", Handler: h, Strategy: p.Strategy()})
+		for _, to := range [][2]string{
+			{"cover-art-archive", "move"},
+			// Put into the queue by its name, a message would be dropped when it
+			// expires: the key of its queue leads it back.
+			{"", "cover-art-archive.move"},
+		} {
+			before := h.count()
+			r.publish(to[0], to[1], amqp.Publishing{Body: []byte("1\n2\n3\njpg")})
+			seen := h.wait(t, before+3)[before:]
+			for i, m := range seen {
+				if m.Attempt != i+1 || len(m.Errors) != i || len(m.Headers) != 0 {
+					t.Errorf("attempt %d was shown as %d with %d errors and headers %v", i+1, m.Attempt, len(m.Errors), m.Headers)
+				}
+			}
+			if d := r.take("cover-art-archive.failed"); d.RoutingKey != "move" || len(d.Headers["mb-exceptions"].([]any)) != 3 {
+				t.Errorf("parked with key %q and %v", d.RoutingKey, d.Headers)
+			}
+		}
+	})
+}
+
+// Four times four hours, in no time.
+func TestCoverArtWaitsFourHours(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		p := preset.CoverArt{}
+		c := dial()
+		began := time.Now()
+		var at []time.Duration
+		h := newScript(func(m *reprise.Message) error {
+			at = append(at, time.Since(began).Round(time.Second))
+			return errScripted
+		})
+		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "cover-art-archive.index", Handler: h, Strategy: p.Strategy()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran := make(chan error, 1)
+		go func() { ran <- w.Run(t.Context()) }()
+		c.log.wait(t, "consuming", 1)
+		r.publish("cover-art-archive", "index", amqp.Publishing{})
+		time.Sleep(17 * time.Hour)
+		if err := w.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+		want := []time.Duration{0, 4 * time.Hour, 8 * time.Hour, 12 * time.Hour, 16 * time.Hour}
+		if diff := cmp.Diff(want, at); diff != "" {
+			t.Errorf("attempts, -want +got:\n%s", diff)
+		}
+		if n := r.depth("cover-art-archive.failed"); n != 1 {
+			t.Errorf("%d messages are parked", n)
+		}
+	})
+}

@@ -1,0 +1,112 @@
+package workertest
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Methods with which a broker answers: class and number.
+var (
+	channelOpenOK = []byte{0, 20, 0, 11}
+	qosOK         = []byte{0, 60, 0, 11}
+	consumeOK     = []byte{0, 60, 0, 21}
+)
+
+// withholding has the client's first consuming connection not hear the nth answer of
+// some kind, or also not what follows it, but for heartbeats.
+func withholding(answer []byte, nth int, andAll bool) func(*reprise.Config) {
+	return func(c *reprise.Config) {
+		memory, dials := c.Dial, int32(0)
+		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := memory(ctx, network, addr)
+			if dials++; dials != consumes || err != nil {
+				return conn, err
+			}
+			deaf := false
+			return relay(conn, func(frame []byte) []byte {
+				const heartbeat = 8
+				if deaf && frame[0] != heartbeat {
+					return nil
+				}
+				if bytes.HasPrefix(frame[7:], answer) {
+					if nth--; nth == 0 {
+						deaf = andAll
+						return nil
+					}
+				}
+				return frame
+			}), nil
+		}
+	}
+}
+
+// A broker that does not answer keeps no worker waiting for ever, although it sends
+// heartbeats: it is asked again over another channel, and over another connection if it
+// does not even open a channel.
+func TestABrokerThatDoesNotAnswerAWorkerIsAskedAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer      []byte
+		nth         int
+		andAll      bool
+		connections int // the client has had
+	}{
+		"declaring":                      {answer: channelOpenOK, nth: 1, connections: 3},
+		"opening the channel":            {answer: channelOpenOK, nth: 2, connections: 3},
+		"setting the prefetch":           {answer: qosOK, nth: 1, connections: 2},
+		"consuming":                      {answer: consumeOK, nth: 1, andAll: true, connections: 3},
+		"an ack that somebody waits for": {answer: qosOK, nth: 2, andAll: true, connections: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+				if err := dial().Declare(context.Background(), topology.Buckets{}.Topology("work")); err != nil {
+					t.Fatal(err)
+				}
+				r.publish("", "work", amqp.Publishing{})
+				c := dial(withholding(tc.answer, tc.nth, tc.andAll))
+				h := newScript(func(*reprise.Message) error { return nil })
+				known := make(chan error, 2)
+				w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
+					Queue: "work", Handler: h, Acked: func(_ *reprise.Message, err error) { known <- err },
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ran := make(chan error, 1)
+				go func() { ran <- w.Run(context.Background()) }()
+				began := time.Now()
+				if err := <-known; err != nil { // it was acked, and nobody knows
+					r.publish("", "work", amqp.Publishing{})
+					if err := <-known; err != nil {
+						t.Error(err)
+					}
+				}
+				if took := time.Since(began); took > 3*time.Minute {
+					t.Errorf("it took %s", took)
+				}
+				if n := c.log.count("connected"); n != tc.connections {
+					t.Errorf("there were %d connections", n)
+				}
+				if n := c.log.count("consuming interrupted"); n != 1 && n != 2 {
+					t.Errorf("%d interruptions were logged", n)
+				}
+				if n := c.log.count("broker does not read"); n != tc.connections-2 {
+					t.Errorf("said %d times that the broker does not read", n)
+				}
+				if err := w.Shutdown(context.Background()); err != nil {
+					t.Error(err)
+				}
+				if err := <-ran; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,230 @@
+package workertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+func TestDeclareExplainsRefusals(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		c := dial(t, b.URL)
+		queue, exchange := testkit.Name(t, "q"), testkit.Name(t, "x")
+		r.deleteQueues(queue)
+		r.deleteExchanges(exchange)
+		standing := topology.Topology{
+			Queues:    []topology.Queue{{Name: queue, Args: topology.Table{"x-message-ttl": 1000}}},
+			Exchanges: []topology.Exchange{{Name: exchange, Kind: topology.Direct}},
+		}
+		for range 2 {
+			if err := c.Declare(t.Context(), standing); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, tc := range []struct {
+			name, kind, thing, want string
+			t                       topology.Topology
+		}{
+			{
+				"argument", "queue", queue, "it exists with another x-message-ttl: the broker has '1000', wanted is '2000'. What exists cannot be changed: declare it as it is, use another name, or delete it once it is empty",
+				topology.Topology{Queues: []topology.Queue{{Name: queue, Args: topology.Table{"x-message-ttl": 2000}}}},
+			},
+			{
+				"missing argument", "queue", queue, "it exists with another x-message-ttl: the broker has the value '1000' of type",
+				topology.Topology{Queues: []topology.Queue{{Name: queue}}},
+			},
+			{
+				"kind", "exchange", exchange, "it exists with another type: the broker has 'direct', wanted is 'fanout'",
+				topology.Topology{Exchanges: []topology.Exchange{{Name: exchange, Kind: topology.Fanout}}},
+			},
+			{
+				"bad argument", "queue", queue + "x", "the broker does not accept these arguments",
+				topology.Topology{Queues: []topology.Queue{{Name: queue + "x", Args: topology.Table{"x-message-ttl": "soon"}}}},
+			},
+			{
+				"binding to nothing", "binding", exchange + " → nothing", "it needs something that does not exist",
+				topology.Topology{Bindings: []topology.Binding{{Exchange: exchange, Queue: "nothing"}}},
+			},
+			{
+				"reserved", "queue", "amq.mine", "the user may not configure it (or its name is reserved)",
+				topology.Topology{Queues: []topology.Queue{{Name: "amq.mine", IfAbsent: true}}},
+			},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				err := c.Declare(t.Context(), tc.t)
+				e, ok := errors.AsType[*reprise.DeclareError](err)
+				if !ok || e.Kind != tc.kind || e.Name != tc.thing || !strings.Contains(e.Advice, tc.want) {
+					t.Errorf("got %v, want %q", err, tc.want)
+				}
+				if _, ok := errors.AsType[*amqp.Error](err); !ok {
+					t.Errorf("%v does not wrap the broker's error", err)
+				}
+			})
+		}
+		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{}}}); err == nil {
+			t.Error("a queue without a name was declared")
+		}
+	})
+}
+
+// dialStumbling connects to a broker in memory that answers the first declaration of a
+// queue with an internal error, in these words.
+func dialStumbling(t *testing.T, reason string) client {
+	t.Helper()
+	b, err := broker.New(broker.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Shutdown(context.Background()) })
+	var stumbled atomic.Bool
+	hears := func(frame []byte) []byte {
+		queueDeclareOK := []byte{0, 50, 0, 11}
+		if frame[0] != 1 || !bytes.HasPrefix(frame[7:], queueDeclareOK) || stumbled.Swap(true) {
+			return frame
+		}
+		text := append([]byte{byte(len(reason))}, reason...)
+		method := slices.Concat([]byte{0, 10, 0, 50, 541 >> 8, 541 & 0xff}, text, []byte{0, 50, 0, 10})
+		return slices.Concat([]byte{1, 0, 0, 0, 0, 0, byte(len(method))}, method, []byte{0xce})
+	}
+	return dial(t, "amqp://guest:guest@memory", func(c *reprise.Config) {
+		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := b.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return relay(conn, hears), nil
+		}
+	})
+}
+
+func TestAWorkerSurvivesABrokerThatFailsAtADeclaration(t *testing.T) {
+	start(t, dialStumbling(t, "INTERNAL_ERROR"), reprise.WorkerConfig{Queue: "work", Handler: newScript(func(*reprise.Message) error { return nil })})
+}
+
+func TestAWorkerEndsWhereTheBrokerForbidsADeclaration(t *testing.T) {
+	c := dialStumbling(t, "INTERNAL_ERROR - Feature `transient_nonexcl_queues` is deprecated.")
+	w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "work", Handler: newScript(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = w.Run(t.Context())
+	if e, ok := errors.AsType[*reprise.DeclareError](err); !ok || !strings.Contains(e.Advice, "deprecated feature") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWorkerUsesAnExistingQueueAsItIs(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		if _, err := r.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-message-ttl": int32(3_600_000)}); err != nil {
+			t.Fatal(err)
+		}
+		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
+		r.publish("", queue, amqp.Publishing{})
+		r.take(queue + ".failed")
+	})
+}
+
+func TestWorkerDeclaresItsQueues(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		h := newScript(func(m *reprise.Message) error {
+			if m.Attempt == 1 {
+				return errScripted
+			}
+			return nil
+		})
+		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Policy: quick(2)})
+		r.publish("", queue, amqp.Publishing{})
+		h.wait(t, 2)
+		// Declared again with these very arguments, they are equivalent.
+		for name, args := range map[string]amqp.Table{
+			queue: {
+				"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue + ".failed",
+				"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+				"x-delivery-limit": int64(20),
+			},
+			queue + ".failed": {"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)},
+			queue + ".wait.0-1000": {
+				"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue,
+				"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+			},
+		} {
+			if _, err := r.QueueDeclare(name, true, false, false, false, args); err != nil {
+				t.Errorf("%s: %v", name, err)
+				r.reopen()
+			}
+		}
+	})
+}
+
+func TestRunReturnsAContradiction(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		if _, err := r.QueueDeclare(queue+".failed", true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		w, err := reprise.NewWorker(dial(t, b.URL).Client, reprise.WorkerConfig{
+			Queue: queue, Strategy: strategy, Handler: newScript(func(*reprise.Message) error { return nil }),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = w.Run(t.Context())
+		if e, ok := errors.AsType[*reprise.DeclareError](err); !ok || e.Name != queue+".failed" || !strings.Contains(err.Error(), "x-queue-type") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// Whoever declares at startup wants to know what is worth another try.
+func TestDeclareWithoutAnAnswer(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		var hearing sync.RWMutex
+		c := dial(t, b.URL, deafDial(&hearing, consumes), func(c *reprise.Config) { c.ConfirmTimeout = 100 * time.Millisecond })
+		hearing.Lock()
+		err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}})
+		hearing.Unlock()
+		if !errors.Is(err, reprise.ErrDisconnected) || !strings.Contains(err.Error(), "no answer within 100ms") {
+			t.Errorf("no answer: %v", err)
+		}
+	})
+}
+
+func TestDeclareOverAConnectionThatIsLost(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		proxy := testkit.NewProxy(t, b.URL)
+		c := dial(t, proxy.URL())
+		queue := topology.Topology{Queues: []topology.Queue{{Name: testkit.Name(t, "q")}}}
+		newRaw(t, b.URL).deleteQueues(queue.Queues[0].Name)
+		// The handshakes of two connections (3 each), and two publishing channels (2 each).
+		testkit.Eventually(t, patience, func() bool { return proxy.Frames(testkit.ToClient) == 2*3+2*2 })
+		lost := proxy.CutBeforeFrame(testkit.ToClient, 2)
+		err := c.Declare(t.Context(), queue)
+		<-lost
+		if !errors.Is(err, reprise.ErrDisconnected) {
+			t.Errorf("got %v", err)
+		}
+		testkit.Eventually(t, patience, func() error { return c.Declare(t.Context(), queue) })
+	})
+}

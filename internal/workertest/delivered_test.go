@@ -1,0 +1,162 @@
+package workertest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Whoever keeps a message, or moves it, sees what is on it and nothing else.
+func TestAHandlerSeesTheMessageAsDelivered(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r, c := newRaw(t, b.URL), dial(t, b.URL)
+		work, strategy := r.names(topology.Buckets{})
+		stop := start(t, c, reprise.WorkerConfig{
+			Queue: work, Strategy: strategy, Policy: quick(1),
+			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errScripted }),
+		})
+		msg := everything()
+		msg.Headers["CC"] = []any{"nowhere"}
+		msg.Expiration = "3600000"
+		r.publish("", work, msg)
+		c.log.wait(t, "parked", 1)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+
+		seen := make(chan *reprise.Message, 1)
+		start(t, c, reprise.WorkerConfig{
+			Queue: work + ".failed", AsDelivered: true, Strategy: topology.Strategy{Route: asItIs{}, Marks: topology.Trail{}},
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error { seen <- m; return nil }),
+		})
+		m := <-seen
+		if m.Exchange != "" || m.RoutingKey != work+".failed" || m.Queue != work+".failed" {
+			t.Errorf("delivered from %q %q %q", m.Queue, m.Exchange, m.RoutingKey)
+		}
+		if m.Attempt != 1 || m.Errors != nil || m.ErrorsDropped != 0 || !m.FirstFailed.IsZero() || m.Expiration != 0 {
+			t.Errorf("attempt %d, expires in %s, errors %v", m.Attempt, m.Expiration, m.Errors)
+		}
+		n, _ := topology.Integer(m.Headers[topology.HeaderAttempts])
+		errs, _ := m.Headers[topology.HeaderErrors].([]any)
+		cc, _ := m.Headers[reprise.HeaderCC].([]any)
+		if n != 1 || len(errs) != 1 || len(cc) != 1 || m.Headers["CC"] != nil ||
+			m.Headers[topology.HeaderQueue] != work || m.Headers[reprise.HeaderExpiration] != "3600000" {
+			t.Errorf("headers: %v", m.Headers)
+		}
+		for name, value := range msg.Headers {
+			if name == "CC" {
+				continue
+			}
+			if diff := cmp.Diff(ours(value), m.Headers[name]); diff != "" {
+				t.Errorf("header %s: %s", name, diff)
+			}
+		}
+	})
+}
+
+// asItIs is a route for a queue that is there.
+type asItIs struct{ topology.Requeuing }
+
+func (asItIs) Topology(string) topology.Topology { return topology.Topology{} }
+
+// ours returns a header's value in this library's types.
+func ours(v any) any {
+	switch x := v.(type) {
+	case amqp.Table:
+		t := topology.Table{}
+		for name, value := range x {
+			t[name] = ours(value)
+		}
+		return t
+	case []any:
+		all := make([]any, len(x))
+		for i, value := range x {
+			all[i] = ours(value)
+		}
+		return all
+	}
+	return v
+}
+
+// acks records what Acked was told.
+type acks struct {
+	mu    sync.Mutex
+	told  []error
+	about []*reprise.Message
+}
+
+func (a *acks) acked(m *reprise.Message, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.told, a.about = append(a.told, err), append(a.about, m)
+}
+
+func (a *acks) all() ([]error, []*reprise.Message) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.told, a.about
+}
+
+// An ack that is told to be there is: the message never comes again, though the
+// connection ends that moment. One that is lost is told to be.
+func TestAckedTellsWhatTheBrokerKnows(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		work, strategy := r.names(topology.Buckets{})
+		proxy := testkit.NewProxy(t, b.URL)
+		var a acks
+		h := newScript(func(m *reprise.Message) error {
+			if m.MessageID == "cut" && !m.Redelivered {
+				proxy.Cut()
+				r.publish("", work, amqp.Publishing{MessageId: "after"}) // which is delivered when the channel is known to be gone
+			}
+			return nil
+		})
+		c := dial(t, proxy.URL())
+		stop := start(t, c, reprise.WorkerConfig{Queue: work, Strategy: strategy, Handler: h, Acked: a.acked})
+		r.publish("", work, amqp.Publishing{MessageId: "first"})
+		testkit.Eventually(t, patience, func() bool { told, _ := a.all(); return len(told) == 1 })
+		r.publish("", work, amqp.Publishing{MessageId: "cut"})
+		testkit.Eventually(t, patience, func() bool { told, _ := a.all(); return len(told) == 4 })
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		told, about := a.all()
+		got := map[string][]bool{}
+		for i, err := range told {
+			got[about[i].MessageID] = append(got[about[i].MessageID], err == nil)
+		}
+		want := map[string][]bool{"first": {true}, "cut": {false, true}, "after": {true}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		if seen := h.wait(t, 4); len(seen) != h.count() || seen[0] != about[0] {
+			t.Errorf("%d runs; the message told about is the handler's: %t", h.count(), seen[0] == about[0])
+		}
+	})
+}
+
+// What is told of an ack waits for nobody's slot, and a panic in there ends nothing.
+func TestAckedMayPanic(t *testing.T) {
+	b := testkit.Embedded(t)
+	r, c := newRaw(t, b.URL), dial(t, b.URL)
+	work, strategy := r.names(topology.Buckets{})
+	h := newScript(func(*reprise.Message) error { return nil })
+	start(t, c, reprise.WorkerConfig{
+		Queue: work, Strategy: strategy, Handler: h,
+		Acked: func(*reprise.Message, error) { panic("told") },
+	})
+	for range 2 {
+		r.publish("", work, amqp.Publishing{})
+	}
+	c.log.wait(t, "Acked failed", 2)
+	testkit.Eventually(t, 10*time.Second, func() bool { return r.depth(work) == 0 })
+}

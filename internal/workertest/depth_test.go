@@ -1,0 +1,40 @@
+package workertest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+func TestDepthIsWhatIsReady(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r, c := newRaw(t, b.URL), dial(t, b.URL)
+		queue := queueFor(t, r, c, topology.Table{})
+		for range 3 {
+			r.publish("", queue, amqp.Publishing{})
+		}
+		if _, ok, err := r.Get(queue, false); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		testkit.Eventually(t, patience, func() bool { n, err := c.Depth(t.Context(), queue); return n == 2 && err == nil })
+		n, err := c.Depth(t.Context(), queue+".no")
+		if e, ok := errors.AsType[*reprise.QueueError](err); !ok || e.Queue != queue+".no" || e.Code != 404 || n != 0 ||
+			!strings.Contains(err.Error(), "there is no queue") || strings.Contains(err.Error(), "message") {
+			t.Errorf("of no queue: %d, %v", n, err)
+		}
+		exclusive := testkit.Name(t, "exclusive")
+		if _, err := r.QueueDeclare(exclusive, false, false, true, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Depth(t.Context(), exclusive)
+		if e, ok := errors.AsType[*reprise.QueueError](err); !ok || e.Queue != exclusive || e.Code != 405 || strings.Contains(err.Error(), "message") {
+			t.Errorf("of another connection's queue: %v", err)
+		}
+	})
+}

@@ -1,0 +1,221 @@
+package workertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// A detour ends with the first answer in good time, also while others on it wait.
+func TestADetourEndsThatIsInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, m := mutedMemory(t)
+		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); err != nil {
+			t.Fatal(err)
+		}
+		before := m.channels()
+		m.mute("q")
+		var all sync.WaitGroup
+		unconfirmed := func() {
+			all.Go(func() {
+				if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); !errors.Is(err, reprise.ErrUnconfirmed) {
+					t.Errorf("not confirmed: %v", err)
+				}
+			})
+		}
+		unconfirmed()
+		time.Sleep(reprise.DefaultConfirmTimeout / 2)
+		unconfirmed()
+		time.Sleep(time.Second)
+		if n := m.channels(); n <= before {
+			t.Fatalf("%d channels, want more than %d: a queue that does not confirm has one of its own", n, before)
+		}
+		m.unmute("q")
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); err != nil {
+			t.Error(err)
+		}
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); err != nil {
+			t.Error(err)
+		}
+		all.Wait()
+		time.Sleep(10 * time.Minute)
+		if n := m.channels(); n != before {
+			t.Errorf("%d channels, want %d: a queue that confirms has none of its own", n, before)
+		}
+	})
+}
+
+// Many queues that do not confirm do not use up the channels of the connection, and
+// are all well again when they confirm.
+func TestDetoursLeaveChannelsToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 12
+		c, m := mutedMemory(t, fmt.Sprint("channel_max=", most))
+		names := declareQueues(t, c, 40)
+		ctx, stop := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for _, queue := range names {
+			m.mute(queue)
+			all.Go(func() {
+				for ctx.Err() == nil {
+					_ = c.Publish(ctx, &reprise.Message{RoutingKey: queue})
+					time.Sleep(time.Second)
+				}
+			})
+		}
+		for range 60 {
+			time.Sleep(time.Minute)
+			if _, err := c.Depth(t.Context(), names[0]); err != nil {
+				t.Fatal(err)
+			}
+			if n := m.channels(); n > 2+most/2 {
+				t.Fatalf("%d channels are open", n)
+			}
+		}
+		m.tell(t)
+		time.Sleep(10 * time.Minute)
+		stop()
+		all.Wait()
+		for _, queue := range names {
+			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil {
+				t.Errorf("%s: %v", queue, err)
+			}
+		}
+	})
+}
+
+func declareQueues(t *testing.T, c client, n int) (names []string) {
+	t.Helper()
+	var all topology.Topology
+	for i := range n {
+		names = append(names, fmt.Sprint("q", i))
+		all.Queues = append(all.Queues, topology.Queue{Name: names[i]})
+	}
+	if err := c.Declare(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// Copies for many queues that do not confirm wait for as long as that takes, and are
+// there once.
+func TestCopiesToManyQueuesThatDoNotConfirm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, m := mutedMemory(t)
+		const queues, each = 40, 20
+		for i := range queues {
+			name := fmt.Sprint("q", i)
+			h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+			start(t, c, reprise.WorkerConfig{Queue: name, Handler: h})
+			m.mute(name + ".failed")
+		}
+		for n := range each {
+			for i := range queues {
+				if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: fmt.Sprint("q", i), MessageID: fmt.Sprint(n)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Minute)
+		}
+		if n := m.channels(); n > 2+128 {
+			t.Errorf("%d channels are open", n)
+		}
+		m.tell(t)
+		c.log.wait(t, "parked", queues*each)
+		for i := range queues {
+			if n, err := c.Depth(t.Context(), fmt.Sprint("q", i, ".failed")); err != nil || n != each {
+				t.Errorf("%d copies, %v", n, err)
+			}
+		}
+	})
+}
+
+// What is said of a message is true, whatever happens to confirms and connections.
+func TestPublishTellsTheTruth(t *testing.T) {
+	for seed := range uint64(5) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+				m := newMuted()
+				publishThroughFaults(t, dial(m.between), m, r, rand.New(rand.NewPCG(seed, 7)))
+			})
+		})
+	}
+}
+
+func publishThroughFaults(t *testing.T, c client, m *muted, r *raw, random *rand.Rand) {
+	names := declareQueues(t, c, 6)
+	var mu sync.Mutex
+	said := map[string]error{}
+	var all sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	for p := range 60 {
+		r := rand.New(rand.NewPCG(random.Uint64(), 1))
+		all.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				id := fmt.Sprint(p, "-", n)
+				within, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(100))*time.Second)
+				err := c.Publish(within, &reprise.Message{MessageID: id, RoutingKey: names[r.IntN(len(names))]})
+				cancel()
+				mu.Lock()
+				said[id] = err
+				mu.Unlock()
+				time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
+			}
+		})
+	}
+	for range 60 {
+		time.Sleep(time.Duration(random.IntN(15000)) * time.Millisecond)
+		switch random.IntN(8) {
+		case 0, 1, 2:
+			m.mute(names[random.IntN(len(names))])
+		case 3, 4:
+			m.tell(t)
+		case 5:
+			m.cut()
+		case 6:
+			if random.IntN(3) == 0 {
+				m.deafen()
+			}
+		}
+	}
+	m.tell(t)
+	if random.IntN(2) == 0 {
+		stop()
+		all.Wait()
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	stop()
+	all.Wait()
+
+	stored := map[string]int{}
+	for _, queue := range names {
+		for range r.depth(queue) {
+			stored[r.take(queue).MessageId]++
+		}
+	}
+	for id, err := range said {
+		switch n := stored[id]; {
+		case n > 1:
+			t.Errorf("%s is stored %d times", id, n)
+		case err == nil && n != 1:
+			t.Errorf("%s is confirmed, and not stored", id)
+		case errors.Is(err, reprise.ErrNacked):
+			t.Errorf("%s: %v", id, err)
+		case err != nil && n != 0 && !errors.Is(err, reprise.ErrUnconfirmed):
+			t.Errorf("%s is stored, and was not sent: %v", id, err)
+		}
+	}
+}

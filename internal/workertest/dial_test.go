@@ -1,0 +1,212 @@
+package workertest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+func TestDialRefusesAtOnce(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		with := func(change func(u *url.URL)) string {
+			u, err := url.Parse(b.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(u)
+			return u.String()
+		}
+		for _, tc := range []struct{ name, url, want string }{
+			{"scheme", "http://user:s3cret@localhost/", "cannot use this broker URL (it does not begin with amqp:// or amqps://): write amqp://user:password@host:5672/vhost"},
+			{"port", "amqp://user:s3cret@localhost:port/", "cannot use this broker URL"},
+			{"escape", "amqp://user:s3cret%zz@localhost/", "cannot use this broker URL"},
+			{"password", with(func(u *url.URL) { u.User = url.UserPassword("guest", "s3cret") }), `the broker refused user "guest": check user name and password`},
+			{"virtual host", with(func(u *url.URL) { u.Path = "/no-such-vhost" }), `does not let user "guest" into virtual host "no-such-vhost": check that it exists`},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				c, err := reprise.Dial(ctx, tc.url, nil)
+				if err == nil {
+					_ = c.Close(ctx)
+				}
+				if _, ok := errors.AsType[*reprise.ConnectError](err); !ok || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("got %v, want %q", err, tc.want)
+				}
+				for e := err; e != nil; e = errors.Unwrap(e) {
+					if strings.Contains(e.Error(), "s3cret") {
+						t.Errorf("the password shows in %v", e)
+					}
+				}
+			})
+		}
+	})
+}
+
+// RabbitMQ's special rule for the user guest is told to those whom it may concern.
+func TestDialTellsOfGuestFromAfar(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		u, err := url.Parse(b.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		here := u.Host
+		u.User = url.UserPassword("guest", "wrong")
+		for host, want := range map[string]bool{here: false, "broker.example:5672": true} {
+			u.Host = host
+			_, err := reprise.Dial(t.Context(), u.String(), &reprise.Config{
+				Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+					return new(net.Dialer).DialContext(ctx, network, here)
+				},
+			})
+			if err == nil || strings.Contains(err.Error(), "guest in from localhost only") != want {
+				t.Errorf("%s: %v", host, err)
+			}
+		}
+	})
+}
+
+var errUnreachable = errors.New("nobody is home")
+
+func TestDialTriesUntilItsContextEnds(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	reason := errors.New("enough")
+	tries := 0
+	_, err := reprise.Dial(ctx, "amqp://guest:s3cret@broker.example/", &reprise.Config{
+		Reconnect: backoff.Fixed(time.Millisecond),
+		Dial: func(_ context.Context, network, addr string) (net.Conn, error) {
+			if network != "tcp" || addr != "broker.example:5672" {
+				t.Errorf("dialled %s %s", network, addr)
+			}
+			if tries++; tries == 3 {
+				cancel(reason)
+			}
+			return nil, errUnreachable
+		},
+	})
+	if !errors.Is(err, reason) || !strings.Contains(err.Error(), "nobody is home") || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("after %d tries: %v", tries, err)
+	}
+}
+
+// RabbitMQ takes its time to refuse a password: a Dial that ends meanwhile tells
+// what it was told before.
+func TestDialTellsWhatItWasToldBeforeItsEnd(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	tries := 0
+	_, err := reprise.Dial(ctx, "amqp://broker.example/", &reprise.Config{
+		Reconnect: backoff.Fixed(time.Millisecond),
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if tries++; tries == 1 {
+				return nil, errUnreachable
+			}
+			cancel()
+			return nil, ctx.Err()
+		},
+	})
+	const want = "reprise: broker.example:5672 cannot be reached: context canceled (last try: broker.example:5672: nobody is home)"
+	if !errors.Is(err, context.Canceled) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestDialGivesUpInTheMiddleOfAHandshake(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := reprise.Dial(ctx, "amqp://broker.example/", &reprise.Config{
+		Dial: func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			go func() {
+				defer server.Close()
+				_, _ = server.Read(make([]byte, 8)) // the protocol header, and no answer
+				cancel()
+				_, _ = server.Read(make([]byte, 1)) // until the client hangs up
+			}()
+			return client, nil
+		},
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDialValidatesItsConfig(t *testing.T) {
+	for want, c := range map[string]reprise.Config{
+		"reprise: Config.Heartbeat 1ms: use at least 1s, or 0 for 10s":               {Heartbeat: time.Millisecond},
+		"reprise: Config.ConfirmTimeout -1ns is negative: use 0 for 30s":             {ConfirmTimeout: -1},
+		"backoff: List is empty: give at least one delay, such as List{time.Minute}": {Reconnect: backoff.List{}},
+		"reprise: Config.Reconnect: its delays stay at 0s, which would keep this process and the broker busy: have them reach at least 1ms, " +
+			"such as backoff.Fixed(time.Second), or leave it nil for the default": {Reconnect: backoff.Fixed(0)},
+	} {
+		if _, err := reprise.Dial(t.Context(), "amqp://localhost/", &c); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	for _, b := range []backoff.Backoff{
+		nil, backoff.Fixed(time.Millisecond),
+		backoff.List{0, time.Second},
+		backoff.Full(backoff.Fixed(time.Second)),
+		backoff.Exponential{Initial: time.Millisecond, Max: time.Second},
+	} {
+		if err := (&reprise.Config{Reconnect: b}).Validate(); err != nil {
+			t.Errorf("%v: %v", b, err)
+		}
+	}
+}
+
+// A connection lost in the handshake looks, to the AMQP client, like a refused
+// password. It is not believed at once.
+func TestDialSurvivesABrokenHandshake(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		proxy := testkit.NewProxy(t, b.URL)
+		lost := proxy.CutBeforeFrame(testkit.ToClient, 2) // connection.tune, the answer to the password
+		dial(t, proxy.URL())
+		<-lost
+	})
+}
+
+// What the program says counts, and else what the URL says.
+func TestWhoSetsTheHeartbeat(t *testing.T) {
+	for _, tc := range []struct {
+		parameter string
+		set, want time.Duration
+	}{
+		{"", 0, reprise.DefaultHeartbeat},
+		{"", 3 * time.Second, 3 * time.Second},
+		{"?heartbeat=7", 0, 7 * time.Second},
+		{"?heartbeat=7", 3 * time.Second, 3 * time.Second},
+		{"?connection_timeout=5000&heartbeat=7&channel_max=100", 3 * time.Second, 3 * time.Second},
+	} {
+		t.Run(tc.parameter+" "+tc.set.String(), func(t *testing.T) {
+			b, err := broker.New(broker.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = b.Shutdown(context.Background()) })
+			_, m := dialMuted(t, "amqp://guest:guest@memory/%2F"+tc.parameter, func(c *reprise.Config) { c.Dial, c.Heartbeat = b.DialContext, tc.set })
+			if got := m.heartbeat(); got != tc.want {
+				t.Errorf("it is %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestDialWithTooFewChannels(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		client, err := reprise.Dial(t.Context(), b.URL+"?channel_max=3", nil)
+		if err == nil {
+			_ = client.Close(t.Context())
+		}
+		if e, ok := errors.AsType[*reprise.ConnectError](err); !ok || !strings.Contains(e.Reason, "raise channel_max") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

@@ -1,0 +1,152 @@
+package workertest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// held is a handler whose attempts wait for the test to say how they end.
+type held struct {
+	t       testing.TB
+	running chan attempt
+}
+
+type attempt struct {
+	m      *reprise.Message
+	result chan<- error
+}
+
+func newHeld(t testing.TB) held { return held{t, make(chan attempt)} }
+
+func (h held) Handle(_ context.Context, m *reprise.Message) error {
+	result := make(chan error)
+	select {
+	case h.running <- attempt{m, result}:
+	case <-h.t.Context().Done():
+		return nil
+	}
+	select {
+	case err := <-result:
+		return err
+	case <-h.t.Context().Done(): // the test has failed
+		return nil
+	}
+}
+
+func (h held) next() attempt {
+	h.t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	select {
+	case a := <-h.running:
+		return a
+	case <-deadline.C:
+		h.t.Fatal("no message came")
+		return attempt{}
+	}
+}
+
+// A handler outlives the connection its message came on. What it then settles
+// bears a delivery tag that the new connection has given to another message.
+func TestSettlingAfterAReconnectTouchesNothing(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		for _, tc := range []struct {
+			name   string
+			result error
+		}{
+			{"success", nil},
+			{"failure", errScripted},
+			{"park", reprise.Park(errScripted)},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				r := newRaw(t, b.URL)
+				queue, strategy := r.names(topology.Buckets{})
+				proxy := testkit.NewProxy(t, b.URL)
+				c := dial(t, proxy.URL())
+				h := newHeld(t)
+				// Of two unsettled messages one is the new one, below: each of the
+				// others is delivered when the broker has the ack of the one before.
+				stop := start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Concurrency: 2, Prefetch: 2})
+
+				r.publish("", queue, amqp.Publishing{MessageId: "old"})
+				old := h.next() // tag 1 of the first connection
+
+				// While the worker is away, the old message is kept from it, and a
+				// new one takes its place.
+				proxy.Refuse()
+				proxy.Cut()
+				var kept amqp.Delivery
+				testkit.Eventually(t, patience, func() (ok bool) {
+					var err error
+					if kept, ok, err = r.Get(queue, false); err != nil {
+						t.Fatal(err)
+					}
+					return ok
+				})
+				if kept.MessageId != "old" || !kept.Redelivered {
+					t.Fatalf("got %q, redelivered %t", kept.MessageId, kept.Redelivered)
+				}
+				r.publish("", queue, amqp.Publishing{MessageId: "new"})
+				proxy.Resume()
+				fresh := h.next() // tag 1 of the second connection
+				if fresh.m.MessageID != "new" {
+					t.Fatalf("got %q", fresh.m.MessageID)
+				}
+
+				old.result <- tc.result // settles tag 1 of a connection that is gone
+
+				// More messages push out whatever the stale settlement left behind;
+				// they need its slot, too.
+				const more = 5
+				var last attempt
+				for i := range more {
+					r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint("more-", i)})
+					if last = h.next(); i < more-1 {
+						last.result <- nil
+					}
+				}
+				if tc.result != nil {
+					c.log.wait(t, "copy dropped", 1)
+				}
+
+				// Were the new message acknowledged, it would be gone now. So would
+				// the old one.
+				before := c.log.count("consuming")
+				proxy.Cut()
+				c.log.wait(t, "consuming", before+1)
+				if err := kept.Nack(false, true); err != nil {
+					t.Fatal(err)
+				}
+				fresh.result <- nil // stale as well
+				last.result <- nil
+				again := map[string]int{}
+				for range 3 {
+					a := h.next()
+					again[a.m.MessageID] = a.m.Attempt
+					if !a.m.Redelivered {
+						t.Errorf("%s is not marked as redelivered", a.m.MessageID)
+					}
+					a.result <- nil
+				}
+				if want := map[string]int{"old": 1, "new": 1, "more-4": 1}; !maps.Equal(again, want) {
+					t.Errorf("messages and attempts after the second reconnect: %v, want %v", again, want)
+				}
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				if d, f := r.depth(queue), r.depth(queue+".failed"); d != 0 || f != 0 {
+					t.Errorf("%d are left in the work queue, %d in the failed queue", d, f)
+				}
+			})
+		}
+	})
+}

@@ -1,0 +1,68 @@
+package workertest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+func TestHealthy(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		proxy := testkit.NewProxy(t, b.URL)
+		c := dial(t, proxy.URL())
+		if err := c.Healthy(t.Context()); err != nil {
+			t.Errorf("connected: %v", err)
+		}
+		proxy.Refuse()
+		proxy.Cut()
+		c.log.wait(t, "connect failed", 2)
+		err := c.Healthy(t.Context())
+		if !errors.Is(err, reprise.ErrDisconnected) || !strings.Contains(err.Error(), proxy.Addr()) {
+			t.Errorf("cut off: %v", err)
+		}
+		proxy.Resume()
+		testkit.Eventually(t, patience, func() error { return c.Healthy(t.Context()) })
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Healthy(t.Context()); !errors.Is(err, reprise.ErrClosed) {
+			t.Errorf("closed: %v", err)
+		}
+	})
+}
+
+// A connection may stand, and nobody be there at its other end.
+func TestNotHealthyWithoutAnAnswer(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		for name, which := range map[string]int32{"publishing": publishes, "consuming": consumes} {
+			t.Run(name, func(t *testing.T) {
+				var hearing sync.RWMutex
+				c := dial(t, b.URL, deafDial(&hearing, which))
+				if err := c.Healthy(t.Context()); err != nil {
+					t.Errorf("hearing: %v", err)
+				}
+				hearing.Lock()
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				err := c.Healthy(ctx)
+				gone := errors.New("the prober has gone")
+				cancelled, leave := context.WithCancelCause(t.Context())
+				leave(gone)
+				if err := c.Healthy(cancelled); !errors.Is(err, gone) || errors.Is(err, reprise.ErrDisconnected) {
+					t.Errorf("nobody waits: %v", err)
+				}
+				hearing.Unlock()
+				if !errors.Is(err, reprise.ErrDisconnected) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "does not answer") {
+					t.Errorf("deaf: %v", err)
+				}
+				testkit.Eventually(t, patience, func() error { return c.Healthy(t.Context()) })
+			})
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package workertest
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// deaf is a connection whose reader can be made to wait.
+type deaf struct {
+	net.Conn
+	hearing *sync.RWMutex // held by whoever makes it wait
+}
+
+func (d deaf) Read(p []byte) (int, error) {
+	n, err := d.Conn.Read(p)
+	d.hearing.RLock()
+	defer d.hearing.RUnlock()
+	return n, err
+}
+
+// The order in which a client connects.
+const (
+	publishes int32 = 1
+	consumes  int32 = 2
+)
+
+// deafDial makes one of the client's connections wait for hearing.
+func deafDial(hearing *sync.RWMutex, which int32) func(*reprise.Config) {
+	var dials atomic.Int32
+	return func(c *reprise.Config) {
+		c.Dial = func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+			if conn, err = (&net.Dialer{}).DialContext(ctx, network, addr); err == nil && dials.Add(1) == which {
+				conn = deaf{conn, hearing}
+			}
+			return conn, err
+		}
+	}
+}
+
+// What is in flight must fit into the channels that take the broker's answers,
+// or the AMQP client drops some of them while this process is stuck.
+func TestWhatIsInFlightIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		const bound, more = 1024, 100
+		m := newMuted()
+		c := dial(m.between)
+		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "work"}}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "work"}); err != nil {
+			t.Fatal(err)
+		}
+		r.take("work")
+
+		m.mute("work")
+		results := make(chan error, bound+more)
+		for range bound + more {
+			go func() { results <- c.Publish(t.Context(), &reprise.Message{RoutingKey: "work"}) }()
+		}
+		synctest.Wait()
+		if n := r.depth("work"); n != bound {
+			t.Errorf("%d messages are in flight, want %d", n, bound)
+		}
+		m.tell(t)
+		for range bound + more {
+			if err := <-results; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,77 @@
+package workertest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+)
+
+// failingOnce is a Limiter that fails at the second question, when it is told to.
+type failingOnce struct {
+	fail  chan struct{}
+	asked atomic.Int32
+}
+
+func (l *failingOnce) Wait(ctx context.Context) error {
+	if l.asked.Add(1) != 2 {
+		return nil
+	}
+	select {
+	case <-l.fail:
+		return errors.New("no answer from Redis")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// stuckLog takes two seconds for one text, and tells when it begins.
+type stuckLog struct {
+	slog.Handler
+	text  string
+	begin func()
+}
+
+func (l stuckLog) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == l.text {
+		l.begin()
+		time.Sleep(2 * time.Second)
+	}
+	return l.Handler.Handle(ctx, r)
+}
+
+func (l stuckLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	l.Handler = l.Handler.WithAttrs(attrs)
+	return l
+}
+
+// A limiter that failed is asked again, although the second for which the worker
+// pauses was over before the worker could look, here because of its logger.
+func TestALimiterThatFailedIsAskedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		limiter := &failingOnce{fail: make(chan struct{})}
+		c := dial(func(c *reprise.Config) {
+			c.Logger = slog.New(stuckLog{c.Logger.Handler(), "consumer timeout is near", func() { close(limiter.fail) }})
+		})
+		h := newScript(func(m *reprise.Message) error {
+			if m.MessageID == "slow" {
+				time.Sleep(55 * time.Second)
+			}
+			return nil
+		})
+		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Concurrency: 2, Limiter: limiter, ConsumerTimeout: time.Minute})
+		r.publish("", "work", amqp.Publishing{MessageId: "slow"})
+		time.Sleep(30 * time.Second)
+		r.publish("", "work", amqp.Publishing{MessageId: "next"})
+		time.Sleep(time.Minute)
+		if n := h.count(); n != 2 {
+			t.Errorf("%d of 2 messages handled", n)
+		}
+	})
+}

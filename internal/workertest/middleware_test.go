@@ -1,0 +1,200 @@
+package workertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+)
+
+func named(name string, calls *[]string) reprise.Middleware {
+	return func(next reprise.Handler) reprise.Handler {
+		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+			*calls = append(*calls, name)
+			err := next.Handle(ctx, m)
+			*calls = append(*calls, fmt.Sprintf("%s: %v", name, err))
+			return err
+		})
+	}
+}
+
+func TestMiddlewareIsAroundTheHandlerFirstOutermost(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		var calls []string
+		c := dial()
+		start(t, c, reprise.WorkerConfig{
+			Queue: "work", Policy: reprise.Policy{MaxAttempts: 1},
+			Middleware: []reprise.Middleware{named("outer", &calls), named("inner", &calls)},
+			Handler:    newScript(func(*reprise.Message) error { return errScripted }),
+		})
+		r.publish("", "work", amqp.Publishing{})
+		c.log.wait(t, "parked", 1)
+		want := []string{"outer", "inner", "inner: scripted failure", "outer: scripted failure"}
+		if diff := cmp.Diff(want, calls); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestTimeoutEndsTheContextOfAnAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		clock := newClock()
+		h := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+			clock.tick()
+			if m.Attempt == 3 {
+				return nil
+			}
+			<-ctx.Done()
+			clock.tick()
+			if m.Attempt == 2 {
+				return reprise.RetryAfter(time.Hour, ctx.Err())
+			}
+			return ctx.Err()
+		})
+		c := dial()
+		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Middleware: []reprise.Middleware{reprise.Timeout(20 * time.Second)}})
+		r.publish("", "work", amqp.Publishing{})
+		time.Sleep(2 * time.Hour)
+		at := clock.ticks()
+		if len(at) != 5 || at[1]-at[0] != 20*time.Second || at[3]-at[2] != 20*time.Second || at[4]-at[3] < time.Hour {
+			t.Errorf("attempts began and ended at %v", at)
+		}
+	})
+}
+
+func TestTimeoutSaysSo(t *testing.T) {
+	wait := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+		<-ctx.Done()
+		return fmt.Errorf("asking: %w", ctx.Err())
+	})
+	h := reprise.Timeout(time.Millisecond)(wait)
+	err := h.Handle(t.Context(), &reprise.Message{})
+	if !errors.Is(err, reprise.ErrAttemptTimeout) || !errors.Is(err, context.DeadlineExceeded) ||
+		err.Error() != "reprise: the attempt took too long (1ms): asking: context deadline exceeded" {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := reprise.Timeout(time.Hour)(wait).Handle(ctx, &reprise.Message{}); errors.Is(err, reprise.ErrAttemptTimeout) {
+		t.Errorf("the end of a worker passes for a timeout: %v", err)
+	}
+	late := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+		<-ctx.Done()
+		return nil
+	})
+	if err := reprise.Timeout(time.Millisecond)(late).Handle(t.Context(), &reprise.Message{}); err != nil {
+		t.Errorf("late, but done: %v", err)
+	}
+}
+
+func TestImmediateRunsAgainInTheProcess(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		results []error
+		runs    int
+		want    error
+	}{
+		{"success after two", []error{errScripted, errScripted, nil}, 3, nil},
+		{"failure to the end", []error{errScripted, errScripted, errScripted, nil}, 3, errScripted},
+		{"an outcome is final", []error{errScripted, reprise.Park(errScripted)}, 2, errScripted},
+		{"another one too", []error{reprise.RetryAfter(time.Hour, errScripted)}, 1, errScripted},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			runs := 0
+			h := reprise.Immediate(2, time.Nanosecond)(reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+				if string(m.Body) != "body" || len(m.Headers) != 1 {
+					t.Errorf("run %d sees what the one before has left: %q %v", runs, m.Body, m.Headers)
+				}
+				copy(m.Body, "done")
+				m.Headers["more"] = true
+				runs++
+				return tc.results[runs-1]
+			}))
+			err := h.Handle(t.Context(), &reprise.Message{Body: []byte("body"), Headers: map[string]any{"k": 1}})
+			if runs != tc.runs || !errors.Is(err, tc.want) {
+				t.Errorf("%d runs, %v", runs, err)
+			}
+		})
+	}
+}
+
+func TestImmediateEndsWithTheContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	runs := 0
+	h := reprise.Immediate(1000, time.Hour)(reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+		runs++
+		cancel()
+		return errScripted
+	}))
+	if err := h.Handle(ctx, &reprise.Message{}); !errors.Is(err, errScripted) || runs != 1 {
+		t.Errorf("%d runs, %v", runs, err)
+	}
+}
+
+type order struct {
+	ID    int `json:"id"`
+	Cents int `json:"cents"`
+}
+
+func (o *order) Validate() error {
+	if o.Cents < 0 {
+		return errors.New("cents is negative")
+	}
+	return nil
+}
+
+func TestJSONDecodesOrParks(t *testing.T) {
+	var got order
+	h := reprise.JSON(func(_ context.Context, o order, m *reprise.Message) error {
+		if m == nil {
+			t.Error("no message")
+		}
+		got = o
+		return errScripted
+	})
+	if err := h.Handle(t.Context(), &reprise.Message{Body: []byte(`{"id": 7, "cents": 1250, "more": null}`)}); err != errScripted || got != (order{7, 1250}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for body, text := range map[string]string{
+		``:                          "the body is not the JSON of a workertest.order",
+		` null `:                    "the body is null, not the JSON of a workertest.order",
+		`{"id": "seven"}`:           "the body is not the JSON of a workertest.order",
+		`{"id": 7} {}`:              "the body is not the JSON of a workertest.order",
+		`{"id": 7, "cents": -1}`:    "the body is not a valid workertest.order: cents is negative",
+		"\xff\xfe{\x00\"\x00i\x00d": "the body is not the JSON of a workertest.order",
+	} {
+		got = order{}
+		err := h.Handle(t.Context(), &reprise.Message{Body: []byte(body)})
+		if _, park := errors.AsType[*reprise.ParkError](err); !park || !strings.Contains(err.Error(), text) || got != (order{}) {
+			t.Errorf("%q: %v", body, err)
+		}
+	}
+}
+
+func TestJSONOfPointersAndMaps(t *testing.T) {
+	pointer := reprise.JSON(func(context.Context, *order, *reprise.Message) error {
+		t.Error("called")
+		return nil
+	})
+	for _, body := range []string{`null`, `{"cents": -1}`} {
+		if _, park := errors.AsType[*reprise.ParkError](pointer.Handle(t.Context(), &reprise.Message{Body: []byte(body)})); !park {
+			t.Errorf("%s is not parked", body)
+		}
+	}
+	anything := reprise.JSON(func(_ context.Context, v map[string]any, _ *reprise.Message) error {
+		if v != nil {
+			t.Errorf("got %v", v)
+		}
+		return nil
+	})
+	if err := anything.Handle(t.Context(), &reprise.Message{Body: []byte("null")}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,237 @@
+package workertest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// muted keeps from a client what a broker says of the messages that are published
+// to some queues, as if these had lost their majority.
+type muted struct {
+	mu     sync.Mutex
+	queues map[string]bool
+	held   []func() error
+	conns  []*mutedConn
+}
+
+// mute withholds the confirms of a queue, and tell gives what was withheld.
+func (m *muted) mute(queue string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.queues[queue] = true
+}
+
+func (m *muted) tell(t testing.TB) {
+	t.Helper()
+	m.mu.Lock()
+	held := m.held
+	m.queues, m.held = map[string]bool{}, nil
+	m.mu.Unlock()
+	for _, tell := range held {
+		if err := tell(); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// unmute withholds nothing any more of what is published from now on.
+func (m *muted) unmute(queue string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.queues, queue)
+}
+
+// between is an option of dial: it has the client hear what m lets it.
+func (m *muted) between(c *reprise.Config) {
+	dial := c.Dial
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
+	}
+	c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return m.over(conn), nil
+	}
+}
+
+func newMuted() *muted { return &muted{queues: map[string]bool{}} }
+
+// dialMuted returns a client whose confirms can be withheld.
+func dialMuted(t *testing.T, url string, options ...func(*reprise.Config)) (client, *muted) {
+	t.Helper()
+	m := newMuted()
+	return dial(t, url, append(options, m.between)...), m
+}
+
+// mutedMemory is dialMuted to a broker in memory of the test's own, with parameters in
+// the URL.
+func mutedMemory(t *testing.T, parameters ...string) (client, *muted) {
+	t.Helper()
+	b, err := broker.New(broker.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Shutdown(context.Background()) })
+	c, m := dialMuted(t, "amqp://guest:guest@memory?"+strings.Join(parameters, "&"), func(c *reprise.Config) { c.Dial = b.DialContext })
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c, m
+}
+
+// deafen has the broker answer nothing any more, but for heartbeats, on the
+// connections that there are.
+func (m *muted) deafen() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.conns {
+		c.deaf = true
+	}
+}
+
+// cut ends the connections that there are.
+func (m *muted) cut() {
+	m.mu.Lock()
+	conns := m.conns
+	m.conns = nil
+	m.mu.Unlock()
+	for _, c := range conns {
+		_ = c.Conn.Close()
+	}
+}
+
+// channels is how many are open with confirms.
+func (m *muted) channels() (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.conns {
+		n += len(c.open)
+	}
+	return n
+}
+
+// heartbeat returns the interval that client and broker have agreed on.
+func (m *muted) heartbeat() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Duration(m.conns[0].beats) * time.Second
+}
+
+// mutedConn is a connection of such a client.
+type mutedConn struct {
+	*relayed
+	*muted
+	writing []byte // of a frame that is not whole
+	open    map[uint16]*mutedChannel
+	deaf    bool
+	beats   uint16 // the heartbeat interval that the client has agreed to, in seconds
+}
+
+type mutedChannel struct {
+	published uint64
+	open      map[uint64]string // the queues of messages without an answer
+}
+
+func (m *muted) over(conn net.Conn) *mutedConn {
+	c := &mutedConn{muted: m, open: map[uint16]*mutedChannel{}}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.conns = append(m.conns, c)
+	c.relayed = relay(conn, c.hears)
+	return c
+}
+
+// Write implements net.Conn. It sees what is published where.
+func (c *mutedConn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	c.writing = append(c.writing, p...)
+	if string(c.writing[:4]) == "AMQP" {
+		c.writing = c.writing[8:]
+	}
+	for len(c.writing) >= 7 {
+		size := 7 + int(binary.BigEndian.Uint32(c.writing[3:])) + 1
+		if len(c.writing) < size {
+			break
+		}
+		c.sees(c.writing[:size])
+		c.writing = c.writing[size:]
+	}
+	c.mu.Unlock()
+	return c.Conn.Write(p)
+}
+
+func (c *mutedConn) sees(frame []byte) {
+	if frame[0] != byte(amqpwire.FrameMethod) {
+		return
+	}
+	number := binary.BigEndian.Uint16(frame[1:])
+	switch m, _ := amqpwire.ParseMethod(frame[7 : len(frame)-1]); m := m.(type) {
+	case *amqpwire.ConnectionTuneOk:
+		c.beats = m.Heartbeat
+	case *amqpwire.ConfirmSelect:
+		c.open[number] = &mutedChannel{open: map[uint64]string{}}
+	case *amqpwire.ChannelClose:
+		delete(c.open, number)
+	case *amqpwire.BasicPublish:
+		if ch := c.open[number]; ch != nil {
+			ch.published++
+			ch.open[ch.published] = m.RoutingKey
+		}
+	}
+}
+
+// hears returns what is told of what the broker says.
+func (c *mutedConn) hears(frame []byte) (told []byte) {
+	number := binary.BigEndian.Uint16(frame[1:])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.deaf && frame[0] != byte(amqpwire.FrameHeartbeat) {
+		return nil
+	}
+	ch := c.open[number]
+	if frame[0] != byte(amqpwire.FrameMethod) || ch == nil {
+		return frame
+	}
+	m, err := amqpwire.ParseMethod(frame[7 : len(frame)-1])
+	ack, ok := m.(*amqpwire.BasicAck)
+	if err != nil || !ok {
+		return frame
+	}
+	told = []byte{}
+	for _, tag := range slices.Sorted(maps.Keys(ch.open)) {
+		if tag > ack.DeliveryTag || tag < ack.DeliveryTag && !ack.Multiple {
+			continue
+		}
+		queue := ch.open[tag]
+		delete(ch.open, tag)
+		one, _ := amqpwire.AppendMethodFrame(nil, number, &amqpwire.BasicAck{DeliveryTag: tag})
+		if !c.queues[queue] {
+			told = append(told, one...)
+			continue
+		}
+		c.held = append(c.held, func() error {
+			c.mu.Lock()
+			closed := c.open[number] != ch
+			c.mu.Unlock()
+			if closed {
+				return nil
+			}
+			_, err := c.out.Write(one)
+			return err
+		})
+	}
+	return told
+}

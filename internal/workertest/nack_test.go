@@ -1,0 +1,43 @@
+package workertest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// A full queue refuses at once what a quorum queue confirms later. RabbitMQ then
+// acknowledges all up to a message, those not meant that it has refused before.
+func TestANackIsNotCoveredByALaterAck(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		c := dial(t, b.URL)
+		queue := queueFor(t, r, c, topology.Table{"x-queue-type": "quorum"})
+		full := queueFor(t, r, c, topology.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: full}); err != nil {
+			t.Fatal(err)
+		}
+		const n = 500
+		err := c.PublishBatch(t.Context(), numbered(n, func(i int) (string, string) {
+			if i%5 == 0 {
+				return "", full
+			}
+			return "", queue
+		}))
+		failed, ok := errors.AsType[*reprise.BatchError](err)
+		if !ok || len(failed.Failed) != n/5 {
+			t.Fatalf("got %v", err)
+		}
+		for _, f := range failed.Failed {
+			if f.Index%5 != 0 || !errors.Is(f, reprise.ErrNacked) {
+				t.Errorf("message %d: %v", f.Index, f.Err)
+			}
+		}
+		if stored := r.depth(full); stored != 1 {
+			t.Errorf("%d messages are in the full queue", stored)
+		}
+	})
+}

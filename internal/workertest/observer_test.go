@@ -1,0 +1,54 @@
+package workertest
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/reprisemq/reprise"
+)
+
+// events is an Observer that keeps what it is told.
+type events struct {
+	mu  sync.Mutex
+	all []reprise.Event
+}
+
+func (e *events) Observe(x reprise.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, x)
+}
+
+// of returns the events of some kinds, in order.
+func (e *events) of(kinds ...reprise.EventKind) (some []reprise.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, x := range e.all {
+		if slices.Contains(kinds, x.Kind) {
+			some = append(some, x)
+		}
+	}
+	return some
+}
+
+// clock records how long after its making things happen.
+type clock struct {
+	began time.Time
+	mu    sync.Mutex
+	at    []time.Duration
+}
+
+func newClock() *clock { return &clock{began: time.Now()} }
+
+func (c *clock) tick() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = append(c.at, time.Since(c.began))
+}
+
+func (c *clock) ticks() []time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.at)
+}

@@ -1,0 +1,180 @@
+package workertest
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"golang.org/x/time/rate"
+
+	"github.com/reprisemq/reprise"
+)
+
+// A handler that takes long does not cost the channel for the sake of messages
+// that wait behind it: they are given back in time, and handled later. Of the
+// handler itself the log warns.
+func TestWhatWaitsTooLongIsGivenBackBeforeTheBrokerLosesPatience(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		h := newScript(func(m *reprise.Message) error { return nil })
+		slow := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+			if m.MessageID == "0" {
+				time.Sleep(29 * time.Minute) // the broker's patience is 30
+			} else {
+				time.Sleep(4 * time.Minute)
+			}
+			return h.Handle(ctx, m)
+		})
+		events := &events{}
+		c := dial(func(c *reprise.Config) { c.Observer = events })
+		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: slow})
+		for i := range 10 {
+			r.publish("", "work", amqp.Publishing{MessageId: fmt.Sprint(i)})
+		}
+		time.Sleep(2 * time.Hour)
+		seen := map[string]int{}
+		for _, m := range h.wait(t, 10) {
+			seen[m.MessageID]++
+		}
+		if len(seen) != 10 || h.count() != 10 {
+			t.Errorf("handled %d times, %v", h.count(), seen)
+		}
+		if n := c.log.count("consuming interrupted"); n != 0 {
+			t.Errorf("the channel was lost %d times", n)
+		}
+		if n := c.log.count("consumer timeout is near"); n == 0 {
+			t.Error("nobody was warned")
+		}
+		if near := events.of(reprise.EventTimeoutNear); len(near) == 0 || near[0].MessageID != "0" || near[0].Attempt != 1 ||
+			near[0].Took < 24*time.Minute || near[0].Took > 26*time.Minute {
+			t.Errorf("the observer was told %v", near)
+		}
+		if n := c.log.count("waited too long to begin"); n == 0 {
+			t.Error("nothing was given back")
+		}
+	})
+}
+
+// Where the broker has no such limit, nothing of the kind happens.
+func TestNoConsumerTimeout(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		h := newScript(func(m *reprise.Message) error {
+			time.Sleep(9 * time.Minute)
+			return nil
+		})
+		c := dial()
+		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, ConsumerTimeout: -1})
+		for range 3 {
+			r.publish("", "work", amqp.Publishing{})
+		}
+		time.Sleep(28 * time.Minute)
+		h.wait(t, 3)
+		if n := c.log.count("consumer timeout is near") + c.log.count("waited too long to begin"); n != 0 {
+			t.Errorf("warned %d times", n)
+		}
+	})
+}
+
+// What waits for a slow Limiter goes back in time as well, so that each message is
+// handled once.
+func TestASlowLimiterDuplicatesNothing(t *testing.T) {
+	for name, cfg := range map[string]reprise.WorkerConfig{
+		"every 10 minutes": {Limiter: rate.NewLimiter(rate.Every(10*time.Minute), 1)},
+		"every hour":       {Limiter: rate.NewLimiter(rate.Every(time.Hour), 1)},
+		"sleeps an hour":   {Limiter: sleepy(time.Hour)},
+		"debounced": {
+			Limiter:  rate.NewLimiter(rate.Every(10*time.Minute), 1),
+			Debounce: &reprise.Debounce{Window: time.Minute, Key: func(m *reprise.Message) string { return m.MessageID }},
+		},
+		"several at once": {Limiter: rate.NewLimiter(rate.Every(10*time.Minute), 1), Concurrency: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+				const messages = 10
+				h := newScript(func(m *reprise.Message) error { return nil })
+				c := dial()
+				cfg.Queue, cfg.Handler = "work", h
+				start(t, c, cfg)
+				for i := range messages {
+					r.publish("", "work", amqp.Publishing{MessageId: fmt.Sprint(i)})
+				}
+				time.Sleep(24 * time.Hour)
+				seen := map[string]int{}
+				for _, m := range h.wait(t, h.count()) {
+					seen[m.MessageID]++
+				}
+				if len(seen) != messages || h.count() != messages {
+					t.Errorf("handled %d times, %v", h.count(), seen)
+				}
+				if n := c.log.count("consumer cancelled"); n != 0 {
+					t.Errorf("the broker lost patience %d times", n)
+				}
+			})
+		})
+	}
+}
+
+// sleepy is a Limiter that keeps nothing in mind.
+type sleepy time.Duration
+
+func (l sleepy) Wait(ctx context.Context) error {
+	select {
+	case <-time.After(time.Duration(l)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// prober pauses its worker once, and has it probe from then on.
+type prober struct{ probing atomic.Bool }
+
+func (p *prober) Allow() (func(error), time.Duration) {
+	if p.probing.Load() {
+		return func(error) {}, 0
+	}
+	return func(error) { p.probing.Store(true) }, 0
+}
+
+func (p *prober) Probing() bool { return p.probing.Load() }
+
+// A message that is to be handled alone waits until nothing else is. Meanwhile the
+// broker's patience is looked after as ever.
+func TestWhatWaitsToBeAloneIsGivenBackInTime(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		const messages = 6
+		var slow atomic.Bool
+		h := newScript(func(m *reprise.Message) error {
+			switch {
+			case m.MessageID == "0" && slow.CompareAndSwap(false, true):
+				time.Sleep(50 * time.Minute) // the broker's patience is 30
+			case m.MessageID == "1" && m.Attempt == 1:
+				return reprise.PauseFor(time.Second, errScripted)
+			}
+			return nil
+		})
+		c := dial()
+		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Concurrency: 2, Breaker: &prober{}})
+		for i := range messages {
+			r.publish("", "work", amqp.Publishing{MessageId: fmt.Sprint(i)})
+		}
+		time.Sleep(25 * time.Minute)
+		if near, back := c.log.count("consumer timeout is near"), c.log.count("waited too long to begin"); near != 1 || back != 1 {
+			t.Errorf("warned %d times of the handler, gave back %d times", near, back)
+		}
+		time.Sleep(5 * time.Hour)
+		seen := map[string]int{}
+		for _, m := range h.wait(t, h.count()) {
+			if m.Attempt == 1 {
+				seen[m.MessageID]++
+			}
+		}
+		for i := 1; i < messages; i++ {
+			if n := seen[fmt.Sprint(i)]; n != 1 {
+				t.Errorf("message %d was handled %d times", i, n)
+			}
+		}
+	})
+}

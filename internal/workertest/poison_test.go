@@ -1,0 +1,164 @@
+package workertest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// process is a worker with a client of its own, which ends as a process that is
+// killed does: its connections are cut and it never comes back.
+type process struct {
+	proxy *testkit.Proxy
+	dead  chan struct{}
+	once  sync.Once
+}
+
+func (p *process) kill() {
+	p.once.Do(func() {
+		p.proxy.Refuse()
+		p.proxy.Cut()
+		close(p.dead)
+	})
+}
+
+// crashing runs processes one after the other. A handler that is given a message
+// of which poison says so kills its process. It returns what the handlers saw.
+func crashing(t *testing.T, b testkit.Target, cfg reprise.WorkerConfig, poison func(*reprise.Message) bool, done func() bool) (runs []string) {
+	t.Helper()
+	var mu sync.Mutex
+	for n := 1; n <= 40 && !done(); n++ {
+		p := &process{proxy: testkit.NewProxy(t, b.URL), dead: make(chan struct{})}
+		c := dial(t, p.proxy.URL())
+		mine := cfg
+		mine.Handler = newScript(func(m *reprise.Message) error {
+			select {
+			case <-p.dead:
+				return errScripted // no handler runs in a process that has ended
+			default:
+			}
+			mu.Lock()
+			runs = append(runs, fmt.Sprintf("%d:%s", n, m.MessageID))
+			mu.Unlock()
+			if poison(m) {
+				p.kill()
+			}
+			select {
+			case <-p.dead:
+				return errScripted // and nobody hears it
+			default:
+				return nil
+			}
+		})
+		stop := start(t, c, mine)
+		testkit.Eventually(t, patience, func() bool {
+			select {
+			case <-p.dead:
+				return true
+			default:
+				return done()
+			}
+		})
+		_ = stop()
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return runs
+}
+
+// A message that ends the process each time is parked, and does not take those
+// along that were delivered with it.
+func TestAMessageThatKillsItsWorkerIsParked(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		// What is declared is a quorum queue; the first delivery makes it exist.
+		c := dial(t, b.URL)
+		if err := c.Declare(t.Context(), strategy.Route.Topology(queue)); err != nil {
+			t.Fatal(err)
+		}
+		ids := []string{"a", "b", "poison", "c", "d"}
+		for _, id := range ids {
+			r.publish("", queue, amqp.Publishing{MessageId: id, Type: "order", Headers: amqp.Table{"k": "v"}})
+		}
+		cfg := reprise.WorkerConfig{Queue: queue, Strategy: strategy, Concurrency: 3, CrashLimit: 6}
+		runs := crashing(t, b, cfg,
+			func(m *reprise.Message) bool { return m.MessageID == "poison" },
+			func() bool { return r.depth(queue+".failed") == 1 && r.depth(queue) == 0 })
+
+		parked := r.take(queue + ".failed")
+		if parked.MessageId != "poison" || parked.Type != "order" || parked.Headers["k"] != "v" {
+			t.Errorf("parked %q of type %q with %v", parked.MessageId, parked.Type, parked.Headers)
+		}
+		if n, _ := topology.Integer(parked.Headers[reprise.HeaderCrashes]); n < 6 {
+			t.Errorf("parked with %s = %v", reprise.HeaderCrashes, parked.Headers[reprise.HeaderCrashes])
+		}
+		errs, _ := parked.Headers[topology.HeaderErrors].([]any)
+		if len(errs) != 1 || !strings.Contains(fmt.Sprint(errs[0]), "never settled") {
+			t.Errorf("parked with errors %v", errs)
+		}
+		handled := map[string]bool{}
+		for _, run := range runs {
+			_, id, _ := strings.Cut(run, ":")
+			handled[id] = true
+		}
+		for _, id := range ids {
+			if !handled[id] {
+				t.Errorf("%s was never handled: %v", id, runs)
+			}
+		}
+	})
+}
+
+// On a queue that does not count deliveries, the message itself does.
+func TestCrashesAreCountedOnClassicQueues(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		exchange := testkit.Name(t, "orders")
+		r.deleteExchanges(exchange)
+		c := dial(t, b.URL)
+		classic := topology.Topology{
+			Exchanges: []topology.Exchange{{Name: exchange, Kind: topology.Topic}},
+			Queues:    []topology.Queue{{Name: queue, Args: topology.Table{"x-queue-type": "classic"}}},
+			Bindings:  []topology.Binding{{Exchange: exchange, Queue: queue, RoutingKey: "order.#"}},
+		}
+		if err := c.Declare(t.Context(), classic); err != nil {
+			t.Fatal(err)
+		}
+		r.publish(exchange, "order.paid", amqp.Publishing{MessageId: "poison", Headers: amqp.Table{"k": "v"}})
+		var mu sync.Mutex
+		var seen []reprise.Message
+		cfg := reprise.WorkerConfig{Queue: queue, Strategy: strategy, Topology: classic, CrashLimit: 3}
+		crashing(t, b, cfg, func(m *reprise.Message) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			seen = append(seen, *m)
+			return true
+		}, func() bool { return r.depth(queue+".failed") == 1 && r.depth(queue) == 0 })
+
+		if len(seen) != 3 {
+			t.Errorf("handled %d times", len(seen))
+		}
+		for i, m := range seen {
+			if m.Exchange != exchange || m.RoutingKey != "order.paid" || m.Attempt != 1 || !slices.Equal(keys(m.Headers), []string{"k"}) {
+				t.Errorf("delivery %d: %q %q attempt %d headers %v", i+1, m.Exchange, m.RoutingKey, m.Attempt, m.Headers)
+			}
+		}
+		parked := r.take(queue + ".failed")
+		if n, _ := topology.Integer(parked.Headers[reprise.HeaderCrashes]); parked.MessageId != "poison" || n != 3 {
+			t.Errorf("parked %q with %v", parked.MessageId, parked.Headers)
+		}
+		if parked.Headers[topology.HeaderRoutingKey] != "order.paid" || parked.Headers[topology.HeaderExchange] != exchange {
+			t.Errorf("origin lost: %v", parked.Headers)
+		}
+	})
+}

@@ -1,0 +1,337 @@
+package workertest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+)
+
+var errBusy = errors.New("busy")
+
+// failures are errors that rules can tell apart.
+var failures = []error{errScripted, errBusy, fmt.Errorf("read: %w", io.ErrUnexpectedEOF), &fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}}
+
+func spans() *rapid.Generator[time.Duration] {
+	return rapid.Map(rapid.OneOf(rapid.Int64Range(0, int64(100*time.Hour)), rapid.Int64Range(0, math.MaxInt64)),
+		func(n int64) time.Duration { return time.Duration(n) })
+}
+
+// growing draws a schedule whose delays do not shrink.
+func growing() *rapid.Generator[backoff.Backoff] {
+	return rapid.OneOf(
+		rapid.Map(spans(), func(d time.Duration) backoff.Backoff { return backoff.Fixed(d) }),
+		rapid.Map(spans(), func(d time.Duration) backoff.Backoff { return backoff.Linear{Step: d, Max: math.MaxInt64} }),
+		rapid.Map(spans(), func(d time.Duration) backoff.Backoff { return backoff.Exponential{Initial: d, Max: math.MaxInt64} }),
+	)
+}
+
+func schedules() *rapid.Generator[backoff.Backoff] {
+	return rapid.OneOf(
+		growing(),
+		rapid.Just[backoff.Backoff](nil),
+		rapid.Map(growing(), func(b backoff.Backoff) backoff.Backoff { return backoff.Full(b) }),
+		rapid.Map(rapid.SliceOfN(spans(), 1, 4), func(l []time.Duration) backoff.Backoff { return backoff.List(l) }),
+		rapid.Just[backoff.Backoff](backoff.Decorrelated{}),
+	)
+}
+
+// policies draws what Validate accepts, with rules for some of the failures.
+func policies(b *rapid.Generator[backoff.Backoff]) *rapid.Generator[reprise.Policy] {
+	limit := rapid.OneOf(rapid.Just(time.Duration(0)), spans())
+	rule := rapid.Custom(func(t *rapid.T) reprise.Rule {
+		return reprise.Rule{
+			Match:       reprise.Is(rapid.SampledFrom(failures).Draw(t, "target")),
+			MaxAttempts: rapid.IntRange(0, 12).Draw(t, "attempts"),
+			GiveUpAfter: limit.Draw(t, "give up after"),
+			Backoff:     rapid.OneOf(rapid.Just[backoff.Backoff](nil), b).Draw(t, "backoff"),
+		}
+	})
+	return rapid.Custom(func(t *rapid.T) reprise.Policy {
+		p := reprise.Policy{
+			MaxAttempts: rapid.IntRange(0, 12).Draw(t, "attempts"),
+			GiveUpAfter: limit.Draw(t, "give up after"),
+			Backoff:     b.Draw(t, "backoff"),
+			Rules:       rapid.SliceOfN(rule, 0, 3).Draw(t, "rules"),
+		}
+		if err := p.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	})
+}
+
+// limits are those that hold for an error: of the first rule that matches, where
+// it has some, else of the policy.
+func limits(p reprise.Policy, err error) (attempts int, giveUpAfter time.Duration) {
+	attempts, giveUpAfter = p.MaxAttempts, p.GiveUpAfter
+	for _, r := range p.Rules {
+		if r.Match(err) {
+			if r.MaxAttempts > 0 {
+				attempts = r.MaxAttempts
+			}
+			if r.GiveUpAfter > 0 {
+				giveUpAfter = r.GiveUpAfter
+			}
+			break
+		}
+	}
+	if attempts == 0 {
+		attempts = reprise.DefaultMaxAttempts
+	}
+	return attempts, giveUpAfter
+}
+
+func TestDecisionsObeyTheLimits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := policies(schedules()).Draw(t, "policy")
+		err := rapid.SampledFrom(failures).Draw(t, "error")
+		attempts, giveUpAfter := limits(p, err)
+		asked := rapid.OneOf(rapid.Just(time.Duration(-1)), spans()).Draw(t, "asked") // -1: nothing
+		if asked >= 0 {
+			err = fmt.Errorf("handler: %w", reprise.RetryAfter(asked, err))
+		}
+		attempt, since := rapid.IntRange(-1, 15).Draw(t, "attempt"), spans().Draw(t, "since")
+
+		d := p.Decide(err, attempt, since)
+		switch {
+		case d.Delay < 0:
+			t.Fatalf("negative delay: %+v", d)
+		case !d.Retry && (d.Delay != 0 || d.Reason == ""):
+			t.Fatalf("parked, and yet %+v", d)
+		case d.Retry && d.Reason != "":
+			t.Fatalf("retried, and yet %+v", d)
+		case d.Retry && max(1, attempt) >= attempts:
+			t.Fatalf("attempt %d of %d is not the last: %+v", attempt, attempts, d)
+		case d.Retry && giveUpAfter > 0 && d.Delay > giveUpAfter-since:
+			t.Fatalf("%s after the first failure, with a limit of %s: %+v", since, giveUpAfter, d)
+		case d.Retry && asked >= 0 && d.Delay != asked:
+			t.Fatalf("%s were asked for: %+v", asked, d)
+		case !d.Retry && max(1, attempt) < attempts && giveUpAfter == 0:
+			t.Fatalf("attempt %d of %d, no time limit: %+v", attempt, attempts, d)
+		}
+	})
+}
+
+// A message that is not tried again is not tried again later, either.
+func TestDecisionsAreFinal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := policies(growing()).Draw(t, "policy")
+		err := rapid.SampledFrom(failures).Draw(t, "error")
+		attempt, since := rapid.IntRange(1, 15).Draw(t, "attempt"), spans().Draw(t, "since")
+		if p.Decide(err, attempt, since).Retry {
+			return
+		}
+		moreAttempts, moreTime := rapid.IntRange(0, 9).Draw(t, "more attempts"), spans().Draw(t, "more time")
+		if since > math.MaxInt64-moreTime {
+			return
+		}
+		if d := p.Decide(err, attempt+moreAttempts, since+moreTime); d.Retry {
+			t.Fatalf("parked after attempt %d and %s, but retried after %d and %s: %+v",
+				attempt, since, attempt+moreAttempts, since+moreTime, d)
+		}
+	})
+}
+
+// A whole life, with handlers that take some time.
+func TestNoAttemptBeginsAfterTheLimits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := policies(schedules()).Draw(t, "policy")
+		p.Rules = nil // one limit for all of it
+		attempts, giveUpAfter := limits(p, nil)
+		made, now, firstFailed := 0, time.Duration(0), time.Duration(-1)
+		for {
+			made++
+			if firstFailed >= 0 && giveUpAfter > 0 && now-firstFailed > giveUpAfter {
+				t.Fatalf("attempt %d begins %s after the first failure, the limit is %s", made, now-firstFailed, giveUpAfter)
+			}
+			now += min(spans().Draw(t, "took"), math.MaxInt64-now)
+			if firstFailed < 0 {
+				firstFailed = now
+			}
+			d := p.Decide(errScripted, made, now-firstFailed)
+			if !d.Retry {
+				break
+			}
+			now += min(d.Delay, math.MaxInt64-now)
+		}
+		if made > attempts {
+			t.Fatalf("%d attempts, the limit is %d", made, attempts)
+		}
+	})
+}
+
+// Whatever the numbers, those that Validate refuses included.
+func TestNonsenseIsDecidedToo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.Int64()
+		p := reprise.Policy{
+			MaxAttempts: rapid.Int().Draw(t, "attempts"),
+			GiveUpAfter: time.Duration(n.Draw(t, "give up after")),
+			Backoff:     backoff.Fixed(n.Draw(t, "delay")),
+			Rules:       []reprise.Rule{{}, {Match: reprise.Is(errBusy), MaxAttempts: rapid.Int().Draw(t, "rule"), GiveUpAfter: time.Duration(n.Draw(t, "rule"))}},
+		}
+		err := rapid.SampledFrom(append(failures, &reprise.RetryAfterError{Delay: time.Duration(n.Draw(t, "asked"))})).Draw(t, "error")
+		if d := p.Decide(err, rapid.Int().Draw(t, "attempt"), time.Duration(n.Draw(t, "since"))); d.Delay < 0 {
+			t.Fatalf("%+v", d)
+		}
+	})
+}
+
+func TestDecide(t *testing.T) {
+	const day = 24 * time.Hour
+	limited := reprise.Policy{MaxAttempts: 3, GiveUpAfter: day, Backoff: backoff.Fixed(2 * time.Hour)}
+	ruled := reprise.Policy{
+		MaxAttempts: 3,
+		Backoff:     backoff.Fixed(time.Second),
+		Rules: []reprise.Rule{
+			{Match: reprise.Is(errBusy), MaxAttempts: 50, Backoff: backoff.Fixed(time.Hour), GiveUpAfter: 90 * time.Minute},
+			{Match: reprise.As[*fs.PathError](), MaxAttempts: 1},
+			{Match: func(err error) bool { return strings.HasPrefix(err.Error(), "read: ") }},
+			{Match: func(error) bool { return true }, MaxAttempts: 2},
+		},
+	}
+	for _, tc := range []struct {
+		name    string
+		policy  reprise.Policy
+		err     error
+		attempt int
+		since   time.Duration
+		want    reprise.Decision
+	}{
+		{"success", limited, nil, 1, 0, reprise.Decision{}},
+		{"first failure", limited, errScripted, 1, 0, reprise.Decision{Retry: true, Delay: 2 * time.Hour}},
+		{"the last attempt", limited, errScripted, 3, time.Hour, reprise.Decision{Reason: "3 attempts made"}},
+		{"more than allowed now", limited, errScripted, 5, time.Hour, reprise.Decision{Reason: "5 attempts made, the limit is 3"}},
+		{"no retries", reprise.Policy{MaxAttempts: 1}, errScripted, 1, 0, reprise.Decision{Reason: "1 attempt made"}},
+		{"the default number", reprise.Policy{}, errScripted, 19, 0, reprise.Decision{Reason: "19 attempts made"}},
+		{"just in time", limited, errScripted, 2, 22 * time.Hour, reprise.Decision{Retry: true, Delay: 2 * time.Hour}},
+		{
+			"too late", limited, errScripted, 2, 23 * time.Hour,
+			reprise.Decision{Reason: "a retry in 2h would begin 25h after the first failure, the limit is 24h"},
+		},
+		{
+			"a little too late", limited, errScripted, 2, 22*time.Hour + time.Millisecond,
+			reprise.Decision{Reason: "a retry in 2h would begin 24h0m1s after the first failure, the limit is 24h"},
+		},
+		{
+			"too late, and soon",
+			reprise.Policy{GiveUpAfter: time.Second},
+			reprise.RetryAfter(1500*time.Millisecond, nil), 1, 0,
+			reprise.Decision{Reason: "a retry in 1.5s would begin 1.5s after the first failure, the limit is 1s"},
+		},
+		{
+			"beyond all time", limited, reprise.RetryAfter(math.MaxInt64, nil), 1, time.Hour,
+			reprise.Decision{Reason: "a retry in 2562047h47m16.854775807s would begin 2562047h47m16.854775807s after the first failure, the limit is 24h"},
+		},
+		{"the first failure was later, says its clock", limited, errScripted, 1, -day, reprise.Decision{Retry: true, Delay: 2 * time.Hour}},
+		{"the handler's delay", limited, reprise.RetryAfter(time.Minute, errScripted), 1, 0, reprise.Decision{Retry: true, Delay: time.Minute}},
+		{"the handler's delay, none", limited, reprise.RetryAfter(0, nil), 1, 0, reprise.Decision{Retry: true}},
+		{
+			"the handler's delay, too late", limited, reprise.RetryAfter(30*time.Hour, errScripted), 1, time.Hour,
+			reprise.Decision{Reason: "a retry in 30h would begin 31h after the first failure, the limit is 24h"},
+		},
+		{"park", limited, fmt.Errorf("no such user: %w", reprise.Park(nil)), 1, 0, reprise.Decision{Reason: "parked by the handler"}},
+
+		{"rule", ruled, fmt.Errorf("till: %w", errBusy), 3, 0, reprise.Decision{Retry: true, Delay: time.Hour}},
+		{"rule's number", ruled, errBusy, 50, 0, reprise.Decision{Reason: "50 attempts made (Rules[0])"}},
+		{
+			"rule's time", ruled, errBusy, 4, time.Hour,
+			reprise.Decision{Reason: "a retry in 1h would begin 2h after the first failure, the limit is 1h30m (Rules[0])"},
+		},
+		{"rule's time, the handler's delay", ruled, reprise.RetryAfter(time.Minute, errBusy), 4, time.Hour, reprise.Decision{Retry: true, Delay: time.Minute}},
+		{"rule by type", ruled, fmt.Errorf("config: %w", failures[3]), 1, 0, reprise.Decision{Reason: "1 attempt made (Rules[1])"}},
+		{"rule that excepts from those after it", ruled, failures[2], 2, 0, reprise.Decision{Retry: true, Delay: time.Second}},
+		{"rule for the rest", ruled, errScripted, 2, 0, reprise.Decision{Reason: "2 attempts made (Rules[3])"}},
+		{"no rule is asked about a park", ruled, reprise.Park(errBusy), 1, 0, reprise.Decision{Reason: "parked by the handler"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := tc.policy.Decide(tc.err, tc.attempt, tc.since); got != tc.want {
+				t.Errorf("got  %+v\nwant %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestMatches(t *testing.T) {
+	wrapped := fmt.Errorf("a: %w", errors.Join(errScripted, fmt.Errorf("b: %w", &fs.PathError{Err: fs.ErrNotExist})))
+	for name, tc := range map[string]struct {
+		match func(error) bool
+		want  bool
+	}{
+		"is":              {reprise.Is(errScripted), true},
+		"is another":      {reprise.Is(errBusy), false},
+		"is, by a method": {reprise.Is(fs.ErrNotExist), true},
+		"as":              {reprise.As[*fs.PathError](), true},
+		"as another":      {reprise.As[*reprise.ParkError](), false},
+		"as an interface": {reprise.As[interface {
+			error
+			Timeout() bool
+		}](), true},
+	} {
+		if got := tc.match(wrapped); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestValidatePolicy(t *testing.T) {
+	rule := func(r reprise.Rule) reprise.Policy {
+		return reprise.Policy{Rules: []reprise.Rule{{Match: reprise.Is(errBusy)}, r}}
+	}
+	for _, tc := range []struct {
+		policy reprise.Policy
+		want   string // "" is valid
+	}{
+		{reprise.Policy{}, ""},
+		{reprise.Policy{MaxAttempts: math.MaxInt32, GiveUpAfter: math.MaxInt64}, ""},
+		{rule(reprise.Rule{Match: reprise.As[*fs.PathError]()}), ""},
+		{reprise.Policy{MaxAttempts: -1}, "reprise: Policy.MaxAttempts -1: use 1 for no retry, more for retries, or 0 for the default of 19"},
+		{reprise.Policy{GiveUpAfter: -time.Hour}, "reprise: Policy.GiveUpAfter -1h0m0s is negative: use 0 for no limit"},
+		{reprise.Policy{Backoff: backoff.List{}}, "backoff: List is empty: give at least one delay, such as List{time.Minute}"},
+		{
+			rule(reprise.Rule{}),
+			"reprise: Policy.Rules[1].Match is nil: use reprise.Is(ErrSomething), reprise.As[*SomeError]() or a function of your own",
+		},
+		{
+			rule(reprise.Rule{Match: reprise.Is(nil)}),
+			"reprise: Policy.Rules[1].Match is nil: use reprise.Is(ErrSomething), reprise.As[*SomeError]() or a function of your own",
+		},
+		{
+			rule(reprise.Rule{Match: reprise.Is(errBusy), MaxAttempts: -2}),
+			"reprise: Policy.Rules[1].MaxAttempts -2: use 1 to park at once, more for retries, or 0 for the Policy's",
+		},
+		{
+			rule(reprise.Rule{Match: reprise.Is(errBusy), GiveUpAfter: -1}),
+			"reprise: Policy.Rules[1].GiveUpAfter -1ns is negative: use 0 for the Policy's",
+		},
+		{
+			rule(reprise.Rule{Match: reprise.Is(errBusy), Backoff: backoff.Fixed(-1)}),
+			"reprise: Policy.Rules[1].Backoff: backoff: Fixed(-1ns) is negative: use 0 to retry at once, or a positive duration",
+		},
+		{
+			reprise.Policy{MaxAttempts: -1, GiveUpAfter: -1, Backoff: backoff.Fixed(-1), Rules: []reprise.Rule{{}}},
+			"reprise: Policy.MaxAttempts -1: use 1 for no retry, more for retries, or 0 for the default of 19\n" +
+				"reprise: Policy.GiveUpAfter -1ns is negative: use 0 for no limit\n" +
+				"backoff: Fixed(-1ns) is negative: use 0 to retry at once, or a positive duration\n" +
+				"reprise: Policy.Rules[0].Match is nil: use reprise.Is(ErrSomething), reprise.As[*SomeError]() or a function of your own",
+		},
+	} {
+		got := ""
+		if err := tc.policy.Validate(); err != nil {
+			got = err.Error()
+		}
+		if got != tc.want {
+			t.Errorf("got  %s\nwant %s", got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package workertest
+
+import (
+	"fmt"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// The worker with the highest priority gets all messages, for as long as it takes them.
+func TestConsumerPriority(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		const messages = 10
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		c := dial(t, b.URL)
+		begin := func(priority int32) (*script, func() error) {
+			h := newScript(func(*reprise.Message) error { return nil })
+			return h, start(t, c, reprise.WorkerConfig{Queue: queue, Strategy: strategy, Handler: h, Priority: priority})
+		}
+		low, _ := begin(-1)
+		none, _ := begin(0)
+		high, stop := begin(1)
+		another, _ := begin(0)
+		publish := func() {
+			for i := range messages {
+				r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint(i)})
+			}
+		}
+		publish()
+		high.wait(t, messages)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		publish()
+		testkit.Eventually(t, patience, func() bool { return none.count()+another.count() == messages })
+		if n := low.count() + high.count(); n != messages {
+			t.Errorf("the highest and the lowest were given %d messages, want %d", n, messages)
+		}
+	})
+}

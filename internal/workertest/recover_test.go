@@ -1,0 +1,143 @@
+package workertest
+
+import (
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// While copies are on their way somebody removes what they need.
+func TestCopiesAreMadeAgainWhenTheirWayIsGone(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{Base: 50 * time.Millisecond})
+		h := newScript(func(m *reprise.Message) error {
+			if m.Type == "park" || m.Attempt == 2 {
+				return reprise.Park(errScripted)
+			}
+			return errScripted
+		})
+		c := dial(t, b.URL)
+		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Policy: quick(3)})
+		wait := queue + ".wait.0-50"
+		check := func(step string, failures int) {
+			t.Helper()
+			before := c.log.count("copy failed")
+			typ := "retry"
+			if step == "failed queue deleted" {
+				typ = "park"
+			}
+			parked := c.log.count("parked")
+			r.publish("", queue, amqp.Publishing{MessageId: step, Type: typ})
+			// To look into a quorum queue while it is being declared costs the
+			// connection (541), so the queue is left alone until it is used.
+			c.log.wait(t, "parked", parked+1)
+			if d := r.take(queue + ".failed"); d.MessageId != step {
+				t.Errorf("%s: parked %q", step, d.MessageId)
+			}
+			if n := c.log.count("copy failed") - before; n != failures {
+				t.Errorf("%s: copies failed %d times, want %d", step, n, failures)
+			}
+		}
+		check("nothing deleted", 0)
+		must := func(_ int, err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(r.QueueDelete(queue+".failed", false, false, false))
+		check("failed queue deleted", 1) // returned by the default exchange
+		must(r.QueueDelete(wait, false, false, false))
+		check("wait queue deleted", 1)
+		if n := r.depth(queue); n != 0 {
+			t.Errorf("%d messages are left", n)
+		}
+	})
+}
+
+func TestNackedCopiesArePublishedAgain(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, names := testkit.Name(t, "work"), testkit.Name(t, "x")
+		r.deleteQueues(queue, names+".failed")
+		r.deleteExchanges(names, names+".wait", names+".failed")
+		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+		c := dial(t, b.URL)
+		start(t, c, reprise.WorkerConfig{
+			Queue: queue, Handler: h,
+			Strategy: topology.Strategy{Route: topology.WaitQueue{
+				WorkExchange: names, WaitExchange: names + ".wait", FailedExchange: names + ".failed",
+				Infrastructure: topology.Topology{
+					Exchanges: []topology.Exchange{
+						{Name: names, Kind: topology.Direct}, {Name: names + ".wait", Kind: topology.Fanout}, {Name: names + ".failed", Kind: topology.Fanout},
+					},
+					Queues: []topology.Queue{
+						{Name: queue},
+						{Name: names + ".failed", Args: topology.Table{"x-max-length": 1, "x-overflow": "reject-publish"}},
+					},
+					Bindings: []topology.Binding{{Exchange: names, Queue: queue}, {Exchange: names + ".failed", Queue: names + ".failed"}},
+				},
+			}},
+		})
+		r.publish("", queue, amqp.Publishing{MessageId: "1"})
+		c.log.wait(t, "parked", 1)
+		r.publish("", queue, amqp.Publishing{MessageId: "2"})
+		c.log.wait(t, "copy failed", 2)
+		for _, id := range []string{"1", "2"} {
+			if d := r.take(names + ".failed"); d.MessageId != id {
+				t.Errorf("parked %q, want %q", d.MessageId, id)
+			}
+		}
+		if n := h.count(); n != 2 {
+			t.Errorf("the handler ran %d times for 2 messages", n)
+		}
+	})
+}
+
+func TestConsumesAgainWhenItsQueueIsDeleted(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		h := newScript(func(*reprise.Message) error { return nil })
+		c := dial(t, b.URL)
+		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
+		if _, err := r.QueueDelete(queue, false, false, false); err != nil {
+			t.Fatal(err)
+		}
+		c.log.wait(t, "consumer cancelled", 1)
+		c.log.wait(t, "consuming", 2)
+		r.publish("", queue, amqp.Publishing{})
+		h.wait(t, 1)
+	})
+}
+
+// What was delivered before its queue was deleted can still be parked.
+func TestParksTheMessageOfADeletedQueue(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		// RabbitMQ 4.3 cancels consumers a moment before the queue is gone, and to
+		// consume from it in between costs the channel.
+		patient := func(c *reprise.Config) { c.Reconnect = backoff.Fixed(300 * time.Millisecond) }
+		c := dial(t, b.URL, patient)
+		h := newHeld(t)
+		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
+		r.publish("", queue, amqp.Publishing{MessageId: "id"})
+		running := h.next()
+		if _, err := r.QueueDelete(queue, false, false, false); err != nil {
+			t.Fatal(err)
+		}
+		c.log.wait(t, "consuming", 2)
+		running.result <- reprise.Park(errScripted)
+		if d := r.take(queue + ".failed"); d.MessageId != "id" {
+			t.Errorf("parked %q", d.MessageId)
+		}
+	})
+}

@@ -1,0 +1,49 @@
+package workertest
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+	"net"
+)
+
+// relayed is a connection whose client hears something else than its broker says.
+type relayed struct {
+	net.Conn
+	in  *io.PipeReader
+	out *io.PipeWriter // a Write is not interleaved with another
+}
+
+// relay has the client hear, in place of each frame of the broker's, what hears returns.
+func relay(conn net.Conn, hears func(frame []byte) []byte) *relayed {
+	r := &relayed{Conn: conn}
+	r.in, r.out = io.Pipe()
+	go r.pump(hears) // until the connection is closed
+	return r
+}
+
+func (r *relayed) pump(hears func(frame []byte) []byte) {
+	from := bufio.NewReader(r.Conn)
+	for {
+		frame := make([]byte, 7)
+		_, err := io.ReadFull(from, frame)
+		if err == nil {
+			frame = append(frame, make([]byte, binary.BigEndian.Uint32(frame[3:])+1)...)
+			_, err = io.ReadFull(from, frame[7:])
+		}
+		if err == nil {
+			_, err = r.out.Write(hears(frame))
+		}
+		if err != nil {
+			_ = r.out.CloseWithError(err)
+			return
+		}
+	}
+}
+
+func (r *relayed) Read(p []byte) (int, error) { return r.in.Read(p) }
+
+func (r *relayed) Close() error {
+	_ = r.in.Close()
+	return r.Conn.Close()
+}

@@ -1,0 +1,129 @@
+package workertest
+
+import (
+	"context"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+func TestNamesThatAreTooLong(t *testing.T) {
+	if err := (&reprise.Config{Name: strings.Repeat("n", 200)}).Validate(); err != nil {
+		t.Error(err)
+	}
+	if err := (&reprise.Config{Name: strings.Repeat("n", 201)}).Validate(); err == nil || !strings.Contains(err.Error(), "Config.Name has 201 bytes: use at most 200") {
+		t.Errorf("got %v", err)
+	}
+	cfg := reprise.WorkerConfig{Queue: strings.Repeat("q", 229), Handler: newScript(nil)}
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "has 229 bytes: use at most 228") {
+		t.Errorf("got %v", err)
+	}
+	cfg.Queue = cfg.Queue[1:]
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Whoever comes first, Run either drains or does nothing.
+func TestShutdownAtTheMomentOfRun(t *testing.T) {
+	c := dial(t, testkit.Embedded(t).URL)
+	for range 2000 {
+		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "q", Handler: newScript(nil)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		var both sync.WaitGroup
+		both.Go(func() { err = w.Run(ctx) })
+		both.Go(func() { _ = w.Shutdown(t.Context()) })
+		both.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestARetryThatIsTooFarAwayComesAtTheLongestDelay(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		h := newScript(func(*reprise.Message) error { return reprise.RetryAfter(math.MaxInt64, errScripted) })
+		c := dial(t, b.URL)
+		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
+		r.publish("", queue, amqp.Publishing{})
+		c.log.wait(t, "retry", 1)
+		if n := r.depth(queue + ".failed"); n != 0 {
+			t.Errorf("%d messages were parked", n)
+		}
+	})
+}
+
+// refusing is a route that nothing can come back by.
+type refusing struct{ topology.Buckets }
+
+func (refusing) Wait(topology.Delivery, time.Duration) (topology.Hop, error) {
+	return topology.Hop{}, errScripted
+}
+
+func TestWhatARouteRefusesIsParked(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, _ := r.names(topology.Buckets{})
+		h := newScript(func(m *reprise.Message) error { return reprise.RetryAfter(time.Hour, nil) })
+		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: topology.Strategy{Route: refusing{}}})
+		r.publish("", queue, amqp.Publishing{})
+		errs, _ := r.take(queue + ".failed").Headers["x-reprise-errors"].([]any)
+		first, _ := errs[0].(amqp.Table)
+		if text := first["error"]; text != "retry after 1h0m0s\n\nparked, because it cannot be retried: scripted failure" {
+			t.Errorf("recorded: %q", text)
+		}
+	})
+}
+
+// A queue of the user's own is used, at the start and when it must be declared
+// again.
+func TestAFailedQueueOfOnesOwn(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		mine := topology.Queue{Name: queue + ".failed", Args: topology.Table{"x-max-length": int32(1000)}}
+		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+		start(t, dial(t, b.URL), reprise.WorkerConfig{
+			Queue: queue, Handler: h, Strategy: strategy, Topology: topology.Topology{Queues: []topology.Queue{mine}},
+		})
+		for range 2 {
+			r.publish("", queue, amqp.Publishing{})
+			r.take(mine.Name)
+			if _, err := r.QueueDeclare(mine.Name, true, false, false, false, amqp.Table{"x-max-length": int32(1000)}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.QueueDelete(mine.Name, false, false, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestADeclarationEndsWithTheTimeout(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		var hearing sync.RWMutex
+		c := dial(t, b.URL, deafDial(&hearing, consumes), func(c *reprise.Config) { c.ConfirmTimeout = 200 * time.Millisecond })
+		hearing.Lock()
+		defer hearing.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		err := c.Declare(ctx, topology.Topology{Exchanges: []topology.Exchange{{Name: "amq.direct", Kind: topology.Direct}}})
+		if err == nil || !strings.Contains(err.Error(), "the broker gave no answer within 200ms") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

@@ -1,0 +1,322 @@
+package workertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// calendar declares an exchange that is scheduled to, with a queue for all its
+// messages, and has what they wait in deleted when the test ends.
+func calendar(t *testing.T, r *raw, c client, longest time.Duration) (exchange, queue string) {
+	t.Helper()
+	exchange, queue = testkit.Name(t, "calendar"), testkit.Name(t, "due")
+	r.deleteExchanges(exchange)
+	r.deleteQueues(queue)
+	if err := c.Declare(t.Context(), topology.Topology{
+		Exchanges: []topology.Exchange{{Name: exchange, Kind: topology.Topic}},
+		Queues:    []topology.Queue{{Name: queue}},
+		Bindings:  []topology.Binding{{Exchange: exchange, Queue: queue, RoutingKey: "#"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range [][2]string{{exchange, ""}, {"", queue}} {
+		hop, err := topology.Levels{}.Schedule(to[0], to[1], longest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range hop.Topology.Exchanges {
+			r.deleteExchanges(x.Name)
+		}
+		for _, q := range hop.Topology.Queues {
+			r.deleteQueues(q.Name)
+		}
+	}
+	return exchange, queue
+}
+
+// Never early, and not a second late: to a queue and to an exchange.
+func TestPublishAtIsExactToTheSecond(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		c := dial(func(c *reprise.Config) { c.Heartbeat = 12 * time.Hour })
+		const longest = 72 * time.Hour
+		exchange, queue := calendar(t, r, c, longest)
+		due := map[string]time.Time{}
+		for i, d := range []time.Duration{1, time.Second, 1500 * time.Millisecond, 59 * time.Second, time.Hour, 26*time.Hour + 1, longest} {
+			time.Sleep(12345 * time.Microsecond)
+			for _, to := range [][2]string{{exchange, "eu.reminder"}, {"", queue}} {
+				m := &reprise.Message{Exchange: to[0], RoutingKey: to[1], CorrelationID: fmt.Sprint(i), Headers: map[string]any{"own": "kept"}}
+				at := time.Now().Add(d)
+				if err := c.PublishAt(t.Context(), at, m); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(map[string]any{"own": "kept"}, m.Headers); diff != "" || m.Exchange != to[0] {
+					t.Errorf("the message was changed: %s", diff)
+				}
+				due[m.MessageID] = at
+			}
+		}
+		seen := make(chan *reprise.Message, len(due))
+		h := reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			if late := time.Since(due[m.MessageID]); late < 0 || late > time.Second {
+				t.Errorf("message %s is %v late", m.CorrelationID, late)
+			}
+			seen <- m
+			return nil
+		})
+		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h})
+		for range due {
+			m := <-seen
+			if diff := cmp.Diff(map[string]any{"own": "kept"}, m.Headers); diff != "" {
+				t.Errorf("message %s: %s", m.CorrelationID, diff)
+			}
+			if m.Exchange == "" && m.RoutingKey != queue || m.Exchange == exchange && m.RoutingKey != "eu.reminder" {
+				t.Errorf("message %s came by %q %q", m.CorrelationID, m.Exchange, m.RoutingKey)
+			}
+		}
+	})
+}
+
+func TestPublishInOnEachBroker(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		c := dial(t, b.URL)
+		exchange, queue := calendar(t, r, c, 2*time.Second)
+		var all sync.WaitGroup
+		due := map[string]time.Time{}
+		var mu sync.Mutex
+		for i := range 8 { // at once: what they need is declared by one of them
+			all.Go(func() {
+				m := &reprise.Message{RoutingKey: queue, Body: []byte("body"), Priority: 3}
+				if i%2 == 0 {
+					m.Exchange, m.RoutingKey = exchange, "k"
+				}
+				d := time.Duration(i) * 150 * time.Millisecond
+				at := time.Now().Add(d)
+				if err := c.PublishIn(t.Context(), d, m); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				due[m.MessageID] = at
+			})
+		}
+		all.Wait()
+		for range 8 {
+			d := r.take(queue)
+			if early := time.Until(due[d.MessageId]); early > 0 {
+				t.Errorf("it came %v early", early)
+			}
+			if string(d.Body) != "body" || d.Priority != 3 || d.Expiration != "" || d.DeliveryMode != amqp.Persistent {
+				t.Errorf("it came as %+v", d)
+			}
+		}
+	})
+}
+
+func TestPublishAtRefusesWhatCannotWait(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		c := dial(t, b.URL)
+		_, queue := calendar(t, r, c, time.Hour)
+		soon := time.Now().Add(time.Hour)
+		for name, tc := range map[string]struct {
+			at   time.Time
+			m    *reprise.Message
+			want string
+		}{
+			"nil":        {soon, nil, "it is nil"},
+			"past":       {time.Time{}, &reprise.Message{RoutingKey: queue, Expiration: time.Minute}, "its Expiration would end that"},
+			"expiration": {soon, &reprise.Message{RoutingKey: queue, Expiration: time.Minute}, "its Expiration would end that"},
+			"carbon":     {soon, &reprise.Message{RoutingKey: queue, Headers: map[string]any{"CC": []any{"k"}}}, "whatever its header CC"},
+			"nine years": {time.Now().AddDate(9, 0, 0), &reprise.Message{RoutingKey: queue}, "at most 74565h24m16s (8.5 years) is possible"},
+			"nowhere":    {soon, &reprise.Message{}, "neither an exchange nor a queue"},
+			"headers":    {soon, &reprise.Message{RoutingKey: queue, Headers: map[string]any{"x": complex(1, 1)}}, "cannot be sent"},
+		} {
+			if err := c.PublishAt(t.Context(), tc.at, tc.m); !errors.Is(err, reprise.ErrInvalidMessage) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for want, m := range map[string]*reprise.Message{
+			`queue "no-such-queue" does not exist`:       {RoutingKey: "no-such-queue"},
+			`exchange "no-such-exchange" does not exist`: {Exchange: "no-such-exchange", RoutingKey: "k"},
+		} {
+			err := c.PublishAt(t.Context(), soon, m)
+			if e, ok := errors.AsType[*reprise.UnroutableError](err); !ok || e.Exchange != m.Exchange || e.RoutingKey != m.RoutingKey && e.Exchange == "" || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		}
+		if err := c.PublishAt(t.Context(), time.Time{}, &reprise.Message{RoutingKey: queue, MessageID: "late"}); err != nil {
+			t.Errorf("a time in the past: %v", err)
+		}
+		if d := r.take(queue); d.MessageId != "late" {
+			t.Errorf("published at once: %+v", d)
+		}
+		if depth := r.depth(queue); depth != 0 {
+			t.Errorf("%d more messages were published", depth)
+		}
+	})
+}
+
+// Who consumes with another client may put a message off with all of its headers,
+// RabbitMQ's own and those of its last way among them.
+func TestPublishInOnceMoreWithTheHeadersThatItCameWith(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		c := dial(t, b.URL)
+		_, queue := calendar(t, r, c, 3*time.Second)
+		m := &reprise.Message{RoutingKey: queue, Headers: map[string]any{"own": "kept"}}
+		for i, seconds := range []int{3, 2} { // the second time not by all of the levels
+			m.MessageID = fmt.Sprint(i)
+			before := len(m.Headers)
+			if err := c.PublishIn(t.Context(), time.Duration(seconds)*time.Second, m); err != nil {
+				t.Fatal(err)
+			}
+			if len(m.Headers) != before {
+				t.Error("the headers of the message were changed")
+			}
+			d := r.take(queue)
+			if d.MessageId != m.MessageID || d.Headers["own"] != "kept" || d.Headers["x-death"] == nil {
+				t.Fatalf("it came as %+v", d)
+			}
+			_, stale := d.Headers[topology.HeaderLevel+"02"]
+			if stale != (seconds == 3) {
+				t.Errorf("it waited for %d s, and came with %v", seconds, d.Headers)
+			}
+			m.Headers = maps.Clone(map[string]any(d.Headers))
+		}
+	})
+}
+
+// What somebody deletes is declared again. Of that an observer hears nothing.
+func TestPublishInWhenItsQueuesWereDeleted(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		seen := &events{}
+		c := dial(t, b.URL, func(c *reprise.Config) { c.Observer = seen })
+		_, queue := calendar(t, r, c, time.Second)
+		for _, drop := range []func(){
+			func() {},
+			func() { _, _ = r.QueueDelete(queue+".level.0", false, false, false) },
+			func() { _ = r.ExchangeDelete(queue+".level.0", false, false) },
+		} {
+			drop()
+			if err := c.PublishIn(t.Context(), 900*time.Millisecond, &reprise.Message{RoutingKey: queue}); err != nil {
+				t.Fatal(err)
+			}
+			r.take(queue)
+		}
+		published := seen.of(reprise.EventPublished)
+		if len(published) != 3 {
+			t.Errorf("3 messages were published: %+v", published)
+		}
+		for _, e := range published {
+			if e.Err != nil || e.MessageID == "" || e.Took <= 0 {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
+}
+
+// Whatever a message waits for in this process, it arrives when it is due.
+func TestPublishAtIsNotLateForHavingBeenBlocked(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		var publishing *alarmed
+		c := dial(func(c *reprise.Config) {
+			memory := c.Dial
+			var dials int32
+			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := memory(ctx, network, addr)
+				if dials++; err == nil && dials == publishes {
+					publishing = newAlarmed(conn)
+					conn = publishing
+				}
+				return conn, err
+			}
+		})
+		_, queue := calendar(t, r, c, time.Minute)
+		for delay, late := range map[time.Duration]time.Duration{
+			17 * time.Second:         0,
+			40 * time.Second:         0,
+			12500 * time.Millisecond: 0,
+			5 * time.Second:          7 * time.Second, // due before it could be sent
+		} {
+			publishing.say(t, lowOnMemory)
+			synctest.Wait()
+			published := make(chan error)
+			due := time.Now().Add(delay)
+			go func() { published <- c.PublishAt(t.Context(), due, &reprise.Message{RoutingKey: queue}) }()
+			time.Sleep(12 * time.Second)
+			publishing.say(t, "")
+			if err := <-published; err != nil {
+				t.Fatal(err)
+			}
+			r.take(queue)
+			if after := time.Since(due); after < late || after > late+time.Second+50*time.Millisecond {
+				t.Errorf("to be published in %v, it came %v late", delay, after)
+			}
+		}
+	})
+}
+
+// As Publish does, it waits for the next connection, wherever it loses one.
+func TestPublishInWhileItsConnectionIsLost(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		proxy := testkit.NewProxy(t, b.URL)
+		_, queue := calendar(t, r, dial(t, b.URL), time.Second)
+		for frame := range 7 { // of what it asks first
+			for _, direction := range []testkit.Direction{testkit.ToServer, testkit.ToClient} {
+				c := dial(t, proxy.URL())
+				cut := proxy.CutBeforeFrame(direction, frame+1)
+				if err := c.PublishIn(t.Context(), 10*time.Millisecond, &reprise.Message{RoutingKey: queue}); err != nil {
+					t.Fatalf("cut before frame %d %s: %v", frame+1, direction, err)
+				}
+				<-cut
+				r.take(queue)
+				if err := c.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+func TestPublishInWaitsNoLongerThanPublish(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		proxy := testkit.NewProxy(t, b.URL)
+		c := dial(t, proxy.URL(), func(c *reprise.Config) { c.ConfirmTimeout = 100 * time.Millisecond })
+		proxy.Refuse()
+		proxy.Cut()
+		c.log.wait(t, "connection lost", 2)
+		err := c.PublishIn(t.Context(), time.Hour, &reprise.Message{RoutingKey: "q"})
+		if !errors.Is(err, reprise.ErrDisconnected) || errors.Is(err, reprise.ErrUnconfirmed) {
+			t.Errorf("without a connection: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := c.PublishIn(ctx, time.Hour, &reprise.Message{RoutingKey: "q"}); !errors.Is(err, context.Canceled) {
+			t.Errorf("with an ended context: %v", err)
+		}
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.PublishIn(t.Context(), time.Hour, &reprise.Message{RoutingKey: "q"}); !errors.Is(err, reprise.ErrClosed) {
+			t.Errorf("closed: %v", err)
+		}
+	})
+}

@@ -1,0 +1,45 @@
+package workertest
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// faulty is a Breaker that probes, and then fails, which pauses its worker.
+type faulty struct{ asked atomic.Int32 }
+
+func (*faulty) Allow() (func(error), time.Duration) { return func(error) {}, 0 }
+
+func (f *faulty) Probing() bool {
+	if f.asked.Add(1) > 1 {
+		panic("probing")
+	}
+	return true
+}
+
+// A worker that stops in a pause gives a message back once.
+func TestWorkerGetsNothingDuringAPause(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		c := dial()
+		h := newScript(func(*reprise.Message) error { return nil })
+		stop := start(t, c, reprise.WorkerConfig{
+			Queue: "work", Handler: h, Breaker: &faulty{},
+			Topology: topology.Topology{Queues: []topology.Queue{{Name: "work", Args: topology.Table{"x-queue-type": "quorum"}}}},
+		})
+		r.publish("", "work", amqp.Publishing{MessageId: "id"})
+		c.log.wait(t, "paused", 1)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		d := r.take("work")
+		if n, _ := topology.Integer(d.Headers["x-delivery-count"]); n > 0 || h.count() > 0 {
+			t.Errorf("the message was delivered %d times more, and handled %d times: %v", n, h.count(), d.Headers)
+		}
+	})
+}

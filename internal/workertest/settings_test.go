@@ -1,0 +1,263 @@
+package workertest
+
+import (
+	"context"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// None of the settings of a strategy or a published design can be wrong without a
+// word: what no broker accepts, what would lose messages, and what would retry them for
+// ever is refused by NewWorker, and the error says what to write.
+func TestSettingsThatCannotBe(t *testing.T) {
+	var (
+		long   = strings.Repeat("q", 256)
+		almost = strings.Repeat("q", 253) // too long with anything behind it
+		infra  = behindExchanges()
+		behind = topology.WaitQueue{WorkExchange: "orders", WaitExchange: "orders.wait", FailedExchange: "orders.failed", Infrastructure: infra}
+		ttl    = topology.MessageTTL{WaitAddress: topology.Address{Exchange: "orders.wait", Key: "{key}"}, FailedAddress: topology.Address{Exchange: "orders.failed", Key: "{key}"}, WorkExchange: "orders", Infrastructure: infra}
+	)
+	route := func(r topology.Route) topology.Strategy { return topology.Strategy{Route: r} }
+	marks := func(m topology.Marks) topology.Strategy { return topology.Strategy{Marks: m} }
+	waitQueue := func(f func(*topology.WaitQueue)) topology.Strategy { w := behind; f(&w); return route(w) }
+	messageTTL := func(f func(*topology.MessageTTL)) topology.Strategy { m := ttl; f(&m); return route(m) }
+	growing := func(f func(*topology.GrowingTTL)) topology.Strategy {
+		g := topology.GrowingTTL{}
+		f(&g)
+		return route(g)
+	}
+
+	cases := []struct {
+		field string
+		s     topology.Strategy
+		says  string
+	}{
+		{"Buckets.Base", route(topology.Buckets{Base: -time.Second}), "from 1ms to"},
+		{"Buckets.Base", route(topology.Buckets{Base: 1500 * time.Microsecond}), "whole milliseconds"},
+		{"Buckets.Base", route(topology.Buckets{Base: math.MaxInt64}), "from 1ms to"},
+		{"Buckets.Growth", route(topology.Buckets{Growth: 1}), "more than 1"},
+		{"Buckets.Growth", route(topology.Buckets{Growth: math.NaN()}), "more than 1"},
+		{"Buckets.Growth", route(topology.Buckets{Growth: math.Inf(1)}), "at most 1000"},
+		{"Buckets.Growth", route(topology.Buckets{Base: time.Millisecond, Growth: 1.5}), "narrower than a millisecond"},
+
+		{"DelayedRetry.Min", route(topology.DelayedRetry{Min: -1}), "from 1ms to"},
+		{"DelayedRetry.Max", route(topology.DelayedRetry{Min: time.Hour, Max: time.Minute}), "from Min (1h0m0s)"},
+
+		{"WaitQueue.WorkExchange", waitQueue(func(w *topology.WaitQueue) { w.WorkExchange = "" }), "names of three exchanges"},
+		{"WaitQueue.WorkExchange", waitQueue(func(w *topology.WaitQueue) { w.WorkExchange = "others" }), "nothing leads from the exchange \"others\" to the work queue"},
+		{"WaitQueue.WaitExchange", waitQueue(func(w *topology.WaitQueue) { w.WaitExchange = "orders" }), "leads to the work queue at once"},
+		{"WaitQueue.WaitExchange", waitQueue(func(w *topology.WaitQueue) { w.WaitExchange = long }), "WaitQueue.WaitExchange has 256 bytes: use at most 255"},
+		{"WaitQueue.FailedExchange", waitQueue(func(w *topology.WaitQueue) { w.FailedExchange = "orders" }), "leads to the work queue at once"},
+		{"WaitQueue.FailedExchange", waitQueue(func(w *topology.WaitQueue) { w.FailedExchange = "orders.wait" }), "WaitQueue.WaitExchange and FailedExchange are both \"orders.wait\""},
+		{"WaitQueue.FailedExchange", waitQueue(func(w *topology.WaitQueue) { w.FailedExchange = long }), "WaitQueue.FailedExchange has 256 bytes"},
+		{"WaitQueue.Delay", waitQueue(func(w *topology.WaitQueue) { w.Delay = -1 }), "use 0 to"},
+		{"WaitQueue.Infrastructure", waitQueue(func(w *topology.WaitQueue) { w.Infrastructure = topology.Topology{Needs: "new"} }), "is no version"},
+
+		{"MessageTTL.WaitAddress", messageTTL(func(m *topology.MessageTTL) { m.WaitAddress.Exchange = "orders" }), "leads to the work queue at once"},
+		{"MessageTTL.WaitAddress", messageTTL(func(m *topology.MessageTTL) { m.WaitAddress = topology.Address{Key: "{queue}"} }), "MessageTTL.WaitAddress leads to the work queue itself"},
+		{"MessageTTL.WaitAddress", messageTTL(func(m *topology.MessageTTL) { m.WaitAddress.Exchange = long }), "MessageTTL.WaitAddress.Exchange has 256 bytes"},
+		{"MessageTTL.WaitAddress", messageTTL(func(m *topology.MessageTTL) { m.WaitAddress.Key = long }), "MessageTTL.WaitAddress.Key has 256 bytes"},
+		{"MessageTTL.WaitAddress", route(topology.MessageTTL{WaitAddress: topology.Address{Key: "wait"}}), "such as \"{queue}.wait\""},
+		{"MessageTTL.FailedAddress", messageTTL(func(m *topology.MessageTTL) { m.FailedAddress.Exchange = "orders" }), "leads to the work queue at once"},
+		{"MessageTTL.FailedAddress", messageTTL(func(m *topology.MessageTTL) { m.FailedAddress = topology.Address{Key: "work"} }), "MessageTTL.FailedAddress leads to the work queue itself"},
+		{"MessageTTL.FailedAddress", messageTTL(func(m *topology.MessageTTL) { m.FailedAddress = m.WaitAddress }), "MessageTTL.WaitAddress and FailedAddress are the same"},
+		{"MessageTTL.FailedAddress", route(topology.MessageTTL{FailedAddress: topology.Address{Key: "{queue}.wait"}}), "MessageTTL.WaitAddress and FailedAddress are the same"},
+		{"MessageTTL.WorkExchange", messageTTL(func(m *topology.MessageTTL) { m.WorkExchange = "others" }), "nothing leads from the exchange \"others\""},
+		{"MessageTTL.Infrastructure", messageTTL(func(m *topology.MessageTTL) { m.Infrastructure.Needs = "new" }), "is no version"},
+
+		{"GrowingTTL.MessageTTL", growing(func(g *topology.GrowingTTL) { g.WaitAddress.Key = "{queue}" }), "such as \"{queue}.wait\""},
+		{"GrowingTTL.WaitQueue", growing(func(g *topology.GrowingTTL) { g.MessageTTL = ttl }), "GrowingTTL.WaitQueue is empty"},
+		{"GrowingTTL.WaitQueue", growing(func(g *topology.GrowingTTL) { g.WaitQueue = long }), "WaitQueue has 256 bytes"},
+		{"GrowingTTL.First", growing(func(g *topology.GrowingTTL) { g.First = -1 }), "from 1ms to"},
+		{"GrowingTTL.First", growing(func(g *topology.GrowingTTL) { g.First = math.MaxInt64 }), "from 1ms to"},
+		{"GrowingTTL.Factor", growing(func(g *topology.GrowingTTL) { g.Factor = 0.5 }), "use 1 for delays that stay the same"},
+		{"GrowingTTL.Factor", growing(func(g *topology.GrowingTTL) { g.Factor = math.NaN() }), "use 1 for delays that stay the same"},
+		{"GrowingTTL.Max", growing(func(g *topology.GrowingTTL) { g.Max = time.Second }), "from First (10s)"},
+		{"GrowingTTL.Jitter", growing(func(g *topology.GrowingTTL) { g.Jitter = 1 }), "less than 1"},
+		{"GrowingTTL.Jitter", growing(func(g *topology.GrowingTTL) { g.Jitter = math.NaN() }), "less than 1"},
+
+		{"DeadLettering.Delay", route(topology.DeadLettering{Delay: -1}), "from 1ms to"},
+		{"DeadLettering.FailedAddress", route(topology.DeadLettering{FailedAddress: topology.Address{Key: "{queue}"}}), "such as \"{queue}.wait\""},
+		{"DeadLettering.FailedAddress", route(topology.DeadLettering{FailedAddress: topology.Address{Key: "{queue}.retry"}}), "DeadLettering.FailedAddress is the wait queue"},
+		{"DeadLettering.FailedAddress", route(topology.DeadLettering{FailedAddress: topology.Address{Key: "work"}, Infrastructure: infra}), "DeadLettering.FailedAddress leads to the work queue itself"},
+		{"DeadLettering.WorkExchange", route(topology.DeadLettering{WorkExchange: "others", Infrastructure: infra}), "nothing leads from the exchange \"others\""},
+		{"DeadLettering.Infrastructure", route(topology.DeadLettering{Infrastructure: topology.Topology{Queues: []topology.Queue{{Name: "work"}}}}), "without x-dead-letter-exchange"},
+		{"DeadLettering.Infrastructure", route(topology.DeadLettering{Infrastructure: topology.Topology{
+			Exchanges: []topology.Exchange{{Name: "nowhere", Kind: "direct"}},
+			Queues:    []topology.Queue{{Name: "work", Args: topology.Table{"x-dead-letter-exchange": "nowhere"}}},
+		}}), "leads to no queue"},
+
+		{"CountUp.Header", marks(topology.CountUp{}), "CountUp.Header is empty"},
+		{"CountUp.Header", marks(topology.CountUp{Header: long}), "at most 255"},
+		{"CountUp.Header", marks(topology.CountUp{Header: "x-death"}), "CountUp.Header \"x-death\" is written by the broker: use another name"},
+		{"CountUp.Header", marks(topology.CountUp{Header: "CC"}), "is written by the broker"},
+		{"CountUp.Header", marks(topology.CountUp{Header: "x-reprise-crashes"}), "begins with \"x-reprise-\""},
+		{"CountDown.Header", marks(topology.CountDown{Errors: "e"}), "two header names"},
+		{"CountDown.Header", marks(topology.CountDown{Header: "x-delivery-count", Errors: "e"}), "is written by the broker"},
+		{"CountDown.Errors", marks(topology.CountDown{Header: "n", Errors: "n"}), "two header names"},
+		{"CountDown.Errors", marks(topology.CountDown{Header: "n", Errors: "x-reprise-errors"}), "begins with \"x-reprise-\""},
+		{"CountDown.Default", marks(topology.CountDown{Header: "n", Errors: "e", Default: -1}), "use 0 (no retries)"},
+		{"Expirations.WaitQueue", marks(topology.Expirations{WaitQueue: long}), "at most 255"},
+		{"Expirations.First", marks(topology.Expirations{First: -1}), "from 1ms to"},
+		{"Expirations.Factor", marks(topology.Expirations{Factor: -3}), "use 1 for delays that stay the same"},
+
+		// Nothing is written where nothing is copied.
+		{"Strategy.Marks", topology.Strategy{Route: topology.Requeuing{}, Marks: topology.Trail{}}, "leave Marks out"},
+		{"Strategy.Marks", topology.Strategy{Route: topology.DelayedRetry{}, Marks: topology.CountUp{Header: "n"}}, "leave Marks out"},
+		{"Strategy.Marks", topology.Strategy{Route: topology.DeadLettering{}, Marks: topology.Deliveries{}}, "leave Marks out"},
+		{"Strategy.Marks", topology.Strategy{Route: &topology.Requeuing{}, Marks: topology.Trail{}}, "leave Marks out"},
+		{"Requeuing.Classic", topology.Strategy{Route: topology.Requeuing{Classic: true}, Marks: topology.Deliveries{}}, "leave Marks out"},
+		{"Deliveries.Classic", topology.Strategy{Route: topology.Requeuing{}, Marks: topology.Deliveries{Classic: true}}, "leave Marks out"},
+		{"Requeuing.Unlimited", route(topology.Requeuing{Unlimited: true}), "Requeuing.Unlimited needs Classic"},
+		{"Strategy.Route", route(nilRoute()), "Strategy.Route is a nil"},
+
+		{"CoverArt.RetryDelay", preset.CoverArt{RetryDelay: -1}.Strategy(), "CoverArt.RetryDelay -1ns: use whole milliseconds"},
+		{"CoverArt.RetryDelay", preset.CoverArt{RetryDelay: 100_000 * time.Hour}.Strategy(), "CoverArt.RetryDelay 100000h0m0s"},
+		{"CoverArt.Retries", preset.CoverArt{Retries: -1}.Strategy(), "CoverArt.Retries -1"},
+		{"CoverArt.Retries", preset.CoverArt{Retries: math.MaxInt}.Strategy(), "CoverArt.Retries 9223372036854775807"},
+		{"CoverArt.QueueType", preset.CoverArt{QueueType: "stream"}.Strategy(), "CoverArt.QueueType \"stream\""},
+
+		{"Staking.Queues", preset.Staking{Queues: []string{""}}.Strategy(), "Staking.Queues has an empty name"},
+		{"Staking.Queues", preset.Staking{Queues: []string{almost}}.Strategy(), "Staking.Queues"},
+		{"Staking.Queues", preset.Staking{Queues: []string{"a", "a_delay"}}.Strategy(), "Staking.Queues: topology: queue \"a_delay\" is declared twice"},
+		{"Staking.Queues", preset.Staking{Queues: []string{"amq.a"}}.Strategy(), "begins with \"amq.\""},
+		{"Staking.RetryDelay", preset.Staking{RetryDelay: time.Microsecond}.Strategy(), "Staking.RetryDelay 1µs: use whole milliseconds"},
+		{"Staking.QueueType", preset.Staking{QueueType: "stream"}.Strategy(), "Staking.QueueType \"stream\""},
+
+		{"WorkRetry.RetryDelay", preset.WorkRetry{RetryDelay: math.MaxInt64}.Strategy(), "WorkRetry.RetryDelay"},
+		{"WorkRetry.Kind", preset.WorkRetry{Kind: "headers"}.Strategy(), "WorkRetry.Kind \"headers\""},
+		{"WorkRetry.Key", preset.WorkRetry{Key: long}.Strategy(), "WorkRetry.Key has 256 bytes: use at most 255"},
+		{"WorkRetry.QueueType", preset.WorkRetry{QueueType: "Quorum"}.Strategy(), "WorkRetry.QueueType \"Quorum\""},
+		{"WorkRetry.Prefix", preset.WorkRetry{Prefix: strings.Repeat("p", 240)}.Strategy(), "WorkRetry.Prefix has 240 bytes: use at most 239"},
+		{"WorkRetry.Prefix", preset.WorkRetry{Prefix: "amq."}.Strategy(), "begins with \"amq.\""},
+
+		{"CDNPurge.Exchange", preset.CDNPurge{Exchange: long}.Strategy(), "at most 255"},
+		{"CDNPurge.Exchange", preset.CDNPurge{Exchange: "amq.direct"}.Strategy(), "\"amq.direct.wait\" begins with \"amq.\""},
+		{"CDNPurge.Exchange", preset.CDNPurge{Exchange: "a\nb"}.Strategy(), "line break"},
+		{"CDNPurge.Queue", preset.CDNPurge{Queue: almost}.Strategy(), "at most 255"},
+		{"CDNPurge.WaitExchange", preset.CDNPurge{WaitExchange: "cdn-purge"}.Strategy(), "CDNPurge.Exchange and WaitExchange are both \"cdn-purge\""},
+		{"CDNPurge.WaitQueue", preset.CDNPurge{WaitQueue: "cdn-purge"}.Strategy(), "CDNPurge.Queue and WaitQueue are both \"cdn-purge\""},
+		{"CDNPurge.FailedQueue", preset.CDNPurge{FailedQueue: "cdn-purge.wait"}.Strategy(), "CDNPurge.WaitQueue and FailedQueue are both \"cdn-purge.wait\""},
+		{"CDNPurge.RoutingKeys", preset.CDNPurge{RoutingKeys: []string{long}}.Strategy(), "at most 255"},
+		{"CDNPurge.Kind", preset.CDNPurge{Kind: "headers"}.Strategy(), "CDNPurge.Kind \"headers\""},
+		{"CDNPurge.WaitKind", preset.CDNPurge{WaitKind: "x"}.Strategy(), "CDNPurge.WaitKind \"x\""},
+		{"CDNPurge.First", preset.CDNPurge{First: -1}.Strategy(), "CDNPurge: topology: Expirations.First -1ns"},
+		{"CDNPurge.Factor", preset.CDNPurge{Factor: math.Inf(1)}.Strategy(), "Factor +Inf"},
+		{"CDNPurge.Jitter", preset.CDNPurge{Jitter: 1.5}.Strategy(), "Jitter 1.5"},
+		{"CDNPurge.Max", preset.CDNPurge{Max: time.Second}.Strategy(), "Max 1s"},
+		{"CDNPurge.QueueType", preset.CDNPurge{QueueType: "stream"}.Strategy(), "CDNPurge.QueueType \"stream\""},
+		{"CDNPurge.TransientQueues", preset.CDNPurge{TransientQueues: true, QueueType: "quorum"}.Strategy(), "it cannot be transient"},
+		{"CDNPurge.AutoDelete", preset.CDNPurge{AutoDelete: true, QueueType: "quorum"}.Strategy(), "it cannot be transient, exclusive or auto-delete"},
+		{"CDNPurge.WaitArgs", preset.CDNPurge{WaitArgs: topology.Table{"x-dead-letter-exchange": "other"}}.Strategy(), "CDNPurge.WaitArgs has x-dead-letter-exchange"},
+		{"CDNPurge.WaitArgs", preset.CDNPurge{WaitArgs: topology.Table{"x-message-ttl": time.Minute}}.Strategy(), "a value of type time.Duration cannot be sent"},
+		{"CDNPurge.WaitArgs", preset.CDNPurge{WaitArgs: topology.Table{"x-queue-type": "stream"}}.Strategy(), "CDNPurge.WaitArgs has x-queue-type stream"},
+	}
+	// What cannot be wrong: any value will do.
+	tried := map[string]bool{
+		"GrowingTTL.Rand": true, "CDNPurge.Rand": true, "CDNPurge.TransientExchanges": true, "WorkRetry.TransientExchanges": true,
+	}
+	for _, c := range cases {
+		design, _, _ := strings.Cut(c.field, ".")
+		tried[c.field] = true
+		t.Run(c.field, func(t *testing.T) {
+			err := reprise.WorkerConfig{Queue: queueOf(design), Handler: succeed, Strategy: c.s}.Validate()
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("the error is: %v\nit does not say: %s", err, c.says)
+			}
+		})
+	}
+	for _, v := range []any{
+		topology.Strategy{},
+		topology.Buckets{},
+		topology.DelayedRetry{},
+		topology.WaitQueue{},
+		topology.MessageTTL{},
+		topology.GrowingTTL{},
+		topology.DeadLettering{},
+		topology.Levels{},
+		topology.Requeuing{},
+		topology.CountUp{},
+		topology.CountDown{},
+		topology.Expirations{},
+		topology.Trail{},
+		topology.Deliveries{},
+		topology.Deaths{},
+		preset.CoverArt{},
+		preset.Staking{},
+		preset.WorkRetry{},
+		preset.CDNPurge{},
+	} {
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
+			if name := reflect.TypeOf(v).Name() + "." + f.Name; len(f.Index) == 1 && !tried[name] {
+				t.Errorf("of %s no wrong value was tried", name)
+			}
+		}
+	}
+}
+
+// The zero value of a design is the design, and so is one with each field set.
+func TestDesignsThatCanBe(t *testing.T) {
+	for queue, s := range map[string]topology.Strategy{
+		preset.CoverArtIndexQueue: preset.CoverArt{}.Strategy(),
+		preset.StakingActiveQueue: preset.Staking{}.Strategy(),
+		"mine":                    preset.Staking{Queues: []string{"mine"}, RetryDelay: time.Millisecond, QueueType: "classic"}.Strategy(),
+		"WorkQueue":               preset.WorkRetry{}.Strategy(),
+		"p.WorkQueue":             preset.WorkRetry{RetryDelay: topology.MaxDelay, Kind: "topic", Key: "#", TransientExchanges: true, QueueType: "quorum", Prefix: "p."}.Strategy(),
+		"cdn-purge":               preset.CDNPurge{}.Strategy(),
+	} {
+		if err := (reprise.WorkerConfig{Queue: queue, Handler: succeed, Strategy: s}).Validate(); err != nil {
+			t.Errorf("%s: %v", queue, err)
+		}
+	}
+}
+
+// A worker on a queue that a design does not have is told which there are.
+func TestDesignOfAnotherQueue(t *testing.T) {
+	for says, s := range map[string]topology.Strategy{
+		`use "cover-art-archive.index", "cover-art-archive.delete" or "cover-art-archive.move"`: preset.CoverArt{}.Strategy(),
+		`use "p.WorkQueue"`: preset.WorkRetry{Prefix: "p."}.Strategy(),
+		`preset: CDNPurge.Queue is "cdn-purge", and the worker's is "orders": give both the same name`: preset.CDNPurge{}.Strategy(),
+	} {
+		err := reprise.WorkerConfig{Queue: "orders", Handler: succeed, Strategy: s}.Validate()
+		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("the error is: %v\nit does not say, and no more: %s", err, says)
+		}
+	}
+}
+
+var succeed = reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil })
+
+// queueOf is a work queue for the case of a field.
+func queueOf(design string) string {
+	switch design {
+	case "CoverArt":
+		return preset.CoverArtIndexQueue
+	case "Staking":
+		return preset.StakingActiveQueue
+	case "WorkRetry":
+		return preset.WorkRetryWorkQueue
+	case "CDNPurge":
+		return preset.CDNPurgeQueue
+	}
+	return "work"
+}
+
+// behindExchanges is a system with a work queue, a wait queue and a failed queue, each
+// behind an exchange.
+func behindExchanges() (t topology.Topology) {
+	for _, q := range [][2]string{{"orders", "work"}, {"orders.wait", "wait"}, {"orders.failed", "failed"}} {
+		t.Exchanges = append(t.Exchanges, topology.Exchange{Name: q[0], Kind: topology.Fanout})
+		t.Queues = append(t.Queues, topology.Queue{Name: q[1], Args: topology.Table{"x-dead-letter-exchange": "orders"}})
+		t.Bindings = append(t.Bindings, topology.Binding{Exchange: q[0], Queue: q[1]})
+	}
+	return t
+}
+
+func nilRoute() topology.Route { return (*topology.Buckets)(nil) }

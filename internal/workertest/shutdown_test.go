@@ -1,0 +1,379 @@
+package workertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+func TestDrainFinishesWhatRunsAndGivesBackTheRest(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		c := dial(t, b.URL)
+		running, finish := make(chan string, 10), make(chan struct{})
+		stop := start(t, c, reprise.WorkerConfig{
+			Queue: queue, Strategy: strategy, Concurrency: 2, Prefetch: 6,
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+				running <- m.MessageID
+				<-finish
+				if m.MessageID == "1" {
+					return errScripted // its copy must still be made
+				}
+				return nil
+			}),
+		})
+		for i := range 10 {
+			r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint(i)})
+		}
+		<-running
+		<-running
+		stopped := make(chan error)
+		go func() { stopped <- stop() }()
+		c.log.wait(t, "consuming stopped", 1)
+		if !strings.Contains(c.log.String(), " running=2 given_back=") {
+			t.Errorf("what is waited for is not logged: %s", c.log)
+		}
+		close(finish)
+		if err := <-stopped; err != nil {
+			t.Errorf("run: %v", err)
+		}
+		if len(running) != 0 {
+			t.Errorf("%d more handlers were started", len(running))
+		}
+		if n := c.log.count("retry"); n != 1 {
+			t.Errorf("%d retries", n)
+		}
+		// What was not started is untouched, if not in its order: RabbitMQ 3.10
+		// puts what is given back at the end of the queue.
+		left := map[string]bool{}
+		for range 8 {
+			d := r.take(queue)
+			if left[d.MessageId] = true; d.Headers["x-reprise-attempts"] != nil {
+				t.Errorf("message %q has %v", d.MessageId, d.Headers)
+			}
+		}
+		if len(left) != 8 || left["0"] || left["1"] {
+			t.Errorf("given back were %v", left)
+		}
+	})
+}
+
+func TestShutdown(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		c := dial(t, b.URL)
+		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
+			Queue: queue, Strategy: strategy, Handler: newScript(func(*reprise.Message) error { return nil }),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran := make(chan error)
+		go func() { ran <- w.Run(t.Context()) }()
+		c.log.wait(t, "consuming", 1)
+		if err := w.Run(t.Context()); err == nil {
+			t.Error("it ran twice")
+		}
+		for range 3 { // any number of times
+			if err := w.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+
+		t.Run("before Run", func(t *testing.T) {
+			w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
+				Queue: queue, Strategy: strategy, Handler: newScript(func(*reprise.Message) error { return nil }),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := w.Run(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		t.Run("of a closed client", func(t *testing.T) {
+			if err := c.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
+				Queue: queue, Strategy: strategy, Handler: newScript(func(*reprise.Message) error { return nil }),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Run(t.Context()); !errors.Is(err, reprise.ErrClosed) {
+				t.Errorf("run: %v", err)
+			}
+		})
+	})
+}
+
+// bubble runs a test against an embedded broker in virtual time.
+func bubble(t *testing.T, test func(t *testing.T, dial func(options ...func(*reprise.Config)) client, r *raw)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b, err := broker.New(broker.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := b.Shutdown(context.Background()); err != nil {
+				t.Errorf("broker: %v", err)
+			}
+		}()
+		connect := func() *amqp.Connection {
+			conn, err := amqp.DialConfig("amqp://guest:guest@broker/", amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+				return b.DialContext(context.Background(), network, addr)
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return conn
+		}
+		r := &raw{t: t, conn: connect(), another: connect}
+		defer r.conn.Close()
+		r.reopen()
+		var clients []client
+		defer func() {
+			for _, c := range clients {
+				if err := c.Close(context.Background()); err != nil {
+					t.Errorf("close: %v", err)
+				}
+			}
+		}()
+		test(t, func(options ...func(*reprise.Config)) client {
+			memory := func(c *reprise.Config) { c.Dial = b.DialContext }
+			c := dial(t, "amqp://guest:guest@broker/", append([]func(*reprise.Config){memory}, options...)...)
+			clients = append(clients, c)
+			return c
+		}, r)
+	})
+}
+
+func TestDrainTimeoutEndsTheContextOfHandlers(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		c := dial()
+		began := make(chan struct{}, 1)
+		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
+			Queue: "work", DrainTimeout: time.Minute,
+			Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+				began <- struct{}{}
+				<-ctx.Done()
+				return ctx.Err()
+			}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran := make(chan error, 1)
+		go func() { ran <- w.Run(context.Background()) }()
+		c.log.wait(t, "consuming", 1)
+		r.publish("", "work", amqp.Publishing{MessageId: "id"})
+		<-began
+		stopping := time.Now()
+		if err := w.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := <-ran; err != nil {
+			t.Errorf("run: %v", err)
+		}
+		if took := time.Since(stopping); took != time.Minute {
+			t.Errorf("the drain took %s", took)
+		}
+		d := r.take("work")
+		if len(d.Headers) != 0 && d.Headers["x-reprise-attempts"] != nil || d.MessageId != "id" {
+			t.Errorf("given back as %q with %v", d.MessageId, d.Headers)
+		}
+	})
+}
+
+func TestDrainGivesUpOnHandlersThatDoNotEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		c := dial()
+		began, finish := make(chan struct{}, 1), make(chan struct{})
+		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
+			Queue: "work", DrainTimeout: time.Minute,
+			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+				began <- struct{}{}
+				<-finish
+				return nil
+			}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran := make(chan error, 1)
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() { ran <- w.Run(ctx) }()
+		c.log.wait(t, "consuming", 1)
+		r.publish("", "work", amqp.Publishing{})
+		<-began
+		cancel()
+		if err := <-ran; !errors.Is(err, reprise.ErrDrainTimeout) {
+			t.Errorf("run: %v", err)
+		}
+		r.take("work") // it is there again, although its handler still runs
+		close(finish)
+	})
+}
+
+// As with http.Server, handlers may finish until the context of Shutdown ends.
+func TestTheEndOfTheContextOfShutdownHastensTheDrain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stubborn bool          // does not heed its context, for as long as lastGrace
+		drain    time.Duration // the DrainTimeout
+		ctx      time.Duration // of Shutdown
+		cut      time.Duration // when the handler's context ends
+	}{
+		"sooner than the DrainTimeout":     {drain: time.Hour, ctx: time.Second, cut: time.Second},
+		"later":                            {drain: time.Second, ctx: time.Hour, cut: time.Second},
+		"at once":                          {drain: time.Hour, ctx: 0, cut: 0},
+		"while the handler goes on":        {drain: time.Hour, ctx: time.Second, cut: time.Second, stubborn: true},
+		"while it goes on, having drained": {drain: time.Second, ctx: 3 * time.Second, cut: time.Second, stubborn: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+				c := dial()
+				began, cut := make(chan struct{}, 1), make(chan time.Time, 1)
+				w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
+					Queue: "work", DrainTimeout: tc.drain,
+					Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+						began <- struct{}{}
+						<-ctx.Done()
+						cut <- time.Now()
+						if tc.stubborn {
+							time.Sleep(4 * time.Second)
+						}
+						return ctx.Err()
+					}),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ran := make(chan error, 1)
+				go func() { ran <- w.Run(context.Background()) }()
+				c.log.wait(t, "consuming", 1)
+				r.publish("", "work", amqp.Publishing{MessageId: "id"})
+				<-began
+				stopping := time.Now()
+				ctx, cancel := context.WithTimeout(context.Background(), tc.ctx)
+				defer cancel()
+				err = w.Shutdown(ctx)
+				if took := time.Since(stopping); took > tc.ctx || tc.ctx <= tc.cut && !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("shutdown after %s: %v", took, err)
+				}
+				if err := <-ran; err != nil {
+					t.Errorf("run: %v", err)
+				}
+				if took := (<-cut).Sub(stopping); took != tc.cut {
+					t.Errorf("the handler's context ended after %s", took)
+				}
+				d := r.take("work")
+				if d.Headers["x-reprise-attempts"] != nil || d.MessageId != "id" {
+					t.Errorf("given back as %q with %v", d.MessageId, d.Headers)
+				}
+			})
+		})
+	}
+}
+
+// A handler that succeeds when its worker writes no acks any more is not done: its
+// message is delivered again.
+func TestWhatIsNotAckedIsNotDone(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		var near atomic.Bool
+		defer near.Store(true)
+		events := &events{}
+		c := dial(far(&near), func(c *reprise.Config) { c.Observer = events })
+		stop := start(t, c, reprise.WorkerConfig{
+			Queue: "work", DrainTimeout: time.Second,
+			Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+				<-ctx.Done()
+				time.Sleep(5*time.Second + time.Millisecond) // the channel is being closed then
+				return nil
+			}),
+		})
+		r.publish("", "work", amqp.Publishing{MessageId: "late"})
+		testkit.Eventually(t, patience, func() bool { return len(events.of(reprise.EventStarted)) == 1 })
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if n := r.depth("work"); n != 1 {
+			t.Fatalf("%d messages came back", n)
+		}
+		if done, dropped := events.of(reprise.EventDone), events.of(reprise.EventDropped); len(done) != 0 || len(dropped) != 1 {
+			t.Errorf("done: %v, dropped: %v", done, dropped)
+		}
+	})
+}
+
+// slowToConsume has the broker take ten seconds to answer a client that begins to consume.
+func slowToConsume(c *reprise.Config) {
+	memory := c.Dial
+	c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := memory(ctx, network, addr)
+		return relay(conn, func(frame []byte) []byte {
+			if bytes.HasPrefix(frame[7:], consumeOK) {
+				time.Sleep(10 * time.Second)
+			}
+			return frame
+		}), err
+	}
+}
+
+// A worker that is stopped while the broker has not answered it that it consumes gives
+// back what it is sent thereafter: nobody else would get it for as long as handlers run.
+func TestDrainGivesBackWhatASubscriptionUnderWayBrings(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		c := dial(slowToConsume)
+		stop := start(t, c, reprise.WorkerConfig{
+			Queue: "work", Concurrency: 2,
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+				if m.MessageID == "slow" {
+					time.Sleep(time.Minute)
+					return nil
+				}
+				return reprise.PauseFor(10*time.Second, errScripted)
+			}),
+			DrainTimeout: time.Hour,
+		})
+		r.publish("", "work", amqp.Publishing{MessageId: "slow"})
+		r.publish("", "work", amqp.Publishing{MessageId: "pause"})
+		time.Sleep(5 * time.Second)
+		for range 3 {
+			r.publish("", "work", amqp.Publishing{})
+		}
+		time.Sleep(10 * time.Second)
+		stopped := make(chan error)
+		go func() { stopped <- stop() }()
+		time.Sleep(20 * time.Second)
+		if n := r.depth("work"); n != 4 {
+			t.Errorf("%d of 4 messages are in the queue", n)
+		}
+		if err := <-stopped; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+}

@@ -1,0 +1,225 @@
+package workertest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+func impatient(c *reprise.Config) { c.ConfirmTimeout = 600 * time.Millisecond }
+
+// A queue that does not confirm costs nobody else anything, however much is
+// published to it.
+func TestAQueueThatDoesNotConfirm(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		c, m := dialMuted(t, b.URL, impatient)
+		stuck, queue := queueFor(t, r, c, nil), queueFor(t, r, c, nil)
+		for _, q := range []string{stuck, queue} {
+			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: q}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.mute(stuck)
+		var sent, unsent int
+		publish := func(n int) {
+			results := make(chan error, n)
+			var all sync.WaitGroup
+			for range n {
+				all.Go(func() { results <- c.Publish(t.Context(), &reprise.Message{RoutingKey: stuck}) })
+			}
+			testkit.Eventually(t, patience, func() error { // to the limit of what may be in flight
+				if n := r.depth(stuck); n < min(n, 1024) {
+					return fmt.Errorf("%d messages are stored", n)
+				}
+				return nil
+			})
+			for range 10 {
+				if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil && n == 1 {
+					t.Errorf("behind a message that is not confirmed: %v", err)
+				}
+			}
+			all.Wait()
+			for range n {
+				switch err := <-results; {
+				case errors.Is(err, reprise.ErrUnconfirmed) && !errors.Is(err, reprise.ErrStalled):
+					sent++
+				case errors.Is(err, reprise.ErrStalled) && !errors.Is(err, reprise.ErrUnconfirmed):
+					unsent++
+				default:
+					t.Errorf("not confirmed: %v", err)
+				}
+			}
+		}
+		publish(1)
+		publish(1500)
+		for range 100 {
+			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil {
+				t.Fatalf("to another queue: %v", err)
+			}
+		}
+		if n := r.depth(stuck); n != 1+sent || unsent == 0 {
+			t.Errorf("%d messages are stored, 1 was confirmed and %d may be; %d were not sent", n, sent, unsent)
+		}
+		if err := c.Healthy(t.Context()); err != nil {
+			t.Errorf("healthy: %v", err)
+		}
+		m.tell(t)
+		for range 100 {
+			testkit.Eventually(t, patience, func() error { return c.Publish(t.Context(), &reprise.Message{RoutingKey: stuck}) })
+		}
+	})
+}
+
+// Who publishes to nothing but a queue that does not confirm is not well.
+func TestNotHealthyWithoutConfirms(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		c, m := dialMuted(t, b.URL, impatient)
+		queue := queueFor(t, r, c, nil)
+		m.mute(queue)
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); !errors.Is(err, reprise.ErrUnconfirmed) {
+			t.Errorf("got %v", err)
+		}
+		if err := c.Healthy(t.Context()); !errors.Is(err, reprise.ErrStalled) {
+			t.Errorf("not confirmed: %v", err)
+		}
+		m.tell(t)
+		testkit.Eventually(t, patience, func() error { return c.Healthy(t.Context()) })
+	})
+}
+
+// A queue behind an exchange that does not confirm is not known by its name. Each
+// message for it may have another key, and none of them holds up others for long.
+func TestKeysThatAreNotConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, m := mutedMemory(t)
+		if err := c.Declare(t.Context(), topology.Topology{
+			Exchanges: []topology.Exchange{{Name: "x", Kind: topology.Fanout}},
+			Queues:    []topology.Queue{{Name: "stuck"}, {Name: "q"}},
+			Bindings:  []topology.Binding{{Exchange: "x", Queue: "stuck"}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		const keys = 200
+		var all sync.WaitGroup
+		for i := range keys {
+			key := fmt.Sprint("key ", i)
+			m.mute(key)
+			for range 2 {
+				all.Go(func() {
+					if err := c.Publish(t.Context(), &reprise.Message{Exchange: "x", RoutingKey: key}); !errors.Is(err, reprise.ErrUnconfirmed) {
+						t.Errorf("not confirmed: %v", err)
+					}
+				})
+			}
+			time.Sleep(3 * time.Second)
+			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); err != nil {
+				t.Errorf("after %d keys: %v", i+1, err)
+			}
+		}
+		all.Wait()
+		if n := c.log.count("connection lost"); n != 0 {
+			t.Errorf("the connection was lost %d times", n)
+		}
+		time.Sleep(10 * time.Minute)
+		if channels := m.channels(); channels > 2 { // of messages, and of copies
+			t.Errorf("%d channels are open, and nobody waits for anything", channels)
+		}
+	})
+}
+
+// The AMQP client has all that is left on a channel that ends count as refused.
+func TestAChannelThatEndsRefusesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, m := mutedMemory(t)
+		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); err != nil {
+			t.Fatal(err)
+		}
+		m.mute("q")
+		for range 100 { // which of two things at the same time comes first is random
+			time.Sleep(time.Minute)
+			result := make(chan error)
+			go func() { result <- c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}) }()
+			time.Sleep(reprise.DefaultConfirmTimeout / 120)
+			m.cut()
+			if err := <-result; !errors.Is(err, reprise.ErrUnconfirmed) {
+				t.Fatalf("got %v", err)
+			}
+		}
+	})
+}
+
+// A broker that has stopped reading answers nothing, not even that a channel is
+// opened. Its heartbeats go on.
+func TestABrokerThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, m := mutedMemory(t)
+		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); err != nil {
+			t.Fatal(err)
+		}
+		m.deafen()
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); !errors.Is(err, reprise.ErrUnconfirmed) {
+			t.Errorf("sent: %v", err)
+		}
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); err != nil {
+			t.Errorf("over another connection: %v", err)
+		}
+		if n := c.log.count("broker does not read"); n != 1 {
+			t.Errorf("it was said %d times", n)
+		}
+	})
+}
+
+// Copies for a failed queue that does not confirm wait, and are there once.
+func TestCopiesToAQueueThatDoesNotConfirm(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		c, m := dialMuted(t, b.URL, impatient)
+		var queues []string
+		for range 2 {
+			queue, strategy := r.names(topology.Buckets{})
+			h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+			start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Prefetch: 100})
+			queues = append(queues, queue)
+		}
+		stuck, other := queues[0], queues[1]
+		publish := func(queue string, n int) {
+			for range n {
+				r.publish("", queue, amqp.Publishing{})
+			}
+		}
+		arrived := func(queue string, n int) {
+			t.Helper()
+			testkit.Eventually(t, patience, func() error {
+				if have := r.depth(queue + ".failed"); have != n {
+					return fmt.Errorf("%d copies are in %s.failed, want %d", have, queue, n)
+				}
+				return nil
+			})
+		}
+		m.mute(stuck + ".failed")
+		publish(stuck, 30)
+		c.log.wait(t, "confirms do not come", 1)
+		publish(stuck, 30)
+		publish(other, 50)
+		arrived(other, 50)
+		c.log.wait(t, "copy failed", 1)
+		m.tell(t)
+		arrived(stuck, 60)
+		c.log.wait(t, "parked", 110)
+		arrived(stuck, 60)
+	})
+}

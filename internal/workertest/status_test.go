@@ -1,0 +1,150 @@
+package workertest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// A worker says whether it consumes, from before it runs to after it has ended.
+func TestWorkerHealth(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		proxy := testkit.NewProxy(t, b.URL)
+		c := dial(t, proxy.URL())
+		h := newScript(func(m *reprise.Message) error {
+			if m.Attempt == 1 {
+				return reprise.PauseFor(time.Second, errScripted)
+			}
+			return nil
+		})
+		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Healthy(t.Context()); !errors.Is(err, reprise.ErrNotConsuming) {
+			t.Errorf("not running yet, and %v", err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(t.Context()) }()
+		c.log.wait(t, "consuming", 1)
+		testkit.Eventually(t, patience, func() error { return w.Healthy(t.Context()) })
+
+		proxy.Refuse()
+		proxy.Cut()
+		testkit.Eventually(t, patience, func() bool { return errors.Is(w.Consuming(), reprise.ErrNotConsuming) })
+		proxy.Resume()
+		testkit.Eventually(t, patience, func() error { return w.Healthy(t.Context()) })
+
+		r.publish("", queue, amqp.Publishing{})
+		c.log.wait(t, "paused", 1)
+		if err := w.Consuming(); err != nil {
+			t.Errorf("a pause is no fault: %v", err)
+		}
+		h.wait(t, 2)
+		if err := w.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := w.Healthy(t.Context()); !errors.Is(err, reprise.ErrClosed) {
+			t.Errorf("ended, and %v", err)
+		}
+	})
+}
+
+// One that was shut down before it ran has ended.
+func TestHealthOfAWorkerThatNeverRan(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, _ *raw) {
+		c := dial()
+		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "work", Handler: newScript(nil)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(w.Shutdown(t.Context()), w.Run(t.Context())); err != nil {
+			t.Error(err)
+		}
+		if err := w.Consuming(); !errors.Is(err, reprise.ErrClosed) {
+			t.Errorf("ended, and %v", err)
+		}
+	})
+}
+
+// A worker that pauses does so on purpose also when its connection has been lost
+// meanwhile, and is there again.
+func TestHealthInAPauseOverAReconnect(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		var mu sync.Mutex
+		var conns []net.Conn
+		c := dial(func(c *reprise.Config) {
+			memory := c.Dial
+			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := memory(ctx, network, addr)
+				mu.Lock()
+				defer mu.Unlock()
+				conns = append(conns, conn)
+				return conn, err
+			}
+		})
+		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{
+			Queue:   "work",
+			Handler: newScript(func(*reprise.Message) error { return reprise.PauseFor(time.Hour, errScripted) }),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(t.Context()) }()
+		c.log.wait(t, "consuming", 1)
+		r.publish("", "work", amqp.Publishing{})
+		time.Sleep(time.Minute)
+		mu.Lock()
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+		mu.Unlock()
+		time.Sleep(time.Minute)
+		if err := w.Consuming(); err != nil {
+			t.Errorf("a pause is no fault: %v", err)
+		}
+		if err := errors.Join(w.Shutdown(t.Context()), <-ended); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A worker that has begun and does not consume yet does not say that it never began.
+func TestHealthOfAWorkerThatBegins(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, _ *raw) {
+		c := dial(slowToConsume)
+		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "work", Handler: newScript(nil)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(t.Context()) }()
+		time.Sleep(5 * time.Second)
+		if err := w.Consuming(); !errors.Is(err, reprise.ErrNotConsuming) || strings.Contains(err.Error(), "not called") {
+			t.Errorf("it has begun, and %v", err)
+		}
+		time.Sleep(10 * time.Second)
+		if err := w.Consuming(); err != nil {
+			t.Errorf("it consumes, and %v", err)
+		}
+		if err := errors.Join(w.Shutdown(t.Context()), <-ended); err != nil {
+			t.Error(err)
+		}
+	})
+}

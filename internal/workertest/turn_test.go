@@ -1,0 +1,236 @@
+package workertest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// far has what a client reads take a while, until near is set. (What it writes
+// must not: it does so with a lock held, for which the bubble's clock would stand
+// still.)
+func far(near *atomic.Bool) func(c *reprise.Config) {
+	return func(c *reprise.Config) {
+		dial := c.Dial
+		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, network, addr)
+			return farConn{conn, near}, err
+		}
+	}
+}
+
+type farConn struct {
+	net.Conn
+	near *atomic.Bool
+}
+
+func (c farConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err == nil && !c.near.Load() {
+		time.Sleep(2 * time.Millisecond)
+	}
+	return n, err
+}
+
+// To know that an ack has arrived takes a request on the channel, as pausing and
+// consuming again do. Their answers must not be mixed up.
+func TestRequestsOnAChannelTakeTurns(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		var near atomic.Bool
+		defer near.Store(true)
+		c := dial(far(&near))
+		var running atomic.Int32
+		start(t, c, reprise.WorkerConfig{
+			Queue: "work", Order: reprise.AckThenPublish, Concurrency: 8, Prefetch: 16,
+			Policy: reprise.Policy{MaxAttempts: 1},
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+				running.Add(1)
+				defer running.Add(-1)
+				switch m.Type {
+				case "pause":
+					time.Sleep(10 * time.Millisecond)
+					return reprise.PauseFor(20*time.Millisecond, errScripted)
+				case "long":
+					time.Sleep(10 * time.Second)
+					return nil
+				}
+				time.Sleep(time.Duration(len(m.Body)) * time.Millisecond)
+				return errScripted
+			}),
+		})
+		for round := range 20 {
+			r.publish("", "work", amqp.Publishing{Type: "pause"})
+			for i := range 7 {
+				r.publish("", "work", amqp.Publishing{MessageId: fmt.Sprint(round, "-", i), Body: make([]byte, 25+i+round%10)})
+			}
+			time.Sleep(5 * time.Second)
+			for range 8 {
+				r.publish("", "work", amqp.Publishing{Type: "long"})
+			}
+			time.Sleep(5 * time.Second)
+			if n := running.Load(); n != 8 {
+				t.Fatalf("round %d: %d of 8 handlers run, %d messages in the queue", round, n, r.depth("work"))
+			}
+			time.Sleep(time.Minute)
+		}
+		if n := r.depth("work.failed"); n != 20*8 {
+			t.Errorf("%d messages parked of %d", n, 20*8)
+		}
+	})
+}
+
+// stubborn lets the first through at once, and the others a minute later.
+type stubborn struct{ first atomic.Bool }
+
+func (l *stubborn) Wait(ctx context.Context) error {
+	if l.first.CompareAndSwap(false, true) {
+		return nil
+	}
+	select {
+	case <-time.After(time.Minute):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Whoever waits at the limiter when a pause begins waits for its end.
+func TestAPauseHoldsForThoseAtTheLimiter(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		h := newScript(func(m *reprise.Message) error {
+			if m.MessageID == "a" && m.Attempt == 1 {
+				time.Sleep(time.Second)
+				return reprise.PauseFor(time.Hour, errScripted)
+			}
+			return nil
+		})
+		c := dial()
+		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Concurrency: 2, Limiter: &stubborn{}})
+		r.publish("", "work", amqp.Publishing{MessageId: "a"})
+		r.publish("", "work", amqp.Publishing{MessageId: "b"})
+		time.Sleep(30 * time.Minute)
+		if n := h.count(); n != 1 {
+			t.Errorf("%d attempts began within a pause of an hour", n-1)
+		}
+		time.Sleep(time.Hour)
+		h.wait(t, 3)
+	})
+}
+
+// A time limit is about when a message really comes back, whatever delay was
+// wanted.
+func TestATimeLimitKnowsTheRoutesOwnDelay(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		route    topology.Route
+		backoff  backoff.Backoff
+		attempts int
+	}{
+		{"longer than wanted", topology.DeadLettering{Delay: time.Hour}, backoff.Fixed(time.Second), 1},
+		{"shorter than wanted", topology.DeadLettering{Delay: time.Second}, backoff.Fixed(time.Hour), 5},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+				h := newScript(func(*reprise.Message) error { return errScripted })
+				start(t, dial(), reprise.WorkerConfig{
+					Queue: "work", Handler: h, Strategy: topology.Strategy{Route: tc.route},
+					Policy: reprise.Policy{MaxAttempts: 5, GiveUpAfter: time.Minute, Backoff: tc.backoff},
+				})
+				r.publish("", "work", amqp.Publishing{})
+				time.Sleep(5 * time.Hour)
+				if n := h.count(); n != tc.attempts {
+					t.Errorf("%d attempts", n)
+				}
+				if n := r.depth("work.failed"); n != 1 {
+					t.Errorf("%d parked", n)
+				}
+			})
+		})
+	}
+}
+
+// A suspect is alone also where bursts gather beside it.
+func TestNothingRunsBesideASuspect(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		c := dial()
+		if err := c.Declare(t.Context(), topology.Buckets{}.Topology("work")); err != nil {
+			t.Fatal(err)
+		}
+		r.publish("", "work", amqp.Publishing{MessageId: "suspect"})
+		for range 2 { // as a worker that dies does
+			conn := r.another()
+			ch, err := conn.Channel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, ok, err := ch.Get("work", false); err != nil || !ok {
+				t.Fatalf("%t %v", ok, err)
+			}
+			_ = conn.Close()
+			time.Sleep(time.Second)
+		}
+		conn := r.another() // holds it until a burst gathers
+		ch, err := conn.Channel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok, err := ch.Get("work", false); err != nil || !ok {
+			t.Fatalf("%t %v", ok, err)
+		}
+		var running, handled atomic.Int32
+		h := reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			if running.Add(1) > 1 {
+				t.Errorf("%s runs beside another", m.MessageID)
+			}
+			defer running.Add(-1)
+			if m.MessageID == "suspect" {
+				time.Sleep(time.Minute)
+			}
+			handled.Add(1)
+			return nil
+		})
+		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Concurrency: 2, Debounce: &reprise.Debounce{Window: 10 * time.Second, Key: reprise.ContentKey}})
+		r.publish("", "work", amqp.Publishing{MessageId: "innocent", Body: []byte("b")})
+		time.Sleep(time.Second)
+		_ = conn.Close()
+		time.Sleep(5 * time.Minute)
+		if n := handled.Load(); n != 2 {
+			t.Errorf("%d of 2 handled", n)
+		}
+	})
+}
+
+// What the header says that counts crashes on classic queues is for people; the
+// way of a message goes by where it is.
+func TestAForgedOriginLeadsNowhere(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		h := newScript(func(*reprise.Message) error { return errScripted })
+		start(t, dial(), reprise.WorkerConfig{
+			Queue: "work", Handler: h, CrashLimit: 3, Policy: quick(2),
+			Strategy: topology.Strategy{Route: topology.MessageTTL{WaitAddress: topology.Address{Key: "{queue}.wait"}}},
+		})
+		for _, forged := range []any{
+			amqp.Table{"count": int64(1)},
+			amqp.Table{"count": int64(1), "exchange": "amq.topic", "routing-key": "victim.key"},
+			"bogus", int64(7),
+		} {
+			r.publish("", "work", amqp.Publishing{Headers: amqp.Table{reprise.HeaderCrashes: forged}})
+		}
+		time.Sleep(time.Hour)
+		if n := r.depth("work.failed"); n != 4 {
+			t.Errorf("%d of 4 messages parked", n)
+		}
+		if n := h.count(); n != 8 {
+			t.Errorf("%d attempts", n)
+		}
+	})
+}

@@ -1,0 +1,89 @@
+package workertest
+
+import (
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+// An error is the handler's code as much as the handler is.
+func TestErrorsThatPanicAreRetried(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		h := newScript(func(m *reprise.Message) error {
+			if m.Attempt == 1 {
+				return (*nilError)(nil)
+			}
+			return nil
+		})
+		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Policy: quick(2)})
+		r.publish("", queue, amqp.Publishing{})
+		m := h.wait(t, 2)[1]
+		if len(m.Errors) != 1 || !strings.Contains(m.Errors[0].Error, "the error of the handler panicked") {
+			t.Errorf("recorded: %+v", m.Errors)
+		}
+	})
+}
+
+// brittle marks panic, at the place a message's type names.
+type brittle struct{ topology.Trail }
+
+func (brittle) Read(d topology.Delivery) topology.History {
+	if d.Headers["panic"] == "read" {
+		panic("read")
+	}
+	return topology.Trail{}.Read(d)
+}
+
+func (brittle) Retry(h topology.Table, f topology.Failure) topology.Table {
+	if h["panic"] == "retry" {
+		panic("retry")
+	}
+	return topology.Trail{}.Retry(h, f)
+}
+
+// What cannot be marked is parked as it is: unsettled, it would take a place of
+// the prefetch until nothing else is delivered.
+func TestWhatCannotBeMarkedIsParkedAsItIs(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		strategy.Marks = brittle{}
+		h := newScript(func(m *reprise.Message) error {
+			if m.Type == "bad" {
+				return errScripted
+			}
+			return nil
+		})
+		c := dial(t, b.URL)
+		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Prefetch: 1})
+		full := strings.Repeat("x", 131072-8-14-4-2-5-1-60)
+		for _, headers := range []amqp.Table{{"panic": "read"}, {"panic": "retry"}, {"full": full}} {
+			r.publish("", queue, amqp.Publishing{MessageId: "id", Type: "bad", Headers: headers})
+			d := r.take(queue + ".failed")
+			delete(d.Headers, "x-delivery-count") // the broker's, for this very delivery
+			if d.MessageId != "id" || len(d.Headers) != 1 {
+				t.Errorf("parked: %.200v", d.Headers)
+			}
+		}
+		r.publish("", queue, amqp.Publishing{MessageId: "good"})
+		for n := 1; ; n++ {
+			if seen := h.wait(t, n); seen[n-1].MessageID == "good" {
+				break
+			}
+		}
+		if handled, settled := c.log.count("cannot be handled"), c.log.count("cannot be settled"); handled != 1 || settled != 2 {
+			t.Errorf("cannot be handled %d times, settled %d times", handled, settled)
+		}
+	})
+}

@@ -1,0 +1,224 @@
+package workertest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Whichever way a failed message comes back, its attempts are counted, and when
+// they are spent it is parked with its properties.
+func TestEveryWayCountsAttemptsAndParks(t *testing.T) {
+	for _, way := range []struct {
+		name     string
+		strategy topology.Strategy
+		order    reprise.Order
+		queues   func(queue string) []string
+	}{
+		{
+			name: "publish then ack", strategy: topology.Strategy{Route: topology.Buckets{}},
+			queues: func(q string) []string { return []string{q + ".wait.0-1000"} },
+		},
+		{
+			name: "ack then publish", strategy: topology.Strategy{Route: topology.Buckets{}}, order: reprise.AckThenPublish,
+			queues: func(q string) []string { return []string{q + ".wait.0-1000"} },
+		},
+		{name: "requeue", strategy: topology.Strategy{Route: topology.Requeuing{}}},
+		{
+			name: "dead-letter", strategy: topology.Strategy{Route: topology.DeadLettering{Delay: 20 * time.Millisecond}},
+			queues: func(q string) []string { return []string{q + ".retry"} },
+		},
+		{
+			name: "message ttl", strategy: topology.Strategy{Route: topology.MessageTTL{}},
+			queues: func(q string) []string { return []string{q + ".wait"} },
+		},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			testkit.Each(t, func(t *testing.T, b testkit.Target) {
+				r := newRaw(t, b.URL)
+				queue := testkit.Name(t, "work")
+				r.deleteQueues(queue, queue+".failed")
+				if way.queues != nil {
+					r.deleteQueues(way.queues(queue)...)
+				}
+				h := newScript(func(m *reprise.Message) error { return fmt.Errorf("error %d", m.Attempt) })
+				c := dial(t, b.URL)
+				start(t, c, reprise.WorkerConfig{
+					Queue: queue, Handler: h, Strategy: way.strategy, Order: way.order, Policy: quick(3),
+				})
+				msg := everything()
+				r.publish("", queue, msg)
+				parked := r.take(queue + ".failed")
+				for i, m := range h.wait(t, 3) {
+					if m.Attempt != i+1 || m.MessageID != msg.MessageId || m.RoutingKey != queue || m.Exchange != "" {
+						t.Errorf("run %d: attempt %d of %q, published to %q %q", i+1, m.Attempt, m.MessageID, m.Exchange, m.RoutingKey)
+					}
+				}
+				if n := h.count(); n != 3 {
+					t.Errorf("%d attempts", n)
+				}
+				if n, _ := topology.Integer(parked.Headers[topology.HeaderAttempts]); n != 3 || parked.Type != msg.Type || string(parked.Body) != string(msg.Body) {
+					t.Errorf("parked after %d attempts: type %q, body %q", n, parked.Type, parked.Body)
+				}
+				if n := r.depth(queue); n != 0 {
+					t.Errorf("%d messages left", n)
+				}
+			})
+		})
+	}
+}
+
+// A broker that would ignore what a route rests on is refused at the start.
+func TestDelayedRetryNeedsABrokerThatCan(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue := testkit.Name(t, "work")
+		h := newScript(func(m *reprise.Message) error {
+			if m.Attempt < 3 {
+				return errScripted
+			}
+			return nil
+		})
+		cfg := reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: topology.Strategy{Route: topology.DelayedRetry{Min: 50 * time.Millisecond, Max: time.Second}}}
+		c := dial(t, b.URL)
+		if b.Name == "rabbitmq-3.10" {
+			w, err := reprise.NewWorker(c.Client, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := errors.AsType[*reprise.DeclareError](w.Run(t.Context())); !ok {
+				t.Error("it runs")
+			}
+			return
+		}
+		r.deleteQueues(queue, queue+".failed")
+		start(t, c, cfg)
+		r.publish("", queue, amqp.Publishing{MessageId: "id"})
+		for i, m := range h.wait(t, 3) {
+			if m.Attempt != i+1 {
+				t.Errorf("run %d is attempt %d", i+1, m.Attempt)
+			}
+		}
+		testkit.Eventually(t, patience, func() bool { return r.depth(queue) == 0 })
+	})
+}
+
+// What a handler notes on its error is there at the next attempt, and on the
+// parked message; what it may not write it cannot.
+func TestAnnotationsTravelWithTheCopy(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := r.names(topology.Buckets{})
+		h := newScript(func(m *reprise.Message) error {
+			step, _ := topology.Integer(m.Headers["step"])
+			notes := map[string]any{
+				"step": step + 1, "kept": "new", "nested": map[string]any{"k": []any{1, "two"}},
+				"x-reprise-attempts": 99, "x-reprise-cc": "bad", "x-death": "bad", "CC": []any{"elsewhere"}, "x-delivery-count": 7,
+			}
+			return fmt.Errorf("wrapped: %w", reprise.Annotate(fmt.Errorf("outer: %w", reprise.Annotate(errScripted, map[string]any{"step": "inner", "inner": true})), notes))
+		})
+		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Policy: quick(3)})
+		r.publish("", queue, amqp.Publishing{MessageId: "id", Headers: amqp.Table{"kept": "old", "untouched": "yes"}})
+		d := r.take(queue + ".failed")
+		for i, m := range h.wait(t, 3)[1:] {
+			want := map[string]any{"step": int64(i + 1), "kept": "new", "untouched": "yes", "inner": true, "nested": topology.Table{"k": []any{int64(1), "two"}}}
+			if diff := cmp.Diff(want, m.Headers); diff != "" {
+				t.Errorf("attempt %d, -want +got:\n%s", m.Attempt, diff)
+			}
+		}
+		if n, _ := topology.Integer(d.Headers["step"]); n != 3 {
+			t.Errorf("parked with step %v", d.Headers["step"])
+		}
+		if n, _ := topology.Integer(d.Headers[topology.HeaderAttempts]); n != 3 {
+			t.Errorf("parked after %d attempts", n)
+		}
+	})
+}
+
+// Notes that cannot be sent do not keep the message from coming back.
+func TestAnnotationsThatCannotBeSentAreLeftOut(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		h := newScript(func(m *reprise.Message) error {
+			switch m.Attempt {
+			case 1:
+				return reprise.Annotate(errScripted, map[string]any{"bad": struct{}{}, "good": 1})
+			case 2:
+				return reprise.Annotate(errScripted, map[string]any{"huge": make([]byte, 200_000)})
+			}
+			return nil
+		})
+		start(t, dial(), reprise.WorkerConfig{Queue: "work", Handler: h})
+		r.publish("", "work", amqp.Publishing{MessageId: "id"})
+		time.Sleep(time.Minute)
+		seen := h.wait(t, 3)
+		if len(seen[2].Headers) != 0 || len(seen[2].Errors) != 2 {
+			t.Errorf("headers %v, errors %v", seen[2].Headers, seen[2].Errors)
+		}
+	})
+}
+
+// What is noted counts by its size on the wire, whatever the types it was noted in.
+func TestLargeNotesOfAnyTypeAreLeftOut(t *testing.T) {
+	large := make([]byte, 200_000)
+	for name, notes := range map[string]map[string]any{
+		"a map":             {"huge": map[string]any{"x": large}},
+		"a Table":           {"huge": topology.Table{"x": large}},
+		"the AMQP client's": {"huge": amqp.Table{"x": large}},
+		"an array":          {"huge": []any{map[string]any{"x": large}}},
+		"many ints":         {"huge": slices.Repeat([]any{1}, 20_000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+				h := newScript(func(m *reprise.Message) error { return reprise.Annotate(errScripted, notes) })
+				c := dial()
+				start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Policy: reprise.Policy{MaxAttempts: 2}})
+				r.publish("", "work", amqp.Publishing{MessageId: "id"})
+				time.Sleep(time.Minute)
+				if h.count() != 2 || r.depth("work.failed") != 1 {
+					t.Errorf("handled %d times, %d parked", h.count(), r.depth("work.failed"))
+				}
+				if n := c.log.count("copy failed"); n != 0 {
+					t.Errorf("tried to send what cannot be sent, %d times", n)
+				}
+			})
+		})
+	}
+}
+
+// lost is a Route that leads nowhere.
+type lost struct{ topology.Buckets }
+
+func (lost) Wait(topology.Delivery, time.Duration) (topology.Hop, error) {
+	return topology.Hop{RoutingKey: strings.Repeat("x", 256)}, nil
+}
+
+// A copy that no broker would ever take does not have its message handled again and
+// again: it is parked as it is.
+func TestACopyThatCannotBeSentIsParkedAsItIs(t *testing.T) {
+	for _, order := range []reprise.Order{reprise.PublishThenAck, reprise.AckThenPublish} {
+		bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+			h := newScript(func(m *reprise.Message) error { return errScripted })
+			events := &events{}
+			c := dial(func(c *reprise.Config) { c.Observer = events })
+			start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Order: order, Strategy: topology.Strategy{Route: lost{}}})
+			r.publish("", "work", amqp.Publishing{MessageId: "id"})
+			time.Sleep(2 * time.Hour)
+			if h.count() != 1 || r.depth("work.failed") != 1 || r.depth("work") != 0 {
+				t.Errorf("handled %d times, %d parked", h.count(), r.depth("work.failed"))
+			}
+			if parked := events.of(reprise.EventParked); len(parked) != 1 || !strings.Contains(parked[0].Err.Error(), "at most 255") {
+				t.Errorf("told of %v", parked)
+			}
+		})
+	}
+}
