@@ -61,7 +61,8 @@ bench-worker: ## measure the worker library against loops written by hand; witho
 
 .PHONY: soak-broker
 soak-broker: ## kill the broker, cut its power ROUNDS times (500), damage all its files
-	go test ./chaos -count=1 -timeout 0 -v -chaos.rounds $(ROUNDS) -chaos.damage $(ARGS)
+	go test ./internal/chaos -run TestKilled -count=1 -timeout 0 -v -chaos.rounds $(ROUNDS) $(ARGS)
+	go test ./broker/internal/chaos -count=1 -timeout 0 -v -chaos.rounds $(ROUNDS) -chaos.damage $(ARGS)
 
 .PHONY: assets
 assets: ## fetch the console's htmx, of the version and hash in scripts/assets
@@ -73,7 +74,7 @@ screenshots: ## take pictures of the console's pages: bin/screenshots, and two i
 
 .PHONY: soak-replay
 soak-replay: ## kill the process of a replay, and of an ingest, of MESSAGES messages (100000)
-	go test ./chaos/replay -count=1 -timeout 0 -v -replay.messages $(or $(MESSAGES),100000) $(ARGS)
+	go test ./internal/chaos/replay -count=1 -timeout 0 -v -replay.messages $(or $(MESSAGES),100000) $(ARGS)
 
 .PHONY: clean
 clean: ## remove what was built (RabbitMQ stays in ~/.cache/reprise)

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -15,10 +16,13 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/internal/access"
+	"github.com/reprisemq/reprise/internal/chaos/load"
 	"github.com/reprisemq/reprise/internal/node"
 	"github.com/reprisemq/reprise/internal/session"
 	"github.com/reprisemq/reprise/internal/store"
 )
+
+var rounds = flag.Int("chaos.rounds", 6, "three times the number of brokers whose power is cut")
 
 // powered is a broker on a disk whose power can be cut.
 type powered struct {
@@ -99,27 +103,27 @@ func cutPower(t *testing.T, seed uint64) {
 	}
 	// Without a pause no time would pass at all.
 	pause := func() { time.Sleep(between(300 * time.Microsecond)) }
-	l := newLedger(t)
+	l := load.NewLedger(t)
 	disk := vfs.NewCrashableMem()
 	for range 6 {
 		p := powerUp(t, disk)
-		u := &use{ledger: l, dial: p.dial, pause: pause, done: context.Background()}
-		u.begin(t)
+		u := &load.Use{Ledger: l, Dial: p.dial, Pause: pause}
+		u.Begin(t)
 		time.Sleep(between(400 * time.Millisecond))
-		l.end()
+		l.End()
 		disk = disk.CrashClone(vfs.CrashCloneCfg{
-			UnsyncedDataPercent: int(between(101)), RNG: rand.New(rand.NewPCG(seed, uint64(l.life))),
+			UnsyncedDataPercent: int(between(101)), RNG: rand.New(rand.NewPCG(seed, uint64(l.Lives()))),
 		})
 		p.off(t)
-		u.lost()
+		u.Lost()
 	}
 	p := powerUp(t, disk)
 	done, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer stop()
-	u := &use{ledger: l, dial: p.dial, pause: pause, done: done}
-	u.begin(t)
+	u := &load.Use{Ledger: l, Dial: p.dial, Pause: pause, Done: done}
+	u.Begin(t)
 	<-done.Done()
-	u.finish(t)
+	u.Finish(t)
 	p.off(t)
-	l.check()
+	l.Check()
 }

@@ -1,4 +1,4 @@
-package chaos
+package load
 
 import (
 	"context"
@@ -46,24 +46,25 @@ func destination(m message) string {
 	return m.queue
 }
 
-// use publishes to a broker and consumes from it until its connections are lost, or for ever. Done ends the publishing.
-type use struct {
-	ledger *ledger
-	life   int
-	dial   func() (*amqp.Connection, error)
-	pause  func() // between two messages of a publisher
-	done   context.Context
-	conns  []*amqp.Connection
+// A Use publishes to a broker and consumes from it until its connections are lost.
+type Use struct {
+	Ledger *Ledger
+	Dial   func() (*amqp.Connection, error)
+	Pause  func()          // is called between two messages of a publisher; or nil
+	Done   context.Context // ends the publishing; or nil
+
+	life  int
+	conns []*amqp.Connection
 
 	publishing, group sync.WaitGroup
 }
 
 const inFlight = 100
 
-// begin declares everything and starts to use it.
-func (u *use) begin(t *testing.T) {
+// Begin declares the queues and starts publishers and consumers.
+func (u *Use) Begin(t *testing.T) {
 	t.Helper()
-	u.life = u.ledger.begin()
+	u.life = u.Ledger.begin()
 	ch := u.open(t)
 	for _, all := range []map[string]amqp.Table{ends, sources} {
 		for name, args := range all {
@@ -94,9 +95,9 @@ func (u *use) begin(t *testing.T) {
 	}
 }
 
-func (u *use) open(t *testing.T) *amqp.Channel {
+func (u *Use) open(t *testing.T) *amqp.Channel {
 	t.Helper()
-	conn, err := u.dial()
+	conn, err := u.Dial()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,10 +114,10 @@ type sent struct {
 	confirm *amqp.DeferredConfirmation
 }
 
-func (u *use) publish(queue string, ch *amqp.Channel, flight chan<- sent) {
+func (u *Use) publish(queue string, ch *amqp.Channel, flight chan<- sent) {
 	defer close(flight)
-	for u.done.Err() == nil {
-		m := u.ledger.next(queue)
+	for u.Done == nil || u.Done.Err() == nil {
+		m := u.Ledger.next(queue)
 		c, err := ch.PublishWithDeferredConfirm("", queue, true, false, amqp.Publishing{
 			DeliveryMode: amqp.Persistent, Body: []byte(m.String()),
 		})
@@ -124,26 +125,28 @@ func (u *use) publish(queue string, ch *amqp.Channel, flight chan<- sent) {
 			return // the broker has been ended
 		}
 		flight <- sent{m, c}
-		u.pause()
-	}
-}
-
-func (u *use) confirm(flight <-chan sent) {
-	for s := range flight {
-		<-s.confirm.Done()
-		if s.confirm.Acked() {
-			u.ledger.confirm(u.life, s.message)
+		if u.Pause != nil {
+			u.Pause()
 		}
 	}
 }
 
-func (u *use) consume(t *testing.T, queue string, deliveries <-chan amqp.Delivery) {
+func (u *Use) confirm(flight <-chan sent) {
+	for s := range flight {
+		<-s.confirm.Done()
+		if s.confirm.Acked() {
+			u.Ledger.confirm(u.life, s.message)
+		}
+	}
+}
+
+func (u *Use) consume(t *testing.T, queue string, deliveries <-chan amqp.Delivery) {
 	for d := range deliveries {
 		m, err := parse(d.Body)
 		if err != nil {
 			t.Errorf("%s has delivered %q: %v", queue, d.Body, err)
 		}
-		if !u.ledger.deliver(u.life, queue, m, d.Redelivered) {
+		if !u.Ledger.deliver(u.life, queue, m, d.Redelivered) {
 			return
 		}
 		switch {
@@ -160,18 +163,18 @@ func (u *use) consume(t *testing.T, queue string, deliveries <-chan amqp.Deliver
 	}
 }
 
-// lost waits for the end of a use whose broker is gone.
-func (u *use) lost() {
+// Lost waits until all publishers and consumers have noticed that the broker is gone.
+func (u *Use) Lost() {
 	u.publishing.Wait()
 	u.group.Wait()
 }
 
-// finish waits until all is confirmed and has arrived, and hangs up.
-func (u *use) finish(t *testing.T) {
+// Finish waits until every confirmed message has arrived, and closes the connections. Done must have ended.
+func (u *Use) Finish(t *testing.T) {
 	t.Helper()
 	u.publishing.Wait()
 	deadline := time.Now().Add(30 * time.Second)
-	for !u.ledger.complete() && time.Now().Before(deadline) {
+	for !u.Ledger.complete() && time.Now().Before(deadline) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	for _, c := range u.conns {

@@ -1,4 +1,4 @@
-package chaos
+package load
 
 import (
 	"fmt"
@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// ledger knows what went in and what came out.
-type ledger struct {
+// A Ledger counts the messages that a broker confirmed and delivered, over all its lives.
+type Ledger struct {
 	t *testing.T
 
 	mu        sync.Mutex
@@ -37,8 +37,9 @@ func parse(body []byte) (m message, err error) {
 // way is that of messages from where they were published to where they came out.
 type way struct{ from, to string }
 
-func newLedger(t *testing.T) *ledger {
-	return &ledger{
+// NewLedger returns an empty Ledger that reports errors to t.
+func NewLedger(t *testing.T) *Ledger {
+	return &Ledger{
 		t:         t,
 		published: make(map[string]int),
 		missing:   make(map[message]bool),
@@ -47,8 +48,8 @@ func newLedger(t *testing.T) *ledger {
 	}
 }
 
-// begin tells that the broker has started.
-func (l *ledger) begin() (life int) {
+// begin notes that the broker has started.
+func (l *Ledger) begin() (life int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.life++
@@ -57,22 +58,22 @@ func (l *ledger) begin() (life int) {
 	return l.life
 }
 
-// end tells that the broker is about to be ended: from now on nothing counts that it says.
-func (l *ledger) end() {
+// End notes that the broker is about to be killed: its answers no longer count.
+func (l *Ledger) End() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.over = true
 }
 
 // next is the message to be published next.
-func (l *ledger) next(queue string) message {
+func (l *Ledger) next(queue string) message {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.published[queue]++
 	return message{queue, l.published[queue]}
 }
 
-func (l *ledger) confirm(life int, m message) {
+func (l *Ledger) confirm(life int, m message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over || l.life != life {
@@ -86,7 +87,7 @@ func (l *ledger) confirm(life int, m message) {
 }
 
 // deliver reports whether the delivery counts, so that it may be settled.
-func (l *ledger) deliver(life int, from string, m message, redelivered bool) bool {
+func (l *Ledger) deliver(life int, from string, m message, redelivered bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over || l.life != life {
@@ -110,18 +111,26 @@ func (l *ledger) deliver(life int, from string, m message, redelivered bool) boo
 	return true
 }
 
-func (l *ledger) note(m message, what string) {
+func (l *Ledger) note(m message, what string) {
 	l.lives[m] += fmt.Sprintf("\n\tlife %d: %s", l.life, what)
 }
 
 // complete reports whether all that was confirmed has arrived.
-func (l *ledger) complete() bool {
+func (l *Ledger) complete() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.missing) == 0
 }
 
-func (l *ledger) check() {
+// Lives returns how often the broker has started.
+func (l *Ledger) Lives() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.life
+}
+
+// Check fails the test if a confirmed message has not arrived.
+func (l *Ledger) Check() {
 	l.t.Helper()
 	if l.confirmed == 0 {
 		l.t.Error("nothing was confirmed: the broker was not used")

@@ -18,6 +18,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/chaos/load"
 )
 
 var rounds = flag.Int("chaos.rounds", 6, "how often the broker is ended")
@@ -103,21 +104,21 @@ func (p *process) dial() (*amqp.Connection, error) {
 // A broker whose process is killed at any moment goes on with all that it has confirmed.
 func TestKilledAtAnyMoment(t *testing.T) {
 	dir := t.TempDir() + "/data"
-	l := newLedger(t)
+	l := load.NewLedger(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	for range *rounds {
 		p := start(t, dir)
-		u := &use{ledger: l, dial: p.dial, pause: func() {}, done: context.Background()}
-		u.begin(t)
+		u := &load.Use{Ledger: l, Dial: p.dial}
+		u.Begin(t)
 		time.Sleep(time.Duration(random.IntN(400)) * time.Millisecond) // the load
-		l.end()
+		l.End()
 		if err := p.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		_ = p.ended()
-		u.lost()
+		u.Lost()
 		if t.Failed() {
 			return
 		}
@@ -125,15 +126,15 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	p := start(t, dir)
 	done, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer stop()
-	u := &use{ledger: l, dial: p.dial, pause: func() {}, done: done}
-	u.begin(t)
+	u := &load.Use{Ledger: l, Dial: p.dial, Done: done}
+	u.Begin(t)
 	<-done.Done()
-	u.finish(t)
+	u.Finish(t)
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.ended(); err != nil {
 		t.Errorf("the broker has ended with %v", err)
 	}
-	l.check()
+	l.Check()
 }

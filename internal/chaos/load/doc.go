@@ -1,0 +1,16 @@
+// Package load uses a broker that is killed over and over, and compares the messages that come out of it with those that
+// went in.
+//
+//	publishers ─► work, classic ─► consumers ─► acked, or rejected ─► dead ─► acked
+//	           ├► wait, qwait ──── expired ─────────────────────────► done ─► acked
+//	           └► short ────────── dropped ───────────────────────────┘
+//
+// A test starts a broker, begins a [Use], kills the broker and starts it again on the same data. At the end all messages are
+// consumed, and then:
+//
+//   - every message that was confirmed has arrived in its destination;
+//   - no message has arrived there twice without the flag redelivered;
+//   - the messages of each queue have come in the order in which they were published, from one start to the next kill.
+//
+// No message is published twice, so a duplicate comes from the broker.
+package load
