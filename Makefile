@@ -7,6 +7,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 FUZZTIME ?= 30s
 ROUNDS ?= 500
 ARGS ?=
+BASE ?=
 
 .PHONY: help
 help: ## show this list
@@ -39,6 +40,10 @@ fmt: ## format all Go files
 .PHONY: generate
 generate: ## make generated files anew
 	go generate ./...
+
+.PHONY: size
+size: ## count files, lines and exported names by package (BASE=v1.0 adds the difference)
+	@go run ./internal/tools/size -base '$(BASE)'
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (30s)
