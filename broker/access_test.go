@@ -9,7 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/broker"
-	"github.com/reprisemq/reprise/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/access"
 )
 
 func dialAs(t *testing.T, b *broker.Broker, user, vhost string) (*amqp.Connection, error) {

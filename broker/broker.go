@@ -32,8 +32,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/management"
-	"github.com/reprisemq/reprise/internal/node"
+	"github.com/reprisemq/reprise/broker/internal/management"
+	"github.com/reprisemq/reprise/broker/internal/node"
 )
 
 // ErrClosed is returned by Serve and DialContext after Shutdown has been called.

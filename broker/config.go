@@ -8,12 +8,12 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/management"
+	"github.com/reprisemq/reprise/broker/internal/node"
+	"github.com/reprisemq/reprise/broker/internal/session"
+	"github.com/reprisemq/reprise/broker/internal/store"
 	"github.com/reprisemq/reprise/internal/amqpwire"
-	"github.com/reprisemq/reprise/internal/management"
-	"github.com/reprisemq/reprise/internal/node"
-	"github.com/reprisemq/reprise/internal/session"
-	"github.com/reprisemq/reprise/internal/store"
 )
 
 // The default user, who is RabbitMQ's.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/reprisemq/reprise/internal/node"
-	"github.com/reprisemq/reprise/internal/store"
+	"github.com/reprisemq/reprise/broker/internal/node"
+	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
 // The ways in which a data directory cannot be used.

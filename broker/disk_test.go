@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/store"
+	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
 // backedUp is a store whose backup lasts until the test ends it, or somebody gives the store up.

@@ -16,8 +16,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/broker"
-	"github.com/reprisemq/reprise/internal/access"
-	"github.com/reprisemq/reprise/internal/store"
+	"github.com/reprisemq/reprise/broker/disk"
+	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
 // inData returns a configuration with a data directory of the test's own.
@@ -204,11 +205,11 @@ func TestBackup(t *testing.T) {
 		publish(t, ch, "q", amqp.Publishing{DeliveryMode: amqp.Persistent})
 	})
 	restored := filepath.Join(filepath.Dir(config.DataDir), "restored")
-	found, err := broker.Restore(to, restored)
-	if err != nil || found != (broker.Restored{Queues: 1, Messages: 1}) {
+	found, err := disk.Restore(to, restored)
+	if err != nil || found != (disk.Restored{Queues: 1, Messages: 1}) {
 		t.Errorf("restored %+v (%v)", found, err)
 	}
-	if _, err := broker.Restore(to, restored); err == nil {
+	if _, err := disk.Restore(to, restored); err == nil {
 		t.Error("restored over another one")
 	}
 	life(t, broker.Config{DataDir: restored}, func(b *broker.Broker) {

@@ -1,6 +1,6 @@
 package broker
 
-import "github.com/reprisemq/reprise/internal/node"
+import "github.com/reprisemq/reprise/broker/internal/node"
 
 // Node gives tests what the management API has.
 func (b *Broker) Node() *node.Node { return b.node }

@@ -14,7 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/broker"
-	"github.com/reprisemq/reprise/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 

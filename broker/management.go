@@ -4,7 +4,7 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/reprisemq/reprise/internal/management"
+	"github.com/reprisemq/reprise/broker/internal/management"
 )
 
 // Management returns RabbitMQ's management HTTP API for this broker, below /api, and its metrics below /metrics, to be

@@ -12,7 +12,6 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/internal/inside"
-	"github.com/reprisemq/reprise/internal/node"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -23,7 +22,7 @@ type Broker struct {
 	virtual  bool
 	bubble   string
 	server   *broker.Broker
-	node     *node.Node
+	inside   inside.Broker
 	host     string // of the URL
 	login    *url.Userinfo
 	events   events
@@ -91,7 +90,7 @@ func (c Config) start(t TB) *Broker {
 	if b.server, err = broker.New(config); err != nil {
 		t.Fatalf("reprisetest: %v", err)
 	}
-	b.node = inside.Node(b.server)
+	b.inside = inside.Of(b.server)
 	if virtual {
 		b.bubble = bubble()
 		b.watchdog = time.AfterFunc(c.Limit, b.giveUp)

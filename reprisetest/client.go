@@ -33,7 +33,7 @@ func (b *Broker) DialContext(ctx context.Context, _, _ string) (net.Conn, error)
 // dial connects in memory. Faults do not strike the test's own hands.
 func (b *Broker) dial(own bool) (net.Conn, error) {
 	client, server := pipe(memory(b.dialled.Add(1)), memory(0))
-	if err := b.node.Serve(b.wrap(server, own)); err != nil {
+	if err := b.inside.Serve(b.wrap(server, own)); err != nil {
 		return nil, err
 	}
 	return client, nil

@@ -64,10 +64,10 @@ func next(all []standing) (at time.Time) {
 	}
 	for _, s := range all {
 		if s.dies {
-			earliest(s.outlook.Expires)
+			earliest(s.Expires)
 		}
-		earliest(s.outlook.Due)
-		if s.stats.Dead > 0 {
+		earliest(s.Due)
+		if s.Dead > 0 {
 			earliest(time.Now().Add(time.Second)) // the broker sends them again every few seconds
 		}
 	}

@@ -149,11 +149,7 @@ func (b *Broker) block(blocked bool) {
 		return
 	}
 	b.blocked = blocked
-	much := b.node.Memory.Limit() + 1
-	if !blocked {
-		much = -much
-	}
-	b.node.Memory.Add(much)
+	b.inside.Block(blocked)
 }
 
 // Heal ends all faults: it unblocks publishers, accepts connections, and forgets
@@ -171,10 +167,8 @@ const fullQueue = "reprisetest.full"
 
 // full returns the name of a queue that refuses all, which it makes.
 func (b *Broker) full(host string) string {
-	if v := b.node.VHost(host); v != nil {
-		_, _ = v.DeclareQueue(&amqpwire.QueueDeclare{Queue: fullQueue, Arguments: amqpwire.Table{
-			{Name: "x-max-length", Value: int32(0)}, {Name: "x-overflow", Value: "reject-publish"},
-		}}, nil, func(string) error { return nil })
-	}
+	b.inside.Declare(host, &amqpwire.QueueDeclare{Queue: fullQueue, Arguments: amqpwire.Table{
+		{Name: "x-max-length", Value: int32(0)}, {Name: "x-overflow", Value: "reject-publish"},
+	}})
 	return fullQueue
 }

@@ -6,8 +6,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/broker"
-	"github.com/reprisemq/reprise/internal/queue"
-	"github.com/reprisemq/reprise/internal/vhost"
+	"github.com/reprisemq/reprise/internal/inside"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -40,7 +39,7 @@ func (b *Broker) Parked(t TB, queue string) []*reprise.Message {
 	s := b.strategy(queue)
 	var all []*reprise.Message
 	for _, failed := range b.failedQueues(t, queue, s) {
-		for _, m := range decode(failed.Look(), queue, s.Marks) {
+		for _, m := range decode(b.inside.Messages("/", failed), queue, s.Marks) {
 			if m.Queue == queue {
 				all = append(all, m)
 			}
@@ -50,24 +49,21 @@ func (b *Broker) Parked(t TB, queue string) []*reprise.Message {
 }
 
 // failedQueues are where a strategy parks a queue's messages.
-func (b *Broker) failedQueues(t TB, work string, s topology.Strategy) []*vhost.Queue {
+func (b *Broker) failedQueues(t TB, work string, s topology.Strategy) []string {
 	t.Helper()
 	hop := s.Route.Failed(topology.Delivery{Queue: work, RoutingKey: work})
-	to := &queue.Message{Exchange: hop.Exchange, RoutingKey: hop.RoutingKey}
+	exchange, key := hop.Exchange, hop.RoutingKey
 	if hop.Way == topology.DeadLetter {
-		letter := b.queue(t, work).Config().DeadLetter
-		if letter == nil {
+		b.queue(t, work)
+		var found bool
+		if exchange, key, found = b.inside.DeadLetterTarget("/", work, work); !found {
 			t.Fatalf("reprisetest: queue %q dead-letters nothing, so that its strategy parks nothing", work)
 		}
-		to.Exchange, to.RoutingKey = letter.Exchange, work
-		if letter.RoutingKey != nil {
-			to.RoutingKey = *letter.RoutingKey
-		}
 	}
-	queues, err := b.node.VHost("/").Route(nil, to)
+	queues, err := b.inside.Route("/", exchange, key)
 	if err != nil || len(queues) == 0 {
 		t.Fatalf("reprisetest: there is no failed queue of %q: exchange %q with key %q leads to none; a worker declares it; there are %s",
-			work, to.Exchange, to.RoutingKey, b.names())
+			work, exchange, key, b.names())
 	}
 	return queues
 }
@@ -80,19 +76,20 @@ func (b *Broker) strategy(queue string) topology.Strategy {
 }
 
 // queue returns a queue, or fails the test.
-func (b *Broker) queue(t TB, name string) *vhost.Queue {
+func (b *Broker) queue(t TB, name string) inside.Queue {
 	t.Helper()
-	q, found := b.node.VHost("/").QueueInfo(name)
+	q, found := b.inside.Queue("/", name)
 	if !found {
 		t.Fatalf("reprisetest: there is no queue %q; there are %s", name, b.names())
 	}
-	return q.Queue
+	return q
 }
 
-func (b *Broker) look(t TB, name string) []queue.Waiting {
+func (b *Broker) look(t TB, name string) []inside.Message {
 	t.Helper()
 	b.still()
-	return b.queue(t, name).Look()
+	b.queue(t, name)
+	return b.inside.Messages("/", name)
 }
 
 // names lists the queues there are.

@@ -10,12 +10,12 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/amqpwire"
-	"github.com/reprisemq/reprise/internal/queue"
+	"github.com/reprisemq/reprise/internal/inside"
 	"github.com/reprisemq/reprise/topology"
 )
 
 // decode shows messages of a queue as a handler is shown its message.
-func decode(waiting []queue.Waiting, in string, marks topology.Marks) []*reprise.Message {
+func decode(waiting []inside.Message, in string, marks topology.Marks) []*reprise.Message {
 	all := make([]*reprise.Message, 0, len(waiting))
 	for _, w := range waiting {
 		p, err := amqpwire.ParseProperties(w.Properties)
@@ -27,15 +27,15 @@ func decode(waiting []queue.Waiting, in string, marks topology.Marks) []*reprise
 	return all
 }
 
-func message(w queue.Waiting, p amqpwire.Properties, in string, marks topology.Marks) *reprise.Message {
+func message(w inside.Message, p amqpwire.Properties, in string, marks topology.Marks) *reprise.Message {
 	headers := table(p.Headers)
 	d := topology.Delivery{
-		Queue: in, Exchange: w.Message.Exchange, RoutingKey: w.Message.RoutingKey,
+		Queue: in, Exchange: w.Exchange, RoutingKey: w.RoutingKey,
 		Redelivered: w.Redelivered, Headers: headers,
 	}
 	history := marks.Read(d)
 	m := &reprise.Message{
-		Body:            bytes.Clone(w.Message.Body),
+		Body:            bytes.Clone(w.Body),
 		Headers:         visible(headers, marks),
 		ContentType:     p.ContentType,
 		ContentEncoding: p.ContentEncoding,

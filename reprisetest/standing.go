@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/queue"
+	"github.com/reprisemq/reprise/internal/inside"
 )
 
 // place is a queue of a virtual host.
@@ -21,24 +21,24 @@ func (p place) String() string {
 
 // standing is what a queue has at a moment.
 type standing struct {
-	place
-	stats   queue.Stats
-	outlook queue.Outlook
-	dies    bool      // what expires in it is dead-lettered, and on its way
-	left    bool      // it has no consumer, but the connection is open of one that it had
-	lost    time.Time // it has no consumer since the connection of the last one was lost; zero: not so
+	inside.Queue
+	dies bool      // messages that expire in it are dead-lettered to a queue that is not at rest
+	left bool      // it has no consumer, but the connection of an earlier consumer is open
+	lost time.Time // time at which the connection of the last consumer was lost; zero: it was not
 }
 
+func (s standing) place() place { return place{s.VHost, s.Name} }
+
 // consumed reports whether it has a consumer, or will have one again.
-func (s standing) consumed() bool { return s.stats.Consumers > 0 || s.left || !s.lost.IsZero() }
+func (s standing) consumed() bool { return s.Consumers > 0 || s.left || !s.lost.IsZero() }
 
 // underWay reports whether some of it is not at rest.
 func (s standing) underWay() bool {
 	switch {
-	case s.stats.Unacked > 0, s.stats.Delayed > 0, s.stats.Dead > 0, s.outlook.Leaving:
+	case s.Unacked > 0, s.Delayed > 0, s.Dead > 0, s.Leaving:
 		return true
 	}
-	return s.stats.Ready > 0 && (s.consumed() || s.dies && !s.outlook.Expires.IsZero())
+	return s.Ready > 0 && (s.consumed() || s.dies && !s.Expires.IsZero())
 }
 
 // String says what it has; nothing, if there is nothing to say.
@@ -49,17 +49,17 @@ func (s standing) String() string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, what))
 		}
 	}
-	add(s.stats.Ready, "ready")
-	add(s.stats.Unacked, "unacknowledged")
-	add(s.stats.Delayed, "waiting for a delayed retry")
-	add(s.stats.Dead, "dead-lettered to a queue that does not take them, or is not there")
-	if parts == nil && !s.outlook.Leaving {
+	add(s.Ready, "ready")
+	add(s.Unacked, "unacknowledged")
+	add(s.Delayed, "waiting for a delayed retry")
+	add(s.Dead, "dead-lettered to a queue that does not take them, or is not there")
+	if parts == nil && !s.Leaving {
 		return ""
 	}
-	if !s.outlook.Expires.IsZero() {
-		parts = append(parts, "the next expires in "+time.Until(s.outlook.Expires).String())
+	if !s.Expires.IsZero() {
+		parts = append(parts, "the next expires in "+time.Until(s.Expires).String())
 	}
-	switch n := s.stats.Consumers; {
+	switch n := s.Consumers; {
 	case n == 1:
 		add(n, "consumer")
 	case n > 1:
@@ -71,30 +71,24 @@ func (s standing) String() string {
 	default:
 		parts = append(parts, "no consumers")
 	}
-	return s.place.String() + ": " + strings.Join(parts, ", ")
+	return s.place().String() + ": " + strings.Join(parts, ", ")
 }
 
 // survey looks at all queues.
 func (b *Broker) survey() []standing {
 	var all []standing
-	for _, v := range b.node.VHosts() {
-		for _, q := range v.Queues() {
-			if q.Name() == fullQueue {
-				continue
-			}
-			all = append(all, standing{
-				place: place{v.Name(), q.Name()}, stats: q.Stats(), outlook: q.Outlook(),
-				dies: q.Config().DeadLetter != nil && !strings.HasSuffix(q.Name(), ".failed"),
-			})
+	for _, q := range b.inside.Queues() {
+		if q.Name != fullQueue {
+			all = append(all, standing{Queue: q, dies: q.DeadLetters && !strings.HasSuffix(q.Name, ".failed")})
 		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range all {
-		if s := &all[i]; s.stats.Consumers == 0 {
-			s.lost = b.lost[s.place]
+		if s := &all[i]; s.Consumers == 0 {
+			s.lost = b.lost[s.place()]
 			for c := range b.conns {
-				s.left = s.left || c.consumed[s.place]
+				s.left = s.left || c.consumed[s.place()]
 			}
 		}
 	}

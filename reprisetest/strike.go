@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/reprisemq/reprise/internal/amqpwire"
-	"github.com/reprisemq/reprise/internal/vhost"
 )
 
 // isConfirm: the broker acknowledges nothing but what is published.
@@ -118,14 +117,5 @@ func (d *content) add(f frame) (whole bool) {
 // again publishes a message that is just being published. What the broker has
 // against it, it says of the other.
 func (c *conn) again(d *content) {
-	p, err := amqpwire.ParseProperties(d.properties)
-	if err != nil {
-		return
-	}
-	m, err := vhost.NewMessage(vhost.Published{
-		Exchange: d.exchange, RoutingKey: d.key, Properties: d.properties, Body: d.body, User: p.UserID,
-	})
-	if v := c.broker.node.VHost(c.vhost); v != nil && err == nil {
-		_, _, _ = v.Publish(m)
-	}
+	c.broker.inside.Publish(c.vhost, d.exchange, d.key, d.properties, d.body)
 }

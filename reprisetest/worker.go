@@ -204,8 +204,6 @@ func (w *Worker) isOver() bool {
 
 // consumers is how many a queue has.
 func (b *Broker) consumers(queue string) int {
-	if q, found := b.node.VHost("/").QueueInfo(queue); found {
-		return q.Stats().Consumers
-	}
-	return 0
+	q, _ := b.inside.Queue("/", queue)
+	return q.Consumers
 }

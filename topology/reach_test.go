@@ -5,48 +5,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/reprisemq/reprise/topology"
 	"github.com/reprisemq/reprise/topology/preset"
 )
-
-// Reach names the queues that a broker routes to, whatever exchanges are bound to each other.
-func TestReachIsWhatABrokerDoes(t *testing.T) {
-	names := []string{"orders", "x", "y", "z"}
-	rapid.Check(t, func(t *rapid.T) {
-		var topo topology.Topology
-		for _, name := range names {
-			x := topology.Exchange{Name: name, Kind: rapid.SampledFrom([]string{topology.Direct, topology.Topic, topology.Fanout}).Draw(t, "kind")}
-			if rapid.Bool().Draw(t, "has an alternate") {
-				x.Args = topology.Table{"alternate-exchange": rapid.SampledFrom(names).Draw(t, "alternate")}
-			}
-			topo.Exchanges = append(topo.Exchanges, x)
-		}
-		for range rapid.IntRange(0, 8).Draw(t, "bindings") {
-			b := topology.Binding{Exchange: rapid.SampledFrom(names).Draw(t, "from"), RoutingKey: someKey().Draw(t, "key")}
-			switch to := rapid.SampledFrom(append(names, "work", "other", "third")).Draw(t, "to"); {
-			case slices.Contains(names, to):
-				b.ToExchange = to
-			default:
-				b.Queue = to
-			}
-			topo.Bindings = append(topo.Bindings, b)
-		}
-		key := someKey().Draw(t, "published with")
-		o := newOracle(topo)
-		want := o.table.Route(nil, o.table.Exchange("orders"), key, nil)
-		got, err := topo.Reach("orders", key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		slices.Sort(want)
-		slices.Sort(got)
-		if !slices.Equal(slices.Compact(want), got) {
-			t.Fatalf("%q reaches %q, and the broker routes it to %q", key, got, want)
-		}
-	})
-}
 
 // An exchange that does not route by the key, or is not known, may lead anywhere.
 func TestReachDoesNotGuess(t *testing.T) {

@@ -2,14 +2,10 @@ package topology_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
-	"github.com/reprisemq/reprise/internal/route"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -48,91 +44,6 @@ func returning(t interface{ Fatal(...any) }, w topology.WaitQueue, key string) s
 		t.Fatal("parked with", parked.RoutingKey, "and retried with", hop.RoutingKey)
 	}
 	return hop.RoutingKey
-}
-
-// oracle is what a broker makes of the infrastructure, with queues by their names.
-type oracle struct{ table *route.Table[string] }
-
-func newOracle(t topology.Topology) oracle {
-	o := oracle{route.NewTable[string]()}
-	for _, x := range t.Exchanges {
-		alternate, _ := x.Args["alternate-exchange"].(string)
-		o.table.Add(route.Exchange[string]{Name: x.Name, Kind: route.Kind(x.Kind), Durable: true, Alternate: alternate})
-	}
-	for _, b := range t.Bindings {
-		to := route.Destination[string]{Queue: b.Queue, Exchange: o.table.Exchange(b.ToExchange)}
-		o.table.Bind(o.table.Exchange(b.Exchange), route.Binding[string]{Destination: to, Key: b.RoutingKey})
-	}
-	return o
-}
-
-func (o oracle) reaches(key string) bool {
-	return slices.Contains(o.table.Route(nil, o.table.Exchange("orders"), key, nil), "work")
-}
-
-func someKey() *rapid.Generator[string] {
-	return rapid.Map(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "*", "#", ""}), 0, 6), func(words []string) string {
-		return strings.Join(words, ".")
-	})
-}
-
-// A copy whose key leads nowhere is dropped when it expires, without a word. So
-// whatever the key, the copy's leads back; and it is the message's own where that
-// does.
-func TestCopiesReturnThroughTopicExchanges(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		patterns := rapid.SliceOfN(someKey(), 1, 4).Draw(t, "patterns")
-		own := someKey().Draw(t, "own")
-		w := behind(topology.Topic, bound(patterns...)...)
-		o := newOracle(w.Infrastructure)
-		back := returning(t, w, own)
-		switch {
-		case !o.reaches(back):
-			t.Fatalf("%q returns as %q, which is bound nowhere", own, back)
-		case o.reaches(own) && back != own:
-			t.Fatalf("%q returns as %q", own, back)
-		}
-	})
-}
-
-// The same for exchanges bound to each other, and such that take what others do
-// not: as long as one of the binding's keys leads all the way, or the message's.
-func TestCopiesReturnThroughSeveralExchanges(t *testing.T) {
-	names := []string{"orders", "x", "y", "z"}
-	rapid.Check(t, func(t *rapid.T) {
-		var topo topology.Topology
-		for _, name := range names {
-			x := topology.Exchange{Name: name, Kind: rapid.SampledFrom([]string{topology.Direct, topology.Topic, topology.Fanout}).Draw(t, "kind")}
-			if rapid.Bool().Draw(t, "has an alternate") {
-				x.Args = topology.Table{"alternate-exchange": rapid.SampledFrom(names).Draw(t, "alternate")}
-			}
-			topo.Exchanges = append(topo.Exchanges, x)
-		}
-		own := someKey().Draw(t, "own")
-		keys := []string{own}
-		for range rapid.IntRange(0, 8).Draw(t, "bindings") {
-			b := topology.Binding{Exchange: rapid.SampledFrom(names).Draw(t, "from"), RoutingKey: someKey().Draw(t, "key")}
-			switch to := rapid.SampledFrom(append(names, "work", "other")).Draw(t, "to"); {
-			case slices.Contains(names, to):
-				b.ToExchange = to
-			default:
-				b.Queue = to
-			}
-			topo.Bindings = append(topo.Bindings, b)
-			keys = append(keys, b.RoutingKey)
-		}
-		w := topology.WaitQueue{WorkExchange: "orders", WaitExchange: "wait", FailedExchange: "failed", Infrastructure: topo}
-		o := newOracle(topo)
-		if !slices.ContainsFunc(keys, o.reaches) {
-			return
-		}
-		switch back := returning(t, w, own); {
-		case !o.reaches(back):
-			t.Fatalf("%q returns as %q, which does not lead to the queue", own, back)
-		case o.reaches(own) && back != own:
-			t.Fatalf("%q returns as %q", own, back)
-		}
-	})
 }
 
 func TestKeysOfCopiesThatReturn(t *testing.T) {

@@ -69,9 +69,9 @@ func TestCheck(t *testing.T) {
 				topology/preset: topology
 				.: topology backoff context github.com/rabbitmq/amqp091-go
 				github.com/rabbitmq/amqp091-go: example.com/dependency
-				internal/route: strings
-				internal/session: internal/queue internal/route
-				broker: internal/session
+				broker/internal/route: strings
+				broker/internal/session: broker/internal/queue broker/internal/route
+				broker: broker/internal/session
 				reprisetest: . broker testing
 				internal/testkit: broker testing
 				cmd/reprise/internal/cli: . broker example.com/flags
@@ -93,9 +93,9 @@ func TestCheck(t *testing.T) {
 		{
 			name: "a pure package's dependency is named, and not what that one has",
 			imports: `
-				internal/route: internal/helper
+				broker/internal/route: internal/helper
 				internal/helper: example.com/far`,
-			want: []string{"internal/route → internal/helper"},
+			want: []string{"broker/internal/route → internal/helper"},
 		},
 		{
 			name:    "topology talks to a broker",
@@ -117,8 +117,8 @@ func TestCheck(t *testing.T) {
 			name: "the library has a room of the broker, by way of topology",
 			imports: `
 				.: topology
-				topology: internal/route`,
-			want: []string{". → topology → internal/route", "topology → internal/route"},
+				topology: broker/internal/route`,
+			want: []string{". → topology → broker/internal/route", "topology → broker/internal/route"},
 		},
 		{
 			name:    "the library has a dependency",
@@ -128,12 +128,12 @@ func TestCheck(t *testing.T) {
 		{
 			name: "the broker has the client, far down",
 			imports: `
-				broker: internal/session
-				internal/session: internal/helper
+				broker: broker/internal/session
+				broker/internal/session: internal/helper
 				internal/helper: github.com/rabbitmq/amqp091-go`,
 			want: []string{
-				"broker → internal/session → internal/helper → github.com/rabbitmq/amqp091-go",
-				"internal/session → internal/helper → github.com/rabbitmq/amqp091-go",
+				"broker → broker/internal/session → internal/helper → github.com/rabbitmq/amqp091-go",
+				"broker/internal/session → internal/helper → github.com/rabbitmq/amqp091-go",
 			},
 		},
 		{
@@ -143,8 +143,8 @@ func TestCheck(t *testing.T) {
 		},
 		{
 			name:    "a queue has connections",
-			imports: `internal/queue: internal/session`,
-			want:    []string{"internal/queue → internal/session"},
+			imports: `broker/internal/queue: broker/internal/session`,
+			want:    []string{"broker/internal/queue → broker/internal/session"},
 		},
 		{
 			name: "library and broker meet in a package",

@@ -66,7 +66,7 @@ var testPackages = []string{
 // Rules are the project's rules.
 var Rules = []Rule{
 	{
-		For:  []string{"backoff", "internal/route", "internal/amqpwire", "internal/alarm"},
+		For:  []string{"backoff", "broker/internal/route", "internal/amqpwire", "broker/internal/alarm"},
 		Only: []string{},
 		Why:  "they are pure: the standard library is all they need, so anyone can read, test and fuzz them alone",
 	},
@@ -132,30 +132,30 @@ var Rules = []Rule{
 		Why:  "each library that a worker can do without is behind a package of its own, and comes along only with that",
 	},
 	{
-		For:   []string{"broker/...", "internal/session/...", "internal/queue/...", "internal/vhost/...", "internal/node/...", "internal/management/...", "internal/access/...", "internal/registry/...", "internal/store/..."},
+		For:   []string{"broker/..."},
 		Never: []string{".", "topology/...", amqpClient},
 		Why:   "the broker knows the protocol and nothing of who speaks it: what suits one client only is no RabbitMQ",
 	},
 	{
-		For:   []string{"internal/session/...", "internal/node/...", "internal/vhost/..."},
-		Never: []string{"internal/management/..."},
+		For:   []string{"broker/internal/session/...", "broker/internal/node/...", "broker/internal/vhost/..."},
+		Never: []string{"broker/internal/management/..."},
 		Why:   "the broker runs without anybody looking at it: what the management API wants to know is there to be asked for",
 	},
 	{
-		For:   []string{"internal/queue/...", "internal/store/..."},
-		Never: []string{"internal/session/..."},
+		For:   []string{"broker/internal/queue/...", "broker/internal/store/..."},
+		Never: []string{"broker/internal/session/..."},
 		Why:   "connections use queues; a queue that knows of connections can't be tested without one",
 	},
 	{
-		For:   []string{"internal/store/...", "internal/registry/..."},
-		Never: []string{"internal/queue/...", "internal/vhost/...", "internal/amqpwire/...", "internal/access/..."},
+		For:   []string{"broker/internal/store/...", "broker/internal/registry/..."},
+		Never: []string{"broker/internal/queue/...", "broker/internal/vhost/...", "internal/amqpwire/...", "broker/internal/access/..."},
 		Why:   "the store keeps bytes under names; what they mean is for those to know who wrote them",
 	},
 	{
 		For:           []string{"..."},
-		Except:        []string{"internal/store/..."},
+		Except:        []string{"broker/internal/store/..."},
 		NeverDirectly: []string{"github.com/cockroachdb/pebble/..."},
-		Why:           "the storage library is behind internal/store, so that it can be understood, tested and replaced there",
+		Why:           "the storage library is behind broker/internal/store, so that it can be understood, tested and replaced there",
 	},
 	{
 		For:       []string{"..."},

@@ -1,8 +1,70 @@
-// Package inside is the door through which package reprisetest looks into a broker. What it finds there is nobody's API:
-// package broker shows a program what a program may need, and a test wants to see more than that.
+// Package inside lets package reprisetest inspect and disturb a broker beyond the API of package broker, which has nothing
+// that only a test needs. Package broker implements it, and only package reprisetest uses it.
 package inside
 
-import "github.com/reprisemq/reprise/internal/node"
+import (
+	"net"
+	"time"
 
-// Node returns the state of a *broker.Broker. Package broker sets it.
-var Node func(broker any) *node.Node
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// Of returns the inner view of a *broker.Broker. Package broker sets it.
+var Of func(broker any) Broker
+
+// Broker is the inner view of a broker. Methods that name a virtual host that does not exist do nothing.
+type Broker interface {
+	// Serve starts a session on the server's end of a connection.
+	Serve(net.Conn) error
+
+	// Block blocks connections that publish, as a memory alarm does, or ends that.
+	Block(blocked bool)
+
+	// Queues returns the queues of all virtual hosts, ordered by virtual host and name.
+	Queues() []Queue
+
+	// Queue returns one queue.
+	Queue(vhost, name string) (Queue, bool)
+
+	// DeadLetterTarget returns the exchange and the key with which a queue dead-letters a message that has the given key.
+	DeadLetterTarget(vhost, queue, key string) (exchange, deadLetterKey string, ok bool)
+
+	// Messages returns the messages of a queue that are with no consumer, in the order of their delivery. Delayed retries
+	// come last. It sees only messages that are in memory.
+	Messages(vhost, queue string) []Message
+
+	// Route returns the names of the queues to which an exchange routes a message without headers.
+	Route(vhost, exchange, key string) ([]string, error)
+
+	// Declare declares a queue.
+	Declare(vhost string, queue *amqpwire.QueueDeclare)
+
+	// Publish publishes a message in the name of its user-id property.
+	Publish(vhost, exchange, key string, properties, body []byte)
+}
+
+// Queue is the state of a queue. Two states are equal if nothing has happened in between.
+type Queue struct {
+	VHost, Name string
+
+	Ready, Unacked, Consumers int
+	Delayed                   int // messages that wait for a delayed retry
+	Dead                      int // dead letters that no other queue has taken yet
+
+	Leaving bool      // dead letters are on their way to other queues
+	Expires time.Time // time at which the next message expires if nobody takes one before; zero: never
+	Due     time.Time // time at which the next delayed retry is ready; zero: there is none
+
+	DeadLetters bool // it has a dead-letter exchange
+
+	// Counts are the queue's message counters, for comparison: they differ after any message has entered or left it.
+	Counts any
+}
+
+// Message is a message in a queue.
+type Message struct {
+	Exchange, RoutingKey string
+	Properties           []byte // encoded as for a delivery
+	Body                 []byte // must not be changed
+	Redelivered          bool
+}

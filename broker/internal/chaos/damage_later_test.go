@@ -13,7 +13,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/reprisemq/reprise/internal/management"
+	"github.com/reprisemq/reprise/broker/internal/management"
 )
 
 // Damage that is found while the broker runs is an error to whoever reads, an alarm and a failed health check. The queue is

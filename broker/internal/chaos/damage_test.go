@@ -19,10 +19,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/reprisemq/reprise/internal/node"
-	"github.com/reprisemq/reprise/internal/session"
-	"github.com/reprisemq/reprise/internal/store"
-	"github.com/reprisemq/reprise/internal/vhost"
+	"github.com/reprisemq/reprise/broker/internal/node"
+	"github.com/reprisemq/reprise/broker/internal/session"
+	"github.com/reprisemq/reprise/broker/internal/store"
+	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
 var (

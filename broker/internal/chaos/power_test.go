@@ -15,11 +15,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/reprisemq/reprise/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/node"
+	"github.com/reprisemq/reprise/broker/internal/session"
+	"github.com/reprisemq/reprise/broker/internal/store"
 	"github.com/reprisemq/reprise/internal/chaos/load"
-	"github.com/reprisemq/reprise/internal/node"
-	"github.com/reprisemq/reprise/internal/session"
-	"github.com/reprisemq/reprise/internal/store"
 )
 
 var rounds = flag.Int("chaos.rounds", 6, "three times the number of brokers whose power is cut")

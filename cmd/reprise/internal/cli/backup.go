@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/reprisemq/reprise/broker"
-	"github.com/reprisemq/reprise/internal/store"
+	"github.com/reprisemq/reprise/broker/disk"
 )
 
 type backupCmd struct {
@@ -33,7 +33,7 @@ func (c *backupCmd) Run(ctx context.Context, streams IO) error {
 	}
 	err := askBackup(ctx, c.Data, c.To)
 	if errors.Is(err, errNobody) {
-		err = store.Copy(c.Data, c.To)
+		err = disk.Copy(c.Data, c.To)
 		if errors.Is(err, broker.ErrInUse) {
 			err = c.unanswered()
 		}
@@ -87,7 +87,7 @@ Example:
 
 // Run restores a backup.
 func (c *restoreCmd) Run(streams IO) error {
-	found, err := broker.Restore(c.From, c.Data)
+	found, err := disk.Restore(c.From, c.Data)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/broker/disk"
 )
 
 type brokerCheckCmd struct {
@@ -28,7 +28,7 @@ Examples:
 
 // Run checks a data directory.
 func (c *brokerCheckCmd) Run(streams IO) error {
-	found, err := broker.Check(c.Data)
+	found, err := disk.Check(c.Data)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (c *brokerCheckCmd) Run(streams IO) error {
 	case !c.Salvage:
 		return errors.New("the data directory is damaged: restore a backup, or keep what can be read with --salvage")
 	}
-	found, err = broker.Salvage(c.Data)
+	found, err = disk.Salvage(c.Data)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (c *brokerCheckCmd) Run(streams IO) error {
 }
 
 // listQueues prints how many messages each queue has, and reports whether these are all.
-func listQueues(w io.Writer, found broker.Checked) (complete bool) {
+func listQueues(w io.Writer, found disk.Checked) (complete bool) {
 	complete = true
 	for _, q := range found.Queues {
 		name := fmt.Sprintf("queue %s in virtual host %s", q.Name, q.VHost)

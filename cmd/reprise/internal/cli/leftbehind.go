@@ -9,9 +9,8 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/broker/disk"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
-	"github.com/reprisemq/reprise/internal/store"
-	"github.com/reprisemq/reprise/internal/vhost"
 )
 
 // maxLeftQueues is the number of queues that leftBehind names.
@@ -30,7 +29,7 @@ func leftBehind(file string, cfg *config.Config) string {
 		return ""
 	}
 	dir := absolute(filepath.Join(filepath.Dir(file), config.DefaultData))
-	documents, counts, err := store.Survey(dir)
+	counts, err := disk.Count(dir)
 	switch {
 	case errors.Is(err, broker.ErrInUse):
 		return fmt.Sprintf("another process uses %s, so that its messages cannot be counted; broker: does not use them", dir)
@@ -38,9 +37,9 @@ func leftBehind(file string, cfg *config.Config) string {
 		return fmt.Sprintf("cannot read whether the embedded broker has left messages in %s: %v", dir, err)
 	}
 	var queues []leftQueue
-	for id, name := range vhost.QueueNames(documents) {
-		if n := counts[id]; n > 0 {
-			queues = append(queues, leftQueue{name[1], n})
+	for _, q := range counts {
+		if q.Messages > 0 {
+			queues = append(queues, leftQueue{q.Name, q.Messages})
 		}
 	}
 	if len(queues) == 0 {

@@ -1,0 +1,39 @@
+package disk
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/reprisemq/reprise/broker/internal/store"
+	"github.com/reprisemq/reprise/broker/internal/vhost"
+)
+
+// QueueCount is the number of messages in a durable queue.
+type QueueCount struct {
+	VHost, Name string
+	Messages    int
+}
+
+// Count returns the durable queues in a data directory that no broker runs on, ordered by virtual host and name. It changes
+// nothing, and returns nothing for a directory that does not exist.
+func Count(dir string) ([]QueueCount, error) {
+	documents, counts, err := store.Survey(dir)
+	if err != nil {
+		return nil, fmt.Errorf("broker: count: %w", err)
+	}
+	var all []QueueCount
+	for id, name := range vhost.QueueNames(documents) {
+		all = append(all, QueueCount{VHost: name[0], Name: name[1], Messages: counts[id]})
+	}
+	slices.SortFunc(all, func(a, b QueueCount) int { return cmp.Or(cmp.Compare(a.VHost, b.VHost), cmp.Compare(a.Name, b.Name)) })
+	return all, nil
+}
+
+// Copy copies a data directory that no broker runs on, or a backup. The target must not exist, or must be empty.
+func Copy(from, to string) error {
+	if err := store.Copy(from, to); err != nil {
+		return fmt.Errorf("broker: copy: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+// Package access knows who may do what: users with hashed passwords, and for each virtual host they may enter three
+// regular expressions over the names of queues and exchanges, for configuring, writing and reading
+// (https://www.rabbitmq.com/docs/access-control).
+package access
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/reprisemq/reprise/broker/internal/registry"
+)
+
+// User is somebody who may connect.
+type User struct {
+	Name string
+	Hash Hash
+	Tags []string // what they may do in the management API: administrator, monitoring, management …
+}
+
+// Permission is what a user may do in a virtual host. The empty expression allows nothing.
+type Permission struct {
+	User, VHost            string
+	Configure, Write, Read string
+}
+
+// Operation is a kind of access to a queue or an exchange.
+type Operation uint8
+
+// The operations (https://www.rabbitmq.com/docs/access-control#authorisation).
+const (
+	Configure Operation = iota
+	Write
+	Read
+)
+
+func (op Operation) String() string { return [...]string{"configure", "write", "read"}[op] }
+
+// ErrUnknownUser is returned where a user does not exist.
+var ErrUnknownUser = errors.New("no such user")
+
+// Control is the list of users and permissions. Its methods may be called at the same time.
+type Control struct {
+	generation atomic.Uint64
+	registry   *registry.Registry // told of every change, under the lock
+
+	mu          sync.RWMutex
+	users       map[string]User
+	permissions map[grantee]compiled
+}
+
+type grantee struct{ user, vhost string }
+
+type compiled struct {
+	Permission
+	patterns [3]*regexp.Regexp // by operation
+}
+
+// New returns a control that lets nobody in, and keeps nothing beyond the life of the process.
+func New() *Control {
+	c := &Control{users: make(map[string]User), permissions: make(map[grantee]compiled)}
+	c.generation.Add(1)
+	return c
+}
+
+// Generation changes whenever a permission does, so that whoever remembers an answer knows when to ask again. It is never
+// zero.
+func (c *Control) Generation() uint64 { return c.generation.Load() }
+
+// SetUser adds a user, or replaces the one with that name.
+func (c *Control) SetUser(u User) error {
+	if u.Name == "" {
+		return errors.New("a user needs a name")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.users[u.Name] = u
+	c.keepUser(u)
+	return nil
+}
+
+// Lend lets a user in, to everything in a virtual host, for the life of the process: what is kept of users stays as it is.
+func (c *Control) Lend(u User, vhost string) error {
+	p := Permission{User: u.Name, VHost: vhost, Configure: ".*", Write: ".*", Read: ".*"}
+	granted, err := compile(p)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.users[u.Name] = u
+	c.permissions[grantee{u.Name, vhost}] = granted
+	c.generation.Add(1)
+	return nil
+}
+
+// DeleteUser removes a user with all permissions.
+func (c *Control) DeleteUser(name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, known := c.users[name]; !known {
+		return ErrUnknownUser
+	}
+	delete(c.users, name)
+	c.registry.Delete(userKind, name)
+	c.deletePermissions(func(g grantee) bool { return g.user == name })
+	return nil
+}
+
+// User returns the user with that name.
+func (c *Control) User(name string) (User, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	u, known := c.users[name]
+	return u, known
+}
+
+// Users returns all users by name.
+func (c *Control) Users() []User {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return slices.SortedFunc(maps.Values(c.users), func(a, b User) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// Authenticate reports whether a user has that password. It takes as long for an unknown user.
+func (c *Control) Authenticate(name, password string) bool {
+	u, known := c.User(name)
+	return u.Hash.Matches(password) && known
+}
+
+// SetPermission lets a user into a virtual host, and says what they may do there.
+func (c *Control) SetPermission(p Permission) error {
+	granted, err := compile(p)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, known := c.users[p.User]; !known {
+		return ErrUnknownUser
+	}
+	c.permissions[grantee{p.User, p.VHost}] = granted
+	c.keepPermission(p)
+	c.generation.Add(1)
+	return nil
+}
+
+func compile(p Permission) (compiled, error) {
+	c := compiled{Permission: p}
+	for op, pattern := range map[Operation]string{Configure: p.Configure, Write: p.Write, Read: p.Read} {
+		if pattern == "" {
+			continue // matches nothing
+		}
+		re, err := regexp.Compile(pattern)
+		if err != nil {
+			return c, fmt.Errorf("%v permission %q is not a regular expression: %w", op, pattern, err)
+		}
+		c.patterns[op] = re
+	}
+	return c, nil
+}
+
+// DeletePermission shuts a user out of a virtual host.
+func (c *Control) DeletePermission(user, vhost string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deletePermissions(func(g grantee) bool { return g == grantee{user, vhost} })
+}
+
+// DeleteVHost removes all permissions in a virtual host.
+func (c *Control) DeleteVHost(vhost string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deletePermissions(func(g grantee) bool { return g.vhost == vhost })
+}
+
+func (c *Control) deletePermissions(which func(grantee) bool) {
+	for g := range c.permissions {
+		if which(g) {
+			delete(c.permissions, g)
+			c.registry.Delete(permissionKind, g.user, g.vhost)
+		}
+	}
+	c.generation.Add(1)
+}
+
+// Permissions returns all permissions by user and virtual host.
+func (c *Control) Permissions() []Permission {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var all []Permission
+	for _, p := range c.permissions {
+		all = append(all, p.Permission)
+	}
+	slices.SortFunc(all, func(a, b Permission) int {
+		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.VHost, b.VHost))
+	})
+	return all
+}
+
+// MayEnter reports whether a user has any permission in a virtual host.
+func (c *Control) MayEnter(user, vhost string) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	_, granted := c.permissions[grantee{user, vhost}]
+	return granted
+}
+
+// Allowed reports whether a user may do something to a queue or exchange of that name.
+func (c *Control) Allowed(user, vhost string, op Operation, name string) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	re := c.permissions[grantee{user, vhost}].patterns[op]
+	return re != nil && re.MatchString(name)
+}

@@ -1,0 +1,76 @@
+package access
+
+import "github.com/reprisemq/reprise/broker/internal/registry"
+
+// The kinds of documents in the registry, and the names of each.
+const (
+	userKind       = "user"       // name
+	permissionKind = "permission" // user, virtual host
+)
+
+type userDocument struct {
+	Hash []byte   `json:"hash,omitempty"` // none: nobody can log in by a password
+	Tags []string `json:"tags,omitempty"`
+}
+
+type permissionDocument struct {
+	Configure string `json:"configure"`
+	Write     string `json:"write"`
+	Read      string `json:"read"`
+}
+
+func (c *Control) keepUser(u User) {
+	c.registry.Set(userDocument{u.Hash.saltAndSum, u.Tags}, userKind, u.Name)
+}
+
+func (c *Control) keepPermission(p Permission) {
+	c.registry.Set(permissionDocument{p.Configure, p.Write, p.Read}, permissionKind, p.User, p.VHost)
+}
+
+// Load returns a control with the users and permissions that are in the registry, and keeps there what changes.
+func Load(r *registry.Registry) (*Control, error) {
+	c := New()
+	for d, err := range r.All(userKind, 1) {
+		var kept userDocument
+		if err == nil {
+			err = d.Decode(&kept)
+		}
+		if err != nil {
+			return nil, err
+		}
+		hash, err := newHash(kept.Hash)
+		if err != nil {
+			return nil, d.Damaged(err)
+		}
+		name := d.Names[0]
+		c.users[name] = User{Name: name, Hash: hash, Tags: kept.Tags}
+	}
+	for d, err := range r.All(permissionKind, 2) {
+		if err == nil {
+			err = c.loadPermission(r, d)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	c.registry = r
+	return c, nil
+}
+
+func (c *Control) loadPermission(r *registry.Registry, d *registry.Document) error {
+	var kept permissionDocument
+	if err := d.Decode(&kept); err != nil {
+		return err
+	}
+	user, vhost := d.Names[0], d.Names[1]
+	if _, known := c.users[user]; !known {
+		r.Delete(permissionKind, user, vhost) // the process died while it deleted the user
+		return nil
+	}
+	granted, err := compile(Permission{User: user, VHost: vhost, Configure: kept.Configure, Write: kept.Write, Read: kept.Read})
+	if err != nil {
+		return d.Damaged(err)
+	}
+	c.permissions[grantee{user, vhost}] = granted
+	return nil
+}

@@ -1,0 +1,123 @@
+package management
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/vhost"
+)
+
+type userKey struct{}
+
+// authenticate finds out who asks.
+func (h *Handler) authenticate(w http.ResponseWriter, r *http.Request) {
+	name, password, given := r.BasicAuth()
+	w.Header().Set("Vary", "Authorization")
+	if !given {
+		w.Header().Set("WWW-Authenticate", `Basic realm="RabbitMQ Management"`)
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	if !h.node.Access.Authenticate(name, password) {
+		h.log.Warn("management login refused", "user", name, "peer", r.RemoteAddr)
+		w.Header().Set("WWW-Authenticate", `Basic realm="RabbitMQ Management"`)
+		refuse(w, &failure{http.StatusUnauthorized, "not_authorized", "Not_Authorized"})
+		return
+	}
+	user, _ := h.node.Access.User(name)
+	if err := anyone.check(user); err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	r = r.WithContext(context.WithValue(r.Context(), userKey{}, user))
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	h.dispatch(w, r)
+}
+
+// privilege is what it takes to use an endpoint. Each includes those before it.
+type privilege uint8
+
+const (
+	anyone        privilege = iota // with a tag of the management's
+	monitor                        // who looks at the whole node
+	administrator                  // who changes it
+)
+
+func (p privilege) check(u access.User) error {
+	switch {
+	case p == anyone && !tagged(u, "administrator", "monitoring", "policymaker", "management"):
+		return notAuthorised("Not management user")
+	case p == monitor && !tagged(u, "administrator", "monitoring"):
+		return notAuthorised("Not monitor user")
+	case p == administrator && !tagged(u, "administrator"):
+		return notAuthorised("Not administrator user")
+	}
+	return nil
+}
+
+func tagged(u access.User, tags ...string) bool {
+	return slices.ContainsFunc(u.Tags, func(tag string) bool { return slices.Contains(tags, tag) })
+}
+
+func (c *call) is(p privilege) bool { return p.check(c.user) == nil }
+
+// vhost returns the virtual host of the path, if the user may see it.
+func (c *call) vhost() (*vhost.VHost, error) {
+	v := c.node.VHost(c.PathValue("vhost"))
+	switch {
+	case v == nil:
+		return nil, notFound
+	case !c.is(administrator) && !c.node.Access.MayEnter(c.user.Name, v.Name()):
+		return nil, invisible
+	}
+	return v, nil
+}
+
+// vhostToChange is vhost where the thing itself need not exist, so that RabbitMQ finds fault with the virtual host.
+func (c *call) vhostToChange() (*vhost.VHost, error) {
+	v, err := c.vhost()
+	if err == error(notFound) {
+		err = vhostNotFound
+	}
+	return v, err
+}
+
+// visible returns the virtual host of the path or, if it has none, all that the user may see.
+func (c *call) visible() ([]*vhost.VHost, error) {
+	if c.PathValue("vhost") != "" {
+		v, err := c.vhost()
+		return []*vhost.VHost{v}, err
+	}
+	all := c.node.VHosts()
+	if c.is(administrator) {
+		return all, nil
+	}
+	return slices.DeleteFunc(all, func(v *vhost.VHost) bool { return !c.node.Access.MayEnter(c.user.Name, v.Name()) }), nil
+}
+
+// may returns an error unless the user may do something to a queue or exchange of that name.
+func (c *call) may(v *vhost.VHost, op access.Operation, name string) error {
+	if c.is(administrator) || c.node.Access.Allowed(c.user.Name, v.Name(), op, name) {
+		return nil
+	}
+	return accessRefused
+}
+
+func (c *call) mayExchange(v *vhost.VHost, op access.Operation, name string) error {
+	if name == "" {
+		name = defaultExchange
+	}
+	return c.may(v, op, name)
+}
+
+// first returns the first error there is.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package management
+
+import (
+	"strings"
+
+	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/vhost"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// defaultExchange is what the exchange without a name is called in paths, and in permissions.
+const defaultExchange = "amq.default"
+
+func (h *Handler) exchanges() {
+	h.handle("GET /api/exchanges", anyone, listExchanges)
+	h.handle("GET /api/exchanges/{vhost}", anyone, listExchanges)
+	h.handle("GET /api/exchanges/{vhost}/{exchange}", anyone, getExchange)
+	h.handle("PUT /api/exchanges/{vhost}/{exchange}", anyone, putExchange)
+	h.handle("DELETE /api/exchanges/{vhost}/{exchange}", anyone, deleteExchange)
+	h.handle("POST /api/exchanges/{vhost}/{exchange}/publish", anyone, publishTo)
+	h.handle("GET /api/exchanges/{vhost}/{exchange}/bindings/source", anyone, exchangeBindings(
+		func(b vhost.BindingInfo, name string) bool { return b.Source == name }))
+	h.handle("GET /api/exchanges/{vhost}/{exchange}/bindings/destination", anyone, exchangeBindings(
+		func(b vhost.BindingInfo, name string) bool { return b.ToExchange && b.Destination == name }))
+}
+
+// exchangeInfo is GET /api/exchanges/{vhost}/{name}.
+type exchangeInfo struct {
+	Name       string    `json:"name"`
+	VHost      string    `json:"vhost"`
+	Type       string    `json:"type"`
+	Durable    bool      `json:"durable"`
+	AutoDelete bool      `json:"auto_delete"`
+	Internal   bool      `json:"internal"`
+	Arguments  arguments `json:"arguments"`
+}
+
+func newExchangeInfo(v *vhost.VHost, x vhost.ExchangeInfo) exchangeInfo {
+	return exchangeInfo{
+		Name: x.Name, VHost: v.Name(), Type: string(x.Kind), Durable: x.Durable, AutoDelete: x.AutoDelete,
+		Internal: x.Internal, Arguments: arguments(x.Arguments),
+	}
+}
+
+func listExchanges(c *call) (any, error) {
+	vhosts, err := c.visible()
+	if err != nil {
+		return nil, err
+	}
+	all := pagesOf[exchangeInfo]{}
+	for _, v := range vhosts {
+		for _, x := range v.Exchanges() {
+			all = append(all, newExchangeInfo(v, x))
+		}
+	}
+	return all, nil
+}
+
+// exchangeName reads the name of an exchange as paths have it.
+func exchangeName(text string) string {
+	if text == defaultExchange {
+		return ""
+	}
+	return text
+}
+
+// exchange returns the exchange of the path.
+func (c *call) exchange() (*vhost.VHost, vhost.ExchangeInfo, error) {
+	v, err := c.vhost()
+	if err != nil {
+		return nil, vhost.ExchangeInfo{}, err
+	}
+	x, known := v.Exchange(exchangeName(c.PathValue("exchange")))
+	if !known {
+		return nil, x, notFound
+	}
+	return v, x, nil
+}
+
+// exchangeDetail is one exchange by itself. RabbitMQ lists who publishes there when it collects details, which it does not
+// by default.
+type exchangeDetail struct {
+	exchangeInfo
+	Incoming []struct{} `json:"incoming"`
+	Outgoing []struct{} `json:"outgoing"`
+}
+
+func getExchange(c *call) (any, error) {
+	v, x, err := c.exchange()
+	if err != nil {
+		return nil, err
+	}
+	return exchangeDetail{newExchangeInfo(v, x), []struct{}{}, []struct{}{}}, nil
+}
+
+// exchangeSettings are the body of PUT.
+type exchangeSettings struct {
+	Type       string    `json:"type"`
+	Durable    flag      `json:"durable"`
+	AutoDelete flag      `json:"auto_delete"`
+	Internal   flag      `json:"internal"`
+	Arguments  arguments `json:"arguments"`
+}
+
+func putExchange(c *call) (any, error) {
+	v, err := c.vhostToChange()
+	if err != nil {
+		return nil, err
+	}
+	var s exchangeSettings
+	if err := c.decode(&s); err != nil {
+		return nil, err
+	}
+	name := exchangeName(c.PathValue("exchange"))
+	if err := first(c.mayExchange(v, access.Configure, name), c.mayLead(v, name, s.Arguments, "alternate-exchange")); err != nil {
+		return nil, err
+	}
+	_, existed := v.Exchange(name)
+	if err := v.DeclareExchange(s.declaration(name)); err != nil {
+		return nil, err
+	}
+	if existed {
+		return done{}, nil
+	}
+	return created{}, nil
+}
+
+func (s *exchangeSettings) declaration(name string) *amqpwire.ExchangeDeclare {
+	if s.Type == "" {
+		s.Type = "direct"
+	}
+	return &amqpwire.ExchangeDeclare{
+		Exchange: name, Type: s.Type, Durable: bool(s.Durable), AutoDelete: bool(s.AutoDelete),
+		Internal: bool(s.Internal), Arguments: amqpwire.Table(s.Arguments),
+	}
+}
+
+// mayLead checks what it takes to have one thing's messages go on to an exchange: to read the one and write the other.
+func (c *call) mayLead(v *vhost.VHost, name string, args arguments, arg string) error {
+	target, given := amqpwire.Table(args).Get(arg)
+	exchange, ok := target.(string)
+	if !given || !ok { // of the wrong type: it is refused for that
+		return nil
+	}
+	return first(c.may(v, access.Read, name), c.mayExchange(v, access.Write, exchange))
+}
+
+func deleteExchange(c *call) (any, error) {
+	v, x, err := c.exchange()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.mayExchange(v, access.Configure, x.Name); err != nil {
+		return nil, err
+	}
+	if x.Name == "" || strings.HasPrefix(x.Name, "amq.") {
+		return nil, accessRefused
+	}
+	if err := v.DeleteExchange(x.Name, c.URL.Query().Get("if-unused") == "true"); err != nil {
+		return nil, err
+	}
+	return done{}, nil
+}

@@ -1,0 +1,119 @@
+package management
+
+import (
+	"log/slog"
+	"strings"
+
+	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/node"
+	"github.com/reprisemq/reprise/broker/internal/vhost"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+func (d *imported) addUsers(n *node.Node) error {
+	for _, u := range d.Users {
+		user, err := u.user(u.Name)
+		if err == nil {
+			err = n.Access.SetUser(user)
+		}
+		if err != nil {
+			return of("user", u.Name, err)
+		}
+	}
+	return nil
+}
+
+// settings are in the metadata, or, in exports of before RabbitMQ 3.8, beside the name.
+func (v *importedVHost) settings() *vhostSettings {
+	if v.Metadata != nil {
+		return v.Metadata
+	}
+	return &v.vhostSettings
+}
+
+func (d *imported) addVHosts(n *node.Node) error {
+	for _, v := range d.VHosts {
+		n.AddVHost(v.Name)
+		host := n.VHost(v.Name)
+		if host == nil {
+			return node.ErrClosed
+		}
+		v.settings().apply(host)
+	}
+	return nil
+}
+
+func (d *imported) addPermissions(n *node.Node) error {
+	for _, p := range d.Permissions {
+		if err := n.Access.SetPermission(access.Permission(p)); err != nil {
+			return of("permission of user", p.User, err)
+		}
+	}
+	return nil
+}
+
+func (d *imported) addExchanges(n *node.Node, into *vhost.VHost) error {
+	for _, x := range d.Exchanges {
+		v := target(n, into, x.VHost)
+		if _, exists := v.Exchange(x.Name); exists || predeclared(x.Name) {
+			continue
+		}
+		declaration := x.declaration(x.Name)
+		declaration.Durable = x.Durable == nil || bool(*x.Durable)
+		if err := v.DeclareExchange(declaration); err != nil {
+			return of("exchange", x.Name, err)
+		}
+	}
+	return nil
+}
+
+// predeclared exchanges are the broker's own.
+func predeclared(name string) bool { return name == "" || strings.HasPrefix(name, "amq.") }
+
+func (d *imported) addQueues(n *node.Node, into *vhost.VHost) error {
+	for _, q := range d.Queues {
+		v := target(n, into, q.VHost)
+		if _, exists := v.QueueInfo(q.Name); exists {
+			continue
+		}
+		declaration := q.declaration(q.Name)
+		declaration.Durable = q.Durable == nil || bool(*q.Durable)
+		if _, given := declaration.Arguments.Get("x-queue-type"); !given && q.Type != "" {
+			declaration.Arguments = declaration.Arguments.Set("x-queue-type", q.Type)
+		}
+		if _, err := v.DeclareQueue(declaration, nobody{}, func(string) error { return nil }); err != nil {
+			return of("queue", q.Name, err)
+		}
+	}
+	return nil
+}
+
+func (d *imported) addBindings(n *node.Node, into *vhost.VHost) error {
+	for _, b := range d.Bindings {
+		v := target(n, into, b.VHost)
+		args := amqpwire.Table(b.Arguments)
+		var err error
+		if b.DestinationType == toExchangeType {
+			err = v.BindExchange(b.Source, b.Destination, b.RoutingKey, args)
+		} else if _, known := v.QueueInfo(b.Destination); known {
+			// RabbitMQ exports the bindings of exclusive queues, too, but not the queues.
+			err = v.BindQueue(b.Source, b.Destination, b.RoutingKey, args, nobody{})
+		}
+		if err != nil {
+			return of("binding from", b.Source, err)
+		}
+	}
+	return nil
+}
+
+// target is the virtual host that something is imported into. That it exists has been checked; one that was deleted since
+// then is gone for everybody, and what is put into it is, too.
+func target(n *node.Node, into *vhost.VHost, name string) *vhost.VHost {
+	if into != nil {
+		return into
+	}
+	if v := n.VHost(name); v != nil {
+		return v
+	}
+	return vhost.New(name, vhost.Config{Log: slog.New(slog.DiscardHandler)})
+}

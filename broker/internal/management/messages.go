@@ -1,0 +1,296 @@
+package management
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/alarm"
+	"github.com/reprisemq/reprise/broker/internal/exception"
+	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/broker/internal/stats"
+	"github.com/reprisemq/reprise/broker/internal/vhost"
+)
+
+// publication is the body of POST /api/exchanges/{vhost}/{name}/publish.
+type publication struct {
+	Properties      *properties `json:"properties"`
+	RoutingKey      *string     `json:"routing_key"`
+	Payload         *string     `json:"payload"`
+	PayloadEncoding *string     `json:"payload_encoding"`
+}
+
+type routed struct {
+	Routed bool `json:"routed"`
+}
+
+var noExchange = &failure{404, "not_found", "exchange_not_found"}
+
+func publishTo(c *call) (any, error) {
+	v, x, err := c.exchange()
+	if err == error(notFound) {
+		err = noExchange
+	}
+	if err != nil {
+		return nil, err
+	}
+	var p publication
+	if err := c.decode(&p); err != nil {
+		return nil, err
+	}
+	body, err := p.body()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.mayExchange(v, access.Write, x.Name); err != nil {
+		return nil, err
+	}
+	wire := p.Properties.encode()
+	encoded, err := wire.Append(nil)
+	if err != nil {
+		return nil, err
+	}
+	if short := c.node.Alarms.Resources(); len(short) > 0 {
+		return nil, badRequest(alarm.Reason(short) + ": publishing is blocked")
+	}
+	m, err := vhost.NewMessage(vhost.Published{
+		Exchange: x.Name, RoutingKey: *p.RoutingKey, Properties: encoded, Body: body, User: c.user.Name,
+	})
+	if err != nil {
+		return nil, inFull(err)
+	}
+	counter := c.counter(v)
+	defer counter.stop()
+	counter.Add(stats.Publish, 1)
+	n, accepted, err := v.Publish(m)
+	if err != nil {
+		return nil, inFull(err)
+	}
+	if n == 0 {
+		counter.Add(stats.Returned, 1)
+	}
+	return routed{n > 0 && accepted}, nil
+}
+
+// inFull has the code in front, as RabbitMQ writes what went wrong in a channel of its own.
+func inFull(err error) error {
+	if e, ok := err.(*exception.Error); ok {
+		return badRequest(fmt.Sprintf("%d %v", e.Code, e))
+	}
+	return err
+}
+
+func (p *publication) body() ([]byte, error) {
+	var missing []string
+	for _, key := range []struct {
+		name   string
+		absent bool
+	}{
+		{"routing_key", p.RoutingKey == nil},
+		{"properties", p.Properties == nil},
+		{"payload", p.Payload == nil},
+		{"payload_encoding", p.PayloadEncoding == nil},
+	} {
+		if key.absent {
+			missing = append(missing, key.name)
+		}
+	}
+	if missing != nil {
+		return nil, missingKeys(missing...)
+	}
+	switch *p.PayloadEncoding {
+	case "string":
+		return []byte(*p.Payload), nil
+	case "base64":
+		body, err := base64.StdEncoding.DecodeString(*p.Payload)
+		if err != nil {
+			return nil, badRequest([]string{"not_base64", *p.Payload})
+		}
+		return body, nil
+	}
+	return nil, badRequest([]string{"unsupported_encoding", *p.PayloadEncoding})
+}
+
+// sideCounter counts what is done here in place of a client's channel.
+type sideCounter struct {
+	stats.Counter
+	totals []*stats.Totals
+}
+
+func (c *call) counter(v *vhost.VHost) *sideCounter {
+	s := &sideCounter{totals: []*stats.Totals{&c.node.Stats.Messages, v.Messages()}}
+	for _, t := range s.totals {
+		t.Join(&s.Counter)
+	}
+	return s
+}
+
+func (s *sideCounter) stop() {
+	for _, t := range s.totals {
+		t.Leave(&s.Counter)
+	}
+}
+
+// retrieval is the body of POST /api/queues/{vhost}/{name}/get.
+type retrieval struct {
+	AckMode  *string  `json:"ackmode"`
+	Encoding *string  `json:"encoding"`
+	Count    *natural `json:"count"`
+	Truncate *natural `json:"truncate"`
+}
+
+// maxGet is how many messages are shown at a time, and maxGetBytes how large they may be: they are all in memory for it.
+const (
+	maxGet      = 10_000
+	maxGetBytes = 64 << 20
+)
+
+// message is what came out of a queue.
+type message struct {
+	PayloadBytes    int        `json:"payload_bytes"`
+	Redelivered     bool       `json:"redelivered"`
+	Exchange        string     `json:"exchange"`
+	RoutingKey      string     `json:"routing_key"`
+	MessageCount    int        `json:"message_count"`
+	Properties      properties `json:"properties"`
+	Payload         string     `json:"payload"`
+	PayloadEncoding string     `json:"payload_encoding"`
+}
+
+var ackModes = []string{"ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"}
+
+func (r *retrieval) check() (count, truncate int, err error) {
+	var missing []string
+	if r.AckMode == nil {
+		missing = append(missing, "ackmode")
+	}
+	if r.Count == nil {
+		missing = append(missing, "count")
+	}
+	if r.Encoding == nil {
+		missing = append(missing, "encoding")
+	}
+	if missing != nil {
+		return 0, 0, missingKeys(missing...)
+	}
+	if !slices.Contains(ackModes, *r.AckMode) {
+		return 0, 0, badRequest("Invalid ackmode value: " + *r.AckMode + ". Valid values are: " +
+			"ack_requeue_true, ack_requeue_false, reject_requeue_true, reject_requeue_false")
+	}
+	if *r.Encoding != "auto" && *r.Encoding != "base64" {
+		return 0, 0, badRequest("Unsupported encoding. Please use auto or base64.")
+	}
+	truncate = -1
+	if r.Truncate != nil {
+		truncate = int(*r.Truncate)
+	}
+	return int(min(*r.Count, maxGet)), truncate, nil
+}
+
+// notRead is for messages that are not given out.
+var notRead = &failure{503, "unavailable", "the disk has failed, or cannot be read for now"}
+
+var noQueue = &failure{404, "not_found", "queue_not_found"}
+
+func getFrom(c *call) (any, error) {
+	v, q, err := c.ownQueue(access.Read)
+	if err == error(notFound) {
+		err = noQueue
+	}
+	if err != nil {
+		return nil, err
+	}
+	var r retrieval
+	if err := c.decode(&r); err != nil {
+		return nil, err
+	}
+	count, truncate, err := r.check()
+	if err != nil {
+		return nil, err
+	}
+	if config := q.Config(); config.Quorum && config.SingleActive {
+		return nil, badRequest("basic.get is not supported by quorum queues with a single active consumer")
+	}
+	if q.Consumed(c.Context()) != nil {
+		return nil, notRead
+	}
+	counter := c.counter(v)
+	defer counter.stop()
+	all := listOf[message]{}
+	taken := make([]*queue.Item, 0, min(count, 100))
+	// What is given back is given back at the end, or the next message would be the same one again.
+	defer func() { settle(q, *r.AckMode, taken) }()
+	ack := *r.AckMode == "ack_requeue_false"
+	for size := 0; len(all) < count && size < maxGetBytes; {
+		var got *queue.Item
+		var m message
+		var encoded []byte
+		found, err := q.Get(ack, func(it *queue.Item, left int) {
+			// As it is at this moment: to be taken changes it.
+			got, encoded = it, it.DeliveryProperties()
+			m = message{Redelivered: it.Redelivered, MessageCount: left}
+		})
+		if err != nil && len(all) == 0 {
+			return nil, notRead
+		}
+		if err != nil {
+			break // what has been taken may be gone from the queue
+		}
+		if !found {
+			counter.AddFrom(q.Quorum(), stats.GetEmpty, 1)
+			break
+		}
+		if !ack {
+			taken = append(taken, got)
+		}
+		counter.got(q, m.Redelivered, ack)
+		if err := m.show(got.Message, encoded, *r.Encoding, truncate); err != nil {
+			return nil, err
+		}
+		size += len(got.Message.Body)
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+func (s *sideCounter) got(q *vhost.Queue, redelivered, ack bool) {
+	way := stats.Get
+	if ack {
+		way = stats.GetNoAck
+	}
+	s.AddFrom(q.Quorum(), way, 1)
+	if redelivered {
+		s.AddFrom(q.Quorum(), stats.Redeliver, 1)
+	}
+}
+
+func settle(q *vhost.Queue, ackMode string, items []*queue.Item) {
+	if len(items) == 0 {
+		return
+	}
+	switch ackMode {
+	case "ack_requeue_true":
+		q.Requeue(false, items...)
+	case "reject_requeue_true":
+		q.Requeue(true, items...)
+	case "reject_requeue_false":
+		q.Reject(true, items...)
+	}
+}
+
+// show fills in what the message says.
+func (m *message) show(from *queue.Message, encoded []byte, encoding string, truncate int) (err error) {
+	body := from.Body
+	m.PayloadBytes, m.Exchange, m.RoutingKey = len(body), from.Exchange, from.RoutingKey
+	if truncate >= 0 {
+		body = body[:min(truncate, len(body))]
+	}
+	m.Payload, m.PayloadEncoding = string(body), "string"
+	if encoding == "base64" || !utf8.Valid(body) {
+		m.Payload, m.PayloadEncoding = base64.StdEncoding.EncodeToString(body), "base64"
+	}
+	m.Properties, err = newProperties(encoded)
+	return err
+}

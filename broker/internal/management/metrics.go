@@ -1,0 +1,202 @@
+package management
+
+import (
+	"net/http"
+	"runtime"
+	"runtime/metrics"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/alarm"
+	"github.com/reprisemq/reprise/broker/internal/node"
+	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/broker/internal/stats"
+)
+
+// Metrics serves what there is to know of a node in Prometheus' text format, under the names that RabbitMQ's plugin has
+// for it. Queues are summed up, unless the path ends in /per-object: then each is there by itself.
+func Metrics(n *node.Node) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		writeMetrics(w, n, strings.HasSuffix(r.URL.Path, "/per-object"))
+	})
+}
+
+// guardedMetrics is Metrics for those who may see the whole node.
+func (h *Handler) guardedMetrics(w http.ResponseWriter, r *http.Request, perObject bool) {
+	user, _ := r.Context().Value(userKey{}).(access.User)
+	if err := monitor.check(user); err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	writeMetrics(w, h.node, perObject)
+}
+
+func writeMetrics(w http.ResponseWriter, n *node.Node, perObject bool) {
+	var e exposition
+	e.node(n)
+	e.queues(n, perObject)
+	e.sessions(n)
+	e.global(n)
+	w.Header().Set("Content-Type", expositionType)
+	_, _ = w.Write(e.text) // if it fails, there is nobody left to tell
+}
+
+func (e *exposition) node(n *node.Node) {
+	churn := &n.Stats.Churn
+	e.counter("rabbitmq_connections_opened_total", "Total number of connections opened", churn.ConnectionsCreated.Load())
+	e.counter("rabbitmq_connections_closed_total", "Total number of connections closed or terminated", churn.ConnectionsClosed.Load())
+	e.counter("rabbitmq_channels_opened_total", "Total number of channels opened", churn.ChannelsCreated.Load())
+	e.counter("rabbitmq_channels_closed_total", "Total number of channels closed", churn.ChannelsClosed.Load())
+	e.counter("rabbitmq_queues_declared_total", "Total number of queues declared", churn.QueuesDeclared.Load())
+	e.counter("rabbitmq_queues_created_total", "Total number of queues created", churn.QueuesCreated.Load())
+	e.counter("rabbitmq_queues_deleted_total", "Total number of queues deleted", churn.QueuesDeleted.Load())
+
+	e.gauge("rabbitmq_process_resident_memory_bytes", "Memory used in bytes", processMemory())
+	e.gauge("reprise_messages_memory_bytes", "Memory that messages take in bytes", n.Memory.Used())
+	e.gauge("reprise_messages_memory_limit_bytes", "Memory of messages from which on publishers are blocked", n.Memory.Limit())
+	e.alarms(n)
+	e.gauge("rabbitmq_unreachable_cluster_peers_count", "Number of peers in the cluster the current node cannot reach.", 0)
+	e.family("rabbitmq_erlang_uptime_seconds", "gauge", "Node uptime")
+	e.sampleFloat("rabbitmq_erlang_uptime_seconds", nil, time.Since(n.Started).Seconds())
+	e.family("rabbitmq_build_info", "untyped", "RabbitMQ & Erlang/OTP version info")
+	e.sample("rabbitmq_build_info", labels{{"rabbitmq_version", Version}, {"erlang_version", runtime.Version()}}, 1)
+	e.family("rabbitmq_identity_info", "untyped", "RabbitMQ node & cluster identity info")
+	e.sample("rabbitmq_identity_info", labels{{"rabbitmq_node", NodeName}, {"rabbitmq_cluster", NodeName}}, 1)
+}
+
+func (e *exposition) alarms(n *node.Node) {
+	for _, a := range []struct {
+		name, help string
+		resource   alarm.Resource
+	}{
+		{"rabbitmq_alarms_memory_used_watermark", "is 1 if VM memory watermark alarm is in effect", alarm.Memory},
+		{"rabbitmq_alarms_free_disk_space_watermark", "is 1 if free disk space watermark alarm is in effect", alarm.Disk},
+		{"reprise_alarms_store_failed", "is 1 if nothing can be written to the data directory any more", alarm.Store},
+		{"reprise_alarms_store_damaged", "is 1 if a file of the data directory was found damaged", alarm.Damage},
+	} {
+		raised := int64(0)
+		if n.Alarms.Has(a.resource) {
+			raised = 1
+		}
+		e.family(a.name, "untyped", a.help)
+		e.sample(a.name, nil, raised)
+	}
+	if n.Disk == nil {
+		return
+	}
+	if free := n.Disk.Free(); free >= 0 {
+		e.gauge("rabbitmq_disk_space_available_bytes", "Disk space available in bytes", free)
+	}
+	e.gauge("rabbitmq_disk_space_available_limit_bytes", "Free disk space low watermark in bytes", n.Disk.Limit())
+}
+
+// processMemory is what the process has from the system and has not given back.
+func processMemory() int64 {
+	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(samples)
+	return int64(samples[0].Value.Uint64() - samples[1].Value.Uint64())
+}
+
+// queueMetric is a number that every queue has.
+type queueMetric struct {
+	name, kind, help string
+	of               func(*queue.Stats) int64
+}
+
+func queueGauge(name, help string, of func(*queue.Stats) int64) queueMetric {
+	return queueMetric{"rabbitmq_queue_" + name, "gauge", help, of}
+}
+
+func queueCounter(name, help string, k stats.Kind) queueMetric {
+	return queueMetric{"rabbitmq_queue_" + name, "counter", help, func(s *queue.Stats) int64 { return int64(s.Counts.Of(k)) }}
+}
+
+var queueMetrics = []queueMetric{
+	queueGauge("messages_ready", "Messages ready to be delivered to consumers",
+		func(s *queue.Stats) int64 { return int64(s.Ready) }),
+	queueGauge("messages_unacked", "Messages delivered to consumers but not yet acknowledged",
+		func(s *queue.Stats) int64 { return int64(s.Unacked) }),
+	queueGauge("messages", "Sum of ready and unacknowledged messages - total queue depth",
+		func(s *queue.Stats) int64 { return int64(s.Ready + s.Unacked) }),
+	queueGauge("consumers", "Consumers on a queue",
+		func(s *queue.Stats) int64 { return int64(s.Consumers) }),
+	queueGauge("messages_bytes", "Size in bytes of ready and unacknowledged messages",
+		func(s *queue.Stats) int64 { return s.ReadyBytes + s.UnackedBytes }),
+	queueGauge("messages_ready_bytes", "Size in bytes of ready messages",
+		func(s *queue.Stats) int64 { return s.ReadyBytes }),
+	queueGauge("messages_unacked_bytes", "Size in bytes of all unacknowledged messages",
+		func(s *queue.Stats) int64 { return s.UnackedBytes }),
+	queueCounter("messages_published_total",
+		"Total number of messages published into a queue through an exchange on a channel", stats.Publish),
+	queueCounter("get_ack_total",
+		"Total number of messages fetched from a queue with basic.get in manual acknowledgement mode", stats.Get),
+	queueCounter("get_total",
+		"Total number of messages fetched from a queue with basic.get in automatic acknowledgement mode", stats.GetNoAck),
+	queueCounter("get_empty_total",
+		"Total number of times basic.get operations fetched no message on a queue", stats.GetEmpty),
+	queueCounter("messages_delivered_ack_total",
+		"Total number of messages delivered from a queue to consumers in manual acknowledgement mode", stats.Deliver),
+	queueCounter("messages_delivered_total",
+		"Total number of messages delivered from a queue to consumers in automatic acknowledgement mode", stats.DeliverNoAck),
+	queueCounter("messages_redelivered_total",
+		"Total number of messages redelivered from a queue to consumers", stats.Redeliver),
+	queueCounter("messages_acked_total",
+		"Total number of messages acknowledged by consumers on a queue", stats.Ack),
+}
+
+func (e *exposition) queues(n *node.Node, perObject bool) {
+	type counted struct {
+		labels labels
+		stats  queue.Stats
+	}
+	var all []counted
+	for _, v := range n.VHosts() {
+		for _, q := range v.Queues() {
+			all = append(all, counted{labels{{"vhost", v.Name()}, {"queue", q.Name()}}, q.Stats()})
+		}
+	}
+	for _, m := range queueMetrics {
+		e.family(m.name, m.kind, m.help)
+		sum := int64(0)
+		for i := range all {
+			value := m.of(&all[i].stats)
+			if sum += value; perObject {
+				e.sample(m.name, all[i].labels, value)
+			}
+		}
+		if !perObject {
+			e.sample(m.name, nil, sum)
+		}
+	}
+	e.gauge("rabbitmq_queues", "Queues available", int64(len(all)))
+}
+
+func (e *exposition) sessions(n *node.Node) {
+	var connections, channels, consumers, publishers, unacked, unconfirmed, uncommitted int64
+	for _, found := range n.Sessions() {
+		s := found.Info()
+		connections++
+		for _, ch := range s.Channels {
+			channels++
+			consumers += int64(len(ch.Consumers))
+			if ch.Stats.Of(stats.Publish) > 0 {
+				publishers++
+			}
+			unacked += int64(ch.Unacked)
+			unconfirmed += int64(ch.Unconfirmed)
+			uncommitted += int64(ch.Uncommitted)
+		}
+	}
+	e.gauge("rabbitmq_connections", "Connections currently open", connections)
+	e.gauge("rabbitmq_channels", "Channels currently open", channels)
+	e.gauge("rabbitmq_consumers", "Consumers currently connected", consumers)
+	e.gauge("rabbitmq_channel_consumers", "Consumers on a channel", consumers)
+	e.gauge("rabbitmq_channel_messages_unacked", "Delivered but not yet acknowledged messages", unacked)
+	e.gauge("rabbitmq_channel_messages_unconfirmed", "Published but not yet confirmed messages", unconfirmed)
+	e.gauge("rabbitmq_channel_messages_uncommitted", "Messages received in a transaction but not yet committed", uncommitted)
+	e.family("rabbitmq_global_consumers", "gauge", "Current number of consumers")
+	e.sample("rabbitmq_global_consumers", amqp091, consumers)
+	e.family("rabbitmq_global_publishers", "gauge", "Current number of publishers")
+	e.sample("rabbitmq_global_publishers", amqp091, publishers)
+}

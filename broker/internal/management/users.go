@@ -1,0 +1,152 @@
+package management
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/reprisemq/reprise/broker/internal/access"
+)
+
+func (h *Handler) users() {
+	h.handle("GET /api/users", administrator, func(c *call) (any, error) { return listUsers(c.node.Access.Users()), nil })
+	h.handle("GET /api/users/without-permissions", administrator, func(c *call) (any, error) {
+		permissions := c.node.Access.Permissions()
+		return listUsers(slices.DeleteFunc(c.node.Access.Users(), func(u access.User) bool {
+			return slices.ContainsFunc(permissions, func(p access.Permission) bool { return p.User == u.Name })
+		})), nil
+	})
+	h.handle("GET /api/users/{user}", administrator, func(c *call) (any, error) {
+		u, known := c.node.Access.User(c.PathValue("user"))
+		if !known {
+			return nil, notFound
+		}
+		return newUserInfo(u), nil
+	})
+	h.handle("PUT /api/users/{user}", administrator, putUser)
+	h.handle("DELETE /api/users/{user}", administrator, func(c *call) (any, error) {
+		if c.node.Access.DeleteUser(c.PathValue("user")) != nil {
+			return nil, notFound
+		}
+		return done{}, nil
+	})
+	h.handle("POST /api/users/bulk-delete", administrator, deleteUsers)
+	h.handle("GET /api/users/{user}/permissions", administrator, func(c *call) (any, error) {
+		if _, known := c.node.Access.User(c.PathValue("user")); !known {
+			return nil, notFound
+		}
+		return c.permissionsWhere(func(p access.Permission) bool { return p.User == c.PathValue("user") }), nil
+	})
+}
+
+const hashing = "rabbit_password_hashing_sha256"
+
+// userInfo is GET /api/users/{name}, and a user in definitions.
+type userInfo struct {
+	Name             string   `json:"name"`
+	PasswordHash     string   `json:"password_hash"`
+	HashingAlgorithm string   `json:"hashing_algorithm"`
+	Tags             []string `json:"tags"`
+	Limits           struct{} `json:"limits"`
+}
+
+func newUserInfo(u access.User) userInfo {
+	return userInfo{Name: u.Name, PasswordHash: u.Hash.String(), HashingAlgorithm: hashing, Tags: tagList(u.Tags)}
+}
+
+func listUsers(users []access.User) pagesOf[userInfo] {
+	all := pagesOf[userInfo]{}
+	for _, u := range users {
+		all = append(all, newUserInfo(u))
+	}
+	return all
+}
+
+// userSettings are the body of PUT, and what definitions say of a user.
+type userSettings struct {
+	Password         *string `json:"password"`
+	PasswordHash     *string `json:"password_hash"`
+	HashingAlgorithm string  `json:"hashing_algorithm"`
+	Tags             *tags   `json:"tags"`
+}
+
+// tags are a list or, as before RabbitMQ 3.9, a text with commas.
+type tags []string
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (t *tags) UnmarshalJSON(b []byte) error {
+	var list []string
+	var text string
+	switch {
+	case json.Unmarshal(b, &list) == nil:
+	case json.Unmarshal(b, &text) == nil:
+		list = strings.Split(text, ",")
+	default:
+		return badRequest("tags are a list of texts")
+	}
+	*t = tags{}
+	for _, tag := range list {
+		if tag = strings.TrimSpace(tag); tag != "" {
+			*t = append(*t, tag)
+		}
+	}
+	return nil
+}
+
+// user makes a user of the settings. Without a password they cannot log in by one.
+func (s *userSettings) user(name string) (access.User, error) {
+	u := access.User{Name: name}
+	switch {
+	case s.Tags == nil:
+		return u, badRequest("tags_not_present")
+	case s.Password != nil && s.PasswordHash != nil:
+		return u, badRequest("both_password_and_password_hash_are_provided")
+	}
+	u.Tags = *s.Tags
+	switch {
+	case s.Password != nil && *s.Password != "":
+		u.Hash = access.HashPassword(*s.Password)
+	case s.PasswordHash != nil && *s.PasswordHash != "":
+		if s.HashingAlgorithm != "" && s.HashingAlgorithm != hashing {
+			return u, badRequest("hashing_algorithm " + s.HashingAlgorithm + " is not supported, " + hashing + " is")
+		}
+		var err error
+		if u.Hash, err = access.ParseHash(*s.PasswordHash); err != nil {
+			return u, err
+		}
+	}
+	return u, nil
+}
+
+func putUser(c *call) (any, error) {
+	var s userSettings
+	if err := c.decode(&s); err != nil {
+		return nil, err
+	}
+	name := c.PathValue("user")
+	u, err := s.user(name)
+	if err != nil {
+		return nil, err
+	}
+	_, existed := c.node.Access.User(name)
+	if err := c.node.Access.SetUser(u); err != nil {
+		return nil, err
+	}
+	if existed {
+		return done{}, nil
+	}
+	return created{}, nil
+}
+
+func deleteUsers(c *call) (any, error) {
+	var body struct {
+		Users []string `json:"users"`
+	}
+	if err := c.decode(&body); err != nil {
+		return nil, err
+	}
+	for _, name := range body.Users {
+		_ = c.node.Access.DeleteUser(name) // who is not there need not be deleted
+	}
+	return done{}, nil
+}

@@ -1,0 +1,135 @@
+package management
+
+import (
+	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/vhost"
+)
+
+func (h *Handler) vhosts() {
+	h.handle("GET /api/vhosts", anyone, listVHosts)
+	h.handle("GET /api/vhosts/{vhost}", administrator, func(c *call) (any, error) {
+		v, err := c.vhost()
+		if err != nil {
+			return nil, err
+		}
+		return c.describeVHost(v), nil
+	})
+	h.handle("PUT /api/vhosts/{vhost}", administrator, putVHost)
+	h.handle("DELETE /api/vhosts/{vhost}", administrator, func(c *call) (any, error) {
+		if !c.node.DeleteVHost(c.PathValue("vhost")) {
+			return nil, notFound
+		}
+		return done{}, nil
+	})
+}
+
+// vhostInfo is GET /api/vhosts/{name}.
+type vhostInfo struct {
+	Name             string        `json:"name"`
+	Description      string        `json:"description"`
+	Tags             []string      `json:"tags"`
+	DefaultQueueType string        `json:"default_queue_type"`
+	Protected        bool          `json:"protected_from_deletion"`
+	Metadata         vhostMetadata `json:"metadata"`
+	Tracing          bool          `json:"tracing"`
+	ClusterState     clusterState  `json:"cluster_state"`
+	depth
+	MessageStats *messageStats `json:"message_stats,omitempty"`
+}
+
+type vhostMetadata struct {
+	Description      string   `json:"description"`
+	Tags             []string `json:"tags"`
+	DefaultQueueType string   `json:"default_queue_type"`
+}
+
+// clusterState has a field for each node. There is one; its name is a constant.
+type clusterState struct {
+	Node string `json:"reprise@localhost"`
+}
+
+func (c *call) describeVHost(v *vhost.VHost) vhostInfo {
+	m := metadata(v)
+	ready, unacked := 0, 0
+	for _, q := range v.Queues() {
+		s := q.Stats()
+		ready, unacked = ready+s.Ready, unacked+s.Unacked
+	}
+	return vhostInfo{
+		Name: v.Name(), Description: m.Description, Tags: m.Tags, DefaultQueueType: m.DefaultQueueType, Metadata: m,
+		ClusterState: clusterState{"running"}, depth: c.h.rates.depth(v, ready, unacked),
+		MessageStats: c.h.rates.messages(v, v.Messages().Counts()),
+	}
+}
+
+func metadata(v *vhost.VHost) vhostMetadata {
+	about := v.About()
+	return vhostMetadata{about.Description, tagList(about.Tags), "classic"}
+}
+
+func listVHosts(c *call) (any, error) {
+	all := pagesOf[vhostInfo]{}
+	vhosts, err := c.visible()
+	if c.is(monitor) {
+		vhosts = c.node.VHosts()
+	}
+	for _, v := range vhosts {
+		all = append(all, c.describeVHost(v))
+	}
+	return all, err
+}
+
+// vhostSettings are the body of PUT. What RabbitMQ has there that cannot be had here is refused, unless it is switched off.
+type vhostSettings struct {
+	Description      *string `json:"description"`
+	Tags             *tags   `json:"tags"`
+	DefaultQueueType *string `json:"default_queue_type"`
+	Tracing          flag    `json:"tracing"`
+	Protected        flag    `json:"protected_from_deletion"`
+}
+
+func (s *vhostSettings) check() error {
+	switch {
+	case s.DefaultQueueType != nil && *s.DefaultQueueType != "classic" && *s.DefaultQueueType != "undefined":
+		return badRequest("default_queue_type " + *s.DefaultQueueType + " is not supported, classic is")
+	case bool(s.Tracing):
+		return badRequest("tracing is not supported")
+	case bool(s.Protected):
+		return badRequest("protected_from_deletion is not supported")
+	}
+	return nil
+}
+
+func (s *vhostSettings) apply(v *vhost.VHost) {
+	about := v.About()
+	if s.Description != nil {
+		about.Description = *s.Description
+	}
+	if s.Tags != nil {
+		about.Tags = *s.Tags
+	}
+	v.SetAbout(about)
+}
+
+func putVHost(c *call) (any, error) {
+	var s vhostSettings
+	if err := c.decode(&s); err != nil {
+		return nil, err
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	name := c.PathValue("vhost")
+	added := c.node.AddVHost(name)
+	v := c.node.VHost(name)
+	if v == nil { // shut down, or deleted by somebody else at this moment
+		return nil, notFound
+	}
+	s.apply(v)
+	if !added {
+		return done{}, nil
+	}
+	// Whoever makes a virtual host may use it.
+	err := c.node.Access.SetPermission(access.Permission{User: c.user.Name, VHost: name, Configure: ".*", Write: ".*", Read: ".*"})
+	return created{}, err
+}

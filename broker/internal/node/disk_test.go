@@ -1,0 +1,377 @@
+package node_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/management"
+	"github.com/reprisemq/reprise/broker/internal/node"
+	"github.com/reprisemq/reprise/broker/internal/session"
+	"github.com/reprisemq/reprise/broker/internal/store"
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+const patience = 20 * time.Second
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// running is a node with its store on a file system of the test's, and a client of it.
+type running struct {
+	*node.Node
+	t     *testing.T
+	store store.Store
+	api   *management.Handler
+	conn  *amqp.Connection
+	ch    *amqp.Channel
+}
+
+func run(t *testing.T, fs vfs.FS, diskLimit int64) *running {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	s, err := store.Open(store.Options{Dir: "data", Log: log, FS: fs})
+	must(t, err)
+	n, err := node.New(node.Config{
+		Log: log, Store: s, DataDir: "data", DiskLimit: diskLimit, MemoryLimit: 1 << 30, Resident: 1 << 29,
+		Sessions: session.Config{ChannelMax: 10, FrameMax: 131072, MaxMessageSize: 1 << 20},
+	})
+	must(t, err)
+	must(t, n.Access.SetUser(access.User{Name: "guest", Hash: access.HashPassword("guest"), Tags: []string{"administrator"}}))
+	must(t, n.Access.SetPermission(access.Permission{User: "guest", VHost: "/", Configure: ".*", Write: ".*", Read: ".*"}))
+	r := &running{Node: n, t: t, store: s, api: management.New(n, func() []net.Addr { return nil }, log)}
+	r.conn, err = amqp.DialConfig("amqp://guest:guest@memory/", amqp.Config{Dial: func(string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		return client, n.Serve(server)
+	}})
+	must(t, err)
+	r.ch, err = r.conn.Channel()
+	must(t, err)
+	must(t, r.ch.Confirm(false))
+	_, err = r.ch.QueueDeclare("q", true, false, false, false, nil)
+	must(t, err)
+	return r
+}
+
+// close ends the node, and returns what closing its store came to.
+func (r *running) close() error {
+	r.t.Helper()
+	must(r.t, r.Shutdown(context.Background()))
+	return r.store.Close(true)
+}
+
+func (r *running) publish() *amqp.DeferredConfirmation {
+	r.t.Helper()
+	confirm, err := r.ch.PublishWithDeferredConfirm("", "q", true, false, amqp.Publishing{DeliveryMode: amqp.Persistent})
+	must(r.t, err)
+	return confirm
+}
+
+func (r *running) call(method, path, body string) (status int, answer string) {
+	request := httptest.NewRequest(method, path, strings.NewReader(body))
+	request.SetBasicAuth("guest", "guest")
+	w := httptest.NewRecorder()
+	r.api.ServeHTTP(w, request)
+	return w.Code, w.Body.String()
+}
+
+func (r *running) ready(queue string) int {
+	q, known := r.VHost("/").QueueInfo(queue)
+	if !known {
+		return 0
+	}
+	return q.Stats().Ready
+}
+
+// small is a disk of which the test says how much is free.
+type small struct {
+	vfs.FS
+	free atomic.Uint64
+}
+
+func (s *small) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: s.free.Load()}, nil
+}
+
+// fillable is a disk that is full whenever the test says so.
+func fillable() (fs vfs.FS, full *atomic.Bool) {
+	full = new(atomic.Bool)
+	return errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && op.Kind == errorfs.OpFileWrite {
+			return syscall.ENOSPC
+		}
+		return nil
+	})), full
+}
+
+// Who publishes while the disk is nearly full waits, and is told so, until there is room again.
+func TestPublishersAreBlockedWhenTheDiskIsFull(t *testing.T) {
+	disk := &small{FS: vfs.NewMem()}
+	disk.free.Store(1000)
+	r := run(t, disk, 1000)
+	defer func() { must(t, r.close()) }()
+	blocked := r.conn.NotifyBlocked(make(chan amqp.Blocking, 10))
+	if !r.publish().Wait() {
+		t.Error("not confirmed")
+	}
+	check := func(free uint64, alarm string, status int) {
+		t.Helper()
+		disk.free.Store(free)
+		testkit.Eventually(t, patience, func() bool {
+			_, node := r.call("GET", "/api/nodes/reprise@localhost?columns=disk_free,disk_free_limit,disk_free_alarm", "")
+			return strings.Contains(node, `"disk_free_alarm":`+alarm) && strings.Contains(node, `"disk_free_limit":1000`)
+		})
+		if got, answer := r.call("GET", "/api/health/checks/local-alarms", ""); got != status {
+			t.Errorf("health: %d %s", got, answer)
+		}
+	}
+
+	check(999, "true", 503)
+	if _, answer := r.call("GET", "/api/health/checks/alarms", ""); !strings.Contains(answer, `"resource":"disk"`) {
+		t.Errorf("health: %s", answer)
+	}
+	if _, text := r.call("GET", "/metrics", ""); !strings.Contains(text, "\nrabbitmq_alarms_free_disk_space_watermark 1\n") ||
+		!strings.Contains(text, "\nrabbitmq_disk_space_available_bytes 999\n") {
+		t.Errorf("the metrics say nothing of it:\n%s", text)
+	}
+	confirm := r.publish()
+	if e := <-blocked; !e.Active || e.Reason != "low on disk" {
+		t.Errorf("told of %+v", e)
+	}
+	check(1000, "false", 200)
+	if e := <-blocked; e.Active {
+		t.Errorf("told of %+v", e)
+	}
+	if !confirm.Wait() {
+		t.Error("not confirmed")
+	}
+}
+
+// Once a write has failed nothing more is confirmed, everybody is told, and what was confirmed before is there after a
+// restart.
+func TestNothingIsConfirmedByABrokenDisk(t *testing.T) {
+	memory := vfs.NewCrashableMem()
+	var broken atomic.Bool
+	r := run(t, errorfs.Wrap(memory, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			return syscall.EIO
+		}
+		return nil
+	})), 0)
+	blocked := r.conn.NotifyBlocked(make(chan amqp.Blocking, 10))
+	if !r.publish().Wait() {
+		t.Error("not confirmed")
+	}
+
+	broken.Store(true)
+	confirm := r.publish()
+	testkit.Eventually(t, patience, func() bool {
+		status, answer := r.call("GET", "/api/health/checks/alarms", "")
+		return status == 503 && strings.Contains(answer, `"resource":"store"`)
+	})
+	if _, text := r.call("GET", "/metrics", ""); !strings.Contains(text, "\nreprise_alarms_store_failed 1\n") {
+		t.Errorf("the metrics say nothing of it:\n%s", text)
+	}
+	if status, answer := r.call("PUT", "/api/queues/%2F/late", `{"durable":true}`); status != 503 {
+		t.Errorf("a queue was declared: %d %s", status, answer)
+	}
+	r.publish()
+	if e := <-blocked; !e.Active || !strings.Contains(e.Reason, "the disk has failed") {
+		t.Errorf("told of %+v", e)
+	}
+	if r.close() == nil {
+		t.Error("the store says that all is kept")
+	}
+	if confirm.Acked() {
+		t.Error("what is not on disk was confirmed")
+	}
+
+	r = run(t, memory.CrashClone(vfs.CrashCloneCfg{}), 0)
+	if n := r.ready("q"); n < 1 || n > 2 {
+		t.Errorf("%d messages are there, one was confirmed", n)
+	}
+	must(t, r.close())
+}
+
+// Whoever ends a broker whose disk is full does not wait for somebody to make room.
+func TestShutdownDoesNotWaitForAFullDisk(t *testing.T) {
+	fs, full := fillable()
+	r := run(t, fs, 0)
+	full.Store(true)
+	declared := make(chan error, 1)
+	go func() {
+		_, err := r.ch.QueueDeclare("late", true, false, false, false, nil)
+		declared <- err
+	}()
+	testkit.Eventually(t, patience, func() bool {
+		_, there := r.VHost("/").QueueInfo("late")
+		return there
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := r.Shutdown(ctx); err == nil {
+		t.Error("the node says that it has ended in order")
+	}
+	if err := <-declared; err == nil {
+		t.Error("a queue was declared that is not on disk")
+	}
+	if r.store.Close(true) == nil {
+		t.Error("the store says that all is kept")
+	}
+}
+
+// An answer that waits for the disk keeps nobody from ending the node.
+func TestShutdownWhileARequestWaitsForAFullDisk(t *testing.T) {
+	fs, full := fillable()
+	r := run(t, fs, 0)
+	full.Store(true)
+	status := make(chan int, 1)
+	go func() {
+		got, _ := r.call("PUT", "/api/queues/%2F/late", `{"durable":true}`)
+		status <- got
+	}()
+	testkit.Eventually(t, patience, func() bool { return r.store.Behind() > 0 })
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- r.Shutdown(ctx) }()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("the node says that it has ended in order")
+		}
+	case <-time.After(patience):
+		t.Fatal("it does not end")
+	}
+	if r.store.Close(true) == nil {
+		t.Error("the store says that all is kept")
+	}
+	if got := <-status; got != 503 {
+		t.Errorf("the answer is %d", got)
+	}
+}
+
+// slowStore is one whose disk takes its time to read.
+type slowStore struct {
+	store.Store
+	reading chan struct{} // closed when it has been asked
+	read    chan struct{} // closed when it may answer
+	once    sync.Once
+}
+
+func (s *slowStore) Load(queue uint64, level uint8, after uint64, n, bytes int) ([]store.Loaded, error) {
+	s.once.Do(func() { close(s.reading) })
+	<-s.read
+	return s.Store.Load(queue, level, after, n, bytes)
+}
+
+// The store may be closed after Shutdown. A virtual host that is being deleted reads no more by then.
+func TestShutdownWaitsForAVirtualHostThatIsBeingDeleted(t *testing.T) {
+	fs := vfs.NewMem()
+	r := run(t, fs, 0)
+	if !r.publish().Wait() {
+		t.Error("not confirmed")
+	}
+	must(t, r.close())
+	synctest.Test(t, func(t *testing.T) {
+		log := slog.New(slog.DiscardHandler)
+		opened, err := store.Open(store.Options{Dir: "data", Log: log, FS: fs})
+		must(t, err)
+		s := &slowStore{Store: opened, reading: make(chan struct{}), read: make(chan struct{})}
+		n, err := node.New(node.Config{Log: log, Store: s, MemoryLimit: 1 << 30, Resident: 1 << 29})
+		must(t, err)
+		<-s.reading // the message, which waits for a consumer
+		deleted := make(chan struct{})
+		go func() {
+			defer close(deleted)
+			n.DeleteVHost("/")
+		}()
+		synctest.Wait()
+		ended := make(chan error, 1)
+		go func() { ended <- n.Shutdown(context.Background()) }()
+		synctest.Wait()
+		if len(ended) > 0 || len(n.VHosts()) > 0 {
+			t.Error("Shutdown has returned while the store is being read")
+		}
+		close(s.read)
+		must(t, <-ended)
+		<-deleted
+		must(t, s.Close(true))
+	})
+}
+
+// gone is a disk whose directory somebody has removed.
+type gone struct {
+	vfs.FS
+	removed atomic.Bool
+}
+
+func (g *gone) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	if g.removed.Load() {
+		return vfs.DiskUsage{}, syscall.ENOENT
+	}
+	return vfs.DiskUsage{AvailBytes: 1 << 40}, nil
+}
+
+// Files that are open can be written although nobody will ever read them again: that is not keeping.
+func TestNothingIsConfirmedOnceTheDirectoryIsGone(t *testing.T) {
+	disk := &gone{FS: vfs.NewMem()}
+	r := run(t, disk, 0)
+	if !r.publish().Wait() {
+		t.Error("not confirmed")
+	}
+	disk.removed.Store(true)
+	testkit.Eventually(t, patience, func() bool {
+		status, answer := r.call("GET", "/api/health/checks/alarms", "")
+		return status == 503 && strings.Contains(answer, `"resource":"store"`)
+	})
+	confirm := r.publish()
+	if err := r.close(); err == nil || !strings.Contains(err.Error(), "gone") {
+		t.Errorf("closed with %v", err)
+	}
+	if confirm.Acked() {
+		t.Error("confirmed what is nowhere")
+	}
+}
+
+// While publishers are blocked for want of room nothing is put, and the room of what was consumed is given back all the same.
+func TestRoomIsMadeWhilePublishersAreBlocked(t *testing.T) {
+	disk := &small{FS: vfs.NewMem()}
+	disk.free.Store(1000)
+	r := run(t, disk, 1000)
+	for range 100 {
+		confirm, err := r.ch.PublishWithDeferredConfirm("", "q", true, false,
+			amqp.Publishing{DeliveryMode: amqp.Persistent, Body: make([]byte, 100_000)})
+		must(t, err)
+		if !confirm.Wait() {
+			t.Fatal("not confirmed")
+		}
+	}
+	_, err := r.ch.QueuePurge("q", false)
+	must(t, err)
+	disk.free.Store(999)
+	testkit.Eventually(t, patience, func() bool {
+		names, err := disk.List("data/pebble")
+		must(t, err)
+		return !strings.Contains(strings.Join(names, " "), ".blob")
+	})
+	disk.free.Store(1000)
+	must(t, r.close())
+}

@@ -1,0 +1,103 @@
+package queue
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/reprisemq/reprise/broker/internal/store"
+)
+
+// chain is a queue for one message, and one that its dead letters go to.
+type chain struct {
+	store        store.Store
+	source, work *Queue
+	running      sync.WaitGroup
+}
+
+func openChain(t *testing.T, fs vfs.FS) *chain {
+	t.Helper()
+	c := &chain{store: open(t, fs)}
+	restore := func(name string, id uint64, change func(*Config)) *Queue {
+		config := Defaults(name)
+		config.Store, config.ID, config.Durable, config.Go = c.store, id, true, c.running.Go
+		config.Trouble = func(err error) { t.Error("trouble: ", err) }
+		change(&config)
+		q, err := Restore(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q
+	}
+	c.work = restore("work", 2, func(*Config) {})
+	c.source = restore("source", 1, func(config *Config) {
+		config.MaxLength = 1
+		config.DeadLetter, config.Publish, config.Ask = &DeadLetter{}, to(&c.work), func(q *Queue) {
+			c.running.Go(func() {
+				for q.SendDeadLetters() {
+				}
+			})
+		}
+	})
+	return c
+}
+
+func (c *chain) close(clean bool) {
+	c.source.Close()
+	c.work.Close()
+	c.running.Wait()
+	_ = c.store.Close(clean)
+}
+
+// arrived waits for a message.
+func arrived(q *Queue) *Item {
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if it := q.take(false); it != nil {
+			return it
+		}
+	}
+	return nil
+}
+
+// A message that was dropped into another queue, and delivered there, says so when it comes again because the broker died
+// before any of that was on disk: also if nobody dropped it again before the broker was closed once more.
+func TestWhatWasDroppedBeforeACrashIsRedelivered(t *testing.T) {
+	for name, closed := range map[string]bool{"after the crash": false, "after another start": true} {
+		t.Run(name, func(t *testing.T) {
+			fs := vfs.NewCrashableMem()
+			c := openChain(t, fs)
+			if err := c.work.Consumed(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			c.source.Publish(large(1, 10))
+			if err := c.store.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			crashed := fs.CrashClone(vfs.CrashCloneCfg{}) // nothing of what follows was on disk
+			c.source.Publish(large(2, 10))                // drops 1
+			it := arrived(c.work)
+			if it == nil || numberOf(it) != 1 || it.Redelivered {
+				t.Fatalf("before the crash came %+v", it)
+			}
+			c.work.Ack(it)
+			c.close(true)
+
+			c = openChain(t, crashed)
+			if closed {
+				c.close(true)
+				c = openChain(t, crashed)
+			}
+			defer c.close(true)
+			c.source.Publish(large(2, 10))
+			if it := arrived(c.work); it == nil || numberOf(it) != 1 || !it.Redelivered {
+				t.Errorf("after the crash came %+v", it)
+			}
+			c.source.Publish(large(3, 10))
+			if it := arrived(c.work); it == nil || numberOf(it) != 2 || it.Redelivered {
+				t.Errorf("of those published after the crash came %+v", it)
+			}
+		})
+	}
+}

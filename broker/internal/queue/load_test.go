@@ -1,0 +1,256 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/reprisemq/reprise/broker/internal/store"
+)
+
+// filled returns a store in which queue 7 has messages of a size, numbered from 1, which have been forgotten by whoever
+// put them there. Change may change them before.
+func filled(t *testing.T, n, size int, change func(i int, e *store.Entry)) store.Store {
+	t.Helper()
+	fs := vfs.NewMem()
+	s := open(t, fs)
+	for i := 1; i <= n; i++ {
+		e := store.Entry{Key: store.Key{Queue: 7, Order: uint64(i)}, State: store.State{Bytes: int64(size)}, Message: large(i, size)}
+		if change != nil {
+			change(i, &e)
+		}
+		s.Put(e)
+	}
+	if err := s.Close(true); err != nil {
+		t.Fatal(err)
+	}
+	return open(t, fs)
+}
+
+func large(number, size int) *Message {
+	m := message(fmt.Sprint(number))
+	m.Persistent = true
+	m.Body = append(m.Body, make([]byte, size-len(m.Body))...)
+	return m
+}
+
+func numberOf(it *Item) (n int) {
+	_, _ = fmt.Sscanf(string(it.Message.Body), "%d", &n)
+	return n
+}
+
+// restored returns queue 7, and has it closed at the end of the test, and then the store.
+func restored(t *testing.T, s store.Store, change func(*Config)) *Queue {
+	t.Helper()
+	var reading sync.WaitGroup
+	c := Defaults("q")
+	c.Store, c.ID, c.Durable, c.Go = s, 7, true, reading.Go
+	c.Trouble = func(err error) { t.Error("trouble: ", err) }
+	c.Meter, c.Resident = NewMeter(16<<20), 1<<20
+	if change != nil {
+		change(&c)
+	}
+	q, err := Restore(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		q.Close()
+		reading.Wait()
+		_ = s.Close(true)
+	})
+	return q
+}
+
+// unreadable is a store from which no message can be read for now.
+type unreadable struct {
+	store.Store
+	now atomic.Bool
+}
+
+var errBadBlock = errors.New("bad block")
+
+func (u *unreadable) Load(queue uint64, level uint8, after uint64, n, bytes int) ([]store.Loaded, error) {
+	if u.now.Load() {
+		return nil, errBadBlock
+	}
+	return u.Store.Load(queue, level, after, n, bytes)
+}
+
+// Whoever asks for a message that cannot be read is told so, and gets it when it can be read again.
+func TestGetDoesNotWaitForTheDiskToRecover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &unreadable{Store: filled(t, 3, 100, nil)}
+		s.now.Store(true)
+		q := restored(t, s, func(c *Config) { c.Trouble = func(error) {} })
+		for range 2 {
+			if found, err := q.Get(false, func(*Item, int) {}); found || !errors.Is(err, errBadBlock) {
+				t.Errorf("found %v, %v", found, err)
+			}
+		}
+		s.now.Store(false)
+		time.Sleep(2 * retryLoad) // in virtual time
+		for i := range 3 {
+			if it := q.take(true); it == nil || numberOf(it) != i+1 {
+				t.Errorf("in place %d came %v", i+1, it)
+			}
+		}
+	})
+}
+
+// Whoever waits for a message to be read is not left behind when the queue ends.
+func TestGetEndsWithTheQueue(t *testing.T) {
+	for name, end := range map[string]func(*Queue){
+		"closed":  (*Queue).Close,
+		"deleted": func(q *Queue) { q.Delete(Condition{}) },
+		"purged":  func(q *Queue) { q.Purge() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := restored(t, filled(t, 3, 100, nil), func(c *Config) { c.Go = func(func()) {} })
+				var got sync.WaitGroup
+				got.Go(func() {
+					if found, err := q.Get(false, func(*Item, int) {}); found || err != nil {
+						t.Errorf("found %v, %v", found, err)
+					}
+				})
+				synctest.Wait()
+				end(q)
+				got.Wait()
+			})
+		})
+	}
+}
+
+// Messages that are larger than what is read at a time come one after the other, and not all at once.
+func TestLargeMessagesAreReadInTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 100
+		q := restored(t, filled(t, n, 257<<10, nil), nil)
+		for i := 1; i <= n; i++ {
+			synctest.Wait()
+			if used := q.config.Meter.Used(); used > 1<<20 {
+				t.Fatalf("before message %d, %d KiB are in memory", i, used>>10)
+			}
+			if it := q.take(true); it == nil || numberOf(it) != i {
+				t.Fatalf("in place %d came %v", i, it)
+			}
+		}
+	})
+}
+
+// A queue has room for a few messages when memory is short, but not for as many large ones.
+func TestLargeMessagesDoNotStayInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := restored(t, filled(t, 0, 0, nil), nil)
+		for i := range 60 {
+			q.Publish(large(i+1, 257<<10))
+		}
+		if err := q.config.Store.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if used := q.config.Meter.Used(); used > 2<<20 {
+			t.Errorf("%d KiB are in memory", used>>10)
+		}
+		for i := range 60 {
+			if it := q.take(true); it == nil || numberOf(it) != i+1 {
+				t.Fatalf("in place %d came %v", i+1, it)
+			}
+		}
+	})
+}
+
+// A consumer without prefetch is given no more than there is memory for, and the rest when it settles what it has.
+func TestAConsumerWithoutPrefetchIsGivenWhatFitsIntoMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 3000
+		q := restored(t, filled(t, n, 20<<10, nil), nil)
+		receiver := &taker{credit: -1}
+		if err := q.Consume(&Consumer{Receiver: receiver}, func() {}); err != nil {
+			t.Fatal(err)
+		}
+		next := 1
+		for rounds := 0; next <= n; rounds++ {
+			if rounds > 20 {
+				t.Fatalf("after %d rounds, only %d have come", rounds, next-1)
+			}
+			synctest.Wait()
+			if used := q.config.Meter.Used(); used > 17<<20 {
+				t.Errorf("%d MiB are in memory", used>>20)
+			}
+			items := receiver.take()
+			for _, it := range items {
+				if numberOf(it) != next {
+					t.Fatalf("in place %d came %d", next, numberOf(it))
+				}
+				next++
+			}
+			q.Ack(items...)
+		}
+	})
+}
+
+// Where it is others who use up the memory, a queue goes on as it is acknowledged, and by itself when they give it back.
+func TestAQueueGoesOnWithoutMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, others = 2000, 20 << 20
+		meter := NewMeter(16 << 20)
+		meter.Add(others)
+		q := restored(t, filled(t, n, 1<<10, nil), func(c *Config) { c.Meter = meter })
+		receiver := &taker{credit: -1}
+		if err := q.Consume(&Consumer{Receiver: receiver}, func() {}); err != nil {
+			t.Fatal(err)
+		}
+		came := 0
+		for came < n/2 {
+			synctest.Wait()
+			items := receiver.take()
+			if len(items) == 0 || len(items) > n/4 {
+				t.Fatalf("while there was no memory, %d messages came at once", len(items))
+			}
+			came += len(items)
+			q.Ack(items...)
+		}
+		synctest.Wait()
+		meter.Add(-others)
+		time.Sleep(2 * retryCrowded) // in virtual time
+		if came += len(receiver.take()); came != n {
+			t.Errorf("in all, %d messages came", came)
+		}
+	})
+}
+
+// Nothing is read while there are many dead letters to be sent. If whoever waits for a message is the first to notice that
+// so many have expired, they are sent all the same.
+func TestGetHasDeadLettersSentThatAreInItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := restored(t, filled(t, 0, 0, nil), func(c *Config) {
+			c.DeadLetter, c.Ask = &DeadLetter{}, send
+			c.Publish = func(*Message, Reason, []string) ([]string, bool) { return nil, true }
+		})
+		for range 2 * maxDead { // of which more than maxDead find room in memory
+			m := large(0, 600)
+			m.TTL = time.Second
+			q.Publish(m)
+		}
+		q.Publish(large(1, 600))
+		if err := q.config.Store.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		q.mu.Lock()
+		q.timer.Stop() // it is late
+		q.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		if it := q.take(true); it == nil || numberOf(it) != 1 {
+			t.Errorf("came: %v", it)
+		}
+	})
+}

@@ -1,0 +1,250 @@
+package queue
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/broker/internal/store"
+)
+
+// open opens a store in memory.
+func open(t interface{ Fatal(...any) }, fs vfs.FS) store.Store {
+	s, err := store.Open(store.Options{Dir: "data", Log: slog.New(slog.DiscardHandler), FS: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// kept is a queue with a store, which can be closed and restored.
+type kept struct {
+	*Queue
+	t       *rapid.T
+	fs      vfs.FS
+	store   store.Store
+	running sync.WaitGroup
+}
+
+func (k *kept) config(c Config) Config {
+	c.Store, c.ID, c.Durable = k.store, 7, true
+	c.Go = k.running.Go
+	c.Trouble = func(err error) { k.t.Error(err) }
+	return c
+}
+
+func (k *kept) restart(c Config) {
+	k.Close()
+	k.running.Wait()
+	if err := k.store.Close(true); err != nil {
+		k.t.Fatal(err)
+	}
+	k.store = open(k.t, k.fs)
+	var err error
+	if k.Queue, err = Restore(k.config(c)); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// settle waits until the queue has read what it wants to have in memory.
+func (k *kept) settle() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for slices.ContainsFunc(k.ready.levels, func(l level) bool { return l.disk.loading }) {
+		k.arrived.Wait()
+	}
+}
+
+// Whatever is done to a queue, one that has room for little in memory, and is closed and opened again in between, hands out
+// the same messages as one that has everything in memory.
+func TestAQueueOnDiskIsTheSame(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		config := Defaults("q")
+		config.Meter = NewMeter(1 << 40)
+		config.Quorum = rapid.Bool().Draw(t, "quorum")
+		config.MaxPriority = rapid.SampledFrom([]uint8{0, 3}).Draw(t, "priorities")
+		limited := rapid.Bool().Draw(t, "limited") // and without priorities: the head may have been on its way
+		if limited {
+			config.MaxLength = 150
+		}
+		k := &kept{t: t, fs: vfs.NewMem()}
+		k.store = open(t, k.fs)
+		memory := New(config)
+		k.Queue = New(k.config(config))
+		defer func() {
+			k.Close()
+			k.running.Wait()
+			_ = k.store.Close(true)
+		}()
+
+		var held, heldKept []*Item
+		number := 0
+		// pick takes some of those that are held out of both lists.
+		pick := func(t *rapid.T) (a, b []*Item) {
+			if len(held) == 0 {
+				t.Skip()
+			}
+			from := rapid.IntRange(0, len(held)-1).Draw(t, "from")
+			to := rapid.IntRange(from, min(from+20, len(held))).Draw(t, "to")
+			a, b = slices.Clone(held[from:to]), slices.Clone(heldKept[from:to])
+			held, heldKept = slices.Delete(held, from, to), slices.Delete(heldKept, from, to)
+			return a, b
+		}
+		requeue := func(failed bool, a, b []*Item) {
+			memory.Requeue(failed, a...)
+			k.Requeue(failed, b...)
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"publish": func(t *rapid.T) {
+				priority := rapid.Uint8Range(0, 5).Draw(t, "priority")
+				for range rapid.IntRange(1, 200).Draw(t, "n") {
+					number++
+					m := message(fmt.Sprint(number))
+					m.Persistent = true
+					m.HasPriority, m.Priority = priority > 0 && !limited, priority
+					memory.Publish(m)
+					k.Publish(m)
+				}
+			},
+			"get": func(t *rapid.T) {
+				noAck := rapid.Bool().Draw(t, "noAck")
+				for range rapid.IntRange(1, 150).Draw(t, "n") {
+					a, b := memory.take(noAck), k.take(noAck)
+					if (a == nil) != (b == nil) {
+						t.Fatalf("one queue is empty: in memory %v, on disk %v", a, b)
+					}
+					if a == nil {
+						break
+					}
+					if string(a.Message.Body) != string(b.Message.Body) || a.Redelivered != b.Redelivered || a.deliveries != b.deliveries || a.acquired != b.acquired {
+						t.Fatalf("in memory: %s %+v, on disk: %s %+v", a.Message.Body, a, b.Message.Body, b)
+					}
+					if !noAck {
+						held, heldKept = append(held, a), append(heldKept, b)
+					}
+				}
+			},
+			"ack": func(t *rapid.T) {
+				a, b := pick(t)
+				memory.Ack(a...)
+				k.Ack(b...)
+			},
+			"reject": func(t *rapid.T) {
+				a, b := pick(t)
+				memory.Reject(true, a...)
+				k.Reject(true, b...)
+			},
+			"requeue": func(t *rapid.T) {
+				a, b := pick(t)
+				requeue(rapid.Bool().Draw(t, "failed"), a, b)
+			},
+			"purge": func(t *rapid.T) {
+				if a, b := memory.Purge(), k.Purge(); a != b {
+					t.Fatalf("purged %d in memory, %d on disk", a, b)
+				}
+			},
+			"restart": func(t *rapid.T) {
+				requeue(true, held, heldKept)
+				held, heldKept = nil, nil
+				k.restart(config)
+			},
+			"": func(t *rapid.T) {
+				// Else something is done while messages are read. What is over the limit is dropped when it has been.
+				if limited || rapid.Bool().Draw(t, "settled") {
+					k.settle()
+				}
+				a, b := memory.Stats(), k.Stats()
+				if a.Ready != b.Ready || a.Unacked != b.Unacked || a.ReadyBytes != b.ReadyBytes || a.UnackedBytes != b.UnackedBytes {
+					t.Fatalf("in memory: %+v, on disk: %+v", a, b)
+				}
+			},
+		})
+	})
+}
+
+// A queue that is told of messages that are not there says so, and goes on with those that are.
+func TestMissingMessagesHoldNothingUp(t *testing.T) {
+	fs := vfs.NewMem()
+	s := open(t, fs)
+	for i := range uint64(3) {
+		s.Put(store.Entry{Key: store.Key{Queue: 7, Order: i + 1}, Message: message("lost")})
+	}
+	s.DeleteRange(7, 0, 0, 100, 0, 0)
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var troubles []error
+	var running sync.WaitGroup
+	config := Defaults("q")
+	config.Store, config.ID, config.Durable, config.Go = s, 7, true, running.Go
+	config.Trouble = func(err error) { troubles = append(troubles, err) }
+	q, err := Restore(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Publish(message("found"))
+	if it := q.take(true); it == nil || string(it.Message.Body) != "found" {
+		t.Errorf("came out: %v", it)
+	}
+	for deadline := time.Now().Add(10 * time.Second); q.Stats().Ready > 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	q.Close()
+	running.Wait()
+	if len(troubles) != 1 || !strings.Contains(troubles[0].Error(), "3 messages") {
+		t.Errorf("told: %v", troubles)
+	}
+	if err := s.Close(true); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, fs)
+	defer s.Close(true)
+	if levels, err := s.Levels(7); err != nil || len(levels) != 0 {
+		t.Errorf("in the store there are %+v, %v", levels, err)
+	}
+}
+
+// What is purged while it is being read does not come back.
+func TestPurgeWhileMessagesAreRead(t *testing.T) {
+	fs := vfs.NewMem()
+	s := open(t, fs)
+	for i := range uint64(3) {
+		s.Put(store.Entry{Key: store.Key{Queue: 7, Order: i + 1}, Message: message("old")})
+	}
+	if err := s.Close(true); err != nil { // so that the counts are found
+		t.Fatal(err)
+	}
+	s = open(t, fs)
+	defer s.Close(true)
+	var reading []func()
+	config := Defaults("q")
+	config.Store, config.ID, config.Durable = s, 7, true
+	config.Go = func(read func()) { reading = append(reading, read) }
+	config.Trouble = func(err error) { t.Error(err) }
+	q, err := Restore(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := q.Purge(); n != 3 {
+		t.Errorf("purged %d", n)
+	}
+	q.Publish(message("new"))
+	if len(reading) != 1 {
+		t.Fatalf("%d reads", len(reading))
+	}
+	reading[0]()
+	if it := q.take(true); it == nil || string(it.Message.Body) != "new" {
+		t.Errorf("came out: %+v", it)
+	}
+	if st := q.Stats(); st.Ready != 0 {
+		t.Errorf("left: %+v", st)
+	}
+	q.Close()
+}

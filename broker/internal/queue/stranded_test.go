@@ -1,0 +1,109 @@
+package queue
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reprisemq/reprise/broker/internal/store"
+)
+
+// strandedQueue has messages of 4 KiB on disk, of which the first n have expired, and sends them to nowhere, at least once,
+// until there is a target.
+func strandedQueue(t *testing.T, n, live int) (q *Queue, target *atomic.Pointer[Queue]) {
+	t.Helper()
+	past := time.Now().Add(-time.Hour).UnixNano()
+	s := filled(t, n+live, 4<<10, func(i int, e *store.Entry) {
+		e.Level = quorumDefaultPriority
+		if i <= n {
+			e.Deadline = past
+		}
+	})
+	target = new(atomic.Pointer[Queue])
+	q = restored(t, s, func(c *Config) {
+		c.Quorum, c.Overflow, c.DeadLetter = true, RejectPublish, &DeadLetter{AtLeastOnce: true}
+		c.Ask = send
+		c.Publish = func(m *Message, _ Reason, _ []string) ([]string, bool) {
+			to := target.Load()
+			if to != nil {
+				to.Publish(m)
+			}
+			return nil, to != nil
+		}
+	})
+	return q, target
+}
+
+// Dead letters that nobody takes do not hold up the messages behind them, nor take the memory for all of them; and they
+// arrive when there is somebody to take them.
+func TestStrandedLettersHoldNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, live = 3000, 100
+		q, target := strandedQueue(t, n, live)
+		time.Sleep(time.Minute)
+		if onDisk := q.Stats().OnDisk; onDisk < n/2 {
+			t.Errorf("nobody wants any, and only %d are left on disk", onDisk)
+		}
+		receiver := &taker{credit: -1}
+		if err := q.Consume(&Consumer{Receiver: receiver}, func() {}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		items := receiver.take()
+		for i, it := range items {
+			if numberOf(it) != n+i+1 {
+				t.Fatalf("in place %d came %d", i+1, numberOf(it))
+			}
+		}
+		if len(items) != live {
+			t.Errorf("%d came", len(items))
+		}
+		q.Ack(items...)
+		if used, most := q.config.Meter.Used(), int64(n*itemOverhead); used > most {
+			t.Errorf("%d bytes are in memory, more than %d", used, most)
+		}
+
+		config := Defaults("target")
+		config.Meter = NewMeter(1 << 40)
+		to := New(config)
+		target.Store(to)
+		time.Sleep(2 * retryUndeliverable)
+		came := make(map[int]bool)
+		for it := to.take(true); it != nil; it = to.take(true) {
+			came[numberOf(it)] = true
+		}
+		if len(came) != n {
+			t.Errorf("%d dead letters have arrived", len(came))
+		}
+		if used, st := q.config.Meter.Used(), q.Stats(); used != 0 || st.Dead != 0 || st.DeadBytes != 0 {
+			t.Errorf("in the end %d bytes are in memory, %+v", used, st)
+		}
+	})
+}
+
+// Whoever asks for a message finds the one behind those that nobody takes.
+func TestGetFindsWhatIsBehindStrandedLetters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 3000
+		q, _ := strandedQueue(t, n, 1)
+		if it := q.take(true); it == nil || numberOf(it) != n+1 {
+			t.Errorf("came: %v", it)
+		}
+	})
+}
+
+// A queue that ends with stranded messages leaves no memory counted.
+func TestStrandedLettersGoWithTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, _ := strandedQueue(t, 50, 0)
+		synctest.Wait()
+		if dead := q.Stats().Dead; dead != 50 {
+			t.Errorf("%d dead letters", dead)
+		}
+		q.Delete(Condition{})
+		if used := q.config.Meter.Used(); used != 0 {
+			t.Errorf("%d bytes", used)
+		}
+	})
+}

@@ -1,0 +1,28 @@
+package session
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/reprisemq/reprise/broker/internal/alarm"
+)
+
+// An alarm may last for hours: of what was published before it the client is told when it begins.
+func TestAnAlarmHoldsNoConfirmsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openConfirming(t, nil, 1)
+		var low alarm.Switch
+		low.Set(true)
+		s.config.Alarms = alarm.Set{{Resource: alarm.Memory, Alarm: &low}}
+		s.published(1, true, 0)
+		s.begun = true // the next one
+		done := make(chan error)
+		go func() { done <- s.block() }()
+		synctest.Wait()
+		s.wantTold("ack 1", "while publishing is blocked")
+		low.Set(false)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

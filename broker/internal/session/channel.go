@@ -1,0 +1,161 @@
+package session
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/reprisemq/reprise/broker/internal/exception"
+	"github.com/reprisemq/reprise/broker/internal/stats"
+	"github.com/reprisemq/reprise/broker/internal/vhost"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// channel is one AMQP channel.
+type channel struct {
+	s       *Session
+	id      uint16
+	counter stats.Counter
+
+	// The reader's own.
+	closing   bool // channel.close has been sent, the answer has not come
+	parser    amqpwire.Parser
+	content   content // the message that is being published
+	way       way
+	tx        *transaction // nil: the channel is not transactional
+	replies   *vhost.Queue // for direct replies; nil: nobody consumes them
+	lastQueue string       // the queue declared last, which an empty name stands for
+	prefetch  uint16       // for the consumers to come
+
+	unconfirmed unconfirmed
+
+	// What deliveries reach, from any goroutine.
+	mu        sync.Mutex
+	released  bool
+	lastTag   uint64
+	unacked   unacked
+	consumers map[string]*consumer
+	consumed  uint64 // how many consumers there have been
+}
+
+func newChannel(s *Session, id uint16) *channel {
+	ch := &channel{s: s, id: id, consumers: make(map[string]*consumer)}
+	ch.count()
+	return ch
+}
+
+func (ch *channel) send(m amqpwire.Method) { ch.s.send(ch.id, m) }
+
+// reply is send for methods whose client may not want an answer.
+func (ch *channel) reply(noWait bool, m amqpwire.Method) {
+	if !noWait {
+		ch.send(m)
+	}
+}
+
+// release gives the unacked messages back to their queues and ends the consumers, who take nothing more.
+func (ch *channel) release() {
+	ch.mu.Lock()
+	if ch.released {
+		ch.mu.Unlock()
+		return
+	}
+	ch.released = true
+	consumers := ch.consumers
+	ch.consumers = nil
+	ch.mu.Unlock()
+
+	ch.s.confirms.forget(ch)
+	ch.dropContent()
+	ch.rollback()
+	ch.mu.Lock()
+	rest := ch.unacked.takeAll(nil)
+	ch.mu.Unlock()
+	slices.SortStableFunc(rest, byConsumer)
+	ch.s.requeue(rest, true)
+	// Whoever is next in their place begins with what has come back.
+	for _, c := range consumers {
+		ch.leave(c)
+	}
+	ch.discount()
+}
+
+// method handles a method that carries no content, or begins one.
+func (ch *channel) method(m amqpwire.Method) error {
+	switch m := m.(type) {
+	case *amqpwire.ChannelOpen:
+		return exception.New(exception.ChannelError, "second 'channel.open' seen")
+	case *amqpwire.ChannelClose:
+		ch.s.conclude(ch)
+		ch.release()
+		ch.s.drop(ch)
+		ch.send(&amqpwire.ChannelCloseOk{})
+	case *amqpwire.ChannelFlow:
+		if !m.Active {
+			return exception.New(exception.NotImplemented, "active=false")
+		}
+		ch.send(&amqpwire.ChannelFlowOk{Active: true})
+	case *amqpwire.AccessRequest: // of AMQP 0-8, still sent by some
+		ch.send(&amqpwire.AccessRequestOk{})
+
+	case *amqpwire.ExchangeDeclare:
+		return ch.exchangeDeclare(m)
+	case *amqpwire.ExchangeDelete:
+		return ch.exchangeDelete(m)
+	case *amqpwire.ExchangeBind:
+		return ch.exchangeBind(m)
+	case *amqpwire.ExchangeUnbind:
+		return ch.exchangeUnbind(m)
+
+	case *amqpwire.QueueDeclare:
+		return ch.queueDeclare(m)
+	case *amqpwire.QueueBind:
+		return ch.queueBind(m)
+	case *amqpwire.QueueUnbind:
+		return ch.queueUnbind(m)
+	case *amqpwire.QueuePurge:
+		return ch.queuePurge(m)
+	case *amqpwire.QueueDelete:
+		return ch.queueDelete(m)
+
+	case *amqpwire.BasicPublish:
+		return ch.basicPublish(m)
+	case *amqpwire.ConfirmSelect:
+		return ch.confirmSelect(m)
+
+	case *amqpwire.BasicQos:
+		return ch.basicQos(m)
+	case *amqpwire.BasicConsume:
+		return ch.basicConsume(m)
+	case *amqpwire.BasicCancel:
+		ch.basicCancel(m)
+	case *amqpwire.BasicGet:
+		return ch.basicGet(m)
+
+	case *amqpwire.BasicAck:
+		return ch.ack(m)
+	case *amqpwire.BasicNack:
+		if m.Requeue {
+			return ch.settle(m.DeliveryTag, m.Multiple, giveBack)
+		}
+		return ch.settle(m.DeliveryTag, m.Multiple, reject)
+	case *amqpwire.BasicReject:
+		if m.Requeue {
+			return ch.settle(m.DeliveryTag, false, giveBackFailed)
+		}
+		return ch.settle(m.DeliveryTag, false, rejectFailed)
+	case *amqpwire.BasicRecover:
+		return ch.basicRecover(m.Requeue, &amqpwire.BasicRecoverOk{})
+	case *amqpwire.BasicRecoverAsync:
+		return ch.basicRecover(m.Requeue, nil)
+
+	case *amqpwire.TxSelect:
+		return ch.txSelect()
+	case *amqpwire.TxCommit:
+		return ch.txCommit()
+	case *amqpwire.TxRollback:
+		return ch.txRollback()
+	default:
+		return exception.New(exception.CommandInvalid, "unimplemented method")
+	}
+	return nil
+}

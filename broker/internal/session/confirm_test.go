@@ -1,0 +1,242 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/broker/internal/store"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// openConfirming is a session with some channels in confirm mode.
+func openConfirming(tb testing.TB, disk store.Store, channels ...uint16) opened {
+	s := open(tb, disk)
+	for _, id := range channels {
+		s.receive(id, &amqpwire.ChannelOpen{}, &amqpwire.ConfirmSelect{})
+	}
+	s.sent()
+	return s
+}
+
+// published notes a message that a commit is to keep.
+func (s opened) published(id uint16, accepted bool, kept store.Ticket) {
+	s.confirms.add(s.channels[id], accepted, kept)
+}
+
+// told is what the client has been sent, in short.
+func (s opened) told() string {
+	s.tb.Helper()
+	var words []string
+	for _, m := range s.sent() {
+		switch m := m.(type) {
+		case *amqpwire.BasicAck:
+			word := "ack "
+			if m.Multiple {
+				word = "ack.."
+			}
+			words = append(words, fmt.Sprint(word, m.DeliveryTag))
+		case *amqpwire.BasicNack:
+			words = append(words, fmt.Sprintf("nack %d", m.DeliveryTag))
+		default:
+			words = append(words, m.ID().String())
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+func (s opened) wantTold(what, when string) {
+	s.tb.Helper()
+	if told := s.told(); told != what {
+		s.tb.Errorf("%s the client is told %q, want %q", when, told, what)
+	}
+}
+
+func TestConfirmsWaitForTheirCommit(t *testing.T) {
+	disk := newFakeStore()
+	s := openConfirming(t, disk, 1, 2)
+	s.published(1, true, 0)
+	s.confirms.flush()
+	s.wantTold("ack 1", "of a message that need not be kept")
+
+	s.published(1, true, disk.gathering())
+	s.published(1, true, disk.gathering())
+	s.published(1, true, 0)  // waits for its turn
+	s.published(1, false, 0) // so does this
+	s.published(1, true, disk.gathering())
+	s.published(2, true, 0)
+	s.published(2, true, disk.gathering())
+	s.confirms.flush()
+	s.wantTold("ack 1", "before the commit") // on channel 2
+	disk.commit()
+	s.wantTold("ack..4, nack 5, ack 6, ack 2", "after the commit")
+}
+
+// Whatever comes in between, each tag is told once, in order, as it was meant, and not too early; nor later than it may be.
+func TestConfirmsInOrder(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		type message struct {
+			accepted bool
+			kept     store.Ticket
+		}
+		disk := newFakeStore()
+		s := openConfirming(t, disk, 1)
+		var published []message
+		told := 0
+		read := func(flushed bool) {
+			settle := func(upTo uint64, accepted bool) {
+				for ; told < int(upTo); told++ {
+					if m := published[told]; m.accepted != accepted || m.kept > disk.gathering()-1 {
+						rt.Fatalf("message %d, accepted: %v, kept by commit %d, is told as accepted: %v after commit %d",
+							told+1, m.accepted, m.kept, accepted, disk.gathering()-1)
+					}
+				}
+			}
+			for _, m := range s.sent() {
+				switch m := m.(type) {
+				case *amqpwire.BasicAck:
+					if !m.Multiple && m.DeliveryTag != uint64(told)+1 {
+						rt.Fatalf("ack %d after %d", m.DeliveryTag, told)
+					}
+					settle(m.DeliveryTag, true)
+				case *amqpwire.BasicNack:
+					if m.Multiple || m.DeliveryTag != uint64(told)+1 {
+						rt.Fatalf("nack %d, multiple: %v, after %d", m.DeliveryTag, m.Multiple, told)
+					}
+					settle(m.DeliveryTag, false)
+				}
+			}
+			if flushed && told < len(published) && published[told].kept < disk.gathering() {
+				rt.Fatalf("of message %d, kept by commit %d, nobody is told after commit %d",
+					told+1, published[told].kept, disk.gathering()-1)
+			}
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"publish": func(rt *rapid.T) {
+				m := message{accepted: rapid.IntRange(0, 4).Draw(rt, "accepted") > 0}
+				if m.accepted && rapid.Bool().Draw(rt, "durable") {
+					m.kept = disk.gathering()
+				}
+				published = append(published, m)
+				s.published(1, m.accepted, m.kept)
+				read(false)
+			},
+			"flush":  func(*rapid.T) { s.confirms.flush(); read(true) },
+			"commit": func(*rapid.T) { disk.commit(); read(false) },
+		})
+	})
+}
+
+func TestOneNotifyPerCommit(t *testing.T) {
+	disk := newFakeStore()
+	s := openConfirming(t, disk, 1, 2)
+	for range 3 {
+		for range 10 {
+			s.published(1, true, disk.gathering())
+			s.published(2, true, disk.gathering())
+		}
+		if n := len(disk.waiters); n != 1 {
+			t.Errorf("%d waiters for a commit", n)
+		}
+		disk.commit()
+	}
+	s.wantTold("ack..10, ack..10, ack..20, ack..20, ack..30, ack..30", "after three commits")
+}
+
+func TestMuchIsNotHeldBack(t *testing.T) {
+	s := openConfirming(t, nil, 1)
+	for range confirmEvery {
+		s.published(1, true, 0)
+	}
+	s.wantTold(fmt.Sprintf("ack..%d", confirmEvery), "without a pause")
+}
+
+func TestCloseWaitsForTheDisk(t *testing.T) {
+	for name, how := range map[string]struct {
+		channel uint16
+		method  amqpwire.Method
+		told    string
+	}{
+		"channel":    {1, &amqpwire.ChannelClose{}, "ack 1, channel.close-ok"},
+		"connection": {0, &amqpwire.ConnectionClose{}, "ack 1, connection.close-ok"},
+	} {
+		for _, end := range []string{"commit", "failure"} {
+			t.Run(name+" "+end, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					disk := newFakeStore()
+					s := openConfirming(t, disk, 1)
+					s.published(1, true, disk.gathering())
+					done := make(chan struct{})
+					go func() {
+						defer close(done)
+						s.receive(how.channel, how.method)
+					}()
+					synctest.Wait()
+					s.wantTold("", "before the commit")
+					want := how.told
+					if end == "commit" {
+						disk.commit()
+					} else {
+						disk.fail()
+						want = strings.TrimPrefix(want, "ack 1, ")
+					}
+					<-done
+					s.wantTold(want, "after the "+end)
+				})
+			})
+		}
+	}
+}
+
+func TestExceptionTellsWhatItCan(t *testing.T) {
+	disk := newFakeStore()
+	s := openConfirming(t, disk, 1)
+	s.published(1, true, 0)
+	s.published(1, true, disk.gathering())
+	s.receive(1, &amqpwire.QueuePurge{Queue: "there is none"})
+	s.wantTold("ack 1, channel.close", "of its mistake")
+	disk.commit()
+	s.wantTold("", "on a closed channel")
+}
+
+func TestFailedStoreConfirmsNothing(t *testing.T) {
+	disk := newFakeStore()
+	s := openConfirming(t, disk, 1)
+	s.published(1, true, disk.gathering())
+	disk.fail()
+	s.published(1, true, disk.gathering())
+	s.published(1, true, 0)
+	s.confirms.flush()
+	s.wantTold("", "of what is lost")
+}
+
+func TestTransactionIsCommittedOnDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := newFakeStore()
+		s := open(t, disk)
+		s.receive(1, &amqpwire.ChannelOpen{}, &amqpwire.TxSelect{})
+		for _, want := range []string{"tx.commit-ok", "connection.close"} {
+			s.sent()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				s.receive(1, &amqpwire.TxCommit{})
+			}()
+			synctest.Wait()
+			s.wantTold("", "before the commit")
+			if want == "tx.commit-ok" {
+				disk.commit()
+			} else {
+				disk.fail()
+			}
+			<-done
+			s.wantTold(want, "after it")
+		}
+		if disk.held != 0 {
+			t.Errorf("held %d times more than released", disk.held)
+		}
+	})
+}

@@ -1,0 +1,242 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/exception"
+	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/broker/internal/stats"
+	"github.com/reprisemq/reprise/broker/internal/vhost"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// window is how many messages may be unacked at a time.
+type window struct {
+	limit int // 0: no limit
+	used  int
+}
+
+func (w *window) full() bool { return w.limit > 0 && w.used >= w.limit }
+
+// consumer is a subscription of a channel to a queue. It is the queue's [queue.Receiver].
+type consumer struct {
+	queue.Consumer
+	ch        *channel
+	queue     *vhost.Queue
+	tag       string
+	number    uint64 // among the channel's consumers
+	arguments amqpwire.Table
+	timeout   time.Duration // for a message to be settled; zero: none
+
+	// Guarded by the channel's lock.
+	window  window
+	refused bool                  // a message, for want of credit
+	deliver amqpwire.BasicDeliver // the last one
+}
+
+func (ch *channel) basicQos(m *amqpwire.BasicQos) error {
+	if m.PrefetchSize != 0 {
+		return exception.New(exception.NotImplemented, "prefetch_size!=0 (%d)", m.PrefetchSize)
+	}
+	// One prefetch for the channel (global=true) is denied in RabbitMQ 4.3, which takes it for one per consumer
+	// (https://www.rabbitmq.com/docs/consumer-prefetch).
+	ch.prefetch = m.PrefetchCount
+	ch.send(&amqpwire.BasicQosOk{})
+	return nil
+}
+
+func (ch *channel) basicConsume(m *amqpwire.BasicConsume) error {
+	tag := m.ConsumerTag
+	if tag == "" {
+		tag = vhost.RandomName("amq.ctag-")
+	}
+	if ch.consumes(tag) {
+		return exception.New(exception.NotAllowed, "attempt to reuse consumer tag '%s'", tag)
+	}
+	q, err := ch.source(m)
+	if err != nil {
+		return err
+	}
+	priority, timeout, err := q.ConsumerArguments(m.Arguments)
+	if err != nil && q != ch.replies { // which RabbitMQ does not look at for direct replies
+		return err
+	}
+	if err := ch.s.await(q.Consumed); err != nil {
+		return err
+	}
+	c := &consumer{ch: ch, queue: q, tag: tag, arguments: m.Arguments, timeout: timeout, window: window{limit: int(ch.prefetch)}}
+	c.Consumer = queue.Consumer{Receiver: c, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority, Prefetch: int(ch.prefetch)}
+
+	ch.mu.Lock()
+	ch.consumed++
+	c.number = ch.consumed
+	ch.consumers[tag] = c
+	ch.mu.Unlock()
+	err = q.Consume(&c.Consumer, func() { ch.reply(m.NoWait, &amqpwire.BasicConsumeOk{ConsumerTag: tag}) })
+	switch {
+	case errors.Is(err, queue.ErrDeleted): // since it was looked up
+		ch.forget(c)
+		return exception.New(exception.NotFound, "no %v", q)
+	case err != nil:
+		ch.forget(c)
+		return exception.New(exception.AccessRefused, "%v in exclusive use", q)
+	}
+	return nil
+}
+
+func (ch *channel) consumes(tag string) bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	_, used := ch.consumers[tag]
+	return used
+}
+
+// source returns the queue to consume from. For direct replies it is one made for the purpose.
+func (ch *channel) source(m *amqpwire.BasicConsume) (*vhost.Queue, error) {
+	if m.Queue != vhost.ReplyTo {
+		return ch.queue(m.Queue, access.Read)
+	}
+	switch {
+	case !m.NoAck:
+		return nil, exception.New(exception.PreconditionFailed, "reply consumer cannot acknowledge")
+	case ch.replies != nil:
+		return nil, exception.New(exception.PreconditionFailed, "reply consumer already set")
+	}
+	ch.replies = ch.s.vhost.NewReplyQueue(ch.s)
+	return ch.replies, nil
+}
+
+func (ch *channel) basicCancel(m *amqpwire.BasicCancel) {
+	ch.mu.Lock()
+	c := ch.consumers[m.ConsumerTag]
+	ch.mu.Unlock()
+	if c != nil {
+		ch.forget(c)
+		ch.leave(c)
+		if c.queue == ch.replies {
+			ch.replies = nil
+		}
+	}
+	ch.reply(m.NoWait, &amqpwire.BasicCancelOk{ConsumerTag: m.ConsumerTag})
+}
+
+func (ch *channel) forget(c *consumer) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.consumers[c.tag] == c {
+		delete(ch.consumers, c.tag)
+	}
+}
+
+// leave ends a subscription on the queue's side.
+func (ch *channel) leave(c *consumer) {
+	if c.queue.Cancel(&c.Consumer) {
+		ch.s.vhost.ConsumerGone(c.queue)
+	}
+}
+
+// Offer implements [queue.Receiver].
+func (c *consumer) Offer(it *queue.Item) bool {
+	ch := c.ch
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.released {
+		return false
+	}
+	if !c.NoAck && c.window.full() {
+		c.refused = true
+		return false
+	}
+	tag := ch.lastTag + 1
+	c.deliver = amqpwire.BasicDeliver{
+		ConsumerTag: c.tag, DeliveryTag: tag, Redelivered: it.Redelivered,
+		Exchange: it.Message.Exchange, RoutingKey: it.Message.RoutingKey,
+	}
+	sent := ch.s.out.offer(func(b []byte) []byte {
+		return appendContent(b, ch, &c.deliver, it.DeliveryProperties(), it.Message.Body)
+	}, c)
+	if !sent {
+		return false
+	}
+	ch.lastTag = tag
+	ch.countOut(c.queue, it, c.NoAck, stats.Deliver, stats.DeliverNoAck)
+	if !c.NoAck {
+		c.window.used++
+		c.refused = c.window.full() // the queue may know
+		d := delivery{tag: tag, item: it, queue: c.queue, consumer: c}
+		if c.timeout > 0 {
+			d.due = time.Now().Add(c.timeout)
+			ch.s.awaitAck(d.due)
+		}
+		ch.unacked.add(d)
+	}
+	return true
+}
+
+// countOut counts a message that the client is given, in one of two ways.
+func (ch *channel) countOut(q *vhost.Queue, it *queue.Item, noAck bool, way, wayNoAck stats.Kind) {
+	if noAck {
+		way = wayNoAck
+	}
+	ch.counter.AddFrom(q.Quorum(), way, 1)
+	if it.Redelivered {
+		ch.counter.AddFrom(q.Quorum(), stats.Redeliver, 1)
+	}
+}
+
+// QueueDeleted implements [queue.Receiver].
+func (c *consumer) QueueDeleted() {
+	c.ch.forget(c)
+	if c.ch.s.notifiesCancel {
+		c.ch.send(&amqpwire.BasicCancel{ConsumerTag: c.tag, NoWait: true})
+	}
+}
+
+func (c *consumer) resume() { c.queue.Resume(&c.Consumer) }
+
+func (ch *channel) basicGet(m *amqpwire.BasicGet) error {
+	q, err := ch.queue(m.Queue, access.Read)
+	if err != nil {
+		return err
+	}
+	if c := q.Config(); c.Quorum && c.SingleActive {
+		return exception.New(exception.ResourceLocked, "cannot obtain access to locked %v. basic.get operations "+
+			"are not supported by <<\"quorum\">> queues with single active consumer", q)
+	}
+	if err := ch.s.await(q.Consumed); err != nil {
+		return err
+	}
+	found := false
+	err = ch.s.await(func(context.Context) (err error) { // it may have to be read
+		found, err = q.Get(m.NoAck, func(it *queue.Item, left int) { ch.got(q, m.NoAck, it, left) })
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !found {
+		ch.counter.AddFrom(q.Quorum(), stats.GetEmpty, 1)
+		ch.send(&amqpwire.BasicGetEmpty{})
+	}
+	return nil
+}
+
+// got sends a message that was asked for.
+func (ch *channel) got(q *vhost.Queue, noAck bool, it *queue.Item, left int) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.lastTag++
+	ch.countOut(q, it, noAck, stats.Get, stats.GetNoAck)
+	if !noAck {
+		ch.unacked.add(delivery{tag: ch.lastTag, item: it, queue: q})
+	}
+	ch.s.out.write(func(b []byte) []byte {
+		return appendContent(b, ch, &amqpwire.BasicGetOk{
+			DeliveryTag: ch.lastTag, Redelivered: it.Redelivered,
+			Exchange: it.Message.Exchange, RoutingKey: it.Message.RoutingKey, MessageCount: uint32(left),
+		}, it.DeliveryProperties(), it.Message.Body)
+	})
+}

@@ -1,0 +1,108 @@
+package session
+
+import (
+	"slices"
+
+	"github.com/reprisemq/reprise/broker/internal/exception"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// content is a message in parts: first the method, then a header frame, then bodies until the announced size is there.
+type content struct {
+	method     *amqpwire.BasicPublish // nil: no content is expected
+	header     bool                   // has come
+	size       uint64                 // of the body, as it was announced
+	properties int                    // how many bytes of the message they are
+	message    []byte                 // properties and body, in one piece so that they are allocated at once
+	metered    int64                  // the memory that it has been counted as
+
+	scratch []byte // for properties until there is a body, to be used again
+}
+
+func (c *content) expected() bool { return c.method != nil }
+
+// missing is how much of the body has not come.
+func (c *content) missing() uint64 { return c.size - uint64(len(c.message)-c.properties) }
+
+func (ch *channel) basicPublish(m *amqpwire.BasicPublish) error {
+	if m.Immediate {
+		return exception.New(exception.NotImplemented, "immediate=true")
+	}
+	ch.content.method = m
+	ch.s.begun = true
+	return nil
+}
+
+const classBasic = 60
+
+func (ch *channel) contentFrame(f amqpwire.Frame) error {
+	c := &ch.content
+	take := ch.contentBody
+	if !c.header {
+		take = ch.contentHeader
+	}
+	if err := take(f); err != nil {
+		return err
+	}
+	if c.missing() > 0 {
+		return nil
+	}
+	if c.size == 0 {
+		c.message = slices.Clone(c.message)
+	}
+	method, n, message := c.method, c.properties, c.message
+	ch.dropContent()
+	return ch.publish(method, message[:n:n], message[n:])
+}
+
+func (ch *channel) contentHeader(f amqpwire.Frame) error {
+	h, err := amqpwire.ParseContentHeader(f.Payload)
+	switch {
+	case f.Type != amqpwire.FrameHeader || err != nil:
+		return exception.New(exception.UnexpectedFrame,
+			"expected content header for class %d, got non content header frame instead", classBasic)
+	case h.ClassID != classBasic:
+		return exception.New(exception.UnexpectedFrame,
+			"expected content header for class %d, got one for class %d instead", classBasic, h.ClassID)
+	case h.BodySize > ch.s.config.MaxMessageSize:
+		return exception.New(exception.PreconditionFailed,
+			"message size %d is larger than configured max size %d", h.BodySize, ch.s.config.MaxMessageSize)
+	}
+	c := &ch.content
+	c.header, c.size, c.properties = true, h.BodySize, len(h.Properties)
+	c.scratch = append(c.scratch[:0], h.Properties...)
+	c.message = slices.Clip(c.scratch)
+	return nil
+}
+
+func (ch *channel) contentBody(f amqpwire.Frame) error {
+	c := &ch.content
+	switch {
+	case f.Type != amqpwire.FrameBody:
+		return exception.New(exception.UnexpectedFrame, "expected content body, got non content body frame instead")
+	case uint64(len(f.Payload)) > c.missing():
+		return exception.New(exception.FrameError, "content body frame exceeds remaining content size")
+	}
+	c.add(f.Payload)
+	if c.missing() > 0 { // what is there takes memory until a queue has it
+		ch.s.config.Memory.Add(int64(len(f.Payload)))
+		c.metered += int64(len(f.Payload))
+	}
+	return nil
+}
+
+// add takes a part of the body. Room is made for more of them, but not for more than a liar could make cheap.
+func (c *content) add(part []byte) {
+	if cap(c.message)-len(c.message) < len(part) {
+		room := min(c.missing(), uint64(max(4*len(part), len(c.message))))
+		c.message = append(make([]byte, 0, len(c.message)+int(room)), c.message...)
+	}
+	c.message = append(c.message, part...)
+}
+
+// dropContent forgets the message that is being published.
+func (ch *channel) dropContent() {
+	c := &ch.content
+	ch.s.config.Memory.Add(-c.metered)
+	*c = content{scratch: c.scratch}
+}

@@ -1,0 +1,165 @@
+package session
+
+import (
+	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/exception"
+	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/broker/internal/vhost"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+func (ch *channel) exchangeDeclare(m *amqpwire.ExchangeDeclare) error {
+	m.Exchange = vhost.Clean(m.Exchange)
+	if !m.Passive {
+		if err := both(ch.s.mayExchange(access.Configure, m.Exchange),
+			ch.s.mayLead("exchange", m.Exchange, m.Arguments, "alternate-exchange")); err != nil {
+			return err
+		}
+	}
+	if err := ch.s.vhost.DeclareExchange(m); err != nil {
+		return err
+	}
+	return ch.changed(m.NoWait, &amqpwire.ExchangeDeclareOk{})
+}
+
+func (ch *channel) exchangeDelete(m *amqpwire.ExchangeDelete) error {
+	m.Exchange = vhost.Clean(m.Exchange)
+	if err := ch.s.mayExchange(access.Configure, m.Exchange); err != nil {
+		return err
+	}
+	if err := ch.s.vhost.DeleteExchange(m.Exchange, m.IfUnused); err != nil {
+		return err
+	}
+	return ch.changed(m.NoWait, &amqpwire.ExchangeDeleteOk{})
+}
+
+func (ch *channel) exchangeBind(m *amqpwire.ExchangeBind) error {
+	m.Source, m.Destination = vhost.Clean(m.Source), vhost.Clean(m.Destination)
+	if err := ch.s.mayBind("exchange", m.Destination, m.Source); err != nil {
+		return err
+	}
+	if err := ch.s.vhost.BindExchange(m.Source, m.Destination, m.RoutingKey, m.Arguments); err != nil {
+		return err
+	}
+	return ch.changed(m.NoWait, &amqpwire.ExchangeBindOk{})
+}
+
+func (ch *channel) exchangeUnbind(m *amqpwire.ExchangeUnbind) error {
+	m.Source, m.Destination = vhost.Clean(m.Source), vhost.Clean(m.Destination)
+	if err := ch.s.mayBind("exchange", m.Destination, m.Source); err != nil {
+		return err
+	}
+	if err := ch.s.vhost.UnbindExchange(m.Source, m.Destination, m.RoutingKey, m.Arguments); err != nil {
+		return err
+	}
+	return ch.changed(m.NoWait, &amqpwire.ExchangeUnbindOk{})
+}
+
+func (ch *channel) queueDeclare(m *amqpwire.QueueDeclare) error {
+	m.Queue = vhost.Clean(m.Queue)
+	q, err := ch.s.vhost.DeclareQueue(m, ch.s, func(name string) error {
+		if m.Passive {
+			return nil
+		}
+		return both(ch.s.mayQueue(access.Configure, name), ch.s.mayLead("queue", name, m.Arguments, "x-dead-letter-exchange"))
+	})
+	if err != nil {
+		return err
+	}
+	ch.lastQueue = q.Name()
+	stats := q.Stats()
+	return ch.changed(m.NoWait, &amqpwire.QueueDeclareOk{
+		Queue: q.Name(), MessageCount: uint32(stats.Ready), ConsumerCount: uint32(stats.Declared),
+	})
+}
+
+// named fills in what a method may leave out: an empty name stands for the queue declared last, and then an empty routing
+// key for its name.
+func (ch *channel) named(queue, key string) (string, string, error) {
+	switch queue = vhost.Clean(queue); {
+	case queue != "":
+		return queue, key, nil
+	case ch.lastQueue == "":
+		return "", "", exception.New(exception.NotFound, "no previously declared queue")
+	case key == "":
+		key = ch.lastQueue
+	}
+	return ch.lastQueue, key, nil
+}
+
+// queue returns the queue that a method is about, if the user may do that to it.
+func (ch *channel) queue(name string, op access.Operation) (*vhost.Queue, error) {
+	name, _, err := ch.named(name, "")
+	if err != nil {
+		return nil, err
+	}
+	if err := ch.s.mayQueue(op, name); err != nil {
+		return nil, err
+	}
+	return ch.s.vhost.Queue(name, ch.s)
+}
+
+func (ch *channel) queueBind(m *amqpwire.QueueBind) error {
+	m.Exchange = vhost.Clean(m.Exchange)
+	name, key, err := ch.named(m.Queue, m.RoutingKey)
+	if err != nil {
+		return err
+	}
+	if err := ch.s.mayBind("queue", name, m.Exchange); err != nil {
+		return err
+	}
+	if err := ch.s.vhost.BindQueue(m.Exchange, name, key, m.Arguments, ch.s); err != nil {
+		return err
+	}
+	return ch.changed(m.NoWait, &amqpwire.QueueBindOk{})
+}
+
+func (ch *channel) queueUnbind(m *amqpwire.QueueUnbind) error {
+	m.Exchange = vhost.Clean(m.Exchange)
+	name, key, err := ch.named(m.Queue, m.RoutingKey)
+	if err != nil {
+		return err
+	}
+	if err := ch.s.mayBind("queue", name, m.Exchange); err != nil {
+		return err
+	}
+	if err := ch.s.vhost.UnbindQueue(m.Exchange, name, key, m.Arguments, ch.s); err != nil {
+		return err
+	}
+	return ch.changed(false, &amqpwire.QueueUnbindOk{})
+}
+
+func (ch *channel) queuePurge(m *amqpwire.QueuePurge) error {
+	q, err := ch.queue(m.Queue, access.Read)
+	if err != nil {
+		return err
+	}
+	return ch.changed(m.NoWait, &amqpwire.QueuePurgeOk{MessageCount: uint32(q.Purge())})
+}
+
+func (ch *channel) queueDelete(m *amqpwire.QueueDelete) error {
+	q, err := ch.queue(m.Queue, access.Configure)
+	n := 0
+	switch {
+	case missing(err): // it is as the client wants it
+	case err != nil:
+		return err
+	case q.Config().Quorum && (m.IfUnused || m.IfEmpty):
+		flag := "if-empty"
+		if m.IfUnused {
+			flag = "if-unused"
+		}
+		return exception.New(exception.NotImplemented, "cannot delete %v. queue.delete operations with %s flag set "+
+			"are not supported by quorum queues", q, flag)
+	default:
+		if n, err = ch.s.vhost.DeleteQueue(q, queue.Condition{Unused: m.IfUnused, Empty: m.IfEmpty}); err != nil {
+			return err
+		}
+	}
+	return ch.changed(m.NoWait, &amqpwire.QueueDeleteOk{MessageCount: uint32(n)})
+}
+
+func missing(err error) bool {
+	e, ok := err.(*exception.Error)
+	return ok && e.Code == exception.NotFound
+}

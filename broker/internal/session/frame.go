@@ -1,0 +1,275 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/reprisemq/reprise/broker/internal/exception"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// frame handles one frame. Done says that the connection has been closed in order.
+func (s *Session) frame(f amqpwire.Frame) (done bool) {
+	switch {
+	case s.closing.Load() && (f.Type != amqpwire.FrameMethod || f.Channel != 0):
+		return false
+	case !known(f):
+		s.raise(0, 0, unknownFrame(f))
+		return false
+	case f.Type == amqpwire.FrameHeartbeat && f.Channel == 0:
+		return false
+	case f.Type == amqpwire.FrameHeartbeat, f.Type != amqpwire.FrameMethod && f.Channel == 0:
+		s.raise(0, 0, unexpectedFrame(f))
+		return false
+	case f.Channel == 0:
+		return s.connectionFrame(f)
+	}
+	if method, err := s.channelFrame(f); err != nil && err != errUnanswered {
+		s.raise(f.Channel, method, err)
+	}
+	return false
+}
+
+// raise tells the client of an error, on the channel or, if it is a hard one, on the connection.
+func (s *Session) raise(id uint16, method amqpwire.MethodID, err error) {
+	s.heedAcks() // those before the mistake
+	e := asException(err)
+	ch := s.channels[id]
+	if e.Code.Hard() || ch == nil {
+		s.fail(e, method)
+		return
+	}
+	level := slog.LevelWarn
+	if e.Code == exception.NotFound && (method == amqpwire.IDQueueDeclare || method == amqpwire.IDExchangeDeclare) {
+		level = slog.LevelInfo // a passive declaration, by which clients ask whether something is there
+	}
+	s.log.Log(context.Background(), level, "closing a channel", "channel", id, "error", e, "method", method)
+	s.confirms.flush()
+	ch.release()
+	ch.closing = true
+	s.send(id, &amqpwire.ChannelClose{
+		ReplyCode: uint16(e.Code), ReplyText: shortstr(e.Error()),
+		ClassID: method.Class(), MethodID: method.Method(),
+	})
+}
+
+func asException(err error) *exception.Error {
+	if e, ok := errors.AsType[*exception.Error](err); ok {
+		return e
+	}
+	return exception.New(exception.InternalError, "%v", err)
+}
+
+// connectionFrame handles a frame on channel 0.
+func (s *Session) connectionFrame(f amqpwire.Frame) (done bool) {
+	m, _, err := parseMethod(f, amqpwire.ParseMethod)
+	if s.closing.Load() {
+		switch m.(type) {
+		case *amqpwire.ConnectionCloseOk:
+			return true
+		case *amqpwire.ConnectionClose: // both sides at once
+			s.send(0, &amqpwire.ConnectionCloseOk{})
+		}
+		return false
+	}
+	if err != nil {
+		s.raise(0, 0, err)
+		return false
+	}
+	switch m := m.(type) {
+	case *amqpwire.ConnectionClose:
+		s.log.Info("connection closed by the client", "code", m.ReplyCode, "text", m.ReplyText)
+		s.conclude(slices.Collect(maps.Values(s.channels))...)
+		s.release()
+		s.send(0, &amqpwire.ConnectionCloseOk{})
+		s.closing.Store(true)
+		s.lingers = true
+		return true
+	case *amqpwire.ConnectionUpdateSecret: // there are no secrets that expire
+		s.send(0, &amqpwire.ConnectionUpdateSecretOk{})
+	default:
+		s.fail(exception.New(exception.ChannelError, "unexpected method in connection state running"), m.ID())
+	}
+	return false
+}
+
+// channel returns the channel with that number, or nil. Most frames are for the one that the last frame was for.
+func (s *Session) channel(id uint16) *channel {
+	if s.last == nil || s.last.id != id {
+		s.last = s.channels[id]
+	}
+	return s.last
+}
+
+// drop removes a channel.
+func (s *Session) drop(ch *channel) {
+	delete(s.channels, ch.id)
+	s.last = nil
+}
+
+// channelFrame handles a frame on another channel. An error is one that the client is to be told of, with the method that
+// made it.
+func (s *Session) channelFrame(f amqpwire.Frame) (amqpwire.MethodID, error) {
+	ch := s.channel(f.Channel)
+	if ch != nil && ch.closing {
+		return s.awaitClose(ch, f)
+	}
+	if ch != nil && ch.content.expected() {
+		return amqpwire.IDBasicPublish, ch.contentFrame(f)
+	}
+	parse := amqpwire.ParseMethod
+	if ch != nil {
+		parse = ch.parser.Parse
+	}
+	m, id, err := parseMethod(f, parse)
+	switch {
+	case err != nil:
+	case ch == nil:
+		err = s.unopened(f.Channel, m)
+	default:
+		err = ch.method(m)
+	}
+	return id, err
+}
+
+// unopened handles a method on a channel that is not open, where one alone is in place.
+func (s *Session) unopened(id uint16, m amqpwire.Method) error {
+	switch m.(type) {
+	case *amqpwire.ChannelOpen:
+		if len(s.channels) >= int(s.channelMax) {
+			return exception.New(exception.NotAllowed,
+				"number of channels opened (%d) has reached the negotiated channel_max (%d)", len(s.channels), s.channelMax)
+		}
+		s.channels[id] = newChannel(s, id)
+		s.send(id, &amqpwire.ChannelOpenOk{})
+	default:
+		return exception.New(exception.ChannelError, "expected 'channel.open'")
+	}
+	return nil
+}
+
+// awaitClose ignores what a client sent before it had read that its channel was closed.
+func (s *Session) awaitClose(ch *channel, f amqpwire.Frame) (amqpwire.MethodID, error) {
+	if f.Type != amqpwire.FrameMethod {
+		return 0, nil
+	}
+	m, id, err := parseMethod(f, amqpwire.ParseMethod)
+	switch m.(type) {
+	case *amqpwire.ChannelOpen:
+		err = ch.method(m)
+	case *amqpwire.ChannelCloseOk:
+		s.drop(ch)
+	case *amqpwire.ChannelClose: // both sides at once: the answer is still to come
+		s.send(ch.id, &amqpwire.ChannelCloseOk{})
+	}
+	return id, err
+}
+
+// parseMethod parses a method, and returns which one it is. An error comes with the method that the client is told it with.
+func parseMethod(f amqpwire.Frame, parse func(payload []byte) (amqpwire.Method, error)) (amqpwire.Method, amqpwire.MethodID, error) {
+	if f.Type != amqpwire.FrameMethod {
+		return nil, 0, exception.New(exception.UnexpectedFrame, "expected method frame, got non method frame instead")
+	}
+	id, _ := amqpwire.PeekMethodID(f.Payload)
+	m, err := parse(f.Payload)
+	switch {
+	case err == nil:
+		return m, id, nil
+	case errors.Is(err, amqpwire.ErrUTF8):
+		return nil, 0, exception.New(exception.FrameError, "Malformed UTF-8 in shortstr")
+	case errors.Is(err, amqpwire.ErrMalformed):
+		return nil, id, exception.New(exception.FrameError, "cannot decode %s", octets(f.Payload[4:]))
+	}
+	return nil, 0, exception.New(exception.CommandInvalid, "unknown method %v", id)
+}
+
+// known reports whether a frame is of a known type and has the fixed part of a frame of that type.
+func known(f amqpwire.Frame) bool {
+	switch f.Type {
+	case amqpwire.FrameMethod:
+		return len(f.Payload) >= 4 // class and method
+	case amqpwire.FrameHeader:
+		return len(f.Payload) >= 12 // class, weight, and size of the body
+	case amqpwire.FrameBody:
+		return true
+	case amqpwire.FrameHeartbeat:
+		return len(f.Payload) == 0
+	}
+	return false
+}
+
+func unknownFrame(f amqpwire.Frame) error {
+	return exception.New(exception.FrameError, "type %d, %s: unknown_frame", f.Type, snippet(f.Payload))
+}
+
+func unexpectedFrame(f amqpwire.Frame) error {
+	return exception.New(exception.UnexpectedFrame, "type %d, %s", f.Type, snippet(f.Payload))
+}
+
+// frameError is what RabbitMQ says of a malformed frame.
+func frameError(e *amqpwire.FrameError) *exception.Error {
+	if e.Reason == amqpwire.FrameTooLarge {
+		return exception.New(exception.FrameError, "type %d, all octets = <<>>: {frame_too_large,%d,%d}", e.Type, e.Size, e.Max)
+	}
+	return exception.New(exception.FrameError, "type %d, %s: {invalid_frame_end_marker,%d}", e.Type, snippet(e.Payload), e.End)
+}
+
+// snippet shows the beginning of a payload as RabbitMQ does: text as text.
+func snippet(payload []byte) string {
+	if len(payload) > 16 {
+		return "first 16 octets = " + term(payload[:16])
+	}
+	return "all octets = " + term(payload)
+}
+
+// term writes bytes in the notation of Erlang, as a string if all of them are printable.
+func term(b []byte) string {
+	if len(b) == 0 {
+		return octets(b)
+	}
+	if utf8.Valid(b) {
+		if text, ok := printable([]rune(string(b))); ok {
+			if len(b) > utf8.RuneCount(b) {
+				return "<<" + text + "/utf8>>"
+			}
+			return "<<" + text + ">>"
+		}
+	}
+	latin1 := make([]rune, len(b))
+	for i, c := range b {
+		latin1[i] = rune(c)
+	}
+	if text, ok := printable(latin1); ok {
+		return "<<" + text + ">>"
+	}
+	return octets(b)
+}
+
+// escapes are the characters that Erlang writes with a backslash.
+var escapes = strings.NewReplacer("\n", `\n`, "\r", `\r`, "\t", `\t`, "\v", `\v`, "\b", `\b`, "\f", `\f`, "\x1b", `\e`, `"`, `\"`, `\`, `\\`)
+
+// printable returns a quoted text, if Erlang takes all of its characters for printable ones.
+func printable(text []rune) (quoted string, ok bool) {
+	for _, r := range text {
+		control := r < ' ' || r >= 0x7f && r < 0xa0
+		if control && !strings.ContainsRune("\n\r\t\v\b\f\x1b", r) {
+			return "", false
+		}
+	}
+	return `"` + escapes.Replace(string(text)) + `"`, true
+}
+
+// octets writes bytes as numbers in the notation of Erlang, as far as the text of an error reaches.
+func octets(b []byte) string {
+	numbers := make([]string, min(len(b), 255))
+	for i := range numbers {
+		numbers[i] = strconv.Itoa(int(b[i]))
+	}
+	return "<<" + strings.Join(numbers, ",") + ">>"
+}

@@ -1,0 +1,185 @@
+package session
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/reprisemq/reprise/broker/internal/exception"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// amqp09Header is what clients of AMQP 0-9 open with, Perl's AnyEvent::RabbitMQ and Net::AMQP among them. RabbitMQ serves
+// them as if they had said 0-9-1, and so it goes here.
+var amqp09Header = [8]byte{'A', 'M', 'Q', 'P', 1, 1, 0, 9}
+
+// handshake brings a connection from the protocol header to connection.open-ok. Its errors end the connection; what the
+// client is to be told of them it has been told.
+func (s *Session) handshake() error {
+	_ = s.conn.SetReadDeadline(time.Now().Add(handshakeTimeout))
+	header, err := s.in.ReadProtocolHeader()
+	if err != nil {
+		return fmt.Errorf("handshake: %w", err)
+	}
+	if header != amqpwire.ProtocolHeader && header != amqp09Header {
+		s.out.write(func(b []byte) []byte { return append(b, amqpwire.ProtocolHeader[:]...) })
+		return s.refuse(fmt.Errorf("handshake: protocol header %q, want %q: the client speaks another protocol, or TLS",
+			header, amqpwire.ProtocolHeader))
+	}
+	for _, step := range []func() error{s.authenticate, s.tune, s.open} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	err = s.conn.SetReadDeadline(time.Time{})
+	if s.closing.Load() { // Shutdown has set one meanwhile, which is not to be lifted
+		err = s.conn.SetReadDeadline(time.Now().Add(closeTimeout))
+	}
+	return err
+}
+
+// refuse lets the last words go out before the connection ends with an error.
+func (s *Session) refuse(err error) error {
+	_ = s.conn.SetWriteDeadline(time.Now().Add(closeTimeout))
+	s.out.finish()
+	<-s.out.done
+	if tcp, ok := s.conn.(interface{ CloseWrite() error }); ok && tcp.CloseWrite() == nil {
+		s.discard()
+	}
+	return err
+}
+
+// expect reads a method that the handshake cannot do without. A client that sends something else before connection.open is not
+// told why the connection ends.
+func (s *Session) expect(m amqpwire.Method) error {
+	for {
+		f, err := s.in.ReadFrame()
+		if err != nil {
+			return fmt.Errorf("handshake: waiting for %v: %w", m.ID(), err)
+		}
+		if f.Type == amqpwire.FrameHeartbeat && known(f) {
+			continue
+		}
+		id, err := parseExpected(f, m)
+		switch {
+		case err == nil:
+			return nil
+		case m.ID() == amqpwire.IDConnectionOpen:
+			return s.abort(err, id)
+		}
+		return s.refuse(fmt.Errorf("handshake: waiting for %v: %w", m.ID(), err))
+	}
+}
+
+// parseExpected parses a method of the handshake. An error comes with the method that the client is told it with.
+func parseExpected(f amqpwire.Frame, m amqpwire.Method) (amqpwire.MethodID, error) {
+	if !known(f) {
+		return 0, unknownFrame(f)
+	}
+	if f.Type != amqpwire.FrameMethod || f.Channel != 0 {
+		return 0, unexpectedFrame(f)
+	}
+	if id, _ := amqpwire.PeekMethodID(f.Payload); id != m.ID() {
+		return id, exception.New(exception.ChannelError, "unexpected method in connection state opening")
+	}
+	_, id, err := parseMethod(f, func(payload []byte) (amqpwire.Method, error) { return m, m.Parse(payload[4:]) })
+	return id, err
+}
+
+// abort closes the connection in the middle of the handshake.
+func (s *Session) abort(err error, method amqpwire.MethodID) error {
+	s.fail(asException(err), method)
+	s.discard() // the client has the last word: it may take a connection that is closed at once for a broken one
+	return fmt.Errorf("handshake: %w", err)
+}
+
+func (s *Session) authenticate() error {
+	s.send(0, &amqpwire.ConnectionStart{
+		VersionMajor: 0, VersionMinor: 9,
+		ServerProperties: s.config.ServerProperties,
+		Mechanisms:       s.mechanisms(),
+		Locales:          "en_US",
+	})
+	var ok amqpwire.ConnectionStartOk
+	if err := s.expect(&ok); err != nil {
+		return err
+	}
+	s.mechanism, s.clientProperties = ok.Mechanism, ok.ClientProperties
+	capabilities, _ := ok.ClientProperties.Get("capabilities")
+	s.notifiesCancel = capable(capabilities, "consumer_cancel_notify")
+	s.notifiesBlocked = capable(capabilities, "connection.blocked")
+
+	user, authentic, err := s.identify(ok.Mechanism, ok.Response)
+	if err != nil {
+		return s.refuse(fmt.Errorf("handshake: %w", err))
+	}
+	if !authentic {
+		refused := fmt.Errorf("handshake: user %q was refused: wrong name or password", user)
+		// Clients that know of it are told; others could take it for a broken connection and are cut off, as the
+		// specification has it.
+		if capable(capabilities, "authentication_failure_close") {
+			s.fail(exception.New(exception.AccessRefused, "Login was refused using authentication mechanism %s. "+
+				"For details see the broker logfile.", ok.Mechanism), 0)
+			s.discard()
+			return refused
+		}
+		return s.refuse(refused)
+	}
+	s.user = user
+	return nil
+}
+
+func capable(capabilities any, name string) bool {
+	table, _ := capabilities.(amqpwire.Table)
+	value, _ := table.Get(name)
+	return value == true
+}
+
+func (s *Session) tune() error {
+	s.send(0, &amqpwire.ConnectionTune{
+		ChannelMax: s.config.ChannelMax,
+		FrameMax:   s.config.FrameMax,
+		Heartbeat:  uint16(s.config.Heartbeat / time.Second),
+	})
+	var ok amqpwire.ConnectionTuneOk
+	if err := s.expect(&ok); err != nil {
+		return err
+	}
+	// Zero asks for no limit, which is more than the server offers. Like RabbitMQ, drop the connection without a word:
+	// it is not open yet, and the peer has shown that it does not know the rules.
+	switch {
+	case ok.ChannelMax == 0 || ok.ChannelMax > s.config.ChannelMax:
+		return fmt.Errorf("handshake: negotiated channel_max = %d is higher than the maximum allowed value (%d)",
+			ok.ChannelMax, s.config.ChannelMax)
+	case ok.FrameMax == 0 || ok.FrameMax > s.config.FrameMax:
+		return fmt.Errorf("handshake: negotiated frame_max = %d is higher than the maximum allowed value (%d)",
+			ok.FrameMax, s.config.FrameMax)
+	case ok.FrameMax < minFrameMax:
+		return fmt.Errorf("handshake: negotiated frame_max = %d is lower than the minimum allowed value (%d)",
+			ok.FrameMax, minFrameMax)
+	}
+	s.channelMax, s.frameMax = ok.ChannelMax, ok.FrameMax
+	s.heartbeat = time.Duration(ok.Heartbeat) * time.Second
+	s.in.SetFrameMax(s.frameMax)
+	return nil
+}
+
+// minFrameMax is RabbitMQ's since 4.1; the specification would have 4096.
+const minFrameMax = 8192
+
+func (s *Session) open() error {
+	var open amqpwire.ConnectionOpen
+	if err := s.expect(&open); err != nil {
+		return err
+	}
+	host := s.config.VHost(open.VirtualHost)
+	switch {
+	case host == nil:
+		return s.abort(exception.New(exception.NotAllowed, "vhost %s not found", open.VirtualHost), open.ID())
+	case !s.config.Access.MayEnter(s.user, open.VirtualHost):
+		return s.abort(exception.New(exception.NotAllowed,
+			"access to vhost '%s' refused for user '%s'", open.VirtualHost, s.user), open.ID())
+	}
+	s.vhost = host
+	s.send(0, &amqpwire.ConnectionOpenOk{})
+	return nil
+}

@@ -1,0 +1,79 @@
+package session
+
+import (
+	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/exception"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// permissions remembers what the user was allowed, until any permission changes.
+type permissions struct {
+	generation uint64
+	last       permission // of those that are allowed, the one that was asked for last
+	allowed    map[permission]struct{}
+}
+
+type permission struct {
+	op   access.Operation
+	name string
+}
+
+// rememberedPermissions bounds what a client that goes through many names makes the session remember.
+const rememberedPermissions = 1000
+
+// may returns an error unless the user may do something to a queue or exchange.
+func (s *Session) may(op access.Operation, kind, name string) error {
+	if kind == "exchange" && name == "" {
+		name = "amq.default"
+	}
+	p := permission{op, name}
+	if g := s.config.Access.Generation(); g != s.permissions.generation || len(s.permissions.allowed) >= rememberedPermissions {
+		s.permissions = permissions{generation: g, allowed: make(map[permission]struct{})}
+	}
+	if p == s.permissions.last && name != "" {
+		return nil
+	}
+	if _, allowed := s.permissions.allowed[p]; allowed {
+		s.permissions.last = p
+		return nil
+	}
+	if !s.config.Access.Allowed(s.user, s.vhost.Name(), op, name) {
+		return exception.New(exception.AccessRefused, "%v access to %s '%s' in vhost '%s' refused for user '%s'",
+			op, kind, name, s.vhost.Name(), s.user)
+	}
+	s.permissions.allowed[p] = struct{}{}
+	return nil
+}
+
+func (s *Session) mayQueue(op access.Operation, name string) error { return s.may(op, "queue", name) }
+
+func (s *Session) mayExchange(op access.Operation, name string) error {
+	return s.may(op, "exchange", name)
+}
+
+// mayLead checks what it takes to have one thing's messages go on to an exchange: to read the one and write the other.
+func (s *Session) mayLead(kind, name string, args amqpwire.Table, arg string) error {
+	exchange, given := args.Get(arg)
+	target, ok := exchange.(string)
+	if !given || !ok { // of the wrong type: it is refused for that
+		return nil
+	}
+	if err := s.may(access.Read, kind, name); err != nil {
+		return err
+	}
+	return s.mayExchange(access.Write, target)
+}
+
+// mayBind checks what it takes to bind a queue or an exchange to an exchange, and to undo that: to write the one and read
+// the other.
+func (s *Session) mayBind(kind, name, exchange string) error {
+	return both(s.may(access.Write, kind, name), s.mayExchange(access.Read, exchange))
+}
+
+// both returns the first error.
+func both(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}

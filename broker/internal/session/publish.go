@@ -1,0 +1,81 @@
+package session
+
+import (
+	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/exception"
+	"github.com/reprisemq/reprise/broker/internal/stats"
+	"github.com/reprisemq/reprise/broker/internal/store"
+	"github.com/reprisemq/reprise/broker/internal/vhost"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// publish takes a message that has come whole.
+func (ch *channel) publish(method *amqpwire.BasicPublish, properties, body []byte) error {
+	if err := ch.s.mayExchange(access.Write, method.Exchange); err != nil {
+		return err
+	}
+	m, err := vhost.NewMessage(vhost.Published{
+		Exchange: method.Exchange, RoutingKey: method.RoutingKey, Properties: properties, Body: body,
+		User: ch.s.user, ReplyQueue: ch.replyQueue(),
+	})
+	if err != nil {
+		return err
+	}
+	ch.counter.Add(stats.Publish, 1)
+	if ch.unconfirmed.on {
+		ch.counter.Add(stats.Confirmed, 1)
+	}
+	p := pending{message: m, mandatory: method.Mandatory}
+	if p.queues, err = ch.route(m); err != nil {
+		return err
+	}
+	if ch.tx != nil {
+		return ch.tx.publish(ch, p)
+	}
+	accepted, kept := ch.deliver(p)
+	if ch.unconfirmed.on {
+		ch.s.confirms.add(ch, accepted, kept)
+	}
+	return nil
+}
+
+// deliver gives a message to its queues, or back to the client if it must not have none. It reports whether all of them
+// accepted it, and which commit of the store keeps it.
+func (ch *channel) deliver(p pending) (accepted bool, kept store.Ticket) {
+	m := p.message
+	if len(p.queues) > 0 {
+		return vhost.Deliver(m, p.queues)
+	}
+	if !p.mandatory {
+		ch.counter.Add(stats.Dropped, 1)
+		return true, 0
+	}
+	ch.counter.Add(stats.Returned, 1)
+	ch.s.out.write(func(b []byte) []byte {
+		return appendContent(b, ch, &amqpwire.BasicReturn{
+			ReplyCode: uint16(exception.NoRoute), ReplyText: exception.NoRoute.String(),
+			Exchange: m.Exchange, RoutingKey: m.RoutingKey,
+		}, m.Properties, m.Body)
+	})
+	return true, 0
+}
+
+// replyQueue is where direct replies to this channel go; empty: nowhere.
+func (ch *channel) replyQueue() string {
+	if ch.replies == nil {
+		return ""
+	}
+	return ch.replies.Name()
+}
+
+// appendContent encodes a method that carries a message.
+func appendContent(b []byte, ch *channel, m amqpwire.Method, properties, body []byte) []byte {
+	framed, err := amqpwire.AppendMethodFrame(b, ch.id, m)
+	if err != nil {
+		// Every name in it came over the wire as a short string or was checked as one.
+		ch.s.log.Error("message not sent", "method", m.ID(), "error", err)
+		return b
+	}
+	framed = amqpwire.AppendHeaderFrame(framed, ch.id, classBasic, uint64(len(body)), properties)
+	return amqpwire.AppendBodyFrames(framed, ch.id, body, ch.s.frameMax)
+}

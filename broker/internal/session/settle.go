@@ -1,0 +1,126 @@
+package session
+
+import (
+	"slices"
+
+	"github.com/reprisemq/reprise/broker/internal/exception"
+	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/broker/internal/stats"
+	"github.com/reprisemq/reprise/broker/internal/vhost"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// settlement is what becomes of deliveries.
+type settlement struct {
+	deliveries []delivery
+	how        func(*channel, []delivery)
+}
+
+// The ways to settle deliveries.
+func ack(ch *channel, ds []delivery) {
+	ch.s.byQueue(ds, func(q *vhost.Queue, items []*queue.Item) {
+		ch.counter.AddFrom(q.Quorum(), stats.Ack, uint64(len(items)))
+		q.Ack(items...)
+	})
+}
+
+func reject(ch *channel, ds []delivery) {
+	ch.s.byQueue(ds, func(q *vhost.Queue, items []*queue.Item) { q.Reject(false, items...) })
+}
+
+func rejectFailed(ch *channel, ds []delivery) {
+	ch.s.byQueue(ds, func(q *vhost.Queue, items []*queue.Item) { q.Reject(true, items...) })
+}
+
+func giveBack(ch *channel, ds []delivery)       { ch.s.requeue(ds, false) }
+func giveBackFailed(ch *channel, ds []delivery) { ch.s.requeue(ds, true) }
+
+// requeue gives deliveries back. Those that failed are counted: by basic.reject or the end of a channel, but not by
+// basic.nack (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
+func (s *Session) requeue(ds []delivery, counted bool) {
+	s.byQueue(ds, func(q *vhost.Queue, items []*queue.Item) { q.Requeue(counted, items...) })
+}
+
+// byQueue calls f for each queue with its items, in the order of delivery. It makes room in ds for the purpose.
+func (s *Session) byQueue(ds []delivery, f func(*vhost.Queue, []*queue.Item)) {
+	ds = slices.DeleteFunc(ds, func(d delivery) bool { return d.released })
+	for len(ds) > 0 {
+		q := ds[0].queue
+		items, others := s.items[:0], ds[:0]
+		for _, d := range ds {
+			if d.queue == q {
+				items = append(items, d.item)
+			} else {
+				others = append(others, d)
+			}
+		}
+		f(q, items)
+		clear(items)
+		s.items, ds = items, others
+	}
+}
+
+func (ch *channel) settle(tag uint64, multiple bool, how func(*channel, []delivery)) error {
+	ch.mu.Lock()
+	taken, err := ch.take(nil, tag, multiple)
+	ch.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	s := settlement{taken, how}
+	if ch.tx != nil {
+		ch.tx.settled = append(ch.tx.settled, s)
+		return nil
+	}
+	ch.finish(s)
+	return nil
+}
+
+// take appends the deliveries that a client settles by one method. It is called with the channel locked.
+func (ch *channel) take(dst []delivery, tag uint64, multiple bool) ([]delivery, error) {
+	taken, ok := ch.unacked.take(dst, tag, multiple)
+	if !ok {
+		return taken, exception.New(exception.PreconditionFailed, "unknown delivery tag %d", tag)
+	}
+	return taken, nil
+}
+
+// finish tells the queues, and gives the consumers their credit back.
+func (ch *channel) finish(s settlement) {
+	var credited []*consumer
+	ch.mu.Lock()
+	for _, d := range s.deliveries {
+		if d.consumer == nil || d.released {
+			continue
+		}
+		d.consumer.window.used--
+		if d.consumer.refused { // a message, for want of the credit that it now has
+			d.consumer.refused = false
+			credited = append(credited, d.consumer)
+		}
+	}
+	ch.mu.Unlock()
+
+	// A message that is given back may go to the consumer that has just made room for it.
+	for _, c := range credited {
+		c.queue.Credit(&c.Consumer)
+	}
+	s.how(ch, s.deliveries)
+	for _, c := range credited {
+		c.queue.Dispatch()
+	}
+}
+
+func (ch *channel) basicRecover(again bool, ok amqpwire.Method) error {
+	if !again {
+		return exception.New(exception.NotImplemented, "requeue=false")
+	}
+	ch.mu.Lock()
+	all := ch.unacked.takeAll(nil)
+	ch.mu.Unlock()
+	ch.finish(settlement{all, giveBack}) // transaction or not
+	if ok != nil {
+		ch.send(ok)
+	}
+	return nil
+}

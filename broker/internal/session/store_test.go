@@ -1,0 +1,95 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/reprisemq/reprise/broker/internal/store"
+)
+
+// fakeStore commits when the test says so.
+type fakeStore struct {
+	store.Store // of which the rest is not called
+
+	mu        sync.Mutex
+	committed store.Ticket
+	waiters   []store.Waiter // for the next commit
+	held      int
+	err       error
+	progress  *sync.Cond
+}
+
+func newFakeStore() *fakeStore {
+	f := &fakeStore{}
+	f.progress = sync.NewCond(&f.mu)
+	return f
+}
+
+// gathering is the ticket of the next commit.
+func (f *fakeStore) gathering() store.Ticket {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.committed + 1
+}
+
+func (f *fakeStore) commit() {
+	f.mu.Lock()
+	f.committed++
+	upTo, told := f.committed, f.waiters
+	f.waiters = nil
+	f.progress.Broadcast()
+	f.mu.Unlock()
+	for _, w := range told {
+		w.Committed(upTo)
+	}
+}
+
+func (f *fakeStore) fail() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = errors.New("the disk is gone")
+	f.progress.Broadcast()
+}
+
+func (f *fakeStore) Hold() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held++
+}
+
+func (f *fakeStore) Release() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held--
+}
+
+func (f *fakeStore) Notify(w store.Waiter) store.Ticket {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.waiters = append(f.waiters, w)
+	return f.committed + 1
+}
+
+func (f *fakeStore) Wait(ctx context.Context, t store.Ticket) error {
+	defer context.AfterFunc(ctx, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.progress.Broadcast()
+	})()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.held > 0 {
+		return errors.New("waits for a commit that it holds up")
+	}
+	for f.committed < t && f.err == nil && ctx.Err() == nil {
+		f.progress.Wait()
+	}
+	switch {
+	case f.committed >= t:
+		return nil
+	case f.err != nil:
+		return f.err
+	}
+	return context.Cause(ctx)
+}

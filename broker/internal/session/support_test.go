@@ -1,0 +1,109 @@
+package session
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net"
+	"testing"
+
+	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/broker/internal/store"
+	"github.com/reprisemq/reprise/broker/internal/vhost"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// testConfig lets the user u, whose password is p, do everything in one virtual host.
+func testConfig(tb testing.TB, disk store.Store) *Config {
+	host := vhost.New("/", vhost.Config{Log: slog.New(slog.DiscardHandler)})
+	tb.Cleanup(host.Close)
+	control := access.New()
+	_ = control.SetUser(access.User{Name: "u", Hash: access.HashPassword("p")})
+	_ = control.SetPermission(access.Permission{User: "u", VHost: "/", Configure: ".*", Write: ".*", Read: ".*"})
+	return &Config{
+		VHost:      func(string) *vhost.VHost { return host },
+		Access:     control,
+		ChannelMax: 10, FrameMax: 8192, MaxMessageSize: 1 << 16,
+		Memory: queue.NewMeter(1 << 30), Store: disk, Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+// hello is what a client says until its connection is open.
+func hello() []byte {
+	b := append([]byte(nil), amqpwire.ProtocolHeader[:]...)
+	for _, m := range []amqpwire.Method{
+		&amqpwire.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00u\x00p", Locale: "en_US"},
+		&amqpwire.ConnectionTuneOk{ChannelMax: 10, FrameMax: 8192},
+		&amqpwire.ConnectionOpen{VirtualHost: "/"},
+	} {
+		b, _ = amqpwire.AppendMethodFrame(b, 0, m)
+	}
+	return b
+}
+
+// opened is a session after the handshake, whose frames the test handles and whose outbox the test empties.
+type opened struct {
+	*Session
+	tb testing.TB
+}
+
+func open(tb testing.TB, disk store.Store) opened {
+	client, server := net.Pipe()
+	tb.Cleanup(func() { _, _ = client.Close(), server.Close() })
+	s := New(server, testConfig(tb, disk))
+	s.user, s.vhost, s.channelMax, s.frameMax = "u", s.config.VHost("/"), s.config.ChannelMax, s.config.FrameMax
+	return opened{s, tb}
+}
+
+// receive handles methods of the client's.
+func (s opened) receive(channel uint16, methods ...amqpwire.Method) {
+	s.tb.Helper()
+	for _, m := range methods {
+		b, err := amqpwire.AppendMethodFrame(nil, channel, m)
+		if err != nil {
+			s.tb.Fatal(err)
+		}
+		s.receiveFrames(b)
+	}
+}
+
+func (s opened) receiveFrames(b []byte) {
+	s.tb.Helper()
+	for in := amqpwire.NewReader(bytes.NewReader(b), 0); ; {
+		f, err := in.ReadFrame()
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			s.tb.Fatal(err)
+		}
+		s.handle(f)
+	}
+}
+
+// sent takes the methods that are to go to the client.
+func (s opened) sent() (methods []amqpwire.Method) {
+	s.tb.Helper()
+	var all []byte
+	for batch, _, _ := s.out.take(); batch != nil; batch, _, _ = s.out.take() {
+		all = append(all, batch...)
+	}
+	for in := amqpwire.NewReader(bytes.NewReader(all), 0); ; {
+		f, err := in.ReadFrame()
+		if err == io.EOF {
+			return methods
+		}
+		if err != nil {
+			s.tb.Fatal(err)
+		}
+		if f.Type != amqpwire.FrameMethod {
+			continue
+		}
+		m, err := amqpwire.ParseMethod(f.Payload)
+		if err != nil {
+			s.tb.Fatal(err)
+		}
+		methods = append(methods, m)
+	}
+}

@@ -1,0 +1,97 @@
+package session
+
+import (
+	"time"
+
+	"github.com/reprisemq/reprise/broker/internal/exception"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// awaitAck makes sure that the deliveries of consumers with a timeout are looked at when the next one is due. It is called
+// with a channel locked.
+func (s *Session) awaitAck(due time.Time) {
+	s.ackTimer.Lock()
+	defer s.ackTimer.Unlock()
+	if !s.ackTimer.due.IsZero() && !due.Before(s.ackTimer.due) {
+		return
+	}
+	s.ackTimer.due = due
+	if s.ackTimer.timer == nil {
+		s.ackTimer.timer = time.AfterFunc(time.Until(due), s.ackTimeouts)
+		return
+	}
+	s.ackTimer.timer.Reset(time.Until(due))
+}
+
+func (s *Session) stopAckTimer() {
+	s.ackTimer.Lock()
+	defer s.ackTimer.Unlock()
+	if s.ackTimer.timer != nil {
+		s.ackTimer.timer.Stop()
+	}
+}
+
+// ackTimeouts gives back to their queues what consumers have kept for too long. Such a consumer is cancelled, if the client
+// understands that, and else its channel is closed (https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout).
+func (s *Session) ackTimeouts() {
+	s.lock()
+	defer s.unlock()
+	s.ackTimer.Lock()
+	s.ackTimer.due = time.Time{}
+	s.ackTimer.Unlock()
+
+	now := time.Now()
+	for _, ch := range s.channels {
+		overdue, late, next := ch.overdue(now)
+		if !next.IsZero() {
+			s.awaitAck(next)
+		}
+		for c := range late {
+			ch.timedOut(c)
+		}
+		s.requeue(overdue, false) // not to those any more
+	}
+}
+
+// overdue takes the deliveries that are kept for too long, and tells by whom, and when the next one will be. A client that
+// settles one of them after all does no harm and is told nothing.
+func (ch *channel) overdue(now time.Time) (taken []delivery, late map[*consumer]struct{}, next time.Time) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	late = make(map[*consumer]struct{})
+	for i := range ch.unacked.list {
+		d := &ch.unacked.list[i]
+		switch {
+		case settled(*d) || d.released || d.due.IsZero():
+		case !now.Before(d.due):
+			taken = append(taken, *d)
+			late[d.consumer] = struct{}{}
+			d.released = true
+			d.consumer.window.used--
+		case next.IsZero() || d.due.Before(next):
+			next = d.due
+		}
+	}
+	return taken, late, next
+}
+
+func (ch *channel) timedOut(c *consumer) {
+	ch.mu.Lock()
+	there := ch.consumers[c.tag] == c
+	ch.mu.Unlock()
+	if !there {
+		return // cancelled already
+	}
+	ch.s.log.Warn("consumer has kept a message for too long", "channel", ch.id, "consumer", c.tag, "queue", c.queue.Name(),
+		"timeout", c.timeout)
+	if !ch.s.notifiesCancel {
+		ch.s.raise(ch.id, 0, exception.New(exception.PreconditionFailed,
+			"delivery acknowledgement on channel %d timed out. Timeout value used: %d ms. "+
+				"This timeout value can be configured, see consumers doc guide to learn more",
+			ch.id, c.timeout.Milliseconds()))
+		return
+	}
+	ch.forget(c)
+	ch.leave(c)
+	ch.send(&amqpwire.BasicCancel{ConsumerTag: c.tag, NoWait: true})
+}

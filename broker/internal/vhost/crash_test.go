@@ -1,0 +1,110 @@
+package vhost
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// Whenever the power is cut, what was said to be kept is there, and whatever else there is can be loaded.
+func TestPowerCuts(t *testing.T) {
+	for seed := range uint64(40) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		power := vfs.NewCrashableMem()
+		before := &data{t: t, fs: power}
+		before.open()
+		before.add("/")
+		for range random.IntN(60) {
+			before.change(random)
+		}
+		synced := seed%2 == 0
+		if synced {
+			before.must(before.registry.Sync(context.Background()))
+		}
+		want := before.snapshot()
+		after := &data{t: t, fs: power.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: random.IntN(101), RNG: random})}
+		before.close()
+		after.open()
+		if diff := cmp.Diff(want, after.snapshot()); synced && diff != "" {
+			t.Errorf("seed %d: %s", seed, diff)
+		}
+		after.restart() // with what has been removed, if there was anything
+		after.close()
+	}
+}
+
+// What a client has been told is gone does not come back, whenever the power is cut.
+func TestWhatIsGoneStaysGone(t *testing.T) {
+	for name, remove := range map[string]func(d *data, v *VHost, q *Queue){
+		"purge":  func(_ *data, _ *VHost, q *Queue) { q.Purge() },
+		"delete": func(d *data, v *VHost, q *Queue) { _, err := v.DeleteQueue(q, queue.Condition{}); d.must(err) },
+		"vhost":  func(_ *data, v *VHost, _ *Queue) { v.Forget(); v.Delete() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			power := vfs.NewCrashableMem()
+			before := &data{t: t, fs: power}
+			before.open()
+			v := before.add("/")
+			q := before.declare(v, "q", true, nil)
+			for range 5 {
+				_, _, err := v.Publish(persistently("q", "body"))
+				before.must(err)
+			}
+			remove(before, v, q)
+			before.must(v.Sync(context.Background()))
+			after := &data{t: t, fs: power.CrashClone(vfs.CrashCloneCfg{})}
+			before.close()
+			after.open()
+			defer after.close()
+			for _, v := range after.hosts {
+				for _, q := range v.Overview() {
+					if name != "purge" || q.Ready > 0 {
+						t.Errorf("queue %s is there, with %d messages", q.Name, q.Ready)
+					}
+				}
+			}
+			if left, err := after.store.Queues(); err != nil || name != "purge" && len(left) > 0 {
+				t.Errorf("messages of the queues %v are left (%v)", left, err)
+			}
+		})
+	}
+}
+
+// change does something to one of a few things.
+func (d *data) change(random *rand.Rand) {
+	v := d.hosts["/"]
+	if v == nil {
+		v = d.add("/")
+	}
+	name := func() string { return fmt.Sprint(random.IntN(4)) }
+	var err error
+	switch random.IntN(9) {
+	case 0, 1:
+		err = v.DeclareExchange(&amqpwire.ExchangeDeclare{Exchange: name(), Type: "topic", Durable: true})
+	case 2, 3:
+		_, err = v.DeclareQueue(&amqpwire.QueueDeclare{Queue: name(), Durable: true}, nobody, anything)
+	case 4, 5:
+		_ = v.BindQueue(name(), name(), name(), nil, nobody) // one of the two may not be there
+	case 6:
+		_ = v.BindExchange(name(), name(), name(), every)
+	case 7:
+		err = v.DeleteExchange(name(), false)
+	case 8:
+		switch q, notFound := v.Queue(name(), nobody); {
+		case notFound == nil:
+			_, err = v.DeleteQueue(q, queue.Condition{})
+		case random.IntN(10) == 0:
+			v.Forget()
+			v.Delete()
+			delete(d.hosts, "/")
+		}
+	}
+	d.must(err)
+}

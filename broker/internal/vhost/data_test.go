@@ -1,0 +1,132 @@
+package vhost
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.uber.org/goleak"
+
+	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/broker/internal/registry"
+	"github.com/reprisemq/reprise/broker/internal/store"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// data is a data directory, and the virtual hosts of a broker that has it open.
+type data struct {
+	t        *testing.T
+	fs       store.FS
+	store    store.Store
+	registry *registry.Registry
+	hosts    map[string]*VHost
+}
+
+func openData(t *testing.T) *data {
+	d := &data{t: t, fs: vfs.NewMem()}
+	d.open()
+	t.Cleanup(d.close)
+	return d
+}
+
+func (d *data) must(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *data) config() Config {
+	return Config{Log: slog.New(slog.DiscardHandler), Meter: queue.NewMeter(math.MaxInt64), Store: d.store, Registry: d.registry}
+}
+
+func (d *data) open() {
+	d.t.Helper()
+	var err error
+	d.store, err = store.Open(store.Options{Dir: "data", Log: slog.New(slog.DiscardHandler), FS: d.fs})
+	d.must(err)
+	d.registry, err = registry.New(d.store)
+	d.must(err)
+	d.hosts, err = Load(d.config())
+	d.must(err)
+}
+
+func (d *data) close() {
+	for _, v := range d.hosts {
+		v.Close()
+	}
+	d.registry.Close()
+	d.must(d.store.Close(true))
+}
+
+func (d *data) restart() {
+	d.t.Helper()
+	d.close()
+	d.open()
+}
+
+func (d *data) add(name string) *VHost {
+	v := New(name, d.config())
+	d.hosts[name] = v
+	return v
+}
+
+// declare declares a queue.
+func (d *data) declare(v *VHost, name string, durable bool, args amqpwire.Table) *Queue {
+	d.t.Helper()
+	q, err := v.DeclareQueue(&amqpwire.QueueDeclare{Queue: name, Durable: durable, Arguments: args}, nobody, anything)
+	d.must(err)
+	return q
+}
+
+func (d *data) exchange(v *VHost, name, kind string, durable bool, args amqpwire.Table) {
+	d.t.Helper()
+	d.must(v.DeclareExchange(&amqpwire.ExchangeDeclare{Exchange: name, Type: kind, Durable: durable, Arguments: args}))
+}
+
+var nobody = new(int)
+
+func anything(string) error { return nil }
+
+func persistently(key, body string) *queue.Message {
+	return &queue.Message{RoutingKey: key, Body: []byte(body), TTL: queue.NoTTL, Persistent: true}
+}
+
+// snapshot is what there is, in a form that can be compared.
+type snapshot map[string]hostSnapshot
+
+type hostSnapshot struct {
+	About     About
+	Exchanges []ExchangeInfo
+	Queues    []queueSnapshot
+	Bindings  []BindingInfo
+}
+
+type queueSnapshot struct {
+	Name                string
+	Durable, AutoDelete bool
+	Arguments           amqpwire.Table
+	Quorum              bool
+	Ready               int
+}
+
+func (d *data) snapshot() snapshot {
+	all := make(snapshot)
+	for name, v := range d.hosts {
+		h := hostSnapshot{About: v.About(), Exchanges: v.Exchanges(), Bindings: v.Bindings()}
+		slices.SortFunc(h.Bindings, func(a, b BindingInfo) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		for _, q := range v.Queues() {
+			h.Queues = append(h.Queues, queueSnapshot{
+				q.Name(), q.Durable, q.AutoDelete, q.Arguments, q.Config().Quorum, q.Stats().Ready,
+			})
+		}
+		all[name] = h
+	}
+	return all
+}

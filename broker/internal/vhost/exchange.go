@@ -1,0 +1,124 @@
+package vhost
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/reprisemq/reprise/broker/internal/exception"
+	"github.com/reprisemq/reprise/broker/internal/route"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// DeclareExchange makes sure that an exchange exists. When there is one already it must be the same; passive only looks.
+func (v *VHost) DeclareExchange(d *amqpwire.ExchangeDeclare) error {
+	name := Clean(d.Exchange)
+	if name == "" {
+		return defaultExchange()
+	}
+	if !d.Passive && !route.Kind(d.Type).Known() {
+		return exception.New(exception.PreconditionFailed, "unknown exchange type '%s'", d.Type)
+	}
+
+	v.change.Lock()
+	defer v.change.Unlock()
+	x := v.lookupExchange(name)
+	switch {
+	case x == nil && d.Passive:
+		return v.noExchange(name)
+	case d.Passive:
+		return nil
+	case x != nil:
+		return v.sameExchange(x, d)
+	case strings.HasPrefix(name, "amq."):
+		return reserved("exchange", name)
+	}
+	return v.addExchange(name, d)
+}
+
+// addExchange puts in an exchange that is not there yet.
+func (v *VHost) addExchange(name string, d *amqpwire.ExchangeDeclare) error {
+	alternate, given := d.Arguments.Get(alternateExchange)
+	alternateName, ok := alternate.(string)
+	if given && !ok {
+		return exception.New(exception.PreconditionFailed,
+			"invalid type '%s' for arg '%s' in %s", amqpwire.TypeName(alternate), alternateExchange, v.exchange(name))
+	}
+	if err := v.keepExchange(name, d); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.routes.Add(route.Exchange[*Queue]{
+		Name: name, Kind: route.Kind(d.Type), Durable: d.Durable, AutoDelete: d.AutoDelete, Internal: d.Internal,
+		Alternate: alternateName, Arguments: d.Arguments,
+	})
+	return nil
+}
+
+func (v *VHost) sameExchange(x *route.Exchange[*Queue], d *amqpwire.ExchangeDeclare) error {
+	for _, arg := range []struct{ name, received, current string }{
+		{"type", d.Type, string(x.Kind)},
+		{"durable", strconv.FormatBool(d.Durable), strconv.FormatBool(x.Durable)},
+		{"auto_delete", strconv.FormatBool(d.AutoDelete), strconv.FormatBool(x.AutoDelete)},
+		{"internal", strconv.FormatBool(d.Internal), strconv.FormatBool(x.Internal)},
+	} {
+		if arg.received != arg.current {
+			return inequivalent(arg.name, v.exchange(x.Name), "'"+arg.received+"'", "'"+arg.current+"'")
+		}
+	}
+	return sameArgument(alternateExchange, v.exchange(x.Name), d.Arguments, x.Arguments.(amqpwire.Table))
+}
+
+// alternateExchange is the only argument of exchanges that means something (https://www.rabbitmq.com/docs/ae).
+const alternateExchange = "alternate-exchange"
+
+// DeleteExchange removes an exchange. Deleting one that does not exist is not an error.
+func (v *VHost) DeleteExchange(name string, ifUnused bool) error {
+	name = Clean(name)
+	switch {
+	case name == "":
+		return defaultExchange()
+	case strings.HasPrefix(name, "amq."):
+		return exception.New(exception.AccessRefused, "deletion of system %s not allowed", v.exchange(name))
+	}
+	v.change.Lock()
+	defer v.change.Unlock()
+	x := v.lookupExchange(name)
+	if x == nil {
+		return nil
+	}
+	if ifUnused && x.InUse() {
+		return exception.New(exception.PreconditionFailed, "%s in use", v.exchange(name))
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.routes.Delete(x)
+	return nil
+}
+
+func (v *VHost) lookupExchange(name string) *route.Exchange[*Queue] {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.routes.Exchange(name)
+}
+
+func defaultExchange() error {
+	return exception.New(exception.AccessRefused, "operation not permitted on the default exchange")
+}
+
+func reserved(what, name string) error {
+	return exception.New(exception.AccessRefused, "%s name '%s' contains reserved prefix 'amq.*'", what, name)
+}
+
+func inequivalent(arg, of, received, current string) error {
+	return exception.New(exception.PreconditionFailed,
+		"inequivalent arg '%s' for %s: received %s but current is %s", arg, of, received, current)
+}
+
+// Clean drops line breaks from a name, as RabbitMQ does.
+func Clean(name string) string {
+	if !strings.ContainsAny(name, "\r\n") {
+		return name
+	}
+	return strings.NewReplacer("\r", "", "\n", "").Replace(name)
+}

@@ -1,0 +1,277 @@
+package vhost
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// every is a table with every type that there is.
+var every = amqpwire.Table{
+	{Name: "bool", Value: true},
+	{Name: "int8", Value: int8(-1)},
+	{Name: "uint8", Value: uint8(255)},
+	{Name: "int16", Value: int16(-1)},
+	{Name: "uint16", Value: uint16(65535)},
+	{Name: "int32", Value: int32(-1)},
+	{Name: "uint32", Value: uint32(math.MaxUint32)},
+	{Name: "int64", Value: int64(math.MinInt64)},
+	{Name: "float32", Value: float32(0.1)},
+	{Name: "float64", Value: math.Inf(1)},
+	{Name: "decimal", Value: amqpwire.Decimal{Scale: 2, Value: 314}},
+	{Name: "text", Value: "\xff\x00\""},
+	{Name: "bytes", Value: []byte{0, 255}},
+	{Name: "array", Value: amqpwire.Array{int8(1), "a", amqpwire.Array(nil)}},
+	{Name: "timestamp", Value: amqpwire.Timestamp(math.MaxUint64)},
+	{Name: "table", Value: amqpwire.Table{{Name: "twice", Value: int8(1)}, {Name: "twice", Value: int16(1)}}},
+	{Name: "nothing", Value: nil},
+}
+
+// odd are names that some would take for something else.
+var odd = []string{
+	" ", "/", "a/b", "%2F", "%", ".", "..", "\x00", "\xff\xfe", "queue/x", "日本語", strings.Repeat("/", maxName), "?#&=+",
+}
+
+func TestWhatIsDurableSurvives(t *testing.T) {
+	d := openData(t)
+	root := d.add("/")
+	root.SetAbout(About{Description: "with a \"description\"", Tags: []string{"a", "ü"}})
+	for _, kind := range []string{"direct", "fanout", "topic", "headers"} {
+		d.exchange(root, kind, kind, true, every)
+		d.declare(root, kind, true, every)
+		d.must(root.BindQueue(kind, kind, "key", every, nobody))
+		d.must(root.BindQueue(kind, kind, "key", nil, nobody))
+		d.must(root.BindQueue("amq."+kind, kind, "", amqpwire.Table{{Name: "x-match", Value: "any"}}, nobody))
+	}
+	d.must(root.DeclareExchange(&amqpwire.ExchangeDeclare{Exchange: "internal", Type: "topic", Durable: true, Internal: true}))
+	d.must(root.DeclareExchange(&amqpwire.ExchangeDeclare{Exchange: "going", Type: "topic", Durable: true, AutoDelete: true}))
+	d.exchange(root, "alternate", "direct", true, amqpwire.Table{{Name: "alternate-exchange", Value: "fanout"}})
+	d.must(root.BindExchange("topic", "internal", "a.#", every))
+	d.must(root.BindExchange("topic", "topic", "", nil))
+	d.must(root.BindExchange("going", "fanout", "", nil))
+	d.declare(root, "quorum", true, amqpwire.Table{{Name: "x-queue-type", Value: "quorum"}, {Name: "x-delivery-limit", Value: int8(3)}})
+	_, err := root.DeclareQueue(&amqpwire.QueueDeclare{Queue: "auto-delete", Durable: true, AutoDelete: true}, nobody, anything)
+	d.must(err)
+	d.declare(root, "", true, nil) // named by the broker
+	for _, name := range append(odd, "") {
+		v := d.add("odd" + name)
+		for _, name := range odd {
+			d.exchange(v, name, "direct", true, nil)
+			d.declare(v, name, true, nil)
+			d.must(v.BindQueue(name, name, name, nil, nobody))
+			d.must(v.BindExchange(name, name, name, nil))
+		}
+	}
+	_, _, err = root.Publish(persistently("quorum", "body"))
+	d.must(err)
+
+	want := d.snapshot()
+	d.restart()
+	if diff := cmp.Diff(want, d.snapshot()); diff != "" {
+		t.Error(diff)
+	}
+	d.restart() // from what was loaded
+	if diff := cmp.Diff(want, d.snapshot()); diff != "" {
+		t.Error(diff)
+	}
+	// It is all in use again: the alternate exchange leads on.
+	root = d.hosts["/"]
+	m := persistently("nowhere", "x")
+	m.Exchange = "alternate"
+	if n, _, err := root.Publish(m); n != 1 || err != nil {
+		t.Errorf("it reached %d queues (%v)", n, err)
+	}
+}
+
+func TestWhatIsNotDurableDoesNot(t *testing.T) {
+	d := openData(t)
+	v := d.add("/")
+	want := d.snapshot()
+	owner := new(int)
+	d.exchange(v, "x", "direct", false, nil)
+	d.declare(v, "transient", false, nil)
+	exclusive, err := v.DeclareQueue(&amqpwire.QueueDeclare{Queue: "exclusive", Durable: true, Exclusive: true}, owner, anything)
+	d.must(err)
+	d.must(v.BindQueue("amq.direct", "transient", "k", nil, owner))
+	d.must(v.BindQueue("amq.direct", "exclusive", "k", nil, owner))
+	d.must(v.BindExchange("amq.direct", "x", "k", nil))
+	d.must(v.BindExchange("x", "amq.direct", "k", nil))
+	_, _, err = v.Publish(persistently(exclusive.Name(), "x"))
+	d.must(err)
+	d.restart()
+	if diff := cmp.Diff(want, d.snapshot()); diff != "" {
+		t.Error(diff)
+	}
+	for range d.store.Documents("binding/") {
+		t.Error("a binding is kept")
+	}
+}
+
+// However something goes, it is gone, and its name can be used for something else.
+func TestWhatIsDeletedStaysDeleted(t *testing.T) {
+	d := openData(t)
+	v := d.add("/")
+	want := d.snapshot()
+	for _, remove := range []func(){
+		func() { d.must(v.UnbindQueue("x", "q", "k", every, nobody)) }, // takes x along, and what is bound to it
+		func() { d.must(v.DeleteExchange("x", false)) },
+		func() {},
+	} {
+		d.must(v.DeclareExchange(&amqpwire.ExchangeDeclare{Exchange: "x", Type: "topic", Durable: true, AutoDelete: true}))
+		d.must(v.DeclareExchange(&amqpwire.ExchangeDeclare{Exchange: "before", Type: "topic", Durable: true, AutoDelete: true}))
+		q := d.declare(v, "q", true, nil)
+		d.must(v.BindQueue("x", "q", "k", every, nobody))
+		d.must(v.BindExchange("before", "x", "k", nil))
+		_, _, err := v.Publish(persistently("q", "x"))
+		d.must(err)
+		remove()
+		_, err = v.DeleteQueue(q, queue.Condition{})
+		d.must(err)
+		d.restart()
+		v = d.hosts["/"]
+		if diff := cmp.Diff(want, d.snapshot()); diff != "" {
+			t.Error(diff)
+		}
+	}
+	d.declare(v, "q", true, amqpwire.Table{{Name: "x-queue-type", Value: "quorum"}})
+	d.restart()
+	if q := d.hosts["/"].Queues(); len(q) != 1 || !q[0].Config().Quorum || q[0].Stats().Ready != 0 {
+		t.Errorf("there are %+v", q)
+	}
+}
+
+func TestADeletedVirtualHostStaysDeleted(t *testing.T) {
+	d := openData(t)
+	for _, name := range []string{"/", "/a", "a"} {
+		v := d.add(name)
+		d.exchange(v, "x", "direct", true, nil)
+		d.declare(v, "q", true, nil)
+		d.must(v.BindQueue("x", "q", "", nil, nobody))
+		_, _, err := v.Publish(persistently("q", "x"))
+		d.must(err)
+	}
+	gone := d.hosts["/a"]
+	delete(d.hosts, "/a")
+	want := d.snapshot()
+	gone.Forget()
+	// Connections to it may not have ended yet, and another one may have its name already.
+	again := New("/a", d.config())
+	d.declare(gone, "late", true, nil)
+	gone.Delete()
+	again.Forget()
+	again.Delete()
+	d.restart()
+	if diff := cmp.Diff(want, d.snapshot()); diff != "" {
+		t.Error(diff)
+	}
+	if left, err := d.store.Queues(); err != nil || len(left) != 2 {
+		t.Errorf("messages of the queues %v are left (%v)", left, err)
+	}
+}
+
+// What a crash left over of something that went is removed. It does not come back with the next thing of that name.
+func TestLeftoversAreRemoved(t *testing.T) {
+	d := openData(t)
+	v := d.add("/")
+	want := d.snapshot()
+	d.exchange(v, "x", "direct", true, nil)
+	d.declare(v, "q", true, nil)
+	d.must(v.BindQueue("amq.direct", "q", "k", nil, nobody))
+	d.must(v.BindExchange("amq.direct", "x", "k", nil))
+	d.must(v.BindExchange("x", "amq.direct", "k", nil))
+	d.registry.Delete(queueKind, "/", "q")
+	d.registry.Delete(exchangeKind, "/", "x")
+	gone := d.add("gone")
+	d.declare(gone, "q", true, nil)
+	d.exchange(gone, "x", "direct", true, nil)
+	d.must(gone.BindQueue("x", "q", "", nil, nobody))
+	_, _, err := gone.Publish(persistently("q", "x"))
+	d.must(err)
+	d.registry.Delete(hostKind, "gone")
+	d.store.SetDocument("consumed/0000000000007fff", nil) // of a queue that has been consumed from
+	d.store.SetDocument("died/0000000000007fff", nil)
+	d.restart()
+	if diff := cmp.Diff(want, d.snapshot()); diff != "" {
+		t.Error(diff)
+	}
+	d.restart() // what is removed while loading is on disk when the store has been closed
+	for _, prefix := range []string{"queue/", "exchange/", "binding/", "consumed/", "died/"} {
+		for document := range d.store.Documents(prefix) {
+			t.Errorf("%s is left", document.Name)
+		}
+	}
+	if left, err := d.store.Queues(); err != nil || len(left) != 0 {
+		t.Errorf("messages of the queues %v are left (%v)", left, err)
+	}
+}
+
+// Nothing is dead-lettered before the queue is there that it goes to, and a lease begins anew.
+func TestWhatExpiredMeanwhileIsDeadLettered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := openData(t)
+		v := d.add("/")
+		d.declare(v, "a source", true, amqpwire.Table{
+			{Name: "x-dead-letter-exchange", Value: "x"},
+			{Name: "x-message-ttl", Value: int64(time.Minute / time.Millisecond)},
+			{Name: "x-max-length", Value: int64(1 << 40)},
+		})
+		d.exchange(v, "x", "fanout", true, nil)
+		d.declare(v, "z target", true, amqpwire.Table{{Name: "x-expires", Value: int64(time.Hour / time.Millisecond)}})
+		d.must(v.BindQueue("x", "z target", "", nil, nobody))
+		for range 100 {
+			v.Publish(persistently("a source", "body"))
+		}
+		d.close()
+		time.Sleep(2 * time.Hour)
+		d.open()
+		synctest.Wait()
+		target, err := d.hosts["/"].Queue("z target", nobody)
+		d.must(err)
+		if n := target.Stats().Ready; n != 100 {
+			t.Errorf("%d of 100 messages have arrived", n)
+		}
+	})
+}
+
+func TestSurvey(t *testing.T) {
+	d := openData(t)
+	v := d.add("/")
+	d.declare(v, "q", true, nil)
+	d.declare(v, "transient", false, nil)
+	for range 3 {
+		v.Publish(persistently("q", "body"))
+		v.Publish(persistently("transient", "body"))
+	}
+	d.restart()
+	if queues, messages, err := Survey(d.store); queues != 1 || messages != 3 || err != nil {
+		t.Errorf("%d queues and %d messages (%v)", queues, messages, err)
+	}
+}
+
+// Documents that make no sense are no crash's doing: nobody knows what else is wrong.
+func TestDamagedDocuments(t *testing.T) {
+	for name, value := range map[string]string{
+		"vhost/%2F":             "{",
+		"vhost/%ZZ":             "{}",
+		"vhost/a/b":             "{}",
+		"exchange/%2F/x":        `{"type":"direct","arguments":"AAAA"}`,
+		"queue/%2F/q":           `{"id":"x"}`,
+		"queue/%2F/r":           `{"id":1,"arguments":"AAAA"}`,
+		"binding/%2F/x/queue/q": "{}",
+	} {
+		d := openData(t)
+		d.add("/")
+		d.must(d.store.Wait(context.Background(), d.store.SetDocument(name, []byte(value))))
+		if _, err := Load(d.config()); err == nil || !strings.Contains(err.Error(), "in the data directory: it is damaged") {
+			t.Errorf("%s: %s: %v", name, value, err)
+		}
+	}
+}

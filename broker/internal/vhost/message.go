@@ -1,0 +1,125 @@
+package vhost
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/broker/internal/exception"
+	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+const persistent = 2 // delivery-mode
+
+// heeded are the properties that the broker goes by. Of the others it wants to know only that they are well formed.
+const heeded = amqpwire.PropHeaders | amqpwire.PropDeliveryMode | amqpwire.PropPriority |
+	amqpwire.PropReplyTo | amqpwire.PropExpiration | amqpwire.PropUserID
+
+// Published is a message as it came from a client.
+type Published struct {
+	Exchange, RoutingKey string
+	Properties           []byte // encoded
+	Body                 []byte
+	User                 string // who published it
+	ReplyQueue           string // where direct replies to it go; empty: nowhere
+}
+
+// NewMessage checks what was published and takes from its properties what the broker goes by.
+func NewMessage(c Published) (*queue.Message, error) {
+	var p amqpwire.Properties
+	err := p.Parse(c.Properties, heeded)
+	if err != nil {
+		return nil, exception.New(exception.FrameError, "%v", err)
+	}
+	m := &queue.Message{
+		Exchange: c.Exchange, RoutingKey: c.RoutingKey,
+		Properties: c.Properties, Headers: p.Headers, Body: c.Body,
+		TTL: queue.NoTTL, Persistent: p.DeliveryMode == persistent,
+		HasPriority: p.Has(amqpwire.PropPriority), Priority: p.Priority,
+	}
+	if p.Has(amqpwire.PropUserID) && p.UserID != c.User {
+		return nil, exception.New(exception.PreconditionFailed,
+			"user_id property set to '%s' but authenticated user was '%s'", p.UserID, c.User)
+	}
+	if p.Has(amqpwire.PropExpiration) {
+		if m.TTL, err = expiration(p.Expiration); err != nil {
+			return nil, err
+		}
+	}
+	if m.CC, err = routingKeys(p.Headers, "CC"); err != nil {
+		return nil, err
+	}
+	if m.BCC, err = routingKeys(p.Headers, "BCC"); err != nil {
+		return nil, err
+	}
+	changed, err := SetReplyTo(&p, c.ReplyQueue)
+	if err != nil {
+		return nil, err
+	}
+	if _, blind := p.Headers.Get("BCC"); blind {
+		p.Headers = p.Headers.Delete("BCC")
+		m.Headers = p.Headers
+		changed = true
+	}
+	if changed {
+		if m.Properties, err = edited(c.Properties, p.Headers, p.ReplyTo); err != nil {
+			return nil, exception.New(exception.InternalError, "%v", err)
+		}
+	}
+	return m, nil
+}
+
+// edited is a list of properties with other headers, and another address for replies. What was not there does not come in.
+func edited(properties []byte, headers amqpwire.Table, replyTo string) ([]byte, error) {
+	p, err := amqpwire.ParseProperties(properties)
+	if err != nil {
+		return nil, err
+	}
+	p.Headers, p.ReplyTo = headers, replyTo
+	return p.Append(nil)
+}
+
+// expiration reads the property of that name: milliseconds in decimal.
+func expiration(text string) (time.Duration, error) {
+	end := len(text) - len(strings.TrimLeft(strings.TrimLeft(text, "+-"), "0123456789"))
+	number, rest := text[:end], text[end:]
+	ms, err := strconv.ParseInt(number, 10, 64) // a number too large comes as the largest there is
+	problem := ""
+	switch {
+	case errors.Is(err, strconv.ErrSyntax):
+		problem = "no_integer"
+	case rest != "":
+		problem = fmt.Sprintf("{leftover_string,%q}", rest)
+	case ms < 0:
+		problem = fmt.Sprintf("{value_negative,%d}", ms)
+	case ms > MaxExpiry:
+		problem = fmt.Sprintf("{value_too_large,%s}", number)
+	}
+	if problem != "" {
+		return 0, exception.New(exception.PreconditionFailed, "invalid expiration '%s': %s", text, problem)
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+// routingKeys reads a CC or BCC header (https://www.rabbitmq.com/docs/sender-selected).
+func routingKeys(headers amqpwire.Table, name string) ([]string, error) {
+	value, found := headers.Get(name)
+	if !found {
+		return nil, nil
+	}
+	array, ok := value.(amqpwire.Array)
+	if !ok {
+		return nil, exception.New(exception.PreconditionFailed,
+			"invalid message: {unacceptable_type_in_header,%q,%s}", name, amqpwire.TypeName(value))
+	}
+	var keys []string
+	for _, v := range array {
+		if key, ok := v.(string); ok {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}

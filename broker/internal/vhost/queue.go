@@ -1,0 +1,216 @@
+package vhost
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"strconv"
+	"strings"
+
+	"github.com/reprisemq/reprise/broker/internal/exception"
+	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// Queue is a queue and what it was declared with.
+type Queue struct {
+	*queue.Queue
+	vhost      *VHost
+	durable    bool
+	autoDelete bool
+	owner      any // the connection that an exclusive queue belongs to; nil: anyone's
+	arguments  amqpwire.Table
+	deleted    bool // guarded by VHost.change
+}
+
+// String returns what errors call the queue: "queue 'q' in vhost '/'".
+func (q *Queue) String() string { return q.vhost.queue(q.Name()) }
+
+// DeclareQueue makes sure that a queue exists and returns it. When there is one already it must be the same; passive only
+// looks. An empty name asks for a new queue with a name of the broker's. Owner identifies the connection, and may is asked
+// whether it may declare that name.
+func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name string) error) (*Queue, error) {
+	name := Clean(d.Queue)
+	if isReply(name) {
+		return v.declareReply(name)
+	}
+	if d.Passive {
+		q, err := v.Queue(name, owner)
+		if err == nil {
+			q.Touch()
+		}
+		return q, err
+	}
+	v.change.Lock()
+	defer v.change.Unlock()
+	named := name != ""
+	if !named {
+		name = RandomName("amq.gen-")
+	}
+	if err := may(name); err != nil {
+		return nil, err
+	}
+	if q := v.lookupQueue(name); q != nil {
+		q.Touch()
+		v.config.Stats.Churn.QueuesDeclared.Add(1)
+		return q, v.sameQueue(q, d, owner)
+	} else if named && strings.HasPrefix(name, "amq.") {
+		return nil, reserved("queue", name)
+	}
+
+	if err := v.roomForQueue(name); err != nil {
+		return nil, err
+	}
+	config, err := v.queueConfig(name, d)
+	if err != nil {
+		return nil, err
+	}
+	if config.Store != nil {
+		config.ID = v.registry.QueueID()
+	}
+	if err := v.keepQueue(name, config.ID, d); err != nil {
+		return nil, err
+	}
+	v.config.Stats.Churn.QueuesDeclared.Add(1)
+	v.config.Stats.Churn.QueuesCreated.Add(1)
+	return v.addQueue(d, owner, config, func(c queue.Config) (*queue.Queue, error) { return queue.New(c), nil })
+}
+
+// addQueue puts in a queue that is not there yet, a new one or one from the store.
+func (v *VHost) addQueue(
+	d *amqpwire.QueueDeclare, owner any, config queue.Config, make_ func(queue.Config) (*queue.Queue, error),
+) (*Queue, error) {
+	q := &Queue{vhost: v, durable: d.Durable, autoDelete: d.AutoDelete, arguments: d.Arguments}
+	if d.Exclusive {
+		q.owner = owner
+	}
+	config.Expired = func() { _, _ = v.DeleteQueue(q, queue.Condition{Over: true}) }
+	var err error
+	if q.Queue, err = make_(config); err != nil {
+		return nil, err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.queues[config.Name] = q
+	return q, nil
+}
+
+func (v *VHost) roomForQueue(name string) error {
+	limit := v.config.MaxQueues
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if limit > 0 && len(v.queues) >= limit {
+		return exception.New(exception.PreconditionFailed,
+			"cannot declare queue '%s': queue limit in vhost '%s' (%d) is reached", name, v.name, limit)
+	}
+	return nil
+}
+
+func (v *VHost) sameQueue(q *Queue, d *amqpwire.QueueDeclare, owner any) error {
+	if (q.owner != nil) != d.Exclusive || d.Exclusive && q.owner != owner {
+		return v.locked(q.Name())
+	}
+	for _, arg := range []struct {
+		name              string
+		received, current bool
+	}{
+		{"durable", d.Durable, q.durable},
+		{"auto_delete", d.AutoDelete, q.autoDelete},
+	} {
+		if arg.received != arg.current {
+			return inequivalent(arg.name, v.queue(q.Name()),
+				"'"+strconv.FormatBool(arg.received)+"'", "'"+strconv.FormatBool(arg.current)+"'")
+		}
+	}
+	return v.sameArguments(q, d.Arguments)
+}
+
+// Queue returns the queue with that name, unless it belongs to another connection.
+func (v *VHost) Queue(name string, owner any) (*Queue, error) {
+	q := v.lookupQueue(name)
+	if q == nil {
+		return nil, v.noQueue(name)
+	}
+	if q.owner != nil && q.owner != owner {
+		return nil, v.locked(name)
+	}
+	return q, nil
+}
+
+// DeleteQueue removes a queue if the condition holds, and returns how many messages it had ready.
+func (v *VHost) DeleteQueue(q *Queue, if_ queue.Condition) (int, error) {
+	v.change.Lock()
+	defer v.change.Unlock()
+	return v.deleteQueue(q, if_)
+}
+
+func (v *VHost) deleteQueue(q *Queue, if_ queue.Condition) (int, error) {
+	if q.deleted {
+		return 0, nil
+	}
+	n, failed := q.Delete(if_)
+	switch {
+	case failed.Empty:
+		return 0, exception.New(exception.PreconditionFailed, "%s not empty", v.queue(q.Name()))
+	case failed.Unused:
+		return 0, exception.New(exception.PreconditionFailed, "%s in use", v.queue(q.Name()))
+	}
+	q.deleted = true
+	v.config.Stats.Churn.QueuesDeleted.Add(1)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.queues, q.Name())
+	v.routes.DeleteQueue(q)
+	v.unkeepQueue(q)
+	return n, nil
+}
+
+// ConsumerGone tells that the last consumer of a queue has left, which an auto-delete queue does not survive.
+func (v *VHost) ConsumerGone(q *Queue) {
+	if !q.autoDelete {
+		return
+	}
+	v.change.Lock()
+	defer v.change.Unlock()
+	// Another consumer may have come meanwhile: then the queue is in use, and stays.
+	_, _ = v.deleteQueue(q, queue.Condition{Unused: true})
+}
+
+// OwnerGone tells that a connection has ended, which its exclusive queues do not survive.
+func (v *VHost) OwnerGone(owner any) {
+	v.change.Lock()
+	defer v.change.Unlock()
+	var owned []*Queue
+	v.mu.RLock()
+	for _, q := range v.queues {
+		if q.owner == owner {
+			owned = append(owned, q)
+		}
+	}
+	v.mu.RUnlock()
+	for _, q := range owned {
+		_, _ = v.deleteQueue(q, queue.Condition{}) // without a condition it cannot fail
+	}
+}
+
+func (v *VHost) lookupQueue(name string) *Queue {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.queues[name]
+}
+
+func (v *VHost) noQueue(name string) error {
+	return exception.New(exception.NotFound, "no %s", v.queue(name))
+}
+
+func (v *VHost) locked(name string) error {
+	return exception.New(exception.ResourceLocked, "cannot obtain exclusive access to locked %s. "+
+		"It could be originally declared on another connection or the exclusive property value "+
+		"does not match that of the original declaration.", v.queue(name))
+}
+
+// RandomName returns a name that nobody else has: the prefix and 22 characters, as RabbitMQ makes them.
+func RandomName(prefix string) string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return prefix + base64.RawURLEncoding.EncodeToString(id[:])
+}

@@ -1,0 +1,35 @@
+package vhost
+
+import (
+	"github.com/reprisemq/reprise/broker/internal/registry"
+	"github.com/reprisemq/reprise/broker/internal/store"
+)
+
+// Complete adds the virtual hosts that are missing among documents that were salvaged: without its virtual host a queue
+// would be removed.
+func Complete(documents []store.Document) []store.Document {
+	there := make(map[string]bool)
+	for _, d := range registry.Of(documents, hostKind, 1) {
+		there[d.Names[0]] = true
+	}
+	for _, d := range registry.Of(documents, queueKind, 2) {
+		if host := d.Names[0]; !there[host] {
+			there[host] = true
+			documents = append(documents, registry.Make(hostDocument{}, hostKind, host))
+		}
+	}
+	return documents
+}
+
+// QueueNames returns the names of the queues among documents, each with that of its virtual host, by the numbers that the
+// store has for them.
+func QueueNames(documents []store.Document) map[uint64][2]string {
+	names := make(map[uint64][2]string)
+	for _, d := range registry.Of(documents, queueKind, 2) {
+		var kept queueDocument
+		if d.Decode(&kept) == nil {
+			names[kept.ID] = [2]string{d.Names[0], d.Names[1]}
+		}
+	}
+	return names
+}
