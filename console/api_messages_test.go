@@ -12,6 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/reprisemq/reprise/console/internal/access"
+	"github.com/reprisemq/reprise/console/internal/jsonapi"
+	"github.com/reprisemq/reprise/console/internal/web"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
 	"github.com/reprisemq/reprise/topology"
@@ -178,7 +181,7 @@ func TestBadRequests(t *testing.T) {
 	}
 	refused(t, ask(t, d, "POST", "/api/v1/discard", `{"all":true,"reason":"x"}`, header("Content-Type", "text/plain")),
 		http.StatusUnsupportedMediaType, "Content-Type: application/json")
-	refused(t, ask(t, d, "POST", "/api/v1/discard", `{"all":true,"reason":"`+strings.Repeat("x", smallBody)+`"}`),
+	refused(t, ask(t, d, "POST", "/api/v1/discard", `{"all":true,"reason":"`+strings.Repeat("x", web.SmallBody)+`"}`),
 		http.StatusRequestEntityTooLarge, "send at most 1048576 bytes")
 }
 
@@ -198,7 +201,7 @@ func TestEdit(t *testing.T) {
 	id := add(t, a, nil)
 	d := describe(t, newConsole(t, Config{Archive: a}))
 	text := "{\n  \"order\": 18\n}\n"
-	m := get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", api.Edit{Revision: new(0), Text: &text}, header(actorHeader, "cli:ann@desk")))
+	m := get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", api.Edit{Revision: new(0), Text: &text}, header(access.ActorHeader, "cli:ann@desk")))
 	if m.Edited == nil || string(m.Edited.Body) != text || *m.Edited.Text != text {
 		t.Fatalf("edited is %+v", m.Edited)
 	}
@@ -307,7 +310,7 @@ func TestDiscardAndRestore(t *testing.T) {
 func TestExportAndImport(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	add(t, a, nil)
-	add(t, a, func(m *failed.Message) { m.Queue, m.Body = "mails", make([]byte, 2*smallBody) })
+	add(t, a, func(m *failed.Message) { m.Queue, m.Body = "mails", make([]byte, 2*web.SmallBody) })
 	d := describe(t, newConsole(t, Config{Archive: a}))
 	w := ask(t, d, "GET", "/api/v1/messages/export", nil)
 	if w.Code != http.StatusOK || strings.Count(w.Body.String(), "\n") != 2 {
@@ -318,7 +321,7 @@ func TestExportAndImport(t *testing.T) {
 	}
 	other := newArchive(t, failed.Config{})
 	into := describe(t, newConsole(t, Config{Archive: other}))
-	if done := get[api.Done](t, ask(t, into, "POST", "/api/v1/messages/import", w.Body.String(), header("Content-Type", jsonLines))); done.Messages != 2 {
+	if done := get[api.Done](t, ask(t, into, "POST", "/api/v1/messages/import", w.Body.String(), header("Content-Type", jsonapi.JsonLines))); done.Messages != 2 {
 		t.Errorf("imported %+v", done)
 	}
 	before, _ := a.Get(t.Context(), 2)
@@ -329,7 +332,7 @@ func TestExportAndImport(t *testing.T) {
 	if diff := cmp.Diff(before.Content, after.Content); diff != "" {
 		t.Error(diff)
 	}
-	refused(t, ask(t, into, "POST", "/api/v1/messages/import", "{\n", header("Content-Type", jsonLines)), http.StatusBadRequest, "line 1")
+	refused(t, ask(t, into, "POST", "/api/v1/messages/import", "{\n", header("Content-Type", jsonapi.JsonLines)), http.StatusBadRequest, "line 1")
 }
 
 // breaking is an answer whose reader goes away after the first bytes.
@@ -486,7 +489,7 @@ func TestAllOperations(t *testing.T) {
 			t.Errorf("%s: %d %s", line, w.Code, w.Body)
 		}
 	}
-	if w := ask(t, d, "POST", "/api/v1/messages/import", "\n", header("Content-Type", jsonLines)); w.Code != http.StatusOK {
+	if w := ask(t, d, "POST", "/api/v1/messages/import", "\n", header("Content-Type", jsonapi.JsonLines)); w.Code != http.StatusOK {
 		t.Errorf("import: %d %s", w.Code, w.Body)
 	}
 	for name := range operations(d.doc) {

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reprisemq/reprise/console/internal/access"
+	"github.com/reprisemq/reprise/console/internal/pages"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
 )
@@ -32,7 +33,7 @@ func logIn(t *testing.T, c *Console, token, next string, change ...func(*http.Re
 func sessionOf(t *testing.T, w *httptest.ResponseRecorder) *http.Cookie {
 	t.Helper()
 	for _, cookie := range w.Result().Cookies() {
-		if cookie.Name == sessionCookie {
+		if cookie.Name == access.SessionCookie {
 			return cookie
 		}
 	}
@@ -57,11 +58,11 @@ func TestSession(t *testing.T) {
 		t.Errorf("me is %+v", me)
 	}
 
-	now.now = noon.Add(sessionLife - time.Second)
+	now.now = noon.Add(access.SessionLife - time.Second)
 	if w := ask(t, c, "GET", "/api/v1/me", nil, with(cookie)); w.Code != http.StatusOK {
 		t.Errorf("before the end: %d", w.Code)
 	}
-	now.now = noon.Add(sessionLife)
+	now.now = noon.Add(access.SessionLife)
 	refused(t, ask(t, c, "GET", "/api/v1/me", nil, with(cookie)), http.StatusUnauthorized, "not logged in")
 
 	cookie = sessionOf(t, logIn(t, c, secrets[View], ""))
@@ -124,7 +125,7 @@ func TestLoginLeadsNowhereElse(t *testing.T) {
 		"/%2Fevil.example":         "/",
 		"/ok\r\nSet-Cookie: a=b":   "/",
 	} {
-		if got := localPath(next); got != want {
+		if got := pages.LocalPath(next); got != want {
 			t.Errorf("%q leads to %q, want %q", next, got, want)
 		}
 	}
@@ -154,7 +155,7 @@ func TestWrongTokensAreSlowedDown(t *testing.T) {
 	try := func(secret, peer string) *httptest.ResponseRecorder {
 		return ask(t, c, "GET", "/api/v1/me", nil, bearer(secret), from(peer))
 	}
-	for range freeMistakes {
+	for range access.FreeMistakes {
 		refused(t, try("guess", "192.0.2.1:1"), http.StatusUnauthorized, "unknown token")
 	}
 	for _, wait := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
@@ -182,7 +183,7 @@ func TestWrongTokensAreSlowedDown(t *testing.T) {
 	if w := logIn(t, c, secrets[Admin], "/", from("192.0.2.1:1")); w.Code != http.StatusSeeOther {
 		t.Errorf("the login page makes a token of NewToken wait: %d", w.Code)
 	}
-	now.now = now.now.Add(longestWait)
+	now.now = now.now.Add(access.LongestWait)
 	if w := try("correct horse", "192.0.2.1:1"); w.Code != http.StatusOK {
 		t.Errorf("a right token: %d", w.Code)
 	}
@@ -202,87 +203,18 @@ func TestWrongRandomTokensAreSlowedDown(t *testing.T) {
 		random, _ := NewToken()
 		return ask(t, c, "GET", "/api/v1/me", nil, bearer(random), from("192.0.2.1:1"))
 	}
-	for range freeMistakes {
+	for range access.FreeMistakes {
 		refused(t, try(), http.StatusUnauthorized, "unknown token")
 	}
 	for range 20 {
 		refused(t, try(), http.StatusTooManyRequests, "try again in 1 s")
 	}
-	if n := strings.Count(log.String(), "login refused"); n != freeMistakes {
+	if n := strings.Count(log.String(), "login refused"); n != access.FreeMistakes {
 		t.Errorf("%d lines of the log", n)
 	}
 	now.now = now.now.Add(time.Second)
 	refused(t, try(), http.StatusUnauthorized, "unknown token")
 	refused(t, try(), http.StatusTooManyRequests, "try again in 2 s")
-}
-
-func TestIsRandom(t *testing.T) {
-	token, _ := NewToken()
-	if !isRandom(token) {
-		t.Errorf("%s is taken for made up", token)
-	}
-	for _, made := range []string{"", "guess", tokenPrefix, strings.TrimPrefix(token, tokenPrefix), token + "A", token[:len(token)-1], token[:len(token)-1] + "+"} {
-		if isRandom(made) {
-			t.Errorf("%s is taken for random", made)
-		}
-	}
-}
-
-// A subscriber has as many IPv6 addresses as they like, all in one network.
-func TestThrottleKnowsNetworks(t *testing.T) {
-	now := &clock{noon}
-	th := newThrottle(now.Now)
-	for i := range freeMistakes {
-		th.note(throttleKey(fmt.Sprintf("[2001:db8:0:1::%d]:1", i+1)))
-	}
-	if th.wait(throttleKey("[2001:db8:0:1:ffff::9%eth0]:7")) == 0 {
-		t.Error("another address of the network need not wait")
-	}
-	if th.wait(throttleKey("[2001:db8:0:2::1]:1")) != 0 {
-		t.Error("another network waits, too")
-	}
-	if throttleKey("[::ffff:192.0.2.1]:1") != throttleKey("192.0.2.1:2") {
-		t.Error("one address counts as two")
-	}
-}
-
-func TestThrottleIsBounded(t *testing.T) {
-	now := &clock{noon}
-	th := newThrottle(now.Now)
-	address := func(i int) string { return fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255) }
-	guesser := throttleKey("192.0.2.1:1")
-	for i := range 3 * mostAddresses {
-		th.note(throttleKey(address(i)))
-		if i%1000 == 0 {
-			th.note(guesser)
-		}
-	}
-	if len(th.addresses) != mostAddresses || th.quiet.Len() != mostAddresses {
-		t.Errorf("%d addresses, %d in order", len(th.addresses), th.quiet.Len())
-	}
-	if th.wait(guesser) == 0 {
-		t.Error("who goes on guessing was forgotten")
-	}
-}
-
-func TestSessionsAreBounded(t *testing.T) {
-	now := &clock{noon}
-	s := newSessions(now.Now)
-	first := s.begin(Token{})
-	for range mostSessions {
-		s.begin(Token{})
-	}
-	if len(s.byID) != mostSessions || s.old.Len() != mostSessions {
-		t.Errorf("%d sessions, %d in order", len(s.byID), s.old.Len())
-	}
-	if _, ok := s.find(first); ok {
-		t.Error("the oldest is still there")
-	}
-	now.now = noon.Add(sessionLife)
-	s.begin(Token{})
-	if len(s.byID) != 1 {
-		t.Errorf("%d sessions after all others have ended", len(s.byID))
-	}
 }
 
 // Without tokens the audit log has who it was by their own account.
@@ -296,13 +228,13 @@ func TestClaimedActor(t *testing.T) {
 		strings.Repeat("x", 65):  "local",
 		"<script>alert()</scrip": "<script>alert()</scrip",
 	} {
-		if me := get[api.Me](t, ask(t, c, "GET", "/api/v1/me", nil, header(actorHeader, claimed))); me.Actor != want {
+		if me := get[api.Me](t, ask(t, c, "GET", "/api/v1/me", nil, header(access.ActorHeader, claimed))); me.Actor != want {
 			t.Errorf("%q is %q, want %q", claimed, me.Actor, want)
 		}
 	}
 	list, secrets := tokens()
 	c = newConsole(t, Config{Tokens: list})
-	me := get[api.Me](t, ask(t, c, "GET", "/api/v1/me", nil, bearer(secrets[View]), header(actorHeader, "cli:root@host")))
+	me := get[api.Me](t, ask(t, c, "GET", "/api/v1/me", nil, bearer(secrets[View]), header(access.ActorHeader, "cli:root@host")))
 	if me.Actor != "view-er" {
 		t.Errorf("with a token one can be %q", me.Actor)
 	}

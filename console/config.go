@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/console/internal/access"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/ledger"
@@ -109,12 +109,11 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("console: Config.Workers[%d] needs a Queue and a State: use the worker's method Consuming", i))
 		}
 	}
-	errs = append(errs, validateTokens(c.Tokens))
+	errs = append(errs, access.ValidateTokens(accessTokens(c.Tokens)))
 	return errors.Join(errs...)
 }
 
 func (c Config) withDefaults() Config {
-	c.Tokens = slices.Clone(c.Tokens)
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}

@@ -2,20 +2,21 @@ package console
 
 import (
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
+
+	"github.com/reprisemq/reprise/console/internal/access"
+	"github.com/reprisemq/reprise/console/internal/figures"
+	"github.com/reprisemq/reprise/console/internal/flow"
+	"github.com/reprisemq/reprise/console/internal/jsonapi"
+	"github.com/reprisemq/reprise/console/internal/pages"
+	"github.com/reprisemq/reprise/console/internal/web"
 )
 
-// Console is an [http.Handler]. It starts no goroutine, and needs no end. What it was
-// configured with stays so.
+// Console is an [http.Handler]. It starts no goroutine and needs no shutdown. Its
+// configuration does not change.
 type Console struct {
-	cfg Config // with defaults
-
-	mux      *http.ServeMux
-	handler  http.Handler // mux behind what holds for all requests
-	sessions *sessions
-	wrong    *throttle
+	cfg    Config // with defaults
+	server *web.Server
 }
 
 // New returns a console, or the error of Config.Validate.
@@ -24,93 +25,25 @@ func New(cfg Config) (*Console, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	c := &Console{
-		cfg:      cfg,
-		sessions: newSessions(cfg.Clock),
-		wrong:    newThrottle(cfg.Clock),
-	}
-	c.build(c.routes())
+	c := &Console{cfg: cfg, server: &web.Server{
+		Archive: cfg.Archive, Replayer: cfg.Replayer, Routing: cfg.Routing, Ledger: cfg.Ledger, Clock: cfg.Clock, Logger: cfg.Logger,
+		Guard: access.NewGuard(accessTokens(cfg.Tokens), cfg.Secure, cfg.Clock, cfg.Logger), FailPage: pages.FailPage,
+	}}
+	c.server.Build(c.routes())
 	return c, nil
 }
 
-func (c *Console) build(routes []route) {
-	c.mux = http.NewServeMux()
-	for _, r := range routes {
-		c.mux.Handle(r.pattern(), c.serve(r))
+func (c *Console) routes() []web.Route {
+	p := pages.Pages{Topology: c.cfg.Topology, Done: figures.NewDoneRates(c.cfg.Ledger)}
+	for _, w := range c.cfg.Workers {
+		p.Workers = append(p.Workers, flow.Worker(w))
 	}
-	c.handler = secured(c.sameOrigin(c.mux))
+	if m := c.cfg.Management; m != nil {
+		p.Broker = figures.NewBroker(m.URL, m.User, m.Password, m.VHost)
+	}
+	p.Live = pages.NewLive(c.cfg.Archive, p.Broker, p.Done)
+	return slices.Concat(jsonapi.Routes(), p.Routes())
 }
 
 // ServeHTTP implements [http.Handler].
-func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
-
-// route is a line of the table of all there is. A handler that returns an error
-// has written nothing yet.
-type route struct {
-	method string   // "": any
-	path   string   // a pattern of http.ServeMux without method and host
-	role   Role     // what it takes at the least
-	body   int64    // most bytes of a request's body; 0: smallBody
-	query  []string // the parameters that it takes
-	blanks bool     // a form with fields that may be left empty leads there
-	form   []string // the fields of the form that it takes
-	handle func(*call) error
-}
-
-func (r *route) pattern() string { return strings.TrimSpace(r.method + " " + r.path) }
-
-// isAPI reports whether errors are JSON.
-func (r *route) isAPI() bool { return strings.HasPrefix(r.path, "/api/") }
-
-func (c *Console) routes() []route {
-	return slices.Concat(c.loginRoutes(), c.apiRoutes(), c.pageRoutes())
-}
-
-// serve finds out who asks, and lets those in who may.
-func (c *Console) serve(r route) http.Handler {
-	limit := r.body
-	if limit == 0 {
-		limit = smallBody
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		k := &call{Console: c, route: &r, w: w, r: req}
-		err := k.enter()
-		if err == nil {
-			err = k.readParams()
-		}
-		if err == nil {
-			req.Body = http.MaxBytesReader(w, req.Body, limit)
-			err = r.handle(k)
-		}
-		if err != nil {
-			k.fail(err)
-		}
-	})
-}
-
-// call is a request on its way through a handler.
-type call struct {
-	*Console
-	route *route
-	w     http.ResponseWriter
-	r     *http.Request
-	who   visitor
-
-	params url.Values // of the address
-}
-
-// enter sets who, or returns why they may not.
-func (c *call) enter() error {
-	who, err := c.identify(c.w, c.r)
-	if err == nil || c.route.role == Nobody && !isForeign(err) {
-		c.who = who
-		err = nil
-	}
-	if err != nil {
-		return err
-	}
-	if c.who.role < c.route.role {
-		return forbidden(c.who, c.route.role)
-	}
-	return nil
-}
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.server.ServeHTTP(w, r) }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/reprisemq/reprise/console/internal/access"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
 	"github.com/reprisemq/reprise/topology"
@@ -132,7 +133,7 @@ func TestHostileMessages(t *testing.T) {
 }
 
 func printable(r rune) rune {
-	if unprintable(r) {
+	if access.Unprintable(r) {
 		return '_'
 	}
 	return r

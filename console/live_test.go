@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/reprisemq/reprise/console/internal/access"
 )
 
 // A page that listens hears of a message that arrives, also when the server gives
@@ -50,7 +52,7 @@ func TestLive(t *testing.T) {
 func TestLiveEndsWithTheSession(t *testing.T) {
 	list, _ := tokens()
 	c := newConsole(t, Config{Tokens: list})
-	id := c.sessions.begin(list[0])
+	id := c.server.Guard.Sessions.Begin(access.Token(list[0]))
 	s := httptest.NewServer(c)
 	defer s.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -59,7 +61,7 @@ func TestLiveEndsWithTheSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.AddCookie(&http.Cookie{Name: sessionCookie, Value: id})
+	req.AddCookie(&http.Cookie{Name: access.SessionCookie, Value: id})
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +71,7 @@ func TestLiveEndsWithTheSession(t *testing.T) {
 	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "retry:") {
 		t.Fatal(lines.Text(), lines.Err())
 	}
-	c.sessions.end(id)
+	c.server.Guard.Sessions.End(id)
 	add(t, c.cfg.Archive, nil)
 	for lines.Scan() {
 		if strings.Contains(lines.Text(), "changed") {

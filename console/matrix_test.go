@@ -6,6 +6,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/reprisemq/reprise/console/internal/access"
+	"github.com/reprisemq/reprise/console/internal/web"
 )
 
 // reachable returns whether a request reaches the handler of a route: the routes of a
@@ -13,43 +16,43 @@ import (
 type reachable struct {
 	*Console
 	reached string
-	routes  []route
+	routes  []web.Route
 }
 
 func newReachable(t *testing.T, cfg Config) *reachable {
 	m := &reachable{Console: newConsole(t, cfg)}
 	m.routes = m.Console.routes()
 	for i := range m.routes {
-		pattern := m.routes[i].pattern()
-		m.routes[i].handle = func(c *call) error {
+		pattern := m.routes[i].Pattern()
+		m.routes[i].Handle = func(c *web.Call) error {
 			m.reached = pattern
-			return c.ok("reached")
+			return c.OK("reached")
 		}
 	}
-	m.build(m.routes)
+	m.server.Build(m.routes)
 	return m
 }
 
 // try reports whether the request gets to where it is meant for, and its status.
-func (m *reachable) try(t *testing.T, r route, change ...func(*http.Request)) (bool, *httptest.ResponseRecorder) {
+func (m *reachable) try(t *testing.T, r web.Route, change ...func(*http.Request)) (bool, *httptest.ResponseRecorder) {
 	t.Helper()
-	method := r.method
+	method := r.Method
 	if method == "" {
 		method = http.MethodPost // any will do
 	}
-	path := strings.NewReplacer("{$}", "", "{id}", "1", "{number}", "1", "{file}", "x").Replace(r.path)
-	if path == "/api/" || path == "/" && r.method == "" {
+	path := strings.NewReplacer("{$}", "", "{id}", "1", "{number}", "1", "{file}", "x").Replace(r.Path)
+	if path == "/api/" || path == "/" && r.Method == "" {
 		path += "nothing"
 	}
 	m.reached = ""
 	w := ask(t, m.Console, method, path, nil, change...)
-	if m.reached != "" && m.reached != r.pattern() {
+	if m.reached != "" && m.reached != r.Pattern() {
 		t.Fatalf("%s %s reached %s", method, path, m.reached)
 	}
 	return m.reached != "", w
 }
 
-func isUnsafe(r route) bool { return r.method != "GET" }
+func isUnsafe(r web.Route) bool { return r.Method != "GET" }
 
 // Each route, each role, and each way to ask: those get in who may, and nobody else.
 func TestPermissions(t *testing.T) {
@@ -57,25 +60,25 @@ func TestPermissions(t *testing.T) {
 	m := newReachable(t, Config{Tokens: list})
 	sessions := map[Role]string{}
 	for i, role := range []Role{View, Operate, Admin} {
-		sessions[role] = m.sessions.begin(list[i])
+		sessions[role] = m.server.Guard.Sessions.Begin(access.Token(list[i]))
 	}
 	peers := 0
 	stranger := func(r *http.Request) { // of an address that was never wrong
 		peers++
 		r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", peers%250)
 		if peers%250 == 0 {
-			m.wrong = newThrottle(m.cfg.Clock)
+			m.server.Guard.Wrong = access.NewThrottle(m.cfg.Clock)
 		}
 	}
 	cookie := func(role Role) func(*http.Request) {
-		return func(r *http.Request) { r.AddCookie(&http.Cookie{Name: sessionCookie, Value: sessions[role]}) }
+		return func(r *http.Request) { r.AddCookie(&http.Cookie{Name: access.SessionCookie, Value: sessions[role]}) }
 	}
 	sameOrigin := header("Sec-Fetch-Site", "same-origin")
 	crossSite := header("Sec-Fetch-Site", "cross-site")
 	evil := header("Origin", "https://evil.example")
 
 	for _, r := range m.routes {
-		t.Run(r.pattern(), func(t *testing.T) {
+		t.Run(r.Pattern(), func(t *testing.T) {
 			check := func(what string, want bool, status int, change ...func(*http.Request)) {
 				t.Helper()
 				got, w := m.try(t, r, change...)
@@ -86,16 +89,16 @@ func TestPermissions(t *testing.T) {
 					t.Errorf("%s: status %d, want %d", what, w.Code, status)
 				}
 			}
-			public := r.role == Nobody
+			public := r.Role == Nobody
 			check("nobody", public, http.StatusUnauthorized)
 			check("unknown token", public, http.StatusUnauthorized, stranger, bearer("guess"))
 			check("no token", public, http.StatusUnauthorized, stranger, bearer(""))
 			check("password", public, http.StatusUnauthorized, header("Authorization", "Basic YWRtaW46YWRtaW4="))
 			check("unknown session", public, http.StatusUnauthorized, sameOrigin, func(r *http.Request) {
-				r.AddCookie(&http.Cookie{Name: sessionCookie, Value: "guess"})
+				r.AddCookie(&http.Cookie{Name: access.SessionCookie, Value: "guess"})
 			})
 			for role := View; role <= Admin; role++ {
-				may := role >= r.role
+				may := role >= r.Role
 				check("token of "+role.String(), may, http.StatusForbidden, bearer(secrets[role]))
 				check("session of "+role.String(), may, http.StatusForbidden, cookie(role), sameOrigin)
 				if !isUnsafe(r) {
@@ -115,7 +118,7 @@ func TestPermissions(t *testing.T) {
 func TestPermissionsWithoutTokens(t *testing.T) {
 	m := newReachable(t, Config{})
 	for _, r := range m.routes {
-		t.Run(r.pattern(), func(t *testing.T) {
+		t.Run(r.Pattern(), func(t *testing.T) {
 			for what, change := range map[string]func(*http.Request){
 				"IPv4":         func(r *http.Request) {},
 				"IPv6":         func(r *http.Request) { r.RemoteAddr, r.Host = "[::1]:5", "[::1]:8085" },
@@ -163,16 +166,16 @@ func TestRolesOfRoutes(t *testing.T) {
 	admin := map[string]bool{"POST /api/v1/messages/import": true, "POST /api/v1/purge": true}
 	for _, r := range newConsole(t, Config{}).routes() {
 		switch {
-		case public[r.pattern()]:
-			if r.role != Nobody {
-				t.Errorf("%s takes %s", r.pattern(), r.role)
+		case public[r.Pattern()]:
+			if r.Role != Nobody {
+				t.Errorf("%s takes %s", r.Pattern(), r.Role)
 			}
-		case r.role < View:
-			t.Errorf("%s is public", r.pattern())
-		case admin[r.pattern()] && r.role != Admin:
-			t.Errorf("%s takes %s", r.pattern(), r.role)
-		case isUnsafe(r) && r.role < Operate && r.path != "/api/" && r.path != "/":
-			t.Errorf("%s changes something and takes %s", r.pattern(), r.role)
+		case r.Role < View:
+			t.Errorf("%s is public", r.Pattern())
+		case admin[r.Pattern()] && r.Role != Admin:
+			t.Errorf("%s takes %s", r.Pattern(), r.Role)
+		case isUnsafe(r) && r.Role < Operate && r.Path != "/api/" && r.Path != "/":
+			t.Errorf("%s changes something and takes %s", r.Pattern(), r.Role)
 		}
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/reprisemq/reprise/console/internal/jsonapi"
 )
 
 // described is a console whose answers are held against its description, and so are
@@ -32,7 +34,7 @@ type object = map[string]any
 func loadDescription(t testing.TB) object {
 	t.Helper()
 	var doc object
-	if err := json.Unmarshal(description, &doc); err != nil {
+	if err := json.Unmarshal(jsonapi.Description, &doc); err != nil {
 		t.Fatal(err)
 	}
 	return doc
@@ -255,19 +257,19 @@ func checkNumber(at string, schema object, n json.Number) error {
 // The description has the routes that there are, with their roles, and no others.
 func TestDescriptionHasAllRoutes(t *testing.T) {
 	described := operations(loadDescription(t))
-	for _, r := range newConsole(t, Config{}).apiRoutes() {
-		if r.path == "/api/" {
+	for _, r := range jsonapi.Routes() {
+		if r.Path == "/api/" {
 			continue
 		}
-		name := strings.Replace(r.pattern(), "/api/v1", "", 1)
+		name := strings.Replace(r.Pattern(), "/api/v1", "", 1)
 		op, found := described[name]
 		if !found {
-			t.Errorf("%s is not described", r.pattern())
+			t.Errorf("%s is not described", r.Pattern())
 			continue
 		}
 		text, _ := op["description"].(string)
-		if !strings.HasPrefix(text, "Role: "+r.role.String()) {
-			t.Errorf("%s takes %s, and is described as %q", r.pattern(), r.role, text)
+		if !strings.HasPrefix(text, "Role: "+r.Role.String()) {
+			t.Errorf("%s takes %s, and is described as %q", r.Pattern(), r.Role, text)
 		}
 		delete(described, name)
 	}

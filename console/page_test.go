@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reprisemq/reprise/console/internal/show"
+	"github.com/reprisemq/reprise/console/internal/web"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -49,9 +51,9 @@ func TestPagesShowMarkupAsText(t *testing.T) {
 		if _, err := a.Discard(t.Context(), failed.Filter{IDs: []failed.ID{add(t, a, nil)}}, text+"!", failed.Actor(text)); err != nil {
 			t.Fatal(err)
 		}
-		messages := hrefMessages("/messages", failed.Filter{Text: text, Queue: text, Error: text, Headers: map[string]string{text: text}})
+		messages := web.HrefMessages("/messages", failed.Filter{Text: text, Queue: text, Error: text, Headers: map[string]string{text: text}})
 		for _, path := range []string{
-			"/", "/groups", string(hrefGroups(text)), "/groups/1", "/messages?state=all", string(messages), "/messages?" + url.Values{"text": {text}}.Encode(),
+			"/", "/groups", string(web.HrefGroups(text)), "/groups/1", "/messages?state=all", string(messages), "/messages?" + url.Values{"text": {text}}.Encode(),
 			fmt.Sprintf("/messages/%d", id), fmt.Sprintf("/messages/%d/edit", id), fmt.Sprintf("/messages/%d/revisions/1", id), "/messages/2", "/replays/new?id=1", "/discard?id=1", "/topology", "/audit",
 			"/groups?state=" + url.QueryEscape(text), "/login?next=" + url.QueryEscape(text),
 		} {
@@ -65,7 +67,7 @@ func TestPagesShowMarkupAsText(t *testing.T) {
 					t.Errorf("%s has %s in it, for %q", path, markup, text)
 				}
 			}
-			if strings.ContainsFunc(tags.ReplaceAllString(w.Body.String(), ""), odd) {
+			if strings.ContainsFunc(tags.ReplaceAllString(w.Body.String(), ""), show.Odd) {
 				t.Errorf("%s has a character in it that does not show, for %q", path, text)
 			}
 		}

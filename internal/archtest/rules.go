@@ -116,10 +116,20 @@ var Rules = []Rule{
 		Why:  "it is what an HTTP API says, for whoever asks it: neither its server nor a command comes along",
 	},
 	{
-		For:           []string{"console"},
-		Only:          library("failed", "ledger", "internal/api", "internal/graph", "internal/sqlkit", "internal/mgmtapi", "github.com/aymanbagabas/go-udiff/..."),
+		For:           []string{"console/..."},
+		Only:          library("console/internal/...", "failed", "ledger", "internal/api", "internal/graph", "internal/sqlkit", "internal/mgmtapi", "github.com/aymanbagabas/go-udiff/..."),
 		NeverDirectly: []string{amqpClient},
 		Why:           "it shows an archive to people; what moves messages, a broker and a command are others' affair",
+	},
+	{
+		For:   []string{"console/internal/fault", "console/internal/access", "console/internal/show", "console/internal/editor", "console/internal/figures", "console/internal/flow"},
+		Never: []string{"console/internal/web", "console/internal/jsonapi", "console/internal/pages"},
+		Why:   "requests are handled on top of what is shown and who may see it",
+	},
+	{
+		For:   []string{"console/internal/web"},
+		Never: []string{"console/internal/jsonapi", "console/internal/pages"},
+		Why:   "the handlers are given to the server",
 	},
 	{
 		For:  []string{"prommetrics"},

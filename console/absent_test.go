@@ -1,0 +1,28 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/reprisemq/reprise/console/internal/figures"
+)
+
+// A console without a management API, or with one that is down, has no figures and no
+// other trouble.
+func TestBrokerAbsent(t *testing.T) {
+	if _, err := figures.NewBroker("", "", "", "").Queues(t.Context()); !errors.Is(err, figures.ErrNoFigures) {
+		t.Error(err)
+	}
+	s := httptest.NewServer(nil)
+	s.Close()
+	c := newConsole(t, Config{Management: &Management{URL: s.URL}})
+	add(t, c.cfg.Archive, nil)
+	for path, text := range map[string]string{"/": "No live figures.", "/topology": "No live figures."} {
+		if w := ask(t, c, "GET", path, nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), text) {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}

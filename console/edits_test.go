@@ -1,0 +1,56 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// Of two who edit one message, the second is shown what the first has made of it beside what
+// is in their own form, and nothing is lost or replayed before they have said so.
+func TestTwoEditOneMessage(t *testing.T) {
+	replayer := &waker{}
+	c := newConsole(t, Config{Replayer: replayer})
+	id := add(t, c.cfg.Archive, nil)
+	form := ask(t, c, "GET", "/messages/1/edit", nil).Body.String()
+	if !strings.Contains(form, `name="base" value="0"`) || !strings.Contains(form, `name="revision" value="0"`) {
+		t.Fatalf("the form does not say what was seen: %s", form)
+	}
+	if err := c.cfg.Archive.Edit(t.Context(), id, 0, failed.Content{Body: []byte(`{"order":"ann's"}`)}, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	mine := url.Values{"base": {"0"}, "revision": {"0"}, "body": {`{"order":"ben's"}`}}
+	for _, do := range []string{"save", "replay"} {
+		mine.Set("do", do)
+		status, _, body := post(t, c, "/messages/1/edit", mine)
+		if status != http.StatusConflict || !strings.Contains(body, "ann has edited this message meanwhile") {
+			t.Fatalf("%s: %d %s", do, status, body)
+		}
+		for _, want := range []string{"ann&#39;s", "ben&#39;s", `name="base" value="0"`, `name="revision" value="1"`, `href="/messages/1/revisions/1"`} {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s: there is no %s", do, want)
+			}
+		}
+		m, err := c.cfg.Archive.Get(t.Context(), id)
+		if err != nil || m.State != failed.Failed || string(m.Current().Body) != `{"order":"ann's"}` {
+			t.Fatalf("%s: it is %s, %s: %v", do, m.State, m.Current().Body, err)
+		}
+	}
+	if status, _, _ := post(t, c, "/messages/1/revert", url.Values{"revision": {"0"}}); status != http.StatusConflict {
+		t.Errorf("taken back unseen: %d", status)
+	}
+	mine.Set("revision", "1")
+	if status, _, body := post(t, c, "/messages/1/edit", mine); status != http.StatusSeeOther {
+		t.Fatalf("having seen it: %d %s", status, body)
+	}
+	m, err := c.cfg.Archive.Get(t.Context(), id)
+	if err != nil || string(m.Current().Body) != `{"order":"ben's"}` || m.State != failed.Replaying {
+		t.Errorf("it is %s, %s: %v", m.State, m.Current().Body, err)
+	}
+	if status, _, _ := post(t, c, "/messages/1/edit", url.Values{"do": {"save"}}); status == http.StatusSeeOther {
+		t.Error("a form that does not say what was seen is taken")
+	}
+}

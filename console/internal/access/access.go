@@ -1,0 +1,152 @@
+// Package access decides who a request is from and which role they have: by token, by
+// session, or, without tokens, because they are on this machine. It knows nothing of
+// routes and pages.
+package access
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/console/internal/fault"
+	"github.com/reprisemq/reprise/failed"
+)
+
+// Visitor is whoever asks.
+type Visitor struct {
+	Actor   failed.Actor // "" if nobody is logged in
+	Role    Role
+	Session string // the cookie's value, where that let them in
+}
+
+// Guard decides who a request is from.
+type Guard struct {
+	tokens   []Token
+	secure   bool // cookies are for HTTPS only
+	logger   *slog.Logger
+	Sessions *sessions
+	Wrong    *throttle
+}
+
+func NewGuard(tokens []Token, secure bool, clock func() time.Time, logger *slog.Logger) *Guard {
+	return &Guard{tokens, secure, logger, newSessions(clock), NewThrottle(clock)}
+}
+
+// HasTokens reports whether visitors need a token.
+func (g *Guard) HasTokens() bool { return len(g.tokens) > 0 }
+
+// ActorHeader says who asks, where there are no tokens to know it by.
+const ActorHeader = "Reprise-Actor"
+
+// localActor is who that is if the header says nothing.
+const localActor = "local"
+
+// errForeign says that a request did not come from this machine, or did not mean it.
+var errForeign = &fault.Failure{
+	Status: http.StatusForbidden,
+	Text:   "only this machine gets in while there are no tokens",
+	Advice: "open http://localhost on the machine itself, through an SSH tunnel for instance; or set up tokens",
+}
+
+var ErrNotLoggedIn = &fault.Failure{
+	Status: http.StatusUnauthorized,
+	Text:   "not logged in",
+	Advice: "send the header Authorization: Bearer TOKEN, or log in at /login",
+}
+
+var errWrongToken = &fault.Failure{
+	Status: http.StatusUnauthorized,
+	Text:   "unknown token",
+	Advice: "ask whoever set up the console for a token",
+}
+
+var errNoOrigin = &fault.Failure{
+	Status: http.StatusForbidden,
+	Text:   "the request does not say where it comes from",
+	Advice: "use a browser that sends Origin or Sec-Fetch-Site, or a token in the header Authorization",
+}
+
+func IsForeign(err error) bool { return errors.Is(err, errForeign) }
+
+func Forbidden(who Visitor, needed Role) *fault.Failure {
+	return &fault.Failure{
+		Status: http.StatusForbidden,
+		Text:   "this takes the role " + needed.String() + ", yours is " + who.Role.String(),
+		Advice: "ask for a token with the role " + needed.String(),
+	}
+}
+
+// Identify finds out who asks.
+func (g *Guard) Identify(w http.ResponseWriter, r *http.Request) (Visitor, error) {
+	if len(g.tokens) == 0 {
+		return identifyLocal(r)
+	}
+	w.Header().Add("Vary", "Authorization, Cookie")
+	if text := r.Header.Get("Authorization"); text != "" {
+		scheme, secret, _ := strings.Cut(text, " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return Visitor{}, ErrNotLoggedIn
+		}
+		t, err := g.check(r, strings.TrimSpace(secret))
+		if err != nil {
+			return Visitor{}, err
+		}
+		return Visitor{Actor: failed.Actor(t.Name), Role: t.Role}, nil
+	}
+	return g.identifySession(r)
+}
+
+// identifyLocal lets in what comes from this machine and asks for it.
+func identifyLocal(r *http.Request) (Visitor, error) {
+	if !isLoopback(r.RemoteAddr) || !isLoopbackHost(r.Host) {
+		return Visitor{}, errForeign
+	}
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
+		if r.Header.Get(name) != "" {
+			return Visitor{}, errForeign
+		}
+	}
+	return Visitor{Actor: claimedActor(r), Role: Admin}, nil
+}
+
+// claimedActor is who asks by their own account: one of those who may do everything
+// on this machine anyway.
+func claimedActor(r *http.Request) failed.Actor {
+	text := r.Header.Get(ActorHeader)
+	if text == "" || len(text) > maxTokenName || strings.ContainsFunc(text, Unprintable) {
+		return localActor
+	}
+	return failed.Actor(text)
+}
+
+func Unprintable(r rune) bool { return r <= ' ' || r > '~' }
+
+// isLoopback reports whether addr, an address and a port, is of this machine.
+func isLoopback(addr string) bool {
+	a, err := netip.ParseAddrPort(addr)
+	return err == nil && a.Addr().Unmap().IsLoopback()
+}
+
+// isLoopbackHost reports whether a Host header names this machine and leaves no name
+// server a say in it.
+func isLoopbackHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	} else {
+		host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback()
+}
+
+// IsSafe reports whether a method changes nothing.
+func IsSafe(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
+}

@@ -1,0 +1,39 @@
+package access
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Role is what somebody may do. Each role includes those before it.
+type Role uint8
+
+// The roles.
+const (
+	Nobody  Role = iota // somebody who is not logged in
+	View                // read everything but secrets
+	Operate             // replay, edit, discard, and undo
+	Admin               // see secrets, import, purge
+)
+
+var roleNames = []string{"nobody", "view", "operate", "admin"}
+
+func (r Role) String() string {
+	if int(r) < len(roleNames) {
+		return roleNames[r]
+	}
+	return fmt.Sprintf("Role(%d)", uint8(r))
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler]: view, operate or admin.
+func (r *Role) UnmarshalText(text []byte) error {
+	i := slices.Index(roleNames, string(text))
+	if i <= 0 {
+		return fmt.Errorf("role %q: use view, operate or admin", text)
+	}
+	*r = Role(i)
+	return nil
+}

@@ -1,0 +1,108 @@
+package access
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// Token lets somebody in.
+type Token struct {
+	Name string
+	Role Role
+	Hash string
+}
+
+const (
+	tokenPrefix  = "reprise_"
+	tokenBytes   = 32
+	hashPrefix   = "sha256:"
+	maxTokenName = 64
+)
+
+// NewToken returns a token of 256 random bits, to be given to who is to have it, and
+// its hash for Token.Hash.
+func NewToken() (token, hash string) {
+	var b [tokenBytes]byte
+	_, _ = rand.Read(b[:]) // never fails
+	token = tokenPrefix + base64.RawURLEncoding.EncodeToString(b[:])
+	return token, HashToken(token)
+}
+
+// HashToken returns the hash of a token. It is a fast one without salt, which is
+// safe for what NewToken makes and nothing that a person thought up: whoever has the
+// hash of that can guess it, and at the console only slowness stands before it, which
+// its owner shares with whoever guesses from the same address.
+func HashToken(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hashPrefix + hex.EncodeToString(sum[:])
+}
+
+func ValidateTokens(tokens []Token) error {
+	var errs []error
+	names, hashes := map[string]bool{}, map[string]bool{}
+	for i, t := range tokens {
+		at := fmt.Sprintf("console: Config.Tokens[%d]", i)
+		if t.Name == "" || len(t.Name) > maxTokenName || strings.Trim(t.Name, tokenNameBytes) != "" {
+			errs = append(errs, fmt.Errorf("%s.Name %q: use 1 to %d letters, digits and . _ - @", at, t.Name, maxTokenName))
+		}
+		if names[t.Name] {
+			errs = append(errs, fmt.Errorf("%s.Name %q is there twice: give each a name of its own, so that acts are told apart", at, t.Name))
+		}
+		if t.Role < View || t.Role > Admin {
+			errs = append(errs, fmt.Errorf("%s.Role %s: use View, Operate or Admin", at, t.Role))
+		}
+		sum, err := hex.DecodeString(strings.TrimPrefix(t.Hash, hashPrefix))
+		if err != nil || len(sum) != sha256.Size || !strings.HasPrefix(t.Hash, hashPrefix) {
+			errs = append(errs, fmt.Errorf("%s.Hash is no hash of a token: use what NewToken or HashToken returns", at))
+		} else if hashes[string(sum)] {
+			errs = append(errs, fmt.Errorf("%s.Hash is there twice: make each a token of its own", at))
+		}
+		names[t.Name], hashes[string(sum)] = true, true
+	}
+	return errors.Join(errs...)
+}
+
+const tokenNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@"
+
+// check returns the token that a secret is. Who has sent wrong ones waits, and so does
+// a right one that somebody made up, since waiting is all that keeps it from being
+// guessed; not one of NewToken, which nobody guesses: others at the same address, behind
+// a proxy for instance, cannot keep its owner out.
+func (g *Guard) check(r *http.Request, secret string) (Token, error) {
+	from := throttleKey(r.RemoteAddr)
+	wait := g.Wrong.wait(from)
+	if wait > 0 && !isRandom(secret) {
+		return Token{}, tooOften(wait)
+	}
+	hash := []byte(HashToken(secret))
+	var found *Token
+	for i := range g.tokens { // all of them, so that time tells nothing
+		if subtle.ConstantTimeCompare([]byte(strings.ToLower(g.tokens[i].Hash)), hash) == 1 {
+			found = &g.tokens[i]
+		}
+	}
+	switch {
+	case found != nil:
+		return *found, nil
+	case wait > 0:
+		return Token{}, tooOften(wait)
+	}
+	g.Wrong.note(from)
+	g.logger.Warn("login refused", "peer", r.RemoteAddr)
+	return Token{}, errWrongToken
+}
+
+// isRandom reports whether a secret has the form of those that NewToken makes: 256 bits,
+// which are not guessed at any speed.
+func isRandom(secret string) bool {
+	bits, ok := strings.CutPrefix(secret, tokenPrefix)
+	b, err := base64.RawURLEncoding.DecodeString(bits)
+	return ok && err == nil && len(b) == tokenBytes
+}

@@ -1,0 +1,200 @@
+// Package editor converts a message to a form that can be edited without losing a byte,
+// converts the form back, and compares two contents.
+package editor
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/reprisemq/reprise/console/internal/show"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// spareHeaders are empty rows for headers to be added.
+const spareHeaders = 2
+
+// EditFormView is the form.
+type EditFormView struct {
+	How        string
+	Body       string
+	Properties []editField
+	Headers    []editHeader
+	Kept       []show.HeaderRow // those that cannot be edited: see isKept
+}
+
+// keepKind is what the form has in place of the type of a header that is Fixed.
+const keepKind = "keep"
+
+type editField struct {
+	Name, Label, Value string
+	Fixed              bool // it is not in the form
+}
+
+// isPlain reports whether a field of a form gives a text back as it was given it.
+func isPlain(s string) bool { return show.Visible(s) == s && !strings.ContainsAny(s, "\r\n") }
+
+// isKept reports whether a header is none of the form's: it is Reprise's or the
+// broker's, or has a name that no form can hold.
+func isKept(name string) bool { return show.IsBrokerHeader(name) || !isPlain(name) || name == "" }
+
+type editHeader struct {
+	Name, Kind, Value string
+	Fixed             bool // its value cannot be changed here, and is not in the form
+	Index             int
+}
+
+// editFields are the properties that can be edited.
+var editFields = []struct {
+	name, label string
+	of          func(*failed.Properties) *string
+}{
+	{"content_type", "Content type", func(p *failed.Properties) *string { return &p.ContentType }},
+	{"content_encoding", "Content encoding", func(p *failed.Properties) *string { return &p.ContentEncoding }},
+	{"message_id", "Message id", func(p *failed.Properties) *string { return &p.MessageID }},
+	{"correlation_id", "Correlation id", func(p *failed.Properties) *string { return &p.CorrelationID }},
+	{"type", "Type", func(p *failed.Properties) *string { return &p.Type }},
+	{"reply_to", "Reply to", func(p *failed.Properties) *string { return &p.ReplyTo }},
+}
+
+// PropertyNames are the fields of properties.
+func PropertyNames() []string {
+	var names []string
+	for _, e := range editFields {
+		names = append(names, e.name)
+	}
+	return names
+}
+
+func NewEditForm(m *failed.Message) *EditFormView {
+	c := m.Current()
+	f := &EditFormView{}
+	f.How, f.Body = editableBody(c.Body)
+	for _, e := range editFields {
+		v := *e.of(&c.Properties)
+		f.Properties = append(f.Properties, editField{e.name, e.label, v, !isPlain(v)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
+		v := c.Headers[name]
+		if isKept(name) {
+			f.Kept = append(f.Kept, show.HeaderRow{Name: show.Visible(name), Kind: show.HeaderKind(v), Value: show.HeaderValue(v)})
+			continue
+		}
+		h := editHeader{Name: name, Kind: show.HeaderKind(v), Value: show.HeaderValue(v)}
+		switch s := v.(type) {
+		case string:
+			h.Value, h.Fixed = s, !isPlain(s)
+		case bool, byte, int8, int16, uint16, int32, uint32, int64, float32, float64:
+		default:
+			h.Fixed = true
+		}
+		if h.Fixed {
+			h.Value = show.HeaderValue(v)
+		}
+		f.Headers = append(f.Headers, h)
+	}
+	f.spare()
+	return f
+}
+
+func (f *EditFormView) spare() {
+	for range spareHeaders {
+		f.Headers = append(f.Headers, editHeader{Kind: "text"})
+	}
+	for i := range f.Headers {
+		f.Headers[i].Index = i + 1
+	}
+}
+
+// ReadEditForm is the form as it was sent. What it says of how the body is in it is
+// not believed: the message says that.
+func ReadEditForm(v url.Values, m *failed.Message) *EditFormView {
+	f := NewEditForm(m)
+	f.Body = strings.ReplaceAll(v.Get("body"), "\r\n", "\n")
+	for i, e := range f.Properties {
+		if v.Has(e.Name) && !e.Fixed {
+			f.Properties[i].Value = v.Get(e.Name)
+		}
+	}
+	names, kinds, values := v["header_name"], v["header_kind"], v["header_value"]
+	f.Headers = nil
+	for i := range min(len(names), len(kinds), len(values)) {
+		if names[i] == "" && values[i] == "" {
+			continue
+		}
+		h := editHeader{Name: names[i], Kind: kinds[i], Value: strings.ReplaceAll(values[i], "\r\n", "\n")}
+		if h.Kind == keepKind {
+			was := m.Current().Headers[h.Name]
+			h.Fixed, h.Kind, h.Value = true, show.HeaderKind(was), show.HeaderValue(was)
+		}
+		f.Headers = append(f.Headers, h)
+	}
+	f.spare()
+	return f
+}
+
+// Content is what the form says, with all that it does not show left as it is.
+func (f *EditFormView) Content(m *failed.Message) (failed.Content, error) {
+	before := m.Current()
+	after := before
+	body, err := f.bytes(before.Body)
+	if err != nil {
+		return after, err
+	}
+	after.Body = body
+	for i, e := range editFields {
+		*e.of(&after.Properties) = f.Properties[i].Value
+		if n := len(f.Properties[i].Value); n > 255 {
+			return after, fmt.Errorf("%s is %d bytes long: AMQP has room for 255", strings.ToLower(e.label), n)
+		}
+	}
+	after.Headers = topology.Table{}
+	for name, v := range before.Headers {
+		if isKept(name) {
+			after.Headers[name] = v
+		}
+	}
+	for _, h := range f.Headers {
+		if h.Name == "" {
+			continue // taken out, or never put in
+		}
+		if show.IsBrokerHeader(h.Name) {
+			return after, fmt.Errorf("header %q is Reprise's or the broker's: choose another name", show.Clip(show.Visible(h.Name), 40))
+		}
+		if _, twice := after.Headers[h.Name]; twice {
+			return after, fmt.Errorf("header %q is there twice: take one out", show.Clip(show.Visible(h.Name), 40))
+		}
+		if len(h.Name) > 128 {
+			return after, fmt.Errorf("header %q has a name of %d bytes: at most 128 are possible", show.Clip(show.Visible(h.Name), 40), len(h.Name))
+		}
+		was, known := before.Headers[h.Name]
+		if h.Fixed {
+			if !known {
+				return after, fmt.Errorf("header %q cannot get another name here: use “reprise failed edit”", show.Clip(show.Visible(h.Name), 40))
+			}
+			after.Headers[h.Name] = was
+			continue
+		}
+		if known && show.HeaderKind(was) == h.Kind && unchanged(was, h) {
+			after.Headers[h.Name] = was
+			continue
+		}
+		v, err := show.ParseHeader(h.Kind, h.Value, was)
+		if err != nil {
+			return after, fmt.Errorf("header %q: %w", show.Clip(show.Visible(h.Name), 40), err)
+		}
+		after.Headers[h.Name] = v
+	}
+	return after, nil
+}
+
+// unchanged reports whether a header is in the form as the form showed it.
+func unchanged(was any, h editHeader) bool {
+	if s, ok := was.(string); ok && s == h.Value {
+		return true
+	}
+	return show.HeaderValue(was) == h.Value
+}

@@ -1,0 +1,90 @@
+package figures
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Figures are what the API says, and what it leaves out is none.
+func TestBrokerQueues(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "u" || password != "p" || r.URL.EscapedPath() != "/api/queues/a%2Fb" {
+			http.Error(w, r.URL.String(), http.StatusUnauthorized)
+			return
+		}
+		_, _ = w.Write([]byte(`[{"name":"orders","messages_ready":3,"messages_unacknowledged":2,"consumers":1,"arguments":{"x-message-ttl":5000},
+			"message_stats":{"publish_details":{"rate":1.5},"ack_details":{"rate":0.2}}},{"name":"new"}]`))
+	}))
+	defer s.Close()
+	got, err := NewBroker(s.URL+"/api/", "u", "p", "a/b").Queues(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]QueueFigures{
+		"orders": {Name: "orders", Ready: 3, Unacked: 2, Consumers: 1, In: 1.5, Args: topology.Table{"x-message-ttl": int64(5000)}},
+		"new":    {Name: "new", Args: topology.Table{}},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if _, err := NewBroker(s.URL, "u", "wrong", "a/b").Queues(t.Context()); err == nil || !strings.Contains(err.Error(), "may not see") {
+		t.Errorf("with a wrong password: %v", err)
+	}
+}
+
+// Those who ask at once are answered by one question, and it is asked again once the
+// answer is old; a failure is an answer, too.
+func TestRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		r := Remembered[int64]{Age: time.Second}
+		fetch := func(context.Context) (int64, error) {
+			time.Sleep(100 * time.Millisecond)
+			n := asked.Add(1)
+			if n == 2 {
+				return 0, ErrNoFigures
+			}
+			return n, nil
+		}
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if n, err := r.Get(t.Context(), fetch); n != 1 || err != nil {
+					t.Errorf("%d, %v", n, err)
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(time.Second)
+		for range 2 {
+			if _, err := r.Get(t.Context(), fetch); !errors.Is(err, ErrNoFigures) {
+				t.Error(err)
+			}
+		}
+		time.Sleep(time.Second)
+		if n, err := r.Get(t.Context(), fetch); n != 3 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		time.Sleep(time.Second)
+		all.Go(func() { _, _ = r.Get(t.Context(), fetch) })
+		synctest.Wait()
+		if _, err := r.Get(gone, fetch); !errors.Is(err, context.Canceled) {
+			t.Errorf("somebody who has gone waits: %v", err)
+		}
+		all.Wait()
+	})
+}

@@ -1,0 +1,63 @@
+package flow
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/graph"
+)
+
+// Worker is a worker of this program.
+type Worker struct {
+	Queue   string
+	State   func() error  // nil: it consumes
+	Breaker func() string // nil: it has none
+	Config  *reprise.WorkerConfig
+}
+
+// Policies are the workers of which it is known how they retry.
+func Policies(workers []Worker) (known []graph.Worker) {
+	for _, w := range workers {
+		if w.Config != nil {
+			known = append(known, graph.Of(*w.Config))
+		}
+	}
+	return known
+}
+
+// told draws what workers say of themselves, in place of what was guessed of the same
+// queues: a queue's name says how long a message may be in it, and not how long any is.
+func (b *graphBuilder) told(g *graph.Graph) {
+	says := map[way]bool{}
+	for _, e := range g.Edges {
+		says[way{from: e.From, why: e.Way}] = e.Way != graph.Bound
+	}
+	b.Edges = slices.DeleteFunc(b.Edges, func(e graph.Edge) bool { return says[way{from: e.From, why: e.Way}] })
+	clear(b.ways)
+	for i, e := range b.Edges {
+		b.ways[way{e.From, e.To, e.Way}] = i
+	}
+	for _, n := range g.Nodes {
+		kind, note := n.Kind, n.Note
+		if kind == graph.Other {
+			kind = graph.Work
+		}
+		if note == "" && kind != graph.Exchange {
+			note = string(kind) + " queue"
+		}
+		b.add(n.ID, kind, note)
+		if have := b.node(n.ID); have.Kind != kind && n.Kind != graph.Other && !strings.HasPrefix(n.ID, "exchange/") {
+			have.Kind, have.Note = kind, note
+		}
+	}
+	for _, e := range g.Edges {
+		if e.From == e.To { // its messages wait in the queue itself
+			b.Edges = append(b.Edges, e)
+			continue
+		}
+		for _, label := range append(slices.Clone(e.Labels), "") {
+			b.edge(e.From, e.To, e.Way, label)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package pages
+
+import (
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/console/internal/show"
+	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/failed"
+)
+
+// actRow is a line of the audit log.
+type actRow struct {
+	failed.Act
+	Name    string // of what it was done to
+	Href    string // its page
+	Details []pair
+}
+
+// audit lists who did what.
+func (p *Pages) audit(c *web.Call) error {
+	acts, next, err := c.Archive.Acts(c.R.Context(), failed.Page{After: failed.Cursor(c.Params.Get("after"))})
+	if err != nil {
+		return err
+	}
+	data := struct {
+		Acts []actRow
+		Next template.URL
+	}{Next: nextPage("/audit", url.Values{}, next)}
+	for _, a := range acts {
+		data.Acts = append(data.Acts, actRow{a, show.Visible(strings.Replace(a.Subject, "/", " ", 1)), subjectHref(a.Subject), details(a.Details)})
+	}
+	return render(c, http.StatusOK, "audit", page{Title: "Audit log", Nav: "audit"}, data)
+}
+
+// subjectHref is the page of what an act was done to.
+func subjectHref(subject string) string {
+	kind, id, ok := strings.Cut(subject, "/")
+	if !ok || id == "" || strings.Trim(id, "0123456789") != "" {
+		return ""
+	}
+	if kind == "message" || kind == "replay" || kind == "group" {
+		return "/" + kind + "s/" + id
+	}
+	return ""
+}
+
+// details are what an act says of itself, the short before the long.
+func details(d map[string]any) []pair {
+	var all []pair
+	for _, name := range slices.Sorted(maps.Keys(d)) {
+		if text := detail(d[name]); text != "" {
+			all = append(all, pair{show.Visible(name), show.Clip(text, 400)})
+		}
+	}
+	return all
+}
+
+// detail writes a value as JSON has it for people: without what is empty.
+func detail(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		if d, err := time.ParseDuration(v); err == nil && strings.HasSuffix(v, "s") {
+			if d == 0 { // one that is not set
+				return ""
+			}
+			return show.Exactly(d)
+		}
+		return show.Visible(v)
+	case map[string]any:
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if text := detail(v[name]); text != "" {
+				parts = append(parts, show.Visible(name)+": "+text)
+			}
+		}
+		return strings.Join(parts, ", ")
+	case []any:
+		if n := len(v); n > 8 {
+			return show.Thousands(int64(n)) + " of them"
+		}
+		parts := make([]string, len(v))
+		for i, e := range v {
+			parts[i] = detail(e)
+		}
+		return strings.Join(parts, ", ")
+	case bool:
+		if v {
+			return "yes"
+		}
+		return ""
+	case float64:
+		if v == 0 {
+			return ""
+		}
+		return show.Decimal(v)
+	case int64:
+		return fmt.Sprint(v)
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return show.Visible(string(text))
+}

@@ -1,0 +1,240 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/reprisemq/reprise/console/internal/fault"
+	"github.com/reprisemq/reprise/console/internal/show"
+	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+// maxUndo is how many messages the address of a page can name, to undo what was done
+// to them. More can be restored from the list of what is discarded.
+const maxUndo = 200
+
+// selection is what an act is about to be done to.
+type selection struct {
+	Filter failed.Filter // of messages in one state
+	Words  string
+	N      int64  // how many there are
+	Fields []pair // for the form that confirms it
+	Back   template.URL
+
+	path  string     // of Back
+	query url.Values // of Back
+}
+
+// selected reads the selection of messages in one state from an address or a form.
+func selected(c *web.Call, v url.Values, state failed.State) (*selection, error) {
+	asked, err := api.ParseSelection(web.Only(v, api.SelectionNames), c.Clock())
+	if err != nil {
+		return nil, fault.BadRequest(err.Error(), "nothing was changed: go back and select messages again")
+	}
+	f := asked.Selected()
+	switch {
+	case f.All:
+	case f.States == nil, len(f.States) == 1 && f.States[0] == state:
+		f.States = []failed.State{state}
+	default:
+		return nil, fault.BadRequest("only messages in state "+string(state)+" can be selected here", "leave the state out")
+	}
+	if err := c.Archive.Check(c.R.Context(), f); err != nil {
+		return nil, err
+	}
+	s := &selection{Filter: f}
+	if s.N, err = countSelected(c, f, state); err != nil {
+		return nil, err
+	}
+	asked = api.Selection{Filter: api.FilterOf(f), All: f.All, AtMost: s.N}
+	s.Fields = pairs(asked.Values())
+	words := f
+	words.States = nil // it is that of the act
+	if f.Group != 0 {
+		g, err := c.Archive.Group(c.R.Context(), f.Group)
+		if err != nil {
+			return nil, err
+		}
+		words.Queue = cmp.Or(words.Queue, g.Queue)
+		s.Words = DescribeFilter(words, groupName(*g))
+	} else {
+		s.Words = DescribeFilter(words)
+	}
+	s.back()
+	return s, nil
+}
+
+// back sets the page on which the messages were selected.
+func (s *selection) back() {
+	f := s.Filter
+	f.AtMost = 0
+	group := failed.Filter{Group: f.Group, States: f.States}
+	s.path, s.query = "/messages", api.FilterOf(f).Values()
+	switch {
+	case len(f.IDs) == 1:
+		s.path, s.query = messagePath(f.IDs[0]), url.Values{}
+	case f.IDs != nil:
+		s.query = api.FilterOf(failed.Filter{States: f.States}).Values()
+	case f.Group != 0 && string(web.HrefMessages("", f)) == string(web.HrefMessages("", group)):
+		s.path, s.query = fmt.Sprintf("/groups/%d", f.Group), url.Values{"state": s.query["state"]}
+	}
+	s.Back = web.Href(s.path, s.query)
+}
+
+// count counts the messages of an act exactly, unless that takes too long.
+func countSelected(c *web.Call, f failed.Filter, state failed.State) (int64, error) {
+	ctx, cancel := context.WithTimeout(c.R.Context(), maxLooking)
+	defer cancel()
+	n, err := c.Archive.CountState(ctx, f, state)
+	if err != nil && ctx.Err() != nil && c.R.Context().Err() == nil {
+		return 0, &fault.Failure{
+			Status: http.StatusServiceUnavailable, Text: "the messages are too many to be counted in " + maxLooking.String(),
+			Advice: "narrow the search, or use the command “reprise failed”",
+		}
+	}
+	return n, err
+}
+
+// asked is the selection that a page is asked for with: by its address, or by a form,
+// since many messages that were picked from a list are more than an address can hold.
+func asked(c *web.Call, state failed.State) (*selection, error) {
+	if c.R.Method != http.MethodPost {
+		return selected(c, c.Params, state)
+	}
+	v, err := c.Form()
+	if err != nil {
+		return nil, err
+	}
+	if !v.Has("id") {
+		return nil, fault.BadRequest("no messages are picked", "go back and pick some")
+	}
+	return selected(c, v, state)
+}
+
+// sent is the selection of a form that was sent, of messages in one state. Unless the
+// messages are named one by one, the form says how many it showed.
+func sent(c *web.Call, state failed.State) (*selection, url.Values, error) {
+	v, err := c.Form()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := selected(c, v, state)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.Filter.AtMost == 0 && s.Filter.IDs == nil {
+		return nil, nil, fault.BadRequest("the form does not say how many messages it showed (at_most)", "open the page again, and confirm there")
+	}
+	return s, v, nil
+}
+
+// grown says that an act was refused since it would be done to more messages than the form
+// showed, and brings the selection up to date. It returns "" for any other error.
+func grown(c *web.Call, s *selection, v url.Values, state failed.State, err error) (string, *selection, error) {
+	if !errors.Is(err, failed.ErrState) || s.Filter.AtMost == 0 {
+		return "", s, err
+	}
+	now, err := selected(c, v, state)
+	if err != nil {
+		return "", s, err
+	}
+	return fmt.Sprintf("This page showed %s. By now there are %s, so nothing was changed. Look at them again before you confirm.",
+		show.Plural(s.Filter.AtMost, "message"), show.Thousands(now.N)), now, nil
+}
+
+// discardForm asks for the reason.
+func (p *Pages) discardForm(c *web.Call) error {
+	s, err := asked(c, failed.Failed)
+	if err != nil {
+		return err
+	}
+	return showDiscard(c, http.StatusOK, s, "", "")
+}
+
+func showDiscard(c *web.Call, status int, s *selection, reason, problem string) error {
+	data := struct {
+		*selection
+		Reason  string
+		Missing bool // it is the reason that is wrong
+		Problem string
+	}{s, reason, reason == "", problem}
+	return render(c, status, "discard", page{Title: "Discard", Nav: "messages"}, data)
+}
+
+// discard drops what is selected.
+func (p *Pages) discard(c *web.Call) error {
+	s, v, err := sent(c, failed.Failed)
+	if err != nil {
+		return err
+	}
+	reason := strings.TrimSpace(v.Get("reason"))
+	if reason == "" {
+		return showDiscard(c, http.StatusUnprocessableEntity, s, "", "Write down why: whoever looks for these messages will want to know.")
+	}
+	n, err := c.Archive.Discard(c.R.Context(), s.Filter, reason, c.Who.Actor)
+	if err != nil {
+		problem, now, err := grown(c, s, v, failed.Failed, err)
+		if problem != "" {
+			return showDiscard(c, http.StatusConflict, now, reason, problem)
+		}
+		return err
+	}
+	q := s.query
+	q.Set("did", "discarded")
+	q.Set("n", strconv.FormatInt(n, 10))
+	// Undo is for the messages that this has discarded. If somebody else has discarded some of
+	// them first, nobody knows which.
+	if ids := len(s.Filter.IDs); ids <= maxUndo && int64(ids) == n {
+		for _, id := range s.Filter.IDs {
+			q.Add("undo", strconv.FormatInt(int64(id), 10))
+		}
+	}
+	return c.SeeOther(s.path, q)
+}
+
+// restoreForm asks whether to restore what is selected.
+func (p *Pages) restoreForm(c *web.Call) error {
+	s, err := asked(c, failed.Discarded)
+	if err != nil {
+		return err
+	}
+	return showRestore(c, http.StatusOK, s, "")
+}
+
+func showRestore(c *web.Call, status int, s *selection, problem string) error {
+	data := struct {
+		*selection
+		Problem string
+	}{s, problem}
+	return render(c, status, "restore", page{Title: "Restore", Nav: "messages"}, data)
+}
+
+// restore undoes it.
+func (p *Pages) restore(c *web.Call) error {
+	s, v, err := sent(c, failed.Discarded)
+	if err != nil {
+		return err
+	}
+	n, err := c.Archive.Restore(c.R.Context(), s.Filter, c.Who.Actor)
+	if err != nil {
+		problem, now, err := grown(c, s, v, failed.Discarded, err)
+		if problem != "" {
+			return showRestore(c, http.StatusConflict, now, problem)
+		}
+		return err
+	}
+	q := s.query
+	q.Del("state") // they are not where they were
+	q.Set("did", "restored")
+	q.Set("n", strconv.FormatInt(n, 10))
+	return c.SeeOther(s.path, q)
+}

@@ -1,0 +1,227 @@
+package pages
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/reprisemq/reprise/console/internal/editor"
+	"github.com/reprisemq/reprise/console/internal/fault"
+	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/failed"
+)
+
+// editForm shows a form with what a replay would send now.
+func (p *Pages) editForm(c *web.Call) error {
+	m, err := editable(c)
+	if err != nil {
+		return err
+	}
+	return showEdit(c, &edition{M: m, Base: m, Seen: m.Revision, Form: editor.NewEditForm(m)})
+}
+
+// edition is a message on its way through the form.
+type edition struct {
+	M    *failed.Message // as it is now
+	Base *failed.Message // as the form was made of it
+	Seen int             // the revision that whoever edits has seen
+	Form *editor.EditFormView
+
+	Problem error
+	Theirs  *failed.Edit // what somebody else has made of it meanwhile, nil if nobody has
+}
+
+// edit takes the form: to show what is different, or to keep it, or to replay it too.
+func (p *Pages) edit(c *web.Call) error {
+	e, v, err := readEdition(c)
+	if err != nil {
+		return err
+	}
+	content, err := e.Form.Content(e.Base)
+	if err != nil {
+		e.Problem = err
+		return showEdit(c, e)
+	}
+	do := v.Get("do")
+	if do != "save" && do != "replay" || e.moved() {
+		return showEdit(c, e)
+	}
+	to, err := keepEdit(c, do, e, content)
+	if errors.Is(err, failed.ErrState) {
+		// Somebody was quicker: if with an edit, the page shows both.
+		if e, _, again := readEdition(c); again != nil || e.moved() {
+			return cmp.Or(again, showEdit(c, e))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return c.SeeOther(to, url.Values{"did": {"edited"}})
+}
+
+// keep makes content what a replay sends, and begins one if that is to be done, too. It
+// returns where to go from there.
+func keepEdit(c *web.Call, do string, e *edition, content failed.Content) (to string, err error) {
+	if do == "replay" {
+		r, err := c.EditAndReplay(e.M.ID, e.Seen, content, failed.Plan{})
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("/replays/%d", r.ID), nil
+	}
+	return messagePath(e.M.ID), c.Archive.Edit(c.R.Context(), e.M.ID, e.Seen, content, c.Who.Actor)
+}
+
+// edition is the message in the address, and the form as it was sent.
+func readEdition(c *web.Call) (*edition, url.Values, error) {
+	m, err := editable(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	v, err := c.Form()
+	if err != nil {
+		return nil, nil, err
+	}
+	seen, err := revisionIn(v, "revision")
+	if err != nil {
+		return nil, nil, err
+	}
+	base, err := revisionIn(v, "base")
+	if err != nil {
+		return nil, nil, err
+	}
+	e := &edition{M: m, Base: m, Seen: seen}
+	if base != m.Revision {
+		if e.Base, err = atRevision(c, m, base); err != nil {
+			return nil, nil, err
+		}
+	}
+	e.Form = editor.ReadEditForm(v, e.Base)
+	return e, v, nil
+}
+
+func revisionIn(v url.Values, name string) (int, error) {
+	n, err := strconv.Atoi(v.Get(name))
+	if err != nil || n < 0 {
+		return 0, fault.BadRequest("the form does not say of which revision of the message it is", "open it again")
+	}
+	return n, nil
+}
+
+// at is a message as it was at a revision, for who may see it.
+func atRevision(c *web.Call, m *failed.Message, revision int) (*failed.Message, error) {
+	was := *m
+	was.Revision, was.Edited = revision, nil
+	if revision == 0 {
+		return &was, nil
+	}
+	r, hidden, err := c.Revision(m.ID, revision)
+	if err != nil {
+		return nil, err
+	}
+	if hidden {
+		return nil, errHidden
+	}
+	was.Edited = &r.Content
+	return &was, nil
+}
+
+func (e *edition) moved() bool { return e.Seen != e.M.Revision }
+
+// revert takes an edit back.
+func (p *Pages) revert(c *web.Call) error {
+	id, err := pathID(c)
+	if err != nil {
+		return err
+	}
+	v, err := c.Form()
+	if err != nil {
+		return err
+	}
+	seen, err := revisionIn(v, "revision")
+	if err != nil {
+		return err
+	}
+	if err := c.Archive.Revert(c.R.Context(), failed.ID(id), seen, c.Who.Actor); err != nil {
+		return err
+	}
+	return c.SeeOther(messagePath(failed.ID(id)), url.Values{"did": {"reverted"}})
+}
+
+// editable is the message in the address, if whoever asks can edit it.
+func editable(c *web.Call) (*failed.Message, error) {
+	m, hidden, err := messageInPath(c)
+	if err != nil {
+		return nil, err
+	}
+	if m.State != failed.Failed {
+		return nil, &fault.Failure{
+			Status: http.StatusConflict, Text: fmt.Sprintf("message %d is %s", m.ID, m.State),
+			Advice: "only a message that waits for a person can be edited: cancel its replay, or restore it",
+		}
+	}
+	if hidden {
+		return nil, errHidden
+	}
+	return m, nil
+}
+
+var errHidden = &fault.Failure{
+	Status: http.StatusForbidden, Text: "this message contains secrets that you may not see, so that an edit of yours would overwrite them",
+	Advice: "ask somebody with the role admin to edit it; you can replay it as it is",
+}
+
+// showEdit shows the form, and what is different: from the original, or, where somebody else
+// has edited the message meanwhile, from what they have made of it.
+func showEdit(c *web.Call, e *edition) error {
+	isLive := c.R.Header.Get("HX-Request") != "" // only what is different is looked at
+	data := struct {
+		*edition
+		Problem  string
+		Revision int // that has been seen once this is
+		Diff     *editor.EditDiff
+		Broken   bool // it was JSON, and is not
+	}{edition: e, Revision: e.M.Revision}
+	status := http.StatusOK
+	content, err := e.Form.Content(e.Base)
+	switch {
+	case e.Problem != nil:
+		status, data.Problem = http.StatusUnprocessableEntity, sentence(e.Problem.Error())
+	case err == nil:
+		from := e.M.Content
+		if e.moved() {
+			status = http.StatusConflict
+		}
+		if e.moved() || e.Base.Revision != e.M.Revision {
+			from = e.M.Current()
+			if e.Theirs, err = latest(c, e.M); err != nil {
+				return err
+			}
+		}
+		d := editor.Compare(from, content)
+		data.Diff = &d
+		data.Broken = json.Valid(e.M.Content.Body) && !json.Valid(content.Body)
+	}
+	if isLive {
+		status = http.StatusOK // a problem is what was asked about
+	}
+	return render(c, status, "edit", page{Title: fmt.Sprintf("Edit message %d", e.M.ID), Nav: "groups"}, data)
+}
+
+// latest is the edit that a message is at; one without a number, if edits were taken back.
+func latest(c *web.Call, m *failed.Message) (*failed.Edit, error) {
+	edits, err := c.Archive.Edits(c.R.Context(), m.ID)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(edits, func(e failed.Edit) bool { return e.Number == m.Revision })
+	if i < 0 {
+		return &failed.Edit{}, nil
+	}
+	return &edits[i], nil
+}

@@ -1,0 +1,172 @@
+package pages
+
+import (
+	"fmt"
+	"html/template"
+	"maps"
+	"net/http"
+	"net/url"
+
+	"github.com/reprisemq/reprise/console/internal/fault"
+	"github.com/reprisemq/reprise/console/internal/show"
+	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+// groupRow is a group in a list.
+type groupRow struct {
+	failed.Group
+	Name  string // one line
+	Spark show.ChartView
+}
+
+func groupRows(groups []failed.Group) []groupRow {
+	rows := make([]groupRow, len(groups))
+	for i, g := range groups {
+		rows[i] = groupRow{g, groupName(g), show.Spark(g.Trend.Hours)}
+	}
+	return rows
+}
+
+// groupName is what a group is called: its error, with what differs blanked.
+func groupName(g failed.Group) string {
+	if name := show.FirstLine(g.Text); name != "" {
+		return name
+	}
+	return "No error is known"
+}
+
+// groups lists groups.
+func (p *Pages) groups(c *web.Call) error {
+	q := web.Only(c.Params, api.GroupNames)
+	for name, standard := range map[string]string{"state": string(failed.Failed), "order": string(failed.ByFailed)} {
+		if !q.Has(name) {
+			q.Set(name, standard)
+		}
+	}
+	shown, err := api.ParseGroupFilter(q)
+	if err != nil {
+		return fault.BadRequest(err.Error(), "correct the parameter")
+	}
+	f := shown.Filter()
+	q = shown.Values()
+	groups, next, err := c.Archive.Groups(c.R.Context(), f, failed.Page{After: failed.Cursor(c.Params.Get("after"))})
+	if err != nil {
+		return err
+	}
+	queues, err := c.Archive.Queues(c.R.Context())
+	if err != nil {
+		return err
+	}
+	data := struct {
+		Filter failed.GroupFilter
+		Order  string
+		Queue  string // as a value of the form
+		Groups []groupRow
+		Queues []failed.QueueSummary
+		Tabs   []tab
+		All    template.URL // those in any state
+		Next   template.URL // the next page, "" at the end
+		Sought bool         // the list is a part of all there is
+	}{
+		Filter: f, Order: q.Get("order"), Queue: q.Get("queue"), Groups: groupRows(groups), Queues: queues,
+		All: web.Href("/groups", api.GroupFilter{}.Values()), Tabs: stateTabs("/groups", q, f.State), Next: nextPage("/groups", q, next),
+		Sought: f.Queue != "" || f.Text != "",
+	}
+	return render(c, http.StatusOK, "groups", page{Title: "Failed groups", Nav: "groups"}, data)
+}
+
+// tab is a list narrowed to a state.
+type tab struct {
+	Text    string
+	Href    template.URL
+	State   string
+	Current bool
+}
+
+// stateTabs lead to the same list with messages of other states. "" is all of them.
+func stateTabs(path string, q url.Values, current failed.State) []tab {
+	var tabs []tab
+	for _, s := range append(failed.States(), "") {
+		to := maps.Clone(q)
+		t := tab{Text: string(s), State: string(s), Current: s == current}
+		if s == "" {
+			t.Text = "all"
+		}
+		to.Set("state", t.Text)
+		t.Href = web.Href(path, to)
+		tabs = append(tabs, t)
+	}
+	return tabs
+}
+
+// nextPage is the address of the page that begins at a cursor.
+func nextPage(path string, q url.Values, next failed.Cursor) template.URL {
+	if next == "" {
+		return ""
+	}
+	to := maps.Clone(q)
+	to.Set("after", string(next))
+	return web.Href(path, to)
+}
+
+// group shows a group with its messages.
+func (p *Pages) group(c *web.Call) error {
+	ctx := c.R.Context()
+	id, err := pathID(c)
+	if err != nil {
+		return err
+	}
+	g, err := c.Archive.Group(ctx, failed.GroupID(id))
+	if err != nil {
+		return err
+	}
+	f, err := c.Filter(failed.Failed)
+	if err != nil {
+		return err
+	}
+	f.Group = g.ID
+	span := c.Params.Get("span")
+	switch span {
+	case "hours", "days":
+	case "":
+		span = "days"
+		if c.Clock().Sub(g.First).Hours() < 30 {
+			span = "hours"
+		}
+	default:
+		return fault.BadRequest(fmt.Sprintf("span %q cannot be", show.Clip(span, 80)), "write hours or days")
+	}
+	path := fmt.Sprintf("/groups/%d", id)
+	list, err := listMessages(c, path, web.Only(c.Params, []string{"state", "span"}), f)
+	if err != nil {
+		return err
+	}
+	list.OneGroup = true
+	if list.State == failed.Failed && !c.Params.Has("state") {
+		list.None = "Nothing of this group waits for a person. The other tabs show what became of its messages."
+	}
+	spanned := func(span string) template.URL {
+		q := web.Only(c.Params, []string{"state"})
+		q.Set("span", span)
+		return web.Href(path, q)
+	}
+	waiting := failed.Filter{Group: g.ID, States: []failed.State{failed.Failed}}
+	data := struct {
+		Group           *failed.Group
+		Name            string
+		Queue           template.URL // its groups
+		Hours, Days     show.ChartView
+		ByHours, ByDays template.URL
+		Span            string       // "hours" or "days"
+		Now             template.URL // this page
+		List            *messageList
+		Discard, Replay template.URL // all that is failed in the group
+	}{
+		Group: g, Name: groupName(*g), Queue: web.HrefGroups(g.Queue), Hours: show.Hours(g.Trend), Days: show.Days(g.Trend), Span: span, Now: spanned(span),
+		ByHours: spanned("hours"), ByDays: spanned("days"), List: list,
+		Discard: web.HrefMessages("/discard", waiting), Replay: web.HrefMessages("/replays/new", waiting),
+	}
+	return render(c, http.StatusOK, "group", page{Title: data.Name, Nav: "groups", Flash: readFlash(c)}, data)
+}

@@ -1,0 +1,127 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/reprisemq/reprise/console/internal/access"
+	"github.com/reprisemq/reprise/console/internal/figures"
+	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/failed"
+)
+
+// How often a page hears of what has changed, at the most, and that the console is
+// there, at the least.
+const (
+	livePause = time.Second
+	liveBeat  = 15 * time.Second
+)
+
+// live tells pages that something has changed: in the archive, or in the broker's
+// queues. It looks only while pages listen, and once for all of them.
+type live struct {
+	archive *failed.Archive
+	broker  *figures.Broker
+	done    *figures.DoneRates
+	stamp   figures.Remembered[stamps]
+}
+
+// stamps are numbers that are others once something has changed.
+type stamps struct {
+	archive uint64
+	all     uint64 // the broker's figures, too, which are never still
+}
+
+func NewLive(a *failed.Archive, b *figures.Broker, d *figures.DoneRates) *live {
+	return &live{archive: a, broker: b, done: d, stamp: figures.Remembered[stamps]{Age: livePause}}
+}
+
+// serve sends server-sent events: "changed", and "archive" where that is of use to lists
+// of what is in it, with nothing but a number, upon which pages ask for what they show. So a slow page gets one event and not a backlog, and
+// who may see what is decided where it always is.
+// https://html.spec.whatwg.org/multipage/server-sent-events.html
+func (l *live) serve(c *web.Call) error {
+	ctx, out := c.R.Context(), http.NewResponseController(c.W)
+	// A server's time limits are for requests that end.
+	if err := out.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	h := c.W.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no") // nginx would wait for more
+
+	say := func(text string) bool {
+		_ = out.SetWriteDeadline(time.Now().Add(2 * liveBeat)) // so that there is time left to end it in order
+		_, err := io.WriteString(c.W, text)
+		return err == nil && out.Flush() == nil
+	}
+	last, _ := l.stamp.Get(ctx, l.look) // first, so that whoever has heard us misses nothing
+	if !say("retry: 3000\n\n") {
+		return nil
+	}
+	said := time.Now()
+	tick := time.NewTicker(livePause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		text := ""
+		if stamp, err := l.stamp.Get(ctx, l.look); err == nil && stamp != last {
+			text = fmt.Sprintf("event: changed\ndata: %016x\n\n", stamp.all)
+			if stamp.archive != last.archive {
+				text += fmt.Sprintf("event: archive\ndata: %016x\n\n", stamp.archive)
+			}
+			last = stamp
+		} else if time.Since(said) >= liveBeat {
+			text = ": still here\n\n"
+		}
+		if text == "" {
+			continue
+		}
+		// The session may have ended meanwhile, and the token with it.
+		if who, err := c.Guard.Identify(c.W, c.R); err != nil || who.Role < access.View {
+			return nil
+		}
+		if !say(text) {
+			return nil
+		}
+		said = time.Now()
+	}
+}
+
+// look sums up all that pages show of the moment.
+func (l *live) look(ctx context.Context) (s stamps, err error) {
+	sum := fnv.New64a()
+	queues, err := l.archive.Queues(ctx)
+	if err != nil {
+		return s, err
+	}
+	fmt.Fprint(sum, queues)
+	running, err := l.archive.Running(ctx)
+	if err != nil {
+		return s, err
+	}
+	for _, r := range running {
+		fmt.Fprint(sum, r.ID, r.Sent, r.Back, r.State)
+	}
+	s.archive = sum.Sum64()
+	inBroker, _ := l.broker.Queues(ctx) // without them the archive's changes are told
+	for _, name := range slices.Sorted(maps.Keys(inBroker)) {
+		q := inBroker[name]
+		fmt.Fprint(sum, name, q.Ready, q.Unacked, q.Consumers, int(q.In*10))
+	}
+	for _, r := range l.done.Get(ctx) {
+		fmt.Fprint(sum, r.Work, int(r.Done*10))
+	}
+	s.all = sum.Sum64()
+	return s, nil
+}

@@ -1,0 +1,211 @@
+package pages
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/reprisemq/reprise/console/internal/editor"
+	"github.com/reprisemq/reprise/console/internal/show"
+	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/failed"
+)
+
+// message shows a message: what became of it, and all that is in it.
+func (p *Pages) message(c *web.Call) error {
+	m, hidden, err := messageInPath(c)
+	if err != nil {
+		return err
+	}
+	ctx := c.R.Context()
+	edits, err := c.Archive.Edits(ctx, m.ID)
+	if err != nil {
+		return err
+	}
+	var replay *failed.Replay
+	if m.ReplayedBy != 0 {
+		if replay, err = c.Archive.Replay(ctx, m.ReplayedBy); err != nil && !errors.Is(err, failed.ErrNotFound) {
+			return err
+		}
+	}
+	data := struct {
+		M           *failed.Message
+		Journey     []step
+		Body        show.BodyView
+		Own, Theirs []show.HeaderRow // of the application, of Reprise and the broker
+		Properties  []pair
+		Edit        *editor.EditDiff
+		Hidden      bool // there are secrets in it
+	}{M: m, Journey: journey(m, edits, replay), Hidden: hidden}
+	current := m.Current()
+	data.Body = show.ViewBody(current)
+	data.Own, data.Theirs = show.SplitHeaders(current.Headers)
+	data.Properties = properties(current.Properties)
+	if m.Edited != nil {
+		d := editor.Compare(m.Content, *m.Edited)
+		data.Edit = &d
+	}
+	title := fmt.Sprintf("Message %d", m.ID)
+	return render(c, http.StatusOK, "message", page{Title: title, Nav: "groups", Flash: readFlash(c)}, data)
+}
+
+// messageInPath is the message in the address as whoever asks may see it, and whether
+// something is hidden from them.
+func messageInPath(c *web.Call) (m *failed.Message, hidden bool, err error) {
+	id, err := pathID(c)
+	if err != nil {
+		return nil, false, err
+	}
+	return c.Message(failed.ID(id))
+}
+
+// body is a message's body as it is, to be kept in a file: browsers do not show it.
+func (p *Pages) body(c *web.Call) error {
+	id, err := pathID(c)
+	if err != nil {
+		return err
+	}
+	content, err := c.BodyContent(failed.ID(id))
+	if err != nil {
+		return err
+	}
+	h := c.W.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="message-%s.bin"`, c.R.PathValue("id")))
+	_, _ = c.W.Write(content.Body)
+	return nil
+}
+
+// step is a point of a message's journey.
+type step struct {
+	Time    time.Time // zero: it is not known when
+	Mark    string    // its icon
+	Tone    string    // "bad", "good", "act" or ""
+	What    string
+	Details []string
+	Text    string // what was said: an error, a reason
+	Href    string // where to see more of it
+	Linked  string
+}
+
+// journey tells what became of a message, from its beginning to now.
+func journey(m *failed.Message, edits []failed.Edit, replay *failed.Replay) []step {
+	var steps []step
+	add := func(s step) { steps = append(steps, s) }
+	if t := m.Properties.Timestamp; !t.IsZero() {
+		add(step{Time: t, Mark: "in", What: "Published", Details: published(m)})
+	} else if m.Exchange != "" || m.RoutingKey != "" {
+		add(step{Mark: "in", What: "Published", Details: published(m)})
+	}
+	if m.Back != 0 {
+		s := step{Mark: "replay", Tone: "act", What: "Sent back", Details: []string{fmt.Sprintf("replay %d", m.Back)}, Href: fmt.Sprintf("/replays/%d", m.Back), Linked: "the replay"}
+		if m.BackOf != 0 {
+			s.Href, s.Linked = messagePath(m.BackOf), fmt.Sprintf("as message %d it had failed before", m.BackOf)
+		}
+		add(s)
+	}
+	for i, e := range m.Errors {
+		if i == 1 && m.ErrorsDropped > 0 {
+			add(step{Mark: "dot", What: show.Plural(int64(m.ErrorsDropped), "more attempt") + " failed", Details: []string{"their errors were not kept"}})
+		}
+		s := step{Time: e.Time, Mark: "failed", Tone: "bad", What: "Attempt failed", Text: show.Visible(e.Error)}
+		if e.Attempt > 0 {
+			s.What = fmt.Sprintf("Attempt %d failed", e.Attempt)
+		}
+		if i > 0 && e.Error == m.Errors[i-1].Error {
+			s.Text, s.Details = "", append(s.Details, "the same error")
+		}
+		if e.Host != "" {
+			s.Details = append(s.Details, "on "+show.Visible(e.Host))
+		}
+		if e.Duration > 0 {
+			s.Details = append(s.Details, "after "+runTime(e.Duration))
+		}
+		if i > 0 && !m.Errors[i-1].Time.IsZero() && !e.Time.IsZero() && m.Errors[i-1].Attempt == e.Attempt-1 {
+			if wait := e.Time.Sub(m.Errors[i-1].Time); wait > time.Second {
+				s.Details = append(s.Details, show.Short(wait)+" later")
+			}
+		}
+		add(s)
+	}
+	parked := step{Time: m.LastFailed, Mark: "stopped", Tone: "bad", What: "Given up", Details: []string{"in " + show.Visible(m.FailedQueue)}, Text: show.Visible(m.Reason)}
+	if len(m.Errors) == 0 {
+		parked.Text = show.Visible(m.Error)
+	}
+	add(parked)
+	add(step{Time: m.Archived, Mark: "dot", What: "Archived"})
+	for _, r := range edits {
+		add(step{
+			Time: r.Time, Mark: "edit", Tone: "act", What: fmt.Sprintf("Edited, revision %d", r.Number), Details: []string{"by " + show.Visible(string(r.Actor))},
+			Href: fmt.Sprintf("%s/revisions/%d", messagePath(m.ID), r.Number), Linked: "what was changed",
+		})
+	}
+	if len(edits) > 0 && m.Edited == nil {
+		add(step{Mark: "edit", Tone: "act", What: "Edit taken back"})
+	}
+	if replay != nil {
+		s := step{Time: replay.Begun, Mark: "replay", Tone: "act", What: fmt.Sprintf("In replay %d", replay.ID), Details: []string{"by " + show.Visible(string(replay.Actor))}, Href: fmt.Sprintf("/replays/%d", replay.ID), Linked: "the replay"}
+		add(s)
+		if m.State == failed.Replayed {
+			add(step{Time: replay.Ended, Mark: "replayed", Tone: "good", What: "Sent back", Details: []string{"the broker has it"}})
+		}
+	}
+	if m.State == failed.Discarded {
+		add(step{Mark: "discarded", What: "Discarded", Text: show.Visible(m.Discarded)})
+	}
+	return steps
+}
+
+// published says where a message was published to.
+func published(m *failed.Message) []string {
+	exchange := "the default exchange"
+	if m.Exchange != "" {
+		exchange = show.Visible(m.Exchange)
+	}
+	if m.RoutingKey == "" {
+		return []string{"to " + exchange}
+	}
+	return []string{"to " + exchange, "key " + show.Visible(m.RoutingKey)}
+}
+
+// runTime is how long an attempt ran.
+func runTime(d time.Duration) string {
+	if d < time.Second {
+		return show.Short(d)
+	}
+	if d < time.Minute {
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
+	}
+	return show.Exactly(d.Round(time.Second))
+}
+
+// properties are those that are set, in the order of AMQP.
+func properties(p failed.Properties) []pair {
+	all := []pair{
+		{"Last exchange", p.Exchange},
+		{"Last key", p.RoutingKey},
+		{"Content type", p.ContentType},
+		{"Content encoding", p.ContentEncoding},
+		{"Message id", p.MessageID},
+		{"Correlation id", p.CorrelationID},
+		{"Type", p.Type},
+		{"Reply to", p.ReplyTo},
+		{"Expiration", p.Expiration},
+		{"User id", p.UserID},
+		{"App id", p.AppID},
+	}
+	if p.Priority != 0 {
+		all = append(all, pair{"Priority", fmt.Sprint(p.Priority)})
+	}
+	if !p.Timestamp.IsZero() {
+		all = append(all, pair{"Timestamp", show.Exact(p.Timestamp)})
+	}
+	all = slices.DeleteFunc(all, func(f pair) bool { return f.Value == "" })
+	for i := range all {
+		all[i].Value = show.Visible(all[i].Value)
+	}
+	return all
+}

@@ -1,0 +1,157 @@
+package pages
+
+import (
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/reprisemq/reprise/console/internal/show"
+	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+// messageList is a page of messages with what can be done to them.
+type messageList struct {
+	Path     string
+	Filter   failed.Filter
+	Tabs     []tab
+	Messages []failed.Summary
+	Total    failed.Total
+	Next     template.URL
+	State    failed.State
+
+	// The acts on all that is listed; "" if the list has no conditions or is empty.
+	Discard, Replay, Restore template.URL
+
+	OneGroup bool   // the error is the same for all
+	None     string // what to say if there is none
+}
+
+// list looks up a page of messages.
+func listMessages(c *web.Call, path string, q url.Values, f failed.Filter) (*messageList, error) {
+	ctx := c.R.Context()
+	messages, next, err := c.Archive.List(ctx, f, failed.Page{After: failed.Cursor(c.Params.Get("after"))})
+	if err != nil {
+		return nil, err
+	}
+	total, err := c.Archive.Count(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	l := &messageList{
+		Path: path, Filter: f, Messages: messages, Total: total, Next: nextPage(path, q, next),
+		None: "No message is like that. Leave out a part of the search, or look at those in another state.",
+	}
+	if len(f.States) == 1 {
+		l.State = f.States[0]
+	}
+	conditions := api.FilterOf(f)
+	conditions.States = nil
+	switch acts := len(messages) > 0 && !conditions.IsZero(); {
+	case acts && l.State == failed.Failed:
+		l.Discard, l.Replay = web.HrefMessages("/discard", f), web.HrefMessages("/replays/new", f)
+	case acts && l.State == failed.Discarded:
+		l.Restore = web.HrefMessages("/restore", f)
+	}
+	l.Tabs = stateTabs(path, q, l.State)
+	if len(f.States) > 1 {
+		for i := range l.Tabs {
+			l.Tabs[i].Current = false
+		}
+	}
+	return l, nil
+}
+
+// messages searches through all there is.
+func (p *Pages) messages(c *web.Call) error {
+	q := web.Only(c.Params, api.FilterNames)
+	f, err := c.Filter(failed.Failed)
+	if err != nil {
+		return err
+	}
+	list, err := listMessages(c, "/messages", q, f)
+	if err != nil {
+		return err
+	}
+	queues, err := c.Archive.Queues(c.R.Context())
+	if err != nil {
+		return err
+	}
+	data := struct {
+		List   *messageList
+		Queues []failed.QueueSummary
+		Form   url.Values
+		Rest   []pair // the conditions that the form has no field for
+		Since  string // one that is none of the form's
+		More   bool   // a filter beyond words and queue is set
+		Words  string
+		Sought bool
+	}{List: list, Queues: queues, Form: q}
+	for name := range q {
+		data.More = data.More || name != "state" && name != "queue" && name != "text" && name != "since"
+	}
+	data.Sought = data.More || q.Has("queue") || q.Has("text") || q.Has("since")
+	rest := web.Only(q, []string{"group", "id", "refused"})
+	if headers := q["header"]; len(headers) > 1 {
+		rest["header"] = headers[1:]
+	}
+	data.Rest = pairs(rest)
+	if since := q.Get("since"); !slices.Contains([]string{"", "1h", "24h", "7d", "30d"}, since) {
+		data.Since = since
+	}
+	words := f
+	if len(words.States) == 1 {
+		words.States = nil // the tab says so
+	}
+	data.Words = DescribeFilter(words)
+	if !data.Sought && list.State == failed.Failed {
+		list.None = "Nothing waits for a person. Messages come here when their worker has given them up, and their failed queue is read by “reprise up” or “reprise console”."
+	}
+	return render(c, http.StatusOK, "messages", page{Title: "Search", Nav: "messages", Flash: readFlash(c)}, data)
+}
+
+// pathID is the number of a thing in the address.
+func pathID(c *web.Call) (int64, error) { return pathInt(c, "id") }
+
+func pathInt(c *web.Call, name string) (int64, error) {
+	n, err := strconv.ParseInt(c.R.PathValue(name), 10, 64)
+	if err != nil || n <= 0 {
+		return 0, noPage(c)
+	}
+	return n, nil
+}
+
+// flash says what the request before this one did. It is told by the address, so what
+// it says is made here, of numbers.
+func readFlash(c *web.Call) *flash {
+	q := c.Params
+	n, _ := strconv.ParseInt(q.Get("n"), 10, 64)
+	switch q.Get("did") {
+	case "discarded":
+		f := &flash{Text: show.Plural(n, "message") + " discarded."}
+		for _, s := range q["undo"] {
+			if id, err := strconv.ParseInt(s, 10, 64); err == nil {
+				f.Undo = append(f.Undo, failed.ID(id))
+			}
+		}
+		if f.Undo == nil {
+			same := web.Only(q, api.FilterNames)
+			same.Set("state", string(failed.Discarded))
+			f.Link, f.Linked = web.Href(c.R.URL.Path, same), "Show what is discarded"
+		}
+		return f
+	case "restored":
+		return &flash{Text: show.Plural(n, "message") + " restored."}
+	case "edited":
+		return &flash{Text: "The edit is kept. A replay sends it in place of the original."}
+	case "reverted":
+		return &flash{Text: "The edit was taken back. A replay sends the message as it failed."}
+	}
+	return nil
+}
+
+func messagePath(id failed.ID) string { return fmt.Sprintf("/messages/%d", id) }

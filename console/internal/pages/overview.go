@@ -1,0 +1,86 @@
+package pages
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/reprisemq/reprise/console/internal/figures"
+	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/failed"
+)
+
+// overview shows all work queues, what fails most, and what is on its way back.
+func (p *Pages) overview(c *web.Call) error {
+	ctx := c.R.Context()
+	s, err := p.system(c)
+	if err != nil {
+		return err
+	}
+	groups, _, err := c.Archive.Groups(ctx, failed.GroupFilter{State: failed.Failed, Order: failed.ByFailed}, failed.Page{Size: 6})
+	if err != nil {
+		return err
+	}
+	running, err := c.Archive.Running(ctx)
+	if err != nil {
+		return err
+	}
+	data := struct {
+		Queues  []queueRow
+		Sums    overviewSums
+		Groups  []groupRow
+		Running []replayView
+		Live    bool   // there are figures
+		Breaker bool   // a worker has one
+		Problem string // why there are none, although there should be
+	}{Queues: s.rows(p.Workers), Groups: groupRows(groups), Live: s.problem == nil}
+	if s.problem != nil && !errors.Is(s.problem, figures.ErrNoFigures) {
+		data.Problem = sentence(s.problem.Error())
+	}
+	for _, q := range data.Queues {
+		data.Sums.add(q)
+		data.Breaker = data.Breaker || q.Breaker != ""
+	}
+	for _, rate := range s.done {
+		data.Sums.DoneKnown = true
+		data.Sums.Done += rate.Done
+		for _, queue := range rate.Work {
+			data.Sums.In += s.figures[queue].In
+		}
+	}
+	for _, r := range running {
+		data.Running = append(data.Running, viewReplay(r, c.Clock()))
+	}
+	return render(c, http.StatusOK, "overview", page{Title: "Overview", Nav: "overview"}, data)
+}
+
+// overviewSums are figures over all queues.
+type overviewSums struct {
+	Counts                failed.Counts
+	Depth, Retrying       int64
+	In, Done              float64 // per second; In of the queues that Done is known of
+	DoneKnown             bool
+	Workers               int
+	Stopped, BreakersOpen int
+	Queues, Failing       int
+}
+
+func (s *overviewSums) add(q queueRow) {
+	n := q.Archived.Counts
+	s.Counts.Failed += n.Failed
+	s.Counts.Replaying += n.Replaying
+	s.Counts.Replayed += n.Replayed
+	s.Counts.Discarded += n.Discarded
+	s.Depth += q.Depth
+	s.Retrying += q.Retrying
+	s.Workers += q.Workers
+	s.Queues++
+	if n.Failed > 0 {
+		s.Failing++
+	}
+	if q.Stopped != "" {
+		s.Stopped++
+	}
+	if q.Breaker != "" && q.Breaker != "closed" {
+		s.BreakersOpen++
+	}
+}

@@ -1,0 +1,251 @@
+package pages
+
+import (
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/console/internal/fault"
+	"github.com/reprisemq/reprise/console/internal/show"
+	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/failed"
+)
+
+// replayView is a replay on a page.
+type replayView struct {
+	*failed.Replay
+	Words   string // what it replays
+	How     string // how fast, where to
+	Percent int64
+	Rate    float64 // messages per second so far
+	Left    string  // how long it will take, if that can be said
+	Running bool
+	Took    string
+}
+
+func viewReplay(r failed.Replay, now time.Time) replayView {
+	words := r.Plan.Filter
+	words.States = nil // it can only have been failed
+	v := replayView{
+		Replay: &r, Words: DescribeFilter(words), How: describePlan(r.Plan),
+		Percent: percent(r.Sent, r.Total), Running: r.State == failed.ReplayRunning,
+	}
+	end := r.Ended
+	if end.IsZero() {
+		end = now
+	}
+	took := end.Sub(r.Begun)
+	v.Took = show.Exactly(took.Round(time.Second))
+	if took > 0 {
+		v.Rate = float64(r.Sent) / max(took.Seconds(), 1)
+	}
+	if v.Running && v.Rate > 0 && r.Left() > 0 {
+		left := float64(r.Left()) / v.Rate
+		if left < 30*24*3600 {
+			v.Left = show.Short(max(time.Duration(left*float64(time.Second)), time.Second))
+		}
+	}
+	return v
+}
+
+// describePlan says in words how a replay goes about it.
+func describePlan(p failed.Plan) string {
+	to := "to the queue each failed in"
+	if p.To != nil {
+		to = fmt.Sprintf("to exchange %q with key %q", show.Visible(p.To.Exchange), show.Visible(p.To.RoutingKey))
+	}
+	parts := []string{to}
+	switch {
+	case p.Rate > 0 && p.Ramp:
+		parts = append(parts, fmt.Sprintf("slowly at first, up to %s per second", show.Decimal(p.Rate)))
+	case p.Rate > 0:
+		parts = append(parts, fmt.Sprintf("at most %s per second", show.Decimal(p.Rate)))
+	case p.Ramp:
+		parts = append(parts, "slowly at first")
+	}
+	if p.Canary > 0 {
+		parts = append(parts, "one first, to see for "+show.Exactly(p.Canary)+" whether it comes back")
+	}
+	if p.IgnoreSame {
+		parts = append(parts, "goes on although the same comes back")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// replays lists them.
+func (p *Pages) replays(c *web.Call) error {
+	replays, next, err := c.Archive.Replays(c.R.Context(), failed.Page{After: failed.Cursor(c.Params.Get("after"))})
+	if err != nil {
+		return err
+	}
+	data := struct {
+		Replays []replayView
+		Next    template.URL
+	}{Next: nextPage("/replays", url.Values{}, next)}
+	for _, r := range replays {
+		data.Replays = append(data.Replays, viewReplay(r, c.Clock()))
+	}
+	return render(c, http.StatusOK, "replays", page{Title: "Replays", Nav: "replays"}, data)
+}
+
+// replay shows one, what it could not send, and what came back from it.
+func (p *Pages) replay(c *web.Call) error {
+	id, err := pathID(c)
+	if err != nil {
+		return err
+	}
+	ctx := c.R.Context()
+	r, err := c.Archive.Replay(ctx, failed.ReplayID(id))
+	if err != nil {
+		return err
+	}
+	returned, _, err := c.Archive.List(ctx, failed.Filter{Replay: r.ID}, failed.Page{Size: 10})
+	if err != nil {
+		return err
+	}
+	data := struct {
+		R        replayView
+		Refused  []failed.Summary
+		Waiting  failed.Total // of all that it could not send, not sent since either
+		Returned []failed.Summary
+		Carried  bool // there is a replayer to carry it out
+
+		AllRefused, Again, AllReturned template.URL
+	}{R: viewReplay(*r, c.Clock()), Returned: returned, Carried: c.Replayer != nil}
+	data.AllReturned = web.HrefMessages("/messages", failed.Filter{Replay: r.ID})
+	data.AllRefused = web.HrefMessages("/messages", failed.Filter{RefusedBy: r.ID})
+	if r.Refused > 0 {
+		f := failed.Filter{RefusedBy: r.ID}
+		if data.Refused, _, err = c.Archive.List(ctx, f, failed.Page{Size: 10}); err != nil {
+			return err
+		}
+		f.States = []failed.State{failed.Failed}
+		data.Again = web.HrefMessages("/replays/new", f)
+		if data.Waiting, err = c.Archive.Count(ctx, f); err != nil {
+			return err
+		}
+	}
+	return render(c, http.StatusOK, "replay", page{Title: fmt.Sprintf("Replay %d", r.ID), Nav: "replays", Flash: readFlash(c)}, data)
+}
+
+// replayForm asks how to replay what is selected.
+func (p *Pages) replayForm(c *web.Call) error {
+	s, err := asked(c, failed.Failed)
+	if err != nil {
+		return err
+	}
+	form := url.Values{"same": {"stop"}, "to": {"origin"}}
+	if s.N > 20 {
+		form.Set("ramp", "yes")
+	}
+	return showReplayForm(c, http.StatusOK, s, form, "")
+}
+
+func showReplayForm(c *web.Call, status int, s *selection, form url.Values, problem string) error {
+	data := struct {
+		*selection
+		Form    url.Values
+		Problem string
+		Carried bool
+		Where   *whereabouts
+	}{s, form, problem, c.Replayer != nil, nil}
+	if s.N > 0 {
+		var err error
+		if data.Where, err = findWhereabouts(c, s.Filter); err != nil {
+			return err
+		}
+	}
+	return render(c, status, "replay_new", page{Title: "Replay", Nav: "replays"}, data)
+}
+
+// beginReplay begins one, by the form or, from a message's page, without any.
+func (p *Pages) beginReplay(c *web.Call) error {
+	s, v, err := sent(c, failed.Failed)
+	if err != nil {
+		return err
+	}
+	plan, err := readPlan(v)
+	if err != nil {
+		f := fault.AsFailure(err)
+		return showReplayForm(c, http.StatusUnprocessableEntity, s, v, sentence(f.Text)+" "+sentence(f.Advice))
+	}
+	plan.Filter = s.Filter
+	r, err := c.Begin(plan)
+	if err != nil {
+		problem, now, err := grown(c, s, v, failed.Failed, err)
+		if problem != "" {
+			return showReplayForm(c, http.StatusConflict, now, v, problem)
+		}
+		return err
+	}
+	return c.SeeOther(fmt.Sprintf("/replays/%d", r.ID), nil)
+}
+
+// formParser reads fields of a form, and keeps the first thing that is wrong.
+type formParser struct {
+	v   url.Values
+	err error
+}
+
+func (p *formParser) fault(name, got, instead string) {
+	if p.err == nil {
+		p.err = fault.BadRequest(fmt.Sprintf("%s cannot be %q", name, show.Clip(got, 80)), "write "+instead)
+	}
+}
+
+func (p *formParser) decimal(name string) float64 {
+	s := strings.TrimSpace(p.v.Get(name))
+	if s == "" {
+		return 0
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil || n < 0 || n > 1e9 {
+		p.fault(name, s, "a number, such as 5 or 0.5")
+		return 0
+	}
+	return n
+}
+
+// readPlan reads how to replay.
+func readPlan(v url.Values) (failed.Plan, error) {
+	p := formParser{v: v}
+	plan := failed.Plan{
+		Rate:       p.decimal("rate"),
+		Ramp:       v.Get("ramp") != "",
+		IgnoreSame: v.Has("options") && v.Get("same") == "",
+	}
+	if to := v.Get("to"); to != "" && to != "origin" && to != "other" {
+		p.fault("to", to, "origin or other")
+	}
+	if v.Get("to") == "other" {
+		plan.To = &failed.Target{Exchange: v.Get("exchange"), RoutingKey: v.Get("key")}
+		if plan.To.Exchange == "" && plan.To.RoutingKey == "" {
+			p.err = fault.BadRequest("there is no place to send to", "name an exchange, or a queue as the routing key of the default exchange")
+		}
+	}
+	if s := v.Get("canary"); s != "" {
+		d, err := time.ParseDuration(s)
+		if err != nil || d < 0 || d > 24*time.Hour {
+			p.fault("canary", s, "a time such as 30s or 5m, at most 24h")
+		}
+		plan.Canary = d
+	}
+	return plan, p.err
+}
+
+// cancelReplay ends one: what was not sent waits again.
+func (p *Pages) cancelReplay(c *web.Call) error {
+	id, err := pathID(c)
+	if err != nil {
+		return err
+	}
+	err = c.Archive.EndReplay(c.R.Context(), failed.ReplayID(id), failed.ReplayCancelled, "by "+string(c.Who.Actor), c.Who.Actor)
+	if err != nil {
+		return err
+	}
+	return c.SeeOther(fmt.Sprintf("/replays/%d", id), nil)
+}

@@ -1,0 +1,95 @@
+// Package pages has the handlers, templates and assets of the web pages.
+package pages
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/reprisemq/reprise/console/internal/access"
+	"github.com/reprisemq/reprise/console/internal/editor"
+	"github.com/reprisemq/reprise/console/internal/fault"
+	"github.com/reprisemq/reprise/console/internal/figures"
+	"github.com/reprisemq/reprise/console/internal/flow"
+	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Pages are the handlers of the pages, and the values they share.
+type Pages struct {
+	Topology []topology.Topology // drawn beside what the broker has
+	Workers  []flow.Worker
+	Broker   *figures.Broker
+	Done     *figures.DoneRates
+	Live     *live
+}
+
+// The parameters and fields of pages, beside those of filters.
+var (
+	afterName  = []string{"after"}
+	pickedName = []string{"id"}
+	planNames  = []string{"options", "to", "exchange", "key", "rate", "ramp", "same", "canary"}
+	editNames  = append([]string{"base", "revision", "body", "header_name", "header_kind", "header_value", "do"}, editor.PropertyNames()...)
+)
+
+// Routes returns all pages.
+func (p *Pages) Routes() []web.Route {
+	return append([]web.Route{
+		{Method: "GET", Path: "/{$}", Role: access.View, Handle: p.overview},
+		{Method: "GET", Path: "/groups", Role: access.View, Query: slices.Concat(api.GroupNames, afterName), Blanks: true, Handle: p.groups},
+		{Method: "GET", Path: "/groups/{id}", Role: access.View, Query: slices.Concat([]string{"state", "span"}, afterName, web.FlashNames), Handle: p.group},
+		{Method: "GET", Path: "/messages", Role: access.View, Query: slices.Concat(api.FilterNames, afterName, web.FlashNames), Blanks: true, Handle: p.messages},
+		{Method: "GET", Path: "/messages/{id}", Role: access.View, Query: web.FlashNames, Handle: p.message},
+		{Method: "GET", Path: "/messages/{id}/body", Role: access.View, Query: []string{"original"}, Handle: p.body},
+		{Method: "GET", Path: "/messages/{id}/revisions/{number}", Role: access.View, Handle: p.revision},
+		{Method: "GET", Path: "/messages/{id}/edit", Role: access.Operate, Handle: p.editForm},
+		{Method: "POST", Path: "/messages/{id}/edit", Role: access.Operate, Body: web.EditBody, Form: editNames, Handle: p.edit},
+		{Method: "POST", Path: "/messages/{id}/revert", Role: access.Operate, Form: []string{"revision"}, Handle: p.revert},
+		{Method: "GET", Path: "/discard", Role: access.Operate, Query: api.SelectionNames, Handle: p.discardForm},
+		{Method: "POST", Path: "/discard/picked", Role: access.Operate, Form: pickedName, Handle: p.discardForm},
+		{Method: "POST", Path: "/discard", Role: access.Operate, Form: slices.Concat(api.SelectionNames, []string{"reason"}), Handle: p.discard},
+		{Method: "GET", Path: "/restore", Role: access.Operate, Query: api.SelectionNames, Handle: p.restoreForm},
+		{Method: "POST", Path: "/restore", Role: access.Operate, Form: api.SelectionNames, Handle: p.restore},
+		{Method: "GET", Path: "/replays", Role: access.View, Query: afterName, Handle: p.replays},
+		{Method: "GET", Path: "/replays/new", Role: access.Operate, Query: api.SelectionNames, Handle: p.replayForm},
+		{Method: "POST", Path: "/replays/picked", Role: access.Operate, Form: pickedName, Handle: p.replayForm},
+		{Method: "POST", Path: "/replays", Role: access.Operate, Form: slices.Concat(api.SelectionNames, planNames), Handle: p.beginReplay},
+		{Method: "GET", Path: "/replays/{id}", Role: access.View, Query: web.FlashNames, Handle: p.replay},
+		{Method: "POST", Path: "/replays/{id}/cancel", Role: access.Operate, Handle: p.cancelReplay},
+		{Method: "GET", Path: "/topology", Role: access.View, Handle: p.topology},
+		{Method: "GET", Path: "/ledger", Role: access.View, Handle: p.ledger},
+		{Method: "POST", Path: "/ledger/accept", Role: access.Operate, Form: []string{"account", "reason"}, Handle: p.acceptLedger},
+		{Method: "GET", Path: "/audit", Role: access.View, Query: afterName, Handle: p.audit},
+		{Method: "GET", Path: "/live", Role: access.View, Handle: p.Live.serve},
+		{Method: "GET", Path: "/assets/{file}", Role: access.Nobody, Handle: serveAsset},
+		{Path: "/", Role: access.View, Query: web.AnyParams, Handle: noPage},
+	}, loginRoutes...)
+}
+
+func noPage(*web.Call) error {
+	return &fault.Failure{Status: http.StatusNotFound, Text: "there is no such page", Advice: "begin at the overview, or search for what you were looking for"}
+}
+
+// FailPage shows an error on a page.
+func FailPage(c *web.Call, f *fault.Failure) {
+	if c.R.Header.Get("HX-Request") != "" {
+		// A part of a page that cannot be had stays as it is.
+		http.Error(c.W, f.Text+"\n"+f.Advice, f.Status)
+		return
+	}
+	_ = render(c, f.Status, "failure", page{Title: sentence(f.Text)}, struct {
+		Text, Advice string
+		Login        bool
+	}{sentence(f.Text), sentence(f.Advice), f.Status == http.StatusUnauthorized})
+}
+
+// loginPage asks for a token; next is where to go then, problem what was wrong the
+// last time, or nil.
+func loginPage(c *web.Call, next string, problem *fault.Failure) error {
+	status := http.StatusOK
+	data := struct{ Next, Problem, Advice string }{Next: next}
+	if problem != nil {
+		status, data.Problem, data.Advice = problem.Status, sentence(problem.Text), sentence(problem.Advice)
+	}
+	return render(c, status, "login", page{Title: "Sign in"}, data)
+}

@@ -1,0 +1,170 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/reprisemq/reprise/console/internal/figures"
+	"github.com/reprisemq/reprise/console/internal/flow"
+	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/graph"
+	"github.com/reprisemq/reprise/ledger"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// system is what is known of queues at the moment: from the archive, from the broker,
+// and from this program.
+type system struct {
+	graph    *graph.Graph
+	figures  map[string]figures.QueueFigures
+	archived map[string]failed.QueueSummary
+	done     []ledger.Rate
+	problem  error // of the management API; errNoFigures if there is none
+}
+
+// system asks all of them. Only the archive must answer.
+func (p *Pages) system(c *web.Call) (*system, error) {
+	ctx := c.R.Context()
+	summaries, err := c.Archive.Queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &system{archived: map[string]failed.QueueSummary{}}
+	works := make([]string, 0, len(summaries)+len(p.Workers))
+	for _, q := range summaries {
+		s.archived[q.Queue] = q
+		works = append(works, q.Queue)
+	}
+	for _, w := range p.Workers {
+		works = append(works, w.Queue)
+	}
+	s.figures, s.problem = p.Broker.Queues(ctx)
+	s.done = p.Done.Get(ctx)
+	counts := make(map[string]graph.Count, len(s.figures))
+	for name, q := range s.figures {
+		counts[name] = graph.Count{Ready: q.Ready, Unacked: q.Unacked}
+	}
+	s.graph = flow.NewGraph(p.everything(ctx, p.Topology), works, flow.Policies(p.Workers), counts)
+	return s, nil
+}
+
+// everything is the topology that was configured and the one that there is. What is
+// there as a matter of fact counts where they differ.
+func (p *Pages) everything(ctx context.Context, configured []topology.Topology) topology.Topology {
+	found, _ := p.Broker.Topology(ctx)
+	known := map[string]bool{}
+	for _, q := range found.Queues {
+		known["queue "+q.Name] = true
+	}
+	for _, e := range found.Exchanges {
+		known["exchange "+e.Name] = true
+	}
+	for _, t := range configured {
+		t.Queues = slices.DeleteFunc(slices.Clone(t.Queues), func(q topology.Queue) bool { return known["queue "+q.Name] })
+		t.Exchanges = slices.DeleteFunc(slices.Clone(t.Exchanges), func(e topology.Exchange) bool { return known["exchange "+e.Name] })
+		found = found.Merge(t)
+	}
+	return found
+}
+
+// queueRow is a work queue on the overview.
+type queueRow struct {
+	Name      string
+	Known     bool // by the broker
+	Live      figures.QueueFigures
+	Depth     int64
+	Done      float64 // per second
+	DoneKnown bool
+	Retrying  int64 // in its wait queues
+	Parked    int64 // in its failed queue, not in the archive yet
+	Archived  failed.QueueSummary
+	Workers   int    // consumers, as the broker says; else workers of this program
+	Stopped   string // why a worker of this program does not consume
+	Here      bool   // it has a worker in this program
+	Breaker   string
+	HasOldest bool
+}
+
+// rows are the work queues: those that the archive has messages of, that have a
+// worker here, and those of the broker that are neither wait nor failed queues.
+func (s *system) rows(workers []flow.Worker) []queueRow {
+	byName := map[string]*queueRow{}
+	row := func(name string) *queueRow {
+		if byName[name] == nil {
+			byName[name] = &queueRow{Name: name}
+		}
+		return byName[name]
+	}
+	for name, q := range s.archived {
+		r := row(name)
+		r.Archived, r.HasOldest = q, !q.Oldest.IsZero()
+	}
+	for _, w := range workers {
+		r := row(w.Queue)
+		r.Here = true
+		r.Workers++
+		if err := w.State(); err != nil && r.Stopped == "" {
+			r.Stopped = err.Error()
+		}
+		if w.Breaker != nil {
+			r.Breaker = w.Breaker()
+		}
+	}
+	for _, n := range s.graph.Nodes {
+		name, isQueue := strings.CutPrefix(n.ID, "queue/")
+		q, known := s.figures[name]
+		if !isQueue || n.Kind != graph.Work || !known {
+			continue
+		}
+		r := row(name)
+		r.Known, r.Live, r.Depth, r.Workers = true, q, q.Depth(), q.Consumers
+		r.Retrying = s.reach(n.ID, graph.Wait)
+		r.Parked = s.reach(n.ID, graph.Failed)
+	}
+	for _, rate := range s.done {
+		if r := byName[rate.Work[0]]; r != nil && len(rate.Work) == 1 {
+			r.Done, r.DoneKnown = rate.Done, true
+		}
+	}
+	rows := make([]queueRow, 0, len(byName))
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		rows = append(rows, *byName[name])
+	}
+	slices.SortStableFunc(rows, func(x, y queueRow) int {
+		return cmp.Compare(y.Archived.Counts.Failed, x.Archived.Counts.Failed)
+	})
+	return rows
+}
+
+// reach counts what is in the queues of a kind that the work queue sends its failures
+// to, be it through exchanges.
+func (s *system) reach(from string, kind graph.Kind) int64 {
+	nodes := map[string]graph.Node{}
+	for _, n := range s.graph.Nodes {
+		nodes[n.ID] = n
+	}
+	seen := map[string]bool{from: true}
+	total := int64(0)
+	var visit func(string)
+	visit = func(id string) {
+		for _, e := range s.graph.Edges {
+			if e.From != id || seen[e.To] {
+				continue
+			}
+			seen[e.To] = true
+			n := nodes[e.To]
+			if n.Kind == kind && n.Count != nil {
+				total += n.Count.Ready + n.Count.Unacked
+			}
+			if n.Kind == graph.Exchange {
+				visit(e.To)
+			}
+		}
+	}
+	visit(from)
+	return total
+}

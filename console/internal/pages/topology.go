@@ -1,0 +1,79 @@
+package pages
+
+import (
+	"bytes"
+	"errors"
+	"html/template"
+	"net/http"
+	"strings"
+
+	"github.com/reprisemq/reprise/console/internal/figures"
+	"github.com/reprisemq/reprise/console/internal/show"
+	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/internal/graph"
+)
+
+// maxDrawn is how many exchanges and queues a drawing may have: with more it is none.
+const maxDrawn = 300
+
+// topology draws what there is, with what is in it at the moment.
+func (p *Pages) topology(c *web.Call) error {
+	s, err := p.system(c)
+	if err != nil {
+		return err
+	}
+	data := struct {
+		Drawing template.HTML // SVG, made of texts that are escaped
+		Queues  []topologyRow // the same in words
+		TooMany bool
+		Live    bool
+		Problem string
+	}{Live: s.problem == nil}
+	if s.problem != nil && !errors.Is(s.problem, figures.ErrNoFigures) {
+		data.Problem = sentence(s.problem.Error())
+	}
+	data.TooMany = len(s.graph.Nodes) > maxDrawn
+	if len(s.graph.Nodes) > 0 && !data.TooMany {
+		var b bytes.Buffer
+		if err := s.graph.WriteSVG(&b, graph.SVG{Bare: true}); err != nil {
+			return err
+		}
+		data.Drawing = template.HTML(b.String())
+	}
+	for _, n := range s.graph.Nodes {
+		if n.Kind != graph.Exchange && len(data.Queues) < maxDrawn {
+			data.Queues = append(data.Queues, s.topologyRow(n))
+		}
+	}
+	return render(c, http.StatusOK, "topology", page{Title: "Topology", Nav: "topology"}, data)
+}
+
+// topologyRow is a queue in words.
+type topologyRow struct {
+	graph.Node
+	From, To []string // where its messages come from and go to
+	Archived bool     // the archive has some of it
+	Queue    string
+}
+
+func (s *system) topologyRow(n graph.Node) topologyRow {
+	r := topologyRow{Node: n, Queue: strings.TrimPrefix(n.ID, "queue/")}
+	_, r.Archived = s.archived[r.Queue]
+	name := func(id string) string {
+		_, name, _ := strings.Cut(id, "/")
+		return show.Visible(name)
+	}
+	for _, e := range s.graph.Edges {
+		label := ""
+		if len(e.Labels) > 0 {
+			label = " (" + strings.Join(e.Labels, ", ") + ")"
+		}
+		if e.From == n.ID {
+			r.To = append(r.To, name(e.To)+label)
+		}
+		if e.To == n.ID {
+			r.From = append(r.From, name(e.From)+label)
+		}
+	}
+	return r
+}

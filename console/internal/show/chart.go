@@ -1,0 +1,128 @@
+package show
+
+import (
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// ChartView is a bar chart, in units of its own viewBox: the template draws it, and
+// styles say how it looks.
+type ChartView struct {
+	Width, Height int
+	Base          int // y of the base line
+	Bars          []chartBar
+	Grid          []chartGrid
+	Labels        []chartLabel
+	Title         string // what it shows, in words
+}
+
+type chartBar struct {
+	X, Y, W, H float64
+	Now        bool // the bucket under way
+	Title      string
+}
+
+type chartGrid struct {
+	Y    int
+	Text string
+}
+
+type chartLabel struct {
+	X      float64
+	Anchor string
+	Text   string
+}
+
+// Hours draws the last 24 hours.
+func Hours(t failed.Trend) ChartView {
+	return barChart(t.Hours, "Failures per hour, last 24 hours", "15:04 UTC", "15:04", 6)
+}
+
+// Days draws the last 30 days.
+func Days(t failed.Trend) ChartView {
+	return barChart(t.Days, "Failures per day, last 30 days", "Mon 2 Jan", "2 Jan", 7)
+}
+
+// barChart draws buckets side by side, with a label below each every-th, counted
+// from the newest.
+func barChart(buckets []failed.Bucket, title, exact, short string, every int) ChartView {
+	const width, height, left, top, bottom = 440, 150, 36, 10, 22
+	c := ChartView{Width: width, Height: height, Base: height - bottom, Title: title}
+	if len(buckets) == 0 {
+		return c
+	}
+	most, total := int64(0), int64(0)
+	for _, b := range buckets {
+		most, total = max(most, b.N), total+b.N
+	}
+	c.Title += ": " + Thousands(total)
+	limit := ceiling(most)
+	room := float64(height - top - bottom)
+	for _, n := range []int64{limit / 2, limit} {
+		if n > 0 {
+			c.Grid = append(c.Grid, chartGrid{c.Base - int(room*float64(n)/float64(limit)), Thousands(n)})
+		}
+	}
+	step := float64(width-left) / float64(len(buckets))
+	for i, b := range buckets {
+		h := room * float64(b.N) / float64(limit)
+		if b.N > 0 {
+			h = max(h, 2) // one failure among thousands is seen
+		}
+		x := left + float64(i)*step
+		c.Bars = append(c.Bars, chartBar{
+			X: round1(x + step*0.14), Y: round1(float64(c.Base) - h), W: round1(step * 0.72), H: round1(h),
+			Now: i == len(buckets)-1, Title: b.Start.UTC().Format(exact) + ": " + Thousands(b.N),
+		})
+		if back := len(buckets) - 1 - i; back%every == 0 {
+			l := chartLabel{X: round1(x + step/2), Anchor: "middle", Text: b.Start.UTC().Format(short)}
+			if back == 0 {
+				l.X, l.Anchor, l.Text = width, "end", nowWord(buckets)
+			}
+			c.Labels = append(c.Labels, l)
+		}
+	}
+	return c
+}
+
+func nowWord(buckets []failed.Bucket) string {
+	if n := len(buckets); n > 1 && buckets[n-1].Start.Sub(buckets[n-2].Start) >= 24*time.Hour {
+		return "today"
+	}
+	return "now"
+}
+
+// ceiling is the least round number that is not below n, at least 2: 1, 2 or 5 times
+// a power of ten, or 4, 6 or 8 of it, so that half of it is whole.
+func ceiling(n int64) int64 {
+	for unit := int64(1); ; unit *= 10 {
+		for _, m := range []int64{2, 4, 6, 8, 10} {
+			if n <= m*unit {
+				return m * unit
+			}
+		}
+	}
+}
+
+func round1(v float64) float64 { return float64(int64(v*10+0.5)) / 10 }
+
+// Spark draws buckets as a line of a table: 96 wide, 22 high.
+func Spark(buckets []failed.Bucket) ChartView {
+	const width, height = 96, 22
+	c := ChartView{Width: width, Height: height, Base: height - 1}
+	most, total := int64(1), int64(0)
+	for _, b := range buckets {
+		most, total = max(most, b.N), total+b.N
+	}
+	c.Title = Plural(total, "failure") + " in the last 24 hours"
+	step := float64(width) / float64(max(len(buckets), 1))
+	for i, b := range buckets {
+		if b.N == 0 {
+			continue
+		}
+		h := max(2, float64(height-2)*float64(b.N)/float64(most))
+		c.Bars = append(c.Bars, chartBar{X: round1(float64(i) * step), Y: round1(float64(c.Base) - h), W: round1(step - 1), H: round1(h)})
+	}
+	return c
+}

@@ -1,0 +1,68 @@
+package show
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+)
+
+func TestThousands(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.Int64().Draw(t, "n")
+		text := Thousands(n)
+		back, err := strconv.ParseInt(strings.NewReplacer(",", "", "−", "-").Replace(text), 10, 64)
+		if err != nil || back != n {
+			t.Fatalf("%d is %q", n, text)
+		}
+		groups := strings.Split(strings.TrimPrefix(text, "−"), ",")
+		for i, g := range groups {
+			if i > 0 && len(g) != 3 || len(g) == 0 || len(g) > 3 {
+				t.Fatalf("%d is %q", n, text)
+			}
+		}
+	})
+}
+
+func TestAgo(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "just now", 4 * time.Second: "just now", 59 * time.Second: "59 s ago", 60 * time.Second: "1 min ago",
+		119 * time.Minute: "1 h ago", 49 * time.Hour: "2 d ago", 400 * 24 * time.Hour: "400 d ago", -90 * time.Second: "in 1 min",
+	} {
+		now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+		if got := Ago(now, now.Add(-d)); got != want {
+			t.Errorf("%v ago is %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestExactly(t *testing.T) {
+	for ms, want := range map[int64]string{0: "0 s", 300000: "5 min", 14400000: "4 h", 5000: "5 s", 90061001: "1 d 1 h 1 min 1 s 1 ms"} {
+		if got := Exactly(time.Duration(ms) * time.Millisecond); got != want {
+			t.Errorf("%d ms is %q, want %q", ms, got, want)
+		}
+	}
+}
+
+// What is visible is text without anything that acts on what stands beside it, and stays
+// as it is where it was such before.
+func TestVisible(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")) + rapid.String().Draw(t, "text")
+		got := Visible(s)
+		if !utf8.ValidString(got) || strings.ContainsFunc(got, Odd) {
+			t.Fatalf("%q is shown as %q", s, got)
+		}
+		if again := Visible(got); again != got {
+			t.Fatalf("%q is shown as %q and then as %q", s, got, again)
+		}
+	})
+	for s, want := range map[string]string{"a\x00b": `a\x00b`, "\u202egnp": `\u202egnp`, "\xff": `\xff`, "grün\n\t→": "grün\n\t→"} {
+		if got := Visible(s); got != want {
+			t.Errorf("%q is shown as %q, want %q", s, got, want)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package show
+
+import (
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Bounds of what a page shows of a header.
+const (
+	maxHeaderDepth = 8
+	maxHeaderShown = 8 << 10
+)
+
+// HeaderRow is a header on a page.
+type HeaderRow struct{ Name, Kind, Value string }
+
+// brokerHeaders are what the headers begin with that Reprise and the broker write. A
+// replay leaves most of them out.
+var brokerHeaders = []string{"x-reprise-", "x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count"}
+
+func IsBrokerHeader(name string) bool {
+	return slices.ContainsFunc(brokerHeaders, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+// SplitHeaders are the application's headers, and those of Reprise and the broker.
+func SplitHeaders(t topology.Table) (own, theirs []HeaderRow) {
+	for _, name := range slices.Sorted(maps.Keys(t)) {
+		row := HeaderRow{Visible(name), HeaderKind(t[name]), HeaderValue(t[name])}
+		if IsBrokerHeader(name) {
+			theirs = append(theirs, row)
+		} else {
+			own = append(own, row)
+		}
+	}
+	return own, theirs
+}
+
+// HeaderKind is the type of a header in words.
+func HeaderKind(v any) string {
+	switch v.(type) {
+	case string:
+		return "text"
+	case bool:
+		return "boolean"
+	case byte, int8, int16, uint16, int32, uint32, int64, int:
+		return "integer"
+	case float32, float64:
+		return "decimal"
+	case time.Time:
+		return "time"
+	case []byte:
+		return "bytes"
+	case topology.Table, map[string]any:
+		return "table"
+	case []any:
+		return "array"
+	case nil:
+		return "void"
+	}
+	return "other"
+}
+
+// HeaderValue writes a header for people. Tables and arrays are indented.
+func HeaderValue(v any) string {
+	var b strings.Builder
+	writeHeader(&b, v, 0)
+	if b.Len() > maxHeaderShown {
+		return strings.ToValidUTF8(b.String()[:maxHeaderShown], "") + "…"
+	}
+	return b.String()
+}
+
+func writeHeader(b *strings.Builder, v any, depth int) {
+	if b.Len() > maxHeaderShown {
+		return
+	}
+	indent := strings.Repeat("  ", depth)
+	switch v := v.(type) {
+	case string:
+		b.WriteString(Visible(v))
+	case []byte:
+		if IsText(v) {
+			b.WriteString(Visible(string(v)))
+			return
+		}
+		b.WriteString(hex.EncodeToString(v[:min(len(v), maxHeaderShown)]))
+	case time.Time:
+		b.WriteString(Exact(v))
+	case map[string]any:
+		writeHeader(b, topology.Table(v), depth)
+	case topology.Table:
+		if depth >= maxHeaderDepth {
+			b.WriteString("{…}")
+			return
+		}
+		for i, name := range slices.Sorted(maps.Keys(v)) {
+			if i > 0 || depth > 0 {
+				b.WriteString("\n" + indent)
+			}
+			b.WriteString(Visible(name) + ": ")
+			writeHeader(b, v[name], depth+1)
+		}
+		if len(v) == 0 {
+			b.WriteString("{}")
+		}
+	case []any:
+		if depth >= maxHeaderDepth {
+			b.WriteString("[…]")
+			return
+		}
+		for i, e := range v {
+			if i > 0 || depth > 0 {
+				b.WriteString("\n" + indent)
+			}
+			b.WriteString("- ")
+			writeHeader(b, e, depth+1)
+		}
+		if len(v) == 0 {
+			b.WriteString("[]")
+		}
+	case nil:
+		b.WriteString("void")
+	default:
+		fmt.Fprint(b, v)
+	}
+}
+
+// ParseHeader reads what somebody typed as a header of a kind. Numbers take the width
+// that they had before, if they fit.
+func ParseHeader(kind, text string, before any) (any, error) {
+	switch kind {
+	case "text":
+		return text, nil
+	case "integer":
+		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no whole number", Clip(text, 40))
+		}
+		return sameWidth(n, before), nil
+	case "decimal":
+		f, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no number", Clip(text, 40))
+		}
+		if _, short := before.(float32); short {
+			return float32(f), nil
+		}
+		return f, nil
+	case "boolean":
+		yes, err := strconv.ParseBool(strings.TrimSpace(text))
+		if err != nil {
+			return nil, fmt.Errorf("%q is neither true nor false", Clip(text, 40))
+		}
+		return yes, nil
+	}
+	return nil, fmt.Errorf("a header of type %s cannot be changed here: use “reprise failed edit”", Clip(kind, 20))
+}
+
+// sameWidth returns n in the integer type of before where it fits, else as int64.
+func sameWidth(n int64, before any) any {
+	fits := func(low, high int64) bool { return low <= n && n <= high }
+	switch before.(type) {
+	case byte:
+		if fits(0, 1<<8-1) {
+			return byte(n)
+		}
+	case int8:
+		if fits(-1<<7, 1<<7-1) {
+			return int8(n)
+		}
+	case int16:
+		if fits(-1<<15, 1<<15-1) {
+			return int16(n)
+		}
+	case uint16:
+		if fits(0, 1<<16-1) {
+			return uint16(n)
+		}
+	case int32:
+		if fits(-1<<31, 1<<31-1) {
+			return int32(n)
+		}
+	case uint32:
+		if fits(0, 1<<32-1) {
+			return uint32(n)
+		}
+	}
+	return n
+}

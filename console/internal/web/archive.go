@@ -1,0 +1,201 @@
+package web
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/reprisemq/reprise/console/internal/access"
+	"github.com/reprisemq/reprise/console/internal/fault"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/ledger"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Begin begins a replay and wakes whoever carries it out.
+func (c *Call) Begin(plan failed.Plan) (*failed.Replay, error) {
+	return c.carried(func() (*failed.Replay, error) {
+		r, err := c.Archive.BeginReplay(c.R.Context(), plan, c.Who.Actor)
+		if errors.Is(err, failed.ErrNotFound) { // what the filter names exists: actOn and selected check it
+			return nil, &fault.Failure{
+				Status: http.StatusUnprocessableEntity, Text: "no selected message is in state failed",
+				Advice: "nothing was changed: look at the list for what there is",
+			}
+		}
+		return r, err
+	})
+}
+
+// EditAndReplay is begin for one message that is edited first, of which a revision was seen.
+func (c *Call) EditAndReplay(id failed.ID, seen int, content failed.Content, plan failed.Plan) (*failed.Replay, error) {
+	return c.carried(func() (*failed.Replay, error) {
+		return c.Archive.EditAndReplay(c.R.Context(), id, seen, content, plan, c.Who.Actor)
+	})
+}
+
+func (c *Call) carried(begin func() (*failed.Replay, error)) (*failed.Replay, error) {
+	if c.Replayer == nil {
+		return nil, &fault.Failure{
+			Status: http.StatusServiceUnavailable, Text: "this console is not connected to a broker, so that nothing can be replayed here",
+			Advice: "start it with a broker: reprise console --broker URL",
+		}
+	}
+	r, err := begin()
+	if err != nil {
+		return nil, err
+	}
+	c.Replayer.Wake()
+	return r, nil
+}
+
+// Accept begins an account anew.
+func (c *Call) Accept(account, reason string) error {
+	switch {
+	case c.Ledger == nil:
+		return &fault.Failure{Status: 404, Text: "no ledger is kept", Advice: "give the console the URL of the broker's management API"}
+	case strings.TrimSpace(reason) == "":
+		return fault.BadRequest("there is no reason", `send "reason": what the difference was`)
+	}
+	err := c.Ledger.Accept(c.R.Context(), account, c.Who.Actor, reason)
+	switch {
+	case errors.Is(err, ledger.ErrNoAccount):
+		return &fault.Failure{Status: 404, Text: "there is no such account", Advice: "look at the ledger for what there is"}
+	case errors.Is(err, ledger.ErrTooEarly):
+		return &fault.Failure{Status: 409, Text: "the account has too few samples to begin anew", Advice: "nothing was changed: try again in a minute"}
+	}
+	return err
+}
+
+// BodyContent returns the content of a message that a replay would send, or with
+// ?original=true the content that arrived.
+func (c *Call) BodyContent(id failed.ID) (failed.Content, error) {
+	original, err := c.flag("original")
+	if err != nil {
+		return failed.Content{}, err
+	}
+	m, _, err := c.Message(id)
+	if err != nil {
+		return failed.Content{}, err
+	}
+	if original {
+		return m.Content, nil
+	}
+	return m.Current(), nil
+}
+
+var errSecret = &fault.Failure{
+	Status: http.StatusForbidden,
+	Text:   "this would change a secret that you may not see",
+	Advice: "send hidden headers as they are shown, and leave a body out that has hidden parts; or ask an admin",
+}
+
+// Secrets are the rules that hide something from whoever asks; none for an admin.
+func (c *Call) Secrets() []failed.Rule {
+	if c.Who.Role >= access.Admin {
+		return nil
+	}
+	return c.Archive.Config().Redact
+}
+
+// Message returns a message as whoever asks may see it, and whether there is more.
+func (c *Call) Message(id failed.ID) (m *failed.Message, isRedacted bool, err error) {
+	m, err = c.Archive.Get(c.R.Context(), id)
+	rules := c.Secrets()
+	if err != nil || len(rules) == 0 {
+		return m, false, err
+	}
+	shown := failed.Redact(m, rules)
+	return shown, hides(shown.Content, m.Content) || m.Edited != nil && hides(*shown.Edited, *m.Edited), nil
+}
+
+func hides(shown, whole failed.Content) bool {
+	return !bytes.Equal(shown.Body, whole.Body) || !reflect.DeepEqual(shown.Headers, whole.Headers)
+}
+
+// Revision returns an edit as whoever asks may see it, and whether there is more.
+func (c *Call) Revision(id failed.ID, number int) (r *failed.Revision, isRedacted bool, err error) {
+	r, err = c.Archive.Revision(c.R.Context(), id, number)
+	rules := c.Secrets()
+	if err != nil || len(rules) == 0 {
+		return r, false, err
+	}
+	shown := failed.Revision{Edit: r.Edit, Content: failed.RedactContent(r.Content, rules)}
+	return &shown, hides(shown.Content, r.Content), nil
+}
+
+// Edited is a message as e has it. Secrets stay as they are.
+func (c *Call) Edited(id failed.ID, e api.Edit) (content failed.Content, err error) {
+	if e.Revision == nil {
+		return content, fault.BadRequest("there is no revision", `send "revision": that of the message that you have seen, so that nobody's edit is lost`)
+	}
+	m, err := c.Archive.Get(c.R.Context(), id)
+	if err != nil {
+		return content, err
+	}
+	content = m.Current()
+	shown, rules := content, c.Secrets()
+	if len(rules) > 0 {
+		shown = failed.RedactContent(shown, rules)
+	}
+	if e.Body != nil && e.Text != nil {
+		return content, fault.BadRequest("there is a body and a text", "send one of them")
+	}
+	body := shown.Body
+	switch {
+	case e.Body != nil:
+		body = *e.Body
+	case e.Text != nil:
+		body = []byte(*e.Text)
+	}
+	if !bytes.Equal(body, shown.Body) {
+		if !bytes.Equal(shown.Body, content.Body) {
+			return content, errSecret
+		}
+		content.Body = body
+	}
+	if e.Headers != nil {
+		if content.Headers, err = unhide(topology.Table(*e.Headers), shown.Headers, content.Headers); err != nil {
+			return content, err
+		}
+	}
+	if e.Properties != nil {
+		content.Properties = e.Properties.Properties()
+	}
+	// That a body has secrets can depend on what its properties say that it is.
+	if !bytes.Equal(shown.Body, m.Current().Body) && !bytes.Equal(failed.RedactContent(content, rules).Body, shown.Body) {
+		return content, errSecret
+	}
+	return content, nil
+}
+
+// unhide returns the headers that somebody sent who was shown only a part of whole:
+// with what was hidden put back. It must have come back as it was shown.
+func unhide(sent, shown, whole topology.Table) (topology.Table, error) {
+	merged := make(topology.Table, len(sent))
+	maps.Copy(merged, sent)
+	for name, secret := range whole {
+		if reflect.DeepEqual(shown[name], secret) {
+			continue
+		}
+		if reflect.DeepEqual(sent[name], shown[name]) {
+			merged[name] = secret
+			continue
+		}
+		sentTable, ok1 := sent[name].(topology.Table)
+		shownTable, ok2 := shown[name].(topology.Table)
+		wholeTable, ok3 := secret.(topology.Table)
+		if !ok1 || !ok2 || !ok3 {
+			return nil, errSecret
+		}
+		t, err := unhide(sentTable, shownTable, wholeTable)
+		if err != nil {
+			return nil, err
+		}
+		merged[name] = t
+	}
+	return merged, nil
+}

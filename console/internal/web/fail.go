@@ -1,0 +1,43 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/reprisemq/reprise/console/internal/access"
+	"github.com/reprisemq/reprise/console/internal/fault"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+// fail answers with an error.
+func (c *Call) fail(err error) {
+	f := fault.AsFailure(err)
+	if f == nil {
+		f = &fault.Failure{Status: http.StatusInternalServerError, Text: "something went wrong on our side", Advice: "the console's log says what; try again"}
+		if c.R.Context().Err() == nil || !errors.Is(err, context.Canceled) {
+			c.Logger.Error("request failed", "method", c.R.Method, "path", c.R.URL.Path, "actor", c.Who.Actor, "err", err)
+		}
+	}
+	if errors.Is(err, failed.ErrUnavailable) {
+		c.Logger.Warn("archive unavailable", "method", c.R.Method, "path", c.R.URL.Path, "actor", c.Who.Actor, "err", err)
+	}
+	if f.RetryAfter > 0 {
+		c.W.Header().Set("Retry-After", strconv.Itoa(f.RetryAfter))
+	}
+	switch {
+	case c.route.IsAPI():
+		if f.Status == http.StatusUnauthorized {
+			c.W.Header().Set("WWW-Authenticate", `Bearer realm="reprise"`)
+		}
+		_ = c.Write(f.Status, api.Error{Text: f.Text, Advice: f.Advice})
+	case f == access.ErrNotLoggedIn && access.IsSafe(c.R.Method) && strings.Contains(c.R.Header.Get("Accept"), "text/html"):
+		http.Redirect(c.W, c.R, "/login?next="+url.QueryEscape(c.R.URL.RequestURI()), http.StatusSeeOther)
+	default:
+		c.Server.FailPage(c, f)
+	}
+}

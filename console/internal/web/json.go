@@ -1,0 +1,79 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/reprisemq/reprise/console/internal/fault"
+)
+
+// Write answers with JSON.
+func (c *Call) Write(status int, v any) error {
+	b, err := marshal(v)
+	if err != nil {
+		return err
+	}
+	c.W.Header().Set("Content-Type", "application/json")
+	c.W.WriteHeader(status)
+	_, _ = c.W.Write(b) // to nobody, if it fails: they have gone
+	return nil
+}
+
+func (c *Call) OK(v any) error { return c.Write(http.StatusOK, v) }
+
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // it is no HTML, and says so
+	err := e.Encode(v)
+	return b.Bytes(), err
+}
+
+// Read reads a body of JSON. It refuses a name that is unknown, repeated, or written in
+// another case.
+func (c *Call) Read(v any) error {
+	if kind, _, err := mime.ParseMediaType(c.R.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return &fault.Failure{
+			Status: http.StatusUnsupportedMediaType,
+			Text:   "the request's body is not called JSON",
+			Advice: "send the header Content-Type: application/json",
+		}
+	}
+	b, err := io.ReadAll(c.R.Body)
+	if err != nil {
+		return ReadFailure(err)
+	}
+	if !utf8.Valid(b) {
+		return fault.BadRequest("the request's body is not UTF-8", `send bytes that are no text in base64: "body", or "base64:…" in place of a name`)
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	err = d.Decode(v)
+	if err == nil {
+		names := json.NewDecoder(bytes.NewReader(b))
+		names.UseNumber() // a number that float64 cannot hold is no error here
+		err = checkFields(names, reflect.TypeOf(v))
+	}
+	if err != nil {
+		return fault.BadRequest("the request's body cannot be read: "+strings.TrimPrefix(err.Error(), "json: "), "/api/v1/openapi.json says what to send")
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fault.BadRequest("there is more after the request's JSON", "send one object")
+	}
+	return nil
+}
+
+// ReadFailure is for a body that ended early, or is too large.
+func ReadFailure(err error) error {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return err
+	}
+	return fault.BadRequest("the request's body cannot be read: "+err.Error(), "send it once more")
+}

@@ -1,0 +1,172 @@
+package web
+
+import (
+	"html/template"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/reprisemq/reprise/console/internal/fault"
+	"github.com/reprisemq/reprise/console/internal/show"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+// Parameters beside those of filters.
+var (
+	PageNames  = []string{"after", "size"}
+	DryRunName = []string{"dry_run"}
+	FlashNames = []string{"did", "n", "undo"} // see call.flash
+)
+
+// didWords are the values of did.
+var didWords = []string{"discarded", "restored", "edited", "reverted"}
+
+// AnyParams is the query of routes that ignore it.
+var AnyParams = []string{"*"}
+
+// repeatable are the parameters and fields that may have several values.
+var repeatable = []string{"state", "id", "header", "undo", "header_name", "header_kind", "header_value"}
+
+// readParams sets params to the query of the request, which must have no parameter but those
+// of its route: a mistyped or damaged one would select other messages than meant.
+func (c *Call) readParams() error {
+	if slices.Equal(c.route.Query, AnyParams) {
+		return nil
+	}
+	v, err := url.ParseQuery(c.R.URL.RawQuery)
+	if err != nil {
+		return fault.BadRequest("the query cannot be read: "+err.Error(), "write special characters of a parameter as %XX")
+	}
+	if err := checkNames(v, c.route.Query, "parameter"); err != nil {
+		return err
+	}
+	if c.route.Blanks {
+		maps.DeleteFunc(v, func(_ string, values []string) bool { return strings.Join(values, "") == "" })
+	}
+	for name, values := range v {
+		if slices.Contains(values, "") {
+			return fault.BadRequest("parameter "+strconv.Quote(name)+" is empty", "give it a value, or leave it out")
+		}
+	}
+	for _, n := range slices.Concat(v["n"], v["undo"]) {
+		if _, err := strconv.ParseUint(n, 10, 63); err != nil {
+			return fault.BadRequest("n and undo must be numbers", "leave them out")
+		}
+	}
+	if did := v.Get("did"); did != "" && !slices.Contains(didWords, did) {
+		return fault.BadRequest("did "+strconv.Quote(show.Clip(did, 80))+" cannot be", "leave it out")
+	}
+	c.Params = v
+	return nil
+}
+
+// checkNames reports names that are not known, or repeated.
+func checkNames(v url.Values, known []string, what string) error {
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		if !slices.Contains(known, name) {
+			advice := "leave it out: none are allowed here"
+			if len(known) > 0 {
+				advice = "use " + strings.Join(known, ", ")
+			}
+			return fault.BadRequest("unknown "+what+" "+strconv.Quote(show.Clip(name, 80)), advice)
+		}
+		if len(v[name]) > 1 && !slices.Contains(repeatable, name) {
+			return fault.BadRequest(what+" "+strconv.Quote(name)+" is given "+strconv.Itoa(len(v[name]))+" times", "give it once")
+		}
+	}
+	return nil
+}
+
+// Form returns the fields of a form, which must be those of the route.
+func (c *Call) Form() (url.Values, error) {
+	if err := c.R.ParseForm(); err != nil {
+		return nil, fault.BadRequest("the form cannot be read: "+err.Error(), "send it as the page does")
+	}
+	return c.R.PostForm, checkNames(c.R.PostForm, c.route.Form, "field")
+}
+
+// Only returns the values of some names.
+func Only(v url.Values, names []string) url.Values {
+	some := url.Values{}
+	for _, name := range names {
+		if v.Has(name) {
+			some[name] = slices.Clone(v[name])
+		}
+	}
+	return some
+}
+
+// Filter reads the filter of the query, and checks that what it names exists. Without the
+// parameter state it is for the states given; without those, for any.
+func (c *Call) Filter(defaultState ...failed.State) (failed.Filter, error) {
+	v := Only(c.Params, api.FilterNames)
+	for _, s := range defaultState {
+		if !v.Has("state") {
+			v.Add("state", string(s))
+		}
+	}
+	f, err := api.ParseFilter(v, c.Clock())
+	if err != nil {
+		return failed.Filter{}, fault.BadRequest(err.Error(), "correct the parameter")
+	}
+	return f.Filter(), c.Archive.Check(c.R.Context(), f.Filter())
+}
+
+// Page reads which page of a list is asked for.
+func (c *Call) Page() (failed.Page, error) {
+	p := failed.Page{After: failed.Cursor(c.Params.Get("after"))}
+	if text := c.Params.Get("size"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > failed.MaxPageSize {
+			return p, fault.BadRequest("size "+strconv.Quote(text)+" cannot be", "write a number from 1 to "+strconv.Itoa(failed.MaxPageSize))
+		}
+		p.Size = n
+	}
+	return p, nil
+}
+
+// flag reads a parameter that is true or false; false if it is absent.
+func (c *Call) flag(name string) (bool, error) {
+	switch text := c.Params.Get(name); text {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	default:
+		return false, fault.BadRequest(name+" "+strconv.Quote(show.Clip(text, 80))+" cannot be", "write "+name+"=true, or leave it out")
+	}
+}
+
+// IsDryRun reports whether the act is not to be done, but counted.
+func (c *Call) IsDryRun() (bool, error) { return c.flag("dry_run") }
+
+// Href is the address of a page. Templates never put a query together: they would escape it
+// as the value of a parameter, and the filter in it would be lost.
+func Href(path string, query url.Values) template.URL {
+	return template.URL((&url.URL{Path: path, RawQuery: query.Encode()}).String())
+}
+
+// HrefMessages is the address of a page or an act that is for the messages of a filter.
+func HrefMessages(path string, f failed.Filter) template.URL {
+	return Href(path, api.Selection{Filter: api.FilterOf(f), All: f.All}.Values())
+}
+
+// HrefMessage is that of one for a single message.
+func HrefMessage(path string, id failed.ID) template.URL {
+	return HrefMessages(path, failed.Filter{IDs: []failed.ID{id}})
+}
+
+// HrefGroups is the address of the list of a queue's groups.
+func HrefGroups(queue string) template.URL {
+	return Href("/groups", api.GroupFilter{Queue: api.Text(queue), State: string(failed.Failed), Order: string(failed.ByFailed)}.Values())
+}
+
+// SeeOther sends the browser to a page after something was done.
+func (c *Call) SeeOther(path string, query url.Values) error {
+	http.Redirect(c.W, c.R, string(Href(path, query)), http.StatusSeeOther)
+	return nil
+}
