@@ -61,6 +61,9 @@ var testPackages = []string{
 	"internal/archtest/...",
 	"internal/interop/...",
 	"internal/workertest/...",
+	"internal/backofftest/...",
+	"internal/presettest/...",
+	"internal/topologytest/...",
 }
 
 // Rules are the project's rules.

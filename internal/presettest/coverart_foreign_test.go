@@ -1,4 +1,4 @@
-package preset_test
+package presettest
 
 import (
 	"context"
