@@ -2,7 +2,6 @@ package reprise
 
 import (
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/reprisemq/reprise/topology"
@@ -11,17 +10,9 @@ import (
 // attempt runs the handler and settles what it says. It occupies its place only
 // while the handler runs: copies await their confirms beside it.
 func (w *Worker) attempt(d *delivery, taken place, record func(error)) {
-	if settle, moves := w.unattempted(d); settle != nil {
+	if settle := w.unattempted(d); settle != nil {
 		w.record(record, ErrNotAttempted)
-		leave := sync.OnceFunc(func() { w.slots.leave(taken) })
-		if moves {
-			// The copy may be handled next, and end the process: until the original is gone, there would be two of them.
-			// A queue that does not confirm must not block the others for longer than that.
-			defer leave()
-			defer time.AfterFunc(w.client.cfg.ConfirmTimeout, leave).Stop()
-		} else {
-			leave()
-		}
+		w.slots.leave(taken)
 		settle()
 		return
 	}
@@ -60,25 +51,20 @@ func (w *Worker) record(record func(error), err error) {
 	}
 }
 
-// unattempted returns what settles a delivery that the handler is not to see, and whether a copy moves it to the end of
-// its queue. It returns nil if the handler is to see the delivery.
-func (w *Worker) unattempted(d *delivery) (settle func(), moves bool) {
+// unattempted returns the function that settles a delivery that the handler must not
+// see, or nil if the handler is to see it.
+func (w *Worker) unattempted(d *delivery) (settle func()) {
 	switch {
 	case d.err != nil:
 		w.log.Error("cannot be handled", "message_id", d.MessageId, "error", d.err)
-		return func() { w.parkUnmarked(d, w.replacement(d, d.err.Error(), 0), nil) }, false
-	case w.uncounted(d.Delivery):
-		if c, err := w.recounted(d); err == nil {
-			return func() { w.replace(d, c) }, true
-		}
-		// It has no room for the count: it is handled as it is.
+		return func() { w.parkUnmarked(d, w.replacement(d, d.err.Error(), 0), nil) }
 	case d.spent(w.cfg.Policy):
-		return w.park(d, "attempts made", "not handled again: all its attempts were made, and the last one was never settled"), false
+		return w.park(d, "attempts made", "not handled again: all its attempts were made, and the last one was never settled")
 	}
 	if text := d.crashed(); text != "" {
-		return w.park(d, "never settled", text), false
+		return w.park(d, "never settled", text)
 	}
-	return nil, false
+	return nil
 }
 
 // spent reports whether a message that is delivered once more has no attempt

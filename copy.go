@@ -27,7 +27,6 @@ type kind int
 const (
 	retried kind = iota
 	parked
-	moved // to the end of its queue, with a count
 )
 
 // replacement begins what takes the place of a delivery whose attempt has failed.
@@ -43,7 +42,7 @@ func (w *Worker) replacement(d *delivery, text string, took time.Duration) *repl
 		History: d.history,
 		Queue:   w.cfg.Queue,
 	}}
-	c.f.Exchange, c.f.RoutingKey = d.history.OriginAt(d.origin)
+	c.f.Exchange, c.f.RoutingKey = d.history.OriginAt(d.at)
 	return c
 }
 

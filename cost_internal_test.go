@@ -7,6 +7,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/ack"
 )
 
 // nowhere is a channel that takes all there is to settle.
@@ -26,7 +28,7 @@ func unconnected(b *testing.B, handler HandlerFunc) (*Worker, *session) {
 		b.Fatal(err)
 	}
 	w.handling, w.settling = b.Context(), b.Context()
-	s := &session{worker: w, acks: newAcker(nowhere{}), ctx: b.Context(), conn: &conn{Connection: &amqp.Connection{Config: amqp.Config{FrameSize: 131072}}}}
+	s := &session{worker: w, acks: ack.New(nowhere{}), ctx: b.Context(), conn: &conn{Connection: &amqp.Connection{Config: amqp.Config{FrameSize: 131072}}}}
 	return w, s
 }
 
@@ -47,10 +49,10 @@ func BenchmarkHandled(b *testing.B) {
 		<-window
 		return nil
 	})
-	s.acks.expect(prefetch)
+	s.acks.SetSpare(prefetch)
 	deliveries := make(chan amqp.Delivery)
 	ctx, cancel := context.WithCancel(b.Context())
-	w.attempts.Go(func() { s.acks.run(ctx) })
+	w.attempts.Go(func() { s.acks.Run(ctx) })
 	w.attempts.Go(func() { _ = s.pump(ctx, ctx, deliveries, false) })
 	b.ReportAllocs()
 	var tag uint64

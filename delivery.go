@@ -7,6 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/reprisemq/reprise/internal/ack"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -17,7 +18,6 @@ type delivery struct {
 	arrived time.Time
 
 	at      topology.Delivery
-	origin  topology.Delivery // at, as far as is known before it was moved: see readMoved
 	history topology.History
 	attempt int    // number of the attempt this delivery is for
 	crashes int    // how often it was delivered before and never settled
@@ -31,7 +31,7 @@ type delivery struct {
 
 // delivery is what has just come in. Nothing of it is looked at before read.
 func (s *session) delivery(raw amqp.Delivery, now time.Time) *delivery {
-	s.acks.delivered(raw.DeliveryTag)
+	s.acks.Delivered()
 	return &delivery{Delivery: raw, session: s, arrived: now}
 }
 
@@ -45,11 +45,9 @@ func (d *delivery) read() {
 		Redelivered: d.Redelivered,
 		Headers:     readTable(d.Headers),
 	}
-	var moved int
-	moved, d.origin = d.readMoved()
 	d.err = guard("strategy", func() error {
 		d.history = w.cfg.Strategy.Marks.Read(d.at)
-		d.crashes = moved + topology.Crashes(w.cfg.Strategy.Marks, d.at)
+		d.crashes = topology.Crashes(w.cfg.Strategy.Marks, d.at)
 		return nil
 	})
 	if d.err != nil {
@@ -77,18 +75,18 @@ func (d *delivery) copyID() string {
 // it is too late for that.
 func (d *delivery) ack() bool {
 	for _, b := range d.burst {
-		b.session.acks.ack(b.DeliveryTag)
+		b.session.acks.Settle(b.DeliveryTag, ack.Ack)
 	}
-	return d.session.acks.ack(d.DeliveryTag) && d.session.ctx.Err() == nil
+	return d.session.acks.Settle(d.DeliveryTag, ack.Ack) && d.session.ctx.Err() == nil
 }
 
 // ackNow is ack that waits for the broker to have done it, and an error where that
 // is not known.
 func (d *delivery) ackNow() error {
 	for _, b := range d.burst {
-		b.session.acks.ack(b.DeliveryTag)
+		b.session.acks.Settle(b.DeliveryTag, ack.Ack)
 	}
-	if !d.session.acks.ackNow(d.DeliveryTag) {
+	if !d.session.acks.AckNow(d.DeliveryTag) {
 		return errLostWithSession
 	}
 	return nil
@@ -98,9 +96,9 @@ func (d *delivery) ackNow() error {
 // in the order in which they came.
 func (d *delivery) giveBack() {
 	for _, b := range d.burst {
-		b.session.acks.giveBack(b.DeliveryTag)
+		b.session.acks.Settle(b.DeliveryTag, ack.GiveBack)
 	}
-	d.session.acks.giveBack(d.DeliveryTag)
+	d.session.acks.Settle(d.DeliveryTag, ack.GiveBack)
 }
 
 // message is what the handler sees. It shares no memory with the delivery: a
@@ -112,7 +110,7 @@ func (w *Worker) message(d *delivery) *Message {
 	m := messageOf(&d.Delivery, w.cfg.Queue, visible(d.Headers, w.cfg.Strategy.Marks))
 	m.Attempt, m.FirstFailed = d.attempt, d.history.FirstFailed
 	m.Errors, m.ErrorsDropped = append([]AttemptError(nil), d.history.Errors...), d.history.ErrorsDropped
-	m.Exchange, m.RoutingKey = d.history.OriginAt(d.origin)
+	m.Exchange, m.RoutingKey = d.history.OriginAt(d.at)
 	if user, ok := d.Headers[HeaderUserID].(string); ok && m.UserID == "" {
 		m.UserID = user
 	}

@@ -116,7 +116,6 @@
 //	resumed                queue
 //	retry                  queue, message_id, attempt, delay, error
 //	parked                 queue, message_id, attempt, exchange, routing_key, reason, error
-//	delivered again        queue, message_id, attempt, crashes       (counted on a copy: see CrashLimit)
 //	consumer timeout is near  queue, message_id, attempt, held, timeout
 //	waited too long to begin  queue, given_back, timeout
 //	copy failed            queue, message_id, attempt, exchange, routing_key, error, next_try

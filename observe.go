@@ -44,7 +44,7 @@ type EventKind int
 const (
 	// Of a message. What is started is handled, and then either done, retried,
 	// parked or given back; or it is lost with its connection (EventDropped) and
-	// delivered again. What is moved was not started: its copy is, when it comes.
+	// delivered again.
 	EventStarted     EventKind = iota + 1 // an attempt begins; Age
 	EventHandled                          // the handler has returned; Err, Took
 	EventDone                             // acknowledged
@@ -54,7 +54,6 @@ const (
 	EventDropped                          // not settled, its connection is gone; Err. It is delivered again
 	EventLost                             // acknowledged, or perhaps, and its copy not published; Err. With AckThenPublish only
 	EventDebounced                        // acknowledged with another one like it, not handled
-	EventMoved                            // at the end of its queue, as a copy with its crashes counted on it; see WorkerConfig.CrashLimit
 	EventCopyFailed                       // the copy of a failed message was not taken, and is tried again; Err, Delay
 	EventTimeoutNear                      // held for so long that the broker loses patience soon; Took. See WorkerConfig.ConsumerTimeout
 
@@ -74,7 +73,7 @@ const (
 
 var eventNames = [...]string{
 	EventStarted: "started", EventHandled: "handled", EventDone: "done", EventRetried: "retried", EventParked: "parked",
-	EventGivenBack: "given back", EventDropped: "dropped", EventLost: "lost", EventDebounced: "debounced", EventMoved: "moved", EventCopyFailed: "copy failed", EventTimeoutNear: "timeout near",
+	EventGivenBack: "given back", EventDropped: "dropped", EventLost: "lost", EventDebounced: "debounced", EventCopyFailed: "copy failed", EventTimeoutNear: "timeout near",
 	EventConsuming: "consuming", EventInterrupted: "interrupted", EventPaused: "paused", EventResumed: "resumed",
 	EventPublished: "published", EventConnected: "connected", EventDisconnected: "disconnected",
 	EventBlocked: "blocked", EventUnblocked: "unblocked",

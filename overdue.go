@@ -3,6 +3,8 @@ package reprise
 import (
 	"math"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/ack"
 )
 
 // overdue says when deliveries are looked at that the broker may lose patience
@@ -36,7 +38,7 @@ func (s *session) remind(now time.Time, after time.Duration) {
 	}
 	n := 0
 	for n < len(s.pending) && now.Sub(s.pending[n].arrived) >= after {
-		s.acks.giveBack(s.pending[n].DeliveryTag)
+		s.acks.Settle(s.pending[n].DeliveryTag, ack.GiveBack)
 		n++
 	}
 	if n > 0 {

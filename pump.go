@@ -61,7 +61,7 @@ func (s *session) pump(ctx, alive context.Context, deliveries <-chan amqp.Delive
 			s.remind(now, limit.after)
 			if len(s.pending) == 0 {
 				next.vacate()
-				if narrow && s.held() {
+				if narrow && s.held() || !narrow && s.prefetch < w.cfg.Prefetch && s.acks.Unsettled() <= 1 {
 					return errWiden
 				}
 			}
@@ -88,7 +88,7 @@ func (s *session) receive(alive context.Context, d *delivery, narrow bool) {
 // subscription the broker delivers nothing meanwhile: the message that was handled alone, or not at all, would block the
 // others for as long as its copy is not confirmed.
 func (s *session) held() bool {
-	n := s.acks.unsettled()
+	n := s.acks.Unsettled()
 	return s.worker.slots.taken() == 0 && n > 0 && n < s.worker.cfg.Prefetch
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/ack"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -23,10 +24,8 @@ const (
 	// and then publishes the copy, once: where the confirm is lost, it is not
 	// published again. A crash in between leaves neither: it can lose, and cannot
 	// duplicate. It is for messages that are worth less than the harm a second one
-	// does. It costs a round trip more. On RabbitMQ's quorum queues it is certain not
-	// to duplicate with a Prefetch of at most 32, the default for a Concurrency of up
-	// to 32. With a larger one the worker assumes that the queue writes down an ack
-	// within a second: see docs/guarantees.md.
+	// does. It costs a round trip more. Prefetch and Concurrency are at most 32: see
+	// docs/guarantees.md.
 	AckThenPublish
 )
 
@@ -36,9 +35,9 @@ func (w *Worker) replace(d *delivery, c *replacement) {
 	var gone *Event
 	switch {
 	case c.hop.Way == topology.Requeue:
-		gone = w.reject(d, requeued)
+		gone = w.reject(d, ack.Requeue)
 	case c.hop.Way == topology.DeadLetter:
-		gone = w.reject(d, deadLettered)
+		gone = w.reject(d, ack.DeadLetter)
 	default:
 		gone = w.swap(d, c)
 	}
@@ -47,7 +46,7 @@ func (w *Worker) replace(d *delivery, c *replacement) {
 		return
 	}
 	for _, b := range d.burst {
-		b.session.acks.ack(b.DeliveryTag) // what stands for them is safe
+		b.session.acks.Settle(b.DeliveryTag, ack.Ack) // what stands for them is safe
 	}
 	switch c.kind {
 	case parked:
@@ -56,12 +55,6 @@ func (w *Worker) replace(d *delivery, c *replacement) {
 	case retried:
 		w.log.Warn("retry", "message_id", c.messageID(d), "attempt", c.f.Attempt, "delay", c.hop.Delay, "error", logged(c.f.Error))
 		w.settled(Event{Kind: EventRetried, Delay: c.hop.Delay, Err: errText(c.f.Error)}, d)
-	case moved:
-		w.log.Warn("delivered again", "message_id", c.messageID(d), "attempt", c.f.Attempt, "crashes", d.crashes+1)
-		w.observe(Event{Kind: EventMoved, MessageID: d.MessageId, Attempt: d.attempt})
-		for _, b := range d.burst {
-			w.observe(Event{Kind: EventDebounced, MessageID: b.MessageId, Attempt: b.attempt})
-		}
 	}
 }
 
@@ -81,8 +74,8 @@ func (w *Worker) about(d *delivery, c *replacement) *slog.Logger {
 type way func(d *delivery, c *replacement) *Event
 
 // reject leaves the delivery to the broker.
-func (w *Worker) reject(d *delivery, how verb) *Event {
-	if !d.session.acks.settle(settlement{tag: d.DeliveryTag, verb: how}) || d.session.ctx.Err() != nil {
+func (w *Worker) reject(d *delivery, how ack.Verb) *Event {
+	if !d.session.acks.Settle(d.DeliveryTag, how) || d.session.ctx.Err() != nil {
 		return &Event{Kind: EventDropped, Err: errLostWithSession}
 	}
 	return nil
@@ -99,13 +92,8 @@ func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
 	defer cancel()
 	err := w.insist(ctx, d, c, tryAgain)
 	switch {
-	case err == nil && c.kind == moved:
-		// Its place is not free before there is one of them only: the copy may be
-		// handled next, and end the process.
-		d.session.acks.ackNow(d.DeliveryTag)
-		return nil
 	case err == nil:
-		d.session.acks.ack(d.DeliveryTag)
+		d.session.acks.Settle(d.DeliveryTag, ack.Ack)
 		return nil
 	case d.session.ctx.Err() != nil:
 		w.about(d, c).Warn("copy dropped", "error", err, "reason", context.Cause(d.session.ctx))
@@ -125,7 +113,7 @@ func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
 		w.about(d, c).Warn("copy dropped", "error", errLostWithSession, "reason", context.Cause(d.session.ctx))
 		return &Event{Kind: EventDropped, Err: errLostWithSession}
 	}
-	if !d.session.acks.ackNow(d.DeliveryTag) {
+	if !d.session.acks.AckNow(d.DeliveryTag) {
 		// Published, it would be there twice if the broker has not heard.
 		w.about(d, c).Error("message may be lost", "error", errLostWithSession, "reason", "it is not known whether the broker has acknowledged it")
 		return &Event{Kind: EventLost, Err: errLostWithSession}

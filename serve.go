@@ -8,6 +8,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/ack"
 )
 
 // Why a subscription ends that the broker did not end.
@@ -100,19 +102,20 @@ func (s *session) serve(ctx context.Context) error {
 func (s *session) subscribe(alive context.Context, tag string, narrow bool) (<-chan amqp.Delivery, error) {
 	w := s.worker
 	prefetch := w.cfg.Prefetch
-	if narrow {
+	switch {
+	case narrow:
 		prefetch = 1
+	case w.cfg.certain(): // with what former subscriptions have left unsettled
+		prefetch = max(1, min(prefetch, ack.CertainWindow+1-s.acks.Unsettled()))
 	}
-	s.acks.expect(prefetch - w.cfg.Concurrency)
+	s.prefetch = prefetch
+	s.acks.SetSpare(prefetch - w.cfg.Concurrency)
 	deliveries, err := call(alive, w.client, func() (deliveries <-chan amqp.Delivery, err error) {
 		err = s.ask(func() error {
 			if err := s.ch.Qos(prefetch, 0, false); err != nil { // of consumers to come
 				return err
 			}
-			settled := s.acks.window.asked()
-			if deliveries, err = s.ch.Consume(w.cfg.Queue, tag, false, false, false, false, w.cfg.arguments()); err == nil {
-				s.acks.window.consumes(settled, prefetch)
-			}
+			deliveries, err = s.ch.Consume(w.cfg.Queue, tag, false, false, false, false, w.cfg.arguments())
 			return err
 		})
 		return deliveries, err
@@ -140,7 +143,7 @@ func (s *session) turnAway(tag string, deliveries <-chan amqp.Delivery) {
 		return // the end of the channel gives them back
 	}
 	for raw := range deliveries {
-		s.acks.giveBack(s.delivery(raw, time.Now()).DeliveryTag)
+		s.acks.Settle(s.delivery(raw, time.Now()).DeliveryTag, ack.GiveBack)
 	}
 }
 
@@ -164,10 +167,10 @@ func (s *session) unsubscribe(tag string, deliveries <-chan amqp.Delivery) error
 // cancel ends a consumer.
 func (s *session) cancel(tag string) error {
 	return s.ask(func() error {
-		settled := s.acks.window.asked()
+		written := s.acks.Commands()
 		err := s.ch.Cancel(tag, false)
-		if err == nil {
-			s.acks.window.answered(settled)
+		if err == nil { // the queue itself has answered
+			s.proven = written
 		}
 		return err
 	})
@@ -185,7 +188,7 @@ func (s *session) putDown() {
 
 func (s *session) giveBackPending() {
 	for _, d := range s.pending {
-		s.acks.giveBack(d.DeliveryTag)
+		s.acks.Settle(d.DeliveryTag, ack.GiveBack)
 	}
 	s.pending = nil
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/ack"
 )
 
 // session is one consuming channel, from open to gone. Deliveries belong to the
@@ -15,7 +18,7 @@ type session struct {
 	worker *Worker
 	conn   *conn
 	ch     *amqp.Channel
-	acks   *acker
+	acks   *ack.Acker
 	asking chan struct{} // semaphore of one: see ask
 
 	// ctx ends when the channel is gone, or when a drain has given up waiting
@@ -32,6 +35,14 @@ type session struct {
 
 	// countsNacks: the broker counts what is given back as a failed delivery.
 	countsNacks bool
+
+	// forgetful: the channel may hold back acks for a quorum queue, and forgets those
+	// when it is closed (see ack.CertainWindow). When the queue had answered last, it
+	// had the first proven commands.
+	forgetful bool
+	proven    uint64
+
+	prefetch int // of the subscription
 
 	// pending was delivered and has not begun. Only serve uses it.
 	pending []*delivery
@@ -81,10 +92,8 @@ func (w *Worker) open(ctx context.Context, careful bool) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{worker: w, conn: conn, ch: ch, asking: make(chan struct{}, 1), careful: careful, countsNacks: countsNacks(conn.Properties)}
-	s.acks = newAcker(settler{ch, s})
-	s.acks.window = newWindow(conn.Properties)
-	s.acks.certain = w.cfg.certain()
+	s := &session{worker: w, conn: conn, ch: ch, asking: make(chan struct{}, 1), careful: careful, countsNacks: countsNacks(conn.Properties), forgetful: isRabbitMQ(conn.Properties)}
+	s.acks = ack.New(settler{ch, s})
 	s.ctx, s.end = context.WithCancelCause(w.settling)
 	closes := ch.NotifyClose(make(chan *amqp.Error, 1))
 	err = errors.Join(
@@ -111,7 +120,7 @@ func (s *session) watch(closes <-chan *amqp.Error) {
 // settle writes what is settled. A session that nothing can be settled on any more
 // must not go on: what it was given would never be.
 func (s *session) settle() {
-	err := s.acks.run(s.ctx)
+	err := s.acks.Run(s.ctx)
 	if err != nil && !errors.Is(err, amqp.ErrClosed) { // watch knows why it is closed
 		s.end(fmt.Errorf("cannot settle: %w", err))
 	}
@@ -143,7 +152,7 @@ func (s *session) abandon(reason error) {
 // that follows the end of its channel ends the connection (504), and a request under
 // way would take the answer for its own. Nothing may be asked after it.
 func (s *session) closeChannel() {
-	<-s.acks.done
+	<-s.acks.Done()
 	s.asking <- struct{}{}
 	s.conn.closeChannel(s.ch)
 }
@@ -153,10 +162,12 @@ func (s *session) closeChannel() {
 func (s *session) close(patience time.Duration) {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
-	s.acks.end()
+	s.acks.End()
 	select {
-	case <-s.acks.done:
-		s.acks.window.wait(ctx)
+	case <-s.acks.Done():
+		if s.forgetful && s.acks.Commands()-s.proven > ack.CertainWindow {
+			_ = sleep(ctx, takenWithin)
+		}
 	case <-ctx.Done():
 	}
 	_, _ = call(ctx, s.worker.client, func() (struct{}, error) {
@@ -166,13 +177,24 @@ func (s *session) close(patience time.Duration) {
 	s.end(ErrClosed)
 }
 
+// takenWithin is the time in which a quorum queue takes an ack. It mostly needs some
+// milliseconds, and more than 30 where its disk is busy.
+const takenWithin = time.Second
+
+// isRabbitMQ reports whether a broker is RabbitMQ itself. Others that only do as
+// RabbitMQ does call themselves so, too.
+func isRabbitMQ(properties amqp.Table) bool {
+	platform, _ := properties["platform"].(string)
+	return strings.HasPrefix(platform, "Erlang")
+}
+
 // settler is a channel as an acker needs it.
 type settler struct {
 	*amqp.Channel
 	session *session
 }
 
-// Sync implements acknowledger. The request is one that changes nothing: the
+// Sync implements ack.Channel. The request is one that changes nothing: the
 // prefetch is that of consumers to come, and each sets its own.
 func (c settler) Sync() error {
 	return c.session.ask(func() error { return c.Qos(1, 0, false) })

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/ack"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -53,10 +54,8 @@ type WorkerConfig struct {
 	// there is no middleware. It is for programs that have to tell a message that is
 	// delivered again from another one that is equal to it. AMQP has no answer to an
 	// ack, so the worker makes a request after it, one for all acks that are sent
-	// together. On RabbitMQ's quorum queues at most 32 acks at a time are safe: with a
-	// Prefetch above 32 an ack may have to wait until those before it are known to be
-	// written down, or were sent a second ago, which is taken for that: see
-	// docs/guarantees.md. Acked is called from many goroutines at once, and a drain
+	// together. On RabbitMQ's quorum queues that is certain for at most 32 acks at a time:
+	// Prefetch and Concurrency are at most 32 with Acked. See docs/guarantees.md. Acked is called from many goroutines at once, and a drain
 	// waits for it. Default: none.
 	Acked func(m *Message, err error)
 
@@ -84,9 +83,8 @@ type WorkerConfig struct {
 	// Prefetch is how many unsettled messages the broker lets this worker have,
 	// including those whose retry copy awaits its confirm. A message that is handled alone (see CrashLimit)
 	// comes on top, if its copy is not confirmed within a twentieth of ConsumerTimeout: then the worker
-	// fetches others again. At least Concurrency, at most 65535. Default 4×Concurrency, but at least 16; with AckThenPublish or
-	// Acked, and a Concurrency of up to 32, at most 32 (see AckThenPublish); with
-	// Debounce at least 256.
+	// fetches others again. At least Concurrency, at most 65535. Default 4×Concurrency, but at least 16; with
+	// Debounce at least 256. With AckThenPublish or Acked it is at most 32.
 	Prefetch int
 
 	// Priority is that of this worker among the consumers of the queue: those with a
@@ -118,10 +116,8 @@ type WorkerConfig struct {
 	// 4.3 and later; on those before, which also count what is merely given
 	// back, the broker's own limit on the queue (20). Negative: no limit.
 	//
-	// A classic queue does not count, and neither does the embedded broker for
-	// what was delivered when its own process ended. If CrashLimit is set, each
-	// message that comes from such a queue a second time is put at its end with a
-	// count on it.
+	// A classic queue does not count deliveries, and neither does the embedded broker
+	// those that its own process ended with: CrashLimit has no effect there.
 	CrashLimit int
 
 	// ConsumerTimeout is the broker's consumer_timeout, after which it closes the
@@ -138,8 +134,15 @@ type WorkerConfig struct {
 	DrainTimeout time.Duration
 }
 
-// certain reports whether somebody waits for acks as a rule.
+// certain reports whether acknowledgements have to be known to be taken.
 func (c WorkerConfig) certain() bool { return c.Acked != nil || c.Order == AckThenPublish }
+
+func (c WorkerConfig) maxPrefetch() int {
+	if c.certain() {
+		return ack.CertainWindow
+	}
+	return math.MaxUint16
+}
 
 func (c WorkerConfig) withDefaults() WorkerConfig {
 	c.Policy = c.Policy.WithDefaults()
@@ -148,13 +151,11 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 		c.Concurrency = DefaultConcurrency
 	}
 	if c.Prefetch == 0 {
-		c.Prefetch = min(max(16, 4*c.Concurrency), math.MaxUint16)
-		if c.certain() && c.Concurrency <= windowSize {
-			c.Prefetch = min(c.Prefetch, windowSize)
-		}
+		c.Prefetch = max(16, 4*c.Concurrency)
 		if c.Debounce != nil {
 			c.Prefetch = max(c.Prefetch, 256)
 		}
+		c.Prefetch = max(c.Concurrency, min(c.Prefetch, c.maxPrefetch()))
 	}
 	if c.ConsumerTimeout == 0 {
 		c.ConsumerTimeout = DefaultConsumerTimeout
@@ -183,6 +184,8 @@ func (c WorkerConfig) Validate() error {
 	}
 	if c.Prefetch < 0 || d.Prefetch > math.MaxUint16 || d.Prefetch < d.Concurrency {
 		fault("Prefetch %d: use at least Concurrency (%d) and at most %d, or 0 for the default", c.Prefetch, d.Concurrency, math.MaxUint16)
+	} else if d.Prefetch > c.maxPrefetch() {
+		fault("Prefetch and Concurrency must be at most %d with AckThenPublish or Acked: got %d and %d (run several workers)", c.maxPrefetch(), d.Prefetch, d.Concurrency)
 	}
 	if c.DrainTimeout < 0 {
 		fault("DrainTimeout %s is negative: use 0 for %s", c.DrainTimeout, DefaultDrainTimeout)
@@ -206,7 +209,7 @@ func (c WorkerConfig) Validate() error {
 		}
 	}
 	if m, ok := d.Strategy.Marks.(topology.Deliveries); ok && m.Classic && c.CrashLimit > 0 {
-		fault("CrashLimit cannot be kept with Requeuing.Classic, where a message that was put back looks like one whose worker ended: leave it 0")
+		fault("CrashLimit must be 0 with Requeuing.Classic: got %d (a classic queue does not count deliveries)", c.CrashLimit)
 	}
 	errs = append(errs, c.Policy.Validate())
 	// Each asks for what the one before it has found to be sound.

@@ -38,7 +38,7 @@ type IngestConfig struct {
 
 	// Batch is how many messages of a queue are taken at a time, and stored in one
 	// transaction at the most. They are in memory meanwhile, with their bodies.
-	// Default 100.
+	// A queue has at most 32 messages in memory, whatever the Batch. Default 100.
 	Batch int
 
 	// Lease is how long a queue is left alone whose process does not say that it is
@@ -163,12 +163,16 @@ func (in *Ingest) worker(queue string, b *batcher) (*reprise.Worker, error) {
 		AsDelivered:  true,
 		Acked:        func(m *reprise.Message, err error) { b.acked(m, err) },
 		Strategy:     keep(),
-		Concurrency:  in.cfg.Batch,
-		Prefetch:     in.cfg.Batch,
+		Concurrency:  min(in.cfg.Batch, maxTaken),
+		Prefetch:     min(in.cfg.Batch, maxTaken),
 		CrashLimit:   -1,
 		DrainTimeout: drainTimeout,
 	})
 }
+
+// maxTaken is the largest Prefetch with which acknowledgements are certain: see
+// reprise.WorkerConfig.Acked.
+const maxTaken = 32
 
 // drainTimeout is for what is on its way into the store when Run is to end.
 const drainTimeout = 5 * time.Second

@@ -12,7 +12,6 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/ledger"
-	"github.com/reprisemq/reprise/topology"
 )
 
 var errNotNow = errors.New("not now")
@@ -80,25 +79,6 @@ func TestBalanced(t *testing.T) {
 			h.line(t)
 			h.publish(t, "a", "a", "a", "twice", "twice")
 			wants(t, h.line(t), ledger.Line{In: 5, Done: 5})
-		})
-	})
-	t.Run("deliveries counted on a copy", func(t *testing.T) {
-		runHouse(t, func(t *testing.T, h *house) {
-			h.orders(t, func(context.Context, *reprise.Message) error {
-				time.Sleep(10 * time.Second)
-				return nil
-			}, func(c *reprise.WorkerConfig) {
-				c.CrashLimit = 5
-				c.Topology.Queues = []topology.Queue{{Name: "orders", Args: topology.Table{"x-queue-type": "classic"}}}
-			})
-			h.line(t)
-			h.publish(t, "a", "b")
-			for range 2 {
-				time.Sleep(4 * time.Second)
-				h.Cut()
-			}
-			h.Drain(t)
-			wants(t, h.line(t), ledger.Line{In: 2, Done: 2})
 		})
 	})
 	t.Run("scheduled", func(t *testing.T) {

@@ -87,8 +87,6 @@ func (b *Book) Observe(e reprise.Event) {
 		n.Lost = 1
 	case reprise.EventCopyFailed:
 		n.Refused = 1
-	case reprise.EventMoved:
-		n.Moved = 1
 	default:
 		return
 	}

@@ -21,8 +21,7 @@
 //	was there   messages in all those places when the account was opened
 //	published   by clients to the work queue, straight or through exchanges, a replay among them, and
 //	            by PublishAt to its levels. What comes back from a wait queue or is given back does not
-//	            count (message_stats.publish of the queue; measured with RabbitMQ 3.10 and 4.3), nor does
-//	            a copy by which a worker counts deliveries of a classic queue (EventMoved)
+//	            count (message_stats.publish of the queue; measured with RabbitMQ 3.10 and 4.3)
 //	done        acknowledged after the handler returned nil, or as one of a burst (EventDone, EventDebounced)
 //	ready       in the work queue, for a worker to take
 //	unacked     with a worker

@@ -23,7 +23,6 @@
 //	reprise_last_success_timestamp_seconds  gauge      queue
 //	reprise_copies_failed_total             counter    queue
 //	reprise_debounced_total                 counter    queue
-//	reprise_moved_total                     counter    queue
 //	reprise_consumer_timeouts_near_total    counter    queue
 //	reprise_consuming                       gauge      queue
 //	reprise_interruptions_total             counter    queue

@@ -25,7 +25,6 @@ type Metrics struct {
 	lastSuccess     *prometheus.GaugeVec
 	copiesFailed    *prometheus.CounterVec
 	debounced       *prometheus.CounterVec
-	moved           *prometheus.CounterVec
 	timeoutsNear    *prometheus.CounterVec
 	consuming       *prometheus.GaugeVec
 	interruptions   *prometheus.CounterVec
@@ -72,7 +71,6 @@ func New(cfg Config) (*Metrics, error) {
 	m.retryDelay = m.histogram(cfg, "retry_delay_seconds", "How long retried messages are to wait.", cfg.RetryDelay, "queue")
 	m.lastSuccess = m.gauge("last_success_timestamp_seconds", "When a message was last done; before the first one, when consuming began.", "queue")
 	m.copiesFailed = m.counter("copies_failed_total", "Copies of failed messages that the broker did not take at once. They are tried again.", "queue")
-	m.moved = m.counter("moved_total", "Messages moved to the end of their queue, as a copy with its crashes counted on it.", "queue")
 	m.timeoutsNear = m.counter("consumer_timeouts_near_total", "Messages being handled that the worker has had for so long that the broker loses patience soon.", "queue")
 	m.debounced = m.counter("debounced_total", "Messages acknowledged with another one like them, and not handled.", "queue")
 	m.consuming = m.gauge("consuming", "Workers that have a consumer.", "queue")

@@ -52,7 +52,7 @@ type queue struct {
 	lastSuccess prometheus.Gauge
 	begun       sync.Once // before any success
 
-	copiesFailed, debounced, moved, timeoutsNear prometheus.Counter
+	copiesFailed, debounced, timeoutsNear prometheus.Counter
 }
 
 // consumer is the metrics of those who consume a queue, be it a work queue or not.
@@ -102,7 +102,6 @@ func (m *Metrics) queue(name string) *queue {
 
 		copiesFailed: m.copiesFailed.WithLabelValues(name),
 		debounced:    m.debounced.WithLabelValues(name),
-		moved:        m.moved.WithLabelValues(name),
 		timeoutsNear: m.timeoutsNear.WithLabelValues(name),
 	}
 }
@@ -154,8 +153,6 @@ func (q *queue) observe(e reprise.Event) {
 		q.lost.Inc()
 	case reprise.EventDebounced:
 		q.debounced.Inc()
-	case reprise.EventMoved:
-		q.moved.Inc()
 	case reprise.EventCopyFailed:
 		q.copiesFailed.Inc()
 	case reprise.EventTimeoutNear:

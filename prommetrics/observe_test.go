@@ -78,9 +78,6 @@ func TestEventsMoveTheirMetrics(t *testing.T) {
 		{"debounced", reprise.Event{Kind: reprise.EventDebounced, Attempt: 1}, map[string]float64{
 			"debounced_total" + q: 1,
 		}},
-		{"moved", reprise.Event{Kind: reprise.EventMoved}, map[string]float64{
-			"moved_total" + q: 1,
-		}},
 		{"a copy that is tried again", reprise.Event{Kind: reprise.EventCopyFailed, Attempt: 1, Delay: time.Second, Err: errTest}, map[string]float64{
 			"copies_failed_total" + q: 1,
 		}},

@@ -84,7 +84,7 @@ func busy(t testing.TB, r *raw) {
 // known.
 func TestWhatAckedWasToldIsTrueOfManyAtOnce(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		const count = 200
+		const count = 32
 		r := newRaw(t, b.URL)
 		work, strategy := r.names(topology.Buckets{})
 		proxy := testkit.NewProxy(t, b.URL)
@@ -168,7 +168,7 @@ func TestAWorkerThatEndsIsHeard(t *testing.T) {
 // one of many that RabbitMQ forgets about with the connection.
 func TestAckThenPublishDoesNotDuplicateManyAtOnce(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		const count = 200
+		const count = 32
 		r := newRaw(t, b.URL)
 		work, strategy := r.names(topology.Buckets{})
 		proxy := testkit.NewProxy(t, b.URL)

@@ -2,7 +2,6 @@ package workertest
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -114,51 +113,6 @@ func TestAMessageThatKillsItsWorkerIsParked(t *testing.T) {
 			if !handled[id] {
 				t.Errorf("%s was never handled: %v", id, runs)
 			}
-		}
-	})
-}
-
-// On a queue that does not count deliveries, the message itself does.
-func TestCrashesAreCountedOnClassicQueues(t *testing.T) {
-	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		r := newRaw(t, b.URL)
-		queue, strategy := r.names(topology.Buckets{})
-		exchange := testkit.Name(t, "orders")
-		r.deleteExchanges(exchange)
-		c := dial(t, b.URL)
-		classic := topology.Topology{
-			Exchanges: []topology.Exchange{{Name: exchange, Kind: topology.Topic}},
-			Queues:    []topology.Queue{{Name: queue, Args: topology.Table{"x-queue-type": "classic"}}},
-			Bindings:  []topology.Binding{{Exchange: exchange, Queue: queue, RoutingKey: "order.#"}},
-		}
-		if err := c.Declare(t.Context(), classic); err != nil {
-			t.Fatal(err)
-		}
-		r.publish(exchange, "order.paid", amqp.Publishing{MessageId: "poison", Headers: amqp.Table{"k": "v"}})
-		var mu sync.Mutex
-		var seen []reprise.Message
-		cfg := reprise.WorkerConfig{Queue: queue, Strategy: strategy, Topology: classic, CrashLimit: 3}
-		crashing(t, b, cfg, func(m *reprise.Message) bool {
-			mu.Lock()
-			defer mu.Unlock()
-			seen = append(seen, *m)
-			return true
-		}, func() bool { return r.depth(queue+".failed") == 1 && r.depth(queue) == 0 })
-
-		if len(seen) != 3 {
-			t.Errorf("handled %d times", len(seen))
-		}
-		for i, m := range seen {
-			if m.Exchange != exchange || m.RoutingKey != "order.paid" || m.Attempt != 1 || !slices.Equal(keys(m.Headers), []string{"k"}) {
-				t.Errorf("delivery %d: %q %q attempt %d headers %v", i+1, m.Exchange, m.RoutingKey, m.Attempt, m.Headers)
-			}
-		}
-		parked := r.take(queue + ".failed")
-		if n, _ := topology.Integer(parked.Headers[reprise.HeaderCrashes]); parked.MessageId != "poison" || n != 3 {
-			t.Errorf("parked %q with %v", parked.MessageId, parked.Headers)
-		}
-		if parked.Headers[topology.HeaderRoutingKey] != "order.paid" || parked.Headers[topology.HeaderExchange] != exchange {
-			t.Errorf("origin lost: %v", parked.Headers)
 		}
 	})
 }

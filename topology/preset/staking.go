@@ -56,7 +56,7 @@ const StakingRetryDelay = 5 * time.Second
 // messages. But a quorum queue of RabbitMQ 4 dead-letters, at its default
 // delivery limit of 20, what was delivered 21 times and never settled. A worker
 // parks such a message before that: by default with RabbitMQ 4.3 and later, on
-// 4.0 to 4.2 and on classic queues where WorkerConfig.CrashLimit is set.
+// 4.0 to 4.2 where WorkerConfig.CrashLimit is set. Classic queues have no such limit.
 //
 // Programs without such a limit are protected by a policy, since the queue's
 // arguments cannot be changed; then the broker does not give up on a message:

@@ -1,4 +1,4 @@
-package reprise
+package ack
 
 import (
 	"fmt"
@@ -26,45 +26,45 @@ func (c *timed) Ack(tag uint64, multiple bool) error {
 func TestAcksComeTogether(t *testing.T) {
 	cases := map[string]struct {
 		spare int
-		acked func(a *acker)
+		acked func(a *Acker)
 		want  []string
 	}{
 		"one after a while is told at once": {
 			spare: 100,
-			acked: func(a *acker) {
-				a.ack(1)
+			acked: func(a *Acker) {
+				a.Settle(1, Ack)
 				time.Sleep(time.Second)
-				a.ack(2)
+				a.Settle(2, Ack)
 			},
 			want: []string{"0s: ack 1", "1s: ack 2"},
 		},
 		"those that follow wait a moment for others": {
 			spare: 100,
-			acked: func(a *acker) {
-				a.ack(1)
+			acked: func(a *Acker) {
+				a.Settle(1, Ack)
 				synctest.Wait()
-				a.ack(2)
-				a.ack(3)
-				time.Sleep(ackPause / 2)
-				a.ack(4)
+				a.Settle(2, Ack)
+				a.Settle(3, Ack)
+				time.Sleep(pause / 2)
+				a.Settle(4, Ack)
 			},
 			want: []string{"0s: ack 1", "1ms: ack up to 4"},
 		},
 		"but not what is given back": {
 			spare: 100,
-			acked: func(a *acker) {
-				a.ack(1)
+			acked: func(a *Acker) {
+				a.Settle(1, Ack)
 				synctest.Wait()
-				a.ack(2)
-				a.giveBack(3)
+				a.Settle(2, Ack)
+				a.Settle(3, GiveBack)
 			},
 			want: []string{"0s: ack 1", "nack 3", "0s: ack 2"},
 		},
 		"but not when the broker might run out of messages to deliver": {
 			spare: 6,
-			acked: func(a *acker) {
+			acked: func(a *Acker) {
 				for tag := range uint64(7) {
-					a.ack(tag + 1)
+					a.Settle(tag + 1, Ack)
 					synctest.Wait()
 				}
 			},
@@ -72,32 +72,32 @@ func TestAcksComeTogether(t *testing.T) {
 		},
 		"nor when nothing is delivered beside what is handled": {
 			spare: 0,
-			acked: func(a *acker) {
-				a.ack(2)
+			acked: func(a *Acker) {
+				a.Settle(2, Ack)
 				synctest.Wait()
-				a.ack(1)
+				a.Settle(1, Ack)
 				synctest.Wait()
-				a.ack(3)
+				a.Settle(3, Ack)
 			},
 			want: []string{"0s: ack 2", "0s: ack 1", "0s: ack 3"},
 		},
 		"those beyond a gap wait for it to close": {
 			spare: 100,
-			acked: func(a *acker) {
-				a.ack(1)
-				a.ack(3)
-				time.Sleep(4*ackPause + ackPause/2)
-				a.ack(2)
+			acked: func(a *Acker) {
+				a.Settle(1, Ack)
+				a.Settle(3, Ack)
+				time.Sleep(4*pause + pause/2)
+				a.Settle(2, Ack)
 			},
 			want: []string{"0s: ack 1", "5ms: ack up to 3"},
 		},
 		"and not for long": {
 			spare: 100,
-			acked: func(a *acker) {
-				a.ack(1)
-				a.ack(3)
+			acked: func(a *Acker) {
+				a.Settle(1, Ack)
+				a.Settle(3, Ack)
 				time.Sleep(time.Second)
-				a.ack(2)
+				a.Settle(2, Ack)
 			},
 			want: []string{"0s: ack 1", "10ms: ack 3", "1s: ack 2"},
 		},
@@ -106,14 +106,14 @@ func TestAcksComeTogether(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ch := &timed{from: time.Now()}
-				a := newAcker(ch)
-				a.expect(c.spare)
-				go a.run(t.Context())
+				a := New(ch)
+				a.SetSpare(c.spare)
+				go a.Run(t.Context())
 				synctest.Wait()
 				c.acked(a)
 				time.Sleep(time.Minute)
-				a.end()
-				<-a.done
+				a.End()
+				<-a.Done()
 				if !slices.Equal(c.want, ch.frames) {
 					t.Errorf("got %q, want %q", ch.frames, c.want)
 				}

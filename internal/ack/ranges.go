@@ -1,4 +1,4 @@
-package reprise
+package ack
 
 // ranges is a set of tags that takes as much room as it has gaps: as many as
 // there are deliveries under way, and not one for each message that went past

@@ -1,4 +1,4 @@
-package reprise
+package ack
 
 import (
 	"errors"
@@ -6,20 +6,21 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 )
 
-// ackBroker is RabbitMQ's side of acknowledging: a tag it does not wait for closes
+// channelModel is RabbitMQ's side of acknowledging: a tag it does not wait for closes
 // the channel.
-type ackBroker struct {
+type channelModel struct {
 	unacked []uint64 // in order
 	frames  int
-	told    map[uint64]verb // but for acks
+	told    map[uint64]Verb // but for acks
 }
 
 var errUnknownTag = errors.New("unknown delivery tag")
 
-func (b *ackBroker) Ack(tag uint64, multiple bool) error {
+func (b *channelModel) Ack(tag uint64, multiple bool) error {
 	b.frames++
 	for i, t := range b.unacked {
 		if t != tag {
@@ -35,31 +36,23 @@ func (b *ackBroker) Ack(tag uint64, multiple bool) error {
 	return errUnknownTag
 }
 
-func (b *ackBroker) Nack(tag uint64, multiple, requeue bool) error {
+func (b *channelModel) Nack(tag uint64, multiple, requeue bool) error {
 	if multiple || !requeue {
 		return errors.New("not a giving back")
 	}
-	b.told[tag] = givenBack
+	b.told[tag] = GiveBack
 	return b.Ack(tag, false)
 }
 
-func (b *ackBroker) Reject(tag uint64, requeue bool) error {
-	b.told[tag] = deadLettered
+func (b *channelModel) Reject(tag uint64, requeue bool) error {
+	b.told[tag] = DeadLetter
 	if requeue {
-		b.told[tag] = requeued
+		b.told[tag] = Requeue
 	}
 	return b.Ack(tag, false)
 }
 
-func (b *ackBroker) Sync() error { return nil }
-
-func write(p *prefix, batch []settlement) error {
-	if err := p.take(batch); err != nil {
-		return err
-	}
-	_, err := p.writeRun()
-	return err
-}
+func (b *channelModel) Sync() error { return nil }
 
 func TestAcksSettleExactlyWhatIsSettled(t *testing.T) {
 	for seed := range uint64(200) {
@@ -71,12 +64,13 @@ func TestAcksSettleExactlyWhatIsSettled(t *testing.T) {
 }
 
 func settleAtRandom(t *testing.T, random *rand.Rand) {
-	b := &ackBroker{told: map[uint64]verb{}}
-	p := newPrefix(b, nil)
+	b := &channelModel{told: map[uint64]Verb{}}
+	var commands atomic.Uint64
+	w := newWriter(b, &commands)
 	var open []uint64 // delivered and not settled
 	settled := 0
 	var tag uint64
-	said := map[uint64]verb{}
+	said := map[uint64]Verb{}
 	for range 1 + random.IntN(30) {
 		for range random.IntN(6) {
 			tag++
@@ -86,36 +80,28 @@ func settleAtRandom(t *testing.T, random *rand.Rand) {
 		var batch []settlement
 		for range random.IntN(len(open) + 1) {
 			i := random.IntN(len(open))
-			s := settlement{tag: open[i], verb: []verb{acked, acked, acked, givenBack, requeued, deadLettered}[random.IntN(6)]}
-			if s.verb != acked {
+			s := settlement{tag: open[i], verb: []Verb{Ack, Ack, Ack, GiveBack, Requeue, DeadLetter}[random.IntN(6)]}
+			if s.verb != Ack {
 				said[s.tag] = s.verb
 			}
 			open = append(open[:i:i], open[i+1:]...)
 			batch = append(batch, s)
 		}
 		settled += len(batch)
-		if err := write(p, batch); err != nil {
+		round := random.IntN(3) // a pause goes on, it is over, or everything is written
+		all := []int{math.MaxInt, math.MaxInt, 0}[round]
+		if err := w.write(batch, round == 0, all); err != nil {
 			t.Error(err)
 			return
 		}
-		switch random.IntN(3) { // 0: the pause goes on
-		case 1: // the pause is over
-			if err := p.writeBeyond(random.IntN(4), math.MaxInt); err != nil {
-				t.Error(err)
-			}
-		case 2: // all acks are written
-			if err := p.writeBeyond(0, math.MaxInt); err != nil {
-				t.Error(err)
-			}
-			if len(p.beyond) > 0 {
-				t.Errorf("%v were not written", p.beyond)
-			}
+		if round == 2 && len(w.beyond) > 0 {
+			t.Errorf("%v were not written", w.beyond)
 		}
-		untold := slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(open), maps.Keys(p.beyond))))
+		untold := slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(open), maps.Keys(w.beyond))))
 		if !slices.Equal(untold, b.unacked) {
 			t.Errorf("unsettled, or settled beyond a gap: %v, the broker waits for %v", untold, b.unacked)
 		}
-		if gaps := len(p.told.end); gaps > len(untold) {
+		if gaps := len(w.written.end); gaps > len(untold) {
 			t.Errorf("%d ranges remembered for %d deliveries that the broker waits for", gaps, len(untold))
 		}
 		if b.frames > settled {
@@ -125,8 +111,11 @@ func settleAtRandom(t *testing.T, random *rand.Rand) {
 	if !maps.Equal(said, b.told) {
 		t.Errorf("not acked: %v, the broker was told %v", said, b.told)
 	}
-	if len(open) == 0 && len(p.beyond) == 0 && len(p.told.end) != 0 {
-		t.Errorf("remembers %v, though all is settled", p.told)
+	if int(commands.Load()) < b.frames {
+		t.Errorf("%d commands for %d frames", commands.Load(), b.frames)
+	}
+	if len(open) == 0 && len(w.beyond) == 0 && len(w.written.end) != 0 {
+		t.Errorf("remembers %v, though all is settled", w.written)
 	}
 }
 
@@ -159,25 +148,32 @@ func (j *journal) Sync() error {
 
 func TestAcksAreCoalescedWhereTheyAreContiguous(t *testing.T) {
 	var j journal
-	p := newPrefix(&j, nil)
-	for _, batch := range [][]settlement{
-		{{tag: 2}, {tag: 1}, {tag: 3}, {tag: 7}, {tag: 5}},
-		{{tag: 4}},
-		{{tag: 6, verb: givenBack}},
-		{{tag: 8}},
-		{{tag: 9}},
-		nil,
+	var commands atomic.Uint64
+	w := newWriter(&j, &commands)
+	for _, step := range []struct {
+		pauses int
+		batch  []settlement
+	}{
+		{1, []settlement{{tag: 2}, {tag: 1}, {tag: 3}, {tag: 7}, {tag: 5}}},
+		{gapPauses, []settlement{{tag: 4}}},
+		{1, []settlement{{tag: 6, verb: GiveBack}}},
+		{1, []settlement{{tag: 8}}},
+		{1, []settlement{{tag: 9}}},
 	} {
-		if err := errors.Join(write(p, batch), p.writeBeyond(1, math.MaxInt)); err != nil {
-			t.Fatal(err)
+		batch := step.batch
+		for range step.pauses {
+			if err := w.write(batch, false, math.MaxInt); err != nil {
+				t.Fatal(err)
+			}
+			batch = nil
 		}
 	}
 	want := []string{"ack 3 multiple", "ack 5 multiple", "ack 7", "nack 6", "ack 8", "ack 9"}
 	if !slices.Equal(want, j.frames) {
 		t.Errorf("got %q, want %q", j.frames, want)
 	}
-	if p.floor != 9 || len(p.told.end) != 0 {
-		t.Errorf("floor %d, remembered %v", p.floor, p.told)
+	if w.floor != 9 || len(w.written.end) != 0 {
+		t.Errorf("floor %d, remembered %v", w.floor, w.written)
 	}
 }
 
@@ -190,23 +186,23 @@ func (deadChannel) Sync() error                   { return errUnknownTag }
 
 func TestAnAckIsKnownToBeDone(t *testing.T) {
 	var j journal
-	a := newAcker(&j)
-	a.ack(1)
+	a := New(&j)
+	a.Settle(1, Ack)
 	done := make(chan bool)
-	go func() { done <- a.ackNow(2) }()
-	go a.run(t.Context())
+	go func() { done <- a.AckNow(2) }()
+	go a.Run(t.Context())
 	if !<-done {
 		t.Error("the broker has done it, and it is not known")
 	}
-	a.end()
-	<-a.done
+	a.End()
+	<-a.Done()
 	if last := j.frames[len(j.frames)-1]; last != "sync" {
 		t.Errorf("wrote %v, and did not wait for the broker", j.frames)
 	}
 
-	a = newAcker(deadChannel{})
-	go func() { done <- a.ackNow(1) }()
-	go a.run(t.Context())
+	a = New(deadChannel{})
+	go func() { done <- a.AckNow(1) }()
+	go a.Run(t.Context())
 	if <-done {
 		t.Error("the channel is gone, and an ack is said to be done")
 	}
@@ -215,19 +211,19 @@ func TestAnAckIsKnownToBeDone(t *testing.T) {
 func TestAckerEnds(t *testing.T) {
 	t.Run("when told, with everything written", func(t *testing.T) {
 		var j journal
-		a := newAcker(&j)
-		a.ack(1)
-		a.ack(3)
-		a.end()
-		a.run(t.Context())
+		a := New(&j)
+		a.Settle(1, Ack)
+		a.Settle(3, Ack)
+		a.End()
+		a.Run(t.Context())
 		if !slices.Equal([]string{"ack 1", "ack 3"}, j.frames) {
 			t.Errorf("got %q", j.frames)
 		}
 	})
 	t.Run("when its channel is gone", func(t *testing.T) {
-		a := newAcker(deadChannel{})
-		a.ack(1)
-		a.run(t.Context())
-		a.ack(2) // nobody listens, nobody waits
+		a := New(deadChannel{})
+		a.Settle(1, Ack)
+		a.Run(t.Context())
+		a.Settle(2, Ack) // nobody listens, nobody waits
 	})
 }
