@@ -194,7 +194,7 @@ var Rules = []Rule{
 	},
 	{
 		For:           []string{"..."},
-		Except:        append([]string{"cmd/...", "examples/coverart/run"}, testPackages...),
+		Except:        append([]string{"cmd/...", "examples/coverart"}, testPackages...),
 		NeverDirectly: []string{"modernc.org/sqlite/...", "github.com/jackc/pgx/..."},
 		Why:           "packages speak to databases through database/sql: which driver goes into the program is up to that",
 	},

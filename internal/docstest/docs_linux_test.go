@@ -106,7 +106,7 @@ var needed = []need{
 	{"/usr/bin/python3", func() bool { return exec.Command("/usr/bin/python3", "-c", "import pika").Run() == nil }},
 	{"jq", func() bool { _, err := exec.LookPath("jq"); return err == nil }},
 	{"curl", func() bool { _, err := exec.LookPath("curl"); return err == nil }},
-	{"examples/coverart/run", func() bool { return exec.Command("../../scripts/postgres", "installed").Run() == nil }},
+	{"examples/coverart", func() bool { return exec.Command("../../scripts/postgres", "installed").Run() == nil }},
 }
 
 // possible leaves out commands that cannot run on this machine.

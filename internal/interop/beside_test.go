@@ -72,7 +72,7 @@ func TestBeside(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel() // most of it is waiting, and programs that start
 			example := filepath.Join(t.TempDir(), d.name)
-			run(t, "", "go", "build", "-o", example, "github.com/reprisemq/reprise/examples/"+d.name+"/run")
+			run(t, "", "go", "build", "-o", example, "github.com/reprisemq/reprise/examples/"+d.name)
 			testkit.Each(t, func(t *testing.T, b testkit.Target) {
 				testkit.Alone(t, b, d.lock)
 				for _, first := range []string{"example", "python"} {

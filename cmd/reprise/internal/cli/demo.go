@@ -23,10 +23,9 @@ type demoCmd struct {
 
 // Help shows examples below the flags.
 func (demoCmd) Help() string {
-	return `Runs the cover art indexer of MusicBrainz for real, with a broker and an S3 store in this
-process, and shows how its messages fail, come back, and end. Ctrl-C ends the events and waits
-for what is under way; Ctrl-C again ends that too. A ledger at the end proves that no message
-was lost.
+	return `Simulate the cover art indexer of MusicBrainz, with a broker and a store in this process, and
+show how its messages fail, come back, and end. Ctrl-C ends the events and waits for messages
+in flight; Ctrl-C again ends that too. A ledger at the end proves that no message was lost.
 
 Examples:
   reprise demo
@@ -60,15 +59,7 @@ func (c *demoCmd) Run(streams IO, stop *signals) (err error) {
 			defer cancel()
 			err = errors.Join(err, b.Shutdown(ctx))
 		}()
-		o.Embedded = &demo.Embedded{Dial: b.DialContext, Queues: func() []demo.Depth { return depths(b) }}
+		o.Dial = b.DialContext
 	}
 	return demo.Run(stop.ctx, o)
-}
-
-func depths(b *broker.Broker) []demo.Depth {
-	var all []demo.Depth
-	for _, q := range b.Queues() {
-		all = append(all, demo.Depth{Name: q.Name, Ready: q.Ready, Unacked: q.Unacked})
-	}
-	return all
 }

@@ -1,6 +1,29 @@
+// Package demo simulates the cover art indexer of MusicBrainz in one process and shows
+// how its messages fail, come back and end.
+//
+//	            publishes events
+//	producer ──► broker ──► index, delete, move ──► store (503 SlowDown now and then)
+//	                ▲            │
+//	                └── .retry ◄─┴─► .failed
+//
+// The broker's protocol, the topology with its names and headers, the workers and the
+// releases are real. The events, the handlers, the store (a map) and the retry delay
+// (seconds instead of hours) are not. examples/coverart is the complete system.
+//
+// A run ends with a ledger of three independent parties, joined by message id:
+//
+//	in                the producer: messages that the broker confirmed
+//	done              the handlers: messages that one of them returned nil for;
+//	                  the workers: duplicates that another message of a burst stood for
+//	failed, waiting   the broker: messages in its queues after the workers stopped
+//
+// in = done + failed + waiting must hold, or a message was lost.
+//
+// The package uses the worker library only; the caller starts the embedded broker.
 package demo
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -8,206 +31,324 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"net"
-	"net/http"
 	"net/url"
-	"strings"
+	"sync"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/examples/coverart"
-	"github.com/reprisemq/reprise/examples/coverart/standin"
+	"github.com/reprisemq/reprise/topology"
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// ErrUnbalanced is returned by Run when the ledger does not balance.
+// ErrUnbalanced is returned by Run if messages are missing in the ledger.
 var ErrUnbalanced = errors.New("demo: the ledger does not balance, messages are missing")
 
-// run is one run and what it is made of.
-type run struct {
-	o       Options
-	url     string
-	dial    func(ctx context.Context, network, addr string) (net.Conn, error) // nil for the network
-	store   *store
-	client  *reprise.Client
-	probe   *probe
-	tracker *tracker
-	view    view
-	state   state // sampled by one goroutine at a time
+// Options are the settings of Run. Out, and one of Dial and BrokerURL, are required.
+type Options struct {
+	Dial      func(ctx context.Context, network, addr string) (net.Conn, error) // to the embedded broker
+	BrokerURL string                                                            // a RabbitMQ, amqp://user:password@host:5672/vhost
 
-	producer producer
-	workers  []*reprise.Worker
-	catalog  *coverart.Memory
+	// Once ends the run after Events events have been published and settled.
+	// Default: events without end, until the context ends.
+	Once   bool
+	Events int           // default 60
+	Spread time.Duration // duration of publishing Events events; default 5s
+	Seed   uint64        // of the events and the store's faults; default: random
+
+	RetryDelay time.Duration // default 2s; 4h in production
+	Grace      time.Duration // time to wait for duplicates of an event; default 300ms; 10s in production
+	FaultRate  float64       // share of the requests that the store refuses; default 0.2, negative for none
+	Latency    time.Duration // longest duration of a request; default 40ms, negative for none
+
+	Out    io.Writer
+	Plain  bool         // lines only, also if Out is a terminal
+	Logger *slog.Logger // of the worker library; default: none
+
+	// Hurry ends the wait for messages in flight when it is closed. They count as waiting.
+	Hurry <-chan struct{}
+
+	timeout time.Duration // without progress, while messages are missing from every queue; default 5s
 }
 
-// Run runs the demo: until Events events are dealt with (Once), or until ctx
-// ends; it then stops publishing, and waits for what is under way, unless Hurry
-// is closed. It prints the ledger, and returns ErrUnbalanced when that does not
-// balance. When it returns, everything it started has ended.
+// maxFaultRate lets retries succeed.
+const maxFaultRate = 0.9
+
+func (o Options) withDefaults() Options {
+	o.Events = cmp.Or(o.Events, 60)
+	o.Spread = cmp.Or(o.Spread, 5*time.Second)
+	o.Seed = cmp.Or(o.Seed, uint64(mathrand.Uint32N(9999))+1) // short enough to type
+	o.RetryDelay = cmp.Or(o.RetryDelay, 2*time.Second)
+	o.Grace = cmp.Or(o.Grace, 300*time.Millisecond)
+	o.FaultRate = cmp.Or(o.FaultRate, 0.2)
+	o.Latency = cmp.Or(o.Latency, 40*time.Millisecond)
+	o.timeout = cmp.Or(o.timeout, 5*time.Second)
+	return o
+}
+
+func (o Options) validate() error {
+	switch {
+	case o.Out == nil:
+		return errors.New("demo: Options.Out must not be nil")
+	case (o.Dial == nil) == (o.BrokerURL == ""):
+		return errors.New("demo: either Options.Dial or Options.BrokerURL must be set")
+	case o.Events < 1:
+		return fmt.Errorf("demo: the number of events must be positive: got %d", o.Events)
+	case o.Spread < 0 || o.Grace < 0:
+		return fmt.Errorf("demo: durations must not be negative: got spread %s, grace %s", o.Spread, o.Grace)
+	case o.FaultRate > maxFaultRate:
+		return fmt.Errorf("demo: the fault rate must be at most %v: got %v", maxFaultRate, o.FaultRate)
+	}
+	return o.design().Validate()
+}
+
+func (o Options) design() preset.CoverArt { return preset.CoverArt{RetryDelay: o.RetryDelay} }
+
+// queueNames are the queues of the design in the order of display.
+var queueNames = []string{
+	preset.CoverArtIndexQueue, preset.CoverArtDeleteQueue, preset.CoverArtMoveQueue,
+	preset.CoverArtRetryQueue, preset.CoverArtFailedQueue,
+}
+
+// run is one run of the demo.
+type run struct {
+	o        Options
+	client   *reprise.Client
+	catalog  []release
+	indexer  *indexer
+	tracker  *tracker
+	screen   *screen
+	producer *producer
+	workers  []*reprise.Worker
+	queues   []queue // sampled by one goroutine at a time
+}
+
+// Run runs the demo until Events events are settled (Once) or until ctx ends. It then
+// stops publishing and waits for messages in flight, unless Hurry is closed. It prints
+// the ledger, and returns ErrUnbalanced if messages are missing.
 func Run(ctx context.Context, o Options) (err error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
 		return err
 	}
-	r := &run{o: o, url: o.BrokerURL}
-	broker := redacted(o.BrokerURL)
-	if o.Embedded != nil {
-		r.url, r.dial, broker = "amqp://guest:guest@embedded/", o.Embedded.Dial, "the embedded broker"
+	catalog, err := loadCatalog()
+	if err != nil {
+		return err
 	}
-	var closers []func() error
+	url, broker := o.BrokerURL, redacted(o.BrokerURL)
+	if o.Dial != nil {
+		url, broker = "amqp://guest:guest@embedded/", "the embedded broker"
+	}
+	r := &run{o: o, catalog: catalog, indexer: newIndexer(o, catalog), screen: newScreen(o)}
+	r.tracker = newTracker(r.indexer.note, func(a attempt) { r.screen.print(attemptLine(a, r.screen.width())) })
+	r.client, err = reprise.Dial(ctx, url, &reprise.Config{Name: "reprise demo", Dial: o.Dial, Logger: o.Logger, Observer: r.tracker})
+	if err != nil {
+		return err
+	}
 	defer func() {
-		for i := len(closers) - 1; i >= 0; i-- {
-			err = errors.Join(err, closers[i]())
-		}
-	}()
-	closing := func(f func() error) { closers = append(closers, f) }
-
-	if r.catalog, err = loadCatalogue(); err != nil {
-		return err
-	}
-	r.view = newView(o)
-	r.tracker = newTracker(titlesOf(r.catalog), r.view.attempt)
-	indexer, err := r.startDownstream(closing)
-	if err != nil {
-		return err
-	}
-	if err := r.connect(ctx, closing); err != nil {
-		return err
-	}
-	if err := r.makeWorkers(indexer); err != nil {
-		return err
-	}
-	r.view.begin(intro{broker: broker, retryDelay: o.RetryDelay})
-	err = r.work(ctx)
-	r.state.phase = ""
-	r.view.end(r.sample())
-	if err != nil {
-		return err
-	}
-	return r.settleAccounts()
-}
-
-// startDownstream starts what the workers work with.
-func (r *run) startDownstream(closing func(func() error)) (*coverart.Indexer, error) {
-	store, err := startStore(newFaults(r.o))
-	if err != nil {
-		return nil, err
-	}
-	closing(store.Close)
-	r.store = store
-	service, err := standin.Serve(standin.WebService(r.catalog))
-	if err != nil {
-		return nil, err
-	}
-	closing(service.Close)
-	transport := &http.Transport{MaxIdleConnsPerHost: 16}
-	closing(func() error { transport.CloseIdleConnections(); return nil })
-	archive, err := coverart.NewS3(coverart.S3Config{Endpoint: store.URL, Transport: transport})
-	if err != nil {
-		return nil, err
-	}
-	return &coverart.Indexer{
-		Catalogue: r.catalog, Archive: archive,
-		WebService: &coverart.HTTPWebService{
-			BaseURL: service.URL, UserAgent: "reprise-demo (https://github.com/reprisemq/reprise)",
-			Client: &http.Client{Transport: transport},
-		},
-		Logger: slog.New(remarks{r.o.Logger.Handler()}),
-	}, nil
-}
-
-// connect connects to the broker, declares the topology, and checks that
-// nobody else uses it.
-func (r *run) connect(ctx context.Context, closing func(func() error)) error {
-	client, err := reprise.Dial(ctx, r.url, &reprise.Config{Name: "reprise demo", Dial: r.dial, Logger: r.o.Logger, Observer: r.tracker})
-	if err != nil {
-		return err
-	}
-	r.client = client
-	closing(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		return client.Close(ctx)
-	})
-	err = client.Declare(ctx, r.o.design().Topology())
+		err = errors.Join(err, r.client.Close(ctx))
+	}()
+	if err := r.declare(ctx); err != nil {
+		return err
+	}
+	if err := r.makeWorkers(); err != nil {
+		return err
+	}
+	r.screen.print(introLines(broker, o.RetryDelay, r.screen.width())...)
+	err = r.work(ctx)
+	r.screen.end(queueLines(r.sample().queues))
+	if err != nil {
+		return err
+	}
+	return r.printLedger()
+}
+
+// declare declares the topology and checks that no one else uses it.
+func (r *run) declare(ctx context.Context) error {
+	const advice = "give the demo a virtual host of its own (rabbitmqctl add_vhost demo; amqp://…/demo)"
+	err := r.client.Declare(ctx, r.o.design().Topology())
 	if _, differs := errors.AsType[*reprise.DeclareError](err); differs {
-		return fmt.Errorf("demo: another run, or the real indexer, has these queues with other settings: "+
-			"give the demo a virtual host of its own, or the same --retry-delay: %w", err)
+		return fmt.Errorf("demo: these queues exist with other settings: %s, or the same --retry-delay: %w", advice, err)
 	} else if err != nil {
 		return err
 	}
-	r.probe = newProbe(r.url, r.dial)
-	closing(r.probe.close)
-	return r.probe.unused()
+	// The connection of a run holds this queue as a lock.
+	lock := topology.Queue{Name: preset.CoverArtExchange + ".demo", Transient: true, Exclusive: true}
+	if err := r.client.Declare(ctx, topology.Topology{Queues: []topology.Queue{lock}}); err != nil {
+		return fmt.Errorf("demo: another demo uses these queues: %s: %w", advice, err)
+	}
+	for _, name := range queueNames {
+		n, err := r.client.Depth(ctx, name)
+		if err != nil {
+			return err
+		}
+		if n > 0 && name != preset.CoverArtFailedQueue {
+			return fmt.Errorf("demo: queue %s must be empty: got %d messages (%s)", name, n, advice)
+		}
+		r.queues = append(r.queues, queue{name: name})
+	}
+	return nil
 }
 
-func (r *run) makeWorkers(x *coverart.Indexer) error {
+func (r *run) makeWorkers() error {
 	for _, w := range []struct {
-		event, queue string
-		handler      reprise.HandlerFunc
-		concurrency  int
+		queue       string
+		handler     reprise.HandlerFunc
+		concurrency int
 	}{
-		{"index", preset.CoverArtIndexQueue, x.Index, 6},
-		{"delete", preset.CoverArtDeleteQueue, x.Delete, 2},
-		{"move", preset.CoverArtMoveQueue, x.Move, 2},
+		{preset.CoverArtIndexQueue, r.indexer.index, 6},
+		{preset.CoverArtDeleteQueue, r.indexer.delete, 2},
+		{preset.CoverArtMoveQueue, r.indexer.move, 2},
 	} {
 		worker, err := reprise.NewWorker(r.client, reprise.WorkerConfig{
-			Queue: w.queue, Strategy: r.o.design().Strategy(), Concurrency: w.concurrency,
-			Handler: r.tracker.watch(w.event, w.handler), Debounce: &reprise.Debounce{Window: r.o.Grace, Key: reprise.ContentKey}, DrainTimeout: 5 * time.Second,
+			Queue: w.queue, Strategy: r.o.design().Strategy(), Concurrency: w.concurrency, Handler: r.indexer.count(w.handler),
+			Debounce: &reprise.Debounce{Window: r.o.Grace, Key: reprise.ContentKey}, DrainTimeout: 5 * time.Second,
 		})
 		if err != nil {
 			return err
 		}
 		r.workers = append(r.workers, worker)
 	}
-	for _, name := range queueNames {
-		r.state.queues = append(r.state.queues, queueState{Depth: Depth{Name: name, Unacked: Unknown}})
+	return nil
+}
+
+// Reasons for the end of work.
+var (
+	errSettled = errors.New("every message is settled")
+	errHurry   = errors.New("interrupted again")
+	errLost    = errors.New("messages are missing from every queue")
+)
+
+// work runs the producer and the workers, and returns after all of them stopped. The
+// producer stops when ctx ends or the events run out, the workers stop when no message
+// is in flight. Hurry stops both.
+func (r *run) work(ctx context.Context) error {
+	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	publishing, stopPublishing := context.WithCancel(ctx)
+	defer stopPublishing()
+
+	var wg sync.WaitGroup
+	for _, w := range r.workers {
+		wg.Go(func() {
+			if err := w.Run(working); err != nil {
+				stop(err)
+			}
+		})
+	}
+	r.producer = &producer{client: r.client, store: r.indexer.store, tracker: r.tracker, prefix: newPrefix(), interval: r.o.Spread / time.Duration(r.o.Events)}
+	every := period
+	if r.o.Once {
+		r.producer.limit, every = r.o.Events, r.o.Events
+	}
+	published := make(chan struct{})
+	wg.Go(func() {
+		defer close(published)
+		if err := r.producer.run(publishing, plan(r.o.Seed, r.catalog, every)); err != nil {
+			stop(err)
+		}
+	})
+	wg.Go(func() {
+		select {
+		case <-r.o.Hurry:
+			stop(errHurry)
+		case <-working.Done():
+		}
+	})
+	r.watch(working, published, stop)
+	stopPublishing()
+	wg.Wait()
+	if cause := context.Cause(working); cause != errSettled && cause != errHurry && cause != errLost {
+		return cause
 	}
 	return nil
 }
 
-// settleAccounts prints the ledger.
-func (r *run) settleAccounts() error {
-	a := accounts{
-		prefix: r.producer.prefix, confirmed: r.producer.confirmed, unconfirmed: r.producer.unconfirmed,
-		handled: r.tracker.handled(), debounced: r.tracker.debounced(),
+// watch updates the screen until ctx ends. It calls stop after everything was published
+// and no message is in flight.
+func (r *run) watch(ctx context.Context, published <-chan struct{}, stop context.CancelCauseFunc) {
+	const interval = 100 * time.Millisecond
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	idle := time.Duration(0)
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		s := r.sample()
+		if r.o.Once {
+			s.target = r.o.Events
+		}
+		select {
+		case <-published:
+			if !r.o.Once {
+				s.phase = "no more events; waiting for messages in flight (Ctrl-C again stops that, too)"
+			}
+			switch idle += interval; {
+			case s.busy():
+				idle = 0
+			case s.waiting() == 0:
+				stop(errSettled)
+			case idle >= r.o.timeout:
+				stop(errLost)
+			}
+		default:
+		}
+		r.screen.update(s)
 	}
-	if err := a.askBroker(r.probe); err != nil {
-		return err
-	}
-	l := a.balance()
-	width, colour := plainWidth, false
-	if live, ok := r.view.(*liveView); ok {
-		width, colour = live.shape()
-	}
-	text := strings.Builder{}
-	for _, line := range append([]line{{}}, ledgerLines(l, r.o, width)...) {
-		text.WriteString(line.render(width, colour) + "\n")
-	}
-	if _, err := io.WriteString(r.o.Out, text.String()); err != nil {
-		return fmt.Errorf("demo: print the ledger: %w", err)
-	}
-	if !l.balanced() {
-		return ErrUnbalanced
-	}
-	return nil
 }
 
-// newPrefix makes the message ids of a run differ from every other's: a broker
-// may still have messages of an earlier one.
+// state is a sample of a run.
+type state struct {
+	counts
+	elapsed time.Duration
+	phase   string
+	target  int // number of events to publish; 0 for no end
+	queues  []queue
+}
+
+// sample asks the tracker and the broker. Depths stay as they were while the broker is
+// away; the client reports that.
+func (r *run) sample() state {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for i := range r.queues {
+		q := &r.queues[i]
+		if n, err := r.client.Depth(ctx, q.name); err == nil {
+			q.push(n)
+		}
+	}
+	return state{counts: r.tracker.snapshot(), elapsed: time.Since(r.tracker.began), queues: r.queues}
+}
+
+// busy reports whether messages are in flight, as far as the queues tell.
+func (s state) busy() bool {
+	for _, q := range s.queues {
+		if q.name != preset.CoverArtFailedQueue && q.depth > 0 {
+			return true
+		}
+	}
+	return s.running > 0
+}
+
+// newPrefix returns the prefix of the message ids of a run: the failed queue may hold
+// messages of earlier runs.
 func newPrefix() string {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return "demo-" + hex.EncodeToString(b[:]) + "-"
 }
 
-// redacted names a broker without its password.
+// redacted returns a broker's URL without user and password.
 func redacted(rawURL string) string {
-	u, err := amqp.ParseURI(rawURL)
+	u, err := url.Parse(rawURL)
 	if err != nil {
 		return "a broker"
 	}
-	return (&url.URL{Scheme: u.Scheme, Host: net.JoinHostPort(u.Host, fmt.Sprint(u.Port)), Path: "/" + u.Vhost}).String()
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }

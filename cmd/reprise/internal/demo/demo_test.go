@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // embedded starts a broker for the test.
-func embedded(t *testing.T) *Embedded {
+func embedded(t *testing.T) *broker.Broker {
 	t.Helper()
 	b, err := broker.New(broker.Config{})
 	if err != nil {
@@ -34,19 +34,13 @@ func embedded(t *testing.T) *Embedded {
 			t.Errorf("shutdown: %v", err)
 		}
 	})
-	return &Embedded{Dial: b.DialContext, Queues: func() []Depth {
-		var all []Depth
-		for _, q := range b.Queues() {
-			all = append(all, Depth{Name: q.Name, Ready: q.Ready, Unacked: q.Unacked})
-		}
-		return all
-	}}
+	return b
 }
 
 // quick are options with which nothing takes long.
 func quick(t *testing.T, out io.Writer) Options {
 	return Options{
-		Embedded: embedded(t), Events: 24, Spread: 24 * time.Millisecond, Seed: 5,
+		Dial: embedded(t).DialContext, Events: 24, Spread: 24 * time.Millisecond, Seed: 5,
 		RetryDelay: 20 * time.Millisecond, Grace: time.Millisecond, Latency: -1, Out: out,
 	}
 }
@@ -62,8 +56,9 @@ func wantAll(t *testing.T, text string, parts ...string) {
 
 func TestOnce(t *testing.T) {
 	var out strings.Builder
+	b := embedded(t)
 	o := quick(t, &out)
-	o.Once, o.Grace = true, 250*time.Millisecond // long enough for a burst to be one
+	o.Dial, o.Once, o.Grace = b.DialContext, true, 250*time.Millisecond // long enough for a burst to be one
 	if err := Run(t.Context(), o); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
@@ -72,7 +67,7 @@ func TestOnce(t *testing.T) {
 		"on the embedded broker", "after 20ms (4h in the real system)",
 		"✓ 24 = 21 + 3 + 0   every message is accounted for, none was lost",
 		"   1 ×  5 attempts   503 SlowDown: PUT mbid-27dd50ed…/index.json: Please reduce your request rate.",
-		"   1 ×  1 attempt    delete event: the body has 1 line, want id, gid[, suffix]",
+		"   1 ×  1 attempt    delete event: the body has 1 line, want id, gid",
 		`   1 ×  1 attempt    move event: "none" is not the MBID of a release`,
 		"unknown release, skipped",
 	)
@@ -80,7 +75,7 @@ func TestOnce(t *testing.T) {
 		t.Error("control sequences in what is not a terminal")
 	}
 	depths := map[string]int{}
-	for _, d := range o.Embedded.Queues() {
+	for _, d := range b.Queues() {
 		depths[d.Name] = d.Ready + d.Unacked
 	}
 	if depths[preset.CoverArtFailedQueue] != 3 {
@@ -94,12 +89,12 @@ func TestURL(t *testing.T) {
 	for range 2 { // the second run meets the failed messages of the first
 		var out strings.Builder
 		o := quick(t, &out)
-		o.Embedded, o.BrokerURL, o.Once = nil, target.URL, true
+		o.Dial, o.BrokerURL, o.Once = nil, target.URL, true
 		if err := Run(t.Context(), o); err != nil {
 			t.Fatalf("%v\n%s", err, &out)
 		}
 		wantAll(
-			t, out.String(), "✓ 24 = 21 + 3 + 0", "on amqp://127.0.0.1:", "      ?    ",
+			t, out.String(), "✓ 24 = 21 + 3 + 0", "on amqp://127.0.0.1:",
 			"your broker", "its cover-art-archive.failed has what failed",
 		)
 		if strings.Contains(out.String(), "guest") {
@@ -158,15 +153,15 @@ func TestHurried(t *testing.T) {
 }
 
 func TestOptionsThatCannotWork(t *testing.T) {
-	e := &Embedded{}
+	dial := (&broker.Broker{}).DialContext
 	for want, o := range map[string]Options{
-		"Out is nil":                {Embedded: e},
-		"either Options.Embedded":   {Out: io.Discard},
-		"or Options.BrokerURL":      {Out: io.Discard, Embedded: e, BrokerURL: "amqp://localhost"},
-		"-1 events":                 {Out: io.Discard, Embedded: e, Events: -1},
-		"cannot be negative":        {Out: io.Discard, Embedded: e, Spread: -1},
-		"fault rate 1":              {Out: io.Discard, Embedded: e, FaultRate: 1},
-		"use whole milliseconds":    {Out: io.Discard, Embedded: e, RetryDelay: time.Microsecond},
+		"Out must not be nil":       {Dial: dial},
+		"either Options.Dial":       {Out: io.Discard},
+		"or Options.BrokerURL":      {Out: io.Discard, Dial: dial, BrokerURL: "amqp://localhost"},
+		"got -1":                    {Out: io.Discard, Dial: dial, Events: -1},
+		"must not be negative":      {Out: io.Discard, Dial: dial, Spread: -1},
+		"at most 0.9: got 1":        {Out: io.Discard, Dial: dial, FaultRate: 1},
+		"use whole milliseconds":    {Out: io.Discard, Dial: dial, RetryDelay: time.Microsecond},
 		"amqp://user:password@host": {Out: io.Discard, BrokerURL: "localhost"},
 	} {
 		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
@@ -177,16 +172,16 @@ func TestOptionsThatCannotWork(t *testing.T) {
 
 // The demo leaves queues alone that somebody else works with.
 func TestQueuesInUse(t *testing.T) {
-	e := embedded(t)
+	dial := embedded(t).DialContext
 	first := &notifier{text: "  done    ", seen: make(chan struct{})}
 	ctx, interrupt := context.WithCancel(t.Context())
 	o := quick(t, first)
-	o.Embedded = e
+	o.Dial = dial
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, o) }()
 	<-first.seen
 	second := quick(t, io.Discard)
-	second.Embedded = e
+	second.Dial = dial
 	if err := Run(t.Context(), second); err == nil || !strings.Contains(err.Error(), "a virtual host of its own") {
 		t.Errorf("error %v", err)
 	}
@@ -205,14 +200,14 @@ func TestBrokerIsNamedWithoutPassword(t *testing.T) {
 	}
 }
 
-func TestCatalogue(t *testing.T) {
-	c, err := loadCatalogue()
+func TestCatalog(t *testing.T) {
+	catalog, err := loadCatalog()
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	for _, r := range c.Releases {
-		if seen[r.GID] || r.Title == "" || r.Artist == "" || len(r.Images) == 0 || titlesOf(c).of("index", []byte(r.GID)) == r.GID {
+	for _, r := range catalog {
+		if seen[r.GID] || r.Title == "" || r.Artist == "" || len(r.Images) == 0 {
 			t.Errorf("release %+v", r)
 		}
 		seen[r.GID] = true
@@ -224,13 +219,13 @@ func TestCatalogue(t *testing.T) {
 
 // The same seed gives the same events, and each special one is among them.
 func TestPlan(t *testing.T) {
-	c, err := loadCatalogue()
+	catalog, err := loadCatalog()
 	if err != nil {
 		t.Fatal(err)
 	}
 	take := func(seed uint64) string {
-		var all []planned
-		for p := range plan(seed, c.Releases, 24) {
+		var all []event
+		for p := range plan(seed, catalog, 24) {
 			if all = append(all, p); len(all) == 24 {
 				break
 			}
@@ -245,13 +240,13 @@ func TestPlan(t *testing.T) {
 	if first != again || first == take(2) {
 		t.Error("events do not follow the seed")
 	}
-	wantAll(t, take(3), refusedGID, unknownGID, `none\njpg`, `"delete 829521842"`)
+	wantAll(t, take(3), refusedGID, unknownGID, `\nnone"`, `"delete 829521842"`)
 }
 
-func bodies(all []planned) []string {
+func bodies(all []event) []string {
 	var texts []string
 	for _, p := range all {
-		texts = append(texts, p.event+" "+string(p.body))
+		texts = append(texts, p.kind+" "+p.body)
 	}
 	return texts
 }
@@ -261,9 +256,9 @@ func bodies(all []planned) []string {
 func TestStolenMessagesAreMissed(t *testing.T) {
 	out := &notifier{text: "  retry   ", seen: make(chan struct{})}
 	o := quick(t, out)
-	o.Once, o.RetryDelay, o.patience = true, time.Hour, 200*time.Millisecond
+	o.Once, o.RetryDelay, o.timeout = true, time.Hour, 200*time.Millisecond
 	thief, err := amqp.DialConfig("amqp://guest:guest@embedded/", amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
-		return o.Embedded.Dial(context.Background(), network, addr)
+		return o.Dial(context.Background(), network, addr)
 	}})
 	if err != nil {
 		t.Fatal(err)

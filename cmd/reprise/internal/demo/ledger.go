@@ -2,47 +2,49 @@ package demo
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
+	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// accounts are what the three parties say, by message id. Only ids that start
-// with Prefix are this run's.
+// accounts are the reports of the three parties, by message id. Ids of this run start
+// with prefix.
 type accounts struct {
 	prefix      string
-	confirmed   []string        // producer: the broker took it
-	unconfirmed []string        // producer: the broker did not say
-	handled     map[string]int  // handlers: how often one returned nil
+	confirmed   []string        // producer: the broker confirmed it
+	unconfirmed []string        // producer: the outcome of the publish is unknown
+	handled     map[string]int  // handlers: number of times that one returned nil
 	debounced   map[string]bool // workers: another one of the same burst stood for it
 	failed      []parked        // broker: the failed queue
-	waiting     []string        // broker: all the other queues
+	waiting     []string        // broker: the other queues
 }
 
 // parked is a message in the failed queue.
 type parked struct {
 	id     string
-	errors []string // of all its attempts, from mb-exceptions
+	errors []string // of its attempts, from the exceptions header
 }
 
-// ledger is the balance of accounts. Every message counts once: one that was
-// handled and is in a queue as well counts there, where somebody will meet it.
+// ledger is the balance of accounts. Every message counts once. A message that was
+// handled and is in a queue counts as in the queue.
 type ledger struct {
 	in, done, failed, waiting int
 	burst                     int      // of done: another one stood for them
-	unconfirmed               int      // of in: arrived although the broker did not say so
-	refused                   int      // not of in: neither confirmed nor arrived; the producer knows
+	unconfirmed               int      // of in: they arrived without a confirm
+	refused                   int      // not of in: neither confirmed nor arrived
 	again                     int      // deliveries that were handled after the message was done
-	missing                   []string // ids that nobody has
+	missing                   []string // ids of messages that no party has
 	reasons                   []reason
 }
 
-// reason is a last error and the messages that have it.
+// reason is a last error and its messages.
 type reason struct {
 	text     string
 	messages int
@@ -51,7 +53,7 @@ type reason struct {
 
 func (a accounts) balance() ledger {
 	var l ledger
-	where := map[string]*int{} // the later entry wins: done, then waiting, then failed
+	where := map[string]*int{} // the last assignment wins: done, then waiting, then failed
 	for id := range a.debounced {
 		where[id] = &l.done
 	}
@@ -96,14 +98,14 @@ func (a accounts) balance() ledger {
 	return l
 }
 
-// balanced tells whether in = done + failed + waiting.
+// balanced reports whether in = done + failed + waiting.
 func (l ledger) balanced() bool {
 	return len(l.missing) == 0 && l.in == l.done+l.failed+l.waiting
 }
 
 var mbid = regexp.MustCompile(`([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// shorten makes an error fit to be shown in a line.
+// shorten returns the first line of an error, with short release ids.
 func shorten(text string) string {
 	text, _, _ = strings.Cut(text, "\n")
 	return mbid.ReplaceAllString(text, "$1…")
@@ -125,39 +127,124 @@ func reasonsOf(all []parked) []reason {
 	})
 }
 
-// askBroker fills in what the broker knows. The workers must have stopped.
-func (a *accounts) askBroker(p *probe) error {
-	// The wait queue first: what expires out of it while it is read turns up
-	// in a work queue, which is read after it.
-	order := []string{
-		preset.CoverArtRetryQueue, preset.CoverArtIndexQueue, preset.CoverArtDeleteQueue, preset.CoverArtMoveQueue,
-		preset.CoverArtFailedQueue,
+// printLedger prints the balance.
+func (r *run) printLedger() error {
+	a := accounts{
+		prefix: r.producer.prefix, confirmed: r.producer.confirmed, unconfirmed: r.producer.unconfirmed,
+		handled: r.indexer.successes(), debounced: r.tracker.duplicates(),
 	}
-	found, err := p.contents(order...)
-	if err != nil {
+	if err := a.askBroker(r.client); err != nil {
 		return err
 	}
-	for _, name := range order {
-		for _, d := range found[name] {
+	l := a.balance()
+	r.screen.print(append([]line{{}}, ledgerLines(l, r.o, r.screen.width())...)...)
+	if !l.balanced() {
+		return ErrUnbalanced
+	}
+	return nil
+}
+
+// askBroker reads the queues after the workers stopped. The wait queue comes first: a
+// message that expires meanwhile is then in a work queue, which is read later.
+func (a *accounts) askBroker(c *reprise.Client) error {
+	for _, queue := range []string{
+		preset.CoverArtRetryQueue, preset.CoverArtIndexQueue, preset.CoverArtDeleteQueue, preset.CoverArtMoveQueue,
+		preset.CoverArtFailedQueue,
+	} {
+		err := c.Peek(context.Background(), queue, math.MaxInt, func(m *reprise.Message) {
 			switch {
-			case !strings.HasPrefix(d.MessageId, a.prefix): // an earlier run's, or somebody else's
-			case name == preset.CoverArtFailedQueue:
-				a.failed = append(a.failed, parked{id: d.MessageId, errors: exceptions(d)})
+			case !strings.HasPrefix(m.MessageID, a.prefix): // of an earlier run, or someone else's
+			case queue == preset.CoverArtFailedQueue:
+				a.failed = append(a.failed, parked{id: m.MessageID, errors: exceptions(m)})
 			default:
-				a.waiting = append(a.waiting, d.MessageId)
+				a.waiting = append(a.waiting, m.MessageID)
 			}
+		})
+		if err != nil {
+			return fmt.Errorf("demo: read queue %s: %w", queue, err)
 		}
 	}
 	return nil
 }
 
-func exceptions(d amqp.Delivery) []string {
-	var texts []string
-	list, _ := d.Headers[preset.CoverArtExceptionsHeader].([]any)
+func exceptions(m *reprise.Message) (texts []string) {
+	list, _ := m.Headers[preset.CoverArtExceptionsHeader].([]any)
 	for _, x := range list {
 		if s, ok := x.(string); ok {
 			texts = append(texts, s)
 		}
 	}
 	return texts
+}
+
+// maxNamed is the number of missing messages that are listed.
+const maxNamed = 10
+
+// ledgerLines show the balance, the reasons of what failed, and where to look next.
+func ledgerLines(l ledger, o Options, width int) []line {
+	var lines []line
+	row := func(s style, name string, n int, what string) {
+		lines = append(lines, line{}.add(s, "  "+name).to(12).add(s, fmt.Sprintf("%6d", n)).to(21).add(dim, what))
+	}
+	lines = append(lines, line{}.add(bold, "ledger").to(21).add(dim, "counted when the workers had stopped, message by message"))
+	row(normal, "in", l.in, "published, says the producer: the broker confirmed them")
+	row(green, "done", l.done, "handled, say the handlers: they returned no error")
+	if l.burst > 0 {
+		row(normal, "of a burst", l.burst, "of done: equal to a later one, which stands for them")
+	}
+	row(red, "failed", l.failed, "in "+preset.CoverArtFailedQueue+", says the broker")
+	row(yellow, "waiting", l.waiting, "in the other queues, says the broker")
+	if l.again > 0 {
+		row(normal, "again", l.again, "deliveries of what was done already; not counted above")
+	}
+	if l.unconfirmed > 0 {
+		row(normal, "arrived", l.unconfirmed, "of in: only the broker's confirm was lost")
+	}
+	if l.refused > 0 {
+		row(normal, "not in", l.refused, "neither confirmed nor arrived, as the producer knows")
+	}
+	if len(l.missing) > 0 {
+		row(red, "missing", len(l.missing), "nobody has them")
+	}
+	lines = append(lines, line{})
+	sum := fmt.Sprintf("%d = %d + %d + %d", l.in, l.done, l.failed, l.waiting)
+	if l.balanced() {
+		lines = append(lines, line{}.add(green, "✓ ").add(bold, sum).add(normal, "   every message is accounted for, none was lost"))
+	} else {
+		lines = append(lines, line{}.add(red, "✗ ").add(bold, strings.Replace(sum, "=", "≠", 1)).add(red, "   messages are missing"))
+		for i, id := range l.missing {
+			if i == maxNamed {
+				lines = append(lines, line{}.add(normal, fmt.Sprintf("    and %d more", len(l.missing)-i)))
+				break
+			}
+			lines = append(lines, line{}.add(normal, "    "+id))
+		}
+	}
+	if len(l.reasons) > 0 {
+		lines = append(lines, line{}, line{}.add(bold, "why they failed").to(21).add(dim, "read from the messages themselves, header "+preset.CoverArtExceptionsHeader))
+	}
+	for _, r := range l.reasons {
+		head := line{}.add(red, fmt.Sprintf("%4d ×", r.messages)).add(dim, fmt.Sprintf("  %d %s", r.attempts, plural(r.attempts, "attempt"))).to(21)
+		lines = append(lines, wrapped(head, normal, r.text, width)...)
+	}
+	return append(append(lines, line{}), nextLines(o)...)
+}
+
+func nextLines(o Options) []line {
+	where := func(name, what string) line { return line{}.add(cyan, "  "+name).to(29).add(dim, what) }
+	lines := []line{line{}.add(bold, "where to look next")}
+	lines = append(lines,
+		where("examples/coverart", "the complete indexer, with PostgreSQL and S3"),
+		where("topology/preset", "the queues it ran on, as they are deployed"),
+	)
+	if o.BrokerURL == "" {
+		lines = append(lines, where("reprise demo --url URL", "the same on a RabbitMQ; the messages stay there"))
+	} else {
+		lines = append(lines, where("your broker", "its "+preset.CoverArtFailedQueue+" has what failed"))
+	}
+	lines = append(lines, where(fmt.Sprintf("reprise demo --seed %d", o.Seed), "the same events again"))
+	if o.Once {
+		lines = append(lines, where("reprise demo", "events without end, until Ctrl-C"))
+	}
+	return append(lines, where("reprise --help", "run workers of your own"))
 }

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// style is how a piece of a line looks. The meaning never hangs on it alone.
+// style is a parameter of the control sequence for colours.
 type style string
 
 const (
@@ -18,24 +18,22 @@ const (
 	cyan   style = "36"
 )
 
-// span is text of one style, without control characters.
-type span struct {
+// line is a line of a terminal. Widths count characters: no text here has wide ones.
+type line []struct {
 	text  string
 	style style
 }
 
-// line is a line of a terminal. Widths are counted in characters: the texts
-// that are shown here have no wide ones.
-type line []span
+func (l line) add(s style, text string) line {
+	return append(l, struct {
+		text  string
+		style style
+	}{text, s})
+}
 
-func (l line) add(s style, text string) line { return append(l, span{text, s}) }
-
-// to fills up with blanks until column.
+// to appends blanks up to column.
 func (l line) to(column int) line {
-	if n := column - l.width(); n > 0 {
-		return l.add(normal, strings.Repeat(" ", n))
-	}
-	return l
+	return l.add(normal, strings.Repeat(" ", max(0, column-l.width())))
 }
 
 func (l line) width() int {
@@ -46,30 +44,28 @@ func (l line) width() int {
 	return n
 }
 
-// render returns at most width characters, coloured or not, and no blanks at
-// the end: a line that wraps would spoil every line below it.
+// render returns at most width characters, without blanks at the end.
 func (l line) render(width int, colour bool) string {
 	var out strings.Builder
-	room := width
-	for i, s := range l {
-		rest := l[i+1:].width()
+	cut := l.width() > width
+	for _, s := range l {
 		text := s.text
-		if utf8.RuneCountInString(text) > room || utf8.RuneCountInString(text) == room && rest > 0 {
-			text = fit(text+strings.Repeat(" ", rest), room)
+		n := utf8.RuneCountInString(text)
+		if cut && n >= width {
+			text = fit(text+" ", width)
 		}
-		room -= utf8.RuneCountInString(text)
 		if colour && s.style != normal && strings.TrimSpace(text) != "" {
 			text = "\x1b[" + string(s.style) + "m" + text + "\x1b[0m"
 		}
 		out.WriteString(text)
-		if room <= 0 {
+		if width -= n; width <= 0 {
 			break
 		}
 	}
 	return strings.TrimRight(out.String(), " ")
 }
 
-// fit cuts text to width characters, with an ellipsis where it was cut.
+// fit cuts text to width characters, with an ellipsis.
 func fit(text string, width int) string {
 	if utf8.RuneCountInString(text) <= width {
 		return text
@@ -80,23 +76,24 @@ func fit(text string, width int) string {
 	return strings.TrimRight(string([]rune(text)[:width-1]), " ") + "…"
 }
 
-// wrap breaks a text into lines of at most width characters.
-func wrap(text string, width int) []string {
-	var lines []string
+// wrapped appends text to head, broken into lines of at most width characters.
+func wrapped(head line, s style, text string, width int) (lines []line) {
+	margin := head.width()
+	room := max(20, width-margin)
 	current := ""
 	for word := range strings.FieldsSeq(text) {
-		switch {
-		case current == "":
-			current = word
-		case utf8.RuneCountInString(current)+1+utf8.RuneCountInString(word) <= width:
-			current += " " + word
-		default:
-			lines = append(lines, current)
-			current = word
+		if current != "" && utf8.RuneCountInString(current)+1+utf8.RuneCountInString(word) > room {
+			lines = append(lines, head.add(s, current))
+			head, current = line{}.to(margin), ""
 		}
+		current = strings.TrimSpace(current + " " + word)
 	}
-	if current != "" {
-		lines = append(lines, current)
+	return append(lines, head.add(s, current))
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return noun
 	}
-	return lines
+	return noun + "s"
 }

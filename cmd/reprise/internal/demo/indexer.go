@@ -1,0 +1,250 @@
+package demo
+
+import (
+	"context"
+	_ "embed" // releases.json
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/reprisemq/reprise"
+)
+
+// releasesJSON holds real releases with the number of their front cover.
+//
+//go:embed releases.json
+var releasesJSON []byte
+
+// Releases with a special role.
+const (
+	// refusedGID is the release whose bucket the store always refuses: Dance Fever
+	// (live at Madison Square Garden), by Florence + the Machine.
+	refusedGID = "27dd50ed-1446-4f14-8cda-23fe2f476ccc"
+
+	// unknownGID is a release that the catalog does not have: Mahal, by Glass Beams.
+	unknownGID = "5cbbe06e-ef56-414f-8b1a-00d9840d7119"
+)
+
+type release struct {
+	GID    string
+	Title  string
+	Artist string
+	Images []struct{ ID int64 }
+}
+
+func (r release) image() string { return strconv.FormatInt(r.Images[0].ID, 10) }
+
+func (r release) String() string { return r.Title + " · " + r.Artist }
+
+func loadCatalog() (all []release, err error) {
+	if err := json.Unmarshal(releasesJSON, &all); err != nil {
+		return nil, fmt.Errorf("demo: releases.json: %w", err)
+	}
+	return all, nil
+}
+
+// indexer handles the three kinds of events. The body of an index event is the id of a
+// release; delete has image, release; move has image, old release, new release; one per
+// line. Handlers may run any number of times for the same event.
+type indexer struct {
+	store *store
+	known map[string]bool // ids of releases
+
+	mu      sync.Mutex
+	handled map[string]int    // message id: number of times a handler returned nil
+	notes   map[string]string // message id: remark of the last attempt
+}
+
+func newIndexer(o Options, catalog []release) *indexer {
+	x := &indexer{store: newStore(o), known: map[string]bool{}, handled: map[string]int{}, notes: map[string]string{}}
+	for _, r := range catalog {
+		x.known[r.GID] = true
+	}
+	return x
+}
+
+// count wraps a handler to record its successes.
+func (x *indexer) count(h reprise.HandlerFunc) reprise.HandlerFunc {
+	return func(ctx context.Context, m *reprise.Message) error {
+		err := h(ctx, m)
+		if err == nil {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.handled[m.MessageID]++
+		}
+		return err
+	}
+}
+
+// successes returns the number of times that a handler returned nil, by message id.
+func (x *indexer) successes() map[string]int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return maps.Clone(x.handled)
+}
+
+func (x *indexer) remark(m *reprise.Message, text string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.notes[m.MessageID] = text
+}
+
+func (x *indexer) note(id string) string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.notes[id]
+}
+
+func (x *indexer) index(ctx context.Context, m *reprise.Message) error {
+	fields, err := parse("index", m.Body, "gid")
+	if err != nil {
+		return reprise.Park(err)
+	}
+	gid := fields[0]
+	if !x.known[gid] {
+		x.remark(m, "unknown release, skipped")
+		return nil
+	}
+	if err := x.store.put(ctx, bucket(gid)+"/index.json"); err != nil {
+		return err
+	}
+	return x.store.put(ctx, bucket(gid)+"/"+bucket(gid)+"_mb_metadata.xml")
+}
+
+func (x *indexer) delete(ctx context.Context, m *reprise.Message) error {
+	fields, err := parse("delete", m.Body, "id", "gid")
+	if err != nil {
+		return reprise.Park(err)
+	}
+	return x.store.delete(ctx, imageKey(fields[1], fields[0]))
+}
+
+func (x *indexer) move(ctx context.Context, m *reprise.Message) error {
+	fields, err := parse("move", m.Body, "id", "old gid", "new gid")
+	if err != nil {
+		return reprise.Park(err)
+	}
+	from, to := imageKey(fields[1], fields[0]), imageKey(fields[2], fields[0])
+	if found, err := x.store.copy(ctx, from, to); err != nil {
+		return err
+	} else if !found {
+		x.remark(m, "already moved")
+		return nil
+	}
+	return x.store.delete(ctx, from)
+}
+
+// parse returns the lines of a body, one per name. The value of each "… gid" must be
+// the id of a release.
+func parse(event string, body []byte, names ...string) ([]string, error) {
+	fields := strings.Split(string(body), "\n")
+	if n := len(fields); n != len(names) {
+		return nil, fmt.Errorf("%s event: the body has %d %s, want %s", event, n, plural(n, "line"), strings.Join(names, ", "))
+	}
+	for i, name := range names {
+		if strings.HasSuffix(name, "gid") && !mbid.MatchString(fields[i]) {
+			return nil, fmt.Errorf("%s event: %.40q is not the MBID of a release", event, fields[i])
+		}
+	}
+	return fields, nil
+}
+
+func bucket(gid string) string { return "mbid-" + gid }
+
+func imageKey(gid, image string) string {
+	return bucket(gid) + "/" + bucket(gid) + "-" + image + ".jpg"
+}
+
+// The store refuses the same request at most maxStreak times in a row, and accepts it
+// the next spared times. A message of two requests then fails at most four times, which
+// the design allows: only the planned messages end in the failed queue.
+const (
+	maxStreak = 2
+	spared    = 8
+)
+
+// store is a map of objects that delays its answers, refuses a share of the requests,
+// and refuses every request to the bucket of refusedGID.
+type store struct {
+	faultRate float64
+	latency   time.Duration
+
+	mu      sync.Mutex
+	objects map[string]bool
+	rng     *rand.Rand
+	streaks map[string]int // request: refusals in a row; negative: number of times to accept it
+}
+
+func newStore(o Options) *store {
+	return &store{
+		faultRate: o.FaultRate, latency: o.Latency, objects: map[string]bool{},
+		rng: rand.New(rand.NewPCG(o.Seed, 2)), streaks: map[string]int{},
+	}
+}
+
+// upload stores an image without delay or fault.
+func (s *store) upload(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objects[key] = true
+}
+
+func (s *store) put(ctx context.Context, key string) error {
+	return s.request(ctx, "PUT", key, func() { s.objects[key] = true })
+}
+
+func (s *store) delete(ctx context.Context, key string) error {
+	return s.request(ctx, "DELETE", key, func() { delete(s.objects, key) })
+}
+
+// copy reports whether there is an object to copy.
+func (s *store) copy(ctx context.Context, from, to string) (found bool, err error) {
+	err = s.request(ctx, "PUT", to, func() {
+		if found = s.objects[from]; found {
+			s.objects[to] = true
+		}
+	})
+	return found, err
+}
+
+// request calls effect, with s.mu locked, unless it fails.
+func (s *store) request(ctx context.Context, method, key string, effect func()) error {
+	s.mu.Lock()
+	delay := time.Duration(0)
+	if s.latency > 0 {
+		delay = time.Duration(s.rng.Int64N(int64(s.latency)))
+	}
+	refused := s.refuses(method + " " + key)
+	s.mu.Unlock()
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if refused || strings.HasPrefix(key, bucket(refusedGID)) {
+		return errors.New("503 SlowDown: " + method + " " + key + ": Please reduce your request rate.")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	effect()
+	return nil
+}
+
+func (s *store) refuses(request string) bool {
+	switch streak := s.streaks[request]; {
+	case streak < 0:
+		s.streaks[request]++
+	case streak < maxStreak && s.rng.Float64() < s.faultRate:
+		s.streaks[request]++
+		return true
+	case streak > 0:
+		s.streaks[request] = -spared
+	}
+	return false
+}

@@ -1,0 +1,68 @@
+package cdnpurge_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reprisemq/reprise/examples/cdnpurge/internal/cdnpurge"
+)
+
+func ask(c *cdnpurge.CDN, method, path, body string) int {
+	w := httptest.NewRecorder()
+	c.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+	return w.Code
+}
+
+// Its queue fills up, is worked off as fast as its rate says, and has room again.
+func TestCDNIsFullUntilItHasWorkedSomethingOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rate := 60.0
+		c := &cdnpurge.CDN{Room: 2, Rate: func(time.Time) float64 { return rate }}
+		purge := func(want int) {
+			t.Helper()
+			if got := ask(c, "POST", "/purge/url", `["/"]`); got != want {
+				t.Errorf("%d, want %d; %d in the queue", got, want, c.Length())
+			}
+		}
+		time.Sleep(time.Hour) // of which nothing is left over
+		purge(http.StatusCreated)
+		purge(http.StatusCreated)
+		purge(http.StatusInsufficientStorage)
+		time.Sleep(59 * time.Second)
+		purge(http.StatusInsufficientStorage)
+		time.Sleep(time.Second)
+		purge(http.StatusCreated)
+		purge(http.StatusInsufficientStorage)
+		rate = 3600
+		time.Sleep(2 * time.Second)
+		if n := c.Length(); n != 0 {
+			t.Errorf("%d in the queue", n)
+		}
+	})
+}
+
+func TestCDNRefusesWhatItDoesNotUnderstand(t *testing.T) {
+	c := &cdnpurge.CDN{Room: 10, Rate: func(time.Time) float64 { return 1 }}
+	for _, tc := range []struct {
+		method, path, body string
+		want               int
+	}{
+		{"POST", "/purge/directory", `["/news/"]`, http.StatusCreated},
+		{"POST", "/purge/everything", `["/"]`, http.StatusNotFound},
+		{"POST", "/", `["/"]`, http.StatusNotFound},
+		{"GET", "/purge/url", "", http.StatusMethodNotAllowed},
+		{"POST", "/purge/url", "/index.html", http.StatusBadRequest},
+		{"POST", "/purge/url", "[]", http.StatusBadRequest},
+	} {
+		if got := ask(c, tc.method, tc.path, tc.body); got != tc.want {
+			t.Errorf("%s %s %s: %d, want %d", tc.method, tc.path, tc.body, got, tc.want)
+		}
+	}
+	if n := c.Length(); n != 1 {
+		t.Errorf("%d in the queue", n)
+	}
+}

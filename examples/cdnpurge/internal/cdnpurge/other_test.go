@@ -1,0 +1,82 @@
+package cdnpurge_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/examples/cdnpurge/internal/cdnpurge"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// A purge that was scheduled has an x-death of the queues that it waited in, and none of them
+// says how long: for the other program it fails for the first time.
+func TestOtherBacksOffWhatWasScheduled(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		conn := clean(t, b)
+		removeLevels(t, conn)
+		design := preset.CDNPurge{First: 20 * time.Millisecond}
+		client, err := reprise.Dial(t.Context(), b.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close(context.WithoutCancel(t.Context()))
+		if err := client.Declare(t.Context(), design.Topology()); err != nil {
+			t.Fatal(err)
+		}
+		var asked atomic.Int64
+		cdn := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if asked.Add(1) == 1 {
+				w.WriteHeader(http.StatusInsufficientStorage)
+			}
+		}))
+		defer cdn.Close()
+		err = client.PublishIn(t.Context(), time.Millisecond, &reprise.Message{Exchange: preset.CDNPurgeExchange, RoutingKey: "tag", MessageID: "id", Body: []byte(`["news"]`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := context.WithTimeout(t.Context(), 30*time.Second)
+		defer end()
+		done := ""
+		other := &cdnpurge.Other{Design: design, Purger: &cdnpurge.Purger{URL: cdn.URL}, Done: func(id string) { done = id; end() }}
+		if err := other.Run(ctx, conn); err != nil && done == "" {
+			t.Error(err)
+		}
+		if done != "id" || asked.Load() != 2 {
+			t.Errorf("done is %q, the CDN was asked %d times", done, asked.Load())
+		}
+	})
+}
+
+// removeLevels removes, at the end, what a scheduled message waited in.
+func removeLevels(t *testing.T, conn *amqp.Connection) {
+	t.Helper()
+	levels, err := topology.Levels{}.Schedule(preset.CDNPurgeExchange, "tag", time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ch, err := conn.Channel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range levels.Topology.Queues {
+			if _, err := ch.QueueDelete(q.Name, false, false, false); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, x := range levels.Topology.Exchanges {
+			if err := ch.ExchangeDelete(x.Name, false, false); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

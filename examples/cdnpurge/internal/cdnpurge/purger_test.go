@@ -1,0 +1,86 @@
+package cdnpurge_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/examples/cdnpurge/internal/cdnpurge"
+)
+
+// What the CDN answers decides what becomes of a message.
+func TestPurgerOutcomes(t *testing.T) {
+	for _, tc := range []struct {
+		status int
+		text   string
+		retry  bool
+		err    string
+	}{
+		{http.StatusCreated, "queued", false, ""},
+		{http.StatusOK, "", false, ""},
+		{http.StatusInsufficientStorage, "queue is full", true, "507: queue is full"},
+		{http.StatusServiceUnavailable, "", true, "503: Service Unavailable"},
+		{http.StatusTooManyRequests, "slowly", true, "429: slowly"},
+		{http.StatusRequestTimeout, "", true, "408: Request Timeout"},
+		{http.StatusBadRequest, "no such name", false, "400: no such name"},
+		{http.StatusNotFound, "", false, "404: Not Found"},
+	} {
+		t.Run(http.StatusText(tc.status), func(t *testing.T) {
+			var asked *http.Request
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked = r
+				w.WriteHeader(tc.status)
+				_, _ = w.Write([]byte(tc.text))
+			}))
+			defer server.Close()
+			p := &cdnpurge.Purger{URL: server.URL}
+			err := p.Handler().Handle(t.Context(), &reprise.Message{RoutingKey: "tag", MessageID: "17", Body: []byte(`["news"]`)})
+			if asked.Method != http.MethodPost || asked.URL.Path != "/purge/tag" || asked.Header.Get("Idempotency-Key") != "17" {
+				t.Errorf("asked %s %s with %v", asked.Method, asked.URL, asked.Header)
+			}
+			if tc.err == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			refused, answered := errors.AsType[*cdnpurge.StatusError](err)
+			_, parked := errors.AsType[*reprise.ParkError](err)
+			if !answered || refused.Error() != tc.err || parked == tc.retry {
+				t.Errorf("got %v (parked: %v), want %q", err, parked, tc.err)
+			}
+		})
+	}
+}
+
+// An empty key would be one, and the same for all messages that have no id.
+func TestPurgerHasNoKeyForAMessageWithoutAnID(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if keys, has := r.Header["Idempotency-Key"]; has {
+			t.Errorf("it is called with the keys %q", keys)
+		}
+	}))
+	defer server.Close()
+	p := &cdnpurge.Purger{URL: server.URL}
+	if err := p.Handler().Handle(t.Context(), &reprise.Message{RoutingKey: "url", Body: []byte(`["/"]`)}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A body that nobody can purge is not asked for, and one that cannot be asked for
+// comes back.
+func TestPurgerWithoutAnAnswer(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	p := &cdnpurge.Purger{URL: server.URL}
+	server.Close()
+	err := p.Handler().Handle(t.Context(), &reprise.Message{RoutingKey: "url", Body: []byte(`["/"]`)})
+	if _, parked := errors.AsType[*reprise.ParkError](err); err == nil || parked {
+		t.Errorf("the CDN is not there: %v", err)
+	}
+	err = p.Handler().Handle(t.Context(), &reprise.Message{RoutingKey: "url", Body: []byte("/index.html")})
+	if _, parked := errors.AsType[*reprise.ParkError](err); !parked {
+		t.Errorf("a body that is no JSON: %v", err)
+	}
+}

@@ -1,0 +1,102 @@
+package cdnpurge_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/breaker"
+	"github.com/reprisemq/reprise/examples/cdnpurge/internal/cdnpurge"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// The whole service, over HTTP and AMQP, alone, with a breaker, and beside a program
+// that somebody else wrote: all that is published is done.
+func TestShow(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		for _, name := range []string{"alone", "with a breaker", "beside another program"} {
+			t.Run(name, func(t *testing.T) {
+				conn := clean(t, b)
+				var out strings.Builder
+				others := 0
+				s := cdnpurge.Show{
+					Purges: 40, Over: 600 * time.Millisecond, Room: 5, First: 10 * time.Millisecond, Out: &out,
+					Dial: func(ctx context.Context, c *reprise.Config) (*reprise.Client, error) {
+						return reprise.Dial(ctx, b.URL, c)
+					},
+				}
+				switch name {
+				case "with a breaker":
+					full, err := breaker.New(breaker.Config{Failures: 1, OpenFor: 50 * time.Millisecond})
+					if err != nil {
+						t.Fatal(err)
+					}
+					s.Breaker = full
+				case "beside another program":
+					s.Beside = func(ctx context.Context, design preset.CDNPurge, p *cdnpurge.Purger, done func(string)) error {
+						count := func(id string) { others++; done(id) }
+						return (&cdnpurge.Other{Design: design, Purger: p, Done: count}).Run(ctx, conn)
+					}
+				}
+				if err := s.Run(t.Context()); err != nil {
+					t.Errorf("%v\n%s", err, &out)
+				}
+				if !strings.Contains(out.String(), "40 sent = 40 done + 0 parked; ") {
+					t.Errorf("it says:\n%s", &out)
+				}
+				if s.Beside != nil && (others == 0 || others == s.Purges) {
+					t.Errorf("the other program did %d of %d", others, s.Purges)
+				}
+			})
+		}
+	})
+}
+
+func TestShowSaysWhatIsWrong(t *testing.T) {
+	for _, s := range []cdnpurge.Show{{Purges: -1}, {Over: -1}, {Room: -1}, {First: time.Nanosecond}} {
+		if err := s.Run(t.Context()); err == nil {
+			t.Errorf("%+v runs", s)
+		}
+	}
+}
+
+// clean deletes what the design has on a broker, before the test and after it, and
+// returns a connection.
+func clean(t *testing.T, b testkit.Target) *amqp.Connection {
+	t.Helper()
+	testkit.Alone(t, b, preset.CDNPurgeQueue)
+	conn, err := amqp.Dial(b.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	remove := func() error {
+		ch, err := conn.Channel()
+		if err != nil {
+			return err
+		}
+		design := preset.CDNPurge{}.Topology()
+		for _, q := range design.Queues {
+			_, deleteErr := ch.QueueDelete(q.Name, false, false, false)
+			err = errors.Join(err, deleteErr)
+		}
+		for _, e := range design.Exchanges {
+			err = errors.Join(err, ch.ExchangeDelete(e.Name, false, false))
+		}
+		return errors.Join(err, ch.Close())
+	}
+	if err := remove(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(remove(), conn.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return conn
+}

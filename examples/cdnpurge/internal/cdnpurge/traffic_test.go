@@ -1,0 +1,121 @@
+package cdnpurge_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"time"
+
+	"github.com/reprisemq/reprise/examples/cdnpurge/internal/cdnpurge"
+)
+
+// The week: what is to be purged, and what the CDN can do.
+
+const (
+	day  = 24 * time.Hour
+	week = 7 * day
+
+	peakBegins, peakEnds = 18 * time.Hour, 22 * time.Hour
+
+	room = 70 // purges in the CDN's queue
+)
+
+// peak reports whether an hour of the week is one at which everybody purges.
+func peak(hour int) bool {
+	h := time.Duration(hour%24) * time.Hour
+	return h >= peakBegins && h < peakEnds
+}
+
+// perHour is how many purges the service publishes in an hour of the week, from
+// Monday, 0 h: few at night, some by day, most in the evening, half at the weekend.
+func perHour(hour int) float64 {
+	n := 80.0
+	switch h := hour % 24; {
+	case h < 7:
+		n = 10
+	case peak(hour):
+		n = 160
+	case h >= 22:
+		n = 40
+	}
+	if hour/24 >= 5 {
+		n /= 2
+	}
+	return n
+}
+
+// capacity is how many of them the CDN works off: many, but for its peak hours,
+// when all its customers purge.
+func capacity(since time.Duration) float64 {
+	hour := int(since.Hours()) % (7 * 24)
+	if peak(hour) {
+		if hour/24 >= 5 {
+			return 60
+		}
+		return 40
+	}
+	return 400
+}
+
+// purge is one of the week's messages.
+type purge struct {
+	id, kind string
+	at       time.Duration // since the beginning of the week
+}
+
+// traffic is the same for the same seed.
+func traffic(seed uint64) (all []purge) {
+	random := rand.New(rand.NewPCG(seed, 0))
+	at := time.Duration(0)
+	for at < week {
+		at += time.Duration(random.ExpFloat64() / perHour(int(at.Hours())) * float64(time.Hour))
+		all = append(all, purge{id: fmt.Sprint(len(all)), kind: cdnpurge.Kinds[random.IntN(len(cdnpurge.Kinds))], at: at})
+	}
+	return all[:len(all)-1]
+}
+
+// transport is the way to the CDN, and back: a call takes one to three seconds. How long
+// exactly depends on what is called, so that it is the same whenever that happens.
+type transport struct {
+	http.Handler
+
+	mu    sync.Mutex
+	calls map[string]uint64
+}
+
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	id := r.Header.Get("Idempotency-Key")
+	t.mu.Lock()
+	t.calls[id]++
+	n := t.calls[id]
+	t.mu.Unlock()
+	if err := pause(r.Context(), time.Second+time.Duration(drawn(id, n)*float64(2*time.Second))); err != nil {
+		return nil, err
+	}
+	w := httptest.NewRecorder()
+	t.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// drawn is a number in [0, 1) that looks random.
+func drawn(id string, n uint64) float64 {
+	h := fnv.New64a()
+	_, _ = h.Write(binary.BigEndian.AppendUint64([]byte(id), n))
+	return rand.New(rand.NewPCG(h.Sum64(), n)).Float64()
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

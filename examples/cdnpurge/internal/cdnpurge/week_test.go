@@ -1,0 +1,209 @@
+package cdnpurge_test
+
+import (
+	"encoding/json"
+	"flag"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/breaker"
+	"github.com/reprisemq/reprise/examples/cdnpurge/internal/cdnpurge"
+	"github.com/reprisemq/reprise/reprisetest"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+const seed = 507
+
+// A way is one of handling the week's messages.
+type way struct {
+	name, title string
+	consume     func(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger)
+}
+
+var ways = []way{
+	{"no back-off", "Without back-off", putBack},
+	{"wait exchange", "With back-off, as designed", waitExchange(nil)},
+	{"Reprise's default, breaker", "Reprise's default, and a circuit breaker", buckets(&askEveryMinute)},
+}
+
+// otherWays show what it depends on.
+var otherWays = []way{
+	{"wait exchange, breaker", "", waitExchange(&askEveryMinute)},
+	{"default, breaker that is slow to open", "", buckets(&breaker.Config{})},
+	{"default, no breaker", "", buckets(nil)},
+}
+
+// askEveryMinute is a breaker for a CDN that is full: one refusal says so, and a
+// minute later it is asked again.
+var askEveryMinute = breaker.Config{Failures: 1, OpenFor: time.Minute}
+
+// run lets a week pass, and what is left over after it.
+func (w way) run(t *testing.T, all []purge) (r result) {
+	config := reprisetest.Config{Patience: 60 * day}
+	config.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		b.Declare(t, preset.CDNPurge{}.Topology())
+		began := time.Now()
+		ledger := newLedger(all, began)
+		cdn := &cdnpurge.CDN{
+			Room:     room,
+			Rate:     func(at time.Time) float64 { return capacity(at.Sub(began)) },
+			Answered: ledger.answered,
+		}
+		p := &cdnpurge.Purger{URL: "http://cdn", Client: &http.Client{Transport: &transport{Handler: cdn, calls: map[string]uint64{}}}}
+		w.consume(t, b, p)
+		client := b.Client(t, nil)
+		for _, m := range all {
+			time.Sleep(time.Until(began.Add(m.at)))
+			body, err := json.Marshal([]string{"/" + m.id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := client.Publish(t.Context(), &reprise.Message{Exchange: "cdn-purge", RoutingKey: m.kind, MessageID: m.id, Body: body}); err != nil {
+				t.Fatal(err)
+			}
+			ledger.published()
+		}
+		for ledger.left()-b.Depth(t, "cdn-purge.failed") > 0 && time.Since(began) < 2*week {
+			time.Sleep(time.Minute)
+		}
+		r = ledger.result(w)
+		r.parked = b.Depth(t, "cdn-purge.failed")
+	})
+	return r
+}
+
+// putBack is a consumer without back-off, of the kind that one writes by hand: what
+// cannot be done now goes back to its queue, and is tried again.
+func putBack(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
+	conn, err := amqp.DialConfig(b.URL(), amqp.Config{
+		Heartbeat: time.Hour,
+		Dial:      func(network, addr string) (net.Conn, error) { return b.DialContext(t.Context(), network, addr) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch, err := conn.Channel()
+	if err == nil {
+		err = ch.Qos(1, 0, false)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	deliveries, err := ch.Consume("cdn-purge", "", false, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var consumer sync.WaitGroup
+	consumer.Go(func() {
+		for d := range deliveries {
+			var names []string
+			if err := json.Unmarshal(d.Body, &names); err != nil {
+				t.Error(err)
+			}
+			if p.Purge(t.Context(), d.RoutingKey, names, d.MessageId) != nil {
+				_ = d.Nack(false, true)
+			} else {
+				_ = d.Ack(false)
+			}
+		}
+	})
+	t.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		consumer.Wait()
+	})
+}
+
+// waitExchange is the design, in a worker.
+func waitExchange(c *breaker.Config) func(*testing.T, *reprisetest.Broker, *cdnpurge.Purger) {
+	return func(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
+		random := rand.New(rand.NewPCG(seed, 1)) // one handler at a time: so is what comes of it
+		design := preset.CDNPurge{Rand: random.Float64}
+		b.Work(t, reprise.WorkerConfig{Queue: "cdn-purge", Handler: p.Handler(), Strategy: design.Strategy(), Breaker: newBreaker(t, c)})
+	}
+}
+
+// buckets is a worker as it comes.
+func buckets(c *breaker.Config) func(*testing.T, *reprisetest.Broker, *cdnpurge.Purger) {
+	return func(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		asEver := reprise.Policy{}.WithDefaults().Backoff.(backoff.Jitter)
+		asEver.Rand = random.Float64 // the default, but the same each time
+		b.Work(t, reprise.WorkerConfig{Queue: "cdn-purge", Handler: p.Handler(), Policy: reprise.Policy{Backoff: asEver}, Breaker: newBreaker(t, c)})
+	}
+}
+
+func newBreaker(t *testing.T, c *breaker.Config) reprise.Breaker {
+	if c == nil {
+		return nil
+	}
+	b, err := breaker.New(*c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+var (
+	update = flag.Bool("update", false, "write the figures into README.md, and the charts")
+	more   = flag.Bool("more", false, "play the week in other ways, too")
+)
+
+// TestWeek plays a week in each of the ways, and compares what comes of it with
+// what the README says:
+//
+//	go test ./examples/cdnpurge -run TestWeek -v             # prints the figures
+//	go test ./examples/cdnpurge -run TestWeek -v -more       # and those of other ways
+//	go test ./examples/cdnpurge -run TestWeek -more -update  # writes them, and the charts
+func TestWeek(t *testing.T) {
+	all := traffic(seed)
+	results := play(t, all, ways)
+	for _, r := range results {
+		if r.done != len(all) || r.parked != 0 {
+			t.Errorf("%s: %d purges published, %d done, %d parked", r.name, len(all), r.done, r.parked)
+		}
+	}
+	without, designed, reprise := results[0], results[1], results[2]
+	switch {
+	case designed.refused >= without.refused/2:
+		t.Error("the back-off does not save half of the calls that are refused")
+	case reprise.refused >= designed.refused/2:
+		t.Error("the breaker does not save half of those that are left")
+	case reprise.evening >= designed.evening || reprise.p99 >= designed.p99:
+		t.Error("with the breaker, purges are not done earlier")
+	}
+	compare(t, "../../README.md", "figures", table(results))
+	if *update {
+		writeChart(t, "../../week", without, designed)
+		writeChart(t, "../../week-reprise", designed, reprise)
+	}
+	if *more {
+		compare(t, "../../README.md", "more figures", table(play(t, all, otherWays)))
+	}
+}
+
+// play plays the week in each of the ways, all of them at once.
+func play(t *testing.T, all []purge, ways []way) []result {
+	results := make([]result, len(ways))
+	t.Run("week", func(t *testing.T) {
+		for i, w := range ways {
+			t.Run(w.name, func(t *testing.T) {
+				t.Parallel()
+				results[i] = w.run(t, all)
+			})
+		}
+	})
+	if t.Failed() {
+		t.FailNow()
+	}
+	return results
+}

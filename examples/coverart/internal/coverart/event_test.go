@@ -1,0 +1,122 @@
+package coverart_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
+)
+
+const (
+	gidA = "76df3287-6cda-33eb-8e9a-044b5e15ffdd"
+	gidB = "d6d1140f-5b4f-422e-a8b0-a8c43732701f"
+)
+
+func TestParse(t *testing.T) {
+	if gid, err := coverart.ParseIndex([]byte(strings.ToUpper(gidA) + "\n")); err != nil || gid != gidA {
+		t.Errorf("index: %q, %v", gid, err)
+	}
+	deletes := map[string]coverart.Delete{
+		"12\n" + gidA + "\npng":         {ID: "12", GID: gidA, Suffix: "png"},
+		"12\n" + gidA:                   {ID: "12", GID: gidA, Suffix: "jpg"},
+		"12\n" + gidA + "\n":            {ID: "12", GID: gidA, Suffix: "jpg"},
+		"index.json\n" + gidA + "\njpg": {ID: "index.json", GID: gidA, Suffix: "jpg"},
+	}
+	for body, want := range deletes {
+		if got, err := coverart.ParseDelete([]byte(body)); err != nil || got != want {
+			t.Errorf("delete %q: %+v, %v", body, got, err)
+		}
+	}
+	moves := map[string]coverart.Move{
+		"12\n" + gidA + "\n" + gidB + "\npdf": {ID: "12", Old: gidA, New: gidB, Suffix: "pdf"},
+		"12\n" + gidA + "\n" + gidB:           {ID: "12", Old: gidA, New: gidB, Suffix: "jpg"},
+	}
+	for body, want := range moves {
+		if got, err := coverart.ParseMove([]byte(body)); err != nil || got != want {
+			t.Errorf("move %q: %+v, %v", body, got, err)
+		}
+	}
+}
+
+// malformed bodies, by event, with what the error must say.
+var malformed = map[string]map[string]string{
+	"index": {
+		"":                        "not the MBID",
+		"nonsense":                "not the MBID",
+		gidA + "\nmore":           "has 2 lines",
+		gidA + " ":                "not the MBID",
+		gidA[:35] + "g":           "not the MBID",
+		gidA[:8] + "0" + gidA[9:]: "not the MBID",
+	},
+	"delete": {
+		"12":                             "has 1 line, want id, gid[, suffix]",
+		"":                               "has 1 line",
+		"x\n" + gidA:                     `"x" is not the number of an image, or index.json`,
+		"-1\n" + gidA:                    "not the number",
+		"12345678901234567890\n" + gidA:  "not the number",
+		"12\n../" + gidA[3:]:             "not the MBID",
+		"12\n" + gidA + "\nj/pg":         "not the suffix",
+		"12\n" + gidA + "\nabcdefghi":    "not the suffix",
+		"12\n" + gidA + "\njpg\n" + gidB: "has 4 lines",
+	},
+	"move": {
+		"12\n" + gidA:                          "has 2 lines, want id, old gid, new gid[, suffix]",
+		"12\n" + gidA + "\nnone\njpg":          `"none" is not the MBID`,
+		"12\nnone\n" + gidA + "\njpg":          `"none" is not the MBID`,
+		"12\n" + gidA + "\n" + gidA:            "are the same",
+		"index.json\n" + gidA + "\n" + gidB:    "not the number",
+		"12\n" + gidA + "\n" + gidB + "\nJPEG": "not the suffix",
+	},
+}
+
+func TestParseMalformed(t *testing.T) {
+	parse := map[string]func([]byte) error{
+		"index":  func(b []byte) error { _, err := coverart.ParseIndex(b); return err },
+		"delete": func(b []byte) error { _, err := coverart.ParseDelete(b); return err },
+		"move":   func(b []byte) error { _, err := coverart.ParseMove(b); return err },
+	}
+	for event, bodies := range malformed {
+		for body, want := range bodies {
+			if err := parse[event]([]byte(body)); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s %q: %v, want …%s…", event, body, err, want)
+			}
+		}
+	}
+}
+
+// What a parser takes cannot reach into another bucket, and means the same
+// when it is written and read again.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(gidA))
+	f.Add([]byte("12\n" + gidA + "\njpg"))
+	f.Add([]byte("index.json\n" + gidA))
+	f.Add([]byte("12\n" + gidA + "\n" + gidB + "\npng"))
+	for _, bodies := range malformed {
+		for body := range bodies {
+			f.Add([]byte(body))
+		}
+	}
+	clean := func(t *testing.T, l coverart.Location) {
+		if strings.ContainsAny(l.String(), "\n\x00%? ") || strings.Count(l.String(), "/") != 1 || strings.Contains(l.String(), "..") {
+			t.Errorf("location %q", l)
+		}
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if gid, err := coverart.ParseIndex(body); err == nil {
+			clean(t, coverart.IndexLocation(gid))
+		}
+		if d, err := coverart.ParseDelete(body); err == nil {
+			clean(t, coverart.ImageLocation(d.GID, d.ID, d.Suffix))
+			if again, err := coverart.ParseDelete(d.Body()); err != nil || again != d {
+				t.Errorf("%+v becomes %+v, %v", d, again, err)
+			}
+		}
+		if m, err := coverart.ParseMove(body); err == nil {
+			clean(t, coverart.ImageLocation(m.Old, m.ID, m.Suffix))
+			clean(t, coverart.ImageLocation(m.New, m.ID, m.Suffix))
+			if again, err := coverart.ParseMove(m.Body()); err != nil || again != m {
+				t.Errorf("%+v becomes %+v, %v", m, again, err)
+			}
+		}
+	})
+}

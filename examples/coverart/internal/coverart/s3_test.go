@@ -1,0 +1,63 @@
+package coverart_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
+)
+
+func TestNewS3RefusesAnEndpointThatIsNone(t *testing.T) {
+	for _, endpoint := range []string{"", "s3.us.archive.org", "ftp://x", "http://", "http://x/path", "http://[::1"} {
+		if _, err := coverart.NewS3(coverart.S3Config{Endpoint: endpoint}); err == nil {
+			t.Errorf("%q was taken", endpoint)
+		}
+	}
+}
+
+// Amazon answers 200, 204 and 200 with a document. Other stores say yes in other
+// words.
+func TestAnySuccessIsOne(t *testing.T) {
+	const failed = `<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>`
+	for _, tc := range []struct {
+		status               int
+		body                 string
+		putFails, othersFail bool
+	}{
+		{status: 200},
+		{status: 201},
+		{status: 202, body: "queued"},
+		{status: 204},
+		{status: 200, body: failed, othersFail: true},
+		{status: 307, putFails: true, othersFail: true},
+		{status: 403, putFails: true, othersFail: true},
+		{status: 500, body: failed, putFails: true, othersFail: true},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(tc.status)
+			if tc.status != http.StatusNoContent {
+				_, _ = io.WriteString(w, tc.body)
+			}
+		}))
+		archive, err := coverart.NewS3(coverart.S3Config{Endpoint: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := coverart.IndexLocation(gidA)
+		if err := archive.Put(t.Context(), coverart.Object{Location: l, Body: []byte("{}")}); (err != nil) != tc.putFails {
+			t.Errorf("%d %q: put: %v", tc.status, tc.body, err)
+		}
+		if err := archive.Delete(t.Context(), l, nil); (err != nil) != tc.othersFail {
+			t.Errorf("%d %q: delete: %v", tc.status, tc.body, err)
+		}
+		if err := archive.Copy(t.Context(), l, coverart.IndexLocation(gidB), nil); (err != nil) != tc.othersFail {
+			t.Errorf("%d %q: copy: %v", tc.status, tc.body, err)
+		} else if err != nil && strings.Contains(tc.body, "Error") && !strings.Contains(err.Error(), "InternalError") {
+			t.Errorf("copy: %v does not say what the store said", err)
+		}
+		server.Close()
+	}
+}

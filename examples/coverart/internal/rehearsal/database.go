@@ -1,0 +1,63 @@
+package rehearsal
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	_ "embed" // releases.sql
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
+)
+
+//go:embed releases.sql
+var releasesSQL string
+
+// tidyUp is how long removing what was made may take, once the context has ended.
+const tidyUp = 10 * time.Second
+
+// NewDatabase makes a database with coverart.Schema and a few releases in the
+// PostgreSQL at address, and returns it. remove closes and removes it. The driver
+// "pgx" has to be registered.
+//
+// It is a database of its own, since the schemas have MusicBrainz's names.
+func NewDatabase(ctx context.Context, address string) (db *sql.DB, remove func() error, err error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		// Not what url.Parse says: that would repeat the password.
+		return nil, nil, errors.New("rehearsal: the address of PostgreSQL is no URL: write postgres://user:password@host/database")
+	}
+	server, err := sql.Open("pgx", u.String())
+	if err != nil {
+		return nil, nil, fmt.Errorf("rehearsal: PostgreSQL: %w", err)
+	}
+	name := "reprise_coverart_" + strings.ToLower(rand.Text())
+	if _, err := server.ExecContext(ctx, "CREATE DATABASE "+name); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("rehearsal: PostgreSQL: making a database of its own: %w", err), server.Close())
+	}
+	u.Path = "/" + name
+	db, err = sql.Open("pgx", u.String())
+	remove = func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), tidyUp)
+		defer cancel()
+		var errs []error
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+		if _, err := server.ExecContext(ctx, "DROP DATABASE "+name); err != nil {
+			errs = append(errs, fmt.Errorf("rehearsal: PostgreSQL: database %s stays: %w", name, err))
+		}
+		return errors.Join(append(errs, server.Close())...)
+	}
+	if err == nil {
+		_, err = db.ExecContext(ctx, coverart.Schema+releasesSQL)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("rehearsal: PostgreSQL: %w", err), remove())
+	}
+	return db, remove, nil
+}

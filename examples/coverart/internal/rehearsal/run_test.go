@@ -1,0 +1,262 @@
+package rehearsal_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"go.uber.org/goleak"
+
+	"github.com/reprisemq/reprise/examples/coverart/internal/rehearsal"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/internal/testkit/pgtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long tests wait for what must happen.
+const patience = 30 * time.Second
+
+// quick is a rehearsal on b with short delays. The test is alone with the design's
+// queues, which are removed before and after it.
+func quick(t *testing.T, b testkit.Target, out io.Writer) rehearsal.Config {
+	t.Helper()
+	postgres := pgtest.Server(t)
+	testkit.Alone(t, b, "cover-art-archive")
+	remove(t, b)
+	t.Cleanup(func() { remove(t, b) })
+	return rehearsal.Config{
+		Broker: b.URL, Postgres: postgres, RetryDelay: 50 * time.Millisecond, Grace: 50 * time.Millisecond, Out: out,
+	}
+}
+
+func channel(t *testing.T, b testkit.Target) *amqp.Channel {
+	t.Helper()
+	conn, err := amqp.Dial(b.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch
+}
+
+func remove(t *testing.T, b testkit.Target) {
+	t.Helper()
+	conn, err := amqp.Dial(b.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, suffix := range []string{".index", ".delete", ".move", ".retry", ".failed"} {
+		_, err = ch.QueueDelete("cover-art-archive"+suffix, false, false, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, suffix := range []string{"", ".retry", ".failed"} {
+		if err := ch.ExchangeDelete("cover-art-archive"+suffix, false, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The whole of it, with a real database and a real S3.
+func TestRehearsal(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		var out bytes.Buffer
+		c := quick(t, b, &out)
+		if err := rehearsal.Run(t.Context(), c); err != nil {
+			t.Errorf("%v\n%s", err, &out)
+		}
+		if !strings.Contains(out.String(), "every message is accounted for") {
+			t.Errorf("no ledger:\n%s", &out)
+		}
+		// Nothing is left but what was parked.
+		ch := channel(t, b)
+		for suffix, want := range map[string]int{".index": 0, ".delete": 0, ".move": 0, ".retry": 0, ".failed": 4} {
+			testkit.Eventually(t, patience, func() bool {
+				q, err := ch.QueueDeclarePassive("cover-art-archive"+suffix, true, false, false, false, nil)
+				return err == nil && q.Messages == want
+			})
+		}
+	})
+}
+
+// A store that makes no buckets by itself, quorum queues, and what the failed queue had
+// before.
+func TestRehearsalOnAPlainStore(t *testing.T) {
+	b := testkit.Embedded(t)
+	var out bytes.Buffer
+	c := quick(t, b, &out)
+	store := httptest.NewServer(gofakes3.New(s3mem.New(), gofakes3.WithTimeSkewLimit(0)).Server())
+	t.Cleanup(store.Close)
+	c.S3, c.QueueType = store.URL, "quorum"
+	for range 2 {
+		out.Reset()
+		if err := rehearsal.Run(t.Context(), c); err != nil {
+			t.Fatalf("%v\n%s", err, &out)
+		}
+	}
+}
+
+func TestRehearsalOnQueuesDeclaredOtherwise(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		c := quick(t, b, io.Discard)
+		_, err := channel(t, b).QueueDeclare("cover-art-archive.retry", true, false, false, false, amqp.Table{
+			"x-message-ttl": int32(14400000), "x-dead-letter-exchange": "cover-art-archive",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = rehearsal.Run(t.Context(), c)
+		for _, want := range []string{"cover-art-archive.retry", "x-message-ttl", "14400000", "-retry-delay"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v does not say %s", err, want)
+			}
+		}
+	})
+}
+
+// syncBuffer is one that is read while it is written.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// What others publish, and retry, as the program in Perl does: its number is text.
+func TestServe(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		var out syncBuffer
+		c := quick(t, b, &out)
+		c.Serve = true
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- rehearsal.Run(ctx, c) }()
+		t.Cleanup(stop)
+		said := func(text string) {
+			t.Helper()
+			testkit.Eventually(t, patience, func() error {
+				if !strings.Contains(out.String(), text) {
+					return errors.New("in\n" + out.String() + "there is no " + text)
+				}
+				return nil
+			})
+		}
+		said("until interrupted")
+		ch := channel(t, b)
+		publish := func(key, body string, headers amqp.Table) {
+			t.Helper()
+			if err := ch.PublishWithContext(t.Context(), "cover-art-archive", key, false, false, amqp.Publishing{Body: []byte(body), Headers: headers}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		publish("index", "aff4a693-5970-4e2e-bd46-e2ee49c22de7", nil)
+		said("done\n")
+		publish("delete", "12\naff4a693-5970-4e2e-bd46-e2ee49c22de7", amqp.Table{"mb-retries": "1", "mb-exceptions": []any{"a", "b", "c"}})
+		said("done at attempt 4\n")
+		publish("index", "27dd50ed-1446-4f14-8cda-23fe2f476ccc", amqp.Table{"mb-retries": "0"}) // its bucket refuses
+		said("failed at attempt 5: 503 SlowDown")
+		testkit.Eventually(t, patience, func() bool {
+			q, err := ch.QueueDeclarePassive("cover-art-archive.failed", true, false, false, false, nil)
+			return err == nil && q.Messages == 1
+		})
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		said("2 done, 0 equal to one that was done, 0 times to be retried, 1 parked\n")
+	})
+}
+
+func TestConfigValidate(t *testing.T) {
+	ok := rehearsal.Config{Broker: "amqp://x", Postgres: "postgres://x"}
+	if err := ok.Validate(); err != nil {
+		t.Error(err)
+	}
+	for want, change := range map[string]func(*rehearsal.Config){
+		"Broker": func(c *rehearsal.Config) { c.Broker = "" }, "Postgres": func(c *rehearsal.Config) { c.Postgres = "" },
+		"Grace": func(c *rehearsal.Config) { c.Grace = -1 }, "RetryDelay": func(c *rehearsal.Config) { c.RetryDelay = 1 },
+	} {
+		c := ok
+		change(&c)
+		if err := rehearsal.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want something about %s", err, want)
+		}
+	}
+}
+
+// The password of a database is in no error.
+func TestNewDatabaseKeepsPasswordsToItself(t *testing.T) {
+	for _, address := range []string{"postgres://user:secret@127.0.0.1:1/x", "postgres://user:sec%ret@h/x", "mysql://user:secret@h/x", "postgres:/user:secret@h"} {
+		_, _, err := rehearsal.NewDatabase(t.Context(), address)
+		if err == nil || strings.Contains(err.Error(), "sec") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// Another program on the same queues, which comes later, takes what it is dealt: the
+// ledger says so, and balances.
+func TestRehearsalBesideAnotherProgram(t *testing.T) {
+	b := testkit.Embedded(t)
+	var out syncBuffer
+	c := quick(t, b, &out)
+	c.RetryDelay = 300 * time.Millisecond // so that there are retries yet when it comes
+	ended := make(chan error, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	go func() { ended <- rehearsal.Run(ctx, c) }()
+	ch := channel(t, b)
+	testkit.Eventually(t, patience, func() bool { return strings.Contains(out.String(), "failed, comes back") })
+	deliveries, err := ch.Consume("cover-art-archive.index", "", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := 0
+	patient := time.After(patience)
+	for over := false; !over; {
+		select {
+		case <-deliveries:
+			taken++
+		case err = <-ended:
+			over = true
+		case <-patient:
+			t.Fatalf("it does not end:\n%s", out.String())
+		}
+	}
+	said := out.String()
+	if err != nil || !strings.Contains(said, "every message is accounted for") || !strings.Contains(said, "of other programs on these queues: 1") ||
+		strings.Contains(said, "elsewhere") != (taken > 0) {
+		t.Errorf("%v; the other program has taken %d\n%s", err, taken, said)
+	}
+}

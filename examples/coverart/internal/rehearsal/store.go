@@ -1,0 +1,77 @@
+package rehearsal
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
+)
+
+func bucketOf(u *url.URL) string {
+	bucket, _, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
+	return bucket
+}
+
+// refusing is on the way to a store, and answers for it: one bucket takes nothing.
+type refusing struct {
+	bucket string
+	next   http.RoundTripper
+}
+
+const slowDown = `<?xml version="1.0" encoding="UTF-8"?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>`
+
+// RoundTrip implements http.RoundTripper.
+func (t refusing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if bucketOf(r.URL) != t.bucket {
+		return t.next.RoundTrip(r)
+	}
+	if r.Body != nil {
+		_ = r.Body.Close() // a transport closes it, whatever it did with it
+	}
+	return &http.Response{
+		Status: "503 Slow Down", StatusCode: http.StatusServiceUnavailable, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/xml"}}, Body: io.NopCloser(bytes.NewReader([]byte(slowDown))),
+		ContentLength: int64(len(slowDown)), Request: r,
+	}, nil
+}
+
+// makeBuckets makes those buckets that are missing in a store that does not make
+// them itself.
+func makeBuckets(ctx context.Context, c Config, names []string) error {
+	u, err := url.Parse(c.S3)
+	if err != nil {
+		return fmt.Errorf("rehearsal: the address of S3 is no URL: write http://host:port")
+	}
+	client, err := minio.New(u.Host, &minio.Options{
+		Creds: c.S3Credentials, Secure: u.Scheme == "https", BucketLookup: minio.BucketLookupPath, MaxRetries: 1,
+	})
+	if err != nil {
+		return fmt.Errorf("rehearsal: S3: %w", err)
+	}
+	for _, name := range names {
+		exists, err := client.BucketExists(ctx, name)
+		if err == nil && !exists {
+			err = client.MakeBucket(ctx, name, minio.MakeBucketOptions{})
+		}
+		if err != nil {
+			return fmt.Errorf("rehearsal: S3 bucket %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// upload puts what a plan needs into the store, as somebody did who uploaded it some
+// time ago.
+func upload(ctx context.Context, archive coverart.Archive, l coverart.Location) error {
+	return archive.Put(ctx, coverart.Object{
+		Location: l, ContentType: "image/jpeg", Body: []byte("picture"),
+		Headers: http.Header{"X-Archive-Auto-Make-Bucket": {"1"}},
+	})
+}

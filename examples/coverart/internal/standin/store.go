@@ -1,0 +1,59 @@
+package standin
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+
+	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
+)
+
+// Store is an S3 in memory that makes buckets when it is told to, as the Internet
+// Archive does on x-archive-auto-make-bucket.
+type Store struct {
+	backend *s3mem.Backend
+	s3      http.Handler
+}
+
+// NewStore returns an empty one.
+func NewStore() *Store {
+	backend := s3mem.New()
+	return &Store{backend, gofakes3.New(backend, gofakes3.WithTimeSkewLimit(0)).Server()}
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPut && r.Header.Get("x-archive-auto-make-bucket") == "1" {
+		bucket, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		if err := s.makeBucket(bucket); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+	}
+	s.s3.ServeHTTP(w, r)
+}
+
+// Upload puts an image into the store, past whatever is in front of it, as somebody did
+// who uploaded it some time ago.
+func (s *Store) Upload(l coverart.Location, picture []byte) error {
+	err := s.makeBucket(l.Bucket)
+	if err == nil {
+		_, err = s.backend.PutObject(l.Bucket, l.Key, map[string]string{"Content-Type": "image/jpeg"}, bytes.NewReader(picture), int64(len(picture)), nil)
+	}
+	if err != nil {
+		return fmt.Errorf("standin: upload %s: %w", l, err)
+	}
+	return nil
+}
+
+func (s *Store) makeBucket(name string) error {
+	err := s.backend.CreateBucket(name)
+	if err != nil && !gofakes3.HasErrorCode(err, gofakes3.ErrBucketAlreadyExists) {
+		return fmt.Errorf("standin: make bucket %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,48 @@
+package staking_test
+
+import (
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/examples/staking/internal/staking"
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// A message that ends every process that receives it never gets as far as being put
+// back. Where the queue counts that, it is parked before the broker gives up on it
+// and blocks the delay queue with it.
+func TestWhatEndsItsReceiversIsParked(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		name := testkit.Name(t, "staking")
+		o := newOriginal(t, b.URL, name, "quorum", time.Second)
+		o.send("poison")
+		for range 5 {
+			conn, err := amqp.Dial(b.URL)
+			must(t, err)
+			ch, err := conn.Channel()
+			must(t, err)
+			deliveries, err := ch.Consume(name, "", false, false, false, false, nil)
+			must(t, err)
+			<-deliveries
+			must(t, conn.Close())
+			testkit.Eventually(t, within, func() bool { return o.depth(name) == 1 })
+		}
+		config := staking.Config{}
+		if b.Version == "3.10" { // which counts other things with it
+			config.CrashLimit = 5
+		}
+		q := open(t, b.URL, name, config)
+		o.send("sound")
+		m := receive(t, q)
+		if string(m.Body) != "sound" {
+			t.Errorf("received %q", m.Body)
+		}
+		must(t, q.Delete(m.Receipt))
+		d := o.take(name + "_failed")
+		if string(d.Body) != "poison" || d.Headers["x-reprise-crashes"] != int64(5) || d.Headers["x-processing-attempts"] != int32(1) {
+			t.Errorf("parked %q with %v", d.Body, d.Headers)
+		}
+	})
+}

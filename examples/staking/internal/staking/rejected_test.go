@@ -1,0 +1,35 @@
+package staking_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise/examples/staking/internal/staking"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// One rejected message blocks the delay queue, and goes on when it is moved away.
+func TestRejectedMessageBlocksTheDelayQueue(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		for _, queueType := range []string{"quorum", "classic"} {
+			t.Run(queueType, func(t *testing.T) {
+				testkit.Alone(t, b, staking.RejectedQueue)
+				var out strings.Builder
+				demo := staking.Demo{URL: b.URL, Design: preset.Staking{RetryDelay: 50 * time.Millisecond, QueueType: queueType}, Out: &out}
+				if err := demo.Rejected(t.Context()); err != nil {
+					t.Error(err)
+				}
+				for _, want := range []string{
+					"for 50ms: it is not back after 200ms.\n2 messages are in rejected_example_queue_delay",
+					"balance: 2 sent = 1 done + 1 moved\n",
+				} {
+					if !strings.Contains(out.String(), want) {
+						t.Errorf("%q is missing in\n%s", want, &out)
+					}
+				}
+			})
+		}
+	})
+}

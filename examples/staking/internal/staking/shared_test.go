@@ -1,0 +1,265 @@
+package staking_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/examples/staking/internal/staking"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// both runs a test for each broker, type of queue, and side that declares first.
+func both(t *testing.T, test func(t *testing.T, url, queueType string, oursFirst bool)) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		for _, queueType := range []string{"quorum", "classic"} {
+			t.Run(queueType+", theirs first", func(t *testing.T) { test(t, b.URL, queueType, false) })
+			t.Run(queueType+", ours first", func(t *testing.T) { test(t, b.URL, queueType, true) })
+		}
+	})
+}
+
+// What one side puts back the other receives, and the count goes on.
+func TestQueueIsSharedWithTheOriginal(t *testing.T) {
+	both(t, func(t *testing.T, url, queueType string, oursFirst bool) {
+		name := testkit.Name(t, "staking")
+		config := staking.Config{Design: short(queueType)}
+		var q *staking.Queue
+		var o *original
+		if oursFirst {
+			q = open(t, url, name, config)
+		}
+		o = newOriginal(t, url, name, queueType, 20*time.Millisecond)
+		if !oursFirst {
+			q = open(t, url, name, config)
+		}
+
+		o.send("first")
+		if m := o.receive(); m.attempts != 0 {
+			t.Errorf("theirs: %d attempts", m.attempts)
+		} else {
+			o.requeue(m)
+		}
+		m := o.receive()
+		if m.attempts != 1 || m.body != "first" {
+			t.Errorf("theirs, from theirs: %+v", m)
+		}
+		o.stop()
+		o.requeue(m)
+
+		ours := receive(t, q)
+		if ours.RetryAttempts != 2 || string(ours.Body) != "first" {
+			t.Errorf("ours, from theirs: %d, %q", ours.RetryAttempts, ours.Body)
+		}
+		must(t, q.Requeue(ours.Receipt, errors.New("not yet")))
+		ours = receive(t, q)
+		if ours.RetryAttempts != 3 || len(ours.Errors) != 1 || ours.Errors[0].Error != "not yet" {
+			t.Errorf("ours, from ours: %d, %v", ours.RetryAttempts, ours.Errors)
+		}
+		must(t, q.Requeue(ours.Receipt, nil))
+		must(t, q.Stop(t.Context()))
+
+		m = o.receive()
+		if m.attempts != 4 || m.body != "first" {
+			t.Errorf("theirs, from ours: %+v", m)
+		}
+		o.requeue(m)
+		o.stop()
+
+		q = open(t, url, name, config)
+		ours = receive(t, q)
+		if ours.RetryAttempts != 5 || string(ours.Body) != "first" {
+			t.Errorf("ours, from theirs: %d, %q", ours.RetryAttempts, ours.Body)
+		}
+		must(t, q.Delete(ours.Receipt))
+		must(t, q.Send(t.Context(), []byte("second")))
+		must(t, q.Stop(t.Context()))
+
+		m = o.receive()
+		if m.attempts != 0 || m.body != "second" {
+			t.Errorf("theirs, as sent by ours: %+v", m)
+		}
+		o.delete(m.receipt)
+		for _, suffix := range []string{"", "_delay", "_failed"} {
+			if n := o.depth(name + suffix); n != 0 {
+				t.Errorf("%s has %d messages left", suffix, n)
+			}
+		}
+	})
+}
+
+// The same for a program with a handler.
+func TestWorkerIsSharedWithTheOriginal(t *testing.T) {
+	both(t, func(t *testing.T, url, queueType string, oursFirst bool) {
+		name := testkit.Name(t, "staking")
+		var o *original
+		join := func() { o = newOriginal(t, url, name, queueType, 20*time.Millisecond) }
+		if !oursFirst {
+			join()
+		}
+		client, err := reprise.Dial(t.Context(), url, nil)
+		must(t, err)
+		t.Cleanup(func() { must(t, client.Close(context.Background())) })
+		attempts := make(chan int, 10)
+		worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
+			Queue:    name,
+			Strategy: short(queueType).Strategy(),
+			Policy:   reprise.Policy{MaxAttempts: 5},
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+				attempts <- m.Attempt
+				return errors.New("down")
+			}),
+		})
+		must(t, err)
+		ran := make(chan error, 1)
+		go func() { ran <- worker.Run(context.WithoutCancel(t.Context())) }()
+		t.Cleanup(func() { must(t, errors.Join(worker.Shutdown(context.Background()), <-ran)) })
+		testkit.Eventually(t, within, worker.Consuming)
+		if oursFirst {
+			join()
+		}
+
+		o.publish(name, "first", 2, 0) // twice put back by others
+		d := o.take(name + "_failed")
+		for want := 3; want <= 5; want++ {
+			if got := <-attempts; got != want {
+				t.Errorf("attempt %d was taken for %d", want, got)
+			}
+		}
+		if d.Headers["x-processing-attempts"] != int32(5) || d.Headers["x-reprise-reason"] != "5 attempts made" || string(d.Body) != "first" {
+			t.Errorf("parked: %v", d.Headers)
+		}
+	})
+}
+
+// Every byte that others see, spelled out.
+func TestOnTheWire(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		for _, queueType := range []string{"quorum", "classic"} {
+			t.Run(queueType, func(t *testing.T) {
+				name := testkit.Name(t, "staking")
+				q := open(t, b.URL, name, staking.Config{Design: long(queueType), MaxRetries: 3})
+				o := newOriginal(t, b.URL, name, queueType, time.Hour)
+
+				must(t, q.Send(t.Context(), []byte("{}")))
+				sent := o.take(name)
+				want := amqp.Publishing{
+					ContentType: "text/plain", DeliveryMode: 2, Headers: amqp.Table{"x-processing-attempts": int32(0)}, Body: []byte("{}"),
+				}
+				if diff := cmp.Diff(want, wire(sent), cmpopts.IgnoreFields(amqp.Publishing{}, "MessageId")); diff != "" || sent.MessageId == "" {
+					t.Errorf("sent, -want +got:\n%s", diff)
+				}
+
+				// Whatever a message has is kept.
+				began := time.Now().Truncate(time.Second)
+				full := amqp.Publishing{
+					ContentType: "application/json", ContentEncoding: "identity", CorrelationId: "correlation", ReplyTo: "reply", MessageId: "id",
+					Timestamp: time.Unix(1_724_000_000, 0), Type: "type", AppId: "app", Priority: 3, DeliveryMode: 2, Body: []byte(`{"a":1}`),
+					Headers: amqp.Table{
+						"x-processing-attempts": int64(1), // not what the design writes, but what some clients make of it
+						"trace":                 "00-1", "nested": amqp.Table{"n": int16(7)},
+					},
+				}
+				o.put(name, full)
+				m := receive(t, q)
+				if m.RetryAttempts != 1 || m.Headers["trace"] != "00-1" || m.Headers["x-processing-attempts"] != nil || m.ContentType != "application/json" {
+					t.Errorf("received: %+v with %v", m, m.Headers)
+				}
+				must(t, q.Requeue(m.Receipt, errors.New("not yet")))
+				copied := o.take(name + "_delay")
+				if copied.Exchange != "" || copied.RoutingKey != name+"_delay" {
+					t.Errorf("put back through %q with key %q", copied.Exchange, copied.RoutingKey)
+				}
+				host := errorsOf(t, copied)[0]["host"]
+				full.Expiration = "3600000"
+				full.Headers = amqp.Table{
+					"x-processing-attempts": int32(2),
+					"trace":                 "00-1", "nested": amqp.Table{"n": int16(7)},
+					"x-reprise-attempts": int64(2), "x-reprise-queue": name, "x-reprise-exchange": "", "x-reprise-routing-key": name,
+					"x-reprise-first-failed": began,
+					"x-reprise-errors": []any{
+						amqp.Table{"attempt": int64(2), "error": "not yet", "time": began, "host": host, "duration-ms": int64(0)},
+					},
+				}
+				tolerant := cmp.Options{
+					cmp.Comparer(func(a, b time.Time) bool { return a.Sub(b).Abs() < time.Minute }),
+					cmpopts.IgnoreMapEntries(func(k string, _ any) bool { return k == "duration-ms" }),
+				}
+				if diff := cmp.Diff(full, wire(copied), tolerant); diff != "" {
+					t.Errorf("put back, -want +got:\n%s", diff)
+				}
+
+				// Parked, with the last of its retries used up.
+				full.Expiration, full.Headers["x-processing-attempts"] = "", int32(3)
+				o.put(name, full)
+				m = receive(t, q)
+				must(t, q.Requeue(m.Receipt, errors.New("never")))
+				parked := o.take(name + "_failed")
+				full.Headers["x-processing-attempts"] = int32(4)
+				full.Headers["x-reprise-attempts"] = int64(4)
+				full.Headers["x-reprise-reason"] = "4 attempts made"
+				full.Headers["x-reprise-errors"] = []any{
+					amqp.Table{"attempt": int64(2), "error": "not yet", "time": began, "host": host, "duration-ms": int64(0)},
+					amqp.Table{"attempt": int64(4), "error": "never", "time": began, "host": host, "duration-ms": int64(0)},
+				}
+				if diff := cmp.Diff(full, wire(parked), tolerant); diff != "" {
+					t.Errorf("parked, -want +got:\n%s", diff)
+				}
+			})
+		}
+	})
+}
+
+// wire is what was published, but for what the broker adds.
+func wire(d amqp.Delivery) amqp.Publishing {
+	headers := amqp.Table{}
+	for k, v := range d.Headers {
+		switch k {
+		case "x-delivery-count": // RabbitMQ 3.10 writes it for basic.get
+		default:
+			headers[k] = v
+		}
+	}
+	return amqp.Publishing{
+		Headers: headers, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, DeliveryMode: d.DeliveryMode, Priority: d.Priority,
+		CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, Expiration: d.Expiration, MessageId: d.MessageId, Timestamp: d.Timestamp,
+		Type: d.Type, UserId: d.UserId, AppId: d.AppId, Body: d.Body,
+	}
+}
+
+func errorsOf(t *testing.T, d amqp.Delivery) []amqp.Table {
+	t.Helper()
+	all, _ := d.Headers["x-reprise-errors"].([]any)
+	var tables []amqp.Table
+	for _, e := range all {
+		tables = append(tables, e.(amqp.Table))
+	}
+	if len(tables) == 0 {
+		t.Fatalf("no errors on %v", d.Headers)
+	}
+	return tables
+}
+
+// A failed queue is not theirs: what they declare is not changed by it.
+func TestParkKeepsTheReason(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		name := testkit.Name(t, "staking")
+		q := open(t, b.URL, name, staking.Config{Design: short("quorum")})
+		o := newOriginal(t, b.URL, name, "quorum", time.Second)
+		o.send("nonsense")
+		m := receive(t, q)
+		must(t, q.Park(m.Receipt, errors.New("cannot be read")))
+		d := o.take(name + "_failed")
+		h := topology.CountUp{Header: "x-processing-attempts"}.Read(topology.Delivery{Queue: name, Headers: topology.Table(d.Headers)})
+		if h.Attempts != 1 || errorsOf(t, d)[0]["error"] != "cannot be read" || d.Expiration != "" {
+			t.Errorf("parked with %v", d.Headers)
+		}
+	})
+}

@@ -1,0 +1,210 @@
+package staking_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"go.uber.org/goleak"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/examples/staking/internal/staking"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// within is how long tests wait for what must happen. None depends on it being
+// short.
+const within = 30 * time.Second
+
+// original does on the wire what the design's own client does, call by call: it is
+// the other side of the tests.
+type original struct {
+	t          *testing.T
+	ch         *amqp.Channel
+	queue      string
+	delay      time.Duration
+	deliveries <-chan amqp.Delivery
+}
+
+// message is what it receives.
+type message struct {
+	body     string
+	receipt  uint64
+	attempts int32
+	wire     amqp.Delivery
+}
+
+// newOriginal connects, and declares what the design's own client declares. The
+// queues are deleted when t ends.
+func newOriginal(t *testing.T, url, queue, queueType string, delay time.Duration) *original {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	must(t, err)
+	ch, err := conn.Channel()
+	must(t, err)
+	must(t, ch.ExchangeDeclare("common_dlx", "direct", true, false, false, false, amqp.Table{"x-queue-type": queueType}))
+	_, err = ch.QueueDeclare(queue+"_delay", true, false, false, false, amqp.Table{
+		"x-queue-type": queueType, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue,
+	})
+	must(t, err)
+	_, err = ch.QueueDeclare(queue, true, false, false, false, amqp.Table{
+		"x-queue-type": queueType, "x-dead-letter-exchange": "common_dlx", "x-dead-letter-routing-key": queue + "_routing_key",
+	})
+	must(t, err)
+	must(t, ch.QueueBind(queue+"_delay", queue+"_routing_key", "common_dlx", false, nil))
+	must(t, ch.Confirm(false))
+	t.Cleanup(func() {
+		for _, suffix := range []string{"", "_delay", "_failed"} {
+			if _, err := ch.QueueDelete(queue+suffix, false, false, false); err != nil {
+				t.Errorf("delete %s: %v", queue+suffix, err)
+			}
+		}
+		conn.Close()
+	})
+	return &original{t: t, ch: ch, queue: queue, delay: delay}
+}
+
+func (o *original) send(body string) { o.publish(o.queue, body, 0, 0) }
+
+func (o *original) publish(queue, body string, attempts int32, ttl time.Duration) {
+	o.t.Helper()
+	p := amqp.Publishing{
+		DeliveryMode: amqp.Persistent,
+		ContentType:  "text/plain",
+		Body:         []byte(body),
+		Headers:      amqp.Table{"x-processing-attempts": attempts},
+	}
+	if ttl > 0 {
+		p.Expiration = strconv.Itoa(int(ttl.Milliseconds()))
+	}
+	o.put(queue, p)
+}
+
+// put publishes anything.
+func (o *original) put(queue string, p amqp.Publishing) {
+	o.t.Helper()
+	confirm, err := o.ch.PublishWithDeferredConfirmWithContext(o.t.Context(), "", queue, true, false, p)
+	must(o.t, err)
+	if ok, err := confirm.WaitContext(o.t.Context()); !ok || err != nil {
+		o.t.Fatal("not confirmed", err)
+	}
+}
+
+// receive consumes from the first call on, until stop.
+func (o *original) receive() message {
+	o.t.Helper()
+	if o.deliveries == nil {
+		var err error
+		o.deliveries, err = o.ch.Consume(o.queue, "original", false, false, false, false, nil)
+		must(o.t, err)
+	}
+	select {
+	case d := <-o.deliveries:
+		attempts := d.Headers["x-processing-attempts"]
+		if attempts == nil {
+			attempts = int32(0)
+		}
+		n, ok := attempts.(int32) // it panics otherwise
+		if !ok {
+			o.t.Fatalf("the design's own client would panic: x-processing-attempts is a %T", attempts)
+		}
+		return message{string(d.Body), d.DeliveryTag, n, d}
+	case <-time.After(within):
+		o.t.Fatal("nothing to receive")
+		return message{}
+	}
+}
+
+func (o *original) delete(receipt uint64) {
+	o.t.Helper()
+	must(o.t, o.ch.Ack(receipt, false))
+}
+
+func (o *original) requeue(m message) {
+	o.t.Helper()
+	o.publish(o.queue+"_delay", m.body, m.attempts+1, o.delay)
+	o.delete(m.receipt)
+}
+
+// stop leaves the queue to the other side.
+func (o *original) stop() {
+	o.t.Helper()
+	must(o.t, o.ch.Cancel("original", false))
+	o.deliveries = nil
+}
+
+// take waits for a message in a queue, and takes it away.
+func (o *original) take(queue string) amqp.Delivery {
+	o.t.Helper()
+	var d amqp.Delivery
+	testkit.Eventually(o.t, within, func() bool {
+		var ok bool
+		var err error
+		d, ok, err = o.ch.Get(queue, true)
+		must(o.t, err)
+		return ok
+	})
+	return d
+}
+
+func (o *original) depth(queue string) int {
+	o.t.Helper()
+	q, err := o.ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	must(o.t, err)
+	return q.Messages
+}
+
+// open opens a Queue that is stopped when t ends.
+func open(t *testing.T, url, name string, config staking.Config) *staking.Queue {
+	t.Helper()
+	client := reprise.Config{}
+	if config.Client != nil {
+		client = *config.Client
+	}
+	client.Reconnect = backoff.Exponential{Initial: 5 * time.Millisecond, Max: 100 * time.Millisecond}
+	config.Client = &client
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	q, err := staking.Open(ctx, url, name, &config)
+	must(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		defer cancel()
+		if err := q.Stop(ctx); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	return q
+}
+
+func receive(t *testing.T, q *staking.Queue) staking.Received {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	m, err := q.Receive(ctx)
+	must(t, err)
+	return m
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// short is the design with a delay for tests in real time.
+func short(queueType string) preset.Staking {
+	return preset.Staking{RetryDelay: 20 * time.Millisecond, QueueType: queueType}
+}
+
+// long is the design with a delay that never ends: the wait queue is looked into.
+func long(queueType string) preset.Staking {
+	return preset.Staking{RetryDelay: time.Hour, QueueType: queueType}
+}

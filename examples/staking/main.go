@@ -1,0 +1,117 @@
+// Command staking plays the staking queues: an indexer, the services behind it, and a
+// database that fails now and then. Its exit code is 1 if what was sent is not
+// what was booked and parked.
+//
+//	go run ./examples/staking [-url amqp://…] [-type quorum] [-delay 500ms] [-serve [-book] | -send]
+//
+// With -serve or -send it plays one side alone, for another program to be the other.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/examples/internal/serve"
+	"github.com/reprisemq/reprise/examples/internal/stage"
+	"github.com/reprisemq/reprise/examples/staking/internal/staking"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// demoDelay is for people to watch.
+const demoDelay = 500 * time.Millisecond
+
+func main() {
+	var f serve.Flags
+	f.Define()
+	stakes := flag.Int("stakes", 20, "how many `stakes`; each sends an event to each of the seven queues")
+	delay := flag.Duration("delay", 0, fmt.Sprintf("how long a message waits that is put back; default %s, with -serve %s as deployed", demoDelay, preset.StakingRetryDelay))
+	retries := flag.Int("retries", 10, "how often a message is put back before it is parked")
+	fail := flag.Int("fail", 5, "each `n`th booking fails; 0: none")
+	queueType := flag.String("type", "quorum", "type of the queues, quorum or classic; it must be that of those that exist")
+	queues := flag.String("queues", "", "with -serve: the work `queues`, separated by commas; default: the seven of the design")
+	book := flag.Bool("book", false, "with -serve: book what comes, which has to be events of the design; default: any body will do")
+	send := flag.Bool("send", false, "send the events, and leave the booking to others")
+	rejected := flag.Bool("rejected", false, "show what one rejected message does to a delay queue, and the remedy; in queues of its own")
+	stage.Main(func(ctx context.Context, s *stage.Stage) error {
+		switch {
+		case *stakes < 0 || *retries < 1 || *fail < 0 || *fail == 1:
+			return errors.New("-stakes and -fail cannot be negative, -retries is at least 1, and -fail 1 would let nothing succeed")
+		case f.Serve && *send:
+			return errors.New("-serve and -send: with neither, it does both")
+		case *book && (!f.Serve || f.FailFirst != 0 || *queues != ""):
+			return errors.New("-book goes with -serve, on the queues of the design, and without -fail-first: -fail says how often it fails")
+		case *rejected && (f.Serve || *send):
+			return errors.New("-rejected goes without -serve and -send")
+		case *queues != "" && !f.Serve:
+			return errors.New("-queues goes with -serve")
+		case *send && s.Embedded():
+			return errors.New("-send needs -url: a broker in this process, and all that is in it, would end with it")
+		case f.Serve && !s.Shared:
+			return serve.ErrAlone
+		case f.Serve:
+			*delay = cmp.Or(*delay, preset.StakingRetryDelay)
+		}
+		if err := f.Validate(); err != nil {
+			return err
+		}
+		design := preset.Staking{RetryDelay: cmp.Or(*delay, demoDelay), QueueType: *queueType}
+		if err := design.Validate(); err != nil {
+			return err
+		}
+		if f.Serve && !*book {
+			if *queues != "" {
+				design.Queues = strings.Split(*queues, ",")
+			}
+			return anyBody(design, *retries, f.FailFirst).Run(ctx, s)
+		}
+		fmt.Printf("%s queues on %s\n", *queueType, where(s))
+		demo := staking.Demo{
+			URL:        s.URL,
+			Client:     reprise.Config{Dial: s.DialContext, Logger: s.Logger, Name: "staking"},
+			Design:     design,
+			Stakes:     *stakes,
+			MaxRetries: *retries,
+			FailEvery:  *fail,
+			Out:        os.Stdout,
+		}
+		switch {
+		case f.Serve:
+			return demo.Serve(ctx)
+		case *send:
+			return demo.Index(ctx)
+		case *rejected:
+			return demo.Rejected(ctx)
+		}
+		return s.Clean(design.Topology(), func() error { return demo.Run(ctx) })
+	})
+}
+
+// anyBody serves queues of the design, and asks nothing of what comes.
+func anyBody(design preset.Staking, retries, failFirst int) serve.Service {
+	service := serve.Service{Design: design.Topology(), FailFirst: failFirst, Flags: "-type", Out: os.Stdout}
+	for _, q := range service.Design.Queues {
+		if strings.HasSuffix(q.Name, preset.StakingDelaySuffix) || strings.HasSuffix(q.Name, preset.StakingFailedSuffix) {
+			continue
+		}
+		service.Workers = append(service.Workers, reprise.WorkerConfig{
+			Queue: q.Name, Strategy: design.Strategy(), Policy: reprise.Policy{MaxAttempts: retries + 1},
+		})
+	}
+	service.Intro = fmt.Sprintf("Working on %d %s queues, until interrupted.\nWhat fails comes back after %s, %d times, and is parked then.",
+		len(service.Workers), design.QueueType, design.RetryDelay, retries)
+	return service
+}
+
+func where(s *stage.Stage) string {
+	if s.Embedded() {
+		return "a broker in this process"
+	}
+	return "RabbitMQ"
+}

@@ -1,0 +1,184 @@
+package workretry
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// inMemory runs a test on a broker in memory, in virtual time.
+func inMemory(t *testing.T, test func(t *testing.T, b Broker)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b, err := broker.New(broker.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := b.Shutdown(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}()
+		test(t, Broker{URL: "amqp://guest:guest@embedded/", Dial: b.DialContext})
+	})
+}
+
+// What is printed for the seed 1, every time.
+const seed1 = `
+retries                 sent  attempts  done  parked  lost  duplicated
+requeue                   20        59    15       5     0           0
+publish, then ack         20        74    21       5     0           6
+ack, then publish         20        55    11       5     4           0
+dead-letter exchange      20        63    15       5     0           0
+
+breaks in parking       sent  attempts  done  parked  lost  duplicated
+requeue                    4        16     0       7     0           3
+publish, then ack          4        19     0       7     0           3
+ack, then publish          4        17     0       2     2           0
+dead-letter exchange       4        19     0       7     0           3
+
+what breaks                                       requeue     publish, then ack  ack, then publish  dead-letter exchange
+  in the middle of a retry
+    the process ends before anything is settled   ·           ·                  ·                  ·
+    the process ends between the two steps        –           duplicated         lost               –
+    the confirm of the copy is lost               –           duplicated         ·                  –
+    the consuming connection is lost              ·           duplicated         lost               ·
+  in the middle of being parked
+    the process ends before anything is settled   ·           ·                  ·                  ·
+    the process ends between the two steps        duplicated  duplicated         lost               duplicated
+    the confirm of the copy is lost               duplicated  duplicated         ·                  duplicated
+    the consuming connection is lost              duplicated  duplicated         lost               duplicated
+  · done or parked once, as if nothing had broken; – there is no such moment in this way
+
+balance: 96 sent + 15 duplicated = 62 done + 43 parked + 6 lost
+`
+
+// In virtual time, twice.
+func TestCompareIsTheSameEveryTime(t *testing.T) {
+	for range 2 {
+		inMemory(t, func(t *testing.T, b Broker) {
+			report, err := Compare(t.Context(), b, Comparison{Delay: time.Second, Seed: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var printed bytes.Buffer
+			report.Print(&printed)
+			if diff := cmp.Diff(strings.TrimPrefix(seed1, "\n"), printed.String()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// On sockets, and on RabbitMQ, it comes to the same.
+func TestCompareIsTheSameEverywhere(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		t.Parallel()
+		report, err := Compare(t.Context(), Broker{URL: b.URL}, Comparison{Delay: 20 * time.Millisecond, Seed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var printed bytes.Buffer
+		report.Print(&printed)
+		if diff := cmp.Diff(strings.TrimPrefix(seed1, "\n"), printed.String()); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	})
+}
+
+// Whatever the jobs, it is as docs/guarantees.md has it.
+func TestCompareAgreesWithTheGuarantees(t *testing.T) {
+	for seed := range uint64(5) {
+		inMemory(t, func(t *testing.T, b Broker) {
+			report, err := Compare(t.Context(), b, Comparison{Delay: time.Second, Seed: 2 + seed, Jobs: MinJobs + int(seed)})
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			for _, w := range report.Ways {
+				for _, c := range []Counts{w.Retried(), w.Parking()} {
+					if c.Sent+c.Duplicated != c.Done+c.Parked+c.Lost {
+						t.Errorf("seed %d, %s does not balance: %+v", seed, w.Name, c)
+					}
+				}
+				retried, parking := w.Retried(), w.Parking()
+				switch w.Name {
+				case "requeue", "dead-letter exchange":
+					if retried.Lost+retried.Duplicated+parking.Lost > 0 {
+						t.Errorf("seed %d, %s: %+v, %+v", seed, w.Name, retried, parking)
+					}
+				case "publish, then ack":
+					if retried.Lost+parking.Lost > 0 || retried.Duplicated == 0 {
+						t.Errorf("seed %d, %s: %+v, %+v", seed, w.Name, retried, parking)
+					}
+				case "ack, then publish":
+					if retried.Lost == 0 || retried.Duplicated+parking.Duplicated > 0 {
+						t.Errorf("seed %d, %s: %+v, %+v", seed, w.Name, retried, parking)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Nothing is left on the broker.
+func TestCompareRemovesItsQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, err := broker.New(broker.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Compare(t.Context(), Broker{URL: "amqp://guest:guest@embedded/", Dial: b.DialContext}, Comparison{Jobs: MinJobs})
+		if err != nil {
+			t.Error(err)
+		}
+		for _, q := range b.Queues() {
+			t.Errorf("left: %+v", q)
+		}
+		if err := b.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestComparisonValidate(t *testing.T) {
+	for _, tc := range []struct {
+		c    Comparison
+		says string
+	}{
+		{Comparison{Jobs: 11}, "use at least 12"},
+		{Comparison{Jobs: -1}, "use at least 12"},
+		{Comparison{Delay: -1}, "use whole milliseconds"},
+		{Comparison{Delay: 2 * time.Hour}, "to 1h"},
+	} {
+		if err := tc.c.Validate(); err == nil || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%+v: %v", tc.c, err)
+		}
+	}
+	_, err := Compare(t.Context(), Broker{URL: "amqps://guest:guest@rabbit/"}, Comparison{})
+	if err == nil || !strings.Contains(err.Error(), "use an amqp:// URL") {
+		t.Errorf("amqps: %v", err)
+	}
+}
+
+// The README shows what is printed.
+func TestReadmeShowsIt(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shown := (Comparison{}).String() + "\n" + seed1; !strings.Contains(string(readme), shown) {
+		t.Errorf("README.md does not show:\n%s", shown)
+	}
+}

@@ -1,0 +1,94 @@
+// Command workretry has the same flaky jobs retried in four ways, while processes end
+// and connections break, and prints what each way has lost and duplicated. With
+// -serve it works on WorkQueue instead, beside other programs.
+//
+//	go run ./examples/workretry [-url amqp://…]
+//	go run ./examples/workretry -serve -url amqp://…
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/examples/internal/serve"
+	"github.com/reprisemq/reprise/examples/internal/stage"
+	"github.com/reprisemq/reprise/examples/workretry/internal/workretry"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+func main() {
+	var c workretry.Comparison
+	var f serve.Flags
+	f.Define()
+	flag.IntVar(&c.Jobs, "jobs", 0, fmt.Sprintf("how many `jobs` to publish in each way; default %d", workretry.DefaultJobs))
+	flag.DurationVar(&c.Delay, "delay", 0, fmt.Sprintf("how long a retry waits; default %s, with -serve %s as published", workretry.DefaultDelay, preset.WorkRetryRetryDelay))
+	flag.Uint64Var(&c.Seed, "seed", 1, "for how often each job fails")
+	d := defineDesign()
+	stage.Main(func(ctx context.Context, s *stage.Stage) error {
+		if err := errors.Join(f.Validate(), d.validate(f.Serve)); err != nil {
+			return err
+		}
+		if f.Serve {
+			return d.serve(ctx, s, c.Delay, f.FailFirst)
+		}
+		if err := c.Validate(); err != nil {
+			return err
+		}
+		fmt.Printf("%s\n\n", c)
+		report, err := workretry.Compare(ctx, workretry.Broker{URL: s.URL, Dial: s.DialContext, Logger: s.Logger}, c)
+		if err != nil {
+			return err
+		}
+		report.Print(os.Stdout)
+		return nil
+	})
+}
+
+// design is how the exchanges and queues are deployed.
+type design struct {
+	preset.WorkRetry
+	attempts int
+}
+
+// defineDesign defines the flags for it.
+func defineDesign() *design {
+	d := &design{}
+	flag.StringVar(&d.Kind, "kind", "", "with -serve: the `kind` of both exchanges, direct, fanout or topic; default direct")
+	flag.StringVar(&d.Key, "key", "", "with -serve: the routing `key` that both queues are bound with; default: the empty one")
+	flag.BoolVar(&d.TransientExchanges, "transient", false, "with -serve: the exchanges are transient")
+	flag.StringVar(&d.QueueType, "type", "", "with -serve: x-queue-type of both queues, classic or quorum; default: not named")
+	flag.IntVar(&d.attempts, "max-attempts", reprise.DefaultMaxAttempts, "with -serve: after how many `attempts` a message is parked; the design has no end")
+	return d
+}
+
+func (d *design) validate(serve bool) error {
+	if !serve && (d.WorkRetry != preset.WorkRetry{} || d.attempts != reprise.DefaultMaxAttempts) {
+		return errors.New("-kind, -key, -transient, -type and -max-attempts go with -serve")
+	}
+	return nil
+}
+
+// serve works on WorkQueue for what others publish; any body will do.
+func (d *design) serve(ctx context.Context, s *stage.Stage, delay time.Duration, failFirst int) error {
+	d.RetryDelay = delay
+	if err := d.Validate(); err != nil {
+		return err
+	}
+	service := serve.Service{
+		Design: serve.Plain(d.Topology(), preset.WorkRetryFailedQueue), FailFirst: failFirst, Out: os.Stdout,
+		Flags: "-delay for x-message-ttl, -kind for the exchanges' type, -transient where they are not durable, or -type",
+		Workers: []reprise.WorkerConfig{{
+			Queue: d.Queue(), Strategy: d.Strategy(), Policy: reprise.Policy{MaxAttempts: d.attempts},
+		}},
+	}
+	if delay == 0 {
+		delay = preset.WorkRetryRetryDelay
+	}
+	service.Intro = fmt.Sprintf("Working on %s, until interrupted. What fails is rejected, comes back after %s,\nand is parked after %d attempts.", d.Queue(), delay, d.attempts)
+	return service.Run(ctx, s)
+}
