@@ -124,7 +124,7 @@ func TestHostileMessages(t *testing.T) {
 					t.Errorf("%s: %d, %.200q", path, w.Code, w.Body)
 				}
 			}
-			f := api.Filter{Queue: shown.Queue}
+			f := failed.Filter{Queue: string(shown.Queue)}
 			if page := get[api.Messages](t, ask(t, d, "GET", "/api/v1/messages?"+f.Values().Encode(), nil)); len(page.Messages) != 1 {
 				t.Errorf("its queue does not find it: %d messages", len(page.Messages))
 			}
@@ -147,14 +147,14 @@ func TestHostileQuestions(t *testing.T) {
 	d := describe(t, newConsole(t, Config{Archive: a, Tokens: list}))
 	for _, text := range append(hostileTexts, strings.Repeat("a ", 2000), strings.Repeat("x", 100_000)) {
 		for _, name := range append([]string{"after", "size", "nonsense", text}, api.FilterNames...) {
-			query := api.Filter{}.Values()
+			query := failed.Filter{}.Values()
 			query.Set(name, text)
 			w := ask(t, d, "GET", "/api/v1/messages?"+query.Encode(), nil, bearer(secrets[View]))
 			if w.Code != http.StatusOK && w.Code != http.StatusBadRequest {
 				t.Errorf("%.40q=%.40q: %d %s", name, text, w.Code, w.Body)
 			}
 		}
-		query := api.Filter{Headers: api.HeaderTexts{api.Text(text): text}}.Values()
+		query := failed.Filter{Headers: map[string]string{text: text}}.Values()
 		if w := ask(t, d, "GET", "/api/v1/messages?"+query.Encode(), nil, bearer(secrets[View])); w.Code != http.StatusOK {
 			t.Errorf("header %.40q: %d %.200s", text, w.Code, w.Body)
 		}
@@ -169,7 +169,7 @@ func TestHostileQuestions(t *testing.T) {
 func TestErrorsAreData(t *testing.T) {
 	d := newConsole(t, Config{})
 	for _, text := range hostileTexts {
-		query := api.Filter{}.Values()
+		query := failed.Filter{}.Values()
 		query.Set(text, "1")
 		w := ask(t, d, "GET", "/api/v1/messages?"+query.Encode(), nil)
 		if w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Set-Cookie") != "" || !utf8.Valid(w.Body.Bytes()) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/reprisemq/reprise/internal/sqlkit"
@@ -65,7 +64,7 @@ func (a *Archive) CountState(ctx context.Context, f Filter, s State) (int64, err
 
 func (a *Archive) countState(ctx context.Context, f Filter, state State) (n int64, err error) {
 	if f.States != nil && !slices.Contains(f.States, state) {
-		return 0, f.validate()
+		return 0, f.Validate()
 	}
 	ctx = sqlkit.Long(ctx)
 	f.All, f.States = false, []State{state}
@@ -78,12 +77,4 @@ func (a *Archive) countState(ctx context.Context, f Filter, state State) (n int6
 	}
 	err = a.row(ctx, `SELECT count(*) FROM {message} m WHERE `+s.where(), s.args...).Scan(&n)
 	return n, err
-}
-
-// allows returns ErrState if n messages are more than Filter.AtMost.
-func (f Filter) allows(n int64) error {
-	if f.AtMost > 0 && n > f.AtMost {
-		return fmt.Errorf("%w: %d messages are selected by now, more than the %d expected", ErrState, n, f.AtMost)
-	}
-	return nil
 }

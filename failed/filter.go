@@ -1,10 +1,23 @@
 package failed
 
-import "time"
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
 
-// Filter selects messages: those for which all that is set holds. The zero Filter
-// selects all where messages are looked at. Where something is done to them it is ErrInvalid,
-// lest one that was forgotten be taken for everything.
+	"github.com/reprisemq/reprise/internal/params"
+)
+
+// Filter selects the messages that meet all conditions that are set. The zero Filter selects
+// all messages where messages are read. An act refuses it with ErrInvalid, so that a filter
+// that was lost is not taken for everything.
+//
+// A Filter is the same in an address (Values, ParseFilter), in JSON, and in words (String).
 type Filter struct {
 	// All says that all messages are meant. Nothing else is set then.
 	All bool
@@ -25,8 +38,9 @@ type Filter struct {
 	// ErrInvalid.
 	Error string
 
-	// Headers are names and values that top-level headers must have, as HeaderText
-	// writes them.
+	// Headers are names and values that top-level headers must have. Numbers are in
+	// decimal, times as RFC 3339 in UTC. Tables, arrays, bytes and text of more than 256
+	// bytes are not found.
 	Headers map[string]string
 
 	// MinAttempts and MaxAttempts bound the number of attempts, both included. 0:
@@ -48,7 +62,331 @@ type Filter struct {
 	// AtMost makes an act (Discard, Restore, BeginReplay) return ErrState and change nothing
 	// if it would be done to more messages, such as those that failed since a person
 	// confirmed a number. It does not select messages. 0: no bound.
-	AtMost int64 `json:",omitempty"`
+	AtMost int64
+}
+
+// FilterParam is a condition of a Filter in an address, a form or a command line.
+type FilterParam struct {
+	Name     string // of the parameter
+	Flag     string // of a command, without dashes; "": an argument
+	Value    string // the kind of value, such as "NAME"; "": true or false
+	Help     string
+	Repeated bool // may have several values
+}
+
+// FilterParams returns all conditions of a Filter, but for All and AtMost.
+func FilterParams() []FilterParam {
+	all := make([]FilterParam, len(conditions))
+	for i, c := range conditions {
+		all[i] = c.FilterParam
+	}
+	return all
+}
+
+// condition is a field of a Filter. A new one also has a condition in SQL: see selection.
+type condition struct {
+	FilterParam
+	json  string // the name in JSON
+	field func(*Filter) any
+	words string // format of the value in words
+}
+
+var conditions = []condition{
+	{
+		FilterParam{Name: "queue", Flag: "queue", Value: "NAME", Help: "That failed in this work queue."},
+		"queue", func(f *Filter) any { return (*params.Text)(&f.Queue) }, "queue %s",
+	},
+	{
+		FilterParam{Name: "state", Flag: "state", Value: "STATE", Help: "In this state: failed, replaying, replayed or discarded.", Repeated: true},
+		"states", func(f *Filter) any { return &f.States }, "in state %s",
+	},
+	{
+		FilterParam{Name: "group", Flag: "group", Value: "ID", Help: "Of this group."},
+		"group", func(f *Filter) any { return &f.Group }, "group %d",
+	},
+	{
+		FilterParam{Name: "since", Flag: "since", Value: "TIME", Help: "Whose last failure was then or later: 2026-03-01T09:00:00Z, 2026-03-01, or 2h for two hours ago."},
+		"since", func(f *Filter) any { return &f.Since }, "failed since %s",
+	},
+	{
+		FilterParam{Name: "until", Flag: "until", Value: "TIME", Help: "Whose last failure was before that."},
+		"until", func(f *Filter) any { return &f.Until }, "failed before %s",
+	},
+	{
+		FilterParam{Name: "text", Flag: "text", Value: "WORDS", Help: "With these words in errors, ids or a body of text."},
+		"text", func(f *Filter) any { return &f.Text }, "with the words “%s”",
+	},
+	{
+		FilterParam{Name: "error", Flag: "error", Value: "TEXT", Help: "With this text in the last error, exactly as it is written there."},
+		"error", func(f *Filter) any { return &f.Error }, "error contains “%s”",
+	},
+	{
+		FilterParam{Name: "header", Flag: "header", Value: "K=V", Help: "With this header. Repeatable.", Repeated: true},
+		"headers", func(f *Filter) any { return (*params.Texts)(&f.Headers) }, "header %s",
+	},
+	{
+		FilterParam{Name: "min_attempts", Flag: "min-attempts", Value: "N", Help: "With so many attempts or more."},
+		"min_attempts", func(f *Filter) any { return &f.MinAttempts }, "attempts from %d",
+	},
+	{
+		FilterParam{Name: "max_attempts", Flag: "max-attempts", Value: "N", Help: "With so many attempts at most."},
+		"max_attempts", func(f *Filter) any { return &f.MaxAttempts }, "attempts up to %d",
+	},
+	{
+		FilterParam{Name: "id", Value: "ID", Help: "These messages alone.", Repeated: true},
+		"ids", func(f *Filter) any { return &f.IDs }, "messages %s",
+	},
+	{
+		FilterParam{Name: "replay", Flag: "back-from", Value: "ID", Help: "That came back from this replay."},
+		"replay", func(f *Filter) any { return &f.Replay }, "came back from replay %d",
+	},
+	{
+		FilterParam{Name: "refused", Flag: "refused", Help: "That the latest replay could not send."},
+		"refused", func(f *Filter) any { return &f.Refused }, "could not be sent",
+	},
+	{
+		FilterParam{Name: "refused_by", Flag: "refused-by", Value: "ID", Help: "That this replay could not send."},
+		"refused_by", func(f *Filter) any { return &f.RefusedBy }, "could not be sent by replay %d",
+	},
+}
+
+// set yields the conditions that are set, with pointers to their values.
+func (f *Filter) set(yield func(condition, any) bool) {
+	for _, c := range conditions {
+		if field := c.field(f); !params.IsZero(field) && !yield(c, field) {
+			return
+		}
+	}
+}
+
+// IsZero reports whether no condition is set, so that the filter selects all messages. It
+// does not look at All and AtMost.
+func (f Filter) IsZero() bool {
+	for range f.set {
+		return false
+	}
+	return true
+}
+
+// anyState is the value of the parameter state for messages in any state. Values always
+// writes the state, so that a filter without conditions differs from one that was lost.
+const anyState = "all"
+
+// Values returns the conditions as parameters of an address.
+func (f Filter) Values() url.Values {
+	v := url.Values{}
+	for c, field := range f.set {
+		params.Write(v, c.Name, field)
+	}
+	if f.States == nil {
+		v.Set("state", anyState)
+	}
+	return v
+}
+
+// ParseFilter reads conditions from the parameters of an address, and ignores those that are
+// not in FilterParams. Any parameter that it cannot read exactly is an error, an empty one
+// included. Times may be relative to now: 90m, 24h, 7d.
+func ParseFilter(v url.Values, now time.Time) (Filter, error) {
+	r := params.Reader{Values: v, Now: now}
+	var f Filter
+	for _, c := range conditions {
+		if c.Name != "state" || !slices.Equal(v["state"], []string{anyState}) {
+			r.Read(c.Name, c.field(&f))
+		}
+	}
+	if r.Err != nil {
+		return f, r.Err
+	}
+	return f, f.Validate()
+}
+
+// MarshalJSON implements [json.Marshaler]. It writes the conditions that are set.
+func (f Filter) MarshalJSON() ([]byte, error) {
+	all := map[string]any{}
+	for c, field := range f.set {
+		all[c.json] = field
+	}
+	return json.Marshal(all)
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]. It refuses names that it does not know.
+func (f *Filter) UnmarshalJSON(b []byte) error {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(b, &all); err != nil {
+		return err
+	}
+	for _, c := range conditions {
+		if written, ok := all[c.json]; ok {
+			d := json.NewDecoder(bytes.NewReader(written))
+			if err := d.Decode(c.field(f)); err != nil {
+				return fmt.Errorf("%s: %w", c.json, err)
+			}
+			delete(all, c.json)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		return fmt.Errorf("unknown field %.40q", name)
+	}
+	return nil
+}
+
+// maxNamed is how many messages String names by their IDs.
+const maxNamed = 10
+
+// String returns the conditions in words. The values in it are as they are: whoever shows
+// them escapes them.
+func (f Filter) String() string {
+	var parts []string
+	for c, field := range f.set {
+		part := fmt.Sprintf(c.words, wordsOf(field))
+		switch n := len(f.IDs); {
+		case c.Name == "id" && n > maxNamed:
+			part = fmt.Sprintf("%d messages picked by hand, among them %s", n, join(f.IDs[:maxNamed], ", "))
+		case c.Name == "id" && n == 1:
+			part = fmt.Sprint("message ", f.IDs[0])
+		case c.Name == "id" && n == 0:
+			part = "no messages"
+		case c.Name == "refused":
+			part = c.words
+		}
+		parts = append(parts, part)
+	}
+	if parts == nil {
+		return "all messages"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func wordsOf(field any) any {
+	switch x := field.(type) {
+	case *time.Time:
+		return x.UTC().Format("2006-01-02 15:04:05 UTC")
+	case *[]ID:
+		return join(*x, ", ")
+	case *[]State:
+		return join(*x, " or ")
+	case *params.Texts:
+		var pairs []string
+		for _, name := range slices.Sorted(maps.Keys(*x)) {
+			pairs = append(pairs, name+": "+(*x)[name])
+		}
+		return strings.Join(pairs, ", header ")
+	case *params.Text:
+		return string(*x)
+	case *string:
+		return *x
+	case *int:
+		return *x
+	case *GroupID:
+		return *x
+	case *ReplayID:
+		return *x
+	}
+	return ""
+}
+
+func join[T any](list []T, separator string) string {
+	texts := make([]string, len(list))
+	for i, x := range list {
+		texts[i] = fmt.Sprint(x)
+	}
+	return strings.Join(texts, separator)
+}
+
+// invalidFilter is an ErrInvalid whose text says no more than what is wrong.
+type invalidFilter string
+
+func (e invalidFilter) Error() string        { return string(e) }
+func (e invalidFilter) Is(target error) bool { return target == ErrInvalid }
+
+// Validate reports conditions that cannot be meant and what to write instead. The names are
+// those of the parameters.
+func (f Filter) Validate() error {
+	invalid := func(format string, args ...any) error { return invalidFilter(fmt.Sprintf(format, args...)) }
+	for _, text := range []struct{ name, value string }{{"text", f.Text}, {"error", f.Error}} {
+		// Blanks are in almost every error: such a filter selects almost all messages.
+		if text.value != "" && strings.TrimSpace(text.value) == "" {
+			return invalid("%s must not be blank: got %.40q (leave it out)", text.name, text.value)
+		}
+	}
+	if f.Text != "" && !hasWord(f.Text) {
+		return invalid("text must have a letter or a digit: got %.40q", f.Text)
+	}
+	for _, s := range f.States {
+		if !slices.Contains(States(), s) {
+			return invalid("state %.40q not found (use failed, replaying, replayed or discarded)", s)
+		}
+	}
+	for _, id := range f.IDs {
+		if id < 1 {
+			return invalid("id must be at least 1: got %d", id)
+		}
+	}
+	switch {
+	case f.All && !f.IsZero():
+		return invalid("all must not be set beside a condition (leave one out)")
+	case f.Group < 0 || f.Replay < 0 || f.RefusedBy < 0 || f.MinAttempts < 0 || f.MaxAttempts < 0 || f.AtMost < 0:
+		return invalid("group, replay, refused_by, at_most and numbers of attempts must not be negative")
+	case f.MaxAttempts > 0 && f.MinAttempts > f.MaxAttempts:
+		return invalid("min_attempts must not be more than max_attempts: got %d and %d (swap them)", f.MinAttempts, f.MaxAttempts)
+	case !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until):
+		return invalid("since must be before until: got %s and %s (swap them)", f.Since.Format(time.RFC3339), f.Until.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// meant reports a filter that nothing says which messages an act is for.
+func (f Filter) meant() error {
+	if f.IsZero() && !f.All {
+		return fmt.Errorf("%w: the Filter is empty: say which messages, or write Filter{All: true} if all are meant", ErrInvalid)
+	}
+	return nil
+}
+
+// allows returns ErrState if n messages are more than Filter.AtMost.
+func (f Filter) allows(n int64) error {
+	if f.AtMost > 0 && n > f.AtMost {
+		return fmt.Errorf("%w: %d messages are selected by now, more than the %d expected", ErrState, n, f.AtMost)
+	}
+	return nil
+}
+
+// maxLogged is how many IDs the audit log has of a filter: the log is for people.
+const maxLogged = 100
+
+// describe is the filter as the audit log has it.
+func (f Filter) describe() map[string]any {
+	details := map[string]any{}
+	if f.All {
+		details["all"] = true
+	}
+	if n := len(f.IDs); n > maxLogged {
+		details["ids_in_all"] = n
+		f.IDs = f.IDs[:maxLogged]
+	}
+	for c, field := range f.set {
+		details[c.json] = field
+	}
+	return details
+}
+
+// subject of an act on what a filter selects: a message, if it is one alone.
+func (f Filter) subject() string {
+	if len(f.IDs) == 1 {
+		return fmt.Sprint("message/", f.IDs[0])
+	}
+	if f.Group != 0 {
+		return fmt.Sprint("group/", f.Group)
+	}
+	return ""
+}
+
+// hasOnlyCounters reports whether the filter has no conditions but those by which messages
+// are counted anyway: queue, states and group.
+func (f Filter) hasOnlyCounters() bool {
+	f.Queue, f.States, f.Group = "", nil, 0
+	return f.IsZero()
 }
 
 // Page is a part of a list.

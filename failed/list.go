@@ -55,7 +55,7 @@ func (a *Archive) list(ctx context.Context, f Filter, p Page) ([]Summary, Cursor
 
 // selection of a filter; nil if it can select nothing.
 func (a *Archive) selection(ctx context.Context, f Filter) (*selection, error) {
-	if err := f.validate(); err != nil {
+	if err := f.Validate(); err != nil {
 		return nil, err
 	}
 	var queue int64
@@ -175,8 +175,7 @@ func (a *Archive) total(ctx context.Context, f Filter) (t Total, err error) {
 // counted returns what is counted anyway, for filters that have nothing but what it is
 // counted by.
 func (a *Archive) counted(ctx context.Context, f Filter) (n int64, ok bool, err error) {
-	if f.IDs != nil || f.Replay != 0 || f.Refused || f.RefusedBy != 0 || f.Text != "" || f.Error != "" || len(f.Headers) > 0 ||
-		f.MinAttempts > 0 || f.MaxAttempts > 0 || !f.Since.IsZero() || !f.Until.IsZero() {
+	if !f.hasOnlyCounters() {
 		return 0, false, nil
 	}
 	query := `SELECT COALESCE(sum(failed), 0), COALESCE(sum(replaying), 0), COALESCE(sum(replayed), 0), COALESCE(sum(discarded), 0) FROM `

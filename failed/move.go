@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 )
 
 // move is a change of the state of messages.
@@ -69,46 +68,4 @@ func (t *tx) move(s *selection, m move) (c counting, err error) {
 		c.add(group, queue, codes[m.to], 1)
 	}
 	return c, nil
-}
-
-// subject of an act on what a filter selects: a message, if it is one alone.
-func (f Filter) subject() string {
-	if len(f.IDs) == 1 {
-		return fmt.Sprint("message/", f.IDs[0])
-	}
-	if f.Group != 0 {
-		return fmt.Sprint("group/", f.Group)
-	}
-	return ""
-}
-
-// describe is the filter as the audit log has it: what is set. Many IDs are cut
-// short, beside how many they are: the log is for people.
-func (f Filter) describe() map[string]any {
-	out := make(map[string]any)
-	set := func(name string, v any, is bool) {
-		if is {
-			out[name] = v
-		}
-	}
-	set("all", f.All, f.All)
-	set("queue", strings.ToValidUTF8(f.Queue, "\ufffd"), f.Queue != "")
-	set("states", f.States, f.States != nil)
-	set("group", f.Group, f.Group != 0)
-	set("since", f.Since, !f.Since.IsZero())
-	set("until", f.Until, !f.Until.IsZero())
-	set("text", f.Text, f.Text != "")
-	set("error", f.Error, f.Error != "")
-	set("headers", f.Headers, len(f.Headers) > 0)
-	set("min_attempts", f.MinAttempts, f.MinAttempts > 0)
-	set("max_attempts", f.MaxAttempts, f.MaxAttempts > 0)
-	set("replay", f.Replay, f.Replay != 0)
-	set("refused", f.Refused, f.Refused)
-	set("refused_by", f.RefusedBy, f.RefusedBy != 0)
-	if f.IDs != nil {
-		const most = 100
-		out["ids"] = f.IDs[:min(len(f.IDs), most)]
-		set("ids_in_all", len(f.IDs), len(f.IDs) > most)
-	}
-	return out
 }

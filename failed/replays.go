@@ -60,9 +60,11 @@ func (a *Archive) replays(ctx context.Context, which string, args ...any) (all [
 		if err := row.Scan(&r.ID, &plan, &r.State, &r.Why, &r.Actor, &begun, &ended, &r.Total, &r.Sent, &r.Refused, &r.Back); err != nil {
 			return nil, err
 		}
-		if err := json.Unmarshal([]byte(plan), &r.Plan); err != nil {
+		var stored storedPlan
+		if err := json.Unmarshal([]byte(plan), &stored); err != nil {
 			return nil, err
 		}
+		r.Plan = Plan{Filter(stored.Filter), stored.To, stored.Rate, stored.Ramp, stored.Canary, stored.IgnoreSame}
 		r.Begun, r.Ended = sqlkit.TimeOf(begun), sqlkit.TimeOf(ended)
 		all = append(all, r)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
@@ -33,6 +34,18 @@ func (a *Archive) begin(ctx context.Context, p Plan, who Actor) (r *Replay, err 
 	return r, err
 }
 
+// storedPlan is a Plan as {replay}.plan has it, in JSON whose names are those of the fields.
+type storedPlan struct {
+	Filter     storedFilter
+	To         *Target
+	Rate       float64
+	Ramp       bool
+	Canary     time.Duration
+	IgnoreSame bool
+}
+
+type storedFilter Filter
+
 // beginning is a replay that is ready to begin.
 type beginning struct {
 	plan    Plan
@@ -46,7 +59,7 @@ func (a *Archive) beginning(ctx context.Context, p Plan, who Actor) (b beginning
 	if err := errors.Join(who.validate(), p.validate(), p.Filter.meant()); err != nil {
 		return b, err
 	}
-	if b.written, err = json.Marshal(p); err != nil {
+	if b.written, err = json.Marshal(storedPlan{storedFilter(p.Filter), p.To, p.Rate, p.Ramp, p.Canary, p.IgnoreSame}); err != nil {
 		return b, err
 	}
 	b.s, err = a.selection(ctx, p.Filter)

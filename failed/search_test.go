@@ -144,7 +144,7 @@ func TestPagesAreStable(t *testing.T) {
 				}
 			}
 			add(rapid.IntRange(0, 12).Draw(t, "before"))
-			f := rapid.SampledFrom([]failed.Filter{{}, {Queue: "a"}, {Text: "word"}, {States: []failed.State{failed.Failed, failed.Discarded}}, {MinAttempts: -1, MaxAttempts: 1}}).Draw(t, "filter")
+			f := rapid.SampledFrom([]failed.Filter{{}, {Queue: "a"}, {Text: "word"}, {States: []failed.State{failed.Failed, failed.Discarded}}, {MinAttempts: 0, MaxAttempts: 1}}).Draw(t, "filter")
 			all := ids(first(a.List(ctx, f, failed.Page{}))(t))
 			var got []failed.ID
 			there := make(map[failed.ID]bool)
@@ -185,11 +185,12 @@ func TestWhatCannotBeAskedFor(t *testing.T) {
 			p    failed.Page
 			says string
 		}{
-			{failed.Filter{States: []failed.State{"lost"}}, failed.Page{}, `there is no state "lost"`},
-			{failed.Filter{Error: " \n"}, failed.Page{}, "Filter.Error must not be blank"},
-			{failed.Filter{Text: "!?"}, failed.Page{}, "no letter and no digit"},
-			{failed.Filter{MinAttempts: 3, MaxAttempts: 2}, failed.Page{}, "is more than"},
-			{failed.Filter{Since: now, Until: now}, failed.Page{}, "is not before"},
+			{failed.Filter{States: []failed.State{"lost"}}, failed.Page{}, `state "lost" not found`},
+			{failed.Filter{Error: " \n"}, failed.Page{}, "error must not be blank"},
+			{failed.Filter{Text: "!?"}, failed.Page{}, "text must have a letter or a digit"},
+			{failed.Filter{MinAttempts: 3, MaxAttempts: 2}, failed.Page{}, "must not be more than"},
+			{failed.Filter{MinAttempts: -1}, failed.Page{}, "must not be negative"},
+			{failed.Filter{Since: now, Until: now}, failed.Page{}, "must be before"},
 			{failed.Filter{}, failed.Page{Size: 1001}, "use 1 to 1000"},
 			{failed.Filter{}, failed.Page{After: "!"}, "is no cursor"},
 		} {

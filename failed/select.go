@@ -133,43 +133,6 @@ func (f Filter) errorWords() []string {
 
 func notWord(r rune) bool { return !isWord(r) }
 
-// meant reports that nothing says which messages something is to be done to.
-func (f Filter) meant() error {
-	if len(f.describe()) == 0 {
-		return fmt.Errorf("%w: the Filter is empty: say which messages, or write Filter{All: true} if all are meant", ErrInvalid)
-	}
-	return nil
-}
-
-// validate reports what cannot be meant.
-func (f Filter) validate() error {
-	if f.All && len(f.describe()) > 1 {
-		return fmt.Errorf("%w: Filter.All is set, and a condition beside it: leave one out", ErrInvalid)
-	}
-	for _, s := range f.States {
-		if _, ok := codes[s]; !ok {
-			return fmt.Errorf("%w: there is no state %q: use %q", ErrInvalid, s, States())
-		}
-	}
-	if f.MaxAttempts > 0 && f.MinAttempts > f.MaxAttempts {
-		return fmt.Errorf("%w: MinAttempts %d is more than MaxAttempts %d", ErrInvalid, f.MinAttempts, f.MaxAttempts)
-	}
-	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
-		return fmt.Errorf("%w: Since %s is not before Until %s", ErrInvalid, f.Since, f.Until)
-	}
-	if f.Error != "" && strings.TrimSpace(f.Error) == "" {
-		// Blanks are in almost every error: such a filter selects almost all messages.
-		return fmt.Errorf("%w: Filter.Error must not be blank: got %q", ErrInvalid, f.Error)
-	}
-	if f.Text != "" {
-		var t terms
-		if t.text(f.Text); len(t.list) == 0 {
-			return fmt.Errorf("%w: there is no letter and no digit in the text %q to search for", ErrInvalid, f.Text)
-		}
-	}
-	return nil
-}
-
 // search is a condition on {search} AS s.
 func (s *selection) search() string {
 	terms := slices.Clone(s.terms)
@@ -204,7 +167,7 @@ func (s *selection) conditions() (list []string) {
 		states = everyState // the indexes have it first
 	}
 	if states != nil {
-		list = append(list, `m.state IN (`+join(states)+`)`)
+		list = append(list, `m.state IN (`+join(append([]int{-1}, states...), ", ")+`)`)
 	}
 	return append(list, s.others...)
 }
@@ -220,12 +183,3 @@ func (s *selection) where() string {
 }
 
 var everyState = []int{0, 1, 2, 3}
-
-// join writes numbers for IN, which may not be empty in PostgreSQL.
-func join(numbers []int) string {
-	out := []string{"-1"}
-	for _, n := range numbers {
-		out = append(out, fmt.Sprint(n))
-	}
-	return strings.Join(out, ", ")
-}

@@ -53,6 +53,13 @@ func words(s string) iter.Seq[string] {
 	}
 }
 
+func hasWord(s string) bool {
+	for range words(s) {
+		return true
+	}
+	return false
+}
+
 // terms gathers different words.
 type terms struct {
 	seen map[string]bool

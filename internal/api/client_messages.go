@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+
+	"github.com/reprisemq/reprise/failed"
 )
 
 // Me returns who the client is for the console.
@@ -15,12 +17,12 @@ func (c *Client) Me(ctx context.Context) (Me, error) {
 }
 
 // Messages returns a page of messages, the latest failure first.
-func (c *Client) Messages(ctx context.Context, f Filter, p Page) (Messages, error) {
+func (c *Client) Messages(ctx context.Context, f failed.Filter, p Page) (Messages, error) {
 	return get[Messages](ctx, c, "messages", p.in(f.Values()))
 }
 
 // Count counts messages.
-func (c *Client) Count(ctx context.Context, f Filter) (Total, error) {
+func (c *Client) Count(ctx context.Context, f failed.Filter) (Total, error) {
 	return get[Total](ctx, c, "messages/count", f.Values())
 }
 
@@ -94,7 +96,7 @@ const jsonLines = "application/x-ndjson"
 
 // Export writes messages as JSON Lines, and returns how many bytes. What has been written
 // when it returns an error is not all.
-func (c *Client) Export(ctx context.Context, f Filter, w io.Writer) (int64, error) {
+func (c *Client) Export(ctx context.Context, f failed.Filter, w io.Writer) (int64, error) {
 	answer, err := c.send(ctx, http.MethodGet, "messages/export", f.Values(), "", nil)
 	if err != nil {
 		return 0, err

@@ -78,17 +78,17 @@ func TestClient(t *testing.T) {
 	if me != (api.Me{Actor: "cli:ann@desk", Role: "admin"}) {
 		t.Errorf("me %+v", me)
 	}
-	page, err := c.Messages(ctx, api.Filter{Queue: "orders"}, api.Page{Size: 1})
+	page, err := c.Messages(ctx, failed.Filter{Queue: "orders"}, api.Page{Size: 1})
 	must(err)
 	if len(page.Messages) != 1 || page.Messages[0].ID != 2 || page.Next == "" {
 		t.Fatalf("first page %+v", page)
 	}
-	page, err = c.Messages(ctx, api.Filter{Queue: "orders"}, api.Page{Size: 1, After: page.Next})
+	page, err = c.Messages(ctx, failed.Filter{Queue: "orders"}, api.Page{Size: 1, After: page.Next})
 	must(err)
 	if len(page.Messages) != 1 || page.Messages[0].ID != 1 {
 		t.Errorf("second page %+v", page)
 	}
-	total, err := c.Count(ctx, api.Filter{IDs: []int64{1, 2}})
+	total, err := c.Count(ctx, failed.Filter{IDs: []failed.ID{1, 2}})
 	must(err)
 	if total.N != 2 {
 		t.Errorf("count %+v", total)
@@ -127,7 +127,7 @@ func TestClient(t *testing.T) {
 	}
 
 	all := api.Selection{All: true}
-	discard := api.Discard{Selection: api.Selection{Filter: api.Filter{IDs: []int64{1}}}, Reason: "a test"}
+	discard := api.Discard{Selection: api.Selection{Filter: failed.Filter{IDs: []failed.ID{1}}}, Reason: "a test"}
 	for _, step := range []struct {
 		what string
 		do   func() (api.Done, error)
@@ -190,7 +190,7 @@ func TestClientExportAndImport(t *testing.T) {
 	from, _, _ := serve(t, console.Config{})
 	to, _, _ := serve(t, console.Config{})
 	var lines bytes.Buffer
-	n, err := from.Export(t.Context(), api.Filter{IDs: []int64{1}}, &lines)
+	n, err := from.Export(t.Context(), failed.Filter{IDs: []failed.ID{1}}, &lines)
 	if err != nil || n != int64(lines.Len()) || strings.Count(lines.String(), "\n") != 1 {
 		t.Fatalf("%d bytes, %v: %s", n, err, &lines)
 	}
@@ -263,7 +263,7 @@ func TestClientNoticesABrokenExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	var lines bytes.Buffer
-	if _, err := c.Export(t.Context(), api.Filter{}, &lines); err == nil || !strings.Contains(err.Error(), "ended early") {
+	if _, err := c.Export(t.Context(), failed.Filter{}, &lines); err == nil || !strings.Contains(err.Error(), "ended early") {
 		t.Errorf("%v after %q", err, &lines)
 	}
 }

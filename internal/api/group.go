@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/params"
 )
 
 // Counts are numbers of messages by state.
@@ -87,8 +88,12 @@ type GroupFilter struct {
 	Order string // "failed": the most messages in state failed first; "": the latest failure first
 }
 
-// byLast is the explicit form of the order "".
-const byLast = "last"
+// byLast is the explicit form of the order "", and anyState that of the state "".
+const (
+	byLast   = "last"
+	byFailed = "failed"
+	anyState = "all"
+)
 
 // Filter returns it as package failed has it.
 func (f GroupFilter) Filter() failed.GroupFilter {
@@ -101,29 +106,29 @@ var GroupNames = []string{"queue", "state", "text", "order"}
 // Values returns the filter as parameters of an address.
 func (f GroupFilter) Values() url.Values {
 	v := url.Values{"state": {cmp.Or(f.State, anyState)}, "order": {cmp.Or(f.Order, byLast)}}
-	for name, value := range map[string]string{"queue": textValue(f.Queue), "text": f.Text} {
-		if value != "" {
-			v.Set(name, value)
-		}
-	}
+	params.Write(v, "queue", &f.Queue)
+	params.Write(v, "text", &f.Text)
 	return v
 }
 
-// ParseGroupFilter reads a filter as strictly as ParseFilter does.
-func ParseGroupFilter(v url.Values) (GroupFilter, error) {
-	p := parser{values: v}
-	f := GroupFilter{Queue: p.text("queue"), State: p.one("state"), Text: p.one("text"), Order: p.one("order")}
+// ParseGroupFilter reads a filter as strictly as failed.ParseFilter does.
+func ParseGroupFilter(v url.Values) (f GroupFilter, err error) {
+	r := params.Reader{Values: v}
+	r.Read("queue", &f.Queue)
+	r.Read("state", &f.State)
+	r.Read("text", &f.Text)
+	r.Read("order", &f.Order)
 	if f.State == anyState {
 		f.State = ""
 	}
 	if f.State != "" && !slices.Contains(failed.States(), failed.State(f.State)) {
-		p.keep("state", fmt.Errorf("%.40q is not failed, replaying, replayed, discarded or all", f.State))
+		r.Keep("state", fmt.Errorf("%.40q is not failed, replaying, replayed, discarded or all", f.State))
 	}
 	if f.Order == byLast {
 		f.Order = ""
 	}
-	if f.Order != "" && f.Order != string(failed.ByFailed) {
-		p.keep("order", fmt.Errorf("%.40q is not failed or last", f.Order))
+	if f.Order != "" && f.Order != byFailed {
+		r.Keep("order", fmt.Errorf("%.40q is not failed or last", f.Order))
 	}
-	return f, p.err
+	return f, r.Err
 }

@@ -36,7 +36,8 @@ func (p Plan) Plan() failed.Plan {
 
 // PlanOf returns a plan as it is shown.
 func PlanOf(p failed.Plan) Plan {
-	f := FilterOf(p.Filter)
+	f := p.Filter
+	f.All, f.AtMost = false, 0
 	return Plan{
 		Selection: Selection{Filter: f, All: f.IsZero(), AtMost: p.Filter.AtMost}, To: TargetOf(p.To),
 		Rate: p.Rate, Ramp: p.Ramp, Canary: Duration(p.Canary), IgnoreSame: p.IgnoreSame,

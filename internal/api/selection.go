@@ -5,23 +5,36 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/params"
 )
+
+// Text is a string that may be any bytes.
+type Text = params.Text
+
+// FilterNames are the parameters of a failed.Filter.
+var FilterNames = filterNames()
+
+func filterNames() (names []string) {
+	for _, p := range failed.FilterParams() {
+		names = append(names, p.Name)
+	}
+	return names
+}
 
 // Selection specifies the messages of an act. All is required to select all messages, and
 // excludes a filter.
 type Selection struct {
-	Filter Filter `json:"filter"`
-	All    bool   `json:"all,omitempty"`
-	AtMost int64  `json:"at_most,omitempty"` // of an act: refuse it if it selects more; 0: no bound
+	Filter failed.Filter `json:"filter"`
+	All    bool          `json:"all,omitempty"`
+	AtMost int64         `json:"at_most,omitempty"` // of an act: refuse it if it selects more; 0: no bound
 }
 
 // Selected returns it as package failed has it.
 func (s Selection) Selected() failed.Filter {
-	f := s.Filter.Filter()
+	f := s.Filter
 	f.All, f.AtMost = s.All, s.AtMost
 	return f
 }
@@ -51,21 +64,20 @@ var SelectionNames = append(slices.Clone(FilterNames), "all", "at_most")
 // Values returns the selection as parameters of an address, or fields of a form.
 func (s Selection) Values() url.Values {
 	v := s.Filter.Values()
-	if s.All {
-		v.Set("all", "true")
-	}
-	if s.AtMost != 0 {
-		v.Set("at_most", strconv.FormatInt(s.AtMost, 10))
-	}
+	params.Write(v, "all", &s.All)
+	params.Write(v, "at_most", &s.AtMost)
 	return v
 }
 
-// ParseSelection reads a selection as strictly as ParseFilter reads a filter.
+// ParseSelection reads a selection as strictly as failed.ParseFilter reads a filter.
 func ParseSelection(v url.Values, now time.Time) (Selection, error) {
-	p := parser{values: v, now: now}
-	s := Selection{Filter: p.filter(), All: p.flag("all"), AtMost: p.number("at_most")}
-	if p.err == nil {
-		p.err = s.Validate()
+	f, err := failed.ParseFilter(v, now)
+	s := Selection{Filter: f}
+	r := params.Reader{Values: v, Now: now, Err: err}
+	r.Read("all", &s.All)
+	r.Read("at_most", &s.AtMost)
+	if r.Err == nil {
+		r.Err = s.Validate()
 	}
-	return s, p.err
+	return s, r.Err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -27,16 +28,16 @@ func anyText(t *rapid.T) api.Text {
 func TestTextIsLossless(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := anyText(t)
-		b, err := json.Marshal([]any{text, api.HeaderTexts{text: "x"}})
+		b, err := json.Marshal([]any{text, params.Texts{string(text): "x"}})
 		if err != nil || !utf8.Valid(b) {
 			t.Fatalf("%q: %q, %v", text, b, err)
 		}
 		var value api.Text
-		var names api.HeaderTexts
+		var names params.Texts
 		if err := json.Unmarshal(b, &[]any{&value, &names}); err != nil {
 			t.Fatal(err)
 		}
-		if value != text || len(names) != 1 || names[text] != "x" {
+		if value != text || len(names) != 1 || names[string(text)] != "x" {
 			t.Fatalf("%q is %q and %q", text, value, names)
 		}
 	})

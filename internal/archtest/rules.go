@@ -69,7 +69,7 @@ var testPackages = []string{
 // Rules are the project's rules.
 var Rules = []Rule{
 	{
-		For:  []string{"backoff", "broker/internal/route", "internal/amqpwire", "broker/internal/alarm"},
+		For:  []string{"backoff", "broker/internal/route", "internal/amqpwire", "broker/internal/alarm", "internal/params"},
 		Only: []string{},
 		Why:  "they are pure: the standard library is all they need, so anyone can read, test and fuzz them alone",
 	},
@@ -105,22 +105,22 @@ var Rules = []Rule{
 	},
 	{
 		For:  []string{"failed"},
-		Only: library("internal/sqlkit"),
+		Only: library("internal/sqlkit", "internal/params"),
 		Why:  "it speaks to databases through database/sql: which driver is up to the program",
 	},
 	{
 		For:  []string{"ledger"},
-		Only: library("failed", "internal/sqlkit", "internal/mgmtapi"),
+		Only: library("failed", "internal/sqlkit", "internal/params", "internal/mgmtapi"),
 		Why:  "it holds what others say against each other, and asks them through interfaces; which driver of a database goes into the program is up to that",
 	},
 	{
 		For:  []string{"internal/api"},
-		Only: library("failed", "ledger", "internal/sqlkit", "internal/mgmtapi"),
+		Only: library("failed", "ledger", "internal/sqlkit", "internal/params", "internal/mgmtapi"),
 		Why:  "it is what an HTTP API says, for whoever asks it: neither its server nor a command comes along",
 	},
 	{
 		For:           []string{"console/..."},
-		Only:          library("console/internal/...", "failed", "ledger", "internal/api", "internal/graph", "internal/sqlkit", "internal/mgmtapi", "github.com/aymanbagabas/go-udiff/..."),
+		Only:          library("console/internal/...", "failed", "ledger", "internal/api", "internal/graph", "internal/sqlkit", "internal/params", "internal/mgmtapi", "github.com/aymanbagabas/go-udiff/..."),
 		NeverDirectly: []string{amqpClient},
 		Why:           "it shows an archive to people; what moves messages, a broker and a command are others' affair",
 	},

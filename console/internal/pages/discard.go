@@ -55,7 +55,7 @@ func selected(c *web.Call, v url.Values, state failed.State) (*selection, error)
 	if s.N, err = countSelected(c, f, state); err != nil {
 		return nil, err
 	}
-	asked = api.Selection{Filter: api.FilterOf(f), All: f.All, AtMost: s.N}
+	asked = api.Selection{Filter: f, All: f.All, AtMost: s.N}
 	s.Fields = pairs(asked.Values())
 	words := f
 	words.States = nil // it is that of the act
@@ -78,12 +78,12 @@ func (s *selection) back() {
 	f := s.Filter
 	f.AtMost = 0
 	group := failed.Filter{Group: f.Group, States: f.States}
-	s.path, s.query = "/messages", api.FilterOf(f).Values()
+	s.path, s.query = "/messages", f.Values()
 	switch {
 	case len(f.IDs) == 1:
 		s.path, s.query = messagePath(f.IDs[0]), url.Values{}
 	case f.IDs != nil:
-		s.query = api.FilterOf(failed.Filter{States: f.States}).Values()
+		s.query = failed.Filter{States: f.States}.Values()
 	case f.Group != 0 && string(web.HrefMessages("", f)) == string(web.HrefMessages("", group)):
 		s.path, s.query = fmt.Sprintf("/groups/%d", f.Group), url.Values{"state": s.query["state"]}
 	}

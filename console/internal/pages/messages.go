@@ -49,7 +49,7 @@ func listMessages(c *web.Call, path string, q url.Values, f failed.Filter) (*mes
 	if len(f.States) == 1 {
 		l.State = f.States[0]
 	}
-	conditions := api.FilterOf(f)
+	conditions := f
 	conditions.States = nil
 	switch acts := len(messages) > 0 && !conditions.IsZero(); {
 	case acts && l.State == failed.Failed:

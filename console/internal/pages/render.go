@@ -15,7 +15,6 @@ import (
 	"github.com/reprisemq/reprise/console/internal/show"
 	"github.com/reprisemq/reprise/console/internal/web"
 	"github.com/reprisemq/reprise/failed"
-	"github.com/reprisemq/reprise/internal/api"
 )
 
 //go:embed templates/*.html
@@ -116,7 +115,7 @@ var functions = template.FuncMap{
 	"icon":     show.Icon,
 	"tag":      show.Tag,
 	"total":    func(t failed.Total) string { return show.Thousands(t.N) + more(t) },
-	"textual":  func(name string) string { return api.FilterOf(failed.Filter{Queue: name}).Values().Get("queue") },
+	"textual":  func(name string) string { return failed.Filter{Queue: name}.Values().Get("queue") },
 	"dict":     dict,
 
 	"groups_of":   web.HrefGroups,

@@ -109,11 +109,11 @@ func (c *Call) Filter(defaultState ...failed.State) (failed.Filter, error) {
 			v.Add("state", string(s))
 		}
 	}
-	f, err := api.ParseFilter(v, c.Clock())
+	f, err := failed.ParseFilter(v, c.Clock())
 	if err != nil {
 		return failed.Filter{}, fault.BadRequest(err.Error(), "correct the parameter")
 	}
-	return f.Filter(), c.Archive.Check(c.R.Context(), f.Filter())
+	return f, c.Archive.Check(c.R.Context(), f)
 }
 
 // Page reads which page of a list is asked for.
@@ -152,7 +152,7 @@ func Href(path string, query url.Values) template.URL {
 
 // HrefMessages is the address of a page or an act that is for the messages of a filter.
 func HrefMessages(path string, f failed.Filter) template.URL {
-	return Href(path, api.Selection{Filter: api.FilterOf(f), All: f.All}.Values())
+	return Href(path, api.Selection{Filter: f, All: f.All}.Values())
 }
 
 // HrefMessage is that of one for a single message.

@@ -9,6 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
 )
 
@@ -54,7 +55,7 @@ func (n names) of(v *kong.Value, flags []*kong.Flag) []candidate {
 		})
 	case v.Name == "id" && v.Flag == nil:
 		return n.archived(func(ctx context.Context, c *api.Client) (found []candidate, err error) {
-			all, err := c.Messages(ctx, api.Filter{States: []string{"failed"}}, api.Page{Size: manyCandidates})
+			all, err := c.Messages(ctx, failed.Filter{States: []failed.State{failed.Failed}}, api.Page{Size: manyCandidates})
 			for _, m := range all.Messages {
 				found = append(found, candidate{strconv.FormatInt(m.ID, 10), string(m.Queue) + ": " + m.Error})
 			}

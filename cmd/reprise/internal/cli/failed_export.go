@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
 )
 
@@ -37,7 +38,7 @@ func (c *failedExportCmd) Run(ctx context.Context, streams IO) (err error) {
 		return err
 	}
 	if c.State != "all" {
-		f.States = []string{c.State}
+		f.States = []failed.State{failed.State(c.State)}
 	}
 	client, err := c.client(streams)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
 )
 
@@ -41,7 +42,7 @@ func (c *failedLsCmd) Run(ctx context.Context, streams IO) error {
 		return usagef("--limit %d: give 1 or more, or 0 for all", c.Limit)
 	}
 	if c.State != "all" {
-		f.States = []string{c.State}
+		f.States = []failed.State{failed.State(c.State)}
 	}
 	client, err := c.client(streams)
 	if err != nil {

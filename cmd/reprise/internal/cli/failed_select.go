@@ -3,10 +3,12 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
 )
 
@@ -29,19 +31,18 @@ type selection struct {
 
 // filter is the selection as the console knows it. A condition that is given is never left
 // out: an empty or zero value, such as that of an unset variable in a script, is an error.
-func (s *selection) filter() (api.Filter, error) {
-	f := api.Filter{Since: s.Since.time(), Until: s.Until.time(), Refused: s.Refused, IDs: s.IDs}
-	var queue string
+func (s *selection) filter() (failed.Filter, error) {
+	f := failed.Filter{Since: s.Since.time(), Until: s.Until.time(), Refused: s.Refused}
 	err := cmp.Or(
-		given("queue", s.Queue, &queue), given("group", s.Group, &f.Group), given("error", s.Error, &f.Error), given("text", s.Text, &f.Text),
+		given("queue", s.Queue, &f.Queue), given("group", s.Group, &f.Group), given("error", s.Error, &f.Error), given("text", s.Text, &f.Text),
 		given("min-attempts", s.MinAttempts, &f.MinAttempts), given("max-attempts", s.MaxAttempts, &f.MaxAttempts),
 		given("back-from", s.Back, &f.Replay), given("refused-by", s.RefusedBy, &f.RefusedBy),
 	)
 	if err != nil {
 		return f, err
 	}
-	f.Queue = api.Text(queue)
 	for _, id := range s.IDs {
+		f.IDs = append(f.IDs, failed.ID(id))
 		if id < 1 {
 			return f, usagef("%d is no message: their numbers begin with 1, and `reprise failed ls` shows them", id)
 		}
@@ -52,12 +53,12 @@ func (s *selection) filter() (api.Filter, error) {
 			return f, usagef("--header %q: write name=value", h)
 		}
 		if f.Headers == nil {
-			f.Headers = map[api.Text]string{}
+			f.Headers = map[string]string{}
 		}
-		if _, twice := f.Headers[api.Text(name)]; twice {
+		if _, twice := f.Headers[name]; twice {
 			return f, usagef("--header: %q is given twice", name)
 		}
-		f.Headers[api.Text(name)] = value
+		f.Headers[name] = value
 	}
 	if err := f.Validate(); err != nil {
 		return f, usageError{err}
@@ -66,14 +67,14 @@ func (s *selection) filter() (api.Filter, error) {
 }
 
 // given sets a condition to the value of its flag, if the flag is given.
-func given[T string | int | int64](name string, value *T, condition *T) error {
+func given[T string | int | int64, C ~string | ~int | ~int64](name string, value *T, condition *C) error {
 	var zero T
 	switch {
 	case value == nil:
 	case *value == zero:
 		return usagef("--%s %v: give a value, or leave the flag out", name, quoteEmpty(*value))
 	default:
-		*condition = *value
+		reflect.ValueOf(condition).Elem().Set(reflect.ValueOf(*value).Convert(reflect.TypeFor[C]()))
 	}
 	return nil
 }

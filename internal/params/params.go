@@ -1,0 +1,169 @@
+// Package params writes values as parameters of an address and reads them back, without a
+// loss and strictly: a parameter that is repeated, empty or unreadable is an error. A reader
+// may know less than the whole address: it ignores other names.
+//
+// It knows text, [Text], [Texts], flags, times, and integers and lists of integers or text
+// of any named type. It depends on the standard library only.
+package params
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// None is the value of a list without elements. A nil list has no parameter.
+const None = "none"
+
+// IsZero reports whether the value behind a pointer is not set. A list without elements is
+// set; a map without elements is not.
+func IsZero(pointer any) bool {
+	v := reflect.ValueOf(pointer).Elem()
+	return v.IsZero() || v.Kind() == reflect.Map && v.Len() == 0
+}
+
+// Write sets a parameter to the value behind a pointer, unless that value is not set.
+func Write(v url.Values, name string, pointer any) {
+	if IsZero(pointer) {
+		return
+	}
+	switch x := pointer.(type) {
+	case *Text:
+		v.Set(name, x.encode())
+	case *time.Time:
+		v.Set(name, x.Format(time.RFC3339Nano))
+	case *Texts:
+		v[name] = x.pairs()
+	default:
+		value := reflect.ValueOf(pointer).Elem()
+		if value.Kind() != reflect.Slice {
+			v.Set(name, fmt.Sprint(value))
+			return
+		}
+		for i := range value.Len() {
+			v.Add(name, fmt.Sprint(value.Index(i)))
+		}
+		if value.Len() == 0 {
+			v.Set(name, None)
+		}
+	}
+}
+
+// Reader reads parameters and keeps the first error. Times may be relative to Now: 90m,
+// 24h, 7d.
+type Reader struct {
+	Values url.Values
+	Now    time.Time
+	Err    error
+}
+
+// Keep keeps the error of a parameter.
+func (r *Reader) Keep(name string, err error) {
+	if r.Err == nil && err != nil {
+		r.Err = fmt.Errorf("%s: %w", name, err)
+	}
+}
+
+// Read sets the value behind a pointer to a parameter, if the address has it.
+func (r *Reader) Read(name string, pointer any) {
+	values := r.Values[name]
+	if len(values) == 0 {
+		return
+	}
+	if x, ok := pointer.(*Texts); ok {
+		r.Keep(name, x.read(values))
+		return
+	}
+	if value := reflect.ValueOf(pointer).Elem(); value.Kind() == reflect.Slice {
+		r.Keep(name, readList(name, values, value))
+		return
+	}
+	switch {
+	case len(values) > 1:
+		r.Keep(name, fmt.Errorf("must be given once: got %d values", len(values)))
+	case values[0] == "":
+		r.Keep(name, errors.New("must not be empty (leave it out)"))
+	default:
+		r.Keep(name, r.readOne(values[0], pointer))
+	}
+}
+
+func (r *Reader) readOne(text string, pointer any) (err error) {
+	switch x := pointer.(type) {
+	case *Text:
+		return x.UnmarshalText([]byte(text))
+	case *bool:
+		if text != "true" && text != "false" {
+			return fmt.Errorf("%.40q is not true or false", text)
+		}
+		*x = text == "true"
+	case *time.Time:
+		*x, err = readTime(text, r.Now)
+	default:
+		return readScalar(text, reflect.ValueOf(pointer).Elem())
+	}
+	return err
+}
+
+func readScalar(text string, to reflect.Value) error {
+	if to.Kind() == reflect.String {
+		to.SetString(text)
+		return nil
+	}
+	bits := to.Type().Bits()
+	if to.Kind() == reflect.Int {
+		bits = 32 // a count that fits into any column
+	}
+	n, err := strconv.ParseInt(text, 10, bits)
+	if err != nil || n < 1 {
+		return fmt.Errorf("%.40q is not an integer from 1", text)
+	}
+	to.SetInt(n)
+	return nil
+}
+
+func readList(name string, values []string, to reflect.Value) error {
+	if slices.Equal(values, []string{None}) {
+		to.Set(reflect.MakeSlice(to.Type(), 0, 0))
+		return nil
+	}
+	list := reflect.MakeSlice(to.Type(), len(values), len(values))
+	for i, text := range values {
+		if err := readScalar(text, list.Index(i)); err != nil {
+			return fmt.Errorf("%w (write each as %s=17)", err, name)
+		}
+	}
+	to.Set(list)
+	return nil
+}
+
+// timeLayouts are the form of a time that Write writes, and the forms that people write, in
+// UTC.
+var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02"}
+
+func readTime(text string, now time.Time) (time.Time, error) {
+	written := strings.TrimSpace(text)
+	for _, layout := range timeLayouts {
+		if t, err := time.ParseInLocation(layout, written, time.UTC); err == nil && !t.IsZero() {
+			return t, nil
+		}
+	}
+	if d, err := readAge(written); err == nil && d > 0 {
+		return now.Add(-d), nil
+	}
+	return time.Time{}, fmt.Errorf("%.40q is not a time (write 2026-01-31T12:00:00Z, or how long ago: 90m, 24h, 7d)", text)
+}
+
+// readAge reads a duration, which may be a number of days.
+func readAge(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		return time.Duration(n) * 24 * time.Hour, err
+	}
+	return time.ParseDuration(text)
+}
