@@ -1,0 +1,42 @@
+package archtest
+
+import (
+	"slices"
+	"strings"
+)
+
+// Module is the path of the project's module. Packages are named relative to it: "." is its root, "broker" is Module/broker,
+// and "broker/..." is broker and all below it.
+const Module = "github.com/reprisemq/reprise"
+
+// A Package is a package as go list describes it.
+type Package struct {
+	ImportPath, Name                   string
+	Imports                            []string
+	GoFiles, TestGoFiles, XTestGoFiles []string
+}
+
+func (p Package) testFiles() []string { return slices.Concat(p.TestGoFiles, p.XTestGoFiles) }
+
+// A Violation is a rule that a package, a file or an import breaks.
+type Violation struct{ What, Why string }
+
+func (v Violation) String() string { return v.What + "\n\twhy not: " + v.Why }
+
+func ours(path string) bool { return path == Module || strings.HasPrefix(path, Module+"/") }
+
+// short is a package's name in the tables.
+func short(path string) string {
+	if path == Module {
+		return "."
+	}
+	return strings.TrimPrefix(path, Module+"/")
+}
+
+// matches reports whether a package is one of those that patterns name.
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		base, below := strings.CutSuffix(pattern, "/...")
+		return name == base || below && strings.HasPrefix(name, base+"/")
+	})
+}

@@ -1,0 +1,143 @@
+package archtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Layers is the picture of the project. A package may import packages of lower lines only. Where a line has two sides, the
+// left side is the worker library and the right side is the broker: they do not know each other. Packages below one "/..."
+// may import each other. Below the last rule are packages that both sides use.
+const Layers = `
+cmd/reprise
+cmd/reprise/internal/cli
+cmd/reprise/internal/demo, cmd/reprise/internal/config
+cmd/reprise/internal/handler
+examples/...
+-------------------------------------------------------------------------------------------------------
+console                                                        | broker/disk
+console/internal/pages, console/internal/jsonapi               | broker
+console/internal/web                                           | broker/internal/management
+console/internal/access, console/internal/editor               | broker/internal/node
+console/internal/fault, console/internal/flow                  | broker/internal/session
+console/internal/show, console/internal/figures                | broker/internal/vhost, broker/internal/access
+internal/api, internal/graph                                   | broker/internal/queue, broker/internal/registry
+ledger                                                         | broker/internal/store
+failed                                                         | broker/internal/route, broker/internal/exception
+breaker, idempotent, prommetrics, oteltrace                    | broker/internal/alarm, broker/internal/stats
+internal/sqlkit, internal/mgmtapi, internal/published          | internal/inside
+.                                                              |
+internal/consume                                               |
+internal/ack, internal/publish                                 |
+internal/amqpconn                                              |
+topology/preset                                                |
+topology                                                       |
+backoff                                                        |
+-------------------------------------------------------------------------------------------------------
+internal/amqpwire, internal/waiting, internal/params
+`
+
+// TestPackages are for tests and tools: they may import everything, and only each other may import them.
+var TestPackages = []string{
+	"reprisetest/...",
+	"idempotent/storetest",
+	"conformance/...",
+	"broker/internal/chaos/...",
+	"internal/amqpwire/gen",
+	"internal/archtest",
+	"internal/backofftest",
+	"internal/browsertest/...",
+	"internal/chaos/...",
+	"internal/docstest",
+	"internal/interop",
+	"internal/presettest",
+	"internal/testkit/...",
+	"internal/tools/...",
+	"internal/topologytest",
+	"internal/workertest",
+}
+
+// place is where a package stands.
+type place struct {
+	line    int
+	side    int // 0: left or the whole line; 1: right
+	both    bool
+	pattern string
+}
+
+// layers is a picture, read.
+type layers []place
+
+func readLayers(picture string) (l layers) {
+	for n, line := range strings.Split(picture, "\n") {
+		if strings.HasPrefix(line, "--") {
+			continue
+		}
+		sides := strings.Split(line, "|")
+		for side, names := range sides {
+			for name := range strings.SplitSeq(names, ",") {
+				if name = strings.TrimSpace(name); name != "" {
+					l = append(l, place{line: n, side: side, both: len(sides) == 1, pattern: name})
+				}
+			}
+		}
+	}
+	return l
+}
+
+func (l layers) find(name string) (place, bool) {
+	i := slices.IndexFunc(l, func(p place) bool { return matches([]string{p.pattern}, name) })
+	if i < 0 {
+		return place{}, false
+	}
+	return l[i], true
+}
+
+// check returns the imports that do not run down, the packages without a place and the places without a package.
+func (l layers) check(packages []Package) (found []Violation) {
+	for _, at := range l {
+		if !slices.ContainsFunc(packages, func(p Package) bool {
+			return ours(p.ImportPath) && matches([]string{at.pattern}, short(p.ImportPath))
+		}) {
+			found = append(found, Violation{"place " + at.pattern, "there is no such package: remove it from internal/archtest/layers.go"})
+		}
+	}
+	for _, p := range packages {
+		if !ours(p.ImportPath) || matches(TestPackages, short(p.ImportPath)) {
+			continue
+		}
+		name := short(p.ImportPath)
+		from, placed := l.find(name)
+		if !placed {
+			found = append(found, Violation{"place of " + name, "it is missing in internal/archtest/layers.go: add it there"})
+			continue
+		}
+		for _, path := range p.Imports {
+			if !ours(path) {
+				continue
+			}
+			if why := l.forbidden(from, short(path)); why != "" {
+				found = append(found, Violation{name + " → " + short(path), why})
+			}
+		}
+	}
+	return found
+}
+
+// forbidden returns the reason for which a package may not import another, or "".
+func (l layers) forbidden(from place, name string) string {
+	if matches(TestPackages, name) {
+		return "only tests import packages for tests"
+	}
+	to, placed := l.find(name)
+	switch {
+	case !placed, to.pattern == from.pattern:
+		return ""
+	case to.line <= from.line:
+		return fmt.Sprintf("imports run down the lines of internal/archtest/layers.go: %s is not below %s", to.pattern, from.pattern)
+	case !from.both && !to.both && to.side != from.side:
+		return "the worker library and the broker do not know each other"
+	}
+	return ""
+}

@@ -1,0 +1,101 @@
+package archtest
+
+import (
+	"slices"
+	"strings"
+)
+
+// amqpClient is the only module that a worker needs.
+const amqpClient = "github.com/rabbitmq/amqp091-go"
+
+// Modules lists the modules that a package may import itself, beside the standard library. A module that a user may do
+// without is behind one package, which can be understood, tested and replaced alone.
+var Modules = map[string][]string{
+	"internal/amqpconn":     {amqpClient},
+	"broker/internal/store": {"github.com/cockroachdb/pebble/..."},
+	"breaker":               {"github.com/sony/gobreaker/..."},
+	"prommetrics":           {"github.com/prometheus/..."},
+	"oteltrace":             {"go.opentelemetry.io/..."},
+	"console/...":           {"github.com/aymanbagabas/go-udiff/..."},
+
+	// Programs choose the drivers of their databases.
+	"cmd/reprise/...": {
+		"modernc.org/sqlite/...", "github.com/jackc/pgx/...", "github.com/alecthomas/kong/...", "github.com/goccy/go-yaml/...",
+		"github.com/prometheus/...", "github.com/aymanbagabas/go-udiff/...", "golang.org/x/term", "golang.org/x/time/rate",
+	},
+	"examples/...": {
+		amqpClient, "modernc.org/sqlite/...", "github.com/jackc/pgx/...", "github.com/minio/minio-go/...",
+		"github.com/johannesboyne/gofakes3/...",
+	},
+}
+
+// Light packages need no module but amqp091-go, themselves and all that they import: whoever imports them downloads nothing
+// else.
+var Light = []string{".", "backoff", "topology", "topology/preset", "broker", "reprisetest"}
+
+// testLibraries are standard packages that only tests import.
+var testLibraries = []string{"testing/...", "net/http/httptest"}
+
+// checkModules returns the imports of modules that Modules does not allow.
+func checkModules(packages []Package) (found []Violation) {
+	for _, p := range packages {
+		name := short(p.ImportPath)
+		if !ours(p.ImportPath) || matches(TestPackages, name) {
+			continue
+		}
+		var allowed []string
+		for pattern, modules := range Modules {
+			if matches([]string{pattern}, name) {
+				allowed = append(allowed, modules...)
+			}
+		}
+		for _, path := range p.Imports {
+			switch {
+			case matches(testLibraries, path):
+				found = append(found, Violation{name + " → " + path, "only tests import it: it puts its flags and its weight into every program"})
+			case !ours(path) && strings.Contains(path, ".") && !matches(allowed, path):
+				found = append(found, Violation{name + " → " + path, "internal/archtest/modules.go does not allow it this module"})
+			}
+		}
+	}
+	return found
+}
+
+// checkLight returns the shortest chains of imports from light packages to modules.
+func checkLight(light []string, packages []Package) (found []Violation) {
+	byPath := make(map[string]Package)
+	for _, p := range packages {
+		byPath[p.ImportPath] = p
+	}
+	for _, p := range packages {
+		if !ours(p.ImportPath) || !slices.Contains(light, short(p.ImportPath)) {
+			continue
+		}
+		seen := map[string]bool{p.ImportPath: true}
+		for queue := [][]string{{p.ImportPath}}; len(queue) > 0; queue = queue[1:] {
+			chain := queue[0]
+			for _, next := range byPath[chain[len(chain)-1]].Imports {
+				if seen[next] || next == amqpClient {
+					continue
+				}
+				seen[next] = true
+				longer := append(slices.Clip(chain), next)
+				if ours(next) {
+					queue = append(queue, longer)
+				} else if strings.Contains(strings.Split(next, "/")[0], ".") {
+					found = append(found, Violation{arrows(longer), "whoever imports it downloads amqp091-go and nothing else"})
+					break // a package has one such import or many
+				}
+			}
+		}
+	}
+	return found
+}
+
+func arrows(chain []string) string {
+	names := make([]string, len(chain))
+	for i, path := range chain {
+		names[i] = short(path)
+	}
+	return strings.Join(names, " → ")
+}

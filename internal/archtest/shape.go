@@ -1,0 +1,62 @@
+package archtest
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	maxFileLines    = 500 // of a file that is written by hand
+	maxRootFiles    = 20  // of package reprise, without tests
+	maxCommentLines = 40  // of a package comment: a screen
+)
+
+// checkShape checks files and package comments of the packages below the folder root.
+func checkShape(root string, packages []Package) (found []Violation, err error) {
+	report := func(what, format string, args ...any) {
+		found = append(found, Violation{what, fmt.Sprintf(format, args...)})
+	}
+	for _, p := range packages {
+		if !ours(p.ImportPath) {
+			continue
+		}
+		name := short(p.ImportPath)
+		if name == "." && len(p.GoFiles) > maxRootFiles {
+			report("files of "+name, "it has %d files, at most %d are allowed", len(p.GoFiles), maxRootFiles)
+		}
+		if inside := strings.Contains("/"+name+"/", "/internal/"); strings.HasPrefix(name, "examples/") && p.Name != "main" && !inside {
+			report("example "+name, "an example is no API: make it a program or move it below an internal folder")
+		}
+		comment := 0
+		for _, file := range append(p.GoFiles, p.testFiles()...) {
+			content, err := os.ReadFile(filepath.Join(root, name, file))
+			if err != nil {
+				return nil, err
+			}
+			parsed, err := parser.ParseFile(token.NewFileSet(), file, content, parser.PackageClauseOnly|parser.ParseComments)
+			if err != nil {
+				return nil, err
+			}
+			if parsed.Doc != nil && !strings.HasSuffix(file, "_test.go") {
+				comment = max(comment, strings.Count(parsed.Doc.Text(), "\n"))
+			}
+			if n := bytes.Count(content, []byte("\n")); n > maxFileLines && !ast.IsGenerated(parsed) {
+				report(path.Join(name, file), "it has %d lines, at most %d are allowed: split it by responsibility", n, maxFileLines)
+			}
+		}
+		switch {
+		case comment > maxCommentLines && !strings.HasPrefix(name, "examples/"):
+			report("package comment of "+name, "it has %d lines, at most %d are allowed", comment, maxCommentLines)
+		case comment == 0 && len(p.GoFiles) > 0:
+			report("package comment of "+name, "there is none: say what it promises, what it may import and why it exists")
+		}
+	}
+	return found, nil
+}
