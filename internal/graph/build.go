@@ -215,7 +215,11 @@ func (b *builder) kinds(t topology.Topology) {
 	for _, kind := range []Kind{Failed, Wait} {
 		for _, h := range b.hops {
 			if h.kind == kind {
-				b.become(queuesOf(t, h.exchange, h.key), kind)
+				queues, _ := t.Reach(h.exchange, h.key) // none where the key does not decide
+				for i, q := range queues {
+					queues[i] = address("", q)
+				}
+				b.become(queues, kind)
 			}
 		}
 	}

@@ -6,8 +6,8 @@
 //	   ▲                                        │
 //	   └────────────────────────────────────────┘ after 500ms to 1h
 //
-// It is made of values: nothing is asked of a broker. A Graph can be written as
-// SVG, as DOT for Graphviz, and as Mermaid for Markdown.
+// It is made of values and asks no broker. A Graph can be written as DOT for Graphviz and as
+// Mermaid for Markdown.
 package graph
 
 import (
@@ -41,7 +41,7 @@ func Of(c reprise.WorkerConfig) Worker {
 // Kind is what a node is for.
 type Kind string
 
-// The kinds of nodes. The words are also the classes of the SVG.
+// The kinds of nodes. The words are also classes of Mermaid and of the console.
 const (
 	Exchange Kind = "exchange"
 	Work     Kind = "work"
@@ -77,7 +77,7 @@ func (n Node) matches(queue string) bool {
 // Way is why messages take an edge.
 type Way string
 
-// The ways. The words are also the classes of the SVG.
+// The ways. The words are also classes of Mermaid and of the console.
 const (
 	Bound   Way = "bound"   // by a binding
 	Retried Way = "retried" // an attempt failed

@@ -2,10 +2,7 @@ package graph_test
 
 import (
 	"bytes"
-	"encoding/xml"
-	"errors"
 	"flag"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -82,26 +79,6 @@ func TestDOT(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden(t, filepath.Join("testdata", name+".dot"), b.Bytes())
-	}
-}
-
-// The drawing is XML, whatever queues are called.
-func TestSVGIsXML(t *testing.T) {
-	for name, w := range workers() {
-		for _, how := range []graph.SVG{{}, {Bare: true}} {
-			var b bytes.Buffer
-			if err := graph.New(w).WriteSVG(&b, how); err != nil {
-				t.Fatal(err)
-			}
-			d := xml.NewDecoder(&b)
-			for {
-				if _, err := d.Token(); errors.Is(err, io.EOF) {
-					break
-				} else if err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-			}
-		}
 	}
 }
 

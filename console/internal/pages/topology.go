@@ -1,13 +1,12 @@
 package pages
 
 import (
-	"bytes"
 	"errors"
-	"html/template"
 	"net/http"
 	"strings"
 
 	"github.com/reprisemq/reprise/console/internal/figures"
+	"github.com/reprisemq/reprise/console/internal/flow"
 	"github.com/reprisemq/reprise/console/internal/show"
 	"github.com/reprisemq/reprise/console/internal/web"
 	"github.com/reprisemq/reprise/internal/graph"
@@ -23,7 +22,7 @@ func (p *Pages) topology(c *web.Call) error {
 		return err
 	}
 	data := struct {
-		Drawing template.HTML // SVG, made of texts that are escaped
+		Trees   []*flow.Step  // the drawing
 		Queues  []topologyRow // the same in words
 		TooMany bool
 		Live    bool
@@ -34,11 +33,7 @@ func (p *Pages) topology(c *web.Call) error {
 	}
 	data.TooMany = len(s.graph.Nodes) > maxDrawn
 	if len(s.graph.Nodes) > 0 && !data.TooMany {
-		var b bytes.Buffer
-		if err := s.graph.WriteSVG(&b, graph.SVG{Bare: true}); err != nil {
-			return err
-		}
-		data.Drawing = template.HTML(b.String())
+		data.Trees = flow.Trees(s.graph)
 	}
 	for _, n := range s.graph.Nodes {
 		if n.Kind != graph.Exchange && len(data.Queues) < maxDrawn {

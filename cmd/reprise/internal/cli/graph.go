@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 
-	"golang.org/x/term"
-
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/internal/graph"
 )
@@ -15,7 +13,7 @@ import (
 type graphCmd struct {
 	Config     string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"The configuration. Default ${default}."`
 	Queue      string `placeholder:"NAME" help:"Draw the worker of this queue only."`
-	Format     string `enum:"svg,dot,mermaid" default:"svg" placeholder:"FORM" help:"svg, dot (Graphviz) or mermaid (Markdown). Default ${default}."`
+	Format     string `enum:"dot,mermaid" default:"dot" placeholder:"FORM" help:"dot (Graphviz) or mermaid (Markdown). Default ${default}."`
 	Output     string `short:"o" placeholder:"FILE" help:"Write it to a file. Default: stdout."`
 	Management string `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"Write on each queue how many messages it has, asked of the management API."`
 }
@@ -27,10 +25,9 @@ it is published, where it waits when it has failed and for how long, where it is
 that differ in their delay only are one. Nothing is run, and no broker needed without --management.
 
 Examples:
-  reprise topology graph -c reprise.yaml -o topology.svg
-  reprise topology graph -c reprise.yaml --format dot | dot -Tpng >topology.png
+  reprise topology graph -c reprise.yaml | dot -Tsvg >topology.svg
   reprise topology graph --queue orders --format mermaid
-  reprise topology graph --management http://guest:guest@rabbit:15672 -o now.svg
+  reprise topology graph --management http://guest:guest@rabbit:15672 | dot -Tpng >now.png
 `
 }
 
@@ -44,9 +41,6 @@ func (c *graphCmd) Run(ctx context.Context, streams IO) error {
 	if err != nil {
 		return err
 	}
-	if f, ok := streams.Stdout.(*os.File); ok && c.Format == "svg" && c.Output == "" && term.IsTerminal(int(f.Fd())) {
-		return usagef("a drawing is nothing for a terminal: write it to a file with -o FILE, or choose --format mermaid")
-	}
 	g := graph.New(workers)
 	if c.Management != "" {
 		counts, err := queueCounts(ctx, c.Management, virtualHost(cfg.Broker))
@@ -56,15 +50,11 @@ func (c *graphCmd) Run(ctx context.Context, streams IO) error {
 		g.Count(counts)
 	}
 	var b bytes.Buffer
-	switch c.Format {
-	case "dot":
-		err = g.WriteDOT(&b)
-	case "mermaid":
-		err = g.WriteMermaid(&b)
-	default:
-		err = g.WriteSVG(&b, graph.SVG{})
+	write := g.WriteDOT
+	if c.Format == "mermaid" {
+		write = g.WriteMermaid
 	}
-	if err != nil {
+	if err := write(&b); err != nil {
 		return err
 	}
 	if c.Output != "" && c.Output != "-" {

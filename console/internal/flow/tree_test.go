@@ -1,0 +1,62 @@
+package flow
+
+import (
+	"testing"
+
+	"github.com/reprisemq/reprise/internal/graph"
+	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// Trees have every node once in full, and every edge once.
+func TestTrees(t *testing.T) {
+	circle := &graph.Graph{
+		Nodes: []graph.Node{{ID: "queue/a", Name: "a"}, {ID: "queue/b", Name: "b"}},
+		Edges: []graph.Edge{{From: "queue/a", To: "queue/b", Way: graph.Retried}, {From: "queue/b", To: "queue/a", Way: graph.Retried}, {From: "queue/b", To: "queue/b", Way: graph.Retried, Labels: []string{"fails"}}},
+	}
+	for name, g := range map[string]*graph.Graph{
+		"none":       {},
+		"circle":     circle,
+		"wait":       NewGraph(topology.Buckets{}.Topology("orders"), nil, nil, nil),
+		"cover art":  NewGraph(preset.CoverArt{}.Topology(), nil, nil, nil),
+		"staking":    NewGraph(preset.Staking{}.Topology(), nil, nil, nil),
+		"work-retry": NewGraph(preset.WorkRetry{}.Topology(), nil, nil, nil),
+		"cdn purge":  NewGraph(preset.CDNPurge{}.Topology(), nil, nil, nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes, edges := map[string]int{}, 0
+			var visit func(*Step)
+			visit = func(s *Step) {
+				if s.Again {
+					if len(s.Ways)+len(s.Notes) > 0 {
+						t.Errorf("%s has ways where it is again", s.ID)
+					}
+					return
+				}
+				nodes[s.ID]++
+				edges += len(s.Ways) + len(s.Notes)
+				for _, w := range s.Ways {
+					visit(w.To)
+				}
+			}
+			for _, root := range Trees(g) {
+				if root.Again {
+					t.Errorf("root %s is again", root.ID)
+				}
+				visit(root)
+			}
+			for _, n := range g.Nodes {
+				if nodes[n.ID] != 1 {
+					t.Errorf("%s is there %d times", n.ID, nodes[n.ID])
+				}
+			}
+			if edges != len(g.Edges) {
+				t.Errorf("%d edges of %d", edges, len(g.Edges))
+			}
+		})
+	}
+	steps := Trees(circle)
+	if len(steps) != 1 || len(steps[0].Ways) != 1 || len(steps[0].Ways[0].To.Notes) != 2 {
+		t.Errorf("a circle is %+v", steps)
+	}
+}
