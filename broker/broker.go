@@ -1,5 +1,5 @@
 // Package broker is a message broker to be embedded: a server that speaks RabbitMQ's AMQP 0-9-1 and does as RabbitMQ 4.3
-// does, in the memory of this process or, with a [Config.DataDir], on disk.
+// does, in the memory of this process or, with a [Config.Store], on disk.
 //
 //	b, err := broker.New(broker.Config{})          // nothing listens yet
 //	go b.Serve(listener)                           // clients in any language

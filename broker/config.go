@@ -24,12 +24,12 @@ const (
 
 // Config configures a broker. The zero value is a good one for one machine.
 type Config struct {
-	// Users holds passwords by user name. With a DataDir, others may be there already. Default: the user guest with the
+	// Users holds passwords by user name. With a Store, others may be there already. Default: the user guest with the
 	// password guest, who gets in from this machine only, see [Broker.Serve], unless Definitions have users or the data
 	// directory is not a new one.
 	Users map[string]string
 
-	// TemporaryUsers are as Users, but get in for the life of this process only: nothing of them is kept in DataDir.
+	// TemporaryUsers are as Users, but get in for the life of this process only: the Store does not keep them.
 	TemporaryUsers map[string]string
 
 	// Definitions are what to begin with, in the format of RabbitMQ's definitions files: users, virtual hosts, permissions,
@@ -52,22 +52,22 @@ type Config struct {
 	// MaxMessageSize is the largest message body in bytes. Default: 16 MiB.
 	MaxMessageSize int
 
-	// DataDir is the directory that the broker keeps its state in: virtual hosts, users, permissions, what is durable, and
-	// the messages that are to outlive it. It is made if it is not there, and belongs to this broker alone. New returns
-	// [ErrInUse], [ErrFormat] or [ErrDamaged] if it cannot be used. docs/durability.md says what is kept, and when.
+	// Store keeps the broker's state: virtual hosts, users, permissions, durable queues and exchanges, and persistent
+	// messages. To keep it in a directory, import package broker/disk and set disk.Dir("/var/lib/app"). New returns
+	// [ErrInUse], [ErrFormat] or [ErrDamaged] if it cannot be used; docs/durability.md describes what is kept, and when.
 	// Default: none, and everything is in memory.
-	DataDir string
+	Store Store
 
-	// DiskLimit is how many bytes there must be free where DataDir is. With less, connections that publish are blocked.
+	// DiskLimit is how many bytes there must be free where the Store is. With less, connections that publish are blocked.
 	// Default: 256 MiB.
 	DiskLimit int64
 
 	// MemoryLimit is how many bytes of messages there may be in all queues. Beyond it connections that publish are
-	// blocked, which they are told by connection.blocked, until there is a tenth less. With a DataDir only messages count
+	// blocked, which they are told by connection.blocked, until there is a tenth less. With a Store only messages count
 	// that are in memory, and 2 GiB is the most. Default: 1 GiB.
 	MemoryLimit int64
 
-	// MessageCache is how many bytes of messages are kept in memory although they are on disk, where DataDir is set.
+	// MessageCache is how many bytes of messages are kept in memory although they are on disk, where Store is set.
 	// Beyond it queues let go of all but those that are next. Default: 8 MiB.
 	MessageCache int64
 
@@ -119,8 +119,8 @@ func (c Config) complete() (Config, error) {
 		return c, fmt.Errorf("broker: Config.Heartbeat is %v: give whole seconds, 65535 at most, or a negative number for none", c.Heartbeat)
 	case c.FrameMax < minFrameMax || c.FrameMax > maxFrameMax:
 		return c, fmt.Errorf("broker: Config.FrameMax is %d: give %d to %d bytes", c.FrameMax, minFrameMax, maxFrameMax)
-	case c.DataDir != "" && c.MemoryLimit > maxMemoryOnDisk:
-		return c, fmt.Errorf("broker: Config.MemoryLimit is %d: give %d bytes at most with a DataDir, where messages that are "+
+	case c.Store != nil && c.MemoryLimit > maxMemoryOnDisk:
+		return c, fmt.Errorf("broker: Config.MemoryLimit is %d: give %d bytes at most with a Store, where messages that are "+
 			"too many for memory wait on disk", c.MemoryLimit, int64(maxMemoryOnDisk))
 	case c.MaxMessageSize < 0 || c.MemoryLimit < 0 || c.MessageCache < 0 || c.DiskLimit < 0 || c.MaxConnections < 0 || c.MaxQueues < 0:
 		return c, errors.New("broker: a limit in Config is negative: give a positive number, or none for the default")
@@ -150,7 +150,6 @@ func (c *Config) node(s store.Store) (*node.Node, error) {
 		MaxConnections: c.MaxConnections,
 		MaxQueues:      c.MaxQueues,
 		Store:          s,
-		DataDir:        c.DataDir,
 		DiskLimit:      c.DiskLimit,
 		Resident:       c.MessageCache,
 	})

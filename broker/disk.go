@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"github.com/reprisemq/reprise/broker/internal/node"
@@ -20,7 +21,15 @@ var (
 	ErrDamaged = store.ErrDamaged
 )
 
-// disk is the store of a broker. The zero disk is that of one in memory.
+// Store keeps the state of a broker beyond its end. Package broker/disk implements it: disk.Dir("/var/lib/app").
+//
+// It is an argument, and not a part of this package, so that a broker in memory does not link a database.
+type Store interface {
+	// Open opens the store. The broker that opens it closes it.
+	Open(*slog.Logger) (store.Store, error)
+}
+
+// disk is the open store of a broker. The zero disk is that of one in memory.
 type disk struct {
 	store store.Store // nil: there is none
 
@@ -36,9 +45,8 @@ type disk struct {
 // open opens the data directory, if there is to be one, and makes the node of what is in it.
 func (b *Broker) open() (err error) {
 	b.disk.idle = make(chan struct{})
-	if b.config.DataDir != "" {
-		b.disk.store, err = store.Open(store.Options{Dir: b.config.DataDir, Log: b.config.Logger})
-		if err != nil {
+	if b.config.Store != nil {
+		if b.disk.store, err = b.config.Store.Open(b.config.Logger); err != nil {
 			return fmt.Errorf("broker: %w", err)
 		}
 	}
@@ -105,7 +113,7 @@ func (d *disk) writing() bool {
 }
 
 // Backup writes a copy of the data directory, as it is at this moment, into a directory that it makes: one to begin from
-// as a [Config.DataDir], when what is there is lost. The broker goes on meanwhile. Once it has begun to write it does not
+// as a data directory, when what is there is lost. The broker goes on meanwhile. Once it has begun to write it does not
 // look at ctx any more.
 func (b *Broker) Backup(ctx context.Context, dir string) error {
 	if err := ctx.Err(); err != nil {

@@ -18,11 +18,15 @@ import (
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/broker/disk"
 	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/diskstore"
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
 // inData returns a configuration with a data directory of the test's own.
-func inData(t *testing.T) broker.Config { return broker.Config{DataDir: t.TempDir() + "/data"} }
+func inData(t *testing.T) broker.Config { return broker.Config{Store: disk.Dir(t.TempDir() + "/data")} }
+
+// dirOf returns the data directory of a configuration.
+func dirOf(c broker.Config) string { return string(c.Store.(disk.Dir)) }
 
 // life is what a broker does between New and Shutdown.
 func life(t *testing.T, config broker.Config, live func(b *broker.Broker)) {
@@ -162,13 +166,13 @@ func TestDataDirectoriesThatCannotBeUsed(t *testing.T) {
 			t.Errorf("two brokers on one directory: %v", err)
 		}
 	})
-	must(t, os.WriteFile(filepath.Join(config.DataDir, "FORMAT"), []byte("reprise 99\n"), 0o600))
-	if _, err := broker.New(config); !errors.Is(err, broker.ErrFormat) || !strings.Contains(err.Error(), config.DataDir) {
+	must(t, os.WriteFile(filepath.Join(dirOf(config), "FORMAT"), []byte("reprise 99\n"), 0o600))
+	if _, err := broker.New(config); !errors.Is(err, broker.ErrFormat) || !strings.Contains(err.Error(), dirOf(config)) {
 		t.Errorf("a newer format: %v", err)
 	}
 	file := t.TempDir() + "/file"
 	must(t, os.WriteFile(file, nil, 0o600))
-	if _, err := broker.New(broker.Config{DataDir: file}); err == nil {
+	if _, err := broker.New(broker.Config{Store: disk.Dir(file)}); err == nil {
 		t.Error("a file is a directory")
 	}
 	if _, err := broker.New(broker.Config{DiskLimit: -1}); err == nil {
@@ -193,7 +197,7 @@ func TestANewThatFailsClosesTheDirectory(t *testing.T) {
 
 func TestBackup(t *testing.T) {
 	config := inData(t)
-	to := filepath.Join(filepath.Dir(config.DataDir), "backup")
+	to := filepath.Join(filepath.Dir(dirOf(config)), "backup")
 	life(t, config, func(b *broker.Broker) {
 		ch := channel(t, dial(t, b))
 		must(t, declare(ch, "q", nil))
@@ -204,7 +208,7 @@ func TestBackup(t *testing.T) {
 		must(t, b.Backup(context.Background(), to))
 		publish(t, ch, "q", amqp.Publishing{DeliveryMode: amqp.Persistent})
 	})
-	restored := filepath.Join(filepath.Dir(config.DataDir), "restored")
+	restored := filepath.Join(filepath.Dir(dirOf(config)), "restored")
 	found, err := disk.Restore(to, restored)
 	if err != nil || found != (disk.Restored{Queues: 1, Messages: 1}) {
 		t.Errorf("restored %+v (%v)", found, err)
@@ -212,7 +216,7 @@ func TestBackup(t *testing.T) {
 	if _, err := disk.Restore(to, restored); err == nil {
 		t.Error("restored over another one")
 	}
-	life(t, broker.Config{DataDir: restored}, func(b *broker.Broker) {
+	life(t, broker.Config{Store: disk.Dir(restored)}, func(b *broker.Broker) {
 		d, ok, err := channel(t, dial(t, b)).Get("q", true)
 		if err != nil || !ok || !d.Redelivered {
 			t.Errorf("got %+v %v %v: it had been delivered", d, ok, err)
@@ -235,7 +239,7 @@ func TestBackup(t *testing.T) {
 // A broker that cannot start has not dealt with a crash before it: the next one has to.
 func TestAStartThatFailsForgetsNoCrash(t *testing.T) {
 	config := inData(t)
-	crashed := broker.Config{DataDir: config.DataDir + "-crashed"}
+	crashed := broker.Config{Store: disk.Dir(dirOf(config) + "-crashed")}
 	life(t, config, func(b *broker.Broker) {
 		ch := channel(t, dial(t, b))
 		must(t, declare(ch, "q", nil))
@@ -243,11 +247,11 @@ func TestAStartThatFailsForgetsNoCrash(t *testing.T) {
 		if _, ok, err := ch.Get("q", false); !ok || err != nil {
 			t.Fatal("nothing to get", err)
 		}
-		must(t, b.Backup(context.Background(), crashed.DataDir)) // what is on disk while a broker runs
+		must(t, b.Backup(context.Background(), dirOf(crashed))) // what is on disk while a broker runs
 	})
 	change := func(do func(s store.Store)) {
 		t.Helper()
-		s, err := store.Open(store.Options{Dir: crashed.DataDir, Log: slog.New(slog.DiscardHandler)})
+		s, err := diskstore.Open(diskstore.Options{Dir: dirOf(crashed), Log: slog.New(slog.DiscardHandler)})
 		must(t, err)
 		if !s.Unclean() {
 			t.Error("the crash is forgotten")

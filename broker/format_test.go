@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/broker/disk"
 )
 
 // A data directory that the version before wrote is opened with all messages, and then belongs to this version.
@@ -13,7 +14,7 @@ func TestADirectoryInTheFirstFormat(t *testing.T) {
 	dir := t.TempDir() + "/data"
 	must(t, os.CopyFS(dir, os.DirFS("testdata/format-1")))
 	for _, when := range []string{"the first time", "again"} {
-		life(t, broker.Config{DataDir: dir}, func(b *broker.Broker) {
+		life(t, broker.Config{Store: disk.Dir(dir)}, func(b *broker.Broker) {
 			if n := ready(b, "orders"); n != 20 {
 				t.Errorf("%s: %d messages", when, n)
 			}
@@ -37,9 +38,9 @@ func TestAnOldFormatHidesNoDamage(t *testing.T) {
 		must(t, declare(ch, "orders", nil))
 		publishMany(t, ch, "orders", 100)
 	})
-	format := filepath.Join(config.DataDir, "FORMAT")
+	format := filepath.Join(dirOf(config), "FORMAT")
 	must(t, os.WriteFile(format, []byte("reprise 1\n"), 0o600))
-	logs, err := filepath.Glob(filepath.Join(config.DataDir, "pebble", "*.log"))
+	logs, err := filepath.Glob(filepath.Join(dirOf(config), "pebble", "*.log"))
 	if err != nil || len(logs) == 0 {
 		t.Fatalf("logs: %v, %v", logs, err)
 	}

@@ -78,7 +78,7 @@ func (c Config) start(t TB) *Broker {
 	switch names := slices.Sorted(maps.Keys(config.Users)); {
 	case len(names) > 0:
 		b.login = url.UserPassword(names[0], config.Users[names[0]])
-	case len(config.Definitions) > 0 || config.DataDir != "":
+	case len(config.Definitions) > 0 || config.Store != nil:
 		config.TemporaryUsers = maps.Clone(config.TemporaryUsers)
 		if config.TemporaryUsers == nil {
 			config.TemporaryUsers = make(map[string]string)

@@ -3,7 +3,7 @@ package disk
 import (
 	"fmt"
 
-	"github.com/reprisemq/reprise/broker/internal/store"
+	"github.com/reprisemq/reprise/broker/internal/diskstore"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
@@ -24,7 +24,7 @@ type CheckedQueue struct {
 // Check reads everything in a data directory that no broker runs on, and changes nothing. An error says that the directory
 // could not be checked; damage is none.
 func Check(dir string) (Checked, error) {
-	r, err := store.Check(store.Options{Dir: dir})
+	r, err := diskstore.Check(diskstore.Options{Dir: dir})
 	if err != nil {
 		return Checked{}, fmt.Errorf("broker: check: %w", err)
 	}
@@ -35,14 +35,14 @@ func Check(dir string) (Checked, error) {
 // into a directory within the data directory, and needs room for the messages once more. All messages come as redelivered;
 // some that had been acknowledged may come again.
 func Salvage(dir string) (Checked, error) {
-	r, err := store.Salvage(store.Options{Dir: dir}, vhost.Complete)
+	r, err := diskstore.Salvage(diskstore.Options{Dir: dir}, vhost.Complete)
 	if err != nil {
 		return Checked{}, fmt.Errorf("broker: salvage: %w", err)
 	}
 	return checked(r), nil
 }
 
-func checked(r store.Report) Checked {
+func checked(r diskstore.Report) Checked {
 	c := Checked{Aside: r.Aside}
 	for _, d := range r.Damage {
 		c.Damage = append(c.Damage, d.String())

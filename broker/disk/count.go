@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/reprisemq/reprise/broker/internal/store"
+	"github.com/reprisemq/reprise/broker/internal/diskstore"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
@@ -18,7 +18,7 @@ type QueueCount struct {
 // Count returns the durable queues in a data directory that no broker runs on, ordered by virtual host and name. It changes
 // nothing, and returns nothing for a directory that does not exist.
 func Count(dir string) ([]QueueCount, error) {
-	documents, counts, err := store.Survey(dir)
+	documents, counts, err := diskstore.Survey(dir)
 	if err != nil {
 		return nil, fmt.Errorf("broker: count: %w", err)
 	}
@@ -32,7 +32,7 @@ func Count(dir string) ([]QueueCount, error) {
 
 // Copy copies a data directory that no broker runs on, or a backup. The target must not exist, or must be empty.
 func Copy(from, to string) error {
-	if err := store.Copy(from, to); err != nil {
+	if err := diskstore.Copy(from, to); err != nil {
 		return fmt.Errorf("broker: copy: %w", err)
 	}
 	return nil

@@ -1,5 +1,31 @@
-// Package disk works on the data directories of brokers that keep their state on disk: it copies, restores, checks and
-// salvages them.
+// Package disk keeps the state of a broker in a directory:
 //
-// It is separate from package broker so that a program whose broker is in memory does not link the database.
+//	b, err := broker.New(broker.Config{Store: disk.Dir("/var/lib/app")})
+//
+// It also works on data directories that no broker runs on: it copies, restores, counts, checks and salvages them.
+//
+// Package broker does not import it, so that a program whose broker is in memory does not link the database (Pebble).
 package disk
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/broker/internal/diskstore"
+	"github.com/reprisemq/reprise/broker/internal/store"
+)
+
+// Dir is a data directory, as [broker.Config.Store]. The broker makes it if it does not exist, and has it to itself: while
+// one broker uses it, another one gets [broker.ErrInUse].
+type Dir string
+
+var _ broker.Store = Dir("")
+
+// Open implements [broker.Store].
+func (d Dir) Open(log *slog.Logger) (store.Store, error) {
+	if d == "" {
+		return nil, errors.New("disk.Dir must name a directory: got an empty path (leave Config.Store nil for a broker in memory)")
+	}
+	return diskstore.Open(diskstore.Options{Dir: string(d), Log: log})
+}

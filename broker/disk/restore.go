@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/reprisemq/reprise/broker/internal/store"
+	"github.com/reprisemq/reprise/broker/internal/diskstore"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
@@ -21,10 +21,10 @@ type Restored struct {
 // Which messages had been delivered when the backup was made is not known: those of queues that had been consumed from all
 // come as redelivered.
 func Restore(backup, dir string) (found Restored, err error) {
-	if err := store.Copy(backup, dir); err != nil {
+	if err := diskstore.Copy(backup, dir); err != nil {
 		return found, fmt.Errorf("broker: restore: %w", err)
 	}
-	s, err := store.Open(store.Options{Dir: dir, Log: slog.New(slog.DiscardHandler), Everything: true})
+	s, err := diskstore.Open(diskstore.Options{Dir: dir, Log: slog.New(slog.DiscardHandler), Everything: true})
 	if err != nil {
 		return found, fmt.Errorf("broker: restore: %w", err)
 	}

@@ -11,12 +11,12 @@ const amqpClient = "github.com/rabbitmq/amqp091-go"
 // Modules lists the modules that a package may import itself, beside the standard library. A module that a user may do
 // without is behind one package, which can be understood, tested and replaced alone.
 var Modules = map[string][]string{
-	"internal/amqpconn":     {amqpClient},
-	"broker/internal/store": {"github.com/cockroachdb/pebble/..."},
-	"breaker":               {"github.com/sony/gobreaker/..."},
-	"prommetrics":           {"github.com/prometheus/..."},
-	"oteltrace":             {"go.opentelemetry.io/..."},
-	"console/...":           {"github.com/aymanbagabas/go-udiff/..."},
+	"internal/amqpconn":         {amqpClient},
+	"broker/internal/diskstore": {"github.com/cockroachdb/pebble/..."},
+	"breaker":                   {"github.com/sony/gobreaker/..."},
+	"prommetrics":               {"github.com/prometheus/..."},
+	"oteltrace":                 {"go.opentelemetry.io/..."},
+	"console/...":               {"github.com/aymanbagabas/go-udiff/..."},
 
 	// Programs choose the drivers of their databases.
 	"cmd/reprise/...": {

@@ -18,6 +18,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/broker/disk"
 	"github.com/reprisemq/reprise/internal/chaos/load"
 )
 
@@ -42,7 +43,7 @@ func serve(dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	b, err := broker.New(broker.Config{DataDir: dir, MessageCache: 64 << 10, Logger: log})
+	b, err := broker.New(broker.Config{Store: disk.Dir(dir), MessageCache: 64 << 10, Logger: log})
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/broker/disk"
 )
 
 // An Own broker is a test's alone, which may stop it and start it again on the same data. It is at the same URL then.
@@ -47,7 +48,7 @@ func EachOwn(t *testing.T, test func(t *testing.T, b *Own)) {
 }
 
 func ownEmbedded(t *testing.T) *Own {
-	config := broker.Config{DataDir: filepath.Join(t.TempDir(), "data")}
+	config := broker.Config{Store: disk.Dir(filepath.Join(t.TempDir(), "data"))}
 	addr := "127.0.0.1:0"
 	stop := func() {}
 	o := &Own{Target: Target{Name: "embedded", Version: "4.3"}}

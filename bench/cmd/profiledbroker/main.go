@@ -21,6 +21,7 @@ import (
 
 	"github.com/reprisemq/reprise/bench/internal/profiles"
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/broker/disk"
 )
 
 func main() {
@@ -44,7 +45,11 @@ func run(address, data string, p *profiles.Files) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Stop()) }()
-	b, err := broker.New(broker.Config{DataDir: data})
+	var config broker.Config
+	if data != "" {
+		config.Store = disk.Dir(data)
+	}
+	b, err := broker.New(config)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/reprisemq/reprise/broker/internal/diskstore"
 	"github.com/reprisemq/reprise/broker/internal/node"
 	"github.com/reprisemq/reprise/broker/internal/session"
 	"github.com/reprisemq/reprise/broker/internal/store"
@@ -228,7 +229,7 @@ func damaged(t *testing.T, e ending, file string, d damage) string {
 // other file may be missing; the report has their number.
 func salvaged(t *testing.T, e ending, file string, disk *vfs.MemFS) {
 	t.Helper()
-	r, err := store.Salvage(store.Options{Dir: "data", FS: disk}, vhost.Complete)
+	r, err := diskstore.Salvage(diskstore.Options{Dir: "data", FS: disk}, vhost.Complete)
 	if errors.Is(err, store.ErrFormat) {
 		return // the file FORMAT may be that of another version
 	}
@@ -265,7 +266,7 @@ func salvaged(t *testing.T, e ending, file string, disk *vfs.MemFS) {
 
 func tryPower(disk *vfs.MemFS) (*powered, error) {
 	log := slog.New(slog.DiscardHandler)
-	s, err := store.Open(store.Options{Dir: "data", Log: log, FS: disk})
+	s, err := diskstore.Open(diskstore.Options{Dir: "data", Log: log, FS: disk})
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/diskstore"
 	"github.com/reprisemq/reprise/broker/internal/node"
 	"github.com/reprisemq/reprise/broker/internal/session"
 	"github.com/reprisemq/reprise/broker/internal/store"
@@ -42,7 +43,7 @@ func powerUpAfter(t *testing.T, disk *vfs.MemFS, do func()) *powered {
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
 	p := &powered{disk: disk}
 	var err error
-	if p.store, err = store.Open(store.Options{Dir: "data", Log: log, FS: disk}); err != nil {
+	if p.store, err = diskstore.Open(diskstore.Options{Dir: "data", Log: log, FS: disk}); err != nil {
 		t.Fatal(err)
 	}
 	do()

@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/broker/disk"
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
@@ -57,7 +58,7 @@ var shapes = []string{
 }
 
 func TestShapes(t *testing.T) {
-	us, rabbit := embedded(t, broker.Config{DataDir: t.TempDir() + "/data"}), rabbitMQ(t)
+	us, rabbit := embedded(t, broker.Config{Store: disk.Dir(t.TempDir() + "/data")}), rabbitMQ(t)
 	type setting struct{ vhost, connection string }
 	settings := map[*target]setting{}
 	for _, b := range []*target{us, rabbit} {

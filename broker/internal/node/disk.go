@@ -24,7 +24,6 @@ const slow = 2 * time.Second
 // Disk is what the node knows of the file system that its data is on.
 type Disk struct {
 	store store.Store
-	dir   string
 	limit int64
 	free  atomic.Int64
 
@@ -36,7 +35,7 @@ type Disk struct {
 }
 
 // Dir returns the data directory.
-func (d *Disk) Dir() string { return d.dir }
+func (d *Disk) Dir() string { return d.store.Dir() }
 
 // Free returns how many bytes may still be written; negative: nobody can tell.
 func (d *Disk) Free() int64 { return d.free.Load() }
@@ -64,9 +63,9 @@ func (d *Disk) check(log *slog.Logger) {
 	case err != nil && !d.unknown:
 		log.Warn("nobody can tell how much room there is on the disk: publishers are not blocked when there is little", "error", err)
 	case changed && d.low.Alarm() != nil && d.Free() >= d.limit:
-		log.Warn("the disk does not answer: publishers are blocked until it does", "directory", d.dir, "since", d.store.Behind().Round(time.Second))
+		log.Warn("the disk does not answer: publishers are blocked until it does", "directory", d.Dir(), "since", d.store.Behind().Round(time.Second))
 	case changed && d.low.Alarm() != nil:
-		log.Warn("low on disk: publishers are blocked until there is room", "directory", d.dir, "free", d.Free(), "limit", d.limit)
+		log.Warn("low on disk: publishers are blocked until there is room", "directory", d.Dir(), "free", d.Free(), "limit", d.limit)
 	case changed:
 		log.Info("publishers go on: there is room on the disk, and it answers", "free", d.Free(), "limit", d.limit)
 	}

@@ -18,6 +18,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/diskstore"
 	"github.com/reprisemq/reprise/broker/internal/management"
 	"github.com/reprisemq/reprise/broker/internal/node"
 	"github.com/reprisemq/reprise/broker/internal/session"
@@ -47,10 +48,10 @@ type running struct {
 func run(t *testing.T, fs vfs.FS, diskLimit int64) *running {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	s, err := store.Open(store.Options{Dir: "data", Log: log, FS: fs})
+	s, err := diskstore.Open(diskstore.Options{Dir: "data", Log: log, FS: fs})
 	must(t, err)
 	n, err := node.New(node.Config{
-		Log: log, Store: s, DataDir: "data", DiskLimit: diskLimit, MemoryLimit: 1 << 30, Resident: 1 << 29,
+		Log: log, Store: s, DiskLimit: diskLimit, MemoryLimit: 1 << 30, Resident: 1 << 29,
 		Sessions: session.Config{ChannelMax: 10, FrameMax: 131072, MaxMessageSize: 1 << 20},
 	})
 	must(t, err)
@@ -292,7 +293,7 @@ func TestShutdownWaitsForAVirtualHostThatIsBeingDeleted(t *testing.T) {
 	must(t, r.close())
 	synctest.Test(t, func(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
-		opened, err := store.Open(store.Options{Dir: "data", Log: log, FS: fs})
+		opened, err := diskstore.Open(diskstore.Options{Dir: "data", Log: log, FS: fs})
 		must(t, err)
 		s := &slowStore{Store: opened, reading: make(chan struct{}), read: make(chan struct{})}
 		n, err := node.New(node.Config{Log: log, Store: s, MemoryLimit: 1 << 30, Resident: 1 << 29})

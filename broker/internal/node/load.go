@@ -23,7 +23,7 @@ func (n *Node) load() (err error) {
 	if n.vhosts, err = vhost.Load(n.vhostConfig()); err != nil {
 		return err
 	}
-	n.Disk = &Disk{store: n.config.Store, dir: n.config.DataDir, limit: n.config.DiskLimit}
+	n.Disk = &Disk{store: n.config.Store, limit: n.config.DiskLimit}
 	n.Alarms = append(n.Alarms,
 		alarm.Entry{Resource: alarm.Disk, Alarm: &n.Disk.low},
 		alarm.Entry{Resource: alarm.Store, Alarm: &n.Disk.failed},

@@ -40,8 +40,6 @@ type Config struct {
 	// Store is where the node keeps what is to outlive it; nil: it is in memory only. Whoever opened it closes it, after
 	// Shutdown.
 	Store store.Store
-	// DataDir is the directory that the store is in.
-	DataDir string
 	// DiskLimit is how many bytes there must be free on the disk for publishers not to be blocked.
 	DiskLimit int64
 	// Resident is how much memory messages may take that are in the store as well.

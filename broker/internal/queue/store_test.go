@@ -12,12 +12,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"pgregory.net/rapid"
 
+	"github.com/reprisemq/reprise/broker/internal/diskstore"
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
 // open opens a store in memory.
 func open(t interface{ Fatal(...any) }, fs vfs.FS) store.Store {
-	s, err := store.Open(store.Options{Dir: "data", Log: slog.New(slog.DiscardHandler), FS: fs})
+	s, err := diskstore.Open(diskstore.Options{Dir: "data", Log: slog.New(slog.DiscardHandler), FS: fs})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"pgregory.net/rapid"
 
-	"github.com/reprisemq/reprise/broker/internal/store"
+	"github.com/reprisemq/reprise/broker/internal/diskstore"
 )
 
-func open(t *testing.T, fs store.FS) (*Registry, func()) {
+func open(t *testing.T, fs diskstore.FS) (*Registry, func()) {
 	t.Helper()
-	s, err := store.Open(store.Options{Dir: "data", Log: slog.New(slog.DiscardHandler), FS: fs})
+	s, err := diskstore.Open(diskstore.Options{Dir: "data", Log: slog.New(slog.DiscardHandler), FS: fs})
 	if err != nil {
 		t.Fatal(err)
 	}

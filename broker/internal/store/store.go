@@ -1,4 +1,6 @@
-// Package store is what a broker asks of its disk: to keep messages and documents, and to say when they are kept.
+// Package store defines the disk of a broker: [Store] keeps messages and documents, and reports when they are kept.
+// Package diskstore implements it. This package imports the standard library only, so that a broker in memory needs no
+// database.
 //
 // Changes are gathered and made durable together, in the order in which they were asked for:
 //
@@ -95,6 +97,9 @@ type Store interface {
 	// gets an error that is ErrDamaged.
 	Damaged() <-chan struct{}
 
+	// Dir returns the directory of the store.
+	Dir() string
+
 	// Free tells how many bytes this user may still write to the file system. It asks the system, and blocks.
 	Free() (uint64, error)
 
@@ -167,7 +172,7 @@ type Document struct {
 // message that was loaded.
 type Ref struct {
 	Ticket Ticket // the commit that puts it
-	slot   int    // among the changes of that commit
+	Slot   int    // among the changes of that commit
 }
 
 // Ticket is the number of a commit, from 1. Zero is one that has long succeeded.

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 
+	"github.com/reprisemq/reprise/broker/internal/diskstore"
 	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/broker/internal/registry"
 	"github.com/reprisemq/reprise/broker/internal/store"
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // data is a data directory, and the virtual hosts of a broker that has it open.
 type data struct {
 	t        *testing.T
-	fs       store.FS
+	fs       diskstore.FS
 	store    store.Store
 	registry *registry.Registry
 	hosts    map[string]*VHost
@@ -49,7 +50,7 @@ func (d *data) config() Config {
 func (d *data) open() {
 	d.t.Helper()
 	var err error
-	d.store, err = store.Open(store.Options{Dir: "data", Log: slog.New(slog.DiscardHandler), FS: d.fs})
+	d.store, err = diskstore.Open(diskstore.Options{Dir: "data", Log: slog.New(slog.DiscardHandler), FS: d.fs})
 	d.must(err)
 	d.registry, err = registry.New(d.store)
 	d.must(err)

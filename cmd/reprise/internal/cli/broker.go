@@ -80,7 +80,7 @@ func (c *runCmd) Run(streams IO, stop *signals) (err error) {
 	}
 	log := c.logger(streams.Stderr)
 	stop.serve(log)
-	config := broker.Config{Logger: log, DataDir: data, DiskLimit: int64(c.DiskLimit), MemoryLimit: int64(c.MemoryLimit)}
+	config := broker.Config{Logger: log, Store: dataDir(data), DiskLimit: int64(c.DiskLimit), MemoryLimit: int64(c.MemoryLimit)}
 	if user != "" {
 		config.Users = map[string]string{user: password}
 	}

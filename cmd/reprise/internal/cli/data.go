@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/broker/disk"
 )
 
 // startBroker is [broker.New]. That a data directory can be none is the mistake of whoever named it.
@@ -16,6 +17,14 @@ func startBroker(config broker.Config) (*broker.Broker, error) {
 		return nil, usageError{err}
 	}
 	return b, err
+}
+
+// dataDir returns the store of a broker: a directory, or nil for "".
+func dataDir(dir string) broker.Store {
+	if dir == "" {
+		return nil
+	}
+	return disk.Dir(dir)
 }
 
 // tellData logs where the data is, and what was found there.

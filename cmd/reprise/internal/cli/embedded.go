@@ -21,7 +21,7 @@ type embeddedBroker struct {
 func startEmbedded(stop *signals, cfg *config.Config, log *slog.Logger) (*embeddedBroker, error) {
 	calmCollector()
 	b, err := startBroker(broker.Config{
-		Logger: slog.New(quietBroker{Handler: log.Handler()}), DataDir: cfg.Data,
+		Logger: slog.New(quietBroker{Handler: log.Handler()}), Store: dataDir(cfg.Data),
 		// Whatever became of the users in the data: its workers and those who publish come as this one.
 		TemporaryUsers: map[string]string{guest: guest},
 	})

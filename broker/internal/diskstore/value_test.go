@@ -1,4 +1,4 @@
-package store
+package diskstore
 
 import (
 	"testing"
@@ -22,7 +22,7 @@ func TestAStateIsReadAsItWasWritten(t *testing.T) {
 
 func TestKeysAreInTheOrderOfMessages(t *testing.T) {
 	key := rapid.Custom(func(t *rapid.T) Key {
-		return Key{rapid.Uint64().Draw(t, "queue"), rapid.Uint8().Draw(t, "level"), rapid.Uint64().Draw(t, "order")}
+		return keyOf(rapid.Uint64().Draw(t, "queue"), rapid.Uint8().Draw(t, "level"), rapid.Uint64().Draw(t, "order"))
 	})
 	less := func(a, b Key) bool {
 		switch {

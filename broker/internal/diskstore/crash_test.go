@@ -1,4 +1,4 @@
-package store
+package diskstore
 
 import (
 	"cmp"
@@ -58,7 +58,7 @@ func TestACrashLosesNoCommit(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
 				h.next++
-				k := Key{rapid.Uint64Range(0, queues-1).Draw(t, "queue"), rapid.Uint8Range(0, levels-1).Draw(t, "level"), h.next}
+				k := keyOf(rapid.Uint64Range(0, queues-1).Draw(t, "queue"), rapid.Uint8Range(0, levels-1).Draw(t, "level"), h.next)
 				body := fmt.Sprint("message ", h.next)
 				locked(func(ticket Ticket) {
 					h.refs[k] = d.Put(entry(k, body))
@@ -77,7 +77,7 @@ func TestACrashLosesNoCommit(t *testing.T) {
 			"move": func(t *rapid.T) {
 				if k, ok := existing(t); ok {
 					h.next++
-					to := Key{k.Queue, rapid.Uint8Range(0, levels-1).Draw(t, "level"), h.next}
+					to := keyOf(k.Queue, rapid.Uint8Range(0, levels-1).Draw(t, "level"), h.next)
 					body := h.now().messages[k]
 					locked(func(ticket Ticket) {
 						h.refs[to] = d.Move(k, h.refs[k], entry(to, body))

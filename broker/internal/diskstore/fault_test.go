@@ -1,4 +1,4 @@
-package store
+package diskstore
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func work(d *disk, messages int) (kept []Key, err error) { return workWith(d, me
 func workWith(d *disk, messages int, body string) (kept []Key, err error) {
 	var some []Key
 	for i := range uint64(messages) {
-		k := Key{1, 0, i + 1}
+		k := keyOf(1, 0, i + 1)
 		d.Put(entry(k, body))
 		if some = append(some, k); len(some) < 3 {
 			continue
@@ -189,7 +189,7 @@ func TestWaitingEnds(t *testing.T) {
 	b := &broken{err: syscall.ENOSPC}
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(b.inject)))
 	b.from.Store(b.seen.Load() + 1)
-	kept := d.Put(entry(Key{1, 0, 1}, "message"))
+	kept := d.Put(entry(keyOf(1, 0, 1), "message"))
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(10*time.Millisecond, cancel)
 	if err := d.Wait(ctx, kept.Ticket); !errors.Is(err, context.Canceled) {
@@ -235,11 +235,11 @@ func TestTooManyOpenFilesAreWaitedFor(t *testing.T) {
 func TestWhatComesAfterAFailureIsNotTakenForKept(t *testing.T) {
 	d := openOn(t, vfs.NewMem())
 	d.GiveUp(errors.New("for the test"))
-	first := d.Put(entry(Key{1, 0, 1}, "message"))
+	first := d.Put(entry(keyOf(1, 0, 1), "message"))
 	for what, ref := range map[string]Ref{
 		"put":     first,
-		"updated": d.Update(entry(Key{1, 0, 1}, "message"), first),
-		"moved":   d.Move(Key{1, 0, 1}, first, entry(Key{1, 0, 2}, "message")),
+		"updated": d.Update(entry(keyOf(1, 0, 1), "message"), first),
+		"moved":   d.Move(keyOf(1, 0, 1), first, entry(keyOf(1, 0, 2), "message")),
 	} {
 		if d.Wait(t.Context(), ref.Ticket) == nil {
 			t.Errorf("a message that was %s is taken for kept", what)
@@ -248,7 +248,7 @@ func TestWhatComesAfterAFailureIsNotTakenForKept(t *testing.T) {
 	if d.Wait(t.Context(), d.SetDocument("a", nil)) == nil {
 		t.Error("a document is taken for kept")
 	}
-	d.Delete(Key{1, 0, 2}, first, 7)
+	d.Delete(keyOf(1, 0, 2), first, 7)
 }
 
 // A store that is given up commits nothing more, even if the disk would: what it was given up for is not known to the disk.

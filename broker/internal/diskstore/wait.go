@@ -1,11 +1,11 @@
-package store
+package diskstore
 
 import (
 	"context"
 	"time"
 )
 
-// Notify implements [Store].
+// Notify implements [store.Store].
 func (d *disk) Notify(w Waiter) Ticket {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -14,7 +14,7 @@ func (d *disk) Notify(w Waiter) Ticket {
 	return d.gathering.ticket
 }
 
-// Wait implements [Store].
+// Wait implements [store.Store].
 func (d *disk) Wait(ctx context.Context, t Ticket) error {
 	if ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, func() {
@@ -39,7 +39,7 @@ func (d *disk) Wait(ctx context.Context, t Ticket) error {
 	return context.Cause(ctx)
 }
 
-// Flush implements [Store].
+// Flush implements [store.Store].
 func (d *disk) Flush(ctx context.Context) error {
 	d.mu.Lock()
 	t := d.gathering.ticket
@@ -47,10 +47,10 @@ func (d *disk) Flush(ctx context.Context) error {
 	return d.Wait(ctx, t)
 }
 
-// Unclean implements [Store].
+// Unclean implements [store.Store].
 func (d *disk) Unclean() bool { return d.unclean }
 
-// Behind implements [Store].
+// Behind implements [store.Store].
 func (d *disk) Behind() time.Duration {
 	if began := d.began.Load(); began != 0 {
 		return time.Since(time.Unix(0, began))
@@ -58,10 +58,10 @@ func (d *disk) Behind() time.Duration {
 	return 0
 }
 
-// Failed implements [Store].
+// Failed implements [store.Store].
 func (d *disk) Failed() <-chan struct{} { return d.failed }
 
-// Err implements [Store].
+// Err implements [store.Store].
 func (d *disk) Err() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

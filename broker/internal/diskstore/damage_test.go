@@ -1,4 +1,4 @@
-package store
+package diskstore
 
 import (
 	"errors"
@@ -43,7 +43,7 @@ func TestClosingDoesNotWaitForAFullDisk(t *testing.T) {
 	b := &broken{err: syscall.ENOSPC}
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(b.inject)))
 	b.from.Store(b.seen.Load() + 1)
-	d.Put(entry(Key{1, 0, 1}, "message"))
+	d.Put(entry(keyOf(1, 0, 1), "message"))
 	if err := d.Close(true); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("closed: %v", err)
 	}

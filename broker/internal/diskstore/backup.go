@@ -1,4 +1,4 @@
-package store
+package diskstore
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Backup implements [Store].
+// Backup implements [store.Store].
 func (d *disk) Backup(dir string) error {
 	if d.fs.has(dir) {
 		return fmt.Errorf("%s is within the data directory: name one beside it, or on another disk", dir)

@@ -1,4 +1,4 @@
-package store
+package diskstore
 
 import (
 	"encoding/binary"
@@ -13,6 +13,8 @@ const (
 	prefixMessage  = 'm' // queue, level, order: state and message
 	prefixOpen     = 'o' // while the store is open
 )
+
+func keyOf(queue uint64, level uint8, order uint64) Key { return Key{Queue: queue, Level: level, Order: order} }
 
 func messageKey(k Key) []byte { return appendMessageKey(nil, k) }
 

@@ -1,4 +1,4 @@
-package store
+package diskstore
 
 import (
 	"bytes"
@@ -138,7 +138,7 @@ type contents struct {
 func (c *contents) readCounts(from *source) error {
 	c.expected = make(map[uint64]int)
 	_, err := from.scan([]byte{prefixDocument}, []byte{prefixDocument + 1}, func(key, value []byte) error {
-		c.documents = append(c.documents, Document{string(key[1:]), slices.Clone(value)})
+		c.documents = append(c.documents, Document{Name: string(key[1:]), Value: slices.Clone(value)})
 		return nil
 	})
 	if err != nil {

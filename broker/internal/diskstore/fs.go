@@ -1,4 +1,4 @@
-package store
+package diskstore
 
 import (
 	"errors"
@@ -10,7 +10,10 @@ import (
 // FS is a file system, the machine's or one that a test makes fail.
 type FS = vfs.FS
 
-// Free implements [Store].
+// Dir implements [store.Store].
+func (d *disk) Dir() string { return d.dir }
+
+// Free implements [store.Store].
 func (d *disk) Free() (uint64, error) {
 	usage, err := d.fs.GetDiskUsage(d.dir)
 	return usage.AvailBytes, err

@@ -1,6 +1,6 @@
-package store
+package diskstore
 
-// Queues implements [Store].
+// Queues implements [store.Store].
 func (d *disk) Queues() (all []uint64, err error) {
 	err = d.scan([]byte{prefixCount}, []byte{prefixCount + 1}, func(key, value []byte) (more bool, err error) {
 		c, err := parseCount(key, value)

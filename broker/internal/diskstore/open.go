@@ -1,4 +1,4 @@
-package store
+package diskstore
 
 import (
 	"errors"
@@ -202,7 +202,7 @@ func inUse(err error) error {
 	return err
 }
 
-// Close implements [Store].
+// Close implements [store.Store].
 func (d *disk) Close(clean bool) error {
 	d.running.Store(false)
 	close(d.closing)

@@ -1,4 +1,4 @@
-package store
+package diskstore
 
 import (
 	"context"
@@ -16,7 +16,7 @@ const (
 	cacheSize    = 8 << 20
 )
 
-// MakeRoom implements [Store].
+// MakeRoom implements [store.Store].
 func (d *disk) MakeRoom(ctx context.Context) error {
 	return d.unlessItFails(func() error {
 		flushed, err := d.db.AsyncFlush()
@@ -78,5 +78,5 @@ func (d *disk) harmed(file string, err error) {
 	d.harm.Do(func() { close(d.damaged) })
 }
 
-// Damaged implements [Store].
+// Damaged implements [store.Store].
 func (d *disk) Damaged() <-chan struct{} { return d.damaged }

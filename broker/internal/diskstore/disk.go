@@ -1,4 +1,4 @@
-package store
+package diskstore
 
 import (
 	"log/slog"
@@ -97,7 +97,7 @@ const (
 	deletion
 )
 
-// Put implements [Store].
+// Put implements [store.Store].
 func (d *disk) Put(e Entry) Ref {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,18 +105,18 @@ func (d *disk) Put(e Entry) Ref {
 	return d.put(put, e)
 }
 
-// Update implements [Store].
+// Update implements [store.Store].
 func (d *disk) Update(e Entry, old Ref) Ref {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.undoable(old) {
-		d.gathering.changes[old.slot].entry = e
+		d.gathering.changes[old.Slot].entry = e
 		return old
 	}
 	return d.put(update, e)
 }
 
-// Delete implements [Store].
+// Delete implements [store.Store].
 func (d *disk) Delete(k Key, r Ref, bytes int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -124,14 +124,14 @@ func (d *disk) Delete(k Key, r Ref, bytes int64) {
 	d.forget(k, r)
 }
 
-// Move implements [Store].
+// Move implements [store.Store].
 func (d *disk) Move(from Key, old Ref, to Entry) Ref {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.count(from, -1, -to.Bytes, false)
 	d.count(to.Key, 1, to.Bytes, to.Transient)
 	if d.replaceable(old) {
-		d.gathering.changes[old.slot].entry = to
+		d.gathering.changes[old.Slot].entry = to
 		return old
 	}
 	d.forget(from, old)
@@ -143,14 +143,14 @@ func (d *disk) Move(from Key, old Ref, to Entry) Ref {
 // hangs has come to itself.
 func (d *disk) replaceable(r Ref) bool {
 	g := &d.gathering
-	return d.undoable(r) && g.changes[r.slot].kind == put && (len(g.others) == 0 || g.others[len(g.others)-1].before <= r.slot)
+	return d.undoable(r) && g.changes[r.Slot].kind == put && (len(g.others) == 0 || g.others[len(g.others)-1].before <= r.Slot)
 }
 
 func (d *disk) put(how kind, e Entry) Ref {
 	g := &d.gathering
 	if d.err != nil {
 		// Nothing is gathered that nobody will commit, and nobody is told that there is nothing to wait for.
-		return Ref{Ticket: g.ticket, slot: -1}
+		return Ref{Ticket: g.ticket, Slot: -1}
 	}
 	if g.bytes > d.partBytes && d.holders == 0 {
 		g.cut()
@@ -158,7 +158,7 @@ func (d *disk) put(how kind, e Entry) Ref {
 	g.bytes += e.Bytes
 	g.changes = append(g.changes, change{how, e})
 	d.commitSoon(e.Transient)
-	return Ref{Ticket: g.ticket, slot: len(g.changes) - 1}
+	return Ref{Ticket: g.ticket, Slot: len(g.changes) - 1}
 }
 
 // forget takes back the change that put a message, if it has not been written, and else asks for the opposite.
@@ -168,7 +168,7 @@ func (d *disk) forget(k Key, r Ref) {
 		return
 	}
 	if d.undoable(r) {
-		if c := &g.changes[r.slot]; c.kind == update {
+		if c := &g.changes[r.Slot]; c.kind == update {
 			*c = change{deletion, Entry{Key: k}}
 		} else {
 			*c = change{}
@@ -181,19 +181,19 @@ func (d *disk) forget(k Key, r Ref) {
 }
 
 func (d *disk) undoable(r Ref) bool {
-	return r.Ticket == d.gathering.ticket && r.slot >= d.gathering.from
+	return r.Ticket == d.gathering.ticket && r.Slot >= d.gathering.from
 }
 
-// DeleteRange implements [Store].
+// DeleteRange implements [store.Store].
 func (d *disk) DeleteRange(queue uint64, l uint8, after, before uint64, n int, bytes int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.count(Key{Queue: queue, Level: l}, -n, -bytes, false)
-	from, to := messageKey(Key{queue, l, after + 1}), messageKey(Key{queue, l, before})
+	from, to := messageKey(keyOf(queue, l, after + 1)), messageKey(keyOf(queue, l, before))
 	d.other(func(b *pebble.Batch) error { return b.DeleteRange(from, to, nil) })
 }
 
-// DeleteQueue implements [Store].
+// DeleteQueue implements [store.Store].
 func (d *disk) DeleteQueue(queue uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -209,14 +209,14 @@ func (d *disk) DeleteQueue(queue uint64) {
 	})
 }
 
-// SetDocument implements [Store].
+// SetDocument implements [store.Store].
 func (d *disk) SetDocument(name string, value []byte) Ticket {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.other(func(b *pebble.Batch) error { return b.Set(documentKey(name), value, nil) })
 }
 
-// DeleteDocument implements [Store].
+// DeleteDocument implements [store.Store].
 func (d *disk) DeleteDocument(name string) Ticket {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -234,7 +234,7 @@ func (d *disk) other(do func(*pebble.Batch) error) Ticket {
 	return g.ticket
 }
 
-// Hold implements [Store].
+// Hold implements [store.Store].
 func (d *disk) Hold() {
 	d.hold.RLock()
 	d.mu.Lock()
@@ -242,7 +242,7 @@ func (d *disk) Hold() {
 	d.holders++
 }
 
-// Release implements [Store].
+// Release implements [store.Store].
 func (d *disk) Release() {
 	d.mu.Lock()
 	d.holders--

@@ -1,4 +1,4 @@
-package store
+package diskstore
 
 import (
 	"encoding/binary"
@@ -11,7 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Load implements [Store].
+// Load implements [store.Store].
 func (d *disk) Load(queue uint64, l uint8, after uint64, n, bytes int) (all []Loaded, err error) {
 	err = d.messages(queue, l, after, func(m Loaded) (more bool) {
 		m.Message = slices.Clone(m.Message)
@@ -24,7 +24,7 @@ func (d *disk) Load(queue uint64, l uint8, after uint64, n, bytes int) (all []Lo
 
 // messages visits those of a level after an order. The message is good for the time of the visit.
 func (d *disk) messages(queue uint64, l uint8, after uint64, visit func(Loaded) (more bool)) error {
-	from, to := messageKey(Key{queue, l, after + 1}), messageKey(Key{queue, l, maxOrder})
+	from, to := messageKey(keyOf(queue, l, after + 1)), messageKey(keyOf(queue, l, maxOrder))
 	return d.scan(from, to, func(key, value []byte) (more bool, err error) {
 		var m Loaded
 		if m.Key, err = parseMessageKey(key); err != nil {
@@ -72,7 +72,7 @@ func (d *disk) unreadable(err error) error {
 	return fmt.Errorf("the data directory %s cannot be read: %w", d.dir, err)
 }
 
-// Levels implements [Store].
+// Levels implements [store.Store].
 func (d *disk) Levels(queue uint64) (all []Level, err error) {
 	err = d.scan(queueKey(prefixCount, queue), queueKey(prefixCount, queue+1), func(key, value []byte) (bool, error) {
 		c, err := parseCount(key, value)
@@ -120,7 +120,7 @@ func (d *disk) dropTransients(c *count) error {
 // last returns the highest order of a level that is not empty.
 func (d *disk) last(l level) (uint64, error) {
 	it, err := d.db.NewIter(&pebble.IterOptions{
-		LowerBound: messageKey(Key{l.queue, l.level, 0}), UpperBound: messageKey(Key{l.queue, l.level, maxOrder}),
+		LowerBound: messageKey(keyOf(l.queue, l.level, 0)), UpperBound: messageKey(keyOf(l.queue, l.level, maxOrder)),
 	})
 	if err != nil {
 		return 0, d.unreadable(err)
@@ -135,7 +135,7 @@ func (d *disk) last(l level) (uint64, error) {
 	return k.Order, nil
 }
 
-// Documents implements [Store].
+// Documents implements [store.Store].
 func (d *disk) Documents(prefix string) iter.Seq2[Document, error] {
 	return func(yield func(Document, error) bool) {
 		done := false

@@ -1,4 +1,4 @@
-package store
+package diskstore
 
 import (
 	"fmt"
@@ -191,7 +191,7 @@ func (d *disk) end(err, cause error) bool {
 	return true
 }
 
-// GiveUp implements [Store].
+// GiveUp implements [store.Store].
 func (d *disk) GiveUp(why error) {
 	if d.end(fmt.Errorf("the data directory %s was given up: %w", d.dir, why), why) {
 		d.log.Error("the store was given up: what had not been confirmed may be lost, what had been delivered comes again",
