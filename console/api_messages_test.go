@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprisemq/reprise/console/internal/access"
-	"github.com/reprisemq/reprise/console/internal/jsonapi"
 	"github.com/reprisemq/reprise/console/internal/web"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
@@ -321,7 +320,7 @@ func TestExportAndImport(t *testing.T) {
 	}
 	other := newArchive(t, failed.Config{})
 	into := describe(t, newConsole(t, Config{Archive: other}))
-	if done := get[api.Done](t, ask(t, into, "POST", "/api/v1/messages/import", w.Body.String(), header("Content-Type", jsonapi.JsonLines))); done.Messages != 2 {
+	if done := get[api.Done](t, ask(t, into, "POST", "/api/v1/messages/import", w.Body.String(), header("Content-Type", "application/x-ndjson"))); done.Messages != 2 {
 		t.Errorf("imported %+v", done)
 	}
 	before, _ := a.Get(t.Context(), 2)
@@ -332,7 +331,7 @@ func TestExportAndImport(t *testing.T) {
 	if diff := cmp.Diff(before.Content, after.Content); diff != "" {
 		t.Error(diff)
 	}
-	refused(t, ask(t, into, "POST", "/api/v1/messages/import", "{\n", header("Content-Type", jsonapi.JsonLines)), http.StatusBadRequest, "line 1")
+	refused(t, ask(t, into, "POST", "/api/v1/messages/import", "{\n", header("Content-Type", "application/x-ndjson")), http.StatusBadRequest, "line 1")
 }
 
 // breaking is an answer whose reader goes away after the first bytes.
@@ -489,7 +488,7 @@ func TestAllOperations(t *testing.T) {
 			t.Errorf("%s: %d %s", line, w.Code, w.Body)
 		}
 	}
-	if w := ask(t, d, "POST", "/api/v1/messages/import", "\n", header("Content-Type", jsonapi.JsonLines)); w.Code != http.StatusOK {
+	if w := ask(t, d, "POST", "/api/v1/messages/import", "\n", header("Content-Type", "application/x-ndjson")); w.Code != http.StatusOK {
 		t.Errorf("import: %d %s", w.Code, w.Body)
 	}
 	for name := range operations(d.doc) {

@@ -15,60 +15,109 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
+// Description is the API in the form of OpenAPI.
+//
 //go:embed openapi.json
 var Description []byte
 
-// Routes are the JSON API.
+var (
+	pageNames  = []string{"after", "size"}
+	dryRunName = []string{"dry_run"}
+)
+
+// Routes returns all routes of the API.
 func Routes() []web.Route {
 	return append([]web.Route{
 		{Method: "GET", Path: "/api/v1/openapi.json", Role: access.View, Handle: describe},
-		{Method: "GET", Path: "/api/v1/me", Role: access.View, Handle: me},
+		{Method: "GET", Path: "/api/v1/me", Role: access.View, Handle: answer(me)},
 
-		{Method: "GET", Path: "/api/v1/messages", Role: access.View, Query: slices.Concat(api.FilterNames, web.PageNames), Handle: messages},
-		{Method: "GET", Path: "/api/v1/messages/count", Role: access.View, Query: api.FilterNames, Handle: count},
+		{Method: "GET", Path: "/api/v1/messages", Role: access.View, Query: slices.Concat(api.FilterNames, pageNames), Handle: page(messages)},
+		{Method: "GET", Path: "/api/v1/messages/count", Role: access.View, Query: api.FilterNames, Handle: answer(count)},
 		{Method: "GET", Path: "/api/v1/messages/export", Role: access.View, Query: api.FilterNames, Handle: exportMessages},
-		{Method: "POST", Path: "/api/v1/messages/import", Role: access.Admin, Body: web.AnyBody, Handle: importMessages},
-		{Method: "GET", Path: "/api/v1/messages/{id}", Role: access.View, Handle: message},
+		{Method: "POST", Path: "/api/v1/messages/import", Role: access.Admin, Body: web.AnyBody, Handle: answer(importMessages)},
+		{Method: "GET", Path: "/api/v1/messages/{id}", Role: access.View, Handle: byID(message)},
 		{Method: "GET", Path: "/api/v1/messages/{id}/body", Role: access.View, Query: []string{"original"}, Handle: body},
-		{Method: "GET", Path: "/api/v1/messages/{id}/diff", Role: access.View, Handle: diff},
-		{Method: "GET", Path: "/api/v1/messages/{id}/revisions", Role: access.View, Handle: revisions},
-		{Method: "GET", Path: "/api/v1/messages/{id}/revisions/{number}", Role: access.View, Handle: revision},
-		{Method: "PUT", Path: "/api/v1/messages/{id}/edit", Role: access.Operate, Body: web.EditBody, Handle: edit},
-		{Method: "DELETE", Path: "/api/v1/messages/{id}/edit", Role: access.Operate, Query: []string{"revision"}, Handle: revert},
+		{Method: "GET", Path: "/api/v1/messages/{id}/diff", Role: access.View, Handle: byID(diff)},
+		{Method: "GET", Path: "/api/v1/messages/{id}/revisions", Role: access.View, Handle: byID(revisions)},
+		{Method: "GET", Path: "/api/v1/messages/{id}/revisions/{number}", Role: access.View, Handle: byID(revision)},
+		{Method: "PUT", Path: "/api/v1/messages/{id}/edit", Role: access.Operate, Body: web.EditBody, Handle: byID(edit)},
+		{Method: "DELETE", Path: "/api/v1/messages/{id}/edit", Role: access.Operate, Query: []string{"revision"}, Handle: byID(revert)},
 		{Method: "POST", Path: "/api/v1/messages/{id}/replay", Role: access.Operate, Body: web.EditBody, Handle: editAndReplay},
-		{Method: "POST", Path: "/api/v1/discard", Role: access.Operate, Query: web.DryRunName, Handle: discard},
-		{Method: "POST", Path: "/api/v1/restore", Role: access.Operate, Query: web.DryRunName, Handle: restore},
-		{Method: "POST", Path: "/api/v1/purge", Role: access.Admin, Query: web.DryRunName, Handle: purge},
+		{Method: "POST", Path: "/api/v1/discard", Role: access.Operate, Query: dryRunName, Handle: act(discard)},
+		{Method: "POST", Path: "/api/v1/restore", Role: access.Operate, Query: dryRunName, Handle: act(restore)},
+		{Method: "POST", Path: "/api/v1/purge", Role: access.Admin, Query: dryRunName, Handle: act(purge)},
 
-		{Method: "GET", Path: "/api/v1/groups", Role: access.View, Query: slices.Concat(api.GroupNames, web.PageNames), Handle: groups},
-		{Method: "GET", Path: "/api/v1/groups/{id}", Role: access.View, Handle: group},
-		{Method: "GET", Path: "/api/v1/queues", Role: access.View, Handle: queues},
-		{Method: "GET", Path: "/api/v1/ledger", Role: access.View, Handle: ledger},
-		{Method: "POST", Path: "/api/v1/ledger/accept", Role: access.Operate, Handle: accept},
+		{Method: "GET", Path: "/api/v1/groups", Role: access.View, Query: slices.Concat(api.GroupNames, pageNames), Handle: page(groups)},
+		{Method: "GET", Path: "/api/v1/groups/{id}", Role: access.View, Handle: byID(group)},
+		{Method: "GET", Path: "/api/v1/queues", Role: access.View, Handle: answer(queues)},
+		{Method: "GET", Path: "/api/v1/ledger", Role: access.View, Handle: answer(ledgerReport)},
+		{Method: "POST", Path: "/api/v1/ledger/accept", Role: access.Operate, Handle: answer(accept)},
 
-		{Method: "GET", Path: "/api/v1/replays", Role: access.View, Query: web.PageNames, Handle: replays},
-		{Method: "POST", Path: "/api/v1/replays", Role: access.Operate, Query: web.DryRunName, Handle: beginReplay},
-		{Method: "GET", Path: "/api/v1/replays/{id}", Role: access.View, Handle: replay},
-		{Method: "POST", Path: "/api/v1/replays/{id}/cancel", Role: access.Operate, Handle: cancel},
+		{Method: "GET", Path: "/api/v1/replays", Role: access.View, Query: pageNames, Handle: page(replays)},
+		{Method: "POST", Path: "/api/v1/replays", Role: access.Operate, Query: dryRunName, Handle: beginReplay},
+		{Method: "GET", Path: "/api/v1/replays/{id}", Role: access.View, Handle: byID(replay)},
+		{Method: "POST", Path: "/api/v1/replays/{id}/cancel", Role: access.Operate, Handle: byID(cancel)},
 
-		{Method: "GET", Path: "/api/v1/acts", Role: access.View, Query: web.PageNames, Handle: acts},
+		{Method: "GET", Path: "/api/v1/acts", Role: access.View, Query: pageNames, Handle: page(acts)},
 	}, absentRoutes()...)
+}
+
+type handler = func(*web.Call) error
+
+// answer returns a handler that answers with the value of f.
+func answer[T any](f func(*web.Call) (T, error)) handler {
+	return func(c *web.Call) error {
+		v, err := f(c)
+		if err != nil {
+			return err
+		}
+		return c.OK(v)
+	}
+}
+
+// byID is answer for the thing whose number is in the path.
+func byID[T any](f func(*web.Call, int64) (T, error)) handler {
+	return answer(func(c *web.Call) (v T, err error) {
+		id, err := pathNumber(c, "id")
+		if err != nil {
+			return v, err
+		}
+		return f(c, id)
+	})
+}
+
+func pathNumber(c *web.Call, name string) (int64, error) {
+	text := c.R.PathValue(name)
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		return 0, fault.BadRequest("there is no number "+strconv.Quote(text), "write a number from 1 on in the path, as a list shows it")
+	}
+	return n, nil
+}
+
+// convert returns the elements of a list as they are shown, never null.
+func convert[From, To any](list []From, to func(From) To) []To {
+	shown := make([]To, len(list))
+	for i, v := range list {
+		shown[i] = to(v)
+	}
+	return shown
 }
 
 func describe(c *web.Call) error {
 	c.W.Header().Set("Content-Type", "application/json")
-	_, _ = c.W.Write(Description) // to nobody, if it fails: they have gone
+	_, _ = c.W.Write(Description) // a client that has gone gets nothing
 	return nil
 }
 
-func me(c *web.Call) error {
-	return c.OK(api.Me{Actor: string(c.Who.Actor), Role: c.Who.Role.String()})
+func me(c *web.Call) (api.Me, error) {
+	return api.Me{Actor: string(c.Who.Actor), Role: c.Who.Role.String()}, nil
 }
 
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// absentRoutes answer where there is nothing, in JSON. They have methods, so that
-// they do not conflict with a page for all else.
+// absentRoutes answer in JSON below /api where no other route does. They have methods, so
+// that they do not conflict with the page for all other paths.
 func absentRoutes() []web.Route {
 	var absent []web.Route
 	for _, method := range methods {
@@ -87,28 +136,10 @@ func notFound(c *web.Call) error {
 		}
 	}
 	if len(allowed) == 0 {
-		return &fault.Failure{
-			Status: http.StatusNotFound,
-			Text:   "there is nothing at this path",
-			Advice: "/api/v1/openapi.json says what there is",
-		}
+		return &fault.Failure{Status: http.StatusNotFound, Text: "there is nothing at this path", Advice: "/api/v1/openapi.json says what there is"}
 	}
-	c.W.Header().Set("Allow", strings.Join(slices.Compact(allowed), ", "))
+	c.W.Header().Set("Allow", strings.Join(allowed, ", "))
 	return &fault.Failure{
-		Status: http.StatusMethodNotAllowed,
-		Text:   "this path does not take " + c.R.Method,
-		Advice: "use " + strings.Join(allowed, " or "),
+		Status: http.StatusMethodNotAllowed, Text: "this path does not take " + c.R.Method, Advice: "use " + strings.Join(allowed, " or "),
 	}
-}
-
-// id returns the number of a thing in the path.
-func id(c *web.Call) (int64, error) { return pathNumber(c, "id") }
-
-func pathNumber(c *web.Call, name string) (int64, error) {
-	text := c.R.PathValue(name)
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 1 {
-		return 0, fault.BadRequest("there is no number "+strconv.Quote(text), "write a number from 1 on in the path, as a list shows it")
-	}
-	return n, nil
 }

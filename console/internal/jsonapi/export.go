@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-const JsonLines = "application/x-ndjson"
+const jsonLines = "application/x-ndjson"
 
 // errSecrets says that an export would tell what they may not see.
 var errSecrets = &fault.Failure{
@@ -28,9 +28,9 @@ func exportMessages(c *web.Call) error {
 	if len(c.Secrets()) > 0 {
 		return errSecrets
 	}
-	c.W.Header().Set("Content-Type", JsonLines)
+	c.W.Header().Set("Content-Type", jsonLines)
 	c.W.Header().Set("Content-Disposition", `attachment; filename="failed.jsonl"`)
-	out := &patientWriter{w: c.W, control: http.NewResponseController(c.W)}
+	out := &extendingWriter{w: c.W, control: http.NewResponseController(c.W)}
 	if _, err := c.Archive.Export(c.R.Context(), f, out); err != nil {
 		if !out.begun {
 			c.W.Header().Del("Content-Disposition")
@@ -43,44 +43,41 @@ func exportMessages(c *web.Call) error {
 	return nil
 }
 
-func importMessages(c *web.Call) error {
-	in := &patientReader{r: c.R.Body, control: http.NewResponseController(c.W)}
+func importMessages(c *web.Call) (api.Done, error) {
+	in := &extendingReader{r: c.R.Body, control: http.NewResponseController(c.W)}
 	n, err := c.Archive.Import(c.R.Context(), in, c.Who.Actor)
 	if in.err != nil && !errors.Is(in.err, io.EOF) {
-		return web.ReadFailure(in.err)
+		err = web.ReadFailure(in.err)
 	}
-	if err != nil {
-		return err
-	}
-	return c.OK(api.Done{Messages: n})
+	return api.Done{Messages: n}, err
 }
 
-// patience is for how long the other side may be silent within a long body.
-const patience = time.Minute
+// idleTimeout is how long the client may be silent within a long body.
+const idleTimeout = time.Minute
 
-// patientWriter writes what takes long to those who go on reading. A server's own
-// limit of time would be one for the whole.
-type patientWriter struct {
+// extendingWriter extends the write deadline with each write: the deadline of a server is for
+// the whole answer.
+type extendingWriter struct {
 	w       io.Writer
 	control *http.ResponseController
 	begun   bool
 }
 
-func (p *patientWriter) Write(b []byte) (int, error) {
+func (p *extendingWriter) Write(b []byte) (int, error) {
 	p.begun = true
-	_ = p.control.SetWriteDeadline(time.Now().Add(patience)) // what is no connection has no deadlines
+	_ = p.control.SetWriteDeadline(time.Now().Add(idleTimeout)) // a test has no connection
 	return p.w.Write(b)
 }
 
-// patientReader is patientWriter the other way.
-type patientReader struct {
+// extendingReader extends the deadlines with each read.
+type extendingReader struct {
 	r       io.Reader
 	control *http.ResponseController
 	err     error
 }
 
-func (p *patientReader) Read(b []byte) (int, error) {
-	end := time.Now().Add(patience)
+func (p *extendingReader) Read(b []byte) (int, error) {
+	end := time.Now().Add(idleTimeout)
 	_ = p.control.SetReadDeadline(end)
 	_ = p.control.SetWriteDeadline(end) // the answer comes after it
 	n, err := p.r.Read(b)

@@ -68,15 +68,7 @@ func (p *Pages) body(c *web.Call) error {
 	if err != nil {
 		return err
 	}
-	content, err := c.BodyContent(failed.ID(id))
-	if err != nil {
-		return err
-	}
-	h := c.W.Header()
-	h.Set("Content-Type", "application/octet-stream")
-	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="message-%s.bin"`, c.R.PathValue("id")))
-	_, _ = c.W.Write(content.Body)
-	return nil
+	return c.SendBody(failed.ID(id), ".bin")
 }
 
 // step is a point of a message's journey.

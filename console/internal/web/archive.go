@@ -3,9 +3,11 @@ package web
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/reprisemq/reprise/console/internal/access"
@@ -70,21 +72,27 @@ func (c *Call) Accept(account, reason string) error {
 	return err
 }
 
-// BodyContent returns the content of a message that a replay would send, or with
-// ?original=true the content that arrived.
-func (c *Call) BodyContent(id failed.ID) (failed.Content, error) {
-	original, err := c.flag("original")
+// SendBody answers with the body that a replay of a message would send, or with
+// ?original=true the body that arrived, as a file.
+func (c *Call) SendBody(id failed.ID, extension string) error {
+	original, err := c.Flag("original")
 	if err != nil {
-		return failed.Content{}, err
+		return err
 	}
 	m, _, err := c.Message(id)
 	if err != nil {
-		return failed.Content{}, err
+		return err
 	}
+	content := m.Current()
 	if original {
-		return m.Content, nil
+		content = m.Content
 	}
-	return m.Current(), nil
+	h := c.W.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="message-%d%s"`, id, extension))
+	h.Set("Content-Length", strconv.Itoa(len(content.Body)))
+	_, _ = c.W.Write(content.Body)
+	return nil
 }
 
 var errSecret = &fault.Failure{

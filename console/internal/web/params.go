@@ -17,8 +17,6 @@ import (
 
 // Parameters beside those of filters.
 var (
-	PageNames  = []string{"after", "size"}
-	DryRunName = []string{"dry_run"}
 	FlashNames = []string{"did", "n", "undo"} // see call.flash
 )
 
@@ -116,21 +114,8 @@ func (c *Call) Filter(defaultState ...failed.State) (failed.Filter, error) {
 	return f, c.Archive.Check(c.R.Context(), f)
 }
 
-// Page reads which page of a list is asked for.
-func (c *Call) Page() (failed.Page, error) {
-	p := failed.Page{After: failed.Cursor(c.Params.Get("after"))}
-	if text := c.Params.Get("size"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > failed.MaxPageSize {
-			return p, fault.BadRequest("size "+strconv.Quote(text)+" cannot be", "write a number from 1 to "+strconv.Itoa(failed.MaxPageSize))
-		}
-		p.Size = n
-	}
-	return p, nil
-}
-
-// flag reads a parameter that is true or false; false if it is absent.
-func (c *Call) flag(name string) (bool, error) {
+// Flag reads a parameter that is true or false; false if it is absent.
+func (c *Call) Flag(name string) (bool, error) {
 	switch text := c.Params.Get(name); text {
 	case "", "false":
 		return false, nil
@@ -140,9 +125,6 @@ func (c *Call) flag(name string) (bool, error) {
 		return false, fault.BadRequest(name+" "+strconv.Quote(show.Clip(text, 80))+" cannot be", "write "+name+"=true, or leave it out")
 	}
 }
-
-// IsDryRun reports whether the act is not to be done, but counted.
-func (c *Call) IsDryRun() (bool, error) { return c.flag("dry_run") }
 
 // Href is the address of a page. Templates never put a query together: they would escape it
 // as the value of a parameter, and the filter in it would be lost.

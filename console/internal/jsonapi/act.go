@@ -1,0 +1,170 @@
+package jsonapi
+
+import (
+	"strconv"
+
+	"github.com/reprisemq/reprise/console/internal/fault"
+	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+// act returns a handler that answers with the number of messages that f has changed, or
+// would change.
+func act(f func(c *web.Call, isDryRun bool) (int64, error)) handler {
+	return answer(func(c *web.Call) (done api.Done, err error) {
+		if done.DryRun, err = c.Flag("dry_run"); err != nil {
+			return done, err
+		}
+		done.Messages, err = f(c, done.DryRun)
+		return done, err
+	})
+}
+
+// selected returns the filter of a valid selection.
+func selected(c *web.Call, s api.Selection) (failed.Filter, error) {
+	if err := s.Validate(); err != nil {
+		return failed.Filter{}, fault.BadRequest(err.Error(), "correct the selection; nothing was changed")
+	}
+	f := s.Selected()
+	return f, c.Archive.Check(c.R.Context(), f)
+}
+
+func discard(c *web.Call, isDryRun bool) (int64, error) {
+	var d api.Discard
+	if err := c.Read(&d); err != nil {
+		return 0, err
+	}
+	f, err := selected(c, d.Selection)
+	switch {
+	case err != nil:
+		return 0, err
+	case isDryRun:
+		return c.Archive.CountState(c.R.Context(), f, failed.Failed)
+	case d.Reason == "":
+		return 0, fault.BadRequest("there is no reason", `send "reason": what to tell who asks why they were discarded`)
+	}
+	return c.Archive.Discard(c.R.Context(), f, d.Reason, c.Who.Actor)
+}
+
+func restore(c *web.Call, isDryRun bool) (int64, error) {
+	var s api.Selection
+	if err := c.Read(&s); err != nil {
+		return 0, err
+	}
+	f, err := selected(c, s)
+	switch {
+	case err != nil:
+		return 0, err
+	case isDryRun:
+		return c.Archive.CountState(c.R.Context(), f, failed.Discarded)
+	}
+	return c.Archive.Restore(c.R.Context(), f, c.Who.Actor)
+}
+
+// purge removes messages that are older than the archive's retention.
+func purge(c *web.Call, isDryRun bool) (int64, error) {
+	if isDryRun {
+		return c.Archive.WouldPurge(c.R.Context())
+	}
+	return c.Archive.Purge(c.R.Context(), c.Who.Actor)
+}
+
+func edit(c *web.Call, id int64) (m api.Message, err error) {
+	var e api.Edit
+	if err := c.Read(&e); err != nil {
+		return m, err
+	}
+	content, err := c.Edited(failed.ID(id), e)
+	if err != nil {
+		return m, err
+	}
+	if err := c.Archive.Edit(c.R.Context(), failed.ID(id), *e.Revision, content, c.Who.Actor); err != nil {
+		return m, err
+	}
+	return message(c, id)
+}
+
+func revert(c *web.Call, id int64) (m api.Message, err error) {
+	revision := c.Params.Get("revision")
+	seen, err := strconv.Atoi(revision)
+	if err != nil {
+		return m, fault.BadRequest("revision "+strconv.Quote(revision)+" cannot be", "write revision= and that of the message that you have seen, so that nobody's edit is lost")
+	}
+	if err := c.Archive.Revert(c.R.Context(), failed.ID(id), seen, c.Who.Actor); err != nil {
+		return m, err
+	}
+	return message(c, id)
+}
+
+// editAndReplay edits a message and begins to replay it, or does neither.
+func editAndReplay(c *web.Call) error {
+	id, err := pathNumber(c, "id")
+	if err != nil {
+		return err
+	}
+	var e api.EditAndReplay
+	if err := c.Read(&e); err != nil {
+		return err
+	}
+	content, err := c.Edited(failed.ID(id), e.Edit)
+	if err != nil {
+		return err
+	}
+	r, err := c.EditAndReplay(failed.ID(id), *e.Revision, content, api.Plan{To: e.To}.Plan())
+	if err != nil {
+		return err
+	}
+	return created(c, r)
+}
+
+func beginReplay(c *web.Call) error {
+	isDryRun, err := c.Flag("dry_run")
+	if err != nil {
+		return err
+	}
+	var plan api.Plan
+	if err := c.Read(&plan); err != nil {
+		return err
+	}
+	if _, err := selected(c, plan.Selection); err != nil {
+		return err
+	}
+	if plan.Rate < 0 || plan.Canary < 0 {
+		return fault.BadRequest("rate or canary is negative", "leave them out for no limit and no canary")
+	}
+	if isDryRun {
+		destinations, err := c.Archive.Destinations(c.R.Context(), plan.Plan(), c.Routing)
+		if err != nil {
+			return err
+		}
+		return c.OK(api.PreviewOf(destinations))
+	}
+	r, err := c.Begin(plan.Plan())
+	if err != nil {
+		return err
+	}
+	return created(c, r)
+}
+
+func cancel(c *web.Call, id int64) (r api.Replay, err error) {
+	var why api.Cancel
+	if err := c.Read(&why); err != nil {
+		return r, err
+	}
+	if err := c.Archive.EndReplay(c.R.Context(), failed.ReplayID(id), failed.ReplayCancelled, why.Reason, c.Who.Actor); err != nil {
+		return r, err
+	}
+	return replay(c, id)
+}
+
+func accept(c *web.Call) (l api.Ledger, err error) {
+	var a api.Accept
+	if err := c.Read(&a); err != nil {
+		return l, err
+	}
+	if err := c.Accept(string(a.Account), a.Reason); err != nil {
+		return l, err
+	}
+	return ledgerReport(c)
+}
