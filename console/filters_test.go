@@ -1,6 +1,7 @@
 package console
 
 import (
+	"html"
 	"net/http"
 	"reflect"
 	"strings"
@@ -36,6 +37,30 @@ func TestAddressesKeepTheFilter(t *testing.T) {
 			}
 			if !reflect.DeepEqual(got, f) {
 				t.Errorf("%s of %s: got %+v, want %+v", name, path, got, f)
+			}
+		}
+	}
+}
+
+// A search that is sent once more has all conditions of the search before it.
+func TestSearchFormKeepsConditions(t *testing.T) {
+	c := newConsole(t, Config{})
+	add(t, c.cfg.Archive, nil)
+	add(t, c.cfg.Archive, nil)
+	if _, err := c.cfg.Archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{IDs: []failed.ID{1}}}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range filters() {
+		if name == "All" || name == "AtMost" || name == "Queue" {
+			continue // no conditions, and a list of the queues that exist
+		}
+		w := ask(t, c, "GET", string(web.HrefMessages("/messages", f)), nil)
+		form, _, _ := strings.Cut(w.Body.String(), "</form>")
+		for param, values := range f.Values() {
+			for _, value := range values {
+				if !strings.Contains(form, `name="`+param+`"`) || !strings.Contains(form, `value="`+html.EscapeString(value)+`"`) {
+					t.Errorf("%s: the form has no %s=%s: %d", name, param, value, w.Code)
+				}
 			}
 		}
 	}

@@ -1,4 +1,11 @@
-// Package pages has the handlers, templates and assets of the web pages.
+// Package pages has the handlers, templates and assets of the web pages. A handler looks up
+// what the page shows and renders templates/NAME.html within templates/_frame.html. It may
+// import everything of the console but package jsonapi.
+//
+// A new column of the lists of messages is a th and a td in the block "messages" of
+// templates/_parts.html; its value is a field or method of failed.Summary. (The JSON API has it
+// as a field of api.Summary and in openapi.json.) A new condition of the search is in
+// failed.FilterParams: the form and the addresses follow.
 package pages
 
 import (
