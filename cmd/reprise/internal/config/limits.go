@@ -119,7 +119,7 @@ func (v value) perSecond() rate.Limit {
 // breaker reads a circuit breaker; {} has the defaults.
 func (v value) breaker() reprise.Breaker {
 	if v.kind() != "a mapping" {
-		v.wrong("{failures: 5, open: 30s, probes: 1}, or {} for just that")
+		v.wrong("{failures: 5, open_for: 30s, probes: 1}, or {} for just that")
 		return nil
 	}
 	f, ok := v.fields("breaker")
@@ -131,7 +131,7 @@ func (v value) breaker() reprise.Breaker {
 	if x, ok := f.get("failures"); ok {
 		c.Failures, _ = x.integer(1, maxFailures)
 	}
-	if x, ok := f.get("open"); ok {
+	if x, ok := f.get("open_for"); ok {
 		c.OpenFor, _ = x.duration(time.Millisecond)
 	}
 	if x, ok := f.get("probes"); ok {

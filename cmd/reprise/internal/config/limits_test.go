@@ -92,7 +92,7 @@ func TestRates(t *testing.T) {
 
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := worker(t, "breaker: {failures: 2, open: 1m, probes: 2}").Breaker
+		b := worker(t, "breaker: {failures: 2, open_for: 1m, probes: 2}").Breaker
 		attempt := func(err error) time.Duration {
 			record, wait := b.Allow()
 			if wait == 0 {

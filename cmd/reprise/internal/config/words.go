@@ -71,7 +71,7 @@ var synonyms = map[string][]string{
 	"limit":    {"rate", "per_second"},
 	"times":    {"attempts", "count", "n", "retries"},
 	"failures": {"threshold", "max_failures"},
-	"open":     {"open_for", "open_time", "timeout", "cooldown"},
+	"open_for": {"open", "open_time", "timeout", "cooldown"},
 	"window":   {"time", "period", "grace"},
 	"keep":     {"retention", "ttl", "for"},
 	"store":    {"database", "db", "path", "url"},
