@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
 )
 
 type scheduleCmd struct {
@@ -15,7 +19,15 @@ type scheduleCmd struct {
 	Status int    `placeholder:"N" help:"With -c: a message for which the service always answers N, for which there may be rules."`
 	Exit   int    `placeholder:"N" help:"With -c: a message for which the program always exits with N, for which there may be rules."`
 
-	policyFlags
+	Initial     *time.Duration  `placeholder:"TIME" help:"The first delay of delays that grow. Default 1s, or --step."`
+	Factor      *float64        `placeholder:"N" help:"How much longer each delay is than the one before. Default 2, or 3 with --jitter decorrelated."`
+	Step        *time.Duration  `placeholder:"TIME" help:"By how much each delay is longer than the one before, in place of --factor."`
+	Max         *time.Duration  `placeholder:"TIME" help:"The longest delay. Default 1h."`
+	Fixed       *time.Duration  `placeholder:"TIME" help:"The same delay always."`
+	List        []time.Duration `placeholder:"TIMES" help:"The delays one by one, such as 1s,10s,1m; then always the last."`
+	Jitter      string          `placeholder:"KIND" help:"What is random of each delay: none, equal (the second half), full, or decorrelated. Default: equal where delays grow, else none."`
+	Attempts    *int            `placeholder:"N" help:"How often a message is tried. Default 19."`
+	GiveUpAfter *time.Duration  `name:"give-up-after" placeholder:"TIME" help:"How long after its first failure a message may be tried again. Default: no limit."`
 
 	Start  date   `placeholder:"TIME" help:"When the first attempt runs, such as 2026-03-01T09:00:00Z: shows dates."`
 	Format string `enum:"text,json" default:"text" placeholder:"FORM" help:"Form of the output: text or json. Default ${default}."`
@@ -38,31 +50,44 @@ Examples:
 `
 }
 
+// date is a moment on a command line.
+type date time.Time
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (d *date) UnmarshalText(text []byte) error {
+	parsed, err := time.Parse(time.RFC3339, string(text))
+	if err != nil {
+		return fmt.Errorf("%q is no date: write one such as 2026-03-01T09:00:00Z, or 2026-03-01T10:00:00+01:00", text)
+	}
+	*d = date(parsed)
+	return nil
+}
+
 // Run prints the schedule.
 func (c *scheduleCmd) Run(streams IO) error {
 	s, err := c.subject()
 	if err != nil {
 		return err
 	}
-	p := newPlan(s.delay, s.policy.MaxAttempts, s.policy.GiveUpAfter)
+	p := newPlan(s)
+	p.date(time.Time(c.Start))
 	if c.Format == "json" {
-		return json.NewEncoder(streams.Stdout).Encode(scheduleJSON(s, p, time.Time(c.Start)))
+		return json.NewEncoder(streams.Stdout).Encode(p)
 	}
-	_, err = fmt.Fprint(streams.Stdout, scheduleText(s, p, time.Time(c.Start), min(widthOr80(streams), 120)))
-	return err
+	return scheduleText(streams.Stdout, s, p, time.Time(c.Start))
 }
 
 // subject is the policy to show.
 func (c *scheduleCmd) subject() (subject, error) {
+	policy, keys, err := c.policy()
 	if c.Config == "" {
 		if c.Queue != "" || c.Status != 0 || c.Exit != 0 {
 			return subject{}, usagef("--queue, --status and --exit choose from a configuration: give it with -c FILE")
 		}
-		policy, err := c.policy()
 		return subjectOf(reprise.WorkerConfig{Policy: policy}), err
 	}
-	if key := c.first(); key != "" {
-		return subject{}, usagef("-c shows what the file says, and --%s something else: give one of the two", key)
+	if len(keys) > 0 {
+		return subject{}, usagef("-c shows what the file says, and --%s something else: give one of the two", keys[0])
 	}
 	cfg, err := config.Load(c.Config)
 	if err != nil {
@@ -73,4 +98,120 @@ func (c *scheduleCmd) subject() (subject, error) {
 		return subject{}, err
 	}
 	return c.subjectOfWorker(w)
+}
+
+// policy returns the policy of the flags, and the flags that were given.
+func (c *scheduleCmd) policy() (p reprise.Policy, keys []string, err error) {
+	b := config.Backoff{Jitter: c.Jitter, List: c.List}
+	for _, flag := range []struct {
+		name     string
+		from, to *time.Duration
+		positive bool
+	}{
+		{"initial", c.Initial, &b.Initial, true},
+		{"step", c.Step, &b.Step, true},
+		{"max", c.Max, &b.Max, true},
+		{"fixed", c.Fixed, &b.Fixed, false},
+		{"give-up-after", c.GiveUpAfter, &p.GiveUpAfter, true},
+	} {
+		switch {
+		case flag.from == nil:
+			continue
+		case *flag.from < 0:
+			err = usagef("--%s: %s is negative: give a time such as 30s", flag.name, *flag.from)
+		case *flag.from == 0 && flag.positive:
+			err = usagef("--%s 0s: give a time above zero", flag.name)
+		}
+		*flag.to = *flag.from
+		keys = append(keys, flag.name)
+	}
+	if c.Factor != nil {
+		b.Factor = *c.Factor
+		keys = append(keys, "factor")
+	}
+	if c.List != nil {
+		keys = append(keys, "list")
+		for _, d := range c.List {
+			if d < 0 {
+				err = usagef("--list: %s is negative: give a time such as 30s", d)
+			}
+		}
+		if len(c.List) == 0 {
+			err = usagef("--list is empty: give delays such as 1s,10s,1m")
+		}
+	}
+	if c.Jitter != "" {
+		keys = append(keys, "jitter")
+	}
+	b.Keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return key == "give-up-after" })
+	if c.Attempts != nil {
+		keys = append(keys, "attempts")
+		if p.MaxAttempts = *c.Attempts; p.MaxAttempts < 1 || p.MaxAttempts > config.MaxAttempts {
+			err = usagef("--attempts %d: give 1 to %d", p.MaxAttempts, config.MaxAttempts)
+		}
+	}
+	if err != nil {
+		return p, keys, err
+	}
+	schedule, misfits := b.Schedule(func(key string) string { return "--" + key })
+	if len(misfits) > 0 {
+		return p, keys, usagef("%s", misfits[0].Text)
+	}
+	p.Backoff = schedule
+	if err := p.Validate(); err != nil {
+		return p, keys, usageError{err}
+	}
+	return p, keys, nil
+}
+
+// worker returns the worker that --queue names, or the only one.
+func (c *scheduleCmd) worker(cfg *config.Config) (config.Worker, error) {
+	var queues []string
+	for _, w := range cfg.Workers {
+		if w.Queue == c.Queue || (c.Queue == "" && len(cfg.Workers) == 1) {
+			return w, nil
+		}
+		queues = append(queues, w.Queue)
+	}
+	if c.Queue == "" {
+		return config.Worker{}, usagef("%s has %d workers: choose one with --queue: %s", c.Config, len(queues), strings.Join(queues, ", "))
+	}
+	return config.Worker{}, usagef("%s has no worker of a queue %q: there are %s", c.Config, c.Queue, strings.Join(queues, ", "))
+}
+
+// subjectOfWorker is a worker of a file, as it is for messages that fail in the
+// way that flags say.
+func (c *scheduleCmd) subjectOfWorker(w config.Worker) (subject, error) {
+	key, code, other, failure := "exit", c.Exit, c.Status, error(&handler.ExitError{Code: c.Exit})
+	if w.HTTP != nil {
+		key, code, other, failure = "status", c.Status, c.Exit, &handler.StatusError{Code: c.Status}
+	}
+	switch {
+	case other != 0:
+		return subject{}, usagef("the handler of queue %s tells failures apart by --%s", w.Queue, key)
+	case c.Status != 0 && !handler.Retried(c.Status), c.Exit == handler.ExitDataErr:
+		return subject{}, usagef("--%s %d: such a message is never tried again, whatever the policy", key, code)
+	}
+	rules := w.Policy.Rules
+	w.Policy.Rules = nil
+	if code == 0 {
+		s := subjectOf(w.WorkerConfig)
+		if len(rules) > 0 {
+			s.hint = fmt.Sprintf("There are rules for some failures: --%s shows what they do.", key)
+		}
+		return s, nil
+	}
+	for _, r := range rules {
+		if r.Match(failure) {
+			w.Policy.MaxAttempts = cmp.Or(r.MaxAttempts, w.Policy.MaxAttempts)
+			w.Policy.GiveUpAfter = cmp.Or(r.GiveUpAfter, w.Policy.GiveUpAfter)
+			if r.Backoff != nil {
+				w.Policy.Backoff = r.Backoff
+			}
+			break
+		}
+	}
+	s := subjectOf(w.WorkerConfig)
+	s.when = fmt.Sprintf("%s %d", key, code)
+	return s, nil
 }

@@ -1,100 +1,224 @@
 package cli
 
 import (
+	"cmp"
+	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/topology"
 )
 
-// plan is when the attempts of a message run that always fails, and when it is
-// parked. All times are from the beginning of the first attempt, supposing that
-// attempts take none.
+// subject is a policy, as the messages of a worker meet it.
+type subject struct {
+	queue  string         // of a worker; "" for flags
+	when   string         // how its messages fail; "" for any way
+	policy reprise.Policy // its rules applied, with defaults
+	delay  func(attempt int) window
+	about  string // the delays, in words
+	hint   string // what else could be shown
+}
+
+// subjectOf returns the subject of a worker. Some strategies overrule the policy.
+func subjectOf(w reprise.WorkerConfig) subject {
+	s := subject{queue: w.Queue, policy: w.Policy.WithDefaults()}
+	strategy := w.Strategy.WithDefaults()
+	fresh := topology.Delivery{Queue: w.Queue, RoutingKey: w.Queue}
+	if left := strategy.Marks.Read(fresh).RetriesLeft; left != topology.Undecided {
+		s.policy.MaxAttempts = left + 1
+	}
+	route := strategy.Route
+	for {
+		preset, ok := route.(interface{ Unwrap() topology.Route })
+		if !ok {
+			break
+		}
+		route = preset.Unwrap()
+	}
+	s.about = aboutDelays(route, s.policy.Backoff)
+	s.delay = policyDelays(route, s.policy.Backoff, fresh)
+	if r, ok := route.(topology.GrowingTTL); ok {
+		s.delay = growingDelays(r, fresh, s.policy.MaxAttempts)
+	}
+	return s
+}
+
+// policyDelays are the delays of a policy, as the route applies them.
+func policyDelays(route topology.Route, policy backoff.Backoff, fresh topology.Delivery) func(attempt int) window {
+	return func(attempt int) window {
+		d := fresh
+		d.Redelivered = attempt > 1
+		d.Headers = topology.Table{"x-delivery-count": int64(attempt - 1)} // of requeued messages
+		wait := func(delay time.Duration) time.Duration {
+			hop, err := route.Wait(d, delay)
+			if err != nil {
+				return delay
+			}
+			return hop.Delay
+		}
+		low, high := backoff.Range(policy, attempt)
+		return window{wait(low), wait(high)}
+	}
+}
+
+// growingDelays are the delays of a route that computes each delay from the one before.
+// It follows two messages: one with the shortest random delays, one with the longest.
+func growingDelays(r topology.GrowingTTL, fresh topology.Delivery, attempts int) func(attempt int) window {
+	follow := func(random float64) []time.Duration {
+		r, d := r, fresh
+		r.Rand = func() float64 { return random }
+		delays := make([]time.Duration, attempts)
+		for i := range delays {
+			hop, err := r.Wait(d, 0)
+			if err != nil {
+				break // it is parked
+			}
+			delays[i] = hop.Delay
+			d.Headers = topology.Table{"x-death": []any{topology.Table{
+				"queue":               strings.ReplaceAll(cmp.Or(r.WaitQueue, "{queue}.wait"), "{queue}", d.Queue),
+				"reason":              "expired",
+				"count":               int64(1),
+				"original-expiration": strconv.FormatInt(hop.TTL.Milliseconds(), 10),
+			}}}
+		}
+		return delays
+	}
+	low, high := follow(0), follow(math.Nextafter(1, 0))
+	return func(attempt int) window { return window{low[attempt-1], high[attempt-1]} }
+}
+
+// aboutDelays describes the delays: those of the policy, unless the route has its own.
+func aboutDelays(r topology.Route, policy backoff.Backoff) string {
+	switch r := r.(type) {
+	case topology.GrowingTTL:
+		first := cmp.Or(r.First, topology.DefaultExpirationsFirst)
+		about := fmt.Sprintf("exponential from %s ×%v up to %s", config.FormatDuration(first), cmp.Or(r.Factor, topology.DefaultExpirationsFactor),
+			config.FormatDuration(cmp.Or(r.Max, max(topology.DefaultGrowingTTLMax, first))))
+		if jitter := cmp.Or(r.Jitter, topology.DefaultGrowingTTLJitter); jitter > 0 {
+			about += fmt.Sprintf(", ±%v%%", math.Round(1000*jitter)/10)
+		}
+		return about + ", each from the one before, as its x-death has it"
+	case topology.WaitQueue:
+		return fmt.Sprintf("%v, as its wait queue has it", backoff.Fixed(r.Delay))
+	case topology.DeadLettering:
+		return fmt.Sprintf("%v, as its wait queue has it", backoff.Fixed(r.Delay))
+	case topology.DelayedRetry:
+		return fmt.Sprintf("%v, as its work queue has it", backoff.Linear{Initial: r.Min, Step: r.Min, Max: r.Max})
+	case topology.Requeuing:
+		return "at once, given back to its queue"
+	case topology.Levels:
+		return fmt.Sprintf("%v, in whole seconds", policy)
+	}
+	return fmt.Sprint(policy)
+}
+
+// plan is when the attempts of a message run that always fails, and when it is parked.
+// Times are durations since the first attempt; attempts take no time. The JSON form is
+// the output of --format json.
 type plan struct {
-	attempts []planned
-	parked   planned // attempt is the earliest that may be the last one
-	last     int     // and this the latest
+	Queue       string    `json:"queue,omitempty"`
+	When        string    `json:"when,omitempty"`
+	Backoff     string    `json:"backoff"`
+	MaxAttempts int       `json:"max_attempts"`
+	GiveUpAfter float64   `json:"give_up_after,omitempty"` // seconds
+	Attempts    []planned `json:"attempts"`
+	Parked      struct {
+		Attempts struct { // after which
+			Min int `json:"min"`
+			Max int `json:"max"`
+		} `json:"attempts"`
+		At    window `json:"at"`
+		Dates *dates `json:"dates,omitempty"`
+	} `json:"parked"`
 }
 
 // planned is an attempt.
 type planned struct {
-	attempt int
-	after   window // the delay before it
-	at      window
-	perhaps bool // the message may have been parked before
+	Attempt int    `json:"attempt"`
+	Perhaps bool   `json:"perhaps,omitempty"` // the message may have been parked before
+	After   window `json:"after"`             // the delay before it
+	At      window `json:"at"`
+	Dates   *dates `json:"dates,omitempty"`
 }
 
-// window is when something happens that depends on jitter.
+// window is the range of a time that depends on jitter.
 type window struct{ low, high time.Duration }
 
-func (w window) exact() bool { return w.low == w.high }
+type dates struct {
+	Min time.Time `json:"min"`
+	Max time.Time `json:"max"`
+}
 
-// plus adds times that may be longer than there are times.
+// MarshalJSON implements json.Marshaler, in seconds.
+func (w window) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Min float64 `json:"min"`
+		Max float64 `json:"max"`
+	}{w.low.Seconds(), w.high.Seconds()})
+}
+
+// plus adds without overflow.
 func (w window) plus(o window) window {
 	return window{w.low + min(o.low, math.MaxInt64-w.low), w.high + min(o.high, math.MaxInt64-w.high)}
 }
 
-// newPlan follows a message. The delay after each attempt is in a window; 0 for
-// giveUpAfter is no limit.
-//
-// With jitter, some messages may be parked when others are tried again: an
-// attempt is planned where one message comes to it, and what becomes of the rest
-// widens the window in which messages are parked.
-func newPlan(delay func(attempt int) window, maxAttempts int, giveUpAfter time.Duration) plan {
-	if giveUpAfter == 0 {
-		giveUpAfter = math.MaxInt64
-	}
-	var p plan
-	row := planned{attempt: 1}
+// newPlan follows a message. With jitter, some messages may be parked when others are
+// tried again: an attempt is planned if one message gets to it, and the others widen the
+// window in which messages are parked.
+func newPlan(s subject) plan {
+	p := plan{Queue: s.queue, When: s.when, Backoff: s.about, MaxAttempts: s.policy.MaxAttempts, GiveUpAfter: s.policy.GiveUpAfter.Seconds()}
+	limit := cmp.Or(s.policy.GiveUpAfter, math.MaxInt64)
+	row := planned{Attempt: 1}
 	for {
 		shown := row
-		shown.at.high = min(row.at.high, giveUpAfter)
-		shown.perhaps = row.at.high > giveUpAfter
-		p.attempts = append(p.attempts, shown)
-
-		if row.attempt == maxAttempts {
-			p.park(row.attempt, shown.at)
+		shown.At.high = min(row.At.high, limit)
+		shown.Perhaps = row.At.high > limit
+		p.Attempts = append(p.Attempts, shown)
+		if row.Attempt == s.policy.MaxAttempts {
+			p.park(row.Attempt, shown.At)
 			return p
 		}
-		wait := delay(row.attempt)
-		next := row.at.plus(wait)
-		if next.high > giveUpAfter {
-			// Messages that are so far that the longest delay is too long.
-			p.park(row.attempt, window{max(row.at.low, giveUpAfter-wait.high), shown.at.high})
+		wait := s.delay(row.Attempt)
+		next := row.At.plus(wait)
+		if next.high > limit { // the longest delay is too long for some messages
+			p.park(row.Attempt, window{max(row.At.low, limit-wait.high), shown.At.high})
 		}
-		if next.low > giveUpAfter {
+		if next.low > limit {
 			return p
 		}
-		row = planned{attempt: row.attempt + 1, after: wait, at: next}
+		row = planned{Attempt: row.Attempt + 1, After: wait, At: next}
 	}
 }
 
 // park notes that a message may be parked after an attempt.
 func (p *plan) park(attempt int, at window) {
-	if p.last == 0 {
-		p.parked = planned{attempt: attempt, at: at}
+	if p.Parked.Attempts.Min == 0 {
+		p.Parked.Attempts.Min, p.Parked.At = attempt, at
 	}
-	p.last = attempt
-	p.parked.at.low, p.parked.at.high = min(p.parked.at.low, at.low), max(p.parked.at.high, at.high)
+	p.Parked.Attempts.Max = attempt
+	p.Parked.At = window{min(p.Parked.At.low, at.low), max(p.Parked.At.high, at.high)}
 }
 
-// end is when all is over.
-func (p plan) end() time.Duration { return p.parked.at.high }
-
-// cut reports whether there are delays as long as there can be.
-func (p plan) cut() bool {
-	return slices.ContainsFunc(p.attempts, func(a planned) bool { return a.after.high == topology.MaxDelay })
+// date adds dates, unless start is zero.
+func (p *plan) date(start time.Time) {
+	if start.IsZero() {
+		return
+	}
+	of := func(w window) *dates { return &dates{start.Add(w.low), start.Add(w.high)} }
+	for i, a := range p.Attempts {
+		p.Attempts[i].Dates = of(a.At)
+	}
+	p.Parked.Dates = of(p.Parked.At)
 }
 
-// shown are the attempts that a person looks at: all, or if there are many the
-// first and the last of them, with one that is zero in between.
-func (p plan) shown() []planned {
-	const head, tail = 15, 3
-	if len(p.attempts) <= head+tail+2 {
-		return p.attempts
-	}
-	rows := append([]planned(nil), p.attempts[:head]...)
-	rows = append(rows, planned{})
-	return append(rows, p.attempts[len(p.attempts)-tail:]...)
+// truncated reports whether a delay has the length of the longest one that is possible.
+func (p plan) truncated() bool {
+	return slices.ContainsFunc(p.Attempts, func(a planned) bool { return a.After.high == topology.MaxDelay })
 }

@@ -2,17 +2,18 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"strings"
+	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/topology"
 )
 
-// scheduleText is a plan for people: what it is of, a table, a plot.
-func scheduleText(s subject, p plan, start time.Time, width int) string {
+// scheduleText prints a plan for people.
+func scheduleText(w io.Writer, s subject, p plan, start time.Time) error {
 	var out strings.Builder
 	if s.queue != "" {
 		out.WriteString(s.queue)
@@ -28,28 +29,26 @@ func scheduleText(s subject, p plan, start time.Time, width int) string {
 	if limit := s.policy.GiveUpAfter; limit > 0 {
 		fmt.Fprintf(&out, ", none later than %s after the first failure", config.FormatDuration(limit))
 	} else if s.policy.MaxAttempts > 1 {
-		fmt.Fprintf(&out, ", over %s", p.parked.at)
+		fmt.Fprintf(&out, ", over %s", p.Parked.At)
 	}
-	out.WriteString("\n\n")
-	out.WriteString(table(p, start))
-	if plot := plot(p, width); plot != "" {
-		out.WriteString("\n" + plot)
-	}
-	if p.cut() {
+	out.WriteString("\n\n" + scheduleTable(p, start))
+	if p.truncated() {
 		fmt.Fprintf(&out, "\nNo message can wait longer than %s at a time: longer delays are cut to that.\n", rough(topology.MaxDelay))
 	}
 	if s.hint != "" {
 		out.WriteString("\n" + s.hint + "\n")
 	}
-	return out.String()
+	_, err := io.WriteString(w, out.String())
+	return err
 }
 
-// table has a row for each attempt that is shown, and one for the end.
-func table(p plan, start time.Time) string {
+// scheduleTable has a row for each attempt, and one for the end. Of many attempts, it has
+// the first and the last ones.
+func scheduleTable(p plan, start time.Time) string {
 	when, title := window.String, "at, from the first attempt"
 	if !start.IsZero() {
 		layout := "2006-01-02 15:04:05"
-		if p.end() < time.Minute {
+		if p.Parked.At.high < time.Minute {
 			layout += ".000"
 		}
 		when = func(w window) string {
@@ -57,55 +56,47 @@ func table(p plan, start time.Time) string {
 		}
 		title = start.Format("at (UTC-07:00)")
 	}
-	rows := [][3]string{{"attempt ", "after", title}}
-	perhaps := false
-	for _, a := range p.shown() {
-		row := [3]string{fmt.Sprintf("%d ", a.attempt), a.after.String(), when(a.at)}
-		switch {
-		case a.attempt == 0:
-			row = [3]string{"… "}
-		case a.attempt == 1:
-			row[1] = ""
-		case a.perhaps:
-			perhaps = true
-			row[0] = fmt.Sprintf("%d?", a.attempt)
+	var out strings.Builder
+	tw := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	row := func(label, after, at string) { fmt.Fprintf(tw, "%8s\t%s \t%s\n", label, after, at) }
+	row("attempt ", "after", title)
+	const head, tail = 15, 3
+	perhaps, n := false, len(p.Attempts)
+	for i, a := range p.Attempts {
+		if n > head+tail+2 && i >= head && i < n-tail {
+			if i == head {
+				row("… ", "", "")
+			}
+			continue
 		}
-		rows = append(rows, row)
+		label, after := fmt.Sprintf("%d ", a.Attempt), a.After.String()
+		if a.Attempt == 1 {
+			after = ""
+		}
+		if a.Perhaps {
+			perhaps = true
+			label = fmt.Sprintf("%d?", a.Attempt)
+		}
+		row(label, after, when(a.At))
 	}
-	rows = append(rows, [3]string{"parked ", p.made(), when(p.parked.at)})
-	text := align(rows)
+	made := plural(p.Parked.Attempts.Max, "attempt")
+	if p.Parked.Attempts.Min < p.Parked.Attempts.Max {
+		made = fmt.Sprintf("%d – %s", p.Parked.Attempts.Min, made)
+	}
+	row("parked ", made, when(p.Parked.At))
+	_ = tw.Flush() // to memory
+	lines := strings.Split(out.String(), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight(line, " ")
+	}
+	text := strings.Join(lines, "\n")
 	if perhaps {
 		text += "? if it has not been parked before\n"
 	}
 	return text
 }
 
-// made is after how many attempts a message is parked.
-func (p plan) made() string {
-	if p.parked.attempt == p.last {
-		return plural(p.last, "attempt")
-	}
-	return fmt.Sprintf("%d – %d attempts", p.parked.attempt, p.last)
-}
-
-// align makes columns: the first to the right, the others to the left.
-func align(rows [][3]string) string {
-	var widths [3]int
-	for _, r := range rows {
-		for i, cell := range r {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	pad := func(s string, width int) string { return strings.Repeat(" ", width-utf8.RuneCountInString(s)) }
-	var out strings.Builder
-	for _, r := range rows {
-		line := pad(r[0], widths[0]) + r[0] + "  " + r[1] + pad(r[1], widths[1]) + "   " + r[2]
-		out.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
-	return out.String()
-}
-
-// String is the window as a person reads it: "1s – 2s".
+// String returns the window as a person reads it: "1s – 2s".
 func (w window) String() string { return w.text(rough) }
 
 func (w window) text(one func(time.Duration) string) string {
@@ -116,22 +107,22 @@ func (w window) text(one func(time.Duration) string) string {
 	return low + " – " + high
 }
 
-// rough writes a duration with the digits that matter.
+// rough formats a duration with the digits that matter.
 func rough(d time.Duration) string {
-	unit := time.Duration(1)
-	switch {
-	case d == math.MaxInt64:
+	if d == math.MaxInt64 {
 		return "centuries"
-	case d >= 30*24*time.Hour:
-		unit = time.Hour
-	case d >= 24*time.Hour:
-		unit = time.Minute
-	case d >= time.Minute:
-		unit = time.Second
-	case d >= time.Second:
-		unit = 100 * time.Millisecond
-	case d >= time.Millisecond:
-		unit = time.Millisecond
 	}
-	return config.FormatDuration(d.Round(unit))
+	for _, unit := range []struct{ from, unit time.Duration }{
+		{30 * 24 * time.Hour, time.Hour},
+		{24 * time.Hour, time.Minute},
+		{time.Minute, time.Second},
+		{time.Second, 100 * time.Millisecond},
+		{time.Millisecond, time.Millisecond},
+	} {
+		if d >= unit.from {
+			d = d.Round(unit.unit)
+			break
+		}
+	}
+	return config.FormatDuration(d)
 }
