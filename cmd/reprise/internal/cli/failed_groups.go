@@ -58,9 +58,6 @@ func (c *failedGroupsCmd) Run(ctx context.Context, streams IO) error {
 	now, width := time.Now(), tableWidth(streams)
 	lines := newTable(column{name: "GROUP", right: true}, column{name: "QUEUE", least: 12}, column{name: "FAILED", right: true},
 		column{name: "ALL", right: true}, column{name: "FIRST"}, column{name: "LAST"}, column{name: "TREND"}, column{name: "ERROR", least: 20, ends: true})
-	if width > 0 && width < 100 {
-		lines.hide("FIRST")
-	}
 	out := json.NewEncoder(streams.Stdout)
 	more, err := pages(c.Limit, func(p api.Page) (string, int, error) {
 		page, err := client.Groups(ctx, f, p)
@@ -83,6 +80,9 @@ func (c *failedGroupsCmd) Run(ctx context.Context, streams IO) error {
 	})
 	if err != nil || c.JSON {
 		return err
+	}
+	if width > 0 && width < 100 {
+		lines = lines.without(func(_ int, c column) bool { return c.name == "FIRST" })
 	}
 	if len(lines.rows) == 0 {
 		fmt.Fprintln(streams.Stderr, "no groups")

@@ -12,110 +12,77 @@ import (
 	"golang.org/x/term"
 )
 
-// textTable is lines of texts in columns, for people. Numbers stand at the right of
-// their column. What is wider than the terminal is cut in the columns that may
-// shrink, the widest first; where that is not enough, columns that say nothing are
-// left out.
-type textTable struct {
-	head  []string
-	right []bool // columns of numbers
-	least []int  // to what width a column may be cut; 0: it is never
-	ends  []bool // columns of which both ends are kept when they are cut
-	spare []bool // columns that are left out if all is 0 and a line would not fit
-	rows  [][]string
-
-	hidden []bool
-}
-
-// column describes one: a name, and how it is set.
+// column describes a column of a table.
 type column struct {
 	name  string
-	right bool
-	least int
-	ends  bool
-	spare bool
+	right bool // numbers, aligned to the right
+	least int  // width to which it may be truncated; 0: it is never
+	ends  bool // truncated in the middle
+	spare bool // left out if all cells are 0 and a line would not fit
 }
 
-func newTable(columns ...column) *textTable {
-	t := &textTable{}
-	for _, c := range columns {
-		t.addColumn(c)
-	}
-	return t
+// textTable is text in columns, for people. A table that is wider than the terminal is
+// truncated in its widest columns; if that is not enough, spare columns are left out.
+type textTable struct {
+	columns []column
+	rows    [][]string
 }
 
-func (t *textTable) addColumn(c column) {
-	t.head, t.right, t.least = append(t.head, c.name), append(t.right, c.right), append(t.least, c.least)
-	t.ends, t.spare = append(t.ends, c.ends), append(t.spare, c.spare)
-}
+func newTable(columns ...column) *textTable { return &textTable{columns: columns} }
 
-// add adds a line. Control characters and line breaks become blanks: the texts may
-// be anybody's, and a terminal obeys them.
+// add adds a line. The text may come from anyone: control characters and line breaks
+// become blanks.
 func (t *textTable) add(cells ...string) {
-	row := make([]string, len(t.head))
+	row := make([]string, len(t.columns))
 	for i := range row {
 		row[i] = oneLiner(cells[i])
 	}
 	t.rows = append(t.rows, row)
 }
 
-// hide leaves a column out.
-func (t *textTable) hide(name string) {
-	t.hidden = make([]bool, len(t.head))
-	for i, h := range t.head {
-		t.hidden[i] = h == name
-	}
-}
-
-// shown are the columns that are not hidden.
-func (t *textTable) shown() *textTable {
-	if t.hidden == nil {
-		return t
-	}
-	s := &textTable{rows: make([][]string, len(t.rows))}
-	for i, name := range t.head {
-		if t.hidden[i] {
+// without returns the table without some columns.
+func (t *textTable) without(drop func(i int, c column) bool) *textTable {
+	kept := &textTable{rows: make([][]string, len(t.rows))}
+	for i, c := range t.columns {
+		if drop(i, c) {
 			continue
 		}
-		s.addColumn(column{name: name, right: t.right[i], least: t.least[i], ends: t.ends[i], spare: t.spare[i]})
+		kept.columns = append(kept.columns, c)
 		for j, row := range t.rows {
-			s.rows[j] = append(s.rows[j], row[i])
+			kept.rows[j] = append(kept.rows[j], row[i])
 		}
 	}
-	return s
+	return kept
 }
 
-// columnGap is between columns.
-const columnGap = 2
-
-// write writes the table at most width wide; 0 is as wide as it takes.
+// write writes the table with lines of at most width; 0 is no limit.
 func (t *textTable) write(w io.Writer, width int) error {
-	t = t.shown()
-	widths := t.widths()
-	if width > 0 && !t.shrink(widths, width) {
-		t = t.withoutSpare()
-		widths = t.widths()
-		t.shrink(widths, width)
+	widths, fits := t.widths(width)
+	if !fits {
+		t = t.without(func(i int, c column) bool {
+			return c.spare && !slices.ContainsFunc(t.rows, func(row []string) bool { return row[i] != "0" })
+		})
+		widths, _ = t.widths(width)
+	}
+	head := make([]string, len(t.columns))
+	for i, c := range t.columns {
+		head[i] = c.name
 	}
 	var b strings.Builder
-	for _, row := range append([][]string{t.head}, t.rows...) {
+	for _, row := range append([][]string{head}, t.rows...) {
 		var line strings.Builder
 		for i, cell := range row {
-			if t.ends[i] {
+			c := t.columns[i]
+			if c.ends {
 				cell = cutMiddle(cell, widths[i])
 			} else {
 				cell = cut(cell, widths[i])
 			}
 			pad := strings.Repeat(" ", widths[i]-textWidth(cell))
-			if t.right[i] {
-				cell = pad + cell
-			} else {
-				cell += pad
+			if c.right {
+				cell, pad = pad+cell, ""
 			}
-			if i > 0 {
-				line.WriteString(strings.Repeat(" ", columnGap))
-			}
-			line.WriteString(cell)
+			line.WriteString(cell + pad + columnGap)
 		}
 		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
@@ -123,43 +90,33 @@ func (t *textTable) write(w io.Writer, width int) error {
 	return err
 }
 
-// widths are those that the columns would have.
-func (t *textTable) widths() []int {
-	widths := make([]int, len(t.head))
-	for _, row := range append([][]string{t.head}, t.rows...) {
-		for i, cell := range row {
-			widths[i] = max(widths[i], textWidth(cell))
+const columnGap = "  "
+
+// widths returns the widths of the columns, truncated to make lines fit, and whether
+// they fit.
+func (t *textTable) widths(width int) (widths []int, fits bool) {
+	widths = make([]int, len(t.columns))
+	sum := len(columnGap) * (len(widths) - 1)
+	for i, c := range t.columns {
+		widths[i] = textWidth(c.name)
+		for _, row := range t.rows {
+			widths[i] = max(widths[i], textWidth(row[i]))
 		}
+		sum += widths[i]
 	}
-	return widths
-}
-
-// withoutSpare is the table without the spare columns in which all is 0.
-func (t *textTable) withoutSpare() *textTable {
-	without := *t
-	without.hidden = make([]bool, len(t.head))
-	for i, spare := range t.spare {
-		without.hidden[i] = spare && !slices.ContainsFunc(t.rows, func(row []string) bool { return row[i] != "0" })
-	}
-	return without.shown()
-}
-
-// shrink makes columns narrower until a line fits, or nothing can be cut any more. It
-// says whether a line fits.
-func (t *textTable) shrink(widths []int, width int) bool {
-	for {
-		sum, widest := columnGap*(len(widths)-1), -1
-		for i, w := range widths {
-			sum += w
-			if t.least[i] > 0 && w > t.least[i] && (widest < 0 || w > widths[widest]) {
+	for ; width > 0 && sum > width; sum-- {
+		widest := -1
+		for i, c := range t.columns {
+			if c.least > 0 && widths[i] > c.least && (widest < 0 || widths[i] > widths[widest]) {
 				widest = i
 			}
 		}
-		if sum <= width || widest < 0 {
-			return sum <= width
+		if widest < 0 {
+			return widths, false
 		}
 		widths[widest]--
 	}
+	return widths, true
 }
 
 // tableWidth is how wide a line for people may be: as the terminal is, or as COLUMNS

@@ -42,7 +42,7 @@ func TestTextTable(t *testing.T) {
 	table := newTable(column{name: "N", right: true}, column{name: "FIRST"}, column{name: "ERROR", least: 8})
 	table.add("7", "now", "a line\nand \x1b[31manother")
 	table.add("12", "1h ago", "日本語の長い文字列です")
-	table.hide("FIRST")
+	table = table.without(func(_ int, c column) bool { return c.name == "FIRST" })
 	var b strings.Builder
 	if err := table.write(&b, 20); err != nil {
 		t.Fatal(err)
