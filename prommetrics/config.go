@@ -19,7 +19,8 @@ type Config struct {
 
 	// MessageAge is for reprise_message_age_seconds. Default: 1, 2, 5 and 15 s, 1, 5
 	// and 15 min, 1 and 4 h, 1 and 7 days. Below 1 s there is nothing to see: the
-	// timestamps of AMQP are whole seconds.
+	// timestamps of AMQP are whole seconds. An age of more than a year is taken for a wrong
+	// timestamp and left out: it would spoil the sum.
 	MessageAge []float64
 
 	// RetryDelay is for reprise_retry_delay_seconds. Default: 100 ms, 1, 5 and 15 s,

@@ -41,25 +41,21 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// The lists of metrics, in the package comment and in the guide, are complete and true.
+// The list of metrics in the guide is complete and true.
 func TestListsOfMetrics(t *testing.T) {
 	want := map[string]string{}
 	for name, m := range known(t) {
 		want[name] = m.String()
 	}
-	for file, line := range map[string]*regexp.Regexp{
-		"doc.go":                   regexp.MustCompile(`(?m)^//\t(reprise_\w+) +(\w+) *([\w, ]*)$`),
-		"../docs/observability.md": regexp.MustCompile("(?m)^\\| `(reprise_\\w+)` \\| (\\w+) \\| ?([\\w, ]*)\\| "),
-	} {
-		got := map[string]string{}
-		for _, m := range line.FindAllStringSubmatch(read(t, file), -1) {
-			labels := strings.FieldsFunc(m[3], func(r rune) bool { return r == ',' || r == ' ' })
-			slices.Sort(labels)
-			got[m[1]] = m[2] + " " + strings.Join(labels, ", ")
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s, -exists +listed:\n%s", file, diff)
-		}
+	line := regexp.MustCompile("(?m)^\\| `(reprise_\\w+)` \\| (\\w+) \\| ?([\\w, ]*)\\| ")
+	got := map[string]string{}
+	for _, m := range line.FindAllStringSubmatch(read(t, "../docs/observability.md"), -1) {
+		labels := strings.FieldsFunc(m[3], func(r rune) bool { return r == ',' || r == ' ' })
+		slices.Sort(labels)
+		got[m[1]] = m[2] + " " + strings.Join(labels, ", ")
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-exists +listed:\n%s", diff)
 	}
 }
 

@@ -42,7 +42,7 @@ const maxAge = 365 * 24 * time.Hour
 
 // queue is the metrics of one work queue.
 type queue struct {
-	done, retried, parked, givenBack, dropped, lost prometheus.Counter
+	counts map[reprise.EventKind]prometheus.Counter
 
 	running                       prometheus.Gauge
 	succeeded, failed             prometheus.Observer // how long handlers ran
@@ -51,8 +51,6 @@ type queue struct {
 
 	lastSuccess prometheus.Gauge
 	begun       sync.Once // before any success
-
-	copiesFailed, debounced, timeoutsNear prometheus.Counter
 }
 
 // consumer is the metrics of those who consume a queue, be it a work queue or not.
@@ -83,12 +81,17 @@ func (w *workers) note(worker int, in bool) {
 func (m *Metrics) queue(name string) *queue {
 	m.consumers.get(name) // so that all series are there from the first event on
 	return &queue{
-		done:      m.attempts.WithLabelValues(name, "done"),
-		retried:   m.attempts.WithLabelValues(name, "retried"),
-		parked:    m.attempts.WithLabelValues(name, "parked"),
-		givenBack: m.attempts.WithLabelValues(name, "given_back"),
-		dropped:   m.attempts.WithLabelValues(name, "dropped"),
-		lost:      m.attempts.WithLabelValues(name, "lost"),
+		counts: map[reprise.EventKind]prometheus.Counter{
+			reprise.EventDone:        m.attempts.WithLabelValues(name, "done"),
+			reprise.EventRetried:     m.attempts.WithLabelValues(name, "retried"),
+			reprise.EventParked:      m.attempts.WithLabelValues(name, "parked"),
+			reprise.EventGivenBack:   m.attempts.WithLabelValues(name, "given_back"),
+			reprise.EventDropped:     m.attempts.WithLabelValues(name, "dropped"),
+			reprise.EventLost:        m.attempts.WithLabelValues(name, "lost"),
+			reprise.EventCopyFailed:  m.copiesFailed.WithLabelValues(name),
+			reprise.EventDebounced:   m.debounced.WithLabelValues(name),
+			reprise.EventTimeoutNear: m.timeoutsNear.WithLabelValues(name),
+		},
 
 		running:        m.running.WithLabelValues(name),
 		succeeded:      m.handlerDuration.WithLabelValues(name, "ok"),
@@ -99,10 +102,6 @@ func (m *Metrics) queue(name string) *queue {
 		delay:          m.retryDelay.WithLabelValues(name),
 
 		lastSuccess: m.lastSuccess.WithLabelValues(name),
-
-		copiesFailed: m.copiesFailed.WithLabelValues(name),
-		debounced:    m.debounced.WithLabelValues(name),
-		timeoutsNear: m.timeoutsNear.WithLabelValues(name),
 	}
 }
 
@@ -121,6 +120,9 @@ func (m *Metrics) consumer(name string) *consumer {
 }
 
 func (q *queue) observe(e reprise.Event) {
+	if counter := q.counts[e.Kind]; counter != nil {
+		counter.Inc()
+	}
 	switch e.Kind {
 	case reprise.EventStarted:
 		q.running.Inc()
@@ -136,27 +138,12 @@ func (q *queue) observe(e reprise.Event) {
 			q.failed.Observe(e.Took.Seconds())
 		}
 	case reprise.EventDone:
-		q.done.Inc()
 		q.attemptsToDone.Observe(float64(e.Attempt))
 		q.lastSuccess.SetToCurrentTime()
 	case reprise.EventRetried:
-		q.retried.Inc()
 		q.delay.Observe(e.Delay.Seconds())
 	case reprise.EventParked:
-		q.parked.Inc()
 		q.attemptsToEnd.Observe(float64(e.Attempt))
-	case reprise.EventGivenBack:
-		q.givenBack.Inc()
-	case reprise.EventDropped:
-		q.dropped.Inc()
-	case reprise.EventLost:
-		q.lost.Inc()
-	case reprise.EventDebounced:
-		q.debounced.Inc()
-	case reprise.EventCopyFailed:
-		q.copiesFailed.Inc()
-	case reprise.EventTimeoutNear:
-		q.timeoutsNear.Inc()
 	case reprise.EventConsuming:
 		q.begun.Do(q.lastSuccess.SetToCurrentTime)
 	}

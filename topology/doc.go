@@ -4,8 +4,8 @@
 //
 // # Values
 //
-// A [Topology] is a set of exchanges, queues and bindings. Its zero values are
-// the safe ones: a Queue with nothing but a name is durable.
+// A [Topology] is a set of exchanges, queues and bindings. A Queue with nothing but a name is
+// durable.
 //
 // # Strategy = Route × Marks
 //
@@ -24,25 +24,14 @@
 //	                             │                …
 //	                             └────► parked ─► {queue}.failed
 //
-// Other Routes wait in other ways:
+// Other Routes are [Levels], [WaitQueue], [MessageTTL], [GrowingTTL], and without a copy
+// [DelayedRetry], [Requeuing] and [DeadLettering]; docs/delays.md compares them. Without a copy
+// the broker counts the attempts, and [Deliveries] and [Deaths] read them.
 //
-//	Buckets         any delay up to 49 days, late by at most a fraction of itself
-//	Levels          any delay up to 8½ years, exact to the second, a hop for each bit of it; also for scheduling
-//	WaitQueue       one delay: one queue, behind an exchange
-//	MessageTTL      any delay, but a short one waits behind a long one
-//	GrowingTTL      as MessageTTL, each a multiple of the message's last one, which the broker has noted
-//	DelayedRetry    delays that grow evenly, kept by the work queue itself (RabbitMQ 4.3.3)
-//	Requeuing       none
-//	DeadLettering   one delay, without a copy: the message is rejected
+// Systems that are already deployed are combinations of the same two parts, for instance one
+// fixed [WaitQueue] and a [CountDown] of the retries that remain: see package preset.
 //
-// The last three publish no copy. What cannot be written on one is counted by
-// the broker, and read by Marks of their own, [Deliveries] and [Deaths].
-//
-// Systems that are already deployed have answered otherwise. They are
-// combinations of the same two parts (see package preset), for instance one
-// fixed [WaitQueue] and a [CountDown] of the retries that remain, or a
-// [MessageTTL] and a [CountUp] of those that were made.
-//
-// Names and header values are a wire format: other programs, in other
-// languages, read and write them. They do not change between releases.
+// Names and header values are a wire format: other programs, in other languages, read and write
+// them. They do not change between releases. The package imports package backoff and the
+// standard library only.
 package topology

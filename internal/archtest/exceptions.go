@@ -7,7 +7,6 @@ var Exceptions = []string{
 	"place internal/amqpconn",
 	". → github.com/rabbitmq/amqp091-go",
 	"failed → github.com/rabbitmq/amqp091-go",
-	"package comment of topology",
 	"files of .",
 	"package comment of .",
 	"broker/internal/diskstore/salvage.go",
@@ -16,8 +15,5 @@ var Exceptions = []string{
 	"package comment of failed",
 	"package comment of idempotent",
 	"package comment of ledger",
-	"package comment of console",
-	"package comment of prommetrics",
-	"package comment of oteltrace",
 	"package comment of reprisetest",
 }
