@@ -21,14 +21,14 @@ func (c *conn) fromClient(f frame) []byte {
 	switch f.method() {
 	case amqpwire.IDConnectionOpen:
 		var m amqpwire.ConnectionOpen
-		if m.Parse(f.arguments()) == nil {
+		if amqpwire.Parse(f.arguments(), &m) == nil {
 			c.note(func() { c.vhost = m.VirtualHost })
 		}
 	case amqpwire.IDConnectionClose:
 		c.note(func() { c.inOrder = true })
 	case amqpwire.IDBasicConsume:
 		var m amqpwire.BasicConsume
-		if m.Parse(f.arguments()) == nil {
+		if amqpwire.Parse(f.arguments(), &m) == nil {
 			c.note(func() {
 				q := place{c.vhost, m.Queue}
 				c.consumed[q] = true
@@ -70,7 +70,7 @@ func (c *conn) publish(f frame) []byte {
 	b := c.broker
 	var m amqpwire.BasicPublish
 	switch {
-	case m.Parse(f.arguments()) != nil:
+	case amqpwire.Parse(f.arguments(), &m) != nil:
 		return f
 	case b.strikes(publishLost):
 		return nil

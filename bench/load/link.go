@@ -118,7 +118,7 @@ func (l *link) await(channel uint16, answer amqpwire.Method) error {
 		if f.Type == amqpwire.FrameMethod && f.Channel == channel {
 			id, err := amqpwire.PeekMethodID(f.Payload)
 			if err == nil && id == answer.ID() {
-				return answer.Parse(f.Payload[4:])
+				return amqpwire.Parse(f.Payload[4:], answer)
 			}
 		}
 		if _, err := l.dispatch(f, clock()); err != nil {

@@ -131,7 +131,7 @@ func (p *publisher) frame(f amqpwire.Frame, now int64) error {
 		return fmt.Errorf("publisher %d did not expect what came%s", p.id, reason(f))
 	}
 	var ack amqpwire.BasicAck
-	if err := ack.Parse(f.Payload[4:]); err != nil {
+	if err := amqpwire.Parse(f.Payload[4:], &ack); err != nil {
 		return err
 	}
 	if err := p.window.ack(ack.DeliveryTag, ack.Multiple); err != nil {

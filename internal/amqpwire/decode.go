@@ -128,11 +128,3 @@ func (d *decoder) end() error {
 	}
 	return d.err
 }
-
-// endMethod is end with the name of the method.
-func (d *decoder) endMethod(id MethodID) error {
-	if err := d.end(); err != nil {
-		return fmt.Errorf("amqpwire: %v: %w", id, err)
-	}
-	return nil
-}

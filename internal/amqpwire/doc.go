@@ -89,5 +89,3 @@
 // [MaxDepth] deep. Decoded strings and tables are copies and outlive the input;
 // [Frame.Payload] and [ContentHeader.Properties] alias it.
 package amqpwire
-
-//go:generate go run ./gen

@@ -9,12 +9,9 @@ import (
 // encoder appends values to b. It keeps the first error and goes on, so that
 // callers need to look at err only once.
 type encoder struct {
-	b     []byte
-	start int // length of b before the first value
-	err   error
+	b   []byte
+	err error
 }
-
-func newEncoder(dst []byte) encoder { return encoder{b: dst, start: len(dst)} }
 
 func (e *encoder) fail(err error) {
 	if e.err == nil {
@@ -62,21 +59,4 @@ func bit(v bool, pos uint) uint8 {
 		return 1 << pos
 	}
 	return 0
-}
-
-// end returns what was appended or, with the first error, dst as it came.
-func (e *encoder) end() ([]byte, error) {
-	if e.err != nil {
-		return e.b[:e.start], e.err
-	}
-	return e.b, nil
-}
-
-// endMethod is end with the name of the method.
-func (e *encoder) endMethod(id MethodID) ([]byte, error) {
-	b, err := e.end()
-	if err != nil {
-		return b, fmt.Errorf("amqpwire: %v: %w", id, err)
-	}
-	return b, nil
 }

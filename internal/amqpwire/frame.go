@@ -90,7 +90,7 @@ func AppendMethodFrame(dst []byte, channel uint16, m Method) ([]byte, error) {
 	start := len(dst)
 	b := appendFrameHeader(dst, FrameMethod, channel, 0)
 	b = binary.BigEndian.AppendUint32(b, uint32(m.ID()))
-	b, err := m.Append(b)
+	b, err := Append(b, m)
 	if err != nil {
 		return dst, err
 	}

@@ -38,7 +38,7 @@ func FuzzParseMethod(f *testing.F) {
 	for _, id := range allIDs() {
 		m := NewMethod(id)
 		sample(m)
-		payload, err := m.Append(binary.BigEndian.AppendUint32(nil, uint32(id)))
+		payload, err := Append(binary.BigEndian.AppendUint32(nil, uint32(id)), m)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -49,16 +49,16 @@ func FuzzParseMethod(f *testing.F) {
 		if err != nil {
 			return
 		}
-		args, err := m.Append(nil)
+		args, err := Append(nil, m)
 		if err != nil {
 			t.Fatal(err)
 		}
 		again := NewMethod(m.ID())
-		if err := again.Parse(args); err != nil {
+		if err := Parse(args, again); err != nil {
 			t.Fatal(err)
 		}
 		mustEqual(t, m, again)
-		encoded, err := again.Append(nil)
+		encoded, err := Append(nil, again)
 		mustMatch(t, args, encoded, err)
 	})
 }

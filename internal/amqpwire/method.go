@@ -10,13 +10,8 @@ import (
 type Method interface {
 	// ID returns the class and the method.
 	ID() MethodID
-	// Append appends the arguments only. It fails if a value does not fit its
-	// field, such as a short string of over 255 bytes; dst is then returned as
-	// it came.
-	Append(dst []byte) ([]byte, error)
-	// Parse sets every field from the arguments, which must end with the last
-	// of them. After an error the fields are undefined.
-	Parse(args []byte) error
+	// arguments reads or writes the fields. [Parse] and [Append] call it.
+	arguments(codec) codec
 }
 
 // MethodID is a class in the high and a method in the low 16 bits.
@@ -31,8 +26,8 @@ func (id MethodID) Method() uint16 { return uint16(id) }
 // String returns the specification's name, such as "basic.publish", or, for an
 // unknown method, its numbers, such as "method 60.99".
 func (id MethodID) String() string {
-	if name := id.name(); name != "" {
-		return name
+	if m, known := methods[id]; known {
+		return m.name
 	}
 	return fmt.Sprintf("method %d.%d", id.Class(), id.Method())
 }
@@ -95,7 +90,7 @@ func parseMethod(payload []byte, method func(MethodID) Method) (Method, error) {
 	if m == nil {
 		return nil, &UnknownMethodError{ID: id}
 	}
-	if err := m.Parse(payload[4:]); err != nil {
+	if err := Parse(payload[4:], m); err != nil {
 		return nil, err
 	}
 	return m, nil

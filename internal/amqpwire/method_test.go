@@ -17,7 +17,7 @@ func TestMethodRoundTrip(t *testing.T) {
 			want := NewMethod(id)
 			fill(t, want)
 			payload := binary.BigEndian.AppendUint32(nil, uint32(id))
-			payload, err := want.Append(payload)
+			payload, err := Append(payload, want)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -25,7 +25,7 @@ func TestMethodRoundTrip(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			again, err := have.Append(payload[:4:4])
+			again, err := Append(payload[:4:4], have)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,11 +46,11 @@ func TestParseSetsEveryField(t *testing.T) {
 		id := rapid.SampledFrom(allIDs()).Draw(t, "id")
 		m, zero := NewMethod(id), NewMethod(id)
 		fill(t, m)
-		args, err := zero.Append(nil)
+		args, err := Append(nil, zero)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := m.Parse(args); err != nil {
+		if err := Parse(args, m); err != nil {
 			t.Fatal(err)
 		}
 		if !equal(zero, m) {
@@ -111,18 +111,18 @@ func TestParseMethodErrors(t *testing.T) {
 
 func TestUTF8(t *testing.T) {
 	const bad = "\xff"
-	args, err := (&QueueBind{Queue: "q", Exchange: bad}).Append(nil)
+	args, err := Append(nil, &QueueBind{Queue: "q", Exchange: bad})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := new(QueueBind).Parse(args); !errors.Is(err, ErrUTF8) || !errors.Is(err, ErrMalformed) {
+	if err := Parse(args, new(QueueBind)); !errors.Is(err, ErrUTF8) || !errors.Is(err, ErrMalformed) {
 		t.Errorf("queue.bind: %v", err)
 	}
-	args, err = (&BasicPublish{Exchange: bad, RoutingKey: bad}).Append(nil)
+	args, err = Append(nil, &BasicPublish{Exchange: bad, RoutingKey: bad})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := new(BasicPublish).Parse(args); err != nil {
+	if err := Parse(args, new(BasicPublish)); err != nil {
 		t.Errorf("basic.publish: %v", err)
 	}
 }
@@ -130,18 +130,18 @@ func TestUTF8(t *testing.T) {
 func TestReservedFieldsAcceptAnything(t *testing.T) {
 	var publish BasicPublish
 	// The ticket, and all the unused bits of the last octet.
-	if err := publish.Parse([]byte("\xff\xff\x01x\x01k\xfd")); err != nil {
+	if err := Parse([]byte("\xff\xff\x01x\x01k\xfd"), &publish); err != nil {
 		t.Error(err)
 	}
 	mustEqual(t, BasicPublish{Exchange: "x", RoutingKey: "k", Mandatory: true}, publish)
 
 	var open ConnectionOpen
-	if err := open.Parse([]byte("\x01/\x02\xff\xfe\xff")); err != nil {
+	if err := Parse([]byte("\x01/\x02\xff\xfe\xff"), &open); err != nil {
 		t.Error(err)
 	}
 	mustEqual(t, ConnectionOpen{VirtualHost: "/"}, open)
 
-	if err := new(ChannelOpenOk).Parse([]byte("\x00\x00\x00\x02\xff\xfe")); err != nil {
+	if err := Parse([]byte("\x00\x00\x00\x02\xff\xfe"), new(ChannelOpenOk)); err != nil {
 		t.Error(err)
 	}
 }
@@ -155,7 +155,7 @@ func TestAppendRejectsLongShortStrings(t *testing.T) {
 		&QueueDeclare{Arguments: Table{{Name: long}}},
 		&QueueDeclare{Arguments: Table{{Name: "n", Value: 1}}},
 	} {
-		b, err := m.Append(dst)
+		b, err := Append(dst, m)
 		if err == nil || string(b) != "kept" {
 			t.Errorf("%v: %q, %v", m.ID(), b, err)
 		}
@@ -164,10 +164,10 @@ func TestAppendRejectsLongShortStrings(t *testing.T) {
 			t.Errorf("frame of %v: %q, %v", m.ID(), b, err)
 		}
 	}
-	if _, err := (&BasicPublish{RoutingKey: long[:255]}).Append(nil); err != nil {
+	if _, err := Append(nil, &BasicPublish{RoutingKey: long[:255]}); err != nil {
 		t.Error(err)
 	}
-	_, err := (&QueueDeclare{Arguments: Table{{"a", Table{{"b", Array{true, int(1)}}}}}}).Append(nil)
+	_, err := Append(nil, &QueueDeclare{Arguments: Table{{"a", Table{{"b", Array{true, int(1)}}}}}})
 	const want = `amqpwire: queue.declare: field "a": field "b": no field type for Go type int`
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)

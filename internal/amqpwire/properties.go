@@ -88,7 +88,7 @@ func (p *Properties) Parse(b []byte, wanted PropertyFlags) error {
 	*p = Properties{Flags: there & wanted}
 	for ; there != 0; there &^= there.first() {
 		if f := there.first(); wanted&f != 0 {
-			p.decode(&d, f)
+			d = p.property(codec{decoder: d}, f).decoder
 		} else {
 			d.skipProperty(f)
 		}
@@ -103,17 +103,17 @@ func (p *Properties) Parse(b []byte, wanted PropertyFlags) error {
 // value does not fit its property or a flag names none; dst is then returned as
 // it came.
 func (p *Properties) Append(dst []byte) ([]byte, error) {
-	e := newEncoder(dst)
 	if p.Flags&^propAll != 0 {
-		e.fail(fmt.Errorf("flags %#04x name no property", uint16(p.Flags&^propAll)))
+		return dst, fmt.Errorf("amqpwire: properties: flags %#04x name no property", uint16(p.Flags&^propAll))
 	}
-	e.short(uint16(p.Flags))
-	p.encode(&e)
-	b, err := e.end()
-	if err != nil {
-		return b, fmt.Errorf("amqpwire: properties: %w", err)
+	c := codec{decoder{b: binary.BigEndian.AppendUint16(dst, uint16(p.Flags))}, true}
+	for left := p.Flags; left != 0; left &^= left.first() {
+		c = p.property(c, left.first())
 	}
-	return b, nil
+	if c.err != nil {
+		return dst, fmt.Errorf("amqpwire: properties: %w", c.err)
+	}
+	return c.b, nil
 }
 
 // propertyFlags takes all flag words. Bit 1 of the first names no property and
@@ -140,37 +140,44 @@ func (f PropertyFlags) first() PropertyFlags {
 	return PropertyFlags(1 << (bits.Len16(uint16(f)) - 1))
 }
 
-func (p *Properties) decode(d *decoder, property PropertyFlags) {
+// property reads or writes a property.
+func (p *Properties) property(c codec, property PropertyFlags) codec {
+	switch property {
+	case PropHeaders:
+		return c.table(&p.Headers)
+	case PropDeliveryMode:
+		return c.octet(&p.DeliveryMode)
+	case PropPriority:
+		return c.octet(&p.Priority)
+	case PropTimestamp:
+		return c.longlong(&p.Timestamp)
+	}
+	return c.rawstr(p.text(property))
+}
+
+// text returns the field of a property that is a short string.
+func (p *Properties) text(property PropertyFlags) *string {
 	switch property {
 	case PropContentType:
-		p.ContentType = d.rawstr()
+		return &p.ContentType
 	case PropContentEncoding:
-		p.ContentEncoding = d.rawstr()
-	case PropHeaders:
-		p.Headers = d.table()
-	case PropDeliveryMode:
-		p.DeliveryMode = d.octet()
-	case PropPriority:
-		p.Priority = d.octet()
+		return &p.ContentEncoding
 	case PropCorrelationID:
-		p.CorrelationID = d.rawstr()
+		return &p.CorrelationID
 	case PropReplyTo:
-		p.ReplyTo = d.rawstr()
+		return &p.ReplyTo
 	case PropExpiration:
-		p.Expiration = d.rawstr()
+		return &p.Expiration
 	case PropMessageID:
-		p.MessageID = d.rawstr()
-	case PropTimestamp:
-		p.Timestamp = d.longlong()
+		return &p.MessageID
 	case PropType:
-		p.Type = d.rawstr()
+		return &p.Type
 	case PropUserID:
-		p.UserID = d.rawstr()
+		return &p.UserID
 	case PropAppID:
-		p.AppID = d.rawstr()
-	case PropClusterID:
-		p.ClusterID = d.rawstr()
+		return &p.AppID
 	}
+	return &p.ClusterID
 }
 
 // skipProperty takes a property, and makes nothing of it.
@@ -184,50 +191,5 @@ func (d *decoder) skipProperty(property PropertyFlags) {
 		d.longlong()
 	default:
 		d.shortblock()
-	}
-}
-
-func (p *Properties) encode(e *encoder) {
-	if p.Has(PropContentType) {
-		e.shortstr(p.ContentType)
-	}
-	if p.Has(PropContentEncoding) {
-		e.shortstr(p.ContentEncoding)
-	}
-	if p.Has(PropHeaders) {
-		e.table(p.Headers)
-	}
-	if p.Has(PropDeliveryMode) {
-		e.octet(p.DeliveryMode)
-	}
-	if p.Has(PropPriority) {
-		e.octet(p.Priority)
-	}
-	if p.Has(PropCorrelationID) {
-		e.shortstr(p.CorrelationID)
-	}
-	if p.Has(PropReplyTo) {
-		e.shortstr(p.ReplyTo)
-	}
-	if p.Has(PropExpiration) {
-		e.shortstr(p.Expiration)
-	}
-	if p.Has(PropMessageID) {
-		e.shortstr(p.MessageID)
-	}
-	if p.Has(PropTimestamp) {
-		e.longlong(p.Timestamp)
-	}
-	if p.Has(PropType) {
-		e.shortstr(p.Type)
-	}
-	if p.Has(PropUserID) {
-		e.shortstr(p.UserID)
-	}
-	if p.Has(PropAppID) {
-		e.shortstr(p.AppID)
-	}
-	if p.Has(PropClusterID) {
-		e.shortstr(p.ClusterID)
 	}
 }

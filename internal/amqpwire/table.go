@@ -87,13 +87,12 @@ func ParseTable(b []byte) (Table, error) {
 // Append appends the table, length included. It fails if a value has no type on
 // the wire; dst is then returned as it came.
 func (t Table) Append(dst []byte) ([]byte, error) {
-	e := newEncoder(dst)
+	e := encoder{b: dst}
 	e.table(t)
-	b, err := e.end()
-	if err != nil {
-		return b, fmt.Errorf("amqpwire: field table: %w", err)
+	if e.err != nil {
+		return dst, fmt.Errorf("amqpwire: field table: %w", e.err)
 	}
-	return b, nil
+	return e.b, nil
 }
 
 var errTooDeep = fmt.Errorf("tables and arrays nested deeper than %d", MaxDepth)

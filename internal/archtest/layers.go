@@ -44,7 +44,6 @@ var TestPackages = []string{
 	"idempotent/storetest",
 	"conformance/...",
 	"broker/internal/chaos/...",
-	"internal/amqpwire/gen",
 	"internal/archtest",
 	"internal/backofftest",
 	"internal/browsertest/...",

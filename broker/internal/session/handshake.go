@@ -81,7 +81,7 @@ func parseExpected(f amqpwire.Frame, m amqpwire.Method) (amqpwire.MethodID, erro
 	if id, _ := amqpwire.PeekMethodID(f.Payload); id != m.ID() {
 		return id, exception.New(exception.ChannelError, "unexpected method in connection state opening")
 	}
-	_, id, err := parseMethod(f, func(payload []byte) (amqpwire.Method, error) { return m, m.Parse(payload[4:]) })
+	_, id, err := parseMethod(f, func(payload []byte) (amqpwire.Method, error) { return m, amqpwire.Parse(payload[4:], m) })
 	return id, err
 }
 

@@ -1,0 +1,304 @@
+package amqpwire
+
+// BasicQos limits the deliveries that may be unacknowledged at a time.
+type BasicQos struct {
+	PrefetchSize  uint32 // in bytes, 0 for no limit
+	PrefetchCount uint16 // in messages, 0 for no limit
+	Global        bool   // for the whole channel; otherwise, with RabbitMQ, for each new consumer
+}
+
+// ID returns [IDBasicQos].
+func (*BasicQos) ID() MethodID { return IDBasicQos }
+
+func (m *BasicQos) arguments(c codec) codec {
+	return c.long(&m.PrefetchSize).short(&m.PrefetchCount).bits(&m.Global)
+}
+
+// BasicQosOk confirms a basic.qos.
+type BasicQosOk struct{}
+
+// ID returns [IDBasicQosOk].
+func (*BasicQosOk) ID() MethodID { return IDBasicQosOk }
+
+func (*BasicQosOk) arguments(c codec) codec { return c }
+
+// BasicConsume starts a consumer.
+type BasicConsume struct {
+	Queue       string
+	ConsumerTag string // empty for a tag of the server's choice
+	NoLocal     bool
+	NoAck       bool // deliveries are settled as they are sent
+	Exclusive   bool
+	NoWait      bool // send no reply
+	Arguments   Table
+}
+
+// ID returns [IDBasicConsume].
+func (*BasicConsume) ID() MethodID { return IDBasicConsume }
+
+func (m *BasicConsume) arguments(c codec) codec {
+	return c.zeroShort().shortstr(&m.Queue).shortstr(&m.ConsumerTag).
+		bits(&m.NoLocal, &m.NoAck, &m.Exclusive, &m.NoWait).table(&m.Arguments)
+}
+
+// BasicConsumeOk confirms a basic.consume.
+type BasicConsumeOk struct {
+	ConsumerTag string
+}
+
+// ID returns [IDBasicConsumeOk].
+func (*BasicConsumeOk) ID() MethodID { return IDBasicConsumeOk }
+
+func (m *BasicConsumeOk) arguments(c codec) codec {
+	return c.shortstr(&m.ConsumerTag)
+}
+
+// BasicCancel ends a consumer. RabbitMQ sends it too, when it ends one itself, as by deleting the queue.
+type BasicCancel struct {
+	ConsumerTag string
+	NoWait      bool // send no reply
+}
+
+// ID returns [IDBasicCancel].
+func (*BasicCancel) ID() MethodID { return IDBasicCancel }
+
+func (m *BasicCancel) arguments(c codec) codec {
+	return c.shortstr(&m.ConsumerTag).bits(&m.NoWait)
+}
+
+// BasicCancelOk confirms a basic.cancel.
+type BasicCancelOk struct {
+	ConsumerTag string
+}
+
+// ID returns [IDBasicCancelOk].
+func (*BasicCancelOk) ID() MethodID { return IDBasicCancelOk }
+
+func (m *BasicCancelOk) arguments(c codec) codec {
+	return c.shortstr(&m.ConsumerTag)
+}
+
+// BasicPublish sends a message to an exchange.
+type BasicPublish struct {
+	Exchange   string
+	RoutingKey string
+	Mandatory  bool // return the message if it cannot be routed
+	Immediate  bool // return the message if it cannot be delivered at once
+}
+
+// ID returns [IDBasicPublish].
+func (*BasicPublish) ID() MethodID { return IDBasicPublish }
+
+func (m *BasicPublish) arguments(c codec) codec {
+	return c.zeroShort().rawstr(&m.Exchange).rawstr(&m.RoutingKey).bits(&m.Mandatory, &m.Immediate)
+}
+
+// BasicReturn hands a message back to its publisher.
+type BasicReturn struct {
+	ReplyCode  uint16
+	ReplyText  string
+	Exchange   string
+	RoutingKey string
+}
+
+// ID returns [IDBasicReturn].
+func (*BasicReturn) ID() MethodID { return IDBasicReturn }
+
+func (m *BasicReturn) arguments(c codec) codec {
+	return c.short(&m.ReplyCode).rawstr(&m.ReplyText).rawstr(&m.Exchange).rawstr(&m.RoutingKey)
+}
+
+// BasicDeliver hands a message to a consumer.
+type BasicDeliver struct {
+	ConsumerTag string
+	DeliveryTag uint64
+	Redelivered bool
+	Exchange    string
+	RoutingKey  string
+}
+
+// ID returns [IDBasicDeliver].
+func (*BasicDeliver) ID() MethodID { return IDBasicDeliver }
+
+func (m *BasicDeliver) arguments(c codec) codec {
+	return c.rawstr(&m.ConsumerTag).longlong(&m.DeliveryTag).bits(&m.Redelivered).
+		rawstr(&m.Exchange).rawstr(&m.RoutingKey)
+}
+
+// BasicGet asks for one message of a queue.
+type BasicGet struct {
+	Queue string
+	NoAck bool // the message is settled as it is sent
+}
+
+// ID returns [IDBasicGet].
+func (*BasicGet) ID() MethodID { return IDBasicGet }
+
+func (m *BasicGet) arguments(c codec) codec {
+	return c.zeroShort().shortstr(&m.Queue).bits(&m.NoAck)
+}
+
+// BasicGetOk answers a basic.get with a message.
+type BasicGetOk struct {
+	DeliveryTag  uint64
+	Redelivered  bool
+	Exchange     string
+	RoutingKey   string
+	MessageCount uint32 // messages still ready for delivery
+}
+
+// ID returns [IDBasicGetOk].
+func (*BasicGetOk) ID() MethodID { return IDBasicGetOk }
+
+func (m *BasicGetOk) arguments(c codec) codec {
+	return c.longlong(&m.DeliveryTag).bits(&m.Redelivered).rawstr(&m.Exchange).
+		rawstr(&m.RoutingKey).long(&m.MessageCount)
+}
+
+// BasicGetEmpty answers a basic.get when there is no message.
+type BasicGetEmpty struct{}
+
+// ID returns [IDBasicGetEmpty].
+func (*BasicGetEmpty) ID() MethodID { return IDBasicGetEmpty }
+
+func (*BasicGetEmpty) arguments(c codec) codec { return c.emptyShort() }
+
+// BasicAck settles deliveries or, sent by RabbitMQ, confirms publishings.
+type BasicAck struct {
+	DeliveryTag uint64
+	Multiple    bool // and all before it
+}
+
+// ID returns [IDBasicAck].
+func (*BasicAck) ID() MethodID { return IDBasicAck }
+
+func (m *BasicAck) arguments(c codec) codec {
+	return c.longlong(&m.DeliveryTag).bits(&m.Multiple)
+}
+
+// BasicReject refuses a delivery.
+type BasicReject struct {
+	DeliveryTag uint64
+	Requeue     bool
+}
+
+// ID returns [IDBasicReject].
+func (*BasicReject) ID() MethodID { return IDBasicReject }
+
+func (m *BasicReject) arguments(c codec) codec {
+	return c.longlong(&m.DeliveryTag).bits(&m.Requeue)
+}
+
+// BasicRecoverAsync is the obsolete form of basic.recover that has no reply.
+type BasicRecoverAsync struct {
+	Requeue bool
+}
+
+// ID returns [IDBasicRecoverAsync].
+func (*BasicRecoverAsync) ID() MethodID { return IDBasicRecoverAsync }
+
+func (m *BasicRecoverAsync) arguments(c codec) codec {
+	return c.bits(&m.Requeue)
+}
+
+// BasicRecover asks for all unacknowledged deliveries again.
+type BasicRecover struct {
+	Requeue bool
+}
+
+// ID returns [IDBasicRecover].
+func (*BasicRecover) ID() MethodID { return IDBasicRecover }
+
+func (m *BasicRecover) arguments(c codec) codec {
+	return c.bits(&m.Requeue)
+}
+
+// BasicRecoverOk confirms a basic.recover.
+type BasicRecoverOk struct{}
+
+// ID returns [IDBasicRecoverOk].
+func (*BasicRecoverOk) ID() MethodID { return IDBasicRecoverOk }
+
+func (*BasicRecoverOk) arguments(c codec) codec { return c }
+
+// BasicNack refuses deliveries or, sent by RabbitMQ, publishings.
+type BasicNack struct {
+	DeliveryTag uint64
+	Multiple    bool // and all before it
+	Requeue     bool
+}
+
+// ID returns [IDBasicNack].
+func (*BasicNack) ID() MethodID { return IDBasicNack }
+
+func (m *BasicNack) arguments(c codec) codec {
+	return c.longlong(&m.DeliveryTag).bits(&m.Multiple, &m.Requeue)
+}
+
+// ConfirmSelect has the server confirm what is published on the channel.
+type ConfirmSelect struct {
+	NoWait bool // send no reply
+}
+
+// ID returns [IDConfirmSelect].
+func (*ConfirmSelect) ID() MethodID { return IDConfirmSelect }
+
+func (m *ConfirmSelect) arguments(c codec) codec {
+	return c.bits(&m.NoWait)
+}
+
+// ConfirmSelectOk confirms a confirm.select.
+type ConfirmSelectOk struct{}
+
+// ID returns [IDConfirmSelectOk].
+func (*ConfirmSelectOk) ID() MethodID { return IDConfirmSelectOk }
+
+func (*ConfirmSelectOk) arguments(c codec) codec { return c }
+
+// TxSelect makes the channel transactional.
+type TxSelect struct{}
+
+// ID returns [IDTxSelect].
+func (*TxSelect) ID() MethodID { return IDTxSelect }
+
+func (*TxSelect) arguments(c codec) codec { return c }
+
+// TxSelectOk confirms a tx.select.
+type TxSelectOk struct{}
+
+// ID returns [IDTxSelectOk].
+func (*TxSelectOk) ID() MethodID { return IDTxSelectOk }
+
+func (*TxSelectOk) arguments(c codec) codec { return c }
+
+// TxCommit commits the transaction and starts the next.
+type TxCommit struct{}
+
+// ID returns [IDTxCommit].
+func (*TxCommit) ID() MethodID { return IDTxCommit }
+
+func (*TxCommit) arguments(c codec) codec { return c }
+
+// TxCommitOk confirms a tx.commit.
+type TxCommitOk struct{}
+
+// ID returns [IDTxCommitOk].
+func (*TxCommitOk) ID() MethodID { return IDTxCommitOk }
+
+func (*TxCommitOk) arguments(c codec) codec { return c }
+
+// TxRollback abandons the transaction and starts the next.
+type TxRollback struct{}
+
+// ID returns [IDTxRollback].
+func (*TxRollback) ID() MethodID { return IDTxRollback }
+
+func (*TxRollback) arguments(c codec) codec { return c }
+
+// TxRollbackOk confirms a tx.rollback.
+type TxRollbackOk struct{}
+
+// ID returns [IDTxRollbackOk].
+func (*TxRollbackOk) ID() MethodID { return IDTxRollbackOk }
+
+func (*TxRollbackOk) arguments(c codec) codec { return c }
