@@ -14,6 +14,7 @@ import (
 
 // A message that is parked without an attempt does not block the next message, although the failed queue does not take it.
 func TestWorkerContinuesWhileAFailedQueueIsFull(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		messages []amqp.Publishing // before the one that is to be handled
 		crashes  int               // of each of them
@@ -98,6 +99,7 @@ func (r *raw) crash(queue string, n int) {
 // A copy that is not confirmed at all keeps nobody waiting either: neither that of a message that is parked without an
 // attempt, nor that of one that a worker moves to the end of its queue.
 func TestWorkerContinuesWhileACopyIsNotConfirmed(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		queueType, muted string
 		crashes, limit   int

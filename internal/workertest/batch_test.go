@@ -54,6 +54,7 @@ func (r *raw) drained(queue string) (ids []string) {
 }
 
 func TestABatchArrivesInOrder(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c := dial(t, b.URL)
@@ -80,6 +81,7 @@ func TestABatchArrivesInOrder(t *testing.T) {
 // Each kind of failure, between messages that are fine: those arrive, once and in
 // order, and nobody is left without an answer.
 func TestFailuresInABatchStopNoOther(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c := dial(t, b.URL)
@@ -164,6 +166,7 @@ func TestFailuresInABatchStopNoOther(t *testing.T) {
 // Wherever the connection is cut: what is said to be stored is, in order, what is
 // said not to be stored is not, and nobody is told nothing.
 func TestABatchWhoseConnectionIsCut(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, cut := range []struct {
 			direction testkit.Direction
@@ -214,6 +217,7 @@ func TestABatchWhoseConnectionIsCut(t *testing.T) {
 
 // When ctx ends, every message's error tells whether it was sent.
 func TestABatchThatIsCancelled(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		const bound, n = 1024, 1500
 		r := newRaw(t, b.URL)
@@ -253,6 +257,7 @@ func TestABatchThatIsCancelled(t *testing.T) {
 // What cannot be sent is given up when there was no progress for the
 // ConfirmTimeout: once, not once a message.
 func TestABatchWithoutAConnection(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b, err := broker.New(broker.Config{})
 		if err != nil {
@@ -285,6 +290,7 @@ func TestABatchWithoutAConnection(t *testing.T) {
 // A message that is too large costs a channel once. It harms no other, and those
 // after it cost nothing.
 func TestMessagesThatAreTooLarge(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		limit := 16 << 20
 		if b.Version == "3.10" {
@@ -332,6 +338,7 @@ func TestMessagesThatAreTooLarge(t *testing.T) {
 // What a publisher does wrong costs others no more than a moment, even while it
 // does so again and again.
 func TestAPublisherWithATypoDisturbsNoOther(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c := dial(t, b.URL)
@@ -366,6 +373,7 @@ func TestAPublisherWithATypoDisturbsNoOther(t *testing.T) {
 // A queue that does not confirm takes what the rest of a batch needs no more than it
 // does from single messages.
 func TestABatchGoesOnBesideAQueueThatDoesNotConfirm(t *testing.T) {
+	t.Parallel()
 	for name, before := range map[string]int{"known": 1, "found out on the way": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

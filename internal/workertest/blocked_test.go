@@ -61,6 +61,7 @@ const lowOnMemory = "low on memory"
 
 // Publishing waits while the broker has blocked it, and goes on by itself.
 func TestPublishWaitsWhileItIsBlocked(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c, publishing := dialAlarmed(t, b)
@@ -105,10 +106,11 @@ func TestPublishWaitsWhileItIsBlocked(t *testing.T) {
 // When it takes too long, the error says what was the matter, and whether the
 // message was sent.
 func TestPublishIsBlockedForTooLong(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
-		c, publishing := dialAlarmed(t, b, func(c *reprise.Config) { c.ConfirmTimeout = 100 * time.Millisecond })
-		queue := queueFor(t, r, c, nil)
+		c, publishing := dialAlarmed(t, b, func(c *reprise.Config) { c.ConfirmTimeout = 500 * time.Millisecond })
+		queue := r.declareQueue()
 		publishing.say(t, lowOnMemory)
 		c.log.wait(t, "publishing blocked", 1)
 		err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue})
@@ -130,6 +132,7 @@ func TestPublishIsBlockedForTooLong(t *testing.T) {
 // A broker short of memory says so when it is published to. What it was sent by
 // then it may store later.
 func TestAnAlarmThatComesWithAMessage(t *testing.T) {
+	t.Parallel()
 	b, err := broker.New(broker.Config{MemoryLimit: 10_000})
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 // unconfirmed. So many messages wait for a queue that is gone, or full, and the
 // retries of another queue come all the same.
 func TestAQueueThatTakesNothingBlocksNoOther(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		const waiting = 50
 		for _, how := range []string{"deleted", "full"} {

@@ -19,6 +19,7 @@ import (
 // is delivered, and is parked in the end. Those behind it are not parked along.
 // (The embedded broker refuses such a message.)
 func TestAnUnreadableMessageIsParkedByItself(t *testing.T) {
+	t.Parallel()
 	test := func(t *testing.T, b testkit.Target) {
 		const innocent = 10
 		r := newRaw(t, b.URL)
@@ -76,6 +77,7 @@ func (g garbled) Read(p []byte) (int, error) {
 // What could not be read may have been any of the messages. They come one at a
 // time, until one is settled.
 func TestCareAfterWhatCouldNotBeRead(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})

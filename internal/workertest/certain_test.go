@@ -83,6 +83,7 @@ func busy(t testing.TB, r *raw) {
 // after them, where there are many at once. None of those may have been said to be
 // known.
 func TestWhatAckedWasToldIsTrueOfManyAtOnce(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		const count = 32
 		r := newRaw(t, b.URL)
@@ -140,6 +141,7 @@ func TestWhatAckedWasToldIsTrueOfManyAtOnce(t *testing.T) {
 
 // A channel that is closed forgets such acks likewise.
 func TestAWorkerThatEndsIsHeard(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		const count = 200
 		r := newRaw(t, b.URL)
@@ -167,6 +169,7 @@ func TestAWorkerThatEndsIsHeard(t *testing.T) {
 // A copy is published when the original is known to be gone, and not when it is
 // one of many that RabbitMQ forgets about with the connection.
 func TestAckThenPublishDoesNotDuplicateManyAtOnce(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		const count = 32
 		r := newRaw(t, b.URL)

@@ -18,6 +18,7 @@ func kinds(all []reprise.Event) (out []reprise.EventKind) {
 
 // Every change of a connection is told, and every message that was published.
 func TestAnObserverOfAClient(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		seen := &events{}
 		r := newRaw(t, b.URL)

@@ -42,6 +42,7 @@ func (r *records) lines(text string) (lines []string) {
 // Two doors to the same broker: when one is shut, both connections go through the
 // other, and back again.
 func TestAnotherAddressTakesOver(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue := testkit.Name(t, "q")
@@ -107,6 +108,7 @@ func (h hosts) start(t *testing.T, addr string, users map[string]string) {
 // Another node may let in whom one refuses. If none does, Dial says so, whether
 // all can be reached or not.
 func TestARefusalByOneAddress(t *testing.T) {
+	t.Parallel()
 	others, ada := map[string]string{"bob": "s3cret"}, map[string]string{"ada": "s3cret"}
 	for name, tc := range map[string]struct {
 		nodes map[string]map[string]string
@@ -145,6 +147,7 @@ func TestARefusalByOneAddress(t *testing.T) {
 
 // A host that swallows everything costs the time of one attempt.
 func TestAHostThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
 	for url, want := range map[string]time.Duration{
 		"amqp://guest:guest@hole":                              30 * time.Second,
 		"amqp://guest:guest@hole,home":                         10 * time.Second,

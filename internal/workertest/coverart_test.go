@@ -35,6 +35,7 @@ func coverArt(t *testing.T, r *raw, p preset.CoverArt) preset.CoverArt {
 }
 
 func TestCoverArtDeclaresWhatIsDeployed(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		testkit.Alone(t, b, "cover-art-archive")
 		for _, queueType := range []string{"", "quorum"} {
@@ -93,6 +94,7 @@ func TestCoverArtDeclaresWhatIsDeployed(t *testing.T) {
 }
 
 func TestCoverArtOnTheWire(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		testkit.Alone(t, b, "cover-art-archive")
 		r := newRaw(t, b.URL)
@@ -158,6 +160,7 @@ func TestCoverArtOnTheWire(t *testing.T) {
 }
 
 func TestCoverArtComesBack(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		testkit.Alone(t, b, "cover-art-archive")
 		r := newRaw(t, b.URL)
@@ -187,6 +190,7 @@ func TestCoverArtComesBack(t *testing.T) {
 
 // Four times four hours, in no time.
 func TestCoverArtWaitsFourHours(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		p := preset.CoverArt{}
 		c := dial()

@@ -52,6 +52,7 @@ func withholding(answer []byte, nth int, andAll bool) func(*reprise.Config) {
 // heartbeats: it is asked again over another channel, and over another connection if it
 // does not even open a channel.
 func TestABrokerThatDoesNotAnswerAWorkerIsAskedAgain(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		answer      []byte
 		nth         int

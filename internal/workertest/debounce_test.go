@@ -16,6 +16,7 @@ import (
 )
 
 func TestDebounceHandlesOneOfABurst(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		clock := newClock()
 		h := newScript(func(m *reprise.Message) error {
@@ -63,6 +64,7 @@ func TestDebounceHandlesOneOfABurst(t *testing.T) {
 
 // Until the one that is handled is settled, none of a burst is.
 func TestABurstIsSettledAsOne(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name            string
 		result          error
@@ -107,6 +109,7 @@ func TestABurstIsSettledAsOne(t *testing.T) {
 // What waits for others when the worker ends, or when its connection is lost, is
 // delivered again: all of it.
 func TestABurstThatIsCutShortComesBack(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
@@ -144,6 +147,7 @@ func TestABurstThatIsCutShortComesBack(t *testing.T) {
 }
 
 func TestDebounceKeys(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		h := newScript(func(m *reprise.Message) error { return nil })
 		c := dial()
@@ -169,6 +173,7 @@ func TestDebounceKeys(t *testing.T) {
 // The content key tells messages apart by what they say, who wants to hear of it, and
 // where they were published, not by their ids.
 func TestContentKey(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial()
 		if err := c.Declare(context.Background(), topology.Topology{

@@ -22,6 +22,7 @@ import (
 )
 
 func TestDeclareExplainsRefusals(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c := dial(t, b.URL)
@@ -114,10 +115,12 @@ func dialStumbling(t *testing.T, reason string) client {
 }
 
 func TestAWorkerSurvivesABrokerThatFailsAtADeclaration(t *testing.T) {
+	t.Parallel()
 	start(t, dialStumbling(t, "INTERNAL_ERROR"), reprise.WorkerConfig{Queue: "work", Handler: newScript(func(*reprise.Message) error { return nil })})
 }
 
 func TestAWorkerEndsWhereTheBrokerForbidsADeclaration(t *testing.T) {
+	t.Parallel()
 	c := dialStumbling(t, "INTERNAL_ERROR - Feature `transient_nonexcl_queues` is deprecated.")
 	w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "work", Handler: newScript(nil)})
 	if err != nil {
@@ -130,6 +133,7 @@ func TestAWorkerEndsWhereTheBrokerForbidsADeclaration(t *testing.T) {
 }
 
 func TestWorkerUsesAnExistingQueueAsItIs(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
@@ -144,6 +148,7 @@ func TestWorkerUsesAnExistingQueueAsItIs(t *testing.T) {
 }
 
 func TestWorkerDeclaresItsQueues(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
@@ -178,6 +183,7 @@ func TestWorkerDeclaresItsQueues(t *testing.T) {
 }
 
 func TestRunReturnsAContradiction(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
@@ -199,6 +205,7 @@ func TestRunReturnsAContradiction(t *testing.T) {
 
 // Whoever declares at startup wants to know what is worth another try.
 func TestDeclareWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		var hearing sync.RWMutex
 		c := dial(t, b.URL, deafDial(&hearing, consumes), func(c *reprise.Config) { c.ConfirmTimeout = 100 * time.Millisecond })
@@ -212,6 +219,7 @@ func TestDeclareWithoutAnAnswer(t *testing.T) {
 }
 
 func TestDeclareOverAConnectionThatIsLost(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		proxy := testkit.NewProxy(t, b.URL)
 		c := dial(t, proxy.URL())

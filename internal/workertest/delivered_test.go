@@ -16,6 +16,7 @@ import (
 
 // Whoever keeps a message, or moves it, sees what is on it and nothing else.
 func TestAHandlerSeesTheMessageAsDelivered(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r, c := newRaw(t, b.URL), dial(t, b.URL)
 		work, strategy := r.names(topology.Buckets{})
@@ -108,6 +109,7 @@ func (a *acks) all() ([]error, []*reprise.Message) {
 // An ack that is told to be there is: the message never comes again, though the
 // connection ends that moment. One that is lost is told to be.
 func TestAckedTellsWhatTheBrokerKnows(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		work, strategy := r.names(topology.Buckets{})
@@ -146,6 +148,7 @@ func TestAckedTellsWhatTheBrokerKnows(t *testing.T) {
 
 // What is told of an ack waits for nobody's slot, and a panic in there ends nothing.
 func TestAckedMayPanic(t *testing.T) {
+	t.Parallel()
 	b := testkit.Embedded(t)
 	r, c := newRaw(t, b.URL), dial(t, b.URL)
 	work, strategy := r.names(topology.Buckets{})

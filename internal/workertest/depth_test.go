@@ -13,6 +13,7 @@ import (
 )
 
 func TestDepthIsWhatIsReady(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r, c := newRaw(t, b.URL), dial(t, b.URL)
 		queue := queueFor(t, r, c, topology.Table{})

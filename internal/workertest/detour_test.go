@@ -16,6 +16,7 @@ import (
 
 // A detour ends with the first answer in good time, also while others on it wait.
 func TestADetourEndsThatIsInUse(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, m := mutedMemory(t)
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); err != nil {
@@ -59,6 +60,7 @@ func TestADetourEndsThatIsInUse(t *testing.T) {
 // Many queues that do not confirm do not use up the channels of the connection, and
 // are all well again when they confirm.
 func TestDetoursLeaveChannelsToOthers(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const most = 12
 		c, m := mutedMemory(t, fmt.Sprint("channel_max=", most))
@@ -111,6 +113,7 @@ func declareQueues(t *testing.T, c client, n int) (names []string) {
 // Copies for many queues that do not confirm wait for as long as that takes, and are
 // there once.
 func TestCopiesToManyQueuesThatDoNotConfirm(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, m := mutedMemory(t)
 		const queues, each = 40, 20
@@ -143,6 +146,7 @@ func TestCopiesToManyQueuesThatDoNotConfirm(t *testing.T) {
 
 // What is said of a message is true, whatever happens to confirms and connections.
 func TestPublishTellsTheTruth(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

@@ -16,6 +16,7 @@ import (
 )
 
 func TestDialRefusesAtOnce(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		with := func(change func(u *url.URL)) string {
 			u, err := url.Parse(b.URL)
@@ -54,6 +55,7 @@ func TestDialRefusesAtOnce(t *testing.T) {
 
 // RabbitMQ's special rule for the user guest is told to those whom it may concern.
 func TestDialTellsOfGuestFromAfar(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		u, err := url.Parse(b.URL)
 		if err != nil {
@@ -78,6 +80,7 @@ func TestDialTellsOfGuestFromAfar(t *testing.T) {
 var errUnreachable = errors.New("nobody is home")
 
 func TestDialTriesUntilItsContextEnds(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	reason := errors.New("enough")
 	tries := 0
@@ -101,6 +104,7 @@ func TestDialTriesUntilItsContextEnds(t *testing.T) {
 // RabbitMQ takes its time to refuse a password: a Dial that ends meanwhile tells
 // what it was told before.
 func TestDialTellsWhatItWasToldBeforeItsEnd(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	tries := 0
 	_, err := reprise.Dial(ctx, "amqp://broker.example/", &reprise.Config{
@@ -120,6 +124,7 @@ func TestDialTellsWhatItWasToldBeforeItsEnd(t *testing.T) {
 }
 
 func TestDialGivesUpInTheMiddleOfAHandshake(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := reprise.Dial(ctx, "amqp://broker.example/", &reprise.Config{
 		Dial: func(context.Context, string, string) (net.Conn, error) {
@@ -139,6 +144,7 @@ func TestDialGivesUpInTheMiddleOfAHandshake(t *testing.T) {
 }
 
 func TestDialValidatesItsConfig(t *testing.T) {
+	t.Parallel()
 	for want, c := range map[string]reprise.Config{
 		"reprise: Config.Heartbeat 1ms: use at least 1s, or 0 for 10s":               {Heartbeat: time.Millisecond},
 		"reprise: Config.ConfirmTimeout -1ns is negative: use 0 for 30s":             {ConfirmTimeout: -1},
@@ -165,6 +171,7 @@ func TestDialValidatesItsConfig(t *testing.T) {
 // A connection lost in the handshake looks, to the AMQP client, like a refused
 // password. It is not believed at once.
 func TestDialSurvivesABrokenHandshake(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		proxy := testkit.NewProxy(t, b.URL)
 		lost := proxy.CutBeforeFrame(testkit.ToClient, 2) // connection.tune, the answer to the password
@@ -175,6 +182,7 @@ func TestDialSurvivesABrokenHandshake(t *testing.T) {
 
 // What the program says counts, and else what the URL says.
 func TestWhoSetsTheHeartbeat(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		parameter string
 		set, want time.Duration
@@ -200,6 +208,7 @@ func TestWhoSetsTheHeartbeat(t *testing.T) {
 }
 
 func TestDialWithTooFewChannels(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		client, err := reprise.Dial(t.Context(), b.URL+"?channel_max=3", nil)
 		if err == nil {

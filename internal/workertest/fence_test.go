@@ -58,6 +58,7 @@ func (h held) next() attempt {
 // A handler outlives the connection its message came on. What it then settles
 // bears a delivery tag that the new connection has given to another message.
 func TestSettlingAfterAReconnectTouchesNothing(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, tc := range []struct {
 			name   string

@@ -13,6 +13,7 @@ import (
 )
 
 func TestHealthy(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		proxy := testkit.NewProxy(t, b.URL)
 		c := dial(t, proxy.URL())
@@ -39,6 +40,7 @@ func TestHealthy(t *testing.T) {
 
 // A connection may stand, and nobody be there at its other end.
 func TestNotHealthyWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for name, which := range map[string]int32{"publishing": publishes, "consuming": consumes} {
 			t.Run(name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 // TestMessageIDIsTheSameOnEveryAttempt is about a message whose publisher sets none.
 func TestMessageIDIsTheSameOnEveryAttempt(t *testing.T) {
+	t.Parallel()
 	for _, way := range []struct {
 		name     string
 		strategy topology.Strategy

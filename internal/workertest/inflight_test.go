@@ -47,6 +47,7 @@ func deafDial(hearing *sync.RWMutex, which int32) func(*reprise.Config) {
 // What is in flight must fit into the channels that take the broker's answers,
 // or the AMQP client drops some of them while this process is stuck.
 func TestWhatIsInFlightIsBounded(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		const bound, more = 1024, 100
 		m := newMuted()

@@ -15,18 +15,15 @@ import (
 
 // A broker that confirms slowly gets each copy once; a publisher is told.
 func TestACopyWhoseConfirmIsLateIsNotPublishedAgain(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
-		other := testkit.Name(t, "q")
-		r.deleteQueues(other)
+		other := r.declareQueue()
 		var hearing sync.RWMutex
-		c := dial(t, b.URL, deafDial(&hearing, publishes), func(c *reprise.Config) { c.ConfirmTimeout = 300 * time.Millisecond })
+		c := dial(t, b.URL, deafDial(&hearing, publishes), func(c *reprise.Config) { c.ConfirmTimeout = time.Second })
 		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
-		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: other}}}); err != nil {
-			t.Fatal(err)
-		}
 		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil { // its channel stands now
 			t.Fatal(err)
 		}

@@ -23,6 +23,7 @@ const slack = 5 * time.Millisecond
 // Any mixture of delays: each message is back when it should be, whatever waits
 // beside it.
 func TestBucketsKeepTheirPromiseUnderMixedDelays(t *testing.T) {
+	t.Parallel()
 	for _, b := range []topology.Buckets{{}, {Growth: 1.1}} {
 		t.Run(fmt.Sprint("growth ", b.Growth), func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -82,6 +83,7 @@ func TestBucketsKeepTheirPromiseUnderMixedDelays(t *testing.T) {
 }
 
 func TestLevelsAreExactToTheSecond(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c, random := dial(), rand.New(rand.NewPCG(3, 4))
 		schedule := func(delay time.Duration) topology.Hop {
@@ -123,6 +125,7 @@ func TestLevelsAreExactToTheSecond(t *testing.T) {
 
 // A worker's retries by Levels, and nothing of the way is seen by its handler.
 func TestLevelsBringRetriesBack(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		const delay = 5*time.Hour + 17*time.Minute + 42*time.Second
 		began := time.Now()
@@ -153,6 +156,7 @@ func TestLevelsBringRetriesBack(t *testing.T) {
 
 // What Buckets are for: with one queue for all delays, a second takes an hour.
 func TestMessageTTLKeepsShortDelaysBehindLongOnes(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		route := topology.MessageTTL{}
 		d := topology.Delivery{Queue: "work"}

@@ -54,6 +54,7 @@ func (l stuckLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 // A limiter that failed is asked again, although the second for which the worker
 // pauses was over before the worker could look, here because of its logger.
 func TestALimiterThatFailedIsAskedAgain(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		limiter := &failingOnce{fail: make(chan struct{})}
 		c := dial(func(c *reprise.Config) {

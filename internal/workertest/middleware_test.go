@@ -26,6 +26,7 @@ func named(name string, calls *[]string) reprise.Middleware {
 }
 
 func TestMiddlewareIsAroundTheHandlerFirstOutermost(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		var calls []string
 		c := dial()
@@ -44,6 +45,7 @@ func TestMiddlewareIsAroundTheHandlerFirstOutermost(t *testing.T) {
 }
 
 func TestTimeoutEndsTheContextOfAnAttempt(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		clock := newClock()
 		h := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
@@ -70,6 +72,7 @@ func TestTimeoutEndsTheContextOfAnAttempt(t *testing.T) {
 }
 
 func TestTimeoutSaysSo(t *testing.T) {
+	t.Parallel()
 	wait := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
 		<-ctx.Done()
 		return fmt.Errorf("asking: %w", ctx.Err())
@@ -95,6 +98,7 @@ func TestTimeoutSaysSo(t *testing.T) {
 }
 
 func TestImmediateRunsAgainInTheProcess(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name    string
 		results []error
@@ -126,6 +130,7 @@ func TestImmediateRunsAgainInTheProcess(t *testing.T) {
 }
 
 func TestImmediateEndsWithTheContext(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	runs := 0
 	h := reprise.Immediate(1000, time.Hour)(reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
@@ -151,6 +156,7 @@ func (o *order) Validate() error {
 }
 
 func TestJSONDecodesOrParks(t *testing.T) {
+	t.Parallel()
 	var got order
 	h := reprise.JSON(func(_ context.Context, o order, m *reprise.Message) error {
 		if m == nil {
@@ -179,6 +185,7 @@ func TestJSONDecodesOrParks(t *testing.T) {
 }
 
 func TestJSONOfPointersAndMaps(t *testing.T) {
+	t.Parallel()
 	pointer := reprise.JSON(func(context.Context, *order, *reprise.Message) error {
 		t.Error("called")
 		return nil

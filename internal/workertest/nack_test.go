@@ -12,6 +12,7 @@ import (
 // A full queue refuses at once what a quorum queue confirms later. RabbitMQ then
 // acknowledges all up to a message, those not meant that it has refused before.
 func TestANackIsNotCoveredByALaterAck(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c := dial(t, b.URL)

@@ -11,6 +11,7 @@ import (
 )
 
 func TestOutcomeErrorsSurviveWrapping(t *testing.T) {
+	t.Parallel()
 	cause := errors.New("cause")
 	err := fmt.Errorf("outer: %w", reprise.RetryAfter(time.Minute, fmt.Errorf("inner: %w", cause)))
 	if e, ok := errors.AsType[*reprise.RetryAfterError](err); !ok || e.Delay != time.Minute || !errors.Is(err, cause) || err.Error() != "outer: inner: cause" {
@@ -32,6 +33,7 @@ func TestOutcomeErrorsSurviveWrapping(t *testing.T) {
 }
 
 func TestValidateWorkerConfig(t *testing.T) {
+	t.Parallel()
 	h := reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil })
 	for want, cfg := range map[string]reprise.WorkerConfig{
 		"reprise: WorkerConfig.Queue is empty: name the queue to consume":                                        {Handler: h},

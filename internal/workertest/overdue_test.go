@@ -17,6 +17,7 @@ import (
 // that wait behind it: they are given back in time, and handled later. Of the
 // handler itself the log warns.
 func TestWhatWaitsTooLongIsGivenBackBeforeTheBrokerLosesPatience(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		h := newScript(func(m *reprise.Message) error { return nil })
 		slow := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
@@ -59,6 +60,7 @@ func TestWhatWaitsTooLongIsGivenBackBeforeTheBrokerLosesPatience(t *testing.T) {
 
 // Where the broker has no such limit, nothing of the kind happens.
 func TestNoConsumerTimeout(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		h := newScript(func(m *reprise.Message) error {
 			time.Sleep(9 * time.Minute)
@@ -80,6 +82,7 @@ func TestNoConsumerTimeout(t *testing.T) {
 // What waits for a slow Limiter goes back in time as well, so that each message is
 // handled once.
 func TestASlowLimiterDuplicatesNothing(t *testing.T) {
+	t.Parallel()
 	for name, cfg := range map[string]reprise.WorkerConfig{
 		"every 10 minutes": {Limiter: rate.NewLimiter(rate.Every(10*time.Minute), 1)},
 		"every hour":       {Limiter: rate.NewLimiter(rate.Every(time.Hour), 1)},
@@ -143,6 +146,7 @@ func (p *prober) Probing() bool { return p.probing.Load() }
 // A message that is to be handled alone waits until nothing else is. Meanwhile the
 // broker's patience is looked after as ever.
 func TestWhatWaitsToBeAloneIsGivenBackInTime(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		const messages = 6
 		var slow atomic.Bool

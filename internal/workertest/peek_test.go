@@ -16,6 +16,7 @@ import (
 // Who looks sees what is there, in its order, and all of it is there afterwards, in the same
 // order.
 func TestPeekLeavesAQueueAsItIs(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string]topology.Table{
 		"classic": {}, "quorum": {"x-queue-type": "quorum", "x-delivery-limit": int64(20)},
 	} {
@@ -57,6 +58,7 @@ func TestPeekLeavesAQueueAsItIs(t *testing.T) {
 }
 
 func TestPeekOfNoQueue(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		c := dial(t, b.URL)
 		err := c.Peek(t.Context(), testkit.Name(t, "none"), 1, func(*reprise.Message) { t.Error("there is one") })

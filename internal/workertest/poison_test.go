@@ -76,6 +76,7 @@ func crashing(t *testing.T, b testkit.Target, cfg reprise.WorkerConfig, poison f
 // A message that ends the process each time is parked, and does not take those
 // along that were delivered with it.
 func TestAMessageThatKillsItsWorkerIsParked(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})

@@ -92,6 +92,7 @@ func limits(p reprise.Policy, err error) (attempts int, giveUpAfter time.Duratio
 }
 
 func TestDecisionsObeyTheLimits(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := policies(schedules()).Draw(t, "policy")
 		err := rapid.SampledFrom(failures).Draw(t, "error")
@@ -124,6 +125,7 @@ func TestDecisionsObeyTheLimits(t *testing.T) {
 
 // A message that is not tried again is not tried again later, either.
 func TestDecisionsAreFinal(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := policies(growing()).Draw(t, "policy")
 		err := rapid.SampledFrom(failures).Draw(t, "error")
@@ -144,6 +146,7 @@ func TestDecisionsAreFinal(t *testing.T) {
 
 // A whole life, with handlers that take some time.
 func TestNoAttemptBeginsAfterTheLimits(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := policies(schedules()).Draw(t, "policy")
 		p.Rules = nil // one limit for all of it
@@ -172,6 +175,7 @@ func TestNoAttemptBeginsAfterTheLimits(t *testing.T) {
 
 // Whatever the numbers, those that Validate refuses included.
 func TestNonsenseIsDecidedToo(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64()
 		p := reprise.Policy{
@@ -188,6 +192,7 @@ func TestNonsenseIsDecidedToo(t *testing.T) {
 }
 
 func TestDecide(t *testing.T) {
+	t.Parallel()
 	const day = 24 * time.Hour
 	limited := reprise.Policy{MaxAttempts: 3, GiveUpAfter: day, Backoff: backoff.Fixed(2 * time.Hour)}
 	ruled := reprise.Policy{
@@ -263,6 +268,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestMatches(t *testing.T) {
+	t.Parallel()
 	wrapped := fmt.Errorf("a: %w", errors.Join(errScripted, fmt.Errorf("b: %w", &fs.PathError{Err: fs.ErrNotExist})))
 	for name, tc := range map[string]struct {
 		match func(error) bool
@@ -285,6 +291,7 @@ func TestMatches(t *testing.T) {
 }
 
 func TestValidatePolicy(t *testing.T) {
+	t.Parallel()
 	rule := func(r reprise.Rule) reprise.Policy {
 		return reprise.Policy{Rules: []reprise.Rule{{Match: reprise.Is(errBusy)}, r}}
 	}

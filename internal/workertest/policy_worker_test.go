@@ -19,6 +19,7 @@ import (
 // A worker obeys its policy: the time limit, rules, what handlers ask for, and a
 // Match that panics costs no more than its message's retries.
 func TestWorkerObeysItsPolicy(t *testing.T) {
+	t.Parallel()
 	odd := errors.New("odd")
 	outcomes := map[string]error{
 		"slow":  errScripted,

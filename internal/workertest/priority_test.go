@@ -13,6 +13,7 @@ import (
 
 // The worker with the highest priority gets all messages, for as long as it takes them.
 func TestConsumerPriority(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		const messages = 10
 		r := newRaw(t, b.URL)

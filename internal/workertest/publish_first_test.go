@@ -14,6 +14,7 @@ import (
 // A publisher that starts before its worker declares the queue as the worker does, and
 // the worker then handles what was published.
 func TestPublisherStartsBeforeItsWorker(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		client := dial(t, b.URL)
 		queue := testkit.Name(t, "orders")

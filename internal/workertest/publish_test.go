@@ -17,6 +17,7 @@ import (
 )
 
 func TestPublishArrivesAsWritten(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c := dial(t, b.URL)
@@ -55,6 +56,7 @@ func TestPublishArrivesAsWritten(t *testing.T) {
 }
 
 func TestPublishTellsWhatWentWrong(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c := dial(t, b.URL)
@@ -143,6 +145,7 @@ func TestPublishTellsWhatWentWrong(t *testing.T) {
 }
 
 func TestPublishToAFullQueue(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c := dial(t, b.URL)
@@ -164,6 +167,7 @@ func TestPublishToAFullQueue(t *testing.T) {
 // The header frame may be filled, and what is delivered of it fits into a frame
 // whatever the broker adds.
 func TestPublishUpToTheFrameSize(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c := dial(t, b.URL)
@@ -208,6 +212,7 @@ func TestPublishUpToTheFrameSize(t *testing.T) {
 }
 
 func TestPublishWaitsForTheConnection(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue := testkit.Name(t, "q")
@@ -238,6 +243,7 @@ func TestPublishWaitsForTheConnection(t *testing.T) {
 }
 
 func TestPublishWhoseConfirmIsLost(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue := testkit.Name(t, "q")

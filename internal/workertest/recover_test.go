@@ -14,6 +14,7 @@ import (
 
 // While copies are on their way somebody removes what they need.
 func TestCopiesAreMadeAgainWhenTheirWayIsGone(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{Base: 50 * time.Millisecond})
@@ -63,6 +64,7 @@ func TestCopiesAreMadeAgainWhenTheirWayIsGone(t *testing.T) {
 }
 
 func TestNackedCopiesArePublishedAgain(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, names := testkit.Name(t, "work"), testkit.Name(t, "x")
@@ -102,6 +104,7 @@ func TestNackedCopiesArePublishedAgain(t *testing.T) {
 }
 
 func TestConsumesAgainWhenItsQueueIsDeleted(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
@@ -120,6 +123,7 @@ func TestConsumesAgainWhenItsQueueIsDeleted(t *testing.T) {
 
 // What was delivered before its queue was deleted can still be parked.
 func TestParksTheMessageOfADeletedQueue(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})

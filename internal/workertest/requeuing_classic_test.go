@@ -14,6 +14,7 @@ import (
 // A classic queue of another program: a message is put back once, twice, more often, or
 // until the handler has had enough, and then it is parked.
 func TestRequeuingOnClassicQueues(t *testing.T) {
+	t.Parallel()
 	for _, way := range []struct {
 		name     string
 		route    topology.Requeuing
@@ -60,6 +61,7 @@ func TestRequeuingOnClassicQueues(t *testing.T) {
 }
 
 func TestRequeuingOnClassicQueuesValidates(t *testing.T) {
+	t.Parallel()
 	config := reprise.WorkerConfig{Queue: "q", Handler: newScript(nil), Strategy: topology.Strategy{Route: topology.Requeuing{Classic: true}}}
 	if err := config.Validate(); err != nil {
 		t.Error(err)

@@ -16,6 +16,7 @@ import (
 )
 
 func TestNamesThatAreTooLong(t *testing.T) {
+	t.Parallel()
 	if err := (&reprise.Config{Name: strings.Repeat("n", 200)}).Validate(); err != nil {
 		t.Error(err)
 	}
@@ -34,6 +35,7 @@ func TestNamesThatAreTooLong(t *testing.T) {
 
 // Whoever comes first, Run either drains or does nothing.
 func TestShutdownAtTheMomentOfRun(t *testing.T) {
+	t.Parallel()
 	c := dial(t, testkit.Embedded(t).URL)
 	for range 2000 {
 		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "q", Handler: newScript(nil)})
@@ -53,6 +55,7 @@ func TestShutdownAtTheMomentOfRun(t *testing.T) {
 }
 
 func TestARetryThatIsTooFarAwayComesAtTheLongestDelay(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
@@ -75,6 +78,7 @@ func (refusing) Wait(topology.Delivery, time.Duration) (topology.Hop, error) {
 }
 
 func TestWhatARouteRefusesIsParked(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, _ := r.names(topology.Buckets{})
@@ -92,6 +96,7 @@ func TestWhatARouteRefusesIsParked(t *testing.T) {
 // A queue of the user's own is used, at the start and when it must be declared
 // again.
 func TestAFailedQueueOfOnesOwn(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
@@ -114,6 +119,7 @@ func TestAFailedQueueOfOnesOwn(t *testing.T) {
 }
 
 func TestADeclarationEndsWithTheTimeout(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		var hearing sync.RWMutex
 		c := dial(t, b.URL, deafDial(&hearing, consumes), func(c *reprise.Config) { c.ConfirmTimeout = 200 * time.Millisecond })

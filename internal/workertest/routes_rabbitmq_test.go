@@ -22,6 +22,7 @@ import (
 // No route brings a message back before its time. How late it is depends on the
 // machine, and is logged.
 func TestNoRouteIsEarly(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for name, route := range map[string]topology.Route{
 			"buckets": topology.Buckets{Base: 100 * time.Millisecond}, "narrow buckets": topology.Buckets{Base: 100 * time.Millisecond, Growth: 1.1},
@@ -69,6 +70,7 @@ func TestNoRouteIsEarly(t *testing.T) {
 // A scheduled message arrives as if it had been published just then: exchange,
 // key, properties and headers are its own.
 func TestScheduledMessagesArriveAsPublished(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r, c := newRaw(t, b.URL), dial(t, b.URL)
 		exchange, queue, carbon := testkit.Name(t, "calendar"), testkit.Name(t, "due"), testkit.Name(t, "carbon")
@@ -117,6 +119,7 @@ func TestScheduledMessagesArriveAsPublished(t *testing.T) {
 // Requeued or dead-lettered, a message comes back with a count of its attempts
 // that no copy has written, and lost connections are told from them.
 func TestBrokersCountAttempts(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for name, route := range map[string]topology.Route{
 			"requeuing":     topology.Requeuing{},
@@ -174,6 +177,7 @@ func TestBrokersCountAttempts(t *testing.T) {
 // A connection that is lost with a delivery counts as a crash where attempts are
 // counted in x-death. (RabbitMQ before 4.3 forgets them from queue to queue.)
 func TestCrashesAreNotAttempts(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r, c := newRaw(t, b.URL), dial(t, b.URL)
 		work := testkit.Name(t, "work")
@@ -210,6 +214,7 @@ func TestCrashesAreNotAttempts(t *testing.T) {
 // A classic queue does not count: given back again, its messages would come for
 // ever.
 func TestClassicQueuesAreNotRequeuedTo(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		work := testkit.Name(t, "work")

@@ -51,6 +51,7 @@ func calendar(t *testing.T, r *raw, c client, longest time.Duration) (exchange, 
 
 // Never early, and not a second late: to a queue and to an exchange.
 func TestPublishAtIsExactToTheSecond(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial(func(c *reprise.Config) { c.Heartbeat = 12 * time.Hour })
 		const longest = 72 * time.Hour
@@ -92,6 +93,7 @@ func TestPublishAtIsExactToTheSecond(t *testing.T) {
 }
 
 func TestPublishInOnEachBroker(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c := dial(t, b.URL)
@@ -129,6 +131,7 @@ func TestPublishInOnEachBroker(t *testing.T) {
 }
 
 func TestPublishAtRefusesWhatCannotWait(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c := dial(t, b.URL)
@@ -175,6 +178,7 @@ func TestPublishAtRefusesWhatCannotWait(t *testing.T) {
 // Who consumes with another client may put a message off with all of its headers,
 // RabbitMQ's own and those of its last way among them.
 func TestPublishInOnceMoreWithTheHeadersThatItCameWith(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c := dial(t, b.URL)
@@ -204,6 +208,7 @@ func TestPublishInOnceMoreWithTheHeadersThatItCameWith(t *testing.T) {
 
 // What somebody deletes is declared again. Of that an observer hears nothing.
 func TestPublishInWhenItsQueuesWereDeleted(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		seen := &events{}
@@ -234,6 +239,7 @@ func TestPublishInWhenItsQueuesWereDeleted(t *testing.T) {
 
 // Whatever a message waits for in this process, it arrives when it is due.
 func TestPublishAtIsNotLateForHavingBeenBlocked(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		var publishing *alarmed
 		c := dial(func(c *reprise.Config) {
@@ -275,6 +281,7 @@ func TestPublishAtIsNotLateForHavingBeenBlocked(t *testing.T) {
 
 // As Publish does, it waits for the next connection, wherever it loses one.
 func TestPublishInWhileItsConnectionIsLost(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		proxy := testkit.NewProxy(t, b.URL)
@@ -297,6 +304,7 @@ func TestPublishInWhileItsConnectionIsLost(t *testing.T) {
 }
 
 func TestPublishInWaitsNoLongerThanPublish(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		proxy := testkit.NewProxy(t, b.URL)
 		c := dial(t, proxy.URL(), func(c *reprise.Config) { c.ConfirmTimeout = 100 * time.Millisecond })

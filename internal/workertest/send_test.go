@@ -12,6 +12,7 @@ import (
 )
 
 func TestPublishSetsATimestamp(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c := dial(t, b.URL)

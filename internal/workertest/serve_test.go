@@ -25,6 +25,7 @@ func (f *faulty) Probing() bool {
 
 // A worker that stops in a pause gives a message back once.
 func TestWorkerGetsNothingDuringAPause(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial()
 		h := newScript(func(*reprise.Message) error { return nil })

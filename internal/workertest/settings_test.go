@@ -17,6 +17,7 @@ import (
 // word: what no broker accepts, what would lose messages, and what would retry them for
 // ever is refused by NewWorker, and the error says what to write.
 func TestSettingsThatCannotBe(t *testing.T) {
+	t.Parallel()
 	var (
 		long   = strings.Repeat("q", 256)
 		almost = strings.Repeat("q", 253) // too long with anything behind it
@@ -204,6 +205,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 
 // The zero value of a design is the design, and so is one with each field set.
 func TestDesignsThatCanBe(t *testing.T) {
+	t.Parallel()
 	for queue, s := range map[string]topology.Strategy{
 		preset.CoverArtIndexQueue: preset.CoverArt{}.Strategy(),
 		preset.StakingActiveQueue: preset.Staking{}.Strategy(),
@@ -220,6 +222,7 @@ func TestDesignsThatCanBe(t *testing.T) {
 
 // A worker on a queue that a design does not have is told which there are.
 func TestDesignOfAnotherQueue(t *testing.T) {
+	t.Parallel()
 	for says, s := range map[string]topology.Strategy{
 		`use "cover-art-archive.index", "cover-art-archive.delete" or "cover-art-archive.move"`: preset.CoverArt{}.Strategy(),
 		`use "p.WorkQueue"`: preset.WorkRetry{Prefix: "p."}.Strategy(),

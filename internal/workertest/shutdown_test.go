@@ -21,6 +21,7 @@ import (
 )
 
 func TestDrainFinishesWhatRunsAndGivesBackTheRest(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
@@ -74,6 +75,7 @@ func TestDrainFinishesWhatRunsAndGivesBackTheRest(t *testing.T) {
 }
 
 func TestShutdown(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
@@ -173,6 +175,7 @@ func bubble(t *testing.T, test func(t *testing.T, dial func(options ...func(*rep
 }
 
 func TestDrainTimeoutEndsTheContextOfHandlers(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial()
 		began := make(chan struct{}, 1)
@@ -210,6 +213,7 @@ func TestDrainTimeoutEndsTheContextOfHandlers(t *testing.T) {
 }
 
 func TestDrainGivesUpOnHandlersThatDoNotEnd(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial()
 		began, finish := make(chan struct{}, 1), make(chan struct{})
@@ -241,6 +245,7 @@ func TestDrainGivesUpOnHandlersThatDoNotEnd(t *testing.T) {
 
 // As with http.Server, handlers may finish until the context of Shutdown ends.
 func TestTheEndOfTheContextOfShutdownHastensTheDrain(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		stubborn bool          // does not heed its context, for as long as lastGrace
 		drain    time.Duration // the DrainTimeout
@@ -302,6 +307,7 @@ func TestTheEndOfTheContextOfShutdownHastensTheDrain(t *testing.T) {
 // A handler that succeeds when its worker writes no acks any more is not done: its
 // message is delivered again.
 func TestWhatIsNotAckedIsNotDone(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		var near atomic.Bool
 		defer near.Store(true)
@@ -346,6 +352,7 @@ func slowToConsume(c *reprise.Config) {
 // A worker that is stopped while the broker has not answered it that it consumes gives
 // back what it is sent thereafter: nobody else would get it for as long as handlers run.
 func TestDrainGivesBackWhatASubscriptionUnderWayBrings(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial(slowToConsume)
 		stop := start(t, c, reprise.WorkerConfig{

@@ -20,6 +20,7 @@ func impatient(c *reprise.Config) { c.ConfirmTimeout = 600 * time.Millisecond }
 // A queue that does not confirm costs nobody else anything, however much is
 // published to it.
 func TestAQueueThatDoesNotConfirm(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c, m := dialMuted(t, b.URL, impatient)
@@ -82,6 +83,7 @@ func TestAQueueThatDoesNotConfirm(t *testing.T) {
 
 // Who publishes to nothing but a queue that does not confirm is not well.
 func TestNotHealthyWithoutConfirms(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c, m := dialMuted(t, b.URL, impatient)
@@ -101,6 +103,7 @@ func TestNotHealthyWithoutConfirms(t *testing.T) {
 // A queue behind an exchange that does not confirm is not known by its name. Each
 // message for it may have another key, and none of them holds up others for long.
 func TestKeysThatAreNotConfirmed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, m := mutedMemory(t)
 		if err := c.Declare(t.Context(), topology.Topology{
@@ -140,6 +143,7 @@ func TestKeysThatAreNotConfirmed(t *testing.T) {
 
 // The AMQP client has all that is left on a channel that ends count as refused.
 func TestAChannelThatEndsRefusesNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, m := mutedMemory(t)
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); err != nil {
@@ -162,6 +166,7 @@ func TestAChannelThatEndsRefusesNothing(t *testing.T) {
 // A broker that has stopped reading answers nothing, not even that a channel is
 // opened. Its heartbeats go on.
 func TestABrokerThatDoesNotRead(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, m := mutedMemory(t)
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); err != nil {
@@ -185,6 +190,7 @@ func TestABrokerThatDoesNotRead(t *testing.T) {
 
 // Copies for a failed queue that does not confirm wait, and are there once.
 func TestCopiesToAQueueThatDoesNotConfirm(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c, m := dialMuted(t, b.URL, impatient)

@@ -13,6 +13,7 @@ import (
 // again for others when nobody publishes to it any more, whether it has answered late
 // or not at all.
 func TestADetourThatNobodyTakesHasNoChannel(t *testing.T) {
+	t.Parallel()
 	for name, told := range map[string]bool{"late answers": true, "no answers": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -50,6 +51,7 @@ func TestADetourThatNobodyTakesHasNoChannel(t *testing.T) {
 // A broker that does not even close a channel does not read: the connection is
 // replaced, though nothing else is published that would tell.
 func TestABrokerThatDoesNotCloseAChannel(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, m := mutedMemory(t)
 		declareQueues(t, c, 1)

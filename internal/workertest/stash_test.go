@@ -17,6 +17,7 @@ import (
 )
 
 func TestCopiesStashWhatTheyMustNotCarry(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		user := mustUser(t, b.URL)
 		for _, tc := range []struct {
@@ -98,6 +99,7 @@ func (r *raw) publishLoosely(queue string, msg amqp.Publishing) {
 }
 
 func TestForeignUserIDIsStashed(t *testing.T) {
+	t.Parallel()
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{Base: 50 * time.Millisecond})
@@ -160,6 +162,7 @@ func mustUser(t *testing.T, raw string) string {
 }
 
 func TestRetryReturnsOnlyToTheQueueThatFailed(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{Base: 50 * time.Millisecond})
@@ -201,6 +204,7 @@ func TestRetryReturnsOnlyToTheQueueThatFailed(t *testing.T) {
 // write down the deaths of a copy, no retry is tried. (The delivery that came
 // back would be larger than a frame, which ends connections.)
 func TestBookkeepingFitsIntoTheFrame(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, tc := range []struct {
 			name           string
@@ -234,6 +238,7 @@ func TestBookkeepingFitsIntoTheFrame(t *testing.T) {
 // A program that passes a message on with all its headers does not pass on its
 // attempts.
 func TestMarksOfAnotherQueueDoNotCount(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})

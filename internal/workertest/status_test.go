@@ -18,6 +18,7 @@ import (
 
 // A worker says whether it consumes, from before it runs to after it has ended.
 func TestWorkerHealth(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
@@ -67,6 +68,7 @@ func TestWorkerHealth(t *testing.T) {
 
 // One that was shut down before it ran has ended.
 func TestHealthOfAWorkerThatNeverRan(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, _ *raw) {
 		c := dial()
 		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "work", Handler: newScript(nil)})
@@ -85,6 +87,7 @@ func TestHealthOfAWorkerThatNeverRan(t *testing.T) {
 // A worker that pauses does so on purpose also when its connection has been lost
 // meanwhile, and is there again.
 func TestHealthInAPauseOverAReconnect(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		var mu sync.Mutex
 		var conns []net.Conn
@@ -127,6 +130,7 @@ func TestHealthInAPauseOverAReconnect(t *testing.T) {
 
 // A worker that has begun and does not consume yet does not say that it never began.
 func TestHealthOfAWorkerThatBegins(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, _ *raw) {
 		c := dial(slowToConsume)
 		w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "work", Handler: newScript(nil)})

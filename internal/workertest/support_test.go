@@ -21,7 +21,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testkit.Waiting{M: m}) }
 
 // patience is how long tests wait for what must happen. None depends on it
 // being short.
@@ -234,6 +234,17 @@ func (b recorded) Wait(d topology.Delivery, delay time.Duration) (topology.Hop, 
 		b.r.deleteQueues(q.Name)
 	}
 	return hop, err
+}
+
+// declareQueue declares a queue on the bare client, which waits as long as it takes, and deletes it after the test.
+func (r *raw) declareQueue() string {
+	r.t.Helper()
+	name := testkit.Name(r.t, "q")
+	if _, err := r.QueueDeclare(name, true, false, false, false, nil); err != nil {
+		r.t.Fatal(err)
+	}
+	r.deleteQueues(name)
+	return name
 }
 
 func (r *raw) deleteQueues(names ...string) {

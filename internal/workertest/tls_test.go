@@ -122,6 +122,7 @@ func resolving(names map[string]string) func(c *reprise.Config) {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	ca, foreign := newAuthority(t), newAuthority(t)
 	addr := serveTLS(t, &tls.Config{
 		Certificates: []tls.Certificate{ca.issue("server", "one.example")}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: ca.pool,
@@ -206,6 +207,7 @@ func TestTLS(t *testing.T) {
 
 // What answers is not always a broker, or not as the URL says.
 func TestDialToAnotherProtocol(t *testing.T) {
+	t.Parallel()
 	for greeting, want := range map[string]string{
 		"\x15\x03\x03\x00\x02\x02\x46":     "it speaks TLS: write amqps://, or the port that does not",
 		"HTTP/1.1 400 Bad Request\r\n\r\n": "it does not speak AMQP: check the port",

@@ -31,6 +31,7 @@ func counting(queue string) map[string]struct {
 // A message that claims to have been rejected a great many times in another
 // queue has the attempts that any other has.
 func TestNobodyIsRetriedForEverByAForgedHistory(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		queue := testkit.Name(t, "work")
 		for name, way := range counting(queue) {
@@ -60,6 +61,7 @@ func TestNobodyIsRetriedForEverByAForgedHistory(t *testing.T) {
 
 // Such a history does not hide that a message ends its connection each time.
 func TestAForgedHistoryHidesNoCrashes(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r, c := newRaw(t, b.URL), dial(t, b.URL)
 		work := testkit.Name(t, "work")
@@ -83,6 +85,7 @@ func TestAForgedHistoryHidesNoCrashes(t *testing.T) {
 // What was rejected in another queue before is retried as often as the policy
 // says, at most.
 func TestRejectionsElsewhereAreNoMoreAttempts(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r, c := newRaw(t, b.URL), dial(t, b.URL)
 		queue, before := testkit.Name(t, "work"), testkit.Name(t, "before")
@@ -111,6 +114,7 @@ func TestRejectionsElsewhereAreNoMoreAttempts(t *testing.T) {
 // A message that was moved here with all its headers, the other queue's count
 // among them, is handled, and has all its attempts.
 func TestCountsOfAnotherQueueAreNotBelieved(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		queue := testkit.Name(t, "work")
 		ways := counting(queue)
@@ -146,6 +150,7 @@ func TestCountsOfAnotherQueueAreNotBelieved(t *testing.T) {
 // A message that somebody put into a work queue by its name, past the exchange
 // that its retries return through, comes back all the same.
 func TestMessagesPutThereByNameComeBack(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for kind, own := range map[string]string{topology.Direct: "order.new", topology.Topic: "order.*", topology.Fanout: ""} {
 			t.Run(kind, func(t *testing.T) {

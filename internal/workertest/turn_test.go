@@ -44,6 +44,7 @@ func (c farConn) Read(p []byte) (int, error) {
 // To know that an ack has arrived takes a request on the channel, as pausing and
 // consuming again do. Their answers must not be mixed up.
 func TestRequestsOnAChannelTakeTurns(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		var near atomic.Bool
 		defer near.Store(true)
@@ -105,6 +106,7 @@ func (l *stubborn) Wait(ctx context.Context) error {
 
 // Whoever waits at the limiter when a pause begins waits for its end.
 func TestAPauseHoldsForThoseAtTheLimiter(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		h := newScript(func(m *reprise.Message) error {
 			if m.MessageID == "a" && m.Attempt == 1 {
@@ -129,6 +131,7 @@ func TestAPauseHoldsForThoseAtTheLimiter(t *testing.T) {
 // A time limit is about when a message really comes back, whatever delay was
 // wanted.
 func TestATimeLimitKnowsTheRoutesOwnDelay(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name     string
 		route    topology.Route
@@ -160,6 +163,7 @@ func TestATimeLimitKnowsTheRoutesOwnDelay(t *testing.T) {
 
 // A suspect is alone also where bursts gather beside it.
 func TestNothingRunsBesideASuspect(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial()
 		if err := c.Declare(t.Context(), topology.Buckets{}.Topology("work")); err != nil {
@@ -212,6 +216,7 @@ func TestNothingRunsBesideASuspect(t *testing.T) {
 // What the header says that counts crashes on classic queues is for people; the
 // way of a message goes by where it is.
 func TestAForgedOriginLeadsNowhere(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		h := newScript(func(*reprise.Message) error { return errScripted })
 		start(t, dial(), reprise.WorkerConfig{

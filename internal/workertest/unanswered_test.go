@@ -62,6 +62,7 @@ func (g *ignoring) between(c *reprise.Config) {
 // A broker that never answers some request does not cost the client all its channels: it replaces the connection while it
 // has channels left for others.
 func TestClientReplacesAConnectionWithoutAnswers(t *testing.T) {
+	t.Parallel()
 	within := func(d time.Duration) (context.Context, context.CancelFunc) {
 		return context.WithTimeout(context.Background(), d)
 	}
@@ -168,6 +169,7 @@ func TestClientReplacesAConnectionWithoutAnswers(t *testing.T) {
 // A broker that has blocked the publishing connection answers nothing there. Meanwhile the client asks for nothing, so that
 // it has its channels when the alarm is over.
 func TestClientOpensNoChannelsWhileItIsBlocked(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		var publishing *alarmed
 		var blocked atomic.Bool

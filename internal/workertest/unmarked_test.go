@@ -17,6 +17,7 @@ func (e *nilError) Error() string { return e.text }
 
 // An error is the handler's code as much as the handler is.
 func TestErrorsThatPanicAreRetried(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
@@ -55,6 +56,7 @@ func (brittle) Retry(h topology.Table, f topology.Failure) topology.Table {
 // What cannot be marked is parked as it is: unsettled, it would take a place of
 // the prefetch until nothing else is delivered.
 func TestWhatCannotBeMarkedIsParkedAsItIs(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})

@@ -19,6 +19,7 @@ import (
 // Whichever way a failed message comes back, its attempts are counted, and when
 // they are spent it is parked with its properties.
 func TestEveryWayCountsAttemptsAndParks(t *testing.T) {
+	t.Parallel()
 	for _, way := range []struct {
 		name     string
 		strategy topology.Strategy
@@ -80,6 +81,7 @@ func TestEveryWayCountsAttemptsAndParks(t *testing.T) {
 
 // A broker that would ignore what a route rests on is refused at the start.
 func TestDelayedRetryNeedsABrokerThatCan(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue := testkit.Name(t, "work")
@@ -116,6 +118,7 @@ func TestDelayedRetryNeedsABrokerThatCan(t *testing.T) {
 // What a handler notes on its error is there at the next attempt, and on the
 // parked message; what it may not write it cannot.
 func TestAnnotationsTravelWithTheCopy(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
@@ -147,6 +150,7 @@ func TestAnnotationsTravelWithTheCopy(t *testing.T) {
 
 // Notes that cannot be sent do not keep the message from coming back.
 func TestAnnotationsThatCannotBeSentAreLeftOut(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		h := newScript(func(m *reprise.Message) error {
 			switch m.Attempt {
@@ -169,6 +173,7 @@ func TestAnnotationsThatCannotBeSentAreLeftOut(t *testing.T) {
 
 // What is noted counts by its size on the wire, whatever the types it was noted in.
 func TestLargeNotesOfAnyTypeAreLeftOut(t *testing.T) {
+	t.Parallel()
 	large := make([]byte, 200_000)
 	for name, notes := range map[string]map[string]any{
 		"a map":             {"huge": map[string]any{"x": large}},
@@ -205,6 +210,7 @@ func (lost) Wait(topology.Delivery, time.Duration) (topology.Hop, error) {
 // A copy that no broker would ever take does not have its message handled again and
 // again: it is parked as it is.
 func TestACopyThatCannotBeSentIsParkedAsItIs(t *testing.T) {
+	t.Parallel()
 	for _, order := range []reprise.Order{reprise.PublishThenAck, reprise.AckThenPublish} {
 		bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 			h := newScript(func(m *reprise.Message) error { return errScripted })

@@ -10,6 +10,7 @@ import (
 )
 
 func TestWorkerConfigRefusesPriorityWithASingleActiveConsumer(t *testing.T) {
+	t.Parallel()
 	queue := func(name string, single any) topology.Topology {
 		return topology.Topology{Queues: []topology.Queue{{Name: name, Args: topology.Table{"x-queue-type": "quorum", "x-single-active-consumer": single}}}}
 	}

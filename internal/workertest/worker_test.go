@@ -71,6 +71,7 @@ func wire(d amqp.Delivery) amqp.Publishing {
 }
 
 func TestRetriesAndParksWithEverythingIntact(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
@@ -172,6 +173,7 @@ func TestRetriesAndParksWithEverythingIntact(t *testing.T) {
 }
 
 func TestSuccessAcknowledges(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
@@ -193,6 +195,7 @@ func TestSuccessAcknowledges(t *testing.T) {
 }
 
 func TestOutcomes(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, tc := range []struct {
 			name     string
@@ -267,6 +270,7 @@ func TestOutcomes(t *testing.T) {
 }
 
 func TestRetryIsNeverEarly(t *testing.T) {
+	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{Base: 100 * time.Millisecond})

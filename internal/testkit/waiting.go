@@ -1,0 +1,23 @@
+package testkit
+
+import (
+	"flag"
+	"testing"
+)
+
+// Waiting is a testing.M that runs 4 tests at a time, unless -parallel is given. It is for the TestMain of packages whose
+// tests wait for brokers and timers most of their time.
+type Waiting struct{ *testing.M }
+
+// Run implements goleak.TestingM.
+func (w Waiting) Run() int {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", "4"); err != nil {
+			panic(err)
+		}
+	}
+	return w.M.Run()
+}
