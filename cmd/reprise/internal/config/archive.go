@@ -49,42 +49,26 @@ func (f *fields) desk(c *Config, embedded bool) {
 	}
 }
 
-// archive reads a store, or a mapping with one.
+// archive reads a store.
 func (v value) archive() *Archive {
 	a := &Archive{}
-	if v.kind() != "a mapping" {
-		v.archiveStore(a)
-		return a
-	}
-	f, ok := v.fields("archive")
-	if !ok {
-		return a
-	}
-	defer f.finish()
-	if x, ok := f.get("store"); ok {
-		x.archiveStore(a)
-	} else {
-		f.missing("archive has no store: add store: "+exampleArchive, "store")
-	}
-	if x, ok := f.get("keep"); ok {
-		a.Retention, _ = x.duration(time.Hour)
-	}
-	if x, ok := f.get("redact"); ok {
-		a.Redact = x.redact()
-	}
-	if x, ok := f.get("queues"); ok {
-		items, _ := x.items("a list of failed queues: [legacy.failed]")
-		for _, item := range items {
-			name, ok := item.amqpName("legacy.failed", 0)
-			switch {
-			case !ok:
-			case slices.Contains(a.Queues, name):
-				item.fail("queue %s is there twice: keep one", quoted(name))
-			default:
-				a.Queues = append(a.Queues, name)
+	v.short("archive", "store", exampleArchive, func(x value) { x.archiveStore(a) }, func(f *fields) {
+		f.durationInto("keep", &a.Retention, time.Hour)
+		f.read("redact", func(x value) { a.Redact = x.redact() })
+		f.read("queues", func(x value) {
+			items, _ := x.items("a list of failed queues: [legacy.failed]")
+			for _, item := range items {
+				name, ok := item.amqpName("legacy.failed", 0)
+				switch {
+				case !ok:
+				case slices.Contains(a.Queues, name):
+					item.fail("queue %s is there twice: keep one", quoted(name))
+				default:
+					a.Queues = append(a.Queues, name)
+				}
 			}
-		}
-	}
+		})
+	})
 	return a
 }
 
@@ -108,65 +92,47 @@ func (v value) archiveStore(a *Archive) {
 	}
 }
 
-// redact reads what is secret in messages.
+// redact reads the secret parts of messages.
 func (v value) redact() []failed.Rule {
 	items, _ := v.items("a list: [{header: NAME}, {path: card.number}]")
 	var rules []failed.Rule
 	for _, item := range items {
-		f, ok := item.fields("a rule of redact")
-		if !ok {
-			continue
-		}
-		var r failed.Rule
-		header, named := f.get("header")
-		if named {
-			r.Header, _ = header.text("authorization")
-		}
-		path, found := f.get("path")
-		if found {
-			r.Path, _ = path.text("card.number")
-		}
-		switch {
-		case named && found:
-			f.fail("a rule of redact is for a header or for a path: make two of it")
-		case !named && !found:
-			f.missing("a rule of redact names nothing: write header: NAME, or path: card.number", "header", "path")
-		}
-		f.finish()
-		rules = append(rules, r)
+		item.mapping("a rule of redact", func(f *fields) {
+			var r failed.Rule
+			named := f.read("header", func(x value) { r.Header, _ = x.text("authorization") })
+			found := f.read("path", func(x value) { r.Path, _ = x.text("card.number") })
+			switch {
+			case named && found:
+				f.fail("a rule of redact is for a header or for a path: make two of it")
+			case !named && !found:
+				f.missing("a rule of redact names nothing: write header: NAME, or path: card.number", "header", "path")
+			}
+			rules = append(rules, r)
+		})
 	}
 	return rules
 }
 
-// console reads an address, or a mapping with one. Whether others may reach it is up to
-// the tokens, which are known later.
+// console reads an address, or a mapping with one. The tokens, which are known later,
+// decide whether others may reach it.
 func (v value) console(embedded bool) *Console {
 	c := &Console{Listen: DefaultConsole, At: v.at}
 	if v.kind() != "a mapping" {
 		c.Listen = v.openAddr(DefaultConsole)
 		return c
 	}
-	f, ok := v.fields("console")
-	if !ok {
-		return c
-	}
-	defer f.finish()
-	if x, ok := f.get("listen"); ok {
-		c.Listen, c.At = x.openAddr(DefaultConsole), x.at
-	}
-	if x, ok := f.get("tokens"); ok {
-		c.Tokens = x.filePath("tokens")
-	}
-	if x, ok := f.get("secure"); ok {
-		c.Secure = x.yes()
-	}
-	x, given := f.get("management")
-	switch {
-	case given && embedded:
-		x.fail("management is that of a RabbitMQ, and the broker in this process is asked anyway: remove it")
-	case given:
-		c.Management, _ = x.endpoint()
-	}
+	v.mapping("console", func(f *fields) {
+		f.read("listen", func(x value) { c.Listen, c.At = x.openAddr(DefaultConsole), x.at })
+		f.read("tokens", func(x value) { c.Tokens = x.filePath("tokens") })
+		f.read("secure", func(x value) { c.Secure = x.yes() })
+		f.read("management", func(x value) {
+			if embedded {
+				x.fail("management is that of a RabbitMQ, and the broker in this process is asked anyway: remove it")
+			} else {
+				c.Management, _ = x.endpoint()
+			}
+		})
+	})
 	return c
 }
 

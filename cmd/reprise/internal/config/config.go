@@ -192,9 +192,7 @@ func (d *decoder) file(data []byte) *Config {
 	}
 	ports.check(d)
 	e := exchanges{embedded: !external}
-	if v, ok := f.get("exchanges"); ok {
-		e.decode(v)
-	}
+	f.read("exchanges", func(v value) { e.decode(v) })
 	workers, ok := f.get("workers")
 	if !ok {
 		f.missing("there are no workers: write at least\nworkers:\n  - queue: NAME\n    exec: [PROGRAM]", "workers")

@@ -20,29 +20,19 @@ func longestWindow(consumerTimeout time.Duration) time.Duration {
 	return cmp.Or(consumerTimeout, reprise.DefaultConsumerTimeout) / 5 * 4 / 2
 }
 
-// debounce reads a window, or a mapping with one.
+// debounce reads a window.
 func (v value) debounce(longest time.Duration) *reprise.Debounce {
 	d := &reprise.Debounce{Key: reprise.ContentKey}
-	window := v
-	if v.kind() == "a mapping" {
-		f, ok := v.fields("debounce")
-		if !ok {
-			return d
-		}
-		defer f.finish()
-		if x, ok := f.get("key"); ok {
-			d.Key = x.key()
-		}
-		if window, ok = f.get("window"); !ok {
-			f.missing("debounce has no window: add window: 10s", "window")
-			return d
+	window := func(x value) {
+		var ok bool
+		if d.Window, ok = x.duration(time.Millisecond); ok && d.Window > longest {
+			x.fail("%s is %s, messages that wait so long are given back to the broker before: write %s or less, or raise consumer_timeout, here and at the broker",
+				x.name, FormatDuration(d.Window), FormatDuration(longest))
 		}
 	}
-	var ok bool
-	if d.Window, ok = window.duration(time.Millisecond); ok && d.Window > longest {
-		window.fail("%s is %s, messages that wait so long are given back to the broker before: write %s or less, or raise consumer_timeout, here and at the broker",
-			window.name, FormatDuration(d.Window), FormatDuration(longest))
-	}
+	v.short("debounce", "window", "10s", window, func(f *fields) {
+		f.read("key", func(x value) { d.Key = x.key() })
+	})
 	return d
 }
 
@@ -64,20 +54,12 @@ func (v value) key() func(*reprise.Message) string {
 		}
 		return nil
 	}
-	f, ok := v.fields("key")
-	if !ok {
-		return nil
-	}
-	defer f.finish()
-	x, ok := f.get("header")
-	if !ok {
-		f.missing(v.name+" names no header: write {header: NAME}, body or routing-key", "header")
-		return nil
-	}
-	name, ok := x.text("customer")
-	if !ok {
-		return nil
-	}
+	var name string
+	v.mapping("key", func(f *fields) {
+		if !f.read("header", func(x value) { name, _ = x.text("customer") }) {
+			f.missing(v.name+" names no header: write {header: NAME}, body or routing-key", "header")
+		}
+	})
 	return func(m *reprise.Message) string { return handler.Text(m.Headers[name]) }
 }
 

@@ -29,37 +29,19 @@ const (
 	storePostgres = "postgres://user:password@host/database"
 )
 
-// duplicates reads a store, or a mapping with one.
+// duplicates reads a store.
 func (v value) duplicates() *Duplicates {
 	d := &Duplicates{}
-	if v.kind() != "a mapping" {
-		v.store(d)
-		return d
-	}
-	f, ok := v.fields("duplicates")
-	if !ok {
-		return d
-	}
-	defer f.finish()
-	if x, ok := f.get("store"); ok {
-		x.store(d)
-	} else {
-		f.missing("duplicates has no store: add store: sqlite:duplicates.db", "store")
-	}
-	if x, ok := f.get("keep"); ok {
-		d.Retention, _ = x.duration(time.Second)
-	}
-	if x, ok := f.get("lease"); ok {
-		d.Lease, _ = x.duration(time.Second)
-	}
-	if x, ok := f.get("key"); ok {
-		d.Key = x.key()
-	}
-	if x, ok := f.get("keyless"); ok {
-		if s, _ := x.oneOf("park", "handle"); s == "handle" {
-			d.Keyless = idempotent.HandleKeyless
-		}
-	}
+	v.short("duplicates", "store", "sqlite:duplicates.db", func(x value) { x.store(d) }, func(f *fields) {
+		f.durationInto("keep", &d.Retention, time.Second)
+		f.durationInto("lease", &d.Lease, time.Second)
+		f.read("key", func(x value) { d.Key = x.key() })
+		f.read("keyless", func(x value) {
+			if s, _ := x.oneOf("park", "handle"); s == "handle" {
+				d.Keyless = idempotent.HandleKeyless
+			}
+		})
+	})
 	return d
 }
 

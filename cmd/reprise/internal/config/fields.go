@@ -3,6 +3,7 @@ package config
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml/ast"
 )
@@ -41,6 +42,28 @@ func (v value) fields(owner string) (*fields, bool) {
 		f.add(p)
 	}
 	return f, true
+}
+
+// mapping reads a mapping, and reports the keys that read did not ask for.
+func (v value) mapping(owner string, read func(*fields)) {
+	if f, ok := v.fields(owner); ok {
+		read(f)
+		f.finish()
+	}
+}
+
+// short reads a value, or a mapping that has the value as main and settings beside it.
+func (v value) short(owner, main, example string, read func(value), settings func(*fields)) {
+	if v.kind() != "a mapping" {
+		read(v)
+		return
+	}
+	v.mapping(owner, func(f *fields) {
+		settings(f)
+		if !f.read(main, read) {
+			f.missing(owner+" has no "+main+": add "+main+": "+example, main)
+		}
+	})
 }
 
 func (f *fields) add(p *ast.MappingValueNode) {
@@ -89,7 +112,32 @@ func (f *fields) get(key string) (value, bool) {
 	return value{}, false
 }
 
-// at returns where a key stands.
+// read calls read with the value of a key, and reports whether the key is there.
+func (f *fields) read(key string, read func(value)) bool {
+	x, ok := f.get(key)
+	if ok {
+		read(x)
+	}
+	return ok
+}
+
+func (f *fields) integerInto(key string, into *int, lowest, highest int) {
+	f.read(key, func(x value) { *into, _ = x.integer(lowest, highest) })
+}
+
+func (f *fields) durationInto(key string, into *time.Duration, lowest time.Duration) {
+	f.read(key, func(x value) { *into, _ = x.duration(lowest) })
+}
+
+func (f *fields) booleanInto(key string, into *bool) {
+	f.read(key, func(x value) { *into, _ = x.boolean() })
+}
+
+func (f *fields) oneOfInto(key string, into *string, words ...string) {
+	f.read(key, func(x value) { *into, _ = x.oneOf(words...) })
+}
+
+// keyAt returns the position of a key.
 func (f *fields) keyAt(key string) Position {
 	for _, p := range f.pairs {
 		if p.key == key {

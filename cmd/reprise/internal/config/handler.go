@@ -47,12 +47,8 @@ func (v value) http() *HTTP {
 	} else {
 		f.missing("http has no url: add url: http://host:port/path", "url")
 	}
-	if t, ok := f.get("timeout"); ok {
-		h.Timeout, _ = t.duration(time.Millisecond)
-	}
-	if x, ok := f.get("headers"); ok {
-		h.Headers, h.Secrets = x.headers(h.Secrets)
-	}
+	f.durationInto("timeout", &h.Timeout, time.Millisecond)
+	f.read("headers", func(x value) { h.Headers, h.Secrets = x.headers(h.Secrets) })
 	if x, ok := f.get("retry_after"); ok {
 		what, _ := x.oneOf("message", "queue")
 		h.Pause = what == "queue"
@@ -130,12 +126,8 @@ func (v value) exec() *Exec {
 			e.Dir = dir
 		}
 	}
-	if x, ok := f.get("env"); ok {
-		e.Env = x.environment()
-	}
-	if t, ok := f.get("timeout"); ok {
-		e.Timeout, _ = t.duration(time.Millisecond)
-	}
+	f.read("env", func(x value) { e.Env = x.environment() })
+	f.durationInto("timeout", &e.Timeout, time.Millisecond)
 	return e
 }
 

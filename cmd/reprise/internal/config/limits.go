@@ -24,69 +24,31 @@ const DefaultPause = 100 * time.Millisecond
 
 // limits reads what protects a handler, and the queue from it.
 func (f *fields) limits(w *Worker) {
-	if x, ok := f.get("immediate"); ok {
-		w.Middleware = append(w.Middleware, x.immediate())
-	}
-	if x, ok := f.get("rate"); ok {
-		w.Limiter = x.rate()
-	}
-	if x, ok := f.get("breaker"); ok {
-		w.Breaker = x.breaker()
-	}
-	if x, ok := f.get("duplicates"); ok {
-		w.Duplicates = x.duplicates()
-	}
-	if x, ok := f.get("crash_limit"); ok {
-		w.CrashLimit = x.crashLimit()
-	}
-	if x, ok := f.get("consumer_timeout"); ok {
-		w.ConsumerTimeout = x.consumerTimeout()
-	}
-	if x, ok := f.get("debounce"); ok {
-		w.Debounce = x.debounce(longestWindow(w.ConsumerTimeout))
-	}
+	f.read("immediate", func(x value) { w.Middleware = append(w.Middleware, x.immediate()) })
+	f.read("rate", func(x value) { w.Limiter = x.rate() })
+	f.read("breaker", func(x value) { w.Breaker = x.breaker() })
+	f.read("duplicates", func(x value) { w.Duplicates = x.duplicates() })
+	f.read("crash_limit", func(x value) { w.CrashLimit = x.crashLimit() })
+	f.read("consumer_timeout", func(x value) { w.ConsumerTimeout = x.consumerTimeout() })
+	f.read("debounce", func(x value) { w.Debounce = x.debounce(longestWindow(w.ConsumerTimeout)) })
 }
 
-// immediate reads how often a handler that failed is run again at once, or a
-// mapping with that.
+// immediate reads the number of times that a handler runs again at once.
 func (v value) immediate() reprise.Middleware {
-	times, pause := v, DefaultPause
-	if v.kind() == "a mapping" {
-		f, ok := v.fields("immediate")
-		if !ok {
-			return reprise.Immediate(0, 0)
-		}
-		defer f.finish()
-		if x, ok := f.get("pause"); ok {
-			pause, _ = x.duration(0)
-		}
-		if times, ok = f.get("times"); !ok {
-			f.missing("immediate has no times: add times: 2", "times")
-			return reprise.Immediate(0, 0)
-		}
-	}
-	n, _ := times.integer(1, maxImmediate)
+	n, pause := 0, DefaultPause
+	v.short("immediate", "times", "2", func(x value) { n, _ = x.integer(1, maxImmediate) }, func(f *fields) {
+		f.durationInto("pause", &pause, 0)
+	})
 	return reprise.Immediate(n, pause)
 }
 
-// rate reads how often an attempt may begin, or a mapping with that.
+// rate reads the rate at which attempts may begin.
 func (v value) rate() reprise.Limiter {
-	limit, burst := v, 1
-	if v.kind() == "a mapping" {
-		f, ok := v.fields("rate")
-		if !ok {
-			return nil
-		}
-		defer f.finish()
-		if x, ok := f.get("burst"); ok {
-			burst, _ = x.integer(1, maxBurst)
-		}
-		if limit, ok = f.get("limit"); !ok {
-			f.missing("rate has no limit: add limit: 10/s", "limit")
-			return nil
-		}
-	}
-	return rate.NewLimiter(limit.perSecond(), burst)
+	limit, burst := rate.Limit(0), 1
+	v.short("rate", "limit", "10/s", func(x value) { limit = x.perSecond() }, func(f *fields) {
+		f.integerInto("burst", &burst, 1, maxBurst)
+	})
+	return rate.NewLimiter(limit, burst)
 }
 
 var perTime = regexp.MustCompile(`^([0-9]{1,9}(?:\.[0-9]{1,9})?) ?/ ?(s|m|h|d)$`)
@@ -122,21 +84,12 @@ func (v value) breaker() reprise.Breaker {
 		v.wrong("{failures: 5, open_for: 30s, probes: 1}, or {} for just that")
 		return nil
 	}
-	f, ok := v.fields("breaker")
-	if !ok {
-		return nil
-	}
-	defer f.finish()
 	var c breaker.Config
-	if x, ok := f.get("failures"); ok {
-		c.Failures, _ = x.integer(1, maxFailures)
-	}
-	if x, ok := f.get("open_for"); ok {
-		c.OpenFor, _ = x.duration(time.Millisecond)
-	}
-	if x, ok := f.get("probes"); ok {
-		c.Probes, _ = x.integer(1, maxFailures)
-	}
+	v.mapping("breaker", func(f *fields) {
+		f.integerInto("failures", &c.Failures, 1, maxFailures)
+		f.durationInto("open_for", &c.OpenFor, time.Millisecond)
+		f.integerInto("probes", &c.Probes, 1, maxFailures)
+	})
 	b, err := breaker.New(c)
 	if err != nil {
 		v.fail("%v", err)

@@ -27,26 +27,23 @@ type design struct {
 	// example is a queue for messages, where there are none above.
 	example string
 
-	// settings reads the keys that the design has itself.
-	settings func(*fields) system
+	// settings reads the keys of the design itself. It returns the part of a worker that
+	// the design decides, for a queue by its name in the file; the error is about several
+	// keys together.
+	settings func(*fields) workerOf
 
 	// refused are keys that mean nothing for its messages, in any place: each
 	// reason says what to write beside the preset instead.
 	refused []refusal
 }
 
-// system is a design with its settings.
-type system interface {
-	// worker returns what the design decides of the worker of a queue, by what the
-	// file calls it. The error is about what no key alone can be blamed for.
-	worker(queue string) (reprise.WorkerConfig, error)
-}
+type workerOf func(queue string) (reprise.WorkerConfig, error)
 
 type refusal struct {
 	key, reason string
 }
 
-var designs = []*design{&coverArtDesign, &stakingDesign, &workRetryDesign, &cdnPurgeDesign}
+var designs = []*design{&coverArt, &staking, &workRetry, &cdnPurge}
 
 // presets are their names.
 func presets() []string {
@@ -72,12 +69,12 @@ func (f *fields) preset() []located {
 	f.owner = "preset " + d.name
 	before := len(f.problems)
 	f.asked = nil
-	p := &published{design: d, system: d.settings(f), settings: slices.Clone(f.asked)}
+	p := &published{design: d, worker: d.settings(f), settings: slices.Clone(f.asked)}
 	d.refuse(f)
 	f.refuse("belongs to one queue of the preset: move it into queues: {"+d.first()+": …}", "http", "exec", "settle",
 		"attempts", "give_up_after", "rules", "concurrency", "prefetch", "priority", "drain",
 		"immediate", "rate", "breaker", "debounce", "duplicates", "crash_limit", "consumer_timeout")
-	f.refuse("is for preset "+coverArtDesign.name+", which counts down: write attempts: 5 in a queue, for 4 retries", p.others("retries")...)
+	f.refuse("is for preset "+coverArt.name+", which counts down: write attempts: 5 in a queue, for 4 retries", p.others("retries")...)
 	p.sound = len(f.problems) == before
 	f.asked = append(f.asked, "preset")
 
@@ -92,7 +89,7 @@ func (f *fields) preset() []located {
 // published is a design as an item of the file has it.
 type published struct {
 	*design
-	system
+	worker   workerOf
 	settings []string // the keys that were read
 	sound    bool     // nothing is wrong with them
 }
@@ -211,14 +208,10 @@ func (d *design) refuse(f *fields) {
 
 // queueType reads the x-queue-type of a design's queues.
 func (f *fields) queueType(into *string) {
-	if x, ok := f.get("queue_type"); ok {
-		*into, _ = x.oneOf("classic", "quorum")
-	}
+	f.oneOfInto("queue_type", into, "classic", "quorum")
 }
 
 // kindOf reads what an exchange of a design is deployed as.
 func (f *fields) kindOf(key string, into *string) {
-	if x, ok := f.get(key); ok {
-		*into, _ = x.oneOf("direct", "fanout", "topic")
-	}
+	f.oneOfInto(key, into, "direct", "fanout", "topic")
 }

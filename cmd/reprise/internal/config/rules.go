@@ -38,15 +38,9 @@ func (v value) rules(w *Worker, unheard func(*fields)) []reprise.Rule {
 			f.asked = append(f.asked, "status", "exit")
 		}
 		unheard(f)
-		if x, ok := f.get("attempts"); ok {
-			r.MaxAttempts, _ = x.integer(1, MaxAttempts)
-		}
-		if x, ok := f.get("give_up_after"); ok {
-			r.GiveUpAfter, _ = x.duration(time.Nanosecond)
-		}
-		if x, ok := f.get("backoff"); ok {
-			r.Backoff = x.backoff()
-		}
+		f.integerInto("attempts", &r.MaxAttempts, 1, MaxAttempts)
+		f.durationInto("give_up_after", &r.GiveUpAfter, time.Nanosecond)
+		f.read("backoff", func(x value) { r.Backoff = x.backoff() })
 		f.finish()
 		all = append(all, r)
 	}

@@ -76,9 +76,7 @@ func (f *fields) worker(e *exchanges) located {
 	f.retries(&w.Worker)
 	f.pace(&w.Worker)
 	f.limits(&w.Worker)
-	if x, ok := f.get("bind"); ok {
-		w.Topology = e.bind(x, w.Queue)
-	}
+	f.read("bind", func(x value) { w.Topology = e.bind(x, w.Queue) })
 	f.refuse("belongs to a preset: write attempts: 5 for 4 retries, and backoff: {fixed: 4h} for the delay", "retries", "retry_delay")
 	f.refuse("belongs to a preset: write one worker per queue", "queues")
 	if topology.IsWaitQueue(w.Queue) {
@@ -106,18 +104,10 @@ func (f *fields) retries(w *Worker) {
 // notice of is refused, here and in rules.
 func (f *fields) policy(w *Worker, unheard func(*fields)) {
 	unheard(f)
-	if x, ok := f.get("attempts"); ok {
-		w.Policy.MaxAttempts, _ = x.integer(1, MaxAttempts)
-	}
-	if x, ok := f.get("give_up_after"); ok {
-		w.Policy.GiveUpAfter, _ = x.duration(time.Nanosecond)
-	}
-	if x, ok := f.get("backoff"); ok {
-		w.Policy.Backoff = x.backoff()
-	}
-	if x, ok := f.get("rules"); ok {
-		w.Policy.Rules = x.rules(w, unheard)
-	}
+	f.integerInto("attempts", &w.Policy.MaxAttempts, 1, MaxAttempts)
+	f.durationInto("give_up_after", &w.Policy.GiveUpAfter, time.Nanosecond)
+	f.read("backoff", func(x value) { w.Policy.Backoff = x.backoff() })
+	f.read("rules", func(x value) { w.Policy.Rules = x.rules(w, unheard) })
 }
 
 // settle reads in which order a failed message and its copy are settled.
@@ -132,9 +122,7 @@ func (f *fields) settle(w *Worker) {
 
 // pace reads how much a worker does at once, before whom, and how it stops.
 func (f *fields) pace(w *Worker) {
-	if x, ok := f.get("concurrency"); ok {
-		w.Concurrency, _ = x.integer(1, maxConcurrency)
-	}
+	f.integerInto("concurrency", &w.Concurrency, 1, maxConcurrency)
 	if x, ok := f.get("prefetch"); ok {
 		w.Prefetch, ok = x.integer(1, maxPrefetch)
 		if ok && w.Prefetch < max(w.Concurrency, 1) {
@@ -145,9 +133,7 @@ func (f *fields) pace(w *Worker) {
 		n, _ := x.integer(math.MinInt32, math.MaxInt32)
 		w.Priority = int32(n)
 	}
-	if x, ok := f.get("drain"); ok {
-		w.DrainTimeout, _ = x.duration(time.Millisecond)
-	}
+	f.durationInto("drain", &w.DrainTimeout, time.Millisecond)
 }
 
 // validate is what the library says of a worker.
