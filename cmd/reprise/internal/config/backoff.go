@@ -20,40 +20,36 @@ func (v value) backoff() backoff.Backoff {
 		v.fail("backoff is a list: write backoff: {list: [1s, 10s, 1m]}")
 		return nil
 	}
-	f, ok := v.fields("backoff")
-	if !ok {
-		return nil
-	}
-	defer f.finish()
-
-	var b Backoff
-	written := map[string]value{}
-	read := func(key string, into func(value)) {
-		if x, ok := f.get(key); ok {
-			b.Keys = append(b.Keys, key)
-			written[key] = x
-			into(x)
+	var schedule backoff.Backoff
+	v.mapping("backoff", func(f *fields) {
+		var b Backoff
+		written := map[string]value{}
+		read := func(key string, into func(value)) {
+			f.read(key, func(x value) {
+				b.Keys = append(b.Keys, key)
+				written[key] = x
+				into(x)
+			})
 		}
-	}
-	read("initial", func(x value) { b.Initial, _ = x.duration(time.Nanosecond) })
-	read("factor", func(x value) {
-		if n, ok := x.number(); ok {
-			b.Factor = n
-		} else {
-			b.Factor = 1 // one mistake is enough
+		read("initial", func(x value) { b.Initial, _ = x.duration(time.Nanosecond) })
+		read("factor", func(x value) {
+			var ok bool
+			if b.Factor, ok = x.number(); !ok {
+				b.Factor = 1 // one problem is enough
+			}
+		})
+		read("step", func(x value) { b.Step, _ = x.duration(time.Nanosecond) })
+		read("max", func(x value) { b.Max, _ = x.duration(time.Nanosecond) })
+		read("fixed", func(x value) { b.Fixed, _ = x.duration(0) })
+		read("list", func(x value) { b.List = x.delays() })
+		read("jitter", func(x value) { b.Jitter, _ = x.text("equal") })
+		var misfits []Misfit
+		schedule, misfits = b.Schedule(f.path)
+		for _, m := range misfits {
+			written[m.Key].fail("%s", m.Text)
 		}
 	})
-	read("step", func(x value) { b.Step, _ = x.duration(time.Nanosecond) })
-	read("max", func(x value) { b.Max, _ = x.duration(time.Nanosecond) })
-	read("fixed", func(x value) { b.Fixed, _ = x.duration(0) })
-	read("list", func(x value) { b.List = x.delays() })
-	read("jitter", func(x value) { b.Jitter, _ = x.text("equal") })
-
-	s, misfits := b.Schedule(f.path)
-	for _, m := range misfits {
-		written[m.Key].fail("%s", m.Text)
-	}
-	return s
+	return schedule
 }
 
 func (v value) delays() []time.Duration {

@@ -158,34 +158,24 @@ func (d *decoder) file(data []byte) *Config {
 	defer f.finish()
 
 	var ports ports
-	broker, external := f.get("broker")
+	external := f.read("broker", func(x value) { c.Broker = x.brokerURL() })
 	if external {
-		c.Broker = broker.brokerURL()
+		for _, key := range []string{"listen", "data"} {
+			f.read(key, func(x value) {
+				x.fail("%s is for the embedded broker, and broker names another one: remove one of the two", key)
+			})
+		}
+	} else {
+		c.Listen, c.Data = DefaultListen, filepath.Join(d.dir, DefaultData)
+		at := Position{}
+		f.read("listen", func(x value) { c.Listen, at = x.listenAddr(), x.at })
+		ports.add("listen", c.Listen, at)
+		f.read("data", func(x value) { c.Data = x.dataDir() })
 	}
-	listen, given := f.get("listen")
-	switch {
-	case given && external:
-		listen.fail("listen is for the embedded broker, and broker names another one: remove one of the two")
-	case given:
-		c.Listen = listen.listenAddr()
-		ports.add("listen", c.Listen, listen.at)
-	case !external:
-		c.Listen = DefaultListen
-		ports.add("listen", c.Listen, Position{})
-	}
-	dir, given := f.get("data")
-	switch {
-	case given && external:
-		dir.fail("data is for the embedded broker, and broker names another one: remove one of the two")
-	case given:
-		c.Data = dir.dataDir()
-	case !external:
-		c.Data = filepath.Join(d.dir, DefaultData)
-	}
-	if v, ok := f.get("metrics"); ok {
-		c.Metrics = v.openAddr("127.0.0.1:9090")
-		ports.add("metrics", c.Metrics, v.at)
-	}
+	f.read("metrics", func(x value) {
+		c.Metrics = x.openAddr("127.0.0.1:9090")
+		ports.add("metrics", c.Metrics, x.at)
+	})
 	f.desk(c, !external)
 	if c.Console != nil {
 		ports.add("console", c.Console.Listen, c.Console.At)
@@ -193,12 +183,10 @@ func (d *decoder) file(data []byte) *Config {
 	ports.check(d)
 	e := exchanges{embedded: !external}
 	f.read("exchanges", func(v value) { e.decode(v) })
-	workers, ok := f.get("workers")
-	if !ok {
+	if !f.read("workers", func(x value) { c.Workers = x.workers(&e) }) {
 		f.missing("there are no workers: write at least\nworkers:\n  - queue: NAME\n    exec: [PROGRAM]", "workers")
 		return c
 	}
-	c.Workers = workers.workers(&e)
 	e.finish()
 	return c
 }

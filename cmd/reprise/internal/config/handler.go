@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -29,37 +30,25 @@ func (f *fields) handler(w *Worker) {
 // http reads a URL or a mapping with one.
 func (v value) http() *HTTP {
 	h := &HTTP{}
-	if v.kind() == "a text" {
-		h.URL, h.Secrets = v.endpoint()
-		return h
-	}
-	if v.kind() != "a mapping" {
+	if k := v.kind(); k != "a text" && k != "a mapping" {
 		v.wrong("a URL or {url: …, timeout: …, headers: …, retry_after: …}")
 		return h
 	}
-	f, ok := v.fields("http")
-	if !ok {
-		return h
-	}
-	defer f.finish()
-	if u, ok := f.get("url"); ok {
-		h.URL, h.Secrets = u.endpoint()
-	} else {
-		f.missing("http has no url: add url: http://host:port/path", "url")
-	}
-	f.durationInto("timeout", &h.Timeout, time.Millisecond)
-	f.read("headers", func(x value) { h.Headers, h.Secrets = x.headers(h.Secrets) })
-	if x, ok := f.get("retry_after"); ok {
-		what, _ := x.oneOf("message", "queue")
-		h.Pause = what == "queue"
-	}
+	var secrets []string // of headers
+	v.short("http", "url", "http://host:port/path", func(x value) { h.URL, h.Secrets = x.endpoint() }, func(f *fields) {
+		f.durationInto("timeout", &h.Timeout, time.Millisecond)
+		f.read("headers", func(x value) { h.Headers, secrets = x.headers() })
+		f.read("retry_after", func(x value) {
+			s, _ := x.oneOf("message", "queue")
+			h.Pause = s == "queue"
+		})
+	})
+	h.Secrets = append(h.Secrets, secrets...)
 	return h
 }
 
-// headers reads header fields that are sent along with each message, and adds what
-// their variables stand for to the secrets.
-func (v value) headers(secrets []string) ([]Pair, []string) {
-	var all []Pair
+// headers reads header fields of requests, and the values of variables in them.
+func (v value) headers() (all []Pair, secrets []string) {
 	for _, p := range v.pairs() {
 		switch {
 		case !isToken(p.key):
@@ -92,42 +81,31 @@ func isToken(s string) bool {
 func (v value) exec() *Exec {
 	e := &Exec{Dir: v.dir}
 	switch v.kind() {
-	case "a list":
-		v.command(e)
-		return e
-	case "a mapping":
+	case "a list", "a mapping":
 	case "a text":
 		s, _ := v.word()
-		if looksSecret(s) {
-			v.fail("exec is a text: write a list of program and arguments: exec: [./program, --flag]")
-			return e
+		advice := ""
+		if !looksSecret(s) {
+			advice = list(strings.Fields(s)) + ", or for a shell: exec: [sh, -c, " + strconv.Quote(s) + "]"
 		}
-		v.fail("%s", "exec is a text: write a list of program and arguments: exec: "+list(strings.Fields(s))+
-			", or for a shell: exec: [sh, -c, "+strconv.Quote(s)+"]")
+		v.fail("exec is a text: write a list of program and arguments: exec: %s", cmp.Or(advice, "[./program, --flag]"))
 		return e
 	default:
 		v.wrong("a list such as [./program, --flag] or {command: [./program], dir: …, env: …, timeout: …}")
 		return e
 	}
-	f, ok := v.fields("exec")
-	if !ok {
-		return e
-	}
-	defer f.finish()
-	if c, ok := f.get("command"); ok {
-		c.command(e)
-	} else {
-		f.missing("exec has no command: add command: [./program, --flag]", "command")
-	}
-	if x, ok := f.get("dir"); ok {
-		if dir, ok := x.text("/srv/work"); ok && !filepath.IsAbs(dir) {
-			e.Dir = filepath.Join(v.dir, dir)
-		} else if ok {
-			e.Dir = dir
-		}
-	}
-	f.read("env", func(x value) { e.Env = x.environment() })
-	f.durationInto("timeout", &e.Timeout, time.Millisecond)
+	v.short("exec", "command", "[./program, --flag]", func(x value) { x.command(e) }, func(f *fields) {
+		f.read("dir", func(x value) {
+			if dir, ok := x.text("/srv/work"); ok {
+				e.Dir = dir
+				if !filepath.IsAbs(dir) {
+					e.Dir = filepath.Join(v.dir, dir)
+				}
+			}
+		})
+		f.read("env", func(x value) { e.Env = x.environment() })
+		f.durationInto("timeout", &e.Timeout, time.Millisecond)
+	})
 	return e
 }
 

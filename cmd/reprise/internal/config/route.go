@@ -8,17 +8,30 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Routes by the names the file has for them.
-const (
-	routeBuckets      = "buckets"
-	routeLevels       = "levels"
-	routeMessageTTL   = "message-ttl"
-	routeRequeue      = "requeue"
-	routeDeadLetter   = "dead-letter"
-	routeDelayedRetry = "delayed-retry"
-)
+// routeKind is a route by its name in the file.
+type routeKind struct {
+	name     string
+	defaults topology.Route
+	example  string // of its settings; "" for none
+	settings func(*fields) topology.Route
+}
 
-var routes = []string{routeBuckets, routeLevels, routeMessageTTL, routeRequeue, routeDeadLetter, routeDelayedRetry}
+var routeKinds = []routeKind{
+	{"buckets", topology.Buckets{}, "{base: 1s, growth: 1.25}", (*fields).buckets},
+	{"levels", topology.Levels{}, "", nil},
+	{"message-ttl", topology.MessageTTL{}, "", nil},
+	{"requeue", topology.Requeuing{}, "", nil},
+	{"dead-letter", topology.DeadLettering{Delay: topology.DefaultDeadLetteringDelay}, "{delay: 5m}", (*fields).deadLettering},
+	{"delayed-retry", topology.DelayedRetry{Min: topology.DefaultDelayedRetryMin, Max: topology.DefaultDelayedRetryMax}, "{min: 10s, max: 1h}", (*fields).delayedRetry},
+}
+
+func routeNames() []string {
+	var names []string
+	for _, k := range routeKinds {
+		names = append(names, k.name)
+	}
+	return names
+}
 
 // route reads how failed messages come back: the name of a route, or one with its
 // settings.
@@ -33,86 +46,58 @@ func (v value) route() topology.Route {
 			v.fail("route is how a message waits, and not how long: write backoff: {fixed: %s}", s)
 			return nil
 		}
-		if near, ok := closest(s, routes); ok && near != s {
+		if near, ok := closest(s, routeNames()); ok && near != s {
 			v.fail("route cannot be %s: did you mean %s?", quoted(s), near)
 			return nil
 		}
-		s, _ = v.oneOf(routes...)
-		return v.named(s)
+		s, _ = v.oneOf(routeNames()...)
+		for _, k := range routeKinds {
+			if k.name == s {
+				return k.defaults
+			}
+		}
+		return nil
 	case "a mapping":
 	default:
-		v.wrong("one of the names " + oneOfThese(routes))
+		v.wrong("one of the names " + oneOfThese(routeNames()))
 		return nil
 	}
-	f, ok := v.fields("route")
-	if !ok {
-		return nil
-	}
-	defer f.finish()
 	var route topology.Route
-	for _, name := range routes {
-		x, ok := f.get(name)
-		switch {
-		case !ok:
-		case route != nil:
-			f.decoder.fail(f.keyAt(name), "route has two names, a worker has one route: keep one")
-		default:
-			route = x.settings(name)
+	v.mapping("route", func(f *fields) {
+		for _, k := range routeKinds {
+			f.read(k.name, func(x value) {
+				if route != nil {
+					f.decoder.fail(f.keyAt(k.name), "route has two names, a worker has one route: keep one")
+					return
+				}
+				route = x.settings(k)
+			})
 		}
-	}
-	if route == nil {
-		f.missing("route names none: write route: "+routeBuckets, routes...)
+		if route == nil {
+			f.missing("route names none: write route: "+routeKinds[0].name, routeNames()...)
+		}
+	})
+	return route
+}
+
+// settings reads the settings of a route.
+func (v value) settings(k routeKind) topology.Route {
+	route := k.defaults
+	switch {
+	case k.settings == nil:
+		v.fail("route %s has no settings: write route: %s", k.name, k.name)
+	case v.kind() != "a mapping":
+		v.wrong(k.example)
+	default:
+		v.mapping("route "+k.name, func(f *fields) { route = k.settings(f) })
 	}
 	return route
 }
 
-// named is a route with its default settings.
-func (v value) named(name string) topology.Route {
-	switch name {
-	case routeBuckets:
-		return topology.Buckets{}
-	case routeLevels:
-		return topology.Levels{}
-	case routeMessageTTL:
-		return topology.MessageTTL{}
-	case routeRequeue:
-		return topology.Requeuing{}
-	case routeDeadLetter:
-		return topology.DeadLettering{Delay: topology.DefaultDeadLetteringDelay}
-	case routeDelayedRetry:
-		return topology.DelayedRetry{Min: topology.DefaultDelayedRetryMin, Max: topology.DefaultDelayedRetryMax}
-	}
-	return nil
-}
-
-// settings reads the settings of a route.
-func (v value) settings(name string) topology.Route {
-	if name == routeLevels || name == routeMessageTTL || name == routeRequeue {
-		v.fail("route %s has no settings: write route: %s", name, name)
-		return v.named(name)
-	}
-	if v.kind() != "a mapping" {
-		v.wrong(map[string]string{
-			routeBuckets:      "{base: 1s, growth: 1.25}",
-			routeDeadLetter:   "{delay: 5m}",
-			routeDelayedRetry: "{min: 10s, max: 1h}",
-		}[name])
-		return v.named(name)
-	}
-	f, ok := v.fields("route " + name)
-	if !ok {
-		return v.named(name)
-	}
-	defer f.finish()
-	switch name {
-	case routeBuckets:
-		return f.buckets()
-	case routeDeadLetter:
-		r := topology.DeadLettering{Delay: topology.DefaultDeadLetteringDelay}
-		f.waitInto("delay", &r.Delay)
-		return r
-	}
-	return f.delayedRetry()
+func (f *fields) deadLettering() topology.Route {
+	r := topology.DeadLettering{Delay: topology.DefaultDeadLetteringDelay}
+	f.waitInto("delay", &r.Delay)
+	return r
 }
 
 // maxGrowth is the growth of buckets beyond which it is a slip.
@@ -162,11 +147,11 @@ func (f *fields) delayedRetry() topology.Route {
 
 // waitInto reads, if it is there, a time that a queue can be given.
 func (f *fields) waitInto(key string, d *time.Duration) {
-	if x, ok := f.get(key); ok {
+	f.read(key, func(x value) {
 		if t, ok := x.wait(); ok {
 			*d = t
 		}
-	}
+	})
 }
 
 // wait reads a time that a queue can be given.
@@ -202,12 +187,12 @@ func (f *fields) unheard(r topology.Route) {
 	switch r := r.(type) {
 	case topology.Requeuing:
 		f.refuse("means nothing with route: requeue, which retries at once: remove it, or choose another route", "backoff")
-		counts(routeRequeue)
+		counts("requeue")
 	case topology.DeadLettering:
 		f.refuse(fmt.Sprintf("means nothing with route: dead-letter, where every retry waits %s: write route: {dead-letter: {delay: 5m}}",
 			FormatDuration(r.Delay)), "backoff")
 	case topology.DelayedRetry:
 		f.refuse("means nothing with route: delayed-retry, where the queue sets the delays: write route: {delayed-retry: {min: 10s, max: 1h}}", "backoff")
-		counts(routeDelayedRetry)
+		counts("delayed-retry")
 	}
 }

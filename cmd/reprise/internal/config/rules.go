@@ -22,27 +22,24 @@ func (v value) rules(w *Worker, unheard func(*fields)) []reprise.Rule {
 	items, _ := v.items("a list of rules such as [{status: 503, attempts: 50}]")
 	var all []reprise.Rule
 	for _, item := range items {
-		f, ok := item.fields("a rule")
-		if !ok {
-			continue
-		}
-		var r reprise.Rule
-		switch {
-		case w.HTTP != nil:
-			r.Match = f.statuses()
-			f.refuse("is for programs, and this worker has http: write status: 503", "exit")
-		case w.Exec != nil:
-			r.Match = f.exits()
-			f.refuse("is for services, and this worker has exec: write exit: 75", "status")
-		default: // that is reported already
-			f.asked = append(f.asked, "status", "exit")
-		}
-		unheard(f)
-		f.integerInto("attempts", &r.MaxAttempts, 1, MaxAttempts)
-		f.durationInto("give_up_after", &r.GiveUpAfter, time.Nanosecond)
-		f.read("backoff", func(x value) { r.Backoff = x.backoff() })
-		f.finish()
-		all = append(all, r)
+		item.mapping("a rule", func(f *fields) {
+			var r reprise.Rule
+			switch {
+			case w.HTTP != nil:
+				r.Match = f.statuses()
+				f.refuse("is for programs, and this worker has http: write status: 503", "exit")
+			case w.Exec != nil:
+				r.Match = f.exits()
+				f.refuse("is for services, and this worker has exec: write exit: 75", "status")
+			default: // the missing handler is a problem of its own
+				f.asked = append(f.asked, "status", "exit")
+			}
+			unheard(f)
+			f.integerInto("attempts", &r.MaxAttempts, 1, MaxAttempts)
+			f.durationInto("give_up_after", &r.GiveUpAfter, time.Nanosecond)
+			f.read("backoff", func(x value) { r.Backoff = x.backoff() })
+			all = append(all, r)
+		})
 	}
 	return all
 }
