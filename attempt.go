@@ -18,7 +18,7 @@ func (w *Worker) attempt(d *delivery, taken place, record func(error)) {
 	}
 	w.slots.enter(taken, d)
 	began := time.Now()
-	w.observe(Event{Kind: EventStarted, MessageID: d.MessageId, Attempt: d.attempt, Age: age(d, began)})
+	w.observe(Event{Kind: EventStarted, MessageID: d.MessageID, Attempt: d.attempt, Age: age(d, began)})
 	err := ErrHandlerExited // stands when the handler leaves through runtime.Goexit
 	// Deferred, because after Goexit nothing else would run.
 	defer func() {
@@ -26,7 +26,7 @@ func (w *Worker) attempt(d *delivery, taken place, record func(error)) {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
 		took := time.Since(began)
-		w.observe(Event{Kind: EventHandled, MessageID: d.MessageId, Message: d.given, Attempt: d.attempt, Err: err, Took: took})
+		w.observe(Event{Kind: EventHandled, MessageID: d.MessageID, Message: d.given, Attempt: d.attempt, Err: err, Took: took})
 		s := w.listen(err)
 		if s.outcome != succeeded && w.handling.Err() != nil {
 			w.record(record, ErrNotAttempted)
@@ -56,7 +56,7 @@ func (w *Worker) record(record func(error), err error) {
 func (w *Worker) unattempted(d *delivery) (settle func()) {
 	switch {
 	case d.err != nil:
-		w.log.Error("cannot be handled", "message_id", d.MessageId, "error", d.err)
+		w.log.Error("cannot be handled", "message_id", d.MessageID, "error", d.err)
 		return func() { w.parkUnmarked(d, w.replacement(d, d.err.Error(), 0), nil) }
 	case d.spent(w.cfg.Policy):
 		return w.park(d, "attempts made", "not handled again: all its attempts were made, and the last one was never settled")

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
 // PublishBatch publishes messages as Publish does, many at a time on the way: the
@@ -60,7 +62,7 @@ func (c *Client) sendAll(ctx context.Context, messages []*Message) (pubs []*publ
 			continue
 		}
 		timer.Reset(c.cfg.ConfirmTimeout)
-		pubs[i], errs[i] = c.prepare(ctx, m, roomForDeaths, timer.C)
+		pubs[i], errs[i] = c.prepare(ctx, m, amqpconn.RoomForDeaths, timer.C)
 		if errs[i] == nil {
 			way, to := c.messages.way(pubs[i]), pubs[i].destination()
 			if way != c.messages || later[to] != nil {

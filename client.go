@@ -2,11 +2,9 @@ package reprise
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
+	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -16,20 +14,16 @@ import (
 // for concurrent use.
 type Client struct {
 	cfg        Config
-	publishing *link
-	consuming  *link
+	publishing *amqpconn.Link
+	consuming  *amqpconn.Link
 	messages   *publisher // of Publish
 	copies     *publisher // of workers: what a user publishes must not disturb them
 	declared   *declarer  // what copies need, on the publishing connection
 	scheduled  *scheduler
 	workers    atomic.Int64 // that were made
 
-	stop context.CancelFunc
-	wg   sync.WaitGroup // every goroutine
-
-	mu     sync.Mutex
-	closed bool          // no goroutine may be added any more
-	joined chan struct{} // closed when all have ended
+	stop  context.CancelFunc
+	tasks amqpconn.Tasks // every goroutine
 }
 
 // Dial connects to the broker at url and returns when both connections stand. A
@@ -60,39 +54,45 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	addresses, err := parseURL(url)
+	addresses, err := amqpconn.ParseURL(url)
 	if err != nil {
 		return nil, err
 	}
-	if config != nil && config.TLS != nil && addresses[0].Scheme != "amqps" { // which is the same for all
-		return nil, &ConnectError{Addr: addresses[0].addr, Reason: "Config.TLS is given, but the URL asks for a connection without TLS: " +
+	if config != nil && config.TLS != nil && !addresses.TLS() {
+		return nil, &ConnectError{Addr: addresses.First(), Reason: "Config.TLS is given, but the URL asks for a connection without TLS: " +
 			"write amqps:// (its port is 5671 where none is named), or leave Config.TLS out"}
 	}
-	c := &Client{cfg: config.withDefaults(), joined: make(chan struct{})}
-	c.publishing = newLink("publish", newRotation(addresses), c.cfg, &c.wg)
-	publishing, err := c.publishing.connect(ctx)
-	if err != nil {
-		c.wg.Wait()
+	c := &Client{cfg: config.withDefaults()}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	c.stop = stop
+	fail := func(err error) (*Client, error) {
+		_ = c.tasks.Close(context.Background(), stop)
 		return nil, err
 	}
-	c.consuming = newLink("consume", c.publishing.addresses.beside(), c.cfg, &c.wg)
-	consuming, err := c.consuming.connect(ctx)
+	c.publishing = amqpconn.NewLink(c.cfg.linkConfig("publish"), addresses.Rotation(), &c.tasks)
+	publishing, err := c.publishing.Connect(ctx)
 	if err != nil {
-		publishing.end(closePatience)
-		c.wg.Wait()
-		return nil, err
+		return fail(err)
+	}
+	c.consuming = amqpconn.NewLink(c.cfg.linkConfig("consume"), c.publishing.Beside(), &c.tasks)
+	consuming, err := c.consuming.Connect(ctx)
+	if err != nil {
+		publishing.End(amqpconn.CloseTimeout)
+		return fail(err)
 	}
 
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.messages = newPublisher(running, c)
 	c.copies = newPublisher(running, c)
 	c.declared = newDeclarer(c)
 	c.scheduled = newScheduler(c)
-	c.stop = stop
-	c.wg.Go(func() { c.publishing.run(running, publishing) })
-	c.wg.Go(func() { c.consuming.run(running, consuming) })
-	c.wg.Go(c.messages.run)
-	c.wg.Go(c.copies.run)
+	for _, task := range []func(){
+		func() { c.publishing.Run(running, publishing) },
+		func() { c.consuming.Run(running, consuming) },
+		c.messages.run,
+		c.copies.run,
+	} {
+		_ = c.tasks.Go(task) // the client is not closed yet
+	}
 	return c, nil
 }
 
@@ -112,76 +112,31 @@ func (c *Client) Declare(ctx context.Context, t topology.Topology) error {
 // Close closes both connections and returns when every goroutine of the client
 // has ended, or ctx has. Shut the workers down first: whatever they have not
 // settled is delivered again. Closing again waits for the same end.
-func (c *Client) Close(ctx context.Context) error {
-	c.mu.Lock()
-	if !c.closed {
-		c.closed = true
-		c.stop()
-		go func() {
-			c.wg.Wait()
-			close(c.joined)
-		}()
-	}
-	c.mu.Unlock()
-	select {
-	case <-c.joined:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+func (c *Client) Close(ctx context.Context) error { return c.tasks.Close(ctx, c.stop) }
+
+// CheckURL reports what is wrong with the URL of a broker, as Dial does, without
+// connecting. No part of the URL is in the error, since it could be part of a
+// password.
+func CheckURL(url string) error {
+	_, err := amqpconn.ParseURL(url)
+	return err
 }
 
-// spawn runs f on a goroutine that Close waits for.
-func (c *Client) spawn(f func()) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return ErrClosed
+// linkConfig configures the link for one purpose, "publish" or "consume".
+func (c *Config) linkConfig(purpose string) amqpconn.LinkConfig {
+	link := amqpconn.LinkConfig{
+		Name: c.Name + " " + purpose, Logger: c.Logger, Dial: c.Dial, TLS: c.TLS,
+		Heartbeat: c.Heartbeat, Timeout: c.ConfirmTimeout, Reconnect: c.Reconnect,
 	}
-	c.wg.Go(f)
-	return nil
-}
-
-// call runs a request to the broker, which the AMQP client cannot be told to
-// give up. When ctx ends first, call returns and leaves the request to end by
-// itself, at the latest with its connection; discard, if not nil, then cleans
-// up what it made.
-func call[T any](ctx context.Context, c *Client, request func() (T, error), discard func(T)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	var none T
-	results := make(chan result)
-	gaveUp := make(chan struct{})
-	err := c.spawn(func() {
-		v, err := request()
-		select {
-		case results <- result{v, err}:
-		case <-gaveUp:
-			if err == nil && discard != nil {
-				discard(v)
-			}
+	if o := c.Observer; o != nil {
+		link.Observe = func(change amqpconn.Change, err error) {
+			o.Observe(Event{Kind: linkEvents[change], Connection: purpose, Err: err})
 		}
-	})
-	if err != nil {
-		return none, err
 	}
-	select {
-	case r := <-results:
-		return r.value, r.err
-	case <-ctx.Done():
-		close(gaveUp)
-		return none, context.Cause(ctx)
-	}
+	return link
 }
 
-// channel opens a channel on the link's present connection: see conn.open.
-func (c *Client) channel(ctx context.Context, l *link) (*conn, *amqp.Channel, error) {
-	conn, err := l.get(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	ch, err := call(ctx, c, conn.open, conn.closeChannel)
-	return conn, ch, err
+var linkEvents = map[amqpconn.Change]EventKind{
+	amqpconn.Connected: EventConnected, amqpconn.Disconnected: EventDisconnected,
+	amqpconn.Blocked: EventBlocked, amqpconn.Unblocked: EventUnblocked,
 }

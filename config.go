@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
 // Defaults of Config.
 const (
-	DefaultHeartbeat      = 10 * time.Second
+	DefaultHeartbeat      = amqpconn.DefaultHeartbeat
 	DefaultConfirmTimeout = 30 * time.Second
 	DefaultName           = "reprise"
 
@@ -27,13 +28,6 @@ const maxConfigName = 200
 
 // minReconnect is what the delays of Config.Reconnect have to reach.
 const minReconnect = time.Millisecond
-
-// These bound connecting, TLS and the AMQP handshake together. Of several
-// addresses the next one is worth more than the patience.
-const (
-	handshakeTimeout       = 30 * time.Second
-	handshakeTimeoutOfMany = 10 * time.Second
-)
 
 // Config adjusts a Client. The zero value, and a nil *Config, mean the
 // defaults. What is set here wins over a parameter of the URL.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
 // confirming is one channel in confirm mode, and what is in flight on it.
@@ -17,7 +18,7 @@ import (
 // exchange, key, message id and body: to publish once too often is a duplicate
 // with the same id, to believe a confirm once too often is a loss.
 type confirming struct {
-	conn    *conn
+	conn    *amqpconn.Conn
 	ch      *amqp.Channel
 	returns chan amqp.Return
 	answers chan amqp.Confirmation
@@ -48,14 +49,14 @@ type confirming struct {
 // process is stopped.
 const maxInFlight = 1024
 
-func openConfirming(c *conn, p *publisher) (*confirming, error) {
-	ch, err := c.open()
+func openConfirming(c *amqpconn.Conn, p *publisher) (*confirming, error) {
+	ch, err := c.OpenRaw()
 	if err != nil {
 		return nil, err
 	}
 	s := &confirming{
 		conn: c, ch: ch, trials: newTrials(p.user), over: make(chan struct{}), dead: make(chan struct{}),
-		detours: p.detours, onDetour: p.onDetour, wg: p.link.wg, pulse: newPulse(c, p.timeout),
+		detours: p.detours, onDetour: p.onDetour, wg: p.client.tasks.WaitGroup(), pulse: newPulse(c, p.timeout),
 		inFlight: map[uint64]*publication{},
 		room:     make(chan struct{}, p.window),
 		// Order between the two is restored by listen.
@@ -63,8 +64,8 @@ func openConfirming(c *conn, p *publisher) (*confirming, error) {
 		answers: ch.NotifyPublish(make(chan amqp.Confirmation, p.window)),
 		closes:  ch.NotifyClose(make(chan *amqp.Error, 1)),
 	}
-	if err := c.insist(func() error { return ch.Confirm(false) }); err != nil {
-		c.closeChannel(ch)
+	if err := c.Insist(func() error { return ch.Confirm(false) }); err != nil {
+		c.CloseRaw(ch)
 		return nil, err
 	}
 	return s, nil
@@ -143,7 +144,7 @@ func (s *confirming) condemn(r amqp.Return) {
 	defer s.mu.Unlock()
 	for _, pub := range s.inFlight {
 		if pub.exchange == r.Exchange && pub.key == r.RoutingKey &&
-			pub.msg.MessageId == r.MessageId && bytes.Equal(pub.msg.Body, r.Body) {
+			pub.msg.MessageID == r.MessageId && bytes.Equal(pub.msg.Body, r.Body) {
 			pub.returned = &UnroutableError{Exchange: r.Exchange, RoutingKey: r.RoutingKey, Code: int(r.ReplyCode), Text: r.ReplyText}
 		}
 	}
@@ -195,11 +196,11 @@ func (s *confirming) conclude(pub *publication) {
 func (s *confirming) fail() {
 	s.condemnAll()
 	reason, broken := <-s.closes // closed, or holding the error, before answers was closed
-	s.reason = errGone
+	s.reason = amqpconn.ErrGone
 	if broken {
 		s.reason = reason
 		if limit := sizeLimit(reason); limit > 0 {
-			s.conn.maxBody.Store(int64(limit))
+			s.conn.MaxBody.Store(int64(limit))
 		}
 	}
 	s.detours.silent.Store(false)

@@ -6,10 +6,11 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
 func pub(exchange, key, id, body string) *publication {
-	p := newPublication(exchange, key, amqp.Publishing{MessageId: id, Body: []byte(body)})
+	p := newPublication(exchange, key, amqpconn.Message{MessageID: id, Body: []byte(body)})
 	p.confirmation = isAck(true)
 	return p
 }

@@ -12,7 +12,7 @@ import (
 // beginning with pub unless it is nil. It returns the one that it had taken and
 // could not write.
 func (s *confirming) serve(ctx context.Context, p *publisher, pub *publication) *publication {
-	defer s.conn.socket.flush()
+	defer s.conn.Flush()
 	for {
 		if !s.reserve(ctx) { // for the next request, whenever it comes
 			return pub
@@ -21,7 +21,7 @@ func (s *confirming) serve(ctx context.Context, p *publisher, pub *publication) 
 			pub = s.take(ctx, p.requests)
 		}
 		if pub == nil || !s.refuse(pub) && !s.divert(p, pub) && !(s.admit(ctx, pub) && s.write(pub)) {
-			s.conn.socket.flush()
+			s.conn.Flush()
 			select {
 			case <-s.over: // it is, or will be in a moment
 			case <-ctx.Done():
@@ -45,7 +45,7 @@ func (s *confirming) reserve(ctx context.Context) bool {
 		return true
 	default:
 	}
-	s.conn.socket.flush()
+	s.conn.Flush()
 	select {
 	case s.room <- struct{}{}:
 		return true
@@ -64,7 +64,7 @@ func (s *confirming) take(ctx context.Context, requests <-chan *publication) *pu
 		return pub
 	default:
 	}
-	s.conn.socket.flush()
+	s.conn.Flush()
 	select {
 	case pub := <-requests:
 		return pub
@@ -77,7 +77,7 @@ func (s *confirming) take(ctx context.Context, requests <-chan *publication) *pu
 
 // refuse refuses what the broker is known to refuse, for the price of a channel.
 func (s *confirming) refuse(pub *publication) bool {
-	err := tooLarge(pub, int(s.conn.maxBody.Load()))
+	err := tooLarge(pub, int(s.conn.MaxBody.Load()))
 	if err == nil {
 		return false
 	}
@@ -97,11 +97,11 @@ func (s *confirming) divert(p *publisher, pub *publication) bool {
 
 // admit waits until pub may be written, and reports whether it ever may be.
 func (s *confirming) admit(ctx context.Context, pub *publication) bool {
-	writable := s.conn.mayWrite()
+	writable := s.conn.Writable()
 	select {
 	case <-writable:
 	default:
-		s.conn.socket.flush()
+		s.conn.Flush()
 	}
 	select {
 	case <-writable:
@@ -129,8 +129,8 @@ func (s *confirming) write(pub *publication) bool {
 	// waits for listen to take a confirm, and listen needs s.mu.
 	tag := s.ch.GetNextPublishSeqNo()
 	s.register(tag, pub)
-	s.conn.socket.hold()
-	c, err := s.ch.PublishWithDeferredConfirm(pub.exchange, pub.key, true, false, pub.msg)
+	s.conn.Hold()
+	c, err := s.ch.PublishWithDeferredConfirm(pub.exchange, pub.key, true, false, pub.msg.Publishing())
 	if err == nil {
 		s.sent(pub, c)
 		return true
@@ -150,6 +150,6 @@ func (s *confirming) write(pub *publication) bool {
 	}
 	// A frame may have been written in part: nothing that follows on this
 	// connection can be understood.
-	s.conn.end(0)
+	s.conn.End(0)
 	return true
 }

@@ -5,8 +5,7 @@ import (
 	"maps"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
+	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -15,7 +14,7 @@ import (
 // stack once more.
 type replacement struct {
 	hop  topology.Hop
-	msg  amqp.Publishing // where hop.Way is Copy
+	msg  amqpconn.Message // where hop.Way is Copy
 	f    topology.Failure
 	kind kind
 
@@ -52,14 +51,14 @@ type mark func(headers topology.Table, f topology.Failure) topology.Table
 // fill makes the copy for c's hop, with a handler's notes on it if they can be sent. It
 // leaves room in the header frame for what brokers add.
 func (w *Worker) fill(d *delivery, c *replacement, notes topology.Table, m mark, reserve int) error {
-	headers := c.carry(d, w.client.publishing.user)
+	headers := c.carry(d, w.client.publishing.User())
 	delete(headers, HeaderCrashes)
 	if reserve > 0 && d.crashed() != "" {
 		headers[HeaderCrashes] = int64(d.crashes)
 	}
-	c.msg.Expiration = formatExpiration(c.hop.TTL)
+	c.msg.Expiration = amqpconn.FormatExpiration(c.hop.TTL)
 	c.hop.Topology = w.cfg.own(c.hop.Topology)
-	c.f.Room = headerRoom(&c.msg, d.session.conn.Config.FrameSize, reserve) - sizeOf(c.hop.Headers)
+	c.f.Room = amqpconn.HeaderRoom(&c.msg, d.session.conn.FrameSize(), reserve) - sizeOf(c.hop.Headers)
 	if len(notes) == 0 {
 		return c.write(headers, m)
 	}
@@ -84,7 +83,7 @@ func (c *replacement) write(headers topology.Table, m mark) (err error) {
 		headers = headers.Clone()
 		maps.Copy(headers, c.hop.Headers)
 	}
-	c.msg.Headers, err = encodeTable(headers)
+	c.msg.Headers, err = amqpconn.EncodeTable(headers)
 	return err
 }
 

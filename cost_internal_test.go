@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/internal/ack"
+	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
 // nowhere is a channel that takes all there is to settle.
@@ -22,18 +23,24 @@ func (nowhere) Sync() error                   { return nil }
 // unconnected returns a worker, and a session of its that has no broker.
 func unconnected(b *testing.B, handler HandlerFunc) (*Worker, *session) {
 	b.Helper()
-	client := &Client{cfg: (&Config{}).withDefaults(), publishing: &link{user: "guest"}}
+	cfg := (&Config{}).withDefaults()
+	addresses, err := amqpconn.ParseURL("amqp://guest@broker")
+	if err != nil {
+		b.Fatal(err)
+	}
+	client := &Client{cfg: cfg}
+	client.publishing = amqpconn.NewLink(cfg.linkConfig("publish"), addresses.Rotation(), &client.tasks)
 	w, err := NewWorker(client, WorkerConfig{Queue: "orders", Handler: handler})
 	if err != nil {
 		b.Fatal(err)
 	}
 	w.handling, w.settling = b.Context(), b.Context()
-	s := &session{worker: w, acks: ack.New(nowhere{}), ctx: b.Context(), conn: &conn{Connection: &amqp.Connection{Config: amqp.Config{FrameSize: 131072}}}}
+	s := &session{worker: w, acks: ack.New(nowhere{}), ctx: b.Context(), conn: amqpconn.Unconnected(131072)}
 	return w, s
 }
 
-func sample(tag uint64) amqp.Delivery {
-	return amqp.Delivery{
+func sample(tag uint64) amqpconn.Incoming {
+	return amqpconn.Incoming{
 		Headers: amqp.Table{"tenant": "acme"}, ContentType: "application/json", MessageId: "order-00000001",
 		Timestamp: time.Unix(1700000000, 0), Type: "order.placed", RoutingKey: "orders", DeliveryTag: tag,
 		Body: []byte(`{"order":1,"customer":4711,"amount":"12.50","currency":"EUR"}`),
@@ -50,7 +57,7 @@ func BenchmarkHandled(b *testing.B) {
 		return nil
 	})
 	s.acks.SetSpare(prefetch)
-	deliveries := make(chan amqp.Delivery)
+	deliveries := make(chan amqpconn.Incoming)
 	ctx, cancel := context.WithCancel(b.Context())
 	w.attempts.Go(func() { s.acks.Run(ctx) })
 	w.attempts.Go(func() { _ = s.pump(ctx, ctx, deliveries, false) })

@@ -5,8 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
+	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -49,7 +48,7 @@ func (s *session) crashLimit() int {
 
 // suspect reports whether a delivery should be handled alone. It is asked for each
 // delivery, so it looks at little.
-func (w *Worker) suspect(d amqp.Delivery) bool {
+func (w *Worker) suspect(d amqpconn.Delivery) bool {
 	if !d.Redelivered {
 		return false
 	}
@@ -57,7 +56,7 @@ func (w *Worker) suspect(d amqp.Delivery) bool {
 	if n < suspectAfter {
 		return false
 	}
-	at := topology.Delivery{Queue: w.cfg.Queue, Exchange: d.Exchange, RoutingKey: d.RoutingKey, Redelivered: true, Headers: decodeTable(d.Headers)}
+	at := topology.Delivery{Queue: w.cfg.Queue, Exchange: d.Exchange, RoutingKey: d.RoutingKey, Redelivered: true, Headers: amqpconn.CloneTable(d.Headers)}
 	crashes := 0
 	_ = guard("strategy", func() error { // attempt meets it again, and says so
 		crashes = topology.Crashes(w.cfg.Strategy.Marks, at)
@@ -77,8 +76,7 @@ func (d *delivery) crashed() string {
 
 // countsNacks reports whether a broker counts what is given back by basic.nack as
 // a failed delivery, as RabbitMQ does before 4.3. What is not known does not.
-func countsNacks(properties amqp.Table) bool {
-	version, _ := properties["version"].(string)
+func countsNacks(version string) bool {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	x, err1 := strconv.Atoi(major)

@@ -5,15 +5,14 @@ import (
 	"crypto/rand"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/reprisemq/reprise/internal/ack"
+	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/topology"
 )
 
 // delivery is a message as this worker got it, bound to the session it came on.
 type delivery struct {
-	amqp.Delivery
+	amqpconn.Delivery
 	session *session
 	arrived time.Time
 
@@ -30,9 +29,9 @@ type delivery struct {
 }
 
 // delivery is what has just come in. Nothing of it is looked at before read.
-func (s *session) delivery(raw amqp.Delivery, now time.Time) *delivery {
+func (s *session) delivery(raw amqpconn.Incoming, now time.Time) *delivery {
 	s.acks.Delivered()
-	return &delivery{Delivery: raw, session: s, arrived: now}
+	return &delivery{Delivery: amqpconn.NewDelivery(raw), session: s, arrived: now}
 }
 
 // read reads what earlier attempts wrote on it.
@@ -43,7 +42,7 @@ func (d *delivery) read() {
 		Exchange:    d.Exchange,
 		RoutingKey:  d.RoutingKey,
 		Redelivered: d.Redelivered,
-		Headers:     readTable(d.Headers),
+		Headers:     amqpconn.ReadTable(d.Headers),
 	}
 	d.err = guard("strategy", func() error {
 		d.history = w.cfg.Strategy.Marks.Read(d.at)
@@ -75,18 +74,18 @@ func (d *delivery) copyID() string {
 // it is too late for that.
 func (d *delivery) ack() bool {
 	for _, b := range d.burst {
-		b.session.acks.Settle(b.DeliveryTag, ack.Ack)
+		b.session.acks.Settle(b.Tag, ack.Ack)
 	}
-	return d.session.acks.Settle(d.DeliveryTag, ack.Ack) && d.session.ctx.Err() == nil
+	return d.session.acks.Settle(d.Tag, ack.Ack) && d.session.ctx.Err() == nil
 }
 
 // ackNow is ack that waits for the broker to have done it, and an error where that
 // is not known.
 func (d *delivery) ackNow() error {
 	for _, b := range d.burst {
-		b.session.acks.Settle(b.DeliveryTag, ack.Ack)
+		b.session.acks.Settle(b.Tag, ack.Ack)
 	}
-	if !d.session.acks.AckNow(d.DeliveryTag) {
+	if !d.session.acks.AckNow(d.Tag) {
 		return errLostWithSession
 	}
 	return nil
@@ -96,16 +95,16 @@ func (d *delivery) ackNow() error {
 // in the order in which they came.
 func (d *delivery) giveBack() {
 	for _, b := range d.burst {
-		b.session.acks.Settle(b.DeliveryTag, ack.GiveBack)
+		b.session.acks.Settle(b.Tag, ack.GiveBack)
 	}
-	d.session.acks.Settle(d.DeliveryTag, ack.GiveBack)
+	d.session.acks.Settle(d.Tag, ack.GiveBack)
 }
 
 // message is what the handler sees. It shares no memory with the delivery: a
 // handler that changes its message must not change the copy that is retried.
 func (w *Worker) message(d *delivery) *Message {
 	if w.cfg.AsDelivered {
-		return messageOf(&d.Delivery, w.cfg.Queue, decodeTable(d.Headers))
+		return messageOf(&d.Delivery, w.cfg.Queue, amqpconn.CloneTable(d.Headers))
 	}
 	m := messageOf(&d.Delivery, w.cfg.Queue, visible(d.Headers, w.cfg.Strategy.Marks))
 	m.Attempt, m.FirstFailed = d.attempt, d.history.FirstFailed
@@ -115,7 +114,7 @@ func (w *Worker) message(d *delivery) *Message {
 		m.UserID = user
 	}
 	if expiration, ok := d.Headers[HeaderExpiration].(string); ok {
-		m.Expiration = parseExpiration(expiration)
+		m.Expiration = amqpconn.ParseExpiration(expiration)
 	}
 	if m.MessageID == "" && w.copies(d) {
 		m.MessageID, m.MessageIDAssigned = d.copyID(), true
@@ -134,21 +133,21 @@ func (w *Worker) copies(d *delivery) bool {
 }
 
 // messageOf is a message as the broker has it, but for its headers.
-func messageOf(d *amqp.Delivery, queue string, headers map[string]any) *Message {
+func messageOf(d *amqpconn.Delivery, queue string, headers map[string]any) *Message {
 	return &Message{
 		Body:            bytes.Clone(d.Body),
 		Headers:         headers,
 		ContentType:     d.ContentType,
 		ContentEncoding: d.ContentEncoding,
-		CorrelationID:   d.CorrelationId,
+		CorrelationID:   d.CorrelationID,
 		ReplyTo:         d.ReplyTo,
-		MessageID:       d.MessageId,
+		MessageID:       d.MessageID,
 		Type:            d.Type,
-		AppID:           d.AppId,
+		AppID:           d.AppID,
 		Priority:        d.Priority,
 		Timestamp:       d.Timestamp,
-		UserID:          d.UserId,
-		Expiration:      parseExpiration(d.Expiration),
+		UserID:          d.UserID,
+		Expiration:      amqpconn.ParseExpiration(d.Expiration),
 		Exchange:        d.Exchange,
 		RoutingKey:      d.RoutingKey,
 		Queue:           queue,

@@ -2,9 +2,9 @@ package reprise
 
 import (
 	"context"
-	"errors"
 
-	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/retry"
 )
 
 // Depth returns how many messages are ready in a queue: those that were delivered to a
@@ -18,28 +18,28 @@ func (c *Client) Depth(ctx context.Context, queue string) (int, error) {
 		if err == nil || ctx.Err() != nil || !passes(err) {
 			return n, err
 		}
-		if sleep(ctx, c.cfg.Reconnect.Delay(failures)) != nil {
+		if retry.Sleep(ctx, c.cfg.Reconnect.Delay(failures)) != nil {
 			return 0, err
 		}
 	}
 }
 
-func (c *Client) depth(ctx context.Context, queue string) (int, error) {
-	conn, err := c.consuming.get(ctx)
+func (c *Client) depth(ctx context.Context, queue string) (n int, err error) {
+	conn, err := c.consuming.Get(ctx)
 	if err != nil {
 		return 0, err
 	}
-	n, err := onChannel(ctx, c, conn, func(ch *amqp.Channel) (int, error) {
-		q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-		return q.Messages, err
+	err = conn.Do(ctx, func(ch *amqpconn.Channel) (err error) {
+		n, err = ch.Depth(ctx, queue)
+		return err
 	})
 	return n, aboutQueue(queue, err)
 }
 
-// aboutQueue is an error of asking about a queue: a *QueueError where the broker refused.
+// aboutQueue returns a *QueueError where the broker refused a request about a queue.
 func aboutQueue(queue string, err error) error {
-	if refusal, ok := errors.AsType[*amqp.Error](err); ok && refusal.Server && refusal.Recover {
-		return &QueueError{Queue: queue, Code: refusal.Code, Text: refusal.Reason}
+	if refusal, ok := amqpconn.RefusedChannel(err); ok {
+		return &QueueError{Queue: queue, Code: refusal.Code, Text: refusal.Text}
 	}
 	return err
 }

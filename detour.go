@@ -122,7 +122,7 @@ func (p *publisher) way(pub *publication) *publisher {
 		via := *p
 		via.ctx, via.window, via.onDetour = ctx, maxOnDetour, true
 		via.requests, via.closed = make(chan *publication, maxQueued), make(chan struct{})
-		if p.client.spawn(via.run) != nil { // the client is closed
+		if p.client.tasks.Go(via.run) != nil { // the client is closed
 			stop()
 			return p
 		}

@@ -3,6 +3,8 @@ package reprise
 import (
 	"errors"
 	"fmt"
+
+	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
 // Errors of publishing and of clients. Test for them with errors.Is.
@@ -17,7 +19,7 @@ var (
 	ErrUnconfirmed = errors.New("reprise: the broker did not confirm the message")
 
 	// ErrBlocked: the broker takes no messages at present: see BlockedError.
-	ErrBlocked = errors.New("reprise: the broker takes no messages")
+	ErrBlocked = amqpconn.ErrBlocked
 
 	// ErrStalled: the message was not sent, since what was published before, to the
 	// same exchange with the same routing key or altogether, is not confirmed.
@@ -25,21 +27,17 @@ var (
 
 	// ErrDisconnected: there is no connection to the broker, or no answer comes
 	// over it. The Client goes on trying to connect.
-	ErrDisconnected = errors.New("reprise: not connected to the broker")
+	ErrDisconnected = amqpconn.ErrDisconnected
 
 	// ErrClosed: the Client or Worker was closed.
-	ErrClosed = errors.New("reprise: closed")
+	ErrClosed = amqpconn.ErrClosed
 
 	// ErrDrainTimeout: handlers were still running when a Worker gave up
 	// waiting for them. Their messages are delivered again.
 	ErrDrainTimeout = errors.New("reprise: handlers were still running at the end of the drain")
 
-	// errGone: a channel or connection is closed, without the broker having
-	// said why. Unlike ErrClosed it may be replaced.
-	errGone = errors.New("reprise: channel or connection closed")
-
 	// ErrInvalidMessage: the message cannot be encoded. Nothing was sent.
-	ErrInvalidMessage = errors.New("reprise: invalid message")
+	ErrInvalidMessage = amqpconn.ErrInvalidMessage
 )
 
 // UnroutableError says that the broker could not route a message to any queue.
@@ -107,41 +105,23 @@ func (e *TooLargeError) Error() string {
 		"put the data elsewhere, and a reference to it into the message", e.Size, e.Limit)
 }
 
-// BlockedError says that the broker takes no messages for the time being: it is
+// BlockedError reports that the broker does not take messages for the time being: it is
 // short of memory or disk, and has said so (connection.blocked). Consuming is not
-// affected. It matches ErrBlocked.
+// affected. It matches ErrBlocked. Its field is
+//
+//	Reason string // the broker's words, such as "low on memory"; "" if it has not said why
+//
 // https://www.rabbitmq.com/docs/connection-blocked
-type BlockedError struct {
-	Reason string // the broker's words, such as "low on memory"; "" if it has not said why
-}
+type BlockedError = amqpconn.BlockedError
 
-func (e *BlockedError) Error() string {
-	if e.Reason == "" {
-		return ErrBlocked.Error() + " (it has not said why)"
-	}
-	return ErrBlocked.Error() + ": " + e.Reason
-}
-
-// Is makes it match ErrBlocked.
-func (e *BlockedError) Is(target error) bool { return target == ErrBlocked }
-
-// ConnectError says that the broker answered but does not let this client in, that
+// ConnectError reports that the broker answered but does not let this client in, that
 // TLS fails, or that the URL cannot be understood. Trying again does not help.
-// It never has the password in it.
-type ConnectError struct {
-	Addr   string // host:port, "" when the URL did not say
-	Reason string // what is wrong, and what to look at
-	Err    error  // the broker's or the parser's own error, if any
-}
-
-func (e *ConnectError) Error() string {
-	if e.Addr == "" {
-		return "reprise: " + e.Reason
-	}
-	return fmt.Sprintf("reprise: %s: %s", e.Addr, e.Reason)
-}
-
-func (e *ConnectError) Unwrap() error { return e.Err }
+// It never has the password in it. Its fields are
+//
+//	Addr   string // host:port, "" when the URL did not say
+//	Reason string // what is wrong, and what to look at
+//	Err    error  // the broker's or the parser's own error, if any
+type ConnectError = amqpconn.ConnectError
 
 // DeclareError says that the broker refused to declare something.
 type DeclareError struct {

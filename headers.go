@@ -3,8 +3,7 @@ package reprise
 import (
 	"strings"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
+	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -65,17 +64,17 @@ func reserved(header string) bool {
 
 // visible returns the headers a handler sees: the message's own, as first
 // published.
-func visible(headers amqp.Table, marks topology.Marks) map[string]any {
+func visible(headers topology.Table, marks topology.Marks) map[string]any {
 	out := make(map[string]any, len(headers))
 	for k, v := range headers {
 		switch {
 		case brokers(k), marks.Owns(k), ours(k):
 		default:
-			out[k] = decodeValue(v)
+			out[k] = amqpconn.CloneValue(v)
 		}
 	}
 	if cc, stashed := headers[HeaderCC]; stashed {
-		out[headerCC] = decodeValue(cc)
+		out[headerCC] = amqpconn.CloneValue(cc)
 	}
 	return out
 }
@@ -86,7 +85,7 @@ func (c *replacement) carry(d *delivery, user string) topology.Table {
 	headers := make(topology.Table, len(d.Headers))
 	for k, v := range d.Headers {
 		if !brokers(k) && k != headerCC && k != headerBCC && !strings.HasPrefix(k, topology.HeaderLevel) {
-			headers[k] = decodeValue(v)
+			headers[k] = amqpconn.CloneValue(v)
 		}
 	}
 	stash := func(name string, value any) {
@@ -95,33 +94,32 @@ func (c *replacement) carry(d *delivery, user string) topology.Table {
 		}
 	}
 	if cc, found := d.Headers[headerCC]; found {
-		stash(HeaderCC, decodeValue(cc))
+		stash(HeaderCC, amqpconn.CloneValue(cc))
 	}
 	if d.Expiration != "" {
 		stash(HeaderExpiration, d.Expiration)
 	}
-	c.msg = amqp.Publishing{
+	c.msg = amqpconn.Message{
 		ContentType:     d.ContentType,
 		ContentEncoding: d.ContentEncoding,
-		DeliveryMode:    amqp.Persistent,
 		Priority:        d.Priority,
-		CorrelationId:   d.CorrelationId,
+		CorrelationID:   d.CorrelationID,
 		ReplyTo:         d.ReplyTo,
-		MessageId:       d.MessageId,
+		MessageID:       d.MessageID,
 		Timestamp:       d.Timestamp,
 		Type:            d.Type,
-		UserId:          d.UserId,
-		AppId:           d.AppId,
+		UserID:          d.UserID,
+		AppID:           d.AppID,
 		Body:            d.Body,
 	}
-	if c.msg.MessageId == "" {
-		c.msg.MessageId = d.copyID()
+	if c.msg.MessageID == "" {
+		c.msg.MessageID = d.copyID()
 	}
-	if d.UserId != "" {
+	if d.UserID != "" {
 		delete(headers, HeaderUserID) // the broker has checked the property, not the header
-		if d.UserId != user {
-			stash(HeaderUserID, d.UserId)
-			c.msg.UserId = ""
+		if d.UserID != user {
+			stash(HeaderUserID, d.UserID)
+			c.msg.UserID = ""
 		}
 	}
 	return headers

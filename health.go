@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
 // Healthy returns nil if both connections stand, the broker has not blocked
@@ -23,20 +23,20 @@ import (
 // publish, should get no requests. It does not suit a liveness probe: restarting
 // the program does not bring back the broker, and the Client reconnects by itself.
 func (c *Client) Healthy(ctx context.Context) error {
-	publishing, err := c.publishing.standing()
+	publishing, err := c.publishing.Current()
 	if err != nil {
 		return err
 	}
-	if err := publishing.blocking(); err != nil {
+	if err := publishing.Blocked(); err != nil {
 		return err
 	}
-	consuming, err := c.consuming.standing()
+	consuming, err := c.consuming.Current()
 	if err != nil {
 		return err
 	}
 	answers := make(chan error, 2)
-	for _, conn := range []*conn{publishing, consuming} {
-		if err := c.spawn(func() { answers <- c.ask(ctx, conn) }); err != nil {
+	for _, conn := range []*amqpconn.Conn{publishing, consuming} {
+		if err := c.tasks.Go(func() { answers <- c.ping(ctx, conn) }); err != nil {
 			return err
 		}
 	}
@@ -49,10 +49,10 @@ func (c *Client) Healthy(ctx context.Context) error {
 	return nil
 }
 
-// ask makes the broker answer.
-func (c *Client) ask(ctx context.Context, conn *conn) error {
-	_, err := onChannel(ctx, c, conn, func(ch *amqp.Channel) (struct{}, error) { return struct{}{}, ch.Close() })
-	switch _, closed := c.consuming.standing(); {
+// ping makes the broker answer.
+func (c *Client) ping(ctx context.Context, conn *amqpconn.Conn) error {
+	err := conn.Ping(ctx)
+	switch _, closed := c.consuming.Current(); {
 	case err == nil:
 		return nil
 	case errors.Is(err, ErrClosed), errors.Is(closed, ErrClosed):
@@ -60,5 +60,5 @@ func (c *Client) ask(ctx context.Context, conn *conn) error {
 	case errors.Is(ctx.Err(), context.Canceled): // which says nothing about the broker, as a deadline does
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("%w: %s does not answer: %w", ErrDisconnected, conn.addr, err)
+	return fmt.Errorf("%w: %s does not answer: %w", ErrDisconnected, conn.Addr(), err)
 }

@@ -1,8 +1,11 @@
 package reprise
 
 import (
+	"fmt"
+	"maps"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -81,3 +84,33 @@ type Message struct {
 
 // AttemptError is an earlier attempt that failed.
 type AttemptError = topology.AttemptError
+
+// encode returns the message as it is published, or ErrInvalidMessage.
+func (m *Message) encode() (amqpconn.Message, error) {
+	headers, err := amqpconn.EncodeTable(maps.Clone(m.Headers)) // it may be written after Publish has returned
+	if err != nil {
+		return amqpconn.Message{}, err
+	}
+	if m.Expiration < 0 {
+		return amqpconn.Message{}, fmt.Errorf("%w: Expiration %s is negative: use 0 for none", ErrInvalidMessage, m.Expiration)
+	}
+	if m.Expiration > amqpconn.MaxExpiration {
+		return amqpconn.Message{}, fmt.Errorf("%w: Expiration %s is too long: at most %s (ten years) is possible, 0 is for ever",
+			ErrInvalidMessage, m.Expiration, amqpconn.MaxExpiration)
+	}
+	return amqpconn.Message{
+		Headers:         headers,
+		ContentType:     m.ContentType,
+		ContentEncoding: m.ContentEncoding,
+		CorrelationID:   m.CorrelationID,
+		ReplyTo:         m.ReplyTo,
+		Expiration:      amqpconn.FormatExpiration(m.Expiration),
+		MessageID:       m.MessageID,
+		Type:            m.Type,
+		UserID:          m.UserID,
+		AppID:           m.AppID,
+		Timestamp:       m.Timestamp,
+		Priority:        m.Priority,
+		Body:            m.Body,
+	}, nil
+}

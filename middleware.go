@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/retry"
 )
 
 // Middleware wraps a Handler in another one, which may look at the message
@@ -90,7 +92,7 @@ func Immediate(n int, pause time.Duration) Middleware {
 				if v := classify(err); v.outcome != failed {
 					return err
 				}
-				if sleep(ctx, pause) != nil {
+				if retry.Sleep(ctx, pause) != nil {
 					return err
 				}
 			}

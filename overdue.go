@@ -32,13 +32,13 @@ func (s *session) remind(now time.Time, after time.Duration) {
 		}
 		d.reminded = true
 		held := now.Sub(d.arrived)
-		w.log.Warn("consumer timeout is near", "message_id", d.MessageId, "attempt", d.attempt,
+		w.log.Warn("consumer timeout is near", "message_id", d.MessageID, "attempt", d.attempt,
 			"held", held, "timeout", w.cfg.ConsumerTimeout)
-		w.observe(Event{Kind: EventTimeoutNear, MessageID: d.MessageId, Attempt: d.attempt, Took: held})
+		w.observe(Event{Kind: EventTimeoutNear, MessageID: d.MessageID, Attempt: d.attempt, Took: held})
 	}
 	n := 0
 	for n < len(s.pending) && now.Sub(s.pending[n].arrived) >= after {
-		s.acks.Settle(s.pending[n].DeliveryTag, ack.GiveBack)
+		s.acks.Settle(s.pending[n].Tag, ack.GiveBack)
 		n++
 	}
 	if n > 0 {

@@ -3,8 +3,7 @@ package reprise
 import (
 	"context"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
+	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -25,45 +24,36 @@ const MaxPeeks = 5
 // changes the order. RabbitMQ 3.10 puts it at the tail of one that has no limit.
 // https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
 func (c *Client) Peek(ctx context.Context, queue string, n int, look func(*Message)) error {
-	conn, ch, err := c.channel(ctx, c.consuming)
+	conn, err := c.consuming.Get(ctx)
 	if err != nil {
 		return err
 	}
-	last, err := c.peek(ctx, conn, ch, queue, n, look)
+	ch, err := conn.Open(ctx)
+	if err != nil {
+		return err
+	}
+	last, err := peek(ctx, ch, queue, n, look)
+	if last > 0 {
+		_ = ch.Nack(last, true, true) // or it is given back as the channel closes
+	}
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastGrace)
 	defer cancel()
-	_, _ = call(back, c, func() (struct{}, error) {
-		if last > 0 {
-			_ = ch.Nack(last, true, true) // or it is given back as the channel closes
-		}
-		conn.closeChannel(ch)
-		return struct{}{}, nil
-	}, nil)
+	ch.Close(back)
 	return aboutQueue(queue, err)
 }
 
 // peek returns the tag of the last message that it has got.
-func (c *Client) peek(ctx context.Context, conn *conn, ch *amqp.Channel, queue string, n int, look func(*Message)) (last uint64, err error) {
-	type got struct {
-		amqp.Delivery
-		is bool
-	}
+func peek(ctx context.Context, ch *amqpconn.Channel, queue string, n int, look func(*Message)) (last uint64, err error) {
 	for range n {
-		d, err := call(ctx, c, func() (d got, err error) {
-			err = conn.ask(func() error {
-				d.Delivery, d.is, err = ch.Get(queue, false)
-				return err
-			})
-			return d, err
-		}, nil)
-		if err != nil || !d.is {
+		d, found, err := ch.Get(ctx, queue)
+		if err != nil || !found {
 			return last, err
 		}
-		last = d.DeliveryTag
+		last = d.Tag
 		if given, _ := topology.Integer(d.Headers["x-delivery-count"]); given >= MaxPeeks {
 			return last, nil
 		}
-		look(messageOf(&d.Delivery, queue, decodeTable(d.Headers)))
+		look(messageOf(&d, queue, amqpconn.CloneTable(d.Headers)))
 	}
 	return last, nil
 }

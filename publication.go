@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
 // publication is one message on its way to the broker.
 type publication struct {
 	exchange, key string
-	msg           amqp.Publishing
+	msg           amqpconn.Message
 	wait          *wait            // nil if it is to arrive at once
 	state         atomic.Int32     // queued, then written or abandoned
 	trial         trial            // it was written in
@@ -41,7 +41,7 @@ const (
 	abandoned // its caller has given up
 )
 
-func newPublication(exchange, key string, msg amqp.Publishing) *publication {
+func newPublication(exchange, key string, msg amqpconn.Message) *publication {
 	return &publication{exchange: exchange, key: key, msg: msg, done: make(chan struct{})}
 }
 

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/retry"
 )
 
 // publisher publishes on one channel of a link, and tells for every message whether the
@@ -22,7 +23,7 @@ import (
 // writes in the order in which it is given messages.
 type publisher struct {
 	client   *Client
-	link     *link
+	link     *amqpconn.Link
 	ctx      context.Context // ends when the link is about to close
 	user     string          // whom it publishes as, "" where not known
 	timeout  time.Duration
@@ -40,7 +41,7 @@ const maxQueued = 64
 func newPublisher(ctx context.Context, c *Client) *publisher {
 	l := c.publishing
 	return &publisher{
-		client: c, link: l, ctx: ctx, user: l.user, timeout: l.cfg.ConfirmTimeout, window: maxInFlight, detours: &detours{},
+		client: c, link: l, ctx: ctx, user: l.User(), timeout: c.cfg.ConfirmTimeout, window: maxInFlight, detours: &detours{},
 		requests: make(chan *publication, maxQueued), closed: make(chan struct{}),
 	}
 }
@@ -49,7 +50,7 @@ func newPublisher(ctx context.Context, c *Client) *publisher {
 // return it. An answer that is late is waited for if late, which is then
 // called, is not nil: a broker that is slow would only be slower for getting
 // the message again. It comes, or the channel ends.
-func (p *publisher) publish(ctx context.Context, exchange, key string, msg amqp.Publishing, late func()) error {
+func (p *publisher) publish(ctx context.Context, exchange, key string, msg amqpconn.Message, late func()) error {
 	pub := newPublication(exchange, key, msg)
 	timer := time.NewTimer(p.timeout)
 	defer timer.Stop()
@@ -118,7 +119,7 @@ func (p *publisher) await(ctx context.Context, pub *publication, expired <-chan 
 
 // unsent says why nothing was sent within the timeout.
 func (p *publisher) unsent() error {
-	why := p.link.trouble()
+	why := p.link.Trouble()
 	if why == nil {
 		why = ErrStalled
 	}
@@ -128,7 +129,7 @@ func (p *publisher) unsent() error {
 // unanswered says why what was sent was not answered within the timeout.
 func (p *publisher) unanswered() error {
 	err := fmt.Errorf("%w within %s", ErrUnconfirmed, p.timeout)
-	if why := p.link.trouble(); errors.Is(why, ErrBlocked) {
+	if why := p.link.Trouble(); errors.Is(why, ErrBlocked) {
 		err = fmt.Errorf("%w: %v", err, why) // which is not to match: it would say that nothing is stored
 	}
 	return err
@@ -138,7 +139,7 @@ func (p *publisher) unanswered() error {
 func (p *publisher) run() {
 	defer close(p.closed)
 	ctx := p.ctx
-	retry := retrier{schedule: p.link.cfg.Reconnect}
+	retrier := retry.Retrier{Schedule: p.client.cfg.Reconnect}
 	var next *publication // taken, and not written yet
 	var last *confirming  // that is not served any more
 	defer func() {
@@ -155,7 +156,7 @@ func (p *publisher) run() {
 				return
 			}
 		}
-		c, err := p.link.get(ctx)
+		c, err := p.link.Get(ctx)
 		if err != nil {
 			return
 		}
@@ -164,7 +165,7 @@ func (p *publisher) run() {
 		last.leave()
 		last = s
 		if err == nil {
-			p.link.wg.Go(s.listen)
+			p.client.tasks.WaitGroup().Go(s.listen)
 			next = s.serve(ctx, p, next)
 			switch {
 			case ctx.Err() != nil:
@@ -174,20 +175,20 @@ func (p *publisher) run() {
 				continue
 			}
 			if s.confirmed.Load() || s.blamed {
-				retry.failures = 0
+				retrier.Reset()
 			}
 			err = s.reason
 		}
-		if c.IsClosed() {
-			<-c.lost // the link logs it, and waits before it connects again
+		if c.Closing() {
+			<-c.Lost() // the link logs it, and waits before it connects again
 			continue
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		delay := retry.failed(time.Since(began))
-		c.log.Warn("channel closed", "error", err, nextTry(delay))
-		if sleep(ctx, delay) != nil {
+		delay := retrier.Failed(time.Since(began))
+		c.Logger().Warn("channel closed", "error", err, retry.Next(delay))
+		if retry.Sleep(ctx, delay) != nil {
 			return
 		}
 	}

@@ -4,14 +4,14 @@ import (
 	"context"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
 // pump starts an attempt for each delivery, as slots and the gate allow. It returns
 // nil when ctx has ended, and else why the subscription has to end. All that it
 // waits for is in its select, so that nothing keeps it from reminding of what is
 // overdue.
-func (s *session) pump(ctx, alive context.Context, deliveries <-chan amqp.Delivery, narrow bool) error {
+func (s *session) pump(ctx, alive context.Context, deliveries amqpconn.Deliveries, narrow bool) error {
 	w := s.worker
 	limit := w.cfg.overdue()
 	tick := time.NewTicker(limit.every)
@@ -95,7 +95,7 @@ func (s *session) held() bool {
 // needsNarrow reports whether a delivery, and with it the next ones, should be
 // handled by itself.
 func (s *session) needsNarrow(d *delivery) bool {
-	return s.careful && d.DeliveryTag == 1 || s.worker.suspect(d.Delivery) || s.worker.gate.probing()
+	return s.careful && d.Tag == 1 || s.worker.suspect(d.Delivery) || s.worker.gate.probing()
 }
 
 // advance begins an attempt for the first pending delivery, if there is all that it

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/ack"
+	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -46,7 +48,7 @@ func (w *Worker) replace(d *delivery, c *replacement) {
 		return
 	}
 	for _, b := range d.burst {
-		b.session.acks.Settle(b.DeliveryTag, ack.Ack) // what stands for them is safe
+		b.session.acks.Settle(b.Tag, ack.Ack) // what stands for them is safe
 	}
 	switch c.kind {
 	case parked:
@@ -59,10 +61,10 @@ func (w *Worker) replace(d *delivery, c *replacement) {
 }
 
 func (c *replacement) messageID(d *delivery) string {
-	if c.msg.MessageId != "" {
-		return c.msg.MessageId
+	if c.msg.MessageID != "" {
+		return c.msg.MessageID
 	}
-	return d.MessageId
+	return d.MessageID
 }
 
 // about returns the logger of what is said about a copy.
@@ -75,7 +77,7 @@ type way func(d *delivery, c *replacement) *Event
 
 // reject leaves the delivery to the broker.
 func (w *Worker) reject(d *delivery, how ack.Verb) *Event {
-	if !d.session.acks.Settle(d.DeliveryTag, how) || d.session.ctx.Err() != nil {
+	if !d.session.acks.Settle(d.Tag, how) || d.session.ctx.Err() != nil {
 		return &Event{Kind: EventDropped, Err: errLostWithSession}
 	}
 	return nil
@@ -93,7 +95,7 @@ func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
 	err := w.insist(ctx, d, c, tryAgain)
 	switch {
 	case err == nil:
-		d.session.acks.Settle(d.DeliveryTag, ack.Ack)
+		d.session.acks.Settle(d.Tag, ack.Ack)
 		return nil
 	case d.session.ctx.Err() != nil:
 		w.about(d, c).Warn("copy dropped", "error", err, "reason", context.Cause(d.session.ctx))
@@ -113,7 +115,7 @@ func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
 		w.about(d, c).Warn("copy dropped", "error", errLostWithSession, "reason", context.Cause(d.session.ctx))
 		return &Event{Kind: EventDropped, Err: errLostWithSession}
 	}
-	if !d.session.acks.AckNow(d.DeliveryTag) {
+	if !d.session.acks.AckNow(d.Tag) {
 		// Published, it would be there twice if the broker has not heard.
 		w.about(d, c).Error("message may be lost", "error", errLostWithSession, "reason", "it is not known whether the broker has acknowledged it")
 		return &Event{Kind: EventLost, Err: errLostWithSession}
@@ -150,7 +152,7 @@ func unlessSent(err error) error {
 // insist publishes a copy until the broker has it, or ctx ends, or again forbids it. One
 // that cannot be sent becomes one that is parked as it came.
 func (w *Worker) insist(ctx context.Context, d *delivery, c *replacement, again goOn) error {
-	retry := retrier{schedule: w.client.cfg.Reconnect}
+	retrier := retry.Retrier{Schedule: w.client.cfg.Reconnect}
 	for {
 		began := time.Now()
 		err := w.send(ctx, c, func() {
@@ -173,10 +175,10 @@ func (w *Worker) insist(ctx context.Context, d *delivery, c *replacement, again 
 		if end := again(err); end != nil {
 			return end
 		}
-		delay := retry.failed(time.Since(began))
-		w.about(d, c).Warn("copy failed", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err, nextTry(delay))
-		w.observe(Event{Kind: EventCopyFailed, MessageID: d.MessageId, Attempt: d.attempt, Delay: delay, Err: err})
-		if sleep(ctx, delay) != nil {
+		delay := retrier.Failed(time.Since(began))
+		w.about(d, c).Warn("copy failed", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err, retry.Next(delay))
+		w.observe(Event{Kind: EventCopyFailed, MessageID: d.MessageID, Attempt: d.attempt, Delay: delay, Err: err})
+		if retry.Sleep(ctx, delay) != nil {
 			return errors.Join(err, context.Cause(ctx))
 		}
 	}
@@ -187,11 +189,11 @@ func (w *Worker) send(ctx context.Context, c *replacement, late func()) error {
 	if err := w.client.declared.ensure(ctx, c.hop); err != nil {
 		return err
 	}
-	conn, err := w.client.publishing.get(ctx)
+	conn, err := w.client.publishing.Get(ctx)
 	if err != nil {
 		return err
 	}
-	if err := checkSize(c.hop.Exchange, c.hop.RoutingKey, &c.msg, conn.Config.FrameSize, 0); err != nil {
+	if err := amqpconn.CheckSize(c.hop.Exchange, c.hop.RoutingKey, &c.msg, conn.FrameSize(), 0); err != nil {
 		return err
 	}
 	return w.client.copies.publish(ctx, c.hop.Exchange, c.hop.RoutingKey, c.msg, late)

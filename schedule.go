@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
+	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -86,7 +86,7 @@ func schedulable(m *Message) (*Message, error) {
 	maps.DeleteFunc(fresh.Headers, func(name string, _ any) bool {
 		return brokers(name) || strings.HasPrefix(name, topology.HeaderLevel)
 	})
-	_, err := fresh.publishing() // before anything is declared for it
+	_, err := fresh.encode() // before anything is declared for it
 	return &fresh, err
 }
 
@@ -108,7 +108,7 @@ func (c *Client) publishAt(ctx context.Context, t time.Time, m *Message) (*publi
 	maps.Copy(onTheWay.Headers, hop.Headers)
 	now := &wait{exchange: m.Exchange, key: m.RoutingKey, until: t, hop: hop}
 	most := len(hop.Headers) + 1 // stations; a shorter wait may have more than a longer one
-	pub, err := c.attempt(ctx, &onTheWay, roomForStations(most), now)
+	pub, err := c.attempt(ctx, &onTheWay, amqpconn.RoomForStations(most), now)
 	if _, ok := errors.AsType[*UnroutableError](err); ok {
 		c.scheduled.forget(m, hop, now.hop)
 	}
@@ -170,7 +170,7 @@ func (s *scheduler) prepare(ctx context.Context, t time.Time, m *Message) (topol
 	if err != nil {
 		return topology.Hop{}, fmt.Errorf("%w: %w", ErrInvalidMessage, err)
 	}
-	within, cancel := context.WithTimeoutCause(ctx, s.client.cfg.ConfirmTimeout, errExpired)
+	within, cancel := context.WithTimeoutCause(ctx, s.client.cfg.ConfirmTimeout, amqpconn.ErrExpired)
 	defer cancel()
 	for try := 1; ; try++ {
 		if err = s.check(within, targetOf(m)); err == nil {
@@ -187,7 +187,7 @@ func (s *scheduler) prepare(ctx context.Context, t time.Time, m *Message) (topol
 			return topology.Hop{}, err
 		}
 		// The connection is lost, or is about to be.
-		_ = sleep(within, s.client.cfg.Reconnect.Delay(try))
+		_ = retry.Sleep(within, s.client.cfg.Reconnect.Delay(try))
 	}
 }
 
@@ -198,37 +198,36 @@ func passes(err error) bool {
 	_, refused := errors.AsType[*RefusedError](err)
 	_, undeclared := errors.AsType[*DeclareError](err)
 	_, untold := errors.AsType[*QueueError](err)
-	return !missing && !refused && !undeclared && !untold && !errors.Is(err, ErrClosed) && !errors.Is(err, amqp.ErrChannelMax)
+	return !missing && !refused && !undeclared && !untold && !errors.Is(err, ErrClosed) && !errors.Is(err, amqpconn.ErrChannelMax)
 }
 
 // check makes sure, once per connection, that a target exists. A message that waits
 // for one that never will would be found after years.
 func (s *scheduler) check(ctx context.Context, to target) error {
-	conn, err := s.client.publishing.get(ctx)
+	conn, err := s.client.publishing.Get(ctx)
 	if err != nil {
 		return err
 	}
-	if s.known.knows(conn.gen, to) {
+	if s.known.knows(conn.Generation(), to) {
 		return nil
 	}
-	_, err = onChannel(ctx, s.client, conn, func(ch *amqp.Channel) (_ struct{}, err error) {
-		if to.exchange != "" { // its kind is not compared
-			err = ch.ExchangeDeclarePassive(to.exchange, amqp.ExchangeDirect, true, false, false, false, nil)
-		} else {
-			_, err = ch.QueueDeclarePassive(to.queue, true, false, false, false, nil)
+	err = conn.Do(ctx, func(ch *amqpconn.Channel) error {
+		if to.exchange != "" {
+			return ch.CheckExchange(ctx, to.exchange)
 		}
-		return struct{}{}, err
+		_, err := ch.Depth(ctx, to.queue)
+		return err
 	})
-	if refusal, ok := errors.AsType[*amqp.Error](err); ok && refusal.Server && refusal.Recover {
-		if refusal.Code == amqp.NotFound {
-			return &UnroutableError{Exchange: to.exchange, RoutingKey: to.queue, Code: refusal.Code, Text: refusal.Reason}
+	if refusal, ok := amqpconn.RefusedChannel(err); ok {
+		if refusal.Code == amqpconn.NotFound {
+			return &UnroutableError{Exchange: to.exchange, RoutingKey: to.queue, Code: refusal.Code, Text: refusal.Text}
 		}
-		return &RefusedError{Exchange: to.exchange, RoutingKey: to.queue, Code: refusal.Code, Text: refusal.Reason}
+		return &RefusedError{Exchange: to.exchange, RoutingKey: to.queue, Code: refusal.Code, Text: refusal.Text}
 	}
 	if err != nil {
 		return err
 	}
-	s.known.note(conn.gen, to)
+	s.known.note(conn.Generation(), to)
 	return nil
 }
 

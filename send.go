@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
 // Publish publishes m and returns when the broker has taken responsibility for
@@ -49,7 +51,7 @@ import (
 // another Publish of the same m may run meanwhile. After ErrUnconfirmed its
 // Body must not be changed at all, since it may still be on its way.
 func (c *Client) Publish(ctx context.Context, m *Message) error {
-	pub, err := c.attempt(ctx, m, roomForDeaths, nil)
+	pub, err := c.attempt(ctx, m, amqpconn.RoomForDeaths, nil)
 	c.published(m, pub, err)
 	return err
 }
@@ -86,23 +88,23 @@ func (c *Client) prepare(ctx context.Context, m *Message, reserve int, expired <
 			}
 		}
 	}
-	msg, err := m.publishing()
+	msg, err := m.encode()
 	if err != nil {
 		return nil, err
 	}
 	if msg.Timestamp.IsZero() && !m.NoTimestamp {
 		msg.Timestamp = time.Now()
 	}
-	conn, err := c.publishing.within(ctx, expired)
+	conn, err := c.publishing.Within(ctx, expired)
 	switch {
-	case errors.Is(err, errExpired):
+	case errors.Is(err, amqpconn.ErrExpired):
 		return nil, c.messages.unsent()
 	case errors.Is(err, ErrClosed):
 		return nil, err
 	case err != nil:
 		return nil, notSent(ctx)
 	}
-	if err := checkSize(m.Exchange, m.RoutingKey, &msg, conn.Config.FrameSize, reserve); err != nil {
+	if err := amqpconn.CheckSize(m.Exchange, m.RoutingKey, &msg, conn.FrameSize(), reserve); err != nil {
 		return nil, err
 	}
 	pub := newPublication(m.Exchange, m.RoutingKey, msg)

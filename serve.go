@@ -7,9 +7,10 @@ import (
 	"sync"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/reprisemq/reprise/internal/ack"
+	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/retry"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // Why a subscription ends that the broker did not end.
@@ -18,9 +19,6 @@ var (
 	errSuspect = errors.New("a message is to be handled alone")
 	errPaused  = errors.New("the worker pauses")
 )
-
-// errSilent ends a session whose broker does not answer, or a connection.
-var errSilent = errors.New("the broker did not answer in time")
 
 // serve consumes until the channel is gone (an error) or ctx ends (nil), in one
 // subscription after the other on the same channel, so that what was delivered
@@ -33,7 +31,7 @@ var errSilent = errors.New("the broker did not answer in time")
 //	          └─────── nothing speaks against it ─────────┘
 func (s *session) serve(ctx context.Context) error {
 	w := s.worker
-	retry := retrier{schedule: w.client.cfg.Reconnect}
+	retrier := retry.Retrier{Schedule: w.client.cfg.Reconnect}
 	alive, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })()
@@ -83,10 +81,10 @@ func (s *session) serve(ctx context.Context) error {
 		case errors.Is(why, errPaused):
 			s.putDown()
 		case errors.Is(why, errConsumerCancelled):
-			delay := retry.failed(time.Since(began))
-			w.log.Warn("consumer cancelled", nextTry(delay))
+			delay := retrier.Failed(time.Since(began))
+			w.log.Warn("consumer cancelled", retry.Next(delay))
 			w.interrupted(why, delay)
-			if sleep(alive, delay) != nil {
+			if retry.Sleep(alive, delay) != nil {
 				return s.unless(ctx, context.Cause(alive))
 			}
 			if err := w.client.declare(ctx, w.client.consuming, w.cfg.topology()); err != nil {
@@ -99,7 +97,7 @@ func (s *session) serve(ctx context.Context) error {
 }
 
 // subscribe begins to consume.
-func (s *session) subscribe(alive context.Context, tag string, narrow bool) (<-chan amqp.Delivery, error) {
+func (s *session) subscribe(alive context.Context, tag string, narrow bool) (amqpconn.Deliveries, error) {
 	w := s.worker
 	prefetch := w.cfg.Prefetch
 	switch {
@@ -110,18 +108,9 @@ func (s *session) subscribe(alive context.Context, tag string, narrow bool) (<-c
 	}
 	s.prefetch = prefetch
 	s.acks.SetSpare(prefetch - w.cfg.Concurrency)
-	deliveries, err := call(alive, w.client, func() (deliveries <-chan amqp.Delivery, err error) {
-		err = s.ask(func() error {
-			if err := s.ch.Qos(prefetch, 0, false); err != nil { // of consumers to come
-				return err
-			}
-			deliveries, err = s.ch.Consume(w.cfg.Queue, tag, false, false, false, false, w.cfg.arguments())
-			return err
-		})
-		return deliveries, err
-	}, func(deliveries <-chan amqp.Delivery) { s.turnAway(tag, deliveries) })
+	deliveries, err := s.ch.Consume(alive, w.cfg.Queue, tag, prefetch, w.cfg.arguments(), func(deliveries amqpconn.Deliveries) { s.turnAway(tag, deliveries) })
 	if err == nil {
-		w.log.Info("consuming", "generation", s.conn.gen, "prefetch", prefetch)
+		w.log.Info("consuming", "generation", s.conn.Generation(), "prefetch", prefetch)
 		w.observe(Event{Kind: EventConsuming})
 		w.status.set(nil)
 	}
@@ -129,32 +118,31 @@ func (s *session) subscribe(alive context.Context, tag string, narrow bool) (<-c
 }
 
 // arguments are those of basic.consume.
-func (c WorkerConfig) arguments() amqp.Table {
+func (c WorkerConfig) arguments() topology.Table {
 	if c.Priority == 0 {
 		return nil
 	}
-	return amqp.Table{"x-priority": c.Priority}
+	return topology.Table{"x-priority": c.Priority}
 }
 
 // turnAway ends a subscription that came when the worker had stopped waiting for it.
 // Its channel may be needed for long yet, by what is being handled.
-func (s *session) turnAway(tag string, deliveries <-chan amqp.Delivery) {
-	if err := s.cancel(tag); err != nil {
+func (s *session) turnAway(tag string, deliveries amqpconn.Deliveries) {
+	if err := s.cancel(s.ctx, tag); err != nil {
 		return // the end of the channel gives them back
 	}
 	for raw := range deliveries {
-		s.acks.Settle(s.delivery(raw, time.Now()).DeliveryTag, ack.GiveBack)
+		s.acks.Settle(s.delivery(raw, time.Now()).Tag, ack.GiveBack)
 	}
 }
 
 // unsubscribe stops consuming. What was delivered and has not begun is pending
 // then. After an error the session has to end: what was delivered would not be
 // seen by anybody.
-func (s *session) unsubscribe(tag string, deliveries <-chan amqp.Delivery) error {
-	ctx, cancel := context.WithTimeoutCause(s.ctx, lastGrace, errSilent)
+func (s *session) unsubscribe(tag string, deliveries amqpconn.Deliveries) error {
+	ctx, cancel := context.WithTimeoutCause(s.ctx, lastGrace, amqpconn.ErrSilent)
 	defer cancel()
-	_, err := call(ctx, s.worker.client, func() (struct{}, error) { return struct{}{}, s.cancel(tag) }, nil)
-	if err != nil {
+	if err := s.cancel(ctx, tag); err != nil {
 		return err
 	}
 	now := time.Now()
@@ -165,15 +153,13 @@ func (s *session) unsubscribe(tag string, deliveries <-chan amqp.Delivery) error
 }
 
 // cancel ends a consumer.
-func (s *session) cancel(tag string) error {
-	return s.ask(func() error {
-		written := s.acks.Commands()
-		err := s.ch.Cancel(tag, false)
-		if err == nil { // the queue itself has answered
-			s.proven = written
-		}
-		return err
-	})
+func (s *session) cancel(ctx context.Context, tag string) error {
+	written := s.acks.Commands()
+	err := s.ch.Cancel(ctx, tag)
+	if err == nil { // the queue itself has answered
+		s.proven = written
+	}
+	return err
 }
 
 // putDown gives back what has not begun, where that costs it nothing. Before
@@ -188,7 +174,7 @@ func (s *session) putDown() {
 
 func (s *session) giveBackPending() {
 	for _, d := range s.pending {
-		s.acks.Settle(d.DeliveryTag, ack.GiveBack)
+		s.acks.Settle(d.Tag, ack.GiveBack)
 	}
 	s.pending = nil
 }
@@ -209,7 +195,7 @@ func (s *session) rest(alive context.Context, leave func() error) error {
 	w.status.set(nil) // on purpose, also where it was interrupted before
 	limit := w.cfg.overdue()
 	for left > 0 {
-		if err := sleep(alive, min(left, limit.every)); err != nil {
+		if err := retry.Sleep(alive, min(left, limit.every)); err != nil {
 			return err
 		}
 		s.remind(time.Now(), limit.after)

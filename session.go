@@ -4,22 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/reprisemq/reprise/internal/ack"
+	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/retry"
 )
 
 // session is one consuming channel, from open to gone. Deliveries belong to the
 // session they came on and are settled through it alone.
 type session struct {
 	worker *Worker
-	conn   *conn
-	ch     *amqp.Channel
+	conn   *amqpconn.Conn
+	ch     *amqpconn.Channel
 	acks   *ack.Acker
-	asking chan struct{} // semaphore of one: see ask
 
 	// ctx ends when the channel is gone, or when a drain has given up waiting
 	// for copies: in both cases the broker keeps what is not acked, and
@@ -53,7 +51,7 @@ var errConsumerCancelled = errors.New("the broker cancelled the consumer (queue 
 // consume keeps a session open until ctx ends, and returns the last one, still
 // open, for the drain. An error means that going on is pointless.
 func (w *Worker) consume(ctx context.Context) (*session, error) {
-	retry := retrier{schedule: w.client.cfg.Reconnect}
+	retrier := retry.Retrier{Schedule: w.client.cfg.Reconnect}
 	first, careful := true, false
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -65,7 +63,7 @@ func (w *Worker) consume(ctx context.Context) (*session, error) {
 				return s, nil // to be drained
 			}
 			s.abandon(err)
-			careful = s.conn.choked()
+			careful = s.conn.Unreadable()
 		}
 		switch _, refused := errors.AsType[*DeclareError](err); {
 		case ctx.Err() != nil:
@@ -73,10 +71,10 @@ func (w *Worker) consume(ctx context.Context) (*session, error) {
 		case errors.Is(err, ErrClosed), refused && first:
 			return nil, err
 		}
-		delay := retry.failed(time.Since(began))
-		w.log.Warn("consuming interrupted", "error", err, nextTry(delay))
+		delay := retrier.Failed(time.Since(began))
+		w.log.Warn("consuming interrupted", "error", err, retry.Next(delay))
 		w.interrupted(err, delay)
-		if sleep(ctx, delay) != nil {
+		if retry.Sleep(ctx, delay) != nil {
 			return nil, nil
 		}
 	}
@@ -88,17 +86,20 @@ func (w *Worker) open(ctx context.Context, careful bool) (*session, error) {
 	if err := w.client.declare(ctx, w.client.consuming, w.cfg.topology()); err != nil {
 		return nil, err
 	}
-	conn, ch, err := w.client.channel(ctx, w.client.consuming)
+	conn, err := w.client.consuming.Get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{worker: w, conn: conn, ch: ch, asking: make(chan struct{}, 1), careful: careful, countsNacks: countsNacks(conn.Properties), forgetful: isRabbitMQ(conn.Properties)}
+	ch, err := conn.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{worker: w, conn: conn, ch: ch, careful: careful, countsNacks: countsNacks(conn.Version()), forgetful: conn.IsRabbitMQ()}
 	s.acks = ack.New(settler{ch, s})
 	s.ctx, s.end = context.WithCancelCause(w.settling)
-	closes := ch.NotifyClose(make(chan *amqp.Error, 1))
 	err = errors.Join(
-		w.client.spawn(func() { s.watch(closes) }),
-		w.client.spawn(s.settle),
+		w.client.tasks.Go(s.watch),
+		w.client.tasks.Go(s.settle),
 	)
 	if err != nil {
 		s.end(err)
@@ -108,44 +109,29 @@ func (w *Worker) open(ctx context.Context, careful bool) (*session, error) {
 }
 
 // watch ends the session when its channel is gone.
-func (s *session) watch(closes <-chan *amqp.Error) {
-	reason, ok := <-closes
-	if !ok {
-		s.end(errGone) // by ourselves, or before we looked
-		return
+func (s *session) watch() {
+	<-s.ch.Done()
+	err := s.ch.Err()
+	if err != amqpconn.ErrGone && err != amqpconn.ErrSilent {
+		err = fmt.Errorf("consuming channel closed: %w", err)
 	}
-	s.end(fmt.Errorf("consuming channel closed: %w", inWords(reason)))
+	s.end(err)
 }
 
 // settle writes what is settled. A session that nothing can be settled on any more
 // must not go on: what it was given would never be.
 func (s *session) settle() {
 	err := s.acks.Run(s.ctx)
-	if err != nil && !errors.Is(err, amqp.ErrClosed) { // watch knows why it is closed
+	if err != nil && !errors.Is(err, amqpconn.ErrGone) { // watch knows why it is closed
 		s.end(fmt.Errorf("cannot settle: %w", err))
 	}
-}
-
-// ask makes a request that the broker answers, one at a time: answers carry no
-// number, and the AMQP client gives one to whoever waits. A session whose broker
-// gives none ends, for another one to be tried; the request goes on until the answer
-// comes, or the end of the connection.
-func (s *session) ask(request func() error) error {
-	select {
-	case s.asking <- struct{}{}:
-	case <-s.ctx.Done():
-		return context.Cause(s.ctx)
-	}
-	defer func() { <-s.asking }()
-	defer time.AfterFunc(s.conn.patience(s.conn.timeout), func() { s.end(errSilent) }).Stop()
-	return s.conn.ask(request)
 }
 
 // abandon leaves the session behind. Its running handlers go on; what they
 // settle goes nowhere.
 func (s *session) abandon(reason error) {
 	s.end(reason)
-	_ = s.worker.client.spawn(s.closeChannel) // a closed client has closed it
+	_ = s.worker.client.tasks.Go(s.closeChannel) // a closed client has closed it
 }
 
 // closeChannel closes the channel when nothing else is written on it any more: an ack
@@ -153,8 +139,7 @@ func (s *session) abandon(reason error) {
 // way would take the answer for its own. Nothing may be asked after it.
 func (s *session) closeChannel() {
 	<-s.acks.Done()
-	s.asking <- struct{}{}
-	s.conn.closeChannel(s.ch)
+	s.ch.Close(context.Background())
 }
 
 // close writes the settlements there are, waits until RabbitMQ cannot forget them,
@@ -166,14 +151,21 @@ func (s *session) close(patience time.Duration) {
 	select {
 	case <-s.acks.Done():
 		if s.forgetful && s.acks.Commands()-s.proven > ack.CertainWindow {
-			_ = sleep(ctx, takenWithin)
+			_ = retry.Sleep(ctx, takenWithin)
 		}
 	case <-ctx.Done():
 	}
-	_, _ = call(ctx, s.worker.client, func() (struct{}, error) {
-		s.closeChannel() // if need be, later
-		return struct{}{}, nil
-	}, nil)
+	closed := make(chan struct{})
+	err := s.worker.client.tasks.Go(func() {
+		s.closeChannel() // later, if it takes longer
+		close(closed)
+	})
+	if err == nil {
+		select {
+		case <-closed:
+		case <-ctx.Done():
+		}
+	}
 	s.end(ErrClosed)
 }
 
@@ -181,21 +173,11 @@ func (s *session) close(patience time.Duration) {
 // milliseconds, and more than 30 where its disk is busy.
 const takenWithin = time.Second
 
-// isRabbitMQ reports whether a broker is RabbitMQ itself. Others that only do as
-// RabbitMQ does call themselves so, too.
-func isRabbitMQ(properties amqp.Table) bool {
-	platform, _ := properties["platform"].(string)
-	return strings.HasPrefix(platform, "Erlang")
-}
-
 // settler is a channel as an acker needs it.
 type settler struct {
-	*amqp.Channel
+	*amqpconn.Channel
 	session *session
 }
 
-// Sync implements ack.Channel. The request is one that changes nothing: the
-// prefetch is that of consumers to come, and each sets its own.
-func (c settler) Sync() error {
-	return c.session.ask(func() error { return c.Qos(1, 0, false) })
-}
+// Sync implements ack.Channel.
+func (c settler) Sync() error { return c.Channel.Sync(c.session.ctx) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -52,7 +53,7 @@ func (w *Worker) settle(d *delivery, s said, took time.Duration) {
 		return
 	case w.handling.Err() != nil:
 		// The drain took its context away: that is no verdict on the message.
-		w.log.Info("given back", "message_id", d.MessageId, "attempt", d.attempt, "error", logged(s.text))
+		w.log.Info("given back", "message_id", d.MessageID, "attempt", d.attempt, "error", logged(s.text))
 		d.giveBack()
 		w.settled(Event{Kind: EventGivenBack, Err: s.err}, d)
 		return
@@ -61,7 +62,7 @@ func (w *Worker) settle(d *delivery, s said, took time.Duration) {
 	if err := guard("strategy or policy", func() error { return w.choose(d, c, s) }); err != nil {
 		// A message whose own headers fill the frame, or a part of another
 		// package that failed.
-		w.log.Error("cannot be settled", "message_id", d.MessageId, "attempt", d.attempt, "error", err)
+		w.log.Error("cannot be settled", "message_id", d.MessageID, "attempt", d.attempt, "error", err)
 		w.parkUnmarked(d, w.replacement(d, s.text, took), err)
 		return
 	}
@@ -76,7 +77,7 @@ func (w *Worker) acknowledge(d *delivery) bool {
 	}
 	err := d.ackNow()
 	if bad := guard("function Acked", func() error { w.cfg.Acked(d.given, err); return nil }); bad != nil {
-		w.log.Error("Acked failed", "message_id", d.MessageId, "attempt", d.attempt, "error", bad)
+		w.log.Error("Acked failed", "message_id", d.MessageID, "attempt", d.attempt, "error", bad)
 	}
 	return err == nil
 }
@@ -102,7 +103,7 @@ func (w *Worker) choose(d *delivery, c *replacement, s said) error {
 	}
 	c.f.Reason = cmp.Or(s.reason, decision.Reason)
 	c.hop, c.kind = w.cfg.Strategy.Route.Failed(d.at), parked
-	return w.fill(d, c, s.headers, w.cfg.Strategy.Marks.Park, roomForDelivery)
+	return w.fill(d, c, s.headers, w.cfg.Strategy.Marks.Park, amqpconn.RoomForDelivery)
 }
 
 // decide asks the policy. Where the message itself says how many retries it has
@@ -125,7 +126,7 @@ func (w *Worker) retry(d *delivery, c *replacement, s said) error {
 	if c.hop.Way != topology.Copy {
 		return nil
 	}
-	return w.fill(d, c, s.headers, w.cfg.Strategy.Marks.Retry, roomForStations(c.hop.Stations))
+	return w.fill(d, c, s.headers, w.cfg.Strategy.Marks.Retry, amqpconn.RoomForStations(c.hop.Stations))
 }
 
 // parkUnmarked parks a copy with nothing written on it. It is the last resort:
@@ -134,7 +135,7 @@ func (w *Worker) retry(d *delivery, c *replacement, s said) error {
 func (w *Worker) parkUnmarked(d *delivery, c *replacement, reason error) {
 	bare, err := w.unmarked(d, c, reason)
 	if err != nil {
-		w.log.Error("cannot be parked", "message_id", d.MessageId, "attempt", d.attempt, "error", err)
+		w.log.Error("cannot be parked", "message_id", d.MessageID, "attempt", d.attempt, "error", err)
 		w.settled(Event{Kind: EventDropped, Err: err}, d)
 		return
 	}
@@ -159,13 +160,13 @@ func (w *Worker) unmarked(d *delivery, c *replacement, reason error) (*replaceme
 // settled tells the observer what became of a delivery, and of those that were
 // handled with it.
 func (w *Worker) settled(e Event, d *delivery) {
-	e.MessageID, e.Message, e.Attempt = d.MessageId, d.given, d.attempt
+	e.MessageID, e.Message, e.Attempt = d.MessageID, d.given, d.attempt
 	w.observe(e)
 	if e.Kind == EventDone || e.Kind == EventRetried || e.Kind == EventParked {
 		e = Event{Kind: EventDebounced}
 	}
 	for _, b := range d.burst {
-		e.MessageID, e.Message, e.Attempt = b.MessageId, b.given, b.attempt
+		e.MessageID, e.Message, e.Attempt = b.MessageID, b.given, b.attempt
 		w.observe(e)
 	}
 }

@@ -1,6 +1,10 @@
 package reprise
 
-import "time"
+import (
+	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpconn"
+)
 
 // pulse is a timer that beats while something is in flight on a channel. Its beats
 // are counted, and not the time: a process that was stopped for an hour has not
@@ -35,11 +39,11 @@ const (
 	awaitedFor = 40 * time.Minute
 )
 
-func newPulse(c *conn, timeout time.Duration) pulse {
+func newPulse(c *amqpconn.Conn, timeout time.Duration) pulse {
 	every := max(min(timeout, DefaultConfirmTimeout)/(3*lateBeats), time.Millisecond)
 	return pulse{
 		Timer: time.NewTimer(every), every: every, beating: true,
-		patience: int(c.patience(timeout) / every),
+		patience: int(c.Timeout() / every),
 	}
 }
 
@@ -74,7 +78,7 @@ func (p *pulse) next() {
 // That of a detour is not set aside before, since nobody else waits behind it; but then
 // it is, so that others may have it.
 func (s *confirming) look() {
-	blocked := s.conn.blocking() != nil // nobody's fault
+	blocked := s.conn.Blocked() != nil // nobody's fault
 	s.mu.Lock()
 	if !blocked {
 		s.pulse.beats++
@@ -94,12 +98,12 @@ func (s *confirming) look() {
 	}
 	if now.aside {
 		if v.late != nil && !s.onDetour {
-			s.conn.log.Warn("confirms do not come", "exchange", v.late.exchange, "routing_key", v.late.key, "after", lateBeats*s.pulse.every)
+			s.conn.Logger().Warn("confirms do not come", "exchange", v.late.exchange, "routing_key", v.late.key, "after", lateBeats*s.pulse.every)
 		}
 		close(s.over)
 	}
 	if now.deaf {
-		s.wg.Go(func() { s.conn.giveUp(time.Duration(beats-aside) * s.pulse.every) })
+		s.wg.Go(func() { s.conn.GiveUp(time.Duration(beats-aside) * s.pulse.every) })
 	}
 	if now.done {
 		s.wg.Go(func() { _ = s.ch.Close() }) // it is closed, whatever the error; these channels have a budget, and time

@@ -1,6 +1,10 @@
 package reprise
 
-import "context"
+import (
+	"context"
+
+	"github.com/reprisemq/reprise/internal/amqpconn"
+)
 
 // maxSpare bounds how many channels a connection may have, besides those that serve
 // everybody, for destinations that do not confirm: those of detours, and those that
@@ -8,23 +12,18 @@ import "context"
 // over it fails for all.
 const maxSpare = 128
 
-// newSpare makes the budget of a connection that may have so many channels at all.
-func newSpare(channels uint16) chan struct{} {
-	return make(chan struct{}, min(maxSpare, max(1, channels/2)))
-}
-
 // open opens a channel to publish on. That of a detour waits until there may be one
 // more.
-func (p *publisher) open(ctx context.Context, c *conn) (*confirming, error) {
+func (p *publisher) open(ctx context.Context, c *amqpconn.Conn) (*confirming, error) {
 	if p.onDetour {
-		if err := c.takeSpare(ctx); err != nil {
+		if err := takeSpare(ctx, c); err != nil {
 			return nil, err
 		}
 	}
 	s, err := openConfirming(c, p)
 	switch {
 	case p.onDetour && err != nil:
-		<-c.spare
+		<-c.Spare
 	case p.onDetour:
 		p.freeSpare(s)
 	}
@@ -36,7 +35,7 @@ func (p *publisher) open(ctx context.Context, c *conn) (*confirming, error) {
 // nothing is left to wait for on this one: it ends. That of a detour is set aside when no
 // answer is to be expected any more.
 func (p *publisher) setAside(ctx context.Context, s *confirming) {
-	spare := s.conn.spare
+	spare := s.conn.Spare
 	if p.onDetour {
 		spare = nil // it has been taken
 	}
@@ -55,12 +54,12 @@ func (p *publisher) setAside(ctx context.Context, s *confirming) {
 	}
 }
 
-func (c *conn) takeSpare(ctx context.Context) error {
+func takeSpare(ctx context.Context, c *amqpconn.Conn) error {
 	select {
-	case c.spare <- struct{}{}:
+	case c.Spare <- struct{}{}:
 		return nil
-	case <-c.lost:
-		return c.reason
+	case <-c.Lost():
+		return c.Reason()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -68,8 +67,8 @@ func (c *conn) takeSpare(ctx context.Context) error {
 
 // freeSpare has one channel more be possible once this one has ended.
 func (p *publisher) freeSpare(s *confirming) {
-	p.link.wg.Go(func() {
+	p.client.tasks.WaitGroup().Go(func() {
 		<-s.dead
-		<-s.conn.spare
+		<-s.conn.Spare
 	})
 }

@@ -64,7 +64,7 @@ func (t *trials) of(pub *publication) (n trial) {
 	if x := exchangeName(pub.exchange); !t.exchanges[x] {
 		n.exchange = x
 	}
-	if u := pub.msg.UserId; u != "" && u != t.user && !t.users[u] {
+	if u := pub.msg.UserID; u != "" && u != t.user && !t.users[u] {
 		n.user = u
 	}
 	return n
@@ -119,7 +119,7 @@ func (s *confirming) begin(pub *publication) bool {
 // reports whether the channel is still there. Whoever has all the room knows that
 // nothing is in flight.
 func (s *confirming) drain() bool {
-	s.conn.socket.flush()
+	s.conn.Flush()
 	timer := time.NewTimer(trialPatience)
 	defer timer.Stop()
 	taken := 1 // for what is to be written

@@ -225,7 +225,7 @@ func (c WorkerConfig) Validate() error {
 			if c.Priority != 0 && slices.ContainsFunc(all.Queues, c.singleActive) {
 				fault("Priority must be 0 on a queue with x-single-active-consumer: got %d (with priorities, RabbitMQ may keep a consumer that has ended as the active one, and deliver nothing)", c.Priority)
 			}
-			errs = append(errs, validateTopology(all))
+			errs = append(errs, checkTopology(all))
 		}
 	}
 	return errors.Join(errs...)

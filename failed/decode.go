@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/reprisemq/reprise/internal/amqpconn"
 
 	"github.com/reprisemq/reprise/topology"
 )
@@ -86,7 +86,7 @@ func readTyped(name string, v any) (any, error) {
 			scale, err := readInt(x[0], 0, math.MaxUint8)
 			value, err2 := readInt(x[1], math.MinInt32, math.MaxInt32)
 			if err == nil && err2 == nil {
-				return amqp.Decimal{Scale: uint8(scale), Value: int32(value)}, nil
+				return amqpconn.Decimal{Scale: uint8(scale), Value: int32(value)}, nil
 			}
 		}
 	case string:

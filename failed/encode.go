@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/reprisemq/reprise/internal/amqpconn"
 
 	"github.com/reprisemq/reprise/topology"
 )
@@ -95,11 +95,9 @@ func appendValue(b []byte, v any, depth int) ([]byte, error) {
 		return appendFloat(b, "float64", x, 64, math.Float64bits(x)), nil
 	case []byte:
 		return appendBase64(b, "bytes", string(x)), nil
-	case amqp.Decimal:
+	case amqpconn.Decimal:
 		return fmt.Appendf(b, `{"decimal":[%d,%d]}`, x.Scale, x.Value), nil
 	case topology.Table:
-		return appendNested(b, x, depth)
-	case amqp.Table:
 		return appendNested(b, x, depth)
 	case map[string]any:
 		return appendNested(b, x, depth)

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/reprisemq/reprise/internal/amqpconn"
 
 	"github.com/reprisemq/reprise"
 )
@@ -70,7 +70,7 @@ func unsent(r Refusal) string { return fmt.Sprintf("message %d cannot be sent: %
 func unfit(err error) bool {
 	_, large := errors.AsType[*reprise.TooLargeError](err)
 	refused, ok := errors.AsType[*reprise.RefusedError](err)
-	return large || errors.Is(err, reprise.ErrInvalidMessage) || errors.Is(err, errNowhere) || ok && refused.Code == amqp.PreconditionFailed
+	return large || errors.Is(err, reprise.ErrInvalidMessage) || errors.Is(err, errNowhere) || ok && refused.Code == amqpconn.PreconditionFailed
 }
 
 // barred reports whether it is about where the message goes or who sends it, so that it

@@ -4,9 +4,7 @@ package archtest
 var Exceptions = []string{
 	"place internal/consume",
 	"place internal/publish",
-	"place internal/amqpconn",
 	". → github.com/rabbitmq/amqp091-go",
-	"failed → github.com/rabbitmq/amqp091-go",
 	"files of .",
 	"package comment of .",
 	"broker/internal/diskstore/salvage.go",

@@ -31,7 +31,7 @@ internal/sqlkit, internal/mgmtapi, internal/published          | internal/inside
 internal/consume                                               |
 internal/ack, internal/publish                                 |
 internal/amqpconn                                              |
-topology/preset                                                |
+topology/preset, internal/retry                                |
 topology                                                       |
 backoff                                                        |
 -------------------------------------------------------------------------------------------------------

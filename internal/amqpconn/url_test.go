@@ -1,7 +1,6 @@
-package reprise
+package amqpconn
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -9,13 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"pgregory.net/rapid"
-
-	"github.com/reprisemq/reprise/backoff"
 )
 
 // Each address of a list is what a URL of that host alone would say, to the AMQP
@@ -36,7 +31,7 @@ func TestAListOfHostsIsAsManyURLs(t *testing.T) {
 		if strings.Contains(tail, "certfile") {
 			scheme = "amqps"
 		}
-		all, err := parseURL(scheme + "://" + login + strings.Join(hosts, ",") + tail)
+		all, err := ParseURL(scheme + "://" + login + strings.Join(hosts, ",") + tail)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +78,7 @@ func TestNoPartOfAPasswordShows(t *testing.T) {
 			"http://user:" + password + "@host",
 			"user:" + password + "@host",
 		}).Draw(t, "url")
-		all, err := parseURL(raw)
+		all, err := ParseURL(raw)
 		for e := err; e != nil; e = errors.Unwrap(e) {
 			if strings.Contains(e.Error(), secret) {
 				t.Fatalf("%q: the error shows it: %v", raw, e)
@@ -140,7 +135,7 @@ func TestURLsThatCannotBeUsed(t *testing.T) {
 		"amqps://h1?verify=verify_none":              "its parameter verify must be verify_peer",
 		"amqps://h1?certfile=/c":                     "needs both of its parameters certfile and keyfile",
 	} {
-		err := CheckURL(url)
+		_, err := ParseURL(url)
 		if _, ok := errors.AsType[*ConnectError](err); !ok || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", url, err, want)
 		}
@@ -149,7 +144,7 @@ func TestURLsThatCannotBeUsed(t *testing.T) {
 
 // The parameters that there are can be used, all at once.
 func TestParametersOfAURL(t *testing.T) {
-	all, err := parseURL("amqps://h1,h2:5673/v?cacertfile=/ca&certfile=/c&keyfile=/k&verify=verify_peer&server_name_indication=name&" +
+	all, err := ParseURL("amqps://h1,h2:5673/v?cacertfile=/ca&certfile=/c&keyfile=/k&verify=verify_peer&server_name_indication=name&" +
 		"auth_mechanism=plain&auth_mechanism=external&heartbeat=7&connection_timeout=5000&channel_max=9")
 	if err != nil {
 		t.Fatal(err)
@@ -168,13 +163,13 @@ func TestParametersOfAURL(t *testing.T) {
 
 // A fleet spreads over the nodes, and so do the clients of a node that is gone.
 func TestEachClientHasAnOrderOfItsOwn(t *testing.T) {
-	all, err := parseURL("amqp://h1,h2,h3")
+	all, err := ParseURL("amqp://h1,h2,h3")
 	if err != nil {
 		t.Fatal(err)
 	}
 	orders := map[string]bool{}
 	for range 500 {
-		r := newRotation(all)
+		r := all.Rotation()
 		var order []string
 		for range 3 {
 			order = append(order, r.next().Host)
@@ -189,49 +184,6 @@ func TestEachClientHasAnOrderOfItsOwn(t *testing.T) {
 	}
 	if len(orders) != 6 {
 		t.Errorf("%d orders of 3 hosts came up: %v", len(orders), orders)
-	}
-}
-
-// All addresses are tried before there is a delay, and the delays grow by the round.
-func TestAddressesAreTriedInRounds(t *testing.T) {
-	for _, hosts := range []int{1, 2, 3} {
-		t.Run(fmt.Sprint(hosts), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				url := "amqp://h1,h2,h3"[:len("amqp://")+3*hosts-1]
-				began := time.Now()
-				var at []time.Duration
-				var addrs []string
-				_, err := Dial(ctx, url, &Config{
-					Reconnect: backoff.Exponential{Initial: time.Second, Max: time.Hour},
-					Dial: func(_ context.Context, _, addr string) (net.Conn, error) {
-						at = append(at, time.Since(began))
-						addrs = append(addrs, addr)
-						if len(at) == 3*hosts {
-							cancel()
-						}
-						return nil, errors.New("nobody is home")
-					},
-				})
-				var want []time.Duration
-				for _, round := range []time.Duration{0, 1, 3} {
-					want = append(want, slices.Repeat([]time.Duration{round * time.Second}, hosts)...)
-				}
-				if !slices.Equal(at, want) {
-					t.Errorf("tried after %v, want %v", at, want)
-				}
-				for round := range slices.Chunk(addrs, hosts) {
-					if slices.Sort(round); len(slices.Compact(round)) != hosts {
-						t.Errorf("one round was %v", addrs)
-					}
-				}
-				last := addrs[len(addrs)-1]
-				if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "nobody is home") || !strings.Contains(err.Error(), "h1:5672") || !strings.Contains(err.Error(), last) {
-					t.Errorf("got %v", err)
-				}
-			})
-		})
 	}
 }
 
@@ -254,11 +206,11 @@ func TestARefusalThatIsInferredIsBelievedTheSecondTime(t *testing.T) {
 		{3, []error{gone, gone, inferred, gone, inferred, inferred}, 6},
 		{2, []error{inferred, gone, gone, gone, inferred, gone, gone}, 0},
 	} {
-		all, err := parseURL("amqp://h1,h2,h3"[:len("amqp://")+3*tc.hosts-1])
+		all, err := ParseURL("amqp://h1,h2,h3"[:len("amqp://")+3*tc.hosts-1])
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := newRotation(all)
+		r := all.Rotation()
 		believed := 0
 		for i, err := range tc.errs {
 			r.next()

@@ -1,4 +1,4 @@
-package reprise
+package amqpconn
 
 import (
 	"net"
@@ -6,26 +6,26 @@ import (
 	"sync/atomic"
 )
 
-// socket is the network connection below the AMQP client.
+// socket is the network connection below the client.
 //
-// It notes whether reading or writing has failed: a connection that ends without is
-// ended by what was said on it.
+// It can hold writes until more follows in the same packet. The client writes each message
+// to the socket by itself, which costs both sides about as much as everything else about
+// the message.
 //
-// It can hold what is written, for more to follow in the same packet: the client
-// writes each message by itself, which costs both sides about as much as the rest
-// of the message's way.
+// It records whether reading or writing has failed. If neither has, the connection ended
+// because of its content.
 type socket struct {
 	net.Conn
 	failed  atomic.Bool
 	greeted bool         // something was read
-	first   atomic.Int32 // the first byte of that
+	first   atomic.Int32 // the first byte that was read
 
 	mu      sync.Mutex
 	holding bool
 	held    []byte
 }
 
-// maxHeld is how many bytes are held at most.
+// maxHeld is the maximum number of bytes that are held.
 const maxHeld = 64 << 10
 
 // Read implements net.Conn.
@@ -52,21 +52,21 @@ func (s *socket) Write(p []byte) (int, error) {
 	return s.noted(s.Conn.Write(p))
 }
 
-// hold holds what is written from now on, until flush. Whoever calls it must call
-// flush before it waits for anything.
+// hold holds all writes until flush. The caller must call flush before it waits for
+// anything.
 func (s *socket) hold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.holding = true
 }
 
-// flush writes what is held, no matter who wrote it.
+// flush writes what is held, by whomever it was written.
 func (s *socket) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.holding = false
 	if s.release() != nil {
-		_ = s.Conn.Close() // for the client to see that it is over
+		_ = s.Conn.Close() // the client then ends the connection
 	}
 }
 

@@ -1,4 +1,4 @@
-package reprise
+package amqpconn
 
 import (
 	"crypto/tls"
@@ -20,7 +20,7 @@ const (
 
 // explain turns what the broker or TLS says about a client it will never let in
 // into a *ConnectError; other errors are returned as they are.
-func (l *link) explain(a address, s *socket, err error) error {
+func (l *Link) explain(a address, s *socket, err error) error {
 	fatal := func(format string, args ...any) error {
 		return &ConnectError{Addr: a.addr, Reason: fmt.Sprintf(format, args...), Err: err}
 	}
@@ -55,16 +55,16 @@ func (l *link) explain(a address, s *socket, err error) error {
 	case refusal.Code == amqp.AccessRefused && refusal.Server:
 		return fatal("the broker refused user %q: check user name and password (%s)", l.user, refusal.Reason)
 	case refusal.Code == amqp.NotAllowed && refusal.Server && strings.Contains(refusal.Reason, "limit ("):
-		return inWords(err) // of connections: others may end
+		return ended(err) // of connections: others may end
 	case refusal.Code == amqp.NotAllowed && refusal.Server:
 		return fatal("the broker does not let user %q into virtual host %q: check that it exists and that the user has permissions on it (%s)", l.user, a.Vhost, refusal.Reason)
 	}
-	return inWords(err)
+	return ended(err)
 }
 
 func isLoopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
 
-// refusedError is a refusal that is only inferred: see rotation.refusal.
+// refusedError is a refusal that is only inferred: see Rotation.refusal.
 type refusedError struct{ err error }
 
 func (e *refusedError) Error() string { return e.err.Error() }

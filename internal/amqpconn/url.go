@@ -1,4 +1,4 @@
-package reprise
+package amqpconn
 
 import (
 	"errors"
@@ -15,29 +15,31 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
+// Addresses are the brokers that a URL names.
+type Addresses []address
+
+// TLS reports whether connections use TLS, which is the same for all addresses.
+func (a Addresses) TLS() bool { return a[0].Scheme == "amqps" }
+
+// First is the host:port of the first address.
+func (a Addresses) First() string { return a[0].addr }
+
 // address is one of the brokers that a URL names.
 type address struct {
 	amqp.URI
-	url  string // this one alone, for the AMQP client
-	addr string // host:port, for people
+	url  string // of this address alone, for the client
+	addr string // host:port
 }
 
-// CheckURL reports what is wrong with the URL of a broker, as Dial does, without
-// connecting. No part of the URL is in the error, since it could be part of a
-// password.
-func CheckURL(url string) error {
-	_, err := parseURL(url)
-	return err
-}
-
-// parseURL reads a URL of one or several addresses:
+// ParseURL reads a URL of one or several addresses:
 //
 //	amqp://user:password@host1:5672,host2,[::1]:5673/vhost?heartbeat=5
 //
-// The AMQP client knows no such thing; it is given a URL for each.
+// The client reads one address only, so each address has a URL of its own. No part of the
+// URL is in an error, since it could be part of a password.
 // https://www.rabbitmq.com/docs/uri-spec
-func parseURL(url string) ([]address, error) {
-	fault := func(format string, args ...any) ([]address, error) {
+func ParseURL(url string) (Addresses, error) {
+	fault := func(format string, args ...any) (Addresses, error) {
 		return nil, &ConnectError{Reason: fmt.Sprintf("cannot use this broker URL (%s): write amqp://user:password@host:5672/vhost, "+
 			"special characters percent-encoded (@ is %%40, / is %%2F, %% is %%25), further hosts of a cluster after commas", fmt.Sprintf(format, args...))}
 	}
@@ -71,7 +73,7 @@ func parseURL(url string) ([]address, error) {
 	if wrong := checkParameters(scheme, tail); wrong != "" {
 		return fault("%s", wrong)
 	}
-	var all []address
+	var all Addresses
 	list := strings.Split(hosts, ",")
 	for i, host := range list {
 		if strings.Count(host, ":") > 1 && !strings.HasPrefix(host, "[") {
@@ -212,41 +214,41 @@ func (a address) login() string {
 	return a.Username
 }
 
-// rotation is the order in which a link tries addresses: each attempt takes the
-// next one.
-type rotation struct {
-	all       []address
+// Rotation is the order in which a Link tries addresses: each attempt takes the next one.
+type Rotation struct {
+	all       Addresses
 	at        int    // the address tried last
-	suspected []bool // of each: the last time it seemed to refuse us
+	suspected []bool // of each: the last attempt seemed to be refused
 }
 
-// newRotation has an order of its own, so that the clients of a node that is gone
-// spread over the others.
-func newRotation(all []address) rotation {
+// Rotation returns a random order, so that the clients of a node that is gone spread over
+// the others.
+func (a Addresses) Rotation() Rotation {
+	all := a
 	all = slices.Clone(all)
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	return rotation{all: all, at: len(all) - 1, suspected: make([]bool, len(all))}
+	return Rotation{all: all, at: len(all) - 1, suspected: make([]bool, len(all))}
 }
 
 // beside returns a rotation whose first address is the one that r tried last.
-func (r *rotation) beside() rotation {
+func (r *Rotation) beside() Rotation {
 	n := len(r.all)
-	return rotation{all: r.all, at: (r.at + n - 1) % n, suspected: make([]bool, n)}
+	return Rotation{all: r.all, at: (r.at + n - 1) % n, suspected: make([]bool, n)}
 }
 
-func (r *rotation) next() address {
+func (r *Rotation) next() address {
 	r.at = (r.at + 1) % len(r.all)
 	return r.all[r.at]
 }
 
 // round is which time an address is tried at the nth attempt, from 1, and whether
 // it is the first of that round.
-func (r *rotation) round(attempt int) (n int, begins bool) {
+func (r *Rotation) round(attempt int) (n int, begins bool) {
 	return (attempt-1)/len(r.all) + 1, (attempt-1)%len(r.all) == 0
 }
 
-// patience is how long connecting, TLS and the AMQP handshake may take together.
-func (r *rotation) patience(a address) time.Duration {
+// timeout bounds connecting, TLS and the AMQP handshake together.
+func (r *Rotation) timeout(a address) time.Duration {
 	switch {
 	case a.ConnectionTimeout > 0:
 		return time.Duration(a.ConnectionTimeout) * time.Millisecond
@@ -259,7 +261,7 @@ func (r *rotation) patience(a address) time.Duration {
 // refusal returns err, what came of trying the present address, if it is a
 // refusal. One that is only inferred is believed when it happens twice: in a row,
 // or at the same address.
-func (r *rotation) refusal(err error) error {
+func (r *Rotation) refusal(err error) error {
 	inferred, suspect := errors.AsType[*refusedError](err)
 	before := r.suspected[r.at] || r.suspected[(r.at+len(r.all)-1)%len(r.all)]
 	r.suspected[r.at] = suspect
@@ -276,7 +278,7 @@ func (r *rotation) refusal(err error) error {
 }
 
 // String names all addresses.
-func (r *rotation) String() string {
+func (r *Rotation) String() string {
 	names := make([]string, len(r.all))
 	for i, a := range r.all {
 		names[i] = a.addr

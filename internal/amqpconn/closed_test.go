@@ -1,4 +1,4 @@
-package reprise
+package amqpconn
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 )
 
 // Why a connection ended is said in words, and is still the client's error.
-func TestInWords(t *testing.T) {
+func TestTheEndOfAConnectionIsDescribed(t *testing.T) {
 	for want, err := range map[string]*amqp.Error{
 		"the broker, or what is between, closed the connection without a word (EOF)":                                          {Code: 501, Reason: "EOF"},
 		"the connection broke: read tcp 127.0.0.1:1->127.0.0.1:2: read: connection reset by peer":                             {Code: 501, Reason: "read tcp 127.0.0.1:1->127.0.0.1:2: read: connection reset by peer"},
@@ -16,7 +16,7 @@ func TestInWords(t *testing.T) {
 		"the broker closed the connection: CONNECTION_FORCED - broker forced connection closure with reason 'shutdown' (320)": {Code: 320, Reason: "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'", Server: true},
 		"the broker closed the channel: PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out (406)":          {Code: 406, Reason: "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out", Server: true, Recover: true},
 	} {
-		got := inWords(err)
+		got := ended(err)
 		if got.Error() != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -24,7 +24,7 @@ func TestInWords(t *testing.T) {
 			t.Errorf("%q is not the client's error any more", got)
 		}
 	}
-	if other := errors.New("no route to host"); inWords(other) != other {
+	if other := errors.New("no route to host"); ended(other) != other {
 		t.Error("another error was changed")
 	}
 }

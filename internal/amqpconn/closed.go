@@ -1,0 +1,50 @@
+package amqpconn
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// endedError describes why a connection or channel ended. The client reports
+// `Exception (501) Reason: "EOF"` for a connection that was cut.
+type endedError struct {
+	err   error // *amqp.Error or *Refusal
+	cause *amqp.Error
+}
+
+// ended describes the end of a connection or channel. Other errors are returned as they are.
+func ended(err error) error {
+	e, ok := err.(*amqp.Error)
+	switch {
+	case !ok || e == nil:
+		return err
+	case e == amqp.ErrClosed:
+		return ErrGone
+	case e.Server:
+		return &endedError{translated(e), e}
+	}
+	return &endedError{e, e}
+}
+
+func (e *endedError) Error() string {
+	what := "connection"
+	if e.cause.Recover {
+		what = "channel"
+	}
+	switch reason := e.cause.Reason; {
+	case e.cause.Server:
+		return fmt.Sprintf("the broker closed the %s: %s (%d)", what, reason, e.cause.Code)
+	case reason == io.EOF.Error():
+		return "the broker, or what is between, closed the connection without a word (EOF)"
+	case strings.HasSuffix(reason, "i/o timeout"):
+		return fmt.Sprintf("nothing came from the broker for too long, not even a heartbeat (%s)", reason)
+	default: // of the network, or what could not be read
+		return "the connection broke: " + reason
+	}
+}
+
+// Unwrap returns the client's error, or the broker's refusal.
+func (e *endedError) Unwrap() error { return e.err }

@@ -1,0 +1,108 @@
+package amqpconn
+
+import (
+	"errors"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Errors of connections, which package reprise exports.
+var (
+	ErrClosed         = errors.New("reprise: closed")
+	ErrDisconnected   = errors.New("reprise: not connected to the broker")
+	ErrBlocked        = errors.New("reprise: the broker takes no messages")
+	ErrInvalidMessage = errors.New("reprise: invalid message")
+)
+
+// Errors that stay within the module.
+var (
+	// ErrGone means that a channel or connection is closed and the broker gave no reason.
+	// Unlike after ErrClosed, a new one may replace it.
+	ErrGone = errors.New("reprise: channel or connection closed")
+
+	// ErrSilent means that the broker did not answer a request in time.
+	ErrSilent = errors.New("the broker did not answer in time")
+
+	// ErrChannelMax means that the connection has as many channels as it may have.
+	ErrChannelMax error = amqp.ErrChannelMax
+
+	// ErrExpired means that there was no connection in time.
+	ErrExpired = errors.New("reprise: no connection in time")
+)
+
+// AMQP reply codes.
+const (
+	ConnectionForced   = amqp.ConnectionForced
+	AccessRefused      = amqp.AccessRefused
+	NotFound           = amqp.NotFound
+	ResourceLocked     = amqp.ResourceLocked
+	PreconditionFailed = amqp.PreconditionFailed
+	InternalError      = amqp.InternalError
+)
+
+// Refusal is the broker's reason for closing a channel or a connection.
+type Refusal struct {
+	Code    int    // AMQP reply code
+	Text    string // the broker's words
+	Channel bool   // only the channel is closed
+
+	err *amqp.Error
+}
+
+func (r *Refusal) Error() string { return r.err.Error() }
+func (r *Refusal) Unwrap() error { return r.err }
+
+// RefusedChannel returns the broker's reason if err says that it has closed a channel,
+// and the connection goes on.
+func RefusedChannel(err error) (*Refusal, bool) {
+	r, ok := errors.AsType[*Refusal](err)
+	return r, ok && r.Channel
+}
+
+// translated returns an error of the client as one of this package.
+func translated(err error) error {
+	e, ok := err.(*amqp.Error)
+	switch {
+	case !ok || e == nil:
+		return err
+	case e == amqp.ErrClosed:
+		return ErrGone
+	case e == amqp.ErrChannelMax:
+		return ErrChannelMax
+	case e.Server:
+		return &Refusal{Code: e.Code, Text: e.Reason, Channel: e.Recover, err: e}
+	}
+	return ended(e)
+}
+
+// BlockedError reports that the broker does not take messages for the time being.
+type BlockedError struct {
+	Reason string // the broker's words, such as "low on memory"; "" if it has not said why
+}
+
+func (e *BlockedError) Error() string {
+	if e.Reason == "" {
+		return ErrBlocked.Error() + " (it has not said why)"
+	}
+	return ErrBlocked.Error() + ": " + e.Reason
+}
+
+// Is makes it match ErrBlocked.
+func (e *BlockedError) Is(target error) bool { return target == ErrBlocked }
+
+// ConnectError reports that trying to connect again does not help.
+type ConnectError struct {
+	Addr   string // host:port, "" when the URL did not say
+	Reason string // what is wrong, and what to look at
+	Err    error  // the broker's or the parser's own error, if any
+}
+
+func (e *ConnectError) Error() string {
+	if e.Addr == "" {
+		return "reprise: " + e.Reason
+	}
+	return fmt.Sprintf("reprise: %s: %s", e.Addr, e.Reason)
+}
+
+func (e *ConnectError) Unwrap() error { return e.Err }

@@ -1,0 +1,45 @@
+package amqpconn
+
+import (
+	"context"
+	"sync"
+)
+
+// Tasks are the goroutines of a client. The zero value is ready for use.
+type Tasks struct {
+	wg     sync.WaitGroup
+	mu     sync.Mutex
+	joined chan struct{} // nil until Close; closed when all goroutines have ended
+}
+
+// Go runs f on a goroutine, or returns ErrClosed once Close was called.
+func (t *Tasks) Go(f func()) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.joined != nil {
+		return ErrClosed
+	}
+	t.wg.Go(f)
+	return nil
+}
+
+// Close calls stop, at the first call only, and waits until all goroutines have ended, or
+// ctx has. No further goroutines start.
+func (t *Tasks) Close(ctx context.Context, stop func()) error {
+	t.mu.Lock()
+	if t.joined == nil {
+		t.joined = make(chan struct{})
+		stop()
+		go func() {
+			t.wg.Wait()
+			close(t.joined)
+		}()
+	}
+	t.mu.Unlock()
+	select {
+	case <-t.joined:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
