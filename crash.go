@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -52,14 +53,14 @@ func (w *Worker) suspect(d amqpconn.Delivery) bool {
 	if !d.Redelivered {
 		return false
 	}
-	n, _ := topology.Integer(d.Headers["x-delivery-count"])
+	n, _ := amqpvalue.Integer(d.Headers["x-delivery-count"])
 	if n < suspectAfter {
 		return false
 	}
 	at := topology.Delivery{Queue: w.cfg.Queue, Exchange: d.Exchange, RoutingKey: d.RoutingKey, Redelivered: true, Headers: amqpconn.CloneTable(d.Headers)}
 	crashes := 0
 	_ = guard("strategy", func() error { // attempt meets it again, and says so
-		crashes = topology.Crashes(w.cfg.Strategy.Marks, at)
+		crashes = amqpvalue.Crashes(w.cfg.Strategy.Marks, at, at.Redelivered, at.Headers)
 		return nil
 	})
 	return crashes >= suspectAfter

@@ -7,6 +7,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/ack"
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -46,7 +47,7 @@ func (d *delivery) read() {
 	}
 	d.err = guard("strategy", func() error {
 		d.history = w.cfg.Strategy.Marks.Read(d.at)
-		d.crashes = topology.Crashes(w.cfg.Strategy.Marks, d.at)
+		d.crashes = amqpvalue.Crashes(w.cfg.Strategy.Marks, d.at, d.at.Redelivered, d.at.Headers)
 		return nil
 	})
 	if d.err != nil {

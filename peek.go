@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
 // MaxPeeks is how often a message may have been given back to its queue for Peek to look at
@@ -50,7 +50,7 @@ func peek(ctx context.Context, ch *amqpconn.Channel, queue string, n int, look f
 			return last, err
 		}
 		last = d.Tag
-		if given, _ := topology.Integer(d.Headers["x-delivery-count"]); given >= MaxPeeks {
+		if given, _ := amqpvalue.Integer(d.Headers["x-delivery-count"]); given >= MaxPeeks {
 			return last, nil
 		}
 		look(messageOf(&d, queue, amqpconn.CloneTable(d.Headers)))

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
 // maxHeaderText is how long a header may be for Filter.Headers to find it.
@@ -14,7 +14,7 @@ const maxHeaderText = 256
 // is, numbers in decimal, true and false, times as RFC 3339 in UTC. Tables, arrays,
 // bytes and void cannot be found, nor text of more than 256 bytes.
 func HeaderText(v any) (text string, ok bool) {
-	if n, isInteger := topology.Integer(v); isInteger {
+	if n, isInteger := amqpvalue.Integer(v); isInteger {
 		return strconv.FormatInt(n, 10), true
 	}
 	switch x := v.(type) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -43,11 +44,11 @@ func placeOf(m *reprise.Message, h topology.History, died []death, origin func(*
 	if h.Queue != "" {
 		return claim(h.Queue)
 	}
-	if first, ok := m.Headers["x-first-death-queue"].(string); ok && !topology.IsWaitQueue(first) {
+	if first, ok := m.Headers["x-first-death-queue"].(string); ok && !amqpvalue.IsWaitQueue(first) {
 		return claim(first)
 	}
 	for _, d := range died {
-		if !topology.IsWaitQueue(d.queue) {
+		if !amqpvalue.IsWaitQueue(d.queue) {
 			return place{queue: d.queue}
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
 // HeaderBusy counts, as 64 bits, how often a message has come while its key was
@@ -28,7 +28,7 @@ func busyBefore(m *reprise.Message) int64 {
 	if !found {
 		value = m.Headers[formerBusy]
 	}
-	before, _ := topology.Integer(value)
+	before, _ := amqpvalue.Integer(value)
 	return min(max(0, before), 1000) // any publisher can write headers
 }
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/idempotent"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/testkit"
-	"github.com/reprisemq/reprise/topology"
 )
 
 // The count of a message that was busy travels with it, also from a release that called the header otherwise.
@@ -52,7 +52,7 @@ func TestBusyMessagesCarryTheirCount(t *testing.T) {
 				parked, found, err = ch.Get(queue+".failed", true)
 				return found && err == nil
 			})
-			if n, _ := topology.Integer(parked.Headers["x-reprise-busy"]); n != tc.want {
+			if n, _ := amqpvalue.Integer(parked.Headers["x-reprise-busy"]); n != tc.want {
 				t.Errorf("%v became %v, want %d", tc.headers, parked.Headers, tc.want)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -109,7 +110,7 @@ func (a Account) place(queue string) place {
 		return wait
 	case slices.Contains(a.Failed, queue):
 		return parked
-	case !topology.IsWaitQueue(queue):
+	case !amqpvalue.IsWaitQueue(queue):
 		return nowhere
 	}
 	if i := strings.LastIndex(queue, ".wait."); i >= 0 && slices.Contains(a.Work, queue[:i]) {

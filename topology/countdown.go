@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
 // CountDown is the Marks of systems that write the number of retries that
@@ -46,7 +48,7 @@ func (c CountDown) left(headers Table) int {
 	if !found {
 		return c.Default
 	}
-	n, ok := Integer(v)
+	n, ok := amqpvalue.Integer(v)
 	if text, isText := v.(string); !ok && isText {
 		n, _ = strconv.ParseInt(text, 10, 64) // 0, or the nearest there is
 	}

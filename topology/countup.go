@@ -3,6 +3,8 @@ package topology
 import (
 	"fmt"
 	"math"
+
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
 // CountUp is the Marks of systems that count on the message how often it was put
@@ -39,7 +41,7 @@ func (c CountUp) Owns(header string) bool { return header == c.Header || Trail{}
 // Read returns what a Trail kept; the number of attempts is the count's.
 func (c CountUp) Read(d Delivery) History {
 	h := Trail{}.Read(d)
-	h.Attempts = count(d.Headers[c.Header])
+	h.Attempts = amqpvalue.Count(d.Headers[c.Header])
 	return h
 }
 

@@ -3,8 +3,9 @@ package topology
 import (
 	"fmt"
 	"iter"
-	"math"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
 // Deaths are the Marks of messages that are rejected and dead-lettered rather
@@ -85,7 +86,7 @@ func rejected(d Delivery) iter.Seq[Table] {
 // rejections is how often d.Queue rejected the message.
 func rejections(d Delivery) (n int) {
 	for death := range rejected(d) {
-		n = add(n, count(death["count"]))
+		n = add(n, amqpvalue.Count(death["count"]))
 	}
 	return n
 }
@@ -100,7 +101,7 @@ func rejectable(d Delivery) error {
 	entries, _ := d.Headers[headerDeath].([]any) // of anything else the broker makes a new one
 	for _, e := range entries {
 		death, _ := e.(Table)
-		n, ok := Integer(death["count"])
+		n, ok := amqpvalue.Integer(death["count"])
 		if !ok || n < 1 || death["queue"] == d.Queue && death["reason"] != "rejected" {
 			return fmt.Errorf("topology: its header x-death is not one that a broker has written on the way to %q (%v): "+
 				"publish messages without the x-death of others", d.Queue, death)
@@ -109,14 +110,5 @@ func rejectable(d Delivery) error {
 	return nil
 }
 
-// count reads a counter that others wrote; whatever is no number is 0.
-func count(v any) int {
-	n, _ := Integer(v)
-	return int(min(max(n, 0), mostCounted))
-}
-
-// mostCounted is where counting ends: the next attempt has a number in 32 bits, too.
-const mostCounted = math.MaxInt32 - 1
-
 // add adds two counters.
-func add(a, b int) int { return int(min(int64(a)+int64(b), mostCounted)) }
+func add(a, b int) int { return int(min(int64(a)+int64(b), amqpvalue.MaxCount)) }

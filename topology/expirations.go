@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
 // HeaderWaits is what GrowingTTL writes on a copy beside its Trail, and Expirations
@@ -82,7 +84,7 @@ func (e Expirations) Read(d Delivery) History {
 	e = e.withDefaults()
 	h := trailOf(d)
 	w := e.last(d)
-	if ms, ok := Integer(d.Headers[HeaderWaits]); ok && ms > 0 && h.Attempts > 0 {
+	if ms, ok := amqpvalue.Integer(d.Headers[HeaderWaits]); ok && ms > 0 && h.Attempts > 0 {
 		h.Attempts = add(h.Attempts, e.retries(clampMilliseconds(ms), w))
 	} else if w.count > 0 {
 		h.Attempts = max(h.Attempts, add(1, e.retries(e.First, w)))
@@ -120,7 +122,7 @@ func (e Expirations) last(d Delivery) wait {
 		if !ok || death["queue"] != queue || death["reason"] != "expired" {
 			continue
 		}
-		w := wait{expiration: e.First, count: max(1, count(death["count"]))}
+		w := wait{expiration: e.First, count: max(1, amqpvalue.Count(death["count"]))}
 		if expiration, ok := originalExpiration(death); ok {
 			w.expiration = expiration
 		}
@@ -141,7 +143,7 @@ func (e Expirations) retries(given time.Duration, w wait) int {
 	if steps <= 0 { // nor where nothing has expired
 		return n
 	}
-	return add(n, int(min(steps, mostCounted)))
+	return add(n, int(min(steps, amqpvalue.MaxCount)))
 }
 
 // next is how long a message waits that has waited before: Factor times its last

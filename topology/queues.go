@@ -3,7 +3,6 @@ package topology
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -23,14 +22,6 @@ const DeliveryLimit = 20
 // on a message. There is no value for "never" that RabbitMQ 3.10 understands
 // too, and none given is 20 since 4.0.
 const unlimited = int64(math.MaxInt32)
-
-// waitQueueName has three forms: of Buckets, of Levels to a queue, of Levels to
-// an exchange.
-var waitQueueName = regexp.MustCompile(`(?s)\.wait\.[0-9]+-[0-9]+$|\.level\.[0-9]+$|^exchange\..+\.level-[0-9]+$`)
-
-// IsWaitQueue reports whether a queue of that name is one of Buckets or Levels,
-// by the form of the name: nobody should consume from it.
-func IsWaitQueue(name string) bool { return waitQueueName.MatchString(name) }
 
 // FailedQueue is the name of a work queue's parking lot: queue + ".failed".
 func FailedQueue(queue string) string { return queue + ".failed" }

@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"math"
 	"reflect"
 	"time"
 )
@@ -14,37 +13,6 @@ import (
 // float32, float64, string, []byte, time.Time (whole seconds), Table, []any of
 // these, and what the AMQP client adds (its Decimal).
 type Table map[string]any
-
-// Integer returns v as an int64 if it is an integer of any width. Programs in
-// other languages write counters in whatever width their client prefers, so
-// counters are read with this.
-func Integer(v any) (int64, bool) {
-	switch n := v.(type) {
-	case int:
-		return int64(n), true
-	case int8:
-		return int64(n), true
-	case int16:
-		return int64(n), true
-	case int32:
-		return int64(n), true
-	case int64:
-		return n, true
-	case uint8:
-		return int64(n), true
-	case uint16:
-		return int64(n), true
-	case uint32:
-		return int64(n), true
-	case uint:
-		return clampUint(uint64(n)), true
-	case uint64:
-		return clampUint(n), true
-	}
-	return 0, false
-}
-
-func clampUint(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
 // WireSize returns the number of bytes the table takes in a frame, its length
 // prefix included. A content header must fit into one frame, so what is

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
 // Exchange kinds every broker knows.
@@ -185,7 +187,7 @@ func normalQueue(q Queue) Queue {
 func normalArgs(t Table) Table {
 	n := Table{}
 	for k, v := range t {
-		if i, ok := Integer(v); ok {
+		if i, ok := amqpvalue.Integer(v); ok {
 			v = i
 		}
 		n[k] = v

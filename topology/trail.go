@@ -3,6 +3,8 @@ package topology
 import (
 	"math"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
 // Headers that Trail writes.
@@ -46,9 +48,9 @@ func (Trail) Owns(header string) bool { return trailHeaders[header] }
 // absent.
 func (Trail) Read(d Delivery) History {
 	h := History{
-		Attempts:      count(d.Headers[HeaderAttempts]),
+		Attempts:      amqpvalue.Count(d.Headers[HeaderAttempts]),
 		RetriesLeft:   Undecided,
-		ErrorsDropped: count(d.Headers[HeaderErrorsDropped]),
+		ErrorsDropped: amqpvalue.Count(d.Headers[HeaderErrorsDropped]),
 	}
 	h.FirstFailed, _ = d.Headers[HeaderFirstFailed].(time.Time)
 	h.Queue, _ = d.Headers[HeaderQueue].(string)
@@ -129,11 +131,11 @@ func writeAttempts(errs []AttemptError, limit int) []any {
 }
 
 func readAttempt(t Table) AttemptError {
-	e := AttemptError{Attempt: count(t["attempt"])}
+	e := AttemptError{Attempt: amqpvalue.Count(t["attempt"])}
 	e.Time, _ = t["time"].(time.Time)
 	e.Error, _ = t["error"].(string)
 	e.Host, _ = t["host"].(string)
-	if n, ok := Integer(t["duration-ms"]); ok {
+	if n, ok := amqpvalue.Integer(t["duration-ms"]); ok {
 		e.Duration = time.Duration(min(max(n, 0), math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 	}
 	return e

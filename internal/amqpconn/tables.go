@@ -9,6 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -68,7 +69,7 @@ func encodeValue(v any) (any, error) {
 	case int:
 		return int64(x), nil
 	case uint, uint64:
-		n, _ := topology.Integer(x)
+		n, _ := amqpvalue.Integer(x)
 		if s := fmt.Sprint(x); s != strconv.FormatInt(n, 10) {
 			return nil, fmt.Errorf("%w: %s does not fit into AMQP's signed 64 bits", ErrInvalidMessage, s)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -135,7 +136,7 @@ const enough = 100
 func (b *builder) wait(queue string, hop topology.Hop) (string, topology.Topology) {
 	id := address(hop.Exchange, hop.RoutingKey)
 	_, name, _ := strings.Cut(id, "/")
-	if !topology.IsWaitQueue(name) {
+	if !amqpvalue.IsWaitQueue(name) {
 		return b.hop(hop, Wait), hop.Topology
 	}
 	suffix, note := ".wait.*", "a queue for each delay"
@@ -187,7 +188,7 @@ func (b *builder) deadLetters(q topology.Queue) {
 	}
 	b.node(to, kind)
 	if b.node(from, Other).Kind == Work {
-		limit, limited := topology.Integer(q.Args["x-delivery-limit"])
+		limit, limited := amqpvalue.Integer(q.Args["x-delivery-limit"])
 		parks := slices.ContainsFunc(b.reached(to), func(id string) bool { return b.node(id, Other).Kind == Failed })
 		switch label, rejected := b.rejects[q.Name]; {
 		case rejected:
@@ -203,7 +204,7 @@ func (b *builder) deadLetters(q topology.Queue) {
 		return
 	}
 	label := ""
-	if ttl, ok := topology.Integer(q.Args["x-message-ttl"]); ok {
+	if ttl, ok := amqpvalue.Integer(q.Args["x-message-ttl"]); ok {
 		label = "after " + Duration(time.Duration(ttl)*time.Millisecond)
 	}
 	b.edge(from, to, Returns, label)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -69,7 +70,7 @@ func (n Node) matches(queue string) bool {
 		return false
 	}
 	if prefix, several := strings.CutSuffix(n.ID, "*"); several {
-		return strings.HasPrefix("queue/"+queue, prefix) && topology.IsWaitQueue(queue)
+		return strings.HasPrefix("queue/"+queue, prefix) && amqpvalue.IsWaitQueue(queue)
 	}
 	return n.ID == "queue/"+queue
 }

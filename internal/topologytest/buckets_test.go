@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -252,7 +253,7 @@ func TestBucketsValidate(t *testing.T) {
 
 func TestWaitQueuesAreKnownByTheirNames(t *testing.T) {
 	for name, want := range map[string]bool{"orders.wait.0-1000": true, "orders": false, "orders.wait.": false, "orders.failed": false} {
-		if got := topology.IsWaitQueue(name); got != want {
+		if got := amqpvalue.IsWaitQueue(name); got != want {
 			t.Errorf("%q: %v", name, got)
 		}
 	}

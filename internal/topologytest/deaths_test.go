@@ -36,7 +36,7 @@ func ExampleDeaths() {
 	}}
 	h := topology.Deaths{}.Read(d)
 	fmt.Println(h.Attempts, "attempts before, published to", h.Exchange, h.RoutingKey)
-	fmt.Println(topology.Crashes(topology.Deaths{}, d), "crashes")
+	fmt.Println(crashCount(topology.Deaths{}, d), "crashes")
 	// Output:
 	// 3 attempts before, published to shop order.new
 	// 2 crashes
@@ -101,7 +101,7 @@ func TestDeathsCountRejections(t *testing.T) {
 		if diff := cmp.Diff(tc.want, topology.Deaths{}.Read(d)); diff != "" {
 			t.Errorf("%s: %s", tc.name, diff)
 		}
-		if n := topology.Crashes(topology.Deaths{}, d); n != tc.crashes {
+		if n := crashCount(topology.Deaths{}, d); n != tc.crashes {
 			t.Errorf("%s: %d crashes", tc.name, n)
 		}
 	}
@@ -132,7 +132,7 @@ func TestDeliveriesCountWhatTheQueueCounts(t *testing.T) {
 		if h.Attempts != tc.want || h.RetriesLeft != topology.Undecided {
 			t.Errorf("%s: %+v", tc.name, h)
 		}
-		if n := topology.Crashes(topology.Deliveries{}, d); n != 0 {
+		if n := crashCount(topology.Deliveries{}, d); n != 0 {
 			t.Errorf("%s: %d crashes, and attempts as well", tc.name, n)
 		}
 	}
@@ -141,10 +141,10 @@ func TestDeliveriesCountWhatTheQueueCounts(t *testing.T) {
 // Marks that do not know better take all that the queue counts for crashes.
 func TestCrashes(t *testing.T) {
 	d := topology.Delivery{Redelivered: true, Headers: topology.Table{"x-delivery-count": uint16(3), "x-death": died("q", 2)}}
-	if n := topology.Crashes(topology.Trail{}, d); n != 3 {
+	if n := crashCount(topology.Trail{}, d); n != 3 {
 		t.Errorf("%d crashes", n)
 	}
-	if n := topology.Crashes(topology.CountDown{}, topology.Delivery{}); n != 0 {
+	if n := crashCount(topology.CountDown{}, topology.Delivery{}); n != 0 {
 		t.Errorf("%d crashes on a first delivery", n)
 	}
 }
@@ -154,7 +154,7 @@ func TestCrashes(t *testing.T) {
 func TestCountsOfAFirstDeliveryAreNotTheQueues(t *testing.T) {
 	d := topology.Delivery{Queue: "q", Headers: topology.Table{"x-delivery-count": int64(6)}}
 	for _, m := range []topology.Marks{topology.Deaths{}, topology.Deliveries{}, topology.Trail{}} {
-		if h, n := m.Read(d), topology.Crashes(m, d); h.Attempts != 0 || n != 0 {
+		if h, n := m.Read(d), crashCount(m, d); h.Attempts != 0 || n != 0 {
 			t.Errorf("%T: %d attempts, %d crashes", m, h.Attempts, n)
 		}
 	}
@@ -187,8 +187,8 @@ func TestDeathsTolerateAnyHeader(t *testing.T) {
 		}
 		for _, m := range []topology.Marks{topology.Deaths{}, topology.Deliveries{}} {
 			h := m.Read(d)
-			if h.Attempts < 0 || topology.Crashes(m, d) < 0 || h.Queue != "" && h.Queue != "q" {
-				t.Fatalf("%T: %+v, %d crashes", m, h, topology.Crashes(m, d))
+			if h.Attempts < 0 || crashCount(m, d) < 0 || h.Queue != "" && h.Queue != "q" {
+				t.Fatalf("%T: %+v, %d crashes", m, h, crashCount(m, d))
 			}
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -243,7 +244,7 @@ func TestIsWaitQueue(t *testing.T) {
 		"orders": false, "orders.wait": false, "orders.retry": false, "orders.failed": false, "level.1.orders": false, "orders.level.x": false,
 		"orders.level-1": false, "exchange.orders": false,
 	} {
-		if topology.IsWaitQueue(name) != is {
+		if amqpvalue.IsWaitQueue(name) != is {
 			t.Errorf("%s: %t", name, !is)
 		}
 	}
@@ -253,7 +254,7 @@ func TestIsWaitQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, q := range hop.Topology.Queues {
-			if !topology.IsWaitQueue(q.Name) {
+			if !amqpvalue.IsWaitQueue(q.Name) {
 				t.Errorf("%s is none", q.Name)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -45,7 +46,7 @@ func TestAHandlerSeesTheMessageAsDelivered(t *testing.T) {
 		if m.Attempt != 1 || m.Errors != nil || m.ErrorsDropped != 0 || !m.FirstFailed.IsZero() || m.Expiration != 0 {
 			t.Errorf("attempt %d, expires in %s, errors %v", m.Attempt, m.Expiration, m.Errors)
 		}
-		n, _ := topology.Integer(m.Headers[topology.HeaderAttempts])
+		n, _ := amqpvalue.Integer(m.Headers[topology.HeaderAttempts])
 		errs, _ := m.Headers[topology.HeaderErrors].([]any)
 		cc, _ := m.Headers[reprise.HeaderCC].([]any)
 		if n != 1 || len(errs) != 1 || len(cc) != 1 || m.Headers["CC"] != nil ||

@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -98,7 +99,7 @@ func TestAMessageThatKillsItsWorkerIsParked(t *testing.T) {
 		if parked.MessageId != "poison" || parked.Type != "order" || parked.Headers["k"] != "v" {
 			t.Errorf("parked %q of type %q with %v", parked.MessageId, parked.Type, parked.Headers)
 		}
-		if n, _ := topology.Integer(parked.Headers[reprise.HeaderCrashes]); n < 6 {
+		if n, _ := amqpvalue.Integer(parked.Headers[reprise.HeaderCrashes]); n < 6 {
 			t.Errorf("parked with %s = %v", reprise.HeaderCrashes, parked.Headers[reprise.HeaderCrashes])
 		}
 		errs, _ := parked.Headers[topology.HeaderErrors].([]any)

@@ -7,6 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -49,7 +50,7 @@ func TestRequeuingOnClassicQueues(t *testing.T) {
 				if n := h.count(); n != way.gives || d.MessageId != "id" || d.Type != "order" || string(d.Body) != "17" {
 					t.Errorf("parked after %d runs, want %d: %+v", n, way.gives, d)
 				}
-				if n, _ := topology.Integer(d.Headers[topology.HeaderAttempts]); !way.route.Unlimited && int(n) != way.gives {
+				if n, _ := amqpvalue.Integer(d.Headers[topology.HeaderAttempts]); !way.route.Unlimited && int(n) != way.gives {
 					t.Errorf("%d attempts are written on it, want %d", n, way.gives)
 				}
 				if n := r.depth(queue); n != 0 {

@@ -154,7 +154,7 @@ func TestBrokersCountAttempts(t *testing.T) {
 					if n := marks.Read(d).Attempts; n != attempt-1 {
 						t.Errorf("attempt %d: %d before, by %v", attempt, n, raw.Headers)
 					}
-					if n := topology.Crashes(marks, d); n != 0 {
+					if n := crashCount(marks, d); n != 0 {
 						t.Errorf("attempt %d: %d crashes, by %v", attempt, n, raw.Headers)
 					}
 					if x, key := marks.Read(d).OriginAt(d); x != exchange || key != "order.new" {
@@ -193,7 +193,7 @@ func TestCrashesAreNotAttempts(t *testing.T) {
 			if n := (topology.Deaths{}).Read(d).Attempts; n != step.attempts {
 				t.Errorf("delivery %d: %d attempts, want %d: %v", i+1, n, step.attempts, d.Headers)
 			}
-			n := topology.Crashes(topology.Deaths{}, d)
+			n := crashCount(topology.Deaths{}, d)
 			if forgets := b.Version == "3.10" && step.attempts > 0; n != step.crashes && !forgets || n > step.crashes {
 				t.Errorf("delivery %d: %d crashes, want %d: %v", i+1, n, step.crashes, d.Headers)
 			}

@@ -8,6 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -39,7 +40,7 @@ func TestWorkerGetsNothingDuringAPause(t *testing.T) {
 			t.Error(err)
 		}
 		d := r.take("work")
-		if n, _ := topology.Integer(d.Headers["x-delivery-count"]); n > 0 || h.count() > 0 {
+		if n, _ := amqpvalue.Integer(d.Headers["x-delivery-count"]); n > 0 || h.count() > 0 {
 			t.Errorf("the message was delivered %d times more, and handled %d times: %v", n, h.count(), d.Headers)
 		}
 	})

@@ -71,7 +71,7 @@ func TestAForgedHistoryHidesNoCrashes(t *testing.T) {
 		}})
 		for crashes := range 4 {
 			raw := r.get(work)
-			if n := topology.Crashes(topology.Deaths{}, delivered(work, raw)); n != crashes {
+			if n := crashCount(topology.Deaths{}, delivered(work, raw)); n != crashes {
 				t.Errorf("after %d crashes: %d, by %v", crashes, n, raw.Headers)
 			}
 			if err := r.Close(); err != nil {

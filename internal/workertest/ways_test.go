@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -68,7 +69,7 @@ func TestEveryWayCountsAttemptsAndParks(t *testing.T) {
 				if n := h.count(); n != 3 {
 					t.Errorf("%d attempts", n)
 				}
-				if n, _ := topology.Integer(parked.Headers[topology.HeaderAttempts]); n != 3 || parked.Type != msg.Type || string(parked.Body) != string(msg.Body) {
+				if n, _ := amqpvalue.Integer(parked.Headers[topology.HeaderAttempts]); n != 3 || parked.Type != msg.Type || string(parked.Body) != string(msg.Body) {
 					t.Errorf("parked after %d attempts: type %q, body %q", n, parked.Type, parked.Body)
 				}
 				if n := r.depth(queue); n != 0 {
@@ -123,7 +124,7 @@ func TestAnnotationsTravelWithTheCopy(t *testing.T) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
 		h := newScript(func(m *reprise.Message) error {
-			step, _ := topology.Integer(m.Headers["step"])
+			step, _ := amqpvalue.Integer(m.Headers["step"])
 			notes := map[string]any{
 				"step": step + 1, "kept": "new", "nested": map[string]any{"k": []any{1, "two"}},
 				"x-reprise-attempts": 99, "x-reprise-cc": "bad", "x-death": "bad", "CC": []any{"elsewhere"}, "x-delivery-count": 7,
@@ -139,10 +140,10 @@ func TestAnnotationsTravelWithTheCopy(t *testing.T) {
 				t.Errorf("attempt %d, -want +got:\n%s", m.Attempt, diff)
 			}
 		}
-		if n, _ := topology.Integer(d.Headers["step"]); n != 3 {
+		if n, _ := amqpvalue.Integer(d.Headers["step"]); n != 3 {
 			t.Errorf("parked with step %v", d.Headers["step"])
 		}
-		if n, _ := topology.Integer(d.Headers[topology.HeaderAttempts]); n != 3 {
+		if n, _ := amqpvalue.Integer(d.Headers[topology.HeaderAttempts]); n != 3 {
 			t.Errorf("parked after %d attempts", n)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/graph"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -38,7 +39,7 @@ func (b *graphBuilder) isFailed(name string) bool {
 
 // millis reads a duration in milliseconds from an argument.
 func millis(v any) (time.Duration, bool) {
-	n, ok := topology.Integer(v)
+	n, ok := amqpvalue.Integer(v)
 	return time.Duration(n) * time.Millisecond, ok
 }
 
@@ -49,7 +50,7 @@ var waitMarks = []string{".wait.", ".level.", ".level-"}
 // family is the node of a wait queue that Reprise has named, and what tells it from
 // the others there; ok if it is one.
 func family(name string) (id, rest string, ok bool) {
-	if !topology.IsWaitQueue(name) {
+	if !amqpvalue.IsWaitQueue(name) {
 		return "", "", false
 	}
 	for _, mark := range waitMarks {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -79,7 +80,7 @@ func (f *fields) worker(e *exchanges) located {
 	f.read("bind", func(x value) { w.Topology = e.bind(x, w.Queue) })
 	f.refuse("belongs to a preset: write attempts: 5 for 4 retries, and backoff: {fixed: 4h} for the delay", "retries", "retry_delay")
 	f.refuse("belongs to a preset: write one worker per queue", "queues")
-	if topology.IsWaitQueue(w.Queue) {
+	if amqpvalue.IsWaitQueue(w.Queue) {
 		queue.fail("queue %s is a wait queue, its messages return by themselves: name a work queue", quoted(w.Queue))
 	} else if err := w.Strategy.ValidateQueue(w.Queue); err != nil && named {
 		queue.fail("%s", strings.TrimPrefix(err.Error(), "topology: "))
