@@ -3,6 +3,7 @@ package broker
 import (
 	"net"
 
+	"github.com/reprisemq/reprise/broker/internal/node"
 	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 	"github.com/reprisemq/reprise/internal/amqpwire"
@@ -117,3 +118,6 @@ func (i insider) Publish(host, exchange, key string, properties, body []byte) {
 		_, _, _ = v.Publish(m)
 	}
 }
+
+// Node is for the tests of packages below this one.
+func (i insider) Node() *node.Node { return i.node }

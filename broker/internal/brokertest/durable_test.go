@@ -1,4 +1,4 @@
-package broker_test
+package brokertest
 
 import (
 	"context"
@@ -111,10 +111,10 @@ func TestUsersAndPermissionsSurvive(t *testing.T) {
 				t.Fatalf("%v: %d %s", r, status, answer)
 			}
 		}
-		users, permissions = b.Node().Access.Users(), b.Node().Access.Permissions()
+		users, permissions = nodeOf(b).Access.Users(), nodeOf(b).Access.Permissions()
 	})
 	life(t, config, func(b *broker.Broker) {
-		control := b.Node().Access
+		control := nodeOf(b).Access
 		if fmt.Sprint(control.Users()) != fmt.Sprint(users) || !slices.Equal(control.Permissions(), permissions) || len(users) != 3 || len(permissions) != 3 {
 			t.Errorf("users %+v\nwere  %+v\npermissions %+v\nwere        %+v", control.Users(), users, control.Permissions(), permissions)
 		}
@@ -124,7 +124,7 @@ func TestUsersAndPermissionsSurvive(t *testing.T) {
 		if !control.Allowed("a/b\x00\xff", "v", access.Configure, "a/") || control.Allowed("a/b\x00\xff", "v", access.Configure, "b") {
 			t.Error("what they may do is something else")
 		}
-		if about := b.Node().VHost("v").About(); about.Description != "d" || len(about.Tags) != 2 {
+		if about := nodeOf(b).VHost("v").About(); about.Description != "d" || len(about.Tags) != 2 {
 			t.Errorf("the virtual host is %+v", about)
 		}
 	})
@@ -136,24 +136,24 @@ func TestGuestComesOnce(t *testing.T) {
 		if !b.DefaultLogin() {
 			t.Error("a new broker has no guest")
 		}
-		must(t, b.Node().Access.DeleteUser("guest"))
-		b.Node().DeleteVHost("/")
+		must(t, nodeOf(b).Access.DeleteUser("guest"))
+		nodeOf(b).DeleteVHost("/")
 	})
 	life(t, config, func(b *broker.Broker) {
-		if b.DefaultLogin() || len(b.Node().Access.Users()) != 0 || len(b.Node().VHosts()) != 0 {
+		if b.DefaultLogin() || len(nodeOf(b).Access.Users()) != 0 || len(nodeOf(b).VHosts()) != 0 {
 			t.Error("what was deleted has come back")
 		}
 	})
 	config.Users = map[string]string{"ada": "s3cret"}
 	config.Definitions = []byte(`{"vhosts":[{"name":"/"}]}`)
 	life(t, config, func(b *broker.Broker) {
-		if !b.Node().Access.Authenticate("ada", "s3cret") || b.Node().VHost("/") == nil {
+		if !nodeOf(b).Access.Authenticate("ada", "s3cret") || nodeOf(b).VHost("/") == nil {
 			t.Error("the configuration has no effect on a data directory that is there")
 		}
 	})
 	config.Users["ada"] = "another"
 	life(t, config, func(b *broker.Broker) {
-		if !b.Node().Access.Authenticate("ada", "another") {
+		if !nodeOf(b).Access.Authenticate("ada", "another") {
 			t.Error("the password of the data directory wins over that of the configuration")
 		}
 	})
@@ -291,8 +291,8 @@ func TestChangesAfterShutdown(t *testing.T) {
 		}
 	}
 	life(t, config, func(b *broker.Broker) {
-		if len(b.Queues()) != 0 || len(b.Node().Access.Users()) != 1 || b.Node().VHost("/") == nil {
-			t.Errorf("there are %+v, %+v", b.Queues(), b.Node().Access.Users())
+		if len(b.Queues()) != 0 || len(nodeOf(b).Access.Users()) != 1 || nodeOf(b).VHost("/") == nil {
+			t.Errorf("there are %+v, %+v", b.Queues(), nodeOf(b).Access.Users())
 		}
 	})
 }
@@ -300,12 +300,12 @@ func TestChangesAfterShutdown(t *testing.T) {
 // Users of a configuration may be for one life: somebody who deleted guest does not find it again later.
 func TestTemporaryUsersAreNotKept(t *testing.T) {
 	config := inData(t)
-	life(t, config, func(b *broker.Broker) { must(t, b.Node().Access.DeleteUser("guest")) })
+	life(t, config, func(b *broker.Broker) { must(t, nodeOf(b).Access.DeleteUser("guest")) })
 	temporary := config
 	temporary.TemporaryUsers = map[string]string{"guest": "guest"}
 	life(t, temporary, func(b *broker.Broker) { channel(t, dial(t, b)) })
 	life(t, config, func(b *broker.Broker) {
-		if _, there := b.Node().Access.User("guest"); there {
+		if _, there := nodeOf(b).Access.User("guest"); there {
 			t.Error("guest is back")
 		}
 	})
@@ -327,7 +327,7 @@ func TestTransactionsHaveABound(t *testing.T) {
 	if e := <-closed; e == nil || e.Code != amqp.PreconditionFailed || !strings.Contains(e.Reason, "commit more often") {
 		t.Errorf("closed with %v", e)
 	}
-	if used := b.Node().Memory.Used(); used != 0 {
+	if used := nodeOf(b).Memory.Used(); used != 0 {
 		t.Errorf("%d bytes are still taken", used)
 	}
 }

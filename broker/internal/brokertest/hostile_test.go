@@ -1,4 +1,4 @@
-package broker_test
+package brokertest
 
 import (
 	"context"
@@ -154,7 +154,7 @@ func TestRefusedReplyConsumersLeaveNothing(t *testing.T) {
 // A line break in a name does not get round a permission.
 func TestPermissionsLookAtTheNameThatCounts(t *testing.T) {
 	b, _ := start(t, broker.Config{})
-	control := b.Node().Access
+	control := nodeOf(b).Access
 	must(t, control.SetUser(access.User{Name: "ada", Hash: access.HashPassword("pw")}))
 	must(t, control.SetPermission(access.Permission{User: "ada", VHost: "/", Configure: "^([^s]|s[^e]).*$", Write: ".*", Read: ".*"}))
 	conn, err := dialAs(t, b, "ada", "/")

@@ -1,4 +1,4 @@
-package vhost
+package vhosttest
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/broker/internal/vhost"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
@@ -37,13 +38,13 @@ var every = amqpwire.Table{
 
 // odd are names that some would take for something else.
 var odd = []string{
-	" ", "/", "a/b", "%2F", "%", ".", "..", "\x00", "\xff\xfe", "queue/x", "日本語", strings.Repeat("/", maxName), "?#&=+",
+	" ", "/", "a/b", "%2F", "%", ".", "..", "\x00", "\xff\xfe", "queue/x", "日本語", strings.Repeat("/", 255), "?#&=+",
 }
 
 func TestWhatIsDurableSurvives(t *testing.T) {
 	d := openData(t)
 	root := d.add("/")
-	root.SetAbout(About{Description: "with a \"description\"", Tags: []string{"a", "ü"}})
+	root.SetAbout(vhost.About{Description: "with a \"description\"", Tags: []string{"a", "ü"}})
 	for _, kind := range []string{"direct", "fanout", "topic", "headers"} {
 		d.exchange(root, kind, kind, true, every)
 		d.declare(root, kind, true, every)
@@ -163,7 +164,7 @@ func TestADeletedVirtualHostStaysDeleted(t *testing.T) {
 	want := d.snapshot()
 	gone.Forget()
 	// Connections to it may not have ended yet, and another one may have its name already.
-	again := New("/a", d.config())
+	again := vhost.New("/a", d.config())
 	d.declare(gone, "late", true, nil)
 	gone.Delete()
 	again.Forget()
@@ -187,15 +188,15 @@ func TestLeftoversAreRemoved(t *testing.T) {
 	d.must(v.BindQueue("amq.direct", "q", "k", nil, nobody))
 	d.must(v.BindExchange("amq.direct", "x", "k", nil))
 	d.must(v.BindExchange("x", "amq.direct", "k", nil))
-	d.registry.Delete(queueKind, "/", "q")
-	d.registry.Delete(exchangeKind, "/", "x")
+	d.registry.Delete("queue", "/", "q")
+	d.registry.Delete("exchange", "/", "x")
 	gone := d.add("gone")
 	d.declare(gone, "q", true, nil)
 	d.exchange(gone, "x", "direct", true, nil)
 	d.must(gone.BindQueue("x", "q", "", nil, nobody))
 	_, _, err := gone.Publish(persistently("q", "x"))
 	d.must(err)
-	d.registry.Delete(hostKind, "gone")
+	d.registry.Delete("vhost", "gone")
 	d.store.SetDocument("consumed/0000000000007fff", nil) // of a queue that has been consumed from
 	d.store.SetDocument("died/0000000000007fff", nil)
 	d.restart()
@@ -251,7 +252,7 @@ func TestSurvey(t *testing.T) {
 		v.Publish(persistently("transient", "body"))
 	}
 	d.restart()
-	if queues, messages, err := Survey(d.store); queues != 1 || messages != 3 || err != nil {
+	if queues, messages, err := vhost.Survey(d.store); queues != 1 || messages != 3 || err != nil {
 		t.Errorf("%d queues and %d messages (%v)", queues, messages, err)
 	}
 }
@@ -270,7 +271,7 @@ func TestDamagedDocuments(t *testing.T) {
 		d := openData(t)
 		d.add("/")
 		d.must(d.store.Wait(context.Background(), d.store.SetDocument(name, []byte(value))))
-		if _, err := Load(d.config()); err == nil || !strings.Contains(err.Error(), "in the data directory: it is damaged") {
+		if _, err := vhost.Load(d.config()); err == nil || !strings.Contains(err.Error(), "in the data directory: it is damaged") {
 			t.Errorf("%s: %s: %v", name, value, err)
 		}
 	}

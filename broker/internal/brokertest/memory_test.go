@@ -1,4 +1,4 @@
-package broker_test
+package brokertest
 
 import (
 	"context"
@@ -100,7 +100,7 @@ func TestHalfMessagesCount(t *testing.T) {
 		go func() { _, _ = raw.Write(script) }()
 		go func() { _, _ = io.Copy(io.Discard, raw) }()
 		synctest.Wait()
-		if used := b.Node().Memory.Used(); used < size || used > 3*size {
+		if used := nodeOf(b).Memory.Used(); used < size || used > 3*size {
 			t.Errorf("%d bytes are taken, %d may be", used, size)
 		}
 	})

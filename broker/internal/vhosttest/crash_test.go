@@ -1,4 +1,4 @@
-package vhost
+package vhosttest
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/broker/internal/vhost"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
@@ -42,10 +43,13 @@ func TestPowerCuts(t *testing.T) {
 
 // What a client has been told is gone does not come back, whenever the power is cut.
 func TestWhatIsGoneStaysGone(t *testing.T) {
-	for name, remove := range map[string]func(d *data, v *VHost, q *Queue){
-		"purge":  func(_ *data, _ *VHost, q *Queue) { q.Purge() },
-		"delete": func(d *data, v *VHost, q *Queue) { _, err := v.DeleteQueue(q, queue.Condition{}); d.must(err) },
-		"vhost":  func(_ *data, v *VHost, _ *Queue) { v.Forget(); v.Delete() },
+	for name, remove := range map[string]func(d *data, v *vhost.VHost, q *vhost.Queue){
+		"purge": func(_ *data, _ *vhost.VHost, q *vhost.Queue) { q.Purge() },
+		"delete": func(d *data, v *vhost.VHost, q *vhost.Queue) {
+			_, err := v.DeleteQueue(q, queue.Condition{})
+			d.must(err)
+		},
+		"vhost": func(_ *data, v *vhost.VHost, _ *vhost.Queue) { v.Forget(); v.Delete() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			power := vfs.NewCrashableMem()

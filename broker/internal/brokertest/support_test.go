@@ -1,4 +1,4 @@
-package broker_test
+package brokertest
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/broker/internal/node"
+	"github.com/reprisemq/reprise/internal/inside"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -63,4 +65,9 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// nodeOf returns the state of a broker.
+func nodeOf(b *broker.Broker) *node.Node {
+	return inside.Of(b).(interface{ Node() *node.Node }).Node()
 }

@@ -1,4 +1,4 @@
-package vhost
+package vhosttest
 
 import (
 	"fmt"
@@ -15,6 +15,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/broker/internal/registry"
 	"github.com/reprisemq/reprise/broker/internal/store"
+	"github.com/reprisemq/reprise/broker/internal/vhost"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
@@ -26,7 +27,7 @@ type data struct {
 	fs       diskstore.FS
 	store    store.Store
 	registry *registry.Registry
-	hosts    map[string]*VHost
+	hosts    map[string]*vhost.VHost
 }
 
 func openData(t *testing.T) *data {
@@ -43,8 +44,8 @@ func (d *data) must(err error) {
 	}
 }
 
-func (d *data) config() Config {
-	return Config{Log: slog.New(slog.DiscardHandler), Meter: queue.NewMeter(math.MaxInt64), Store: d.store, Registry: d.registry}
+func (d *data) config() vhost.Config {
+	return vhost.Config{Log: slog.New(slog.DiscardHandler), Meter: queue.NewMeter(math.MaxInt64), Store: d.store, Registry: d.registry}
 }
 
 func (d *data) open() {
@@ -54,7 +55,7 @@ func (d *data) open() {
 	d.must(err)
 	d.registry, err = registry.New(d.store)
 	d.must(err)
-	d.hosts, err = Load(d.config())
+	d.hosts, err = vhost.Load(d.config())
 	d.must(err)
 }
 
@@ -72,21 +73,21 @@ func (d *data) restart() {
 	d.open()
 }
 
-func (d *data) add(name string) *VHost {
-	v := New(name, d.config())
+func (d *data) add(name string) *vhost.VHost {
+	v := vhost.New(name, d.config())
 	d.hosts[name] = v
 	return v
 }
 
 // declare declares a queue.
-func (d *data) declare(v *VHost, name string, durable bool, args amqpwire.Table) *Queue {
+func (d *data) declare(v *vhost.VHost, name string, durable bool, args amqpwire.Table) *vhost.Queue {
 	d.t.Helper()
 	q, err := v.DeclareQueue(&amqpwire.QueueDeclare{Queue: name, Durable: durable, Arguments: args}, nobody, anything)
 	d.must(err)
 	return q
 }
 
-func (d *data) exchange(v *VHost, name, kind string, durable bool, args amqpwire.Table) {
+func (d *data) exchange(v *vhost.VHost, name, kind string, durable bool, args amqpwire.Table) {
 	d.t.Helper()
 	d.must(v.DeclareExchange(&amqpwire.ExchangeDeclare{Exchange: name, Type: kind, Durable: durable, Arguments: args}))
 }
@@ -103,10 +104,10 @@ func persistently(key, body string) *queue.Message {
 type snapshot map[string]hostSnapshot
 
 type hostSnapshot struct {
-	About     About
-	Exchanges []ExchangeInfo
+	About     vhost.About
+	Exchanges []vhost.ExchangeInfo
 	Queues    []queueSnapshot
-	Bindings  []BindingInfo
+	Bindings  []vhost.BindingInfo
 }
 
 type queueSnapshot struct {
@@ -121,7 +122,7 @@ func (d *data) snapshot() snapshot {
 	all := make(snapshot)
 	for name, v := range d.hosts {
 		h := hostSnapshot{About: v.About(), Exchanges: v.Exchanges(), Bindings: v.Bindings()}
-		slices.SortFunc(h.Bindings, func(a, b BindingInfo) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		slices.SortFunc(h.Bindings, func(a, b vhost.BindingInfo) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		for _, q := range v.Queues() {
 			h.Queues = append(h.Queues, queueSnapshot{
 				q.Name(), q.Durable, q.AutoDelete, q.Arguments, q.Config().Quorum, q.Stats().Ready,

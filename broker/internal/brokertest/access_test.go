@@ -1,4 +1,4 @@
-package broker_test
+package brokertest
 
 import (
 	"errors"
@@ -27,7 +27,7 @@ func dialAs(t *testing.T, b *broker.Broker, user, vhost string) (*amqp.Connectio
 // What a user may not do is refused in RabbitMQ's words, which were read off a 4.3.
 func TestPermissions(t *testing.T) {
 	b, _ := start(t, broker.Config{})
-	control := b.Node().Access
+	control := nodeOf(b).Access
 	for _, name := range []string{"ada", "bob"} {
 		must(t, control.SetUser(access.User{Name: name, Hash: access.HashPassword("pw")}))
 	}
@@ -96,8 +96,8 @@ func refusal(t *testing.T, err error, code int, text string) {
 // Virtual hosts know nothing of each other, and take everything along when they go.
 func TestVirtualHosts(t *testing.T) {
 	b, conn := start(t, broker.Config{})
-	control := b.Node().Access
-	if !b.Node().AddVHost("other") || b.Node().AddVHost("other") {
+	control := nodeOf(b).Access
+	if !nodeOf(b).AddVHost("other") || nodeOf(b).AddVHost("other") {
 		t.Error("the first time it is new, the second time not")
 	}
 	must(t, control.SetUser(access.User{Name: "ada", Hash: access.HashPassword("pw")}))
@@ -110,7 +110,7 @@ func TestVirtualHosts(t *testing.T) {
 	}
 
 	closed := other.NotifyClose(make(chan *amqp.Error, 1))
-	b.Node().DeleteVHost("other")
+	nodeOf(b).DeleteVHost("other")
 	if e := <-closed; e == nil || e.Code != 320 {
 		t.Errorf("closed with %v", e)
 	}

@@ -1,4 +1,4 @@
-package management_test
+package managementtest
 
 import (
 	"net/http"
