@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
@@ -17,9 +15,9 @@ type chain struct {
 	running      sync.WaitGroup
 }
 
-func openChain(t *testing.T, fs vfs.FS) *chain {
+func openChain(t *testing.T, fs *memDisk) *chain {
 	t.Helper()
-	c := &chain{store: open(t, fs)}
+	c := &chain{store: openStore(fs)}
 	restore := func(name string, id uint64, change func(*Config)) *Queue {
 		config := Defaults(name)
 		config.Store, config.ID, config.Durable, config.Go = c.store, id, true, c.running.Go
@@ -66,7 +64,7 @@ func arrived(q *Queue) *Item {
 func TestWhatWasDroppedBeforeACrashIsRedelivered(t *testing.T) {
 	for name, closed := range map[string]bool{"after the crash": false, "after another start": true} {
 		t.Run(name, func(t *testing.T) {
-			fs := vfs.NewCrashableMem()
+			fs := newMemDisk()
 			c := openChain(t, fs)
 			if err := c.work.Consumed(t.Context()); err != nil {
 				t.Fatal(err)
@@ -75,8 +73,8 @@ func TestWhatWasDroppedBeforeACrashIsRedelivered(t *testing.T) {
 			if err := c.store.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			crashed := fs.CrashClone(vfs.CrashCloneCfg{}) // nothing of what follows was on disk
-			c.source.Publish(large(2, 10))                // drops 1
+			crashed := fs.crashed()        // nothing of what follows was on disk
+			c.source.Publish(large(2, 10)) // drops 1
 			it := arrived(c.work)
 			if it == nil || numberOf(it) != 1 || it.Redelivered {
 				t.Fatalf("before the crash came %+v", it)

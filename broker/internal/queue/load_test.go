@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
@@ -18,8 +16,8 @@ import (
 // put them there. Change may change them before.
 func filled(t *testing.T, n, size int, change func(i int, e *store.Entry)) store.Store {
 	t.Helper()
-	fs := vfs.NewMem()
-	s := open(t, fs)
+	fs := newMemDisk()
+	s := openStore(fs)
 	for i := 1; i <= n; i++ {
 		e := store.Entry{Key: store.Key{Queue: 7, Order: uint64(i)}, State: store.State{Bytes: int64(size)}, Message: large(i, size)}
 		if change != nil {
@@ -30,7 +28,7 @@ func filled(t *testing.T, n, size int, change func(i int, e *store.Entry)) store
 	if err := s.Close(true); err != nil {
 		t.Fatal(err)
 	}
-	return open(t, fs)
+	return openStore(fs)
 }
 
 func large(number, size int) *Message {

@@ -2,34 +2,22 @@ package queue
 
 import (
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"pgregory.net/rapid"
 
-	"github.com/reprisemq/reprise/broker/internal/diskstore"
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
-
-// open opens a store in memory.
-func open(t interface{ Fatal(...any) }, fs vfs.FS) store.Store {
-	s, err := diskstore.Open(diskstore.Options{Dir: "data", Log: slog.New(slog.DiscardHandler), FS: fs})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
 
 // kept is a queue with a store, which can be closed and restored.
 type kept struct {
 	*Queue
 	t       *rapid.T
-	fs      vfs.FS
+	fs      *memDisk
 	store   store.Store
 	running sync.WaitGroup
 }
@@ -47,7 +35,7 @@ func (k *kept) restart(c Config) {
 	if err := k.store.Close(true); err != nil {
 		k.t.Fatal(err)
 	}
-	k.store = open(k.t, k.fs)
+	k.store = openStore(k.fs)
 	var err error
 	if k.Queue, err = Restore(k.config(c)); err != nil {
 		k.t.Fatal(err)
@@ -75,8 +63,8 @@ func TestAQueueOnDiskIsTheSame(t *testing.T) {
 		if limited {
 			config.MaxLength = 150
 		}
-		k := &kept{t: t, fs: vfs.NewMem()}
-		k.store = open(t, k.fs)
+		k := &kept{t: t, fs: newMemDisk()}
+		k.store = openStore(k.fs)
 		memory := New(config)
 		k.Queue = New(k.config(config))
 		defer func() {
@@ -172,8 +160,8 @@ func TestAQueueOnDiskIsTheSame(t *testing.T) {
 
 // A queue that is told of messages that are not there says so, and goes on with those that are.
 func TestMissingMessagesHoldNothingUp(t *testing.T) {
-	fs := vfs.NewMem()
-	s := open(t, fs)
+	fs := newMemDisk()
+	s := openStore(fs)
 	for i := range uint64(3) {
 		s.Put(store.Entry{Key: store.Key{Queue: 7, Order: i + 1}, Message: message("lost")})
 	}
@@ -205,7 +193,7 @@ func TestMissingMessagesHoldNothingUp(t *testing.T) {
 	if err := s.Close(true); err != nil {
 		t.Fatal(err)
 	}
-	s = open(t, fs)
+	s = openStore(fs)
 	defer s.Close(true)
 	if levels, err := s.Levels(7); err != nil || len(levels) != 0 {
 		t.Errorf("in the store there are %+v, %v", levels, err)
@@ -214,15 +202,15 @@ func TestMissingMessagesHoldNothingUp(t *testing.T) {
 
 // What is purged while it is being read does not come back.
 func TestPurgeWhileMessagesAreRead(t *testing.T) {
-	fs := vfs.NewMem()
-	s := open(t, fs)
+	fs := newMemDisk()
+	s := openStore(fs)
 	for i := range uint64(3) {
 		s.Put(store.Entry{Key: store.Key{Queue: 7, Order: i + 1}, Message: message("old")})
 	}
 	if err := s.Close(true); err != nil { // so that the counts are found
 		t.Fatal(err)
 	}
-	s = open(t, fs)
+	s = openStore(fs)
 	defer s.Close(true)
 	var reading []func()
 	config := Defaults("q")
