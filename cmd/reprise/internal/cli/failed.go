@@ -76,6 +76,15 @@ func (f serverFlags) client(streams IO) (*api.Client, error) {
 	return client, nil
 }
 
+// ask runs a conversation with the console, and explains its error.
+func (f serverFlags) ask(streams IO, run func(*api.Client) error) error {
+	client, err := f.client(streams)
+	if err != nil {
+		return err
+	}
+	return f.asked(run(client))
+}
+
 // actor is who acts, for the audit log of a console without tokens.
 func actor() string {
 	name, host := "somebody", "somewhere"

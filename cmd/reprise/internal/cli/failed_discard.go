@@ -39,20 +39,14 @@ func (c *failedDiscardCmd) Run(ctx context.Context, streams IO) error {
 	if strings.TrimSpace(c.Reason) == "" && !c.DryRun {
 		return usagef("why? give --reason TEXT: whoever looks for the messages later wants to know")
 	}
-	client, err := c.client(streams)
-	if err != nil {
-		return err
-	}
-	d := api.Discard{Selection: s, Reason: c.Reason}
-	act := client.Discard
-	if c.DryRun {
-		act = client.WouldDiscard
-	}
-	done, err := act(ctx, d)
-	if err != nil {
-		return c.asked(err)
-	}
-	return tell(streams, done, c.JSON, "discarded", len(c.IDs))
+	return c.ask(streams, func(client *api.Client) error {
+		act := client.Discard
+		if c.DryRun {
+			act = client.WouldDiscard
+		}
+		done, err := act(ctx, api.Discard{Selection: s, Reason: c.Reason})
+		return tell(streams, done, err, c.JSON, "discarded", len(c.IDs))
+	})
 }
 
 type failedUndoCmd struct {
@@ -79,23 +73,21 @@ func (c *failedUndoCmd) Run(ctx context.Context, streams IO) error {
 	if err != nil {
 		return err
 	}
-	client, err := c.client(streams)
+	return c.ask(streams, func(client *api.Client) error {
+		act := client.Restore
+		if c.DryRun {
+			act = client.WouldRestore
+		}
+		done, err := act(ctx, s)
+		return tell(streams, done, err, c.JSON, "brought back", len(c.IDs))
+	})
+}
+
+// tell prints the result of an act.
+func tell(streams IO, done api.Done, err error, asJSON bool, what string, named int) error {
 	if err != nil {
 		return err
 	}
-	act := client.Restore
-	if c.DryRun {
-		act = client.WouldRestore
-	}
-	done, err := act(ctx, s)
-	if err != nil {
-		return c.asked(err)
-	}
-	return tell(streams, done, c.JSON, "brought back", len(c.IDs))
-}
-
-// tell prints what came of an act.
-func tell(streams IO, done api.Done, asJSON bool, what string, named int) error {
 	if asJSON {
 		if err := json.NewEncoder(streams.Stdout).Encode(done); err != nil {
 			return err

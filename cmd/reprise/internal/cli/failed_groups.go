@@ -3,8 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -36,13 +34,6 @@ Examples:
 
 // Run lists groups.
 func (c *failedGroupsCmd) Run(ctx context.Context, streams IO) error {
-	if c.Limit < 0 {
-		return usagef("--limit %d: give 1 or more, or 0 for all", c.Limit)
-	}
-	client, err := c.client(streams)
-	if err != nil {
-		return err
-	}
 	f := api.GroupFilter{State: c.State}
 	var queue string
 	if err := cmp.Or(given("queue", c.Queue, &queue), given("text", c.Text, &f.Text)); err != nil {
@@ -56,45 +47,26 @@ func (c *failedGroupsCmd) Run(ctx context.Context, streams IO) error {
 		f.Order = "failed"
 	}
 	now, width := time.Now(), tableWidth(streams)
-	lines := newTable(column{name: "GROUP", right: true}, column{name: "QUEUE", least: 12}, column{name: "FAILED", right: true},
-		column{name: "ALL", right: true}, column{name: "FIRST"}, column{name: "LAST"}, column{name: "TREND"}, column{name: "ERROR", least: 20, ends: true})
-	out := json.NewEncoder(streams.Stdout)
-	more, err := pages(c.Limit, func(p api.Page) (string, int, error) {
-		page, err := client.Groups(ctx, f, p)
-		if err != nil {
-			return "", 0, c.asked(err)
-		}
-		for _, g := range page.Groups {
-			if c.JSON {
-				if err := out.Encode(g); err != nil {
-					return "", 0, err
+	return c.ask(streams, func(client *api.Client) error {
+		return listing[api.Group]{
+			limit: c.Limit, json: c.JSON, none: "no groups", more: true,
+			table: newTable(column{name: "GROUP", right: true}, column{name: "QUEUE", least: 12}, column{name: "FAILED", right: true},
+				column{name: "ALL", right: true}, column{name: "FIRST"}, column{name: "LAST"}, column{name: "TREND"}, column{name: "ERROR", least: 20, ends: true}),
+			drop: func(_ int, column column) bool { return column.name == "FIRST" && width > 0 && width < 100 },
+			fetch: func(p api.Page) ([]api.Group, string, error) {
+				page, err := client.Groups(ctx, f, p)
+				return page.Groups, page.Next, err
+			},
+			cells: func(g api.Group) []string {
+				n := g.Counts
+				return []string{
+					strconv.FormatInt(g.ID, 10), string(g.Queue), strconv.FormatInt(n.Failed, 10),
+					strconv.FormatInt(n.Failed+n.Replaying+n.Replayed+n.Discarded, 10), ago(g.First, now), ago(g.Last, now),
+					trend(g.Hours, 12), cmp.Or(g.Text, "(no error is known)"),
 				}
-				continue
-			}
-			n := g.Counts
-			lines.add(strconv.FormatInt(g.ID, 10), string(g.Queue), strconv.FormatInt(n.Failed, 10),
-				strconv.FormatInt(n.Failed+n.Replaying+n.Replayed+n.Discarded, 10), ago(g.First, now), ago(g.Last, now),
-				trend(g.Hours, 12), cmp.Or(g.Text, "(no error is known)"))
-		}
-		return page.Next, len(page.Groups), nil
+			},
+		}.print(streams)
 	})
-	if err != nil || c.JSON {
-		return err
-	}
-	if width > 0 && width < 100 {
-		lines = lines.without(func(_ int, c column) bool { return c.name == "FIRST" })
-	}
-	if len(lines.rows) == 0 {
-		fmt.Fprintln(streams.Stderr, "no groups")
-		return nil
-	}
-	if err := lines.write(streams.Stdout, width); err != nil {
-		return err
-	}
-	if more {
-		fmt.Fprintf(streams.Stderr, "there are more: --limit %d shows twice as many, --limit 0 all\n", 2*c.Limit)
-	}
-	return nil
 }
 
 var bars = []rune("▁▂▃▄▅▆▇█")

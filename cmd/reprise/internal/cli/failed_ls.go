@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
@@ -38,53 +37,27 @@ func (c *failedLsCmd) Run(ctx context.Context, streams IO) error {
 	if err != nil {
 		return err
 	}
-	if c.Limit < 0 {
-		return usagef("--limit %d: give 1 or more, or 0 for all", c.Limit)
-	}
 	if c.State != "all" {
 		f.States = []failed.State{failed.State(c.State)}
 	}
-	client, err := c.client(streams)
-	if err != nil {
-		return err
-	}
 	now := time.Now()
-	lines := newTable(c.columns()...)
-	out := json.NewEncoder(streams.Stdout)
-	more, err := pages(c.Limit, func(p api.Page) (string, int, error) {
-		page, err := client.Messages(ctx, f, p)
-		if err != nil {
-			return "", 0, c.asked(err)
+	return c.ask(streams, func(client *api.Client) error {
+		l := listing[api.Summary]{
+			limit: c.Limit, json: c.JSON, none: "no messages", table: newTable(c.columns()...), more: true,
+			fetch: func(p api.Page) ([]api.Summary, string, error) {
+				page, err := client.Messages(ctx, f, p)
+				return page.Messages, page.Next, err
+			},
+			cells: func(m api.Summary) []string { return c.line(m, now) },
 		}
-		for _, m := range page.Messages {
-			switch {
-			case c.JSON:
-				err = out.Encode(m)
-			case c.Only:
-				_, err = fmt.Fprintln(streams.Stdout, m.ID)
-			default:
-				lines.add(c.line(m, now)...)
-			}
-			if err != nil {
-				return "", 0, err
+		if c.Only {
+			l.each = func(m api.Summary) error {
+				_, err := fmt.Fprintln(streams.Stdout, m.ID)
+				return err
 			}
 		}
-		return page.Next, len(page.Messages), nil
+		return l.print(streams)
 	})
-	if err != nil || c.JSON || c.Only {
-		return err
-	}
-	if len(lines.rows) == 0 {
-		fmt.Fprintln(streams.Stderr, "no messages")
-		return nil
-	}
-	if err := lines.write(streams.Stdout, tableWidth(streams)); err != nil {
-		return err
-	}
-	if more {
-		fmt.Fprintf(streams.Stderr, "there are more: --limit %d shows twice as many, --limit 0 all\n", 2*c.Limit)
-	}
-	return nil
 }
 
 func (c *failedLsCmd) columns() []column {
@@ -117,26 +90,3 @@ func (c *failedLsCmd) line(m api.Summary, now time.Time) []string {
 
 // refusals reports whether it is asked for what could not be sent, and so for why.
 func (c *failedLsCmd) refusals() bool { return c.Refused || c.RefusedBy != nil }
-
-// pageSize is how much is asked for at once.
-const pageSize = 500
-
-// pages asks for page after page until there are as many as limit, or no more; 0 is
-// no limit. It returns whether there would be more.
-func pages(limit int, get func(api.Page) (next string, n int, err error)) (more bool, err error) {
-	after := ""
-	for shown := 0; ; {
-		size := pageSize
-		if limit > 0 {
-			size = min(size, limit-shown)
-		}
-		next, n, err := get(api.Page{After: after, Size: size})
-		if err != nil {
-			return false, err
-		}
-		shown, after = shown+n, next
-		if next == "" || limit > 0 && shown >= limit {
-			return next != "", nil
-		}
-	}
-}

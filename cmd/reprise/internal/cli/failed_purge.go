@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+
+	"github.com/reprisemq/reprise/internal/api"
 )
 
 type failedPurgeCmd struct {
@@ -26,26 +28,18 @@ Examples:
 
 // Run removes messages.
 func (c *failedPurgeCmd) Run(ctx context.Context, streams IO) error {
-	client, err := c.client(streams)
-	if err != nil {
-		return err
-	}
-	asks := !c.Yes && terminal(streams.Stdin) && terminal(streams.Stderr)
-	if c.DryRun || asks {
-		done, err := client.WouldPurge(ctx)
-		if err != nil {
-			return c.asked(err)
+	return c.ask(streams, func(client *api.Client) error {
+		asks := !c.Yes && terminal(streams.Stdin) && terminal(streams.Stderr)
+		if c.DryRun || asks {
+			done, err := client.WouldPurge(ctx)
+			if err != nil || c.DryRun {
+				return tell(streams, done, err, c.JSON, "removed", 0)
+			}
+			if ok, err := confirm(ctx, streams, fmt.Sprintf("Remove %s for good?", plural(int(done.Messages), "message"))); !ok {
+				return err
+			}
 		}
-		if c.DryRun {
-			return tell(streams, done, c.JSON, "removed", 0)
-		}
-		if ok, err := confirm(ctx, streams, fmt.Sprintf("Remove %s for good?", plural(int(done.Messages), "message"))); !ok {
-			return err
-		}
-	}
-	done, err := client.Purge(ctx)
-	if err != nil {
-		return c.asked(err)
-	}
-	return tell(streams, done, c.JSON, "removed", 0)
+		done, err := client.Purge(ctx)
+		return tell(streams, done, err, c.JSON, "removed", 0)
+	})
 }

@@ -69,7 +69,7 @@ func (c *failedReplayCmd) Run(ctx context.Context, streams IO) error {
 			return c.preview(streams, done)
 		}
 		if done.Messages == 0 {
-			return tell(streams, api.Done{}, c.JSON, "sent", len(c.IDs))
+			return tell(streams, api.Done{}, nil, c.JSON, "sent", len(c.IDs))
 		}
 		fmt.Fprint(streams.Stderr, c.destinationsText(done.Destinations))
 		if ok, err := confirm(ctx, streams, fmt.Sprintf("Send %s to %s?", plural(int(done.Messages), "message"), c.target())); !ok {
@@ -79,7 +79,7 @@ func (c *failedReplayCmd) Run(ctx context.Context, streams IO) error {
 	}
 	r, err := client.BeginReplay(ctx, plan)
 	if said, ok := errors.AsType[*api.Error](err); ok && said.Status == http.StatusUnprocessableEntity && len(c.IDs) == 0 {
-		return tell(streams, api.Done{}, c.JSON, "sent", 0) // as with all that is done to none
+		return tell(streams, api.Done{}, nil, c.JSON, "sent", 0) // as with all that is done to none
 	}
 	if err != nil {
 		return c.asked(err)
@@ -104,7 +104,7 @@ func (c *failedReplayCmd) preview(streams IO, p api.Preview) error {
 		}
 		return leftAlone(len(c.IDs), p.Messages)
 	}
-	err := tell(streams, p.Done, false, "sent to "+c.target(), len(c.IDs))
+	err := tell(streams, p.Done, nil, false, "sent to "+c.target(), len(c.IDs))
 	fmt.Fprint(streams.Stdout, c.destinationsText(p.Destinations))
 	return err
 }

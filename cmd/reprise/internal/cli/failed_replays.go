@@ -29,55 +29,42 @@ func (failedReplaysCmd) Help() string {
 // Run lists replays, or cancels one.
 func (c *failedReplaysCmd) Run(ctx context.Context, streams IO) error {
 	switch {
-	case c.Limit < 0:
-		return usagef("--limit %d: give 1 or more, or 0 for all", c.Limit)
 	case c.Cancel < 0:
 		return usagef("--cancel %d: give the number of a replay, 1 or more", c.Cancel)
 	case c.Reason != "" && c.Cancel == 0:
 		return usagef("--reason belongs to --cancel ID")
 	}
-	client, err := c.client(streams)
-	if err != nil {
-		return err
+	if c.Cancel == 0 {
+		return c.ask(streams, func(client *api.Client) error { return c.list(ctx, streams, client) })
 	}
-	out := json.NewEncoder(streams.Stdout)
-	if c.Cancel > 0 {
+	return c.ask(streams, func(client *api.Client) error {
 		r, err := cancelReplay(ctx, client, c.Cancel, c.Reason)
 		if err != nil {
-			return c.asked(err)
+			return err
 		}
 		if c.JSON {
-			return out.Encode(r)
+			return json.NewEncoder(streams.Stdout).Encode(r)
 		}
 		_, err = fmt.Fprintln(streams.Stdout, replayText(r))
 		return err
-	}
-	now := time.Now()
-	lines := newTable(column{name: "ID", right: true}, column{name: "STATE"}, column{name: "BEGUN"}, column{name: "SENT", right: true},
-		column{name: "OF", right: true}, column{name: "REFUSED", right: true, spare: true}, column{name: "BACK", right: true}, column{name: "BY", least: 12}, column{name: "WHY", least: 20, ends: true})
-	_, err = pages(c.Limit, func(p api.Page) (string, int, error) {
-		page, err := client.Replays(ctx, p)
-		if err != nil {
-			return "", 0, c.asked(err)
-		}
-		for _, r := range page.Replays {
-			if c.JSON {
-				if err := out.Encode(r); err != nil {
-					return "", 0, err
-				}
-				continue
-			}
-			lines.add(strconv.FormatInt(r.ID, 10), r.State, ago(r.Begun, now), strconv.FormatInt(r.Sent, 10), strconv.FormatInt(r.Total, 10),
-				strconv.FormatInt(r.Refused, 10), strconv.FormatInt(r.Back, 10), r.Actor, r.Why)
-		}
-		return page.Next, len(page.Replays), nil
 	})
-	if err != nil || c.JSON {
-		return err
-	}
-	if len(lines.rows) == 0 {
-		fmt.Fprintln(streams.Stderr, "no replays")
-		return nil
-	}
-	return lines.write(streams.Stdout, tableWidth(streams))
+}
+
+func (c *failedReplaysCmd) list(ctx context.Context, streams IO, client *api.Client) error {
+	now := time.Now()
+	return listing[api.Replay]{
+		limit: c.Limit, json: c.JSON, none: "no replays",
+		table: newTable(column{name: "ID", right: true}, column{name: "STATE"}, column{name: "BEGUN"}, column{name: "SENT", right: true},
+			column{name: "OF", right: true}, column{name: "REFUSED", right: true, spare: true}, column{name: "BACK", right: true}, column{name: "BY", least: 12}, column{name: "WHY", least: 20, ends: true}),
+		fetch: func(p api.Page) ([]api.Replay, string, error) {
+			page, err := client.Replays(ctx, p)
+			return page.Replays, page.Next, err
+		},
+		cells: func(r api.Replay) []string {
+			return []string{
+				strconv.FormatInt(r.ID, 10), r.State, ago(r.Begun, now), strconv.FormatInt(r.Sent, 10), strconv.FormatInt(r.Total, 10),
+				strconv.FormatInt(r.Refused, 10), strconv.FormatInt(r.Back, 10), r.Actor, r.Why,
+			}
+		},
+	}.print(streams)
 }

@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+// listing prints a list that the console has in pages: as a table for people, or one
+// object in a line.
+type listing[T any] struct {
+	limit int // 0: no limit
+	fetch func(api.Page) (items []T, next string, err error)
+
+	json bool
+	each func(T) error // prints an item instead of the table
+
+	table *textTable
+	cells func(T) []string
+	drop  func(i int, c column) bool // columns without room
+	none  string                     // the text about an empty list
+	more  bool                       // mention items beyond the limit
+}
+
+// pageSize is the largest page.
+const pageSize = 500
+
+func (l listing[T]) print(streams IO) error {
+	if l.limit < 0 {
+		return usagef("--limit %d: give 1 or more, or 0 for all", l.limit)
+	}
+	if l.json {
+		out := json.NewEncoder(streams.Stdout)
+		l.each = func(item T) error { return out.Encode(item) }
+	}
+	after := ""
+	for shown := 0; ; {
+		size := pageSize
+		if l.limit > 0 {
+			size = min(size, l.limit-shown)
+		}
+		items, next, err := l.fetch(api.Page{After: after, Size: size})
+		if err != nil {
+			return err
+		}
+		for _, item := range items {
+			if l.each == nil {
+				l.table.add(l.cells(item)...)
+			} else if err := l.each(item); err != nil {
+				return err
+			}
+		}
+		shown, after = shown+len(items), next
+		if next == "" || l.limit > 0 && shown >= l.limit {
+			break
+		}
+	}
+	switch {
+	case l.each != nil:
+		return nil
+	case len(l.table.rows) == 0:
+		fmt.Fprintln(streams.Stderr, l.none)
+		return nil
+	case l.drop != nil:
+		l.table = l.table.without(l.drop)
+	}
+	if err := l.table.write(streams.Stdout, tableWidth(streams)); err != nil {
+		return err
+	}
+	if after != "" && l.more {
+		fmt.Fprintf(streams.Stderr, "there are more: --limit %d shows twice as many, --limit 0 all\n", 2*l.limit)
+	}
+	return nil
+}
