@@ -29,9 +29,9 @@ func BenchmarkPut(b *testing.B) {
 					if err := s.Wait(b.Context(), refs[slot].Ticket); err != nil {
 						b.Fatal(err)
 					}
-					s.Delete(keyOf(1, 0, uint64(i - inFlight + 1)), refs[slot], 1024)
+					s.Delete(keyOf(1, 0, uint64(i-inFlight+1)), refs[slot], 1024)
 				}
-				refs[slot] = s.Put(Entry{Key: keyOf(1, 0, uint64(i + 1)), State: State{Bytes: 1024}, Message: message})
+				refs[slot] = s.Put(Entry{Key: keyOf(1, 0, uint64(i+1)), State: State{Bytes: 1024}, Message: message})
 			}
 		})
 	}

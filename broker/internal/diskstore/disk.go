@@ -189,7 +189,7 @@ func (d *disk) DeleteRange(queue uint64, l uint8, after, before uint64, n int, b
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.count(Key{Queue: queue, Level: l}, -n, -bytes, false)
-	from, to := messageKey(keyOf(queue, l, after + 1)), messageKey(keyOf(queue, l, before))
+	from, to := messageKey(keyOf(queue, l, after+1)), messageKey(keyOf(queue, l, before))
 	d.other(func(b *pebble.Batch) error { return b.DeleteRange(from, to, nil) })
 }
 

@@ -40,7 +40,7 @@ func work(d *disk, messages int) (kept []Key, err error) { return workWith(d, me
 func workWith(d *disk, messages int, body string) (kept []Key, err error) {
 	var some []Key
 	for i := range uint64(messages) {
-		k := keyOf(1, 0, i + 1)
+		k := keyOf(1, 0, i+1)
 		d.Put(entry(k, body))
 		if some = append(some, k); len(some) < 3 {
 			continue

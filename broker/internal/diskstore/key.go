@@ -14,7 +14,9 @@ const (
 	prefixOpen     = 'o' // while the store is open
 )
 
-func keyOf(queue uint64, level uint8, order uint64) Key { return Key{Queue: queue, Level: level, Order: order} }
+func keyOf(queue uint64, level uint8, order uint64) Key {
+	return Key{Queue: queue, Level: level, Order: order}
+}
 
 func messageKey(k Key) []byte { return appendMessageKey(nil, k) }
 

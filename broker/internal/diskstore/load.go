@@ -24,7 +24,7 @@ func (d *disk) Load(queue uint64, l uint8, after uint64, n, bytes int) (all []Lo
 
 // messages visits those of a level after an order. The message is good for the time of the visit.
 func (d *disk) messages(queue uint64, l uint8, after uint64, visit func(Loaded) (more bool)) error {
-	from, to := messageKey(keyOf(queue, l, after + 1)), messageKey(keyOf(queue, l, maxOrder))
+	from, to := messageKey(keyOf(queue, l, after+1)), messageKey(keyOf(queue, l, maxOrder))
 	return d.scan(from, to, func(key, value []byte) (more bool, err error) {
 		var m Loaded
 		if m.Key, err = parseMessageKey(key); err != nil {

@@ -18,7 +18,7 @@ func mixed(t *testing.T) *vfs.MemFS {
 	d.SetDocument("name", []byte("value"))
 	for i := range uint64(200) {
 		body := fmt.Sprint("message ", i, strings.Repeat("x", int(i%2)*2000))
-		d.Put(entry(keyOf(1 + i%2, 0, i + 1), body))
+		d.Put(entry(keyOf(1+i%2, 0, i+1), body))
 		if err := d.sync(); err != nil {
 			t.Fatal(err)
 		}
