@@ -16,6 +16,7 @@ import (
 	"github.com/reprisemq/reprise/console/internal/web"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/plumbing"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -393,7 +394,7 @@ func TestReplays(t *testing.T) {
 	if list := get[api.Replays](t, ask(t, d, "GET", "/api/v1/replays", nil)); len(list.Replays) != 1 || list.Replays[0].ID != r.ID {
 		t.Errorf("list %+v", list)
 	}
-	if err := a.Sent(t.Context(), failed.ReplayID(r.ID), []failed.ID{1}); err != nil {
+	if err := plumbing.Sent(t.Context(), a, r.ID, 1); err != nil {
 		t.Fatal(err)
 	}
 	path := fmt.Sprintf("/api/v1/replays/%d", r.ID)

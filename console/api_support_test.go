@@ -62,7 +62,7 @@ func add(t testing.TB, a *failed.Archive, change func(*failed.Message)) failed.I
 	if change != nil {
 		change(&m)
 	}
-	ids, err := a.Add(t.Context(), []failed.Arrival{{Message: m}})
+	ids, err := a.Add(t.Context(), []failed.Message{m})
 	if err != nil {
 		t.Fatal(err)
 	}

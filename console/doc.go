@@ -23,7 +23,7 @@
 // A request that changes something must not come from another site's page
 // ([http.CrossOriginProtection]); one with a session must say where it comes from. Pages load
 // only scripts and styles of the console, and show messages as text, never as markup. Visitors
-// who may not see secrets get [failed.Redacted], and can neither change nor export what they do
+// who may not see secrets get "[redacted]", and can neither change nor export what they do
 // not see. Tokens are not encrypted: beyond this machine the console needs HTTPS.
 //
 // /api/v1/openapi.json describes the API. An error is an object with error and advice. An act on

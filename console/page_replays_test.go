@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/plumbing"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -73,7 +74,7 @@ func TestAReplayListsWhatItCouldNotSend(t *testing.T) {
 		return r.ID
 	}
 	refuse := func(r failed.ReplayID, id failed.ID, why string) {
-		if err := a.Refuse(t.Context(), r, []failed.Refusal{{ID: id, Why: why}}); err != nil {
+		if err := plumbing.Refused(t.Context(), a, int64(r), int64(id), why); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,7 +84,7 @@ func TestAReplayListsWhatItCouldNotSend(t *testing.T) {
 	refuse(first, two, "its headers are too large")
 	other := begin(failed.Filter{IDs: []failed.ID{one, three}})
 	refuse(other, three, "nobody knows where it failed")
-	if err := a.Sent(t.Context(), other, []failed.ID{one}); err != nil {
+	if err := plumbing.Sent(t.Context(), a, int64(other), int64(one)); err != nil {
 		t.Fatal(err)
 	}
 
@@ -117,7 +118,7 @@ func TestPagesTellWhatCouldNotBeSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.cfg.Archive.Refuse(t.Context(), r.ID, []failed.Refusal{{ID: id, Why: "it is <b>larger</b> than 16 MiB"}}); err != nil {
+	if err := plumbing.Refused(t.Context(), c.cfg.Archive, int64(r.ID), int64(id), "it is <b>larger</b> than 16 MiB"); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{

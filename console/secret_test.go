@@ -71,28 +71,28 @@ func TestSecretsAreHidden(t *testing.T) {
 func TestSecretsSurviveEdits(t *testing.T) {
 	nested := topology.Table{"x-token": "inner", "n": int32(1)}
 	before := topology.Table{"tenant": "acme", "x-token": "hunter2", "nested": nested}
-	hidden := topology.Table{"x-token": failed.Redacted, "n": int32(1)}
+	hidden := topology.Table{"x-token": "[redacted]", "n": int32(1)}
 	for _, tc := range []struct {
 		what string
 		edit api.Edit
 		want topology.Table // nil: refused
 	}{
-		{"as it was shown", headersOf(topology.Table{"tenant": "acme", "x-token": failed.Redacted, "nested": hidden}), before},
+		{"as it was shown", headersOf(topology.Table{"tenant": "acme", "x-token": "[redacted]", "nested": hidden}), before},
 		{
 			"around it",
-			headersOf(topology.Table{"new": true, "x-token": failed.Redacted, "nested": hidden}),
+			headersOf(topology.Table{"new": true, "x-token": "[redacted]", "nested": hidden}),
 			topology.Table{"new": true, "x-token": "hunter2", "nested": nested},
 		},
 		{
 			"beside it in a table",
-			headersOf(topology.Table{"x-token": failed.Redacted, "nested": topology.Table{"x-token": failed.Redacted, "n": int32(2)}}),
+			headersOf(topology.Table{"x-token": "[redacted]", "nested": topology.Table{"x-token": "[redacted]", "n": int32(2)}}),
 			topology.Table{"x-token": "hunter2", "nested": topology.Table{"x-token": "inner", "n": int32(2)}},
 		},
 		{"another secret", headersOf(topology.Table{"x-token": "mine", "nested": hidden}), nil},
-		{"another secret in a table", headersOf(topology.Table{"x-token": failed.Redacted, "nested": topology.Table{"x-token": "mine"}}), nil},
+		{"another secret in a table", headersOf(topology.Table{"x-token": "[redacted]", "nested": topology.Table{"x-token": "mine"}}), nil},
 		{"without it", headersOf(topology.Table{"nested": hidden}), nil},
-		{"without its table", headersOf(topology.Table{"x-token": failed.Redacted}), nil},
-		{"its table is a text", headersOf(topology.Table{"x-token": failed.Redacted, "nested": "x"}), nil},
+		{"without its table", headersOf(topology.Table{"x-token": "[redacted]"}), nil},
+		{"its table is a text", headersOf(topology.Table{"x-token": "[redacted]", "nested": "x"}), nil},
 		{"properties", api.Edit{Revision: new(0), Properties: &api.Properties{Type: "x"}}, before},
 		{"the body as it was shown", bodyOf(`{"order":17,"card":{"number":"[redacted]"}}`), before},
 		{"another body", bodyOf(`{"order":18,"card":{"number":"[redacted]"}}`), nil},

@@ -9,35 +9,52 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Add keeps messages, in one transaction, and returns their IDs in the same order.
+// Add keeps messages in state failed, in one transaction, and returns their IDs in the same
+// order. Each is a new message. It is for messages that did not come from a failed queue, from
+// which an Ingest takes them.
 //
-// A message that was redelivered may be in the archive already, since a process
-// died, or lost its connection, between Add and the acknowledgement. It is if a
-// message with the same failed queue, properties, headers (but for the broker's
-// count of deliveries) and body is there whose delivery is of another session and
-// not known to be settled; then that one's ID is returned. Each such message stands
-// for one arrival. So neither is a redelivery kept twice, nor a second failure
-// swallowed that does not differ in a single byte.
+// If the error is ErrUnstorable, none is kept: add them one by one to learn which it is.
+func (a *Archive) Add(ctx context.Context, messages []Message) ([]ID, error) {
+	encoded := make([]arrival, len(messages))
+	for i := range messages {
+		var err error
+		if encoded[i], err = a.encode(messages[i]); err != nil {
+			return nil, doing(err, "adding message %d of %d", i+1, len(messages))
+		}
+	}
+	return a.addEncoded(ctx, encoded, func(*tx) error { return nil })
+}
+
+// ingest keeps messages that were delivered from failed queues, in one transaction, and
+// returns their IDs in the same order.
 //
-// The state of an arrival is Failed, whatever it says, and it is not edited.
+// A message that was redelivered may be in the archive already, since a process died, or lost
+// its connection, between ingest and the acknowledgement. It is if a message with the same
+// failed queue, properties, headers (but for the broker's count of deliveries) and body is
+// there whose delivery is of another session and not known to be settled; then that one's ID
+// is returned. Each such message stands for one arrival. So neither is a redelivery kept
+// twice, nor a second failure swallowed that does not differ in a single byte.
 //
-// If the error is ErrState, the failed queue is not the Arrival.Owner's, and nothing is
-// kept. If it is ErrUnstorable, nothing is kept, also not of the others: add
-// them one by one to learn which it is.
-func (a *Archive) Add(ctx context.Context, arrivals []Arrival) ([]ID, error) {
+// If the error is ErrState, the failed queue is not the owner's, and nothing is kept.
+func (a *Archive) ingest(ctx context.Context, arrivals []delivered) ([]ID, error) {
 	encoded := make([]arrival, len(arrivals))
 	for i := range arrivals {
 		var err error
-		if encoded[i], err = a.encode(&arrivals[i]); err != nil {
+		if encoded[i], err = a.encodeDelivered(&arrivals[i]); err != nil {
 			return nil, doing(err, "adding message %d of %d", i+1, len(arrivals))
 		}
 	}
-	if len(arrivals) == 0 {
+	return a.addEncoded(ctx, encoded, func(tx *tx) error { return tx.owned(arrivals) })
+}
+
+// addEncoded adds the arrivals that the archive does not have, if allowed returns nil.
+func (a *Archive) addEncoded(ctx context.Context, encoded []arrival, allowed func(*tx) error) ([]ID, error) {
+	if len(encoded) == 0 {
 		return nil, nil
 	}
-	ids := make([]ID, len(arrivals))
+	ids := make([]ID, len(encoded))
 	err := a.write(ctx, func(tx *tx) error {
-		if err := tx.owned(arrivals); err != nil {
+		if err := allowed(tx); err != nil {
 			return err
 		}
 		var added []*arrival
@@ -54,7 +71,7 @@ func (a *Archive) Add(ctx context.Context, arrivals []Arrival) ([]ID, error) {
 		return tx.add(added)
 	})
 	if err != nil {
-		return nil, doing(err, "adding %d messages", len(arrivals))
+		return nil, doing(err, "adding %d messages", len(encoded))
 	}
 	for i := range ids {
 		if ids[i] == 0 {
@@ -66,7 +83,7 @@ func (a *Archive) Add(ctx context.Context, arrivals []Arrival) ([]ID, error) {
 
 // Settled notes that the deliveries of messages have been acknowledged: what is
 // equal and comes later is another message.
-func (a *Archive) Settled(ctx context.Context, ids []ID) error {
+func (a *Archive) markSettled(ctx context.Context, ids []ID) error {
 	if len(ids) == 0 {
 		return nil
 	}

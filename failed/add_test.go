@@ -89,7 +89,7 @@ func (q *queue) add(n int) {
 			Redelivered: d.again, Session: fmt.Sprint(q.session),
 		})
 	}
-	for i, id := range value(q.a.Add(context.Background(), arrivals))(q.t) {
+	for i, id := range value(q.a.Ingest(context.Background(), arrivals))(q.t) {
 		q.delivered[i].id = id
 	}
 	seen := make(map[failed.ID]bool)
@@ -142,13 +142,13 @@ func TestWhatComesAgainAfterARestart(t *testing.T) {
 		one := failed.Arrival{Message: failed.Message{FailedQueue: "q.failed", Content: failed.Content{Body: []byte("b")}}}
 		again := one
 		again.Redelivered = true
-		first := value(a.Add(t.Context(), []failed.Arrival{one, one}))(t)
+		first := value(a.Ingest(t.Context(), []failed.Arrival{one, one}))(t)
 		if first[0] == first[1] {
 			t.Fatal("two messages are one since they are equal")
 		}
 		check(t, a.Settled(t.Context(), first[1:]))
 		restarted := db.open(t, p)
-		got := value(restarted.Add(t.Context(), []failed.Arrival{again, again, one}))(t)
+		got := value(restarted.Ingest(t.Context(), []failed.Arrival{again, again, one}))(t)
 		if got[0] != first[0] {
 			t.Errorf("message %d came again and is %d", first[0], got[0])
 		}
@@ -156,7 +156,7 @@ func TestWhatComesAgainAfterARestart(t *testing.T) {
 			t.Errorf("%v are there; what comes then is %v", first, got)
 		}
 		for range 2 { // once more in the same life
-			more := value(restarted.Add(t.Context(), []failed.Arrival{again}))(t)
+			more := value(restarted.Ingest(t.Context(), []failed.Arrival{again}))(t)
 			if more[0] <= got[2] {
 				t.Errorf("another is taken for %d", more[0])
 			}

@@ -3,7 +3,6 @@ package failed
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -13,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// DefaultPrefix is the default of Config.Prefix.
-const DefaultPrefix = "reprise_failed_"
+// defaultPrefix is the default of Config.Prefix.
+const defaultPrefix = "reprise_failed_"
 
 // Config adjusts an Archive. Dialect is required.
 type Config struct {
@@ -46,7 +45,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.Prefix = cmp.Or(c.Prefix, DefaultPrefix)
+	c.Prefix = cmp.Or(c.Prefix, defaultPrefix)
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
@@ -58,7 +57,7 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	errs := []error{c.Dialect.validate()}
 	if c.Prefix != "" && !prefixes.MatchString(c.Prefix) {
-		errs = append(errs, fmt.Errorf("%w: Config.Prefix %q: use at most 40 small letters, digits and underscores, not a digit first, or leave it empty for %s", ErrInvalid, c.Prefix, DefaultPrefix))
+		errs = append(errs, fmt.Errorf("%w: Config.Prefix %q: use at most 40 small letters, digits and underscores, not a digit first, or leave it empty for %s", ErrInvalid, c.Prefix, defaultPrefix))
 	}
 	if c.Retention < 0 {
 		errs = append(errs, fmt.Errorf("%w: Config.Retention %s is negative: use 0 to keep messages for ever", ErrInvalid, c.Retention))
@@ -74,7 +73,6 @@ type Archive struct {
 	db      *sqlkit.DB
 	cfg     Config // with defaults
 	origin  string // the archive's name, in what it exports
-	session string // of arrivals that name none
 	writing chan struct{}
 	lineage
 }
@@ -92,7 +90,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Archive, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	a := &Archive{db: sqlkit.New(db, cfg.Dialect == SQLite), cfg: cfg.withDefaults(), session: rand.Text(), writing: make(chan struct{}, 1)}
+	a := &Archive{db: sqlkit.New(db, cfg.Dialect == SQLite), cfg: cfg.withDefaults(), writing: make(chan struct{}, 1)}
 	err := a.open(ctx)
 	if err != nil {
 		return nil, doing(err, "opening the archive in %s", cfg.Dialect)

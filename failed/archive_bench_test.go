@@ -82,7 +82,7 @@ func fill(b *testing.B, db database, a *failed.Archive, n int) (rate float64) {
 			arrivals = append(arrivals, failure(r, j, n))
 		}
 		start := time.Now()
-		ids := value(a.Add(b.Context(), arrivals))(b)
+		ids := value(a.Ingest(b.Context(), arrivals))(b)
 		check(b, a.Settled(b.Context(), ids))
 		if i < measured {
 			took += time.Since(start)
@@ -177,7 +177,7 @@ func pages(b *testing.B, a *failed.Archive, n int) {
 			check(b, err)
 		})},
 		{"groups/queue", one(func(r *rand.Rand) {
-			_, _, err := a.Groups(b.Context(), failed.GroupFilter{Queue: fmt.Sprint("queue-", r.IntN(12)), Order: failed.ByFailed}, failed.Page{})
+			_, _, err := a.Groups(b.Context(), failed.GroupFilter{Queue: fmt.Sprint("queue-", r.IntN(12)), MostFailed: true}, failed.Page{})
 			check(b, err)
 		})},
 		{"group", one(func(r *rand.Rand) { value(a.Group(b.Context(), groups[r.IntN(len(groups))].ID))(b) })},

@@ -23,23 +23,23 @@ type arrival struct {
 	queue int64
 }
 
-func (a *Archive) encode(in *Arrival) (e arrival, err error) {
-	e.m = in.Message
-	m := &e.m
-	m.State, m.Edited, m.Discarded, m.ReplayedBy = Failed, nil, "", 0
-	m.Archived = a.now()
-	if err := e.encode(); err != nil {
+func (a *Archive) encode(m Message) (arrival, error) {
+	e := arrival{m: m}
+	e.m.State, e.m.Edited, e.m.Discarded, e.m.ReplayedBy = Failed, nil, "", 0
+	e.m.Archived = a.now()
+	err := e.encode()
+	e.m.Back, e.m.BackOf = backOf(e.m.Headers)
+	return e, err
+}
+
+func (a *Archive) encodeDelivered(in *delivered) (e arrival, err error) {
+	if e, err = a.encode(in.Message); err != nil {
 		return e, err
 	}
-	m.Back, m.BackOf = backOf(m.Headers)
-	if e.digest, err = digest(m, e.properties); err != nil {
+	if e.digest, err = digest(&e.m, e.properties); err != nil {
 		return e, err
 	}
-	session := in.Session
-	if session == "" {
-		session = a.session
-	}
-	e.session, e.again = bytesOf(session), in.Redelivered
+	e.session, e.again = bytesOf(in.Session), in.Redelivered
 	return e, nil
 }
 
@@ -58,17 +58,16 @@ func (e *arrival) encode() (err error) {
 	if e.headers, e.properties, err = m.Content.encode(); err != nil {
 		return err
 	}
-	written := tablesOf(m.Errors)
-	attempts, err := appendValue(nil, written, 0)
+	attempts, err := encodeAttempts(m.Errors)
 	if err != nil {
 		return err
 	}
-	trail, err := appendValue(nil, tablesOf(topology.Trail{}.Read(topology.Delivery{Headers: m.Headers}).Errors), 0)
+	trail, err := encodeAttempts(topology.Trail{}.Read(topology.Delivery{Headers: m.Headers}).Errors)
 	if err != nil {
 		return err
 	}
-	if string(attempts) != string(trail) {
-		e.errors = string(attempts)
+	if attempts != trail {
+		e.errors = attempts
 	}
 	return nil
 }
@@ -100,9 +99,9 @@ func digest(m *Message, properties string) ([]byte, error) {
 	return h.Sum(nil)[:16], nil
 }
 
-// backOf reads HeaderReplay.
+// backOf reads topology.HeaderReplay.
 func backOf(headers topology.Table) (ReplayID, ID) {
-	s, _ := headers[HeaderReplay].(string)
+	s, _ := headers[topology.HeaderReplay].(string)
 	before, after, _ := strings.Cut(s, "/")
 	replay, err := strconv.ParseInt(before, 10, 64)
 	id, err2 := strconv.ParseInt(after, 10, 64)

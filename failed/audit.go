@@ -16,28 +16,24 @@ type Act struct {
 	ID      int64
 	Time    time.Time
 	Actor   Actor
-	Verb    Verb
+	Verb    string         // edit, revert, discard, restore, replay, end replay, purge or import
 	Subject string         // such as "message/17", "replay/3" or "" for a selection
 	Details map[string]any // what JSON has: the filter, how many, the reason
 }
 
-// Verb is what was done.
-type Verb string
-
-// The verbs.
 const (
-	ActEdit      Verb = "edit"
-	ActRevert    Verb = "revert"
-	ActDiscard   Verb = "discard"
-	ActRestore   Verb = "restore"
-	ActReplay    Verb = "replay"
-	ActEndReplay Verb = "end replay"
-	ActPurge     Verb = "purge"
-	ActImport    Verb = "import"
+	actEdit      = "edit"
+	actRevert    = "revert"
+	actDiscard   = "discard"
+	actRestore   = "restore"
+	actReplay    = "replay"
+	actEndReplay = "end replay"
+	actPurge     = "purge"
+	actImport    = "import"
 )
 
 // Acts lists the audit log, newest first.
-func (a *Archive) Acts(ctx context.Context, p Page) ([]Act, Cursor, error) {
+func (a *Archive) Acts(ctx context.Context, p Page) ([]Act, string, error) {
 	acts, next, err := a.acts(ctx, p)
 	if err != nil {
 		return nil, "", doing(err, "listing acts")
@@ -45,7 +41,7 @@ func (a *Archive) Acts(ctx context.Context, p Page) ([]Act, Cursor, error) {
 	return acts, next, nil
 }
 
-func (a *Archive) acts(ctx context.Context, p Page) (acts []Act, _ Cursor, err error) {
+func (a *Archive) acts(ctx context.Context, p Page) (acts []Act, _ string, err error) {
 	size, before, err := p.bounds(ofActs)
 	if err != nil {
 		return nil, "", err
@@ -73,7 +69,7 @@ func (a *Archive) acts(ctx context.Context, p Page) (acts []Act, _ Cursor, err e
 }
 
 // act writes a line of the audit log.
-func (t *tx) act(who Actor, verb Verb, subject string, details map[string]any) (id int64, err error) {
+func (t *tx) act(who Actor, verb, subject string, details map[string]any) (id int64, err error) {
 	written, err := json.Marshal(details)
 	if err != nil {
 		return 0, err
@@ -82,7 +78,7 @@ func (t *tx) act(who Actor, verb Verb, subject string, details map[string]any) (
 		return 0, err
 	}
 	_, err = t.exec(`INSERT INTO {act} (id, at, actor, verb, subject, details) VALUES ($1, $2, $3, $4, $5, $6)`,
-		id, sqlkit.Millis(t.now()), bytesOf(string(who)), string(verb), subject, string(written))
+		id, sqlkit.Millis(t.now()), bytesOf(string(who)), verb, subject, string(written))
 	return id, err
 }
 
@@ -102,6 +98,6 @@ func (p Page) bounds(list string) (size int, before int64, err error) {
 		return size, math.MaxInt64, nil
 	}
 	before = math.MaxInt64
-	err = p.After.read(list, &before)
+	err = readCursor(p.After, list, &before)
 	return size, before, err
 }

@@ -15,10 +15,10 @@ import (
 
 // keeper is what an Ingest needs of an Archive.
 type keeper interface {
-	Add(ctx context.Context, arrivals []Arrival) ([]ID, error)
-	Settled(ctx context.Context, ids []ID) error
-	ClaimQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error)
-	ReleaseQueue(ctx context.Context, queue, owner string) error
+	ingest(ctx context.Context, arrivals []delivered) ([]ID, error)
+	markSettled(ctx context.Context, ids []ID) error
+	claimQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error)
+	releaseQueue(ctx context.Context, queue, owner string) error
 }
 
 // batcher stores messages that come one by one, many in a transaction: all that have
@@ -30,7 +30,7 @@ type keeper interface {
 // The order is kept, so that a message which is delivered a second time, its
 // connection having been lost, is stored after the one that has waited here since
 // the first time; and then it is known. For the same reason a batch with anything in
-// it that may be stored already begins a new session (Arrival.Session), when of all
+// it that may be stored already begins a new session (delivered.Session), when of all
 // that was handed out before it is known what became of its ack.
 type batcher struct {
 	store keeper
@@ -52,7 +52,7 @@ type batcher struct {
 
 // entry is a message that waits to be stored.
 type entry struct {
-	arrival Arrival
+	arrival delivered
 	message *reprise.Message
 	again   time.Time     // the store refuses it, but takes others: when it is tried again
 	done    chan struct{} // closed when it is stored
@@ -102,7 +102,7 @@ func (b *batcher) start(ctx context.Context) (stop func()) {
 }
 
 // add returns nil when the message is stored, or why ctx has ended.
-func (b *batcher) add(ctx context.Context, m *reprise.Message, a Arrival) error {
+func (b *batcher) add(ctx context.Context, m *reprise.Message, a delivered) error {
 	e := &entry{arrival: a, message: m, done: make(chan struct{})}
 	b.mu.Lock()
 	b.waiting = append(b.waiting, e)

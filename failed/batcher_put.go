@@ -16,13 +16,13 @@ func (b *batcher) put(ctx context.Context, batch []*entry) error {
 	if err != nil {
 		return err
 	}
-	arrivals := make([]Arrival, len(batch))
+	arrivals := make([]delivered, len(batch))
 	for i, e := range batch {
 		arrivals[i] = e.arrival
 		arrivals[i].Session = fmt.Sprintf("%s.%d", b.name, b.sessions)
 		e.arrival.Redelivered = true // if it has to be tried again: it may be stored nevertheless
 	}
-	ids, err := b.store.Add(ctx, arrivals)
+	ids, err := b.store.ingest(ctx, arrivals)
 	if err == nil && len(ids) != len(batch) {
 		err = fmt.Errorf("failed: the archive returned %d IDs for %d messages", len(ids), len(batch))
 	}
@@ -76,7 +76,7 @@ func (b *batcher) tellSettled(ctx context.Context) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	err := b.store.Settled(ctx, ids)
+	err := b.store.markSettled(ctx, ids)
 	if err != nil {
 		b.mu.Lock()
 		b.settled = append(ids, b.settled...)

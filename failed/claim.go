@@ -13,7 +13,7 @@ import (
 // lease, or for longer if it is already. It reports false where another one is, or
 // the replay does not run. The time is that of Config.Clock: the clocks of
 // machines that share a database should agree to within a second or so.
-func (a *Archive) Claim(ctx context.Context, id ReplayID, owner string, lease time.Duration) (bool, error) {
+func (a *Archive) claimReplay(ctx context.Context, id ReplayID, owner string, lease time.Duration) (bool, error) {
 	now := a.now()
 	var n int64
 	err := a.write(ctx, func(tx *tx) (err error) {
@@ -29,7 +29,7 @@ func (a *Archive) Claim(ctx context.Context, id ReplayID, owner string, lease ti
 
 // Release ends the claim of an owner, if it has it, and with it a replay that is
 // ReplayCancelling.
-func (a *Archive) Release(ctx context.Context, id ReplayID, owner string) error {
+func (a *Archive) releaseReplay(ctx context.Context, id ReplayID, owner string) error {
 	err := a.writeMany(ctx, func(tx *tx) error {
 		var state ReplayState
 		err := tx.row(`UPDATE {replay} SET lease = 0 WHERE id = $1 AND owner = $2 RETURNING state`, int64(id), owner).Scan(&state)

@@ -10,11 +10,11 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// ClaimQueue makes an owner the one that empties a failed queue into this archive, for
+// claimQueue makes an owner the one that empties a failed queue into this archive, for
 // as long as the lease, or for longer if it is already. It reports false where another
 // one is. The time is as with Claim. What an owner adds is refused as soon as the queue
-// is another's, and not before: see Arrival.Owner.
-func (a *Archive) ClaimQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error) {
+// is another's, and not before: see delivered.Owner.
+func (a *Archive) claimQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error) {
 	now := a.now()
 	var n int64
 	err := a.write(ctx, func(tx *tx) (err error) {
@@ -29,8 +29,8 @@ func (a *Archive) ClaimQueue(ctx context.Context, queue, owner string, lease tim
 	return n == 1, nil
 }
 
-// ReleaseQueue ends the claim of an owner, if it has it.
-func (a *Archive) ReleaseQueue(ctx context.Context, queue, owner string) error {
+// releaseQueue ends the claim of an owner, if it has it.
+func (a *Archive) releaseQueue(ctx context.Context, queue, owner string) error {
 	err := a.write(ctx, func(tx *tx) error {
 		_, err := tx.exec(`UPDATE {ingest} SET lease = 0 WHERE queue = $1 AND owner = $2`, bytesOf(queue), owner)
 		return err
@@ -42,7 +42,7 @@ func (a *Archive) ReleaseQueue(ctx context.Context, queue, owner string) error {
 }
 
 // owned refuses arrivals of a queue that has become another's: that one has them now.
-func (t *tx) owned(arrivals []Arrival) error {
+func (t *tx) owned(arrivals []delivered) error {
 	checked := make(map[[2]string]bool)
 	for _, a := range arrivals {
 		claim := [2]string{a.FailedQueue, a.Owner}

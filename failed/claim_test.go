@@ -14,7 +14,7 @@ func TestAReplayHasOneOwner(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		now := time.UnixMilli(1_700_000_000_000)
 		a := db.archive(t, func(c *failed.Config) { c.Clock = func() time.Time { return now } })
-		if _, err := a.Add(t.Context(), []failed.Arrival{{Message: failed.Message{Queue: "orders"}}}); err != nil {
+		if _, err := a.Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{Queue: "orders"}}}); err != nil {
 			t.Fatal(err)
 		}
 		r, err := a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "test")
@@ -70,7 +70,7 @@ func TestAReplayIsCancelledWhenItIsLetGoOf(t *testing.T) {
 			clock := newClock()
 			a := db.archive(t, clock.use)
 			x := failed.Arrival{Message: failed.Message{FailedQueue: "orders.failed"}}
-			ids := value(a.Add(t.Context(), []failed.Arrival{x, x, x}))(t)
+			ids := value(a.Ingest(t.Context(), []failed.Arrival{x, x, x}))(t)
 			r := value(a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "test"))(t)
 			if mine := value(a.Claim(t.Context(), r.ID, "one", time.Minute))(t); !mine {
 				t.Fatal("it is not to be had")
@@ -109,7 +109,7 @@ func TestAReplayIsCancelledWhenItIsLetGoOf(t *testing.T) {
 				check(t, a.Release(t.Context(), r.ID, "one"))
 			}
 			look(failed.ReplayCancelled, 0, 1, 2)
-			if acts, _, err := a.Acts(t.Context(), failed.Page{}); err != nil || len(acts) != 2 || acts[0].Verb != failed.ActEndReplay {
+			if acts, _, err := a.Acts(t.Context(), failed.Page{}); err != nil || len(acts) != 2 || acts[0].Verb != "end replay" {
 				t.Errorf("%+v, %v", acts, err)
 			}
 		}
@@ -123,7 +123,7 @@ func TestAFailedQueueHasOneOwner(t *testing.T) {
 		a := db.archive(t, clock.use)
 		claim := func(queue, owner string) bool { return value(a.ClaimQueue(t.Context(), queue, owner, time.Minute))(t) }
 		add := func(owner string) error {
-			_, err := a.Add(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}, Owner: owner}})
+			_, err := a.Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}, Owner: owner}})
 			return err
 		}
 		if err := add("one"); !errors.Is(err, failed.ErrState) {

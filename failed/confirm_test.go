@@ -12,7 +12,7 @@ func TestActsRefuseMoreThanConfirmed(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
 		add := func() {
-			value(a.Add(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "a.failed", Error: "order 1: down"}}}))(t)
+			value(a.Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "a.failed", Error: "order 1: down"}}}))(t)
 		}
 		add()
 		add()
@@ -50,7 +50,7 @@ func TestActsRefuseMoreThanConfirmed(t *testing.T) {
 func TestCheckReportsUnknownNumbers(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
-		value(a.Add(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "a.failed"}}}))(t)
+		value(a.Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "a.failed"}}}))(t)
 		value(a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "me"))(t)
 		for _, f := range []failed.Filter{{}, {Group: 1}, {IDs: []failed.ID{}}, {IDs: []failed.ID{1, 1}}, {Replay: 1}, {RefusedBy: 1}, {Queue: "unknown"}} {
 			if err := a.Check(t.Context(), f); err != nil {

@@ -94,7 +94,7 @@ func (t *tx) group(added []*arrival) error {
 			}
 			queues[m.Queue] = e.queue
 		}
-		text := Fingerprint(m.Error)
+		text := fingerprint(m.Error)
 		of[i] = sha256.Sum256([]byte(m.Queue + "\x00" + text))
 		g := groups[of[i]]
 		if g == nil {

@@ -51,14 +51,14 @@ func newSystem(t *testing.T, b *reprisetest.Broker) *system {
 	})
 	s.ingest(t)
 	var err error
-	s.replayer, err = newReplayer(s.memory, s.client, ReplayerConfig{})
+	s.replayer, err = newReplayer(s.client, s.memory, ReplayerConfig{})
 	must(t, err)
 	return s
 }
 
 func (s *system) ingest(t *testing.T) {
 	t.Helper()
-	in, err := newIngest(s.memory, s.client, IngestConfig{Queues: []string{"orders.failed"}})
+	in, err := newIngest(s.client, s.memory, IngestConfig{Queues: []string{"orders.failed"}})
 	must(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
@@ -132,7 +132,7 @@ func TestAMessageFailsIsKeptAndSentBack(t *testing.T) {
 		for i, x := range again {
 			m := x.Message
 			if m.Attempt != 1 || m.Errors != nil || m.Exchange != "shop" || m.RoutingKey != "order.new" || m.MessageID != s.all[i].Properties.MessageID ||
-				m.Headers[HeaderReplay] != fmt.Sprintf("%d/%d", id, i+1) {
+				m.Headers[topology.HeaderReplay] != fmt.Sprintf("%d/%d", id, i+1) {
 				t.Errorf("%d: %s, attempt %d, from %q %q, %v", i, m.MessageID, m.Attempt, m.Exchange, m.RoutingKey, m.Headers)
 			}
 		}
@@ -370,7 +370,7 @@ func TestAReplayIsCarriedOutByOneAtATime(t *testing.T) {
 		var running []context.CancelFunc
 		ended := make(chan error)
 		for range 3 {
-			r, err := newReplayer(s.memory, s.client, ReplayerConfig{})
+			r, err := newReplayer(s.client, s.memory, ReplayerConfig{})
 			must(t, err)
 			ctx, stop := context.WithCancel(t.Context())
 			running = append(running, stop)

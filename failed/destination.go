@@ -12,8 +12,17 @@ import (
 
 // Destination is where messages of a Plan go.
 type Destination struct {
-	// Return is the same for all of them, but for the RoutingKey: "" if Keys is set.
-	Return
+	// Target is the same for all of them, but for the RoutingKey: "" if Keys is set.
+	Target
+
+	// Queue is the work queue that the target leads to, and to no other; "" if the target was
+	// named for all messages.
+	Queue string
+
+	// Warning says what a program that is not a worker of Reprise sees, if the messages are sent
+	// by the name of their queue and were, or may have been, published otherwise; and why they
+	// are. Empty: nothing is different from when they were first published.
+	Warning string
 
 	// Keys says that they are sent with more than one routing key, each with its own.
 	Keys bool
@@ -69,7 +78,8 @@ func (a *Archive) destinations(ctx context.Context, p Plan, r *returns) ([]Desti
 			return nil, err
 		}
 		m := sentFrom{queue.String, d.FailedQueue, exchange.String, key.String}
-		d.Return, err = r.to(ctx, m, p.To)
+		to, err := r.to(ctx, m, p.To)
+		d.Target, d.Queue, d.Warning = to.Target, to.Queue, to.Warning
 		d.Unknown = errors.Is(err, errNowhere)
 		if err != nil && !d.Unknown {
 			return nil, err

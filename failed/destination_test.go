@@ -18,7 +18,7 @@ func TestDestinations(t *testing.T) {
 		of := func(queue, failedQueue, exchange, key string) failed.Arrival {
 			return failed.Arrival{Message: failed.Message{Queue: queue, FailedQueue: failedQueue, Exchange: exchange, RoutingKey: key, Error: "down"}}
 		}
-		value(a.Add(t.Context(), []failed.Arrival{
+		value(a.Ingest(t.Context(), []failed.Arrival{
 			of("orders", "orders.failed", "", "orders"), of("refunds", "orders.failed", "", "refunds"), of("orders", "orders.failed", "", "orders"),
 			of("", "dead", "", ""), of("mails", "mails.failed", "", "mails"),
 			of("prints", "prints.failed", "shop", "print.a4"), of("prints", "prints.failed", "shop", "print.a5"), of("prints", "prints.failed", "shop", "print.a5"),
@@ -26,7 +26,7 @@ func TestDestinations(t *testing.T) {
 		}))(t)
 		value(a.Discard(t.Context(), failed.Filter{Queue: "mails"}, "old", "me"))(t)
 		back := func(queue, failedQueue string, n int64) failed.Destination {
-			return failed.Destination{Return: failed.Return{Target: failed.Target{RoutingKey: queue}, Queue: queue}, FailedQueue: failedQueue, Messages: n}
+			return failed.Destination{Target: failed.Target{RoutingKey: queue}, Queue: queue, FailedQueue: failedQueue, Messages: n}
 		}
 		to := func(d failed.Destination) failed.Destination { d.Queue = ""; return d }
 		unknown := failed.Destination{FailedQueue: "dead", Messages: 1, Unknown: true}

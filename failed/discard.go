@@ -14,7 +14,7 @@ func (a *Archive) Discard(ctx context.Context, f Filter, reason string, who Acto
 		return 0, doing(fmt.Errorf("%w: say why: the reason is empty", ErrInvalid), "discarding")
 	}
 	n, err := a.move(ctx, f, who, move{
-		from: Failed, to: Discarded, verb: ActDiscard,
+		from: Failed, to: Discarded, verb: actDiscard,
 		set: func(s *selection) string { return `, discarded = ` + s.arg(bytesOf(reason)) }, details: map[string]any{"reason": reason},
 	})
 	if err != nil {
@@ -27,7 +27,7 @@ func (a *Archive) Discard(ctx context.Context, f Filter, reason string, who Acto
 // are in state failed again. It returns how many they were.
 func (a *Archive) Restore(ctx context.Context, f Filter, who Actor) (int64, error) {
 	n, err := a.move(ctx, f, who, move{
-		from: Discarded, to: Failed, verb: ActRestore,
+		from: Discarded, to: Failed, verb: actRestore,
 		set: func(*selection) string { return `, discarded = NULL` },
 	})
 	if err != nil {

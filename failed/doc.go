@@ -6,8 +6,8 @@
 //	failed queue ─► Ingest ─► Archive ─┬─► Discard ─► discarded ─► Restore ─┐
 //	                            ▲      │                                    │
 //	                            └──────┼────────────────────────────────────┘
-//	                                   └─► BeginReplay ─► replaying ─► Sent ─► replayed
-//	                                                          └─► EndReplay, Refuse: failed again
+//	                                   └─► BeginReplay ─► replaying ─► sent ─► replayed
+//	                                                          └─► EndReplay, refused: failed again
 //
 // It speaks to SQLite and PostgreSQL through database/sql; the driver is the
 // program's affair:
@@ -34,9 +34,14 @@
 //
 // # Groups
 //
-// Failures of one queue whose error texts differ in nothing but numbers, ids,
-// addresses and times are a group: see Fingerprint. Counts are kept with the
-// group, in the transaction of each change, so that they cost nothing to read.
+// Failures of one queue whose error texts differ in nothing but numbers, ids, addresses and
+// times are a group: each of these counts as "*".
+//
+//	order 17: dial tcp 10.0.0.7:5432: i/o timeout after 1.5s
+//	order *: dial tcp *: i/o timeout after *
+//
+// Counts are kept with the group, in the transaction of each change, so that they cost nothing
+// to read.
 //
 // # Order and search
 //
@@ -51,7 +56,7 @@
 // Config.Redact hides is not found by it.
 //
 // No page looks at more than 10,000 messages that turn out not to be selected: such a
-// page is short, and its Cursor goes on from there. So each page is quick, whatever is
+// page is short, and its string goes on from there. So each page is quick, whatever is
 // asked for.
 //
 // # Concurrency

@@ -13,7 +13,7 @@ func TestErrorsSayOnceWhoseTheyAre(t *testing.T) {
 	_, missing := a.Get(ctx, 17)
 	_, invalid := a.Discard(ctx, failed.Filter{}, "why", "me")
 	for _, err := range []error{
-		failed.ErrNotFound, failed.ErrState, failed.ErrInvalid, failed.ErrUnstorable, missing, invalid, failed.Config{}.Validate(),
+		failed.ErrNotFound, failed.ErrState, failed.ErrInvalid, missing, invalid, failed.Config{}.Validate(),
 	} {
 		if text := err.Error(); !strings.HasPrefix(text, "failed: ") || strings.Count(text, "failed: ") != 1 {
 			t.Errorf("an error says %q", text)

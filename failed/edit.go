@@ -71,7 +71,7 @@ func (t *tx) edit(e edit) error {
 	case e.is(sent):
 		return nil
 	case e.is(original):
-		return t.revise(e.id, 0, ActRevert, e.seen, e.who)
+		return t.revise(e.id, 0, actRevert, e.seen, e.who)
 	}
 	var number int
 	if err := t.row(`SELECT COALESCE(max(number), 0) + 1 FROM {revision} WHERE message = $1`, int64(e.id)).Scan(&number); err != nil {
@@ -83,7 +83,7 @@ func (t *tx) edit(e edit) error {
 	if err != nil {
 		return err
 	}
-	return t.revise(e.id, number, ActEdit, number, e.who)
+	return t.revise(e.id, number, actEdit, number, e.who)
 }
 
 var revisionColumns = []string{"message", "number", "at", "actor", "headers", "properties", "body"}
@@ -105,7 +105,7 @@ func (a *Archive) Revert(ctx context.Context, id ID, seen int, who Actor) error 
 			if seen == 0 {
 				return fmt.Errorf("%w: it has not been edited", ErrState)
 			}
-			return tx.revise(id, 0, ActRevert, seen, who)
+			return tx.revise(id, 0, actRevert, seen, who)
 		})
 	}
 	if err != nil {
@@ -132,7 +132,7 @@ func (t *tx) editable(id ID, seen int) error {
 }
 
 // revise makes a revision what a replay sends; the act tells of one.
-func (t *tx) revise(id ID, revision int, verb Verb, told int, who Actor) error {
+func (t *tx) revise(id ID, revision int, verb string, told int, who Actor) error {
 	if _, err := t.exec(`UPDATE {message} SET edited = $2 WHERE id = $1`, int64(id), revision); err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func exampleArchive() (*failed.Archive, func()) {
 			},
 		}})
 	}
-	if _, err := archive.Add(context.Background(), arrivals); err != nil {
+	if _, err := archive.Ingest(context.Background(), arrivals); err != nil {
 		log.Fatal(err)
 	}
 	return archive, func() { db.Close(); os.RemoveAll(dir) }
@@ -74,7 +74,7 @@ func ExampleArchive_Groups() {
 	archive, end := exampleArchive()
 	defer end()
 
-	groups, _, err := archive.Groups(ctx, failed.GroupFilter{State: failed.Failed, Order: failed.ByFailed}, failed.Page{})
+	groups, _, err := archive.Groups(ctx, failed.GroupFilter{State: failed.Failed, MostFailed: true}, failed.Page{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -165,20 +165,12 @@ func ExampleArchive_BeginReplay() {
 	// {Failed:2 Replaying:0 Replayed:1 Discarded:0}
 }
 
-func ExampleFingerprint() {
-	fmt.Println(failed.Fingerprint("order 17: dial tcp 10.0.0.7:5432: i/o timeout after 1.5s"))
-	fmt.Println(failed.Fingerprint("order 18: dial tcp 10.0.0.9:5432: i/o timeout after 980ms"))
-	// Output:
-	// order *: dial tcp *: i/o timeout after *
-	// order *: dial tcp *: i/o timeout after *
-}
-
-func ExampleRedact() {
+func ExampleMessage_Redact() {
 	m := &failed.Message{Content: failed.Content{
 		Body:    []byte(`{"order": 17, "card": {"number": "4000 1234", "name": "Ada"}}`),
 		Headers: topology.Table{"authorization": "Bearer s3cret"},
 	}}
-	shown := failed.Redact(m, []failed.Rule{{Header: "Authorization"}, {Path: "card.number"}})
+	shown := m.Redact([]failed.Rule{{Header: "Authorization"}, {Path: "card.number"}})
 	fmt.Println(shown.Headers["authorization"], string(shown.Body))
 	// Output:
 	// [redacted] {"order": 17, "card": {"number": "[redacted]", "name": "Ada"}}

@@ -66,10 +66,10 @@ func Example() {
 	defer db.Close()
 	archive, err := failed.Open(ctx, db, failed.Config{Dialect: failed.SQLite})
 	must(err)
-	ingest, err := failed.NewIngest(archive, client, failed.IngestConfig{Queues: []string{"orders.failed"}})
+	ingest, err := failed.NewIngest(client, archive, failed.IngestConfig{Queues: []string{"orders.failed"}})
 	must(err)
 	go ingest.Run(ctx)
-	replayer, err := failed.NewReplayer(archive, client, failed.ReplayerConfig{})
+	replayer, err := failed.NewReplayer(client, archive, failed.ReplayerConfig{})
 	must(err)
 	go replayer.Run(ctx)
 
@@ -107,8 +107,8 @@ func ExampleRedrive() {
 		}))
 	}
 
-	got, err := failed.Redrive(ctx, client, failed.RedriveConfig{From: "orders.failed"})
-	fmt.Printf("%d of %d sent, %v\n", got.Sent, got.Found, err)
+	found, sent, err := failed.Redrive(ctx, client, failed.RedriveConfig{From: "orders.failed"})
+	fmt.Printf("%d of %d sent, %v\n", sent, found, err)
 
 	depth, err := client.Depth(ctx, "orders")
 	fmt.Println(depth, "in orders", err)

@@ -130,7 +130,7 @@ func (a *Archive) Import(ctx context.Context, r io.Reader, who Actor) (added int
 // imported writes the act of an import, or how far it is now.
 func (t *tx) imported(who Actor, act, n int64) (int64, error) {
 	if act == 0 {
-		return t.act(who, ActImport, "", map[string]any{"messages": n})
+		return t.act(who, actImport, "", map[string]any{"messages": n})
 	}
 	_, err := t.exec(`UPDATE {act} SET details = $2 WHERE id = $1`, act, fmt.Sprintf(`{"messages":%d}`, n))
 	return act, err

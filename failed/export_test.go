@@ -23,7 +23,7 @@ func TestExportAndImportLoseNothing(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			db.empty(t, from)
 			db.empty(t, to)
-			ids := value(from.Add(ctx, rapid.SliceOfN(anyArrival, 1, 4).Draw(t, "arrivals")))(t)
+			ids := value(from.Ingest(ctx, rapid.SliceOfN(anyArrival, 1, 4).Draw(t, "arrivals")))(t)
 			for _, id := range ids {
 				for range rapid.IntRange(0, 2).Draw(t, "edits") {
 					check(t, from.Edit(ctx, id, value(from.Get(ctx, id))(t).Revision, anyContent.Draw(t, "edited"), "editor"))
@@ -76,7 +76,7 @@ func all(t rapid.TB, a *failed.Archive) (all []*failed.Message) {
 func TestImportSaysWhichLine(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		from, to := db.archive(t), db.archive(t)
-		value(from.Add(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed"}}, {Message: failed.Message{FailedQueue: "q.failed"}}}))(t)
+		value(from.Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed"}}, {Message: failed.Message{FailedQueue: "q.failed"}}}))(t)
 		var file bytes.Buffer
 		value(from.Export(t.Context(), failed.Filter{}, &file))(t)
 		lines := strings.SplitAfter(file.String(), "\n")
@@ -101,7 +101,7 @@ func TestImportSaysWhichLine(t *testing.T) {
 		}
 		acts, _, err := to.Acts(t.Context(), failed.Page{})
 		check(t, err)
-		if len(acts) != 2 || acts[0].Verb != failed.ActImport || acts[0].Actor != "me" || acts[0].Details["messages"] != 1.0 {
+		if len(acts) != 2 || acts[0].Verb != "import" || acts[0].Actor != "me" || acts[0].Details["messages"] != 1.0 {
 			t.Errorf("acts: %+v", acts)
 		}
 	})
@@ -113,15 +113,15 @@ func TestWhatIsImportedIsNotPurgedAtOnce(t *testing.T) {
 		c := newClock()
 		week := func(cfg *failed.Config) { cfg.Clock, cfg.Retention = c.now, 7*24*time.Hour }
 		from, to := db.archive(t, week), db.archive(t, week)
-		value(from.Add(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed"}}}))(t)
+		value(from.Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed"}}}))(t)
 		var file bytes.Buffer
 		value(from.Export(t.Context(), failed.Filter{}, &file))(t)
 		c.pass(8 * 24 * time.Hour)
 		value(to.Import(t.Context(), &file, "me"))(t)
-		if n := value(from.Purge(t.Context(), failed.PolicyRetention))(t); n != 1 {
+		if n := value(from.Purge(t.Context(), "policy:retention"))(t); n != 1 {
 			t.Errorf("%d purged after 8 days", n)
 		}
-		if n := value(to.Purge(t.Context(), failed.PolicyRetention))(t); n != 0 {
+		if n := value(to.Purge(t.Context(), "policy:retention"))(t); n != 0 {
 			t.Errorf("%d purged after it was imported", n)
 		}
 	})

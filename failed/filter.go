@@ -391,14 +391,15 @@ func (f Filter) hasOnlyCounters() bool {
 
 // Page is a part of a list.
 type Page struct {
-	After Cursor
+	// After is the cursor that came with the page before; "" is for the first page.
+	After string
 	Size  int // at most so many; default 50, at most 1000
 }
 
 // Defaults and bounds of Page.Size.
 const (
-	DefaultPageSize = 50
-	MaxPageSize     = 1000
+	defaultPageSize = 50
+	maxPageSize     = 1000
 )
 
 // Total is a number that may have been too costly to count to the end.

@@ -10,7 +10,7 @@ import (
 // maxFingerprint is how many bytes of an error count.
 const maxFingerprint = 4 << 10
 
-// Fingerprint returns what errors have in common that differ in details alone:
+// fingerprint returns what errors have in common that differ in details alone:
 // the text with numbers, ids, addresses and times replaced by "*", and so what is
 // between quotation marks and has such in it.
 //
@@ -20,7 +20,7 @@ const maxFingerprint = 4 << 10
 // Failures of one queue with the same fingerprint are a Group. It is pure; the
 // fingerprint of a fingerprint is itself; it has at most 4 KiB, and is not longer
 // than the error.
-func Fingerprint(errorText string) string {
+func fingerprint(errorText string) string {
 	s := cut(strings.ToValidUTF8(cut(errorText, maxFingerprint), "?"), maxFingerprint)
 	for {
 		before := s

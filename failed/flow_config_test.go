@@ -37,16 +37,16 @@ func TestConfigsOfTheFlow(t *testing.T) {
 	if _, err := NewIngest(nil, nil, IngestConfig{}); err == nil || !strings.Contains(err.Error(), "needs an Archive") {
 		t.Error(err)
 	}
-	if _, err := NewIngest(&Archive{}, nil, IngestConfig{}); err == nil || !strings.Contains(err.Error(), "needs a Client") {
+	if _, err := NewIngest(nil, &Archive{}, IngestConfig{}); err == nil || !strings.Contains(err.Error(), "needs a Client") {
 		t.Error(err)
 	}
-	if _, err := NewReplayer(&Archive{}, nil, ReplayerConfig{}); err == nil || !strings.Contains(err.Error(), "needs a Client") {
+	if _, err := NewReplayer(nil, &Archive{}, ReplayerConfig{}); err == nil || !strings.Contains(err.Error(), "needs a Client") {
 		t.Error(err)
 	}
-	if _, err := NewReplayer(nil, &reprise.Client{}, ReplayerConfig{}); err == nil || !strings.Contains(err.Error(), "needs an Archive") {
+	if _, err := NewReplayer(&reprise.Client{}, nil, ReplayerConfig{}); err == nil || !strings.Contains(err.Error(), "needs an Archive") {
 		t.Error(err)
 	}
-	if _, err := Redrive(t.Context(), nil, RedriveConfig{}); err == nil || !strings.Contains(err.Error(), "needs a Client") {
+	if _, err := redriveFrom(t.Context(), nil, RedriveConfig{}); err == nil || !strings.Contains(err.Error(), "needs a Client") {
 		t.Error(err)
 	}
 }

@@ -26,7 +26,7 @@ var origin = map[string]bool{topology.HeaderQueue: true, topology.HeaderExchange
 // those of workers, beside Reprise's own and those of the presets.
 func spent(header string, marks []topology.Marks) bool {
 	switch header {
-	case HeaderReplay, reprise.HeaderCrashes, topology.HeaderWaits, headerRetries, headerExceptions, headerProcessing,
+	case topology.HeaderReplay, reprise.HeaderCrashes, topology.HeaderWaits, headerRetries, headerExceptions, headerProcessing,
 		"x-death", "x-delivery-count", "x-acquired-count":
 		return true
 	}
@@ -96,12 +96,12 @@ var errNowhere = errors.New("nothing says in which queue it failed: name where t
 
 // to returns where a message goes: to what is named for all, or back to the queue in which it
 // failed.
-func (r *returns) to(ctx context.Context, m sentFrom, to *Target) (Return, error) {
+func (r *returns) to(ctx context.Context, m sentFrom, to *Target) (way, error) {
 	switch {
 	case to != nil:
-		return Return{Target: *to}, nil
+		return way{Target: *to}, nil
 	case m.queue == "" || m.queue == m.failedQueue:
-		return Return{}, errNowhere
+		return way{}, errNowhere
 	}
 	return r.of(ctx, m)
 }
@@ -111,7 +111,7 @@ func (r *returns) to(ctx context.Context, m sentFrom, to *Target) (Return, error
 func back(m *Message, id ReplayID, to Target, marks []topology.Marks) *reprise.Message {
 	out := fresh(m.Current(), marks)
 	out.Exchange, out.RoutingKey = to.Exchange, to.RoutingKey
-	out.Headers[HeaderReplay] = fmt.Sprintf("%d/%d", id, m.ID)
+	out.Headers[topology.HeaderReplay] = fmt.Sprintf("%d/%d", id, m.ID)
 	if out.MessageID == "" {
 		out.MessageID = fmt.Sprintf("failed-%d-%d", m.ID, m.Archived.UnixMilli())
 	}

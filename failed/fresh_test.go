@@ -16,7 +16,7 @@ func TestRedriveAddsNoTimestamp(t *testing.T) {
 		must(t, w.client.Publish(t.Context(), &reprise.Message{
 			RoutingKey: from, Headers: map[string]any{topology.HeaderQueue: work}, NoTimestamp: true,
 		}))
-		if _, err := Redrive(t.Context(), w.client, RedriveConfig{From: from}); err != nil {
+		if _, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from}); err != nil {
 			t.Fatal(err)
 		}
 		all := w.take(work)

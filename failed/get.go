@@ -10,6 +10,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/sqlkit"
+	"github.com/reprisemq/reprise/internal/tablejson"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -67,6 +68,30 @@ func (a *Archive) get(ctx context.Context, id ID) (*Message, error) {
 	return &m, nil
 }
 
+func decodeTable(text string) (topology.Table, error) {
+	t, err := tablejson.Decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return t, nil
+}
+
+func encodeTable(t topology.Table) (string, error) {
+	text, err := tablejson.Encode(t)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrUnstorable, err)
+	}
+	return text, nil
+}
+
+func encodeAttempts(all []reprise.AttemptError) (string, error) {
+	text, err := tablejson.AppendValue(nil, tablesOf(all), 0)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrUnstorable, err)
+	}
+	return string(text), nil
+}
+
 func contentFrom(body []byte, headers, properties string) (c Content, err error) {
 	c.Body = body
 	if c.Headers, err = decodeTable(headers); err != nil {
@@ -96,9 +121,9 @@ func decodeAttempts(s string) ([]reprise.AttemptError, error) {
 	if err := d.Decode(&list); err != nil {
 		return nil, fmt.Errorf("%w: errors of attempts: %w", ErrInvalid, err)
 	}
-	v, err := readValue(list)
+	v, err := tablejson.Value(list)
 	if err != nil {
-		return nil, doing(err, "errors of attempts")
+		return nil, fmt.Errorf("%w: errors of attempts: %w", ErrInvalid, err)
 	}
 	return attemptsOf(v.([]any)), nil
 }

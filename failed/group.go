@@ -11,7 +11,11 @@ type Group struct {
 	Counts  Counts
 	First   time.Time // earliest of the first failures that the archive has ever had of it
 	Last    time.Time // latest of the last failures that the archive has ever had of it
-	Trend   Trend
+
+	// Hours and Days say how many messages failed when, whatever has become of them since.
+	// Both go from older to newer, without gaps, and end with the bucket that is under way.
+	Hours []Bucket // 24
+	Days  []Bucket // 30, in UTC
 }
 
 // Counts are numbers of messages by state.
@@ -19,14 +23,6 @@ type Counts struct{ Failed, Replaying, Replayed, Discarded int64 }
 
 // Total is the number of messages in whatever state.
 func (c Counts) Total() int64 { return c.Failed + c.Replaying + c.Replayed + c.Discarded }
-
-// Trend says how many messages failed when, whatever has become of them since.
-// Both go from older to newer, without gaps, and end with the bucket that is
-// under way.
-type Trend struct {
-	Hours []Bucket // 24
-	Days  []Bucket // 30, in UTC
-}
 
 // Bucket counts the failures from Start until the next one's.
 type Bucket struct {
@@ -37,19 +33,13 @@ type Bucket struct {
 // GroupFilter selects groups: those for which all that is set holds.
 type GroupFilter struct {
 	Queue string
-	State State      // at least one message is in it
-	Text  string     // a part of Group.Text, exactly as it is written there
-	Order GroupOrder // default ByLast
+	State State  // at least one message is in it
+	Text  string // a part of Group.Text, exactly as it is written there
+
+	// MostFailed lists the groups with the most messages in state failed first. Default: the
+	// latest failure first.
+	MostFailed bool
 }
-
-// GroupOrder is an order of groups.
-type GroupOrder string
-
-// The orders.
-const (
-	ByLast   GroupOrder = ""       // the latest failure first
-	ByFailed GroupOrder = "failed" // the most messages that wait for a person first
-)
 
 // QueueSummary is what the archive has of a work queue.
 type QueueSummary struct {

@@ -11,10 +11,9 @@ import (
 )
 
 // Groups lists groups. A page may be short, and even empty, although there are
-// more: only an empty Cursor is the end. In the order ByLast, and more so ByFailed,
-// a group that changes between two pages changes its place, and may be on both or
+// more: only an empty string is the end. A group that changes between two pages changes its place, and may be on both or
 // on neither.
-func (a *Archive) Groups(ctx context.Context, f GroupFilter, p Page) ([]Group, Cursor, error) {
+func (a *Archive) Groups(ctx context.Context, f GroupFilter, p Page) ([]Group, string, error) {
 	groups, next, err := a.groups(ctx, f, p)
 	if err != nil {
 		return nil, "", doing(err, "listing groups")
@@ -34,19 +33,18 @@ func (a *Archive) Group(ctx context.Context, id GroupID) (*Group, error) {
 	return &groups[0], nil
 }
 
-func (a *Archive) groups(ctx context.Context, f GroupFilter, p Page) ([]Group, Cursor, error) {
+func (a *Archive) groups(ctx context.Context, f GroupFilter, p Page) ([]Group, string, error) {
 	size, err := p.size()
 	if err != nil {
 		return nil, "", err
 	}
-	order := map[GroupOrder]string{ByLast: "latest", ByFailed: "failed"}[f.Order]
-	kind := map[GroupOrder]string{ByLast: ofGroupsByLast, ByFailed: ofGroupsByFailed}[f.Order]
-	if order == "" {
-		return nil, "", fmt.Errorf("%w: there is no order %q of groups: use %q or %q", ErrInvalid, f.Order, ByLast, ByFailed)
+	order, kind := "latest", ofGroupsByLast
+	if f.MostFailed {
+		order, kind = "failed", ofGroupsByFailed
 	}
 	at := [2]int64{math.MaxInt64, math.MaxInt64}
 	if p.After != "" {
-		if err = p.After.read(kind, &at[0], &at[1]); err != nil {
+		if err = readCursor(p.After, kind, &at[0], &at[1]); err != nil {
 			return nil, "", err
 		}
 	}
@@ -173,7 +171,7 @@ func (a *Archive) trends(ctx context.Context, groups []Group, place map[GroupID]
 	hours, days := now-now%hour-(trendHours-1)*hour, now-now%day-(trendDays-1)*day
 	var ids []GroupID
 	for i := range groups {
-		groups[i].Trend = Trend{Hours: buckets(hours, hour, trendHours), Days: buckets(days, day, trendDays)}
+		groups[i].Hours, groups[i].Days = buckets(hours, hour, trendHours), buckets(days, day, trendDays)
 		if groups[i].ID != 0 {
 			ids = append(ids, groups[i].ID)
 		}
@@ -189,9 +187,9 @@ func (a *Archive) trends(ctx context.Context, groups []Group, place map[GroupID]
 		if err := row.Scan(&id, &span, &start, &n); err != nil {
 			return err
 		}
-		list, from := groups[place[id]].Trend.Hours, hours
+		list, from := groups[place[id]].Hours, hours
 		if span == day {
-			list, from = groups[place[id]].Trend.Days, days
+			list, from = groups[place[id]].Days, days
 		}
 		if i := (start - from) / span; i < int64(len(list)) { // clocks differ: one may be ahead
 			list[i].N = n

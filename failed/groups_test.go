@@ -15,7 +15,7 @@ func TestGroups(t *testing.T) {
 		c := newClock() // 12:00
 		a := db.archive(t, c.use)
 		add := func(queue, text string, ago time.Duration) {
-			value(a.Add(t.Context(), []failed.Arrival{{Message: failed.Message{
+			value(a.Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{
 				FailedQueue: queue + ".failed", Error: text, FirstFailed: c.now().Add(-ago - time.Hour), LastFailed: c.now().Add(-ago),
 			}}}))(t)
 		}
@@ -34,12 +34,12 @@ func TestGroups(t *testing.T) {
 			!g.First.Equal(c.now().Add(-51*time.Hour)) || !g.Last.Equal(c.now()) {
 			t.Errorf("%+v", g)
 		}
-		if n := len(g.Trend.Hours); n != 24 || g.Trend.Hours[23].N != 1 || !g.Trend.Hours[23].Start.Equal(c.now()) {
-			t.Errorf("%d hours: %v", n, g.Trend.Hours)
+		if n := len(g.Hours); n != 24 || g.Hours[23].N != 1 || !g.Hours[23].Start.Equal(c.now()) {
+			t.Errorf("%d hours: %v", n, g.Hours)
 		}
-		if n := len(g.Trend.Days); n != 30 || g.Trend.Days[29].N != 1 || g.Trend.Days[28].N != 1 || g.Trend.Days[27].N != 1 ||
-			!g.Trend.Days[29].Start.Equal(c.now().Truncate(24*time.Hour)) {
-			t.Errorf("%d days: %v", n, g.Trend.Days)
+		if n := len(g.Days); n != 30 || g.Days[29].N != 1 || g.Days[28].N != 1 || g.Days[27].N != 1 ||
+			!g.Days[29].Start.Equal(c.now().Truncate(24*time.Hour)) {
+			t.Errorf("%d days: %v", n, g.Days)
 		}
 		value(a.Discard(t.Context(), failed.Filter{Queue: "b", Text: "down"}, "known", "me"))(t)
 		for f, want := range map[failed.GroupFilter]string{
@@ -49,7 +49,7 @@ func TestGroups(t *testing.T) {
 			{Text: "%"}:                  "b *% refused",
 			{State: failed.Discarded}:    "b order *: down",
 			{State: failed.Failed}:       "a order *: down, b *% refused",
-			{Order: failed.ByFailed}:     "a order *: down, b *% refused, b order *: down",
+			{MostFailed: true}:           "a order *: down, b *% refused, b order *: down",
 			{Queue: "c"}:                 "",
 			{Queue: "a", Text: "refuse"}: "",
 		} {
@@ -90,7 +90,7 @@ func TestPurgeIsOnRecord(t *testing.T) {
 			for i := range arrivals {
 				arrivals[i].FailedQueue = queue + ".failed"
 			}
-			value(a.Add(t.Context(), arrivals))(t)
+			value(a.Ingest(t.Context(), arrivals))(t)
 		}
 		add(1200, "old") // more than one transaction
 		add(3, "sent")
@@ -104,12 +104,12 @@ func TestPurgeIsOnRecord(t *testing.T) {
 		if n := value(a.Purge(t.Context(), "anna"))(t); n != 1200 {
 			t.Errorf("%d purged", n)
 		}
-		if n := value(a.Purge(t.Context(), failed.PolicyRetention))(t); n != 0 {
+		if n := value(a.Purge(t.Context(), "policy:retention"))(t); n != 0 {
 			t.Errorf("%d purged then", n)
 		}
 		acts, _, err := a.Acts(t.Context(), failed.Page{})
 		check(t, err)
-		if len(acts) != 3 || acts[0].Verb != failed.ActPurge || acts[0].Actor != "anna" || acts[0].Details["messages"] != 1200.0 {
+		if len(acts) != 3 || acts[0].Verb != "purge" || acts[0].Actor != "anna" || acts[0].Details["messages"] != 1200.0 {
 			t.Errorf("acts: %+v", acts)
 		}
 		states, _ := acts[0].Details["queues"].(map[string]any)["old"].(map[string]any)

@@ -17,8 +17,8 @@ import (
 
 // Defaults of IngestConfig.
 const (
-	DefaultBatch       = 100
-	DefaultIngestLease = 5 * time.Second
+	defaultBatch       = 100
+	defaultIngestLease = 5 * time.Second
 )
 
 // IngestConfig describes an Ingest. Queues is required.
@@ -52,8 +52,8 @@ type IngestConfig struct {
 }
 
 func (c IngestConfig) withDefaults() IngestConfig {
-	c.Batch = cmp.Or(c.Batch, DefaultBatch)
-	c.Lease = cmp.Or(c.Lease, DefaultIngestLease)
+	c.Batch = cmp.Or(c.Batch, defaultBatch)
+	c.Lease = cmp.Or(c.Lease, defaultIngestLease)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
@@ -75,10 +75,10 @@ func (c IngestConfig) Validate() error {
 		seen[q] = true
 	}
 	if c.Batch < 0 || c.Batch > 65535 {
-		errs = append(errs, fmt.Errorf("failed: IngestConfig.Batch %d: use 1 to 65535, or 0 for %d", c.Batch, DefaultBatch))
+		errs = append(errs, fmt.Errorf("failed: IngestConfig.Batch %d: use 1 to 65535, or 0 for %d", c.Batch, defaultBatch))
 	}
 	if c.Lease != 0 && c.Lease < time.Second {
-		errs = append(errs, fmt.Errorf("failed: IngestConfig.Lease %s: use at least 1s, or 0 for %s", c.Lease, DefaultIngestLease))
+		errs = append(errs, fmt.Errorf("failed: IngestConfig.Lease %s: use at least 1s, or 0 for %s", c.Lease, defaultIngestLease))
 	}
 	return errors.Join(errs...)
 }
@@ -99,7 +99,7 @@ func (c IngestConfig) Validate() error {
 // in a single byte, its id included, is delivered again, that is taken for the first.
 //
 // Any number of processes may empty the same queues into one archive: each queue is one's
-// at a time (ClaimQueue), and the others wait, consuming nothing. When that one has ended,
+// at a time (claimQueue), and the others wait, consuming nothing. When that one has ended,
 // or has not been heard of for the Lease, another takes over; what the first one had not
 // stored then it cannot store any more, and gives back. Two archives are not to empty
 // one queue: each would have a part of it.
@@ -126,14 +126,14 @@ type Ingest struct {
 
 // NewIngest checks cfg and returns an Ingest for Run to start. It does not talk to the
 // broker or to the database.
-func NewIngest(a *Archive, c *reprise.Client, cfg IngestConfig) (*Ingest, error) {
+func NewIngest(c *reprise.Client, a *Archive, cfg IngestConfig) (*Ingest, error) {
 	if a == nil {
 		return nil, errors.New("failed: NewIngest needs an Archive: Open returns one")
 	}
-	return newIngest(a, c, cfg)
+	return newIngest(c, a, cfg)
 }
 
-func newIngest(a keeper, c *reprise.Client, cfg IngestConfig) (*Ingest, error) {
+func newIngest(c *reprise.Client, a keeper, cfg IngestConfig) (*Ingest, error) {
 	if c == nil {
 		return nil, errors.New("failed: NewIngest needs a Client: reprise.Dial returns one")
 	}
@@ -199,7 +199,7 @@ func (in *Ingest) Run(ctx context.Context) error {
 // empty empties a queue, whenever it is not another's.
 func (in *Ingest) empty(ctx context.Context, queue string) error {
 	h := hold{lease: in.cfg.Lease, fenced: true, claim: func(ctx context.Context) (bool, error) {
-		return in.store.ClaimQueue(ctx, queue, in.owner, in.cfg.Lease)
+		return in.store.claimQueue(ctx, queue, in.owner, in.cfg.Lease)
 	}}
 	waits := false
 	for failures := 0; ctx.Err() == nil; {
@@ -274,7 +274,7 @@ func (in *Ingest) note(queue string, err error) {
 func (in *Ingest) release(ctx context.Context, queue string) {
 	longer, cancel := grace(ctx, noteGrace)
 	defer cancel()
-	if err := in.store.ReleaseQueue(longer, queue, in.owner); err != nil {
+	if err := in.store.releaseQueue(longer, queue, in.owner); err != nil {
 		in.cfg.Logger.Warn("archive unavailable", "error", err, "next_try", time.Duration(0), "held", 0)
 	}
 }

@@ -26,32 +26,32 @@ func (a *away) err() error {
 	return nil
 }
 
-func (a *away) Add(ctx context.Context, arrivals []Arrival) ([]ID, error) {
+func (a *away) Add(ctx context.Context, arrivals []delivered) ([]ID, error) {
 	if err := a.err(); err != nil {
 		return nil, err
 	}
-	return a.memory.Add(ctx, arrivals)
+	return a.memory.ingest(ctx, arrivals)
 }
 
-func (a *away) Settled(ctx context.Context, ids []ID) error {
+func (a *away) markSettled(ctx context.Context, ids []ID) error {
 	if err := a.err(); err != nil {
 		return err
 	}
-	return a.memory.Settled(ctx, ids)
+	return a.memory.markSettled(ctx, ids)
 }
 
-func (a *away) ClaimQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error) {
+func (a *away) claimQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error) {
 	if err := a.err(); err != nil {
 		return false, err
 	}
-	return a.memory.ClaimQueue(ctx, queue, owner, lease)
+	return a.memory.claimQueue(ctx, queue, owner, lease)
 }
 
-func (a *away) ReleaseQueue(ctx context.Context, queue, owner string) error {
+func (a *away) releaseQueue(ctx context.Context, queue, owner string) error {
 	if err := a.err(); err != nil {
 		return err
 	}
-	return a.memory.ReleaseQueue(ctx, queue, owner)
+	return a.memory.releaseQueue(ctx, queue, owner)
 }
 
 // Of two processes that empty a queue into one archive one does, and the other one takes
@@ -83,7 +83,7 @@ func TestTwoThatEmptyOneQueue(t *testing.T) {
 				b.Declare(t, topology.Buckets{}.Topology("orders"))
 				archive := newMemory()
 				start := func(a keeper) (end func()) {
-					in, err := newIngest(a, b.Client(t, nil), IngestConfig{Queues: []string{"orders.failed"}, Batch: 20})
+					in, err := newIngest(b.Client(t, nil), a, IngestConfig{Queues: []string{"orders.failed"}, Batch: 20})
 					must(t, err)
 					ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 					ended := make(chan error, 1)

@@ -37,7 +37,7 @@ func TestTheLimitOfAChangeIncludesItsWait(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		_, err = a.Add(t.Context(), []Arrival{{Message: Message{FailedQueue: "orders.failed"}}})
+		_, err = a.ingest(t.Context(), []delivered{{Message: Message{FailedQueue: "orders.failed"}}})
 		if took := time.Since(begun); !errors.Is(err, ErrUnavailable) || took > sqlkit.WriteLimit {
 			t.Errorf("after %s: %v", took, err)
 		}

@@ -3,14 +3,14 @@ package failed
 import (
 	"bytes"
 	"database/sql"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/reprisemq/reprise/internal/tablejson"
 )
 
 // line is a message as it is exported. Its headers, properties and attempts are
@@ -57,7 +57,7 @@ type lineRevision struct {
 // text is a string that may be no UTF-8.
 type text string
 
-func (s text) MarshalJSON() ([]byte, error) { return appendText(nil, string(s)), nil }
+func (s text) MarshalJSON() ([]byte, error) { return tablejson.AppendText(nil, string(s)), nil }
 
 func (s *text) UnmarshalJSON(b []byte) error {
 	if bytes.HasPrefix(b, []byte("{")) {
@@ -74,14 +74,14 @@ func lineOf(m *Message) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	attempts, err := appendValue(nil, tablesOf(m.Errors), 0)
+	attempts, err := encodeAttempts(m.Errors)
 	if err != nil {
 		return nil, err
 	}
 	return &line{
 		State: m.State, Queue: text(m.Queue), FailedQueue: text(m.FailedQueue), Archived: m.Archived,
 		Exchange: text(m.Exchange), RoutingKey: text(m.RoutingKey), Attempts: m.Attempts,
-		Error: text(m.Error), Reason: text(m.Reason), Errors: attempts, ErrorsDropped: m.ErrorsDropped,
+		Error: text(m.Error), Reason: text(m.Reason), Errors: json.RawMessage(attempts), ErrorsDropped: m.ErrorsDropped,
 		FirstFailed: m.FirstFailed, LastFailed: m.LastFailed, Discarded: text(m.Discarded), lineContent: c,
 	}, nil
 }
@@ -165,11 +165,3 @@ func (l *lineContent) read() (err error) {
 }
 
 func isNone(err error) bool { return errors.Is(err, sql.ErrNoRows) }
-
-// printable is text that may be no UTF-8 as a name in JSON.
-func printable(s string) string {
-	if utf8.ValidString(s) {
-		return s
-	}
-	return base64Name + base64.StdEncoding.EncodeToString([]byte(strings.Clone(s)))
-}

@@ -13,8 +13,8 @@ import (
 
 // List returns a page of messages, the latest failure first. A page may be short,
 // and even empty, although there are more, where few messages match: only an
-// empty Cursor is the end.
-func (a *Archive) List(ctx context.Context, f Filter, p Page) ([]Summary, Cursor, error) {
+// empty string is the end.
+func (a *Archive) List(ctx context.Context, f Filter, p Page) ([]Summary, string, error) {
 	out, next, err := a.list(ctx, f, p)
 	if err != nil {
 		return nil, "", doing(err, "listing messages")
@@ -22,14 +22,14 @@ func (a *Archive) List(ctx context.Context, f Filter, p Page) ([]Summary, Cursor
 	return out, next, nil
 }
 
-func (a *Archive) list(ctx context.Context, f Filter, p Page) ([]Summary, Cursor, error) {
+func (a *Archive) list(ctx context.Context, f Filter, p Page) ([]Summary, string, error) {
 	size, err := p.size()
 	if err != nil {
 		return nil, "", err
 	}
 	before := int64(fromTheTop)
 	if p.After != "" {
-		if err = p.After.read(ofMessages, &before); err != nil {
+		if err = readCursor(p.After, ofMessages, &before); err != nil {
 			return nil, "", err
 		}
 	}
@@ -38,7 +38,7 @@ func (a *Archive) list(ctx context.Context, f Filter, p Page) ([]Summary, Cursor
 		return nil, "", err
 	}
 	var out []Summary
-	var next Cursor
+	var next string
 	err = a.read(ctx, func(tx *tx) error {
 		found, before, end, err := tx.page(s, before, size)
 		if err != nil {
@@ -208,11 +208,11 @@ func (a *Archive) counted(ctx context.Context, f Filter) (n int64, ok bool, err 
 }
 
 func (p Page) size() (int, error) {
-	if p.Size < 0 || p.Size > MaxPageSize {
-		return 0, fmt.Errorf("%w: Page.Size %d: use 1 to %d, or 0 for %d", ErrInvalid, p.Size, MaxPageSize, DefaultPageSize)
+	if p.Size < 0 || p.Size > maxPageSize {
+		return 0, fmt.Errorf("%w: Page.Size %d: use 1 to %d, or 0 for %d", ErrInvalid, p.Size, maxPageSize, defaultPageSize)
 	}
 	if p.Size == 0 {
-		return DefaultPageSize, nil
+		return defaultPageSize, nil
 	}
 	return p.Size, nil
 }

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/reprisemq/reprise/topology"
 )
 
 // memory is an archive for tests in virtual time. It does what an Archive does of
@@ -90,7 +92,7 @@ func sameBytes(m Message) string {
 	return fmt.Sprintf("%q %v %v %q", m.FailedQueue, m.Properties, headers, m.Body)
 }
 
-func (a *memory) Add(ctx context.Context, arrivals []Arrival) (ids []ID, err error) {
+func (a *memory) ingest(ctx context.Context, arrivals []delivered) (ids []ID, err error) {
 	err = a.do(ctx, "Add", func() error {
 		for _, x := range arrivals {
 			if string(x.Body) == "poison" {
@@ -110,7 +112,7 @@ func (a *memory) Add(ctx context.Context, arrivals []Arrival) (ids []ID, err err
 	return ids, err
 }
 
-func (a *memory) add(x Arrival) ID {
+func (a *memory) add(x delivered) ID {
 	d := sameBytes(x.Message)
 	if x.Redelivered {
 		for i, known := range a.digests {
@@ -125,7 +127,7 @@ func (a *memory) add(x Arrival) ID {
 	if m.Queue == "" {
 		m.Queue = strings.TrimSuffix(m.FailedQueue, ".failed")
 	}
-	if mark, ok := m.Headers[HeaderReplay].(string); ok {
+	if mark, ok := m.Headers[topology.HeaderReplay].(string); ok {
 		_, _ = fmt.Sscanf(mark, "%d/%d", &m.Back, &m.BackOf)
 		for _, r := range a.replays {
 			if r.ID == m.Back {
@@ -138,7 +140,7 @@ func (a *memory) add(x Arrival) ID {
 	return m.ID
 }
 
-func (a *memory) Settled(ctx context.Context, ids []ID) error {
+func (a *memory) markSettled(ctx context.Context, ids []ID) error {
 	return a.do(ctx, "Settled", func() error {
 		for _, id := range ids {
 			delete(a.void, id)
@@ -147,8 +149,8 @@ func (a *memory) Settled(ctx context.Context, ids []ID) error {
 	})
 }
 
-func (a *memory) ClaimQueue(ctx context.Context, queue, owner string, lease time.Duration) (mine bool, err error) {
-	err = a.do(ctx, "ClaimQueue", func() error {
+func (a *memory) claimQueue(ctx context.Context, queue, owner string, lease time.Duration) (mine bool, err error) {
+	err = a.do(ctx, "claimQueue", func() error {
 		now := time.Now()
 		if x := a.emptied[queue]; x.owner == owner || !now.Before(x.until) {
 			mine, a.emptied[queue] = true, owned{owner, now.Add(lease)}
@@ -158,8 +160,8 @@ func (a *memory) ClaimQueue(ctx context.Context, queue, owner string, lease time
 	return mine, err
 }
 
-func (a *memory) ReleaseQueue(ctx context.Context, queue, owner string) error {
-	return a.do(ctx, "ReleaseQueue", func() error {
+func (a *memory) releaseQueue(ctx context.Context, queue, owner string) error {
+	return a.do(ctx, "releaseQueue", func() error {
 		if a.emptied[queue].owner == owner {
 			a.emptied[queue] = owned{owner: owner}
 		}
@@ -207,7 +209,7 @@ func (a *memory) Replay(ctx context.Context, id ReplayID) (r *Replay, err error)
 	return r, err
 }
 
-func (a *memory) Next(ctx context.Context, id ReplayID, n int) (next []*Message, err error) {
+func (a *memory) unsentOf(ctx context.Context, id ReplayID, n int) (next []*Message, err error) {
 	err = a.do(ctx, "Next", func() error {
 		if a.replays[id-1].State != ReplayRunning {
 			return nil
@@ -223,7 +225,7 @@ func (a *memory) Next(ctx context.Context, id ReplayID, n int) (next []*Message,
 	return next, err
 }
 
-func (a *memory) Sent(ctx context.Context, id ReplayID, ids []ID) error {
+func (a *memory) markSent(ctx context.Context, id ReplayID, ids []ID) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -238,7 +240,7 @@ func (a *memory) Sent(ctx context.Context, id ReplayID, ids []ID) error {
 	})
 }
 
-func (a *memory) Refuse(ctx context.Context, id ReplayID, refusals []Refusal) error {
+func (a *memory) markRefused(ctx context.Context, id ReplayID, refusals []refusal) error {
 	if len(refusals) == 0 {
 		return nil
 	}
@@ -254,7 +256,7 @@ func (a *memory) Refuse(ctx context.Context, id ReplayID, refusals []Refusal) er
 	})
 }
 
-func (a *memory) Claim(ctx context.Context, id ReplayID, owner string, lease time.Duration) (mine bool, err error) {
+func (a *memory) claimReplay(ctx context.Context, id ReplayID, owner string, lease time.Duration) (mine bool, err error) {
 	err = a.do(ctx, "Claim", func() error {
 		now := time.Now()
 		if a.replays[id-1].Ended.IsZero() && (a.owners[id] == owner || !now.Before(a.leases[id])) {
@@ -265,7 +267,7 @@ func (a *memory) Claim(ctx context.Context, id ReplayID, owner string, lease tim
 	return mine, err
 }
 
-func (a *memory) Release(ctx context.Context, id ReplayID, owner string) error {
+func (a *memory) releaseReplay(ctx context.Context, id ReplayID, owner string) error {
 	return a.do(ctx, "Release", func() error {
 		if a.owners[id] == owner {
 			delete(a.leases, id)
@@ -300,7 +302,7 @@ func (a *memory) end(r *Replay, s ReplayState) {
 	}
 }
 
-func (a *memory) List(ctx context.Context, f Filter, p Page) (list []Summary, next Cursor, err error) {
+func (a *memory) List(ctx context.Context, f Filter, p Page) (list []Summary, next string, err error) {
 	err = a.do(ctx, "List", func() error {
 		var from int
 		_, _ = fmt.Sscan(string(p.After), &from)
@@ -310,8 +312,8 @@ func (a *memory) List(ctx context.Context, f Filter, p Page) (list []Summary, ne
 			}
 		}
 		list = list[min(from, len(list)):]
-		if size := cmp.Or(p.Size, DefaultPageSize); len(list) > size {
-			list, next = list[:size], Cursor(fmt.Sprint(from+size))
+		if size := cmp.Or(p.Size, defaultPageSize); len(list) > size {
+			list, next = list[:size], string(fmt.Sprint(from+size))
 		}
 		return nil
 	})
@@ -366,7 +368,7 @@ func (a *memory) states() map[State]int {
 // fill puts n messages of a queue into it.
 func (a *memory) fill(queue string, n int) {
 	for i := range n {
-		a.add(Arrival{Message: Message{
+		a.add(delivered{Message: Message{
 			FailedQueue: queue + ".failed", Queue: queue, Error: fmt.Sprintf("it failed %d times", i),
 			Content: Content{Body: fmt.Appendf(nil, "message %d", i), Properties: Properties{MessageID: fmt.Sprint("id-", i)}},
 		}})

@@ -49,16 +49,11 @@ var (
 	// ErrInvalid says that an argument cannot be used, and what to write instead.
 	ErrInvalid = errors.New("failed: invalid")
 
-	// ErrUnstorable says that the archive cannot keep a message: a header has a
-	// type that AMQP does not know, or nests deeper than any AMQP client reads.
-	// It comes of messages that were made up, never of one that was delivered.
+	// ErrUnstorable says that the archive cannot keep a message: a header has a type that AMQP
+	// does not know, or nests deeper than any AMQP client reads. No delivered message is like
+	// that.
 	ErrUnstorable = errors.New("failed: cannot be stored")
 )
-
-// HeaderReplay is the header that a replayed message carries: the ReplayID, a
-// slash and the ID, as text. If it fails again it arrives with it, and the archive
-// knows what it was before: see Message.Back.
-const HeaderReplay = "x-reprise-replay"
 
 // Message is a failed message with all that is known of it.
 type Message struct {
@@ -82,7 +77,7 @@ type Message struct {
 	Reason        string                 // why it was parked, beside the last error
 
 	// Error is the text of the last error, or why the broker dead-lettered the
-	// message, where nothing else is known. Its Fingerprint makes the group.
+	// message, where nothing else is known. Its fingerprint makes the group.
 	Error string
 
 	// When it failed first and last, to the millisecond. If LastFailed is zero on
@@ -106,7 +101,7 @@ type Message struct {
 
 	// Back is the replay that had sent this message before it failed again, and
 	// BackOf what it was in that replay; 0 if it did not come back from one. They
-	// are what HeaderReplay says, which any publisher can write.
+	// are what topology.HeaderReplay says, which any publisher can write.
 	Back   ReplayID
 	BackOf ID
 
@@ -181,8 +176,8 @@ type Summary struct {
 	Size                 int // of the body as it arrived, in bytes
 }
 
-// Arrival is a message that arrives in the archive.
-type Arrival struct {
+// delivered is a message as an Ingest takes it out of a failed queue.
+type delivered struct {
 	Message
 
 	// Redelivered is what the broker said. Only a message that was delivered
@@ -191,11 +186,10 @@ type Arrival struct {
 
 	// Session is a text that is another one for each connection that messages are
 	// delivered on. A delivery of another session is taken to be void, so that its
-	// message comes again; within one session no message comes twice. Empty: one
-	// session for each Open.
+	// message comes again; within one session no message comes twice.
 	Session string
 
-	// Owner has claimed the FailedQueue (Archive.ClaimQueue); ErrState if it is another's
+	// Owner has claimed the FailedQueue (claimQueue); ErrState if it is another's
 	// now. Empty: nobody needs to have claimed it.
 	Owner string
 }

@@ -85,7 +85,7 @@ func (m *model) add(t *rapid.T) {
 			r := rapid.SampledFrom(m.replays).Draw(t, "replay")
 			ids := slices.Sorted(maps.Keys(m.items[r.ID]))
 			of := rapid.SampledFrom(append(ids, 99999)).Draw(t, "of")
-			x.Headers[failed.HeaderReplay] = fmt.Sprintf("%d/%d", r.ID, of)
+			x.Headers[topology.HeaderReplay] = fmt.Sprintf("%d/%d", r.ID, of)
 			if of != 99999 {
 				x.Back, x.BackOf = r.ID, of
 				r.Back++
@@ -93,7 +93,7 @@ func (m *model) add(t *rapid.T) {
 		}
 		arrivals = append(arrivals, failed.Arrival{Message: x})
 	}
-	ids := value(m.a.Add(ctx, arrivals))(t)
+	ids := value(m.a.Ingest(ctx, arrivals))(t)
 	for i, id := range ids {
 		x := arrivals[i].Message
 		x.ID, x.State, x.Archived = id, failed.Failed, m.clock.now()

@@ -11,7 +11,7 @@ import (
 type move struct {
 	from, to State
 	set      func(*selection) string // what else changes: ", column = value"
-	verb     Verb
+	verb     string
 	details  map[string]any
 }
 

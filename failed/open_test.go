@@ -17,7 +17,7 @@ import (
 func TestAnArchiveOfAnOlderVersion(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		p := db.next()
-		value(db.open(t, prefix(p)).Add(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}}}))(t)
+		value(db.open(t, prefix(p)).Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}}}))(t)
 		for _, s := range []string{`DROP INDEX %sitem_refused`, `ALTER TABLE %sitem DROP COLUMN refused`, `ALTER TABLE %smessage DROP COLUMN refused`, `ALTER TABLE %sreplay DROP COLUMN refused`, `DROP TABLE %singest`, `DELETE FROM %scounter WHERE name = 'commit'`, `UPDATE %sabout SET value = '1' WHERE name = 'version'`} {
 			db.exec(t, fmt.Sprintf(s, p))
 		}
@@ -33,7 +33,7 @@ func TestAnArchiveOfAnOlderVersion(t *testing.T) {
 func TestOpenKeepsWhatIsThere(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		p := prefix(db.next())
-		ids := value(db.open(t, p).Add(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed"}}}))(t)
+		ids := value(db.open(t, p).Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed"}}}))(t)
 		m := value(db.open(t, p).Get(t.Context(), ids[0]))(t)
 		if m.Queue != "q" {
 			t.Errorf("after opening again it is of queue %q", m.Queue)
@@ -55,7 +55,7 @@ func TestManyOpenAtOnce(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if _, err := a.Add(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed"}}}); err != nil {
+				if _, err := a.Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed"}}}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -107,10 +107,10 @@ func TestACancelledWriterLetsOthersWrite(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		one := []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed"}}}
-		if _, err := a.Add(ctx, one); !errors.Is(err, context.Canceled) {
+		if _, err := a.Ingest(ctx, one); !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled: %v", err)
 		}
-		value(a.Add(t.Context(), one))(t)
+		value(a.Ingest(t.Context(), one))(t)
 		if n := value(a.Count(t.Context(), failed.Filter{}))(t); n.N != 1 {
 			t.Errorf("%d messages", n.N)
 		}

@@ -34,28 +34,28 @@ func (r Rule) Validate() error {
 // maxJSONDepth bounds the stack.
 const maxJSONDepth = 1000
 
-// Redacted is what stands in place of a secret.
-const Redacted = "[redacted]"
+// redacted is in place of a secret.
+const redacted = "[redacted]"
 
-// Redact returns the message as it may be shown to those who must not see secrets.
+// Redact returns the message with "[redacted]" in place of secrets.
 // It shares memory with m and changes nothing in it. If there is a rule with a Path, a
 // body is hidden as a whole that says it is JSON, or looks like it, and cannot be read,
 // and one that is encoded (Properties.ContentEncoding), such as by gzip.
-func Redact(m *Message, rules []Rule) *Message {
+func (m *Message) Redact(rules []Rule) *Message {
 	if len(rules) == 0 {
 		return m
 	}
 	out := *m
-	out.Content = RedactContent(m.Content, rules)
+	out.Content = m.Content.Redact(rules)
 	if m.Edited != nil {
-		edited := RedactContent(*m.Edited, rules)
+		edited := m.Edited.Redact(rules)
 		out.Edited = &edited
 	}
 	return &out
 }
 
-// RedactContent is Redact for a Content, such as that of a Revision.
-func RedactContent(c Content, rules []Rule) Content {
+// Redact is Message.Redact for a Content, such as that of a Revision.
+func (c Content) Redact(rules []Rule) Content {
 	names := make(map[string]bool)
 	var paths [][]string
 	for _, r := range rules {
@@ -72,7 +72,7 @@ func RedactContent(c Content, rules []Rule) Content {
 	switch {
 	case len(paths) == 0 || len(c.Body) == 0:
 	case !c.Properties.plain():
-		c.Body = []byte(Redacted) // whoever shows it may decode it
+		c.Body = []byte(redacted) // whoever shows it may decode it
 	case isJSON(c):
 		c.Body = redactJSON(c.Body, paths)
 	}
@@ -83,7 +83,7 @@ func redactTable(t topology.Table, names map[string]bool) topology.Table {
 	t = maps.Clone(t)
 	for name, v := range t {
 		if names[strings.ToLower(name)] {
-			t[name] = Redacted
+			t[name] = redacted
 		} else {
 			t[name] = redactValue(v, names)
 		}
@@ -127,7 +127,7 @@ func redactJSON(body []byte, paths [][]string) []byte {
 		}
 	}
 	if err != nil {
-		return []byte(Redacted)
+		return []byte(redacted)
 	}
 	return append(w.out, body[w.copied:]...)
 }
@@ -161,7 +161,7 @@ func (w *redactor) value(paths [][]string, depth int) error {
 			return errors.New("offsets differ")
 		}
 		w.out = append(w.out, w.in[w.copied:start]...)
-		w.out = append(w.out, `"`+Redacted+`"`...)
+		w.out = append(w.out, `"`+redacted+`"`...)
 		w.copied = end
 		return nil
 	}

@@ -31,7 +31,7 @@ func TestRedact(t *testing.T) {
 		{``, "", ``},
 	} {
 		m := &failed.Message{Content: failed.Content{Body: []byte(c.body), Properties: failed.Properties{ContentType: c.kind}}}
-		if got := string(failed.Redact(m, rules).Body); got != c.want {
+		if got := string(m.Redact(rules).Body); got != c.want {
 			t.Errorf("%.60s: %.60s, not %s", c.body, got, c.want)
 		}
 		if string(m.Body) != c.body {
@@ -44,18 +44,18 @@ func TestRedact(t *testing.T) {
 func TestRedactEncoded(t *testing.T) {
 	rules := []failed.Rule{{Path: "card.number"}}
 	for _, c := range []struct{ coding, kind, body, want string }{
-		{"gzip", "application/json", "\x1f\x8b\b\x00", failed.Redacted},
-		{"GZIP", "text/plain", "\x1f\x8b\b\x00", failed.Redacted},
-		{"deflate", "", `{"card":{"number":1}}`, failed.Redacted},
+		{"gzip", "application/json", "\x1f\x8b\b\x00", "[redacted]"},
+		{"GZIP", "text/plain", "\x1f\x8b\b\x00", "[redacted]"},
+		{"deflate", "", `{"card":{"number":1}}`, "[redacted]"},
 		{"gzip", "application/json", "", ""},
 		{"identity", "", `{"card":{"number":1}}`, `{"card":{"number":"[redacted]"}}`},
 		{"UTF-8", "", `{"card":{"number":1}}`, `{"card":{"number":"[redacted]"}}`},
 	} {
 		content := failed.Content{Body: []byte(c.body), Properties: failed.Properties{ContentType: c.kind, ContentEncoding: c.coding}}
-		if got := string(failed.RedactContent(content, rules).Body); got != c.want {
+		if got := string(content.Redact(rules).Body); got != c.want {
 			t.Errorf("%s %q: %q, not %q", c.coding, c.body, got, c.want)
 		}
-		if got := string(failed.RedactContent(content, []failed.Rule{{Header: "a"}}).Body); got != c.body {
+		if got := string(content.Redact([]failed.Rule{{Header: "a"}}).Body); got != c.body {
 			t.Errorf("%s %q: without a path it is %q", c.coding, c.body, got)
 		}
 	}
@@ -66,8 +66,8 @@ func TestRedactHeadersAndEdits(t *testing.T) {
 		return topology.Table{"AUTHORIZATION": "s", "n": int32(1), "in": []any{topology.Table{"authorization": []byte("s")}}}
 	}
 	m := &failed.Message{Content: failed.Content{Headers: headers()}, Edited: &failed.Content{Headers: headers()}}
-	got := failed.Redact(m, []failed.Rule{{Header: "authorization"}})
-	want := topology.Table{"AUTHORIZATION": failed.Redacted, "n": int32(1), "in": []any{topology.Table{"authorization": failed.Redacted}}}
+	got := m.Redact([]failed.Rule{{Header: "authorization"}})
+	want := topology.Table{"AUTHORIZATION": "[redacted]", "n": int32(1), "in": []any{topology.Table{"authorization": "[redacted]"}}}
 	for _, h := range []topology.Table{got.Headers, got.Edited.Headers} {
 		if d := gocmp.Diff(want, h); d != "" {
 			t.Error(d)
@@ -102,11 +102,11 @@ func TestRedactJSON(t *testing.T) {
 			check(t, json.Indent(&b, body, " ", "\t"))
 			body = b.Bytes()
 		}
-		got := failed.RedactContent(failed.Content{Body: body}, []failed.Rule{{Path: "secret"}, {Path: "list.*"}}).Body
+		got := failed.Content{Body: body}.Redact([]failed.Rule{{Path: "secret"}, {Path: "list.*"}}).Body
 		if bytes.Contains(got, []byte("needle")) || !json.Valid(got) {
 			t.Fatalf("%s is redacted to %s", body, got)
 		}
-		got = failed.RedactContent(failed.Content{Body: body}, []failed.Rule{{Path: "nothing.here"}}).Body
+		got = failed.Content{Body: body}.Redact([]failed.Rule{{Path: "nothing.here"}}).Body
 		if !bytes.Equal(got, body) {
 			t.Fatalf("%s is changed to %s", body, got)
 		}

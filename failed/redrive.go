@@ -15,7 +15,8 @@ const redrivePoll = 250 * time.Millisecond
 
 // Redrive sends the messages that are in a failed queue when it is called back to
 // where they failed, in order, one after the other: published and confirmed first,
-// acknowledged then. It needs no archive. They have all their attempts before them,
+// acknowledged then. It returns how many there were, up to RedriveConfig.Limit, and how many of
+// them were published, confirmed, and are gone from the queue. It needs no archive. They have all their attempts before them,
 // as with a Replayer.
 //
 // A crash or a lost connection loses nothing; the message that was on its way may be
@@ -27,19 +28,19 @@ const redrivePoll = 250 * time.Millisecond
 // since there is no such queue or exchange or the broker refuses it, is where it was,
 // and so are those behind it. While the broker takes nothing, it waits until ctx
 // ends. Messages that another consumer takes meanwhile are that one's.
-func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (Redriven, error) {
+func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, sent int, err error) {
 	if c == nil {
-		return Redriven{}, errors.New("failed: Redrive needs a Client: reprise.Dial returns one")
+		return 0, 0, errors.New("failed: Redrive needs a Client: reprise.Dial returns one")
 	}
 	if err := cfg.Validate(); err != nil {
-		return Redriven{}, err
+		return 0, 0, err
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	found, err := c.Depth(ctx, cfg.From)
+	found, err = c.Depth(ctx, cfg.From)
 	if err != nil || found == 0 {
-		return Redriven{}, err
+		return 0, 0, err
 	}
 	if cfg.Limit > 0 {
 		found = min(found, cfg.Limit)
@@ -47,7 +48,7 @@ func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (Redrive
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	d := &redrive{
-		client: c, cfg: cfg, end: end, progress: Redriven{Found: found}, changed: make(chan struct{}, 1),
+		client: c, cfg: cfg, end: end, found: found, changed: make(chan struct{}, 1),
 		pace:    newPace(Plan{Rate: cfg.Rate}, 1, time.Now()),
 		returns: newReturns(cfg.Routing, cfg.Logger),
 	}
@@ -65,7 +66,7 @@ func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (Redrive
 		DrainTimeout: time.Millisecond,
 	})
 	if err != nil {
-		return Redriven{}, err
+		return 0, 0, err
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() { d.watch(running) })
@@ -75,7 +76,9 @@ func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (Redrive
 	if cause := context.Cause(running); cause != errDone {
 		err = errors.Join(cause, err)
 	}
-	return d.so(), err
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.found, d.sent, err
 }
 
 // errDone ends a redrive that has come to its end.
@@ -92,17 +95,18 @@ type redrive struct {
 	telling sync.Mutex // Progress
 	pace    *pace
 
-	mu       sync.Mutex
-	progress Redriven
-	open     int // begun, and it is not known what became of it
-	steps    int // changes of what is above
+	mu    sync.Mutex
+	found int // messages to send
+	sent  int // of them: published, confirmed, and gone from the queue
+	open  int // begun, and it is not known what became of it
+	steps int // changes of what is above
 }
 
 // Wait implements reprise.Limiter: as many messages may begin as were found.
 func (d *redrive) Wait(ctx context.Context) error {
 	for {
 		d.mu.Lock()
-		free := d.progress.Sent+d.open < d.progress.Found
+		free := d.sent+d.open < d.found
 		d.mu.Unlock()
 		if free {
 			return d.turn(ctx)
@@ -210,23 +214,17 @@ func (d *redrive) acked(_ *reprise.Message, err error) {
 	d.open--
 	d.steps++
 	if err == nil {
-		d.progress.Sent++
+		d.sent++
 	}
-	now := d.progress
+	found, sent := d.found, d.sent
 	d.mu.Unlock()
 	d.signal()
 	if err == nil && d.cfg.Progress != nil {
-		d.cfg.Progress(now)
+		d.cfg.Progress(found, sent)
 	}
-	if now.Sent >= now.Found {
+	if sent >= found {
 		d.end(errDone)
 	}
-}
-
-func (d *redrive) so() Redriven {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.progress
 }
 
 // watch ends a redrive whose queue is empty, since another consumer has taken some.

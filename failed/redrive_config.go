@@ -40,13 +40,13 @@ type RedriveConfig struct {
 	// Rate is the most messages to send per second. Default 0: no limit.
 	Rate float64
 
-	// Progress is called after each message that was sent, one call at a time. Default:
-	// none.
-	Progress func(Redriven)
+	// Progress is called after each message that was sent, one call at a time, with the numbers
+	// that Redrive returns. Default: none.
+	Progress func(found, sent int)
 
 	// Logger receives "redrive waits" with queue, error and next_try (Warn) while the
 	// broker takes nothing, "redrive sends by queue name" with queue and warning (Warn, see
-	// Return.Warning), and "bindings cannot be read" with error and next_try (Warn).
+	// Destination.Warning), and "bindings cannot be read" with error and next_try (Warn).
 	// Default: none.
 	Logger *slog.Logger
 }
@@ -69,16 +69,10 @@ func (c RedriveConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Redriven is how far a redrive is.
-type Redriven struct {
-	Found int // messages to send: those in the queue when it began, up to the Limit
-	Sent  int // of them: published, confirmed, and gone from the queue
-}
-
 // target is where a message goes, and in which queue it failed, if that decides it.
-func (c RedriveConfig) target(ctx context.Context, m *reprise.Message, r *returns) (place, Return, error) {
+func (c RedriveConfig) target(ctx context.Context, m *reprise.Message, r *returns) (place, way, error) {
 	if c.To != nil {
-		return place{}, Return{Target: *c.To}, nil
+		return place{}, way{Target: *c.To}, nil
 	}
 	a := take(m, c.Origin)
 	at := placeOf(m, historyOf(m.Headers), deaths(m.Headers), c.Origin).orByName(c.From)

@@ -20,8 +20,8 @@ func TestRedriveUpToALimit(t *testing.T) {
 		w := newWire(t, b.URL)
 		from, to := w.queue("failed", nil), w.queue("work", nil)
 		w.publish(from, nil, ids(5)...)
-		got, err := Redrive(t.Context(), w.client, RedriveConfig{From: from, To: &Target{RoutingKey: to}, Limit: 2})
-		if err != nil || got != (Redriven{Found: 2, Sent: 2}) {
+		got, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from, To: &Target{RoutingKey: to}, Limit: 2})
+		if err != nil || got != (redriven{Found: 2, Sent: 2}) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		testkit.Eventually(t, longest, func() bool { return w.depth(from) == 3 })
@@ -42,7 +42,7 @@ func TestRedriveAtARate(t *testing.T) {
 			b.Publish(t, &reprise.Message{RoutingKey: "orders.failed"})
 		}
 		began := time.Now()
-		got, err := Redrive(t.Context(), c, RedriveConfig{From: "orders.failed", To: &Target{RoutingKey: "orders"}, Rate: 4})
+		got, err := redriveFrom(t.Context(), c, RedriveConfig{From: "orders.failed", To: &Target{RoutingKey: "orders"}, Rate: 4})
 		if err != nil || got.Sent != 21 {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -58,7 +58,7 @@ func TestRedriveGoesOnWithoutAMessageThatDidNotBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &redrive{
 			cfg: RedriveConfig{From: ".failed"}, end: func(error) {}, changed: make(chan struct{}, 1),
-			progress: Redriven{Found: 1}, pace: newPace(Plan{}, 1, time.Now()),
+			found: 1, pace: newPace(Plan{}, 1, time.Now()),
 		}
 		begins := func(after string) {
 			t.Helper()

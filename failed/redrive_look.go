@@ -21,54 +21,42 @@ func (e *ClaimError) Error() string {
 	return fmt.Sprintf("nothing but a header of the message says that it failed in %q, and whoever published it can have written that", e.Queue)
 }
 
-// RedrivePreview is what Redrive would do.
-type RedrivePreview struct {
-	Found        int           // messages to send
-	Looked       int           // of them, those that were looked at: the first
-	Destinations []Destination // of these, the most messages first
-}
+// maxLook is how many messages LookBeforeRedrive looks at.
+const maxLook = 1000
 
-// MaxLook is how many messages LookBeforeRedrive looks at.
-const MaxLook = 1000
-
-// LookBeforeRedrive returns where Redrive would send the messages that are in the failed
-// queue, for somebody to see before it begins. It looks at the first MaxLook, by
-// reprise.Client.Peek, which says what a look costs; with RedriveConfig.To at none, since
-// they all go there.
-func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (RedrivePreview, error) {
+// LookBeforeRedrive returns how many messages Redrive would send, and where, the most messages
+// first, for somebody to see before it begins. It looks at the first 1000, by
+// reprise.Client.Peek, which says what a look costs; with RedriveConfig.To at none, since they
+// all go there. The destinations are those of the messages that it looked at.
+func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found int, all []Destination, err error) {
 	if c == nil {
-		return RedrivePreview{}, errors.New("failed: LookBeforeRedrive needs a Client: reprise.Dial returns one")
+		return 0, nil, errors.New("failed: LookBeforeRedrive needs a Client: reprise.Dial returns one")
 	}
 	if err := cfg.Validate(); err != nil {
-		return RedrivePreview{}, err
+		return 0, nil, err
 	}
-	p := RedrivePreview{}
-	found, err := c.Depth(ctx, cfg.From)
-	if p.Found = found; cfg.Limit > 0 {
-		p.Found = min(found, cfg.Limit)
+	depth, err := c.Depth(ctx, cfg.From)
+	if found = depth; cfg.Limit > 0 {
+		found = min(depth, cfg.Limit)
 	}
-	if err != nil || p.Found == 0 {
-		return p, err
+	if err != nil || found == 0 {
+		return found, nil, err
 	}
 	if cfg.To != nil {
-		p.Looked = p.Found
-		p.Destinations = []Destination{{Return: Return{Target: *cfg.To}, FailedQueue: cfg.From, Messages: int64(p.Found)}}
-		return p, nil
+		return found, []Destination{{Target: *cfg.To, FailedQueue: cfg.From, Messages: int64(found)}}, nil
 	}
 	var t tally
 	r := newReturns(cfg.Routing, cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)))
 	err = r.ask(ctx) // not while nobody else gets the messages
 	if err != nil {
-		return p, err
+		return found, nil, err
 	}
-	err = c.Peek(ctx, cfg.From, min(p.Found, MaxLook), func(m *reprise.Message) {
+	err = c.Peek(ctx, cfg.From, min(found, maxLook), func(m *reprise.Message) {
 		at, to, err := cfg.target(ctx, m, r)
-		t.add(Destination{Return: to, FailedQueue: cfg.From, Messages: 1, Unknown: err != nil, Claimed: at.claimed})
-		p.Looked++
+		t.add(Destination{Target: to.Target, Queue: to.Queue, Warning: to.Warning, FailedQueue: cfg.From, Messages: 1, Unknown: err != nil, Claimed: at.claimed})
 	})
-	areBack(ctx, c, cfg.From, found)
-	p.Destinations = t.all()
-	return p, err
+	areBack(ctx, c, cfg.From, depth)
+	return found, t.all(), err
 }
 
 // areBack waits until a queue has as many messages as before, lest a redrive that begins

@@ -23,14 +23,20 @@ func TestLookBeforeRedrive(t *testing.T) {
 		w.publish(from, map[string]any{topology.HeaderQueue: refunds}, "c")
 		w.publish(from, nil, "d")
 		testkit.Eventually(t, longest, func() bool { return w.depth(from) == 4 })
-		look := func(c RedriveConfig) RedrivePreview {
+		type preview struct {
+			found        int
+			destinations []Destination
+		}
+		look := func(c RedriveConfig) preview {
 			t.Helper()
 			c.From = from
-			p, err := LookBeforeRedrive(t.Context(), w.client, c)
+			var p preview
+			var err error
+			p.found, p.destinations, err = LookBeforeRedrive(t.Context(), w.client, c)
 			must(t, err)
 			testkit.Eventually(t, longest, func() bool { return w.depth(from) == 4 })
-			for i := range p.Destinations { // nothing tells how they were first published
-				d := &p.Destinations[i]
+			for i := range p.destinations { // nothing tells how they were first published
+				d := &p.destinations[i]
 				if byName := c.To == nil && !d.Unknown; byName != (d.Warning != "") {
 					t.Errorf("to %q with the warning %q", d.RoutingKey, d.Warning)
 				}
@@ -39,10 +45,10 @@ func TestLookBeforeRedrive(t *testing.T) {
 			return p
 		}
 		goes := func(to string, n int64) Destination {
-			return Destination{Return: Return{Target: Target{RoutingKey: to}, Queue: to}, FailedQueue: from, Messages: n}
+			return Destination{Target: Target{RoutingKey: to}, Queue: to, FailedQueue: from, Messages: n}
 		}
 		anywhere := func(to string, n int64) Destination {
-			return Destination{Return: Return{Target: Target{RoutingKey: to}}, FailedQueue: from, Messages: n}
+			return Destination{Target: Target{RoutingKey: to}, FailedQueue: from, Messages: n}
 		}
 		claimed := func(d Destination) Destination { d.Claimed = true; return d }
 		unknown := func(d Destination) Destination { d.Unknown = true; return d }
@@ -54,19 +60,19 @@ func TestLookBeforeRedrive(t *testing.T) {
 		}
 		for name, tc := range map[string]struct {
 			config RedriveConfig
-			want   RedrivePreview
+			want   preview
 		}{
-			"headers alone":   {RedriveConfig{}, RedrivePreview{4, 4, []Destination{claimed(goes(work, 2)), unknown(goes("", 1)), claimed(goes(refunds, 1))}}},
-			"a configuration": {RedriveConfig{Origin: knows}, RedrivePreview{4, 4, []Destination{goes(work, 2), unknown(goes("", 1)), claimed(goes(refunds, 1))}}},
-			"the first":       {RedriveConfig{Limit: 1}, RedrivePreview{1, 1, []Destination{claimed(goes(work, 1))}}},
-			"to one place":    {RedriveConfig{To: &Target{RoutingKey: work}}, RedrivePreview{4, 4, []Destination{anywhere(work, 4)}}},
+			"headers alone":   {RedriveConfig{}, preview{4, []Destination{claimed(goes(work, 2)), unknown(goes("", 1)), claimed(goes(refunds, 1))}}},
+			"a configuration": {RedriveConfig{Origin: knows}, preview{4, []Destination{goes(work, 2), unknown(goes("", 1)), claimed(goes(refunds, 1))}}},
+			"the first":       {RedriveConfig{Limit: 1}, preview{1, []Destination{claimed(goes(work, 1))}}},
+			"to one place":    {RedriveConfig{To: &Target{RoutingKey: work}}, preview{4, []Destination{anywhere(work, 4)}}},
 		} {
-			if diff := cmp.Diff(tc.want, look(tc.config)); diff != "" {
+			if diff := cmp.Diff(tc.want, look(tc.config), cmp.AllowUnexported(preview{})); diff != "" {
 				t.Errorf("%s: %s", name, diff)
 			}
 		}
 
-		done, err := Redrive(t.Context(), w.client, RedriveConfig{From: from, Believe: func(queue string) bool { return queue == work }})
+		done, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from, Believe: func(queue string) bool { return queue == work }})
 		if e, ok := errors.AsType[*ClaimError](err); !ok || e.Queue != refunds || done.Sent != 2 {
 			t.Errorf("%+v, %v", done, err)
 		}

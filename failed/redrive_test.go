@@ -28,13 +28,13 @@ func TestRedriveKeepsOrderAndGivesAllAttempts(t *testing.T) {
 		want := ids(25)
 		w.publish(from, map[string]any{
 			topology.HeaderQueue: work, topology.HeaderAttempts: int64(10), topology.HeaderReason: "10 attempts made", "mb-retries": int32(0),
-			topology.HeaderErrors: []any{topology.Table{"error": "no"}}, HeaderReplay: "1/1", "own": "kept", "CC": []any{from},
+			topology.HeaderErrors: []any{topology.Table{"error": "no"}}, topology.HeaderReplay: "1/1", "own": "kept", "CC": []any{from},
 		}, want...)
 		w.take(from) // the copies by CC
-		w.publish(from, map[string]any{topology.HeaderQueue: work, topology.HeaderAttempts: int64(10), HeaderReplay: "1/1", "own": "kept"}, want...)
+		w.publish(from, map[string]any{topology.HeaderQueue: work, topology.HeaderAttempts: int64(10), topology.HeaderReplay: "1/1", "own": "kept"}, want...)
 		calls := 0
-		got, err := Redrive(t.Context(), w.client, RedriveConfig{From: from, Progress: func(Redriven) { calls++ }})
-		if err != nil || got != (Redriven{Found: 25, Sent: 25}) || calls != 25 {
+		got, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from, Progress: func(int, int) { calls++ }})
+		if err != nil || got != (redriven{Found: 25, Sent: 25}) || calls != 25 {
 			t.Errorf("%+v, %v, %d calls", got, err, calls)
 		}
 		var arrived []string
@@ -48,7 +48,7 @@ func TestRedriveKeepsOrderAndGivesAllAttempts(t *testing.T) {
 		if diff := cmp.Diff(want, arrived); diff != "" {
 			t.Error(diff)
 		}
-		if got, err := Redrive(t.Context(), w.client, RedriveConfig{From: from}); err != nil || got != (Redriven{}) {
+		if got, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from}); err != nil || got != (redriven{}) {
 			t.Errorf("of an empty queue: %+v, %v", got, err)
 		}
 	})
@@ -69,13 +69,13 @@ func TestRedriveToNowhereLosesNothing(t *testing.T) {
 			{RedriveConfig{}, `message "id-0": nothing says in which queue it failed`},
 		} {
 			tc.config.From = from
-			got, err := Redrive(t.Context(), w.client, tc.config)
-			if err == nil || !strings.Contains(err.Error(), tc.want) || got != (Redriven{Found: 5}) {
+			got, err := redriveFrom(t.Context(), w.client, tc.config)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || got != (redriven{Found: 5}) {
 				t.Errorf("%+v, %v", got, err)
 			}
 			testkit.Eventually(t, longest, func() bool { return w.depth(from) == 5 })
 		}
-		_, err := Redrive(t.Context(), w.client, RedriveConfig{From: "nowhere"})
+		_, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: "nowhere"})
 		if missing, ok := errors.AsType[*reprise.QueueError](err); !ok || missing.Queue != "nowhere" {
 			t.Errorf("from nowhere: %v", err)
 		}
@@ -93,8 +93,8 @@ func TestRedriveOfAQueueThatFeedsItselfEnds(t *testing.T) {
 		w := newWire(t, b.URL)
 		from := w.queue("failed", nil)
 		w.publish(from, nil, ids(20)...)
-		got, err := Redrive(t.Context(), w.client, RedriveConfig{From: from, To: &Target{RoutingKey: from}})
-		if err != nil || got != (Redriven{Found: 20, Sent: 20}) {
+		got, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from, To: &Target{RoutingKey: from}})
+		if err != nil || got != (redriven{Found: 20, Sent: 20}) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		testkit.Eventually(t, longest, func() bool { return w.depth(from) == 20 })
@@ -117,7 +117,7 @@ func TestRedriveOverAConnectionThatIsLost(t *testing.T) {
 				c := connect(t, proxy.URL())
 				w.publish(from, nil, ids(6)...)
 				proxy.CutBeforeFrame(direction, frame)
-				if _, err := Redrive(t.Context(), c, RedriveConfig{From: from, To: &Target{RoutingKey: to}}); err != nil {
+				if _, err := redriveFrom(t.Context(), c, RedriveConfig{From: from, To: &Target{RoutingKey: to}}); err != nil {
 					t.Errorf("cut before frame %d %v: %v", frame, direction, err)
 				}
 				testkit.Eventually(t, longest, func() bool { return w.depth(from) == 0 && w.depth(to) >= 6 })
@@ -141,12 +141,12 @@ func TestRedriveEndsBesideAnotherConsumer(t *testing.T) {
 	w := newWire(t, b.URL)
 	from, to := w.queue("failed", nil), w.queue("work", nil)
 	w.publish(from, nil, ids(50)...)
-	slowly := func(progress func(Redriven)) RedriveConfig { // what is told of one is told before the next
+	slowly := func(progress func(found, sent int)) RedriveConfig { // what is told of one is told before the next
 		return RedriveConfig{From: from, To: &Target{RoutingKey: to}, Rate: 10, Progress: progress}
 	}
 	taken := 0
-	got, err := Redrive(t.Context(), w.client, slowly(func(p Redriven) {
-		if p.Sent == 2 {
+	got, err := redriveFrom(t.Context(), w.client, slowly(func(_, sent int) {
+		if sent == 2 {
 			taken = len(w.take(from))
 		}
 	}))
@@ -157,8 +157,8 @@ func TestRedriveEndsBesideAnotherConsumer(t *testing.T) {
 	w.publish(from, nil, ids(50)...)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
-	got, err = Redrive(ctx, w.client, slowly(func(p Redriven) {
-		if p.Sent == 2 {
+	got, err = redriveFrom(ctx, w.client, slowly(func(_, sent int) {
+		if sent == 2 {
 			cancel(enough)
 		}
 	}))

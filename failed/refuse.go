@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Refusal is why a message can never be sent.
-type Refusal struct {
+// refusal is why a message can never be sent.
+type refusal struct {
 	ID  ID
 	Why string
 }
@@ -21,7 +21,7 @@ type Refusal struct {
 // are failed again, with the reason on them, and the replay goes on without them. It
 // may be told of one more than once; one that has been sent, or is not of the replay,
 // is left as it is.
-func (a *Archive) Refuse(ctx context.Context, id ReplayID, refusals []Refusal) error {
+func (a *Archive) markRefused(ctx context.Context, id ReplayID, refusals []refusal) error {
 	if len(refusals) == 0 {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (a *Archive) Refuse(ctx context.Context, id ReplayID, refusals []Refusal) e
 	return nil
 }
 
-func (t *tx) refuse(id ReplayID, r Refusal, c *counting) error {
+func (t *tx) refuse(id ReplayID, r refusal, c *counting) error {
 	why := cut(r.Why, maxErrorShown)
 	var group GroupID
 	var queue int64
@@ -63,7 +63,7 @@ func (t *tx) refuse(id ReplayID, r Refusal, c *counting) error {
 }
 
 // unsent says of which message a refusal is.
-func unsent(r Refusal) string { return fmt.Sprintf("message %d cannot be sent: %s", r.ID, r.Why) }
+func unsent(r refusal) string { return fmt.Sprintf("message %d cannot be sent: %s", r.ID, r.Why) }
 
 // unfit reports whether an error of publishing is about the message itself, and no
 // other: it would be the same wherever it is sent, and whenever.

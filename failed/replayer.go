@@ -15,14 +15,14 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// PolicyReplay is the Actor of a replay that ends by itself.
-const PolicyReplay Actor = "policy:replay"
+// policyReplay is the Actor of a replay that ends by itself.
+const policyReplay Actor = "policy:replay"
 
 // Defaults of ReplayerConfig.
 const (
-	DefaultPoll        = time.Second
-	DefaultLease       = 15 * time.Second
-	DefaultReplayDrain = 15 * time.Second
+	defaultPoll        = time.Second
+	defaultLease       = 15 * time.Second
+	defaultReplayDrain = 15 * time.Second
 )
 
 // ReplayerConfig adjusts a Replayer. The zero value means the defaults.
@@ -58,10 +58,10 @@ type ReplayerConfig struct {
 }
 
 func (c ReplayerConfig) withDefaults() ReplayerConfig {
-	c.Batch = cmp.Or(c.Batch, DefaultBatch)
-	c.Poll = cmp.Or(c.Poll, DefaultPoll)
-	c.Lease = cmp.Or(c.Lease, DefaultLease)
-	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultReplayDrain)
+	c.Batch = cmp.Or(c.Batch, defaultBatch)
+	c.Poll = cmp.Or(c.Poll, defaultPoll)
+	c.Lease = cmp.Or(c.Lease, defaultLease)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, defaultReplayDrain)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
@@ -69,17 +69,17 @@ func (c ReplayerConfig) withDefaults() ReplayerConfig {
 // Validate reports settings that cannot work and what to write instead.
 func (c ReplayerConfig) Validate() error {
 	var errs []error
-	if c.Batch < 0 || c.Batch > MaxPageSize {
-		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.Batch %d: use 1 to %d, or 0 for %d", c.Batch, MaxPageSize, DefaultBatch))
+	if c.Batch < 0 || c.Batch > maxPageSize {
+		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.Batch %d: use 1 to %d, or 0 for %d", c.Batch, maxPageSize, defaultBatch))
 	}
 	if c.Poll < 0 {
-		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.Poll %s is negative: use 0 for %s", c.Poll, DefaultPoll))
+		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.Poll %s is negative: use 0 for %s", c.Poll, defaultPoll))
 	}
 	if c.Lease != 0 && c.Lease < time.Second {
-		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.Lease %s: use at least 1s, or 0 for %s", c.Lease, DefaultLease))
+		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.Lease %s: use at least 1s, or 0 for %s", c.Lease, defaultLease))
 	}
 	if c.DrainTimeout < 0 {
-		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.DrainTimeout %s is negative: use 0 for %s", c.DrainTimeout, DefaultReplayDrain))
+		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.DrainTimeout %s is negative: use 0 for %s", c.DrainTimeout, defaultReplayDrain))
 	}
 	if slices.Contains(c.Marks, nil) {
 		errs = append(errs, errors.New("failed: ReplayerConfig.Marks has a nil entry: leave it out"))
@@ -91,13 +91,13 @@ func (c ReplayerConfig) Validate() error {
 type replays interface {
 	Running(ctx context.Context) ([]Replay, error)
 	Replay(ctx context.Context, id ReplayID) (*Replay, error)
-	Next(ctx context.Context, id ReplayID, n int) ([]*Message, error)
-	Sent(ctx context.Context, id ReplayID, ids []ID) error
-	Refuse(ctx context.Context, id ReplayID, refusals []Refusal) error
-	Claim(ctx context.Context, id ReplayID, owner string, lease time.Duration) (bool, error)
-	Release(ctx context.Context, id ReplayID, owner string) error
+	unsentOf(ctx context.Context, id ReplayID, n int) ([]*Message, error)
+	markSent(ctx context.Context, id ReplayID, ids []ID) error
+	markRefused(ctx context.Context, id ReplayID, refusals []refusal) error
+	claimReplay(ctx context.Context, id ReplayID, owner string, lease time.Duration) (bool, error)
+	releaseReplay(ctx context.Context, id ReplayID, owner string) error
 	EndReplay(ctx context.Context, id ReplayID, s ReplayState, why string, who Actor) error
-	List(ctx context.Context, f Filter, p Page) ([]Summary, Cursor, error)
+	List(ctx context.Context, f Filter, p Page) ([]Summary, string, error)
 	Get(ctx context.Context, id ID) (*Message, error)
 }
 
@@ -115,7 +115,7 @@ type publisher interface {
 // Plan. It has all its attempts before it: what the attempts so
 // far have left in its headers, those of Reprise, of the presets and of the broker,
 // is not sent; all else is, and the headers that tell where it was first published
-// stay. It carries HeaderReplay, by which the archive knows it should it fail again.
+// stay. It carries topology.HeaderReplay, by which the archive knows it should it fail again.
 //
 // What has been sent is noted once the broker has confirmed it. So a crash in
 // between sends up to a batch of messages again, and loses none; and so does a connection
@@ -148,7 +148,7 @@ type publisher interface {
 //	replay ended     replay, state, why, sent, refused (Info)
 //	replay waits     replay, error, next_try           (Warn: the store or the broker does not answer)
 //	message refused  replay, message, error            (Warn: it can never be sent)
-//	replay sends by queue name  replay, queue, warning (Warn: see Return.Warning)
+//	replay sends by queue name  replay, queue, warning (Warn: see Destination.Warning)
 //	bindings cannot be read     error, next_try        (Warn: see Routing.Bindings)
 type Replayer struct {
 	store   replays
@@ -164,17 +164,17 @@ type Replayer struct {
 
 // NewReplayer checks cfg and returns a Replayer for Run to start, or Finish. It does
 // not talk to the broker or to the database.
-func NewReplayer(a *Archive, c *reprise.Client, cfg ReplayerConfig) (*Replayer, error) {
+func NewReplayer(c *reprise.Client, a *Archive, cfg ReplayerConfig) (*Replayer, error) {
 	switch {
 	case a == nil:
 		return nil, errors.New("failed: NewReplayer needs an Archive: Open returns one")
 	case c == nil:
 		return nil, errors.New("failed: NewReplayer needs a Client: reprise.Dial returns one")
 	}
-	return newReplayer(a, c, cfg)
+	return newReplayer(c, a, cfg)
 }
 
-func newReplayer(a replays, c publisher, cfg ReplayerConfig) (*Replayer, error) {
+func newReplayer(c publisher, a replays, cfg ReplayerConfig) (*Replayer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

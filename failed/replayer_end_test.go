@@ -51,15 +51,15 @@ func (s *slow) check(t *testing.T, want int) {
 // A Replayer that is told to end waits for the answers to what it has published, as long
 // as its DrainTimeout, and nobody takes its place meanwhile: so nothing is sent twice.
 func TestWhoEndsAReplayerInOrderRepeatsNothing(t *testing.T) {
-	for _, answers := range []time.Duration{time.Second, DefaultLease - time.Second, DefaultReplayDrain - time.Millisecond} {
+	for _, answers := range []time.Duration{time.Second, defaultLease - time.Second, defaultReplayDrain - time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			a := newMemory()
 			a.fill("orders", 20)
 			out := &slow{answers: answers, arrived: map[string]int{}}
 			id := a.begin(Plan{})
-			first, err := newReplayer(a, out, ReplayerConfig{Batch: 5, Lease: time.Second})
+			first, err := newReplayer(out, a, ReplayerConfig{Batch: 5, Lease: time.Second})
 			must(t, err)
-			next, err := newReplayer(a, out, ReplayerConfig{Batch: 5})
+			next, err := newReplayer(out, a, ReplayerConfig{Batch: 5})
 			must(t, err)
 			ctx, stop := context.WithCancel(t.Context())
 			var others sync.WaitGroup
@@ -87,7 +87,7 @@ func TestACancelledReplayWaitsForAnswers(t *testing.T) {
 		a := newMemory()
 		a.fill("orders", 20)
 		out := &slow{answers: 8 * time.Second, arrived: map[string]int{}}
-		replayer, err := newReplayer(a, out, ReplayerConfig{Batch: 5})
+		replayer, err := newReplayer(out, a, ReplayerConfig{Batch: 5})
 		must(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -121,19 +121,19 @@ func TestACancelledReplayWhoseProcessIsGone(t *testing.T) {
 		a := newMemory()
 		a.fill("orders", 20)
 		id := a.begin(Plan{})
-		if mine, err := a.Claim(t.Context(), id, "gone", DefaultLease); err != nil || !mine {
+		if mine, err := a.claimReplay(t.Context(), id, "gone", defaultLease); err != nil || !mine {
 			t.Fatal(mine, err)
 		}
 		must(t, a.EndReplay(t.Context(), id, ReplayCancelled, "enough", "somebody"))
 		out := &slow{arrived: map[string]int{}}
-		replayer, err := newReplayer(a, out, ReplayerConfig{})
+		replayer, err := newReplayer(out, a, ReplayerConfig{})
 		must(t, err)
 		began := time.Now()
 		r, err := replayer.Finish(t.Context(), id)
 		if err != nil || r.State != ReplayCancelled || r.Sent != 0 || a.states()[Failed] != 20 {
 			t.Errorf("%+v, %v, %v", r, err, a.states())
 		}
-		if took := time.Since(began); took < DefaultLease || took > DefaultLease+2*time.Second {
+		if took := time.Since(began); took < defaultLease || took > defaultLease+2*time.Second {
 			t.Errorf("it took %s", took)
 		}
 		out.check(t, 0)

@@ -63,7 +63,7 @@ func (x *run) same(ctx context.Context) (why, err error) {
 			case err != nil:
 				return nil, err
 			}
-			if Fingerprint(is.Error) == Fingerprint(was.Error) {
+			if fingerprint(is.Error) == fingerprint(was.Error) {
 				return &stopped{fmt.Sprintf("message %d came back as %d with the same error: %s", was.ID, is.ID, is.Error)}, nil
 			}
 		}

@@ -94,7 +94,7 @@ func TestAReplayKilledAtAnyStepIsFinished(t *testing.T) {
 							}
 							return nil
 						})
-						r, err := newReplayer(a, l, ReplayerConfig{Batch: batch})
+						r, err := newReplayer(l, a, ReplayerConfig{Batch: batch})
 						must(t, err)
 						_, err = r.Finish(ctx, id)
 						kill(nil)
@@ -151,7 +151,7 @@ func TestAStoreThatFailsAtAnyCallOfAReplay(t *testing.T) {
 					a.failing(fail, nil)
 				}
 				l := &life{left: 1 << 30, kill: func(error) {}, arrived: map[string]int{}}
-				r, err := newReplayer(a, l, ReplayerConfig{Batch: 5})
+				r, err := newReplayer(l, a, ReplayerConfig{Batch: 5})
 				must(t, err)
 				replay, err := r.Finish(t.Context(), id)
 				must(t, err)

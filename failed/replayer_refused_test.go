@@ -87,12 +87,12 @@ func TestWhatEndsAReplayAndWhatDoesNot(t *testing.T) {
 	} {
 		a := newMemory()
 		a.fill("orders", 12)
-		r, err := newReplayer(a, answering(func(m *reprise.Message) error {
+		r, err := newReplayer(answering(func(m *reprise.Message) error {
 			if m.MessageID == "id-4" {
 				return tc.err
 			}
 			return nil
-		}), ReplayerConfig{Batch: 5})
+		}), a, ReplayerConfig{Batch: 5})
 		must(t, err)
 		got, err := r.Finish(t.Context(), a.begin(Plan{}))
 		must(t, err)
@@ -123,7 +123,7 @@ func TestAMessageThatFillsItsFrame(t *testing.T) {
 		testkit.Eventually(t, longest, func() bool { return len(w.kept()) == 3 })
 		r, err := w.archive.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}}, "me")
 		must(t, err)
-		replayer, err := NewReplayer(w.archive, w.client, ReplayerConfig{})
+		replayer, err := NewReplayer(w.client, w.archive, ReplayerConfig{})
 		must(t, err)
 		r, err = replayer.Finish(t.Context(), r.ID)
 		must(t, err)

@@ -142,7 +142,7 @@ func (x *run) end(ctx context.Context, s ReplayState, why string) error {
 	longer, cancel := grace(ctx, noteGrace)
 	defer cancel()
 	err := x.insist(longer, func(ctx context.Context) error {
-		return x.store.EndReplay(ctx, x.replay.ID, s, why, PolicyReplay)
+		return x.store.EndReplay(ctx, x.replay.ID, s, why, policyReplay)
 	})
 	if err != nil && !errors.Is(err, errOver) {
 		return err

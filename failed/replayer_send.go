@@ -13,7 +13,7 @@ import (
 func (x *run) some(ctx context.Context, n int) (bool, error) {
 	var batch []*Message
 	err := x.insist(ctx, func(ctx context.Context) (err error) {
-		batch, err = x.store.Next(ctx, x.replay.ID, n)
+		batch, err = x.store.unsentOf(ctx, x.replay.ID, n)
 		return err
 	})
 	if err != nil || len(batch) == 0 {
@@ -62,7 +62,7 @@ func (x *run) publish(ctx context.Context, batch []*Message) []error {
 // sending is what has become of messages.
 type sending struct {
 	sent    []ID // and confirmed
-	refused []Refusal
+	refused []refusal
 	wrong   error // with those that are to be sent again
 	ends    error // the replay, since it would be the same for the others
 }
@@ -73,10 +73,10 @@ func (s *sending) add(id ID, err error) {
 	case err == nil:
 		s.sent = append(s.sent, id)
 	case unfit(err):
-		s.refused = append(s.refused, Refusal{id, err.Error()})
+		s.refused = append(s.refused, refusal{id, err.Error()})
 	case s.ends != nil:
 	case barred(err):
-		s.ends = &stopped{unsent(Refusal{id, err.Error()})}
+		s.ends = &stopped{unsent(refusal{id, err.Error()})}
 	case errors.Is(err, reprise.ErrClosed):
 		s.ends = err
 	default:
@@ -92,7 +92,7 @@ func (x *run) note(ctx context.Context, done sending) error {
 		x.cfg.Logger.Warn("message refused", "replay", x.replay.ID, "message", r.ID, "error", r.Why)
 	}
 	err := x.insist(longer, func(ctx context.Context) error {
-		return errors.Join(x.store.Sent(ctx, x.replay.ID, done.sent), x.store.Refuse(ctx, x.replay.ID, done.refused))
+		return errors.Join(x.store.markSent(ctx, x.replay.ID, done.sent), x.store.markRefused(ctx, x.replay.ID, done.refused))
 	})
 	x.replay.Sent += int64(len(done.sent))
 	x.replay.Refused += int64(len(done.refused))

@@ -25,7 +25,7 @@ func (a *Archive) Replay(ctx context.Context, id ReplayID) (*Replay, error) {
 }
 
 // Replays lists replays, newest first.
-func (a *Archive) Replays(ctx context.Context, p Page) ([]Replay, Cursor, error) {
+func (a *Archive) Replays(ctx context.Context, p Page) ([]Replay, string, error) {
 	size, before, err := p.bounds(ofReplays)
 	var all []Replay
 	if err == nil {
@@ -74,7 +74,7 @@ func (a *Archive) replays(ctx context.Context, which string, args ...any) (all [
 // Next returns up to n messages of a running replay that have not been sent, the
 // oldest failure first; none if it has ended, or is about to. Fewer, but at least one if there is
 // any, where their bodies would take more than 16 MiB together.
-func (a *Archive) Next(ctx context.Context, id ReplayID, n int) ([]*Message, error) {
+func (a *Archive) unsentOf(ctx context.Context, id ReplayID, n int) ([]*Message, error) {
 	out, err := a.nextOf(ctx, id, n)
 	if err != nil {
 		return nil, doing(err, "reading what replay %d has to send", id)
@@ -119,7 +119,7 @@ func (a *Archive) nextOf(ctx context.Context, id ReplayID, n int) ([]*Message, e
 // replayed. It may be told of one more than once. A message that it is told of
 // after the end of the replay is replayed as well, if it is in state failed: it
 // has been sent.
-func (a *Archive) Sent(ctx context.Context, id ReplayID, ids []ID) error {
+func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -209,7 +209,7 @@ func (a *Archive) end(ctx context.Context, id ReplayID, s ReplayState, why strin
 		if _, err := tx.exec(`UPDATE {replay} SET why = $2 WHERE id = $1`, int64(id), bytesOf(cmp.Or(why, r.Why))); err != nil {
 			return err
 		}
-		_, err = tx.act(who, ActEndReplay, fmt.Sprint("replay/", id), map[string]any{
+		_, err = tx.act(who, actEndReplay, fmt.Sprint("replay/", id), map[string]any{
 			"state": s, "why": why, "messages": r.Total, "sent": r.Sent, "refused": r.Refused,
 		})
 		return err

@@ -99,7 +99,7 @@ func (t *tx) begin(b beginning) (*Replay, error) {
 	if b.plan.To != nil {
 		details["to"] = b.plan.To
 	}
-	if _, err := t.act(b.who, ActReplay, fmt.Sprint("replay/", id), details); err != nil {
+	if _, err := t.act(b.who, actReplay, fmt.Sprint("replay/", id), details); err != nil {
 		return nil, err
 	}
 	return r, nil

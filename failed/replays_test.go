@@ -18,7 +18,7 @@ func TestAPlanIsKept(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()
 		a := db.archive(t, c.use)
-		value(a.Add(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed", Error: "word"}}}))(t)
+		value(a.Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed", Error: "word"}}}))(t)
 		plan := failed.Plan{
 			Filter: failed.Filter{Queue: "q", States: []failed.State{failed.Failed}, Since: c.now().Add(-time.Hour), Text: "word"},
 			To:     &failed.Target{Exchange: "x", RoutingKey: "k"}, Rate: 2.5, Ramp: true, Canary: time.Minute, IgnoreSame: true,
@@ -50,7 +50,7 @@ func TestNoMessageIsInTwoReplays(t *testing.T) {
 		for i := range arrivals {
 			arrivals[i].FailedQueue = "q.failed"
 		}
-		value(a.Add(t.Context(), arrivals))(t)
+		value(a.Ingest(t.Context(), arrivals))(t)
 		var mu sync.Mutex
 		var total int64
 		var all sync.WaitGroup
@@ -89,7 +89,7 @@ func TestNext(t *testing.T) {
 				FailedQueue: "q.failed", LastFailed: c.now().Add(-time.Duration(i) * time.Second), Content: failed.Content{Body: body},
 			}})
 		}
-		ids := value(a.Add(t.Context(), arrivals))(t)
+		ids := value(a.Ingest(t.Context(), arrivals))(t)
 		check(t, a.Edit(t.Context(), ids[3], 0, failed.Content{Body: []byte("edited"), Headers: topology.Table{"n": int8(1)}}, "me"))
 		r := value(a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "me"))(t)
 		for _, want := range [][]failed.ID{{ids[3], ids[2]}, {ids[1], ids[0]}, nil} {

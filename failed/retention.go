@@ -6,11 +6,9 @@ import (
 	"maps"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/params"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
-
-// PolicyRetention is the Actor of a Purge that no person asked for.
-const PolicyRetention Actor = "policy:retention"
 
 // purgeBatch is how many messages one transaction removes, so that none holds up
 // arrivals for long.
@@ -176,13 +174,13 @@ func (t *tx) remove(ids []ID, at []int64) error {
 
 // purged writes the act of a purge, or how far it is now.
 func (t *tx) purged(p *purge) (err error) {
-	queues := make(map[string]map[State]int64)
+	queues := make(map[params.Text]map[State]int64)
 	for name, n := range p.queues {
-		queues[printable(name)] = n
+		queues[params.Text(name)] = n
 	}
 	details := map[string]any{"messages": p.total, "before": p.before, "retention": t.cfg.Retention.String(), "queues": queues}
 	if p.act == 0 {
-		p.act, err = t.act(p.who, ActPurge, "", details)
+		p.act, err = t.act(p.who, actPurge, "", details)
 		return err
 	}
 	written, err := json.Marshal(details)

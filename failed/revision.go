@@ -10,24 +10,19 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Edit is when a message was edited, and by whom.
-type Edit struct {
+// Revision is an edit of a message.
+type Revision struct {
 	Number int // from 1
 	Time   time.Time
 	Actor  Actor
-}
-
-// Revision is an edit, and what it made of the message.
-type Revision struct {
-	Edit
 	Content
 }
 
 // Edits returns all edits of a message, oldest first, also those that were taken
-// back.
-func (a *Archive) Edits(ctx context.Context, id ID) (all []Edit, err error) {
+// back. Content is empty: see Revision.
+func (a *Archive) Edits(ctx context.Context, id ID) (all []Revision, err error) {
 	for row, err := range a.rows(ctx, `SELECT number, at, actor FROM {revision} WHERE message = $1 ORDER BY number`, int64(id)) {
-		var e Edit
+		var e Revision
 		var at int64
 		if err == nil {
 			err = row.Scan(&e.Number, &at, &e.Actor)
@@ -74,7 +69,7 @@ func (a *Archive) Revision(ctx context.Context, id ID, number int) (*Revision, e
 }
 
 func (a *Archive) revision(ctx context.Context, id ID, number int) (*Revision, error) {
-	r := &Revision{Edit: Edit{Number: number}}
+	r := &Revision{Number: number}
 	var at int64
 	var body []byte
 	var headers, properties string

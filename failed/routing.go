@@ -30,7 +30,7 @@ import (
 //
 // A message whose key says nothing, since it is the name of the queue or not known, takes the
 // only key by which that exchange leads to the queue. Any other message is sent to the queue by
-// its name, through the default exchange, with a Return.Warning. AMQP has no way to ask for bindings.
+// its name, through the default exchange, with a Destination.Warning. AMQP has no way to ask for bindings.
 type Routing struct {
 	// Workers are those that messages go back to: their Queue, Strategy and Topology.
 	Workers []reprise.WorkerConfig
@@ -42,18 +42,10 @@ type Routing struct {
 	Bindings func(context.Context) (topology.Topology, error)
 }
 
-// Return is where a message is sent back to.
-type Return struct {
+// way is where a message is sent back to: see Destination.
+type way struct {
 	Target
-
-	// Queue is the work queue that the target leads to, and to no other; "" if the target was
-	// named for all messages.
-	Queue string
-
-	// Warning says what a program that is not a worker of Reprise sees, if the message is sent by
-	// the name of its queue and was, or may have been, published otherwise; and why it is. Empty:
-	// nothing is different from when it was first published.
-	Warning string
+	Queue, Warning string
 }
 
 // maxBindingsAge is how long an answer of Routing.Bindings is used.
@@ -70,7 +62,7 @@ type returns struct {
 	live  bool  // the Bindings are known
 	err   error // why they are not
 	all   topology.Topology
-	found map[sentFrom]Return
+	found map[sentFrom]way
 }
 
 // sentFrom is what decides where a message is sent back to.
@@ -91,11 +83,11 @@ func newReturns(r Routing, log *slog.Logger) *returns {
 const maxFound = 10_000
 
 // of returns where a message is sent back to. The error is that ctx has ended.
-func (r *returns) of(ctx context.Context, m sentFrom) (Return, error) {
+func (r *returns) of(ctx context.Context, m sentFrom) (way, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.ask(ctx); err != nil {
-		return Return{}, err
+		return way{}, err
 	}
 	to, known := r.found[m]
 	if !known {
@@ -113,7 +105,7 @@ func (r *returns) ask(ctx context.Context) error {
 	if !r.asked.IsZero() && (r.Bindings == nil || time.Since(r.asked) < maxBindingsAge) {
 		return nil
 	}
-	r.all, r.live, r.err, r.found = r.declared, false, nil, map[sentFrom]Return{}
+	r.all, r.live, r.err, r.found = r.declared, false, nil, map[sentFrom]way{}
 	if r.Bindings != nil {
 		all, err := r.Bindings(ctx)
 		switch {
@@ -130,13 +122,13 @@ func (r *returns) ask(ctx context.Context) error {
 	return nil
 }
 
-func (r *returns) find(m sentFrom) Return {
+func (r *returns) find(m sentFrom) way {
 	if m.exchange == "" && m.key == m.failedQueue {
 		m.key = "" // it is not known
 	}
 	designed := r.designed(m.queue)
 	mute := m.key == m.queue || m.exchange == "" && m.key == "" // the key says nothing
-	byName := Return{Target: Target{RoutingKey: m.queue}, Queue: m.queue}
+	byName := way{Target: Target{RoutingKey: m.queue}, Queue: m.queue}
 	if designed == "" && m.exchange == "" && m.key == m.queue {
 		return byName // as it was published
 	}
@@ -144,12 +136,12 @@ func (r *returns) find(m sentFrom) Return {
 	for exchange := range r.candidates(m, designed, mute) {
 		err := r.leadsOnlyTo(m.queue, exchange, m.key)
 		if err == nil {
-			return Return{Target: Target{exchange, m.key}, Queue: m.queue}
+			return way{Target: Target{exchange, m.key}, Queue: m.queue}
 		}
 		why = cmp.Or(why, err)
 	}
 	if key, ok := r.onlyKey(designed, m.queue); ok && mute {
-		return Return{Target: Target{designed, key}, Queue: m.queue}
+		return way{Target: Target{designed, key}, Queue: m.queue}
 	}
 	byName.Warning = r.warning(m, why)
 	return byName
@@ -257,8 +249,8 @@ func (r *returns) warning(m sentFrom, why error) string {
 // warned are the queues of which a Warning has been logged.
 type warned map[string]bool
 
-// first reports whether a Return has a Warning that is to be logged.
-func (w *warned) first(to Return) bool {
+// first reports whether a way has a Warning that is to be logged.
+func (w *warned) first(to way) bool {
 	if to.Warning == "" || (*w)[to.Queue] {
 		return false
 	}

@@ -76,15 +76,15 @@ func (x *bound) redrive(r Routing) (amqp.Delivery, Destination, string) {
 	x.Helper()
 	var log bytes.Buffer
 	cfg := RedriveConfig{From: x.from, Routing: r, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-	p, err := LookBeforeRedrive(x.Context(), x.client, cfg)
+	_, seen, err := LookBeforeRedrive(x.Context(), x.client, cfg)
 	must(x.T, err)
-	done, err := Redrive(x.Context(), x.client, cfg)
+	done, err := redriveFrom(x.Context(), x.client, cfg)
 	must(x.T, err)
 	all := x.take(x.work)
-	if done.Sent != 1 || len(all) != 1 || len(p.Destinations) != 1 {
-		x.Fatalf("%+v, %d arrived, %+v", done, len(all), p)
+	if done.Sent != 1 || len(all) != 1 || len(seen) != 1 {
+		x.Fatalf("%+v, %d arrived, %+v", done, len(all), seen)
 	}
-	return all[0], p.Destinations[0], log.String()
+	return all[0], seen[0], log.String()
 }
 
 // A message is sent back by its exchange and key where the bindings show that these lead to its

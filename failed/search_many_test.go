@@ -34,7 +34,7 @@ func TestSearchAmongMany(t *testing.T) {
 				Error: "it failed", Attempts: i%10 + 1, Content: failed.Content{Body: []byte(text.String())},
 			}})
 		}
-		all := value(a.Add(t.Context(), arrivals))(t)
+		all := value(a.Ingest(t.Context(), arrivals))(t)
 		value(a.Discard(t.Context(), failed.Filter{Text: "fifth"}, "so", "me"))(t)
 		discarded, waiting := []failed.State{failed.Discarded}, []failed.State{failed.Failed}
 		for _, x := range []struct {

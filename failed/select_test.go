@@ -13,7 +13,7 @@ import (
 func TestAllIsSaid(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
-		value(a.Add(ctx, []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}}, {Message: failed.Message{FailedQueue: "mails.failed"}}}))(t)
+		value(a.Ingest(ctx, []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}}, {Message: failed.Message{FailedQueue: "mails.failed"}}}))(t)
 		acts := map[string]func(failed.Filter) error{
 			"discard": func(f failed.Filter) error { _, err := a.Discard(ctx, f, "a test", "me"); return err },
 			"restore": func(f failed.Filter) error { _, err := a.Restore(ctx, f, "me"); return err },

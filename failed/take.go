@@ -12,7 +12,7 @@ import (
 // the broker, of what it has dead-lettered. All of that can be forged: it is for
 // people, and the content is kept beside it as it is. Where a message goes when it is
 // sent back is decided by the origin, if that knows it: see IngestConfig.Origin.
-func take(m *reprise.Message, origin func(*reprise.Message) string) Arrival {
+func take(m *reprise.Message, origin func(*reprise.Message) string) delivered {
 	h := historyOf(m.Headers)
 	died := deaths(m.Headers)
 	out := Message{
@@ -48,7 +48,7 @@ func take(m *reprise.Message, origin func(*reprise.Message) string) Arrival {
 	if h.Queue != "" {
 		out.Exchange, out.RoutingKey = h.Exchange, h.RoutingKey
 	}
-	return Arrival{Message: out, Redelivered: m.Redelivered}
+	return delivered{Message: out, Redelivered: m.Redelivered}
 }
 
 // historyOf reads the marks that there may be on a message, which have no name in

@@ -111,7 +111,7 @@ func TestWhatIsSentBackIsFresh(t *testing.T) {
 		"own", "x-custom", "CC", "x-death", "x-first-death-queue", "x-last-death-reason", "x-delivery-count", "x-acquired-count", "mb-retries", "mb-exceptions",
 		"x-processing-attempts", topology.HeaderAttempts, topology.HeaderErrors, topology.HeaderErrorsDropped, topology.HeaderFirstFailed, topology.HeaderReason,
 		topology.HeaderQueue, topology.HeaderExchange, topology.HeaderRoutingKey, topology.HeaderWaits, topology.HeaderLevel + "3",
-		reprise.HeaderCrashes, reprise.HeaderCC, reprise.HeaderUserID, reprise.HeaderExpiration, HeaderReplay, "tries",
+		reprise.HeaderCrashes, reprise.HeaderCC, reprise.HeaderUserID, reprise.HeaderExpiration, topology.HeaderReplay, "tries",
 	}
 	stay := map[string]bool{
 		"own": true, "x-custom": true, topology.HeaderQueue: true, topology.HeaderExchange: true, topology.HeaderRoutingKey: true,
@@ -129,7 +129,7 @@ func TestWhatIsSentBackIsFresh(t *testing.T) {
 		before := in.Headers.Clone()
 		m := &Message{ID: 17, Queue: "orders", Archived: time.UnixMilli(99), Content: in}
 		out := back(m, 4, Target{RoutingKey: "orders"}, []topology.Marks{topology.CountUp{Header: "tries"}})
-		want := map[string]any{HeaderReplay: "4/17"}
+		want := map[string]any{topology.HeaderReplay: "4/17"}
 		for name, value := range in.Headers {
 			if stay[name] {
 				want[name] = value

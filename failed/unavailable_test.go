@@ -24,7 +24,7 @@ import (
 )
 
 func arrive(ctx context.Context, a *failed.Archive) error {
-	_, err := a.Add(ctx, []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}}})
+	_, err := a.Ingest(ctx, []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}}})
 	return err
 }
 
@@ -92,7 +92,7 @@ func TestNothingIsAddedToAnArchiveThatIsGone(t *testing.T) {
 				}
 			}
 		}
-		const p = failed.DefaultPrefix
+		const p = "reprise_failed_"
 		all := map[string]accident{
 			"older": {
 				happens: func(t *testing.T) { db.exec(t, `UPDATE `+p+`counter SET last = last - 3 WHERE name = 'commit'`) },
@@ -239,7 +239,7 @@ func TestABackupThatIsRestoredUnderAnArchive(t *testing.T) {
 	other.SetMaxOpenConns(1)
 	other.exec(t, `ATTACH '`+backup+`' AS old`)
 	for _, table := range []string{"counter", "message", "content"} {
-		other.exec(t, fmt.Sprintf(`DELETE FROM main.%s%s; INSERT INTO main.%[1]s%[2]s SELECT * FROM old.%[1]s%[2]s`, failed.DefaultPrefix, table))
+		other.exec(t, fmt.Sprintf(`DELETE FROM main.%s%s; INSERT INTO main.%[1]s%[2]s SELECT * FROM old.%[1]s%[2]s`, "reprise_failed_", table))
 	}
 	if err := arrive(t.Context(), a); err == nil || !strings.Contains(err.Error(), "the last 1 changes are missing") {
 		t.Errorf("added: %v", err)

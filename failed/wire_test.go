@@ -128,7 +128,7 @@ func (w *wire) runs(run func(context.Context) error) (stop func()) {
 
 func (w *wire) ingest(c *reprise.Client, queues ...string) (stop func()) {
 	w.Helper()
-	in, err := NewIngest(w.archive, c, IngestConfig{Queues: queues})
+	in, err := NewIngest(c, w.archive, IngestConfig{Queues: queues})
 	must(w.T, err)
 	return w.runs(in.Run)
 }
@@ -190,7 +190,7 @@ func TestASentBackMessageHasAllItsAttempts(t *testing.T) {
 				}
 				r, err := w.archive.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}}, "test")
 				must(t, err)
-				re, err := NewReplayer(w.archive, w.client, ReplayerConfig{})
+				re, err := NewReplayer(w.client, w.archive, ReplayerConfig{})
 				must(t, err)
 				r, err = re.Finish(t.Context(), r.ID)
 				if err != nil || r.State != ReplayDone || r.Sent != 1 {
@@ -284,7 +284,7 @@ func TestDeadLettersAreKept(t *testing.T) {
 		}
 		r, err := w.archive.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}}, "test")
 		must(t, err)
-		re, err := NewReplayer(w.archive, w.client, ReplayerConfig{})
+		re, err := NewReplayer(w.client, w.archive, ReplayerConfig{})
 		must(t, err)
 		_, err = re.Finish(t.Context(), r.ID)
 		must(t, err)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/reprisemq/reprise/internal/tablejson"
 )
 
 // Words are found here and not by the databases, so that both find the same, and
@@ -100,12 +102,12 @@ func headerTerm(name, text string) string {
 
 // termsOf returns what a message is found by.
 func termsOf(m *Message, queue int64, rules []Rule) string {
-	m = Redact(m, rules)
+	m = m.Redact(rules)
 	var t terms
 	t.add(queueTerm(queue))
 	t.add(groupTerm(m.Group))
 	for name, v := range m.Headers {
-		if text, ok := HeaderText(v); ok && text != Redacted {
+		if text, ok := tablejson.Text(v); ok && text != redacted {
 			t.add(headerTerm(name, text))
 		}
 	}

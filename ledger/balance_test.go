@@ -113,12 +113,12 @@ func TestBalanced(t *testing.T) {
 			h.line(t)
 			h.publish(t, "never 1", "never 2", "never 3")
 			wants(t, h.line(t), ledger.Line{In: 3, Failed: 3})
-			ingest, err := failed.NewIngest(h.archive, h.Client(t, nil), failed.IngestConfig{Queues: []string{"orders.failed"}})
+			ingest, err := failed.NewIngest(h.Client(t, nil), h.archive, failed.IngestConfig{Queues: []string{"orders.failed"}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			run(t, ingest.Run)
-			replayer, err := failed.NewReplayer(h.archive, h.Client(t, nil), failed.ReplayerConfig{})
+			replayer, err := failed.NewReplayer(h.Client(t, nil), h.archive, failed.ReplayerConfig{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -62,7 +62,7 @@ func TestFound(t *testing.T) {
 		{
 			name: "redriven without an archive", before: []string{"never"}, want: 1, reason: "1 message was acknowledged in the failed queue, and not archived",
 			wrong: func(t *testing.T, h *house) {
-				if _, err := failed.Redrive(t.Context(), h.Client(t, nil), failed.RedriveConfig{From: "orders.failed"}); err != nil {
+				if _, _, err := failed.Redrive(t.Context(), h.Client(t, nil), failed.RedriveConfig{From: "orders.failed"}); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -181,7 +181,7 @@ func TestDifferenceThatGoesAway(t *testing.T) {
 			t.Fatalf("purged: %+v", l)
 		}
 		// An imported message is one more than came in, which makes up for it.
-		if _, err := h.archive.Add(t.Context(), []failed.Arrival{{Message: failed.Message{Queue: "orders", FailedQueue: "orders.failed"}}}); err != nil {
+		if _, err := h.archive.Add(t.Context(), []failed.Message{{Queue: "orders", FailedQueue: "orders.failed"}}); err != nil {
 			t.Fatal(err)
 		}
 		if l := h.line(t); l.State != ledger.Balanced || l.Missing != 0 {

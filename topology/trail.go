@@ -19,6 +19,11 @@ const (
 	HeaderReason        = "x-reprise-reason"         // longstr: why it was parked, beside the last error
 )
 
+// HeaderReplay is the header of a message that a replay of package failed has sent: the number
+// of the replay, a slash and the number of the message, as text. If the message fails again, it
+// arrives with the header, and the archive knows what it was before.
+const HeaderReplay = "x-reprise-replay"
+
 // Bounds of the history a message carries with it.
 const (
 	maxErrors    = 10      // the first and the last nine

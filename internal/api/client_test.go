@@ -40,11 +40,11 @@ func serve(t testing.TB, cfg console.Config) (*api.Client, *failed.Archive, stri
 		t.Fatal(err)
 	}
 	for i := range 2 {
-		_, err := archive.Add(t.Context(), []failed.Arrival{{Message: failed.Message{
+		_, err := archive.Add(t.Context(), []failed.Message{{
 			Queue: "orders", FailedQueue: "orders.failed", Attempts: 10, Error: fmt.Sprintf("card %d declined", i),
 			FirstFailed: noon, LastFailed: noon.Add(time.Duration(i) * time.Second),
 			Content: failed.Content{Body: []byte(`{"order":17}`), Headers: topology.Table{"big": int64(1<<62 + 1)}},
-		}}})
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}

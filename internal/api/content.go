@@ -122,7 +122,7 @@ type Revision struct {
 }
 
 // RevisionSummaryOf returns a line of a list as it is shown.
-func RevisionSummaryOf(e failed.Edit) RevisionSummary {
+func RevisionSummaryOf(e failed.Revision) RevisionSummary {
 	return RevisionSummary{Number: e.Number, Time: e.Time, Actor: string(e.Actor)}
 }
 

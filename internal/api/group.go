@@ -48,7 +48,7 @@ type Groups struct {
 func GroupOf(g failed.Group) Group {
 	return Group{
 		ID: int64(g.ID), Queue: Text(g.Queue), Text: g.Text, Example: g.Example, Counts: Counts(g.Counts),
-		First: g.First, Last: g.Last, Hours: bucketsOf(g.Trend.Hours), Days: bucketsOf(g.Trend.Days),
+		First: g.First, Last: g.Last, Hours: bucketsOf(g.Hours), Days: bucketsOf(g.Days),
 	}
 }
 
@@ -97,7 +97,7 @@ const (
 
 // Filter returns it as package failed has it.
 func (f GroupFilter) Filter() failed.GroupFilter {
-	return failed.GroupFilter{Queue: string(f.Queue), State: failed.State(f.State), Text: f.Text, Order: failed.GroupOrder(f.Order)}
+	return failed.GroupFilter{Queue: string(f.Queue), State: failed.State(f.State), Text: f.Text, MostFailed: f.Order == byFailed}
 }
 
 // GroupNames are the parameters of a GroupFilter.

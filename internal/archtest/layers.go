@@ -26,7 +26,7 @@ internal/api, internal/graph                                   | broker/internal
 ledger                                                         | broker/internal/store
 failed                                                         | broker/internal/route, broker/internal/exception
 breaker, idempotent, prommetrics, oteltrace                    | broker/internal/alarm, broker/internal/stats
-internal/sqlkit, internal/mgmtapi, internal/published          | internal/inside
+internal/sqlkit, internal/mgmtapi, internal/published, internal/tablejson | internal/inside
 .                                                              |
 internal/consume                                               |
 internal/ack, internal/publish                                 |
@@ -35,7 +35,7 @@ topology/preset, internal/retry                                |
 topology                                                       |
 backoff                                                        |
 -------------------------------------------------------------------------------------------------------
-internal/amqpwire, internal/waiting, internal/params, internal/amqpvalue
+internal/amqpwire, internal/waiting, internal/params, internal/amqpvalue, internal/plumbing
 `
 
 // TestPackages are for tests and tools: they may import everything, and only each other may import them.

@@ -25,6 +25,7 @@ import (
 
 	"github.com/reprisemq/reprise/console"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/plumbing"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -109,13 +110,13 @@ func threeGroups(t *testing.T) []byte {
 	for i, g := range groups {
 		for n := range g.n {
 			now = now.Add(time.Second)
-			_, err := a.Add(ctx, []failed.Arrival{{Message: failed.Message{
+			_, err := a.Add(ctx, []failed.Message{{
 				Queue: g.queue, FailedQueue: g.queue + ".failed", Error: g.error, Attempts: i + 1, FirstFailed: now, LastFailed: now,
 				Content: failed.Content{
 					Body: fmt.Appendf(nil, `{"n":%d}`, n), Headers: topology.Table{"tenant": []string{"north", "south"}[n%2]},
 					Properties: failed.Properties{ContentType: "application/json"},
 				},
-			}}})
+			}})
 			must(err)
 		}
 	}
@@ -130,8 +131,10 @@ func threeGroups(t *testing.T) []byte {
 	// A replay that could not send two of them, one of which was discarded since, and one that runs.
 	r, err := a.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{IDs: []failed.ID{2, 11, 12, 17}}}, "test")
 	must(err)
-	must(a.Sent(ctx, r.ID, []failed.ID{2}))
-	must(a.Refuse(ctx, r.ID, []failed.Refusal{{ID: 11, Why: "too large"}, {ID: 12, Why: "too large"}, {ID: 17, Why: "too large"}}))
+	must(plumbing.Sent(ctx, a, int64(r.ID), 2))
+	for _, id := range []int64{11, 12, 17} {
+		must(plumbing.Refused(ctx, a, int64(r.ID), id, "too large"))
+	}
 	must(a.EndReplay(ctx, r.ID, failed.ReplayDone, "", "test"))
 	_, err = a.Discard(ctx, failed.Filter{IDs: []failed.ID{12}}, "prepared", "test")
 	must(err)

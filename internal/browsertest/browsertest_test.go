@@ -208,7 +208,7 @@ func TestLiveKeepsFocus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := shop.Archive.Add(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed", Error: "x"}}}); err != nil {
+	if _, err := shop.Archive.Add(t.Context(), []failed.Message{{FailedQueue: "orders.failed", Error: "x"}}); err != nil {
 		t.Fatal(err)
 	}
 	shows(t, b, ".stats", fmt.Sprint(before.N+1))
@@ -263,10 +263,10 @@ func TestPages(t *testing.T) {
 	}
 	// Nobody forbids names without an end.
 	queue := strings.Repeat("of-a-team-with-long-names.", 8)
-	ids, err := shop.Archive.Add(t.Context(), []failed.Arrival{{Message: failed.Message{
+	ids, err := shop.Archive.Add(t.Context(), []failed.Message{{
 		FailedQueue: queue + ".failed", Error: strings.Repeat("unbroken", 80), LastFailed: time.Now(),
 		Content: failed.Content{Properties: failed.Properties{MessageID: strings.Repeat("0123456789", 20)}},
-	}}})
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

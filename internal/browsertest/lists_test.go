@@ -15,7 +15,7 @@ func fail(t *testing.T, shop *Shop, queue string, errors ...string) {
 	t.Helper()
 	for _, text := range errors {
 		m := failed.Message{FailedQueue: queue + ".failed", Error: text, LastFailed: shop.Clock.Now()}
-		if _, err := shop.Archive.Add(t.Context(), []failed.Arrival{{Message: m}}); err != nil {
+		if _, err := shop.Archive.Add(t.Context(), []failed.Message{m}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,7 +87,7 @@ func TestManyNewMessages(t *testing.T) {
 	shows(t, b, ".news button", "Show 1 new failure")
 	do(t, b, chromedp.Click(chromedp.CSS(".news button")))
 	shows(t, b, "#rows tr", "one")
-	for i := range failed.DefaultPageSize + 5 {
+	for i := range 50 + 5 {
 		fail(t, shop, "orders", fmt.Sprint("number ", i))
 	}
 	shows(t, b, ".news button", "Show more than 50 new failures")

@@ -24,7 +24,7 @@ func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
 		{"ledger", "/ledger"},
 		{"missing", "/nowhere"},
 	}
-	groups, _, err := a.Groups(ctx, failed.GroupFilter{Order: failed.ByFailed}, failed.Page{Size: 50})
+	groups, _, err := a.Groups(ctx, failed.GroupFilter{MostFailed: true}, failed.Page{Size: 50})
 	if err != nil || len(groups) == 0 {
 		return all, err
 	}

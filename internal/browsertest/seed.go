@@ -12,6 +12,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/plumbing"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -96,28 +97,22 @@ func hexID(r *rand.Rand, n int) string {
 func Seed(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) error {
 	defer clock.Release()
 	r := rand.New(rand.NewPCG(1, 2))
-	var all []failed.Arrival
+	var all []failed.Message
 	for _, f := range faults {
 		for range f.n {
 			span := f.from - f.to
 			part := r.Float64()
 			ago := f.to + time.Duration(part*part*float64(span)) // more of late
-			all = append(all, failed.Arrival{Message: failure(r, f, now.Add(-ago))})
+			all = append(all, failure(r, f, now.Add(-ago)))
 		}
 	}
-	all = append(all, failed.Arrival{Message: hostile(now.Add(-33 * time.Minute))})
-	slices.SortFunc(all, func(x, y failed.Arrival) int { return x.LastFailed.Compare(y.LastFailed) })
-	var ids []failed.ID
+	all = append(all, hostile(now.Add(-33*time.Minute)))
+	slices.SortFunc(all, func(x, y failed.Message) int { return x.LastFailed.Compare(y.LastFailed) })
 	for batch := range slices.Chunk(all, 5) {
 		clock.Set(batch[len(batch)-1].LastFailed.Add(time.Second))
-		added, err := a.Add(ctx, batch)
-		if err != nil {
+		if _, err := a.Add(ctx, batch); err != nil {
 			return err
 		}
-		ids = append(ids, added...)
-	}
-	if err := a.Settled(ctx, ids); err != nil {
-		return err
 	}
 	return act(ctx, a, clock, now)
 }
@@ -174,35 +169,40 @@ func replay(ctx context.Context, a *failed.Archive, p failed.Plan, who failed.Ac
 	if err != nil {
 		return err
 	}
-	n := int(part*float64(r.Total) + 0.5)
-	if n > 0 {
-		next, err := a.Next(ctx, r.ID, n)
-		if err != nil {
-			return err
-		}
-		var ids []failed.ID
-		for _, m := range next {
-			ids = append(ids, m.ID)
-		}
-		if err := a.Sent(ctx, r.ID, ids); err != nil {
-			return err
-		}
+	waiting, err := unsent(ctx, a)
+	if err != nil {
+		return err
+	}
+	if err := plumbing.Sent(ctx, a, int64(r.ID), waiting[:int(part*float64(r.Total)+0.5)]...); err != nil {
+		return err
 	}
 	return then(r)
 }
 
+// unsent returns the messages of the only replay that runs, the oldest failure first.
+func unsent(ctx context.Context, a *failed.Archive) (ids []int64, err error) {
+	for m, err := range a.Each(ctx, failed.Filter{States: []failed.State{failed.Replaying}}) {
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, int64(m.ID))
+	}
+	return ids, nil
+}
+
 // refuseRest notes that what a replay has not sent cannot be.
 func refuseRest(ctx context.Context, a *failed.Archive, r *failed.Replay) error {
-	rest, err := a.Next(ctx, r.ID, failed.MaxPageSize)
+	waiting, err := unsent(ctx, a)
 	if err != nil {
 		return err
 	}
-	var refusals []failed.Refusal
-	for i, m := range rest {
+	for i, id := range waiting {
 		why := []string{"nothing says in which queue it failed: name where to send it", "its headers take 131402 bytes, and a frame has room for 131064"}[i%2]
-		refusals = append(refusals, failed.Refusal{ID: m.ID, Why: why})
+		if err := plumbing.Refused(ctx, a, int64(r.ID), id, why); err != nil {
+			return err
+		}
 	}
-	return a.Refuse(ctx, r.ID, refusals)
+	return nil
 }
 
 // failure is a message that failed last at a time.

@@ -102,7 +102,7 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 	if err != nil {
 		return err
 	}
-	replayer, err := failed.NewReplayer(s.Archive, s.Client, failed.ReplayerConfig{Poll: 100 * time.Millisecond})
+	replayer, err := failed.NewReplayer(s.Client, s.Archive, failed.ReplayerConfig{Poll: 100 * time.Millisecond})
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (s *Shop) work(ctx context.Context, cfg ShopConfig) ([]console.Worker, erro
 	if parked == nil {
 		return nil, nil
 	}
-	ingest, err := failed.NewIngest(s.Archive, s.Client, failed.IngestConfig{Queues: parked})
+	ingest, err := failed.NewIngest(s.Client, s.Archive, failed.IngestConfig{Queues: parked})
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/tablejson"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -45,7 +46,7 @@ func bodyDiff(before, after []byte) string {
 func headerLines(t topology.Table) map[string]string {
 	lines := make(map[string]string, len(t))
 	for name, v := range t {
-		text, err := failed.EncodeTable(topology.Table{name: v})
+		text, err := tablejson.Encode(topology.Table{name: v})
 		if err != nil {
 			text = "?" // it was read from the archive, so that it can be written
 		}

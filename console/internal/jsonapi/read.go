@@ -10,14 +10,17 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
+// maxPageSize is the largest failed.Page.Size.
+const maxPageSize = 1000
+
 // page returns a handler that answers with a page of a list.
 func page[T any](f func(*web.Call, failed.Page) (T, error)) handler {
 	return answer(func(c *web.Call) (v T, err error) {
-		p := failed.Page{After: failed.Cursor(c.Params.Get("after"))}
+		p := failed.Page{After: c.Params.Get("after")}
 		if text := c.Params.Get("size"); text != "" {
 			p.Size, err = strconv.Atoi(text)
-			if err != nil || p.Size < 1 || p.Size > failed.MaxPageSize {
-				return v, fault.BadRequest("size "+strconv.Quote(text)+" cannot be", "write a number from 1 to "+strconv.Itoa(failed.MaxPageSize))
+			if err != nil || p.Size < 1 || p.Size > maxPageSize {
+				return v, fault.BadRequest("size "+strconv.Quote(text)+" cannot be", "write a number from 1 to "+strconv.Itoa(maxPageSize))
 			}
 		}
 		return f(c, p)
@@ -76,7 +79,7 @@ func revision(c *web.Call, id int64) (r api.Revision, err error) {
 	if err != nil {
 		return r, err
 	}
-	return api.Revision{RevisionSummary: api.RevisionSummaryOf(found.Edit), Content: api.ContentOf(found.Content), Redacted: isRedacted}, nil
+	return api.Revision{RevisionSummary: api.RevisionSummaryOf(*found), Content: api.ContentOf(found.Content), Redacted: isRedacted}, nil
 }
 
 func diff(c *web.Call, id int64) (api.Diff, error) {

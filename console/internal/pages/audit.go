@@ -26,7 +26,7 @@ type actRow struct {
 
 // audit lists who did what.
 func (p *Pages) audit(c *web.Call) error {
-	acts, next, err := c.Archive.Acts(c.R.Context(), failed.Page{After: failed.Cursor(c.Params.Get("after"))})
+	acts, next, err := c.Archive.Acts(c.R.Context(), failed.Page{After: c.Params.Get("after")})
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ type edition struct {
 	Form *editor.EditFormView
 
 	Problem error
-	Theirs  *failed.Edit // what somebody else has made of it meanwhile, nil if nobody has
+	Theirs  *failed.Revision // what somebody else has made of it meanwhile, nil if nobody has
 }
 
 // edit takes the form: to show what is different, or to keep it, or to replay it too.
@@ -214,14 +214,14 @@ func showEdit(c *web.Call, e *edition) error {
 }
 
 // latest is the edit that a message is at; one without a number, if edits were taken back.
-func latest(c *web.Call, m *failed.Message) (*failed.Edit, error) {
+func latest(c *web.Call, m *failed.Message) (*failed.Revision, error) {
 	edits, err := c.Archive.Edits(c.R.Context(), m.ID)
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(edits, func(e failed.Edit) bool { return e.Number == m.Revision })
+	i := slices.IndexFunc(edits, func(e failed.Revision) bool { return e.Number == m.Revision })
 	if i < 0 {
-		return &failed.Edit{}, nil
+		return &failed.Revision{}, nil
 	}
 	return &edits[i], nil
 }

@@ -24,7 +24,7 @@ type groupRow struct {
 func groupRows(groups []failed.Group) []groupRow {
 	rows := make([]groupRow, len(groups))
 	for i, g := range groups {
-		rows[i] = groupRow{g, groupName(g), show.Spark(g.Trend.Hours)}
+		rows[i] = groupRow{g, groupName(g), show.Spark(g.Hours)}
 	}
 	return rows
 }
@@ -40,7 +40,7 @@ func groupName(g failed.Group) string {
 // groups lists groups.
 func (p *Pages) groups(c *web.Call) error {
 	q := web.Only(c.Params, api.GroupNames)
-	for name, standard := range map[string]string{"state": string(failed.Failed), "order": string(failed.ByFailed)} {
+	for name, standard := range map[string]string{"state": string(failed.Failed), "order": "failed"} {
 		if !q.Has(name) {
 			q.Set(name, standard)
 		}
@@ -51,7 +51,7 @@ func (p *Pages) groups(c *web.Call) error {
 	}
 	f := shown.Filter()
 	q = shown.Values()
-	groups, next, err := c.Archive.Groups(c.R.Context(), f, failed.Page{After: failed.Cursor(c.Params.Get("after"))})
+	groups, next, err := c.Archive.Groups(c.R.Context(), f, failed.Page{After: c.Params.Get("after")})
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func stateTabs(path string, q url.Values, current failed.State) []tab {
 }
 
 // nextPage is the address of the page that begins at a cursor.
-func nextPage(path string, q url.Values, next failed.Cursor) template.URL {
+func nextPage(path string, q url.Values, next string) template.URL {
 	if next == "" {
 		return ""
 	}
@@ -164,7 +164,7 @@ func (p *Pages) group(c *web.Call) error {
 		List            *messageList
 		Discard, Replay template.URL // all that is failed in the group
 	}{
-		Group: g, Name: groupName(*g), Queue: web.HrefGroups(g.Queue), Hours: show.Hours(g.Trend), Days: show.Days(g.Trend), Span: span, Now: spanned(span),
+		Group: g, Name: groupName(*g), Queue: web.HrefGroups(g.Queue), Hours: show.Hours(*g), Days: show.Days(*g), Span: span, Now: spanned(span),
 		ByHours: spanned("hours"), ByDays: spanned("days"), List: list,
 		Discard: web.HrefMessages("/discard", waiting), Replay: web.HrefMessages("/replays/new", waiting),
 	}

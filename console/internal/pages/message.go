@@ -84,7 +84,7 @@ type step struct {
 }
 
 // journey tells what became of a message, from its beginning to now.
-func journey(m *failed.Message, edits []failed.Edit, replay *failed.Replay) []step {
+func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay) []step {
 	var steps []step
 	add := func(s step) { steps = append(steps, s) }
 	if t := m.Properties.Timestamp; !t.IsZero() {

@@ -34,7 +34,7 @@ type messageList struct {
 // list looks up a page of messages.
 func listMessages(c *web.Call, path string, q url.Values, f failed.Filter) (*messageList, error) {
 	ctx := c.R.Context()
-	messages, next, err := c.Archive.List(ctx, f, failed.Page{After: failed.Cursor(c.Params.Get("after"))})
+	messages, next, err := c.Archive.List(ctx, f, failed.Page{After: c.Params.Get("after")})
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ func (p *Pages) overview(c *web.Call) error {
 	if err != nil {
 		return err
 	}
-	groups, _, err := c.Archive.Groups(ctx, failed.GroupFilter{State: failed.Failed, Order: failed.ByFailed}, failed.Page{Size: 6})
+	groups, _, err := c.Archive.Groups(ctx, failed.GroupFilter{State: failed.Failed, MostFailed: true}, failed.Page{Size: 6})
 	if err != nil {
 		return err
 	}

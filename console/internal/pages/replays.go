@@ -78,7 +78,7 @@ func describePlan(p failed.Plan) string {
 
 // replays lists them.
 func (p *Pages) replays(c *web.Call) error {
-	replays, next, err := c.Archive.Replays(c.R.Context(), failed.Page{After: failed.Cursor(c.Params.Get("after"))})
+	replays, next, err := c.Archive.Replays(c.R.Context(), failed.Page{After: c.Params.Get("after")})
 	if err != nil {
 		return err
 	}

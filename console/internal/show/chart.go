@@ -35,13 +35,13 @@ type chartLabel struct {
 }
 
 // Hours draws the last 24 hours.
-func Hours(t failed.Trend) ChartView {
-	return barChart(t.Hours, "Failures per hour, last 24 hours", "15:04 UTC", "15:04", 6)
+func Hours(g failed.Group) ChartView {
+	return barChart(g.Hours, "Failures per hour, last 24 hours", "15:04 UTC", "15:04", 6)
 }
 
 // Days draws the last 30 days.
-func Days(t failed.Trend) ChartView {
-	return barChart(t.Days, "Failures per day, last 30 days", "Mon 2 Jan", "2 Jan", 7)
+func Days(g failed.Group) ChartView {
+	return barChart(g.Days, "Failures per day, last 30 days", "Mon 2 Jan", "2 Jan", 7)
 }
 
 // barChart draws buckets side by side, with a label below each every-th, counted

@@ -116,7 +116,7 @@ func (c *Call) Message(id failed.ID) (m *failed.Message, isRedacted bool, err er
 	if err != nil || len(rules) == 0 {
 		return m, false, err
 	}
-	shown := failed.Redact(m, rules)
+	shown := m.Redact(rules)
 	return shown, hides(shown.Content, m.Content) || m.Edited != nil && hides(*shown.Edited, *m.Edited), nil
 }
 
@@ -131,7 +131,8 @@ func (c *Call) Revision(id failed.ID, number int) (r *failed.Revision, isRedacte
 	if err != nil || len(rules) == 0 {
 		return r, false, err
 	}
-	shown := failed.Revision{Edit: r.Edit, Content: failed.RedactContent(r.Content, rules)}
+	shown := *r
+	shown.Content = r.Content.Redact(rules)
 	return &shown, hides(shown.Content, r.Content), nil
 }
 
@@ -147,7 +148,7 @@ func (c *Call) Edited(id failed.ID, e api.Edit) (content failed.Content, err err
 	content = m.Current()
 	shown, rules := content, c.Secrets()
 	if len(rules) > 0 {
-		shown = failed.RedactContent(shown, rules)
+		shown = shown.Redact(rules)
 	}
 	if e.Body != nil && e.Text != nil {
 		return content, fault.BadRequest("there is a body and a text", "send one of them")
@@ -174,7 +175,7 @@ func (c *Call) Edited(id failed.ID, e api.Edit) (content failed.Content, err err
 		content.Properties = e.Properties.Properties()
 	}
 	// That a body has secrets can depend on what its properties say that it is.
-	if !bytes.Equal(shown.Body, m.Current().Body) && !bytes.Equal(failed.RedactContent(content, rules).Body, shown.Body) {
+	if !bytes.Equal(shown.Body, m.Current().Body) && !bytes.Equal(content.Redact(rules).Body, shown.Body) {
 		return content, errSecret
 	}
 	return content, nil

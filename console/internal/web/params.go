@@ -144,7 +144,7 @@ func HrefMessage(path string, id failed.ID) template.URL {
 
 // HrefGroups is the address of the list of a queue's groups.
 func HrefGroups(queue string) template.URL {
-	return Href("/groups", api.GroupFilter{Queue: api.Text(queue), State: string(failed.Failed), Order: string(failed.ByFailed)}.Values())
+	return Href("/groups", api.GroupFilter{Queue: api.Text(queue), State: string(failed.Failed), Order: "failed"}.Values())
 }
 
 // SeeOther sends the browser to a page after something was done.

@@ -61,7 +61,7 @@ func replay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := failed.NewReplayer(a, c, failed.ReplayerConfig{Lease: time.Second})
+	r, err := failed.NewReplayer(c, a, failed.ReplayerConfig{Lease: time.Second})
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func ingest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	in, err := failed.NewIngest(a, c, failed.IngestConfig{Queues: []string{failedQueue}, Lease: time.Second})
+	in, err := failed.NewIngest(c, a, failed.IngestConfig{Queues: []string{failedQueue}, Lease: time.Second})
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ var messages = flag.Int("replay.messages", 4000, "how many messages are taken in
 // noted: see failed.ReplayerConfig.
 const (
 	kills = 3
-	batch = failed.DefaultBatch
+	batch = 100
 
 	workQueue   = "orders"
 	failedQueue = "orders.failed"
@@ -105,12 +105,12 @@ func (s *scene) killed(role string, done func() int64, more ...string) *process 
 // replayed, once, and arrives; at most a batch of them twice each time.
 func TestAReplayWhoseProcessIsKilled(t *testing.T) {
 	s := newScene(t)
-	var arrivals []failed.Arrival
+	var arrivals []failed.Message
 	for i := range *messages {
-		arrivals = append(arrivals, failed.Arrival{Message: failed.Message{
+		arrivals = append(arrivals, failed.Message{
 			Queue: workQueue, FailedQueue: failedQueue, Error: fmt.Sprintf("order %d: 503", i), Attempts: 10,
 			Content: failed.Content{Body: fmt.Appendf(nil, "order %d", i), Properties: failed.Properties{MessageID: fmt.Sprint(i)}},
-		}})
+		})
 		if len(arrivals) == 1000 || i == *messages-1 {
 			if _, err := s.archive.Add(t.Context(), arrivals); err != nil {
 				t.Fatal(err)

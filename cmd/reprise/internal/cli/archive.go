@@ -106,7 +106,7 @@ const purging = time.Hour
 // purge removes it until ctx ends.
 func purge(ctx context.Context, a *failed.Archive, log *slog.Logger) {
 	for {
-		if _, err := a.Purge(ctx, failed.PolicyRetention); err != nil && ctx.Err() == nil {
+		if _, err := a.Purge(ctx, "policy:retention"); err != nil && ctx.Err() == nil {
 			log.Error("what is too old cannot be removed from the archive", "error", err, "next_try", purging)
 		}
 		select {

@@ -228,7 +228,7 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 		})
 	}
 	if d.listen != "" {
-		replayer, err := failed.NewReplayer(archive, client, failed.ReplayerConfig{Routing: routingOf(d.workers, d.console.Management), Marks: d.marks, Logger: d.log})
+		replayer, err := failed.NewReplayer(client, archive, failed.ReplayerConfig{Routing: routingOf(d.workers, d.console.Management), Marks: d.marks, Logger: d.log})
 		if err != nil {
 			return err
 		}
@@ -263,7 +263,7 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 
 // ingest empties queues into the archive until ctx ends.
 func (d *desk) ingest(ctx context.Context, a *failed.Archive, c *reprise.Client, queues []string) error {
-	in, err := failed.NewIngest(a, c, failed.IngestConfig{Queues: queues, Origin: d.origin, Logger: d.log})
+	in, err := failed.NewIngest(c, a, failed.IngestConfig{Queues: queues, Origin: d.origin, Logger: d.log})
 	if err != nil {
 		return err
 	}

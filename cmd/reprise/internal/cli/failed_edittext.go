@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/tablejson"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -55,7 +55,7 @@ func headerLine(name string, value any) string {
 	if n, ok := value.(int64); ok {
 		return fmt.Sprintf("%s := %d", name, n)
 	}
-	text, err := failed.EncodeTable(topology.Table{"v": value})
+	text, err := tablejson.Encode(topology.Table{"v": value})
 	if err != nil {
 		return "# " + name + " cannot be shown: " + oneLiner(err.Error())
 	}
@@ -124,7 +124,7 @@ func readHeader(line string) (string, any, error) {
 	if !json.Valid([]byte(value)) {
 		return "", nil, fmt.Errorf("%s := %.60s is no JSON: write name: text for a text", name, value)
 	}
-	t, err := failed.DecodeTable(`{"v":` + value + `}`)
+	t, err := tablejson.Decode(`{"v":` + value + `}`)
 	if err != nil {
 		return "", nil, fmt.Errorf("%s: %w", name, err)
 	}

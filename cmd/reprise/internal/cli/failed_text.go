@@ -12,6 +12,7 @@ import (
 
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/tablejson"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -154,10 +155,10 @@ func headerText(value any) string {
 	if text, ok := value.(string); ok {
 		return text
 	}
-	if text, ok := failed.HeaderText(value); ok {
+	if text, ok := tablejson.Text(value); ok {
 		return text
 	}
-	text, err := failed.EncodeTable(topology.Table{"v": value})
+	text, err := tablejson.Encode(topology.Table{"v": value})
 	if err != nil {
 		return "(" + err.Error() + ")"
 	}
@@ -167,7 +168,7 @@ func headerText(value any) string {
 // bookkeeping reports whether a header was left by attempts: it is not what anybody
 // published, and not sent by a replay.
 func bookkeeping(name string) bool {
-	return (topology.Trail{}).Owns(name) || name == failed.HeaderReplay ||
+	return (topology.Trail{}).Owns(name) || name == topology.HeaderReplay ||
 		slices.Contains([]string{"x-death", "x-delivery-count", "x-acquired-count"}, name) ||
 		strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
 }

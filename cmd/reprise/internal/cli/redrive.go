@@ -118,19 +118,21 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 
 	result := redriveResult{From: c.From, To: c.To, DryRun: c.DryRun}
 	if c.looks(to) {
-		var p failed.RedrivePreview
-		if p, err = failed.LookBeforeRedrive(ctx, client, redrive); err == nil && !c.DryRun {
-			redrive.Believe, shown, err = c.believe(ctx, streams, p)
+		var destinations []failed.Destination
+		result.Found, destinations, err = failed.LookBeforeRedrive(ctx, client, redrive)
+		result.Queues = redriveTargets(destinations)
+		for _, d := range destinations {
+			result.Looked += int(d.Messages)
 		}
-		result.Found, result.Looked, result.Queues = p.Found, p.Looked, redriveTargets(p)
+		if err == nil && !c.DryRun {
+			redrive.Believe, shown, err = c.believe(ctx, streams, result)
+		}
 	}
 	if !c.DryRun && err == nil {
 		bar := newProgress(streams, "sending")
-		var done failed.Redriven
-		redrive.Progress = func(r failed.Redriven) { bar.show(int64(r.Sent), int64(r.Found)) }
-		done, err = failed.Redrive(ctx, client, redrive)
+		redrive.Progress = func(found, sent int) { bar.show(int64(sent), int64(found)) }
+		result.Found, result.Sent, err = failed.Redrive(ctx, client, redrive)
 		bar.end()
-		result.Found, result.Sent = done.Found, done.Sent
 	}
 	return c.report(ctx, streams, result, to, err)
 }

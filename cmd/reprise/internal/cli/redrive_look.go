@@ -22,9 +22,9 @@ type redriveTarget struct {
 	Warning    string `json:"warning,omitempty"` // what other programs see
 }
 
-func redriveTargets(p failed.RedrivePreview) []redriveTarget {
+func redriveTargets(destinations []failed.Destination) []redriveTarget {
 	var all []redriveTarget
-	for _, d := range p.Destinations {
+	for _, d := range destinations {
 		t := redriveTarget{Queue: cmp.Or(d.Queue, d.RoutingKey), Messages: d.Messages, Claimed: d.Claimed, Unknown: d.Unknown, Warning: d.Warning}
 		if d.Exchange != "" {
 			t.Exchange, t.RoutingKey, t.Keys = d.Exchange, d.RoutingKey, d.Keys
@@ -74,19 +74,19 @@ func (c *redriveCmd) looks(to *failed.Target) bool { return c.DryRun || to == ni
 // believe shows what goes where, and returns which headers are to be believed: those that
 // somebody has seen and says yes to. What was not looked at, or came later, ends the
 // redrive. It reports whether it has shown anything.
-func (c *redriveCmd) believe(ctx context.Context, streams IO, p failed.RedrivePreview) (believe func(string) bool, shown bool, err error) {
-	if p.Found == 0 {
+func (c *redriveCmd) believe(ctx context.Context, streams IO, r redriveResult) (believe func(string) bool, shown bool, err error) {
+	if r.Found == 0 {
 		return nil, false, nil
 	}
 	var claimed []string
-	for _, d := range p.Destinations {
+	for _, d := range r.Queues {
 		if d.Claimed {
 			claimed = append(claimed, d.Queue)
 		}
 	}
 	asks := terminal(streams.Stdin) && terminal(streams.Stderr)
 	if shown = asks || claimed != nil; shown {
-		fmt.Fprintf(streams.Stderr, "%s: %s%s\n", c.From, plural(p.Found, "message"), targetsText(redriveTargets(p), p.Looked, p.Found))
+		fmt.Fprintf(streams.Stderr, "%s: %s%s\n", c.From, plural(r.Found, "message"), targetsText(r.Queues, r.Looked, r.Found))
 	}
 	switch {
 	case asks:

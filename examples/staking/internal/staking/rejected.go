@@ -90,7 +90,7 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 	say("A worker puts another message back for %s: it is not back after %s.\n%d messages are in %s_delay, the rejected one first.",
 		d.Design.RetryDelay, 4*d.Design.RetryDelay, depth, RejectedQueue)
 
-	moved, err := failed.Redrive(ctx, client, failed.RedriveConfig{
+	_, moved, err := failed.Redrive(ctx, client, failed.RedriveConfig{
 		From: RejectedQueue + "_delay", To: &failed.Target{RoutingKey: RejectedQueue + "_failed"}, Limit: 1,
 	})
 	if err != nil {
@@ -102,7 +102,7 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 	} else if !came {
 		return fmt.Errorf("staking: the message did not come back within %s", patience)
 	}
-	say("The message that was put back is done.\n\nbalance: 2 sent = 1 done + %d moved", moved.Sent)
+	say("The message that was put back is done.\n\nbalance: 2 sent = 1 done + %d moved", moved)
 	return nil
 }
 

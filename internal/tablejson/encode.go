@@ -1,4 +1,20 @@
-package failed
+// Package tablejson writes tables of AMQP as JSON that keeps their types, and reads it back:
+//
+//	text, true, null, [array]     unchanged
+//	{"int32": 5}                  int8 to int64, uint8 to uint32, float32, float64
+//	{"bytes": "AAE="}             base64
+//	{"time": 1767225600}          seconds since 1970
+//	{"decimal": [2, 1234]}        scale and value
+//	{"table": {"name": …}}        a table within
+//	{"string": "//4="}            text that is not UTF-8, in base64
+//	{"float64": "7ff8000000000001"}  NaN and infinities: their bits
+//
+// A name that is not UTF-8 is written as "base64:" and its bytes, and so is a name that
+// begins with "base64:". Names are sorted, so that equal tables are equal text. The text has
+// no control characters: PostgreSQL's text holds no NUL.
+//
+// It exists apart from package failed since the JSON API and the command write tables, too.
+package tablejson
 
 import (
 	"encoding/base64"
@@ -16,27 +32,13 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Tables are stored, and exported, as JSON that keeps the types of AMQP:
-//
-//	text, true, null, [array]     as they are
-//	{"int32": 5}                  int8 to int64, uint8 to uint32, float32, float64
-//	{"bytes": "AAE="}             base64
-//	{"time": 1767225600}          seconds since 1970
-//	{"decimal": [2, 1234]}        scale and value
-//	{"table": {"name": …}}        a table within
-//	{"string": "//4="}            text that is not UTF-8, in base64
-//	{"float64": "7ff8000000000001"}  NaN and infinities: their bits
-//
-// A name that is not UTF-8 is written as "base64:" and its bytes, and so is one
-// that begins with "base64:". Names are sorted, so that equal tables are equal
-// text. Not one byte of it is a control character: PostgreSQL's text holds no NUL.
-
 // maxDepth is how deep tables and arrays may nest: more than any AMQP client reads.
 const maxDepth = 100
 
 const base64Name = "base64:"
 
-func encodeTable(t topology.Table) (string, error) {
+// Encode returns a table as JSON, on one line. The error says which value no AMQP client reads.
+func Encode(t topology.Table) (string, error) {
 	b, err := appendTable(nil, t, 0)
 	return string(b), err
 }
@@ -53,16 +55,17 @@ func appendTable[T ~map[string]any](b []byte, t T, depth int) ([]byte, error) {
 		}
 		b = append(appendString(b, written), ':')
 		var err error
-		if b, err = appendValue(b, t[name], depth+1); err != nil {
-			return b, doing(err, "header %.40q", name)
+		if b, err = AppendValue(b, t[name], depth+1); err != nil {
+			return b, fmt.Errorf("header %.40q: %w", name, err)
 		}
 	}
 	return append(b, '}'), nil
 }
 
-func appendValue(b []byte, v any, depth int) ([]byte, error) {
+// AppendValue appends the JSON of a value; depth is how deep it is in a table.
+func AppendValue(b []byte, v any, depth int) ([]byte, error) {
 	if depth > maxDepth {
-		return b, fmt.Errorf("%w: it nests deeper than %d", ErrUnstorable, maxDepth)
+		return b, fmt.Errorf("it nests deeper than %d", maxDepth)
 	}
 	switch x := v.(type) {
 	case nil:
@@ -70,7 +73,7 @@ func appendValue(b []byte, v any, depth int) ([]byte, error) {
 	case bool:
 		return strconv.AppendBool(b, x), nil
 	case string:
-		return appendText(b, x), nil
+		return AppendText(b, x), nil
 	case int8:
 		return appendInt(b, "int8", int64(x)), nil
 	case uint8:
@@ -108,13 +111,13 @@ func appendValue(b []byte, v any, depth int) ([]byte, error) {
 				b = append(b, ',')
 			}
 			var err error
-			if b, err = appendValue(b, e, depth+1); err != nil {
+			if b, err = AppendValue(b, e, depth+1); err != nil {
 				return b, err
 			}
 		}
 		return append(b, ']'), nil
 	}
-	return b, fmt.Errorf("%w: a value of type %T: see topology.Table for the types of headers", ErrUnstorable, v)
+	return b, fmt.Errorf("a value of type %T: see topology.Table for the types of headers", v)
 }
 
 func appendNested[T ~map[string]any](b []byte, t T, depth int) ([]byte, error) {
@@ -139,8 +142,8 @@ func appendBase64(b []byte, name, s string) []byte {
 	return append(base64.StdEncoding.AppendEncode(b, []byte(s)), `"}`...)
 }
 
-// appendText appends any text, be it UTF-8 or not.
-func appendText(b []byte, s string) []byte {
+// AppendText appends any text, be it UTF-8 or not.
+func AppendText(b []byte, s string) []byte {
 	if !utf8.ValidString(s) {
 		return appendBase64(b, "string", s)
 	}

@@ -1,4 +1,4 @@
-package failed
+package tablejson
 
 import (
 	"encoding/base64"
@@ -15,16 +15,17 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// decodeTable reads what encodeTable wrote.
-func decodeTable(s string) (topology.Table, error) {
+// Decode reads what Encode wrote, or a person wrote like it. The error says what
+// to write.
+func Decode(s string) (topology.Table, error) {
 	d := json.NewDecoder(strings.NewReader(s))
 	d.UseNumber() // 64 bits do not fit into a float64
 	var fields map[string]any
 	if err := d.Decode(&fields); err != nil {
-		return nil, fmt.Errorf("%w: headers: %w", ErrInvalid, err)
+		return nil, err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return nil, fmt.Errorf("%w: headers: there is more after the table", ErrInvalid)
+		return nil, fmt.Errorf("there is more after the table")
 	}
 	return readTable(fields)
 }
@@ -36,19 +37,20 @@ func readTable(fields map[string]any) (topology.Table, error) {
 		if encoded, found := strings.CutPrefix(written, base64Name); found {
 			b, err := base64.StdEncoding.DecodeString(encoded)
 			if err != nil {
-				return nil, fmt.Errorf("%w: header %.40q: %w", ErrInvalid, written, err)
+				return nil, fmt.Errorf("header %.40q: %w", written, err)
 			}
 			name = string(b)
 		}
 		var err error
-		if t[name], err = readValue(v); err != nil {
-			return nil, doing(err, "header %.40q", name)
+		if t[name], err = Value(v); err != nil {
+			return nil, fmt.Errorf("header %.40q: %w", name, err)
 		}
 	}
 	return t, nil
 }
 
-func readValue(v any) (any, error) {
+// Value returns the value of JSON that was decoded with numbers as json.Number.
+func Value(v any) (any, error) {
 	switch x := v.(type) {
 	case nil, bool, string:
 		return x, nil
@@ -56,7 +58,7 @@ func readValue(v any) (any, error) {
 		out := make([]any, len(x))
 		for i, e := range x {
 			var err error
-			if out[i], err = readValue(e); err != nil {
+			if out[i], err = Value(e); err != nil {
 				return nil, err
 			}
 		}
@@ -67,11 +69,11 @@ func readValue(v any) (any, error) {
 				return readTyped(name, v)
 			}
 		}
-		return nil, fmt.Errorf(`%w: an object needs one name, that of a type: {"int32": 5} or {"table": {…}}`, ErrInvalid)
+		return nil, fmt.Errorf(`an object needs one name, that of a type: {"int32": 5} or {"table": {…}}`)
 	case json.Number:
-		return nil, fmt.Errorf(`%w: number %s: write its type: {"int64": %[2]s} or {"float64": %[2]s}`, ErrInvalid, x)
+		return nil, fmt.Errorf(`number %[1]s: write its type: {"int64": %[1]s} or {"float64": %[1]s}`, x)
 	}
-	return nil, fmt.Errorf("%w: unexpected %T", ErrInvalid, v)
+	return nil, fmt.Errorf("unexpected %T", v)
 }
 
 // readTyped reads the value beside the name of its type.
@@ -94,7 +96,7 @@ func readTyped(name string, v any) (any, error) {
 		case "string", "bytes":
 			b, err := base64.StdEncoding.DecodeString(x)
 			if err != nil {
-				return nil, fmt.Errorf("%w: base64: %w", ErrInvalid, err)
+				return nil, fmt.Errorf("base64: %w", err)
 			}
 			if name == "string" {
 				return string(b), nil
@@ -116,7 +118,7 @@ func readTyped(name string, v any) (any, error) {
 			return n, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %v is no value of type %q", ErrInvalid, v, name)
+	return nil, fmt.Errorf("%v is no value of type %q", v, name)
 }
 
 func readNumber(name string, x json.Number) (any, error) {
@@ -150,17 +152,17 @@ func readNumber(name string, x json.Number) (any, error) {
 	case "float64":
 		return strconv.ParseFloat(x.String(), 64)
 	}
-	return nil, fmt.Errorf("%w: no type %q", ErrInvalid, name)
+	return nil, fmt.Errorf("no type %q", name)
 }
 
 func readInt(v any, least, most int64) (int64, error) {
 	x, ok := v.(json.Number)
 	if !ok {
-		return 0, fmt.Errorf("%w: %v is no number", ErrInvalid, v)
+		return 0, fmt.Errorf("%v is no number", v)
 	}
 	n, err := strconv.ParseInt(x.String(), 10, 64)
 	if err != nil || n < least || n > most {
-		return 0, fmt.Errorf("%w: %s is not between %d and %d", ErrInvalid, x, least, most)
+		return 0, fmt.Errorf("%s is not between %d and %d", x, least, most)
 	}
 	return n, nil
 }

@@ -1,4 +1,4 @@
-package failed
+package tablejson
 
 import (
 	"strconv"
@@ -7,19 +7,19 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// maxHeaderText is how long a header may be for Filter.Headers to find it.
-const maxHeaderText = 256
+// maxText is the length of the longest text that is searched for.
+const maxText = 256
 
-// HeaderText returns the value of a header as Filter.Headers finds it: text as it
-// is, numbers in decimal, true and false, times as RFC 3339 in UTC. Tables, arrays,
-// bytes and void cannot be found, nor text of more than 256 bytes.
-func HeaderText(v any) (text string, ok bool) {
+// Text returns a value as people search for it: text unchanged, numbers in decimal, true and
+// false, times as RFC 3339 in UTC. Tables, arrays, bytes, void and text of more than 256 bytes
+// have none.
+func Text(v any) (text string, ok bool) {
 	if n, isInteger := amqpvalue.Integer(v); isInteger {
 		return strconv.FormatInt(n, 10), true
 	}
 	switch x := v.(type) {
 	case string:
-		return x, len(x) <= maxHeaderText
+		return x, len(x) <= maxText
 	case bool:
 		return strconv.FormatBool(x), true
 	case float32:

@@ -1,0 +1,20 @@
+package failed
+
+import (
+	"context"
+
+	"github.com/reprisemq/reprise/internal/plumbing"
+)
+
+func init() {
+	plumbing.Sent = func(ctx context.Context, archive any, replay int64, messages ...int64) error {
+		ids := make([]ID, len(messages))
+		for i, id := range messages {
+			ids[i] = ID(id)
+		}
+		return archive.(*Archive).markSent(ctx, ReplayID(replay), ids)
+	}
+	plumbing.Refused = func(ctx context.Context, archive any, replay, message int64, why string) error {
+		return archive.(*Archive).markRefused(ctx, ReplayID(replay), []refusal{{ID(message), why}})
+	}
+}

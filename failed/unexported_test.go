@@ -1,0 +1,66 @@
+package failed
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/reprisemq/reprise"
+)
+
+// Tests of package failed_test use what an Ingest and a Replayer use.
+
+type (
+	Arrival = delivered
+	Refusal = refusal
+)
+
+func (a *Archive) Ingest(ctx context.Context, arrivals []Arrival) ([]ID, error) {
+	for i := range arrivals {
+		if arrivals[i].Session == "" {
+			arrivals[i].Session = fmt.Sprintf("%p", a) // another one for each Open
+		}
+	}
+	return a.ingest(ctx, arrivals)
+}
+
+func (a *Archive) Settled(ctx context.Context, ids []ID) error { return a.markSettled(ctx, ids) }
+
+func (a *Archive) ClaimQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error) {
+	return a.claimQueue(ctx, queue, owner, lease)
+}
+
+func (a *Archive) ReleaseQueue(ctx context.Context, queue, owner string) error {
+	return a.releaseQueue(ctx, queue, owner)
+}
+
+func (a *Archive) Claim(ctx context.Context, id ReplayID, owner string, lease time.Duration) (bool, error) {
+	return a.claimReplay(ctx, id, owner, lease)
+}
+
+func (a *Archive) Release(ctx context.Context, id ReplayID, owner string) error {
+	return a.releaseReplay(ctx, id, owner)
+}
+
+func (a *Archive) Next(ctx context.Context, id ReplayID, n int) ([]*Message, error) {
+	return a.unsentOf(ctx, id, n)
+}
+
+func (a *Archive) Sent(ctx context.Context, id ReplayID, ids []ID) error {
+	return a.markSent(ctx, id, ids)
+}
+
+func (a *Archive) Refuse(ctx context.Context, id ReplayID, refusals []Refusal) error {
+	return a.markRefused(ctx, id, refusals)
+}
+
+// Fingerprint is fingerprint.
+func Fingerprint(errorText string) string { return fingerprint(errorText) }
+
+// redriven is what Redrive returns beside its error.
+type redriven struct{ Found, Sent int }
+
+func redriveFrom(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (r redriven, err error) {
+	r.Found, r.Sent, err = Redrive(ctx, c, cfg)
+	return r, err
+}
