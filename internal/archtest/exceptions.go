@@ -9,7 +9,6 @@ var Exceptions = []string{
 	"package comment of .",
 	"broker/internal/diskstore/salvage.go",
 	"package comment of internal/amqpwire",
-	"package comment of cmd/reprise/internal/handler",
 	"package comment of failed",
 	"package comment of idempotent",
 	"package comment of ledger",

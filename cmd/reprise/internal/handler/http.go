@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -77,21 +76,14 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 		cfg.Connections = 16
 	}
 	hide := hider(cfg.Secrets, u)
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = cfg.Connections, cfg.Connections
 	return &HTTP{
 		cfg:   cfg,
 		shown: hide.Replace(shownURL(u)),
 		hide:  hide,
 		client: &http.Client{
-			Transport: &http.Transport{
-				Proxy:                 http.ProxyFromEnvironment,
-				DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-				ForceAttemptHTTP2:     true,
-				MaxIdleConns:          cfg.Connections,
-				MaxIdleConnsPerHost:   cfg.Connections,
-				IdleConnTimeout:       90 * time.Second,
-				TLSHandshakeTimeout:   10 * time.Second,
-				ExpectContinueTimeout: time.Second,
-			},
+			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
