@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/prommetrics"
@@ -28,7 +29,7 @@ import (
 type health struct {
 	metrics *prommetrics.Metrics
 	ending  <-chan struct{} // closed when it drains
-	checks  checks
+	check   singleflight.Group
 
 	mu      sync.Mutex
 	broker  http.Handler // metrics of the broker in this process; nil: there is none, or not yet
@@ -117,18 +118,21 @@ func (h *health) brokerMetrics(w http.ResponseWriter, r *http.Request) {
 	metrics.ServeHTTP(w, r)
 }
 
-// patienceWithBroker is how long a broker may take to answer. Whoever probes waits
-// no longer than a few seconds.
-const patienceWithBroker = 3 * time.Second
+// checkTimeout bounds a check: a prober waits a few seconds at most.
+const checkTimeout = 3 * time.Second
 
 func (h *health) ready(w http.ResponseWriter, r *http.Request) {
-	wrong, ok := h.checks.share(r.Context(), func() []string {
-		// Others may wait for it when this one has hung up.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), patienceWithBroker)
+	// A check opens channels, and anyone may ask at any rate: one check runs at a time.
+	running := h.check.DoChan("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 		defer cancel()
-		return h.wrong(ctx)
+		return h.wrong(ctx), nil
 	})
-	if !ok {
+	var wrong []string
+	select {
+	case result := <-running:
+		wrong, _ = result.Val.([]string)
+	case <-r.Context().Done():
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -140,44 +144,6 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	for _, line := range wrong {
 		_, _ = io.WriteString(w, line+"\n")
 	}
-}
-
-// checks runs one check at a time: each opens channels, and anybody may ask, as
-// often as they like.
-type checks struct {
-	mu      sync.Mutex
-	running *check
-}
-
-type check struct {
-	done  chan struct{} // closed when wrong is set
-	wrong []string
-}
-
-// share returns the result of the check that is running, or else of a new one; and
-// false if ctx has ended before that.
-func (c *checks) share(ctx context.Context, run func() []string) ([]string, bool) {
-	c.mu.Lock()
-	if x := c.running; x != nil {
-		c.mu.Unlock()
-		select {
-		case <-x.done:
-			return x.wrong, true
-		case <-ctx.Done():
-			return nil, false
-		}
-	}
-	x := &check{done: make(chan struct{}), wrong: []string{"the check failed"}}
-	c.running = x
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		c.running = nil
-		c.mu.Unlock()
-		close(x.done)
-	}()
-	x.wrong = run()
-	return x.wrong, true
 }
 
 // wrong lists what keeps the process from its work.

@@ -84,7 +84,7 @@ func (h *health) watch(log *slog.Logger) (stop func()) {
 }
 
 func (h *health) look(ctx context.Context, down map[string]bool, log *slog.Logger) {
-	asking, cancel := context.WithTimeout(ctx, patienceWithBroker)
+	asking, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	stores, errs := h.ask(asking)
 	if ctx.Err() != nil {

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -85,31 +87,39 @@ func (c *closing) Close() error {
 	return c.Conn.Close()
 }
 
-// A check asks the broker: those who want one at the same time get the same.
+// Requests at the same time share a check of the broker and the databases.
 func TestChecksAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c checks
-		var runs atomic.Int32
-		check := func() []string {
+		h, err := newHealth(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var checks atomic.Int32
+		h.needs(dependency{"archive", "db", func(context.Context) error {
 			time.Sleep(time.Second)
-			return []string{fmt.Sprint("check ", runs.Add(1))}
+			return fmt.Errorf("check %d", checks.Add(1))
+		}})
+		ask := func(ctx context.Context) string {
+			w := httptest.NewRecorder()
+			h.ready(w, httptest.NewRequestWithContext(ctx, "GET", "/readyz", nil))
+			return w.Body.String()
 		}
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
-				if got, ok := c.share(t.Context(), check); !ok || len(got) != 1 || got[0] != "check 1" {
-					t.Errorf("got %q, %t", got, ok)
+				if got := ask(t.Context()); !strings.Contains(got, "archive db: check 1") {
+					t.Errorf("got %q", got)
 				}
 			})
 		}
 		synctest.Wait()
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, ok := c.share(gone, check); ok {
-			t.Error("one that has hung up waits")
+		if got := ask(gone); got != "" {
+			t.Errorf("a client that hung up got %q", got)
 		}
 		all.Wait()
-		if got, _ := c.share(t.Context(), check); len(got) != 1 || got[0] != "check 2" {
+		if got := ask(t.Context()); !strings.Contains(got, "archive db: check 2") {
 			t.Errorf("afterwards: %q", got)
 		}
 	})
