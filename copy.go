@@ -1,83 +1,229 @@
 package reprise
 
 import (
+	"bytes"
+	"crypto/rand"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/guard"
 	"github.com/reprisemq/reprise/topology"
 )
 
-// replacement is what takes a delivery's place. It is large, and is filled in where it is:
-// handed from one function to the next it would have each delivery's goroutine grow its
-// stack once more.
-type replacement struct {
-	hop  topology.Hop
-	msg  amqpconn.Message // where hop.Way is Copy
-	f    topology.Failure
-	kind kind
-
-	unmarked bool // it is parked as it came: there is nothing less to try
-}
-
-type kind int
-
+// Headers that Reprise writes on copies, only if they are needed. A handler sees the
+// values in their proper places.
 const (
-	retried kind = iota
-	parked
+	// HeaderCC has the value of the header CC. If a copy had that header, the broker
+	// would route the copy to those keys too.
+	HeaderCC = "x-reprise-cc"
+
+	// HeaderUserID has the property user-id if it is not the user of the worker's
+	// connection. The broker refuses such a copy.
+	HeaderUserID = "x-reprise-user-id"
+
+	// HeaderExpiration has the text of the property expiration. A copy with that
+	// property would expire while it waits, or in the failed queue.
+	HeaderExpiration = "x-reprise-expiration"
+
+	// HeaderCrashes is the number of deliveries of a parked message that were never
+	// settled (int64).
+	HeaderCrashes = "x-reprise-crashes"
 )
 
-// replacement begins what takes the place of a delivery whose attempt has failed.
-func (w *Worker) replacement(d *delivery, text string, took time.Duration) *replacement {
-	c := &replacement{f: topology.Failure{
+const (
+	headerCC  = "CC"
+	headerBCC = "BCC"
+)
+
+// isBrokerHeader reports whether a header is RabbitMQ's own account of earlier deliveries
+// and deaths. It belongs to the delivery, not to the message: published again, it misleads
+// the cycle detection of some releases, and others drop it.
+func isBrokerHeader(header string) bool {
+	switch header {
+	case "x-death", "x-delivery-count", "x-acquired-count":
+		return true
+	}
+	return strings.HasPrefix(header, "x-first-death-") || strings.HasPrefix(header, "x-last-death-")
+}
+
+// isOwnHeader reports whether Reprise writes a header whatever the marks.
+func isOwnHeader(header string) bool {
+	switch header {
+	case HeaderCC, HeaderUserID, HeaderExpiration, HeaderCrashes:
+		return true
+	}
+	return strings.HasPrefix(header, topology.HeaderLevel)
+}
+
+// middlewareHeaders are headers of Reprise that middleware writes with Annotate: HeaderBusy
+// of package idempotent, and HeaderPrevious of package oteltrace.
+var middlewareHeaders = map[string]bool{"x-reprise-busy": true, "x-reprise-previous-traceparent": true}
+
+// isReserved reports whether a handler may not write a header.
+func isReserved(header string) bool {
+	if middlewareHeaders[header] {
+		return false
+	}
+	return strings.HasPrefix(header, "x-reprise-") || isBrokerHeader(header) || header == headerCC || header == headerBCC
+}
+
+// message returns the message that the handler gets. It shares no memory with the
+// delivery: a handler that changes its message must not change the copy that is retried.
+func (w *Worker) message(d *delivery) *Message {
+	if w.cfg.AsDelivered {
+		return messageOf(&d.Delivery, w.cfg.Queue, amqpconn.CloneTable(d.Headers))
+	}
+	m := messageOf(&d.Delivery, w.cfg.Queue, w.visibleHeaders(d))
+	m.Attempt, m.FirstFailed = d.Attempt, d.History.FirstFailed
+	m.Errors, m.ErrorsDropped = append([]AttemptError(nil), d.History.Errors...), d.History.ErrorsDropped
+	m.Exchange, m.RoutingKey = d.History.OriginAt(d.At)
+	if user, ok := d.Headers[HeaderUserID].(string); ok && m.UserID == "" {
+		m.UserID = user
+	}
+	if expiration, ok := d.Headers[HeaderExpiration].(string); ok {
+		m.Expiration = amqpconn.ParseExpiration(expiration)
+	}
+	if m.MessageID == "" && w.isCopied(d) {
+		m.MessageID, m.MessageIDAssigned = copyID(d), true
+	}
+	return m
+}
+
+// messageOf returns the message as the broker has it, except for its headers.
+func messageOf(d *amqpconn.Delivery, queue string, headers map[string]any) *Message {
+	return &Message{
+		Body:            bytes.Clone(d.Body),
+		Headers:         headers,
+		ContentType:     d.ContentType,
+		ContentEncoding: d.ContentEncoding,
+		CorrelationID:   d.CorrelationID,
+		ReplyTo:         d.ReplyTo,
+		MessageID:       d.MessageID,
+		Type:            d.Type,
+		AppID:           d.AppID,
+		Priority:        d.Priority,
+		Timestamp:       d.Timestamp,
+		UserID:          d.UserID,
+		Expiration:      amqpconn.ParseExpiration(d.Expiration),
+		Exchange:        d.Exchange,
+		RoutingKey:      d.RoutingKey,
+		Queue:           queue,
+		Attempt:         1,
+		Redelivered:     d.Redelivered,
+	}
+}
+
+// visibleHeaders returns the message's own headers, as first published.
+func (w *Worker) visibleHeaders(d *delivery) map[string]any {
+	out := make(map[string]any, len(d.Headers))
+	for k, v := range d.Headers {
+		if !isBrokerHeader(k) && !w.cfg.Strategy.Marks.Owns(k) && !isOwnHeader(k) {
+			out[k] = amqpconn.CloneValue(v)
+		}
+	}
+	if cc, stashed := d.Headers[HeaderCC]; stashed {
+		out[headerCC] = amqpconn.CloneValue(cc)
+	}
+	return out
+}
+
+// isCopied reports whether a delivery that fails is retried as a copy of it.
+func (w *Worker) isCopied(d *delivery) bool {
+	var hop topology.Hop
+	err := guard.Call("strategy", func() (err error) {
+		hop, err = w.cfg.Strategy.Route.Wait(d.At, 0)
+		return err
+	})
+	return err == nil && hop.Way == topology.Copy
+}
+
+// copyID returns the message id of the copies of a delivery that has none.
+func copyID(d *delivery) string {
+	if d.CopyID == "" {
+		d.CopyID = rand.Text()
+	}
+	return d.CopyID
+}
+
+// replacement is what takes a failed delivery's place.
+type replacement struct {
+	hop     topology.Hop
+	msg     amqpconn.Message // if hop.Way is Copy
+	failure topology.Failure
+
+	parked   bool
+	unmarked bool // it is parked as it came: the last resort
+}
+
+func (w *Worker) newReplacement(d *delivery, r *result) *replacement {
+	c := &replacement{failure: topology.Failure{
 		AttemptError: topology.AttemptError{
-			Attempt:  d.attempt,
+			Attempt:  d.Attempt,
 			Time:     time.Now(),
-			Error:    text,
+			Error:    r.text,
 			Host:     w.host,
-			Duration: took,
+			Duration: r.took,
 		},
-		History: d.history,
+		History: d.History,
 		Queue:   w.cfg.Queue,
 	}}
-	c.f.Exchange, c.f.RoutingKey = d.history.OriginAt(d.at)
+	c.failure.Exchange, c.failure.RoutingKey = d.History.OriginAt(d.At)
 	return c
+}
+
+func (c *replacement) messageID(d *delivery) string {
+	if c.msg.MessageID != "" {
+		return c.msg.MessageID
+	}
+	return d.MessageID
 }
 
 // mark is a method of topology.Marks that writes on a copy.
 type mark func(headers topology.Table, f topology.Failure) topology.Table
 
-// fill makes the copy for c's hop, with a handler's notes on it if they can be sent. It
-// leaves room in the header frame for what brokers add.
+// fill makes the copy for c's hop, with a handler's notes if they can be sent. It leaves
+// room in the header frame for what brokers add.
 func (w *Worker) fill(d *delivery, c *replacement, notes topology.Table, m mark, reserve int) error {
 	headers := c.carry(d, w.client.publishing.User())
 	delete(headers, HeaderCrashes)
-	if reserve > 0 && d.crashed() != "" {
-		headers[HeaderCrashes] = int64(d.crashes)
+	if reserve > 0 && d.Crashed() {
+		headers[HeaderCrashes] = int64(d.Crashes)
 	}
 	c.msg.Expiration = amqpconn.FormatExpiration(c.hop.TTL)
 	c.hop.Topology = w.cfg.own(c.hop.Topology)
-	c.f.Room = amqpconn.HeaderRoom(&c.msg, d.session.conn.FrameSize(), reserve) - sizeOf(c.hop.Headers)
+	c.failure.Room = amqpconn.HeaderRoom(&c.msg, d.FrameSize(), reserve)
+	if len(c.hop.Headers) > 0 {
+		c.failure.Room -= c.hop.Headers.WireSize()
+	}
 	if len(notes) == 0 {
 		return c.write(headers, m)
 	}
-	err := c.write(w.annotate(headers, notes), m)
-	if err != nil {
-		text := c.f.Error
-		c.f.Error += "\n\nwithout the headers of Annotate: " + err.Error()
-		if err = c.write(headers, m); err != nil {
-			c.f.Error = text
+	noted := headers.Clone()
+	for k, v := range notes {
+		if !isReserved(k) && !w.cfg.Strategy.Marks.Owns(k) {
+			noted[k] = v
 		}
+	}
+	err := c.write(noted, m)
+	if err == nil {
+		return nil
+	}
+	text := c.failure.Error
+	c.failure.Error += "\n\nwithout the headers of Annotate: " + err.Error()
+	if err = c.write(headers, m); err != nil {
+		c.failure.Error = text
 	}
 	return err
 }
 
 // write writes the headers of a copy, and the marks on them.
 func (c *replacement) write(headers topology.Table, m mark) (err error) {
-	headers = m(headers, c.f)
-	if size := headers.WireSize(); size > c.f.Room {
-		return fmt.Errorf("%w: the headers take %d bytes, the broker's frames have room for %d", ErrInvalidMessage, size, c.f.Room)
+	headers = m(headers, c.failure)
+	if size := headers.WireSize(); size > c.failure.Room {
+		return fmt.Errorf("%w: the headers take %d bytes, the broker's frames have room for %d", ErrInvalidMessage, size, c.failure.Room)
 	}
 	if len(c.hop.Headers) > 0 {
 		headers = headers.Clone()
@@ -87,21 +233,37 @@ func (c *replacement) write(headers topology.Table, m mark) (err error) {
 	return err
 }
 
-// sizeOf is what a table adds to another one.
-func sizeOf(t topology.Table) int {
-	if len(t) == 0 {
-		return 0
-	}
-	return t.WireSize()
-}
-
-// annotate returns headers with those of a handler over them.
-func (w *Worker) annotate(headers, notes topology.Table) topology.Table {
-	out := headers.Clone()
-	for k, v := range notes {
-		if !reserved(k) && !w.cfg.Strategy.Marks.Owns(k) {
-			out[k] = v
+// carry puts a delivery into the copy. It returns the headers that survive, with the rest
+// in headers of their own; the marks are still to be written on them.
+func (c *replacement) carry(d *delivery, user string) topology.Table {
+	headers := make(topology.Table, len(d.Headers))
+	for k, v := range d.Headers {
+		if !isBrokerHeader(k) && k != headerCC && k != headerBCC && !strings.HasPrefix(k, topology.HeaderLevel) {
+			headers[k] = amqpconn.CloneValue(v)
 		}
 	}
-	return out
+	stash := func(name string, value any) {
+		if _, stashed := headers[name]; !stashed { // what is stashed is older, and so the original
+			headers[name] = value
+		}
+	}
+	if cc, found := d.Headers[headerCC]; found {
+		stash(HeaderCC, amqpconn.CloneValue(cc))
+	}
+	if d.Expiration != "" {
+		stash(HeaderExpiration, d.Expiration)
+	}
+	c.msg = d.Message
+	c.msg.Headers = nil
+	if c.msg.MessageID == "" {
+		c.msg.MessageID = copyID(d)
+	}
+	if d.UserID != "" {
+		delete(headers, HeaderUserID) // the broker has checked the property, not the header
+		if d.UserID != user {
+			stash(HeaderUserID, d.UserID)
+			c.msg.UserID = ""
+		}
+	}
+	return headers
 }

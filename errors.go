@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/consume"
 )
 
 // Errors of publishing and of clients. Test for them with errors.Is.
@@ -34,7 +35,7 @@ var (
 
 	// ErrDrainTimeout: handlers were still running when a Worker gave up
 	// waiting for them. Their messages are delivered again.
-	ErrDrainTimeout = errors.New("reprise: handlers were still running at the end of the drain")
+	ErrDrainTimeout = consume.ErrDrainTimeout
 
 	// ErrInvalidMessage: the message cannot be encoded. Nothing was sent.
 	ErrInvalidMessage = amqpconn.ErrInvalidMessage

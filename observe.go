@@ -3,6 +3,8 @@ package reprise
 import (
 	"log/slog"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/guard"
 )
 
 // Observer is told what clients and workers do: for metrics, or for a test.
@@ -27,7 +29,7 @@ type guarded struct {
 }
 
 func (g guarded) Observe(e Event) {
-	err := guard("observer", func() error {
+	err := guard.Call("observer", func() error {
 		g.observer.Observe(e)
 		return nil
 	})

@@ -5,6 +5,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
+	"github.com/reprisemq/reprise/internal/consume"
 )
 
 // MaxPeeks is how often a message may have been given back to its queue for Peek to look at
@@ -36,7 +37,7 @@ func (c *Client) Peek(ctx context.Context, queue string, n int, look func(*Messa
 	if last > 0 {
 		_ = ch.Nack(last, true, true) // or it is given back as the channel closes
 	}
-	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastGrace)
+	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), consume.LastGrace)
 	defer cancel()
 	ch.Close(back)
 	return aboutQueue(queue, err)

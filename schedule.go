@@ -84,7 +84,7 @@ func schedulable(m *Message) (*Message, error) {
 	fresh := *m
 	fresh.Headers = maps.Clone(m.Headers)
 	maps.DeleteFunc(fresh.Headers, func(name string, _ any) bool {
-		return brokers(name) || strings.HasPrefix(name, topology.HeaderLevel)
+		return isBrokerHeader(name) || strings.HasPrefix(name, topology.HeaderLevel)
 	})
 	_, err := fresh.encode() // before anything is declared for it
 	return &fresh, err

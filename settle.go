@@ -2,173 +2,391 @@ package reprise
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/ack"
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/consume"
+	"github.com/reprisemq/reprise/internal/guard"
+	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
 )
 
-// said is what a handler's error means.
-type said struct {
+// This file is a delivery's way through the worker, from top to bottom:
+//
+//	handle ─► settle ─┬─► acknowledge
+//	                  ├─► give back
+//	                  └─► replace ─┬─► reject: the broker moves it
+//	                               └─► publish a copy, and ack
+
+// delivery is a message as the worker got it.
+type delivery = consume.Delivery
+
+// given is the message as the handler was given it, or nil.
+func given(d *delivery) *Message {
+	m, _ := d.Given.(*Message)
+	return m
+}
+
+// result is the classified outcome of an attempt.
+type result struct {
 	verdict
 	err     error
 	text    string // recorded with the attempt
-	reason  string // why it is to be parked, where no policy was asked
+	reason  string // why it is to be parked, if the policy was not asked
 	headers topology.Table
+	took    time.Duration
 }
 
-// listen reads a handler's error. Its methods are the user's code, which panics
-// for a nil pointer in an error's clothes.
-func (w *Worker) listen(err error) said {
-	s := said{err: err}
-	bad := guard("error of the handler", func() error {
-		if s.verdict = classify(err); s.outcome != succeeded {
-			s.text = err.Error()
-			s.headers = annotations(err)
+// handle runs the handler and settles the delivery by its result. It occupies its slot
+// only while the handler runs: copies await their confirms beside it.
+func (w *Worker) handle(ctx context.Context, d *delivery, p consume.Permit) {
+	if r, refused := w.refuse(d); refused {
+		p.End(ErrNotAttempted, 0, nil)
+		w.settle(ctx, d, r)
+		return
+	}
+	p.Begin(d)
+	began := time.Now()
+	w.observe(Event{Kind: EventStarted, MessageID: d.MessageID, Attempt: d.Attempt, Age: age(d, began)})
+	err := ErrHandlerExited // stands when the handler leaves through runtime.Goexit
+	// Deferred, because after Goexit nothing else would run.
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+		r := classified(err)
+		r.took = time.Since(began)
+		w.observe(Event{Kind: EventHandled, MessageID: d.MessageID, Message: given(d), Attempt: d.Attempt, Err: err, Took: r.took})
+		if r.outcome != succeeded && ctx.Err() != nil {
+			err = ErrNotAttempted
+		}
+		p.End(err, r.pause, r.err)
+		w.settle(ctx, d, r)
+	}()
+	m := w.message(d)
+	d.Given = m
+	err = w.handler.Handle(ctx, m)
+}
+
+func age(d *delivery, now time.Time) time.Duration {
+	if d.Timestamp.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(d.Timestamp))
+}
+
+// refuse returns the result of a delivery that the handler must not see.
+func (w *Worker) refuse(d *delivery) (r result, refused bool) {
+	switch {
+	case d.Err != nil:
+		w.log.Error("cannot be handled", "message_id", d.MessageID, "error", d.Err)
+		r = result{text: d.Err.Error(), err: d.Err}
+	case spent(d, w.cfg.Policy):
+		r = result{reason: "attempts made", text: "not handled again: all its attempts were made, and the last one was never settled"}
+	case d.Crashed():
+		r = result{reason: "never settled", text: fmt.Sprintf("not handled again: it was delivered %d times and never settled, its worker or its connection having ended each time (the limit is %d, CrashLimit)", d.Crashes, d.CrashLimit())}
+	default:
+		return result{}, false
+	}
+	r.outcome, r.err = hopeless, cmp.Or[error](r.err, errText(r.text))
+	return r, true
+}
+
+// spent reports whether a message that is delivered once more has no attempt left: where
+// the broker counts them, one that ended the process counts as well.
+func spent(d *delivery, p Policy) bool {
+	return d.Redelivered && d.History.RetriesLeft == topology.Undecided && d.History.Attempts >= p.most()
+}
+
+// classified reads the result off a handler's error. The methods of an error are the
+// user's code, which panics on a typed nil.
+func classified(err error) (r result) {
+	r.err = err
+	bad := guard.Call("error of the handler", func() error {
+		if r.verdict = classify(err); r.outcome != succeeded {
+			r.text = err.Error()
+			r.headers = annotations(err)
 		}
 		return nil
 	})
 	if bad != nil {
-		return said{verdict: verdict{outcome: failed}, err: bad, text: bad.Error()}
+		return result{verdict: verdict{outcome: failed}, err: bad, text: bad.Error()}
 	}
-	return s
+	return r
+}
+
+// settle acknowledges a delivery, gives it back, or has a copy or the broker take its
+// place. If that fails the original stays unacknowledged.
+func (w *Worker) settle(ctx context.Context, d *delivery, r result) {
+	switch {
+	case r.outcome == succeeded:
+		w.acknowledge(d)
+	case ctx.Err() != nil: // the end of the drain is no verdict on the message
+		w.log.Info("given back", "message_id", d.MessageID, "attempt", d.Attempt, "error", logged(r.text))
+		d.GiveBack()
+		w.settled(d, Event{Kind: EventGivenBack, Err: r.err})
+	default:
+		failed := r // which escapes, unlike r
+		if c := w.replacement(d, &failed); c != nil {
+			w.settled(d, w.replace(d, c))
+		}
+	}
+}
+
+// acknowledge acknowledges a delivery, and tells Acked if that is known.
+func (w *Worker) acknowledge(d *delivery) {
+	d.AckBurst()
+	var err error
+	if w.cfg.Acked == nil {
+		err = d.Settle(ack.Ack)
+	} else {
+		err = d.AckNow()
+		if bad := guard.Call("function Acked", func() error { w.cfg.Acked(given(d), err); return nil }); bad != nil {
+			w.log.Error("Acked failed", "message_id", d.MessageID, "attempt", d.Attempt, "error", bad)
+		}
+	}
+	if err != nil {
+		w.settled(d, Event{Kind: EventDropped, Err: err})
+		return
+	}
+	w.settled(d, Event{Kind: EventDone})
+}
+
+// replacement decides what takes a failed delivery's place, or returns nil if that is
+// not possible.
+func (w *Worker) replacement(d *delivery, r *result) *replacement {
+	c := w.newReplacement(d, r)
+	if d.Err == nil {
+		err := guard.Call("strategy or policy", func() error { return w.choose(d, c, r) })
+		if err == nil {
+			return c
+		}
+		// A message whose own headers fill the frame, or a strategy that failed.
+		w.log.Error("cannot be settled", "message_id", d.MessageID, "attempt", d.Attempt, "error", err)
+		c = w.newReplacement(d, r)
+		c.failure.Error += "\n\nparked, because it cannot be settled: " + err.Error()
+	}
+	// Unacknowledged, it would take a place of the prefetch for as long as the session
+	// lives, until nothing else is delivered.
+	if err := w.parkUnmarked(d, c); err != nil {
+		w.log.Error("cannot be parked", "message_id", d.MessageID, "attempt", d.Attempt, "error", err)
+		w.settled(d, Event{Kind: EventDropped, Err: err})
+		return nil
+	}
+	return c
+}
+
+// choose fills in another attempt, if one is allowed and possible, or a copy that is
+// parked.
+func (w *Worker) choose(d *delivery, c *replacement, r *result) error {
+	var noWay error
+	decision := w.decide(d, r, func(delay time.Duration) time.Duration {
+		if c.hop, noWay = w.cfg.Strategy.Route.Wait(d.At, delay); noWay != nil {
+			return delay
+		}
+		return c.hop.Delay
+	})
+	if decision.Retry {
+		err := noWay
+		if err == nil && c.hop.Way == topology.Copy {
+			err = w.fill(d, c, r.headers, w.cfg.Strategy.Marks.Retry, amqpconn.RoomForStations(c.hop.Stations))
+		}
+		if err == nil {
+			return nil
+		}
+		c.failure.Error += "\n\nparked, because it cannot be retried: " + err.Error()
+	}
+	c.parked = true
+	c.failure.Reason = cmp.Or(r.reason, decision.Reason)
+	c.hop = w.cfg.Strategy.Route.Failed(d.At)
+	return w.fill(d, c, r.headers, w.cfg.Strategy.Marks.Park, amqpconn.RoomForDelivery)
+}
+
+// decide asks the policy. If the message itself says how many retries it has left, that is
+// the policy's number of attempts.
+func (w *Worker) decide(d *delivery, r *result, wait func(time.Duration) time.Duration) Decision {
+	p := w.cfg.Policy
+	if left := d.History.RetriesLeft; left != topology.Undecided {
+		p = p.atMost(d.Attempt + left)
+	}
+	var since time.Duration
+	if first := d.History.FirstFailed; !first.IsZero() {
+		since = time.Since(first)
+	}
+	return p.decide(r.verdict, r.err, d.Attempt, since, wait)
+}
+
+// parkUnmarked makes c a copy that is parked with nothing written on it: the last resort.
+func (w *Worker) parkUnmarked(d *delivery, c *replacement) error {
+	c.parked, c.unmarked = true, true
+	return guard.Call("strategy", func() error {
+		c.hop = w.cfg.Strategy.Route.Failed(d.At)
+		asItCame := func(headers topology.Table, _ topology.Failure) topology.Table { return headers }
+		return w.fill(d, c, nil, asItCame, 0) // it came in one frame, so it fits into one
+	})
+}
+
+// replace settles a failed delivery: it publishes the copy and acknowledges the original,
+// in the Order that is wanted, or leaves it to the broker.
+func (w *Worker) replace(d *delivery, c *replacement) Event {
+	var gone *Event // the copy could not take its place
+	switch {
+	case c.hop.Way == topology.Requeue:
+		gone = reject(d, ack.Requeue)
+	case c.hop.Way == topology.DeadLetter:
+		gone = reject(d, ack.DeadLetter)
+	case w.cfg.Order == AckThenPublish:
+		gone = w.ackThenPublish(d, c)
+	default:
+		gone = w.publishThenAck(d, c)
+	}
+	if gone != nil {
+		return *gone
+	}
+	d.AckBurst() // the message that stands for them is safe
+	f := &c.failure
+	if c.parked {
+		w.log.Error("parked", "message_id", c.messageID(d), "attempt", f.Attempt, "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "reason", f.Reason, "error", logged(f.Error))
+		return Event{Kind: EventParked, Err: errText(f.Error)}
+	}
+	if w.log.Enabled(context.Background(), slog.LevelWarn) {
+		w.log.Warn("retry", "message_id", c.messageID(d), "attempt", f.Attempt, "delay", c.hop.Delay, "error", logged(f.Error))
+	}
+	return Event{Kind: EventRetried, Delay: c.hop.Delay, Err: errText(f.Error)}
+}
+
+// reject leaves the delivery to the broker.
+func reject(d *delivery, how ack.Verb) *Event {
+	if err := d.Settle(how); err != nil {
+		return &Event{Kind: EventDropped, Err: err}
+	}
+	return nil
+}
+
+var errOverdue = errors.New("reprise: its copy could not be published in time: see ConsumerTimeout")
+
+// publishThenAck publishes the copy, and acknowledges the original once the broker has
+// it. It tries while the delivery's own session lives, since only that can acknowledge;
+// when the session is gone, the broker delivers the original again. It gives the original
+// back before the acknowledgement timeout.
+func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
+	left := max(d.Left(), w.client.cfg.ConfirmTimeout) // the handler may have taken long
+	ctx, cancel := context.WithTimeoutCause(d.Context(), left, errOverdue)
+	defer cancel()
+	err := w.publishCopy(ctx, d, c, false)
+	switch {
+	case err == nil:
+		_ = d.Settle(ack.Ack)
+		return nil
+	case d.Context().Err() != nil:
+		w.about(d, c).Warn("copy dropped", "error", err, "reason", context.Cause(d.Context()))
+		return &Event{Kind: EventDropped, Err: err}
+	}
+	w.about(d, c).Warn("given back", "error", err)
+	d.GiveBack()
+	return &Event{Kind: EventGivenBack, Err: err}
+}
+
+// ackThenPublish acknowledges the original, and publishes the copy once the broker is
+// known to have forgotten it. From then on the message is in this process only: until the
+// worker gives up, it tries on any connection, as long as it is known that the broker has
+// not got the copy.
+func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
+	if d.Context().Err() != nil {
+		w.about(d, c).Warn("copy dropped", "error", consume.ErrLost, "reason", context.Cause(d.Context()))
+		return &Event{Kind: EventDropped, Err: consume.ErrLost}
+	}
+	if err := d.AckNow(); err != nil {
+		// If the broker has not got the ack, there would be two of it.
+		w.about(d, c).Error("message may be lost", "error", err, "reason", "it is not known whether the broker has acknowledged it")
+		return &Event{Kind: EventLost, Err: err}
+	}
+	switch err := w.publishCopy(w.consumer.Settling(), d, c, true); {
+	case errors.Is(err, ErrUnconfirmed):
+		w.about(d, c).Error("message may be lost", "error", err, "reason", "it is not known whether the broker has its copy")
+		return &Event{Kind: EventLost, Err: err}
+	case err != nil:
+		w.about(d, c).Error("message lost", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err)
+		return &Event{Kind: EventLost, Err: err}
+	}
+	return nil
+}
+
+// publishCopy publishes a copy until the broker has it, or ctx ends; once only if it may
+// not be published again when the broker may have it. A copy that cannot be sent becomes
+// one that is parked as it came.
+func (w *Worker) publishCopy(ctx context.Context, d *delivery, c *replacement, once bool) error {
+	retrier := retry.Retrier{Schedule: w.client.cfg.Reconnect}
+	for {
+		began := time.Now()
+		err := w.client.publishCopy(ctx, c, func() {
+			w.about(d, c).Warn("confirm is late", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "after", time.Since(began))
+		})
+		if err == nil {
+			return nil
+		}
+		w.client.declared.forget(c.hop)
+		if ctx.Err() != nil || once && errors.Is(err, ErrUnconfirmed) {
+			return err
+		}
+		if errors.Is(err, ErrInvalidMessage) && !c.unmarked {
+			w.about(d, c).Error("cannot be settled", "error", err)
+			bare := &replacement{failure: c.failure}
+			bare.failure.Error += "\n\nparked, because it cannot be settled: " + err.Error()
+			if w.parkUnmarked(d, bare) == nil {
+				*c = *bare
+				continue
+			}
+		}
+		delay := retrier.Failed(time.Since(began))
+		w.about(d, c).Warn("copy failed", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err, retry.Next(delay))
+		w.observe(Event{Kind: EventCopyFailed, MessageID: d.MessageID, Attempt: d.Attempt, Delay: delay, Err: err})
+		if retry.Sleep(ctx, delay) != nil {
+			return errors.Join(err, context.Cause(ctx))
+		}
+	}
+}
+
+// publishCopy returns nil when the broker has the copy.
+func (c *Client) publishCopy(ctx context.Context, r *replacement, late func()) error {
+	if err := c.declared.ensure(ctx, r.hop); err != nil {
+		return err
+	}
+	conn, err := c.publishing.Get(ctx)
+	if err != nil {
+		return err
+	}
+	if err := amqpconn.CheckSize(r.hop.Exchange, r.hop.RoutingKey, &r.msg, conn.FrameSize(), 0); err != nil {
+		return err
+	}
+	return c.copies.publish(ctx, r.hop.Exchange, r.hop.RoutingKey, r.msg, late)
+}
+
+// about returns the logger for what happens to a copy.
+func (w *Worker) about(d *delivery, c *replacement) *slog.Logger {
+	return w.log.With("message_id", c.messageID(d), "attempt", c.failure.Attempt)
+}
+
+// settled tells the observer the end of a delivery and of its burst.
+func (w *Worker) settled(d *delivery, e Event) {
+	e.MessageID, e.Message, e.Attempt = d.MessageID, given(d), d.Attempt
+	w.observe(e)
+	if e.Kind == EventDone || e.Kind == EventRetried || e.Kind == EventParked {
+		e = Event{Kind: EventDebounced}
+	}
+	for _, b := range d.Burst {
+		e.MessageID, e.Message, e.Attempt = b.MessageID, given(b), b.Attempt
+		w.observe(e)
+	}
 }
 
 // errText is an error that no handler returned.
 type errText string
 
 func (e errText) Error() string { return string(e) }
-
-// settle acknowledges a delivery, or puts something in its place: see replace.
-// Whatever fails on the way leaves the original unacknowledged.
-func (w *Worker) settle(d *delivery, s said, took time.Duration) {
-	switch {
-	case s.outcome == succeeded:
-		e := Event{Kind: EventDone}
-		if !w.acknowledge(d) {
-			e = Event{Kind: EventDropped, Err: errLostWithSession}
-		}
-		w.settled(e, d)
-		return
-	case w.handling.Err() != nil:
-		// The drain took its context away: that is no verdict on the message.
-		w.log.Info("given back", "message_id", d.MessageID, "attempt", d.attempt, "error", logged(s.text))
-		d.giveBack()
-		w.settled(Event{Kind: EventGivenBack, Err: s.err}, d)
-		return
-	}
-	c := w.replacement(d, s.text, took)
-	if err := guard("strategy or policy", func() error { return w.choose(d, c, s) }); err != nil {
-		// A message whose own headers fill the frame, or a part of another
-		// package that failed.
-		w.log.Error("cannot be settled", "message_id", d.MessageID, "attempt", d.attempt, "error", err)
-		w.parkUnmarked(d, w.replacement(d, s.text, took), err)
-		return
-	}
-	w.replace(d, c)
-}
-
-// acknowledge acknowledges a delivery, and tells who wants to know it for certain. It
-// returns false where the broker does not hear of it, or may not have.
-func (w *Worker) acknowledge(d *delivery) bool {
-	if w.cfg.Acked == nil {
-		return d.ack()
-	}
-	err := d.ackNow()
-	if bad := guard("function Acked", func() error { w.cfg.Acked(d.given, err); return nil }); bad != nil {
-		w.log.Error("Acked failed", "message_id", d.MessageID, "attempt", d.attempt, "error", bad)
-	}
-	return err == nil
-}
-
-// choose decides what takes a failed delivery's place: another attempt, if one is
-// allowed and possible, or a copy that is parked.
-func (w *Worker) choose(d *delivery, c *replacement, s said) error {
-	var err error
-	decision := w.decide(d, s, func(delay time.Duration) time.Duration {
-		if c.hop, err = w.cfg.Strategy.Route.Wait(d.at, delay); err != nil {
-			return delay
-		}
-		return c.hop.Delay
-	})
-	if decision.Retry {
-		if err == nil {
-			err = w.retry(d, c, s)
-		}
-		if err == nil {
-			return nil
-		}
-		c.f.Error += "\n\nparked, because it cannot be retried: " + err.Error()
-	}
-	c.f.Reason = cmp.Or(s.reason, decision.Reason)
-	c.hop, c.kind = w.cfg.Strategy.Route.Failed(d.at), parked
-	return w.fill(d, c, s.headers, w.cfg.Strategy.Marks.Park, amqpconn.RoomForDelivery)
-}
-
-// decide asks the policy. Where the message itself says how many retries it has
-// left, that is the policy's number of attempts.
-func (w *Worker) decide(d *delivery, s said, wait func(time.Duration) time.Duration) Decision {
-	p := w.cfg.Policy
-	if left := d.history.RetriesLeft; left != topology.Undecided {
-		p = p.atMost(d.attempt + left)
-	}
-	var since time.Duration
-	if first := d.history.FirstFailed; !first.IsZero() {
-		since = time.Since(first)
-	}
-	return p.decide(s.verdict, s.err, d.attempt, since, wait)
-}
-
-// retry makes what brings a message back over c's hop.
-func (w *Worker) retry(d *delivery, c *replacement, s said) error {
-	c.kind = retried
-	if c.hop.Way != topology.Copy {
-		return nil
-	}
-	return w.fill(d, c, s.headers, w.cfg.Strategy.Marks.Retry, amqpconn.RoomForStations(c.hop.Stations))
-}
-
-// parkUnmarked parks a copy with nothing written on it. It is the last resort:
-// left unacknowledged, the delivery would take a place of the prefetch for as
-// long as the session lives, until nothing else is delivered.
-func (w *Worker) parkUnmarked(d *delivery, c *replacement, reason error) {
-	bare, err := w.unmarked(d, c, reason)
-	if err != nil {
-		w.log.Error("cannot be parked", "message_id", d.MessageID, "attempt", d.attempt, "error", err)
-		w.settled(Event{Kind: EventDropped, Err: err}, d)
-		return
-	}
-	w.replace(d, bare)
-}
-
-// unmarked makes a copy that is parked with nothing written on it, in place of c. Why, is
-// told where people look, unless reason is nil.
-func (w *Worker) unmarked(d *delivery, c *replacement, reason error) (*replacement, error) {
-	bare := &replacement{f: c.f, kind: parked, unmarked: true}
-	if reason != nil {
-		bare.f.Error += "\n\nparked, because it cannot be settled: " + reason.Error()
-	}
-	return bare, guard("strategy", func() error {
-		bare.hop = w.cfg.Strategy.Route.Failed(d.at)
-		asItCame := func(headers topology.Table, _ topology.Failure) topology.Table { return headers }
-		// It came in one frame, so it fits into one.
-		return w.fill(d, bare, nil, asItCame, 0)
-	})
-}
-
-// settled tells the observer what became of a delivery, and of those that were
-// handled with it.
-func (w *Worker) settled(e Event, d *delivery) {
-	e.MessageID, e.Message, e.Attempt = d.MessageID, d.given, d.attempt
-	w.observe(e)
-	if e.Kind == EventDone || e.Kind == EventRetried || e.Kind == EventParked {
-		e = Event{Kind: EventDebounced}
-	}
-	for _, b := range d.burst {
-		e.MessageID, e.Message, e.Attempt = b.MessageID, b.given, b.attempt
-		w.observe(e)
-	}
-}
-
-var errLostWithSession = errors.New("reprise: the connection it was delivered on is gone")

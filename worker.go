@@ -7,85 +7,38 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/consume"
+	"github.com/reprisemq/reprise/internal/guard"
 )
 
-// Handler does the work a message asks for.
-//
-// What Handle returns decides what becomes of the message:
-//
-//	nil                  done: acknowledged
-//	RetryAfter(d, err)   comes back after d
-//	PauseFor(d, err)     comes back after d, and until then the worker consumes nothing
-//	Park(err)            parked now
-//	other errors         comes back after the Policy's delay
-//	panic, Goexit        as other errors
-//
-// and when no attempt is left, it is parked instead of coming back.
-//
-// ctx ends when a shutdown has waited long enough (DrainTimeout, or the end of the
-// context given to Shutdown); an attempt that then fails
-// does not count. It goes on when the connection is lost: the message is delivered
-// again, but work that was begun is better done than left half done. It carries the
-// values of the context given to Run. Handle is
-// called from Concurrency goroutines at once. A message may be delivered more
-// than once even if its handler succeeded (the connection may be lost before
-// the broker hears of it): MessageID tells duplicates.
-type Handler interface {
-	Handle(ctx context.Context, m *Message) error
-}
-
-// HandlerFunc makes a function a Handler.
-type HandlerFunc func(ctx context.Context, m *Message) error
-
-// Handle calls f.
-func (f HandlerFunc) Handle(ctx context.Context, m *Message) error { return f(ctx, m) }
+// ErrNotConsuming says that a Worker has no consumer: it is trying to get one, or Run
+// was not called yet. The text says which.
+var ErrNotConsuming = errors.New("reprise: not consuming")
 
 // Worker consumes one queue, runs its handler for each message, and settles the
 // message by what the handler returned: see the package comment. Its methods are safe
 // for concurrent use.
 type Worker struct {
-	client *Client
-	cfg    WorkerConfig // with defaults
-	number int          // among its Client's
-	log    *slog.Logger
-	host   string // recorded with errors
-
+	client   *Client
+	cfg      WorkerConfig // with defaults
+	number   int          // among its Client's
+	log      *slog.Logger
+	host     string  // recorded with errors
 	handler  Handler // in its middleware
-	slots    *slots
-	gate     *gate
-	debounce *debouncer     // or nil
-	attempts sync.WaitGroup // handlers, and the settling after them
-	swap     way            // a delivery for its copy, in the Order that is wanted
-	status   status
+	consumer *consume.Consumer
+	life     lifecycle
 
-	state    atomic.Int32    // idle, then running or cancelled
-	stopping context.Context // ends with Shutdown
-	stop     context.CancelFunc
-	hurrying context.Context // ends with the context of a Shutdown
-	hurry    context.CancelFunc
-	done     chan struct{} // closed when Run has returned
-
-	// Set by Run. A drain ends handling first, and settling when it gives up.
-	handling    context.Context
-	endHandling context.CancelCauseFunc
-	settling    context.Context
-	endSettling context.CancelCauseFunc
+	mu     sync.Mutex
+	status error // why it does not consume; nil if it does, or pauses
 }
-
-// States of a Worker.
-const (
-	workerIdle      int32 = iota
-	workerRunning         // Run was called
-	workerCancelled       // Shutdown came first: never to be run
-)
 
 // NewWorker checks cfg and returns a worker for Run to start. It does not talk
 // to the broker.
 func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 	if c == nil {
-		return nil, errors.New("reprise: NewWorker needs a Client: Dial returns one")
+		return nil, errors.New("reprise: NewWorker: client must not be nil (Dial returns one)")
 	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -101,11 +54,10 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 		number: int(c.workers.Add(1)),
 		log:    c.cfg.Logger.With("queue", cfg.Queue),
 		host:   host,
-		slots:  newSlots(cfg.Concurrency),
-		gate:   newGate(cfg.Limiter, cfg.Breaker),
-		done:   make(chan struct{}),
+		life:   newLifecycle(),
+		status: fmt.Errorf("%w: Run was not called", ErrNotConsuming),
 	}
-	err = guard("middleware", func() error {
+	err = guard.Call("middleware", func() error {
 		w.handler = Chain(cfg.Handler, cfg.Middleware...)
 		return nil
 	})
@@ -115,17 +67,24 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Debounce != nil {
-		w.debounce = newDebouncer(w, *cfg.Debounce)
-	}
-	w.swap = w.publishThenAck
-	if cfg.Order == AckThenPublish {
-		w.swap = w.ackThenPublish
-	}
-	w.status.set(fmt.Errorf("%w: Run was not called", ErrNotConsuming))
-	w.stopping, w.stop = context.WithCancel(context.Background())
-	w.hurrying, w.hurry = context.WithCancel(context.Background())
+	w.consumer = consume.New(w.consumption(), (*owner)(w))
 	return w, nil
+}
+
+// consumption is the part of the configuration that is about consuming.
+func (w *Worker) consumption() consume.Config {
+	cfg := w.cfg
+	c := consume.Config{
+		Queue: cfg.Queue, Tag: w.client.cfg.Name, Marks: cfg.Strategy.Marks,
+		Concurrency: cfg.Concurrency, Prefetch: cfg.Prefetch, Certain: cfg.certain(), Priority: cfg.Priority,
+		CrashLimit: cfg.CrashLimit, Timeout: cfg.ConsumerTimeout, DrainTimeout: cfg.DrainTimeout,
+		Limiter: cfg.Limiter, Breaker: cfg.Breaker,
+		Link: w.client.consuming, Tasks: &w.client.tasks, Reconnect: w.client.cfg.Reconnect, Log: w.log,
+	}
+	if cfg.Debounce != nil {
+		c.Window = cfg.Debounce.Window
+	}
+	return c
 }
 
 // Run declares what the worker needs and consumes, over any number of
@@ -142,28 +101,14 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 // topology contradicts what exists, ErrClosed if the client was closed. It can
 // be called once.
 func (w *Worker) Run(ctx context.Context) error {
-	if !w.state.CompareAndSwap(workerIdle, workerRunning) {
-		if w.state.Load() == workerCancelled {
-			return nil
-		}
-		return errors.New("reprise: Worker.Run can be called once: make another worker")
+	ctx, end, err := w.life.start(ctx)
+	if err != nil || end == nil {
+		return err
 	}
-	defer close(w.done)
-	w.status.set(fmt.Errorf("%w: Run has just begun", ErrNotConsuming))
-	defer w.interrupted(ErrClosed, 0)
-
-	values := context.WithoutCancel(ctx)
-	w.handling, w.endHandling = context.WithCancelCause(values)
-	w.settling, w.endSettling = context.WithCancelCause(values)
-	defer w.endHandling(ErrClosed)
-	defer w.endSettling(ErrClosed)
-
-	consuming, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(w.stopping, func() { cancel(ErrClosed) })()
-
-	last, err := w.consume(consuming)
-	return errors.Join(err, w.drain(last))
+	defer end()
+	w.interrupt(fmt.Errorf("%w: Run has just begun", ErrNotConsuming))
+	defer (*owner)(w).Interrupted(ErrClosed, 0)
+	return w.consumer.Run(ctx, w.life.force)
 }
 
 // Shutdown makes Run drain and return, and waits for it until ctx ends. As with
@@ -174,58 +119,160 @@ func (w *Worker) Run(ctx context.Context) error {
 // one that has ended lets nothing finish. Shutdown may be called any number of times,
 // also before Run, which then does nothing.
 func (w *Worker) Shutdown(ctx context.Context) error {
-	w.stop()
-	if w.state.CompareAndSwap(workerIdle, workerCancelled) {
-		w.status.set(ErrClosed)
-		close(w.done)
+	if w.life.stop() {
+		w.interrupt(ErrClosed)
 	}
-	select {
-	case <-w.done:
-		return nil
-	case <-ctx.Done():
-		w.hurry()
-		return context.Cause(ctx)
+	return w.life.join(ctx)
+}
+
+// Healthy returns nil if the worker consumes, or pauses on purpose, and its
+// Client is healthy; else what is wrong: ErrNotConsuming with the reason,
+// ErrClosed when it has ended, or what Client.Healthy returns. ctx bounds the
+// question to the broker.
+//
+// It suits a readiness probe. As a liveness probe it would restart the process
+// for a broker that is down, which does not help: the worker reconnects.
+func (w *Worker) Healthy(ctx context.Context) error {
+	if err := w.Consuming(); err != nil {
+		return err
+	}
+	return w.client.Healthy(ctx)
+}
+
+// Consuming is Healthy without a broker round trip: nil if the worker consumes,
+// or pauses on purpose; ErrNotConsuming with the reason; ErrClosed when it has
+// ended. For a program with many workers and one Client.
+func (w *Worker) Consuming() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status
+}
+
+func (w *Worker) interrupt(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status = err
+}
+
+// observe tells the observer, if there is one.
+func (w *Worker) observe(e Event) {
+	if o := w.client.cfg.Observer; o != nil {
+		e.Queue, e.Worker, e.AsDelivered = w.cfg.Queue, w.number, w.cfg.AsDelivered
+		o.Observe(e)
 	}
 }
 
-// lastGrace is how long a drain waits for handlers whose context it has ended,
-// and for what they settle.
-const lastGrace = 5 * time.Second
+// owner is a Worker as its Consumer sees it.
+type owner Worker
 
-// drain waits for running handlers and closes the last session, which may be
-// nil.
-func (w *Worker) drain(last *session) error {
-	idle := make(chan struct{})
-	go func() { // ends with the last handler
-		w.attempts.Wait()
-		close(idle)
-	}()
-	within := func(d time.Duration, cut <-chan struct{}) bool {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-idle:
-			return true
-		case <-timer.C:
-		case <-cut:
-		}
+func (o *owner) Declare(ctx context.Context) (permanent bool, err error) {
+	err = o.client.declare(ctx, o.client.consuming, o.cfg.topology())
+	_, permanent = errors.AsType[*DeclareError](err)
+	return permanent, err
+}
+
+func (o *owner) Key(d *delivery) (key string, err error) {
+	w := (*Worker)(o)
+	err = guard.Call("debounce key", func() error {
+		key = w.cfg.Debounce.Key(w.message(d))
+		return nil
+	})
+	return key, err
+}
+
+func (o *owner) Handle(ctx context.Context, d *delivery, p consume.Permit) {
+	(*Worker)(o).handle(ctx, d, p)
+}
+
+func (o *owner) Consuming() {
+	w := (*Worker)(o)
+	w.observe(Event{Kind: EventConsuming})
+	w.interrupt(nil)
+}
+
+func (o *owner) Interrupted(err error, delay time.Duration) {
+	w := (*Worker)(o)
+	if err != ErrClosed {
+		err = fmt.Errorf("%w: %w", ErrNotConsuming, err)
+	}
+	w.interrupt(err)
+	w.observe(Event{Kind: EventInterrupted, Err: err, Delay: delay})
+}
+
+func (o *owner) Paused(d time.Duration, reason error) {
+	w := (*Worker)(o)
+	w.observe(Event{Kind: EventPaused, Delay: d, Err: reason})
+	w.interrupt(nil) // on purpose, also where it was interrupted before
+}
+
+func (o *owner) Resumed() { (*Worker)(o).observe(Event{Kind: EventResumed}) }
+
+func (o *owner) TimeoutNear(d *delivery, held time.Duration) {
+	w := (*Worker)(o)
+	w.log.Warn("consumer timeout is near", "message_id", d.MessageID, "attempt", d.Attempt,
+		"held", held, "timeout", w.cfg.ConsumerTimeout)
+	w.observe(Event{Kind: EventTimeoutNear, MessageID: d.MessageID, Attempt: d.Attempt, Took: held})
+}
+
+// lifecycle is that of a task that runs once and is stopped from another goroutine.
+type lifecycle struct {
+	mu      sync.Mutex
+	started bool
+	stopped bool                    // before it was started
+	cancel  context.CancelCauseFunc // of its context
+	force   chan struct{}           // closed when nobody waits for its end any more
+	forced  bool
+	joined  chan struct{} // closed when it has ended
+}
+
+func newLifecycle() lifecycle {
+	return lifecycle{force: make(chan struct{}), joined: make(chan struct{})}
+}
+
+// start returns the context of the task, and the function that it calls at its end: nil
+// if it was stopped before it has started.
+func (l *lifecycle) start(ctx context.Context) (context.Context, func(), error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.stopped:
+		return nil, nil, nil
+	case l.started:
+		return nil, nil, errors.New("reprise: Worker.Run can be called once: make another worker")
+	}
+	l.started = true
+	ctx, l.cancel = context.WithCancelCause(ctx)
+	return ctx, func() { l.cancel(nil); close(l.joined) }, nil
+}
+
+// stop ends the context of the task. It reports whether that had not started, and never
+// will.
+func (l *lifecycle) stop() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.started {
+		l.cancel(ErrClosed)
 		return false
 	}
-	drained := within(w.cfg.DrainTimeout, w.hurrying.Done())
-	if !drained {
-		w.log.Warn("drain timeout", "running", w.slots.taken())
-		w.endHandling(ErrDrainTimeout)
-		drained = within(lastGrace, nil)
+	if !l.stopped {
+		l.stopped = true
+		close(l.joined)
 	}
-	if last != nil {
-		last.close(lastGrace)
+	return true
+}
+
+// join waits for the end of the task. If ctx ends first it closes force.
+func (l *lifecycle) join(ctx context.Context) error {
+	select {
+	case <-l.joined:
+		return nil
+	case <-ctx.Done():
 	}
-	w.endSettling(ErrClosed)
-	if !drained {
-		drained = within(lastGrace, nil) // copies still under way give up
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.forced {
+		l.forced = true
+		close(l.force)
 	}
-	if !drained {
-		return ErrDrainTimeout
-	}
-	return nil
+	return context.Cause(ctx)
 }

@@ -1,6 +1,9 @@
 package reprise
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -8,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/ack"
+	"github.com/reprisemq/reprise/internal/consume"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -200,7 +204,7 @@ func (c WorkerConfig) Validate() error {
 		fault("Middleware has a nil entry: leave it out")
 	}
 	if c.Debounce != nil {
-		errs = append(errs, c.Debounce.validate(d.overdue().after))
+		errs = append(errs, c.Debounce.validate(consume.Deadline(d.ConsumerTimeout)))
 	}
 	switch d.Strategy.Marks.(type) {
 	case topology.Deliveries, topology.CountDown:
@@ -257,4 +261,109 @@ func (c *WorkerConfig) own(t topology.Topology) topology.Topology {
 		}
 	}
 	return t
+}
+
+// Order says what comes first where a copy takes a failed message's place: publishing
+// the copy, or acknowledging the original.
+type Order int
+
+const (
+	// PublishThenAck publishes the copy, waits until the broker has it, and then
+	// acknowledges the original. A crash in between leaves both: it can
+	// duplicate, and cannot lose. The default.
+	PublishThenAck Order = iota
+
+	// AckThenPublish acknowledges the original, waits until the broker has done so,
+	// and then publishes the copy, once: where the confirm is lost, it is not
+	// published again. A crash in between leaves neither: it can lose, and cannot
+	// duplicate. It is for messages that are worth less than the harm a second one
+	// does. It costs a round trip more. Prefetch and Concurrency are at most 32: see
+	// docs/guarantees.md.
+	AckThenPublish
+)
+
+// Limiter bounds how often a worker begins an attempt: Wait returns when the
+// next one may. The rate.Limiter of golang.org/x/time/rate is one, and can be
+// shared by several workers. It must be safe for concurrent use, and Wait must end
+// when ctx does. An error other than the context's is taken for a limit that cannot
+// be kept, and pauses the worker for a second.
+//
+// While it waits, so do the messages that were fetched, at most Prefetch of them,
+// and go back to their queue before ConsumerTimeout is over. Before RabbitMQ 4.3 that
+// costs a message one of the deliveries it is allowed: for a limit so slow, set a
+// Prefetch that is handled in that time.
+type Limiter interface {
+	Wait(ctx context.Context) error
+}
+
+// Breaker keeps a worker from consuming while what its handler calls is down, so
+// that messages do not use up their attempts for nothing. Package breaker has
+// one. It must be safe for concurrent use, and may be shared by workers that
+// depend on the same thing. Its methods must return at once: consuming waits for them.
+type Breaker interface {
+	// Allow is asked before each attempt. With wait above 0, the worker stops
+	// consuming for that long. Otherwise the attempt begins, and record is called once
+	// with what the handler returned, which may be an ErrNotAttempted, or with that
+	// itself.
+	Allow() (record func(error), wait time.Duration)
+
+	// Probing reports whether it is trying if things are better: one attempt
+	// at a time then. What else was fetched stays in the queue.
+	Probing() bool
+}
+
+// ErrNotAttempted is what a Breaker's record is given for an attempt that was
+// allowed and then says nothing about the downstream: it was cut short by the
+// end of the worker, or never begun. Middleware that did not call the handler for a
+// reason of its own says so by an error that wraps it, as idempotent.ErrBusy does.
+var ErrNotAttempted = consume.ErrNotAttempted
+
+// Debounce handles one of many equal messages that arrive in a burst: the first
+// waits for Window; whatever equals it and arrives meanwhile joins it; then the
+// newest of them is handled, and what is said about it settles all. None is
+// acknowledged before that: when the newest is retried or parked, it stands for
+// the others, and when the worker ends or its connection is lost, all are
+// delivered again.
+//
+//	arrive    a   a  b a                        a
+//	handle             └── Window ──► a  b      └── Window ──► a
+//
+// What waits is unsettled: it counts towards Prefetch, which bounds how large a
+// burst can be seen as one. Only what reaches the same worker is compared.
+type Debounce struct {
+	// Window is how long the first of a burst waits for others. Required.
+	Window time.Duration
+
+	// Key tells what is equal: of messages with the same key only one is handled.
+	// ContentKey will do where messages that say the same ask for the same thing. A
+	// message with the key "" is handled without waiting. It must return at once:
+	// consuming waits for it. Required.
+	Key func(*Message) string
+}
+
+// validate reports a Window that is none, or in which the broker loses patience, and
+// a Key that is missing.
+func (d Debounce) validate(patience time.Duration) error {
+	if d.Key == nil {
+		return errors.New("reprise: Debounce.Key is nil: say what makes messages equal, such as reprise.ContentKey, to which message ids are nothing")
+	}
+	if d.Window <= 0 || d.Window > patience/2 {
+		return fmt.Errorf("reprise: Debounce.Window %s: use a positive duration such as 10s, up to half of the time after which messages are given back, which is %s: see ConsumerTimeout", d.Window, patience)
+	}
+	return nil
+}
+
+// ContentKey is a Debounce.Key: messages are equal if they have the same body, Type,
+// CorrelationID and ReplyTo, and were published to the same exchange with the same
+// routing key. MessageID, Timestamp and headers are not looked at, since they differ
+// each time an event is published (headers because of tracing). So it suits messages
+// that say that something has changed, and not those that each ask for something to be
+// done, such as a payment.
+func ContentKey(m *Message) string {
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(m.Exchange), []byte(m.RoutingKey), []byte(m.Type), []byte(m.CorrelationID), []byte(m.ReplyTo), m.Body} {
+		_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(part)))) // a hash does not fail
+		_, _ = h.Write(part)
+	}
+	return string(h.Sum(nil))
 }

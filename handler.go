@@ -3,14 +3,47 @@ package reprise
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/retry"
 )
+
+// Handler does the work a message asks for.
+//
+// What Handle returns decides what becomes of the message:
+//
+//	nil                  done: acknowledged
+//	RetryAfter(d, err)   comes back after d
+//	PauseFor(d, err)     comes back after d, and until then the worker consumes nothing
+//	Park(err)            parked now
+//	other errors         comes back after the Policy's delay
+//	panic, Goexit        as other errors
+//
+// and when no attempt is left, it is parked instead of coming back.
+//
+// ctx ends when a shutdown has waited long enough (DrainTimeout, or the end of the
+// context given to Shutdown); an attempt that then fails
+// does not count. It goes on when the connection is lost: the message is delivered
+// again, but work that was begun is better done than left half done. It carries the
+// values of the context given to Run. Handle is
+// called from Concurrency goroutines at once. A message may be delivered more
+// than once even if its handler succeeded (the connection may be lost before
+// the broker hears of it): MessageID tells duplicates.
+type Handler interface {
+	Handle(ctx context.Context, m *Message) error
+}
+
+// HandlerFunc makes a function a Handler.
+type HandlerFunc func(ctx context.Context, m *Message) error
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, m *Message) error { return f(ctx, m) }
 
 // Middleware wraps a Handler in another one, which may look at the message
 // before, at the error after, or not call the Handler at all.
@@ -108,4 +141,51 @@ func (m *Message) clone() *Message {
 	c.Headers = maps.Clone(m.Headers)
 	c.Errors = slices.Clone(m.Errors)
 	return &c
+}
+
+// JSON makes a Handler of a function that takes the body decoded from JSON into
+// a new T, as json.Unmarshal does it. A body that cannot be decoded is parked at
+// once, since no retry will change it. The content type is not looked at: many
+// publishers set none.
+//
+// If T or *T has a method Validate() error, it is called on what was decoded, and
+// a message that it finds fault with is parked as well. So is null, unless T is a
+// map, a slice or an interface.
+func JSON[T any](f func(ctx context.Context, v T, m *Message) error) Handler {
+	if f == nil {
+		return HandlerFunc(nil) // which no worker takes
+	}
+	return HandlerFunc(func(ctx context.Context, m *Message) error {
+		var v T
+		if err := json.Unmarshal(m.Body, &v); err != nil {
+			return Park(fmt.Errorf("reprise: the body is not the JSON of a %T: %w", v, err))
+		}
+		if string(bytes.TrimSpace(m.Body)) == "null" && !nullable[T]() {
+			return Park(fmt.Errorf("reprise: the body is null, not the JSON of a %T", v))
+		}
+		if err := validate(&v); err != nil {
+			return Park(fmt.Errorf("reprise: the body is not a valid %T: %w", v, err))
+		}
+		return f(ctx, v, m)
+	})
+}
+
+// nullable reports whether null is a value of T rather than the lack of one.
+func nullable[T any]() bool {
+	switch reflect.TypeFor[T]().Kind() {
+	case reflect.Map, reflect.Slice, reflect.Interface:
+		return true
+	}
+	return false
+}
+
+// validate asks what was decoded, be its method one of T or of *T.
+func validate[T any](v *T) error {
+	type validator interface{ Validate() error }
+	for _, x := range []any{v, *v} {
+		if checked, ok := x.(validator); ok {
+			return checked.Validate()
+		}
+	}
+	return nil
 }

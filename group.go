@@ -1,0 +1,168 @@
+package reprise
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Runner is a part of a program: a Worker, a failed.Ingest, a failed.Replayer, another
+// Group. Run returns when ctx has ended and everything is cleaned up, or with an
+// error that ends the program. A Runner may have a method
+//
+//	Shutdown(ctx context.Context) error
+//
+// which makes Run return, and waits for that until ctx ends. It is called in place of
+// ending the context of Run, as for a Worker.
+type Runner interface {
+	Run(ctx context.Context) error
+}
+
+// RunnerFunc makes a function a Runner.
+type RunnerFunc func(ctx context.Context) error
+
+// Run calls f.
+func (f RunnerFunc) Run(ctx context.Context) error { return f(ctx) }
+
+// DefaultGroupTimeout is the default of Group.Timeout. It is longer than the
+// DefaultDrainTimeout of a Worker.
+const DefaultGroupTimeout = 45 * time.Second
+
+// Group runs the parts of a program and stops them in order. The zero value is an empty
+// Group.
+//
+// Add what others need first: workers, then an ingest and a replayer, then servers. The
+// Group stops them in the opposite order, so that no request comes when its workers have
+// stopped. Close the Client after Run.
+type Group struct {
+	// Timeout bounds how long the members have to stop, all together. Then the context
+	// of their Run ends. Default: DefaultGroupTimeout.
+	Timeout time.Duration
+
+	stages [][]Runner
+}
+
+// Add adds members that stop at the same time, and before all that were added earlier. It
+// must not be called after Run.
+func (g *Group) Add(members ...Runner) { g.stages = append(g.stages, members) }
+
+// Run runs all members until ctx ends, or one of them returns an error. Then it stops
+// them. It returns when all have ended, with their errors.
+func (g *Group) Run(ctx context.Context) error {
+	running, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var all sync.WaitGroup
+	stages := make([][]*member, len(g.stages))
+	for i, runners := range g.stages {
+		for _, r := range runners {
+			m := &member{Runner: r, ended: make(chan struct{})}
+			m.ctx, m.cancel = context.WithCancel(context.WithoutCancel(ctx))
+			stages[i] = append(stages[i], m)
+			all.Go(func() { m.run(fail) })
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(done)
+	}()
+	select {
+	case <-running.Done():
+	case <-done: // by themselves
+	}
+
+	timeout := g.Timeout
+	if timeout == 0 {
+		timeout = DefaultGroupTimeout
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	var errs []error
+	for _, stage := range slices.Backward(stages) {
+		var stopping sync.WaitGroup
+		for _, m := range stage {
+			stopping.Go(func() { m.stop(within) })
+		}
+		stopping.Wait()
+		for _, m := range stage {
+			errs = append(errs, m.err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// member is a Runner that runs.
+type member struct {
+	Runner
+	ctx    context.Context
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error // valid once ended is closed
+}
+
+func (m *member) run(fail context.CancelCauseFunc) {
+	defer close(m.ended)
+	defer m.cancel()
+	err := m.Run(m.ctx)
+	if m.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = nil // it was told to
+	}
+	if m.err = err; err != nil {
+		fail(err)
+	}
+}
+
+// stop returns when the member has ended. When ctx ends, so does the context of its Run.
+func (m *member) stop(ctx context.Context) {
+	defer context.AfterFunc(ctx, m.cancel)()
+	if s, ok := m.Runner.(interface{ Shutdown(context.Context) error }); ok {
+		_ = s.Shutdown(ctx) // Run returns its own error
+	} else {
+		m.cancel()
+	}
+	<-m.ended
+}
+
+// Server returns a Runner for an *http.Server, such as one that serves a console.
+func Server(s interface {
+	ListenAndServe() error
+	Shutdown(ctx context.Context) error
+},
+) Runner {
+	return &server{listen: s.ListenAndServe, shutdown: s.Shutdown}
+}
+
+type server struct {
+	listen   func() error
+	shutdown func(context.Context) error
+
+	mu       sync.Mutex
+	stopping bool
+}
+
+func (s *server) Run(ctx context.Context) error {
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		_ = s.Shutdown(ctx)
+	})
+	err := s.listen()
+	if !stop() {
+		<-stopped
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping {
+		return nil
+	}
+	return err
+}
+
+func (s *server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.stopping = true
+	s.mu.Unlock()
+	return s.shutdown(ctx)
+}

@@ -1,0 +1,84 @@
+package consume
+
+import "time"
+
+// bursts gather equal messages: the first waits for the window, equal ones that arrive
+// meanwhile join it, and then the newest is handled for all of them. One goroutine uses it.
+type bursts struct {
+	window time.Duration
+	open   []*burst // in the order in which they end
+	byKey  map[string]*burst
+	timer  *time.Timer
+}
+
+type burst struct {
+	key    string
+	ends   time.Time
+	newest *Delivery // the session settles it last
+	others []*Delivery
+}
+
+// add has a delivery wait for others like it.
+func (b *bursts) add(key string, d *Delivery) {
+	if same := b.byKey[key]; same != nil {
+		same.others = append(same.others, same.newest)
+		same.newest = d
+		return
+	}
+	if b.byKey == nil {
+		b.byKey = map[string]*burst{}
+	}
+	x := &burst{key: key, ends: time.Now().Add(b.window), newest: d}
+	b.byKey[key] = x
+	if b.open = append(b.open, x); len(b.open) == 1 {
+		b.schedule()
+	}
+}
+
+// due returns a channel that gets the time when the window of the first burst ends.
+func (b *bursts) due() <-chan time.Time {
+	if b.timer == nil {
+		return nil
+	}
+	return b.timer.C
+}
+
+func (b *bursts) schedule() {
+	if b.timer != nil {
+		b.timer.Stop()
+		b.timer = nil
+	}
+	if len(b.open) > 0 {
+		b.timer = time.NewTimer(time.Until(b.open[0].ends))
+	}
+}
+
+// pop returns the newest delivery of each burst whose window has ended.
+func (b *bursts) pop(now time.Time) (due []*Delivery) {
+	for len(b.open) > 0 && !b.open[0].ends.After(now) {
+		due = append(due, b.open[0].close())
+		delete(b.byKey, b.open[0].key)
+		b.open = b.open[1:]
+	}
+	b.schedule()
+	return due
+}
+
+// all returns the newest delivery of each burst, and empties b.
+func (b *bursts) all() (all []*Delivery) {
+	for _, x := range b.open {
+		all = append(all, x.close())
+	}
+	b.open, b.byKey = nil, nil
+	b.schedule()
+	return all
+}
+
+func (b *burst) close() *Delivery {
+	d := b.newest
+	d.gathered = true
+	if d.Burst = b.others; len(d.Burst) > 0 {
+		d.arrived = d.Burst[0].arrived // the acknowledgement timeout is that of each of them
+	}
+	return d
+}

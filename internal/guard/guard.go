@@ -1,0 +1,19 @@
+// Package guard calls code of the user whose panics must not end the process. It
+// imports the standard library only.
+package guard
+
+import (
+	"fmt"
+	"runtime/debug"
+)
+
+// Call calls f and returns its error, or an error that describes its panic. The name
+// says what panicked, such as "limiter".
+func Call(name string, f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("reprise: the %s panicked: %v\n\n%s", name, v, debug.Stack())
+		}
+	}()
+	return f()
+}
