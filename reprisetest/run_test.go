@@ -66,7 +66,7 @@ var failures = map[string]struct {
 				}
 			})
 		},
-		[]string{"goroutines are left at the end of the test: close clients that you dialled yourself", "reprise.(*link).reconnect"},
+		[]string{"goroutines are left at the end of the test: close clients that you dialled yourself", "amqpconn.(*Link).reconnect"},
 	},
 	"a test that waits for ever": {
 		func(t *testing.T) {
