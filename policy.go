@@ -119,6 +119,7 @@ func validateLimits(owner string, attempts int, giveUpAfter time.Duration, inste
 type Decision struct {
 	Retry  bool          // it comes back; else it is parked
 	Delay  time.Duration // when it comes back, from now; never negative
+	Pause  time.Duration // with Retry: how long the worker consumes nothing, see PauseFor
 	Reason string        // why it is parked, such as "10 attempts made"
 }
 
@@ -157,7 +158,7 @@ func (p Policy) decide(v verdict, err error, attempt int, since time.Duration, w
 	if p.GiveUpAfter > 0 && delay > p.GiveUpAfter-since {
 		return Decision{Reason: tooLate(delay, since, p.GiveUpAfter) + rule}
 	}
-	return Decision{Retry: true, Delay: delay}
+	return Decision{Retry: true, Delay: delay, Pause: v.pause}
 }
 
 func attemptsMade(made, limit int) string {

@@ -3,6 +3,7 @@ package oteltrace
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
 )
 
 // maxText bounds the text of an error on a span, as on a message.
@@ -33,58 +35,28 @@ func record(span trace.Span, err error) {
 			span.SetStatus(codes.Error, "the error cannot be read: its methods panic")
 		}
 	}()
-	span.SetAttributes(read(err).attributes()...)
+	span.SetAttributes(outcome(err)...)
 	span.SetAttributes(errorType(err))
 	span.SetStatus(codes.Error, text(err))
 }
 
-// asked is what a handler wants by its error.
-type asked struct {
-	park   bool
-	named  bool // the delay
-	delay  time.Duration
-	paused time.Duration
-}
+// unnamed is the delay of errors that name none.
+const unnamed = backoff.Fixed(math.MaxInt64)
 
-func (a asked) attributes() []attribute.KeyValue {
-	if a.park {
+// outcome returns what the handler asked for by its error, as the worker reads it.
+func outcome(err error) []attribute.KeyValue {
+	d := reprise.Policy{MaxAttempts: 2, Backoff: unnamed}.Decide(err, 1, 0)
+	if !d.Retry {
 		return []attribute.KeyValue{OutcomeKey.String("park")}
 	}
 	attributes := []attribute.KeyValue{OutcomeKey.String("retry")}
-	if a.named {
-		attributes = append(attributes, RetryAfterKey.Float64(a.delay.Seconds()))
+	if d.Delay != time.Duration(unnamed) {
+		attributes = append(attributes, RetryAfterKey.Float64(d.Delay.Seconds()))
 	}
-	if a.paused > 0 {
-		attributes = append(attributes, PauseForKey.Float64(a.paused.Seconds()))
+	if d.Pause > 0 {
+		attributes = append(attributes, PauseForKey.Float64(d.Pause.Seconds()))
 	}
 	return attributes
-}
-
-// read reads an error as the worker does: the outermost outcome counts; of errors
-// that are joined, one that parks, else the longest delay and the longest pause.
-func read(err error) (a asked) {
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		switch x := e.(type) {
-		case *reprise.ParkError:
-			return asked{park: true}
-		case *reprise.RetryAfterError:
-			a = asked{named: true, delay: max(0, x.Delay)}
-			if x.Pause {
-				a.paused = a.delay
-			}
-			return a
-		case interface{ Unwrap() []error }:
-			for _, branch := range x.Unwrap() {
-				b := read(branch)
-				if b.park {
-					return b
-				}
-				a = asked{named: a.named || b.named, delay: max(a.delay, b.delay), paused: max(a.paused, b.paused)}
-			}
-			return a
-		}
-	}
-	return asked{}
 }
 
 // errorType names the type of what went wrong, rather than that of the outcome it

@@ -151,46 +151,73 @@ func grown(c *web.Call, s *selection, v url.Values, state failed.State, err erro
 		show.Plural(s.Filter.AtMost, "message"), show.Thousands(now.N)), now, nil
 }
 
-// discardForm asks for the reason.
-func (p *Pages) discardForm(c *web.Call) error {
-	s, err := asked(c, failed.Failed)
+// actPage asks whether to discard, or to restore, what is selected, and does it.
+type actPage struct {
+	name, title string
+	did         string       // the parameter did of the page after it
+	state       failed.State // of the messages
+	hasReason   bool
+	act         func(c *web.Call, f failed.Filter, reason string) (int64, error)
+}
+
+var discardPage = actPage{
+	name: "discard", title: "Discard", did: "discarded", state: failed.Failed, hasReason: true,
+	act: func(c *web.Call, f failed.Filter, reason string) (int64, error) {
+		return c.Archive.Discard(c.R.Context(), f, reason, c.Who.Actor)
+	},
+}
+
+var restorePage = actPage{
+	name: "restore", title: "Restore", did: "restored", state: failed.Discarded,
+	act: func(c *web.Call, f failed.Filter, _ string) (int64, error) {
+		return c.Archive.Restore(c.R.Context(), f, c.Who.Actor)
+	},
+}
+
+// ask shows what is selected, with a form.
+func (a actPage) ask(c *web.Call) error {
+	s, err := asked(c, a.state)
 	if err != nil {
 		return err
 	}
-	return showDiscard(c, http.StatusOK, s, "", "")
+	return a.show(c, http.StatusOK, s, "", "")
 }
 
-func showDiscard(c *web.Call, status int, s *selection, reason, problem string) error {
+func (a actPage) show(c *web.Call, status int, s *selection, reason, problem string) error {
 	data := struct {
 		*selection
 		Reason  string
 		Missing bool // it is the reason that is wrong
 		Problem string
 	}{s, reason, reason == "", problem}
-	return render(c, status, "discard", page{Title: "Discard", Nav: "messages"}, data)
+	return render(c, status, a.name, page{Title: a.title, Nav: "messages"}, data)
 }
 
-// discard drops what is selected.
-func (p *Pages) discard(c *web.Call) error {
-	s, v, err := sent(c, failed.Failed)
+// do takes the form.
+func (a actPage) do(c *web.Call) error {
+	s, v, err := sent(c, a.state)
 	if err != nil {
 		return err
 	}
 	reason := strings.TrimSpace(v.Get("reason"))
-	if reason == "" {
-		return showDiscard(c, http.StatusUnprocessableEntity, s, "", "Write down why: whoever looks for these messages will want to know.")
+	if a.hasReason && reason == "" {
+		return a.show(c, http.StatusUnprocessableEntity, s, "", "Write down why: whoever looks for these messages will want to know.")
 	}
-	n, err := c.Archive.Discard(c.R.Context(), s.Filter, reason, c.Who.Actor)
+	n, err := a.act(c, s.Filter, reason)
 	if err != nil {
-		problem, now, err := grown(c, s, v, failed.Failed, err)
+		problem, now, err := grown(c, s, v, a.state, err)
 		if problem != "" {
-			return showDiscard(c, http.StatusConflict, now, reason, problem)
+			return a.show(c, http.StatusConflict, now, reason, problem)
 		}
 		return err
 	}
 	q := s.query
-	q.Set("did", "discarded")
+	q.Set("did", a.did)
 	q.Set("n", strconv.FormatInt(n, 10))
+	if a.state == failed.Discarded {
+		q.Del("state") // they are not where they were
+		return c.SeeOther(s.path, q)
+	}
 	// Undo is for the messages that this has discarded. If somebody else has discarded some of
 	// them first, nobody knows which.
 	if ids := len(s.Filter.IDs); ids <= maxUndo && int64(ids) == n {
@@ -198,43 +225,5 @@ func (p *Pages) discard(c *web.Call) error {
 			q.Add("undo", strconv.FormatInt(int64(id), 10))
 		}
 	}
-	return c.SeeOther(s.path, q)
-}
-
-// restoreForm asks whether to restore what is selected.
-func (p *Pages) restoreForm(c *web.Call) error {
-	s, err := asked(c, failed.Discarded)
-	if err != nil {
-		return err
-	}
-	return showRestore(c, http.StatusOK, s, "")
-}
-
-func showRestore(c *web.Call, status int, s *selection, problem string) error {
-	data := struct {
-		*selection
-		Problem string
-	}{s, problem}
-	return render(c, status, "restore", page{Title: "Restore", Nav: "messages"}, data)
-}
-
-// restore undoes it.
-func (p *Pages) restore(c *web.Call) error {
-	s, v, err := sent(c, failed.Discarded)
-	if err != nil {
-		return err
-	}
-	n, err := c.Archive.Restore(c.R.Context(), s.Filter, c.Who.Actor)
-	if err != nil {
-		problem, now, err := grown(c, s, v, failed.Discarded, err)
-		if problem != "" {
-			return showRestore(c, http.StatusConflict, now, problem)
-		}
-		return err
-	}
-	q := s.query
-	q.Del("state") // they are not where they were
-	q.Set("did", "restored")
-	q.Set("n", strconv.FormatInt(n, 10))
 	return c.SeeOther(s.path, q)
 }

@@ -17,8 +17,8 @@ import (
 )
 
 // editForm shows a form with what a replay would send now.
-func (p *Pages) editForm(c *web.Call) error {
-	m, err := editable(c)
+func (p *Pages) editForm(c *web.Call, id failed.ID) error {
+	m, err := editable(c, id)
 	if err != nil {
 		return err
 	}
@@ -37,8 +37,8 @@ type edition struct {
 }
 
 // edit takes the form: to show what is different, or to keep it, or to replay it too.
-func (p *Pages) edit(c *web.Call) error {
-	e, v, err := readEdition(c)
+func (p *Pages) edit(c *web.Call, id failed.ID) error {
+	e, v, err := readEdition(c, id)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (p *Pages) edit(c *web.Call) error {
 	to, err := keepEdit(c, do, e, content)
 	if errors.Is(err, failed.ErrState) {
 		// Somebody was quicker: if with an edit, the page shows both.
-		if e, _, again := readEdition(c); again != nil || e.moved() {
+		if e, _, again := readEdition(c, id); again != nil || e.moved() {
 			return cmp.Or(again, showEdit(c, e))
 		}
 	}
@@ -78,8 +78,8 @@ func keepEdit(c *web.Call, do string, e *edition, content failed.Content) (to st
 }
 
 // edition is the message in the address, and the form as it was sent.
-func readEdition(c *web.Call) (*edition, url.Values, error) {
-	m, err := editable(c)
+func readEdition(c *web.Call, id failed.ID) (*edition, url.Values, error) {
+	m, err := editable(c, id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -134,11 +134,7 @@ func atRevision(c *web.Call, m *failed.Message, revision int) (*failed.Message, 
 func (e *edition) moved() bool { return e.Seen != e.M.Revision }
 
 // revert takes an edit back.
-func (p *Pages) revert(c *web.Call) error {
-	id, err := pathID(c)
-	if err != nil {
-		return err
-	}
+func (p *Pages) revert(c *web.Call, id failed.ID) error {
 	v, err := c.Form()
 	if err != nil {
 		return err
@@ -147,15 +143,15 @@ func (p *Pages) revert(c *web.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Archive.Revert(c.R.Context(), failed.ID(id), seen, c.Who.Actor); err != nil {
+	if err := c.Archive.Revert(c.R.Context(), id, seen, c.Who.Actor); err != nil {
 		return err
 	}
-	return c.SeeOther(messagePath(failed.ID(id)), url.Values{"did": {"reverted"}})
+	return c.SeeOther(messagePath(id), url.Values{"did": {"reverted"}})
 }
 
 // editable is the message in the address, if whoever asks can edit it.
-func editable(c *web.Call) (*failed.Message, error) {
-	m, hidden, err := messageInPath(c)
+func editable(c *web.Call, id failed.ID) (*failed.Message, error) {
+	m, hidden, err := c.Message(id)
 	if err != nil {
 		return nil, err
 	}

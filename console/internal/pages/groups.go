@@ -112,13 +112,9 @@ func nextPage(path string, q url.Values, next string) template.URL {
 }
 
 // group shows a group with its messages.
-func (p *Pages) group(c *web.Call) error {
+func (p *Pages) group(c *web.Call, id failed.GroupID) error {
 	ctx := c.R.Context()
-	id, err := pathID(c)
-	if err != nil {
-		return err
-	}
-	g, err := c.Archive.Group(ctx, failed.GroupID(id))
+	g, err := c.Archive.Group(ctx, id)
 	if err != nil {
 		return err
 	}

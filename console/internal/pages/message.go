@@ -15,8 +15,8 @@ import (
 )
 
 // message shows a message: what became of it, and all that is in it.
-func (p *Pages) message(c *web.Call) error {
-	m, hidden, err := messageInPath(c)
+func (p *Pages) message(c *web.Call, id failed.ID) error {
+	m, hidden, err := c.Message(id)
 	if err != nil {
 		return err
 	}
@@ -52,23 +52,9 @@ func (p *Pages) message(c *web.Call) error {
 	return render(c, http.StatusOK, "message", page{Title: title, Nav: "groups", Flash: readFlash(c)}, data)
 }
 
-// messageInPath is the message in the address as whoever asks may see it, and whether
-// something is hidden from them.
-func messageInPath(c *web.Call) (m *failed.Message, hidden bool, err error) {
-	id, err := pathID(c)
-	if err != nil {
-		return nil, false, err
-	}
-	return c.Message(failed.ID(id))
-}
-
 // body is a message's body as it is, to be kept in a file: browsers do not show it.
-func (p *Pages) body(c *web.Call) error {
-	id, err := pathID(c)
-	if err != nil {
-		return err
-	}
-	return c.SendBody(failed.ID(id), ".bin")
+func (p *Pages) body(c *web.Call, id failed.ID) error {
+	return c.SendBody(id, ".bin")
 }
 
 // step is a point of a message's journey.

@@ -160,8 +160,16 @@ func searchFields(q url.Values) (fields []searchField, rest url.Values) {
 	return fields, rest
 }
 
-// pathID is the number of a thing in the address.
-func pathID(c *web.Call) (int64, error) { return pathInt(c, "id") }
+// byID returns a handler for the thing whose number is in the path.
+func byID[ID ~int64](f func(*web.Call, ID) error) func(*web.Call) error {
+	return func(c *web.Call) error {
+		id, err := pathInt(c, "id")
+		if err != nil {
+			return err
+		}
+		return f(c, ID(id))
+	}
+}
 
 func pathInt(c *web.Call, name string) (int64, error) {
 	n, err := strconv.ParseInt(c.R.PathValue(name), 10, 64)

@@ -93,13 +93,9 @@ func (p *Pages) replays(c *web.Call) error {
 }
 
 // replay shows one, what it could not send, and what came back from it.
-func (p *Pages) replay(c *web.Call) error {
-	id, err := pathID(c)
-	if err != nil {
-		return err
-	}
+func (p *Pages) replay(c *web.Call, id failed.ReplayID) error {
 	ctx := c.R.Context()
-	r, err := c.Archive.Replay(ctx, failed.ReplayID(id))
+	r, err := c.Archive.Replay(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -238,12 +234,8 @@ func readPlan(v url.Values) (failed.Plan, error) {
 }
 
 // cancelReplay ends one: what was not sent waits again.
-func (p *Pages) cancelReplay(c *web.Call) error {
-	id, err := pathID(c)
-	if err != nil {
-		return err
-	}
-	err = c.Archive.EndReplay(c.R.Context(), failed.ReplayID(id), failed.ReplayCancelled, "by "+string(c.Who.Actor), c.Who.Actor)
+func (p *Pages) cancelReplay(c *web.Call, id failed.ReplayID) error {
+	err := c.Archive.EndReplay(c.R.Context(), id, failed.ReplayCancelled, "by "+string(c.Who.Actor), c.Who.Actor)
 	if err != nil {
 		return err
 	}

@@ -11,12 +11,12 @@ import (
 )
 
 // revision shows what an edit made of a message.
-func (p *Pages) revision(c *web.Call) error {
+func (p *Pages) revision(c *web.Call, id failed.ID) error {
 	number, err := pathInt(c, "number")
 	if err != nil {
 		return err
 	}
-	m, _, err := messageInPath(c)
+	m, _, err := c.Message(id)
 	if err != nil {
 		return err
 	}

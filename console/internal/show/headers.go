@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -165,32 +166,9 @@ func ParseHeader(kind, text string, before any) (any, error) {
 
 // sameWidth returns n in the integer type of before where it fits, else as int64.
 func sameWidth(n int64, before any) any {
-	fits := func(low, high int64) bool { return low <= n && n <= high }
-	switch before.(type) {
-	case byte:
-		if fits(0, 1<<8-1) {
-			return byte(n)
-		}
-	case int8:
-		if fits(-1<<7, 1<<7-1) {
-			return int8(n)
-		}
-	case int16:
-		if fits(-1<<15, 1<<15-1) {
-			return int16(n)
-		}
-	case uint16:
-		if fits(0, 1<<16-1) {
-			return uint16(n)
-		}
-	case int32:
-		if fits(-1<<31, 1<<31-1) {
-			return int32(n)
-		}
-	case uint32:
-		if fits(0, 1<<32-1) {
-			return uint32(n)
-		}
+	v := reflect.ValueOf(before)
+	if v.CanInt() && !v.OverflowInt(n) || v.CanUint() && n >= 0 && !v.OverflowUint(uint64(n)) {
+		return reflect.ValueOf(n).Convert(v.Type()).Interface()
 	}
 	return n
 }
