@@ -75,10 +75,7 @@ func (r DeadLettering) withDefaults() DeadLettering {
 // a contradictory Infrastructure.
 func (r DeadLettering) Validate() error {
 	r = r.withDefaults()
-	var err error
-	if r.Delay < time.Millisecond || r.Delay%time.Millisecond != 0 || r.Delay > MaxDelay {
-		err = fmt.Errorf("topology: DeadLettering.Delay %s: use whole milliseconds, from 1ms to %s, or 0 for %s", r.Delay, MaxDelay, DefaultDeadLetteringDelay)
-	}
+	err := validateDelay("DeadLettering.Delay", r.Delay, time.Millisecond, "1ms", DefaultDeadLetteringDelay)
 	if r.Infrastructure.empty() {
 		return errors.Join(err, r.FailedAddress.validate("DeadLettering.FailedAddress"))
 	}

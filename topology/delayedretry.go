@@ -46,14 +46,10 @@ func (r DelayedRetry) withDefaults() DelayedRetry {
 // them, and delay nothing.
 func (r DelayedRetry) Validate() error {
 	r = r.withDefaults()
-	whole := func(d time.Duration) bool { return d >= time.Millisecond && d%time.Millisecond == 0 && d <= MaxDelay }
-	switch {
-	case !whole(r.Min):
-		return fmt.Errorf("topology: DelayedRetry.Min %s: use whole milliseconds, from 1ms to %s, or 0 for %s", r.Min, MaxDelay, DefaultDelayedRetryMin)
-	case !whole(r.Max) || r.Max < r.Min:
-		return fmt.Errorf("topology: DelayedRetry.Max %s: use whole milliseconds, from Min (%s) to %s, or 0 for %s", r.Max, r.Min, MaxDelay, DefaultDelayedRetryMax)
+	if err := validateDelay("DelayedRetry.Min", r.Min, time.Millisecond, "1ms", DefaultDelayedRetryMin); err != nil {
+		return err
 	}
-	return nil
+	return validateDelay("DelayedRetry.Max", r.Max, max(r.Min, time.Millisecond), fmt.Sprintf("Min (%s)", r.Min), DefaultDelayedRetryMax)
 }
 
 // Marks returns Deliveries.

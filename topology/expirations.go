@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -64,12 +65,11 @@ func (e Expirations) withDefaults() Expirations {
 // Validate reports numbers that no back-off has, and what to write instead.
 func (e Expirations) Validate() error {
 	e = e.withDefaults()
-	switch {
-	case len(e.WaitQueue) > maxName:
-		return validateLength("Expirations.WaitQueue", e.WaitQueue)
-	case e.First < time.Millisecond || e.First%time.Millisecond != 0 || e.First > MaxDelay:
-		return fmt.Errorf("topology: Expirations.First %s: use whole milliseconds, from 1ms to %s, or 0 for %s", e.First, MaxDelay, DefaultExpirationsFirst)
-	case !(e.Factor >= 1 && e.Factor <= maxGrowth): // written so that NaN fails too
+	if err := errors.Join(validateLength("Expirations.WaitQueue", e.WaitQueue),
+		validateDelay("Expirations.First", e.First, time.Millisecond, "1ms", DefaultExpirationsFirst)); err != nil {
+		return err
+	}
+	if !(e.Factor >= 1 && e.Factor <= maxGrowth) { // written so that NaN fails too
 		return fmt.Errorf("topology: Expirations.Factor %v: use 1 for delays that stay the same, more for such that grow, at most %d, or 0 for %v", e.Factor, maxGrowth, DefaultExpirationsFactor)
 	}
 	return nil

@@ -85,9 +85,7 @@ func (g GrowingTTL) Validate() error {
 	if !named {
 		errs = append(errs, errors.New("topology: GrowingTTL.WaitQueue is empty: name the queue that the WaitAddress leads to, since x-death goes by its name"))
 	}
-	if g.Max < g.First || g.Max%time.Millisecond != 0 || g.Max > MaxDelay {
-		errs = append(errs, fmt.Errorf("topology: GrowingTTL.Max %s: use whole milliseconds, from First (%s) to %s, or 0 for %s", g.Max, g.First, MaxDelay, DefaultGrowingTTLMax))
-	}
+	errs = append(errs, validateDelay("GrowingTTL.Max", g.Max, g.First, fmt.Sprintf("First (%s)", g.First), DefaultGrowingTTLMax))
 	if !(g.Jitter < 1) { // written so that NaN fails too
 		errs = append(errs, fmt.Errorf("topology: GrowingTTL.Jitter %v: use a part of the delay such as 0.1, less than 1, 0 for %v, or a negative number for none", g.Jitter, DefaultGrowingTTLJitter))
 	}

@@ -16,31 +16,7 @@ func (t Topology) Reach(exchange, key string) ([]string, error) {
 	if exchange == "" {
 		return []string{key}, nil
 	}
-	var queues []string
-	reached := []string{exchange}
-	add := func(to *[]string, name string) {
-		if name != "" && !slices.Contains(*to, name) {
-			*to = append(*to, name)
-		}
-	}
-	for i := 0; i < len(reached); i++ { // grows while it is walked
-		x, err := t.decided(reached[i])
-		if err != nil {
-			return nil, err
-		}
-		taken := false
-		for _, b := range t.Bindings {
-			if b.Exchange == x.Name && matches(x.Kind, b.RoutingKey, key) {
-				taken = true
-				add(&queues, b.Queue)
-				add(&reached, b.ToExchange)
-			}
-		}
-		if alternate, _ := x.Args["alternate-exchange"].(string); !taken {
-			add(&reached, alternate)
-		}
-	}
-	return queues, nil
+	return t.walk(exchange, t.decided, func(kind, bound string) bool { return matches(kind, bound, key) })
 }
 
 // decided returns an exchange whose bindings go by the key alone.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 )
 
 // What settings of Routes and Marks have in common that cannot be.
@@ -95,6 +96,14 @@ func (s Strategy) validateMarks() error {
 		"leave Marks out, for %T", route, s.Marks, own)
 }
 
+// validateDelay reports a delay that a queue or a message cannot have.
+func validateDelay(field string, d, low time.Duration, from string, byDefault time.Duration) error {
+	if d >= low && d%time.Millisecond == 0 && d <= MaxDelay {
+		return nil
+	}
+	return fmt.Errorf("topology: %s %s: use whole milliseconds, from %s to %s, or 0 for %s", field, d, from, MaxDelay, byDefault)
+}
+
 // validateNil reports a part that is a nil pointer.
 func validateNil(field string, part any) error {
 	if v := reflect.ValueOf(part); v.Kind() == reflect.Pointer && v.IsNil() {
@@ -125,17 +134,13 @@ func validateReserved(what, name string) error {
 	return nil
 }
 
-// predeclared are the exchanges that every broker has. They may be declared once more,
-// as they are.
-var predeclared = map[string]string{"amq.direct": Direct, "amq.fanout": Fanout, "amq.topic": Topic, "amq.headers": Headers, "amq.match": Headers}
-
 // validate reports an exchange that no broker accepts.
 func (e Exchange) validate() error {
 	errs := []error{validateOwn("exchange", e.Name)}
 	if e.Kind == "" {
 		errs = append(errs, fmt.Errorf("topology: exchange %q has no kind: use %q, %q, %q or %q", e.Name, Direct, Fanout, Topic, Headers))
 	}
-	if kind, found := predeclared[e.Name]; !found || kind != e.Kind || e.Transient || e.AutoDelete || e.Internal {
+	if kind, found := brokerKinds[e.Name]; !found || kind != e.Kind || e.Transient || e.AutoDelete || e.Internal {
 		errs = append(errs, validateReserved("exchange", e.Name))
 	}
 	return errors.Join(errs...)

@@ -68,33 +68,40 @@ func (t Topology) Leads(exchange, key, queue string) bool {
 }
 
 // leads reports whether an exchange leads to a queue, directly or through others,
-// by bindings that match; nil is all of them. An alternate exchange gets what an
-// exchange has no binding for (https://www.rabbitmq.com/docs/ae).
+// by bindings that match; nil is all of them.
 func (t Topology) leads(from, queue string, match func(kind, bound string) bool) bool {
+	queues, _ := t.walk(from, func(name string) (Exchange, error) { return t.exchange(name), nil }, match)
+	return slices.Contains(queues, queue)
+}
+
+// walk returns the queues to which an exchange leads, directly or through others, by bindings
+// that match; nil is all of them. An alternate exchange gets what an exchange has no binding
+// for (https://www.rabbitmq.com/docs/ae).
+func (t Topology) walk(from string, declared func(string) (Exchange, error), match func(kind, bound string) bool) (queues []string, err error) {
 	reached := []string{from}
-	reach := func(exchange string) {
-		if exchange != "" && !slices.Contains(reached, exchange) {
-			reached = append(reached, exchange)
+	add := func(to *[]string, name string) {
+		if name != "" && !slices.Contains(*to, name) {
+			*to = append(*to, name)
 		}
 	}
 	for i := 0; i < len(reached); i++ { // grows while it is walked
-		x := t.exchange(reached[i])
+		x, err := declared(reached[i])
+		if err != nil {
+			return nil, err
+		}
 		taken := false
 		for _, b := range t.Bindings {
-			if b.Exchange != x.Name || match != nil && !match(x.Kind, b.RoutingKey) {
-				continue
+			if b.Exchange == x.Name && (match == nil || match(x.Kind, b.RoutingKey)) {
+				taken = true
+				add(&queues, b.Queue)
+				add(&reached, b.ToExchange)
 			}
-			if b.Queue == queue && queue != "" {
-				return true
-			}
-			taken = true
-			reach(b.ToExchange)
 		}
 		if alternate, _ := x.Args["alternate-exchange"].(string); !taken || match == nil {
-			reach(alternate)
+			add(&reached, alternate)
 		}
 	}
-	return false
+	return queues, nil
 }
 
 // exchange returns the declaration of an exchange. The broker's own are there
