@@ -132,4 +132,9 @@ func at(kind string, id int64, rest ...string) string {
 	return strings.Join(append([]string{kind, strconv.FormatInt(id, 10)}, rest...), "/")
 }
 
-var dryRun = url.Values{"dry_run": {"true"}}
+func dry(isDryRun bool) url.Values {
+	if isDryRun {
+		return url.Values{"dry_run": {"true"}}
+	}
+	return nil
+}

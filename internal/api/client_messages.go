@@ -62,34 +62,20 @@ func (c *Client) Revert(ctx context.Context, id int64, seen int) (Message, error
 	return call[Message](ctx, c, http.MethodDelete, at("messages", id, "edit"), url.Values{"revision": {strconv.Itoa(seen)}}, nil)
 }
 
-// Discard drops messages.
-func (c *Client) Discard(ctx context.Context, d Discard) (Done, error) {
-	return call[Done](ctx, c, http.MethodPost, "discard", nil, d)
+// Discard drops messages, or, in a dry run, counts them.
+func (c *Client) Discard(ctx context.Context, d Discard, dryRun bool) (Done, error) {
+	return call[Done](ctx, c, http.MethodPost, "discard", dry(dryRun), d)
 }
 
-// WouldDiscard counts what Discard would drop.
-func (c *Client) WouldDiscard(ctx context.Context, d Discard) (Done, error) {
-	return call[Done](ctx, c, http.MethodPost, "discard", dryRun, d)
+// Restore undoes Discard, or, in a dry run, counts the messages.
+func (c *Client) Restore(ctx context.Context, s Selection, dryRun bool) (Done, error) {
+	return call[Done](ctx, c, http.MethodPost, "restore", dry(dryRun), s)
 }
 
-// Restore undoes Discard.
-func (c *Client) Restore(ctx context.Context, s Selection) (Done, error) {
-	return call[Done](ctx, c, http.MethodPost, "restore", nil, s)
-}
-
-// WouldRestore counts what Restore would bring back.
-func (c *Client) WouldRestore(ctx context.Context, s Selection) (Done, error) {
-	return call[Done](ctx, c, http.MethodPost, "restore", dryRun, s)
-}
-
-// Purge removes what is older than the archive's retention.
-func (c *Client) Purge(ctx context.Context) (Done, error) {
-	return call[Done](ctx, c, http.MethodPost, "purge", nil, nil)
-}
-
-// WouldPurge counts what Purge would remove.
-func (c *Client) WouldPurge(ctx context.Context) (Done, error) {
-	return call[Done](ctx, c, http.MethodPost, "purge", dryRun, nil)
+// Purge removes, or, in a dry run, counts the messages that are older than the archive's
+// retention.
+func (c *Client) Purge(ctx context.Context, dryRun bool) (Done, error) {
+	return call[Done](ctx, c, http.MethodPost, "purge", dry(dryRun), nil)
 }
 
 const jsonLines = "application/x-ndjson"

@@ -13,7 +13,7 @@ func (c *Client) BeginReplay(ctx context.Context, p Plan) (Replay, error) {
 
 // WouldReplay counts what BeginReplay would select, by where it would be sent.
 func (c *Client) WouldReplay(ctx context.Context, p Plan) (Preview, error) {
-	return call[Preview](ctx, c, http.MethodPost, "replays", dryRun, p)
+	return call[Preview](ctx, c, http.MethodPost, "replays", dry(true), p)
 }
 
 // Replay returns how far a replay is.

@@ -133,13 +133,13 @@ func TestClient(t *testing.T) {
 		do   func() (api.Done, error)
 		want api.Done
 	}{
-		{"would discard", func() (api.Done, error) { return c.WouldDiscard(ctx, discard) }, api.Done{Messages: 1, DryRun: true}},
-		{"discard", func() (api.Done, error) { return c.Discard(ctx, discard) }, api.Done{Messages: 1}},
-		{"would restore", func() (api.Done, error) { return c.WouldRestore(ctx, all) }, api.Done{Messages: 1, DryRun: true}},
-		{"restore", func() (api.Done, error) { return c.Restore(ctx, all) }, api.Done{Messages: 1}},
+		{"would discard", func() (api.Done, error) { return c.Discard(ctx, discard, true) }, api.Done{Messages: 1, DryRun: true}},
+		{"discard", func() (api.Done, error) { return c.Discard(ctx, discard, false) }, api.Done{Messages: 1}},
+		{"would restore", func() (api.Done, error) { return c.Restore(ctx, all, true) }, api.Done{Messages: 1, DryRun: true}},
+		{"restore", func() (api.Done, error) { return c.Restore(ctx, all, false) }, api.Done{Messages: 1}},
 		{"would replay", func() (api.Done, error) { p, err := c.WouldReplay(ctx, api.Plan{Selection: all}); return p.Done, err }, api.Done{Messages: 2, DryRun: true}},
-		{"would purge", func() (api.Done, error) { return c.WouldPurge(ctx) }, api.Done{DryRun: true}},
-		{"purge", func() (api.Done, error) { return c.Purge(ctx) }, api.Done{}},
+		{"would purge", func() (api.Done, error) { return c.Purge(ctx, true) }, api.Done{DryRun: true}},
+		{"purge", func() (api.Done, error) { return c.Purge(ctx, false) }, api.Done{}},
 	} {
 		if got, err := step.do(); err != nil || got != step.want {
 			t.Errorf("%s: %+v, %v", step.what, got, err)
@@ -222,7 +222,7 @@ func TestClientErrors(t *testing.T) {
 	}
 	_, err := client("").Me(t.Context())
 	checkError(t, err, http.StatusUnauthorized, "Bearer")
-	_, err = client(secret).Discard(t.Context(), api.Discard{})
+	_, err = client(secret).Discard(t.Context(), api.Discard{}, false)
 	checkError(t, err, http.StatusForbidden, "ask for a token with the role operate")
 	_, err = client(secret).Message(t.Context(), 99)
 	checkError(t, err, http.StatusNotFound, "not found")

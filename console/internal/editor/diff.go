@@ -28,51 +28,31 @@ func diff(before, after string, context int) []diffLine {
 	}
 	before, after = before+"\n", after+"\n" // so that all edits are of whole lines
 	var lines []diffLine
-	add := func(class, text string) {
-		for line := range strings.Lines(text) {
-			lines = append(lines, diffLine{class, strings.TrimSuffix(line, "\n")})
+	at := 1 // the next line of before
+	alike := func(until int) {
+		if until > at {
+			lines = append(lines, diffLine{"skip-lines", show.Plural(int64(until-at), "line") + " alike"})
+		}
+		at = until
+	}
+	u, _ := udiff.ToUnifiedDiff("", "", before, udiff.Lines(before, after), context) // its own edits fit
+	for _, h := range u.Hunks {
+		alike(h.FromLine)
+		for _, l := range h.Lines {
+			lines = append(lines, diffLine{diffClasses[l.Kind], strings.TrimSuffix(l.Content, "\n")})
+			if l.Kind != udiff.Insert {
+				at++
+			}
 		}
 	}
-	at := 0
-	for _, e := range udiff.Lines(before, after) {
-		add("", before[at:e.Start])
-		add("del", before[e.Start:e.End])
-		add("add", e.New)
-		at = e.End
-	}
-	add("", before[at:])
-	lines = fold(lines, context)
+	alike(strings.Count(before, "\n") + 1)
 	if more := len(lines) - maxDiffLines; more > 0 {
 		lines = append(lines[:maxDiffLines], diffLine{"skip-lines", show.Plural(int64(more), "more line") + " of the comparison"})
 	}
 	return lines
 }
 
-// fold leaves out what is the same and further than context lines from a difference.
-func fold(lines []diffLine, context int) []diffLine {
-	near := make([]bool, len(lines))
-	for i, l := range lines {
-		if l.Class != "" {
-			for k := max(0, i-context); k < min(len(lines), i+context+1); k++ {
-				near[k] = true
-			}
-		}
-	}
-	var folded []diffLine
-	for i := 0; i < len(lines); {
-		if near[i] {
-			folded = append(folded, lines[i])
-			i++
-			continue
-		}
-		from := i
-		for i < len(lines) && !near[i] {
-			i++
-		}
-		folded = append(folded, diffLine{"skip-lines", show.Plural(int64(i-from), "line") + " alike"})
-	}
-	return folded
-}
+var diffClasses = map[udiff.OpKind]string{udiff.Insert: "add", udiff.Delete: "del"}
 
 // EditDiff is what an edit changes.
 type EditDiff struct {

@@ -40,11 +40,7 @@ func (c *failedDiscardCmd) Run(ctx context.Context, streams IO) error {
 		return usagef("why? give --reason TEXT: whoever looks for the messages later wants to know")
 	}
 	return c.ask(streams, func(client *api.Client) error {
-		act := client.Discard
-		if c.DryRun {
-			act = client.WouldDiscard
-		}
-		done, err := act(ctx, api.Discard{Selection: s, Reason: c.Reason})
+		done, err := client.Discard(ctx, api.Discard{Selection: s, Reason: c.Reason}, c.DryRun)
 		return tell(streams, done, err, c.JSON, "discarded", len(c.IDs))
 	})
 }
@@ -74,11 +70,7 @@ func (c *failedUndoCmd) Run(ctx context.Context, streams IO) error {
 		return err
 	}
 	return c.ask(streams, func(client *api.Client) error {
-		act := client.Restore
-		if c.DryRun {
-			act = client.WouldRestore
-		}
-		done, err := act(ctx, s)
+		done, err := client.Restore(ctx, s, c.DryRun)
 		return tell(streams, done, err, c.JSON, "brought back", len(c.IDs))
 	})
 }

@@ -31,7 +31,7 @@ func (c *failedPurgeCmd) Run(ctx context.Context, streams IO) error {
 	return c.ask(streams, func(client *api.Client) error {
 		asks := !c.Yes && terminal(streams.Stdin) && terminal(streams.Stderr)
 		if c.DryRun || asks {
-			done, err := client.WouldPurge(ctx)
+			done, err := client.Purge(ctx, true)
 			if err != nil || c.DryRun {
 				return tell(streams, done, err, c.JSON, "removed", 0)
 			}
@@ -39,7 +39,7 @@ func (c *failedPurgeCmd) Run(ctx context.Context, streams IO) error {
 				return err
 			}
 		}
-		done, err := client.Purge(ctx)
+		done, err := client.Purge(ctx, false)
 		return tell(streams, done, err, c.JSON, "removed", 0)
 	})
 }
