@@ -26,8 +26,8 @@ test: ## run all tests, against RabbitMQ 3.10 and 4.3 and PostgreSQL too (ARGS='
 	scripts/test $(ARGS)
 
 .PHONY: test-short
-test-short: ## run the tests that need nothing but Go
-	go test $(or $(ARGS),./...)
+test-short: ## run the tests that need nothing but Go and take little time
+	go test -short $(or $(ARGS),./...)
 
 .PHONY: lint
 lint: ## check form, imports, generated files; it says how to mend what it finds
@@ -36,10 +36,6 @@ lint: ## check form, imports, generated files; it says how to mend what it finds
 .PHONY: fmt
 fmt: ## format all Go files
 	find . -name '*.go' -not -path '*/node_modules/*' -print0 | xargs -0 go tool gofumpt -w
-
-.PHONY: generate
-generate: ## make generated files anew
-	go generate ./...
 
 .PHONY: size
 size: ## count files, lines and exported names by package (BASE=v1.0 adds the difference)

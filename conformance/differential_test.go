@@ -3,7 +3,6 @@ package conformance
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/internal/testkit/flags"
 )
 
 // A script is played on the embedded broker and on RabbitMQ 4.3 at the same time, and whatever can be seen of the two is
@@ -160,10 +160,10 @@ const (
 
 func TestDifferential(t *testing.T) {
 	b := brokers(t)
-	unlessSet(t, "rapid.checks", checks)
-	unlessSet(t, "rapid.seed", seed)
-	unlessSet(t, "rapid.nofailfile", "true") // the script itself is printed
-	unlessSet(t, "rapid.shrinktime", "0s")   // see shrink
+	flags.Default(t, "rapid.checks", checks)
+	flags.Default(t, "rapid.seed", seed)
+	flags.Default(t, "rapid.nofailfile", "true") // the script itself is printed
+	flags.Default(t, "rapid.shrinktime", "0s")   // see shrink
 	var differs script
 	var how string
 	defer func() {
@@ -182,17 +182,4 @@ func TestDifferential(t *testing.T) {
 			t.Fatalf("the brokers differ:\n%s%s", s, how)
 		}
 	})
-}
-
-// unlessSet gives a flag another default for the time of a test.
-func unlessSet(t *testing.T, name, value string) {
-	t.Helper()
-	set := false
-	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
-	if set {
-		return
-	}
-	before := flag.Lookup(name).Value.String()
-	_ = flag.Lookup(name).Value.Set(value)
-	t.Cleanup(func() { _ = flag.Lookup(name).Value.Set(before) })
 }

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/testkit/flags"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -21,6 +22,7 @@ import (
 // messages are found by the same filters, in the same order, and groups and queues
 // count what is there. Of each act is a line in the audit log, and of nothing else.
 func TestAnArchiveIsAListOfMessages(t *testing.T) {
+	flags.Default(t, "rapid.checks", "20")
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()
 		a := db.archive(t, c.use, func(cfg *failed.Config) { cfg.Retention = 40 * time.Hour })

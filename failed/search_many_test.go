@@ -34,7 +34,10 @@ func TestSearchAmongMany(t *testing.T) {
 				Error: "it failed", Attempts: i%10 + 1, Content: failed.Content{Body: []byte(text.String())},
 			}})
 		}
-		all := value(a.Ingest(t.Context(), arrivals))(t)
+		var all []failed.ID
+		for some := range slices.Chunk(arrivals, 1000) { // each transaction has a time limit
+			all = append(all, value(a.Ingest(t.Context(), some))(t)...)
+		}
 		value(a.Discard(t.Context(), failed.Filter{Text: "fifth"}, "so", "me"))(t)
 		discarded, waiting := []failed.State{failed.Discarded}, []failed.State{failed.Failed}
 		for _, x := range []struct {

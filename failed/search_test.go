@@ -10,6 +10,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/testkit/flags"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -89,6 +90,7 @@ func first(list []failed.Summary, _ string, err error) func(rapid.TB) []failed.S
 
 // Whatever is searched for, it is words and never syntax.
 func TestAnyTextCanBeSearchedFor(t *testing.T) {
+	flags.Default(t, "rapid.checks", "25")
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
 		hostile := rapid.OneOf(anyBytes, rapid.SampledFrom([]string{
@@ -132,6 +134,7 @@ func TestAnyTextCanBeSearchedFor(t *testing.T) {
 
 // What arrives between two pages is on neither, and moves nothing.
 func TestPagesAreStable(t *testing.T) {
+	flags.Default(t, "rapid.checks", "25")
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()
 		a := db.archive(t, c.use)

@@ -237,6 +237,9 @@ func announced(t *testing.T, b *Browser) int {
 
 // Every action on every page changes the messages that its page announces, and no others.
 func TestActionsDoWhatIsAnnounced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: a browser takes its time")
+	}
 	archive := threeGroups(t)
 	pressed := map[string]bool{}
 	for name, pages := range map[string][]string{

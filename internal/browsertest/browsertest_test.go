@@ -28,6 +28,9 @@ const life = 10 * time.Minute
 // newBrowser starts a browser for a test.
 func newBrowser(t *testing.T) *Browser {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: a browser takes its time")
+	}
 	if _, err := exec.LookPath("chromium"); err != nil && os.Getenv("CHROMIUM") == "" {
 		t.Skip("needs Chromium: apt-get install chromium, or run make test")
 	}

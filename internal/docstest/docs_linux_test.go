@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 // Every command of the documentation does what is said, for a reader who types them in
 // their order, on a machine where nothing of ours is.
 func TestDocuments(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it builds and starts everything that the documentation does")
+	}
 	root := output(t, "", "git", "rev-parse", "--show-toplevel")
 	source, bin := snapshot(t, root), t.TempDir()
 	output(t, source, "make", "build")

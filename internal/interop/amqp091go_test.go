@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/reprisemq/reprise/internal/testkit"
 )
 
 // managementURL is where the tests of amqp091-go look for a management API; the port is in their code.
@@ -26,7 +28,7 @@ const ctlVariable = "REPRISE_INTEROP_RABBITMQCTL"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(ctlVariable) == "" {
-		os.Exit(m.Run())
+		os.Exit(testkit.Waiting{M: m}.Run())
 	}
 	if err := rabbitmqctl(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -40,6 +42,10 @@ func TestMain(m *testing.M) {
 // They run on one processor. TestDeclareArgsRejectToDeadLetterQueue asks ten times, without a pause, whether its own consumer
 // has rejected a message. On two processors the ten questions sometimes come before the rejection (3 times in 500).
 func TestAMQP091GoSuite(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes two and a half minutes")
+	}
+	t.Parallel()
 	reprise := filepath.Join(t.TempDir(), "reprise")
 	command(t, "go", "build", "-o", reprise, "github.com/reprisemq/reprise/cmd/reprise")
 	url := startBroker(t, reprise, "broker", "--memory", "--memory-limit", "64MiB",

@@ -66,6 +66,7 @@ var besides = []struct {
 }
 
 func TestBeside(t *testing.T) {
+	t.Parallel()
 	needPython(t)
 	needNode(t)
 	for _, d := range besides {

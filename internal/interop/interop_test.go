@@ -32,6 +32,7 @@ func run(t *testing.T, stdin, name string, args ...string) string {
 
 // Debian's amqp-tools, which rest on the C client librabbitmq.
 func TestAMQPTools(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("amqp-publish"); err != nil {
 		t.Skip("needs amqp-publish and its like: apt-get install amqp-tools, or run make test")
 	}
@@ -57,6 +58,7 @@ func TestAMQPTools(t *testing.T) {
 
 // The Node client amqplib makes a round trip through a wait queue: see node/retry.js.
 func TestNode(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("needs Node.js: apt-get install nodejs npm, or run make test")
 	}
@@ -76,6 +78,7 @@ const python = "/usr/bin/python3"
 
 // The Python client pika makes the same round trip: see python/retry.py.
 func TestPython(t *testing.T) {
+	t.Parallel()
 	if exec.Command(python, "-c", "import pika").Run() != nil {
 		t.Skip("needs Python with pika: apt-get install python3-pika, or run make test")
 	}
@@ -89,6 +92,7 @@ func TestPython(t *testing.T) {
 
 // Two programs that talk to the broker at a time do not see each other's mistakes.
 func TestGarbageBesideAClient(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("amqp-publish"); err != nil {
 		t.Skip("needs amqp-publish: apt-get install amqp-tools, or run make test")
 	}

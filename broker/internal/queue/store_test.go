@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/reprisemq/reprise/broker/internal/store"
+	"github.com/reprisemq/reprise/internal/testkit/flags"
 )
 
 // kept is a queue with a store, which can be closed and restored.
@@ -54,6 +55,7 @@ func (k *kept) settle() {
 // Whatever is done to a queue, one that has room for little in memory, and is closed and opened again in between, hands out
 // the same messages as one that has everything in memory.
 func TestAQueueOnDiskIsTheSame(t *testing.T) {
+	flags.Default(t, "rapid.checks", "30")
 	rapid.Check(t, func(t *rapid.T) {
 		config := Defaults("q")
 		config.Meter = NewMeter(1 << 40)

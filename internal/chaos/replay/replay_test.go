@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-var messages = flag.Int("replay.messages", 4000, "how many messages are taken in, or sent back, while the process is killed")
+var messages = flag.Int("replay.messages", 1600, "how many messages are taken in, or sent back, while the process is killed")
 
 // kills is how often, and batch how many messages a process may have sent and not
 // noted: see failed.ReplayerConfig.
