@@ -11,7 +11,7 @@ BASE ?=
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## see it work, in a quarter of a minute and without a broker
@@ -76,6 +76,11 @@ screenshots: ## take pictures of the console's pages: bin/screenshots, and two i
 .PHONY: soak-replay
 soak-replay: ## kill the process of a replay, and of an ingest, of MESSAGES messages (100000)
 	go test ./internal/chaos/replay -count=1 -timeout 0 -v -replay.messages $(or $(MESSAGES),100000) $(ARGS)
+
+.PHONY: soak-properties
+soak-properties: ## draw CHECKS cases (1000) in property tests that draw few in make test
+	go test ./failed ./broker/internal/queue ./conformance -run 'TestAnArchiveIsAList|TestAnyText|TestPagesAreStable|TestAQueueOnDisk|TestDifferential' \
+		-count=1 -timeout 0 -rapid.checks $(or $(CHECKS),1000) $(ARGS)
 
 .PHONY: clean
 clean: ## remove what was built (RabbitMQ stays in ~/.cache/reprise)

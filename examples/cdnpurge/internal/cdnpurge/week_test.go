@@ -165,6 +165,9 @@ var (
 //	go test ./examples/cdnpurge -run TestWeek -v -more       # and those of other ways
 //	go test ./examples/cdnpurge -run TestWeek -more -update  # writes them, and the charts
 func TestWeek(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: a week of purges in five ways")
+	}
 	all := traffic(seed)
 	results := play(t, all, ways)
 	for _, r := range results {
