@@ -17,8 +17,7 @@ type demoCmd struct {
 	RetryDelay time.Duration `name:"retry-delay" default:"2s" placeholder:"DURATION" help:"How long a failed message waits. Default ${default}; the real system has 4h."`
 	Faults     float64       `default:"0.2" placeholder:"SHARE" help:"Share of the requests that the store refuses, 0 to 0.9. Default ${default}."`
 	URL        string        `name:"url" type:"address" placeholder:"URL" help:"A RabbitMQ to run on, amqp://user:password@host:5672/vhost. Default: a broker in this process."`
-	Plain      bool          `help:"Print lines, also in a terminal."`
-	Verbose    bool          `help:"Log what the workers do, on stderr; makes lines of the view."`
+	Verbose    bool          `help:"Log what the workers do, on stderr."`
 }
 
 // Help shows examples below the flags.
@@ -38,7 +37,7 @@ Examples:
 func (c *demoCmd) Run(streams IO, stop *signals) (err error) {
 	o := demo.Options{
 		BrokerURL: c.URL, Once: c.Once, Events: c.Events, Seed: c.Seed, RetryDelay: c.RetryDelay, FaultRate: c.Faults,
-		Out: streams.Stdout, Plain: c.Plain || c.Verbose, Hurry: stop.again,
+		Out: streams.Stdout, Hurry: stop.again,
 	}
 	if c.Faults == 0 {
 		o.FaultRate = -1

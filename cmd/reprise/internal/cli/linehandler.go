@@ -1,11 +1,11 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -16,97 +16,68 @@ import (
 //
 //	15:04:05.123 INFO  listening  url=amqp://guest:guest@127.0.0.1:5672
 //
-// The time is the local one, without a date: whoever needs dates collects logs
-// by a program, and that reads JSON.
+// The time is local and has no date: a program that collects logs reads JSON.
 type lineHandler struct {
-	w      *lockedWriter
-	level  slog.Level
-	prefix string // of group names: "a.b."
-	attrs  string // those of With, as they are written
+	slog.Handler // writes the attributes to out.attrs
+	out          *lineWriter
 }
 
-type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
+type lineWriter struct {
+	mu    sync.Mutex
+	w     io.Writer
+	attrs bytes.Buffer
 }
 
-// Enabled implements [slog.Handler].
-func (h *lineHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level }
+func newLineHandler(w io.Writer, level slog.Leveler) slog.Handler {
+	out := &lineWriter{w: w}
+	return lineHandler{slog.NewTextHandler(&out.attrs, &slog.HandlerOptions{Level: level, ReplaceAttr: lineAttr}), out}
+}
+
+// lineAttr removes what Handle writes itself, and shortens times.
+func lineAttr(groups []string, a slog.Attr) slog.Attr {
+	switch v := a.Value; {
+	case len(groups) == 0 && (a.Key == slog.LevelKey || a.Key == slog.MessageKey):
+		return slog.Attr{}
+	case v.Kind() == slog.KindDuration:
+		a.Value = slog.StringValue(v.Duration().Round(time.Microsecond).String())
+	case v.Kind() == slog.KindTime:
+		a.Value = slog.StringValue(v.Time().Format(time.RFC3339))
+	}
+	return a
+}
 
 // Handle implements [slog.Handler].
-func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
-	var b strings.Builder
+func (h lineHandler) Handle(ctx context.Context, r slog.Record) error {
+	line := fmt.Sprintf("%-5s %s", r.Level, oneLine(r.Message))
 	if !r.Time.IsZero() {
-		b.WriteString(r.Time.Format("15:04:05.000 "))
+		line = r.Time.Format("15:04:05.000 ") + line
 	}
-	fmt.Fprintf(&b, "%-5s %s", r.Level, oneLine(r.Message))
-	attrs := h.attrs
-	r.Attrs(func(a slog.Attr) bool {
-		attrs += attr(h.prefix, a)
-		return true
-	})
-	if attrs != "" {
-		b.WriteString(" " + attrs)
+	r.Time = time.Time{}
+	h.out.mu.Lock()
+	defer h.out.mu.Unlock()
+	h.out.attrs.Reset()
+	if err := h.Handler.Handle(ctx, r); err != nil {
+		return err
 	}
-	b.WriteByte('\n')
-	h.w.mu.Lock()
-	defer h.w.mu.Unlock()
-	_, err := io.WriteString(h.w.w, b.String())
+	if attrs := strings.TrimSuffix(h.out.attrs.String(), "\n"); attrs != "" {
+		line += "  " + attrs
+	}
+	_, err := io.WriteString(h.out.w, line+"\n")
 	return err
 }
 
 // WithAttrs implements [slog.Handler].
-func (h *lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	with := *h
-	for _, a := range attrs {
-		with.attrs += attr(h.prefix, a)
-	}
-	return &with
+func (h lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return lineHandler{h.Handler.WithAttrs(attrs), h.out}
 }
 
 // WithGroup implements [slog.Handler].
-func (h *lineHandler) WithGroup(name string) slog.Handler {
-	with := *h
-	if name != "" {
-		with.prefix += name + "."
-	}
-	return &with
+func (h lineHandler) WithGroup(name string) slog.Handler {
+	return lineHandler{h.Handler.WithGroup(name), h.out}
 }
 
-// attr writes " key=value", or nothing.
-func attr(prefix string, a slog.Attr) string {
-	v := a.Value.Resolve()
-	if v.Kind() == slog.KindGroup {
-		if a.Key != "" {
-			prefix += a.Key + "."
-		}
-		var b strings.Builder
-		for _, x := range v.Group() {
-			b.WriteString(attr(prefix, x))
-		}
-		return b.String()
-	}
-	if a.Equal(slog.Attr{}) {
-		return ""
-	}
-	text := v.String()
-	switch v.Kind() {
-	case slog.KindDuration:
-		text = v.Duration().Round(time.Microsecond).String()
-	case slog.KindTime:
-		text = v.Time().Format(time.RFC3339)
-	}
-	if text == "" || strings.ContainsFunc(text, special) {
-		text = strconv.Quote(text)
-	}
-	return " " + prefix + a.Key + "=" + text
-}
-
-// special are the characters a bare value cannot have.
-func special(r rune) bool { return r == '"' || unicode.IsSpace(r) || !unicode.IsPrint(r) }
-
-// oneLine keeps what is not ours, such as the output of a program, from
-// controlling the terminal.
+// oneLine prevents foreign text, such as the output of a program, from controlling the
+// terminal.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

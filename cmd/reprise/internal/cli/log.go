@@ -15,5 +15,5 @@ func (f logFlags) logger(w io.Writer) *slog.Logger {
 	if f.Log == "json" {
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: f.LogLevel}))
 	}
-	return slog.New(&lineHandler{w: &lockedWriter{w: w}, level: f.LogLevel})
+	return slog.New(newLineHandler(w, f.LogLevel))
 }

@@ -63,7 +63,6 @@ type Options struct {
 	Latency    time.Duration // longest duration of a request; default 40ms, negative for none
 
 	Out    io.Writer
-	Plain  bool         // lines only, also if Out is a terminal
 	Logger *slog.Logger // of the worker library; default: none
 
 	// Hurry ends the wait for messages in flight when it is closed. They count as waiting.
@@ -121,7 +120,6 @@ type run struct {
 	screen   *screen
 	producer *producer
 	workers  []*reprise.Worker
-	queues   []queue // sampled by one goroutine at a time
 }
 
 // Run runs the demo until Events events are settled (Once) or until ctx ends. It then
@@ -140,8 +138,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	if o.Dial != nil {
 		url, broker = "amqp://guest:guest@embedded/", "the embedded broker"
 	}
-	r := &run{o: o, catalog: catalog, indexer: newIndexer(o, catalog), screen: newScreen(o)}
-	r.tracker = newTracker(r.indexer.note, func(a attempt) { r.screen.print(attemptLine(a, r.screen.width())) })
+	r := &run{o: o, catalog: catalog, indexer: newIndexer(o, catalog), screen: newScreen(o.Out)}
+	r.tracker = newTracker(r.indexer.note, func(a attempt) { r.screen.print(attemptLine(a, r.screen.width)) })
 	r.client, err = reprise.Dial(ctx, url, &reprise.Config{Name: "reprise demo", Dial: o.Dial, Logger: o.Logger, Observer: r.tracker})
 	if err != nil {
 		return err
@@ -157,12 +155,12 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := r.makeWorkers(); err != nil {
 		return err
 	}
-	r.screen.print(introLines(broker, o.RetryDelay, r.screen.width())...)
+	r.screen.print(introLines(broker, o.RetryDelay, r.screen.width)...)
 	err = r.work(ctx)
-	r.screen.end(queueLines(r.sample().queues))
 	if err != nil {
 		return err
 	}
+	r.screen.print(queueLines(r.depths())...)
 	return r.printLedger()
 }
 
@@ -188,7 +186,6 @@ func (r *run) declare(ctx context.Context) error {
 		if n > 0 && name != preset.CoverArtFailedQueue {
 			return fmt.Errorf("demo: queue %s must be empty: got %d messages (%s)", name, n, advice)
 		}
-		r.queues = append(r.queues, queue{name: name})
 	}
 	return nil
 }
@@ -267,73 +264,52 @@ func (r *run) work(ctx context.Context) error {
 	return nil
 }
 
-// watch updates the screen until ctx ends. It calls stop after everything was published
-// and no message is in flight.
+// watch calls stop after everything was published and no message is in flight.
 func (r *run) watch(ctx context.Context, published <-chan struct{}, stop context.CancelCauseFunc) {
+	select {
+	case <-published:
+	case <-ctx.Done():
+		return
+	}
+	if !r.o.Once {
+		r.screen.print(line{}.add(bold, "no more events; waiting for messages in flight (Ctrl-C again stops that, too)"))
+	}
 	const interval = 100 * time.Millisecond
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	idle := time.Duration(0)
-	for {
+	for idle := interval; ; idle += interval {
+		counts := r.tracker.snapshot()
+		for name, depth := range r.depths() {
+			if counts.running+depth > 0 && name != preset.CoverArtFailedQueue {
+				idle = 0
+			}
+		}
+		switch {
+		case idle > 0 && counts.waiting() == 0:
+			stop(errSettled)
+		case idle >= r.o.timeout:
+			stop(errLost)
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		s := r.sample()
-		if r.o.Once {
-			s.target = r.o.Events
-		}
-		select {
-		case <-published:
-			if !r.o.Once {
-				s.phase = "no more events; waiting for messages in flight (Ctrl-C again stops that, too)"
-			}
-			switch idle += interval; {
-			case s.busy():
-				idle = 0
-			case s.waiting() == 0:
-				stop(errSettled)
-			case idle >= r.o.timeout:
-				stop(errLost)
-			}
-		default:
-		}
-		r.screen.update(s)
 	}
 }
 
-// state is a sample of a run.
-type state struct {
-	counts
-	elapsed time.Duration
-	phase   string
-	target  int // number of events to publish; 0 for no end
-	queues  []queue
-}
-
-// sample asks the tracker and the broker. Depths stay as they were while the broker is
-// away; the client reports that.
-func (r *run) sample() state {
+// depths returns the number of ready messages by queue, without the queues that cannot be
+// asked: the client reports a broker that is away.
+func (r *run) depths() map[string]int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	for i := range r.queues {
-		q := &r.queues[i]
-		if n, err := r.client.Depth(ctx, q.name); err == nil {
-			q.push(n)
+	all := map[string]int{}
+	for _, name := range queueNames {
+		if n, err := r.client.Depth(ctx, name); err == nil {
+			all[name] = n
 		}
 	}
-	return state{counts: r.tracker.snapshot(), elapsed: time.Since(r.tracker.began), queues: r.queues}
-}
-
-// busy reports whether messages are in flight, as far as the queues tell.
-func (s state) busy() bool {
-	for _, q := range s.queues {
-		if q.name != preset.CoverArtFailedQueue && q.depth > 0 {
-			return true
-		}
-	}
-	return s.running > 0
+	return all
 }
 
 // newPrefix returns the prefix of the message ids of a run: the failed queue may hold

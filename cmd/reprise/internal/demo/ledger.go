@@ -137,7 +137,7 @@ func (r *run) printLedger() error {
 		return err
 	}
 	l := a.balance()
-	r.screen.print(append([]line{{}}, ledgerLines(l, r.o, r.screen.width())...)...)
+	r.screen.print(append([]line{{}}, ledgerLines(l, r.o, r.screen.width)...)...)
 	if !l.balanced() {
 		return ErrUnbalanced
 	}
