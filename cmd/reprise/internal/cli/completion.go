@@ -1,12 +1,13 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 )
 
 type completionCmd struct {
@@ -101,11 +102,11 @@ type completeCmd struct {
 }
 
 // Run prints the candidates.
-func (c *completeCmd) Run(ctx context.Context, streams IO, command *kong.Context) error {
+func (c *completeCmd) Run(streams IO, command *kong.Context) error {
 	if len(c.Words) == 0 {
 		c.Words = []string{""}
 	}
-	for _, x := range candidates(command.Model.Node, c.Words, names{ctx, streams, c.Words}) {
+	for _, x := range candidates(command.Model.Node, c.Words) {
 		if _, err := fmt.Fprintln(streams.Stdout, strings.TrimSuffix(x.value+"\t"+x.help, "\t")); err != nil {
 			return err
 		}
@@ -122,7 +123,7 @@ var (
 )
 
 // candidates are what could stand in place of the last of some words.
-func candidates(node *kong.Node, words []string, known names) []candidate {
+func candidates(node *kong.Node, words []string) []candidate {
 	flags := node.Flags
 	last := words[len(words)-1]
 	var pending *kong.Flag // whose value comes next
@@ -152,20 +153,20 @@ func candidates(node *kong.Node, words []string, known names) []candidate {
 	name, value, assigned := strings.Cut(last, "=")
 	switch {
 	case pending != nil:
-		return valuesOf(pending.Value, "", last, known.of(pending.Value, flags))
+		return valuesOf(pending.Value, "", last, queuesOf(pending.Value, flags, words))
 	case !literal && assigned && strings.HasPrefix(last, "--"):
 		if f := flagOf(flags, name); f != nil {
-			return valuesOf(f.Value, name+"=", value, known.of(f.Value, flags))
+			return valuesOf(f.Value, name+"=", value, queuesOf(f.Value, flags, words))
 		}
 		return nil
 	case !literal && strings.HasPrefix(last, "-"):
 		return matchingFlags(flags, last)
 	case arguments < len(node.Positional):
 		v := node.Positional[arguments]
-		return valuesOf(v, "", last, known.of(v, flags))
+		return valuesOf(v, "", last, queuesOf(v, flags, words))
 	case len(node.Positional) > 0 && node.Positional[len(node.Positional)-1].IsCumulative():
 		v := node.Positional[len(node.Positional)-1]
-		return valuesOf(v, "", last, known.of(v, flags))
+		return valuesOf(v, "", last, queuesOf(v, flags, words))
 	}
 	var found []candidate
 	for _, child := range node.Children {
@@ -229,6 +230,33 @@ func valuesOf(v *kong.Value, before, begun string, present []candidate) []candid
 		return []candidate{files}
 	case "DIR":
 		return []candidate{dirs}
+	}
+	return found
+}
+
+// queuesOf returns the queues of the configuration that words name, if the value is that
+// of --queue beside --config.
+func queuesOf(v *kong.Value, flags []*kong.Flag, words []string) (found []candidate) {
+	if v.Name != "queue" || flagOf(flags, "--config") == nil {
+		return nil
+	}
+	path := "reprise.yaml"
+	for i, word := range words {
+		name, value, assigned := strings.Cut(word, "=")
+		switch {
+		case name != "--config" && name != "-c":
+		case assigned:
+			path = value
+		case i+1 < len(words):
+			path = words[i+1]
+		}
+	}
+	cfg, err := config.Load(path)
+	if err != nil {
+		return nil // a shell shows no errors
+	}
+	for _, w := range cfg.Workers {
+		found = append(found, candidate{value: w.Queue})
 	}
 	return found
 }
