@@ -5,7 +5,6 @@ var Exceptions = []string{
 	"place internal/publish",
 	". → github.com/rabbitmq/amqp091-go",
 	"files of .",
-	"broker/internal/diskstore/salvage.go",
 	"package comment of internal/amqpwire",
 	"package comment of failed",
 	"package comment of idempotent",

@@ -166,9 +166,11 @@ func TestDataDirectoriesThatCannotBeUsed(t *testing.T) {
 			t.Errorf("two brokers on one directory: %v", err)
 		}
 	})
-	must(t, os.WriteFile(filepath.Join(dirOf(config), "FORMAT"), []byte("reprise 99\n"), 0o600))
-	if _, err := broker.New(config); !errors.Is(err, broker.ErrFormat) || !strings.Contains(err.Error(), dirOf(config)) {
-		t.Errorf("a newer format: %v", err)
+	for _, format := range []string{"reprise 99\n", "reprise 1\n"} {
+		must(t, os.WriteFile(filepath.Join(dirOf(config), "FORMAT"), []byte(format), 0o600))
+		if _, err := broker.New(config); !errors.Is(err, broker.ErrFormat) || !strings.Contains(err.Error(), dirOf(config)) {
+			t.Errorf("a newer format: %v", err)
+		}
 	}
 	file := t.TempDir() + "/file"
 	must(t, os.WriteFile(file, nil, 0o600))

@@ -27,7 +27,7 @@ func (d *disk) Backup(dir string) error {
 	if err := d.listBackup(d.fs.PathJoin(dir, databaseDir)); err != nil {
 		return err
 	}
-	return writeFormat(d.fs, dir, format) // last: without it the copy is not taken for one
+	return writeFormat(d.fs, dir) // last: without it the copy is not taken for one
 }
 
 // listBackup writes the inventory of a backup. It does not read the files again that were only given another name.

@@ -30,14 +30,14 @@ type Contents struct {
 // Check reads everything in a data directory that nobody has open. It changes nothing. The error says that the directory
 // could not be checked; damage is in the report.
 func Check(o Options) (Report, error) {
-	d, version, err := openOffline(&o)
+	d, whole, err := openOffline(&o)
 	if err != nil {
 		return Report{}, err
 	}
 	defer d.lock.Close()
 	database := d.fs.PathJoin(o.Dir, databaseDir)
 	var r Report
-	if r.Damage, err = d.compare(database, version); err != nil || len(r.Damage) > 0 {
+	if r.Damage, err = d.compare(database, whole); err != nil || len(r.Damage) > 0 {
 		return r, err
 	}
 	if err := d.rehearse(database); err != nil {
@@ -67,8 +67,8 @@ func Check(o Options) (Report, error) {
 // errNoData is the error of a directory that is no data directory.
 var errNoData = fmt.Errorf("there is neither a file %s nor a directory %s", formatFile, databaseDir)
 
-// openOffline locks a data directory that is there.
-func openOffline(o *Options) (d *disk, version int, err error) {
+// openOffline locks a data directory that is there. It reports whether the file FORMAT is whole.
+func openOffline(o *Options) (d *disk, whole bool, err error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
@@ -77,14 +77,14 @@ func openOffline(o *Options) (d *disk, version int, err error) {
 	}
 	d = &disk{dir: o.Dir, log: o.Log, failed: make(chan struct{}), damaged: make(chan struct{})}
 	d.fs = &guard{FS: o.FS, d: d}
-	version, err = readFormat(o.FS, o.Dir)
-	if err == nil && version == 0 {
+	whole, err = hasFormat(o.FS, o.Dir)
+	if err == nil && !whole {
 		if _, err = o.FS.Stat(o.FS.PathJoin(o.Dir, databaseDir)); err != nil {
 			err = errNoData
 		}
 	}
 	if errors.Is(err, ErrFormat) && isAlmost(o.FS, o.Dir) {
-		version, err = 0, nil
+		err = nil
 	}
 	if err == nil {
 		if d.lock, err = pebble.LockDirectory(o.Dir, o.FS); err != nil {
@@ -92,9 +92,9 @@ func openOffline(o *Options) (d *disk, version int, err error) {
 		}
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("data directory %s: %w", o.Dir, err)
+		return nil, false, fmt.Errorf("data directory %s: %w", o.Dir, err)
 	}
-	return d, version, nil
+	return d, whole, nil
 }
 
 // isAlmost reports whether the text of a format is damaged, rather than that of another version.
@@ -104,15 +104,9 @@ func isAlmost(fs vfs.FS, dir string) bool {
 }
 
 // compare finds the damage that the inventory tells of.
-func (d *disk) compare(database string, version int) (wrong []Damage, err error) {
-	switch formatOf(d.fs, database, version) {
-	case 0:
+func (d *disk) compare(database string, whole bool) (wrong []Damage, err error) {
+	if !whole {
 		wrong = append(wrong, Damage{d.fs.PathJoin(d.dir, formatFile), "it is missing or damaged"})
-	case 1:
-		if err := checkManifest(d.fs, database); err != nil {
-			wrong = append(wrong, Damage{database, describe(err)})
-		}
-		return wrong, nil
 	}
 	v, inventories, err := readInventory(d.fs, database)
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 // Copy copies a data directory that nobody has open, or a backup, to where nothing is yet. It blocks.
 func Copy(from, to string) error {
 	fs := vfs.Default
-	version, err := copyable(fs, from, to)
-	if err != nil {
+	if err := copyable(fs, from, to); err != nil {
 		return err
 	}
 	lock, err := pebble.LockDirectory(from, fs)
@@ -35,28 +34,24 @@ func Copy(from, to string) error {
 	if err := syncDir(fs, to); err != nil {
 		return err
 	}
-	written := format
-	if version == 1 {
-		written = oldFormat
-	}
-	return writeFormat(fs, to, written) // last: without it the copy is not taken for one
+	return writeFormat(fs, to) // last: without it the copy is not taken for one
 }
 
-// copyable returns the version of the format of a data directory that can be copied.
-func copyable(fs vfs.FS, from, to string) (version int, err error) {
-	version, err = readFormat(fs, from)
+// copyable returns why a data directory cannot be copied.
+func copyable(fs vfs.FS, from, to string) error {
+	whole, err := hasFormat(fs, from)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", from, err)
+		return fmt.Errorf("%s: %w", from, err)
 	}
-	if version == 0 {
-		return 0, fmt.Errorf("%s is neither a data directory nor a whole backup: it has no file %s", from, formatFile)
+	if !whole {
+		return fmt.Errorf("%s is neither a data directory nor a whole backup: it has no file %s", from, formatFile)
 	}
 	there, err := fs.List(to)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return version, nil
+		return nil
 	case err == nil && len(there) > 0:
-		return 0, fmt.Errorf("%s is not empty: name a directory that is, or none that is there", to)
+		return fmt.Errorf("%s is not empty: name a directory that is, or none that is there", to)
 	}
-	return version, err
+	return err
 }

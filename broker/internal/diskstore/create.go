@@ -14,11 +14,9 @@ import (
 
 // format is what is written into a data directory's file of that name. A version that does not know it leaves the
 // directory alone.
-//
-// The first format had no inventory. A directory in it gets one when it is opened, and the second format.
+// The first one had no inventory, and is not read any more.
 const (
 	formatFile = "FORMAT"
-	oldFormat  = "reprise 1\n"
 	format     = "reprise 2\n"
 )
 
@@ -31,11 +29,11 @@ const unfinished = ".new"
 // with a database in it has none, and one that has lost it is not taken for a new one.
 func (d *disk) create() error {
 	path := d.fs.PathJoin(d.dir, databaseDir)
-	version, err := d.look()
+	there, err := d.look()
 	if err != nil {
 		return err
 	}
-	if version != 0 {
+	if there {
 		if _, err := d.fs.Stat(path + unfinished); err == nil {
 			return d.baptize(path)
 		}
@@ -65,18 +63,18 @@ func (d *disk) create() error {
 	if err := writeInventory(d.fs, path+unfinished, v); err != nil {
 		return err
 	}
-	if err := writeFormat(d.fs, d.dir, format); err != nil {
+	if err := writeFormat(d.fs, d.dir); err != nil {
 		return err
 	}
 	return d.baptize(path)
 }
 
-// look returns the version of the format of a data directory, or 0 if the directory is to be made one. It changes nothing.
-func (d *disk) look() (version int, err error) {
-	if version, err = readFormat(d.fs, d.dir); version == 0 && err == nil {
+// look reports whether the directory is a data directory. An error says that it can be made none. It changes nothing.
+func (d *disk) look() (there bool, err error) {
+	if there, err = hasFormat(d.fs, d.dir); !there && err == nil {
 		err = d.empty()
 	}
-	return version, err
+	return there, err
 }
 
 func (d *disk) baptize(path string) error {
@@ -102,44 +100,30 @@ func (d *disk) empty() error {
 		ErrDamaged, names[0], formatFile)
 }
 
-// readFormat returns the version of the format of a data directory, or 0 if it has none.
-func readFormat(fs vfs.FS, dir string) (version int, err error) {
+// hasFormat reports whether a data directory has the file that says its format. An error says that it has another format.
+func hasFormat(fs vfs.FS, dir string) (bool, error) {
 	name := fs.PathJoin(dir, formatFile)
 	f, err := fs.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
-		return 0, nil
+		return false, nil
 	}
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, 100))
-	switch {
-	case err != nil:
-		return 0, err
-	case string(text) == oldFormat:
-		return 1, nil
-	case string(text) == format:
-		return 2, nil
+	if err != nil {
+		return false, err
 	}
-	return 0, fmt.Errorf("%w: %s has %q, and this version reads %q; use the version of Reprise that wrote it, or if the file "+
+	if string(text) == format {
+		return true, nil
+	}
+	return false, fmt.Errorf("%w: %s has %q, and this version reads %q; use the version of Reprise that wrote it, or if the file "+
 		"is damaged, restore a backup", ErrFormat, name, strings.TrimSpace(string(text)), strings.TrimSpace(format))
 }
 
-// formatOf returns the version of the format of a database whose directory has the given one. A database with an inventory is
-// in the second format, whatever the file says: it may be a copy of an older one, or the first start of this version was
-// interrupted before it wrote the file.
-func formatOf(fs vfs.FS, database string, version int) int {
-	if version == 1 {
-		if _, _, err := readInventory(fs, database); err == nil {
-			return 2
-		}
-	}
-	return version
-}
-
 // writeFormat writes the file so that there is either none or a whole one.
-func writeFormat(fs vfs.FS, dir, format string) error {
+func writeFormat(fs vfs.FS, dir string) error {
 	name := fs.PathJoin(dir, formatFile)
 	if err := writeFile(fs, name+unfinished, []byte(format)); err != nil {
 		return err

@@ -100,22 +100,11 @@ func (d *disk) open() error {
 
 func (d *disk) openDatabase() (err error) {
 	path := d.fs.PathJoin(d.dir, databaseDir)
-	version, err := readFormat(d.fs, d.dir)
+	v, err := d.examine(path, d.everything)
 	if err != nil {
 		return err
 	}
-	written := version
-	version = formatOf(d.fs, path, version)
-	v, err := d.examine(path, version, d.everything)
-	if err != nil {
-		return err
-	}
-	if written != version {
-		if err := writeFormat(d.fs.FS, d.dir, format); err != nil {
-			return err
-		}
-	}
-	if err := d.track(path, version, v); err != nil {
+	if err := d.track(path, v); err != nil {
 		return err
 	}
 	options := d.options()
@@ -127,22 +116,11 @@ func (d *disk) openDatabase() (err error) {
 	return nil
 }
 
-// track has the inventory follow what is written from now on. A directory in the old format gets one.
-func (d *disk) track(path string, version int, v inventory) (err error) {
+// track has the inventory follow what is written from now on.
+func (d *disk) track(path string, v inventory) (err error) {
 	fs := d.fs.FS
-	if version == 1 {
-		v = inventory{number: 1, files: make(map[string]extent)}
-	}
 	if !v.sealed {
 		if err := v.complete(fs, path); err != nil {
-			return err
-		}
-	}
-	if version == 1 {
-		if err := writeInventory(fs, path, v); err != nil {
-			return err
-		}
-		if err := writeFormat(fs, d.dir, format); err != nil {
 			return err
 		}
 	}

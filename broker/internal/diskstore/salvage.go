@@ -6,18 +6,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
 	"maps"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
-	"github.com/cockroachdb/pebble/v2/record"
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -31,7 +26,7 @@ const salvagedDir = databaseDir + ".salvage"
 // A table that cannot be read at all is left out. If it had the deletions of messages in older tables, those messages come
 // again.
 func Salvage(o Options, repair func([]Document) []Document) (r Report, err error) {
-	d, version, err := openOffline(&o)
+	d, whole, err := openOffline(&o)
 	if err != nil {
 		return r, err
 	}
@@ -45,7 +40,7 @@ func Salvage(o Options, repair func([]Document) []Document) (r Report, err error
 		}
 		return r, fmt.Errorf("data directory %s: %s is missing", o.Dir, old)
 	}
-	if r.Damage, err = d.compare(old, version); err != nil {
+	if r.Damage, err = d.compare(old, whole); err != nil {
 		return r, err
 	}
 	v := newView(fs)
@@ -84,7 +79,7 @@ func (d *disk) install(made, name string) error {
 	if err := syncDir(fs, d.dir); err != nil {
 		return err
 	}
-	return writeFormat(fs, d.dir, format)
+	return writeFormat(fs, d.dir)
 }
 
 // rewrite makes a database of what can be read of another one.
@@ -243,130 +238,6 @@ func merged(all []span) (apart []span) {
 	return apart
 }
 
-// view is a file system in which some files have other contents, and some are not there.
-type view struct {
-	vfs.FS
-	other  map[string][]byte // by path
-	hidden func(name string) bool
-	added  []string // names of empty files
-}
-
-func newView(fs vfs.FS) *view { return &view{FS: fs, other: make(map[string][]byte)} }
-
-// Open implements [vfs.FS].
-func (v *view) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
-	if content, ok := v.other[name]; ok {
-		return vfs.NewMemFile(content), nil
-	}
-	return v.FS.Open(name, options...)
-}
-
-// List implements [vfs.FS].
-func (v *view) List(dir string) ([]string, error) {
-	names, err := v.FS.List(dir)
-	if v.hidden != nil {
-		names = slices.DeleteFunc(names, v.hidden)
-	}
-	return append(names, v.added...), err
-}
-
-// Lock implements [vfs.FS]. The data directory is locked, and the database may be open twice.
-func (*view) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
-
-// readView opens a database read-only for a moment.
-func (d *disk) readView(v *view, database string, do func(*pebble.DB) error) error {
-	options := d.options()
-	options.FS, options.ReadOnly, options.ErrorIfNotExists = v, true, true
-	options.DisableConsistencyCheck = true // leaves out what is missing
-	db, err := pebble.Open(database, options)
-	if err != nil {
-		return unreadable(err)
-	}
-	return errors.Join(do(db), db.Close())
-}
-
-// mend makes up for the files of a database without which Pebble cannot open it.
-func (v *view) mend(database string, wrong []Damage) error {
-	names, err := v.FS.List(database)
-	if err != nil {
-		return err
-	}
-	broken := func(name string) bool {
-		return slices.ContainsFunc(wrong, func(d Damage) bool { return d.File == v.PathJoin(database, name) })
-	}
-	manifest, content, err := v.manifest(database, names, broken)
-	if err != nil {
-		return err
-	}
-	v.hidden = func(name string) bool {
-		return strings.HasPrefix(name, "marker.") || strings.HasPrefix(name, "OPTIONS-") || isManifest(name)
-	}
-	v.added = []string{
-		manifest, "marker.manifest.000001." + manifest,
-		"marker.format-version.000001." + pebble.FormatValueSeparation.String(),
-	}
-	v.other[v.PathJoin(database, manifest)] = content
-	for _, d := range wrong { // Pebble wants to see the names of tables and value files
-		if name := v.PathBase(d.File); isBulk(name) && !slices.Contains(names, name) {
-			v.added = append(v.added, name)
-		}
-	}
-	for _, name := range names {
-		if !isLog(name) {
-			continue
-		}
-		path := v.PathJoin(database, name)
-		text, err := readFile(v.FS, path)
-		if err != nil {
-			return err
-		}
-		number, err := strconv.ParseUint(strings.TrimSuffix(name, ".log"), 10, 64)
-		if err != nil {
-			continue
-		}
-		if v.other[path], err = mendedLog(text, uint32(number)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// manifest returns the name and the content of the MANIFEST to be used: the newest one, or its copy, or the longest part of
-// either that can be read.
-func (v *view) manifest(database string, names []string, broken func(string) bool) (name string, content []byte, err error) {
-	for _, n := range append(slices.Clone(names), wrongNames(names)...) {
-		if base := strings.TrimPrefix(n, manifestCopy); isManifest(base) && base > name {
-			name = base
-		}
-	}
-	for _, n := range []string{name, manifestCopy + name} {
-		text, err := readFile(v.FS, v.PathJoin(database, n))
-		if err != nil || name == "" {
-			continue
-		}
-		if !broken(n) && wholeRecords(text) > 0 {
-			return name, text, nil
-		}
-		if whole := wholeRecords(text); whole > len(content) {
-			content = text[:whole]
-		}
-	}
-	if content == nil {
-		return "", nil, fmt.Errorf("%s: neither the MANIFEST nor its copy can be read: restore a backup", database)
-	}
-	return name, content, nil
-}
-
-// wrongNames returns the names of manifests that markers name, whether they are there or not.
-func wrongNames(names []string) (all []string) {
-	for _, name := range names {
-		if i := strings.Index(name, "MANIFEST-"); isMarker(name) && i >= 0 {
-			all = append(all, name[i:])
-		}
-	}
-	return all
-}
-
 // table is a table of a database.
 type table struct {
 	level int
@@ -504,97 +375,4 @@ func checkTable(fs vfs.FS, name string) (usable, whole bool) {
 		return false, false
 	}
 	return true, r.ValidateBlockChecksums() == nil
-}
-
-// appended returns a manifest with one more record.
-func appended(manifest, edit []byte) ([]byte, error) {
-	var out bytes.Buffer
-	w := record.NewWriter(&out)
-	in := record.NewReader(bytes.NewReader(manifest), 0)
-	for {
-		r, err := in.Next()
-		if err != nil {
-			break // the rest is not whole
-		}
-		text, err := io.ReadAll(r)
-		if err != nil {
-			break
-		}
-		if _, err := w.WriteRecord(text); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := w.WriteRecord(edit); err != nil {
-		return nil, err
-	}
-	err := w.Close()
-	return out.Bytes(), err
-}
-
-// mendedLog returns a log with those records of another one that are whole, also behind damage.
-func mendedLog(content []byte, number uint32) ([]byte, error) {
-	const block, longestHeader = 32 << 10, chunkHeader + 4 + 8
-	var out bytes.Buffer
-	w := record.NewWriter(&out)
-	var text []byte
-	begun, end := false, 0 // a record has begun, and the pieces so far end here
-	for at := 0; at+chunkHeader < len(content); {
-		payload, kind, size := piece(content[at:], number)
-		if size == 0 {
-			at++
-			continue
-		}
-		next := at == end || at%block == 0 && at-end < longestHeader // the end of a block may have no room for a piece
-		switch {
-		case kind == firstPiece || kind == wholePiece:
-			text, begun = text[:0], true
-		case !next:
-			begun = false
-		}
-		at += size
-		end = at
-		text = append(text, payload...)
-		if begun && len(text) > 0 && (kind == lastPiece || kind == wholePiece) {
-			if _, err := w.WriteRecord(text); err != nil {
-				return nil, err
-			}
-		}
-	}
-	err := w.Close()
-	return out.Bytes(), err
-}
-
-// The kinds of pieces of a record.
-const (
-	wholePiece = 1 + iota
-	firstPiece
-	middlePiece
-	lastPiece
-)
-
-// piece reads a piece of a record of a log; its size is 0 if there is none. The three formats differ in the length of the
-// header: checksum, length, kind, then the number of the log, then how far it has been synced.
-func piece(content []byte, number uint32) (payload []byte, kind, size int) {
-	length, encoding := int(binary.LittleEndian.Uint16(content[4:])), int(content[6])
-	if encoding < 1 || encoding > 12 {
-		return nil, 0, 0
-	}
-	header := [3]int{chunkHeader, chunkHeader + 4, chunkHeader + 4 + 8}[(encoding-1)/4]
-	size = header + length
-	if size > len(content) {
-		return nil, 0, 0
-	}
-	if header > chunkHeader && binary.LittleEndian.Uint32(content[chunkHeader:]) != number {
-		return nil, 0, 0 // of a log that had the file before
-	}
-	if !sumMatches(content[:size]) {
-		return nil, 0, 0
-	}
-	return content[header:size], (encoding-1)%4 + 1, size
-}
-
-// sumMatches reports whether a piece of a record has the checksum that it begins with.
-func sumMatches(chunk []byte) bool {
-	sum := crc32.Checksum(chunk[6:], castagnoli)
-	return (sum>>15|sum<<17)+0xa282ead8 == binary.LittleEndian.Uint32(chunk)
 }

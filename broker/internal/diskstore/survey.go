@@ -13,7 +13,7 @@ func Survey(dir string) (documents []Document, messages map[uint64]int, err erro
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		return nil, nil, nil
 	}
-	d, version, err := openOffline(&Options{Dir: dir})
+	d, _, err := openOffline(&Options{Dir: dir})
 	if errors.Is(err, errNoData) {
 		return nil, nil, nil
 	}
@@ -22,7 +22,7 @@ func Survey(dir string) (documents []Document, messages map[uint64]int, err erro
 	}
 	defer d.lock.Close()
 	database := d.fs.PathJoin(dir, databaseDir)
-	if _, err := d.examine(database, version, false); err != nil {
+	if _, err := d.examine(database, false); err != nil {
 		return nil, nil, err
 	}
 	var c contents

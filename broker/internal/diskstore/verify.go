@@ -99,15 +99,9 @@ func boolInt(b bool) int {
 }
 
 // examine finds out, without changing anything, whether a database can be opened, and returns its inventory.
-func (d *disk) examine(database string, version int, everything bool) (v inventory, err error) {
+func (d *disk) examine(database string, everything bool) (v inventory, err error) {
 	if _, err := d.fs.List(database); err != nil {
 		return v, damaged([]Damage{{database, describe(err)}})
-	}
-	if version == 1 {
-		if err := checkManifest(d.fs, database); err != nil {
-			return v, unreadable(err)
-		}
-		return v, d.rehearse(database)
 	}
 	v, wrong, err := readInventory(d.fs, database)
 	if err != nil {

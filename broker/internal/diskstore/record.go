@@ -1,0 +1,128 @@
+package diskstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+
+	"github.com/cockroachdb/pebble/v2/record"
+)
+
+// wholeRecords returns how many bytes at the beginning of a manifest are in order.
+func wholeRecords(content []byte) int {
+	rest := record.NewReader(bytes.NewReader(content), 0)
+	whole := int64(0)
+	for {
+		r, err := rest.Next()
+		if err == nil {
+			_, err = io.Copy(io.Discard, r)
+		}
+		if err != nil {
+			if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+				return len(content)
+			}
+			return int(min(whole, int64(len(content))))
+		}
+		whole = rest.Offset()
+	}
+}
+
+// chunkHeader is the size of what comes before each piece of a record: checksum, length, kind.
+const chunkHeader = 4 + 2 + 1
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// appended returns a manifest with one more record.
+func appended(manifest, edit []byte) ([]byte, error) {
+	var out bytes.Buffer
+	w := record.NewWriter(&out)
+	in := record.NewReader(bytes.NewReader(manifest), 0)
+	for {
+		r, err := in.Next()
+		if err != nil {
+			break // the rest is not whole
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			break
+		}
+		if _, err := w.WriteRecord(text); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := w.WriteRecord(edit); err != nil {
+		return nil, err
+	}
+	err := w.Close()
+	return out.Bytes(), err
+}
+
+// mendedLog returns a log with those records of another one that are whole, also behind damage.
+func mendedLog(content []byte, number uint32) ([]byte, error) {
+	const block, longestHeader = 32 << 10, chunkHeader + 4 + 8
+	var out bytes.Buffer
+	w := record.NewWriter(&out)
+	var text []byte
+	begun, end := false, 0 // a record has begun, and the pieces so far end here
+	for at := 0; at+chunkHeader < len(content); {
+		payload, kind, size := piece(content[at:], number)
+		if size == 0 {
+			at++
+			continue
+		}
+		next := at == end || at%block == 0 && at-end < longestHeader // the end of a block may have no room for a piece
+		switch {
+		case kind == firstPiece || kind == wholePiece:
+			text, begun = text[:0], true
+		case !next:
+			begun = false
+		}
+		at += size
+		end = at
+		text = append(text, payload...)
+		if begun && len(text) > 0 && (kind == lastPiece || kind == wholePiece) {
+			if _, err := w.WriteRecord(text); err != nil {
+				return nil, err
+			}
+		}
+	}
+	err := w.Close()
+	return out.Bytes(), err
+}
+
+// The kinds of pieces of a record.
+const (
+	wholePiece = 1 + iota
+	firstPiece
+	middlePiece
+	lastPiece
+)
+
+// piece reads a piece of a record of a log; its size is 0 if there is none. The three formats differ in the length of the
+// header: checksum, length, kind, then the number of the log, then how far it has been synced.
+func piece(content []byte, number uint32) (payload []byte, kind, size int) {
+	length, encoding := int(binary.LittleEndian.Uint16(content[4:])), int(content[6])
+	if encoding < 1 || encoding > 12 {
+		return nil, 0, 0
+	}
+	header := [3]int{chunkHeader, chunkHeader + 4, chunkHeader + 4 + 8}[(encoding-1)/4]
+	size = header + length
+	if size > len(content) {
+		return nil, 0, 0
+	}
+	if header > chunkHeader && binary.LittleEndian.Uint32(content[chunkHeader:]) != number {
+		return nil, 0, 0 // of a log that had the file before
+	}
+	if !sumMatches(content[:size]) {
+		return nil, 0, 0
+	}
+	return content[header:size], (encoding-1)%4 + 1, size
+}
+
+// sumMatches reports whether a piece of a record has the checksum that it begins with.
+func sumMatches(chunk []byte) bool {
+	sum := crc32.Checksum(chunk[6:], castagnoli)
+	return (sum>>15|sum<<17)+0xa282ead8 == binary.LittleEndian.Uint32(chunk)
+}
