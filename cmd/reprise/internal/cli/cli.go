@@ -85,7 +85,6 @@ func Main(args []string, streams IO) int {
 		kong.Name("reprise"),
 		kong.Description(description),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true}),
-		kong.ValueFormatter(helpText),
 		kong.Help(printHelp),
 		kong.Vars{"console": defaultConsole},
 		kong.Writers(streams.Stdout, streams.Stderr),

@@ -6,40 +6,40 @@ import (
 	"time"
 )
 
-// untiring gives requests to a handler as long as they take, while something moves:
-// each read and each write has the time of serveWeb anew. It is for what is long,
-// such as an export, and for what is told as it happens.
-func untiring(h http.Handler) http.Handler {
+// progressDeadlines lets requests take as long as they make progress: each read and each
+// write has a timeout of its own, instead of the timeouts of serveWeb. It is for long
+// requests, such as an export, and for streams of events.
+func progressDeadlines(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
-		_ = c.SetWriteDeadline(time.Now().Add(stillness)) // it fails where there are no deadlines
-		r.Body = &movingBody{ReadCloser: r.Body, c: c, began: time.Now()}
-		h.ServeHTTP(&movingWriter{w, c}, r)
+		_ = c.SetWriteDeadline(time.Now().Add(progressTimeout)) // it fails where there are no deadlines
+		r.Body = &progressBody{ReadCloser: r.Body, c: c, began: time.Now()}
+		h.ServeHTTP(&progressWriter{w, c}, r)
 	})
 }
 
-// stillness is how long nothing may move, and slowest how many bytes of a request come
-// in a second at the least after that: drop by drop, nobody holds a connection for days.
+// progressTimeout bounds a pause, and minRate is the least number of bytes per second of a
+// request after that: a client cannot hold a connection for days by single bytes.
 const (
-	stillness = time.Minute
-	slowest   = 1 << 10
+	progressTimeout = time.Minute
+	minRate         = 1 << 10
 )
 
-type movingWriter struct {
+type progressWriter struct {
 	http.ResponseWriter
 	c *http.ResponseController
 }
 
 // Write implements [io.Writer].
-func (w *movingWriter) Write(b []byte) (int, error) {
-	_ = w.c.SetWriteDeadline(time.Now().Add(stillness))
+func (w *progressWriter) Write(b []byte) (int, error) {
+	_ = w.c.SetWriteDeadline(time.Now().Add(progressTimeout))
 	return w.ResponseWriter.Write(b)
 }
 
 // Unwrap is for [http.ResponseController].
-func (w *movingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *progressWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-type movingBody struct {
+type progressBody struct {
 	io.ReadCloser
 	c     *http.ResponseController
 	began time.Time
@@ -47,9 +47,9 @@ type movingBody struct {
 }
 
 // Read implements [io.Reader].
-func (b *movingBody) Read(p []byte) (int, error) {
-	left := stillness + time.Duration(b.n/slowest)*time.Second - time.Since(b.began)
-	_ = b.c.SetReadDeadline(time.Now().Add(min(stillness, left)))
+func (b *progressBody) Read(p []byte) (int, error) {
+	left := progressTimeout + time.Duration(b.n/minRate)*time.Second - time.Since(b.began)
+	_ = b.c.SetReadDeadline(time.Now().Add(min(progressTimeout, left)))
 	n, err := b.ReadCloser.Read(p)
 	b.n += int64(n)
 	return n, err

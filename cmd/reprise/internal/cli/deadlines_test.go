@@ -12,7 +12,7 @@ import (
 )
 
 // What is long may take long, but nobody holds a connection by a body that comes drop by drop.
-func TestUntiring(t *testing.T) {
+func TestProgressDeadlines(t *testing.T) {
 	for name, test := range map[string]struct {
 		part  int // bytes
 		pause time.Duration
@@ -27,7 +27,7 @@ func TestUntiring(t *testing.T) {
 				const parts = 30
 				got := make(chan error, 1)
 				l := make(pipes)
-				s := serveWeb("x", l, untiring(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				s := serveWeb("x", l, progressDeadlines(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 					_, err := io.Copy(io.Discard, r.Body)
 					got <- err
 				})))

@@ -155,7 +155,7 @@ func (d *desk) serve() error {
 		_ = l.Close()
 		return err
 	}
-	d.web = serveWeb("console", l, untiring(d))
+	d.web = serveWeb("console", l, progressDeadlines(d))
 	d.url = webURL(l.Addr())
 	d.log.Info("console", "url", d.url)
 	return nil

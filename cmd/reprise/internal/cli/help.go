@@ -7,9 +7,6 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// helpText shows a flag's text with its environment variable.
-func helpText(v *kong.Value) string { return kong.DefaultHelpValueFormatter(v) }
-
 // printHelp prints the help of a command with its examples as they are written:
 // kong would run their lines together.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {

@@ -60,20 +60,6 @@ func (s *webServer) stop() {
 	<-s.done
 }
 
-// unhurried gives the requests to a handler more time than serveWeb does: for what
-// is long, such as all definitions of a broker, and asked by few.
-func unhurried(h http.Handler) http.Handler {
-	const patience = 5 * time.Minute
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, end := http.NewResponseController(w), time.Now().Add(patience)
-		if err := errors.Join(c.SetReadDeadline(end), c.SetWriteDeadline(end)); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
-}
-
 // webURL is where a server on this address is, for this machine.
 func webURL(a net.Addr) string { return "http://" + webHost(a) }
 

@@ -45,7 +45,7 @@ func TestSlowRequests(t *testing.T) {
 		"its header does not end":             {long, "GET / HTTP/1.1\r\n", false, webReadTimeout},
 		"its body does not end":               {long, "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", true, webReadTimeout},
 		"its answer is not taken":             {long, "GET / HTTP/1.1\r\nHost: x\r\n\r\n", false, webWriteTimeout},
-		"its answer is not taken, but may be": {unhurried(long), "GET / HTTP/1.1\r\nHost: x\r\n\r\n", false, 5 * time.Minute},
+		"its answer is not taken, but may be": {progressDeadlines(long), "GET / HTTP/1.1\r\nHost: x\r\n\r\n", false, progressTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

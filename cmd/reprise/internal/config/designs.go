@@ -89,7 +89,6 @@ var workRetry = design{
 // cdnPurge leaves the name of the work queue to the file.
 var cdnPurge = design{
 	name:    "cdn-purge",
-	former:  "wait-exchange",
 	example: preset.CDNPurgeQueue,
 	settings: func(f *fields) workerOf {
 		var p preset.CDNPurge

@@ -17,8 +17,7 @@ import (
 
 // design is a preset as the file has it.
 type design struct {
-	name   string
-	former string // what it was called before, which files may have
+	name string
 
 	// queues are the work queues, by what the file calls them. None: there is one,
 	// and its name is free to choose.
@@ -103,11 +102,6 @@ func (p *published) others(keys ...string) []string {
 func (v value) design() *design {
 	if v.kind() == "a text" {
 		s, _ := v.word()
-		for _, d := range designs {
-			if s != "" && d.former == s {
-				return d
-			}
-		}
 		if near, ok := closest(s, presets()); ok && near != s {
 			v.fail("%s cannot be %s: did you mean %s?", v.name, quoted(s), near)
 			return nil

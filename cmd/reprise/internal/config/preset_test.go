@@ -107,14 +107,6 @@ workers:
 	}
 }
 
-// A design that has been renamed is known by its former name, too.
-func TestPresetByItsFormerName(t *testing.T) {
-	now, before := presetOf(t, "cdn-purge", "", "q"), presetOf(t, "wait-exchange", "", "q")
-	if diff := cmp.Diff(now.Strategy, before.Strategy, noFuncs); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // The file accepts no longer a window than the library, and no shorter one.
 func TestLongestWindow(t *testing.T) {
 	for _, timeout := range []time.Duration{0, time.Minute, 7*time.Minute + 1, 24 * time.Hour, -1} {
