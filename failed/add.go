@@ -88,7 +88,7 @@ func (a *Archive) markSettled(ctx context.Context, ids []ID) error {
 		return nil
 	}
 	err := a.write(ctx, func(tx *tx) error {
-		_, err := tx.exec(`DELETE FROM {delivery} WHERE `+a.cfg.Dialect.in("message", "$1"), list(a.cfg.Dialect, ids))
+		_, err := tx.exec(`DELETE FROM {delivery} WHERE `+a.d.in("message", "$1"), list(a.d, ids))
 		return err
 	})
 	if err != nil {

@@ -55,7 +55,10 @@ func (c Config) withDefaults() Config {
 
 // Validate reports what is missing or cannot work and what to write instead.
 func (c Config) Validate() error {
-	errs := []error{c.Dialect.validate()}
+	var errs []error
+	if err := c.Dialect.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("%w: Config.%w", ErrInvalid, err))
+	}
 	if c.Prefix != "" && !prefixes.MatchString(c.Prefix) {
 		errs = append(errs, fmt.Errorf("%w: Config.Prefix %q: use at most 40 small letters, digits and underscores, not a digit first, or leave it empty for %s", ErrInvalid, c.Prefix, defaultPrefix))
 	}
@@ -72,6 +75,7 @@ func (c Config) Validate() error {
 type Archive struct {
 	db      *sqlkit.DB
 	cfg     Config // with defaults
+	d       dialect
 	origin  string // the archive's name, in what it exports
 	writing chan struct{}
 	lineage
@@ -90,7 +94,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Archive, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	a := &Archive{db: sqlkit.New(db, cfg.Dialect == SQLite), cfg: cfg.withDefaults(), writing: make(chan struct{}, 1)}
+	a := &Archive{db: sqlkit.New(db, cfg.Dialect), cfg: cfg.withDefaults(), d: dialect{cfg.Dialect}, writing: make(chan struct{}, 1)}
 	err := a.open(ctx)
 	if err != nil {
 		return nil, doing(err, "opening the archive in %s", cfg.Dialect)

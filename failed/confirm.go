@@ -34,7 +34,7 @@ func (a *Archive) Check(ctx context.Context, f Filter) error {
 	for _, id := range f.IDs {
 		missing[id] = true
 	}
-	for row, err := range a.rows(ctx, `SELECT m.id FROM {message} m WHERE `+a.cfg.Dialect.in("m.id", "$1"), list(a.cfg.Dialect, f.IDs)) {
+	for row, err := range a.rows(ctx, `SELECT m.id FROM {message} m WHERE `+a.d.in("m.id", "$1"), list(a.d, f.IDs)) {
 		var id ID
 		if err == nil {
 			err = row.Scan(&id)

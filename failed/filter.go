@@ -29,8 +29,10 @@ type Filter struct {
 	// Since and Until bound the time of the last failure: Since ≤ it < Until.
 	Since, Until time.Time
 
-	// Text are words, all of which are in the errors, the ids or the body. It has
-	// no syntax: all but letters and digits separates words.
+	// Text are words, each whole and in upper or lower case, all of which are in the errors, the
+	// message id, the correlation id or the first 256 KiB of a body of text, as they arrived. It
+	// has no syntax: all but letters and digits separates words. Text that Config.Redact hides
+	// is not found.
 	Text string
 
 	// Error is a part of the last error, exactly as it is written there, from the middle of

@@ -48,7 +48,7 @@ func (a *Archive) groups(ctx context.Context, f GroupFilter, p Page) ([]Group, s
 			return nil, "", err
 		}
 	}
-	query := selection{d: a.cfg.Dialect}
+	query := selection{d: a.d}
 	where, ok := f.where(&query)
 	if where == "" || ok == "" {
 		return nil, "", fmt.Errorf("%w: there is no state %q: use %q", ErrInvalid, f.State, States())
@@ -127,7 +127,7 @@ func (a *Archive) groupsOf(ctx context.Context, ids []GroupID) ([]Group, error) 
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	d := a.cfg.Dialect
+	d := a.d
 	place := make(map[GroupID]int)
 	for i, id := range ids {
 		place[id] = i
@@ -176,7 +176,7 @@ func (a *Archive) trends(ctx context.Context, groups []Group, place map[GroupID]
 			ids = append(ids, groups[i].ID)
 		}
 	}
-	d := a.cfg.Dialect
+	d := a.d
 	for row, err := range a.rows(ctx, `SELECT grp, span, start, n FROM {trend}
 		WHERE `+d.in("grp", "$1")+fmt.Sprintf(` AND (span = %d AND start >= %d OR span = %d AND start >= %d)`, hour, hours, day, days), list(d, ids)) {
 		if err != nil {
@@ -209,7 +209,7 @@ func buckets(start, span int64, n int) []Bucket {
 // Queues returns all work queues of which there ever was a message, by name.
 func (a *Archive) Queues(ctx context.Context) ([]QueueSummary, error) {
 	var out []QueueSummary
-	where, order := a.cfg.Dialect.along("m.queue", "q.id", 0, fromTheTop)
+	where, order := a.d.along("m.queue", "q.id", 0, fromTheTop)
 	end := func(direction string) string {
 		return fmt.Sprintf(`COALESCE((SELECT m.last_failed FROM {message} m WHERE m.state = 0 AND %s ORDER BY %s%s LIMIT 1), 0)`,
 			where, strings.Join(order, direction+", "), direction)

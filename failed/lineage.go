@@ -36,7 +36,7 @@ func (a *Archive) commit(ctx context.Context, long bool, f func(*tx) error) erro
 		return *broken
 	}
 	var commits int64
-	err := a.transaction(ctx, a.cfg.Dialect.begin(a.cfg.Prefix, long), func(tx *tx) error {
+	err := a.transaction(ctx, a.d.begin(a.cfg.Prefix, long), func(tx *tx) error {
 		var origin sql.NullString
 		err := tx.row(`UPDATE {counter} SET last = last + 1 WHERE name = 'commit' RETURNING last, (SELECT value FROM {about} WHERE name = 'archive')`).Scan(&commits, &origin)
 		if errors.Is(err, sql.ErrNoRows) || err == nil && !origin.Valid {

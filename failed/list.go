@@ -68,7 +68,7 @@ func (a *Archive) selection(ctx context.Context, f Filter) (*selection, error) {
 			return nil, err
 		}
 	}
-	return f.selection(a.cfg.Dialect, queue), nil
+	return f.selection(a.d, queue), nil
 }
 
 // summaries of the messages at positions, in that order, as a replay has refused them, if
@@ -78,7 +78,7 @@ func (t *tx) summaries(at []int64, by ReplayID) ([]Summary, error) {
 		return nil, nil
 	}
 	out := make([]Summary, 0, len(at))
-	d := t.cfg.Dialect
+	d := t.d
 	refused := `m.refused`
 	if by != 0 {
 		refused = fmt.Sprintf(`(SELECT i.refused FROM {item} i WHERE i.replay = %d AND i.message = m.id)`, by)

@@ -26,7 +26,7 @@ func (s *selection) look(before int64, limit int, all bool) string {
 	if len(s.terms) == 0 {
 		return s.along(before, limit)
 	}
-	if s.d == SQLite {
+	if s.d.Dialect == SQLite {
 		return s.through(before, limit)
 	}
 	found := `COALESCE((SELECT ` + s.d.found(s.terms) + ` FROM {search} s WHERE s.pos = l.pos), FALSE)`

@@ -89,7 +89,7 @@ func (t *tx) page(s *selection, before int64, size int) (found []int64, next int
 
 // searches reports whether words are searched for, and the database has no list of them
 // in order: FTS5 has.
-func (t *tx) searches(s *selection) bool { return len(s.terms) > 0 && s.d == PostgreSQL }
+func (t *tx) searches(s *selection) bool { return len(s.terms) > 0 && s.d.Dialect == PostgreSQL }
 
 // search finds a page: along the list if the words are frequent, and else by their index.
 func (t *tx) search(w *walk, size int) error {
@@ -139,7 +139,7 @@ func (t *tx) sum(s *selection) (n int, more bool, err error) {
 // few returns what a search finds before a position, the latest first, or, if it finds more
 // than most anywhere, some of it.
 func (t *tx) few(s *selection, before int64, most int) (at []int64, all bool, err error) {
-	if err := t.plan(t.cfg.Dialect.bitmaps()); err != nil {
+	if err := t.plan(t.d.bitmaps()); err != nil {
 		return nil, false, err
 	}
 	n := 0
@@ -157,7 +157,7 @@ func (t *tx) few(s *selection, before int64, most int) (at []int64, all bool, er
 	}
 	slices.Sort(at)
 	slices.Reverse(at)
-	return at, n <= most, t.plan(t.cfg.Dialect.indexes())
+	return at, n <= most, t.plan(t.d.indexes())
 }
 
 // among returns the first n of positions whose messages are selected.
@@ -165,7 +165,7 @@ func (t *tx) among(s *selection, at []int64, n int) (found []int64, err error) {
 	for size := 4 * n; len(at) > 0 && len(found) < n; size *= 4 {
 		part := at[:min(size, len(at))]
 		at = at[len(part):]
-		for row, err := range t.rows(s.among(len(s.args)+1), slices.Concat(s.args, []any{list(t.cfg.Dialect, part)})...) {
+		for row, err := range t.rows(s.among(len(s.args)+1), slices.Concat(s.args, []any{list(t.d, part)})...) {
 			if err != nil {
 				return nil, err
 			}

@@ -123,7 +123,7 @@ func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	d := a.cfg.Dialect
+	d := a.d
 	err := a.write(ctx, func(tx *tx) error {
 		var c counting
 		for row, err := range tx.rows(fmt.Sprintf(`UPDATE {message} AS m SET state = 2, replay = %d WHERE `, id)+d.in("m.id", "$1")+fmt.Sprintf(`
@@ -218,7 +218,7 @@ func (a *Archive) end(ctx context.Context, id ReplayID, s ReplayState, why strin
 
 // ended ends a replay; what it has not sent is failed again.
 func (t *tx) ended(id ReplayID, as ReplayState) error {
-	rest := &selection{d: t.cfg.Dialect, others: []string{fmt.Sprint(`m.replay = `, id)}, until: math.MaxInt64}
+	rest := &selection{d: t.d, others: []string{fmt.Sprint(`m.replay = `, id)}, until: math.MaxInt64}
 	c, err := t.move(rest, move{from: Replaying, to: Failed, set: func(*selection) string { return `, replay = 0` }})
 	if err != nil {
 		return err

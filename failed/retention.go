@@ -86,7 +86,7 @@ func (p purge) clone() purge {
 
 // purge removes one batch, and writes or amends the act.
 func (t *tx) purge(p *purge) (more bool, err error) {
-	d := t.cfg.Dialect
+	d := t.d
 	// IDs ascend with the time of arrival, so that what is old is in front. What is
 	// replayed at present stays.
 	var ids []ID
@@ -155,14 +155,14 @@ func (t *tx) purge(p *purge) (more bool, err error) {
 
 // remove deletes messages with all that belongs to them.
 func (t *tx) remove(ids []ID, at []int64) error {
-	d := t.cfg.Dialect
+	d := t.d
 	for _, table := range []string{"content", "revision", "delivery", "origin"} {
 		if _, err := t.exec(`DELETE FROM {`+table+`} WHERE `+d.in("message", "$1"), list(d, ids)); err != nil {
 			return err
 		}
 	}
 	pos := "pos"
-	if d == SQLite {
+	if d.Dialect == SQLite {
 		pos = "rowid"
 	}
 	if _, err := t.exec(`DELETE FROM {search} WHERE `+d.in(pos, "$1"), list(d, at)); err != nil {

@@ -200,7 +200,7 @@ func (a *Archive) migrate(ctx context.Context) error {
 			return err
 		}
 	}
-	return a.transaction(ctx, a.cfg.Dialect.begin(a.cfg.Prefix, true), func(tx *tx) error {
+	return a.transaction(ctx, a.d.begin(a.cfg.Prefix, true), func(tx *tx) error {
 		if _, err := tx.exec(`CREATE TABLE IF NOT EXISTS {about} (name VARCHAR(20) PRIMARY KEY, value VARCHAR(80) NOT NULL)`); err != nil {
 			return err
 		}
@@ -224,7 +224,7 @@ func (a *Archive) migrate(ctx context.Context) error {
 		}
 		for _, m := range migrations[at:] {
 			for _, statement := range m(a.cfg.Dialect) {
-				if _, err := tx.exec(a.cfg.Dialect.types(statement)); err != nil {
+				if _, err := tx.exec(a.d.Types(statement)); err != nil {
 					return err
 				}
 			}

@@ -15,7 +15,7 @@ import (
 // Numbers and terms are written into the statement, so that each is planned for what it
 // asks for.
 type selection struct {
-	d     Dialect
+	d     dialect
 	args  []any
 	terms []string // of the search
 
@@ -40,7 +40,7 @@ func (s *selection) arg(v any) string {
 
 // selection of a filter. The work queue's number is asked for by the caller: 0 if
 // there is no such.
-func (f Filter) selection(d Dialect, queue int64) *selection {
+func (f Filter) selection(d dialect, queue int64) *selection {
 	s := &selection{d: d, until: math.MaxInt64, terms: f.terms(), by: int64(f.RefusedBy), back: int64(f.Replay), group: int64(f.Group), queue: queue}
 	if f.States != nil {
 		s.states = []int{}

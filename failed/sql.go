@@ -15,7 +15,7 @@ import (
 )
 
 // sql makes a statement of one that is written for both dialects.
-func (a *Archive) sql(text string) string { return a.cfg.Dialect.sql(a.cfg.Prefix, text) }
+func (a *Archive) sql(text string) string { return a.d.sql(a.cfg.Prefix, text) }
 
 func (a *Archive) row(ctx context.Context, query string, args ...any) *sqlkit.Row {
 	return a.db.Row(ctx, a.sql(query), args...)
@@ -67,7 +67,7 @@ func (a *Archive) writeAlone(ctx context.Context, f func() error) error {
 // read runs f in a transaction that changes nothing, whose queries are planned as they
 // are written: see Dialect.reading.
 func (a *Archive) read(ctx context.Context, f func(*tx) error) error {
-	return a.transaction(ctx, a.cfg.Dialect.reading(), f)
+	return a.transaction(ctx, a.d.reading(), f)
 }
 
 func (a *Archive) transaction(ctx context.Context, begin []string, f func(*tx) error) error {
@@ -168,7 +168,7 @@ func (t *tx) insertion(table string, columns []string, indexed string, rows int)
 			n++
 			arg := "$" + strconv.Itoa(n)
 			if column == indexed {
-				arg = t.cfg.Dialect.indexed(arg)
+				arg = t.d.indexed(arg)
 			}
 			b.WriteString(arg)
 		}

@@ -49,7 +49,7 @@ type Config struct {
 	// and the time for which the workers may be down meanwhile. Default 7 days.
 	Retention time.Duration
 
-	// Logger receives the events listed in the package comment. Default: none.
+	// Logger receives the events listed at Middleware. Default: none.
 	Logger *slog.Logger
 }
 

@@ -9,34 +9,17 @@ import (
 )
 
 // Dialect is the kind of SQL that a database speaks.
-type Dialect int
+type Dialect = sqlkit.Dialect
 
 // The dialects. Any database/sql driver of the database will do.
 const (
-	PostgreSQL Dialect = iota + 1 // 9.5 or later
-	SQLite                        // 3.24 or later
+	PostgreSQL = sqlkit.PostgreSQL // 9.5 or later
+	SQLite     = sqlkit.SQLite     // 3.24 or later
 )
 
-func (d Dialect) String() string {
-	switch d {
-	case PostgreSQL:
-		return "PostgreSQL"
-	case SQLite:
-		return "SQLite"
-	}
-	return fmt.Sprintf("Dialect(%d)", int(d))
-}
-
-func (d Dialect) validate() error {
-	if d != PostgreSQL && d != SQLite {
-		return fmt.Errorf("idempotent: SQLConfig.Dialect %d: use PostgreSQL or SQLite", d)
-	}
-	return nil
-}
-
-// now is the time by the database's clock, in milliseconds since 1970. That of
+// databaseTime is the time by the database's clock, in milliseconds since 1970. That of
 // PostgreSQL goes on within a transaction, unlike now().
-func (d Dialect) now() string {
+func databaseTime(d Dialect) string {
 	if d == SQLite {
 		return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
 	}
@@ -47,7 +30,7 @@ func (d Dialect) now() string {
 // longer than 63 bytes, and then two indexes could have one name.
 var tableName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,49}\.)?[A-Za-z_][A-Za-z0-9_]{0,49}$`)
 
-func (d Dialect) validateTable(name string) error {
+func validateTable(d Dialect, name string) error {
 	if !tableName.MatchString(name) {
 		return fmt.Errorf("idempotent: SQLConfig.Table %q: use at most 50 letters, digits and underscores, not a digit first, or leave it empty for %s", name, DefaultTable)
 	}
@@ -64,7 +47,7 @@ func quote(name string) string {
 
 // schema returns the statements that create a table. An index has the name of its
 // table, without the schema.
-func (d Dialect) schema(table string) []string {
+func schemaOf(d Dialect, table string) []string {
 	text := "TEXT"
 	if d == PostgreSQL {
 		text = `TEXT COLLATE "C"` // keys are equal if their bytes are
@@ -81,15 +64,9 @@ func (d Dialect) schema(table string) []string {
 	}
 }
 
-// begin is what a transaction begins with that creates the schema, one process at a time:
-// PostgreSQL's IF NOT EXISTS does not see what another creates at the same moment, and
-// fails; SQLite refuses who has looked before another wrote.
-func (d Dialect) begin() []string {
-	if d == SQLite {
-		return []string{sqlkit.Immediate}
-	}
-	return []string{sqlkit.Begin, "SELECT pg_advisory_xact_lock(7310014551870730049)"} // a number of our own
-}
+// schemaLock is the lock of a transaction that creates the schema: PostgreSQL's IF NOT EXISTS
+// does not see what another process creates at the same moment, and fails.
+const schemaLock = "7310014551870730049"
 
 // statements are what an SQL store says. $1 and so on are its arguments; NOW is
 // the time.
@@ -97,13 +74,9 @@ type statements struct {
 	put, read, release, purge string
 }
 
-func (d Dialect) statements(table, now string) statements {
+func statementsOf(d Dialect, table, now string) statements {
 	fill := func(s string) string {
-		s = strings.NewReplacer("TABLE", quote(table), "NOW", now).Replace(s)
-		if d == SQLite {
-			s = strings.ReplaceAll(s, "$", "?")
-		}
-		return s
+		return d.Args(strings.NewReplacer("TABLE", quote(table), "NOW", now).Replace(s))
 	}
 	purge := `DELETE FROM TABLE WHERE key IN (SELECT key FROM TABLE WHERE expires <= NOW LIMIT $1)`
 	if d == PostgreSQL {

@@ -125,3 +125,37 @@ func ExampleConfig_key() {
 	// 17 sent
 	// idempotent: the message has no key, by which a duplicate could be told: have its publisher set a message id, or name another key
 }
+
+// A body of JSON, decoded. A body that is no JSON of that type is parked.
+func ExampleTxJSON() {
+	ctx := context.Background()
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	store, err := idempotent.OpenSQL(ctx, db, idempotent.SQLConfig{Dialect: idempotent.SQLite})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	type order struct{ Item string }
+	book, err := idempotent.TxJSON(store, idempotent.TxConfig{}, func(_ context.Context, _ *sql.Tx, o order, m *reprise.Message) error {
+		fmt.Println(m.MessageID, "books", o.Item)
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(book.Handle(ctx, &reprise.Message{Queue: "orders", MessageID: "7f3a", Body: []byte(`{"item": "coffee"}`)}))
+	fmt.Println(book.Handle(ctx, &reprise.Message{Queue: "orders", MessageID: "7f3a", Body: []byte(`{"item": "coffee"}`)}))
+	fmt.Println(book.Handle(ctx, &reprise.Message{Queue: "orders", MessageID: "81c0", Body: []byte(`coffee`)}) != nil)
+	// Output:
+	// 7f3a books coffee
+	// <nil>
+	// <nil>
+	// true
+}

@@ -14,6 +14,15 @@ import (
 // that others do, and a Timeout does not cut off the store: see reprise.Middleware.
 //
 // All workers of a queue that may see the same message share the store.
+//
+// Config.Logger receives, each with queue and message_id:
+//
+//	no key                               (Warn: handled without protection, see HandleKeyless)
+//	duplicate        key                 (Info: acknowledged without running the handler)
+//	busy             key, left, delay    (Info: comes back after delay)
+//	claim lost       key, reason         (Warn: the handler's context has ended)
+//	not released     key, error          (Warn: the key is busy until the lease is over)
+//	not remembered   key, error          (Error: the effect has happened, a duplicate would repeat it)
 func Middleware(store Store, cfg Config) (reprise.Middleware, error) {
 	if store == nil {
 		return nil, errors.New("idempotent: Middleware needs a Store: new(Memory), or what NewSQL returns")

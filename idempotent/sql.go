@@ -56,10 +56,10 @@ func (c SQLConfig) withDefaults() SQLConfig {
 
 // Validate reports what is missing or cannot work and what to write instead.
 func (c SQLConfig) Validate() error {
-	if err := c.Dialect.validate(); err != nil {
-		return err
+	if err := c.Dialect.Validate(); err != nil {
+		return fmt.Errorf("idempotent: SQLConfig.%w", err)
 	}
-	return c.Dialect.validateTable(c.withDefaults().Table)
+	return validateTable(c.Dialect, c.withDefaults().Table)
 }
 
 // SQL is a Store in a table of an SQL database. It is for workers in any number
@@ -111,12 +111,12 @@ func NewSQL(db *sql.DB, cfg SQLConfig) (*SQL, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &SQL{db: sqlkit.New(db, cfg.Dialect == SQLite), cfg: cfg.withDefaults()}
-	s.say = s.cfg.Dialect.statements(s.cfg.Table, s.cfg.Dialect.now())
+	s := &SQL{db: sqlkit.New(db, cfg.Dialect), cfg: cfg.withDefaults()}
+	s.say = statementsOf(cfg.Dialect, s.cfg.Table, databaseTime(cfg.Dialect))
 	if s.cfg.Clock != nil {
 		// The time becomes the last argument of those statements that have NOW.
-		s.say.put = s.cfg.Dialect.statements(s.cfg.Table, "CAST($5 AS BIGINT)").put
-		last := s.cfg.Dialect.statements(s.cfg.Table, "CAST($2 AS BIGINT)")
+		s.say.put = statementsOf(cfg.Dialect, s.cfg.Table, "CAST($5 AS BIGINT)").put
+		last := statementsOf(cfg.Dialect, s.cfg.Table, "CAST($2 AS BIGINT)")
 		s.say.read, s.say.purge = last.read, last.purge
 	}
 	if every := int64(s.cfg.PurgeEvery); every > 0 {
@@ -127,7 +127,7 @@ func NewSQL(db *sql.DB, cfg SQLConfig) (*SQL, error) {
 
 // Schema returns the statements that create the table and its index where they do
 // not exist, for those who have a tool that does it.
-func (s *SQL) Schema() []string { return s.cfg.Dialect.schema(s.cfg.Table) }
+func (s *SQL) Schema() []string { return schemaOf(s.cfg.Dialect, s.cfg.Table) }
 
 // Migrate creates the table and its index if the table does not exist. Any number
 // of processes may call it, also at once, and while others use the table.
@@ -138,7 +138,11 @@ func (s *SQL) Migrate(ctx context.Context) error {
 	if _, err := s.read(ctx, pool{s.db}, ""); err == nil {
 		return s.db.Watch(ctx)
 	}
-	err := s.db.Transaction(ctx, s.cfg.Dialect.begin(), func(ctx context.Context, conn *sql.Conn) error {
+	begin := s.cfg.Dialect.WritingAlone(schemaLock)
+	if s.cfg.Dialect == SQLite {
+		begin = []string{sqlkit.Immediate} // the wait is the connection's
+	}
+	err := s.db.Transaction(ctx, begin, func(ctx context.Context, conn *sql.Conn) error {
 		for _, statement := range s.Schema() {
 			if _, err := conn.ExecContext(ctx, statement); err != nil {
 				return err

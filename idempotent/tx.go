@@ -27,7 +27,7 @@ type TxConfig struct {
 	// Options are those of the transaction. Default: the database's isolation.
 	Options *sql.TxOptions
 
-	// Logger receives the events "duplicate", "busy" and "no key" of the package comment.
+	// Logger receives the events "duplicate", "busy" and "no key" listed at Middleware.
 	// Default: none.
 	Logger *slog.Logger
 }
@@ -79,6 +79,19 @@ func Tx(store *SQL, cfg TxConfig, f func(ctx context.Context, tx *sql.Tx, m *rep
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &transactional{store: store, cfg: cfg, keys: keys{cfg.Key, cfg.Scope, cfg.Keyless}, f: f}, nil
+}
+
+// TxJSON is Tx for messages whose body is JSON, which it decodes into a T as reprise.JSON does: a
+// body that does not decode is parked.
+func TxJSON[T any](store *SQL, cfg TxConfig, f func(ctx context.Context, tx *sql.Tx, body T, m *reprise.Message) error) (reprise.Handler, error) {
+	if f == nil {
+		return nil, errors.New("idempotent: TxJSON needs a function to run in the transaction")
+	}
+	return Tx(store, cfg, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+		return reprise.JSON(func(ctx context.Context, body T, m *reprise.Message) error {
+			return f(ctx, tx, body, m)
+		}).Handle(ctx, m)
+	})
 }
 
 type transactional struct {

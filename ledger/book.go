@@ -34,10 +34,10 @@ type Book struct {
 }
 
 // entry are the counts of a queue.
-type entry struct{ Done, Debounced, Retried, Parked, Dropped, Lost, Refused, Moved int64 }
+type entry struct{ Done, Debounced, Retried, Parked, Dropped, Lost, Refused int64 }
 
 func (e entry) minus(x entry) entry {
-	return entry{e.Done - x.Done, e.Debounced - x.Debounced, e.Retried - x.Retried, e.Parked - x.Parked, e.Dropped - x.Dropped, e.Lost - x.Lost, e.Refused - x.Refused, e.Moved - x.Moved}
+	return entry{e.Done - x.Done, e.Debounced - x.Debounced, e.Retried - x.Retried, e.Parked - x.Parked, e.Dropped - x.Dropped, e.Lost - x.Lost, e.Refused - x.Refused}
 }
 
 func (e entry) plus(x entry) entry { return e.minus(entry{}.minus(x)) }
@@ -234,7 +234,7 @@ func (s *store) fold(ctx context.Context, pages []page, now time.Time) error {
 }
 
 func (s *store) foldOne(ctx context.Context, p page, now time.Time) error {
-	return s.db.Transaction(ctx, s.begins(), func(ctx context.Context, conn *sql.Conn) error {
+	return s.db.Transaction(ctx, s.dialect.Writing(), func(ctx context.Context, conn *sql.Conn) error {
 		// Whoever deletes the page adds it.
 		n, err := s.execOn(ctx, conn, `DELETE FROM {book} WHERE process = $1 AND queue = $2 AND seen = $3`, p.process, []byte(p.queue), sqlkit.Millis(p.seen))
 		if err != nil || n == 0 {

@@ -115,8 +115,8 @@ func (c BookConfig) Validate() error {
 var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 
 func validateStore(d failed.Dialect, prefix string) error {
-	if d != failed.PostgreSQL && d != failed.SQLite {
-		return fmt.Errorf("ledger: Dialect %d: use failed.PostgreSQL or failed.SQLite", d)
+	if err := d.Validate(); err != nil {
+		return fmt.Errorf("ledger: %w", err)
 	}
 	if prefix != "" && !prefixes.MatchString(prefix) {
 		return fmt.Errorf("ledger: Prefix %q: use at most 40 small letters, digits and underscores, not a digit first, or leave it empty for %s", prefix, DefaultPrefix)

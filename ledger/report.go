@@ -190,7 +190,7 @@ func (l *Ledger) explain(now time.Time, a account, samples []sample, s step, pag
 		}
 	}
 	// What the broker has seen acknowledged, and the workers and the archive have not.
-	settled := grown(done) + grown(debounced) + grown(retried) + grown(gaveUp) + grown(lost) + grown(moved)
+	settled := grown(done) + grown(debounced) + grown(retried) + grown(gaveUp) + grown(lost)
 	others := grown(taken) - settled // less than 0: workers reject rather than acknowledge
 	if n := others; n > 0 {
 		say("%s acknowledged in the work queue by somebody whose acknowledgements are not reported", deliveries(n))

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
@@ -56,12 +55,12 @@ var tables = []string{
 // store is the tables.
 type store struct {
 	db      *sqlkit.DB
-	dialect failed.Dialect
+	dialect sqlkit.Dialect
 	prefix  string
 }
 
-func newStore(db *sql.DB, d failed.Dialect, prefix string) store {
-	return store{sqlkit.New(db, d == failed.SQLite), d, prefix}
+func newStore(db *sql.DB, d sqlkit.Dialect, prefix string) store {
+	return store{sqlkit.New(db, d), d, prefix}
 }
 
 // Healthy returns nil if the tables can be read, or else why not: a failed.ErrUnavailable,
@@ -88,21 +87,15 @@ func (s *store) create(ctx context.Context) error {
 }
 
 func (s *store) make(ctx context.Context) error {
-	begin := s.begins()
-	types := strings.NewReplacer("BYTES", "BLOB", "BIGINT", "INTEGER")
-	if s.dialect == failed.SQLite {
+	if s.dialect == sqlkit.SQLite {
 		if err := s.db.WriteAhead(ctx); err != nil {
 			return err
 		}
-	} else {
-		types = strings.NewReplacer("BYTES", "BYTEA")
-		// Two that make the same table would be in each other's way. Of whatever prefix
-		// and schema: it takes a moment.
-		begin = append(begin, `SELECT pg_advisory_xact_lock(7365417203)`)
 	}
-	return s.db.Transaction(ctx, begin, func(ctx context.Context, conn *sql.Conn) error {
+	// Two processes that make the same table would be in each other's way, whatever the prefix.
+	return s.db.Transaction(ctx, s.dialect.WritingAlone("7365417203"), func(ctx context.Context, conn *sql.Conn) error {
 		for _, t := range tables {
-			if _, err := conn.ExecContext(ctx, s.sql(types.Replace(t))); err != nil {
+			if _, err := conn.ExecContext(ctx, s.sql(s.dialect.Types(t))); err != nil {
 				return err
 			}
 		}
@@ -130,27 +123,16 @@ func known(at string) error {
 	return nil
 }
 
-// begins is what a transaction that writes begins with.
-func (s *store) begins() []string {
-	if s.dialect == failed.SQLite {
-		return []string{sqlkit.Wait, sqlkit.Immediate}
-	}
-	return []string{sqlkit.Begin}
-}
-
 // sql makes a statement of one for both dialects.
 func (s *store) sql(text string) string {
 	for _, t := range []string{"about", "account", "sample", "book"} {
 		text = strings.ReplaceAll(text, "{"+t+"}", s.prefix+t)
 	}
-	if s.dialect == failed.SQLite {
-		return strings.ReplaceAll(text, "$", "?")
-	}
-	return text
+	return s.dialect.Args(text)
 }
 
 func (s *store) exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
-	err = s.db.Transaction(ctx, s.begins(), func(ctx context.Context, conn *sql.Conn) error {
+	err = s.db.Transaction(ctx, s.dialect.Writing(), func(ctx context.Context, conn *sql.Conn) error {
 		changed, err = s.execOn(ctx, conn, query, args...)
 		return err
 	})

@@ -191,7 +191,6 @@ func (x *sample) workers(a Account, pages []page) {
 			x.terms[dropped] += p.Dropped
 			x.terms[lost] += p.Lost
 			x.terms[refused] += p.Refused
-			x.terms[moved] += p.Moved
 		}
 	}
 }

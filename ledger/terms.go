@@ -30,7 +30,6 @@ const (
 	dropped
 	lost
 	refused // copies that were not confirmed, and published again
-	moved   // published to the work queue by a worker, in place of what it had from there
 
 	termCount
 )
@@ -39,7 +38,7 @@ const (
 type terms [termCount]int64
 
 // came is what has come in from outside.
-func (t *terms) came() int64 { return t[published] - t[moved] }
+func (t *terms) came() int64 { return t[published] }
 
 // stock is what has come in and is somewhere, or left by way of the archive.
 func (t *terms) stock() int64 {
@@ -77,7 +76,6 @@ func motion(before, at, after *terms) int64 {
 // places are where messages are seen, each with the counts that say how many move there.
 var places = [][][]term{
 	{{published}},
-	{{moved}},
 	{{done}},
 	{{debounced}},
 	{{ready, unacked}}, // of one moment

@@ -6,8 +6,5 @@ var Exceptions = []string{
 	". → github.com/rabbitmq/amqp091-go",
 	"files of .",
 	"package comment of internal/amqpwire",
-	"package comment of failed",
-	"package comment of idempotent",
-	"package comment of ledger",
 	"package comment of reprisetest",
 }

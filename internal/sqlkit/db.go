@@ -24,7 +24,7 @@ type DB struct {
 }
 
 // New returns the database of a pool. The pool stays the caller's.
-func New(pool *sql.DB, sqlite bool) *DB { return &DB{pool: pool, file: watched{sqlite: sqlite}} }
+func New(pool *sql.DB, d Dialect) *DB { return &DB{pool: pool, file: watched{sqlite: d == SQLite}} }
 
 type longKey struct{}
 
