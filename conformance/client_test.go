@@ -13,7 +13,7 @@ import (
 )
 
 // patience is how long a condition is waited for that should hold soon.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // client is a connection with a channel in confirm mode, and the shorthand that the tests are written in.
 type client struct {

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long tests wait for what must happen. None depends on it being
 // short.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // database is an empty one, of a test's own.
 type database struct {

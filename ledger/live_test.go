@@ -160,7 +160,7 @@ func work(t *testing.T, c *reprise.Client, cfg reprise.WorkerConfig) (stop func(
 		}
 	}
 	t.Cleanup(stop)
-	testkit.Eventually(t, 10*time.Second, w.Consuming)
+	testkit.Eventually(t, 2*time.Minute, w.Consuming)
 	return stop
 }
 

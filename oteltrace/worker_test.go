@@ -23,7 +23,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // A message that is published, fails, is cut off from its broker, fails again and
 // is done: what its spans say of each other, after all that was carried by the

@@ -19,7 +19,7 @@ import (
 )
 
 // patience is how long anything on a page may take.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // life ends a browser that hangs. It is far longer than all pages of a test take on a busy
 // machine.

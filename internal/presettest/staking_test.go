@@ -196,7 +196,7 @@ func TestStakingIsDeclaredByEitherFirst(t *testing.T) {
 						t.Fatal(err)
 					}
 					var got amqp.Delivery
-					testkit.Eventually(t, 10*time.Second, func() bool {
+					testkit.Eventually(t, 2*time.Minute, func() bool {
 						var ok bool
 						got, ok, _ = ch.Get(queue, true)
 						return ok
@@ -259,7 +259,7 @@ func TestStakingWhatTheBrokerGivesUpBlocksTheDelayQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		publish("", other+"_delay", "100")
-		testkit.Eventually(t, 10*time.Second, func() bool { return depth(other) == 1 })
+		testkit.Eventually(t, 2*time.Minute, func() bool { return depth(other) == 1 })
 		if n := depth(queue + "_delay"); n != 2 {
 			t.Errorf("the delay queue has %d messages", n)
 		}
@@ -267,7 +267,7 @@ func TestStakingWhatTheBrokerGivesUpBlocksTheDelayQueue(t *testing.T) {
 		if _, ok, err := ch.Get(queue+"_delay", true); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		testkit.Eventually(t, 10*time.Second, func() bool { return depth(queue+"_delay") == 0 && depth(queue) == 1 })
+		testkit.Eventually(t, 2*time.Minute, func() bool { return depth(queue+"_delay") == 0 && depth(queue) == 1 })
 	})
 }
 

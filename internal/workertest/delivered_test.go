@@ -162,5 +162,5 @@ func TestAckedMayPanic(t *testing.T) {
 		r.publish("", work, amqp.Publishing{})
 	}
 	c.log.wait(t, "Acked failed", 2)
-	testkit.Eventually(t, 10*time.Second, func() bool { return r.depth(work) == 0 })
+	testkit.Eventually(t, 2*time.Minute, func() bool { return r.depth(work) == 0 })
 }

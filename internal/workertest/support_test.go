@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(testkit.Waiting{M: m}) }
 
 // patience is how long tests wait for what must happen. None depends on it
 // being short.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // client is a Client that reconnects without delay to speak of, and its events.
 type client struct {

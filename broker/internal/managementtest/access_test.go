@@ -202,7 +202,7 @@ func TestConnectionsInMemory(t *testing.T) {
 	if w := call("DELETE", "/api/connections/memory:2%20-%3E%20memory:0", "", "X-Reason", "spring cleaning"); w.Code != 204 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	testkit.Eventually(t, 5*time.Second, func() bool {
+	testkit.Eventually(t, 2*time.Minute, func() bool {
 		return call("GET", "/api/connections?columns=name", "").Body.String() == `[{"name":"memory:1 -> memory:0"}]`
 	})
 }

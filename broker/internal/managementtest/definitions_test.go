@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -34,7 +33,7 @@ func declareSome(t *testing.T, b *target, vhost string) {
 	must(t, ch.QueueBind("mine", "k", "x", false, nil))
 	must(t, ch.ExchangeBind("y", "k", "x", false, nil))
 	must(t, conn.Close())
-	testkit.Eventually(t, 10*time.Second, func() bool {
+	testkit.Eventually(t, published, func() bool {
 		status, _ := b.call(t, "GET", "/api/queues/"+url.PathEscape(vhost)+"/mine", "")
 		return status == 404
 	})

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"testing"
-	"time"
 
 	rabbithole "github.com/michaelklishin/rabbit-hole/v2"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -91,7 +90,7 @@ func TestRabbitHoleConnections(t *testing.T) {
 		get[<-chan amqp.Delivery](t)(ch.Consume("q", "tag", false, false, false, false, nil))
 
 		var mine []rabbithole.ConnectionInfo
-		testkit.Eventually(t, 20*time.Second, func() bool {
+		testkit.Eventually(t, published, func() bool {
 			mine = get[[]rabbithole.ConnectionInfo](t)(c.ListVhostConnections(vhost))
 			return len(mine) == 1 && mine[0].Channels == 1
 		})
@@ -99,7 +98,7 @@ func TestRabbitHoleConnections(t *testing.T) {
 			one.ClientProperties["connection_name"] != t.Name() {
 			t.Errorf("connection is %+v", one)
 		}
-		testkit.Eventually(t, 20*time.Second, func() bool {
+		testkit.Eventually(t, published, func() bool {
 			all := get[[]rabbithole.ConsumerInfo](t)(c.ListConsumersIn(vhost))
 			return len(all) == 1 && all[0].ConsumerTag == "tag" && all[0].Queue.Name == "q"
 		})
@@ -108,7 +107,7 @@ func TestRabbitHoleConnections(t *testing.T) {
 		if e == nil || e.Code != 320 || e.Reason != "CONNECTION_FORCED - Closed via management plugin" {
 			t.Errorf("closed with %v", e)
 		}
-		testkit.Eventually(t, 20*time.Second, func() bool {
+		testkit.Eventually(t, published, func() bool {
 			return len(get[[]rabbithole.ConnectionInfo](t)(c.ListVhostConnections(vhost))) == 0
 		})
 	})

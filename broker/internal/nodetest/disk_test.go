@@ -26,7 +26,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 func must(t *testing.T, err error) {
 	t.Helper()

@@ -89,7 +89,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // patience is how long a script waits before it is taken to hang.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {

@@ -36,7 +36,7 @@ func TestReaperIsReplacedWhenItIsKilled(t *testing.T) {
 		e := newExec(t, ExecConfig{Command: []string{"sh", "-c", "echo x >" + name + "; while [ ! -e go ]; do sleep 0.01; done"}, Dir: dir, Reaper: r})
 		done := make(chan error)
 		go func() { done <- e.Handle(bounded(t), full()) }()
-		testkit.Eventually(t, 20*time.Second, exists(name))
+		testkit.Eventually(t, 2*time.Minute, exists(name))
 		return done
 	}
 	first := run("first")

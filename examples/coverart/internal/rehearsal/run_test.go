@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long tests wait for what must happen.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // quick is a rehearsal on b with short delays. The test is alone with the design's
 // queues, which are removed before and after it.
