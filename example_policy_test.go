@@ -41,7 +41,7 @@ func ExampleRule() {
 	policy := reprise.Policy{
 		Backoff: backoff.Exponential{Initial: time.Second},
 		Rules: []reprise.Rule{
-			{Match: reprise.Is(errNoCard), MaxAttempts: 1},                                             // no retry helps
+			{Match: reprise.Is(errNoCard), Park: true},                                                 // no retry helps
 			{Match: reprise.As[*net.OpError](), MaxAttempts: 100, Backoff: backoff.Fixed(time.Minute)}, // an outage passes
 		},
 	}
@@ -55,7 +55,7 @@ func ExampleRule() {
 	}
 	// Output:
 	// something else: retry true, delay 1s, ""
-	// order 17: the customer has no card: retry false, delay 0s, "1 attempt made (Rules[0])"
+	// order 17: the customer has no card: retry false, delay 0s, "parked by a rule (Rules[0])"
 	// order 18: dial: connection refused: retry true, delay 1m0s, ""
 }
 

@@ -145,7 +145,10 @@ func (p Policy) decide(v verdict, err error, attempt int, since time.Duration, w
 	case hopeless:
 		return Decision{Reason: "parked by the handler"}
 	}
-	p, rule := p.WithDefaults().apply(err)
+	p, rule, park := p.WithDefaults().apply(err)
+	if park {
+		return Decision{Reason: "parked by a rule" + rule}
+	}
 	attempt, since = max(1, attempt), max(0, since)
 	if attempt >= p.MaxAttempts {
 		return Decision{Reason: attemptsMade(attempt, p.MaxAttempts) + rule}
@@ -210,7 +213,10 @@ type Rule struct {
 	// Required.
 	Match func(error) bool
 
-	MaxAttempts int             // as the Policy's: 1 parks such an error at once, while others are retried
+	// Park parks the message at once, without further attempts. The other fields are 0.
+	Park bool
+
+	MaxAttempts int             // as the Policy's
 	GiveUpAfter time.Duration   // as the Policy's
 	Backoff     backoff.Backoff // as the Policy's
 }
@@ -243,12 +249,16 @@ func (r Rule) validate(name string) error {
 	if bad != nil {
 		bad = fmt.Errorf("reprise: %s.Backoff: %w", name, bad)
 	}
+	if r.Park && (r.MaxAttempts != 0 || r.GiveUpAfter != 0 || r.Backoff != nil) {
+		missing = errors.Join(missing, fmt.Errorf("reprise: %s: MaxAttempts, GiveUpAfter and Backoff must be 0 with Park", name))
+	}
 	return errors.Join(missing,
 		validateLimits(name, r.MaxAttempts, r.GiveUpAfter, "1 to park at once, more for retries, or 0 for the Policy's", "the Policy's"), bad)
 }
 
-// apply returns p as it is for an error, and in brackets which Rule made it so.
-func (p Policy) apply(err error) (Policy, string) {
+// apply returns p as it is for an error, in brackets the Rule that made it so, and
+// whether that Rule parks the message.
+func (p Policy) apply(err error) (_ Policy, rule string, park bool) {
 	for i, r := range p.Rules {
 		if r.Match == nil || !r.Match(err) {
 			continue
@@ -258,7 +268,7 @@ func (p Policy) apply(err error) (Policy, string) {
 		if r.Backoff != nil {
 			p.Backoff = r.Backoff
 		}
-		return p, fmt.Sprintf(" (Rules[%d])", i)
+		return p, fmt.Sprintf(" (Rules[%d])", i), r.Park
 	}
-	return p, ""
+	return p, "", false
 }

@@ -104,7 +104,7 @@ func ExampleBroker_Cut() {
 		b.Drain(t)
 
 		for _, a := range w.Attempts() {
-			fmt.Println("at", a.At.UTC().Format("15:04"), "redelivered:", a.Message.Redelivered)
+			fmt.Println("at", a.Began.UTC().Format("15:04"), "redelivered:", a.Message.Redelivered)
 		}
 	})
 	// Output:

@@ -46,7 +46,7 @@ func Example() {
 		b.Drain(t)
 
 		for _, a := range w.Attempts() {
-			fmt.Println("attempt", a.Message.Attempt, "at", a.At.UTC().Format("15:04"), "error:", a.Err)
+			fmt.Println("attempt", a.Message.Attempt, "at", a.Began.UTC().Format("15:04"), "error:", a.Err)
 		}
 		fmt.Println("delays:", w.Attempts().Delays())
 		fmt.Println("parked:", len(b.Parked(t, "orders")))

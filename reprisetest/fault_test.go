@@ -119,7 +119,7 @@ func TestFaultsOfWorkers(t *testing.T) {
 				b.Drain(t)
 				var got []attempt
 				for _, a := range w.Attempts() {
-					got = append(got, attempt{a.Message.MessageID, a.Message.Attempt, a.Message.Redelivered, a.At.Sub(began)})
+					got = append(got, attempt{a.Message.MessageID, a.Message.Attempt, a.Message.Redelivered, a.Began.Sub(began)})
 				}
 				// A connection takes its time to come back, but less than this.
 				later := cmp.Comparer(func(x, y time.Duration) bool { return x-y < soon && y-x < soon })
@@ -149,7 +149,7 @@ func TestCutDeliversAgain(t *testing.T) {
 		if len(got.Of("1")) != 2 || len(got.Of("2")) != 1 || !got.Of("1")[1].Message.Redelivered {
 			t.Fatalf("%d attempts at 1, %d at 2", len(got.Of("1")), len(got.Of("2")))
 		}
-		if at := got.Of("1")[1].At.Sub(began); at < 10*time.Minute+30*time.Second {
+		if at := got.Of("1")[1].Began.Sub(began); at < 10*time.Minute+30*time.Second {
 			t.Errorf("delivered again after %s, although connections were refused", at)
 		}
 	})

@@ -78,7 +78,7 @@ func TestMessagesAreShownAsToTheirHandler(t *testing.T) {
 		}
 		var errs []topology.AttemptError
 		for i, a := range w.Attempts() {
-			errs = append(errs, topology.AttemptError{Attempt: i + 1, Time: a.At, Error: errScripted.Error()})
+			errs = append(errs, topology.AttemptError{Attempt: i + 1, Time: a.Began, Error: errScripted.Error()})
 		}
 		if diff := cmp.Diff(errs, parked[0].Errors, cmpopts.IgnoreFields(topology.AttemptError{}, "Host")); diff != "" {
 			t.Errorf("errors, -want +got:\n%s", diff)

@@ -17,7 +17,7 @@ import (
 type Attempt struct {
 	Message *reprise.Message // what the handler was given
 	Err     error            // what it returned; a *reprise.PanicError if it panicked
-	At      time.Time        // when it began
+	Began   time.Time
 	Took    time.Duration
 }
 
@@ -38,9 +38,9 @@ func (a Attempts) Delays() []time.Duration {
 	for _, x := range a {
 		id := x.Message.MessageID
 		if last, again := ended[id]; again {
-			delays = append(delays, x.At.Sub(last))
+			delays = append(delays, x.Began.Sub(last))
 		}
-		ended[id] = x.At.Add(x.Took)
+		ended[id] = x.Began.Add(x.Took)
 	}
 	return delays
 }
@@ -122,7 +122,7 @@ func (w *Worker) record(next reprise.Handler) reprise.Handler {
 			if v := recover(); v != nil {
 				err = &reprise.PanicError{Value: v, Stack: debug.Stack()}
 			}
-			w.add(Attempt{Message: &given, Err: err, At: began, Took: time.Since(began)})
+			w.add(Attempt{Message: &given, Err: err, Began: began, Took: time.Since(began)})
 		}()
 		return next.Handle(ctx, m)
 	})

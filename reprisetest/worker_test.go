@@ -51,7 +51,7 @@ func TestAttemptsAreWhatTheWorkerTakesForOne(t *testing.T) {
 		}
 		var timings []timing
 		for _, a := range got {
-			timings = append(timings, timing{a.At.Sub(began), a.Took, string(a.Message.Body)})
+			timings = append(timings, timing{a.Began.Sub(began), a.Took, string(a.Message.Body)})
 		}
 		want := []timing{
 			{0, 5 * time.Second, "order 1"}, // three runs, two pauses
@@ -85,7 +85,7 @@ func TestAttemptsShowWhatTheHandlerWasGiven(t *testing.T) {
 func TestDelaysAreThoseOfEachMessage(t *testing.T) {
 	at := time.Now()
 	attempt := func(id string, begin, took time.Duration) reprisetest.Attempt {
-		return reprisetest.Attempt{Message: &reprise.Message{MessageID: id}, At: at.Add(begin), Took: took}
+		return reprisetest.Attempt{Message: &reprise.Message{MessageID: id}, Began: at.Add(begin), Took: took}
 	}
 	all := reprisetest.Attempts{
 		attempt("a", 0, time.Second),

@@ -202,6 +202,7 @@ func TestDecide(t *testing.T) {
 			{Match: reprise.Is(errBusy), MaxAttempts: 50, Backoff: backoff.Fixed(time.Hour), GiveUpAfter: 90 * time.Minute},
 			{Match: reprise.As[*fs.PathError](), MaxAttempts: 1},
 			{Match: func(err error) bool { return strings.HasPrefix(err.Error(), "read: ") }},
+			{Match: reprise.Is(fs.ErrClosed), Park: true},
 			{Match: func(error) bool { return true }, MaxAttempts: 2},
 		},
 	}
@@ -256,7 +257,9 @@ func TestDecide(t *testing.T) {
 		{"rule's time, the handler's delay", ruled, reprise.RetryAfter(time.Minute, errBusy), 4, time.Hour, reprise.Decision{Retry: true, Delay: time.Minute}},
 		{"rule by type", ruled, fmt.Errorf("config: %w", failures[3]), 1, 0, reprise.Decision{Reason: "1 attempt made (Rules[1])"}},
 		{"rule that excepts from those after it", ruled, failures[2], 2, 0, reprise.Decision{Retry: true, Delay: time.Second}},
-		{"rule for the rest", ruled, errScripted, 2, 0, reprise.Decision{Reason: "2 attempts made (Rules[3])"}},
+		{"rule that parks", ruled, fmt.Errorf("till: %w", fs.ErrClosed), 1, 0, reprise.Decision{Reason: "parked by a rule (Rules[3])"}},
+		{"rule that parks, the handler's delay", ruled, reprise.RetryAfter(time.Minute, fs.ErrClosed), 1, 0, reprise.Decision{Reason: "parked by a rule (Rules[3])"}},
+		{"rule for the rest", ruled, errScripted, 2, 0, reprise.Decision{Reason: "2 attempts made (Rules[4])"}},
 		{"no rule is asked about a park", ruled, reprise.Park(errBusy), 1, 0, reprise.Decision{Reason: "parked by the handler"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -324,6 +327,10 @@ func TestValidatePolicy(t *testing.T) {
 		{
 			rule(reprise.Rule{Match: reprise.Is(errBusy), Backoff: backoff.Fixed(-1)}),
 			"reprise: Policy.Rules[1].Backoff: backoff: Fixed(-1ns) is negative: use 0 to retry at once, or a positive duration",
+		},
+		{
+			rule(reprise.Rule{Match: reprise.Is(errBusy), Park: true, MaxAttempts: 2}),
+			"reprise: Policy.Rules[1]: MaxAttempts, GiveUpAfter and Backoff must be 0 with Park",
 		},
 		{
 			reprise.Policy{MaxAttempts: -1, GiveUpAfter: -1, Backoff: backoff.Fixed(-1), Rules: []reprise.Rule{{}}},

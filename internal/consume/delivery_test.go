@@ -1,0 +1,34 @@
+package consume
+
+import "testing"
+
+func TestBrokersThatCountNacks(t *testing.T) {
+	for version, want := range map[string]bool{
+		"3.10.8": true, "3.13.7+1": true, "4.0.5": true, "4.2.0-rc.1": true,
+		"4.3.0": false, "4.3.6": false, "4.10.0": false, "5.0.0": false,
+		"": false, "devel": false,
+	} {
+		if got := countsNacks(version); got != want {
+			t.Errorf("%v: %t", version, got)
+		}
+	}
+}
+
+func TestCrashLimitDefaults(t *testing.T) {
+	for _, tc := range []struct {
+		limit       int
+		countsNacks bool
+		want        int
+	}{
+		{0, false, DefaultCrashLimit},
+		{0, true, 0}, // messages that are given back would count as well
+		{3, true, 3},
+		{3, false, 3},
+		{-1, false, 0},
+	} {
+		s := &session{consumer: &Consumer{Config: Config{CrashLimit: tc.limit}}, countsNacks: tc.countsNacks}
+		if got := (&Delivery{session: s}).CrashLimit(); got != tc.want {
+			t.Errorf("CrashLimit %d, counts nacks %t: %d", tc.limit, tc.countsNacks, got)
+		}
+	}
+}
