@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,33 +17,25 @@ const defaultArchive = "sqlite:reprise-failed.db"
 
 // archiveDB is the database of an archive.
 type archiveDB struct {
-	*sql.DB
+	*database
 	dialect failed.Dialect
-	name    string // without a password
 }
 
 // openArchiveDB returns the database that sqlite:PATH or postgres://… names. It
 // connects to nothing.
 func openArchiveDB(place string) (*archiveDB, error) {
-	if path, found := strings.CutPrefix(place, "sqlite:"); found {
-		if path == "" || path == ":memory:" || strings.HasPrefix(path, "//") {
-			return nil, fmt.Errorf("an archive is a file: write sqlite: and its path, such as %s", defaultArchive)
-		}
-		db, name, err := sqliteDB(filepath.Clean(path))
-		if err != nil {
-			return nil, err
-		}
-		db.SetMaxOpenConns(maxConnections) // readers do not wait for the writer
-		return &archiveDB{db, failed.SQLite, name}, nil
-	}
-	if !strings.HasPrefix(place, "postgres://") && !strings.HasPrefix(place, "postgresql://") {
+	path, sqlite := strings.CutPrefix(place, "sqlite:")
+	switch {
+	case sqlite && (path == "" || path == ":memory:" || strings.HasPrefix(path, "//")):
+		return nil, fmt.Errorf("an archive is a file: write sqlite: and its path, such as %s", defaultArchive)
+	case sqlite:
+		db, err := openSQLite(filepath.Clean(path))
+		return &archiveDB{db, failed.SQLite}, err
+	case !strings.HasPrefix(place, "postgres://") && !strings.HasPrefix(place, "postgresql://"):
 		return nil, fmt.Errorf("there is no such archive: write sqlite:PATH, such as %s, or postgres://user:password@host/database", defaultArchive)
 	}
-	db, name, err := postgresDB(place)
-	if err != nil {
-		return nil, err
-	}
-	return &archiveDB{db, failed.PostgreSQL, name}, nil
+	db, err := openPostgres(place)
+	return &archiveDB{db, failed.PostgreSQL}, err
 }
 
 // open returns the archive. It waits for a database that cannot be reached, until
@@ -58,29 +49,6 @@ func (x *archiveDB) open(ctx context.Context, cfg failed.Config, log *slog.Logge
 		return err
 	})
 	return archive, err
-}
-
-// await opens something in the database. It waits for one that cannot be reached, until
-// ctx ends.
-func (x *archiveDB) await(ctx context.Context, log *slog.Logger, what string, open func() error) error {
-	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
-		err := open()
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if !unreachable(err) {
-			return fmt.Errorf("the %s %s cannot be used: %w", what, x.name, err)
-		}
-		log.Warn(what+" cannot be reached", what, x.name, "error", err, "next_try", pause)
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(pause):
-		}
-	}
 }
 
 // private makes the file of a new archive one that nobody else on the machine reads.

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -16,7 +15,14 @@ import (
 // stores are where the workers of a configuration remember what is done.
 type stores struct {
 	of  []idempotent.Store // of each worker; nil: none
-	all []*database
+	all []*sqlStore
+}
+
+// sqlStore is a store in a database. Workers that name the same one share it.
+type sqlStore struct {
+	*idempotent.SQL
+	db    *database
+	place string // path or URL
 }
 
 // newStores makes them and reports those that cannot be used. It connects to
@@ -42,40 +48,38 @@ func (s *stores) store(d *config.Duplicates) (idempotent.Store, error) {
 	if d.Memory {
 		return new(idempotent.Memory), nil
 	}
-	place, open := d.Postgres, openPostgres
+	place, open, dialect := d.Postgres, openPostgres, idempotent.PostgreSQL
 	if d.SQLite != "" {
-		place, open = d.SQLite, openSQLite
+		place, open, dialect = d.SQLite, openSQLite, idempotent.SQLite
 	}
-	if i := slices.IndexFunc(s.all, func(x *database) bool { return x.place == place }); i >= 0 {
+	if i := slices.IndexFunc(s.all, func(x *sqlStore) bool { return x.place == place }); i >= 0 {
 		return s.all[i], nil
 	}
-	x, err := open(place)
+	db, err := open(place)
 	if err != nil {
 		return nil, err
 	}
-	x.place = place
+	if dialect == idempotent.SQLite {
+		db.SetMaxOpenConns(1) // there is one writer at a time; others wait here
+	}
+	store, err := idempotent.NewSQL(db.DB, idempotent.SQLConfig{Dialect: dialect})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	x := &sqlStore{store, db, place}
 	s.all = append(s.all, x)
 	return x, nil
 }
 
-// prepare makes the tables. It waits for a database that cannot be reached, as
-// everything here waits for the broker, until ctx ends.
+// prepare makes the tables. It waits for a database that cannot be reached until ctx ends.
 func (s *stores) prepare(ctx context.Context, log *slog.Logger) error {
 	for _, x := range s.all {
-		for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
-			err := x.migrate(ctx)
-			if err == nil {
-				break
-			}
-			if ctx.Err() != nil || !unreachable(err) {
-				return fmt.Errorf("the store of duplicates %s cannot be used: %w", x.name, err)
-			}
-			log.Warn("store of duplicates cannot be reached", "store", x.name, "error", err, "next_try", pause)
-			select {
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			case <-time.After(pause):
-			}
+		if err := x.db.await(ctx, log, "store of duplicates", func() error {
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			return x.Migrate(ctx)
+		}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -84,7 +88,7 @@ func (s *stores) prepare(ctx context.Context, log *slog.Logger) error {
 // parts are the databases, for whoever asks how the process is.
 func (s *stores) parts() (all []dependency) {
 	for _, x := range s.all {
-		all = append(all, dependency{"duplicates", x.name, x.Healthy})
+		all = append(all, dependency{"duplicates", x.db.name, x.Healthy})
 	}
 	return all
 }

@@ -88,8 +88,8 @@ func TestUnreachable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer x.db.Close()
-	if err := x.migrate(t.Context()); !unreachable(err) {
+	defer x.Close()
+	if err := x.PingContext(t.Context()); !unreachable(err) {
 		t.Errorf("nobody listens there, and it is not waited for: %v", err)
 	}
 }
