@@ -1,7 +1,6 @@
 package access
 
 import (
-	"container/list"
 	"crypto/rand"
 	"crypto/sha256"
 	"net/http"
@@ -18,59 +17,52 @@ const (
 	mostSessions  = 10_000
 )
 
-// sessions are those who logged in with a browser. Its memory is bounded: the
-// oldest session goes first.
+// sessions are the sessions of browsers. Their number is bounded: the oldest goes first.
 type sessions struct {
 	clock func() time.Time
 
 	mu   sync.Mutex
-	byID map[[sha256.Size]byte]*list.Element // by the hash, so that a lookup's time tells nothing of the id
-	old  list.List                           // of *session, the oldest first: all live equally long
+	byID *bounded[sessionKey, session]
 }
 
+// sessionKey is the hash of an id, so that the time of a look-up tells nothing of the id.
+type sessionKey [sha256.Size]byte
+
 type session struct {
-	key   [sha256.Size]byte
 	token Token
 	ends  time.Time
 }
 
 func newSessions(clock func() time.Time) *sessions {
-	return &sessions{clock: clock, byID: map[[sha256.Size]byte]*list.Element{}}
+	return &sessions{clock: clock, byID: newBounded[sessionKey, session](mostSessions)}
 }
 
 // Begin returns the id of a new session.
 func (s *sessions) Begin(t Token) string {
 	id := rand.Text()
-	key := sha256.Sum256([]byte(id))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
-	for e := s.old.Front(); e != nil && (s.old.Len() >= mostSessions || !now.Before(e.Value.(*session).ends)); e = s.old.Front() {
-		s.drop(e)
+	for key, old, ok := s.byID.oldest(); ok && !now.Before(old.ends); key, old, ok = s.byID.oldest() {
+		s.byID.drop(key)
 	}
-	s.byID[key] = s.old.PushBack(&session{key, t, now.Add(SessionLife)})
+	s.byID.put(sha256.Sum256([]byte(id)), session{t, now.Add(SessionLife)})
 	return id
 }
 
 func (s *sessions) find(id string) (Token, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.byID[sha256.Sum256([]byte(id))]
-	if e == nil || !s.clock().Before(e.Value.(*session).ends) {
-		return Token{}, false
-	}
-	return e.Value.(*session).token, true
+	found, ok := s.byID.get(sha256.Sum256([]byte(id)))
+	return found.token, ok && s.clock().Before(found.ends)
 }
 
+// End ends a session, if there is one of that id.
 func (s *sessions) End(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.byID[sha256.Sum256([]byte(id))]; e != nil {
-		s.drop(e)
-	}
+	s.byID.drop(sha256.Sum256([]byte(id)))
 }
-
-func (s *sessions) drop(e *list.Element) { delete(s.byID, s.old.Remove(e).(*session).key) }
 
 // identifySession finds out who asks by their cookie. A browser sends it with whatever
 // it is told to send, so that a request that changes something must say where it comes

@@ -1,7 +1,6 @@
 package access
 
 import (
-	"container/list"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -21,27 +20,25 @@ const (
 	mostAddresses = 4096
 )
 
-// throttle slows down who guesses, by address. It protects tokens that somebody made
-// up, and the log; those of NewToken need no protection, see guard.check. A right token
-// ends no wait: behind a proxy it is somebody else's. Its memory is bounded: of more
-// addresses than it can note, it forgets the one that has been quiet for longest.
+// throttle slows down who guesses, by address. It protects tokens that somebody made up, and
+// the log; those of NewToken need no protection, see Guard.check. A right token ends no wait:
+// behind a proxy it is somebody else's. The number of addresses is bounded: the one that has
+// been quiet for longest is forgotten.
 type throttle struct {
 	clock func() time.Time
 
 	mu        sync.Mutex
-	addresses map[netip.Prefix]*list.Element
-	quiet     list.List // of *mistakes, the latest one last
+	addresses *bounded[netip.Prefix, mistakes]
 }
 
 type mistakes struct {
-	from  netip.Prefix
-	n     int
-	last  time.Time
-	until time.Time
+	n           int
+	last, until time.Time
 }
 
+// NewThrottle returns a throttle that knows of no mistakes.
 func NewThrottle(clock func() time.Time) *throttle {
-	return &throttle{clock: clock, addresses: map[netip.Prefix]*list.Element{}}
+	return &throttle{clock: clock, addresses: newBounded[netip.Prefix, mistakes](mostAddresses)}
 }
 
 // throttleKey is what stands for a peer: its address or, with IPv6, the network that
@@ -60,15 +57,12 @@ func throttleKey(peer string) netip.Prefix {
 	return p
 }
 
-// wait is for how long an address must not try again.
+// wait returns how long an address must not try again.
 func (t *throttle) wait(from netip.Prefix) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e := t.addresses[from]
-	if e == nil {
-		return 0
-	}
-	return max(0, e.Value.(*mistakes).until.Sub(t.clock()))
+	m, _ := t.addresses.get(from)
+	return max(0, m.until.Sub(t.clock()))
 }
 
 // note counts a wrong login.
@@ -76,16 +70,7 @@ func (t *throttle) note(from netip.Prefix) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock()
-	e := t.addresses[from]
-	if e == nil {
-		if t.quiet.Len() >= mostAddresses {
-			t.drop(t.quiet.Front())
-		}
-		e = t.quiet.PushBack(&mistakes{from: from})
-		t.addresses[from] = e
-	}
-	t.quiet.MoveToBack(e)
-	m := e.Value.(*mistakes)
+	m, _ := t.addresses.get(from)
 	if now.Sub(m.last) > mistakesKept {
 		m.n = 0
 	}
@@ -93,10 +78,7 @@ func (t *throttle) note(from netip.Prefix) {
 	if over := m.n - FreeMistakes; over >= 0 {
 		m.until = now.Add(min(LongestWait, firstWait<<min(over, 10)))
 	}
-}
-
-func (t *throttle) drop(e *list.Element) {
-	delete(t.addresses, t.quiet.Remove(e).(*mistakes).from)
+	t.addresses.put(from, m)
 }
 
 func tooOften(wait time.Duration) *fault.Failure {

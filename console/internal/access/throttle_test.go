@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-var noon0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestIsRandom(t *testing.T) {
 	token, _ := NewToken()
@@ -23,7 +23,7 @@ func TestIsRandom(t *testing.T) {
 
 // A subscriber has as many IPv6 addresses as they like, all in one network.
 func TestThrottleKnowsNetworks(t *testing.T) {
-	now := noon0
+	now := noon
 	clock := func() time.Time { return now }
 	th := NewThrottle(clock)
 	for i := range FreeMistakes {
@@ -41,7 +41,7 @@ func TestThrottleKnowsNetworks(t *testing.T) {
 }
 
 func TestThrottleIsBounded(t *testing.T) {
-	now := noon0
+	now := noon
 	clock := func() time.Time { return now }
 	th := NewThrottle(clock)
 	address := func(i int) string { return fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255) }
@@ -52,8 +52,8 @@ func TestThrottleIsBounded(t *testing.T) {
 			th.note(guesser)
 		}
 	}
-	if len(th.addresses) != mostAddresses || th.quiet.Len() != mostAddresses {
-		t.Errorf("%d addresses, %d in order", len(th.addresses), th.quiet.Len())
+	if n := len(th.addresses.entries); n != mostAddresses || th.addresses.order.Len() != mostAddresses {
+		t.Errorf("%d addresses, %d in order", n, th.addresses.order.Len())
 	}
 	if th.wait(guesser) == 0 {
 		t.Error("who goes on guessing was forgotten")
@@ -61,22 +61,22 @@ func TestThrottleIsBounded(t *testing.T) {
 }
 
 func TestSessionsAreBounded(t *testing.T) {
-	now := noon0
+	now := noon
 	clock := func() time.Time { return now }
 	s := newSessions(clock)
 	first := s.Begin(Token{})
 	for range mostSessions {
 		s.Begin(Token{})
 	}
-	if len(s.byID) != mostSessions || s.old.Len() != mostSessions {
-		t.Errorf("%d sessions, %d in order", len(s.byID), s.old.Len())
+	if n := len(s.byID.entries); n != mostSessions || s.byID.order.Len() != mostSessions {
+		t.Errorf("%d sessions, %d in order", n, s.byID.order.Len())
 	}
 	if _, ok := s.find(first); ok {
 		t.Error("the oldest is still there")
 	}
-	now = noon0.Add(SessionLife)
+	now = noon.Add(SessionLife)
 	s.Begin(Token{})
-	if len(s.byID) != 1 {
-		t.Errorf("%d sessions after all others have ended", len(s.byID))
+	if n := len(s.byID.entries); n != 1 {
+		t.Errorf("%d sessions after all others have ended", n)
 	}
 }
