@@ -64,7 +64,7 @@ func TestAcksComeTogether(t *testing.T) {
 			spare: 6,
 			acked: func(a *Acker) {
 				for tag := range uint64(7) {
-					a.Settle(tag + 1, Ack)
+					a.Settle(tag+1, Ack)
 					synctest.Wait()
 				}
 			},
