@@ -1,9 +1,11 @@
 package amqpwire
 
-import "fmt"
+import (
+	"fmt"
+	"sync"
+)
 
-// codec reads or writes the arguments of a method, which lists them once for both directions. A codec is passed by value,
-// since a pointer that goes to a [Method] would be on the heap.
+// codec reads or writes the arguments of a method, which lists them once for both directions.
 type codec struct {
 	decoder // reading: of the input that is left; writing: all output so far
 	writing bool
@@ -11,7 +13,7 @@ type codec struct {
 
 func (c *codec) encoder() *encoder { return (*encoder)(&c.decoder) }
 
-func (c codec) octet(v *uint8) codec {
+func (c *codec) octet(v *uint8) *codec {
 	if c.writing {
 		c.encoder().octet(*v)
 	} else {
@@ -20,7 +22,7 @@ func (c codec) octet(v *uint8) codec {
 	return c
 }
 
-func (c codec) short(v *uint16) codec {
+func (c *codec) short(v *uint16) *codec {
 	if c.writing {
 		c.encoder().short(*v)
 	} else {
@@ -29,7 +31,7 @@ func (c codec) short(v *uint16) codec {
 	return c
 }
 
-func (c codec) long(v *uint32) codec {
+func (c *codec) long(v *uint32) *codec {
 	if c.writing {
 		c.encoder().long(*v)
 	} else {
@@ -38,7 +40,7 @@ func (c codec) long(v *uint32) codec {
 	return c
 }
 
-func (c codec) longlong(v *uint64) codec {
+func (c *codec) longlong(v *uint64) *codec {
 	if c.writing {
 		c.encoder().longlong(*v)
 	} else {
@@ -47,7 +49,7 @@ func (c codec) longlong(v *uint64) codec {
 	return c
 }
 
-func (c codec) table(v *Table) codec {
+func (c *codec) table(v *Table) *codec {
 	if c.writing {
 		c.encoder().table(*v)
 	} else {
@@ -56,7 +58,7 @@ func (c codec) table(v *Table) codec {
 	return c
 }
 
-func (c codec) longstr(v *string) codec {
+func (c *codec) longstr(v *string) *codec {
 	if c.writing {
 		c.encoder().longstr(*v)
 	} else {
@@ -66,7 +68,7 @@ func (c codec) longstr(v *string) codec {
 }
 
 // shortstr is a short string that must be UTF-8.
-func (c codec) shortstr(v *string) codec {
+func (c *codec) shortstr(v *string) *codec {
 	if c.writing {
 		c.encoder().shortstr(*v)
 	} else {
@@ -76,7 +78,7 @@ func (c codec) shortstr(v *string) codec {
 }
 
 // rawstr is a short string of any bytes. Read in place of an equal string, it does not allocate.
-func (c codec) rawstr(v *string) codec {
+func (c *codec) rawstr(v *string) *codec {
 	if c.writing {
 		c.encoder().shortstr(*v)
 	} else {
@@ -86,7 +88,7 @@ func (c codec) rawstr(v *string) codec {
 }
 
 // bits share an octet, the first is the lowest bit. A nil bit is reserved.
-func (c codec) bits(bits ...*bool) codec {
+func (c *codec) bits(bits ...*bool) *codec {
 	var octet uint8
 	if c.writing {
 		for i, bit := range bits {
@@ -106,12 +108,12 @@ func (c codec) bits(bits ...*bool) codec {
 }
 
 // zeroShort, emptyShort and emptyLong are reserved arguments: written as zero, and accepted with any value.
-func (c codec) zeroShort() codec {
+func (c *codec) zeroShort() *codec {
 	var ignored uint16
 	return c.short(&ignored)
 }
 
-func (c codec) emptyShort() codec {
+func (c *codec) emptyShort() *codec {
 	if c.writing {
 		c.encoder().octet(0)
 	} else {
@@ -120,7 +122,7 @@ func (c codec) emptyShort() codec {
 	return c
 }
 
-func (c codec) emptyLong() codec {
+func (c *codec) emptyLong() *codec {
 	if c.writing {
 		c.encoder().long(0)
 	} else {
@@ -129,21 +131,49 @@ func (c codec) emptyLong() codec {
 	return c
 }
 
+// codecs has codecs to be used again, since one that is passed to a [Method] is on the heap.
+var codecs = sync.Pool{New: func() any { return new(codec) }}
+
+// run reads or writes the arguments of a method, and returns what is left of the input, or all output.
+func run(m Method, b []byte, writing bool) decoder {
+	c := codecs.Get().(*codec)
+	c.b, c.err, c.writing = b, nil, writing
+	m.arguments(c)
+	d := c.decoder
+	c.decoder = decoder{}
+	codecs.Put(c)
+	return d
+}
+
 // Append appends the arguments of a method. It fails if a value does not fit its field, such as a short string of over 255
 // bytes; dst is then returned as it came.
 func Append(dst []byte, m Method) ([]byte, error) {
-	c := m.arguments(codec{decoder{b: dst}, true})
-	if c.err != nil {
-		return dst, fmt.Errorf("amqpwire: %v: %w", m.ID(), c.err)
+	var e encoder
+	if deliver, ok := m.(*BasicDeliver); ok {
+		e.b = dst
+		deliver.append(&e)
+	} else {
+		e = encoder(run(m, dst, true))
 	}
-	return c.b, nil
+	if e.err != nil {
+		return dst, fmt.Errorf("amqpwire: %v: %w", m.ID(), e.err)
+	}
+	return e.b, nil
 }
 
 // Parse sets every field of a method from its arguments, which must end with the last of them. After an error the fields are
 // undefined.
 func Parse(args []byte, m Method) error {
-	c := m.arguments(codec{decoder: decoder{b: args}})
-	if err := c.end(); err != nil {
+	d := decoder{b: args}
+	switch m := m.(type) {
+	case *BasicPublish:
+		m.parse(&d)
+	case *BasicAck:
+		m.parse(&d)
+	default:
+		d = run(m, args, false)
+	}
+	if err := d.end(); err != nil {
 		return fmt.Errorf("amqpwire: %v: %w", m.ID(), err)
 	}
 	return nil

@@ -11,7 +11,7 @@ type Method interface {
 	// ID returns the class and the method.
 	ID() MethodID
 	// arguments reads or writes the fields. [Parse] and [Append] call it.
-	arguments(codec) codec
+	arguments(*codec) *codec
 }
 
 // MethodID is a class in the high and a method in the low 16 bits.

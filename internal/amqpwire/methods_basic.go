@@ -10,7 +10,7 @@ type BasicQos struct {
 // ID returns [IDBasicQos].
 func (*BasicQos) ID() MethodID { return IDBasicQos }
 
-func (m *BasicQos) arguments(c codec) codec {
+func (m *BasicQos) arguments(c *codec) *codec {
 	return c.long(&m.PrefetchSize).short(&m.PrefetchCount).bits(&m.Global)
 }
 
@@ -20,7 +20,7 @@ type BasicQosOk struct{}
 // ID returns [IDBasicQosOk].
 func (*BasicQosOk) ID() MethodID { return IDBasicQosOk }
 
-func (*BasicQosOk) arguments(c codec) codec { return c }
+func (*BasicQosOk) arguments(c *codec) *codec { return c }
 
 // BasicConsume starts a consumer.
 type BasicConsume struct {
@@ -36,7 +36,7 @@ type BasicConsume struct {
 // ID returns [IDBasicConsume].
 func (*BasicConsume) ID() MethodID { return IDBasicConsume }
 
-func (m *BasicConsume) arguments(c codec) codec {
+func (m *BasicConsume) arguments(c *codec) *codec {
 	return c.zeroShort().shortstr(&m.Queue).shortstr(&m.ConsumerTag).
 		bits(&m.NoLocal, &m.NoAck, &m.Exclusive, &m.NoWait).table(&m.Arguments)
 }
@@ -49,7 +49,7 @@ type BasicConsumeOk struct {
 // ID returns [IDBasicConsumeOk].
 func (*BasicConsumeOk) ID() MethodID { return IDBasicConsumeOk }
 
-func (m *BasicConsumeOk) arguments(c codec) codec {
+func (m *BasicConsumeOk) arguments(c *codec) *codec {
 	return c.shortstr(&m.ConsumerTag)
 }
 
@@ -62,7 +62,7 @@ type BasicCancel struct {
 // ID returns [IDBasicCancel].
 func (*BasicCancel) ID() MethodID { return IDBasicCancel }
 
-func (m *BasicCancel) arguments(c codec) codec {
+func (m *BasicCancel) arguments(c *codec) *codec {
 	return c.shortstr(&m.ConsumerTag).bits(&m.NoWait)
 }
 
@@ -74,7 +74,7 @@ type BasicCancelOk struct {
 // ID returns [IDBasicCancelOk].
 func (*BasicCancelOk) ID() MethodID { return IDBasicCancelOk }
 
-func (m *BasicCancelOk) arguments(c codec) codec {
+func (m *BasicCancelOk) arguments(c *codec) *codec {
 	return c.shortstr(&m.ConsumerTag)
 }
 
@@ -89,7 +89,7 @@ type BasicPublish struct {
 // ID returns [IDBasicPublish].
 func (*BasicPublish) ID() MethodID { return IDBasicPublish }
 
-func (m *BasicPublish) arguments(c codec) codec {
+func (m *BasicPublish) arguments(c *codec) *codec {
 	return c.zeroShort().rawstr(&m.Exchange).rawstr(&m.RoutingKey).bits(&m.Mandatory, &m.Immediate)
 }
 
@@ -104,7 +104,7 @@ type BasicReturn struct {
 // ID returns [IDBasicReturn].
 func (*BasicReturn) ID() MethodID { return IDBasicReturn }
 
-func (m *BasicReturn) arguments(c codec) codec {
+func (m *BasicReturn) arguments(c *codec) *codec {
 	return c.short(&m.ReplyCode).rawstr(&m.ReplyText).rawstr(&m.Exchange).rawstr(&m.RoutingKey)
 }
 
@@ -120,7 +120,7 @@ type BasicDeliver struct {
 // ID returns [IDBasicDeliver].
 func (*BasicDeliver) ID() MethodID { return IDBasicDeliver }
 
-func (m *BasicDeliver) arguments(c codec) codec {
+func (m *BasicDeliver) arguments(c *codec) *codec {
 	return c.rawstr(&m.ConsumerTag).longlong(&m.DeliveryTag).bits(&m.Redelivered).
 		rawstr(&m.Exchange).rawstr(&m.RoutingKey)
 }
@@ -134,7 +134,7 @@ type BasicGet struct {
 // ID returns [IDBasicGet].
 func (*BasicGet) ID() MethodID { return IDBasicGet }
 
-func (m *BasicGet) arguments(c codec) codec {
+func (m *BasicGet) arguments(c *codec) *codec {
 	return c.zeroShort().shortstr(&m.Queue).bits(&m.NoAck)
 }
 
@@ -150,7 +150,7 @@ type BasicGetOk struct {
 // ID returns [IDBasicGetOk].
 func (*BasicGetOk) ID() MethodID { return IDBasicGetOk }
 
-func (m *BasicGetOk) arguments(c codec) codec {
+func (m *BasicGetOk) arguments(c *codec) *codec {
 	return c.longlong(&m.DeliveryTag).bits(&m.Redelivered).rawstr(&m.Exchange).
 		rawstr(&m.RoutingKey).long(&m.MessageCount)
 }
@@ -161,7 +161,7 @@ type BasicGetEmpty struct{}
 // ID returns [IDBasicGetEmpty].
 func (*BasicGetEmpty) ID() MethodID { return IDBasicGetEmpty }
 
-func (*BasicGetEmpty) arguments(c codec) codec { return c.emptyShort() }
+func (*BasicGetEmpty) arguments(c *codec) *codec { return c.emptyShort() }
 
 // BasicAck settles deliveries or, sent by RabbitMQ, confirms publishings.
 type BasicAck struct {
@@ -172,7 +172,7 @@ type BasicAck struct {
 // ID returns [IDBasicAck].
 func (*BasicAck) ID() MethodID { return IDBasicAck }
 
-func (m *BasicAck) arguments(c codec) codec {
+func (m *BasicAck) arguments(c *codec) *codec {
 	return c.longlong(&m.DeliveryTag).bits(&m.Multiple)
 }
 
@@ -185,7 +185,7 @@ type BasicReject struct {
 // ID returns [IDBasicReject].
 func (*BasicReject) ID() MethodID { return IDBasicReject }
 
-func (m *BasicReject) arguments(c codec) codec {
+func (m *BasicReject) arguments(c *codec) *codec {
 	return c.longlong(&m.DeliveryTag).bits(&m.Requeue)
 }
 
@@ -197,7 +197,7 @@ type BasicRecoverAsync struct {
 // ID returns [IDBasicRecoverAsync].
 func (*BasicRecoverAsync) ID() MethodID { return IDBasicRecoverAsync }
 
-func (m *BasicRecoverAsync) arguments(c codec) codec {
+func (m *BasicRecoverAsync) arguments(c *codec) *codec {
 	return c.bits(&m.Requeue)
 }
 
@@ -209,7 +209,7 @@ type BasicRecover struct {
 // ID returns [IDBasicRecover].
 func (*BasicRecover) ID() MethodID { return IDBasicRecover }
 
-func (m *BasicRecover) arguments(c codec) codec {
+func (m *BasicRecover) arguments(c *codec) *codec {
 	return c.bits(&m.Requeue)
 }
 
@@ -219,7 +219,7 @@ type BasicRecoverOk struct{}
 // ID returns [IDBasicRecoverOk].
 func (*BasicRecoverOk) ID() MethodID { return IDBasicRecoverOk }
 
-func (*BasicRecoverOk) arguments(c codec) codec { return c }
+func (*BasicRecoverOk) arguments(c *codec) *codec { return c }
 
 // BasicNack refuses deliveries or, sent by RabbitMQ, publishings.
 type BasicNack struct {
@@ -231,7 +231,7 @@ type BasicNack struct {
 // ID returns [IDBasicNack].
 func (*BasicNack) ID() MethodID { return IDBasicNack }
 
-func (m *BasicNack) arguments(c codec) codec {
+func (m *BasicNack) arguments(c *codec) *codec {
 	return c.longlong(&m.DeliveryTag).bits(&m.Multiple, &m.Requeue)
 }
 
@@ -243,7 +243,7 @@ type ConfirmSelect struct {
 // ID returns [IDConfirmSelect].
 func (*ConfirmSelect) ID() MethodID { return IDConfirmSelect }
 
-func (m *ConfirmSelect) arguments(c codec) codec {
+func (m *ConfirmSelect) arguments(c *codec) *codec {
 	return c.bits(&m.NoWait)
 }
 
@@ -253,7 +253,7 @@ type ConfirmSelectOk struct{}
 // ID returns [IDConfirmSelectOk].
 func (*ConfirmSelectOk) ID() MethodID { return IDConfirmSelectOk }
 
-func (*ConfirmSelectOk) arguments(c codec) codec { return c }
+func (*ConfirmSelectOk) arguments(c *codec) *codec { return c }
 
 // TxSelect makes the channel transactional.
 type TxSelect struct{}
@@ -261,7 +261,7 @@ type TxSelect struct{}
 // ID returns [IDTxSelect].
 func (*TxSelect) ID() MethodID { return IDTxSelect }
 
-func (*TxSelect) arguments(c codec) codec { return c }
+func (*TxSelect) arguments(c *codec) *codec { return c }
 
 // TxSelectOk confirms a tx.select.
 type TxSelectOk struct{}
@@ -269,7 +269,7 @@ type TxSelectOk struct{}
 // ID returns [IDTxSelectOk].
 func (*TxSelectOk) ID() MethodID { return IDTxSelectOk }
 
-func (*TxSelectOk) arguments(c codec) codec { return c }
+func (*TxSelectOk) arguments(c *codec) *codec { return c }
 
 // TxCommit commits the transaction and starts the next.
 type TxCommit struct{}
@@ -277,7 +277,7 @@ type TxCommit struct{}
 // ID returns [IDTxCommit].
 func (*TxCommit) ID() MethodID { return IDTxCommit }
 
-func (*TxCommit) arguments(c codec) codec { return c }
+func (*TxCommit) arguments(c *codec) *codec { return c }
 
 // TxCommitOk confirms a tx.commit.
 type TxCommitOk struct{}
@@ -285,7 +285,7 @@ type TxCommitOk struct{}
 // ID returns [IDTxCommitOk].
 func (*TxCommitOk) ID() MethodID { return IDTxCommitOk }
 
-func (*TxCommitOk) arguments(c codec) codec { return c }
+func (*TxCommitOk) arguments(c *codec) *codec { return c }
 
 // TxRollback abandons the transaction and starts the next.
 type TxRollback struct{}
@@ -293,7 +293,7 @@ type TxRollback struct{}
 // ID returns [IDTxRollback].
 func (*TxRollback) ID() MethodID { return IDTxRollback }
 
-func (*TxRollback) arguments(c codec) codec { return c }
+func (*TxRollback) arguments(c *codec) *codec { return c }
 
 // TxRollbackOk confirms a tx.rollback.
 type TxRollbackOk struct{}
@@ -301,4 +301,4 @@ type TxRollbackOk struct{}
 // ID returns [IDTxRollbackOk].
 func (*TxRollbackOk) ID() MethodID { return IDTxRollbackOk }
 
-func (*TxRollbackOk) arguments(c codec) codec { return c }
+func (*TxRollbackOk) arguments(c *codec) *codec { return c }

@@ -12,7 +12,7 @@ type ConnectionStart struct {
 // ID returns [IDConnectionStart].
 func (*ConnectionStart) ID() MethodID { return IDConnectionStart }
 
-func (m *ConnectionStart) arguments(c codec) codec {
+func (m *ConnectionStart) arguments(c *codec) *codec {
 	return c.octet(&m.VersionMajor).octet(&m.VersionMinor).table(&m.ServerProperties).
 		longstr(&m.Mechanisms).longstr(&m.Locales)
 }
@@ -28,7 +28,7 @@ type ConnectionStartOk struct {
 // ID returns [IDConnectionStartOk].
 func (*ConnectionStartOk) ID() MethodID { return IDConnectionStartOk }
 
-func (m *ConnectionStartOk) arguments(c codec) codec {
+func (m *ConnectionStartOk) arguments(c *codec) *codec {
 	return c.table(&m.ClientProperties).shortstr(&m.Mechanism).
 		longstr(&m.Response).shortstr(&m.Locale)
 }
@@ -41,7 +41,7 @@ type ConnectionSecure struct {
 // ID returns [IDConnectionSecure].
 func (*ConnectionSecure) ID() MethodID { return IDConnectionSecure }
 
-func (m *ConnectionSecure) arguments(c codec) codec {
+func (m *ConnectionSecure) arguments(c *codec) *codec {
 	return c.longstr(&m.Challenge)
 }
 
@@ -53,7 +53,7 @@ type ConnectionSecureOk struct {
 // ID returns [IDConnectionSecureOk].
 func (*ConnectionSecureOk) ID() MethodID { return IDConnectionSecureOk }
 
-func (m *ConnectionSecureOk) arguments(c codec) codec {
+func (m *ConnectionSecureOk) arguments(c *codec) *codec {
 	return c.longstr(&m.Response)
 }
 
@@ -67,7 +67,7 @@ type ConnectionTune struct {
 // ID returns [IDConnectionTune].
 func (*ConnectionTune) ID() MethodID { return IDConnectionTune }
 
-func (m *ConnectionTune) arguments(c codec) codec {
+func (m *ConnectionTune) arguments(c *codec) *codec {
 	return c.short(&m.ChannelMax).long(&m.FrameMax).short(&m.Heartbeat)
 }
 
@@ -81,7 +81,7 @@ type ConnectionTuneOk struct {
 // ID returns [IDConnectionTuneOk].
 func (*ConnectionTuneOk) ID() MethodID { return IDConnectionTuneOk }
 
-func (m *ConnectionTuneOk) arguments(c codec) codec {
+func (m *ConnectionTuneOk) arguments(c *codec) *codec {
 	return c.short(&m.ChannelMax).long(&m.FrameMax).short(&m.Heartbeat)
 }
 
@@ -93,7 +93,7 @@ type ConnectionOpen struct {
 // ID returns [IDConnectionOpen].
 func (*ConnectionOpen) ID() MethodID { return IDConnectionOpen }
 
-func (m *ConnectionOpen) arguments(c codec) codec {
+func (m *ConnectionOpen) arguments(c *codec) *codec {
 	return c.shortstr(&m.VirtualHost).emptyShort().bits(nil)
 }
 
@@ -103,7 +103,7 @@ type ConnectionOpenOk struct{}
 // ID returns [IDConnectionOpenOk].
 func (*ConnectionOpenOk) ID() MethodID { return IDConnectionOpenOk }
 
-func (*ConnectionOpenOk) arguments(c codec) codec { return c.emptyShort() }
+func (*ConnectionOpenOk) arguments(c *codec) *codec { return c.emptyShort() }
 
 // ConnectionClose asks the peer to close the connection. The class and the method are those that failed, or 0.
 type ConnectionClose struct {
@@ -116,7 +116,7 @@ type ConnectionClose struct {
 // ID returns [IDConnectionClose].
 func (*ConnectionClose) ID() MethodID { return IDConnectionClose }
 
-func (m *ConnectionClose) arguments(c codec) codec {
+func (m *ConnectionClose) arguments(c *codec) *codec {
 	return c.short(&m.ReplyCode).shortstr(&m.ReplyText).short(&m.ClassID).short(&m.MethodID)
 }
 
@@ -126,7 +126,7 @@ type ConnectionCloseOk struct{}
 // ID returns [IDConnectionCloseOk].
 func (*ConnectionCloseOk) ID() MethodID { return IDConnectionCloseOk }
 
-func (*ConnectionCloseOk) arguments(c codec) codec { return c }
+func (*ConnectionCloseOk) arguments(c *codec) *codec { return c }
 
 // ConnectionBlocked tells the client that the server takes no more messages for now.
 type ConnectionBlocked struct {
@@ -136,7 +136,7 @@ type ConnectionBlocked struct {
 // ID returns [IDConnectionBlocked].
 func (*ConnectionBlocked) ID() MethodID { return IDConnectionBlocked }
 
-func (m *ConnectionBlocked) arguments(c codec) codec {
+func (m *ConnectionBlocked) arguments(c *codec) *codec {
 	return c.shortstr(&m.Reason)
 }
 
@@ -146,7 +146,7 @@ type ConnectionUnblocked struct{}
 // ID returns [IDConnectionUnblocked].
 func (*ConnectionUnblocked) ID() MethodID { return IDConnectionUnblocked }
 
-func (*ConnectionUnblocked) arguments(c codec) codec { return c }
+func (*ConnectionUnblocked) arguments(c *codec) *codec { return c }
 
 // ConnectionUpdateSecret replaces the credentials of the connection before they expire.
 type ConnectionUpdateSecret struct {
@@ -157,7 +157,7 @@ type ConnectionUpdateSecret struct {
 // ID returns [IDConnectionUpdateSecret].
 func (*ConnectionUpdateSecret) ID() MethodID { return IDConnectionUpdateSecret }
 
-func (m *ConnectionUpdateSecret) arguments(c codec) codec {
+func (m *ConnectionUpdateSecret) arguments(c *codec) *codec {
 	return c.longstr(&m.NewSecret).shortstr(&m.Reason)
 }
 
@@ -167,7 +167,7 @@ type ConnectionUpdateSecretOk struct{}
 // ID returns [IDConnectionUpdateSecretOk].
 func (*ConnectionUpdateSecretOk) ID() MethodID { return IDConnectionUpdateSecretOk }
 
-func (*ConnectionUpdateSecretOk) arguments(c codec) codec { return c }
+func (*ConnectionUpdateSecretOk) arguments(c *codec) *codec { return c }
 
 // ChannelOpen opens the channel it is sent on.
 type ChannelOpen struct{}
@@ -175,7 +175,7 @@ type ChannelOpen struct{}
 // ID returns [IDChannelOpen].
 func (*ChannelOpen) ID() MethodID { return IDChannelOpen }
 
-func (*ChannelOpen) arguments(c codec) codec { return c.emptyShort() }
+func (*ChannelOpen) arguments(c *codec) *codec { return c.emptyShort() }
 
 // ChannelOpenOk says that the channel is ready for use.
 type ChannelOpenOk struct{}
@@ -183,7 +183,7 @@ type ChannelOpenOk struct{}
 // ID returns [IDChannelOpenOk].
 func (*ChannelOpenOk) ID() MethodID { return IDChannelOpenOk }
 
-func (*ChannelOpenOk) arguments(c codec) codec { return c.emptyLong() }
+func (*ChannelOpenOk) arguments(c *codec) *codec { return c.emptyLong() }
 
 // ChannelFlow asks the peer to stop or to resume sending content.
 type ChannelFlow struct {
@@ -193,7 +193,7 @@ type ChannelFlow struct {
 // ID returns [IDChannelFlow].
 func (*ChannelFlow) ID() MethodID { return IDChannelFlow }
 
-func (m *ChannelFlow) arguments(c codec) codec {
+func (m *ChannelFlow) arguments(c *codec) *codec {
 	return c.bits(&m.Active)
 }
 
@@ -205,7 +205,7 @@ type ChannelFlowOk struct {
 // ID returns [IDChannelFlowOk].
 func (*ChannelFlowOk) ID() MethodID { return IDChannelFlowOk }
 
-func (m *ChannelFlowOk) arguments(c codec) codec {
+func (m *ChannelFlowOk) arguments(c *codec) *codec {
 	return c.bits(&m.Active)
 }
 
@@ -220,7 +220,7 @@ type ChannelClose struct {
 // ID returns [IDChannelClose].
 func (*ChannelClose) ID() MethodID { return IDChannelClose }
 
-func (m *ChannelClose) arguments(c codec) codec {
+func (m *ChannelClose) arguments(c *codec) *codec {
 	return c.short(&m.ReplyCode).shortstr(&m.ReplyText).short(&m.ClassID).short(&m.MethodID)
 }
 
@@ -230,7 +230,7 @@ type ChannelCloseOk struct{}
 // ID returns [IDChannelCloseOk].
 func (*ChannelCloseOk) ID() MethodID { return IDChannelCloseOk }
 
-func (*ChannelCloseOk) arguments(c codec) codec { return c }
+func (*ChannelCloseOk) arguments(c *codec) *codec { return c }
 
 // AccessRequest is obsolete; the tickets it asks for mean nothing.
 type AccessRequest struct {
@@ -245,7 +245,7 @@ type AccessRequest struct {
 // ID returns [IDAccessRequest].
 func (*AccessRequest) ID() MethodID { return IDAccessRequest }
 
-func (m *AccessRequest) arguments(c codec) codec {
+func (m *AccessRequest) arguments(c *codec) *codec {
 	return c.shortstr(&m.Realm).bits(&m.Exclusive, &m.Passive, &m.Active, &m.Write, &m.Read)
 }
 
@@ -257,6 +257,6 @@ type AccessRequestOk struct {
 // ID returns [IDAccessRequestOk].
 func (*AccessRequestOk) ID() MethodID { return IDAccessRequestOk }
 
-func (m *AccessRequestOk) arguments(c codec) codec {
+func (m *AccessRequestOk) arguments(c *codec) *codec {
 	return c.short(&m.Ticket)
 }

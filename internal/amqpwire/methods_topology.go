@@ -15,7 +15,7 @@ type ExchangeDeclare struct {
 // ID returns [IDExchangeDeclare].
 func (*ExchangeDeclare) ID() MethodID { return IDExchangeDeclare }
 
-func (m *ExchangeDeclare) arguments(c codec) codec {
+func (m *ExchangeDeclare) arguments(c *codec) *codec {
 	return c.zeroShort().shortstr(&m.Exchange).shortstr(&m.Type).
 		bits(&m.Passive, &m.Durable, &m.AutoDelete, &m.Internal, &m.NoWait).table(&m.Arguments)
 }
@@ -26,7 +26,7 @@ type ExchangeDeclareOk struct{}
 // ID returns [IDExchangeDeclareOk].
 func (*ExchangeDeclareOk) ID() MethodID { return IDExchangeDeclareOk }
 
-func (*ExchangeDeclareOk) arguments(c codec) codec { return c }
+func (*ExchangeDeclareOk) arguments(c *codec) *codec { return c }
 
 // ExchangeDelete deletes an exchange.
 type ExchangeDelete struct {
@@ -38,7 +38,7 @@ type ExchangeDelete struct {
 // ID returns [IDExchangeDelete].
 func (*ExchangeDelete) ID() MethodID { return IDExchangeDelete }
 
-func (m *ExchangeDelete) arguments(c codec) codec {
+func (m *ExchangeDelete) arguments(c *codec) *codec {
 	return c.zeroShort().shortstr(&m.Exchange).bits(&m.IfUnused, &m.NoWait)
 }
 
@@ -48,7 +48,7 @@ type ExchangeDeleteOk struct{}
 // ID returns [IDExchangeDeleteOk].
 func (*ExchangeDeleteOk) ID() MethodID { return IDExchangeDeleteOk }
 
-func (*ExchangeDeleteOk) arguments(c codec) codec { return c }
+func (*ExchangeDeleteOk) arguments(c *codec) *codec { return c }
 
 // ExchangeBind binds one exchange to another.
 type ExchangeBind struct {
@@ -62,7 +62,7 @@ type ExchangeBind struct {
 // ID returns [IDExchangeBind].
 func (*ExchangeBind) ID() MethodID { return IDExchangeBind }
 
-func (m *ExchangeBind) arguments(c codec) codec {
+func (m *ExchangeBind) arguments(c *codec) *codec {
 	return c.zeroShort().shortstr(&m.Destination).shortstr(&m.Source).
 		shortstr(&m.RoutingKey).bits(&m.NoWait).table(&m.Arguments)
 }
@@ -73,7 +73,7 @@ type ExchangeBindOk struct{}
 // ID returns [IDExchangeBindOk].
 func (*ExchangeBindOk) ID() MethodID { return IDExchangeBindOk }
 
-func (*ExchangeBindOk) arguments(c codec) codec { return c }
+func (*ExchangeBindOk) arguments(c *codec) *codec { return c }
 
 // ExchangeUnbind removes the binding of one exchange to another.
 type ExchangeUnbind struct {
@@ -87,7 +87,7 @@ type ExchangeUnbind struct {
 // ID returns [IDExchangeUnbind].
 func (*ExchangeUnbind) ID() MethodID { return IDExchangeUnbind }
 
-func (m *ExchangeUnbind) arguments(c codec) codec {
+func (m *ExchangeUnbind) arguments(c *codec) *codec {
 	return c.zeroShort().shortstr(&m.Destination).shortstr(&m.Source).
 		shortstr(&m.RoutingKey).bits(&m.NoWait).table(&m.Arguments)
 }
@@ -98,7 +98,7 @@ type ExchangeUnbindOk struct{}
 // ID returns [IDExchangeUnbindOk].
 func (*ExchangeUnbindOk) ID() MethodID { return IDExchangeUnbindOk }
 
-func (*ExchangeUnbindOk) arguments(c codec) codec { return c }
+func (*ExchangeUnbindOk) arguments(c *codec) *codec { return c }
 
 // QueueDeclare creates a queue if it does not exist.
 type QueueDeclare struct {
@@ -114,7 +114,7 @@ type QueueDeclare struct {
 // ID returns [IDQueueDeclare].
 func (*QueueDeclare) ID() MethodID { return IDQueueDeclare }
 
-func (m *QueueDeclare) arguments(c codec) codec {
+func (m *QueueDeclare) arguments(c *codec) *codec {
 	return c.zeroShort().shortstr(&m.Queue).
 		bits(&m.Passive, &m.Durable, &m.Exclusive, &m.AutoDelete, &m.NoWait).table(&m.Arguments)
 }
@@ -129,7 +129,7 @@ type QueueDeclareOk struct {
 // ID returns [IDQueueDeclareOk].
 func (*QueueDeclareOk) ID() MethodID { return IDQueueDeclareOk }
 
-func (m *QueueDeclareOk) arguments(c codec) codec {
+func (m *QueueDeclareOk) arguments(c *codec) *codec {
 	return c.shortstr(&m.Queue).long(&m.MessageCount).long(&m.ConsumerCount)
 }
 
@@ -145,7 +145,7 @@ type QueueBind struct {
 // ID returns [IDQueueBind].
 func (*QueueBind) ID() MethodID { return IDQueueBind }
 
-func (m *QueueBind) arguments(c codec) codec {
+func (m *QueueBind) arguments(c *codec) *codec {
 	return c.zeroShort().shortstr(&m.Queue).shortstr(&m.Exchange).
 		shortstr(&m.RoutingKey).bits(&m.NoWait).table(&m.Arguments)
 }
@@ -156,7 +156,7 @@ type QueueBindOk struct{}
 // ID returns [IDQueueBindOk].
 func (*QueueBindOk) ID() MethodID { return IDQueueBindOk }
 
-func (*QueueBindOk) arguments(c codec) codec { return c }
+func (*QueueBindOk) arguments(c *codec) *codec { return c }
 
 // QueuePurge removes the messages of a queue that are ready for delivery.
 type QueuePurge struct {
@@ -167,7 +167,7 @@ type QueuePurge struct {
 // ID returns [IDQueuePurge].
 func (*QueuePurge) ID() MethodID { return IDQueuePurge }
 
-func (m *QueuePurge) arguments(c codec) codec {
+func (m *QueuePurge) arguments(c *codec) *codec {
 	return c.zeroShort().shortstr(&m.Queue).bits(&m.NoWait)
 }
 
@@ -179,7 +179,7 @@ type QueuePurgeOk struct {
 // ID returns [IDQueuePurgeOk].
 func (*QueuePurgeOk) ID() MethodID { return IDQueuePurgeOk }
 
-func (m *QueuePurgeOk) arguments(c codec) codec {
+func (m *QueuePurgeOk) arguments(c *codec) *codec {
 	return c.long(&m.MessageCount)
 }
 
@@ -194,7 +194,7 @@ type QueueDelete struct {
 // ID returns [IDQueueDelete].
 func (*QueueDelete) ID() MethodID { return IDQueueDelete }
 
-func (m *QueueDelete) arguments(c codec) codec {
+func (m *QueueDelete) arguments(c *codec) *codec {
 	return c.zeroShort().shortstr(&m.Queue).bits(&m.IfUnused, &m.IfEmpty, &m.NoWait)
 }
 
@@ -206,7 +206,7 @@ type QueueDeleteOk struct {
 // ID returns [IDQueueDeleteOk].
 func (*QueueDeleteOk) ID() MethodID { return IDQueueDeleteOk }
 
-func (m *QueueDeleteOk) arguments(c codec) codec {
+func (m *QueueDeleteOk) arguments(c *codec) *codec {
 	return c.long(&m.MessageCount)
 }
 
@@ -221,7 +221,7 @@ type QueueUnbind struct {
 // ID returns [IDQueueUnbind].
 func (*QueueUnbind) ID() MethodID { return IDQueueUnbind }
 
-func (m *QueueUnbind) arguments(c codec) codec {
+func (m *QueueUnbind) arguments(c *codec) *codec {
 	return c.zeroShort().shortstr(&m.Queue).shortstr(&m.Exchange).
 		shortstr(&m.RoutingKey).table(&m.Arguments)
 }
@@ -232,4 +232,4 @@ type QueueUnbindOk struct{}
 // ID returns [IDQueueUnbindOk].
 func (*QueueUnbindOk) ID() MethodID { return IDQueueUnbindOk }
 
-func (*QueueUnbindOk) arguments(c codec) codec { return c }
+func (*QueueUnbindOk) arguments(c *codec) *codec { return c }

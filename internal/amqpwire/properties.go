@@ -83,17 +83,17 @@ func ParseProperties(b []byte) (Properties, error) {
 // then left out as if they were not there. After an error the properties are
 // undefined.
 func (p *Properties) Parse(b []byte, wanted PropertyFlags) error {
-	d := decoder{b: b}
-	there := d.propertyFlags()
+	c := codec{decoder: decoder{b: b}}
+	there := c.propertyFlags()
 	*p = Properties{Flags: there & wanted}
 	for ; there != 0; there &^= there.first() {
 		if f := there.first(); wanted&f != 0 {
-			d = p.property(codec{decoder: d}, f).decoder
+			p.property(&c, f)
 		} else {
-			d.skipProperty(f)
+			c.skipProperty(f)
 		}
 	}
-	if err := d.end(); err != nil {
+	if err := c.end(); err != nil {
 		return fmt.Errorf("amqpwire: properties: %w", err)
 	}
 	return nil
@@ -108,7 +108,7 @@ func (p *Properties) Append(dst []byte) ([]byte, error) {
 	}
 	c := codec{decoder{b: binary.BigEndian.AppendUint16(dst, uint16(p.Flags))}, true}
 	for left := p.Flags; left != 0; left &^= left.first() {
-		c = p.property(c, left.first())
+		p.property(&c, left.first())
 	}
 	if c.err != nil {
 		return dst, fmt.Errorf("amqpwire: properties: %w", c.err)
@@ -141,7 +141,7 @@ func (f PropertyFlags) first() PropertyFlags {
 }
 
 // property reads or writes a property.
-func (p *Properties) property(c codec, property PropertyFlags) codec {
+func (p *Properties) property(c *codec, property PropertyFlags) *codec {
 	switch property {
 	case PropHeaders:
 		return c.table(&p.Headers)
