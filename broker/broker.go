@@ -71,7 +71,9 @@ func New(config Config) (*Broker, error) {
 	return b, nil
 }
 
-// begin adds what the configuration says to what was there.
+// begin adds what the configuration says to what was there. The user guest and the virtual host "/" are created once in the
+// life of a data directory: if they are missing later, somebody has deleted them. That they were created is noted last, so
+// that a start which failed midway is repeated.
 func (b *Broker) begin() error {
 	if err := b.importDefinitions(); err != nil {
 		return fmt.Errorf("broker: Config.Definitions: %w", err)

@@ -11,9 +11,12 @@ import (
 )
 
 // claimQueue makes an owner the one that empties a failed queue into this archive, for
-// as long as the lease, or for longer if it is already. It reports false where another
-// one is. The time is as with Claim. What an owner adds is refused as soon as the queue
-// is another's, and not before: see delivered.Owner.
+// as long as the lease, or for longer if it is already. It reports false if another owner
+// has the queue. The time is as with claimReplay.
+//
+// The archive decides, because RabbitMQ's quorum queues have no exclusive consumers. When
+// another owner has taken the queue, the transaction that would add a message for the
+// former owner is refused: that process gives the message back, and the new owner gets it.
 func (a *Archive) claimQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error) {
 	now := a.now()
 	var n int64

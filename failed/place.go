@@ -14,8 +14,8 @@ import (
 type place struct {
 	queue string
 
-	// claimed: it stands in a header that whoever published the message can have written,
-	// and nothing else says it.
+	// claimed: only a header names it, which whoever published the message can have written.
+	// If that were believed, a publisher could choose the queue that the message is sent to.
 	claimed bool
 }
 

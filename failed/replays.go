@@ -160,10 +160,10 @@ func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID) error {
 // EndReplay ends a running replay: done, cancelled or stopped, and why. What was not
 // sent is in state failed again. Done is refused while there is anything left to send.
 //
-// While somebody has claimed the replay, messages of it may be on their way: then it is
-// ReplayCancelling, and becomes ReplayCancelled when it is let go of (Release), or the
-// lease is over and the next one lets go of it, or ends it once more. So nobody sends
-// what has been sent already.
+// While a process has claimed the replay, messages of it may be on their way. If they were
+// in state failed again at once, somebody could send them a second time. So the replay is
+// ReplayCancelling, and becomes ReplayCancelled when that process releases it, or when the
+// lease is over and the next process releases it or ends it once more.
 func (a *Archive) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why string, who Actor) error {
 	if err := a.end(ctx, id, s, why, who); err != nil {
 		return doing(err, "ending replay %d", id)

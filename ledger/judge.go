@@ -9,8 +9,10 @@ type sample struct {
 	terms
 }
 
-// still reports whether nothing moved when it was taken. Found twice is not enough:
-// what one figure has seen and another has not can look the same once more.
+// still reports whether nothing moved when it was taken. A broker's figures are of
+// different moments, so a message on its way can be in two of them or in none. A sample
+// that was found unchanged three times is exact. Twice is not enough: a loss and two figures
+// of different age can look the same once more.
 func (x *sample) still() bool { return x.times >= 3 }
 
 // slack is by how much the difference of a sample can be wrong; false: that is not

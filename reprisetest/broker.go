@@ -30,8 +30,8 @@ type Broker struct {
 	overtime atomic.Bool // the test took longer than it may
 	dialled  atomic.Uint64
 
-	// A channel and not a lock: who waits for a lock keeps a bubble's clock from
-	// going on.
+	// A channel and not a lock: to testing/synctest, waiting for a lock is not a
+	// durable wait, so the clock of the bubble would stand still.
 	turn chan struct{} // taken by whoever calls synctest.Wait, or makes own
 	own  *reprise.Client
 

@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// pipe returns the ends of a connection in memory. Unlike net.Pipe it has room in
-// between, as much as is needed: where a broker does not read, as while it blocks
-// publishers, a socket goes on taking heartbeats. A client that had to wait with
-// one, and has a lock meanwhile, would keep the clock of a bubble from going on.
+// pipe returns the ends of a connection in memory. Unlike net.Pipe it has an
+// unlimited buffer. While a broker blocks publishers it does not read, but a socket
+// still takes heartbeats. A client that waited to write one while it holds a lock
+// would keep others waiting for that lock, and the clock of the bubble would stand
+// still.
 func pipe(client, server net.Addr) (atClient, atServer net.Conn) {
 	toServer, toClient := newStream(), newStream()
 	return &end{read: toClient, write: toServer, local: client, remote: server},

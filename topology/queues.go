@@ -55,7 +55,8 @@ func quorum(exchange, key string) Table {
 	return args
 }
 
-// waitQueue is a queue whose messages expire to key, through exchange.
+// waitQueue is a queue whose messages expire to key, through exchange. It never
+// has x-expires: the broker deletes an unused queue with the messages in it.
 func waitQueue(name, exchange, key string) Queue {
 	return Queue{Name: name, Args: quorum(exchange, key)}
 }

@@ -46,8 +46,10 @@ const (
 )
 
 const (
-	// pause is the time between two writes, unless half of the spare deliveries wait
-	// to be settled: the broker must not run out of deliveries that it may send.
+	// pause is the time between two writes of acks. To a quorum queue, each ack costs as much
+	// as a delivery, so acks wait for others to share a frame. They do not wait if half of the
+	// spare deliveries are to be settled: the broker must not run out of deliveries that it may
+	// send. What is given back never waits.
 	pause = time.Millisecond
 
 	// gapPauses is the number of pauses that an ack beyond a gap waits. Copies that were

@@ -53,7 +53,7 @@ func (s *socket) Write(p []byte) (int, error) {
 }
 
 // hold holds all writes until flush. The caller must call flush before it waits for
-// anything.
+// anything: the broker cannot answer what it has not received.
 func (s *socket) hold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

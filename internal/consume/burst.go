@@ -4,6 +4,9 @@ import "time"
 
 // bursts gather equal messages: the first waits for the window, equal ones that arrive
 // meanwhile join it, and then the newest is handled for all of them. One goroutine uses it.
+//
+// The newest message stands for the others, so it is settled last: if the channel is lost at
+// any moment, the broker delivers at least that one again.
 type bursts struct {
 	window time.Duration
 	open   []*burst // in the order in which they end

@@ -11,7 +11,10 @@ import (
 
 // dispatch starts an attempt for each delivery of the subscription, as far as admission
 // allows. It returns nil when ctx has ended, and else why the subscription has to end.
-// All that it waits for is in its select.
+//
+// It waits in one select only. While it waited for a slot or the limiter elsewhere, it could
+// not give back a message whose acknowledgement timeout is near: the broker would close the
+// channel and deliver the message a second time.
 func (s *session) dispatch(ctx, alive context.Context) error {
 	c := s.consumer
 	tick := time.NewTicker(c.deadline.every)

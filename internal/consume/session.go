@@ -16,7 +16,8 @@ import (
 )
 
 // session is one consuming channel. Deliveries belong to the session that they came on
-// and are settled through it alone.
+// and are settled through it alone: delivery tags restart at 1 on each channel, so that on
+// a later channel an ack would settle another message.
 type session struct {
 	consumer *Consumer
 	conn     *amqpconn.Conn

@@ -161,7 +161,8 @@ func (d *disk) put(how kind, e Entry) Ref {
 	return Ref{Ticket: g.ticket, Slot: len(g.changes) - 1}
 }
 
-// forget takes back the change that put a message, if it has not been written, and else asks for the opposite.
+// forget takes back the change that put a message, if it has not been written, and otherwise deletes the message. An update
+// that is taken back becomes a deletion: the message that it was to replace is on disk already.
 func (d *disk) forget(k Key, r Ref) {
 	g := &d.gathering
 	if d.err != nil {

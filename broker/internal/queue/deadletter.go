@@ -10,9 +10,10 @@ const lettersAtATime = 256
 
 // deadLetters is what has left the queue and is not yet with another.
 //
-// A queue does not publish its dead letters itself: under its lock it could not, and after it, in whatever goroutine has
-// just released it, one publish could set off another, and that the next, as deep as there are queues. Instead the queue
-// asks to be called by [Queue.SendDeadLetters], which is done for one queue after the other.
+// A queue does not publish its dead letters itself. Under its lock it could deadlock with another queue; after the unlock, one
+// publish could cause the next one in the same goroutine, as deep as there are queues. Instead the queue asks its virtual
+// host to call [Queue.SendDeadLetters], for one queue after the other. That keeps the order. Until they are sent, dead
+// letters count as memory.
 type deadLetters struct {
 	next     []deadLetter
 	asked    bool         // SendDeadLetters is going to be called, or running

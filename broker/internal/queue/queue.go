@@ -110,7 +110,8 @@ func (q *Queue) Publish(m *Message) (accepted bool, kept store.Ticket) {
 	return true, kept
 }
 
-// item is a message as it enters the queue. A dead letter brings along how many deliveries of it have failed so far.
+// item is a message as it enters the queue. As in RabbitMQ 4, a dead letter brings along the number of its failed deliveries:
+// the next quorum queue continues the count towards its delivery limit.
 func (q *Queue) item(m *Message) *Item {
 	it := &Item{Message: m, order: q.nextOrder(), priority: q.config.priority(m), deliveries: m.failures, Redelivered: q.config.Quorum && m.failures > 0 || m.suspect}
 	it.bytes = q.config.bytes(m)

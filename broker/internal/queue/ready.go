@@ -26,7 +26,9 @@ type ready struct {
 //	  └── disk ◄── tail ◄── push
 //
 // As long as there is memory, messages are pushed to the end of those that are fresh. Then they are pushed to the tail, where
-// they wait until they are on the disk and are let go of, to be loaded again in their turn.
+// they wait until they are on the disk and are let go of, to be loaded again in their turn. Only messages that are committed
+// are let go of, so that a load always finds them. A message on disk is loaded before it is deleted, or all of them are
+// deleted at once (unkeepReady).
 type level struct {
 	returned byOrder // were delivered and given back
 	fresh    fifo

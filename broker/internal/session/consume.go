@@ -147,7 +147,7 @@ func (c *consumer) Offer(it *queue.Item) bool {
 		return false
 	}
 	if !c.NoAck && c.window.full() {
-		c.refused = true
+		c.refused = true // under the lock under which finish gives credit: no wake-up is lost
 		return false
 	}
 	tag := ch.lastTag + 1

@@ -35,7 +35,8 @@ func (l *letters) start() {
 	}
 }
 
-// release begins the sending that was held up because queues are not there yet which dead letters go to.
+// release starts sending. While a broker loads its virtual hosts, dead letters are held: the queues and bindings that they
+// need may not be loaded yet.
 func (l *letters) release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -71,10 +71,10 @@ func ValidateTokens(tokens []Token) error {
 
 const tokenNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@"
 
-// check returns the token that a secret is. Who has sent wrong ones waits, and so does
-// a right one that somebody made up, since waiting is all that keeps it from being
-// guessed; not one of NewToken, which nobody guesses: others at the same address, behind
-// a proxy for instance, cannot keep its owner out.
+// check returns the token that a secret is. An address that has sent wrong tokens waits. A
+// token of NewToken does not: behind a proxy all users have one address, and others could
+// keep its owner out. Its 256 random bits cannot be guessed at any speed. A token that a
+// person made up waits like a wrong one, since only waiting protects it.
 func (g *Guard) check(r *http.Request, secret string) (Token, error) {
 	from := throttleKey(r.RemoteAddr)
 	wait := g.Wrong.wait(from)

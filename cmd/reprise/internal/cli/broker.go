@@ -216,9 +216,9 @@ func loopback(a net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// brokerURL is what a client on this machine connects to, without a user if none is known. It ends with the port:
-// that means the virtual host / to all clients, while a / behind it means the
-// one with the empty name to some.
+// brokerURL returns the URL that a client on this machine connects to, without a user if none is known. It ends with the
+// port, which means the virtual host "/" to all clients. With a slash after the port, clients that follow the URI
+// specification, librabbitmq among them, connect to the virtual host "".
 func brokerURL(scheme string, a net.Addr, user, password string) string {
 	u := url.URL{Scheme: scheme, Host: a.String()}
 	if user != "" {

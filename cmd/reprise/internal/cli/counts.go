@@ -25,8 +25,8 @@ func managementURL(flag, raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// virtualHost is that of a broker's URL. "amqp://host/" names "" to the letter, and
-// "/" to whoever writes it.
+// virtualHost returns the virtual host of a broker's URL. By the URI specification
+// "amqp://host/" names the virtual host "", but people who write it mean "/".
 func virtualHost(rawURL string) string {
 	if u, err := url.Parse(rawURL); err == nil && len(u.Path) > 1 {
 		return strings.TrimPrefix(u.Path, "/")

@@ -37,7 +37,7 @@
   window.addEventListener("pagehide", leave);
   window.addEventListener("pageshow", listen);
 
-  // The same words as the server's, in ago() of page_format.go.
+  // The same words as the server's, by Ago in console/internal/show/format.go.
   const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
   const ago = (then) => {
     const seconds = Math.round((Date.now() - then) / 1000);

@@ -1,6 +1,6 @@
-// Lists: messages are picked from them, and they say that there is news. What it is
-// comes when whoever reads them wants it: until then no row comes, goes or moves. What
-// rows show of the moment (data-now) is renewed in place.
+// Lists: messages are picked from them, and they show how many new rows there are. No row
+// is added, removed or moved until the reader asks for it: what is read or picked is still
+// in its place a second later. What rows show of the moment (data-now) is renewed in place.
 "use strict";
 
 (() => {
