@@ -209,7 +209,7 @@ func TestTheCanaryGoesFirst(t *testing.T) {
 					}
 					return
 				}
-				if waited := again[1].At.Sub(again[0].At); waited < 5*time.Minute || waited > 5*time.Minute+time.Second {
+				if waited := again[1].Began.Sub(again[0].Began); waited < 5*time.Minute || waited > 5*time.Minute+time.Second {
 					t.Errorf("the others came %s after the canary", waited)
 				}
 			})
@@ -349,7 +349,7 @@ func TestTheRampAsItIsSeen(t *testing.T) {
 		s.broker.Drain(t)
 		perStep := make([]int, 5)
 		for _, x := range s.worker.Attempts()[before:] {
-			perStep[min(4, int(x.At.Sub(began)/rampStep))]++
+			perStep[min(4, int(x.Began.Sub(began)/rampStep))]++
 		}
 		if diff := cmp.Diff([]int{10, 20, 50, 100, 20}, perStep); diff != "" {
 			t.Error(diff)
