@@ -85,11 +85,11 @@ func encodeTable(t topology.Table) (string, error) {
 }
 
 func encodeAttempts(all []reprise.AttemptError) (string, error) {
-	text, err := tablejson.AppendValue(nil, tablesOf(all), 0)
+	text, err := tablejson.EncodeList(tablesOf(all))
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrUnstorable, err)
 	}
-	return string(text), nil
+	return text, nil
 }
 
 func contentFrom(body []byte, headers, properties string) (c Content, err error) {

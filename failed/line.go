@@ -57,7 +57,7 @@ type lineRevision struct {
 // text is a string that may be no UTF-8.
 type text string
 
-func (s text) MarshalJSON() ([]byte, error) { return tablejson.AppendText(nil, string(s)), nil }
+func (s text) MarshalJSON() ([]byte, error) { return tablejson.Any(s).MarshalJSON() }
 
 func (s *text) UnmarshalJSON(b []byte) error {
 	if bytes.HasPrefix(b, []byte("{")) {

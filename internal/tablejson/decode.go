@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
-
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -85,10 +84,12 @@ func readTyped(name string, v any) (any, error) {
 		}
 	case []any:
 		if name == "decimal" && len(x) == 2 {
-			scale, err := readInt(x[0], 0, math.MaxUint8)
-			value, err2 := readInt(x[1], math.MinInt32, math.MaxInt32)
+			n, _ := x[0].(json.Number)
+			scale, err := integer[uint8](n.String())
+			n, _ = x[1].(json.Number)
+			value, err2 := integer[int32](n.String())
 			if err == nil && err2 == nil {
-				return amqpconn.Decimal{Scale: uint8(scale), Value: int32(value)}, nil
+				return amqpconn.Decimal{Scale: scale.(uint8), Value: value.(int32)}, nil
 			}
 		}
 	case string:
@@ -114,55 +115,34 @@ func readTyped(name string, v any) (any, error) {
 			}
 		}
 	case json.Number:
-		if n, err := readNumber(name, x); err == nil {
-			return n, nil
+		if read, ok := numbers[name]; ok {
+			if n, err := read(x.String()); err == nil {
+				return n, nil
+			}
 		}
 	}
 	return nil, fmt.Errorf("%v is no value of type %q", v, name)
 }
 
-func readNumber(name string, x json.Number) (any, error) {
-	switch name {
-	case "int8":
-		n, err := readInt(x, math.MinInt8, math.MaxInt8)
-		return int8(n), err
-	case "uint8":
-		n, err := readInt(x, 0, math.MaxUint8)
-		return uint8(n), err
-	case "int16":
-		n, err := readInt(x, math.MinInt16, math.MaxInt16)
-		return int16(n), err
-	case "uint16":
-		n, err := readInt(x, 0, math.MaxUint16)
-		return uint16(n), err
-	case "int32":
-		n, err := readInt(x, math.MinInt32, math.MaxInt32)
-		return int32(n), err
-	case "uint32":
-		n, err := readInt(x, 0, math.MaxUint32)
-		return uint32(n), err
-	case "int64":
-		return readInt(x, math.MinInt64, math.MaxInt64)
-	case "time":
-		n, err := readInt(x, math.MinInt64, math.MaxInt64)
+// numbers read the types that are numbers in JSON.
+var numbers = map[string]func(string) (any, error){
+	"int8": integer[int8], "uint8": integer[uint8], "int16": integer[int16], "uint16": integer[uint16],
+	"int32": integer[int32], "uint32": integer[uint32], "int64": integer[int64],
+	"time": func(text string) (any, error) {
+		n, err := strconv.ParseInt(text, 10, 64)
 		return time.Unix(n, 0).UTC(), err
-	case "float32":
-		f, err := strconv.ParseFloat(x.String(), 32)
+	},
+	"float32": func(text string) (any, error) {
+		f, err := strconv.ParseFloat(text, 32)
 		return float32(f), err
-	case "float64":
-		return strconv.ParseFloat(x.String(), 64)
-	}
-	return nil, fmt.Errorf("no type %q", name)
+	},
+	"float64": func(text string) (any, error) { return strconv.ParseFloat(text, 64) },
 }
 
-func readInt(v any, least, most int64) (int64, error) {
-	x, ok := v.(json.Number)
-	if !ok {
-		return 0, fmt.Errorf("%v is no number", v)
+func integer[T int8 | uint8 | int16 | uint16 | int32 | uint32 | int64](text string) (any, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err == nil && int64(T(n)) != n {
+		err = strconv.ErrRange
 	}
-	n, err := strconv.ParseInt(x.String(), 10, 64)
-	if err != nil || n < least || n > most {
-		return 0, fmt.Errorf("%s is not between %d and %d", x, least, most)
-	}
-	return n, nil
+	return T(n), err
 }

@@ -17,18 +17,16 @@
 package tablejson
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
-
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -39,129 +37,106 @@ const base64Name = "base64:"
 
 // Encode returns a table as JSON, on one line. The error says which value no AMQP client reads.
 func Encode(t topology.Table) (string, error) {
-	b, err := appendTable(nil, t, 0)
-	return string(b), err
+	fields, err := fieldsOf(t, 0)
+	if err != nil {
+		return "", err
+	}
+	return write(fields)
 }
 
-func appendTable[T ~map[string]any](b []byte, t T, depth int) ([]byte, error) {
-	b = append(b, '{')
-	for i, name := range slices.Sorted(maps.Keys(t)) {
-		if i > 0 {
-			b = append(b, ',')
-		}
+// EncodeList is Encode for an array.
+func EncodeList(list []any) (string, error) {
+	v, err := jsonOf(list, 0)
+	if err != nil {
+		return "", err
+	}
+	return write(v)
+}
+
+func write(v any) (string, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v) // sorts names
+	return strings.ReplaceAll(strings.TrimSuffix(b.String(), "\n"), "\x7f", `\u007f`), err
+}
+
+func fieldsOf(t map[string]any, depth int) (map[string]any, error) {
+	fields := make(map[string]any, len(t))
+	for name, v := range t {
 		written := name
 		if !utf8.ValidString(name) || strings.HasPrefix(name, base64Name) {
 			written = base64Name + base64.StdEncoding.EncodeToString([]byte(name))
 		}
-		b = append(appendString(b, written), ':')
 		var err error
-		if b, err = AppendValue(b, t[name], depth+1); err != nil {
-			return b, fmt.Errorf("header %.40q: %w", name, err)
+		if fields[written], err = jsonOf(v, depth+1); err != nil {
+			return nil, fmt.Errorf("header %.40q: %w", name, err)
 		}
 	}
-	return append(b, '}'), nil
+	return fields, nil
 }
 
-// AppendValue appends the JSON of a value; depth is how deep it is in a table.
-func AppendValue(b []byte, v any, depth int) ([]byte, error) {
+// Any is text of any bytes, in JSON as in a table.
+type Any string
+
+// MarshalJSON implements [json.Marshaler].
+func (s Any) MarshalJSON() ([]byte, error) { return json.Marshal(textOf(string(s))) }
+
+func textOf(s string) any {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return map[string]any{"string": []byte(s)}
+}
+
+// jsonOf returns what encoding/json writes of a value.
+func jsonOf(v any, depth int) (any, error) {
 	if depth > maxDepth {
-		return b, fmt.Errorf("it nests deeper than %d", maxDepth)
+		return nil, fmt.Errorf("it nests deeper than %d", maxDepth)
 	}
 	switch x := v.(type) {
-	case nil:
-		return append(b, "null"...), nil
-	case bool:
-		return strconv.AppendBool(b, x), nil
+	case nil, bool:
+		return x, nil
 	case string:
-		return AppendText(b, x), nil
-	case int8:
-		return appendInt(b, "int8", int64(x)), nil
-	case uint8:
-		return appendInt(b, "uint8", int64(x)), nil
-	case int16:
-		return appendInt(b, "int16", int64(x)), nil
-	case uint16:
-		return appendInt(b, "uint16", int64(x)), nil
-	case int32:
-		return appendInt(b, "int32", int64(x)), nil
-	case uint32:
-		return appendInt(b, "uint32", int64(x)), nil
-	case int64:
-		return appendInt(b, "int64", x), nil
+		return textOf(x), nil
+	case int8, uint8, int16, uint16, int32, uint32, int64:
+		return map[string]any{fmt.Sprintf("%T", x): x}, nil
 	case int:
-		return appendInt(b, "int64", int64(x)), nil
+		return map[string]any{"int64": x}, nil
 	case time.Time:
-		return appendInt(b, "time", x.Unix()), nil
+		return map[string]any{"time": x.Unix()}, nil
 	case float32:
-		return appendFloat(b, "float32", float64(x), 32, uint64(math.Float32bits(x))), nil
+		if f := float64(x); math.IsNaN(f) || math.IsInf(f, 0) {
+			return map[string]any{"float32": fmt.Sprintf("%x", math.Float32bits(x))}, nil
+		}
+		return map[string]any{"float32": x}, nil
 	case float64:
-		return appendFloat(b, "float64", x, 64, math.Float64bits(x)), nil
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return map[string]any{"float64": fmt.Sprintf("%x", math.Float64bits(x))}, nil
+		}
+		return map[string]any{"float64": x}, nil
 	case []byte:
-		return appendBase64(b, "bytes", string(x)), nil
+		return map[string]any{"bytes": append([]byte{}, x...)}, nil
 	case amqpconn.Decimal:
-		return fmt.Appendf(b, `{"decimal":[%d,%d]}`, x.Scale, x.Value), nil
+		return map[string]any{"decimal": []int64{int64(x.Scale), int64(x.Value)}}, nil
 	case topology.Table:
-		return appendNested(b, x, depth)
+		return tableOf(x, depth)
 	case map[string]any:
-		return appendNested(b, x, depth)
+		return tableOf(x, depth)
 	case []any:
-		b = append(b, '[')
+		list := make([]any, len(x))
 		for i, e := range x {
-			if i > 0 {
-				b = append(b, ',')
-			}
 			var err error
-			if b, err = AppendValue(b, e, depth+1); err != nil {
-				return b, err
+			if list[i], err = jsonOf(e, depth+1); err != nil {
+				return nil, err
 			}
 		}
-		return append(b, ']'), nil
+		return list, nil
 	}
-	return b, fmt.Errorf("a value of type %T: see topology.Table for the types of headers", v)
+	return nil, fmt.Errorf("a value of type %T: see topology.Table for the types of headers", v)
 }
 
-func appendNested[T ~map[string]any](b []byte, t T, depth int) ([]byte, error) {
-	b, err := appendTable(append(b, `{"table":`...), t, depth)
-	return append(b, '}'), err
-}
-
-func appendInt(b []byte, name string, n int64) []byte {
-	return append(strconv.AppendInt(append(append(append(b, `{"`...), name...), `":`...), n, 10), '}')
-}
-
-func appendFloat(b []byte, name string, f float64, size int, bits uint64) []byte {
-	b = append(append(append(b, `{"`...), name...), `":`...)
-	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return fmt.Appendf(b, `"%x"}`, bits)
-	}
-	return append(strconv.AppendFloat(b, f, 'g', -1, size), '}')
-}
-
-func appendBase64(b []byte, name, s string) []byte {
-	b = append(append(append(b, `{"`...), name...), `":"`...)
-	return append(base64.StdEncoding.AppendEncode(b, []byte(s)), `"}`...)
-}
-
-// AppendText appends any text, be it UTF-8 or not.
-func AppendText(b []byte, s string) []byte {
-	if !utf8.ValidString(s) {
-		return appendBase64(b, "string", s)
-	}
-	return appendString(b, s)
-}
-
-// appendString appends text that is UTF-8.
-func appendString(b []byte, s string) []byte {
-	b = append(b, '"')
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\':
-			b = append(b, '\\', c)
-		case c < 0x20 || c == 0x7f:
-			b = fmt.Appendf(b, `\u%04x`, c)
-		default:
-			b = append(b, c)
-		}
-	}
-	return append(b, '"')
+func tableOf(t map[string]any, depth int) (any, error) {
+	fields, err := fieldsOf(t, depth)
+	return map[string]any{"table": fields}, err
 }
