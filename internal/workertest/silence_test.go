@@ -15,7 +15,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-func impatient(c *reprise.Config) { c.ConfirmTimeout = 600 * time.Millisecond }
+// impatient is longer than a busy machine takes to confirm.
+func impatient(c *reprise.Config) { c.ConfirmTimeout = 2 * time.Second }
 
 // A queue that does not confirm costs nobody else anything, however much is
 // published to it.
