@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/publish"
 )
 
 // PublishBatch publishes messages as Publish does, many at a time on the way: the
@@ -18,7 +19,9 @@ import (
 //
 // They are sent in the order of the slice. (After an error in the middle, the
 // queue has what follows nevertheless.) Those to a queue that does not confirm (see
-// Publish) are sent in that order after all others, and hold up none of these.
+// Publish) are sent in that order after all others, and hold up none of these. A message
+// that needs a channel of its own (see Publish) is waited for; after a third of the
+// ConfirmTimeout, or 10 s, the messages that follow may overtake it.
 //
 // The ConfirmTimeout is for progress: when not one message can be sent for so
 // long, the rest is not sent, of all or of those to such a queue; what is unanswered so long after the last one
@@ -32,7 +35,7 @@ func (c *Client) PublishBatch(ctx context.Context, messages []*Message) error {
 	var failed []*MessageError
 	for i, m := range messages {
 		if errs[i] == nil {
-			errs[i] = c.messages.await(ctx, pubs[i], expired, nil)
+			errs[i] = c.messages.Await(ctx, pubs[i], expired, nil)
 		}
 		c.published(m, pubs[i], errs[i])
 		if errs[i] != nil {
@@ -47,29 +50,36 @@ func (c *Client) PublishBatch(ctx context.Context, messages []*Message) error {
 
 // sendAll hands over one message after the other, until none can be sent. Those
 // without an error may have an answer.
-func (c *Client) sendAll(ctx context.Context, messages []*Message) (pubs []*publication, errs []error) {
-	pubs, errs = make([]*publication, len(messages)), make([]error, len(messages))
+func (c *Client) sendAll(ctx context.Context, messages []*Message) (pubs []*publish.Message, errs []error) {
+	pubs, errs = make([]*publish.Message, len(messages)), make([]error, len(messages))
 	timer := time.NewTimer(c.cfg.ConfirmTimeout)
 	defer timer.Stop()
-	later := map[destination][]detoured{}
+	later := map[[2]string][]int{}
 	var end error
+	var previous *publish.Message
 	for i, m := range messages {
 		if end == nil && ctx.Err() != nil {
-			end = notSent(ctx)
+			end = publish.NotSent(ctx)
 		}
 		if end != nil {
 			errs[i] = end
 			continue
 		}
 		timer.Reset(c.cfg.ConfirmTimeout)
+		if errs[i] = c.before(ctx, m); errs[i] != nil {
+			continue
+		}
 		pubs[i], errs[i] = c.prepare(ctx, m, amqpconn.RoomForDeaths, timer.C)
 		if errs[i] == nil {
-			way, to := c.messages.way(pubs[i]), pubs[i].destination()
-			if way != c.messages || later[to] != nil {
-				later[to] = append(later[to], detoured{i, way})
+			to := [2]string{m.Exchange, m.RoutingKey}
+			if later[to] != nil || c.messages.IsLate(pubs[i]) {
+				later[to] = append(later[to], i)
 				continue
 			}
-			errs[i] = c.messages.sendBy(ctx, way, pubs[i], timer.C)
+			errs[i] = c.messages.SendInOrder(ctx, previous, pubs[i], timer.C)
+			if errs[i] == nil {
+				previous = pubs[i]
+			}
 		}
 		if errs[i] != nil && !errors.Is(errs[i], ErrInvalidMessage) {
 			end = errs[i]
@@ -77,31 +87,23 @@ func (c *Client) sendAll(ctx context.Context, messages []*Message) (pubs []*publ
 	}
 	var all sync.WaitGroup
 	for _, those := range later {
-		all.Go(func() { c.sendDetoured(ctx, those, end, pubs, errs) })
+		all.Go(func() { c.sendLate(ctx, those, end, pubs, errs) })
 	}
 	all.Wait()
 	return pubs, errs
 }
 
-// detoured is a message of a batch for a destination that does not confirm.
-type detoured struct {
-	index int
-	way   *publisher
-}
-
-// sendDetoured hands over those for one destination, until one cannot be sent; with an
-// error from the beginning, none.
-func (c *Client) sendDetoured(ctx context.Context, those []detoured, end error, pubs []*publication, errs []error) {
+// sendLate hands over the messages for one late destination, until one cannot be sent; none
+// if there is an error from the beginning.
+func (c *Client) sendLate(ctx context.Context, those []int, end error, pubs []*publish.Message, errs []error) {
 	timer := time.NewTimer(c.cfg.ConfirmTimeout)
 	defer timer.Stop()
-	for _, d := range those {
-		if end != nil {
-			c.messages.leave(pubs[d.index])
-		} else {
+	for _, i := range those {
+		if end == nil {
 			timer.Reset(c.cfg.ConfirmTimeout)
-			end = c.messages.sendBy(ctx, d.way, pubs[d.index], timer.C)
+			end = c.messages.Send(ctx, pubs[i], timer.C)
 		}
-		errs[d.index] = end
+		errs[i] = end
 	}
 }
 

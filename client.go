@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/publish"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -16,9 +17,9 @@ type Client struct {
 	cfg        Config
 	publishing *amqpconn.Link
 	consuming  *amqpconn.Link
-	messages   *publisher // of Publish
-	copies     *publisher // of workers: what a user publishes must not disturb them
-	declared   *declarer  // what copies need, on the publishing connection
+	messages   *publish.Publisher // of Publish
+	copies     *publish.Publisher // of workers: messages of users must not disturb them
+	declared   *declarer          // what copies need, on the publishing connection
 	scheduled  *scheduler
 	workers    atomic.Int64 // that were made
 
@@ -81,18 +82,13 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 		return fail(err)
 	}
 
-	c.messages = newPublisher(running, c)
-	c.copies = newPublisher(running, c)
+	publishers := publish.Config{Link: c.publishing, Tasks: &c.tasks, Timeout: c.cfg.ConfirmTimeout, Reconnect: c.cfg.Reconnect}
+	c.messages = publish.New(running, publishers)
+	c.copies = publish.New(running, publishers)
 	c.declared = newDeclarer(c)
 	c.scheduled = newScheduler(c)
-	for _, task := range []func(){
-		func() { c.publishing.Run(running, publishing) },
-		func() { c.consuming.Run(running, consuming) },
-		c.messages.run,
-		c.copies.run,
-	} {
-		_ = c.tasks.Go(task) // the client is not closed yet
-	}
+	_ = c.tasks.Go(func() { c.publishing.Run(running, publishing) }) // the client is not closed yet
+	_ = c.tasks.Go(func() { c.consuming.Run(running, consuming) })
 	return c, nil
 }
 

@@ -39,6 +39,13 @@ type Config struct {
 	// Default: none.
 	Observer Observer
 
+	// BeforePublish is called with each message of Publish, PublishBatch, PublishAt and
+	// PublishIn before it is encoded. It may change the message, to add headers such as a
+	// trace context, or refuse it: its error is returned, matches ErrInvalidMessage, and stops
+	// no other message of a batch. Copies of a worker do not pass it. It must be safe for
+	// concurrent use. Default: none.
+	BeforePublish func(ctx context.Context, m *Message) error
+
 	// Dial opens the network connection to an address of the URL (addr is
 	// host:port). Where the URL says amqps, TLS is put on top of that: Dial does not
 	// do it. It should heed ctx, which ends with the time that an attempt may take:

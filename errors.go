@@ -1,30 +1,33 @@
 package reprise
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/consume"
+	"github.com/reprisemq/reprise/internal/publish"
 )
 
 // Errors of publishing and of clients. Test for them with errors.Is.
 var (
 	// ErrNacked: the broker refused the message, in most cases because a queue
 	// is full (x-overflow reject-publish). Some queues may have taken it.
-	ErrNacked = errors.New("reprise: the broker refused the message (nack)")
+	ErrNacked = amqpconn.ErrNacked
+
+	// ErrUnroutable: no queue, or no exchange, of that name: see UnroutableError.
+	ErrUnroutable = publish.ErrUnroutable
 
 	// ErrUnconfirmed: the message was sent, and the broker's answer did not
 	// come. It may have arrived or not; publishing it again (with the same
 	// MessageID) may duplicate it.
-	ErrUnconfirmed = errors.New("reprise: the broker did not confirm the message")
+	ErrUnconfirmed = publish.ErrUnconfirmed
 
 	// ErrBlocked: the broker takes no messages at present: see BlockedError.
 	ErrBlocked = amqpconn.ErrBlocked
 
 	// ErrStalled: the message was not sent, since what was published before, to the
 	// same exchange with the same routing key or altogether, is not confirmed.
-	ErrStalled = errors.New("reprise: messages before it are not confirmed")
+	ErrStalled = publish.ErrStalled
 
 	// ErrDisconnected: there is no connection to the broker, or no answer comes
 	// over it. The Client goes on trying to connect.
@@ -41,41 +44,25 @@ var (
 	ErrInvalidMessage = amqpconn.ErrInvalidMessage
 )
 
-// UnroutableError says that the broker could not route a message to any queue.
+// UnroutableError reports that the broker could not route a message to any queue.
 // Nothing was stored. A worker declares its queue when it starts: a publisher that may
-// start before it calls Client.Declare first, see there.
-type UnroutableError struct {
-	Exchange   string
-	RoutingKey string
-	Code       int    // AMQP reply code: 312 no route, 404 no such exchange or queue
-	Text       string // the broker's words
-}
+// start before it calls Client.Declare first, see there. It matches ErrUnroutable. Its
+// fields are
+//
+//	Exchange, RoutingKey string
+//	Code                 int    // AMQP reply code: 312 no route, 404 no such exchange or queue
+//	Text                 string // the broker's words
+type UnroutableError = publish.UnroutableError
 
-func (e *UnroutableError) Error() string {
-	to := fmt.Sprintf("exchange %q with routing key %q leads to no queue", e.Exchange, e.RoutingKey)
-	switch {
-	case e.Exchange == "":
-		to = fmt.Sprintf("queue %q does not exist", e.RoutingKey)
-	case e.Code == 404:
-		to = fmt.Sprintf("exchange %q does not exist", e.Exchange)
-	}
-	return fmt.Sprintf("reprise: unroutable: %s (%d %s)", to, e.Code, e.Text)
-}
-
-// RefusedError says that the broker does not accept a message, whatever becomes of the
+// RefusedError reports that the broker does not accept a message, whatever becomes of the
 // queues: the user may not write to the exchange, the UserID is another's, the
 // exchange is internal. Nothing was stored. Publishing it again fails again, until
-// somebody has changed something.
-type RefusedError struct {
-	Exchange   string
-	RoutingKey string
-	Code       int    // AMQP reply code: 403 access refused, 406 precondition failed
-	Text       string // the broker's words
-}
-
-func (e *RefusedError) Error() string {
-	return fmt.Sprintf("reprise: the broker refused the message for exchange %q with routing key %q (%d %s)", e.Exchange, e.RoutingKey, e.Code, e.Text)
-}
+// somebody has changed something. Its fields are
+//
+//	Exchange, RoutingKey string
+//	Code                 int    // AMQP reply code: 403 access refused, 406 precondition failed
+//	Text                 string // the broker's words
+type RefusedError = publish.RefusedError
 
 // QueueError says that the broker refused to tell about a queue: there is none of that
 // name, or this user or connection may not use it.
@@ -92,19 +79,16 @@ func (e *QueueError) Error() string {
 	return fmt.Sprintf("reprise: the broker tells nothing about queue %q (%d %s)", e.Queue, e.Code, e.Text)
 }
 
-// TooLargeError says that a message's body is larger than the broker takes: 16 MiB by
+// TooLargeError reports that a message's body is larger than the broker takes: 16 MiB by
 // default with RabbitMQ 4, 128 MiB before (max_message_size). Nothing was stored.
-// Anything that large belongs in a file store, with a reference to it in the message.
+// Anything that large belongs in a file store, with a reference to it in the message. Its
+// fields are
+//
+//	Size  int // of the body, in bytes
+//	Limit int // the broker's
+//
 // https://www.rabbitmq.com/docs/configure#config-items
-type TooLargeError struct {
-	Size  int // of the body, in bytes
-	Limit int // the broker's
-}
-
-func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("reprise: the message has %d bytes, the broker takes %d at most (max_message_size): "+
-		"put the data elsewhere, and a reference to it into the message", e.Size, e.Limit)
-}
+type TooLargeError = publish.TooLargeError
 
 // BlockedError reports that the broker does not take messages for the time being: it is
 // short of memory or disk, and has said so (connection.blocked). Consuming is not

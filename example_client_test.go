@@ -91,6 +91,43 @@ func ExampleClient_PublishBatch() {
 	// again: <nil>
 }
 
+// Every message that this program publishes names its tenant.
+func ExampleConfig_beforePublish() {
+	ctx := context.Background()
+	b, err := broker.New(broker.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer b.Shutdown(ctx)
+	client, err := reprise.Dial(ctx, "amqp://guest:guest@broker/", &reprise.Config{
+		Dial: b.DialContext,
+		BeforePublish: func(_ context.Context, m *reprise.Message) error {
+			if m.Type == "" {
+				return errors.New("a message needs a type")
+			}
+			m.Headers = map[string]any{"tenant": "acme"}
+			return nil
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close(ctx)
+	if err := client.Declare(ctx, topology.Topology{Queues: []topology.Queue{{Name: "orders"}}}); err != nil {
+		panic(err)
+	}
+	fmt.Println(client.PublishBatch(ctx, []*reprise.Message{
+		{RoutingKey: "orders", MessageID: "1"},
+		{RoutingKey: "orders", MessageID: "2", Type: "order.placed"},
+	}))
+	err = client.Peek(ctx, "orders", 2, func(m *reprise.Message) { fmt.Println(m.MessageID, m.Headers["tenant"]) })
+	fmt.Println(err)
+	// Output:
+	// reprise: 1 of 2 messages failed: message 0 (1): invalid message: a message needs a type
+	// 2 acme
+	// <nil>
+}
+
 // A reminder for tomorrow waits in the broker, as durable as any message.
 func ExampleClient_PublishIn() {
 	ctx := context.Background()

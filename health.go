@@ -43,7 +43,7 @@ func (c *Client) Healthy(ctx context.Context) error {
 	if err := cmp.Or(<-answers, <-answers); err != nil {
 		return err
 	}
-	if c.messages.detours.silent.Load() || c.copies.detours.silent.Load() {
+	if c.messages.Silent() || c.copies.Silent() {
 		return fmt.Errorf("%w: what was published last has no answer", ErrStalled)
 	}
 	return nil

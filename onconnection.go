@@ -2,6 +2,9 @@ package reprise
 
 import "sync"
 
+// mostKnown bounds how many names are remembered of a connection. Beyond it all are forgotten.
+const mostKnown = 10_000
+
 // onConnection is what is known as long as one generation of a connection lasts.
 type onConnection[K comparable] struct {
 	mu   sync.Mutex

@@ -2,194 +2,155 @@ package reprise
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
-	"github.com/reprisemq/reprise/internal/retry"
+	"github.com/reprisemq/reprise/internal/guard"
+	"github.com/reprisemq/reprise/internal/publish"
 )
 
-// publisher publishes on one channel of a link, and tells for every message whether the
-// broker has it. The channel is reopened as often as needed, and replaced where it gives
-// no answers (see confirming.look).
+// Publish publishes m and returns when the broker has taken responsibility for
+// it: persistent, routed to at least one queue, confirmed. An empty m.MessageID
+// is set to a random one first, so that publishing the same m again after an
+// error makes a recognisable duplicate. If m.Timestamp is zero, the message is sent with
+// the current time, unless m.NoTimestamp is set; m keeps its zero.
 //
-//	send ─► requests ─► serve: registers the tag, writes ─────────► broker
-//	                                                                  │
-//	await ◄── done ◄── listen: returns before confirms ◄── return, ack ┘
+// Nil means that the message is stored. Two errors leave it open:
 //
-// One goroutine writes, so that no lock is held across a write which the
-// broker's flow control may block: callers give up by their own context. It
-// writes in the order in which it is given messages.
-type publisher struct {
-	client   *Client
-	link     *amqpconn.Link
-	ctx      context.Context // ends when the link is about to close
-	user     string          // whom it publishes as, "" where not known
-	timeout  time.Duration
-	window   int // how many messages may be in flight
-	detours  *detours
-	onDetour bool // it is the way to one destination that does not confirm
-	requests chan *publication
-	closed   chan struct{} // closed when run has ended
-}
-
-// maxQueued is how many messages may wait to be written besides their callers, so
-// that these need not be woken twice.
-const maxQueued = 64
-
-func newPublisher(ctx context.Context, c *Client) *publisher {
-	l := c.publishing
-	return &publisher{
-		client: c, link: l, ctx: ctx, user: l.User(), timeout: c.cfg.ConfirmTimeout, window: maxInFlight, detours: &detours{},
-		requests: make(chan *publication, maxQueued), closed: make(chan struct{}),
-	}
-}
-
-// publish returns nil when the broker has confirmed the message and did not
-// return it. An answer that is late is waited for if late, which is then
-// called, is not nil: a broker that is slow would only be slower for getting
-// the message again. It comes, or the channel ends.
-func (p *publisher) publish(ctx context.Context, exchange, key string, msg amqpconn.Message, late func()) error {
-	pub := newPublication(exchange, key, msg)
-	timer := time.NewTimer(p.timeout)
-	defer timer.Stop()
-	if err := p.send(ctx, pub, timer.C); err != nil {
+//	ErrUnconfirmed     it was sent, and there was no answer: the connection was lost,
+//	                   the ConfirmTimeout passed, ctx ended
+//	ErrNacked          a queue has refused it (it is full); others may have taken it
+//
+// With all others it is not stored:
+//
+//	ErrUnroutable      *UnroutableError: no queue, or no exchange, of that name
+//	*RefusedError      the user may not publish that, or not there
+//	*TooLargeError     larger than the broker takes
+//	ErrInvalidMessage  it cannot be encoded
+//	ErrBlocked         *BlockedError: not sent within the ConfirmTimeout, the broker
+//	                   having stopped reading, by a memory or disk alarm
+//	ErrStalled         not sent within the ConfirmTimeout, since messages before it
+//	                   are not confirmed
+//	ErrDisconnected    not sent within the ConfirmTimeout, for lack of a connection
+//	ErrClosed          the Client was closed
+//	the cause of ctx's end, when nothing was sent
+//
+// While the connection is down or blocked Publish waits, up to the
+// ConfirmTimeout.
+//
+// A queue that does not confirm, such as a quorum queue without a majority, does not
+// hold up what is published elsewhere: when there is no answer for a third of the
+// ConfirmTimeout, or 10 s, messages to that exchange with that routing key take another
+// channel, few at a time, until they are confirmed again. (They may be stored before
+// messages that were sent earlier.) If more than 64 such destinations do not confirm at
+// once, they share channels and wait for each other. There are at most 128 such channels,
+// or half of the connection's channel_max if that is less; if none is left, publishing waits
+// (ErrStalled) until a message is confirmed.
+//
+// The first message to an exchange, with a UserID or of a size goes over a channel of its own
+// until the broker has answered, since the broker closes the channel of a message that it
+// refuses. Another goroutine's messages may be stored before it.
+//
+// m belongs to the call until it returns: Publish writes its MessageID, so not even
+// another Publish of the same m may run meanwhile. After ErrUnconfirmed its
+// Body must not be changed at all, since it may still be on its way.
+func (c *Client) Publish(ctx context.Context, m *Message) error {
+	if err := c.before(ctx, m); err != nil {
+		c.published(m, nil, err)
 		return err
 	}
-	return p.await(ctx, pub, timer.C, late)
+	return c.publishNow(ctx, m)
 }
 
-// send hands a message over to be written. With an error it will not be.
-func (p *publisher) send(ctx context.Context, pub *publication, expired <-chan time.Time) error {
-	return p.sendBy(ctx, p.way(pub), pub, expired)
-}
-
-// sendBy is send on the way that was found.
-func (p *publisher) sendBy(ctx context.Context, way *publisher, pub *publication, expired <-chan time.Time) error {
-	var err error
-	select {
-	case way.requests <- pub:
-		return nil
-	case <-p.closed:
-		err = ErrClosed
-	case <-ctx.Done():
-		err = notSent(ctx)
-	case <-expired:
-		err = p.unsent()
-	}
-	p.leave(pub)
+// publishNow is Publish without Config.BeforePublish.
+func (c *Client) publishNow(ctx context.Context, m *Message) error {
+	pub, err := c.publish(ctx, m, amqpconn.RoomForDeaths, nil)
+	c.published(m, pub, err)
 	return err
 }
 
-// await returns what became of a message that was handed over. What is known
-// counts, however late it is.
-func (p *publisher) await(ctx context.Context, pub *publication, expired <-chan time.Time, late func()) error {
-	defer p.leave(pub)
-	closed := p.closed
-	for {
-		select {
-		case <-pub.done:
-			return pub.err
-		case <-closed:
-			if pub.state.CompareAndSwap(queued, abandoned) {
-				return ErrClosed
-			}
-			closed = nil // what was written gets a result
-		case <-ctx.Done():
-			if pub.abandon() {
-				return notSent(ctx)
-			}
-			return pub.or(fmt.Errorf("%w: %w", ErrUnconfirmed, context.Cause(ctx)))
-		case <-expired:
-			if late == nil {
-				if pub.abandon() {
-					return p.unsent()
-				}
-				return pub.or(p.unanswered())
-			}
-			if pub.state.CompareAndSwap(queued, abandoned) {
-				return p.unsent()
-			}
-			late()
-			expired = nil
-		}
+// before calls Config.BeforePublish.
+func (c *Client) before(ctx context.Context, m *Message) error {
+	if m == nil || c.cfg.BeforePublish == nil {
+		return nil // prepare refuses nil
 	}
+	err := guard.Call("function BeforePublish", func() error { return c.cfg.BeforePublish(ctx, m) })
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidMessage, err)
+	}
+	return nil
 }
 
-// unsent says why nothing was sent within the timeout.
-func (p *publisher) unsent() error {
-	why := p.link.Trouble()
-	if why == nil {
-		why = ErrStalled
+// publish is Publish that does not tell the observer, with room in the header frame for what
+// brokers add. w is nil if m is to arrive at once.
+func (c *Client) publish(ctx context.Context, m *Message, reserve int, w *wait) (*publish.Message, error) {
+	timer := time.NewTimer(c.cfg.ConfirmTimeout)
+	defer timer.Stop()
+	pub, err := c.prepare(ctx, m, reserve, timer.C)
+	if err != nil {
+		return pub, err
 	}
-	return fmt.Errorf("%w (not sent within %s)", why, p.timeout)
+	if w != nil {
+		pub.Reroute = w.shorten
+	}
+	if err := c.messages.Send(ctx, pub, timer.C); err != nil {
+		return pub, err
+	}
+	return pub, c.messages.Await(ctx, pub, timer.C, nil)
 }
 
-// unanswered says why what was sent was not answered within the timeout.
-func (p *publisher) unanswered() error {
-	err := fmt.Errorf("%w within %s", ErrUnconfirmed, p.timeout)
-	if why := p.link.Trouble(); errors.Is(why, ErrBlocked) {
-		err = fmt.Errorf("%w: %v", err, why) // which is not to match: it would say that nothing is stored
+// prepare encodes m. It waits for a connection, whose frames m must fit.
+func (c *Client) prepare(ctx context.Context, m *Message, reserve int, expired <-chan time.Time) (*publish.Message, error) {
+	if m == nil {
+		return nil, fmt.Errorf("%w: it is nil", ErrInvalidMessage)
 	}
-	return err
+	if m.MessageID == "" {
+		m.MessageID = rand.Text()
+	}
+	for _, name := range []string{headerCC, headerBCC} {
+		if v, ok := m.Headers[name]; ok {
+			if _, ok := v.([]any); !ok {
+				return nil, fmt.Errorf("%w: header %s is a %T: write []any{\"key\", …}, further routing keys", ErrInvalidMessage, name, v)
+			}
+		}
+	}
+	content, err := m.encode()
+	if err != nil {
+		return nil, err
+	}
+	if content.Timestamp.IsZero() && !m.NoTimestamp {
+		content.Timestamp = time.Now()
+	}
+	conn, err := c.publishing.Within(ctx, expired)
+	switch {
+	case errors.Is(err, amqpconn.ErrExpired):
+		return nil, c.messages.Unsent()
+	case errors.Is(err, ErrClosed):
+		return nil, err
+	case err != nil:
+		return nil, publish.NotSent(ctx)
+	}
+	if err := amqpconn.CheckSize(m.Exchange, m.RoutingKey, &content, conn.FrameSize(), reserve); err != nil {
+		return nil, err
+	}
+	pub := publish.NewMessage(m.Exchange, m.RoutingKey, &content)
+	if c.cfg.Observer != nil {
+		pub.Began = time.Now()
+	}
+	return pub, nil
 }
 
-// run serves requests until p.ctx ends.
-func (p *publisher) run() {
-	defer close(p.closed)
-	ctx := p.ctx
-	retrier := retry.Retrier{Schedule: p.client.cfg.Reconnect}
-	var next *publication // taken, and not written yet
-	var last *confirming  // that is not served any more
-	defer func() {
-		if next != nil {
-			next.resolve(ErrClosed)
-		}
-		last.leave()
-	}()
-	for {
-		if p.onDetour && next == nil { // it has no channel of those that are few while nobody needs it
-			select {
-			case next = <-p.requests:
-			case <-ctx.Done():
-				return
-			}
-		}
-		c, err := p.link.Get(ctx)
-		if err != nil {
-			return
-		}
-		began := time.Now()
-		s, err := p.open(ctx, c)
-		last.leave()
-		last = s
-		if err == nil {
-			p.client.tasks.WaitGroup().Go(s.listen)
-			next = s.serve(ctx, p, next)
-			switch {
-			case ctx.Err() != nil:
-				return
-			case !s.isDead():
-				p.setAside(ctx, s)
-				continue
-			}
-			if s.confirmed.Load() || s.blamed {
-				retrier.Reset()
-			}
-			err = s.reason
-		}
-		if c.Closing() {
-			<-c.Lost() // the link logs it, and waits before it connects again
-			continue
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		delay := retrier.Failed(time.Since(began))
-		c.Logger().Warn("channel closed", "error", err, retry.Next(delay))
-		if retry.Sleep(ctx, delay) != nil {
-			return
-		}
+// published tells the observer, if there is one. pub is nil if m never came as far.
+func (c *Client) published(m *Message, pub *publish.Message, err error) {
+	if c.cfg.Observer == nil || m == nil {
+		return
 	}
+	e := Event{Kind: EventPublished, MessageID: m.MessageID, Err: err}
+	if pub != nil {
+		e.Took = pub.Took()
+	}
+	c.cfg.Observer.Observe(e)
 }

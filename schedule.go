@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/publish"
 	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -42,13 +43,17 @@ import (
 // programs must not either. For those publish to an exchange, since a message that is
 // scheduled to a queue has the queue's name as its routing key.
 func (c *Client) PublishAt(ctx context.Context, t time.Time, m *Message) error {
-	fresh, err := schedulable(m)
+	err := c.before(ctx, m)
+	var fresh *Message
+	if err == nil {
+		fresh, err = schedulable(m)
+	}
 	if err != nil {
 		c.published(m, nil, err)
 		return err
 	}
 	if !t.After(time.Now()) {
-		return c.Publish(ctx, fresh)
+		return c.publishNow(ctx, fresh)
 	}
 	pub, err := c.publishAt(ctx, t, fresh)
 	if e, ok := errors.AsType[*UnroutableError](err); ok && e.Exchange != m.Exchange {
@@ -91,7 +96,7 @@ func schedulable(m *Message) (*Message, error) {
 }
 
 // publishAt does so once.
-func (c *Client) publishAt(ctx context.Context, t time.Time, m *Message) (*publication, error) {
+func (c *Client) publishAt(ctx context.Context, t time.Time, m *Message) (*publish.Message, error) {
 	hop, err := c.scheduled.prepare(ctx, t, m)
 	if err != nil {
 		return nil, err
@@ -108,7 +113,7 @@ func (c *Client) publishAt(ctx context.Context, t time.Time, m *Message) (*publi
 	maps.Copy(onTheWay.Headers, hop.Headers)
 	now := &wait{exchange: m.Exchange, key: m.RoutingKey, until: t, hop: hop}
 	most := len(hop.Headers) + 1 // stations; a shorter wait may have more than a longer one
-	pub, err := c.attempt(ctx, &onTheWay, amqpconn.RoomForStations(most), now)
+	pub, err := c.publish(ctx, &onTheWay, amqpconn.RoomForStations(most), now)
 	if _, ok := errors.AsType[*UnroutableError](err); ok {
 		c.scheduled.forget(m, hop, now.hop)
 	}
@@ -122,24 +127,22 @@ type wait struct {
 	hop           topology.Hop // as of the last time that somebody looked at the clock
 }
 
-// shorten leads a message that is about to be written by a way for what is left of
-// its wait, and reports whether that is another one. What it needs now is among
-// what it needed.
-func (w *wait) shorten(pub *publication) bool {
+// shorten routes a message that is about to be written for what is left of its wait. The
+// queues that it needs now are among those that were declared.
+func (w *wait) shorten(pub *publish.Message) {
 	left := time.Until(w.until)
 	if w.hop.Delay == 0 || left > w.hop.Delay-time.Second {
-		return false
+		return
 	}
 	hop, err := topology.Levels{}.Schedule(w.exchange, w.key, left)
 	if err != nil { // not where more than that was possible
-		return false
+		return
 	}
 	for name := range w.hop.Headers {
-		delete(pub.msg.Headers, name)
+		delete(pub.Message.Headers, name)
 	}
-	maps.Copy(pub.msg.Headers, hop.Headers)
-	pub.exchange, pub.key, w.hop = hop.Exchange, hop.RoutingKey, hop
-	return true
+	maps.Copy(pub.Message.Headers, hop.Headers)
+	pub.Exchange, pub.RoutingKey, w.hop = hop.Exchange, hop.RoutingKey, hop
 }
 
 // scheduler sees to the queues that messages wait in, on the publishing connection.
@@ -180,9 +183,9 @@ func (s *scheduler) prepare(ctx context.Context, t time.Time, m *Message) (topol
 		case err == nil:
 			return hop, nil
 		case ctx.Err() != nil:
-			return topology.Hop{}, notSent(ctx)
+			return topology.Hop{}, publish.NotSent(ctx)
 		case within.Err() != nil:
-			return topology.Hop{}, s.client.messages.unsent()
+			return topology.Hop{}, s.client.messages.Unsent()
 		case !passes(err):
 			return topology.Hop{}, err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/consume"
 	"github.com/reprisemq/reprise/internal/guard"
+	"github.com/reprisemq/reprise/internal/publish"
 	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -365,7 +366,7 @@ func (c *Client) publishCopy(ctx context.Context, r *replacement, late func()) e
 	if err := amqpconn.CheckSize(r.hop.Exchange, r.hop.RoutingKey, &r.msg, conn.FrameSize(), 0); err != nil {
 		return err
 	}
-	return c.copies.publish(ctx, r.hop.Exchange, r.hop.RoutingKey, r.msg, late)
+	return c.copies.Publish(ctx, publish.NewMessage(r.hop.Exchange, r.hop.RoutingKey, &r.msg), late)
 }
 
 // about returns the logger for what happens to a copy.

@@ -19,13 +19,14 @@ import (
 // only be settled on a channel of that generation. The client's own recovery would revive
 // channels behind the same pointers, so it stays off (amqp.Config.Recovery is nil).
 type Conn struct {
-	raw     *amqp.Connection
-	gen     uint64
-	addr    string // host:port
-	log     *slog.Logger
-	tasks   *Tasks
-	socket  *socket
-	timeout time.Duration // for answers: see Timeout
+	raw       *amqp.Connection
+	frameSize int
+	gen       uint64
+	addr      string // host:port
+	log       *slog.Logger
+	tasks     *Tasks
+	socket    *socket
+	timeout   time.Duration // for answers: see Timeout
 
 	lost       chan struct{} // closed when the connection is gone
 	reason     error         // why; valid once lost is closed
@@ -35,8 +36,7 @@ type Conn struct {
 	unanswered atomic.Int32       // requests whose answer is late: see ask
 	givenUp    sync.Once
 
-	MaxBody atomic.Int64
-	Spare   chan struct{}
+	extra chan struct{} // see Extra
 
 	mu       sync.Mutex
 	writable chan struct{} // closed unless the broker has blocked this connection
@@ -59,7 +59,7 @@ func (c *Conn) Lost() <-chan struct{} { return c.lost }
 func (c *Conn) Reason() error { return c.reason }
 
 // FrameSize is the agreed maximum size of a frame; 0 means no limit.
-func (c *Conn) FrameSize() int { return c.raw.Config.FrameSize }
+func (c *Conn) FrameSize() int { return c.frameSize }
 
 // ChannelMax is the agreed maximum number of channels.
 func (c *Conn) ChannelMax() int { return int(c.raw.Config.ChannelMax) }
@@ -266,9 +266,9 @@ func (l *Link) dial(ctx context.Context, a address) (*Conn, error) {
 	close(open)
 	l.gen++
 	c := &Conn{
-		raw: raw, gen: l.gen, addr: a.addr, log: l.log.With("broker", a.addr), tasks: l.tasks, socket: used, timeout: l.cfg.Timeout,
+		raw: raw, frameSize: raw.Config.FrameSize, gen: l.gen, addr: a.addr, log: l.log.With("broker", a.addr), tasks: l.tasks, socket: used, timeout: l.cfg.Timeout,
 		lost: make(chan struct{}), noted: make(chan amqp.Blocking, 64), writable: open,
-		Spare: make(chan struct{}, min(128, max(1, raw.Config.ChannelMax/2))),
+		extra: make(chan struct{}, min(maxExtraChannels, max(1, raw.Config.ChannelMax/2))),
 	}
 	closes := raw.NotifyClose(make(chan *amqp.Error, 1))
 	blocks := raw.NotifyBlocked(make(chan amqp.Blocking, 64))

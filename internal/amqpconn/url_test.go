@@ -3,6 +3,7 @@ package amqpconn
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"slices"
@@ -10,24 +11,25 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-	"pgregory.net/rapid"
 )
 
 // Each address of a list is what a URL of that host alone would say, to the AMQP
 // client and to us.
 func TestAListOfHostsIsAsManyURLs(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		scheme := rapid.SampledFrom([]string{"amqp", "amqps", "AMQP"}).Draw(t, "scheme")
-		login := rapid.SampledFrom([]string{"", "user@", "user:@", "a%40b:p%2Fw%2C@", "user:p,w@", "u:" + url.PathEscape(rapid.String().Draw(t, "password")) + "@"}).Draw(t, "login")
-		hosts := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {
-			host := rapid.SampledFrom([]string{"localhost", "h1", "node-2.example.org", "10.0.0.7", "[::1]", "[2001:db8::7]"}).Draw(t, "host")
-			if rapid.Bool().Draw(t, "with port") {
-				host += fmt.Sprintf(":%d", rapid.IntRange(1, 65535).Draw(t, "port"))
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 500 {
+		pick := func(of ...string) string { return of[random.IntN(len(of))] }
+		scheme := pick("amqp", "amqps", "AMQP")
+		login := pick("", "user@", "user:@", "a%40b:p%2Fw%2C@", "user:p,w@", "u:"+url.PathEscape(anyText(random))+"@")
+		var hosts []string
+		for range 1 + random.IntN(5) {
+			host := pick("localhost", "h1", "node-2.example.org", "10.0.0.7", "[::1]", "[2001:db8::7]")
+			if random.IntN(2) == 0 {
+				host += fmt.Sprintf(":%d", 1+random.IntN(65535))
 			}
-			return host
-		}), 1, 5).Draw(t, "hosts")
-		tail := rapid.SampledFrom([]string{"", "/", "/vhost", "/%2F", "/a%2Cb", "?heartbeat=5", "/v?connection_timeout=700&auth_mechanism=external", "?cacertfile=file:///etc/ca.pem&certfile=/home/me@work/cert.pem&keyfile=a@b,c"}).Draw(t, "tail")
-
+			hosts = append(hosts, host)
+		}
+		tail := pick("", "/", "/vhost", "/%2F", "/a%2Cb", "?heartbeat=5", "/v?connection_timeout=700&auth_mechanism=external", "?cacertfile=file:///etc/ca.pem&certfile=/home/me@work/cert.pem&keyfile=a@b,c")
 		if strings.Contains(tail, "certfile") {
 			scheme = "amqps"
 		}
@@ -53,17 +55,25 @@ func TestAListOfHostsIsAsManyURLs(t *testing.T) {
 				t.Fatalf("address %d is called %q", i, all[i].addr)
 			}
 		}
-	})
+	}
 }
 
 // A password that was not percent-encoded may be cut into any of the URL's parts.
 // None of them shows it, in an error or as a host.
 func TestNoPartOfAPasswordShows(t *testing.T) {
 	const secret = "sEcReT"
-	rapid.Check(t, func(t *rapid.T) {
-		special := rapid.StringOfN(rapid.RuneFrom([]rune("/?#@:,%[] &=+\\\x00\né1")), 0, 4, -1)
-		password := special.Draw(t, "before") + secret + special.Draw(t, "between") + secret + special.Draw(t, "after")
-		raw := rapid.SampledFrom([]string{
+	random := rand.New(rand.NewPCG(3, 4))
+	special := func() string {
+		var b strings.Builder
+		for range random.IntN(5) {
+			all := []rune("/?#@:,%[] &=+\\\x00\né1")
+			b.WriteRune(all[random.IntN(len(all))])
+		}
+		return b.String()
+	}
+	for range 2000 {
+		password := special() + secret + special() + secret + special()
+		raws := []string{
 			"amqp://user:" + password + "@host/vhost",
 			"amqp://user:" + password + "@h1,h2:1,h3/vhost?heartbeat=5",
 			"amqp://u:" + password + "@h1,u:" + password + "@h2/",
@@ -77,7 +87,8 @@ func TestNoPartOfAPasswordShows(t *testing.T) {
 			"amqps://u:p@host?verify=" + password,
 			"http://user:" + password + "@host",
 			"user:" + password + "@host",
-		}).Draw(t, "url")
+		}
+		raw := raws[random.IntN(len(raws))]
 		all, err := ParseURL(raw)
 		for e := err; e != nil; e = errors.Unwrap(e) {
 			if strings.Contains(e.Error(), secret) {
@@ -89,7 +100,15 @@ func TestNoPartOfAPasswordShows(t *testing.T) {
 				t.Fatalf("%q: taken for a host: %s", raw, a.addr)
 			}
 		}
-	})
+	}
+}
+
+func anyText(random *rand.Rand) string {
+	b := make([]rune, random.IntN(20))
+	for i := range b {
+		b[i] = rune(random.IntN(0x3000))
+	}
+	return string(b)
 }
 
 func TestURLsThatCannotBeUsed(t *testing.T) {

@@ -1,0 +1,283 @@
+package amqpconn_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// These tests state what an implementation of this package has to do. They use its exported
+// API only.
+
+// connect returns a connection to a new broker in memory.
+func connect(t *testing.T) (*amqpconn.Link, *amqpconn.Conn) {
+	t.Helper()
+	b, err := broker.New(broker.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addresses, err := amqpconn.ParseURL("amqp://guest:guest@memory")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tasks amqpconn.Tasks
+	link := amqpconn.NewLink(amqpconn.LinkConfig{
+		Name: t.Name(), Logger: slog.New(slog.DiscardHandler), Dial: b.DialContext,
+		Timeout: time.Minute, Reconnect: backoff.Fixed(time.Millisecond),
+	}, addresses.Rotation(), &tasks)
+	conn, err := link.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	if err := tasks.Go(func() { link.Run(ctx, conn) }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tasks.Close(context.Background(), cancel); err != nil {
+			t.Error(err)
+		}
+		_ = b.Shutdown(context.Background())
+	})
+	return link, conn
+}
+
+func open(t *testing.T, conn *amqpconn.Conn) *amqpconn.Channel {
+	t.Helper()
+	ch, err := conn.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch
+}
+
+func declare(t *testing.T, conn *amqpconn.Conn, queues ...topology.Queue) {
+	t.Helper()
+	for _, q := range queues {
+		err := conn.Do(t.Context(), func(ch *amqpconn.Channel) error { return ch.DeclareQueue(t.Context(), q, false) })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func confirming(t *testing.T, conn *amqpconn.Conn) *amqpconn.Confirming {
+	t.Helper()
+	s, err := conn.OpenConfirming(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// results publishes messages to queues, and returns what became of them.
+func results(t *testing.T, s *amqpconn.Confirming, queues ...string) (errs []error) {
+	t.Helper()
+	var all []*amqpconn.Publication
+	for i, queue := range queues {
+		p := &amqpconn.Publication{RoutingKey: queue, Message: &amqpconn.Message{MessageID: fmt.Sprint(i)}}
+		if err := s.Publish(p); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	s.Flush()
+	for _, p := range all {
+		<-p.Answered()
+		errs = append(errs, s.Result(p))
+	}
+	return errs
+}
+
+func TestResultsOfPublications(t *testing.T) {
+	_, conn := connect(t)
+	declare(t, conn, topology.Queue{Name: "q"}, topology.Queue{Name: "full", Args: topology.Table{"x-max-length": 0, "x-overflow": "reject-publish"}})
+	var queues []string
+	for range 30 {
+		queues = append(queues, "q", "full", "missing")
+	}
+	for i, err := range results(t, confirming(t, conn), queues...) {
+		returned, isReturned := errors.AsType[*amqpconn.Return](err)
+		switch queues[i] {
+		case "q":
+			if err != nil {
+				t.Errorf("message %d: %v", i, err)
+			}
+		case "full":
+			if !errors.Is(err, amqpconn.ErrNacked) {
+				t.Errorf("message %d to a full queue: %v", i, err)
+			}
+		default:
+			if !isReturned || returned.Code != 312 {
+				t.Errorf("message %d to no queue: %v", i, err)
+			}
+		}
+	}
+}
+
+// The end of a channel is not an answer, and its reason is known.
+func TestPublicationsOnAChannelThatEnds(t *testing.T) {
+	_, conn := connect(t)
+	declare(t, conn, topology.Queue{Name: "q"})
+	s := confirming(t, conn)
+	p := &amqpconn.Publication{Exchange: "missing", RoutingKey: "q", Message: &amqpconn.Message{}}
+	if err := s.Publish(p); err != nil {
+		t.Fatal(err)
+	}
+	s.Flush()
+	<-p.Answered()
+	refusal, ok := amqpconn.RefusedChannel(s.Result(p))
+	if !ok || refusal.Code != amqpconn.NotFound || !strings.Contains(refusal.Text, "missing") {
+		t.Errorf("got %v, %v", refusal, ok)
+	}
+	if !s.IsClosed() {
+		t.Error("the channel is open")
+	}
+	if err := s.Publish(p); !errors.Is(err, amqpconn.ErrNotWritten) {
+		t.Errorf("publishing after it: %v", err)
+	}
+	if err := results(t, confirming(t, conn), "q")[0]; err != nil {
+		t.Errorf("on another channel: %v", err)
+	}
+}
+
+func TestPublicationsOnAConnectionThatIsLost(t *testing.T) {
+	link, conn := connect(t)
+	declare(t, conn, topology.Queue{Name: "q"})
+	s := confirming(t, conn)
+	p := &amqpconn.Publication{RoutingKey: "q", Message: &amqpconn.Message{}}
+	if err := s.Publish(p); err != nil {
+		t.Fatal(err)
+	}
+	s.Flush()
+	conn.End(0)
+	<-p.Answered()
+	if err := s.Result(p); errors.Is(err, amqpconn.ErrNacked) { // it may be confirmed before
+		t.Errorf("got %v", err)
+	}
+	next, err := link.Get(t.Context())
+	if err != nil || next.Generation() != 2 {
+		t.Fatalf("the next connection: %v", err)
+	}
+	select {
+	case <-conn.Lost():
+	default:
+		t.Error("the connection is not lost")
+	}
+}
+
+func TestDeliveries(t *testing.T) {
+	_, conn := connect(t)
+	declare(t, conn, topology.Queue{Name: "q"})
+	sent := &amqpconn.Message{
+		Headers:     topology.Table{"n": int64(1), "table": topology.Table{"deep": []any{"x", topology.Table{"y": int32(2)}}}},
+		ContentType: "text/plain", ContentEncoding: "none", CorrelationID: "c", ReplyTo: "r", Expiration: "60000", MessageID: "id", Type: "t",
+		UserID: "guest", AppID: "a", Timestamp: time.Unix(1_700_000_000, 0), Priority: 3, Body: []byte("body"),
+	}
+	var err error
+	if sent.Headers, err = amqpconn.EncodeTable(sent.Headers); err != nil {
+		t.Fatal(err)
+	}
+	s := confirming(t, conn)
+	p := &amqpconn.Publication{RoutingKey: "q", Message: sent}
+	if err := s.Publish(p); err != nil {
+		t.Fatal(err)
+	}
+	s.Flush()
+	<-p.Answered()
+	if err := s.Result(p); err != nil {
+		t.Fatal(err)
+	}
+	ch := open(t, conn)
+	deliveries, err := ch.Consume(t.Context(), "q", "tag", 1, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := amqpconn.NewDelivery(<-deliveries)
+	got := d.Message
+	got.Headers = amqpconn.ReadTable(got.Headers)
+	want := *sent
+	want.Headers = amqpconn.CloneTable(sent.Headers)
+	if fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) {
+		t.Errorf("got  %#v\nwant %#v", got, want)
+	}
+	if d.Tag != 1 || d.RoutingKey != "q" || d.Redelivered {
+		t.Errorf("got %+v", d)
+	}
+	if err := ch.Nack(d.Tag, false, true); err != nil {
+		t.Fatal(err)
+	}
+	if d = amqpconn.NewDelivery(<-deliveries); d.Tag != 2 || !d.Redelivered {
+		t.Errorf("delivered again: %+v", d)
+	}
+	if err := ch.Cancel(t.Context(), "tag"); err != nil {
+		t.Fatal(err)
+	}
+	if _, open := <-deliveries; open {
+		t.Error("deliveries go on after Cancel")
+	}
+	if err := errors.Join(ch.Ack(d.Tag, false), ch.Sync(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	ch.Close(t.Context())
+	<-ch.Done()
+	if err := ch.Ack(d.Tag, false); !errors.Is(err, amqpconn.ErrGone) {
+		t.Errorf("ack after Close: %v", err)
+	}
+	err = conn.Do(t.Context(), func(ch *amqpconn.Channel) error {
+		if n, err := ch.Depth(t.Context(), "q"); n != 0 || err != nil {
+			return fmt.Errorf("%d messages are ready, %w", n, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A refusal closes the channel and nothing else.
+func TestRefusals(t *testing.T) {
+	_, conn := connect(t)
+	ch := open(t, conn)
+	_, err := ch.Depth(t.Context(), "missing")
+	if refusal, ok := amqpconn.RefusedChannel(err); !ok || refusal.Code != amqpconn.NotFound {
+		t.Errorf("got %v", err)
+	}
+	<-ch.Done()
+	if _, ok := amqpconn.RefusedChannel(ch.Err()); !ok {
+		t.Errorf("the channel ended with %v", ch.Err())
+	}
+	if err := conn.Ping(t.Context()); err != nil {
+		t.Errorf("the connection: %v", err)
+	}
+}
+
+func TestRequestsEndWithTheirContext(t *testing.T) {
+	_, conn := connect(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	ch := open(t, conn)
+	if err := ch.Sync(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if err := ch.Sync(t.Context()); err != nil {
+		t.Errorf("the next request: %v", err)
+	}
+}
+
+func TestTablesThatCannotBeSent(t *testing.T) {
+	for _, v := range []any{struct{}{}, make(chan int), uint64(1 << 63), []any{map[string]any{"x": struct{}{}}}} {
+		if _, err := amqpconn.EncodeTable(map[string]any{"h": v}); !errors.Is(err, amqpconn.ErrInvalidMessage) {
+			t.Errorf("%T: %v", v, err)
+		}
+	}
+}

@@ -1,0 +1,463 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpconn"
+)
+
+// channel is a channel of a lane, and what is in flight on it.
+type channel struct {
+	lane     *lane
+	conn     *amqpconn.Conn
+	confirms *amqpconn.Confirming
+	beat     time.Duration
+
+	room      chan struct{} // a token for each message in flight
+	wake      chan struct{} // gets a token when something to look at has come
+	retired   chan struct{} // closed when it takes no more messages, and is not dead
+	left      chan struct{} // closed when nothing is written on it any more
+	dead      chan struct{} // closed when it is gone and everything in flight has a result
+	confirmed atomic.Bool   // the broker has taken at least one message
+	blamed    bool          // a message was the reason for the end; valid once dead is closed
+
+	mu      sync.Mutex
+	waiting []*Message // written, oldest first
+	beats   int        // while something waited; a process that was stopped for an hour has not waited for an hour
+	ended   bool       // listen takes no more messages
+}
+
+// Times of the watch over messages in flight, in beats.
+const (
+	// lateBeats is after how many beats an answer is late: see Publisher.lateAfter.
+	lateBeats = 40
+
+	// maxBeats bounds the beats that count at once, where a busy machine has delayed them.
+	maxBeats = 4
+
+	// abandonedFor is how long an answer is waited for that only tells whether the destination
+	// confirms again.
+	abandonedFor = 5 * time.Minute
+
+	// awaitedFor is how long an answer is waited for that a caller waits for: longer than
+	// RabbitMQ lets the original of a copy be unacknowledged, which is half an hour.
+	awaitedFor = 40 * time.Minute
+)
+
+func newChannel(l *lane, conn *amqpconn.Conn, confirms *amqpconn.Confirming) *channel {
+	return &channel{
+		lane: l, conn: conn, confirms: confirms, beat: max(l.publisher.lateAfter()/lateBeats, time.Millisecond),
+		room: make(chan struct{}, l.window), wake: make(chan struct{}, 1),
+		retired: make(chan struct{}), left: make(chan struct{}), dead: make(chan struct{}),
+	}
+}
+
+// serve writes requests until the channel is gone or retired, or ctx ends, beginning with m
+// unless it is nil. It returns the one that it has taken and could not write.
+func (s *channel) serve(ctx context.Context, m *Message) *Message {
+	defer func() {
+		s.confirms.Flush()
+		close(s.left)
+		s.signal()
+	}()
+	for {
+		if !s.reserve(ctx) { // for the next request, whenever it comes
+			return m
+		}
+		if m == nil {
+			if m = s.take(ctx); m == nil {
+				return nil
+			}
+		}
+		switch s.send(ctx, m) {
+		case unusable:
+			s.confirms.Flush()
+			select { // or it will be in a moment
+			case <-s.retired:
+			case <-s.confirms.Ended():
+			case <-ctx.Done():
+			}
+			return m
+		case inFlight:
+			if s.lane.kind == probeLane && !s.prove(ctx, m) {
+				return nil
+			}
+		}
+		m = nil
+	}
+}
+
+// reserve takes room for one more message in flight. It returns false when the channel
+// takes none any more.
+func (s *channel) reserve(ctx context.Context) bool {
+	select {
+	case <-s.retired:
+		return false
+	case <-s.confirms.Ended():
+		return false
+	default:
+	}
+	select {
+	case s.room <- struct{}{}:
+		return true
+	default:
+	}
+	s.confirms.Flush()
+	select {
+	case s.room <- struct{}{}:
+		return true
+	case <-s.retired:
+	case <-s.confirms.Ended():
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// take returns the next request, or nil when there will be no more. Writes are held as long
+// as there are requests.
+func (s *channel) take(ctx context.Context) *Message {
+	select {
+	case m := <-s.lane.requests:
+		return m
+	default:
+	}
+	s.confirms.Flush()
+	var idle <-chan time.Time
+	if s.lane.kind != fastLane {
+		timer := time.NewTimer(lateBeats * s.beat)
+		defer timer.Stop()
+		idle = timer.C
+	}
+	select {
+	case m := <-s.lane.requests:
+		return m
+	case <-s.retired:
+	case <-s.confirms.Ended():
+	case <-ctx.Done():
+	case <-idle: // others may need it
+		s.retire()
+	}
+	return nil
+}
+
+// outcome is what became of a message that is to be written.
+type outcome int
+
+const (
+	inFlight outcome = iota // its answer will come
+	settled                 // nothing is to be done for it here
+	unusable                // it was not written, and may be on another channel
+)
+
+// send writes a message, unless it belongs elsewhere.
+func (s *channel) send(ctx context.Context, m *Message) outcome {
+	p := s.lane.publisher
+	writable := s.conn.Writable()
+	select {
+	case <-writable:
+	default:
+		s.confirms.Flush()
+		select {
+		case <-writable:
+		case <-s.retired:
+			return unusable
+		case <-s.confirms.Ended():
+			return unusable
+		case <-ctx.Done():
+			return unusable
+		}
+	}
+	if m.Reroute != nil {
+		m.Reroute(m)
+	}
+	if to := p.lane(m); to != s.lane {
+		<-s.room
+		s.confirms.Flush()
+		s.lane.forward(m, to)
+		return settled
+	}
+	if err := p.proven.tooLarge(m); err != nil {
+		<-s.room
+		if m.state.CompareAndSwap(queued, abandoned) {
+			m.resolve(err)
+		}
+		return settled
+	}
+	return s.write(m)
+}
+
+func (s *channel) write(m *Message) outcome {
+	if !m.state.CompareAndSwap(queued, written) {
+		<-s.room // its caller has given up
+		return settled
+	}
+	m.before = s.lane.publisher.answers.Load()
+	s.mu.Lock()
+	m.beat = s.beats
+	s.mu.Unlock()
+	err := s.confirms.Publish(&m.Publication)
+	switch {
+	case err == nil:
+		s.add(m)
+		return inFlight
+	case !errors.Is(err, amqpconn.ErrNotWritten):
+		<-s.room
+		m.resolve(fmt.Errorf("%w: %w", ErrUnconfirmed, err))
+		return settled
+	case m.state.CompareAndSwap(written, queued):
+		return unusable
+	}
+	<-s.room // its caller has given up
+	return settled
+}
+
+// prove waits until an unproven message has a result, or for the proofTimeout. It returns
+// false when the channel takes no more messages.
+func (s *channel) prove(ctx context.Context, m *Message) bool {
+	s.confirms.Flush()
+	timer := time.NewTimer(proofTimeout)
+	defer timer.Stop()
+	select {
+	case <-m.done:
+		s.lane.publisher.proven.note(m, m.err)
+		return true
+	case <-ctx.Done():
+	case <-timer.C:
+		s.lane.publisher.proven.note(m, nil)
+		s.retire()
+	}
+	return false
+}
+
+// add adds a message that was written.
+func (s *channel) add(m *Message) {
+	s.mu.Lock()
+	if !s.ended {
+		s.waiting = append(s.waiting, m)
+		first := len(s.waiting) == 1
+		s.mu.Unlock()
+		if first {
+			s.signal()
+		}
+		return
+	}
+	s.mu.Unlock()
+	<-m.Answered()
+	s.conclude(m, s.confirms.Result(&m.Publication))
+}
+
+func (s *channel) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// retire makes the channel take no more messages. It stays for the answers that may come.
+// It may be called more than once.
+func (s *channel) retire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.isRetired() {
+		close(s.retired)
+	}
+}
+
+func (s *channel) isRetired() bool { return isClosed(s.retired) }
+
+// listen resolves messages until the channel is gone.
+func (s *channel) listen() {
+	defer close(s.dead)
+	ticker := time.NewTicker(s.beat)
+	defer ticker.Stop()
+	closing, last := false, time.Now()
+	for {
+		oldest := s.resolveOldest()
+		var answered <-chan struct{}
+		var tick <-chan time.Time
+		switch {
+		case oldest != nil:
+			answered, tick = oldest.Answered(), ticker.C
+		case s.isRetired() && isClosed(s.left) && !closing:
+			closing = true
+			s.close()
+		}
+		select {
+		case <-answered:
+		case <-s.wake:
+			if oldest == nil {
+				ticker.Reset(s.beat)
+				last = time.Now()
+			}
+		case <-tick:
+			now := time.Now()
+			beats := int(min(max(1, now.Sub(last)/s.beat), maxBeats))
+			last = now
+			if s.look(beats) && isClosed(s.left) && !closing {
+				closing = true
+				s.close()
+			}
+		case <-s.confirms.Ended():
+			s.fail()
+			return
+		}
+	}
+}
+
+// close closes the channel behind what is in flight on it, of which RabbitMQ may keep each
+// message for 65 s. A broker that does not answer for longer than that takes does not read.
+func (s *channel) close() {
+	_ = s.lane.publisher.cfg.Tasks.Go(func() {
+		deaf := time.AfterFunc(awaitedFor, func() { s.conn.GiveUp(awaitedFor) })
+		defer deaf.Stop()
+		s.confirms.Close()
+	})
+}
+
+// resolveOldest resolves the oldest messages that are answered, and returns the next one.
+func (s *channel) resolveOldest() *Message {
+	for {
+		s.mu.Lock()
+		if len(s.waiting) == 0 {
+			s.waiting = nil
+			s.mu.Unlock()
+			return nil
+		}
+		m := s.waiting[0]
+		if !isClosed(m.Answered()) {
+			s.mu.Unlock()
+			return m
+		}
+		if isClosed(s.confirms.Ended()) || s.confirms.IsClosed() {
+			s.mu.Unlock()
+			return nil // fail resolves it
+		}
+		s.waiting[0] = nil
+		s.waiting = s.waiting[1:]
+		s.mu.Unlock()
+		s.conclude(m, s.confirms.Result(&m.Publication))
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// look looks at what is in flight, at every beat. It resolves answered messages behind the
+// oldest, marks destinations that are late, and retires the fast channel for them: the
+// broker handles the messages of a channel in their order, so that one message may keep it
+// from going on. It reports whether the channel is to be closed, since no more answers are
+// to be expected.
+func (s *channel) look(beats int) (hopeless bool) {
+	if s.confirms.IsClosed() {
+		return false // fail sees to it
+	}
+	blocked := s.conn.Blocked() != nil
+	var answered, late []*Message
+	s.mu.Lock()
+	if blocked { // nobody's fault
+		beats = 0
+	}
+	s.beats += beats
+	awaited, oldest := false, 0
+	s.waiting = slices.DeleteFunc(s.waiting, func(m *Message) bool {
+		if isClosed(m.Answered()) {
+			answered = append(answered, m)
+			return true
+		}
+		age := s.beats - m.beat
+		oldest = max(oldest, age)
+		awaited = awaited || m.state.Load() == written
+		if age >= lateBeats && age-beats < lateBeats {
+			late = append(late, m)
+		}
+		return false
+	})
+	s.mu.Unlock()
+	for _, m := range answered {
+		s.conclude(m, s.confirms.Result(&m.Publication))
+	}
+	for _, m := range late {
+		s.lane.publisher.markLate(m)
+	}
+	if len(late) > 0 && s.lane.kind == fastLane && !s.isRetired() {
+		s.conn.Logger().Warn("confirms do not come", "exchange", late[0].Exchange, "routing_key", late[0].RoutingKey, "after", lateBeats*s.beat)
+		s.retire()
+	}
+	enough := abandonedFor
+	if awaited {
+		enough = awaitedFor
+	}
+	if oldest <= int(enough/s.beat) {
+		return false
+	}
+	s.retire()
+	return true
+}
+
+// conclude resolves a message with its result, and makes room for another one.
+func (s *channel) conclude(m *Message, err error) {
+	<-s.room
+	if err == nil {
+		s.confirmed.Store(true)
+	}
+	if !isEnd(err) {
+		s.mu.Lock()
+		age := s.beats - m.beat
+		s.mu.Unlock()
+		s.lane.publisher.answered(m, age < lateBeats)
+	}
+	m.resolve(result(m, err))
+}
+
+// fail resolves everything in flight when the channel is gone.
+func (s *channel) fail() {
+	p := s.lane.publisher
+	p.silent.Store(false)
+	s.mu.Lock()
+	lost := s.waiting
+	s.waiting, s.ended = nil, true
+	s.mu.Unlock()
+	refusal, refused := amqpconn.RefusedChannel(s.confirms.Err())
+	var open []*Message
+	for _, m := range lost {
+		<-m.Answered()
+		err := s.confirms.Result(&m.Publication)
+		if !isEnd(err) {
+			s.conclude(m, err)
+			continue
+		}
+		open = append(open, m)
+	}
+	if refused {
+		p.proven.refused(refusal)
+	}
+	for _, m := range open {
+		err := result(m, s.confirms.Err())
+		if refused {
+			if guilty := blame(m, refusal, len(open) == 1); guilty != nil {
+				s.blamed = true
+				err = guilty
+			}
+		}
+		<-s.room
+		m.resolve(err)
+	}
+}
+
+// isEnd reports whether a result is the end of the channel, and no answer.
+func isEnd(err error) bool {
+	returned := (*amqpconn.Return)(nil)
+	return err != nil && !errors.Is(err, amqpconn.ErrNacked) && !errors.As(err, &returned)
+}

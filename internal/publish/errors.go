@@ -1,0 +1,100 @@
+package publish
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"github.com/reprisemq/reprise/internal/amqpconn"
+)
+
+// Errors of publishing, which package reprise exports and describes.
+var (
+	ErrUnconfirmed = errors.New("reprise: the broker did not confirm the message")
+	ErrStalled     = errors.New("reprise: messages before it are not confirmed")
+	ErrUnroutable  = errors.New("reprise: unroutable")
+)
+
+// UnroutableError reports that the broker could not route a message to any queue.
+type UnroutableError struct {
+	Exchange   string
+	RoutingKey string
+	Code       int    // AMQP reply code: 312 no route, 404 no such exchange or queue
+	Text       string // the broker's words
+}
+
+func (e *UnroutableError) Error() string {
+	to := fmt.Sprintf("exchange %q with routing key %q leads to no queue", e.Exchange, e.RoutingKey)
+	switch {
+	case e.Exchange == "":
+		to = fmt.Sprintf("queue %q does not exist", e.RoutingKey)
+	case e.Code == amqpconn.NotFound:
+		to = fmt.Sprintf("exchange %q does not exist", e.Exchange)
+	}
+	return fmt.Sprintf("reprise: unroutable: %s (%d %s)", to, e.Code, e.Text)
+}
+
+// Is makes it match ErrUnroutable.
+func (e *UnroutableError) Is(target error) bool { return target == ErrUnroutable }
+
+// RefusedError reports that the broker does not accept a message.
+type RefusedError struct {
+	Exchange   string
+	RoutingKey string
+	Code       int    // AMQP reply code: 403 access refused, 406 precondition failed
+	Text       string // the broker's words
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("reprise: the broker refused the message for exchange %q with routing key %q (%d %s)", e.Exchange, e.RoutingKey, e.Code, e.Text)
+}
+
+// TooLargeError reports that a message's body is larger than the broker takes.
+type TooLargeError struct {
+	Size  int // of the body, in bytes
+	Limit int // the broker's
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("reprise: the message has %d bytes, the broker takes %d at most (max_message_size): "+
+		"put the data elsewhere, and a reference to it into the message", e.Size, e.Limit)
+}
+
+// blame returns the error of a message for which the broker has closed the channel, or nil
+// if it may be innocent; sole means that nothing else was in flight.
+func blame(m *Message, refusal *amqpconn.Refusal, sole bool) error {
+	if limit := sizeLimit(refusal); limit > 0 {
+		return tooLarge(m, limit)
+	}
+	switch {
+	case !sole:
+		return nil
+	case refusal.Code == amqpconn.NotFound:
+		return &UnroutableError{Exchange: m.Exchange, RoutingKey: m.RoutingKey, Code: refusal.Code, Text: refusal.Text}
+	}
+	return &RefusedError{Exchange: m.Exchange, RoutingKey: m.RoutingKey, Code: refusal.Code, Text: refusal.Text}
+}
+
+var sizeRefused = regexp.MustCompile(`message size [0-9]+ is larger than configured max size ([0-9]+)`)
+
+// sizeLimit is the largest body that the broker takes, if that is why it refused; else 0.
+func sizeLimit(refusal *amqpconn.Refusal) int {
+	m := sizeRefused.FindStringSubmatch(refusal.Text)
+	if m == nil {
+		return 0
+	}
+	limit, err := strconv.Atoi(m[1])
+	if err != nil {
+		return 0
+	}
+	return limit
+}
+
+// tooLarge returns an error if m is larger than limit, which is not known if it is 0.
+func tooLarge(m *Message, limit int) error {
+	if size := len(m.Message.Body); limit > 0 && size > limit {
+		return &TooLargeError{Size: size, Limit: limit}
+	}
+	return nil
+}
