@@ -39,7 +39,7 @@ const (
 	lateBeats = 40
 
 	// maxBeats bounds the beats that count at once, where a busy machine has delayed them.
-	maxBeats = 4
+	maxBeats = lateBeats / 2
 
 	// abandonedFor is how long an answer is waited for that only tells whether the destination
 	// confirms again.
