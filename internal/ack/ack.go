@@ -78,6 +78,7 @@ type Acker struct {
 	mu      sync.Mutex
 	open    int // deliveries that are not settled
 	settled []settlement
+	spare   []settlement  // the last batch, for its memory
 	urgent  bool          // one of them does not wait for others
 	wake    chan struct{} // gets a token when the first is settled, when it is enough, and when ending
 	ending  bool
@@ -219,7 +220,7 @@ func (a *Acker) take(paused bool) (batch []settlement, ending bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !paused || a.ending || a.urgent || len(a.settled) >= int(a.enough.Load()) {
-		batch, a.settled, a.urgent = a.settled, nil, false
+		batch, a.settled, a.spare, a.urgent = a.settled, a.spare[:0], a.settled, false
 	}
 	a.over = a.ending
 	return batch, a.ending

@@ -110,7 +110,7 @@ func (s *session) advance(next *admission) error {
 	}
 	d := s.pending[0]
 	switch alone := d.suspect(); {
-	case s.subscription.narrow && !alone && !(s.careful && d.Tag == 1) && !s.consumer.gate.probing():
+	case s.subscription.narrow && !alone && !s.suspected && !(s.careful && d.Tag == 1) && !s.consumer.gate.probing():
 		return errWiden
 	case !s.subscription.narrow && alone:
 		return errSuspect
@@ -121,8 +121,14 @@ func (s *session) advance(next *admission) error {
 	if !ok {
 		return nil
 	}
-	if s.pending = s.pending[1:]; len(s.pending) == 0 {
-		s.pending = nil
+	// The first message of a narrow subscription may be another than the one that was
+	// suspected. If it were given back, both could be fetched and given back for ever.
+	s.suspected = false
+	s.pending[0] = nil
+	if len(s.pending) > 1 {
+		s.pending = s.pending[1:]
+	} else {
+		s.pending = s.pending[:0] // without allocating for the next one
 	}
 	s.consumer.attempts.Add(1)
 	go s.attempt(d, permit)

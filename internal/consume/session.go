@@ -45,6 +45,7 @@ type session struct {
 	// The goroutine of serve owns these.
 	subscription subscription
 	pending      []*Delivery // delivered, and not begun
+	suspected    bool        // a message was to be handled alone, and none has begun since
 	bursts       bursts
 }
 

@@ -76,7 +76,7 @@ func (s *session) serve(ctx context.Context) error {
 			// narrow consumer gets nothing meanwhile: its message is not settled.
 			leave = sync.OnceValue(func() error { return s.unsubscribe(now) })
 		case errors.Is(err, errSuspect):
-			narrow = true
+			narrow, s.suspected = true, true
 			if err := s.unsubscribe(now); err != nil {
 				return s.unless(ctx, err)
 			}
