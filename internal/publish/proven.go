@@ -9,7 +9,9 @@ import (
 )
 
 // proven is what the broker is known to take, with this connection. The default exchange and
-// the connection's own user need no proof.
+// the connection's own user need no proof. A message that is not proven is in flight alone
+// (see probeLane): if the broker refuses it by closing the channel, no other message loses its
+// answer, and none has to be published a second time.
 type proven struct {
 	mu        sync.RWMutex
 	own       string // user
