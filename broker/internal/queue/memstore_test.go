@@ -89,7 +89,7 @@ type memStore struct {
 	waiters   []store.Waiter
 	holders   int
 	running   bool
-	committer sync.WaitGroup
+	closed    bool
 }
 
 func openStore(d *memDisk) *memStore {
@@ -108,9 +108,9 @@ func (s *memStore) change(do func(*memDisk)) store.Ref {
 }
 
 func (s *memStore) commitSoon() {
-	if !s.running && s.holders == 0 {
+	if !s.running && !s.closed && s.holders == 0 {
 		s.running = true
-		s.committer.Go(s.commit)
+		go s.commit()
 	}
 }
 
@@ -287,7 +287,12 @@ func (s *memStore) Levels(queue uint64) (all []store.Level, err error) {
 func (s *memStore) Unclean() bool { return s.unclean }
 
 func (s *memStore) Close(clean bool) error {
-	s.committer.Wait()
+	s.mu.Lock()
+	for s.running {
+		s.committed.Wait()
+	}
+	s.closed = true
+	s.mu.Unlock()
 	s.disk.mu.Lock()
 	defer s.disk.mu.Unlock()
 	if clean || !s.unclean {
