@@ -6,14 +6,37 @@ import (
 	"time"
 )
 
-// Drain waits until no message is under way in any virtual host; the package
-// comment says what that is. In a bubble, time passes as it must, and no further.
+// Drain waits until no message is under way in any virtual host. In a bubble, time
+// passes as far as that needs, and no further.
 // The test fails, and is told where messages are, if that takes longer than
 // Config.Patience.
 //
 // With AckThenPublish a failed message is for a moment in no queue, and only its
 // client knows of it. Drain asks those of [Broker.Client] and [Broker.Work]: a worker
 // of that order needs a client from there, and not one of reprise.Dial.
+//
+// Under way is a message that
+//
+//   - is with a consumer, unsettled, or with a handler of a worker whose client
+//     came from [Broker.Client], or on the way from there as a copy;
+//   - is ready in a queue that is consumed from. A queue stays one until all
+//     connections that consumed from it have been closed in order: a worker that
+//     pauses, or has lost its connection, comes back. [Worker.Stop] ends it at
+//     once;
+//   - waits in a queue that dead-letters what expires, be it a queue by design or
+//     one that nobody consumes from, but for those named *.failed;
+//   - waits for a delayed retry of a quorum queue, or has been dead-lettered and
+//     has not arrived.
+//
+// All others are at rest: in a failed queue, in a queue without consumers that
+// nothing leads out of, such as one that another program consumes in production,
+// or a work queue for which the test runs no worker. So is what was delivered to
+// a consumer that need not acknowledge.
+//
+// What is still to be published does not count: a publisher that is blocked, a
+// timer of the handler's own. A message that is scheduled does, from the moment it
+// is in a queue. Whose consumer settles a message, and how many consumers a queue
+// has, makes no difference.
 func (b *Broker) Drain(t TB) {
 	t.Helper()
 	began := time.Now()

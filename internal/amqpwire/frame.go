@@ -39,6 +39,50 @@ var ProtocolHeader = [8]byte{'A', 'M', 'Q', 'P', 0, 0, 9, 1}
 
 // Frame is one frame. The Payload aliases the buffer of the [Reader] that
 // returned it and is valid until that reader's next ReadFrame.
+//
+// All integers are big endian.
+//
+//	 0      1         3             7                 size+7  size+8
+//	+------+---------+-------------+-------------------+------+
+//	| type | channel |    size     |      payload      | 0xCE |
+//	+------+---------+-------------+-------------------+------+
+//	  1 B     2 B         4 B          size bytes        1 B
+//
+// The negotiated frame-max counts the whole frame, so a payload holds at most
+// frame-max less [FrameOverhead] bytes. A [Reader] compares the size with that
+// limit before it reads the payload, and its buffer grows with the bytes that
+// arrive, never with the size that was announced.
+//
+// A method frame holds a class, a method and the arguments:
+//
+//	+---------+----------+-----------------+
+//	| class   | method   | arguments ...   |
+//	+---------+----------+-----------------+
+//	  2 B       2 B
+//
+// Consecutive bit arguments share octets, the first in the lowest bit; unused
+// bits are written as zero and ignored when read. Bytes after the last argument
+// are an error.
+//
+// A short string is a one byte length and that many bytes of UTF-8. Whether they
+// are UTF-8 is checked where RabbitMQ does, in the arguments of the methods that
+// carry no content; elsewhere anything passes.
+//
+// A method that carries content ([MethodID.HasContent]) is followed by one
+// header frame and by body frames until body size bytes have come; there are
+// none when the body is empty:
+//
+//	+---------+--------+-------------+-------+---------------------+
+//	| class   | weight |  body size  | flags | property list ...   |
+//	+---------+--------+-------------+-------+---------------------+
+//	  2 B       2 B (0)    8 B         2 B
+//
+// The flags name the properties present, the highest bit the first. The lowest
+// bit announces a further word of flags. No property is defined there, so a
+// further word must be zero apart from its own lowest bit, and there are at
+// most four words.
+//
+// A heartbeat frame has no payload and travels on channel 0.
 type Frame struct {
 	Type    FrameType
 	Channel uint16

@@ -11,7 +11,7 @@ import (
 // encoding of an array that contains itself.
 const MaxDepth = 32
 
-// Field is a field of a [Table]. The package comment lists the types of Value.
+// Field is a field of a [Table]. [Table] lists the types of Value.
 type Field struct {
 	Name  string
 	Value any
@@ -19,6 +19,34 @@ type Field struct {
 
 // Table is a field table. It keeps the order and the duplicates of the wire,
 // which a map would lose. A table without fields decodes as nil.
+//
+// A table is a four byte length and that many bytes of fields, each a short
+// string, a type octet and a value. An array is the same without the names.
+//
+//	type  Go type       RabbitMQ's name   value
+//	t     bool          bool              1 octet, any but 0 is true
+//	b     int8          byte              1 octet
+//	B     uint8         unsignedbyte      1 octet
+//	s     int16         short             2 octets
+//	u     uint16        unsignedshort     2 octets
+//	I     int32         signedint         4 octets
+//	i     uint32        unsignedint       4 octets
+//	l, L  int64         long              8 octets
+//	f     float32       float             4 octets, IEEE 754
+//	d     float64       double            8 octets, IEEE 754
+//	D     Decimal       decimal           1 octet scale, 4 octets value
+//	S     string        longstr           4 octets length, content
+//	x     []byte        binary            4 octets length, content
+//	A     Array         array             4 octets length, values
+//	T     Timestamp     timestamp         8 octets, seconds since 1970
+//	F     Table         table             4 octets length, fields
+//	V     nil           void              nothing
+//
+// These are RabbitMQ's readings, which differ from the letter of the
+// specification: s is a 16 bit integer, not a short string, and L is as signed
+// as l. What is read as L is written as l, and a true written as another octet
+// than 1 is written as 1; every other table is written as it was read, byte for
+// byte, with the order and the duplicates of its fields.
 type Table []Field
 
 // Array is a field value that holds a sequence of values. An array without
