@@ -3,6 +3,7 @@ package amqpconn
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"time"
@@ -46,9 +47,7 @@ func EncodeTable(t map[string]any) (topology.Table, error) {
 
 func cloneFlat(t map[string]any) topology.Table {
 	out := make(topology.Table, len(t))
-	for k, v := range t {
-		out[k] = v
-	}
+	maps.Copy(out, t)
 	return out
 }
 
