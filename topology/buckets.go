@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -107,7 +108,10 @@ func (b Buckets) Topology(queue string) Topology { return workAndFailed(queue, F
 // waitQueue is the name of a work queue's wait queue for a delay.
 func (b Buckets) waitQueue(queue string, delay time.Duration) string {
 	lower, upper := b.Bounds(delay)
-	return fmt.Sprintf("%s.wait.%d-%d", queue, lower.Milliseconds(), upper.Milliseconds())
+	name := make([]byte, 0, len(queue)+len(".wait.-")+20)
+	name = append(append(name, queue...), ".wait."...)
+	name = append(strconv.AppendInt(name, lower.Milliseconds(), 10), '-')
+	return string(strconv.AppendInt(name, upper.Milliseconds(), 10))
 }
 
 // Wait returns the hop into the bucket of the delay, through the default

@@ -458,6 +458,9 @@ func (s *channel) fail() {
 
 // isEnd reports whether a result is the end of the channel, and no answer.
 func isEnd(err error) bool {
-	returned := (*amqpconn.Return)(nil)
-	return err != nil && !errors.Is(err, amqpconn.ErrNacked) && !errors.As(err, &returned)
+	if err == nil || errors.Is(err, amqpconn.ErrNacked) {
+		return false
+	}
+	_, returned := errors.AsType[*amqpconn.Return](err)
+	return !returned
 }
