@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -201,6 +202,7 @@ func TestClientOpensNoChannelsWhileItIsBlocked(t *testing.T) {
 		})
 		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
 		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h})
+		synctest.Wait() // for the channels that the client opens when it has connected
 		publishing.say(t, lowOnMemory)
 		c.log.wait(t, "publishing blocked", 1)
 		blocked.Store(true)
