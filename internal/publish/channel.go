@@ -176,7 +176,9 @@ func (s *channel) send(ctx context.Context, m *Message) outcome {
 	if m.Reroute != nil {
 		m.Reroute(m)
 	}
-	if to := p.lane(m); to != s.lane {
+	// The probe lane writes what has become proven itself. If it waited for room in the fast
+	// lane, and the fast lane for room in the probe lane, neither would ever go on.
+	if to := p.lane(m); to != s.lane && (s.lane.kind != probeLane || to != p.fast) {
 		<-s.room
 		s.confirms.Flush()
 		s.lane.forward(m, to)
