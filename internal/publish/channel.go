@@ -186,9 +186,7 @@ func (s *channel) send(ctx context.Context, m *Message) outcome {
 	}
 	if err := p.proven.tooLarge(m); err != nil {
 		<-s.room
-		if m.state.CompareAndSwap(queued, abandoned) {
-			m.resolve(err)
-		}
+		m.refuse(err)
 		return settled
 	}
 	return s.write(m)

@@ -39,8 +39,8 @@ func (l *lane) run() {
 	retrier := retry.Retrier{Schedule: p.cfg.Reconnect}
 	var next *Message // taken, and not written yet
 	defer func() {
-		if next != nil && next.state.CompareAndSwap(queued, abandoned) {
-			next.resolve(amqpconn.ErrClosed)
+		if next != nil {
+			next.refuse(amqpconn.ErrClosed)
 		}
 	}()
 	var generation uint64
@@ -149,17 +149,13 @@ func (l *lane) forward(m *Message, to *lane) {
 	default:
 	}
 	if to.kind == bulkheadLane {
-		if m.state.CompareAndSwap(queued, abandoned) {
-			m.resolve(fmt.Errorf("%w: too many messages wait for that already", ErrStalled))
-		}
+		m.refuse(fmt.Errorf("%w: too many messages wait for that already", ErrStalled))
 		return
 	}
 	select {
 	case to.requests <- m:
 	case <-l.publisher.ctx.Done():
-		if m.state.CompareAndSwap(queued, abandoned) {
-			m.resolve(amqpconn.ErrClosed)
-		}
+		m.refuse(amqpconn.ErrClosed)
 	}
 }
 

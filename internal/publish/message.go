@@ -57,6 +57,14 @@ func (m *Message) resolve(err error) {
 	close(m.done)
 }
 
+// refuse resolves a message that was not written, and will not be. It does nothing if the
+// caller has given up.
+func (m *Message) refuse(err error) {
+	if m.state.CompareAndSwap(queued, abandoned) {
+		m.resolve(err)
+	}
+}
+
 // abandon reports whether the message was not, and will not be, written.
 func (m *Message) abandon() bool { return m.state.Swap(abandoned) == queued }
 
