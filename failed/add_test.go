@@ -163,3 +163,42 @@ func TestWhatComesAgainAfterARestart(t *testing.T) {
 		}
 	})
 }
+
+// A message that an earlier program has stored is known again, and an edit that changes
+// nothing is none: how headers are written never changes.
+func TestHeadersAreWrittenAsEver(t *testing.T) {
+	const (
+		headers = `{"many":[{"table":{"n":{"int32":5}}},{"bytes":"AAE="},null,true],` +
+			`"note":"one\u000atwo\u000d\u000a\u0009three\u0008\u000c\u007f ` + "\u2028" + ` <&> \\n \"q\"",` +
+			`"rate":{"float32":1e+06},"small":{"float64":1e-07},"total":{"float64":1.2345675e+06}}`
+		digest = "792a54d60dd6d6dcdbc4d196a5e8574e"
+	)
+	eachDatabase(t, func(t *testing.T, db database) {
+		p := db.next()
+		a := db.open(t, prefix(p))
+		one := failed.Arrival{Session: "before", Message: failed.Message{FailedQueue: "orders.failed", Content: failed.Content{
+			Body: []byte("body"),
+			Headers: topology.Table{
+				"note": "one\ntwo\r\n\tthree\b\f\x7f \u2028 <&> \\n \"q\"", "total": 1234567.5, "rate": float32(1e6), "small": 1e-7,
+				"many": []any{topology.Table{"n": int32(5)}, []byte{0, 1}, nil, true},
+			},
+		}}}
+		stored := value(a.Ingest(t.Context(), []failed.Arrival{one}))(t)
+		blob := "X'" + digest + "'"
+		if db.dialect == failed.PostgreSQL {
+			blob = `'\x` + digest + `'`
+		}
+		db.exec(t, "UPDATE "+p+"delivery SET digest = "+blob)
+		db.exec(t, "UPDATE "+p+"content SET headers = '"+headers+"'")
+
+		again := one
+		again.Redelivered, again.Session = true, "after"
+		if got := value(a.Ingest(t.Context(), []failed.Arrival{again}))(t); got[0] != stored[0] {
+			t.Errorf("message %d came again and is %d", stored[0], got[0])
+		}
+		check(t, a.Edit(t.Context(), stored[0], 0, one.Content, "me"))
+		if edits := value(a.Edits(t.Context(), stored[0]))(t); len(edits) > 0 {
+			t.Errorf("nothing was changed, and there are %d edits", len(edits))
+		}
+	})
+}

@@ -10,8 +10,8 @@
 //	{"float64": "7ff8000000000001"}  NaN and infinities: their bits
 //
 // A name that is not UTF-8 is written as "base64:" and its bytes, and so is a name that
-// begins with "base64:". Names are sorted, so that equal tables are equal text. The text has
-// no control characters: PostgreSQL's text holds no NUL.
+// begins with "base64:". Names are sorted, so that equal tables are equal text, in all
+// versions of this package. The text has no control characters: PostgreSQL's text holds no NUL.
 //
 // It exists apart from package failed since the JSON API and the command write tables, too.
 package tablejson
@@ -22,6 +22,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -58,8 +59,15 @@ func write(v any) (string, error) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	err := e.Encode(v) // sorts names
-	return strings.ReplaceAll(strings.TrimSuffix(b.String(), "\n"), "\x7f", `\u007f`), err
+	return escapes.Replace(strings.TrimSuffix(b.String(), "\n")), err
 }
+
+// escapes are where the text differs from that of encoding/json. The archive compares texts,
+// also with those that are years old, so that none of this may change.
+var escapes = strings.NewReplacer(
+	`\\`, `\\`, `\b`, `\u0008`, `\t`, `\u0009`, `\n`, `\u000a`, `\f`, `\u000c`, `\r`, `\u000d`,
+	"\x7f", `\u007f`, `\u2028`, "\u2028", `\u2029`, "\u2029",
+)
 
 func fieldsOf(t map[string]any, depth int) (map[string]any, error) {
 	fields := make(map[string]any, len(t))
@@ -109,12 +117,12 @@ func jsonOf(v any, depth int) (any, error) {
 		if f := float64(x); math.IsNaN(f) || math.IsInf(f, 0) {
 			return map[string]any{"float32": fmt.Sprintf("%x", math.Float32bits(x))}, nil
 		}
-		return map[string]any{"float32": x}, nil
+		return map[string]any{"float32": number(float64(x), 32)}, nil
 	case float64:
 		if math.IsNaN(x) || math.IsInf(x, 0) {
 			return map[string]any{"float64": fmt.Sprintf("%x", math.Float64bits(x))}, nil
 		}
-		return map[string]any{"float64": x}, nil
+		return map[string]any{"float64": number(x, 64)}, nil
 	case []byte:
 		return map[string]any{"bytes": append([]byte{}, x...)}, nil
 	case amqpconn.Decimal:
@@ -134,6 +142,10 @@ func jsonOf(v any, depth int) (any, error) {
 		return list, nil
 	}
 	return nil, fmt.Errorf("a value of type %T: see topology.Table for the types of headers", v)
+}
+
+func number(f float64, bits int) json.Number {
+	return json.Number(strconv.FormatFloat(f, 'g', -1, bits))
 }
 
 func tableOf(t map[string]any, depth int) (any, error) {
