@@ -88,7 +88,7 @@ func (a *Archive) markSettled(ctx context.Context, ids []ID) error {
 		return nil
 	}
 	err := a.write(ctx, func(tx *tx) error {
-		_, err := tx.exec(`DELETE FROM {delivery} WHERE `+a.d.in("message", "$1"), list(a.d, ids))
+		_, err := tx.Exec(`DELETE FROM {delivery} WHERE `+a.d.in("message", "$1"), list(a.d, ids))
 		return err
 	})
 	if err != nil {
@@ -103,7 +103,7 @@ func (t *tx) redelivered(e *arrival) (id ID, err error) {
 	if !e.again {
 		return 0, nil
 	}
-	err = t.row(`UPDATE {delivery} SET session = $1 WHERE message =
+	err = t.Row(`UPDATE {delivery} SET session = $1 WHERE message =
 		(SELECT min(message) FROM {delivery} WHERE digest = $2 AND session <> $1) RETURNING message`, e.session, e.digest).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
@@ -136,13 +136,13 @@ func (t *tx) add(added []*arrival) error {
 		short := cut(m.Error, maxErrorShown)
 		var whole any
 		if len(short) < len(m.Error) {
-			whole = bytesOf(m.Error)
+			whole = []byte(m.Error)
 		}
 		messages = append(messages, []any{
 			pos, int64(m.ID), int64(m.Group), e.queue, codes[m.State], m.Attempts,
 			sqlkit.Millis(m.FirstFailed), sqlkit.Millis(m.LastFailed), sqlkit.Millis(m.Archived),
-			bytesOf(m.FailedQueue), bytesOf(m.Exchange), bytesOf(m.RoutingKey), bytesOf(m.Properties.MessageID),
-			bytesOf(m.Reason), bytesOf(short), len(m.Body), int64(m.Back), int64(m.BackOf), orNull(m.Discarded),
+			[]byte(m.FailedQueue), []byte(m.Exchange), []byte(m.RoutingKey), []byte(m.Properties.MessageID),
+			[]byte(m.Reason), []byte(short), len(m.Body), int64(m.Back), int64(m.BackOf), orNull(m.Discarded),
 		})
 		body := m.Body
 		if body == nil {
@@ -181,7 +181,7 @@ func orNull(s string) any {
 	if s == "" {
 		return nil
 	}
-	return bytesOf(s)
+	return []byte(s)
 }
 
 // known forgets where a message says that it came back from, unless that replay had
@@ -190,7 +190,7 @@ func (t *tx) known(m *Message) error {
 	if m.Back == 0 {
 		return nil
 	}
-	n, err := t.exec(`UPDATE {replay} SET back = back + 1 WHERE id = $1
+	n, err := t.Exec(`UPDATE {replay} SET back = back + 1 WHERE id = $1
 		AND EXISTS (SELECT 1 FROM {item} WHERE replay = $1 AND message = $2)`, int64(m.Back), int64(m.BackOf))
 	if n == 0 {
 		m.Back, m.BackOf = 0, 0

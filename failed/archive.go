@@ -94,7 +94,8 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Archive, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	a := &Archive{db: sqlkit.New(db, cfg.Dialect), cfg: cfg.withDefaults(), d: dialect{cfg.Dialect}, writing: make(chan struct{}, 1)}
+	cfg = cfg.withDefaults()
+	a := &Archive{db: sqlkit.New(db, cfg.Dialect, cfg.Prefix), cfg: cfg, d: dialect{cfg.Dialect}, writing: make(chan struct{}, 1)}
 	err := a.open(ctx)
 	if err != nil {
 		return nil, doing(err, "opening the archive in %s", cfg.Dialect)

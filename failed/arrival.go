@@ -39,7 +39,7 @@ func (a *Archive) encodeDelivered(in *delivered) (e arrival, err error) {
 	if e.digest, err = digest(&e.m, e.properties); err != nil {
 		return e, err
 	}
-	e.session, e.again = bytesOf(in.Session), in.Redelivered
+	e.session, e.again = []byte(in.Session), in.Redelivered
 	return e, nil
 }
 

@@ -46,23 +46,15 @@ func (a *Archive) acts(ctx context.Context, p Page) (acts []Act, _ string, err e
 	if err != nil {
 		return nil, "", err
 	}
-	for row, err := range a.rows(ctx, `SELECT id, at, actor, verb, subject, details FROM {act} WHERE id < $1 ORDER BY id DESC LIMIT $2`, before, size+1) {
+	var act Act
+	rows := a.db.Rows(ctx, `SELECT id, at, actor, verb, subject, details FROM {act} WHERE id < $1 ORDER BY id DESC LIMIT $2`, before, size+1)
+	for err := range rows.Scan(&act.ID, sqlkit.Time(&act.Time), &act.Actor, &act.Verb, &act.Subject, sqlkit.JSON(&act.Details)) {
 		if err != nil {
 			return nil, "", err
 		}
 		if len(acts) == size {
 			return acts, cursorOf(ofActs, acts[size-1].ID), nil
 		}
-		var act Act
-		var at int64
-		var details string
-		if err := row.Scan(&act.ID, &at, &act.Actor, &act.Verb, &act.Subject, &details); err != nil {
-			return nil, "", err
-		}
-		if err := json.Unmarshal([]byte(details), &act.Details); err != nil {
-			return nil, "", err
-		}
-		act.Time = sqlkit.TimeOf(at)
 		acts = append(acts, act)
 	}
 	return acts, "", nil
@@ -77,8 +69,8 @@ func (t *tx) act(who Actor, verb, subject string, details map[string]any) (id in
 	if id, err = t.next("act", 1); err != nil {
 		return 0, err
 	}
-	_, err = t.exec(`INSERT INTO {act} (id, at, actor, verb, subject, details) VALUES ($1, $2, $3, $4, $5, $6)`,
-		id, sqlkit.Millis(t.now()), bytesOf(string(who)), verb, subject, string(written))
+	_, err = t.Exec(`INSERT INTO {act} (id, at, actor, verb, subject, details) VALUES ($1, $2, $3, $4, $5, $6)`,
+		id, sqlkit.Millis(t.now()), []byte(who), verb, subject, string(written))
 	return id, err
 }
 

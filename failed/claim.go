@@ -17,7 +17,7 @@ func (a *Archive) claimReplay(ctx context.Context, id ReplayID, owner string, le
 	now := a.now()
 	var n int64
 	err := a.write(ctx, func(tx *tx) (err error) {
-		n, err = tx.exec(`UPDATE {replay} SET owner = $2, lease = $3 WHERE id = $1 AND ended = 0 AND (owner = $2 OR lease <= $4)`,
+		n, err = tx.Exec(`UPDATE {replay} SET owner = $2, lease = $3 WHERE id = $1 AND ended = 0 AND (owner = $2 OR lease <= $4)`,
 			int64(id), owner, sqlkit.Millis(now.Add(lease)), sqlkit.Millis(now))
 		return err
 	})
@@ -32,7 +32,7 @@ func (a *Archive) claimReplay(ctx context.Context, id ReplayID, owner string, le
 func (a *Archive) releaseReplay(ctx context.Context, id ReplayID, owner string) error {
 	err := a.writeMany(ctx, func(tx *tx) error {
 		var state ReplayState
-		err := tx.row(`UPDATE {replay} SET lease = 0 WHERE id = $1 AND owner = $2 RETURNING state`, int64(id), owner).Scan(&state)
+		err := tx.Row(`UPDATE {replay} SET lease = 0 WHERE id = $1 AND owner = $2 RETURNING state`, int64(id), owner).Scan(&state)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return nil

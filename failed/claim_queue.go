@@ -21,9 +21,9 @@ func (a *Archive) claimQueue(ctx context.Context, queue, owner string, lease tim
 	now := a.now()
 	var n int64
 	err := a.write(ctx, func(tx *tx) (err error) {
-		n, err = tx.exec(`INSERT INTO {ingest} (queue, owner, lease) VALUES ($1, $2, $3)
+		n, err = tx.Exec(`INSERT INTO {ingest} (queue, owner, lease) VALUES ($1, $2, $3)
 			ON CONFLICT (queue) DO UPDATE SET owner = excluded.owner, lease = excluded.lease WHERE {ingest}.owner = excluded.owner OR {ingest}.lease <= $4`,
-			bytesOf(queue), owner, sqlkit.Millis(now.Add(lease)), sqlkit.Millis(now))
+			[]byte(queue), owner, sqlkit.Millis(now.Add(lease)), sqlkit.Millis(now))
 		return err
 	})
 	if err != nil {
@@ -35,7 +35,7 @@ func (a *Archive) claimQueue(ctx context.Context, queue, owner string, lease tim
 // releaseQueue ends the claim of an owner, if it has it.
 func (a *Archive) releaseQueue(ctx context.Context, queue, owner string) error {
 	err := a.write(ctx, func(tx *tx) error {
-		_, err := tx.exec(`UPDATE {ingest} SET lease = 0 WHERE queue = $1 AND owner = $2`, bytesOf(queue), owner)
+		_, err := tx.Exec(`UPDATE {ingest} SET lease = 0 WHERE queue = $1 AND owner = $2`, []byte(queue), owner)
 		return err
 	})
 	if err != nil {
@@ -54,7 +54,7 @@ func (t *tx) owned(arrivals []delivered) error {
 		}
 		checked[claim] = true
 		var owner string
-		err := t.row(`SELECT owner FROM {ingest} WHERE queue = $1`, bytesOf(a.FailedQueue)).Scan(&owner)
+		err := t.Row(`SELECT owner FROM {ingest} WHERE queue = $1`, []byte(a.FailedQueue)).Scan(&owner)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}

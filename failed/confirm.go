@@ -17,7 +17,7 @@ func (a *Archive) Check(ctx context.Context, f Filter) error {
 		if id == 0 {
 			return nil
 		}
-		err := a.row(ctx, `SELECT id FROM `+table+` WHERE id = $1`, id).Scan(&id)
+		err := a.db.Row(ctx, `SELECT id FROM `+table+` WHERE id = $1`, id).Scan(&id)
 		if errors.Is(err, sql.ErrNoRows) {
 			return doing(ErrNotFound, "%s %d", what, id)
 		}
@@ -34,11 +34,8 @@ func (a *Archive) Check(ctx context.Context, f Filter) error {
 	for _, id := range f.IDs {
 		missing[id] = true
 	}
-	for row, err := range a.rows(ctx, `SELECT m.id FROM {message} m WHERE `+a.d.in("m.id", "$1"), list(a.d, f.IDs)) {
-		var id ID
-		if err == nil {
-			err = row.Scan(&id)
-		}
+	var id ID
+	for err := range a.db.Rows(ctx, `SELECT m.id FROM {message} m WHERE `+a.d.in("m.id", "$1"), list(a.d, f.IDs)).Scan(&id) {
 		if err != nil {
 			return doing(err, "looking for messages")
 		}
@@ -75,6 +72,6 @@ func (a *Archive) countState(ctx context.Context, f Filter, state State) (n int6
 	if counted, ok, err := a.counted(ctx, f); ok || err != nil {
 		return counted, err
 	}
-	err = a.row(ctx, `SELECT count(*) FROM {message} m WHERE `+s.where(), s.args...).Scan(&n)
+	err = a.db.Row(ctx, `SELECT count(*) FROM {message} m WHERE `+s.where(), s.args...).Scan(&n)
 	return n, err
 }

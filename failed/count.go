@@ -53,12 +53,12 @@ func (c *counting) of(code int) (n int64) {
 func (t *tx) count(c counting) error {
 	const set = ` SET failed = failed + $2, replaying = replaying + $3, replayed = replayed + $4, discarded = discarded + $5 WHERE id = $1`
 	for id, n := range c.groups {
-		if _, err := t.exec(`UPDATE {group}`+set, int64(id), n[0], n[1], n[2], n[3]); err != nil {
+		if _, err := t.Exec(`UPDATE {group}`+set, int64(id), n[0], n[1], n[2], n[3]); err != nil {
 			return err
 		}
 	}
 	for id, n := range c.queues {
-		if _, err := t.exec(`UPDATE {queue}`+set, id, n[0], n[1], n[2], n[3]); err != nil {
+		if _, err := t.Exec(`UPDATE {queue}`+set, id, n[0], n[1], n[2], n[3]); err != nil {
 			return err
 		}
 	}
@@ -127,31 +127,31 @@ func (t *tx) group(added []*arrival) error {
 
 // queue returns the number of a work queue.
 func (t *tx) queue(name string) (id int64, err error) {
-	err = t.row(`SELECT id FROM {queue} WHERE name = $1`, bytesOf(name)).Scan(&id)
+	err = t.Row(`SELECT id FROM {queue} WHERE name = $1`, []byte(name)).Scan(&id)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return id, err
 	}
 	if id, err = t.next("queue", 1); err != nil {
 		return 0, err
 	}
-	_, err = t.exec(`INSERT INTO {queue} (id, name) VALUES ($1, $2)`, id, bytesOf(name))
+	_, err = t.Exec(`INSERT INTO {queue} (id, name) VALUES ($1, $2)`, id, []byte(name))
 	return id, err
 }
 
 // failed adds failures to the group of a digest.
 func (t *tx) failed(digest []byte, g *failures) (id GroupID, err error) {
-	err = t.row(`UPDATE {group} SET example = $2,
+	err = t.Row(`UPDATE {group} SET example = $2,
 			first = CASE WHEN first < $3 THEN first ELSE $3 END,
 			latest = CASE WHEN latest > $4 THEN latest ELSE $4 END
-		WHERE digest = $1 RETURNING id`, digest, bytesOf(g.example), sqlkit.Millis(g.first), sqlkit.Millis(g.last)).Scan(&id)
+		WHERE digest = $1 RETURNING id`, digest, []byte(g.example), sqlkit.Millis(g.first), sqlkit.Millis(g.last)).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		var n int64
 		if n, err = t.next("group", 1); err != nil {
 			return 0, err
 		}
 		id = GroupID(n)
-		_, err = t.exec(`INSERT INTO {group} (id, queue, digest, text, example, first, latest) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-			n, g.queue, digest, bytesOf(g.text), bytesOf(g.example), sqlkit.Millis(g.first), sqlkit.Millis(g.last))
+		_, err = t.Exec(`INSERT INTO {group} (id, queue, digest, text, example, first, latest) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+			n, g.queue, digest, []byte(g.text), []byte(g.example), sqlkit.Millis(g.first), sqlkit.Millis(g.last))
 	}
 	if err != nil {
 		return 0, err
@@ -160,7 +160,7 @@ func (t *tx) failed(digest []byte, g *failures) (id GroupID, err error) {
 		return cmp.Or(cmp.Compare(a.span, b.span), cmp.Compare(a.start, b.start))
 	})
 	for _, b := range buckets {
-		if _, err := t.exec(`INSERT INTO {trend} (grp, span, start, n) VALUES ($1, $2, $3, $4)
+		if _, err := t.Exec(`INSERT INTO {trend} (grp, span, start, n) VALUES ($1, $2, $3, $4)
 			ON CONFLICT (grp, span, start) DO UPDATE SET n = {trend}.n + excluded.n`, int64(id), b.span, b.start, g.starts[b]); err != nil {
 			return 0, err
 		}

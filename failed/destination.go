@@ -3,7 +3,6 @@ package failed
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 
@@ -66,25 +65,21 @@ func (a *Archive) destinations(ctx context.Context, p Plan, r *returns) ([]Desti
 	if err := r.ask(ctx); err != nil { // not while the rows are read
 		return nil, err
 	}
+	rows := a.db.Rows(sqlkit.Long(ctx), `SELECT `+from+`, count(*) FROM {message} m JOIN {queue} q ON q.id = m.queue
+		WHERE m.state = 0 AND `+s.where()+` GROUP BY 1, 2, 3, 4`, s.args...)
 	var t tally
-	for row, err := range a.rows(sqlkit.Long(ctx), `SELECT `+from+`, count(*) FROM {message} m JOIN {queue} q ON q.id = m.queue
-		WHERE m.state = 0 AND `+s.where()+` GROUP BY 1, 2, 3, 4`, s.args...) {
+	var m sentFrom
+	var n int64
+	for err := range rows.Scan(sqlkit.Text(&m.queue), &m.failedQueue, sqlkit.Text(&m.exchange), sqlkit.Text(&m.key), &n) {
 		if err != nil {
 			return nil, err
 		}
-		var queue, exchange, key sql.NullString
-		var d Destination
-		if err := row.Scan(&queue, &d.FailedQueue, &exchange, &key, &d.Messages); err != nil {
-			return nil, err
-		}
-		m := sentFrom{queue.String, d.FailedQueue, exchange.String, key.String}
 		to, err := r.to(ctx, m, p.To)
-		d.Target, d.Queue, d.Warning = to.Target, to.Queue, to.Warning
-		d.Unknown = errors.Is(err, errNowhere)
-		if err != nil && !d.Unknown {
+		unknown := errors.Is(err, errNowhere)
+		if err != nil && !unknown {
 			return nil, err
 		}
-		t.add(d)
+		t.add(Destination{Target: to.Target, Queue: to.Queue, Warning: to.Warning, FailedQueue: m.failedQueue, Messages: n, Unknown: unknown})
 	}
 	return t.all(), nil
 }

@@ -22,16 +22,7 @@ const (
 // dialect writes what the databases have in different ways.
 type dialect struct{ Dialect }
 
-var (
-	prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
-	names    = regexp.MustCompile(`\{([a-z_]+)\}`)
-)
-
-// sql makes a statement of one that is written for both: {name} is the name of a
-// table or an index, $1 an argument.
-func (d dialect) sql(prefix, s string) string {
-	return d.Args(names.ReplaceAllString(s, prefix+"$1"))
-}
+var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 
 // begin is what a transaction that writes begins with: there is one at a time, so
 // that none sees half of another, and none is in the way of another.

@@ -15,7 +15,7 @@ func (a *Archive) Discard(ctx context.Context, f Filter, reason string, who Acto
 	}
 	n, err := a.move(ctx, f, who, move{
 		from: Failed, to: Discarded, verb: actDiscard,
-		set: func(s *selection) string { return `, discarded = ` + s.arg(bytesOf(reason)) }, details: map[string]any{"reason": reason},
+		set: func(s *selection) string { return `, discarded = ` + s.arg([]byte(reason)) }, details: map[string]any{"reason": reason},
 	})
 	if err != nil {
 		return 0, doing(err, "discarding")

@@ -74,11 +74,11 @@ func (t *tx) edit(e edit) error {
 		return t.revise(e.id, 0, actRevert, e.seen, e.who)
 	}
 	var number int
-	if err := t.row(`SELECT COALESCE(max(number), 0) + 1 FROM {revision} WHERE message = $1`, int64(e.id)).Scan(&number); err != nil {
+	if err := t.Row(`SELECT COALESCE(max(number), 0) + 1 FROM {revision} WHERE message = $1`, int64(e.id)).Scan(&number); err != nil {
 		return err
 	}
 	err = t.insert("{revision}", revisionColumns, "", [][]any{{
-		int64(e.id), number, sqlkit.Millis(t.now()), bytesOf(string(e.who)), e.headers, e.properties, e.body,
+		int64(e.id), number, sqlkit.Millis(t.now()), []byte(e.who), e.headers, e.properties, e.body,
 	}})
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (t *tx) edit(e edit) error {
 var revisionColumns = []string{"message", "number", "at", "actor", "headers", "properties", "body"}
 
 func (t *tx) written(query string, args ...any) (w written, err error) {
-	err = t.row(query, args...).Scan(&w.headers, &w.properties, &w.body)
+	err = t.Row(query, args...).Scan(&w.headers, &w.properties, &w.body)
 	return w, err
 }
 
@@ -117,7 +117,7 @@ func (a *Archive) Revert(ctx context.Context, id ID, seen int, who Actor) error 
 // editable refuses what cannot be edited, or is not any more what was seen.
 func (t *tx) editable(id ID, seen int) error {
 	var state, edited int
-	err := t.row(`SELECT state, edited FROM {message} WHERE id = $1`, int64(id)).Scan(&state, &edited)
+	err := t.Row(`SELECT state, edited FROM {message} WHERE id = $1`, int64(id)).Scan(&state, &edited)
 	switch s := States()[state]; {
 	case errors.Is(err, sql.ErrNoRows):
 		return ErrNotFound
@@ -133,7 +133,7 @@ func (t *tx) editable(id ID, seen int) error {
 
 // revise makes a revision what a replay sends; the act tells of one.
 func (t *tx) revise(id ID, revision int, verb string, told int, who Actor) error {
-	if _, err := t.exec(`UPDATE {message} SET edited = $2 WHERE id = $1`, int64(id), revision); err != nil {
+	if _, err := t.Exec(`UPDATE {message} SET edited = $2 WHERE id = $1`, int64(id), revision); err != nil {
 		return err
 	}
 	_, err := t.act(who, verb, fmt.Sprint("message/", id), map[string]any{"revision": told})

@@ -36,7 +36,7 @@ func (a *Archive) export(ctx context.Context, m *Message, w io.Writer) error {
 		return err
 	}
 	l.Archive, l.ID = a.origin, int64(m.ID)
-	err = a.row(ctx, `SELECT archive, id FROM {origin} WHERE message = $1`, int64(m.ID)).Scan(&l.Archive, &l.ID)
+	err = a.db.Row(ctx, `SELECT archive, id FROM {origin} WHERE message = $1`, int64(m.ID)).Scan(&l.Archive, &l.ID)
 	if err != nil && !isNone(err) {
 		return err
 	}
@@ -132,7 +132,7 @@ func (t *tx) imported(who Actor, act, n int64) (int64, error) {
 	if act == 0 {
 		return t.act(who, actImport, "", map[string]any{"messages": n})
 	}
-	_, err := t.exec(`UPDATE {act} SET details = $2 WHERE id = $1`, act, fmt.Sprintf(`{"messages":%d}`, n))
+	_, err := t.Exec(`UPDATE {act} SET details = $2 WHERE id = $1`, act, fmt.Sprintf(`{"messages":%d}`, n))
 	return act, err
 }
 
@@ -176,11 +176,11 @@ func (t *tx) importLines(lines []*line) (int64, error) {
 				return 0, err
 			}
 			revisions = append(revisions, []any{
-				int64(e.m.ID), j + 1, sqlkit.Millis(r.Time), bytesOf(string(r.Actor)), headers, properties, append([]byte{}, r.content.Body...),
+				int64(e.m.ID), j + 1, sqlkit.Millis(r.Time), []byte(r.Actor), headers, properties, append([]byte{}, r.content.Body...),
 			})
 		}
 		if l.Edited > 0 {
-			if _, err := t.exec(`UPDATE {message} SET edited = $2 WHERE id = $1`, int64(e.m.ID), l.Edited); err != nil {
+			if _, err := t.Exec(`UPDATE {message} SET edited = $2 WHERE id = $1`, int64(e.m.ID), l.Edited); err != nil {
 				return 0, err
 			}
 		}
@@ -194,10 +194,10 @@ func (t *tx) importLines(lines []*line) (int64, error) {
 // there reports whether the message of a line is in the archive.
 func (t *tx) there(l *line) (bool, error) {
 	var n int
-	err := t.row(`SELECT count(*) FROM {origin} WHERE archive = $1 AND id = $2`, l.Archive, l.ID).Scan(&n)
+	err := t.Row(`SELECT count(*) FROM {origin} WHERE archive = $1 AND id = $2`, l.Archive, l.ID).Scan(&n)
 	if err != nil || n > 0 || l.Archive != t.origin {
 		return n > 0, err
 	}
-	err = t.row(`SELECT count(*) FROM {message} WHERE id = $1`, l.ID).Scan(&n)
+	err = t.Row(`SELECT count(*) FROM {message} WHERE id = $1`, l.ID).Scan(&n)
 	return n > 0, err
 }

@@ -27,19 +27,19 @@ func (a *Archive) Get(ctx context.Context, id ID) (*Message, error) {
 func (a *Archive) get(ctx context.Context, id ID) (*Message, error) {
 	var m Message
 	var state int
-	var archived, first, last int64
 	var headers, properties string
-	var whole, discarded, refused, attempts, editedHeaders, editedProperties sql.NullString
+	var whole, attempts, editedHeaders, editedProperties sql.NullString
 	var edited []byte
-	err := a.row(ctx, `SELECT m.id, m.grp, m.state, q.name, m.failed_queue, m.archived, m.exchange, m.routing_key, m.attempts,
+	err := a.db.Row(ctx, `SELECT m.id, m.grp, m.state, q.name, m.failed_queue, m.archived, m.exchange, m.routing_key, m.attempts,
 			c.errors, c.dropped, m.reason, m.error, c.error, m.first_failed, m.last_failed,
 			c.body, c.headers, c.properties, r.body, r.headers, r.properties, m.edited, m.replay, m.back, m.back_of, m.discarded, m.refused
 		FROM {message} m JOIN {queue} q ON q.id = m.queue JOIN {content} c ON c.message = m.id
 			LEFT JOIN {revision} r ON r.message = m.id AND r.number = m.edited
 		WHERE m.id = $1`, int64(id)).Scan(
-		&m.ID, &m.Group, &state, &m.Queue, &m.FailedQueue, &archived, &m.Exchange, &m.RoutingKey, &m.Attempts,
-		&attempts, &m.ErrorsDropped, &m.Reason, &m.Error, &whole, &first, &last,
-		&m.Body, &headers, &properties, &edited, &editedHeaders, &editedProperties, &m.Revision, &m.ReplayedBy, &m.Back, &m.BackOf, &discarded, &refused)
+		&m.ID, &m.Group, &state, &m.Queue, &m.FailedQueue, sqlkit.Time(&m.Archived), &m.Exchange, &m.RoutingKey, &m.Attempts,
+		&attempts, &m.ErrorsDropped, &m.Reason, &m.Error, &whole, sqlkit.Time(&m.FirstFailed), sqlkit.Time(&m.LastFailed),
+		&m.Body, &headers, &properties, &edited, &editedHeaders, &editedProperties, &m.Revision, &m.ReplayedBy, &m.Back, &m.BackOf,
+		sqlkit.Text(&m.Discarded), sqlkit.Text(&m.Refused))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ErrNotFound
 	}
@@ -47,11 +47,9 @@ func (a *Archive) get(ctx context.Context, id ID) (*Message, error) {
 		return nil, err
 	}
 	m.State = States()[state]
-	m.Archived, m.FirstFailed, m.LastFailed = sqlkit.TimeOf(archived), sqlkit.TimeOf(first), sqlkit.TimeOf(last)
 	if whole.Valid {
 		m.Error = whole.String
 	}
-	m.Discarded, m.Refused = discarded.String, refused.String
 	if m.Content, err = contentFrom(m.Body, headers, properties); err != nil {
 		return nil, err
 	}

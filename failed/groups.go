@@ -62,14 +62,12 @@ func (a *Archive) groups(ctx context.Context, f GroupFilter, p Page) ([]Group, s
 	limit := 4 * (size + 1)
 	for looked := 0; !end && len(found) <= size && looked < maxLooked; limit = min(4*limit, maxLooked) {
 		n := 0
-		for row, err := range a.rows(ctx, fmt.Sprintf(`SELECT g.%[1]s, g.id, CASE WHEN %[2]s THEN 1 ELSE 0 END FROM {group} g
+		rows := a.db.Rows(ctx, fmt.Sprintf(`SELECT g.%[1]s, g.id, CASE WHEN %[2]s THEN 1 ELSE 0 END FROM {group} g
 				WHERE %[3]s AND (g.%[1]s, g.id) < (%[4]d, %[5]d) ORDER BY g.%[1]s DESC, g.id DESC LIMIT %[6]d`,
-			order, ok, where, at[0], at[1], limit), query.args...) {
+			order, ok, where, at[0], at[1], limit), query.args...)
+		var ok bool
+		for err := range rows.Scan(&at[0], &at[1], &ok) {
 			if err != nil {
-				return nil, "", err
-			}
-			var ok bool
-			if err := row.Scan(&at[0], &at[1], &ok); err != nil {
 				return nil, "", err
 			}
 			n++
@@ -102,7 +100,7 @@ func (a *Archive) groups(ctx context.Context, f GroupFilter, p Page) ([]Group, s
 func (f GroupFilter) where(s *selection) (indexed, others string) {
 	conditions, look := []string{"1 = 1"}, []string{"1 = 1"}
 	if f.Queue != "" {
-		conditions = append(conditions, `g.queue = (SELECT id FROM {queue} WHERE name = `+s.arg(bytesOf(f.Queue))+`)`)
+		conditions = append(conditions, `g.queue = (SELECT id FROM {queue} WHERE name = `+s.arg([]byte(f.Queue))+`)`)
 	}
 	if f.State != "" {
 		code, ok := codes[f.State]
@@ -117,7 +115,7 @@ func (f GroupFilter) where(s *selection) (indexed, others string) {
 		}
 	}
 	if f.Text != "" {
-		look = append(look, s.d.part("g.text", s.arg(bytesOf(f.Text))))
+		look = append(look, s.d.part("g.text", s.arg([]byte(f.Text))))
 	}
 	return strings.Join(conditions, " AND "), strings.Join(look, " AND ")
 }
@@ -127,24 +125,19 @@ func (a *Archive) groupsOf(ctx context.Context, ids []GroupID) ([]Group, error) 
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	d := a.d
 	place := make(map[GroupID]int)
 	for i, id := range ids {
 		place[id] = i
 	}
 	groups := make([]Group, len(ids))
-	for row, err := range a.rows(ctx, `SELECT g.id, q.name, g.text, g.example, g.failed, g.replaying, g.replayed, g.discarded, g.first, g.latest
-		FROM {group} g JOIN {queue} q ON q.id = g.queue WHERE `+d.in("g.id", "$1"), list(d, ids)) {
+	rows := a.db.Rows(ctx, `SELECT g.id, q.name, g.text, g.example, g.failed, g.replaying, g.replayed, g.discarded, g.first, g.latest
+		FROM {group} g JOIN {queue} q ON q.id = g.queue WHERE `+a.d.in("g.id", "$1"), list(a.d, ids))
+	var g Group
+	for err := range rows.Scan(&g.ID, &g.Queue, &g.Text, &g.Example, &g.Counts.Failed, &g.Counts.Replaying, &g.Counts.Replayed,
+		&g.Counts.Discarded, sqlkit.Time(&g.First), sqlkit.Time(&g.Last)) {
 		if err != nil {
 			return nil, err
 		}
-		var g Group
-		var first, last int64
-		if err := row.Scan(&g.ID, &g.Queue, &g.Text, &g.Example, &g.Counts.Failed, &g.Counts.Replaying, &g.Counts.Replayed,
-			&g.Counts.Discarded, &first, &last); err != nil {
-			return nil, err
-		}
-		g.First, g.Last = sqlkit.TimeOf(first), sqlkit.TimeOf(last)
 		groups[place[g.ID]] = g
 	}
 	if err := a.trends(ctx, groups, place); err != nil {
@@ -176,15 +169,12 @@ func (a *Archive) trends(ctx context.Context, groups []Group, place map[GroupID]
 			ids = append(ids, groups[i].ID)
 		}
 	}
-	d := a.d
-	for row, err := range a.rows(ctx, `SELECT grp, span, start, n FROM {trend}
-		WHERE `+d.in("grp", "$1")+fmt.Sprintf(` AND (span = %d AND start >= %d OR span = %d AND start >= %d)`, hour, hours, day, days), list(d, ids)) {
+	rows := a.db.Rows(ctx, `SELECT grp, span, start, n FROM {trend}
+		WHERE `+a.d.in("grp", "$1")+fmt.Sprintf(` AND (span = %d AND start >= %d OR span = %d AND start >= %d)`, hour, hours, day, days), list(a.d, ids))
+	var id GroupID
+	var span, start, n int64
+	for err := range rows.Scan(&id, &span, &start, &n) {
 		if err != nil {
-			return err
-		}
-		var id GroupID
-		var span, start, n int64
-		if err := row.Scan(&id, &span, &start, &n); err != nil {
 			return err
 		}
 		list, from := groups[place[id]].Hours, hours
@@ -208,23 +198,20 @@ func buckets(start, span int64, n int) []Bucket {
 
 // Queues returns all work queues of which there ever was a message, by name.
 func (a *Archive) Queues(ctx context.Context) ([]QueueSummary, error) {
-	var out []QueueSummary
 	where, order := a.d.along("m.queue", "q.id", 0, fromTheTop)
 	end := func(direction string) string {
 		return fmt.Sprintf(`COALESCE((SELECT m.last_failed FROM {message} m WHERE m.state = 0 AND %s ORDER BY %s%s LIMIT 1), 0)`,
 			where, strings.Join(order, direction+", "), direction)
 	}
-	for row, err := range a.rows(ctx, `SELECT q.name, q.failed, q.replaying, q.replayed, q.discarded, q.purged, `+end("")+`, `+end(" DESC")+`
-		FROM {queue} q ORDER BY q.name`) {
-		var s QueueSummary
-		var oldest, newest int64
-		if err == nil {
-			err = row.Scan(&s.Queue, &s.Counts.Failed, &s.Counts.Replaying, &s.Counts.Replayed, &s.Counts.Discarded, &s.Purged, &oldest, &newest)
-		}
+	rows := a.db.Rows(ctx, `SELECT q.name, q.failed, q.replaying, q.replayed, q.discarded, q.purged, `+end("")+`, `+end(" DESC")+`
+		FROM {queue} q ORDER BY q.name`)
+	var out []QueueSummary
+	var s QueueSummary
+	for err := range rows.Scan(&s.Queue, &s.Counts.Failed, &s.Counts.Replaying, &s.Counts.Replayed, &s.Counts.Discarded, &s.Purged,
+		sqlkit.Time(&s.Oldest), sqlkit.Time(&s.Newest)) {
 		if err != nil {
 			return nil, doing(err, "listing queues")
 		}
-		s.Oldest, s.Newest = sqlkit.TimeOf(oldest), sqlkit.TimeOf(newest)
 		out = append(out, s)
 	}
 	return out, nil

@@ -38,7 +38,7 @@ func (a *Archive) commit(ctx context.Context, long bool, f func(*tx) error) erro
 	var commits int64
 	err := a.transaction(ctx, a.d.begin(a.cfg.Prefix, long), func(tx *tx) error {
 		var origin sql.NullString
-		err := tx.row(`UPDATE {counter} SET last = last + 1 WHERE name = 'commit' RETURNING last, (SELECT value FROM {about} WHERE name = 'archive')`).Scan(&commits, &origin)
+		err := tx.Row(`UPDATE {counter} SET last = last + 1 WHERE name = 'commit' RETURNING last, (SELECT value FROM {about} WHERE name = 'archive')`).Scan(&commits, &origin)
 		if errors.Is(err, sql.ErrNoRows) || err == nil && !origin.Valid {
 			return errEmptied
 		}
@@ -93,7 +93,7 @@ func (a *Archive) healthy(ctx context.Context) error {
 	known := a.commits.Load() // before the database is asked
 	var commits int64
 	var origin string
-	err := a.row(ctx, `SELECT c.last, o.value FROM {counter} c, {about} o WHERE c.name = 'commit' AND o.name = 'archive'`).Scan(&commits, &origin)
+	err := a.db.Row(ctx, `SELECT c.last, o.value FROM {counter} c, {about} o WHERE c.name = 'commit' AND o.name = 'archive'`).Scan(&commits, &origin)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errEmptied
 	}

@@ -60,7 +60,7 @@ func (a *Archive) selection(ctx context.Context, f Filter) (*selection, error) {
 	}
 	var queue int64
 	if f.Queue != "" {
-		err := a.row(ctx, `SELECT id FROM {queue} WHERE name = $1`, bytesOf(f.Queue)).Scan(&queue)
+		err := a.db.Row(ctx, `SELECT id FROM {queue} WHERE name = $1`, []byte(f.Queue)).Scan(&queue)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil, nil
 		}
@@ -78,28 +78,22 @@ func (t *tx) summaries(at []int64, by ReplayID) ([]Summary, error) {
 		return nil, nil
 	}
 	out := make([]Summary, 0, len(at))
-	d := t.d
 	refused := `m.refused`
 	if by != 0 {
 		refused = fmt.Sprintf(`(SELECT i.refused FROM {item} i WHERE i.replay = %d AND i.message = m.id)`, by)
 	}
-	for row, err := range t.rows(`SELECT m.id, m.grp, m.state, q.name, m.failed_queue, m.archived, m.exchange, m.routing_key,
+	rows := t.Rows(`SELECT m.id, m.grp, m.state, q.name, m.failed_queue, m.archived, m.exchange, m.routing_key,
 			m.attempts, m.reason, m.error, m.first_failed, m.last_failed, CASE WHEN m.edited > 0 THEN 1 ELSE 0 END, m.replay, m.back, m.back_of, m.discarded, `+refused+`, m.message_id, m.size
-		FROM {message} m JOIN {queue} q ON q.id = m.queue WHERE `+d.in("m.pos", "$1")+` ORDER BY m.pos DESC`, list(d, at)) {
+		FROM {message} m JOIN {queue} q ON q.id = m.queue WHERE `+t.d.in("m.pos", "$1")+` ORDER BY m.pos DESC`, list(t.d, at))
+	var s Summary
+	var state int
+	for err := range rows.Scan(&s.ID, &s.Group, &state, &s.Queue, &s.FailedQueue, sqlkit.Time(&s.Archived), &s.Exchange, &s.RoutingKey,
+		&s.Attempts, &s.Reason, &s.Error, sqlkit.Time(&s.FirstFailed), sqlkit.Time(&s.LastFailed), &s.Edited, &s.ReplayedBy, &s.Back, &s.BackOf,
+		sqlkit.Text(&s.Discarded), sqlkit.Text(&s.Refused), &s.MessageID, &s.Size) {
 		if err != nil {
 			return nil, err
 		}
-		var s Summary
-		var state int
-		var archived, first, last int64
-		var discarded, refused sql.NullString
-		if err := row.Scan(&s.ID, &s.Group, &state, &s.Queue, &s.FailedQueue, &archived, &s.Exchange, &s.RoutingKey,
-			&s.Attempts, &s.Reason, &s.Error, &first, &last, &s.Edited, &s.ReplayedBy, &s.Back, &s.BackOf, &discarded, &refused, &s.MessageID, &s.Size); err != nil {
-			return nil, err
-		}
 		s.State = States()[state]
-		s.Archived, s.FirstFailed, s.LastFailed = sqlkit.TimeOf(archived), sqlkit.TimeOf(first), sqlkit.TimeOf(last)
-		s.Discarded, s.Refused = discarded.String, refused.String
 		out = append(out, s)
 	}
 	return out, nil
@@ -133,12 +127,9 @@ func (a *Archive) ids(ctx context.Context, f Filter) (ids []ID, err error) {
 	if err != nil || s == nil {
 		return nil, err
 	}
-	for row, err := range a.rows(sqlkit.Long(ctx), `SELECT m.id FROM {message} m WHERE `+s.where()+` ORDER BY m.pos`, s.args...) {
+	var id ID
+	for err := range a.db.Rows(sqlkit.Long(ctx), `SELECT m.id FROM {message} m WHERE `+s.where()+` ORDER BY m.pos`, s.args...).Scan(&id) {
 		if err != nil {
-			return nil, err
-		}
-		var id ID
-		if err := row.Scan(&id); err != nil {
 			return nil, err
 		}
 		ids = append(ids, id)
@@ -184,18 +175,18 @@ func (a *Archive) counted(ctx context.Context, f Filter) (n int64, ok bool, err 
 		args = append(args, int64(f.Group))
 		query += `{group} WHERE id = $1`
 		if f.Queue != "" {
-			args = append(args, bytesOf(f.Queue))
+			args = append(args, []byte(f.Queue))
 			query += ` AND queue = (SELECT id FROM {queue} WHERE name = $2)`
 		}
 	} else {
 		query += `{queue}`
 		if f.Queue != "" {
-			args = append(args, bytesOf(f.Queue))
+			args = append(args, []byte(f.Queue))
 			query += ` WHERE name = $1`
 		}
 	}
 	var c Counts
-	if err := a.row(ctx, query, args...).Scan(&c.Failed, &c.Replaying, &c.Replayed, &c.Discarded); err != nil {
+	if err := a.db.Row(ctx, query, args...).Scan(&c.Failed, &c.Replaying, &c.Replayed, &c.Discarded); err != nil {
 		return 0, false, err
 	}
 	by := c.byCode()

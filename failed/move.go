@@ -54,14 +54,12 @@ func (a *Archive) move(ctx context.Context, f Filter, who Actor, m move) (n int6
 // returns how the counts change.
 func (t *tx) move(s *selection, m move) (c counting, err error) {
 	set := m.set(s) // before the arguments are taken
-	for row, err := range t.rows(fmt.Sprintf(`UPDATE {message} AS m SET state = %d%s WHERE m.state = %d AND %s RETURNING grp, queue`,
-		codes[m.to], set, codes[m.from], s.where()), s.args...) {
+	rows := t.Rows(fmt.Sprintf(`UPDATE {message} AS m SET state = %d%s WHERE m.state = %d AND %s RETURNING grp, queue`,
+		codes[m.to], set, codes[m.from], s.where()), s.args...)
+	var group GroupID
+	var queue int64
+	for err := range rows.Scan(&group, &queue) {
 		if err != nil {
-			return c, err
-		}
-		var group GroupID
-		var queue int64
-		if err := row.Scan(&group, &queue); err != nil {
 			return c, err
 		}
 		c.add(group, queue, codes[m.from], -1)

@@ -34,13 +34,9 @@ func (t *tx) until(w *walk, size, limit, most int, all bool) error {
 	// Few first: mostly, most of what is looked at is selected.
 	for ; !w.end && len(w.found) <= size && w.looked < most; limit = w.more(size, limit) {
 		limit = min(limit, most-w.looked)
-		n := 0
-		for row, err := range t.rows(w.s.look(w.next, limit, all), w.s.args...) {
+		n, at := 0, 0
+		for err := range t.Rows(w.s.look(w.next, limit, all), w.s.args...).Scan(&w.next, &at) {
 			if err != nil {
-				return err
-			}
-			var at int
-			if err := row.Scan(&w.next, &at); err != nil {
 				return err
 			}
 			n++
@@ -142,13 +138,9 @@ func (t *tx) few(s *selection, before int64, most int) (at []int64, all bool, er
 	if err := t.plan(t.d.bitmaps()); err != nil {
 		return nil, false, err
 	}
-	n := 0
-	for row, err := range t.rows(s.matches(most + 1)) {
+	n, pos := 0, int64(0)
+	for err := range t.Rows(s.matches(most + 1)).Scan(&pos) {
 		if err != nil {
-			return nil, false, err
-		}
-		var pos int64
-		if err := row.Scan(&pos); err != nil {
 			return nil, false, err
 		}
 		if n++; pos >= s.from && pos < min(before, s.until) && len(at) < most {
@@ -165,13 +157,10 @@ func (t *tx) among(s *selection, at []int64, n int) (found []int64, err error) {
 	for size := 4 * n; len(at) > 0 && len(found) < n; size *= 4 {
 		part := at[:min(size, len(at))]
 		at = at[len(part):]
-		for row, err := range t.rows(s.among(len(s.args)+1), slices.Concat(s.args, []any{list(t.d, part)})...) {
+		var pos int64
+		var is int
+		for err := range t.Rows(s.among(len(s.args)+1), slices.Concat(s.args, []any{list(t.d, part)})...).Scan(&pos, &is) {
 			if err != nil {
-				return nil, err
-			}
-			var pos int64
-			var is int
-			if err := row.Scan(&pos, &is); err != nil {
 				return nil, err
 			}
 			if is == lookedSelected && len(found) < n {

@@ -44,8 +44,8 @@ func (t *tx) refuse(id ReplayID, r refusal, c *counting) error {
 	why := cut(r.Why, maxErrorShown)
 	var group GroupID
 	var queue int64
-	err := t.row(`UPDATE {message} SET state = 0, replay = 0, refused = $3 WHERE id = $2 AND state = 1 AND replay = $1 RETURNING grp, queue`,
-		int64(id), int64(r.ID), bytesOf(why)).Scan(&group, &queue)
+	err := t.Row(`UPDATE {message} SET state = 0, replay = 0, refused = $3 WHERE id = $2 AND state = 1 AND replay = $1 RETURNING grp, queue`,
+		int64(id), int64(r.ID), []byte(why)).Scan(&group, &queue)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
@@ -54,11 +54,11 @@ func (t *tx) refuse(id ReplayID, r refusal, c *counting) error {
 	}
 	c.add(group, queue, codes[Replaying], -1)
 	c.add(group, queue, codes[Failed], 1)
-	if _, err := t.exec(`UPDATE {item} SET sent = 2, refused = $3 WHERE replay = $1 AND message = $2`, int64(id), int64(r.ID), bytesOf(why)); err != nil {
+	if _, err := t.Exec(`UPDATE {item} SET sent = 2, refused = $3 WHERE replay = $1 AND message = $2`, int64(id), int64(r.ID), []byte(why)); err != nil {
 		return err
 	}
-	_, err = t.exec(`UPDATE {replay} SET refused = refused + 1, why = CASE WHEN length(why) > 0 THEN why ELSE $2 END WHERE id = $1`,
-		int64(id), bytesOf(unsent(r)))
+	_, err = t.Exec(`UPDATE {replay} SET refused = refused + 1, why = CASE WHEN length(why) > 0 THEN why ELSE $2 END WHERE id = $1`,
+		int64(id), []byte(unsent(r)))
 	return err
 }
 

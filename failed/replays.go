@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -50,22 +49,15 @@ func (a *Archive) Running(ctx context.Context) ([]Replay, error) {
 }
 
 func (a *Archive) replays(ctx context.Context, which string, args ...any) (all []Replay, err error) {
-	for row, err := range a.rows(ctx, `SELECT id, plan, state, why, actor, begun, ended, total, sent, refused, back FROM {replay} WHERE `+which, args...) {
+	rows := a.db.Rows(ctx, `SELECT id, plan, state, why, actor, begun, ended, total, sent, refused, back FROM {replay} WHERE `+which, args...)
+	var r Replay
+	var stored storedPlan
+	for err := range rows.Scan(&r.ID, sqlkit.JSON(&stored), &r.State, &r.Why, &r.Actor, sqlkit.Time(&r.Begun), sqlkit.Time(&r.Ended),
+		&r.Total, &r.Sent, &r.Refused, &r.Back) {
 		if err != nil {
 			return nil, err
 		}
-		var r Replay
-		var plan string
-		var begun, ended int64
-		if err := row.Scan(&r.ID, &plan, &r.State, &r.Why, &r.Actor, &begun, &ended, &r.Total, &r.Sent, &r.Refused, &r.Back); err != nil {
-			return nil, err
-		}
-		var stored storedPlan
-		if err := json.Unmarshal([]byte(plan), &stored); err != nil {
-			return nil, err
-		}
 		r.Plan = Plan{Filter(stored.Filter), stored.To, stored.Rate, stored.Ramp, stored.Canary, stored.IgnoreSame}
-		r.Begun, r.Ended = sqlkit.TimeOf(begun), sqlkit.TimeOf(ended)
 		all = append(all, r)
 	}
 	return all, nil
@@ -88,16 +80,13 @@ func (a *Archive) nextOf(ctx context.Context, id ReplayID, n int) ([]*Message, e
 	if n <= 0 {
 		return nil, fmt.Errorf("%w: %d messages: ask for one at least", ErrInvalid, n)
 	}
+	rows := a.db.Rows(ctx, `SELECT i.message, m.size FROM {item} i JOIN {message} m ON m.id = i.message
+		WHERE i.replay = $1 AND i.sent = 0 AND EXISTS (SELECT 1 FROM {replay} WHERE id = $1 AND state = 'running') ORDER BY i.pos LIMIT $2`, int64(id), n)
 	var ids []ID
-	size := 0
-	for row, err := range a.rows(ctx, `SELECT i.message, m.size FROM {item} i JOIN {message} m ON m.id = i.message
-		WHERE i.replay = $1 AND i.sent = 0 AND EXISTS (SELECT 1 FROM {replay} WHERE id = $1 AND state = 'running') ORDER BY i.pos LIMIT $2`, int64(id), n) {
+	var next ID
+	var size, bytes int
+	for err := range rows.Scan(&next, &bytes) {
 		if err != nil {
-			return nil, err
-		}
-		var next ID
-		var bytes int
-		if err := row.Scan(&next, &bytes); err != nil {
 			return nil, err
 		}
 		if size += bytes; len(ids) > 0 && size > maxNext {
@@ -125,28 +114,26 @@ func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID) error {
 	}
 	d := a.d
 	err := a.write(ctx, func(tx *tx) error {
-		var c counting
-		for row, err := range tx.rows(fmt.Sprintf(`UPDATE {message} AS m SET state = 2, replay = %d WHERE `, id)+d.in("m.id", "$1")+fmt.Sprintf(`
+		rows := tx.Rows(fmt.Sprintf(`UPDATE {message} AS m SET state = 2, replay = %d WHERE `, id)+d.in("m.id", "$1")+fmt.Sprintf(`
 			AND (m.state = 1 AND m.replay = %d OR m.state = 0)
 			AND EXISTS (SELECT 1 FROM {item} i WHERE i.replay = %[1]d AND i.message = m.id AND i.sent = 0)
-			RETURNING grp, queue, CASE WHEN EXISTS (SELECT 1 FROM {replay} WHERE id = %[1]d AND ended = 0) THEN 1 ELSE 0 END`, id), list(d, ids)) {
+			RETURNING grp, queue, CASE WHEN EXISTS (SELECT 1 FROM {replay} WHERE id = %[1]d AND ended = 0) THEN 1 ELSE 0 END`, id), list(d, ids))
+		var c counting
+		var group GroupID
+		var queue int64
+		var from int // what it was in: the replay runs, or all that was not sent is failed
+		for err := range rows.Scan(&group, &queue, &from) {
 			if err != nil {
-				return err
-			}
-			var group GroupID
-			var queue int64
-			var from int // what it was in: the replay runs, or all that was not sent is failed
-			if err := row.Scan(&group, &queue, &from); err != nil {
 				return err
 			}
 			c.add(group, queue, from, -1)
 			c.add(group, queue, codes[Replayed], 1)
 		}
-		n, err := tx.exec(`UPDATE {item} SET sent = 1 WHERE replay = $1 AND sent = 0 AND `+d.in("message", "$2"), int64(id), list(d, ids))
+		n, err := tx.Exec(`UPDATE {item} SET sent = 1 WHERE replay = $1 AND sent = 0 AND `+d.in("message", "$2"), int64(id), list(d, ids))
 		if err != nil {
 			return err
 		}
-		if _, err := tx.exec(`UPDATE {replay} SET sent = sent + $2 WHERE id = $1`, int64(id), n); err != nil {
+		if _, err := tx.Exec(`UPDATE {replay} SET sent = sent + $2 WHERE id = $1`, int64(id), n); err != nil {
 			return err
 		}
 		return tx.count(c)
@@ -183,7 +170,7 @@ func (a *Archive) end(ctx context.Context, id ReplayID, s ReplayState, why strin
 	return a.writeMany(ctx, func(tx *tx) error {
 		var r Replay
 		var lease int64
-		err := tx.row(`SELECT state, why, total, sent, refused, lease FROM {replay} WHERE id = $1`, int64(id)).
+		err := tx.Row(`SELECT state, why, total, sent, refused, lease FROM {replay} WHERE id = $1`, int64(id)).
 			Scan(&r.State, &r.Why, &r.Total, &r.Sent, &r.Refused, &lease)
 		claimed := lease > sqlkit.Millis(a.now())
 		switch {
@@ -199,14 +186,14 @@ func (a *Archive) end(ctx context.Context, id ReplayID, s ReplayState, why strin
 			return fmt.Errorf("%w: %d of %d messages have not been sent: it is cancelled or stopped", ErrState, r.Left(), r.Total)
 		}
 		if claimed && s == ReplayCancelled {
-			_, err = tx.exec(`UPDATE {replay} SET state = $2 WHERE id = $1`, int64(id), string(ReplayCancelling))
+			_, err = tx.Exec(`UPDATE {replay} SET state = $2 WHERE id = $1`, int64(id), string(ReplayCancelling))
 		} else {
 			err = tx.ended(id, s)
 		}
 		if err != nil {
 			return err
 		}
-		if _, err := tx.exec(`UPDATE {replay} SET why = $2 WHERE id = $1`, int64(id), bytesOf(cmp.Or(why, r.Why))); err != nil {
+		if _, err := tx.Exec(`UPDATE {replay} SET why = $2 WHERE id = $1`, int64(id), []byte(cmp.Or(why, r.Why))); err != nil {
 			return err
 		}
 		_, err = tx.act(who, actEndReplay, fmt.Sprint("replay/", id), map[string]any{
@@ -226,6 +213,6 @@ func (t *tx) ended(id ReplayID, as ReplayState) error {
 	if err := t.count(c); err != nil {
 		return err
 	}
-	_, err = t.exec(`UPDATE {replay} SET state = $2, ended = $3 WHERE id = $1`, int64(id), string(as), sqlkit.Millis(t.now()))
+	_, err = t.Exec(`UPDATE {replay} SET state = $2, ended = $3 WHERE id = $1`, int64(id), string(as), sqlkit.Millis(t.now()))
 	return err
 }

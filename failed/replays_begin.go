@@ -88,11 +88,11 @@ func (t *tx) begin(b beginning) (*Replay, error) {
 	if err := t.count(c); err != nil {
 		return nil, err
 	}
-	if _, err := t.exec(`INSERT INTO {item} (replay, message, pos) SELECT replay, id, pos FROM {message} WHERE state = 1 AND replay = $1`, id); err != nil {
+	if _, err := t.Exec(`INSERT INTO {item} (replay, message, pos) SELECT replay, id, pos FROM {message} WHERE state = 1 AND replay = $1`, id); err != nil {
 		return nil, err
 	}
-	if _, err := t.exec(`INSERT INTO {replay} (id, plan, state, why, actor, begun, total) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-		id, string(b.written), string(r.State), []byte{}, bytesOf(string(b.who)), sqlkit.Millis(r.Begun), r.Total); err != nil {
+	if _, err := t.Exec(`INSERT INTO {replay} (id, plan, state, why, actor, begun, total) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		id, string(b.written), string(r.State), []byte{}, []byte(b.who), sqlkit.Millis(r.Begun), r.Total); err != nil {
 		return nil, err
 	}
 	details := map[string]any{"messages": r.Total, "filter": b.plan.Filter.describe(), "rate": b.plan.Rate, "ramp": b.plan.Ramp, "canary": b.plan.Canary.String()}

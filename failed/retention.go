@@ -54,7 +54,7 @@ func (a *Archive) WouldPurge(ctx context.Context) (n int64, err error) {
 	if a.cfg.Retention == 0 {
 		return 0, nil
 	}
-	err = a.row(sqlkit.Long(ctx), `SELECT count(*) FROM {message} WHERE state <> 1 AND archived < $1`, sqlkit.Millis(a.tooOld())).Scan(&n)
+	err = a.db.Row(sqlkit.Long(ctx), `SELECT count(*) FROM {message} WHERE state <> 1 AND archived < $1`, sqlkit.Millis(a.tooOld())).Scan(&n)
 	if err != nil {
 		return 0, doing(err, "counting what is too old")
 	}
@@ -93,23 +93,20 @@ func (t *tx) purge(p *purge) (more bool, err error) {
 	var at []int64
 	var c counting
 	n := make(map[int64]int64)
-	last := int64(0)
 	looked := 0
-	for row, err := range t.rows(`SELECT m.id, m.pos, m.grp, m.queue, m.state, m.archived, q.name FROM {message} m JOIN {queue} q ON q.id = m.queue
-		WHERE m.state <> 1 ORDER BY m.id LIMIT $1`, purgeBatch) {
+	rows := t.Rows(`SELECT m.id, m.pos, m.grp, m.queue, m.state, m.archived, q.name FROM {message} m JOIN {queue} q ON q.id = m.queue
+		WHERE m.state <> 1 ORDER BY m.id LIMIT $1`, purgeBatch)
+	var id ID
+	var group GroupID
+	var pos, queue, archived int64
+	var state int
+	var name string
+	for err := range rows.Scan(&id, &pos, &group, &queue, &state, &archived, &name) {
 		if err != nil {
 			return false, err
 		}
-		var id ID
-		var group GroupID
-		var pos, queue int64
-		var state int
-		var name string
-		if err := row.Scan(&id, &pos, &group, &queue, &state, &last, &name); err != nil {
-			return false, err
-		}
 		looked++
-		if last >= sqlkit.Millis(p.before) {
+		if archived >= sqlkit.Millis(p.before) {
 			continue
 		}
 		ids, at = append(ids, id), append(at, pos)
@@ -131,7 +128,7 @@ func (t *tx) purge(p *purge) (more bool, err error) {
 		return false, err
 	}
 	for queue, n := range n {
-		if _, err := t.exec(`UPDATE {queue} SET purged = purged + $2 WHERE id = $1`, queue, n); err != nil {
+		if _, err := t.Exec(`UPDATE {queue} SET purged = purged + $2 WHERE id = $1`, queue, n); err != nil {
 			return false, err
 		}
 	}
@@ -143,11 +140,11 @@ func (t *tx) purge(p *purge) (more bool, err error) {
 		`DELETE FROM {group} WHERE failed = 0 AND replaying = 0 AND replayed = 0 AND discarded = 0 AND ` + d.in("id", "$1"),
 		`DELETE FROM {trend} WHERE ` + d.in("grp", "$1") + ` AND NOT EXISTS (SELECT 1 FROM {group} WHERE id = grp)`,
 	} {
-		if _, err := t.exec(statement, list(d, groups)); err != nil {
+		if _, err := t.Exec(statement, list(d, groups)); err != nil {
 			return false, err
 		}
 	}
-	if _, err := t.exec(`DELETE FROM {item} WHERE replay IN (SELECT id FROM {replay} WHERE ended > 0 AND ended < $1)`, sqlkit.Millis(p.before)); err != nil {
+	if _, err := t.Exec(`DELETE FROM {item} WHERE replay IN (SELECT id FROM {replay} WHERE ended > 0 AND ended < $1)`, sqlkit.Millis(p.before)); err != nil {
 		return false, err
 	}
 	return looked == purgeBatch && len(ids) == looked, t.purged(p)
@@ -157,7 +154,7 @@ func (t *tx) purge(p *purge) (more bool, err error) {
 func (t *tx) remove(ids []ID, at []int64) error {
 	d := t.d
 	for _, table := range []string{"content", "revision", "delivery", "origin"} {
-		if _, err := t.exec(`DELETE FROM {`+table+`} WHERE `+d.in("message", "$1"), list(d, ids)); err != nil {
+		if _, err := t.Exec(`DELETE FROM {`+table+`} WHERE `+d.in("message", "$1"), list(d, ids)); err != nil {
 			return err
 		}
 	}
@@ -165,10 +162,10 @@ func (t *tx) remove(ids []ID, at []int64) error {
 	if d.Dialect == SQLite {
 		pos = "rowid"
 	}
-	if _, err := t.exec(`DELETE FROM {search} WHERE `+d.in(pos, "$1"), list(d, at)); err != nil {
+	if _, err := t.Exec(`DELETE FROM {search} WHERE `+d.in(pos, "$1"), list(d, at)); err != nil {
 		return err
 	}
-	_, err := t.exec(`DELETE FROM {message} WHERE `+d.in("pos", "$1"), list(d, at))
+	_, err := t.Exec(`DELETE FROM {message} WHERE `+d.in("pos", "$1"), list(d, at))
 	return err
 }
 
@@ -187,6 +184,6 @@ func (t *tx) purged(p *purge) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(`UPDATE {act} SET details = $2 WHERE id = $1`, p.act, string(written))
+	_, err = t.Exec(`UPDATE {act} SET details = $2 WHERE id = $1`, p.act, string(written))
 	return err
 }

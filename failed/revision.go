@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/sqlkit"
@@ -21,16 +20,12 @@ type Revision struct {
 // Edits returns all edits of a message, oldest first, also those that were taken
 // back. Content is empty: see Revision.
 func (a *Archive) Edits(ctx context.Context, id ID) (all []Revision, err error) {
-	for row, err := range a.rows(ctx, `SELECT number, at, actor FROM {revision} WHERE message = $1 ORDER BY number`, int64(id)) {
-		var e Revision
-		var at int64
-		if err == nil {
-			err = row.Scan(&e.Number, &at, &e.Actor)
-		}
+	rows := a.db.Rows(ctx, `SELECT number, at, actor FROM {revision} WHERE message = $1 ORDER BY number`, int64(id))
+	var e Revision
+	for err := range rows.Scan(&e.Number, sqlkit.Time(&e.Time), &e.Actor) {
 		if err != nil {
 			return nil, doing(err, "reading the edits of message %d", id)
 		}
-		e.Time = sqlkit.TimeOf(at)
 		all = append(all, e)
 	}
 	return all, nil
@@ -38,19 +33,15 @@ func (a *Archive) Edits(ctx context.Context, id ID) (all []Revision, err error) 
 
 // revisions are all edits, with what each made of the message: all of it at once, in memory.
 func (a *Archive) revisions(ctx context.Context, id ID) (all []Revision, err error) {
-	for row, err := range a.rows(ctx, `SELECT number, at, actor, body, headers, properties FROM {revision} WHERE message = $1 ORDER BY number`, int64(id)) {
+	rows := a.db.Rows(ctx, `SELECT number, at, actor, body, headers, properties FROM {revision} WHERE message = $1 ORDER BY number`, int64(id))
+	var r Revision
+	var body []byte
+	var headers, properties string
+	for err := range rows.Scan(&r.Number, sqlkit.Time(&r.Time), &r.Actor, &body, &headers, &properties) {
 		if err != nil {
 			return nil, err
 		}
-		var r Revision
-		var at int64
-		var body []byte
-		var headers, properties string
-		if err := row.Scan(&r.Number, &at, &r.Actor, &body, &headers, &properties); err != nil {
-			return nil, err
-		}
-		r.Time = sqlkit.TimeOf(at)
-		if r.Content, err = contentFrom(slices.Clone(body), headers, properties); err != nil {
+		if r.Content, err = contentFrom(body, headers, properties); err != nil {
 			return nil, err
 		}
 		all = append(all, r)
@@ -70,18 +61,16 @@ func (a *Archive) Revision(ctx context.Context, id ID, number int) (*Revision, e
 
 func (a *Archive) revision(ctx context.Context, id ID, number int) (*Revision, error) {
 	r := &Revision{Number: number}
-	var at int64
 	var body []byte
 	var headers, properties string
-	err := a.row(ctx, `SELECT at, actor, body, headers, properties FROM {revision} WHERE message = $1 AND number = $2`, int64(id), number).
-		Scan(&at, &r.Actor, &body, &headers, &properties)
+	err := a.db.Row(ctx, `SELECT at, actor, body, headers, properties FROM {revision} WHERE message = $1 AND number = $2`, int64(id), number).
+		Scan(sqlkit.Time(&r.Time), &r.Actor, &body, &headers, &properties)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ErrNotFound
 	}
 	if err != nil {
 		return nil, err
 	}
-	r.Time = sqlkit.TimeOf(at)
 	r.Content, err = contentFrom(body, headers, properties)
 	return r, err
 }

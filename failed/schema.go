@@ -201,16 +201,13 @@ func (a *Archive) migrate(ctx context.Context) error {
 		}
 	}
 	return a.transaction(ctx, a.d.begin(a.cfg.Prefix, true), func(tx *tx) error {
-		if _, err := tx.exec(`CREATE TABLE IF NOT EXISTS {about} (name VARCHAR(20) PRIMARY KEY, value VARCHAR(80) NOT NULL)`); err != nil {
+		if _, err := tx.Exec(`CREATE TABLE IF NOT EXISTS {about} (name VARCHAR(20) PRIMARY KEY, value VARCHAR(80) NOT NULL)`); err != nil {
 			return err
 		}
 		about := make(map[string]string)
-		for row, err := range tx.rows(`SELECT name, value FROM {about}`) {
+		var name, value string
+		for err := range tx.Rows(`SELECT name, value FROM {about}`).Scan(&name, &value) {
 			if err != nil {
-				return err
-			}
-			var name, value string
-			if err := row.Scan(&name, &value); err != nil {
 				return err
 			}
 			about[name] = value
@@ -224,17 +221,17 @@ func (a *Archive) migrate(ctx context.Context) error {
 		}
 		for _, m := range migrations[at:] {
 			for _, statement := range m(a.cfg.Dialect) {
-				if _, err := tx.exec(a.d.Types(statement)); err != nil {
+				if _, err := tx.Exec(a.d.Types(statement)); err != nil {
 					return err
 				}
 			}
 		}
 		if about["archive"] == "" {
-			if _, err := tx.exec(`INSERT INTO {about} (name, value) VALUES ('archive', $1)`, rand.Text()); err != nil {
+			if _, err := tx.Exec(`INSERT INTO {about} (name, value) VALUES ('archive', $1)`, rand.Text()); err != nil {
 				return err
 			}
 		}
-		_, err := tx.exec(`INSERT INTO {about} (name, value) VALUES ('version', $1)
+		_, err := tx.Exec(`INSERT INTO {about} (name, value) VALUES ('version', $1)
 			ON CONFLICT (name) DO UPDATE SET value = excluded.value`, strconv.Itoa(version))
 		if err != nil {
 			return err
@@ -246,7 +243,7 @@ func (a *Archive) migrate(ctx context.Context) error {
 // learn reads the archive's name and age.
 func (t *tx) learn() error {
 	var commits int64
-	err := t.row(`SELECT o.value, c.last FROM {about} o, {counter} c WHERE o.name = 'archive' AND c.name = 'commit'`).Scan(&t.origin, &commits)
+	err := t.Row(`SELECT o.value, c.last FROM {about} o, {counter} c WHERE o.name = 'archive' AND c.name = 'commit'`).Scan(&t.origin, &commits)
 	t.commits.Store(commits)
 	return err
 }
@@ -256,7 +253,7 @@ func (t *tx) learn() error {
 func (a *Archive) ready(ctx context.Context) bool {
 	var at string
 	var commits int64
-	err := a.row(ctx, `SELECT v.value, o.value, c.last FROM {about} v, {about} o, {counter} c
+	err := a.db.Row(ctx, `SELECT v.value, o.value, c.last FROM {about} v, {about} o, {counter} c
 		WHERE v.name = 'version' AND o.name = 'archive' AND c.name = 'commit'`).Scan(&at, &a.origin, &commits)
 	a.commits.Store(commits)
 	return err == nil && at == strconv.Itoa(version)

@@ -63,7 +63,7 @@ func (f Filter) selection(d dialect, queue int64) *selection {
 	s.between(f)
 	if f.Error != "" {
 		// Only what is as long as {message} has it is longer in {content}.
-		part := s.arg(bytesOf(f.Error))
+		part := s.arg([]byte(f.Error))
 		s.others = append(s.others, `(`+d.part("m.error", part)+fmt.Sprintf(` OR length(m.error) > %d AND EXISTS
 			(SELECT 1 FROM {content} c WHERE c.message = m.id AND c.error IS NOT NULL AND `, maxErrorShown-utf8.UTFMax)+d.part("c.error", part)+`))`)
 	}

@@ -2,9 +2,7 @@ package failed
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -14,22 +12,10 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// sql makes a statement of one that is written for both dialects.
-func (a *Archive) sql(text string) string { return a.d.sql(a.cfg.Prefix, text) }
-
-func (a *Archive) row(ctx context.Context, query string, args ...any) *sqlkit.Row {
-	return a.db.Row(ctx, a.sql(query), args...)
-}
-
-func (a *Archive) rows(ctx context.Context, query string, args ...any) iter.Seq2[*sql.Rows, error] {
-	return a.db.Rows(ctx, a.sql(query), args...)
-}
-
 // tx is a transaction. There is one at a time that writes.
 type tx struct {
+	*sqlkit.Tx
 	*Archive
-	ctx  context.Context
-	conn *sql.Conn
 }
 
 // write runs f in a transaction, which is committed if f returns nil, unless the database
@@ -71,7 +57,7 @@ func (a *Archive) read(ctx context.Context, f func(*tx) error) error {
 }
 
 func (a *Archive) transaction(ctx context.Context, begin []string, f func(*tx) error) error {
-	return a.db.Transaction(ctx, begin, func(ctx context.Context, conn *sql.Conn) error { return f(&tx{a, ctx, conn}) })
+	return a.db.Transaction(ctx, begin, func(t *sqlkit.Tx) error { return f(&tx{t, a}) })
 }
 
 // plan says how what follows is to be planned.
@@ -79,29 +65,13 @@ func (t *tx) plan(how string) error {
 	if how == "" {
 		return nil
 	}
-	_, err := t.conn.ExecContext(t.ctx, how)
+	_, err := t.Exec(how)
 	return err
-}
-
-func (t *tx) exec(query string, args ...any) (changed int64, err error) {
-	result, err := t.conn.ExecContext(t.ctx, t.sql(query), args...)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
-func (t *tx) row(query string, args ...any) *sql.Row {
-	return t.conn.QueryRowContext(t.ctx, t.sql(query), args...)
-}
-
-func (t *tx) rows(query string, args ...any) iter.Seq2[*sql.Rows, error] {
-	return sqlkit.Rows(func() (*sql.Rows, error) { return t.conn.QueryContext(t.ctx, t.sql(query), args...) })
 }
 
 // next returns the first of n new numbers of a kind.
 func (t *tx) next(kind string, n int) (first int64, err error) {
-	err = t.row(`UPDATE {counter} SET last = last + $2 WHERE name = $1 RETURNING last`, kind, n).Scan(&first)
+	err = t.Row(`UPDATE {counter} SET last = last + $2 WHERE name = $1 RETURNING last`, kind, n).Scan(&first)
 	return first - int64(n) + 1, err
 }
 
@@ -110,8 +80,8 @@ func (t *tx) insert(table string, columns []string, indexed string, rows [][]any
 	if len(rows) == 0 {
 		return nil
 	}
-	if t.cfg.Dialect == SQLite {
-		return t.insertEach(table, columns, indexed, rows)
+	if t.cfg.Dialect == SQLite { // it is not far away, and its driver looks for each argument among all of them
+		return t.ExecEach(t.insertion(table, columns, indexed, 1), rows)
 	}
 	// Many with one statement, since each is a way to the server and back.
 	const most = 200 // PostgreSQL takes 65535 arguments
@@ -128,26 +98,10 @@ func (t *tx) insert(table string, columns []string, indexed string, rows [][]any
 				}
 			}
 		}
-		if _, err := t.exec(t.insertion(table, columns, indexed, n), slices.Concat(rows[:n]...)...); err != nil {
+		if _, err := t.Exec(t.insertion(table, columns, indexed, n), slices.Concat(rows[:n]...)...); err != nil {
 			return err
 		}
 		rows = rows[n:]
-	}
-	return nil
-}
-
-// insertEach takes a statement for each row: SQLite is not far away, and its driver
-// looks for each argument among all of them.
-func (t *tx) insertEach(table string, columns []string, indexed string, rows [][]any) error {
-	statement, err := t.conn.PrepareContext(t.ctx, t.sql(t.insertion(table, columns, indexed, 1)))
-	if err != nil {
-		return err
-	}
-	defer statement.Close()
-	for _, row := range rows {
-		if _, err := statement.ExecContext(t.ctx, row...); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -176,9 +130,6 @@ func (t *tx) insertion(table string, columns []string, indexed string, rows int)
 	}
 	return b.String()
 }
-
-// bytesOf is what is stored of text: never NULL.
-func bytesOf(s string) []byte { return append([]byte{}, s...) }
 
 // position is a message's place in lists: the second of its last failure, and
 // within it its ID. It orders by both with one number, which also is what SQLite

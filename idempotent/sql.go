@@ -111,7 +111,7 @@ func NewSQL(db *sql.DB, cfg SQLConfig) (*SQL, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &SQL{db: sqlkit.New(db, cfg.Dialect), cfg: cfg.withDefaults()}
+	s := &SQL{db: sqlkit.New(db, cfg.Dialect, ""), cfg: cfg.withDefaults()}
 	s.say = statementsOf(cfg.Dialect, s.cfg.Table, databaseTime(cfg.Dialect))
 	if s.cfg.Clock != nil {
 		// The time becomes the last argument of those statements that have NOW.
@@ -142,9 +142,9 @@ func (s *SQL) Migrate(ctx context.Context) error {
 	if s.cfg.Dialect == SQLite {
 		begin = []string{sqlkit.Immediate} // the wait is the connection's
 	}
-	err := s.db.Transaction(ctx, begin, func(ctx context.Context, conn *sql.Conn) error {
+	err := s.db.Transaction(ctx, begin, func(tx *sqlkit.Tx) error {
 		for _, statement := range s.Schema() {
-			if _, err := conn.ExecContext(ctx, statement); err != nil {
+			if _, err := tx.Exec(statement); err != nil {
 				return err
 			}
 		}

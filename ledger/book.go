@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -190,21 +189,14 @@ type page struct {
 func (p *page) died(now time.Time) bool { return !p.ended && now.Sub(p.seen) > 4*p.every+time.Second }
 
 func (s *store) pages(ctx context.Context) (all []page, err error) {
-	for row, err := range s.rows(ctx, `SELECT process, queue, name, counts, every, seen, ended FROM {book} ORDER BY seen`) {
+	var p page
+	var every int64
+	rows := s.db.Rows(ctx, `SELECT process, queue, name, counts, every, seen, ended FROM {book} ORDER BY seen`)
+	for err := range rows.Scan(&p.process, &p.queue, &p.name, sqlkit.JSON(&p.entry), &every, sqlkit.Time(&p.seen), &p.ended) {
 		if err != nil {
 			return nil, err
 		}
-		var p page
-		var queue, name []byte
-		var counts string
-		var every, seen int64
-		var ended int
-		err := row.Scan(&p.process, &queue, &name, &counts, &every, &seen, &ended)
-		if err = errors.Join(err, json.Unmarshal([]byte(counts), &p.entry)); err != nil {
-			return nil, err
-		}
-		p.queue, p.name = string(queue), string(name)
-		p.every, p.seen, p.ended = time.Duration(every)*time.Millisecond, sqlkit.TimeOf(seen), ended != 0
+		p.every = time.Duration(every) * time.Millisecond
 		all = append(all, p)
 	}
 	return all, nil
@@ -234,24 +226,18 @@ func (s *store) fold(ctx context.Context, pages []page, now time.Time) error {
 }
 
 func (s *store) foldOne(ctx context.Context, p page, now time.Time) error {
-	return s.db.Transaction(ctx, s.dialect.Writing(), func(ctx context.Context, conn *sql.Conn) error {
+	return s.db.Transaction(ctx, s.dialect.Writing(), func(tx *sqlkit.Tx) error {
 		// Whoever deletes the page adds it.
-		n, err := s.execOn(ctx, conn, `DELETE FROM {book} WHERE process = $1 AND queue = $2 AND seen = $3`, p.process, []byte(p.queue), sqlkit.Millis(p.seen))
+		n, err := tx.Exec(`DELETE FROM {book} WHERE process = $1 AND queue = $2 AND seen = $3`, p.process, []byte(p.queue), sqlkit.Millis(p.seen))
 		if err != nil || n == 0 {
 			return err
 		}
 		var sum entry
-		var text string
-		switch err := conn.QueryRowContext(ctx, s.sql(`SELECT counts FROM {book} WHERE process = $1 AND queue = $2`), past, []byte(p.queue)).Scan(&text); {
-		case errors.Is(err, sql.ErrNoRows):
-		case err != nil:
+		err = tx.Row(`SELECT counts FROM {book} WHERE process = $1 AND queue = $2`, past, []byte(p.queue)).Scan(sqlkit.JSON(&sum))
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
-		default:
-			if err := json.Unmarshal([]byte(text), &sum); err != nil {
-				return err
-			}
 		}
-		_, err = s.execOn(ctx, conn, `INSERT INTO {book} (process, queue, name, counts, every, seen, ended) VALUES ($1, $2, $3, $4, 0, $5, 1)
+		_, err = tx.Exec(`INSERT INTO {book} (process, queue, name, counts, every, seen, ended) VALUES ($1, $2, $3, $4, 0, $5, 1)
 			ON CONFLICT (process, queue) DO UPDATE SET counts = excluded.counts, seen = excluded.seen`,
 			past, []byte(p.queue), []byte("processes of the past"), written(sum.plus(p.entry)), sqlkit.Millis(now))
 		return err

@@ -5,11 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"iter"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/sqlkit"
@@ -56,11 +54,10 @@ var tables = []string{
 type store struct {
 	db      *sqlkit.DB
 	dialect sqlkit.Dialect
-	prefix  string
 }
 
 func newStore(db *sql.DB, d sqlkit.Dialect, prefix string) store {
-	return store{sqlkit.New(db, d), d, prefix}
+	return store{sqlkit.New(db, d, prefix), d}
 }
 
 // Healthy returns nil if the tables can be read, or else why not: a failed.ErrUnavailable,
@@ -93,17 +90,17 @@ func (s *store) make(ctx context.Context) error {
 		}
 	}
 	// Two processes that make the same table would be in each other's way, whatever the prefix.
-	return s.db.Transaction(ctx, s.dialect.WritingAlone("7365417203"), func(ctx context.Context, conn *sql.Conn) error {
+	return s.db.Transaction(ctx, s.dialect.WritingAlone("7365417203"), func(tx *sqlkit.Tx) error {
 		for _, t := range tables {
-			if _, err := conn.ExecContext(ctx, s.sql(s.dialect.Types(t))); err != nil {
+			if _, err := tx.Exec(s.dialect.Types(t)); err != nil {
 				return err
 			}
 		}
-		if _, err := conn.ExecContext(ctx, s.sql(`INSERT INTO {about} (name, value) VALUES ('version', $1) ON CONFLICT (name) DO NOTHING`), strconv.Itoa(version)); err != nil {
+		if _, err := tx.Exec(`INSERT INTO {about} (name, value) VALUES ('version', $1) ON CONFLICT (name) DO NOTHING`, strconv.Itoa(version)); err != nil {
 			return err
 		}
 		var at string
-		err := conn.QueryRowContext(ctx, s.sql(versionOf)).Scan(&at)
+		err := tx.Row(versionOf).Scan(&at)
 		return cmp.Or(err, known(at))
 	})
 }
@@ -112,7 +109,7 @@ const versionOf = `SELECT value FROM {about} WHERE name = 'version'`
 
 // version is that of the tables, or an error if there are none.
 func (s *store) version(ctx context.Context) (at string, err error) {
-	err = s.db.Row(ctx, s.sql(versionOf)).Scan(&at)
+	err = s.db.Row(ctx, versionOf).Scan(&at)
 	return at, err
 }
 
@@ -123,70 +120,36 @@ func known(at string) error {
 	return nil
 }
 
-// sql makes a statement of one for both dialects.
-func (s *store) sql(text string) string {
-	for _, t := range []string{"about", "account", "sample", "book"} {
-		text = strings.ReplaceAll(text, "{"+t+"}", s.prefix+t)
-	}
-	return s.dialect.Args(text)
-}
-
+// exec runs a statement that is a transaction of its own.
 func (s *store) exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
-	err = s.db.Transaction(ctx, s.dialect.Writing(), func(ctx context.Context, conn *sql.Conn) error {
-		changed, err = s.execOn(ctx, conn, query, args...)
+	err = s.db.Transaction(ctx, s.dialect.Writing(), func(tx *sqlkit.Tx) error {
+		changed, err = tx.Exec(query, args...)
 		return err
 	})
 	return changed, err
 }
 
-func (s *store) execOn(ctx context.Context, conn *sql.Conn, query string, args ...any) (changed int64, err error) {
-	r, err := conn.ExecContext(ctx, s.sql(query), args...)
-	if err != nil {
-		return 0, err
-	}
-	return r.RowsAffected()
-}
-
-func (s *store) rows(ctx context.Context, query string, args ...any) iter.Seq2[*sql.Rows, error] {
-	return s.db.Rows(ctx, s.sql(query), args...)
-}
-
 // samples returns those of an account since a time, the oldest first.
-func (s *store) samples(ctx context.Context, account string, since time.Time) (all []sample, err error) {
-	for row, err := range s.rows(ctx, `SELECT at, until, times, terms FROM {sample} WHERE account = $1 AND at >= $2 ORDER BY at`, []byte(account), sqlkit.Millis(since)) {
-		if err != nil {
-			return nil, err
-		}
-		one, err := scanSample(row)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, one)
-	}
-	return all, nil
+func (s *store) samples(ctx context.Context, account string, since time.Time) ([]sample, error) {
+	return samplesOf(s.db.Rows(ctx, `SELECT at, until, times, terms FROM {sample} WHERE account = $1 AND at >= $2 ORDER BY at`, []byte(account), sqlkit.Millis(since)))
 }
 
 // last returns the n newest of an account, the oldest of them first.
-func (s *store) last(ctx context.Context, account string, n int) (all []sample, err error) {
-	for row, err := range s.rows(ctx, `SELECT at, until, times, terms FROM {sample} WHERE account = $1 ORDER BY at DESC LIMIT `+strconv.Itoa(n), []byte(account)) {
-		if err != nil {
-			return nil, err
-		}
-		one, err := scanSample(row)
-		if err != nil {
-			return nil, err
-		}
-		all = append([]sample{one}, all...)
-	}
-	return all, nil
+func (s *store) last(ctx context.Context, account string, n int) ([]sample, error) {
+	all, err := samplesOf(s.db.Rows(ctx, `SELECT at, until, times, terms FROM {sample} WHERE account = $1 ORDER BY at DESC LIMIT $2`, []byte(account), n))
+	slices.Reverse(all)
+	return all, err
 }
 
-func scanSample(row *sql.Rows) (x sample, err error) {
-	var at, until int64
-	var text string
-	err = errors.Join(row.Scan(&at, &until, &x.times, &text), json.Unmarshal([]byte(text), &x.terms))
-	x.at, x.until = sqlkit.TimeOf(at), sqlkit.TimeOf(until)
-	return x, err
+func samplesOf(rows sqlkit.Rows) (all []sample, err error) {
+	var x sample
+	for err := range rows.Scan(sqlkit.Time(&x.at), sqlkit.Time(&x.until), &x.times, sqlkit.JSON(&x.terms)) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, x)
+	}
+	return all, nil
 }
 
 // add keeps a sample: as a longer one, if nothing has changed.
@@ -203,7 +166,7 @@ func (s *store) add(ctx context.Context, account string, last *sample, x sample)
 // prune removes all samples of an account but the newest.
 func (s *store) prune(ctx context.Context, account string, keep int) error {
 	_, err := s.exec(ctx, `DELETE FROM {sample} WHERE account = $1 AND at <
-		(SELECT at FROM {sample} WHERE account = $1 ORDER BY at DESC LIMIT 1 OFFSET `+strconv.Itoa(keep-1)+`)`, []byte(account))
+		(SELECT at FROM {sample} WHERE account = $1 ORDER BY at DESC LIMIT 1 OFFSET $2)`, []byte(account), keep-1)
 	return err
 }
 
@@ -219,24 +182,17 @@ type account struct {
 }
 
 func (s *store) accounts(ctx context.Context) (all []account, err error) {
-	for row, err := range s.rows(ctx, `SELECT name, work, raw, opened, opening, slack, note, seen FROM {account} ORDER BY name`) {
+	var a account
+	var queues [][]byte
+	rows := s.db.Rows(ctx, `SELECT name, work, raw, opened, opening, slack, note, seen FROM {account} ORDER BY name`)
+	for err := range rows.Scan(&a.name, sqlkit.JSON(&queues), sqlkit.JSON(&a.raw), sqlkit.Time(&a.opened), sqlkit.JSON(&a.terms), &a.slack, &a.note, sqlkit.Time(&a.seen)) {
 		if err != nil {
 			return nil, err
 		}
-		var a account
-		var name, note []byte
-		var work, raw, opening string
-		var opened, seen int64
-		err := row.Scan(&name, &work, &raw, &opened, &opening, &a.slack, &note, &seen)
-		var queues [][]byte
-		err = errors.Join(err, json.Unmarshal([]byte(work), &queues), json.Unmarshal([]byte(raw), &a.raw), json.Unmarshal([]byte(opening), &a.terms))
-		if err != nil {
-			return nil, err
-		}
+		a.work = nil
 		for _, q := range queues {
 			a.work = append(a.work, string(q))
 		}
-		a.name, a.note, a.opened, a.seen = string(name), string(note), sqlkit.TimeOf(opened), sqlkit.TimeOf(seen)
 		all = append(all, a)
 	}
 	return all, nil

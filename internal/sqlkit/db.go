@@ -3,7 +3,7 @@ package sqlkit
 import (
 	"context"
 	"database/sql"
-	"iter"
+	"regexp"
 	"time"
 )
 
@@ -18,13 +18,26 @@ const (
 // DB is a database as the stores use it. Every statement has a time limit, and in SQLite
 // a file that is gone is noticed before the caller relies on what it wrote. Errors are
 // explained: see ErrUnavailable.
+//
+// Statements are written for both dialects: $1 and so on are arguments, {name} is the name of a
+// table or an index, which begins with the prefix of New.
 type DB struct {
-	pool *sql.DB
-	file watched
+	pool    *sql.DB
+	dialect Dialect
+	prefix  string
+	file    watched
 }
 
 // New returns the database of a pool. The pool stays the caller's.
-func New(pool *sql.DB, d Dialect) *DB { return &DB{pool: pool, file: watched{sqlite: d == SQLite}} }
+func New(pool *sql.DB, d Dialect, prefix string) *DB {
+	return &DB{pool: pool, dialect: d, prefix: prefix, file: watched{sqlite: d == SQLite}}
+}
+
+var names = regexp.MustCompile(`\{([a-z_]+)\}`)
+
+func (d *DB) sql(statement string) string {
+	return d.dialect.Args(names.ReplaceAllString(statement, d.prefix+"$1"))
+}
 
 type longKey struct{}
 
@@ -37,51 +50,6 @@ func limited(ctx context.Context, limit time.Duration) (context.Context, context
 		limit = LongLimit
 	}
 	return context.WithTimeout(ctx, limit)
-}
-
-// Row is the row of a query. Scan must be called.
-type Row struct {
-	row    *sql.Row
-	err    error
-	cancel context.CancelFunc
-	begun  time.Time
-}
-
-// Scan is that of sql.Row.
-func (r *Row) Scan(dest ...any) error {
-	if r.err != nil {
-		return r.err
-	}
-	defer r.cancel()
-	return explain(r.row.Scan(dest...), r.begun)
-}
-
-// Row queries one row.
-func (d *DB) Row(ctx context.Context, query string, args ...any) *Row {
-	if err := d.file.check(false); err != nil {
-		return &Row{err: err}
-	}
-	begun := time.Now()
-	ctx, cancel := limited(ctx, ReadLimit)
-	return &Row{row: d.pool.QueryRowContext(ctx, query, args...), cancel: cancel, begun: begun}
-}
-
-// Rows yields the rows of a query. Its error, if there is one, comes last.
-func (d *DB) Rows(ctx context.Context, query string, args ...any) iter.Seq2[*sql.Rows, error] {
-	return func(yield func(*sql.Rows, error) bool) {
-		if err := d.file.check(false); err != nil {
-			yield(nil, err)
-			return
-		}
-		begun := time.Now()
-		ctx, cancel := limited(ctx, ReadLimit)
-		defer cancel()
-		for row, err := range Rows(func() (*sql.Rows, error) { return d.pool.QueryContext(ctx, query, args...) }) {
-			if !yield(row, explain(err, begun)) {
-				return
-			}
-		}
-	}
 }
 
 // Exec runs one statement that is a transaction of its own, and returns the number of
@@ -98,7 +66,7 @@ func (d *DB) Exec(ctx context.Context, query string, args ...any) (changed int64
 		return 0, explain(err, begun)
 	}
 	defer conn.Close() // when the file has been checked: the last connection to close removes its log
-	result, err := conn.ExecContext(ctx, query, args...)
+	result, err := conn.ExecContext(ctx, d.sql(query), args...)
 	if err != nil {
 		return 0, explain(err, begun)
 	}
@@ -122,11 +90,10 @@ func (d *DB) Begin(ctx context.Context, options *sql.TxOptions) (*sql.Tx, error)
 // Committed returns an error if what was just committed went into a file that is gone.
 func (d *DB) Committed() error { return d.file.check(false) }
 
-// Transaction runs f on a connection, in a transaction that the statements of begin begin,
-// and f has the context for its own statements. It is committed if f returns nil. If ctx
-// ends in the middle of that, its outcome is waited for nevertheless: for Patience, and
-// then it is ErrUnknown. ErrGone, if the file was gone at the end.
-func (d *DB) Transaction(ctx context.Context, begin []string, f func(context.Context, *sql.Conn) error) error {
+// Transaction runs f in a transaction that the statements of begin begin. It is committed if f
+// returns nil. If ctx ends in the middle of that, its outcome is waited for nevertheless: for
+// Patience, and then it is ErrUnknown. ErrGone, if the file was gone at the end.
+func (d *DB) Transaction(ctx context.Context, begin []string, f func(*Tx) error) error {
 	if err := d.file.check(false); err != nil {
 		return err
 	}
@@ -135,7 +102,7 @@ func (d *DB) Transaction(ctx context.Context, begin []string, f func(context.Con
 	defer started()
 	ctx, cancel := limited(ctx, WriteLimit)
 	defer cancel()
-	err := transaction(starting, d.pool, begin, func(conn *sql.Conn) error { return f(ctx, conn) }, func() error { return d.file.check(true) })
+	err := transaction(starting, d.pool, begin, func(conn *sql.Conn) error { return f(&Tx{d, ctx, conn}) }, func() error { return d.file.check(true) })
 	return explain(err, begun)
 }
 

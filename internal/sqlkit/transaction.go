@@ -36,6 +36,48 @@ const Patience = 5 * time.Second
 // taken for both.
 var ErrUnknown = errors.New("the database does not answer, and may have committed it or not")
 
+// Tx is a transaction that is under way. Its statements are written as those of DB, and their
+// rows are of the transaction.
+type Tx struct {
+	db   *DB
+	ctx  context.Context
+	conn *sql.Conn
+}
+
+// Exec runs a statement, and returns the number of rows that it has changed.
+func (t *Tx) Exec(query string, args ...any) (changed int64, err error) {
+	result, err := t.conn.ExecContext(t.ctx, t.db.sql(query), args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// ExecEach runs a statement with the arguments of each row.
+func (t *Tx) ExecEach(query string, rows [][]any) error {
+	statement, err := t.conn.PrepareContext(t.ctx, t.db.sql(query))
+	if err != nil {
+		return err
+	}
+	defer statement.Close()
+	for _, row := range rows {
+		if _, err := statement.ExecContext(t.ctx, row...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Row queries one row.
+func (t *Tx) Row(query string, args ...any) *sql.Row {
+	return t.conn.QueryRowContext(t.ctx, t.db.sql(query), args...)
+}
+
+// Rows queries any number of rows.
+func (t *Tx) Rows(query string, args ...any) Rows {
+	return rowsOf(func() (*sql.Rows, error) { return t.conn.QueryContext(t.ctx, t.db.sql(query), args...) })
+}
+
 // transaction runs f on a connection, in a transaction that the statements of begin begin
 // within starting, and check on the same connection when it is committed.
 func transaction(starting context.Context, db *sql.DB, begin []string, f func(*sql.Conn) error, check func() error) error {

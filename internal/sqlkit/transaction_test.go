@@ -65,7 +65,7 @@ func TestTheEndOfATransactionIsNotWaitedForForEver(t *testing.T) {
 				defer db.Close()
 				ctx, cancel := context.WithCancel(t.Context())
 				begun := time.Now()
-				err := sqlkit.New(db, sqlkit.PostgreSQL).Transaction(ctx, []string{"BEGIN"}, func(context.Context, *sql.Conn) error {
+				err := sqlkit.New(db, sqlkit.PostgreSQL, "").Transaction(ctx, []string{"BEGIN"}, func(*sqlkit.Tx) error {
 					cancel()
 					return c.does
 				})
@@ -92,7 +92,7 @@ func TestACancelledTransactionIsCommittedOrNot(t *testing.T) {
 	db := sql.OpenDB(m)
 	defer db.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	err := sqlkit.New(db, sqlkit.PostgreSQL).Transaction(ctx, []string{"BEGIN"}, func(context.Context, *sql.Conn) error { cancel(); return nil })
+	err := sqlkit.New(db, sqlkit.PostgreSQL, "").Transaction(ctx, []string{"BEGIN"}, func(*sqlkit.Tx) error { cancel(); return nil })
 	if err != nil || !slices.Equal(m.said, []string{"BEGIN", "COMMIT"}) || m.closed.Load() != 0 {
 		t.Errorf("%v: it was told %q", err, m.said)
 	}
@@ -113,23 +113,23 @@ func TestADatabaseThatHangsIsGivenUpOn(t *testing.T) {
 			return db.Row(ctx, "SELECT").Scan(new(int))
 		}},
 		"rows": {"SELECT", sqlkit.ReadLimit, func(ctx context.Context, db *sqlkit.DB) error {
-			for _, err := range db.Rows(ctx, "SELECT") {
+			for err := range db.Rows(ctx, "SELECT").Scan() {
 				return err
 			}
 			return nil
 		}},
 		"the beginning": {"BEGIN", sqlkit.WriteLimit, func(ctx context.Context, db *sqlkit.DB) error {
-			return db.Transaction(sqlkit.Long(ctx), []string{"BEGIN"}, func(context.Context, *sql.Conn) error { return nil })
+			return db.Transaction(sqlkit.Long(ctx), []string{"BEGIN"}, func(*sqlkit.Tx) error { return nil })
 		}},
 		"within": {"UPDATE", sqlkit.WriteLimit, func(ctx context.Context, db *sqlkit.DB) error {
-			return db.Transaction(ctx, []string{"BEGIN"}, func(ctx context.Context, conn *sql.Conn) error {
-				_, err := conn.ExecContext(ctx, "UPDATE")
+			return db.Transaction(ctx, []string{"BEGIN"}, func(tx *sqlkit.Tx) error {
+				_, err := tx.Exec("UPDATE")
 				return err
 			})
 		}},
 		"within a long one": {"UPDATE", sqlkit.LongLimit, func(ctx context.Context, db *sqlkit.DB) error {
-			return db.Transaction(sqlkit.Long(ctx), []string{"BEGIN"}, func(ctx context.Context, conn *sql.Conn) error {
-				_, err := conn.ExecContext(ctx, "UPDATE")
+			return db.Transaction(sqlkit.Long(ctx), []string{"BEGIN"}, func(tx *sqlkit.Tx) error {
+				_, err := tx.Exec("UPDATE")
 				return err
 			})
 		}},
@@ -139,7 +139,7 @@ func TestADatabaseThatHangsIsGivenUpOn(t *testing.T) {
 				pool := sql.OpenDB(&mute{to: c.mute})
 				defer pool.Close()
 				begun := time.Now()
-				err := c.does(t.Context(), sqlkit.New(pool, sqlkit.PostgreSQL))
+				err := c.does(t.Context(), sqlkit.New(pool, sqlkit.PostgreSQL, ""))
 				if !errors.Is(err, sqlkit.ErrUnavailable) || !strings.Contains(err.Error(), "no answer within "+c.limit.String()) {
 					t.Errorf("%v", err)
 				}
