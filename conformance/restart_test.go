@@ -6,14 +6,12 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/reprisemq/reprise/internal/testkit"
 )
 
 // TestRestart makes a topology with messages in all states, restarts the broker, and looks what has become of them. It is
 // one test, since a restart takes RabbitMQ ten seconds.
 func TestRestart(t *testing.T) {
-	testkit.EachOwn(t, func(t *testing.T, b *testkit.Own) {
+	eachOwn(t, func(t *testing.T, b *ownBroker) {
 		c := connect(t, b.Target)
 		quorum := amqp.Table{"x-queue-type": "quorum"}
 		persistent := func(body string) amqp.Publishing {
@@ -86,9 +84,9 @@ func TestRestart(t *testing.T) {
 		}
 		c.awaitReady("given back", 1)
 
-		b.Stop()
+		b.stop()
 		time.Sleep(time.Until(expired))
-		b.Start()
+		b.start()
 		c = connect(t, b.Target)
 
 		// J1

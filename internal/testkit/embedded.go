@@ -13,39 +13,34 @@ import (
 // port that is free. It is stopped when t ends.
 func Embedded(t testing.TB) Target {
 	t.Helper()
-	_, addr, stop := serve(t, broker.Config{}, "127.0.0.1:0")
-	t.Cleanup(stop)
-	return embedded(addr)
+	_, target := serve(t, broker.Config{})
+	return target
 }
 
-func embedded(addr string) Target {
-	return Target{
-		Name:    "embedded",
-		URL:     "amqp://guest:guest@" + addr + "/",
-		Version: "4.3",
-	}
-}
-
-// serve starts a broker, and returns where it listens and how to stop it.
-func serve(t testing.TB, config broker.Config, listen string) (b *broker.Broker, addr string, stop func()) {
+// serve starts a broker, which is stopped when t ends.
+func serve(t testing.TB, config broker.Config) (*broker.Broker, Target) {
 	t.Helper()
 	b, err := broker.New(config)
 	if err != nil {
 		t.Fatalf("embedded broker: %v", err)
 	}
-	ln, err := net.Listen("tcp", listen)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("embedded broker: %v", err)
 	}
 	served := make(chan error, 1)
 	go func() { served <- b.Serve(ln) }()
-	return b, ln.Addr().String(), func() {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if err := b.Shutdown(ctx); err != nil {
 			t.Errorf("embedded broker: shutdown: %v", err)
 		}
 		<-served
+	})
+	return b, Target{
+		Name:    "embedded",
+		URL:     "amqp://guest:guest@" + ln.Addr().String() + "/",
+		Version: "4.3",
 	}
 }

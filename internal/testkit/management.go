@@ -15,11 +15,10 @@ import (
 // which it returns the URL, without /api.
 func EmbeddedManaged(t testing.TB, config broker.Config) (b Target, api string) {
 	t.Helper()
-	server, addr, stop := serve(t, config, "127.0.0.1:0")
-	t.Cleanup(stop)
+	server, b := serve(t, config)
 	web := httptest.NewServer(server.Management())
 	t.Cleanup(web.Close)
-	return embedded(addr), web.URL
+	return b, web.URL
 }
 
 // EachManaged is Each for tests that also ask the broker's management API, which is at this URL,

@@ -1,0 +1,98 @@
+package conformance
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/broker/disk"
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// An ownBroker is a test's alone, which may stop it and start it again on the same data. It is at the same URL then.
+type ownBroker struct {
+	testkit.Target
+	stop, start func()
+}
+
+// eachOwn is testkit.Each for a test that stops and starts brokers. The RabbitMQs are further nodes, since others use those
+// that there are; `make test` says how they are to be called. They take seconds to start, while other tests go on.
+func eachOwn(t *testing.T, test func(t *testing.T, b *ownBroker)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) {
+		test(t, ownEmbedded(t))
+	})
+	for _, b := range testkit.RabbitMQs() {
+		node, known := os.LookupEnv("REPRISE_TEST_RESTART_" + strings.ReplaceAll(b.Version, ".", ""))
+		if known && node == "" {
+			t.Logf("RabbitMQ %s is not restarted: it was not started by scripts/test", b.Version)
+			continue
+		}
+		t.Run(b.Name, func(t *testing.T) {
+			t.Parallel()
+			if !known {
+				t.Skipf("needs a RabbitMQ %s that may be restarted: run make test", b.Version)
+			}
+			test(t, ownRabbitMQ(t, b, node))
+		})
+	}
+}
+
+func ownEmbedded(t *testing.T) *ownBroker {
+	config := broker.Config{Store: disk.Dir(filepath.Join(t.TempDir(), "data"))}
+	addr := "127.0.0.1:0"
+	o := &ownBroker{Target: testkit.Target{Name: "embedded", Version: "4.3"}}
+	o.start = func() {
+		b, err := broker.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan error, 1)
+		go func() { served <- b.Serve(l) }()
+		addr = l.Addr().String()
+		o.URL = "amqp://guest:guest@" + addr + "/"
+		o.stop = func() {
+			if err := b.Shutdown(context.Background()); err != nil {
+				t.Error(err)
+			}
+			<-served
+			o.stop = func() {}
+		}
+	}
+	o.start()
+	t.Cleanup(func() { o.stop() })
+	return o
+}
+
+func ownRabbitMQ(t *testing.T, b testkit.Target, node string) *ownBroker {
+	run := func(command string) string {
+		t.Helper()
+		cmd := exec.Command("../scripts/rabbitmq", command, b.Version, "--name", node)
+		var log strings.Builder
+		cmd.Stderr = &log
+		answer, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", cmd, err, log.String())
+		}
+		return strings.TrimSpace(string(answer))
+	}
+	o := &ownBroker{Target: b}
+	o.start = func() { o.URL = run("start") }
+	o.stop = func() { run("stop") }
+	// An orderly stop would take 3.10 six seconds, for data that goes.
+	t.Cleanup(func() {
+		run("kill")
+		run("rm")
+	})
+	o.start()
+	return o
+}
