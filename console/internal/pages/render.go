@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"path"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -20,10 +21,9 @@ import (
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// templates are the pages by name: each file's own blocks in the frame that all share.
-var templates = parseTemplates()
-
-func parseTemplates() map[string]*template.Template {
+// templates returns the pages by name: each file's own blocks in the frame that all share. Most commands show no page, so
+// they do not parse any.
+var templates = sync.OnceValue(func() map[string]*template.Template {
 	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/_*.html"))
 	files, err := templateFiles.ReadDir("templates")
 	if err != nil {
@@ -38,7 +38,7 @@ func parseTemplates() map[string]*template.Template {
 		}
 	}
 	return all
-}
+})
 
 // page is what each page's frame needs, and in Data what the page itself does.
 type page struct {
@@ -77,7 +77,7 @@ func render(c *web.Call, status int, name string, p page, data any) error {
 		fillFrame(c, &p)
 	}
 	var b bytes.Buffer
-	if err := templates[name].ExecuteTemplate(&b, "frame", p); err != nil {
+	if err := templates()[name].ExecuteTemplate(&b, "frame", p); err != nil {
 		return fmt.Errorf("page %s: %w", name, err)
 	}
 	c.W.Header().Set("Content-Type", "text/html; charset=utf-8")
