@@ -1,7 +1,5 @@
 package management
 
-import "slices"
-
 // absent adds the endpoints of what there cannot be any of. The lists are empty, nothing has the name that is asked for, and
 // to make one is an error. Virtual hosts and users in a path must exist.
 func (h *Handler) absent() {
@@ -52,15 +50,9 @@ func (h *Handler) absent() {
 		return nil
 	}))
 
-	h.handle("GET /api/global-parameters", administrator, func(*call) (any, error) { return globalParameters(), nil })
-	h.handle("GET /api/global-parameters/{name}", administrator, func(c *call) (any, error) {
-		all := globalParameters()
-		i := slices.IndexFunc(all, func(p clusterTags) bool { return p.Name == c.PathValue("name") })
-		if i < 0 {
-			return nil, notFound
-		}
-		return all[i], nil
-	})
+	h.handle("GET /api/global-parameters", administrator, func(*call) (any, error) { return list{clusterTags()}, nil })
+	h.handle("GET /api/global-parameters/cluster_tags", administrator, func(*call) (any, error) { return clusterTags(), nil })
+	h.handle("GET /api/global-parameters/{name}", administrator, missing)
 	h.handle("DELETE /api/global-parameters/{name}", administrator, missing)
 	h.handle("PUT /api/global-parameters/{name}", administrator, unavailable("global-parameters", func(*call) error { return nil }))
 
@@ -70,34 +62,19 @@ func (h *Handler) absent() {
 }
 
 // clusterTags is the one global parameter that is always there, and empty.
-type clusterTags struct {
-	Name  string   `json:"name"`
-	Value []string `json:"value"`
-}
+func clusterTags() fields { return fields{"name": "cluster_tags", "value": []string{}} }
 
-func globalParameters() listOf[clusterTags] { return listOf[clusterTags]{{"cluster_tags", []string{}}} }
-
-func nothing(*call) (any, error) { return listOf[struct{}]{}, nil }
+func nothing(*call) (any, error) { return list{}, nil }
 
 func missing(*call) (any, error) { return nil, notFound }
 
 // nothingIn is nothing where something in the path must exist.
 func nothingIn(exists func(*call) error) endpoint {
-	return func(c *call) (any, error) {
-		if err := exists(c); err != nil {
-			return nil, err
-		}
-		return nothing(c)
-	}
+	return func(c *call) (any, error) { return list{}, exists(c) }
 }
 
 func unavailable(what string, exists func(*call) error) endpoint {
-	return func(c *call) (any, error) {
-		if err := exists(c); err != nil {
-			return nil, err
-		}
-		return nil, badRequest(what + " are not supported")
-	}
+	return func(c *call) (any, error) { return nil, first(exists(c), badRequest(what+" are not supported")) }
 }
 
 func vhostExists(c *call) error {

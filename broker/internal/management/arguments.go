@@ -144,11 +144,14 @@ func readValue(d *json.Decoder, depth int) (any, error) {
 }
 
 // natural is a number, which may stand in quotation marks.
-type natural int64
+type natural int
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (n *natural) UnmarshalJSON(b []byte) error {
-	value, err := strconv.ParseInt(strings.Trim(string(b), `"`), 10, 64)
+	if string(b) == "null" {
+		return nil
+	}
+	value, err := strconv.Atoi(strings.Trim(string(b), `"`))
 	if err != nil || value < 0 {
 		return badRequest([]any{"not_integer", json.RawMessage(b)})
 	}

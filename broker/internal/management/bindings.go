@@ -17,47 +17,31 @@ import (
 func (h *Handler) bindings() {
 	h.handle("GET /api/bindings", anyone, listBindings)
 	h.handle("GET /api/bindings/{vhost}", anyone, listBindings)
-	for _, to := range []string{"q", "e"} {
+	for to, toExchange := range map[string]bool{"q": false, "e": true} {
+		between := func(answer func(*call, bool) (any, error)) endpoint {
+			return func(c *call) (any, error) { return answer(c, toExchange) }
+		}
 		path := "/api/bindings/{vhost}/e/{source}/" + to + "/{destination}"
-		toExchange := to == "e"
-		h.handle("GET "+path, anyone, func(c *call) (any, error) {
-			_, found, err := c.between(toExchange)
-			return found, err
-		})
-		h.handle("POST "+path, anyone, func(c *call) (any, error) { return postBinding(c, toExchange) })
-		h.handle("GET "+path+"/{props}", anyone, func(c *call) (any, error) {
-			_, b, err := c.binding(toExchange)
-			return b, err
-		})
-		h.handle("DELETE "+path+"/{props}", anyone, func(c *call) (any, error) { return deleteBinding(c, toExchange) })
+		h.handle("GET "+path, anyone, between(listBetween))
+		h.handle("POST "+path, anyone, between(postBinding))
+		h.handle("GET "+path+"/{props}", anyone, between(getBinding))
+		h.handle("DELETE "+path+"/{props}", anyone, between(deleteBinding))
 	}
 }
 
-// bindingInfo is a binding. Its properties key tells it from others between the same two.
-type bindingInfo struct {
-	Source          string    `json:"source"`
-	VHost           string    `json:"vhost"`
-	Destination     string    `json:"destination"`
-	DestinationType string    `json:"destination_type"`
-	RoutingKey      string    `json:"routing_key"`
-	Arguments       arguments `json:"arguments"`
-	PropertiesKey   string    `json:"properties_key"`
-}
-
-const (
-	toQueueType    = "queue"
-	toExchangeType = "exchange"
-)
-
-func newBindingInfo(v *vhost.VHost, b vhost.BindingInfo) bindingInfo {
-	kind := toQueueType
+// describeBinding returns an element of GET /api/bindings. The properties key tells it from others between the same two.
+func describeBinding(v *vhost.VHost, b vhost.BindingInfo) fields {
+	kind := "queue"
 	if b.ToExchange {
 		kind = toExchangeType
 	}
-	return bindingInfo{
-		b.Source, v.Name(), b.Destination, kind, b.Key, arguments(b.Arguments), propertiesKey(b.Key, b.Arguments),
+	return fields{
+		"source": b.Source, "vhost": v.Name(), "destination": b.Destination, "destination_type": kind,
+		"routing_key": b.Key, "arguments": arguments(b.Arguments), "properties_key": propertiesKey(b.Key, b.Arguments),
 	}
 }
+
+const toExchangeType = "exchange"
 
 // propertiesKey is the routing key, escaped, and a hash of the arguments if there are any; ~ stands for nothing at all.
 // The hash is not RabbitMQ's, which is of a term in Erlang: a key is to be taken from a listing and given back.
@@ -72,14 +56,20 @@ func propertiesKey(key string, args amqpwire.Table) string {
 	return escaped + "~" + base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
 }
 
-// bindingsIn returns all bindings: those of the default exchange, which lead to every queue by its name, first.
-func bindingsIn(v *vhost.VHost) listOf[bindingInfo] {
-	all := listOf[bindingInfo]{}
+// bindingsIn returns bindings of a virtual host: those of the default exchange, which lead to every queue by its name, first.
+func bindingsIn(v *vhost.VHost, wanted func(vhost.BindingInfo) bool) []vhost.BindingInfo {
+	var all []vhost.BindingInfo
 	for _, q := range v.Queues() {
-		all = append(all, newBindingInfo(v, vhost.BindingInfo{Destination: q.Name(), Key: q.Name()}))
+		all = append(all, vhost.BindingInfo{Destination: q.Name(), Key: q.Name()})
 	}
-	for _, b := range v.Bindings() {
-		all = append(all, newBindingInfo(v, b))
+	all = append(all, v.Bindings()...)
+	return slices.DeleteFunc(all, func(b vhost.BindingInfo) bool { return !wanted(b) })
+}
+
+func describeBindings(v *vhost.VHost, bindings []vhost.BindingInfo) list {
+	var all list
+	for _, b := range bindings {
+		all = append(all, describeBinding(v, b))
 	}
 	return all
 }
@@ -89,9 +79,9 @@ func listBindings(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := listOf[bindingInfo]{}
+	var all list
 	for _, v := range vhosts {
-		all = append(all, bindingsIn(v)...)
+		all = append(all, describeBindings(v, bindingsIn(v, func(vhost.BindingInfo) bool { return true }))...)
 	}
 	return all, nil
 }
@@ -101,9 +91,9 @@ func queueBindings(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(bindingsIn(v), func(b bindingInfo) bool {
-		return b.DestinationType != toQueueType || b.Destination != q.Name()
-	}), nil
+	return describeBindings(v, bindingsIn(v, func(b vhost.BindingInfo) bool {
+		return !b.ToExchange && b.Destination == q.Name()
+	})), nil
 }
 
 func exchangeBindings(wanted func(b vhost.BindingInfo, name string) bool) endpoint {
@@ -112,48 +102,57 @@ func exchangeBindings(wanted func(b vhost.BindingInfo, name string) bool) endpoi
 		if err != nil {
 			return nil, err
 		}
-		return slices.DeleteFunc(bindingsIn(v), func(b bindingInfo) bool {
-			return !wanted(vhost.BindingInfo{
-				Source: b.Source, Destination: b.Destination, ToExchange: b.DestinationType == toExchangeType,
-			}, x.Name)
-		}), nil
+		return describeBindings(v, bindingsIn(v, func(b vhost.BindingInfo) bool { return wanted(b, x.Name) })), nil
 	}
 }
 
 // between returns the bindings that lead from one thing to another. Both must exist.
-func (c *call) between(toExchange bool) (*vhost.VHost, listOf[bindingInfo], error) {
+func (c *call) between(toExchange bool) (*vhost.VHost, []vhost.BindingInfo, error) {
 	v, err := c.vhost()
 	if err != nil {
 		return nil, nil, err
 	}
-	source, destination, kind := exchangeName(c.PathValue("source")), c.PathValue("destination"), toQueueType
+	source, destination := exchangeName(c.PathValue("source")), c.PathValue("destination")
 	_, known := v.QueueInfo(destination)
 	if toExchange {
-		kind = toExchangeType
 		_, known = v.Exchange(destination)
 	}
 	if _, sourceKnown := v.Exchange(source); !known || !sourceKnown {
 		return nil, nil, notFound
 	}
-	return v, slices.DeleteFunc(bindingsIn(v), func(b bindingInfo) bool {
-		return b.Source != source || b.Destination != destination || b.DestinationType != kind
+	return v, bindingsIn(v, func(b vhost.BindingInfo) bool {
+		return b.Source == source && b.Destination == destination && b.ToExchange == toExchange
 	}), nil
 }
 
+func listBetween(c *call, toExchange bool) (any, error) {
+	v, found, err := c.between(toExchange)
+	return describeBindings(v, found), err
+}
+
 // binding returns the binding of the path. The mux has unescaped its properties key once.
-func (c *call) binding(toExchange bool) (*vhost.VHost, bindingInfo, error) {
+func (c *call) binding(toExchange bool) (*vhost.VHost, vhost.BindingInfo, error) {
 	v, all, err := c.between(toExchange)
 	if err != nil {
-		return nil, bindingInfo{}, err
+		return nil, vhost.BindingInfo{}, err
 	}
-	key := c.PathValue("props")
+	wanted := c.PathValue("props")
 	for _, b := range all {
-		unescaped, _ := url.PathUnescape(b.PropertiesKey)
-		if b.PropertiesKey == key || unescaped == key || strings.ReplaceAll(unescaped, "+", " ") == key {
+		key := propertiesKey(b.Key, b.Arguments)
+		unescaped, _ := url.PathUnescape(key)
+		if key == wanted || unescaped == wanted || strings.ReplaceAll(unescaped, "+", " ") == wanted {
 			return v, b, nil
 		}
 	}
-	return nil, bindingInfo{}, notFound
+	return nil, vhost.BindingInfo{}, notFound
+}
+
+func getBinding(c *call, toExchange bool) (any, error) {
+	v, b, err := c.binding(toExchange)
+	if err != nil {
+		return nil, err
+	}
+	return describeBinding(v, b), nil
 }
 
 // bindingSettings are the body of POST.
@@ -172,18 +171,16 @@ func postBinding(c *call, toExchange bool) (any, error) {
 		return nil, err
 	}
 	source, destination := exchangeName(c.PathValue("source")), exchangeName(c.PathValue("destination"))
+	args := amqpwire.Table(s.Arguments)
 	if err := c.mayBind(v, source, destination, toExchange); err != nil {
 		return nil, err
 	}
 	if toExchange {
-		err = v.BindExchange(source, destination, s.RoutingKey, amqpwire.Table(s.Arguments))
+		err = v.BindExchange(source, destination, s.RoutingKey, args)
 	} else {
-		err = v.BindQueue(source, destination, s.RoutingKey, amqpwire.Table(s.Arguments), nobody{})
+		err = v.BindQueue(source, destination, s.RoutingKey, args, nobody{})
 	}
-	if err != nil {
-		return nil, err
-	}
-	return created{url.PathEscape(destination) + "/" + url.PathEscape(propertiesKey(s.RoutingKey, amqpwire.Table(s.Arguments)))}, nil
+	return created{url.PathEscape(destination) + "/" + url.PathEscape(propertiesKey(s.RoutingKey, args))}, err
 }
 
 func (c *call) mayBind(v *vhost.VHost, source, destination string, toExchange bool) error {
@@ -202,12 +199,9 @@ func deleteBinding(c *call, toExchange bool) (any, error) {
 		return nil, err
 	}
 	if toExchange {
-		err = v.UnbindExchange(b.Source, b.Destination, b.RoutingKey, amqpwire.Table(b.Arguments))
+		err = v.UnbindExchange(b.Source, b.Destination, b.Key, b.Arguments)
 	} else {
-		err = v.UnbindQueue(b.Source, b.Destination, b.RoutingKey, amqpwire.Table(b.Arguments), nobody{})
+		err = v.UnbindQueue(b.Source, b.Destination, b.Key, b.Arguments, nobody{})
 	}
-	if err != nil {
-		return nil, err
-	}
-	return done{}, nil
+	return done{}, err
 }

@@ -2,99 +2,48 @@ package management
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/reprisemq/reprise/broker/internal/session"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// channelInfo is an element of GET /api/channels.
-type channelInfo struct {
-	Connection      connectionRef `json:"connection_details"`
-	AcksUncommitted int           `json:"acks_uncommitted"`
-	Confirm         bool          `json:"confirm"`
-	Consumers       int           `json:"consumer_count"`
-	MessageStats    *messageStats `json:"message_stats,omitempty"`
-	Unacked         int           `json:"messages_unacknowledged"`
-	Uncommitted     int           `json:"messages_uncommitted"`
-	Unconfirmed     uint64        `json:"messages_unconfirmed"`
-	Name            string        `json:"name"`
-	Node            string        `json:"node"`
-	Number          uint16        `json:"number"`
-	Prefetch        uint16        `json:"prefetch_count"`
-	State           string        `json:"state"`
-	Transactional   bool          `json:"transactional"`
-	User            string        `json:"user"`
-	ActingUser      string        `json:"user_who_performed_action"`
-	VHost           string        `json:"vhost"`
-}
-
-// channelDetail is one channel by itself. What goes where is not counted apart.
-type channelDetail struct {
-	channelInfo
-	Details    []consumerInfo `json:"consumer_details"`
-	Deliveries []struct{}     `json:"deliveries"`
-	Publishes  []struct{}     `json:"publishes"`
-}
-
 // connectionRef says which connection something belongs to.
-type connectionRef struct {
-	Name     string `json:"name"`
-	PeerHost string `json:"peer_host"`
-	PeerPort int    `json:"peer_port"`
-}
-
-func newConnectionRef(name, peer string) connectionRef {
-	r := connectionRef{Name: name}
-	r.PeerHost, r.PeerPort = splitAddr(peer)
-	return r
-}
-
-// consumerInfo is an element of GET /api/consumers.
-type consumerInfo struct {
-	Arguments      arguments  `json:"arguments"`
-	AckRequired    bool       `json:"ack_required"`
-	Active         bool       `json:"active"`
-	ActivityStatus string     `json:"activity_status"`
-	Channel        channelRef `json:"channel_details"`
-	Tag            string     `json:"consumer_tag"`
-	Timeout        int64      `json:"consumer_timeout"`
-	Exclusive      bool       `json:"exclusive"`
-	Prefetch       int        `json:"prefetch_count"`
-	Queue          queueRef   `json:"queue"`
-}
-
-type channelRef struct {
-	ConnectionName string `json:"connection_name"`
-	Name           string `json:"name"`
-	Node           string `json:"node"`
-	Number         uint16 `json:"number"`
-	PeerHost       string `json:"peer_host"`
-	PeerPort       int    `json:"peer_port"`
-	User           string `json:"user"`
-}
-
-type queueRef struct {
-	Name  string `json:"name"`
-	VHost string `json:"vhost"`
+func connectionRef(s *session.Info) fields {
+	host, port := splitAddr(s.Peer)
+	return fields{"name": s.Name, "peer_host": host, "peer_port": port}
 }
 
 func channelName(s *session.Info, ch *session.ChannelInfo) string {
 	return fmt.Sprintf("%s (%d)", s.Name, ch.Number)
 }
 
-func (c *call) describeChannel(s *session.Info, ch *session.ChannelInfo) channelInfo {
+// describeChannel returns an element of GET /api/channels.
+func (c *call) describeChannel(s *session.Info, ch *session.ChannelInfo) fields {
 	name := channelName(s, ch)
-	return channelInfo{
-		Connection: newConnectionRef(s.Name, s.Peer), AcksUncommitted: ch.AcksUncommitted, Confirm: ch.Confirm,
-		Consumers: len(ch.Consumers), MessageStats: c.h.rates.messages(name, ch.Stats),
-		Unacked: ch.Unacked, Uncommitted: ch.Uncommitted, Unconfirmed: ch.Unconfirmed,
-		Name: name, Node: NodeName, Number: ch.Number, Prefetch: ch.Prefetch, State: s.State, Transactional: ch.Tx,
-		User: s.User, ActingUser: s.User, VHost: s.VHost,
-	}
+	return fields{
+		"name":                      name,
+		"number":                    ch.Number,
+		"node":                      NodeName,
+		"vhost":                     s.VHost,
+		"user":                      s.User,
+		"user_who_performed_action": s.User,
+		"connection_details":        connectionRef(s),
+		"state":                     s.State,
+		"confirm":                   ch.Confirm,
+		"transactional":             ch.Tx,
+		"prefetch_count":            ch.Prefetch,
+		"consumer_count":            len(ch.Consumers),
+		"acks_uncommitted":          ch.AcksUncommitted,
+		"messages_unacknowledged":   ch.Unacked,
+		"messages_uncommitted":      ch.Uncommitted,
+		"messages_unconfirmed":      ch.Unconfirmed,
+	}.with(c.h.rates.messageStats(name, ch.Stats, clientCounters))
 }
 
-func describeConsumers(s *session.Info, ch *session.ChannelInfo) []consumerInfo {
-	all := []consumerInfo{}
+// describeConsumers returns elements of GET /api/consumers.
+func describeConsumers(s *session.Info, ch *session.ChannelInfo) list {
+	all := list{}
 	for _, consumer := range ch.Consumers {
 		status := "up"
 		switch {
@@ -103,19 +52,27 @@ func describeConsumers(s *session.Info, ch *session.ChannelInfo) []consumerInfo 
 		case consumer.SingleActive:
 			status = "single_active"
 		}
-		ref := newConnectionRef(s.Name, s.Peer)
-		all = append(all, consumerInfo{
-			Arguments: arguments(consumer.Arguments), AckRequired: !consumer.NoAck, Active: consumer.Active, ActivityStatus: status,
-			Channel: channelRef{s.Name, channelName(s, ch), NodeName, ch.Number, ref.PeerHost, ref.PeerPort, s.User},
-			Tag:     consumer.Tag, Timeout: consumer.Timeout.Milliseconds(), Exclusive: consumer.Exclusive,
-			Prefetch: consumer.Prefetch, Queue: queueRef{consumer.Queue, s.VHost},
+		channel := fields{"name": channelName(s, ch), "number": ch.Number, "node": NodeName, "user": s.User}
+		channel["connection_name"] = s.Name
+		channel["peer_host"], channel["peer_port"] = splitAddr(s.Peer)
+		all = append(all, fields{
+			"consumer_tag":     consumer.Tag,
+			"queue":            fields{"name": consumer.Queue, "vhost": s.VHost},
+			"channel_details":  channel,
+			"arguments":        arguments(consumer.Arguments),
+			"ack_required":     !consumer.NoAck,
+			"active":           consumer.Active,
+			"activity_status":  status,
+			"consumer_timeout": consumer.Timeout.Milliseconds(),
+			"exclusive":        consumer.Exclusive,
+			"prefetch_count":   consumer.Prefetch,
 		})
 	}
 	return all
 }
 
 func listChannels(c *call) (any, error) {
-	all := pagesOf[channelInfo]{}
+	var all pages
 	found, err := c.sessionsHere()
 	for _, s := range found {
 		for _, ch := range s.Channels {
@@ -133,7 +90,7 @@ func channelsOf(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := listOf[channelInfo]{}
+	var all list
 	s := found.Info()
 	for _, ch := range s.Channels {
 		all = append(all, c.describeChannel(&s, &ch))
@@ -151,7 +108,9 @@ func getChannel(c *call) (any, error) {
 			if !c.is(administrator) && s.User != c.user.Name {
 				return nil, notYours
 			}
-			return channelDetail{c.describeChannel(&s, &ch), describeConsumers(&s, &ch), []struct{}{}, []struct{}{}}, nil
+			return c.describeChannel(&s, &ch).with(fields{
+				"consumer_details": describeConsumers(&s, &ch), "deliveries": list{}, "publishes": list{},
+			}), nil
 		}
 	}
 	return nil, notFound
@@ -166,7 +125,7 @@ func listConsumers(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := listOf[consumerInfo]{}
+	var all list
 	for _, v := range vhosts {
 		all = append(all, c.consumersIn(v.Name(), "")...)
 	}
@@ -174,19 +133,18 @@ func listConsumers(c *call) (any, error) {
 }
 
 // consumersIn returns the consumers in a virtual host, of one queue or, without a name, of all.
-func (c *call) consumersIn(host, queue string) []consumerInfo {
-	all := []consumerInfo{}
+func (c *call) consumersIn(host, queue string) list {
+	all := list{}
 	for _, found := range c.node.Sessions() {
 		s := found.Info()
 		if s.VHost != host {
 			continue
 		}
 		for _, ch := range s.Channels {
-			for _, consumer := range describeConsumers(&s, &ch) {
-				if queue == "" || consumer.Queue.Name == queue {
-					all = append(all, consumer)
-				}
-			}
+			ch.Consumers = slices.DeleteFunc(ch.Consumers, func(consumer session.ConsumerInfo) bool {
+				return queue != "" && consumer.Queue != queue
+			})
+			all = append(all, describeConsumers(&s, &ch)...)
 		}
 	}
 	return all

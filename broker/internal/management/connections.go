@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/reprisemq/reprise/broker/internal/session"
-	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
 func (h *Handler) connections() {
@@ -28,52 +27,34 @@ func (h *Handler) connections() {
 	h.handle("GET /api/consumers/{vhost}", anyone, listConsumers)
 }
 
-// connectionInfo is GET /api/connections/{name}.
-type connectionInfo struct {
-	AuthMechanism    string    `json:"auth_mechanism"`
-	ChannelMax       uint16    `json:"channel_max"`
-	Channels         int       `json:"channels"`
-	ClientProperties arguments `json:"client_properties"`
-	ConnectedAt      int64     `json:"connected_at"`
-	FrameMax         uint32    `json:"frame_max"`
-	Host             string    `json:"host"`
-	Name             string    `json:"name"`
-	Node             string    `json:"node"`
-	PeerHost         string    `json:"peer_host"`
-	PeerPort         int       `json:"peer_port"`
-	Port             int       `json:"port"`
-	Protocol         string    `json:"protocol"`
-	Reads            uint64    `json:"recv_cnt"`
-	BytesIn          uint64    `json:"recv_oct"`
-	BytesInDetails   details   `json:"recv_oct_details"`
-	Writes           uint64    `json:"send_cnt"`
-	BytesOut         uint64    `json:"send_oct"`
-	BytesOutDetails  details   `json:"send_oct_details"`
-	Pending          int       `json:"send_pend"`
-	TLS              bool      `json:"ssl"`
-	State            string    `json:"state"`
-	Timeout          int64     `json:"timeout"`
-	Type             string    `json:"type"`
-	User             string    `json:"user"`
-	UserProvidedName string    `json:"user_provided_name,omitempty"`
-	ActingUser       string    `json:"user_who_performed_action"`
-	VHost            string    `json:"vhost"`
-}
-
-func (c *call) describeConnection(s session.Info) connectionInfo {
-	info := connectionInfo{
-		AuthMechanism: s.Mechanism, ChannelMax: s.ChannelMax, Channels: len(s.Channels),
-		ClientProperties: arguments(s.ClientProperties), ConnectedAt: s.Connected.UnixMilli(), FrameMax: s.FrameMax,
-		Name: s.Name, Node: NodeName, Protocol: "AMQP 0-9-1",
-		Reads: s.Reads, BytesIn: s.BytesIn, BytesInDetails: c.h.rates.of(s.Name, "in", s.BytesIn),
-		Writes: s.Writes, BytesOut: s.BytesOut, BytesOutDetails: c.h.rates.of(s.Name, "out", s.BytesOut),
-		TLS: s.TLS, State: s.State, Timeout: int64(s.Heartbeat.Seconds()), Type: "network",
-		User: s.User, ActingUser: s.User, VHost: s.VHost,
-	}
-	info.Host, info.Port = splitAddr(s.Host)
-	info.PeerHost, info.PeerPort = splitAddr(s.Peer)
-	if name, ok := amqpwire.Table(s.ClientProperties).Get("connection_name"); ok {
-		info.UserProvidedName, _ = name.(string)
+// describeConnection returns an element of GET /api/connections.
+func (c *call) describeConnection(s session.Info) fields {
+	info := fields{
+		"name":                      s.Name,
+		"node":                      NodeName,
+		"type":                      "network",
+		"protocol":                  "AMQP 0-9-1",
+		"vhost":                     s.VHost,
+		"user":                      s.User,
+		"user_who_performed_action": s.User,
+		"auth_mechanism":            s.Mechanism,
+		"ssl":                       s.TLS,
+		"state":                     s.State,
+		"connected_at":              s.Connected.UnixMilli(),
+		"timeout":                   int64(s.Heartbeat.Seconds()),
+		"frame_max":                 s.FrameMax,
+		"channel_max":               s.ChannelMax,
+		"channels":                  len(s.Channels),
+		"client_properties":         arguments(s.ClientProperties),
+		"recv_cnt":                  s.Reads,
+		"send_cnt":                  s.Writes,
+		"send_pend":                 0,
+	}.with(c.h.rates.counted(s.Name, "recv_oct", s.BytesIn)).with(c.h.rates.counted(s.Name, "send_oct", s.BytesOut))
+	info["host"], info["port"] = splitAddr(s.Host)
+	info["peer_host"], info["peer_port"] = splitAddr(s.Peer)
+	given, _ := s.ClientProperties.Get("connection_name")
+	if name, _ := given.(string); name != "" {
+		info["user_provided_name"] = name
 	}
 	return info
 }
@@ -104,7 +85,7 @@ func (c *call) sessionsHere() ([]session.Info, error) {
 }
 
 func listConnections(c *call) (any, error) {
-	all := pagesOf[connectionInfo]{}
+	var all pages
 	found, err := c.sessionsHere()
 	for _, s := range found {
 		all = append(all, c.describeConnection(s))
@@ -145,19 +126,11 @@ func (c *call) shut(s *session.Session) {
 	s.Force(reason)
 }
 
-// tracked is a connection in the list of one user's.
-type tracked struct {
-	Name  string `json:"name"`
-	VHost string `json:"vhost"`
-	User  string `json:"user"`
-	Node  string `json:"node"`
-}
-
 func connectionsOf(c *call) (any, error) {
-	all := listOf[tracked]{}
+	var all list
 	for _, s := range c.sessions() {
 		if s.User == c.PathValue("user") {
-			all = append(all, tracked{s.Name, s.VHost, s.User, NodeName})
+			all = append(all, fields{"name": s.Name, "vhost": s.VHost, "user": s.User, "node": NodeName})
 		}
 	}
 	return all, nil

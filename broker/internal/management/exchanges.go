@@ -24,21 +24,11 @@ func (h *Handler) exchanges() {
 		func(b vhost.BindingInfo, name string) bool { return b.ToExchange && b.Destination == name }))
 }
 
-// exchangeInfo is GET /api/exchanges/{vhost}/{name}.
-type exchangeInfo struct {
-	Name       string    `json:"name"`
-	VHost      string    `json:"vhost"`
-	Type       string    `json:"type"`
-	Durable    bool      `json:"durable"`
-	AutoDelete bool      `json:"auto_delete"`
-	Internal   bool      `json:"internal"`
-	Arguments  arguments `json:"arguments"`
-}
-
-func newExchangeInfo(v *vhost.VHost, x vhost.ExchangeInfo) exchangeInfo {
-	return exchangeInfo{
-		Name: x.Name, VHost: v.Name(), Type: string(x.Kind), Durable: x.Durable, AutoDelete: x.AutoDelete,
-		Internal: x.Internal, Arguments: arguments(x.Arguments),
+// describeExchange returns an element of GET /api/exchanges.
+func describeExchange(v *vhost.VHost, x vhost.ExchangeInfo) fields {
+	return fields{
+		"name": x.Name, "vhost": v.Name(), "type": string(x.Kind), "durable": x.Durable, "auto_delete": x.AutoDelete,
+		"internal": x.Internal, "arguments": arguments(x.Arguments),
 	}
 }
 
@@ -47,10 +37,10 @@ func listExchanges(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := pagesOf[exchangeInfo]{}
+	var all pages
 	for _, v := range vhosts {
 		for _, x := range v.Exchanges() {
-			all = append(all, newExchangeInfo(v, x))
+			all = append(all, describeExchange(v, x))
 		}
 	}
 	return all, nil
@@ -63,6 +53,9 @@ func exchangeName(text string) string {
 	}
 	return text
 }
+
+// predeclared exchanges are the broker's own.
+func predeclared(name string) bool { return name == "" || strings.HasPrefix(name, "amq.") }
 
 // exchange returns the exchange of the path.
 func (c *call) exchange() (*vhost.VHost, vhost.ExchangeInfo, error) {
@@ -77,20 +70,14 @@ func (c *call) exchange() (*vhost.VHost, vhost.ExchangeInfo, error) {
 	return v, x, nil
 }
 
-// exchangeDetail is one exchange by itself. RabbitMQ lists who publishes there when it collects details, which it does not
-// by default.
-type exchangeDetail struct {
-	exchangeInfo
-	Incoming []struct{} `json:"incoming"`
-	Outgoing []struct{} `json:"outgoing"`
-}
-
+// getExchange answers for one exchange. RabbitMQ lists who publishes there when it collects details, which it does not by
+// default.
 func getExchange(c *call) (any, error) {
 	v, x, err := c.exchange()
 	if err != nil {
 		return nil, err
 	}
-	return exchangeDetail{newExchangeInfo(v, x), []struct{}{}, []struct{}{}}, nil
+	return describeExchange(v, x).with(fields{"incoming": list{}, "outgoing": list{}}), nil
 }
 
 // exchangeSettings are the body of PUT.
@@ -116,13 +103,7 @@ func putExchange(c *call) (any, error) {
 		return nil, err
 	}
 	_, existed := v.Exchange(name)
-	if err := v.DeclareExchange(s.declaration(name)); err != nil {
-		return nil, err
-	}
-	if existed {
-		return done{}, nil
-	}
-	return created{}, nil
+	return stored(existed), v.DeclareExchange(s.declaration(name))
 }
 
 func (s *exchangeSettings) declaration(name string) *amqpwire.ExchangeDeclare {
@@ -153,11 +134,8 @@ func deleteExchange(c *call) (any, error) {
 	if err := c.mayExchange(v, access.Configure, x.Name); err != nil {
 		return nil, err
 	}
-	if x.Name == "" || strings.HasPrefix(x.Name, "amq.") {
+	if predeclared(x.Name) {
 		return nil, accessRefused
 	}
-	if err := v.DeleteExchange(x.Name, c.URL.Query().Get("if-unused") == "true"); err != nil {
-		return nil, err
-	}
-	return done{}, nil
+	return done{}, v.DeleteExchange(x.Name, c.URL.Query().Get("if-unused") == "true")
 }

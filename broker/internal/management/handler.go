@@ -136,6 +136,14 @@ type (
 	done    struct{}                  // 204
 )
 
+// stored is the answer to PUT.
+func stored(existed bool) any {
+	if existed {
+		return done{}
+	}
+	return created{}
+}
+
 // handle adds an endpoint for those who have one of the tags that may. What is answered is on disk, if it is to be there.
 func (h *Handler) handle(pattern string, may privilege, answer endpoint) {
 	h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -197,7 +205,7 @@ func write(w http.ResponseWriter, status int, value any) {
 
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if check, ok := errors.AsType[failedCheck](err); ok {
-		refuseCheck(w, check)
+		write(w, http.StatusServiceUnavailable, check)
 		return
 	}
 	f := failureOf(err)
@@ -291,22 +299,38 @@ func (s *statusOnly) Header() http.Header         { return s.header }
 func (s *statusOnly) WriteHeader(status int)      { s.status = status }
 func (s *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
 
-// decode reads the body, which may be left out where nothing in it is needed.
-func (c *call) decode(v any) error {
-	err := json.NewDecoder(c.Body).Decode(v)
-	var tooLarge *http.MaxBytesError
-	var problem *failure
-	switch {
-	case err == nil, err == io.EOF:
-		return nil
-	case errors.As(err, &tooLarge):
-		return badRequest("Exceeded HTTP request body size limit")
-	case errors.As(err, &problem):
+// decode reads the body, in which the needed fields must be present.
+func (c *call) decode(v any, needed ...string) error {
+	var body json.RawMessage
+	err := json.NewDecoder(c.Body).Decode(&body)
+	if err == io.EOF {
+		body, err = json.RawMessage("{}"), nil
+	}
+	if err == nil {
+		err = json.Unmarshal(body, v)
+	}
+	if err != nil {
+		return wrongBody(err)
+	}
+	var given map[string]any
+	_ = json.Unmarshal(body, &given) // null has no fields
+	needed = slices.DeleteFunc(needed, func(name string) bool { return given[name] != nil })
+	if len(needed) > 0 {
+		return missingKeys(needed...)
+	}
+	return nil
+}
+
+// wrongBody returns what RabbitMQ says of a body that cannot be decoded.
+func wrongBody(err error) error {
+	if problem, ok := errors.AsType[*failure](err); ok {
 		return problem
 	}
-	var wrongType *json.UnmarshalTypeError
-	if errors.As(err, &wrongType) && wrongType.Field != "" {
-		return badRequest([]string{"not_" + jsonName(wrongType.Type), wrongType.Field})
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return badRequest("Exceeded HTTP request body size limit")
+	}
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+		return badRequest([]string{"not_" + jsonName(wrong.Type), wrong.Field})
 	}
 	return badRequest("not_json")
 }

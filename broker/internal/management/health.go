@@ -1,11 +1,8 @@
 package management
 
 import (
-	"net/http"
 	"slices"
 	"strconv"
-
-	"github.com/reprisemq/reprise/broker/internal/alarm"
 )
 
 func (h *Handler) health() {
@@ -17,67 +14,39 @@ func (h *Handler) health() {
 		"virtual-hosts", "ready-to-serve-clients", "is-in-service", "below-node-connection-limit",
 		"certificate-expiration/{within}/{unit}",
 	} {
-		h.handle("GET /api/health/checks/"+path, anyone, func(*call) (any, error) { return healthy, nil })
+		h.handle("GET /api/health/checks/"+path, anyone, func(*call) (any, error) { return healthy(), nil })
 	}
 	h.handle("GET /api/health/checks/node-is-quorum-critical", anyone, func(*call) (any, error) {
-		return statusInfo{Status: "ok", Reason: "single node cluster"}, nil
+		return fields{"status": "ok", "reason": "single node cluster"}, nil
 	})
 	h.handle("GET /api/health/checks/port-listener/{port}", anyone, checkPort)
 	h.handle("GET /api/health/checks/protocol-listener/{protocol}", anyone, checkProtocol)
 	h.handle("GET /api/aliveness-test/{vhost}", anyone, func(c *call) (any, error) {
 		_, err := c.vhost()
-		return healthy, err
+		return healthy(), err
 	})
 }
 
-// statusInfo is the answer of a health check.
-type statusInfo struct {
-	Status string `json:"status"`
-	Reason string `json:"reason,omitempty"`
-}
+func healthy() fields { return fields{"status": "ok"} }
 
-var healthy = statusInfo{Status: "ok"}
-
-// unhealthy is a check that failed, with what it looked at.
-type unhealthy struct {
-	Status    string      `json:"status"`
-	Reason    string      `json:"reason"`
-	Alarms    []alarmInfo `json:"alarms,omitempty"`
-	Ports     []int       `json:"ports,omitempty"`
-	Protocols []string    `json:"protocols,omitempty"`
-	Missing   any         `json:"missing,omitempty"`
-}
-
-type alarmInfo struct {
-	Node     string         `json:"node"`
-	Resource alarm.Resource `json:"resource"`
-}
-
-// failedCheck is answered with status 503.
-type failedCheck struct{ body unhealthy }
+// failedCheck is the answer with status 503: the reason, and what was checked.
+type failedCheck fields
 
 func (failedCheck) Error() string { return "health check failed" }
 
+func unhealthy(reason string, checked fields) error {
+	return failedCheck(fields{"status": "failed", "reason": reason}.with(checked))
+}
+
 func checkAlarms(c *call) (any, error) {
-	var all []alarmInfo
+	var all list
 	for _, resource := range c.node.Alarms.Resources() {
-		all = append(all, alarmInfo{NodeName, resource})
+		all = append(all, fields{"node": NodeName, "resource": resource})
 	}
 	if all == nil {
-		return healthy, nil
+		return healthy(), nil
 	}
-	return nil, failedCheck{unhealthy{Status: "failed", Reason: "There are alarms in effect in the cluster", Alarms: all}}
-}
-
-// portStatus and protocolStatus are the answers for a listener that is there.
-type portStatus struct {
-	Status string `json:"status"`
-	Port   int    `json:"port"`
-}
-
-type protocolStatus struct {
-	Status    string   `json:"status"`
-	Protocols []string `json:"protocols"`
+	return nil, unhealthy("There are alarms in effect in the cluster", fields{"alarms": all})
 }
 
 const noListener = "No active listener"
@@ -89,14 +58,14 @@ func checkPort(c *call) (any, error) {
 	}
 	ports := []int{}
 	for _, l := range c.listening() {
-		if l.Port != 0 {
-			ports = append(ports, l.Port)
+		if l.port != 0 {
+			ports = append(ports, l.port)
 		}
 	}
 	if slices.Contains(ports, port) {
-		return portStatus{"ok", port}, nil
+		return healthy().with(fields{"port": port}), nil
 	}
-	return nil, failedCheck{unhealthy{Status: "failed", Reason: noListener, Ports: ports, Missing: port}}
+	return nil, unhealthy(noListener, fields{"ports": ports, "missing": port})
 }
 
 // protocolNames are what a protocol is called in questions, by what it is called in answers.
@@ -109,14 +78,8 @@ func checkProtocol(c *call) (any, error) {
 	wanted, protocols := c.PathValue("protocol"), c.protocols()
 	for _, p := range protocols {
 		if slices.Contains(protocolNames[p], wanted) {
-			return protocolStatus{"ok", protocols}, nil
+			return healthy().with(fields{"protocols": protocols}), nil
 		}
 	}
-	return nil, failedCheck{unhealthy{
-		Status: "failed", Reason: noListener, Protocols: protocols, Missing: []string{wanted},
-	}}
-}
-
-func refuseCheck(w http.ResponseWriter, f failedCheck) {
-	write(w, http.StatusServiceUnavailable, f.body)
+	return nil, unhealthy(noListener, fields{"protocols": protocols, "missing": []string{wanted}})
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/node"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
@@ -17,10 +18,10 @@ import (
 type imported struct {
 	Users            []importedUser      `json:"users"`
 	VHosts           []importedVHost     `json:"vhosts"`
-	Permissions      []permissionInfo    `json:"permissions"`
+	Permissions      []access.Permission `json:"permissions"`
 	Queues           []importedQueue     `json:"queues"`
 	Exchanges        []importedExchange  `json:"exchanges"`
-	Bindings         []bindingDefinition `json:"bindings"`
+	Bindings         []importedBinding   `json:"bindings"`
 	TopicPermissions []unsupported       `json:"topic_permissions"`
 	Parameters       []unsupported       `json:"parameters"`
 	GlobalParameters []unsupported       `json:"global_parameters"`
@@ -64,6 +65,15 @@ type importedExchange struct {
 	VHost string `json:"vhost"`
 	exchangeSettings
 	Durable *flag `json:"durable"`
+}
+
+type importedBinding struct {
+	Source          string    `json:"source"`
+	VHost           string    `json:"vhost"`
+	Destination     string    `json:"destination"`
+	DestinationType string    `json:"destination_type"`
+	RoutingKey      string    `json:"routing_key"`
+	Arguments       arguments `json:"arguments"`
 }
 
 // unsupported is something that cannot be had here, and how to name it.

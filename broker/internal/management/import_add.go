@@ -2,9 +2,7 @@ package management
 
 import (
 	"log/slog"
-	"strings"
 
-	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/node"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 	"github.com/reprisemq/reprise/internal/amqpwire"
@@ -45,7 +43,7 @@ func (d *imported) addVHosts(n *node.Node) error {
 
 func (d *imported) addPermissions(n *node.Node) error {
 	for _, p := range d.Permissions {
-		if err := n.Access.SetPermission(access.Permission(p)); err != nil {
+		if err := n.Access.SetPermission(p); err != nil {
 			return of("permission of user", p.User, err)
 		}
 	}
@@ -66,9 +64,6 @@ func (d *imported) addExchanges(n *node.Node, into *vhost.VHost) error {
 	}
 	return nil
 }
-
-// predeclared exchanges are the broker's own.
-func predeclared(name string) bool { return name == "" || strings.HasPrefix(name, "amq.") }
 
 func (d *imported) addQueues(n *node.Node, into *vhost.VHost) error {
 	for _, q := range d.Queues {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -14,48 +15,30 @@ import (
 	"strings"
 )
 
-// list marks an answer that can be sorted and paged.
-type list interface{ elements() []any }
+// fields is a JSON object: values by RabbitMQ's names.
+type fields map[string]any
 
-type listOf[T any] []T
-
-func (l listOf[T]) elements() []any {
-	all := make([]any, len(l))
-	for i := range l {
-		all[i] = l[i]
-	}
-	return all
+// with adds fields.
+func (f fields) with(more fields) fields {
+	maps.Copy(f, more)
+	return f
 }
 
-// paged marks a list that is paged if the query asks for a page. RabbitMQ does not page the other ones.
-type paged interface{ paged() }
+// list is an answer that the query can sort and reduce to columns.
+type list []fields
 
-// pagesOf is listOf for lists that are paged.
-type pagesOf[T any] []T
+// pages is a list that is paged if the query asks for a page. RabbitMQ does not page the other lists.
+type pages []fields
 
-func (l pagesOf[T]) elements() []any { return listOf[T](l).elements() }
-func (l pagesOf[T]) paged()          {}
-
-// whole returns the list of an endpoint for another one, which is not paged.
-func whole(answer func(*call) (any, error)) func(*call) (any, error) {
+// whole returns the list of an endpoint for an endpoint that is not paged.
+func whole(answer endpoint) endpoint {
 	return func(c *call) (any, error) {
 		value, err := answer(c)
-		if l, ok := value.(list); ok {
-			value = listOf[any](l.elements())
+		if all, ok := value.(pages); ok {
+			value = list(all)
 		}
 		return value, err
 	}
-}
-
-// page is a part of a list, and where it lies.
-type page struct {
-	FilteredCount int   `json:"filtered_count"`
-	ItemCount     int   `json:"item_count"`
-	Items         []any `json:"items"`
-	Page          int   `json:"page"`
-	PageCount     int   `json:"page_count"`
-	PageSize      int   `json:"page_size"`
-	TotalCount    int   `json:"total_count"`
 }
 
 const (
@@ -65,75 +48,86 @@ const (
 
 var badPage = badRequest("Pagination parameters are invalid")
 
-// shape does with an answer what the query asks for: page, page_size, name, use_regex, sort, sort_reverse, columns.
+// shape applies the query to an answer: page, page_size, name, use_regex, sort, sort_reverse, columns.
 func (c *call) shape(value any) (any, error) {
 	query := c.URL.Query()
-	l, isList := value.(list)
-	if !isList {
-		if columns := query.Get("columns"); columns != "" && c.Method == http.MethodGet {
-			return newFields(value).only(strings.Split(columns, ",")), nil
+	columns := query.Get("columns")
+	var items list
+	var paged bool
+	switch value := value.(type) {
+	case fields:
+		if c.Method == http.MethodGet {
+			return value.only(columns), nil
 		}
 		return value, nil
+	case list:
+		items = value
+	case pages:
+		items, paged = list(value), query.Has("page")
+	default:
+		return value, nil
 	}
-	items := l.elements()
+	if items == nil {
+		items = list{} // which is not null in JSON
+	}
 	if by := query.Get("sort"); by != "" {
-		items = sorted(items, by, query.Get("sort_reverse") == "true")
+		items.sort(by, query.Get("sort_reverse") == "true")
 	}
-	var result *page
-	if _, paged := value.(paged); paged && query.Has("page") {
+	var page fields
+	if paged {
 		var err error
-		if result, err = paginate(items, query); err != nil {
+		if items, page, err = paginate(items, query); err != nil {
 			return nil, err
 		}
-		items = result.Items
 	}
-	if columns := query.Get("columns"); columns != "" {
-		for i, item := range items {
-			items[i] = newFields(item).only(strings.Split(columns, ","))
-		}
+	for i, item := range items {
+		items[i] = item.only(columns)
 	}
-	if result != nil {
-		return result, nil
+	if paged {
+		return page.with(fields{"items": items}), nil
 	}
 	return items, nil
 }
 
-func paginate(items []any, query url.Values) (*page, error) {
+// paginate returns the items of the page that the query asks for, and where the page lies.
+func paginate(items list, query url.Values) (list, fields, error) {
 	number, err := strconv.Atoi(query.Get("page"))
 	if err != nil || number < 1 {
-		return nil, badPage
+		return nil, nil, badPage
 	}
 	size := defaultPageSize
 	if text := query.Get("page_size"); text != "" {
 		if size, err = strconv.Atoi(text); err != nil {
-			return nil, badPage
+			return nil, nil, badPage
 		}
 	}
 	if size < 1 || size > maxPageSize {
-		return nil, &failure{http.StatusBadRequest, "invalid_pagination_parameters", fmt.Sprintf(
+		return nil, nil, &failure{http.StatusBadRequest, "invalid_pagination_parameters", fmt.Sprintf(
 			"Invalid pagination parameters: page number %d, page size %d", number, size)}
 	}
-	p := &page{TotalCount: len(items), Page: number, PageSize: size}
-	if items, err = named(items, query.Get("name"), query.Get("use_regex") == "true"); err != nil {
-		return nil, err
+	total := len(items)
+	if items, err = items.named(query.Get("name"), query.Get("use_regex") == "true"); err != nil {
+		return nil, nil, err
 	}
-	p.FilteredCount = len(items)
-	p.PageCount = (len(items) + size - 1) / size
-	if number > max(1, p.PageCount) {
-		return nil, &failure{
+	count := (len(items) + size - 1) / size
+	if number > max(1, count) {
+		return nil, nil, &failure{
 			http.StatusBadRequest, "page_out_of_range",
 			fmt.Sprintf("Page out of range, page: %d page size: %d, len: %d", number, size, len(items)),
 		}
 	}
-	p.Items = items[(number-1)*size : min(number*size, len(items))]
-	p.ItemCount = len(p.Items)
-	return p, nil
+	page := fields{
+		"page": number, "page_size": size, "page_count": count, "total_count": total, "filtered_count": len(items),
+	}
+	items = items[(number-1)*size : min(number*size, len(items))]
+	page["item_count"] = len(items)
+	return items, page, nil
 }
 
-// named keeps what has a text in its name, or a name that matches.
-func named(items []any, text string, isRegex bool) ([]any, error) {
+// named keeps the items with a text in the name, or with a name that matches.
+func (l list) named(text string, isRegex bool) (list, error) {
 	if text == "" {
-		return items, nil
+		return l, nil
 	}
 	match := func(name string) bool { return strings.Contains(strings.ToLower(name), strings.ToLower(text)) }
 	if isRegex {
@@ -143,47 +137,44 @@ func named(items []any, text string, isRegex bool) ([]any, error) {
 		}
 		match = re.MatchString
 	}
-	found := []any{}
-	for _, item := range items {
-		if name, ok := newFields(item)["name"].(string); ok && match(name) {
-			found = append(found, item)
-		}
-	}
-	return slices.Clip(found), nil
+	return slices.DeleteFunc(l, func(item fields) bool {
+		name, ok := item["name"].(string)
+		return !ok || !match(name)
+	}), nil
 }
 
-// fields is an object as a client sees it, where its fields are asked for by name.
-type fields map[string]any
+// at returns a value by a name such as message_stats.publish_details.rate.
+func (f fields) at(path string) (any, bool) {
+	name, rest, deeper := strings.Cut(path, ".")
+	value, found := f[name]
+	if !found || !deeper {
+		return value, found
+	}
+	return newFields(value).at(rest)
+}
 
-func newFields(value any) fields {
+// newFields returns the fields of a value. A value that is not an object has none.
+func newFields(value any) (f fields) {
+	if f, ok := value.(fields); ok {
+		return f
+	}
 	encoded, err := json.Marshal(value)
 	if err != nil {
 		return nil
 	}
-	var f fields
 	d := json.NewDecoder(bytes.NewReader(encoded))
 	d.UseNumber()
-	_ = d.Decode(&f) // what is no object has no fields
+	_ = d.Decode(&f)
 	return f
 }
 
-// at follows a name like message_stats.publish_details.rate.
-func (f fields) at(path string) (any, bool) {
-	name, rest, deeper := strings.Cut(path, ".")
-	value, found := f[name]
-	if !deeper {
-		return value, found
+// only returns the fields of a list of names with commas, or all fields if the list is empty.
+func (f fields) only(columns string) fields {
+	if columns == "" {
+		return f
 	}
-	inner, ok := value.(map[string]any)
-	if !ok {
-		return nil, false
-	}
-	return fields(inner).at(rest)
-}
-
-func (f fields) only(paths []string) fields {
 	kept := make(fields)
-	for _, path := range paths {
+	for path := range strings.SplitSeq(columns, ",") {
 		value, found := f.at(path)
 		if !found {
 			continue
@@ -206,34 +197,25 @@ func (f fields) only(paths []string) fields {
 	return kept
 }
 
-func sorted(items []any, by string, reverse bool) []any {
-	type keyed struct{ item, key any }
-	keys := make([]keyed, len(items))
-	for i, item := range items {
-		keys[i].item = item
-		keys[i].key, _ = newFields(item).at(by)
-	}
-	slices.SortStableFunc(keys, func(a, b keyed) int {
+func (l list) sort(by string, reverse bool) {
+	slices.SortStableFunc(l, func(a, b fields) int {
 		if reverse {
 			a, b = b, a
 		}
-		return compare(a.key, b.key)
+		x, _ := a.at(by)
+		y, _ := b.at(by)
+		return compare(x, y)
 	})
-	for i := range keys {
-		items[i] = keys[i].item
-	}
-	return items
 }
 
-// compare orders values of one type by value, and of several by type, nothing being the least.
+// compare orders values of one type by value, and values of several types by type. A missing value is the least.
 func compare(a, b any) int {
-	switch x := a.(type) {
-	case json.Number:
-		if y, ok := b.(json.Number); ok {
-			m, _ := x.Float64()
-			n, _ := y.Float64()
-			return cmp.Compare(m, n)
+	if x, ok := number(a); ok {
+		if y, ok := number(b); ok {
+			return cmp.Compare(x, y)
 		}
+	}
+	switch x := a.(type) {
 	case string:
 		if y, ok := b.(string); ok {
 			return cmp.Compare(x, y)
@@ -246,12 +228,22 @@ func compare(a, b any) int {
 			return 1
 		}
 	}
-	return cmp.Compare(kind(a), kind(b))
+	return cmp.Compare(reflect.ValueOf(a).Kind(), reflect.ValueOf(b).Kind())
 }
 
-func kind(v any) reflect.Kind {
-	if v == nil {
-		return reflect.Invalid
+// number returns a value that is a number in JSON.
+func number(v any) (float64, bool) {
+	if n, ok := v.(json.Number); ok {
+		value, err := n.Float64()
+		return value, err == nil
 	}
-	return reflect.TypeOf(v).Kind()
+	switch r := reflect.ValueOf(v); {
+	case r.CanInt():
+		return float64(r.Int()), true
+	case r.CanUint():
+		return float64(r.Uint()), true
+	case r.CanFloat():
+		return r.Float(), true
+	}
+	return 0, false
 }

@@ -3,7 +3,9 @@ package management
 import (
 	"encoding/base64"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/reprisemq/reprise/broker/internal/access"
@@ -12,18 +14,15 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/broker/internal/stats"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
+	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
 // publication is the body of POST /api/exchanges/{vhost}/{name}/publish.
 type publication struct {
-	Properties      *properties `json:"properties"`
-	RoutingKey      *string     `json:"routing_key"`
-	Payload         *string     `json:"payload"`
-	PayloadEncoding *string     `json:"payload_encoding"`
-}
-
-type routed struct {
-	Routed bool `json:"routed"`
+	Properties      properties `json:"properties"`
+	RoutingKey      string     `json:"routing_key"`
+	Payload         string     `json:"payload"`
+	PayloadEncoding string     `json:"payload_encoding"`
 }
 
 var noExchange = &failure{404, "not_found", "exchange_not_found"}
@@ -37,7 +36,7 @@ func publishTo(c *call) (any, error) {
 		return nil, err
 	}
 	var p publication
-	if err := c.decode(&p); err != nil {
+	if err := c.decode(&p, "routing_key", "properties", "payload", "payload_encoding"); err != nil {
 		return nil, err
 	}
 	body, err := p.body()
@@ -47,8 +46,7 @@ func publishTo(c *call) (any, error) {
 	if err := c.mayExchange(v, access.Write, x.Name); err != nil {
 		return nil, err
 	}
-	wire := p.Properties.encode()
-	encoded, err := wire.Append(nil)
+	encoded, err := (*amqpwire.Properties)(&p.Properties).Append(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +54,7 @@ func publishTo(c *call) (any, error) {
 		return nil, badRequest(alarm.Reason(short) + ": publishing is blocked")
 	}
 	m, err := vhost.NewMessage(vhost.Published{
-		Exchange: x.Name, RoutingKey: *p.RoutingKey, Properties: encoded, Body: body, User: c.user.Name,
+		Exchange: x.Name, RoutingKey: p.RoutingKey, Properties: encoded, Body: body, User: c.user.Name,
 	})
 	if err != nil {
 		return nil, inFull(err)
@@ -71,7 +69,7 @@ func publishTo(c *call) (any, error) {
 	if n == 0 {
 		counter.Add(stats.Returned, 1)
 	}
-	return routed{n > 0 && accepted}, nil
+	return fields{"routed": n > 0 && accepted}, nil
 }
 
 // inFull has the code in front, as RabbitMQ writes what went wrong in a channel of its own.
@@ -83,34 +81,17 @@ func inFull(err error) error {
 }
 
 func (p *publication) body() ([]byte, error) {
-	var missing []string
-	for _, key := range []struct {
-		name   string
-		absent bool
-	}{
-		{"routing_key", p.RoutingKey == nil},
-		{"properties", p.Properties == nil},
-		{"payload", p.Payload == nil},
-		{"payload_encoding", p.PayloadEncoding == nil},
-	} {
-		if key.absent {
-			missing = append(missing, key.name)
-		}
-	}
-	if missing != nil {
-		return nil, missingKeys(missing...)
-	}
-	switch *p.PayloadEncoding {
+	switch p.PayloadEncoding {
 	case "string":
-		return []byte(*p.Payload), nil
+		return []byte(p.Payload), nil
 	case "base64":
-		body, err := base64.StdEncoding.DecodeString(*p.Payload)
+		body, err := base64.StdEncoding.DecodeString(p.Payload)
 		if err != nil {
-			return nil, badRequest([]string{"not_base64", *p.Payload})
+			return nil, badRequest([]string{"not_base64", p.Payload})
 		}
 		return body, nil
 	}
-	return nil, badRequest([]string{"unsupported_encoding", *p.PayloadEncoding})
+	return nil, badRequest([]string{"unsupported_encoding", p.PayloadEncoding})
 }
 
 // sideCounter counts what is done here in place of a client's channel.
@@ -133,60 +114,30 @@ func (s *sideCounter) stop() {
 	}
 }
 
-// retrieval is the body of POST /api/queues/{vhost}/{name}/get.
-type retrieval struct {
-	AckMode  *string  `json:"ackmode"`
-	Encoding *string  `json:"encoding"`
-	Count    *natural `json:"count"`
-	Truncate *natural `json:"truncate"`
-}
-
 // maxGet is how many messages are shown at a time, and maxGetBytes how large they may be: they are all in memory for it.
 const (
 	maxGet      = 10_000
 	maxGetBytes = 64 << 20
 )
 
-// message is what came out of a queue.
-type message struct {
-	PayloadBytes    int        `json:"payload_bytes"`
-	Redelivered     bool       `json:"redelivered"`
-	Exchange        string     `json:"exchange"`
-	RoutingKey      string     `json:"routing_key"`
-	MessageCount    int        `json:"message_count"`
-	Properties      properties `json:"properties"`
-	Payload         string     `json:"payload"`
-	PayloadEncoding string     `json:"payload_encoding"`
+// retrieval is the body of POST /api/queues/{vhost}/{name}/get.
+type retrieval struct {
+	AckMode  string  `json:"ackmode"`
+	Encoding string  `json:"encoding"`
+	Count    natural `json:"count"`
+	Truncate natural `json:"truncate"` // bytes of the payload
 }
 
 var ackModes = []string{"ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"}
 
-func (r *retrieval) check() (count, truncate int, err error) {
-	var missing []string
-	if r.AckMode == nil {
-		missing = append(missing, "ackmode")
+func (r *retrieval) check() error {
+	if !slices.Contains(ackModes, r.AckMode) {
+		return badRequest("Invalid ackmode value: " + r.AckMode + ". Valid values are: " + strings.Join(ackModes, ", "))
 	}
-	if r.Count == nil {
-		missing = append(missing, "count")
+	if r.Encoding != "auto" && r.Encoding != "base64" {
+		return badRequest("Unsupported encoding. Please use auto or base64.")
 	}
-	if r.Encoding == nil {
-		missing = append(missing, "encoding")
-	}
-	if missing != nil {
-		return 0, 0, missingKeys(missing...)
-	}
-	if !slices.Contains(ackModes, *r.AckMode) {
-		return 0, 0, badRequest("Invalid ackmode value: " + *r.AckMode + ". Valid values are: " +
-			"ack_requeue_true, ack_requeue_false, reject_requeue_true, reject_requeue_false")
-	}
-	if *r.Encoding != "auto" && *r.Encoding != "base64" {
-		return 0, 0, badRequest("Unsupported encoding. Please use auto or base64.")
-	}
-	truncate = -1
-	if r.Truncate != nil {
-		truncate = int(*r.Truncate)
-	}
-	return int(min(*r.Count, maxGet)), truncate, nil
+	return nil
 }
 
 // notRead is for messages that are not given out.
@@ -202,12 +153,11 @@ func getFrom(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var r retrieval
-	if err := c.decode(&r); err != nil {
+	r := retrieval{Truncate: math.MaxInt}
+	if err := c.decode(&r, "ackmode", "count", "encoding"); err != nil {
 		return nil, err
 	}
-	count, truncate, err := r.check()
-	if err != nil {
+	if err := r.check(); err != nil {
 		return nil, err
 	}
 	if config := q.Config(); config.Quorum && config.SingleActive {
@@ -218,19 +168,19 @@ func getFrom(c *call) (any, error) {
 	}
 	counter := c.counter(v)
 	defer counter.stop()
-	all := listOf[message]{}
-	taken := make([]*queue.Item, 0, min(count, 100))
+	var all list
+	var taken []*queue.Item
 	// What is given back is given back at the end, or the next message would be the same one again.
-	defer func() { settle(q, *r.AckMode, taken) }()
-	ack := *r.AckMode == "ack_requeue_false"
-	for size := 0; len(all) < count && size < maxGetBytes; {
+	defer func() { settle(q, r.AckMode, taken) }()
+	ack := r.AckMode == "ack_requeue_false"
+	for size := 0; len(all) < int(min(r.Count, maxGet)) && size < maxGetBytes; {
 		var got *queue.Item
-		var m message
+		var redelivered bool
+		var left int
 		var encoded []byte
-		found, err := q.Get(ack, func(it *queue.Item, left int) {
+		found, err := q.Get(ack, func(it *queue.Item, n int) {
 			// As it is at this moment: to be taken changes it.
-			got, encoded = it, it.DeliveryProperties()
-			m = message{Redelivered: it.Redelivered, MessageCount: left}
+			got, encoded, redelivered, left = it, it.DeliveryProperties(), it.Redelivered, n
 		})
 		if err != nil && len(all) == 0 {
 			return nil, notRead
@@ -245,12 +195,13 @@ func getFrom(c *call) (any, error) {
 		if !ack {
 			taken = append(taken, got)
 		}
-		counter.got(q, m.Redelivered, ack)
-		if err := m.show(got.Message, encoded, *r.Encoding, truncate); err != nil {
+		counter.got(q, redelivered, ack)
+		m, err := r.describe(got.Message, encoded)
+		if err != nil {
 			return nil, err
 		}
+		all = append(all, m.with(fields{"redelivered": redelivered, "message_count": left}))
 		size += len(got.Message.Body)
-		all = append(all, m)
 	}
 	return all, nil
 }
@@ -280,17 +231,16 @@ func settle(q *vhost.Queue, ackMode string, items []*queue.Item) {
 	}
 }
 
-// show fills in what the message says.
-func (m *message) show(from *queue.Message, encoded []byte, encoding string, truncate int) (err error) {
-	body := from.Body
-	m.PayloadBytes, m.Exchange, m.RoutingKey = len(body), from.Exchange, from.RoutingKey
-	if truncate >= 0 {
-		body = body[:min(truncate, len(body))]
+// describe returns a message that came out of a queue.
+func (r *retrieval) describe(m *queue.Message, encoded []byte) (fields, error) {
+	shown := m.Body[:min(int(r.Truncate), len(m.Body))]
+	payload, encoding := string(shown), "string"
+	if r.Encoding == "base64" || !utf8.Valid(shown) {
+		payload, encoding = base64.StdEncoding.EncodeToString(shown), "base64"
 	}
-	m.Payload, m.PayloadEncoding = string(body), "string"
-	if encoding == "base64" || !utf8.Valid(body) {
-		m.Payload, m.PayloadEncoding = base64.StdEncoding.EncodeToString(body), "base64"
-	}
-	m.Properties, err = newProperties(encoded)
-	return err
+	properties, err := describeProperties(encoded)
+	return fields{
+		"payload_bytes": len(m.Body), "payload": payload, "payload_encoding": encoding,
+		"exchange": m.Exchange, "routing_key": m.RoutingKey, "properties": properties,
+	}, err
 }

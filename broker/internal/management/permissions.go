@@ -29,54 +29,32 @@ func (h *Handler) permissions() {
 	})
 }
 
-// permissionInfo is what a user may do in a virtual host, in the API and in definitions.
-type permissionInfo struct {
-	User      string `json:"user"`
-	VHost     string `json:"vhost"`
-	Configure string `json:"configure"`
-	Write     string `json:"write"`
-	Read      string `json:"read"`
+// describePermission returns a permission, in the API and in definitions.
+func describePermission(p access.Permission) fields {
+	return fields{"user": p.User, "vhost": p.VHost, "configure": p.Configure, "write": p.Write, "read": p.Read}
 }
 
-func (c *call) permissionsWhere(wanted func(access.Permission) bool) listOf[permissionInfo] {
-	all := listOf[permissionInfo]{}
+func (c *call) permissionsWhere(wanted func(access.Permission) bool) list {
+	var all list
 	for _, p := range c.node.Access.Permissions() {
 		if wanted(p) {
-			all = append(all, permissionInfo(p))
+			all = append(all, describePermission(p))
 		}
 	}
 	return all
 }
 
 // permission returns the one of the path, or none.
-func (c *call) permission() listOf[permissionInfo] {
+func (c *call) permission() list {
 	return c.permissionsWhere(func(p access.Permission) bool {
 		return p.VHost == c.PathValue("vhost") && p.User == c.PathValue("user")
 	})
 }
 
-type permissionSettings struct {
-	Configure *string `json:"configure"`
-	Write     *string `json:"write"`
-	Read      *string `json:"read"`
-}
-
 func putPermission(c *call) (any, error) {
-	var s permissionSettings
-	if err := c.decode(&s); err != nil {
+	var s struct{ Configure, Write, Read string }
+	if err := c.decode(&s, "configure", "write", "read"); err != nil {
 		return nil, err
-	}
-	var missing []string
-	for _, key := range []struct {
-		name  string
-		value *string
-	}{{"configure", s.Configure}, {"write", s.Write}, {"read", s.Read}} {
-		if key.value == nil {
-			missing = append(missing, key.name)
-		}
-	}
-	if missing != nil {
-		return nil, missingKeys(missing...)
 	}
 	user, vhost := c.PathValue("user"), c.PathValue("vhost")
 	_, known := c.node.Access.User(user)
@@ -84,14 +62,7 @@ func putPermission(c *call) (any, error) {
 		return nil, badRequest("vhost_or_user_not_found")
 	}
 	existed := len(c.permission()) > 0
-	err := c.node.Access.SetPermission(access.Permission{
-		User: user, VHost: vhost, Configure: *s.Configure, Write: *s.Write, Read: *s.Read,
+	return stored(existed), c.node.Access.SetPermission(access.Permission{
+		User: user, VHost: vhost, Configure: s.Configure, Write: s.Write, Read: s.Read,
 	})
-	switch {
-	case err != nil:
-		return nil, err
-	case existed:
-		return done{}, nil
-	}
-	return created{}, nil
 }

@@ -19,92 +19,60 @@ func (h *Handler) queues() {
 	h.handle("GET /api/queues/{vhost}/{queue}/bindings", anyone, queueBindings)
 }
 
-// queueInfo is an element of GET /api/queues.
-type queueInfo struct {
-	Name                string    `json:"name"`
-	VHost               string    `json:"vhost"`
-	Type                string    `json:"type"`
-	Node                string    `json:"node"`
-	State               string    `json:"state"`
-	Durable             bool      `json:"durable"`
-	AutoDelete          bool      `json:"auto_delete"`
-	Exclusive           bool      `json:"exclusive"`
-	Internal            bool      `json:"internal"`
-	InternalOwner       bool      `json:"internal_owner"`
-	Arguments           arguments `json:"arguments"`
-	EffectivePolicy     struct{}  `json:"effective_policy_definition"`
-	Consumers           int       `json:"consumers"`
-	ConsumerCapacity    float64   `json:"consumer_capacity"`
-	ConsumerUtilisation float64   `json:"consumer_utilisation"`
-	Memory              int64     `json:"memory"`
-	depth
-	Bytes        int64       `json:"message_bytes"`
-	BytesReady   int64       `json:"message_bytes_ready"`
-	BytesUnacked int64       `json:"message_bytes_unacknowledged"`
-	BytesRAM     int64       `json:"message_bytes_ram"`
-	RAM          int         `json:"messages_ram"`
-	MessageStats *queueStats `json:"message_stats,omitempty"`
-	*classicInfo
-	*quorumInfo
+// declaredQueue returns a queue as it was declared, in the API and in definitions.
+func declaredQueue(v *vhost.VHost, q vhost.QueueInfo) fields {
+	return fields{
+		"name": q.Name(), "vhost": v.Name(), "type": queueType(q.Config()),
+		"durable": q.Durable, "auto_delete": q.AutoDelete, "arguments": queueArguments(q),
+	}
 }
 
-// classicInfo is what classic queues have beyond that.
-type classicInfo struct {
-	ReadyRAM       int `json:"messages_ready_ram"`
-	UnackedRAM     int `json:"messages_unacknowledged_ram"`
-	StorageVersion int `json:"storage_version"`
-}
-
-// quorumInfo is what quorum queues have beyond that. There is one member, this node.
-type quorumInfo struct {
-	Leader        string   `json:"leader"`
-	Members       []string `json:"members"`
-	Online        []string `json:"online"`
-	DeliveryLimit any      `json:"delivery_limit"` // a number or, without one, the word unlimited
-	DelayedRetry  string   `json:"delayed_retry"`
-	Delayed       int      `json:"messages_delayed"`
-	DeadLetters   int      `json:"messages_dlx"`
-	BytesDead     int64    `json:"message_bytes_dlx"`
-}
-
-// queueDetail is GET /api/queues/{vhost}/{name}.
-type queueDetail struct {
-	queueInfo
-	Owner          *connectionRef `json:"owner_pid_details,omitempty"`
-	Details        []consumerInfo `json:"consumer_details"`
-	Deliveries     []struct{}     `json:"deliveries"`
-	Incoming       []struct{}     `json:"incoming"`
-	Policy         *string        `json:"policy"`
-	OperatorPolicy *string        `json:"operator_policy"`
-	SingleActive   *string        `json:"single_active_consumer_tag"`
-}
-
-func (c *call) describeQueue(v *vhost.VHost, q vhost.QueueInfo) queueInfo {
+// describeQueue returns an element of GET /api/queues.
+func (c *call) describeQueue(v *vhost.VHost, q vhost.QueueInfo) fields {
 	s, config := q.Stats(), q.Config()
 	bytes := s.ReadyBytes + s.UnackedBytes
-	info := queueInfo{
-		Name: q.Name(), VHost: v.Name(), Type: queueType(config), Node: NodeName, State: "running",
-		Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Owner != nil, Arguments: queueArguments(q),
-		Consumers: s.Consumers, Memory: s.Memory, depth: c.h.rates.depth(q.Queue, s.Ready, s.Unacked),
-		Bytes: bytes, BytesReady: s.ReadyBytes, BytesUnacked: s.UnackedBytes, BytesRAM: bytes - s.OnDiskBytes, RAM: s.Ready - s.OnDisk + s.Unacked,
-		MessageStats: c.h.rates.queue(q.Queue, s.Counts),
-	}
+	served := 0 // whether nothing waits for want of a consumer
 	if s.Consumers > 0 && s.Ready == 0 {
-		info.ConsumerCapacity, info.ConsumerUtilisation = 1, 1 // nothing waits for want of a consumer
+		served = 1
 	}
+	info := declaredQueue(v, q).with(fields{
+		"node":                         NodeName,
+		"state":                        "running",
+		"exclusive":                    q.Owner != nil,
+		"internal":                     false,
+		"internal_owner":               false,
+		"effective_policy_definition":  fields{},
+		"consumers":                    s.Consumers,
+		"consumer_capacity":            served,
+		"consumer_utilisation":         served,
+		"memory":                       s.Memory,
+		"message_bytes":                bytes,
+		"message_bytes_ready":          s.ReadyBytes,
+		"message_bytes_unacknowledged": s.UnackedBytes,
+		"message_bytes_ram":            bytes - s.OnDiskBytes,
+		"messages_ram":                 s.Ready - s.OnDisk + s.Unacked,
+	}).with(c.h.rates.depth(q.Queue, s.Ready, s.Unacked)).with(c.h.rates.messageStats(q.Queue, s.Counts, queueCounters))
 	if !config.Quorum {
-		info.classicInfo = &classicInfo{ReadyRAM: s.Ready - s.OnDisk, UnackedRAM: s.Unacked, StorageVersion: 2}
-		return info
+		return info.with(fields{
+			"messages_ready_ram":          s.Ready - s.OnDisk,
+			"messages_unacknowledged_ram": s.Unacked,
+			"storage_version":             2,
+		})
 	}
-	info.quorumInfo = &quorumInfo{
-		Leader: NodeName, Members: []string{NodeName}, Online: []string{NodeName},
-		DeliveryLimit: any(config.DeliveryLimit), DelayedRetry: delayedRetry(config.Retry),
-		Delayed: s.Delayed, DeadLetters: s.Dead, BytesDead: s.DeadBytes,
+	var limit any = "unlimited"
+	if config.DeliveryLimit >= 0 {
+		limit = config.DeliveryLimit
 	}
-	if config.DeliveryLimit < 0 {
-		info.DeliveryLimit = "unlimited"
-	}
-	return info
+	return info.with(fields{
+		"leader":            NodeName, // and the only member
+		"members":           []string{NodeName},
+		"online":            []string{NodeName},
+		"delivery_limit":    limit,
+		"delayed_retry":     delayedRetry(config.Retry),
+		"messages_delayed":  s.Delayed,
+		"messages_dlx":      s.Dead,
+		"message_bytes_dlx": s.DeadBytes,
+	})
 }
 
 func queueType(c queue.Config) string {
@@ -139,7 +107,7 @@ func listQueues(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := pagesOf[queueInfo]{}
+	var all pages
 	for _, v := range vhosts {
 		for _, q := range v.Queues() {
 			all = append(all, c.describeQueue(v, q))
@@ -166,21 +134,21 @@ func getQueue(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := queueDetail{
-		queueInfo: c.describeQueue(v, q), Details: c.consumersIn(v.Name(), q.Name()),
-		Deliveries: []struct{}{}, Incoming: []struct{}{},
-	}
+	consumers := c.consumersIn(v.Name(), q.Name())
+	detail := c.describeQueue(v, q).with(fields{
+		"consumer_details": consumers, "deliveries": list{}, "incoming": list{},
+		"policy": nil, "operator_policy": nil, "single_active_consumer_tag": nil,
+	})
 	if s, ok := q.Owner.(*session.Session); ok {
 		info := s.Info()
-		owner := newConnectionRef(info.Name, info.Peer)
-		d.Owner = &owner
+		detail["owner_pid_details"] = connectionRef(&info)
 	}
-	for i := range d.Details {
-		if q.Config().SingleActive && d.Details[i].Active {
-			d.SingleActive = &d.Details[i].Tag
+	for _, consumer := range consumers {
+		if q.Config().SingleActive && consumer["active"] == true {
+			detail["single_active_consumer_tag"] = consumer["consumer_tag"]
 		}
 	}
-	return d, nil
+	return detail, nil
 }
 
 // queueSettings are the body of PUT.
@@ -207,13 +175,7 @@ func putQueue(c *call) (any, error) {
 	_, err = v.DeclareQueue(s.declaration(name), nobody{}, func(name string) error {
 		return first(c.may(v, access.Configure, name), c.mayLead(v, name, s.Arguments, "x-dead-letter-exchange"))
 	})
-	switch {
-	case err != nil:
-		return nil, err
-	case existed:
-		return done{}, nil
-	}
-	return created{}, nil
+	return stored(existed), err
 }
 
 func (s *queueSettings) declaration(name string) *amqpwire.QueueDeclare {
@@ -230,10 +192,8 @@ func deleteQueue(c *call) (any, error) {
 	}
 	query := c.URL.Query()
 	condition := queue.Condition{Unused: query.Get("if-unused") == "true", Empty: query.Get("if-empty") == "true"}
-	if _, err := v.DeleteQueue(q, condition); err != nil {
-		return nil, err
-	}
-	return done{}, nil
+	_, err = v.DeleteQueue(q, condition)
+	return done{}, err
 }
 
 func purgeQueue(c *call) (any, error) {

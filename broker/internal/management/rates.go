@@ -73,111 +73,56 @@ func (r *rates) sweep(now time.Time) {
 	}
 }
 
-// messageStats is RabbitMQ's message_stats: what an object takes no part in is left out.
-type messageStats struct {
-	publishing
-	consuming
+// counted returns a number and its rate, as fields.
+func (r *rates) counted(of any, name string, value uint64) fields {
+	return fields{name: value, name + "_details": r.of(of, name, value)}
 }
 
-type publishing struct {
-	Publish         uint64  `json:"publish"`
-	PublishDetails  details `json:"publish_details"`
-	Confirm         uint64  `json:"confirm"`
-	ConfirmDetails  details `json:"confirm_details"`
-	Returned        uint64  `json:"return_unroutable"`
-	ReturnedDetails details `json:"return_unroutable_details"`
-	Dropped         uint64  `json:"drop_unroutable"`
-	DroppedDetails  details `json:"drop_unroutable_details"`
+// depth returns how many messages there are.
+func (r *rates) depth(of any, ready, unacked int) fields {
+	return r.counted(of, "messages", uint64(ready+unacked)).
+		with(r.counted(of, "messages_ready", uint64(ready))).
+		with(r.counted(of, "messages_unacknowledged", uint64(unacked)))
 }
 
-type consuming struct {
-	Get                 uint64  `json:"get"`
-	GetDetails          details `json:"get_details"`
-	GetNoAck            uint64  `json:"get_no_ack"`
-	GetNoAckDetails     details `json:"get_no_ack_details"`
-	GetEmpty            uint64  `json:"get_empty"`
-	GetEmptyDetails     details `json:"get_empty_details"`
-	Deliver             uint64  `json:"deliver"`
-	DeliverDetails      details `json:"deliver_details"`
-	DeliverNoAck        uint64  `json:"deliver_no_ack"`
-	DeliverNoAckDetails details `json:"deliver_no_ack_details"`
-	DeliverGet          uint64  `json:"deliver_get"`
-	DeliverGetDetails   details `json:"deliver_get_details"`
-	Redeliver           uint64  `json:"redeliver"`
-	RedeliverDetails    details `json:"redeliver_details"`
-	Ack                 uint64  `json:"ack"`
-	AckDetails          details `json:"ack_details"`
+// counter is a field of message_stats.
+type counter struct {
+	name string
+	of   func(*stats.Counts) uint64
 }
 
-// queueStats are the message_stats of a queue, which nobody publishes to in person.
-type queueStats struct {
-	Publish        uint64  `json:"publish"`
-	PublishDetails details `json:"publish_details"`
-	consuming
-}
+var (
+	// queueCounters are the counters of a queue, to which no client publishes directly.
+	queueCounters = []counter{
+		{"publish", only(stats.Publish)},
+		{"get", only(stats.Get)},
+		{"get_no_ack", only(stats.GetNoAck)},
+		{"get_empty", only(stats.GetEmpty)},
+		{"deliver", only(stats.Deliver)},
+		{"deliver_no_ack", only(stats.DeliverNoAck)},
+		{"deliver_get", (*stats.Counts).DeliverGet},
+		{"redeliver", only(stats.Redeliver)},
+		{"ack", only(stats.Ack)},
+	}
+	// clientCounters are the counters of a channel, and of all that has channels.
+	clientCounters = append([]counter{
+		{"confirm", only(stats.Confirm)},
+		{"return_unroutable", only(stats.Returned)},
+		{"drop_unroutable", only(stats.Dropped)},
+	}, queueCounters...)
+)
 
-// messages returns the message_stats of something; nil, as long as nothing has happened to it.
-func (r *rates) messages(of any, c stats.Counts) *messageStats {
-	if c == (stats.Counts{}) {
+// messageStats returns message_stats, or nothing if all counters are zero.
+func (r *rates) messageStats(of any, counted stats.Counts, counters []counter) fields {
+	if counted == (stats.Counts{}) {
 		return nil
 	}
-	s := &messageStats{consuming: r.consuming(of, c)}
-	s.Publish, s.PublishDetails = r.count(of, c, stats.Publish)
-	s.Confirm, s.ConfirmDetails = r.count(of, c, stats.Confirm)
-	s.Returned, s.ReturnedDetails = r.count(of, c, stats.Returned)
-	s.Dropped, s.DroppedDetails = r.count(of, c, stats.Dropped)
-	return s
-}
-
-func (r *rates) queue(of any, c stats.Counts) *queueStats {
-	if c == (stats.Counts{}) {
-		return nil
+	all := make(fields, 2*len(counters))
+	for _, c := range counters {
+		value := c.of(&counted)
+		rate := r.of(of, c.name, value)
+		rate.Rate = max(rate.Rate, 0) // another thing may have come under the same name, and begun at zero
+		all[c.name], all[c.name+"_details"] = value, rate
 	}
-	s := &queueStats{consuming: r.consuming(of, c)}
-	s.Publish, s.PublishDetails = r.count(of, c, stats.Publish)
-	return s
-}
-
-func (r *rates) consuming(of any, c stats.Counts) consuming {
-	var s consuming
-	s.Get, s.GetDetails = r.count(of, c, stats.Get)
-	s.GetNoAck, s.GetNoAckDetails = r.count(of, c, stats.GetNoAck)
-	s.GetEmpty, s.GetEmptyDetails = r.count(of, c, stats.GetEmpty)
-	s.Deliver, s.DeliverDetails = r.count(of, c, stats.Deliver)
-	s.DeliverNoAck, s.DeliverNoAckDetails = r.count(of, c, stats.DeliverNoAck)
-	s.Redeliver, s.RedeliverDetails = r.count(of, c, stats.Redeliver)
-	s.Ack, s.AckDetails = r.count(of, c, stats.Ack)
-	s.DeliverGet = c.DeliverGet()
-	s.DeliverGetDetails = r.of(of, "deliver_get", s.DeliverGet)
-	return s
-}
-
-func (r *rates) count(of any, c stats.Counts, k stats.Kind) (uint64, details) {
-	rate := r.of(of, kindNames[k], c.Of(k))
-	rate.Rate = max(rate.Rate, 0) // another thing may have come under the same name, and begun at zero
-	return c.Of(k), rate
-}
-
-var kindNames = map[stats.Kind]string{
-	stats.Publish: "publish", stats.Confirm: "confirm", stats.Returned: "return", stats.Dropped: "drop",
-	stats.Get: "get", stats.GetNoAck: "get_no_ack", stats.GetEmpty: "get_empty", stats.Deliver: "deliver",
-	stats.DeliverNoAck: "deliver_no_ack", stats.Redeliver: "redeliver", stats.Ack: "ack",
-}
-
-// depth is how many messages there are, with their rates.
-type depth struct {
-	Messages        int     `json:"messages"`
-	MessagesDetails details `json:"messages_details"`
-	Ready           int     `json:"messages_ready"`
-	ReadyDetails    details `json:"messages_ready_details"`
-	Unacked         int     `json:"messages_unacknowledged"`
-	UnackedDetails  details `json:"messages_unacknowledged_details"`
-}
-
-func (r *rates) depth(of any, ready, unacked int) depth {
-	return depth{
-		Messages: ready + unacked, MessagesDetails: r.of(of, "messages", uint64(ready+unacked)),
-		Ready: ready, ReadyDetails: r.of(of, "ready", uint64(ready)),
-		Unacked: unacked, UnackedDetails: r.of(of, "unacked", uint64(unacked)),
-	}
+	return fields{"message_stats": all}
 }

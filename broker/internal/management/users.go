@@ -21,7 +21,7 @@ func (h *Handler) users() {
 		if !known {
 			return nil, notFound
 		}
-		return newUserInfo(u), nil
+		return describeUser(u), nil
 	})
 	h.handle("PUT /api/users/{user}", administrator, putUser)
 	h.handle("DELETE /api/users/{user}", administrator, func(c *call) (any, error) {
@@ -32,32 +32,23 @@ func (h *Handler) users() {
 	})
 	h.handle("POST /api/users/bulk-delete", administrator, deleteUsers)
 	h.handle("GET /api/users/{user}/permissions", administrator, func(c *call) (any, error) {
-		if _, known := c.node.Access.User(c.PathValue("user")); !known {
-			return nil, notFound
-		}
-		return c.permissionsWhere(func(p access.Permission) bool { return p.User == c.PathValue("user") }), nil
+		return c.permissionsWhere(func(p access.Permission) bool { return p.User == c.PathValue("user") }), userExists(c)
 	})
 }
 
 const hashing = "rabbit_password_hashing_sha256"
 
-// userInfo is GET /api/users/{name}, and a user in definitions.
-type userInfo struct {
-	Name             string   `json:"name"`
-	PasswordHash     string   `json:"password_hash"`
-	HashingAlgorithm string   `json:"hashing_algorithm"`
-	Tags             []string `json:"tags"`
-	Limits           struct{} `json:"limits"`
+// describeUser returns a user, in the API and in definitions.
+func describeUser(u access.User) fields {
+	return fields{
+		"name": u.Name, "password_hash": u.Hash.String(), "hashing_algorithm": hashing, "tags": tagList(u.Tags), "limits": fields{},
+	}
 }
 
-func newUserInfo(u access.User) userInfo {
-	return userInfo{Name: u.Name, PasswordHash: u.Hash.String(), HashingAlgorithm: hashing, Tags: tagList(u.Tags)}
-}
-
-func listUsers(users []access.User) pagesOf[userInfo] {
-	all := pagesOf[userInfo]{}
+func listUsers(users []access.User) pages {
+	all := pages{}
 	for _, u := range users {
-		all = append(all, newUserInfo(u))
+		all = append(all, describeUser(u))
 	}
 	return all
 }
@@ -129,13 +120,7 @@ func putUser(c *call) (any, error) {
 		return nil, err
 	}
 	_, existed := c.node.Access.User(name)
-	if err := c.node.Access.SetUser(u); err != nil {
-		return nil, err
-	}
-	if existed {
-		return done{}, nil
-	}
-	return created{}, nil
+	return stored(existed), c.node.Access.SetUser(u)
 }
 
 func deleteUsers(c *call) (any, error) {

@@ -23,52 +23,28 @@ func (h *Handler) vhosts() {
 	})
 }
 
-// vhostInfo is GET /api/vhosts/{name}.
-type vhostInfo struct {
-	Name             string        `json:"name"`
-	Description      string        `json:"description"`
-	Tags             []string      `json:"tags"`
-	DefaultQueueType string        `json:"default_queue_type"`
-	Protected        bool          `json:"protected_from_deletion"`
-	Metadata         vhostMetadata `json:"metadata"`
-	Tracing          bool          `json:"tracing"`
-	ClusterState     clusterState  `json:"cluster_state"`
-	depth
-	MessageStats *messageStats `json:"message_stats,omitempty"`
+// metadata is what people say about a virtual host.
+func metadata(v *vhost.VHost) fields {
+	about := v.About()
+	return fields{"description": about.Description, "tags": tagList(about.Tags), "default_queue_type": "classic"}
 }
 
-type vhostMetadata struct {
-	Description      string   `json:"description"`
-	Tags             []string `json:"tags"`
-	DefaultQueueType string   `json:"default_queue_type"`
-}
-
-// clusterState has a field for each node. There is one; its name is a constant.
-type clusterState struct {
-	Node string `json:"reprise@localhost"`
-}
-
-func (c *call) describeVHost(v *vhost.VHost) vhostInfo {
-	m := metadata(v)
+// describeVHost returns an element of GET /api/vhosts.
+func (c *call) describeVHost(v *vhost.VHost) fields {
 	ready, unacked := 0, 0
 	for _, q := range v.Queues() {
 		s := q.Stats()
 		ready, unacked = ready+s.Ready, unacked+s.Unacked
 	}
-	return vhostInfo{
-		Name: v.Name(), Description: m.Description, Tags: m.Tags, DefaultQueueType: m.DefaultQueueType, Metadata: m,
-		ClusterState: clusterState{"running"}, depth: c.h.rates.depth(v, ready, unacked),
-		MessageStats: c.h.rates.messages(v, v.Messages().Counts()),
-	}
-}
-
-func metadata(v *vhost.VHost) vhostMetadata {
-	about := v.About()
-	return vhostMetadata{about.Description, tagList(about.Tags), "classic"}
+	return fields{
+		"name": v.Name(), "protected_from_deletion": false, "tracing": false, "metadata": metadata(v),
+		"cluster_state": fields{NodeName: "running"},
+	}.with(metadata(v)).with(c.h.rates.depth(v, ready, unacked)).
+		with(c.h.rates.messageStats(v, v.Messages().Counts(), clientCounters))
 }
 
 func listVHosts(c *call) (any, error) {
-	all := pagesOf[vhostInfo]{}
+	var all pages
 	vhosts, err := c.visible()
 	if c.is(monitor) {
 		vhosts = c.node.VHosts()

@@ -171,7 +171,7 @@ func TestMemoryAlarm(t *testing.T) {
 	call("POST", "/api/exchanges/%2F/amq.default/publish",
 		`{"properties":{},"routing_key":"q","payload":"`+strings.Repeat("x", 1000)+`","payload_encoding":"string"}`)
 	w := call("GET", "/api/health/checks/alarms", "")
-	want := `{"status":"failed","reason":"There are alarms in effect in the cluster","alarms":[{"node":"reprise@localhost","resource":"memory"}]}`
+	want := `{"alarms":[{"node":"reprise@localhost","resource":"memory"}],"reason":"There are alarms in effect in the cluster","status":"failed"}`
 	if w.Code != 503 || w.Body.String() != want {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
