@@ -204,6 +204,9 @@ func (c *scheduleCmd) subjectOfWorker(w config.Worker) (subject, error) {
 	for _, r := range rules {
 		if r.Match(failure) {
 			w.Policy.MaxAttempts = cmp.Or(r.MaxAttempts, w.Policy.MaxAttempts)
+			if r.Park {
+				w.Policy.MaxAttempts = 1
+			}
 			w.Policy.GiveUpAfter = cmp.Or(r.GiveUpAfter, w.Policy.GiveUpAfter)
 			if r.Backoff != nil {
 				w.Policy.Backoff = r.Backoff

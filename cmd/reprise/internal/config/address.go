@@ -13,49 +13,39 @@ import (
 
 // brokerURL reads the URL of a broker. Its text never appears in a message:
 // it holds a password, often from a variable.
-func (v value) brokerURL() string {
-	s, ok := v.text("amqp://user:password@host:5672/")
+func (v value) brokerURL() (string, bool) {
+	s, _, ok := v.expanded("amqp://user:password@host:5672/")
 	if !ok {
-		return ""
-	}
-	if s, ok = v.expand(s); !ok {
-		return ""
+		return "", false
 	}
 	if bad, ok := errors.AsType[*reprise.ConnectError](reprise.CheckURL(s)); ok {
-		v.fail("broker: %s", bad.Reason)
-		return ""
+		return "", v.fail("broker: %s", bad.Reason)
 	}
-	return s
+	return s, true
 }
 
 // listenAddr reads where the embedded broker listens: on this machine only,
 // since its user is guest with the password everybody knows.
-func (v value) listenAddr() string {
+func (v value) listenAddr() (string, bool) {
 	host, port, ok := v.hostPort(DefaultListen)
-	if !ok {
-		return ""
-	}
 	addr := net.JoinHostPort(host, port)
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		v.fail("listen is reachable from other machines, but the embedded broker has the default password: write 127.0.0.1:%s, "+
+	if ip := net.ParseIP(host); ok && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return "", v.fail("listen is reachable from other machines, but the embedded broker has the default password: write 127.0.0.1:%s, "+
 			"or run `reprise broker --listen %s` with a password of its own and name it under broker:", port, addr)
-		return ""
 	}
-	return addr
+	return addr, ok
 }
 
 // openAddr reads where something listens that may be for other machines, which the
 // address then has to say.
-func (v value) openAddr(example string) string {
-	host, port, ok := v.hostPort(example)
-	switch {
-	case !ok:
-		return ""
-	case host == "":
-		v.fail("%s names no host: write 127.0.0.1:%s for this machine only, or 0.0.0.0:%s for others too", v.name, port, port)
-		return ""
+func openAddr(example string) reader[string] {
+	return func(v value) (string, bool) {
+		host, port, ok := v.hostPort(example)
+		if ok && host == "" {
+			return "", v.fail("%s names no host: write 127.0.0.1:%s for this machine only, or 0.0.0.0:%s for others too", v.name, port, port)
+		}
+		return net.JoinHostPort(host, port), ok
 	}
-	return net.JoinHostPort(host, port)
 }
 
 // hostPort reads an address to listen on. Its host may be missing; its port is a number.
@@ -67,11 +57,9 @@ func (v value) hostPort(example string) (host, port string, ok bool) {
 	host, port, err := net.SplitHostPort(s)
 	switch {
 	case err != nil:
-		v.fail("%s is no address: write %s, or port 0 for any free one", v.name, example)
-		return "", "", false
+		return "", "", v.fail("%s is no address: write %s, or port 0 for any free one", v.name, example)
 	case !isPort(port):
-		v.fail("%s has no port from 0 to 65535: write %s, or port 0 for any free one", v.name, example)
-		return "", "", false
+		return "", "", v.fail("%s has no port from 0 to 65535: write %s, or port 0 for any free one", v.name, example)
 	}
 	return host, port, true
 }
@@ -83,63 +71,59 @@ func isPort(s string) bool {
 }
 
 // dataDir reads where the embedded broker keeps its data; "" for nowhere.
-func (v value) dataDir() string {
-	s, ok := v.text(DefaultData)
-	switch {
-	case !ok, s == inMemory:
-		return ""
+func (v value) dataDir() (string, bool) {
+	switch s := v.plain(); {
+	case s == inMemory:
+		return "", true
 	case strings.EqualFold(s, inMemory):
-		v.fail("write %s in small letters for no directory, or ./%s for one of that name", inMemory, s)
-		return ""
+		return "", v.fail("write %s in small letters for no directory, or ./%s for one of that name", inMemory, s)
 	}
-	return v.path(s)
+	return path(DefaultData)(v)
 }
 
-// filePath reads the path of a file.
-func (v value) filePath(example string) string {
-	s, ok := v.text(example)
-	if !ok {
-		return ""
+// path reads a path, which is relative from where the configuration is.
+func path(example string) reader[string] {
+	return func(v value) (string, bool) {
+		s, ok := v.text(example)
+		if !ok {
+			return "", false
+		}
+		return v.absolute(s)
 	}
-	return v.path(s)
 }
 
-// path takes a path that is relative from where the configuration is.
-func (v value) path(s string) string {
+// absolute takes a path that is relative from where the configuration is.
+func (v value) absolute(path string) (string, bool) {
 	switch {
-	case strings.HasPrefix(s, "~") || strings.Contains(s, "${"):
-		v.fail("~ and variables stand for nothing here: write the path, from the root or from where this file is")
-		return ""
-	case filepath.IsAbs(s):
-		return s
+	case strings.HasPrefix(path, "~") || strings.Contains(path, "${"):
+		return "", v.fail("~ and variables stand for nothing here: write the path, from the root or from where this file is")
+	case filepath.IsAbs(path):
+		return path, true
 	}
-	return filepath.Join(v.dir, s)
+	return filepath.Join(v.dir, path), true
 }
 
 // endpoint reads the URL of an HTTP service, and returns what is secret of it.
-func (v value) endpoint() (address string, secrets []string) {
-	s, ok := v.text("http://127.0.0.1:8080/path")
+func (v value) endpoint() (address string, secrets []string, ok bool) {
+	s, values, ok := v.expanded("http://127.0.0.1:8080/path")
 	if !ok {
-		return "", nil
-	}
-	s, values, ok := v.expanded(s)
-	if !ok {
-		return "", nil
+		return "", nil, false
 	}
 	u, err := url.Parse(s)
+	wrong := ""
 	switch {
 	case err != nil:
-		v.fail("%s is no URL: write http://host:port/path", v.name)
+		wrong = "is no URL"
 	case u.Scheme != "http" && u.Scheme != "https":
-		v.fail("%s does not begin with http:// or https://: write http://host:port/path", v.name)
+		wrong = "does not begin with http:// or https://"
 	case u.Hostname() == "":
-		v.fail("%s names no host: write http://host:port/path", v.name)
+		wrong = "names no host"
 	case u.Port() != "" && (!isPort(u.Port()) || strings.Trim(u.Port(), "0") == ""):
-		v.fail("%s has no port from 1 to 65535: write http://host:port/path", v.name)
+		wrong = "has no port from 1 to 65535"
 	default:
-		return s, secretsOf(values, u)
+		return s, secretsOf(values, u), true
 	}
-	return "", nil
+	return "", nil, v.fail("%s %s: write http://host:port/path", v.name, wrong)
 }
 
 // secretsOf are the values of variables in a URL that are not for all to see. Its host

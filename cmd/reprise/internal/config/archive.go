@@ -2,7 +2,6 @@ package config
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/failed"
@@ -35,115 +34,71 @@ const exampleArchive = storeSQLite + "reprise-failed.db"
 
 // desk reads the archive and its console.
 func (f *fields) desk(c *Config, embedded bool) {
-	archive, kept := f.get("archive")
-	if kept {
-		c.Archive = archive.archive()
-	}
-	console, shown := f.get("console")
-	if !shown {
-		return
-	}
-	c.Console = console.console(embedded)
-	if !kept {
+	kept := read(f, "archive", &c.Archive, value.archive)
+	shown := f.with("console", func(x value) { c.Console = x.console(embedded) })
+	if shown && !kept {
 		f.missing("a console shows an archive, and there is none: add archive: "+exampleArchive, "archive")
 	}
 }
 
 // archive reads a store.
-func (v value) archive() *Archive {
+func (v value) archive() (*Archive, bool) {
 	a := &Archive{}
-	v.short("archive", "store", exampleArchive, func(x value) { x.archiveStore(a) }, func(f *fields) {
-		f.durationInto("keep", &a.Retention, time.Hour)
-		f.read("redact", func(x value) { a.Redact = x.redact() })
-		f.read("queues", func(x value) {
-			items, _ := x.items("a list of failed queues: [legacy.failed]")
-			for _, item := range items {
-				name, ok := item.amqpName("legacy.failed", 0)
-				switch {
-				case !ok:
-				case slices.Contains(a.Queues, name):
+	v.short("archive", "store", exampleArchive, func(x value) {
+		a.At = x.at
+		a.Store, _ = x.store(exampleArchive)
+	}, func(f *fields) {
+		read(f, "keep", &a.Retention, duration(time.Hour))
+		read(f, "redact", &a.Redact, list("a list: [{header: NAME}, {path: card.number}]", mapping("a rule of redact", (*fields).redact)))
+		f.with("queues", func(x value) {
+			for _, item := range x.items("a list of failed queues: [legacy.failed]") {
+				name, ok := amqpName("legacy.failed", 0)(item)
+				if slices.Contains(a.Queues, name) {
 					item.fail("queue %s is there twice: keep one", quoted(name))
-				default:
+				} else if ok {
 					a.Queues = append(a.Queues, name)
 				}
 			}
 		})
 	})
-	return a
+	return a, true
 }
 
-// archiveStore reads sqlite:PATH or the URL of a PostgreSQL.
-func (v value) archiveStore(a *Archive) {
-	a.At = v.at
-	s, ok := v.text(exampleArchive)
-	if !ok {
-		return
-	}
-	path, sqlite := strings.CutPrefix(s, storeSQLite)
+// redact reads a secret part of messages.
+func (f *fields) redact(r *failed.Rule) {
+	header := read(f, "header", &r.Header, text("authorization"))
+	path := read(f, "path", &r.Path, text("card.number"))
 	switch {
-	case sqlite:
-		if path = v.sqlitePath(path); path != "" {
-			a.Store = storeSQLite + path
-		}
-	case strings.HasPrefix(s, "postgres:") || strings.HasPrefix(s, "postgresql:") || strings.HasPrefix(s, "${"):
-		a.Store = v.postgresURL(s)
-	default:
-		v.fail("%s is none of the archives there are: write %sPATH or %s", v.name, storeSQLite, storePostgres)
+	case header && path:
+		f.fail("a rule of redact is for a header or for a path: make two of it")
+	case !header && !path:
+		f.missing("a rule of redact names nothing: write header: NAME, or path: card.number", "header", "path")
 	}
-}
-
-// redact reads the secret parts of messages.
-func (v value) redact() []failed.Rule {
-	items, _ := v.items("a list: [{header: NAME}, {path: card.number}]")
-	var rules []failed.Rule
-	for _, item := range items {
-		item.mapping("a rule of redact", func(f *fields) {
-			var r failed.Rule
-			named := f.read("header", func(x value) { r.Header, _ = x.text("authorization") })
-			found := f.read("path", func(x value) { r.Path, _ = x.text("card.number") })
-			switch {
-			case named && found:
-				f.fail("a rule of redact is for a header or for a path: make two of it")
-			case !named && !found:
-				f.missing("a rule of redact names nothing: write header: NAME, or path: card.number", "header", "path")
-			}
-			rules = append(rules, r)
-		})
-	}
-	return rules
 }
 
 // console reads an address, or a mapping with one. The tokens, which are known later,
 // decide whether others may reach it.
 func (v value) console(embedded bool) *Console {
 	c := &Console{Listen: DefaultConsole, At: v.at}
-	if v.kind() != "a mapping" {
-		c.Listen = v.openAddr(DefaultConsole)
+	listen := func(x value) {
+		c.At = x.at
+		c.Listen, _ = openAddr(DefaultConsole)(x)
+	}
+	if !v.isMapping() {
+		listen(v)
 		return c
 	}
-	v.mapping("console", func(f *fields) {
-		f.read("listen", func(x value) { c.Listen, c.At = x.openAddr(DefaultConsole), x.at })
-		f.read("tokens", func(x value) { c.Tokens = x.filePath("tokens") })
-		f.read("secure", func(x value) { c.Secure = x.yes() })
-		f.read("management", func(x value) {
-			if embedded {
-				x.fail("management is that of a RabbitMQ, and the broker in this process is asked anyway: remove it")
-			} else {
-				c.Management, _ = x.endpoint()
-			}
-		})
+	f, _ := v.fields("console")
+	f.with("listen", listen)
+	read(f, "tokens", &c.Tokens, path("tokens"))
+	read(f, "secure", &c.Secure, value.boolean)
+	f.with("management", func(x value) {
+		if embedded {
+			x.fail("management is that of a RabbitMQ, and the broker in this process is asked anyway: remove it")
+			return
+		}
+		c.Management, _, _ = x.endpoint()
 	})
+	f.finish()
 	return c
-}
-
-// yes reads true or false.
-func (v value) yes() bool {
-	switch s, _ := v.word(); s {
-	case "true":
-		return true
-	case "false":
-	default:
-		v.fail("%s is neither true nor false: write one of the two", v.name)
-	}
-	return false
 }

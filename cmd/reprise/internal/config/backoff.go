@@ -7,57 +7,43 @@ import (
 )
 
 // backoff reads a schedule of delays, nil for the default one: see [Backoff].
-func (v value) backoff() backoff.Backoff {
+func (v value) backoff() (schedule backoff.Backoff, ok bool) {
 	switch v.kind() {
 	case "a text":
-		s, _ := v.word()
-		if _, err := ParseDuration(s); err != nil {
+		s := v.plain()
+		if !timed(s) {
 			s = "5m"
 		}
-		v.fail("%s", "backoff is a text: write backoff: {fixed: "+s+"}, or {initial: "+s+", factor: 2, max: 1h} for delays that grow")
-		return nil
+		return nil, v.fail("backoff is a text: write backoff: {fixed: %s}, or {initial: %s, factor: 2, max: 1h} for delays that grow", s, s)
 	case "a list":
-		v.fail("backoff is a list: write backoff: {list: [1s, 10s, 1m]}")
-		return nil
+		return nil, v.fail("backoff is a list: write backoff: {list: [1s, 10s, 1m]}")
 	}
-	var schedule backoff.Backoff
-	v.mapping("backoff", func(f *fields) {
-		var b Backoff
-		written := map[string]value{}
-		read := func(key string, into func(value)) {
-			f.read(key, func(x value) {
-				b.Keys = append(b.Keys, key)
-				written[key] = x
-				into(x)
-			})
-		}
-		read("initial", func(x value) { b.Initial, _ = x.duration(time.Nanosecond) })
-		read("factor", func(x value) {
-			var ok bool
-			if b.Factor, ok = x.number(); !ok {
-				b.Factor = 1 // one problem is enough
-			}
-		})
-		read("step", func(x value) { b.Step, _ = x.duration(time.Nanosecond) })
-		read("max", func(x value) { b.Max, _ = x.duration(time.Nanosecond) })
-		read("fixed", func(x value) { b.Fixed, _ = x.duration(0) })
-		read("list", func(x value) { b.List = x.delays() })
-		read("jitter", func(x value) { b.Jitter, _ = x.text("equal") })
-		var misfits []Misfit
-		schedule, misfits = b.Schedule(f.path)
-		for _, m := range misfits {
-			written[m.Key].fail("%s", m.Text)
-		}
-	})
-	return schedule
-}
-
-func (v value) delays() []time.Duration {
-	items, _ := v.items("delays: [1s, 10s, 1m]")
-	var l []time.Duration
-	for _, item := range items {
-		d, _ := item.duration(0)
-		l = append(l, d)
+	f, ok := v.fields("backoff")
+	if !ok {
+		return nil, false
 	}
-	return l
+	var b Backoff
+	if _, ok := f.find("factor"); ok {
+		b.Factor = 1 // if it cannot be read, one problem is enough
+	}
+	positive, any := duration(time.Nanosecond), duration(0)
+	read(f, "initial", &b.Initial, positive)
+	read(f, "factor", &b.Factor, number("a number"))
+	read(f, "step", &b.Step, positive)
+	read(f, "max", &b.Max, positive)
+	read(f, "fixed", &b.Fixed, any)
+	read(f, "list", &b.List, list("delays: [1s, 10s, 1m]", any))
+	read(f, "jitter", &b.Jitter, text("equal"))
+	for _, p := range f.pairs {
+		if f.knows(p.key) {
+			b.Keys = append(b.Keys, p.key)
+		}
+	}
+	f.finish()
+	schedule, misfits := b.Schedule(f.path)
+	for _, m := range misfits {
+		x, _ := f.find(m.Key)
+		x.fail("%s", m.Text)
+	}
+	return schedule, true
 }

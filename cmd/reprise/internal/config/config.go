@@ -158,22 +158,21 @@ func (d *decoder) file(data []byte) *Config {
 	defer f.finish()
 
 	var ports ports
-	external := f.read("broker", func(x value) { c.Broker = x.brokerURL() })
+	external := read(f, "broker", &c.Broker, value.brokerURL)
 	if external {
-		for _, key := range []string{"listen", "data"} {
-			f.read(key, func(x value) {
-				x.fail("%s is for the embedded broker, and broker names another one: remove one of the two", key)
-			})
-		}
+		f.refuse("is for the embedded broker, and broker names another one: remove one of the two", "listen", "data")
 	} else {
 		c.Listen, c.Data = DefaultListen, filepath.Join(d.dir, DefaultData)
 		at := Position{}
-		f.read("listen", func(x value) { c.Listen, at = x.listenAddr(), x.at })
+		f.with("listen", func(x value) {
+			at = x.at
+			c.Listen, _ = x.listenAddr()
+		})
 		ports.add("listen", c.Listen, at)
-		f.read("data", func(x value) { c.Data = x.dataDir() })
+		read(f, "data", &c.Data, value.dataDir)
 	}
-	f.read("metrics", func(x value) {
-		c.Metrics = x.openAddr("127.0.0.1:9090")
+	f.with("metrics", func(x value) {
+		c.Metrics, _ = openAddr("127.0.0.1:9090")(x)
 		ports.add("metrics", c.Metrics, x.at)
 	})
 	f.desk(c, !external)
@@ -182,8 +181,8 @@ func (d *decoder) file(data []byte) *Config {
 	}
 	ports.check(d)
 	e := exchanges{embedded: !external}
-	f.read("exchanges", func(v value) { e.decode(v) })
-	if !f.read("workers", func(x value) { c.Workers = x.workers(&e) }) {
+	f.with("exchanges", e.decode)
+	if !f.with("workers", func(x value) { c.Workers = x.workers(&e) }) {
 		f.missing("there are no workers: write at least\nworkers:\n  - queue: NAME\n    exec: [PROGRAM]", "workers")
 		return c
 	}

@@ -107,7 +107,7 @@ func TestExample(t *testing.T) {
 						Backoff:     backoff.Full(backoff.Exponential{Initial: 2 * time.Second, Factor: 3, Max: 6 * time.Hour}),
 						Rules: []reprise.Rule{
 							{MaxAttempts: 50, Backoff: backoff.Fixed(10 * time.Minute)},
-							{MaxAttempts: 1},
+							{Park: true},
 						},
 					},
 					Topology: topology.Topology{

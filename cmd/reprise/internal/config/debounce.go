@@ -23,15 +23,14 @@ func longestWindow(consumerTimeout time.Duration) time.Duration {
 // debounce reads a window.
 func (v value) debounce(longest time.Duration) *reprise.Debounce {
 	d := &reprise.Debounce{Key: reprise.ContentKey}
-	window := func(x value) {
+	v.short("debounce", "window", "10s", func(x value) {
 		var ok bool
-		if d.Window, ok = x.duration(time.Millisecond); ok && d.Window > longest {
+		if d.Window, ok = duration(time.Millisecond)(x); ok && d.Window > longest {
 			x.fail("%s is %s, messages that wait so long are given back to the broker before: write %s or less, or raise consumer_timeout, here and at the broker",
 				x.name, FormatDuration(d.Window), FormatDuration(longest))
 		}
-	}
-	v.short("debounce", "window", "10s", window, func(f *fields) {
-		f.read("key", func(x value) { d.Key = x.key() })
+	}, func(f *fields) {
+		read(f, "key", &d.Key, value.key)
 	})
 	return d
 }
@@ -42,25 +41,24 @@ func (v value) debounce(longest time.Duration) *reprise.Debounce {
 //
 //	key: body
 //	key: {header: customer}
-func (v value) key() func(*reprise.Message) string {
-	if v.kind() != "a mapping" {
-		switch s, _ := v.oneOf("body", "routing-key", "{header: NAME}"); s {
-		case "body":
-			return bodyKey
-		case "routing-key":
-			return func(m *reprise.Message) string { return m.RoutingKey }
-		case "{header: NAME}":
-			v.fail("%s is a text: remove the quotes", v.name)
-		}
-		return nil
+func (v value) key() (func(*reprise.Message) string, bool) {
+	if v.isMapping() {
+		name, ok := mapping("key", func(f *fields, name *string) {
+			if !read(f, "header", name, text("customer")) {
+				f.missing(v.name+" names no header: write {header: NAME}, body or routing-key", "header")
+			}
+		})(v)
+		return func(m *reprise.Message) string { return handler.Text(m.Headers[name]) }, ok
 	}
-	var name string
-	v.mapping("key", func(f *fields) {
-		if !f.read("header", func(x value) { name, _ = x.text("customer") }) {
-			f.missing(v.name+" names no header: write {header: NAME}, body or routing-key", "header")
-		}
-	})
-	return func(m *reprise.Message) string { return handler.Text(m.Headers[name]) }
+	switch s, _ := oneOf("body", "routing-key", "{header: NAME}")(v); s {
+	case "body":
+		return bodyKey, true
+	case "routing-key":
+		return func(m *reprise.Message) string { return m.RoutingKey }, true
+	case "{header: NAME}":
+		v.fail("%s is a text: remove the quotes", v.name)
+	}
+	return nil, false
 }
 
 // bodyKey is as short for a long body.

@@ -27,9 +27,9 @@ var coverArt = design{
 	queues: []string{"index", "delete", "move"},
 	settings: func(f *fields) workerOf {
 		var p preset.CoverArt
-		f.integerInto("retries", &p.Retries, 1, MaxAttempts)
-		f.waitInto("retry_delay", &p.RetryDelay)
-		f.queueType(&p.QueueType)
+		read(f, "retries", &p.Retries, integer(1, MaxAttempts))
+		read(f, "retry_delay", &p.RetryDelay, value.wait)
+		read(f, "queue_type", &p.QueueType, queueType)
 		queues := map[string]string{"index": preset.CoverArtIndexQueue, "delete": preset.CoverArtDeleteQueue, "move": preset.CoverArtMoveQueue}
 		return func(key string) (reprise.WorkerConfig, error) {
 			return reprise.WorkerConfig{
@@ -53,8 +53,8 @@ var staking = design{
 	},
 	settings: func(f *fields) workerOf {
 		var p preset.Staking
-		f.waitInto("retry_delay", &p.RetryDelay)
-		f.queueType(&p.QueueType)
+		read(f, "retry_delay", &p.RetryDelay, value.wait)
+		read(f, "queue_type", &p.QueueType, queueType)
 		return func(queue string) (reprise.WorkerConfig, error) {
 			return reprise.WorkerConfig{
 				Queue: queue, Strategy: p.Strategy(), Policy: fixedDelay(p.RetryDelay, preset.StakingRetryDelay),
@@ -70,13 +70,12 @@ var workRetry = design{
 	queues: []string{preset.WorkRetryWorkQueue},
 	settings: func(f *fields) workerOf {
 		var p preset.WorkRetry
-		f.waitInto("retry_delay", &p.RetryDelay)
-		f.kindOf("kind", &p.Kind)
-		f.read("key", func(x value) { p.Key, _ = x.routingKey() })
-		f.booleanInto("transient_exchanges", &p.TransientExchanges)
-		f.queueType(&p.QueueType)
-		longest := len(preset.WorkRetryFailedQueue)
-		f.read("prefix", func(x value) { p.Prefix, _ = x.ownName("billing.", longest) })
+		read(f, "retry_delay", &p.RetryDelay, value.wait)
+		read(f, "kind", &p.Kind, exchangeKind)
+		read(f, "key", &p.Key, value.routingKey)
+		read(f, "transient_exchanges", &p.TransientExchanges, value.boolean)
+		read(f, "queue_type", &p.QueueType, queueType)
+		read(f, "prefix", &p.Prefix, ownName("billing.", len(preset.WorkRetryFailedQueue)))
 		return func(string) (reprise.WorkerConfig, error) {
 			return reprise.WorkerConfig{
 				Queue: p.Queue(), Strategy: p.Strategy(), Policy: fixedDelay(p.RetryDelay, preset.WorkRetryRetryDelay),
@@ -92,22 +91,20 @@ var cdnPurge = design{
 	example: preset.CDNPurgeQueue,
 	settings: func(f *fields) workerOf {
 		var p preset.CDNPurge
-		name := func(key, example string, into *string) {
-			f.read(key, func(x value) { *into, _ = x.ownName(example, len(".wait")) })
-		}
-		name("exchange", preset.CDNPurgeExchange, &p.Exchange)
-		name("wait_exchange", preset.CDNPurgeWaitExchange, &p.WaitExchange)
-		name("wait_queue", preset.CDNPurgeWaitQueue, &p.WaitQueue)
-		name("failed_queue", "cdn-purge.failed", &p.FailedQueue)
-		f.read("routing_keys", func(x value) { p.RoutingKeys = x.routingKeys() })
-		f.kindOf("kind", &p.Kind)
-		f.kindOf("wait_kind", &p.WaitKind)
-		f.booleanInto("transient_exchanges", &p.TransientExchanges)
-		f.booleanInto("transient_queues", &p.TransientQueues)
-		f.booleanInto("auto_delete", &p.AutoDelete)
+		room := len(".wait")
+		read(f, "exchange", &p.Exchange, ownName(preset.CDNPurgeExchange, room))
+		read(f, "wait_exchange", &p.WaitExchange, ownName(preset.CDNPurgeWaitExchange, room))
+		read(f, "wait_queue", &p.WaitQueue, ownName(preset.CDNPurgeWaitQueue, room))
+		read(f, "failed_queue", &p.FailedQueue, ownName("cdn-purge.failed", room))
+		read(f, "routing_keys", &p.RoutingKeys, list("a list of routing keys, all that lead to the work queue: [url, tag]", value.routingKey))
+		read(f, "kind", &p.Kind, exchangeKind)
+		read(f, "wait_kind", &p.WaitKind, exchangeKind)
+		read(f, "transient_exchanges", &p.TransientExchanges, value.boolean)
+		read(f, "transient_queues", &p.TransientQueues, value.boolean)
+		read(f, "auto_delete", &p.AutoDelete, value.boolean)
 		f.growth(&p)
-		f.queueType(&p.QueueType)
-		f.read("wait_args", func(x value) { p.WaitArgs = x.arguments("x-dead-letter-exchange", "x-dead-letter-routing-key") })
+		read(f, "queue_type", &p.QueueType, queueType)
+		read(f, "wait_args", &p.WaitArgs, arguments("x-dead-letter-exchange", "x-dead-letter-routing-key"))
 		return func(queue string) (reprise.WorkerConfig, error) {
 			p := p
 			p.Queue = queue
@@ -136,47 +133,35 @@ const maxFactor = 100
 
 // growth reads how delays grow.
 func (f *fields) growth(p *preset.CDNPurge) {
-	f.waitInto("first", &p.First)
-	f.read("factor", func(x value) {
-		switch n, ok := x.number(); {
-		case !ok:
-		case !(n >= 1 && n <= maxFactor): // written so that NaN fails too
-			x.fail("%s is %v: write 1 for delays that stay the same, or more, up to %d", x.name, n, maxFactor)
-		default:
-			p.Factor = n
+	read(f, "first", &p.First, value.wait)
+	read(f, "factor", &p.Factor, func(x value) (float64, bool) {
+		n, ok := number("a number")(x)
+		if ok && !(n >= 1 && n <= maxFactor) { // written so that NaN fails too
+			return 0, x.fail("%s is %v: write 1 for delays that stay the same, or more, up to %d", x.name, n, maxFactor)
 		}
+		return n, ok
 	})
-	f.read("max", func(x value) {
-		var ok bool
-		first := cmp.Or(p.First, preset.CDNPurgeFirst)
-		if p.Max, ok = x.wait(); ok && p.Max < first {
-			x.fail("%s (%s) is shorter than the first delay (%s): write more, or a shorter first:", x.name, FormatDuration(p.Max), FormatDuration(first))
+	read(f, "max", &p.Max, func(x value) (time.Duration, bool) {
+		d, ok := x.wait()
+		if first := cmp.Or(p.First, preset.CDNPurgeFirst); ok && d < first {
+			return 0, x.fail("%s (%s) is shorter than the first delay (%s): write more, or a shorter first:", x.name, FormatDuration(d), FormatDuration(first))
 		}
+		return d, ok
 	})
-	f.read("jitter", func(x value) { p.Jitter = x.part() })
+	read(f, "jitter", &p.Jitter, orNone(part, -1))
 }
 
-// part reads how much of a delay is random, of which the design has two: more or
-// less; negative for none.
-func (v value) part() float64 {
-	const advice = "write the part by which a delay is more or less, such as 0.1, or none"
-	if v.kind() == "a text" {
-		if !v.none() {
-			v.fail("%s is a text: %s", v.name, advice)
-		}
-		return -1
-	}
-	n, ok := v.number()
+// part reads how much of a delay is random, as the design has it: negative for none.
+func part(v value) (float64, bool) {
+	const wanted = "the part by which a delay is more or less, such as 0.1"
+	n, ok := number(wanted)(v)
 	switch {
-	case !ok:
-		return 0
-	case !(n >= 0 && n < 1): // written so that NaN fails too
-		v.fail("%s is %v: %s", v.name, n, advice)
-		return 0
+	case ok && !(n >= 0 && n < 1): // written so that NaN fails too
+		return 0, v.fail("%s is %v: write %s%s", v.name, n, wanted, v.also)
 	case n == 0:
-		return -1
+		return -1, ok
 	}
-	return n
+	return n, ok
 }
 
 // distinct reports names that are given twice, in the words of the file.

@@ -20,11 +20,13 @@ type decoder struct {
 	problems []Problem
 }
 
-func (d *decoder) fail(at Position, format string, args ...any) {
+// failAt reports a mistake. It returns false, for readers.
+func (d *decoder) failAt(at Position, format string, args ...any) bool {
 	if at.Line < 1 {
 		at = Position{1, 1}
 	}
 	d.problems = append(d.problems, Problem{at, fmt.Sprintf(format, args...)})
+	return false
 }
 
 // maxDepth is how deep lists and mappings may be nested: far more than a
@@ -38,7 +40,7 @@ const theFile = "the file"
 func (d *decoder) document(data []byte) (value, bool) {
 	start := Position{1, 1}
 	if line, deep := tooDeep(d.excerpts.source); deep {
-		d.fail(Position{line, 1}, "lists and mappings are nested more than %d deep: this is not a configuration of reprise", maxDepth)
+		d.failAt(Position{line, 1}, "lists and mappings are nested more than %d deep: this is not a configuration of reprise", maxDepth)
 		return value{}, false
 	}
 	file, err := parse(data)
@@ -59,10 +61,10 @@ func (d *decoder) document(data []byte) (value, bool) {
 	}
 	switch {
 	case len(docs) == 0:
-		d.fail(start, "the file is empty: write at least\nworkers:\n  - queue: NAME\n    exec: [PROGRAM]")
+		d.failAt(start, "the file is empty: write at least\nworkers:\n  - queue: NAME\n    exec: [PROGRAM]")
 		return value{}, false
 	case len(docs) > 1:
-		d.fail(position(docs[1].Body), "a second document begins here (---): a file holds one")
+		d.failAt(position(docs[1].Body), "a second document begins here (---): a file holds one")
 		return value{}, false
 	}
 	ast.Walk(&anchors{decoder: d, named: map[string]ast.Node{}}, docs[0].Body)
@@ -99,7 +101,7 @@ func (d *decoder) syntax(err error) {
 	if strings.Contains(text, "\t") {
 		text = "tabs do not indent here: use blanks"
 	}
-	d.fail(at, "this is not valid YAML: %s", text)
+	d.failAt(at, "this is not valid YAML: %s", text)
 }
 
 // anchors finds for each alias what it stands for: the last anchor of its name
@@ -118,13 +120,13 @@ func (a *anchors) Visit(n ast.Node) ast.Visitor {
 		}
 	case *ast.AliasNode:
 		if n.Value == nil {
-			a.fail(position(n), "an alias without a name: write *NAME")
+			a.failAt(position(n), "an alias without a name: write *NAME")
 			return nil
 		}
 		name := n.Value.GetToken().Value
 		target, found := a.named[name]
 		if !found {
-			a.fail(position(n), "an alias without an anchor: write the same name after & in front of an earlier value, or put the text in quotes")
+			a.failAt(position(n), "an alias without an anchor: write the same name after & in front of an earlier value, or put the text in quotes")
 			return nil
 		}
 		a.aliases[n] = target

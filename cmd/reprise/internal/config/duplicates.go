@@ -2,7 +2,6 @@ package config
 
 import (
 	"net/url"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -30,75 +29,75 @@ const (
 )
 
 // duplicates reads a store.
-func (v value) duplicates() *Duplicates {
+func (v value) duplicates() (*Duplicates, bool) {
 	d := &Duplicates{}
-	v.short("duplicates", "store", "sqlite:duplicates.db", func(x value) { x.store(d) }, func(f *fields) {
-		f.durationInto("keep", &d.Retention, time.Second)
-		f.durationInto("lease", &d.Lease, time.Second)
-		f.read("key", func(x value) { d.Key = x.key() })
-		f.read("keyless", func(x value) {
-			if s, _ := x.oneOf("park", "handle"); s == "handle" {
+	v.short("duplicates", "store", "sqlite:duplicates.db", func(x value) {
+		d.At = x.at
+		if d.Memory = x.plain() == storeMemory; d.Memory {
+			return
+		}
+		s, _ := x.store("sqlite:duplicates.db", storeMemory)
+		if path, ok := strings.CutPrefix(s, storeSQLite); ok {
+			d.SQLite = path
+		} else {
+			d.Postgres = s
+		}
+	}, func(f *fields) {
+		read(f, "keep", &d.Retention, duration(time.Second))
+		read(f, "lease", &d.Lease, duration(time.Second))
+		read(f, "key", &d.Key, value.key)
+		f.with("keyless", func(x value) {
+			if s, _ := oneOf("park", "handle")(x); s == "handle" {
 				d.Keyless = idempotent.HandleKeyless
 			}
 		})
 	})
-	return d
+	return d, true
 }
 
-// store reads memory, sqlite:PATH or the URL of a PostgreSQL. The text of a URL
-// never appears in a message: it holds a password.
-func (v value) store(d *Duplicates) {
-	d.At = v.at
-	s, ok := v.text(storeSQLite + "duplicates.db")
-	if !ok {
-		return
-	}
+// store reads sqlite:PATH, with the path from the root, or the URL of a PostgreSQL. There
+// may be other stores besides. The text of a URL never appears in a message: it holds a
+// password.
+func (v value) store(example string, others ...string) (string, bool) {
+	s, ok := v.text(example)
 	path, sqlite := strings.CutPrefix(s, storeSQLite)
 	switch {
-	case s == storeMemory:
-		d.Memory = true
+	case !ok:
+		return "", false
 	case sqlite:
-		d.SQLite = v.sqlitePath(path)
+		return v.sqlite(path)
 	case strings.HasPrefix(s, "postgres:") || strings.HasPrefix(s, "postgresql:") || strings.HasPrefix(s, "${"):
-		d.Postgres = v.postgresURL(s)
-	default:
-		v.fail("%s is none of the stores there are: write %s, %sPATH or %s", v.name, storeMemory, storeSQLite, storePostgres)
+		return v.postgresURL(s)
 	}
+	return "", v.fail("%s is none of the stores there are: write %s", v.name, oneOfThese(append(others, storeSQLite+"PATH", storePostgres)))
 }
 
-func (v value) sqlitePath(path string) string {
+func (v value) sqlite(path string) (string, bool) {
 	switch {
 	case path == "" || path == ":memory:":
-		v.fail("%s names no file: write sqlite:duplicates.db, or memory for none", v.name)
-	case strings.HasPrefix(path, "~") || strings.Contains(path, "${"):
-		v.fail("~ and variables stand for nothing in a path: write it from the root or from where this file is")
+		return "", v.fail("%s names no file: write sqlite:duplicates.db, or memory for none", v.name)
 	case strings.HasPrefix(path, "//"):
-		v.fail("%s is no URL: write sqlite: and the path, such as sqlite:duplicates.db or sqlite:/var/lib/duplicates.db", v.name)
+		return "", v.fail("%s is no URL: write sqlite: and the path, such as sqlite:duplicates.db or sqlite:/var/lib/duplicates.db", v.name)
 	case strings.ContainsRune(path, 0):
-		v.fail("%s has a NUL character in it: remove it", v.name)
-	case filepath.IsAbs(path):
-		return path
-	default:
-		return filepath.Join(v.dir, path)
+		return "", v.fail("%s has a NUL character in it: remove it", v.name)
 	}
-	return ""
+	path, ok := v.absolute(path)
+	return storeSQLite + path, ok
 }
 
-func (v value) postgresURL(s string) string {
-	s, ok := v.expand(s)
+func (v value) postgresURL(s string) (string, bool) {
+	s, _, ok := v.expand(s)
 	if !ok {
-		return ""
+		return "", false
 	}
 	u, err := url.Parse(s)
 	switch {
 	case err != nil:
-		v.fail("%s is no URL: write %s, with special characters of the password percent-encoded (@ is %%40, / is %%2F)", v.name, storePostgres)
+		return "", v.fail("%s is no URL: write %s, with special characters of the password percent-encoded (@ is %%40, / is %%2F)", v.name, storePostgres)
 	case u.Scheme != "postgres" && u.Scheme != "postgresql":
-		v.fail("%s does not begin with postgres://: write %s", v.name, storePostgres)
+		return "", v.fail("%s does not begin with postgres://: write %s", v.name, storePostgres)
 	case strings.Trim(u.Path, "/") == "":
-		v.fail("%s names no database: write %s", v.name, storePostgres)
-	default:
-		return s
+		return "", v.fail("%s names no database: write %s", v.name, storePostgres)
 	}
-	return ""
+	return s, true
 }

@@ -28,13 +28,13 @@ func (e *exchanges) decode(v value) {
 	for _, p := range f.pairs {
 		switch {
 		case p.key == "" || len(p.key) > maxName:
-			v.decoder.fail(p.keyAt, "an exchange needs a name of 1 to %d bytes", maxName)
+			v.failAt(p.keyAt, "an exchange needs a name of 1 to %d bytes", maxName)
 			continue
 		case strings.HasPrefix(p.key, reserved):
-			v.decoder.fail(p.keyAt, "exchange %s is the broker's own and need not be declared: remove it here", quoted(p.key))
+			v.failAt(p.keyAt, "exchange %s is the broker's own and need not be declared: remove it here", quoted(p.key))
 			continue
 		}
-		kind, _ := p.oneOf(topology.Direct, topology.Fanout, topology.Topic)
+		kind, _ := exchangeKind(p.value)
 		e.all = append(e.all, exchange{Exchange: topology.Exchange{Name: p.key, Kind: kind}, field: p})
 	}
 }
@@ -42,29 +42,18 @@ func (e *exchanges) decode(v value) {
 // bind reads what feeds a queue: the bindings, and the exchanges they need.
 func (e *exchanges) bind(v value, queue string) topology.Topology {
 	var t topology.Topology
-	items, _ := v.items("a list: [{exchange: NAME, key: ROUTING-KEY}]")
-	for _, item := range items {
-		f, ok := item.fields("a binding")
-		if !ok {
-			continue
-		}
-		b := topology.Binding{Queue: queue}
-		if x, ok := f.get("exchange"); ok {
-			if name, ok := x.amqpName("orders", 0); ok {
-				b.Exchange = name
-				t.Exchanges = append(t.Exchanges, e.use(x, name)...)
-			}
-		} else {
+	t.Bindings, _ = list("a list: [{exchange: NAME, key: ROUTING-KEY}]", mapping("a binding", func(f *fields, b *topology.Binding) {
+		b.Queue = queue
+		if x, ok := f.get("exchange"); !ok {
 			f.missing("a binding has no exchange: add exchange: NAME", "exchange")
+		} else if b.Exchange, ok = amqpName("orders", 0)(x.value); ok {
+			t.Exchanges = append(t.Exchanges, e.use(x.value, b.Exchange)...)
 		}
-		if x, ok := f.get("key"); ok {
-			b.RoutingKey, _ = x.routingKey()
-		} else if e.kind(b.Exchange) == topology.Topic || e.kind(b.Exchange) == topology.Direct {
-			f.fail("a binding to exchange %s, whose kind is %s, needs a key: add key: ROUTING-KEY", quoted(b.Exchange), e.kind(b.Exchange))
+		kind := e.kind(b.Exchange)
+		if !read(f, "key", &b.RoutingKey, value.routingKey) && (kind == topology.Topic || kind == topology.Direct) {
+			f.fail("a binding to exchange %s, whose kind is %s, needs a key: add key: ROUTING-KEY", quoted(b.Exchange), kind)
 		}
-		f.finish()
-		t.Bindings = append(t.Bindings, b)
-	}
+	}))(v)
 	return t
 }
 
@@ -103,7 +92,7 @@ func (e *exchanges) use(v value, name string) []topology.Exchange {
 func (e *exchanges) finish() {
 	for _, x := range e.all {
 		if !x.bound {
-			x.decoder.fail(x.keyAt, "no worker is bound to exchange %s, what is published to it goes nowhere: "+
+			x.failAt(x.keyAt, "no worker is bound to exchange %s, what is published to it goes nowhere: "+
 				"give a worker bind: [{exchange: %s, key: …}], or remove it here", quoted(x.Name), x.Name)
 		}
 	}

@@ -1,49 +1,47 @@
 package config
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 )
 
-var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var (
+	variable  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	reference = regexp.MustCompile(`\$\$\{|\$\{[^}]*\}?`)
+)
 
-// expand replaces ${NAME} by environment variables.
-func (v value) expand(s string) (string, bool) {
-	s, _, ok := v.expanded(s)
-	return s, ok
+// expanded reads a text with environment variables in it, and returns their values too.
+func (v value) expanded(example string) (text string, values []string, ok bool) {
+	s, ok := v.text(example)
+	if !ok {
+		return "", nil, false
+	}
+	return v.expand(s)
 }
 
-// expanded is expand that also returns the values of the variables.
-func (v value) expanded(s string) (text string, values []string, ok bool) {
-	var b strings.Builder
-	for {
-		before, rest, found := strings.Cut(s, "${")
-		if !found {
-			b.WriteString(s)
-			return b.String(), values, true
+// expand replaces ${NAME} by environment variables, and returns their values too.
+func (v value) expand(s string) (text string, values []string, ok bool) {
+	wrong := ""
+	text = reference.ReplaceAllStringFunc(s, func(ref string) string {
+		if ref == "$${" {
+			return "${"
 		}
-		if strings.HasSuffix(before, "$") {
-			b.WriteString(before + "{") // $${ is a plain ${
-			s = rest
-			continue
-		}
-		b.WriteString(before)
-		name, after, closed := strings.Cut(rest, "}")
+		name, closed := strings.CutSuffix(ref[len("${"):], "}")
+		value, set := v.lookup(name)
 		switch {
 		case !closed:
-			v.fail("%s has a ${ without a }: write ${NAME}, or $${ for a plain ${", v.name)
-			return "", nil, false
+			wrong = cmp.Or(wrong, "has a ${ without a }: write ${NAME}, or $${ for a plain ${")
 		case !variable.MatchString(name):
-			v.fail("%s has a ${…} that names no environment variable: write ${NAME}, or $${ for a plain ${", v.name)
-			return "", nil, false
+			wrong = cmp.Or(wrong, "has a ${…} that names no environment variable: write ${NAME}, or $${ for a plain ${")
+		case !set:
+			wrong = cmp.Or(wrong, "needs the environment variable "+name+", which is not set: set it, or write the value here")
 		}
-		value, set := v.lookup(name)
-		if !set {
-			v.fail("%s needs the environment variable %s, which is not set: set it, or write the value here", v.name, name)
-			return "", nil, false
-		}
-		b.WriteString(value)
 		values = append(values, value)
-		s = after
+		return value
+	})
+	if wrong != "" {
+		return "", nil, v.fail("%s %s", v.name, wrong)
 	}
+	return text, values, true
 }

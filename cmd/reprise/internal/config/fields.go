@@ -3,20 +3,18 @@ package config
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/goccy/go-yaml/ast"
 )
 
-// fields are the keys of a mapping. Reading them makes the schema: whatever key
-// nobody asked for by the time of finish is unknown.
+// fields are the keys of a mapping. Reading them makes the schema: a key that nobody
+// has asked for by the time of finish is unknown.
 type fields struct {
 	value
-	owner string // what a message calls the mapping: "a worker"
-	pairs []field
-	asked []string
-
-	refused []string // of those, or others: they exist, but not here
+	owner   string // what a message calls the mapping: "a worker"
+	pairs   []field
+	asked   []string
+	refused []string // they exist, but not here
 }
 
 type field struct {
@@ -27,62 +25,32 @@ type field struct {
 
 // fields reads a mapping.
 func (v value) fields(owner string) (*fields, bool) {
-	var pairs []*ast.MappingValueNode
-	switch n := v.node.(type) {
-	case *ast.MappingNode:
-		pairs = n.Values
-	case *ast.MappingValueNode:
-		pairs = []*ast.MappingValueNode{n}
-	default:
-		v.wrong("a mapping (key: value)")
-		return nil, false
+	n, ok := v.node.(ast.MapNode)
+	if !ok {
+		return nil, v.wrong("a mapping (key: value)")
 	}
 	f := &fields{value: v, owner: owner}
-	for _, p := range pairs {
-		f.add(p)
+	for pairs := n.MapRange(); pairs.Next(); {
+		f.add(pairs.KeyValue())
 	}
 	return f, true
-}
-
-// mapping reads a mapping, and reports the keys that read did not ask for.
-func (v value) mapping(owner string, read func(*fields)) {
-	if f, ok := v.fields(owner); ok {
-		read(f)
-		f.finish()
-	}
-}
-
-// short reads a value, or a mapping that has the value as main and settings beside it.
-func (v value) short(owner, main, example string, read func(value), settings func(*fields)) {
-	if v.kind() != "a mapping" {
-		read(v)
-		return
-	}
-	v.mapping(owner, func(f *fields) {
-		settings(f)
-		if !f.read(main, read) {
-			f.missing(owner+" has no "+main+": add "+main+": "+example, main)
-		}
-	})
 }
 
 func (f *fields) add(p *ast.MappingValueNode) {
 	at := position(p.Key)
 	switch p.Key.(type) {
 	case *ast.MergeKeyNode:
-		f.decoder.fail(at, "merge keys (<<) do not work here: give whole values by alias (backoff: *NAME), or repeat the keys")
+		f.failAt(at, "merge keys (<<) do not work here: give whole values by alias (backoff: *NAME), or repeat the keys")
 		return
 	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NullNode:
 	default:
-		f.decoder.fail(at, "a key of %s is no plain word", f.owner)
+		f.failAt(at, "a key of %s is no plain word", f.owner)
 		return
 	}
 	key := p.Key.GetToken().Value
-	for _, other := range f.pairs {
-		if other.key == key {
-			f.decoder.fail(at, "key %s is here a second time, after line %d: keep one", shownKey(key), other.keyAt.Line)
-			return
-		}
+	if other, twice := f.find(key); twice {
+		f.failAt(at, "key %s is here a second time, after line %d: keep one", shownKey(key), other.keyAt.Line)
+		return
 	}
 	x := field{f.decoder.value(f.path(key), p.Value), key, at}
 	if x.kind() == "empty" || x.at.Line == 0 {
@@ -101,57 +69,56 @@ func (f *fields) path(key string) string {
 	return f.name + "." + key
 }
 
-// get returns the value of a key.
-func (f *fields) get(key string) (value, bool) {
-	f.asked = append(f.asked, key)
-	for _, p := range f.pairs {
-		if p.key == key {
-			return p.value, true
-		}
+func (f *fields) find(key string) (field, bool) {
+	i := slices.IndexFunc(f.pairs, func(p field) bool { return p.key == key })
+	if i < 0 {
+		return field{}, false
 	}
-	return value{}, false
+	return f.pairs[i], true
 }
 
-// read calls read with the value of a key, and reports whether the key is there.
-func (f *fields) read(key string, read func(value)) bool {
+// get returns the value of a key, unless the key is refused.
+func (f *fields) get(key string) (field, bool) {
+	if slices.Contains(f.refused, key) {
+		return field{}, false
+	}
+	f.asked = append(f.asked, key)
+	return f.find(key)
+}
+
+// with calls read with the value of a key, and reports whether the key is there.
+func (f *fields) with(key string, read func(value)) bool {
 	x, ok := f.get(key)
 	if ok {
-		read(x)
+		read(x.value)
 	}
 	return ok
 }
 
-func (f *fields) integerInto(key string, into *int, lowest, highest int) {
-	f.read(key, func(x value) { *into, _ = x.integer(lowest, highest) })
-}
-
-func (f *fields) durationInto(key string, into *time.Duration, lowest time.Duration) {
-	f.read(key, func(x value) { *into, _ = x.duration(lowest) })
-}
-
-func (f *fields) booleanInto(key string, into *bool) {
-	f.read(key, func(x value) { *into, _ = x.boolean() })
-}
-
-func (f *fields) oneOfInto(key string, into *string, words ...string) {
-	f.read(key, func(x value) { *into, _ = x.oneOf(words...) })
-}
-
-// keyAt returns the position of a key.
-func (f *fields) keyAt(key string) Position {
-	for _, p := range f.pairs {
-		if p.key == key {
-			return p.keyAt
+// read sets into to the value of a key, if it can be read, and reports whether the key is there.
+func read[T any](f *fields, key string, into *T, read reader[T]) bool {
+	return f.with(key, func(v value) {
+		if x, ok := read(v); ok {
+			*into = x
 		}
-	}
-	return f.value.at
+	})
+}
+
+// failAtKey reports what is wrong with a key that is there. It returns false, for readers.
+func (f *fields) failAtKey(key, format string, args ...any) bool {
+	x, _ := f.find(key)
+	return f.failAt(x.keyAt, format, args...)
+}
+
+func (f *fields) knows(key string) bool {
+	return slices.Contains(f.asked, key) || slices.Contains(f.refused, key)
 }
 
 // missing reports that a key is needed, unless it is there misspelt: then finish
 // says what matters.
 func (f *fields) missing(text string, keys ...string) {
 	for _, p := range f.pairs {
-		if _, ok := closest(p.key, keys); ok && !slices.Contains(f.asked, p.key) {
+		if _, ok := closest(p.key, keys); ok && !f.knows(p.key) {
 			return
 		}
 	}
@@ -160,29 +127,53 @@ func (f *fields) missing(text string, keys ...string) {
 
 // refuse reports keys that exist, but not here.
 func (f *fields) refuse(reason string, keys ...string) {
-	f.refused = append(f.refused, keys...)
 	for _, key := range keys {
-		if _, ok := f.get(key); ok {
-			f.decoder.fail(f.keyAt(key), "%s %s", key, reason)
-			f.asked = f.asked[:len(f.asked)-1]
-			f.pairs = slices.DeleteFunc(f.pairs, func(p field) bool { return p.key == key })
+		if slices.Contains(f.refused, key) {
 			continue
 		}
-		f.asked = f.asked[:len(f.asked)-1]
+		f.refused = append(f.refused, key)
+		if x, ok := f.find(key); ok {
+			f.failAt(x.keyAt, "%s %s", key, reason)
+		}
 	}
 }
 
 // finish reports the keys nobody asked for.
 func (f *fields) finish() {
-	there := slices.DeleteFunc(slices.Clone(f.asked), func(key string) bool { return slices.Contains(f.refused, key) })
 	for _, p := range f.pairs {
-		if slices.Contains(f.asked, p.key) {
+		if f.knows(p.key) {
 			continue
 		}
-		if near, ok := closest(p.key, there); ok {
-			f.decoder.fail(p.keyAt, "unknown key %s in %s: did you mean %s?", quoted(shownKey(p.key)), f.owner, near)
-		} else {
-			f.decoder.fail(p.keyAt, "unknown key %s in %s: there are %s", quoted(shownKey(p.key)), f.owner, these(there))
+		advice := "there are " + these(f.asked)
+		if near, ok := closest(p.key, f.asked); ok {
+			advice = "did you mean " + near + "?"
 		}
+		f.failAt(p.keyAt, "unknown key %s in %s: %s", quoted(shownKey(p.key)), f.owner, advice)
 	}
+}
+
+// mapping reads a mapping, and reports the keys that fill did not ask for.
+func mapping[T any](owner string, fill func(*fields, *T)) reader[T] {
+	return func(v value) (t T, ok bool) {
+		f, ok := v.fields(owner)
+		if ok {
+			fill(f, &t)
+			f.finish()
+		}
+		return t, ok
+	}
+}
+
+// short reads a value into t, or a mapping that has the value as main and settings beside it.
+func (v value) short(owner, main, example string, read func(value), settings func(*fields)) {
+	if !v.isMapping() {
+		read(v)
+		return
+	}
+	f, _ := v.fields(owner)
+	settings(f)
+	if !f.with(main, read) {
+		f.missing(owner+" has no "+main+": add "+main+": "+example, main)
+	}
+	f.finish()
 }

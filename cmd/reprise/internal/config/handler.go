@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +13,7 @@ func (f *fields) handler(w *Worker) {
 	exec, isExec := f.get("exec")
 	switch {
 	case isHTTP && isExec:
-		f.decoder.fail(f.keyAt("exec"), "%s has two handlers, http and exec: keep one", f.owner)
+		f.failAt(exec.keyAt, "%s has two handlers, http and exec: keep one", f.owner)
 	case isHTTP:
 		w.HTTP = http.http()
 	case isExec:
@@ -35,11 +34,11 @@ func (v value) http() *HTTP {
 		return h
 	}
 	var secrets []string // of headers
-	v.short("http", "url", "http://host:port/path", func(x value) { h.URL, h.Secrets = x.endpoint() }, func(f *fields) {
-		f.durationInto("timeout", &h.Timeout, time.Millisecond)
-		f.read("headers", func(x value) { h.Headers, secrets = x.headers() })
-		f.read("retry_after", func(x value) {
-			s, _ := x.oneOf("message", "queue")
+	v.short("http", "url", "http://host:port/path", func(x value) { h.URL, h.Secrets, _ = x.endpoint() }, func(f *fields) {
+		read(f, "timeout", &h.Timeout, duration(time.Millisecond))
+		f.with("headers", func(x value) { h.Headers, secrets = x.headers() })
+		f.with("retry_after", func(x value) {
+			s, _ := oneOf("message", "queue")(x)
 			h.Pause = s == "queue"
 		})
 	})
@@ -49,23 +48,20 @@ func (v value) http() *HTTP {
 
 // headers reads header fields of requests, and the values of variables in them.
 func (v value) headers() (all []Pair, secrets []string) {
-	for _, p := range v.pairs() {
+	return v.pairs(func(p field, text string) bool {
 		switch {
 		case !isToken(p.key):
-			v.decoder.fail(p.keyAt, "%s is no name of an HTTP header: letters, digits and - make one", quoted(shownKey(p.key)))
+			return p.failAt(p.keyAt, "%s is no name of an HTTP header: letters, digits and - make one", quoted(shownKey(p.key)))
 		case strings.EqualFold(p.key, "Content-Length") || strings.EqualFold(p.key, "Transfer-Encoding") ||
 			strings.EqualFold(p.key, "Connection"):
-			v.decoder.fail(p.keyAt, "%s is set by the HTTP connection itself: remove it", p.key)
+			return p.failAt(p.keyAt, "%s is set by the HTTP connection itself: remove it", p.key)
 		case len(p.key) > 8 && strings.EqualFold(p.key[:8], "Reprise-"):
-			v.decoder.fail(p.keyAt, "%s is a name that describes the message: give another one", p.key)
-		case strings.ContainsFunc(p.text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
-			p.fail("%s has a line break or another control character: remove it", p.name)
-		default:
-			all = append(all, Pair{p.key, p.text})
-			secrets = append(secrets, p.values...)
+			return p.failAt(p.keyAt, "%s is a name that describes the message: give another one", p.key)
+		case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+			return p.fail("%s has a line break or another control character: remove it", p.name)
 		}
-	}
-	return all, secrets
+		return true
+	})
 }
 
 func isToken(s string) bool {
@@ -83,10 +79,9 @@ func (v value) exec() *Exec {
 	switch v.kind() {
 	case "a list", "a mapping":
 	case "a text":
-		s, _ := v.word()
-		advice := ""
+		s, advice := v.plain(), ""
 		if !looksSecret(s) {
-			advice = list(strings.Fields(s)) + ", or for a shell: exec: [sh, -c, " + strconv.Quote(s) + "]"
+			advice = yamlList(strings.Fields(s)) + ", or for a shell: exec: [sh, -c, " + strconv.Quote(s) + "]"
 		}
 		v.fail("exec is a text: write a list of program and arguments: exec: %s", cmp.Or(advice, "[./program, --flag]"))
 		return e
@@ -95,27 +90,15 @@ func (v value) exec() *Exec {
 		return e
 	}
 	v.short("exec", "command", "[./program, --flag]", func(x value) { x.command(e) }, func(f *fields) {
-		f.read("dir", func(x value) {
-			if dir, ok := x.text("/srv/work"); ok {
-				e.Dir = dir
-				if !filepath.IsAbs(dir) {
-					e.Dir = filepath.Join(v.dir, dir)
-				}
-			}
-		})
-		f.read("env", func(x value) { e.Env = x.environment() })
-		f.durationInto("timeout", &e.Timeout, time.Millisecond)
+		read(f, "dir", &e.Dir, path("/srv/work"))
+		f.with("env", func(x value) { e.Env = x.environment() })
+		read(f, "timeout", &e.Timeout, duration(time.Millisecond))
 	})
 	return e
 }
 
 func (v value) command(e *Exec) {
-	items, ok := v.items("the program and its arguments: [./program, --flag]")
-	if !ok {
-		return
-	}
-	e.At = v.at
-	for i, item := range items {
+	for i, item := range v.items("the program and its arguments: [./program, --flag]") {
 		word, ok := item.word()
 		switch {
 		case !ok:
@@ -133,49 +116,42 @@ func (v value) command(e *Exec) {
 
 // environment reads variables for a program.
 func (v value) environment() []Pair {
-	var all []Pair
-	for _, p := range v.pairs() {
+	all, _ := v.pairs(func(p field, text string) bool {
 		switch {
 		case !variable.MatchString(p.key):
-			v.decoder.fail(p.keyAt, "%s is no name of an environment variable: letters, digits and _ make one", quoted(shownKey(p.key)))
+			return p.failAt(p.keyAt, "%s is no name of an environment variable: letters, digits and _ make one", quoted(shownKey(p.key)))
 		case strings.HasPrefix(p.key, "REPRISE_"):
-			v.decoder.fail(p.keyAt, "%s is a name that describes the message: give another one", p.key)
-		case strings.ContainsRune(p.text, 0):
-			p.fail("%s has a NUL character in it, which no program can be given: remove it", p.name)
-		default:
-			all = append(all, Pair{p.key, p.text})
+			return p.failAt(p.keyAt, "%s is a name that describes the message: give another one", p.key)
+		case strings.ContainsRune(text, 0):
+			return p.fail("%s has a NUL character in it, which no program can be given: remove it", p.name)
 		}
-	}
+		return true
+	})
 	return all
 }
 
-type pair struct {
-	field
-	text   string
-	values []string // of the variables in it
-}
-
-// pairs reads a mapping of names that are free to choose to texts.
-func (v value) pairs() []pair {
+// pairs reads a mapping of names that are free to choose to texts. It leaves out pairs
+// that check reports, and returns the values of variables too.
+func (v value) pairs(check func(p field, text string) bool) (all []Pair, variables []string) {
 	f, ok := v.fields(v.name)
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	var all []pair
 	for _, p := range f.pairs {
 		word, ok := p.word()
 		if !ok {
 			continue
 		}
-		if word, values, ok := p.expanded(word); ok {
-			all = append(all, pair{p, word, values})
+		if text, values, ok := p.expand(word); ok && check(p, text) {
+			all = append(all, Pair{p.key, text})
+			variables = append(variables, values...)
 		}
 	}
-	return all
+	return all, variables
 }
 
-// list writes words as a YAML list.
-func list(words []string) string {
+// yamlList writes words as a YAML list.
+func yamlList(words []string) string {
 	for i, w := range words {
 		w = strings.Trim(w, `"'`)
 		words[i] = w

@@ -24,31 +24,31 @@ const DefaultPause = 100 * time.Millisecond
 
 // limits reads what protects a handler, and the queue from it.
 func (f *fields) limits(w *Worker) {
-	f.read("immediate", func(x value) { w.Middleware = append(w.Middleware, x.immediate()) })
-	f.read("rate", func(x value) { w.Limiter = x.rate() })
-	f.read("breaker", func(x value) { w.Breaker = x.breaker() })
-	f.read("duplicates", func(x value) { w.Duplicates = x.duplicates() })
-	f.read("crash_limit", func(x value) { w.CrashLimit = x.crashLimit() })
-	f.read("consumer_timeout", func(x value) { w.ConsumerTimeout = x.consumerTimeout() })
-	f.read("debounce", func(x value) { w.Debounce = x.debounce(longestWindow(w.ConsumerTimeout)) })
+	f.with("immediate", func(x value) { w.Middleware = append(w.Middleware, x.immediate()) })
+	read(f, "rate", &w.Limiter, value.rate)
+	read(f, "breaker", &w.Breaker, value.breaker)
+	read(f, "duplicates", &w.Duplicates, value.duplicates)
+	read(f, "crash_limit", &w.CrashLimit, orNone(integer(1, maxCrashes), -1))
+	read(f, "consumer_timeout", &w.ConsumerTimeout, orNone(duration(time.Minute), -1))
+	f.with("debounce", func(x value) { w.Debounce = x.debounce(longestWindow(w.ConsumerTimeout)) })
 }
 
 // immediate reads the number of times that a handler runs again at once.
 func (v value) immediate() reprise.Middleware {
 	n, pause := 0, DefaultPause
-	v.short("immediate", "times", "2", func(x value) { n, _ = x.integer(1, maxImmediate) }, func(f *fields) {
-		f.durationInto("pause", &pause, 0)
+	v.short("immediate", "times", "2", func(x value) { n, _ = integer(1, maxImmediate)(x) }, func(f *fields) {
+		read(f, "pause", &pause, duration(0))
 	})
 	return reprise.Immediate(n, pause)
 }
 
 // rate reads the rate at which attempts may begin.
-func (v value) rate() reprise.Limiter {
+func (v value) rate() (reprise.Limiter, bool) {
 	limit, burst := rate.Limit(0), 1
 	v.short("rate", "limit", "10/s", func(x value) { limit = x.perSecond() }, func(f *fields) {
-		f.integerInto("burst", &burst, 1, maxBurst)
+		read(f, "burst", &burst, integer(1, maxBurst))
 	})
-	return rate.NewLimiter(limit, burst)
+	return rate.NewLimiter(limit, burst), true
 }
 
 var perTime = regexp.MustCompile(`^([0-9]{1,9}(?:\.[0-9]{1,9})?) ?/ ?(s|m|h|d)$`)
@@ -58,8 +58,7 @@ var seconds = map[string]float64{"s": 1, "m": 60, "h": 3600, "d": 86400}
 // perSecond reads a number in a time: 10/s, 0.5/s, 100/m.
 func (v value) perSecond() rate.Limit {
 	if v.kind() == "a number" {
-		n := v.node.GetToken().Value
-		v.fail("%s has no unit: write %s/s for so many a second, %s/m for so many a minute", v.name, n, n)
+		v.fail("%s has no unit: write %s/s for so many a second, %s/m for so many a minute", v.name, v.written(), v.written())
 		return 0
 	}
 	s, ok := v.text("10/s")
@@ -79,50 +78,18 @@ func (v value) perSecond() rate.Limit {
 }
 
 // breaker reads a circuit breaker; {} has the defaults.
-func (v value) breaker() reprise.Breaker {
-	if v.kind() != "a mapping" {
-		v.wrong("{failures: 5, open_for: 30s, probes: 1}, or {} for just that")
-		return nil
+func (v value) breaker() (reprise.Breaker, bool) {
+	if !v.isMapping() {
+		return nil, v.wrong("{failures: 5, open_for: 30s, probes: 1}, or {} for just that")
 	}
-	var c breaker.Config
-	v.mapping("breaker", func(f *fields) {
-		f.integerInto("failures", &c.Failures, 1, maxFailures)
-		f.durationInto("open_for", &c.OpenFor, time.Millisecond)
-		f.integerInto("probes", &c.Probes, 1, maxFailures)
-	})
+	c, _ := mapping("breaker", func(f *fields, c *breaker.Config) {
+		read(f, "failures", &c.Failures, integer(1, maxFailures))
+		read(f, "open_for", &c.OpenFor, duration(time.Millisecond))
+		read(f, "probes", &c.Probes, integer(1, maxFailures))
+	})(v)
 	b, err := breaker.New(c)
 	if err != nil {
-		v.fail("%v", err)
-		return nil
+		return nil, v.fail("%v", err)
 	}
-	return b
-}
-
-// crashLimit reads a number, or the word for no limit.
-func (v value) crashLimit() int {
-	if v.none() {
-		return -1
-	}
-	if v.kind() == "a text" {
-		s, _ := v.word()
-		v.fail("%s cannot be %s: write a whole number from 1 to %d, or none", v.name, quoted(s), maxCrashes)
-		return 0
-	}
-	n, _ := v.integer(1, maxCrashes)
-	return n
-}
-
-// consumerTimeout reads a time, or the word for none.
-func (v value) consumerTimeout() time.Duration {
-	if v.none() {
-		return -1
-	}
-	if v.kind() == "a text" {
-		if s, _ := v.word(); !timed(s) {
-			v.fail("%s cannot be %s: write a time such as 30m, or none", v.name, quoted(s))
-			return 0
-		}
-	}
-	d, _ := v.duration(time.Minute)
-	return d
+	return b, true
 }

@@ -39,7 +39,7 @@ func (p ports) check(d *decoder) {
 				if at == (Position{}) {
 					at = first.at
 				}
-				d.fail(at, "%s has the address of %s, %s: write another port", second.name, first.name, second.addr)
+				d.failAt(at, "%s has the address of %s, %s: write another port", second.name, first.name, second.addr)
 				break
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // A worker item with the key preset stands for the work queues of a published
@@ -57,32 +58,36 @@ func presets() []string {
 func (f *fields) preset() []located {
 	name, _ := f.get("preset")
 	f.owner = "a preset"
-	d := name.design()
-	if d == nil {
-		f.asked = nil
+	found, _ := oneOf(presets()...)(name.value)
+	i := slices.Index(presets(), found)
+	if i < 0 {
 		for _, p := range f.pairs {
 			f.asked = append(f.asked, p.key) // unknown of what?
 		}
 		return nil
 	}
-	f.owner = "preset " + d.name
+	p := &published{design: designs[i]}
+	f.owner = "preset " + p.name
 	before := len(f.problems)
 	f.asked = nil
-	p := &published{design: d, worker: d.settings(f), settings: slices.Clone(f.asked)}
-	d.refuse(f)
-	f.refuse("belongs to one queue of the preset: move it into queues: {"+d.first()+": …}", "http", "exec", "settle",
+	p.worker = p.design.settings(f)
+	p.settings = slices.Clone(f.asked)
+	p.refuse(f)
+	f.refuse("belongs to one queue of the preset: move it into queues: {"+p.first()+": …}", "http", "exec", "settle",
 		"attempts", "give_up_after", "rules", "concurrency", "prefetch", "priority", "drain",
 		"immediate", "rate", "breaker", "debounce", "duplicates", "crash_limit", "consumer_timeout")
-	f.refuse("is for preset "+coverArt.name+", which counts down: write attempts: 5 in a queue, for 4 retries", p.others("retries")...)
+	if !slices.Contains(p.settings, "retries") {
+		f.refuse("is for preset "+coverArt.name+", which counts down: write attempts: 5 in a queue, for 4 retries", "retries")
+	}
 	p.sound = len(f.problems) == before
 	f.asked = append(f.asked, "preset")
 
 	queues, ok := f.get("queues")
 	if !ok {
-		f.missing("a preset has no queues: add queues: {"+d.first()+": {exec: [PROGRAM]}}", "queues")
+		f.missing("a preset has no queues: add queues: {"+p.first()+": {exec: [PROGRAM]}}", "queues")
 		return nil
 	}
-	return p.workers(queues)
+	return p.workers(queues.value)
 }
 
 // published is a design as an item of the file has it.
@@ -91,29 +96,6 @@ type published struct {
 	worker   workerOf
 	settings []string // the keys that were read
 	sound    bool     // nothing is wrong with them
-}
-
-// others are those of the keys that are no settings of the design.
-func (p *published) others(keys ...string) []string {
-	return slices.DeleteFunc(keys, func(key string) bool { return slices.Contains(p.settings, key) })
-}
-
-// design reads the name of a preset, nil if there is none of that name.
-func (v value) design() *design {
-	if v.kind() == "a text" {
-		s, _ := v.word()
-		if near, ok := closest(s, presets()); ok && near != s {
-			v.fail("%s cannot be %s: did you mean %s?", v.name, quoted(s), near)
-			return nil
-		}
-	}
-	s, _ := v.oneOf(presets()...)
-	for _, d := range designs {
-		if d.name == s {
-			return d
-		}
-	}
-	return nil
 }
 
 // workers reads the handlers of the queues. Any may be missing: somebody else
@@ -135,26 +117,23 @@ func (p *published) workers(v value) []located {
 	return all
 }
 
-// known reports a key that is no work queue of the design; so many were before it.
+// known reports whether a key is a work queue of the design; so many were before it.
 func (p *published) known(x field, before int) bool {
 	switch {
 	case p.queues == nil && before > 0:
-		x.decoder.fail(x.keyAt, "preset %s has one work queue, and this is another: write a second - preset: %s for it, with an exchange of its own", p.name, p.name)
-		return false
+		return x.failAt(x.keyAt, "preset %s has one work queue, and this is another: write a second - preset: %s for it, with an exchange of its own", p.name, p.name)
 	case p.queues == nil:
-		return x.ownQueue(x.key)
+		return x.namesQueue()
 	case slices.Contains(p.queues, x.key):
 		return true
 	}
-	name := quoted(shownKey(x.key))
+	advice := "there are " + these(p.queues)
 	if near, ok := closest(x.key, p.queues); ok {
-		x.decoder.fail(x.keyAt, "preset %s has no work queue %s: did you mean %s?", p.name, name, near)
+		advice = "did you mean " + near + "?"
 	} else if len(p.queues) == 1 {
-		x.decoder.fail(x.keyAt, "preset %s has no work queue %s: write %s, which is the only one", p.name, name, p.first())
-	} else {
-		x.decoder.fail(x.keyAt, "preset %s has no work queue %s: there are %s", p.name, name, these(p.queues))
+		advice = "write " + p.first() + ", which is the only one"
 	}
-	return false
+	return x.failAt(x.keyAt, "preset %s has no work queue %s: %s", p.name, quoted(shownKey(x.key)), advice)
 }
 
 // work reads the worker of one of them.
@@ -166,7 +145,6 @@ func (p *published) work(x field) located {
 	if f, ok := x.fields("queue " + shownKey(x.key)); ok {
 		f.handler(&w.Worker)
 		f.policy(&w.Worker, p.refuse)
-		f.settle(&w.Worker)
 		f.pace(&w.Worker)
 		f.limits(&w.Worker)
 		f.refuse("is a setting of the whole preset: move it up, beside preset:", p.settings...)
@@ -177,7 +155,7 @@ func (p *published) work(x field) located {
 			err = w.validate()
 		}
 		if err != nil {
-			x.decoder.fail(x.keyAt, "%s", strings.TrimPrefix(err.Error(), "preset: "))
+			x.failAt(x.keyAt, "%s", strings.TrimPrefix(err.Error(), "preset: "))
 		}
 	}
 	return w
@@ -200,12 +178,8 @@ func (d *design) refuse(f *fields) {
 	f.refuse("is set by the preset: remove it", "queue", "bind", "route")
 }
 
-// queueType reads the x-queue-type of a design's queues.
-func (f *fields) queueType(into *string) {
-	f.oneOfInto("queue_type", into, "classic", "quorum")
-}
-
-// kindOf reads what an exchange of a design is deployed as.
-func (f *fields) kindOf(key string, into *string) {
-	f.oneOfInto(key, into, "direct", "fanout", "topic")
-}
+// Readers of what queues and exchanges of a design are deployed as.
+var (
+	queueType    = oneOf("classic", "quorum")
+	exchangeKind = oneOf(topology.Direct, topology.Fanout, topology.Topic)
+)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/reprisemq/reprise/backoff"
@@ -38,46 +39,35 @@ func routeNames() []string {
 //
 //	route: levels
 //	route: {dead-letter: {delay: 5m}}
-func (v value) route() topology.Route {
-	switch v.kind() {
-	case "a text":
-		s, _ := v.word()
-		if timed(s) {
-			v.fail("route is how a message waits, and not how long: write backoff: {fixed: %s}", s)
-			return nil
+func (v value) route() (route topology.Route, ok bool) {
+	switch s := v.plain(); {
+	case timed(s):
+		return nil, v.fail("route is how a message waits, and not how long: write backoff: {fixed: %s}", s)
+	case v.kind() == "a text":
+		name, ok := oneOf(routeNames()...)(v)
+		i := slices.IndexFunc(routeKinds, func(k routeKind) bool { return k.name == name })
+		if !ok {
+			return nil, false
 		}
-		if near, ok := closest(s, routeNames()); ok && near != s {
-			v.fail("route cannot be %s: did you mean %s?", quoted(s), near)
-			return nil
-		}
-		s, _ = v.oneOf(routeNames()...)
-		for _, k := range routeKinds {
-			if k.name == s {
-				return k.defaults
-			}
-		}
-		return nil
-	case "a mapping":
-	default:
-		v.wrong("one of the names " + oneOfThese(routeNames()))
-		return nil
+		return routeKinds[i].defaults, true
+	case !v.isMapping():
+		return nil, v.wrong("one of the names " + oneOfThese(routeNames()))
 	}
-	var route topology.Route
-	v.mapping("route", func(f *fields) {
-		for _, k := range routeKinds {
-			f.read(k.name, func(x value) {
-				if route != nil {
-					f.decoder.fail(f.keyAt(k.name), "route has two names, a worker has one route: keep one")
-					return
-				}
-				route = x.settings(k)
-			})
-		}
-		if route == nil {
-			f.missing("route names none: write route: "+routeKinds[0].name, routeNames()...)
-		}
-	})
-	return route
+	f, _ := v.fields("route")
+	for _, k := range routeKinds {
+		f.with(k.name, func(x value) {
+			if ok {
+				f.failAtKey(k.name, "route has two names, a worker has one route: keep one")
+				return
+			}
+			route, ok = x.settings(k), true
+		})
+	}
+	if !ok {
+		f.missing("route names none: write route: "+routeKinds[0].name, routeNames()...)
+	}
+	f.finish()
+	return route, ok
 }
 
 // settings reads the settings of a route.
@@ -86,17 +76,19 @@ func (v value) settings(k routeKind) topology.Route {
 	switch {
 	case k.settings == nil:
 		v.fail("route %s has no settings: write route: %s", k.name, k.name)
-	case v.kind() != "a mapping":
+	case !v.isMapping():
 		v.wrong(k.example)
 	default:
-		v.mapping("route "+k.name, func(f *fields) { route = k.settings(f) })
+		f, _ := v.fields("route " + k.name)
+		route = k.settings(f)
+		f.finish()
 	}
 	return route
 }
 
 func (f *fields) deadLettering() topology.Route {
 	r := topology.DeadLettering{Delay: topology.DefaultDeadLetteringDelay}
-	f.waitInto("delay", &r.Delay)
+	read(f, "delay", &r.Delay, value.wait)
 	return r
 }
 
@@ -105,22 +97,17 @@ const maxGrowth = 10
 
 func (f *fields) buckets() topology.Route {
 	var r topology.Buckets
-	f.waitInto("base", &r.Base)
-	growth, written := f.get("growth")
-	if written {
-		n, ok := growth.number()
+	read(f, "base", &r.Base, value.wait)
+	read(f, "growth", &r.Growth, func(x value) (float64, bool) {
+		n, ok := number("a number")(x)
 		switch {
-		case !ok:
-			return topology.Buckets{}
-		case !(n > 1):
-			growth.fail("%s is %v: write more than 1, such as 1.25 for retries that are at most a quarter late", growth.name, n)
-			return topology.Buckets{}
+		case ok && !(n > 1): // written so that NaN fails too
+			return 0, x.fail("%s is %v: write more than 1, such as 1.25 for retries that are at most a quarter late", x.name, n)
 		case n > maxGrowth:
-			growth.fail("%s is %v, retries would be so many times as late: write %d or less", growth.name, n, maxGrowth)
-			return topology.Buckets{}
+			return 0, x.fail("%s is %v, retries would be so many times as late: write %d or less", x.name, n, maxGrowth)
 		}
-		r.Growth = n
-	}
+		return n, ok
+	})
 	if r.Validate() != nil {
 		f.fail("route buckets would have buckets narrower than a millisecond: write a longer base, or more growth (the defaults are %s and %v)",
 			topology.DefaultBucketsBase, topology.DefaultBucketsGrowth)
@@ -131,35 +118,25 @@ func (f *fields) buckets() topology.Route {
 
 func (f *fields) delayedRetry() topology.Route {
 	r := topology.DelayedRetry{Min: topology.DefaultDelayedRetryMin, Max: topology.DefaultDelayedRetryMax}
-	f.waitInto("min", &r.Min)
-	before := len(f.problems)
-	f.waitInto("max", &r.Max)
-	switch x, written := f.get("max"); {
-	case len(f.problems) > before:
-	case !written:
+	read(f, "min", &r.Min, value.wait)
+	longest := read(f, "max", &r.Max, func(x value) (time.Duration, bool) {
+		d, ok := x.wait()
+		if ok && d < r.Min {
+			return 0, x.fail("%s (%s) is shorter than %s (%s): swap them", x.name, FormatDuration(d), f.path("min"), FormatDuration(r.Min))
+		}
+		return d, ok
+	})
+	if !longest {
 		r.Max = max(r.Max, r.Min)
-	case r.Max < r.Min:
-		x.fail("%s (%s) is shorter than %s (%s): swap them", x.name, FormatDuration(r.Max), f.path("min"), FormatDuration(r.Min))
-		r.Max = r.Min
 	}
 	return r
 }
 
-// waitInto reads, if it is there, a time that a queue can be given.
-func (f *fields) waitInto(key string, d *time.Duration) {
-	f.read(key, func(x value) {
-		if t, ok := x.wait(); ok {
-			*d = t
-		}
-	})
-}
-
 // wait reads a time that a queue can be given.
 func (v value) wait() (time.Duration, bool) {
-	d, ok := v.duration(time.Millisecond)
+	d, ok := duration(time.Millisecond)(v)
 	if ok && (d%time.Millisecond != 0 || d > topology.MaxDelay) {
-		v.fail("%s is %s: write whole milliseconds, 49d at most", v.name, FormatDuration(d))
-		return 0, false
+		return 0, v.fail("%s is %s: write whole milliseconds, 49d at most", v.name, FormatDuration(d))
 	}
 	return d, ok
 }

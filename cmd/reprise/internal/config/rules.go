@@ -14,34 +14,31 @@ import (
 //
 //	rules:
 //	  - {status: [503, 507], attempts: 50, backoff: {fixed: 10m}}   # http
-//	  - {exit: 69, attempts: 1}                                     # exec
+//	  - {exit: 70, park: true}                                      # exec
 //
 // What parks a message at once (exit 65, most of 4xx) is not for a rule to
 // change.
 func (v value) rules(w *Worker, unheard func(*fields)) []reprise.Rule {
-	items, _ := v.items("a list of rules such as [{status: 503, attempts: 50}]")
-	var all []reprise.Rule
-	for _, item := range items {
-		item.mapping("a rule", func(f *fields) {
-			var r reprise.Rule
-			switch {
-			case w.HTTP != nil:
-				r.Match = f.statuses()
-				f.refuse("is for programs, and this worker has http: write status: 503", "exit")
-			case w.Exec != nil:
-				r.Match = f.exits()
-				f.refuse("is for services, and this worker has exec: write exit: 75", "status")
-			default: // the missing handler is a problem of its own
-				f.asked = append(f.asked, "status", "exit")
-			}
-			unheard(f)
-			f.integerInto("attempts", &r.MaxAttempts, 1, MaxAttempts)
-			f.durationInto("give_up_after", &r.GiveUpAfter, time.Nanosecond)
-			f.read("backoff", func(x value) { r.Backoff = x.backoff() })
-			all = append(all, r)
-		})
-	}
-	return all
+	rules, _ := list("a list of rules such as [{status: 503, attempts: 50}]", mapping("a rule", func(f *fields, r *reprise.Rule) {
+		switch {
+		case w.HTTP != nil:
+			r.Match = f.statuses()
+			f.refuse("is for programs, and this worker has http: write status: 503", "exit")
+		case w.Exec != nil:
+			r.Match = f.exits()
+			f.refuse("is for services, and this worker has exec: write exit: 75", "status")
+		default: // the missing handler is a problem of its own
+			f.asked = append(f.asked, "status", "exit")
+		}
+		if read(f, "park", &r.Park, value.boolean); r.Park {
+			f.refuse("means nothing with park: true, which allows no retry: remove it", "attempts", "give_up_after", "backoff")
+		}
+		unheard(f)
+		read(f, "attempts", &r.MaxAttempts, integer(1, MaxAttempts))
+		read(f, "give_up_after", &r.GiveUpAfter, duration(time.Nanosecond))
+		read(f, "backoff", &r.Backoff, value.backoff)
+	}))(v)
+	return rules
 }
 
 func (f *fields) statuses() func(error) bool {
@@ -78,26 +75,23 @@ func (f *fields) exits() func(error) bool {
 
 // codes reads the numbers that a rule is for: one, or a list of them. No rule is
 // asked about those for which useless gives a reason.
-func (f *fields) codes(key string, lowest, highest int, useless func(code int) string) []int {
-	x, ok := f.get(key)
-	if !ok {
+func (f *fields) codes(key string, lowest, highest int, useless func(code int) string) (codes []int) {
+	one := func(v value) (int, bool) {
+		code, ok := integer(lowest, highest)(v)
+		if reason := useless(code); ok && reason != "" {
+			v.fail("%s %d %s: remove it", key, code, reason)
+		}
+		return code, ok
+	}
+	written := f.with(key, func(x value) {
+		if x.kind() == "a list" {
+			codes, _ = list("a number, or several: [503, 507]", one)(x)
+		} else if code, ok := one(x); ok {
+			codes = []int{code}
+		}
+	})
+	if !written {
 		f.missing("a rule has no "+key+": say which failures it is for", key, "exit", "status")
-		return nil
-	}
-	items := []value{x}
-	if x.kind() == "a list" {
-		items, _ = x.items("a number, or several: [503, 507]")
-	}
-	var codes []int
-	for _, item := range items {
-		code, ok := item.integer(lowest, highest)
-		if !ok {
-			continue
-		}
-		if reason := useless(code); reason != "" {
-			item.fail("%s %d %s: remove it", key, code, reason)
-		}
-		codes = append(codes, code)
 	}
 	return codes
 }

@@ -26,7 +26,7 @@ workers:
     rules: [{status: [503, 507], attempts: 1}, {status: 429, attempts: 2, give_up_after: 1h}]
   - queue: exec
     exec: [sh, -c, x]
-    rules: [{exit: 69, attempts: 1}, {exit: [70, 75], attempts: 2}]
+    rules: [{exit: 69, attempts: 1}, {exit: 71, park: true}, {exit: 72, park: false}, {exit: [70, 75], attempts: 2}]
 `)
 	service, err := handler.NewHTTP(handler.HTTPConfig{URL: s.URL})
 	if err != nil {
@@ -37,7 +37,7 @@ workers:
 		status = code
 		expect(t, c.Workers[0].Policy, service, code, want)
 	}
-	for code, want := range map[int]int{69: 1, 70: 2, 75: 2, 1: reprise.DefaultMaxAttempts, handler.ExitDataErr: 0} {
+	for code, want := range map[int]int{69: 1, 71: 1, 72: reprise.DefaultMaxAttempts, 70: 2, 75: 2, 1: reprise.DefaultMaxAttempts, handler.ExitDataErr: 0} {
 		program, err := handler.NewExec(handler.ExecConfig{Command: []string{"sh", "-c", "exit " + strconv.Itoa(code)}})
 		if err != nil {
 			t.Fatal(err)

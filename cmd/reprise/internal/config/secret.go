@@ -112,90 +112,71 @@ func looksSecret(s string) bool {
 	return strings.Contains(s, "://") && strings.Contains(s, "@") || passwordIs.MatchString(s)
 }
 
-// hider finds what is hidden of a file.
+// hide fills what is hidden.
+func (d *decoder) hide(file *ast.File) {
+	d.excerpts = excerpts{d.excerpts.source, map[int][]span{}, true}
+	h := hider{excerpts: d.excerpts, aliases: d.aliases, seen: map[ast.Node]bool{}}
+	for _, doc := range file.Docs {
+		ast.Walk(h, doc.Body)
+	}
+}
+
+// hider finds what is hidden of a node, or hides all of it.
 type hider struct {
 	excerpts
+	secret  bool
 	aliases map[*ast.AliasNode]ast.Node
 	seen    map[ast.Node]bool
 }
 
-// hide fills what is hidden.
-func (d *decoder) hide(file *ast.File) {
-	h := hider{excerpts{d.excerpts.source, map[int][]span{}, true}, d.aliases, map[ast.Node]bool{}}
-	for _, doc := range file.Docs {
-		if doc.Body != nil {
-			h.visit(doc.Body, false)
-		}
-	}
-	d.excerpts = h.excerpts
-}
-
-// visit hides what is secret in a node, or all of it.
-func (h *hider) visit(n ast.Node, secret bool) {
+// Visit implements [ast.Visitor].
+func (h hider) Visit(n ast.Node) ast.Visitor {
 	switch n := n.(type) {
 	case nil, *ast.NullNode:
-	case *ast.MappingNode:
-		for _, p := range n.Values {
-			h.visit(p, secret)
-		}
+		return nil
+	case *ast.MappingNode, *ast.SequenceNode:
+		return h
 	case *ast.MappingValueNode:
-		key := n.Key.GetToken().Value
-		if shownKey(key) != key {
-			h.conceal(n.Key.GetToken(), n.Key.GetToken())
+		key := n.Key.GetToken()
+		if shownKey(key.Value) != key.Value {
+			h.conceal(key, key)
 		}
-		h.visit(n.Value, secret || among(key, secretKeys) || among(key, secretTexts) && !h.isMapping(n.Value))
-	case *ast.SequenceNode:
-		for _, x := range n.Values {
-			h.visit(x, secret)
+		_, mapping := resolved(n.Value, h.aliases).(ast.MapNode)
+		h.secret = h.secret || among(key.Value, secretKeys) || among(key.Value, secretTexts) && !mapping
+		ast.Walk(h, n.Value)
+		return nil
+	case *ast.AnchorNode, *ast.TagNode:
+		if h.secret {
+			h.conceal(n.GetToken(), n.GetToken())
 		}
-	case *ast.AnchorNode:
-		if secret {
-			h.conceal(n.Start, n.Start)
-			if n.Name != nil {
-				h.conceal(n.Name.GetToken(), n.Name.GetToken())
-			}
-		}
-		h.visit(n.Value, secret)
-	case *ast.TagNode:
-		if secret {
-			h.conceal(n.Start, n.Start)
-		}
-		h.visit(n.Value, secret)
+		return h
 	case *ast.AliasNode:
 		target, found := h.aliases[n]
 		switch {
-		case !secret:
+		case !h.secret:
 		case !found: // a password may begin with *
 			h.conceal(n.Start, n.Start)
-			if n.Value != nil {
-				h.conceal(n.Value.GetToken(), n.Value.GetToken())
-			}
+			return h
 		case !h.seen[target]: // an alias may stand for itself
 			h.seen[target] = true
-			h.visit(target, true)
+			ast.Walk(h, target)
 		}
+		return nil
 	case *ast.LiteralNode:
-		if secret || looksSecret(n.Value.Value) {
+		if h.secret || looksSecret(n.Value.Value) {
 			h.conceal(n.Start, n.Value.GetToken())
 		}
-	default:
-		if t := n.GetToken(); t != nil && (secret || looksSecret(t.Value)) {
-			h.conceal(t, t)
-		}
+		return nil
 	}
-}
-
-func (h *hider) isMapping(n ast.Node) bool {
-	switch resolved(n, h.aliases).(type) {
-	case *ast.MappingNode, *ast.MappingValueNode:
-		return true
+	if t := n.GetToken(); t != nil && (h.secret || looksSecret(t.Value)) {
+		h.conceal(t, t)
 	}
-	return false
+	return nil
 }
 
 // conceal hides all from one token up to what follows another. Where the parser is
 // wrong about places, it hides too much.
-func (h *hider) conceal(first, last *token.Token) {
+func (h hider) conceal(first, last *token.Token) {
 	if first == nil || first.Position == nil || last == nil {
 		return
 	}
@@ -223,7 +204,7 @@ func (h *hider) conceal(first, last *token.Token) {
 }
 
 // begins tells whether a token does begin where the parser says.
-func (h *hider) begins(line, column int, t *token.Token) bool {
+func (h hider) begins(line, column int, t *token.Token) bool {
 	if line < 0 || line >= len(h.source) {
 		return false
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -9,14 +10,17 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// value is a place in the file that is being read as something. Its methods
-// give that, or report why it is not.
+// value is a place in the file.
 type value struct {
 	*decoder
 	name string // what a message calls it: "backoff.initial"
+	also string // what else a message offers: ", or none"
 	node ast.Node
 	at   Position
 }
+
+// A reader reads a value as a T. If the value is none, the reader reports that and returns false.
+type reader[T any] func(v value) (T, bool)
 
 // value follows anchors and aliases to what they stand for.
 func (d *decoder) value(name string, n ast.Node) value {
@@ -25,7 +29,7 @@ func (d *decoder) value(name string, n ast.Node) value {
 	if p := position(n); p.Line > 0 {
 		at = p
 	}
-	return value{d, name, n, at}
+	return value{d, name, "", n, at}
 }
 
 // resolved is what anchors and aliases stand for.
@@ -43,7 +47,8 @@ func resolved(n ast.Node, aliases map[*ast.AliasNode]ast.Node) ast.Node {
 	return n
 }
 
-func (v value) fail(format string, args ...any) { v.decoder.fail(v.at, format, args...) }
+// fail reports a mistake in a value. It returns false, for readers.
+func (v value) fail(format string, args ...any) bool { return v.failAt(v.at, format, args...) }
 
 // kind is what a value is, in words for a message.
 func (v value) kind() string {
@@ -58,7 +63,7 @@ func (v value) kind() string {
 		return "true or false"
 	case *ast.SequenceNode:
 		return "a list"
-	case *ast.MappingNode, *ast.MappingValueNode:
+	case ast.MapNode:
 		return "a mapping"
 	case *ast.TagNode:
 		return "tagged (!)"
@@ -66,33 +71,44 @@ func (v value) kind() string {
 	return "something else"
 }
 
+func (v value) isMapping() bool { return v.kind() == "a mapping" }
+
+// written is a scalar as the file has it.
+func (v value) written() string { return v.node.GetToken().Value }
+
 // wrong reports a value of another kind than wanted.
-func (v value) wrong(wanted string) {
-	switch k := v.kind(); k {
-	case "empty":
-		v.fail("%s has no value: write %s, or remove the key", v.name, wanted)
-	default:
-		v.fail("%s is %s: write %s", v.name, k, wanted)
+func (v value) wrong(wanted string) bool {
+	if k := v.kind(); k != "empty" {
+		return v.fail("%s is %s: write %s%s", v.name, k, wanted, v.also)
 	}
+	return v.fail("%s has no value: write %s%s, or remove the key", v.name, wanted, v.also)
 }
 
 // text reads a string that is not empty.
 func (v value) text(example string) (string, bool) {
-	var s string
-	switch n := v.node.(type) {
-	case *ast.StringNode:
-		s = n.Value
-	case *ast.LiteralNode:
-		s = strings.TrimSuffix(n.Value.Value, "\n")
-	default:
-		v.wrong("a text such as " + example)
-		return "", false
+	if v.kind() != "a text" {
+		return "", v.wrong("a text such as " + example)
 	}
+	s := v.plain()
 	if s == "" {
-		v.fail("%s is an empty text: write one such as %s, or remove the key", v.name, example)
-		return "", false
+		return "", v.fail("%s is an empty text: write one such as %s, or remove the key", v.name, example)
 	}
 	return s, true
+}
+
+func text(example string) reader[string] {
+	return func(v value) (string, bool) { return v.text(example) }
+}
+
+// plain is the string of a text, "" for other values.
+func (v value) plain() string {
+	switch n := v.node.(type) {
+	case *ast.StringNode:
+		return n.Value
+	case *ast.LiteralNode:
+		return strings.TrimSuffix(n.Value.Value, "\n")
+	}
+	return ""
 }
 
 // word reads any scalar as the text it was written as: in a command line and in
@@ -104,116 +120,110 @@ func (v value) word() (string, bool) {
 	case *ast.LiteralNode:
 		return n.Value.Value, true
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
-		return n.GetToken().Value, true
+		return v.written(), true
 	}
-	v.wrong(`a text ("" for an empty one)`)
-	return "", false
+	return "", v.wrong(`a text ("" for an empty one)`)
 }
 
 // oneOf reads one of a few words.
-func (v value) oneOf(words ...string) (string, bool) {
-	s, ok := v.text(words[0])
-	if !ok || slices.Contains(words, s) {
-		return s, ok
+func oneOf(words ...string) reader[string] {
+	return func(v value) (string, bool) {
+		s, ok := v.text(words[0])
+		if !ok || slices.Contains(words, s) {
+			return s, ok
+		}
+		if near, ok := closest(s, words); ok {
+			return "", v.fail("%s cannot be %s: did you mean %s?", v.name, quoted(s), near)
+		}
+		return "", v.fail("%s cannot be %s: write %s", v.name, quoted(s), oneOfThese(words))
 	}
-	v.fail("%s cannot be %q: write %s", v.name, s, oneOfThese(words))
-	return "", false
 }
 
 // integer reads a whole number from lowest to highest.
-func (v value) integer(lowest, highest int) (int, bool) {
-	n, ok := v.node.(*ast.IntegerNode)
-	if !ok {
-		v.wrong(fmt.Sprintf("a whole number from %d to %d", lowest, highest))
-		return 0, false
-	}
-	if i, ok := n.Value.(int64); ok && i < 0 {
-		if i < int64(lowest) {
-			v.fail("%s is %d: write %d or more", v.name, i, lowest)
-			return 0, false
+func integer(lowest, highest int) reader[int] {
+	return func(v value) (int, bool) {
+		n, ok := v.node.(*ast.IntegerNode)
+		if !ok {
+			return 0, v.wrong(fmt.Sprintf("a whole number from %d to %d", lowest, highest))
+		}
+		i, fits := whole(n)
+		switch {
+		case fits && i < int64(lowest):
+			return 0, v.fail("%s is %d: write %d or more", v.name, i, lowest)
+		case !fits || i > int64(highest):
+			return 0, v.fail("%s is %s: write %d or less", v.name, v.written(), highest)
 		}
 		return int(i), true
 	}
-	var i uint64
-	switch x := n.Value.(type) {
+}
+
+// whole returns a whole number, and whether 63 bits hold it.
+func whole(n *ast.IntegerNode) (int64, bool) {
+	switch i := n.Value.(type) {
 	case int64:
-		i = uint64(x)
+		return i, true
 	case uint64:
-		i = x
+		return int64(min(i, math.MaxInt64)), i <= math.MaxInt64
 	}
-	switch {
-	case lowest > 0 && i < uint64(lowest):
-		v.fail("%s is %d: write %d or more", v.name, i, lowest)
-		return 0, false
-	case i > uint64(highest):
-		v.fail("%s is %s: write %d or less", v.name, n.Token.Value, highest)
-		return 0, false
-	}
-	return int(i), true
+	return 0, false
 }
 
 // number reads a number that may have a fraction.
-func (v value) number() (float64, bool) {
-	switch n := v.node.(type) {
-	case *ast.IntegerNode:
-		switch x := n.Value.(type) {
-		case int64:
-			return float64(x), true
-		case uint64:
-			return float64(x), true
+func number(wanted string) reader[float64] {
+	return func(v value) (float64, bool) {
+		switch n := v.node.(type) {
+		case *ast.IntegerNode:
+			i, _ := whole(n)
+			return float64(i), true
+		case *ast.FloatNode:
+			return n.Value, true
 		}
-	case *ast.FloatNode:
-		return n.Value, true
+		return 0, v.wrong(wanted)
 	}
-	v.wrong("a number")
-	return 0, false
 }
 
 // duration reads a time of at least lowest.
-func (v value) duration(lowest time.Duration) (time.Duration, bool) {
-	switch n := v.node.(type) {
-	case *ast.IntegerNode, *ast.FloatNode:
-		v.fail("%s has no unit: write %ss for seconds, %sm for minutes", v.name, n.GetToken().Value, n.GetToken().Value)
-		return 0, false
-	}
-	s, ok := v.text("30s, 5m or 1h30m")
-	if !ok {
-		return 0, false
-	}
-	d, err := ParseDuration(s)
-	switch {
-	case err != nil:
-		v.fail("%s: %v", v.name, err)
-	case d < lowest && lowest <= time.Nanosecond:
-		v.fail("%s is %s: write a time above zero", v.name, s)
-	case d < lowest:
-		v.fail("%s is %s: write %s or more", v.name, s, FormatDuration(lowest))
-	default:
+func duration(lowest time.Duration) reader[time.Duration] {
+	return func(v value) (time.Duration, bool) {
+		switch v.node.(type) {
+		case *ast.IntegerNode, *ast.FloatNode:
+			return 0, v.fail("%s has no unit: write %ss for seconds, %sm for minutes", v.name, v.written(), v.written())
+		}
+		s, ok := v.text("30s, 5m or 1h30m")
+		if !ok {
+			return 0, false
+		}
+		d, err := ParseDuration(s)
+		switch {
+		case err != nil:
+			return 0, v.fail("%s: %v%s", v.name, err, v.also)
+		case d < lowest && lowest <= time.Nanosecond:
+			return 0, v.fail("%s is %s: write a time above zero", v.name, s)
+		case d < lowest:
+			return 0, v.fail("%s is %s: write %s or more", v.name, s, FormatDuration(lowest))
+		}
 		return d, true
 	}
-	return 0, false
 }
 
 // boolean reads true or false.
 func (v value) boolean() (yes, ok bool) {
 	n, ok := v.node.(*ast.BoolNode)
 	if !ok {
-		v.wrong("true or false")
-		return false, false
+		return false, v.wrong("true or false")
 	}
 	return n.Value, true
 }
 
-// items reads a list that is not empty.
-func (v value) items(wanted string) ([]value, bool) {
+// items returns the values of a list that is not empty.
+func (v value) items(wanted string) []value {
 	n, ok := v.node.(*ast.SequenceNode)
 	if !ok {
 		v.wrong(wanted)
-		return nil, false
+		return nil
 	}
 	if len(n.Values) == 0 {
 		v.fail("%s is an empty list: write %s", v.name, wanted)
-		return nil, false
 	}
 	var all []value
 	for i, x := range n.Values {
@@ -223,11 +233,28 @@ func (v value) items(wanted string) ([]value, bool) {
 		}
 		all = append(all, item)
 	}
-	return all, true
+	return all
 }
 
-// none reports whether a value is the word for there being none.
-func (v value) none() bool {
-	s, ok := v.node.(*ast.StringNode)
-	return ok && s.Value == "none"
+// list reads a list that is not empty.
+func list[T any](wanted string, item reader[T]) reader[[]T] {
+	return func(v value) (all []T, ok bool) {
+		for _, x := range v.items(wanted) {
+			if y, ok := item(x); ok {
+				all = append(all, y)
+			}
+		}
+		return all, len(all) > 0
+	}
+}
+
+// orNone reads a value, or the word none, which stands for another.
+func orNone[T any](read reader[T], none T) reader[T] {
+	return func(v value) (T, bool) {
+		if v.plain() == "none" {
+			return none, true
+		}
+		v.also = ", or none"
+		return read(v)
+	}
 }
