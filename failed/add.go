@@ -48,12 +48,13 @@ func (a *Archive) ingest(ctx context.Context, arrivals []delivered) ([]ID, error
 }
 
 // addEncoded adds the arrivals that the archive does not have, if allowed returns nil.
-func (a *Archive) addEncoded(ctx context.Context, encoded []arrival, allowed func(*tx) error) ([]ID, error) {
+func (a *Archive) addEncoded(ctx context.Context, encoded []arrival, allowed func(*tx) error) (_ []ID, err error) {
+	defer annotate(&err, "adding %d messages", len(encoded))
 	if len(encoded) == 0 {
 		return nil, nil
 	}
 	ids := make([]ID, len(encoded))
-	err := a.write(ctx, func(tx *tx) error {
+	err = a.write(ctx, func(tx *tx) error {
 		if err := allowed(tx); err != nil {
 			return err
 		}
@@ -71,7 +72,7 @@ func (a *Archive) addEncoded(ctx context.Context, encoded []arrival, allowed fun
 		return tx.add(added)
 	})
 	if err != nil {
-		return nil, doing(err, "adding %d messages", len(encoded))
+		return nil, err
 	}
 	for i := range ids {
 		if ids[i] == 0 {
@@ -83,18 +84,15 @@ func (a *Archive) addEncoded(ctx context.Context, encoded []arrival, allowed fun
 
 // Settled notes that the deliveries of messages have been acknowledged: what is
 // equal and comes later is another message.
-func (a *Archive) markSettled(ctx context.Context, ids []ID) error {
+func (a *Archive) markSettled(ctx context.Context, ids []ID) (err error) {
+	defer annotate(&err, "noting that %d messages are settled", len(ids))
 	if len(ids) == 0 {
 		return nil
 	}
-	err := a.write(ctx, func(tx *tx) error {
+	return a.write(ctx, func(tx *tx) error {
 		_, err := tx.Exec(`DELETE FROM {delivery} WHERE `+a.d.in("message", "$1"), list(a.d, ids))
 		return err
 	})
-	if err != nil {
-		return doing(err, "noting that %d messages are settled", len(ids))
-	}
-	return nil
 }
 
 // redelivered returns the message that an arrival is, if it is there, and takes it

@@ -87,7 +87,7 @@ type Archive struct {
 //
 // In SQLite it sets the file's journal to WAL. A pool of connections to ":memory:"
 // has as many databases as connections, and will not do.
-func Open(ctx context.Context, db *sql.DB, cfg Config) (*Archive, error) {
+func Open(ctx context.Context, db *sql.DB, cfg Config) (a *Archive, err error) {
 	if db == nil {
 		return nil, errNoDatabase
 	}
@@ -95,21 +95,17 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Archive, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	a := &Archive{db: sqlkit.New(db, cfg.Dialect, cfg.Prefix), cfg: cfg, d: dialect{cfg.Dialect}, writing: make(chan struct{}, 1)}
-	err := a.open(ctx)
-	if err != nil {
-		return nil, doing(err, "opening the archive in %s", cfg.Dialect)
-	}
-	return a, nil
-}
-
-func (a *Archive) open(ctx context.Context) error {
+	a = &Archive{db: sqlkit.New(db, cfg.Dialect, cfg.Prefix), cfg: cfg, d: dialect{cfg.Dialect}, writing: make(chan struct{}, 1)}
+	defer annotate(&err, "opening the archive in %s", cfg.Dialect)
 	if !a.ready(ctx) {
 		if err := a.migrate(sqlkit.Long(ctx)); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return a.db.Watch(ctx)
+	if err := a.db.Watch(ctx); err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 // Config returns the configuration, with its defaults.

@@ -33,15 +33,8 @@ const (
 )
 
 // Acts lists the audit log, newest first.
-func (a *Archive) Acts(ctx context.Context, p Page) ([]Act, string, error) {
-	acts, next, err := a.acts(ctx, p)
-	if err != nil {
-		return nil, "", doing(err, "listing acts")
-	}
-	return acts, next, nil
-}
-
-func (a *Archive) acts(ctx context.Context, p Page) (acts []Act, _ string, err error) {
+func (a *Archive) Acts(ctx context.Context, p Page) (acts []Act, next string, err error) {
+	defer annotate(&err, "listing acts")
 	size, before, err := p.bounds(ofActs)
 	if err != nil {
 		return nil, "", err

@@ -13,24 +13,23 @@ import (
 // lease, or for longer if it is already. It reports false where another one is, or
 // the replay does not run. The time is that of Config.Clock: the clocks of
 // machines that share a database should agree to within a second or so.
-func (a *Archive) claimReplay(ctx context.Context, id ReplayID, owner string, lease time.Duration) (bool, error) {
+func (a *Archive) claimReplay(ctx context.Context, id ReplayID, owner string, lease time.Duration) (mine bool, err error) {
+	defer annotate(&err, "claiming replay %d", id)
 	now := a.now()
 	var n int64
-	err := a.write(ctx, func(tx *tx) (err error) {
+	err = a.write(ctx, func(tx *tx) (err error) {
 		n, err = tx.Exec(`UPDATE {replay} SET owner = $2, lease = $3 WHERE id = $1 AND ended = 0 AND (owner = $2 OR lease <= $4)`,
 			int64(id), owner, sqlkit.Millis(now.Add(lease)), sqlkit.Millis(now))
 		return err
 	})
-	if err != nil {
-		return false, doing(err, "claiming replay %d", id)
-	}
-	return n == 1, nil
+	return n == 1 && err == nil, err
 }
 
 // Release ends the claim of an owner, if it has it, and with it a replay that is
 // ReplayCancelling.
-func (a *Archive) releaseReplay(ctx context.Context, id ReplayID, owner string) error {
-	err := a.writeMany(ctx, func(tx *tx) error {
+func (a *Archive) releaseReplay(ctx context.Context, id ReplayID, owner string) (err error) {
+	defer annotate(&err, "releasing replay %d", id)
+	return a.writeMany(ctx, func(tx *tx) error {
 		var state ReplayState
 		err := tx.Row(`UPDATE {replay} SET lease = 0 WHERE id = $1 AND owner = $2 RETURNING state`, int64(id), owner).Scan(&state)
 		switch {
@@ -41,8 +40,4 @@ func (a *Archive) releaseReplay(ctx context.Context, id ReplayID, owner string) 
 		}
 		return tx.ended(id, ReplayCancelled)
 	})
-	if err != nil {
-		return doing(err, "releasing replay %d", id)
-	}
-	return nil
 }

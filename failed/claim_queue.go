@@ -17,31 +17,26 @@ import (
 // The archive decides, because RabbitMQ's quorum queues have no exclusive consumers. When
 // another owner has taken the queue, the transaction that would add a message for the
 // former owner is refused: that process gives the message back, and the new owner gets it.
-func (a *Archive) claimQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error) {
+func (a *Archive) claimQueue(ctx context.Context, queue, owner string, lease time.Duration) (mine bool, err error) {
+	defer annotate(&err, "claiming the queue %q", queue)
 	now := a.now()
 	var n int64
-	err := a.write(ctx, func(tx *tx) (err error) {
+	err = a.write(ctx, func(tx *tx) (err error) {
 		n, err = tx.Exec(`INSERT INTO {ingest} (queue, owner, lease) VALUES ($1, $2, $3)
 			ON CONFLICT (queue) DO UPDATE SET owner = excluded.owner, lease = excluded.lease WHERE {ingest}.owner = excluded.owner OR {ingest}.lease <= $4`,
 			[]byte(queue), owner, sqlkit.Millis(now.Add(lease)), sqlkit.Millis(now))
 		return err
 	})
-	if err != nil {
-		return false, doing(err, "claiming the queue %q", queue)
-	}
-	return n == 1, nil
+	return n == 1 && err == nil, err
 }
 
 // releaseQueue ends the claim of an owner, if it has it.
-func (a *Archive) releaseQueue(ctx context.Context, queue, owner string) error {
-	err := a.write(ctx, func(tx *tx) error {
+func (a *Archive) releaseQueue(ctx context.Context, queue, owner string) (err error) {
+	defer annotate(&err, "releasing the queue %q", queue)
+	return a.write(ctx, func(tx *tx) error {
 		_, err := tx.Exec(`UPDATE {ingest} SET lease = 0 WHERE queue = $1 AND owner = $2`, []byte(queue), owner)
 		return err
 	})
-	if err != nil {
-		return doing(err, "releasing the queue %q", queue)
-	}
-	return nil
 }
 
 // owned refuses arrivals of a queue that has become another's: that one has them now.

@@ -51,27 +51,20 @@ func (a *Archive) Check(ctx context.Context, f Filter) error {
 
 // CountState returns the exact number of messages in state s that f selects. Unlike Count it
 // does not stop early, and so it can take long. Its result is for Filter.AtMost.
-func (a *Archive) CountState(ctx context.Context, f Filter, s State) (int64, error) {
-	n, err := a.countState(ctx, f, s)
-	if err != nil {
-		return 0, doing(err, "counting messages")
-	}
-	return n, nil
-}
-
-func (a *Archive) countState(ctx context.Context, f Filter, state State) (n int64, err error) {
-	if f.States != nil && !slices.Contains(f.States, state) {
+func (a *Archive) CountState(ctx context.Context, f Filter, s State) (n int64, err error) {
+	defer annotate(&err, "counting messages")
+	if f.States != nil && !slices.Contains(f.States, s) {
 		return 0, f.Validate()
 	}
 	ctx = sqlkit.Long(ctx)
-	f.All, f.States = false, []State{state}
-	s, err := a.selection(ctx, f)
-	if err != nil || s == nil {
+	f.All, f.States = false, []State{s}
+	which, err := a.selection(ctx, f)
+	if err != nil || which == nil {
 		return 0, err
 	}
 	if counted, ok, err := a.counted(ctx, f); ok || err != nil {
 		return counted, err
 	}
-	err = a.db.Row(ctx, `SELECT count(*) FROM {message} m WHERE `+s.where(), s.args...).Scan(&n)
+	err = a.db.Row(ctx, `SELECT count(*) FROM {message} m WHERE `+which.where(), which.args...).Scan(&n)
 	return n, err
 }

@@ -42,15 +42,9 @@ type Destination struct {
 // with this Routing, and how many, the most first. Where a message failed may be known only from
 // what its publisher can have written on it (see IngestConfig.Origin): so it is for whoever begins
 // a replay to see what goes where. It looks at all messages that are selected.
-func (a *Archive) Destinations(ctx context.Context, p Plan, r Routing) ([]Destination, error) {
-	all, err := a.destinations(ctx, p, newReturns(r, a.cfg.Logger))
-	if err != nil {
-		return nil, doing(err, "looking where messages would be sent")
-	}
-	return all, nil
-}
-
-func (a *Archive) destinations(ctx context.Context, p Plan, r *returns) ([]Destination, error) {
+func (a *Archive) Destinations(ctx context.Context, p Plan, r Routing) (all []Destination, err error) {
+	defer annotate(&err, "looking where messages would be sent")
+	back := newReturns(r, a.cfg.Logger)
 	if err := p.validate(); err != nil {
 		return nil, err
 	}
@@ -62,7 +56,7 @@ func (a *Archive) destinations(ctx context.Context, p Plan, r *returns) ([]Desti
 	if p.To != nil {
 		from = "NULL, m.failed_queue, NULL, NULL" // it does not matter
 	}
-	if err := r.ask(ctx); err != nil { // not while the rows are read
+	if err := back.ask(ctx); err != nil { // not while the rows are read
 		return nil, err
 	}
 	rows := a.db.Rows(sqlkit.Long(ctx), `SELECT `+from+`, count(*) FROM {message} m JOIN {queue} q ON q.id = m.queue
@@ -74,7 +68,7 @@ func (a *Archive) destinations(ctx context.Context, p Plan, r *returns) ([]Desti
 		if err != nil {
 			return nil, err
 		}
-		to, err := r.to(ctx, m, p.To)
+		to, err := back.to(ctx, m, p.To)
 		unknown := errors.Is(err, errNowhere)
 		if err != nil && !unknown {
 			return nil, err

@@ -16,6 +16,13 @@ func doing(err error, format string, args ...any) error {
 	return &doingError{fmt.Sprintf(format, args...), err}
 }
 
+// annotate adds to the error of a function what could not be done, when it returns.
+func annotate(err *error, format string, args ...any) {
+	if *err != nil {
+		*err = doing(*err, format, args...)
+	}
+}
+
 func (e *doingError) Error() string {
 	return "failed: " + e.what + ": " + strings.TrimPrefix(e.err.Error(), "failed: ")
 }

@@ -18,15 +18,13 @@ import (
 //
 // If c is what a replay sends already, nothing happens; if it is the original, that is
 // Revert.
-func (a *Archive) Edit(ctx context.Context, id ID, seen int, c Content, who Actor) error {
+func (a *Archive) Edit(ctx context.Context, id ID, seen int, c Content, who Actor) (err error) {
+	defer annotate(&err, "editing message %d", id)
 	e, err := editOf(id, seen, c, who)
-	if err == nil {
-		err = a.write(ctx, func(tx *tx) error { return tx.edit(e) })
-	}
 	if err != nil {
-		return doing(err, "editing message %d", id)
+		return err
 	}
-	return nil
+	return a.write(ctx, func(tx *tx) error { return tx.edit(e) })
 }
 
 // edit is an Edit that is ready to be written.
@@ -95,23 +93,20 @@ func (t *tx) written(query string, args ...any) (w written, err error) {
 
 // Revert takes an edit back: a replay sends the message as it failed. Only a message
 // in state failed that is edited can be reverted. Seen is as for Edit.
-func (a *Archive) Revert(ctx context.Context, id ID, seen int, who Actor) error {
-	err := who.validate()
-	if err == nil {
-		err = a.write(ctx, func(tx *tx) error {
-			if err := tx.editable(id, seen); err != nil {
-				return err
-			}
-			if seen == 0 {
-				return fmt.Errorf("%w: it has not been edited", ErrState)
-			}
-			return tx.revise(id, 0, actRevert, seen, who)
-		})
+func (a *Archive) Revert(ctx context.Context, id ID, seen int, who Actor) (err error) {
+	defer annotate(&err, "reverting message %d", id)
+	if err := who.validate(); err != nil {
+		return err
 	}
-	if err != nil {
-		return doing(err, "reverting message %d", id)
-	}
-	return nil
+	return a.write(ctx, func(tx *tx) error {
+		if err := tx.editable(id, seen); err != nil {
+			return err
+		}
+		if seen == 0 {
+			return fmt.Errorf("%w: it has not been edited", ErrState)
+		}
+		return tx.revise(id, 0, actRevert, seen, who)
+	})
 }
 
 // editable refuses what cannot be edited, or is not any more what was seen.

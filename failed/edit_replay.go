@@ -6,15 +6,8 @@ import "context"
 // both are done or nothing is. So what is sent is what whoever edits has seen: if somebody
 // else has edited the message since, that is ErrState. The Filter of the plan is not
 // looked at.
-func (a *Archive) EditAndReplay(ctx context.Context, id ID, seen int, c Content, p Plan, who Actor) (*Replay, error) {
-	r, err := a.editAndReplay(ctx, id, seen, c, p, who)
-	if err != nil {
-		return nil, doing(err, "editing and replaying message %d", id)
-	}
-	return r, nil
-}
-
-func (a *Archive) editAndReplay(ctx context.Context, id ID, seen int, c Content, p Plan, who Actor) (r *Replay, err error) {
+func (a *Archive) EditAndReplay(ctx context.Context, id ID, seen int, c Content, p Plan, who Actor) (r *Replay, err error) {
+	defer annotate(&err, "editing and replaying message %d", id)
 	p.Filter = Filter{IDs: []ID{id}}
 	e, err := editOf(id, seen, c, who)
 	if err != nil {

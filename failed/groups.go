@@ -13,27 +13,8 @@ import (
 // Groups lists groups. A page may be short, and even empty, although there are
 // more: only an empty string is the end. A group that changes between two pages changes its place, and may be on both or
 // on neither.
-func (a *Archive) Groups(ctx context.Context, f GroupFilter, p Page) ([]Group, string, error) {
-	groups, next, err := a.groups(ctx, f, p)
-	if err != nil {
-		return nil, "", doing(err, "listing groups")
-	}
-	return groups, next, nil
-}
-
-// Group returns a group, or ErrNotFound.
-func (a *Archive) Group(ctx context.Context, id GroupID) (*Group, error) {
-	groups, err := a.groupsOf(ctx, []GroupID{id})
-	if err == nil && len(groups) == 0 {
-		err = ErrNotFound
-	}
-	if err != nil {
-		return nil, doing(err, "reading group %d", id)
-	}
-	return &groups[0], nil
-}
-
-func (a *Archive) groups(ctx context.Context, f GroupFilter, p Page) ([]Group, string, error) {
+func (a *Archive) Groups(ctx context.Context, f GroupFilter, p Page) (groups []Group, next string, err error) {
+	defer annotate(&err, "listing groups")
 	size, err := p.size()
 	if err != nil {
 		return nil, "", err
@@ -89,11 +70,24 @@ func (a *Archive) groups(ctx context.Context, f GroupFilter, p Page) ([]Group, s
 	for i, f := range found {
 		ids[i] = f.id
 	}
-	groups, err := a.groupsOf(ctx, ids)
+	groups, err = a.groupsOf(ctx, ids)
 	if err != nil || end {
 		return groups, "", err
 	}
 	return groups, cursorOf(kind, at[0], at[1]), nil
+}
+
+// Group returns a group, or ErrNotFound.
+func (a *Archive) Group(ctx context.Context, id GroupID) (g *Group, err error) {
+	defer annotate(&err, "reading group %d", id)
+	groups, err := a.groupsOf(ctx, []GroupID{id})
+	if err != nil {
+		return nil, err
+	}
+	if len(groups) == 0 {
+		return nil, ErrNotFound
+	}
+	return &groups[0], nil
 }
 
 // where is what an index finds of a filter, and what has to be looked at.
@@ -197,7 +191,8 @@ func buckets(start, span int64, n int) []Bucket {
 }
 
 // Queues returns all work queues of which there ever was a message, by name.
-func (a *Archive) Queues(ctx context.Context) ([]QueueSummary, error) {
+func (a *Archive) Queues(ctx context.Context) (out []QueueSummary, err error) {
+	defer annotate(&err, "listing queues")
 	where, order := a.d.along("m.queue", "q.id", 0, fromTheTop)
 	end := func(direction string) string {
 		return fmt.Sprintf(`COALESCE((SELECT m.last_failed FROM {message} m WHERE m.state = 0 AND %s ORDER BY %s%s LIMIT 1), 0)`,
@@ -205,12 +200,11 @@ func (a *Archive) Queues(ctx context.Context) ([]QueueSummary, error) {
 	}
 	rows := a.db.Rows(ctx, `SELECT q.name, q.failed, q.replaying, q.replayed, q.discarded, q.purged, `+end("")+`, `+end(" DESC")+`
 		FROM {queue} q ORDER BY q.name`)
-	var out []QueueSummary
 	var s QueueSummary
 	for err := range rows.Scan(&s.Queue, &s.Counts.Failed, &s.Counts.Replaying, &s.Counts.Replayed, &s.Counts.Discarded, &s.Purged,
 		sqlkit.Time(&s.Oldest), sqlkit.Time(&s.Newest)) {
 		if err != nil {
-			return nil, doing(err, "listing queues")
+			return nil, err
 		}
 		out = append(out, s)
 	}

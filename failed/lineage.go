@@ -79,21 +79,15 @@ func (a *Archive) descends(origin string, commits, known int64) error {
 // Healthy returns nil if the archive can be read and written, or else an ErrUnavailable, or
 // whatever is wrong. It asks the database once, and does not wait for other writers: ctx
 // should have a deadline.
-func (a *Archive) Healthy(ctx context.Context) error {
-	if err := a.healthy(ctx); err != nil {
-		return doing(err, "asking the archive")
-	}
-	return nil
-}
-
-func (a *Archive) healthy(ctx context.Context) error {
+func (a *Archive) Healthy(ctx context.Context) (err error) {
+	defer annotate(&err, "asking the archive")
 	if broken := a.broken.Load(); broken != nil {
 		return *broken
 	}
 	known := a.commits.Load() // before the database is asked
 	var commits int64
 	var origin string
-	err := a.db.Row(ctx, `SELECT c.last, o.value FROM {counter} c, {about} o WHERE c.name = 'commit' AND o.name = 'archive'`).Scan(&commits, &origin)
+	err = a.db.Row(ctx, `SELECT c.last, o.value FROM {counter} c, {about} o WHERE c.name = 'commit' AND o.name = 'archive'`).Scan(&commits, &origin)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errEmptied
 	}

@@ -14,15 +14,8 @@ import (
 // List returns a page of messages, the latest failure first. A page may be short,
 // and even empty, although there are more, where few messages match: only an
 // empty string is the end.
-func (a *Archive) List(ctx context.Context, f Filter, p Page) ([]Summary, string, error) {
-	out, next, err := a.list(ctx, f, p)
-	if err != nil {
-		return nil, "", doing(err, "listing messages")
-	}
-	return out, next, nil
-}
-
-func (a *Archive) list(ctx context.Context, f Filter, p Page) ([]Summary, string, error) {
+func (a *Archive) List(ctx context.Context, f Filter, p Page) (out []Summary, next string, err error) {
+	defer annotate(&err, "listing messages")
 	size, err := p.size()
 	if err != nil {
 		return nil, "", err
@@ -37,8 +30,6 @@ func (a *Archive) list(ctx context.Context, f Filter, p Page) ([]Summary, string
 	if err != nil || s == nil {
 		return nil, "", err
 	}
-	var out []Summary
-	var next string
 	err = a.read(ctx, func(tx *tx) error {
 		found, before, end, err := tx.page(s, before, size)
 		if err != nil {
@@ -139,15 +130,8 @@ func (a *Archive) ids(ctx context.Context, f Filter) (ids []ID, err error) {
 
 // Count counts messages. By queue, states and group it is exact; by anything else
 // it stops after some thousand messages looked at, and says so.
-func (a *Archive) Count(ctx context.Context, f Filter) (Total, error) {
-	n, err := a.total(ctx, f)
-	if err != nil {
-		return Total{}, doing(err, "counting messages")
-	}
-	return n, nil
-}
-
-func (a *Archive) total(ctx context.Context, f Filter) (t Total, err error) {
+func (a *Archive) Count(ctx context.Context, f Filter) (t Total, err error) {
+	defer annotate(&err, "counting messages")
 	s, err := a.selection(ctx, f)
 	if err != nil || s == nil {
 		return t, err

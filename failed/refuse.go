@@ -21,11 +21,12 @@ type refusal struct {
 // are failed again, with the reason on them, and the replay goes on without them. It
 // may be told of one more than once; one that has been sent, or is not of the replay,
 // is left as it is.
-func (a *Archive) markRefused(ctx context.Context, id ReplayID, refusals []refusal) error {
+func (a *Archive) markRefused(ctx context.Context, id ReplayID, refusals []refusal) (err error) {
+	defer annotate(&err, "noting that %d messages of replay %d cannot be sent", len(refusals), id)
 	if len(refusals) == 0 {
 		return nil
 	}
-	err := a.write(ctx, func(tx *tx) error {
+	return a.write(ctx, func(tx *tx) error {
 		var c counting
 		for _, r := range refusals {
 			if err := tx.refuse(id, r, &c); err != nil {
@@ -34,10 +35,6 @@ func (a *Archive) markRefused(ctx context.Context, id ReplayID, refusals []refus
 		}
 		return tx.count(c)
 	})
-	if err != nil {
-		return doing(err, "noting that %d messages of replay %d cannot be sent", len(refusals), id)
-	}
-	return nil
 }
 
 func (t *tx) refuse(id ReplayID, r refusal, c *counting) error {

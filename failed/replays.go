@@ -12,40 +12,36 @@ import (
 )
 
 // Replay returns a replay, or ErrNotFound.
-func (a *Archive) Replay(ctx context.Context, id ReplayID) (*Replay, error) {
+func (a *Archive) Replay(ctx context.Context, id ReplayID) (r *Replay, err error) {
+	defer annotate(&err, "reading replay %d", id)
 	all, err := a.replays(ctx, `id = $1`, int64(id))
-	if err == nil && len(all) == 0 {
-		err = ErrNotFound
-	}
 	if err != nil {
-		return nil, doing(err, "reading replay %d", id)
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, ErrNotFound
 	}
 	return &all[0], nil
 }
 
 // Replays lists replays, newest first.
-func (a *Archive) Replays(ctx context.Context, p Page) ([]Replay, string, error) {
+func (a *Archive) Replays(ctx context.Context, p Page) (all []Replay, next string, err error) {
+	defer annotate(&err, "listing replays")
 	size, before, err := p.bounds(ofReplays)
-	var all []Replay
-	if err == nil {
-		all, err = a.replays(ctx, `id < $1 ORDER BY id DESC LIMIT $2`, before, size+1)
-	}
 	if err != nil {
-		return nil, "", doing(err, "listing replays")
+		return nil, "", err
 	}
+	all, err = a.replays(ctx, `id < $1 ORDER BY id DESC LIMIT $2`, before, size+1)
 	if len(all) > size {
 		return all[:size], cursorOf(ofReplays, int64(all[size-1].ID)), nil
 	}
-	return all, "", nil
+	return all, "", err
 }
 
 // Running returns all replays that are under way, oldest first.
-func (a *Archive) Running(ctx context.Context) ([]Replay, error) {
-	all, err := a.replays(ctx, `ended = 0 ORDER BY id`)
-	if err != nil {
-		return nil, doing(err, "listing replays")
-	}
-	return all, nil
+func (a *Archive) Running(ctx context.Context) (all []Replay, err error) {
+	defer annotate(&err, "listing replays")
+	return a.replays(ctx, `ended = 0 ORDER BY id`)
 }
 
 func (a *Archive) replays(ctx context.Context, which string, args ...any) (all []Replay, err error) {
@@ -63,20 +59,13 @@ func (a *Archive) replays(ctx context.Context, which string, args ...any) (all [
 	return all, nil
 }
 
+const maxNext = 16 << 20
+
 // Next returns up to n messages of a running replay that have not been sent, the
 // oldest failure first; none if it has ended, or is about to. Fewer, but at least one if there is
 // any, where their bodies would take more than 16 MiB together.
-func (a *Archive) unsentOf(ctx context.Context, id ReplayID, n int) ([]*Message, error) {
-	out, err := a.nextOf(ctx, id, n)
-	if err != nil {
-		return nil, doing(err, "reading what replay %d has to send", id)
-	}
-	return out, nil
-}
-
-const maxNext = 16 << 20
-
-func (a *Archive) nextOf(ctx context.Context, id ReplayID, n int) ([]*Message, error) {
+func (a *Archive) unsentOf(ctx context.Context, id ReplayID, n int) (_ []*Message, err error) {
+	defer annotate(&err, "reading what replay %d has to send", id)
 	if n <= 0 {
 		return nil, fmt.Errorf("%w: %d messages: ask for one at least", ErrInvalid, n)
 	}
@@ -108,12 +97,13 @@ func (a *Archive) nextOf(ctx context.Context, id ReplayID, n int) ([]*Message, e
 // replayed. It may be told of one more than once. A message that it is told of
 // after the end of the replay is replayed as well, if it is in state failed: it
 // has been sent.
-func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID) error {
+func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID) (err error) {
+	defer annotate(&err, "noting %d messages of replay %d as sent", len(ids), id)
 	if len(ids) == 0 {
 		return nil
 	}
 	d := a.d
-	err := a.write(ctx, func(tx *tx) error {
+	return a.write(ctx, func(tx *tx) error {
 		rows := tx.Rows(fmt.Sprintf(`UPDATE {message} AS m SET state = 2, replay = %d WHERE `, id)+d.in("m.id", "$1")+fmt.Sprintf(`
 			AND (m.state = 1 AND m.replay = %d OR m.state = 0)
 			AND EXISTS (SELECT 1 FROM {item} i WHERE i.replay = %[1]d AND i.message = m.id AND i.sent = 0)
@@ -138,10 +128,6 @@ func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID) error {
 		}
 		return tx.count(c)
 	})
-	if err != nil {
-		return doing(err, "noting %d messages of replay %d as sent", len(ids), id)
-	}
-	return nil
 }
 
 // EndReplay ends a running replay: done, cancelled or stopped, and why. What was not
@@ -151,14 +137,8 @@ func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID) error {
 // in state failed again at once, somebody could send them a second time. So the replay is
 // ReplayCancelling, and becomes ReplayCancelled when that process releases it, or when the
 // lease is over and the next process releases it or ends it once more.
-func (a *Archive) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why string, who Actor) error {
-	if err := a.end(ctx, id, s, why, who); err != nil {
-		return doing(err, "ending replay %d", id)
-	}
-	return nil
-}
-
-func (a *Archive) end(ctx context.Context, id ReplayID, s ReplayState, why string, who Actor) error {
+func (a *Archive) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why string, who Actor) (err error) {
+	defer annotate(&err, "ending replay %d", id)
 	if err := who.validate(); err != nil {
 		return err
 	}

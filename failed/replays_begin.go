@@ -14,15 +14,8 @@ import (
 // they become replaying, and what arrives later is not part of it. It sends
 // nothing: that is a Replayer's work. ErrNotFound if nothing is selected; ErrState if more
 // messages are selected than Filter.AtMost.
-func (a *Archive) BeginReplay(ctx context.Context, p Plan, who Actor) (*Replay, error) {
-	r, err := a.begin(ctx, p, who)
-	if err != nil {
-		return nil, doing(err, "beginning a replay")
-	}
-	return r, nil
-}
-
-func (a *Archive) begin(ctx context.Context, p Plan, who Actor) (r *Replay, err error) {
+func (a *Archive) BeginReplay(ctx context.Context, p Plan, who Actor) (r *Replay, err error) {
+	defer annotate(&err, "beginning a replay")
 	b, err := a.beginning(ctx, p, who)
 	if err != nil {
 		return nil, err

@@ -51,14 +51,12 @@ func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error)
 
 // WouldPurge returns how many messages Purge would remove.
 func (a *Archive) WouldPurge(ctx context.Context) (n int64, err error) {
+	defer annotate(&err, "counting what is too old")
 	if a.cfg.Retention == 0 {
 		return 0, nil
 	}
 	err = a.db.Row(sqlkit.Long(ctx), `SELECT count(*) FROM {message} WHERE state <> 1 AND archived < $1`, sqlkit.Millis(a.tooOld())).Scan(&n)
-	if err != nil {
-		return 0, doing(err, "counting what is too old")
-	}
-	return n, nil
+	return n, err
 }
 
 // tooOld is the time before which messages arrived that are not to be kept any more.

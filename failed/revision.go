@@ -20,11 +20,12 @@ type Revision struct {
 // Edits returns all edits of a message, oldest first, also those that were taken
 // back. Content is empty: see Revision.
 func (a *Archive) Edits(ctx context.Context, id ID) (all []Revision, err error) {
+	defer annotate(&err, "reading the edits of message %d", id)
 	rows := a.db.Rows(ctx, `SELECT number, at, actor FROM {revision} WHERE message = $1 ORDER BY number`, int64(id))
 	var e Revision
 	for err := range rows.Scan(&e.Number, sqlkit.Time(&e.Time), &e.Actor) {
 		if err != nil {
-			return nil, doing(err, "reading the edits of message %d", id)
+			return nil, err
 		}
 		all = append(all, e)
 	}
@@ -51,19 +52,12 @@ func (a *Archive) revisions(ctx context.Context, id ID) (all []Revision, err err
 
 // Revision returns what one edit made of a message, also if it was taken back, or
 // ErrNotFound. Edits has the numbers.
-func (a *Archive) Revision(ctx context.Context, id ID, number int) (*Revision, error) {
-	r, err := a.revision(ctx, id, number)
-	if err != nil {
-		return nil, doing(err, "reading revision %d of message %d", number, id)
-	}
-	return r, nil
-}
-
-func (a *Archive) revision(ctx context.Context, id ID, number int) (*Revision, error) {
-	r := &Revision{Number: number}
+func (a *Archive) Revision(ctx context.Context, id ID, number int) (r *Revision, err error) {
+	defer annotate(&err, "reading revision %d of message %d", number, id)
+	r = &Revision{Number: number}
 	var body []byte
 	var headers, properties string
-	err := a.db.Row(ctx, `SELECT at, actor, body, headers, properties FROM {revision} WHERE message = $1 AND number = $2`, int64(id), number).
+	err = a.db.Row(ctx, `SELECT at, actor, body, headers, properties FROM {revision} WHERE message = $1 AND number = $2`, int64(id), number).
 		Scan(sqlkit.Time(&r.Time), &r.Actor, &body, &headers, &properties)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ErrNotFound
