@@ -40,7 +40,7 @@ func (a *Archive) export(ctx context.Context, m *Message, w io.Writer) error {
 	if err != nil && !isNone(err) {
 		return err
 	}
-	revisions, err := a.revisions(ctx, m.ID)
+	revisions, err := a.revisions(ctx, `message = $1`, int64(m.ID))
 	if err != nil {
 		return err
 	}

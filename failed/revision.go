@@ -2,8 +2,6 @@ package failed
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/sqlkit"
@@ -32,9 +30,23 @@ func (a *Archive) Edits(ctx context.Context, id ID) (all []Revision, err error) 
 	return all, nil
 }
 
-// revisions are all edits, with what each made of the message: all of it at once, in memory.
-func (a *Archive) revisions(ctx context.Context, id ID) (all []Revision, err error) {
-	rows := a.db.Rows(ctx, `SELECT number, at, actor, body, headers, properties FROM {revision} WHERE message = $1 ORDER BY number`, int64(id))
+// Revision returns what one edit made of a message, also if it was taken back, or
+// ErrNotFound. Edits has the numbers.
+func (a *Archive) Revision(ctx context.Context, id ID, number int) (r *Revision, err error) {
+	defer annotate(&err, "reading revision %d of message %d", number, id)
+	all, err := a.revisions(ctx, `message = $1 AND number = $2`, int64(id), number)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, ErrNotFound
+	}
+	return &all[0], nil
+}
+
+// revisions are edits with what each made of the message: all of it at once, in memory.
+func (a *Archive) revisions(ctx context.Context, which string, args ...any) (all []Revision, err error) {
+	rows := a.db.Rows(ctx, `SELECT number, at, actor, body, headers, properties FROM {revision} WHERE `+which+` ORDER BY number`, args...)
 	var r Revision
 	var body []byte
 	var headers, properties string
@@ -48,23 +60,4 @@ func (a *Archive) revisions(ctx context.Context, id ID) (all []Revision, err err
 		all = append(all, r)
 	}
 	return all, nil
-}
-
-// Revision returns what one edit made of a message, also if it was taken back, or
-// ErrNotFound. Edits has the numbers.
-func (a *Archive) Revision(ctx context.Context, id ID, number int) (r *Revision, err error) {
-	defer annotate(&err, "reading revision %d of message %d", number, id)
-	r = &Revision{Number: number}
-	var body []byte
-	var headers, properties string
-	err = a.db.Row(ctx, `SELECT at, actor, body, headers, properties FROM {revision} WHERE message = $1 AND number = $2`, int64(id), number).
-		Scan(sqlkit.Time(&r.Time), &r.Actor, &body, &headers, &properties)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, ErrNotFound
-	}
-	if err != nil {
-		return nil, err
-	}
-	r.Content, err = contentFrom(body, headers, properties)
-	return r, err
 }
