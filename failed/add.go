@@ -82,7 +82,7 @@ func (a *Archive) addEncoded(ctx context.Context, encoded []arrival, allowed fun
 	return ids, nil
 }
 
-// Settled notes that the deliveries of messages have been acknowledged: what is
+// markSettled notes that the deliveries of messages have been acknowledged: what is
 // equal and comes later is another message.
 func (a *Archive) markSettled(ctx context.Context, ids []ID) (err error) {
 	defer annotate(&err, "noting that %d messages are settled", len(ids))

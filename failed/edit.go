@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
@@ -133,4 +134,84 @@ func (t *tx) revise(id ID, revision int, verb string, told int, who Actor) error
 	}
 	_, err := t.act(who, verb, fmt.Sprint("message/", id), map[string]any{"revision": told})
 	return err
+}
+
+// EditAndReplay is Edit, and BeginReplay of that message alone, in one transaction: either
+// both are done or nothing is. So what is sent is what whoever edits has seen: if somebody
+// else has edited the message since, that is ErrState. The Filter of the plan is not
+// looked at.
+func (a *Archive) EditAndReplay(ctx context.Context, id ID, seen int, c Content, p Plan, who Actor) (r *Replay, err error) {
+	defer annotate(&err, "editing and replaying message %d", id)
+	p.Filter = Filter{IDs: []ID{id}}
+	e, err := editOf(id, seen, c, who)
+	if err != nil {
+		return nil, err
+	}
+	b, err := a.beginning(ctx, p, who)
+	if err != nil {
+		return nil, err
+	}
+	err = a.write(ctx, func(tx *tx) error {
+		if err := tx.edit(e); err != nil {
+			return err
+		}
+		r, err = tx.begin(b)
+		return err
+	})
+	return r, err
+}
+
+// Revision is an edit of a message.
+type Revision struct {
+	Number int // from 1
+	Time   time.Time
+	Actor  Actor
+	Content
+}
+
+// Edits returns all edits of a message, oldest first, also those that were taken
+// back. Content is empty: see Revision.
+func (a *Archive) Edits(ctx context.Context, id ID) (all []Revision, err error) {
+	defer annotate(&err, "reading the edits of message %d", id)
+	rows := a.db.Rows(ctx, `SELECT number, at, actor FROM {revision} WHERE message = $1 ORDER BY number`, int64(id))
+	var e Revision
+	for err := range rows.Scan(&e.Number, sqlkit.Time(&e.Time), &e.Actor) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// Revision returns what one edit made of a message, also if it was taken back, or
+// ErrNotFound. Edits has the numbers.
+func (a *Archive) Revision(ctx context.Context, id ID, number int) (r *Revision, err error) {
+	defer annotate(&err, "reading revision %d of message %d", number, id)
+	all, err := a.revisions(ctx, `message = $1 AND number = $2`, int64(id), number)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, ErrNotFound
+	}
+	return &all[0], nil
+}
+
+// revisions are edits with what each made of the message: all of it at once, in memory.
+func (a *Archive) revisions(ctx context.Context, which string, args ...any) (all []Revision, err error) {
+	rows := a.db.Rows(ctx, `SELECT number, at, actor, body, headers, properties FROM {revision} WHERE `+which+` ORDER BY number`, args...)
+	var r Revision
+	var body []byte
+	var headers, properties string
+	for err := range rows.Scan(&r.Number, sqlkit.Time(&r.Time), &r.Actor, &body, &headers, &properties) {
+		if err != nil {
+			return nil, err
+		}
+		if r.Content, err = contentFrom(body, headers, properties); err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
 }

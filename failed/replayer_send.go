@@ -3,9 +3,11 @@ package failed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
 // some sends up to n messages, and reports whether there were any. What the broker has not
@@ -115,4 +117,23 @@ func (x *run) rest(ctx context.Context, done sending) error {
 		return err
 	}
 	return x.insist(ctx, x.look)
+}
+
+// unsent says of which message a refusal is.
+func unsent(r refusal) string { return fmt.Sprintf("message %d cannot be sent: %s", r.ID, r.Why) }
+
+// unfit reports whether an error of publishing is about the message itself, and no
+// other: it would be the same wherever it is sent, and whenever.
+func unfit(err error) bool {
+	_, large := errors.AsType[*reprise.TooLargeError](err)
+	refused, ok := errors.AsType[*reprise.RefusedError](err)
+	return large || errors.Is(err, reprise.ErrInvalidMessage) || errors.Is(err, errNowhere) || ok && refused.Code == amqpconn.PreconditionFailed
+}
+
+// barred reports whether it is about where the message goes or who sends it, so that it
+// would be the same for others, until somebody has changed something.
+func barred(err error) bool {
+	_, unroutable := errors.AsType[*reprise.UnroutableError](err)
+	_, refused := errors.AsType[*reprise.RefusedError](err)
+	return unroutable || refused && !unfit(err)
 }

@@ -4,12 +4,86 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
+
+// Plan says what to replay and how.
+type Plan struct {
+	// Filter selects the messages, of those in state failed.
+	Filter Filter
+
+	// To is where they are sent. Nil: to the work queue that each failed in.
+	To *Target
+
+	// Rate is the most messages to send per second. 0: no limit.
+	Rate float64
+
+	// Ramp begins with one message per second, then 2, 5, 10 and so on up to Rate,
+	// or without an end.
+	Ramp bool
+
+	// Canary makes the replay send one message first, and wait for so long whether it
+	// comes back before it sends the others. 0: no canary.
+	Canary time.Duration
+
+	// IgnoreSame lets the replay go on although messages come back with a fingerprint
+	// that they had before. By default it stops by itself.
+	IgnoreSame bool
+}
+
+// Target is an exchange and a routing key.
+type Target struct{ Exchange, RoutingKey string }
+
+// ReplayState is how far a replay is.
+type ReplayState string
+
+// The states of a replay.
+const (
+	ReplayRunning    ReplayState = "running"
+	ReplayCancelling ReplayState = "cancelling" // by a person; what is on its way is waited for
+	ReplayDone       ReplayState = "done"       // all has been sent that can be
+	ReplayCancelled  ReplayState = "cancelled"  // by a person
+	ReplayStopped    ReplayState = "stopped"    // by itself: Replay.Why says why
+)
+
+// Replay is a selection of messages on their way back.
+type Replay struct {
+	ID    ReplayID
+	Plan  Plan
+	State ReplayState
+	Why   string // it was cancelled or stopped, or the first that is Refused
+	Actor Actor  // who began it
+	Begun time.Time
+	Ended time.Time // zero while it runs
+
+	Total   int64 // messages selected
+	Sent    int64 // of them, sent and confirmed
+	Refused int64 // of them, such as can never be sent: Message.Refused says why
+	Back    int64 // of those sent, known to have failed again
+}
+
+// Left is how many messages are neither sent nor refused.
+func (r *Replay) Left() int64 { return r.Total - r.Sent - r.Refused }
+
+// validate reports what cannot be done.
+func (p Plan) validate() error {
+	if p.Rate < 0 || math.IsNaN(p.Rate) || math.IsInf(p.Rate, 0) {
+		return fmt.Errorf("%w: Plan.Rate %v: use messages per second, or 0 for no limit", ErrInvalid, p.Rate)
+	}
+	if p.To != nil && *p.To == (Target{}) {
+		return fmt.Errorf("%w: Plan.To is empty: name a routing key, and an exchange unless it is a queue; or leave it nil for the queue that each message failed in", ErrInvalid)
+	}
+	if p.Canary < 0 {
+		return fmt.Errorf("%w: Plan.Canary %s is negative: use 0 for none", ErrInvalid, p.Canary)
+	}
+	return nil
+}
 
 // Replay returns a replay, or ErrNotFound.
 func (a *Archive) Replay(ctx context.Context, id ReplayID) (r *Replay, err error) {
@@ -61,7 +135,7 @@ func (a *Archive) replays(ctx context.Context, which string, args ...any) (all [
 
 const maxNext = 16 << 20
 
-// Next returns up to n messages of a running replay that have not been sent, the
+// unsentOf returns up to n messages of a running replay that have not been sent, the
 // oldest failure first; none if it has ended, or is about to. Fewer, but at least one if there is
 // any, where their bodies would take more than 16 MiB together.
 func (a *Archive) unsentOf(ctx context.Context, id ReplayID, n int) (_ []*Message, err error) {
@@ -93,7 +167,7 @@ func (a *Archive) unsentOf(ctx context.Context, id ReplayID, n int) (_ []*Messag
 	return out, nil
 }
 
-// Sent notes that messages of a replay have been sent and confirmed: they are
+// markSent notes that messages of a replay have been sent and confirmed: they are
 // replayed. It may be told of one more than once. A message that it is told of
 // after the end of the replay is replayed as well, if it is in state failed: it
 // has been sent.
@@ -128,6 +202,54 @@ func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID) (err erro
 		}
 		return tx.count(c)
 	})
+}
+
+// refusal is why a message can never be sent.
+type refusal struct {
+	ID  ID
+	Why string
+}
+
+// markRefused notes that messages of a running replay can never be sent as they are: they
+// are failed again, with the reason on them, and the replay goes on without them. It
+// may be told of one more than once; one that has been sent, or is not of the replay,
+// is left as it is.
+func (a *Archive) markRefused(ctx context.Context, id ReplayID, refusals []refusal) (err error) {
+	defer annotate(&err, "noting that %d messages of replay %d cannot be sent", len(refusals), id)
+	if len(refusals) == 0 {
+		return nil
+	}
+	return a.write(ctx, func(tx *tx) error {
+		var c counting
+		for _, r := range refusals {
+			if err := tx.refuse(id, r, &c); err != nil {
+				return err
+			}
+		}
+		return tx.count(c)
+	})
+}
+
+func (t *tx) refuse(id ReplayID, r refusal, c *counting) error {
+	why := cut(r.Why, maxErrorShown)
+	var group GroupID
+	var queue int64
+	err := t.Row(`UPDATE {message} SET state = 0, replay = 0, refused = $3 WHERE id = $2 AND state = 1 AND replay = $1 RETURNING grp, queue`,
+		int64(id), int64(r.ID), []byte(why)).Scan(&group, &queue)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.add(group, queue, codes[Replaying], -1)
+	c.add(group, queue, codes[Failed], 1)
+	if _, err := t.Exec(`UPDATE {item} SET sent = 2, refused = $3 WHERE replay = $1 AND message = $2`, int64(id), int64(r.ID), []byte(why)); err != nil {
+		return err
+	}
+	_, err = t.Exec(`UPDATE {replay} SET refused = refused + 1, why = CASE WHEN length(why) > 0 THEN why ELSE $2 END WHERE id = $1`,
+		int64(id), []byte(unsent(r)))
+	return err
 }
 
 // EndReplay ends a running replay: done, cancelled or stopped, and why. What was not
@@ -195,4 +317,92 @@ func (t *tx) ended(id ReplayID, as ReplayState) error {
 	}
 	_, err = t.Exec(`UPDATE {replay} SET state = $2, ended = $3 WHERE id = $1`, int64(id), string(as), sqlkit.Millis(t.now()))
 	return err
+}
+
+// BeginReplay selects the messages of the plan for a new replay, in one transaction:
+// they become replaying, and what arrives later is not part of it. It sends
+// nothing: that is a Replayer's work. ErrNotFound if nothing is selected; ErrState if more
+// messages are selected than Filter.AtMost.
+func (a *Archive) BeginReplay(ctx context.Context, p Plan, who Actor) (r *Replay, err error) {
+	defer annotate(&err, "beginning a replay")
+	b, err := a.beginning(ctx, p, who)
+	if err != nil {
+		return nil, err
+	}
+	err = a.writeMany(ctx, func(tx *tx) error {
+		r, err = tx.begin(b)
+		return err
+	})
+	return r, err
+}
+
+// storedPlan is a Plan as {replay}.plan has it, in JSON whose names are those of the fields.
+type storedPlan struct {
+	Filter     storedFilter
+	To         *Target
+	Rate       float64
+	Ramp       bool
+	Canary     time.Duration
+	IgnoreSame bool
+}
+
+type storedFilter Filter
+
+// beginning is a replay that is ready to begin.
+type beginning struct {
+	plan    Plan
+	who     Actor
+	written []byte // the plan
+	s       *selection
+}
+
+func (a *Archive) beginning(ctx context.Context, p Plan, who Actor) (b beginning, err error) {
+	b = beginning{plan: p, who: who}
+	if err := errors.Join(who.validate(), p.validate(), p.Filter.meant()); err != nil {
+		return b, err
+	}
+	if b.written, err = json.Marshal(storedPlan{storedFilter(p.Filter), p.To, p.Rate, p.Ramp, p.Canary, p.IgnoreSame}); err != nil {
+		return b, err
+	}
+	b.s, err = a.selection(ctx, p.Filter)
+	if err == nil && b.s == nil {
+		err = fmt.Errorf("%w: nothing is selected", ErrNotFound)
+	}
+	return b, err
+}
+
+func (t *tx) begin(b beginning) (*Replay, error) {
+	id, err := t.next("replay", 1)
+	if err != nil {
+		return nil, err
+	}
+	r := &Replay{ID: ReplayID(id), Plan: b.plan, State: ReplayRunning, Actor: b.who, Begun: sqlkit.TimeOf(sqlkit.Millis(t.now()))}
+	c, err := t.move(b.s, move{from: Failed, to: Replaying, set: func(*selection) string { return fmt.Sprint(`, refused = NULL, replay = `, id) }})
+	if err != nil {
+		return nil, err
+	}
+	if r.Total = c.of(codes[Replaying]); r.Total == 0 {
+		return nil, fmt.Errorf("%w: nothing that is failed is selected", ErrNotFound)
+	}
+	if err := b.plan.Filter.allows(r.Total); err != nil {
+		return nil, err
+	}
+	if err := t.count(c); err != nil {
+		return nil, err
+	}
+	if _, err := t.Exec(`INSERT INTO {item} (replay, message, pos) SELECT replay, id, pos FROM {message} WHERE state = 1 AND replay = $1`, id); err != nil {
+		return nil, err
+	}
+	if _, err := t.Exec(`INSERT INTO {replay} (id, plan, state, why, actor, begun, total) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		id, string(b.written), string(r.State), []byte{}, []byte(b.who), sqlkit.Millis(r.Begun), r.Total); err != nil {
+		return nil, err
+	}
+	details := map[string]any{"messages": r.Total, "filter": b.plan.Filter.describe(), "rate": b.plan.Rate, "ramp": b.plan.Ramp, "canary": b.plan.Canary.String()}
+	if b.plan.To != nil {
+		details["to"] = b.plan.To
+	}
+	if _, err := t.act(b.who, actReplay, fmt.Sprint("replay/", id), details); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
