@@ -111,5 +111,5 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (a *Archive, err error) {
 // Config returns the configuration, with its defaults.
 func (a *Archive) Config() Config { return a.cfg }
 
-// now is the time, to the millisecond.
-func (a *Archive) now() time.Time { return a.cfg.Clock().Truncate(time.Millisecond) }
+// now is the time, to the millisecond, in UTC.
+func (a *Archive) now() time.Time { return a.cfg.Clock().UTC().Truncate(time.Millisecond) }

@@ -41,14 +41,6 @@ func (c *counting) add(group GroupID, queue int64, code int, n int64) {
 	c.queues[queue][code] += n
 }
 
-// of returns how many messages c says came into a state.
-func (c *counting) of(code int) (n int64) {
-	for _, q := range c.queues {
-		n += q[code]
-	}
-	return n
-}
-
 // count writes the changes.
 func (t *tx) count(c counting) error {
 	const set = ` SET failed = failed + $2, replaying = replaying + $3, replayed = replayed + $4, discarded = discarded + $5 WHERE id = $1`

@@ -51,17 +51,10 @@ func (a *Archive) move(ctx context.Context, f Filter, who Actor, m move) (n int6
 		return 0, err
 	}
 	err = a.writeMany(ctx, func(tx *tx) error {
-		c, err := tx.move(s, m)
-		if err != nil {
+		if n, err = tx.move(s, m); err != nil || n == 0 {
 			return err
-		}
-		if n = c.of(codes[m.to]); n == 0 {
-			return nil
 		}
 		if err := f.allows(n); err != nil {
-			return err
-		}
-		if err := tx.count(c); err != nil {
 			return err
 		}
 		details := map[string]any{"messages": n, "filter": f.describe()}
@@ -76,19 +69,31 @@ func (a *Archive) move(ctx context.Context, f Filter, who Actor, m move) (n int6
 }
 
 // move changes the state of what is selected, of that which is in state m.from, and
-// returns how the counts change.
-func (t *tx) move(s *selection, m move) (c counting, err error) {
+// returns of how many messages.
+func (t *tx) move(s *selection, m move) (n int64, err error) {
+	var c counting
 	set := m.set(s) // before the arguments are taken
-	rows := t.Rows(fmt.Sprintf(`UPDATE {message} AS m SET state = %d%s WHERE m.state = %d AND %s RETURNING grp, queue`,
+	n, err = t.update(&c, m.to, fmt.Sprintf(`UPDATE {message} AS m SET state = %d%s WHERE m.state = %d AND %s RETURNING grp, queue, %[3]d`,
 		codes[m.to], set, codes[m.from], s.where()), s.args...)
+	if err != nil {
+		return 0, err
+	}
+	return n, t.count(c)
+}
+
+// update changes the state of messages to one, by a statement that returns the group and the queue
+// of each and the code of its former state, and notes that in c. It returns how many they are.
+func (t *tx) update(c *counting, to State, statement string, args ...any) (n int64, err error) {
 	var group GroupID
 	var queue int64
-	for err := range rows.Scan(&group, &queue) {
+	var from int
+	for err := range t.Rows(statement, args...).Scan(&group, &queue, &from) {
 		if err != nil {
-			return c, err
+			return n, err
 		}
-		c.add(group, queue, codes[m.from], -1)
-		c.add(group, queue, codes[m.to], 1)
+		c.add(group, queue, from, -1)
+		c.add(group, queue, codes[to], 1)
+		n++
 	}
-	return c, nil
+	return n, nil
 }

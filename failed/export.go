@@ -3,6 +3,7 @@ package failed
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ func (a *Archive) export(ctx context.Context, m *Message, w io.Writer) error {
 	}
 	l.Archive, l.ID = a.origin, int64(m.ID)
 	err = a.db.Row(ctx, `SELECT archive, id FROM {origin} WHERE message = $1`, int64(m.ID)).Scan(&l.Archive, &l.ID)
-	if err != nil && !isNone(err) {
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
 	revisions, err := a.revisions(ctx, `message = $1`, int64(m.ID))
@@ -155,7 +156,7 @@ func (t *tx) importLines(lines []*line) (int64, error) {
 			continue
 		}
 		here[n] = true
-		l.message.Archived = sqlkit.TimeOf(sqlkit.Millis(t.now()))
+		l.message.Archived = t.now()
 		added, from = append(added, &arrival{m: l.message}), append(from, l)
 	}
 	for i, e := range added {

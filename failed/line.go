@@ -2,9 +2,7 @@ package failed
 
 import (
 	"bytes"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -163,5 +161,3 @@ func (l *lineContent) read() (err error) {
 	l.content, err = contentFrom(body, orEmpty(l.Headers), orEmpty(l.Properties))
 	return err
 }
-
-func isNone(err error) bool { return errors.Is(err, sql.ErrNoRows) }

@@ -178,20 +178,14 @@ func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID) (err erro
 	}
 	d := a.d
 	return a.write(ctx, func(tx *tx) error {
-		rows := tx.Rows(fmt.Sprintf(`UPDATE {message} AS m SET state = 2, replay = %d WHERE `, id)+d.in("m.id", "$1")+fmt.Sprintf(`
+		var c counting
+		// What it was in: the replay runs, or all that was not sent is failed.
+		_, err := tx.update(&c, Replayed, fmt.Sprintf(`UPDATE {message} AS m SET state = 2, replay = %d WHERE `, id)+d.in("m.id", "$1")+fmt.Sprintf(`
 			AND (m.state = 1 AND m.replay = %d OR m.state = 0)
 			AND EXISTS (SELECT 1 FROM {item} i WHERE i.replay = %[1]d AND i.message = m.id AND i.sent = 0)
 			RETURNING grp, queue, CASE WHEN EXISTS (SELECT 1 FROM {replay} WHERE id = %[1]d AND ended = 0) THEN 1 ELSE 0 END`, id), list(d, ids))
-		var c counting
-		var group GroupID
-		var queue int64
-		var from int // what it was in: the replay runs, or all that was not sent is failed
-		for err := range rows.Scan(&group, &queue, &from) {
-			if err != nil {
-				return err
-			}
-			c.add(group, queue, from, -1)
-			c.add(group, queue, codes[Replayed], 1)
+		if err != nil {
+			return err
 		}
 		n, err := tx.Exec(`UPDATE {item} SET sent = 1 WHERE replay = $1 AND sent = 0 AND `+d.in("message", "$2"), int64(id), list(d, ids))
 		if err != nil {
@@ -232,18 +226,11 @@ func (a *Archive) markRefused(ctx context.Context, id ReplayID, refusals []refus
 
 func (t *tx) refuse(id ReplayID, r refusal, c *counting) error {
 	why := cut(r.Why, maxErrorShown)
-	var group GroupID
-	var queue int64
-	err := t.Row(`UPDATE {message} SET state = 0, replay = 0, refused = $3 WHERE id = $2 AND state = 1 AND replay = $1 RETURNING grp, queue`,
-		int64(id), int64(r.ID), []byte(why)).Scan(&group, &queue)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	if err != nil {
+	n, err := t.update(c, Failed, `UPDATE {message} SET state = 0, replay = 0, refused = $3 WHERE id = $2 AND state = 1 AND replay = $1 RETURNING grp, queue, 1`,
+		int64(id), int64(r.ID), []byte(why))
+	if err != nil || n == 0 {
 		return err
 	}
-	c.add(group, queue, codes[Replaying], -1)
-	c.add(group, queue, codes[Failed], 1)
 	if _, err := t.Exec(`UPDATE {item} SET sent = 2, refused = $3 WHERE replay = $1 AND message = $2`, int64(id), int64(r.ID), []byte(why)); err != nil {
 		return err
 	}
@@ -308,11 +295,8 @@ func (a *Archive) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why
 // ended ends a replay; what it has not sent is failed again.
 func (t *tx) ended(id ReplayID, as ReplayState) error {
 	rest := &selection{d: t.d, others: []string{fmt.Sprint(`m.replay = `, id)}, until: math.MaxInt64}
-	c, err := t.move(rest, move{from: Replaying, to: Failed, set: func(*selection) string { return `, replay = 0` }})
+	_, err := t.move(rest, move{from: Replaying, to: Failed, set: func(*selection) string { return `, replay = 0` }})
 	if err != nil {
-		return err
-	}
-	if err := t.count(c); err != nil {
 		return err
 	}
 	_, err = t.Exec(`UPDATE {replay} SET state = $2, ended = $3 WHERE id = $1`, int64(id), string(as), sqlkit.Millis(t.now()))
@@ -376,18 +360,15 @@ func (t *tx) begin(b beginning) (*Replay, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Replay{ID: ReplayID(id), Plan: b.plan, State: ReplayRunning, Actor: b.who, Begun: sqlkit.TimeOf(sqlkit.Millis(t.now()))}
-	c, err := t.move(b.s, move{from: Failed, to: Replaying, set: func(*selection) string { return fmt.Sprint(`, refused = NULL, replay = `, id) }})
+	r := &Replay{ID: ReplayID(id), Plan: b.plan, State: ReplayRunning, Actor: b.who, Begun: t.now()}
+	r.Total, err = t.move(b.s, move{from: Failed, to: Replaying, set: func(*selection) string { return fmt.Sprint(`, refused = NULL, replay = `, id) }})
 	if err != nil {
 		return nil, err
 	}
-	if r.Total = c.of(codes[Replaying]); r.Total == 0 {
+	if r.Total == 0 {
 		return nil, fmt.Errorf("%w: nothing that is failed is selected", ErrNotFound)
 	}
 	if err := b.plan.Filter.allows(r.Total); err != nil {
-		return nil, err
-	}
-	if err := t.count(c); err != nil {
 		return nil, err
 	}
 	if _, err := t.Exec(`INSERT INTO {item} (replay, message, pos) SELECT replay, id, pos FROM {message} WHERE state = 1 AND replay = $1`, id); err != nil {

@@ -61,7 +61,7 @@ func (a *Archive) WouldPurge(ctx context.Context) (n int64, err error) {
 
 // tooOld is the time before which messages arrived that are not to be kept any more.
 func (a *Archive) tooOld() time.Time {
-	return sqlkit.TimeOf(sqlkit.Millis(a.now().Add(-a.cfg.Retention)))
+	return a.now().Add(-a.cfg.Retention)
 }
 
 // purge is what has been removed.
