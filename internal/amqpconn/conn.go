@@ -195,6 +195,9 @@ func (c *Conn) GiveUp(after time.Duration) {
 
 // End closes the connection, and waits for the broker's answer at most for the timeout.
 func (c *Conn) End(timeout time.Duration) {
+	// The client does not end a connection on which a write is stuck.
+	stuck := time.AfterFunc(timeout, func() { _ = c.socket.Close() })
+	defer stuck.Stop()
 	_ = c.raw.CloseDeadline(time.Now().Add(timeout)) // it is closed, whatever the error
 	<-c.lost
 }
@@ -268,8 +271,13 @@ func (l *Link) dial(ctx context.Context, a address) (*Conn, error) {
 	c := &Conn{
 		raw: raw, frameSize: raw.Config.FrameSize, gen: l.gen, addr: a.addr, log: l.log.With("broker", a.addr), tasks: l.tasks, socket: used, timeout: l.cfg.Timeout,
 		lost: make(chan struct{}), noted: make(chan amqp.Blocking, 64), writable: open,
-		extra: make(chan struct{}, min(maxExtraChannels, max(1, raw.Config.ChannelMax/2))),
+		extra: make(chan struct{}, min(maxExtraChannels, raw.Config.ChannelMax/2, raw.Config.ChannelMax-minChannels+1)),
 	}
+	used.watchWrites(c.Timeout(), func() {
+		if c.Blocked() == nil { // a blocked broker reads on later
+			c.GiveUp(c.Timeout())
+		}
+	})
 	closes := raw.NotifyClose(make(chan *amqp.Error, 1))
 	blocks := raw.NotifyBlocked(make(chan amqp.Blocking, 64))
 	l.tasks.wg.Go(func() { c.watch(closes, blocks) }) // also where Close was called: the connection ends next

@@ -4,6 +4,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // socket is the network connection below the client.
@@ -14,6 +15,9 @@ import (
 //
 // It records whether reading or writing has failed. If neither has, the connection ended
 // because of its content.
+//
+// It watches writes. The client waits without a limit until the broker has read what it
+// writes, and every other write of the connection waits behind it, heartbeats too.
 type socket struct {
 	net.Conn
 	failed  atomic.Bool
@@ -23,10 +27,28 @@ type socket struct {
 	mu      sync.Mutex
 	holding bool
 	held    []byte
+	watch   *time.Timer // runs during a write; nil until watchWrites
+	timeout time.Duration
+	writing atomic.Bool
 }
 
-// maxHeld is the maximum number of bytes that are held.
+// maxHeld is the maximum number of bytes that are held, or written at a time.
 const maxHeld = 64 << 10
+
+// watchWrites calls stuck if the broker has not read maxHeld bytes within the timeout, and
+// again after each further timeout.
+func (s *socket) watchWrites(timeout time.Duration, stuck func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timeout = timeout
+	s.watch = time.AfterFunc(timeout, func() {
+		if s.writing.Load() {
+			s.watch.Reset(timeout)
+			stuck()
+		}
+	})
+	s.watch.Stop()
+}
 
 // Read implements net.Conn.
 func (s *socket) Read(p []byte) (int, error) {
@@ -49,7 +71,7 @@ func (s *socket) Write(p []byte) (int, error) {
 	if err := s.release(); err != nil {
 		return 0, err
 	}
-	return s.noted(s.Conn.Write(p))
+	return s.write(p)
 }
 
 // hold holds all writes until flush. The caller must call flush before it waits for
@@ -74,9 +96,28 @@ func (s *socket) release() error {
 	if len(s.held) == 0 {
 		return nil
 	}
-	_, err := s.noted(s.Conn.Write(s.held))
+	_, err := s.write(s.held)
 	s.held = s.held[:0]
 	return err
+}
+
+func (s *socket) write(p []byte) (written int, err error) {
+	if s.watch != nil {
+		s.writing.Store(true)
+		defer s.writing.Store(false)
+		defer s.watch.Stop()
+	}
+	for {
+		if s.watch != nil {
+			s.watch.Reset(s.timeout)
+		}
+		part := p[:min(len(p), maxHeld)]
+		n, err := s.noted(s.Conn.Write(part))
+		written, p = written+n, p[n:]
+		if err != nil || len(p) == 0 {
+			return written, err
+		}
+	}
 }
 
 func (s *socket) noted(n int, err error) (int, error) {

@@ -2,10 +2,13 @@ package amqpconn
 
 import (
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // packets is a network connection that notes what is written at a time.
@@ -68,4 +71,39 @@ func TestWhatIsHeldAndCannotBeWrittenEndsTheConnection(t *testing.T) {
 	if !p.closed || !s.failed.Load() {
 		t.Errorf("closed %t, failed %t", p.closed, s.failed.Load())
 	}
+}
+
+// A broker that reads slowly is none that does not read.
+func TestAWriteThatNobodyReadsIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		s := &socket{Conn: client}
+		stuck := make(chan struct{}, 10)
+		s.watchWrites(10*time.Second, func() { stuck <- struct{}{} })
+		written := make(chan error)
+		write := func(bytes int) {
+			_, err := s.Write(make([]byte, bytes))
+			written <- err
+		}
+		go write(3 * maxHeld)
+		for range 3 {
+			time.Sleep(9 * time.Second)
+			if _, err := io.ReadFull(server, make([]byte, maxHeld)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := <-written; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute) // nothing is written
+		if len(stuck) > 0 {
+			t.Errorf("stuck %d times, although the other side reads", len(stuck))
+		}
+		go write(1)
+		time.Sleep(25 * time.Second)
+		client.Close()
+		if err := <-written; err == nil || len(stuck) != 2 {
+			t.Errorf("the write ended with %v, stuck %d times, want 2", err, len(stuck))
+		}
+	})
 }

@@ -1,9 +1,12 @@
 package workertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -186,6 +190,81 @@ func TestABrokerThatDoesNotRead(t *testing.T) {
 		if n := c.log.count("broker does not read"); n != 1 {
 			t.Errorf("it was said %d times", n)
 		}
+	})
+}
+
+// unread is a connection whose broker stops reading when it is told to. The broker gets
+// heartbeats all the same.
+type unread struct {
+	net.Conn
+	stop   <-chan struct{}
+	closed chan struct{}
+	close  func()
+}
+
+func newUnread(conn net.Conn, stop <-chan struct{}) *unread {
+	closed := make(chan struct{})
+	return &unread{Conn: conn, stop: stop, closed: closed, close: sync.OnceFunc(func() { close(closed) })}
+}
+
+func (u *unread) Write(p []byte) (int, error) {
+	select {
+	case <-u.stop:
+	default:
+		return u.Conn.Write(p)
+	}
+	heartbeat := time.NewTicker(time.Second / 2)
+	defer heartbeat.Stop()
+	for {
+		select {
+		case <-u.closed:
+			return 0, net.ErrClosed
+		case <-heartbeat.C:
+			if _, err := u.Conn.Write([]byte{byte(amqpwire.FrameHeartbeat), 0, 0, 0, 0, 0, 0, 0xCE}); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
+
+func (u *unread) SetDeadline(at time.Time) error {
+	if !at.IsZero() && !at.After(time.Now()) {
+		u.close()
+	}
+	return u.Conn.SetDeadline(at)
+}
+
+func (u *unread) Close() error {
+	u.close()
+	return u.Conn.Close()
+}
+
+// A broker that stops reading is noticed, also when nothing else is in flight.
+func TestABrokerThatStopsReading(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		stop := make(chan struct{})
+		var dials atomic.Int32
+		c := dial(t, b.URL, impatient, func(c *reprise.Config) {
+			c.Heartbeat = time.Second
+			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+				if err == nil && dials.Add(1) == publishes {
+					conn = newUnread(conn, stop)
+				}
+				return conn, err
+			}
+		})
+		m := &reprise.Message{RoutingKey: queueFor(t, r, c, nil), Body: make([]byte, 1<<20)}
+		if err := c.Publish(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		close(stop)
+		if err := c.Publish(t.Context(), m); err == nil {
+			t.Error("a message that nobody has read is confirmed")
+		}
+		testkit.Eventually(t, patience, func() error { return c.Publish(t.Context(), m) })
 	})
 }
 
