@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,12 +26,11 @@ type channel struct {
 	left      chan struct{} // closed when nothing is written on it any more
 	dead      chan struct{} // closed when it is gone and everything in flight has a result
 	confirmed atomic.Bool   // the broker has taken at least one message
-	blamed    bool          // a message was the reason for the end; valid once dead is closed
 
 	mu      sync.Mutex
 	waiting []*Message // written, oldest first
+	writing bool       // the newest of them is being written
 	beats   int        // while something waited; a process that was stopped for an hour has not waited for an hour
-	ended   bool       // listen takes no more messages
 }
 
 // Times of the watch over messages in flight, in beats.
@@ -122,10 +122,8 @@ func (s *channel) reserve(ctx context.Context) bool {
 // take returns the next request, or nil when there will be no more. Writes are held as long
 // as there are requests.
 func (s *channel) take(ctx context.Context) *Message {
-	select {
-	case m := <-s.lane.requests:
+	if m := s.lane.next(); m != nil {
 		return m
-	default:
 	}
 	s.confirms.Flush()
 	var idle <-chan time.Time
@@ -134,16 +132,23 @@ func (s *channel) take(ctx context.Context) *Message {
 		defer timer.Stop()
 		idle = timer.C
 	}
-	select {
-	case m := <-s.lane.requests:
-		return m
-	case <-s.retired:
-	case <-s.confirms.Ended():
-	case <-ctx.Done():
-	case <-idle: // others may need it
-		s.retire()
+	for {
+		select {
+		case m := <-s.lane.requests:
+			return m
+		case <-s.lane.more:
+			if m := s.lane.next(); m != nil {
+				return m
+			}
+			continue
+		case <-s.retired:
+		case <-s.confirms.Ended():
+		case <-ctx.Done():
+		case <-idle: // others may need it
+			s.retire()
+		}
+		return nil
 	}
-	return nil
 }
 
 // outcome is what became of a message that is to be written.
@@ -176,12 +181,9 @@ func (s *channel) send(ctx context.Context, m *Message) outcome {
 	if m.Reroute != nil {
 		m.Reroute(m)
 	}
-	// The probe lane writes what has become proven itself. If it waited for room in the fast
-	// lane, and the fast lane for room in the probe lane, neither would ever go on.
-	if to := p.lane(m); to != s.lane && (s.lane.kind != probeLane || to != p.fast) {
+	if to := p.lane(m); to != s.lane {
 		<-s.room
-		s.confirms.Flush()
-		s.lane.forward(m, to)
+		to.move(m)
 		return settled
 	}
 	if err := p.proven.tooLarge(m); err != nil {
@@ -192,6 +194,8 @@ func (s *channel) send(ctx context.Context, m *Message) outcome {
 	return s.write(m)
 }
 
+// write writes a message. It is in flight before: the broker may answer, or end the channel,
+// before write has returned.
 func (s *channel) write(m *Message) outcome {
 	if !m.state.CompareAndSwap(queued, written) {
 		<-s.room // its caller has given up
@@ -199,12 +203,21 @@ func (s *channel) write(m *Message) outcome {
 	}
 	m.before = s.lane.publisher.answers.Load()
 	s.mu.Lock()
-	m.beat = s.beats
+	s.waiting, s.writing = append(s.waiting, m), true
 	s.mu.Unlock()
 	err := s.confirms.Publish(&m.Publication)
+	s.mu.Lock()
+	m.beat, s.writing = s.beats, false
+	if err != nil {
+		s.waiting = s.waiting[:len(s.waiting)-1]
+	}
+	only := len(s.waiting) == 1
+	s.mu.Unlock()
 	switch {
 	case err == nil:
-		s.add(m)
+		if only {
+			s.signal() // listen did not wait for its answer yet
+		}
 		return inFlight
 	case !errors.Is(err, amqpconn.ErrNotWritten):
 		<-s.room
@@ -227,29 +240,13 @@ func (s *channel) prove(ctx context.Context, m *Message) bool {
 	case <-m.done:
 		s.lane.publisher.proven.note(m, m.err)
 		return true
+	case <-s.confirms.Ended():
 	case <-ctx.Done():
 	case <-timer.C:
 		s.lane.publisher.proven.note(m, nil)
 		s.retire()
 	}
 	return false
-}
-
-// add adds a message that was written.
-func (s *channel) add(m *Message) {
-	s.mu.Lock()
-	if !s.ended {
-		s.waiting = append(s.waiting, m)
-		first := len(s.waiting) == 1
-		s.mu.Unlock()
-		if first {
-			s.signal()
-		}
-		return
-	}
-	s.mu.Unlock()
-	<-m.Answered()
-	s.conclude(m, s.confirms.Result(&m.Publication))
 }
 
 func (s *channel) signal() {
@@ -324,8 +321,7 @@ func (s *channel) close() {
 func (s *channel) resolveOldest() *Message {
 	for {
 		s.mu.Lock()
-		if len(s.waiting) == 0 {
-			s.waiting = nil
+		if len(s.inFlight()) == 0 {
 			s.mu.Unlock()
 			return nil
 		}
@@ -345,6 +341,14 @@ func (s *channel) resolveOldest() *Message {
 	}
 }
 
+// inFlight returns the messages that are written as a whole.
+func (s *channel) inFlight() []*Message {
+	if s.writing {
+		return s.waiting[:len(s.waiting)-1]
+	}
+	return s.waiting
+}
+
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -355,10 +359,10 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // look looks at what is in flight, at every beat. It resolves answered messages behind the
-// oldest, marks destinations that are late, and retires the fast channel for them: the
-// broker handles the messages of a channel in their order, so that one message may keep it
-// from going on. It reports whether the channel is to be closed, since no more answers are
-// to be expected.
+// oldest, marks destinations that are late, and retires the fast channel for them, or a
+// bulkhead that other destinations share: the broker handles the messages of a channel in
+// their order, so that one message may keep it from going on. It reports whether the channel
+// is to be closed, since no more answers are to be expected.
 func (s *channel) look(beats int) (hopeless bool) {
 	if s.confirms.IsClosed() {
 		return false // fail sees to it
@@ -371,11 +375,13 @@ func (s *channel) look(beats int) (hopeless bool) {
 	}
 	s.beats += beats
 	awaited, oldest := false, 0
-	s.waiting = slices.DeleteFunc(s.waiting, func(m *Message) bool {
+	var head *Message // the oldest
+	unanswered := slices.DeleteFunc(s.inFlight(), func(m *Message) bool {
 		if isClosed(m.Answered()) {
 			answered = append(answered, m)
 			return true
 		}
+		head = cmp.Or(head, m)
 		age := s.beats - m.beat
 		oldest = max(oldest, age)
 		awaited = awaited || m.state.Load() == written
@@ -384,15 +390,24 @@ func (s *channel) look(beats int) (hopeless bool) {
 		}
 		return false
 	})
+	if s.writing {
+		unanswered = append(unanswered, s.waiting[len(s.waiting)-1])
+	}
+	s.waiting = unanswered
 	s.mu.Unlock()
 	for _, m := range answered {
 		s.conclude(m, s.confirms.Result(&m.Publication))
 	}
+	p := s.lane.publisher
 	for _, m := range late {
-		s.lane.publisher.markLate(m)
+		p.markLate(m)
 	}
-	if len(late) > 0 && s.lane.kind == fastLane && !s.isRetired() {
-		s.conn.Logger().Warn("confirms do not come", "exchange", late[0].Exchange, "routing_key", late[0].RoutingKey, "after", lateBeats*s.beat)
+	switch {
+	case len(late) == 0 || s.isRetired():
+	case s.lane.kind == fastLane:
+		s.conn.Logger().Warn("confirms do not come", "exchange", head.Exchange, "routing_key", head.RoutingKey, "after", lateBeats*s.beat)
+		s.retire()
+	case s.lane.kind == bulkheadLane && late[0] == head && p.separate(s.lane, head):
 		s.retire()
 	}
 	enough := abandonedFor
@@ -416,19 +431,17 @@ func (s *channel) conclude(m *Message, err error) {
 		s.mu.Lock()
 		age := s.beats - m.beat
 		s.mu.Unlock()
-		s.lane.publisher.answered(m, age < lateBeats)
+		s.lane.publisher.answered(s.lane, m, age < lateBeats)
 	}
 	m.resolve(result(m, err))
 }
 
 // fail resolves everything in flight when the channel is gone.
 func (s *channel) fail() {
+	<-s.left // a message may be in the middle of its write
 	p := s.lane.publisher
-	p.silent.Store(false)
-	s.mu.Lock()
 	lost := s.waiting
-	s.waiting, s.ended = nil, true
-	s.mu.Unlock()
+	s.waiting = nil
 	refusal, refused := amqpconn.RefusedChannel(s.confirms.Err())
 	var open []*Message
 	for _, m := range lost {
@@ -441,13 +454,12 @@ func (s *channel) fail() {
 		open = append(open, m)
 	}
 	if refused {
-		p.proven.refused(refusal)
+		p.proven.refused(refusal, s.lane.kind == probeLane)
 	}
 	for _, m := range open {
 		err := result(m, s.confirms.Err())
 		if refused {
 			if guilty := blame(m, refusal, len(open) == 1); guilty != nil {
-				s.blamed = true
 				err = guilty
 			}
 		}

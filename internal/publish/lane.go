@@ -3,6 +3,7 @@ package publish
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
@@ -21,14 +22,52 @@ const (
 type lane struct {
 	publisher *Publisher
 	kind      laneKind
-	window    int // messages in flight
-	requests  chan *Message
+	window    int           // messages in flight
+	requests  chan *Message // from callers
 
-	destinations int // late ones that have this bulkhead; guarded by Publisher.mu
+	mu    sync.Mutex
+	moved []*Message    // from other lanes, which must not wait for this one
+	more  chan struct{} // gets a token when a message was moved
+
+	// Of a bulkhead, guarded by Publisher.mu.
+	destinations int  // late ones that have it
+	stuck        bool // its oldest message is late
 }
 
 func (p *Publisher) newLane(kind laneKind, window int) *lane {
-	return &lane{publisher: p, kind: kind, window: window, requests: make(chan *Message, maxQueued)}
+	return &lane{publisher: p, kind: kind, window: window, requests: make(chan *Message, maxQueued), more: make(chan struct{}, 1)}
+}
+
+// next returns the next message to write, or nil if there is none now. Those that were moved
+// have waited longer than those of callers.
+func (l *lane) next() *Message {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.moved) > 0 {
+		m := l.moved[0]
+		l.moved[0] = nil
+		l.moved = l.moved[1:]
+		return m
+	}
+	l.moved = nil
+	select {
+	case m := <-l.requests:
+		return m
+	default:
+		return nil
+	}
+}
+
+// move gives a message to a lane: since it was handed over, its destination has become late,
+// or what it needs is proven. There are as many at most as have waited in the other lane.
+func (l *lane) move(m *Message) {
+	l.mu.Lock()
+	l.moved = append(l.moved, m)
+	l.mu.Unlock()
+	select {
+	case l.more <- struct{}{}:
+	default:
+	}
 }
 
 // run serves requests until the publisher's ctx ends. The fast lane always has a channel;
@@ -46,10 +85,14 @@ func (l *lane) run() {
 	var generation uint64
 	for {
 		if l.kind != fastLane && next == nil {
-			select {
-			case next = <-l.requests:
-			case <-ctx.Done():
-				return
+			if next = l.next(); next == nil {
+				select {
+				case next = <-l.requests:
+				case <-l.more:
+				case <-ctx.Done():
+					return
+				}
+				continue
 			}
 		}
 		conn, err := p.cfg.Link.Get(ctx)
@@ -59,6 +102,7 @@ func (l *lane) run() {
 		if l.kind == fastLane && conn.Generation() != generation {
 			generation = conn.Generation()
 			p.proven.forget(p.cfg.Link.User())
+			p.silent.Store(false)
 		}
 		began := time.Now()
 		s, err := l.open(conn)
@@ -72,10 +116,14 @@ func (l *lane) run() {
 				continue
 			}
 			<-s.dead
-			if s.confirmed.Load() || s.blamed {
+			err = s.confirms.Err()
+			if _, refused := amqpconn.RefusedChannel(err); refused {
+				conn.Logger().Warn("channel closed", "error", err)
+				continue // at once: a message was the reason
+			}
+			if s.confirmed.Load() {
 				retrier.Reset()
 			}
-			err = s.confirms.Err()
 		}
 		if conn.Closing() {
 			<-conn.Lost() // the link logs it, and waits before it connects again
@@ -138,25 +186,6 @@ func (s *channel) releaseWhenDead() {
 		<-s.dead
 		<-s.conn.Extra()
 	})
-}
-
-// forward sends a message on by another lane, since its destination has become late, or what
-// it needed is proven, while it waited.
-func (l *lane) forward(m *Message, to *lane) {
-	select {
-	case to.requests <- m:
-		return
-	default:
-	}
-	if to.kind == bulkheadLane {
-		m.refuse(fmt.Errorf("%w: too many messages wait for that already", ErrStalled))
-		return
-	}
-	select {
-	case to.requests <- m:
-	case <-l.publisher.ctx.Done():
-		m.refuse(amqpconn.ErrClosed)
-	}
 }
 
 // result returns what the broker's answer, or the end of the channel, means for a message.

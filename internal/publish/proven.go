@@ -48,12 +48,16 @@ func (k *proven) has(m *Message) bool {
 	return k.exchanges[m.Exchange] && k.users[m.Message.UserID] && len(m.Message.Body) <= k.largest
 }
 
-// refused notes that the broker has closed a channel: what was proven may not hold any more.
-func (k *proven) refused(refusal *amqpconn.Refusal) {
+// refused notes that the broker has closed a channel. Unless only an unproven message can
+// have been the reason, what was proven may not hold any more.
+func (k *proven) refused(refusal *amqpconn.Refusal, unproven bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if limit := sizeLimit(refusal); limit > 0 {
 		k.limit = limit
+		return
+	}
+	if unproven {
 		return
 	}
 	clear(k.exchanges)

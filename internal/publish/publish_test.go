@@ -43,13 +43,13 @@ func TestLateDestinationsAreBounded(t *testing.T) {
 		}
 	}
 	for i := range 3 * maxLate {
-		p.answered(late(i), true)
+		p.answered(&lane{}, late(i), true)
 	}
 	if len(p.late) > 0 || p.anyLate.Load() || p.IsLate(late(0)) {
 		t.Errorf("%d destinations are late that have answered in time", len(p.late))
 	}
 	p.markLate(late(0))
-	if p.answered(late(0), false); !p.IsLate(late(0)) {
+	if p.answered(&lane{}, late(0), false); !p.IsLate(late(0)) {
 		t.Error("a late answer ends the bulkhead")
 	}
 }
@@ -76,7 +76,11 @@ func TestProof(t *testing.T) {
 			t.Errorf("exchange %q, user %q: not proven", m.Exchange, m.Message.UserID)
 		}
 	}
-	k.refused(&amqpconn.Refusal{Code: 403, Text: "ACCESS_REFUSED"})
+	k.refused(&amqpconn.Refusal{Code: 403, Text: "ACCESS_REFUSED"}, true)
+	if !k.has(message("x", "me", 0)) {
+		t.Error("a refused message that is unproven costs others their proof")
+	}
+	k.refused(&amqpconn.Refusal{Code: 403, Text: "ACCESS_REFUSED"}, false)
 	for _, m := range []*Message{message("x", "", 0), message("", "", 0), message("", "me", 0)} {
 		if k.has(m) {
 			t.Errorf("exchange %q, user %q: proven after a refusal", m.Exchange, m.Message.UserID)
@@ -114,5 +118,29 @@ func TestBlame(t *testing.T) {
 	}
 	if !errors.Is(&UnroutableError{}, ErrUnroutable) {
 		t.Error("an UnroutableError does not match ErrUnroutable")
+	}
+}
+
+// A lane never waits for another one: two that did would wait for each other.
+func TestMovedMessagesGoFirst(t *testing.T) {
+	p := &Publisher{}
+	l := p.newLane(probeLane, 1)
+	requested := message("requested", "", 0)
+	l.requests <- requested
+	var moved []*Message
+	for range 10 * maxQueued {
+		m := message("moved", "", 0)
+		moved = append(moved, m)
+		l.move(m)
+	}
+	for i, want := range append(moved, requested, nil) {
+		if m := l.next(); m != want {
+			t.Fatalf("message %d is not the next one", i)
+		}
+	}
+	select {
+	case <-l.more:
+	default:
+		t.Error("a lane without messages is not told that one was moved")
 	}
 }

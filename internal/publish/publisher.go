@@ -27,7 +27,7 @@ const (
 	maxQueued = 64
 
 	// maxBulkheads bounds the bulkheads for late destinations. Where more destinations than
-	// that are late, they share bulkheads.
+	// that are late, they share bulkheads: see Publisher.separate.
 	maxBulkheads = 64
 
 	// maxLate bounds the late destinations that are remembered. Routing keys can be unbounded.
@@ -223,8 +223,7 @@ func (p *Publisher) lateLane(m *Message) *lane {
 	return p.late[m.destination()]
 }
 
-// markLate gives the destination of a late message a bulkhead: one that no other destination
-// has, or that fewest have.
+// markLate gives the destination of a late message a bulkhead.
 func (p *Publisher) markLate(m *Message) {
 	if p.answers.Load() == m.before {
 		p.silent.Store(true)
@@ -241,21 +240,33 @@ func (p *Publisher) markLate(m *Message) {
 			break
 		}
 	}
+	if l := p.bulkhead(); l != nil {
+		p.assign(to, l)
+	}
+}
+
+// bulkhead returns the best bulkhead for one more destination: one that no other has, or one
+// that is not stuck, and then the one that fewest have. It returns nil if the client is closed.
+func (p *Publisher) bulkhead() *lane {
 	var best *lane
 	for _, l := range p.bulkheads {
-		if best == nil || l.destinations < best.destinations {
+		if best == nil || !l.stuck && best.stuck || l.stuck == best.stuck && l.destinations < best.destinations {
 			best = l
 		}
 	}
 	if best == nil || best.destinations > 0 && len(p.bulkheads) < maxBulkheads {
 		best = p.newLane(bulkheadLane, bulkheadInFlight)
 		if p.cfg.Tasks.Go(best.run) != nil {
-			return // the client is closed
+			return nil
 		}
 		p.bulkheads = append(p.bulkheads, best)
 	}
-	best.destinations++
-	p.late[to] = best
+	return best
+}
+
+func (p *Publisher) assign(to destination, l *lane) {
+	l.destinations++
+	p.late[to] = l
 	p.anyLate.Store(true)
 }
 
@@ -268,8 +279,30 @@ func (p *Publisher) endLate(to destination) {
 	}
 }
 
-// answered notes an answer about a message.
-func (p *Publisher) answered(m *Message, inTime bool) {
+// separate gives the other destinations of a bulkhead whose oldest message is late another
+// one: they may only have been behind a late message. It does nothing where all bulkheads are
+// stuck. It reports whether it has moved any.
+func (p *Publisher) separate(l *lane, head *Message) (moved bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.stuck = true
+	for to, of := range p.late {
+		if of != l || to == head.destination() {
+			continue
+		}
+		other := p.bulkhead()
+		if other == nil || other.stuck {
+			return moved
+		}
+		p.endLate(to)
+		p.assign(to, other)
+		moved = true
+	}
+	return moved
+}
+
+// answered notes an answer about a message that was written on a lane.
+func (p *Publisher) answered(on *lane, m *Message, inTime bool) {
 	p.answers.Add(1)
 	if p.silent.Load() {
 		p.silent.Store(false)
@@ -279,5 +312,6 @@ func (p *Publisher) answered(m *Message, inTime bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	on.stuck = false
 	p.endLate(m.destination())
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,6 +95,46 @@ func TestDetoursLeaveChannelsToOthers(t *testing.T) {
 				t.Errorf("%s: %v", queue, err)
 			}
 		}
+	})
+}
+
+// RabbitMQ handles the messages of a channel in their order. Queues whose messages were only
+// behind one that does not confirm are soon independent of it again, also where there are more
+// of them than channels.
+func TestQueuesBehindAStuckOneAreFreeSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, m := mutedMemory(t)
+		names := declareQueues(t, c, 201)
+		stuck, others := names[0], names[1:]
+		m.inOrder = true
+		m.mute(stuck)
+		ctx, stop := context.WithCancel(t.Context())
+		var all, round sync.WaitGroup
+		all.Go(func() {
+			for ctx.Err() == nil {
+				_ = c.Publish(ctx, &reprise.Message{RoutingKey: stuck})
+			}
+		})
+		synctest.Wait() // the message is the first on the channel
+		for n := range 4 {
+			began := time.Now()
+			var heldUp atomic.Int32
+			for _, queue := range others {
+				round.Go(func() {
+					if c.Publish(ctx, &reprise.Message{RoutingKey: queue}) != nil || time.Since(began) > 0 {
+						heldUp.Add(1)
+					}
+				})
+			}
+			round.Wait()
+			if n == 0 && heldUp.Load() == 0 || n == 3 && heldUp.Load() > 0 {
+				t.Errorf("round %d: %d queues were held up", n, heldUp.Load())
+			}
+		}
+		m.tell(t)
+		stop()
+		all.Wait()
 	})
 }
 

@@ -21,10 +21,11 @@ import (
 // muted keeps from a client what a broker says of the messages that are published
 // to some queues, as if these had lost their majority.
 type muted struct {
-	mu     sync.Mutex
-	queues map[string]bool
-	held   []func() error
-	conns  []*mutedConn
+	mu      sync.Mutex
+	queues  map[string]bool
+	inOrder bool // a confirm that is withheld keeps those back that follow on its channel
+	held    []func() error
+	conns   []*mutedConn
 }
 
 // mute withholds the confirms of a queue, and tell gives what was withheld.
@@ -143,6 +144,7 @@ type mutedConn struct {
 type mutedChannel struct {
 	published uint64
 	open      map[uint64]string // the queues of messages without an answer
+	stuck     bool              // a confirm is withheld
 }
 
 func (m *muted) over(conn net.Conn) *mutedConn {
@@ -218,10 +220,11 @@ func (c *mutedConn) hears(frame []byte) (told []byte) {
 		queue := ch.open[tag]
 		delete(ch.open, tag)
 		one, _ := amqpwire.AppendMethodFrame(nil, number, &amqpwire.BasicAck{DeliveryTag: tag})
-		if !c.queues[queue] {
+		if !c.queues[queue] && !(c.inOrder && ch.stuck) {
 			told = append(told, one...)
 			continue
 		}
+		ch.stuck = true
 		c.held = append(c.held, func() error {
 			c.mu.Lock()
 			closed := c.open[number] != ch
