@@ -16,7 +16,8 @@
 // The behavior of the client that matters to its users is handled here, in files named
 // for it:
 //
-//	heldwrites.go   it writes each message to the socket by itself
+//	heldwrites.go   it writes each message to the socket by itself, and waits for a broker that
+//	                does not read without a limit
 //	confirms.go     it reports confirms in the order of their tags and lets a cumulative ack
 //	                hide a nack before it; it calls what is in flight on a channel that ends
 //	                refused; it drops a return that is not taken for 5 s
