@@ -79,7 +79,7 @@ soak-replay: ## kill the process of a replay, and of an ingest, of MESSAGES mess
 
 .PHONY: soak-properties
 soak-properties: ## draw CHECKS cases (1000) in property tests that draw few in make test
-	go test ./failed ./broker/internal/queue ./conformance -run 'TestAnArchiveIsAList|TestAnyText|TestPagesAreStable|TestAQueueOnDisk|TestDifferential' \
+	go test ./failed ./broker/internal/queue ./conformance -run 'TestAnArchiveIsAList|TestExportAndImportLose|TestAnyText|TestPagesAreStable|TestAQueueOnDisk|TestDifferential' \
 		-count=1 -timeout 0 -rapid.checks $(or $(CHECKS),1000) $(ARGS)
 
 .PHONY: clean

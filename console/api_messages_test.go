@@ -329,7 +329,7 @@ func TestExportAndImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(before.Content, after.Content); diff != "" {
+	if diff := cmp.Diff(before.Content, after.Content, sameBytes); diff != "" {
 		t.Error(diff)
 	}
 	refused(t, ask(t, into, "POST", "/api/v1/messages/import", "{\n", header("Content-Type", "application/x-ndjson")), http.StatusBadRequest, "line 1")

@@ -12,12 +12,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/testkit/flags"
 )
 
 // unlike is what differs of a message between two archives.
 var unlike = cmpopts.IgnoreFields(failed.Message{}, "ID", "Group", "Archived", "ReplayedBy", "Back", "BackOf")
 
 func TestExportAndImportLoseNothing(t *testing.T) {
+	flags.Default(t, "rapid.checks", "25")
 	eachDatabase(t, func(t *testing.T, db database) {
 		from, to := db.archive(t), db.archive(t)
 		rapid.Check(t, func(t *rapid.T) {

@@ -134,7 +134,7 @@ func TestWorkerContinuesWhileACopyIsNotConfirmed(t *testing.T) {
 					t.Errorf("the next message was handled %d times", handled)
 				}
 				// Before the broker's patience ends, which would cost whatever else the worker has a delivery.
-				time.Sleep(24 * time.Hour)
+				time.Sleep(3 * time.Hour)
 				if n := c.log.count("consumer cancelled") + c.log.count("consuming interrupted"); n != 0 {
 					t.Errorf("the broker lost patience %d times", n)
 				}

@@ -157,7 +157,7 @@ func TestCopiesToManyQueuesThatDoNotConfirm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, m := mutedMemory(t)
-		const queues, each = 40, 20
+		const queues, each = 40, 8
 		for i := range queues {
 			name := fmt.Sprint("q", i)
 			h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })

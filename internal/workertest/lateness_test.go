@@ -27,7 +27,7 @@ func TestBucketsKeepTheirPromiseUnderMixedDelays(t *testing.T) {
 	for _, b := range []topology.Buckets{{}, {Growth: 1.1}} {
 		t.Run(fmt.Sprint("growth ", b.Growth), func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-				const messages = 5000
+				const messages = 2000
 				random := rand.New(rand.NewPCG(1, 2))
 				var mu sync.Mutex // also held for random
 				failedAt, delays := map[string]time.Time{}, map[string]time.Duration{}
@@ -54,7 +54,7 @@ func TestBucketsKeepTheirPromiseUnderMixedDelays(t *testing.T) {
 				c.log.wait(t, "consuming", 1)
 				s := newSender(r)
 				for i := range messages {
-					time.Sleep(time.Duration(i%50) * 1_000_123) // two minutes in all
+					time.Sleep(time.Duration(i%50) * 1_000_123) // a minute in all
 					s.send(topology.Hop{RoutingKey: "work"}, amqp.Publishing{MessageId: fmt.Sprint(i)})
 				}
 				s.wait()
@@ -100,10 +100,10 @@ func TestLevelsAreExactToTheSecond(t *testing.T) {
 		})); err != nil {
 			t.Fatal(err)
 		}
-		collected := r.collect("due", 2000)
+		collected := r.collect("due", 1000)
 		s := newSender(r)
 		sent, hops := map[string]time.Time{}, map[string]topology.Hop{}
-		for i := range 2000 {
+		for i := range 1000 {
 			id := fmt.Sprint(i)
 			hops[id] = schedule(1 + mixed(random, 24*time.Hour))
 			time.Sleep(time.Duration(i%7) * 1_000_123)

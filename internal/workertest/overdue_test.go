@@ -97,7 +97,7 @@ func TestASlowLimiterDuplicatesNothing(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 				const messages = 10
 				h := newScript(func(m *reprise.Message) error { return nil })
-				c := dial()
+				c := dial(func(c *reprise.Config) { c.Heartbeat = time.Hour })
 				cfg.Queue, cfg.Handler = "work", h
 				start(t, c, cfg)
 				for i := range messages {

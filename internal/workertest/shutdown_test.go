@@ -146,7 +146,7 @@ func bubble(t *testing.T, test func(t *testing.T, dial func(options ...func(*rep
 			}
 		}()
 		connect := func() *amqp.Connection {
-			conn, err := amqp.DialConfig("amqp://guest:guest@broker/", amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+			conn, err := amqp.DialConfig("amqp://guest:guest@broker/", amqp.Config{Heartbeat: 24 * time.Hour, Dial: func(network, addr string) (net.Conn, error) {
 				return b.DialContext(context.Background(), network, addr)
 			}})
 			if err != nil {

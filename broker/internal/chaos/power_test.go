@@ -23,7 +23,7 @@ import (
 	"github.com/reprisemq/reprise/internal/chaos/load"
 )
 
-const sample = 12 // rounds that are enough for each run of the tests
+const sample = 6 // rounds that are enough for each run of the tests
 
 var rounds = flag.Int("chaos.rounds", sample, "three times the number of brokers whose power is cut; beyond the default, some are under a dense load")
 
