@@ -189,12 +189,13 @@ type QueueStats struct {
 	Consumers int
 }
 
-// Queues tells what the queues have, ordered by virtual host and name.
+// Queues tells what the queues have, ordered by virtual host and name. It leaves out those that stand for direct replies.
 func (b *Broker) Queues() []QueueStats {
 	var all []QueueStats
 	for _, v := range b.node.VHosts() {
-		for _, q := range v.Overview() {
-			all = append(all, QueueStats{VHost: v.Name(), Name: q.Name, Ready: q.Ready, Unacked: q.Unacked, Consumers: q.Consumers})
+		for _, q := range v.Queues() {
+			s := q.Stats()
+			all = append(all, QueueStats{VHost: v.Name(), Name: q.Name(), Ready: s.Ready, Unacked: s.Unacked, Consumers: s.Consumers})
 		}
 	}
 	return all

@@ -37,14 +37,14 @@ func (i insider) Queues() (all []inside.Queue) {
 }
 
 func (i insider) Queue(vhost, name string) (inside.Queue, bool) {
-	q, found := i.queue(vhost, name)
-	if !found {
+	q := i.queue(vhost, name)
+	if q == nil {
 		return inside.Queue{}, false
 	}
 	return insideQueue(vhost, q), true
 }
 
-func insideQueue(vhost string, q vhost.QueueInfo) inside.Queue {
+func insideQueue(vhost string, q *vhost.Queue) inside.Queue {
 	stats, outlook := q.Stats(), q.Outlook()
 	return inside.Queue{
 		VHost: vhost, Name: q.Name(),
@@ -55,8 +55,8 @@ func insideQueue(vhost string, q vhost.QueueInfo) inside.Queue {
 }
 
 func (i insider) DeadLetterTarget(vhost, name, key string) (exchange, deadLetterKey string, ok bool) {
-	q, found := i.queue(vhost, name)
-	if !found || q.Config().DeadLetter == nil {
+	q := i.queue(vhost, name)
+	if q == nil || q.Config().DeadLetter == nil {
 		return "", "", false
 	}
 	letter := q.Config().DeadLetter
@@ -66,16 +66,16 @@ func (i insider) DeadLetterTarget(vhost, name, key string) (exchange, deadLetter
 	return letter.Exchange, key, true
 }
 
-func (i insider) queue(host, name string) (q vhost.QueueInfo, found bool) {
+func (i insider) queue(host, name string) *vhost.Queue {
 	if v := i.node.VHost(host); v != nil {
-		return v.QueueInfo(name)
+		return v.FindQueue(name)
 	}
-	return q, false
+	return nil
 }
 
 func (i insider) Messages(vhost, name string) (all []inside.Message) {
-	q, found := i.queue(vhost, name)
-	if !found {
+	q := i.queue(vhost, name)
+	if q == nil {
 		return nil
 	}
 	for _, m := range q.Look() {

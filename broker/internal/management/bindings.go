@@ -113,7 +113,7 @@ func (c *call) between(toExchange bool) (*vhost.VHost, []vhost.BindingInfo, erro
 		return nil, nil, err
 	}
 	source, destination := exchangeName(c.PathValue("source")), c.PathValue("destination")
-	_, known := v.QueueInfo(destination)
+	known := v.FindQueue(destination) != nil
 	if toExchange {
 		_, known = v.Exchange(destination)
 	}

@@ -68,7 +68,7 @@ func (d *imported) addExchanges(n *node.Node, into *vhost.VHost) error {
 func (d *imported) addQueues(n *node.Node, into *vhost.VHost) error {
 	for _, q := range d.Queues {
 		v := target(n, into, q.VHost)
-		if _, exists := v.QueueInfo(q.Name); exists {
+		if v.FindQueue(q.Name) != nil {
 			continue
 		}
 		declaration := q.declaration(q.Name)
@@ -90,7 +90,7 @@ func (d *imported) addBindings(n *node.Node, into *vhost.VHost) error {
 		var err error
 		if b.DestinationType == toExchangeType {
 			err = v.BindExchange(b.Source, b.Destination, b.RoutingKey, args)
-		} else if _, known := v.QueueInfo(b.Destination); known {
+		} else if v.FindQueue(b.Destination) != nil {
 			// RabbitMQ exports the bindings of exclusive queues, too, but not the queues.
 			err = v.BindQueue(b.Source, b.Destination, b.RoutingKey, args, nobody{})
 		}

@@ -20,7 +20,7 @@ func (h *Handler) queues() {
 }
 
 // declaredQueue returns a queue as it was declared, in the API and in definitions.
-func declaredQueue(v *vhost.VHost, q vhost.QueueInfo) fields {
+func declaredQueue(v *vhost.VHost, q *vhost.Queue) fields {
 	return fields{
 		"name": q.Name(), "vhost": v.Name(), "type": queueType(q.Config()),
 		"durable": q.Durable, "auto_delete": q.AutoDelete, "arguments": queueArguments(q),
@@ -28,7 +28,7 @@ func declaredQueue(v *vhost.VHost, q vhost.QueueInfo) fields {
 }
 
 // describeQueue returns an element of GET /api/queues.
-func (c *call) describeQueue(v *vhost.VHost, q vhost.QueueInfo) fields {
+func (c *call) describeQueue(v *vhost.VHost, q *vhost.Queue) fields {
 	s, config := q.Stats(), q.Config()
 	bytes := s.ReadyBytes + s.UnackedBytes
 	served := 0 // whether nothing waits for want of a consumer
@@ -95,7 +95,7 @@ func delayedRetry(r queue.Retry) string {
 }
 
 // queueArguments always tell the type, which RabbitMQ adds at the declaration.
-func queueArguments(q vhost.QueueInfo) arguments {
+func queueArguments(q *vhost.Queue) arguments {
 	if _, given := q.Arguments.Get("x-queue-type"); given {
 		return arguments(q.Arguments)
 	}
@@ -117,14 +117,14 @@ func listQueues(c *call) (any, error) {
 }
 
 // queue returns the queue of the path.
-func (c *call) queue() (*vhost.VHost, vhost.QueueInfo, error) {
+func (c *call) queue() (*vhost.VHost, *vhost.Queue, error) {
 	v, err := c.vhost()
 	if err != nil {
-		return nil, vhost.QueueInfo{}, err
+		return nil, nil, err
 	}
-	q, known := v.QueueInfo(c.PathValue("queue"))
-	if !known {
-		return nil, q, notFound
+	q := v.FindQueue(c.PathValue("queue"))
+	if q == nil {
+		return nil, nil, notFound
 	}
 	return v, q, nil
 }
@@ -171,7 +171,7 @@ func putQueue(c *call) (any, error) {
 		return nil, err
 	}
 	name := c.PathValue("queue")
-	_, existed := v.QueueInfo(name)
+	existed := v.FindQueue(name) != nil
 	_, err = v.DeclareQueue(s.declaration(name), nobody{}, func(name string) error {
 		return first(c.may(v, access.Configure, name), c.mayLead(v, name, s.Arguments, "x-dead-letter-exchange"))
 	})

@@ -94,8 +94,8 @@ func (r *running) call(method, path, body string) (status int, answer string) {
 }
 
 func (r *running) ready(queue string) int {
-	q, known := r.VHost("/").QueueInfo(queue)
-	if !known {
+	q := r.VHost("/").FindQueue(queue)
+	if q == nil {
 		return 0
 	}
 	return q.Stats().Ready
@@ -222,8 +222,7 @@ func TestShutdownDoesNotWaitForAFullDisk(t *testing.T) {
 		declared <- err
 	}()
 	testkit.Eventually(t, patience, func() bool {
-		_, there := r.VHost("/").QueueInfo("late")
-		return there
+		return r.VHost("/").FindQueue("late") != nil
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -30,7 +30,7 @@ func (v *VHost) sameArguments(q *Queue, received amqpwire.Table) error {
 		kind = quorum
 	}
 	for _, name := range compared[kind] {
-		if err := sameArgument(name, v.queue(q.Name()), received, q.arguments); err != nil {
+		if err := sameArgument(name, v.queue(q.Name()), received, q.Arguments); err != nil {
 			return err
 		}
 	}

@@ -71,39 +71,26 @@ func exchangeInfo(x *route.Exchange[*Queue]) ExchangeInfo {
 	}
 }
 
-// QueueInfo is what a queue was declared as.
-type QueueInfo struct {
-	*Queue
-	Durable, AutoDelete bool
-	Owner               any // the connection that an exclusive queue belongs to; nil: anyone's
-	Arguments           amqpwire.Table
-}
-
 // Queues returns the queues by name, but for those that stand for direct replies.
-func (v *VHost) Queues() []QueueInfo {
+func (v *VHost) Queues() []*Queue {
 	v.mu.RLock()
-	var all []QueueInfo
+	var all []*Queue
 	for name, q := range v.queues {
 		if !isReply(name) {
-			all = append(all, q.info())
+			all = append(all, q)
 		}
 	}
 	v.mu.RUnlock()
-	slices.SortFunc(all, func(a, b QueueInfo) int { return cmp.Compare(a.Name(), b.Name()) })
+	slices.SortFunc(all, func(a, b *Queue) int { return cmp.Compare(a.Name(), b.Name()) })
 	return all
 }
 
-// QueueInfo returns the queue with that name, whoever it belongs to.
-func (v *VHost) QueueInfo(name string) (QueueInfo, bool) {
-	q := v.lookupQueue(name)
-	if q == nil || isReply(name) {
-		return QueueInfo{}, false
+// FindQueue returns the queue with that name, whoever it belongs to; nil: there is none.
+func (v *VHost) FindQueue(name string) *Queue {
+	if isReply(name) {
+		return nil
 	}
-	return q.info(), true
-}
-
-func (q *Queue) info() QueueInfo {
-	return QueueInfo{Queue: q, Durable: q.durable, AutoDelete: q.autoDelete, Owner: q.owner, Arguments: q.arguments}
+	return v.lookupQueue(name)
 }
 
 // BindingInfo is a binding.

@@ -101,7 +101,7 @@ func (v *VHost) keepQueue(name string, id uint64, d *amqpwire.QueueDeclare) erro
 // lasting reports whether a queue is there again when the broker is. Exclusive ones go with their connection, durable or not.
 func lasting(d *amqpwire.QueueDeclare) bool { return d.Durable && !d.Exclusive }
 
-func (q *Queue) lasting() bool { return q.durable && q.owner == nil }
+func (q *Queue) lasting() bool { return q.Durable && q.Owner == nil }
 
 func (v *VHost) unkeepQueue(q *Queue) {
 	if q.lasting() {

@@ -11,15 +11,15 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Queue is a queue and what it was declared with.
+// Queue is a queue and what it was declared with, which does not change.
 type Queue struct {
 	*queue.Queue
-	vhost      *VHost
-	durable    bool
-	autoDelete bool
-	owner      any // the connection that an exclusive queue belongs to; nil: anyone's
-	arguments  amqpwire.Table
-	deleted    bool // guarded by VHost.change
+	Durable, AutoDelete bool
+	Owner               any // the connection that an exclusive queue belongs to; nil: anyone's
+	Arguments           amqpwire.Table
+
+	vhost   *VHost
+	deleted bool // guarded by VHost.change
 }
 
 // String returns what errors call the queue: "queue 'q' in vhost '/'".
@@ -79,9 +79,9 @@ func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name 
 func (v *VHost) addQueue(
 	d *amqpwire.QueueDeclare, owner any, config queue.Config, make_ func(queue.Config) (*queue.Queue, error),
 ) (*Queue, error) {
-	q := &Queue{vhost: v, durable: d.Durable, autoDelete: d.AutoDelete, arguments: d.Arguments}
+	q := &Queue{vhost: v, Durable: d.Durable, AutoDelete: d.AutoDelete, Arguments: d.Arguments}
 	if d.Exclusive {
-		q.owner = owner
+		q.Owner = owner
 	}
 	config.Expired = func() { _, _ = v.DeleteQueue(q, queue.Condition{Over: true}) }
 	var err error
@@ -106,15 +106,15 @@ func (v *VHost) roomForQueue(name string) error {
 }
 
 func (v *VHost) sameQueue(q *Queue, d *amqpwire.QueueDeclare, owner any) error {
-	if (q.owner != nil) != d.Exclusive || d.Exclusive && q.owner != owner {
+	if (q.Owner != nil) != d.Exclusive || d.Exclusive && q.Owner != owner {
 		return v.locked(q.Name())
 	}
 	for _, arg := range []struct {
 		name              string
 		received, current bool
 	}{
-		{"durable", d.Durable, q.durable},
-		{"auto_delete", d.AutoDelete, q.autoDelete},
+		{"durable", d.Durable, q.Durable},
+		{"auto_delete", d.AutoDelete, q.AutoDelete},
 	} {
 		if arg.received != arg.current {
 			return inequivalent(arg.name, v.queue(q.Name()),
@@ -130,7 +130,7 @@ func (v *VHost) Queue(name string, owner any) (*Queue, error) {
 	if q == nil {
 		return nil, v.noQueue(name)
 	}
-	if q.owner != nil && q.owner != owner {
+	if q.Owner != nil && q.Owner != owner {
 		return nil, v.locked(name)
 	}
 	return q, nil
@@ -166,7 +166,7 @@ func (v *VHost) deleteQueue(q *Queue, if_ queue.Condition) (int, error) {
 
 // ConsumerGone tells that the last consumer of a queue has left, which an auto-delete queue does not survive.
 func (v *VHost) ConsumerGone(q *Queue) {
-	if !q.autoDelete {
+	if !q.AutoDelete {
 		return
 	}
 	v.change.Lock()
@@ -182,7 +182,7 @@ func (v *VHost) OwnerGone(owner any) {
 	var owned []*Queue
 	v.mu.RLock()
 	for _, q := range v.queues {
-		if q.owner == owner {
+		if q.Owner == owner {
 			owned = append(owned, q)
 		}
 	}

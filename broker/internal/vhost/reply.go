@@ -21,7 +21,7 @@ func (v *VHost) NewReplyQueue(owner any) *Queue {
 	name := RandomName(ReplyTo + ".")
 	config := queue.Defaults(name)
 	config.Meter = v.config.Meter
-	q := &Queue{vhost: v, autoDelete: true, owner: owner, Queue: queue.New(config)}
+	q := &Queue{Queue: queue.New(config), AutoDelete: true, Owner: owner, vhost: v}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.queues[name] = q

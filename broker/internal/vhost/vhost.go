@@ -8,7 +8,6 @@
 package vhost
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -201,28 +200,6 @@ func (v *VHost) routeToName(dst []*Queue, name string) []*Queue {
 		dst = append(dst, q)
 	}
 	return dst
-}
-
-// Overview yields what the queues have, by name.
-func (v *VHost) Overview() []QueueOverview {
-	v.mu.RLock()
-	var all []QueueOverview
-	for name, q := range v.queues {
-		all = append(all, QueueOverview{Name: name, queue: q})
-	}
-	v.mu.RUnlock()
-	for i := range all {
-		all[i].Stats = all[i].queue.Stats()
-	}
-	slices.SortFunc(all, func(a, b QueueOverview) int { return cmp.Compare(a.Name, b.Name) })
-	return all
-}
-
-// QueueOverview is what one queue has.
-type QueueOverview struct {
-	Name string
-	queue.Stats
-	queue *Queue
 }
 
 // Close ends everything that runs in the virtual host, and waits for it. What is on disk stays there.

@@ -68,9 +68,9 @@ func TestWhatIsGoneStaysGone(t *testing.T) {
 			after.open()
 			defer after.close()
 			for _, v := range after.hosts {
-				for _, q := range v.Overview() {
-					if name != "purge" || q.Ready > 0 {
-						t.Errorf("queue %s is there, with %d messages", q.Name, q.Ready)
+				for _, q := range v.Queues() {
+					if ready := q.Stats().Ready; name != "purge" || ready > 0 {
+						t.Errorf("queue %s is there, with %d messages", q.Name(), ready)
 					}
 				}
 			}
