@@ -170,24 +170,23 @@ func postBinding(c *call, toExchange bool) (any, error) {
 	if err := c.decode(&s); err != nil {
 		return nil, err
 	}
-	source, destination := exchangeName(c.PathValue("source")), exchangeName(c.PathValue("destination"))
 	args := amqpwire.Table(s.Arguments)
-	if err := c.mayBind(v, source, destination, toExchange); err != nil {
+	b := vhost.BindingInfo{
+		Source: exchangeName(c.PathValue("source")), Destination: exchangeName(c.PathValue("destination")), ToExchange: toExchange,
+		Key: s.RoutingKey, Arguments: args,
+	}
+	if err := c.mayBind(v, b); err != nil {
 		return nil, err
 	}
-	if toExchange {
-		err = v.BindExchange(source, destination, s.RoutingKey, args)
-	} else {
-		err = v.BindQueue(source, destination, s.RoutingKey, args, nobody{})
-	}
-	return created{url.PathEscape(destination) + "/" + url.PathEscape(propertiesKey(s.RoutingKey, args))}, err
+	return created{url.PathEscape(b.Destination) + "/" + url.PathEscape(propertiesKey(b.Key, args))}, v.Bind(b, nobody{})
 }
 
-func (c *call) mayBind(v *vhost.VHost, source, destination string, toExchange bool) error {
-	if toExchange {
-		return first(c.mayExchange(v, access.Write, destination), c.mayExchange(v, access.Read, source))
+func (c *call) mayBind(v *vhost.VHost, b vhost.BindingInfo) error {
+	may := c.may
+	if b.ToExchange {
+		may = c.mayExchange
 	}
-	return first(c.may(v, access.Write, destination), c.mayExchange(v, access.Read, source))
+	return first(may(v, access.Write, b.Destination), c.mayExchange(v, access.Read, b.Source))
 }
 
 func deleteBinding(c *call, toExchange bool) (any, error) {
@@ -195,13 +194,8 @@ func deleteBinding(c *call, toExchange bool) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.mayBind(v, b.Source, b.Destination, toExchange); err != nil {
+	if err := c.mayBind(v, b); err != nil {
 		return nil, err
 	}
-	if toExchange {
-		err = v.UnbindExchange(b.Source, b.Destination, b.Key, b.Arguments)
-	} else {
-		err = v.UnbindQueue(b.Source, b.Destination, b.Key, b.Arguments, nobody{})
-	}
-	return done{}, err
+	return done{}, v.Unbind(b, nobody{})
 }

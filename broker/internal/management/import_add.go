@@ -86,14 +86,13 @@ func (d *imported) addQueues(n *node.Node, into *vhost.VHost) error {
 func (d *imported) addBindings(n *node.Node, into *vhost.VHost) error {
 	for _, b := range d.Bindings {
 		v := target(n, into, b.VHost)
-		args := amqpwire.Table(b.Arguments)
-		var err error
-		if b.DestinationType == toExchangeType {
-			err = v.BindExchange(b.Source, b.Destination, b.RoutingKey, args)
-		} else if v.FindQueue(b.Destination) != nil {
-			// RabbitMQ exports the bindings of exclusive queues, too, but not the queues.
-			err = v.BindQueue(b.Source, b.Destination, b.RoutingKey, args, nobody{})
+		toExchange := b.DestinationType == toExchangeType
+		if !toExchange && v.FindQueue(b.Destination) == nil {
+			continue // RabbitMQ exports the bindings of exclusive queues, too, but not the queues
 		}
+		err := v.Bind(vhost.BindingInfo{
+			Source: b.Source, Destination: b.Destination, ToExchange: toExchange, Key: b.RoutingKey, Arguments: amqpwire.Table(b.Arguments),
+		}, nobody{})
 		if err != nil {
 			return of("binding from", b.Source, err)
 		}

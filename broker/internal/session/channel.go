@@ -102,16 +102,20 @@ func (ch *channel) method(m amqpwire.Method) error {
 	case *amqpwire.ExchangeDelete:
 		return ch.exchangeDelete(m)
 	case *amqpwire.ExchangeBind:
-		return ch.exchangeBind(m)
+		b := vhost.BindingInfo{Source: m.Source, Destination: m.Destination, ToExchange: true, Key: m.RoutingKey, Arguments: m.Arguments}
+		return ch.bind(b, ch.s.vhost.Bind, m.NoWait, &amqpwire.ExchangeBindOk{})
 	case *amqpwire.ExchangeUnbind:
-		return ch.exchangeUnbind(m)
+		b := vhost.BindingInfo{Source: m.Source, Destination: m.Destination, ToExchange: true, Key: m.RoutingKey, Arguments: m.Arguments}
+		return ch.bind(b, ch.s.vhost.Unbind, m.NoWait, &amqpwire.ExchangeUnbindOk{})
 
 	case *amqpwire.QueueDeclare:
 		return ch.queueDeclare(m)
 	case *amqpwire.QueueBind:
-		return ch.queueBind(m)
+		b := vhost.BindingInfo{Source: m.Exchange, Destination: m.Queue, Key: m.RoutingKey, Arguments: m.Arguments}
+		return ch.bind(b, ch.s.vhost.Bind, m.NoWait, &amqpwire.QueueBindOk{})
 	case *amqpwire.QueueUnbind:
-		return ch.queueUnbind(m)
+		b := vhost.BindingInfo{Source: m.Exchange, Destination: m.Queue, Key: m.RoutingKey, Arguments: m.Arguments}
+		return ch.bind(b, ch.s.vhost.Unbind, false, &amqpwire.QueueUnbindOk{})
 	case *amqpwire.QueuePurge:
 		return ch.queuePurge(m)
 	case *amqpwire.QueueDelete:

@@ -33,28 +33,6 @@ func (ch *channel) exchangeDelete(m *amqpwire.ExchangeDelete) error {
 	return ch.changed(m.NoWait, &amqpwire.ExchangeDeleteOk{})
 }
 
-func (ch *channel) exchangeBind(m *amqpwire.ExchangeBind) error {
-	m.Source, m.Destination = vhost.Clean(m.Source), vhost.Clean(m.Destination)
-	if err := ch.s.mayBind("exchange", m.Destination, m.Source); err != nil {
-		return err
-	}
-	if err := ch.s.vhost.BindExchange(m.Source, m.Destination, m.RoutingKey, m.Arguments); err != nil {
-		return err
-	}
-	return ch.changed(m.NoWait, &amqpwire.ExchangeBindOk{})
-}
-
-func (ch *channel) exchangeUnbind(m *amqpwire.ExchangeUnbind) error {
-	m.Source, m.Destination = vhost.Clean(m.Source), vhost.Clean(m.Destination)
-	if err := ch.s.mayBind("exchange", m.Destination, m.Source); err != nil {
-		return err
-	}
-	if err := ch.s.vhost.UnbindExchange(m.Source, m.Destination, m.RoutingKey, m.Arguments); err != nil {
-		return err
-	}
-	return ch.changed(m.NoWait, &amqpwire.ExchangeUnbindOk{})
-}
-
 func (ch *channel) queueDeclare(m *amqpwire.QueueDeclare) error {
 	m.Queue = vhost.Clean(m.Queue)
 	q, err := ch.s.vhost.DeclareQueue(m, ch.s, func(name string) error {
@@ -99,34 +77,26 @@ func (ch *channel) queue(name string, op access.Operation) (*vhost.Queue, error)
 	return ch.s.vhost.Queue(name, ch.s)
 }
 
-func (ch *channel) queueBind(m *amqpwire.QueueBind) error {
-	m.Exchange = vhost.Clean(m.Exchange)
-	name, key, err := ch.named(m.Queue, m.RoutingKey)
-	if err != nil {
+// bind makes a binding, or removes it, and answers.
+func (ch *channel) bind(b vhost.BindingInfo, do func(vhost.BindingInfo, any) error, noWait bool, ok amqpwire.Method) (err error) {
+	b.Source = vhost.Clean(b.Source)
+	kind := "exchange"
+	if b.ToExchange {
+		b.Destination = vhost.Clean(b.Destination)
+	} else {
+		kind = "queue"
+		if b.Destination, b.Key, err = ch.named(b.Destination, b.Key); err != nil {
+			return err
+		}
+	}
+	// It takes as much to unbind: to write the one and read the other.
+	if err := both(ch.s.may(access.Write, kind, b.Destination), ch.s.mayExchange(access.Read, b.Source)); err != nil {
 		return err
 	}
-	if err := ch.s.mayBind("queue", name, m.Exchange); err != nil {
+	if err := do(b, ch.s); err != nil {
 		return err
 	}
-	if err := ch.s.vhost.BindQueue(m.Exchange, name, key, m.Arguments, ch.s); err != nil {
-		return err
-	}
-	return ch.changed(m.NoWait, &amqpwire.QueueBindOk{})
-}
-
-func (ch *channel) queueUnbind(m *amqpwire.QueueUnbind) error {
-	m.Exchange = vhost.Clean(m.Exchange)
-	name, key, err := ch.named(m.Queue, m.RoutingKey)
-	if err != nil {
-		return err
-	}
-	if err := ch.s.mayBind("queue", name, m.Exchange); err != nil {
-		return err
-	}
-	if err := ch.s.vhost.UnbindQueue(m.Exchange, name, key, m.Arguments, ch.s); err != nil {
-		return err
-	}
-	return ch.changed(false, &amqpwire.QueueUnbindOk{})
+	return ch.changed(noWait, ok)
 }
 
 func (ch *channel) queuePurge(m *amqpwire.QueuePurge) error {

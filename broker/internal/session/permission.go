@@ -64,12 +64,6 @@ func (s *Session) mayLead(kind, name string, args amqpwire.Table, arg string) er
 	return s.mayExchange(access.Write, target)
 }
 
-// mayBind checks what it takes to bind a queue or an exchange to an exchange, and to undo that: to write the one and read
-// the other.
-func (s *Session) mayBind(kind, name, exchange string) error {
-	return both(s.may(access.Write, kind, name), s.mayExchange(access.Read, exchange))
-}
-
 // both returns the first error.
 func both(first, second error) error {
 	if first != nil {

@@ -93,15 +93,6 @@ func (v *VHost) FindQueue(name string) *Queue {
 	return v.lookupQueue(name)
 }
 
-// BindingInfo is a binding.
-type BindingInfo struct {
-	Source      string
-	Destination string
-	ToExchange  bool
-	Key         string
-	Arguments   amqpwire.Table
-}
-
 // Bindings returns the bindings that were made, ordered by where they lead from and to. The default exchange has none.
 func (v *VHost) Bindings() []BindingInfo {
 	v.mu.RLock()

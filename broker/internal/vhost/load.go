@@ -139,14 +139,9 @@ func (l *loader) binding(d *registry.Document) error {
 	if v == nil {
 		return nil
 	}
-	source, kind, name, key := d.Names[1], d.Names[2], d.Names[3], d.Names[4]
-	err = v.bind(source, key, args, func() (destination, error) {
-		if kind == toExchange {
-			return v.toExchange(name)
-		}
-		q, err := v.Queue(name, nil)
-		return destination{Queue: q}, err
-	})
+	err = v.bind(BindingInfo{
+		Source: d.Names[1], ToExchange: d.Names[2] == toExchange, Destination: d.Names[3], Key: d.Names[4], Arguments: args,
+	}, nil)
 	if refused, ok := err.(*exception.Error); ok {
 		l.drop(d, bindingKind, refused)
 		return nil

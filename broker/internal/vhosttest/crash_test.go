@@ -95,9 +95,9 @@ func (d *data) change(random *rand.Rand) {
 	case 2, 3:
 		_, err = v.DeclareQueue(&amqpwire.QueueDeclare{Queue: name(), Durable: true}, nobody, anything)
 	case 4, 5:
-		_ = v.BindQueue(name(), name(), name(), nil, nobody) // one of the two may not be there
+		_ = v.Bind(toQueue(name(), name(), name(), nil), nobody) // one of the two may not be there
 	case 6:
-		_ = v.BindExchange(name(), name(), name(), every)
+		_ = v.Bind(toExchange(name(), name(), name(), every), nobody)
 	case 7:
 		err = v.DeleteExchange(name(), false)
 	case 8:

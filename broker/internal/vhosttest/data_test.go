@@ -100,6 +100,14 @@ func persistently(key, body string) *queue.Message {
 	return &queue.Message{RoutingKey: key, Body: []byte(body), TTL: queue.NoTTL, Persistent: true}
 }
 
+func toQueue(source, queue, key string, args amqpwire.Table) vhost.BindingInfo {
+	return vhost.BindingInfo{Source: source, Destination: queue, Key: key, Arguments: args}
+}
+
+func toExchange(source, target, key string, args amqpwire.Table) vhost.BindingInfo {
+	return vhost.BindingInfo{Source: source, Destination: target, ToExchange: true, Key: key, Arguments: args}
+}
+
 // snapshot is what there is, in a form that can be compared.
 type snapshot map[string]hostSnapshot
 

@@ -48,16 +48,16 @@ func TestWhatIsDurableSurvives(t *testing.T) {
 	for _, kind := range []string{"direct", "fanout", "topic", "headers"} {
 		d.exchange(root, kind, kind, true, every)
 		d.declare(root, kind, true, every)
-		d.must(root.BindQueue(kind, kind, "key", every, nobody))
-		d.must(root.BindQueue(kind, kind, "key", nil, nobody))
-		d.must(root.BindQueue("amq."+kind, kind, "", amqpwire.Table{{Name: "x-match", Value: "any"}}, nobody))
+		d.must(root.Bind(toQueue(kind, kind, "key", every), nobody))
+		d.must(root.Bind(toQueue(kind, kind, "key", nil), nobody))
+		d.must(root.Bind(toQueue("amq."+kind, kind, "", amqpwire.Table{{Name: "x-match", Value: "any"}}), nobody))
 	}
 	d.must(root.DeclareExchange(&amqpwire.ExchangeDeclare{Exchange: "internal", Type: "topic", Durable: true, Internal: true}))
 	d.must(root.DeclareExchange(&amqpwire.ExchangeDeclare{Exchange: "going", Type: "topic", Durable: true, AutoDelete: true}))
 	d.exchange(root, "alternate", "direct", true, amqpwire.Table{{Name: "alternate-exchange", Value: "fanout"}})
-	d.must(root.BindExchange("topic", "internal", "a.#", every))
-	d.must(root.BindExchange("topic", "topic", "", nil))
-	d.must(root.BindExchange("going", "fanout", "", nil))
+	d.must(root.Bind(toExchange("topic", "internal", "a.#", every), nobody))
+	d.must(root.Bind(toExchange("topic", "topic", "", nil), nobody))
+	d.must(root.Bind(toExchange("going", "fanout", "", nil), nobody))
 	d.declare(root, "quorum", true, amqpwire.Table{{Name: "x-queue-type", Value: "quorum"}, {Name: "x-delivery-limit", Value: int8(3)}})
 	_, err := root.DeclareQueue(&amqpwire.QueueDeclare{Queue: "auto-delete", Durable: true, AutoDelete: true}, nobody, anything)
 	d.must(err)
@@ -67,8 +67,8 @@ func TestWhatIsDurableSurvives(t *testing.T) {
 		for _, name := range odd {
 			d.exchange(v, name, "direct", true, nil)
 			d.declare(v, name, true, nil)
-			d.must(v.BindQueue(name, name, name, nil, nobody))
-			d.must(v.BindExchange(name, name, name, nil))
+			d.must(v.Bind(toQueue(name, name, name, nil), nobody))
+			d.must(v.Bind(toExchange(name, name, name, nil), nobody))
 		}
 	}
 	_, _, err = root.Publish(persistently("quorum", "body"))
@@ -101,10 +101,10 @@ func TestWhatIsNotDurableDoesNot(t *testing.T) {
 	d.declare(v, "transient", false, nil)
 	exclusive, err := v.DeclareQueue(&amqpwire.QueueDeclare{Queue: "exclusive", Durable: true, Exclusive: true}, owner, anything)
 	d.must(err)
-	d.must(v.BindQueue("amq.direct", "transient", "k", nil, owner))
-	d.must(v.BindQueue("amq.direct", "exclusive", "k", nil, owner))
-	d.must(v.BindExchange("amq.direct", "x", "k", nil))
-	d.must(v.BindExchange("x", "amq.direct", "k", nil))
+	d.must(v.Bind(toQueue("amq.direct", "transient", "k", nil), owner))
+	d.must(v.Bind(toQueue("amq.direct", "exclusive", "k", nil), owner))
+	d.must(v.Bind(toExchange("amq.direct", "x", "k", nil), nobody))
+	d.must(v.Bind(toExchange("x", "amq.direct", "k", nil), nobody))
 	_, _, err = v.Publish(persistently(exclusive.Name(), "x"))
 	d.must(err)
 	d.restart()
@@ -122,15 +122,15 @@ func TestWhatIsDeletedStaysDeleted(t *testing.T) {
 	v := d.add("/")
 	want := d.snapshot()
 	for _, remove := range []func(){
-		func() { d.must(v.UnbindQueue("x", "q", "k", every, nobody)) }, // takes x along, and what is bound to it
+		func() { d.must(v.Unbind(toQueue("x", "q", "k", every), nobody)) }, // takes x along, and what is bound to it
 		func() { d.must(v.DeleteExchange("x", false)) },
 		func() {},
 	} {
 		d.must(v.DeclareExchange(&amqpwire.ExchangeDeclare{Exchange: "x", Type: "topic", Durable: true, AutoDelete: true}))
 		d.must(v.DeclareExchange(&amqpwire.ExchangeDeclare{Exchange: "before", Type: "topic", Durable: true, AutoDelete: true}))
 		q := d.declare(v, "q", true, nil)
-		d.must(v.BindQueue("x", "q", "k", every, nobody))
-		d.must(v.BindExchange("before", "x", "k", nil))
+		d.must(v.Bind(toQueue("x", "q", "k", every), nobody))
+		d.must(v.Bind(toExchange("before", "x", "k", nil), nobody))
 		_, _, err := v.Publish(persistently("q", "x"))
 		d.must(err)
 		remove()
@@ -155,7 +155,7 @@ func TestADeletedVirtualHostStaysDeleted(t *testing.T) {
 		v := d.add(name)
 		d.exchange(v, "x", "direct", true, nil)
 		d.declare(v, "q", true, nil)
-		d.must(v.BindQueue("x", "q", "", nil, nobody))
+		d.must(v.Bind(toQueue("x", "q", "", nil), nobody))
 		_, _, err := v.Publish(persistently("q", "x"))
 		d.must(err)
 	}
@@ -185,15 +185,15 @@ func TestLeftoversAreRemoved(t *testing.T) {
 	want := d.snapshot()
 	d.exchange(v, "x", "direct", true, nil)
 	d.declare(v, "q", true, nil)
-	d.must(v.BindQueue("amq.direct", "q", "k", nil, nobody))
-	d.must(v.BindExchange("amq.direct", "x", "k", nil))
-	d.must(v.BindExchange("x", "amq.direct", "k", nil))
+	d.must(v.Bind(toQueue("amq.direct", "q", "k", nil), nobody))
+	d.must(v.Bind(toExchange("amq.direct", "x", "k", nil), nobody))
+	d.must(v.Bind(toExchange("x", "amq.direct", "k", nil), nobody))
 	d.registry.Delete("queue", "/", "q")
 	d.registry.Delete("exchange", "/", "x")
 	gone := d.add("gone")
 	d.declare(gone, "q", true, nil)
 	d.exchange(gone, "x", "direct", true, nil)
-	d.must(gone.BindQueue("x", "q", "", nil, nobody))
+	d.must(gone.Bind(toQueue("x", "q", "", nil), nobody))
 	_, _, err := gone.Publish(persistently("q", "x"))
 	d.must(err)
 	d.registry.Delete("vhost", "gone")
@@ -226,7 +226,7 @@ func TestWhatExpiredMeanwhileIsDeadLettered(t *testing.T) {
 		})
 		d.exchange(v, "x", "fanout", true, nil)
 		d.declare(v, "z target", true, amqpwire.Table{{Name: "x-expires", Value: int64(time.Hour / time.Millisecond)}})
-		d.must(v.BindQueue("x", "z target", "", nil, nobody))
+		d.must(v.Bind(toQueue("x", "z target", "", nil), nobody))
 		for range 100 {
 			v.Publish(persistently("a source", "body"))
 		}
