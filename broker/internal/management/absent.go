@@ -1,5 +1,7 @@
 package management
 
+import "cmp"
+
 // absent adds the endpoints of what there cannot be any of. The lists are empty, nothing has the name that is asked for, and
 // to make one is an error. Virtual hosts and users in a path must exist.
 func (h *Handler) absent() {
@@ -24,7 +26,7 @@ func (h *Handler) absent() {
 	h.handle("GET /api/topic-permissions/{vhost}/{user}", administrator, missing)
 	h.handle("DELETE /api/topic-permissions/{vhost}/{user}", administrator, missing)
 	h.handle("PUT /api/topic-permissions/{vhost}/{user}", administrator, unavailable("topic-permissions", func(c *call) error {
-		if first(vhostExists(c), userExists(c)) != nil {
+		if cmp.Or(vhostExists(c), userExists(c)) != nil {
 			return badRequest("vhost_or_user_not_found")
 		}
 		return nil
@@ -74,7 +76,9 @@ func nothingIn(exists func(*call) error) endpoint {
 }
 
 func unavailable(what string, exists func(*call) error) endpoint {
-	return func(c *call) (any, error) { return nil, first(exists(c), badRequest(what+" are not supported")) }
+	return func(c *call) (any, error) {
+		return nil, cmp.Or[error](exists(c), badRequest(what+" are not supported"))
+	}
 }
 
 func vhostExists(c *call) error {

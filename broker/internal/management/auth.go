@@ -111,13 +111,3 @@ func (c *call) mayExchange(v *vhost.VHost, op access.Operation, name string) err
 	}
 	return c.may(v, op, name)
 }
-
-// first returns the first error there is.
-func first(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -186,7 +186,7 @@ func (c *call) mayBind(v *vhost.VHost, b vhost.BindingInfo) error {
 	if b.ToExchange {
 		may = c.mayExchange
 	}
-	return first(may(v, access.Write, b.Destination), c.mayExchange(v, access.Read, b.Source))
+	return cmp.Or(may(v, access.Write, b.Destination), c.mayExchange(v, access.Read, b.Source))
 }
 
 func deleteBinding(c *call, toExchange bool) (any, error) {

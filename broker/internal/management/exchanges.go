@@ -1,6 +1,7 @@
 package management
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/reprisemq/reprise/broker/internal/access"
@@ -99,7 +100,7 @@ func putExchange(c *call) (any, error) {
 		return nil, err
 	}
 	name := exchangeName(c.PathValue("exchange"))
-	if err := first(c.mayExchange(v, access.Configure, name), c.mayLead(v, name, s.Arguments, "alternate-exchange")); err != nil {
+	if err := cmp.Or(c.mayExchange(v, access.Configure, name), c.mayLead(v, name, s.Arguments, "alternate-exchange")); err != nil {
 		return nil, err
 	}
 	_, existed := v.Exchange(name)
@@ -123,7 +124,7 @@ func (c *call) mayLead(v *vhost.VHost, name string, args arguments, arg string) 
 	if !given || !ok { // of the wrong type: it is refused for that
 		return nil
 	}
-	return first(c.may(v, access.Read, name), c.mayExchange(v, access.Write, exchange))
+	return cmp.Or(c.may(v, access.Read, name), c.mayExchange(v, access.Write, exchange))
 }
 
 func deleteExchange(c *call) (any, error) {

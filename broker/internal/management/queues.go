@@ -1,6 +1,8 @@
 package management
 
 import (
+	"cmp"
+
 	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/broker/internal/session"
@@ -173,7 +175,7 @@ func putQueue(c *call) (any, error) {
 	name := c.PathValue("queue")
 	existed := v.FindQueue(name) != nil
 	_, err = v.DeclareQueue(s.declaration(name), nobody{}, func(name string) error {
-		return first(c.may(v, access.Configure, name), c.mayLead(v, name, s.Arguments, "x-dead-letter-exchange"))
+		return cmp.Or(c.may(v, access.Configure, name), c.mayLead(v, name, s.Arguments, "x-dead-letter-exchange"))
 	})
 	return stored(existed), err
 }

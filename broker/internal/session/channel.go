@@ -71,7 +71,7 @@ func (ch *channel) release() {
 	rest := ch.unacked.takeAll(nil)
 	ch.mu.Unlock()
 	slices.SortStableFunc(rest, byConsumer)
-	ch.s.requeue(rest, true)
+	ch.settleAll(settlement{rest, nack(true, true)})
 	// Whoever is next in their place begins with what has come back.
 	for _, c := range consumers {
 		ch.leave(c)
@@ -138,15 +138,9 @@ func (ch *channel) method(m amqpwire.Method) error {
 	case *amqpwire.BasicAck:
 		return ch.ack(m)
 	case *amqpwire.BasicNack:
-		if m.Requeue {
-			return ch.settle(m.DeliveryTag, m.Multiple, giveBack)
-		}
-		return ch.settle(m.DeliveryTag, m.Multiple, reject)
+		return ch.settle(m.DeliveryTag, m.Multiple, nack(m.Requeue, false))
 	case *amqpwire.BasicReject:
-		if m.Requeue {
-			return ch.settle(m.DeliveryTag, false, giveBackFailed)
-		}
-		return ch.settle(m.DeliveryTag, false, rejectFailed)
+		return ch.settle(m.DeliveryTag, false, nack(m.Requeue, true))
 	case *amqpwire.BasicRecover:
 		return ch.basicRecover(m.Requeue, &amqpwire.BasicRecoverOk{})
 	case *amqpwire.BasicRecoverAsync:

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"cmp"
+
 	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/queue"
@@ -11,7 +13,7 @@ import (
 func (ch *channel) exchangeDeclare(m *amqpwire.ExchangeDeclare) error {
 	m.Exchange = vhost.Clean(m.Exchange)
 	if !m.Passive {
-		if err := both(ch.s.mayExchange(access.Configure, m.Exchange),
+		if err := cmp.Or(ch.s.mayExchange(access.Configure, m.Exchange),
 			ch.s.mayLead("exchange", m.Exchange, m.Arguments, "alternate-exchange")); err != nil {
 			return err
 		}
@@ -39,7 +41,7 @@ func (ch *channel) queueDeclare(m *amqpwire.QueueDeclare) error {
 		if m.Passive {
 			return nil
 		}
-		return both(ch.s.mayQueue(access.Configure, name), ch.s.mayLead("queue", name, m.Arguments, "x-dead-letter-exchange"))
+		return cmp.Or(ch.s.mayQueue(access.Configure, name), ch.s.mayLead("queue", name, m.Arguments, "x-dead-letter-exchange"))
 	})
 	if err != nil {
 		return err
@@ -90,7 +92,7 @@ func (ch *channel) bind(b vhost.BindingInfo, do func(vhost.BindingInfo, any) err
 		}
 	}
 	// It takes as much to unbind: to write the one and read the other.
-	if err := both(ch.s.may(access.Write, kind, b.Destination), ch.s.mayExchange(access.Read, b.Source)); err != nil {
+	if err := cmp.Or(ch.s.may(access.Write, kind, b.Destination), ch.s.mayExchange(access.Read, b.Source)); err != nil {
 		return err
 	}
 	if err := do(b, ch.s); err != nil {

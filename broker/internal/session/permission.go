@@ -1,6 +1,8 @@
 package session
 
 import (
+	"cmp"
+
 	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/internal/amqpwire"
@@ -58,16 +60,5 @@ func (s *Session) mayLead(kind, name string, args amqpwire.Table, arg string) er
 	if !given || !ok { // of the wrong type: it is refused for that
 		return nil
 	}
-	if err := s.may(access.Read, kind, name); err != nil {
-		return err
-	}
-	return s.mayExchange(access.Write, target)
-}
-
-// both returns the first error.
-func both(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
+	return cmp.Or(s.may(access.Read, kind, name), s.mayExchange(access.Write, target))
 }

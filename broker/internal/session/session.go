@@ -151,7 +151,8 @@ func New(conn net.Conn, config *Config) *Session {
 		s.stats = new(stats.Node)
 	}
 	s.confirms.store, s.confirms.out = config.Store, s.out
-	s.in = amqpwire.NewReader(s.traffic.reader(conn), minFrameMax)
+	s.traffic.Conn = conn
+	s.in = amqpwire.NewReader(&s.traffic, minFrameMax)
 	return s
 }
 
@@ -163,7 +164,7 @@ func (s *Session) Serve() error {
 
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := s.out.run(s.traffic.writer(s.conn)); err != nil {
+		if err := s.out.run(&s.traffic); err != nil {
 			s.cancel(fmt.Errorf("write: %w", err))
 		}
 	})

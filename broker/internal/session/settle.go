@@ -13,40 +13,35 @@ import (
 // settlement is what becomes of deliveries.
 type settlement struct {
 	deliveries []delivery
-	how        func(*channel, []delivery)
+	how        disposition
 }
 
-// The ways to settle deliveries.
-func ack(ch *channel, ds []delivery) {
-	ch.s.byQueue(ds, func(q *vhost.Queue, items []*queue.Item) {
-		ch.counter.AddFrom(q.Quorum(), stats.Ack, uint64(len(items)))
-		q.Ack(items...)
-	})
+// disposition settles deliveries of one queue.
+type disposition func(*channel, *vhost.Queue, []*queue.Item)
+
+func ack(ch *channel, q *vhost.Queue, items []*queue.Item) {
+	ch.counter.AddFrom(q.Quorum(), stats.Ack, uint64(len(items)))
+	q.Ack(items...)
 }
 
-func reject(ch *channel, ds []delivery) {
-	ch.s.byQueue(ds, func(q *vhost.Queue, items []*queue.Item) { q.Reject(false, items...) })
-}
-
-func rejectFailed(ch *channel, ds []delivery) {
-	ch.s.byQueue(ds, func(q *vhost.Queue, items []*queue.Item) { q.Reject(true, items...) })
-}
-
-func giveBack(ch *channel, ds []delivery)       { ch.s.requeue(ds, false) }
-func giveBackFailed(ch *channel, ds []delivery) { ch.s.requeue(ds, true) }
-
-// requeue gives deliveries back. Those that failed are counted: by basic.reject or the end of a channel, but not by
+// nack gives deliveries back, or up. Those that failed are counted: by basic.reject or the end of a channel, but not by
 // basic.nack (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
-func (s *Session) requeue(ds []delivery, counted bool) {
-	s.byQueue(ds, func(q *vhost.Queue, items []*queue.Item) { q.Requeue(counted, items...) })
+func nack(requeue, failed bool) disposition {
+	return func(_ *channel, q *vhost.Queue, items []*queue.Item) {
+		if requeue {
+			q.Requeue(failed, items...)
+		} else {
+			q.Reject(failed, items...)
+		}
+	}
 }
 
-// byQueue calls f for each queue with its items, in the order of delivery. It makes room in ds for the purpose.
-func (s *Session) byQueue(ds []delivery, f func(*vhost.Queue, []*queue.Item)) {
-	ds = slices.DeleteFunc(ds, func(d delivery) bool { return d.released })
+// settleAll tells each queue of its deliveries, in their order. It uses the room of the settlement for the purpose.
+func (ch *channel) settleAll(s settlement) {
+	ds := slices.DeleteFunc(s.deliveries, func(d delivery) bool { return d.released })
 	for len(ds) > 0 {
 		q := ds[0].queue
-		items, others := s.items[:0], ds[:0]
+		items, others := ch.s.items[:0], ds[:0]
 		for _, d := range ds {
 			if d.queue == q {
 				items = append(items, d.item)
@@ -54,13 +49,13 @@ func (s *Session) byQueue(ds []delivery, f func(*vhost.Queue, []*queue.Item)) {
 				others = append(others, d)
 			}
 		}
-		f(q, items)
+		s.how(ch, q, items)
 		clear(items)
-		s.items, ds = items, others
+		ch.s.items, ds = items, others
 	}
 }
 
-func (ch *channel) settle(tag uint64, multiple bool, how func(*channel, []delivery)) error {
+func (ch *channel) settle(tag uint64, multiple bool, how disposition) error {
 	ch.mu.Lock()
 	taken, err := ch.take(nil, tag, multiple)
 	ch.mu.Unlock()
@@ -105,7 +100,7 @@ func (ch *channel) finish(s settlement) {
 	for _, c := range credited {
 		c.queue.Credit(&c.Consumer)
 	}
-	s.how(ch, s.deliveries)
+	ch.settleAll(s)
 	for _, c := range credited {
 		c.queue.Dispatch()
 	}
@@ -118,7 +113,7 @@ func (ch *channel) basicRecover(again bool, ok amqpwire.Method) error {
 	ch.mu.Lock()
 	all := ch.unacked.takeAll(nil)
 	ch.mu.Unlock()
-	ch.finish(settlement{all, giveBack}) // transaction or not
+	ch.finish(settlement{all, nack(true, false)}) // transaction or not
 	if ok != nil {
 		ch.send(ok)
 	}

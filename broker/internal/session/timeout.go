@@ -49,7 +49,7 @@ func (s *Session) ackTimeouts() {
 		for c := range late {
 			ch.timedOut(c)
 		}
-		s.requeue(overdue, false) // not to those any more
+		ch.settleAll(settlement{overdue, nack(true, false)}) // not to those any more
 	}
 }
 

@@ -1,42 +1,32 @@
 package session
 
 import (
-	"io"
+	"net"
 	"sync/atomic"
 
 	"github.com/reprisemq/reprise/broker/internal/stats"
 )
 
-// traffic counts what goes over a connection.
+// traffic is a connection that counts what goes over it.
 type traffic struct {
+	net.Conn
 	bytesIn, bytesOut  atomic.Uint64
 	readsIn, writesOut atomic.Uint64 // a system call may carry many frames
 }
 
-func (t *traffic) reader(r io.Reader) io.Reader { return countedReader{r, t} }
-func (t *traffic) writer(w io.Writer) io.Writer { return countedWriter{w, t} }
-
-type countedReader struct {
-	io.Reader
-	traffic *traffic
-}
-
-func (r countedReader) Read(b []byte) (int, error) {
-	n, err := r.Reader.Read(b)
-	r.traffic.bytesIn.Add(uint64(n))
-	r.traffic.readsIn.Add(1)
+// Read implements [net.Conn].
+func (t *traffic) Read(b []byte) (int, error) {
+	n, err := t.Conn.Read(b)
+	t.bytesIn.Add(uint64(n))
+	t.readsIn.Add(1)
 	return n, err
 }
 
-type countedWriter struct {
-	io.Writer
-	traffic *traffic
-}
-
-func (w countedWriter) Write(b []byte) (int, error) {
-	n, err := w.Writer.Write(b)
-	w.traffic.bytesOut.Add(uint64(n))
-	w.traffic.writesOut.Add(1)
+// Write implements [net.Conn].
+func (t *traffic) Write(b []byte) (int, error) {
+	n, err := t.Conn.Write(b)
+	t.bytesOut.Add(uint64(n))
+	t.writesOut.Add(1)
 	return n, err
 }
 
