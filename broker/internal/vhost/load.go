@@ -66,13 +66,21 @@ func (l *loader) host(d *registry.Document) error {
 	return nil
 }
 
-// of returns the virtual host that something belongs to, or removes what belongs to none.
-func (l *loader) of(d *registry.Document, kind string) *VHost {
+// open decodes a document and the arguments in it. It returns the virtual host that the document belongs to, or removes the
+// document if there is none.
+func (l *loader) open(d *registry.Document, kind string, kept any, encoded *encodedArgs) (*VHost, amqpwire.Table, error) {
+	if err := d.Decode(kept); err != nil {
+		return nil, nil, err
+	}
+	args, err := encoded.decode()
+	if err != nil {
+		return nil, nil, d.Damaged(err)
+	}
 	v := l.hosts[d.Names[0]]
 	if v == nil {
 		l.drop(d, kind, "there is no such virtual host")
 	}
-	return v
+	return v, args, nil
 }
 
 func (l *loader) drop(d *registry.Document, kind string, why any) {
@@ -82,16 +90,9 @@ func (l *loader) drop(d *registry.Document, kind string, why any) {
 
 func (l *loader) exchange(d *registry.Document) error {
 	var kept exchangeDocument
-	if err := d.Decode(&kept); err != nil {
-		return err
-	}
-	args, err := kept.Arguments.decode()
-	if err != nil {
-		return d.Damaged(err)
-	}
-	v := l.of(d, exchangeKind)
+	v, args, err := l.open(d, exchangeKind, &kept, &kept.Arguments)
 	if v == nil {
-		return nil
+		return err
 	}
 	err = v.addExchange(d.Names[1], &amqpwire.ExchangeDeclare{
 		Type: kept.Type, Durable: true, AutoDelete: kept.AutoDelete, Internal: kept.Internal, Arguments: args,
@@ -104,16 +105,9 @@ func (l *loader) exchange(d *registry.Document) error {
 
 func (l *loader) queue(d *registry.Document) error {
 	var kept queueDocument
-	if err := d.Decode(&kept); err != nil {
-		return err
-	}
-	args, err := kept.Arguments.decode()
-	if err != nil {
-		return d.Damaged(err)
-	}
-	v := l.of(d, queueKind)
+	v, args, err := l.open(d, queueKind, &kept, &kept.Arguments)
 	if v == nil {
-		return nil
+		return err
 	}
 	l.ids = append(l.ids, kept.ID)
 	declared := &amqpwire.QueueDeclare{Durable: true, AutoDelete: kept.AutoDelete, Arguments: args}
@@ -128,16 +122,9 @@ func (l *loader) queue(d *registry.Document) error {
 
 func (l *loader) binding(d *registry.Document) error {
 	var kept bindingDocument
-	if err := d.Decode(&kept); err != nil {
-		return err
-	}
-	args, err := kept.Arguments.decode()
-	if err != nil {
-		return d.Damaged(err)
-	}
-	v := l.of(d, bindingKind)
+	v, args, err := l.open(d, bindingKind, &kept, &kept.Arguments)
 	if v == nil {
-		return nil
+		return err
 	}
 	err = v.bind(BindingInfo{
 		Source: d.Names[1], ToExchange: d.Names[2] == toExchange, Destination: d.Names[3], Key: d.Names[4], Arguments: args,

@@ -3,29 +3,20 @@ package vhost
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// integer returns the value of any of the wire's integer types.
+// integer returns the value of any of the wire's integer types. None of them is a uint64, which timestamps are.
 func integer(v any) (int64, bool) {
-	switch n := v.(type) {
-	case int8:
-		return int64(n), true
-	case uint8:
-		return int64(n), true
-	case int16:
-		return int64(n), true
-	case uint16:
-		return int64(n), true
-	case int32:
-		return int64(n), true
-	case uint32:
-		return int64(n), true
-	case int64:
-		return n, true
+	switch n := reflect.ValueOf(v); {
+	case n.CanInt():
+		return n.Int(), true
+	case n.CanUint() && n.Kind() != reflect.Uint64:
+		return int64(n.Uint()), true
 	}
 	return 0, false
 }
