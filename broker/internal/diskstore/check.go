@@ -124,7 +124,7 @@ type contents struct {
 	documents []Document
 	expected  map[uint64]int // messages in each queue, by the counts
 	counted   bool           // all counts can be read
-	found     map[level]*count
+	found     map[level]*tally
 	visit     func(key, value []byte) error // is called for each message; may be nil
 }
 
@@ -151,7 +151,7 @@ func (c *contents) readCounts(from *source) error {
 
 // read reads what can be read.
 func (c *contents) read(from *source) error {
-	c.found = make(map[level]*count)
+	c.found = make(map[level]*tally)
 	if err := c.readCounts(from); err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (c *contents) read(from *source) error {
 		at := level{k.Queue, k.Level}
 		n := c.found[at]
 		if n == nil {
-			n = &count{level: at}
+			n = &tally{level: at}
 			c.found[at] = n
 		}
 		n.messages++

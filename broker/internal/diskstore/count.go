@@ -12,26 +12,22 @@ type level struct {
 	level uint8
 }
 
-// count is how many messages there are in a level. It is written with the changes that changed it, so that nobody has to
+// tally is how many messages there are in a level. It is written with the changes that changed it, so that nobody has to
 // count them when the store is opened.
-type count struct {
+type tally struct {
 	level    level
 	messages int
 	bytes    int64
 	// transients says that there may be some that are to be gone when the store is opened. It lasts until the level is
 	// empty.
 	transients bool
-
-	dirty bool // it is among the counts of what is being gathered
-	gone  bool // with its queue
 }
 
-// tally is a count as it was at a moment.
-type tally struct {
-	level      level
-	messages   int
-	bytes      int64
-	transients bool
+// count is a tally that is kept up to date.
+type count struct {
+	tally
+	dirty bool // it is among the counts of what is being gathered
+	gone  bool // with its queue
 }
 
 func (d *disk) count(k Key, messages int, bytes int64, transient bool) {
@@ -52,7 +48,7 @@ func (d *disk) countOf(at level) *count {
 			return c
 		}
 	}
-	c := &count{level: at}
+	c := &count{tally: tally{level: at}}
 	d.counts[at.queue] = append(d.counts[at.queue], c)
 	return c
 }
@@ -62,14 +58,12 @@ func (g *gathering) cut() {
 	p := part{changes: len(g.changes), others: len(g.others)}
 	for _, c := range g.counts {
 		if c.dirty = false; !c.gone {
-			p.counts = append(p.counts, c.tally())
+			p.counts = append(p.counts, c.tally)
 		}
 	}
 	g.parts = append(g.parts, p)
 	g.from, g.bytes, g.counts = len(g.changes), 0, g.counts[:0]
 }
-
-func (c *count) tally() tally { return tally{c.level, c.messages, c.bytes, c.transients} }
 
 func (c tally) write(b *pebble.Batch) error {
 	key := append(queueKey(prefixCount, c.level.queue), c.level.level)

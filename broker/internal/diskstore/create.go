@@ -55,12 +55,7 @@ func (d *disk) create() error {
 	if err := db.Close(); err != nil {
 		return err
 	}
-	v, err := takeInventory(d.fs, path+unfinished)
-	if err != nil {
-		return err
-	}
-	v.sealed = true
-	if err := writeInventory(d.fs, path+unfinished, v); err != nil {
+	if err := sealInventory(d.fs, path+unfinished, nil); err != nil {
 		return err
 	}
 	if err := writeFormat(d.fs, d.dir); err != nil {

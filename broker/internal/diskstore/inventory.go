@@ -130,22 +130,32 @@ func writeInventory(fs vfs.FS, database string, v inventory) error {
 	return syncDir(fs, database)
 }
 
-// takeInventory reads all files of a database.
-func takeInventory(fs vfs.FS, database string) (inventory, error) {
-	v := inventory{number: 1, files: make(map[string]extent)}
+// sealInventory writes the inventory of a database that nobody has open. It reads all files but the tables and value files
+// that are known.
+func sealInventory(fs vfs.FS, database string, known map[string]extent) error {
+	v := inventory{number: 1, sealed: true, files: make(map[string]extent)}
 	names, err := fs.List(database)
 	if err != nil {
-		return v, err
+		return err
 	}
 	for _, name := range names {
 		if !listed(name) {
 			continue
 		}
-		if v.files[name], err = measure(fs, fs.PathJoin(database, name), -1); err != nil {
-			return v, err
+		path := fs.PathJoin(database, name)
+		about, err := fs.Stat(path)
+		if err != nil {
+			return err
 		}
+		is, ok := known[name]
+		if !ok || !isBulk(name) || about.Size() != is.length {
+			if is, err = measure(fs, path, -1); err != nil {
+				return err
+			}
+		}
+		v.files[name] = is
 	}
-	return v, nil
+	return writeInventory(fs, database, v)
 }
 
 // listed reports whether a file of the database is in its inventory.

@@ -89,14 +89,14 @@ func (d *disk) Levels(queue uint64) (all []Level, err error) {
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		*d.countOf(c.level) = *c
+		d.countOf(c.level).tally = *c
 		return true, err
 	})
 	return all, err
 }
 
 // dropTransients forgets the messages that were on disk for want of memory, as if the process had kept them in it.
-func (d *disk) dropTransients(c *count) error {
+func (d *disk) dropTransients(c *tally) error {
 	b := d.db.NewBatch()
 	defer b.Close()
 	err := d.messages(c.level.queue, c.level.level, 0, func(m Loaded) bool {
@@ -111,7 +111,7 @@ func (d *disk) dropTransients(c *count) error {
 		return err
 	}
 	c.transients = false
-	if err := c.tally().write(b); err != nil {
+	if err := c.write(b); err != nil {
 		return err
 	}
 	return b.Commit(pebble.Sync)
@@ -153,7 +153,7 @@ func (d *disk) Documents(prefix string) iter.Seq2[Document, error] {
 	}
 }
 
-func parseCount(key, value []byte) (*count, error) {
+func parseCount(key, value []byte) (*tally, error) {
 	if len(key) != 1+8+1 {
 		return nil, fmt.Errorf("count %x: %w", key, ErrDamaged)
 	}
@@ -165,7 +165,7 @@ func parseCount(key, value []byte) (*count, error) {
 	if m <= 0 {
 		return nil, fmt.Errorf("count %x: %w", key, ErrDamaged)
 	}
-	return &count{
+	return &tally{
 		level:    level{binary.BigEndian.Uint64(key[1:]), key[9]},
 		messages: int(messages), bytes: bytes, transients: len(value) > n+m,
 	}, nil

@@ -110,7 +110,7 @@ func (d *disk) rewrite(from *source, made string, repair func([]Document) []Docu
 		err = errors.Join(err, b.Set(documentKey(doc.Name), doc.Value, nil))
 	}
 	for _, n := range c.found {
-		err = errors.Join(err, n.tally().write(b))
+		err = errors.Join(err, n.write(b))
 	}
 	// Which messages had been delivered is not known.
 	if err = errors.Join(err, b.Set([]byte{prefixOpen}, nil, nil)); err == nil {
@@ -122,12 +122,7 @@ func (d *disk) rewrite(from *source, made string, repair func([]Document) []Docu
 	if err = errors.Join(err, b.Close(), to.Close()); err != nil {
 		return nil, err
 	}
-	v, err := takeInventory(d.fs.FS, made)
-	if err != nil {
-		return nil, err
-	}
-	v.sealed = true
-	return c, writeInventory(d.fs.FS, made, v)
+	return c, sealInventory(d.fs.FS, made, nil)
 }
 
 // valueOf returns the value that an iterator is at. Pebble panics when the value is in a file that it cannot open.

@@ -254,16 +254,8 @@ func (t *tracker) again() {
 
 // inventory brings the inventory up to date before something is done that relies on it. If that fails, so has the store.
 func (g *guard) inventory() {
-	for {
-		err := g.tracker.write(false)
-		if err == nil {
-			return
-		}
-		if full(err) && g.awaitRoom(err) {
-			continue
-		}
-		g.d.fail(err)
-		park()
+	for again := true; again; {
+		again = g.survive(g.tracker.write(false))
 	}
 }
 
