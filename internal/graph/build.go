@@ -257,15 +257,10 @@ func (b *builder) returns() {
 
 // reached are the nodes to which bindings lead from one, and it itself.
 func (b *builder) reached(id string) []string {
-	all := []string{id}
-	for i := 0; i < len(all); i++ { // grows while it is walked
-		for _, e := range b.Edges {
-			if e.From == all[i] && e.Way == Bound && !slices.Contains(all, e.To) {
-				all = append(all, e.To)
-			}
-		}
+	if b.node(id, Other).Kind != Exchange {
+		return []string{id}
 	}
-	return all
+	return append(b.Beyond(id), id)
 }
 
 func plural(n int, what string) string {

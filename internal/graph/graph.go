@@ -144,6 +144,22 @@ func (g *Graph) edge(from, to string, way Way, label string) {
 	}
 }
 
+// Beyond returns the nodes to which messages go from one, directly or through exchanges alone.
+func (g *Graph) Beyond(id string) []string {
+	all := []string{id}
+	for i := 0; i < len(all); i++ { // grows while it is walked
+		if at := g.find(all[i]); i > 0 && (at < 0 || g.Nodes[at].Kind != Exchange) {
+			continue
+		}
+		for _, e := range g.Edges {
+			if e.From == all[i] && !slices.Contains(all, e.To) {
+				all = append(all, e.To)
+			}
+		}
+	}
+	return all[1:]
+}
+
 // span is how long messages wait at the least and at the most.
 type span struct{ low, high time.Duration }
 

@@ -217,7 +217,7 @@ func (b *graphBuilder) byWayBack() {
 		for _, w := range b.Nodes {
 			switch {
 			case w.Kind != graph.Work:
-			case n.Kind == graph.Wait && b.reaches(n.ID, w.ID):
+			case n.Kind == graph.Wait && slices.Contains(b.Beyond(n.ID), w.ID):
 				b.edge(w.ID, entry, graph.Retried, "fails")
 			case n.Kind == graph.Failed && strings.HasPrefix(strings.TrimPrefix(w.ID, "queue/"), strings.TrimSuffix(name, "failed")):
 				b.edge(w.ID, entry, graph.Parked, "parked")
@@ -240,26 +240,4 @@ func (b *graphBuilder) entry(id string) (entry string, ok bool) {
 		id = from[0]
 	}
 	return "", false
-}
-
-// reaches reports whether messages go from one node to another through exchanges alone.
-func (b *graphBuilder) reaches(from, to string) bool {
-	seen := map[string]bool{}
-	var visit func(string) bool
-	visit = func(id string) bool {
-		for _, e := range b.Edges {
-			if e.From != id || seen[e.To] {
-				continue
-			}
-			if e.To == to {
-				return true
-			}
-			seen[e.To] = true
-			if b.node(e.To).Kind == graph.Exchange && visit(e.To) {
-				return true
-			}
-		}
-		return false
-	}
-	return visit(from)
 }

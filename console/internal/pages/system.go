@@ -142,29 +142,12 @@ func (s *system) rows(workers []flow.Worker) []queueRow {
 
 // reach counts what is in the queues of a kind that the work queue sends its failures
 // to, be it through exchanges.
-func (s *system) reach(from string, kind graph.Kind) int64 {
-	nodes := map[string]graph.Node{}
+func (s *system) reach(from string, kind graph.Kind) (total int64) {
+	beyond := s.graph.Beyond(from)
 	for _, n := range s.graph.Nodes {
-		nodes[n.ID] = n
-	}
-	seen := map[string]bool{from: true}
-	total := int64(0)
-	var visit func(string)
-	visit = func(id string) {
-		for _, e := range s.graph.Edges {
-			if e.From != id || seen[e.To] {
-				continue
-			}
-			seen[e.To] = true
-			n := nodes[e.To]
-			if n.Kind == kind && n.Count != nil {
-				total += n.Count.Ready + n.Count.Unacked
-			}
-			if n.Kind == graph.Exchange {
-				visit(e.To)
-			}
+		if n.Kind == kind && n.Count != nil && slices.Contains(beyond, n.ID) {
+			total += n.Count.Ready + n.Count.Unacked
 		}
 	}
-	visit(from)
 	return total
 }
