@@ -100,8 +100,8 @@ func (b *Broker) fetchQueues(ctx context.Context) (map[string]QueueFigures, erro
 		} `json:"message_stats"`
 	}
 	const columns = "name,messages_ready,messages_unacknowledged,consumers,arguments,message_stats.publish_details.rate"
-	if err := b.get(ctx, "queues", columns, &answer); err != nil {
-		return nil, err
+	if err := b.api.Get(ctx, "queues/"+url.PathEscape(b.vhost)+"?columns="+columns, &answer); err != nil {
+		return nil, b.denied(err)
 	}
 	queues := make(map[string]QueueFigures, len(answer))
 	for _, q := range answer {
@@ -129,15 +129,6 @@ func (b *Broker) fetchTopology(ctx context.Context) (t topology.Topology, err er
 	}
 	t.Bindings = there.Bindings
 	return t, nil
-}
-
-// get reads one list of the broker's virtual host.
-func (b *Broker) get(ctx context.Context, what, columns string, into any) error {
-	path := what + "/" + url.PathEscape(b.vhost)
-	if columns != "" {
-		path += "?columns=" + columns
-	}
-	return b.denied(b.api.Get(ctx, path, into))
 }
 
 // denied says of which virtual host the user may not see anything.

@@ -3,10 +3,12 @@ package pages
 import (
 	"fmt"
 	"html/template"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/reprisemq/reprise/console/internal/show"
 	"github.com/reprisemq/reprise/console/internal/web"
@@ -209,3 +211,27 @@ func readFlash(c *web.Call) *flash {
 }
 
 func messagePath(id failed.ID) string { return fmt.Sprintf("/messages/%d", id) }
+
+// pair is a field of a form that is hidden in another.
+type pair struct{ Name, Value string }
+
+// pairs are the values of a form, sorted by name.
+func pairs(v url.Values) []pair {
+	var all []pair
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		for _, value := range v[name] {
+			all = append(all, pair{name, value})
+		}
+	}
+	return all
+}
+
+// DescribeFilter returns what a filter selects, in words, and of a group also its name.
+func DescribeFilter(f failed.Filter, groupName ...string) string {
+	words := show.Visible(f.String())
+	for _, name := range groupName {
+		group := fmt.Sprintf("group %d", f.Group)
+		words = strings.Replace(words, group, group+" (“"+name+"”)", 1)
+	}
+	return words
+}
