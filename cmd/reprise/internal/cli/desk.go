@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/console"
@@ -217,14 +219,13 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 	if err != nil {
 		return err
 	}
-	running, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	var parts sync.WaitGroup
+	parts, running := errgroup.WithContext(ctx)
 	start := func(what string, run func(context.Context) error) {
-		parts.Go(func() {
+		parts.Go(func() error {
 			if err := run(running); err != nil && running.Err() == nil {
-				end(fmt.Errorf("%s: %w", what, err))
+				return fmt.Errorf("%s: %w", what, err)
 			}
+			return nil
 		})
 	}
 	if d.listen != "" {
@@ -249,16 +250,15 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 			})
 		})
 	})
-	select {
-	case <-running.Done():
-	case err := <-d.web.failed:
-		end(err)
-	}
-	parts.Wait()
-	if cause := context.Cause(running); !errors.Is(cause, context.Canceled) {
-		return cause
-	}
-	return nil
+	parts.Go(func() error {
+		select {
+		case err := <-d.web.failed:
+			return err
+		case <-running.Done():
+			return nil
+		}
+	})
+	return parts.Wait()
 }
 
 // ingest empties queues into the archive until ctx ends.

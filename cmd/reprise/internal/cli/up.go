@@ -1,12 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -170,22 +170,26 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 		workers = append(workers, named)
 	}
 	health.works(client, workers)
-	running, end := context.WithCancel(context.Background())
-	defer end()
-	defer parts.desk.start(client, workers)()
-	go func() {
-		for running.Err() == nil {
-			select {
-			case <-stop.ctx.Done():
-				log.Info("draining: running handlers finish, other messages go back (Ctrl-C again ends at once)")
-				end()
-			case err := <-web.failed: // nobody's message has to wait for that
-				log.Error("metrics and health are not served any more", "error", err)
-			case <-running.Done():
-			}
+	var consuming []reprise.Runner
+	for _, w := range workers {
+		consuming = append(consuming, reprise.RunnerFunc(w.run))
+	}
+	var group reprise.Group
+	group.Add(parts.desk.beside(client, workers))
+	group.Add(consuming...) // they stop before the desk: what they park last is archived too
+	group.Add(reprise.RunnerFunc(func(ctx context.Context) error {
+		select {
+		case err := <-web.failed: // nobody's message has to wait for that
+			log.Error("metrics and health are not served any more", "error", err)
+			<-ctx.Done()
+		case <-ctx.Done():
 		}
-	}()
-	return runAll(running, end, workers)
+		if stop.ctx.Err() != nil {
+			log.Info("draining: running handlers finish, other messages go back (Ctrl-C again ends at once)")
+		}
+		return nil
+	}))
+	return group.Run(stop.ctx)
 }
 
 // unlessStopped is an error, unless it is that of a Ctrl-C before anything was begun.
@@ -196,25 +200,13 @@ func unlessStopped(stop *signals, err error) error {
 	return err
 }
 
-// runAll runs workers until the context ends or one of them fails, which ends
-// the others, too.
-func runAll(ctx context.Context, end context.CancelFunc, workers []namedWorker) error {
-	errs := make([]error, len(workers))
-	var wg sync.WaitGroup
-	for i, w := range workers {
-		wg.Go(func() {
-			err := w.Run(ctx)
-			if err == nil {
-				err = w.cut.error()
-			}
-			if err != nil {
-				errs[i] = fmt.Errorf("queue %s: %w", w.queue, err)
-			}
-			end()
-		})
+// run runs a worker until ctx ends. It ends the drain itself, in its own time.
+func (w namedWorker) run(ctx context.Context) error {
+	err := cmp.Or(w.Run(ctx), w.cut.error())
+	if err != nil {
+		return fmt.Errorf("queue %s: %w", w.queue, err)
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return nil
 }
 
 // cutOff counts the handlers of a worker that the end of a drain has ended. Run returns

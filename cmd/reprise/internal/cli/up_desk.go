@@ -87,33 +87,30 @@ func topologies(workers []graph.Worker) []topology.Topology {
 	return all
 }
 
-// start runs the desk beside workers until the function is called that it returns. If
-// it cannot go on, the workers do: failed messages stay in their queues.
-func (d *desk) start(client *reprise.Client, workers []namedWorker) (stop func()) {
+// beside returns what runs the desk beside workers. If it cannot go on, the workers do:
+// failed messages stay in their queues.
+func (d *desk) beside(client *reprise.Client, workers []namedWorker) reprise.Runner {
 	if d == nil {
-		return func() {}
+		return reprise.RunnerFunc(func(context.Context) error { return nil })
 	}
 	for _, w := range workers {
 		d.console.Workers = append(d.console.Workers, console.Worker{Queue: w.queue, State: w.Consuming, Breaker: w.breaker, Config: &w.config})
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	d.db.private() // before the book opens it
-	if d.book != nil {
-		running.Go(func() { d.book(ctx) })
-	}
-	running.Go(func() {
+	return reprise.RunnerFunc(func(ctx context.Context) error {
+		var book sync.WaitGroup
+		defer book.Wait()
+		d.db.private() // before the book opens it
+		if d.book != nil {
+			book.Go(func() { d.book(ctx) })
+		}
 		err := d.run(ctx, func(context.Context) (*reprise.Client, error) { return client, nil })
 		if err != nil && ctx.Err() == nil {
 			ended := fmt.Errorf("nothing is archived any more: %w", err)
 			d.ended.Store(&ended)
 			d.log.Error("nothing is archived any more: failed messages stay in their queues", "error", err)
 		}
+		return nil
 	})
-	return func() {
-		cancel()
-		running.Wait()
-	}
 }
 
 // figures lets the console ask the broker in this process how it is.
