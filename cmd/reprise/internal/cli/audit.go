@@ -2,11 +2,10 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/api"
@@ -45,25 +44,18 @@ func (c *auditCmd) Run(ctx context.Context, streams IO) error {
 	case c.Accept == "" && c.Reason != "":
 		return usagef("--reason is of use with --accept ACCOUNT only")
 	}
-	client, err := c.client(streams)
-	if err != nil {
-		return err
-	}
-	var a api.Ledger
-	if c.Accept != "" {
-		a, err = client.Accept(ctx, api.Accept{Account: api.Text(c.Accept), Reason: c.Reason})
-	} else {
-		a, err = client.Ledger(ctx)
-	}
-	if err != nil {
-		return c.asked(err)
-	}
-	if c.JSON {
-		err = json.NewEncoder(streams.Stdout).Encode(a)
-	} else {
-		err = writeAudit(streams.Stdout, a, tableWidth(streams))
-	}
-	return errors.Join(err, verdict(a))
+	return c.ask(streams, func(client *api.Client) (err error) {
+		var a api.Ledger
+		if c.Accept != "" {
+			a, err = client.Accept(ctx, api.Accept{Account: api.Text(c.Accept), Reason: c.Reason})
+		} else {
+			a, err = client.Ledger(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		return errors.Join(streams.result(c.JSON, a, auditText(a, tableWidth(streams))), verdict(a))
+	})
 }
 
 // verdict is nil if all is balanced.
@@ -88,8 +80,9 @@ func verdict(a api.Ledger) error {
 // sampled is the time of a sample.
 func sampled(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// writeAudit writes a table, and what there is to say of its lines.
-func writeAudit(w io.Writer, a api.Ledger, width int) error {
+// auditText is a table, and what there is to say of its lines.
+func auditText(a api.Ledger, width int) string {
+	var b strings.Builder
 	table := newTable(column{name: "ACCOUNT", least: 12}, column{name: "STATE"}, column{name: "AGE"}, column{name: "IN", right: true}, column{name: "DONE", right: true},
 		column{name: "READY", right: true, spare: true}, column{name: "UNACKED", right: true, spare: true}, column{name: "WAITING", right: true, spare: true}, column{name: "FAILED", right: true},
 		column{name: "REPLAYED", right: true, spare: true}, column{name: "DISCARDED", right: true, spare: true}, column{name: "REMOVED", right: true, spare: true}, column{name: "MISSING", right: true})
@@ -109,16 +102,9 @@ func writeAudit(w io.Writer, a api.Ledger, width int) error {
 		table.add(append(cells, missing)...)
 	}
 	if len(a.Accounts) > 0 {
-		if err := table.write(w, width); err != nil {
-			return err
-		}
+		_ = table.write(&b, width) // a Builder takes everything
 	}
-	var err error
-	say := func(format string, args ...any) {
-		if err == nil {
-			_, err = fmt.Fprintf(w, format, args...)
-		}
-	}
+	say := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
 	var newest time.Time
 	for _, l := range a.Accounts {
 		if l.At.After(newest) {
@@ -146,5 +132,5 @@ func writeAudit(w io.Writer, a api.Ledger, width int) error {
 			say("%s: %s\n", name, oneLiner(string(l.Note)))
 		}
 	}
-	return err
+	return b.String()
 }

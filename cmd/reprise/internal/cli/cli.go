@@ -12,6 +12,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,6 +44,15 @@ type IO struct {
 // Process returns the IO of this process.
 func Process() IO {
 	return IO{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Lookup: os.LookupEnv}
+}
+
+// result prints what a command has done: as JSON, or a text for people.
+func (s IO) result(asJSON bool, value any, text string) error {
+	if asJSON {
+		return json.NewEncoder(s.Stdout).Encode(value)
+	}
+	_, err := io.WriteString(s.Stdout, text)
+	return err
 }
 
 // commands are all there are, in the order of the help.

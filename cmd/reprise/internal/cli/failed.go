@@ -82,7 +82,7 @@ func (f serverFlags) ask(streams IO, run func(*api.Client) error) error {
 	if err != nil {
 		return err
 	}
-	return f.asked(run(client))
+	return f.explained(run(client))
 }
 
 // actor is who acts, for the audit log of a console without tokens.
@@ -97,21 +97,19 @@ func actor() string {
 	return "cli:" + name + "@" + host
 }
 
-// asked explains an error of the client.
-func (f serverFlags) asked(err error) error {
-	if err == nil {
-		return nil
-	}
+// explained says what an error of the client means to whoever typed the command.
+func (f serverFlags) explained(err error) error {
+	server := cmp.Or(f.Server, "http://"+defaultConsole)
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return fmt.Errorf("no console answers at %s: %w (`reprise console` runs one; --server names another)",
-			cmp.Or(f.Server, "http://"+defaultConsole), op.Err)
+			server, op.Err)
 	}
 	if bad, ok := errors.AsType[*url.Error](err); ok && !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("the console at %s: %w", cmp.Or(f.Server, "http://"+defaultConsole), bad.Err)
+		return fmt.Errorf("the console at %s: %w", server, bad.Err)
 	}
 	said, ok := errors.AsType[*api.Error](err)
 	if ok && said.Advice == "" {
-		return fmt.Errorf("something else than a console answers at %s: %s (--server names another)", cmp.Or(f.Server, "http://"+defaultConsole), oneLiner(said.Text))
+		return fmt.Errorf("something else than a console answers at %s: %s (--server names another)", server, oneLiner(said.Text))
 	}
 	if ok && said.Status == http.StatusUnauthorized {
 		return fmt.Errorf("%w (set %s, or give --token-file FILE)", said, tokenVariable)

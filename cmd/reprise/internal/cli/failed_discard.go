@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -80,19 +80,11 @@ func tell(streams IO, done api.Done, err error, asJSON bool, what string, named 
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		if err := json.NewEncoder(streams.Stdout).Encode(done); err != nil {
-			return err
-		}
-		return leftAlone(named, done.Messages)
-	}
 	if done.DryRun {
 		what = "would be " + what
 	}
-	if _, err := fmt.Fprintf(streams.Stdout, "%s %s\n", plural(int(done.Messages), "message"), what); err != nil {
-		return err
-	}
-	return leftAlone(named, done.Messages)
+	err = streams.result(asJSON, done, plural(int(done.Messages), "message")+" "+what+"\n")
+	return cmp.Or(err, leftAlone(named, done.Messages))
 }
 
 // leftAlone is an error if some of the messages that were named by their numbers are

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 
+	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -62,19 +62,19 @@ func (c *failedEditCmd) Run(ctx context.Context, streams IO) error {
 	if err != nil {
 		return err
 	}
-	client, err := c.client(streams)
+	return c.ask(streams, func(client *api.Client) error { return c.edit(ctx, streams, client, to, set) })
+}
+
+func (c *failedEditCmd) edit(ctx context.Context, streams IO, client *api.Client, to *failed.Target, set map[string]any) error {
+	m, err := client.Message(ctx, c.ID)
 	if err != nil {
 		return err
 	}
-	m, err := client.Message(ctx, c.ID)
-	if err != nil {
-		return c.asked(err)
-	}
 	if c.Revert {
 		if m, err = client.Revert(ctx, c.ID, m.Revision); err != nil {
-			return c.asked(err)
+			return err
 		}
-		return c.report(streams, m, "reverted\n")
+		return streams.result(c.JSON, m, "reverted\n")
 	}
 	switch {
 	case m.Redacted:
@@ -105,33 +105,24 @@ func (c *failedEditCmd) Run(ctx context.Context, streams IO) error {
 		return c.replay(ctx, streams, client, api.EditAndReplay{Edit: e, To: api.TargetOf(to)}, diff)
 	case !unchanged:
 		if m, err = client.Edit(ctx, c.ID, e); err != nil {
-			return c.asked(err)
+			return err
 		}
 	}
-	return c.report(streams, m, diff)
+	return streams.result(c.JSON, m, diff)
 }
 
 // replay keeps an edit and sends the message.
 func (c *failedEditCmd) replay(ctx context.Context, streams IO, client *api.Client, e api.EditAndReplay, diff string) error {
 	r, err := client.EditAndReplay(ctx, c.ID, e)
 	if err != nil {
-		return c.asked(err)
+		return err
 	}
 	if !c.JSON {
 		if _, err := io.WriteString(streams.Stdout, diff); err != nil {
 			return err
 		}
 	}
-	return c.follow(ctx, streams, client, r, follow{asJSON: c.JSON, picked: 1})
-}
-
-// report prints what was changed, or the message.
-func (c *failedEditCmd) report(streams IO, m api.Message, text string) error {
-	if c.JSON {
-		return json.NewEncoder(streams.Stdout).Encode(m)
-	}
-	_, err := io.WriteString(streams.Stdout, text)
-	return err
+	return c.follow(ctx, streams, client, r, c.JSON, 1)
 }
 
 // edited is the content as flags, or somebody at an editor, have it.

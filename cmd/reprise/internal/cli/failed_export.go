@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,7 +31,7 @@ Examples:
 }
 
 // Run exports messages.
-func (c *failedExportCmd) Run(ctx context.Context, streams IO) (err error) {
+func (c *failedExportCmd) Run(ctx context.Context, streams IO) error {
 	f, err := c.filter()
 	if err != nil {
 		return err
@@ -40,16 +39,16 @@ func (c *failedExportCmd) Run(ctx context.Context, streams IO) (err error) {
 	if c.State != "all" {
 		f.States = []failed.State{failed.State(c.State)}
 	}
-	client, err := c.client(streams)
+	return c.ask(streams, func(client *api.Client) error { return c.export(ctx, streams, client, f) })
+}
+
+func (c *failedExportCmd) export(ctx context.Context, streams IO, client *api.Client, f failed.Filter) (err error) {
+	total, err := client.Count(ctx, f)
 	if err != nil {
 		return err
 	}
-	total, err := client.Count(ctx, f)
-	if err != nil {
-		return c.asked(err)
-	}
-	out := streams.Stdout
-	if c.Output != "" && c.Output != "-" {
+	out, toFile := streams.Stdout, c.Output != "" && c.Output != "-"
+	if toFile {
 		file, err := os.OpenFile(c.Output, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // messages may hold secrets
 		if errors.Is(err, os.ErrExist) {
 			return usagef("-o %s: there is such a file: remove it, or write another name", c.Output)
@@ -63,10 +62,7 @@ func (c *failedExportCmd) Run(ctx context.Context, streams IO) (err error) {
 	lines := &lineCounter{w: out, bar: newProgress(streams, "exporting"), total: total.N}
 	_, err = client.Export(ctx, f, lines)
 	lines.bar.end()
-	if err != nil {
-		return c.asked(err)
-	}
-	if c.Output != "" && c.Output != "-" {
+	if err == nil && toFile {
 		_, err = fmt.Fprintf(streams.Stdout, "%s exported\n", plural(int(lines.n), "message"))
 	}
 	return err
@@ -91,10 +87,6 @@ Examples:
 
 // Run imports messages.
 func (c *failedImportCmd) Run(ctx context.Context, streams IO) error {
-	client, err := c.client(streams)
-	if err != nil {
-		return err
-	}
 	in, total := streams.Stdin, int64(0)
 	if c.File != "-" {
 		file, err := os.Open(c.File)
@@ -107,21 +99,15 @@ func (c *failedImportCmd) Run(ctx context.Context, streams IO) error {
 		}
 		in = file
 	}
-	bytes := &byteCounter{r: in, bar: newProgress(streams, "importing"), total: total}
-	done, err := client.Import(ctx, bytes)
-	bytes.bar.end()
-	if err != nil {
-		return c.asked(err)
-	}
-	return tellImport(streams, done, c.JSON)
-}
-
-func tellImport(streams IO, done api.Done, asJSON bool) error {
-	if asJSON {
-		return json.NewEncoder(streams.Stdout).Encode(done)
-	}
-	_, err := fmt.Fprintf(streams.Stdout, "%s imported\n", plural(int(done.Messages), "new message"))
-	return err
+	return c.ask(streams, func(client *api.Client) error {
+		bytes := &byteCounter{r: in, bar: newProgress(streams, "importing"), total: total}
+		done, err := client.Import(ctx, bytes)
+		bytes.bar.end()
+		if err != nil {
+			return err
+		}
+		return streams.result(c.JSON, done, plural(int(done.Messages), "new message")+" imported\n")
+	})
 }
 
 // lineCounter counts the lines that are written.

@@ -2,37 +2,26 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// follow says how to tell of a replay.
-type follow struct {
-	asJSON bool
-	picked int // how many messages were chosen by their number
-}
-
-// follow waits for the end of a replay, and tells what became of it.
-func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client, r api.Replay, how follow) error {
+// follow waits for the end of a replay, and tells what became of it. So many messages were
+// picked by their number.
+func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client, r api.Replay, asJSON bool, picked int) error {
 	r, err := f.wait(ctx, streams, client, r)
 	if err != nil {
-		return f.asked(err)
+		return err
 	}
-	if how.asJSON {
-		err = json.NewEncoder(streams.Stdout).Encode(r)
-	} else {
-		_, err = fmt.Fprintln(streams.Stdout, replayText(r))
-	}
-	switch {
+	switch err := streams.result(asJSON, r, replayText(r)+"\n"); {
 	case err != nil:
 		return err
 	case r.State == "done" && r.Refused > 0:
 		return stoppedError{fmt.Errorf("%s cannot be sent, and failed as before: `reprise failed ls --refused-by %d` says why", plural(int(r.Refused), "message"), r.ID)}
 	case r.State == "done":
-		return leftAlone(how.picked, r.Total)
+		return leftAlone(picked, r.Total)
 	}
 	return stoppedError{fmt.Errorf("replay %d stopped before its end%s", r.ID, unsent(r))}
 }
@@ -66,7 +55,7 @@ func (f serverFlags) wait(ctx context.Context, streams IO, client *api.Client, r
 			if wrong++; wrong < patientPolls { // a console that is started again goes on with it
 				continue
 			}
-			return r, fmt.Errorf("replay %d goes on as soon as the console does: %w", r.ID, f.asked(err))
+			return r, fmt.Errorf("replay %d goes on as soon as the console does: %w", r.ID, f.explained(err))
 		}
 		r, wrong = now, 0
 	}

@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -56,14 +56,14 @@ func (c *failedReplayCmd) Run(ctx context.Context, streams IO) error {
 	if err != nil {
 		return err
 	}
-	client, err := c.client(streams)
-	if err != nil {
-		return err
-	}
+	return c.ask(streams, func(client *api.Client) error { return c.replay(ctx, streams, client, plan) })
+}
+
+func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Client, plan api.Plan) error {
 	if c.DryRun || c.asks(streams) {
 		done, err := client.WouldReplay(ctx, plan)
 		if err != nil {
-			return c.asked(err)
+			return err
 		}
 		if c.DryRun {
 			return c.preview(streams, done)
@@ -81,28 +81,21 @@ func (c *failedReplayCmd) Run(ctx context.Context, streams IO) error {
 	if said, ok := errors.AsType[*api.Error](err); ok && said.Status == http.StatusUnprocessableEntity && len(c.IDs) == 0 {
 		return tell(streams, api.Done{}, nil, c.JSON, "sent", 0) // as with all that is done to none
 	}
-	if err != nil {
-		return c.asked(err)
+	switch {
+	case err != nil:
+		return err
+	case c.Detach && c.JSON:
+		return streams.result(true, r, "")
+	case c.Detach:
+		return cmp.Or(streams.result(false, r, fmt.Sprintln(r.ID)), leftAlone(len(c.IDs), r.Total))
 	}
-	if c.Detach {
-		if c.JSON {
-			return json.NewEncoder(streams.Stdout).Encode(r)
-		}
-		if _, err := fmt.Fprintln(streams.Stdout, r.ID); err != nil {
-			return err
-		}
-		return leftAlone(len(c.IDs), r.Total)
-	}
-	return c.follow(ctx, streams, client, r, follow{asJSON: c.JSON, picked: len(c.IDs)})
+	return c.follow(ctx, streams, client, r, c.JSON, len(c.IDs))
 }
 
 // preview prints what would be sent where.
 func (c *failedReplayCmd) preview(streams IO, p api.Preview) error {
 	if c.JSON {
-		if err := json.NewEncoder(streams.Stdout).Encode(p); err != nil {
-			return err
-		}
-		return leftAlone(len(c.IDs), p.Messages)
+		return cmp.Or(streams.result(true, p, ""), leftAlone(len(c.IDs), p.Messages))
 	}
 	err := tell(streams, p.Done, nil, false, "sent to "+c.target(), len(c.IDs))
 	fmt.Fprint(streams.Stdout, c.destinationsText(p.Destinations))

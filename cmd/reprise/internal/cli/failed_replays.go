@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -42,11 +40,7 @@ func (c *failedReplaysCmd) Run(ctx context.Context, streams IO) error {
 		if err != nil {
 			return err
 		}
-		if c.JSON {
-			return json.NewEncoder(streams.Stdout).Encode(r)
-		}
-		_, err = fmt.Fprintln(streams.Stdout, replayText(r))
-		return err
+		return streams.result(c.JSON, r, replayText(r)+"\n")
 	})
 }
 

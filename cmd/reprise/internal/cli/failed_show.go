@@ -2,9 +2,9 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/api"
 )
 
 type failedShowCmd struct {
@@ -29,25 +29,18 @@ func (c *failedShowCmd) Run(ctx context.Context, streams IO) error {
 	if c.Body && c.JSON {
 		return usagef("--body is the body, and --json all of the message: give one of the two")
 	}
-	client, err := c.client(streams)
-	if err != nil {
-		return err
-	}
-	m, err := client.Message(ctx, c.ID)
-	if err != nil {
-		return c.asked(err)
-	}
-	content := m.Original
-	if m.Edited != nil && !c.Raw {
-		content = *m.Edited
-	}
-	switch {
-	case c.JSON:
-		return json.NewEncoder(streams.Stdout).Encode(m)
-	case c.Body:
-		_, err = streams.Stdout.Write(content.Body)
-		return err
-	}
-	_, err = fmt.Fprint(streams.Stdout, messageText(m, content, time.Now(), tableWidth(streams)))
-	return err
+	return c.ask(streams, func(client *api.Client) error {
+		m, err := client.Message(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		content := m.Original
+		if m.Edited != nil && !c.Raw {
+			content = *m.Edited
+		}
+		if c.Body {
+			return streams.result(false, nil, string(content.Body))
+		}
+		return streams.result(c.JSON, m, messageText(m, content, time.Now(), tableWidth(streams)))
+	})
 }

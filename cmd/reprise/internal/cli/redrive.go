@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -182,11 +181,7 @@ func (c *redriveCmd) report(ctx context.Context, streams IO, r redriveResult, to
 			r.Error = "interrupted"
 		}
 	}
-	if c.JSON {
-		if err := json.NewEncoder(streams.Stdout).Encode(r); err != nil {
-			return err
-		}
-	} else if _, err := fmt.Fprintln(streams.Stdout, r.text(to)); err != nil {
+	if err := streams.result(c.JSON, r, r.text(to)+"\n"); err != nil {
 		return err
 	}
 	_, stopped := errors.AsType[stoppedError](err)

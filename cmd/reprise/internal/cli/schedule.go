@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,10 +70,7 @@ func (c *scheduleCmd) Run(streams IO) error {
 	}
 	p := newPlan(s)
 	p.date(time.Time(c.Start))
-	if c.Format == "json" {
-		return json.NewEncoder(streams.Stdout).Encode(p)
-	}
-	return scheduleText(streams.Stdout, s, p, time.Time(c.Start))
+	return streams.result(c.Format == "json", p, scheduleText(s, p, time.Time(c.Start)))
 }
 
 // subject is the policy to show.

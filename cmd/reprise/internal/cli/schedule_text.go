@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"strings"
 	"text/tabwriter"
@@ -12,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// scheduleText prints a plan for people.
-func scheduleText(w io.Writer, s subject, p plan, start time.Time) error {
+// scheduleText is a plan for people.
+func scheduleText(s subject, p plan, start time.Time) string {
 	var out strings.Builder
 	if s.queue != "" {
 		out.WriteString(s.queue)
@@ -38,8 +37,7 @@ func scheduleText(w io.Writer, s subject, p plan, start time.Time) error {
 	if s.hint != "" {
 		out.WriteString("\n" + s.hint + "\n")
 	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	return out.String()
 }
 
 // scheduleTable has a row for each attempt, and one for the end. Of many attempts, it has
