@@ -21,7 +21,7 @@ var Modules = map[string][]string{
 	// Programs choose the drivers of their databases.
 	"cmd/reprise/...": {
 		"modernc.org/sqlite/...", "github.com/jackc/pgx/...", "github.com/alecthomas/kong/...", "github.com/goccy/go-yaml/...",
-		"github.com/prometheus/...", "github.com/aymanbagabas/go-udiff/...", "golang.org/x/sync/singleflight", "golang.org/x/term", "golang.org/x/time/rate",
+		"github.com/prometheus/...", "github.com/aymanbagabas/go-udiff/...", "golang.org/x/sync/...", "golang.org/x/term", "golang.org/x/time/rate",
 	},
 	"examples/...": {
 		amqpClient, "modernc.org/sqlite/...", "github.com/jackc/pgx/...", "github.com/minio/minio-go/...",

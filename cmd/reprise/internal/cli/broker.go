@@ -7,9 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/broker"
@@ -167,12 +165,10 @@ func (c *runCmd) dataDir() (string, error) {
 func (c *runCmd) credentials(streams IO) (user, password string, err error) {
 	password, given := streams.Lookup(passwordVariable)
 	if c.PasswordFile != "" {
-		text, err := os.ReadFile(c.PasswordFile)
-		if err != nil {
+		if password, err = firstLine(c.PasswordFile); err != nil {
 			return "", "", usagef("--password-file: %w", err)
 		}
-		password, _, _ = strings.Cut(string(text), "\n")
-		password, given = strings.TrimSuffix(password, "\r"), true
+		given = true
 	}
 	switch {
 	case given && password == "":

@@ -16,6 +16,9 @@ func terminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// interactive reports whether somebody is there to be asked.
+func (s IO) interactive() bool { return terminal(s.Stdin) && terminal(s.Stderr) }
+
 // confirm asks a question; anything but y and yes is no.
 func confirm(ctx context.Context, streams IO, question string) (bool, error) {
 	fmt.Fprintf(streams.Stderr, "%s [y/N] ", question)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,9 +98,7 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 			return client, err
 		})
 		if client != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-			defer cancel()
-			_ = client.Close(ctx) // what was taken is in the archive, or goes back
+			hangUp(client, closeTimeout) // what was taken is in the archive, or goes back
 		}
 		ended <- unlessStopped(stop, err)
 	}()
@@ -113,19 +112,13 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 
 // config reads the flags.
 func (c *consoleRunCmd) config() (deskConfig, string, error) {
-	url := c.URL
-	if url == "" {
-		url = defaultURL
-	}
+	url := cmp.Or(c.URL, defaultURL)
 	if bad, ok := errors.AsType[*reprise.ConnectError](reprise.CheckURL(url)); ok {
 		return deskConfig{}, "", usagef("--url: %s", bad.Reason)
 	}
 	cfg := deskConfig{
-		archive: c.Archive, listen: c.Listen, flag: "--listen",
+		archive: cmp.Or(c.Archive, defaultArchive), listen: c.Listen, flag: "--listen",
 		queues: queueSource{named: c.Queue, vhost: virtualHost(url)}, origin: guessed(), workers: guessedWorkers(),
-	}
-	if cfg.archive == "" {
-		cfg.archive = defaultArchive
 	}
 	if len(c.Queue) > 0 {
 		if err := (failed.IngestConfig{Queues: c.Queue}).Validate(); err != nil {

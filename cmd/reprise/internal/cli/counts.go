@@ -37,14 +37,11 @@ func virtualHost(rawURL string) string {
 // queueCounts asks a management API how many messages are in the queues of a
 // virtual host.
 func queueCounts(ctx context.Context, rawURL, vhost string) (map[string]graph.Count, error) {
-	u, err := managementURL("--management", rawURL)
+	m, err := consoleManagement("--management", rawURL, vhost)
 	if err != nil {
 		return nil, err
 	}
-	password, _ := u.User.Password()
-	api := mgmtapi.API{User: u.User.Username(), Password: password}
-	u.User = nil
-	api.URL = u.String()
+	api := mgmtapi.API{URL: m.URL, User: m.User, Password: m.Password}
 	var queues []struct {
 		Name    string `json:"name"`
 		Ready   int64  `json:"messages_ready"`

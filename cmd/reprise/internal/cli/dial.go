@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/reprisemq/reprise"
 )
@@ -14,4 +15,12 @@ func dial(ctx context.Context, rawURL string, cfg *reprise.Config) (*reprise.Cli
 		return nil, usagef("%s", bad.Reason)
 	}
 	return reprise.Dial(ctx, rawURL, cfg)
+}
+
+// hangUp closes a client that is of use no more. Connections that do not close in time go
+// with the process.
+func hangUp(c *reprise.Client, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	_ = c.Close(ctx)
 }

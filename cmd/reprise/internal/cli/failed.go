@@ -60,12 +60,11 @@ const tokenVariable = "REPRISE_TOKEN"
 func (f serverFlags) client(streams IO) (*api.Client, error) {
 	token, _ := streams.Lookup(tokenVariable)
 	if f.TokenFile != "" {
-		text, err := os.ReadFile(f.TokenFile)
+		line, err := firstLine(f.TokenFile)
 		if err != nil {
 			return nil, usagef("--token-file: %w", err)
 		}
-		token, _, _ = strings.Cut(string(text), "\n")
-		if token = strings.TrimSpace(token); token == "" {
+		if token = strings.TrimSpace(line); token == "" {
 			return nil, usagef("--token-file %s: its first line is empty: write a token into it", f.TokenFile)
 		}
 	}
@@ -83,6 +82,13 @@ func (f serverFlags) ask(streams IO, run func(*api.Client) error) error {
 		return err
 	}
 	return f.explained(run(client))
+}
+
+// firstLine returns the first line of a file, which holds a secret.
+func firstLine(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimSuffix(line, "\r"), err
 }
 
 // actor is who acts, for the audit log of a console without tokens.

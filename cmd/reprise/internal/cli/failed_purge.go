@@ -29,7 +29,7 @@ Examples:
 // Run removes messages.
 func (c *failedPurgeCmd) Run(ctx context.Context, streams IO) error {
 	return c.ask(streams, func(client *api.Client) error {
-		asks := !c.Yes && terminal(streams.Stdin) && terminal(streams.Stderr)
+		asks := !c.Yes && streams.interactive()
 		if c.DryRun || asks {
 			done, err := client.Purge(ctx, true)
 			if err != nil || c.DryRun {

@@ -142,5 +142,5 @@ func (c *failedReplayCmd) target() string {
 // asks reports whether somebody is there to be asked, and ought to be: they do not
 // know yet how many messages they have chosen.
 func (c *failedReplayCmd) asks(streams IO) bool {
-	return !c.Yes && len(c.IDs) == 0 && terminal(streams.Stdin) && terminal(streams.Stderr)
+	return !c.Yes && len(c.IDs) == 0 && streams.interactive()
 }

@@ -85,10 +85,6 @@ func originOf(workers []config.Worker) func(*reprise.Message) string {
 	}
 	parks := map[string][]origin{} // by failed queue
 	for _, w := range workers {
-		drawn, err := graphWorkers([]config.Worker{w}, "", "")
-		if err != nil {
-			continue // none: there is one
-		}
 		o := origin{queue: w.Queue, keys: []string{w.Queue}} // by name
 		declares := w.Strategy.WithDefaults().Route.Topology(w.Queue).Merge(w.Topology)
 		for _, b := range declares.Bindings {
@@ -96,7 +92,7 @@ func originOf(workers []config.Worker) func(*reprise.Message) string {
 				o.keys = append(o.keys, b.RoutingKey)
 			}
 		}
-		for _, queue := range failedQueuesOf(drawn) {
+		for _, queue := range failedQueuesOf(drawn([]config.Worker{w})) {
 			parks[queue] = append(parks[queue], o)
 		}
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
@@ -37,11 +36,11 @@ func (c *graphCmd) Run(ctx context.Context, streams IO) error {
 	if err != nil {
 		return usageError{err}
 	}
-	workers, err := graphWorkers(cfg.Workers, c.Queue, c.Config)
+	workers, err := workersOf(cfg.Workers, c.Queue, c.Config)
 	if err != nil {
 		return err
 	}
-	g := graph.New(workers)
+	g := graph.New(drawn(workers))
 	if c.Management != "" {
 		counts, err := queueCounts(ctx, c.Management, virtualHost(cfg.Broker))
 		if err != nil {
@@ -64,19 +63,10 @@ func (c *graphCmd) Run(ctx context.Context, streams IO) error {
 	return err
 }
 
-// graphWorkers are the workers to draw; of one queue, if it is named.
-func graphWorkers(all []config.Worker, queue, file string) ([]graph.Worker, error) {
-	var workers []graph.Worker
-	var queues []string
-	for _, w := range all {
-		queues = append(queues, w.Queue)
-		if queue != "" && queue != w.Queue {
-			continue
-		}
-		workers = append(workers, graph.Of(w.WorkerConfig))
+// drawn are workers as a graph has them.
+func drawn(workers []config.Worker) (all []graph.Worker) {
+	for _, w := range workers {
+		all = append(all, graph.Of(w.WorkerConfig))
 	}
-	if len(workers) == 0 {
-		return nil, usagef("%s has no worker of a queue %q: there are %s", file, queue, fmt.Sprint(queues))
-	}
-	return workers, nil
+	return all
 }

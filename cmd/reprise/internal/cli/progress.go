@@ -1,13 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/term"
 )
 
 // progress is a bar on a terminal that shows how far some work is. Where stderr is
@@ -27,11 +25,8 @@ type progress struct {
 // newProgress shows it on the stderr of a command.
 func newProgress(streams IO, what string) *progress {
 	p := &progress{what: what, began: time.Now(), first: -1}
-	if f, ok := streams.Stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		p.w, p.width = f, 80
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-			p.width = width
-		}
+	if terminal(streams.Stderr) {
+		p.w, p.width = streams.Stderr, cmp.Or(terminalWidth(streams.Stderr), 80)
 	}
 	return p
 }

@@ -1,14 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
@@ -60,24 +59,16 @@ func (c *publishCmd) Run(ctx context.Context, streams IO) error {
 	if m.Body, err = c.body(ctx, streams); err != nil {
 		return err
 	}
-	url := c.URL
-	if url == "" {
-		url = defaultURL
-	}
 	connecting, cancel := c.patience(ctx)
 	defer cancel()
-	client, err := dial(connecting, url, &reprise.Config{
+	client, err := dial(connecting, cmp.Or(c.URL, defaultURL), &reprise.Config{
 		ConfirmTimeout: c.Timeout, Name: "reprise publish",
 		Logger: newWaiting(streams.Stderr, "not connected yet (%s), trying for "+c.Timeout.String(), c.Timeout),
 	})
 	if err != nil {
 		return err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = client.Close(ctx) // everything is confirmed
-	}()
+	defer hangUp(client, time.Second) // everything is confirmed
 	if c.Declare {
 		if err := client.Declare(connecting, topology.Buckets{}.Topology(c.To)); err != nil {
 			return err
@@ -174,10 +165,8 @@ func (c *publishCmd) body(ctx context.Context, streams IO) ([]byte, error) {
 		}
 		return b, nil
 	}
-	if f, ok := streams.Stdin.(*os.File); ok {
-		if c.File == "" && term.IsTerminal(int(f.Fd())) {
-			fmt.Fprintln(streams.Stderr, "reprise: reading the body from the terminal, Ctrl-D ends it")
-		}
+	if c.File == "" && terminal(streams.Stdin) {
+		fmt.Fprintln(streams.Stderr, "reprise: reading the body from the terminal, Ctrl-D ends it")
 	}
 	type input struct {
 		body []byte

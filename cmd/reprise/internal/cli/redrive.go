@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,13 +96,9 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 		}
 		workers = cfg.Workers
 		redrive.Origin, redrive.Marks = originOf(workers), marksOf(workers)
-		if url == "" {
-			url = configuredBroker(cfg)
-		}
+		url = cmp.Or(url, configuredBroker(cfg))
 	}
-	if url == "" {
-		url = defaultURL
-	}
+	url = cmp.Or(url, defaultURL)
 	if redrive.Routing, err = c.routing(workers, url); err != nil {
 		return err
 	}
@@ -109,11 +106,7 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = client.Close(ctx) // everything is confirmed
-	}()
+	defer hangUp(client, time.Second) // everything is confirmed
 
 	result := redriveResult{From: c.From, To: c.To, DryRun: c.DryRun}
 	if c.looks(to) {

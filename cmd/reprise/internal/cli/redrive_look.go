@@ -84,7 +84,7 @@ func (c *redriveCmd) believe(ctx context.Context, streams IO, r redriveResult) (
 			claimed = append(claimed, d.Queue)
 		}
 	}
-	asks := terminal(streams.Stdin) && terminal(streams.Stderr)
+	asks := streams.interactive()
 	if shown = asks || claimed != nil; shown {
 		fmt.Fprintf(streams.Stderr, "%s: %s%s\n", c.From, plural(r.Found, "message"), targetsText(r.Queues, r.Looked, r.Found))
 	}

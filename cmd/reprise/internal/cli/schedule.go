@@ -162,17 +162,35 @@ func (c *scheduleCmd) policy() (p reprise.Policy, keys []string, err error) {
 
 // worker returns the worker that --queue names, or the only one.
 func (c *scheduleCmd) worker(cfg *config.Config) (config.Worker, error) {
-	var queues []string
-	for _, w := range cfg.Workers {
-		if w.Queue == c.Queue || (c.Queue == "" && len(cfg.Workers) == 1) {
-			return w, nil
+	workers, err := workersOf(cfg.Workers, c.Queue, c.Config)
+	if err != nil {
+		return config.Worker{}, err
+	}
+	if len(workers) > 1 {
+		return config.Worker{}, usagef("%s has %d workers: choose one with --queue: %s", c.Config, len(workers), queuesOfWorkers(workers))
+	}
+	return workers[0], nil
+}
+
+// workersOf returns the worker of a queue, or all workers of a file if it is "".
+func workersOf(all []config.Worker, queue, file string) ([]config.Worker, error) {
+	if queue == "" {
+		return all, nil
+	}
+	for _, w := range all {
+		if w.Queue == queue {
+			return []config.Worker{w}, nil
 		}
+	}
+	return nil, usagef("%s has no worker of a queue %q: there are %s", file, queue, queuesOfWorkers(all))
+}
+
+func queuesOfWorkers(workers []config.Worker) string {
+	var queues []string
+	for _, w := range workers {
 		queues = append(queues, w.Queue)
 	}
-	if c.Queue == "" {
-		return config.Worker{}, usagef("%s has %d workers: choose one with --queue: %s", c.Config, len(queues), strings.Join(queues, ", "))
-	}
-	return config.Worker{}, usagef("%s has no worker of a queue %q: there are %s", c.Config, c.Queue, strings.Join(queues, ", "))
+	return strings.Join(queues, ", ")
 }
 
 // subjectOfWorker is a worker of a file, as it is for messages that fail in the

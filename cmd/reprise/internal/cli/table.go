@@ -122,14 +122,22 @@ func (t *textTable) widths(width int) (widths []int, fits bool) {
 // tableWidth is how wide a line for people may be: as the terminal is, or as COLUMNS
 // says where there is none; 0 is without a limit.
 func tableWidth(streams IO) int {
-	if f, ok := streams.Stdout.(*os.File); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-			return max(width, 40)
-		}
+	if width := terminalWidth(streams.Stdout); width > 0 {
+		return max(width, 40)
 	}
 	if text, ok := streams.Lookup("COLUMNS"); ok {
 		if width, err := strconv.Atoi(text); err == nil && width > 0 {
 			return max(width, 40)
+		}
+	}
+	return 0
+}
+
+// terminalWidth is the width of a terminal; 0: it is none, or not known.
+func terminalWidth(stream any) int {
+	if f, ok := stream.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return width
 		}
 	}
 	return 0

@@ -238,17 +238,12 @@ const closeTimeout = 5 * time.Second
 func connect(stop *signals, cfg *config.Config, health *health, desk *desk, log *slog.Logger) (*reprise.Client, func() error, error) {
 	options := &reprise.Config{Logger: log, Name: "reprise up"}
 	options.Observer = desk.observe(health.metrics, cfg.Broker == "")
-	hangUp := func(c *reprise.Client) {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
-		_ = c.Close(ctx) // the workers have ended; the connections go with the process
-	}
 	if cfg.Broker != "" {
 		client, err := dial(stop.ctx, cfg.Broker, options)
 		if err != nil {
 			return nil, nil, err
 		}
-		return client, func() error { hangUp(client); return nil }, nil
+		return client, func() error { hangUp(client, closeTimeout); return nil }, nil
 	}
 	b, err := startEmbedded(stop, cfg, log)
 	if err != nil {
@@ -267,7 +262,7 @@ func connect(stop *signals, cfg *config.Config, health *health, desk *desk, log 
 	}
 	return client, func() error {
 		stopFigures()
-		hangUp(client)
+		hangUp(client, closeTimeout)
 		return b.end(stop, log)
 	}, nil
 }

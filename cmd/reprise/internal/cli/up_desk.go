@@ -20,23 +20,21 @@ func configuredDesk(cfg *config.Config, log *slog.Logger) (*desk, []config.Probl
 	if cfg.Archive == nil {
 		return nil, nil
 	}
-	drawn, err := graphWorkers(cfg.Workers, "", "")
-	if err != nil {
-		return nil, []config.Problem{{Position: cfg.Archive.At, Text: err.Error()}}
-	}
+	workers := drawn(cfg.Workers)
 	d := deskConfig{
 		archive:  cfg.Archive.Store,
 		settings: failed.Config{Redact: cfg.Archive.Redact, Retention: cfg.Archive.Retention},
-		accounts: accountsOf(drawn),
-		queues:   queueSource{named: unique(append(failedQueuesOf(drawn), cfg.Archive.Queues...))},
+		accounts: accountsOf(workers),
+		queues:   queueSource{named: unique(append(failedQueuesOf(workers), cfg.Archive.Queues...))},
 		origin:   originOf(cfg.Workers),
 		marks:    marksOf(cfg.Workers),
 		workers:  cfg.Workers,
 	}
+	var err error
 	var wrong []config.Problem
 	if c := cfg.Console; c != nil {
 		d.listen, d.flag = c.Listen, "console"
-		d.console = console.Config{Secure: c.Secure, Topology: topologies(drawn)}
+		d.console = console.Config{Secure: c.Secure, Topology: topologies(workers)}
 		refuse := func(err error) { wrong = append(wrong, config.Problem{Position: c.At, Text: err.Error()}) }
 		if c.Tokens != "" {
 			if d.console.Tokens, err = readTokens(c.Tokens); err != nil {

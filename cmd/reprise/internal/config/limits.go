@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"regexp"
 	"strconv"
 	"time"
@@ -51,6 +52,16 @@ func (v value) rate() (reprise.Limiter, bool) {
 	return rate.NewLimiter(limit, burst), true
 }
 
+// ParseRate reads a number in a time, such as 10/s, 0.5/s or 100/m, as a number per second.
+func ParseRate(s string) (float64, error) {
+	m := perTime.FindStringSubmatch(s)
+	if m == nil {
+		return 0, fmt.Errorf("%s is no rate: write one such as 10/s, 100/m or 5000/h", quoted(s))
+	}
+	n, err := strconv.ParseFloat(m[1], 64)
+	return n / seconds[m[2]], err
+}
+
 var perTime = regexp.MustCompile(`^([0-9]{1,9}(?:\.[0-9]{1,9})?) ?/ ?(s|m|h|d)$`)
 
 var seconds = map[string]float64{"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -65,16 +76,14 @@ func (v value) perSecond() rate.Limit {
 	if !ok {
 		return 0
 	}
-	m := perTime.FindStringSubmatch(s)
-	if m == nil {
-		v.fail("%s: %s is no rate: write one such as 10/s, 100/m or 5000/h", v.name, quoted(s))
-		return 0
-	}
-	n, _ := strconv.ParseFloat(m[1], 64) // it is a number, as the pattern has it
-	if n <= 0 {
+	n, err := ParseRate(s)
+	switch {
+	case err != nil:
+		v.fail("%s: %v", v.name, err)
+	case n <= 0:
 		v.fail("%s is %s, nothing would ever be handled: write more, or remove the worker", v.name, s)
 	}
-	return rate.Limit(n / seconds[m[2]])
+	return rate.Limit(n)
 }
 
 // breaker reads a circuit breaker; {} has the defaults.
