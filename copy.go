@@ -72,11 +72,11 @@ func isReserved(header string) bool {
 
 // message returns the message that the handler gets. It shares no memory with the
 // delivery: a handler that changes its message must not change the copy that is retried.
-func (w *Worker) message(d *delivery) *Message {
+func (w *Worker) message(d *delivery) Message {
 	if w.cfg.AsDelivered {
-		return messageOf(&d.Delivery, w.cfg.Queue, amqpconn.CloneTable(d.Headers))
+		return messageOf(&d.Delivery.Delivery, w.cfg.Queue, amqpconn.CloneTable(d.Headers))
 	}
-	m := messageOf(&d.Delivery, w.cfg.Queue, w.visibleHeaders(d))
+	m := messageOf(&d.Delivery.Delivery, w.cfg.Queue, w.visibleHeaders(d))
 	m.Attempt, m.FirstFailed = d.Attempt, d.History.FirstFailed
 	m.Errors, m.ErrorsDropped = append([]AttemptError(nil), d.History.Errors...), d.History.ErrorsDropped
 	m.Exchange, m.RoutingKey = d.History.OriginAt(d.At)
@@ -93,8 +93,8 @@ func (w *Worker) message(d *delivery) *Message {
 }
 
 // messageOf returns the message as the broker has it, except for its headers.
-func messageOf(d *amqpconn.Delivery, queue string, headers map[string]any) *Message {
-	return &Message{
+func messageOf(d *amqpconn.Delivery, queue string, headers map[string]any) Message {
+	return Message{
 		Body:            bytes.Clone(d.Body),
 		Headers:         headers,
 		ContentType:     d.ContentType,
@@ -142,10 +142,10 @@ func (w *Worker) isCopied(d *delivery) bool {
 
 // copyID returns the message id of the copies of a delivery that has none.
 func copyID(d *delivery) string {
-	if d.CopyID == "" {
-		d.CopyID = rand.Text()
+	if d.copyID == "" {
+		d.copyID = rand.Text()
 	}
-	return d.CopyID
+	return d.copyID
 }
 
 // replacement is what takes a failed delivery's place.

@@ -92,7 +92,8 @@ func peek(ctx context.Context, ch *amqpconn.Channel, queue string, n int, look f
 		if given, _ := amqpvalue.Integer(d.Headers["x-delivery-count"]); given >= MaxPeeks {
 			return last, nil
 		}
-		look(messageOf(&d, queue, amqpconn.CloneTable(d.Headers)))
+		m := messageOf(&d, queue, amqpconn.CloneTable(d.Headers))
+		look(&m)
 	}
 	return last, nil
 }

@@ -25,13 +25,24 @@ import (
 //	                  └─► replace ─┬─► reject: the broker moves it
 //	                               └─► publish a copy, and ack
 
-// delivery is a message as the worker got it.
-type delivery = consume.Delivery
+// delivery is a message as the worker got it. It is one allocation with the message that
+// the handler gets.
+type delivery struct {
+	consume.Delivery
+	message Message
+	handled bool   // the handler got the message
+	copyID  string // message id of its copies
+}
 
-// given is the message as the handler was given it, or nil.
-func given(d *delivery) *Message {
-	m, _ := d.Given.(*Message)
-	return m
+// owned returns the delivery that New has returned.
+func owned(d *consume.Delivery) *delivery { return d.Owned.(*delivery) }
+
+// given returns the message as the handler was given it, or nil.
+func (d *delivery) given() *Message {
+	if !d.handled {
+		return nil
+	}
+	return &d.message
 }
 
 // result is the classified outcome of an attempt.
@@ -46,13 +57,13 @@ type result struct {
 
 // handle runs the handler and settles the delivery by its result. It occupies its slot
 // only while the handler runs: copies await their confirms beside it.
-func (w *Worker) handle(ctx context.Context, d *delivery, p consume.Permit) {
+func (w *Worker) handle(ctx context.Context, d *delivery) {
 	if r, refused := w.refuse(d); refused {
-		p.End(ErrNotAttempted, 0, nil)
+		d.End(ErrNotAttempted, 0, nil)
 		w.settle(ctx, d, r)
 		return
 	}
-	p.Begin(d)
+	d.Begin()
 	began := time.Now()
 	w.observe(Event{Kind: EventStarted, MessageID: d.MessageID, Attempt: d.Attempt, Age: age(d, began)})
 	err := ErrHandlerExited // stands when the handler leaves through runtime.Goexit
@@ -63,16 +74,15 @@ func (w *Worker) handle(ctx context.Context, d *delivery, p consume.Permit) {
 		}
 		r := classified(err)
 		r.took = time.Since(began)
-		w.observe(Event{Kind: EventHandled, MessageID: d.MessageID, Message: given(d), Attempt: d.Attempt, Err: err, Took: r.took})
+		w.observe(Event{Kind: EventHandled, MessageID: d.MessageID, Message: d.given(), Attempt: d.Attempt, Err: err, Took: r.took})
 		if r.outcome != succeeded && ctx.Err() != nil {
 			err = ErrNotAttempted
 		}
-		p.End(err, r.pause, r.err)
+		d.End(err, r.pause, r.err)
 		w.settle(ctx, d, r)
 	}()
-	m := w.message(d)
-	d.Given = m
-	err = w.handler.Handle(ctx, m)
+	d.message, d.handled = w.message(d), true
+	err = w.handler.Handle(ctx, &d.message)
 }
 
 func age(d *delivery, now time.Time) time.Duration {
@@ -148,7 +158,7 @@ func (w *Worker) acknowledge(d *delivery) {
 		err = d.Settle(ack.Ack)
 	} else {
 		err = d.AckNow()
-		if bad := guard.Call("function Acked", func() error { w.cfg.Acked(given(d), err); return nil }); bad != nil {
+		if bad := guard.Call("function Acked", func() error { w.cfg.Acked(d.given(), err); return nil }); bad != nil {
 			w.log.Error("Acked failed", "message_id", d.MessageID, "attempt", d.Attempt, "error", bad)
 		}
 	}
@@ -376,13 +386,13 @@ func (w *Worker) about(d *delivery, c *replacement) *slog.Logger {
 
 // settled tells the observer the end of a delivery and of its burst.
 func (w *Worker) settled(d *delivery, e Event) {
-	e.MessageID, e.Message, e.Attempt = d.MessageID, given(d), d.Attempt
+	e.MessageID, e.Message, e.Attempt = d.MessageID, d.given(), d.Attempt
 	w.observe(e)
 	if e.Kind == EventDone || e.Kind == EventRetried || e.Kind == EventParked {
 		e = Event{Kind: EventDebounced}
 	}
 	for _, b := range d.Burst {
-		e.MessageID, e.Message, e.Attempt = b.MessageID, given(b), b.Attempt
+		e.MessageID, e.Message, e.Attempt = b.MessageID, nil, b.Attempt // no handler got it
 		w.observe(e)
 	}
 }

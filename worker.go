@@ -171,18 +171,23 @@ func (o *owner) Declare(ctx context.Context) (permanent bool, err error) {
 	return permanent, err
 }
 
-func (o *owner) Key(d *delivery) (key string, err error) {
+func (o *owner) New() *consume.Delivery {
+	d := &delivery{}
+	d.Owned = d
+	return &d.Delivery
+}
+
+func (o *owner) Key(d *consume.Delivery) (key string, err error) {
 	w := (*Worker)(o)
 	err = guard.Call("debounce key", func() error {
-		key = w.cfg.Debounce.Key(w.message(d))
+		m := w.message(owned(d))
+		key = w.cfg.Debounce.Key(&m)
 		return nil
 	})
 	return key, err
 }
 
-func (o *owner) Handle(ctx context.Context, d *delivery, p consume.Permit) {
-	(*Worker)(o).handle(ctx, d, p)
-}
+func (o *owner) Handle(ctx context.Context, d *consume.Delivery) { (*Worker)(o).handle(ctx, owned(d)) }
 
 func (o *owner) Consuming() {
 	w := (*Worker)(o)
@@ -207,7 +212,7 @@ func (o *owner) Paused(d time.Duration, reason error) {
 
 func (o *owner) Resumed() { (*Worker)(o).observe(Event{Kind: EventResumed}) }
 
-func (o *owner) TimeoutNear(d *delivery, held time.Duration) {
+func (o *owner) TimeoutNear(d *consume.Delivery, held time.Duration) {
 	w := (*Worker)(o)
 	w.log.Warn("consumer timeout is near", "message_id", d.MessageID, "attempt", d.Attempt,
 		"held", held, "timeout", w.cfg.ConsumerTimeout)

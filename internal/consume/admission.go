@@ -41,9 +41,9 @@ const faultPause = time.Second
 type admission struct {
 	consumer *Consumer
 	alive    context.Context
-	need     int   // slots
-	taken    []int // slots that have come
-	passed   bool  // the limiter has given its leave
+	need     int     // slots
+	taken    []*slot // slots that have come
+	passed   bool    // the limiter has given its leave
 
 	permit <-chan bool // gets the limiter's answer; nil: it is not being asked
 	cancel context.CancelFunc
@@ -59,7 +59,7 @@ func (c *Consumer) admission(alive context.Context, alone bool) *admission {
 }
 
 // slots returns the channel of the next slot, or nil if there are enough.
-func (a *admission) slots() <-chan int {
+func (a *admission) slots() <-chan *slot {
 	if len(a.taken) == a.need {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (a *admission) slots() <-chan int {
 }
 
 // take takes a slot that has come.
-func (a *admission) take(slot int) { a.taken = append(a.taken, slot) }
+func (a *admission) take(x *slot) { a.taken = append(a.taken, x) }
 
 // answered takes the limiter's answer. After a no, it is asked again when the pause is
 // over that its failure has caused.
@@ -96,23 +96,26 @@ func (a *admission) ready() bool {
 	return false
 }
 
-// begin returns the permit of an attempt that begins now. If the gate is closed it frees
-// the slots.
-func (a *admission) begin() (Permit, bool) {
+// begin begins an attempt, unless the gate is closed: then it frees the slots.
+func (a *admission) begin(d *Delivery) bool {
 	record, ok := a.consumer.gate.enter(a.alive)
 	if !ok {
 		a.vacate()
-		return Permit{}, false
+		return false
 	}
-	p := Permit{consumer: a.consumer, slot: a.taken[0], slots: len(a.taken), record: record}
+	x := a.taken[0]
+	d.slot, d.alone, d.record = x, len(a.taken) > 1, record
 	a.taken, a.passed = a.taken[:0], false
-	return p, true
+	a.consumer.attempts.Add(1)
+	x.begins = d
+	go x.attempt()
+	return true
 }
 
 // vacate frees the slots.
 func (a *admission) vacate() {
-	for _, slot := range a.taken {
-		a.consumer.slots.free <- slot
+	for _, x := range a.taken {
+		a.consumer.slots.free <- x
 	}
 	a.taken, a.passed = a.taken[:0], false
 }
@@ -126,50 +129,54 @@ func (a *admission) end() {
 	}
 }
 
-// Permit lets one attempt run. It has to be ended once.
-type Permit struct {
-	consumer *Consumer
-	slot     int
-	slots    int         // all of them if more than one
-	record   func(error) // of the breaker, or nil
-}
+// Begin notes that the delivery is being handled.
+func (d *Delivery) Begin() { d.slot.handled.Store(d) }
 
-// Begin notes the message of the attempt.
-func (p Permit) Begin(d *Delivery) { p.consumer.slots.handled[p.slot].Store(d) }
-
-// End frees the slot, tells the breaker what the attempt has returned, and pauses the
-// consumer for a while.
-func (p Permit) End(result error, pause time.Duration, reason error) {
-	if p.record != nil {
-		if err := guard.Call("breaker", func() error { p.record(result); return nil }); err != nil {
-			p.consumer.Log.Error("breaker failed", "error", err)
+// End ends the attempt: it frees the slot, tells the breaker what the attempt has returned,
+// and pauses the consumer for a while. It has to be called once.
+func (d *Delivery) End(result error, pause time.Duration, reason error) {
+	c := d.session.consumer
+	if d.record != nil {
+		if err := guard.Call("breaker", func() error { d.record(result); return nil }); err != nil {
+			c.Log.Error("breaker failed", "error", err)
 		}
 	}
-	p.consumer.gate.pause(pause, reason)
-	p.consumer.slots.leave(p.slot, p.slots)
+	c.gate.pause(pause, reason)
+	c.slots.leave(d)
 }
 
-// slots are the places of running attempts, numbered so that it is known which messages
-// are being handled.
+// slots are the places of running attempts.
 type slots struct {
-	free    chan int
-	handled []atomic.Pointer[Delivery] // by number; nil: nobody, or not yet known
+	all  []slot
+	free chan *slot
+}
+
+// slot is the place of one attempt.
+type slot struct {
+	begins  *Delivery                // whose attempt begins
+	attempt func()                   // makes it; a field, since a go statement allocates for each call of a method
+	handled atomic.Pointer[Delivery] // nil: none, or not yet known
 }
 
 func newSlots(n int) *slots {
-	s := &slots{free: make(chan int, n), handled: make([]atomic.Pointer[Delivery], n)}
-	for i := range n {
-		s.free <- i
+	s := &slots{all: make([]slot, n), free: make(chan *slot, n)}
+	for i := range s.all {
+		x := &s.all[i]
+		x.attempt = func() { x.begins.attempt() }
+		s.free <- x
 	}
 	return s
 }
 
-// leave frees a slot, or all n of them.
-func (s *slots) leave(slot, n int) {
-	s.handled[slot].Store(nil)
-	s.free <- slot
-	for i := 1; i < n; i++ { // the others, in any order
-		s.free <- (slot + i) % n
+// leave frees the slot of an attempt, or all of them if it was alone.
+func (s *slots) leave(d *Delivery) {
+	d.slot.handled.Store(nil)
+	if !d.alone {
+		s.free <- d.slot
+		return
+	}
+	for i := range s.all {
+		s.free <- &s.all[i]
 	}
 }
 
@@ -179,8 +186,8 @@ func (s *slots) taken() int { return cap(s.free) - len(s.free) }
 // running yields the messages that are being handled.
 func (s *slots) running() iter.Seq[*Delivery] {
 	return func(yield func(*Delivery) bool) {
-		for i := range s.handled {
-			if d := s.handled[i].Load(); d != nil && !yield(d) {
+		for i := range s.all {
+			if d := s.all[i].handled.Load(); d != nil && !yield(d) {
 				return
 			}
 		}

@@ -40,6 +40,9 @@ type Config struct {
 // Owner handles what a Consumer delivers. The methods are called from several
 // goroutines.
 type Owner interface {
+	// New returns an empty delivery, which may be part of something larger.
+	New() *Delivery
+
 	// Declare declares what has to exist before the queue is consumed. A permanent
 	// error ends Run if nothing was consumed yet.
 	Declare(ctx context.Context) (permanent bool, err error)
@@ -48,8 +51,8 @@ type Owner interface {
 	// others. After an error the delivery is handled, with the error as its Err.
 	Key(d *Delivery) (string, error)
 
-	// Handle handles a delivery and settles it. It has to end the permit.
-	Handle(ctx context.Context, d *Delivery, p Permit)
+	// Handle handles a delivery and settles it. It has to call End.
+	Handle(ctx context.Context, d *Delivery)
 
 	Consuming()                                  // there is a consumer
 	Interrupted(err error, delay time.Duration)  // there is none, until after the delay

@@ -25,14 +25,17 @@ type Delivery struct {
 
 	Burst []*Delivery // equal messages, handled and settled with it
 
-	// For the owner.
-	Given  any    // the message as a handler was given it
-	CopyID string // message id of its copies
+	Owned any // what the owner knows of it
 
 	session  *session
 	arrived  time.Time
 	gathered bool // it waits for no others like it
 	reminded bool // that it is overdue
+
+	// Of its attempt.
+	slot   *slot
+	alone  bool        // it has all slots
+	record func(error) // of the breaker, or nil
 }
 
 // read reads the marks of earlier attempts.

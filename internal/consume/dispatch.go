@@ -28,7 +28,7 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 	next := c.admission(alive, s.subscription.narrow)
 	defer next.end()
 	for {
-		var slots <-chan int
+		var slots <-chan *slot
 		if len(s.pending) > 0 {
 			slots = next.slots()
 		}
@@ -117,30 +117,21 @@ func (s *session) advance(next *admission) error {
 	case !next.ready():
 		return nil
 	}
-	permit, ok := next.begin()
-	if !ok {
-		return nil
+	if next.begin(d) {
+		// The first message of a narrow subscription may be another than the one that was
+		// suspected. If it were given back, both could be fetched and given back for ever.
+		s.suspected = false
+		s.pending = slices.Delete(s.pending, 0, 1)
 	}
-	// The first message of a narrow subscription may be another than the one that was
-	// suspected. If it were given back, both could be fetched and given back for ever.
-	s.suspected = false
-	s.pending[0] = nil
-	if len(s.pending) > 1 {
-		s.pending = s.pending[1:]
-	} else {
-		s.pending = s.pending[:0] // without allocating for the next one
-	}
-	s.consumer.attempts.Add(1)
-	go s.attempt(d, permit)
 	return nil
 }
 
-// attempt has a delivery handled and settled.
-func (s *session) attempt(d *Delivery, p Permit) {
-	c := s.consumer
+// attempt has the delivery handled and settled.
+func (d *Delivery) attempt() {
+	c := d.session.consumer
 	defer c.attempts.Done() // also after runtime.Goexit
 	d.read()
-	c.owner.Handle(c.handling, d, p)
+	c.owner.Handle(c.handling, d)
 }
 
 // whyClosed tells a cancelled consumer from a closed channel.
@@ -197,5 +188,7 @@ func (s *session) remind(now time.Time) {
 // delivery is what has just come in. None of it is read before read.
 func (s *session) delivery(in amqpconn.Incoming, now time.Time) *Delivery {
 	s.acks.Delivered()
-	return &Delivery{Delivery: amqpconn.NewDelivery(in), session: s, arrived: now}
+	d := s.consumer.owner.New()
+	d.Delivery, d.session, d.arrived = amqpconn.NewDelivery(in), s, now
+	return d
 }
