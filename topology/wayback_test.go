@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/topologytest"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -30,22 +31,6 @@ func bound(keys ...string) (all []topology.Binding) {
 	return all
 }
 
-// returning is the key of a copy of a message that was delivered from "work".
-func returning(t interface{ Fatal(...any) }, w topology.WaitQueue, key string) string {
-	if err := (topology.Strategy{Route: w}).ValidateQueue("work"); err != nil {
-		t.Fatal(err)
-	}
-	d := topology.Delivery{Queue: "work", RoutingKey: key}
-	hop, err := w.Wait(d, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if parked := w.Failed(d); parked.RoutingKey != hop.RoutingKey {
-		t.Fatal("parked with", parked.RoutingKey, "and retried with", hop.RoutingKey)
-	}
-	return hop.RoutingKey
-}
-
 func TestKeysOfCopiesThatReturn(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -60,7 +45,7 @@ func TestKeysOfCopiesThatReturn(t *testing.T) {
 		{"headers", behind(topology.Headers, bound("")...), "work", "work"},
 		{"a plugin's", behind("x-consistent-hash", bound("10")...), "customer", "customer"},
 	} {
-		if key := returning(t, tc.route, tc.own); key != tc.key {
+		if key := topologytest.ReturnKey(t, tc.route, tc.own); key != tc.key {
 			t.Errorf("%s: %q", tc.name, key)
 		}
 	}
@@ -68,7 +53,7 @@ func TestKeysOfCopiesThatReturn(t *testing.T) {
 	for exchange, want := range map[string]string{"amq.topic": "order.new", "amq.direct": "order.*", "amq.fanout": "order.new"} {
 		w := behind(topology.Direct, topology.Binding{Exchange: exchange, Queue: "work", RoutingKey: "order.*"})
 		w.WorkExchange = exchange
-		if key := returning(t, w, "order.new"); key != want {
+		if key := topologytest.ReturnKey(t, w, "order.new"); key != want {
 			t.Errorf("%s: %q", exchange, key)
 		}
 	}
@@ -78,7 +63,7 @@ func TestKeysOfCopiesThatReturn(t *testing.T) {
 func TestLongTopicKeysAreMatchedAtOnce(t *testing.T) {
 	pattern := strings.Repeat("#.a.", 60) + "b"
 	key := strings.Repeat("a.", 120) + "c"
-	if back := returning(t, behind(topology.Topic, bound(pattern)...), key); back != pattern {
+	if back := topologytest.ReturnKey(t, behind(topology.Topic, bound(pattern)...), key); back != pattern {
 		t.Errorf("returns as %q", back)
 	}
 }

@@ -39,7 +39,7 @@ var (
 	forTests = []string{
 		"chaos", "conformance", "broker/internal/chaos",
 		"internal/archtest", "internal/browsertest", "internal/chaos", "internal/docstest", "internal/interop",
-		"internal/testkit", "internal/tools", "internal/workertest",
+		"internal/testkit", "internal/tools", "internal/topologytest", "internal/workertest",
 	}
 )
 

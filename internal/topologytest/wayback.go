@@ -1,0 +1,24 @@
+package topologytest
+
+import (
+	"time"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// ReturnKey returns the routing key with which w retries a message that the queue "work" delivered with a key. It fails the
+// test if w does not fit the queue, or parks the message with another key.
+func ReturnKey(t interface{ Fatal(...any) }, w topology.WaitQueue, key string) string {
+	if err := (topology.Strategy{Route: w}).ValidateQueue("work"); err != nil {
+		t.Fatal(err)
+	}
+	d := topology.Delivery{Queue: "work", RoutingKey: key}
+	hop, err := w.Wait(d, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if parked := w.Failed(d); parked.RoutingKey != hop.RoutingKey {
+		t.Fatal("parked with", parked.RoutingKey, "and retried with", hop.RoutingKey)
+	}
+	return hop.RoutingKey
+}
