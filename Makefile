@@ -82,6 +82,10 @@ soak-properties: ## draw CHECKS cases (1000) in property tests that draw few in 
 	go test ./failed ./broker/internal/queue ./conformance -run 'TestAnArchiveIsAList|TestExportAndImportLose|TestAnyText|TestPagesAreStable|TestAQueueOnDisk|TestDifferential' \
 		-count=1 -timeout 0 -rapid.checks $(or $(CHECKS),1000) $(ARGS)
 
+.PHONY: soak-publish
+soak-publish: ## publish through random faults in SEEDS lives (1000)
+	go test ./internal/workertest -run TestPublishTellsTheTruth -count=1 -timeout 0 -publish.seeds $(or $(SEEDS),1000) $(ARGS)
+
 .PHONY: clean
 clean: ## remove what was built (RabbitMQ stays in ~/.cache/reprise)
 	rm -rf bin internal/interop/node/node_modules internal/browsertest/axe/node_modules coverage coverage.*

@@ -3,6 +3,7 @@ package workertest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -185,13 +186,16 @@ func TestCopiesToManyQueuesThatDoNotConfirm(t *testing.T) {
 	})
 }
 
-// What is said of a message is true, whatever happens to confirms and connections.
+var truthSeeds = flag.Uint64("publish.seeds", 6, "the number of lives in TestPublishTellsTheTruth")
+
+// What is said of a message is true, whatever happens to confirms, connections and exchanges.
 func TestPublishTellsTheTruth(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(5) {
+	for seed := range *truthSeeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 				m := newMuted()
+				m.inOrder = seed%2 == 1 // a queue without a majority, or one that is only slow
 				publishThroughFaults(t, dial(m.between), m, r, rand.New(rand.NewPCG(seed, 7)))
 			})
 		})
@@ -200,6 +204,20 @@ func TestPublishTellsTheTruth(t *testing.T) {
 
 func publishThroughFaults(t *testing.T, c client, m *muted, r *raw, random *rand.Rand) {
 	names := declareQueues(t, c, 6)
+	exchanges := []string{"", "a", "b", "c"}
+	declare := func(exchange string) {
+		if err := r.ExchangeDeclare(exchange, "direct", true, false, false, false, nil); err != nil {
+			t.Error(err)
+		}
+		for _, queue := range names {
+			if err := r.QueueBind(queue, queue, exchange, false, nil); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, x := range exchanges[1:] {
+		declare(x)
+	}
 	var mu sync.Mutex
 	said := map[string]error{}
 	var all sync.WaitGroup
@@ -210,7 +228,11 @@ func publishThroughFaults(t *testing.T, c client, m *muted, r *raw, random *rand
 			for n := 0; ctx.Err() == nil; n++ {
 				id := fmt.Sprint(p, "-", n)
 				within, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(100))*time.Second)
-				err := c.Publish(within, &reprise.Message{MessageID: id, RoutingKey: names[r.IntN(len(names))]})
+				m := &reprise.Message{MessageID: id, Exchange: exchanges[r.IntN(len(exchanges))], RoutingKey: names[r.IntN(len(names))]}
+				if r.IntN(50) == 0 {
+					m.Body = make([]byte, r.IntN(200<<10))
+				}
+				err := c.Publish(within, m)
 				cancel()
 				mu.Lock()
 				said[id] = err
@@ -221,7 +243,14 @@ func publishThroughFaults(t *testing.T, c client, m *muted, r *raw, random *rand
 	}
 	for range 60 {
 		time.Sleep(time.Duration(random.IntN(15000)) * time.Millisecond)
-		switch random.IntN(8) {
+		switch random.IntN(9) {
+		case 8: // what was proven does not hold any more
+			x := exchanges[1+random.IntN(3)]
+			if err := r.ExchangeDelete(x, false, false); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond)
+			declare(x)
 		case 0, 1, 2:
 			m.mute(names[random.IntN(len(names))])
 		case 3, 4:
@@ -238,6 +267,16 @@ func publishThroughFaults(t *testing.T, c client, m *muted, r *raw, random *rand
 	if random.IntN(2) == 0 {
 		stop()
 		all.Wait()
+		m.tell(t)
+		_ = c.Publish(t.Context(), &reprise.Message{RoutingKey: names[0]}) // a connection that does not answer is noticed by that
+		time.Sleep(5 * time.Minute)
+		for _, exchange := range exchanges {
+			for _, queue := range names {
+				if err := c.Publish(t.Context(), &reprise.Message{Exchange: exchange, RoutingKey: queue, MessageID: "last " + exchange + queue}); err != nil {
+					t.Errorf("nothing is wrong any more: %v", err)
+				}
+			}
+		}
 	}
 	if err := c.Close(t.Context()); err != nil {
 		t.Error(err)

@@ -228,6 +228,7 @@ func (c *mutedConn) hears(frame []byte) (told []byte) {
 		c.held = append(c.held, func() error {
 			c.mu.Lock()
 			closed := c.open[number] != ch
+			ch.stuck = false
 			c.mu.Unlock()
 			if closed {
 				return nil
