@@ -34,8 +34,9 @@ import (
 	mathrand "math/rand/v2"
 	"net"
 	"net/url"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/topology"
@@ -212,29 +213,18 @@ func (r *run) makeWorkers() error {
 	return nil
 }
 
-// Reasons for the end of work.
-var (
-	errSettled = errors.New("every message is settled")
-	errHurry   = errors.New("interrupted again")
-	errLost    = errors.New("messages are missing from every queue")
-)
+// errEnough ends the work without being an error of the run.
+var errEnough = errors.New("no more work")
 
 // work runs the producer and the workers, and returns after all of them stopped. The
 // producer stops when ctx ends or the events run out, the workers stop when no message
 // is in flight. Hurry stops both.
 func (r *run) work(ctx context.Context) error {
-	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer stop(nil)
-	publishing, stopPublishing := context.WithCancel(ctx)
-	defer stopPublishing()
-
-	var wg sync.WaitGroup
+	parts, working := errgroup.WithContext(context.WithoutCancel(ctx))
+	publishing, stopPublishing := context.WithCancel(working)
+	defer context.AfterFunc(ctx, stopPublishing)()
 	for _, w := range r.workers {
-		wg.Go(func() {
-			if err := w.Run(working); err != nil {
-				stop(err)
-			}
-		})
+		parts.Go(func() error { return w.Run(working) })
 	}
 	r.producer = &producer{client: r.client, store: r.indexer.store, tracker: r.tracker, prefix: newPrefix(), interval: r.o.Spread / time.Duration(r.o.Events)}
 	every := period
@@ -242,35 +232,35 @@ func (r *run) work(ctx context.Context) error {
 		r.producer.limit, every = r.o.Events, r.o.Events
 	}
 	published := make(chan struct{})
-	wg.Go(func() {
+	parts.Go(func() error {
 		defer close(published)
-		if err := r.producer.run(publishing, plan(r.o.Seed, r.catalog, every)); err != nil {
-			stop(err)
-		}
+		return r.producer.run(publishing, plan(r.o.Seed, r.catalog, every))
 	})
-	wg.Go(func() {
+	parts.Go(func() error {
 		select {
 		case <-r.o.Hurry:
-			stop(errHurry)
+			return errEnough
 		case <-working.Done():
+			return nil
 		}
 	})
-	r.watch(working, published, stop)
-	stopPublishing()
-	wg.Wait()
-	if cause := context.Cause(working); cause != errSettled && cause != errHurry && cause != errLost {
-		return cause
+	parts.Go(func() error {
+		select {
+		case <-published:
+			return r.settled(working)
+		case <-working.Done():
+			return nil
+		}
+	})
+	if err := parts.Wait(); err != errEnough {
+		return err
 	}
 	return nil
 }
 
-// watch calls stop after everything was published and no message is in flight.
-func (r *run) watch(ctx context.Context, published <-chan struct{}, stop context.CancelCauseFunc) {
-	select {
-	case <-published:
-	case <-ctx.Done():
-		return
-	}
+// settled returns errEnough when no message is in flight, or some are in no queue for too
+// long: the ledger counts them as missing.
+func (r *run) settled(ctx context.Context) error {
 	if !r.o.Once {
 		r.screen.print(line{}.add(bold, "no more events; waiting for messages in flight (Ctrl-C again stops that, too)"))
 	}
@@ -284,16 +274,13 @@ func (r *run) watch(ctx context.Context, published <-chan struct{}, stop context
 				idle = 0
 			}
 		}
-		switch {
-		case idle > 0 && counts.waiting() == 0:
-			stop(errSettled)
-		case idle >= r.o.timeout:
-			stop(errLost)
+		if idle > 0 && counts.waiting() == 0 || idle >= r.o.timeout {
+			return errEnough
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }

@@ -182,29 +182,27 @@ const maxNamed = 10
 
 // ledgerLines show the balance, the reasons of what failed, and where to look next.
 func ledgerLines(l ledger, o Options, width int) []line {
-	var lines []line
-	row := func(s style, name string, n int, what string) {
-		lines = append(lines, line{}.add(s, "  "+name).to(12).add(s, fmt.Sprintf("%6d", n)).to(21).add(dim, what))
-	}
-	lines = append(lines, line{}.add(bold, "ledger").to(21).add(dim, "counted when the workers had stopped, message by message"))
-	row(normal, "in", l.in, "published, says the producer: the broker confirmed them")
-	row(green, "done", l.done, "handled, say the handlers: they returned no error")
-	if l.burst > 0 {
-		row(normal, "of a burst", l.burst, "of done: equal to a later one, which stands for them")
-	}
-	row(red, "failed", l.failed, "in "+preset.CoverArtFailedQueue+", says the broker")
-	row(yellow, "waiting", l.waiting, "in the other queues, says the broker")
-	if l.again > 0 {
-		row(normal, "again", l.again, "deliveries of what was done already; not counted above")
-	}
-	if l.unconfirmed > 0 {
-		row(normal, "arrived", l.unconfirmed, "of in: only the broker's confirm was lost")
-	}
-	if l.refused > 0 {
-		row(normal, "not in", l.refused, "neither confirmed nor arrived, as the producer knows")
-	}
-	if len(l.missing) > 0 {
-		row(red, "missing", len(l.missing), "nobody has them")
+	lines := []line{line{}.add(bold, "ledger").to(21).add(dim, "counted when the workers had stopped, message by message")}
+	for _, row := range []struct {
+		style  style
+		name   string
+		n      int
+		always bool // also without messages
+		what   string
+	}{
+		{normal, "in", l.in, true, "published, says the producer: the broker confirmed them"},
+		{green, "done", l.done, true, "handled, say the handlers: they returned no error"},
+		{normal, "of a burst", l.burst, false, "of done: equal to a later one, which stands for them"},
+		{red, "failed", l.failed, true, "in " + preset.CoverArtFailedQueue + ", says the broker"},
+		{yellow, "waiting", l.waiting, true, "in the other queues, says the broker"},
+		{normal, "again", l.again, false, "deliveries of what was done already; not counted above"},
+		{normal, "arrived", l.unconfirmed, false, "of in: only the broker's confirm was lost"},
+		{normal, "not in", l.refused, false, "neither confirmed nor arrived, as the producer knows"},
+		{red, "missing", len(l.missing), false, "nobody has them"},
+	} {
+		if row.always || row.n > 0 {
+			lines = append(lines, line{}.add(row.style, "  "+row.name).to(12).add(row.style, fmt.Sprintf("%6d", row.n)).to(21).add(dim, row.what))
+		}
 	}
 	lines = append(lines, line{})
 	sum := fmt.Sprintf("%d = %d + %d + %d", l.in, l.done, l.failed, l.waiting)
