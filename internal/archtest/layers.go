@@ -13,7 +13,7 @@ const Layers = `
 cmd/reprise
 cmd/reprise/internal/cli
 cmd/reprise/internal/demo, cmd/reprise/internal/config
-cmd/reprise/internal/handler
+cmd/reprise/internal/handler, cmd/reprise/internal/terminal
 examples/...
 -------------------------------------------------------------------------------------------------------
 console                                                        | broker/disk

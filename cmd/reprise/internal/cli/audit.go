@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/api"
 )
 
@@ -68,9 +69,9 @@ func verdict(a api.Ledger) error {
 	case !a.Kept:
 		return errors.New("no ledger is kept: it takes the broker's management API (reprise console --management URL; or management: below console: in the file of reprise up)")
 	case states["differs"] > 0:
-		return fmt.Errorf("%s with a difference", plural(states["differs"], "account"))
+		return fmt.Errorf("%s with a difference", terminal.Plural(states["differs"], "account"))
 	case states["unknown"] > 0:
-		return fmt.Errorf("%s of which nothing can be said", plural(states["unknown"], "account"))
+		return fmt.Errorf("%s of which nothing can be said", terminal.Plural(states["unknown"], "account"))
 	case states["opening"] > 0 || len(a.Accounts) == 0:
 		return errors.New("too early: the ledger is being opened, which takes a minute")
 	}
@@ -115,21 +116,21 @@ func auditText(a api.Ledger, width int) string {
 		say("as of %s\n", sampled(newest))
 	}
 	for _, l := range a.Accounts {
-		name := oneLiner(string(l.Account))
+		name := terminal.OneLine(string(l.Account))
 		if !l.At.IsZero() && l.At.Before(newest) {
 			say("%s: as of %s, and no sample since\n", name, sampled(l.At))
 		}
 		if l.State == "balanced" && l.Slack > 0 {
-			say("%s: balanced to within %s: some moved while the queues were counted, one after the other; once they are still, it is exact\n", name, plural(int(l.Slack), "message"))
+			say("%s: balanced to within %s: some moved while the queues were counted, one after the other; once they are still, it is exact\n", name, terminal.Plural(int(l.Slack), "message"))
 		}
 		for _, d := range l.Differences {
-			say("%s: %s\n", name, oneLiner(d.Text))
+			say("%s: %s\n", name, terminal.OneLine(d.Text))
 			for _, r := range d.Reasons {
-				say("    %s\n", oneLiner(string(r)))
+				say("    %s\n", terminal.OneLine(string(r)))
 			}
 		}
 		if l.Note != "" {
-			say("%s: %s\n", name, oneLiner(string(l.Note)))
+			say("%s: %s\n", name, terminal.OneLine(string(l.Note)))
 		}
 	}
 	return b.String()

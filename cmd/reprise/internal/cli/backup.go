@@ -9,6 +9,7 @@ import (
 
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/broker/disk"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
 type backupCmd struct {
@@ -92,6 +93,6 @@ func (c *restoreCmd) Run(streams IO) error {
 		return err
 	}
 	_, err = fmt.Fprintf(streams.Stdout, "%s: %s, %s\n", absolute(c.Data),
-		plural(found.Queues, "durable queue"), plural(found.Messages, "message"))
+		terminal.Plural(found.Queues, "durable queue"), terminal.Plural(found.Messages, "message"))
 	return err
 }

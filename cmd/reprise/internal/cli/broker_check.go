@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/reprisemq/reprise/broker/disk"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
 type brokerCheckCmd struct {
@@ -67,11 +68,11 @@ func listQueues(w io.Writer, found disk.Checked) (complete bool) {
 		complete = complete && q.Expected >= 0 && missing <= 0 && q.Name != ""
 		switch {
 		case q.Expected < 0:
-			fmt.Fprintf(w, "%s: %s; how many there were is not known\n", name, plural(q.Found, "message"))
+			fmt.Fprintf(w, "%s: %s; how many there were is not known\n", name, terminal.Plural(q.Found, "message"))
 		case missing > 0:
-			fmt.Fprintf(w, "%s: %s, %d missing\n", name, plural(q.Found, "message"), missing)
+			fmt.Fprintf(w, "%s: %s, %d missing\n", name, terminal.Plural(q.Found, "message"), missing)
 		default:
-			fmt.Fprintf(w, "%s: %s\n", name, plural(q.Found, "message"))
+			fmt.Fprintf(w, "%s: %s\n", name, terminal.Plural(q.Found, "message"))
 		}
 	}
 	return complete

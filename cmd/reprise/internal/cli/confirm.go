@@ -5,19 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
-	"golang.org/x/term"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
-func terminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
 // interactive reports whether somebody is there to be asked.
-func (s IO) interactive() bool { return terminal(s.Stdin) && terminal(s.Stderr) }
+func (s IO) interactive() bool { return terminal.Is(s.Stdin) && terminal.Is(s.Stderr) }
 
 // confirm asks a question; anything but y and yes is no.
 func confirm(ctx context.Context, streams IO, question string) (bool, error) {

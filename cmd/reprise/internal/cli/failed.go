@@ -12,6 +12,7 @@ import (
 	"os/user"
 	"strings"
 
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/api"
 )
 
@@ -115,7 +116,7 @@ func (f serverFlags) explained(err error) error {
 	}
 	said, ok := errors.AsType[*api.Error](err)
 	if ok && said.Advice == "" {
-		return fmt.Errorf("something else than a console answers at %s: %s (--server names another)", server, oneLiner(said.Text))
+		return fmt.Errorf("something else than a console answers at %s: %s (--server names another)", server, terminal.OneLine(said.Text))
 	}
 	if ok && said.Status == http.StatusUnauthorized {
 		return fmt.Errorf("%w (set %s, or give --token-file FILE)", said, tokenVariable)

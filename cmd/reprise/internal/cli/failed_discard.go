@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/api"
 )
 
@@ -83,7 +84,7 @@ func tell(streams IO, done api.Done, err error, asJSON bool, what string, named 
 	if done.DryRun {
 		what = "would be " + what
 	}
-	err = streams.result(asJSON, done, plural(int(done.Messages), "message")+" "+what+"\n")
+	err = streams.result(asJSON, done, terminal.Plural(int(done.Messages), "message")+" "+what+"\n")
 	return cmp.Or(err, leftAlone(named, done.Messages))
 }
 
@@ -94,9 +95,9 @@ func leftAlone(named int, done int64) error {
 	case named == 1 && rest == 1:
 		return errors.New("the message was left alone: `reprise failed show ID` says in which state it is")
 	case rest == 1:
-		return fmt.Errorf("1 of the %s that were named was left alone: `reprise failed show ID` says in which state it is", plural(named, "message"))
+		return fmt.Errorf("1 of the %s that were named was left alone: `reprise failed show ID` says in which state it is", terminal.Plural(named, "message"))
 	case rest > 1:
-		return fmt.Errorf("%d of the %s that were named were left alone: `reprise failed show ID` says in which state they are", rest, plural(named, "message"))
+		return fmt.Errorf("%d of the %s that were named were left alone: `reprise failed show ID` says in which state they are", rest, terminal.Plural(named, "message"))
 	}
 	return nil
 }

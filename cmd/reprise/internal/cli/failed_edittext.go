@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/api"
 	"github.com/reprisemq/reprise/internal/tablejson"
 	"github.com/reprisemq/reprise/topology"
@@ -23,7 +24,7 @@ func editFile(m api.Summary, c api.Content) string {
 #
 # Headers, as "name: text", or "name := JSON" where it is no text: 5, {"int32": 5}, true, ["a"].
 # Lines that begin with # say nothing. What attempts have left is not shown, and not sent again.
-`, m.ID, oneLiner(string(m.Queue)), cut(oneLiner(m.Error), 200))
+`, m.ID, terminal.OneLine(string(m.Queue)), terminal.Cut(terminal.OneLine(m.Error), 200))
 	text += editText(c)
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n" // editors add one; readEdit takes it away
@@ -57,7 +58,7 @@ func headerLine(name string, value any) string {
 	}
 	text, err := tablejson.Encode(topology.Table{"v": value})
 	if err != nil {
-		return "# " + name + " cannot be shown: " + oneLiner(err.Error())
+		return "# " + name + " cannot be shown: " + terminal.OneLine(err.Error())
 	}
 	return name + " := " + strings.TrimSuffix(strings.TrimPrefix(text, `{"v":`), "}")
 }

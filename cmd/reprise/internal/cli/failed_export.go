@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
 )
@@ -63,7 +64,7 @@ func (c *failedExportCmd) export(ctx context.Context, streams IO, client *api.Cl
 	_, err = client.Export(ctx, f, lines)
 	lines.bar.end()
 	if err == nil && toFile {
-		_, err = fmt.Fprintf(streams.Stdout, "%s exported\n", plural(int(lines.n), "message"))
+		_, err = fmt.Fprintf(streams.Stdout, "%s exported\n", terminal.Plural(int(lines.n), "message"))
 	}
 	return err
 }
@@ -106,7 +107,7 @@ func (c *failedImportCmd) Run(ctx context.Context, streams IO) error {
 		if err != nil {
 			return err
 		}
-		return streams.result(c.JSON, done, plural(int(done.Messages), "new message")+" imported\n")
+		return streams.result(c.JSON, done, terminal.Plural(int(done.Messages), "new message")+" imported\n")
 	})
 }
 

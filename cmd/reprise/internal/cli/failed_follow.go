@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/api"
 )
 
@@ -19,7 +20,7 @@ func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client,
 	case err != nil:
 		return err
 	case r.State == "done" && r.Refused > 0:
-		return stoppedError{fmt.Errorf("%s cannot be sent, and failed as before: `reprise failed ls --refused-by %d` says why", plural(int(r.Refused), "message"), r.ID)}
+		return stoppedError{fmt.Errorf("%s cannot be sent, and failed as before: `reprise failed ls --refused-by %d` says why", terminal.Plural(int(r.Refused), "message"), r.ID)}
 	case r.State == "done":
 		return leftAlone(picked, r.Total)
 	}
@@ -92,12 +93,12 @@ func unsent(r api.Replay) string {
 	if r.Sent == r.Total {
 		return ""
 	}
-	return fmt.Sprintf(": %s failed as before, without having been sent", plural(int(r.Total-r.Sent), "message"))
+	return fmt.Sprintf(": %s failed as before, without having been sent", terminal.Plural(int(r.Total-r.Sent), "message"))
 }
 
 // replayText says what became of a replay.
 func replayText(r api.Replay) string {
-	text := fmt.Sprintf("replay %d %s: %d of %s sent", r.ID, r.State, r.Sent, plural(int(r.Total), "message"))
+	text := fmt.Sprintf("replay %d %s: %d of %s sent", r.ID, r.State, r.Sent, terminal.Plural(int(r.Total), "message"))
 	if r.Refused > 0 {
 		text += fmt.Sprintf(", %d cannot be", r.Refused)
 	}
@@ -105,7 +106,7 @@ func replayText(r api.Replay) string {
 		text += fmt.Sprintf(", %d came back", r.Back)
 	}
 	if r.Why != "" {
-		text += " (" + oneLiner(r.Why) + ")"
+		text += " (" + terminal.OneLine(r.Why) + ")"
 	}
 	return text
 }

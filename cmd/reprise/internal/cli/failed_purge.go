@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/api"
 )
 
@@ -35,7 +36,7 @@ func (c *failedPurgeCmd) Run(ctx context.Context, streams IO) error {
 			if err != nil || c.DryRun {
 				return tell(streams, done, err, c.JSON, "removed", 0)
 			}
-			if ok, err := confirm(ctx, streams, fmt.Sprintf("Remove %s for good?", plural(int(done.Messages), "message"))); !ok {
+			if ok, err := confirm(ctx, streams, fmt.Sprintf("Remove %s for good?", terminal.Plural(int(done.Messages), "message"))); !ok {
 				return err
 			}
 		}

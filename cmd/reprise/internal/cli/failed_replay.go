@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/api"
 )
 
@@ -72,7 +73,7 @@ func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Cl
 			return tell(streams, api.Done{}, nil, c.JSON, "sent", len(c.IDs))
 		}
 		fmt.Fprint(streams.Stderr, c.destinationsText(done.Destinations))
-		if ok, err := confirm(ctx, streams, fmt.Sprintf("Send %s to %s?", plural(int(done.Messages), "message"), c.target())); !ok {
+		if ok, err := confirm(ctx, streams, fmt.Sprintf("Send %s to %s?", terminal.Plural(int(done.Messages), "message"), c.target())); !ok {
 			return err
 		}
 		plan.AtMost = done.Messages // what has been answered is for so many
@@ -110,9 +111,9 @@ func (c *failedReplayCmd) destinationsText(all []api.Destination) string {
 		switch {
 		case c.To != "":
 		case d.Unknown:
-			fmt.Fprintf(&b, "  %d of %s nowhere: nothing says in which queue they failed; --to names one\n", d.Messages, oneLiner(string(d.FailedQueue)))
+			fmt.Fprintf(&b, "  %d of %s nowhere: nothing says in which queue they failed; --to names one\n", d.Messages, terminal.OneLine(string(d.FailedQueue)))
 		default:
-			fmt.Fprintf(&b, "  %d of %s to %s%s\n", d.Messages, oneLiner(string(d.FailedQueue)),
+			fmt.Fprintf(&b, "  %d of %s to %s%s\n", d.Messages, terminal.OneLine(string(d.FailedQueue)),
 				wayText(string(d.Queue), string(d.Exchange), string(d.RoutingKey), d.Keys), warningText(d.Warning))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
 	"github.com/reprisemq/reprise/internal/tablejson"
@@ -51,7 +52,7 @@ func messageText(m api.Message, content api.Content, now time.Time, width int) s
 	field("message id", string(m.MessageID))
 	last := fmt.Sprintf("%s (%s)", ago(m.LastFailed, now), m.LastFailed.Local().Format(time.RFC3339))
 	if m.Attempts > 0 {
-		last = fmt.Sprintf("%s, the last %s", plural(m.Attempts, "attempt"), last)
+		last = fmt.Sprintf("%s, the last %s", terminal.Plural(m.Attempts, "attempt"), last)
 	}
 	field("failed", last)
 	field("error", m.Error)
@@ -88,7 +89,7 @@ func attemptsText(m api.Message, width int) string {
 		}
 		t.add(strconv.Itoa(e.Attempt), when, took, e.Host, e.Error)
 		if i == 0 && m.ErrorsDropped > 0 {
-			t.add("…", "", "", "", fmt.Sprintf("(%s are not recorded)", plural(m.ErrorsDropped, "attempt")))
+			t.add("…", "", "", "", fmt.Sprintf("(%s are not recorded)", terminal.Plural(m.ErrorsDropped, "attempt")))
 		}
 	}
 	var b strings.Builder
@@ -110,7 +111,7 @@ func propertiesText(p api.Properties) string {
 		{"expiration", string(p.Expiration)},
 	} {
 		if x[1] != "" {
-			fmt.Fprintf(&b, "  %s: %s\n", x[0], oneLiner(x[1]))
+			fmt.Fprintf(&b, "  %s: %s\n", x[0], terminal.OneLine(x[1]))
 		}
 	}
 	if p.Priority > 0 {
@@ -135,9 +136,9 @@ func headersText(headers topology.Table, width int) string {
 			left++
 			continue
 		}
-		line := fmt.Sprintf("  %s: %s", oneLiner(name), oneLiner(headerText(headers[name])))
+		line := fmt.Sprintf("  %s: %s", terminal.OneLine(name), terminal.OneLine(headerText(headers[name])))
 		if width > 0 {
-			line = cut(line, width)
+			line = terminal.Cut(line, width)
 		}
 		b.WriteString(line + "\n")
 	}
@@ -198,11 +199,11 @@ func bodyText(body []byte) string {
 	}
 	lines := strings.Split(strings.TrimSuffix(string(body), "\n"), "\n")
 	if len(lines) > shownLines {
-		more = fmt.Sprintf("  … %s more: --body prints all\n", plural(len(lines)-shownLines, "line"))
+		more = fmt.Sprintf("  … %s more: --body prints all\n", terminal.Plural(len(lines)-shownLines, "line"))
 		lines = lines[:shownLines]
 	}
 	for i, line := range lines {
-		lines[i] = cut(harmless(line), 2000)
+		lines[i] = terminal.Cut(harmless(line), 2000)
 	}
 	return indented(strings.Join(lines, "\n")) + more
 }
@@ -226,28 +227,17 @@ func indented(s string) string {
 
 // wrapped breaks a text into lines that stand at an indent.
 func wrapped(s string, width, indent int) string {
-	s = oneLiner(s)
+	s = terminal.OneLine(s)
 	if width <= indent+20 {
 		return s
 	}
-	var lines []string
-	line := ""
-	for word := range strings.FieldsSeq(s) {
-		if line != "" && textWidth(line)+1+textWidth(word) > width-indent {
-			lines, line = append(lines, line), ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	return strings.Join(append(lines, line), "\n"+strings.Repeat(" ", indent))
+	return strings.Join(terminal.Wrap(s, width-indent), "\n"+strings.Repeat(" ", indent))
 }
 
 func bytesText(n int) string {
 	switch {
 	case n < 1<<10:
-		return plural(n, "byte")
+		return terminal.Plural(n, "byte")
 	case n < 1<<20:
 		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/broker/disk"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
 // maxLeftQueues is the number of queues that leftBehind names.
@@ -61,5 +62,5 @@ func leftBehind(file string, cfg *config.Config) string {
 	}
 	return fmt.Sprintf("the embedded broker has left %s in %s (%s), and broker: does not use them: "+
 		"run a copy of this file without broker: as well, until its workers have handled them, see \"Moving to RabbitMQ\" in docs/cli.md",
-		plural(messages, "message"), dir, strings.Join(names, ", "))
+		terminal.Plural(messages, "message"), dir, strings.Join(names, ", "))
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
 // progress is a bar on a terminal that shows how far some work is. Where stderr is
@@ -25,8 +27,8 @@ type progress struct {
 // newProgress shows it on the stderr of a command.
 func newProgress(streams IO, what string) *progress {
 	p := &progress{what: what, began: time.Now(), first: -1}
-	if terminal(streams.Stderr) {
-		p.w, p.width = streams.Stderr, cmp.Or(terminalWidth(streams.Stderr), 80)
+	if terminal.Is(streams.Stderr) {
+		p.w, p.width = streams.Stderr, cmp.Or(terminal.Width(streams.Stderr), 80)
 	}
 	return p
 }
@@ -50,7 +52,7 @@ func (p *progress) show(done, total int64) {
 // line is the bar as a text that fits the terminal.
 func (p *progress) line(done, total int64, elapsed time.Duration) string {
 	if total <= 0 {
-		return cut(fmt.Sprintf("%s  %d", p.what, done), p.width-1)
+		return terminal.Cut(fmt.Sprintf("%s  %d", p.what, done), p.width-1)
 	}
 	text := fmt.Sprintf("  %3d%%  %d of %d", min(100, 100*done/total), done, total)
 	if rate := float64(done-p.first) / elapsed.Seconds(); rate > 0 && elapsed > time.Second && done < total {
@@ -59,7 +61,7 @@ func (p *progress) line(done, total int64, elapsed time.Duration) string {
 	}
 	bar := min(30, p.width-1-len(p.what)-len(text)-4)
 	if bar < 5 {
-		return cut(p.what+text, p.width-1)
+		return terminal.Cut(p.what+text, p.width-1)
 	}
 	full := int(int64(bar) * min(done, total) / total)
 	return p.what + "  [" + strings.Repeat("#", full) + strings.Repeat(".", bar-full) + "]" + text

@@ -11,6 +11,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -165,7 +166,7 @@ func (c *publishCmd) body(ctx context.Context, streams IO) ([]byte, error) {
 		}
 		return b, nil
 	}
-	if c.File == "" && terminal(streams.Stdin) {
+	if c.File == "" && terminal.Is(streams.Stdin) {
 		fmt.Fprintln(streams.Stderr, "reprise: reading the body from the terminal, Ctrl-D ends it")
 	}
 	type input struct {

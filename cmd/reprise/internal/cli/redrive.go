@@ -11,6 +11,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/failed"
 )
 
@@ -201,11 +202,11 @@ func (c *redriveCmd) report(ctx context.Context, streams IO, r redriveResult, to
 func (r redriveResult) text(to *failed.Target) string {
 	switch {
 	case r.DryRun && r.Found > 0:
-		return fmt.Sprintf("%s: %s would be sent to %s", r.From, plural(r.Found, "message"), targetText(to)) + r.queues(to)
+		return fmt.Sprintf("%s: %s would be sent to %s", r.From, terminal.Plural(r.Found, "message"), targetText(to)) + r.queues(to)
 	case r.Found == 0:
 		return r.From + ": nothing to send"
 	case r.Sent == r.Found:
-		return fmt.Sprintf("%s: %s sent to %s", r.From, plural(r.Sent, "message"), targetText(to))
+		return fmt.Sprintf("%s: %s sent to %s", r.From, terminal.Plural(r.Sent, "message"), targetText(to))
 	}
-	return fmt.Sprintf("%s: %d of %s sent to %s", r.From, r.Sent, plural(r.Found, "message"), targetText(to))
+	return fmt.Sprintf("%s: %d of %s sent to %s", r.From, r.Sent, terminal.Plural(r.Found, "message"), targetText(to))
 }

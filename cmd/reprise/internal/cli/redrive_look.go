@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/failed"
 )
 
@@ -55,7 +56,7 @@ func targetsText(all []redriveTarget, looked, found int) string {
 
 func (t redriveTarget) way() string {
 	if t.Exchange == "" {
-		return oneLiner(t.Queue)
+		return terminal.OneLine(t.Queue)
 	}
 	return wayText(t.Queue, t.Exchange, t.RoutingKey, t.Keys)
 }
@@ -86,7 +87,7 @@ func (c *redriveCmd) believe(ctx context.Context, streams IO, r redriveResult) (
 	}
 	asks := streams.interactive()
 	if shown = asks || claimed != nil; shown {
-		fmt.Fprintf(streams.Stderr, "%s: %s%s\n", c.From, plural(r.Found, "message"), targetsText(r.Queues, r.Looked, r.Found))
+		fmt.Fprintf(streams.Stderr, "%s: %s%s\n", c.From, terminal.Plural(r.Found, "message"), targetsText(r.Queues, r.Looked, r.Found))
 	}
 	switch {
 	case asks:

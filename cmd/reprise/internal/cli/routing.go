@@ -9,6 +9,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/console"
 	"github.com/reprisemq/reprise/failed"
 )
@@ -29,11 +30,11 @@ func routingOf(workers []config.Worker, m *console.Management) failed.Routing {
 func wayText(queue, exchange, key string, keys bool) string {
 	switch {
 	case exchange == "":
-		return oneLiner(key)
+		return terminal.OneLine(key)
 	case keys:
-		return fmt.Sprintf("%s by exchange %s, each with its own key", oneLiner(queue), oneLiner(exchange))
+		return fmt.Sprintf("%s by exchange %s, each with its own key", terminal.OneLine(queue), terminal.OneLine(exchange))
 	}
-	return fmt.Sprintf("%s by exchange %s with key %q", oneLiner(queue), oneLiner(exchange), key)
+	return fmt.Sprintf("%s by exchange %s with key %q", terminal.OneLine(queue), terminal.OneLine(exchange), key)
 }
 
 // warningText is a line about the messages of the line before.
@@ -41,7 +42,7 @@ func warningText(warning string) string {
 	if warning == "" {
 		return ""
 	}
-	return "\n    warning: " + oneLiner(warning)
+	return "\n    warning: " + terminal.OneLine(warning)
 }
 
 // warningLogger prints what a redrive warns of, and hands all else on.
@@ -57,9 +58,9 @@ func (l warningLogger) Handle(ctx context.Context, r slog.Record) error {
 	r.Attrs(func(a slog.Attr) bool { attrs[a.Key] = a.Value.String(); return true })
 	switch {
 	case r.Message == "redrive sends by queue name" && !*l.shown:
-		fmt.Fprintf(l.w, "reprise: warning: messages are sent to %s by its name: %s\n", oneLiner(attrs["queue"]), oneLiner(attrs["warning"]))
+		fmt.Fprintf(l.w, "reprise: warning: messages are sent to %s by its name: %s\n", terminal.OneLine(attrs["queue"]), terminal.OneLine(attrs["warning"]))
 	case r.Message == "bindings cannot be read":
-		fmt.Fprintf(l.w, "reprise: warning: the bindings cannot be read: %s\n", oneLiner(attrs["error"]))
+		fmt.Fprintf(l.w, "reprise: warning: the bindings cannot be read: %s\n", terminal.OneLine(attrs["error"]))
 	case strings.HasPrefix(r.Message, "redrive sends"):
 	default:
 		return l.Handler.Handle(ctx, r)

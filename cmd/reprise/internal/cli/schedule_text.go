@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -21,7 +22,7 @@ func scheduleText(s subject, p plan, start time.Time) string {
 		}
 		out.WriteString(": ")
 	}
-	fmt.Fprintf(&out, "%s\n%s", s.about, plural(s.policy.MaxAttempts, "attempt"))
+	fmt.Fprintf(&out, "%s\n%s", s.about, terminal.Plural(s.policy.MaxAttempts, "attempt"))
 	if s.policy.MaxAttempts > 1 {
 		out.WriteString(" at most")
 	}
@@ -77,7 +78,7 @@ func scheduleTable(p plan, start time.Time) string {
 		}
 		row(label, after, when(a.At))
 	}
-	made := plural(p.Parked.Attempts.Max, "attempt")
+	made := terminal.Plural(p.Parked.Attempts.Max, "attempt")
 	if p.Parked.Attempts.Min < p.Parked.Attempts.Max {
 		made = fmt.Sprintf("%d – %s", p.Parked.Attempts.Min, made)
 	}

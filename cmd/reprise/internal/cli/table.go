@@ -2,14 +2,12 @@ package cli
 
 import (
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/term"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
 // column describes a column of a table.
@@ -35,7 +33,7 @@ func newTable(columns ...column) *textTable { return &textTable{columns: columns
 func (t *textTable) add(cells ...string) {
 	row := make([]string, len(t.columns))
 	for i := range row {
-		row[i] = oneLiner(cells[i])
+		row[i] = terminal.OneLine(cells[i])
 	}
 	t.rows = append(t.rows, row)
 }
@@ -76,9 +74,9 @@ func (t *textTable) write(w io.Writer, width int) error {
 			if c.ends {
 				cell = cutMiddle(cell, widths[i])
 			} else {
-				cell = cut(cell, widths[i])
+				cell = terminal.Cut(cell, widths[i])
 			}
-			pad := strings.Repeat(" ", widths[i]-textWidth(cell))
+			pad := strings.Repeat(" ", widths[i]-terminal.TextWidth(cell))
 			if c.right {
 				cell, pad = pad+cell, ""
 			}
@@ -98,9 +96,9 @@ func (t *textTable) widths(width int) (widths []int, fits bool) {
 	widths = make([]int, len(t.columns))
 	sum := len(columnGap) * (len(widths) - 1)
 	for i, c := range t.columns {
-		widths[i] = textWidth(c.name)
+		widths[i] = terminal.TextWidth(c.name)
 		for _, row := range t.rows {
-			widths[i] = max(widths[i], textWidth(row[i]))
+			widths[i] = max(widths[i], terminal.TextWidth(row[i]))
 		}
 		sum += widths[i]
 	}
@@ -122,22 +120,12 @@ func (t *textTable) widths(width int) (widths []int, fits bool) {
 // tableWidth is how wide a line for people may be: as the terminal is, or as COLUMNS
 // says where there is none; 0 is without a limit.
 func tableWidth(streams IO) int {
-	if width := terminalWidth(streams.Stdout); width > 0 {
+	if width := terminal.Width(streams.Stdout); width > 0 {
 		return max(width, 40)
 	}
 	if text, ok := streams.Lookup("COLUMNS"); ok {
 		if width, err := strconv.Atoi(text); err == nil && width > 0 {
 			return max(width, 40)
-		}
-	}
-	return 0
-}
-
-// terminalWidth is the width of a terminal; 0: it is none, or not known.
-func terminalWidth(stream any) int {
-	if f, ok := stream.(*os.File); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
-			return width
 		}
 	}
 	return 0
@@ -151,70 +139,16 @@ func widthOr80(streams IO) int {
 	return 80
 }
 
-// cut shortens a text to a width, the last of it being an ellipsis then.
-func cut(s string, width int) string {
-	if textWidth(s) <= width {
-		return s
-	}
-	used, end := 0, 0
-	for i, r := range s {
-		if used+runeWidth(r) > width-1 {
-			end = i
-			break
-		}
-		used += runeWidth(r)
-	}
-	return strings.TrimRight(s[:end], " ") + "…"
-}
-
 // cutMiddle shortens a text to a width in its middle: an error begins with what was
 // done, and ends with why it could not be.
 func cutMiddle(s string, width int) string {
-	if textWidth(s) <= width {
+	if terminal.TextWidth(s) <= width {
 		return s
 	}
-	head, rest := cut(s, max(width/3, 1)), s
-	for textWidth(head)+textWidth(rest) > width {
+	head, rest := terminal.Cut(s, max(width/3, 1)), s
+	for terminal.TextWidth(head)+terminal.TextWidth(rest) > width {
 		_, n := utf8.DecodeRuneInString(rest)
 		rest = rest[n:]
 	}
 	return head + strings.TrimLeft(rest, " ")
-}
-
-// oneLiner makes any text one that a terminal shows in a line and does not obey.
-func oneLiner(s string) string {
-	if !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "\ufffd")
-	}
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
-			return ' '
-		}
-		if unicode.Is(unicode.Cf, r) { // what turns the direction of a line around, and the like
-			return -1
-		}
-		return r
-	}, s)
-	return strings.Join(strings.Fields(s), " ")
-}
-
-func textWidth(s string) int {
-	n := 0
-	for _, r := range s {
-		n += runeWidth(r)
-	}
-	return n
-}
-
-// runeWidth is how many columns a terminal takes for a letter: those of East Asia
-// and pictures take two. https://www.unicode.org/reports/tr11/
-func runeWidth(r rune) int {
-	switch {
-	case unicode.Is(unicode.Mn, r) || unicode.Is(unicode.Me, r):
-		return 0
-	case r >= 0x1100 && r <= 0x115f, r >= 0x2e80 && r <= 0xa4cf, r >= 0xac00 && r <= 0xd7a3, r >= 0xf900 && r <= 0xfaff,
-		r >= 0xfe30 && r <= 0xfe6f, r >= 0xff00 && r <= 0xff60, r >= 0xffe0 && r <= 0xffe6, r >= 0x1f300 && r <= 0x1faff, r >= 0x20000 && r <= 0x3fffd:
-		return 2
-	}
-	return 1
 }

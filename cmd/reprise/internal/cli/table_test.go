@@ -7,6 +7,8 @@ import (
 	"unicode"
 
 	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
 // Whatever is in its cells, a table has a line for each row, obeyed by no terminal, and
@@ -28,7 +30,7 @@ func TestTextTableFits(t *testing.T) {
 			t.Fatalf("%d lines for %d rows:\n%s", len(lines), rows, b.String())
 		}
 		for _, line := range lines {
-			if w := textWidth(line); w > width {
+			if w := terminal.TextWidth(line); w > width {
 				t.Fatalf("a line is %d wide, of %d: %q", w, width, line)
 			}
 			if i := strings.IndexFunc(line, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }); i >= 0 {
@@ -119,7 +121,7 @@ func TestProgressLine(t *testing.T) {
 		p := &progress{what: "importing", width: rapid.IntRange(10, 200).Draw(t, "width")}
 		total := rapid.Int64Range(0, 1e12).Draw(t, "total")
 		line := p.line(rapid.Int64Range(0, total).Draw(t, "done"), total, time.Duration(rapid.Int64Range(1, 1e15).Draw(t, "elapsed")))
-		if textWidth(line) >= p.width {
+		if terminal.TextWidth(line) >= p.width {
 			t.Fatalf("%q does not fit into %d", line, p.width)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
 type upCmd struct {
@@ -57,7 +58,7 @@ func (c *upCmd) Run(streams IO, stop *signals) error {
 		if left != "" {
 			fmt.Fprintf(streams.Stderr, "%s: warning: %s\n", c.Config, left)
 		}
-		_, err := fmt.Fprintf(streams.Stdout, "%s: ok, %s\n", c.Config, plural(len(cfg.Workers), "worker"))
+		_, err := fmt.Fprintf(streams.Stdout, "%s: ok, %s\n", c.Config, terminal.Plural(len(cfg.Workers), "worker"))
 		return err
 	}
 
@@ -225,7 +226,7 @@ func (c *cutOff) middleware(next reprise.Handler) reprise.Handler {
 
 func (c *cutOff) error() error {
 	if n := c.handlers.Load(); n > 0 {
-		return fmt.Errorf("the end of the drain cut off %s, whose messages went back to the queue", plural(int(n), "handler"))
+		return fmt.Errorf("the end of the drain cut off %s, whose messages went back to the queue", terminal.Plural(int(n), "handler"))
 	}
 	return nil
 }
@@ -265,11 +266,4 @@ func connect(stop *signals, cfg *config.Config, health *health, desk *desk, log 
 		hangUp(client, closeTimeout)
 		return b.end(stop, log)
 	}, nil
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return fmt.Sprintf("1 %s", what)
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/waiting"
 )
 
@@ -13,6 +14,6 @@ import (
 // format, and nothing more for a while.
 func newWaiting(w io.Writer, format string, again time.Duration) *slog.Logger {
 	return waiting.Logger(again, func(reason string) {
-		fmt.Fprintf(w, "reprise: "+format+"\n", oneLiner(reason))
+		fmt.Fprintf(w, "reprise: "+format+"\n", terminal.OneLine(reason))
 	})
 }

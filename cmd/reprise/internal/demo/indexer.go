@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
 // releasesJSON holds real releases with the number of their front cover.
@@ -145,7 +146,7 @@ func (x *indexer) move(ctx context.Context, m *reprise.Message) error {
 func parse(event string, body []byte, names ...string) ([]string, error) {
 	fields := strings.Split(string(body), "\n")
 	if n := len(fields); n != len(names) {
-		return nil, fmt.Errorf("%s event: the body has %d %s, want %s", event, n, plural(n, "line"), strings.Join(names, ", "))
+		return nil, fmt.Errorf("%s event: the body has %s, want %s", event, terminal.Plural(n, "line"), strings.Join(names, ", "))
 	}
 	for i, name := range names {
 		if strings.HasSuffix(name, "gid") && !mbid.MatchString(fields[i]) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
@@ -222,7 +223,7 @@ func ledgerLines(l ledger, o Options, width int) []line {
 		lines = append(lines, line{}, line{}.add(bold, "why they failed").to(21).add(dim, "read from the messages themselves, header "+preset.CoverArtExceptionsHeader))
 	}
 	for _, r := range l.reasons {
-		head := line{}.add(red, fmt.Sprintf("%4d ×", r.messages)).add(dim, fmt.Sprintf("  %d %s", r.attempts, plural(r.attempts, "attempt"))).to(21)
+		head := line{}.add(red, fmt.Sprintf("%4d ×", r.messages)).add(dim, "  "+terminal.Plural(r.attempts, "attempt")).to(21)
 		lines = append(lines, wrapped(head, normal, r.text, width)...)
 	}
 	return append(append(lines, line{}), nextLines(o)...)

@@ -2,7 +2,8 @@ package demo
 
 import (
 	"strings"
-	"unicode/utf8"
+
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
 // style is a parameter of the control sequence for colours.
@@ -18,7 +19,7 @@ const (
 	cyan   style = "36"
 )
 
-// line is a line of a terminal. Widths count characters: no text here has wide ones.
+// line is a line of a terminal.
 type line []struct {
 	text  string
 	style style
@@ -39,7 +40,7 @@ func (l line) to(column int) line {
 func (l line) width() int {
 	n := 0
 	for _, s := range l {
-		n += utf8.RuneCountInString(s.text)
+		n += terminal.TextWidth(s.text)
 	}
 	return n
 }
@@ -50,9 +51,9 @@ func (l line) render(width int, colour bool) string {
 	cut := l.width() > width
 	for _, s := range l {
 		text := s.text
-		n := utf8.RuneCountInString(text)
+		n := terminal.TextWidth(text)
 		if cut && n >= width {
-			text = fit(text+" ", width)
+			text = terminal.Cut(text+" ", width)
 		}
 		if colour && s.style != normal && strings.TrimSpace(text) != "" {
 			text = "\x1b[" + string(s.style) + "m" + text + "\x1b[0m"
@@ -65,35 +66,12 @@ func (l line) render(width int, colour bool) string {
 	return strings.TrimRight(out.String(), " ")
 }
 
-// fit cuts text to width characters, with an ellipsis.
-func fit(text string, width int) string {
-	if utf8.RuneCountInString(text) <= width {
-		return text
-	}
-	if width <= 0 {
-		return ""
-	}
-	return strings.TrimRight(string([]rune(text)[:width-1]), " ") + "…"
-}
-
 // wrapped appends text to head, broken into lines of at most width characters.
 func wrapped(head line, s style, text string, width int) (lines []line) {
 	margin := head.width()
-	room := max(20, width-margin)
-	current := ""
-	for word := range strings.FieldsSeq(text) {
-		if current != "" && utf8.RuneCountInString(current)+1+utf8.RuneCountInString(word) > room {
-			lines = append(lines, head.add(s, current))
-			head, current = line{}.to(margin), ""
-		}
-		current = strings.TrimSpace(current + " " + word)
+	for _, text := range terminal.Wrap(text, max(20, width-margin)) {
+		lines = append(lines, head.add(s, text))
+		head = line{}.to(margin)
 	}
-	return append(lines, head.add(s, current))
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return noun
-	}
-	return noun + "s"
+	return lines
 }

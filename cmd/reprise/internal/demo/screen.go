@@ -8,8 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/term"
-
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
@@ -31,10 +30,8 @@ type screen struct {
 
 func newScreen(out io.Writer) *screen {
 	s := &screen{out: out, width: plainWidth, most: errorWidth}
-	if f, ok := out.(*os.File); ok && os.Getenv("TERM") != "dumb" {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-			s.width, s.most, s.colour = width, width, os.Getenv("NO_COLOR") == ""
-		}
+	if width := terminal.Width(out); width > 0 && os.Getenv("TERM") != "dumb" {
+		s.width, s.most, s.colour = width, width, os.Getenv("NO_COLOR") == ""
 	}
 	return s
 }
@@ -97,6 +94,6 @@ func attemptLine(a attempt, width int) line {
 	return line{}.add(dim, fmt.Sprintf("%5.1fs", a.at.Seconds())).to(8).
 		add(map[string]style{outcomeDone: green, outcomeRetry: yellow, outcomeFailed: red}[a.outcome], a.outcome).to(16).
 		add(normal, a.event).to(24).
-		add(normal, fit(a.about, about)).to(26+about).
+		add(normal, terminal.Cut(a.about, about)).to(26+about).
 		add(dim, note)
 }

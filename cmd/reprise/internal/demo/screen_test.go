@@ -78,11 +78,8 @@ func TestLinesFit(t *testing.T) {
 	}
 }
 
-func TestWrapAndFit(t *testing.T) {
+func TestWrap(t *testing.T) {
 	if got := render(wrapped(line{}.add(normal, "head "), normal, "one two three four five six", 27), 27, false); got != "head one two three four\n     five six\n" {
-		t.Error(got)
-	}
-	if got := fit("João Gilberto", 6); got != "João…" {
 		t.Error(got)
 	}
 }

@@ -1,0 +1,37 @@
+package terminal
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestCut(t *testing.T) {
+	for _, tt := range []struct {
+		text  string
+		width int
+		want  string
+	}{
+		{"João Gilberto", 13, "João Gilberto"},
+		{"João Gilberto", 6, "João…"}, // no blank before the ellipsis
+		{"東京都", 5, "東京…"},             // two columns each
+		{"東京都", 4, "東…"},
+		{"ab", 1, "…"},
+	} {
+		if got := Cut(tt.text, tt.width); got != tt.want {
+			t.Errorf("Cut(%q, %d) = %q, want %q", tt.text, tt.width, got, tt.want)
+		}
+	}
+}
+
+func TestWrap(t *testing.T) {
+	got := Wrap("one two three unbreakable six", 9)
+	if want := []string{"one two", "three", "unbreakable", "six"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestOneLineDisarmsText(t *testing.T) {
+	if got, want := OneLine(" a\x1b[31m\n\tb\u202ec\xff\u2028d "), "a [31m bc\ufffd d"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
