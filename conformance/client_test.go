@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/reprisemq/reprise/internal/testkit"
 )
+
+func TestMain(m *testing.M) { os.Exit(testkit.Waiting{M: m}.Run()) }
 
 // patience is how long a condition is waited for that should hold soon.
 const patience = 2 * time.Minute

@@ -21,8 +21,9 @@ func (c *client) delayed(b testkit.Target, args amqp.Table) string {
 
 // What is given back waits, and does not keep the others waiting. While it does it is not ready.
 func TestDelayedRetry(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
-		q := c.delayed(b, amqp.Table{"x-delayed-retry-type": "all", "x-delayed-retry-min": 600})
+		q := c.delayed(b, amqp.Table{"x-delayed-retry-type": "all", "x-delayed-retry-min": 2000})
 		if q == "" {
 			return
 		}

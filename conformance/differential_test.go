@@ -77,7 +77,7 @@ func (b pair) differ(s script) string {
 	if b.play(s) == "" {
 		return ""
 	}
-	b.rest, b.within = 60*time.Millisecond, 3*time.Second
+	b.rest, b.within = 60*time.Millisecond, 30*time.Second
 	return b.play(s)
 }
 

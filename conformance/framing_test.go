@@ -387,6 +387,7 @@ func TestOldAccessRequestIsAnswered(t *testing.T) {
 }
 
 func TestSilentClientIsDropped(t *testing.T) {
+	t.Parallel()
 	eachRaw(t, func(t *testing.T, _ testkit.Target, r *raw) {
 		r.open(2047, 1)
 		for { // heartbeats come until the end does

@@ -16,7 +16,7 @@ func (c *client) gone(queue string) {
 	testkit.Eventually(c.t, patience, func() error {
 		if c.exists(queue) {
 			// To ask was to use it: the next time is after a whole lease.
-			time.Sleep(400 * time.Millisecond)
+			time.Sleep(1200 * time.Millisecond)
 			return errors.New(queue + " is still there")
 		}
 		return nil
@@ -33,9 +33,10 @@ func (c *client) exists(queue string) bool {
 
 // A queue that nobody uses goes after its time, with its messages. A consumer holds it, and what it had is lost, not dead.
 func TestQueuesExpire(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
-		q, dead := c.expiring(amqp.Table{"x-expires": 200})
-		held, _ := c.expiring(amqp.Table{"x-expires": 200})
+		q, dead := c.expiring(amqp.Table{"x-expires": 1000})
+		held, _ := c.expiring(amqp.Table{"x-expires": 1000})
 		ch := c.open()
 		_, err := ch.Consume(held, "tag", false, false, false, false, nil)
 		c.must(err)
@@ -64,10 +65,11 @@ func TestExpiresArgument(t *testing.T) {
 
 // To declare a queue, even passively, and to get from it is to use it.
 func TestUseRenewsTheLease(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
-		q := c.queue("q", amqp.Table{"x-expires": 500})
+		q := c.queue("q", amqp.Table{"x-expires": 1000})
 		clock, rung := c.expiring(nil)
-		c.putExpiring(clock, "three leases later", "1500")
+		c.putExpiring(clock, "two leases later", "2500")
 		passive := true
 		testkit.Eventually(t, patience, func() error {
 			if passive = !passive; passive {

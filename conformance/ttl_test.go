@@ -81,12 +81,13 @@ func TestZeroTimeToLive(t *testing.T) {
 
 // An unacked message does not expire, but the time goes on: given back too late, it is dead and not delivered again.
 func TestUnackedMessagesKeepTheirDeadline(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		source, dead := c.expiring(nil)
 		other, otherDead := c.expiring(nil)
-		c.putExpiring(source, "x", "300")
+		c.putExpiring(source, "x", "1500")
 		d := c.get(source)
-		c.putExpiring(other, "clock", "600")
+		c.putExpiring(other, "clock", "2500")
 		c.bodies(otherDead, 1)
 		if n := c.ready(dead); n != 0 {
 			t.Fatal("expired while it was unacked")

@@ -20,7 +20,7 @@ func TestLive(t *testing.T) {
 	s.Config.ReadTimeout, s.Config.WriteTimeout = 500*time.Millisecond, 500*time.Millisecond
 	s.Start()
 	defer s.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/live", nil)
 	if err != nil {
@@ -55,7 +55,7 @@ func TestLiveEndsWithTheSession(t *testing.T) {
 	id := c.server.Guard.Sessions.Begin(access.Token(list[0]))
 	s := httptest.NewServer(c)
 	defer s.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/live", nil)
 	if err != nil {

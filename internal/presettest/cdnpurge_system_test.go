@@ -28,7 +28,7 @@ type purgeSystem struct {
 	returns chan amqp.Return
 }
 
-const purgePatience = 30 * time.Second
+const purgePatience = 2 * time.Minute
 
 var errQueueFull = errors.New("507: queue is full")
 

@@ -20,7 +20,7 @@ import (
 )
 
 // coverArtPatience is how long tests wait for what must happen.
-const coverArtPatience = 30 * time.Second
+const coverArtPatience = 2 * time.Minute
 
 // perlIndexer does on the wire what CAA-indexer does, the program in Perl that this
 // design is from: what it declares and how, what it reads, what it writes with

@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-const workRetryPatience = 20 * time.Second
+const workRetryPatience = 2 * time.Minute
 
 // other is a program of the design in which nothing is Reprise's: names and
 // arguments are spelled out, failed messages are rejected.

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-const patience = 10 * time.Second
+const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Waiting is a testing.M that runs 4 tests at a time, unless -parallel is given. It is for the TestMain of packages whose
-// tests wait for brokers and timers most of their time.
+// Waiting is a testing.M that runs 4 tests at a time, or 8 with -short, unless -parallel is given. It is for the TestMain of
+// packages whose tests wait for brokers, processes and timers most of their time.
 type Waiting struct{ *testing.M }
 
 // Run implements goleak.TestingM.
@@ -15,7 +15,11 @@ func (w Waiting) Run() int {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		if err := flag.Set("test.parallel", "4"); err != nil {
+		tests := "4"
+		if testing.Short() {
+			tests = "8"
+		}
+		if err := flag.Set("test.parallel", tests); err != nil {
 			panic(err)
 		}
 	}

@@ -186,12 +186,16 @@ func TestCopiesToManyQueuesThatDoNotConfirm(t *testing.T) {
 	})
 }
 
-var truthSeeds = flag.Uint64("publish.seeds", 6, "the number of lives in TestPublishTellsTheTruth")
+var truthSeeds = flag.Uint64("publish.seeds", 3, "the number of lives in TestPublishTellsTheTruth")
 
 // What is said of a message is true, whatever happens to confirms, connections and exchanges.
 func TestPublishTellsTheTruth(t *testing.T) {
 	t.Parallel()
-	for seed := range *truthSeeds {
+	seeds := *truthSeeds
+	if testing.Short() {
+		seeds = 1
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 				m := newMuted()

@@ -80,7 +80,7 @@ func published(ch *amqp.Channel, exchange, key string) error {
 	select {
 	case e := <-closed:
 		return e
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		return errors.New("the channel stays open")
 	}
 }

@@ -235,7 +235,7 @@ func accountOf(programs ...*program) (a account) {
 func (a account) copies() int { return 1 + a.published - a.returned - a.acked }
 
 // patience is how long something may take that has to happen.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // await waits until a condition holds, or returns what is still missing.
 func await(condition func() error) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/testkit"
 )
 
 // What this program is, if it is not the test: one of the roles.
@@ -33,7 +34,7 @@ var roles = map[string]func(context.Context) error{"broker": serve, "replay": re
 func TestMain(m *testing.M) {
 	role, found := roles[os.Getenv(roleVariable)]
 	if !found {
-		os.Exit(m.Run())
+		os.Exit(testkit.Waiting{M: m}.Run())
 	}
 	if err := role(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -20,13 +20,15 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/reprisemq/reprise/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
 	if signal.Ignored(syscall.SIGHUP) { // under nohup; programs inherit that, but no handler
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
-	testscript.Main(m, programs)
+	testscript.Main(testkit.Waiting{M: m}, programs)
 }
 
 // programs are what scripts can run as processes of their own.

@@ -43,7 +43,7 @@ func TestOtherBacksOffWhatWasScheduled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, end := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, end := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer end()
 		done := ""
 		other := &cdnpurge.Other{Design: design, Purger: &cdnpurge.Purger{URL: cdn.URL}, Done: func(id string) { done = id; end() }}

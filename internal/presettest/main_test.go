@@ -1,0 +1,10 @@
+package presettest
+
+import (
+	"os"
+	"testing"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+func TestMain(m *testing.M) { os.Exit(testkit.Waiting{M: m}.Run()) }
