@@ -37,7 +37,7 @@ type batcher struct {
 	store keeper
 	most  int // in a batch
 	log   *slog.Logger
-	wake  chan struct{} // has a token when there may be something to do
+	wake  signal // there may be something to do
 
 	mu      sync.Mutex
 	waiting []*entry
@@ -81,7 +81,7 @@ const refusedFor = time.Minute
 func newBatcher(store keeper, most int, log *slog.Logger) *batcher {
 	return &batcher{
 		store: store, most: most, log: log, name: rand.Text(),
-		wake: make(chan struct{}, 1), handed: map[*reprise.Message]ID{},
+		wake: newSignal(), handed: map[*reprise.Message]ID{},
 	}
 }
 
@@ -108,7 +108,7 @@ func (b *batcher) add(ctx context.Context, m *reprise.Message, a delivered) erro
 	b.mu.Lock()
 	b.waiting = append(b.waiting, e)
 	b.mu.Unlock()
-	b.signal()
+	b.wake.send()
 	select {
 	case <-e.done:
 		return nil
@@ -134,14 +134,7 @@ func (b *batcher) acked(m *reprise.Message, err error) {
 		b.settled = append(b.settled, id)
 	}
 	b.mu.Unlock()
-	b.signal()
-}
-
-func (b *batcher) signal() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
+	b.wake.send()
 }
 
 // run stores what comes until ctx ends.

@@ -51,7 +51,7 @@ func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, 
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	d := &redrive{
-		client: c, cfg: cfg, end: end, found: found, changed: make(chan struct{}, 1),
+		client: c, cfg: cfg, end: end, found: found, changed: newSignal(),
 		pace:    newPace(Plan{Rate: cfg.Rate}, 1, time.Now()),
 		returns: newReturns(cfg.Routing, cfg.Logger),
 	}
@@ -94,7 +94,7 @@ type redrive struct {
 	returns *returns
 	warned  warned
 	end     context.CancelCauseFunc
-	changed chan struct{}
+	changed signal
 	telling sync.Mutex // Progress
 	pace    *pace
 
@@ -140,14 +140,7 @@ func (d *redrive) count(n int) {
 	d.open += n
 	d.steps++
 	d.mu.Unlock()
-	d.signal()
-}
-
-func (d *redrive) signal() {
-	select {
-	case d.changed <- struct{}{}:
-	default:
-	}
+	d.changed.send()
 }
 
 // move is the handler. An error is returned only when ctx has ended: then the
@@ -221,7 +214,7 @@ func (d *redrive) acked(_ *reprise.Message, err error) {
 	}
 	found, sent := d.found, d.sent
 	d.mu.Unlock()
-	d.signal()
+	d.changed.send()
 	if err == nil && d.cfg.Progress != nil {
 		d.cfg.Progress(found, sent)
 	}

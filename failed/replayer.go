@@ -156,7 +156,7 @@ type Replayer struct {
 	cfg     ReplayerConfig
 	returns *returns
 	owner   string // to the archive
-	wake    chan struct{}
+	wake    signal
 
 	mu     sync.Mutex
 	active map[ReplayID]bool
@@ -180,7 +180,7 @@ func newReplayer(c publisher, a replays, cfg ReplayerConfig) (*Replayer, error) 
 	}
 	cfg = cfg.withDefaults()
 	cfg.Marks = slices.Clone(cfg.Marks)
-	return &Replayer{store: a, out: c, cfg: cfg, returns: newReturns(cfg.Routing, cfg.Logger), owner: rand.Text(), wake: make(chan struct{}, 1), active: map[ReplayID]bool{}}, nil
+	return &Replayer{store: a, out: c, cfg: cfg, returns: newReturns(cfg.Routing, cfg.Logger), owner: rand.Text(), wake: newSignal(), active: map[ReplayID]bool{}}, nil
 }
 
 // Run carries out all replays, any number at a time, until ctx ends. It returns nil
@@ -219,12 +219,7 @@ func (r *Replayer) Run(ctx context.Context) error {
 }
 
 // Wake makes Run look for replays now.
-func (r *Replayer) Wake() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
-}
+func (r *Replayer) Wake() { r.wake.send() }
 
 // Finish carries out one replay and returns it as it has ended. While another
 // Replayer, or this one in Run, carries it out, Finish waits, and goes on should that

@@ -31,3 +31,16 @@ func grace(ctx context.Context, d time.Duration) (context.Context, context.Cance
 		cancel()
 	}
 }
+
+// signal wakes a goroutine that reads from it. One that is sent while another waits to be read
+// is that one.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+func (s signal) send() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
