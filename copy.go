@@ -220,7 +220,7 @@ func (w *Worker) fill(d *delivery, c *replacement, notes topology.Table, m mark,
 }
 
 // write writes the headers of a copy, and the marks on them.
-func (c *replacement) write(headers topology.Table, m mark) (err error) {
+func (c *replacement) write(headers topology.Table, m mark) error {
 	headers = m(headers, c.failure)
 	if size := headers.WireSize(); size > c.failure.Room {
 		return fmt.Errorf("%w: the headers take %d bytes, the broker's frames have room for %d", ErrInvalidMessage, size, c.failure.Room)
@@ -229,17 +229,17 @@ func (c *replacement) write(headers topology.Table, m mark) (err error) {
 		headers = headers.Clone()
 		maps.Copy(headers, c.hop.Headers)
 	}
-	c.msg.Headers, err = amqpconn.EncodeTable(headers)
-	return err
+	c.msg.Headers = headers
+	return amqpconn.EncodeInPlace(headers)
 }
 
 // carry puts a delivery into the copy. It returns the headers that survive, with the rest
 // in headers of their own; the marks are still to be written on them.
 func (c *replacement) carry(d *delivery, user string) topology.Table {
-	headers := make(topology.Table, len(d.Headers))
-	for k, v := range d.Headers {
+	headers := make(topology.Table, len(d.At.Headers))
+	for k, v := range d.At.Headers {
 		if !isBrokerHeader(k) && k != headerCC && k != headerBCC && !strings.HasPrefix(k, topology.HeaderLevel) {
-			headers[k] = amqpconn.CloneValue(v)
+			headers[k] = v
 		}
 	}
 	stash := func(name string, value any) {
@@ -247,8 +247,8 @@ func (c *replacement) carry(d *delivery, user string) topology.Table {
 			headers[name] = value
 		}
 	}
-	if cc, found := d.Headers[headerCC]; found {
-		stash(HeaderCC, amqpconn.CloneValue(cc))
+	if cc, found := d.At.Headers[headerCC]; found {
+		stash(HeaderCC, cc)
 	}
 	if d.Expiration != "" {
 		stash(HeaderExpiration, d.Expiration)

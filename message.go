@@ -87,8 +87,8 @@ type AttemptError = topology.AttemptError
 
 // encode returns the message as it is published, or ErrInvalidMessage.
 func (m *Message) encode() (amqpconn.Message, error) {
-	headers, err := amqpconn.EncodeTable(maps.Clone(m.Headers)) // it may be written after Publish has returned
-	if err != nil {
+	headers := maps.Clone(m.Headers) // it may be written after Publish has returned
+	if err := amqpconn.EncodeInPlace(headers); err != nil {
 		return amqpconn.Message{}, err
 	}
 	if m.Expiration < 0 {

@@ -248,6 +248,9 @@ func (c WorkerConfig) topology() topology.Topology {
 // own returns what a Strategy wants declared, with the user's own declarations
 // of the same queues and exchanges in place of its.
 func (c *WorkerConfig) own(t topology.Topology) topology.Topology {
+	if len(c.Topology.Queues)+len(c.Topology.Exchanges) == 0 {
+		return t
+	}
 	t.Queues = slices.Clone(t.Queues)
 	for i, q := range t.Queues {
 		if n := slices.IndexFunc(c.Topology.Queues, func(mine topology.Queue) bool { return mine.Name == q.Name }); n >= 0 {

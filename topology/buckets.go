@@ -108,8 +108,8 @@ func (b Buckets) Topology(queue string) Topology { return workAndFailed(queue, F
 // waitQueue is the name of a work queue's wait queue for a delay.
 func (b Buckets) waitQueue(queue string, delay time.Duration) string {
 	lower, upper := b.Bounds(delay)
-	name := make([]byte, 0, len(queue)+len(".wait.-")+20)
-	name = append(append(name, queue...), ".wait."...)
+	name := append(make([]byte, 0, maxName), queue...) // on the stack
+	name = append(name, ".wait."...)
 	name = append(strconv.AppendInt(name, lower.Milliseconds(), 10), '-')
 	return string(strconv.AppendInt(name, upper.Milliseconds(), 10))
 }

@@ -48,7 +48,7 @@ func (c CountUp) Read(d Delivery) History {
 // Retry returns headers with the attempt counted and the failure added to the
 // trail.
 func (c CountUp) Retry(headers Table, f Failure) Table {
-	return Trail{}.Retry(headers.with(c.Header, int32(min(max(f.Attempt, 0), math.MaxInt32))), f)
+	return Trail{}.write(headers.with(c.Header, int32(min(max(f.Attempt, 0), math.MaxInt32))), f)
 }
 
 // Park returns what Retry does: the count of a parked message is that of all its

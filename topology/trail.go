@@ -71,13 +71,13 @@ func (Trail) Read(d Delivery) History {
 }
 
 // Retry returns headers with the failure added to the trail.
-func (t Trail) Retry(headers Table, f Failure) Table { return t.mark(headers, f) }
+func (t Trail) Retry(headers Table, f Failure) Table { return t.write(headers.Clone(), f) }
 
 // Park returns what Retry does: a parked message carries the same trail.
-func (t Trail) Park(headers Table, f Failure) Table { return t.mark(headers, f) }
+func (t Trail) Park(headers Table, f Failure) Table { return t.Retry(headers, f) }
 
-func (t Trail) mark(headers Table, f Failure) Table {
-	out := headers.Clone()
+// write adds the failure to the trail on out.
+func (t Trail) write(out Table, f Failure) Table {
 	for h := range trailHeaders {
 		delete(out, h)
 	}
@@ -94,12 +94,12 @@ func (t Trail) mark(headers Table, f Failure) Table {
 		out[HeaderReason] = cut(f.Reason, maxErrorText)
 	}
 
-	kept, dropped := bound(append(f.History.Errors[:len(f.History.Errors):len(f.History.Errors)], f.AttemptError), f.History.ErrorsDropped)
+	kept, dropped := bound(f.History.Errors, f.History.ErrorsDropped)
 	for limit := maxErrorText; ; limit /= 2 {
 		if dropped > 0 {
 			out[HeaderErrorsDropped] = int64(dropped)
 		}
-		out[HeaderErrors] = writeAttempts(kept, limit)
+		out[HeaderErrors] = writeAttempts(kept, f.AttemptError, limit)
 		if f.Room <= 0 || out.WireSize() <= f.Room {
 			return out
 		}
@@ -112,27 +112,31 @@ func (t Trail) mark(headers Table, f Failure) Table {
 	}
 }
 
-// bound keeps the first and the last maxErrors-1 of errs.
+// bound keeps the first and the last of errs, so that one more makes maxErrors.
 func bound(errs []AttemptError, dropped int) ([]AttemptError, int) {
-	if over := len(errs) - maxErrors; over > 0 {
+	if over := len(errs) + 1 - maxErrors; over > 0 {
 		kept := append([]AttemptError{errs[0]}, errs[1+over:]...)
 		return kept, dropped + over
 	}
 	return errs, dropped
 }
 
-func writeAttempts(errs []AttemptError, limit int) []any {
-	entries := make([]any, len(errs))
-	for i, e := range errs {
-		entries[i] = Table{
-			"attempt":     int64(e.Attempt),
-			"time":        e.Time,
-			"error":       cut(e.Error, limit),
-			"host":        cut(e.Host, maxName), // no host's name is longer, but anybody can write one
-			"duration-ms": e.Duration.Milliseconds(),
-		}
+func writeAttempts(before []AttemptError, last AttemptError, limit int) []any {
+	entries := make([]any, 0, len(before)+1)
+	for _, e := range before {
+		entries = append(entries, writeAttempt(e, limit))
 	}
-	return entries
+	return append(entries, writeAttempt(last, limit))
+}
+
+func writeAttempt(e AttemptError, limit int) Table {
+	return Table{
+		"attempt":     int64(e.Attempt),
+		"time":        e.Time,
+		"error":       cut(e.Error, limit),
+		"host":        cut(e.Host, maxName), // no host's name is longer, but anybody can write one
+		"duration-ms": e.Duration.Milliseconds(),
+	}
 }
 
 func readAttempt(t Table) AttemptError {

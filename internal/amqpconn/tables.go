@@ -24,31 +24,35 @@ func clientTable(t topology.Table) amqp.Table { return amqp.Table(t) }
 // Beside the types of topology.Table it takes int and uint, which become 64 bits (the client
 // writes an int in 32), and nested maps. It returns t itself where nothing has to change.
 func EncodeTable(t map[string]any) (topology.Table, error) {
-	out := topology.Table(t)
-	copied := false
+	for _, v := range t {
+		if !isScalar(v) {
+			t = maps.Clone(t)
+			break
+		}
+	}
+	if err := EncodeInPlace(t); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// EncodeInPlace is EncodeTable for a table of the caller, which is changed. Its nested values
+// are not.
+func EncodeInPlace(t map[string]any) error {
 	for k, v := range t {
 		if len(k) > math.MaxUint8 {
-			return nil, fmt.Errorf("%w: header name %.40q… has %d bytes: at most 255 are possible", ErrInvalidMessage, k, len(k))
+			return fmt.Errorf("%w: header name %.40q… has %d bytes: at most 255 are possible", ErrInvalidMessage, k, len(k))
 		}
 		if isScalar(v) {
 			continue
 		}
 		e, err := encodeValue(v)
 		if err != nil {
-			return nil, fmt.Errorf("header %q: %w", k, err)
+			return fmt.Errorf("header %q: %w", k, err)
 		}
-		if !copied {
-			out, copied = cloneFlat(t), true
-		}
-		out[k] = e
+		t[k] = e
 	}
-	return out, nil
-}
-
-func cloneFlat(t map[string]any) topology.Table {
-	out := make(topology.Table, len(t))
-	maps.Copy(out, t)
-	return out
+	return nil
 }
 
 // isScalar reports whether the client writes v as it is.
