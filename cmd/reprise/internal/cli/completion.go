@@ -150,23 +150,23 @@ func candidates(node *kong.Node, words []string) []candidate {
 			arguments++
 		}
 	}
+	values := func(v *kong.Value, before, begun string) []candidate {
+		return valuesOf(v, before, begun, queuesOf(v, flags, words))
+	}
 	name, value, assigned := strings.Cut(last, "=")
+	final := len(node.Positional) - 1
 	switch {
 	case pending != nil:
-		return valuesOf(pending.Value, "", last, queuesOf(pending.Value, flags, words))
+		return values(pending.Value, "", last)
 	case !literal && assigned && strings.HasPrefix(last, "--"):
 		if f := flagOf(flags, name); f != nil {
-			return valuesOf(f.Value, name+"=", value, queuesOf(f.Value, flags, words))
+			return values(f.Value, name+"=", value)
 		}
 		return nil
 	case !literal && strings.HasPrefix(last, "-"):
 		return matchingFlags(flags, last)
-	case arguments < len(node.Positional):
-		v := node.Positional[arguments]
-		return valuesOf(v, "", last, queuesOf(v, flags, words))
-	case len(node.Positional) > 0 && node.Positional[len(node.Positional)-1].IsCumulative():
-		v := node.Positional[len(node.Positional)-1]
-		return valuesOf(v, "", last, queuesOf(v, flags, words))
+	case arguments <= final || final >= 0 && node.Positional[final].IsCumulative():
+		return values(node.Positional[min(arguments, final)], "", last)
 	}
 	var found []candidate
 	for _, child := range node.Children {

@@ -69,17 +69,11 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 	}
 	stop.serve(log)
 	defer d.close()
-	health, err := newHealth(stop.ctx.Done())
+	health, _, unserve, err := serveHealth(stop.ctx.Done(), c.Metrics, log, d.parts()...)
 	if err != nil {
 		return err
 	}
-	web, err := health.serve(c.Metrics, log)
-	if err != nil {
-		return err
-	}
-	defer web.stop()
-	health.needs(d.parts()...)
-	defer health.watch(log)()
+	defer unserve()
 	if err := d.serve(); err != nil {
 		return err
 	}

@@ -33,12 +33,9 @@ Examples:
 
 // Run exports messages.
 func (c *failedExportCmd) Run(ctx context.Context, streams IO) error {
-	f, err := c.filter()
+	f, err := c.filter(c.State)
 	if err != nil {
 		return err
-	}
-	if c.State != "all" {
-		f.States = []failed.State{failed.State(c.State)}
 	}
 	return c.ask(streams, func(client *api.Client) error { return c.export(ctx, streams, client, f) })
 }

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
 )
 
@@ -33,12 +32,9 @@ func (failedLsCmd) Help() string {
 
 // Run lists messages.
 func (c *failedLsCmd) Run(ctx context.Context, streams IO) error {
-	f, err := c.filter()
+	f, err := c.filter(c.State)
 	if err != nil {
 		return err
-	}
-	if c.State != "all" {
-		f.States = []failed.State{failed.State(c.State)}
 	}
 	now := time.Now()
 	return c.ask(streams, func(client *api.Client) error {

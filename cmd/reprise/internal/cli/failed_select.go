@@ -31,8 +31,12 @@ type selection struct {
 
 // filter is the selection as the console knows it. A condition that is given is never left
 // out: an empty or zero value, such as that of an unset variable in a script, is an error.
-func (s *selection) filter() (failed.Filter, error) {
+// The state is that of all messages, or "all".
+func (s *selection) filter(state string) (failed.Filter, error) {
 	f := failed.Filter{Since: s.Since.time(), Until: s.Until.time(), Refused: s.Refused}
+	if state != "all" {
+		f.States = []failed.State{failed.State(state)}
+	}
 	err := cmp.Or(
 		given("queue", s.Queue, &f.Queue), given("group", s.Group, &f.Group), given("error", s.Error, &f.Error), given("text", s.Text, &f.Text),
 		given("min-attempts", s.MinAttempts, &f.MinAttempts), given("max-attempts", s.MaxAttempts, &f.MaxAttempts),
@@ -89,7 +93,7 @@ func quoteEmpty(v any) any {
 // some is the selection of an act, which must not be for all messages by an
 // oversight: that wants to be said with --all.
 func (s *selection) some(all bool) (api.Selection, error) {
-	f, err := s.filter()
+	f, err := s.filter("all")
 	switch {
 	case err != nil:
 		return api.Selection{}, err

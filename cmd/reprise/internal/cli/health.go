@@ -29,13 +29,13 @@ import (
 type health struct {
 	metrics *prommetrics.Metrics
 	ending  <-chan struct{} // closed when it drains
+	stores  []dependency
 	check   singleflight.Group
 
 	mu      sync.Mutex
 	broker  http.Handler // metrics of the broker in this process; nil: there is none, or not yet
 	client  *reprise.Client
 	workers []namedWorker
-	stores  []dependency
 }
 
 // namedWorker is a worker with its queue.
@@ -47,15 +47,23 @@ type namedWorker struct {
 	cut     *cutOff
 }
 
-func newHealth(ending <-chan struct{}) (*health, error) {
+// serveHealth serves it at an address, "" is none, and watches databases, until stop.
+func serveHealth(ending <-chan struct{}, addr string, log *slog.Logger, stores ...dependency) (h *health, web *webServer, stop func(), err error) {
 	metrics, err := prommetrics.New(prommetrics.Config{})
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	return &health{metrics: metrics, ending: ending}, nil
+	h = &health{metrics: metrics, ending: ending, stores: stores}
+	if web, err = h.serve(addr, log); err != nil {
+		return nil, nil, nil, err
+	}
+	unwatch := h.watch(log)
+	return h, web, func() {
+		unwatch()
+		web.stop()
+	}, nil
 }
 
-// serve serves it at an address; "" is none.
 func (h *health) serve(addr string, log *slog.Logger) (*webServer, error) {
 	if addr == "" {
 		return &webServer{}, nil

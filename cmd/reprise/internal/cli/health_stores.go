@@ -15,33 +15,22 @@ type dependency struct {
 	healthy func(context.Context) error
 }
 
-// needs adds databases to ask.
-func (h *health) needs(stores ...dependency) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.stores = append(h.stores, stores...)
-}
-
 // ask asks all databases at once how they are. ctx needs a deadline.
-func (h *health) ask(ctx context.Context) ([]dependency, []error) {
-	h.mu.Lock()
-	stores := h.stores
-	h.mu.Unlock()
-	errs := make([]error, len(stores))
+func (h *health) ask(ctx context.Context) []error {
+	errs := make([]error, len(h.stores))
 	var asking sync.WaitGroup
-	for i, s := range stores {
+	for i, s := range h.stores {
 		asking.Go(func() { errs[i] = s.healthy(ctx) })
 	}
 	asking.Wait()
-	return stores, errs
+	return errs
 }
 
 // unusable lists the databases that cannot be used, and why.
 func (h *health) unusable(ctx context.Context) (wrong []string) {
-	stores, errs := h.ask(ctx)
-	for i, err := range errs {
+	for i, err := range h.ask(ctx) {
 		if err != nil {
-			wrong = append(wrong, stores[i].kind+" "+stores[i].name+": "+wrongWithStore(err))
+			wrong = append(wrong, h.stores[i].kind+" "+h.stores[i].name+": "+wrongWithStore(err))
 		}
 	}
 	return wrong
@@ -86,27 +75,24 @@ func (h *health) watch(log *slog.Logger) (stop func()) {
 func (h *health) look(ctx context.Context, down map[string]bool, log *slog.Logger) {
 	asking, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	stores, errs := h.ask(asking)
+	errs := h.ask(asking)
 	if ctx.Err() != nil {
 		return
 	}
-	up := map[string]bool{} // by kind
-	for i, s := range stores {
-		err := errs[i]
-		was, others := down[s.kind+" "+s.name], true
-		if known, found := up[s.kind]; found {
-			others = known
-		}
-		up[s.kind] = others && err == nil
-		down[s.kind+" "+s.name] = err != nil
+	broken := map[string]bool{} // by kind
+	for i, err := range errs {
+		s := h.stores[i]
+		key := s.kind + " " + s.name
 		switch {
-		case err != nil && !was:
+		case err != nil && !down[key]:
 			log.Error("store unavailable", "store", s.kind, "database", s.name, "error", wrongWithStore(err))
-		case err == nil && was:
+		case err == nil && down[key]:
 			log.Info("store available again", "store", s.kind, "database", s.name)
 		}
+		down[key] = err != nil
+		broken[s.kind] = broken[s.kind] || err != nil
 	}
-	for kind, up := range up {
-		h.metrics.Store(kind, up)
+	for kind, broken := range broken {
+		h.metrics.Store(kind, !broken)
 	}
 }

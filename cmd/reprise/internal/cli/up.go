@@ -130,18 +130,11 @@ func (p *parts) close() {
 
 // run connects to the broker, or starts one, and runs the workers on it.
 func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.Logger) (err error) {
-	health, err := newHealth(stop.ctx.Done())
+	health, web, unserve, err := serveHealth(stop.ctx.Done(), cfg.Metrics, log, append(parts.stores.parts(), parts.desk.parts()...)...)
 	if err != nil {
 		return err
 	}
-	web, err := health.serve(cfg.Metrics, log)
-	if err != nil {
-		return err
-	}
-	defer web.stop()
-	health.needs(parts.stores.parts()...)
-	health.needs(parts.desk.parts()...)
-	defer health.watch(log)()
+	defer unserve()
 	if parts.desk != nil {
 		if err := parts.desk.serve(); err != nil {
 			return err

@@ -90,15 +90,11 @@ func (c *closing) Close() error {
 // Requests at the same time share a check of the broker and the databases.
 func TestChecksAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, err := newHealth(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
 		var checks atomic.Int32
-		h.needs(dependency{"archive", "db", func(context.Context) error {
+		h := &health{stores: []dependency{{"archive", "db", func(context.Context) error {
 			time.Sleep(time.Second)
 			return fmt.Errorf("check %d", checks.Add(1))
-		}})
+		}}}}
 		ask := func(ctx context.Context) string {
 			w := httptest.NewRecorder()
 			h.ready(w, httptest.NewRequestWithContext(ctx, "GET", "/readyz", nil))

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,9 +80,7 @@ func NewExec(cfg ExecConfig) (*Exec, error) {
 	if cfg.Timeout < 0 || cfg.Grace < 0 {
 		return nil, errors.New("handler: ExecConfig.Timeout and Grace cannot be negative")
 	}
-	if cfg.Grace == 0 {
-		cfg.Grace = DefaultGrace
-	}
+	cfg.Grace = cmp.Or(cfg.Grace, DefaultGrace)
 	path := cfg.Command[0]
 	if strings.ContainsRune(path, filepath.Separator) && !filepath.IsAbs(path) {
 		// os/exec looks in Dir for this one, exec.LookPath does not.

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,12 +70,8 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	if cfg.Timeout < 0 || cfg.Connections < 0 {
 		return nil, errors.New("handler: HTTPConfig.Timeout and Connections cannot be negative")
 	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = DefaultTimeout
-	}
-	if cfg.Connections == 0 {
-		cfg.Connections = 16
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
+	cfg.Connections = cmp.Or(cfg.Connections, 16)
 	hide := hider(cfg.Secrets, u)
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = cfg.Connections, cfg.Connections

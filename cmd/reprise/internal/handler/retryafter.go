@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -21,12 +22,9 @@ func retryAfter(h http.Header) (time.Duration, bool) {
 		return 0, false
 	}
 	var d time.Duration
-	if digits(s) {
-		n, err := strconv.ParseInt(s, 10, 64)
-		if err != nil || n > int64(maxRetryAfter/time.Second) {
-			n = int64(maxRetryAfter / time.Second) // only its size can be wrong
-		}
-		d = time.Duration(n) * time.Second
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err == nil || errors.Is(err, strconv.ErrRange) { // n is the largest number then
+		d = time.Duration(min(n, uint64(maxRetryAfter/time.Second))) * time.Second
 	} else {
 		at, err := http.ParseTime(s)
 		if err != nil {
@@ -39,8 +37,4 @@ func retryAfter(h http.Header) (time.Duration, bool) {
 		d = min(at.Sub(now), maxRetryAfter)
 	}
 	return d, d > 0
-}
-
-func digits(s string) bool {
-	return strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' }) < 0
 }
