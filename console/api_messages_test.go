@@ -64,7 +64,7 @@ func TestListByFilter(t *testing.T) {
 		if diff := cmp.Diff(want, ids); diff != "" {
 			t.Errorf("%s: %s", query, diff)
 		}
-		total := get[api.Total](t, ask(t, d, "GET", "/api/v1/messages/count?"+query, nil))
+		total := get[failed.Total](t, ask(t, d, "GET", "/api/v1/messages/count?"+query, nil))
 		if total.N != int64(len(want)) || total.More {
 			t.Errorf("%s counts %+v", query, total)
 		}
@@ -297,7 +297,7 @@ func TestDiscardAndRestore(t *testing.T) {
 		t.Errorf("restore: %+v", done)
 	}
 	queues := get[api.Queues](t, ask(t, d, "GET", "/api/v1/queues", nil, who)).Queues
-	want := []api.Counts{{Failed: 1, Discarded: 1}, {Failed: 1}}
+	want := []failed.Counts{{Failed: 1, Discarded: 1}, {Failed: 1}}
 	if len(queues) != 2 || queues[0].Counts != want[0] || queues[1].Counts != want[1] {
 		t.Errorf("queues %+v", queues)
 	}

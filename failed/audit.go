@@ -13,12 +13,12 @@ import (
 // Act is something that was done to messages: one line of the audit log. It is
 // written in the transaction of what it tells of, and never changed or removed.
 type Act struct {
-	ID      int64
-	Time    time.Time
-	Actor   Actor
-	Verb    string         // edit, revert, discard, restore, replay, end replay, purge or import
-	Subject string         // such as "message/17", "replay/3" or "" for a selection
-	Details map[string]any // what JSON has: the filter, how many, the reason
+	ID      int64          `json:"id"`
+	Time    time.Time      `json:"time"`
+	Actor   Actor          `json:"actor"`
+	Verb    string         `json:"verb"`              // edit, revert, discard, restore, replay, end replay, purge or import
+	Subject string         `json:"subject,omitempty"` // such as "message/17", "replay/3" or "" for a selection
+	Details map[string]any `json:"details,omitempty"` // what JSON has: the filter, how many, the reason
 }
 
 const (

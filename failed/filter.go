@@ -406,6 +406,6 @@ const (
 
 // Total is a number that may have been too costly to count to the end.
 type Total struct {
-	N    int64
-	More bool // there are more than N
+	N    int64 `json:"n"`
+	More bool  `json:"more,omitempty"` // there are more than N
 }

@@ -27,15 +27,20 @@ type Group struct {
 }
 
 // Counts are numbers of messages by state.
-type Counts struct{ Failed, Replaying, Replayed, Discarded int64 }
+type Counts struct {
+	Failed    int64 `json:"failed"`
+	Replaying int64 `json:"replaying"`
+	Replayed  int64 `json:"replayed"`
+	Discarded int64 `json:"discarded"`
+}
 
 // Total is the number of messages in whatever state.
 func (c Counts) Total() int64 { return c.Failed + c.Replaying + c.Replayed + c.Discarded }
 
 // Bucket counts the failures from Start until the next one's.
 type Bucket struct {
-	Start time.Time
-	N     int64
+	Start time.Time `json:"start"`
+	N     int64     `json:"n"`
 }
 
 // GroupFilter selects groups: those for which all that is set holds.

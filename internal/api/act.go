@@ -1,30 +1,13 @@
 package api
 
 import (
-	"time"
-
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Act is a line of the audit log.
-type Act struct {
-	ID      int64          `json:"id"`
-	Time    time.Time      `json:"time"`
-	Actor   string         `json:"actor"`
-	Verb    string         `json:"verb"`
-	Subject string         `json:"subject,omitempty"` // such as message/17
-	Details map[string]any `json:"details,omitempty"`
-}
-
 // Acts are a page of the audit log.
 type Acts struct {
-	Acts []Act  `json:"acts"`
-	Next string `json:"next,omitempty"`
-}
-
-// ActOf returns an act as it is shown.
-func ActOf(a failed.Act) Act {
-	return Act{ID: a.ID, Time: a.Time, Actor: string(a.Actor), Verb: string(a.Verb), Subject: a.Subject, Details: a.Details}
+	Acts []failed.Act `json:"acts"`
+	Next string       `json:"next,omitempty"`
 }
 
 // Discard drops messages in state failed.

@@ -152,8 +152,8 @@ func (c *Client) Messages(ctx context.Context, f failed.Filter, p Page) (Message
 }
 
 // Count counts messages.
-func (c *Client) Count(ctx context.Context, f failed.Filter) (Total, error) {
-	return get[Total](ctx, c, "messages/count", f.Values())
+func (c *Client) Count(ctx context.Context, f failed.Filter) (failed.Total, error) {
+	return get[failed.Total](ctx, c, "messages/count", f.Values())
 }
 
 // Message returns a message with its content.

@@ -100,9 +100,3 @@ func attemptsOf(attempts []reprise.AttemptError) []AttemptError {
 	}
 	return shown
 }
-
-// Total is a number that may have been too costly to count to the end.
-type Total struct {
-	N    int64 `json:"n"`
-	More bool  `json:"more,omitempty"` // there are more than N
-}

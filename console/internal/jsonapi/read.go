@@ -33,16 +33,15 @@ func messages(c *web.Call, p failed.Page) (m api.Messages, err error) {
 		return m, err
 	}
 	list, next, err := c.Archive.List(c.R.Context(), f, p)
-	return api.Messages{Messages: convert(list, api.SummaryOf), Next: string(next)}, err
+	return api.Messages{Messages: convert(list, api.SummaryOf), Next: next}, err
 }
 
-func count(c *web.Call) (api.Total, error) {
+func count(c *web.Call) (failed.Total, error) {
 	f, err := c.Filter()
 	if err != nil {
-		return api.Total{}, err
+		return failed.Total{}, err
 	}
-	total, err := c.Archive.Count(c.R.Context(), f)
-	return api.Total(total), err
+	return c.Archive.Count(c.R.Context(), f)
 }
 
 func message(c *web.Call, id int64) (api.Message, error) {
@@ -96,7 +95,7 @@ func groups(c *web.Call, p failed.Page) (g api.Groups, err error) {
 		return g, fault.BadRequest(err.Error(), "correct the parameter")
 	}
 	list, next, err := c.Archive.Groups(c.R.Context(), f.Filter(), p)
-	return api.Groups{Groups: convert(list, api.GroupOf), Next: string(next)}, err
+	return api.Groups{Groups: convert(list, api.GroupOf), Next: next}, err
 }
 
 func group(c *web.Call, id int64) (api.Group, error) {
@@ -114,7 +113,7 @@ func queues(c *web.Call) (api.Queues, error) {
 
 func replays(c *web.Call, p failed.Page) (api.Replays, error) {
 	list, next, err := c.Archive.Replays(c.R.Context(), p)
-	return api.Replays{Replays: convert(list, api.ReplayOf), Next: string(next)}, err
+	return api.Replays{Replays: convert(list, api.ReplayOf), Next: next}, err
 }
 
 func replay(c *web.Call, id int64) (api.Replay, error) {
@@ -127,7 +126,7 @@ func replay(c *web.Call, id int64) (api.Replay, error) {
 
 func acts(c *web.Call, p failed.Page) (api.Acts, error) {
 	list, next, err := c.Archive.Acts(c.R.Context(), p)
-	return api.Acts{Acts: convert(list, api.ActOf), Next: string(next)}, err
+	return api.Acts{Acts: append([]failed.Act{}, list...), Next: next}, err
 }
 
 func ledgerReport(c *web.Call) (api.Ledger, error) {

@@ -10,14 +10,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
 	"github.com/reprisemq/reprise/topology"
 )
 
-func buckets(numbers ...int64) []api.Bucket {
-	var all []api.Bucket
+func buckets(numbers ...int64) []failed.Bucket {
+	var all []failed.Bucket
 	for _, n := range numbers {
-		all = append(all, api.Bucket{N: n})
+		all = append(all, failed.Bucket{N: n})
 	}
 	return all
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
 )
 
@@ -72,7 +73,7 @@ func (c *failedGroupsCmd) Run(ctx context.Context, streams IO) error {
 var bars = []rune("▁▂▃▄▅▆▇█")
 
 // trend draws numbers as so many bars; one without any is a point.
-func trend(buckets []api.Bucket, width int) string {
+func trend(buckets []failed.Bucket, width int) string {
 	if len(buckets) == 0 {
 		return ""
 	}
