@@ -1,6 +1,7 @@
 package management
 
 import (
+	"net/http"
 	"strconv"
 	"strings"
 )
@@ -12,6 +13,11 @@ const expositionType = "text/plain; version=0.0.4; charset=utf-8"
 // exposition is a text in that format. It takes so few lines to write that a client library would bring more along than it
 // saves: that is for programs that count as they go, and here everything is counted already.
 type exposition struct{ text []byte }
+
+func (e *exposition) write(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", expositionType)
+	_, _ = w.Write(e.text) // if it fails, there is nobody left to tell
+}
 
 type label struct{ name, value string }
 

@@ -127,7 +127,7 @@ type call struct {
 	user access.User
 }
 
-// endpoint answers a call. An answer is written as JSON with status 200, unless it is one of those below.
+// endpoint answers a call. An answer is written as JSON with status 200, unless it is one of those below or an exposition.
 type endpoint func(*call) (any, error)
 
 // The answers without a body.
@@ -176,6 +176,9 @@ func (c *call) reply(w http.ResponseWriter, value any) error {
 		return nil
 	case done:
 		w.WriteHeader(http.StatusNoContent)
+		return nil
+	case *exposition:
+		value.write(w)
 		return nil
 	}
 	value, err := c.shape(value)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/alarm"
 	"github.com/reprisemq/reprise/broker/internal/node"
 	"github.com/reprisemq/reprise/broker/internal/queue"
@@ -18,28 +17,17 @@ import (
 // for it. Queues are summed up, unless the path ends in /per-object: then each is there by itself.
 func Metrics(n *node.Node) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		writeMetrics(w, n, strings.HasSuffix(r.URL.Path, "/per-object"))
+		expose(n, strings.HasSuffix(r.URL.Path, "/per-object")).write(w)
 	})
 }
 
-// guardedMetrics is Metrics for those who may see the whole node.
-func (h *Handler) guardedMetrics(w http.ResponseWriter, r *http.Request, perObject bool) {
-	user, _ := r.Context().Value(userKey{}).(access.User)
-	if err := monitor.check(user); err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	writeMetrics(w, h.node, perObject)
-}
-
-func writeMetrics(w http.ResponseWriter, n *node.Node, perObject bool) {
+func expose(n *node.Node, perObject bool) *exposition {
 	var e exposition
 	e.node(n)
 	e.queues(n, perObject)
 	e.sessions(n)
 	e.global(n)
-	w.Header().Set("Content-Type", expositionType)
-	_, _ = w.Write(e.text) // if it fails, there is nobody left to tell
+	return &e
 }
 
 func (e *exposition) node(n *node.Node) {

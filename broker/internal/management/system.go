@@ -23,8 +23,8 @@ func (h *Handler) system() {
 	h.handle("GET /api/extensions", anyone, func(*call) (any, error) { return list{{"javascript": "dispatcher.js"}}, nil })
 	// How the user interface is to log in: by name and password. RabbitMQ 4.3 has no such resource any more.
 	h.handle("GET /api/auth", anyone, func(*call) (any, error) { return fields{"oauth_enabled": false}, nil })
-	h.mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) { h.guardedMetrics(w, r, false) })
-	h.mux.HandleFunc("GET /metrics/per-object", func(w http.ResponseWriter, r *http.Request) { h.guardedMetrics(w, r, true) })
+	h.handle("GET /metrics", monitor, func(c *call) (any, error) { return expose(c.node, false), nil })
+	h.handle("GET /metrics/per-object", monitor, func(c *call) (any, error) { return expose(c.node, true), nil })
 }
 
 func whoami(c *call) (any, error) {
