@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -84,33 +85,19 @@ type Config struct {
 
 // complete fills in the defaults.
 func (c Config) complete() (Config, error) {
-	if c.Logger == nil {
-		c.Logger = discard
-	}
+	c.Logger = cmp.Or(c.Logger, discard)
 	switch {
 	case c.Heartbeat == 0:
 		c.Heartbeat = time.Minute
 	case c.Heartbeat < 0:
 		c.Heartbeat = 0
 	}
-	if c.FrameMax == 0 {
-		c.FrameMax = 131072
-	}
-	if c.ChannelMax == 0 {
-		c.ChannelMax = 2047
-	}
-	if c.MaxMessageSize == 0 {
-		c.MaxMessageSize = 16 << 20
-	}
-	if c.MemoryLimit == 0 {
-		c.MemoryLimit = 1 << 30
-	}
-	if c.DiskLimit == 0 {
-		c.DiskLimit = 256 << 20
-	}
-	if c.MessageCache == 0 {
-		c.MessageCache = 8 << 20
-	}
+	c.FrameMax = cmp.Or(c.FrameMax, 131072)
+	c.ChannelMax = cmp.Or(c.ChannelMax, 2047)
+	c.MaxMessageSize = cmp.Or(c.MaxMessageSize, 16<<20)
+	c.MemoryLimit = cmp.Or(c.MemoryLimit, 1<<30)
+	c.DiskLimit = cmp.Or(c.DiskLimit, 256<<20)
+	c.MessageCache = cmp.Or(c.MessageCache, 8<<20)
 	if c.CertificateUser == nil {
 		c.CertificateUser = func(certificate *x509.Certificate) string { return certificate.Subject.CommonName }
 	}

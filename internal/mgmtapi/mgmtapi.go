@@ -3,6 +3,7 @@
 package mgmtapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,11 +52,7 @@ func (a API) Get(ctx context.Context, path string, into any) error {
 	if a.User != "" {
 		r.SetBasicAuth(a.User, a.Password)
 	}
-	client := a.Client
-	if client == nil {
-		client = defaultClient
-	}
-	answer, err := client.Do(r)
+	answer, err := cmp.Or(a.Client, defaultClient).Do(r)
 	if err != nil {
 		if bad, ok := errors.AsType[*url.Error](err); ok {
 			err = bad.Err

@@ -2,6 +2,7 @@ package diskstore
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -69,12 +70,8 @@ var errNoData = fmt.Errorf("there is neither a file %s nor a directory %s", form
 
 // openOffline locks a data directory that is there. It reports whether the file FORMAT is whole.
 func openOffline(o *Options) (d *disk, whole bool, err error) {
-	if o.FS == nil {
-		o.FS = vfs.Default
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.FS = cmp.Or(o.FS, vfs.Default)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	d = &disk{dir: o.Dir, log: o.Log, failed: make(chan struct{}), damaged: make(chan struct{})}
 	d.fs = &guard{FS: o.FS, d: d}
 	whole, err = hasFormat(o.FS, o.Dir)

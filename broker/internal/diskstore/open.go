@@ -1,6 +1,7 @@
 package diskstore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -30,9 +31,7 @@ type Options struct {
 // Open opens a data directory, which it makes if there is none. After an error about the disk, rather than about what is on
 // it, the directory cannot be opened again by the same process.
 func Open(o Options) (Store, error) {
-	if o.FS == nil {
-		o.FS = vfs.Default
-	}
+	o.FS = cmp.Or(o.FS, vfs.Default)
 	d := &disk{
 		dir: o.Dir, log: o.Log,
 		gathering: gathering{ticket: 1},

@@ -1,6 +1,7 @@
 package management
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -106,8 +107,5 @@ func (c *call) may(v *vhost.VHost, op access.Operation, name string) error {
 }
 
 func (c *call) mayExchange(v *vhost.VHost, op access.Operation, name string) error {
-	if name == "" {
-		name = defaultExchange
-	}
-	return c.may(v, op, name)
+	return c.may(v, op, cmp.Or(name, defaultExchange))
 }

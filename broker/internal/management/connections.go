@@ -1,6 +1,7 @@
 package management
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/reprisemq/reprise/broker/internal/session"
@@ -118,10 +119,7 @@ func closeConnection(c *call) (any, error) {
 
 // shut closes a connection as RabbitMQ does when it is asked to, with the reason that was given.
 func (c *call) shut(s *session.Session) {
-	reason := c.Header.Get("X-Reason")
-	if reason == "" {
-		reason = "Closed via management plugin"
-	}
+	reason := cmp.Or(c.Header.Get("X-Reason"), "Closed via management plugin")
 	c.h.log.Info("closing a connection by request", "user", c.user.Name, "connection", s.Name(), "reason", reason)
 	s.Force(reason)
 }

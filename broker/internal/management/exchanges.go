@@ -108,11 +108,8 @@ func putExchange(c *call) (any, error) {
 }
 
 func (s *exchangeSettings) declaration(name string) *amqpwire.ExchangeDeclare {
-	if s.Type == "" {
-		s.Type = "direct"
-	}
 	return &amqpwire.ExchangeDeclare{
-		Exchange: name, Type: s.Type, Durable: bool(s.Durable), AutoDelete: bool(s.AutoDelete),
+		Exchange: name, Type: cmp.Or(s.Type, "direct"), Durable: bool(s.Durable), AutoDelete: bool(s.AutoDelete),
 		Internal: bool(s.Internal), Arguments: amqpwire.Table(s.Arguments),
 	}
 }
