@@ -30,47 +30,33 @@ func (c *Control) keepPermission(p Permission) {
 // Load returns a control with the users and permissions that are in the registry, and keeps there what changes.
 func Load(r *registry.Registry) (*Control, error) {
 	c := New()
-	for d, err := range r.All(userKind, 1) {
-		var kept userDocument
-		if err == nil {
-			err = d.Decode(&kept)
-		}
+	for d, err := range registry.All[userDocument](r, userKind, 1) {
 		if err != nil {
 			return nil, err
 		}
-		hash, err := newHash(kept.Hash)
+		hash, err := newHash(d.Value.Hash)
 		if err != nil {
 			return nil, d.Damaged(err)
 		}
 		name := d.Names[0]
-		c.users[name] = User{Name: name, Hash: hash, Tags: kept.Tags}
+		c.users[name] = User{Name: name, Hash: hash, Tags: d.Value.Tags}
 	}
-	for d, err := range r.All(permissionKind, 2) {
-		if err == nil {
-			err = c.loadPermission(r, d)
-		}
+	for d, err := range registry.All[permissionDocument](r, permissionKind, 2) {
 		if err != nil {
 			return nil, err
 		}
+		user, vhost := d.Names[0], d.Names[1]
+		if _, known := c.users[user]; !known {
+			r.Delete(permissionKind, user, vhost) // the process died while it deleted the user
+			continue
+		}
+		kept := d.Value
+		granted, err := compile(Permission{User: user, VHost: vhost, Configure: kept.Configure, Write: kept.Write, Read: kept.Read})
+		if err != nil {
+			return nil, d.Damaged(err)
+		}
+		c.permissions[grantee{user, vhost}] = granted
 	}
 	c.registry = r
 	return c, nil
-}
-
-func (c *Control) loadPermission(r *registry.Registry, d *registry.Document) error {
-	var kept permissionDocument
-	if err := d.Decode(&kept); err != nil {
-		return err
-	}
-	user, vhost := d.Names[0], d.Names[1]
-	if _, known := c.users[user]; !known {
-		r.Delete(permissionKind, user, vhost) // the process died while it deleted the user
-		return nil
-	}
-	granted, err := compile(Permission{User: user, VHost: vhost, Configure: kept.Configure, Write: kept.Write, Read: kept.Read})
-	if err != nil {
-		return d.Damaged(err)
-	}
-	c.permissions[grantee{user, vhost}] = granted
-	return nil
 }

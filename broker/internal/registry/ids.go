@@ -21,13 +21,11 @@ type taken struct {
 }
 
 func (r *Registry) loadIDs() error {
-	for d, err := range r.All(numbers, 0) {
-		if err == nil {
-			err = d.Decode(&r.ids.taken)
-		}
+	for d, err := range All[taken](r, numbers, 0) {
 		if err != nil {
 			return err
 		}
+		r.ids.taken = d.Value
 	}
 	r.ids.last = r.ids.taken.UpTo
 	return nil

@@ -86,36 +86,39 @@ func (r *Registry) Sync(ctx context.Context) error {
 	return s.Flush(ctx)
 }
 
-// Document is a thing as it was kept.
-type Document struct {
+// Document is a thing in the registry.
+type Document[T any] struct {
 	Names []string
+	Value T
 	kind  string
-	text  []byte
 }
 
-// Decode reads the value.
-func (d *Document) Decode(into any) error {
-	if err := json.Unmarshal(d.text, into); err != nil {
-		return d.Damaged(err)
+func parse[T any](found store.Document, kind string, names int) (d *Document[T], err error) {
+	d = &Document[T]{kind: kind}
+	if d.Names, err = parseName(found.Name, names); err != nil {
+		return nil, err
 	}
-	return nil
+	if err := json.Unmarshal(found.Value, &d.Value); err != nil {
+		return nil, d.Damaged(err)
+	}
+	return d, nil
 }
 
-// Damaged is an error about a document that makes no sense.
-func (d *Document) Damaged(err error) error {
+// Damaged returns an error that says that the document makes no sense.
+func (d *Document[T]) Damaged(err error) error {
 	return fmt.Errorf("%s %q in the data directory: %w (%w)", d.kind, d.Names, store.ErrDamaged, err)
 }
 
 // All yields the things of a kind that have so many names.
-func (r *Registry) All(kind string, names int) iter.Seq2[*Document, error] {
-	return func(yield func(*Document, error) bool) {
+func All[T any](r *Registry, kind string, names int) iter.Seq2[*Document[T], error] {
+	return func(yield func(*Document[T], error) bool) {
 		if r == nil {
 			return
 		}
 		for found, err := range r.store.Documents(kind + "/") {
-			d := &Document{kind: kind, text: found.Value}
+			var d *Document[T]
 			if err == nil {
-				d.Names, err = parseName(found.Name, names)
+				d, err = parse[T](found, kind, names)
 			}
 			if !yield(d, err) || err != nil {
 				return
@@ -124,15 +127,13 @@ func (r *Registry) All(kind string, names int) iter.Seq2[*Document, error] {
 	}
 }
 
-// Of returns those documents of a kind, with so many names, that can be read.
-func Of(documents []store.Document, kind string, names int) (all []*Document) {
+// Of returns the things of a kind that can be read among documents.
+func Of[T any](documents []store.Document, kind string, names int) (all []*Document[T]) {
 	for _, found := range documents {
 		if !strings.HasPrefix(found.Name, kind+"/") {
 			continue
 		}
-		d := &Document{kind: kind, text: found.Value}
-		var err error
-		if d.Names, err = parseName(found.Name, names); err == nil {
+		if d, err := parse[T](found, kind, names); err == nil {
 			all = append(all, d)
 		}
 	}
@@ -150,7 +151,7 @@ const begun = "begun"
 
 // Begun reports whether somebody has called Begin, ever.
 func (r *Registry) Begun() (bool, error) {
-	for _, err := range r.All(begun, 0) {
+	for _, err := range All[struct{}](r, begun, 0) {
 		return err == nil, err
 	}
 	return false, nil

@@ -29,7 +29,7 @@ func TestNoRegistry(t *testing.T) {
 	r.Set(1, "kind", "name")
 	r.Delete("kind", "name")
 	r.Close()
-	for range r.All("kind", 1) {
+	for range All[int](r, "kind", 1) {
 		t.Error("something is there")
 	}
 	if r.Sync(context.Background()) != nil {

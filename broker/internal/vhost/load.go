@@ -25,26 +25,31 @@ func Load(config Config) (hosts map[string]*VHost, err error) {
 			v.letters.release()
 		}
 	}()
-	for _, part := range []struct {
-		kind  string
-		names int
-		load  func(*registry.Document) error
-	}{
-		{hostKind, 1, l.host},
-		{exchangeKind, 2, l.exchange},
-		{queueKind, 2, l.queue},
-		{bindingKind, 6, l.binding},
-	} {
-		for d, err := range config.Registry.All(part.kind, part.names) {
-			if err == nil {
-				err = part.load(d)
-			}
-			if err != nil {
-				return nil, err
-			}
-		}
+	if err := load(config.Registry, hostKind, 1, l.host); err != nil {
+		return nil, err
+	}
+	if err := load(config.Registry, exchangeKind, 2, l.exchange); err != nil {
+		return nil, err
+	}
+	if err := load(config.Registry, queueKind, 2, l.queue); err != nil {
+		return nil, err
+	}
+	if err := load(config.Registry, bindingKind, 6, l.binding); err != nil {
+		return nil, err
 	}
 	return l.hosts, l.sweep()
+}
+
+func load[T any](r *registry.Registry, kind string, names int, one func(*registry.Document[T]) error) error {
+	for d, err := range registry.All[T](r, kind, names) {
+		if err == nil {
+			err = one(d)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type loader struct {
@@ -53,49 +58,40 @@ type loader struct {
 	ids    []uint64 // of the queues
 }
 
-func (l *loader) host(d *registry.Document) error {
-	var kept hostDocument
-	if err := d.Decode(&kept); err != nil {
-		return err
-	}
+func (l *loader) host(d *registry.Document[hostDocument]) error {
 	v := newVHost(d.Names[0], l.config)
-	v.about = About(kept)
+	v.about = About(d.Value)
 	v.letters.held = true
 	v.change.Lock() // until everything is there
 	l.hosts[v.name] = v
 	return nil
 }
 
-// open decodes a document and the arguments in it. It returns the virtual host that the document belongs to, or removes the
-// document if there is none.
-func (l *loader) open(d *registry.Document, kind string, kept any, encoded *encodedArgs) (*VHost, amqpwire.Table, error) {
-	if err := d.Decode(kept); err != nil {
-		return nil, nil, err
+// of returns the virtual host that something belongs to, or removes what belongs to none.
+func (l *loader) of(kind string, names []string) *VHost {
+	v := l.hosts[names[0]]
+	if v == nil {
+		l.drop(kind, names, "there is no such virtual host")
 	}
-	args, err := encoded.decode()
+	return v
+}
+
+func (l *loader) drop(kind string, names []string, why any) {
+	l.config.Log.Warn("left over and removed", "kind", kind, "names", names, "reason", why)
+	l.config.Registry.Delete(kind, names...)
+}
+
+func (l *loader) exchange(d *registry.Document[exchangeDocument]) error {
+	args, err := d.Value.Arguments.decode()
 	if err != nil {
-		return nil, nil, d.Damaged(err)
+		return d.Damaged(err)
 	}
-	v := l.hosts[d.Names[0]]
+	v := l.of(exchangeKind, d.Names)
 	if v == nil {
-		l.drop(d, kind, "there is no such virtual host")
-	}
-	return v, args, nil
-}
-
-func (l *loader) drop(d *registry.Document, kind string, why any) {
-	l.config.Log.Warn("left over and removed", "kind", kind, "names", d.Names, "reason", why)
-	l.config.Registry.Delete(kind, d.Names...)
-}
-
-func (l *loader) exchange(d *registry.Document) error {
-	var kept exchangeDocument
-	v, args, err := l.open(d, exchangeKind, &kept, &kept.Arguments)
-	if v == nil {
-		return err
+		return nil
 	}
 	err = v.addExchange(d.Names[1], &amqpwire.ExchangeDeclare{
-		Type: kept.Type, Durable: true, AutoDelete: kept.AutoDelete, Internal: kept.Internal, Arguments: args,
+		Type: d.Value.Type, Durable: true, AutoDelete: d.Value.AutoDelete, Internal: d.Value.Internal, Arguments: args,
 	})
 	if err != nil {
 		return d.Damaged(err)
@@ -103,34 +99,40 @@ func (l *loader) exchange(d *registry.Document) error {
 	return nil
 }
 
-func (l *loader) queue(d *registry.Document) error {
-	var kept queueDocument
-	v, args, err := l.open(d, queueKind, &kept, &kept.Arguments)
-	if v == nil {
-		return err
+func (l *loader) queue(d *registry.Document[queueDocument]) error {
+	args, err := d.Value.Arguments.decode()
+	if err != nil {
+		return d.Damaged(err)
 	}
-	l.ids = append(l.ids, kept.ID)
-	declared := &amqpwire.QueueDeclare{Durable: true, AutoDelete: kept.AutoDelete, Arguments: args}
+	v := l.of(queueKind, d.Names)
+	if v == nil {
+		return nil
+	}
+	l.ids = append(l.ids, d.Value.ID)
+	declared := &amqpwire.QueueDeclare{Durable: true, AutoDelete: d.Value.AutoDelete, Arguments: args}
 	config, err := v.queueConfig(d.Names[1], declared)
 	if err != nil {
 		return d.Damaged(err)
 	}
-	config.ID = kept.ID
+	config.ID = d.Value.ID
 	_, err = v.addQueue(declared, nil, config, queue.Restore)
 	return err
 }
 
-func (l *loader) binding(d *registry.Document) error {
-	var kept bindingDocument
-	v, args, err := l.open(d, bindingKind, &kept, &kept.Arguments)
+func (l *loader) binding(d *registry.Document[bindingDocument]) error {
+	args, err := d.Value.Arguments.decode()
+	if err != nil {
+		return d.Damaged(err)
+	}
+	v := l.of(bindingKind, d.Names)
 	if v == nil {
-		return err
+		return nil
 	}
 	err = v.bind(BindingInfo{
 		Source: d.Names[1], ToExchange: d.Names[2] == toExchange, Destination: d.Names[3], Key: d.Names[4], Arguments: args,
 	}, nil)
 	if refused, ok := err.(*exception.Error); ok {
-		l.drop(d, bindingKind, refused)
+		l.drop(bindingKind, d.Names, refused)
 		return nil
 	}
 	return err

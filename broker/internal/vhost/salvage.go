@@ -9,10 +9,10 @@ import (
 // would be removed.
 func Complete(documents []store.Document) []store.Document {
 	there := make(map[string]bool)
-	for _, d := range registry.Of(documents, hostKind, 1) {
+	for _, d := range registry.Of[hostDocument](documents, hostKind, 1) {
 		there[d.Names[0]] = true
 	}
-	for _, d := range registry.Of(documents, queueKind, 2) {
+	for _, d := range registry.Of[queueDocument](documents, queueKind, 2) {
 		if host := d.Names[0]; !there[host] {
 			there[host] = true
 			documents = append(documents, registry.Make(hostDocument{}, hostKind, host))
@@ -25,11 +25,8 @@ func Complete(documents []store.Document) []store.Document {
 // store has for them.
 func QueueNames(documents []store.Document) map[uint64][2]string {
 	names := make(map[uint64][2]string)
-	for _, d := range registry.Of(documents, queueKind, 2) {
-		var kept queueDocument
-		if d.Decode(&kept) == nil {
-			names[kept.ID] = [2]string{d.Names[0], d.Names[1]}
-		}
+	for _, d := range registry.Of[queueDocument](documents, queueKind, 2) {
+		names[d.Value.ID] = [2]string{d.Names[0], d.Names[1]}
 	}
 	return names
 }

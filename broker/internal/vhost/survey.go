@@ -12,15 +12,11 @@ func Survey(s store.Store) (queues, messages int, err error) {
 		return 0, 0, err
 	}
 	defer r.Close()
-	for d, err := range r.All(queueKind, 2) {
-		var kept queueDocument
-		if err == nil {
-			err = d.Decode(&kept)
-		}
+	for d, err := range registry.All[queueDocument](r, queueKind, 2) {
 		if err != nil {
 			return 0, 0, err
 		}
-		levels, err := s.Levels(kept.ID)
+		levels, err := s.Levels(d.Value.ID)
 		if err != nil {
 			return 0, 0, err
 		}

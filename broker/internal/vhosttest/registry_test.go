@@ -51,10 +51,9 @@ func TestThingsAreKept(t *testing.T) {
 	r, closeIt = openRegistry(t, fs)
 	defer closeIt()
 	var found []string
-	for d, err := range r.All("kind", 2) {
-		var n int
-		if err != nil || d.Decode(&n) != nil || n != 4 {
-			t.Errorf("%+v is %d (%v)", d, n, err)
+	for d, err := range registry.All[int](r, "kind", 2) {
+		if err != nil || d.Value != 4 {
+			t.Fatalf("%+v (%v)", d, err)
 		}
 		found = append(found, d.Names...)
 	}
