@@ -59,8 +59,8 @@ func publishTo(c *call) (any, error) {
 	if err != nil {
 		return nil, inFull(err)
 	}
-	counter := c.counter(v)
-	defer counter.stop()
+	var counter stats.Counter
+	defer c.count(v, &counter)
 	counter.Add(stats.Publish, 1)
 	n, accepted, err := v.Publish(m)
 	if err != nil {
@@ -94,24 +94,10 @@ func (p *publication) body() ([]byte, error) {
 	return nil, badRequest([]string{"unsupported_encoding", p.PayloadEncoding})
 }
 
-// sideCounter counts what is done here in place of a client's channel.
-type sideCounter struct {
-	stats.Counter
-	totals []*stats.Totals
-}
-
-func (c *call) counter(v *vhost.VHost) *sideCounter {
-	s := &sideCounter{totals: []*stats.Totals{&c.node.Stats.Messages, v.Messages()}}
-	for _, t := range s.totals {
-		t.Join(&s.Counter)
-	}
-	return s
-}
-
-func (s *sideCounter) stop() {
-	for _, t := range s.totals {
-		t.Leave(&s.Counter)
-	}
+// count adds what was done here, in place of a client's channel, to the totals.
+func (c *call) count(v *vhost.VHost, counter *stats.Counter) {
+	c.node.Stats.Messages.Add(counter)
+	v.Messages().Add(counter)
 }
 
 // maxGet is how many messages are shown at a time, and maxGetBytes how large they may be: they are all in memory for it.
@@ -166,13 +152,16 @@ func getFrom(c *call) (any, error) {
 	if q.Consumed(c.Context()) != nil {
 		return nil, notRead
 	}
-	counter := c.counter(v)
-	defer counter.stop()
+	var counter stats.Counter
+	defer c.count(v, &counter)
 	var all list
 	var taken []*queue.Item
 	// What is given back is given back at the end, or the next message would be the same one again.
 	defer func() { settle(q, r.AckMode, taken) }()
-	ack := r.AckMode == "ack_requeue_false"
+	ack, way := false, stats.Get
+	if r.AckMode == "ack_requeue_false" {
+		ack, way = true, stats.GetNoAck
+	}
 	for size := 0; len(all) < int(min(r.Count, maxGet)) && size < maxGetBytes; {
 		var got *queue.Item
 		var redelivered bool
@@ -195,7 +184,7 @@ func getFrom(c *call) (any, error) {
 		if !ack {
 			taken = append(taken, got)
 		}
-		counter.got(q, redelivered, ack)
+		counter.Out(q.Quorum(), redelivered, way)
 		m, err := r.describe(got.Message, encoded)
 		if err != nil {
 			return nil, err
@@ -204,17 +193,6 @@ func getFrom(c *call) (any, error) {
 		size += len(got.Message.Body)
 	}
 	return all, nil
-}
-
-func (s *sideCounter) got(q *vhost.Queue, redelivered, ack bool) {
-	way := stats.Get
-	if ack {
-		way = stats.GetNoAck
-	}
-	s.AddFrom(q.Quorum(), way, 1)
-	if redelivered {
-		s.AddFrom(q.Quorum(), stats.Redeliver, 1)
-	}
 }
 
 func settle(q *vhost.Queue, ackMode string, items []*queue.Item) {

@@ -3,6 +3,8 @@ package queue
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/reprisemq/reprise/broker/internal/alarm"
 )
 
 // itemOverhead is about what a message costs beside its body and properties.
@@ -17,8 +19,8 @@ type Meter struct {
 	limit int64
 	used  atomic.Int64
 
-	mu    sync.Mutex    // taken only where a limit is crossed
-	clear chan struct{} // closed when it is enough again; nil: it is not too much
+	mu   sync.Mutex // taken only where a limit is crossed
+	over alarm.Switch
 }
 
 // NewMeter returns a meter with a limit in bytes.
@@ -38,12 +40,10 @@ func (m *Meter) Used() int64 {
 // Alarm returns nil while there is memory, and else a channel that is closed when there is again: not at once when it is
 // one message less, but at nine tenths of the limit.
 func (m *Meter) Alarm() <-chan struct{} {
-	if m == nil || m.used.Load() <= m.low() {
-		return nil // spares the lock
+	if m == nil {
+		return nil
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.clear
+	return m.over.Alarm()
 }
 
 func (m *Meter) low() int64 { return m.limit / 10 * 9 }
@@ -60,10 +60,9 @@ func (m *Meter) Add(n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch used := m.used.Load(); {
-	case used > m.limit && m.clear == nil:
-		m.clear = make(chan struct{})
-	case used <= m.low() && m.clear != nil:
-		close(m.clear)
-		m.clear = nil
+	case used > m.limit:
+		m.over.Set(true)
+	case used <= m.low():
+		m.over.Set(false)
 	}
 }

@@ -162,8 +162,9 @@ func (c *consumer) Offer(it *queue.Item) bool {
 		return false
 	}
 	ch.lastTag = tag
-	ch.countOut(c.queue, it, c.NoAck, stats.Deliver, stats.DeliverNoAck)
+	way := stats.DeliverNoAck
 	if !c.NoAck {
+		way = stats.Deliver
 		c.window.used++
 		c.refused = c.window.full() // the queue may know
 		d := delivery{tag: tag, item: it, queue: c.queue, consumer: c}
@@ -173,18 +174,8 @@ func (c *consumer) Offer(it *queue.Item) bool {
 		}
 		ch.unacked.add(d)
 	}
+	ch.counter.Out(c.queue.Quorum(), it.Redelivered, way)
 	return true
-}
-
-// countOut counts a message that the client is given, in one of two ways.
-func (ch *channel) countOut(q *vhost.Queue, it *queue.Item, noAck bool, way, wayNoAck stats.Kind) {
-	if noAck {
-		way = wayNoAck
-	}
-	ch.counter.AddFrom(q.Quorum(), way, 1)
-	if it.Redelivered {
-		ch.counter.AddFrom(q.Quorum(), stats.Redeliver, 1)
-	}
 }
 
 // QueueDeleted implements [queue.Receiver].
@@ -229,10 +220,12 @@ func (ch *channel) got(q *vhost.Queue, noAck bool, it *queue.Item, left int) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	ch.lastTag++
-	ch.countOut(q, it, noAck, stats.Get, stats.GetNoAck)
+	way := stats.GetNoAck
 	if !noAck {
+		way = stats.Get
 		ch.unacked.add(delivery{tag: ch.lastTag, item: it, queue: q})
 	}
+	ch.counter.Out(q.Quorum(), it.Redelivered, way)
 	ch.s.out.write(func(b []byte) []byte {
 		return appendContent(b, ch, &amqpwire.BasicGetOk{
 			DeliveryTag: ch.lastTag, Redelivered: it.Redelivered,

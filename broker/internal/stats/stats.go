@@ -78,6 +78,14 @@ func (c *Counter) AddFrom(quorum bool, k Kind, n uint64) {
 	c.byType[0][k].Add(n)
 }
 
+// Out counts a message that a client was given, in one of the ways from Get on.
+func (c *Counter) Out(quorum, redelivered bool, way Kind) {
+	c.AddFrom(quorum, way, 1)
+	if redelivered {
+		c.AddFrom(quorum, Redeliver, 1)
+	}
+}
+
 // Split returns the numbers.
 func (c *Counter) Split() Split {
 	var s Split
@@ -108,6 +116,12 @@ func (t *Totals) Join(c *Counter) {
 		t.live = make(map[*Counter]struct{})
 	}
 	t.live[c] = struct{}{}
+}
+
+// Add keeps what a counter has that has not joined.
+func (t *Totals) Add(c *Counter) {
+	t.Join(c)
+	t.Leave(c)
 }
 
 // Leave keeps what the counter has, and forgets it.
