@@ -1,7 +1,8 @@
 package vhost
 
 import (
-	"strconv"
+	"cmp"
+	"fmt"
 	"strings"
 
 	"github.com/reprisemq/reprise/broker/internal/exception"
@@ -56,17 +57,14 @@ func (v *VHost) addExchange(name string, d *amqpwire.ExchangeDeclare) error {
 }
 
 func (v *VHost) sameExchange(x *route.Exchange[*Queue], d *amqpwire.ExchangeDeclare) error {
-	for _, arg := range []struct{ name, received, current string }{
-		{"type", d.Type, string(x.Kind)},
-		{"durable", strconv.FormatBool(d.Durable), strconv.FormatBool(x.Durable)},
-		{"auto_delete", strconv.FormatBool(d.AutoDelete), strconv.FormatBool(x.AutoDelete)},
-		{"internal", strconv.FormatBool(d.Internal), strconv.FormatBool(x.Internal)},
-	} {
-		if arg.received != arg.current {
-			return inequivalent(arg.name, v.exchange(x.Name), "'"+arg.received+"'", "'"+arg.current+"'")
-		}
-	}
-	return sameArgument(alternateExchange, v.exchange(x.Name), d.Arguments, x.Arguments.(amqpwire.Table))
+	of := v.exchange(x.Name)
+	return cmp.Or(
+		same("type", of, d.Type, string(x.Kind)),
+		same("durable", of, d.Durable, x.Durable),
+		same("auto_delete", of, d.AutoDelete, x.AutoDelete),
+		same("internal", of, d.Internal, x.Internal),
+		sameArgument(alternateExchange, of, d.Arguments, x.Arguments.(amqpwire.Table)),
+	)
 }
 
 // alternateExchange is the only argument of exchanges that means something (https://www.rabbitmq.com/docs/ae).
@@ -108,6 +106,13 @@ func defaultExchange() error {
 
 func reserved(what, name string) error {
 	return exception.New(exception.AccessRefused, "%s name '%s' contains reserved prefix 'amq.*'", what, name)
+}
+
+func same[T comparable](arg, of string, received, current T) error {
+	if received == current {
+		return nil
+	}
+	return inequivalent(arg, of, fmt.Sprintf("'%v'", received), fmt.Sprintf("'%v'", current))
 }
 
 func inequivalent(arg, of, received, current string) error {

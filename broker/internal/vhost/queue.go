@@ -1,9 +1,9 @@
 package vhost
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/base64"
-	"strconv"
 	"strings"
 
 	"github.com/reprisemq/reprise/broker/internal/exception"
@@ -109,19 +109,12 @@ func (v *VHost) sameQueue(q *Queue, d *amqpwire.QueueDeclare, owner any) error {
 	if (q.Owner != nil) != d.Exclusive || d.Exclusive && q.Owner != owner {
 		return v.locked(q.Name())
 	}
-	for _, arg := range []struct {
-		name              string
-		received, current bool
-	}{
-		{"durable", d.Durable, q.Durable},
-		{"auto_delete", d.AutoDelete, q.AutoDelete},
-	} {
-		if arg.received != arg.current {
-			return inequivalent(arg.name, v.queue(q.Name()),
-				"'"+strconv.FormatBool(arg.received)+"'", "'"+strconv.FormatBool(arg.current)+"'")
-		}
-	}
-	return v.sameArguments(q, d.Arguments)
+	of := v.queue(q.Name())
+	return cmp.Or(
+		same("durable", of, d.Durable, q.Durable),
+		same("auto_delete", of, d.AutoDelete, q.AutoDelete),
+		v.sameArguments(q, d.Arguments),
+	)
 }
 
 // Queue returns the queue with that name, unless it belongs to another connection.
