@@ -11,80 +11,37 @@ type codec struct {
 	writing bool
 }
 
-func (c *codec) encoder() *encoder { return (*encoder)(&c.decoder) }
-
-func (c *codec) octet(v *uint8) *codec {
+// field reads a value, or writes it.
+func field[T any](c *codec, v *T, read func(*decoder) T, write func(*encoder, T)) *codec {
 	if c.writing {
-		c.encoder().octet(*v)
+		write((*encoder)(&c.decoder), *v)
 	} else {
-		*v = c.decoder.octet()
+		*v = read(&c.decoder)
 	}
 	return c
 }
 
-func (c *codec) short(v *uint16) *codec {
-	if c.writing {
-		c.encoder().short(*v)
-	} else {
-		*v = c.decoder.short()
-	}
-	return c
-}
+func (c *codec) octet(v *uint8) *codec { return field(c, v, (*decoder).octet, (*encoder).octet) }
 
-func (c *codec) long(v *uint32) *codec {
-	if c.writing {
-		c.encoder().long(*v)
-	} else {
-		*v = c.decoder.long()
-	}
-	return c
-}
-
+func (c *codec) short(v *uint16) *codec { return field(c, v, (*decoder).short, (*encoder).short) }
+func (c *codec) long(v *uint32) *codec  { return field(c, v, (*decoder).long, (*encoder).long) }
 func (c *codec) longlong(v *uint64) *codec {
-	if c.writing {
-		c.encoder().longlong(*v)
-	} else {
-		*v = c.decoder.longlong()
-	}
-	return c
+	return field(c, v, (*decoder).longlong, (*encoder).longlong)
 }
 
-func (c *codec) table(v *Table) *codec {
-	if c.writing {
-		c.encoder().table(*v)
-	} else {
-		*v = c.decoder.table()
-	}
-	return c
-}
+func (c *codec) table(v *Table) *codec { return field(c, v, (*decoder).table, (*encoder).table) }
 
-func (c *codec) longstr(v *string) *codec {
-	if c.writing {
-		c.encoder().longstr(*v)
-	} else {
-		*v = c.decoder.longstr()
-	}
-	return c
-}
+func (c *codec) longstr(v *string) *codec { return field(c, v, (*decoder).longstr, (*encoder).longstr) }
 
 // shortstr is a short string that must be UTF-8.
 func (c *codec) shortstr(v *string) *codec {
-	if c.writing {
-		c.encoder().shortstr(*v)
-	} else {
-		*v = c.decoder.shortstr()
-	}
-	return c
+	return field(c, v, (*decoder).shortstr, (*encoder).shortstr)
 }
 
 // rawstr is a short string of any bytes. Read in place of an equal string, it does not allocate.
 func (c *codec) rawstr(v *string) *codec {
-	if c.writing {
-		c.encoder().shortstr(*v)
-	} else {
-		*v = c.decoder.rawstrAgain(*v)
-	}
-	return c
+	earlier := *v
+	return field(c, v, func(d *decoder) string { return d.rawstrAgain(earlier) }, (*encoder).shortstr)
 }
 
 // bits share an octet, the first is the lowest bit. A nil bit is reserved.
@@ -108,28 +65,9 @@ func (c *codec) bits(bits ...*bool) *codec {
 }
 
 // zeroShort, emptyShort and emptyLong are reserved arguments: written as zero, and accepted with any value.
-func (c *codec) zeroShort() *codec {
-	var ignored uint16
-	return c.short(&ignored)
-}
-
-func (c *codec) emptyShort() *codec {
-	if c.writing {
-		c.encoder().octet(0)
-	} else {
-		c.shortblock()
-	}
-	return c
-}
-
-func (c *codec) emptyLong() *codec {
-	if c.writing {
-		c.encoder().long(0)
-	} else {
-		c.block()
-	}
-	return c
-}
+func (c *codec) zeroShort() *codec  { return c.short(new(uint16)) }
+func (c *codec) emptyShort() *codec { return c.rawstr(new(string)) }
+func (c *codec) emptyLong() *codec  { return c.longstr(new(string)) }
 
 // codecs has codecs to be used again, since one that is passed to a [Method] is on the heap.
 var codecs = sync.Pool{New: func() any { return new(codec) }}

@@ -43,43 +43,31 @@ func (d *decoder) take(n int) []byte {
 }
 
 func (d *decoder) octet() uint8 {
-	if len(d.b) < 1 {
-		d.fail(errTruncated)
-		return 0
+	if b := d.take(1); b != nil {
+		return b[0]
 	}
-	v := d.b[0]
-	d.b = d.b[1:]
-	return v
+	return 0
 }
 
 func (d *decoder) short() uint16 {
-	if len(d.b) < 2 {
-		d.fail(errTruncated)
-		return 0
+	if b := d.take(2); b != nil {
+		return binary.BigEndian.Uint16(b)
 	}
-	v := binary.BigEndian.Uint16(d.b)
-	d.b = d.b[2:]
-	return v
+	return 0
 }
 
 func (d *decoder) long() uint32 {
-	if len(d.b) < 4 {
-		d.fail(errTruncated)
-		return 0
+	if b := d.take(4); b != nil {
+		return binary.BigEndian.Uint32(b)
 	}
-	v := binary.BigEndian.Uint32(d.b)
-	d.b = d.b[4:]
-	return v
+	return 0
 }
 
 func (d *decoder) longlong() uint64 {
-	if len(d.b) < 8 {
-		d.fail(errTruncated)
-		return 0
+	if b := d.take(8); b != nil {
+		return binary.BigEndian.Uint64(b)
 	}
-	v := binary.BigEndian.Uint64(d.b)
-	d.b = d.b[8:]
-	return v
+	return 0
 }
 
 // shortblock takes a one byte length and that many bytes, aliasing the input.

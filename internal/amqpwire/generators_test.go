@@ -110,6 +110,9 @@ func fill(t *rapid.T, pointer any) {
 	v := reflect.ValueOf(pointer).Elem()
 	for i := range v.NumField() {
 		f, name := v.Field(i), v.Type().Field(i).Name
+		if !f.CanSet() { // noArguments
+			continue
+		}
 		switch f.Interface().(type) {
 		case string:
 			f.SetString(genShort.Draw(t, name))

@@ -14,6 +14,11 @@ type Method interface {
 	arguments(*codec) *codec
 }
 
+// noArguments is part of the methods that have none.
+type noArguments struct{}
+
+func (noArguments) arguments(c *codec) *codec { return c }
+
 // MethodID is a class in the high and a method in the low 16 bits.
 type MethodID uint32
 

@@ -15,12 +15,10 @@ func (m *BasicQos) arguments(c *codec) *codec {
 }
 
 // BasicQosOk confirms a basic.qos.
-type BasicQosOk struct{}
+type BasicQosOk struct{ noArguments }
 
 // ID returns [IDBasicQosOk].
 func (*BasicQosOk) ID() MethodID { return IDBasicQosOk }
-
-func (*BasicQosOk) arguments(c *codec) *codec { return c }
 
 // BasicConsume starts a consumer.
 type BasicConsume struct {
@@ -214,12 +212,10 @@ func (m *BasicRecover) arguments(c *codec) *codec {
 }
 
 // BasicRecoverOk confirms a basic.recover.
-type BasicRecoverOk struct{}
+type BasicRecoverOk struct{ noArguments }
 
 // ID returns [IDBasicRecoverOk].
 func (*BasicRecoverOk) ID() MethodID { return IDBasicRecoverOk }
-
-func (*BasicRecoverOk) arguments(c *codec) *codec { return c }
 
 // BasicNack refuses deliveries or, sent by RabbitMQ, publishings.
 type BasicNack struct {
@@ -248,57 +244,43 @@ func (m *ConfirmSelect) arguments(c *codec) *codec {
 }
 
 // ConfirmSelectOk confirms a confirm.select.
-type ConfirmSelectOk struct{}
+type ConfirmSelectOk struct{ noArguments }
 
 // ID returns [IDConfirmSelectOk].
 func (*ConfirmSelectOk) ID() MethodID { return IDConfirmSelectOk }
 
-func (*ConfirmSelectOk) arguments(c *codec) *codec { return c }
-
 // TxSelect makes the channel transactional.
-type TxSelect struct{}
+type TxSelect struct{ noArguments }
 
 // ID returns [IDTxSelect].
 func (*TxSelect) ID() MethodID { return IDTxSelect }
 
-func (*TxSelect) arguments(c *codec) *codec { return c }
-
 // TxSelectOk confirms a tx.select.
-type TxSelectOk struct{}
+type TxSelectOk struct{ noArguments }
 
 // ID returns [IDTxSelectOk].
 func (*TxSelectOk) ID() MethodID { return IDTxSelectOk }
 
-func (*TxSelectOk) arguments(c *codec) *codec { return c }
-
 // TxCommit commits the transaction and starts the next.
-type TxCommit struct{}
+type TxCommit struct{ noArguments }
 
 // ID returns [IDTxCommit].
 func (*TxCommit) ID() MethodID { return IDTxCommit }
 
-func (*TxCommit) arguments(c *codec) *codec { return c }
-
 // TxCommitOk confirms a tx.commit.
-type TxCommitOk struct{}
+type TxCommitOk struct{ noArguments }
 
 // ID returns [IDTxCommitOk].
 func (*TxCommitOk) ID() MethodID { return IDTxCommitOk }
 
-func (*TxCommitOk) arguments(c *codec) *codec { return c }
-
 // TxRollback abandons the transaction and starts the next.
-type TxRollback struct{}
+type TxRollback struct{ noArguments }
 
 // ID returns [IDTxRollback].
 func (*TxRollback) ID() MethodID { return IDTxRollback }
 
-func (*TxRollback) arguments(c *codec) *codec { return c }
-
 // TxRollbackOk confirms a tx.rollback.
-type TxRollbackOk struct{}
+type TxRollbackOk struct{ noArguments }
 
 // ID returns [IDTxRollbackOk].
 func (*TxRollbackOk) ID() MethodID { return IDTxRollbackOk }
-
-func (*TxRollbackOk) arguments(c *codec) *codec { return c }

@@ -121,12 +121,10 @@ func (m *ConnectionClose) arguments(c *codec) *codec {
 }
 
 // ConnectionCloseOk confirms the close, after which nothing more is sent.
-type ConnectionCloseOk struct{}
+type ConnectionCloseOk struct{ noArguments }
 
 // ID returns [IDConnectionCloseOk].
 func (*ConnectionCloseOk) ID() MethodID { return IDConnectionCloseOk }
-
-func (*ConnectionCloseOk) arguments(c *codec) *codec { return c }
 
 // ConnectionBlocked tells the client that the server takes no more messages for now.
 type ConnectionBlocked struct {
@@ -141,12 +139,10 @@ func (m *ConnectionBlocked) arguments(c *codec) *codec {
 }
 
 // ConnectionUnblocked tells the client that the server takes messages again.
-type ConnectionUnblocked struct{}
+type ConnectionUnblocked struct{ noArguments }
 
 // ID returns [IDConnectionUnblocked].
 func (*ConnectionUnblocked) ID() MethodID { return IDConnectionUnblocked }
-
-func (*ConnectionUnblocked) arguments(c *codec) *codec { return c }
 
 // ConnectionUpdateSecret replaces the credentials of the connection before they expire.
 type ConnectionUpdateSecret struct {
@@ -162,12 +158,10 @@ func (m *ConnectionUpdateSecret) arguments(c *codec) *codec {
 }
 
 // ConnectionUpdateSecretOk confirms new credentials.
-type ConnectionUpdateSecretOk struct{}
+type ConnectionUpdateSecretOk struct{ noArguments }
 
 // ID returns [IDConnectionUpdateSecretOk].
 func (*ConnectionUpdateSecretOk) ID() MethodID { return IDConnectionUpdateSecretOk }
-
-func (*ConnectionUpdateSecretOk) arguments(c *codec) *codec { return c }
 
 // ChannelOpen opens the channel it is sent on.
 type ChannelOpen struct{}
@@ -225,12 +219,10 @@ func (m *ChannelClose) arguments(c *codec) *codec {
 }
 
 // ChannelCloseOk confirms the close of the channel.
-type ChannelCloseOk struct{}
+type ChannelCloseOk struct{ noArguments }
 
 // ID returns [IDChannelCloseOk].
 func (*ChannelCloseOk) ID() MethodID { return IDChannelCloseOk }
-
-func (*ChannelCloseOk) arguments(c *codec) *codec { return c }
 
 // AccessRequest is obsolete; the tickets it asks for mean nothing.
 type AccessRequest struct {

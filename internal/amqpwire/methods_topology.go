@@ -21,12 +21,10 @@ func (m *ExchangeDeclare) arguments(c *codec) *codec {
 }
 
 // ExchangeDeclareOk confirms an exchange.declare.
-type ExchangeDeclareOk struct{}
+type ExchangeDeclareOk struct{ noArguments }
 
 // ID returns [IDExchangeDeclareOk].
 func (*ExchangeDeclareOk) ID() MethodID { return IDExchangeDeclareOk }
-
-func (*ExchangeDeclareOk) arguments(c *codec) *codec { return c }
 
 // ExchangeDelete deletes an exchange.
 type ExchangeDelete struct {
@@ -43,12 +41,10 @@ func (m *ExchangeDelete) arguments(c *codec) *codec {
 }
 
 // ExchangeDeleteOk confirms an exchange.delete.
-type ExchangeDeleteOk struct{}
+type ExchangeDeleteOk struct{ noArguments }
 
 // ID returns [IDExchangeDeleteOk].
 func (*ExchangeDeleteOk) ID() MethodID { return IDExchangeDeleteOk }
-
-func (*ExchangeDeleteOk) arguments(c *codec) *codec { return c }
 
 // ExchangeBind binds one exchange to another.
 type ExchangeBind struct {
@@ -68,12 +64,10 @@ func (m *ExchangeBind) arguments(c *codec) *codec {
 }
 
 // ExchangeBindOk confirms an exchange.bind.
-type ExchangeBindOk struct{}
+type ExchangeBindOk struct{ noArguments }
 
 // ID returns [IDExchangeBindOk].
 func (*ExchangeBindOk) ID() MethodID { return IDExchangeBindOk }
-
-func (*ExchangeBindOk) arguments(c *codec) *codec { return c }
 
 // ExchangeUnbind removes the binding of one exchange to another.
 type ExchangeUnbind struct {
@@ -93,12 +87,10 @@ func (m *ExchangeUnbind) arguments(c *codec) *codec {
 }
 
 // ExchangeUnbindOk confirms an exchange.unbind.
-type ExchangeUnbindOk struct{}
+type ExchangeUnbindOk struct{ noArguments }
 
 // ID returns [IDExchangeUnbindOk].
 func (*ExchangeUnbindOk) ID() MethodID { return IDExchangeUnbindOk }
-
-func (*ExchangeUnbindOk) arguments(c *codec) *codec { return c }
 
 // QueueDeclare creates a queue if it does not exist.
 type QueueDeclare struct {
@@ -151,12 +143,10 @@ func (m *QueueBind) arguments(c *codec) *codec {
 }
 
 // QueueBindOk confirms a queue.bind.
-type QueueBindOk struct{}
+type QueueBindOk struct{ noArguments }
 
 // ID returns [IDQueueBindOk].
 func (*QueueBindOk) ID() MethodID { return IDQueueBindOk }
-
-func (*QueueBindOk) arguments(c *codec) *codec { return c }
 
 // QueuePurge removes the messages of a queue that are ready for delivery.
 type QueuePurge struct {
@@ -227,9 +217,7 @@ func (m *QueueUnbind) arguments(c *codec) *codec {
 }
 
 // QueueUnbindOk confirms a queue.unbind.
-type QueueUnbindOk struct{}
+type QueueUnbindOk struct{ noArguments }
 
 // ID returns [IDQueueUnbindOk].
 func (*QueueUnbindOk) ID() MethodID { return IDQueueUnbindOk }
-
-func (*QueueUnbindOk) arguments(c *codec) *codec { return c }

@@ -12,6 +12,9 @@ import (
 func sample(pointer any) {
 	v := reflect.ValueOf(pointer).Elem()
 	for _, field := range v.Fields() {
+		if !field.CanSet() { // noArguments
+			continue
+		}
 		switch f := field; f.Interface().(type) {
 		case string:
 			f.SetString("text")
