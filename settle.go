@@ -280,16 +280,17 @@ func reject(d *delivery, how ack.Verb) *Event {
 	return nil
 }
 
-var errOverdue = errors.New("reprise: its copy could not be published in time: see ConsumerTimeout")
-
 // publishThenAck publishes the copy, and acknowledges the original once the broker has
 // it. It tries while the delivery's own session lives, since only that can acknowledge;
 // when the session is gone, the broker delivers the original again. It gives the original
 // back before the acknowledgement timeout.
 func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
-	left := max(d.Left(), w.client.cfg.ConfirmTimeout) // the handler may have taken long
-	ctx, cancel := context.WithTimeoutCause(d.Context(), left, errOverdue)
-	defer cancel()
+	ctx := d.InTime()
+	if least := w.client.cfg.ConfirmTimeout; d.Left() < least { // the handler has taken long
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(d.Context(), least, consume.ErrOverdue)
+		defer cancel()
+	}
 	err := w.publishCopy(ctx, d, c, false)
 	switch {
 	case err == nil:

@@ -81,7 +81,7 @@ func (b *burst) close() *Delivery {
 	d := b.newest
 	d.gathered = true
 	if d.Burst = b.others; len(d.Burst) > 0 {
-		d.arrived = d.Burst[0].arrived // the acknowledgement timeout is that of each of them
+		d.arrived, d.inTime = d.Burst[0].arrived, d.Burst[0].inTime // the acknowledgement timeout is that of each of them
 	}
 	return d
 }

@@ -29,6 +29,7 @@ type Delivery struct {
 
 	session  *session
 	arrived  time.Time
+	inTime   context.Context
 	gathered bool // it waits for no others like it
 	reminded bool // that it is overdue
 
@@ -125,6 +126,13 @@ func (d *Delivery) FrameSize() int { return d.session.conn.FrameSize() }
 
 // Context returns a context that ends when the delivery cannot be settled any more.
 func (d *Delivery) Context() context.Context { return d.session.ctx }
+
+// ErrOverdue is the reason for the end of InTime if the session goes on.
+var ErrOverdue = errors.New("reprise: its copy could not be published in time: see ConsumerTimeout")
+
+// InTime returns a context that ends when the delivery cannot be settled any more, or has to
+// be because of the acknowledgement timeout.
+func (d *Delivery) InTime() context.Context { return d.inTime }
 
 // Left returns the time until the delivery has to be settled.
 func (d *Delivery) Left() time.Duration {

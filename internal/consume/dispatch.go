@@ -152,11 +152,16 @@ type deadline struct {
 // acknowledgement timeout; negative: there is none.
 func Deadline(timeout time.Duration) time.Duration { return newDeadline(timeout).after }
 
+// never is the deadline if there is no acknowledgement timeout.
+const never = math.MaxInt64
+
+func (d deadline) exists() bool { return d.after != never }
+
 const defaultTimeout = 30 * time.Minute
 
 func newDeadline(timeout time.Duration) deadline {
 	if timeout < 0 {
-		return deadline{every: defaultTimeout / 20, after: math.MaxInt64}
+		return deadline{every: defaultTimeout / 20, after: never}
 	}
 	return deadline{every: timeout / 20, after: timeout / 5 * 4}
 }
@@ -189,6 +194,22 @@ func (s *session) remind(now time.Time) {
 func (s *session) delivery(in amqpconn.Incoming, now time.Time) *Delivery {
 	s.acks.Delivered()
 	d := s.consumer.owner.New()
-	d.Delivery, d.session, d.arrived = amqpconn.NewDelivery(in), s, now
+	d.Delivery, d.session, d.arrived, d.inTime = amqpconn.NewDelivery(in), s, now, s.inTime(now)
 	return d
+}
+
+// inTime returns the context of what comes in now. Deliveries share it for a while: a timer
+// for each of them would be most of what it costs to wait.
+func (s *session) inTime(now time.Time) context.Context {
+	deadline := s.consumer.deadline
+	if !deadline.exists() {
+		return s.ctx
+	}
+	if !now.Before(s.shared.until) {
+		s.shared.until = now.Add(deadline.every)
+		ctx, cancel := context.WithDeadlineCause(s.ctx, s.shared.until.Add(deadline.after), ErrOverdue)
+		context.AfterFunc(ctx, cancel)
+		s.shared.ctx = ctx
+	}
+	return s.shared.ctx
 }

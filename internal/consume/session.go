@@ -47,6 +47,10 @@ type session struct {
 	pending      []*Delivery // delivered, and not begun
 	suspected    bool        // a message was to be handled alone, and none has begun since
 	bursts       bursts
+	shared       struct { // see inTime
+		ctx   context.Context
+		until time.Time // for deliveries before
+	}
 }
 
 // session returns the session of a channel.

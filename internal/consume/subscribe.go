@@ -146,7 +146,8 @@ func (s *session) turnAway(tag string, deliveries amqpconn.Deliveries) {
 		return // the end of the channel gives them back
 	}
 	for in := range deliveries {
-		s.delivery(in, time.Now()).GiveBack()
+		s.acks.Delivered()
+		s.acks.Settle(amqpconn.NewDelivery(in).Tag, ack.GiveBack)
 	}
 }
 
