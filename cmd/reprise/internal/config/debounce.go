@@ -50,15 +50,12 @@ func (v value) key() (func(*reprise.Message) string, bool) {
 		})(v)
 		return func(m *reprise.Message) string { return handler.Text(m.Headers[name]) }, ok
 	}
-	switch s, _ := oneOf("body", "routing-key", "{header: NAME}")(v); s {
-	case "body":
-		return bodyKey, true
-	case "routing-key":
-		return func(m *reprise.Message) string { return m.RoutingKey }, true
-	case "{header: NAME}":
-		v.fail("%s is a text: remove the quotes", v.name)
+	routingKey := func(m *reprise.Message) string { return m.RoutingKey }
+	key, ok := choose(is("body", bodyKey), is("routing-key", routingKey), is[func(*reprise.Message) string]("{header: NAME}", nil))(v)
+	if ok && key == nil {
+		return nil, v.fail("%s is a text: remove the quotes", v.name)
 	}
-	return nil, false
+	return key, ok
 }
 
 // bodyKey is as short for a long body.

@@ -46,11 +46,7 @@ func (v value) duplicates() (*Duplicates, bool) {
 		read(f, "keep", &d.Retention, duration(time.Second))
 		read(f, "lease", &d.Lease, duration(time.Second))
 		read(f, "key", &d.Key, value.key)
-		f.with("keyless", func(x value) {
-			if s, _ := oneOf("park", "handle")(x); s == "handle" {
-				d.Keyless = idempotent.HandleKeyless
-			}
-		})
+		read(f, "keyless", &d.Keyless, choose(is("park", idempotent.ParkKeyless), is("handle", idempotent.HandleKeyless)))
 	})
 	return d, true
 }

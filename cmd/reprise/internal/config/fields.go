@@ -86,19 +86,20 @@ func (f *fields) get(key string) (field, bool) {
 	return f.find(key)
 }
 
-// with calls read with the value of a key, and reports whether the key is there.
-func (f *fields) with(key string, read func(value)) bool {
+// with calls use with the value of a key, and reports whether the key is there.
+func (f *fields) with(key string, use func(value)) bool {
 	x, ok := f.get(key)
 	if ok {
-		read(x.value)
+		use(x.value)
 	}
 	return ok
 }
 
-// read sets into to the value of a key, if it can be read, and reports whether the key is there.
-func read[T any](f *fields, key string, into *T, read reader[T]) bool {
+// read sets into to the value of a key, unless the reader reports a problem. It reports
+// whether the key is there.
+func read[T any](f *fields, key string, into *T, as reader[T]) bool {
 	return f.with(key, func(v value) {
-		if x, ok := read(v); ok {
+		if x, ok := as(v); ok {
 			*into = x
 		}
 	})
@@ -164,15 +165,16 @@ func mapping[T any](owner string, fill func(*fields, *T)) reader[T] {
 	}
 }
 
-// short reads a value into t, or a mapping that has the value as main and settings beside it.
-func (v value) short(owner, main, example string, read func(value), settings func(*fields)) {
+// short calls use with a value, or with that of the key main in a mapping, which has settings
+// beside it.
+func (v value) short(owner, main, example string, use func(value), settings func(*fields)) {
 	if !v.isMapping() {
-		read(v)
+		use(v)
 		return
 	}
 	f, _ := v.fields(owner)
 	settings(f)
-	if !f.with(main, read) {
+	if !f.with(main, use) {
 		f.missing(owner+" has no "+main+": add "+main+": "+example, main)
 	}
 	f.finish()

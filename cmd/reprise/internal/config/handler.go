@@ -37,10 +37,7 @@ func (v value) http() *HTTP {
 	v.short("http", "url", "http://host:port/path", func(x value) { h.URL, h.Secrets, _ = x.endpoint() }, func(f *fields) {
 		read(f, "timeout", &h.Timeout, duration(time.Millisecond))
 		f.with("headers", func(x value) { h.Headers, secrets = x.headers() })
-		f.with("retry_after", func(x value) {
-			s, _ := oneOf("message", "queue")(x)
-			h.Pause = s == "queue"
-		})
+		read(f, "retry_after", &h.Pause, choose(is("message", false), is("queue", true)))
 	})
 	h.Secrets = append(h.Secrets, secrets...)
 	return h

@@ -139,9 +139,30 @@ func oneOf(words ...string) reader[string] {
 	}
 }
 
+// choice is a word with what it stands for.
+type choice[T any] struct {
+	word   string
+	stands T
+}
+
+func is[T any](word string, stands T) choice[T] { return choice[T]{word, stands} }
+
+// choose reads one of a few words as what it stands for.
+func choose[T any](choices ...choice[T]) reader[T] {
+	var words []string
+	for _, c := range choices {
+		words = append(words, c.word)
+	}
+	return func(v value) (T, bool) {
+		s, ok := oneOf(words...)(v)
+		i := max(0, slices.Index(words, s))
+		return choices[i].stands, ok
+	}
+}
+
 // integer reads a whole number from lowest to highest.
-func integer(lowest, highest int) reader[int] {
-	return func(v value) (int, bool) {
+func integer[T int | int32](lowest, highest T) reader[T] {
+	return func(v value) (T, bool) {
 		n, ok := v.node.(*ast.IntegerNode)
 		if !ok {
 			return 0, v.wrong(fmt.Sprintf("a whole number from %d to %d", lowest, highest))
@@ -153,7 +174,7 @@ func integer(lowest, highest int) reader[int] {
 		case !fits || i > int64(highest):
 			return 0, v.fail("%s is %s: write %d or less", v.name, v.written(), highest)
 		}
-		return int(i), true
+		return T(i), true
 	}
 }
 
@@ -249,12 +270,12 @@ func list[T any](wanted string, item reader[T]) reader[[]T] {
 }
 
 // orNone reads a value, or the word none, which stands for another.
-func orNone[T any](read reader[T], none T) reader[T] {
+func orNone[T any](other reader[T], none T) reader[T] {
 	return func(v value) (T, bool) {
 		if v.plain() == "none" {
 			return none, true
 		}
 		v.also = ", or none"
-		return read(v)
+		return other(v)
 	}
 }

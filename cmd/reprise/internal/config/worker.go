@@ -101,12 +101,7 @@ func (f *fields) policy(w *Worker, unheard func(*fields)) {
 	read(f, "give_up_after", &w.Policy.GiveUpAfter, duration(time.Nanosecond))
 	read(f, "backoff", &w.Policy.Backoff, value.backoff)
 	f.with("rules", func(x value) { w.Policy.Rules = x.rules(w, unheard) })
-	f.with("settle", func(x value) {
-		const lossy = "ack-then-publish"
-		if s, _ := oneOf("publish-then-ack", lossy)(x); s == lossy {
-			w.Order = reprise.AckThenPublish
-		}
-	})
+	read(f, "settle", &w.Order, choose(is("publish-then-ack", reprise.PublishThenAck), is("ack-then-publish", reprise.AckThenPublish)))
 }
 
 // pace reads how much a worker does at once, before whom, and how it stops.
@@ -119,10 +114,7 @@ func (f *fields) pace(w *Worker) {
 		}
 		return n, ok
 	})
-	f.with("priority", func(x value) {
-		n, _ := integer(math.MinInt32, math.MaxInt32)(x)
-		w.Priority = int32(n)
-	})
+	read(f, "priority", &w.Priority, integer[int32](math.MinInt32, math.MaxInt32))
 	read(f, "drain", &w.DrainTimeout, duration(time.Millisecond))
 }
 
