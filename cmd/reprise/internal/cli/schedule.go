@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
@@ -18,15 +20,15 @@ type scheduleCmd struct {
 	Status int    `placeholder:"N" help:"With -c: a message for which the service always answers N, for which there may be rules."`
 	Exit   int    `placeholder:"N" help:"With -c: a message for which the program always exits with N, for which there may be rules."`
 
-	Initial     *time.Duration  `placeholder:"TIME" help:"The first delay of delays that grow. Default 1s, or --step."`
-	Factor      *float64        `placeholder:"N" help:"How much longer each delay is than the one before. Default 2, or 3 with --jitter decorrelated."`
-	Step        *time.Duration  `placeholder:"TIME" help:"By how much each delay is longer than the one before, in place of --factor."`
-	Max         *time.Duration  `placeholder:"TIME" help:"The longest delay. Default 1h."`
-	Fixed       *time.Duration  `placeholder:"TIME" help:"The same delay always."`
+	Initial     time.Duration   `placeholder:"TIME" help:"The first delay of delays that grow. Default 1s, or --step."`
+	Factor      float64         `placeholder:"N" help:"How much longer each delay is than the one before. Default 2, or 3 with --jitter decorrelated."`
+	Step        time.Duration   `placeholder:"TIME" help:"By how much each delay is longer than the one before, in place of --factor."`
+	Max         time.Duration   `placeholder:"TIME" help:"The longest delay. Default 1h."`
+	Fixed       time.Duration   `placeholder:"TIME" help:"The same delay always."`
 	List        []time.Duration `placeholder:"TIMES" help:"The delays one by one, such as 1s,10s,1m; then always the last."`
 	Jitter      string          `placeholder:"KIND" help:"What is random of each delay: none, equal (the second half), full, or decorrelated. Default: equal where delays grow, else none."`
-	Attempts    *int            `placeholder:"N" help:"How often a message is tried. Default 19."`
-	GiveUpAfter *time.Duration  `name:"give-up-after" placeholder:"TIME" help:"How long after its first failure a message may be tried again. Default: no limit."`
+	Attempts    int             `placeholder:"N" help:"How often a message is tried. Default 19."`
+	GiveUpAfter time.Duration   `name:"give-up-after" placeholder:"TIME" help:"How long after its first failure a message may be tried again. Default: no limit."`
 
 	Start  date   `placeholder:"TIME" help:"When the first attempt runs, such as 2026-03-01T09:00:00Z: shows dates."`
 	Format string `enum:"text,json" default:"text" placeholder:"FORM" help:"Form of the output: text or json. Default ${default}."`
@@ -63,8 +65,8 @@ func (d *date) UnmarshalText(text []byte) error {
 }
 
 // Run prints the schedule.
-func (c *scheduleCmd) Run(streams IO) error {
-	s, err := c.subject()
+func (c *scheduleCmd) Run(streams IO, command *kong.Context) error {
+	s, err := c.subject(command.Flags())
 	if err != nil {
 		return err
 	}
@@ -74,16 +76,16 @@ func (c *scheduleCmd) Run(streams IO) error {
 }
 
 // subject is the policy to show.
-func (c *scheduleCmd) subject() (subject, error) {
-	policy, keys, err := c.policy()
+func (c *scheduleCmd) subject(flags []*kong.Flag) (subject, error) {
+	policy, given, err := c.policy(flags)
 	if c.Config == "" {
 		if c.Queue != "" || c.Status != 0 || c.Exit != 0 {
 			return subject{}, usagef("--queue, --status and --exit choose from a configuration: give it with -c FILE")
 		}
 		return subjectOf(reprise.WorkerConfig{Policy: policy}), err
 	}
-	if len(keys) > 0 {
-		return subject{}, usagef("-c shows what the file says, and --%s something else: give one of the two", keys[0])
+	if len(given) > 0 {
+		return subject{}, usagef("-c shows what the file says, and --%s something else: give one of the two", given[0])
 	}
 	cfg, err := config.Load(c.Config)
 	if err != nil {
@@ -96,68 +98,46 @@ func (c *scheduleCmd) subject() (subject, error) {
 	return c.subjectOfWorker(w)
 }
 
-// policy returns the policy of the flags, and the flags that were given.
-func (c *scheduleCmd) policy() (p reprise.Policy, keys []string, err error) {
-	b := config.Backoff{Jitter: c.Jitter, List: c.List}
-	for _, flag := range []struct {
-		name     string
-		from, to *time.Duration
-		positive bool
-	}{
-		{"initial", c.Initial, &b.Initial, true},
-		{"step", c.Step, &b.Step, true},
-		{"max", c.Max, &b.Max, true},
-		{"fixed", c.Fixed, &b.Fixed, false},
-		{"give-up-after", c.GiveUpAfter, &p.GiveUpAfter, true},
-	} {
-		switch {
-		case flag.from == nil:
+// policy returns the policy of the flags, and those of its flags that were given.
+func (c *scheduleCmd) policy(flags []*kong.Flag) (p reprise.Policy, given []string, err error) {
+	schedule := []string{"initial", "factor", "step", "max", "fixed", "list", "jitter"}
+	times := map[string]time.Duration{"initial": c.Initial, "step": c.Step, "max": c.Max, "fixed": c.Fixed, "give-up-after": c.GiveUpAfter}
+	b := config.Backoff{Initial: c.Initial, Factor: c.Factor, Step: c.Step, Max: c.Max, Fixed: c.Fixed, List: c.List, Jitter: c.Jitter}
+	for _, flag := range flags {
+		name := flag.Name
+		if slices.Contains(schedule, name) && flag.Set {
+			b.Keys = append(b.Keys, name)
+		} else if !flag.Set || name != "attempts" && name != "give-up-after" {
 			continue
-		case *flag.from < 0:
-			err = usagef("--%s: %s is negative: give a time such as 30s", flag.name, *flag.from)
-		case *flag.from == 0 && flag.positive:
-			err = usagef("--%s 0s: give a time above zero", flag.name)
 		}
-		*flag.to = *flag.from
-		keys = append(keys, flag.name)
-	}
-	if c.Factor != nil {
-		b.Factor = *c.Factor
-		keys = append(keys, "factor")
-	}
-	if c.List != nil {
-		keys = append(keys, "list")
-		for _, d := range c.List {
-			if d < 0 {
-				err = usagef("--list: %s is negative: give a time such as 30s", d)
-			}
-		}
-		if len(c.List) == 0 {
+		given = append(given, name)
+		switch d, isTime := times[name]; {
+		case isTime && d < 0:
+			err = usagef("--%s: %s is negative: give a time such as 30s", name, d)
+		case isTime && d == 0 && name != "fixed":
+			err = usagef("--%s 0s: give a time above zero", name)
+		case name == "attempts" && (c.Attempts < 1 || c.Attempts > config.MaxAttempts):
+			err = usagef("--attempts %d: give 1 to %d", c.Attempts, config.MaxAttempts)
+		case name == "list" && len(c.List) == 0:
 			err = usagef("--list is empty: give delays such as 1s,10s,1m")
-		}
-	}
-	if c.Jitter != "" {
-		keys = append(keys, "jitter")
-	}
-	b.Keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return key == "give-up-after" })
-	if c.Attempts != nil {
-		keys = append(keys, "attempts")
-		if p.MaxAttempts = *c.Attempts; p.MaxAttempts < 1 || p.MaxAttempts > config.MaxAttempts {
-			err = usagef("--attempts %d: give 1 to %d", p.MaxAttempts, config.MaxAttempts)
+		case name == "list" && slices.Min(c.List) < 0:
+			err = usagef("--list: %s is negative: give a time such as 30s", slices.Min(c.List))
+		case name == "jitter" && c.Jitter == "":
+			err = usagef("--jitter is empty: give none, equal, full or decorrelated")
 		}
 	}
 	if err != nil {
-		return p, keys, err
+		return p, given, err
 	}
-	schedule, misfits := b.Schedule(func(key string) string { return "--" + key })
+	delays, misfits := b.Schedule(func(key string) string { return "--" + key })
 	if len(misfits) > 0 {
-		return p, keys, usagef("%s", misfits[0].Text)
+		return p, given, usagef("%s", misfits[0].Text)
 	}
-	p.Backoff = schedule
+	p = reprise.Policy{MaxAttempts: c.Attempts, GiveUpAfter: c.GiveUpAfter, Backoff: delays}
 	if err := p.Validate(); err != nil {
-		return p, keys, usageError{err}
+		return p, given, usageError{err}
 	}
-	return p, keys, nil
+	return p, given, nil
 }
 
 // worker returns the worker that --queue names, or the only one.
