@@ -2,9 +2,11 @@ package editor
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/reprisemq/reprise/console/internal/show"
@@ -54,18 +56,11 @@ func mixedBreaks(s string) bool {
 
 // hexLines writes bytes as pairs of digits, 16 to a line.
 func hexLines(body []byte) string {
-	var b strings.Builder
-	for i, c := range body {
-		switch {
-		case i == 0:
-		case i%16 == 0:
-			b.WriteByte('\n')
-		default:
-			b.WriteByte(' ')
-		}
-		fmt.Fprintf(&b, "%02x", c)
+	var lines []string
+	for line := range slices.Chunk(body, 16) {
+		lines = append(lines, fmt.Sprintf("% x", line))
 	}
-	return b.String()
+	return strings.Join(lines, "\n")
 }
 
 // bytes is the body that the form has in it.
@@ -74,17 +69,12 @@ func (f *EditFormView) bytes(before []byte) ([]byte, error) {
 	case bodyNone:
 		return before, nil
 	case bodyHex:
-		digits := strings.Join(strings.Fields(f.Body), "")
-		if len(digits)%2 != 0 {
-			return nil, fmt.Errorf("the body has an odd number of digits: write two for each byte")
+		body, err := hex.DecodeString(strings.Join(strings.Fields(f.Body), ""))
+		if bad, ok := errors.AsType[hex.InvalidByteError](err); ok {
+			return nil, fmt.Errorf("%q in the body is not a hexadecimal digit: write two digits from 0 to f for each byte", rune(bad))
 		}
-		body := make([]byte, 0, len(digits)/2)
-		for i := 0; i < len(digits); i += 2 {
-			b, err := strconv.ParseUint(digits[i:i+2], 16, 8)
-			if err != nil {
-				return nil, fmt.Errorf("%q in the body is no byte: write two digits from 0 to f", digits[i:i+2])
-			}
-			body = append(body, byte(b))
+		if err != nil {
+			return nil, errors.New("the body has an odd number of digits: write two for each byte")
 		}
 		return body, nil
 	case bodyIndent:

@@ -1,10 +1,8 @@
 package pages
 
 import (
-	"errors"
 	"net/http"
 
-	"github.com/reprisemq/reprise/console/internal/figures"
 	"github.com/reprisemq/reprise/console/internal/web"
 	"github.com/reprisemq/reprise/failed"
 )
@@ -32,10 +30,7 @@ func (p *Pages) overview(c *web.Call) error {
 		Live    bool   // there are figures
 		Breaker bool   // a worker has one
 		Problem string // why there are none, although there should be
-	}{Queues: s.rows(p.Workers), Groups: groupRows(groups), Live: s.problem == nil}
-	if s.problem != nil && !errors.Is(s.problem, figures.ErrNoFigures) {
-		data.Problem = sentence(s.problem.Error())
-	}
+	}{Queues: s.rows(p.Workers), Groups: groupRows(groups), Live: s.problem == nil, Problem: s.noFigures()}
 	for _, q := range data.Queues {
 		data.Sums.add(q)
 		data.Breaker = data.Breaker || q.Breaker != ""

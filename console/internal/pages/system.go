@@ -3,6 +3,7 @@ package pages
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -23,7 +24,7 @@ type system struct {
 	figures  map[string]figures.QueueFigures
 	archived map[string]failed.QueueSummary
 	done     []ledger.Rate
-	problem  error // of the management API; errNoFigures if there is none
+	problem  error // of the management API; figures.ErrNoFigures if there is none
 }
 
 // system asks all of them. Only the archive must answer.
@@ -50,6 +51,14 @@ func (p *Pages) system(c *web.Call) (*system, error) {
 	}
 	s.graph = flow.NewGraph(p.everything(ctx, p.Topology), works, flow.Policies(p.Workers), counts)
 	return s, nil
+}
+
+// noFigures says why there are no figures of the broker, although there should be.
+func (s *system) noFigures() string {
+	if s.problem == nil || errors.Is(s.problem, figures.ErrNoFigures) {
+		return ""
+	}
+	return sentence(s.problem.Error())
 }
 
 // everything is the topology that was configured and the one that there is. What is

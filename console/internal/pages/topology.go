@@ -1,11 +1,9 @@
 package pages
 
 import (
-	"errors"
 	"net/http"
 	"strings"
 
-	"github.com/reprisemq/reprise/console/internal/figures"
 	"github.com/reprisemq/reprise/console/internal/flow"
 	"github.com/reprisemq/reprise/console/internal/show"
 	"github.com/reprisemq/reprise/console/internal/web"
@@ -27,11 +25,7 @@ func (p *Pages) topology(c *web.Call) error {
 		TooMany bool
 		Live    bool
 		Problem string
-	}{Live: s.problem == nil}
-	if s.problem != nil && !errors.Is(s.problem, figures.ErrNoFigures) {
-		data.Problem = sentence(s.problem.Error())
-	}
-	data.TooMany = len(s.graph.Nodes) > maxDrawn
+	}{Live: s.problem == nil, Problem: s.noFigures(), TooMany: len(s.graph.Nodes) > maxDrawn}
 	if len(s.graph.Nodes) > 0 && !data.TooMany {
 		data.Trees = flow.Trees(s.graph)
 	}

@@ -15,7 +15,6 @@ const (
 
 // policy lets pages load nothing but the console's own scripts and styles, from files.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; " +
-
 	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // secured sets the headers of all answers.
