@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -274,18 +275,8 @@ func wordsOf(field any) any {
 			pairs = append(pairs, name+": "+(*x)[name])
 		}
 		return strings.Join(pairs, ", header ")
-	case *params.Text:
-		return string(*x)
-	case *string:
-		return *x
-	case *int:
-		return *x
-	case *GroupID:
-		return *x
-	case *ReplayID:
-		return *x
 	}
-	return ""
+	return reflect.ValueOf(field).Elem()
 }
 
 func join[T any](list []T, separator string) string {

@@ -1,6 +1,7 @@
 package idempotent
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -45,12 +46,8 @@ type SQLConfig struct {
 }
 
 func (c SQLConfig) withDefaults() SQLConfig {
-	if c.Table == "" {
-		c.Table = DefaultTable
-	}
-	if c.PurgeEvery == 0 {
-		c.PurgeEvery = DefaultPurgeEvery
-	}
+	c.Table = cmp.Or(c.Table, DefaultTable)
+	c.PurgeEvery = cmp.Or(c.PurgeEvery, DefaultPurgeEvery)
 	return c
 }
 

@@ -1,6 +1,7 @@
 package idempotent
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -72,12 +73,8 @@ func Tx(store *SQL, cfg TxConfig, f func(ctx context.Context, tx *sql.Tx, m *rep
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.Retention == 0 {
-		cfg.Retention = DefaultRetention
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Retention = cmp.Or(cfg.Retention, DefaultRetention)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return &transactional{store: store, cfg: cfg, keys: keys{cfg.Key, cfg.Scope, cfg.Keyless}, f: f}, nil
 }
 

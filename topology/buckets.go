@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -50,12 +51,8 @@ type Buckets struct {
 }
 
 func (b Buckets) withDefaults() Buckets {
-	if b.Base == 0 {
-		b.Base = DefaultBucketsBase
-	}
-	if b.Growth == 0 {
-		b.Growth = DefaultBucketsGrowth
-	}
+	b.Base = cmp.Or(b.Base, DefaultBucketsBase)
+	b.Growth = cmp.Or(b.Growth, DefaultBucketsGrowth)
 	return b
 }
 

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -64,9 +65,7 @@ type DeadLettering struct {
 }
 
 func (r DeadLettering) withDefaults() DeadLettering {
-	if r.Delay == 0 {
-		r.Delay = DefaultDeadLetteringDelay
-	}
+	r.Delay = cmp.Or(r.Delay, DefaultDeadLetteringDelay)
 	r.FailedAddress = r.FailedAddress.or("{queue}.failed")
 	return r
 }

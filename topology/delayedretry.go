@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -33,12 +34,8 @@ type DelayedRetry struct {
 }
 
 func (r DelayedRetry) withDefaults() DelayedRetry {
-	if r.Min == 0 {
-		r.Min = DefaultDelayedRetryMin
-	}
-	if r.Max == 0 {
-		r.Max = max(r.Min, DefaultDelayedRetryMax)
-	}
+	r.Min = cmp.Or(r.Min, DefaultDelayedRetryMin)
+	r.Max = cmp.Or(r.Max, max(r.Min, DefaultDelayedRetryMax))
 	return r
 }
 

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -50,15 +51,9 @@ type Expirations struct {
 }
 
 func (e Expirations) withDefaults() Expirations {
-	if e.WaitQueue == "" {
-		e.WaitQueue = "{queue}.wait"
-	}
-	if e.First == 0 {
-		e.First = DefaultExpirationsFirst
-	}
-	if e.Factor == 0 {
-		e.Factor = DefaultExpirationsFactor
-	}
+	e.WaitQueue = cmp.Or(e.WaitQueue, "{queue}.wait")
+	e.First = cmp.Or(e.First, DefaultExpirationsFirst)
+	e.Factor = cmp.Or(e.Factor, DefaultExpirationsFactor)
 	return e
 }
 

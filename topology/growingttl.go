@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -55,17 +56,11 @@ type GrowingTTL struct {
 
 func (g GrowingTTL) withDefaults() GrowingTTL {
 	g.MessageTTL = g.MessageTTL.withDefaults()
-	if g.WaitQueue == "" {
-		g.WaitQueue = g.WaitAddress.Key
-	}
+	g.WaitQueue = cmp.Or(g.WaitQueue, g.WaitAddress.Key)
 	e := g.expirations().withDefaults()
 	g.First, g.Factor = e.First, e.Factor
-	if g.Max == 0 {
-		g.Max = max(DefaultGrowingTTLMax, g.First)
-	}
-	if g.Jitter == 0 {
-		g.Jitter = DefaultGrowingTTLJitter
-	}
+	g.Max = cmp.Or(g.Max, max(DefaultGrowingTTLMax, g.First))
+	g.Jitter = cmp.Or(g.Jitter, DefaultGrowingTTLJitter)
 	if g.Rand == nil {
 		g.Rand = rand.Float64
 	}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,9 +39,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("console %q: use http://host:port or https://host", cfg.URL)
 	}
-	if cfg.HTTP == nil {
-		cfg.HTTP = http.DefaultClient
-	}
+	cfg.HTTP = cmp.Or(cfg.HTTP, http.DefaultClient)
 	return &Client{u, cfg.Token, cfg.Actor, cfg.HTTP}, nil
 }
 

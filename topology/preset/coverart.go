@@ -1,6 +1,7 @@
 package preset
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -67,12 +68,8 @@ type CoverArt struct {
 }
 
 func (c CoverArt) withDefaults() CoverArt {
-	if c.RetryDelay == 0 {
-		c.RetryDelay = CoverArtRetryDelay
-	}
-	if c.Retries == 0 {
-		c.Retries = CoverArtRetries
-	}
+	c.RetryDelay = cmp.Or(c.RetryDelay, CoverArtRetryDelay)
+	c.Retries = cmp.Or(c.Retries, CoverArtRetries)
 	return c
 }
 

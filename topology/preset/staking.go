@@ -1,6 +1,7 @@
 package preset
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -95,12 +96,8 @@ func (s Staking) withDefaults() Staking {
 			StakingStatsQueue, StakingBtcInfoQueue, StakingConfirmedInfoQueue,
 		}
 	}
-	if s.RetryDelay == 0 {
-		s.RetryDelay = StakingRetryDelay
-	}
-	if s.QueueType == "" {
-		s.QueueType = "quorum"
-	}
+	s.RetryDelay = cmp.Or(s.RetryDelay, StakingRetryDelay)
+	s.QueueType = cmp.Or(s.QueueType, "quorum")
 	return s
 }
 

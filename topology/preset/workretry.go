@@ -1,6 +1,7 @@
 package preset
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -78,12 +79,8 @@ type WorkRetry struct {
 }
 
 func (w WorkRetry) withDefaults() WorkRetry {
-	if w.RetryDelay == 0 {
-		w.RetryDelay = WorkRetryRetryDelay
-	}
-	if w.Kind == "" {
-		w.Kind = topology.Direct
-	}
+	w.RetryDelay = cmp.Or(w.RetryDelay, WorkRetryRetryDelay)
+	w.Kind = cmp.Or(w.Kind, topology.Direct)
 	return w
 }
 

@@ -4,6 +4,7 @@
 package web
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -70,10 +71,7 @@ func (r *Route) Pattern() string { return strings.TrimSpace(r.Method + " " + r.P
 func (r *Route) IsAPI() bool { return strings.HasPrefix(r.Path, "/api/") }
 
 func (s *Server) serve(r Route) http.Handler {
-	limit := r.Body
-	if limit == 0 {
-		limit = SmallBody
-	}
+	limit := cmp.Or(r.Body, SmallBody)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		c := &Call{Server: s, route: &r, W: w, R: req}
 		err := c.enter()
