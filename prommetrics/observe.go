@@ -78,44 +78,66 @@ func (w *workers) note(worker int, in bool) {
 	w.gauge.Set(float64(len(w.in)))
 }
 
-func (m *Metrics) queue(name string) *queue {
-	m.consumers.get(name) // so that all series are there from the first event on
-	return &queue{
-		counts: map[reprise.EventKind]prometheus.Counter{
-			reprise.EventDone:        m.attempts.WithLabelValues(name, "done"),
-			reprise.EventRetried:     m.attempts.WithLabelValues(name, "retried"),
-			reprise.EventParked:      m.attempts.WithLabelValues(name, "parked"),
-			reprise.EventGivenBack:   m.attempts.WithLabelValues(name, "given_back"),
-			reprise.EventDropped:     m.attempts.WithLabelValues(name, "dropped"),
-			reprise.EventLost:        m.attempts.WithLabelValues(name, "lost"),
-			reprise.EventCopyFailed:  m.copiesFailed.WithLabelValues(name),
-			reprise.EventDebounced:   m.debounced.WithLabelValues(name),
-			reprise.EventTimeoutNear: m.timeoutsNear.WithLabelValues(name),
-		},
+// newQueues makes the metrics of work queues, and returns a function that returns those of one.
+func (m *Metrics) newQueues(cfg Config) func(name string) *queue {
+	attempts := m.counter("attempts_total", "Attempts by what became of the message.", "queue", "outcome")
+	running := m.gauge("attempts_running", "Handlers that are running now.", "queue")
+	handlerDuration := m.histogram(cfg, "handler_duration_seconds", "How long handlers ran.", cfg.HandlerDuration, "queue", "result")
+	messageAttempts := m.histogram(cfg, "message_attempts", "How many attempts messages took until they were done or parked.", cfg.MessageAttempts, "queue", "outcome")
+	messageAge := m.histogram(cfg, "message_age_seconds", "Age of messages, by their timestamp, when their first attempt began.", cfg.MessageAge, "queue")
+	retryDelay := m.histogram(cfg, "retry_delay_seconds", "How long retried messages are to wait.", cfg.RetryDelay, "queue")
+	lastSuccess := m.gauge("last_success_timestamp_seconds", "When a message was last done; before the first one, when consuming began.", "queue")
+	copiesFailed := m.counter("copies_failed_total", "Copies of failed messages that the broker did not take at once. They are tried again.", "queue")
+	timeoutsNear := m.counter("consumer_timeouts_near_total", "Messages being handled that the worker has had for so long that the broker loses patience soon.", "queue")
+	debounced := m.counter("debounced_total", "Messages acknowledged with another one like them, and not handled.", "queue")
 
-		running:        m.running.WithLabelValues(name),
-		succeeded:      m.handlerDuration.WithLabelValues(name, "ok"),
-		failed:         m.handlerDuration.WithLabelValues(name, "error"),
-		attemptsToDone: m.messageAttempts.WithLabelValues(name, "done"),
-		attemptsToEnd:  m.messageAttempts.WithLabelValues(name, "parked"),
-		age:            m.messageAge.WithLabelValues(name),
-		delay:          m.retryDelay.WithLabelValues(name),
+	return func(name string) *queue {
+		m.consumers.get(name) // so that all series are there from the first event on
+		return &queue{
+			counts: map[reprise.EventKind]prometheus.Counter{
+				reprise.EventDone:        attempts.WithLabelValues(name, "done"),
+				reprise.EventRetried:     attempts.WithLabelValues(name, "retried"),
+				reprise.EventParked:      attempts.WithLabelValues(name, "parked"),
+				reprise.EventGivenBack:   attempts.WithLabelValues(name, "given_back"),
+				reprise.EventDropped:     attempts.WithLabelValues(name, "dropped"),
+				reprise.EventLost:        attempts.WithLabelValues(name, "lost"),
+				reprise.EventCopyFailed:  copiesFailed.WithLabelValues(name),
+				reprise.EventDebounced:   debounced.WithLabelValues(name),
+				reprise.EventTimeoutNear: timeoutsNear.WithLabelValues(name),
+			},
 
-		lastSuccess: m.lastSuccess.WithLabelValues(name),
+			running:        running.WithLabelValues(name),
+			succeeded:      handlerDuration.WithLabelValues(name, "ok"),
+			failed:         handlerDuration.WithLabelValues(name, "error"),
+			attemptsToDone: messageAttempts.WithLabelValues(name, "done"),
+			attemptsToEnd:  messageAttempts.WithLabelValues(name, "parked"),
+			age:            messageAge.WithLabelValues(name),
+			delay:          retryDelay.WithLabelValues(name),
+
+			lastSuccess: lastSuccess.WithLabelValues(name),
+		}
 	}
 }
 
-func (m *Metrics) taker(name string) *prometheus.Counter {
-	c := m.taken.WithLabelValues(name)
-	return &c
+// newTakers is newQueues for queues of workers AsDelivered.
+func (m *Metrics) newTakers() func(name string) *prometheus.Counter {
+	taken := m.counter("taken_total", "Messages taken out of a queue to be archived or moved, and not counted as attempts.", "queue")
+	return func(name string) *prometheus.Counter { return new(taken.WithLabelValues(name)) }
 }
 
-func (m *Metrics) consumer(name string) *consumer {
-	return &consumer{
-		interruptions: m.interruptions.WithLabelValues(name),
-		pauses:        m.pauses.WithLabelValues(name),
-		consuming:     workers{gauge: m.consuming.WithLabelValues(name), in: map[int]bool{}},
-		paused:        workers{gauge: m.paused.WithLabelValues(name), in: map[int]bool{}},
+// newConsumers is newQueues for queues of any workers.
+func (m *Metrics) newConsumers() func(name string) *consumer {
+	consuming := m.gauge("consuming", "Workers that have a consumer.", "queue")
+	interruptions := m.counter("interruptions_total", "How often consuming was interrupted, or could not begin.", "queue")
+	paused := m.gauge("paused", "Workers that consume nothing on purpose.", "queue")
+	pauses := m.counter("pauses_total", "How often workers have paused.", "queue")
+	return func(name string) *consumer {
+		return &consumer{
+			interruptions: interruptions.WithLabelValues(name),
+			pauses:        pauses.WithLabelValues(name),
+			consuming:     workers{gauge: consuming.WithLabelValues(name), in: map[int]bool{}},
+			paused:        workers{gauge: paused.WithLabelValues(name), in: map[int]bool{}},
+		}
 	}
 }
 
@@ -177,11 +199,17 @@ type connection struct {
 	connected   atomic.Bool // ever
 }
 
-func (m *Metrics) connection(name string) *connection {
-	return &connection{
-		up:         m.up.WithLabelValues(name),
-		blocked:    m.blocked.WithLabelValues(name),
-		reconnects: m.reconnects.WithLabelValues(name),
+// newConnections is newQueues for connections.
+func (m *Metrics) newConnections() func(name string) *connection {
+	up := m.gauge("connection_up", "Whether the connection to the broker stands.", "connection")
+	blocked := m.gauge("connection_blocked", "Whether the broker takes nothing on the connection.", "connection")
+	reconnects := m.counter("reconnects_total", "Connections after the first.", "connection")
+	return func(name string) *connection {
+		return &connection{
+			up:         up.WithLabelValues(name),
+			blocked:    blocked.WithLabelValues(name),
+			reconnects: reconnects.WithLabelValues(name),
+		}
 	}
 }
 
@@ -209,10 +237,12 @@ type publishing struct {
 	took    prometheus.Observer
 }
 
-func (m *Metrics) newPublishing() publishing {
-	p := publishing{results: map[string]prometheus.Counter{}, took: m.publishDuration.WithLabelValues()}
+func (m *Metrics) newPublishing(cfg Config) publishing {
+	messages := m.counter("published_total", "Messages published, by what the broker said.", "result")
+	took := m.histogram(cfg, "publish_duration_seconds", "How long the broker took to confirm messages that it confirmed.", cfg.PublishDuration)
+	p := publishing{results: map[string]prometheus.Counter{}, took: took.WithLabelValues()}
 	for _, result := range published.Results() {
-		p.results[result] = m.published.WithLabelValues(result)
+		p.results[result] = messages.WithLabelValues(result)
 	}
 	return p
 }
