@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/guard"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -38,17 +39,6 @@ const (
 	headerBCC = "BCC"
 )
 
-// isBrokerHeader reports whether a header is RabbitMQ's own account of earlier deliveries
-// and deaths. It belongs to the delivery, not to the message: published again, it misleads
-// the cycle detection of some releases, and others drop it.
-func isBrokerHeader(header string) bool {
-	switch header {
-	case "x-death", "x-delivery-count", "x-acquired-count":
-		return true
-	}
-	return strings.HasPrefix(header, "x-first-death-") || strings.HasPrefix(header, "x-last-death-")
-}
-
 // isOwnHeader reports whether Reprise writes a header whatever the marks.
 func isOwnHeader(header string) bool {
 	switch header {
@@ -67,7 +57,7 @@ func isReserved(header string) bool {
 	if middlewareHeaders[header] {
 		return false
 	}
-	return strings.HasPrefix(header, "x-reprise-") || isBrokerHeader(header) || header == headerCC || header == headerBCC
+	return strings.HasPrefix(header, "x-reprise-") || amqpvalue.IsBrokerHeader(header) || header == headerCC || header == headerBCC
 }
 
 // message returns the message that the handler gets. It shares no memory with the
@@ -120,7 +110,7 @@ func messageOf(d *amqpconn.Delivery, queue string, headers map[string]any) Messa
 func (w *Worker) visibleHeaders(d *delivery) map[string]any {
 	out := make(map[string]any, len(d.Headers))
 	for k, v := range d.Headers {
-		if !isBrokerHeader(k) && !w.cfg.Strategy.Marks.Owns(k) && !isOwnHeader(k) {
+		if !amqpvalue.IsBrokerHeader(k) && !w.cfg.Strategy.Marks.Owns(k) && !isOwnHeader(k) {
 			out[k] = amqpconn.CloneValue(v)
 		}
 	}
@@ -238,7 +228,7 @@ func (c *replacement) write(headers topology.Table, m mark) error {
 func (c *replacement) carry(d *delivery, user string) topology.Table {
 	headers := make(topology.Table, len(d.At.Headers))
 	for k, v := range d.At.Headers {
-		if !isBrokerHeader(k) && k != headerCC && k != headerBCC && !strings.HasPrefix(k, topology.HeaderLevel) {
+		if !amqpvalue.IsBrokerHeader(k) && k != headerCC && k != headerBCC && !strings.HasPrefix(k, topology.HeaderLevel) {
 			headers[k] = v
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/publish"
 	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
@@ -89,7 +90,7 @@ func schedulable(m *Message) (*Message, error) {
 	fresh := *m
 	fresh.Headers = maps.Clone(m.Headers)
 	maps.DeleteFunc(fresh.Headers, func(name string, _ any) bool {
-		return isBrokerHeader(name) || strings.HasPrefix(name, topology.HeaderLevel)
+		return amqpvalue.IsBrokerHeader(name) || strings.HasPrefix(name, topology.HeaderLevel)
 	})
 	_, err := fresh.encode() // before anything is declared for it
 	return &fresh, err

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -26,14 +27,11 @@ var origin = map[string]bool{topology.HeaderQueue: true, topology.HeaderExchange
 // those of workers, beside Reprise's own and those of the presets.
 func spent(header string, marks []topology.Marks) bool {
 	switch header {
-	case topology.HeaderReplay, reprise.HeaderCrashes, topology.HeaderWaits, headerRetries, headerExceptions, headerProcessing,
-		"x-death", "x-delivery-count", "x-acquired-count":
+	case topology.HeaderReplay, reprise.HeaderCrashes, topology.HeaderWaits, headerRetries, headerExceptions, headerProcessing:
 		return true
 	}
-	for _, prefix := range []string{"x-first-death-", "x-last-death-", topology.HeaderLevel} {
-		if strings.HasPrefix(header, prefix) {
-			return true
-		}
+	if amqpvalue.IsBrokerHeader(header) || strings.HasPrefix(header, topology.HeaderLevel) {
+		return true
 	}
 	if origin[header] {
 		return false

@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/inside"
 	"github.com/reprisemq/reprise/topology"
@@ -84,8 +85,7 @@ func visible(headers topology.Table, marks topology.Marks) map[string]any {
 	out := make(map[string]any, len(headers))
 	for name, v := range headers {
 		switch {
-		case name == "x-death", strings.HasPrefix(name, "x-first-death-"), strings.HasPrefix(name, "x-last-death-"):
-		case name == "x-delivery-count", name == "x-acquired-count":
+		case amqpvalue.IsBrokerHeader(name):
 		case name == reprise.HeaderCC, name == reprise.HeaderUserID, name == reprise.HeaderExpiration, name == reprise.HeaderCrashes:
 		case strings.HasPrefix(name, topology.HeaderLevel), marks.Owns(name):
 		default:

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
 // What settings of Routes and Marks have in common that cannot be.
@@ -61,8 +63,7 @@ func validateHeader(field, name string) error {
 	switch {
 	case strings.HasPrefix(name, "x-reprise-"):
 		return fmt.Errorf("topology: %s %q begins with %q, as the headers of Trail and of workers do: use another name", field, name, "x-reprise-")
-	case name == "CC", name == "BCC", name == headerDeath, name == headerDeliveryCount, name == headerAcquiredCount,
-		strings.HasPrefix(name, "x-first-death-"), strings.HasPrefix(name, "x-last-death-"):
+	case name == "CC", name == "BCC", amqpvalue.IsBrokerHeader(name):
 		return fmt.Errorf("topology: %s %q is written by the broker: use another name", field, name)
 	}
 	return validateLength(field, name)

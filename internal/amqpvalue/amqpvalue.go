@@ -6,6 +6,7 @@ package amqpvalue
 import (
 	"math"
 	"regexp"
+	"strings"
 )
 
 // Integer returns v as an int64 if it is an integer of any width. Programs in other languages
@@ -56,6 +57,17 @@ func DeliveryCount(redelivered bool, headers map[string]any) int {
 		return 0
 	}
 	return Count(headers["x-delivery-count"])
+}
+
+// IsBrokerHeader reports whether a header is RabbitMQ's own account of earlier deliveries
+// and deaths. It belongs to the delivery, not to the message: published again, it misleads
+// the cycle detection of some releases, and others drop it.
+func IsBrokerHeader(name string) bool {
+	switch name {
+	case "x-death", "x-delivery-count", "x-acquired-count":
+		return true
+	}
+	return strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
 }
 
 // waitQueue has three forms: of topology.Buckets, of Levels to a queue, of Levels to an

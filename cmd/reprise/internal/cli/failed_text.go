@@ -12,6 +12,7 @@ import (
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/api"
 	"github.com/reprisemq/reprise/internal/tablejson"
 	"github.com/reprisemq/reprise/topology"
@@ -169,9 +170,7 @@ func headerText(value any) string {
 // bookkeeping reports whether a header was left by attempts: it is not what anybody
 // published, and not sent by a replay.
 func bookkeeping(name string) bool {
-	return (topology.Trail{}).Owns(name) || name == topology.HeaderReplay ||
-		slices.Contains([]string{"x-death", "x-delivery-count", "x-acquired-count"}, name) ||
-		strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
+	return (topology.Trail{}).Owns(name) || name == topology.HeaderReplay || amqpvalue.IsBrokerHeader(name)
 }
 
 // How much of a body is shown.
