@@ -105,12 +105,9 @@ func getChannel(c *call) (any, error) {
 			if channelName(&s, &ch) != c.PathValue("name") {
 				continue
 			}
-			if !c.is(administrator) && s.User != c.user.Name {
-				return nil, notYours
-			}
 			return c.describeChannel(&s, &ch).with(fields{
 				"consumer_details": describeConsumers(&s, &ch), "deliveries": list{}, "publishes": list{},
-			}), nil
+			}), c.owns(s.User)
 		}
 	}
 	return nil, notFound

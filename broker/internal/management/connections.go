@@ -94,16 +94,21 @@ func listConnections(c *call) (any, error) {
 	return all, err
 }
 
-// session returns the connection of the path, if it is the user's, who may be an administrator.
+// owns returns an error unless a connection of that user is the caller's, who may be an administrator.
+func (c *call) owns(user string) error {
+	if !c.is(administrator) && user != c.user.Name {
+		return notYours
+	}
+	return nil
+}
+
+// session returns the connection of the path, which must be the caller's.
 func (c *call) session() (*session.Session, error) {
 	for _, s := range c.node.Sessions() {
 		if s.Name() != c.PathValue("name") {
 			continue
 		}
-		if info := s.Info(); !c.is(administrator) && info.User != c.user.Name {
-			return nil, notYours
-		}
-		return s, nil
+		return s, c.owns(s.Info().User)
 	}
 	return nil, notFound
 }
@@ -136,8 +141,8 @@ func connectionsOf(c *call) (any, error) {
 
 func closeConnectionsOf(c *call) (any, error) {
 	user := c.PathValue("user")
-	if !c.is(administrator) && user != c.user.Name {
-		return nil, notYours
+	if err := c.owns(user); err != nil {
+		return nil, err
 	}
 	for _, s := range c.node.Sessions() {
 		if s.Info().User == user {

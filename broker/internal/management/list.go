@@ -175,26 +175,26 @@ func (f fields) only(columns string) fields {
 	}
 	kept := make(fields)
 	for path := range strings.SplitSeq(columns, ",") {
-		value, found := f.at(path)
-		if !found {
-			continue
-		}
-		in := kept
-		for {
-			name, rest, deeper := strings.Cut(path, ".")
-			if !deeper {
-				in[name] = value
-				break
-			}
-			inner, ok := in[name].(fields)
-			if !ok {
-				inner = make(fields)
-				in[name] = inner
-			}
-			in, path = inner, rest
+		if value, found := f.at(path); found {
+			kept.set(path, value)
 		}
 	}
 	return kept
+}
+
+// set is the reverse of at.
+func (f fields) set(path string, value any) {
+	name, rest, deeper := strings.Cut(path, ".")
+	if !deeper {
+		f[name] = value
+		return
+	}
+	inner, ok := f[name].(fields)
+	if !ok {
+		inner = make(fields)
+		f[name] = inner
+	}
+	inner.set(rest, value)
 }
 
 func (l list) sort(by string, reverse bool) {

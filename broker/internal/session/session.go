@@ -200,6 +200,10 @@ func (s *Session) fail(e *exception.Error, method amqpwire.MethodID) {
 	}
 	s.log.Warn("closing the connection", "error", e, "method", method)
 	s.release()
+	s.sendClose(e, method)
+}
+
+func (s *Session) sendClose(e *exception.Error, method amqpwire.MethodID) {
 	s.send(0, &amqpwire.ConnectionClose{
 		ReplyCode: uint16(e.Code), ReplyText: shortstr(e.Error()),
 		ClassID: method.Class(), MethodID: method.Method(),
@@ -236,14 +240,9 @@ func (s *Session) Shutdown(reason string) {
 // Force is Shutdown in words of the caller's own.
 func (s *Session) Force(text string) {
 	s.cease()
-	if s.closing.Swap(true) {
-		return
+	if !s.closing.Swap(true) {
+		s.sendClose(exception.New(exception.ConnectionForced, "%s", text), 0)
 	}
-	s.send(0, &amqpwire.ConnectionClose{
-		ReplyCode: uint16(exception.ConnectionForced),
-		ReplyText: shortstr(exception.New(exception.ConnectionForced, "%s", text).Error()),
-	})
-	_ = s.conn.SetDeadline(time.Now().Add(closeTimeout)) // for what is to be written, too
 }
 
 // Abort ends the session without a word.
