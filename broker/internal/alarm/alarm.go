@@ -3,17 +3,11 @@
 package alarm
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 )
-
-// Alarm is something that runs short, and is enough again.
-type Alarm interface {
-	// Alarm returns nil while there is enough, and else a channel that is closed when there is again. It is asked often,
-	// and must be fast.
-	Alarm() <-chan struct{}
-}
 
 // Resource is what an alarm is about, by RabbitMQ's name for it.
 type Resource string
@@ -26,19 +20,47 @@ const (
 	Damage Resource = "damage"
 )
 
-// Set is the alarms of a broker. The zero Set is never raised.
-type Set []Entry
-
-// Entry is an alarm in a set.
-type Entry struct {
+// Alarm is something that runs short, and is enough again. The zero Alarm is not raised.
+type Alarm struct {
 	Resource Resource
-	Alarm    Alarm
+
+	mu   sync.Mutex                    // held while it is raised or cleared
+	over atomic.Pointer[chan struct{}] // nil: it is not raised
 }
+
+// Set raises the alarm, or clears it. It reports whether that is a change.
+func (a *Alarm) Set(raised bool) (changed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	over := a.over.Load()
+	switch {
+	case raised == (over != nil):
+		return false
+	case raised:
+		c := make(chan struct{})
+		a.over.Store(&c)
+	default:
+		a.over.Store(nil)
+		close(*over)
+	}
+	return true
+}
+
+// Raised returns nil while there is enough, and else a channel that is closed when there is again. It is fast.
+func (a *Alarm) Raised() <-chan struct{} {
+	if over := a.over.Load(); over != nil {
+		return *over
+	}
+	return nil
+}
+
+// Set is the alarms of a broker. The zero Set is never raised.
+type Set []*Alarm
 
 // Raised returns nil while no alarm is raised, and else a channel that is closed when one of those that are is not any more.
 func (s Set) Raised() <-chan struct{} {
-	for _, e := range s {
-		if over := e.Alarm.Alarm(); over != nil {
+	for _, a := range s {
+		if over := a.Raised(); over != nil {
 			return over
 		}
 	}
@@ -47,23 +69,16 @@ func (s Set) Raised() <-chan struct{} {
 
 // Resources returns what has run short.
 func (s Set) Resources() (all []Resource) {
-	for _, e := range s {
-		if e.Alarm.Alarm() != nil {
-			all = append(all, e.Resource)
+	for _, a := range s {
+		if a.Raised() != nil {
+			all = append(all, a.Resource)
 		}
 	}
 	return all
 }
 
 // Has reports whether something has run short.
-func (s Set) Has(r Resource) bool {
-	for _, e := range s {
-		if e.Resource == r && e.Alarm.Alarm() != nil {
-			return true
-		}
-	}
-	return false
-}
+func (s Set) Has(r Resource) bool { return slices.Contains(s.Resources(), r) }
 
 // Reason is what blocked publishers are told.
 func Reason(resources []Resource) string {
@@ -78,36 +93,4 @@ func Reason(resources []Resource) string {
 		low = append(low, string(r))
 	}
 	return "low on " + strings.Join(low, " & ")
-}
-
-// Switch is an alarm that is raised and cleared by hand. The zero Switch is not raised.
-type Switch struct {
-	mu   sync.Mutex                    // held while it is thrown
-	over atomic.Pointer[chan struct{}] // nil: it is not raised
-}
-
-// Set raises the alarm, or clears it. It reports whether that is a change.
-func (s *Switch) Set(raised bool) (changed bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	over := s.over.Load()
-	switch {
-	case raised == (over != nil):
-		return false
-	case raised:
-		c := make(chan struct{})
-		s.over.Store(&c)
-	default:
-		s.over.Store(nil)
-		close(*over)
-	}
-	return true
-}
-
-// Alarm implements [Alarm].
-func (s *Switch) Alarm() <-chan struct{} {
-	if over := s.over.Load(); over != nil {
-		return *over
-	}
-	return nil
 }

@@ -6,8 +6,8 @@ import (
 )
 
 func TestSet(t *testing.T) {
-	var memory, disk, broken Switch
-	set := Set{{Memory, &memory}, {Disk, &disk}, {Store, &broken}}
+	memory, disk, broken := &Alarm{Resource: Memory}, &Alarm{Resource: Disk}, &Alarm{Resource: Store}
+	set := Set{memory, disk, broken}
 	check := func(reason string, raised ...Resource) {
 		t.Helper()
 		if got := set.Resources(); !slices.Equal(got, raised) || (set.Raised() != nil) != (len(raised) > 0) {

@@ -27,7 +27,7 @@ type Disk struct {
 	limit int64
 	free  atomic.Int64
 
-	low, failed, damaged alarm.Switch
+	low, failed, damaged alarm.Alarm
 
 	unknown  bool // has been logged
 	making   atomic.Bool
@@ -62,9 +62,9 @@ func (d *Disk) check(log *slog.Logger) {
 		d.store.GiveUp(errors.New("the directory is gone"))
 	case err != nil && !d.unknown:
 		log.Warn("nobody can tell how much room there is on the disk: publishers are not blocked when there is little", "error", err)
-	case changed && d.low.Alarm() != nil && d.Free() >= d.limit:
+	case changed && d.low.Raised() != nil && d.Free() >= d.limit:
 		log.Warn("the disk does not answer: publishers are blocked until it does", "directory", d.Dir(), "since", d.store.Behind().Round(time.Second))
-	case changed && d.low.Alarm() != nil:
+	case changed && d.low.Raised() != nil:
 		log.Warn("low on disk: publishers are blocked until there is room", "directory", d.Dir(), "free", d.Free(), "limit", d.limit)
 	case changed:
 		log.Info("publishers go on: there is room on the disk, and it answers", "free", d.Free(), "limit", d.limit)
@@ -91,7 +91,7 @@ const roomInterval = 10 * time.Second
 
 // wantsRoom reports whether it is time for makeRoom.
 func (d *Disk) wantsRoom() bool {
-	if d.low.Alarm() == nil || time.Since(d.roomMade) < roomInterval || !d.making.CompareAndSwap(false, true) {
+	if d.low.Raised() == nil || time.Since(d.roomMade) < roomInterval || !d.making.CompareAndSwap(false, true) {
 		return false
 	}
 	d.roomMade = time.Now()

@@ -23,12 +23,11 @@ func (n *Node) load() (err error) {
 	if n.vhosts, err = vhost.Load(n.vhostConfig()); err != nil {
 		return err
 	}
-	n.Disk = &Disk{store: n.config.Store, limit: n.config.DiskLimit}
-	n.Alarms = append(n.Alarms,
-		alarm.Entry{Resource: alarm.Disk, Alarm: &n.Disk.low},
-		alarm.Entry{Resource: alarm.Store, Alarm: &n.Disk.failed},
-		alarm.Entry{Resource: alarm.Damage, Alarm: &n.Disk.damaged},
-	)
+	n.Disk = &Disk{
+		store: n.config.Store, limit: n.config.DiskLimit, low: alarm.Alarm{Resource: alarm.Disk},
+		failed: alarm.Alarm{Resource: alarm.Store}, damaged: alarm.Alarm{Resource: alarm.Damage},
+	}
+	n.Alarms = append(n.Alarms, &n.Disk.low, &n.Disk.failed, &n.Disk.damaged)
 	n.Disk.check(n.config.Log)
 	n.running.Go(n.watchDisk)
 	n.running.Go(n.watchStore)

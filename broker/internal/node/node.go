@@ -83,7 +83,7 @@ func New(config Config) (*Node, error) {
 		live:     make(map[*session.Session]struct{}),
 		closing:  make(chan struct{}),
 	}
-	n.Alarms = alarm.Set{{Resource: alarm.Memory, Alarm: n.Memory}}
+	n.Alarms = alarm.Set{n.Memory.Alarm()}
 	if config.Store != nil {
 		if err := n.load(); err != nil {
 			return nil, err

@@ -67,7 +67,7 @@ func (q *Queue) manyDead() bool {
 // is waiting for by basic.get, who takes one message at a time. What consumers give back stays in memory, so that a
 // queue may have no more than what it could deliver.
 func (q *Queue) crowded() bool {
-	if q.unacked <= roomFor && q.held <= roomBytes || q.getting > 0 || q.config.Meter.Alarm() == nil {
+	if q.unacked <= roomFor && q.held <= roomBytes || q.getting > 0 || !q.config.Meter.exceeded() {
 		return false
 	}
 	if q.recheck == nil {

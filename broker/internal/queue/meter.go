@@ -20,11 +20,13 @@ type Meter struct {
 	used  atomic.Int64
 
 	mu   sync.Mutex // taken only where a limit is crossed
-	over alarm.Switch
+	over alarm.Alarm
 }
 
 // NewMeter returns a meter with a limit in bytes.
-func NewMeter(limit int64) *Meter { return &Meter{limit: limit} }
+func NewMeter(limit int64) *Meter {
+	return &Meter{limit: limit, over: alarm.Alarm{Resource: alarm.Memory}}
+}
 
 // Limit returns the limit in bytes.
 func (m *Meter) Limit() int64 { return m.limit }
@@ -37,14 +39,11 @@ func (m *Meter) Used() int64 {
 	return m.used.Load()
 }
 
-// Alarm returns nil while there is memory, and else a channel that is closed when there is again: not at once when it is
-// one message less, but at nine tenths of the limit.
-func (m *Meter) Alarm() <-chan struct{} {
-	if m == nil {
-		return nil
-	}
-	return m.over.Alarm()
-}
+// Alarm returns the alarm that is raised while too much is taken. It is cleared not at once when there is one message less,
+// but at nine tenths of the limit.
+func (m *Meter) Alarm() *alarm.Alarm { return &m.over }
+
+func (m *Meter) exceeded() bool { return m != nil && m.over.Raised() != nil }
 
 func (m *Meter) low() int64 { return m.limit / 10 * 9 }
 

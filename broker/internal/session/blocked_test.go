@@ -11,9 +11,9 @@ import (
 func TestAnAlarmHoldsNoConfirmsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openConfirming(t, nil, 1)
-		var low alarm.Switch
+		low := alarm.Alarm{Resource: alarm.Memory}
 		low.Set(true)
-		s.config.Alarms = alarm.Set{{Resource: alarm.Memory, Alarm: &low}}
+		s.config.Alarms = alarm.Set{&low}
 		s.published(1, true, 0)
 		s.begun = true // the next one
 		done := make(chan error)
