@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -21,14 +20,14 @@ type Channel struct {
 	raw  *amqp.Channel
 	turn chan struct{} // semaphore of one: requests
 
-	once sync.Once
-	done chan struct{}
-	err  error // valid once done is closed
+	ctx context.Context // ends when the channel is gone, or of no more use
+	end context.CancelCauseFunc
 }
 
 // Open opens a channel.
 func (c *Conn) Open(ctx context.Context) (*Channel, error) {
-	ch := &Channel{conn: c, turn: make(chan struct{}, 1), done: make(chan struct{})}
+	ch := &Channel{conn: c, turn: make(chan struct{}, 1)}
+	ch.ctx, ch.end = context.WithCancelCause(context.Background())
 	err := call(ctx, c.tasks, func() (err error) {
 		ch.raw, err = c.openRaw()
 		return err
@@ -72,21 +71,11 @@ func (ch *Channel) watch(closes <-chan *amqp.Error) {
 	ch.end(ended(reason))
 }
 
-func (ch *Channel) end(err error) {
-	ch.once.Do(func() {
-		ch.err = err
-		close(ch.done)
-	})
-}
+// Context ends when the channel is gone, or of no more use since the broker has left a request
+// unanswered. Its cause is the reason.
+func (ch *Channel) Context() context.Context { return ch.ctx }
 
-// Done is closed when the channel is gone, or of no more use since the broker has left a
-// request unanswered.
-func (ch *Channel) Done() <-chan struct{} { return ch.done }
-
-// Err is why the channel is gone. It is valid once Done is closed.
-func (ch *Channel) Err() error { return ch.err }
-
-// IsClosed reports whether the channel is closed. Done may follow a moment later.
+// IsClosed reports whether the channel is closed. The end of Context may follow a moment later.
 func (ch *Channel) IsClosed() bool { return ch.raw.IsClosed() }
 
 // Close closes the channel after the request that is under way, unless the broker has left
@@ -99,7 +88,7 @@ func (ch *Channel) Close(ctx context.Context) {
 		select {
 		case ch.turn <- struct{}{}: // a request under way would take the answer for its own
 			defer func() { <-ch.turn }()
-		case <-ch.done: // there is no answer to that request, or the channel is closed already
+		case <-ch.ctx.Done(): // there is no answer to that request, or the channel is closed already
 		}
 		ch.conn.closeRaw(ch.raw)
 		return nil

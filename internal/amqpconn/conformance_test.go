@@ -229,7 +229,7 @@ func TestDeliveries(t *testing.T) {
 		t.Fatal(err)
 	}
 	ch.Close(t.Context())
-	<-ch.Done()
+	<-ch.Context().Done()
 	if err := ch.Ack(d.Tag, false); !errors.Is(err, amqpconn.ErrGone) {
 		t.Errorf("ack after Close: %v", err)
 	}
@@ -252,9 +252,9 @@ func TestRefusals(t *testing.T) {
 	if refusal, ok := amqpconn.RefusedChannel(err); !ok || refusal.Code != amqpconn.NotFound {
 		t.Errorf("got %v", err)
 	}
-	<-ch.Done()
-	if _, ok := amqpconn.RefusedChannel(ch.Err()); !ok {
-		t.Errorf("the channel ended with %v", ch.Err())
+	<-ch.Context().Done()
+	if _, ok := amqpconn.RefusedChannel(context.Cause(ch.Context())); !ok {
+		t.Errorf("the channel ended with %v", context.Cause(ch.Context()))
 	}
 	if err := conn.Ping(t.Context()); err != nil {
 		t.Errorf("the connection: %v", err)

@@ -85,12 +85,12 @@ func call(ctx context.Context, tasks *Tasks, request func() error, discard func(
 }
 
 // request makes a request on the channel when those before it are answered. If there is no
-// answer in time, the channel is of no more use, and Done is closed.
+// answer in time, the channel is of no more use, and its Context ends.
 func (ch *Channel) request(ctx context.Context, request func() error, discard func()) error {
 	select {
 	case ch.turn <- struct{}{}:
-	case <-ch.done:
-		return ch.Err()
+	case <-ch.ctx.Done():
+		return context.Cause(ch.ctx)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -137,7 +137,7 @@ func (d *Delivery) attempt() {
 // whyClosed tells a cancelled consumer from a closed channel.
 func (s *session) whyClosed() error {
 	if s.ch.IsClosed() {
-		<-s.ctx.Done() // watch is about to say why
+		<-s.ctx.Done() // lose is about to say why
 		return context.Cause(s.ctx)
 	}
 	return errCancelled

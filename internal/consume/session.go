@@ -59,8 +59,8 @@ func (c *Consumer) session(conn *amqpconn.Conn, ch *amqpconn.Channel, careful bo
 	s.bursts.window = c.Window
 	s.acks = ack.New(channel{ch, s})
 	s.ctx, s.end = context.WithCancelCause(c.settling)
-	err := errors.Join(c.Tasks.Go(s.watch), c.Tasks.Go(s.settle))
-	if err != nil {
+	context.AfterFunc(ch.Context(), s.lose)
+	if err := c.Tasks.Go(s.settle); err != nil {
 		s.end(err)
 		return nil, err
 	}
@@ -86,10 +86,9 @@ type channel struct {
 // Sync implements ack.Channel.
 func (c channel) Sync() error { return c.Channel.Sync(c.session.ctx) }
 
-// watch ends the session when its channel is gone.
-func (s *session) watch() {
-	<-s.ch.Done()
-	err := s.ch.Err()
+// lose ends the session, whose channel is gone.
+func (s *session) lose() {
+	err := context.Cause(s.ch.Context())
 	if err != amqpconn.ErrGone && err != amqpconn.ErrSilent {
 		err = fmt.Errorf("consuming channel closed: %w", err)
 	}
@@ -100,7 +99,7 @@ func (s *session) watch() {
 // broker to deliver its messages again.
 func (s *session) settle() {
 	err := s.acks.Run(s.ctx)
-	if err != nil && !errors.Is(err, amqpconn.ErrGone) { // watch knows the reason
+	if err != nil && !errors.Is(err, amqpconn.ErrGone) { // lose knows the reason
 		s.end(fmt.Errorf("cannot settle: %w", err))
 	}
 }
