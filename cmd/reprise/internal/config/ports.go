@@ -1,9 +1,9 @@
 package config
 
 import (
-	"net"
+	"cmp"
 	"net/netip"
-	"strconv"
+	"strings"
 )
 
 // ports are the addresses that a file listens on.
@@ -17,16 +17,11 @@ type listener struct {
 
 // add adds an address; an invalid one, port 0 and a name other than localhost are left out.
 func (p *ports) add(name, addr string, at Position) {
-	host, port, _ := net.SplitHostPort(addr)
-	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil || n == 0 {
-		return
+	if port, local := strings.CutPrefix(addr, "localhost:"); local {
+		addr = "127.0.0.1:" + port
 	}
-	if host == "localhost" {
-		host = "127.0.0.1"
-	}
-	if ip, err := netip.ParseAddr(host); err == nil {
-		*p = append(*p, listener{name, netip.AddrPortFrom(ip.Unmap(), uint16(n)), at})
+	if a, err := netip.ParseAddrPort(addr); err == nil && a.Port() != 0 {
+		*p = append(*p, listener{name, netip.AddrPortFrom(a.Addr().Unmap(), a.Port()), at})
 	}
 }
 
@@ -35,11 +30,7 @@ func (p ports) check(d *decoder) {
 	for i, second := range p {
 		for _, first := range p[:i] {
 			if first.overlaps(second) {
-				at := second.at
-				if at == (Position{}) {
-					at = first.at
-				}
-				d.failAt(at, "%s has the address of %s, %s: write another port", second.name, first.name, second.addr)
+				d.failAt(cmp.Or(second.at, first.at), "%s has the address of %s, %s: write another port", second.name, first.name, second.addr)
 				break
 			}
 		}

@@ -60,19 +60,12 @@ var (
 func (e excerpts) unparsed(i int) ([]span, bool) {
 	line := e.source[i]
 	spans := urls(line)
-	rest := line
-	if len(spans) > 0 {
-		r := []rune(line)
-		rest = string(r[:spans[0].begin])
-		if end := spans[0].end; end >= 0 {
-			rest = strings.TrimSuffix(rest, "://") + string(r[end+1:])
-		}
-		rest = passwordIs.ReplaceAllString(rest, "")
-	}
+	masked, _ := mask([]rune(line), spans, 0)
+	rest := passwordIs.ReplaceAllString(strings.ReplaceAll(string(masked), "://…@", ""), "")
 	if strings.Contains(rest, "://") || strings.Contains(rest, "@") || confidential.MatchString(rest) {
 		return nil, false
 	}
-	if m := holdsSecrets.FindString(line); m != "" && len(spans) == 0 {
+	if holdsSecrets.MatchString(line) && len(spans) == 0 {
 		return nil, false
 	}
 	// Values may stand below their key, and texts go on for several lines.
