@@ -12,7 +12,6 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/api"
 	"github.com/reprisemq/reprise/internal/tablejson"
-	"github.com/reprisemq/reprise/topology"
 )
 
 // bodyMark is the line between headers and body.
@@ -56,11 +55,11 @@ func headerLine(name string, value any) string {
 	if n, ok := value.(int64); ok {
 		return fmt.Sprintf("%s := %d", name, n)
 	}
-	text, err := tablejson.Encode(topology.Table{"v": value})
+	text, err := valueJSON(value)
 	if err != nil {
 		return "# " + name + " cannot be shown: " + terminal.OneLine(err.Error())
 	}
-	return name + " := " + strings.TrimSuffix(strings.TrimPrefix(text, `{"v":`), "}")
+	return name + " := " + text
 }
 
 // readEdit reads what editFile wrote and somebody has changed.

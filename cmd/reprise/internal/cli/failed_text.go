@@ -160,11 +160,16 @@ func headerText(value any) string {
 	if text, ok := tablejson.Text(value); ok {
 		return text
 	}
-	text, err := tablejson.Encode(topology.Table{"v": value})
+	text, err := valueJSON(value)
 	if err != nil {
 		return "(" + err.Error() + ")"
 	}
-	return strings.TrimSuffix(strings.TrimPrefix(text, `{"v":`), "}")
+	return text
+}
+
+func valueJSON(value any) (string, error) {
+	text, err := tablejson.EncodeList([]any{value})
+	return strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"), err
 }
 
 // bookkeeping reports whether a header was left by attempts: it is not what anybody

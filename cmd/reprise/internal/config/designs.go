@@ -16,9 +16,15 @@ func retryDelay(example string) refusal {
 	return refusal{"backoff", "means nothing with this preset, where every retry waits retry_delay: write retry_delay: " + example + " beside preset:"}
 }
 
-// fixedDelay is the policy of a design with one wait queue.
-func fixedDelay(delay, byDefault time.Duration) reprise.Policy {
-	return reprise.Policy{Backoff: backoff.Fixed(cmp.Or(delay, byDefault))}
+// presetDesign is a design in package preset.
+type presetDesign interface {
+	Strategy() topology.Strategy
+	Validate() error
+}
+
+// fixedDelay is a worker of a design whose retries all wait for the same time.
+func fixedDelay(queue string, p presetDesign, delay time.Duration) (reprise.WorkerConfig, error) {
+	return reprise.WorkerConfig{Queue: queue, Strategy: p.Strategy(), Policy: reprise.Policy{Backoff: backoff.Fixed(delay)}}, p.Validate()
 }
 
 // coverArt names the work queues by their routing keys.
@@ -32,9 +38,7 @@ var coverArt = design{
 		read(f, "queue_type", &p.QueueType, queueType)
 		queues := map[string]string{"index": preset.CoverArtIndexQueue, "delete": preset.CoverArtDeleteQueue, "move": preset.CoverArtMoveQueue}
 		return func(key string) (reprise.WorkerConfig, error) {
-			return reprise.WorkerConfig{
-				Queue: queues[key], Strategy: p.Strategy(), Policy: fixedDelay(p.RetryDelay, preset.CoverArtRetryDelay),
-			}, p.Validate()
+			return fixedDelay(queues[key], p, cmp.Or(p.RetryDelay, preset.CoverArtRetryDelay))
 		}
 	},
 	refused: []refusal{
@@ -56,9 +60,7 @@ var staking = design{
 		read(f, "retry_delay", &p.RetryDelay, value.wait)
 		read(f, "queue_type", &p.QueueType, queueType)
 		return func(queue string) (reprise.WorkerConfig, error) {
-			return reprise.WorkerConfig{
-				Queue: queue, Strategy: p.Strategy(), Policy: fixedDelay(p.RetryDelay, preset.StakingRetryDelay),
-			}, p.Validate()
+			return fixedDelay(queue, p, cmp.Or(p.RetryDelay, preset.StakingRetryDelay))
 		}
 	},
 	refused: []refusal{retryDelay("5s")},
@@ -77,9 +79,7 @@ var workRetry = design{
 		read(f, "queue_type", &p.QueueType, queueType)
 		read(f, "prefix", &p.Prefix, ownName("billing.", len(preset.WorkRetryFailedQueue)))
 		return func(string) (reprise.WorkerConfig, error) {
-			return reprise.WorkerConfig{
-				Queue: p.Queue(), Strategy: p.Strategy(), Policy: fixedDelay(p.RetryDelay, preset.WorkRetryRetryDelay),
-			}, p.Validate()
+			return fixedDelay(p.Queue(), p, cmp.Or(p.RetryDelay, preset.WorkRetryRetryDelay))
 		}
 	},
 	refused: []refusal{retryDelay("5m")},

@@ -141,11 +141,11 @@ func oneOf(words ...string) reader[string] {
 
 // choice is a word with what it stands for.
 type choice[T any] struct {
-	word   string
-	stands T
+	word    string
+	meaning T
 }
 
-func is[T any](word string, stands T) choice[T] { return choice[T]{word, stands} }
+func is[T any](word string, meaning T) choice[T] { return choice[T]{word, meaning} }
 
 // choose reads one of a few words as what it stands for.
 func choose[T any](choices ...choice[T]) reader[T] {
@@ -156,7 +156,7 @@ func choose[T any](choices ...choice[T]) reader[T] {
 	return func(v value) (T, bool) {
 		s, ok := oneOf(words...)(v)
 		i := max(0, slices.Index(words, s))
-		return choices[i].stands, ok
+		return choices[i].meaning, ok
 	}
 }
 
