@@ -35,13 +35,6 @@
 // secrets or differ between machines: broker, the url and headers of http, the
 // env of exec, the URLs of stores and of the management API. $${ is a plain ${. A variable
 // that is not set is a mistake.
-//
-// # Readers
-//
-// A reader turns a value of the file into a value of Go, or reports a problem with its
-// position and returns false, so that the others are read too. Readers of lists, mappings and
-// alternatives are made of readers. The keys that a mapping is asked for are its schema: see
-// fields.
 package config
 
 import (

@@ -19,7 +19,10 @@ type value struct {
 	at   Position
 }
 
-// A reader reads a value as a T. If the value is none, the reader reports that and returns false.
+// A reader reads a value as a T. If the value is none, the reader reports that, with the
+// position of the value, and returns false: the rest of the file is read all the same.
+// Readers of lists, mappings and alternatives are made of readers. The keys that a mapping
+// is asked for are its schema, see fields.
 type reader[T any] func(v value) (T, bool)
 
 // value follows anchors and aliases to what they stand for.
