@@ -70,8 +70,8 @@ func TestQueueIsSharedWithTheOriginal(t *testing.T) {
 		if m.attempts != 4 || m.body != "first" {
 			t.Errorf("theirs, from ours: %+v", m)
 		}
+		o.stop() // first: it would have the message again before it has stopped
 		o.requeue(m)
-		o.stop()
 
 		q = open(t, url, name, config)
 		ours = receive(t, q)
