@@ -67,6 +67,9 @@ var besides = []struct {
 
 func TestBeside(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: it builds the examples and starts programs beside them")
+	}
 	needPython(t)
 	needNode(t)
 	for _, d := range besides {
