@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // DefaultMaxAttempts is the default of Policy.MaxAttempts. With the default
@@ -186,19 +186,7 @@ func tooLate(delay, since, limit time.Duration) string {
 	if delay > time.Minute {
 		delay = delay.Round(time.Second)
 	}
-	return fmt.Sprintf("a retry in %s would begin %s after the first failure, the limit is %s", brief(delay), brief(begin), brief(limit))
-}
-
-// brief writes a duration without zeros at its end: 1h, not 1h0m0s.
-func brief(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return fmt.Sprintf("a retry in %s would begin %s after the first failure, the limit is %s", brief.Duration(delay), brief.Duration(begin), brief.Duration(limit))
 }
 
 // Rule says what a Policy does about some errors. A field left zero is the

@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
+
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // String describes the schedule: "always 5m".
-func (f Fixed) String() string { return "always " + brief(f.Delay(1)) }
+func (f Fixed) String() string { return "always " + brief.Duration(f.Delay(1)) }
 
 // listed is how many entries of a List are shown.
 const listed = 6
@@ -24,7 +25,7 @@ func (l List) String() string {
 			all = append(all, "…")
 			break
 		}
-		all = append(all, brief(d))
+		all = append(all, brief.Duration(d))
 	}
 	return fmt.Sprintf("%s, then %s", strings.Join(all, ", "), Fixed(l.Delay(len(l))))
 }
@@ -32,20 +33,20 @@ func (l List) String() string {
 // String describes the schedule: "exponential from 1s ×2 up to 1h".
 func (e Exponential) String() string {
 	e = e.withDefaults()
-	return fmt.Sprintf("exponential from %s ×%v up to %s", brief(e.Initial), e.Factor, brief(e.Max))
+	return fmt.Sprintf("exponential from %s ×%v up to %s", brief.Duration(e.Initial), e.Factor, brief.Duration(e.Max))
 }
 
 // String describes the schedule: "linear from 1s +5s up to 1h".
 func (l Linear) String() string {
 	l = l.withDefaults()
-	return fmt.Sprintf("linear from %s +%s up to %s", brief(l.Initial), brief(l.Step), brief(l.Max))
+	return fmt.Sprintf("linear from %s +%s up to %s", brief.Duration(l.Initial), brief.Duration(l.Step), brief.Duration(l.Max))
 }
 
 // String describes the schedule: "decorrelated from 1s, at most ×3 the one
 // before, up to 1h".
 func (d Decorrelated) String() string {
 	d = d.withDefaults()
-	return fmt.Sprintf("decorrelated from %s, at most ×%v the one before, up to %s", brief(d.Initial), d.Factor, brief(d.Max))
+	return fmt.Sprintf("decorrelated from %s, at most ×%v the one before, up to %s", brief.Duration(d.Initial), d.Factor, brief.Duration(d.Max))
 }
 
 // String describes the schedule: "always 5m, half random".
@@ -61,16 +62,4 @@ func (j Jitter) String() string {
 		how = "all random"
 	}
 	return fmt.Sprintf("%v, %s", j.Backoff, how)
-}
-
-// brief writes a duration without the zeros of time.Duration: 1h, not 1h0m0s.
-func brief(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }

@@ -35,7 +35,7 @@ topology/preset, internal/retry                                |
 topology                                                       |
 backoff                                                        |
 -------------------------------------------------------------------------------------------------------
-internal/amqpwire, internal/guard, internal/waiting, internal/params, internal/amqpvalue, internal/plumbing
+internal/amqpwire, internal/guard, internal/waiting, internal/params, internal/amqpvalue, internal/brief, internal/plumbing
 `
 
 // TestPackages are for tests and tools: they may import everything, and only each other may import them.

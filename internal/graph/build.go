@@ -9,6 +9,7 @@ import (
 
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
+	"github.com/reprisemq/reprise/internal/brief"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -289,12 +290,5 @@ func Duration(d time.Duration) string {
 		}
 		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
 	}
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return brief.Duration(d)
 }

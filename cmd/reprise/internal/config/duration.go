@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // days is the one unit that Go's durations lack and delays need.
@@ -65,23 +67,11 @@ func abbreviate(unit string) string {
 func FormatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d < day {
-		return trimZeros(d.String())
+		return brief.Duration(d)
 	}
 	s := fmt.Sprintf("%dd", d/day)
 	if rest := d % day; rest > 0 {
-		s += trimZeros(rest.String())
-	}
-	return s
-}
-
-// trimZeros takes away what time.Duration writes of minutes and seconds that
-// are zero.
-func trimZeros(s string) string {
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
+		s += brief.Duration(rest)
 	}
 	return s
 }
