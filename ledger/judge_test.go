@@ -202,3 +202,30 @@ func TestSlackOfOneMessage(t *testing.T) {
 		t.Errorf("motion %d, want %d", n, places)
 	}
 }
+
+// An account that was opened while messages moved becomes exact when nothing moves, and keeps
+// what it has counted meanwhile.
+func TestAnInexactOpeningKeepsItsCounts(t *testing.T) {
+	moving := func(n int, in, out int64) sample {
+		return sample{at: moment(n), until: moment(n), times: 1, terms: terms{published: in, done: out}}
+	}
+	samples := []sample{moving(0, 0, 0), moving(1, 10, 7), moving(2, 20, 19)} // the second: 3 are on their way
+	var a account
+	if !a.open(samples) || a.slack == 0 || a.opened != moment(1) {
+		t.Fatalf("opened at %s with a slack of %d", a.opened, a.slack)
+	}
+	if a.open(samples) {
+		t.Error("opened twice")
+	}
+	still := sample{at: moment(3), until: moment(6), times: 3, terms: terms{published: 40, done: 40}}
+	samples = append(samples, still)
+	if !a.open(samples[1:]) || a.slack != 0 || a.opened != moment(1) {
+		t.Fatalf("opened at %s with a slack of %d", a.opened, a.slack)
+	}
+	if in, out := still.came()-a.came(), still.ended()-a.ended(); in != 33 || out != 33 {
+		t.Errorf("%d came in and %d ended since the account was opened, want 33 and 33", in, out)
+	}
+	if found := steps(a.opening, samples[1:]); len(found) > 0 {
+		t.Errorf("found %+v", found)
+	}
+}

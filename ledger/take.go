@@ -196,15 +196,22 @@ func (x *sample) workers(a Account, pages []page) {
 }
 
 // open opens an account with its newest samples: where nothing moves, if it ever does,
-// since then what was there is known to the message.
+// since then what was there is known to the message. An account that was opened while
+// something moved becomes exact with the first such sample. What it has counted stays.
 func (r *account) open(newest []sample) bool {
 	for i := len(newest) - 1; i >= 0; i-- {
 		s, known := slack(newest, i)
 		if !known || i == 0 && s > 0 { // of the first, what moved before it may be out of sight
 			continue
 		}
-		if r.opened.IsZero() || r.slack > 0 && s == 0 && abs(newest[i].missing(&r.terms)) <= r.slack && newest[i].at.After(r.opened) {
+		if r.opened.IsZero() {
 			r.opened, r.opening = newest[i].at, opening{newest[i].terms, s}
+			return true
+		}
+		wrong := newest[i].missing(&r.terms)
+		if r.slack > 0 && s == 0 && abs(wrong) <= r.slack && newest[i].at.After(r.opened) {
+			r.terms[published] += wrong
+			r.slack = 0
 			return true
 		}
 	}
