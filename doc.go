@@ -2,7 +2,7 @@
 // later, is never lost, does not block others, and is parked in a failed queue when its
 // retries are exhausted.
 //
-//	client, err := reprise.Dial(ctx, "amqp://guest:guest@localhost/", nil)
+//	client, err := reprise.Dial(ctx, "amqp://guest:guest@localhost", nil)
 //	…
 //	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 //		Queue: "orders",

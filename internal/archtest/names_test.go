@@ -49,6 +49,31 @@ func TestDocumentsNameWhatThereIs(t *testing.T) {
 	}
 }
 
+// sourceFile is what the documents call files of the project by: a path from its root.
+var sourceFile = regexp.MustCompile("`((?:[a-z_]+/)*[a-z_]+\\.(?:go|html|js))`")
+
+// The files that the documents for contributors name exist.
+func TestDocumentsNameFilesThatExist(t *testing.T) {
+	checked := 0
+	for _, path := range []string{"ARCHITECTURE.md", "CONTRIBUTING.md", "docs/compatibility.md", "docs/guarantees.md"} {
+		text, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, line := range strings.Split(string(text), "\n") {
+			for _, m := range sourceFile.FindAllStringSubmatch(line, -1) {
+				checked++
+				if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+					t.Errorf("%s:%d: there is no %s", path, n+1, m[1])
+				}
+			}
+		}
+	}
+	if checked < 50 {
+		t.Errorf("only %d files were found in the documents", checked)
+	}
+}
+
 // exported are the names that may follow each package's name and each exported type's.
 // Where several have the same name, they are taken together.
 func exported(t *testing.T) map[string]map[string]bool {

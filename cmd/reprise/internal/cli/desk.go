@@ -58,13 +58,16 @@ func (d *desk) parts() []dependency {
 	return []dependency{{"archive", d.db.name, d.archiveHealthy}, {"ledger", d.db.name, d.ledgerHealthy}}
 }
 
+// errNotOpen is what a store waits with, for the broker for example.
+var errNotOpen = errors.New("not open yet: the log has the reason")
+
 func (d *desk) archiveHealthy(ctx context.Context) error {
 	if ended := d.ended.Load(); ended != nil {
 		return *ended
 	}
 	archive := d.keeping.Load()
 	if archive == nil {
-		return errors.New("not open yet: what it waits for is in the log")
+		return errNotOpen
 	}
 	if err := archive.Healthy(ctx); err != nil {
 		return err

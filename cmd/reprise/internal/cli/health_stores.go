@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -84,6 +85,8 @@ func (h *health) look(ctx context.Context, down map[string]bool, log *slog.Logge
 		s := h.stores[i]
 		key := s.kind + " " + s.name
 		switch {
+		case errors.Is(err, errNotOpen) && !down[key]:
+			log.Warn("store not open yet", "store", s.kind, "database", s.name)
 		case err != nil && !down[key]:
 			log.Error("store unavailable", "store", s.kind, "database", s.name, "error", wrongWithStore(err))
 		case err == nil && down[key]:
