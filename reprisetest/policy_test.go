@@ -41,7 +41,7 @@ func TestDefaultPolicyRetriesForADayInFewQueues(t *testing.T) {
 		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
 			return errors.New("422 unprocessable")
 		})})
-		const messages = 200
+		const messages = 50
 		for range messages {
 			b.Publish(t, &reprise.Message{RoutingKey: "orders"})
 		}

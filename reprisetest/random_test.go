@@ -23,7 +23,11 @@ import (
 // no worker gets stuck, and each message is done or parked in the end.
 func TestAnyWorkersEndWithAllTheirMessages(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(40) {
+	seeds := uint64(40)
+	if testing.Short() {
+		seeds = 10
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {

@@ -109,7 +109,11 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	for range *rounds {
+	lives := *rounds
+	if testing.Short() {
+		lives = min(lives, 2)
+	}
+	for range lives {
 		p := start(t, dir)
 		u := &load.Use{Ledger: l, Dial: p.dial}
 		u.Begin(t)
