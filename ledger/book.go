@@ -67,26 +67,22 @@ func thisProcess() string {
 	return fmt.Sprintf("%s, process %d", host, os.Getpid())
 }
 
+// effects are what events add to the counts of their queue.
+var effects = map[reprise.EventKind]entry{
+	reprise.EventConsuming:  {}, // the worker is there, and has done nothing yet
+	reprise.EventDone:       {Done: 1},
+	reprise.EventDebounced:  {Debounced: 1},
+	reprise.EventRetried:    {Retried: 1},
+	reprise.EventParked:     {Parked: 1},
+	reprise.EventDropped:    {Dropped: 1},
+	reprise.EventLost:       {Lost: 1},
+	reprise.EventCopyFailed: {Refused: 1},
+}
+
 // Observe implements [reprise.Observer].
 func (b *Book) Observe(e reprise.Event) {
-	var n entry
-	switch e.Kind {
-	case reprise.EventConsuming: // it is there, and has done nothing yet
-	case reprise.EventDone:
-		n.Done = 1
-	case reprise.EventDebounced:
-		n.Debounced = 1
-	case reprise.EventRetried:
-		n.Retried = 1
-	case reprise.EventParked:
-		n.Parked = 1
-	case reprise.EventDropped:
-		n.Dropped = 1
-	case reprise.EventLost:
-		n.Lost = 1
-	case reprise.EventCopyFailed:
-		n.Refused = 1
-	default:
+	n, counts := effects[e.Kind]
+	if !counts {
 		return
 	}
 	b.mu.Lock()
