@@ -49,5 +49,15 @@ func (a Address) validate(field string) error {
 	return nil
 }
 
+// hop leads to an address, whose copies come back through the exchange work. If t is empty,
+// the queue own is declared instead.
+func (t Topology) hop(a Address, d Delivery, work string, own Queue) Hop {
+	key := a.key(d, t.wayBack(work, d))
+	if t.empty() {
+		t = Topology{Queues: []Queue{own}}
+	}
+	return Hop{Exchange: a.Exchange, RoutingKey: key, Topology: t}
+}
+
 // empty reports whether t asks for nothing.
 func (t Topology) empty() bool { return len(t.Exchanges)+len(t.Queues)+len(t.Bindings) == 0 }

@@ -137,15 +137,7 @@ func (r DeadLettering) Wait(d Delivery, _ time.Duration) (Hop, error) {
 // Failed returns the hop into the failed queue.
 func (r DeadLettering) Failed(d Delivery) Hop {
 	r = r.withDefaults()
-	t := r.Infrastructure
-	if t.empty() {
-		t = Topology{Queues: []Queue{failedQueue(r.FailedAddress.queue(d.Queue))}}
-	}
-	return Hop{
-		Exchange:   r.FailedAddress.Exchange,
-		RoutingKey: r.FailedAddress.key(d, r.Infrastructure.wayBack(r.WorkExchange, d)),
-		Topology:   t,
-	}
+	return r.Infrastructure.hop(r.FailedAddress, d, r.WorkExchange, failedQueue(r.FailedAddress.queue(d.Queue)))
 }
 
 // retryQueue is the name of a work queue's wait queue.

@@ -95,7 +95,8 @@ func (m MessageTTL) Topology(queue string) Topology {
 func (m MessageTTL) Wait(d Delivery, delay time.Duration) (Hop, error) {
 	m = m.withDefaults()
 	delay = time.Duration(milliseconds(min(delay, MaxDelay))) * time.Millisecond
-	hop := m.hop(m.WaitAddress, d, waitQueue(m.WaitAddress.queue(d.Queue), "", d.Queue))
+	own := waitQueue(m.WaitAddress.queue(d.Queue), "", d.Queue)
+	hop := m.Infrastructure.hop(m.WaitAddress, d, m.WorkExchange, own)
 	hop.TTL = max(delay, time.Millisecond) // 0 would mean for ever
 	hop.Delay = delay
 	return hop, nil
@@ -104,14 +105,5 @@ func (m MessageTTL) Wait(d Delivery, delay time.Duration) (Hop, error) {
 // Failed returns the hop into the failed queue.
 func (m MessageTTL) Failed(d Delivery) Hop {
 	m = m.withDefaults()
-	return m.hop(m.FailedAddress, d, failedQueue(m.FailedAddress.queue(d.Queue)))
-}
-
-// hop leads to an address, where own is declared if there is no Infrastructure.
-func (m MessageTTL) hop(a Address, d Delivery, own Queue) Hop {
-	t := m.Infrastructure
-	if t.empty() {
-		t = Topology{Queues: []Queue{own}}
-	}
-	return Hop{Exchange: a.Exchange, RoutingKey: a.key(d, m.Infrastructure.wayBack(m.WorkExchange, d)), Topology: t}
+	return m.Infrastructure.hop(m.FailedAddress, d, m.WorkExchange, failedQueue(m.FailedAddress.queue(d.Queue)))
 }

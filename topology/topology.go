@@ -99,7 +99,7 @@ func (t Topology) Validate() error {
 	exchanges := map[string]Exchange{}
 	for _, e := range t.Exchanges {
 		check(e.validate())
-		if other, found := exchanges[e.Name]; found && !reflect.DeepEqual(normal(e), normal(other)) {
+		if other, found := exchanges[e.Name]; found && !e.same(other) {
 			fault("exchange %q is declared twice and differently: keep one declaration", e.Name)
 		}
 		exchanges[e.Name] = e
@@ -107,7 +107,7 @@ func (t Topology) Validate() error {
 	queues := map[string]Queue{}
 	for _, q := range t.Queues {
 		check(q.validate())
-		if other, found := queues[q.Name]; found && !reflect.DeepEqual(normalQueue(q), normalQueue(other)) {
+		if other, found := queues[q.Name]; found && !q.same(other) {
 			fault("queue %q is declared twice and differently: keep one declaration", q.Name)
 		}
 		queues[q.Name] = q
@@ -141,7 +141,7 @@ func (t Topology) Merge(others ...Topology) Topology {
 	var m Topology
 	for _, o := range append([]Topology{t}, others...) {
 		for _, e := range o.Exchanges {
-			if !slices.ContainsFunc(m.Exchanges, func(x Exchange) bool { return reflect.DeepEqual(normal(x), normal(e)) }) {
+			if !slices.ContainsFunc(m.Exchanges, e.same) {
 				m.Exchanges = append(m.Exchanges, e)
 			}
 		}
@@ -149,7 +149,7 @@ func (t Topology) Merge(others ...Topology) Topology {
 			m.Queues = mergeQueue(m.Queues, q)
 		}
 		for _, b := range o.Bindings {
-			if !slices.ContainsFunc(m.Bindings, func(x Binding) bool { return sameBinding(x, b) }) {
+			if !slices.ContainsFunc(m.Bindings, b.same) {
 				m.Bindings = append(m.Bindings, b)
 			}
 		}
@@ -165,25 +165,31 @@ func mergeQueue(queues []Queue, q Queue) []Queue {
 		case x.IfAbsent && !q.IfAbsent:
 			queues[i] = q
 			return queues
-		case q.IfAbsent, reflect.DeepEqual(normalQueue(x), normalQueue(q)):
+		case q.IfAbsent, q.same(x):
 			return queues // the one already there is as definite, or more
 		}
 	}
 	return append(queues, q)
 }
 
-// normal makes a declaration comparable: nil and empty arguments are the same,
-// and so are equal integers of different width.
-func normal(e Exchange) Exchange {
-	e.Args = normalArgs(e.Args)
-	return e
+// same reports whether two declarations are equal.
+func (e Exchange) same(x Exchange) bool {
+	e.Args, x.Args = normalArgs(e.Args), normalArgs(x.Args)
+	return reflect.DeepEqual(e, x)
 }
 
-func normalQueue(q Queue) Queue {
-	q.Args = normalArgs(q.Args)
-	return q
+func (q Queue) same(x Queue) bool {
+	q.Args, x.Args = normalArgs(q.Args), normalArgs(x.Args)
+	return reflect.DeepEqual(q, x)
 }
 
+func (b Binding) same(x Binding) bool {
+	b.Args, x.Args = normalArgs(b.Args), normalArgs(x.Args)
+	return reflect.DeepEqual(b, x)
+}
+
+// normalArgs makes arguments comparable: nil and empty ones are the same, and so are equal
+// integers of different width.
 func normalArgs(t Table) Table {
 	n := Table{}
 	for k, v := range t {
@@ -193,11 +199,6 @@ func normalArgs(t Table) Table {
 		n[k] = v
 	}
 	return n
-}
-
-func sameBinding(a, b Binding) bool {
-	return a.Exchange == b.Exchange && a.Queue == b.Queue && a.ToExchange == b.ToExchange && a.RoutingKey == b.RoutingKey &&
-		reflect.DeepEqual(normalArgs(a.Args), normalArgs(b.Args))
 }
 
 // with returns a copy of t with one more entry.
