@@ -232,31 +232,29 @@ const closeTimeout = 5 * time.Second
 func connect(stop *signals, cfg *config.Config, health *health, desk *desk, log *slog.Logger) (*reprise.Client, func() error, error) {
 	options := &reprise.Config{Logger: log, Name: "reprise up"}
 	options.Observer = desk.observe(health.metrics, cfg.Broker == "")
-	if cfg.Broker != "" {
-		client, err := dial(stop.ctx, cfg.Broker, options)
+	url, endBroker := cfg.Broker, func() error { return nil }
+	if url == "" {
+		b, err := startEmbedded(stop, cfg, log)
 		if err != nil {
 			return nil, nil, err
 		}
-		return client, func() error { hangUp(client, closeTimeout); return nil }, nil
+		health.hasBroker(b.Metrics())
+		figures, err := desk.figures(b)
+		endBroker = func() error {
+			figures.stop()
+			return b.end(stop, log)
+		}
+		if err != nil {
+			return nil, nil, errors.Join(err, endBroker())
+		}
+		url, options.Dial = b.url, b.DialContext
 	}
-	b, err := startEmbedded(stop, cfg, log)
+	client, err := dial(stop.ctx, url, options)
 	if err != nil {
-		return nil, nil, err
-	}
-	health.hasBroker(b.Metrics())
-	stopFigures, err := desk.figures(b)
-	if err != nil {
-		return nil, nil, errors.Join(err, b.end(stop, log))
-	}
-	options.Dial = b.DialContext
-	client, err := dial(stop.ctx, b.url, options)
-	if err != nil {
-		stopFigures()
-		return nil, nil, errors.Join(err, b.end(stop, log))
+		return nil, nil, errors.Join(err, endBroker())
 	}
 	return client, func() error {
-		stopFigures()
 		hangUp(client, closeTimeout)
-		return b.end(stop, log)
+		return endBroker()
 	}, nil
 }

@@ -111,26 +111,16 @@ func (d *desk) beside(client *reprise.Client, workers []namedWorker) reprise.Run
 	})
 }
 
-// figures lets the console ask the broker in this process how it is.
-func (d *desk) figures(b *embeddedBroker) (stop func(), err error) {
+// figures serves the management API of the broker in this process, on this machine alone:
+// the console speaks to any broker so.
+func (d *desk) figures(b *embeddedBroker) (*webServer, error) {
 	if d == nil || d.listen == "" {
-		return func() {}, nil
+		return &webServer{}, nil
 	}
-	m, stop, err := b.serveFigures()
-	if err != nil {
-		return nil, err
-	}
-	d.console.Management = m
-	return stop, nil
-}
-
-// serveFigures serves the broker's management API on this machine, for the console,
-// which speaks to any broker so.
-func (e *embeddedBroker) serveFigures() (*console.Management, func(), error) {
 	l, err := listen("127.0.0.1:0")
 	if err != nil {
-		return nil, nil, err
+		return &webServer{}, err
 	}
-	web := serveWeb("figures of the broker", l, e.Management())
-	return &console.Management{URL: webURL(l.Addr()), User: guest, Password: guest}, web.stop, nil
+	d.console.Management = &console.Management{URL: webURL(l.Addr()), User: guest, Password: guest}
+	return serveWeb("figures of the broker", l, b.Management()), nil
 }
