@@ -1,0 +1,47 @@
+package sqlkit_test
+
+import (
+	"database/sql"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
+)
+
+func TestTimesComeBack(t *testing.T) {
+	if !sqlkit.TimeOf(sqlkit.Millis(time.Time{})).IsZero() {
+		t.Error("no time became one")
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		ms := rapid.Int64Range(-1e14, 1e14).Filter(func(n int64) bool { return n != 0 }).Draw(t, "ms")
+		want := time.UnixMilli(ms)
+		if got := sqlkit.TimeOf(sqlkit.Millis(want)); !got.Equal(want) || got.Location() != time.UTC {
+			t.Errorf("%s became %s", want, got)
+		}
+	})
+}
+
+// A column replaces all that there was before: rows share their variables.
+func TestColumnsReplaceWhatWasThere(t *testing.T) {
+	values, text, at := map[string]int{"before": 1}, "before", time.Now()
+	for _, c := range []struct {
+		to     sql.Scanner
+		stored any
+	}{
+		{sqlkit.JSON(&values), []byte(`{"after": 2}`)},
+		{sqlkit.Text(&text), nil},
+		{sqlkit.Time(&at), int64(0)},
+	} {
+		if err := c.to.Scan(c.stored); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(values) != 1 || values["after"] != 2 || text != "" || !at.IsZero() {
+		t.Errorf("%v, %q, %s", values, text, at)
+	}
+	if sqlkit.JSON(&values).Scan("no JSON") == nil {
+		t.Error("what is no JSON is read")
+	}
+}
