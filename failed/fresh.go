@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/reprisemq/reprise"
@@ -18,10 +19,6 @@ const (
 	headerProcessing = "x-processing-attempts"
 )
 
-// origin are headers of a Trail that stay on a message that is sent back: they
-// tell the handler where it was first published.
-var origin = map[string]bool{topology.HeaderQueue: true, topology.HeaderExchange: true, topology.HeaderRoutingKey: true}
-
 // spent reports whether a header is what the attempts so far have left on a
 // message, so that without it the message has all of them before it. marks are
 // those of workers, beside Reprise's own and those of the presets.
@@ -29,19 +26,11 @@ func spent(header string, marks []topology.Marks) bool {
 	switch header {
 	case topology.HeaderReplay, reprise.HeaderCrashes, topology.HeaderWaits, headerRetries, headerExceptions, headerProcessing:
 		return true
+	case topology.HeaderQueue, topology.HeaderExchange, topology.HeaderRoutingKey:
+		return false // they tell the handler where it was first published
 	}
-	if amqpvalue.IsBrokerHeader(header) || strings.HasPrefix(header, topology.HeaderLevel) {
-		return true
-	}
-	if origin[header] {
-		return false
-	}
-	for _, m := range marks {
-		if m.Owns(header) {
-			return true
-		}
-	}
-	return topology.Trail{}.Owns(header)
+	return amqpvalue.IsBrokerHeader(header) || strings.HasPrefix(header, topology.HeaderLevel) || topology.Trail{}.Owns(header) ||
+		slices.ContainsFunc(marks, func(m topology.Marks) bool { return m.Owns(header) })
 }
 
 // fresh returns a message to publish that has all its attempts before it. What must

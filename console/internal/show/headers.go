@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -22,12 +23,10 @@ const (
 // HeaderRow is a header on a page.
 type HeaderRow struct{ Name, Kind, Value string }
 
-// brokerHeaders are what the headers begin with that Reprise and the broker write. A
-// replay leaves most of them out.
-var brokerHeaders = []string{"x-reprise-", "x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count"}
-
+// IsBrokerHeader reports whether a header is one that Reprise or the broker writes. A replay
+// leaves most of them out.
 func IsBrokerHeader(name string) bool {
-	return slices.ContainsFunc(brokerHeaders, func(p string) bool { return strings.HasPrefix(name, p) })
+	return strings.HasPrefix(name, "x-reprise-") || amqpvalue.IsBrokerHeader(name)
 }
 
 // SplitHeaders are the application's headers, and those of Reprise and the broker.
