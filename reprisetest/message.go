@@ -2,13 +2,13 @@ package reprisetest
 
 import (
 	"bytes"
-	"strconv"
 	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 	"github.com/reprisemq/reprise/internal/inside"
@@ -47,7 +47,7 @@ func message(w inside.Message, p amqpwire.Properties, in string, marks topology.
 		AppID:           p.AppID,
 		Priority:        p.Priority,
 		UserID:          p.UserID,
-		Expiration:      expiration(p.Expiration),
+		Expiration:      amqpconn.ParseExpiration(p.Expiration),
 		Queue:           in,
 		Attempt:         history.Attempts,
 		Errors:          history.Errors,
@@ -67,17 +67,9 @@ func message(w inside.Message, p amqpwire.Properties, in string, marks topology.
 		m.UserID = user
 	}
 	if text, ok := headers[reprise.HeaderExpiration].(string); ok {
-		m.Expiration = expiration(text)
+		m.Expiration = amqpconn.ParseExpiration(text)
 	}
 	return m
-}
-
-func expiration(text string) time.Duration {
-	ms, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(ms) * time.Millisecond
 }
 
 // visible leaves out what is no header of the publisher's.
