@@ -1,6 +1,7 @@
 package backoff
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -44,9 +45,7 @@ const maxChain = 1000
 
 func (d Decorrelated) withDefaults() Decorrelated {
 	d.Initial, d.Max = bounds(d.Initial, d.Max, DefaultInitial)
-	if d.Factor == 0 {
-		d.Factor = DefaultDecorrelatedFactor
-	}
+	d.Factor = cmp.Or(d.Factor, DefaultDecorrelatedFactor)
 	if d.Rand == nil {
 		d.Rand = rand.Float64
 	}

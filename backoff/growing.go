@@ -1,6 +1,7 @@
 package backoff
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -25,9 +26,7 @@ type Exponential struct {
 
 func (e Exponential) withDefaults() Exponential {
 	e.Initial, e.Max = bounds(e.Initial, e.Max, DefaultInitial)
-	if e.Factor == 0 {
-		e.Factor = DefaultExponentialFactor
-	}
+	e.Factor = cmp.Or(e.Factor, DefaultExponentialFactor)
 	return e
 }
 
@@ -56,14 +55,9 @@ type Linear struct {
 }
 
 func (l Linear) withDefaults() Linear {
-	first := l.Step
-	if first == 0 {
-		first = DefaultInitial
-	}
+	first := cmp.Or(l.Step, DefaultInitial)
 	l.Initial, l.Max = bounds(l.Initial, l.Max, first)
-	if l.Step == 0 {
-		l.Step = l.Initial
-	}
+	l.Step = cmp.Or(l.Step, l.Initial)
 	return l
 }
 
@@ -83,10 +77,7 @@ func (l Linear) Validate() error {
 	if l.Step < 0 {
 		return fmt.Errorf("backoff: Linear.Step %s is negative: leave it 0 for Initial, or use a positive duration", l.Step)
 	}
-	first := l.Step
-	if first == 0 {
-		first = DefaultInitial
-	}
+	first := cmp.Or(l.Step, DefaultInitial)
 	return validateBounds("Linear", l.Initial, l.Max, first)
 }
 
@@ -99,9 +90,7 @@ func bounds(initial, most, first time.Duration) (time.Duration, time.Duration) {
 			initial = min(initial, most)
 		}
 	}
-	if most == 0 {
-		most = max(DefaultMax, initial)
-	}
+	most = cmp.Or(most, max(DefaultMax, initial))
 	return initial, most
 }
 

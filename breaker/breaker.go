@@ -14,6 +14,7 @@
 package breaker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -68,15 +69,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Failures == 0 {
-		c.Failures = DefaultFailures
-	}
-	if c.OpenFor == 0 {
-		c.OpenFor = DefaultOpenFor
-	}
-	if c.Probes == 0 {
-		c.Probes = DefaultProbes
-	}
+	c.Failures = cmp.Or(c.Failures, DefaultFailures)
+	c.OpenFor = cmp.Or(c.OpenFor, DefaultOpenFor)
+	c.Probes = cmp.Or(c.Probes, DefaultProbes)
 	if c.Counts == nil {
 		c.Counts = func(err error) bool {
 			_, park := errors.AsType[*reprise.ParkError](err)

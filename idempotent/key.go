@@ -1,6 +1,7 @@
 package idempotent
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
@@ -53,10 +54,7 @@ func (k keys) of(m *reprise.Message) string {
 	if id == "" {
 		return ""
 	}
-	scope := k.scope
-	if scope == "" {
-		scope = m.Queue
-	}
+	scope := cmp.Or(k.scope, m.Queue)
 	// The first slash ends the scope, whatever queues and keys are called.
 	return legible(escapeScope.Replace(scope), maxScope) + "/" + legible(id, maxKey)
 }

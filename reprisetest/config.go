@@ -1,6 +1,7 @@
 package reprisetest
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -53,9 +54,7 @@ func (c Config) withDefaults(virtual bool) Config {
 			c.Patience = DefaultPatience
 		}
 	}
-	if c.Limit == 0 {
-		c.Limit = DefaultLimit
-	}
+	c.Limit = cmp.Or(c.Limit, DefaultLimit)
 	return c
 }
 

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -112,11 +113,7 @@ func (t Topology) exchange(name string) Exchange {
 			return x
 		}
 	}
-	kind := brokerKinds[name]
-	if kind == "" {
-		kind = Direct
-	}
-	return Exchange{Name: name, Kind: kind}
+	return Exchange{Name: name, Kind: cmp.Or(brokerKinds[name], Direct)}
 }
 
 // brokerKinds are the kinds of the exchanges that every virtual host has.
