@@ -72,18 +72,12 @@ func (m *ConnectionTune) arguments(c *codec) *codec {
 }
 
 // ConnectionTuneOk states the limits that hold from here on.
-type ConnectionTuneOk struct {
-	ChannelMax uint16 // highest channel number, 0 for no limit
-	FrameMax   uint32 // largest frame in bytes, 0 for no limit
-	Heartbeat  uint16 // in seconds, 0 for none
-}
+type ConnectionTuneOk ConnectionTune
 
 // ID returns [IDConnectionTuneOk].
 func (*ConnectionTuneOk) ID() MethodID { return IDConnectionTuneOk }
 
-func (m *ConnectionTuneOk) arguments(c *codec) *codec {
-	return c.short(&m.ChannelMax).long(&m.FrameMax).short(&m.Heartbeat)
-}
+func (m *ConnectionTuneOk) arguments(c *codec) *codec { return (*ConnectionTune)(m).arguments(c) }
 
 // ConnectionOpen selects a virtual host.
 type ConnectionOpen struct {
@@ -204,19 +198,12 @@ func (m *ChannelFlowOk) arguments(c *codec) *codec {
 }
 
 // ChannelClose asks the peer to close the channel. The class and the method are those that failed, or 0.
-type ChannelClose struct {
-	ReplyCode uint16
-	ReplyText string
-	ClassID   uint16
-	MethodID  uint16
-}
+type ChannelClose ConnectionClose
 
 // ID returns [IDChannelClose].
 func (*ChannelClose) ID() MethodID { return IDChannelClose }
 
-func (m *ChannelClose) arguments(c *codec) *codec {
-	return c.short(&m.ReplyCode).shortstr(&m.ReplyText).short(&m.ClassID).short(&m.MethodID)
-}
+func (m *ChannelClose) arguments(c *codec) *codec { return (*ConnectionClose)(m).arguments(c) }
 
 // ChannelCloseOk confirms the close of the channel.
 type ChannelCloseOk struct{ noArguments }

@@ -70,21 +70,12 @@ type ExchangeBindOk struct{ noArguments }
 func (*ExchangeBindOk) ID() MethodID { return IDExchangeBindOk }
 
 // ExchangeUnbind removes the binding of one exchange to another.
-type ExchangeUnbind struct {
-	Destination string
-	Source      string
-	RoutingKey  string
-	NoWait      bool // send no reply
-	Arguments   Table
-}
+type ExchangeUnbind ExchangeBind
 
 // ID returns [IDExchangeUnbind].
 func (*ExchangeUnbind) ID() MethodID { return IDExchangeUnbind }
 
-func (m *ExchangeUnbind) arguments(c *codec) *codec {
-	return c.zeroShort().shortstr(&m.Destination).shortstr(&m.Source).
-		shortstr(&m.RoutingKey).bits(&m.NoWait).table(&m.Arguments)
-}
+func (m *ExchangeUnbind) arguments(c *codec) *codec { return (*ExchangeBind)(m).arguments(c) }
 
 // ExchangeUnbindOk confirms an exchange.unbind.
 type ExchangeUnbindOk struct{ noArguments }
