@@ -98,10 +98,12 @@ func (c *Client) sendAll(ctx context.Context, messages []*Message) (pubs []*publ
 func (c *Client) sendLate(ctx context.Context, those []int, end error, pubs []*publish.Message, errs []error) {
 	timer := time.NewTimer(c.cfg.ConfirmTimeout)
 	defer timer.Stop()
+	var previous *publish.Message
 	for _, i := range those {
 		if end == nil {
 			timer.Reset(c.cfg.ConfirmTimeout)
-			end = c.messages.Send(ctx, pubs[i], timer.C)
+			end = c.messages.SendInOrder(ctx, previous, pubs[i], timer.C)
+			previous = pubs[i]
 		}
 		errs[i] = end
 	}

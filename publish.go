@@ -29,7 +29,7 @@ import (
 //	ErrUnroutable      *UnroutableError: no queue, or no exchange, of that name
 //	*RefusedError      the user may not publish that, or not there
 //	*TooLargeError     larger than the broker takes
-//	ErrInvalidMessage  it cannot be encoded
+//	ErrInvalidMessage  it cannot be encoded, or its ReplyTo is amq.rabbitmq.reply-to
 //	ErrBlocked         *BlockedError: not sent within the ConfirmTimeout, the broker
 //	                   having stopped reading, by a memory or disk alarm
 //	ErrStalled         not sent within the ConfirmTimeout, since messages before it
@@ -52,7 +52,7 @@ import (
 //
 // The first message to an exchange, with a UserID or of a size goes over a channel of its own
 // until the broker has answered, since the broker closes the channel of a message that it
-// refuses. Another goroutine's messages may be stored before it.
+// refuses. After a refusal that applies to all messages that were in flight. Another goroutine's messages may be stored before it.
 //
 // m belongs to the call until it returns: Publish writes its MessageID, so not even
 // another Publish of the same m may run meanwhile. After ErrUnconfirmed its
@@ -102,6 +102,10 @@ func (c *Client) publish(ctx context.Context, m *Message, reserve int, w *wait) 
 	return pub, c.messages.Await(ctx, pub, timer.C, nil)
 }
 
+// directReplyTo stands for the replies that a channel consumes. The broker closes any other
+// channel on which it is published.
+const directReplyTo = "amq.rabbitmq.reply-to"
+
 // prepare encodes m. It waits for a connection, whose frames m must fit.
 func (c *Client) prepare(ctx context.Context, m *Message, reserve int, expired <-chan time.Time) (*publish.Message, error) {
 	if m == nil {
@@ -116,6 +120,9 @@ func (c *Client) prepare(ctx context.Context, m *Message, reserve int, expired <
 				return nil, fmt.Errorf("%w: header %s is a %T: write []any{\"key\", …}, further routing keys", ErrInvalidMessage, name, v)
 			}
 		}
+	}
+	if m.ReplyTo == directReplyTo {
+		return nil, fmt.Errorf("%w: ReplyTo %q is for the channel that consumes the replies: name a queue of your own", ErrInvalidMessage, directReplyTo)
 	}
 	content, err := m.encode()
 	if err != nil {

@@ -41,6 +41,7 @@ type Conn struct {
 	mu       sync.Mutex
 	writable chan struct{} // closed unless the broker has blocked this connection
 	blocked  string        // why it is blocked
+	reads    time.Time     // since when the broker has read again; zero: always
 }
 
 // Generation counts the connections of a Link, from 1.
@@ -129,6 +130,7 @@ func (c *Conn) block(blocked bool, reason string) {
 	default:
 		if !blocked {
 			close(c.writable)
+			c.reads = time.Now()
 		}
 	}
 }
@@ -149,6 +151,19 @@ func (c *Conn) Blocked() error {
 		return nil
 	default:
 		return &BlockedError{Reason: c.blocked}
+	}
+}
+
+// leftToRead returns how much of a time the broker has left to read, and answer. It has all of
+// it while it has blocked the connection, and from when it has ended that.
+func (c *Conn) leftToRead(timeout time.Duration) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.writable:
+		return timeout - time.Since(c.reads)
+	default:
+		return timeout
 	}
 }
 
@@ -189,8 +204,8 @@ func (c *Conn) Unreadable() bool {
 
 // GiveUp ends the connection, whose broker has not answered for some time.
 func (c *Conn) GiveUp(after time.Duration) {
+	c.End(0) // first: a logger may be stuck
 	c.givenUp.Do(func() { c.log.Warn("broker does not read", "after", after) })
-	c.End(0)
 }
 
 // End closes the connection, and waits for the broker's answer at most for the timeout.
@@ -273,10 +288,11 @@ func (l *Link) dial(ctx context.Context, a address) (*Conn, error) {
 		lost: make(chan struct{}), noted: make(chan amqp.Blocking, 64), writable: open,
 		extra: make(chan struct{}, min(maxExtraChannels, raw.Config.ChannelMax/2, raw.Config.ChannelMax-minChannels+1)),
 	}
-	used.watchWrites(c.Timeout(), func() {
-		if c.Blocked() == nil { // a blocked broker reads on later
+	used.watchWrites(c.Timeout(), func() (left time.Duration) {
+		if left = c.leftToRead(c.Timeout()); left <= 0 || c.Closing() {
 			c.GiveUp(c.Timeout())
 		}
+		return left
 	})
 	closes := raw.NotifyClose(make(chan *amqp.Error, 1))
 	blocks := raw.NotifyBlocked(make(chan amqp.Blocking, 64))

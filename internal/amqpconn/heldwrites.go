@@ -36,15 +36,16 @@ type socket struct {
 const maxHeld = 64 << 10
 
 // watchWrites calls stuck if the broker has not read maxHeld bytes within the timeout, and
-// again after each further timeout.
-func (s *socket) watchWrites(timeout time.Duration, stuck func()) {
+// again after the time that stuck returns, if that is more than 0.
+func (s *socket) watchWrites(timeout time.Duration, stuck func() time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.timeout = timeout
 	s.watch = time.AfterFunc(timeout, func() {
 		if s.writing.Load() {
-			s.watch.Reset(timeout)
-			stuck()
+			if again := stuck(); again > 0 {
+				s.watch.Reset(again)
+			}
 		}
 	})
 	s.watch.Stop()
@@ -53,6 +54,9 @@ func (s *socket) watchWrites(timeout time.Duration, stuck func()) {
 // Read implements net.Conn.
 func (s *socket) Read(p []byte) (int, error) {
 	n, err := s.noted(s.Conn.Read(p))
+	if err != nil {
+		_ = s.Conn.Close() // the client closes it only when no write is stuck any more
+	}
 	if n > 0 && !s.greeted {
 		s.greeted = true
 		s.first.Store(int32(p[0]))

@@ -79,7 +79,7 @@ func TestAWriteThatNobodyReadsIsNoticed(t *testing.T) {
 		client, server := net.Pipe()
 		s := &socket{Conn: client}
 		stuck := make(chan struct{}, 10)
-		s.watchWrites(10*time.Second, func() { stuck <- struct{}{} })
+		s.watchWrites(10*time.Second, func() time.Duration { stuck <- struct{}{}; return 10 * time.Second })
 		written := make(chan error)
 		write := func(bytes int) {
 			_, err := s.Write(make([]byte, bytes))

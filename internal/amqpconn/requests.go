@@ -2,6 +2,7 @@ package amqpconn
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -19,15 +20,14 @@ const maxUnanswered = 128
 
 // ask makes a request. It returns when the broker has answered, or the connection has ended.
 func (c *Conn) ask(request func() error) error {
-	timeout := c.Timeout()
 	most := min(maxUnanswered, max(1, int32(c.ChannelMax())/4))
-	late := time.AfterFunc(timeout, func() {
-		if c.unanswered.Add(1) >= most && c.Blocked() == nil { // a blocked broker answers later
-			c.GiveUp(timeout)
+	answered := c.expect(func() {
+		if c.unanswered.Add(1) >= most {
+			c.GiveUp(c.Timeout())
 		}
 	})
 	defer func() {
-		if !late.Stop() {
+		if late := answered(); late {
 			c.unanswered.Add(-1)
 		}
 	}()
@@ -37,24 +37,41 @@ func (c *Conn) ask(request func() error) error {
 // insist is ask for a request that no queue can keep the broker from answering. Without an
 // answer, the broker does not read, and this connection ends: only another one helps.
 func (c *Conn) insist(request func() error) error {
-	timeout := c.Timeout()
-	silent := make(chan struct{})
-	late := time.AfterFunc(timeout, func() {
-		if c.Blocked() == nil {
-			close(silent)
-			c.GiveUp(timeout)
-		}
-	})
-	defer late.Stop()
+	answered := c.expect(func() { c.GiveUp(c.Timeout()) })
 	err := request()
-	select {
-	case <-silent:
-		if err != nil {
-			err = ErrSilent
-		}
-	default:
+	if late := answered(); late && err != nil {
+		err = ErrSilent
 	}
 	return err
+}
+
+// expect calls late unless answered is called within the Timeout, of which the time in which
+// the broker has blocked the connection is no part. answered reports whether late was called.
+func (c *Conn) expect(late func()) (answered func() bool) {
+	var mu sync.Mutex
+	var done, called bool
+	var timer *time.Timer
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(c.Timeout(), func() {
+		mu.Lock()
+		left := c.leftToRead(c.Timeout())
+		called = !done && left <= 0
+		if !done && left > 0 {
+			timer.Reset(left)
+		}
+		mu.Unlock()
+		if called {
+			late()
+		}
+	})
+	return func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		done = true
+		timer.Stop()
+		return called
+	}
 }
 
 // call runs a request on a goroutine. If ctx ends first, call returns and leaves the request

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
@@ -20,12 +19,11 @@ type channel struct {
 	confirms *amqpconn.Confirming
 	beat     time.Duration
 
-	room      chan struct{} // a token for each message in flight
-	wake      chan struct{} // gets a token when something to look at has come
-	retired   chan struct{} // closed when it takes no more messages, and is not dead
-	left      chan struct{} // closed when nothing is written on it any more
-	dead      chan struct{} // closed when it is gone and everything in flight has a result
-	confirmed atomic.Bool   // the broker has taken at least one message
+	room    chan struct{} // a token for each message in flight
+	wake    chan struct{} // gets a token when something to look at has come
+	retired chan struct{} // closed when it takes no more messages, and is not dead
+	left    chan struct{} // closed when nothing is written on it any more
+	dead    chan struct{} // closed when it is gone and everything in flight has a result
 
 	mu      sync.Mutex
 	waiting []*Message // written, oldest first
@@ -77,12 +75,6 @@ func (s *channel) serve(ctx context.Context, m *Message) *Message {
 		}
 		switch s.send(ctx, m) {
 		case unusable:
-			s.confirms.Flush()
-			select { // or it will be in a moment
-			case <-s.retired:
-			case <-s.confirms.Ended():
-			case <-ctx.Done():
-			}
 			return m
 		case inFlight:
 			if s.lane.kind == probeLane && !s.prove(ctx, m) {
@@ -128,9 +120,9 @@ func (s *channel) take(ctx context.Context) *Message {
 	s.confirms.Flush()
 	var idle <-chan time.Time
 	if s.lane.kind != fastLane {
-		timer := time.NewTimer(lateBeats * s.beat)
-		defer timer.Stop()
-		idle = timer.C
+		ticker := time.NewTicker(lateBeats * s.beat)
+		defer ticker.Stop()
+		idle = ticker.C
 	}
 	for {
 		select {
@@ -144,11 +136,21 @@ func (s *channel) take(ctx context.Context) *Message {
 		case <-s.retired:
 		case <-s.confirms.Ended():
 		case <-ctx.Done():
-		case <-idle: // others may need it
-			s.retire()
+		case <-idle:
+			if s.isBusy() {
+				continue // its messages would keep it beside another one
+			}
+			s.retire() // others may need it
 		}
 		return nil
 	}
+}
+
+// isBusy reports whether anything is in flight.
+func (s *channel) isBusy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting) > 0
 }
 
 // outcome is what became of a message that is to be written.
@@ -243,6 +245,7 @@ func (s *channel) prove(ctx context.Context, m *Message) bool {
 	case <-s.confirms.Ended():
 	case <-ctx.Done():
 	case <-timer.C:
+		m.assumed = true
 		s.lane.publisher.proven.note(m, nil)
 		s.retire()
 	}
@@ -308,11 +311,13 @@ func (s *channel) listen() {
 }
 
 // close closes the channel behind what is in flight on it, of which RabbitMQ may keep each
-// message for 65 s. A broker that does not answer for longer than that takes does not read.
+// message for 65 s. If the broker does not answer in time, a ping tells whether it reads at
+// all, and ends the connection if not.
 func (s *channel) close() {
-	_ = s.lane.publisher.cfg.Tasks.Go(func() {
-		deaf := time.AfterFunc(awaitedFor, func() { s.conn.GiveUp(awaitedFor) })
-		defer deaf.Stop()
+	p := s.lane.publisher
+	_ = p.cfg.Tasks.Go(func() {
+		late := time.AfterFunc(s.conn.Timeout(), func() { _ = s.conn.Ping(p.ctx) })
+		defer late.Stop()
 		s.confirms.Close()
 	})
 }
@@ -364,22 +369,18 @@ func isClosed(c <-chan struct{}) bool {
 // their order, so that one message may keep it from going on. It reports whether the channel
 // is to be closed, since no more answers are to be expected.
 func (s *channel) look(beats int) (hopeless bool) {
-	if s.confirms.IsClosed() {
-		return false // fail sees to it
-	}
-	blocked := s.conn.Blocked() != nil
-	var answered, late []*Message
-	s.mu.Lock()
-	if blocked { // nobody's fault
+	if s.conn.Blocked() != nil { // nobody's fault
 		beats = 0
 	}
-	s.beats += beats
+	var answered, late []*Message
+	var head *Message // the oldest without an answer
 	awaited, oldest := false, 0
-	var head *Message // the oldest
-	unanswered := slices.DeleteFunc(s.inFlight(), func(m *Message) bool {
+	s.mu.Lock()
+	s.beats += beats
+	for _, m := range s.inFlight() {
 		if isClosed(m.Answered()) {
 			answered = append(answered, m)
-			return true
+			continue
 		}
 		head = cmp.Or(head, m)
 		age := s.beats - m.beat
@@ -388,12 +389,19 @@ func (s *channel) look(beats int) (hopeless bool) {
 		if age >= lateBeats && age-beats < lateBeats {
 			late = append(late, m)
 		}
-		return false
-	})
-	if s.writing {
-		unanswered = append(unanswered, s.waiting[len(s.waiting)-1])
 	}
-	s.waiting = unanswered
+	if s.confirms.IsClosed() {
+		s.mu.Unlock()
+		return false // some may have been answered by the end of the channel
+	}
+	next := 0
+	s.waiting = slices.DeleteFunc(s.waiting, func(m *Message) bool {
+		if next == len(answered) || m != answered[next] {
+			return false
+		}
+		next++
+		return true
+	})
 	s.mu.Unlock()
 	for _, m := range answered {
 		s.conclude(m, s.confirms.Result(&m.Publication))
@@ -405,8 +413,8 @@ func (s *channel) look(beats int) (hopeless bool) {
 	switch {
 	case len(late) == 0 || s.isRetired():
 	case s.lane.kind == fastLane:
-		s.conn.Logger().Warn("confirms do not come", "exchange", head.Exchange, "routing_key", head.RoutingKey, "after", lateBeats*s.beat)
 		s.retire()
+		s.warn("confirms do not come", "exchange", head.Exchange, "routing_key", head.RoutingKey, "after", lateBeats*s.beat)
 	case s.lane.kind == bulkheadLane && late[0] == head && p.separate(s.lane, head):
 		s.retire()
 	}
@@ -421,12 +429,14 @@ func (s *channel) look(beats int) (hopeless bool) {
 	return true
 }
 
+// warn logs beside what its caller does: a logger may be stuck.
+func (s *channel) warn(text string, args ...any) {
+	_ = s.lane.publisher.cfg.Tasks.Go(func() { s.conn.Logger().Warn(text, args...) })
+}
+
 // conclude resolves a message with its result, and makes room for another one.
 func (s *channel) conclude(m *Message, err error) {
 	<-s.room
-	if err == nil {
-		s.confirmed.Store(true)
-	}
 	if !isEnd(err) {
 		s.mu.Lock()
 		age := s.beats - m.beat
@@ -454,7 +464,9 @@ func (s *channel) fail() {
 		open = append(open, m)
 	}
 	if refused {
-		p.proven.refused(refusal, s.lane.kind == probeLane)
+		p.proven.refused(refusal, slices.DeleteFunc(slices.Clone(open), func(m *Message) bool {
+			return s.lane.kind == probeLane && !m.assumed // nothing was proven by it
+		}))
 	}
 	for _, m := range open {
 		err := result(m, s.confirms.Err())

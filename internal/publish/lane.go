@@ -118,11 +118,8 @@ func (l *lane) run() {
 			<-s.dead
 			err = s.confirms.Err()
 			if _, refused := amqpconn.RefusedChannel(err); refused {
-				conn.Logger().Warn("channel closed", "error", err)
+				s.warn("channel closed", "error", err)
 				continue // at once: a message was the reason
-			}
-			if s.confirmed.Load() {
-				retrier.Reset()
 			}
 		}
 		if conn.Closing() {
@@ -143,6 +140,13 @@ func (l *lane) run() {
 // open opens a channel. Except for the fast lane, it waits until there may be one more.
 func (l *lane) open(conn *amqpconn.Conn) (*channel, error) {
 	p := l.publisher
+	select {
+	case <-conn.Writable(): // a blocked broker does not answer
+	case <-conn.Lost():
+		return nil, conn.Reason()
+	case <-p.ctx.Done():
+		return nil, p.ctx.Err()
+	}
 	if l.kind != fastLane {
 		select {
 		case conn.Extra() <- struct{}{}:

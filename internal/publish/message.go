@@ -20,12 +20,14 @@ type Message struct {
 	// Began is zero where nobody wants to know how long publishing takes.
 	Began time.Time
 
-	state  atomic.Int32  // queued, then written or abandoned
-	beat   int           // of its channel when it was written
-	before uint64        // the number of answers when it was written
-	done   chan struct{} // closed when err is known
-	err    error
-	took   time.Duration
+	state   atomic.Int32  // queued, then written or abandoned
+	beat    int           // of its channel when it was written
+	before  uint64        // the number of answers when it was written
+	lane    *lane         // to which its caller handed it over
+	assumed bool          // it has counted as proven since it had no answer in time
+	done    chan struct{} // closed when err is known
+	err     error
+	took    time.Duration
 }
 
 const (

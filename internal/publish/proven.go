@@ -14,11 +14,11 @@ import (
 // answer, and none has to be published a second time.
 type proven struct {
 	mu        sync.RWMutex
-	own       string // user
 	exchanges map[string]bool
 	users     map[string]bool
-	largest   int // body
-	limit     int // of a body, if the broker has told it; else 0
+	suspects  map[destination]bool // unproven, whatever their exchange
+	largest   int                  // body
+	limit     int                  // of a body, if the broker has told it; else 0
 }
 
 const (
@@ -37,31 +37,38 @@ const (
 func (k *proven) forget(user string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.own, k.exchanges, k.users, k.largest = user, map[string]bool{"": true}, map[string]bool{"": true, user: true}, harmless
-	k.limit = 0
+	k.exchanges, k.users = map[string]bool{"": true}, map[string]bool{"": true, user: true}
+	k.suspects = map[destination]bool{}
+	k.largest, k.limit = harmless, 0
 }
 
 // has reports whether messages like m are proven.
 func (k *proven) has(m *Message) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return k.exchanges[m.Exchange] && k.users[m.Message.UserID] && len(m.Message.Body) <= k.largest
+	return k.exchanges[m.Exchange] && k.users[m.Message.UserID] && len(m.Message.Body) <= k.largest &&
+		(len(k.suspects) == 0 || !k.suspects[m.destination()])
 }
 
-// refused notes that the broker has closed a channel. Unless only an unproven message can
-// have been the reason, what was proven may not hold any more.
-func (k *proven) refused(refusal *amqpconn.Refusal, unproven bool) {
+// refused notes that the broker has closed a channel for one of some messages: what these
+// had proven may not hold any more.
+func (k *proven) refused(refusal *amqpconn.Refusal, messages []*Message) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if limit := sizeLimit(refusal); limit > 0 {
 		k.limit = limit
 		return
 	}
-	if unproven {
-		return
+	for _, m := range messages {
+		delete(k.exchanges, m.Exchange)
+		if m.Message.UserID != "" {
+			delete(k.users, m.Message.UserID)
+		}
+		if len(k.suspects) >= maxProven {
+			clear(k.suspects)
+		}
+		k.suspects[m.destination()] = true // a permission may be for one routing key
 	}
-	clear(k.exchanges)
-	k.users = map[string]bool{"": true}
 }
 
 // note notes the result of an unproven message: nil while there is none.
@@ -77,6 +84,7 @@ func (k *proven) note(m *Message, result error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.largest = max(k.largest, len(m.Message.Body))
+	delete(k.suspects, m.destination())
 	for names, name := range map[*map[string]bool]string{&k.exchanges: m.Exchange, &k.users: m.Message.UserID} {
 		if len(*names) >= maxProven {
 			clear(*names)

@@ -76,15 +76,19 @@ func TestProof(t *testing.T) {
 			t.Errorf("exchange %q, user %q: not proven", m.Exchange, m.Message.UserID)
 		}
 	}
-	k.refused(&amqpconn.Refusal{Code: 403, Text: "ACCESS_REFUSED"}, true)
+	refusal := &amqpconn.Refusal{Code: 403, Text: "ACCESS_REFUSED"}
+	k.refused(refusal, nil)
 	if !k.has(message("x", "me", 0)) {
-		t.Error("a refused message that is unproven costs others their proof")
+		t.Error("a refused message that had proven nothing costs others their proof")
 	}
-	k.refused(&amqpconn.Refusal{Code: 403, Text: "ACCESS_REFUSED"}, false)
-	for _, m := range []*Message{message("x", "", 0), message("", "", 0), message("", "me", 0)} {
-		if k.has(m) {
-			t.Errorf("exchange %q, user %q: proven after a refusal", m.Exchange, m.Message.UserID)
-		}
+	guilty := message("x", "other", 0)
+	guilty.RoutingKey = "secret"
+	k.refused(refusal, []*Message{guilty})
+	if k.has(message("x", "", 0)) || k.has(message("", "other", 0)) || !k.has(message("", "me", 0)) {
+		t.Error("what may be refused is proven, or what may not is not")
+	}
+	if k.note(message("x", "", 0), nil); !k.has(message("x", "", 0)) || k.has(guilty) {
+		t.Error("another routing key of the exchange proves the one that may be refused")
 	}
 	k.forget("me")
 	for i := range 3 * maxProven {
@@ -93,7 +97,14 @@ func TestProof(t *testing.T) {
 			t.Fatalf("%d is forgotten at once", i)
 		}
 	}
-	if len(k.exchanges) > maxProven || len(k.users) > maxProven {
+	for i := range 3 * maxProven {
+		m := message("", "", 0)
+		m.RoutingKey = fmt.Sprint(i)
+		if k.refused(refusal, []*Message{m}); k.has(m) {
+			t.Fatalf("key %d is forgotten at once", i)
+		}
+	}
+	if len(k.exchanges) > maxProven || len(k.users) > maxProven || len(k.suspects) > maxProven {
 		t.Errorf("%d exchanges and %d users are remembered", len(k.exchanges), len(k.users))
 	}
 }

@@ -107,8 +107,13 @@ func (p *Publisher) Publish(ctx context.Context, m *Message, late func()) error 
 
 // Send hands a message over to be written. After an error it will not be.
 func (p *Publisher) Send(ctx context.Context, m *Message, expired <-chan time.Time) error {
+	m.lane = p.lane(m)
+	return p.send(ctx, m, expired)
+}
+
+func (p *Publisher) send(ctx context.Context, m *Message, expired <-chan time.Time) error {
 	select {
-	case p.lane(m).requests <- m:
+	case m.lane.requests <- m:
 		return nil
 	case <-p.closed:
 		return amqpconn.ErrClosed
@@ -120,17 +125,16 @@ func (p *Publisher) Send(ctx context.Context, m *Message, expired <-chan time.Ti
 }
 
 // SendInOrder is Send for a message that follows another one of the same caller, or nil. If
-// it is unproven, so that it goes over a channel of its own, SendInOrder waits for the
-// results of both: neither overtakes another message.
+// they go over different channels, SendInOrder waits for the result of the previous one. If m
+// is unproven, it waits for the result of m, too, so that none overtakes it.
 func (p *Publisher) SendInOrder(ctx context.Context, previous, m *Message, expired <-chan time.Time) error {
-	if p.lane(m) != p.probe {
-		return p.Send(ctx, m, expired)
-	}
-	if previous != nil {
+	m.lane = p.lane(m)
+	if previous != nil && previous.lane != m.lane && previous.lane != p.probe {
 		p.settle(ctx, previous)
+		m.lane = p.lane(m)
 	}
-	err := p.Send(ctx, m, expired)
-	if err == nil {
+	err := p.send(ctx, m, expired)
+	if err == nil && m.lane == p.probe {
 		p.settle(ctx, m)
 	}
 	return err
@@ -202,13 +206,13 @@ func (p *Publisher) unanswered() error {
 
 // lane returns the lane of a message.
 func (p *Publisher) lane(m *Message) *lane {
+	if !p.proven.has(m) {
+		return p.probe
+	}
 	if l := p.lateLane(m); l != nil {
 		return l
 	}
-	if p.proven.has(m) {
-		return p.fast
-	}
-	return p.probe
+	return p.fast
 }
 
 // IsLate reports whether a message goes to a late destination.

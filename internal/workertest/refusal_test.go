@@ -1,0 +1,242 @@
+package workertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise"
+)
+
+// hearing is an option of dial: the client hears what hears returns in place of each frame.
+func hearing(hears func(frame []byte) []byte) func(*reprise.Config) {
+	return func(c *reprise.Config) {
+		dial := c.Dial
+		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return relay(conn, hears), nil
+		}
+	}
+}
+
+// A refusal that comes late, after the message has counted as proven, costs other messages
+// nothing when the same is published again.
+func TestALateRefusalIsRemembered(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		m := newMuted()
+		var slow atomic.Bool
+		c := dial(m.between, hearing(func(frame []byte) []byte {
+			if slow.Load() && bytes.HasPrefix(frame[7:], channelClose) {
+				time.Sleep(1500 * time.Millisecond)
+			}
+			return frame
+		}))
+		declareQueues(t, c, 1)
+		refused := func() {
+			t.Helper()
+			if err := c.Publish(t.Context(), &reprise.Message{Exchange: "missing"}); !errors.Is(err, reprise.ErrUnroutable) {
+				t.Errorf("to an exchange that does not exist: %v", err)
+			}
+		}
+		slow.Store(true)
+		refused()
+		slow.Store(false)
+		m.mute("q0") // confirms are under way
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q0"}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		refused()
+		m.tell(t)
+		all.Wait()
+	})
+}
+
+// A destination that was late, and is refused since then, costs others nothing.
+func TestALateDestinationIsRefused(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		m := newMuted()
+		c := dial(m.between, hearing(func(frame []byte) []byte {
+			if bytes.HasPrefix(frame[7:], channelClose) {
+				time.Sleep(1100 * time.Millisecond) // longer than an unproven message is waited for
+			}
+			return frame
+		}))
+		declareQueues(t, c, 1)
+		if err := r.ExchangeDeclare("x", "fanout", true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.QueueBind("q0", "", "x", false, nil); err != nil {
+			t.Fatal(err)
+		}
+		m.mute("late")
+		if err := c.Publish(t.Context(), &reprise.Message{Exchange: "x", RoutingKey: "late"}); !errors.Is(err, reprise.ErrUnconfirmed) {
+			t.Fatal(err)
+		}
+		m.unmute("late")
+		if err := r.ExchangeDelete("x", false, false); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() {
+			for ctx.Err() == nil {
+				_ = c.Publish(ctx, &reprise.Message{Exchange: "x", RoutingKey: "late"})
+			}
+		})
+		for range 100 {
+			time.Sleep(time.Second)
+			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q0"}); err != nil {
+				t.Errorf("to a queue that is well: %v", err)
+			}
+		}
+		stop()
+		all.Wait()
+	})
+}
+
+// No other message can use the replies of a consumer, so the broker is not asked.
+func TestDirectReplyToIsInvalid(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, _ *raw) {
+		c := dial()
+		declareQueues(t, c, 1)
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q0", ReplyTo: "amq.rabbitmq.reply-to"}); !errors.Is(err, reprise.ErrInvalidMessage) {
+			t.Errorf("got %v", err)
+		}
+		if n := c.log.count("channel closed"); n > 0 {
+			t.Errorf("the channel was closed %d times", n)
+		}
+	})
+}
+
+// A queue that does not confirm, and gets a message now and then, takes one channel.
+func TestAStuckQueueTakesOneChannel(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		m := newMuted()
+		c := dial(m.between)
+		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+		start(t, c, reprise.WorkerConfig{Queue: "w", Handler: h, Prefetch: 200})
+		m.mute("w.failed")
+		before := m.channels()
+		for range 60 {
+			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "w"}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10500 * time.Millisecond)
+		}
+		if n := m.channels(); n > before+2 { // and the one on which it was first late
+			t.Errorf("%d channels are open, %d before", n, before)
+		}
+		m.tell(t)
+	})
+}
+
+// A channel that is not closed for an hour is no reason to end a connection that answers.
+func TestAChannelThatIsNotClosed(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		m := newMuted()
+		var drop atomic.Bool
+		c := dial(m.between, hearing(func(frame []byte) []byte {
+			if bytes.HasPrefix(frame[7:], channelCloseOK) && drop.CompareAndSwap(true, false) {
+				return nil
+			}
+			return frame
+		}))
+		declareQueues(t, c, 2)
+		m.mute("q0")
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q0"}); !errors.Is(err, reprise.ErrUnconfirmed) {
+			t.Error(err)
+		}
+		drop.Store(true)
+		for range 60 * 60 {
+			time.Sleep(time.Second)
+			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q1"}); err != nil {
+				t.Error(err)
+			}
+		}
+		if drop.Load() || c.log.count("connection lost") > 0 {
+			t.Errorf("no channel was left open, or the connection was lost")
+		}
+	})
+}
+
+// A batch to a queue that was late arrives in its order when the queue confirms again.
+func TestABatchIsInOrderAfterARecovery(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		m := newMuted()
+		c := dial(m.between)
+		declareQueues(t, c, 1)
+		for range 10 {
+			m.mute("q0")
+			_ = c.Publish(t.Context(), &reprise.Message{RoutingKey: "q0", MessageID: "-1"})
+			m.unmute("q0")
+			if err := c.PublishBatch(t.Context(), numbered(1000, func(int) (string, string) { return "", "q0" })); err != nil {
+				t.Fatal(err)
+			}
+			inOrder := slices.IsSortedFunc(r.drained("q0"), func(a, b string) int {
+				i, _ := strconv.Atoi(a)
+				j, _ := strconv.Atoi(b)
+				return i - j
+			})
+			if !inOrder {
+				t.Error("out of order")
+			}
+			m.tell(t)
+		}
+	})
+}
+
+// slowLog is stuck for some time with the first late confirm.
+type slowLog struct{ *recorder }
+
+func (s slowLog) WithAttrs(a []slog.Attr) slog.Handler {
+	return slowLog{s.recorder.WithAttrs(a).(*recorder)}
+}
+
+func (s slowLog) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "confirms do not come" {
+		time.Sleep(5 * time.Minute)
+	}
+	return s.recorder.Handle(ctx, r)
+}
+
+func TestALoggerThatIsStuckHoldsUpNoConfirm(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		m := newMuted()
+		c := dial(m.between, func(c *reprise.Config) { c.Logger = slog.New(slowLog{newRecorder()}) })
+		declareQueues(t, c, 2)
+		m.mute("q0")
+		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q0"}); !errors.Is(err, reprise.ErrUnconfirmed) {
+			t.Error(err)
+		}
+		for range 3 {
+			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q1"}); err != nil {
+				t.Errorf("to a queue that is well: %v", err)
+			}
+		}
+		m.tell(t)
+	})
+}
