@@ -30,7 +30,8 @@ func adjustAfterEachCollection() {
 	}, 0)
 }
 
-// percentFor is by how much a heap may grow: to the floor, or at least to twice what it was, as it is by default.
+// percentFor is by how much a heap may grow: to the floor, or at least to twice what it was, as it is by default. Until the
+// next adjustment it holds for what is live then, so it is no more than it takes: below 4 MiB, Go takes 4 MiB for live.
 func percentFor(live uint64) int {
-	return max(100, int(heapFloor*100/max(live, 1<<20))-100)
+	return max(100, int(heapFloor*100/max(live, 4<<20))-100)
 }

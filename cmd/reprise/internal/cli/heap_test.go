@@ -3,7 +3,7 @@ package cli
 import "testing"
 
 func TestAHeapMayGrowToItsFloorOrTwofold(t *testing.T) {
-	for live, want := range map[uint64]int{0: 2300, 1 << 20: 2300, 6 << 20: 300, 12 << 20: 100, 13 << 20: 100, 1 << 40: 100} {
+	for live, want := range map[uint64]int{0: 500, 1 << 20: 500, 6 << 20: 300, 12 << 20: 100, 13 << 20: 100, 1 << 40: 100} {
 		if got := percentFor(live); got != want {
 			t.Errorf("with %d bytes alive: %d %%, want %d %%", live, got, want)
 		}
