@@ -52,7 +52,10 @@ func (p *player) named(s string) string { return strings.ReplaceAll(s, p.prefix,
 func (p *player) qualified(m amqpwire.Method) amqpwire.Method {
 	v := reflect.New(reflect.TypeOf(m).Elem())
 	v.Elem().Set(reflect.ValueOf(m).Elem())
-	for _, field := range v.Elem().Fields() {
+	for info, field := range v.Elem().Fields() {
+		if !info.IsExported() {
+			continue
+		}
 		switch f := field; value := f.Interface().(type) {
 		case string:
 			f.SetString(p.name(value))
