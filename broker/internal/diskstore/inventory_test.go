@@ -41,3 +41,35 @@ func tree(t *testing.T, dir string) map[string]string {
 	}
 	return all
 }
+
+// Updates of the inventory that come while a store is closed, or after that, change neither
+// what it says nor that it is sealed.
+func TestALateUpdateLeavesTheInventorySealed(t *testing.T) {
+	for range 20 {
+		s, err := Open(Options{Dir: t.TempDir(), Log: discard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tracker := s.(*disk).fs.tracker
+		closed, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			for {
+				select {
+				case <-closed:
+					return
+				default:
+					tracker.update()
+				}
+			}
+		}()
+		err = s.Close(true)
+		close(closed)
+		<-done
+		tracker.update()
+		v, wrong, inventoryErr := readInventory(tracker.fs, tracker.dir)
+		if err := errors.Join(err, inventoryErr); err != nil || len(wrong) > 0 || !v.sealed {
+			t.Fatalf("sealed: %t, damage: %v, %v", v.sealed, wrong, err)
+		}
+	}
+}

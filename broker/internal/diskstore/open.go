@@ -128,7 +128,7 @@ func (d *disk) track(path string, v inventory) (err error) {
 		return err
 	}
 	t.update = func() {
-		err := t.write(false)
+		err := t.refresh()
 		switch {
 		case err == nil || errors.Is(err, os.ErrClosed):
 		case full(err):

@@ -29,7 +29,7 @@ type tracker struct {
 	pending *time.Timer     // nil: the inventory has every change, or the tracker has ended
 	ended   bool
 
-	update func() // calls write, in a goroutine of the timer
+	update func() // calls refresh, in a goroutine of the timer
 }
 
 // tracked is a file of the database.
@@ -187,6 +187,24 @@ func (t *tracker) syncNames() error {
 func (t *tracker) write(sealed bool) error {
 	t.writing.Lock()
 	defer t.writing.Unlock()
+	return t.writeNext(sealed)
+}
+
+// refresh is write at the end of inventoryDelay, unless the tracker has been stopped.
+func (t *tracker) refresh() error {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	t.mu.Lock()
+	ended := t.ended
+	t.mu.Unlock()
+	if ended {
+		return nil
+	}
+	return t.writeNext(false)
+}
+
+// writeNext is write for a caller that holds writing.
+func (t *tracker) writeNext(sealed bool) error {
 	t.mu.Lock()
 	if t.pending != nil {
 		t.pending.Stop()
@@ -227,8 +245,25 @@ func (t *tracker) write(sealed bool) error {
 	return nil
 }
 
-// seal writes the inventory of a database that has been closed.
+// seal writes the inventory of a database that has been closed, and the last one: an update
+// that is under way is waited for, and one that would begin later does nothing.
 func (t *tracker) seal() error {
+	t.stop()
+	t.writing.Lock()
+	err := t.syncAll()
+	t.writing.Unlock()
+	if err != nil {
+		return err
+	}
+	// The files that nobody needs go first: a sealed inventory lists all there are.
+	if err := errors.Join(t.syncNames(), t.write(false), t.syncNames()); err != nil {
+		return err
+	}
+	return errors.Join(t.write(true), t.write(true))
+}
+
+// syncAll syncs what has not been synced of files that are closed. The caller holds writing.
+func (t *tracker) syncAll() error {
 	for name, f := range t.files {
 		if f.written == f.synced {
 			continue
@@ -236,13 +271,9 @@ func (t *tracker) seal() error {
 		if err := syncFile(t.fs, t.fs.PathJoin(t.dir, name)); err != nil {
 			return err
 		}
-		f.synced = f.written
+		t.synced(f, f.written)
 	}
-	// The files that nobody needs go first: a sealed inventory lists all there are.
-	if err := errors.Join(t.syncNames(), t.write(false), t.syncNames()); err != nil {
-		return err
-	}
-	return errors.Join(t.write(true), t.write(true))
+	return nil
 }
 
 // again has the inventory written once more, after it could not be.
