@@ -52,7 +52,11 @@ func (c *call) permission() list {
 }
 
 func putPermission(c *call) (any, error) {
-	var s struct{ Configure, Write, Read string }
+	var s struct {
+		Configure string `json:"configure"`
+		Write     string `json:"write"`
+		Read      string `json:"read"`
+	}
 	if err := c.decode(&s, "configure", "write", "read"); err != nil {
 		return nil, err
 	}
