@@ -158,7 +158,10 @@ func (a *Archive) EditAndReplay(ctx context.Context, id ID, seen int, c Content,
 		r, err = tx.begin(b)
 		return err
 	})
-	return r, err
+	if err != nil {
+		return nil, err // the commit may have failed
+	}
+	return r, nil
 }
 
 // Revision is an edit of a message.

@@ -317,7 +317,10 @@ func (a *Archive) BeginReplay(ctx context.Context, p Plan, who Actor) (r *Replay
 		r, err = tx.begin(b)
 		return err
 	})
-	return r, err
+	if err != nil {
+		return nil, err // the commit may have failed
+	}
+	return r, nil
 }
 
 // storedPlan is a Plan as {replay}.plan has it, in JSON whose names are those of the fields.

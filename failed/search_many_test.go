@@ -13,7 +13,7 @@ import (
 // However frequent words are, and wherever they are, a search finds all that has them, in
 // order, and nothing twice. There is more here than a page looks at.
 func TestSearchAmongMany(t *testing.T) {
-	const n = 6000
+	const n = 6600
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()
 		a := db.archive(t, c.use)
