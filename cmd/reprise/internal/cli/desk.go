@@ -58,7 +58,7 @@ func (d *desk) parts() []dependency {
 	return []dependency{{"archive", d.db.name, d.archiveHealthy}, {"ledger", d.db.name, d.ledgerHealthy}}
 }
 
-// errNotOpen is what a store waits with, for the broker for example.
+// errNotOpen is the state of a store that is still being opened, because the broker cannot be reached for example.
 var errNotOpen = errors.New("not open yet: the log has the reason")
 
 func (d *desk) archiveHealthy(ctx context.Context) error {

@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// follow waits for the end of a replay, and tells what became of it. So many messages were
-// picked by their number.
+// follow waits for the end of a replay, and prints its result. picked is how many messages
+// were selected by number.
 func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client, r api.Replay, asJSON bool, picked int) error {
 	r, err := f.wait(ctx, streams, client, r)
 	if err != nil {

@@ -47,7 +47,7 @@ type namedWorker struct {
 	cut     *cutOff
 }
 
-// serveHealth serves it at an address, "" is none, and watches databases, until stop.
+// serveHealth serves health and metrics at an address, or nowhere if it is "", and watches databases, until stop is called.
 func serveHealth(ending <-chan struct{}, addr string, log *slog.Logger, stores ...dependency) (h *health, web *webServer, stop func(), err error) {
 	metrics, err := prommetrics.New(prommetrics.Config{})
 	if err != nil {

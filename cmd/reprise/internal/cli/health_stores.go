@@ -57,11 +57,11 @@ func (h *health) watch(log *slog.Logger) (stop func()) {
 	running.Go(func() {
 		ticker := time.NewTicker(watching)
 		defer ticker.Stop()
-		down := map[string]bool{} // by kind and name
+		states := map[string]storeState{} // by kind and name
 		for {
 			select {
 			case <-ticker.C:
-				h.look(ctx, down, log)
+				h.look(ctx, states, log)
 			case <-ctx.Done():
 				return
 			}
@@ -73,7 +73,16 @@ func (h *health) watch(log *slog.Logger) (stop func()) {
 	}
 }
 
-func (h *health) look(ctx context.Context, down map[string]bool, log *slog.Logger) {
+// storeState is the state of a database, as the log has it.
+type storeState int
+
+const (
+	available storeState = iota
+	notOpen
+	unavailable
+)
+
+func (h *health) look(ctx context.Context, states map[string]storeState, log *slog.Logger) {
 	asking, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	errs := h.ask(asking)
@@ -84,15 +93,24 @@ func (h *health) look(ctx context.Context, down map[string]bool, log *slog.Logge
 	for i, err := range errs {
 		s := h.stores[i]
 		key := s.kind + " " + s.name
+		is := available
 		switch {
-		case errors.Is(err, errNotOpen) && !down[key]:
-			log.Warn("store not open yet", "store", s.kind, "database", s.name)
-		case err != nil && !down[key]:
-			log.Error("store unavailable", "store", s.kind, "database", s.name, "error", wrongWithStore(err))
-		case err == nil && down[key]:
-			log.Info("store available again", "store", s.kind, "database", s.name)
+		case errors.Is(err, errNotOpen):
+			is = notOpen
+		case err != nil:
+			is = unavailable
 		}
-		down[key] = err != nil
+		if was := states[key]; was != is {
+			switch is {
+			case notOpen:
+				log.Warn("store not open yet", "store", s.kind, "database", s.name)
+			case unavailable:
+				log.Error("store unavailable", "store", s.kind, "database", s.name, "error", wrongWithStore(err))
+			default:
+				log.Info("store available again", "store", s.kind, "database", s.name)
+			}
+			states[key] = is
+		}
 		broken[s.kind] = broken[s.kind] || err != nil
 	}
 	for kind, broken := range broken {

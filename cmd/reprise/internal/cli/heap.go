@@ -30,8 +30,9 @@ func adjustAfterEachCollection() {
 	}, 0)
 }
 
-// percentFor is by how much a heap may grow: to the floor, or at least to twice what it was, as it is by default. Until the
-// next adjustment it holds for what is live then, so it is no more than it takes: below 4 MiB, Go takes 4 MiB for live.
+// percentFor is by how much a heap may grow: to the floor, or at least to twice what it was, as it is by default. The result
+// applies until the next collection, when more may be live. Go's minimum heap is 4 MiB × GOGC/100, so 500 % reaches the floor
+// for any smaller heap.
 func percentFor(live uint64) int {
 	return max(100, int(heapFloor*100/max(live, 4<<20))-100)
 }
