@@ -210,7 +210,7 @@ func (w *Worker) fill(d *delivery, c *replacement, notes topology.Table, m mark,
 }
 
 // write writes the headers of a copy, and the marks on them.
-func (c *replacement) write(headers topology.Table, m mark) error {
+func (c *replacement) write(headers topology.Table, m mark) (err error) {
 	headers = m(headers, c.failure)
 	if size := headers.WireSize(); size > c.failure.Room {
 		return fmt.Errorf("%w: the headers take %d bytes, the broker's frames have room for %d", ErrInvalidMessage, size, c.failure.Room)
@@ -219,8 +219,8 @@ func (c *replacement) write(headers topology.Table, m mark) error {
 		headers = headers.Clone()
 		maps.Copy(headers, c.hop.Headers)
 	}
-	c.msg.Headers = headers
-	return amqpconn.EncodeInPlace(headers)
+	c.msg.Headers, err = amqpconn.EncodeTable(headers)
+	return err
 }
 
 // carry puts a delivery into the copy. It returns the headers that survive, with the rest

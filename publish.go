@@ -52,7 +52,8 @@ import (
 //
 // The first message to an exchange, with a UserID or of a size goes over a channel of its own
 // until the broker has answered, since the broker closes the channel of a message that it
-// refuses. After a refusal that applies to all messages that were in flight. Another goroutine's messages may be stored before it.
+// refuses. After a refusal, the same applies to what was in flight on that channel. Messages
+// that other goroutines send later may be stored before it.
 //
 // m belongs to the call until it returns: Publish writes its MessageID, so not even
 // another Publish of the same m may run meanwhile. After ErrUnconfirmed its
@@ -87,8 +88,8 @@ func (c *Client) before(ctx context.Context, m *Message) error {
 // publish is Publish that does not tell the observer, with room in the header frame for what
 // brokers add. w is nil if m is to arrive at once.
 func (c *Client) publish(ctx context.Context, m *Message, reserve int, w *wait) (*publish.Message, error) {
-	timer := time.NewTimer(c.cfg.ConfirmTimeout)
-	defer timer.Stop()
+	timer := c.messages.Timer()
+	defer c.messages.Release(timer)
 	pub, err := c.prepare(ctx, m, reserve, timer.C)
 	if err != nil {
 		return pub, err

@@ -396,6 +396,7 @@ func (w *Worker) settled(d *delivery, e Event) {
 		e.MessageID, e.Message, e.Attempt = b.MessageID, nil, b.Attempt // no handler got it
 		w.observe(e)
 	}
+	d.Body = nil // a handler that keeps its message keeps d as well
 }
 
 // errText is an error that no handler returned.

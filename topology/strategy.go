@@ -117,11 +117,10 @@ type Marks interface {
 	// Read returns what earlier attempts wrote on d.
 	Read(d Delivery) History
 
-	// Retry returns the headers of a copy that will be tried again: those it was given, or a
-	// table that nothing else uses.
+	// Retry returns the headers of a copy that will be tried again.
 	Retry(headers Table, f Failure) Table
 
-	// Park returns the headers of a copy for the failed queue, as Retry does.
+	// Park returns the headers of a copy for the failed queue.
 	Park(headers Table, f Failure) Table
 
 	// Owns reports whether a header is bookkeeping: hidden from handlers, and

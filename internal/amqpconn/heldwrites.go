@@ -29,7 +29,8 @@ type socket struct {
 	held    []byte
 	watch   *time.Timer // runs during a write; nil until watchWrites
 	timeout time.Duration
-	writing atomic.Bool
+	writing atomic.Int64 // since when, after watchWrites; 0: nothing is written
+	began   time.Time    // watchWrites
 }
 
 // maxHeld is the maximum number of bytes that are held, or written at a time.
@@ -40,12 +41,18 @@ const maxHeld = 64 << 10
 func (s *socket) watchWrites(timeout time.Duration, stuck func() time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.timeout = timeout
+	s.timeout, s.began = timeout, time.Now()
 	s.watch = time.AfterFunc(timeout, func() {
-		if s.writing.Load() {
-			if again := stuck(); again > 0 {
-				s.watch.Reset(again)
-			}
+		since := s.writing.Load()
+		if since == 0 {
+			return
+		}
+		again := timeout - (time.Since(s.began) - time.Duration(since)) // of a write that has begun since
+		if again <= 0 {
+			again = stuck()
+		}
+		if again > 0 {
+			s.watch.Reset(again)
 		}
 	})
 	s.watch.Stop()
@@ -107,12 +114,12 @@ func (s *socket) release() error {
 
 func (s *socket) write(p []byte) (written int, err error) {
 	if s.watch != nil {
-		s.writing.Store(true)
-		defer s.writing.Store(false)
+		defer s.writing.Store(0)
 		defer s.watch.Stop()
 	}
 	for {
 		if s.watch != nil {
+			s.writing.Store(int64(time.Since(s.began)) | 1)
 			s.watch.Reset(s.timeout)
 		}
 		part := p[:min(len(p), maxHeld)]

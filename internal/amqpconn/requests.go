@@ -56,12 +56,13 @@ func (c *Conn) expect(late func()) (answered func() bool) {
 	timer = time.AfterFunc(c.Timeout(), func() {
 		mu.Lock()
 		left := c.leftToRead(c.Timeout())
-		called = !done && left <= 0
+		call := !done && left <= 0
+		called = call
 		if !done && left > 0 {
 			timer.Reset(left)
 		}
 		mu.Unlock()
-		if called {
+		if call {
 			late()
 		}
 	})

@@ -171,6 +171,7 @@ func newSlots(n int) *slots {
 // leave frees the slot of an attempt, or all of them if it was alone.
 func (s *slots) leave(d *Delivery) {
 	d.slot.handled.Store(nil)
+	d.slot.begins = nil // an idle slot keeps no message
 	if !d.alone {
 		s.free <- d.slot
 		return

@@ -121,7 +121,12 @@ func (s *session) advance(next *admission) error {
 		// The first message of a narrow subscription may be another than the one that was
 		// suspected. If it were given back, both could be fetched and given back for ever.
 		s.suspected = false
-		s.pending = slices.Delete(s.pending, 0, 1)
+		s.pending[0] = nil
+		if len(s.pending) == 1 {
+			s.pending = s.pending[:0] // keeps its room
+		} else {
+			s.pending = s.pending[1:]
+		}
 	}
 	return nil
 }

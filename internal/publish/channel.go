@@ -316,7 +316,9 @@ func (s *channel) listen() {
 func (s *channel) close() {
 	p := s.lane.publisher
 	_ = p.cfg.Tasks.Go(func() {
-		late := time.AfterFunc(s.conn.Timeout(), func() { _ = s.conn.Ping(p.ctx) })
+		late := time.AfterFunc(s.conn.Timeout(), func() {
+			_ = p.cfg.Tasks.Go(func() { _ = s.conn.Ping(p.ctx) })
+		})
 		defer late.Stop()
 		s.confirms.Close()
 	})
@@ -452,6 +454,9 @@ func (s *channel) fail() {
 	p := s.lane.publisher
 	lost := s.waiting
 	s.waiting = nil
+	if len(lost) > 0 {
+		p.silent.Store(false) // what was awaited will not come
+	}
 	refusal, refused := amqpconn.RefusedChannel(s.confirms.Err())
 	var open []*Message
 	for _, m := range lost {

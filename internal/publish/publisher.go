@@ -65,6 +65,7 @@ type Publisher struct {
 	silent  atomic.Bool   // there was no answer while one became late, nor since then
 	anyLate atomic.Bool
 	proven  proven
+	timers  sync.Pool // of *time.Timer, which take three allocations
 
 	mu   sync.Mutex
 	late map[destination]*lane
@@ -97,12 +98,28 @@ func (p *Publisher) Silent() bool { return p.silent.Load() }
 // that is slow would only be slower for getting the message again. The answer comes, or the
 // channel ends.
 func (p *Publisher) Publish(ctx context.Context, m *Message, late func()) error {
-	timer := time.NewTimer(p.cfg.Timeout)
-	defer timer.Stop()
+	timer := p.Timer()
+	defer p.Release(timer)
 	if err := p.Send(ctx, m, timer.C); err != nil {
 		return err
 	}
 	return p.Await(ctx, m, timer.C, late)
+}
+
+// Timer returns a timer of the Timeout, for Release when it is not needed any more.
+func (p *Publisher) Timer() *time.Timer {
+	t, ok := p.timers.Get().(*time.Timer)
+	if !ok {
+		return time.NewTimer(p.cfg.Timeout)
+	}
+	t.Reset(p.cfg.Timeout)
+	return t
+}
+
+// Release takes back a timer.
+func (p *Publisher) Release(t *time.Timer) {
+	t.Stop()
+	p.timers.Put(t)
 }
 
 // Send hands a message over to be written. After an error it will not be.
@@ -278,6 +295,7 @@ func (p *Publisher) assign(to destination, l *lane) {
 func (p *Publisher) endLate(to destination) {
 	if l := p.late[to]; l != nil {
 		l.destinations--
+		l.stuck = l.stuck && l.destinations > 0
 		delete(p.late, to)
 		p.anyLate.Store(len(p.late) > 0)
 	}

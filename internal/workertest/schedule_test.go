@@ -201,7 +201,10 @@ func TestPublishInOnceMoreWithTheHeadersThatItCameWith(t *testing.T) {
 			_, byLevel2 = got.Headers[topology.HeaderLevel+"02"]
 			return byLevel2
 		}
-		for !putOff(3 * time.Second) { // less is left if a second passes before it is published
+		for tries := 1; !putOff(3 * time.Second); tries++ { // less is left if a second passes before it is published
+			if tries == 20 {
+				t.Fatalf("it never came by a level of 2 s: %v", m.Headers)
+			}
 		}
 		if putOff(2 * time.Second) {
 			t.Errorf("it came by a level of its wait before: %v", m.Headers)
