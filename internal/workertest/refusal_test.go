@@ -4,16 +4,20 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
 )
 
 // hearing is an option of dial: the client hears what hears returns in place of each frame.
@@ -109,6 +113,67 @@ func TestALateDestinationIsRefused(t *testing.T) {
 			}
 		}
 		stop()
+		all.Wait()
+	})
+}
+
+// RabbitMQ may refuse one routing key of an exchange that takes others. Once it has, messages
+// with that key cost no other message its confirm. The embedded broker takes them all.
+func TestOneRoutingKeyIsRefused(t *testing.T) {
+	t.Parallel()
+	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
+		r := newRaw(t, b.URL)
+		c := dial(t, b.URL)
+		exchange, queue := testkit.Name(t, "x"), queueFor(t, r, c, nil)
+		if err := r.ExchangeDeclare(exchange, "topic", true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		r.deleteExchanges(exchange)
+		for _, key := range []string{"allowed", "forbidden"} {
+			if err := r.QueueBind(queue, key, exchange, false, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rabbit := b.IsRabbitMQ
+		if rabbit {
+			body := fmt.Sprintf(`{"exchange":%q,"write":"^allowed$","read":".*"}`, exchange)
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, api+"/api/topic-permissions/%2F/guest", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.SetBasicAuth("guest", "guest")
+			response, err := testkit.HTTPClient(t).Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response.Body.Close()
+			if response.StatusCode/100 != 2 {
+				t.Fatal(response.Status)
+			}
+		}
+		publish := func(key string) error {
+			return c.Publish(t.Context(), &reprise.Message{Exchange: exchange, RoutingKey: key})
+		}
+		if err := publish("allowed"); err != nil {
+			t.Fatal(err)
+		}
+		_ = publish("forbidden") // which may cost others their confirms
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				for range 50 {
+					if err := publish("allowed"); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		for range 5 {
+			err := publish("forbidden")
+			if _, refused := errors.AsType[*reprise.RefusedError](err); refused != rabbit {
+				t.Errorf("a routing key that is not allowed: %v", err)
+			}
+		}
 		all.Wait()
 	})
 }
