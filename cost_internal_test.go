@@ -31,8 +31,8 @@ func TestAllocationsOfAMessage(t *testing.T) {
 	}
 	// Body and headers.
 	check("the message for the handler", 4, func() { d.message = w.message(d) })
-	// The wait queue and its declaration, the replacement, the headers and the history in them.
-	check("the copy", 22, func() {
+	// The wait queue and its declaration, the replacement, the headers (copied to be encoded) and the history in them.
+	check("the copy", 23, func() {
 		c := w.newReplacement(d, &result{text: "payment provider: 503 Service Unavailable"})
 		c.failure.Room = 4096
 		var err error
