@@ -31,9 +31,6 @@ func (r *Retrier) Failed(lasted time.Duration) time.Duration {
 	return r.Schedule.Delay(r.failures)
 }
 
-// Reset makes the next failure count as the first one.
-func (r *Retrier) Reset() { r.failures = 0 }
-
 // Next is the log attribute for the time until the next attempt.
 func Next(delay time.Duration) slog.Attr {
 	return slog.Duration("next_try", delay.Round(time.Millisecond))
