@@ -52,7 +52,7 @@ func (h *Handler) absent() {
 		return nil
 	}))
 
-	h.handle("GET /api/global-parameters", administrator, func(*call) (any, error) { return list{clusterTags()}, nil })
+	h.handle("GET /api/global-parameters", administrator, func(*call) (any, error) { return []fields{clusterTags()}, nil })
 	h.handle("GET /api/global-parameters/cluster_tags", administrator, func(*call) (any, error) { return clusterTags(), nil })
 	h.handle("GET /api/global-parameters/{name}", administrator, missing)
 	h.handle("DELETE /api/global-parameters/{name}", administrator, missing)
@@ -66,13 +66,13 @@ func (h *Handler) absent() {
 // clusterTags is the one global parameter that is always there, and empty.
 func clusterTags() fields { return fields{"name": "cluster_tags", "value": []string{}} }
 
-func nothing(*call) (any, error) { return list{}, nil }
+func nothing(*call) (any, error) { return []fields{}, nil }
 
 func missing(*call) (any, error) { return nil, notFound }
 
 // nothingIn is nothing where something in the path must exist.
 func nothingIn(exists func(*call) error) endpoint {
-	return func(c *call) (any, error) { return list{}, exists(c) }
+	return func(c *call) (any, error) { return []fields{}, exists(c) }
 }
 
 func unavailable(what string, exists func(*call) error) endpoint {

@@ -5,8 +5,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"hash/fnv"
+	"iter"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/reprisemq/reprise/broker/internal/access"
@@ -56,22 +56,30 @@ func propertiesKey(key string, args amqpwire.Table) string {
 	return escaped + "~" + base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
 }
 
-// bindingsIn returns bindings of a virtual host: those of the default exchange, which lead to every queue by its name, first.
-func bindingsIn(v *vhost.VHost, wanted func(vhost.BindingInfo) bool) []vhost.BindingInfo {
-	var all []vhost.BindingInfo
-	for _, q := range v.Queues() {
-		all = append(all, vhost.BindingInfo{Destination: q.Name(), Key: q.Name()})
+// bindingsIn yields bindings of a virtual host: those of the default exchange, which lead to every queue by its name, first.
+func bindingsIn(v *vhost.VHost, wanted func(vhost.BindingInfo) bool) iter.Seq[vhost.BindingInfo] {
+	return func(yield func(vhost.BindingInfo) bool) {
+		for _, q := range v.Queues() {
+			if b := (vhost.BindingInfo{Destination: q.Name(), Key: q.Name()}); wanted(b) && !yield(b) {
+				return
+			}
+		}
+		for _, b := range v.Bindings() {
+			if wanted(b) && !yield(b) {
+				return
+			}
+		}
 	}
-	all = append(all, v.Bindings()...)
-	return slices.DeleteFunc(all, func(b vhost.BindingInfo) bool { return !wanted(b) })
 }
 
-func describeBindings(v *vhost.VHost, bindings []vhost.BindingInfo) list {
-	var all list
-	for _, b := range bindings {
-		all = append(all, describeBinding(v, b))
+func describeBindings(v *vhost.VHost, bindings iter.Seq[vhost.BindingInfo]) list {
+	return func(yield func(element) bool) {
+		for b := range bindings {
+			if !yield(func() fields { return describeBinding(v, b) }) {
+				return
+			}
+		}
 	}
-	return all
 }
 
 func listBindings(c *call) (any, error) {
@@ -79,11 +87,15 @@ func listBindings(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all list
-	for _, v := range vhosts {
-		all = append(all, describeBindings(v, bindingsIn(v, func(vhost.BindingInfo) bool { return true }))...)
-	}
-	return all, nil
+	return list(func(yield func(element) bool) {
+		for _, v := range vhosts {
+			for b := range describeBindings(v, bindingsIn(v, func(vhost.BindingInfo) bool { return true })) {
+				if !yield(b) {
+					return
+				}
+			}
+		}
+	}), nil
 }
 
 func queueBindings(c *call) (any, error) {
@@ -107,7 +119,7 @@ func exchangeBindings(wanted func(b vhost.BindingInfo, name string) bool) endpoi
 }
 
 // between returns the bindings that lead from one thing to another. Both must exist.
-func (c *call) between(toExchange bool) (*vhost.VHost, []vhost.BindingInfo, error) {
+func (c *call) between(toExchange bool) (*vhost.VHost, iter.Seq[vhost.BindingInfo], error) {
 	v, err := c.vhost()
 	if err != nil {
 		return nil, nil, err
@@ -137,7 +149,7 @@ func (c *call) binding(toExchange bool) (*vhost.VHost, vhost.BindingInfo, error)
 		return nil, vhost.BindingInfo{}, err
 	}
 	wanted := c.PathValue("props")
-	for _, b := range all {
+	for b := range all {
 		key := propertiesKey(b.Key, b.Arguments)
 		unescaped, _ := url.PathUnescape(key)
 		if key == wanted || unescaped == wanted || strings.ReplaceAll(unescaped, "+", " ") == wanted {

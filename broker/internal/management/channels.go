@@ -2,6 +2,7 @@ package management
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/reprisemq/reprise/broker/internal/session"
@@ -41,45 +42,47 @@ func (c *call) describeChannel(s *session.Info, ch *session.ChannelInfo) fields 
 	}.with(c.h.rates.messageStats(name, ch.Stats, clientCounters))
 }
 
-// describeConsumers returns elements of GET /api/consumers.
-func describeConsumers(s *session.Info, ch *session.ChannelInfo) list {
-	all := list{}
-	for _, consumer := range ch.Consumers {
-		status := "up"
-		switch {
-		case !consumer.Active:
-			status = "waiting"
-		case consumer.SingleActive:
-			status = "single_active"
-		}
-		channel := fields{"name": channelName(s, ch), "number": ch.Number, "node": NodeName, "user": s.User}
-		channel["connection_name"] = s.Name
-		channel["peer_host"], channel["peer_port"] = splitAddr(s.Peer)
-		all = append(all, fields{
-			"consumer_tag":     consumer.Tag,
-			"queue":            fields{"name": consumer.Queue, "vhost": s.VHost},
-			"channel_details":  channel,
-			"arguments":        arguments(consumer.Arguments),
-			"ack_required":     !consumer.NoAck,
-			"active":           consumer.Active,
-			"activity_status":  status,
-			"consumer_timeout": consumer.Timeout.Milliseconds(),
-			"exclusive":        consumer.Exclusive,
-			"prefetch_count":   consumer.Prefetch,
-		})
+// describeConsumer returns an element of GET /api/consumers.
+func describeConsumer(s *session.Info, ch *session.ChannelInfo, consumer *session.ConsumerInfo) fields {
+	status := "up"
+	switch {
+	case !consumer.Active:
+		status = "waiting"
+	case consumer.SingleActive:
+		status = "single_active"
 	}
-	return all
+	channel := fields{"name": channelName(s, ch), "number": ch.Number, "node": NodeName, "user": s.User}
+	channel["connection_name"] = s.Name
+	channel["peer_host"], channel["peer_port"] = splitAddr(s.Peer)
+	return fields{
+		"consumer_tag":     consumer.Tag,
+		"queue":            fields{"name": consumer.Queue, "vhost": s.VHost},
+		"channel_details":  channel,
+		"arguments":        arguments(consumer.Arguments),
+		"ack_required":     !consumer.NoAck,
+		"active":           consumer.Active,
+		"activity_status":  status,
+		"consumer_timeout": consumer.Timeout.Milliseconds(),
+		"exclusive":        consumer.Exclusive,
+		"prefetch_count":   consumer.Prefetch,
+	}
+}
+
+func (c *call) channelsIn(sessions iter.Seq[session.Info]) iter.Seq[element] {
+	return func(yield func(element) bool) {
+		for s := range sessions {
+			for i := range s.Channels {
+				if !yield(func() fields { return c.describeChannel(&s, &s.Channels[i]) }) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func listChannels(c *call) (any, error) {
-	var all pages
 	found, err := c.sessionsHere()
-	for _, s := range found {
-		for _, ch := range s.Channels {
-			all = append(all, c.describeChannel(&s, &ch))
-		}
-	}
-	return all, err
+	return pages(c.channelsIn(found)), err
 }
 
 func channelsOf(c *call) (any, error) {
@@ -90,12 +93,7 @@ func channelsOf(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all list
-	s := found.Info()
-	for _, ch := range s.Channels {
-		all = append(all, c.describeChannel(&s, &ch))
-	}
-	return all, nil
+	return list(c.channelsIn(slices.Values([]session.Info{found.Info()}))), nil
 }
 
 func getChannel(c *call) (any, error) {
@@ -105,8 +103,12 @@ func getChannel(c *call) (any, error) {
 			if channelName(&s, &ch) != c.PathValue("name") {
 				continue
 			}
+			consumers := []fields{}
+			for _, consumer := range ch.Consumers {
+				consumers = append(consumers, describeConsumer(&s, &ch, &consumer))
+			}
 			return c.describeChannel(&s, &ch).with(fields{
-				"consumer_details": describeConsumers(&s, &ch), "deliveries": list{}, "publishes": list{},
+				"consumer_details": consumers, "deliveries": []fields{}, "publishes": []fields{},
 			}), c.owns(s.User)
 		}
 	}
@@ -122,27 +124,35 @@ func listConsumers(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all list
-	for _, v := range vhosts {
-		all = append(all, c.consumersIn(v.Name(), "")...)
-	}
-	return all, nil
+	return list(func(yield func(element) bool) {
+		for _, v := range vhosts {
+			for consumer := range c.consumersIn(v.Name(), "") {
+				if !yield(consumer) {
+					return
+				}
+			}
+		}
+	}), nil
 }
 
 // consumersIn returns the consumers in a virtual host, of one queue or, without a name, of all.
-func (c *call) consumersIn(host, queue string) list {
-	all := list{}
-	for _, found := range c.node.Sessions() {
-		s := found.Info()
-		if s.VHost != host {
-			continue
-		}
-		for _, ch := range s.Channels {
-			ch.Consumers = slices.DeleteFunc(ch.Consumers, func(consumer session.ConsumerInfo) bool {
-				return queue != "" && consumer.Queue != queue
-			})
-			all = append(all, describeConsumers(&s, &ch)...)
+func (c *call) consumersIn(host, queue string) iter.Seq[element] {
+	return func(yield func(element) bool) {
+		for _, found := range c.node.Sessions() {
+			s := found.Info()
+			if s.VHost != host {
+				continue
+			}
+			for _, ch := range s.Channels {
+				for _, consumer := range ch.Consumers {
+					if queue != "" && consumer.Queue != queue {
+						continue
+					}
+					if !yield(func() fields { return describeConsumer(&s, &ch, &consumer) }) {
+						return
+					}
+				}
+			}
 		}
 	}
-	return all
 }

@@ -2,7 +2,7 @@ package management
 
 import (
 	"cmp"
-	"slices"
+	"iter"
 
 	"github.com/reprisemq/reprise/broker/internal/session"
 )
@@ -62,36 +62,43 @@ func (c *call) describeConnection(s session.Info) fields {
 
 // sessions returns what the user may see of the connections: their own or, as a monitor, all. Those that have not yet said
 // who they are belong to nobody.
-func (c *call) sessions() []session.Info {
-	var all []session.Info
-	for _, s := range c.node.Sessions() {
-		if info := s.Info(); c.is(monitor) || info.User == c.user.Name {
-			all = append(all, info)
+func (c *call) sessions() iter.Seq[session.Info] {
+	return func(yield func(session.Info) bool) {
+		for _, s := range c.node.Sessions() {
+			if info := s.Info(); (c.is(monitor) || info.User == c.user.Name) && !yield(info) {
+				return
+			}
 		}
 	}
-	return all
 }
 
 // sessionsHere is sessions in the virtual host of the path.
-func (c *call) sessionsHere() ([]session.Info, error) {
-	all := c.sessions()
+func (c *call) sessionsHere() (iter.Seq[session.Info], error) {
 	if c.PathValue("vhost") == "" {
-		return all, nil
+		return c.sessions(), nil
 	}
 	v, err := c.vhost()
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(s session.Info) bool { return s.VHost != v.Name() }), nil
+	return func(yield func(session.Info) bool) {
+		for s := range c.sessions() {
+			if s.VHost == v.Name() && !yield(s) {
+				return
+			}
+		}
+	}, nil
 }
 
 func listConnections(c *call) (any, error) {
-	var all pages
 	found, err := c.sessionsHere()
-	for _, s := range found {
-		all = append(all, c.describeConnection(s))
-	}
-	return all, err
+	return pages(func(yield func(element) bool) {
+		for s := range found {
+			if !yield(func() fields { return c.describeConnection(s) }) {
+				return
+			}
+		}
+	}), err
 }
 
 // owns returns an error unless a connection of that user is the caller's, who may be an administrator.
@@ -130,13 +137,17 @@ func (c *call) shut(s *session.Session) {
 }
 
 func connectionsOf(c *call) (any, error) {
-	var all list
-	for _, s := range c.sessions() {
-		if s.User == c.PathValue("user") {
-			all = append(all, fields{"name": s.Name, "vhost": s.VHost, "user": s.User, "node": NodeName})
+	user := c.PathValue("user")
+	return list(func(yield func(element) bool) {
+		for s := range c.sessions() {
+			if s.User != user {
+				continue
+			}
+			if !yield(func() fields { return fields{"name": s.Name, "vhost": s.VHost, "user": s.User, "node": NodeName} }) {
+				return
+			}
 		}
-	}
-	return all, nil
+	}), nil
 }
 
 func closeConnectionsOf(c *call) (any, error) {

@@ -1,6 +1,8 @@
 package management
 
 import (
+	"sync"
+
 	"github.com/reprisemq/reprise/broker/internal/node"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
@@ -32,7 +34,7 @@ func origin(format, explanation string) fields {
 
 // export returns GET /api/definitions.
 func export(n *node.Node) fields {
-	vhosts, permissions := list{}, list{}
+	vhosts, permissions := []fields{}, []fields{}
 	for _, v := range n.VHosts() {
 		vhosts = append(vhosts, fields{"name": v.Name(), "limits": fields{}, "metadata": metadata(v)})
 	}
@@ -41,20 +43,20 @@ func export(n *node.Node) fields {
 	}
 	return origin("cluster", "Definitions of cluster '"+NodeName+"'").with(declared(n.VHosts()...)).with(fields{
 		"original_cluster_name": NodeName,
-		"users":                 listUsers(n.Access.Users()),
+		"users":                 list(listUsers(n.Access.Users())),
 		"vhosts":                vhosts,
 		"permissions":           permissions,
-		"topic_permissions":     list{},
-		"global_parameters":     list{clusterTags()},
+		"topic_permissions":     []fields{},
+		"global_parameters":     []fields{clusterTags()},
 	})
 }
 
 // exportVHost returns GET /api/definitions/{vhost}. Its objects name no virtual host, so that they fit any.
 func exportVHost(v *vhost.VHost) fields {
 	objects, m := declared(v), metadata(v)
-	for _, all := range objects {
-		for _, object := range all.(list) {
-			delete(object, "vhost")
+	for name, all := range objects {
+		if all, ok := all.(list); ok {
+			objects[name] = all.without("vhost")
 		}
 	}
 	return origin("single_virtual_host", "Definitions of virtual host '"+v.Name()+"'").with(objects).with(fields{
@@ -64,33 +66,78 @@ func exportVHost(v *vhost.VHost) fields {
 
 // declared returns the objects of virtual hosts that were declared, and do not belong to one connection.
 func declared(vhosts ...*vhost.VHost) fields {
-	queues, exchanges, bindings := list{}, list{}, list{}
-	for _, v := range vhosts {
-		owned := make(map[string]bool)
-		for _, q := range v.Queues() {
-			if q.Owner != nil {
-				owned[q.Name()] = true
-				continue
-			}
-			queues = append(queues, declaredQueue(v, q))
+	// All of one moment, as far as that goes: a binding of a queue that is not there could not be imported.
+	taken := sync.OnceValue(func() (all []snapshot) {
+		for _, v := range vhosts {
+			all = append(all, snapshot{v, v.Queues(), v.Exchanges(), v.Bindings()})
 		}
-		for _, x := range v.Exchanges() {
-			if predeclared(x.Name) {
-				continue
-			}
-			exchange := describeExchange(v, x)
-			if !x.Internal {
-				delete(exchange, "internal")
-			}
-			exchanges = append(exchanges, exchange)
-		}
-		for _, b := range v.Bindings() {
-			if b.ToExchange || !owned[b.Destination] {
-				binding := describeBinding(v, b)
-				delete(binding, "properties_key")
-				bindings = append(bindings, binding)
+		return all
+	})
+	each := func(objects func(snapshot, func(element) bool)) list {
+		return func(yield func(element) bool) {
+			more := true
+			for _, s := range taken() {
+				objects(s, func(e element) bool {
+					more = more && yield(e)
+					return more
+				})
 			}
 		}
 	}
-	return fields{"queues": queues, "exchanges": exchanges, "bindings": bindings, "parameters": list{}, "policies": list{}}
+	return fields{
+		"queues": each(snapshot.declaredQueues), "exchanges": each(snapshot.declaredExchanges),
+		"bindings": each(snapshot.declaredBindings), "parameters": []fields{}, "policies": []fields{},
+	}
+}
+
+// snapshot is what a virtual host has at a moment.
+type snapshot struct {
+	vhost     *vhost.VHost
+	queues    []*vhost.Queue
+	exchanges []vhost.ExchangeInfo
+	bindings  []vhost.BindingInfo
+}
+
+func (s snapshot) declaredQueues(yield func(element) bool) {
+	for _, q := range s.queues {
+		if q.Owner == nil && !yield(func() fields { return declaredQueue(s.vhost, q) }) {
+			return
+		}
+	}
+}
+
+func (s snapshot) declaredExchanges(yield func(element) bool) {
+	for _, x := range s.exchanges {
+		if !predeclared(x.Name) && !yield(func() fields { return declaredExchange(s.vhost, x) }) {
+			return
+		}
+	}
+}
+
+func (s snapshot) declaredBindings(yield func(element) bool) {
+	owned := make(map[string]bool)
+	for _, q := range s.queues {
+		if q.Owner != nil {
+			owned[q.Name()] = true
+		}
+	}
+	for _, b := range s.bindings {
+		if (b.ToExchange || !owned[b.Destination]) && !yield(func() fields { return declaredBinding(s.vhost, b) }) {
+			return
+		}
+	}
+}
+
+func declaredExchange(v *vhost.VHost, x vhost.ExchangeInfo) fields {
+	exchange := describeExchange(v, x)
+	if !x.Internal {
+		delete(exchange, "internal")
+	}
+	return exchange
+}
+
+func declaredBinding(v *vhost.VHost, b vhost.BindingInfo) fields {
+	binding := describeBinding(v, b)
+	delete(binding, "properties_key")
+	return binding
 }

@@ -38,13 +38,15 @@ func listExchanges(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all pages
-	for _, v := range vhosts {
-		for _, x := range v.Exchanges() {
-			all = append(all, describeExchange(v, x))
+	return pages(func(yield func(element) bool) {
+		for _, v := range vhosts {
+			for _, x := range v.Exchanges() {
+				if !yield(func() fields { return describeExchange(v, x) }) {
+					return
+				}
+			}
 		}
-	}
-	return all, nil
+	}), nil
 }
 
 // exchangeName reads the name of an exchange as paths have it.
@@ -78,7 +80,7 @@ func getExchange(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return describeExchange(v, x).with(fields{"incoming": list{}, "outgoing": list{}}), nil
+	return describeExchange(v, x).with(fields{"incoming": []fields{}, "outgoing": []fields{}}), nil
 }
 
 // exchangeSettings are the body of PUT.

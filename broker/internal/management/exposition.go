@@ -1,7 +1,7 @@
 package management
 
 import (
-	"net/http"
+	"io"
 	"strconv"
 	"strings"
 )
@@ -12,11 +12,18 @@ const expositionType = "text/plain; version=0.0.4; charset=utf-8"
 
 // exposition is a text in that format. It takes so few lines to write that a client library would bring more along than it
 // saves: that is for programs that count as they go, and here everything is counted already.
-type exposition struct{ text []byte }
+type exposition struct {
+	w    io.Writer
+	text []byte // to be sent
+	err  error
+}
 
-func (e *exposition) write(w http.ResponseWriter) {
-	w.Header().Set("Content-Type", expositionType)
-	_, _ = w.Write(e.text) // if it fails, there is nobody left to tell
+// send sends the text so far.
+func (e *exposition) send() {
+	if e.err == nil {
+		_, e.err = e.w.Write(e.text)
+	}
+	e.text = e.text[:0]
 }
 
 type label struct{ name, value string }
@@ -31,6 +38,9 @@ func (e *exposition) family(name, kind, help string) {
 func (e *exposition) sample(name string, l labels, value int64) {
 	e.name(name, l)
 	e.text = append(strconv.AppendInt(e.text, value, 10), '\n')
+	if len(e.text) >= partSize {
+		e.send()
+	}
 }
 
 func (e *exposition) sampleFloat(name string, l labels, value float64) {

@@ -23,12 +23,17 @@
 // error. A
 // rate is the average between two looks at the same thing, five seconds apart at the least: nothing runs in between.
 //
+// # What it costs
+//
+// A list is made while it is written, one element after the other, and definitions are decoded in the same way. Of a user's
+// calls with a list or with a large body, two are answered at a time, and the others wait. An answer that fails in the
+// middle is cut off.
+//
 // Definitions are in RabbitMQ's format. [Import] refuses as a whole what has in it something that cannot be had here, such
 // as a policy: a topology without it would do something else.
 package management
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -60,6 +65,7 @@ type Handler struct {
 	listeners func() []net.Addr
 	log       *slog.Logger
 	rates     rates
+	turns     turns
 	mux       *http.ServeMux
 	guarded   http.Handler
 }
@@ -125,9 +131,10 @@ type call struct {
 	h    *Handler
 	node *node.Node
 	user access.User
+	done func() // gives the turn back; nil: the call has none
 }
 
-// endpoint answers a call. An answer is written as JSON with status 200, unless it is one of those below or an exposition.
+// endpoint answers a call. An answer is written as JSON with status 200, unless it is one of those below or a scrape.
 type endpoint func(*call) (any, error)
 
 // The answers without a body.
@@ -153,7 +160,12 @@ func (h *Handler) handle(pattern string, may privilege, answer endpoint) {
 			h.fail(w, r, err)
 			return
 		}
-		value, err := answer(c)
+		defer c.end()
+		err := c.begin()
+		var value any
+		if err == nil {
+			value, err = answer(c)
+		}
 		if err == nil && r.Method != http.MethodGet && h.node.Sync(r.Context()) != nil {
 			err = notKept
 		}
@@ -164,46 +176,6 @@ func (h *Handler) handle(pattern string, may privilege, answer endpoint) {
 			h.fail(w, r, err)
 		}
 	})
-}
-
-func (c *call) reply(w http.ResponseWriter, value any) error {
-	switch value := value.(type) {
-	case created:
-		if value.location != "" {
-			w.Header().Set("Location", value.location)
-		}
-		w.WriteHeader(http.StatusCreated)
-		return nil
-	case done:
-		w.WriteHeader(http.StatusNoContent)
-		return nil
-	case *exposition:
-		value.write(w)
-		return nil
-	}
-	value, err := c.shape(value)
-	if err != nil {
-		return err
-	}
-	write(w, http.StatusOK, value)
-	return nil
-}
-
-func write(w http.ResponseWriter, status int, value any) {
-	var body bytes.Buffer
-	e := json.NewEncoder(&body)
-	e.SetEscapeHTML(false) // names have ">" in them, and nobody takes this for a page
-	if err := e.Encode(value); err != nil {
-		status = http.StatusInternalServerError
-		body.Reset()
-		body.WriteString(`{"error":"internal_server_error","reason":"not JSON"}`)
-	}
-	header := w.Header()
-	header.Set("Content-Type", "application/json")
-	header.Set("Cache-Control", "no-cache")
-	header.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(bytes.TrimSuffix(body.Bytes(), []byte("\n"))) // if it fails, there is nobody left to tell
 }
 
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
@@ -315,9 +287,9 @@ func (c *call) decode(v any, needed ...string) error {
 	if err != nil {
 		return wrongBody(err)
 	}
-	var given map[string]any
+	var given map[string]json.RawMessage
 	_ = json.Unmarshal(body, &given) // null has no fields
-	needed = slices.DeleteFunc(needed, func(name string) bool { return given[name] != nil })
+	needed = slices.DeleteFunc(needed, func(name string) bool { return len(given[name]) > 0 && string(given[name]) != "null" })
 	if len(needed) > 0 {
 		return missingKeys(needed...)
 	}

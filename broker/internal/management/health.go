@@ -39,7 +39,7 @@ func unhealthy(reason string, checked fields) error {
 }
 
 func checkAlarms(c *call) (any, error) {
-	var all list
+	var all []fields
 	for _, resource := range c.node.Alarms.Resources() {
 		all = append(all, fields{"node": NodeName, "resource": resource})
 	}

@@ -14,18 +14,54 @@ import (
 )
 
 // imported is what definitions may hold, of a cluster or of one virtual host. What it does not name says where they come
-// from, and is passed over.
+// from, and is passed over. A list is decoded element by element, since its elements take much more memory than their text.
 type imported struct {
-	Users            []importedUser      `json:"users"`
-	VHosts           []importedVHost     `json:"vhosts"`
-	Permissions      []access.Permission `json:"permissions"`
-	Queues           []importedQueue     `json:"queues"`
-	Exchanges        []importedExchange  `json:"exchanges"`
-	Bindings         []importedBinding   `json:"bindings"`
-	TopicPermissions []unsupported       `json:"topic_permissions"`
-	Parameters       []unsupported       `json:"parameters"`
-	GlobalParameters []unsupported       `json:"global_parameters"`
-	Policies         []unsupported       `json:"policies"`
+	Users            section[importedUser]      `json:"users"`
+	VHosts           section[importedVHost]     `json:"vhosts"`
+	Permissions      section[access.Permission] `json:"permissions"`
+	Queues           section[importedQueue]     `json:"queues"`
+	Exchanges        section[importedExchange]  `json:"exchanges"`
+	Bindings         section[importedBinding]   `json:"bindings"`
+	TopicPermissions section[unsupported]       `json:"topic_permissions"`
+	Parameters       section[unsupported]       `json:"parameters"`
+	GlobalParameters section[unsupported]       `json:"global_parameters"`
+	Policies         section[unsupported]       `json:"policies"`
+}
+
+// section is the text of a list of definitions.
+type section[T any] struct{ text []byte }
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (s *section[T]) UnmarshalJSON(b []byte) error {
+	s.text = bytes.Clone(b)
+	if b[0] != '[' && string(b) != "null" {
+		var list []json.RawMessage
+		return json.Unmarshal(b, &list)
+	}
+	return nil
+}
+
+// each calls a function with each element, until it returns an error. The function must not keep the pointer.
+func (s *section[T]) each(name string, do func(*T) error) error {
+	if len(s.text) == 0 || s.text[0] != '[' {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(s.text))
+	_, _ = d.Token() // the bracket; that the text is JSON is known
+	element := new(T)
+	for d.More() {
+		*element = *new(T)
+		if err := d.Decode(element); err != nil {
+			if at, ok := err.(*json.UnmarshalTypeError); ok {
+				at.Field = strings.TrimSuffix(name+"."+at.Field, ".")
+			}
+			return wrongDefinitions(err)
+		}
+		if err := do(element); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type importedUser struct {
@@ -136,13 +172,7 @@ func Import(n *node.Node, definitions []byte) error {
 func parseDefinitions(definitions []byte) (*imported, error) {
 	d := new(imported)
 	if err := json.Unmarshal(definitions, d); err != nil {
-		if f, ok := err.(*failure); ok {
-			return nil, f
-		}
-		if at, ok := err.(*json.UnmarshalTypeError); ok && at.Field != "" {
-			return nil, badRequest(fmt.Sprintf("%s is a %s and should be a %s", at.Field, at.Value, jsonName(at.Type)))
-		}
-		return nil, badRequest("failed_to_parse_json")
+		return nil, wrongDefinitions(err)
 	}
 	if string(bytes.TrimSpace(definitions)) == "null" {
 		return nil, badRequest("failed_to_parse_json")
@@ -150,10 +180,21 @@ func parseDefinitions(definitions []byte) (*imported, error) {
 	return d, nil
 }
 
+// wrongDefinitions returns what is said of definitions that cannot be decoded.
+func wrongDefinitions(err error) error {
+	if f, ok := err.(*failure); ok {
+		return f
+	}
+	if at, ok := err.(*json.UnmarshalTypeError); ok && at.Field != "" {
+		return badRequest(fmt.Sprintf("%s is a %s and should be a %s", at.Field, at.Value, jsonName(at.Type)))
+	}
+	return badRequest("failed_to_parse_json")
+}
+
 // apply imports definitions: those of a cluster or, into a virtual host, one's own, whatever its name was.
 func (d *imported) apply(n *node.Node, into *vhost.VHost) error {
 	if into != nil {
-		d.Users, d.VHosts, d.Permissions = nil, nil, nil
+		d.Users, d.VHosts, d.Permissions = section[importedUser]{}, section[importedVHost]{}, section[access.Permission]{}
 	}
 	if err := d.check(n, into); err != nil {
 		return err
@@ -180,60 +221,94 @@ var harmless = []string{"cluster_tags", "cluster_name", "internal_cluster_id", "
 func (d *imported) check(n *node.Node, into *vhost.VHost) error {
 	for _, part := range []struct {
 		name  string
-		items []unsupported
+		items *section[unsupported]
 	}{
-		{"policies", d.Policies},
-		{"parameters", d.Parameters},
-		{"topic_permissions", d.TopicPermissions},
-		{"global_parameters", slices.DeleteFunc(slices.Clone(d.GlobalParameters), func(u unsupported) bool {
-			return slices.Contains(harmless, u.Name)
-		})},
+		{"policies", &d.Policies},
+		{"parameters", &d.Parameters},
+		{"topic_permissions", &d.TopicPermissions},
+		{"global_parameters", &d.GlobalParameters},
 	} {
-		if len(part.items) > 0 {
-			return badRequest(fmt.Sprintf("%s are not supported, and there are %d of them (the first: %v): "+
-				"nothing was imported; take them out of the definitions to import the rest", part.name, len(part.items), part.items[0]))
+		if err := refuseAny(part.name, part.items); err != nil {
+			return err
 		}
 	}
-	for _, u := range d.Users {
-		if len(u.Limits) > 0 {
-			return badRequest("limits of users are not supported, and user " + u.Name + " has some: nothing was imported")
-		}
-		if _, err := u.user(u.Name); err != nil {
-			return of("user", u.Name, err)
-		}
+	if err := d.Users.each("users", (*importedUser).check); err != nil {
+		return err
 	}
-	for _, v := range d.VHosts {
-		if len(v.Limits) > 0 {
-			return badRequest("limits of virtual hosts are not supported, and " + v.Name + " has some: nothing was imported")
-		}
-		if err := v.settings().check(); err != nil {
-			return of("vhost", v.Name, err)
-		}
+	hosts := make(map[string]bool) // that exist or are defined
+	err := d.VHosts.each("vhosts", func(v *importedVHost) error {
+		hosts[v.Name] = true
+		return v.check()
+	})
+	if err != nil {
+		return err
 	}
-	return d.checkVHosts(n, into)
+	for _, v := range n.VHosts() {
+		hosts[v.Name()] = true
+	}
+	return d.checkVHosts(func(name string) error {
+		if into != nil || hosts[name] {
+			return nil
+		}
+		return badRequest(fmt.Sprintf("Please create virtual host %q prior to importing definitions.", name))
+	})
 }
 
-func (d *imported) checkVHosts(n *node.Node, into *vhost.VHost) error {
-	if into != nil {
+// refuseAny returns an error that counts the items, if there is any that does something.
+func refuseAny(name string, items *section[unsupported]) error {
+	count, first := 0, unsupported{}
+	err := items.each(name, func(u *unsupported) error {
+		if name == "global_parameters" && slices.Contains(harmless, u.Name) {
+			return nil
+		}
+		if count++; count == 1 {
+			first = *u
+		}
 		return nil
+	})
+	if err != nil || count == 0 {
+		return err
 	}
-	var names []string
-	for _, q := range d.Queues {
-		names = append(names, q.VHost)
+	return badRequest(fmt.Sprintf("%s are not supported, and there are %d of them (the first: %v): "+
+		"nothing was imported; take them out of the definitions to import the rest", name, count, first))
+}
+
+func (u *importedUser) check() error {
+	if len(u.Limits) > 0 {
+		return badRequest("limits of users are not supported, and user " + u.Name + " has some: nothing was imported")
 	}
-	for _, x := range d.Exchanges {
-		names = append(names, x.VHost)
+	if _, err := u.user(u.Name); err != nil {
+		return of("user", u.Name, err)
 	}
-	for _, b := range d.Bindings {
-		names = append(names, b.VHost)
+	return nil
+}
+
+func (v *importedVHost) check() error {
+	if len(v.Limits) > 0 {
+		return badRequest("limits of virtual hosts are not supported, and " + v.Name + " has some: nothing was imported")
 	}
-	for _, p := range d.Permissions {
-		names = append(names, p.VHost)
+	if err := v.settings().check(); err != nil {
+		return of("vhost", v.Name, err)
 	}
-	for _, name := range names {
-		defined := slices.ContainsFunc(d.VHosts, func(v importedVHost) bool { return v.Name == name })
-		if !defined && n.VHost(name) == nil {
-			return badRequest(fmt.Sprintf("Please create virtual host %q prior to importing definitions.", name))
+	return nil
+}
+
+// checkVHosts decodes all that is in a virtual host, and checks which.
+func (d *imported) checkVHosts(check func(name string) error) error {
+	for _, step := range []func() error{
+		func() error { return d.Queues.each("queues", func(q *importedQueue) error { return check(q.VHost) }) },
+		func() error {
+			return d.Exchanges.each("exchanges", func(x *importedExchange) error { return check(x.VHost) })
+		},
+		func() error {
+			return d.Bindings.each("bindings", func(b *importedBinding) error { return check(b.VHost) })
+		},
+		func() error {
+			return d.Permissions.each("permissions", func(p *access.Permission) error { return check(p.VHost) })
+		},
+	} {
+		if err := step(); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -3,13 +3,14 @@ package management
 import (
 	"log/slog"
 
+	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/node"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
 func (d *imported) addUsers(n *node.Node) error {
-	for _, u := range d.Users {
+	return d.Users.each("users", func(u *importedUser) error {
 		user, err := u.user(u.Name)
 		if err == nil {
 			err = n.Access.SetUser(user)
@@ -17,8 +18,8 @@ func (d *imported) addUsers(n *node.Node) error {
 		if err != nil {
 			return of("user", u.Name, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // settings are in the metadata, or, in exports of before RabbitMQ 3.8, beside the name.
@@ -30,46 +31,46 @@ func (v *importedVHost) settings() *vhostSettings {
 }
 
 func (d *imported) addVHosts(n *node.Node) error {
-	for _, v := range d.VHosts {
+	return d.VHosts.each("vhosts", func(v *importedVHost) error {
 		n.AddVHost(v.Name)
 		host := n.VHost(v.Name)
 		if host == nil {
 			return node.ErrClosed
 		}
 		v.settings().apply(host)
-	}
-	return nil
+		return nil
+	})
 }
 
 func (d *imported) addPermissions(n *node.Node) error {
-	for _, p := range d.Permissions {
-		if err := n.Access.SetPermission(p); err != nil {
+	return d.Permissions.each("permissions", func(p *access.Permission) error {
+		if err := n.Access.SetPermission(*p); err != nil {
 			return of("permission of user", p.User, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func (d *imported) addExchanges(n *node.Node, into *vhost.VHost) error {
-	for _, x := range d.Exchanges {
+	return d.Exchanges.each("exchanges", func(x *importedExchange) error {
 		v := target(n, into, x.VHost)
 		if _, exists := v.Exchange(x.Name); exists || predeclared(x.Name) {
-			continue
+			return nil
 		}
 		declaration := x.declaration(x.Name)
 		declaration.Durable = x.Durable == nil || bool(*x.Durable)
 		if err := v.DeclareExchange(declaration); err != nil {
 			return of("exchange", x.Name, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func (d *imported) addQueues(n *node.Node, into *vhost.VHost) error {
-	for _, q := range d.Queues {
+	return d.Queues.each("queues", func(q *importedQueue) error {
 		v := target(n, into, q.VHost)
 		if v.FindQueue(q.Name) != nil {
-			continue
+			return nil
 		}
 		declaration := q.declaration(q.Name)
 		declaration.Durable = q.Durable == nil || bool(*q.Durable)
@@ -79,16 +80,16 @@ func (d *imported) addQueues(n *node.Node, into *vhost.VHost) error {
 		if _, err := v.DeclareQueue(declaration, nobody{}, func(string) error { return nil }); err != nil {
 			return of("queue", q.Name, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func (d *imported) addBindings(n *node.Node, into *vhost.VHost) error {
-	for _, b := range d.Bindings {
+	return d.Bindings.each("bindings", func(b *importedBinding) error {
 		v := target(n, into, b.VHost)
 		toExchange := b.DestinationType == toExchangeType
 		if !toExchange && v.FindQueue(b.Destination) == nil {
-			continue // RabbitMQ exports the bindings of exclusive queues, too, but not the queues
+			return nil // RabbitMQ exports the bindings of exclusive queues, too, but not the queues
 		}
 		err := v.Bind(vhost.BindingInfo{
 			Source: b.Source, Destination: b.Destination, ToExchange: toExchange, Key: b.RoutingKey, Arguments: amqpwire.Table(b.Arguments),
@@ -96,8 +97,8 @@ func (d *imported) addBindings(n *node.Node, into *vhost.VHost) error {
 		if err != nil {
 			return of("binding from", b.Source, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // target is the virtual host that something is imported into. That it exists has been checked; one that was deleted since

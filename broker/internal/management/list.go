@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -24,11 +26,45 @@ func (f fields) with(more fields) fields {
 	return f
 }
 
+// element makes an element of a list. A list of a hundred thousand queues is made while it is written, one element after
+// the other, so that none is kept.
+type element func() fields
+
 // list is an answer that the query can sort and reduce to columns.
-type list []fields
+type list iter.Seq[element]
 
 // pages is a list that is paged if the query asks for a page. RabbitMQ does not page the other lists.
-type pages []fields
+type pages iter.Seq[element]
+
+// stream is a list after the query was applied to it.
+type stream iter.Seq[fields]
+
+// listOf returns the list of elements that are there already.
+func listOf(all []fields) list {
+	return func(yield func(element) bool) {
+		for _, f := range all {
+			if !yield(func() fields { return f }) {
+				return
+			}
+		}
+	}
+}
+
+// without returns the list with elements that lack a field.
+func (l list) without(name string) list {
+	return func(yield func(element) bool) {
+		for build := range l {
+			lacking := func() fields {
+				f := build()
+				delete(f, name)
+				return f
+			}
+			if !yield(lacking) {
+				return
+			}
+		}
+	}
+}
 
 // whole returns the list of an endpoint for an endpoint that is not paged.
 func whole(answer endpoint) endpoint {
@@ -52,82 +88,76 @@ var badPage = badRequest("Pagination parameters are invalid")
 func (c *call) shape(value any) (any, error) {
 	query := c.URL.Query()
 	columns := query.Get("columns")
-	var items list
-	var paged bool
 	switch value := value.(type) {
 	case fields:
 		if c.Method == http.MethodGet {
 			return value.only(columns), nil
 		}
 		return value, nil
+	case []fields:
+		return c.shape(listOf(value))
 	case list:
-		items = value
+		s := selection{order: newOrder(query)}
+		return s.of(iter.Seq[element](value)).stream(columns), nil
 	case pages:
-		items, paged = list(value), query.Has("page")
-	default:
-		return value, nil
-	}
-	if items == nil {
-		items = list{} // which is not null in JSON
-	}
-	if by := query.Get("sort"); by != "" {
-		items.sort(by, query.Get("sort_reverse") == "true")
-	}
-	var page fields
-	if paged {
-		var err error
-		if items, page, err = paginate(items, query); err != nil {
-			return nil, err
+		if !query.Has("page") {
+			return c.shape(list(value))
 		}
+		return paginate(iter.Seq[element](value), query)
 	}
-	for i, item := range items {
-		items[i] = item.only(columns)
-	}
-	if paged {
-		return page.with(fields{"items": items}), nil
-	}
-	return items, nil
+	return value, nil
 }
 
-// paginate returns the items of the page that the query asks for, and where the page lies.
-func paginate(items list, query url.Values) (list, fields, error) {
+// stream returns what is written of a list.
+func (l list) stream(columns string) stream {
+	return func(yield func(fields) bool) {
+		for build := range l {
+			if !yield(build().only(columns)) {
+				return
+			}
+		}
+	}
+}
+
+// paginate returns the page that the query asks for.
+func paginate(all iter.Seq[element], query url.Values) (fields, error) {
 	number, err := strconv.Atoi(query.Get("page"))
 	if err != nil || number < 1 {
-		return nil, nil, badPage
+		return nil, badPage
 	}
 	size := defaultPageSize
 	if text := query.Get("page_size"); text != "" {
 		if size, err = strconv.Atoi(text); err != nil {
-			return nil, nil, badPage
+			return nil, badPage
 		}
 	}
 	if size < 1 || size > maxPageSize {
-		return nil, nil, &failure{http.StatusBadRequest, "invalid_pagination_parameters", fmt.Sprintf(
+		return nil, &failure{http.StatusBadRequest, "invalid_pagination_parameters", fmt.Sprintf(
 			"Invalid pagination parameters: page number %d, page size %d", number, size)}
 	}
-	total := len(items)
-	if items, err = items.named(query.Get("name"), query.Get("use_regex") == "true"); err != nil {
-		return nil, nil, err
+	s := selection{order: newOrder(query), first: min(number-1, math.MaxInt/size) * size, size: size}
+	if s.named, err = named(query.Get("name"), query.Get("use_regex") == "true"); err != nil {
+		return nil, err
 	}
-	count := (len(items) + size - 1) / size
+	items := s.of(all)
+	count := (s.found + size - 1) / size
 	if number > max(1, count) {
-		return nil, nil, &failure{
+		return nil, &failure{
 			http.StatusBadRequest, "page_out_of_range",
-			fmt.Sprintf("Page out of range, page: %d page size: %d, len: %d", number, size, len(items)),
+			fmt.Sprintf("Page out of range, page: %d page size: %d, len: %d", number, size, s.found),
 		}
 	}
-	page := fields{
-		"page": number, "page_size": size, "page_count": count, "total_count": total, "filtered_count": len(items),
-	}
-	items = items[(number-1)*size : min(number*size, len(items))]
-	page["item_count"] = len(items)
-	return items, page, nil
+	return fields{
+		"page": number, "page_size": size, "page_count": count, "total_count": s.total, "filtered_count": s.found,
+		"item_count": s.selected, "items": items.stream(query.Get("columns")),
+	}, nil
 }
 
-// named keeps the items with a text in the name, or with a name that matches.
-func (l list) named(text string, isRegex bool) (list, error) {
+// named returns the condition of names with a text in them or, with a regular expression, of names that match. It returns
+// nil if the text is empty.
+func named(text string, isRegex bool) (func(fields) bool, error) {
 	if text == "" {
-		return l, nil
+		return nil, nil
 	}
 	match := func(name string) bool { return strings.Contains(strings.ToLower(name), strings.ToLower(text)) }
 	if isRegex {
@@ -137,10 +167,80 @@ func (l list) named(text string, isRegex bool) (list, error) {
 		}
 		match = re.MatchString
 	}
-	return slices.DeleteFunc(l, func(item fields) bool {
+	return func(item fields) bool {
 		name, ok := item["name"].(string)
-		return !ok || !match(name)
-	}), nil
+		return ok && match(name)
+	}, nil
+}
+
+// order is how the query sorts a list. The zero value leaves it as it is.
+type order struct {
+	by      string
+	reverse bool
+}
+
+func newOrder(query url.Values) order {
+	return order{by: query.Get("sort"), reverse: query.Get("sort_reverse") == "true"}
+}
+
+// selection takes elements out of a list, in an order. It keeps the elements of the page or, to sort, a key of each.
+type selection struct {
+	order
+	named func(fields) bool // nil: all
+	first int               // of the page
+	size  int               // of the page; 0: all are selected
+
+	total, found, selected int // elements: of the list, with such a name, on the page
+}
+
+type keyed struct {
+	key   sortKey
+	build element
+}
+
+// of returns the selected elements.
+func (s *selection) of(all iter.Seq[element]) list {
+	if s.by == "" && s.size == 0 {
+		return list(all)
+	}
+	var kept []keyed
+	for build := range all {
+		s.total++
+		var item fields
+		if s.named != nil || s.by != "" {
+			item = build()
+		}
+		if s.named != nil && !s.named(item) {
+			continue
+		}
+		s.found++
+		switch {
+		case s.by != "":
+			kept = append(kept, keyed{newSortKey(item, s.by), build})
+		case s.found > s.first && len(kept) < s.size:
+			kept = append(kept, keyed{build: build})
+		}
+	}
+	if s.by != "" {
+		slices.SortStableFunc(kept, func(a, b keyed) int {
+			if s.reverse {
+				a, b = b, a
+			}
+			return a.key.compare(b.key)
+		})
+		if s.size > 0 {
+			first := min(s.first, len(kept))
+			kept = slices.Clone(kept[first:min(first+s.size, len(kept))])
+		}
+	}
+	s.selected = len(kept)
+	return func(yield func(element) bool) {
+		for _, k := range kept {
+			if !yield(k.build) {
+				return
+			}
+		}
+	}
 }
 
 // at returns a value by a name such as message_stats.publish_details.rate.
@@ -197,38 +297,33 @@ func (f fields) set(path string, value any) {
 	inner.set(rest, value)
 }
 
-func (l list) sort(by string, reverse bool) {
-	slices.SortStableFunc(l, func(a, b fields) int {
-		if reverse {
-			a, b = b, a
-		}
-		x, _ := a.at(by)
-		y, _ := b.at(by)
-		return compare(x, y)
-	})
+// sortKey is what is kept of an element to sort it: values of one type are ordered by value, values of several types by
+// type. A missing value is the least.
+type sortKey struct {
+	kind   reflect.Kind
+	number float64
+	text   string
 }
 
-// compare orders values of one type by value, and values of several types by type. A missing value is the least.
-func compare(a, b any) int {
-	if x, ok := number(a); ok {
-		if y, ok := number(b); ok {
-			return cmp.Compare(x, y)
-		}
+func newSortKey(item fields, by string) sortKey {
+	value, _ := item.at(by)
+	if n, ok := number(value); ok {
+		return sortKey{kind: reflect.Float64, number: n}
 	}
-	switch x := a.(type) {
+	key := sortKey{kind: reflect.ValueOf(value).Kind()}
+	switch v := value.(type) {
 	case string:
-		if y, ok := b.(string); ok {
-			return cmp.Compare(x, y)
-		}
+		key.text = v
 	case bool:
-		if y, ok := b.(bool); ok && x != y {
-			if y {
-				return -1
-			}
-			return 1
+		if v {
+			key.number = 1
 		}
 	}
-	return cmp.Compare(reflect.ValueOf(a).Kind(), reflect.ValueOf(b).Kind())
+	return key
+}
+
+func (k sortKey) compare(other sortKey) int {
+	return cmp.Or(cmp.Compare(k.kind, other.kind), cmp.Compare(k.number, other.number), cmp.Compare(k.text, other.text))
 }
 
 // number returns a value that is a number in JSON.

@@ -154,7 +154,7 @@ func getFrom(c *call) (any, error) {
 	}
 	var counter stats.Counter
 	defer c.count(v, &counter)
-	var all list
+	var all []element
 	var taken []*queue.Item
 	// What is given back is given back at the end, or the next message would be the same one again.
 	defer func() { settle(q, r.AckMode, taken) }()
@@ -185,14 +185,19 @@ func getFrom(c *call) (any, error) {
 			taken = append(taken, got)
 		}
 		counter.Out(q.Quorum(), redelivered, way)
-		m, err := r.describe(got.Message, encoded)
+		properties, err := describeProperties(encoded)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, m.with(fields{"redelivered": redelivered, "message_count": left}))
-		size += len(got.Message.Body)
+		m := got.Message
+		all = append(all, func() fields {
+			return r.describe(m).with(fields{
+				"properties": properties, "redelivered": redelivered, "message_count": left,
+			})
+		})
+		size += len(m.Body)
 	}
-	return all, nil
+	return list(slices.Values(all)), nil
 }
 
 func settle(q *vhost.Queue, ackMode string, items []*queue.Item) {
@@ -210,15 +215,14 @@ func settle(q *vhost.Queue, ackMode string, items []*queue.Item) {
 }
 
 // describe returns a message that came out of a queue.
-func (r *retrieval) describe(m *queue.Message, encoded []byte) (fields, error) {
+func (r *retrieval) describe(m *queue.Message) fields {
 	shown := m.Body[:min(int(r.Truncate), len(m.Body))]
 	payload, encoding := string(shown), "string"
 	if r.Encoding == "base64" || !utf8.Valid(shown) {
 		payload, encoding = base64.StdEncoding.EncodeToString(shown), "base64"
 	}
-	properties, err := describeProperties(encoded)
 	return fields{
 		"payload_bytes": len(m.Body), "payload": payload, "payload_encoding": encoding,
-		"exchange": m.Exchange, "routing_key": m.RoutingKey, "properties": properties,
-	}, err
+		"exchange": m.Exchange, "routing_key": m.RoutingKey,
+	}
 }

@@ -16,18 +16,31 @@ import (
 // Metrics serves what there is to know of a node in Prometheus' text format, under the names that RabbitMQ's plugin has
 // for it. Queues are summed up, unless the path ends in /per-object: then each is there by itself.
 func Metrics(n *node.Node) http.Handler {
+	var turns turns
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		expose(n, strings.HasSuffix(r.URL.Path, "/per-object")).write(w)
+		end, err := turns.take(r.Context(), "")
+		if err != nil {
+			return // there is nobody left to tell
+		}
+		defer end()
+		scrape{n, strings.HasSuffix(r.URL.Path, "/per-object")}.write(w)
 	})
 }
 
-func expose(n *node.Node, perObject bool) *exposition {
-	var e exposition
-	e.node(n)
-	e.queues(n, perObject)
-	e.sessions(n)
-	e.global(n)
-	return &e
+// scrape is the answer with the metrics of a node.
+type scrape struct {
+	node      *node.Node
+	perObject bool
+}
+
+func (s scrape) write(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", expositionType)
+	e := exposition{w: w}
+	e.node(s.node)
+	e.queues(s.node, s.perObject)
+	e.sessions(s.node)
+	e.global(s.node)
+	e.send()
 }
 
 func (e *exposition) node(n *node.Node) {
@@ -100,7 +113,9 @@ func queueCounter(name, help string, k stats.Kind) queueMetric {
 	return queueMetric{"rabbitmq_queue_" + name, "counter", help, func(s *queue.Stats) int64 { return int64(s.Counts.Of(k)) }}
 }
 
-var queueMetrics = []queueMetric{
+const queueMetricCount = 15
+
+var queueMetrics = [queueMetricCount]queueMetric{
 	queueGauge("messages_ready", "Messages ready to be delivered to consumers",
 		func(s *queue.Stats) int64 { return int64(s.Ready) }),
 	queueGauge("messages_unacked", "Messages delivered to consumers but not yet acknowledged",
@@ -135,29 +150,38 @@ var queueMetrics = []queueMetric{
 
 func (e *exposition) queues(n *node.Node, perObject bool) {
 	type counted struct {
-		labels labels
-		stats  queue.Stats
+		vhost, queue string
+		values       [queueMetricCount]int64
 	}
-	var all []counted
+	var all []counted // if each is to be shown
+	var sums [queueMetricCount]int64
+	queues := 0
 	for _, v := range n.VHosts() {
 		for _, q := range v.Queues() {
-			all = append(all, counted{labels{{"vhost", v.Name()}, {"queue", q.Name()}}, q.Stats()})
-		}
-	}
-	for _, m := range queueMetrics {
-		e.family(m.name, m.kind, m.help)
-		sum := int64(0)
-		for i := range all {
-			value := m.of(&all[i].stats)
-			if sum += value; perObject {
-				e.sample(m.name, all[i].labels, value)
+			one, s := counted{vhost: v.Name(), queue: q.Name()}, q.Stats()
+			for i, m := range queueMetrics {
+				one.values[i] = m.of(&s)
+				sums[i] += one.values[i]
+			}
+			if queues++; perObject {
+				all = append(all, one)
 			}
 		}
+	}
+	for i, m := range queueMetrics {
+		e.family(m.name, m.kind, m.help)
 		if !perObject {
-			e.sample(m.name, nil, sum)
+			e.sample(m.name, nil, sums[i])
+			continue
+		}
+		for _, one := range all {
+			if e.err != nil {
+				return
+			}
+			e.sample(m.name, labels{{"vhost", one.vhost}, {"queue", one.queue}}, one.values[i])
 		}
 	}
-	e.gauge("rabbitmq_queues", "Queues available", int64(len(all)))
+	e.gauge("rabbitmq_queues", "Queues available", int64(queues))
 }
 
 func (e *exposition) sessions(n *node.Node) {

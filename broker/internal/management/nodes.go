@@ -29,7 +29,7 @@ func (c *call) describeNode() fields {
 		"processors":               runtime.GOMAXPROCS(0),
 		"exchange_types":           exchangeTypes(),
 		"auth_mechanisms":          authMechanisms(),
-		"applications": list{{
+		"applications": []fields{{
 			"name": "reprise", "description": "Reprise, an embedded broker that does as this version of RabbitMQ does", "version": Version,
 		}},
 		"contexts":            c.contexts(),

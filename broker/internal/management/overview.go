@@ -30,12 +30,12 @@ func overview(c *call) (any, error) {
 		"churn_rates":                       fields{},
 		"statistics_db_event_queue":         0,
 		"node":                              NodeName,
-		"listeners":                         list{},
-		"contexts":                          list{},
+		"listeners":                         []fields{},
+		"contexts":                          []fields{},
 	}
 	if c.is(monitor) {
 		o["churn_rates"] = c.churn()
-		listeners, contexts := list{}, list{}
+		listeners, contexts := []fields{}, []fields{}
 		for _, l := range c.listening() {
 			listeners = append(listeners, fields{
 				"node": NodeName, "protocol": l.protocol, "ip_address": l.ip, "port": l.port, "tls": l.tls, "socket_opts": fields{},
@@ -65,7 +65,7 @@ func overview(c *call) (any, error) {
 	if c.is(monitor) {
 		messages = c.node.Stats.Messages.Counts() // those of deleted virtual hosts, too
 	}
-	for _, s := range c.sessions() {
+	for s := range c.sessions() {
 		connections++
 		channels += len(s.Channels)
 		for _, ch := range s.Channels {

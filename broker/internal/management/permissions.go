@@ -34,8 +34,8 @@ func describePermission(p access.Permission) fields {
 	return fields{"user": p.User, "vhost": p.VHost, "configure": p.Configure, "write": p.Write, "read": p.Read}
 }
 
-func (c *call) permissionsWhere(wanted func(access.Permission) bool) list {
-	var all list
+func (c *call) permissionsWhere(wanted func(access.Permission) bool) []fields {
+	var all []fields
 	for _, p := range c.node.Access.Permissions() {
 		if wanted(p) {
 			all = append(all, describePermission(p))
@@ -45,7 +45,7 @@ func (c *call) permissionsWhere(wanted func(access.Permission) bool) list {
 }
 
 // permission returns the one of the path, or none.
-func (c *call) permission() list {
+func (c *call) permission() []fields {
 	return c.permissionsWhere(func(p access.Permission) bool {
 		return p.VHost == c.PathValue("vhost") && p.User == c.PathValue("user")
 	})

@@ -77,7 +77,7 @@ func describeProperties(encoded []byte) (any, error) {
 		return nil, fmt.Errorf("a message's properties: %w", err)
 	}
 	if parsed.Flags == 0 {
-		return list{}, nil
+		return []fields{}, nil
 	}
 	all := fields{}
 	for _, property := range allProperties {

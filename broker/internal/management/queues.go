@@ -109,13 +109,15 @@ func listQueues(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all pages
-	for _, v := range vhosts {
-		for _, q := range v.Queues() {
-			all = append(all, c.describeQueue(v, q))
+	return pages(func(yield func(element) bool) {
+		for _, v := range vhosts {
+			for _, q := range v.Queues() {
+				if !yield(func() fields { return c.describeQueue(v, q) }) {
+					return
+				}
+			}
 		}
-	}
-	return all, nil
+	}), nil
 }
 
 // queue returns the queue of the path.
@@ -136,9 +138,12 @@ func getQueue(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	consumers := c.consumersIn(v.Name(), q.Name())
+	consumers := []fields{}
+	for consumer := range c.consumersIn(v.Name(), q.Name()) {
+		consumers = append(consumers, consumer())
+	}
 	detail := c.describeQueue(v, q).with(fields{
-		"consumer_details": consumers, "deliveries": list{}, "incoming": list{},
+		"consumer_details": consumers, "deliveries": []fields{}, "incoming": []fields{},
 		"policy": nil, "operator_policy": nil, "single_active_consumer_tag": nil,
 	})
 	if s, ok := q.Owner.(*session.Session); ok {

@@ -10,7 +10,7 @@ import (
 
 func (h *Handler) system() {
 	h.handle("GET /api/overview", anyone, overview)
-	h.handle("GET /api/nodes", monitor, func(c *call) (any, error) { return list{c.describeNode()}, nil })
+	h.handle("GET /api/nodes", monitor, func(c *call) (any, error) { return []fields{c.describeNode()}, nil })
 	h.handle("GET /api/nodes/{node}", monitor, func(c *call) (any, error) {
 		if c.PathValue("node") != NodeName {
 			return nil, notFound
@@ -20,11 +20,11 @@ func (h *Handler) system() {
 	h.handle("GET /api/whoami", anyone, whoami)
 	h.handle("GET /api/cluster-name", anyone, func(*call) (any, error) { return fields{"name": NodeName}, nil })
 	h.handle("GET /api/version", anyone, func(*call) (any, error) { return Version, nil })
-	h.handle("GET /api/extensions", anyone, func(*call) (any, error) { return list{{"javascript": "dispatcher.js"}}, nil })
+	h.handle("GET /api/extensions", anyone, func(*call) (any, error) { return []fields{{"javascript": "dispatcher.js"}}, nil })
 	// How the user interface is to log in: by name and password. RabbitMQ 4.3 has no such resource any more.
 	h.handle("GET /api/auth", anyone, func(*call) (any, error) { return fields{"oauth_enabled": false}, nil })
-	h.handle("GET /metrics", monitor, func(c *call) (any, error) { return expose(c.node, false), nil })
-	h.handle("GET /metrics/per-object", monitor, func(c *call) (any, error) { return expose(c.node, true), nil })
+	h.handle("GET /metrics", monitor, func(c *call) (any, error) { return scrape{c.node, false}, nil })
+	h.handle("GET /metrics/per-object", monitor, func(c *call) (any, error) { return scrape{c.node, true}, nil })
 }
 
 func whoami(c *call) (any, error) {
@@ -72,8 +72,8 @@ func splitAddr(addr string) (host string, port int) {
 }
 
 // contexts returns where the API itself can be reached.
-func (c *call) contexts() list {
-	all := list{}
+func (c *call) contexts() []fields {
+	all := []fields{}
 	for _, l := range c.listening() {
 		if l.protocol == "http" {
 			all = append(all, fields{"description": "RabbitMQ Management", "path": "/", "ip": l.ip, "port": strconv.Itoa(l.port)})
@@ -82,16 +82,16 @@ func (c *call) contexts() list {
 	return all
 }
 
-func exchangeTypes() list {
-	var all list
+func exchangeTypes() []fields {
+	var all []fields
 	for name := range strings.SplitSeq("direct fanout headers topic", " ") {
 		all = append(all, described(name, "AMQP "+name+" exchange, as per the AMQP specification"))
 	}
 	return all
 }
 
-func authMechanisms() list {
-	return list{
+func authMechanisms() []fields {
+	return []fields{
 		described("PLAIN", "SASL PLAIN authentication mechanism"),
 		described("AMQPLAIN", "QPid AMQPLAIN mechanism"),
 		described("EXTERNAL", "TLS peer verification-based authentication plugin. Used in combination with the EXTERNAL SASL mechanism."),

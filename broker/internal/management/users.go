@@ -46,11 +46,13 @@ func describeUser(u access.User) fields {
 }
 
 func listUsers(users []access.User) pages {
-	all := pages{}
-	for _, u := range users {
-		all = append(all, describeUser(u))
+	return func(yield func(element) bool) {
+		for _, u := range users {
+			if !yield(func() fields { return describeUser(u) }) {
+				return
+			}
+		}
 	}
-	return all
 }
 
 // userSettings are the body of PUT, and what definitions say of a user.

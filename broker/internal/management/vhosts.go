@@ -44,15 +44,17 @@ func (c *call) describeVHost(v *vhost.VHost) fields {
 }
 
 func listVHosts(c *call) (any, error) {
-	var all pages
 	vhosts, err := c.visible()
 	if c.is(monitor) {
 		vhosts = c.node.VHosts()
 	}
-	for _, v := range vhosts {
-		all = append(all, c.describeVHost(v))
-	}
-	return all, err
+	return pages(func(yield func(element) bool) {
+		for _, v := range vhosts {
+			if !yield(func() fields { return c.describeVHost(v) }) {
+				return
+			}
+		}
+	}), err
 }
 
 // vhostSettings are the body of PUT. What RabbitMQ has there that cannot be had here is refused, unless it is switched off.

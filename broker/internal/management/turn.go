@@ -1,0 +1,62 @@
+package management
+
+import (
+	"context"
+	"sync"
+)
+
+const (
+	// maxTurns is how many calls of a user may take much memory at a time: calls with a large body, and those that are
+	// answered with a list. Others wait.
+	maxTurns = 2
+	// smallBody is the size of a body that needs no turn.
+	smallBody = 64 << 10
+)
+
+// turns bounds the calls that take much memory. Each user has turns of their own, so that nobody waits for others.
+type turns struct {
+	mu sync.Mutex
+	of map[string]chan struct{} // by user
+}
+
+// take waits for a turn, and returns the function that ends it.
+func (t *turns) take(ctx context.Context, user string) (end func(), err error) {
+	t.mu.Lock()
+	taken := t.of[user]
+	if taken == nil {
+		taken = make(chan struct{}, maxTurns)
+		if t.of == nil {
+			t.of = make(map[string]chan struct{})
+		}
+		t.of[user] = taken
+	}
+	t.mu.Unlock()
+	select {
+	case taken <- struct{}{}:
+		return func() { <-taken }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// begin waits for a turn if the body is a large one.
+func (c *call) begin() error {
+	if c.ContentLength >= 0 && c.ContentLength <= smallBody {
+		return nil
+	}
+	return c.takeTurn()
+}
+
+// takeTurn waits for a turn, unless the call has one.
+func (c *call) takeTurn() (err error) {
+	if c.done == nil {
+		c.done, err = c.h.turns.take(c.Context(), c.user.Name)
+	}
+	return err
+}
+
+func (c *call) end() {
+	if c.done != nil {
+		c.done()
+	}
+}
