@@ -1,0 +1,292 @@
+package simulation
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+)
+
+// Book is what is known of all messages of a life, from those who publish and handle them.
+type Book struct {
+	l *Life
+
+	mu       sync.Mutex
+	messages map[string]*Message // by id
+	order    []*Message
+	pending  int // publishes that have not returned
+	drained  bool
+}
+
+func newBook(l *Life) *Book { return &Book{l: l, messages: make(map[string]*Message)} }
+
+// Message is a message and all that happened to it. The book's lock guards it.
+type Message struct {
+	ID        string // begins its body; unique in a life
+	Work      string // name of the work it is for; "": none
+	Plan      Plan
+	MessageID string // the property, as published; "": none
+	Headers   map[string]any
+	Body      []byte
+	Due       time.Time // not before; zero: at once
+
+	Sendings []*Sending
+	Runs     []*Run
+	Parked   int      // copies in the failed queue at the end
+	Losses   []string // announced, by an act that destroys it
+	history  []string
+}
+
+// Sending is one attempt to publish a message.
+type Sending struct {
+	Began, Ended time.Time
+	Open         bool  // not known yet
+	Err          error // of Publish
+}
+
+// Run is one run of a handler.
+type Run struct {
+	Who         string // owner of the worker's connections
+	Attempt     int
+	Redelivered bool
+	MessageID   string
+	Began       time.Time
+	Ended       time.Time // zero: it runs
+	Manner      manner
+	Cut         bool          // the handler's context or process ended before the handler did
+	Asked       time.Duration // delay; negative: none
+	Settled     time.Time
+	How         reprise.EventKind // 0: not known
+}
+
+const maxHistory = 60
+
+// Note adds a line to the history of a message, which is printed when a promise about it is broken. The book's lock is held.
+func (b *Book) note(m *Message, format string, args ...any) {
+	clock.Store(int64(b.l.Now()))
+	if len(m.history) < maxHistory {
+		m.history = append(m.history, fmt.Sprintf("%v ", b.l.Now())+fmt.Sprintf(format, args...))
+	}
+}
+
+// Note adds a line to the history of a message.
+func (b *Book) Note(id, format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if m := b.messages[id]; m != nil {
+		b.note(m, format, args...)
+	}
+}
+
+// History returns what happened to a message, for the detail of a violation.
+func (m *Message) History() string {
+	return fmt.Sprintf("%s (%+v)\n\t\t%s", m.ID, m.Plan, strings.Join(m.history, "\n\t\t"))
+}
+
+// Add makes a message for a work.
+func (b *Book) Add(id, work string, padding int) *Message {
+	m := &Message{ID: id, Work: work, Plan: planOf(id), MessageID: id}
+	random := source(id, -1)
+	m.Headers = map[string]any{"own": "kept", "n": int32(random.IntN(100)), "list": []any{"a", int64(7), true}}
+	m.Body = append([]byte(id+" "), bytes.Repeat([]byte{byte(random.Uint32())}, padding)...)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.messages[id] = m
+	b.order = append(b.order, m)
+	return m
+}
+
+// Find returns the message of a body.
+func (b *Book) Find(body []byte) *Message {
+	id, _, _ := bytes.Cut(body, []byte(" "))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.messages[string(id)]
+}
+
+// Of returns the messages of a work, in the order of their first publish; of all works if it is "*".
+func (b *Book) Of(work string) (all []*Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range b.order {
+		if m.Work == work || work == "*" {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+func (b *Book) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.order)
+}
+
+// Sending notes that a message is about to be published.
+func (b *Book) Sending(m *Message) *Sending {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pending++
+	s := &Sending{Began: time.Now(), Open: true}
+	m.Sendings = append(m.Sendings, s)
+	b.note(m, "publish")
+	return s
+}
+
+// Sent notes what came of it.
+func (b *Book) Sent(m *Message, s *Sending, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pending--
+	s.Ended, s.Open, s.Err = time.Now(), false, err
+	if err == nil {
+		b.note(m, "confirmed")
+	} else {
+		b.note(m, "publish: %v", err)
+	}
+}
+
+// Lost notes that somebody has taken away a message, or a copy of it, on purpose.
+func (b *Book) Lost(m *Message, why string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m.Losses = append(m.Losses, why)
+	b.note(m, "%s", why)
+}
+
+const (
+	promiseKnown = "nothing is made up: each message that comes was published"
+	promiseKept  = "a message keeps its body, its properties and its headers, with their types"
+	promiseBack  = "a retry returns to the queue that failed and to no other"
+)
+
+// begin notes that a handler has been given a message.
+func (b *Book) begin(who, work string, d *reprise.Message) (*Message, *Run) {
+	m := b.Find(d.Body)
+	if m == nil {
+		b.l.Broken(promiseKnown, "%s was given %q", who, d.Body)
+		return nil, nil
+	}
+	if m.Work != work {
+		b.l.Broken(promiseBack, "a message of %s came to %s: %s", m.Work, work, m.History())
+	}
+	if !bytes.Equal(m.Body, d.Body) {
+		b.l.Broken(promiseKept, "%s: the body has %d bytes rather than %d", m.ID, len(d.Body), len(m.Body))
+	}
+	if diff := cmp.Diff(map[string]any(m.Headers), map[string]any(d.Headers)); diff != "" {
+		b.l.Broken(promiseKept, "%s: headers, -published +handled:\n%s", m.ID, diff)
+	}
+	if m.MessageID != "" && m.MessageID != d.MessageID {
+		b.l.Broken(promiseKept, "%s: the message id is %q", m.ID, d.MessageID)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := &Run{Who: who, Attempt: d.Attempt, Redelivered: d.Redelivered, MessageID: d.MessageID, Began: time.Now(), Asked: -1}
+	m.Runs = append(m.Runs, r)
+	redelivered := ""
+	if d.Redelivered {
+		redelivered = ", redelivered"
+	}
+	b.note(m, "attempt %d at %s%s", d.Attempt, who, redelivered)
+	return m, r
+}
+
+// end notes that a handler has returned.
+func (b *Book) end(m *Message, r *Run, a attempt, cut bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r.Ended, r.Manner, r.Cut = time.Now(), a.manner, cut
+	if a.manner == asks || a.manner == pauses {
+		r.Asked = a.asked
+	}
+	if cut {
+		b.note(m, "attempt %d was cut short", r.Attempt)
+	} else {
+		b.note(m, "attempt %d: %s", r.Attempt, []string{"success", "park", "error", "panic", "exit", "retry after", "pause"}[a.manner])
+	}
+}
+
+// observe notes what a worker says.
+func (b *Book) observe(who string, e reprise.Event) {
+	switch e.Kind {
+	case reprise.EventDone, reprise.EventRetried, reprise.EventParked, reprise.EventGivenBack, reprise.EventDropped, reprise.EventLost:
+	default:
+		return
+	}
+	if e.Message == nil {
+		return
+	}
+	m := b.Find(e.Message.Body)
+	if m == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range m.Runs { // the handler of one that is settled has returned
+		if r.Who == who && r.Attempt == e.Attempt && r.How == 0 && !r.Ended.IsZero() {
+			r.How, r.Settled = e.Kind, time.Now()
+			b.note(m, "attempt %d %s", r.Attempt, e.Kind)
+			return
+		}
+	}
+}
+
+// drain takes everything out of the failed queues, when the life is quiet.
+func (b *Book) drain() {
+	if b.drained {
+		return
+	}
+	b.drained = true
+	conn, err := b.l.Open("operator")
+	if err != nil {
+		b.l.Broken(promiseQuiet, "the broker cannot be reached: %v", err)
+		return
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		b.l.Broken(promiseQuiet, "no channel: %v", err)
+		return
+	}
+	for _, w := range b.l.Script.Shape.Works {
+		failed := findDesign(w.Design).Build(w).failed
+		for {
+			d, ok, err := ch.Get(failed, true)
+			if err != nil {
+				b.l.Broken(promiseQuiet, "get from %s: %v", failed, err)
+				return
+			}
+			if !ok {
+				break
+			}
+			b.parked(w, d)
+		}
+	}
+}
+
+// parked notes a message that was found in a failed queue.
+func (b *Book) parked(w Work, d amqp.Delivery) {
+	m := b.Find(d.Body)
+	if m == nil {
+		b.l.Broken(promiseKnown, "the failed queue of %s has %q", w.Name, d.Body)
+		return
+	}
+	if m.Work != w.Name || !bytes.Equal(m.Body, d.Body) || m.MessageID != "" && m.MessageID != d.MessageId {
+		b.l.Broken(promiseKept, "parked by %s with id %q: %s", w.Name, d.MessageId, m.History())
+	}
+	for name, v := range m.Headers {
+		if diff := cmp.Diff(v, d.Headers[name]); diff != "" {
+			b.l.Broken(promiseKept, "parked %s: header %s, -published +parked:\n%s", m.ID, name, diff)
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m.Parked++
+	b.note(m, "found parked, %v attempts, reason %v", d.Headers["x-reprise-attempts"], d.Headers["x-reprise-reason"])
+}

@@ -1,0 +1,264 @@
+package simulation
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/reprisemq/reprise"
+)
+
+func init() {
+	RegisterCheck(Check{
+		Promise: "no message is lost: every confirmed message is done or parked",
+		In:      "docs/guarantees.md", Check: checkLost,
+	})
+	RegisterCheck(Check{
+		Promise: "nil means that the message is stored; errors but ErrUnconfirmed say that it is not",
+		In:      "docs/guarantees.md", Check: checkRefused,
+	})
+	RegisterCheck(Check{
+		Promise: "a message comes back until its handler succeeds or its attempts are spent, and is parked then",
+		In:      "docs/failed-messages.md", Check: checkEnd,
+	})
+	RegisterCheck(Check{
+		Promise: "a message is delivered twice only if a worker had it when its connection or its process ended, or a copy was doubled by such an end",
+		In:      "docs/guarantees.md", Check: checkRepeats,
+	})
+	RegisterCheck(Check{
+		Promise: "a retry is never early",
+		In:      "docs/delays.md", Check: checkEarly,
+	})
+	RegisterCheck(Check{
+		Promise: "the number of attempts is the Policy's",
+		In:      "docs/delays.md", Check: checkAttempts,
+	})
+}
+
+// confirmed, possible and doubled say what the results of publishing allow.
+func (m *Message) confirmed() (yes bool) {
+	for _, s := range m.Sendings {
+		yes = yes || s.Err == nil && !s.Open
+	}
+	return yes
+}
+
+// copies returns how often a message may have been stored by publishing it.
+func (m *Message) copies() (n int) {
+	for _, s := range m.Sendings {
+		if s.Open || s.Err == nil || errors.Is(s.Err, reprise.ErrUnconfirmed) {
+			n++
+		}
+	}
+	return n
+}
+
+// done returns how often the handler has succeeded.
+func (m *Message) done() (n int) {
+	for _, r := range m.Runs {
+		if r.Manner == succeeds && !r.Cut && !r.Ended.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// works calls do for each message of a work, with the book drained and locked.
+func (l *Life) works(do func(w Work, d design, b built, m *Message)) {
+	l.Book.drain()
+	for _, w := range l.Script.Shape.Works {
+		d := findDesign(w.Design)
+		b := d.Build(w)
+		for _, m := range l.Book.Of(w.Name) {
+			do(w, d, b, m)
+		}
+	}
+}
+
+func checkLost(l *Life, promise string) {
+	l.works(func(w Work, d design, _ built, m *Message) {
+		if !m.confirmed() || m.done() > 0 || m.Parked > 0 || len(m.Losses) > 0 {
+			return
+		}
+		if d.Loses && l.lostByOrder(m) {
+			return
+		}
+		l.Broken(promise, "%s: %s", w.Name, m.History())
+	})
+}
+
+// lostByOrder reports whether a message may be lost since its original was acknowledged first: something has broken while an
+// attempt was settled.
+func (l *Life) lostByOrder(m *Message) bool {
+	for _, r := range m.Runs {
+		if r.Manner != succeeds && l.broke(r) {
+			return true
+		}
+	}
+	return false
+}
+
+// grace is how long after it was settled an acknowledgement may be on its way or not yet on disk.
+const grace = time.Second
+
+// broke reports whether something broke between the delivery of a message to a worker and the moment when its acknowledgement
+// counts.
+func (l *Life) broke(r *Run) bool {
+	to := time.Now()
+	if !r.Settled.IsZero() {
+		to = r.Settled.Add(grace + l.Script.Shape.Latency)
+	}
+	return len(l.Disturbed(r.Who, r.Began, to)) > 0 || len(l.Disturbed(brokerName, r.Began, to, "stop", "crash", "disk")) > 0
+}
+
+func checkRefused(l *Life, promise string) {
+	l.Book.drain()
+	for _, m := range l.Book.Of("*") {
+		if m.copies() == 0 && len(m.Runs)+m.Parked > 0 {
+			l.Broken(promise, "it was not stored, and came: %s", m.History())
+		}
+		if m.Work == "" {
+			for _, s := range m.Sendings {
+				if s.Err == nil {
+					l.Broken(promise, "it has no queue, and was confirmed: %s", m.History())
+				}
+			}
+		}
+	}
+}
+
+func checkEnd(l *Life, promise string) {
+	l.works(func(w Work, d design, b built, m *Message) {
+		if !m.confirmed() || len(m.Losses) > 0 || d.Loses && l.lostByOrder(m) {
+			return
+		}
+		// A delivery that ends with its connection is counted as an attempt, also that of a message which was only fetched.
+		crashed := d.Counts && l.queueDisturbed(w, m.Sendings[0].Began)
+		switch done := m.Plan.done(w.Attempts); {
+		case done && m.done() == 0 && !crashed:
+			l.Broken(promise, "%s: parked although attempt %d of %d succeeds: %s", w.Name, m.Plan.Fails+1, w.Attempts, m.History())
+		case !done && m.Parked == 0:
+			l.Broken(promise, "%s: not parked after %d attempts: %s", w.Name, w.Attempts, m.History())
+		case !done && m.done() > 0:
+			l.Broken(promise, "%s: it succeeded: %s", w.Name, m.History())
+		}
+	})
+}
+
+// queueDisturbed reports whether something happened to a consumer of a work since a moment.
+func (l *Life) queueDisturbed(w Work, since time.Time) bool {
+	for n := range w.Workers {
+		if len(l.Disturbed(workerName(w, n), since, time.Now())) > 0 {
+			return true
+		}
+	}
+	return len(l.Disturbed(brokerName, since, time.Now(), "stop", "crash", "disk")) > 0
+}
+
+func checkRepeats(l *Life, promise string) {
+	l.works(func(w Work, d design, _ built, m *Message) {
+		doubled := m.copies() > 1 // there are as many originals
+		for i, r := range m.Runs {
+			for _, before := range m.Runs[:i] {
+				if before.Attempt != r.Attempt {
+					continue
+				}
+				if why := l.repeated(d, m, before, r, doubled); why != "" {
+					l.Broken(promise, "%s: attempt %d came again: %s: %s", w.Name, r.Attempt, why, m.History())
+					return
+				}
+			}
+		}
+		if m.Parked > 1 && !doubled && !l.anyBroke(m) {
+			l.Broken(promise, "%s: parked %d times, and nothing broke: %s", w.Name, m.Parked, m.History())
+		}
+	})
+}
+
+func (l *Life) anyBroke(m *Message) bool {
+	for _, r := range m.Runs {
+		if l.broke(r) {
+			return true
+		}
+	}
+	return false
+}
+
+// repeated says why an attempt may not come a second time; "": it may.
+func (l *Life) repeated(d design, m *Message, before, r *Run, doubled bool) string {
+	if doubled {
+		return ""
+	}
+	again := before.How == reprise.EventGivenBack || before.Cut || l.broke(before)
+	if again && r.Redelivered {
+		return ""
+	}
+	if d.Copies { // an earlier attempt may have left two copies
+		for _, e := range m.Runs {
+			if e.Attempt < r.Attempt && e.Began.Before(r.Began) && l.broke(e) {
+				return ""
+			}
+		}
+	}
+	if again {
+		return "it does not say that it was delivered before"
+	}
+	return "nothing broke meanwhile"
+}
+
+func checkEarly(l *Life, promise string) {
+	l.works(func(w Work, d design, b built, m *Message) {
+		for i, r := range m.Runs {
+			if !m.Due.IsZero() && r.Began.Before(m.Due) {
+				l.Broken(promise, "%s: scheduled for %v: %s", w.Name, m.Due.Sub(l.Began), m.History())
+				return
+			}
+			if r.Attempt == 1 {
+				continue
+			}
+			var due time.Time // the earliest that any lineage of copies allows
+			for _, before := range m.Runs[:i] {
+				if before.Attempt >= r.Attempt || before.Ended.IsZero() {
+					continue
+				}
+				at := before.Ended
+				if d.Counts && l.broke(before) { // it was delivered again before it had ended
+					at = before.Began
+				}
+				if before.Attempt == r.Attempt-1 && !before.Cut && !(d.Counts && l.broke(before)) {
+					at = at.Add(b.low(before.Attempt, before.Asked))
+				} else if !d.Counts {
+					continue
+				}
+				if due.IsZero() || at.Before(due) {
+					due = at
+				}
+			}
+			// What the handler has taken before it failed is not waited for again, and clocks of the broker count milliseconds.
+			if r.Began.Before(due.Add(-time.Millisecond)) {
+				l.Broken(promise, "%s: attempt %d was due at %v: %s", w.Name, r.Attempt, due.Sub(l.Began), m.History())
+				return
+			}
+		}
+	})
+}
+
+func checkAttempts(l *Life, promise string) {
+	l.works(func(w Work, d design, _ built, m *Message) {
+		seen := make(map[int]bool)
+		for _, r := range m.Runs {
+			what := ""
+			switch {
+			case r.Attempt > w.Attempts:
+				what = fmt.Sprintf("attempt %d of %d", r.Attempt, w.Attempts)
+			case r.Attempt > 1 && !seen[r.Attempt-1] && !d.Counts:
+				what = fmt.Sprintf("attempt %d without the one before", r.Attempt)
+			}
+			if what != "" {
+				l.Broken(promise, "%s: %s: %s", w.Name, what, m.History())
+				return
+			}
+			seen[r.Attempt] = true
+		}
+	})
+}

@@ -1,0 +1,143 @@
+package simulation
+
+import (
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// design is a way in which failed messages come back. Its fields say what the documents promise of it.
+type design struct {
+	Name    string
+	Copies  bool // a retry is a copy: it can be there twice when something breaks
+	Counts  bool // the broker counts deliveries: one that ends with its connection is an attempt
+	Loses   bool // the original is acknowledged first: a message can be lost when something breaks
+	Quorum  bool // the work queue must be a quorum queue
+	Marks   bool // what was parked has x-reprise-attempts
+	Build   func(w Work) built
+	Foreign func(w Work, b built) foreign // nil: no program but a worker works on it
+}
+
+// built is a design with all its names and numbers.
+type built struct {
+	config        reprise.WorkerConfig // Queue, Policy, Strategy, Order, Topology
+	exchange, key string               // that messages are published to
+	failed        string
+
+	// low returns the shortest delay after an attempt that failed. Asked is what the handler asked for; negative: nothing.
+	low func(attempt int, asked time.Duration) time.Duration
+}
+
+func findDesign(name string) design {
+	for _, d := range designs {
+		if d.Name == name {
+			return d
+		}
+	}
+	panic("simulation: design " + name + " not found")
+}
+
+// classic returns the topology that makes a work queue a classic one.
+func classic(w Work, queue string) (t topology.Topology) {
+	if w.Classic {
+		t.Queues = []topology.Queue{{Name: queue, Args: topology.Table{"x-queue-type": "classic"}}}
+	}
+	return t
+}
+
+// policy is that of a work whose route keeps to it.
+func policy(w Work) reprise.Policy {
+	return reprise.Policy{MaxAttempts: w.Attempts, Backoff: backoff.List(w.Delays)}
+}
+
+// byPolicy is the delay of routes that keep to the policy and to what a handler asks for.
+func byPolicy(w Work) func(int, time.Duration) time.Duration {
+	return func(attempt int, asked time.Duration) time.Duration {
+		if asked >= 0 {
+			return asked
+		}
+		return backoff.List(w.Delays).Delay(attempt)
+	}
+}
+
+// fixed is the delay of routes with one wait queue.
+func fixed(w Work) func(int, time.Duration) time.Duration {
+	return func(int, time.Duration) time.Duration { return w.Delays[0] }
+}
+
+// plain builds a design of which everything is named after the work queue.
+func plain(w Work, r topology.Route, low func(int, time.Duration) time.Duration) built {
+	return built{
+		config: reprise.WorkerConfig{Queue: w.Name, Policy: policy(w), Strategy: topology.Strategy{Route: r}, Topology: classic(w, w.Name)},
+		key:    w.Name, failed: topology.FailedQueue(w.Name), low: low,
+	}
+}
+
+func queueType(w Work) string {
+	if w.Classic {
+		return ""
+	}
+	return "quorum"
+}
+
+var designs = []design{
+	{Name: "buckets", Copies: true, Marks: true, Build: func(w Work) built { return plain(w, nil, byPolicy(w)) }},
+	{Name: "levels", Copies: true, Marks: true, Build: func(w Work) built { return plain(w, topology.Levels{}, byPolicy(w)) }},
+	{Name: "ackfirst", Copies: true, Loses: true, Marks: true, Build: func(w Work) built {
+		b := plain(w, nil, byPolicy(w))
+		b.config.Order = reprise.AckThenPublish
+		return b
+	}},
+	{Name: "deadletter", Quorum: true, Build: func(w Work) built {
+		return plain(w, topology.DeadLettering{Delay: w.Delays[0]}, fixed(w))
+	}},
+	{Name: "requeue", Counts: true, Quorum: true, Build: func(w Work) built {
+		return plain(w, topology.Requeuing{}, func(int, time.Duration) time.Duration { return 0 })
+	}},
+	{Name: "delayed", Counts: true, Quorum: true, Build: func(w Work) built {
+		r := topology.DelayedRetry{Min: w.Delays[0], Max: w.Delays[2]}
+		return plain(w, r, func(attempt int, _ time.Duration) time.Duration { return min(r.Max, time.Duration(attempt)*r.Min) })
+	}},
+	{Name: "coverart", Copies: true, Build: func(w Work) built {
+		p := preset.CoverArt{RetryDelay: w.Delays[0], Retries: w.Attempts - 1, QueueType: queueType(w)}
+		return built{
+			config:   reprise.WorkerConfig{Queue: "cover-art-archive.index", Strategy: p.Strategy()},
+			exchange: "cover-art-archive", key: "index", failed: preset.CoverArtFailedQueue, low: fixed(w),
+		}
+	}},
+	{Name: "staking", Copies: true, Marks: true, Build: func(w Work) built {
+		kind := "quorum"
+		if w.Classic {
+			kind = "classic"
+		}
+		p := preset.Staking{Queues: []string{w.Name}, RetryDelay: w.Delays[0], QueueType: kind}
+		return built{
+			config: reprise.WorkerConfig{Queue: w.Name, Strategy: p.Strategy(), Policy: policy(w)},
+			key:    w.Name, failed: w.Name + "_failed", low: fixed(w),
+		}
+	}},
+	{Name: "workretry", Build: func(w Work) built {
+		p := preset.WorkRetry{Prefix: w.Name + ".", RetryDelay: w.Delays[0], QueueType: queueType(w)}
+		return built{
+			config:   reprise.WorkerConfig{Queue: p.Queue(), Strategy: p.Strategy(), Policy: policy(w)},
+			exchange: w.Name + ".WorkExchange", failed: p.Queue() + ".failed", low: fixed(w),
+		}
+	}},
+	{Name: "cdnpurge", Copies: true, Marks: true, Build: func(w Work) built {
+		p := preset.CDNPurge{First: w.Delays[0], Max: max(w.Delays[0], w.Delays[2]), Jitter: -1, QueueType: queueType(w)}
+		return built{
+			config:   reprise.WorkerConfig{Queue: "cdn-purge", Strategy: p.Strategy(), Policy: policy(w)},
+			exchange: "cdn-purge", key: "tag", failed: "cdn-purge.failed",
+			low: func(attempt int, _ time.Duration) time.Duration {
+				d := p.First
+				for range attempt - 1 {
+					d = min(p.Max, 3*d)
+				}
+				return d
+			},
+		}
+	}},
+}

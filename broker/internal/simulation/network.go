@@ -1,0 +1,282 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Network is what connects clients with the broker. A connection has an owner: the process that opened it.
+type Network struct {
+	l *Life
+
+	mu      sync.Mutex
+	dialled int
+	links   map[*Link]struct{}
+	dead    map[string]bool      // owners whose process has ended
+	refused map[string]time.Time // owners that cannot connect until then
+}
+
+func newNetwork(l *Life) *Network {
+	return &Network{l: l, links: make(map[*Link]struct{}), dead: make(map[string]bool), refused: make(map[string]time.Time)}
+}
+
+var (
+	errRefused = errors.New("simulation: connection refused")
+	errDead    = errors.New("simulation: the process has ended")
+)
+
+// Dialer returns the function that a client of an owner dials with, for reprise.Config.Dial.
+func (n *Network) Dialer(owner string) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		return n.Dial(owner)
+	}
+}
+
+// Dial connects an owner with the broker.
+func (n *Network) Dial(owner string) (net.Conn, error) {
+	n.mu.Lock()
+	switch {
+	case n.dead[owner]:
+		n.mu.Unlock()
+		return nil, errDead
+	case time.Now().Before(n.refused[owner]):
+		n.mu.Unlock()
+		return nil, errRefused
+	}
+	n.dialled++
+	latency := n.l.Script.Shape.Latency
+	k := &Link{
+		n: n, Owner: owner, Number: n.dialled, Opened: time.Now(),
+		up: newStream(latency), down: newStream(latency),
+	}
+	n.links[k] = struct{}{}
+	n.mu.Unlock()
+	address := linkAddr(fmt.Sprintf("%s:%d", owner, k.Number))
+	if err := n.l.Server.serve(&linkEnd{k: k, read: k.up, write: k.down, local: "broker", remote: address}); err != nil {
+		n.forget(k)
+		return nil, err
+	}
+	return &linkEnd{k: k, read: k.down, write: k.up, local: address, remote: "broker"}, nil
+}
+
+// Links returns the open connections of an owner, the oldest first; of all owners if it is empty.
+func (n *Network) Links(owner string) (all []*Link) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for k := range n.links {
+		if owner == "" || k.Owner == owner {
+			all = append(all, k)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Link) int { return a.Number - b.Number })
+	return all
+}
+
+// Refuse lets an owner open no connection for a while.
+func (n *Network) Refuse(owner string, d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.refused[owner] = time.Now().Add(d)
+}
+
+// Kill ends the process of an owner as far as the network is concerned: its connections are cut, and it opens no more.
+func (n *Network) Kill(owner string) {
+	n.mu.Lock()
+	n.dead[owner] = true
+	n.mu.Unlock()
+	for _, k := range n.Links(owner) {
+		k.Cut("crash")
+	}
+}
+
+// Revive lets an owner connect whose process starts again.
+func (n *Network) Revive(owner string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.dead, owner)
+}
+
+func (n *Network) forget(k *Link) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.links, k)
+}
+
+func (n *Network) heal() {
+	n.mu.Lock()
+	clear(n.refused)
+	n.mu.Unlock()
+	for _, k := range n.Links("") {
+		if k.harmed() {
+			k.Cut("cut") // bytes are missing: it cannot go on
+		}
+		k.up.stall(time.Time{})
+		k.down.stall(time.Time{})
+		k.up.cutAfter(-1, nil)
+		k.down.cutAfter(-1, nil)
+	}
+}
+
+const promiseClosed = "Close closes both connections and returns when every goroutine of the client has ended"
+
+// end reports connections that nobody has closed.
+func (n *Network) end() {
+	time.Sleep(5 * time.Second) // what the last ones have written is on its way
+	for _, k := range n.Links("") {
+		n.l.Broken(promiseClosed, "connection %d of %s is open at the end", k.Number, k.Owner)
+		k.Cut("end")
+	}
+}
+
+// Link is a connection.
+type Link struct {
+	Owner  string
+	Number int
+	Opened time.Time
+
+	n        *Network
+	up, down *stream // towards the broker, and from it
+	once     sync.Once
+
+	mu    sync.Mutex
+	ended int // ends that are closed
+	hurt  bool
+	noted []*Disturbance
+}
+
+// Cut cuts the connection: both ends notice at once, and what is on its way is lost.
+func (k *Link) Cut(why string) {
+	k.disturb(why)
+	k.sever()
+}
+
+func (k *Link) sever() {
+	k.up.cut()
+	k.down.cut()
+	k.over()
+}
+
+// over is called when the connection has ended, for whatever reason.
+func (k *Link) over() {
+	k.once.Do(func() {
+		k.n.forget(k)
+		k.mu.Lock()
+		noted := k.noted
+		k.mu.Unlock()
+		for _, d := range noted {
+			d.End()
+		}
+	})
+}
+
+// disturb notes that something happens to the connection until it ends.
+func (k *Link) disturb(why string) {
+	d := k.n.l.Disturb(k.Owner, why)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.noted = append(k.noted, d)
+}
+
+func (k *Link) harmed() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.hurt
+}
+
+// CutAfter cuts the connection when so many more bytes have passed in one direction.
+func (k *Link) CutAfter(bytes int, towardsBroker bool) {
+	k.disturb("cut")
+	s := k.down
+	if towardsBroker {
+		s = k.up
+	}
+	s.cutAfter(bytes, k.sever)
+}
+
+// Swallow loses what is written from now on, without an error: towards the broker, from it, or both.
+func (k *Link) Swallow(up, down bool) {
+	k.disturb("half-dead")
+	k.mu.Lock()
+	k.hurt = true
+	k.mu.Unlock()
+	if up {
+		k.up.swallow()
+	}
+	if down {
+		k.down.swallow()
+	}
+}
+
+// Stall holds back what is written until a time.
+func (k *Link) Stall(until time.Time, up, down bool) {
+	d := k.n.l.Disturb(k.Owner, "stall")
+	time.AfterFunc(time.Until(until), d.End)
+	if up {
+		k.up.stall(until)
+	}
+	if down {
+		k.down.stall(until)
+	}
+}
+
+// linkAddr tells connections apart in logs.
+type linkAddr string
+
+func (linkAddr) Network() string  { return "pipe" }
+func (a linkAddr) String() string { return string(a) }
+
+// linkEnd is one of the two ends of a connection.
+type linkEnd struct {
+	k             *Link
+	read, write   *stream
+	local, remote linkAddr
+	closed        sync.Once
+}
+
+// Read implements net.Conn.
+func (e *linkEnd) Read(p []byte) (int, error) { return e.read.take(p) }
+
+// Write implements net.Conn. It does not block.
+func (e *linkEnd) Write(p []byte) (int, error) { return e.write.put(p) }
+
+// Close implements net.Conn. What was written before can still be read at the other end.
+func (e *linkEnd) Close() error {
+	e.closed.Do(func() {
+		e.read.abandon()
+		e.write.finish()
+		e.k.mu.Lock()
+		e.k.ended++
+		both := e.k.ended == 2
+		e.k.mu.Unlock()
+		if both {
+			e.k.over()
+		}
+	})
+	return nil
+}
+
+// LocalAddr implements net.Conn.
+func (e *linkEnd) LocalAddr() net.Addr { return e.local }
+
+// RemoteAddr implements net.Conn.
+func (e *linkEnd) RemoteAddr() net.Addr { return e.remote }
+
+// SetDeadline implements net.Conn.
+func (e *linkEnd) SetDeadline(t time.Time) error { return e.SetReadDeadline(t) }
+
+// SetReadDeadline implements net.Conn.
+func (e *linkEnd) SetReadDeadline(t time.Time) error {
+	e.read.expect(t)
+	return nil
+}
+
+// SetWriteDeadline implements net.Conn: there is nothing to wait for.
+func (e *linkEnd) SetWriteDeadline(time.Time) error { return nil }

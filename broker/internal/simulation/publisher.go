@@ -1,0 +1,203 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+)
+
+// publisherName is the owner of the publisher's connections.
+const publisherName = "publisher"
+
+// publisher is a process that publishes with the library.
+type publisher struct {
+	client *reprise.Client
+	acts   atomic.Int32 // that go on
+}
+
+func init() {
+	RegisterActor(func(*Life) []Actor { return []Actor{&publisher{}} })
+	RegisterOwners(func(Shape) []string { return []string{publisherName} })
+	for _, kind := range []struct {
+		name   string
+		weight int
+		most   int
+		within time.Duration
+	}{
+		{"publish", 20, 30, time.Hour}, {"publish-burst", 3, 300, time.Second}, {"publish-batch", 5, 60, 0}, {"publish-in", 5, 20, 4 * time.Hour},
+	} {
+		RegisterAct(Act{
+			Name: kind.name, Weight: kind.weight,
+			Draw: func(random *rand.Rand, shape Shape) []Step {
+				s := Step{On: oneOf(random, shape.Names()...), N: 1 + random.IntN(kind.most)}
+				if kind.within > 0 {
+					s.For = between(random, time.Second, kind.within)
+				}
+				return []Step{s}
+			},
+			Do: func(l *Life, s Step) {
+				p := l.publisher()
+				l.Struck(kind.name)
+				p.acts.Add(1)
+				l.Go(func() {
+					defer p.acts.Add(-1)
+					p.publish(l, s)
+				})
+			},
+		})
+	}
+	RegisterAct(Act{Name: "publish-unroutable", Weight: 2, Do: func(l *Life, s Step) {
+		p := l.publisher()
+		l.Struck("publish-unroutable")
+		l.Go(func() {
+			m := l.Book.Add(fmt.Sprintf("%x-0", s.Seed), "", 10)
+			p.send(l, m, "", "nowhere")
+		})
+	}})
+}
+
+func (l *Life) publisher() *publisher {
+	for _, a := range l.actors {
+		if p, ok := a.(*publisher); ok {
+			return p
+		}
+	}
+	return nil
+}
+
+// Open opens a connection of an AMQP client without the library.
+func (l *Life) Open(owner string) (*amqp.Connection, error) {
+	return amqp.DialConfig(url, amqp.Config{
+		Heartbeat: 10 * time.Second,
+		Dial:      func(string, string) (net.Conn, error) { return l.Network.Dial(owner) },
+	})
+}
+
+// Begin implements Actor.
+func (p *publisher) Begin(l *Life) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	var err error
+	p.client, err = reprise.Dial(ctx, url, &reprise.Config{Name: publisherName, Dial: l.Network.Dialer(publisherName), Logger: l.Logger(publisherName)})
+	if err != nil {
+		l.Broken(promiseWorks, "publisher: %v", err)
+		return
+	}
+	for _, w := range l.Script.Shape.Works { // as a publisher does that may start before the workers
+		c := findDesign(w.Design).Build(w).config
+		route := c.Strategy.WithDefaults().Route
+		if err := errors.Join(p.client.Declare(ctx, c.Topology), p.client.Declare(ctx, route.Topology(c.Queue))); err != nil {
+			l.Broken(promiseWorks, "publisher: %v", err)
+		}
+	}
+}
+
+// Heal implements Actor.
+func (p *publisher) Heal(*Life) {}
+
+// Idle implements Actor.
+func (p *publisher) Idle(l *Life) string {
+	l.Book.mu.Lock()
+	defer l.Book.mu.Unlock()
+	if n := p.acts.Load(); n > 0 {
+		return fmt.Sprintf("%d acts publish", n)
+	}
+	if l.Book.pending > 0 {
+		return fmt.Sprintf("%d messages are being published", l.Book.pending)
+	}
+	return ""
+}
+
+// End implements Actor.
+func (p *publisher) End(l *Life) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	if err := p.client.Close(ctx); err != nil {
+		l.Broken(promiseClosed, "publisher: Close: %v", err)
+	}
+}
+
+func (m *Message) publishing(exchange, key string) *reprise.Message {
+	return &reprise.Message{Exchange: exchange, RoutingKey: key, MessageID: m.MessageID, Headers: m.Headers, Body: m.Body}
+}
+
+// publish does the steps that publish.
+func (p *publisher) publish(l *Life, s Step) {
+	random := s.Random()
+	w := l.work(s.On)
+	b := findDesign(w.Design).Build(w)
+	add := func(i int) *Message { return l.Book.Add(fmt.Sprintf("%x-%d", s.Seed, i), w.Name, random.IntN(300)) }
+	switch s.Act {
+	case "publish", "publish-burst":
+		pause := s.For / time.Duration(s.N)
+		for i := range s.N {
+			m := add(i)
+			l.Go(func() { p.send(l, m, b.exchange, b.key) })
+			time.Sleep(time.Duration(random.Int64N(int64(2*pause + 1))))
+		}
+	case "publish-batch":
+		var all []*Message
+		var batch []*reprise.Message
+		var sendings []*Sending
+		for i := range s.N {
+			m := add(i)
+			all, batch, sendings = append(all, m), append(batch, m.publishing(b.exchange, b.key)), append(sendings, l.Book.Sending(m))
+		}
+		errs := make([]error, s.N)
+		err := p.client.PublishBatch(context.Background(), batch)
+		if failed, ok := errors.AsType[*reprise.BatchError](err); ok {
+			for _, f := range failed.Failed {
+				errs[f.Index] = f.Err
+			}
+		} else if err != nil {
+			for i := range errs {
+				errs[i] = err
+			}
+		}
+		for i, m := range all {
+			l.Book.Sent(m, sendings[i], errs[i])
+		}
+	case "publish-in":
+		for i := range s.N {
+			m := add(i)
+			d := between(random, time.Second, s.For)
+			l.Go(func() {
+				sending := l.Book.Sending(m)
+				l.Book.mu.Lock()
+				m.Due = time.Now().Add(d)
+				l.Book.mu.Unlock()
+				l.Book.Sent(m, sending, p.client.PublishIn(context.Background(), d, m.publishing(b.exchange, b.key)))
+			})
+		}
+	}
+}
+
+// send publishes a message. Half of those that are not confirmed are published once more, as a publisher does that must know.
+func (p *publisher) send(l *Life, m *Message, exchange, key string) {
+	for range 2 {
+		s := l.Book.Sending(m)
+		err := p.client.Publish(context.Background(), m.publishing(exchange, key))
+		l.Book.Sent(m, s, err)
+		if err == nil || source(m.ID, -2).IntN(2) == 0 {
+			return
+		}
+	}
+}
+
+// work returns the work of a name.
+func (l *Life) work(name string) Work {
+	for _, w := range l.Script.Shape.Works {
+		if w.Name == name {
+			return w
+		}
+	}
+	return Work{}
+}

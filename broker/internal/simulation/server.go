@@ -1,0 +1,265 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/broker/internal/diskstore"
+	"github.com/reprisemq/reprise/internal/inside"
+)
+
+// Server is the broker's machine: a process that can end and start again, and its disk.
+type Server struct {
+	l    *Life
+	Disk *Disk // nil: the broker is in memory
+
+	// A channel and not a lock, since it is held while something blocks.
+	turn chan struct{} // taken by whoever starts or ends the broker
+
+	mu      sync.Mutex
+	broker  *broker.Broker // nil: it is down
+	down    *Disturbance
+	starts  int
+	blocked bool
+}
+
+// brokerName is the owner of what disturbs the broker, see Disturb.
+const brokerName = "broker"
+
+func newServer(l *Life) *Server {
+	s := &Server{l: l, turn: make(chan struct{}, 1)}
+	if l.Script.Shape.Disk {
+		s.Disk = newDisk(l)
+	}
+	return s
+}
+
+const promiseStart = "a broker starts on the data directory that it has left, or says which file is damaged"
+
+func (s *Server) begin() {
+	if err := s.start(); err != nil {
+		s.l.Broken(promiseStart, "%v", err)
+	}
+}
+
+// start starts the broker.
+func (s *Server) start() error {
+	c := broker.Config{Logger: s.l.Logger("broker")}
+	if s.Disk != nil {
+		c.Store = s.Disk
+	}
+	b, err := broker.New(c)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broker = b
+	s.starts++
+	s.blocked = false
+	if s.down != nil {
+		s.down.End()
+		s.down = nil
+	}
+	return nil
+}
+
+// Broker returns the broker; nil: it is down.
+func (s *Server) Broker() *broker.Broker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broker
+}
+
+// Inside returns the inner view of the broker.
+func (s *Server) Inside() (inside.Broker, bool) {
+	b := s.Broker()
+	if b == nil {
+		return nil, false
+	}
+	return inside.Of(b), true
+}
+
+func (s *Server) serve(conn net.Conn) error {
+	b, ok := s.Inside()
+	if !ok {
+		return errRefused
+	}
+	return b.Serve(conn)
+}
+
+// take makes the broker unreachable and returns it, with a disturbance that lasts until it has started again.
+func (s *Server) take(why string) *broker.Broker {
+	d := s.l.Disturb(brokerName, why)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.broker
+	s.broker, s.down = nil, d
+	return b
+}
+
+// outage ends the broker by a function and starts it again after a while, in a goroutine.
+func (s *Server) outage(why string, after time.Duration, end func(*broker.Broker)) {
+	select {
+	case s.turn <- struct{}{}:
+	default:
+		return // it is down already
+	}
+	b := s.take(why)
+	if b == nil {
+		<-s.turn
+		return
+	}
+	s.l.Struck(why)
+	s.l.Go(func() {
+		defer func() { <-s.turn }()
+		end(b)
+		time.Sleep(after)
+		if err := s.start(); err != nil {
+			s.l.Broken(promiseStart, "after %s: %v", why, err)
+		}
+	})
+}
+
+const promiseStop = "the process ends in order: everything is kept"
+
+// Stop ends the broker in order, within a time, and starts it again after another one.
+func (s *Server) Stop(within, after time.Duration) {
+	s.outage("stop", after, func(b *broker.Broker) {
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		defer cancel()
+		if err := b.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			s.l.Broken(promiseStop, "Shutdown: %v", err)
+		}
+	})
+}
+
+// Crash ends the broker as a crash of its machine does.
+func (s *Server) Crash(step Step) {
+	if s.Disk == nil {
+		return
+	}
+	s.outage("crash", step.For, func(b *broker.Broker) {
+		for _, k := range s.l.Network.Links("") { // before it can confirm anything more
+			k.sever()
+		}
+		s.Disk.cutPower(step)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = b.Shutdown(ctx) // nobody believes it any more
+	})
+}
+
+// Block blocks or unblocks publishers, as a memory alarm does.
+func (s *Server) Block(blocked bool) {
+	s.mu.Lock()
+	change := s.broker != nil && s.blocked != blocked
+	if change {
+		s.blocked = blocked
+	}
+	b := s.broker
+	s.mu.Unlock()
+	if change {
+		inside.Of(b).Block(blocked)
+	}
+}
+
+// heal starts the broker if it is down, and ends the faults of its disk.
+func (s *Server) heal() {
+	if s.Disk != nil {
+		if fs := s.Disk.running(); fs != nil {
+			fs.release()
+		}
+	}
+	s.turn <- struct{}{} // waits until it is up
+	<-s.turn
+	s.Block(false)
+}
+
+// busy returns the queues from which something will still move.
+func (s *Server) busy() (all []string) {
+	b, ok := s.Inside()
+	if !ok {
+		return []string{"the broker is down"}
+	}
+	for _, q := range b.Queues() {
+		final := strings.HasSuffix(q.Name, "failed") && q.Consumers == 0
+		if q.Unacked+q.Delayed+q.Dead > 0 || q.Leaving || q.Ready > 0 && !final {
+			all = append(all, fmt.Sprintf("queue %s: %d ready, %d unacked, %d delayed, %d dead letters, %d consumers", q.Name, q.Ready, q.Unacked, q.Delayed, q.Dead, q.Consumers))
+		}
+	}
+	return all
+}
+
+const (
+	promiseMemory = "the broker's account of memory is 0 when the queues are empty and the connections are closed"
+	promiseCheck  = "a data directory that was left in order has no damage"
+)
+
+// end ends the broker in order and looks at what it leaves.
+func (s *Server) end() {
+	b := s.Broker()
+	if b == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := b.Shutdown(ctx); err != nil {
+		s.l.Broken(promiseStop, "Shutdown at the end: %v", err)
+	}
+	if s.Disk == nil {
+		return
+	}
+	report, err := diskstore.Check(diskstore.Options{Dir: dataDir, Log: s.l.Logger("check"), FS: s.Disk.FS()})
+	if err != nil {
+		s.l.Broken(promiseCheck, "%v", err)
+	}
+	for _, d := range report.Damage {
+		s.l.Broken(promiseCheck, "%v", d)
+	}
+}
+
+func init() {
+	RegisterAct(Act{
+		Name: "stop-broker", Weight: 2,
+		Draw: func(random *rand.Rand, shape Shape) []Step {
+			if !shape.Disk {
+				return nil
+			}
+			return []Step{{N: oneOf(random, 0, 5, 25, 5000, 30000), For: between(random, 10*time.Millisecond, 30*time.Minute)}}
+		},
+		Do: func(l *Life, s Step) { l.Server.Stop(time.Duration(s.N)*time.Millisecond, s.For) },
+	})
+	RegisterAct(Act{
+		Name: "crash-broker", Weight: 2, Fault: true,
+		Draw: func(random *rand.Rand, shape Shape) []Step {
+			if !shape.Disk {
+				return nil
+			}
+			return []Step{{For: between(random, 10*time.Millisecond, 30*time.Minute)}}
+		},
+		Do: func(l *Life, s Step) { l.Server.Crash(s) },
+	})
+	RegisterAct(Act{
+		Name: "block", Weight: 2, Fault: true,
+		Draw: func(random *rand.Rand, shape Shape) []Step {
+			return []Step{{For: between(random, time.Second, 20*time.Minute)}}
+		},
+		Do: func(l *Life, s Step) {
+			d := l.Disturb(brokerName, "blocked")
+			l.Server.Block(true)
+			l.Struck("block")
+			time.AfterFunc(s.For, func() {
+				l.Server.Block(false)
+				d.End()
+			})
+		},
+	})
+}

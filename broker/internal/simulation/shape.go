@@ -1,0 +1,78 @@
+package simulation
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Shape is what a system consists of.
+type Shape struct {
+	Disk    bool          // the broker has a data directory
+	Horizon time.Duration // when the last step begins
+	Acts    int           // how many acts are drawn
+	Latency time.Duration // of each direction of a connection
+	Sync    time.Duration // how long an fsync takes
+	Works   []Work
+}
+
+// Work is a work queue with its workers.
+type Work struct {
+	Design      string // name of a registered design
+	Name        string // short and unique, without dots
+	Classic     bool   // the queues are classic
+	Attempts    int    // Policy.MaxAttempts
+	Delays      []time.Duration
+	Workers     int // processes
+	Concurrency int
+	Foreign     int // programs that do not use Reprise, on the same queue
+}
+
+// Names returns the names of the works.
+func (s Shape) Names() (names []string) {
+	for _, w := range s.Works {
+		names = append(names, w.Name)
+	}
+	return names
+}
+
+func drawShape(random *rand.Rand) Shape {
+	s := Shape{Disk: random.IntN(2) == 0, Acts: 20 + random.IntN(60)}
+	if s.Disk {
+		s.Horizon = between(random, 10*time.Minute, 4*time.Hour)
+		s.Sync = oneOf(random, 0, time.Millisecond, 5*time.Millisecond, 20*time.Millisecond)
+	} else {
+		s.Horizon = between(random, time.Hour, 3*24*time.Hour)
+	}
+	s.Latency = oneOf(random, 0, 0, 100*time.Microsecond, 5*time.Millisecond, 80*time.Millisecond)
+	var names []string
+	for _, d := range designs {
+		names = append(names, d.Name)
+	}
+	random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	for _, name := range names[:min(len(names), 2+random.IntN(3))] {
+		s.Works = append(s.Works, drawWork(random, name))
+	}
+	return s
+}
+
+func drawWork(random *rand.Rand, design string) Work {
+	w := Work{
+		Design: design, Name: design, Classic: random.IntN(3) == 0,
+		Attempts: 1 + random.IntN(5), Workers: 1 + random.IntN(2), Concurrency: 1 + random.IntN(4),
+	}
+	for range 3 {
+		w.Delays = append(w.Delays, between(random, 500*time.Millisecond, time.Hour).Truncate(time.Millisecond))
+	}
+	slices.Sort(w.Delays)
+	if d := findDesign(design); d.Quorum {
+		w.Classic = false
+	}
+	if design == "coverart" { // 0 retries would be the default
+		w.Attempts = max(2, w.Attempts)
+	}
+	if findDesign(design).Foreign != nil {
+		w.Foreign = random.IntN(2)
+	}
+	return w
+}
