@@ -86,6 +86,10 @@ soak-properties: ## draw CHECKS cases (1000) in property tests that draw few in 
 soak-publish: ## publish through random faults in SEEDS lives (1000)
 	go test ./internal/workertest -run TestPublishTellsTheTruth -count=1 -timeout 0 -publish.seeds $(or $(SEEDS),1000) $(ARGS)
 
+.PHONY: simulate
+simulate: ## run lives of whole systems with faults for FOR (1h), from SEED (1) on
+	nice -n 10 go test ./broker/internal/simulation -run TestLives -count=1 -timeout 0 -v -simulation.for $(or $(FOR),1h) -simulation.seed $(or $(SEED),1) $(ARGS)
+
 .PHONY: clean
 clean: ## remove what was built (RabbitMQ stays in ~/.cache/reprise)
 	rm -rf bin internal/interop/node/node_modules internal/browsertest/axe/node_modules coverage coverage.*

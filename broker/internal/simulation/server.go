@@ -117,7 +117,7 @@ func (s *Server) outage(why string, after time.Duration, end func(*broker.Broker
 		<-s.turn
 		return
 	}
-	s.l.Struck(why)
+	s.l.Struck(why + "-broker")
 	s.l.Go(func() {
 		defer func() { <-s.turn }()
 		end(b)

@@ -1,58 +1,178 @@
 package simulation
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 var (
-	seed    = flag.Uint64("simulation.seed", 1, "the seed of the first life")
-	verbose = flag.Bool("simulation.print", false, "print each script before its life")
-	lives   = flag.Int("simulation.lives", 8, "the number of lives")
+	firstSeed  = flag.Uint64("simulation.seed", 1, "the seed of the first life")
+	lives      = flag.Int("simulation.lives", 0, "the number of lives; 0: as many as the short form of the tests has")
+	forTime    = flag.Duration("simulation.for", 0, "run lives on all processors for so long")
+	scriptFile = flag.String("simulation.script", "", "play the script in this file")
+	keep       = flag.String("simulation.keep", "", "play these steps of the seed's script only, such as 0,3,17")
+	tries      = flag.Int("simulation.tries", 1, "play the script so many times, until it fails")
+	shrinks    = flag.Bool("simulation.shrink", true, "shorten the script of a life that has failed")
+	results    = flag.String("simulation.results", "", "append the results to this file as JSON Lines")
+	printing   = flag.Bool("simulation.print", false, "print each script before its life")
 )
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, line := range last {
+		fmt.Println(line)
+	}
+	os.Exit(code)
+}
+
+// last are the lines that a run ends with.
+var last []string
 
 // Systems with faults keep the promises of the documents.
 func TestLives(t *testing.T) {
-	var all []*Result
-	for i := range *lives {
-		s := Draw(*seed + uint64(i))
-		if *verbose {
-			_ = s.Write(os.Stdout)
-		}
-		t.Run(fmt.Sprint(s.Seed), func(t *testing.T) {
-			r := Play(t, s)
-			all = append(all, r)
-			report(t, r)
-		})
-	}
-	total := make(map[string]int)
-	for _, r := range all {
-		for k, n := range r.Struck {
-			total[k] += n
-		}
-	}
-	for _, k := range slices.Sorted(maps.Keys(total)) {
-		t.Logf("%6d %s", total[k], k)
+	switch {
+	case *forTime > 0:
+		conduct(t)
+	case *scriptFile != "":
+		playFile(t)
+	case *keep != "":
+		playKept(t)
+	default:
+		playSeeds(t)
 	}
 }
 
-func report(t *testing.T, r *Result) {
-	t.Helper()
-	t.Logf("seed %d: %v in %v, %d messages", r.Script.Seed, r.Lasted, r.Took, r.Messages)
-	seen := make(map[string]int)
-	for _, v := range r.Broken {
-		if seen[v.Promise]++; seen[v.Promise] <= 2 {
-			t.Errorf("broken: %s\n\t%s", v.Promise, v.Detail)
+func playSeeds(t *testing.T) {
+	n := *lives
+	switch {
+	case n > 0:
+	case testing.Short():
+		n = 4
+	default:
+		n = 12
+	}
+	var total Total
+	began := time.Now()
+	for i := range n {
+		s := Draw(*firstSeed + uint64(i))
+		r := playIn(t, fmt.Sprint(s.Seed), s)
+		total.Add(r)
+		if len(r.Broken) > 0 && *shrinks && *results == "" && len(total.Failed) == 1 {
+			shorten(t, r)
 		}
 	}
-	if len(r.Broken) > 0 {
+	if *results == "" {
 		var b strings.Builder
-		_ = r.Script.Write(&b)
-		t.Logf("%s", b.String())
+		total.Write(&b, time.Since(began))
+		t.Log(b.String())
+	}
+}
+
+// playIn plays a script in a subtest, which fails if a promise is broken.
+func playIn(t *testing.T, name string, s Script) (r *Result) {
+	if *printing {
+		_ = s.Write(os.Stdout)
+	}
+	t.Run(name, func(t *testing.T) {
+		r = Play(t, s)
+		save(t, r)
+		if len(r.Broken) > 0 {
+			t.Error(r.Report())
+			last = append(last, fmt.Sprintf("simulation: seed %d broke: %s", s.Seed, strings.Join(r.Promises(), "; ")))
+		}
+	})
+	return r
+}
+
+func save(t *testing.T, r *Result) {
+	if *results == "" {
+		return
+	}
+	f, err := os.OpenFile(*results, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := json.NewEncoder(f).Encode(r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func playFile(t *testing.T) {
+	f, err := os.Open(*scriptFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s, err := ReadScript(f)
+	if err != nil {
+		t.Fatalf("%s: %v", *scriptFile, err)
+	}
+	for i := range *tries {
+		if r := playIn(t, fmt.Sprint("try ", i+1), s); len(r.Broken) > 0 {
+			return
+		}
+	}
+}
+
+func playKept(t *testing.T) {
+	var numbers []int
+	for text := range strings.SplitSeq(*keep, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers = append(numbers, n)
+	}
+	s, err := Draw(*firstSeed).Keep(numbers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range *tries {
+		if r := playIn(t, fmt.Sprint("try ", i+1), s); len(r.Broken) > 0 {
+			return
+		}
+	}
+}
+
+// A script that is written is the same when it is read.
+func TestScriptsAreReadAsWritten(t *testing.T) {
+	for seed := range uint64(20) {
+		s := Draw(seed)
+		var written, again strings.Builder
+		if err := s.Write(&written); err != nil {
+			t.Fatal(err)
+		}
+		read, err := ReadScript(strings.NewReader(written.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := read.Write(&again); err != nil || again.String() != written.String() {
+			t.Fatalf("%v, written:\n%s\nread:\n%s", err, written.String(), again.String())
+		}
+	}
+}
+
+// Shrinking leaves the steps that are needed, and those alone.
+func TestShrinkLeavesWhatIsNeeded(t *testing.T) {
+	s := Draw(3)
+	first, second := s.Steps[2], s.Steps[len(s.Steps)-3]
+	got := Shrink(s, 1000, func(c Script) bool {
+		found := 0
+		for _, step := range c.Steps {
+			if step == first || step == second {
+				found++
+			}
+		}
+		return found == 2
+	})
+	if len(got.Steps) != 2 || got.Steps[0] != first || got.Steps[1] != second {
+		t.Errorf("%v is left of %d steps", got.Steps, len(s.Steps))
 	}
 }

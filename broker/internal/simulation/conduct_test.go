@@ -1,0 +1,183 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	// portion is how many lives a process has. A life whose disk has failed leaves goroutines behind, and memory.
+	portion = 10
+	// shrinkCalls and shrinkTime bound what is spent on one script.
+	shrinkCalls = 60
+	shrinkTime  = 3 * time.Minute
+	// shrunk is how many different promises a script is shortened for.
+	shrunk = 4
+)
+
+// conduct runs lives of consecutive seeds in processes of their own, on all processors, until the time is over.
+func conduct(t *testing.T) {
+	began := time.Now()
+	var (
+		mu    sync.Mutex
+		next  = *firstSeed
+		total Total
+		all   sync.WaitGroup
+	)
+	for range runtime.NumCPU() {
+		all.Go(func() {
+			for time.Since(began) < *forTime {
+				mu.Lock()
+				seed := next
+				next += portion
+				mu.Unlock()
+				for _, r := range livesOf(t, seed, portion) {
+					mu.Lock()
+					total.Add(r)
+					if len(r.Broken) > 0 {
+						fmt.Printf("simulation: seed %d broke: %s\n", r.Script.Seed, strings.Join(r.Promises(), "; "))
+					}
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	all.Wait()
+	real := time.Since(began)
+	var seen []string
+	for _, r := range total.Failed {
+		t.Error(r.Report())
+		last = append(last, fmt.Sprintf("simulation: seed %d broke: %s", r.Script.Seed, strings.Join(r.Promises(), "; ")))
+		if promise := r.Promises()[0]; *shrinks && !slices.Contains(seen, promise) && len(seen) < shrunk {
+			seen = append(seen, promise)
+			shorten(t, r)
+		}
+	}
+	total.Write(os.Stdout, real)
+}
+
+// livesOf plays the lives of some seeds in a process, or in more of them if it dies.
+func livesOf(t *testing.T, seed uint64, n int) (all []*Result) {
+	file := filepath.Join(t.TempDir(), fmt.Sprint("results-", seed))
+	for len(all) < n {
+		output := child(t, 10*time.Minute, "-simulation.seed", fmt.Sprint(seed+uint64(len(all))), "-simulation.lives", fmt.Sprint(n-len(all)), "-simulation.results", file)
+		all = readResults(t, file)
+		if len(all) < n { // it has died in the next one
+			s := Draw(seed + uint64(len(all)))
+			r := &Result{Script: s, Broken: []Violation{died(output)}}
+			save := append(all, r)
+			f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := json.NewEncoder(f).Encode(r); err != nil {
+				t.Error(err)
+			}
+			_ = f.Close()
+			all = save
+		}
+	}
+	return all
+}
+
+const promiseLives = "no process dies: libraries do not panic"
+
+// died is the violation of a process that has not come to an end.
+func died(output string) Violation {
+	promise := promiseLives
+	if strings.Contains(output, promiseMoves) {
+		promise = promiseMoves
+	}
+	const most = 8000
+	if i := strings.Index(output, "panic: "); i >= 0 {
+		output = output[i:]
+	}
+	return Violation{promise, output[:min(len(output), most)]}
+}
+
+func readResults(t *testing.T, file string) (all []*Result) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil // there are none
+	}
+	for d := json.NewDecoder(bytes.NewReader(data)); d.More(); {
+		r := new(Result)
+		if err := d.Decode(r); err != nil {
+			t.Errorf("results: %v", err)
+			return all
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// child runs this test in another process, and returns its output.
+func child(t *testing.T, within time.Duration, args ...string) string {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	c := exec.CommandContext(ctx, exe, append([]string{"-test.run", "^TestLives$", "-test.timeout", "0"}, args...)...)
+	c.Dir = t.TempDir()
+	output := new(bytes.Buffer)
+	c.Stdout, c.Stderr = output, output
+	_ = c.Run() // the results say how it went
+	return output.String()
+}
+
+// shorten prints the shortest script that still breaks the first of the promises that a life has broken.
+func shorten(t *testing.T, r *Result) {
+	promise := r.Promises()[0]
+	began := time.Now()
+	n := 0
+	fails := func(s Script) bool {
+		if time.Since(began) > shrinkTime {
+			return false
+		}
+		n++
+		file, results := filepath.Join(t.TempDir(), fmt.Sprint("script-", n)), filepath.Join(t.TempDir(), fmt.Sprint("results-", n))
+		var b strings.Builder
+		if err := s.Write(&b); err != nil {
+			t.Error(err)
+			return false
+		}
+		if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+			t.Error(err)
+			return false
+		}
+		output := child(t, 5*time.Minute, "-simulation.script", file, "-simulation.tries", "3", "-simulation.results", results)
+		for _, again := range readResults(t, results) {
+			if slices.Contains(again.Promises(), promise) {
+				return true
+			}
+		}
+		return strings.Contains(output, promiseMoves) && promise == promiseMoves || strings.Contains(output, "panic: ") && promise == promiseLives
+	}
+	s := r.Script
+	if !fails(s) {
+		t.Logf("seed %d has not broken it again in 3 tries: %s", s.Seed, promise)
+	} else {
+		s = Shrink(s, shrinkCalls, fails)
+	}
+	var b strings.Builder
+	_ = s.Write(&b)
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("simulation-%d.script", s.Seed))
+	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d of %d steps break it: %s\n\n%s\nPlay it again: go test ./broker/internal/simulation -run TestLives -simulation.tries 10 -simulation.script %s",
+		len(s.Steps), len(r.Script.Steps), promise, b.String(), file)
+}

@@ -1,0 +1,99 @@
+package simulation
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Total is what many lives have come to.
+type Total struct {
+	Lives, Steps, Messages int
+	Lasted                 time.Duration // virtual
+	Took                   time.Duration // real, of all processors together
+	Struck                 map[string]int
+	Failed                 []*Result // at least one promise was broken
+}
+
+// Add adds a life.
+func (t *Total) Add(r *Result) {
+	t.Lives++
+	t.Steps += len(r.Script.Steps)
+	t.Messages += r.Messages
+	t.Lasted += r.Lasted
+	t.Took += r.Took
+	if t.Struck == nil {
+		t.Struck = make(map[string]int)
+	}
+	for k, n := range r.Struck {
+		t.Struck[k] += n
+	}
+	if len(r.Broken) > 0 {
+		t.Failed = append(t.Failed, r)
+	}
+}
+
+// Never returns the acts that are drawn and have not had an effect in any life.
+func (t *Total) Never() (names []string) {
+	for _, a := range Acts() {
+		if a.Weight > 0 && t.Struck[a.Name] == 0 {
+			names = append(names, a.Name)
+		}
+	}
+	return names
+}
+
+// Write writes a table. Real is how long the lives have taken by the clock.
+func (t *Total) Write(w io.Writer, real time.Duration) {
+	const day = 24 * time.Hour
+	fmt.Fprintf(w, "%d lives, %d steps, %d messages, %.1f days in %v: %.0f days per hour\n",
+		t.Lives, t.Steps, t.Messages, t.Lasted.Hours()/24, real.Round(time.Second), (t.Lasted.Hours()/24)/max(real.Hours(), 1e-9))
+	for _, fault := range []bool{true, false} {
+		if fault {
+			fmt.Fprintln(w, "faults that struck:")
+		} else {
+			fmt.Fprintln(w, "acts and what they led to:")
+		}
+		for _, k := range slices.Sorted(maps.Keys(t.Struck)) {
+			if a := acts[k]; a.Fault == fault {
+				fmt.Fprintf(w, "%9d %s\n", t.Struck[k], k)
+			}
+		}
+	}
+	if never := t.Never(); len(never) > 0 {
+		fmt.Fprintf(w, "never: %s\n", strings.Join(never, ", "))
+	}
+}
+
+// Promises returns the promises that a life has broken, each once.
+func (r *Result) Promises() (all []string) {
+	for _, v := range r.Broken {
+		if !slices.Contains(all, v.Promise) {
+			all = append(all, v.Promise)
+		}
+	}
+	return all
+}
+
+// Report returns what a life has broken, in some detail.
+func (r *Result) Report() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d, %v of virtual time, %d messages\n", r.Script.Seed, r.Lasted, r.Messages)
+	for _, promise := range r.Promises() {
+		n := 0
+		for _, v := range r.Broken {
+			if v.Promise == promise {
+				if n++; n == 1 {
+					fmt.Fprintf(&b, "broken: %s\n\t%s\n", promise, v.Detail)
+				}
+			}
+		}
+		if n > 1 {
+			fmt.Fprintf(&b, "\t(and %d more times)\n", n-1)
+		}
+	}
+	return b.String()
+}
