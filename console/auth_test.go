@@ -14,6 +14,7 @@ import (
 	"github.com/reprisemq/reprise/console/internal/pages"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/throttle"
 )
 
 // clock is one that a test sets.
@@ -155,7 +156,7 @@ func TestWrongTokensAreSlowedDown(t *testing.T) {
 	try := func(secret, peer string) *httptest.ResponseRecorder {
 		return ask(t, c, "GET", "/api/v1/me", nil, bearer(secret), from(peer))
 	}
-	for range access.FreeMistakes {
+	for range throttle.FreeMistakes {
 		refused(t, try("guess", "192.0.2.1:1"), http.StatusUnauthorized, "unknown token")
 	}
 	for _, wait := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
@@ -183,7 +184,7 @@ func TestWrongTokensAreSlowedDown(t *testing.T) {
 	if w := logIn(t, c, secrets[Admin], "/", from("192.0.2.1:1")); w.Code != http.StatusSeeOther {
 		t.Errorf("the login page makes a token of NewToken wait: %d", w.Code)
 	}
-	now.now = now.now.Add(access.LongestWait)
+	now.now = now.now.Add(throttle.LongestWait)
 	if w := try("correct horse", "192.0.2.1:1"); w.Code != http.StatusOK {
 		t.Errorf("a right token: %d", w.Code)
 	}
@@ -203,13 +204,13 @@ func TestWrongRandomTokensAreSlowedDown(t *testing.T) {
 		random, _ := NewToken()
 		return ask(t, c, "GET", "/api/v1/me", nil, bearer(random), from("192.0.2.1:1"))
 	}
-	for range access.FreeMistakes {
+	for range throttle.FreeMistakes {
 		refused(t, try(), http.StatusUnauthorized, "unknown token")
 	}
 	for range 20 {
 		refused(t, try(), http.StatusTooManyRequests, "try again in 1 s")
 	}
-	if n := strings.Count(log.String(), "login refused"); n != access.FreeMistakes {
+	if n := strings.Count(log.String(), "login refused"); n != throttle.FreeMistakes {
 		t.Errorf("%d lines of the log", n)
 	}
 	now.now = now.now.Add(time.Second)

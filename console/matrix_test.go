@@ -9,6 +9,7 @@ import (
 
 	"github.com/reprisemq/reprise/console/internal/access"
 	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/internal/throttle"
 )
 
 // reachable returns whether a request reaches the handler of a route: the routes of a
@@ -67,7 +68,7 @@ func TestPermissions(t *testing.T) {
 		peers++
 		r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", peers%250)
 		if peers%250 == 0 {
-			m.server.Guard.Wrong = access.NewThrottle(m.cfg.Clock)
+			m.server.Guard.Wrong = throttle.New(m.cfg.Clock)
 		}
 	}
 	cookie := func(role Role) func(*http.Request) {

@@ -36,6 +36,8 @@ topology                                                       |
 backoff                                                        |
 -------------------------------------------------------------------------------------------------------
 internal/amqpwire, internal/guard, internal/waiting, internal/params, internal/amqpvalue, internal/brief, internal/plumbing
+internal/throttle
+internal/bounded
 `
 
 // TestPackages are for tests and tools: they may import everything, and only each other may import them.

@@ -12,8 +12,10 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/reprisemq/reprise/broker/internal/registry"
+	"github.com/reprisemq/reprise/internal/throttle"
 )
 
 // User is somebody who may connect.
@@ -48,6 +50,8 @@ var ErrUnknownUser = errors.New("no such user")
 type Control struct {
 	generation atomic.Uint64
 	registry   *registry.Registry // told of every change, under the lock
+	guesses    *throttle.Throttle
+	held       chan struct{} // one for each login that is held
 
 	mu          sync.RWMutex
 	users       map[string]User
@@ -63,7 +67,10 @@ type compiled struct {
 
 // New returns a control that lets nobody in, and keeps nothing beyond the life of the process.
 func New() *Control {
-	c := &Control{users: make(map[string]User), permissions: make(map[grantee]compiled)}
+	c := &Control{
+		users: make(map[string]User), permissions: make(map[grantee]compiled),
+		guesses: throttle.New(time.Now), held: make(chan struct{}, mostHeld),
+	}
 	c.generation.Add(1)
 	return c
 }

@@ -3,8 +3,12 @@ package management
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
@@ -21,7 +25,12 @@ func (h *Handler) authenticate(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	if !h.node.Access.Authenticate(name, password) {
+	ok, err := h.node.Access.Login(r.RemoteAddr, name, password)
+	if waits, found := errors.AsType[*access.WaitError](err); found {
+		refuseFor(w, waits.Wait)
+		return
+	}
+	if !ok {
 		h.log.Warn("management login refused", "user", name, "peer", r.RemoteAddr)
 		w.Header().Set("WWW-Authenticate", `Basic realm="RabbitMQ Management"`)
 		refuse(w, &failure{http.StatusUnauthorized, "not_authorized", "Not_Authorized"})
@@ -35,6 +44,14 @@ func (h *Handler) authenticate(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(context.WithValue(r.Context(), userKey{}, user))
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	h.dispatch(w, r)
+}
+
+// refuseFor refuses a login that has to wait.
+func refuseFor(w http.ResponseWriter, wait time.Duration) {
+	seconds := int((wait + time.Second - 1) / time.Second)
+	w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	refuse(w, &failure{http.StatusTooManyRequests, "too_many_requests", fmt.Sprintf(
+		"too many wrong passwords for this user from your address; try again in %d s", seconds)})
 }
 
 // privilege is what it takes to use an endpoint. Each includes those before it.

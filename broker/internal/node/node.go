@@ -203,7 +203,7 @@ func (n *Node) Serve(conn net.Conn) error {
 	n.Stats.Churn.ConnectionsCreated.Add(1)
 	n.running.Go(func() {
 		if err := s.Serve(); err != nil {
-			n.config.Log.Warn("connection ended", "peer", conn.RemoteAddr().String(), "reason", err)
+			n.config.Log.Log(context.Background(), level(err), "connection ended", "peer", conn.RemoteAddr().String(), "reason", err)
 		}
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -211,6 +211,14 @@ func (n *Node) Serve(conn net.Conn) error {
 		n.Stats.Churn.ConnectionsClosed.Add(1)
 	})
 	return nil
+}
+
+// level returns the level at which the end of a connection is logged. Logins that are refused at once can be too many.
+func level(err error) slog.Level {
+	if refused, ok := errors.AsType[*access.WaitError](err); ok && !refused.Held {
+		return slog.LevelDebug
+	}
+	return slog.LevelWarn
 }
 
 // Wait waits, and reports whether the node is still open then.

@@ -1,9 +1,11 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
@@ -30,7 +32,16 @@ func (s *Session) handshake() error {
 			return err
 		}
 	}
-	err = s.conn.SetReadDeadline(time.Time{})
+	return s.allow(0)
+}
+
+// allow sets how long the client may take from now on; 0: as long as it likes.
+func (s *Session) allow(timeout time.Duration) error {
+	deadline := time.Time{}
+	if timeout > 0 {
+		deadline = time.Now().Add(timeout)
+	}
+	err := s.conn.SetReadDeadline(deadline)
 	if s.closing.Load() { // Shutdown has set one meanwhile, which is not to be lifted
 		err = s.conn.SetReadDeadline(time.Now().Add(closeTimeout))
 	}
@@ -109,11 +120,15 @@ func (s *Session) authenticate() error {
 	s.notifiesBlocked = capable(capabilities, "connection.blocked")
 
 	user, authentic, err := s.identify(ok.Mechanism, ok.Response)
-	if err != nil {
+	_, waits := errors.AsType[*access.WaitError](err)
+	if err != nil && !waits {
 		return s.refuse(fmt.Errorf("handshake: %w", err))
 	}
 	if !authentic {
 		refused := fmt.Errorf("handshake: user %q was refused: wrong name or password", user)
+		if waits { // the client is told the same
+			refused = fmt.Errorf("handshake: %w", err)
+		}
 		// Clients that know of it are told; others could take it for a broken connection and are cut off, as the
 		// specification has it.
 		if capable(capabilities, "authentication_failure_close") {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
@@ -48,6 +49,10 @@ func (s *Session) identify(mechanism, response string) (user string, authentic b
 	user, password, err := credentials(mechanism, response)
 	if err != nil {
 		return "", false, err
+	}
+	if addr := s.conn.RemoteAddr(); addr.Network() != "pipe" { // which is in this process
+		authentic, err = s.config.Access.AwaitLogin(s.serving, addr.String(), user, password)
+		return user, authentic, cmp.Or(err, s.allow(handshakeTimeout)) // a login that was held has as much time left as others
 	}
 	return user, s.config.Access.Authenticate(user, password), nil
 }

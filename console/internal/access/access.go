@@ -14,6 +14,7 @@ import (
 
 	"github.com/reprisemq/reprise/console/internal/fault"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/throttle"
 )
 
 // Visitor is whoever asks.
@@ -29,11 +30,11 @@ type Guard struct {
 	secure   bool // cookies are for HTTPS only
 	logger   *slog.Logger
 	Sessions *sessions
-	Wrong    *throttle
+	Wrong    *throttle.Throttle
 }
 
 func NewGuard(tokens []Token, secure bool, clock func() time.Time, logger *slog.Logger) *Guard {
-	return &Guard{tokens, secure, logger, newSessions(clock), NewThrottle(clock)}
+	return &Guard{tokens, secure, logger, newSessions(clock), throttle.New(clock)}
 }
 
 // HasTokens reports whether visitors need a token.

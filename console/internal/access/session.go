@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/bounded"
 )
 
 const (
@@ -22,7 +23,7 @@ type sessions struct {
 	clock func() time.Time
 
 	mu   sync.Mutex
-	byID *bounded[sessionKey, session]
+	byID *bounded.Map[sessionKey, session]
 }
 
 // sessionKey is the hash of an id, so that the time of a look-up tells nothing of the id.
@@ -34,7 +35,7 @@ type session struct {
 }
 
 func newSessions(clock func() time.Time) *sessions {
-	return &sessions{clock: clock, byID: newBounded[sessionKey, session](mostSessions)}
+	return &sessions{clock: clock, byID: bounded.New[sessionKey, session](mostSessions)}
 }
 
 // Begin returns the id of a new session.
@@ -43,17 +44,17 @@ func (s *sessions) Begin(t Token) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
-	for key, old, ok := s.byID.oldest(); ok && !now.Before(old.ends); key, old, ok = s.byID.oldest() {
-		s.byID.drop(key)
+	for key, old, ok := s.byID.Oldest(); ok && !now.Before(old.ends); key, old, ok = s.byID.Oldest() {
+		s.byID.Drop(key)
 	}
-	s.byID.put(sha256.Sum256([]byte(id)), session{t, now.Add(SessionLife)})
+	s.byID.Put(sha256.Sum256([]byte(id)), session{t, now.Add(SessionLife)})
 	return id
 }
 
 func (s *sessions) find(id string) (Token, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found, ok := s.byID.get(sha256.Sum256([]byte(id)))
+	found, ok := s.byID.Get(sha256.Sum256([]byte(id)))
 	return found.token, ok && s.clock().Before(found.ends)
 }
 
@@ -61,7 +62,7 @@ func (s *sessions) find(id string) (Token, bool) {
 func (s *sessions) End(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.byID.drop(sha256.Sum256([]byte(id)))
+	s.byID.Drop(sha256.Sum256([]byte(id)))
 }
 
 // identifySession finds out who asks by their cookie. A browser sends it with whatever

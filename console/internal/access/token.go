@@ -10,6 +10,9 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/console/internal/fault"
 )
 
 // Token lets somebody in.
@@ -76,11 +79,6 @@ const tokenNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123
 // keep its owner out. Its 256 random bits cannot be guessed at any speed. A token that a
 // person made up waits like a wrong one, since only waiting protects it.
 func (g *Guard) check(r *http.Request, secret string) (Token, error) {
-	from := throttleKey(r.RemoteAddr)
-	wait := g.Wrong.wait(from)
-	if wait > 0 && !isRandom(secret) {
-		return Token{}, tooOften(wait)
-	}
 	hash := []byte(HashToken(secret))
 	var found *Token
 	for i := range g.tokens { // all of them, so that time tells nothing
@@ -88,15 +86,27 @@ func (g *Guard) check(r *http.Request, secret string) (Token, error) {
 			found = &g.tokens[i]
 		}
 	}
-	switch {
-	case found != nil:
+	if found != nil && isRandom(secret) {
 		return *found, nil
-	case wait > 0:
+	}
+	if wait := g.Wrong.Try(r.RemoteAddr, "", found != nil); wait > 0 {
 		return Token{}, tooOften(wait)
 	}
-	g.Wrong.note(from)
+	if found != nil {
+		return *found, nil
+	}
 	g.logger.Warn("login refused", "peer", r.RemoteAddr)
 	return Token{}, errWrongToken
+}
+
+func tooOften(wait time.Duration) *fault.Failure {
+	seconds := int((wait + time.Second - 1) / time.Second)
+	return &fault.Failure{
+		Status:     http.StatusTooManyRequests,
+		RetryAfter: seconds,
+		Text:       "too many wrong tokens from your address",
+		Advice:     fmt.Sprintf("try again in %d s", seconds),
+	}
 }
 
 // isRandom reports whether a secret has the form of those that NewToken makes: 256 bits,

@@ -1,0 +1,244 @@
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/broker"
+)
+
+// site is a broker in memory whose clients come from addresses.
+type site struct {
+	conns chan net.Conn
+	done  chan struct{}
+
+	broker *broker.Broker
+	wrong  atomic.Int64 // passwords that were checked
+	unread atomic.Int64 // passwords that were not checked
+}
+
+func newSite(t *testing.T) *site {
+	s := &site{conns: make(chan net.Conn), done: make(chan struct{})}
+	b, err := broker.New(broker.Config{
+		Users:  map[string]string{"ada": "right", "bob": "right"},
+		Logger: slog.New(slog.NewTextHandler(s, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	must(t, err)
+	s.broker = b
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = b.Serve(s) }) // ErrClosed
+	t.Cleanup(func() {
+		must(t, b.Shutdown(context.Background()))
+		serving.Wait()
+	})
+	return s
+}
+
+// Write implements [io.Writer] for the log.
+func (s *site) Write(line []byte) (int, error) {
+	switch text := string(line); {
+	case strings.Contains(text, "wrong name or password"):
+		s.wrong.Add(1)
+	case strings.Contains(text, "was not checked"):
+		s.unread.Add(1)
+	}
+	return len(line), nil
+}
+
+// Accept implements [net.Listener].
+func (s *site) Accept() (net.Conn, error) {
+	select {
+	case conn := <-s.conns:
+		return conn, nil
+	case <-s.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements [net.Listener].
+func (s *site) Close() error {
+	select {
+	case <-s.done:
+	default:
+		close(s.done)
+	}
+	return nil
+}
+
+// Addr implements [net.Listener].
+func (s *site) Addr() net.Addr { return &net.UnixAddr{Net: "unix", Name: "site"} }
+
+// from is a connection from an address.
+type from struct {
+	net.Conn
+	addr *net.TCPAddr
+}
+
+func (f from) RemoteAddr() net.Addr { return f.addr }
+
+// logIn logs in and out, and returns how long the answer took.
+func (s *site) logIn(addr, user, password string) (time.Duration, error) {
+	begin := time.Now()
+	conn, err := amqp.DialConfig("amqp://"+user+":"+password+"@site/", amqp.Config{Dial: func(string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		s.conns <- from{server, &net.TCPAddr{IP: net.ParseIP(addr), Port: 1}}
+		return client, nil
+	}})
+	took := time.Since(begin)
+	if err == nil {
+		err = conn.Close()
+	}
+	return took, err
+}
+
+const (
+	guesser = "192.0.2.1"
+	another = "192.0.2.2"
+)
+
+// Whoever guesses a password has 69 tries an hour, over however many connections. Nobody else waits for that.
+func TestPasswordsCannotBeGuessed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		var guessers sync.WaitGroup
+		for range 10 {
+			guessers.Go(func() {
+				for ctx.Err() == nil {
+					if _, err := s.logIn(guesser, "ada", "wrong"); err == nil {
+						t.Error("a wrong password is right")
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+			})
+		}
+		for ctx.Err() == nil {
+			time.Sleep(time.Minute)
+			for _, who := range []struct{ addr, user string }{{another, "ada"}, {another, "bob"}, {guesser, "bob"}} {
+				if took, err := s.logIn(who.addr, who.user, "right"); took != 0 || err != nil {
+					t.Errorf("%s from %s: %v after %v", who.user, who.addr, err, took)
+				}
+			}
+		}
+		guessers.Wait()
+		if n := s.wrong.Load(); n < 60 || n > 70 { // the last ones began within the hour
+			t.Errorf("%d passwords were checked, want 69", n)
+		}
+	})
+}
+
+// From the address of a guesser, the same user is held for five seconds at the most. If the wait is over by then, the
+// password is checked; otherwise it is not.
+func TestLoginBesideAGuesser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		guess := func() {
+			if _, err := s.logIn(guesser, "ada", "wrong"); !errors.Is(err, amqp.ErrCredentials) && !strings.Contains(err.Error(), "403") {
+				t.Errorf("a wrong password: %v", err)
+			}
+		}
+		for range 5 {
+			guess()
+		}
+		if took, err := s.logIn(guesser, "ada", "right"); took != time.Second || err != nil {
+			t.Errorf("after 5 wrong passwords: %v after %v", err, took)
+		}
+		for range 3 { // after which the wait is one of 2, 4 and 8 s
+			guess()
+		}
+		if took, err := s.logIn(guesser, "ada", "right"); took != 5*time.Second || err == nil {
+			t.Errorf("after 8 wrong passwords: %v after %v", err, took)
+		}
+		if took, err := s.logIn(guesser, "ada", "right"); took != 3*time.Second || err != nil {
+			t.Errorf("once more: %v after %v", err, took)
+		}
+	})
+}
+
+// So many logins are held at a time, and the next one is refused at once.
+func TestHeldLoginsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		for range 9 {
+			_, _ = s.logIn(guesser, "ada", "wrong")
+		}
+		var all sync.WaitGroup
+		var held, refused atomic.Int64
+		for range 300 {
+			all.Go(func() {
+				switch took, err := s.logIn(guesser, "ada", "wrong"); {
+				case err == nil:
+					t.Error("a wrong password is right")
+				case took == 0:
+					refused.Add(1)
+				default:
+					held.Add(1)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		if took, err := s.logIn(another, "ada", "right"); took != 0 || err != nil {
+			t.Errorf("from another address: %v after %v", err, took)
+		}
+		all.Wait()
+		if held.Load() != 100 || refused.Load() != 200 {
+			t.Errorf("%d were held and %d refused", held.Load(), refused.Load())
+		}
+	})
+}
+
+// The management API counts the same mistakes, and does not hold a request.
+func TestPasswordsCannotBeGuessedByHTTP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		ask := func(addr, user, password string) *httptest.ResponseRecorder {
+			r := httptest.NewRequest("GET", "/api/whoami", nil)
+			r.SetBasicAuth(user, password)
+			r.RemoteAddr = addr + ":1"
+			w := httptest.NewRecorder()
+			s.broker.Management().ServeHTTP(w, r)
+			return w
+		}
+		checked := 0
+		for range 3600 {
+			switch w := ask(guesser, "ada", "wrong"); w.Code {
+			case http.StatusUnauthorized:
+				checked++
+			case http.StatusTooManyRequests:
+				if w.Header().Get("Retry-After") == "" {
+					t.Error("no Retry-After")
+				}
+			default:
+				t.Errorf("status %d", w.Code)
+			}
+			time.Sleep(time.Second)
+		}
+		if checked != 69 {
+			t.Errorf("%d passwords were checked, want 69", checked)
+		}
+		for _, who := range []struct {
+			addr, user string
+			want       int
+		}{{guesser, "ada", 429}, {guesser, "bob", 200}, {another, "ada", 200}} {
+			if w := ask(who.addr, who.user, "right"); w.Code != who.want {
+				t.Errorf("%s from %s: %d %s", who.user, who.addr, w.Code, w.Body)
+			}
+		}
+		if _, err := s.logIn(guesser, "ada", "right"); err == nil {
+			t.Error("what was guessed by HTTP does not count for AMQP")
+		}
+	})
+}

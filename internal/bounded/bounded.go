@@ -1,0 +1,59 @@
+// Package bounded has a map that cannot grow without end. Its keys come from outside, such as the addresses of clients.
+package bounded
+
+import "container/list"
+
+// Map is a map with at most a number of entries. It forgets the entry that was put longest ago.
+type Map[K comparable, V any] struct {
+	most    int
+	entries map[K]*list.Element
+	order   list.List // of entry
+}
+
+type entry[K comparable, V any] struct {
+	key   K
+	value V
+}
+
+// New returns a map of at most so many entries.
+func New[K comparable, V any](most int) *Map[K, V] {
+	return &Map[K, V]{most: most, entries: map[K]*list.Element{}}
+}
+
+// Len returns the number of entries.
+func (m *Map[K, V]) Len() int { return len(m.entries) }
+
+// Get returns the value of a key.
+func (m *Map[K, V]) Get(key K) (v V, ok bool) {
+	if e := m.entries[key]; e != nil {
+		return e.Value.(entry[K, V]).value, true
+	}
+	return v, false
+}
+
+// Put sets the value of a key. If the map is full and the key is a new one, the oldest entry goes.
+func (m *Map[K, V]) Put(key K, v V) {
+	m.Drop(key)
+	if len(m.entries) >= m.most {
+		oldest, _, _ := m.Oldest()
+		m.Drop(oldest)
+	}
+	m.entries[key] = m.order.PushBack(entry[K, V]{key, v})
+}
+
+// Drop removes a key.
+func (m *Map[K, V]) Drop(key K) {
+	if e := m.entries[key]; e != nil {
+		m.order.Remove(e)
+		delete(m.entries, key)
+	}
+}
+
+// Oldest returns the entry that was put longest ago.
+func (m *Map[K, V]) Oldest() (key K, v V, ok bool) {
+	if e := m.order.Front(); e != nil {
+		x := e.Value.(entry[K, V])
+		return x.key, x.value, true
+	}
+	return key, v, false
+}
