@@ -2,8 +2,11 @@ package diskstore
 
 import (
 	"log/slog"
+	"slices"
 	"strconv"
+	"sync"
 	"testing"
+	"time"
 )
 
 type body []byte
@@ -35,4 +38,73 @@ func BenchmarkPut(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkAcknowledge puts messages of 1 KiB as fast as the disk takes them on, as publishers without confirms do, and
+// forgets them once they are there. It reports for how long the oldest acknowledgement of each commit was not on disk.
+func BenchmarkAcknowledge(b *testing.B) {
+	s, err := Open(Options{Dir: b.TempDir() + "/data", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close(true)
+	d := s.(*disk)
+	tickets := func() (committed, gathering Ticket) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.committed, d.gathering.ticket
+	}
+	message := body(make([]byte, 1024))
+	waits := new(ackWaits)
+	var refs []Ref // of messages that are not acknowledged, the last ones put
+	var noted Ticket
+	b.SetBytes(1024)
+	for put := uint64(1); b.Loop(); put++ {
+		if begins := s.Backlog(); begins != nil {
+			<-begins
+		}
+		refs = append(refs, s.Put(Entry{Key: keyOf(1, 0, put), State: State{Bytes: 1024}, Message: message}))
+		committed, gathering := tickets()
+		for ; len(refs) > 0 && refs[0].Ticket <= committed; refs = refs[1:] {
+			s.Delete(keyOf(1, 0, put-uint64(len(refs))+1), refs[0], 1024)
+			if gathering > noted {
+				noted = gathering
+				s.Notify(&acknowledged{at: time.Now(), waits: waits})
+			}
+		}
+	}
+	if err := s.Flush(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	waits.report(b)
+}
+
+// ackWaits is how long acknowledgements waited for the disk.
+type ackWaits struct {
+	mu  sync.Mutex
+	all []time.Duration
+}
+
+func (w *ackWaits) report(b *testing.B) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.all) == 0 {
+		return // there were too few messages
+	}
+	slices.Sort(w.all)
+	b.ReportMetric(float64(w.all[len(w.all)/2].Microseconds())/1000, "p50-ms/ack")
+	b.ReportMetric(float64(w.all[len(w.all)-1].Microseconds())/1000, "max-ms/ack")
+}
+
+// acknowledged is the first acknowledgement of a commit.
+type acknowledged struct {
+	at    time.Time
+	waits *ackWaits
+}
+
+// Committed implements [Waiter].
+func (a *acknowledged) Committed(Ticket) {
+	a.waits.mu.Lock()
+	defer a.waits.mu.Unlock()
+	a.waits.all = append(a.waits.all, time.Since(a.at))
 }

@@ -80,6 +80,7 @@ func (d *disk) seal(spare gathering) gathering {
 		counts:  spare.counts[:0],
 		waiters: spare.waiters[:0],
 	}
+	d.backlog.Set(false)
 	return sealed
 }
 
@@ -185,6 +186,7 @@ func (d *disk) end(err, cause error) bool {
 	}
 	d.err, d.cause = err, cause
 	d.progress.Broadcast()
+	d.backlog.Set(false)
 	if cause != nil {
 		close(d.failed)
 	}

@@ -7,10 +7,13 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/reprisemq/reprise/broker/internal/alarm"
 )
 
-// linger is how long changes that nobody waits for are gathered: acknowledgements, mostly. A broker that dies before has
-// those messages delivered again, as redelivered, which can happen to any acknowledgement on its way.
+// linger is how long changes that nobody waits for are gathered: acknowledgements, mostly. While a commit is being written
+// they wait for its end, too, and then for that of the commit that has them. A broker that dies before has those messages
+// delivered again, as redelivered, which can happen to any acknowledgement on its way.
 const linger = 10 * time.Millisecond
 
 // disk is the Store on a file system, in Pebble (https://github.com/cockroachdb/pebble).
@@ -36,6 +39,7 @@ type disk struct {
 	err       error      // why there will be no more commits
 	cause     error      // the write that failed, if one has
 
+	backlog alarm.Alarm   // raised while more than backlogBytes are gathered
 	running atomic.Bool   // neither being opened nor closed
 	corrupt sync.Map      // files that have been complained of
 	harm    sync.Once     // closes damaged
@@ -54,7 +58,8 @@ type disk struct {
 type gathering struct {
 	ticket  Ticket
 	changes []change
-	dropped int // of the changes, undone before they were written
+	dropped int   // of the changes, undone before they were written
+	size    int64 // of all the changes that are not undone, about
 	others  []other
 	parts   []part
 	waiters []Waiter
@@ -75,6 +80,15 @@ type part struct {
 
 // partBytes is how large a part may get before the next one begins, unless what belongs together is being asked for.
 const partBytes = 64 << 20
+
+const (
+	// backlogBytes is how much is gathered before publishers wait for the commit to begin. An acknowledgement is on disk when
+	// the running commit and the next one are written, so this bounds its delay. A smaller bound costs throughput: it leaves
+	// the disk idle while publishers catch up, and the publishers while the disk does.
+	backlogBytes = 16 << 20
+	// changeBytes is about what a change takes besides the message.
+	changeBytes = 128
+)
 
 // change is what happens to a message. It puts or deletes the entry's key, or if it was undone does nothing.
 type change struct {
@@ -157,6 +171,7 @@ func (d *disk) put(how kind, e Entry) Ref {
 	}
 	g.bytes += e.Bytes
 	g.changes = append(g.changes, change{how, e})
+	d.grow(e.Bytes + changeBytes)
 	d.commitSoon(e.Transient)
 	return Ref{Ticket: g.ticket, Slot: len(g.changes) - 1}
 }
@@ -169,16 +184,28 @@ func (d *disk) forget(k Key, r Ref) {
 		return
 	}
 	if d.undoable(r) {
-		if c := &g.changes[r.Slot]; c.kind == update {
+		c := &g.changes[r.Slot]
+		d.grow(-c.entry.Bytes)
+		if c.kind == update {
 			*c = change{deletion, Entry{Key: k}}
 		} else {
 			*c = change{}
+			d.grow(-changeBytes)
 			g.dropped++
 		}
 		return
 	}
 	g.changes = append(g.changes, change{deletion, Entry{Key: k}})
+	d.grow(changeBytes)
 	d.commitSoon(true)
+}
+
+// grow counts what has been gathered, or taken back, and has publishers wait while it is much.
+func (d *disk) grow(bytes int64) {
+	d.gathering.size += bytes
+	if full := d.gathering.size > backlogBytes; full != (d.backlog.Raised() != nil) {
+		d.backlog.Set(full)
+	}
 }
 
 func (d *disk) undoable(r Ref) bool {

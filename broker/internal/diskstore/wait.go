@@ -50,6 +50,9 @@ func (d *disk) Flush(ctx context.Context) error {
 // Unclean implements [store.Store].
 func (d *disk) Unclean() bool { return d.unclean }
 
+// Backlog implements [store.Store].
+func (d *disk) Backlog() <-chan struct{} { return d.backlog.Raised() }
+
 // Behind implements [store.Store].
 func (d *disk) Behind() time.Duration {
 	if began := d.began.Load(); began != 0 {

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"time"
+
 	"github.com/reprisemq/reprise/broker/internal/alarm"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
@@ -8,8 +10,42 @@ import (
 // mayBlock reports whether a message has just been begun of which nothing is to be read before [Session.block] has let it
 // pass.
 func (s *Session) mayBlock() bool {
-	s.begun = s.begun && s.config.Alarms.Raised() != nil
+	s.begun = s.begun && (s.config.Alarms.Raised() != nil || s.backlog() != nil)
 	return s.begun
+}
+
+func (s *Session) backlog() <-chan struct{} {
+	if s.config.Store == nil {
+		return nil
+	}
+	return s.config.Store.Backlog()
+}
+
+// alarmInterval is how often a session that waits for a commit looks for an alarm: that of a disk that hangs, of which its
+// client has to be told.
+const alarmInterval = 100 * time.Millisecond
+
+// awaitCommit keeps a connection that publishes waiting while the store has a backlog. Its client is not told: that is over
+// with the running commit, or an alarm is raised.
+func (s *Session) awaitCommit() {
+	begins := s.backlog()
+	if begins == nil {
+		return
+	}
+	s.confirms.flush()
+	s.waiting.Store(true)
+	defer s.waiting.Store(false)
+	look := time.NewTicker(alarmInterval)
+	defer look.Stop()
+	for s.config.Alarms.Raised() == nil {
+		select {
+		case <-begins:
+			return
+		case <-s.serving.Done():
+			return
+		case <-look.C:
+		}
+	}
 }
 
 // block keeps a connection that publishes waiting while something has run short: it is not read, so that the client cannot
@@ -20,6 +56,7 @@ func (s *Session) block() error {
 		return nil
 	}
 	s.begun = false
+	s.awaitCommit()
 	short := s.config.Alarms.Resources()
 	if len(short) == 0 {
 		return nil

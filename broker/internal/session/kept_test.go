@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
@@ -18,6 +19,29 @@ type waiting struct {
 	client net.Conn
 	ended  chan error
 }
+
+// serve returns a session that does not wait yet.
+func serve(t *testing.T, config *Config) *waiting {
+	t.Helper()
+	client, server := net.Pipe()
+	w := &waiting{Session: New(server, config), t: t, client: client, ended: make(chan error, 1)}
+	go func() { w.ended <- w.Serve() }()
+	go func() { _, _ = io.Copy(io.Discard, client) }()
+	if _, err := client.Write(amqpwire.ProtocolHeader[:]); err != nil {
+		t.Fatal(err)
+	}
+	w.say(0, &amqpwire.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00u\x00p", Locale: "en_US"},
+		&amqpwire.ConnectionTuneOk{ChannelMax: 10, FrameMax: 8192, Heartbeat: 10}, &amqpwire.ConnectionOpen{VirtualHost: "/"})
+	w.say(1, &amqpwire.ChannelOpen{}, &amqpwire.QueueDeclare{Queue: "q"}, &amqpwire.BasicPublish{RoutingKey: "q"})
+	if _, err := client.Write(emptyMessage()); err != nil {
+		t.Fatal(err)
+	}
+	w.say(1, &amqpwire.BasicGet{Queue: "q"})
+	return w
+}
+
+// emptyMessage is what follows basic.publish on channel 1.
+func emptyMessage() []byte { return amqpwire.AppendHeaderFrame(nil, 1, classBasic, 0, []byte{0, 0}) }
 
 func (w *waiting) say(channel uint16, methods ...amqpwire.Method) {
 	w.t.Helper()
@@ -65,23 +89,10 @@ func eachWait(t *testing.T, test func(t *testing.T, w *waiting)) {
 			config, disk := testConfig(t, nil), newFakeStore()
 			config.Store = disk
 			synctest.Test(t, func(t *testing.T) {
-				client, server := net.Pipe()
-				w := &waiting{Session: New(server, config), t: t, client: client, ended: make(chan error, 1)}
-				go func() { w.ended <- w.Serve() }()
-				go func() { _, _ = io.Copy(io.Discard, client) }()
-				if _, err := client.Write(amqpwire.ProtocolHeader[:]); err != nil {
-					t.Fatal(err)
-				}
-				w.say(0, &amqpwire.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00u\x00p", Locale: "en_US"},
-					&amqpwire.ConnectionTuneOk{ChannelMax: 10, FrameMax: 8192, Heartbeat: 10}, &amqpwire.ConnectionOpen{VirtualHost: "/"})
-				w.say(1, &amqpwire.ChannelOpen{}, &amqpwire.QueueDeclare{Queue: "q"}, &amqpwire.BasicPublish{RoutingKey: "q"})
-				if _, err := client.Write(amqpwire.AppendHeaderFrame(nil, 1, classBasic, 0, []byte{0, 0})); err != nil {
-					t.Fatal(err)
-				}
-				w.say(1, &amqpwire.BasicGet{Queue: "q"})
+				w := serve(t, config)
 				wait(w, disk)
 				test(t, w)
-				_ = client.Close()
+				_ = w.client.Close()
 				if disk.gathering() != 1 {
 					t.Error("the disk has answered")
 				}
@@ -90,12 +101,15 @@ func eachWait(t *testing.T, test func(t *testing.T, w *waiting)) {
 	}
 }
 
-func (w *waiting) unacked() int {
+func (w *waiting) unacked() int { return w.queue().Unacked }
+
+func (w *waiting) queue() queue.Stats {
+	w.t.Helper()
 	q, err := w.vhost.Queue("q", nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return q.Stats().Unacked
+	return q.Stats()
 }
 
 // Nothing is read while a session waits: its client is not silent, and who asks about the session is answered.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/reprisemq/reprise/broker/internal/alarm"
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
@@ -18,7 +19,11 @@ type fakeStore struct {
 	held      int
 	err       error
 	progress  *sync.Cond
+
+	backlog alarm.Alarm
 }
+
+func (f *fakeStore) Backlog() <-chan struct{} { return f.backlog.Raised() }
 
 func newFakeStore() *fakeStore {
 	f := &fakeStore{}

@@ -8,7 +8,8 @@
 //	                                   ▲                                        │
 //	                                   └───────── meanwhile the next ───────────┘
 //
-// So one fsync serves everybody who is waiting, and the longer it takes, the more of them. A message that is put and
+// So one fsync serves everybody who is waiting, and the longer it takes, the more of them. When much is gathered publishers
+// wait ([Store.Backlog]), so that a commit has a bound, and with it the time until an acknowledgement is kept. A message that is put and
 // deleted while the same commit is gathered does not reach the disk at all: it was published, delivered and acknowledged,
 // and nobody needs it any more.
 //
@@ -85,6 +86,11 @@ type Store interface {
 	// MakeRoom gives the room back that deleted messages had, which otherwise happens in time while others are put. It
 	// blocks, for long if there is much.
 	MakeRoom(context.Context) error
+
+	// Backlog returns nil while little is gathered, and else a channel that is closed when a commit takes it on. Publishers
+	// wait for that: otherwise they could be faster than the disk for any time, and each commit larger than the one before
+	// it. It is fast.
+	Backlog() <-chan struct{}
 
 	// Behind tells for how long the disk has been busy with a commit; zero: it is not.
 	Behind() time.Duration
