@@ -221,10 +221,13 @@ func (in *Ingest) empty(ctx context.Context, queue string) error {
 			if !errors.Is(err, errTaken) {
 				return err
 			}
-		case !waits:
-			waits = true
+		default:
+			failures = 0
 			in.note(queue, nil)
-			in.cfg.Logger.Info("queue taken", "queue", queue)
+			if !waits {
+				waits = true
+				in.cfg.Logger.Info("queue taken", "queue", queue)
+			}
 		}
 		_ = sleep(ctx, delay)
 	}

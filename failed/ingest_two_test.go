@@ -26,7 +26,7 @@ func (a *away) err() error {
 	return nil
 }
 
-func (a *away) Add(ctx context.Context, arrivals []delivered) ([]ID, error) {
+func (a *away) ingest(ctx context.Context, arrivals []delivered) ([]ID, error) {
 	if err := a.err(); err != nil {
 		return nil, err
 	}
@@ -128,4 +128,38 @@ func TestTwoThatEmptyOneQueue(t *testing.T) {
 			})
 		})
 	}
+}
+
+// One that waits for its turn is healthy again as soon as the archive is.
+func TestOneThatWaitsRecovers(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		archive := newMemory()
+		second := &away{memory: archive}
+		var waiting *Ingest
+		for _, a := range []keeper{archive, second} {
+			in, err := newIngest(b.Client(t, nil), a, IngestConfig{Queues: []string{"orders.failed"}})
+			must(t, err)
+			ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+			ended := make(chan error, 1)
+			go func() { ended <- in.Run(ctx) }()
+			t.Cleanup(func() {
+				stop()
+				must(t, <-ended)
+			})
+			synctest.Wait() // the first has the queue
+			waiting = in
+		}
+		must(t, waiting.Healthy())
+		second.is.Store(true)
+		time.Sleep(time.Minute)
+		if waiting.Healthy() == nil {
+			t.Error("healthy without an archive")
+		}
+		second.is.Store(false)
+		time.Sleep(time.Minute)
+		if err := waiting.Healthy(); err != nil {
+			t.Errorf("a minute later: %v", err)
+		}
+	})
 }
