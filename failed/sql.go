@@ -2,6 +2,7 @@ package failed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -37,17 +38,20 @@ func (a *Archive) writeMany(ctx context.Context, f func(*tx) error) error {
 // writeAlone runs f while no other in this process writes: SQLite would have them poll, and
 // PostgreSQL would have each take a connection from readers.
 func (a *Archive) writeAlone(ctx context.Context, f func() error) error {
+	begun := time.Now()
 	limit := time.NewTimer(sqlkit.WriteLimit)
 	defer limit.Stop()
 	select {
 	case a.writing <- struct{}{}:
 		defer func() { <-a.writing }()
+		return f()
 	case <-limit.C:
-		return fmt.Errorf("%w: other changes have taken %s: try again", ErrUnavailable, sqlkit.WriteLimit)
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return context.Cause(ctx)
+		}
 	}
-	return f()
+	return fmt.Errorf("%w: other changes have taken %s: try again", ErrUnavailable, time.Since(begun).Round(100*time.Millisecond))
 }
 
 // read runs f in a transaction that changes nothing, whose queries are planned as they
