@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/ledger"
 )
@@ -35,5 +36,38 @@ func TestALedgerThatIsGone(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), path+" was deleted or moved") {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// A book whose file was moved away makes no other one in its place: its log would stay beside the file
+// that is put back.
+func TestABookMakesNoOtherFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "test.db")
+	db := openFile(t, path)
+	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: failed.SQLite})
+	if err != nil {
+		t.Fatal(err)
+	}
+	book.Observe(reprise.Event{Kind: reprise.EventDone, Queue: "orders"})
+	if err := book.Write(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxIdleConns(0) // as after errors: each statement opens a connection, and with it a file that is not there
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // after an error it looks for its tables
+		if err := book.Write(t.Context()); err == nil || !strings.Contains(err.Error(), path+" was deleted or moved") {
+			t.Errorf("written: %v", err)
+		}
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("there is another file")
+	}
+	if err := os.Rename(path+".away", path); err != nil {
+		t.Fatal(err)
+	}
+	if err := book.Write(t.Context()); err != nil {
+		t.Errorf("put back: %v", err)
 	}
 }

@@ -120,6 +120,9 @@ func (d *DB) Watch(ctx context.Context) error {
 // at once, whatever the connection's busy_timeout, also where the connection's address
 // says it, so that it is tried again, for some seconds.
 func (d *DB) WriteAhead(ctx context.Context) (err error) {
+	if err := d.file.check(false); err != nil {
+		return err // a new connection would make another file in its place
+	}
 	begun := time.Now()
 	ctx, cancel := limited(ctx, WriteLimit)
 	defer cancel()
