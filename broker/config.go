@@ -72,6 +72,21 @@ type Config struct {
 	// Beyond it queues let go of all but those that are next. Default: 8 MiB.
 	MessageCache int64
 
+	// ConnectionMemoryLimit is how many bytes a connection may make the broker keep beside messages in queues: consumers with
+	// their arguments, messages that are not complete or not committed, exclusive queues, what the client does not read, and
+	// the like. A connection that goes beyond it is closed with the error 506, RESOURCE_ERROR.
+	// Default: 64 MiB, or four times MaxMessageSize if that is more.
+	ConnectionMemoryLimit int64
+
+	// TotalConnectionMemoryLimit is how many bytes all connections may make the broker keep in this way. Beyond it the one
+	// that keeps the most is closed. Default: 512 MiB, or eight times ConnectionMemoryLimit if that is more.
+	TotalConnectionMemoryLimit int64
+
+	// TopologyMemoryLimit is how many bytes of memory queues, exchanges and bindings may take in all virtual hosts, without
+	// messages, and without exclusive queues. Declaring more is a channel error. What the Store has is always loaded.
+	// Default: 512 MiB.
+	TopologyMemoryLimit int64
+
 	// MaxConnections is how many connections there may be; more are closed at once. Default: no limit.
 	MaxConnections int
 
@@ -96,6 +111,9 @@ func (c Config) complete() (Config, error) {
 	c.ChannelMax = cmp.Or(c.ChannelMax, 2047)
 	c.MaxMessageSize = cmp.Or(c.MaxMessageSize, 16<<20)
 	c.MemoryLimit = cmp.Or(c.MemoryLimit, 1<<30)
+	c.ConnectionMemoryLimit = cmp.Or(c.ConnectionMemoryLimit, max(64<<20, 4*int64(c.MaxMessageSize)))
+	c.TotalConnectionMemoryLimit = cmp.Or(c.TotalConnectionMemoryLimit, max(512<<20, 8*c.ConnectionMemoryLimit))
+	c.TopologyMemoryLimit = cmp.Or(c.TopologyMemoryLimit, 512<<20)
 	c.DiskLimit = cmp.Or(c.DiskLimit, 256<<20)
 	c.MessageCache = cmp.Or(c.MessageCache, 8<<20)
 	if c.CertificateUser == nil {
@@ -109,7 +127,8 @@ func (c Config) complete() (Config, error) {
 	case c.Store != nil && c.MemoryLimit > maxMemoryOnDisk:
 		return c, fmt.Errorf("broker: Config.MemoryLimit is %d: give %d bytes at most with a Store, where messages that are "+
 			"too many for memory wait on disk", c.MemoryLimit, int64(maxMemoryOnDisk))
-	case c.MaxMessageSize < 0 || c.MemoryLimit < 0 || c.MessageCache < 0 || c.DiskLimit < 0 || c.MaxConnections < 0 || c.MaxQueues < 0:
+	case c.MaxMessageSize < 0 || c.MemoryLimit < 0 || c.MessageCache < 0 || c.DiskLimit < 0 || c.MaxConnections < 0 || c.MaxQueues < 0,
+		c.ConnectionMemoryLimit < 0, c.TotalConnectionMemoryLimit < 0, c.TopologyMemoryLimit < 0:
 		return c, errors.New("broker: a limit in Config is negative: give a positive number, or none for the default")
 	}
 	return c, nil
@@ -133,12 +152,15 @@ func (c *Config) node(s store.Store) (*node.Node, error) {
 			Heartbeat:        c.Heartbeat,
 			MaxMessageSize:   uint64(c.MaxMessageSize),
 		},
-		MemoryLimit:    c.MemoryLimit,
-		MaxConnections: c.MaxConnections,
-		MaxQueues:      c.MaxQueues,
-		Store:          s,
-		DiskLimit:      c.DiskLimit,
-		Resident:       c.MessageCache,
+		MemoryLimit:      c.MemoryLimit,
+		MaxConnections:   c.MaxConnections,
+		MaxQueues:        c.MaxQueues,
+		ConnectionMemory: c.ConnectionMemoryLimit,
+		TotalMemory:      c.TotalConnectionMemoryLimit,
+		TopologyMemory:   c.TopologyMemoryLimit,
+		Store:            s,
+		DiskLimit:        c.DiskLimit,
+		Resident:         c.MessageCache,
 	})
 }
 

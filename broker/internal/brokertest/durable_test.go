@@ -312,24 +312,3 @@ func TestTemporaryUsersAreNotKept(t *testing.T) {
 		}
 	})
 }
-
-// A transaction that is too large for memory is refused; it could neither be committed nor forgotten by anybody else.
-func TestTransactionsHaveABound(t *testing.T) {
-	b, err := broker.New(broker.Config{MemoryLimit: 1 << 20})
-	must(t, err)
-	defer func() { must(t, b.Shutdown(context.Background())) }()
-	ch := channel(t, dial(t, b))
-	must(t, ch.Tx())
-	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
-	for range 10 {
-		if ch.Publish("", "q", false, false, amqp.Publishing{Body: make([]byte, 64<<10)}) != nil {
-			break
-		}
-	}
-	if e := <-closed; e == nil || e.Code != amqp.PreconditionFailed || !strings.Contains(e.Reason, "commit more often") {
-		t.Errorf("closed with %v", e)
-	}
-	if used := nodeOf(b).Memory.Used(); used != 0 {
-		t.Errorf("%d bytes are still taken", used)
-	}
-}

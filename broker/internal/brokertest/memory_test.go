@@ -2,7 +2,6 @@ package brokertest
 
 import (
 	"context"
-	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,7 +9,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/broker"
-	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
 // Who publishes while there is no memory left waits, is told so, and goes on when others have consumed. Nothing is lost, and
@@ -71,37 +69,6 @@ func TestShutdownWhileBlocked(t *testing.T) {
 		must(t, b.Shutdown(context.Background()))
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("took %v", took)
-		}
-	})
-}
-
-// Messages that are begun and never ended take memory, too: with too many of them no further one is read.
-func TestHalfMessagesCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const size = 1 << 20
-		b, _ := start(t, broker.Config{MemoryLimit: size})
-		raw, err := b.DialContext(t.Context(), "", "")
-		must(t, err)
-		defer raw.Close()
-		script := append([]byte(nil), amqpwire.ProtocolHeader[:]...)
-		method := func(channel uint16, m amqpwire.Method) {
-			script, err = amqpwire.AppendMethodFrame(script, channel, m)
-			must(t, err)
-		}
-		method(0, &amqpwire.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00guest\x00guest", Locale: "en_US"})
-		method(0, &amqpwire.ConnectionTuneOk{ChannelMax: 100, FrameMax: 131072})
-		method(0, &amqpwire.ConnectionOpen{VirtualHost: "/"})
-		for channel := uint16(1); channel <= 20; channel++ {
-			method(channel, &amqpwire.ChannelOpen{})
-			method(channel, &amqpwire.BasicPublish{RoutingKey: "q"})
-			script = amqpwire.AppendHeaderFrame(script, channel, 60, size, []byte{0, 0})
-			script = amqpwire.AppendBodyFrames(script, channel, make([]byte, size-1), 131072)
-		}
-		go func() { _, _ = raw.Write(script) }()
-		go func() { _, _ = io.Copy(io.Discard, raw) }()
-		synctest.Wait()
-		if used := nodeOf(b).Memory.Used(); used < size || used > 3*size {
-			t.Errorf("%d bytes are taken, %d may be", used, size)
 		}
 	})
 }

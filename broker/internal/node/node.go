@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/alarm"
+	"github.com/reprisemq/reprise/broker/internal/budget"
 	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/broker/internal/registry"
 	"github.com/reprisemq/reprise/broker/internal/session"
@@ -29,13 +31,16 @@ var ErrClosed = errors.New("broker: shut down")
 // Config configures a node.
 type Config struct {
 	Log      *slog.Logger
-	Sessions session.Config // VHost, Access, Memory, Alarms, Store, Stats and Log are filled in by New
+	Sessions session.Config // VHost, Access, Budget, Alarms, Store, Stats and Log are filled in by New
 
 	// MemoryLimit is how many bytes of messages there may be before publishers are blocked.
 	MemoryLimit int64
 	// MaxConnections and MaxQueues (in each virtual host) limit their number; zero: no limit.
 	MaxConnections int
 	MaxQueues      int
+	// ConnectionMemory, TotalMemory and TopologyMemory are how many bytes a connection, all connections and what outlives them
+	// may make the node keep beside messages; zero: no limit.
+	ConnectionMemory, TotalMemory, TopologyMemory int64
 
 	// Store is where the node keeps what is to outlive it; nil: it is in memory only. Whoever opened it closes it, after
 	// Shutdown.
@@ -48,12 +53,15 @@ type Config struct {
 
 // Node is a broker without listeners.
 type Node struct {
-	Access  *access.Control
-	Memory  *queue.Meter
-	Disk    *Disk // nil: nothing is on disk
-	Alarms  alarm.Set
-	Stats   *stats.Node
-	Started time.Time
+	Access *access.Control
+	Memory *queue.Meter
+	// Connections is what connections make the node keep beside messages, and Topology what outlives them.
+	Connections *budget.Connections
+	Topology    *budget.Limit
+	Disk        *Disk // nil: nothing is on disk
+	Alarms      alarm.Set
+	Stats       *stats.Node
+	Started     time.Time
 
 	config   Config
 	sessions session.Config
@@ -72,16 +80,18 @@ type Node struct {
 // New returns a node with what is in its store. A new one has the virtual host "/" and no users.
 func New(config Config) (*Node, error) {
 	n := &Node{
-		Access:   access.New(),
-		Memory:   queue.NewMeter(config.MemoryLimit),
-		Stats:    new(stats.Node),
-		Started:  time.Now(),
-		config:   config,
-		sessions: config.Sessions,
-		vhosts:   make(map[string]*vhost.VHost),
-		going:    make(map[*vhost.VHost]struct{}),
-		live:     make(map[*session.Session]struct{}),
-		closing:  make(chan struct{}),
+		Access:      access.New(),
+		Memory:      queue.NewMeter(config.MemoryLimit),
+		Connections: budget.NewConnections(orNone(config.ConnectionMemory), orNone(config.TotalMemory)),
+		Topology:    budget.NewLimit(orNone(config.TopologyMemory)),
+		Stats:       new(stats.Node),
+		Started:     time.Now(),
+		config:      config,
+		sessions:    config.Sessions,
+		vhosts:      make(map[string]*vhost.VHost),
+		going:       make(map[*vhost.VHost]struct{}),
+		live:        make(map[*session.Session]struct{}),
+		closing:     make(chan struct{}),
 	}
 	n.Alarms = alarm.Set{n.Memory.Alarm()}
 	if config.Store != nil {
@@ -92,7 +102,7 @@ func New(config Config) (*Node, error) {
 	n.sessions.VHost = n.VHost
 	n.sessions.Access = n.Access
 	n.sessions.Alarms = n.Alarms
-	n.sessions.Memory = n.Memory
+	n.sessions.Budget = n.Connections
 	n.sessions.Store = config.Store
 	n.sessions.Stats = n.Stats
 	n.sessions.Log = config.Log
@@ -102,6 +112,8 @@ func New(config Config) (*Node, error) {
 	}
 	return n, nil
 }
+
+func orNone(limit int64) int64 { return cmp.Or(limit, math.MaxInt64) }
 
 // VHost returns the virtual host of that name, or nil.
 func (n *Node) VHost(name string) *vhost.VHost {
@@ -138,7 +150,7 @@ func (n *Node) AddVHost(name string) (added bool) {
 func (n *Node) vhostConfig() vhost.Config {
 	return vhost.Config{
 		Log: n.config.Log, Meter: n.Memory, MaxQueues: n.config.MaxQueues, Stats: n.Stats,
-		Store: n.config.Store, Registry: n.registry, Resident: n.config.Resident,
+		Topology: n.Topology, Store: n.config.Store, Registry: n.registry, Resident: n.config.Resident,
 	}
 }
 

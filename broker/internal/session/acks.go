@@ -61,6 +61,9 @@ func (ch *channel) heed(acks []received) (err error) {
 	ch.mu.Unlock()
 	ch.finish(settlement{taken, ack})
 	clear(taken)
+	if cap(taken) > unackedKeep {
+		taken = nil
+	}
 	ch.s.acks.taken = taken
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/reprisemq/reprise/broker/internal/budget"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/stats"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
@@ -28,6 +29,11 @@ type channel struct {
 
 	unconfirmed unconfirmed
 
+	// What the channel has of the connection's account.
+	unfinished  budget.Share // the message that is being published
+	uncommitted budget.Share // the transaction
+	routed      budget.Share // way
+
 	// What deliveries reach, from any goroutine.
 	mu        sync.Mutex
 	released  bool
@@ -35,10 +41,20 @@ type channel struct {
 	unacked   unacked
 	consumers map[string]*consumer
 	consumed  uint64 // how many consumers there have been
+	consuming budget.Share
 }
 
+// channelSize is about how much memory a channel takes.
+const channelSize = 3 << 10
+
 func newChannel(s *Session, id uint16) *channel {
-	ch := &channel{s: s, id: id, consumers: make(map[string]*consumer)}
+	ch := &channel{
+		s: s, id: id, consumers: make(map[string]*consumer),
+		unfinished: s.account.Share(budget.Unfinished), uncommitted: s.account.Share(budget.Uncommitted),
+		routed: s.account.Share(budget.Channels), consuming: s.account.Share(budget.Consumers),
+	}
+	ch.unacked.share = s.account.Share(budget.Unacked)
+	s.account.Take(budget.Channels, channelSize)
 	ch.count()
 	return ch
 }
@@ -62,13 +78,17 @@ func (ch *channel) release() {
 	ch.released = true
 	consumers := ch.consumers
 	ch.consumers = nil
+	ch.consuming.Set(0)
 	ch.mu.Unlock()
 
 	ch.s.confirms.forget(ch)
 	ch.dropContent()
 	ch.rollback()
+	ch.way = way{}
+	ch.routed.Set(0)
 	ch.mu.Lock()
 	rest := ch.unacked.takeAll(nil)
+	ch.unacked.free()
 	ch.mu.Unlock()
 	slices.SortStableFunc(rest, byConsumer)
 	ch.settleAll(settlement{rest, nack(true, true)})

@@ -30,12 +30,17 @@ type consumer struct {
 	number    uint64 // among the channel's consumers
 	arguments amqpwire.Table
 	timeout   time.Duration // for a message to be settled; zero: none
+	size      int64         // about how much memory it takes
 
 	// Guarded by the channel's lock.
 	window  window
+	gone    bool                  // the channel has it no more, but for its unacked messages
 	refused bool                  // a message, for want of credit
 	deliver amqpwire.BasicDeliver // the last one
 }
+
+// consumerSize is about how much memory a consumer takes, on both sides, beside its tag and its arguments.
+const consumerSize = 512
 
 func (ch *channel) basicQos(m *amqpwire.BasicQos) error {
 	if m.PrefetchSize != 0 {
@@ -68,12 +73,14 @@ func (ch *channel) basicConsume(m *amqpwire.BasicConsume) error {
 		return err
 	}
 	c := &consumer{ch: ch, queue: q, tag: tag, arguments: m.Arguments, timeout: timeout, window: window{limit: int(ch.prefetch)}}
+	c.size = consumerSize + int64(len(tag)) + m.Arguments.Footprint()
 	c.Consumer = queue.Consumer{Receiver: c, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority, Prefetch: int(ch.prefetch)}
 
 	ch.mu.Lock()
 	ch.consumed++
 	c.number = ch.consumed
 	ch.consumers[tag] = c
+	ch.consuming.Add(c.size)
 	ch.mu.Unlock()
 	err = q.Consume(&c.Consumer, func() { ch.reply(m.NoWait, &amqpwire.BasicConsumeOk{ConsumerTag: tag}) })
 	switch {
@@ -126,8 +133,22 @@ func (ch *channel) basicCancel(m *amqpwire.BasicCancel) {
 func (ch *channel) forget(c *consumer) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	if ch.consumers[c.tag] == c {
-		delete(ch.consumers, c.tag)
+	if ch.consumers[c.tag] != c {
+		return
+	}
+	delete(ch.consumers, c.tag)
+	c.gone, c.arguments = true, nil
+	ch.consuming.Add(consumerSize - c.size)
+	if c.window.used == 0 {
+		ch.consuming.Add(-consumerSize)
+	}
+}
+
+// settled takes note of a message that was. It is called with the channel locked.
+func (c *consumer) settled() {
+	c.window.used--
+	if c.gone && c.window.used == 0 && !c.ch.released {
+		c.ch.consuming.Add(-consumerSize)
 	}
 }
 

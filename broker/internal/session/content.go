@@ -14,10 +14,13 @@ type content struct {
 	size       uint64                 // of the body, as it was announced
 	properties int                    // how many bytes of the message they are
 	message    []byte                 // properties and body, in one piece so that they are allocated at once
-	metered    int64                  // the memory that it has been counted as
+	look       uint64                 // the last one of [contents] before a part of it came
 
 	scratch []byte // for properties until there is a body, to be used again
 }
+
+// scratchKeep is how much room for properties a channel keeps.
+const scratchKeep = 1 << 10
 
 func (c *content) expected() bool { return c.method != nil }
 
@@ -29,6 +32,8 @@ func (ch *channel) basicPublish(m *amqpwire.BasicPublish) error {
 		return exception.New(exception.NotImplemented, "immediate=true")
 	}
 	ch.content.method = m
+	ch.content.look = ch.s.contents.looks
+	ch.s.contents.begin(ch.s)
 	ch.s.begun = true
 	return nil
 }
@@ -45,6 +50,8 @@ func (ch *channel) contentFrame(f amqpwire.Frame) error {
 		return err
 	}
 	if c.missing() > 0 {
+		c.look = ch.s.contents.looks
+		ch.unfinished.Set(int64(max(0, cap(c.message)-scratchKeep, cap(c.scratch)-scratchKeep)))
 		return nil
 	}
 	if c.size == 0 {
@@ -84,10 +91,6 @@ func (ch *channel) contentBody(f amqpwire.Frame) error {
 		return exception.New(exception.FrameError, "content body frame exceeds remaining content size")
 	}
 	c.add(f.Payload)
-	if c.missing() > 0 { // what is there takes memory until a queue has it
-		ch.s.config.Memory.Add(int64(len(f.Payload)))
-		c.metered += int64(len(f.Payload))
-	}
 	return nil
 }
 
@@ -103,6 +106,9 @@ func (c *content) add(part []byte) {
 // dropContent forgets the message that is being published.
 func (ch *channel) dropContent() {
 	c := &ch.content
-	ch.s.config.Memory.Add(-c.metered)
+	ch.unfinished.Set(0)
+	if cap(c.scratch) > scratchKeep {
+		c.scratch = nil
+	}
 	*c = content{scratch: c.scratch}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/reprisemq/reprise/broker/internal/budget"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
@@ -109,6 +110,7 @@ func (s *Session) channel(id uint16) *channel {
 
 // drop removes a channel.
 func (s *Session) drop(ch *channel) {
+	s.account.Give(budget.Channels, channelSize)
 	delete(s.channels, ch.id)
 	s.last = nil
 }

@@ -140,6 +140,7 @@ func (s *Session) authenticate() error {
 		return s.refuse(refused)
 	}
 	s.user = user
+	s.kept.Add(s.clientProperties.Footprint()) // those of somebody unknown are not kept for long
 	return nil
 }
 
@@ -194,7 +195,9 @@ func (s *Session) open() error {
 		return s.abort(exception.New(exception.NotAllowed,
 			"access to vhost '%s' refused for user '%s'", open.VirtualHost, s.user), open.ID())
 	}
+	s.mu.Lock()
 	s.vhost = host
+	s.mu.Unlock()
 	s.send(0, &amqpwire.ConnectionOpenOk{})
 	return nil
 }

@@ -6,12 +6,17 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/reprisemq/reprise/broker/internal/budget"
 )
 
 const (
 	// outboxLimit is how many bytes wait for a slow reader before consumers are offered nothing more, and before the peer's
-	// own frames, each of which may call for a reply, are left unread. It goes on at half of that.
+	// own frames, each of which may call for a reply, are left unread. It goes on at half of that. While memory for
+	// connections is scarce, the limit is outboxBatch.
 	outboxLimit = 1 << 20
+	// outboxStep is in what steps they are counted: most connections have less, and need not be counted at all.
+	outboxStep = 256 << 10
 	// outboxBatch is about how much is written at a time: more would be no faster.
 	outboxBatch = 64 << 10
 )
@@ -46,7 +51,10 @@ type outbox struct {
 	mu      sync.Mutex
 	batches [][]byte // in order; the last one grows
 	size    int      // of all of them
+	writing int      // the size of the batch that is being written
 	stalled []stalled
+	account *budget.Account
+	share   budget.Share
 	closed  bool
 	full    atomic.Bool // the peer does not keep up; to be looked at without the lock
 
@@ -58,9 +66,22 @@ type outbox struct {
 // stalled is whoever was refused, and wants to know when there is room again.
 type stalled interface{ resume() }
 
-func newOutbox() *outbox {
-	return &outbox{filled: make(chan struct{}, 1), taken: make(chan struct{}, 1), done: make(chan struct{})}
+func newOutbox(a *budget.Account) *outbox {
+	return &outbox{
+		account: a, share: a.Share(budget.Unread),
+		filled: make(chan struct{}, 1), taken: make(chan struct{}, 1), done: make(chan struct{}),
+	}
 }
+
+// limit is how large the outbox may be.
+func (o *outbox) limit() int {
+	if o.account.Scarce() {
+		return outboxBatch
+	}
+	return outboxLimit
+}
+
+func (o *outbox) count() { o.share.Set(int64((o.size + o.writing) / outboxStep * outboxStep)) }
 
 // write adds what the function appends.
 func (o *outbox) write(appendTo func([]byte) []byte) {
@@ -82,9 +103,10 @@ func (o *outbox) add(appendTo func([]byte) []byte) {
 	last := &o.batches[len(o.batches)-1]
 	before := len(*last)
 	*last = appendTo(*last)
-	if o.size += len(*last) - before; o.size >= outboxLimit {
+	if o.size += len(*last) - before; o.size >= outboxBatch && o.size >= o.limit() {
 		o.full.Store(true)
 	}
+	o.count()
 }
 
 // offer is write for deliveries: when the peer does not keep up, it adds nothing and returns false, and whoever offered is
@@ -121,9 +143,21 @@ func (o *outbox) finish() {
 	signal(o.filled)
 }
 
+// drop forgets what is not being written yet. Batches end where frames do, so that others may follow.
+func (o *outbox) drop() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.batches, o.size, o.stalled = nil, 0, nil
+	if o.full.Swap(false) {
+		signal(o.taken)
+	}
+	o.count()
+}
+
 // run writes batch after batch until the outbox is finished or the peer is gone.
 func (o *outbox) run(w io.Writer) error {
 	defer close(o.done)
+	defer o.written()
 	for {
 		batch, refused, closed := o.take()
 		switch {
@@ -144,16 +178,27 @@ func (o *outbox) run(w io.Writer) error {
 	}
 }
 
+// written tells that nothing is being written any more.
+func (o *outbox) written() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.writing = 0
+	o.count()
+}
+
 // take returns what is to be written next, or nil, and whoever may have more.
 func (o *outbox) take() (next []byte, refused []stalled, closed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.writing = 0
+	defer o.count()
 	if len(o.batches) == 0 {
 		return nil, nil, o.closed
 	}
 	next = o.batches[0]
 	o.batches = slices.Delete(o.batches, 0, 1)
-	if o.size -= len(next); o.size <= outboxLimit/2 && o.full.Load() {
+	o.writing = len(next)
+	if o.size -= len(next); o.full.Load() && o.size <= o.limit()/2 {
 		o.full.Store(false)
 		signal(o.taken)
 		refused, o.stalled = o.stalled, nil

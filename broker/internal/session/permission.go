@@ -13,6 +13,7 @@ type permissions struct {
 	generation uint64
 	last       permission // of those that are allowed, the one that was asked for last
 	allowed    map[permission]struct{}
+	size       int64 // of allowed
 }
 
 type permission struct {
@@ -23,6 +24,9 @@ type permission struct {
 // rememberedPermissions bounds what a client that goes through many names makes the session remember.
 const rememberedPermissions = 1000
 
+// permissionSize is about how much memory one takes beside its name.
+const permissionSize = 64
+
 // may returns an error unless the user may do something to a queue or exchange.
 func (s *Session) may(op access.Operation, kind, name string) error {
 	if kind == "exchange" && name == "" {
@@ -30,6 +34,7 @@ func (s *Session) may(op access.Operation, kind, name string) error {
 	}
 	p := permission{op, name}
 	if g := s.config.Access.Generation(); g != s.permissions.generation || len(s.permissions.allowed) >= rememberedPermissions {
+		s.forgetPermissions()
 		s.permissions = permissions{generation: g, allowed: make(map[permission]struct{})}
 	}
 	if p == s.permissions.last && name != "" {
@@ -44,7 +49,14 @@ func (s *Session) may(op access.Operation, kind, name string) error {
 			op, kind, name, s.vhost.Name(), s.user)
 	}
 	s.permissions.allowed[p] = struct{}{}
+	s.permissions.size += permissionSize + int64(len(name))
+	s.kept.Add(permissionSize + int64(len(name)))
 	return nil
+}
+
+func (s *Session) forgetPermissions() {
+	s.kept.Add(-s.permissions.size)
+	s.permissions = permissions{}
 }
 
 func (s *Session) mayQueue(op access.Operation, name string) error { return s.may(op, "queue", name) }

@@ -30,7 +30,8 @@ func (ch *channel) publish(method *amqpwire.BasicPublish, properties, body []byt
 		return err
 	}
 	if ch.tx != nil {
-		return ch.tx.publish(ch, p)
+		ch.tx.publish(ch, p)
+		return nil
 	}
 	accepted, kept := ch.deliver(p)
 	if ch.unconfirmed.on {

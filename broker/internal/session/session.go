@@ -32,6 +32,7 @@ import (
 
 	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/alarm"
+	"github.com/reprisemq/reprise/broker/internal/budget"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/broker/internal/stats"
@@ -65,8 +66,8 @@ type Config struct {
 	FrameMax         uint32
 	Heartbeat        time.Duration // what the server proposes
 	MaxMessageSize   uint64
-	Memory           *queue.Meter
-	Alarms           alarm.Set // while one is raised, nobody publishes
+	Budget           *budget.Connections // for what clients make the broker keep; nil: any amount
+	Alarms           alarm.Set           // while one is raised, nobody publishes
 	// Store keeps messages; nil: nothing is kept.
 	Store store.Store
 	// Stats counts messages and channels; nil: nobody wants to know.
@@ -100,6 +101,9 @@ type Session struct {
 
 	connected time.Time
 
+	account *budget.Account
+	kept    budget.Share // client properties and names
+
 	// What the handshake agreed on.
 	mechanism        string
 	clientProperties amqpwire.Table
@@ -119,6 +123,7 @@ type Session struct {
 	permissions permissions
 	acks        acks
 	items       []*queue.Item // room for those of one queue
+	contents    contents
 
 	confirms confirms
 
@@ -142,7 +147,6 @@ func New(conn net.Conn, config *Config) *Session {
 		serving:  serving,
 		cease:    cease,
 		stats:    config.Stats,
-		out:      newOutbox(),
 		channels: make(map[uint16]*channel),
 
 		connected: time.Now(),
@@ -150,6 +154,9 @@ func New(conn net.Conn, config *Config) *Session {
 	if s.stats == nil {
 		s.stats = new(stats.Node)
 	}
+	s.account = config.Budget.Open(s.exceeded)
+	s.kept = s.account.Share(budget.Properties)
+	s.out = newOutbox(s.account)
 	s.confirms.store, s.confirms.out = config.Store, s.out
 	s.traffic.Conn = conn
 	s.in = amqpwire.NewReader(&s.traffic, minFrameMax)
@@ -173,6 +180,7 @@ func (s *Session) Serve() error {
 	s.release()
 	s.unlock()
 	s.stopAckTimer()
+	s.contents.stop()
 	if err == nil {
 		// What the client was still to be told goes out first: connection.close-ok, at the least.
 		_ = s.conn.SetWriteDeadline(time.Now().Add(closeTimeout))
@@ -186,6 +194,7 @@ func (s *Session) Serve() error {
 	s.out.finish()
 	running.Wait()
 	_ = s.conn.Close()
+	s.closeAccount()
 
 	if errors.Is(err, context.Canceled) {
 		return nil // by Abort
@@ -269,6 +278,43 @@ func (s *Session) release() {
 		s.vhost.OwnerGone(s)
 	}
 }
+
+// exceeded closes the connection of a client that makes the broker keep too much. The client loses what it has not read: that
+// may be what is too much.
+func (s *Session) exceeded(e budget.Excess) {
+	if s.closing.Swap(true) {
+		return
+	}
+	s.cease() // whatever the reader waits for
+	s.lock()
+	defer s.unlock()
+	err := excess(e)
+	s.log.Warn("closing the connection", "error", err, "kept", e.Used)
+	s.out.drop()
+	s.release()
+	s.sendClose(err, 0)
+}
+
+func excess(e budget.Excess) *exception.Error {
+	if e.Together {
+		return exception.New(exception.ResourceError, "memory limit of all connections (%d bytes) exceeded, and this one keeps the most, "+
+			"mostly %v; to raise it, set TotalConnectionMemoryLimit or --total-connection-memory-limit", e.Limit, e.Mostly)
+	}
+	return exception.New(exception.ResourceError, "memory limit of a connection (%d bytes) exceeded, mostly by %v; "+
+		"to raise it, set ConnectionMemoryLimit or --connection-memory-limit", e.Limit, e.Mostly)
+}
+
+// closeAccount ends the account of a session that has ended.
+func (s *Session) closeAccount() {
+	s.kept.Set(0)
+	s.out.drop()
+	if left := s.account.Close(); left != 0 {
+		s.log.Error("the memory of a connection was not counted correctly", "left", left)
+	}
+}
+
+// Account returns what the connection makes the broker keep.
+func (s *Session) Account() *budget.Account { return s.account }
 
 // send puts a method into the outbox. Replies are made here from names that came over the wire as short strings, and
 // texts are cut to fit, so that encoding cannot fail.

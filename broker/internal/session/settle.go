@@ -53,6 +53,9 @@ func (ch *channel) settleAll(s settlement) {
 		clear(items)
 		ch.s.items, ds = items, others
 	}
+	if cap(ch.s.items) > unackedKeep {
+		ch.s.items = nil
+	}
 }
 
 func (ch *channel) settle(tag uint64, multiple bool, how disposition) error {
@@ -64,7 +67,7 @@ func (ch *channel) settle(tag uint64, multiple bool, how disposition) error {
 	}
 	s := settlement{taken, how}
 	if ch.tx != nil {
-		ch.tx.settled = append(ch.tx.settled, s)
+		ch.tx.settle(ch, s)
 		return nil
 	}
 	ch.finish(s)
@@ -88,7 +91,7 @@ func (ch *channel) finish(s settlement) {
 		if d.consumer == nil || d.released {
 			continue
 		}
-		d.consumer.window.used--
+		d.consumer.settled()
 		if d.consumer.refused { // a message, for want of the credit that it now has
 			d.consumer.refused = false
 			credited = append(credited, d.consumer)

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise/broker/internal/access"
-	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/broker/internal/budget"
 	"github.com/reprisemq/reprise/broker/internal/store"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 	"github.com/reprisemq/reprise/internal/amqpwire"
@@ -24,8 +24,8 @@ func testConfig(tb testing.TB, disk store.Store) *Config {
 	return &Config{
 		VHost:      func(string) *vhost.VHost { return host },
 		Access:     control,
-		ChannelMax: 10, FrameMax: 8192, MaxMessageSize: 1 << 16,
-		Memory: queue.NewMeter(1 << 30), Store: disk, Log: slog.New(slog.DiscardHandler),
+		ChannelMax: 10, FrameMax: 8192, MaxMessageSize: 1 << 16, Budget: budget.NewConnections(64<<20, 512<<20),
+		Store: disk, Log: slog.New(slog.DiscardHandler),
 	}
 }
 

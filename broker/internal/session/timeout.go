@@ -67,7 +67,7 @@ func (ch *channel) overdue(now time.Time) (taken []delivery, late map[*consumer]
 			taken = append(taken, *d)
 			late[d.consumer] = struct{}{}
 			d.released = true
-			d.consumer.window.used--
+			d.consumer.settled()
 		case next.IsZero() || d.due.Before(next):
 			next = d.due
 		}

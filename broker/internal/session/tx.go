@@ -2,6 +2,7 @@ package session
 
 import (
 	"slices"
+	"unsafe"
 
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/queue"
@@ -13,7 +14,6 @@ import (
 // RabbitMQ, if it is about several queues (https://www.rabbitmq.com/docs/semantics#tx); the disk has all of it or nothing.
 type transaction struct {
 	published []pending
-	size      int64 // of them, in memory
 	settled   []settlement
 }
 
@@ -24,26 +24,26 @@ type pending struct {
 	mandatory bool
 }
 
-// largestShare is by what the memory for messages is divided to be the most that a transaction may take. While it is not
-// committed nobody can make room but its own client, who would be blocked like all others.
-const largestShare = 4
+// About how much memory they take, beside the message.
+const (
+	pendingSize    = int64(unsafe.Sizeof(pending{}))
+	settlementSize = int64(unsafe.Sizeof(settlement{}))
+)
 
-// publish keeps a message until the commit. It takes memory meanwhile.
-func (tx *transaction) publish(ch *channel, p pending) error {
-	memory := ch.s.config.Memory
-	if most := memory.Limit() / largestShare; tx.size+p.message.Size() > most {
-		return exception.New(exception.PreconditionFailed,
-			"transaction larger than %d bytes: commit more often", most)
-	}
+// publish keeps a message until the commit. It takes memory of the connection's meanwhile: while it is not committed nobody
+// can make room but its own client.
+func (tx *transaction) publish(ch *channel, p pending) {
 	p.queues = slices.Clone(p.queues)
+	p.message.Headers = nil // it has been routed
 	tx.published = append(tx.published, p)
-	tx.size += p.message.Size()
-	memory.Add(p.message.Size())
-	return nil
+	ch.uncommitted.Add(p.message.Size() + pendingSize + wordSize*int64(len(p.queues)))
 }
 
-// release gives back the memory of what was published.
-func (tx *transaction) release(ch *channel) { ch.s.config.Memory.Add(-tx.size) }
+// settle keeps a settlement until the commit.
+func (tx *transaction) settle(ch *channel, s settlement) {
+	tx.settled = append(tx.settled, s)
+	ch.uncommitted.Add(settlementSize + deliverySize*int64(cap(s.deliveries)))
+}
 
 func (ch *channel) txSelect() error {
 	if ch.unconfirmed.on {
@@ -62,7 +62,7 @@ func (ch *channel) txCommit() error {
 	}
 	tx := ch.tx
 	ch.tx = &transaction{}
-	tx.release(ch)
+	ch.uncommitted.Set(0)
 	if err := ch.s.keepTogether(func() { tx.commit(ch) }); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (ch *channel) rollback() {
 	}
 	tx := ch.tx
 	ch.tx = &transaction{}
-	tx.release(ch)
+	ch.uncommitted.Set(0)
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	var all []delivery

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"sort"
 	"time"
+	"unsafe"
 
+	"github.com/reprisemq/reprise/broker/internal/budget"
 	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
@@ -27,7 +29,11 @@ type unacked struct {
 	list  []delivery
 	from  int // the first that is not settled: those before it are gone
 	holes int // behind it
+	share budget.Share
 }
+
+// deliverySize is how much memory a delivery takes, beside the message.
+const deliverySize = int64(unsafe.Sizeof(delivery{}))
 
 // unackedKeep is how much room a channel keeps that has nothing unacked.
 const unackedKeep = 1024
@@ -39,6 +45,15 @@ func (u *unacked) add(d delivery) {
 		u.compact() // makes room where others would grow
 	}
 	u.list = append(u.list, d)
+	u.count()
+}
+
+func (u *unacked) count() { u.share.Set(int64(cap(u.list)) * deliverySize) }
+
+// free lets go of the room of an empty list.
+func (u *unacked) free() {
+	u.list = nil
+	u.count()
 }
 
 // take removes one delivery, or with multiple all up to that tag, where zero stands for all there are, and appends them to
@@ -95,7 +110,7 @@ func (u *unacked) compact() {
 	u.list = slices.DeleteFunc(u.list, settled)
 	u.from, u.holes = 0, 0
 	if len(u.list) == 0 && cap(u.list) > unackedKeep {
-		u.list = nil // one burst must not keep its room for ever
+		u.free() // one burst must not keep its room for ever
 	}
 }
 
@@ -103,6 +118,7 @@ func (u *unacked) compact() {
 func (u *unacked) putBack(ds []delivery) {
 	u.compact()
 	u.list = append(u.list, ds...)
+	u.count()
 	slices.SortFunc(u.list, func(a, b delivery) int { return cmp.Compare(a.tag, b.tag) })
 }
 

@@ -12,6 +12,12 @@ type way struct {
 	queues        []*vhost.Queue
 }
 
+const (
+	wordSize = 8
+	// wayFree is for how many queues the size of a channel has room.
+	wayFree = 32
+)
+
 // route finds the queues that a message goes to. They are valid until the next message.
 func (ch *channel) route(m *queue.Message) ([]*vhost.Queue, error) {
 	w, now := &ch.way, ch.s.vhost.Generation()
@@ -21,6 +27,7 @@ func (ch *channel) route(m *queue.Message) ([]*vhost.Queue, error) {
 	}
 	queues, err := ch.s.vhost.Route(w.queues[:0], m)
 	*w = way{queues: queues}
+	ch.routed.Set(wordSize * int64(max(0, cap(queues)-wayFree)))
 	if byKey && err == nil {
 		w.exchange, w.key, w.generation = m.Exchange, m.RoutingKey, now
 	}

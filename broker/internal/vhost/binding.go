@@ -96,11 +96,16 @@ func (v *VHost) bind(b BindingInfo, owner any) error {
 	if err != nil {
 		return err
 	}
+	if v.routes.Bound(x, made) { // reading is safe: nothing changes while change is held
+		return nil
+	}
+	if err := v.take(sizeOfBinding(x, made), d.Queue, "binding to "+v.exchange(b.Source)); err != nil {
+		return err
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.routes.Bind(x, made) {
-		v.keepBinding(x, made)
-	}
+	v.routes.Bind(x, made)
+	v.keepBinding(x, made)
 	return nil
 }
 

@@ -18,6 +18,7 @@ func Load(config Config) (hosts map[string]*VHost, err error) {
 	defer func() {
 		for _, v := range l.hosts {
 			v.registry = config.Registry
+			v.loading = false
 			v.change.Unlock()
 			if err != nil {
 				v.Close()
@@ -62,6 +63,7 @@ func (l *loader) host(d *registry.Document[hostDocument]) error {
 	v := newVHost(d.Names[0], l.config)
 	v.about = About(d.Value)
 	v.letters.held = true
+	v.loading = true
 	v.change.Lock() // until everything is there
 	l.hosts[v.name] = v
 	return nil

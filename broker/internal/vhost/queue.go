@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"strings"
 
+	"github.com/reprisemq/reprise/broker/internal/budget"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/internal/amqpwire"
@@ -19,7 +20,10 @@ type Queue struct {
 	Arguments           amqpwire.Table
 
 	vhost   *VHost
-	deleted bool // guarded by VHost.change
+	account *budget.Account // of Owner
+	// Guarded by VHost.change:
+	deleted bool
+	size    int64 // of an exclusive queue and the bindings to it
 }
 
 // String returns what errors call the queue: "queue 'q' in vhost '/'".
@@ -67,12 +71,14 @@ func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name 
 	if config.Store != nil {
 		config.ID = v.registry.QueueID()
 	}
-	if err := v.keepQueue(name, config.ID, d); err != nil {
-		return nil, err
-	}
-	v.config.Stats.Churn.QueuesDeclared.Add(1)
-	v.config.Stats.Churn.QueuesCreated.Add(1)
-	return v.addQueue(d, owner, config, func(c queue.Config) (*queue.Queue, error) { return queue.New(c), nil })
+	return v.addQueue(d, owner, config, func(c queue.Config) (*queue.Queue, error) {
+		if err := v.keepQueue(name, config.ID, d); err != nil {
+			return nil, err
+		}
+		v.config.Stats.Churn.QueuesDeclared.Add(1)
+		v.config.Stats.Churn.QueuesCreated.Add(1)
+		return queue.New(c), nil
+	})
 }
 
 // addQueue puts in a queue that is not there yet, a new one or one from the store.
@@ -81,11 +87,16 @@ func (v *VHost) addQueue(
 ) (*Queue, error) {
 	q := &Queue{vhost: v, Durable: d.Durable, AutoDelete: d.AutoDelete, Arguments: d.Arguments}
 	if d.Exclusive {
-		q.Owner = owner
+		q.Owner, q.account = owner, accountOf(owner)
+	}
+	size := sizeOfQueue(&config, d.Arguments)
+	if err := v.take(size, q, v.queue(config.Name)); err != nil {
+		return nil, err
 	}
 	config.Expired = func() { _, _ = v.DeleteQueue(q, queue.Condition{Over: true}) }
 	var err error
 	if q.Queue, err = make_(config); err != nil {
+		v.give(size, q)
 		return nil, err
 	}
 	v.mu.Lock()
@@ -154,6 +165,8 @@ func (v *VHost) deleteQueue(q *Queue, if_ queue.Condition) (int, error) {
 	delete(v.queues, q.Name())
 	v.routes.DeleteQueue(q)
 	v.unkeepQueue(q)
+	config := q.Config()
+	v.give(sizeOfQueue(&config, q.Arguments), q)
 	return n, nil
 }
 

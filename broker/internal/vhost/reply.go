@@ -3,6 +3,7 @@ package vhost
 import (
 	"strings"
 
+	"github.com/reprisemq/reprise/broker/internal/budget"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/internal/amqpwire"
@@ -21,7 +22,9 @@ func (v *VHost) NewReplyQueue(owner any) *Queue {
 	name := RandomName(ReplyTo + ".")
 	config := queue.Defaults(name)
 	config.Meter = v.config.Meter
-	q := &Queue{Queue: queue.New(config), AutoDelete: true, Owner: owner, vhost: v}
+	q := &Queue{Queue: queue.New(config), AutoDelete: true, Owner: owner, account: accountOf(owner), vhost: v}
+	q.size = sizeOfQueue(&config, nil)
+	q.account.Take(budget.Queues, q.size)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.queues[name] = q

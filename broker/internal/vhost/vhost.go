@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/reprisemq/reprise/broker/internal/budget"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/broker/internal/registry"
@@ -36,6 +37,9 @@ type VHost struct {
 	change   sync.Mutex         // held throughout a change of the topology
 	registry *registry.Registry // told of it; nil: it is not to be kept
 	store    store.Store        // of queues that are declared; nil: they are in memory only
+	loading  bool               // from the registry
+	ended    bool               // nobody counts any more
+	size     int64              // of what outlives connections
 
 	mu     lock // guards the maps; taken after change
 	routes *route.Table[*Queue]
@@ -46,9 +50,10 @@ type VHost struct {
 // Config is what the virtual hosts of a broker have in common.
 type Config struct {
 	Log       *slog.Logger
-	Meter     *queue.Meter // told of the memory that messages take
-	MaxQueues int          // zero: no limit
-	Stats     *stats.Node  // told of queues and dead letters; nil: nobody wants to know
+	Meter     *queue.Meter  // told of the memory that messages take
+	MaxQueues int           // zero: no limit
+	Stats     *stats.Node   // told of queues and dead letters; nil: nobody wants to know
+	Topology  *budget.Limit // for the memory of what outlives connections; nil: no limit
 
 	// Store has the messages, and Registry what was declared; nil: they are in memory only.
 	Store    store.Store
@@ -91,7 +96,7 @@ func newVHost(name string, config Config) *VHost {
 	v.routes.Add(route.Exchange[*Queue]{
 		Name: "amq.rabbitmq.trace", Kind: route.Topic, Durable: true, Internal: true, Arguments: amqpwire.Table(nil),
 	})
-	v.routes.Unbound, v.routes.Deleted = v.unkeepBinding, v.unkeepExchange
+	v.routes.Unbound, v.routes.Deleted = v.unbound, v.exchangeDeleted
 	return v
 }
 
@@ -231,6 +236,7 @@ func (v *VHost) end(end func(*queue.Queue)) {
 	queues := v.queues
 	v.queues = make(map[string]*Queue)
 	v.mu.Unlock()
+	v.giveAll(queues)
 	for _, q := range queues {
 		end(q.Queue)
 		q.deleted = true // as far as anybody is concerned who still has it

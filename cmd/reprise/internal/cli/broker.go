@@ -28,14 +28,17 @@ type brokerCmd struct {
 }
 
 type runCmd struct {
-	Listen       string  `default:"127.0.0.1:5672" placeholder:"ADDR" help:"Address to listen on; port 0 takes any that is free. Default ${default}."`
-	Data         *string `placeholder:"DIR" help:"Keep what is durable in a directory, which is made if it is not there."`
-	Memory       bool    `help:"Keep everything in memory only, and do not warn about it."`
-	DiskLimit    size    `name:"disk-limit" default:"256MiB" placeholder:"SIZE" help:"Block publishers when less is free on the disk of --data. Default ${default}."`
-	MemoryLimit  size    `name:"memory-limit" default:"1GiB" placeholder:"SIZE" help:"Block publishers when messages take more memory. Default ${default}."`
-	Management   string  `placeholder:"ADDR" help:"Address to serve the management HTTP API and metrics on. Default: not at all."`
-	User         string  `placeholder:"NAME" help:"A user who may connect. Default guest, from this machine only."`
-	PasswordFile string  `name:"password-file" placeholder:"FILE" help:"File with the user's password in its first line; else REPRISE_BROKER_PASSWORD."`
+	Listen                     string  `default:"127.0.0.1:5672" placeholder:"ADDR" help:"Address to listen on; port 0 takes any that is free. Default ${default}."`
+	Data                       *string `placeholder:"DIR" help:"Keep what is durable in a directory, which is made if it is not there."`
+	Memory                     bool    `help:"Keep everything in memory only, and do not warn about it."`
+	DiskLimit                  size    `name:"disk-limit" default:"256MiB" placeholder:"SIZE" help:"Block publishers when less is free on the disk of --data. Default ${default}."`
+	MemoryLimit                size    `name:"memory-limit" default:"1GiB" placeholder:"SIZE" help:"Block publishers when messages take more memory. Default ${default}."`
+	ConnectionMemoryLimit      size    `name:"connection-memory-limit" default:"64MiB" placeholder:"SIZE" help:"Close a connection that makes the broker keep more, beside messages in queues. Default ${default}."`
+	TotalConnectionMemoryLimit size    `name:"total-connection-memory-limit" default:"512MiB" placeholder:"SIZE" help:"Close the largest connection when all of them make the broker keep more. Default ${default}."`
+	TopologyMemoryLimit        size    `name:"topology-memory-limit" default:"512MiB" placeholder:"SIZE" help:"Refuse declarations when queues, exchanges and bindings take more memory. Default ${default}."`
+	Management                 string  `placeholder:"ADDR" help:"Address to serve the management HTTP API and metrics on. Default: not at all."`
+	User                       string  `placeholder:"NAME" help:"A user who may connect. Default guest, from this machine only."`
+	PasswordFile               string  `name:"password-file" placeholder:"FILE" help:"File with the user's password in its first line; else REPRISE_BROKER_PASSWORD."`
 	tlsFlags
 	logFlags
 }
@@ -78,7 +81,11 @@ func (c *runCmd) Run(streams IO, stop *signals) (err error) {
 	}
 	log := c.logger(streams.Stderr)
 	stop.serve(log)
-	config := broker.Config{Logger: log, Store: dataDir(data), DiskLimit: int64(c.DiskLimit), MemoryLimit: int64(c.MemoryLimit)}
+	config := broker.Config{
+		Logger: log, Store: dataDir(data), DiskLimit: int64(c.DiskLimit), MemoryLimit: int64(c.MemoryLimit),
+		ConnectionMemoryLimit: int64(c.ConnectionMemoryLimit), TotalConnectionMemoryLimit: int64(c.TotalConnectionMemoryLimit),
+		TopologyMemoryLimit: int64(c.TopologyMemoryLimit),
+	}
 	if user != "" {
 		config.Users = map[string]string{user: password}
 	}

@@ -1,0 +1,452 @@
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// raw is a client that says what a test wants it to say, and need not read the answers. It is used in a synctest bubble.
+type raw struct {
+	t      *testing.T
+	conn   net.Conn
+	out    chan []byte
+	closed *amqpwire.ConnectionClose // nil: it is open
+}
+
+// dialRaw opens a connection with client properties, and a channel.
+func dialRaw(t *testing.T, b *broker.Broker, properties amqpwire.Table) *raw {
+	conn, err := b.DialContext(t.Context(), "", "")
+	must(t, err)
+	r := &raw{t: t, conn: conn, out: make(chan []byte, 10_000)}
+	go func() {
+		for b := range r.out {
+			if _, err := conn.Write(b); err != nil {
+				return
+			}
+		}
+	}()
+	r.out <- amqpwire.ProtocolHeader[:]
+	r.say(0, &amqpwire.ConnectionStartOk{ClientProperties: properties, Mechanism: "PLAIN", Response: "\x00guest\x00guest", Locale: "en_US"},
+		&amqpwire.ConnectionTuneOk{ChannelMax: 2047, FrameMax: 131072}, &amqpwire.ConnectionOpen{VirtualHost: "/"})
+	r.say(1, &amqpwire.ChannelOpen{})
+	return r
+}
+
+func (r *raw) say(channel uint16, methods ...amqpwire.Method) {
+	for _, m := range methods {
+		b, err := amqpwire.AppendMethodFrame(nil, channel, m)
+		must(r.t, err)
+		r.out <- b
+	}
+}
+
+// publish begins a message, and sends so many bytes of its body.
+func (r *raw) publish(channel uint16, m *amqpwire.BasicPublish, size, sent int) {
+	r.say(channel, m)
+	b := amqpwire.AppendHeaderFrame(nil, channel, 60, uint64(size), []byte{0, 0})
+	r.out <- amqpwire.AppendBodyFrames(b, channel, make([]byte, sent), 131072)
+}
+
+// read reads until the broker closes the connection.
+func (r *raw) read() {
+	in := amqpwire.NewReader(r.conn, 0)
+	for {
+		f, err := in.ReadFrame()
+		if err != nil {
+			return
+		}
+		if f.Type != amqpwire.FrameMethod {
+			continue
+		}
+		m, err := amqpwire.ParseMethod(f.Payload)
+		must(r.t, err)
+		if closed, ok := m.(*amqpwire.ConnectionClose); ok {
+			r.closed = closed
+			r.say(0, &amqpwire.ConnectionCloseOk{})
+		}
+	}
+}
+
+// neighbour is a well-behaved client beside others. Each round trip is a message published with a confirm and consumed.
+type neighbour struct {
+	t          *testing.T
+	ch         *amqp.Channel
+	deliveries <-chan amqp.Delivery
+	ended      chan *amqp.Error
+	blocked    chan amqp.Blocking
+}
+
+func newNeighbour(t *testing.T, conn *amqp.Connection) *neighbour {
+	n := &neighbour{
+		t: t, ch: channel(t, conn),
+		ended: conn.NotifyClose(make(chan *amqp.Error, 1)), blocked: conn.NotifyBlocked(make(chan amqp.Blocking, 1)),
+	}
+	must(t, declare(n.ch, "neighbour", nil))
+	must(t, n.ch.Confirm(false))
+	var err error
+	n.deliveries, err = n.ch.Consume("neighbour", "", false, false, false, false, nil)
+	must(t, err)
+	return n
+}
+
+func (n *neighbour) roundTrip() {
+	n.t.Helper()
+	confirm, err := n.ch.PublishWithDeferredConfirm("", "neighbour", true, false, amqp.Publishing{Body: []byte("body")})
+	must(n.t, err)
+	select {
+	case e := <-n.ended:
+		n.t.Fatalf("the neighbour was closed: %v", e)
+	case e := <-n.blocked:
+		n.t.Fatalf("the neighbour was blocked: %v", e)
+	case <-confirm.Done():
+	}
+	d := <-n.deliveries
+	must(n.t, d.Ack(false))
+}
+
+// correct is a log that fails a test in which something was not counted correctly.
+type correct struct {
+	slog.Handler
+	t *testing.T
+}
+
+func (c correct) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c correct) Handle(_ context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelError {
+		c.t.Error(r.Message)
+	}
+	return nil
+}
+
+func (c correct) WithAttrs([]slog.Attr) slog.Handler { return c }
+
+// large is a table that takes more memory than it is long.
+var large = func() amqpwire.Table {
+	var words amqpwire.Array
+	for range 5000 {
+		words = append(words, "xy")
+	}
+	return amqpwire.Table{{Name: "words", Value: words}}
+}()
+
+// attack is a client that makes the broker keep more and more.
+type attack struct {
+	mostly string
+	step   func(r *raw, i int)
+	unread bool // until it is over
+}
+
+const attackLimit = 512 << 10
+
+var attacks = map[string]attack{
+	"consumers": {"consumers", func(r *raw, i int) {
+		r.say(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: fmt.Sprint(i), NoWait: true, Arguments: large})
+	}, false},
+	"consumers that are cancelled with a message": {"consumers", func(r *raw, i int) {
+		r.say(1, &amqpwire.QueueDeclare{Queue: "cancelled"})
+		r.publish(1, &amqpwire.BasicPublish{RoutingKey: "cancelled"}, 0, 0)
+		r.say(1, &amqpwire.BasicConsume{Queue: "cancelled", ConsumerTag: fmt.Sprint(i), Arguments: large}, &amqpwire.BasicCancel{ConsumerTag: fmt.Sprint(i)})
+	}, false},
+	"channels": {"channels", func(r *raw, i int) { r.say(uint16(i+2), &amqpwire.ChannelOpen{}) }, false},
+	"unfinished bodies": {"unfinished messages", func(r *raw, i int) {
+		r.say(uint16(i+2), &amqpwire.ChannelOpen{})
+		r.publish(uint16(i+2), &amqpwire.BasicPublish{RoutingKey: "q"}, 100_000, 99_999)
+	}, false},
+	"unfinished properties": {"unfinished messages", func(r *raw, i int) {
+		r.say(uint16(i+2), &amqpwire.ChannelOpen{}, &amqpwire.BasicPublish{RoutingKey: "q"})
+		r.out <- amqpwire.AppendHeaderFrame(nil, uint16(i+2), 60, 1, make([]byte, 50_000))
+	}, false},
+	"transaction": {"uncommitted transactions", func(r *raw, i int) {
+		r.say(1, &amqpwire.TxSelect{})
+		r.publish(1, &amqpwire.BasicPublish{RoutingKey: "nowhere"}, 10_000, 10_000)
+	}, false},
+	"settled in a transaction": {"uncommitted transactions", func(r *raw, i int) {
+		if i == 0 {
+			r.say(2, &amqpwire.ChannelOpen{})
+		}
+		r.say(2, &amqpwire.TxSelect{}, &amqpwire.QueueDeclare{Queue: "settled"})
+		for n := range 200 {
+			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "settled"}, 0, 0)
+			r.say(2, &amqpwire.BasicGet{Queue: "settled"}, &amqpwire.BasicAck{DeliveryTag: uint64(i*200 + n + 1)})
+		}
+	}, false},
+	"unacked": {"unacknowledged deliveries", func(r *raw, _ int) {
+		r.say(1, &amqpwire.QueueDeclare{Queue: "unacked"})
+		for range 1000 {
+			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "unacked"}, 0, 0)
+			r.say(1, &amqpwire.BasicGet{Queue: "unacked"})
+		}
+	}, false},
+	"unread": {"unread frames", func(r *raw, _ int) {
+		r.publish(1, &amqpwire.BasicPublish{RoutingKey: "nowhere", Mandatory: true}, 100_000, 100_000)
+	}, true},
+	"exclusive queues": {"exclusive queues", func(r *raw, i int) {
+		r.say(1, &amqpwire.QueueDeclare{Queue: fmt.Sprint("mine-", i), Exclusive: true, NoWait: true})
+	}, false},
+	"bindings to an exclusive queue": {"exclusive queues", func(r *raw, i int) {
+		r.say(1, &amqpwire.QueueDeclare{Queue: "mine", Exclusive: true, NoWait: true},
+			&amqpwire.QueueBind{Queue: "mine", Exchange: "amq.topic", RoutingKey: strings.Repeat("a.", 100) + fmt.Sprint(i), NoWait: true})
+	}, false},
+	"reply queues": {"channels", func(r *raw, i int) {
+		r.say(uint16(i+2), &amqpwire.ChannelOpen{}, &amqpwire.BasicConsume{Queue: "amq.rabbitmq.reply-to", NoAck: true, NoWait: true})
+	}, false},
+}
+
+// A client that makes the broker keep too much is closed, and told so. Nobody else notices, and nothing is left of it.
+func TestAConnectionMayNotKeepTooMuch(t *testing.T) {
+	for name, attack := range attacks {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, conn := start(t, broker.Config{
+					ConnectionMemoryLimit: attackLimit, MaxMessageSize: 256 << 10, Logger: slog.New(correct{t: t}),
+				})
+				must(t, declare(channel(t, conn), "q", nil))
+				good := newNeighbour(t, conn)
+				good.roundTrip()
+				before := nodeOf(b).Connections.Used()
+				r := dialRaw(t, b, nil)
+				defer r.conn.Close()
+				if !attack.unread {
+					go r.read()
+				}
+				for i := 0; !over(b, r, attack.unread); i++ {
+					if i == 5000 {
+						t.Fatalf("it is still there, and %d bytes are kept", nodeOf(b).Connections.Used())
+					}
+					attack.step(r, i)
+					good.roundTrip()
+					if used := nodeOf(b).Connections.Used(); used > 2*attackLimit {
+						t.Fatalf("%d bytes are kept", used)
+					}
+				}
+				if attack.unread {
+					r.read()
+				}
+				want := fmt.Sprintf("RESOURCE_ERROR - memory limit of a connection (%d bytes) exceeded, mostly by %s; "+
+					"to raise it, set ConnectionMemoryLimit or --connection-memory-limit", attackLimit, attack.mostly)
+				if r.closed == nil || r.closed.ReplyCode != 506 || r.closed.ReplyText != want {
+					t.Errorf("closed with %+v, want %s", r.closed, want)
+				}
+				close(r.out)
+				good.roundTrip()
+				synctest.Wait()
+				if used := nodeOf(b).Connections.Used(); used != before {
+					t.Errorf("%d bytes are kept, %d before", used, before)
+				}
+				must(t, conn.Close())
+				synctest.Wait()
+				if used := nodeOf(b).Connections.Used(); used != 0 {
+					t.Errorf("%d bytes are kept in the end", used)
+				}
+			})
+		})
+	}
+}
+
+// over reports whether a client has been closed. Of one that does not read it is not known that it has been told.
+func over(b *broker.Broker, r *raw, unread bool) bool {
+	synctest.Wait()
+	if !unread {
+		return r.closed != nil
+	}
+	for _, s := range nodeOf(b).Sessions() {
+		if s.Info().State == "closing" {
+			return true
+		}
+	}
+	return false
+}
+
+// Where no single client takes too much but all of them do, the largest goes.
+func TestAllConnectionsMayNotKeepTooMuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 10 << 20
+		b, conn := start(t, broker.Config{ConnectionMemoryLimit: 8 << 20, TotalConnectionMemoryLimit: limit, Logger: slog.New(correct{t: t})})
+		must(t, declare(channel(t, conn), "q", nil))
+		good := newNeighbour(t, conn)
+		var clients []*raw
+		closed := 0
+		for i := 0; closed < 3; i++ {
+			if i == 5000 {
+				t.Fatalf("%d of %d are closed", closed, len(clients))
+			}
+			if i%20 == 0 { // the older ones are larger
+				r := dialRaw(t, b, nil)
+				defer r.conn.Close()
+				go r.read()
+				clients = append(clients, r)
+			}
+			for _, r := range clients {
+				r.say(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: fmt.Sprint(i), NoWait: true, Arguments: large})
+				synctest.Wait()
+			}
+			good.roundTrip()
+			if used := nodeOf(b).Connections.Used(); used > limit*5/4 {
+				t.Fatalf("%d bytes are kept", used)
+			}
+			if clients[closed].closed != nil {
+				closed++
+			}
+			for _, r := range clients[closed:] {
+				if r.closed != nil {
+					t.Fatalf("another than the largest was closed with %+v", r.closed)
+				}
+			}
+		}
+		want := fmt.Sprintf("RESOURCE_ERROR - memory limit of all connections (%d bytes) exceeded, and this one keeps the most, "+
+			"mostly consumers; to raise it, set TotalConnectionMemoryLimit or --total-connection-memory-limit", limit)
+		for _, r := range clients[:closed] {
+			if r.closed.ReplyCode != 506 || r.closed.ReplyText != want {
+				t.Errorf("closed with %+v, want %s", r.closed, want)
+			}
+		}
+		for _, r := range clients {
+			must(t, r.conn.Close())
+			close(r.out)
+		}
+		must(t, conn.Close())
+		synctest.Wait()
+		if used := nodeOf(b).Connections.Used(); used != 0 {
+			t.Errorf("%d bytes are kept in the end", used)
+		}
+	})
+}
+
+// A message that is begun and not continued costs its client the connection after a minute, however busy the client is
+// otherwise.
+func TestMessagesHaveToBeContinued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, conn := start(t, broker.Config{})
+		good := newNeighbour(t, conn)
+		slow, lost := dialRaw(t, b, nil), dialRaw(t, b, nil)
+		for _, r := range []*raw{slow, lost} {
+			defer r.conn.Close()
+			defer close(r.out)
+			go r.read()
+			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "nowhere"}, 10, 1)
+			r.say(2, &amqpwire.ChannelOpen{})
+		}
+		for range 6 {
+			time.Sleep(15 * time.Second)
+			slow.out <- amqpwire.AppendBodyFrames(nil, 1, []byte{0}, 131072)
+			lost.publish(2, &amqpwire.BasicPublish{RoutingKey: "nowhere"}, 1, 1)
+			good.roundTrip()
+			synctest.Wait()
+		}
+		if slow.closed != nil {
+			t.Errorf("one that goes on was closed with %+v", slow.closed)
+		}
+		want := "RESOURCE_ERROR - message on channel 1 is incomplete, and no part of it has come for 1m0s"
+		if lost.closed == nil || lost.closed.ReplyCode != 506 || lost.closed.ReplyText != want {
+			t.Errorf("closed with %+v, want %s", lost.closed, want)
+		}
+	})
+}
+
+// A client that is not read since something has run short need not go on.
+func TestBlockedMessagesNeedNotBeContinued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := start(t, broker.Config{MemoryLimit: 1})
+		r := dialRaw(t, b, nil)
+		defer r.conn.Close()
+		defer close(r.out)
+		go r.read()
+		r.say(1, &amqpwire.QueueDeclare{Queue: "full"})
+		r.say(2, &amqpwire.ChannelOpen{})
+		r.publish(2, &amqpwire.BasicPublish{RoutingKey: "full"}, 2, 1)
+		r.publish(1, &amqpwire.BasicPublish{RoutingKey: "full"}, 1, 1)
+		r.publish(1, &amqpwire.BasicPublish{RoutingKey: "full"}, 1, 1) // which is not read
+		r.out <- amqpwire.AppendBodyFrames(nil, 2, []byte{0}, 131072)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if ready := b.Queues()[0].Ready; ready != 1 {
+			t.Fatalf("%d messages were taken while memory is low", ready)
+		}
+		nodeOf(b).VHost("/").FindQueue("full").Purge()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if r.closed != nil {
+			t.Errorf("closed with %+v", r.closed)
+		}
+	})
+}
+
+// Declarations that outlive their connection have a limit of their own. What is there stays in use, and room is made by
+// deleting.
+func TestTopologyHasALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 1 << 20
+		b, conn := start(t, broker.Config{TopologyMemoryLimit: limit})
+		good := newNeighbour(t, conn)
+		full := func(what string) string {
+			return fmt.Sprintf("PRECONDITION_FAILED - cannot declare %s: memory limit for queues, exchanges and bindings (%d bytes) "+
+				"is reached; to raise it, set TopologyMemoryLimit or --topology-memory-limit", what, limit)
+		}
+		other := dial(t, b)
+		ch := channel(t, other)
+		must(t, ch.ExchangeDeclare("x", "topic", true, false, false, false, nil))
+		args := amqp.Table{"x-comment": strings.Repeat("x", 10_000)}
+		var err error
+		n := 0
+		for ; err == nil && n < 1000; n++ {
+			err = declare(ch, fmt.Sprint("q", n), args)
+			good.roundTrip()
+		}
+		refusal(t, err, 406, full(fmt.Sprintf("queue 'q%d' in vhost '/'", n-1)))
+		ch = channel(t, other)
+		for i := 0; i < 1000; i++ {
+			if err = ch.QueueBind("q0", fmt.Sprintf("%d.%s", i, strings.Repeat("a.", 50)), "x", false, nil); err != nil {
+				break
+			}
+		}
+		refusal(t, err, 406, full("binding to exchange 'x' in vhost '/'"))
+		for i := 0; i < 1000; i++ {
+			if err = channel(t, other).ExchangeDeclare(fmt.Sprint("x", i), "topic", true, false, false, false, nil); err != nil {
+				break
+			}
+		}
+		var refused *amqp.Error
+		if !errors.As(err, &refused) || refused.Code != 406 {
+			t.Errorf("exchanges are declared beyond the limit: %v", err)
+		}
+		ch = channel(t, other)
+		must(t, declare(ch, "q0", args)) // it is there
+		_, err = ch.QueueDeclare("", false, true, true, false, nil)
+		must(t, err) // it is the connection's
+		for i := range n - 1 {
+			_, err := ch.QueueDelete(fmt.Sprint("q", i), false, false, false)
+			must(t, err)
+		}
+		must(t, declare(ch, "again", args))
+		good.roundTrip()
+	})
+}
+
+// Client properties count, too.
+func TestClientPropertiesCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := start(t, broker.Config{ConnectionMemoryLimit: 64 << 10})
+		words := amqpwire.Array(make([]any, 7000))
+		r := dialRaw(t, b, amqpwire.Table{{Name: "words", Value: words}})
+		defer r.conn.Close()
+		defer close(r.out)
+		go r.read()
+		synctest.Wait()
+		if r.closed == nil || !strings.Contains(r.closed.ReplyText, "mostly by client properties") {
+			t.Errorf("closed with %+v", r.closed)
+		}
+	})
+}

@@ -1,0 +1,163 @@
+package budget
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"pgregory.net/rapid"
+)
+
+// closed gathers why connections are to be closed.
+type closed struct {
+	mu  sync.Mutex
+	why map[string]Excess
+}
+
+func (c *closed) open(all *Connections, name string) *Account {
+	return all.Open(func(e Excess) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if _, twice := c.why[name]; twice {
+			panic("told twice")
+		}
+		if c.why == nil {
+			c.why = make(map[string]Excess)
+		}
+		c.why[name] = e
+	})
+}
+
+func TestAConnectionThatTakesTooMuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told closed
+		all := NewConnections(100, 1000)
+		greedy, other := told.open(all, "greedy"), told.open(all, "other")
+		other.Take(Channels, 100)
+		greedy.Take(Channels, 30)
+		greedy.Take(Consumers, 70)
+		synctest.Wait()
+		if len(told.why) > 0 {
+			t.Fatalf("closed %v at the limit", told.why)
+		}
+		greedy.Take(Channels, 1)
+		greedy.Take(Unread, 1000)
+		synctest.Wait()
+		if want := (Excess{Limit: 100, Used: 101, Mostly: Consumers}); len(told.why) != 1 || told.why["greedy"] != want {
+			t.Errorf("closed %+v, want greedy for %+v", told.why, want)
+		}
+		if left := greedy.Close(); left != 1101 || all.Used() != 100 {
+			t.Errorf("%d bytes were not given back, %d are used", left, all.Used())
+		}
+	})
+}
+
+func TestTheLargestConnectionIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told closed
+		all := NewConnections(1000, 100)
+		small, large, last := told.open(all, "small"), told.open(all, "large"), told.open(all, "last")
+		small.Take(Channels, 20)
+		large.Take(Queues, 45)
+		last.Take(Channels, 35)
+		last.Take(Channels, 1)
+		// The large one does not count any more, though it has given nothing back.
+		last.Take(Channels, 2)
+		synctest.Wait()
+		if want := (Excess{Together: true, Limit: 100, Used: 45, Mostly: Queues}); len(told.why) != 1 || told.why["large"] != want {
+			t.Fatalf("closed %+v, want large for %+v", told.why, want)
+		}
+		small.Take(Channels, 60)
+		synctest.Wait()
+		if len(told.why) != 2 || !told.why["small"].Together {
+			t.Errorf("closed %+v, want small, too", told.why)
+		}
+	})
+}
+
+// Whatever is taken and given in whatever order, nothing is left in the end, and each connection is closed once at most,
+// and only if there was a reason.
+func TestAnyUseOfTheBudget(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		synctest.Test(t, func(t *testing.T) {
+			all := NewConnections(50, 100)
+			var told closed
+			names := []string{"a", "b", "c", "d"}
+			accounts := make(map[string]*Account)
+			shares := make(map[string]*Share)
+			for _, n := range names {
+				accounts[n] = told.open(all, n)
+				s := accounts[n].Share(Unread)
+				shares[n] = &s
+			}
+			most := make(map[string]int64)
+			for range rapid.IntRange(0, 30).Draw(rt, "steps") {
+				n := rapid.SampledFrom(names).Draw(rt, "account")
+				shares[n].Set(rapid.Int64Range(0, 60).Draw(rt, "bytes"))
+				most[n] = max(most[n], shares[n].taken)
+				synctest.Wait()
+				staying := int64(0)
+				for _, other := range names {
+					if _, closed := told.why[other]; closed {
+						continue
+					}
+					staying += accounts[other].Used()
+					if accounts[other].Used() > 50 {
+						rt.Fatalf("%s takes %d bytes", other, accounts[other].Used())
+					}
+				}
+				if staying > 100 {
+					rt.Fatalf("together they take %d bytes", staying)
+				}
+			}
+			for n, why := range told.why {
+				if !why.Together && most[n] <= 50 {
+					rt.Fatalf("%s was closed with %d bytes at most", n, most[n])
+				}
+			}
+			for _, n := range names {
+				shares[n].Set(0)
+				if left := accounts[n].Close(); left != 0 {
+					rt.Fatalf("%s has left %d bytes", n, left)
+				}
+			}
+			if all.Used() != 0 {
+				rt.Fatalf("%d bytes are used by nobody", all.Used())
+			}
+		})
+	})
+}
+
+func TestLimit(t *testing.T) {
+	l := NewLimit(10)
+	if !l.Take(10) || l.Take(1) || l.Used() != 10 {
+		t.Errorf("%d of 10 bytes are given out", l.Used())
+	}
+	l.Force(5)
+	l.Give(6)
+	if !l.Take(1) || l.Take(1) {
+		t.Errorf("%d of 10 bytes are given out", l.Used())
+	}
+}
+
+func TestNothingCounts(t *testing.T) {
+	var none *Connections
+	a := none.Open(nil)
+	a.Take(Channels, 1<<40)
+	s := a.Share(Unread)
+	s.Set(1 << 40)
+	var l *Limit
+	if a.Used() != 0 || none.Used() != 0 || a.Close() != 0 || a.Scarce() || !l.Take(1<<40) || l.Used() != 0 {
+		t.Error("nil counts")
+	}
+}
+
+func BenchmarkTake(b *testing.B) {
+	all := NewConnections(1<<60, 1<<60)
+	b.RunParallel(func(pb *testing.PB) {
+		s := all.Open(nil).Share(Unread)
+		for i := int64(0); pb.Next(); i++ {
+			s.Set(i & 1)
+		}
+	})
+}

@@ -1,0 +1,110 @@
+package vhost
+
+import (
+	"strings"
+
+	"github.com/reprisemq/reprise/broker/internal/budget"
+	"github.com/reprisemq/reprise/broker/internal/exception"
+	"github.com/reprisemq/reprise/broker/internal/queue"
+	"github.com/reprisemq/reprise/broker/internal/route"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// About how much memory things take, beside their names and arguments.
+const (
+	queueSize    = 1536
+	quorumSize   = 4 << 10 // more, for priorities and messages that were given back
+	prioritySize = 320     // of each priority of a classic queue
+	exchangeSize = 384
+	bindingSize  = 768
+	wordSize     = 384 // of the key of a binding to a topic exchange
+)
+
+// Owner is a connection, which exclusive queues belong to. What they take is the connection's: they go with it. Everything
+// else outlives connections, and has a limit of its own.
+type Owner interface {
+	Account() *budget.Account
+}
+
+func accountOf(owner any) *budget.Account {
+	if o, ok := owner.(Owner); ok {
+		return o.Account()
+	}
+	return nil
+}
+
+func sizeOfQueue(c *queue.Config, args amqpwire.Table) int64 {
+	n := queueSize + int64(len(c.Name)) + args.Footprint() + prioritySize*int64(c.MaxPriority)
+	if c.Quorum {
+		n += quorumSize
+	}
+	return n
+}
+
+func sizeOfExchange(name string, args amqpwire.Table) int64 {
+	return exchangeSize + int64(len(name)) + args.Footprint()
+}
+
+func sizeOfBinding(x *route.Exchange[*Queue], b route.Binding[*Queue]) int64 {
+	args, _ := b.Arguments.(amqpwire.Table)
+	n := bindingSize + int64(len(b.Key)+len(b.Encoded)) + args.Footprint()
+	if x.Kind == route.Topic {
+		n += wordSize * int64(1+strings.Count(b.Key, "."))
+	}
+	return n
+}
+
+// take takes memory for something new, of the exclusive queue that it belongs to or of the limit for the topology. It is
+// called during a change. What has been there before is taken back from the disk, be it too much.
+func (v *VHost) take(n int64, of *Queue, what string) error {
+	switch {
+	case v.ended:
+		return nil
+	case of != nil && of.Owner != nil:
+		of.size += n
+		of.account.Take(budget.Queues, n)
+		return nil
+	case v.loading:
+		v.config.Topology.Force(n)
+	case !v.config.Topology.Take(n):
+		return exception.New(exception.PreconditionFailed, "cannot declare %s: memory limit for queues, exchanges and bindings "+
+			"(%d bytes) is reached; to raise it, set TopologyMemoryLimit or --topology-memory-limit", what, v.config.Topology.Most())
+	}
+	v.size += n
+	return nil
+}
+
+// give gives it back.
+func (v *VHost) give(n int64, of *Queue) {
+	switch {
+	case v.ended:
+	case of != nil && of.Owner != nil:
+		of.size -= n
+		of.account.Give(budget.Queues, n)
+	default:
+		v.size -= n
+		v.config.Topology.Give(n)
+	}
+}
+
+// giveAll gives back what everything takes, at the end of the virtual host.
+func (v *VHost) giveAll(queues map[string]*Queue) {
+	for _, q := range queues {
+		if q.Owner != nil {
+			v.give(q.size, q)
+		}
+	}
+	v.give(v.size, nil)
+	v.ended = true
+}
+
+func (v *VHost) unbound(x *route.Exchange[*Queue], b route.Binding[*Queue]) {
+	v.unkeepBinding(x, b)
+	v.give(sizeOfBinding(x, b), b.Destination.Queue)
+}
+
+func (v *VHost) exchangeDeleted(x *route.Exchange[*Queue]) {
+	v.unkeepExchange(x)
+	args, _ := x.Arguments.(amqpwire.Table)
+	v.give(sizeOfExchange(x.Name, args), nil)
+}
