@@ -184,7 +184,7 @@ func TestWrongTokensAreSlowedDown(t *testing.T) {
 	if w := logIn(t, c, secrets[Admin], "/", from("192.0.2.1:1")); w.Code != http.StatusSeeOther {
 		t.Errorf("the login page makes a token of NewToken wait: %d", w.Code)
 	}
-	now.now = now.now.Add(throttle.LongestWait)
+	now.now = now.now.Add(access.LongestWait)
 	if w := try("correct horse", "192.0.2.1:1"); w.Code != http.StatusOK {
 		t.Errorf("a right token: %d", w.Code)
 	}

@@ -68,7 +68,7 @@ func TestPermissions(t *testing.T) {
 		peers++
 		r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", peers%250)
 		if peers%250 == 0 {
-			m.server.Guard.Wrong = throttle.New(m.cfg.Clock)
+			m.server.Guard.Wrong = throttle.New(m.cfg.Clock, access.LongestWait)
 		}
 	}
 	cookie := func(role Role) func(*http.Request) {

@@ -16,7 +16,6 @@ import (
 const (
 	FreeMistakes = 5
 	firstWait    = time.Second
-	LongestWait  = time.Minute
 	kept         = time.Hour // for which a mistake counts
 
 	// MostAddresses is how many addresses are remembered. The address that has been quiet for longest is forgotten.
@@ -30,8 +29,9 @@ const (
 // programs beside it. A right password ends no wait, since it may be somebody else's. The methods may be called at the
 // same time.
 type Throttle struct {
-	clock func() time.Time
-	seed  maphash.Seed
+	clock   func() time.Time
+	longest time.Duration
+	seed    maphash.Seed
 
 	mu        sync.Mutex
 	addresses *bounded.Map[netip.Prefix, *address]
@@ -48,10 +48,10 @@ type mistakes struct {
 	last, until time.Time
 }
 
-// New returns a throttle that knows of no mistakes.
-func New(clock func() time.Time) *Throttle {
+// New returns a throttle that knows of no mistakes. No wait is longer than longest.
+func New(clock func() time.Time, longest time.Duration) *Throttle {
 	return &Throttle{
-		clock: clock, seed: maphash.MakeSeed(), addresses: bounded.New[netip.Prefix, *address](MostAddresses),
+		clock: clock, longest: longest, seed: maphash.MakeSeed(), addresses: bounded.New[netip.Prefix, *address](MostAddresses),
 	}
 }
 
@@ -85,7 +85,7 @@ func (t *Throttle) Try(peer, name string, right bool) (wait time.Duration) {
 	if wait > 0 {
 		return wait
 	}
-	own.add(now)
+	own.add(now, t.longest)
 	if inOthers {
 		a.others = own
 	} else {
@@ -97,13 +97,13 @@ func (t *Throttle) Try(peer, name string, right bool) (wait time.Duration) {
 // over reports whether mistakes count no more.
 func (m *mistakes) over(now time.Time) bool { return now.Sub(m.last) > kept }
 
-func (m *mistakes) add(now time.Time) {
+func (m *mistakes) add(now time.Time, longest time.Duration) {
 	if m.over(now) {
 		m.n = 0
 	}
 	m.n, m.last = m.n+1, now
 	if over := m.n - FreeMistakes; over >= 0 {
-		m.until = now.Add(min(LongestWait, firstWait<<min(over, 10)))
+		m.until = now.Add(min(longest, firstWait<<min(over, 10)))
 	}
 }
 

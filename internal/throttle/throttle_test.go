@@ -6,12 +6,14 @@ import (
 	"time"
 )
 
+const longest = time.Minute
+
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // clocked returns a throttle, and its time.
 func clocked() (*Throttle, *time.Time) {
 	now := noon
-	return New(func() time.Time { return now }), &now
+	return New(func() time.Time { return now }, longest), &now
 }
 
 // wait returns how long the next try has to wait, and makes no mistake.
@@ -47,7 +49,7 @@ func TestWaitsGrow(t *testing.T) {
 // guess tries as often as it may for a while, and returns how many tries counted.
 func guess(th *Throttle, now *time.Time, duration time.Duration, name func(i int) string) (counted int) {
 	for end := now.Add(duration); now.Before(end); {
-		least := LongestWait
+		least := longest
 		for i := range 2 * MostNames {
 			wait := th.Try("192.0.2.1:1", name(i), false)
 			if wait == 0 {

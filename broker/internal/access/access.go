@@ -69,7 +69,7 @@ type compiled struct {
 func New() *Control {
 	c := &Control{
 		users: make(map[string]User), permissions: make(map[grantee]compiled),
-		guesses: throttle.New(time.Now), held: make(chan struct{}, mostHeld),
+		guesses: throttle.New(time.Now, longestWait), held: make(chan struct{}, mostHeld),
 	}
 	c.generation.Add(1)
 	return c

@@ -7,9 +7,10 @@ import (
 )
 
 const (
-	// longestHold is how long a login is held that has to wait for the wrong ones before it. Clients give up after ten
-	// seconds or more.
-	longestHold = 5 * time.Second
+	// longestWait is how long a login can have to wait for the wrong ones before it, and for how long it is held. Clients give
+	// up after ten seconds or more. So whoever has the right password gets in although a program with an old one tries again
+	// and again from the same address: a longer wait would keep workers out after a change of passwords.
+	longestWait = 5 * time.Second
 	// mostHeld is how many logins are held at a time. The others that have to wait are refused at once.
 	mostHeld = 100
 )
@@ -48,7 +49,7 @@ func (c *Control) AwaitLogin(ctx context.Context, peer, name, password string) (
 	default:
 		return false, err
 	}
-	end := time.Now().Add(longestHold)
+	end := time.Now().Add(longestWait)
 	for {
 		waiting := err.(*WaitError)
 		left := time.Until(end)

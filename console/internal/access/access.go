@@ -33,8 +33,11 @@ type Guard struct {
 	Wrong    *throttle.Throttle
 }
 
+// LongestWait is how long wrong tokens can make the next one wait.
+const LongestWait = time.Minute
+
 func NewGuard(tokens []Token, secure bool, clock func() time.Time, logger *slog.Logger) *Guard {
-	return &Guard{tokens, secure, logger, newSessions(clock), throttle.New(clock)}
+	return &Guard{tokens, secure, logger, newSessions(clock), throttle.New(clock, LongestWait)}
 }
 
 // HasTokens reports whether visitors need a token.
