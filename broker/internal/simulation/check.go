@@ -133,7 +133,7 @@ func checkEnd(l *Life, promise string) {
 			return
 		}
 		// A delivery that ends with its connection is counted as an attempt, also that of a message which was only fetched.
-		crashed := d.Counts && l.queueDisturbed(w, m.Sendings[0].Began)
+		crashed := d.Counts && l.queueDisturbed(w, m.Sendings[0].Began) || d.counted(w) && l.losses(w, m.Sendings[0].Began) >= crashLimit
 		switch done := m.Plan.done(w.Attempts); {
 		case done && m.done() == 0 && !crashed:
 			l.Broken(promise, "%s: parked although attempt %d of %d succeeds: %s", w.Name, m.Plan.Fails+1, w.Attempts, m.History())
@@ -143,6 +143,20 @@ func checkEnd(l *Life, promise string) {
 			l.Broken(promise, "%s: it succeeded: %s", w.Name, m.History())
 		}
 	})
+}
+
+// crashLimit is the default of WorkerConfig.CrashLimit.
+const crashLimit = 5
+
+// counted reports whether the work queue counts deliveries that end with their connection.
+func (d design) counted(w Work) bool { return d.Quorum || !w.Classic }
+
+// losses returns how often a consumer of a work has lost its connection since a moment.
+func (l *Life) losses(w Work, since time.Time) (n int) {
+	for i := range w.Workers {
+		n += len(l.Disturbed(workerName(w, i), since, time.Now(), "cut", "half-dead", "crash", "stop", "stall"))
+	}
+	return n
 }
 
 // queueDisturbed reports whether something happened to a consumer of a work since a moment.
@@ -175,9 +189,11 @@ func checkRepeats(l *Life, promise string) {
 	})
 }
 
+// anyBroke reports whether an attempt may have left two copies. A worker gives back a message whose copy is not confirmed for
+// long, and the copy may come all the same.
 func (l *Life) anyBroke(m *Message) bool {
 	for _, r := range m.Runs {
-		if l.broke(r) {
+		if l.broke(r) || r.How == reprise.EventGivenBack && !r.Cut {
 			return true
 		}
 	}
@@ -195,7 +211,8 @@ func (l *Life) repeated(d design, m *Message, before, r *Run, doubled bool) stri
 	}
 	if d.Copies { // an earlier attempt may have left two copies
 		for _, e := range m.Runs {
-			if e.Attempt < r.Attempt && e.Began.Before(r.Began) && l.broke(e) {
+			// A worker gives back a message whose copy is not confirmed for long, and the copy may come all the same.
+			if e.Attempt < r.Attempt && e.Began.Before(r.Began) && (l.broke(e) || e.How == reprise.EventGivenBack && !e.Cut) {
 				return ""
 			}
 		}

@@ -1,7 +1,9 @@
 package simulation
 
 import (
+	"context"
 	"log/slog"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -38,7 +40,27 @@ func (d *Disk) Open(log *slog.Logger) (store.Store, error) {
 	d.fs.changed.L = &d.fs.mu
 	fs := d.fs
 	d.mu.Unlock()
-	return diskstore.Open(diskstore.Options{Dir: dataDir, Log: log, FS: fs})
+	opened, err := diskstore.Open(diskstore.Options{Dir: dataDir, Log: log, FS: fs})
+	if err != nil {
+		return nil, err
+	}
+	return simulated{opened, fs}, nil
+}
+
+// simulated is a store whose MakeRoom is kept apart from a slow disk: Pebble holds a lock that commits want while MakeRoom waits
+// for the log.
+type simulated struct {
+	store.Store
+	fs *faultyFS
+}
+
+// MakeRoom implements store.Store.
+func (s simulated) MakeRoom(ctx context.Context) error {
+	if !s.fs.hurry() {
+		return nil
+	}
+	defer s.fs.set(func() { s.fs.fast = false })
+	return s.Store.MakeRoom(ctx)
 }
 
 // FS returns the file system without faults, to look at it while no broker runs.
@@ -61,6 +83,14 @@ func (d *Disk) cutPower(s Step) {
 	}
 }
 
+// abandon leaves the disk to a broker that does not let go of it. What that has written stays.
+func (d *Disk) abandon() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.power = d.power.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))})
+	d.fs.release()
+}
+
 func (d *Disk) running() *faultyFS {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,6 +108,9 @@ type faultyFS struct {
 	full    bool
 	low     bool
 	broken  bool // every sync fails
+	bad     bool // one of these has been so
+	fast    bool // no fsync takes any time
+	waiting int  // fsyncs that take their time
 }
 
 // set changes the state under the lock.
@@ -85,18 +118,46 @@ func (f *faultyFS) set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change()
+	f.bad = f.bad || f.hangs || f.full || f.broken
 	f.changed.Broadcast()
 }
 
-func (f *faultyFS) release() {
-	f.set(func() { f.hangs, f.full, f.low, f.broken = false, false, false, false })
+// release ends all faults but that of a disk that fails, which ends with the broker.
+func (f *faultyFS) release() { f.set(func() { f.hangs, f.full, f.low = false, false, false }) }
+
+// struck reports whether the disk was bad at any time since the broker was started.
+func (f *faultyFS) struck() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.bad
+}
+
+// failing reports whether the disk fails until the broker is started again.
+func (f *faultyFS) failing() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.broken
+}
+
+// hurry has no write take any time until fast is reset. It reports false if the disk does not answer.
+func (f *faultyFS) hurry() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.hangs || f.full || f.broken {
+		return false
+	}
+	f.fast = true
+	for f.waiting > 0 {
+		f.changed.Wait()
+	}
+	return true
 }
 
 // write is called before something is written.
 func (f *faultyFS) write() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.full {
+	if f.full && !f.fast && outsideLocks() {
 		return syscall.ENOSPC
 	}
 	return nil
@@ -104,14 +165,20 @@ func (f *faultyFS) write() error {
 
 // synced is called before an fsync, and takes its time if the file is a log.
 func (f *faultyFS) synced(name string) error {
-	waits := strings.HasSuffix(name, ".log") && !underLock()
-	if waits && f.d.sync > 0 {
-		time.Sleep(f.d.sync)
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for waits && f.hangs {
-		f.changed.Wait()
+	if strings.HasSuffix(name, ".log") && outsideLocks() {
+		f.waiting++
+		if f.d.sync > 0 && !f.fast {
+			f.mu.Unlock()
+			time.Sleep(f.d.sync)
+			f.mu.Lock()
+		}
+		for f.hangs && !f.fast {
+			f.changed.Wait()
+		}
+		f.waiting--
+		f.changed.Broadcast()
 	}
 	if f.broken {
 		return syscall.EIO
@@ -119,13 +186,14 @@ func (f *faultyFS) synced(name string) error {
 	return nil
 }
 
-// underLock reports whether Pebble holds a lock that others want while it syncs: time would stand still if that took any.
-func underLock() bool {
+// outsideLocks reports whether the caller is the loop that writes Pebble's log. Others hold locks that somebody waits for while
+// they write: in a bubble, time would stand still if that took any.
+func outsideLocks() bool {
 	var callers [40]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
 	for {
 		f, more := frames.Next()
-		if strings.HasSuffix(f.Function, "pebble/v2.(*DB).Close") || strings.HasSuffix(f.Function, "pebble/v2.Open") {
+		if strings.HasSuffix(f.Function, "record.(*LogWriter).flushLoop") {
 			return true
 		}
 		if !more {
@@ -136,17 +204,11 @@ func underLock() bool {
 
 // Create implements vfs.FS.
 func (f *faultyFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if err := f.write(); err != nil {
-		return nil, err
-	}
 	return f.wrap(name)(f.FS.Create(name, c))
 }
 
 // ReuseForWrite implements vfs.FS.
 func (f *faultyFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if err := f.write(); err != nil {
-		return nil, err
-	}
 	return f.wrap(to)(f.FS.ReuseForWrite(from, to, c))
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 )
@@ -22,6 +23,7 @@ type Life struct {
 	Book    *Book
 
 	dir     string
+	leaks   atomic.Bool // goroutines of a broker whose disk has failed wait for ever, as in a process that does not end
 	actors  []Actor
 	running sync.WaitGroup
 
@@ -170,8 +172,11 @@ type logHandler struct {
 	attrs string
 }
 
+// Logs has all that is logged printed, also what is no error.
+var Logs bool
+
 func (h *logHandler) Enabled(_ context.Context, level slog.Level) bool {
-	return level >= slog.LevelError
+	return Logs || level >= slog.LevelWarn
 }
 
 func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
@@ -181,9 +186,17 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 		fmt.Fprintf(&b, " %s=%v", a.Key, a.Value)
 		return true
 	})
+	if _, peer, ok := strings.Cut(b.String(), " peer="); ok && r.Message == "consumer has kept a message for too long" {
+		owner, _, _ := strings.Cut(peer, ":")
+		h.l.Disturb(owner, "timeout").End() // the broker takes back what the consumer has
+		h.l.Struck("consumer timeout")
+	}
+	if Logs {
+		fmt.Println(r.Level, b.String())
+	}
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()
-	if len(h.l.errors) < 1000 {
+	if r.Level >= slog.LevelError && len(h.l.errors) < 1000 {
 		h.l.errors = append(h.l.errors, b.String())
 	}
 	return nil
@@ -304,6 +317,7 @@ type Result struct {
 	Took     time.Duration // real
 	Messages int
 	Struck   map[string]int
+	Leaks    bool // goroutines of a broker whose disk had failed are left
 	Broken   []Violation
 }
 
@@ -314,7 +328,7 @@ func (l *Life) result() *Result {
 		l.struck["step "+s.Act]++
 	}
 	return &Result{
-		Script: l.Script, Lasted: l.now(), Messages: l.Book.count(), Struck: maps.Clone(l.struck),
+		Script: l.Script, Lasted: l.now(), Messages: l.Book.count(), Struck: maps.Clone(l.struck), Leaks: l.leaks.Load(),
 		Broken: slices.SortedStableFunc(slices.Values(l.broken), func(a, b Violation) int { return cmp.Compare(a.Promise, b.Promise) }),
 	}
 }

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -132,13 +131,23 @@ const promiseStop = "the process ends in order: everything is kept"
 
 // Stop ends the broker in order, within a time, and starts it again after another one.
 func (s *Server) Stop(within, after time.Duration) {
-	s.outage("stop", after, func(b *broker.Broker) {
-		ctx, cancel := context.WithTimeout(context.Background(), within)
-		defer cancel()
-		if err := b.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			s.l.Broken(promiseStop, "Shutdown: %v", err)
-		}
-	})
+	s.outage("stop", after, func(b *broker.Broker) { s.stop(b, within) })
+}
+
+func (s *Server) stop(b *broker.Broker, within time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	err := b.Shutdown(ctx)
+	switch {
+	case err == nil || err.Error() == context.DeadlineExceeded.Error():
+	case s.Disk != nil && s.Disk.running().struck():
+		// It has ended as if it had died: what it has written is there, and its goroutines wait for ever.
+		s.Disk.abandon()
+		s.l.leaks.Store(true)
+		s.l.Struck("stop-broker on a bad disk")
+	default:
+		s.l.Broken(promiseStop, "Shutdown: %v", err)
+	}
 }
 
 // Crash ends the broker as a crash of its machine does.
@@ -146,15 +155,20 @@ func (s *Server) Crash(step Step) {
 	if s.Disk == nil {
 		return
 	}
-	s.outage("crash", step.For, func(b *broker.Broker) {
-		for _, k := range s.l.Network.Links("") { // before it can confirm anything more
-			k.sever()
-		}
-		s.Disk.cutPower(step)
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = b.Shutdown(ctx) // nobody believes it any more
-	})
+	s.outage("crash", step.For, func(b *broker.Broker) { s.crash(b, step) })
+}
+
+func (s *Server) crash(b *broker.Broker, step Step) {
+	for _, k := range s.l.Network.Links("") { // before it can confirm anything more
+		k.sever()
+	}
+	bad := s.Disk.running().struck()
+	s.Disk.cutPower(step)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := b.Shutdown(ctx); err != nil && bad { // nobody believes it any more
+		s.l.leaks.Store(true)
+	}
 }
 
 // Block blocks or unblocks publishers, as a memory alarm does.
@@ -178,8 +192,11 @@ func (s *Server) heal() {
 			fs.release()
 		}
 	}
-	s.turn <- struct{}{} // waits until it is up
-	<-s.turn
+	for broken := true; broken; time.Sleep(time.Second) {
+		s.turn <- struct{}{} // waits until it is up
+		<-s.turn
+		broken = s.Disk != nil && s.Disk.running().failing()
+	}
 	s.Block(false)
 }
 
@@ -209,11 +226,7 @@ func (s *Server) end() {
 	if b == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if err := b.Shutdown(ctx); err != nil {
-		s.l.Broken(promiseStop, "Shutdown at the end: %v", err)
-	}
+	s.stop(b, time.Hour)
 	if s.Disk == nil {
 		return
 	}

@@ -20,6 +20,7 @@ var (
 	tries      = flag.Int("simulation.tries", 1, "play the script so many times, until it fails")
 	shrinks    = flag.Bool("simulation.shrink", true, "shorten the script of a life that has failed")
 	results    = flag.String("simulation.results", "", "append the results to this file as JSON Lines")
+	logs       = flag.Bool("simulation.log", false, "print what brokers and workers log")
 	printing   = flag.Bool("simulation.print", false, "print each script before its life")
 )
 
@@ -36,6 +37,7 @@ var last []string
 
 // Systems with faults keep the promises of the documents.
 func TestLives(t *testing.T) {
+	Logs = *logs
 	switch {
 	case *forTime > 0:
 		conduct(t)

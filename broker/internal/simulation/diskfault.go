@@ -1,0 +1,313 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/broker"
+)
+
+func init() {
+	// A disk that hangs, is full or low for a while, and then is well again.
+	for _, kind := range []struct {
+		name string
+		most time.Duration
+		set  func(f *faultyFS, on bool)
+	}{
+		{"disk-hangs", 10 * time.Minute, func(f *faultyFS, on bool) { f.hangs = on }},
+		{"disk-full", time.Hour, func(f *faultyFS, on bool) { f.full = on }},
+		{"disk-low", time.Hour, func(f *faultyFS, on bool) { f.low = on }},
+	} {
+		RegisterAct(Act{
+			Name: kind.name, Weight: 2, Fault: true,
+			Draw: func(random *rand.Rand, shape Shape) []Step {
+				if !shape.Disk {
+					return nil
+				}
+				return []Step{{For: between(random, 100*time.Millisecond, kind.most)}}
+			},
+			Do: func(l *Life, s Step) {
+				if l.Server.Disk == nil || l.Server.Broker() == nil {
+					return
+				}
+				f := l.Server.Disk.running()
+				d := l.Disturb(brokerName, "disk")
+				l.Explain("broker: the disk is full")
+				l.Explain("broker: the store was given up")
+				f.set(func() { kind.set(f, true) })
+				l.Struck(kind.name)
+				time.AfterFunc(s.For, func() {
+					f.set(func() { kind.set(f, false) })
+					d.End()
+				})
+			},
+		})
+	}
+	RegisterAct(Act{
+		Name: "disk-fails", Weight: 1, Fault: true,
+		Draw: func(random *rand.Rand, shape Shape) []Step {
+			if !shape.Disk {
+				return nil
+			}
+			return []Step{{For: between(random, time.Second, 10*time.Minute)}}
+		},
+		Do: func(l *Life, s Step) { l.Server.fail(s) },
+	})
+	for _, after := range []string{"stop", "crash"} {
+		RegisterAct(Act{
+			Name: "damage-after-" + after, Weight: 1, Fault: true,
+			Draw: func(random *rand.Rand, shape Shape) []Step {
+				if !shape.Disk {
+					return nil
+				}
+				return []Step{{For: between(random, 10*time.Millisecond, time.Minute)}}
+			},
+			Do: func(l *Life, s Step) {
+				l.Server.damageAfter(s, after)
+			},
+		})
+	}
+}
+
+const promiseFails = "a write or an fsync fails: nothing more is confirmed; whatever was confirmed before is there after the restart"
+
+// fail has every fsync fail until somebody notices and starts the broker again.
+func (s *Server) fail(step Step) {
+	if s.Disk == nil || s.Broker() == nil {
+		return
+	}
+	f := s.Disk.running()
+	f.set(func() { f.broken = true })
+	s.l.Explain("broker: the store has failed")
+	s.l.Explain("broker: the store was given up")
+	s.l.Struck("disk-fails")
+	d := s.l.Disturb(brokerName, "disk")
+	s.l.Go(func() {
+		time.Sleep(step.For)
+		s.Crash(Step{For: time.Second, Seed: step.Seed})
+		d.End()
+	})
+}
+
+const (
+	promiseDamage    = "files are damaged, or missing: the broker does not start, names the files and changes nothing"
+	promiseTolerated = "a copy of what is there twice may be damaged"
+)
+
+// damageAfter ends the broker, damages a file of a copy of its data directory and tries to start on that.
+func (s *Server) damageAfter(step Step, after string) {
+	if s.Disk == nil {
+		return
+	}
+	s.outage(after, step.For, func(b *broker.Broker) {
+		if after == "stop" {
+			s.stop(b, time.Hour)
+		} else {
+			s.crash(b, step)
+		}
+		s.tryDamaged(step, after)
+	})
+}
+
+// file is a file of a data directory.
+type file struct {
+	name    string
+	content []byte
+}
+
+func (s *Server) tryDamaged(step Step, after string) {
+	random := step.Random()
+	fs := s.Disk.FS().CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: random})
+	files, err := readAll(fs, dataDir)
+	if err != nil {
+		s.l.Broken(promiseDamage, "cannot read the files: %v", err)
+		return
+	}
+	var chosen file
+	for _, i := range random.Perm(len(files)) {
+		if chosen = files[i]; len(chosen.content) > 0 {
+			break
+		}
+	}
+	base := path.Base(chosen.name)
+	if len(chosen.content) == 0 || base == "LOCK" {
+		return
+	}
+	kind, damaged := harm(random, chosen.content)
+	if err := write(fs, chosen.name, damaged); err != nil {
+		s.l.Broken(promiseDamage, "cannot damage %s: %v", chosen.name, err)
+		return
+	}
+	before, _ := readAll(fs, dataDir)
+	s.l.Struck("damage-after-" + after)
+	s.l.Struck("damage: " + kindOfFile(base))
+	s.l.Explain("the data directory is damaged")
+	undamaged, err := s.contents(s.Disk.FS().CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: random}))
+	if err != nil {
+		s.l.Broken(promiseStart, "on the undamaged directory: %v", err)
+		return
+	}
+	found, err := s.contents(fs)
+	if err == nil {
+		switch {
+		case !tolerated(base, after):
+			s.l.Broken(promiseDamage, "it starts after %s of %s of %d bytes (%s)", kind, chosen.name, len(chosen.content), after)
+		case strings.HasSuffix(base, ".log") && after == "crash": // the last second may be missing
+		case !maps.Equal(found, undamaged):
+			s.l.Broken(promiseDamage, "it starts after %s of %s of %d bytes (%s) with other messages: %d rather than %d", kind, chosen.name, len(chosen.content), after, len(found), len(undamaged))
+		}
+		return
+	}
+	if !errors.Is(err, broker.ErrDamaged) && !errors.Is(err, broker.ErrFormat) || !strings.Contains(err.Error(), base) {
+		s.l.Broken(promiseDamage, "after %s of %s it says: %v", kind, chosen.name, err)
+	}
+	left, err := readAll(fs, dataDir)
+	if err != nil || !slices.EqualFunc(before, left, func(a, b file) bool { return a.name == b.name && bytes.Equal(a.content, b.content) }) {
+		s.l.Broken(promiseDamage, "after %s of %s it has changed the directory: %v", kind, chosen.name, err)
+	}
+	if strings.HasPrefix(base, "INVENTORY") {
+		s.l.Broken(promiseTolerated, "after %s of %s it says: %v", kind, chosen.name, err)
+	}
+}
+
+// contents returns the messages of a data directory, and how often each is there. It starts a broker on it and takes all out.
+func (s *Server) contents(fs *vfs.MemFS) (map[string]int, error) {
+	b, err := broker.New(broker.Config{Logger: s.l.Logger("broker on damage"), Store: &Disk{l: s.l, power: fs}})
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]int)
+	conn, err := amqp.DialConfig(url, amqp.Config{Dial: func(string, string) (net.Conn, error) { return b.DialContext(context.Background(), "", "") }})
+	if err == nil {
+		err = takeAll(b, conn, all)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err = errors.Join(err, b.Shutdown(ctx)); err != nil {
+		s.l.Broken(promiseDamage, "a broker on a copy of the directory: %v", err)
+	}
+	return all, nil
+}
+
+func takeAll(b *broker.Broker, conn *amqp.Connection, all map[string]int) error {
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	for _, q := range b.Queues() {
+		for {
+			d, ok, err := ch.Get(q.Name, true)
+			if err != nil {
+				return fmt.Errorf("%s: %w", q.Name, err)
+			}
+			if !ok {
+				break
+			}
+			all[string(d.Body)]++
+		}
+	}
+	return conn.Close()
+}
+
+// tolerated reports whether a broker may start after damage to a file, with all messages. After a crash there are files that
+// nobody needs.
+func tolerated(base, after string) bool {
+	return strings.HasPrefix(base, "INVENTORY") || after == "crash" && base != "FORMAT"
+}
+
+// kindOfFile is the name of a file without its number.
+func kindOfFile(base string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, base)
+}
+
+// harm damages the content of a file; nil: the file is gone.
+func harm(random *rand.Rand, content []byte) (kind string, damaged []byte) {
+	switch random.IntN(4) {
+	case 0:
+		return "removal", nil
+	case 1:
+		return "a cut", bytes.Clone(content[:random.IntN(len(content))])
+	case 2:
+		damaged = bytes.Clone(content)
+		from := random.IntN(len(content))
+		damaged[from] ^= 0xff // so that something changes where there are zeros
+		clear(damaged[from+1 : min(len(content), from+4096)])
+		return "zeros", damaged
+	default:
+		damaged = bytes.Clone(content)
+		damaged[random.IntN(len(content))] ^= 1 << random.IntN(8)
+		return "a flipped bit", damaged
+	}
+}
+
+// readAll returns the files below a directory, ordered by name.
+func readAll(fs vfs.FS, dir string) ([]file, error) {
+	all := make(map[string][]byte)
+	var read func(dir string) error
+	read = func(dir string) error {
+		names, err := fs.List(dir)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			name = fs.PathJoin(dir, name)
+			info, err := fs.Stat(name)
+			if err != nil {
+				return err
+			}
+			if info.IsDir() {
+				if err := read(name); err != nil {
+					return err
+				}
+				continue
+			}
+			f, err := fs.Open(name)
+			if err != nil {
+				return err
+			}
+			content, err := io.ReadAll(f)
+			if err = errors.Join(err, f.Close()); err != nil {
+				return err
+			}
+			all[name] = content
+		}
+		return nil
+	}
+	err := read(dir)
+	var files []file
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		files = append(files, file{name, all[name]})
+	}
+	return files, err
+}
+
+// write replaces a file; nil removes it.
+func write(fs vfs.FS, name string, content []byte) error {
+	if err := fs.Remove(name); err != nil || content == nil {
+		return err
+	}
+	f, err := fs.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Sync(), f.Close())
+}
