@@ -18,6 +18,9 @@ const (
 
 // MakeRoom implements [store.Store].
 func (d *disk) MakeRoom(ctx context.Context) error {
+	if err := d.Err(); err != nil {
+		return err // and Pebble would wait for what will not happen
+	}
 	return d.unlessItFails(func() error {
 		flushed, err := d.db.AsyncFlush()
 		if err != nil {

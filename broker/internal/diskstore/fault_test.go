@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -269,3 +270,24 @@ func TestAStoreThatIsGivenUpTellsNobodyOfCommits(t *testing.T) {
 type told chan Ticket
 
 func (c told) Committed(upTo Ticket) { c <- upTo }
+
+// A store that has failed starts nothing more: Pebble would wait for ever.
+func TestAFailedStoreMakesNoRoom(t *testing.T) {
+	b := &broken{err: syscall.EIO}
+	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(b.inject)))
+	b.from.Store(1)
+	if _, err := work(d, 30); err == nil {
+		t.Fatal("no write has failed")
+	}
+	<-d.Failed()
+	before := runtime.NumGoroutine()
+	for range 1000 {
+		if err := d.MakeRoom(t.Context()); !errors.Is(err, syscall.EIO) {
+			t.Fatalf("%v, want the cause", err)
+		}
+	}
+	if n := runtime.NumGoroutine(); n > before+100 { // tests that run beside this one have goroutines, too
+		t.Errorf("%d goroutines, want %d", n, before)
+	}
+	_ = d.Close(true) // which fails
+}
