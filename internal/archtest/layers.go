@@ -61,6 +61,7 @@ var TestPackages = []string{
 	"internal/testkit/...",
 	"internal/tools/...",
 	"internal/topologytest",
+	"internal/upgradetest",
 	"internal/workertest",
 }
 
