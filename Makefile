@@ -60,6 +60,11 @@ bench-worker: ## measure the worker library against loops written by hand; witho
 	go build -C bench -o ../bin/workerbench ./cmd/workerbench
 	bin/workerbench $(ARGS)
 
+.PHONY: hostile
+hostile: build ## attack a broker in all ways, and print what each costs (ARGS='-run tables')
+	go build -C bench -o ../bin/hostile ./cmd/hostile
+	bin/hostile $(ARGS)
+
 .PHONY: soak-broker
 soak-broker: ## kill the broker, cut its power ROUNDS times (500), damage all its files
 	go test ./internal/chaos -run TestKilled -count=1 -timeout 0 -v -chaos.rounds $(ROUNDS) $(ARGS)

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+type counter = atomic.Int64
+
+const frameMax = 131072
+
+// client is a connection that keeps to the protocol as far as an attack needs it.
+type client struct {
+	conn net.Conn
+	in   *amqpwire.Reader
+	sent *counter
+}
+
+// dial connects without a word.
+func (t *target) dial(ctx context.Context) (*client, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", t.address)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
+	_ = stop // the connection ends with the attack at the latest
+	return &client{conn: conn, in: amqpwire.NewReader(conn, frameMax), sent: &t.sent}, nil
+}
+
+// connect connects and logs in.
+func (t *target) connect(ctx context.Context) (*client, error) {
+	return t.connectAs(ctx, "guest", "guest")
+}
+
+func (t *target) connectAs(ctx context.Context, user, password string) (*client, error) {
+	c, err := t.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.handshake(user, password); err != nil {
+		_ = c.conn.Close()
+		return nil, err
+	}
+	t.keep(c.conn)
+	return c, nil
+}
+
+// open connects, logs in, and opens a channel.
+func (t *target) open(ctx context.Context) (*client, error) {
+	c, err := t.connect(ctx)
+	if err == nil {
+		_, err = c.call(1, &amqpwire.ChannelOpen{})
+	}
+	return c, err
+}
+
+func (c *client) handshake(user, password string) error {
+	if err := c.write(amqpwire.ProtocolHeader[:]); err != nil {
+		return err
+	}
+	if _, err := c.receive(); err != nil {
+		return err
+	}
+	capabilities := amqpwire.Table{{Name: "authentication_failure_close", Value: true}}
+	tune, err := c.call(0, &amqpwire.ConnectionStartOk{
+		Mechanism: "PLAIN", Response: "\x00" + user + "\x00" + password, Locale: "en_US",
+		ClientProperties: amqpwire.Table{{Name: "product", Value: "hostile"}, {Name: "capabilities", Value: capabilities}},
+	})
+	if err != nil {
+		return err
+	}
+	offered, ok := tune.(*amqpwire.ConnectionTune)
+	if !ok {
+		return fmt.Errorf("got %v, want connection.tune", tune.ID())
+	}
+	if err := c.send(0, &amqpwire.ConnectionTuneOk{ChannelMax: offered.ChannelMax, FrameMax: offered.FrameMax}); err != nil {
+		return err
+	}
+	_, err = c.call(0, &amqpwire.ConnectionOpen{VirtualHost: "/"})
+	return err
+}
+
+func (c *client) write(b []byte) error {
+	n, err := c.conn.Write(b)
+	c.sent.Add(int64(n))
+	return err
+}
+
+func (c *client) send(channel uint16, m amqpwire.Method) error {
+	b, err := amqpwire.AppendMethodFrame(nil, channel, m)
+	if err != nil {
+		return err
+	}
+	return c.write(b)
+}
+
+// call sends a method and returns the next one that comes.
+func (c *client) call(channel uint16, m amqpwire.Method) (amqpwire.Method, error) {
+	if err := c.send(channel, m); err != nil {
+		return nil, err
+	}
+	return c.receive()
+}
+
+// receive returns the next method. One that closes a connection or a channel is an error.
+func (c *client) receive() (amqpwire.Method, error) {
+	for {
+		f, err := c.in.ReadFrame()
+		if err != nil {
+			return nil, err
+		}
+		if f.Type != amqpwire.FrameMethod {
+			continue
+		}
+		switch m, err := amqpwire.ParseMethod(f.Payload); m := m.(type) {
+		case *amqpwire.ConnectionClose:
+			return nil, fmt.Errorf("connection closed: %d %s", m.ReplyCode, m.ReplyText)
+		case *amqpwire.ChannelClose:
+			return nil, fmt.Errorf("channel closed: %d %s", m.ReplyCode, m.ReplyText)
+		default:
+			return m, err
+		}
+	}
+}
+
+// end reads until the broker ends the connection, and returns why.
+func (c *client) end() error {
+	for {
+		if _, err := c.receive(); err != nil {
+			return err
+		}
+	}
+}
+
+// over reports whether an attack has ended, which may be what an error says.
+func over(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// fate says what became of a client whose last action failed with an error: the reason that the broker gave, if it did.
+func (t *target) fate(ctx context.Context, c *client, err error) string {
+	if over(ctx, err) {
+		return t.after("not stopped")
+	}
+	if c != nil && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)) {
+		if said := c.end(); said != nil && strings.Contains(said.Error(), "closed:") {
+			err = said
+		}
+	}
+	switch {
+	case over(ctx, err):
+		return t.after("not stopped")
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return t.after("connection cut without a word")
+	}
+	text := err.Error()
+	if len(text) > 200 {
+		text = text[:200] + "…"
+	}
+	return t.after("%s", text)
+}
+
+// publish returns the frames of a message.
+func publish(channel uint16, key string, body []byte) []byte {
+	b, _ := amqpwire.AppendMethodFrame(nil, channel, &amqpwire.BasicPublish{RoutingKey: key}) // the names fit
+	b = amqpwire.AppendHeaderFrame(b, channel, 60, uint64(len(body)), []byte{0, 0})
+	return amqpwire.AppendBodyFrames(b, channel, body, frameMax)
+}

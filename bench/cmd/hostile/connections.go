@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// parallel runs something in so many goroutines, and waits for all.
+func parallel(n int, do func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { do(i) })
+	}
+	all.Wait()
+}
+
+// firsts keeps the first error, and counts.
+type firsts struct {
+	mu    sync.Mutex
+	first error
+	n     int
+}
+
+func (f *firsts) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.n++; f.first == nil {
+		f.first = err
+	}
+}
+
+func (f *firsts) String() string {
+	if f.n == 0 {
+		return "no errors"
+	}
+	return fmt.Sprintf("%d errors (the first: %v)", f.n, f.first)
+}
+
+func idle(ctx context.Context, t *target) string {
+	var opened counter
+	var failed firsts
+	parallel(20, func(int) {
+		for range 500 {
+			if ctx.Err() != nil {
+				return
+			}
+			if _, err := t.connect(ctx); err != nil {
+				failed.add(err)
+				continue
+			}
+			opened.Add(1)
+		}
+	})
+	outcome := t.after("%d opened, %v", opened.Load(), &failed)
+	<-ctx.Done()
+	return outcome
+}
+
+// silent connects, sends the protocol header, and says no more.
+func silent(ctx context.Context, t *target) string {
+	var ended firsts
+	var all sync.WaitGroup
+	for range 5000 {
+		c, err := t.dial(ctx)
+		if err != nil {
+			return t.after("%v", err)
+		}
+		t.keep(c.conn)
+		_ = c.write(amqpwire.ProtocolHeader[:])
+		all.Go(func() {
+			if err := c.end(); ctx.Err() == nil {
+				ended.add(err)
+			}
+		})
+	}
+	all.Wait()
+	if ended.n == 0 {
+		return "not stopped"
+	}
+	return t.after("%d of 5,000 cut by the broker (%v)", ended.n, ended.first)
+}
+
+func churn(ctx context.Context, t *target) string {
+	var n counter
+	var failed firsts
+	parallel(8, func(int) {
+		for ctx.Err() == nil {
+			c, err := t.dial(ctx)
+			if err == nil {
+				err = c.handshake("guest", "guest")
+				_ = c.conn.Close()
+			}
+			switch {
+			case err == nil:
+				n.Add(1)
+			case !over(ctx, err):
+				failed.add(err)
+			}
+		}
+	})
+	return t.after("not stopped: %d connections, %v", n.Load(), &failed)
+}
+
+func channelChurn(ctx context.Context, t *target) string {
+	c, err := t.connect(ctx)
+	if err != nil {
+		return t.fate(ctx, c, err)
+	}
+	pair, _ := amqpwire.AppendMethodFrame(nil, 1, &amqpwire.ChannelOpen{})
+	pair, _ = amqpwire.AppendMethodFrame(pair, 1, &amqpwire.ChannelClose{ReplyCode: 200})
+	many := bytes.Repeat(pair, 100)
+	go func() { _, _ = io.Copy(io.Discard, c.conn) }()
+	var n int
+	outcome := t.repeat(ctx, c, func(int) error {
+		n += 100
+		return c.write(many)
+	})
+	return fmt.Sprintf("%s: %d channels", outcome, n)
+}
+
+func guess(ctx context.Context, t *target) string {
+	var refused, held counter
+	var other firsts
+	parallel(50, func(int) {
+		for ctx.Err() == nil {
+			began := time.Now()
+			_, err := t.connectAs(ctx, "guest", "wrong")
+			switch {
+			case over(ctx, err):
+			case err == nil || !strings.Contains(err.Error(), "403"):
+				other.add(err)
+			case time.Since(began) > time.Second:
+				held.Add(1)
+			default:
+				refused.Add(1)
+			}
+		}
+	})
+	outcome := t.after("%d refused at once, %d held for seconds", refused.Load(), held.Load())
+	if other.n > 0 {
+		outcome += ", " + other.String()
+	}
+	return outcome
+}
+
+// request sends a request to the management API, and returns how many bytes the answer has.
+func (t *target) request(ctx context.Context, method, path string, body io.Reader) (int64, error) {
+	r, err := http.NewRequestWithContext(ctx, method, t.management+path, body)
+	if err != nil {
+		return 0, err
+	}
+	r.SetBasicAuth("guest", "guest")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode/100 != 2 {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 300))
+		return 0, fmt.Errorf("%s %s", answer.Status, text)
+	}
+	return io.Copy(io.Discard, answer.Body)
+}
+
+// queues are definitions of queues, whose names have a prefix.
+func queues(prefix string, n int) []byte {
+	b := []byte(`{"queues":[`)
+	for i := range n {
+		b = fmt.Appendf(b, `{"name":"%s-%06d","vhost":"/"},`, prefix, i)
+	}
+	return append(b[:len(b)-1], "]}"...)
+}
+
+func manyQueues(ctx context.Context, t *target) error {
+	_, err := t.request(ctx, "POST", "/api/definitions", bytes.NewReader(queues("queue", 100_000)))
+	return err
+}
+
+func list(path string) func(context.Context, *target) string {
+	return func(ctx context.Context, t *target) string {
+		var read counter
+		var failed firsts
+		parallel(6, func(int) {
+			n, err := t.request(ctx, "GET", path, nil)
+			if read.Add(n); err != nil {
+				failed.add(err)
+			}
+		})
+		return t.after("got %s, %v", size(read.Load()), &failed)
+	}
+}
+
+// unreadList asks for lists on many connections, and reads none.
+func unreadList(ctx context.Context, t *target) string {
+	var cut firsts
+	parallel(100, func(int) {
+		r, _ := http.NewRequestWithContext(ctx, "GET", t.management+"/api/queues", nil) // the URL is one
+		r.SetBasicAuth("guest", "guest")
+		answer, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			cut.add(err)
+			return
+		}
+		defer answer.Body.Close()
+		<-ctx.Done()
+	})
+	return fmt.Sprintf("100 requests, %v", &cut)
+}
+
+func definitions(ctx context.Context, t *target) string {
+	var failed firsts
+	parallel(6, func(i int) {
+		body := queues(fmt.Sprint("d", i), 500_000)
+		t.sent.Add(int64(len(body)))
+		if _, err := t.request(ctx, "POST", "/api/definitions", bytes.NewReader(body)); err != nil {
+			failed.add(err)
+		}
+	})
+	return t.after("3,000,000 queues, %v", &failed)
+}
+
+// endless sends a body of 1 GB that does not say how long it is.
+func endless(ctx context.Context, t *target) string {
+	body := io.TeeReader(io.LimitReader(zeros{}, 1<<30), counting{&t.sent})
+	_, err := t.request(ctx, "POST", "/api/definitions", struct{ io.Reader }{body})
+	if err == nil {
+		err = errors.New("accepted")
+	}
+	return t.after("%v", err)
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = ' '
+	}
+	return len(b), nil
+}
+
+type counting struct{ n *counter }
+
+func (c counting) Write(b []byte) (int, error) {
+	c.n.Add(int64(len(b)))
+	return len(b), nil
+}

@@ -1,0 +1,208 @@
+// Command hostile starts a broker as a process of its own, sets one hostile client after the other on it, and prints as a
+// Markdown table what each cost: the memory of the broker, and the latency of a well-behaved client beside it.
+//
+//	hostile -reprise bin/reprise
+//	hostile -reprise bin/reprise -run 'tables|channels' -duration 30s
+//
+// The well-behaved client publishes 200 messages a second, with confirms, and consumes and acknowledges them. It is measured
+// for five seconds before the attack, and until the end of the attack.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/reprisemq/reprise/bench/internal/proc"
+)
+
+type options struct {
+	reprise  string
+	only     string
+	duration time.Duration
+	before   time.Duration
+	most     int64
+	list     bool
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var o options
+	flag.StringVar(&o.reprise, "reprise", "bin/reprise", "the command to attack")
+	flag.StringVar(&o.only, "run", "", "the attacks whose names match this regular expression (default all)")
+	flag.DurationVar(&o.duration, "duration", 20*time.Second, "of an attack that does not end by itself")
+	flag.DurationVar(&o.before, "before", 5*time.Second, "for which the well-behaved client is measured before an attack")
+	flag.Int64Var(&o.most, "most", 2<<30, "bytes that an attack sends, if nothing stops it")
+	flag.BoolVar(&o.list, "list", false, "list the attacks, and run none")
+	flag.Parse()
+	if err := run(ctx, os.Stdout, &o); err != nil {
+		fmt.Fprintln(os.Stderr, "hostile:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out io.Writer, o *options) error {
+	only, err := regexp.Compile(o.only)
+	if err != nil {
+		return err
+	}
+	if o.list {
+		for _, a := range attacks {
+			fmt.Fprintln(out, a.name)
+		}
+		return nil
+	}
+	fmt.Fprint(out, header)
+	for _, a := range attacks {
+		if !only.MatchString(a.name) {
+			continue
+		}
+		row, err := o.attempt(ctx, a)
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.name, err)
+		}
+		fmt.Fprintln(out, row)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const header = `| attack | sent | peak memory of the broker | the attacker | p50 before, during | p99 before, during |
+|---|--:|--:|---|--:|--:|
+`
+
+// attempt runs an attack on a new broker, and returns the row of the table.
+func (o *options) attempt(ctx context.Context, a attack) (string, error) {
+	management, err := freeAddress()
+	if err != nil {
+		return "", err
+	}
+	args := []string{"broker", "--memory", "--listen", "127.0.0.1:0", "--management", management, "--log-level", "error"}
+	server, err := proc.Start(ctx, os.Stderr, o.reprise, append(args, a.flags...)...)
+	if err != nil {
+		return "", err
+	}
+	kill := sync.OnceFunc(server.Kill)
+	defer kill()
+	at, err := url.Parse(server.URL)
+	if err != nil {
+		return "", err
+	}
+	t := &target{address: at.Host, url: server.URL, management: "http://" + management, most: o.most}
+	if a.prepare != nil {
+		if err := a.prepare(ctx, t); err != nil {
+			return "", fmt.Errorf("preparing: %w", err)
+		}
+		t.sent.Store(0)
+	}
+	w, err := newWitness(server.URL)
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		kill() // first, since it may have stopped reading
+		w.close()
+	}()
+	sleep(ctx, o.before)
+	before := w.next()
+	memory, err := proc.MemoryOf(server.PID())
+	if err != nil {
+		return "", err
+	}
+	if err := proc.ResetPeak(server.PID()); err != nil {
+		return "", err
+	}
+	attacking, cancel := context.WithTimeout(ctx, max(o.duration, a.lasts))
+	defer cancel()
+	t.began = time.Now()
+	outcome := a.run(attacking, t)
+	if left := 3*time.Second - time.Since(t.began); left > 0 {
+		sleep(ctx, left) // or there would be nothing to measure
+	}
+	during := w.next()
+	after, err := proc.MemoryOf(server.PID())
+	if err != nil {
+		return "", fmt.Errorf("the broker has ended: %w", err)
+	}
+	t.closeAll()
+	if troubles := w.troubles(a.blocks); troubles != "" {
+		outcome += "; well-behaved client: " + troubles
+	}
+	return fmt.Sprintf("| %s | %s | %s + %s | %s | %s, %s | %s, %s |", a.name, size(t.sent.Load()), size(memory.Resident),
+		size(after.Peak-memory.Resident), strings.ReplaceAll(outcome, "|", "\\|"),
+		before.at(50), during.at(50), before.at(99), during.at(99)), nil
+}
+
+// target is the broker that is attacked.
+type target struct {
+	address, url, management string
+	most                     int64 // bytes to be sent
+	began                    time.Time
+
+	sent counter
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+// keep lets a connection live until the attack has been measured.
+func (t *target) keep(c net.Conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.conns = append(t.conns, c)
+}
+
+func (t *target) closeAll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.conns {
+		_ = c.Close()
+	}
+}
+
+// after says when something happened.
+func (t *target) after(format string, args ...any) string {
+	return fmt.Sprintf(format, args...) + fmt.Sprintf(", after %.1f s", time.Since(t.began).Seconds())
+}
+
+// spent reports whether an attack has sent as much as it may.
+func (t *target) spent() bool { return t.sent.Load() >= t.most }
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func size(n int64) string {
+	switch {
+	case n < 0:
+		return "0"
+	case n < 1<<20:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}

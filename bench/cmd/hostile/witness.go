@@ -1,0 +1,203 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// witness is the well-behaved client: it publishes 200 messages a second, with confirms, and consumes and acknowledges them.
+// The latency of a message is the time from when it was due to be published until it was delivered and confirmed.
+type witness struct {
+	publisher, consumer *amqp.Connection
+	stop                chan struct{}
+	running             sync.WaitGroup
+
+	mu       sync.Mutex
+	taken    *hdrhistogram.Histogram
+	arrived  map[uint64]time.Time // due times of messages that were delivered or confirmed, and not both
+	sent     int
+	complete int
+	problems []string
+}
+
+const (
+	interval = 5 * time.Millisecond
+	queue    = "well-behaved"
+)
+
+func newWitness(url string) (_ *witness, err error) {
+	w := &witness{stop: make(chan struct{}), taken: newHistogram(), arrived: make(map[uint64]time.Time)}
+	if w.publisher, err = amqp.Dial(url); err != nil {
+		return nil, err
+	}
+	if w.consumer, err = amqp.Dial(url); err != nil {
+		return nil, err
+	}
+	out, err := w.publisher.Channel()
+	if err != nil {
+		return nil, err
+	}
+	in, err := w.consumer.Channel()
+	if err != nil {
+		return nil, err
+	}
+	if err := out.Confirm(false); err != nil {
+		return nil, err
+	}
+	if err := in.Qos(100, 0, false); err != nil {
+		return nil, err
+	}
+	if _, err := in.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+		return nil, err
+	}
+	deliveries, err := in.Consume(queue, "", false, false, false, false, nil)
+	if err != nil {
+		return nil, err
+	}
+	confirms := out.NotifyPublish(make(chan amqp.Confirmation, 100_000))
+	w.running.Go(func() { w.publish(out) })
+	w.running.Go(func() { w.consume(deliveries) })
+	w.running.Go(func() {
+		for c := range confirms {
+			w.half(c.DeliveryTag)
+		}
+	})
+	return w, nil
+}
+
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3)
+}
+
+func (w *witness) publish(ch *amqp.Channel) {
+	start := time.Now()
+	for n := uint64(1); ; n++ {
+		due := start.Add(time.Duration(n) * interval)
+		select {
+		case <-w.stop:
+			return
+		case <-time.After(time.Until(due)):
+		}
+		w.mu.Lock()
+		w.sent++
+		w.mu.Unlock()
+		body := binary.BigEndian.AppendUint64(nil, n)
+		body = binary.BigEndian.AppendUint64(body, uint64(due.UnixNano()))
+		w.note(n, due)
+		if err := ch.Publish("", queue, false, false, amqp.Publishing{Body: body}); err != nil {
+			w.problem("publish: %v", err)
+			return
+		}
+	}
+}
+
+func (w *witness) consume(deliveries <-chan amqp.Delivery) {
+	for d := range deliveries {
+		if err := d.Ack(false); err != nil {
+			w.problem("ack: %v", err)
+			return
+		}
+		w.half(binary.BigEndian.Uint64(d.Body))
+	}
+}
+
+// note remembers when a message is due. It is published by now, or will be.
+func (w *witness) note(n uint64, due time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.arrived[n] = due
+}
+
+// halves marks that one of the two has come.
+const halves = 1 << 63
+
+// half counts a delivery or a confirm. The second one of a message completes it.
+func (w *witness) half(n uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	due, waits := w.arrived[n]
+	if !waits {
+		return
+	}
+	if _, first := w.arrived[n|halves]; !first {
+		w.arrived[n|halves] = due
+		return
+	}
+	delete(w.arrived, n)
+	delete(w.arrived, n|halves)
+	w.complete++
+	_ = w.taken.RecordValue(max(1, time.Since(due).Microseconds()))
+}
+
+func (w *witness) problem(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.stop:
+	default:
+		w.problems = append(w.problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// latencies are those of a time.
+type latencies struct{ taken *hdrhistogram.Histogram }
+
+// next ends a time, and returns its latencies. A message that is still on its way counts with what it has taken so far.
+func (w *witness) next() latencies {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := latencies{w.taken}
+	for n, due := range w.arrived {
+		if took := time.Since(due); n&halves == 0 && took > time.Second {
+			_ = l.taken.RecordValue(took.Microseconds())
+		}
+	}
+	w.taken = newHistogram()
+	return l
+}
+
+func (l latencies) at(percentile float64) string {
+	if l.taken.TotalCount() == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f ms", float64(l.taken.ValueAtPercentile(percentile))/1000)
+}
+
+// troubles says what went wrong, after time enough for all messages to come, unless publishers are blocked.
+func (w *witness) troubles(blocked bool) string {
+	var missing int
+	for range 300 {
+		if blocked {
+			break
+		}
+		w.mu.Lock()
+		missing = w.sent - w.complete
+		w.mu.Unlock()
+		if missing < 100 {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.problems
+	if missing >= 100 && !blocked {
+		all = append(all, fmt.Sprintf("%d of %d messages still on their way 30 s after the attack", missing, w.sent))
+	}
+	return strings.Join(all, "; ")
+}
+
+func (w *witness) close() {
+	w.mu.Lock()
+	close(w.stop)
+	w.mu.Unlock()
+	_ = w.publisher.Close()
+	_ = w.consumer.Close()
+	w.running.Wait()
+}
