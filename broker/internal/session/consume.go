@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -15,11 +16,15 @@ import (
 
 // window is how many messages may be unacked at a time.
 type window struct {
-	limit int // 0: no limit
+	limit int // 0: unlimited
 	used  int
 }
 
-func (w *window) full() bool { return w.limit > 0 && w.used >= w.limit }
+// unlimited is how many messages a consumer without a prefetch may have. A few such consumers that do not keep up with a
+// long queue stay below what a connection may make the broker keep.
+const unlimited = 1 << 18
+
+func (w *window) full() bool { return w.used >= cmp.Or(w.limit, unlimited) }
 
 // consumer is a subscription of a channel to a queue. It is the queue's [queue.Receiver].
 type consumer struct {
