@@ -3,6 +3,7 @@ package simulation
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -24,6 +25,10 @@ func init() {
 	RegisterCheck(Check{
 		Promise: "a message is delivered twice only if a worker had it when its connection or its process ended, or a copy was doubled by such an end",
 		In:      "docs/guarantees.md", Check: checkRepeats,
+	})
+	RegisterCheck(Check{
+		Promise: "redelivered says that the broker delivered a message before and was given no answer, or got it back",
+		In:      "docs/guarantees.md", Check: checkRedelivered,
 	})
 	RegisterCheck(Check{
 		Promise: "a retry is never early",
@@ -61,6 +66,11 @@ func (m *Message) done() (n int) {
 		}
 	}
 	return n
+}
+
+// rejected reports whether a rejecter has had the message.
+func (m *Message) rejected() bool {
+	return slices.ContainsFunc(m.Runs, func(r *Run) bool { return r.Who == rejecterName })
 }
 
 // works calls do for each message of a work, with the book drained and locked.
@@ -135,8 +145,10 @@ func checkEnd(l *Life, promise string) {
 		// A delivery that ends with its connection is counted as an attempt, also that of a message which was only fetched.
 		crashed := d.Counts && l.queueDisturbed(w, m.Sendings[0].Began) || d.counted(w) && l.losses(w, m.Sendings[0].Began) >= crashLimit
 		switch done := m.Plan.done(w.Attempts); {
+		case m.rejected(): // by a program that does not go by the plan
+		case !done && w.endless() && m.done() > 0 && !m.Plan.Parks: // another program has tried it once more
 		case done && m.done() == 0 && !crashed:
-			l.Broken(promise, "%s: parked although attempt %d of %d succeeds: %s", w.Name, m.Plan.Fails+1, w.Attempts, m.History())
+			l.Broken(promise, "%s: parked although attempt %d of %d succeeds, %d losses: %s", w.Name, m.Plan.Fails+1, w.Attempts, l.losses(w, m.Sendings[0].Began), m.History())
 		case !done && m.Parked == 0:
 			l.Broken(promise, "%s: not parked after %d attempts: %s", w.Name, w.Attempts, m.History())
 		case !done && m.done() > 0:
@@ -145,24 +157,41 @@ func checkEnd(l *Life, promise string) {
 	})
 }
 
+// consumers returns the owners of connections that consume the work queue.
+func (w Work) consumers() (all []string) {
+	for n := range w.Workers {
+		all = append(all, workerName(w, n))
+	}
+	for n := range w.Foreign {
+		all = append(all, foreignName(w, n))
+	}
+	return all
+}
+
+// endless reports whether other programs on the queue go on when the attempts are spent.
+func (w Work) endless() bool { return w.Foreign > 0 && w.Design != "coverart" }
+
 // crashLimit is the default of WorkerConfig.CrashLimit.
 const crashLimit = 5
 
 // counted reports whether the work queue counts deliveries that end with their connection.
 func (d design) counted(w Work) bool { return d.Quorum || !w.Classic }
 
-// losses returns how often a consumer of a work has lost its connection since a moment.
+// losses returns how often a consumer of a work has lost what it had since a moment.
 func (l *Life) losses(w Work, since time.Time) (n int) {
 	for i := range w.Workers {
-		n += len(l.Disturbed(workerName(w, i), since, time.Now(), "cut", "half-dead", "crash", "stop", "stall"))
+		n += len(l.Disturbed(workerName(w, i), since, time.Now(), "interrupted", "crash", "stop"))
+	}
+	for i := range w.Foreign {
+		n += len(l.Disturbed(foreignName(w, i), since, time.Now(), "cut", "half-dead", "stall", "timeout"))
 	}
 	return n
 }
 
 // queueDisturbed reports whether something happened to a consumer of a work since a moment.
 func (l *Life) queueDisturbed(w Work, since time.Time) bool {
-	for n := range w.Workers {
-		if len(l.Disturbed(workerName(w, n), since, time.Now())) > 0 {
+	for _, who := range w.consumers() {
+		if len(l.Disturbed(who, since, time.Now())) > 0 {
 			return true
 		}
 	}
@@ -266,7 +295,7 @@ func checkAttempts(l *Life, promise string) {
 		for _, r := range m.Runs {
 			what := ""
 			switch {
-			case r.Attempt > w.Attempts:
+			case r.Attempt > w.Attempts && !w.endless() && r.Who != rejecterName:
 				what = fmt.Sprintf("attempt %d of %d", r.Attempt, w.Attempts)
 			case r.Attempt > 1 && !seen[r.Attempt-1] && !d.Counts:
 				what = fmt.Sprintf("attempt %d without the one before", r.Attempt)
@@ -276,6 +305,23 @@ func checkAttempts(l *Life, promise string) {
 				return
 			}
 			seen[r.Attempt] = true
+		}
+	})
+}
+
+func checkRedelivered(l *Life, promise string) {
+	l.works(func(w Work, d design, _ built, m *Message) {
+		if len(m.Runs) == 0 || !m.Runs[0].Redelivered || m.Runs[0].Attempt > 1 {
+			return
+		}
+		from, to := m.Sendings[0].Began, m.Runs[0].Began
+		for _, who := range append(w.consumers(), rejecterName) {
+			if len(l.Disturbed(who, from, to)) > 0 {
+				return
+			}
+		}
+		if len(l.Disturbed(brokerName, from, to)) == 0 {
+			l.Broken(promise, "%s: %s", w.Name, m.History())
 		}
 	})
 }

@@ -76,6 +76,14 @@ func plain(w Work, r topology.Route, low func(int, time.Duration) time.Duration)
 	}
 }
 
+// longest is the longest expiration in the design of the CDN purge service. Other programs know none.
+func longest(w Work) time.Duration {
+	if w.Foreign > 0 {
+		return 20 * 24 * time.Hour
+	}
+	return max(w.Delays[0], w.Delays[2])
+}
+
 func queueType(w Work) string {
 	if w.Classic {
 		return ""
@@ -101,14 +109,14 @@ var designs = []design{
 		r := topology.DelayedRetry{Min: w.Delays[0], Max: w.Delays[2]}
 		return plain(w, r, func(attempt int, _ time.Duration) time.Duration { return min(r.Max, time.Duration(attempt)*r.Min) })
 	}},
-	{Name: "coverart", Copies: true, Build: func(w Work) built {
+	{Name: "coverart", Copies: true, Foreign: foreignCoverArt, Build: func(w Work) built {
 		p := preset.CoverArt{RetryDelay: w.Delays[0], Retries: w.Attempts - 1, QueueType: queueType(w)}
 		return built{
 			config:   reprise.WorkerConfig{Queue: "cover-art-archive.index", Strategy: p.Strategy()},
 			exchange: "cover-art-archive", key: "index", failed: preset.CoverArtFailedQueue, low: fixed(w),
 		}
 	}},
-	{Name: "staking", Copies: true, Marks: true, Build: func(w Work) built {
+	{Name: "staking", Copies: true, Marks: true, Foreign: foreignStaking, Build: func(w Work) built {
 		kind := "quorum"
 		if w.Classic {
 			kind = "classic"
@@ -119,15 +127,15 @@ var designs = []design{
 			key:    w.Name, failed: w.Name + "_failed", low: fixed(w),
 		}
 	}},
-	{Name: "workretry", Build: func(w Work) built {
+	{Name: "workretry", Foreign: foreignWorkRetry, Build: func(w Work) built {
 		p := preset.WorkRetry{Prefix: w.Name + ".", RetryDelay: w.Delays[0], QueueType: queueType(w)}
 		return built{
 			config:   reprise.WorkerConfig{Queue: p.Queue(), Strategy: p.Strategy(), Policy: policy(w)},
 			exchange: w.Name + ".WorkExchange", failed: p.Queue() + ".failed", low: fixed(w),
 		}
 	}},
-	{Name: "cdnpurge", Copies: true, Marks: true, Build: func(w Work) built {
-		p := preset.CDNPurge{First: w.Delays[0], Max: max(w.Delays[0], w.Delays[2]), Jitter: -1, QueueType: queueType(w)}
+	{Name: "cdnpurge", Copies: true, Marks: true, Foreign: foreignCDNPurge, Build: func(w Work) built {
+		p := preset.CDNPurge{First: w.Delays[0], Max: longest(w), Jitter: -1, QueueType: queueType(w)}
 		return built{
 			config:   reprise.WorkerConfig{Queue: "cdn-purge", Strategy: p.Strategy(), Policy: policy(w)},
 			exchange: "cdn-purge", key: "tag", failed: "cdn-purge.failed",

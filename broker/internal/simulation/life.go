@@ -186,6 +186,10 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 		fmt.Fprintf(&b, " %s=%v", a.Key, a.Value)
 		return true
 	})
+	if r.Message == "waited too long to begin" {
+		h.l.Disturb(h.who, "paused").End() // it has given back what it had fetched
+		h.l.Struck("waited too long to begin")
+	}
 	if _, peer, ok := strings.Cut(b.String(), " peer="); ok && r.Message == "consumer has kept a message for too long" {
 		owner, _, _ := strings.Cut(peer, ":")
 		h.l.Disturb(owner, "timeout").End() // the broker takes back what the consumer has

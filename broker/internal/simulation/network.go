@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -19,10 +20,11 @@ type Network struct {
 	links   map[*Link]struct{}
 	dead    map[string]bool      // owners whose process has ended
 	refused map[string]time.Time // owners that cannot connect until then
+	muted   map[string]time.Time // routing keys of which no confirm arrives until then
 }
 
 func newNetwork(l *Life) *Network {
-	return &Network{l: l, links: make(map[*Link]struct{}), dead: make(map[string]bool), refused: make(map[string]time.Time)}
+	return &Network{l: l, links: make(map[*Link]struct{}), dead: make(map[string]bool), refused: make(map[string]time.Time), muted: make(map[string]time.Time)}
 }
 
 var (
@@ -57,10 +59,14 @@ func (n *Network) Dial(owner string) (net.Conn, error) {
 		n: n, Owner: owner, Number: n.dialled, Opened: time.Now(),
 		up: newStream(latency), down: newStream(latency),
 	}
+	k.tap = newTap(k)
+	for key := range n.muted {
+		k.tap.muted[key] = true
+	}
 	n.links[k] = struct{}{}
 	n.mu.Unlock()
 	address := linkAddr(fmt.Sprintf("%s:%d", owner, k.Number))
-	if err := n.l.Server.serve(&linkEnd{k: k, read: k.up, write: k.down, local: "broker", remote: address}); err != nil {
+	if err := n.l.Server.serve(brokerEnd{&linkEnd{k: k, read: k.up, write: k.down, local: "broker", remote: address}}); err != nil {
 		n.forget(k)
 		return nil, err
 	}
@@ -113,8 +119,15 @@ func (n *Network) forget(k *Link) {
 func (n *Network) heal() {
 	n.mu.Lock()
 	clear(n.refused)
+	muted := slices.Collect(maps.Keys(n.muted))
 	n.mu.Unlock()
+	for _, key := range muted {
+		n.tell(key)
+	}
 	for _, k := range n.Links("") {
+		k.tap.mu.Lock()
+		k.tap.until = time.Time{}
+		k.tap.mu.Unlock()
 		if k.harmed() {
 			k.Cut("cut") // bytes are missing: it cannot go on
 		}
@@ -144,6 +157,7 @@ type Link struct {
 
 	n        *Network
 	up, down *stream // towards the broker, and from it
+	tap      *tap
 	once     sync.Once
 
 	mu    sync.Mutex
@@ -168,6 +182,7 @@ func (k *Link) sever() {
 func (k *Link) over() {
 	k.once.Do(func() {
 		k.n.forget(k)
+		k.tap.check()
 		k.mu.Lock()
 		noted := k.noted
 		k.mu.Unlock()
@@ -280,3 +295,23 @@ func (e *linkEnd) SetReadDeadline(t time.Time) error {
 
 // SetWriteDeadline implements net.Conn: there is nothing to wait for.
 func (e *linkEnd) SetWriteDeadline(time.Time) error { return nil }
+
+// brokerEnd is the broker's end, at which the frames are seen.
+type brokerEnd struct{ *linkEnd }
+
+// Read implements net.Conn.
+func (e brokerEnd) Read(p []byte) (int, error) {
+	n, err := e.linkEnd.Read(p)
+	e.k.tap.sees(p[:n])
+	return n, err
+}
+
+// Write implements net.Conn.
+func (e brokerEnd) Write(p []byte) (int, error) {
+	if arrives := e.k.tap.hears(p); len(arrives) > 0 {
+		if _, err := e.linkEnd.Write(arrives); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}

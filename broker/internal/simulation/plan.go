@@ -11,6 +11,7 @@ import (
 type Plan struct {
 	Fails int  // attempts that fail; the next one ends it
 	Parks bool // the attempt that ends it parks the message, rather than succeed
+	Quick bool // attempts take no time and fail by an error
 }
 
 // never is a number of failures that no policy allows.
@@ -62,6 +63,12 @@ type attempt struct {
 }
 
 func (p Plan) attempt(id string, n int) (a attempt) {
+	if p.Quick {
+		if n <= p.Fails {
+			a.manner = fails
+		}
+		return a
+	}
 	random := source(id, n)
 	switch random.IntN(30) {
 	case 0:

@@ -46,11 +46,7 @@ func init() {
 			Do: func(l *Life, s Step) {
 				p := l.publisher()
 				l.Struck(kind.name)
-				p.acts.Add(1)
-				l.Go(func() {
-					defer p.acts.Add(-1)
-					p.publish(l, s)
-				})
+				p.act(l, func() { p.publish(l, s) })
 			},
 		})
 	}
@@ -127,6 +123,15 @@ func (p *publisher) End(l *Life) {
 
 func (m *Message) publishing(exchange, key string) *reprise.Message {
 	return &reprise.Message{Exchange: exchange, RoutingKey: key, MessageID: m.MessageID, Headers: m.Headers, Body: m.Body}
+}
+
+// act publishes something in a goroutine. The life is not quiet before it has ended.
+func (p *publisher) act(l *Life, publish func()) {
+	p.acts.Add(1)
+	l.Go(func() {
+		defer p.acts.Add(-1)
+		publish()
+	})
 }
 
 // publish does the steps that publish.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/broker/internal/diskstore"
+	"github.com/reprisemq/reprise/broker/internal/node"
 	"github.com/reprisemq/reprise/internal/inside"
 )
 
@@ -225,6 +226,10 @@ func (s *Server) end() {
 	b := s.Broker()
 	if b == nil {
 		return
+	}
+	n := inside.Of(b).(interface{ Node() *node.Node }).Node()
+	if used := n.Memory.Used(); used != 0 && s.l.Book.drained {
+		s.l.Broken(promiseMemory, "%d bytes are taken, with %d connections; queues: %v", used, len(n.Sessions()), b.Queues())
 	}
 	s.stop(b, time.Hour)
 	if s.Disk == nil {

@@ -47,12 +47,15 @@ func drawShape(random *rand.Rand) Shape {
 	s.Latency = oneOf(random, 0, 0, 100*time.Microsecond, 5*time.Millisecond, 80*time.Millisecond)
 	var names []string
 	for _, d := range designs {
-		names = append(names, d.Name)
+		if d.Name != steadyName {
+			names = append(names, d.Name)
+		}
 	}
 	random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	for _, name := range names[:min(len(names), 2+random.IntN(3))] {
 		s.Works = append(s.Works, drawWork(random, name))
 	}
+	s.Works = append(s.Works, drawSteady())
 	return s
 }
 
@@ -73,6 +76,12 @@ func drawWork(random *rand.Rand, design string) Work {
 	}
 	if findDesign(design).Foreign != nil {
 		w.Foreign = random.IntN(2)
+	}
+	if w.Foreign > 0 && design == "coverart" {
+		w.Attempts = 1 + coverArtRetries
+	}
+	if w.Foreign > 0 && design == "cdnpurge" { // of which each delay is three times the one before
+		w.Delays[0] = min(w.Delays[0], 30*time.Second)
 	}
 	return w
 }

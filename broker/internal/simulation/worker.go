@@ -88,6 +88,7 @@ func (l *Life) worker(name string) *worker {
 func (w *worker) Begin(l *Life) {
 	if w.design.Loses {
 		l.Explain(": message may be lost queue=" + w.built.config.Queue)
+		l.Explain(": message lost queue=" + w.built.config.Queue)
 	}
 	if err := w.start(); err != nil {
 		l.Broken(promiseWorks, "%s: %v", w.name, err)
@@ -136,6 +137,7 @@ func (p *process) observe(l *Life, who string, e reprise.Event) {
 	case <-p.dead:
 	default:
 		l.Book.observe(who, e)
+		l.paused(who, e)
 	}
 }
 

@@ -1,0 +1,100 @@
+package simulation
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/reprisemq/reprise"
+)
+
+// steadyName is the work queue that every life has. Its messages are quick, each fails at most once and is parked then, and it has
+// one slot. So whatever happens elsewhere, and to its failed queue, its next message does not have to wait.
+const steadyName = "steady"
+
+// drawSteady returns the work.
+func drawSteady() Work {
+	return Work{
+		Design: steadyName, Name: steadyName, Attempts: 1, Workers: 1, Concurrency: 1,
+		Delays: []time.Duration{time.Second, time.Second, time.Second},
+	}
+}
+
+// Limits of the check.
+const (
+	steadyWithin  = time.Minute     // from the confirm to the handler
+	steadyRecover = 3 * time.Minute // after something happened to its worker
+)
+
+func init() {
+	designs = append(designs, design{Name: steadyName, Copies: true, Marks: true, Build: func(w Work) built {
+		b := plain(w, nil, byPolicy(w))
+		b.config.Prefetch = 2000 // more than ever wait for a confirm
+		return b
+	}})
+	RegisterAct(Act{
+		Name: "publish-steady", Weight: 8,
+		Draw: func(random *rand.Rand, _ Shape) []Step {
+			n := 5 + random.IntN(40)
+			return []Step{{On: steadyName, N: n, For: time.Duration(n) * upTo(random, time.Minute)}}
+		},
+		Do: func(l *Life, s Step) {
+			l.Struck("publish-steady")
+			l.publisher().act(l, func() {
+				random := s.Random()
+				for i := range s.N {
+					m := l.Book.Add(fmt.Sprintf("%x-%d", s.Seed, i), steadyName, random.IntN(300))
+					l.Go(func() { l.publisher().send(l, m, "", steadyName) })
+					time.Sleep(s.For / time.Duration(s.N))
+				}
+			})
+		},
+	})
+	RegisterCheck(Check{
+		Promise: "a failed message does not block others: a handler that has failed frees its slot at once",
+		In:      "docs/guarantees.md", Check: checkSteady,
+	})
+}
+
+// steadyPlan is that of a message of the steady work.
+func steadyPlan(id string) Plan {
+	p := Plan{Quick: true}
+	if source(id, 0).IntN(5) == 0 {
+		p.Fails = never
+	}
+	return p
+}
+
+func checkSteady(l *Life, promise string) {
+	for _, m := range l.Book.Of(steadyName) {
+		for _, s := range m.Sendings {
+			if s.Open || s.Err != nil || len(m.Losses) > 0 {
+				continue
+			}
+			from := s.Ended
+			if due := m.Due.Add(2 * time.Second); due.After(from) {
+				from = due
+			}
+			by := from.Add(steadyWithin)
+			if len(m.Runs) > 0 && !m.Runs[0].Began.After(by) || l.steadyDisturbed(from.Add(-steadyRecover), by) {
+				continue
+			}
+			l.Broken(promise, "not handled within %v: %s", steadyWithin, m.History())
+			return
+		}
+	}
+}
+
+func (l *Life) steadyDisturbed(from, to time.Time) bool {
+	return len(l.Disturbed(workerName(Work{Name: steadyName}, 0), from, to)) > 0 || len(l.Disturbed(brokerName, from, to, "stop", "crash", "disk")) > 0
+}
+
+// paused notes what has a worker give back messages that it has fetched and not begun.
+func (l *Life) paused(who string, e reprise.Event) {
+	switch {
+	case e.Kind == reprise.EventPaused, e.Kind == reprise.EventGivenBack && e.Message == nil:
+		l.Disturb(who, "paused").End()
+	case e.Kind == reprise.EventInterrupted:
+		l.Disturb(who, "interrupted").End()
+	}
+}

@@ -1,0 +1,254 @@
+package simulation
+
+import (
+	"encoding/binary"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// tap sees the frames of a connection at the broker's end. It withholds answers, as a broker does whose queue has lost its
+// majority: confirms of what is published with some routing keys, or all answers of a kind.
+type tap struct {
+	k *Link
+
+	mu       sync.Mutex
+	up, down frames
+	channels map[uint16]*tapped
+	most     int // channels that were open at a time
+	deafTo   amqpwire.MethodID
+	until    time.Time // of deafTo
+	muted    map[string]bool
+	held     []heldConfirm
+}
+
+// tapped is an open channel.
+type tapped struct {
+	confirms  bool
+	published uint64
+	open      map[uint64]string // routing keys of what has no answer
+}
+
+type heldConfirm struct {
+	channel *tapped
+	number  uint16
+	tag     uint64
+}
+
+func newTap(k *Link) *tap {
+	return &tap{k: k, channels: make(map[uint16]*tapped), muted: make(map[string]bool)}
+}
+
+// frames takes bytes apart into frames.
+type frames struct {
+	data  []byte
+	begun bool
+}
+
+// next returns the next whole frame, or what comes before the first one; nil: there is none yet.
+func (f *frames) next() (frame []byte) {
+	size := 0
+	switch {
+	case len(f.data) < 8:
+		return nil
+	case !f.begun && string(f.data[:4]) == "AMQP":
+		size = 8
+	default:
+		size = 7 + int(binary.BigEndian.Uint32(f.data[3:])) + 1
+	}
+	if len(f.data) < size {
+		return nil
+	}
+	f.begun = true
+	frame, f.data = f.data[:size:size], f.data[size:]
+	return frame
+}
+
+func method(frame []byte) amqpwire.MethodID {
+	if frame[0] != byte(amqpwire.FrameMethod) || len(frame) < 12 {
+		return 0
+	}
+	return amqpwire.MethodID(binary.BigEndian.Uint32(frame[7:]))
+}
+
+// sees looks at what a client has written.
+func (t *tap) sees(p []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.up.data = append(t.up.data, p...)
+	for frame := t.up.next(); frame != nil; frame = t.up.next() {
+		if string(frame[:4]) == "AMQP" {
+			continue
+		}
+		number := binary.BigEndian.Uint16(frame[1:])
+		switch method(frame) {
+		case amqpwire.IDChannelOpen:
+			t.channels[number] = &tapped{open: make(map[uint64]string)}
+			t.most = max(t.most, len(t.channels))
+		case amqpwire.IDChannelClose, amqpwire.IDChannelCloseOk:
+			delete(t.channels, number)
+		case amqpwire.IDConfirmSelect:
+			if c := t.channels[number]; c != nil {
+				c.confirms = true
+			}
+		case amqpwire.IDBasicPublish:
+			if c := t.channels[number]; c != nil && c.confirms {
+				c.published++
+				var m amqpwire.BasicPublish
+				if amqpwire.Parse(frame[11:len(frame)-1], &m) == nil {
+					c.open[c.published] = m.RoutingKey
+				}
+			}
+		}
+	}
+}
+
+// hears returns what arrives of what the broker has written.
+func (t *tap) hears(p []byte) (arrives []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.down.data = append(t.down.data, p...)
+	for frame := t.down.next(); frame != nil; frame = t.down.next() {
+		id := method(frame)
+		switch {
+		case id != 0 && id == t.deafTo && time.Now().Before(t.until):
+			t.k.unanswered()
+		case id == amqpwire.IDBasicAck:
+			arrives = append(arrives, t.confirm(frame)...)
+		default:
+			arrives = append(arrives, frame...)
+		}
+	}
+	return arrives
+}
+
+// confirm returns what arrives of a confirm.
+func (t *tap) confirm(frame []byte) (arrives []byte) {
+	number := binary.BigEndian.Uint16(frame[1:])
+	c := t.channels[number]
+	var m amqpwire.BasicAck
+	if c == nil || amqpwire.Parse(frame[11:len(frame)-1], &m) != nil {
+		return frame
+	}
+	withheld := false
+	for _, tag := range slices.Sorted(maps.Keys(c.open)) {
+		if tag > m.DeliveryTag || tag < m.DeliveryTag && !m.Multiple {
+			continue
+		}
+		key := c.open[tag]
+		delete(c.open, tag)
+		if t.muted[key] {
+			withheld = true
+			t.held = append(t.held, heldConfirm{c, number, tag})
+			continue
+		}
+		arrives, _ = amqpwire.AppendMethodFrame(arrives, number, &amqpwire.BasicAck{DeliveryTag: tag})
+	}
+	if !withheld {
+		return frame
+	}
+	return arrives
+}
+
+// tell ends the withholding, and returns what was withheld.
+func (t *tap) tell(key string) (arrives []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.muted, key)
+	for _, h := range t.held {
+		if t.channels[h.number] == h.channel {
+			arrives, _ = amqpwire.AppendMethodFrame(arrives, h.number, &amqpwire.BasicAck{DeliveryTag: h.tag})
+		}
+	}
+	t.held = nil
+	return arrives
+}
+
+// mute withholds confirms of what is published to the default exchange with a key, on all connections, for a while.
+func (n *Network) mute(key string, d time.Duration) {
+	n.mu.Lock()
+	n.muted[key] = time.Now().Add(d)
+	n.mu.Unlock()
+	for _, k := range n.Links("") {
+		k.tap.mu.Lock()
+		k.tap.muted[key] = true
+		k.tap.mu.Unlock()
+	}
+	time.AfterFunc(d, func() { n.tell(key) })
+}
+
+// tell ends mute.
+func (n *Network) tell(key string) {
+	n.mu.Lock()
+	delete(n.muted, key)
+	n.mu.Unlock()
+	for _, k := range n.Links("") {
+		if told := k.tap.tell(key); len(told) > 0 {
+			_, _ = k.down.put(told)
+		}
+	}
+}
+
+// unanswered notes that an answer was lost: whoever waits for it waits for ever.
+func (k *Link) unanswered() {
+	k.mu.Lock()
+	first := !k.hurt
+	k.hurt = true
+	k.mu.Unlock()
+	k.n.l.Struck("answers lost")
+	if first {
+		k.disturb("half-dead")
+	}
+}
+
+// answers are those that can be lost.
+var answers = []amqpwire.MethodID{
+	amqpwire.IDBasicConsumeOk, amqpwire.IDBasicQosOk, amqpwire.IDQueueDeclareOk, amqpwire.IDChannelOpenOk, amqpwire.IDBasicCancelOk,
+	amqpwire.IDConfirmSelectOk, amqpwire.IDChannelCloseOk, amqpwire.IDExchangeDeclareOk,
+}
+
+const promiseChannels = "queues that do not confirm, and requests without an answer, do not use up the channels of a connection"
+
+// mostChannels is how many channels a connection of the library may have open: those of its work, 128 for queues that do not
+// confirm, and those that wait for answers.
+const mostChannels = 300
+
+func (t *tap) check() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.most > mostChannels {
+		t.k.n.l.Broken(promiseChannels, "connection %d of %s had %d channels open", t.k.Number, t.k.Owner, t.most)
+	}
+}
+
+func init() {
+	RegisterAct(Act{
+		Name: "unconfirmed", Weight: 4, Fault: true,
+		Draw: func(random *rand.Rand, shape Shape) []Step {
+			w := oneOf(random, shape.Works...)
+			b := findDesign(w.Design).Build(w)
+			key := b.failed
+			if random.IntN(3) == 0 {
+				key = b.key
+			}
+			return []Step{{On: key, For: between(random, time.Second, 3*time.Hour)}}
+		},
+		Do: func(l *Life, s Step) {
+			l.Struck("unconfirmed")
+			d := l.Disturb("queue/"+s.On, "unconfirmed")
+			time.AfterFunc(s.For, d.End)
+			l.Network.mute(s.On, s.For)
+		},
+	})
+	onLinks("unanswered", 4,
+		func(random *rand.Rand, s *Step) { s.For = between(random, time.Minute, 12*time.Hour) },
+		func(l *Life, s Step, k *Link) {
+			k.tap.mu.Lock()
+			k.tap.deafTo, k.tap.until = oneOf(s.Random(), answers...), time.Now().Add(s.For)
+			k.tap.mu.Unlock()
+		})
+}
