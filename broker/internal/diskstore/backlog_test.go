@@ -96,6 +96,26 @@ func TestWhatIsTakenBackIsNoBacklog(t *testing.T) {
 	}
 }
 
+// Documents are a backlog, too.
+func TestDocumentsAreABacklog(t *testing.T) {
+	d, goOn := hanging(t)
+	n := 0
+	for ; !raised(d); n++ {
+		if n > backlogBytes>>20 {
+			t.Fatalf("nobody waits after %d MiB", n)
+		}
+		d.SetDocument("large", make([]byte, 1<<20))
+		d.DeleteDocument("large")
+	}
+	if n < backlogBytes>>20-1 {
+		t.Errorf("clients wait after %d MiB", n)
+	}
+	goOn()
+	if err := d.Close(true); err != nil {
+		t.Error(err)
+	}
+}
+
 // Nobody waits for the commits of a store that makes none any more.
 func TestAStoreThatIsGivenUpHasNoBacklog(t *testing.T) {
 	d, goOn := hanging(t)
@@ -105,6 +125,7 @@ func TestAStoreThatIsGivenUpHasNoBacklog(t *testing.T) {
 	d.GiveUp(errors.New("test"))
 	<-begins
 	d.Put(sized(3, 1<<30))
+	d.SetDocument("large", make([]byte, 2*backlogBytes))
 	if raised(d) {
 		t.Error("publishers wait for ever")
 	}

@@ -218,7 +218,7 @@ func (d *disk) DeleteRange(queue uint64, l uint8, after, before uint64, n int, b
 	defer d.mu.Unlock()
 	d.count(Key{Queue: queue, Level: l}, -n, -bytes, false)
 	from, to := messageKey(keyOf(queue, l, after+1)), messageKey(keyOf(queue, l, before))
-	d.other(func(b *pebble.Batch) error { return b.DeleteRange(from, to, nil) })
+	d.other(0, func(b *pebble.Batch) error { return b.DeleteRange(from, to, nil) })
 }
 
 // DeleteQueue implements [store.Store].
@@ -229,7 +229,7 @@ func (d *disk) DeleteQueue(queue uint64) {
 		c.gone = true
 	}
 	delete(d.counts, queue)
-	d.other(func(b *pebble.Batch) error {
+	d.other(0, func(b *pebble.Batch) error {
 		if err := b.DeleteRange(queueKey(prefixMessage, queue), queueKey(prefixMessage, queue+1), nil); err != nil {
 			return err
 		}
@@ -241,23 +241,24 @@ func (d *disk) DeleteQueue(queue uint64) {
 func (d *disk) SetDocument(name string, value []byte) Ticket {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.other(func(b *pebble.Batch) error { return b.Set(documentKey(name), value, nil) })
+	return d.other(len(name)+len(value), func(b *pebble.Batch) error { return b.Set(documentKey(name), value, nil) })
 }
 
 // DeleteDocument implements [store.Store].
 func (d *disk) DeleteDocument(name string) Ticket {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.other(func(b *pebble.Batch) error { return b.Delete(documentKey(name), nil) })
+	return d.other(len(name), func(b *pebble.Batch) error { return b.Delete(documentKey(name), nil) })
 }
 
 // other asks for a change that is not of one message.
-func (d *disk) other(do func(*pebble.Batch) error) Ticket {
+func (d *disk) other(bytes int, do func(*pebble.Batch) error) Ticket {
 	g := &d.gathering
 	if d.err != nil {
 		return g.ticket
 	}
 	g.others = append(g.others, other{len(g.changes), do})
+	d.grow(int64(bytes) + changeBytes)
 	d.commitSoon(false)
 	return g.ticket
 }

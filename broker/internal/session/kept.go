@@ -41,15 +41,16 @@ func (s *Session) keepTogether(do func()) error {
 	return s.await(func(ctx context.Context) error { return disk.Wait(ctx, kept) })
 }
 
-// changed answers a method that may have changed the topology. A client that reads the answer may rely on the change.
+// changed answers a method that may have changed the topology. A client that reads the answer may rely on the change. One that
+// wants no answer waits all the same while the store has a backlog, to which it would add without end.
 func (ch *channel) changed(noWait bool, m amqpwire.Method) error {
-	if noWait {
+	if noWait && ch.s.backlog() == nil {
 		return nil
 	}
 	if err := ch.s.await(ch.s.vhost.Sync); err != nil {
 		return err
 	}
-	ch.send(m)
+	ch.reply(noWait, m)
 	return nil
 }
 
