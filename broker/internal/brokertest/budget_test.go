@@ -72,9 +72,12 @@ func (r *raw) read() {
 		}
 		m, err := amqpwire.ParseMethod(f.Payload)
 		must(r.t, err)
-		if closed, ok := m.(*amqpwire.ConnectionClose); ok {
-			r.closed = closed
+		switch m := m.(type) {
+		case *amqpwire.ConnectionClose:
+			r.closed = m
 			r.say(0, &amqpwire.ConnectionCloseOk{})
+		case *amqpwire.ChannelClose:
+			r.say(f.Channel, &amqpwire.ChannelCloseOk{}, &amqpwire.ChannelOpen{})
 		}
 	}
 }

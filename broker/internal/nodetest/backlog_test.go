@@ -59,7 +59,7 @@ func TestDeclarationsWithoutAnswersWaitForTheDisk(t *testing.T) {
 		large := amqpwire.Table{{Name: "text", Value: strings.Repeat("x", 100_000)}}
 		once := frame(nil, 1, &amqpwire.ExchangeDeclare{Exchange: "x", Type: "fanout", Durable: true, NoWait: true, Arguments: large})
 		once = frame(once, 1, &amqpwire.ExchangeDelete{Exchange: "x", NoWait: true})
-		const times = 1000
+		const times = 400
 		var written atomic.Int64
 		go func() {
 			for range times {
