@@ -201,7 +201,7 @@ func TestNothingAddsUp(t *testing.T) {
 			r.say(1, &amqpwire.TxRollback{}, &amqpwire.QueuePurge{Queue: "q"})
 		},
 		"many unacked": func(r *raw, tag uint64) {
-			for range 2000 {
+			for range 1100 {
 				r.publish(1, &amqpwire.BasicPublish{RoutingKey: "q"}, 0, 0)
 				r.say(1, &amqpwire.BasicGet{Queue: "q"})
 			}
@@ -231,7 +231,7 @@ func TestNothingAddsUp(t *testing.T) {
 				defer close(r.out)
 				go r.read()
 				var connections, topology int64
-				for i := range uint64(10) {
+				for i := range uint64(5) {
 					again(r, i+1)
 					synctest.Wait()
 					if i > 0 && (n.Connections.Used() != connections || n.Topology.Used() != topology) {

@@ -2,7 +2,6 @@ package brokertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -158,10 +157,12 @@ var attacks = map[string]attack{
 	"consumers": {"consumers", func(r *raw, i int) {
 		r.say(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: fmt.Sprint(i), NoWait: true, Arguments: large})
 	}, false},
-	"consumers that are cancelled with a message": {"consumers", func(r *raw, i int) {
+	"consumers that are cancelled with a message": {"consumers", func(r *raw, _ int) {
 		r.say(1, &amqpwire.QueueDeclare{Queue: "cancelled"})
-		r.publish(1, &amqpwire.BasicPublish{RoutingKey: "cancelled"}, 0, 0)
-		r.say(1, &amqpwire.BasicConsume{Queue: "cancelled", ConsumerTag: fmt.Sprint(i), Arguments: large}, &amqpwire.BasicCancel{ConsumerTag: fmt.Sprint(i)})
+		for range 20 {
+			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "cancelled"}, 0, 0)
+			r.say(1, &amqpwire.BasicConsume{Queue: "cancelled", ConsumerTag: "c", Arguments: large}, &amqpwire.BasicCancel{ConsumerTag: "c"})
+		}
 	}, false},
 	"channels": {"channels", func(r *raw, i int) { r.say(uint16(i+2), &amqpwire.ChannelOpen{}) }, false},
 	"unfinished bodies": {"unfinished messages", func(r *raw, i int) {
@@ -384,57 +385,6 @@ func TestBlockedMessagesNeedNotBeContinued(t *testing.T) {
 		if r.closed != nil {
 			t.Errorf("closed with %+v", r.closed)
 		}
-	})
-}
-
-// Declarations that outlive their connection have a limit of their own. What is there stays in use, and room is made by
-// deleting.
-func TestTopologyHasALimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const limit = 1 << 20
-		b, conn := start(t, broker.Config{TopologyMemoryLimit: limit})
-		good := newNeighbour(t, conn)
-		full := func(what string) string {
-			return fmt.Sprintf("PRECONDITION_FAILED - cannot declare %s: memory limit for queues, exchanges and bindings (%d bytes) "+
-				"is reached; to raise it, set TopologyMemoryLimit or --topology-memory-limit", what, limit)
-		}
-		other := dial(t, b)
-		ch := channel(t, other)
-		must(t, ch.ExchangeDeclare("x", "topic", true, false, false, false, nil))
-		args := amqp.Table{"x-comment": strings.Repeat("x", 10_000)}
-		var err error
-		n := 0
-		for ; err == nil && n < 1000; n++ {
-			err = declare(ch, fmt.Sprint("q", n), args)
-			good.roundTrip()
-		}
-		refusal(t, err, 406, full(fmt.Sprintf("queue 'q%d' in vhost '/'", n-1)))
-		ch = channel(t, other)
-		for i := 0; i < 1000; i++ {
-			if err = ch.QueueBind("q0", fmt.Sprintf("%d.%s", i, strings.Repeat("a.", 50)), "x", false, nil); err != nil {
-				break
-			}
-		}
-		refusal(t, err, 406, full("binding to exchange 'x' in vhost '/'"))
-		for i := 0; i < 1000; i++ {
-			if err = channel(t, other).ExchangeDeclare(fmt.Sprint("x", i), "topic", true, false, false, false, nil); err != nil {
-				break
-			}
-		}
-		var refused *amqp.Error
-		if !errors.As(err, &refused) || refused.Code != 406 {
-			t.Errorf("exchanges are declared beyond the limit: %v", err)
-		}
-		ch = channel(t, other)
-		must(t, declare(ch, "q0", args)) // it is there
-		_, err = ch.QueueDeclare("", false, true, true, false, nil)
-		must(t, err) // it is the connection's
-		for i := range n - 1 {
-			_, err := ch.QueueDelete(fmt.Sprint("q", i), false, false, false)
-			must(t, err)
-		}
-		must(t, declare(ch, "again", args))
-		good.roundTrip()
 	})
 }
 

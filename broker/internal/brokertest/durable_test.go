@@ -312,3 +312,35 @@ func TestTemporaryUsersAreNotKept(t *testing.T) {
 		}
 	})
 }
+
+// What is on disk is loaded, be it more than may be declared by now.
+func TestTopologyBeyondTheLimitIsLoaded(t *testing.T) {
+	config := inData(t)
+	args := amqp.Table{"x-comment": strings.Repeat("x", 1000)}
+	life(t, config, func(b *broker.Broker) {
+		ch := channel(t, dial(t, b))
+		must(t, ch.ExchangeDeclare("x", "topic", true, false, false, false, args))
+		for i := range 10 {
+			name := fmt.Sprint("q", i)
+			must(t, declare(ch, name, args))
+			must(t, ch.QueueBind(name, "a.b.c", "x", false, args))
+		}
+	})
+	config.TopologyMemoryLimit = 4 << 10
+	for range 2 {
+		life(t, config, func(b *broker.Broker) {
+			v := nodeOf(b).VHost("/")
+			if queues, bindings := len(v.Queues()), len(v.Bindings()); queues != 10 || bindings != 10 {
+				t.Errorf("%d queues and %d bindings are there", queues, bindings)
+			}
+			if used := nodeOf(b).Topology.Used(); used < 10*2*1000 {
+				t.Errorf("%d bytes are counted", used)
+			}
+			ch := channel(t, dial(t, b))
+			must(t, declare(ch, "q0", args))
+			refusal(t, declare(ch, "one-more", nil), 406, "PRECONDITION_FAILED - cannot declare queue 'one-more' in vhost '/': "+
+				"memory limit for queues, exchanges and bindings (4096 bytes) is reached; "+
+				"to raise it, set TopologyMemoryLimit or --topology-memory-limit")
+		})
+	}
+}

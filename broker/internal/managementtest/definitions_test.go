@@ -2,6 +2,7 @@ package managementtest
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"reflect"
 	"slices"
@@ -156,6 +157,28 @@ func TestImportRefusesWhatThereIsNot(t *testing.T) {
 	}
 	if text := b.must(t, "GET", "/api/queues", ""); text != "[]" {
 		t.Errorf("something was imported: %s", text)
+	}
+}
+
+// Definitions that take more memory than queues, exchanges and bindings may are refused, by the management API and by New.
+func TestImportBeyondTheMemoryLimit(t *testing.T) {
+	var queues []string
+	for i := range 10 {
+		queues = append(queues, fmt.Sprintf(`{"name":"q%d","vhost":"/","arguments":{"x-comment":"%s"}}`, i, strings.Repeat("x", 1000)))
+	}
+	definitions := `{"queues":[` + strings.Join(queues, ",") + `]}`
+	config := broker.Config{TopologyMemoryLimit: 10_000}
+	b := embedded(t, config)
+	const want = "memory limit for queues, exchanges and bindings (10000 bytes) is reached"
+	if status, text := b.call(t, "POST", "/api/definitions", definitions); status != 400 || !strings.Contains(text, want) {
+		t.Errorf("got  %d %s\nwant 400 …%s…", status, text, want)
+	}
+	if status, text := b.call(t, "PUT", "/api/queues/%2F/q9", `{"arguments":{"x-comment":"`+strings.Repeat("x", 10_000)+`"}}`); status != 400 || !strings.Contains(text, want) {
+		t.Errorf("got  %d %s\nwant 400 …%s…", status, text, want)
+	}
+	config.Definitions = []byte(definitions)
+	if _, err := broker.New(config); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("New returned %v, want …%s…", err, want)
 	}
 }
 

@@ -10,8 +10,20 @@ import (
 // itemOverhead is about what a message costs beside its body and properties.
 const itemOverhead = 256
 
+// keyOverhead is about what a further routing key costs beside its text.
+const keyOverhead = 24
+
 // Size is about how much memory the message takes.
-func (m *Message) Size() int64 { return int64(len(m.Body) + len(m.Properties) + itemOverhead) }
+func (m *Message) Size() int64 {
+	n := len(m.Body) + len(m.Properties) + itemOverhead
+	for _, key := range m.CC {
+		n += len(key) + keyOverhead
+	}
+	for _, key := range m.BCC {
+		n += len(key) + keyOverhead
+	}
+	return int64(n)
+}
 
 // Meter counts the memory that the messages of all queues take, and says when it is too much. A message in several queues
 // is counted once for each. The nil Meter counts nothing.

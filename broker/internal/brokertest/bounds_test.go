@@ -1,0 +1,137 @@
+package brokertest
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/amqpwire"
+)
+
+// Declarations that outlive their connection have a limit of their own. What is there stays in use, and room is made by
+// deleting.
+func TestTopologyHasALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 1 << 20
+		b, conn := start(t, broker.Config{TopologyMemoryLimit: limit})
+		good := newNeighbour(t, conn)
+		full := func(what string) string {
+			return fmt.Sprintf("PRECONDITION_FAILED - cannot declare %s: memory limit for queues, exchanges and bindings (%d bytes) "+
+				"is reached; to raise it, set TopologyMemoryLimit or --topology-memory-limit", what, limit)
+		}
+		other := dial(t, b)
+		ch := channel(t, other)
+		must(t, ch.ExchangeDeclare("x", "topic", true, false, false, false, nil))
+		args := amqp.Table{"x-comment": strings.Repeat("x", 10_000)}
+		var err error
+		n := 0
+		for ; err == nil && n < 1000; n++ {
+			err = declare(ch, fmt.Sprint("q", n), args)
+			good.roundTrip()
+		}
+		refusal(t, err, 406, full(fmt.Sprintf("queue 'q%d' in vhost '/'", n-1)))
+		ch = channel(t, other)
+		for i := 0; i < 1000; i++ {
+			if err = ch.QueueBind("q0", fmt.Sprintf("%d.%s", i, strings.Repeat("a.", 50)), "x", false, nil); err != nil {
+				break
+			}
+		}
+		refusal(t, err, 406, full("binding to exchange 'x' in vhost '/'"))
+		for i := 0; i < 1000; i++ {
+			if err = channel(t, other).ExchangeDeclare(fmt.Sprint("x", i), "topic", true, false, false, false, nil); err != nil {
+				break
+			}
+		}
+		var refused *amqp.Error
+		if !errors.As(err, &refused) || refused.Code != 406 {
+			t.Errorf("exchanges are declared beyond the limit: %v", err)
+		}
+		ch = channel(t, other)
+		must(t, declare(ch, "q0", args)) // it is there
+		_, err = ch.QueueDeclare("", false, true, true, false, nil)
+		must(t, err) // it is the connection's
+		for i := range n - 1 {
+			_, err := ch.QueueDelete(fmt.Sprint("q", i), false, false, false)
+			must(t, err)
+		}
+		must(t, declare(ch, "again", args))
+		good.roundTrip()
+	})
+}
+
+// What is counted is the memory that is taken: clients with large tables, which connect again each time they are closed, cannot
+// make it more than twice the limit.
+func TestTheHeapIsBounded(t *testing.T) {
+	const limit = 16 << 20
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b, conn := start(t, broker.Config{ConnectionMemoryLimit: limit, TotalConnectionMemoryLimit: limit, Logger: slog.New(correct{t: t})})
+		must(t, declare(channel(t, conn), "q", nil))
+		before, most, closed := heap(), int64(0), 0
+		clients := make([]*raw, 3)
+		for i := range 1000 {
+			r := clients[i%3]
+			if r == nil || r.closed != nil {
+				if r != nil {
+					closed++
+					must(t, r.conn.Close())
+					close(r.out)
+				}
+				r = dialRaw(t, b, nil)
+				go r.read()
+				clients[i%3] = r
+			}
+			r.say(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: fmt.Sprint(i), NoWait: true, Arguments: large})
+			synctest.Wait()
+			if i%20 == 0 {
+				most = max(most, heap()-before)
+			}
+		}
+		for _, r := range clients {
+			must(t, r.conn.Close())
+			close(r.out)
+		}
+		if most > 2*limit || most < limit/2 || closed < 5 {
+			t.Errorf("the heap has grown by %d MiB; the limit is %d MiB, and %d connections were closed", most>>20, limit>>20, closed)
+		}
+	})
+}
+
+// Further routing keys take more memory than they are long, which is counted.
+func TestRoutingKeysAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, conn := start(t, broker.Config{})
+		ch := channel(t, conn)
+		must(t, declare(ch, "q", nil))
+		const keys, messages = 5000, 20
+		for range messages {
+			must(t, ch.Publish("", "q", true, false, amqp.Publishing{Headers: amqp.Table{"CC": make([]any, 0, keys)}}))
+		}
+		synctest.Wait()
+		without := nodeOf(b).Memory.Used()
+		cc := make([]any, keys)
+		for i := range cc {
+			cc[i] = ""
+		}
+		for range messages {
+			must(t, ch.Publish("", "q", true, false, amqp.Publishing{Headers: amqp.Table{"CC": cc}}))
+		}
+		synctest.Wait()
+		const onTheWire, header = 5, 16 // of each key
+		if got := nodeOf(b).Memory.Used() - without; got < messages*keys*(onTheWire+header) {
+			t.Errorf("%d bytes are counted for %d messages with %d keys each", got, messages, keys)
+		}
+	})
+}
