@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -41,6 +42,8 @@ var attacks = []attack{
 	{name: "a consumer that reads and acks nothing, 1 MiB", prepare: declare("unread"), run: unread(1<<20, 300)},
 	{name: "basic.get without reading", prepare: prefill("got", 1000, 100_000), run: gets},
 	{name: "publishing until the memory alarm", blocks: true, prepare: prefill("backlog", 20_000, 100), run: alarm},
+	{name: "empty messages until the memory alarm", blocks: true, prepare: declare("heap"), run: heap(publish(1, "heap", nil))},
+	{name: "messages with 25,000 headers, until the memory alarm", blocks: true, prepare: declare("heap"), run: heap(headers())},
 	{name: "10,000 idle connections", run: idle},
 	{name: "5,000 handshakes, never finished", lasts: 15 * time.Second, run: silent},
 	{name: "connections opened and closed", run: churn},
@@ -302,6 +305,36 @@ func alarm(ctx context.Context, t *target) string {
 		return fmt.Sprintf("%s; the consumer of another queue got %d messages after that", blocked, worked.Load()-before)
 	}
 	return t.after("not stopped")
+}
+
+// heap publishes a message again and again to a queue that nobody consumes.
+func heap(message []byte) func(context.Context, *target) string {
+	return func(ctx context.Context, t *target) string {
+		c, err := t.open(ctx)
+		if err != nil {
+			return t.fate(ctx, c, err)
+		}
+		many := bytes.Repeat(message, max(1, 1<<16/len(message)))
+		for n := 0; ctx.Err() == nil && !t.spent(); n += len(many) / len(message) {
+			_ = c.conn.SetWriteDeadline(time.Now().Add(2 * time.Second))
+			if err := c.write(many); err != nil {
+				return t.after("not read any more: %v, after some %d messages", err, n)
+			}
+		}
+		return t.after("not stopped")
+	}
+}
+
+// headers is a message with as many headers as fit into a frame.
+func headers() []byte {
+	var table amqpwire.Table
+	for i := range 25_000 {
+		table = append(table, amqpwire.Field{Name: string(rune('a' + i%26)), Value: true})
+	}
+	p := amqpwire.Properties{Flags: amqpwire.PropHeaders, Headers: table}
+	encoded, _ := p.Append(nil) // there is a field for each value
+	b, _ := amqpwire.AppendMethodFrame(nil, 1, &amqpwire.BasicPublish{RoutingKey: "heap"})
+	return amqpwire.AppendHeaderFrame(b, 1, 60, 0, encoded)
 }
 
 // work consumes and acknowledges a hundred messages a second.

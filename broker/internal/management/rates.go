@@ -12,6 +12,10 @@ const (
 	rateInterval = 5 * time.Second
 	// rateMemory is how long something is remembered that nobody looks at.
 	rateMemory = 10 * time.Minute
+	// shortMemory is rateMemory while the numbers become more and more: things come and go.
+	shortMemory = 3 * rateInterval
+	// fewNumbers are so many that they need no short memory.
+	fewNumbers = 10_000
 )
 
 // details is a rate in messages, bytes or whatever a second.
@@ -24,6 +28,7 @@ type rates struct {
 	mu    sync.Mutex
 	seen  map[rateKey]sample
 	swept time.Time
+	left  int // numbers, after the last sweep
 }
 
 // rateKey is a number: of what, and which.
@@ -62,15 +67,18 @@ func (r *rates) sweep(now time.Time) {
 	if r.seen == nil {
 		r.seen = make(map[rateKey]sample)
 	}
-	if now.Sub(r.swept) < rateMemory {
+	memory := rateMemory
+	if len(r.seen) > fewNumbers+2*r.left {
+		memory = shortMemory
+	} else if now.Sub(r.swept) < rateMemory {
 		return
 	}
-	r.swept = now
 	for key, s := range r.seen {
-		if now.Sub(s.at) > rateMemory {
+		if now.Sub(s.at) > memory {
 			delete(r.seen, key)
 		}
 	}
+	r.swept, r.left = now, len(r.seen)
 }
 
 // counted returns a number and its rate, as fields.

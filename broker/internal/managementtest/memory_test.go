@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/reprisemq/reprise/broker"
 )
@@ -167,4 +169,29 @@ func TestDefinitionsAreNotDecodedAtOnce(t *testing.T) {
 	if got, most := after.TotalAlloc-before.TotalAlloc, uint64(20*len(body)); got > most {
 		t.Errorf("%d bytes were allocated for %d of text, want %d at the most", got, len(body), most)
 	}
+}
+
+// Rates are remembered of what is there. Queues that come and go, and are looked at meanwhile, leave nothing behind.
+func TestRatesOfDeletedQueuesAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, call := handler(t, broker.Config{})
+		const n = 200
+		var before uint64
+		for round := range 60 { // in five minutes
+			for i := range n {
+				call("PUT", fmt.Sprintf("/api/queues/%%2F/q%d", i), "")
+			}
+			call("GET", "/api/queues", "")
+			for i := range n {
+				call("DELETE", fmt.Sprintf("/api/queues/%%2F/q%d", i), "")
+			}
+			if round == 20 {
+				before = held()
+			}
+			time.Sleep(5 * time.Second)
+		}
+		if after := held(); after > before+2<<20 {
+			t.Errorf("%d bytes were held after 20 rounds, and %d after 60", before, after)
+		}
+	})
 }
