@@ -13,7 +13,8 @@ import (
 //	go http.Serve(listener, b.Management())
 //
 // Users log in with their name and password, and need a tag: those of [Config.Users] are administrators. Serve it on
-// loopback, or by TLS, and not at all to others as long as guest has the default password. It runs nothing of its own, and
+// loopback, or by TLS, and not at all to others as long as guest has the default password. Give the server a WriteTimeout:
+// two lists of a user are in work at a time, for as long as their clients take to read them. It runs nothing of its own, and
 // goes on answering after Shutdown.
 func (b *Broker) Management() http.Handler { return b.management }
 

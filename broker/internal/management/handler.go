@@ -131,7 +131,9 @@ type call struct {
 	h    *Handler
 	node *node.Node
 	user access.User
-	done func() // gives the turn back; nil: the call has none
+
+	answer http.ResponseWriter
+	done   func() // gives the turn back; nil: the call has none
 }
 
 // endpoint answers a call. An answer is written as JSON with status 200, unless it is one of those below or a scrape.
@@ -155,7 +157,7 @@ func stored(existed bool) any {
 func (h *Handler) handle(pattern string, may privilege, answer endpoint) {
 	h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		user, _ := r.Context().Value(userKey{}).(access.User)
-		c := &call{Request: r, h: h, node: h.node, user: user}
+		c := &call{Request: r, h: h, node: h.node, user: user, answer: w}
 		if err := may.check(user); err != nil {
 			h.fail(w, r, err)
 			return

@@ -2,7 +2,9 @@ package management
 
 import (
 	"context"
+	"net/http"
 	"sync"
+	"time"
 )
 
 const (
@@ -47,12 +49,19 @@ func (c *call) begin() error {
 	return c.takeTurn()
 }
 
-// takeTurn waits for a turn, unless the call has one.
+// takeTurn waits for a turn, unless the call has one. The time that the server gives an answer begins then: others have taken
+// what went before.
 func (c *call) takeTurn() (err error) {
-	if c.done == nil {
-		c.done, err = c.h.turns.take(c.Context(), c.user.Name)
+	if c.done != nil {
+		return nil
 	}
-	return err
+	if c.done, err = c.h.turns.take(c.Context(), c.user.Name); err != nil {
+		return err
+	}
+	if s, ok := c.Context().Value(http.ServerContextKey).(*http.Server); ok && s.WriteTimeout > 0 {
+		_ = http.NewResponseController(c.answer).SetWriteDeadline(time.Now().Add(s.WriteTimeout)) // or the earlier one stays
+	}
+	return nil
 }
 
 func (c *call) end() {
