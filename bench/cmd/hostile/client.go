@@ -164,11 +164,16 @@ func (t *target) fate(ctx context.Context, c *client, err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return t.after("connection cut without a word")
 	}
+	return t.after("%s", short(err))
+}
+
+// short returns the text of an error, so far as it fits into a table.
+func short(err error) string {
 	text := err.Error()
-	if len(text) > 200 {
-		text = text[:200] + "…"
+	if len(text) > 160 {
+		text = text[:160] + "…"
 	}
-	return t.after("%s", text)
+	return text
 }
 
 // publish returns the frames of a message.
