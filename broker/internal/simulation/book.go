@@ -38,7 +38,8 @@ type Message struct {
 
 	Sendings []*Sending
 	Runs     []*Run
-	Stripped bool     // another program has dropped its headers
+	Stripped bool // another program has dropped its headers
+	Found    []time.Time
 	Parked   int      // copies in the failed queue at the end
 	Losses   []string // announced, by an act that destroys it
 	history  []string
@@ -54,6 +55,7 @@ type Sending struct {
 // Run is one run of a handler.
 type Run struct {
 	Who         string // owner of the worker's connections
+	process     any    // that it ran in
 	Attempt     int
 	Redelivered bool
 	MessageID   string
@@ -171,7 +173,7 @@ const (
 )
 
 // begin notes that a handler has been given a message.
-func (b *Book) begin(who, work string, d *reprise.Message) (*Message, *Run) {
+func (b *Book) begin(who string, process any, work string, d *reprise.Message) (*Message, *Run) {
 	m := b.Find(d.Body)
 	if m == nil {
 		b.l.Broken(promiseKnown, "%s was given %q", who, d.Body)
@@ -191,7 +193,7 @@ func (b *Book) begin(who, work string, d *reprise.Message) (*Message, *Run) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := &Run{Who: who, Attempt: d.Attempt, Redelivered: d.Redelivered, MessageID: d.MessageID, Began: time.Now(), Asked: -1}
+	r := &Run{Who: who, process: process, Attempt: d.Attempt, Redelivered: d.Redelivered, MessageID: d.MessageID, Began: time.Now(), Asked: -1}
 	m.Runs = append(m.Runs, r)
 	redelivered := ""
 	if d.Redelivered {
@@ -217,7 +219,7 @@ func (b *Book) end(m *Message, r *Run, a attempt, cut bool) {
 }
 
 // observe notes what a worker says.
-func (b *Book) observe(who string, e reprise.Event) {
+func (b *Book) observe(process any, e reprise.Event) {
 	switch e.Kind {
 	case reprise.EventDone, reprise.EventRetried, reprise.EventParked, reprise.EventGivenBack, reprise.EventDropped, reprise.EventLost:
 	default:
@@ -233,10 +235,38 @@ func (b *Book) observe(who string, e reprise.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range m.Runs { // the handler of one that is settled has returned
-		if r.Who == who && r.Attempt == e.Attempt && r.How == 0 && !r.Ended.IsZero() {
+		if r.process == process && r.Attempt == e.Attempt && r.How == 0 && !r.Ended.IsZero() {
 			r.How, r.Settled = e.Kind, time.Now()
 			b.note(m, "attempt %d %s", r.Attempt, e.Kind)
 			return
+		}
+	}
+}
+
+// unsettled returns how many attempts a process has not settled.
+func (b *Book) unsettled(process any) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range b.order {
+		for _, r := range m.Runs {
+			if r.process == process && r.How == 0 {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// over notes that a process has ended: what it has not settled is delivered again.
+func (b *Book) over(process any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range b.order {
+		for _, r := range m.Runs {
+			if r.process == process && r.How == 0 {
+				r.How, r.Settled = reprise.EventDropped, time.Now()
+				b.note(m, "attempt %d ended with its process", r.Attempt)
+			}
 		}
 	}
 }
@@ -247,30 +277,33 @@ func (b *Book) drain() {
 		return
 	}
 	b.drained = true
-	conn, err := b.l.Open("operator")
+	for _, w := range b.l.Script.Shape.Works {
+		if b.takeFailed(w) < 0 {
+			b.l.Broken(promiseQuiet, "the failed queue of %s cannot be read", w.Name)
+		}
+	}
+}
+
+// takeFailed takes everything out of the failed queue of a work. It returns how many messages these were; negative: it cannot.
+func (b *Book) takeFailed(w Work) (n int) {
+	conn, err := b.l.Open(keeperName)
 	if err != nil {
-		b.l.Broken(promiseQuiet, "the broker cannot be reached: %v", err)
-		return
+		return -1
 	}
 	defer conn.Close()
 	ch, err := conn.Channel()
 	if err != nil {
-		b.l.Broken(promiseQuiet, "no channel: %v", err)
-		return
+		return -1
 	}
-	for _, w := range b.l.Script.Shape.Works {
-		failed := findDesign(w.Design).Build(w).failed
-		for {
-			d, ok, err := ch.Get(failed, true)
-			if err != nil {
-				b.l.Broken(promiseQuiet, "get from %s: %v", failed, err)
-				return
-			}
-			if !ok {
-				break
-			}
-			b.parked(w, d)
+	for failed := findDesign(w.Design).Build(w).failed; ; n++ {
+		d, ok, err := ch.Get(failed, true)
+		if err != nil {
+			return -1
 		}
+		if !ok {
+			return n
+		}
+		b.parked(w, d)
 	}
 }
 
@@ -292,5 +325,6 @@ func (b *Book) parked(w Work, d amqp.Delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m.Parked++
+	m.Found = append(m.Found, time.Now())
 	b.note(m, "found parked, %v attempts, reason %v", d.Headers["x-reprise-attempts"], d.Headers["x-reprise-reason"])
 }

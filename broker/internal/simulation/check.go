@@ -31,6 +31,10 @@ func init() {
 		In:      "docs/guarantees.md", Check: checkRedelivered,
 	})
 	RegisterCheck(Check{
+		Promise: "a message without an id gets one at its first retry, which every attempt after that has",
+		In:      "docs/guarantees.md", Check: checkAssigned,
+	})
+	RegisterCheck(Check{
 		Promise: "a retry is never early",
 		In:      "docs/delays.md", Check: checkEarly,
 	})
@@ -118,6 +122,13 @@ func (l *Life) broke(r *Run) bool {
 	if !r.Settled.IsZero() {
 		to = r.Settled.Add(grace + l.Script.Shape.Latency)
 	}
+	if r.process == nil { // another program, which publishes and consumes on one connection: while that is blocked, acks wait
+		for _, d := range l.Disturbed(brokerName, r.Began, to, "blocked", "disk") {
+			if d.To.After(to) {
+				to = d.To.Add(grace)
+			}
+		}
+	}
 	return len(l.Disturbed(r.Who, r.Began, to)) > 0 || len(l.Disturbed(brokerName, r.Began, to, "stop", "crash", "disk")) > 0
 }
 
@@ -143,6 +154,9 @@ func checkEnd(l *Life, promise string) {
 			return
 		}
 		// A delivery that ends with its connection is counted as an attempt, also that of a message which was only fetched.
+		if d.Once && (m.MessageID == "" || m.Parked > 0 && (m.copies() > 1 || l.anyBroke(m))) {
+			return // each time that a duplicate finds the other one at work is an attempt
+		}
 		crashed := d.Counts && l.queueDisturbed(w, m.Sendings[0].Began) || d.counted(w) && l.losses(w, m.Sendings[0].Began) >= crashLimit
 		switch done := m.Plan.done(w.Attempts); {
 		case m.rejected(): // by a program that does not go by the plan
@@ -212,9 +226,17 @@ func checkRepeats(l *Life, promise string) {
 				}
 			}
 		}
-		if m.Parked > 1 && !doubled && !l.anyBroke(m) {
+		if m.Parked > 1 && !doubled && !l.anyBroke(m) && !l.takenBack(m) {
 			l.Broken(promise, "%s: parked %d times, and nothing broke: %s", w.Name, m.Parked, m.History())
 		}
+	})
+}
+
+// takenBack reports whether a message that an operator took from the failed queue can have been there again: what was settled in
+// the last moment before a crash may come again.
+func (l *Life) takenBack(m *Message) bool {
+	return slices.ContainsFunc(m.Found, func(t time.Time) bool {
+		return len(l.Disturbed(brokerName, t.Add(-time.Second), t.Add(grace), "crash", "stop", "disk")) > 0
 	})
 }
 
@@ -273,7 +295,7 @@ func checkEarly(l *Life, promise string) {
 				}
 				if before.Attempt == r.Attempt-1 && !before.Cut && !(d.Counts && l.broke(before)) {
 					at = at.Add(b.low(before.Attempt, before.Asked))
-				} else if !d.Counts {
+				} else if !d.Counts && !d.Once {
 					continue
 				}
 				if due.IsZero() || at.Before(due) {
@@ -297,7 +319,7 @@ func checkAttempts(l *Life, promise string) {
 			switch {
 			case r.Attempt > w.Attempts && !w.endless() && r.Who != rejecterName:
 				what = fmt.Sprintf("attempt %d of %d", r.Attempt, w.Attempts)
-			case r.Attempt > 1 && !seen[r.Attempt-1] && !d.Counts:
+			case r.Attempt > 1 && !seen[r.Attempt-1] && !d.Counts && !d.Once:
 				what = fmt.Sprintf("attempt %d without the one before", r.Attempt)
 			}
 			if what != "" {
@@ -322,6 +344,25 @@ func checkRedelivered(l *Life, promise string) {
 		}
 		if len(l.Disturbed(brokerName, from, to)) == 0 {
 			l.Broken(promise, "%s: %s", w.Name, m.History())
+		}
+	})
+}
+
+func checkAssigned(l *Life, promise string) {
+	l.works(func(w Work, d design, _ built, m *Message) {
+		if m.MessageID != "" || !d.Copies || w.Foreign > 0 || m.copies() > 1 || l.anyBroke(m) {
+			return
+		}
+		id := ""
+		for _, r := range m.Runs {
+			if r.Attempt == 1 {
+				continue
+			}
+			if r.MessageID == "" || id != "" && r.MessageID != id {
+				l.Broken(promise, "%s: %q, and %q before: %s", w.Name, r.MessageID, id, m.History())
+				return
+			}
+			id = r.MessageID
 		}
 	})
 }

@@ -15,6 +15,7 @@ type design struct {
 	Copies  bool // a retry is a copy: it can be there twice when something breaks
 	Counts  bool // the broker counts deliveries: one that ends with its connection is an attempt
 	Loses   bool // the original is acknowledged first: a message can be lost when something breaks
+	Once    bool // duplicates are suppressed: one that comes while the other is at work makes an attempt without its handler
 	Quorum  bool // the work queue must be a quorum queue
 	Marks   bool // what was parked has x-reprise-attempts
 	Build   func(w Work) built
@@ -43,7 +44,12 @@ func findDesign(name string) design {
 // classic returns the topology that makes a work queue a classic one.
 func classic(w Work, queue string) (t topology.Topology) {
 	if w.Classic {
-		t.Queues = []topology.Queue{{Name: queue, Args: topology.Table{"x-queue-type": "classic"}}}
+		t.Queues = append(t.Queues, topology.Queue{Name: queue, Args: topology.Table{"x-queue-type": "classic"}})
+	}
+	if w.FailedMax > 0 {
+		t.Queues = append(t.Queues, topology.Queue{Name: topology.FailedQueue(queue), Args: topology.Table{
+			"x-queue-type": "quorum", "x-max-length": w.FailedMax, "x-overflow": "reject-publish",
+		}})
 	}
 	return t
 }

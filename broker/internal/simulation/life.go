@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing/synctest"
 	"time"
+
+	"github.com/reprisemq/reprise/idempotent"
 )
 
 // A Life is a system that runs. Its methods may be called by many goroutines at once.
@@ -30,6 +32,7 @@ type Life struct {
 	mu           sync.Mutex // never held while something blocks
 	healed       bool
 	struck       map[string]int
+	stores       map[string]*idempotent.Memory // by work
 	disturbances []*Disturbance
 	broken       []Violation
 	errors       []string // logged at level error and not explained
@@ -172,6 +175,12 @@ type logHandler struct {
 	attrs string
 }
 
+// Warnings that stand for something that happened to messages.
+const (
+	overheld   = "consumer has kept a message for too long"
+	waitedLong = "waited too long to begin"
+)
+
 // Logs has all that is logged printed, also what is no error.
 var Logs bool
 
@@ -180,17 +189,20 @@ func (h *logHandler) Enabled(_ context.Context, level slog.Level) bool {
 }
 
 func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
+	if !Logs && r.Level < slog.LevelError && r.Message != overheld && r.Message != waitedLong {
+		return nil
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v %s: %s%s", h.l.Now(), h.who, r.Message, h.attrs)
 	r.Attrs(func(a slog.Attr) bool {
 		fmt.Fprintf(&b, " %s=%v", a.Key, a.Value)
 		return true
 	})
-	if r.Message == "waited too long to begin" {
+	if r.Message == waitedLong {
 		h.l.Disturb(h.who, "paused").End() // it has given back what it had fetched
 		h.l.Struck("waited too long to begin")
 	}
-	if _, peer, ok := strings.Cut(b.String(), " peer="); ok && r.Message == "consumer has kept a message for too long" {
+	if _, peer, ok := strings.Cut(b.String(), " peer="); ok && r.Message == overheld {
 		owner, _, _ := strings.Cut(peer, ":")
 		h.l.Disturb(owner, "timeout").End() // the broker takes back what the consumer has
 		h.l.Struck("consumer timeout")

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // publisherName is the owner of the publisher's connections.
@@ -89,8 +91,11 @@ func (p *publisher) Begin(l *Life) {
 	}
 	for _, w := range l.Script.Shape.Works { // as a publisher does that may start before the workers
 		c := findDesign(w.Design).Build(w).config
-		route := c.Strategy.WithDefaults().Route
-		if err := errors.Join(p.client.Declare(ctx, c.Topology), p.client.Declare(ctx, route.Topology(c.Queue))); err != nil {
+		route := c.Strategy.WithDefaults().Route.Topology(c.Queue)
+		route.Queues = slices.DeleteFunc(slices.Clone(route.Queues), func(q topology.Queue) bool {
+			return slices.ContainsFunc(c.Topology.Queues, func(own topology.Queue) bool { return own.Name == q.Name })
+		})
+		if err := errors.Join(p.client.Declare(ctx, c.Topology), p.client.Declare(ctx, route)); err != nil {
 			l.Broken(promiseWorks, "publisher: %v", err)
 		}
 	}

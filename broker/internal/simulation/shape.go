@@ -25,6 +25,7 @@ type Work struct {
 	Delays      []time.Duration
 	Workers     int // processes
 	Concurrency int
+	FailedMax   int // the failed queue takes no more; 0: no limit
 	Foreign     int // programs that do not use Reprise, on the same queue
 }
 
@@ -70,6 +71,12 @@ func drawWork(random *rand.Rand, design string) Work {
 	slices.Sort(w.Delays)
 	if d := findDesign(design); d.Quorum {
 		w.Classic = false
+	}
+	if slices.Contains([]string{"buckets", "levels", "deadletter", "requeue", "delayed"}, design) && random.IntN(4) == 0 {
+		w.FailedMax = 5 + random.IntN(30)
+	}
+	if design == onceName { // so that duplicates have time
+		w.Attempts, w.Delays[2] = 12, max(w.Delays[2], 10*time.Minute)
 	}
 	if design == "coverart" { // 0 retries would be the default
 		w.Attempts = max(2, w.Attempts)

@@ -55,9 +55,9 @@ func playSeeds(t *testing.T) {
 	switch {
 	case n > 0:
 	case testing.Short():
-		n = 4
+		n = 2
 	default:
-		n = 12
+		n = 4
 	}
 	var total Total
 	began := time.Now()

@@ -30,6 +30,7 @@ func init() {
 	designs = append(designs, design{Name: steadyName, Copies: true, Marks: true, Build: func(w Work) built {
 		b := plain(w, nil, byPolicy(w))
 		b.config.Prefetch = 2000 // more than ever wait for a confirm
+		b.config.CrashLimit = -1 // no message is handled alone
 		return b
 	}})
 	RegisterAct(Act{
@@ -89,10 +90,11 @@ func (l *Life) steadyDisturbed(from, to time.Time) bool {
 	return len(l.Disturbed(workerName(Work{Name: steadyName}, 0), from, to)) > 0 || len(l.Disturbed(brokerName, from, to, "stop", "crash", "disk")) > 0
 }
 
-// paused notes what has a worker give back messages that it has fetched and not begun.
+// paused notes what has a worker give back messages that it has fetched and not begun: it subscribes again with another prefetch
+// before and after a message that is handled alone.
 func (l *Life) paused(who string, e reprise.Event) {
 	switch {
-	case e.Kind == reprise.EventPaused, e.Kind == reprise.EventGivenBack && e.Message == nil:
+	case e.Kind == reprise.EventPaused, e.Kind == reprise.EventConsuming, e.Kind == reprise.EventGivenBack && e.Message == nil:
 		l.Disturb(who, "paused").End()
 	case e.Kind == reprise.EventInterrupted:
 		l.Disturb(who, "interrupted").End()

@@ -115,6 +115,13 @@ func (w *worker) start() error {
 	c.Concurrency = w.work.Concurrency
 	c.Handler = reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error { return w.handle(ctx, p, m) })
 	p.client = client
+	if w.design.Once {
+		once, err := l.once(w.work)
+		if err != nil {
+			return errors.Join(err, client.Close(ctx))
+		}
+		c.Middleware = []reprise.Middleware{once}
+	}
 	if p.worker, err = reprise.NewWorker(client, c); err != nil {
 		return errors.Join(err, client.Close(ctx))
 	}
@@ -136,7 +143,7 @@ func (p *process) observe(l *Life, who string, e reprise.Event) {
 	select {
 	case <-p.dead:
 	default:
-		l.Book.observe(who, e)
+		l.Book.observe(p, e)
 		l.paused(who, e)
 	}
 }
@@ -160,6 +167,7 @@ func (w *worker) outage(why string, after time.Duration, end func(*process)) {
 	w.l.Go(func() {
 		defer func() { <-w.turn }()
 		end(p)
+		w.l.Book.over(p)
 		time.Sleep(after)
 		if err := w.start(); err != nil {
 			w.l.Broken(promiseWorks, "%s cannot start: %v", w.name, err)
@@ -206,8 +214,16 @@ func (w *worker) Heal(*Life) {
 	<-w.turn
 }
 
-// Idle implements Actor: what waits is in queues.
-func (w *worker) Idle(*Life) string { return "" }
+// Idle implements Actor. A worker that acknowledges first has messages that are in no queue.
+func (w *worker) Idle(l *Life) string {
+	w.mu.Lock()
+	p := w.process
+	w.mu.Unlock()
+	if n := l.Book.unsettled(p); n > 0 {
+		return fmt.Sprintf("%s has not settled %d attempts", w.name, n)
+	}
+	return ""
+}
 
 // End implements Actor.
 func (w *worker) End(l *Life) {
@@ -226,7 +242,7 @@ func (w *worker) handle(ctx context.Context, p *process, d *reprise.Message) err
 		return errDead
 	default:
 	}
-	m, r := w.l.Book.begin(w.name, w.work.Name, d)
+	m, r := w.l.Book.begin(w.name, p, w.work.Name, d)
 	if m == nil {
 		return nil
 	}
