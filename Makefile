@@ -11,7 +11,7 @@ BASE ?=
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## see it work, in a quarter of a minute and without a broker
@@ -64,6 +64,10 @@ bench-worker: ## measure the worker library against loops written by hand; witho
 hostile: build ## attack a broker in all ways, and print what each costs (ARGS='-run tables')
 	go build -C bench -o ../bin/hostile ./cmd/hostile
 	bin/hostile $(ARGS)
+
+.PHONY: simulate-reverts
+simulate-reverts: ## bring old faults back, one at a time, and see which the simulation finds in LIVES (100) lives
+	nice -n 10 go run ./internal/tools/reverts -lives $(or $(LIVES),100) $(ARGS)
 
 .PHONY: soak-broker
 soak-broker: ## kill the broker, cut its power ROUNDS times (500), damage all its files

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// patchDir has the patches, in the tree.
+const patchDir = "broker/internal/simulation/reverts"
+
+// patch brings an old fault back.
+type patch struct {
+	name  string // of its file, without .patch
+	about string // its first paragraph
+	tests []string
+	hunks []hunk
+}
+
+// hunk replaces lines of a file. They are there once: line numbers count for nothing.
+type hunk struct {
+	file     string
+	old, new string
+}
+
+// readPatches returns the patches of a tree, in the order of their names.
+func readPatches(tree fs.FS) (all []patch, err error) {
+	names, err := fs.Glob(tree, patchDir+"/*.patch")
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("no patches in %s", patchDir)
+	}
+	for _, name := range names {
+		text, err := fs.ReadFile(tree, name)
+		if err != nil {
+			return nil, err
+		}
+		p, err := parsePatch(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		p.name = strings.TrimSuffix(filepath.Base(name), ".patch")
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// testLine is what a line of a header begins with that names a test, as go test wants it.
+const testLine = "Test: "
+
+// parsePatch reads a header, an empty line, and the output of git diff.
+func parsePatch(text string) (p patch, err error) {
+	header, diff, found := strings.Cut(text, "\n\n")
+	if !found {
+		return p, errors.New("a header and an empty line must come first")
+	}
+	var about []string
+	for line := range strings.SplitSeq(header, "\n") {
+		if test, ok := strings.CutPrefix(line, testLine); ok {
+			p.tests = append(p.tests, test)
+		} else {
+			about = append(about, line)
+		}
+	}
+	p.about = strings.Join(about, " ")
+	var file string
+	within := false // a hunk
+	for line := range strings.Lines(diff) {
+		if strings.HasPrefix(line, "diff ") {
+			file, within = "", false
+		}
+		if name, ok := strings.CutPrefix(line, "+++ b/"); ok && !within {
+			file = strings.TrimSpace(name)
+			continue
+		}
+		if strings.HasPrefix(line, "@@ ") {
+			if file == "" {
+				return p, errors.New("a hunk must follow the name of a file")
+			}
+			p.hunks, within = append(p.hunks, hunk{file: file}), true
+			continue
+		}
+		if !within {
+			continue
+		}
+		h := &p.hunks[len(p.hunks)-1]
+		switch line[0] {
+		case ' ':
+			h.old += line[1:]
+			h.new += line[1:]
+		case '-':
+			h.old += line[1:]
+		case '+':
+			h.new += line[1:]
+		}
+	}
+	switch {
+	case len(p.hunks) == 0:
+		return p, errors.New("it has no hunk")
+	case len(p.tests) == 0:
+		return p, fmt.Errorf("the header must name a test that fails (%s./package -run TestName)", testLine)
+	}
+	return p, nil
+}
+
+// apply returns the files that a patch changes, by name, as they are after it.
+func (p patch) apply(tree fs.FS) (map[string]string, error) {
+	changed := make(map[string]string)
+	for _, h := range p.hunks {
+		content, known := changed[h.file]
+		if !known {
+			text, err := fs.ReadFile(tree, h.file)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", p.name, err)
+			}
+			content = string(text)
+		}
+		if n := strings.Count("\n"+content, "\n"+h.old); n != 1 {
+			return nil, fmt.Errorf("%s: %s must have these lines once, and has them %d times; bring the patch up to date:\n%s", p.name, h.file, n, h.old)
+		}
+		changed[h.file] = strings.TrimPrefix(strings.Replace("\n"+content, "\n"+h.old, "\n"+h.new, 1), "\n")
+	}
+	return changed, nil
+}
+
+// leftOut are directories of a tree that a copy does not need.
+var leftOut = []string{".git", "bin", "node_modules", "coverage"}
+
+// copyTree copies the files of a tree.
+func copyTree(to, from string) error {
+	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		switch {
+		case e.IsDir() && slices.Contains(leftOut, e.Name()):
+			return filepath.SkipDir
+		case e.IsDir():
+			return os.MkdirAll(filepath.Join(to, name), 0o755)
+		case !e.Type().IsRegular():
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, name), content, info.Mode().Perm())
+	})
+}
