@@ -3,6 +3,7 @@ package brokertest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -132,6 +133,46 @@ func TestRoutingKeysAreCounted(t *testing.T) {
 		const onTheWire, header = 5, 16 // of each key
 		if got := nodeOf(b).Memory.Used() - without; got < messages*keys*(onTheWire+header) {
 			t.Errorf("%d bytes are counted for %d messages with %d keys each", got, messages, keys)
+		}
+	})
+}
+
+// Clients that are slow to read are nobody's loss: the fewer bytes there may be, the fewer wait for each of them.
+func TestSlowReadersAreNotClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const total, clients = 4 << 20, 30
+		b, conn := start(t, broker.Config{TotalConnectionMemoryLimit: total, Logger: slog.New(correct{t: t})})
+		good := newNeighbour(t, conn)
+		ch := channel(t, conn)
+		must(t, ch.ExchangeDeclare("all", "fanout", true, false, false, false, nil))
+		slow := make([]*raw, clients)
+		for i := range slow {
+			slow[i] = dialRaw(t, b, nil)
+			defer slow[i].conn.Close()
+			defer close(slow[i].out)
+			slow[i].say(1, &amqpwire.QueueDeclare{Queue: fmt.Sprint(i)},
+				&amqpwire.QueueBind{Queue: fmt.Sprint(i), Exchange: "all"}, &amqpwire.BasicConsume{Queue: fmt.Sprint(i), NoAck: true})
+			go io.CopyN(io.Discard, slow[i].conn, 500) // up to here, about
+		}
+		synctest.Wait()
+		for range 200 {
+			must(t, ch.Publish("all", "", false, false, amqp.Publishing{Body: make([]byte, 10_000)}))
+			good.roundTrip()
+		}
+		for _, s := range nodeOf(b).Sessions() {
+			if info := s.Info(); info.State != "running" {
+				t.Errorf("connection %s is %s", info.Name, info.State)
+			}
+		}
+		if used := nodeOf(b).Connections.Used(); used < total/2 || used > total {
+			t.Errorf("%d bytes are kept, at most %d may be", used, total)
+		}
+		for i, r := range slow {
+			go io.Copy(io.Discard, r.conn)
+			synctest.Wait()
+			if left := nodeOf(b).VHost("/").FindQueue(fmt.Sprint(i)).Stats().Ready; left != 0 {
+				t.Errorf("%d messages do not come to client %d, though it reads", left, i)
+			}
 		}
 	})
 }

@@ -103,10 +103,16 @@ func (o *outbox) add(appendTo func([]byte) []byte) {
 	last := &o.batches[len(o.batches)-1]
 	before := len(*last)
 	*last = appendTo(*last)
-	if o.size += len(*last) - before; o.size >= outboxBatch && o.size >= o.limit() {
+	o.size += len(*last) - before
+	o.measure()
+	o.count()
+}
+
+// measure finds whether the outbox is full by now. One that was not may be, since memory has become scarce.
+func (o *outbox) measure() {
+	if o.size >= outboxBatch && o.size >= o.limit() {
 		o.full.Store(true)
 	}
-	o.count()
 }
 
 // offer is write for deliveries: when the peer does not keep up, it adds nothing and returns false, and whoever offered is
@@ -114,7 +120,7 @@ func (o *outbox) add(appendTo func([]byte) []byte) {
 func (o *outbox) offer(appendTo func([]byte) []byte, by stalled) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.full.Load() {
+	if o.measure(); o.full.Load() {
 		o.stalled = append(o.stalled, by)
 		return false
 	}
