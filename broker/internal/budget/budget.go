@@ -207,5 +207,8 @@ func (s *Share) Set(n int64) {
 	s.account.Take(s.kind, change)
 }
 
+// Scarce is [Account.Scarce].
+func (s *Share) Scarce() bool { return s.account.Scarce() }
+
 // Add is Set with a difference.
 func (s *Share) Add(n int64) { s.Set(s.taken + n) }

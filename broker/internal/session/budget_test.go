@@ -7,6 +7,7 @@ import (
 
 	"github.com/reprisemq/reprise/broker/internal/alarm"
 	"github.com/reprisemq/reprise/broker/internal/budget"
+	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
@@ -52,4 +53,30 @@ func TestASessionThatIsBlockedIsClosed(t *testing.T) {
 		w.exceed()
 		_ = w.client.Close()
 	})
+}
+
+// A channel keeps room for what is unacked, but not while others need it.
+func TestRoomIsGivenUpWhileMemoryIsScarce(t *testing.T) {
+	all := budget.NewConnections(1<<20, 1<<20)
+	account := all.Open(func(budget.Excess) { t.Error("too much") })
+	u := unacked{share: account.Share(budget.Unacked)}
+	fill := func() {
+		for tag := range uint64(500) {
+			u.add(delivery{tag: tag + 1, item: new(queue.Item)})
+		}
+		if account.Used() < 500*deliverySize {
+			t.Errorf("%d bytes are counted for 500 deliveries", account.Used())
+		}
+		u.takeAll(nil)
+	}
+	fill()
+	if account.Used() == 0 {
+		t.Error("no room is kept while there is plenty")
+	}
+	other := all.Open(func(budget.Excess) { t.Error("too much") })
+	other.Take(budget.Channels, 600<<10)
+	fill()
+	if account.Used() != 0 {
+		t.Errorf("%d bytes are kept", account.Used())
+	}
 }

@@ -53,7 +53,6 @@ type outbox struct {
 	size    int      // of all of them
 	writing int      // the size of the batch that is being written
 	stalled []stalled
-	account *budget.Account
 	share   budget.Share
 	closed  bool
 	full    atomic.Bool // the peer does not keep up; to be looked at without the lock
@@ -68,14 +67,14 @@ type stalled interface{ resume() }
 
 func newOutbox(a *budget.Account) *outbox {
 	return &outbox{
-		account: a, share: a.Share(budget.Unread),
+		share:  a.Share(budget.Unread),
 		filled: make(chan struct{}, 1), taken: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
 
 // limit is how large the outbox may be.
 func (o *outbox) limit() int {
-	if o.account.Scarce() {
+	if o.share.Scarce() {
 		return outboxBatch
 	}
 	return outboxLimit

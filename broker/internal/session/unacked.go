@@ -35,8 +35,12 @@ type unacked struct {
 // deliverySize is how much memory a delivery takes, beside the message.
 const deliverySize = int64(unsafe.Sizeof(delivery{}))
 
-// unackedKeep is how much room a channel keeps that has nothing unacked.
-const unackedKeep = 1024
+// unackedKeep is how much room a channel keeps that has nothing unacked. While memory for connections is scarce, it is
+// unackedScarce.
+const (
+	unackedKeep   = 1024
+	unackedScarce = 64
+)
 
 func (u *unacked) len() int { return len(u.list) - u.from - u.holes }
 
@@ -109,7 +113,7 @@ func (u *unacked) takeRange(dst []delivery, from, to int) []delivery {
 func (u *unacked) compact() {
 	u.list = slices.DeleteFunc(u.list, settled)
 	u.from, u.holes = 0, 0
-	if len(u.list) == 0 && cap(u.list) > unackedKeep {
+	if len(u.list) == 0 && (cap(u.list) > unackedKeep || cap(u.list) > unackedScarce && u.share.Scarce()) {
 		u.free() // one burst must not keep its room for ever
 	}
 }
