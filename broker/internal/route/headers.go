@@ -58,6 +58,43 @@ func headersMatch(wanted, message Arguments) bool {
 	return all
 }
 
+// index finds arguments by their names.
+type index struct {
+	Arguments
+	values map[string]any
+}
+
+// Get implements [Arguments].
+func (i *index) Get(name string) (any, bool) {
+	v, found := i.values[name]
+	return v, found
+}
+
+// indexed returns arguments, with an index if they are many: to look each up by going through all of them takes as long as
+// the square of their number.
+func indexed(headers Arguments) Arguments {
+	if headers == nil {
+		return nil
+	}
+	if _, done := headers.(*index); done {
+		return headers
+	}
+	n := 0
+	for range headers.All() {
+		n++
+	}
+	if n <= shortList {
+		return headers
+	}
+	i := &index{headers, make(map[string]any, n)}
+	for name, value := range headers.All() {
+		if _, earlier := i.values[name]; !earlier {
+			i.values[name] = value
+		}
+	}
+	return i
+}
+
 // sameValue compares as RabbitMQ does: numbers by value whatever their width, text by its bytes, and nothing of different
 // kinds.
 func sameValue(a, b any) bool {

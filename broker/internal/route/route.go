@@ -213,35 +213,47 @@ func (t *Table[Q]) led(x *Exchange[Q], b Binding[Q]) {
 
 // Route appends the queues that a message published to x goes to, each once. It has one key, and maybe more. Where none of
 // them leads anywhere, the alternate exchange is asked.
+//
+// A message with many keys, or one to many queues, must not take more than its share of time and memory: destinations are
+// sets, and an exchange that does not look at keys is asked once.
 func (t *Table[Q]) Route(dst []Q, x *Exchange[Q], key string, headers Arguments, more ...string) []Q {
 	var buffer [8]Destination[Q]
-	found := t.match(buffer[:0], x, key, headers, more)
-	var seen []*Exchange[Q]
-	for i := 0; i < len(found); i++ { // grows while it is walked: exchanges add what they lead to
-		switch next := found[i].Exchange; {
-		case next == nil:
-			if !slices.Contains(dst, found[i].Queue) {
-				dst = append(dst, found[i].Queue)
+	matched := buffer[:0]
+	queues := set[Q]{list: dst}
+	var exchanges set[*Exchange[Q]] // that x leads to; they are asked after it, and may lead to others
+	for i, asked := 0, x; ; i++ {
+		keys := more
+		switch asked.Kind {
+		case Headers:
+			headers, keys = indexed(headers), nil
+		case Fanout:
+			keys = nil
+		}
+		anywhere := false
+		for k := range 1 + len(keys) {
+			each := key
+			if k > 0 {
+				each = keys[k-1]
 			}
-		case next != x && !slices.Contains(seen, next):
-			seen = append(seen, next)
-			found = t.match(found, next, key, headers, more)
+			matched = asked.matcher.match(matched[:0], each, headers)
+			for _, d := range matched {
+				switch anywhere = true; {
+				case d.Exchange == nil:
+					queues.add(d.Queue)
+				case d.Exchange != x:
+					exchanges.add(d.Exchange)
+				}
+			}
 		}
-	}
-	return dst
-}
-
-// match appends where x leads a message to: by its bindings or, if none matches, to its alternate exchange
-// (https://www.rabbitmq.com/docs/ae).
-func (t *Table[Q]) match(dst []Destination[Q], x *Exchange[Q], key string, headers Arguments, more []string) []Destination[Q] {
-	matched := x.matcher.match(dst, key, headers)
-	for _, k := range more {
-		matched = x.matcher.match(matched, k, headers)
-	}
-	if len(matched) == len(dst) && x.Alternate != "" {
-		if alternate := t.exchanges[x.Alternate]; alternate != nil {
-			matched = append(matched, Destination[Q]{Exchange: alternate})
+		if !anywhere && asked.Alternate != "" {
+			// https://www.rabbitmq.com/docs/ae
+			if alternate := t.exchanges[asked.Alternate]; alternate != nil && alternate != x {
+				exchanges.add(alternate)
+			}
 		}
+		if i == len(exchanges.list) {
+			return queues.list
+		}
+		asked = exchanges.list[i]
 	}
-	return matched
 }

@@ -2,7 +2,9 @@ package route
 
 import (
 	"fmt"
+	"iter"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -172,4 +174,97 @@ func TestTopicAgreesWithRegularExpressions(t *testing.T) {
 			t.Fatalf("key %q reaches %q, want %q", key, got, want)
 		}
 	})
+}
+
+// counting are arguments that count how many fields were looked at.
+type counting struct {
+	names  []string
+	looked *int
+}
+
+func (c counting) Get(name string) (any, bool) {
+	for _, each := range c.names {
+		if *c.looked++; each == name {
+			return true, true
+		}
+	}
+	return nil, false
+}
+
+func (c counting) All() iter.Seq2[string, any] {
+	return func(yield func(string, any) bool) {
+		for _, name := range c.names {
+			if *c.looked++; !yield(name, true) {
+				return
+			}
+		}
+	}
+}
+
+// A message with many headers that is held against a binding with as many does not take the square of them.
+func TestManyHeadersAreFoundByTheirNames(t *testing.T) {
+	const n = 1000
+	looked := 0
+	wanted, message := counting{looked: &looked}, counting{looked: &looked}
+	for i := range n {
+		wanted.names = append(wanted.names, fmt.Sprint("w", i))
+		message.names = append(message.names, fmt.Sprint("m", i))
+	}
+	message.names = append(message.names, fmt.Sprint("w", n-1))
+	table := NewTable[string]()
+	x := table.Add(Exchange[string]{Name: "x", Kind: Headers})
+	table.Bind(x, Binding[string]{Destination: toQueue("any"), Arguments: anyOf{wanted}})
+	looked = 0
+	if got := table.Route(nil, x, "", message, "a", "b"); len(got) != 1 {
+		t.Errorf("reaches %q", got)
+	}
+	if looked > 10*n {
+		t.Errorf("%d fields were looked at", looked)
+	}
+}
+
+// anyOf are arguments of a binding that asks for any of them.
+type anyOf struct{ counting }
+
+func (a anyOf) Get(name string) (any, bool) {
+	if name == "x-match" {
+		return matchAny, true
+	}
+	return a.counting.Get(name)
+}
+
+// Each key of a message may lead to all queues. They are remembered once.
+func TestManyKeysToManyQueuesTakeLittleMemory(t *testing.T) {
+	const n = 1000
+	for _, kind := range []Kind{Fanout, Topic} {
+		table := NewTable[string]()
+		x := table.Add(Exchange[string]{Name: "x", Kind: kind})
+		var keys []string
+		for i := range n {
+			table.Bind(x, Binding[string]{Destination: toQueue(fmt.Sprint(i)), Key: "#"})
+			keys = append(keys, fmt.Sprint(i))
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		found := table.Route(nil, x, "k", nil, keys...)
+		runtime.ReadMemStats(&after)
+		slices.Sort(found)
+		if len(slices.Compact(found)) != n || len(found) != n {
+			t.Errorf("%s: reaches %d queues, want each of %d once", kind, len(found), n)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > 2<<20 {
+			t.Errorf("%s: %d bytes were allocated", kind, got)
+		}
+	}
+}
+
+func BenchmarkFanoutTo10000(b *testing.B) {
+	table := NewTable[string]()
+	x := table.Add(Exchange[string]{Name: "x", Kind: Fanout})
+	for i := range 10_000 {
+		table.Bind(x, Binding[string]{Destination: toQueue(fmt.Sprint(i))})
+	}
+	for b.Loop() {
+		table.Route(nil, x, "k", nil)
+	}
 }

@@ -1,9 +1,6 @@
 package route
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // topic matches dotted words: in a binding key "*" stands for exactly one word and "#" for any number of them, none
 // included (https://www.rabbitmq.com/docs/exchanges#topic).
@@ -89,37 +86,10 @@ func (m *topic[Q]) match(dst []Destination[Q], key string, _ Arguments) []Destin
 }
 
 // nodeSet is a set of nodes in the order they were reached.
-type nodeSet[Q comparable] struct {
-	list []*topicNode[Q]
-	seen map[*topicNode[Q]]struct{} // nil while the list is short
-}
-
-const shortList = 16
+type nodeSet[Q comparable] struct{ set[*topicNode[Q]] }
 
 // enter adds a node, if there is one, and, since "#" may stand for no word at all, the "#" below it.
 func (s *nodeSet[Q]) enter(n *topicNode[Q]) {
 	for ; n != nil && s.add(n); n = n.next["#"] {
 	}
-}
-
-func (s *nodeSet[Q]) add(n *topicNode[Q]) bool {
-	if s.seen == nil {
-		if slices.Contains(s.list, n) {
-			return false
-		}
-		if len(s.list) == shortList {
-			s.seen = make(map[*topicNode[Q]]struct{})
-			for _, each := range s.list {
-				s.seen[each] = struct{}{}
-			}
-		}
-	}
-	if s.seen != nil {
-		if _, found := s.seen[n]; found {
-			return false
-		}
-		s.seen[n] = struct{}{}
-	}
-	s.list = append(s.list, n)
-	return true
 }
