@@ -96,6 +96,7 @@ func readTable(d *json.Decoder, depth int) (amqpwire.Table, error) {
 		return nil, badRequest("arguments are nested too deep")
 	}
 	var t amqpwire.Table
+	places := make(map[string]int)
 	for d.More() {
 		name, err := d.Token()
 		if err != nil {
@@ -105,7 +106,12 @@ func readTable(d *json.Decoder, depth int) (amqpwire.Table, error) {
 		if err != nil {
 			return nil, err
 		}
-		t = t.Set(name.(string), value)
+		if i, twice := places[name.(string)]; twice {
+			t[i].Value = value
+			continue
+		}
+		places[name.(string)] = len(t)
+		t = append(t, amqpwire.Field{Name: name.(string), Value: value})
 	}
 	_, err := d.Token()
 	return t, err

@@ -195,3 +195,29 @@ func TestRatesOfDeletedQueuesAreForgotten(t *testing.T) {
 		}
 	})
 }
+
+// Arguments are read in the time and memory of their text, not of its square.
+func TestManyArgumentsTakeLittleMemory(t *testing.T) {
+	_, call := handler(t, broker.Config{})
+	const n = 5000
+	var args []string
+	for i := range n {
+		args = append(args, fmt.Sprintf(`"a%d":%d`, i, i))
+	}
+	body := `{"arguments":{` + strings.Join(append(args, `"a0":"again"`), ",") + `}}`
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	w := call("PUT", "/api/queues/%2F/q", body)
+	runtime.ReadMemStats(&after)
+	if w.Code != http.StatusCreated {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	if got, most := after.TotalAlloc-before.TotalAlloc, uint64(100*len(body)); got > most {
+		t.Errorf("%d bytes were allocated for %d of text, want %d at the most", got, len(body), most)
+	}
+	var q struct{ Arguments map[string]any }
+	must(t, json.Unmarshal(call("GET", "/api/queues/%2F/q", "").Body.Bytes(), &q))
+	if len(q.Arguments) != n+1 || q.Arguments["a0"] != "again" || q.Arguments["a7"] != 7.0 {
+		t.Errorf("%d arguments, a0 is %v and a7 %v", len(q.Arguments), q.Arguments["a0"], q.Arguments["a7"])
+	}
+}
