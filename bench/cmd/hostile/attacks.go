@@ -43,7 +43,10 @@ var attacks = []attack{
 	{name: "basic.get without reading", prepare: prefill("got", 1000, 100_000), run: gets},
 	{name: "publishing until the memory alarm", blocks: true, prepare: prefill("backlog", 20_000, 100), run: alarm},
 	{name: "empty messages until the memory alarm", blocks: true, prepare: declare("heap"), run: heap(publish(1, "heap", nil))},
-	{name: "messages with 25,000 headers, until the memory alarm", blocks: true, prepare: declare("heap"), run: heap(headers())},
+	{name: "messages with 25,000 headers, until the memory alarm", blocks: true, prepare: declare("heap"), run: heap(message(&amqpwire.BasicPublish{RoutingKey: "heap"}, repeated()))},
+	{name: "a fanout to 10,000 queues", prepare: fannedOut, run: routed(&amqpwire.BasicPublish{Exchange: "amq.fanout"}, nil)},
+	{name: "13,000 headers against a binding of 13,000", prepare: headed, run: routed(&amqpwire.BasicPublish{Exchange: "amq.headers"}, many('a'))},
+	{name: "10,000 keys in CC to 1,000 queues", prepare: topics, run: routed(&amqpwire.BasicPublish{Exchange: "amq.topic"}, keys())},
 	{name: "10,000 idle connections", run: idle},
 	{name: "5,000 handshakes, never finished", lasts: 15 * time.Second, run: silent},
 	{name: "connections opened and closed", run: churn},
@@ -323,18 +326,6 @@ func heap(message []byte) func(context.Context, *target) string {
 		}
 		return t.after("not stopped")
 	}
-}
-
-// headers is a message with as many headers as fit into a frame.
-func headers() []byte {
-	var table amqpwire.Table
-	for i := range 25_000 {
-		table = append(table, amqpwire.Field{Name: string(rune('a' + i%26)), Value: true})
-	}
-	p := amqpwire.Properties{Flags: amqpwire.PropHeaders, Headers: table}
-	encoded, _ := p.Append(nil) // there is a field for each value
-	b, _ := amqpwire.AppendMethodFrame(nil, 1, &amqpwire.BasicPublish{RoutingKey: "heap"})
-	return amqpwire.AppendHeaderFrame(b, 1, 60, 0, encoded)
 }
 
 // work consumes and acknowledges a hundred messages a second.
