@@ -50,7 +50,9 @@ func (a *Archive) commit(ctx context.Context, long bool, f func(*tx) error) erro
 		}
 		return f(tx)
 	})
-	a.refused.Store(errors.Is(err, ErrUnavailable))
+	if !errors.Is(err, context.Canceled) { // that says nothing of the database
+		a.refused.Store(errors.Is(err, ErrUnavailable))
+	}
 	if err == nil {
 		a.commits.Store(commits)
 	}

@@ -152,6 +152,32 @@ func TestAFileThatBecomesReadOnly(t *testing.T) {
 	testAccident(t, db, nil, accident{happens: mode("ro"), repaired: mode("rwc"), says: "attempt to write a readonly database"})
 }
 
+// A change that its caller has cancelled says nothing of the database.
+func TestACancelledChangeLeavesAnArchiveUnhealthy(t *testing.T) {
+	file := &reopened{path: filepath.Join(t.TempDir(), "test.db")}
+	db := database{sql.OpenDB(file), failed.SQLite, new(atomic.Int64)}
+	t.Cleanup(func() { db.Close() })
+	mode := "rwc"
+	file.mode.Store(&mode)
+	a := db.open(t)
+	readOnly := "ro"
+	file.mode.Store(&readOnly)
+	db.SetMaxIdleConns(0)
+	if err := arrive(t.Context(), a); !errors.Is(err, failed.ErrUnavailable) {
+		t.Fatalf("added: %v", err)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 { // it can be cancelled before the database is asked, too
+		if err := arrive(cancelled, a); !errors.Is(err, context.Canceled) {
+			t.Fatalf("added although cancelled: %v", err)
+		}
+	}
+	if err := a.Healthy(t.Context()); !errors.Is(err, failed.ErrUnavailable) {
+		t.Errorf("healthy: %v", err)
+	}
+}
+
 // reopened opens a file in one mode or another.
 type reopened struct {
 	path string
