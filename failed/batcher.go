@@ -150,11 +150,14 @@ func (b *batcher) run(ctx context.Context) {
 			b.await(ctx, next)
 			continue
 		}
-		err := b.put(ctx, batch)
+		err, refused := b.put(ctx, batch), false
+		if err != nil && len(batch) == 1 {
+			refused, err = b.putAfterOther(ctx, batch[0], err)
+		}
 		switch {
 		case err == nil:
 			size = min(2*size, b.most)
-		case len(batch) == 1 && b.refuses(ctx, batch[0]):
+		case refused:
 			b.refuse(batch[0], err)
 			size = b.most
 			continue
@@ -306,10 +309,11 @@ func (b *batcher) tellSettled(ctx context.Context) error {
 	return err
 }
 
-// refuses reports whether the store takes other messages, but not this one.
-func (b *batcher) refuses(ctx context.Context, e *entry) bool {
+// putAfterOther stores a message, for which the store has returned an error, after another one. It
+// reports whether the store takes the other message and refuses this one, and the error that is left.
+func (b *batcher) putAfterOther(ctx context.Context, e *entry, err error) (refused bool, left error) {
 	if !e.again.IsZero() {
-		return true // as before
+		return true, err // as before
 	}
 	b.mu.Lock()
 	var other *entry
@@ -323,7 +327,11 @@ func (b *batcher) refuses(ctx context.Context, e *entry) bool {
 		}
 	}
 	b.mu.Unlock()
-	return other != nil && b.put(ctx, []*entry{other}) == nil && b.put(ctx, []*entry{e}) != nil
+	if other == nil || b.put(ctx, []*entry{other}) != nil {
+		return false, err
+	}
+	err = b.put(ctx, []*entry{e})
+	return err != nil, err
 }
 
 // refuse leaves a message alone for a while.

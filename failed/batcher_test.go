@@ -101,6 +101,34 @@ func TestNothingIsLostWhileTheStoreIsDown(t *testing.T) {
 	}
 }
 
+// A store that recovers while it is found out whether it refuses a message is available again.
+func TestAStoreThatRecoversBetweenTwoMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newMemory()
+		failures := 2
+		a.failing(func(string) error {
+			if failures--; failures >= 0 {
+				return errDown
+			}
+			return nil
+		}, nil)
+		var told error
+		b := newBatcher(a, 8, slog.New(slog.DiscardHandler))
+		b.tell = func(err error) { told = err }
+		k := &taker{batcher: b, stop: b.start(t.Context())}
+		defer k.stop()
+		first := k.give(t.Context(), "first", false, nil)
+		second := k.give(t.Context(), "second", false, nil)
+		time.Sleep(time.Hour)
+		must(t, <-first)
+		must(t, <-second)
+		synctest.Wait()
+		if told != nil {
+			t.Errorf("all is stored, and the store is reported as %v", told)
+		}
+	})
+}
+
 // A message that the store does not take holds up no other, is tried again, and is
 // given back at the end.
 func TestWhatCannotBeStoredHoldsUpNobody(t *testing.T) {
