@@ -163,3 +163,40 @@ func TestOneThatWaitsRecovers(t *testing.T) {
 		}
 	})
 }
+
+// What cannot be stored is no longer said of messages that went back to their queue with a connection.
+func TestAnIngestWithoutMessagesRecovers(t *testing.T) {
+	t.Parallel()
+	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
+		b.Declare(t, topology.Buckets{}.Topology("orders"))
+		archive := &away{memory: newMemory()}
+		in, err := newIngest(b.Client(t, nil), archive, IngestConfig{Queues: []string{"orders.failed"}})
+		must(t, err)
+		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+		ended := make(chan error, 1)
+		go func() { ended <- in.Run(ctx) }()
+		t.Cleanup(func() {
+			stop()
+			must(t, <-ended)
+		})
+		synctest.Wait() // it consumes
+		archive.is.Store(true)
+		b.Publish(t, &reprise.Message{RoutingKey: "orders.failed"})
+		time.Sleep(time.Minute)
+		if in.Healthy() == nil {
+			t.Error("healthy without an archive")
+		}
+		b.Refuse(time.Hour)
+		b.Cut()
+		archive.is.Store(false)
+		time.Sleep(time.Minute)
+		if err := in.Healthy(); err != nil {
+			t.Errorf("a minute later: %v", err)
+		}
+		b.Refuse(-1)
+		b.Drain(t)
+		if n := len(archive.bodies()); n != 1 {
+			t.Errorf("%d messages in the archive", n)
+		}
+	})
+}

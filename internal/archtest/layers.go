@@ -49,7 +49,7 @@ var TestPackages = []string{
 	"broker/internal/chaos/...",
 	"broker/internal/managementtest",
 	"broker/internal/nodetest",
-	"broker/internal/simulation",
+	"broker/internal/simulation/...",
 	"broker/internal/vhosttest",
 	"internal/archtest",
 	"internal/backofftest",

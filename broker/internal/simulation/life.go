@@ -289,7 +289,10 @@ const promiseQuiet = "each message is done or parked in the end: nothing waits f
 
 // quiet waits until nothing is on its way.
 func (l *Life) quiet() bool {
-	step, quiet := quietLook, 0
+	step, quiet, within := quietLook, 0, quietWithin
+	if l.Script.Shape.Archive != nil {
+		within = 12 * time.Hour // the longest fault of a database lasts 5 h, and idle processes cost real time
+	}
 	for began := time.Now(); ; time.Sleep(step) {
 		synctest.Wait()
 		busy := l.busy()
@@ -298,8 +301,8 @@ func (l *Life) quiet() bool {
 		} else if quiet++; quiet == 2 { // and nothing has moved in between
 			return true
 		}
-		if time.Since(began) > quietWithin {
-			l.Broken(promiseQuiet, "not quiet after %v:\n\t%s", quietWithin, strings.Join(busy, "\n\t"))
+		if time.Since(began) > within {
+			l.Broken(promiseQuiet, "not quiet after %v:\n\t%s", within, strings.Join(busy, "\n\t"))
 			return false
 		}
 		step = min(10*time.Minute, step+step/8)

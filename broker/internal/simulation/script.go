@@ -135,6 +135,9 @@ type Act struct {
 	// that are written by hand, and from other acts' Draw.
 	Weight int
 
+	// Fits reports whether the act is drawn for a shape. Default: for all.
+	Fits func(Shape) bool
+
 	// Draw returns the steps of one occurrence, with times between 0 and the horizon of the shape; none: the act does not
 	// fit the shape. At, Act and Seed are filled in if they are zero. Default: one step without arguments.
 	Draw func(random *rand.Rand, shape Shape) []Step
@@ -168,6 +171,9 @@ func Acts() []Act {
 func Draw(seed uint64) Script {
 	random := rand.New(rand.NewPCG(seed, 0))
 	s := Script{Seed: seed, Shape: drawShape(random)}
+	if seed%archiveEvery == 0 {
+		drawArchive(random, &s.Shape)
+	}
 	s.Steps = drawSteps(random, s.Shape)
 	return s
 }
@@ -175,6 +181,9 @@ func Draw(seed uint64) Script {
 func drawSteps(random *rand.Rand, shape Shape) (steps []Step) {
 	var drawn []Act // each as often as its weight
 	for _, a := range Acts() {
+		if a.Fits != nil && !a.Fits(shape) {
+			continue
+		}
 		for range a.Weight {
 			drawn = append(drawn, a)
 		}

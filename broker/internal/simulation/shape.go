@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/reprisemq/reprise/broker/internal/simulation/archive"
 )
 
 // Shape is what a system consists of.
@@ -14,6 +16,7 @@ type Shape struct {
 	Latency time.Duration // of each direction of a connection
 	Sync    time.Duration // how long an fsync takes
 	Works   []Work
+	Archive *archive.Options // nil: failed messages stay in their queues
 }
 
 // Work is a work queue with its workers.

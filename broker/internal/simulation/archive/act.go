@@ -1,0 +1,222 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// discarded is what people have dropped, by the reason that they gave, which is another one each time.
+type discarded struct {
+	epoch int
+	actor string
+	n     int64 // as the audit log has to have it
+}
+
+// begun is a replay that somebody has begun.
+type begun struct {
+	actor       string
+	total       int64
+	messages    map[failed.ID]bool // of which the act was
+	interrupted int                // how often a crash or a lost connection may have repeated some
+	cancelled   bool
+	over        bool // it has ended, as far as is known
+}
+
+// intent is what somebody wants to do.
+type intent struct {
+	verb    string // discard, restore or replay
+	from    failed.State
+	selects func(Row) bool // what the page, the search or the command said
+	words   []string       // which have to be on the page that asks
+	actor   string
+	reason  string // of a discard
+	wait    time.Duration
+}
+
+// act does something on a console, and holds what changed against what was announced. Do returns
+// how many messages were announced and how the act ended.
+func (s *System) act(i *intent, do func(b *Browser) (announced int64, end ending)) {
+	p := s.someConsole()
+	if p == nil || !s.untouched() {
+		return
+	}
+	epoch := s.epochNow()
+	b := &Browser{Console: p, Actor: i.actor, Slow: func(request string, took time.Duration) {
+		s.fail(promiseSoon, "%s took %v", request, took)
+	}}
+	announced, end := do(b)
+	if end.before != nil {
+		defer func() { <-s.acting }()
+	}
+	if end.before == nil {
+		if end.problem != "" {
+			s.fail(promiseAnnounced, "%s: %s", i.verb, end.problem)
+		}
+		return // nothing was to be done, or the console could not say what
+	}
+	after, err := s.Rows()
+	if err != nil || s.epochNow() != epoch || !s.untouched() {
+		return
+	}
+	s.strike("act: " + i.verb + end.outcome())
+	s.judge(*i, announced, end, after, epoch)
+}
+
+// ending is how an act ended.
+type ending struct {
+	before  map[failed.ID]Row // just before it was confirmed; nil: it was not
+	status  int               // of the page
+	replay  failed.ReplayID   // which was begun
+	n       int64             // as the page said afterwards; -1: it did not
+	err     error             // of the Go API
+	problem string            // what the page had to have and has not
+}
+
+func (e ending) outcome() string {
+	switch {
+	case e.status >= 500 || errors.Is(e.err, failed.ErrUnavailable):
+		return ", no answer"
+	case e.status == http.StatusConflict || errors.Is(e.err, failed.ErrState):
+		return ", refused"
+	}
+	return ""
+}
+
+// judge holds what changed against what was announced.
+func (s *System) judge(i intent, announced int64, e ending, after map[failed.ID]Row, epoch int) {
+	complain := func(format string, args ...any) {
+		s.fail(promiseAnnounced, "%s by %s (%d announced, status %d, %v): %s", i.verb, i.actor, announced, e.status, e.err, fmt.Sprintf(format, args...))
+	}
+	if e.problem != "" {
+		complain("%s", e.problem)
+	}
+	changed := map[failed.ID]bool{}
+	for id, row := range after {
+		was, known := e.before[id]
+		switch i.verb {
+		case "discard":
+			if row.State == failed.Discarded && row.Discarded == i.reason {
+				changed[id] = true
+			}
+		case "restore":
+			if known && was.State == failed.Discarded && row.State != failed.Discarded {
+				changed[id] = true
+			}
+		case "replay":
+			if e.replay != 0 && row.ReplayedBy == e.replay {
+				changed[id] = true
+			}
+		}
+	}
+	expected, newcomers := map[failed.ID]bool{}, int64(0)
+	for id, row := range e.before {
+		if row.State == i.from && i.selects(row) {
+			expected[id] = true
+		}
+	}
+	for id, row := range after {
+		if _, known := e.before[id]; !known && i.selects(row) {
+			newcomers++
+		}
+	}
+	for id := range changed {
+		row := after[id]
+		if was, known := e.before[id]; known && was.State != i.from || !i.selects(row) {
+			complain("message %d of %s (%q) was changed, which was not selected", id, row.Queue, row.Error)
+			return
+		}
+	}
+	n := int64(len(changed))
+	if n > announced {
+		complain("%d messages were changed", n)
+	}
+	accepted := e.status == http.StatusOK && e.err == nil
+	switch {
+	case e.status >= 500, errors.Is(e.err, failed.ErrUnavailable):
+		if n > 0 && int64(len(expected)) > n { // whether it was done nobody knows: all or nothing
+			complain("%d of %d messages were changed", n, len(expected))
+		}
+		s.acted(i, e, epoch, n, changed)
+		return
+	case !accepted && n > 0:
+		complain("it was refused, and %d messages were changed", n)
+	case !accepted && int64(len(expected))+newcomers <= announced && len(expected) > 0:
+		complain("it was refused with %d messages selected", len(expected))
+	case accepted && i.verb != "replay":
+		for id := range expected {
+			if !changed[id] {
+				complain("message %d of %s (%q) was selected, and not changed", id, after[id].Queue, after[id].Error)
+				return
+			}
+		}
+		if e.n >= 0 && e.n != n {
+			complain("the page says %d afterwards, and %d messages were changed", e.n, n)
+		}
+	case accepted:
+		r, err := s.replayOf(e.replay)
+		if err != nil {
+			return
+		}
+		// A replay that has ended already has let go of what it did not send.
+		if r.State == failed.ReplayRunning && r.Refused == 0 && n != r.Total || r.Total > announced ||
+			r.Total < int64(len(expected)) || r.Total > int64(len(expected))+newcomers {
+			complain("the replay has %d messages, %d are marked with it, %d were selected", r.Total, n, len(expected))
+		}
+		n = r.Total
+		if r.State != failed.ReplayRunning {
+			maps.Copy(changed, expected)
+		}
+	}
+	if accepted {
+		s.acted(i, e, epoch, n, changed)
+	}
+}
+
+// acted notes an act for the checks at the end.
+func (s *System) acted(i intent, e ending, epoch int, n int64, changed map[failed.ID]bool) {
+	s.note("%s: %s, %d messages, status %d", i.actor, i.verb, n, e.status)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case i.verb == "discard" && n > 0:
+		s.reasons[i.reason] = discarded{epoch, i.actor, n}
+	case i.verb == "replay" && e.replay != 0:
+		s.replays[epochReplay{epoch, e.replay}] = &begun{actor: i.actor, total: n, messages: changed}
+	}
+}
+
+func (s *System) replayOf(id failed.ReplayID) (*failed.Replay, error) {
+	a, err := s.look()
+	if err != nil {
+		return nil, err
+	}
+	return a.Replay(context.Background(), id)
+}
+
+func (s *System) epochNow() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.epoch
+}
+
+// someConsole returns a process that runs: with two, the one or the other.
+func (s *System) someConsole() *Process {
+	all := s.processes()
+	if len(all) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	s.turn++
+	p := all[s.turn%len(all)]
+	s.mu.Unlock()
+	if p.Archive() == nil {
+		return nil
+	}
+	return p
+}

@@ -1,0 +1,362 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/ledger"
+)
+
+// More promises.
+const (
+	promiseQuiet   = "goes on by itself: in the end, nothing waits in a queue, and no replay is under way"
+	promiseOnceID  = "Middleware: once, unless the process dies between the effect and the note that it is done"
+	promiseTx      = "Tx: exactly once: the effect and the memory of it are one transaction"
+	promiseKey     = "The key is the message id … No other id can take the place of the publisher's"
+	promiseParked  = "A message without an id is parked … It has an id in the failed queue, so that it is handled, once, when it is sent back from there"
+	promiseBalance = "was there + published = done + ready + unacked + waiting + failed + replayed + discarded + removed"
+	promiseEnds    = "an archive goes on by itself; it ends when it is told to"
+)
+
+// Heal ends all faults, and starts what does not run.
+func (s *System) Heal() {
+	s.mu.Lock()
+	s.ending = true
+	clear(s.down)
+	s.mu.Unlock()
+	for _, p := range s.processes() {
+		p.Database.Heal()
+	}
+}
+
+// Busy says what still is to happen; "": nothing.
+func (s *System) Busy() string {
+	s.mu.Lock()
+	pending, losing, away := s.pending, s.losing, s.away != ""
+	s.mu.Unlock()
+	switch {
+	case pending > 0:
+		return fmt.Sprintf("%d things are to happen", pending)
+	case losing || away:
+		return "the file is not where it belongs"
+	}
+	all := s.processes()
+	if len(all) == 0 || s.Second && len(all) < 2 {
+		return "a process does not run"
+	}
+	for _, p := range all {
+		select {
+		case <-p.ended:
+			s.fail(promiseEnds, "%s has ended: %v", p.Name, p.err)
+			return ""
+		default:
+		}
+		if err := p.Ready(); err != nil {
+			return fmt.Sprintf("%s is not ready: %v", p.Name, err)
+		}
+	}
+	running, err := all[0].Archive().Running(context.Background())
+	if err != nil || len(running) > 0 {
+		return fmt.Sprintf("%d replays are under way (%v)", len(running), err)
+	}
+	return ""
+}
+
+// Check holds the promises against what is left of a system that is quiet.
+func (s *System) Check() {
+	a, err := s.look()
+	if err != nil {
+		s.fail("simulation", "opening the archive: %v", err)
+		return
+	}
+	all, err := rowsOf(a)
+	if err != nil {
+		s.fail("simulation", "reading the archive: %v", err)
+		return
+	}
+	mails, err := s.effectsOfMails()
+	if err != nil {
+		s.fail("simulation", "reading the effects: %v", err)
+		return
+	}
+	s.checkNothingLost(all, mails)
+	s.checkContents(all)
+	s.checkEffects(mails)
+	s.checkActs(all)
+	s.checkReplays(all)
+	s.checkLedger()
+}
+
+func (s *System) checkNothingLost(all map[failed.ID]Row, mails map[int]int) {
+	has, copies := map[int]bool{}, map[int]int{}
+	for _, r := range all {
+		if !r.known {
+			s.fail(promiseExactly, "message %d has the body %q, which nobody has published", r.ID, r.Body)
+			continue
+		}
+		copies[r.Order.N]++
+		has[r.Order.N] = has[r.Order.N] || r.open()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.sent {
+		done := s.effects[m.N] > 0 || mails[m.N] > 0
+		if !done && !has[m.N] && s.gone[m.N] == "" {
+			s.failLocked(promiseStored, "message %d of %s is not done, and neither in a queue nor in the archive", m.N, m.Queue)
+		}
+		if copies[m.N] > s.parked[m.N] {
+			s.failLocked(promiseOnce, "message %d of %s is in the archive %d times, and was parked %d times", m.N, m.Queue, copies[m.N], s.parked[m.N])
+		}
+	}
+}
+
+func (s *System) checkContents(all map[failed.ID]Row) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sent := map[int]*Sent{}
+	for _, m := range s.sent {
+		sent[m.N] = m
+	}
+	for _, r := range all {
+		m := sent[r.Order.N]
+		if m == nil || !r.known {
+			continue
+		}
+		if r.Queue != m.Queue {
+			s.failLocked("Back to the work queue that it failed in", "message %d of %s is archived as one of %s", m.N, m.Queue, r.Queue)
+		}
+		if r.Back == 0 && string(r.Body) != string(m.Body) {
+			s.failLocked(promiseExactly, "message %d is %q in the archive, and was %q", m.N, r.Body, m.Body)
+		}
+		if s.Foreign && m.Queue == Covers {
+			continue // the program of the design keeps the body alone
+		}
+		p := r.Properties
+		if m.MessageID != "" && p.MessageID != m.MessageID || p.ContentType != "application/json" || p.Type != m.Class || p.CorrelationID != "c"+m.MessageID {
+			s.failLocked(promiseExactly, "message %d has the properties %+v", m.N, p)
+		}
+		if r.Headers["tenant"] != tenant(m.N) || r.Headers["price"] != int32(m.N) {
+			s.failLocked(promiseExactly, "message %d has the headers %v", m.N, r.Headers)
+		}
+	}
+}
+
+func (s *System) checkEffects(mails map[int]int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	calm := len(s.disturbed()) == 0
+	for _, m := range s.sent {
+		if m.MessageID == "" && !calm {
+			continue // if an attempt is cut short, the message comes again and is given another id
+		}
+		switch m.Queue {
+		case Orders:
+			if n := s.effects[m.N]; n > 1+s.doubled[m.N] {
+				s.failLocked(promiseOnceID, "the effect of message %d has happened %d times; the process has died %d times in the middle of it", m.N, n, s.doubled[m.N])
+			}
+		case Mails:
+			if n := mails[m.N]; n > 1 {
+				s.failLocked(promiseTx, "the effect of message %d has happened %d times", m.N, n)
+			}
+		}
+		keys := s.keys[m.N]
+		if m.MessageID == "" && len(keys) > 1 {
+			s.failLocked(promiseParked, "the handlers of message %d, which came without an id, were shown the ids %q", m.N, slices.Sorted(maps.Keys(keys)))
+		}
+		if m.MessageID != "" && len(keys) > 0 && (len(keys) > 1 || !keys[m.MessageID]) {
+			s.failLocked(promiseKey, "the handlers of message %d were shown the ids %q", m.N, slices.Sorted(maps.Keys(keys)))
+		}
+	}
+}
+
+// checkActs holds the audit log against what people did.
+func (s *System) checkActs(all map[failed.ID]Row) {
+	acts, err := s.auditLog()
+	if err != nil {
+		s.fail("simulation", "reading the audit log: %v", err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	logged, restored := map[string]int64{}, 0
+	for _, a := range acts {
+		reason, _ := a.Details["reason"].(string)
+		n, _ := a.Details["messages"].(float64)
+		switch a.Verb {
+		case "discard":
+			if _, twice := logged[reason]; twice {
+				s.failLocked(promiseAudit, "the audit log has the discard for %q twice", reason)
+			}
+			logged[reason] = int64(n)
+			did, found := s.reasons[reason]
+			if (!found || did.epoch != s.epoch || string(a.Actor) != did.actor || did.n != int64(n)) && s.epoch == 0 {
+				s.failLocked(promiseAudit, "the audit log has a discard of %v messages by %s for %q; what was done is %+v", n, a.Actor, reason, did)
+			}
+		case "restore":
+			restored++
+		case "replay":
+			var id failed.ReplayID
+			_, _ = fmt.Sscanf(a.Subject, "replay/%d", &id)
+			did := s.replays[epochReplay{s.epoch, id}]
+			if s.epoch == 0 && did != nil && (did.actor != string(a.Actor) || did.total != int64(n)) {
+				s.failLocked(promiseAudit, "the audit log has a replay of %v messages by %s; what was begun is %+v", n, a.Actor, did)
+			}
+		}
+	}
+	for reason, did := range s.reasons {
+		if _, found := logged[reason]; !found && did.epoch == s.epoch && did.n > 0 {
+			s.failLocked(promiseAudit, "%d messages were discarded for %q by %s, and the audit log does not have that", did.n, reason, did.actor)
+		}
+	}
+	for id, r := range all {
+		if r.State == failed.Discarded && s.epoch == 0 {
+			if _, found := s.reasons[r.Discarded]; !found {
+				s.failLocked(promiseAudit, "message %d is discarded for %q, which nobody has done", id, r.Discarded)
+			}
+		}
+	}
+}
+
+func (s *System) auditLog() (all []failed.Act, err error) {
+	a, err := s.look()
+	if err != nil {
+		return nil, err
+	}
+	for page := (failed.Page{Size: 1000}); ; {
+		acts, next, err := a.Acts(context.Background(), page)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, acts...)
+		if page.After = next; next == "" {
+			return all, nil
+		}
+	}
+}
+
+func (s *System) checkReplays(all map[failed.ID]Row) {
+	a, err := s.look()
+	if err != nil {
+		return
+	}
+	replays, _, err := a.Replays(context.Background(), failed.Page{Size: 1000})
+	if err != nil {
+		s.fail("simulation", "reading the replays: %v", err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range replays {
+		switch r.State {
+		case failed.ReplayDone, failed.ReplayCancelled, failed.ReplayStopped:
+		default:
+			s.failLocked(promiseStates, "replay %d is %s in the end", r.ID, r.State)
+		}
+		if r.State == failed.ReplayDone && r.Left() != 0 {
+			s.failLocked(promiseReplay, "replay %d is done, and %d of %d messages were not sent", r.ID, r.Left(), r.Total)
+		}
+		did := s.replays[epochReplay{s.epoch, r.ID}]
+		if did == nil {
+			continue // it is of a backup, or nobody knows whether it was begun
+		}
+		var times, distinct int64
+		for key, n := range s.written {
+			if key.epoch != s.epoch || key.replay != r.ID {
+				continue
+			}
+			times += int64(n)
+			distinct++
+			if !did.messages[key.id] && int64(len(did.messages)) == did.total {
+				s.failLocked(promiseReplay, "replay %d has sent message %d, which it was not begun for", r.ID, key.id)
+			}
+		}
+		if distinct < r.Sent {
+			s.failLocked(promiseReplay, "replay %d says that %d messages were sent, and %d were", r.ID, r.Sent, distinct)
+		}
+		interrupted := did.interrupted + s.Disturbances(r.Begun.Add(-time.Minute), r.Ended.Add(time.Minute))
+		if extra := times - r.Sent; extra > int64(batch*interrupted) {
+			promise := promiseTwice
+			if interrupted == 0 {
+				promise = promiseNoRepeat
+			}
+			s.failLocked(promise, "replay %d (%s: %s) was interrupted %d times, has sent %d messages %d times, and notes %d as sent", r.ID, r.State, r.Why, interrupted, distinct, times, r.Sent)
+		}
+	}
+	for id, row := range all {
+		if row.State == failed.Replaying {
+			s.failLocked(promiseStates, "message %d is replaying in the end", id)
+		}
+		if row.State == failed.Replayed && s.written[resend{s.epoch, row.ReplayedBy, id}] == 0 && s.replays[epochReplay{s.epoch, row.ReplayedBy}] != nil {
+			s.failLocked(promiseReplay, "message %d is replayed by %d, which has not sent it", id, row.ReplayedBy)
+		}
+	}
+}
+
+// checkLedger holds the ledger against what has happened.
+func (s *System) checkLedger() {
+	s.mu.Lock()
+	p, disturbed := s.main, s.disturbed()
+	s.mu.Unlock()
+	if !s.Ledger || p == nil || p.Ledger() == nil {
+		return
+	}
+	report, err := p.Ledger().Report(context.Background())
+	if err != nil {
+		s.fail(promiseBalance, "the ledger cannot report: %v", err)
+		return
+	}
+	for _, line := range report.Accounts {
+		switch {
+		case line.State == ledger.Balanced && line.Slack == 0:
+			s.strike("account balanced")
+		case len(disturbed) == 0:
+			s.fail(promiseBalance, "the account of %s is %s by %d (slack %d): %+v", line.Name, line.State, line.Missing, line.Slack, line)
+		default:
+			s.strike("account differs")
+		}
+	}
+}
+
+// disturbed returns what struck that the ledger may show as a difference. The lock is held.
+func (s *System) disturbed() (all []string) {
+	for what := range s.struck {
+		if strings.HasPrefix(what, "kill") || strings.HasPrefix(what, "cut") || strings.HasPrefix(what, "file") {
+			all = append(all, what)
+		}
+	}
+	if s.Disturbances(s.began, time.Now()) > 0 {
+		all = append(all, "what others did")
+	}
+	slices.Sort(all)
+	return all
+}
+
+// End stops the processes, and waits for all of them.
+func (s *System) End() {
+	for _, p := range s.processes() {
+		if err := p.Stop(); err != nil && !errors.Is(err, errDead) {
+			s.fail(promiseInOrder, "%s ended with %v", p.Name, err)
+		}
+	}
+	s.mu.Lock()
+	all, c := s.all, s.client
+	s.mu.Unlock()
+	if s.stopForeign != nil {
+		s.stopForeign()
+	}
+	if c != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_ = c.Close(ctx)
+	}
+	for _, p := range all {
+		<-p.ended
+	}
+	s.blind()
+}

@@ -1,0 +1,115 @@
+package archive
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/idempotent"
+)
+
+// protected returns the workers of a process with the store of duplicates before them: an
+// idempotent.Middleware before that of orders, and an idempotent.Tx in place of that of mails.
+func (s *System) protected(ctx context.Context, p *Process) ([]reprise.WorkerConfig, error) {
+	db := p.Open(s.donePath())
+	context.AfterFunc(ctx, func() {
+		go func() {
+			<-p.ended
+			_ = db.Close()
+		}()
+	})
+	store, err := await(ctx, func() (*idempotent.SQL, error) {
+		return idempotent.OpenSQL(ctx, db, idempotent.SQLConfig{Dialect: idempotent.SQLite, Clock: time.Now})
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS effects (n INTEGER)`); err != nil {
+		return nil, err
+	}
+	once, err := idempotent.Middleware(store, idempotent.Config{Logger: p.Logger})
+	if err != nil {
+		return nil, err
+	}
+	inTx, err := idempotent.Tx(store, idempotent.TxConfig{Logger: p.Logger}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
+		var o Order
+		if err := json.Unmarshal(m.Body, &o); err != nil {
+			return reprise.Park(errUnknown)
+		}
+		if err := s.refuses(m, o); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, `INSERT INTO effects (n) VALUES ($1)`, o.N)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := s.workers(p)
+	for i := range all {
+		switch all[i].Queue {
+		case Orders:
+			all[i].Middleware = []reprise.Middleware{s.watched(p), once}
+		case Mails:
+			all[i].Handler = inTx
+		}
+	}
+	return all, nil
+}
+
+func (s *System) donePath() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.done
+}
+
+// refuses is handle without its effect.
+func (s *System) refuses(m *reprise.Message, o Order) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.show(m, o)
+	return s.verdict(o)
+}
+
+// watched notes what a process is at work on, from before the claim until the note that it is done.
+func (s *System) watched(p *Process) reprise.Middleware {
+	return func(next reprise.Handler) reprise.Handler {
+		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+			var o Order
+			_ = json.Unmarshal(m.Body, &o)
+			at := func(add int) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				if s.handling[p] == nil {
+					s.handling[p] = map[int]int{}
+				}
+				s.handling[p][o.N] += add
+			}
+			at(1)
+			defer at(-1)
+			return next.Handle(ctx, m)
+		})
+	}
+}
+
+// effectsOfMails returns how often the effect of each order is in the database of mails.
+func (s *System) effectsOfMails() (map[int]int, error) {
+	db := sql.OpenDB(newDatabase(s.donePath()))
+	defer db.Close()
+	rows, err := db.Query(`SELECT n, count(*) FROM effects GROUP BY n`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := map[int]int{}
+	for rows.Next() {
+		var n, times int
+		if err := rows.Scan(&n, &times); err != nil {
+			return nil, err
+		}
+		all[n] = times
+	}
+	return all, rows.Err()
+}

@@ -1,0 +1,158 @@
+package archive
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// inspector reads the file of an archive, whatever is wrong with the databases of the processes.
+type inspector struct {
+	path    string
+	pool    *sql.DB
+	archive *failed.Archive
+}
+
+func (i *inspector) close() {
+	if i != nil {
+		_ = i.pool.Close()
+	}
+}
+
+// inspect opens a file that is an archive.
+func inspect(path string) (*inspector, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, err // SQLite would make one
+	}
+	pool := sql.OpenDB(newDatabase(path))
+	a, err := failed.Open(context.Background(), pool, failed.Config{Dialect: failed.SQLite})
+	if err != nil {
+		_ = pool.Close()
+		return nil, err
+	}
+	return &inspector{path, pool, a}, nil
+}
+
+// Row is a message of the archive.
+type Row struct {
+	failed.Message
+	Order Order
+	known bool // the body is that of an order
+}
+
+// open reports whether the message is somewhere for people to find it: it is not sent back.
+func (r Row) open() bool { return r.State != failed.Replayed }
+
+// rowsOf returns all messages of an archive.
+func rowsOf(a *failed.Archive) (map[failed.ID]Row, error) {
+	all := map[failed.ID]Row{}
+	for m, err := range a.Each(context.Background(), failed.Filter{}) {
+		if err != nil {
+			return nil, err
+		}
+		r := Row{Message: *m}
+		r.known = json.Unmarshal(m.Body, &r.Order) == nil
+		all[m.ID] = r
+	}
+	return all, nil
+}
+
+// Rows returns all messages of the archive that is in use now.
+func (s *System) Rows() (map[failed.ID]Row, error) {
+	a, err := s.look()
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	epoch := s.epoch
+	s.mu.Unlock()
+	all := map[failed.ID]Row{}
+	for page := (failed.Page{Size: 1000}); ; {
+		list, next, err := a.List(context.Background(), failed.Filter{}, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, line := range list {
+			r, err := s.whole(a, epoch, line.ID)
+			if err != nil {
+				return nil, err
+			}
+			r.State, r.ReplayedBy, r.Discarded, r.Refused = line.State, line.ReplayedBy, line.Discarded, line.Refused
+			all[r.ID] = r
+		}
+		if page.After = next; next == "" {
+			return all, nil
+		}
+	}
+}
+
+// whole returns a message as it was when it was first seen: most of it never changes.
+func (s *System) whole(a *failed.Archive, epoch int, id failed.ID) (Row, error) {
+	key := resend{epoch: epoch, id: id}
+	s.mu.Lock()
+	r, found := s.rows[key]
+	s.mu.Unlock()
+	if found {
+		return r, nil
+	}
+	m, err := a.Get(context.Background(), id)
+	if err != nil {
+		return r, err
+	}
+	r = Row{Message: *m}
+	r.known = json.Unmarshal(m.Body, &r.Order) == nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rows[key] = r
+	return r, nil
+}
+
+// look returns the archive, as nobody of the system sees it.
+func (s *System) look() (*failed.Archive, error) {
+	path := s.path()
+	s.mu.Lock()
+	have := s.inspector
+	s.mu.Unlock()
+	if have != nil && have.path == path {
+		return have.archive, nil
+	}
+	have.close()
+	i, err := inspect(path)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inspector = i
+	if err != nil {
+		s.inspector = nil
+		return nil, err
+	}
+	return i.archive, nil
+}
+
+// blind closes the inspector: the file is about to be another one.
+func (s *System) blind() {
+	s.mu.Lock()
+	i := s.inspector
+	s.inspector = nil
+	s.mu.Unlock()
+	i.close()
+}
+
+// move moves the files of a database into another directory, and returns the path there.
+func move(path, dir string) (string, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	to := filepath.Join(dir, filepath.Base(path))
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		err := os.Rename(path+suffix, to+suffix)
+		if err != nil && !(suffix != "" && os.IsNotExist(err)) {
+			return "", fmt.Errorf("moving a database: %w", err)
+		}
+	}
+	return to, nil
+}

@@ -1,0 +1,261 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// OnMessage acts on one message, from its page.
+func (s *System) OnMessage(verb string, random *rand.Rand, wait time.Duration) {
+	i := s.intent(verb, random)
+	i.wait = wait
+	s.act(&i, func(b *Browser) (int64, ending) {
+		page, id := s.someMessage(b, i.from, random)
+		if page == nil {
+			return 0, ending{}
+		}
+		i.selects = func(r Row) bool { return r.ID == id }
+		switch verb {
+		case "discard":
+			link, ok := page.Link("Discard…")
+			if !ok {
+				return 0, ending{} // it is not there any more
+			}
+			ask, err := b.Follow(page, link)
+			if err != nil {
+				return 0, ending{}
+			}
+			return s.confirm(b, ask, i, "/discard", func(f *Form) { s.fill(f, i, random) })
+		case "replay":
+			if form, ok := page.FormTo("/replays"); ok && random.IntN(2) == 0 {
+				return s.press(b, form, form.Buttons[0], 1)
+			}
+			link, ok := page.Link("Replay with options…")
+			if !ok {
+				return 0, ending{}
+			}
+			ask, err := b.Follow(page, link)
+			if err != nil {
+				return 0, ending{}
+			}
+			return s.confirm(b, ask, i, "/replays", func(f *Form) { s.fill(f, i, random) })
+		}
+		form, ok := page.FormTo("/restore")
+		if !ok {
+			return 0, ending{}
+		}
+		return s.press(b, form, form.Buttons[0], 1)
+	})
+}
+
+// someMessage opens the page of a message.
+func (s *System) someMessage(b *Browser, state failed.State, random *rand.Rand) (*Page, failed.ID) {
+	list, err := b.Get("/messages?state=" + string(state))
+	if err != nil || list.Status != http.StatusOK {
+		return nil, 0
+	}
+	links := list.LinksTo("/messages/")
+	if len(links) == 0 {
+		return nil, 0
+	}
+	link := links[random.IntN(len(links))]
+	page, err := b.Follow(list, link)
+	if err != nil || page.Status != http.StatusOK {
+		return nil, 0
+	}
+	id, _ := strconv.ParseInt(strings.TrimPrefix(link.Address, "/messages/"), 10, 64)
+	return page, failed.ID(id)
+}
+
+// press submits a form that acts at once.
+func (s *System) press(b *Browser, f *Form, with Button, announced int64) (int64, ending) {
+	e := ending{n: -1, before: s.alone()}
+	if e.before == nil {
+		return 0, ending{}
+	}
+	result, err := b.Submit(f, with)
+	if err != nil {
+		e.problem = err.Error()
+		return announced, e
+	}
+	e.status = result.Status
+	if rest, ok := strings.CutPrefix(result.URL.Path, "/replays/"); ok && result.Status == http.StatusOK {
+		id, _ := strconv.ParseInt(rest, 10, 64)
+		e.replay = failed.ReplayID(id)
+	}
+	return announced, e
+}
+
+const (
+	promiseSeen = "To edit and to replay is one act: what is sent is what you have seen, or nothing"
+	promiseEdit = "The original is kept beside the edit; of two who edit one message at a time, the second is shown what the first has made of it before anything is saved"
+)
+
+// Edit edits a message on its page, so that it is handled, and replays it or not. Somebody else may
+// edit the same message in between.
+func (s *System) Edit(random *rand.Rand, wait time.Duration) {
+	i := s.intent("replay", random)
+	replays, rival := random.IntN(3) > 0, random.IntN(3) == 0
+	s.act(&i, func(b *Browser) (int64, ending) {
+		page, id := s.someMessage(b, failed.Failed, random)
+		if page == nil {
+			return 0, ending{}
+		}
+		i.selects = func(r Row) bool { return r.ID == id }
+		link, ok := page.Link("Edit")
+		if !ok {
+			return 0, ending{}
+		}
+		edit, err := b.Follow(page, link)
+		if err != nil || edit.Status != http.StatusOK {
+			return 0, ending{}
+		}
+		form, ok := edit.FormTo(fmt.Sprintf("/messages/%d/edit", id))
+		if !ok {
+			return 0, ending{problem: "there is no form to edit with"}
+		}
+		body := form.Values.Get("body")
+		changed := strings.Replace(body, `"amount": 9`, `"amount": 5`, 1)
+		changed = strings.Replace(changed, `"note": "`, `"note": "edited`+strconv.Itoa(random.IntN(100))+` `, 1)
+		if changed == body {
+			return 0, ending{problem: "the body cannot be edited: " + body}
+		}
+		form.Values.Set("body", changed)
+		if wait > 0 {
+			time.Sleep(wait)
+		}
+		label := map[bool]string{true: "Save and replay", false: "Save"}[replays]
+		button, ok := form.Button(label)
+		if !ok {
+			return 0, ending{problem: "there is no button " + label}
+		}
+		e := ending{n: -1, before: s.alone()}
+		if e.before == nil {
+			return 0, ending{}
+		}
+		was := e.before[id]
+		overtaken := false
+		if rival {
+			overtaken = s.rivalEdits(was.Message)
+		}
+		result, err := b.Submit(form, button)
+		if err != nil {
+			e.problem = err.Error()
+			return 1, e
+		}
+		e.status = result.Status
+		s.strike("edit" + e.outcome())
+		if overtaken && result.Status < 400 {
+			s.fail(promiseEdit, "message %d was edited by another meanwhile, and this edit was taken with status %d", id, result.Status)
+		}
+		if rest, ok := strings.CutPrefix(result.URL.Path, "/replays/"); ok && result.Status == http.StatusOK {
+			n, _ := strconv.ParseInt(rest, 10, 64)
+			e.replay = failed.ReplayID(n)
+		}
+		s.seen(id, e, changed, replays, overtaken)
+		if !replays {
+			// Nothing may have moved, and that is all there is to see.
+			<-s.acting
+			return 0, ending{}
+		}
+		if overtaken || e.replay == 0 && e.status == http.StatusOK {
+			e.status = http.StatusConflict
+		}
+		if e.status == http.StatusConflict { // of the message alone: the number is right
+			<-s.acting
+			return 0, ending{}
+		}
+		return 1, e
+	})
+}
+
+// seen holds what an edit has made of a message against what was in the form.
+func (s *System) seen(id failed.ID, e ending, body string, replays, overtaken bool) {
+	if e.status != http.StatusOK || overtaken {
+		return
+	}
+	a, err := s.look()
+	if err != nil {
+		return
+	}
+	m, err := a.Get(context.Background(), id)
+	if err != nil {
+		return
+	}
+	if !sameJSON(m.Current().Body, []byte(body)) {
+		s.fail(promiseSeen, "message %d is %q after it was edited to %q", id, m.Current().Body, body)
+	}
+	if !bytes.Equal(m.Body, e.before[id].Body) {
+		s.fail(promiseEdit, "the original of message %d is %q, and was %q", id, m.Body, e.before[id].Body)
+	}
+	if replays && e.replay != 0 && m.State == failed.Failed && m.ReplayedBy == 0 {
+		if r, err := a.Replay(context.Background(), e.replay); err == nil && r.State == failed.ReplayRunning {
+			s.fail(promiseSeen, "message %d was edited and replayed, and is %s", id, m.State)
+		}
+	}
+}
+
+func sameJSON(a, b []byte) bool {
+	var x, y Order
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && x == y
+}
+
+// rivalEdits edits a message as another person, and reports whether that has been done.
+func (s *System) rivalEdits(m failed.Message) bool {
+	p := s.someConsole()
+	if p == nil {
+		return false
+	}
+	c := m.Current()
+	c.Body = bytes.Replace(c.Body, []byte(`"note":"`), []byte(`"note":"rival `), 1)
+	return !bytes.Equal(c.Body, m.Current().Body) && p.Archive().Edit(context.Background(), m.ID, m.Revision, c, "rival") == nil
+}
+
+// Cancel cancels a replay that runs, on its page.
+func (s *System) Cancel(random *rand.Rand) {
+	p := s.someConsole()
+	if p == nil || !s.untouched() {
+		return
+	}
+	epoch := s.epochNow()
+	b := &Browser{Console: p, Actor: "person-0"}
+	list, err := b.Get("/replays")
+	if err != nil || list.Status != http.StatusOK {
+		return
+	}
+	links := list.LinksTo("/replays/")
+	if len(links) == 0 {
+		return
+	}
+	link := links[random.IntN(min(3, len(links)))]
+	page, err := b.Follow(list, link)
+	if err != nil || page.Status != http.StatusOK {
+		return
+	}
+	for _, f := range page.Forms() {
+		button, ok := f.Button("Cancel the replay")
+		if !ok {
+			continue
+		}
+		result, err := b.Submit(f, button)
+		if err == nil && result.Status == http.StatusOK {
+			n, _ := strconv.ParseInt(strings.TrimPrefix(link.Address, "/replays/"), 10, 64)
+			s.strike("act: cancel")
+			s.note("person-0 cancels replay %d", n)
+			s.mu.Lock()
+			if r := s.replays[epochReplay{epoch, failed.ReplayID(n)}]; r != nil {
+				r.cancelled = true
+			}
+			s.mu.Unlock()
+		}
+	}
+}

@@ -1,0 +1,364 @@
+package archive
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+var number = regexp.MustCompile(`[0-9][0-9,  ]*`)
+
+// announcedBy reads the number of a heading such as "Discard 3 messages".
+func announcedBy(heading string) (int64, bool) {
+	m := number.FindString(heading)
+	n, err := strconv.ParseInt(strings.NewReplacer(",", "", " ", "", " ", "", " ", "").Replace(m), 10, 64)
+	return n, err == nil
+}
+
+// confirm fills in the form of a page that asks, and submits it after a while.
+func (s *System) confirm(b *Browser, page *Page, i intent, action string, fill func(*Form)) (int64, ending) {
+	if page.Status >= 500 {
+		return 0, ending{}
+	}
+	heading := page.Heading()
+	if page.Status != http.StatusOK {
+		return 0, ending{problem: fmt.Sprintf("the page that asks has status %d: %s", page.Status, page.Text)}
+	}
+	if strings.Contains(page.Text, "Nothing to "+i.verb) {
+		return 0, ending{}
+	}
+	n, ok := announcedBy(heading)
+	form, found := page.FormTo(action)
+	if !ok || !found || len(form.Buttons) == 0 {
+		return 0, ending{problem: fmt.Sprintf("the page that asks has no number or no form: %s", page.Text)}
+	}
+	e := ending{n: -1}
+	for _, w := range i.words {
+		if !strings.Contains(strings.ToLower(page.Subtitle()), strings.ToLower(w)) {
+			e.problem = fmt.Sprintf("the page repeats the filter as %q, without %q", page.Subtitle(), w)
+		}
+	}
+	fill(form)
+	if i.wait > 0 {
+		time.Sleep(i.wait) // the person reads, or is at lunch
+	}
+	if e.before = s.alone(); e.before == nil {
+		return n, ending{}
+	}
+	result, err := b.Submit(form, form.Buttons[0])
+	if err != nil {
+		e.problem = err.Error()
+		return n, e
+	}
+	e.status = result.Status
+	if result.Status == http.StatusConflict && !strings.Contains(result.Alert(), "nothing was changed") {
+		e.problem = "the page that refuses does not say that nothing was changed: " + result.Text
+	}
+	if rest, ok := strings.CutPrefix(result.URL.Path, "/replays/"); ok && result.Status == http.StatusOK {
+		id, _ := strconv.ParseInt(rest, 10, 64)
+		e.replay = failed.ReplayID(id)
+	}
+	if notice := result.Notice(); notice != "" && i.verb != "replay" {
+		if said, ok := announcedBy(notice); ok {
+			e.n = said
+		}
+	}
+	return n, e
+}
+
+// alone returns all messages as they are, from when on nobody else acts on the archive until act
+// has looked again; nil if that cannot be.
+func (s *System) alone() map[failed.ID]Row {
+	select {
+	case s.acting <- struct{}{}:
+	case <-time.After(5 * time.Minute):
+		return nil // somebody waits for a database that hangs
+	}
+	all, err := s.Rows()
+	if err != nil || all == nil {
+		<-s.acting
+		return nil
+	}
+	return all
+}
+
+// planned fills in how to replay.
+func planned(random *rand.Rand, f *Form) {
+	switch random.IntN(4) {
+	case 0:
+		f.Values.Del("ramp")
+	case 1:
+		f.Values.Set("ramp", "yes")
+	case 2:
+		f.Values.Set("rate", strconv.Itoa(1+random.IntN(50)))
+	}
+	if random.IntN(4) == 0 {
+		canaries := f.Options("canary")
+		f.Values.Set("canary", canaries[random.IntN(len(canaries))])
+	}
+	if random.IntN(3) == 0 {
+		f.Values.Del("same")
+	}
+}
+
+// labels are what the links and buttons say.
+var labels = map[string]struct{ group, search, action string }{
+	"discard": {"Discard all…", "Discard these…", "/discard"},
+	"replay":  {"Replay all…", "Replay these…", "/replays"},
+	"restore": {"Restore all…", "Restore these…", "/restore"},
+}
+
+func stateOf(verb string) failed.State {
+	if verb == "restore" {
+		return failed.Discarded
+	}
+	return failed.Failed
+}
+
+func (s *System) intent(verb string, random *rand.Rand) intent {
+	s.mu.Lock()
+	s.acts++
+	n := s.acts
+	s.mu.Unlock()
+	return intent{
+		verb: verb, from: stateOf(verb), actor: "person-" + strconv.Itoa(random.IntN(4)),
+		reason: fmt.Sprintf("reason %d of %d", n, random.IntN(1000)), selects: func(Row) bool { return true },
+	}
+}
+
+// OnGroup acts on a whole group, from its page.
+func (s *System) OnGroup(verb string, random *rand.Rand, wait time.Duration) {
+	i := s.intent(verb, random)
+	i.wait = wait
+	i.selects = func(Row) bool { return false }
+	var chosen Row
+	i.selects = func(r Row) bool { return r.Queue == chosen.Queue && classOf(r.Error) == classOf(chosen.Error) }
+	s.act(&i, func(b *Browser) (int64, ending) {
+		list, err := b.Get("/groups?state=" + string(i.from))
+		if err != nil || list.Status != http.StatusOK {
+			return 0, ending{}
+		}
+		groups := list.LinksTo("/groups/")
+		if len(groups) == 0 {
+			return 0, ending{}
+		}
+		page, err := b.Follow(list, groups[random.IntN(len(groups))])
+		if err != nil || page.Status != http.StatusOK {
+			return 0, ending{}
+		}
+		if verb == "restore" {
+			for _, l := range page.Links() {
+				if strings.HasPrefix(l.Text, "Discarded") {
+					if page, err = b.Follow(page, l); err != nil || page.Status != http.StatusOK {
+						return 0, ending{}
+					}
+					break
+				}
+			}
+		}
+		link, ok := page.Link(labels[verb].group)
+		if !ok {
+			return 0, ending{}
+		}
+		// What the person sees: the first message of the list.
+		some, err := s.first(page)
+		if err != nil || some == nil {
+			return 0, ending{}
+		}
+		chosen = *some
+		if strings.HasPrefix(classOf(chosen.Error), "other: ") {
+			i.selects = func(r Row) bool { return r.Group == chosen.Group }
+		}
+		i.words = append(i.words, chosen.Queue)
+		ask, err := b.Follow(page, link)
+		if err != nil {
+			return 0, ending{}
+		}
+		return s.confirm(b, ask, i, labels[verb].action, func(f *Form) { s.fill(f, i, random) })
+	})
+}
+
+func (s *System) fill(f *Form, i intent, random *rand.Rand) {
+	switch i.verb {
+	case "discard":
+		f.Values.Set("reason", i.reason)
+	case "replay":
+		planned(random, f)
+	}
+}
+
+// first returns the first message of a list on a page.
+func (s *System) first(page *Page) (*Row, error) {
+	links := page.LinksTo("/messages/")
+	if len(links) == 0 {
+		return nil, nil
+	}
+	id, err := strconv.ParseInt(strings.TrimPrefix(links[0].Address, "/messages/"), 10, 64)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.look()
+	if err != nil {
+		return nil, err
+	}
+	m, err := a.Get(context.Background(), failed.ID(id))
+	if err != nil {
+		return nil, err
+	}
+	return &Row{Message: *m}, nil
+}
+
+// search is what somebody looks for, and what that means.
+type search struct {
+	fields map[string]string
+	finds  func(Row) bool
+	words  []string
+}
+
+func (s *System) someSearch(random *rand.Rand, some []Row) search {
+	r := some[random.IntN(len(some))]
+	switch random.IntN(6) {
+	case 0:
+		return search{map[string]string{"queue": r.Queue}, func(x Row) bool { return x.Queue == r.Queue }, []string{r.Queue}}
+	case 1:
+		text := "stock"
+		return search{map[string]string{"text": text}, func(x Row) bool { return hasWord(x, text) }, []string{text}}
+	case 2:
+		text := "declined after"
+		return search{map[string]string{"error": text}, func(x Row) bool { return strings.Contains(x.Error, text) }, []string{text}}
+	case 3:
+		text := r.Order.Note
+		return search{map[string]string{"text": text, "queue": r.Queue}, func(x Row) bool { return x.Queue == r.Queue && hasWord(x, text) }, []string{text, r.Queue}}
+	case 4:
+		return search{map[string]string{"header": "tenant=" + tenant(r.Order.N)}, func(x Row) bool { return x.Headers["tenant"] == tenant(r.Order.N) }, []string{tenant(r.Order.N)}}
+	}
+	return search{map[string]string{"min_attempts": "2"}, func(x Row) bool { return x.Attempts >= 2 }, []string{"2"}}
+}
+
+// tenant is a header of each message.
+func tenant(n int) string { return "t" + strconv.Itoa(n%3) }
+
+var words = regexp.MustCompile(`[\p{L}\p{N}]+`)
+
+// hasWord reports whether a message has a word in its errors, its id or its body.
+func hasWord(r Row, word string) bool {
+	texts := []string{r.Error, r.Properties.MessageID, r.Properties.CorrelationID, string(r.Body)}
+	for _, e := range r.Errors {
+		texts = append(texts, e.Error)
+	}
+	return slices.ContainsFunc(words.FindAllString(strings.Join(texts, " "), -1), func(w string) bool { return strings.EqualFold(w, word) })
+}
+
+// OnSearch acts on what a search finds.
+func (s *System) OnSearch(verb string, random *rand.Rand, wait time.Duration) {
+	i := s.intent(verb, random)
+	i.wait = wait
+	s.act(&i, func(b *Browser) (int64, ending) {
+		all, err := s.Rows()
+		if err != nil || len(all) == 0 {
+			return 0, ending{}
+		}
+		known := slices.SortedFunc(maps.Values(all), func(a, b Row) int { return int(a.ID - b.ID) })
+		sought := s.someSearch(random, known)
+		i.selects, i.words = sought.finds, sought.words
+		page, err := b.Get("/messages")
+		if err != nil || page.Status != http.StatusOK {
+			return 0, ending{}
+		}
+		if i.from == failed.Discarded {
+			for _, l := range page.Links() {
+				if strings.HasPrefix(l.Text, "Discarded") {
+					if page, err = b.Follow(page, l); err != nil || page.Status != http.StatusOK {
+						return 0, ending{}
+					}
+					break
+				}
+			}
+		}
+		form, ok := page.FormTo("/messages")
+		if !ok {
+			return 0, ending{problem: "there is no form to search with"}
+		}
+		for name, value := range sought.fields {
+			if len(form.Options(name)) == 0 {
+				return 0, ending{problem: "the form has no field " + name}
+			}
+			form.Values.Set(name, value)
+		}
+		button, ok := form.Button("Search")
+		if !ok {
+			return 0, ending{problem: "there is no button to search with"}
+		}
+		found, err := b.Submit(form, button)
+		if err != nil || found.Status != http.StatusOK {
+			return 0, ending{}
+		}
+		link, ok := found.Link(labels[verb].search)
+		if !ok {
+			return 0, ending{}
+		}
+		ask, err := b.Follow(found, link)
+		if err != nil {
+			return 0, ending{}
+		}
+		return s.confirm(b, ask, i, labels[verb].action, func(f *Form) { s.fill(f, i, random) })
+	})
+}
+
+// OnPicked acts on messages that are picked from a list.
+func (s *System) OnPicked(verb string, random *rand.Rand, wait time.Duration) {
+	i := s.intent(verb, random)
+	i.wait = wait
+	s.act(&i, func(b *Browser) (int64, ending) {
+		page, err := b.Get("/messages?state=" + string(i.from))
+		if err != nil || page.Status != http.StatusOK {
+			return 0, ending{}
+		}
+		form, ok := page.FormTo("/replays/picked")
+		if !ok {
+			return 0, ending{}
+		}
+		picked := map[failed.ID]bool{}
+		for _, id := range form.Options("id") {
+			if random.IntN(3) == 0 {
+				form.Values.Add("id", id)
+				n, _ := strconv.ParseInt(id, 10, 64)
+				picked[failed.ID(n)] = true
+			}
+		}
+		if len(picked) == 0 {
+			return 0, ending{}
+		}
+		i.selects = func(r Row) bool { return picked[r.ID] }
+		button, ok := form.Button(map[string]string{"discard": "Discard…", "replay": "Replay…", "restore": "Restore"}[verb])
+		if !ok {
+			return 0, ending{problem: "there is no button for what is picked"}
+		}
+		if verb == "restore" { // it is done at once
+			e := ending{n: -1, before: s.alone()}
+			if e.before == nil {
+				return 0, ending{}
+			}
+			result, err := b.Submit(form, button)
+			if err != nil {
+				return 0, ending{}
+			}
+			e.status = result.Status
+			return int64(len(picked)), e
+		}
+		ask, err := b.Submit(form, button)
+		if err != nil {
+			return 0, ending{}
+		}
+		return s.confirm(b, ask, i, labels[verb].action, func(f *Form) { s.fill(f, i, random) })
+	})
+}

@@ -1,0 +1,352 @@
+package archive
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/console"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/ledger"
+)
+
+// Config is what a process knows, as its command line and its file would say.
+type Config struct {
+	Name string
+	URL  string
+	Dial Dial
+
+	Heartbeat time.Duration
+
+	Queues    []string                      // failed queues to empty into the archive
+	Origin    func(*reprise.Message) string // of IngestConfig
+	Routing   failed.Routing
+	Retention time.Duration
+	Tokens    []console.Token
+	Lease     time.Duration // of queues and replays; 0: the defaults
+	Poll      time.Duration // of replays; 0: the default
+
+	Broker   ledger.Broker // nil: no ledger is kept
+	Accounts []ledger.Account
+
+	// Work runs workers on a client, until ctx ends. Nil: there are none.
+	Work func(ctx context.Context, p *Process, observer reprise.Observer) error
+
+	// Published is told what the process publishes. It must be safe for concurrent use.
+	Published func(p *Process, m Publish)
+
+	Logger *slog.Logger
+}
+
+// Process is what `reprise up` or `reprise console` runs: workers, an Ingest, a Replayer,
+// the console and the ledger, over one file and one broker. It can be killed at any moment.
+type Process struct {
+	Config
+	Database *Database
+
+	pool    *sql.DB
+	others  []*Database // that it has opened beside its own
+	network *network
+	killed  atomic.Bool
+	stop    context.CancelCauseFunc
+	ended   chan struct{}
+	err     error // why it ended; read it when ended is closed
+
+	archive atomic.Pointer[failed.Archive] // nil: not open yet
+	console atomic.Pointer[console.Console]
+	ingest  atomic.Pointer[failed.Ingest]
+	sender  atomic.Pointer[failed.Replayer]
+	ledger  atomic.Pointer[ledger.Ledger]
+	cut     atomic.Int64 // how often a connection of it was cut
+
+	mu       sync.Mutex // of what follows
+	closed   bool       // no request is accepted any more
+	handling sync.WaitGroup
+}
+
+// Start starts a process over the database in a file.
+func Start(cfg Config, file string) *Process {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Process{Config: cfg, Database: newDatabase(file), ended: make(chan struct{})}
+	p.network = &network{dial: cfg.Dial, conns: make(map[*wire]bool), published: func(m Publish) {
+		if cfg.Published != nil {
+			cfg.Published(p, m)
+		}
+	}}
+	p.pool = sql.OpenDB(p.Database)
+	p.pool.SetMaxOpenConns(16) // as the command does
+	ctx, stop := context.WithCancelCause(context.Background())
+	p.stop = stop
+	go func() {
+		defer close(p.ended)
+		p.err = p.run(ctx)
+		p.mu.Lock()
+		p.closed = true
+		p.mu.Unlock()
+		p.handling.Wait()
+		_ = p.pool.Close()
+	}()
+	return p
+}
+
+// run works until ctx ends.
+func (p *Process) run(ctx context.Context) error {
+	archive, err := await(ctx, func() (*failed.Archive, error) {
+		return failed.Open(ctx, p.pool, failed.Config{Dialect: failed.SQLite, Retention: p.Retention, Logger: p.Logger})
+	})
+	if err != nil {
+		return err
+	}
+	p.archive.Store(archive)
+	var books *ledger.Ledger
+	var book *ledger.Book
+	if p.Broker != nil {
+		books, err = await(ctx, func() (*ledger.Ledger, error) {
+			return ledger.Open(ctx, p.pool, ledger.Config{Dialect: failed.SQLite, Logger: p.Logger})
+		})
+		if err != nil {
+			return err
+		}
+		p.ledger.Store(books)
+	}
+	if p.Work != nil {
+		if book, err = ledger.NewBook(p.pool, ledger.BookConfig{Dialect: failed.SQLite, Process: p.Name, Logger: p.Logger}); err != nil {
+			return err
+		}
+	}
+	served, err := console.New(console.Config{
+		Archive: archive, Replayer: wake{p}, Routing: p.Routing, Ledger: books, Tokens: p.Tokens, Logger: p.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	p.console.Store(served)
+	client, err := reprise.Dial(ctx, p.URL, p.Client(p.Name))
+	if err != nil {
+		return err
+	}
+	defer p.HangUp(client)
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	run := func(f func(context.Context) error) {
+		parts.Go(func() {
+			if err := f(ctx); err != nil && ctx.Err() == nil {
+				p.stop(err)
+			}
+		})
+	}
+	replayer, err := failed.NewReplayer(client, archive, failed.ReplayerConfig{Routing: p.Routing, Lease: p.Lease, Poll: p.Poll, Logger: p.Logger})
+	if err != nil {
+		return err
+	}
+	p.sender.Store(replayer)
+	run(replayer.Run)
+	if len(p.Queues) > 0 {
+		ingest, err := failed.NewIngest(client, archive, failed.IngestConfig{Queues: p.Queues, Origin: p.Origin, Lease: p.Lease, Logger: p.Logger})
+		if err != nil {
+			return err
+		}
+		p.ingest.Store(ingest)
+		run(ingest.Run)
+	}
+	if books != nil {
+		run(func(ctx context.Context) error {
+			books.Run(ctx, ledger.Sources{Archive: archive, Broker: p.Broker}, func() []ledger.Account { return p.Accounts })
+			return nil
+		})
+	}
+	if p.Work != nil {
+		// The book is written last, when the workers have ended.
+		run(func(ctx context.Context) error {
+			writing, written := context.WithCancel(context.WithoutCancel(ctx))
+			var books sync.WaitGroup
+			books.Go(func() { _ = book.Run(writing) })
+			err := p.Work(ctx, p, book)
+			written()
+			books.Wait()
+			return err
+		})
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// await opens something in the database, as often as it takes.
+func await[T any](ctx context.Context, open func() (T, error)) (T, error) {
+	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
+		opened, err := open()
+		switch {
+		case err == nil:
+			return opened, nil
+		case ctx.Err() != nil:
+			return opened, context.Cause(ctx)
+		case !errors.Is(err, failed.ErrUnavailable):
+			return opened, err
+		}
+		select {
+		case <-ctx.Done():
+			return opened, context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Client returns the configuration of a client of this process.
+func (p *Process) Client(name string) *reprise.Config {
+	return &reprise.Config{Name: name, Dial: p.network.Dial, Logger: p.Logger, Heartbeat: p.Heartbeat}
+}
+
+// HangUp closes a client of this process.
+func (p *Process) HangUp(c *reprise.Client) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	_ = c.Close(ctx)
+}
+
+// wake is the Replayer of the console: there is none before there is a connection.
+type wake struct{ p *Process }
+
+func (w wake) Wake() {
+	if r := w.p.sender.Load(); r != nil {
+		r.Wake()
+	}
+}
+
+// Open opens another database of the process. It is closed by the caller.
+func (p *Process) Open(file string) *sql.DB {
+	d := newDatabase(file)
+	p.mu.Lock()
+	p.others = append(p.others, d)
+	killed := p.killed.Load()
+	p.mu.Unlock()
+	if killed {
+		d.kill(func() {})
+	}
+	return sql.OpenDB(d)
+}
+
+// errStopped is why a process ends that got SIGTERM.
+var errStopped = errors.New("stopped in order")
+
+// Stop ends the process in order, and waits for it.
+func (p *Process) Stop() error {
+	p.stop(errStopped)
+	<-p.ended
+	if p.killed.Load() || errors.Is(p.err, errStopped) {
+		return nil
+	}
+	return p.err
+}
+
+// Kill ends the process at once, as SIGKILL does: it executes no statement any more, and its
+// connections are gone. Keep is called when its files do not change. Goroutines that it has are left
+// to find out that it has ended.
+func (p *Process) Kill(keep func()) {
+	if p.killed.Swap(true) {
+		return
+	}
+	p.mu.Lock()
+	all := append([]*Database{p.Database}, p.others...)
+	p.mu.Unlock()
+	for _, d := range all {
+		then := keep
+		keep = func() { d.kill(then) }
+	}
+	p.network.kill()
+	keep()
+	p.stop(errDead)
+}
+
+// Killed reports whether the process was killed.
+func (p *Process) Killed() bool { return p.killed.Load() }
+
+// Cut cuts the connections of the process to the broker.
+func (p *Process) Cut() {
+	if p.network.cut() > 0 {
+		p.cut.Add(1)
+	}
+}
+
+// Archive returns the archive; nil if it is not open yet.
+func (p *Process) Archive() *failed.Archive { return p.archive.Load() }
+
+// Ledger returns the ledger; nil if it is not open yet, or there is none.
+func (p *Process) Ledger() *ledger.Ledger { return p.ledger.Load() }
+
+// ServeHTTP serves the console, as long as the process lives.
+func (p *Process) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := p.console.Load()
+	p.mu.Lock()
+	if c == nil || p.closed || p.killed.Load() {
+		p.mu.Unlock()
+		http.Error(w, "connection refused", http.StatusBadGateway)
+		return
+	}
+	p.handling.Add(1)
+	p.mu.Unlock()
+	defer p.handling.Done()
+	c.ServeHTTP(w, r)
+}
+
+// checkTimeout is how long /readyz waits for a database.
+const checkTimeout = 3 * time.Second
+
+// errNotOpen is the state of an archive that has not been opened.
+var errNotOpen = errors.New("not open yet")
+
+// Ready returns what /readyz says of the archive, nil if it can be used.
+func (p *Process) Ready() error {
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+	defer cancel()
+	archive := p.archive.Load()
+	if archive == nil {
+		return errNotOpen
+	}
+	if err := archive.Healthy(ctx); err != nil {
+		return err
+	}
+	if in := p.ingest.Load(); in != nil {
+		return in.Healthy()
+	}
+	return nil
+}
+
+// copyDatabase copies the file of a database as a killed process has left it.
+func copyDatabase(from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	for _, suffix := range []string{"", "-wal"} {
+		err := copyFile(from+suffix, to+suffix)
+		if err != nil && !(suffix != "" && errors.Is(err, os.ErrNotExist)) {
+			return fmt.Errorf("copying a database: %w", err)
+		}
+	}
+	return nil
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}

@@ -1,0 +1,448 @@
+package archive
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/ledger"
+	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// The work queues of a system.
+const (
+	Orders = "orders" // protected by idempotent.Middleware
+	Mails  = "mails"  // protected by idempotent.Tx
+	Covers = preset.CoverArtIndexQueue
+
+	shop       = "shop" // the exchange of orders
+	orderKey   = "order.new"
+	coverKey   = "index"
+	coverRetry = 10 * time.Second
+)
+
+// The processes of a system.
+const (
+	publisher = "archive-publisher"
+
+	Up      = "up"      // `reprise up`: workers, archive and console
+	Console = "console" // `reprise console`
+)
+
+// queues are the work queues, with their failed queues.
+var queues = map[string]string{Orders: "orders.failed", Mails: "mails.failed", Covers: preset.CoverArtFailedQueue}
+
+// The kinds of failures: what the downstream says when it is broken. Numbers differ.
+var classes = map[string]string{
+	"declined": "card %d declined after %dms",
+	"stock":    "no stock for order %d, asked %d times",
+	"down":     "POST /orders/%d: 503 after %dms",
+	"poison":   "amount of %d cannot be 9, at byte %d", // until it is edited
+}
+
+// classOf returns the kind of a failure, by its text.
+func classOf(text string) string {
+	for class, format := range classes {
+		before, rest, _ := strings.Cut(format, "%d")
+		middle, _, _ := strings.Cut(rest, "%d")
+		if strings.HasPrefix(text, before) && strings.Contains(text, middle) {
+			return class
+		}
+	}
+	return "other: " + text
+}
+
+// Order is the body of a message.
+type Order struct {
+	N      int    `json:"n"`
+	Class  string `json:"class"`
+	Amount int    `json:"amount"` // 9 is poison
+	Note   string `json:"note"`
+}
+
+// Sent is a message that was published.
+type Sent struct {
+	Order
+	Queue     string
+	MessageID string // "" for none
+	Body      []byte
+}
+
+// Environment is what a System needs of the world around it.
+type Environment struct {
+	URL    string
+	Dial   func(process string) Dial
+	Broker ledger.Broker
+	Logger *slog.Logger
+
+	// Heartbeat is that of all connections. Default: the library's.
+	Heartbeat time.Duration
+
+	// Broken is told of each promise that was not kept, and Struck of what happened.
+	Broken func(promise, detail string)
+	Struck func(what string)
+
+	// Disturbances returns how often what others did to processes or to the broker in a span of time may have made
+	// a replay send its latest messages once more.
+	Disturbances func(from, to time.Time) int
+
+	// Bindings are asked by replays; nil: they are not known.
+	Bindings func(context.Context) (topology.Topology, error)
+}
+
+// System is an archive and all those around it: workers whose messages fail, processes that
+// keep failed messages and send them back, and people who decide about them.
+type System struct {
+	Environment
+	Options
+	began time.Time
+	dir   string
+
+	acting chan struct{} // taken by whoever acts for people: one act at a time
+
+	mu        sync.Mutex // never held while something blocks
+	file      string     // of the archive
+	done      string     // of the store of duplicates
+	away      string     // where the file is that was moved
+	backup    string
+	losing    bool      // the file is gone for good, and the processes have not been restarted
+	pending   int       // things that are to happen
+	ending    bool      // no fault strikes any more
+	breaks    int       // faults of databases that last
+	mended    time.Time // when the latest of them ended
+	faulty    int       // counts faults of databases, to tell them apart
+	epoch     int       // of what the archive numbers: it begins anew with another file
+	files     int
+	main      *Process // `reprise up`; nil: it is down
+	second    *Process // `reprise console` beside it; nil: there is none
+	all       []*Process
+	sent      []*Sent
+	down      map[string]bool // by class
+	effects   map[int]int     // by Order.N
+	doubled   map[int]int     // effects that may have been repeated
+	handling  map[*Process]map[int]int
+	keys      map[int]map[string]bool // ids that handlers were shown
+	written   map[resend]int
+	parked    map[int]int // publishes to failed queues, by Order.N
+	gone      map[int]string
+	reasons   map[string]discarded
+	replays   map[epochReplay]*begun
+	failures  int
+	events    []string
+	struck    map[string]int
+	inspector *inspector
+
+	stopForeign func()
+	rows        map[resend]Row
+	client      *reprise.Client
+	turn        int // of the consoles
+	acts        int
+}
+
+// Options say what a system consists of.
+type Options struct {
+	Second   bool // there is a second process on the same file
+	Foreign  bool // the cover art design is worked on by a program that does not use Reprise
+	Routed   bool // the management API tells the bindings
+	Ledger   bool
+	Attempts int // of the policies
+
+	Lease time.Duration // of queues and replays
+	Poll  time.Duration // of replays
+}
+
+type resend struct {
+	epoch  int
+	replay failed.ReplayID
+	id     failed.ID
+}
+
+type epochReplay struct {
+	epoch  int
+	replay failed.ReplayID
+}
+
+// note adds a line to what happened.
+func (s *System) note(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, fmt.Sprintf("%v ", time.Since(s.began))+fmt.Sprintf(format, args...))
+}
+
+// fail reports that a promise was not kept.
+func (s *System) fail(promise, format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failLocked(promise, format, args...)
+}
+
+// failLocked is fail, with the lock held.
+func (s *System) failLocked(promise, format string, args ...any) {
+	detail := fmt.Sprintf(format, args...)
+	if s.failures++; s.failures == 1 {
+		detail += "\n\tbefore:\n\t" + strings.Join(s.events, "\n\t")
+	}
+	s.Broken(promise, detail)
+}
+
+func (s *System) strike(what string) {
+	s.mu.Lock()
+	s.struck[what]++
+	s.mu.Unlock()
+	s.Struck("archive: " + what)
+}
+
+// NewSystem returns a system over files in a directory. Begin starts it.
+func NewSystem(e Environment, o Options, dir string) *System {
+	if e.Logger == nil {
+		e.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &System{
+		Environment: e, Options: o, began: time.Now(), dir: dir, acting: make(chan struct{}, 1),
+		down: map[string]bool{}, effects: map[int]int{}, doubled: map[int]int{}, handling: map[*Process]map[int]int{},
+		keys: map[int]map[string]bool{}, rows: map[resend]Row{}, written: map[resend]int{}, parked: map[int]int{}, gone: map[int]string{},
+		reasons: map[string]discarded{}, replays: map[epochReplay]*begun{}, struck: map[string]int{},
+	}
+	s.file, s.done = s.newFile(), s.newFile()
+	return s
+}
+
+// newFile returns a path at which there is no file.
+func (s *System) newFile() string {
+	s.files++
+	dir := filepath.Join(s.dir, fmt.Sprint(s.files))
+	_ = os.MkdirAll(dir, 0o700)
+	return filepath.Join(dir, "failed.db")
+}
+
+// Begin declares the queues and starts the processes.
+func (s *System) Begin(ctx context.Context) error {
+	c, err := reprise.Dial(ctx, s.URL, &reprise.Config{Name: publisher, Dial: s.Dial(publisher), Heartbeat: s.Heartbeat})
+	if err != nil {
+		return err
+	}
+	s.client = c
+	for _, w := range s.workers(nil) {
+		w.Strategy = w.Strategy.WithDefaults()
+		if err := c.Declare(ctx, w.Strategy.Route.Topology(w.Queue).Merge(w.Topology)); err != nil {
+			return err
+		}
+	}
+	s.start()
+	if s.Second {
+		s.startSecond()
+	}
+	if s.Foreign {
+		foreign, stop := context.WithCancel(context.WithoutCancel(ctx))
+		var running sync.WaitGroup
+		running.Go(func() { s.foreign(foreign) })
+		s.stopForeign = func() {
+			stop()
+			running.Wait()
+		}
+	}
+	return nil
+}
+
+// start starts the main process.
+func (s *System) start() {
+	p := Start(Config{
+		Name: Up, URL: s.URL, Dial: s.Dial(Up), Heartbeat: s.Heartbeat, Queues: failedQueues(), Origin: origin, Routing: s.routing(),
+		Broker: s.ledgerOf(), Accounts: accounts(), Work: s.work, Published: s.published, Logger: s.Logger, Lease: s.Lease, Poll: s.Poll,
+	}, s.path())
+	s.mu.Lock()
+	s.main = p
+	s.all = append(s.all, p)
+	s.mu.Unlock()
+}
+
+func (s *System) startSecond() {
+	p := Start(Config{
+		Name: Console, URL: s.URL, Dial: s.Dial(Console), Heartbeat: s.Heartbeat, Queues: failedQueues(), Origin: origin, Routing: s.routing(),
+		Published: s.published, Logger: s.Logger, Lease: s.Lease, Poll: s.Poll,
+	}, s.path())
+	s.mu.Lock()
+	s.second = p
+	s.all = append(s.all, p)
+	s.mu.Unlock()
+}
+
+func (s *System) path() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.file
+}
+
+func (s *System) ledgerOf() ledger.Broker {
+	if !s.Ledger {
+		return nil
+	}
+	return s.Environment.Broker
+}
+
+func (s *System) routing() failed.Routing {
+	r := failed.Routing{Workers: s.workers(nil)}
+	if s.Routed {
+		r.Bindings = s.Bindings
+	}
+	return r
+}
+
+func failedQueues() []string {
+	return []string{"orders.failed", "mails.failed", preset.CoverArtFailedQueue}
+}
+
+// origin is what the configuration of `reprise up` knows: which work queue a failed queue belongs to.
+func origin(m *reprise.Message) string {
+	switch m.Queue {
+	case "orders.failed":
+		return Orders
+	case "mails.failed":
+		return Mails
+	}
+	return preset.CoverArtExchange + "." + m.RoutingKey
+}
+
+func accounts() []ledger.Account {
+	return []ledger.Account{{Work: []string{Orders}}, {Work: []string{Mails}}}
+}
+
+// workers are the workers of the main process, whose handlers belong to a process.
+func (s *System) workers(p *Process) []reprise.WorkerConfig {
+	policy := reprise.Policy{MaxAttempts: max(1, s.Attempts), Backoff: backoff.Fixed(2 * time.Second)}
+	handler := func(queue string) reprise.Handler {
+		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error { return s.handle(queue, m) })
+	}
+	all := []reprise.WorkerConfig{
+		{
+			Queue: Orders, Policy: policy, Handler: handler(Orders), Concurrency: 4,
+			Topology: topology.Topology{
+				Exchanges: []topology.Exchange{{Name: shop, Kind: topology.Topic}},
+				Bindings:  []topology.Binding{{Exchange: shop, Queue: Orders, RoutingKey: "order.*"}},
+			},
+		},
+		{Queue: Mails, Policy: policy, Handler: handler(Mails), Concurrency: 2},
+		{Queue: Covers, Handler: handler(Covers), Strategy: s.coverArt().Strategy()},
+	}
+	_ = p
+	return all
+}
+
+func (s *System) coverArt() preset.CoverArt {
+	return preset.CoverArt{RetryDelay: coverRetry, Retries: 1}
+}
+
+// work runs the workers of a process.
+func (s *System) work(ctx context.Context, p *Process, observer reprise.Observer) error {
+	cfg := p.Client("workers")
+	cfg.Observer = observer
+	c, err := reprise.Dial(ctx, s.URL, cfg)
+	if err != nil {
+		return err
+	}
+	defer p.HangUp(c)
+	workers, err := s.protected(ctx, p)
+	if err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	errs := make(chan error, len(workers))
+	for _, cfg := range workers {
+		if s.Foreign && cfg.Queue == Covers {
+			continue
+		}
+		w, err := reprise.NewWorker(c, cfg)
+		if err != nil {
+			return err
+		}
+		running.Go(func() { errs <- w.Run(ctx) })
+	}
+	running.Wait()
+	close(errs)
+	for err := range errs {
+		if err != nil && !p.Killed() {
+			return err
+		}
+	}
+	return nil
+}
+
+var errUnknown = errors.New("the body is not an order")
+
+// handle is what all handlers do: an effect, or an error.
+func (s *System) handle(queue string, m *reprise.Message) error {
+	var o Order
+	if err := json.Unmarshal(m.Body, &o); err != nil {
+		return reprise.Park(errUnknown)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.show(m, o)
+	if err := s.verdict(o); err != nil {
+		return err
+	}
+	s.effects[o.N]++
+	return nil
+}
+
+// show notes the id that a handler was shown of an order. The lock is held.
+func (s *System) show(m *reprise.Message, o Order) {
+	if s.keys[o.N] == nil {
+		s.keys[o.N] = map[string]bool{}
+	}
+	if !m.MessageIDAssigned {
+		s.keys[o.N][m.MessageID] = true
+	}
+}
+
+// verdict is what the downstream says of an order. The lock is held.
+func (s *System) verdict(o Order) error {
+	class := o.Class
+	if o.Amount == 9 {
+		class = "poison"
+	} else if !s.down[class] {
+		return nil
+	}
+	return fmt.Errorf(classes[class], o.N, 10+rand.IntN(90))
+}
+
+// published is told of each message that a process writes to its connection.
+func (s *System) published(p *Process, m Publish) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if mark := m.header(topology.HeaderReplay); mark != "" {
+		var r resend
+		// The copy that a worker makes of a replayed message carries the mark, too, and goes elsewhere.
+		if _, err := fmt.Sscanf(mark, "%d/%d", &r.replay, &r.id); err == nil && isWork(m) {
+			r.epoch = s.epoch
+			s.written[r]++
+		}
+	}
+	if failedQueue(m) {
+		var o Order
+		if json.Unmarshal(m.Body, &o) == nil {
+			s.parked[o.N]++
+		}
+	}
+}
+
+// isWork reports whether a message was published to a work queue, rather than to where it waits.
+func isWork(m Publish) bool {
+	return m.Exchange == shop || m.Exchange == preset.CoverArtExchange || m.Exchange == "" && queues[m.Key] != ""
+}
+
+func failedQueue(m Publish) bool {
+	return m.Exchange == "" && (m.Key == "orders.failed" || m.Key == "mails.failed") || m.Exchange == preset.CoverArtFailedExchange
+}

@@ -1,0 +1,146 @@
+package simulation
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/reprisemq/reprise/broker/internal/simulation/archive"
+	"github.com/reprisemq/reprise/internal/mgmtapi"
+	"github.com/reprisemq/reprise/ledger"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// archiveEvery is how many lives there are to one with an archive.
+const archiveEvery = 4
+
+// drawArchive adds an archive to a shape, with workers, processes and people of its own. Idle processes
+// look into their database all the time, so that such a life is short.
+func drawArchive(random *rand.Rand, s *Shape) {
+	s.Horizon = between(random, 8*time.Minute, 40*time.Minute)
+	w := drawWork(random, "buckets")
+	w.Attempts = min(w.Attempts, 2)
+	w.Delays = []time.Duration{time.Second, 2 * time.Second, 5 * time.Second}
+	s.Works = []Work{w}
+	s.Archive = &archive.Options{
+		Second: random.IntN(3) == 0, Foreign: random.IntN(2) == 0, Routed: random.IntN(2) == 0, Ledger: random.IntN(2) == 0, Attempts: 1 + random.IntN(3),
+	}
+	if random.IntN(4) > 0 {
+		s.Archive.Lease, s.Archive.Poll = 30*time.Second, 10*time.Second
+	}
+}
+
+// archiving is the archive of a life. Its promises are in package archive.
+type archiving struct {
+	system *archive.System
+}
+
+func init() {
+	RegisterActor(func(l *Life) []Actor {
+		if l.Script.Shape.Archive == nil {
+			return nil
+		}
+		return []Actor{&archiving{}}
+	})
+	RegisterOwners(func(s Shape) []string {
+		if s.Archive == nil {
+			return nil
+		}
+		return []string{archive.Up, archive.Console}
+	})
+	for name, a := range archive.Acts {
+		RegisterAct(Act{
+			Name: name, Fault: a.Fault, Weight: a.Weight,
+			Fits: func(s Shape) bool { return s.Archive != nil },
+			Draw: func(random *rand.Rand, s Shape) []Step {
+				var step Step
+				if a.Draw != nil {
+					step.N, step.For = a.Draw(random)
+				}
+				step.For = step.For.Truncate(time.Millisecond)
+				return []Step{step}
+			},
+			Do: func(l *Life, s Step) {
+				for _, actor := range l.actors {
+					if x, ok := actor.(*archiving); ok && x.system != nil {
+						l.Struck(name)
+						l.Go(func() { x.system.Do(s.String(), name, s.N, s.For, s.Random()) })
+					}
+				}
+			},
+		})
+	}
+	RegisterCheck(Check{
+		Promise: "what package archive checks", In: "docs/failed-messages.md",
+		Check: func(l *Life, _ string) {
+			for _, actor := range l.actors {
+				if x, ok := actor.(*archiving); ok && x.system != nil {
+					x.system.Check()
+				}
+			}
+		},
+	})
+}
+
+// Begin implements Actor.
+func (a *archiving) Begin(l *Life) {
+	management := archive.Served(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if b := l.Server.Broker(); b != nil {
+			b.Management().ServeHTTP(w, r)
+			return
+		}
+		http.Error(w, "the broker is down", http.StatusBadGateway)
+	}))
+	const address, user = "http://management", "guest"
+	system := archive.NewSystem(archive.Environment{
+		URL:    url,
+		Dial:   func(process string) archive.Dial { return l.Network.Dialer(process) },
+		Broker: &ledger.Management{URL: address, User: user, Password: user, Client: management},
+		Bindings: func(ctx context.Context) (topology.Topology, error) {
+			return mgmtapi.API{URL: address, User: user, Password: user, Client: management}.Topology(ctx, "/")
+		},
+		Broken: func(promise, detail string) { l.Broken(promise, "%s", detail) },
+		Struck: l.Struck,
+		Disturbances: func(from, to time.Time) (n int) {
+			for _, who := range []string{archive.Up, archive.Console, brokerName} {
+				for _, d := range l.Disturbed(who, from, to) {
+					n++
+					if end := d.To; !end.IsZero() { // what is not confirmed within 30 s is sent once more
+						n += int(end.Sub(d.From) / (30 * time.Second))
+					} else {
+						n += int(time.Since(d.From) / (30 * time.Second))
+					}
+				}
+			}
+			return n
+		},
+	}, *l.Script.Shape.Archive, l.TempDir())
+	if err := system.Begin(context.Background()); err != nil {
+		l.Broken("simulation", "%v", err)
+		return
+	}
+	a.system = system
+}
+
+// Heal implements Actor.
+func (a *archiving) Heal(*Life) {
+	if a.system != nil {
+		a.system.Heal()
+	}
+}
+
+// Idle implements Actor.
+func (a *archiving) Idle(*Life) string {
+	if a.system == nil {
+		return ""
+	}
+	return a.system.Busy()
+}
+
+// End implements Actor.
+func (a *archiving) End(*Life) {
+	if a.system != nil {
+		a.system.End()
+	}
+}

@@ -1,0 +1,24 @@
+package simulation
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+var archives = flag.Int("simulation.archives", 1, "the number of lives with an archive; -simulation.seed is the first")
+
+// Archives, consoles, replays and ledgers keep the promises of the documents.
+func TestArchiveLives(t *testing.T) {
+	var total Total
+	began := time.Now()
+	for i := range *archives {
+		s := Draw(archiveEvery * (*firstSeed + uint64(i)))
+		total.Add(playIn(t, fmt.Sprint(s.Seed), s))
+	}
+	var b strings.Builder
+	total.Write(&b, time.Since(began))
+	t.Log(b.String())
+}
