@@ -41,13 +41,16 @@ var attacks = []attack{
 	{name: "a consumer that reads and acks nothing, 100 B", prepare: declare("unread"), run: unread(100, 300_000)},
 	{name: "a consumer that reads and acks nothing, 1 MiB", prepare: declare("unread"), run: unread(1<<20, 300)},
 	{name: "basic.get without reading", prepare: prefill("got", 1000, 100_000), run: gets},
+	{name: "basic.recover of 100,000 deliveries, again and again", prepare: prefill("recovered", 100_000, 10), run: recovers},
+	{name: "queues of 500,000 messages, deleted", prepare: prefill("deleted", 500_000, 10), run: deletes},
 	{name: "publishing until the memory alarm", blocks: true, prepare: prefill("backlog", 20_000, 100), run: alarm},
 	{name: "empty messages until the memory alarm", blocks: true, prepare: declare("heap"), run: heap(publish(1, "heap", nil))},
 	{name: "messages with 25,000 headers, until the memory alarm", blocks: true, prepare: declare("heap"), run: heap(message(&amqpwire.BasicPublish{RoutingKey: "heap"}, repeated()))},
 	{name: "a fanout to 10,000 queues", prepare: fannedOut, run: routed(&amqpwire.BasicPublish{Exchange: "amq.fanout"}, nil)},
 	{name: "13,000 headers against a binding of 13,000", prepare: headed, run: routed(&amqpwire.BasicPublish{Exchange: "amq.headers"}, many('a'))},
 	{name: "10,000 keys in CC to 1,000 queues", prepare: topics, run: routed(&amqpwire.BasicPublish{Exchange: "amq.topic"}, keys())},
-	{name: "10,000 idle connections", run: idle},
+	{name: "10,000 idle connections", run: idle(nil)},
+	{name: "10,000 idle connections with 1,900 capabilities", run: idle(repeated()[:1900])},
 	{name: "5,000 handshakes, never finished", lasts: 15 * time.Second, run: silent},
 	{name: "connections opened and closed", run: churn},
 	{name: "channels opened and closed", run: channelChurn},
@@ -279,6 +282,37 @@ func gets(ctx context.Context, t *target) string {
 	get, _ := amqpwire.AppendMethodFrame(nil, 1, &amqpwire.BasicGet{Queue: "got"})
 	many := []byte(strings.Repeat(string(get), 1000))
 	return t.repeat(ctx, c, func(int) error { return c.write(many) })
+}
+
+// recovers takes all messages of a queue, and gives them back again and again.
+func recovers(ctx context.Context, t *target) string {
+	c, err := t.open(ctx)
+	if err == nil {
+		_, err = c.call(1, &amqpwire.BasicConsume{Queue: "recovered", ConsumerTag: "c"})
+	}
+	if err != nil {
+		return t.fate(ctx, c, err)
+	}
+	return t.reading(ctx, c, func(int) error { return c.send(1, &amqpwire.BasicRecover{Requeue: true}) })
+}
+
+// deletes fills a queue and deletes it, again and again.
+func deletes(ctx context.Context, t *target) string {
+	for n := 0; ; n++ {
+		c, err := t.open(ctx)
+		if err == nil {
+			_, err = c.call(1, &amqpwire.QueueDelete{Queue: "deleted"})
+		}
+		if err == nil {
+			err = prefill("deleted", 500_000, 10)(ctx, t)
+		}
+		if over(ctx, err) {
+			return t.after("not stopped: %d queues", n)
+		}
+		if err != nil {
+			return t.fate(ctx, c, err)
+		}
+	}
 }
 
 // alarm publishes to a queue that nobody consumes, while somebody works off another one.

@@ -24,6 +24,8 @@ type client struct {
 	conn net.Conn
 	in   *amqpwire.Reader
 	sent *counter
+
+	boasts amqpwire.Table // further capabilities, which the broker keeps
 }
 
 // dial connects without a word.
@@ -44,10 +46,15 @@ func (t *target) connect(ctx context.Context) (*client, error) {
 }
 
 func (t *target) connectAs(ctx context.Context, user, password string) (*client, error) {
+	return t.connectWith(ctx, user, password, nil)
+}
+
+func (t *target) connectWith(ctx context.Context, user, password string, boasts amqpwire.Table) (*client, error) {
 	c, err := t.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
+	c.boasts = boasts
 	if err := c.handshake(user, password); err != nil {
 		_ = c.conn.Close()
 		return nil, err
@@ -72,7 +79,7 @@ func (c *client) handshake(user, password string) error {
 	if _, err := c.receive(); err != nil {
 		return err
 	}
-	capabilities := amqpwire.Table{{Name: "authentication_failure_close", Value: true}}
+	capabilities := append(amqpwire.Table{{Name: "authentication_failure_close", Value: true}}, c.boasts...)
 	tune, err := c.call(0, &amqpwire.ConnectionStartOk{
 		Mechanism: "PLAIN", Response: "\x00" + user + "\x00" + password, Locale: "en_US",
 		ClientProperties: amqpwire.Table{{Name: "product", Value: "hostile"}, {Name: "capabilities", Value: capabilities}},

@@ -45,24 +45,33 @@ func (f *firsts) String() string {
 	return fmt.Sprintf("%d errors (the first: %s)", f.n, short(f.first))
 }
 
-func idle(ctx context.Context, t *target) string {
-	var opened counter
-	var failed firsts
-	parallel(20, func(int) {
-		for range 500 {
-			if ctx.Err() != nil {
-				return
+// idle opens connections, which the broker remembers with their capabilities.
+func idle(capabilities amqpwire.Table) func(context.Context, *target) string {
+	return func(ctx context.Context, t *target) string {
+		var opened, closed counter
+		var failed firsts
+		parallel(20, func(int) {
+			for range 500 {
+				if ctx.Err() != nil {
+					return
+				}
+				c, err := t.connectWith(ctx, "guest", "guest", capabilities)
+				if err != nil {
+					failed.add(err)
+					continue
+				}
+				opened.Add(1)
+				go func() {
+					if err := c.end(); !over(ctx, err) {
+						closed.Add(1)
+					}
+				}()
 			}
-			if _, err := t.connect(ctx); err != nil {
-				failed.add(err)
-				continue
-			}
-			opened.Add(1)
-		}
-	})
-	outcome := t.after("%d opened, %v", opened.Load(), &failed)
-	<-ctx.Done()
-	return outcome
+		})
+		outcome := t.after("%d opened, %v", opened.Load(), &failed)
+		<-ctx.Done()
+		return fmt.Sprintf("%s; %d closed by the broker", outcome, closed.Load())
+	}
 }
 
 // silent connects, sends the protocol header, and says no more.
