@@ -114,7 +114,9 @@ func (s *Server) damageAfter(step Step, after string) {
 	}
 	s.outage(after, step.For, func(b *broker.Broker) {
 		if after == "stop" {
-			s.stop(b, time.Hour)
+			if !s.stop(b, time.Hour) {
+				return // as a crash
+			}
 		} else {
 			s.crash(b, step)
 		}
@@ -164,7 +166,7 @@ func (s *Server) tryDamaged(step Step, after string) {
 	if err == nil {
 		switch {
 		case !tolerated(base, after):
-			s.l.Broken(promiseDamage, "it starts after %s of %s of %d bytes (%s)", kind, chosen.name, len(chosen.content), after)
+			s.l.Broken(promiseDamage, "it starts after %s of %s of %d bytes (%s), with all messages: %v; files: %s", kind, chosen.name, len(chosen.content), after, maps.Equal(found, undamaged), names(files))
 		case strings.HasSuffix(base, ".log") && after == "crash": // the last second may be missing
 		case !maps.Equal(found, undamaged):
 			s.l.Broken(promiseDamage, "it starts after %s of %s of %d bytes (%s) with other messages: %d rather than %d", kind, chosen.name, len(chosen.content), after, len(found), len(undamaged))
@@ -297,6 +299,14 @@ func readAll(fs vfs.FS, dir string) ([]file, error) {
 		files = append(files, file{name, all[name]})
 	}
 	return files, err
+}
+
+func names(files []file) string {
+	var b strings.Builder
+	for _, f := range files {
+		fmt.Fprintf(&b, "%s %d, ", path.Base(f.name), len(f.content))
+	}
+	return b.String()
 }
 
 // write replaces a file; nil removes it.

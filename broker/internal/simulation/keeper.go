@@ -16,12 +16,13 @@ const keeperName = "operator"
 
 // keeper is an Actor: an operator who empties failed queues that are full, and deletes wait queues that are empty.
 type keeper struct {
-	ended chan struct{}
-	group sync.WaitGroup
+	healed chan struct{}
+	ended  chan struct{}
+	group  sync.WaitGroup
 }
 
 func init() {
-	RegisterActor(func(*Life) []Actor { return []Actor{&keeper{ended: make(chan struct{})}} })
+	RegisterActor(func(*Life) []Actor { return []Actor{&keeper{healed: make(chan struct{}), ended: make(chan struct{})}} })
 	RegisterAct(Act{
 		Name: "empty-failed", Weight: 2,
 		Draw: func(random *rand.Rand, shape Shape) []Step { return []Step{{On: oneOf(random, shape.Names()...)}} },
@@ -45,26 +46,28 @@ func init() {
 	})
 }
 
-// Begin implements Actor.
-func (k *keeper) Begin(*Life) {}
-
-// Heal implements Actor: from now on, full failed queues are emptied.
-func (k *keeper) Heal(l *Life) {
+// Begin implements Actor: full failed queues are emptied each hour.
+func (k *keeper) Begin(l *Life) {
 	k.group.Go(func() {
-		for {
+		for pause := time.Hour; ; {
+			select {
+			case <-k.ended:
+				return
+			case <-k.healed:
+				pause = 20 * time.Second
+			case <-time.After(pause):
+			}
 			for _, w := range l.Script.Shape.Works {
 				if w.FailedMax > 0 {
 					l.Book.takeFailed(w)
 				}
 			}
-			select {
-			case <-k.ended:
-				return
-			case <-time.After(20 * time.Second):
-			}
 		}
 	})
 }
+
+// Heal implements Actor: from now on, they are emptied at once.
+func (k *keeper) Heal(*Life) { k.healed <- struct{}{} }
 
 // Idle implements Actor.
 func (k *keeper) Idle(*Life) string { return "" }

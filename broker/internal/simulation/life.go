@@ -238,6 +238,9 @@ func live(script Script, dir string) *Result {
 	l.Network = newNetwork(l)
 	l.Server = newServer(l)
 	l.Book = newBook(l)
+	ended := make(chan struct{})
+	defer close(ended)
+	go l.tick(ended)
 	l.Server.begin()
 	for _, f := range actorMakers {
 		l.actors = append(l.actors, f(l)...)
@@ -265,6 +268,18 @@ func live(script Script, dir string) *Result {
 	l.running.Wait()
 	l.checkLog()
 	return l.result()
+}
+
+// tick tells watch that virtual time goes on.
+func (l *Life) tick(ended <-chan struct{}) {
+	for {
+		select {
+		case <-ended:
+			return
+		case <-time.After(10 * time.Minute):
+			clock.Store(int64(l.Now()))
+		}
+	}
 }
 
 // heal ends all faults.

@@ -153,7 +153,7 @@ func (p *publisher) publish(l *Life, s Step) {
 			l.Go(func() { p.send(l, m, b.exchange, b.key) })
 			time.Sleep(time.Duration(random.Int64N(int64(2*pause + 1))))
 		}
-	case "publish-batch":
+	case "publish-batch": // of which For is meaningless
 		var all []*Message
 		var batch []*reprise.Message
 		var sendings []*Sending

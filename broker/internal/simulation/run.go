@@ -11,11 +11,34 @@ import (
 	"time"
 )
 
-// standstill is the real time after which a life is taken for one that does not go on.
+// standstill is the real time after which a life is taken for one that does not go on, if virtual time has not gone on.
 const standstill = 40 * time.Second
 
 // clock is the virtual time of the life, as far as it is known.
 var clock atomic.Int64
+
+// watch ends the process when virtual time does not go on. The function that it returns ends the watching.
+func watch(seed uint64) (stop func()) {
+	ended := make(chan struct{})
+	clock.Store(0)
+	go func() {
+		for last := int64(-1); ; {
+			select {
+			case <-ended:
+				return
+			case <-time.After(standstill):
+			}
+			if now := clock.Load(); now != last {
+				last = now
+				continue
+			}
+			fmt.Printf("broken: %s\n\tseed %d, at %v\n%s\n", promiseMoves, seed, time.Duration(clock.Load()), stacks())
+			fmt.Printf("simulation: seed %d broke: %s\n", seed, promiseMoves)
+			os.Exit(1)
+		}
+	}()
+	return func() { close(ended) }
+}
 
 const promiseMoves = "nothing spins or waits for a lock for ever: virtual time goes on"
 
@@ -24,12 +47,7 @@ const promiseEnd = "whoever ends something waits for its goroutines: none is lef
 // Play plays a script in a bubble of its own. It must not be called in one.
 func Play(t *testing.T, script Script) (r *Result) {
 	began := time.Now()
-	dog := time.AfterFunc(standstill, func() {
-		fmt.Printf("broken: %s\n\tseed %d, at %v\n%s\n", promiseMoves, script.Seed, time.Duration(clock.Load()), stacks())
-		fmt.Printf("simulation: failed: seed %d: %s\n", script.Seed, promiseMoves)
-		os.Exit(1)
-	})
-	defer dog.Stop()
+	defer watch(script.Seed)()
 	defer func() {
 		if v := recover(); v != nil {
 			if err, ok := v.(error); !ok || !strings.HasPrefix(err.Error(), "deadlock: ") {

@@ -135,7 +135,8 @@ func (s *Server) Stop(within, after time.Duration) {
 	s.outage("stop", after, func(b *broker.Broker) { s.stop(b, within) })
 }
 
-func (s *Server) stop(b *broker.Broker, within time.Duration) {
+// stop reports whether the broker has ended in order.
+func (s *Server) stop(b *broker.Broker, within time.Duration) (inOrder bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	err := b.Shutdown(ctx)
@@ -146,9 +147,11 @@ func (s *Server) stop(b *broker.Broker, within time.Duration) {
 		s.Disk.abandon()
 		s.l.leaks.Store(true)
 		s.l.Struck("stop-broker on a bad disk")
+		return false
 	default:
 		s.l.Broken(promiseStop, "Shutdown: %v", err)
 	}
+	return true
 }
 
 // Crash ends the broker as a crash of its machine does.

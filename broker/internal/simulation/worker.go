@@ -195,8 +195,8 @@ func (p *process) stop(l *Life, name string, within time.Duration) {
 
 // crash ends a process as SIGKILL does: its connections are cut, and nothing that its goroutines still do counts.
 func (p *process) crash(l *Life, name string) {
+	l.Network.Kill(name) // first, so that nothing of what handlers do about it arrives
 	close(p.dead)
-	l.Network.Kill(name)
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = p.worker.Shutdown(gone)
