@@ -161,7 +161,7 @@ func (t *target) fate(ctx context.Context, c *client, err error) string {
 		return t.after("not stopped")
 	}
 	if c != nil && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)) {
-		if said := c.end(); said != nil && strings.Contains(said.Error(), "closed:") {
+		if said := c.end(); strings.Contains(said.Error(), "closed:") {
 			err = said
 		}
 	}
