@@ -26,8 +26,8 @@ func drawArchive(random *rand.Rand, s *Shape) {
 	s.Archive = &archive.Options{
 		Second: random.IntN(3) == 0, Foreign: random.IntN(2) == 0, Routed: random.IntN(2) == 0, Ledger: random.IntN(2) == 0, Attempts: 1 + random.IntN(3),
 	}
-	if random.IntN(4) > 0 {
-		s.Archive.Lease, s.Archive.Poll = 30*time.Second, 10*time.Second
+	if random.IntN(8) > 0 {
+		s.Archive.Lease, s.Archive.Poll = time.Minute, 15*time.Second
 	}
 }
 

@@ -249,7 +249,7 @@ func (s *System) demandReady(of []*Process, fault int, ready bool, since string)
 	for _, p := range of {
 		err := p.Ready()
 		s.mu.Lock()
-		same := s.faulty == fault && (p == s.main || p == s.second) && p.ingest.Load() != nil && (!ready || s.away == "" && !s.losing && s.breaks == 0 && time.Since(s.mended) >= settled)
+		same := s.faulty == fault && (ready || !s.ending) && (p == s.main || p == s.second) && p.ingest.Load() != nil && (!ready || s.away == "" && !s.losing && s.breaks == 0 && time.Since(s.mended) >= settled)
 		s.mu.Unlock()
 		switch {
 		case !same:

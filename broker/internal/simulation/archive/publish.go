@@ -67,6 +67,9 @@ func (s *System) newOrder(random *rand.Rand, names []string, only string) *Sent 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := &Sent{Queue: []string{Orders, Orders, Mails, Covers}[random.IntN(4)]}
+	if s.Foreign && random.IntN(3) == 0 {
+		m.Queue = Covers
+	}
 	m.Order = Order{N: len(s.sent) + 1, Class: names[random.IntN(len(names))], Amount: 1 + random.IntN(8), Note: fmt.Sprintf("note%d", random.IntN(8))}
 	if only != "" {
 		m.Class = only
