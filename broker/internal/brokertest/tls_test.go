@@ -8,14 +8,17 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"io"
 	"math/big"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/internal/inside"
 )
 
 // authority makes certificates.
@@ -97,6 +100,55 @@ func TestTLS(t *testing.T) {
 				must(t, declare(channel(t, conn), "q", nil))
 				must(t, conn.Close())
 			}
+		})
+	}
+}
+
+// deaf is a connection whose client reads nothing.
+type deaf struct {
+	net.Conn
+	closed <-chan struct{}
+}
+
+func (d deaf) Read([]byte) (int, error) {
+	<-d.closed
+	return 0, io.EOF
+}
+
+// Clients have ten seconds for the handshakes of TLS and AMQP, be it that they say nothing, or that they do not read.
+func TestHandshakesHaveATimeout(t *testing.T) {
+	ca := newAuthority(t)
+	server := &tls.Config{Certificates: []tls.Certificate{ca.issue("server", false)}, Time: time.Now}
+	for name, begin := range map[string]func(conn net.Conn, closed <-chan struct{}){
+		"nothing is said": func(net.Conn, <-chan struct{}) {},
+		"nothing is read": func(conn net.Conn, closed <-chan struct{}) {
+			_ = tls.Client(deaf{conn, closed}, &tls.Config{InsecureSkipVerify: true}).Handshake()
+		},
+		"no AMQP": func(conn net.Conn, _ <-chan struct{}) {
+			_ = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).Handshake()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, err := broker.New(broker.Config{})
+				must(t, err)
+				defer func() { must(t, b.Shutdown(context.Background())) }()
+				client, conn := net.Pipe()
+				must(t, inside.Of(b).Serve(tls.Server(conn, server)))
+				closed := make(chan struct{})
+				go begin(client, closed)
+				synctest.Wait()
+				if n := len(nodeOf(b).Sessions()); n != 1 {
+					t.Fatalf("%d connections", n)
+				}
+				time.Sleep(20 * time.Second)
+				synctest.Wait()
+				if n := len(nodeOf(b).Sessions()); n != 0 {
+					t.Errorf("%d connections are left", n)
+				}
+				close(closed)
+				_ = client.Close()
+			})
 		})
 	}
 }

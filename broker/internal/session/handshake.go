@@ -17,7 +17,8 @@ var amqp09Header = [8]byte{'A', 'M', 'Q', 'P', 1, 1, 0, 9}
 // handshake brings a connection from the protocol header to connection.open-ok. Its errors end the connection; what the
 // client is to be told of them it has been told.
 func (s *Session) handshake() error {
-	_ = s.conn.SetReadDeadline(time.Now().Add(handshakeTimeout))
+	// Also for what is written: a client may begin TLS and read nothing of it.
+	_ = s.conn.SetDeadline(time.Now().Add(handshakeTimeout))
 	header, err := s.in.ReadProtocolHeader()
 	if err != nil {
 		return fmt.Errorf("handshake: %w", err)
@@ -41,9 +42,9 @@ func (s *Session) allow(timeout time.Duration) error {
 	if timeout > 0 {
 		deadline = time.Now().Add(timeout)
 	}
-	err := s.conn.SetReadDeadline(deadline)
+	err := s.conn.SetDeadline(deadline)
 	if s.closing.Load() { // Shutdown has set one meanwhile, which is not to be lifted
-		err = s.conn.SetReadDeadline(time.Now().Add(closeTimeout))
+		err = s.conn.SetDeadline(time.Now().Add(closeTimeout))
 	}
 	return err
 }
@@ -114,10 +115,17 @@ func (s *Session) authenticate() error {
 	if err := s.expect(&ok); err != nil {
 		return err
 	}
-	s.mechanism, s.clientProperties = ok.Mechanism, ok.ClientProperties
+	s.mechanism = ok.Mechanism
 	capabilities, _ := ok.ClientProperties.Get("capabilities")
 	s.notifiesCancel = capable(capabilities, "consumer_cancel_notify")
 	s.notifiesBlocked = capable(capabilities, "connection.blocked")
+	tellsRefusal := capable(capabilities, "authentication_failure_close")
+	// A login may be held back. Until it is known who this is, nothing is kept that takes more memory than it is long.
+	properties, err := ok.ClientProperties.Append(nil)
+	if err != nil {
+		return s.refuse(fmt.Errorf("handshake: client properties: %w", err))
+	}
+	ok.ClientProperties = nil
 
 	user, authentic, err := s.identify(ok.Mechanism, ok.Response)
 	_, waits := errors.AsType[*access.WaitError](err)
@@ -131,7 +139,7 @@ func (s *Session) authenticate() error {
 		}
 		// Clients that know of it are told; others could take it for a broken connection and are cut off, as the
 		// specification has it.
-		if capable(capabilities, "authentication_failure_close") {
+		if tellsRefusal {
 			s.fail(exception.New(exception.AccessRefused, "Login was refused using authentication mechanism %s. "+
 				"For details see the broker logfile.", ok.Mechanism), 0)
 			s.discard()
@@ -140,7 +148,10 @@ func (s *Session) authenticate() error {
 		return s.refuse(refused)
 	}
 	s.user = user
-	s.kept.Add(s.clientProperties.Footprint()) // those of somebody unknown are not kept for long
+	if s.clientProperties, err = amqpwire.ParseTable(properties); err != nil {
+		return s.refuse(fmt.Errorf("handshake: client properties: %w", err))
+	}
+	s.kept.Add(s.clientProperties.Footprint())
 	return nil
 }
 
