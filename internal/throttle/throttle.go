@@ -58,7 +58,7 @@ func New(clock func() time.Time, longest time.Duration) *Throttle {
 // Try decides whether a try counts that was right or wrong. If it has to wait, it does not count, and nobody may be told
 // whether it was right. A wrong try that counts makes the next one wait.
 func (t *Throttle) Try(peer, name string, right bool) (wait time.Duration) {
-	from, hash := network(peer), maphash.String(t.seed, name)
+	from, hash := Network(peer), maphash.String(t.seed, name)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a, known := t.addresses.Get(from)
@@ -107,9 +107,9 @@ func (m *mistakes) add(now time.Time, longest time.Duration) {
 	}
 }
 
-// network returns what stands for a peer: its address or, with IPv6, the network that one subscriber has. All peers whose
+// Network returns what stands for a peer: its address or, with IPv6, the network that one subscriber has. All peers whose
 // address has no port, such as those of a Unix socket, are one.
-func network(peer string) netip.Prefix {
+func Network(peer string) netip.Prefix {
 	a, err := netip.ParseAddrPort(peer)
 	if err != nil {
 		return netip.Prefix{}

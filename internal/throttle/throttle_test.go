@@ -110,7 +110,7 @@ func TestNetworks(t *testing.T) {
 	if th.wait("[2001:db8:0:2::1]:1", "") != 0 {
 		t.Error("another network waits, too")
 	}
-	if network("[::ffff:192.0.2.1]:1") != network("192.0.2.1:2") {
+	if Network("[::ffff:192.0.2.1]:1") != Network("192.0.2.1:2") {
 		t.Error("one address counts as two")
 	}
 }
@@ -128,7 +128,7 @@ func TestThrottleIsBounded(t *testing.T) {
 	if n := th.addresses.Len(); n != MostAddresses {
 		t.Errorf("%d addresses", n)
 	}
-	if a, _ := th.addresses.Get(network("192.0.2.2:1")); len(a.names) != MostNames {
+	if a, _ := th.addresses.Get(Network("192.0.2.2:1")); len(a.names) != MostNames {
 		t.Errorf("%d names of an address", len(a.names))
 	}
 	if th.wait(guesser, "ada") == 0 {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/broker/internal/registry"
+	"github.com/reprisemq/reprise/internal/bounded"
 	"github.com/reprisemq/reprise/internal/throttle"
 )
 
@@ -51,6 +52,7 @@ type Control struct {
 	generation atomic.Uint64
 	registry   *registry.Registry // told of every change, under the lock
 	guesses    *throttle.Throttle
+	known      known
 	held       chan struct{} // one for each login that is held
 
 	mu          sync.RWMutex
@@ -70,6 +72,7 @@ func New() *Control {
 	c := &Control{
 		users: make(map[string]User), permissions: make(map[grantee]compiled),
 		guesses: throttle.New(time.Now, longestWait), held: make(chan struct{}, mostHeld),
+		known: known{places: bounded.New[place, time.Time](mostKnown)},
 	}
 	c.generation.Add(1)
 	return c
