@@ -26,6 +26,9 @@ func drawArchive(random *rand.Rand, s *Shape) {
 	s.Archive = &archive.Options{
 		Second: random.IntN(3) == 0, Foreign: random.IntN(2) == 0, Routed: random.IntN(2) == 0, Ledger: random.IntN(2) == 0, Attempts: 1 + random.IntN(3),
 	}
+	if random.IntN(3) == 0 {
+		s.Archive.Retention = between(random, time.Minute, 20*time.Minute)
+	}
 	if random.IntN(8) > 0 {
 		s.Archive.Lease, s.Archive.Poll = time.Minute, 15*time.Second
 	}

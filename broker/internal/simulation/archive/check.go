@@ -152,6 +152,9 @@ func (s *System) checkEffects(mails map[int]int) {
 	defer s.mu.Unlock()
 	calm := len(s.disturbed()) == 0
 	for _, m := range s.sent {
+		if m.MessageID == "" && s.parked[m.N] == 0 && s.effects[m.N]+mails[m.N] > 0 {
+			s.failLocked(promiseParked, "message %d of %s came without an id, and was handled without being parked", m.N, m.Queue)
+		}
 		if m.MessageID == "" && !calm {
 			continue // if an attempt is cut short, the message comes again and is given another id
 		}
@@ -250,9 +253,19 @@ func (s *System) checkReplays(all map[failed.ID]Row) {
 		s.fail("simulation", "reading the replays: %v", err)
 		return
 	}
+	var ends []string
+	defer func() {
+		for _, end := range ends {
+			s.strike(end)
+		}
+	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range replays {
+		ends = append(ends, "replay "+string(r.State))
+		if r.Total >= batch {
+			ends = append(ends, "replay of hundreds")
+		}
 		switch r.State {
 		case failed.ReplayDone, failed.ReplayCancelled, failed.ReplayStopped:
 		default:
@@ -280,6 +293,9 @@ func (s *System) checkReplays(all map[failed.ID]Row) {
 			s.failLocked(promiseReplay, "replay %d says that %d messages were sent, and %d were", r.ID, r.Sent, distinct)
 		}
 		interrupted := did.interrupted + s.Disturbances(r.Begun.Add(-time.Minute), r.Ended.Add(time.Minute))
+		if times > r.Sent {
+			ends = append(ends, "replay sent some twice")
+		}
 		if extra := times - r.Sent; extra > int64(batch*interrupted) {
 			promise := promiseTwice
 			if interrupted == 0 {

@@ -90,6 +90,9 @@ var Acts = map[string]Act{
 	"archive-go-replay":       {Weight: 1, Draw: waiting, Do: person(func(s *System, _ time.Duration, r *rand.Rand) { s.ByGo("replay", r) })},
 	"archive-go-restore":      {Weight: 1, Draw: waiting, Do: person(func(s *System, _ time.Duration, r *rand.Rand) { s.ByGo("restore", r) })},
 
+	"archive-purge":  {Weight: 2, Do: func(s *System, _ int, _ time.Duration, _ *rand.Rand) { s.Purge() }},
+	"archive-export": {Weight: 1, Do: func(s *System, _ int, _ time.Duration, _ *rand.Rand) { s.Export() }},
+
 	"archive-kill": {Fault: true, Weight: 2, Draw: lasting(2 * time.Minute), Do: func(s *System, _ int, last time.Duration, random *rand.Rand) {
 		s.Kill(s.either(random), last)
 	}},

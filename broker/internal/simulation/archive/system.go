@@ -159,6 +159,8 @@ type Options struct {
 	Ledger   bool
 	Attempts int // of the policies
 
+	Retention time.Duration // 0: messages are kept for ever
+
 	Lease time.Duration // of queues and replays
 	Poll  time.Duration // of replays
 }
@@ -260,7 +262,7 @@ func (s *System) Begin(ctx context.Context) error {
 func (s *System) start() {
 	p := Start(Config{
 		Name: Up, URL: s.URL, Dial: s.Dial(Up), Heartbeat: s.Heartbeat, Queues: failedQueues(), Origin: origin, Routing: s.routing(),
-		Broker: s.ledgerOf(), Accounts: accounts(), Work: s.work, Published: s.published, Logger: s.Logger, Lease: s.Lease, Poll: s.Poll,
+		Broker: s.ledgerOf(), Accounts: accounts(), Work: s.work, Published: s.published, Logger: s.Logger, Retention: s.Retention, Lease: s.Lease, Poll: s.Poll,
 	}, s.path())
 	s.mu.Lock()
 	s.main = p
@@ -271,7 +273,7 @@ func (s *System) start() {
 func (s *System) startSecond() {
 	p := Start(Config{
 		Name: Console, URL: s.URL, Dial: s.Dial(Console), Heartbeat: s.Heartbeat, Queues: failedQueues(), Origin: origin, Routing: s.routing(),
-		Published: s.published, Logger: s.Logger, Lease: s.Lease, Poll: s.Poll,
+		Published: s.published, Logger: s.Logger, Retention: s.Retention, Lease: s.Lease, Poll: s.Poll,
 	}, s.path())
 	s.mu.Lock()
 	s.second = p
