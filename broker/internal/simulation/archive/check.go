@@ -33,6 +33,28 @@ func (s *System) Heal() {
 	for _, p := range s.processes() {
 		p.Database.Heal()
 	}
+	if s.Foreign {
+		s.later(5*time.Minute, func() { s.replayAll(10) })
+	}
+}
+
+// replayAll sends everything back that is failed. What no edit has mended fails once more, and has to
+// come back whatever program fails it.
+func (s *System) replayAll(tries int) {
+	p := s.someConsole()
+	if p == nil || !s.untouched() || s.alone() == nil {
+		if tries > 0 {
+			s.later(time.Minute, func() { s.replayAll(tries - 1) })
+		}
+		return
+	}
+	defer func() { <-s.acting }()
+	epoch := s.epochNow()
+	plan := failed.Plan{Filter: failed.Filter{All: true}, IgnoreSame: true}
+	if r, err := p.Archive().BeginReplay(context.Background(), plan, "person-0"); err == nil {
+		s.acted(intent{verb: "replay", actor: "person-0"}, ending{replay: r.ID}, epoch, r.Total, nil)
+		s.strike("act: replay of everything in the end")
+	}
 }
 
 // Busy says what still is to happen; "": nothing.
