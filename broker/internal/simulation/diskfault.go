@@ -132,7 +132,11 @@ type file struct {
 
 func (s *Server) tryDamaged(step Step, after string) {
 	random := step.Random()
-	fs := s.Disk.FS().CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: random})
+	fs, err := s.Disk.copy()
+	if err != nil {
+		s.l.Broken(promiseDamage, "cannot copy the directory: %v", err)
+		return
+	}
 	files, err := readAll(fs, dataDir)
 	if err != nil {
 		s.l.Broken(promiseDamage, "cannot read the files: %v", err)
@@ -157,7 +161,12 @@ func (s *Server) tryDamaged(step Step, after string) {
 	s.l.Struck("damage-after-" + after)
 	s.l.Struck("damage: " + kindOfFile(base))
 	s.l.Explain("the data directory is damaged")
-	undamaged, err := s.contents(s.Disk.FS().CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: random}))
+	whole, err := s.Disk.copy()
+	if err != nil {
+		s.l.Broken(promiseDamage, "cannot copy the directory: %v", err)
+		return
+	}
+	undamaged, err := s.contents(whole)
 	if err != nil {
 		s.l.Broken(promiseStart, "on the undamaged directory: %v", err)
 		return
@@ -183,6 +192,27 @@ func (s *Server) tryDamaged(step Step, after string) {
 	if strings.HasPrefix(base, "INVENTORY") {
 		s.l.Broken(promiseTolerated, "after %s of %s it says: %v", kind, chosen.name, err)
 	}
+}
+
+// copy returns a copy of the disk. A clone alone could have files again whose removal is not synced.
+func (d *Disk) copy() (*vfs.MemFS, error) {
+	clone := d.FS().CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))})
+	there, err := readAll(d.FS(), dataDir)
+	if err != nil {
+		return nil, err
+	}
+	cloned, err := readAll(clone, dataDir)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range cloned {
+		if !slices.ContainsFunc(there, func(t file) bool { return t.name == f.name }) {
+			if err := clone.Remove(f.name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return clone, nil
 }
 
 // contents returns the messages of a data directory, and how often each is there. It starts a broker on it and takes all out.

@@ -12,7 +12,7 @@ import (
 )
 
 // standstill is the real time after which a life is taken for one that does not go on, if virtual time has not gone on.
-const standstill = 40 * time.Second
+const standstill = 2 * time.Minute
 
 // clock is the virtual time of the life, as far as it is known.
 var clock atomic.Int64
