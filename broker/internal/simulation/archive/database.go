@@ -34,7 +34,6 @@ type Database struct {
 	fault  *Fault
 	calls  int
 	strike map[int]strike // by call
-	spent  time.Duration  // real time in SQLite
 }
 
 type strike struct {
@@ -112,13 +111,6 @@ func (d *Database) kill(then func()) {
 	d.working.Lock()
 	defer d.working.Unlock()
 	then()
-}
-
-// Spent returns the real time for which SQLite has worked.
-func (d *Database) Spent() time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.spent
 }
 
 var errDead = errors.New("the process was killed")
