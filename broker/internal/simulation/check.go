@@ -226,10 +226,23 @@ func checkRepeats(l *Life, promise string) {
 				}
 			}
 		}
-		if m.Parked > 1 && !doubled && !l.anyBroke(m) && !l.takenBack(m) {
+		if m.Parked > 1 && !doubled && !l.anyBroke(m) && !l.takenBack(m) && !l.parkedUnseen(w, m) {
 			l.Broken(promise, "%s: parked %d times, and nothing broke: %s", w.Name, m.Parked, m.History())
 		}
 	})
+}
+
+// parkedUnseen reports whether a worker can have parked a message twice without its handler: the attempts, or the crashes, were
+// spent when it came, and something happened to a consumer then.
+func (l *Life) parkedUnseen(w Work, m *Message) bool {
+	since := m.Sendings[0].Began
+	for _, r := range m.Runs {
+		if r.How == reprise.EventParked {
+			return false
+		}
+		since = r.Began
+	}
+	return l.queueDisturbed(w, since)
 }
 
 // takenBack reports whether a message that an operator took from the failed queue can have been there again: what was settled in
