@@ -13,7 +13,8 @@ import (
 const (
 	// outboxLimit is how many bytes wait for a slow reader before consumers are offered nothing more, and before the peer's
 	// own frames, each of which may call for a reply, are left unread. It goes on at half of that. While memory for
-	// connections is scarce, the limit is outboxBatch.
+	// connections is scarce, the limit is outboxBatch. The message that exceeds the limit comes on top: no more than one, since
+	// what is being written counts.
 	outboxLimit = 1 << 20
 	// outboxStep is in what steps they are counted: most connections have less, and need not be counted at all.
 	outboxStep = 256 << 10
@@ -80,7 +81,10 @@ func (o *outbox) limit() int {
 	return outboxLimit
 }
 
-func (o *outbox) count() { o.share.Set(int64((o.size + o.writing) / outboxStep * outboxStep)) }
+// held is how many bytes the peer has not read.
+func (o *outbox) held() int { return o.size + o.writing }
+
+func (o *outbox) count() { o.share.Set(int64(o.held() / outboxStep * outboxStep)) }
 
 // write adds what the function appends.
 func (o *outbox) write(appendTo func([]byte) []byte) {
@@ -109,7 +113,7 @@ func (o *outbox) add(appendTo func([]byte) []byte) {
 
 // measure finds whether the outbox is full by now. One that was not may be, since memory has become scarce.
 func (o *outbox) measure() {
-	if o.size >= outboxBatch && o.size >= o.limit() {
+	if held := o.held(); held >= outboxBatch && held >= o.limit() {
 		o.full.Store(true)
 	}
 }
@@ -174,7 +178,7 @@ func (o *outbox) run(w io.Writer) error {
 			keepSpare(batch)
 		case closed:
 			return nil
-		default:
+		case len(refused) == 0:
 			<-o.filled
 		}
 		for _, r := range refused {
@@ -195,20 +199,20 @@ func (o *outbox) written() {
 func (o *outbox) take() (next []byte, refused []stalled, closed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.writing = 0
-	defer o.count()
-	if len(o.batches) == 0 {
-		return nil, nil, o.closed
+	o.writing = 0 // it has been written
+	if len(o.batches) > 0 {
+		next = o.batches[0]
+		o.batches = slices.Delete(o.batches, 0, 1)
+		o.writing = len(next)
+		o.size -= len(next)
 	}
-	next = o.batches[0]
-	o.batches = slices.Delete(o.batches, 0, 1)
-	o.writing = len(next)
-	if o.size -= len(next); o.full.Load() && o.size <= o.limit()/2 {
+	o.count()
+	if o.full.Load() && o.held() <= o.limit()/2 {
 		o.full.Store(false)
 		signal(o.taken)
 		refused, o.stalled = o.stalled, nil
 	}
-	return next, refused, false
+	return next, refused, next == nil && o.closed
 }
 
 // signal wakes whoever waits on a channel with room for one signal.

@@ -1,0 +1,61 @@
+package session
+
+import (
+	"io"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/reprisemq/reprise/broker/internal/budget"
+)
+
+// offerer has messages for an outbox, and goes on whenever it is resumed.
+type offerer struct {
+	out   *outbox
+	size  int
+	taken atomic.Int64
+}
+
+func (o *offerer) offer() {
+	for o.out.offer(func(b []byte) []byte { return append(b, make([]byte, o.size)...) }, o) {
+		o.taken.Add(1)
+	}
+}
+
+func (o *offerer) resume() { o.offer() }
+
+// To a client that is slow to read, what is being written counts like what waits: there is one message beyond the limit, and
+// the next one comes when there is room.
+func TestOneMessageBeyondTheLimitWaitsForASlowReader(t *testing.T) {
+	for _, size := range []int{100_000, outboxLimit, 2 * outboxLimit} {
+		synctest.Test(t, func(t *testing.T) {
+			account := budget.NewConnections(64*outboxLimit, 64*outboxLimit).Open(func(budget.Excess) { t.Error("too much") })
+			client, server := io.Pipe()
+			o := newOutbox(account)
+			ended := make(chan error)
+			go func() { ended <- o.run(server) }()
+			messages := &offerer{out: o, size: size}
+			for range 2 { // the second time while something is being written
+				messages.offer()
+				synctest.Wait()
+			}
+			read := int64(0)
+			for range 10 {
+				synctest.Wait()
+				held := messages.taken.Load()*int64(size) - read
+				if most := int64(outboxLimit + size); held <= 0 || held >= most || account.Used() > most {
+					t.Errorf("%d bytes wait in messages of %d; %d are counted", held, size, account.Used())
+				}
+				n, err := io.CopyN(io.Discard, client, int64(size))
+				if err != nil {
+					t.Fatal(err)
+				}
+				read += n
+			}
+			_ = client.Close()
+			if err := <-ended; err != io.ErrClosedPipe {
+				t.Errorf("it ends with %v", err)
+			}
+		})
+	}
+}
