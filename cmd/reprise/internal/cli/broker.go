@@ -33,8 +33,8 @@ type runCmd struct {
 	Memory                     bool    `help:"Keep everything in memory only, and do not warn about it."`
 	DiskLimit                  size    `name:"disk-limit" default:"256MiB" placeholder:"SIZE" help:"Block publishers when less is free on the disk of --data. Default ${default}."`
 	MemoryLimit                size    `name:"memory-limit" default:"1GiB" placeholder:"SIZE" help:"Block publishers when messages take more memory. Default ${default}."`
-	ConnectionMemoryLimit      size    `name:"connection-memory-limit" default:"64MiB" placeholder:"SIZE" help:"Close a connection that makes the broker keep more, beside messages in queues. Default ${default}."`
-	TotalConnectionMemoryLimit size    `name:"total-connection-memory-limit" default:"512MiB" placeholder:"SIZE" help:"Close the largest connection when all of them make the broker keep more. Default ${default}."`
+	ConnectionMemoryLimit      size    `name:"connection-memory-limit" placeholder:"SIZE" help:"Close a connection that makes the broker keep more, beside messages in queues. Default 64MiB."`
+	TotalConnectionMemoryLimit size    `name:"total-connection-memory-limit" placeholder:"SIZE" help:"Close the largest connection when all of them make the broker keep more. Default 512MiB, or eight times --connection-memory-limit if that is more."`
 	TopologyMemoryLimit        size    `name:"topology-memory-limit" default:"512MiB" placeholder:"SIZE" help:"Refuse declarations when queues, exchanges and bindings take more memory. Default ${default}."`
 	Management                 string  `placeholder:"ADDR" help:"Address to serve the management HTTP API and metrics on. Default: not at all."`
 	User                       string  `placeholder:"NAME" help:"A user who may connect. Default guest, from this machine only."`
