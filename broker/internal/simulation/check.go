@@ -349,7 +349,8 @@ func checkRedelivered(l *Life, promise string) {
 		if len(m.Runs) == 0 || !m.Runs[0].Redelivered || m.Runs[0].Attempt > 1 {
 			return
 		}
-		from, to := m.Sendings[0].Began, m.Runs[0].Began
+		// A worker that subscribes again says so when it has: what it gave back may have come to another one before.
+		from, to := m.Sendings[0].Began, m.Runs[0].Began.Add(2*time.Second)
 		for _, who := range append(w.consumers(), rejecterName) {
 			if len(l.Disturbed(who, from, to)) > 0 {
 				return
