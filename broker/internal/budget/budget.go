@@ -167,6 +167,11 @@ func (a *Account) Take(k Kind, n int64) {
 // Give takes it off again.
 func (a *Account) Give(k Kind, n int64) { a.Take(k, -n) }
 
+// Exceeds reports whether a kind takes more than a part, in percent, of what the connection may take.
+func (a *Account) Exceeds(k Kind, percent int64) bool {
+	return a != nil && a.byKind[k].Load() > a.all.each/100*percent
+}
+
 // Scarce reports whether more than half of what all connections may take is taken: then nobody should take what can wait.
 func (a *Account) Scarce() bool { return a != nil && a.all.Used() > a.all.limit/2 }
 
@@ -206,6 +211,9 @@ func (s *Share) Set(n int64) {
 	s.taken = n
 	s.account.Take(s.kind, change)
 }
+
+// Exceeds is [Account.Exceeds] for all shares of this kind.
+func (s *Share) Exceeds(percent int64) bool { return s.account.Exceeds(s.kind, percent) }
 
 // Scarce is [Account.Scarce].
 func (s *Share) Scarce() bool { return s.account.Scarce() }

@@ -1,12 +1,12 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
 
 	"github.com/reprisemq/reprise/broker/internal/access"
+	"github.com/reprisemq/reprise/broker/internal/budget"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/broker/internal/stats"
@@ -20,11 +20,7 @@ type window struct {
 	used  int
 }
 
-// unlimited is how many messages a consumer without a prefetch may have. A few such consumers that do not keep up with a
-// long queue stay below what a connection may make the broker keep.
-const unlimited = 1 << 18
-
-func (w *window) full() bool { return w.used >= cmp.Or(w.limit, unlimited) }
+func (w *window) full() bool { return w.limit > 0 && w.used >= w.limit }
 
 // consumer is a subscription of a channel to a queue. It is the queue's [queue.Receiver].
 type consumer struct {
@@ -40,7 +36,7 @@ type consumer struct {
 	// Guarded by the channel's lock.
 	window  window
 	gone    bool                  // the channel has it no more, but for its unacked messages
-	refused bool                  // a message, for want of credit
+	refused bool                  // a message, for want of credit or of memory
 	deliver amqpwire.BasicDeliver // the last one
 }
 
@@ -172,7 +168,7 @@ func (c *consumer) Offer(it *queue.Item) bool {
 	if ch.released {
 		return false
 	}
-	if !c.NoAck && c.window.full() {
+	if !c.NoAck && (c.window.full() || c.saturated()) {
 		c.refused = true // under the lock under which finish gives credit: no wake-up is lost
 		return false
 	}
@@ -204,6 +200,63 @@ func (c *consumer) Offer(it *queue.Item) bool {
 	return true
 }
 
+// While unacked deliveries take more than unackedMuch percent of what a connection may make the broker keep, or memory for
+// connections is scarce, a consumer gets no more once it has unackedEnough. That leaves room for clients that acknowledge many
+// at a time. Beyond unackedMost, it gets one at a time.
+const (
+	unackedMuch   = 50
+	unackedMost   = 75
+	unackedEnough = 1000
+)
+
+// saturated reports whether a consumer has enough for the memory that there is: a client that falls behind is slow, and not
+// cut off, which would count as a failure of all that it has. It is called with the channel locked.
+func (c *consumer) saturated() bool {
+	if !c.enough() {
+		return false
+	}
+	c.ch.s.saturated.Store(true)
+	return c.enough() // still, now that relieve will look
+}
+
+func (c *consumer) enough() bool {
+	taken, n := &c.ch.unacked.share, c.window.used
+	switch {
+	case n == 0:
+		return false // there would be no ack to go on at
+	case n >= unackedEnough:
+		return taken.Exceeds(unackedMuch) || taken.Scarce()
+	}
+	return taken.Exceeds(unackedMost)
+}
+
+// relieve resumes the consumers that had enough for the memory that there was, if there is more again: the acks may have been
+// those of others. It is called by the reader, in its turn.
+func (s *Session) relieve() {
+	if !s.saturated.Load() || s.account.Exceeds(budget.Unacked, unackedMost) {
+		return
+	}
+	s.saturated.Store(false)
+	for _, ch := range s.channels {
+		for _, c := range ch.relieved() {
+			c.resume()
+		}
+	}
+}
+
+// relieved takes the consumers that were refused a message and may have one now.
+func (ch *channel) relieved() (all []*consumer) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	for _, c := range ch.consumers {
+		if c.refused && !c.window.full() && !c.saturated() {
+			c.refused = false
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
 // QueueDeleted implements [queue.Receiver].
 func (c *consumer) QueueDeleted() {
 	c.ch.forget(c)
@@ -212,6 +265,7 @@ func (c *consumer) QueueDeleted() {
 	}
 }
 
+// resume implements [stalled].
 func (c *consumer) resume() { c.queue.Resume(&c.Consumer) }
 
 func (ch *channel) basicGet(m *amqpwire.BasicGet) error {

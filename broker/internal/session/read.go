@@ -63,6 +63,7 @@ func (s *Session) handle(f amqpwire.Frame) (done bool, err error) {
 		}
 	}
 	s.heedAcks()
+	s.relieve()
 	if !s.in.Ready() {
 		s.confirms.flush() // there may be nothing more for a while
 	}

@@ -96,8 +96,11 @@ type Session struct {
 	closing  atomic.Bool // connection.close has been sent, or answered
 	blocked  atomic.Bool // the client is not read, since something has run short
 	waiting  atomic.Bool // nor is it now, since the reader waits for the disk
-	begun    bool        // a message, since it was last looked at: the client is about to publish
-	lingers  bool        // the client has closed the connection, and has been told so
+
+	saturated atomic.Bool // a consumer has been refused a message for want of memory
+
+	begun   bool // a message, since it was last looked at: the client is about to publish
+	lingers bool // the client has closed the connection, and has been told so
 
 	connected time.Time
 

@@ -35,8 +35,8 @@ type unacked struct {
 // deliverySize is how much memory a delivery takes, beside the message.
 const deliverySize = int64(unsafe.Sizeof(delivery{}))
 
-// unackedKeep is how much room a channel keeps that has nothing unacked. While memory for connections is scarce, it is
-// unackedScarce.
+// unackedKeep is how much room a channel keeps that has nothing unacked. While memory for connections, or for the unacked
+// deliveries of this one, is scarce, it is unackedScarce.
 const (
 	unackedKeep   = 1024
 	unackedScarce = 64
@@ -103,18 +103,28 @@ func (u *unacked) takeRange(dst []delivery, from, to int) []delivery {
 		u.from++
 		u.holes--
 	}
-	if u.holes > u.len() || u.from == len(u.list) {
+	if u.holes > u.len() || u.from == len(u.list) || u.roomy() {
 		u.compact()
 	}
 	return dst
 }
 
+// scarce reports whether room that is not needed is to be given up.
+func (u *unacked) scarce() bool { return u.share.Scarce() || u.share.Exceeds(unackedMuch) }
+
+// roomy reports whether a list that has been long is mostly room: that must not keep consumers from getting more.
+func (u *unacked) roomy() bool { return cap(u.list) > unackedKeep && u.len() <= cap(u.list)/4 }
+
 // compact closes the holes.
 func (u *unacked) compact() {
 	u.list = slices.DeleteFunc(u.list, settled)
 	u.from, u.holes = 0, 0
-	if len(u.list) == 0 && (cap(u.list) > unackedKeep || cap(u.list) > unackedScarce && u.share.Scarce()) {
+	switch {
+	case len(u.list) == 0 && (cap(u.list) > unackedKeep || cap(u.list) > unackedScarce && u.scarce()):
 		u.free() // one burst must not keep its room for ever
+	case u.roomy():
+		u.list = append(make([]delivery, 0, 2*len(u.list)), u.list...)
+		u.count()
 	}
 }
 

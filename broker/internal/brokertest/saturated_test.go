@@ -1,0 +1,117 @@
+package brokertest
+
+import (
+	"cmp"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/broker"
+)
+
+// late is a client that takes all it gets and acknowledges it when the test says so.
+type late struct {
+	t       *testing.T
+	got     []amqp.Delivery // not acknowledged
+	seen    map[string]bool
+	deliver <-chan amqp.Delivery
+}
+
+func consumeLate(t *testing.T, ch *amqp.Channel, queue string) *late {
+	t.Helper()
+	ds, err := ch.Consume(queue, "", false, false, false, false, nil)
+	must(t, err)
+	return &late{t: t, seen: make(map[string]bool), deliver: ds}
+}
+
+// take takes all that has come.
+func (l *late) take() {
+	l.t.Helper()
+	for {
+		synctest.Wait()
+		select {
+		case d, open := <-l.deliver:
+			if !open {
+				l.t.Fatalf("it was closed with %d messages unacknowledged", len(l.got))
+			}
+			if d.Redelivered || l.seen[string(d.Body)] {
+				l.t.Fatalf("message %s has come before", d.Body)
+			}
+			l.seen[string(d.Body)] = true
+			l.got = append(l.got, d)
+		default:
+			return
+		}
+	}
+}
+
+// ack acknowledges the oldest ones.
+func (l *late) ack(n int) {
+	must(l.t, l.got[n-1].Ack(true))
+	l.got = l.got[n:]
+}
+
+// fill puts messages into a quorum queue whose messages must not fail.
+func fill(t *testing.T, conn *amqp.Connection, queue string, messages int) {
+	t.Helper()
+	ch := channel(t, conn)
+	must(t, declare(ch, queue, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 2}))
+	for i := range messages {
+		must(t, ch.Publish("", queue, false, false, amqp.Publishing{Body: fmt.Append(nil, i)}))
+	}
+	must(t, ch.Close())
+}
+
+// Consumers without a prefetch that acknowledge late get no more than there is memory for, and the rest as they acknowledge:
+// nobody is closed, so that no delivery fails.
+func TestConsumersThatAcknowledgeLateAreNotClosed(t *testing.T) {
+	const limit = 4 << 20
+	for name, test := range map[string]struct{ consumers, messages, batch int }{
+		"four consumers":                     {4, 18_000, 0},
+		"one that acknowledges 5,000 a time": {1, 72_000, 5000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, conn := start(t, broker.Config{ConnectionMemoryLimit: limit})
+				own := dial(t, b)
+				var all []*late
+				for i := range test.consumers {
+					queue := fmt.Sprint("q", i)
+					fill(t, conn, queue, test.messages)
+					all = append(all, consumeLate(t, channel(t, own), queue))
+				}
+				held := 0
+				for _, l := range all {
+					l.take()
+					held += len(l.got)
+				}
+				if used := nodeOf(b).Connections.Used(); held == test.consumers*test.messages || used < limit/2 || used > limit {
+					t.Fatalf("%d messages are unacknowledged, and %d bytes are kept; %d may be", held, used, limit)
+				}
+				last := all[len(all)-1]
+				before := len(last.seen)
+				for i, l := range all {
+					if l.take(); i > 0 && l == last && len(l.seen) == before {
+						t.Errorf("what the others have given back is not for the last one, which has %d messages", before)
+					}
+					for len(l.seen) < test.messages {
+						if len(l.got) == 0 || len(l.got) < test.batch {
+							t.Fatalf("%d messages have come of %d, and no more do", len(l.seen), test.messages)
+						}
+						l.ack(cmp.Or(test.batch, len(l.got)))
+						l.take()
+					}
+					l.ack(len(l.got))
+				}
+				synctest.Wait()
+				for _, q := range b.Queues() {
+					if q.Ready+q.Unacked > 0 {
+						t.Errorf("%d messages are left", q.Ready+q.Unacked)
+					}
+				}
+			})
+		})
+	}
+}
