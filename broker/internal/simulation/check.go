@@ -330,7 +330,7 @@ func checkAttempts(l *Life, promise string) {
 		for _, r := range m.Runs {
 			what := ""
 			switch {
-			case r.Attempt > w.Attempts && !w.endless() && r.Who != rejecterName:
+			case r.Attempt > w.Attempts && !w.endless() && !m.rejected():
 				what = fmt.Sprintf("attempt %d of %d", r.Attempt, w.Attempts)
 			case r.Attempt > 1 && !seen[r.Attempt-1] && !d.Counts && !d.Once:
 				what = fmt.Sprintf("attempt %d without the one before", r.Attempt)
