@@ -112,8 +112,10 @@ func (u *unacked) takeRange(dst []delivery, from, to int) []delivery {
 // scarce reports whether room that is not needed is to be given up.
 func (u *unacked) scarce() bool { return u.share.Scarce() || u.share.Exceeds(unackedMuch) }
 
-// roomy reports whether a list that has been long is mostly room: that must not keep consumers from getting more.
-func (u *unacked) roomy() bool { return cap(u.list) > unackedKeep && u.len() <= cap(u.list)/4 }
+// roomy reports whether a list that has been long is mostly room while that is scarce, which keeps consumers from getting more.
+func (u *unacked) roomy() bool {
+	return cap(u.list) > unackedKeep && u.len() <= cap(u.list)/4 && u.scarce()
+}
 
 // compact closes the holes.
 func (u *unacked) compact() {
