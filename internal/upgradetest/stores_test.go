@@ -388,9 +388,10 @@ func (d database) everything(t testing.TB) string {
 	if d.dialect == failed.SQLite {
 		tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'reprise_failed_search%' ORDER BY name"
 	}
-	all := d.schemaOf(t)
+	var all strings.Builder
+	all.WriteString(d.schemaOf(t))
 	for table := range strings.FieldsSeq(d.rows(t, tables)) {
-		all += table + "\n" + d.rows(t, `SELECT * FROM "`+table+`"`)
+		all.WriteString(table + "\n" + d.rows(t, `SELECT * FROM "`+table+`"`))
 	}
-	return all
+	return all.String()
 }

@@ -39,13 +39,13 @@ func TestTopologyHasALimit(t *testing.T) {
 		}
 		refusal(t, err, 406, full(fmt.Sprintf("queue 'q%d' in vhost '/'", n-1)))
 		ch = channel(t, other)
-		for i := 0; i < 1000; i++ {
+		for i := range 1000 {
 			if err = ch.QueueBind("q0", fmt.Sprintf("%d.%s", i, strings.Repeat("a.", 50)), "x", false, nil); err != nil {
 				break
 			}
 		}
 		refusal(t, err, 406, full("binding to exchange 'x' in vhost '/'"))
-		for i := 0; i < 1000; i++ {
+		for i := range 1000 {
 			if err = channel(t, other).ExchangeDeclare(fmt.Sprint("x", i), "topic", true, false, false, false, nil); err != nil {
 				break
 			}

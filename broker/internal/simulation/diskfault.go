@@ -82,8 +82,6 @@ func init() {
 	}
 }
 
-const promiseFails = "a write or an fsync fails: nothing more is confirmed; whatever was confirmed before is there after the restart"
-
 // fail has every fsync fail until somebody notices and starts the broker again.
 func (s *Server) fail(step Step) {
 	if s.Disk == nil || s.Broker() == nil {

@@ -102,7 +102,7 @@ func (l *Life) Struck(kind string) {
 	l.struck[kind]++
 }
 
-// How often something struck.
+// Times returns how often something struck.
 func (l *Life) Times(kind string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -48,7 +48,6 @@ func (t *Total) Never() (names []string) {
 
 // Write writes a table. Real is how long the lives have taken by the clock.
 func (t *Total) Write(w io.Writer, real time.Duration) {
-	const day = 24 * time.Hour
 	fmt.Fprintf(w, "%d lives, %d steps, %d messages, %.1f days in %v: %.0f days per hour\n",
 		t.Lives, t.Steps, t.Messages, t.Lasted.Hours()/24, real.Round(time.Second), (t.Lasted.Hours()/24)/max(real.Hours(), 1e-9))
 	for _, fault := range []bool{true, false} {

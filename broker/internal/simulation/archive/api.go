@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -96,9 +97,7 @@ func (s *System) ByAPI(verb string, random *rand.Rand, wait time.Duration) {
 
 func with(m map[string]any, name string, value any) map[string]any {
 	all := map[string]any{}
-	for k, v := range m {
-		all[k] = v
-	}
+	maps.Copy(all, m)
 	if value != nil {
 		all[name] = value
 	}
