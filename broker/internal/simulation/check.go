@@ -303,10 +303,12 @@ func checkEarly(l *Life, promise string) {
 					continue
 				}
 				at := before.Ended
-				if d.Counts && l.broke(before) { // it was delivered again before it had ended
+				// It was delivered again before it had ended. While it was at work, package idempotent makes an attempt of that.
+				again := (d.Counts || d.Once) && l.broke(before)
+				if again {
 					at = before.Began
 				}
-				if before.Attempt == r.Attempt-1 && !before.Cut && !(d.Counts && l.broke(before)) {
+				if before.Attempt == r.Attempt-1 && !before.Cut && !again {
 					at = at.Add(b.low(before.Attempt, before.Asked))
 				} else if !d.Counts && !d.Once {
 					continue
