@@ -19,6 +19,7 @@ type keeper interface {
 	ingest(ctx context.Context, arrivals []delivered) ([]ID, error)
 	markSettled(ctx context.Context, ids []ID) error
 	claimQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error)
+	renewQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error)
 	releaseQueue(ctx context.Context, queue, owner string) error
 }
 

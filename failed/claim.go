@@ -44,8 +44,8 @@ func (a *Archive) releaseReplay(ctx context.Context, id ReplayID, owner string) 
 }
 
 // claimQueue makes an owner the one that empties a failed queue into this archive, for
-// as long as the lease, or for longer if it is already. It reports false if another owner
-// has the queue. The time is as with claimReplay.
+// as long as the lease. It reports false if another owner has the queue. The time is as
+// with claimReplay.
 //
 // The archive decides, because RabbitMQ's quorum queues have no exclusive consumers. When
 // another owner has taken the queue, the transaction that would add a message for the
@@ -58,6 +58,21 @@ func (a *Archive) claimQueue(ctx context.Context, queue, owner string, lease tim
 		n, err = tx.Exec(`INSERT INTO {ingest} (queue, owner, lease) VALUES ($1, $2, $3)
 			ON CONFLICT (queue) DO UPDATE SET owner = excluded.owner, lease = excluded.lease WHERE {ingest}.owner = excluded.owner OR {ingest}.lease <= $4`,
 			[]byte(queue), owner, sqlkit.Millis(now.Add(lease)), sqlkit.Millis(now))
+		return err
+	})
+	return n == 1 && err == nil, err
+}
+
+// renewQueue has an owner keep a queue for another lease. It reports false if another owner
+// has had the queue since, even one that has let go of it or was not heard of for its
+// lease: what was delivered before that may be in the archive, and settled.
+func (a *Archive) renewQueue(ctx context.Context, queue, owner string, lease time.Duration) (mine bool, err error) {
+	defer annotate(&err, "claiming the queue %q", queue)
+	now := a.now()
+	var n int64
+	err = a.write(ctx, func(tx *tx) (err error) {
+		n, err = tx.Exec(`UPDATE {ingest} SET lease = $3 WHERE queue = $1 AND owner = $2`,
+			[]byte(queue), owner, sqlkit.Millis(now.Add(lease)))
 		return err
 	})
 	return n == 1 && err == nil, err

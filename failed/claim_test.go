@@ -149,7 +149,17 @@ func TestAFailedQueueHasOneOwner(t *testing.T) {
 		if claim("orders.failed", "one") {
 			t.Error("somebody has let go of what is another's")
 		}
+		renew := func(owner string) bool {
+			return value(a.RenewQueue(t.Context(), "orders.failed", owner, time.Minute))(t)
+		}
+		clock.pass(2 * time.Minute)
+		if !renew("other") || claim("orders.failed", "one") {
+			t.Error("what nobody else has taken cannot be kept")
+		}
 		check(t, a.ReleaseQueue(t.Context(), "orders.failed", "other"))
+		if renew("one") {
+			t.Error("what another has had meanwhile was kept")
+		}
 		if !claim("orders.failed", "one") {
 			t.Error("it was let go of, and is not to be had")
 		}

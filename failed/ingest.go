@@ -118,7 +118,6 @@ type Ingest struct {
 	store  keeper
 	client *reprise.Client
 	cfg    IngestConfig
-	owner  string // to the archive
 
 	mu     sync.Mutex
 	failed map[string]error // by queue, why its messages could not be stored lately
@@ -142,22 +141,22 @@ func newIngest(c *reprise.Client, a keeper, cfg IngestConfig) (*Ingest, error) {
 	}
 	cfg = cfg.withDefaults()
 	cfg.Queues = slices.Clone(cfg.Queues)
-	in := &Ingest{store: a, client: c, cfg: cfg, owner: rand.Text(), failed: map[string]error{}}
+	in := &Ingest{store: a, client: c, cfg: cfg, failed: map[string]error{}}
 	for _, queue := range cfg.Queues {
-		if _, err := in.worker(queue, nil); err != nil {
+		if _, err := in.worker(queue, "", nil); err != nil {
 			return nil, err
 		}
 	}
 	return in, nil
 }
 
-// worker takes messages out of a queue for a batcher.
-func (in *Ingest) worker(queue string, b *batcher) (*reprise.Worker, error) {
+// worker takes messages out of a queue, which an owner has claimed, for a batcher.
+func (in *Ingest) worker(queue, owner string, b *batcher) (*reprise.Worker, error) {
 	return reprise.NewWorker(in.client, reprise.WorkerConfig{
 		Queue: queue,
 		Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
 			a := take(m, in.cfg.Origin)
-			a.Owner = in.owner
+			a.Owner = owner
 			return b.add(ctx, m, a)
 		}),
 		AsDelivered:  true,
@@ -198,12 +197,11 @@ func (in *Ingest) Run(ctx context.Context) error {
 
 // empty empties a queue, whenever it is not another's.
 func (in *Ingest) empty(ctx context.Context, queue string) error {
-	h := hold{lease: in.cfg.Lease, fenced: true, claim: func(ctx context.Context) (bool, error) {
-		return in.store.claimQueue(ctx, queue, in.owner, in.cfg.Lease)
-	}}
-	waits := false
+	// Each time that the queue is had, it is by another owner: what was taken out of it
+	// before can no longer be stored then.
+	owner, waits := rand.Text(), false
 	for failures := 0; ctx.Err() == nil; {
-		mine, err := h.claim(ctx)
+		mine, err := in.store.claimQueue(ctx, queue, owner, in.cfg.Lease)
 		delay := in.cfg.Lease / 3
 		switch {
 		case ctx.Err() != nil:
@@ -216,8 +214,12 @@ func (in *Ingest) empty(ctx context.Context, queue string) error {
 		case mine:
 			failures, waits = 0, false
 			in.note(queue, nil)
-			err := h.run(ctx, func(ctx context.Context) error { return in.work(ctx, queue) })
-			in.release(ctx, queue)
+			h := hold{lease: in.cfg.Lease, fenced: true, claim: func(ctx context.Context) (bool, error) {
+				return in.store.renewQueue(ctx, queue, owner, in.cfg.Lease)
+			}}
+			err := h.run(ctx, func(ctx context.Context) error { return in.work(ctx, queue, owner) })
+			in.release(ctx, queue, owner)
+			owner = rand.Text()
 			if !errors.Is(err, errTaken) {
 				return err
 			}
@@ -235,12 +237,12 @@ func (in *Ingest) empty(ctx context.Context, queue string) error {
 }
 
 // work empties a queue until ctx ends: errTaken, if that is since it is another's.
-func (in *Ingest) work(ctx context.Context, queue string) error {
+func (in *Ingest) work(ctx context.Context, queue, owner string) error {
 	b := newBatcher(in.store, in.cfg.Batch, in.cfg.Logger)
 	b.tell = func(err error) { in.note(queue, err) }
 	stop := b.start(context.WithoutCancel(ctx))
 	defer stop()
-	w, err := in.worker(queue, b)
+	w, err := in.worker(queue, owner, b)
 	if err != nil {
 		return err
 	}
@@ -274,10 +276,10 @@ func (in *Ingest) note(queue string, err error) {
 	}
 }
 
-func (in *Ingest) release(ctx context.Context, queue string) {
+func (in *Ingest) release(ctx context.Context, queue, owner string) {
 	longer, cancel := grace(ctx, noteGrace)
 	defer cancel()
-	if err := in.store.releaseQueue(longer, queue, in.owner); err != nil {
+	if err := in.store.releaseQueue(longer, queue, owner); err != nil {
 		in.cfg.Logger.Warn("archive unavailable", "error", err, "next_try", time.Duration(0), "held", 0)
 	}
 }

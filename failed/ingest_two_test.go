@@ -3,6 +3,7 @@ package failed
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -47,6 +48,13 @@ func (a *away) claimQueue(ctx context.Context, queue, owner string, lease time.D
 	return a.memory.claimQueue(ctx, queue, owner, lease)
 }
 
+func (a *away) renewQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error) {
+	if err := a.err(); err != nil {
+		return false, err
+	}
+	return a.memory.renewQueue(ctx, queue, owner, lease)
+}
+
 func (a *away) releaseQueue(ctx context.Context, queue, owner string) error {
 	if err := a.err(); err != nil {
 		return err
@@ -56,25 +64,33 @@ func (a *away) releaseQueue(ctx context.Context, queue, owner string) error {
 
 // Of two processes that empty a queue into one archive one does, and the other one takes
 // its place: when it has ended, or has not reached the archive for the lease. Whatever
-// happens to its connection then, each message is kept once.
+// happens to its connection then, and if it takes its place again before it notices, each
+// message is kept once.
 func TestTwoThatEmptyOneQueue(t *testing.T) {
-	for name, happens := range map[string]func(t *testing.T, b *reprisetest.Broker, first *away, end func()){
-		"it ends":    func(_ *testing.T, _ *reprisetest.Broker, _ *away, end func()) { end() },
-		"it goes on": func(*testing.T, *reprisetest.Broker, *away, func()) {},
-		"it loses its place": func(_ *testing.T, _ *reprisetest.Broker, first *away, _ func()) {
+	for name, happens := range map[string]func(t *testing.T, b *reprisetest.Broker, first *away, endFirst, endSecond func()){
+		"it ends":    func(_ *testing.T, _ *reprisetest.Broker, _ *away, endFirst, _ func()) { endFirst() },
+		"it goes on": func(*testing.T, *reprisetest.Broker, *away, func(), func()) {},
+		"it loses its place": func(_ *testing.T, _ *reprisetest.Broker, first *away, _, _ func()) {
 			first.is.Store(true)
 			time.Sleep(time.Minute)
 		},
-		"and its connection": func(_ *testing.T, b *reprisetest.Broker, first *away, _ func()) {
+		"and its connection": func(_ *testing.T, b *reprisetest.Broker, first *away, _, _ func()) {
 			first.is.Store(true)
 			time.Sleep(time.Minute)
 			b.Cut()
 			time.Sleep(time.Minute)
 		},
-		"its connection, and then its place": func(_ *testing.T, b *reprisetest.Broker, first *away, _ func()) {
+		"its connection, and then its place": func(_ *testing.T, b *reprisetest.Broker, first *away, _, _ func()) {
 			first.is.Store(true)
 			b.Cut()
 			time.Sleep(time.Minute)
+		},
+		"and its connection, and gets its place back": func(_ *testing.T, b *reprisetest.Broker, first *away, _, endSecond func()) {
+			first.is.Store(true)
+			time.Sleep(time.Minute)
+			b.Cut()
+			time.Sleep(time.Minute)
+			endSecond()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,8 +123,8 @@ func TestTwoThatEmptyOneQueue(t *testing.T) {
 				first.is.Store(name != "it ends" && name != "it goes on")
 				publish(30, 60)
 				synctest.Wait()
-				ended := false
-				happens(t, b, first, func() { endFirst(); ended = true })
+				endFirst, endSecond = sync.OnceFunc(endFirst), sync.OnceFunc(endSecond)
+				happens(t, b, first, endFirst, endSecond)
 				publish(60, 90)
 				first.is.Store(false)
 				time.Sleep(time.Minute)
@@ -121,9 +137,7 @@ func TestTwoThatEmptyOneQueue(t *testing.T) {
 				if len(seen) != 90 || len(archive.bodies()) != 90 || b.Depth(t, "orders.failed") != 0 {
 					t.Errorf("%d messages, %d different, %d in the queue", len(archive.bodies()), len(seen), b.Depth(t, "orders.failed"))
 				}
-				if !ended {
-					endFirst()
-				}
+				endFirst()
 				endSecond()
 			})
 		})

@@ -160,6 +160,16 @@ func (a *memory) claimQueue(ctx context.Context, queue, owner string, lease time
 	return mine, err
 }
 
+func (a *memory) renewQueue(ctx context.Context, queue, owner string, lease time.Duration) (mine bool, err error) {
+	err = a.do(ctx, "renewQueue", func() error {
+		if mine = a.emptied[queue].owner == owner; mine {
+			a.emptied[queue] = owned{owner, time.Now().Add(lease)}
+		}
+		return nil
+	})
+	return mine, err
+}
+
 func (a *memory) releaseQueue(ctx context.Context, queue, owner string) error {
 	return a.do(ctx, "releaseQueue", func() error {
 		if a.emptied[queue].owner == owner {

@@ -30,6 +30,10 @@ func (a *Archive) ClaimQueue(ctx context.Context, queue, owner string, lease tim
 	return a.claimQueue(ctx, queue, owner, lease)
 }
 
+func (a *Archive) RenewQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error) {
+	return a.renewQueue(ctx, queue, owner, lease)
+}
+
 func (a *Archive) ReleaseQueue(ctx context.Context, queue, owner string) error {
 	return a.releaseQueue(ctx, queue, owner)
 }
