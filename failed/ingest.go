@@ -96,7 +96,9 @@ func (c IngestConfig) Validate() error {
 // twice: a message that is delivered again is one that the archive has. One case is
 // left: where the connection is lost, or the process killed, so that nobody knows whether
 // the broker has the ack of a message, and another one that does not differ from it
-// in a single byte, its id included, is delivered again, that is taken for the first.
+// in a single byte, its id included, is delivered again, that is taken for the first. And
+// a broker that dies before an ack is on its disk forgets it: what it delivers again then
+// is stored twice. See docs/guarantees.md.
 //
 // Any number of processes may empty the same queues into one archive: each queue is one's
 // at a time (claimQueue), and the others wait, consuming nothing. When that one has ended,

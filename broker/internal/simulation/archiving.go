@@ -118,12 +118,25 @@ func (a *archiving) Begin(l *Life) {
 			}
 			return n
 		},
+		Forgot: l.forgotAck,
 	}, *l.Script.Shape.Archive, l.TempDir())
 	if err := system.Begin(context.Background()); err != nil {
 		l.Broken("simulation", "%v", err)
 		return
 	}
 	a.system = system
+}
+
+// forgotAck reports whether the broker has ended before the acknowledgement of a message that was stored at one time was on its
+// disk, and before another time: it was acknowledged in the last moment, or the disk was bad.
+func (l *Life) forgotAck(stored, again time.Time) bool {
+	for _, d := range l.Disturbed(brokerName, stored, again, "crash", "stop") {
+		last := d.Why == "crash" && d.From.Sub(stored) <= grace
+		if !d.From.Before(stored) && (last || len(l.Disturbed(brokerName, stored, d.From, "disk")) > 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // Heal implements Actor.

@@ -98,6 +98,10 @@ type Environment struct {
 	// a replay send its latest messages once more.
 	Disturbances func(from, to time.Time) int
 
+	// Forgot reports whether the broker may have forgotten the acknowledgement of a message that was stored
+	// at one time, and have delivered it again before another.
+	Forgot func(stored, again time.Time) bool
+
 	// Bindings are asked by replays; nil: they are not known.
 	Bindings func(context.Context) (topology.Topology, error)
 }
