@@ -186,5 +186,6 @@ func (s *Confirming) Close() { s.conn.closeRaw(s.raw) }
 func (c *Conn) Extra() chan struct{} { return c.extra }
 
 // maxExtraChannels bounds the channels of a connection that are extra. A connection has a
-// limit, 2047 with RabbitMQ's defaults, and a channel beyond it fails for everybody.
+// limit, 2047 with RabbitMQ's defaults, and a channel beyond it fails for everybody. Half of
+// them are for what publish.maxBulkheads bounds.
 const maxExtraChannels = 128

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -369,14 +370,14 @@ func isClosed(c <-chan struct{}) bool {
 // oldest, marks destinations that are late, and retires the fast channel for them, or a
 // bulkhead that other destinations share: the broker handles the messages of a channel in
 // their order, so that one message may keep it from going on. It reports whether the channel
-// is to be closed, since no more answers are to be expected.
+// is to be closed, since no answer is to be expected that anybody waits for.
 func (s *channel) look(beats int) (hopeless bool) {
 	if s.conn.Blocked() != nil { // nobody's fault
 		beats = 0
 	}
 	var answered, late []*Message
-	var head *Message // the oldest without an answer
-	awaited, oldest := false, 0
+	var head *Message                // the oldest without an answer
+	oldest, newest := 0, math.MaxInt // ages: of all, and of those whose callers wait
 	s.mu.Lock()
 	s.beats += beats
 	for _, m := range s.inFlight() {
@@ -387,7 +388,9 @@ func (s *channel) look(beats int) (hopeless bool) {
 		head = cmp.Or(head, m)
 		age := s.beats - m.beat
 		oldest = max(oldest, age)
-		awaited = awaited || m.state.Load() == written
+		if m.state.Load() == written {
+			newest = min(newest, age)
+		}
 		if age >= lateBeats && age-beats < lateBeats {
 			late = append(late, m)
 		}
@@ -421,14 +424,14 @@ func (s *channel) look(beats int) (hopeless bool) {
 		s.retire()
 	}
 	enough := abandonedFor
-	if awaited {
+	if newest < math.MaxInt {
 		enough = awaitedFor
 	}
 	if oldest <= int(enough/s.beat) {
 		return false
 	}
 	s.retire()
-	return true
+	return newest > int(enough/s.beat) // a copy that is awaited would be published again
 }
 
 // warn logs beside what its caller does: a logger may be stuck.

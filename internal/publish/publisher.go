@@ -27,8 +27,13 @@ const (
 	maxQueued = 64
 
 	// maxBulkheads bounds the bulkheads for late destinations. Where more destinations than
-	// that are late, they share bulkheads: see Publisher.separate.
-	maxBulkheads = 64
+	// that are late, they share bulkheads: see Publisher.separate. A bulkhead has up to two
+	// channels for long: one that was retired when its oldest copy was awaitedFor old, and a
+	// successor, whose oldest copy gets that old only after the newest copy of the retired one.
+	// The bulkheads so take 64 of the 128 extra channels of a connection. The other half is for
+	// retired channels of the fast lane, which would otherwise wait (see lane.keep), and with it
+	// all that is published.
+	maxBulkheads = 32
 
 	// maxLate bounds the late destinations that are remembered. Routing keys can be unbounded.
 	// A destination that is forgotten takes the fast channel once more, and is late again.

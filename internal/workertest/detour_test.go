@@ -27,6 +27,7 @@ func TestADetourEndsThatIsInUse(t *testing.T) {
 		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // the channel for copies may still be opened
 		before := m.channels()
 		m.mute("q")
 		var all sync.WaitGroup
@@ -185,6 +186,50 @@ func TestCopiesToManyQueuesThatDoNotConfirm(t *testing.T) {
 				t.Errorf("%d copies, %v", n, err)
 			}
 		}
+	})
+}
+
+// Copies for queues that do not confirm are waited for on channels that are retired, beside
+// their successors. However many such queues there are, they leave channels for what
+// everything else that is published needs when more queues stop confirming.
+func TestUnconfirmedCopiesLeaveChannelsToOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, m := mutedMemory(t)
+		const queues, later = 70, 10
+		healthy := declareQueues(t, c, queues+later+1)[queues+later]
+		for i := range queues {
+			name := fmt.Sprint("q", i)
+			h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+			start(t, c, reprise.WorkerConfig{Queue: name, Handler: h})
+			m.mute(name + ".failed")
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		publish := func(i int) {
+			all.Go(func() { _ = c.Publish(ctx, &reprise.Message{RoutingKey: fmt.Sprint("q", i)}) })
+		}
+		for range 15 { // for an hour
+			for i := range queues {
+				publish(i)
+			}
+			time.Sleep(4 * time.Minute)
+			if n := m.channels(); n > 2+64 {
+				t.Errorf("%d channels are open", n)
+			}
+		}
+		for i := queues; i < queues+later; i++ {
+			m.mute(fmt.Sprint("q", i))
+			publish(i)
+			time.Sleep(20 * time.Second) // its confirm is late
+			began := time.Now()
+			if err := c.Publish(ctx, &reprise.Message{RoutingKey: healthy}); err != nil || time.Since(began) > 0 {
+				t.Errorf("with %d more queues that do not confirm and %d channels: %v after %v", i-queues+1, m.channels(), err, time.Since(began))
+			}
+		}
+		m.tell(t)
+		stop()
+		all.Wait()
 	})
 }
 

@@ -3,6 +3,7 @@ package workertest
 import (
 	"errors"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -39,6 +40,38 @@ func TestACopyWhoseConfirmIsLateIsNotPublishedAgain(t *testing.T) {
 		}
 		if n := r.depth("work.failed"); n != 2 {
 			t.Errorf("%d copies are parked, want 2", n)
+		}
+	})
+}
+
+// A confirm that never comes costs the copies on its channel nothing that are published much later: they are confirmed on that
+// channel, and not published again because the broker was given up.
+func TestAConfirmThatNeverComesLeavesLaterCopiesAlone(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		m := newMuted()
+		c := dial(m.between)
+		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
+		declareQueues(t, c, 1)
+		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h})
+		m.mute("work.failed")
+		for _, id := range []string{"first", "second"} { // the second one goes to a channel for what is late
+			r.publish("", "work", amqp.Publishing{MessageId: id})
+			time.Sleep(time.Minute)
+		}
+		time.Sleep(38 * time.Minute)
+		r.publish("", "work", amqp.Publishing{MessageId: "new"})
+		time.Sleep(10 * time.Minute)
+		m.tell(t)
+		c.log.wait(t, "parked", 3)
+		copies := 0
+		for _, id := range r.drained("work.failed") {
+			if id == "new" {
+				copies++
+			}
+		}
+		if copies != 1 {
+			t.Errorf("%d copies of the new message are parked, want 1", copies)
 		}
 	})
 }
