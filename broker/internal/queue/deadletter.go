@@ -94,10 +94,17 @@ func (q *Queue) sendingDue() bool { return len(q.dead.next) > 0 && !q.dead.asked
 func (q *Queue) unlock() {
 	ask := q.sendingDue()
 	q.dead.asked = q.dead.asked || ask
+	var unheld func()
+	if q.unheld != nil && q.unacked == 0 && q.promised == 0 {
+		unheld, q.unheld = q.unheld, nil
+	}
 	q.fetch()
 	q.mu.Unlock()
 	if ask {
 		q.config.Ask(q)
+	}
+	if unheld != nil {
+		unheld()
 	}
 }
 

@@ -31,8 +31,10 @@ type Queue struct {
 	ready     ready
 	delayed   byDue // messages given back that are not to be ready yet
 	unacked   int
-	absent    int   // of those who have them, how many are no consumers, or not any more
-	held      int64 // bytes that are unacked
+	promised  int    // messages, by transactions
+	unheld    func() // is to be called when nothing is unacked or promised; nil: nobody wants to know
+	absent    int    // of those who have them, how many are no consumers, or not any more
+	held      int64  // bytes that are unacked
 	counts    stats.Counts
 	order     uint64
 	deleted   bool
@@ -259,6 +261,21 @@ func (q *Queue) Delete(if_ Condition) (n int, failed Condition) {
 		c.Receiver.QueueDeleted()
 	}
 	return n, failed
+}
+
+// Promise tells that a transaction is going to publish to the queue, or with a negative number that it is over.
+func (q *Queue) Promise(n int) {
+	q.mu.Lock()
+	defer q.unlock()
+	q.promised += n
+}
+
+// WhenUnheld has a function called as soon as no message of a deleted queue is unacked and no transaction is going to publish
+// to it: nobody needs to know the queue then. That may be at once.
+func (q *Queue) WhenUnheld(unheld func()) {
+	q.mu.Lock()
+	defer q.unlock()
+	q.unheld = unheld
 }
 
 func (q *Queue) stopTimers() {

@@ -116,6 +116,9 @@ func (t *Table[Q]) Exchange(name string) *Exchange[Q] { return t.exchanges[name]
 // Exchanges yields all exchanges, in no order.
 func (t *Table[Q]) Exchanges() iter.Seq[*Exchange[Q]] { return maps.Values(t.exchanges) }
 
+// Len returns the number of exchanges.
+func (t *Table[Q]) Len() int { return len(t.exchanges) }
+
 // Add puts in an exchange without bindings, in place of one with the same name. Its kind must be a known one.
 func (t *Table[Q]) Add(x Exchange[Q]) *Exchange[Q] {
 	added := &x

@@ -29,8 +29,9 @@ func (v *VHost) sameArguments(q *Queue, received amqpwire.Table) error {
 	if q.Config().Quorum {
 		kind = quorum
 	}
+	current := q.Arguments()
 	for _, name := range compared[kind] {
-		if err := sameArgument(name, v.queue(q.Name()), received, q.Arguments); err != nil {
+		if err := sameArgument(name, v.queue(q.Name()), received, current); err != nil {
 			return err
 		}
 	}

@@ -55,6 +55,13 @@ func (v *VHost) Exchanges() []ExchangeInfo {
 	return all
 }
 
+// ExchangeCount returns the number of exchanges.
+func (v *VHost) ExchangeCount() int {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.routes.Len()
+}
+
 // Exchange returns the exchange with that name.
 func (v *VHost) Exchange(name string) (ExchangeInfo, bool) {
 	x := v.lookupExchange(name)
@@ -95,6 +102,11 @@ func (v *VHost) FindQueue(name string) *Queue {
 
 // Bindings returns the bindings that were made, ordered by where they lead from and to. The default exchange has none.
 func (v *VHost) Bindings() []BindingInfo {
+	return v.BindingsWhere(func(BindingInfo) bool { return true })
+}
+
+// BindingsWhere returns the bindings that are wanted, in the same order. The function must not use the virtual host.
+func (v *VHost) BindingsWhere(wanted func(BindingInfo) bool) []BindingInfo {
 	v.mu.RLock()
 	var all []BindingInfo
 	for x := range v.routes.Exchanges() {
@@ -106,7 +118,9 @@ func (v *VHost) Bindings() []BindingInfo {
 			} else {
 				info.Destination = b.Destination.Queue.Name()
 			}
-			all = append(all, info)
+			if wanted(info) {
+				all = append(all, info)
+			}
 		}
 	}
 	v.mu.RUnlock()

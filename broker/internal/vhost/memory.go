@@ -1,6 +1,8 @@
 package vhost
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/reprisemq/reprise/broker/internal/budget"
@@ -54,19 +56,52 @@ func sizeOfBinding(x *route.Exchange[*Queue], b route.Binding[*Queue]) int64 {
 	return n
 }
 
-// take takes memory for something new, of the exclusive queue that it belongs to or of the limit for the topology. It is
-// called during a change. What has been there before is taken back from the disk, be it too much.
+// own makes a queue that is not known yet the exclusive one of a connection.
+func (v *VHost) own(q *Queue, owner any) {
+	v.sizes.Lock()
+	defer v.sizes.Unlock()
+	q.Owner, q.account, q.owned = owner, accountOf(owner), true
+	if v.owned[owner] == nil {
+		v.owned[owner] = make(map[*Queue]struct{})
+	}
+	v.owned[owner][q] = struct{}{}
+}
+
+// ownedBy returns the exclusive queues of a connection.
+func (v *VHost) ownedBy(owner any) []*Queue {
+	v.sizes.Lock()
+	defer v.sizes.Unlock()
+	return slices.Collect(maps.Keys(v.owned[owner]))
+}
+
+// disown takes a queue from its owner. What still counts of it, since the transactions of others know it, is the topology's
+// from now on.
+func (v *VHost) disown(q *Queue) {
+	v.sizes.Lock()
+	defer v.sizes.Unlock()
+	if !q.owned {
+		return
+	}
+	left := q.size
+	v.count(-left, q)
+	q.owned = false
+	v.count(left, q)
+	delete(v.owned[q.Owner], q)
+	if len(v.owned[q.Owner]) == 0 {
+		delete(v.owned, q.Owner)
+	}
+}
+
+// take takes memory for something new, of the exclusive queue that it belongs to or of the limit for the topology. What has
+// been there before is taken back from the disk, be it too much.
 func (v *VHost) take(n int64, of *Queue, what string) error {
-	switch {
-	case v.ended:
+	v.sizes.Lock()
+	defer v.sizes.Unlock()
+	if of != nil && of.owned || v.loading || v.ended {
+		v.count(n, of)
 		return nil
-	case of != nil && of.Owner != nil:
-		of.size += n
-		of.account.Take(budget.Queues, n)
-		return nil
-	case v.loading:
-		v.config.Topology.Force(n)
-	case !v.config.Topology.Take(n):
+	}
+	if !v.config.Topology.Take(n) {
 		return exception.New(exception.PreconditionFailed, "cannot declare %s: memory limit for queues, exchanges and bindings "+
 			"(%d bytes) is reached; to raise it, set TopologyMemoryLimit or --topology-memory-limit", what, v.config.Topology.Most())
 	}
@@ -76,25 +111,32 @@ func (v *VHost) take(n int64, of *Queue, what string) error {
 
 // give gives it back.
 func (v *VHost) give(n int64, of *Queue) {
+	v.sizes.Lock()
+	defer v.sizes.Unlock()
+	v.count(-n, of)
+}
+
+func (v *VHost) count(n int64, of *Queue) {
 	switch {
-	case v.ended:
-	case of != nil && of.Owner != nil:
-		of.size -= n
-		of.account.Give(budget.Queues, n)
-	default:
-		v.size -= n
-		v.config.Topology.Give(n)
+	case of != nil && of.owned:
+		of.size += n
+		of.account.Take(budget.Queues, n)
+	case !v.ended:
+		v.size += n
+		v.config.Topology.Force(n)
 	}
 }
 
 // giveAll gives back what everything takes, at the end of the virtual host.
 func (v *VHost) giveAll(queues map[string]*Queue) {
+	v.sizes.Lock()
+	defer v.sizes.Unlock()
 	for _, q := range queues {
-		if q.Owner != nil {
-			v.give(q.size, q)
+		if q.owned {
+			v.count(-q.size, q)
 		}
 	}
-	v.give(v.size, nil)
+	v.count(-v.size, nil)
 	v.ended = true
 }
 

@@ -17,13 +17,21 @@ type Queue struct {
 	*queue.Queue
 	Durable, AutoDelete bool
 	Owner               any // the connection that an exclusive queue belongs to; nil: anyone's
-	Arguments           amqpwire.Table
 
-	vhost   *VHost
-	account *budget.Account // of Owner
-	// Guarded by VHost.change:
-	deleted bool
-	size    int64 // of an exclusive queue and the bindings to it
+	vhost     *VHost
+	account   *budget.Account // of Owner
+	arguments amqpwire.Table  // guarded by VHost.mu
+	deleted   bool            // guarded by VHost.change
+	// Guarded by VHost.sizes:
+	owned bool  // counted for Owner
+	size  int64 // of the queue and the bindings to it, if so
+}
+
+// Arguments returns what the queue was declared with. A deleted queue has none: a channel may know it for long.
+func (q *Queue) Arguments() amqpwire.Table {
+	q.vhost.mu.RLock()
+	defer q.vhost.mu.RUnlock()
+	return q.arguments
 }
 
 // String returns what errors call the queue: "queue 'q' in vhost '/'".
@@ -85,18 +93,19 @@ func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name 
 func (v *VHost) addQueue(
 	d *amqpwire.QueueDeclare, owner any, config queue.Config, make_ func(queue.Config) (*queue.Queue, error),
 ) (*Queue, error) {
-	q := &Queue{vhost: v, Durable: d.Durable, AutoDelete: d.AutoDelete, Arguments: d.Arguments}
+	q := &Queue{vhost: v, Durable: d.Durable, AutoDelete: d.AutoDelete, arguments: d.Arguments}
 	if d.Exclusive {
-		q.Owner, q.account = owner, accountOf(owner)
+		v.own(q, owner)
 	}
 	size := sizeOfQueue(&config, d.Arguments)
 	if err := v.take(size, q, v.queue(config.Name)); err != nil {
-		return nil, err
+		return nil, err // an exclusive queue is never refused
 	}
 	config.Expired = func() { _, _ = v.DeleteQueue(q, queue.Condition{Over: true}) }
 	var err error
 	if q.Queue, err = make_(config); err != nil {
 		v.give(size, q)
+		v.disown(q)
 		return nil, err
 	}
 	v.mu.Lock()
@@ -160,14 +169,25 @@ func (v *VHost) deleteQueue(q *Queue, if_ queue.Condition) (int, error) {
 	}
 	q.deleted = true
 	v.config.Stats.Churn.QueuesDeleted.Add(1)
+	v.give(v.remove(q).Footprint(), q)
+	config := q.Config()
+	size := sizeOfQueue(&config, nil)
+	q.WhenUnheld(func() {
+		v.give(size, q)
+		v.disown(q)
+	})
+	return n, nil
+}
+
+// remove removes a queue that has been deleted, and returns the arguments that it had.
+func (v *VHost) remove(q *Queue) (args amqpwire.Table) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.queues, q.Name())
 	v.routes.DeleteQueue(q)
 	v.unkeepQueue(q)
-	config := q.Config()
-	v.give(sizeOfQueue(&config, q.Arguments), q)
-	return n, nil
+	args, q.arguments = q.arguments, nil
+	return args
 }
 
 // ConsumerGone tells that the last consumer of a queue has left, which an auto-delete queue does not survive.
@@ -183,18 +203,15 @@ func (v *VHost) ConsumerGone(q *Queue) {
 
 // OwnerGone tells that a connection has ended, which its exclusive queues do not survive.
 func (v *VHost) OwnerGone(owner any) {
+	owned := v.ownedBy(owner)
+	if len(owned) == 0 {
+		return // most connections own nothing, and need not wait for a change
+	}
 	v.change.Lock()
 	defer v.change.Unlock()
-	var owned []*Queue
-	v.mu.RLock()
-	for _, q := range v.queues {
-		if q.Owner == owner {
-			owned = append(owned, q)
-		}
-	}
-	v.mu.RUnlock()
 	for _, q := range owned {
 		_, _ = v.deleteQueue(q, queue.Condition{}) // without a condition it cannot fail
+		v.disown(q)
 	}
 }
 

@@ -3,7 +3,6 @@ package vhost
 import (
 	"strings"
 
-	"github.com/reprisemq/reprise/broker/internal/budget"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/internal/amqpwire"
@@ -22,9 +21,9 @@ func (v *VHost) NewReplyQueue(owner any) *Queue {
 	name := RandomName(ReplyTo + ".")
 	config := queue.Defaults(name)
 	config.Meter = v.config.Meter
-	q := &Queue{Queue: queue.New(config), AutoDelete: true, Owner: owner, account: accountOf(owner), vhost: v}
-	q.size = sizeOfQueue(&config, nil)
-	q.account.Take(budget.Queues, q.size)
+	q := &Queue{Queue: queue.New(config), AutoDelete: true, vhost: v}
+	v.own(q, owner)
+	_ = v.take(sizeOfQueue(&config, nil), q, "") // it is the owner's: nobody refuses it
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.queues[name] = q

@@ -38,8 +38,11 @@ type VHost struct {
 	registry *registry.Registry // told of it; nil: it is not to be kept
 	store    store.Store        // of queues that are declared; nil: they are in memory only
 	loading  bool               // from the registry
-	ended    bool               // nobody counts any more
-	size     int64              // of what outlives connections
+
+	sizes sync.Mutex                  // guards what is counted; taken after all others
+	ended bool                        // the topology is not counted any more
+	size  int64                       // of what outlives connections
+	owned map[any]map[*Queue]struct{} // exclusive queues by owner, deleted ones as long as they are counted
 
 	mu     lock // guards the maps; taken after change
 	routes *route.Table[*Queue]
@@ -81,6 +84,7 @@ func newVHost(name string, config Config) *VHost {
 		store:  config.Store,
 		routes: route.NewTable[*Queue](),
 		queues: make(map[string]*Queue),
+		owned:  make(map[any]map[*Queue]struct{}),
 	}
 	for name, kind := range map[string]route.Kind{
 		"":            route.Direct,

@@ -133,7 +133,7 @@ func (d *data) snapshot() snapshot {
 		slices.SortFunc(h.Bindings, func(a, b vhost.BindingInfo) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		for _, q := range v.Queues() {
 			h.Queues = append(h.Queues, queueSnapshot{
-				q.Name(), q.Durable, q.AutoDelete, q.Arguments, q.Config().Quorum, q.Stats().Ready,
+				q.Name(), q.Durable, q.AutoDelete, q.Arguments(), q.Config().Quorum, q.Stats().Ready,
 			})
 		}
 		all[name] = h
