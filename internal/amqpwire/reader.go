@@ -14,7 +14,19 @@ const (
 	maxEmptyReads = 100
 	// snippetSize is how much of a bad frame's payload a FrameError keeps.
 	snippetSize = 16
+	// smallFrames is after how many small frames no large one is expected. There
+	// are two in front of the body of each message.
+	smallFrames = 4
+	// spareSize is the buffer that every frame fits into unless larger ones have
+	// been negotiated.
+	spareSize = DefaultFrameMax
 )
+
+// spares are buffers for large frames. A reader gives its own up after some
+// small frames with nothing behind them, such as heartbeats: an idle connection
+// keeps its initial buffer, and one with large frames does not begin each of
+// them with a small read.
+var spares = make(chan []byte, 32)
 
 // Reader reads frames from a stream through its own buffer. It is not safe for
 // concurrent use.
@@ -22,17 +34,24 @@ const (
 // An error of the stream does not spoil the reader: what was read of a frame
 // stays buffered, and a call after, say, an expired deadline goes on with it.
 type Reader struct {
+	// Resized, if it is set, is told how much larger than at first the buffer is
+	// now.
+	Resized func(by int)
+
 	src      io.Reader
 	frameMax uint32
-	buf      []byte
-	r, w     int   // buf[r:w] is read from src but not yet returned
-	err      error // came along with the last bytes, to be returned after them
+	initial  []byte
+	buf      []byte // initial, or a larger one for a while
+	small    int    // frames in a row that fit into initial
+	r, w     int    // buf[r:w] is read from src but not yet returned
+	err      error  // came along with the last bytes, to be returned after them
 }
 
 // NewReader returns a Reader that takes frames of up to frameMax bytes in all.
 // See [Reader.SetFrameMax] for the values of frameMax.
 func NewReader(r io.Reader, frameMax uint32) *Reader {
-	return &Reader{src: r, frameMax: limitFrameMax(frameMax), buf: make([]byte, initialBuffer)}
+	initial := make([]byte, initialBuffer)
+	return &Reader{src: r, frameMax: limitFrameMax(frameMax), initial: initial, buf: initial}
 }
 
 // SetFrameMax changes the limit for the frames to come, as negotiation does. It
@@ -97,15 +116,21 @@ func (r *Reader) ReadFrame() (Frame, error) {
 		}
 	}
 	r.r += total
+	if r.small++; total > initialBuffer {
+		r.small = 0
+	}
 	return f, nil
 }
 
 // fill reads until n bytes are buffered. Room is made by moving what is
-// buffered to the front and, once it fills the buffer, by doubling that: a size
+// buffered to the front and, once it fills the buffer, by a larger one: a size
 // that was only announced costs nothing.
 func (r *Reader) fill(n int) error {
 	if r.r == r.w {
 		r.r, r.w = 0, 0
+		if len(r.buf) > initialBuffer && r.small >= smallFrames {
+			r.shrink()
+		}
 	}
 	for empty := 0; r.w-r.r < n; {
 		if err := r.err; err != nil {
@@ -139,8 +164,39 @@ func (r *Reader) makeRoom(n int) {
 		r.r = 0
 	}
 	if r.w == len(r.buf) {
-		grown := make([]byte, 2*len(r.buf))
-		r.w = copy(grown, r.buf)
-		r.buf = grown
+		r.grow()
+	}
+}
+
+func (r *Reader) grow() {
+	var larger []byte
+	if len(r.buf) < spareSize {
+		select {
+		case larger = <-spares:
+		default:
+		}
+	}
+	if larger == nil {
+		larger = make([]byte, 2*len(r.buf))
+	}
+	r.w = copy(larger, r.buf)
+	r.use(larger)
+}
+
+// shrink goes back to the initial buffer when nothing is buffered.
+func (r *Reader) shrink() {
+	if len(r.buf) == spareSize {
+		select {
+		case spares <- r.buf:
+		default:
+		}
+	}
+	r.use(r.initial)
+}
+
+func (r *Reader) use(buf []byte) {
+	r.buf = buf
+	if r.Resized != nil {
+		r.Resized(len(buf) - initialBuffer)
 	}
 }

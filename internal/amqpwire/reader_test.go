@@ -13,6 +13,61 @@ import (
 	"pgregory.net/rapid"
 )
 
+// The buffer for a large frame is given up when only small ones come after it.
+func TestLargeFramesKeepNoBuffer(t *testing.T) {
+	const size = 100_000
+	stream := appendFrame(nil, FrameBody, 1, make([]byte, size))
+	src := &waits{parts: [][]byte{stream[:10], stream[10:20_000], stream[20_000:], stream}}
+	sizes := []int{size, size}
+	for range smallFrames {
+		src.parts = append(src.parts, AppendHeartbeatFrame(nil))
+		sizes = append(sizes, 0)
+	}
+	r := NewReader(src, 0)
+	larger := 0
+	r.Resized = func(by int) { larger = by }
+	src.before = func(part int) {
+		if larger > 0 != (part >= 2 && part < len(src.parts)) {
+			t.Errorf("before part %d the buffer is larger by %d", part, larger)
+		}
+		if len(r.buf) != initialBuffer+larger {
+			t.Errorf("the buffer has %d bytes, and is said to be larger by %d", len(r.buf), larger)
+		}
+	}
+	for _, size := range sizes {
+		if f, err := r.ReadFrame(); err != nil || len(f.Payload) != size {
+			t.Fatalf("%d bytes: %v", len(f.Payload), err)
+		}
+	}
+	if _, err := r.ReadFrame(); err != io.EOF {
+		t.Errorf("at the end: %v", err)
+	}
+}
+
+// waits is a stream that comes in parts, and tells before each of them.
+type waits struct {
+	part   int
+	parts  [][]byte
+	before func(part int)
+	fresh  bool
+}
+
+func (w *waits) Read(b []byte) (int, error) {
+	if !w.fresh {
+		w.before(w.part)
+		w.fresh = true
+	}
+	if w.part == len(w.parts) {
+		return 0, io.EOF
+	}
+	n := copy(b, w.parts[w.part])
+	if w.parts[w.part] = w.parts[w.part][n:]; len(w.parts[w.part]) == 0 {
+		w.part++
+		w.fresh = false
+	}
+	return n, nil
+}
+
 func TestReadFrames(t *testing.T) {
 	readers := map[string]func(io.Reader) io.Reader{
 		"whole": func(r io.Reader) io.Reader { return r },

@@ -26,6 +26,11 @@ type raw struct {
 
 // dialRaw opens a connection with client properties, and a channel.
 func dialRaw(t *testing.T, b *broker.Broker, properties amqpwire.Table) *raw {
+	return dialBeating(t, b, properties, 0)
+}
+
+// dialBeating is dialRaw with heartbeats, which the test has to send.
+func dialBeating(t *testing.T, b *broker.Broker, properties amqpwire.Table, heartbeat uint16) *raw {
 	conn, err := b.DialContext(t.Context(), "", "")
 	must(t, err)
 	r := &raw{t: t, conn: conn, out: make(chan []byte, 10_000)}
@@ -38,7 +43,7 @@ func dialRaw(t *testing.T, b *broker.Broker, properties amqpwire.Table) *raw {
 	}()
 	r.out <- amqpwire.ProtocolHeader[:]
 	r.say(0, &amqpwire.ConnectionStartOk{ClientProperties: properties, Mechanism: "PLAIN", Response: "\x00guest\x00guest", Locale: "en_US"},
-		&amqpwire.ConnectionTuneOk{ChannelMax: 2047, FrameMax: 131072}, &amqpwire.ConnectionOpen{VirtualHost: "/"})
+		&amqpwire.ConnectionTuneOk{ChannelMax: 2047, FrameMax: 131072, Heartbeat: heartbeat}, &amqpwire.ConnectionOpen{VirtualHost: "/"})
 	r.say(1, &amqpwire.ChannelOpen{})
 	return r
 }
@@ -278,7 +283,7 @@ func over(b *broker.Broker, r *raw, unread bool) bool {
 func TestAllConnectionsMayNotKeepTooMuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 10 << 20
-		b, conn := start(t, broker.Config{ConnectionMemoryLimit: 8 << 20, TotalConnectionMemoryLimit: limit, Logger: slog.New(correct{t: t})})
+		b, conn := start(t, broker.Config{MaxMessageSize: 4 << 20, ConnectionMemoryLimit: 8 << 20, TotalConnectionMemoryLimit: limit, Logger: slog.New(correct{t: t})})
 		must(t, declare(channel(t, conn), "q", nil))
 		good := newNeighbour(t, conn)
 		var clients []*raw
@@ -391,7 +396,7 @@ func TestBlockedMessagesNeedNotBeContinued(t *testing.T) {
 // Client properties count, too.
 func TestClientPropertiesCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, _ := start(t, broker.Config{ConnectionMemoryLimit: 64 << 10})
+		b, _ := start(t, broker.Config{MaxMessageSize: 32 << 10, ConnectionMemoryLimit: 64 << 10})
 		words := amqpwire.Array(make([]any, 7000))
 		r := dialRaw(t, b, amqpwire.Table{{Name: "words", Value: words}})
 		defer r.conn.Close()

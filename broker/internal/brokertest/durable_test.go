@@ -83,6 +83,7 @@ func TestMessagesSurviveARestart(t *testing.T) {
 func api(t *testing.T, b *broker.Broker, method, path, body string) (status int, answer string) {
 	t.Helper()
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.RemoteAddr = "127.0.0.1:1"
 	r.SetBasicAuth("guest", "guest")
 	w := httptest.NewRecorder()
 	b.Management().ServeHTTP(w, r)

@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/broker/internal/budget"
 )
 
 // late is a client that takes all it gets and acknowledges it when the test says so.
@@ -74,7 +75,7 @@ func TestConsumersThatAcknowledgeLateAreNotClosed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b, conn := start(t, broker.Config{ConnectionMemoryLimit: limit})
+				b, conn := start(t, broker.Config{MaxMessageSize: limit / 2, ConnectionMemoryLimit: limit})
 				own := dial(t, b)
 				var all []*late
 				for i := range test.consumers {
@@ -114,4 +115,28 @@ func TestConsumersThatAcknowledgeLateAreNotClosed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A consumer gets all that its prefetch allows, whatever other connections take: it may acknowledge that many at a time, and
+// would wait for the rest until it is cancelled.
+func TestAPrefetchIsGrantedWhileMemoryIsScarce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit, prefetch = 16 << 20, 2000
+		b, conn := start(t, broker.Config{TotalConnectionMemoryLimit: limit})
+		fill(t, conn, "q", 2*prefetch)
+		others := nodeOf(b).Connections.Open(func(budget.Excess) { t.Error("another connection takes too much") })
+		defer others.Close()
+		others.Take(budget.Consumers, limit*3/5)
+		defer others.Give(budget.Consumers, limit*3/5)
+		ch := channel(t, conn)
+		must(t, ch.Qos(prefetch, 0, false))
+		l := consumeLate(t, ch, "q")
+		for range 2 {
+			l.take()
+			if len(l.got) != prefetch {
+				t.Fatalf("%d messages have come of %d", len(l.got), prefetch)
+			}
+			l.ack(prefetch)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,5 +65,41 @@ func TestConsumerTimeoutArguments(t *testing.T) {
 		if tag := <-cancelled; tag != "queue's" || time.Since(began) != time.Minute {
 			t.Errorf("%s cancelled after %v", tag, time.Since(began))
 		}
+	})
+}
+
+// What a consumer has kept for too long is not kept for it any more, though its client settles nothing.
+func TestTimedOutDeliveriesKeepNoMessages(t *testing.T) {
+	const rounds, messages, size = 4, 8, 1 << 20
+	synctest.Test(t, func(t *testing.T) {
+		_, conn := start(t, broker.Config{})
+		ch, other := channel(t, conn), channel(t, conn)
+		must(t, declare(ch, "q", amqp.Table{"x-queue-type": "quorum"}))
+		cancelled := ch.NotifyCancel(make(chan string, 1))
+		body := make([]byte, size)
+		before := heap()
+		for round := range rounds {
+			deliveries, err := ch.Consume("q", fmt.Sprint(round), false, false, false, false, nil)
+			must(t, err)
+			for range messages {
+				must(t, other.Publish("", "q", true, false, amqp.Publishing{Body: body}))
+				<-deliveries
+			}
+			<-cancelled
+			for range messages {
+				d, ok, err := other.Get("q", false)
+				must(t, err)
+				if !ok || !d.Redelivered {
+					t.Fatal("a message has not come back")
+				}
+				must(t, d.Ack(false))
+			}
+		}
+		synctest.Wait()
+		if grown := heap() - before; grown > rounds*messages*size/4 {
+			t.Errorf("%d KiB are kept for deliveries that timed out", grown>>10)
+		}
+		must(t, ch.Ack(rounds*messages, true)) // too late, and no mistake
+		must(t, ch.Close())
 	})
 }

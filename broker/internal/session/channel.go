@@ -32,7 +32,6 @@ type channel struct {
 	// What the channel has of the connection's account.
 	unfinished  budget.Share // the message that is being published
 	uncommitted budget.Share // the transaction
-	routed      budget.Share // way
 
 	// What deliveries reach, from any goroutine.
 	mu        sync.Mutex
@@ -51,7 +50,7 @@ func newChannel(s *Session, id uint16) *channel {
 	ch := &channel{
 		s: s, id: id, consumers: make(map[string]*consumer),
 		unfinished: s.account.Share(budget.Unfinished), uncommitted: s.account.Share(budget.Uncommitted),
-		routed: s.account.Share(budget.Channels), consuming: s.account.Share(budget.Consumers),
+		consuming: s.account.Share(budget.Consumers),
 	}
 	ch.unacked.share = s.account.Share(budget.Unacked)
 	s.account.Take(budget.Channels, channelSize)
@@ -85,7 +84,6 @@ func (ch *channel) release() {
 	ch.dropContent()
 	ch.rollback()
 	ch.way = way{}
-	ch.routed.Set(0)
 	ch.mu.Lock()
 	rest := ch.unacked.takeAll(nil)
 	ch.unacked.free()

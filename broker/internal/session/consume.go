@@ -200,9 +200,10 @@ func (c *consumer) Offer(it *queue.Item) bool {
 	return true
 }
 
-// While unacked deliveries take more than unackedMuch percent of what a connection may make the broker keep, or memory for
-// connections is scarce, a consumer gets no more once it has unackedEnough. That leaves room for clients that acknowledge many
-// at a time. Beyond unackedMost, it gets one at a time.
+// While unacked deliveries take more than unackedMuch percent of what a connection may make the broker keep, a consumer gets no
+// more once it has unackedEnough. That leaves room for clients that acknowledge many at a time. Beyond unackedMost, it gets one
+// at a time. While memory for connections is scarce, which may be the doing of others, a consumer without a prefetch gets no
+// more than unackedEnough either. One with a prefetch has a bound, and may wait for all of it before it acknowledges any.
 const (
 	unackedMuch   = 50
 	unackedMost   = 75
@@ -225,7 +226,7 @@ func (c *consumer) enough() bool {
 	case n == 0:
 		return false // there would be no ack to go on at
 	case n >= unackedEnough:
-		return taken.Exceeds(unackedMuch) || taken.Scarce()
+		return taken.Exceeds(unackedMuch) || taken.Scarce() && c.window.limit == 0
 	}
 	return taken.Exceeds(unackedMost)
 }

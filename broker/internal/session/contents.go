@@ -60,7 +60,7 @@ func (c *contents) stop() {
 // disk. That one keeps its turn, which is not waited for.
 func (s *Session) lookAtContents() {
 	c := &s.contents
-	if s.blocked.Load() || s.waiting.Load() || s.out.full.Load() || !s.turn.TryLock() {
+	if s.isHeld() || s.out.full.Load() || !s.turn.TryLock() {
 		c.start(s)
 		return
 	}

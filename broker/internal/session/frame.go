@@ -103,6 +103,7 @@ func (s *Session) connectionFrame(f amqpwire.Frame) (done bool) {
 // channel returns the channel with that number, or nil. Most frames are for the one that the last frame was for.
 func (s *Session) channel(id uint16) *channel {
 	if s.last == nil || s.last.id != id {
+		s.last.forgetWay()
 		s.last = s.channels[id]
 	}
 	return s.last

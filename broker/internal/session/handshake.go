@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/exception"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
@@ -127,25 +126,18 @@ func (s *Session) authenticate() error {
 	}
 	ok.ClientProperties = nil
 
-	user, authentic, err := s.identify(ok.Mechanism, ok.Response)
-	_, waits := errors.AsType[*access.WaitError](err)
-	if err != nil && !waits {
-		return s.refuse(fmt.Errorf("handshake: %w", err))
-	}
-	if !authentic {
-		refused := fmt.Errorf("handshake: user %q was refused: wrong name or password", user)
-		if waits { // the client is told the same
-			refused = fmt.Errorf("handshake: %w", err)
-		}
+	user, err := s.identify(ok.Mechanism, ok.Response)
+	if err != nil {
+		err = fmt.Errorf("handshake: %w", err)
 		// Clients that know of it are told; others could take it for a broken connection and are cut off, as the
 		// specification has it.
-		if tellsRefusal {
+		if _, known := errors.AsType[refusal](err); known && tellsRefusal {
 			s.fail(exception.New(exception.AccessRefused, "Login was refused using authentication mechanism %s. "+
 				"For details see the broker logfile.", ok.Mechanism), 0)
 			s.discard()
-			return refused
+			return err
 		}
-		return s.refuse(refused)
+		return s.refuse(err)
 	}
 	s.user = user
 	if s.clientProperties, err = amqpwire.ParseTable(properties); err != nil {

@@ -14,8 +14,9 @@ const silentHalves = 5
 
 var errSilent = errors.New("missed heartbeats from the client")
 
-// startHeartbeats sends a heartbeat every half interval and ends the session when none arrives, nor anything else. The
-// function it returns ends that, and waits for the end.
+// startHeartbeats sends a heartbeat every half interval and ends the session when none arrives, nor anything else. While the
+// peer does not keep up with reading, it may be what is not read that is missing: then it is a sign of life, too, that the
+// peer reads. The function it returns ends that, and waits for the end.
 func (s *Session) startHeartbeats() (stop func()) {
 	if s.heartbeat == 0 {
 		return func() {}
@@ -25,7 +26,7 @@ func (s *Session) startHeartbeats() (stop func()) {
 	running.Go(func() {
 		half := time.NewTicker(s.heartbeat / 2)
 		defer half.Stop()
-		var seen uint64
+		var seen, read uint64
 		silent := 0
 		for {
 			select {
@@ -34,9 +35,10 @@ func (s *Session) startHeartbeats() (stop func()) {
 			case <-half.C:
 			}
 			s.out.write(amqpwire.AppendHeartbeatFrame)
-			received := s.received.Load()
-			if received != seen || s.blocked.Load() || s.waiting.Load() {
-				seen, silent = received, 0
+			received, sent := s.received.Load(), s.traffic.bytesOut.Load()
+			alive := received != seen || s.isHeld() || s.out.full.Load() && sent != read
+			if seen, read = received, sent; alive {
+				silent = 0
 				continue
 			}
 			if silent++; silent >= silentHalves {

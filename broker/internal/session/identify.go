@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
@@ -39,22 +40,44 @@ func (s *Session) certificate() *x509.Certificate {
 	return chains[0][0]
 }
 
-// identify returns who the client is, and whether that is proven.
-func (s *Session) identify(mechanism, response string) (user string, authentic bool, err error) {
+// refusal is the reason for which a login is refused. The client is not told it.
+type refusal struct{ error }
+
+// Unwrap is for [errors.As].
+func (r refusal) Unwrap() error { return r.error }
+
+func refused(user, reason string) refusal {
+	return refusal{fmt.Errorf("user %q was refused: %s", user, reason)}
+}
+
+// identify returns who the client has proven to be. The error is a [refusal] if a login is refused.
+func (s *Session) identify(mechanism, response string) (user string, err error) {
+	control := s.config.Access
 	if certificate := s.certificate(); mechanism == "EXTERNAL" && certificate != nil {
 		user = s.config.CertificateUser(certificate)
-		_, known := s.config.Access.User(user)
-		return user, known, nil
+		if _, known := control.User(user); !known {
+			return "", refused(user, "the certificate is of nobody who is known")
+		}
+		return user, nil
 	}
 	user, password, err := credentials(mechanism, response)
 	if err != nil {
-		return "", false, err
+		return "", err
 	}
-	if addr := s.conn.RemoteAddr(); addr.Network() != "pipe" { // which is in this process
-		authentic, err = s.config.Access.AwaitLogin(s.serving, addr.String(), user, password)
-		return user, authentic, cmp.Or(err, s.allow(handshakeTimeout)) // a login that was held has as much time left as others
+	peer, authentic := s.conn.RemoteAddr(), false
+	if peer.Network() == "pipe" { // which is in this process
+		authentic = control.Authenticate(user, password)
+	} else {
+		authentic, err = control.AwaitLogin(s.serving, peer.String(), user, password)
+		if waits, ok := errors.AsType[*access.WaitError](err); ok {
+			err = refusal{waits}
+		}
+		err = cmp.Or(err, s.allow(handshakeTimeout)) // a login that was held has as much time left as others
 	}
-	return user, s.config.Access.Authenticate(user, password), nil
+	if err == nil && !authentic {
+		err = refused(user, control.Refusal(peer.String(), user, password))
+	}
+	return user, err
 }
 
 // credentials reads the response of the mechanisms that carry a password.

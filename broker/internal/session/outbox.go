@@ -17,7 +17,7 @@ const (
 	// what is being written counts.
 	outboxLimit = 1 << 20
 	// outboxStep is in what steps they are counted: most connections have less, and need not be counted at all.
-	outboxStep = 256 << 10
+	outboxStep = 64 << 10
 	// outboxBatch is about how much is written at a time: more would be no faster.
 	outboxBatch = 64 << 10
 )

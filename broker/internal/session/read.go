@@ -28,15 +28,17 @@ func (s *Session) read() error {
 		if err != nil {
 			return s.unread(err)
 		}
+		if f.Type != amqpwire.FrameHeartbeat { // which is a sign of life, and calls for nothing
+			if err := s.out.waitForRoom(s.ctx); err != nil {
+				return err
+			}
+		}
 		done, err := s.handle(f)
 		if err != nil {
 			return s.unread(err)
 		}
 		if done {
 			return nil
-		}
-		if err := s.out.waitForRoom(s.ctx); err != nil {
-			return err
 		}
 		if err := s.block(); err != nil {
 			return err
@@ -63,12 +65,16 @@ func (s *Session) handle(f amqpwire.Frame) (done bool, err error) {
 		}
 	}
 	s.heedAcks()
+	s.last.forgetWay()
 	s.relieve()
 	if !s.in.Ready() {
 		s.confirms.flush() // there may be nothing more for a while
 	}
 	return done, err
 }
+
+// isHeld reports whether the client is not read for a reason of the broker's own, so that its silence says nothing.
+func (s *Session) isHeld() bool { return s.blocked.Load() || s.waiting.Load() }
 
 // unread deals with what came in place of a frame.
 func (s *Session) unread(err error) error {

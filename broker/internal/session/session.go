@@ -106,6 +106,7 @@ type Session struct {
 
 	account *budget.Account
 	kept    budget.Share // client properties and names
+	buffer  budget.Share // for large frames
 
 	// What the handshake agreed on.
 	mechanism        string
@@ -163,6 +164,8 @@ func New(conn net.Conn, config *Config) *Session {
 	s.confirms.store, s.confirms.out = config.Store, s.out
 	s.traffic.Conn = conn
 	s.in = amqpwire.NewReader(&s.traffic, minFrameMax)
+	s.buffer = s.account.Share(budget.Unfinished)
+	s.in.Resized = func(by int) { s.buffer.Set(int64(by)) }
 	return s
 }
 
@@ -310,6 +313,7 @@ func excess(e budget.Excess) *exception.Error {
 // closeAccount ends the account of a session that has ended.
 func (s *Session) closeAccount() {
 	s.kept.Set(0)
+	s.buffer.Set(0)
 	s.out.drop()
 	if left := s.account.Close(); left != 0 {
 		s.log.Error("the memory of a connection was not counted correctly", "left", left)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/broker/internal/exception"
+	"github.com/reprisemq/reprise/broker/internal/queue"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
@@ -53,6 +54,9 @@ func (s *Session) ackTimeouts() {
 	}
 }
 
+// elsewhere stands for a message that is no longer the client's: others may have it, and it is not kept for this one.
+var elsewhere = new(queue.Item)
+
 // overdue takes the deliveries that are kept for too long, and tells by whom, and when the next one will be. A client that
 // settles one of them after all does no harm and is told nothing.
 func (ch *channel) overdue(now time.Time) (taken []delivery, late map[*consumer]struct{}, next time.Time) {
@@ -66,8 +70,8 @@ func (ch *channel) overdue(now time.Time) (taken []delivery, late map[*consumer]
 		case !now.Before(d.due):
 			taken = append(taken, *d)
 			late[d.consumer] = struct{}{}
-			d.released = true
 			d.consumer.settled()
+			*d = delivery{tag: d.tag, item: elsewhere, released: true}
 		case next.IsZero() || d.due.Before(next):
 			next = d.due
 		}

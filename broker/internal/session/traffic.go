@@ -22,12 +22,19 @@ func (t *traffic) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// writeMost bounds what is written at a time: of a large batch to a slow reader it can be seen that it goes on.
+const writeMost = 128 << 10
+
 // Write implements [net.Conn].
-func (t *traffic) Write(b []byte) (int, error) {
-	n, err := t.Conn.Write(b)
-	t.bytesOut.Add(uint64(n))
-	t.writesOut.Add(1)
-	return n, err
+func (t *traffic) Write(b []byte) (written int, err error) {
+	for err == nil && written < len(b) {
+		var n int
+		n, err = t.Conn.Write(b[written:min(len(b), written+writeMost)])
+		written += n
+		t.bytesOut.Add(uint64(n))
+		t.writesOut.Add(1)
+	}
+	return written, err
 }
 
 // count lets the channel's numbers be part of the totals.

@@ -28,15 +28,24 @@ type pending struct {
 const (
 	pendingSize    = int64(unsafe.Sizeof(pending{}))
 	settlementSize = int64(unsafe.Sizeof(settlement{}))
+	wordSize       = 8
 )
 
 // publish keeps a message until the commit. It takes memory of the connection's meanwhile: while it is not committed nobody
 // can make room but its own client.
 func (tx *transaction) publish(ch *channel, p pending) {
 	p.queues = slices.Clone(p.queues)
+	p.promise(1)
 	p.message.Headers = nil // it has been routed
 	tx.published = append(tx.published, p)
 	ch.uncommitted.Add(p.message.Size() + pendingSize + wordSize*int64(len(p.queues)))
+}
+
+// promise lets the queues know for how many messages they are known here.
+func (p pending) promise(n int) {
+	for _, q := range p.queues {
+		q.Promise(n)
+	}
 }
 
 // settle keeps a settlement until the commit.
@@ -73,6 +82,7 @@ func (ch *channel) txCommit() error {
 func (tx *transaction) commit(ch *channel) {
 	for _, p := range tx.published {
 		ch.deliver(p)
+		p.promise(-1)
 	}
 	for _, s := range tx.settled {
 		ch.finish(s)
@@ -96,6 +106,9 @@ func (ch *channel) rollback() {
 	tx := ch.tx
 	ch.tx = &transaction{}
 	ch.uncommitted.Set(0)
+	for _, p := range tx.published {
+		p.promise(-1)
+	}
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	var all []delivery

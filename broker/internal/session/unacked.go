@@ -20,7 +20,7 @@ type delivery struct {
 	queue    *vhost.Queue
 	consumer *consumer // nil: it was asked for by basic.get
 	due      time.Time // when it has to be settled; zero: never
-	released bool      // it was not, and is back in its queue
+	released bool      // it was not, and is back in its queue: nothing is left of it but the tag
 }
 
 // unacked holds a channel's deliveries by tag. Tags only grow and are mostly settled in order, so they are a list, with
@@ -95,7 +95,7 @@ func (u *unacked) takeRange(dst []delivery, from, to int) []delivery {
 	for i := from; i < to; i++ {
 		if d := &u.list[i]; !settled(*d) {
 			dst = append(dst, *d)
-			d.item = nil
+			*d = delivery{tag: d.tag} // by which its neighbours are found
 			u.holes++
 		}
 	}

@@ -13,9 +13,11 @@ type way struct {
 }
 
 const (
-	wordSize = 8
-	// wayFree is for how many queues the size of a channel has room.
-	wayFree = 32
+	// wayMost is how many queues a channel remembers beyond the frames that are handled together. One that has been deleted is
+	// not counted, and takes about a third of what a channel is counted as.
+	wayMost = 4
+	// wayRoom is for how many queues a channel keeps room.
+	wayRoom = 32
 )
 
 // route finds the queues that a message goes to. They are valid until the next message.
@@ -25,11 +27,23 @@ func (ch *channel) route(m *queue.Message) ([]*vhost.Queue, error) {
 	if byKey && w.generation == now && w.exchange == m.Exchange && w.key == m.RoutingKey {
 		return w.queues, nil
 	}
+	clear(w.queues)
 	queues, err := ch.s.vhost.Route(w.queues[:0], m)
 	*w = way{queues: queues}
-	ch.routed.Set(wordSize * int64(max(0, cap(queues)-wayFree)))
 	if byKey && err == nil {
 		w.exchange, w.key, w.generation = m.Exchange, m.RoutingKey, now
 	}
 	return queues, err
+}
+
+// forgetWay forgets a way to many queues.
+func (ch *channel) forgetWay() {
+	switch {
+	case ch == nil:
+	case cap(ch.way.queues) > wayRoom:
+		ch.way = way{}
+	case len(ch.way.queues) > wayMost:
+		clear(ch.way.queues)
+		ch.way = way{queues: ch.way.queues[:0]}
+	}
 }
