@@ -32,6 +32,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/reprisemq/reprise/broker/internal/access"
 	"github.com/reprisemq/reprise/broker/internal/management"
 	"github.com/reprisemq/reprise/broker/internal/node"
 )
@@ -88,12 +89,13 @@ func (b *Broker) begin() error {
 // Serve accepts connections until Shutdown is called, and then returns [ErrClosed], or until the listener fails. It
 // closes the listener. A broker may serve several.
 //
-// As long as the default user guest has its default password, Serve refuses listeners that are not on loopback.
+// The default user guest with its default password gets in from this machine only: over loopback, a Unix socket or
+// [Broker.DialContext]. As long as there is that login, Serve does not begin with a listener that is not on loopback.
 func (b *Broker) Serve(l net.Listener) error {
 	defer l.Close()
 	if !loopback(l.Addr()) && b.DefaultLogin() {
 		return fmt.Errorf("broker: refusing to listen on %v while user %q has the default password, which everybody knows: "+
-			"set Config.Users, or listen on 127.0.0.1", l.Addr(), defaultUser)
+			"set Config.Users, or listen on 127.0.0.1", l.Addr(), access.DefaultUser)
 	}
 	b.mu.Lock()
 	if b.closed {

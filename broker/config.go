@@ -17,17 +17,11 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// The default user, who is RabbitMQ's.
-const (
-	defaultUser     = "guest"
-	defaultPassword = "guest"
-)
-
 // Config configures a broker. The zero value is a good one for one machine.
 type Config struct {
 	// Users holds passwords by user name. With a Store, others may be there already. Default: the user guest with the
-	// password guest, who gets in from this machine only, see [Broker.Serve], unless Definitions have users or the data
-	// directory is not a new one.
+	// password guest, unless Definitions have users or the data directory is not a new one. That login, which everybody
+	// knows, is accepted from this machine only.
 	Users map[string]string
 
 	// TemporaryUsers are as Users, but get in for the life of this process only: the Store does not keep them.
@@ -74,12 +68,14 @@ type Config struct {
 
 	// ConnectionMemoryLimit is how many bytes a connection may make the broker keep beside messages in queues: consumers with
 	// their arguments, messages that are not complete or not committed, exclusive queues, what the client does not read, and
-	// the like. A connection that goes beyond it is closed with the error 506, RESOURCE_ERROR.
+	// the like. A connection that goes beyond it is closed with the error 506, RESOURCE_ERROR. At least twice MaxMessageSize:
+	// a connection may publish a message while it reads another one.
 	// Default: 64 MiB, or four times MaxMessageSize if that is more.
 	ConnectionMemoryLimit int64
 
 	// TotalConnectionMemoryLimit is how many bytes all connections may make the broker keep in this way. Beyond it the one
-	// that keeps the most is closed. Default: 512 MiB, or eight times ConnectionMemoryLimit if that is more.
+	// that keeps the most is closed. Not below ConnectionMemoryLimit, if both are set.
+	// Default: 512 MiB, or eight times ConnectionMemoryLimit if that is more.
 	TotalConnectionMemoryLimit int64
 
 	// TopologyMemoryLimit is how many bytes of memory queues, exchanges and bindings may take in all virtual hosts, without
@@ -111,6 +107,10 @@ func (c Config) complete() (Config, error) {
 	c.ChannelMax = cmp.Or(c.ChannelMax, 2047)
 	c.MaxMessageSize = cmp.Or(c.MaxMessageSize, 16<<20)
 	c.MemoryLimit = cmp.Or(c.MemoryLimit, 1<<30)
+	if c.ConnectionMemoryLimit > 0 && c.TotalConnectionMemoryLimit > 0 && c.ConnectionMemoryLimit > c.TotalConnectionMemoryLimit {
+		return c, fmt.Errorf("broker: Config.TotalConnectionMemoryLimit must be at least Config.ConnectionMemoryLimit, %d: got %d",
+			c.ConnectionMemoryLimit, c.TotalConnectionMemoryLimit)
+	}
 	c.ConnectionMemoryLimit = cmp.Or(c.ConnectionMemoryLimit, max(64<<20, 4*int64(c.MaxMessageSize)))
 	c.TotalConnectionMemoryLimit = cmp.Or(c.TotalConnectionMemoryLimit, max(512<<20, 8*c.ConnectionMemoryLimit))
 	c.TopologyMemoryLimit = cmp.Or(c.TopologyMemoryLimit, 512<<20)
@@ -130,6 +130,9 @@ func (c Config) complete() (Config, error) {
 	case c.MaxMessageSize < 0 || c.MemoryLimit < 0 || c.MessageCache < 0 || c.DiskLimit < 0 || c.MaxConnections < 0 || c.MaxQueues < 0,
 		c.ConnectionMemoryLimit < 0, c.TotalConnectionMemoryLimit < 0, c.TopologyMemoryLimit < 0:
 		return c, errors.New("broker: a limit in Config is negative: give a positive number, or none for the default")
+	case c.ConnectionMemoryLimit < 2*int64(c.MaxMessageSize):
+		return c, fmt.Errorf("broker: Config.ConnectionMemoryLimit must be at least %d, twice Config.MaxMessageSize: got %d "+
+			"(or lower MaxMessageSize)", 2*c.MaxMessageSize, c.ConnectionMemoryLimit)
 	}
 	return c, nil
 }
@@ -168,7 +171,7 @@ func (c *Config) node(s store.Store) (*node.Node, error) {
 func (b *Broker) addUsers() error {
 	users := b.config.Users
 	if users == nil && !b.node.Begun() && len(b.node.Access.Users()) == 0 {
-		users = map[string]string{defaultUser: defaultPassword}
+		users = map[string]string{access.DefaultUser: access.DefaultPassword}
 	}
 	for name, password := range users {
 		u := access.User{Name: name, Hash: access.HashPassword(password), Tags: []string{"administrator"}}
@@ -188,7 +191,7 @@ func (b *Broker) addUsers() error {
 
 // DefaultLogin reports whether the user guest gets in with the password guest, which everybody knows, whoever made that user.
 func (b *Broker) DefaultLogin() bool {
-	return b.node.Access.Authenticate(defaultUser, defaultPassword)
+	return b.node.Access.Authenticate(access.DefaultUser, access.DefaultPassword)
 }
 
 // serverProperties is how the broker presents itself. Clients switch features on by the product, the version and the

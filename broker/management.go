@@ -13,9 +13,10 @@ import (
 //	go http.Serve(listener, b.Management())
 //
 // Users log in with their name and password, and need a tag: those of [Config.Users] are administrators. Serve it on
-// loopback, or by TLS, and not at all to others as long as guest has the default password. Give the server a WriteTimeout:
-// two lists of a user are in work at a time, for as long as their clients take to read them. It runs nothing of its own, and
-// goes on answering after Shutdown.
+// loopback, or by TLS. Who is on this machine, where guest has the default password, is told by the RemoteAddr of a request
+// (that of httptest.NewRequest is another machine's).
+// Give the server a WriteTimeout: two lists of a user are in work at a time, for as long as their clients take to read them.
+// It runs nothing of its own, and goes on answering after Shutdown.
 func (b *Broker) Management() http.Handler { return b.management }
 
 // Metrics returns the metrics alone, for Prometheus, under the names that RabbitMQ has for them. It asks for no password;

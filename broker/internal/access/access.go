@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"regexp"
 	"slices"
 	"sync"
@@ -53,7 +54,7 @@ type Control struct {
 	registry   *registry.Registry // told of every change, under the lock
 	guesses    *throttle.Throttle
 	known      known
-	held       chan struct{} // one for each login that is held
+	held       held
 
 	mu          sync.RWMutex
 	users       map[string]User
@@ -71,7 +72,7 @@ type compiled struct {
 func New() *Control {
 	c := &Control{
 		users: make(map[string]User), permissions: make(map[grantee]compiled),
-		guesses: throttle.New(time.Now, longestWait), held: make(chan struct{}, mostHeld),
+		guesses: throttle.New(time.Now, longestWait), held: held{at: make(map[netip.Prefix]int)},
 		known: known{places: bounded.New[place, time.Time](mostKnown)},
 	}
 	c.generation.Add(1)
@@ -211,6 +212,14 @@ func (c *Control) Permissions() []Permission {
 		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.VHost, b.VHost))
 	})
 	return all
+}
+
+// Permission returns what a user may do in a virtual host. It returns false if they may not enter it.
+func (c *Control) Permission(user, vhost string) (Permission, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	p, known := c.permissions[grantee{user, vhost}]
+	return p.Permission, known
 }
 
 // MayEnter reports whether a user has any permission in a virtual host.

@@ -51,9 +51,13 @@ func TestTheDefaultPasswordStaysOnLoopback(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	for want, config := range map[string]broker.Config{
-		"whole seconds":      {Heartbeat: 1500 * time.Millisecond},
-		"8192 to":            {FrameMax: 4096},
-		"positive number":    {MaxMessageSize: -1},
+		"whole seconds":   {Heartbeat: 1500 * time.Millisecond},
+		"8192 to":         {FrameMax: 4096},
+		"positive number": {MaxMessageSize: -1},
+		"ConnectionMemoryLimit must be at least 33554432, twice Config.MaxMessageSize: got 1024": {ConnectionMemoryLimit: 1024},
+		"TotalConnectionMemoryLimit must be at least Config.ConnectionMemoryLimit, 2048: got 1024": {
+			MaxMessageSize: 100, ConnectionMemoryLimit: 2048, TotalConnectionMemoryLimit: 1024,
+		},
 		"Config.Users[\"\"]": {Users: map[string]string{"": "x"}},
 	} {
 		if _, err := broker.New(config); err == nil || !strings.Contains(err.Error(), want) {

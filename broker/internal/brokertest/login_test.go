@@ -17,6 +17,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/broker/internal/access"
 )
 
 // site is a broker in memory whose clients come from addresses.
@@ -27,6 +28,7 @@ type site struct {
 	broker *broker.Broker
 	wrong  atomic.Int64 // passwords that were checked
 	unread atomic.Int64 // passwords that were not checked
+	remote atomic.Int64 // default passwords from other machines
 }
 
 func newSite(t *testing.T) *site {
@@ -51,6 +53,8 @@ func (s *site) Write(line []byte) (int, error) {
 	switch text := string(line); {
 	case strings.Contains(text, "wrong name or password"):
 		s.wrong.Add(1)
+	case strings.Contains(text, "from this machine only"):
+		s.remote.Add(1)
 	case strings.Contains(text, "was not checked"):
 		s.unread.Add(1)
 	}
@@ -218,6 +222,53 @@ func TestHeldLoginsAreBounded(t *testing.T) {
 	})
 }
 
+// However many logins are held at the address of a guesser: elsewhere, a right password is never refused for it.
+func TestHeldLoginsAreThoseOfAnAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		_, err := s.logIn(another, "ada", "right")
+		must(t, err)
+		for range 9 {
+			_, _ = s.logIn(guesser, "ada", "wrong")
+		}
+		var guesses sync.WaitGroup
+		for range 300 {
+			guesses.Go(func() { _, _ = s.logIn(guesser, "ada", "wrong") })
+		}
+		synctest.Wait()
+		for _, user := range []string{"ada", "bob"} { // so that the next login has to wait
+			for range 5 {
+				_, _ = s.logIn(another, user, "wrong")
+			}
+		}
+		if took, err := s.logIn(another, "ada", "right"); took != 0 || err != nil {
+			t.Errorf("a user who has logged in before: %v after %v", err, took)
+		}
+		if took, err := s.logIn(another, "bob", "right"); took != time.Second || err != nil {
+			t.Errorf("a user who logs in for the first time: %v after %v", err, took)
+		}
+		guesses.Wait()
+	})
+}
+
+// A user stays known at an address as long as they log in there once a day.
+func TestUsersStayKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		_, err := s.logIn(guesser, "ada", "right")
+		must(t, err)
+		for day := range 3 {
+			time.Sleep(23 * time.Hour)
+			for range 6 {
+				_, _ = s.logIn(guesser, "ada", "wrong")
+			}
+			if took, err := s.logIn(guesser, "ada", "right"); took != 0 || err != nil {
+				t.Errorf("on day %d: %v after %v", day+1, err, took)
+			}
+		}
+	})
+}
+
 // The management API counts the same mistakes, and does not hold a request.
 func TestPasswordsCannotBeGuessedByHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -257,6 +308,55 @@ func TestPasswordsCannotBeGuessedByHTTP(t *testing.T) {
 		}
 		if took, err := s.logIn(guesser, "ada", "right"); took == 0 || err != nil {
 			t.Errorf("after guesses by HTTP: %v after %v", err, took)
+		}
+	})
+}
+
+// The login that everybody knows is for this machine, even if an administrator makes it after the start.
+func TestDefaultLoginIsForThisMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		ask := func(addr, user, password, method, path, body string) int {
+			r := httptest.NewRequest(method, path, strings.NewReader(body))
+			r.SetBasicAuth(user, password)
+			r.RemoteAddr = addr
+			w := httptest.NewRecorder()
+			s.broker.Management().ServeHTTP(w, r)
+			return w.Code
+		}
+		for _, put := range [][2]string{
+			{"/api/users/guest", `{"password":"guest","tags":"administrator"}`},
+			{"/api/permissions/%2F/guest", `{"configure":".*","write":".*","read":".*"}`},
+		} {
+			if status := ask(another+":1", "bob", "right", "PUT", put[0], put[1]); status != http.StatusCreated {
+				t.Fatalf("%s: %d", put[0], status)
+			}
+		}
+		for addr, here := range map[string]bool{
+			"127.0.0.1": true, "127.1.2.3": true, "::1": true, "::ffff:127.0.0.1": true,
+			another: false, "0.0.0.0": false, "fe80::1": false, "2001:db8::1": false, "::ffff:192.0.2.2": false,
+		} {
+			_, err := s.logIn(addr, "guest", "guest")
+			if here && err != nil || !here && (err == nil || !strings.Contains(err.Error(), "403")) {
+				t.Errorf("AMQP from %s: %v", addr, err)
+			}
+			want := map[bool]int{true: http.StatusOK, false: http.StatusUnauthorized}[here]
+			if status := ask(net.JoinHostPort(addr, "1"), "guest", "guest", "GET", "/api/whoami", ""); status != want {
+				t.Errorf("HTTP from %s: %d", addr, status)
+			}
+		}
+		for peer, want := range map[string]int{"pipe": http.StatusOK, "@": http.StatusOK, another: http.StatusUnauthorized} {
+			if status := ask(peer, "guest", "guest", "GET", "/api/whoami", ""); status != want {
+				t.Errorf("HTTP from %s: %d", peer, status)
+			}
+		}
+		if s.remote.Load() == 0 {
+			t.Error("the log does not say why")
+		}
+		dial(t, s.broker) // in memory, as guest
+		must(t, nodeOf(s.broker).Access.SetUser(access.User{Name: "guest", Hash: access.HashPassword("other")}))
+		if _, err := s.logIn(another, "guest", "other"); err != nil {
+			t.Errorf("guest with another password: %v", err)
 		}
 	})
 }

@@ -87,6 +87,7 @@ func (r *running) publish() *amqp.DeferredConfirmation {
 
 func (r *running) call(method, path, body string) (status int, answer string) {
 	request := httptest.NewRequest(method, path, strings.NewReader(body))
+	request.RemoteAddr = "127.0.0.1:1"
 	request.SetBasicAuth("guest", "guest")
 	w := httptest.NewRecorder()
 	r.api.ServeHTTP(w, request)
