@@ -27,11 +27,13 @@ func (h *Handler) authenticate(w http.ResponseWriter, r *http.Request) {
 	}
 	ok, err := h.node.Access.Login(r.RemoteAddr, name, password)
 	if waits, found := errors.AsType[*access.WaitError](err); found {
+		h.log.Debug("management login refused", "user", name, "peer", r.RemoteAddr, "reason", waits) // there can be too many
 		refuseFor(w, waits.Wait)
 		return
 	}
 	if !ok {
-		h.log.Warn("management login refused", "user", name, "peer", r.RemoteAddr)
+		h.log.Warn("management login refused", "user", name, "peer", r.RemoteAddr,
+			"reason", h.node.Access.Refusal(r.RemoteAddr, name, password))
 		w.Header().Set("WWW-Authenticate", `Basic realm="RabbitMQ Management"`)
 		refuse(w, &failure{http.StatusUnauthorized, "not_authorized", "Not_Authorized"})
 		return

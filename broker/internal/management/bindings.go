@@ -64,8 +64,8 @@ func bindingsIn(v *vhost.VHost, wanted func(vhost.BindingInfo) bool) iter.Seq[vh
 				return
 			}
 		}
-		for _, b := range v.Bindings() {
-			if wanted(b) && !yield(b) {
+		for _, b := range v.BindingsWhere(wanted) {
+			if !yield(b) {
 				return
 			}
 		}

@@ -103,12 +103,8 @@ func getChannel(c *call) (any, error) {
 			if channelName(&s, &ch) != c.PathValue("name") {
 				continue
 			}
-			consumers := []fields{}
-			for _, consumer := range ch.Consumers {
-				consumers = append(consumers, describeConsumer(&s, &ch, &consumer))
-			}
 			return c.describeChannel(&s, &ch).with(fields{
-				"consumer_details": consumers, "deliveries": []fields{}, "publishes": []fields{},
+				"consumer_details": list(consumersOf(&s, &ch, "")), "deliveries": []fields{}, "publishes": []fields{},
 			}), c.owns(s.User)
 		}
 	}
@@ -144,14 +140,26 @@ func (c *call) consumersIn(host, queue string) iter.Seq[element] {
 				continue
 			}
 			for _, ch := range s.Channels {
-				for _, consumer := range ch.Consumers {
-					if queue != "" && consumer.Queue != queue {
-						continue
-					}
-					if !yield(func() fields { return describeConsumer(&s, &ch, &consumer) }) {
+				for consumer := range consumersOf(&s, &ch, queue) {
+					if !yield(consumer) {
 						return
 					}
 				}
+			}
+		}
+	}
+}
+
+// consumersOf is consumersIn of a channel.
+func consumersOf(s *session.Info, ch *session.ChannelInfo, queue string) iter.Seq[element] {
+	return func(yield func(element) bool) {
+		for i := range ch.Consumers {
+			consumer := &ch.Consumers[i]
+			if queue != "" && consumer.Queue != queue {
+				continue
+			}
+			if !yield(func() fields { return describeConsumer(s, ch, consumer) }) {
+				return
 			}
 		}
 	}

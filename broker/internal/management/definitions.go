@@ -34,18 +34,18 @@ func origin(format, explanation string) fields {
 
 // export returns GET /api/definitions.
 func export(n *node.Node) fields {
-	vhosts, permissions := []fields{}, []fields{}
-	for _, v := range n.VHosts() {
-		vhosts = append(vhosts, fields{"name": v.Name(), "limits": fields{}, "metadata": metadata(v)})
-	}
-	for _, p := range n.Access.Permissions() {
-		permissions = append(permissions, describePermission(p))
+	vhosts := func(yield func(element) bool) {
+		for _, v := range n.VHosts() {
+			if !yield(func() fields { return fields{"name": v.Name(), "limits": fields{}, "metadata": metadata(v)} }) {
+				return
+			}
+		}
 	}
 	return origin("cluster", "Definitions of cluster '"+NodeName+"'").with(declared(n.VHosts()...)).with(fields{
 		"original_cluster_name": NodeName,
-		"users":                 list(listUsers(n.Access.Users())),
-		"vhosts":                vhosts,
-		"permissions":           permissions,
+		"users":                 list(listUsers(n.Access.Users)),
+		"vhosts":                list(vhosts),
+		"permissions":           listPermissions(n.Access, anyPermission),
 		"topic_permissions":     []fields{},
 		"global_parameters":     []fields{clusterTags()},
 	})

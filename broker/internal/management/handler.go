@@ -25,9 +25,9 @@
 //
 // # What it costs
 //
-// A list is made while it is written, one element after the other, and definitions are decoded in the same way. Of a user's
-// calls with a list or with a large body, two are answered at a time, and the others wait. An answer that fails in the
-// middle is cut off.
+// A list is made while it is written, one element after the other, and definitions are decoded in the same way. Messages
+// that are asked for are in memory until they are written. Of a user's calls with a list, for messages, or with a large
+// body, two are answered at a time, and the others wait. An answer that fails in the middle is cut off.
 //
 // Definitions are in RabbitMQ's format. [Import] refuses as a whole what has in it something that cannot be had here, such
 // as a policy: a topology without it would do something else.
@@ -41,6 +41,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 
@@ -298,13 +299,16 @@ func (c *call) decode(v any, needed ...string) error {
 	return nil
 }
 
-// wrongBody returns what RabbitMQ says of a body that cannot be decoded.
+// wrongBody returns what RabbitMQ says of a body that cannot be read or decoded.
 func wrongBody(err error) error {
 	if problem, ok := errors.AsType[*failure](err); ok {
 		return problem
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return badRequest("Exceeded HTTP request body size limit")
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return &failure{http.StatusRequestTimeout, "request_timeout", "the body of the request took too long to arrive"}
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
 		return badRequest([]string{"not_" + jsonName(wrong.Type), wrong.Field})

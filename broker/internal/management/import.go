@@ -135,7 +135,7 @@ func (u unsupported) String() string {
 func postDefinitions(c *call, where func() (*vhost.VHost, error)) (any, error) {
 	body, err := io.ReadAll(c.Body)
 	if err != nil {
-		return nil, badRequest("Exceeded HTTP request body size limit")
+		return nil, wrongBody(err)
 	}
 	if len(body) == 0 {
 		body = []byte("{}")

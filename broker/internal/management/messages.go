@@ -100,7 +100,7 @@ func (c *call) count(v *vhost.VHost, counter *stats.Counter) {
 	v.Messages().Add(counter)
 }
 
-// maxGet is how many messages are shown at a time, and maxGetBytes how large they may be: they are all in memory for it.
+// maxGet is how many messages are shown at a time, and maxGetBytes how much memory they may take: they are all in it.
 const (
 	maxGet      = 10_000
 	maxGetBytes = 64 << 20
@@ -132,6 +132,9 @@ var notRead = &failure{503, "unavailable", "the disk has failed, or cannot be re
 var noQueue = &failure{404, "not_found", "queue_not_found"}
 
 func getFrom(c *call) (any, error) {
+	if err := c.takeTurn(); err != nil {
+		return nil, err
+	}
 	v, q, err := c.ownQueue(access.Read)
 	if err == error(notFound) {
 		err = noQueue
@@ -162,7 +165,7 @@ func getFrom(c *call) (any, error) {
 	if r.AckMode == "ack_requeue_false" {
 		ack, way = true, stats.GetNoAck
 	}
-	for size := 0; len(all) < int(min(r.Count, maxGet)) && size < maxGetBytes; {
+	for size := int64(0); len(all) < int(min(r.Count, maxGet)) && size < maxGetBytes; {
 		var got *queue.Item
 		var redelivered bool
 		var left int
@@ -185,17 +188,13 @@ func getFrom(c *call) (any, error) {
 			taken = append(taken, got)
 		}
 		counter.Out(q.Quorum(), redelivered, way)
-		properties, err := describeProperties(encoded)
-		if err != nil {
-			return nil, err
-		}
 		m := got.Message
 		all = append(all, func() fields {
 			return r.describe(m).with(fields{
-				"properties": properties, "redelivered": redelivered, "message_count": left,
+				"properties": describeProperties(encoded), "redelivered": redelivered, "message_count": left,
 			})
 		})
-		size += len(m.Body)
+		size += m.Size()
 	}
 	return list(slices.Values(all)), nil
 }

@@ -53,7 +53,7 @@ func overview(c *call) (any, error) {
 	var exchanges, queues, connections, channels, consumers, ready, unacked int
 	var messages stats.Counts
 	for _, v := range vhosts {
-		exchanges += len(v.Exchanges())
+		exchanges += v.ExchangeCount()
 		for _, q := range v.Queues() {
 			s := q.Stats()
 			ready, unacked = ready+s.Ready, unacked+s.Unacked

@@ -4,24 +4,25 @@ import "github.com/reprisemq/reprise/broker/internal/access"
 
 func (h *Handler) permissions() {
 	h.handle("GET /api/permissions", administrator, func(c *call) (any, error) {
-		return c.permissionsWhere(func(access.Permission) bool { return true }), nil
+		return listPermissions(c.node.Access, anyPermission), nil
 	})
 	h.handle("GET /api/vhosts/{vhost}/permissions", administrator, func(c *call) (any, error) {
 		v, err := c.vhost()
 		if err != nil {
 			return nil, err
 		}
-		return c.permissionsWhere(func(p access.Permission) bool { return p.VHost == v.Name() }), nil
+		return listPermissions(c.node.Access, func(p access.Permission) bool { return p.VHost == v.Name() }), nil
 	})
 	h.handle("GET /api/permissions/{vhost}/{user}", administrator, func(c *call) (any, error) {
-		if found := c.permission(); len(found) > 0 {
-			return found[0], nil
+		p, known := c.permission()
+		if !known {
+			return nil, notFound
 		}
-		return nil, notFound
+		return describePermission(p), nil
 	})
 	h.handle("PUT /api/permissions/{vhost}/{user}", administrator, putPermission)
 	h.handle("DELETE /api/permissions/{vhost}/{user}", administrator, func(c *call) (any, error) {
-		if len(c.permission()) == 0 {
+		if _, known := c.permission(); !known {
 			return nil, notFound
 		}
 		c.node.Access.DeletePermission(c.PathValue("user"), c.PathValue("vhost"))
@@ -34,21 +35,21 @@ func describePermission(p access.Permission) fields {
 	return fields{"user": p.User, "vhost": p.VHost, "configure": p.Configure, "write": p.Write, "read": p.Read}
 }
 
-func (c *call) permissionsWhere(wanted func(access.Permission) bool) []fields {
-	var all []fields
-	for _, p := range c.node.Access.Permissions() {
-		if wanted(p) {
-			all = append(all, describePermission(p))
+func listPermissions(a *access.Control, wanted func(access.Permission) bool) list {
+	return func(yield func(element) bool) {
+		for _, p := range a.Permissions() {
+			if wanted(p) && !yield(func() fields { return describePermission(p) }) {
+				return
+			}
 		}
 	}
-	return all
 }
 
-// permission returns the one of the path, or none.
-func (c *call) permission() []fields {
-	return c.permissionsWhere(func(p access.Permission) bool {
-		return p.VHost == c.PathValue("vhost") && p.User == c.PathValue("user")
-	})
+func anyPermission(access.Permission) bool { return true }
+
+// permission returns the one of the path.
+func (c *call) permission() (access.Permission, bool) {
+	return c.node.Access.Permission(c.PathValue("user"), c.PathValue("vhost"))
 }
 
 func putPermission(c *call) (any, error) {
@@ -65,7 +66,7 @@ func putPermission(c *call) (any, error) {
 	if c.node.VHost(vhost) == nil || !known {
 		return nil, badRequest("vhost_or_user_not_found")
 	}
-	existed := len(c.permission()) > 0
+	_, existed := c.permission()
 	return stored(existed), c.node.Access.SetPermission(access.Permission{
 		User: user, VHost: vhost, Configure: s.Configure, Write: s.Write, Read: s.Read,
 	})

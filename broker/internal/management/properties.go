@@ -3,7 +3,6 @@ package management
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
@@ -71,13 +70,10 @@ func wrongProperty(name string, err error) error {
 }
 
 // describeProperties returns the encoded properties of a message as JSON.
-func describeProperties(encoded []byte) (any, error) {
-	parsed, err := amqpwire.ParseProperties(encoded)
-	if err != nil {
-		return nil, fmt.Errorf("a message's properties: %w", err)
-	}
+func describeProperties(encoded []byte) any {
+	parsed, _ := amqpwire.ParseProperties(encoded) // they could be decoded when the message was published
 	if parsed.Flags == 0 {
-		return []fields{}, nil
+		return []fields{}
 	}
 	all := fields{}
 	for _, property := range allProperties {
@@ -85,5 +81,5 @@ func describeProperties(encoded []byte) (any, error) {
 			all[property.name] = property.of((*properties)(&parsed))
 		}
 	}
-	return all, nil
+	return all
 }

@@ -98,10 +98,11 @@ func delayedRetry(r queue.Retry) string {
 
 // queueArguments always tell the type, which RabbitMQ adds at the declaration.
 func queueArguments(q *vhost.Queue) arguments {
-	if _, given := q.Arguments.Get("x-queue-type"); given {
-		return arguments(q.Arguments)
+	args := q.Arguments()
+	if _, given := args.Get("x-queue-type"); !given {
+		args = args.Set("x-queue-type", queueType(q.Config()))
 	}
-	return arguments(q.Arguments.Set("x-queue-type", queueType(q.Config())))
+	return arguments(args)
 }
 
 func listQueues(c *call) (any, error) {
@@ -138,10 +139,7 @@ func getQueue(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	consumers := []fields{}
-	for consumer := range c.consumersIn(v.Name(), q.Name()) {
-		consumers = append(consumers, consumer())
-	}
+	consumers := list(c.consumersIn(v.Name(), q.Name()))
 	detail := c.describeQueue(v, q).with(fields{
 		"consumer_details": consumers, "deliveries": []fields{}, "incoming": []fields{},
 		"policy": nil, "operator_policy": nil, "single_active_consumer_tag": nil,
@@ -150,9 +148,13 @@ func getQueue(c *call) (any, error) {
 		info := s.Info()
 		detail["owner_pid_details"] = connectionRef(&info)
 	}
-	for _, consumer := range consumers {
-		if q.Config().SingleActive && consumer["active"] == true {
+	if !q.Config().SingleActive {
+		return detail, nil
+	}
+	for describe := range consumers {
+		if consumer := describe(); consumer["active"] == true {
 			detail["single_active_consumer_tag"] = consumer["consumer_tag"]
+			break
 		}
 	}
 	return detail, nil

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxTurns is how many calls of a user may take much memory at a time: calls with a large body, and those that are
-	// answered with a list. Others wait.
+	// maxTurns is how many calls of a user may take much memory at a time: calls with a large body, those that are answered
+	// with a list, and those for messages. Others wait.
 	maxTurns = 2
 	// smallBody is the size of a body that needs no turn.
 	smallBody = 64 << 10

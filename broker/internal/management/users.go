@@ -9,12 +9,15 @@ import (
 )
 
 func (h *Handler) users() {
-	h.handle("GET /api/users", administrator, func(c *call) (any, error) { return listUsers(c.node.Access.Users()), nil })
+	h.handle("GET /api/users", administrator, func(c *call) (any, error) { return listUsers(c.node.Access.Users), nil })
 	h.handle("GET /api/users/without-permissions", administrator, func(c *call) (any, error) {
-		permissions := c.node.Access.Permissions()
-		return listUsers(slices.DeleteFunc(c.node.Access.Users(), func(u access.User) bool {
-			return slices.ContainsFunc(permissions, func(p access.Permission) bool { return p.User == u.Name })
-		})), nil
+		return listUsers(func() []access.User {
+			permitted := make(map[string]bool)
+			for _, p := range c.node.Access.Permissions() {
+				permitted[p.User] = true
+			}
+			return slices.DeleteFunc(c.node.Access.Users(), func(u access.User) bool { return permitted[u.Name] })
+		}), nil
 	})
 	h.handle("GET /api/users/{user}", administrator, func(c *call) (any, error) {
 		u, known := c.node.Access.User(c.PathValue("user"))
@@ -32,7 +35,8 @@ func (h *Handler) users() {
 	})
 	h.handle("POST /api/users/bulk-delete", administrator, deleteUsers)
 	h.handle("GET /api/users/{user}/permissions", administrator, func(c *call) (any, error) {
-		return c.permissionsWhere(func(p access.Permission) bool { return p.User == c.PathValue("user") }), userExists(c)
+		name := c.PathValue("user")
+		return listPermissions(c.node.Access, func(p access.Permission) bool { return p.User == name }), userExists(c)
 	})
 }
 
@@ -45,9 +49,9 @@ func describeUser(u access.User) fields {
 	}
 }
 
-func listUsers(users []access.User) pages {
+func listUsers(users func() []access.User) pages {
 	return func(yield func(element) bool) {
-		for _, u := range users {
+		for _, u := range users() {
 			if !yield(func() fields { return describeUser(u) }) {
 				return
 			}

@@ -101,8 +101,7 @@ func handler(t *testing.T, config broker.Config) (*broker.Broker, func(method, p
 	must(t, err)
 	t.Cleanup(func() { must(t, b.Shutdown(context.Background())) })
 	return b, func(method, path, body string, header ...string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest(method, path, strings.NewReader(body))
-		r.SetBasicAuth("guest", "guest")
+		r := fromGuest(method, path, body)
 		for i := 0; i < len(header); i += 2 {
 			r.Header.Set(header[i], header[i+1])
 		}
@@ -110,6 +109,26 @@ func handler(t *testing.T, config broker.Config) (*broker.Broker, func(method, p
 		b.Management().ServeHTTP(w, r)
 		return w
 	}
+}
+
+// fromGuest is a request of guest, from this machine.
+func fromGuest(method, path, body string) *http.Request {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.RemoteAddr = "127.0.0.1:1"
+	r.SetBasicAuth("guest", "guest")
+	return r
+}
+
+// inMemory opens a connection without a socket.
+func inMemory(t *testing.T, b *broker.Broker) *amqp.Connection {
+	conn, err := amqp.DialConfig("amqp://guest:guest@memory/", amqp.Config{
+		Dial: func(network, addr string) (net.Conn, error) {
+			return b.DialContext(context.Background(), network, addr)
+		},
+	})
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
 func TestOtherSitesPagesChangeNothing(t *testing.T) {
@@ -187,13 +206,7 @@ func TestMemoryAlarm(t *testing.T) {
 func TestConnectionsInMemory(t *testing.T) {
 	b, call := handler(t, broker.Config{})
 	for range 2 {
-		conn, err := amqp.DialConfig("amqp://guest:guest@memory/", amqp.Config{
-			Dial: func(network, addr string) (net.Conn, error) {
-				return b.DialContext(context.Background(), network, addr)
-			},
-		})
-		must(t, err)
-		t.Cleanup(func() { _ = conn.Close() })
+		inMemory(t, b)
 	}
 	names := `[{"name":"memory:1 -> memory:0"},{"name":"memory:2 -> memory:0"}]`
 	if w := call("GET", "/api/connections?columns=name", ""); w.Body.String() != names {

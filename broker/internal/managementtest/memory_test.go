@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/reprisemq/reprise/broker"
 )
 
@@ -56,9 +58,7 @@ func held() uint64 {
 }
 
 func ask(b http.Handler, w http.ResponseWriter, path string) {
-	r := httptest.NewRequest("GET", path, nil)
-	r.SetBasicAuth("guest", "guest")
-	b.ServeHTTP(w, r)
+	b.ServeHTTP(w, fromGuest("GET", path, ""))
 }
 
 // A list is made while it is written: what is held meanwhile are names and keys to sort by, and no list of answers.
@@ -75,18 +75,76 @@ func TestListsAreNotHeld(t *testing.T) {
 		"/api/definitions/%2F": 250 * n,
 		"/metrics/per-object":  250 * n,
 	} {
-		t.Run(path, func(t *testing.T) {
-			ask(b.Management(), httptest.NewRecorder(), path) // after which rates are known
-			before := held()
-			w := &weigher{header: http.Header{}}
-			ask(b.Management(), w, path)
-			switch {
-			case w.status != http.StatusOK && w.status != 0:
-				t.Errorf("status %d", w.status)
-			case w.most > before+bound:
-				t.Errorf("%d bytes were held while %d were written, want %d at the most", w.most-before, w.written, bound)
-			}
-		})
+		t.Run(path, func(t *testing.T) { boundHeld(t, b, path, bound) })
+	}
+}
+
+// boundHeld checks how much memory is held while an answer is written.
+func boundHeld(t *testing.T, b *broker.Broker, path string, bound uint64) {
+	ask(b.Management(), httptest.NewRecorder(), path) // after which rates are known
+	before := held()
+	w := &weigher{header: http.Header{}}
+	ask(b.Management(), w, path)
+	switch {
+	case w.status != http.StatusOK && w.status != 0:
+		t.Errorf("status %d", w.status)
+	case w.most > before+bound:
+		t.Errorf("%d bytes were held while %d were written, want %d at the most", w.most-before, w.written, bound)
+	}
+}
+
+// A queue or channel is shown with its consumers, which can be as many as queues.
+func TestConsumersAreNotHeld(t *testing.T) {
+	const n = 5000
+	b, _ := handler(t, broker.Config{})
+	ch := get[*amqp.Channel](t)(inMemory(t, b).Channel())
+	get[amqp.Queue](t)(ch.QueueDeclare("q", true, false, false, false, nil))
+	for i := range n {
+		get[<-chan amqp.Delivery](t)(ch.Consume("q", fmt.Sprint(i), true, false, false, false, nil))
+	}
+	for _, path := range []string{"/api/consumers", "/api/queues/%2F/q", "/api/channels/memory:1%20-%3E%20memory:0%20(1)"} {
+		t.Run(path, func(t *testing.T) { boundHeld(t, b, path, 200*n) })
+	}
+}
+
+// Messages are decoded while they are written, and the bound of what is in memory counts all that they have.
+func TestMessagesThatAreMostlyHeaders(t *testing.T) {
+	b, _ := handler(t, broker.Config{})
+	ch := get[*amqp.Channel](t)(inMemory(t, b).Channel())
+	for _, name := range []string{"words", "text"} {
+		_, err := ch.QueueDeclare(name, true, false, false, false, nil)
+		must(t, err)
+	}
+	take := func(queue string) *weigher {
+		w := &weigher{header: http.Header{}}
+		b.Management().ServeHTTP(w, fromGuest("POST", "/api/queues/%2F/"+queue+"/get", `{"ackmode":"ack_requeue_false","encoding":"auto","count":10000}`))
+		return w
+	}
+
+	words := make([]any, 10_000)
+	for i := range words {
+		words[i] = "word"
+	}
+	const many = 100
+	for range many {
+		must(t, ch.Publish("", "words", false, false, amqp.Publishing{Headers: amqp.Table{"h": words}}))
+	}
+	_, err := ch.QueueDeclarePassive("words", true, false, false, false, nil) // all have come
+	must(t, err)
+	before := held()
+	if w := take("words"); w.written < many*70_000 || w.most > before+5<<20 {
+		t.Errorf("%d bytes were written, and %d were held beside the messages", w.written, int64(w.most)-int64(before))
+	}
+
+	const large, limit = 100 << 10, 64 << 20
+	for range limit/large + 50 {
+		must(t, ch.Publish("", "text", false, false, amqp.Publishing{Headers: amqp.Table{"h": strings.Repeat("x", large)}}))
+	}
+	_, err = ch.QueueDeclarePassive("text", true, false, false, false, nil)
+	must(t, err)
+	w := take("text")
+	if q, err := ch.QueueDeclarePassive("text", true, false, false, false, nil); err != nil || q.Messages < 40 || w.written < limit*9/10 {
+		t.Errorf("%d bytes were written, and %d messages left: %v", w.written, q.Messages, err)
 	}
 }
 
@@ -111,6 +169,24 @@ func TestAPageCostsWhatIsOnIt(t *testing.T) {
 	}
 	if got := after.TotalAlloc - before.TotalAlloc; got > 300*n {
 		t.Errorf("%d bytes were allocated for 100 of %d queues", got, n)
+	}
+}
+
+// What is said of one thing takes no list of all.
+func TestOneOfManyCostsLittle(t *testing.T) {
+	const n = 10_000
+	b, err := broker.New(broker.Config{Definitions: manyDefinitions(n)})
+	must(t, err)
+	defer func() { must(t, b.Shutdown(t.Context())) }()
+	for _, path := range []string{"/api/overview", "/api/bindings/%2F/e/x7/q/q7/k", "/api/vhosts/%2F"} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		w := httptest.NewRecorder()
+		ask(b.Management(), w, path)
+		runtime.ReadMemStats(&after)
+		if got := after.TotalAlloc - before.TotalAlloc; w.Code != 200 || got > 60*n {
+			t.Errorf("%s: %d, and %d bytes were allocated beside %d queues, exchanges and bindings", path, w.Code, got, n)
+		}
 	}
 }
 

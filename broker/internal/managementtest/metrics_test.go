@@ -1,8 +1,6 @@
 package managementtest
 
 import (
-	"context"
-	"net"
 	"net/http/httptest"
 	"os"
 	"regexp"
@@ -66,12 +64,7 @@ func TestMetricsAreCalledAsInRabbitMQ(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	b, call := handler(t, broker.Config{})
-	conn, err := amqp.DialConfig("amqp://guest:guest@memory/", amqp.Config{
-		Dial: func(network, addr string) (net.Conn, error) {
-			return b.DialContext(context.Background(), network, addr)
-		},
-	})
-	must(t, err)
+	conn := inMemory(t, b)
 	ch := get[*amqp.Channel](t)(conn.Channel())
 	must(t, ch.Confirm(false))
 	confirms := ch.NotifyPublish(make(chan amqp.Confirmation, 10))
@@ -88,7 +81,7 @@ func TestMetrics(t *testing.T) {
 	first, second, third := <-deliveries, <-deliveries, <-deliveries
 	must(t, first.Ack(false))
 	must(t, second.Reject(false))
-	_, err = ch.QueueDeclarePassive("q", true, false, false, false, nil) // by now it has heard of the others
+	_, err := ch.QueueDeclarePassive("q", true, false, false, false, nil) // by now it has heard of the others
 	must(t, err)
 	defer func() { _ = third.Ack(false) }()
 

@@ -6,10 +6,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise/broker"
 )
@@ -42,48 +45,138 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Net: "unix", Name: "pipes"} }
 
-// ask sends a request for all queues, and returns the connection.
-func (p *pipes) ask(t *testing.T) net.Conn {
+// ask sends a request, and returns the connection.
+func (p *pipes) ask(t *testing.T, method, path, body string) net.Conn {
 	client, server := net.Pipe()
 	p.conns <- server
-	r, err := http.NewRequest("GET", "http://pipes/api/queues", nil)
+	r, err := http.NewRequest(method, "http://pipes"+path, strings.NewReader(body))
 	must(t, err)
 	r.SetBasicAuth("guest", "guest")
 	must(t, r.Write(client))
 	return client
 }
 
+// The time that the server of these tests gives a request, and an answer.
+const (
+	readTimeout  = 10 * time.Second
+	writeTimeout = 30 * time.Second
+)
+
+// served starts a broker with 1,000 queues, and serves its API.
+func served(t *testing.T) (*broker.Broker, *pipes) {
+	b, err := broker.New(broker.Config{Definitions: manyDefinitions(1000)})
+	must(t, err)
+	l, s := newPipes(), &http.Server{Handler: b.Management(), ReadTimeout: readTimeout, WriteTimeout: writeTimeout}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = s.Serve(l) }) // ErrServerClosed
+	t.Cleanup(func() {
+		_ = s.Close()
+		serving.Wait()
+		must(t, b.Shutdown(context.Background()))
+	})
+	return b, l
+}
+
 // Two lists of a user are in work at a time. Who waits for those that do not read theirs has as much time to read as they had.
 func TestATurnIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, err := broker.New(broker.Config{Definitions: manyDefinitions(1000)})
-		must(t, err)
-		defer func() { must(t, b.Shutdown(context.Background())) }()
-		const timeout = 30 * time.Second
-		l, s := newPipes(), &http.Server{Handler: b.Management(), WriteTimeout: timeout}
-		var serving sync.WaitGroup
-		serving.Go(func() { _ = s.Serve(l) }) // ErrServerClosed
-		defer serving.Wait()
-		defer s.Close()
-
+		_, l := served(t)
 		begin := time.Now()
 		for range 2 {
-			defer l.ask(t).Close()
+			defer l.ask(t, "GET", "/api/queues", "").Close()
 		}
 		synctest.Wait()
 		time.Sleep(time.Second)
-		third := l.ask(t)
+		third := l.ask(t, "GET", "/api/queues", "")
 		defer third.Close()
 		first := bufio.NewReader(third)
-		if _, err := first.Peek(1); err != nil || time.Since(begin) != timeout {
+		if _, err := first.Peek(1); err != nil || time.Since(begin) != writeTimeout {
 			t.Errorf("the third answer began after %v: %v", time.Since(begin), err)
 		}
-		time.Sleep(timeout / 2)
+		time.Sleep(writeTimeout / 2)
 		answer, err := http.ReadResponse(first, nil)
 		must(t, err)
 		defer answer.Body.Close()
 		if text, err := io.ReadAll(answer.Body); err != nil || len(text) < 500_000 {
 			t.Errorf("%d bytes of the third answer: %v", len(text), err)
+		}
+	})
+}
+
+// Messages are in memory until they are read, so that they are taken only by who has a turn.
+func TestATurnIsWaitedForBeforeMessagesAreTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, l := served(t)
+		ready := func() int { return b.Queues()[0].Ready }
+		const publish = `{"properties":{},"routing_key":"q0","payload":"x","payload_encoding":"string"}`
+		published, err := http.ReadResponse(bufio.NewReader(l.ask(t, "POST", "/api/exchanges/%2F/amq.default/publish", publish)), nil)
+		must(t, err)
+		must(t, published.Body.Close())
+		if ready() != 1 {
+			t.Fatalf("%s: %d messages", published.Status, ready())
+		}
+		for range 2 {
+			defer l.ask(t, "GET", "/api/queues", "").Close()
+		}
+		synctest.Wait()
+		defer l.ask(t, "POST", "/api/queues/%2F/q0/get", `{"ackmode":"ack_requeue_false","encoding":"auto","count":1}`).Close()
+		synctest.Wait()
+		if ready() != 1 {
+			t.Error("a message was taken without a turn")
+		}
+		time.Sleep(writeTimeout)
+		synctest.Wait()
+		if ready() != 0 {
+			t.Error("no message was taken when there was a turn")
+		}
+	})
+}
+
+// A list waits for a turn whatever it is of: a queue and a channel have a list of consumers.
+func TestListsTakeATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, l := served(t)
+		get[*amqp.Channel](t)(inMemory(t, b).Channel())
+		for _, path := range []string{
+			"/api/queues/%2F/q0", "/api/channels/memory:1%20-%3E%20memory:0%20(1)",
+			"/api/permissions", "/api/vhosts/%2F/permissions", "/api/users/guest/permissions", "/api/users",
+			"/api/queues/%2F/q0/bindings", "/api/exchanges/%2F/x0/bindings/source", "/api/bindings/%2F/e/x0/q/q0",
+			"/api/definitions", "/metrics/per-object",
+		} {
+			begin := time.Now()
+			for range 2 {
+				defer l.ask(t, "GET", "/api/queues", "").Close()
+			}
+			synctest.Wait()
+			answer, err := http.ReadResponse(bufio.NewReader(l.ask(t, "GET", path, "")), nil)
+			must(t, err)
+			if must(t, answer.Body.Close()); answer.StatusCode != 200 || time.Since(begin) != writeTimeout {
+				t.Errorf("%s: %s after %v", path, answer.Status, time.Since(begin))
+			}
+		}
+	})
+}
+
+// A client whose body takes too long is told that it was the time, and not the size.
+func TestABodyThatTakesTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l := served(t)
+		for _, path := range []string{"/api/definitions", "/api/vhosts/v"} {
+			method := map[bool]string{true: "POST", false: "PUT"}[path == "/api/definitions"]
+			client, server := net.Pipe()
+			defer client.Close()
+			l.conns <- server
+			_, err := io.WriteString(client, method+" "+path+" HTTP/1.1\r\nHost: x\r\n"+
+				"Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\nContent-Length: 100\r\n\r\n{")
+			must(t, err)
+			answer, err := http.ReadResponse(bufio.NewReader(client), nil)
+			must(t, err)
+			defer answer.Body.Close()
+			text, err := io.ReadAll(answer.Body)
+			must(t, err)
+			if answer.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(text), "took too long") {
+				t.Errorf("%s: %s: %s", path, answer.Status, text)
+			}
 		}
 	})
 }
