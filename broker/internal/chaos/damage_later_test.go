@@ -103,6 +103,7 @@ func damagedLater(t *testing.T, like string, harm func(t *testing.T, disk vfs.FS
 	}
 	synctest.Wait()
 	r := httptest.NewRequest(http.MethodGet, "/api/health/checks/alarms", nil)
+	r.RemoteAddr = "127.0.0.1:1"
 	r.SetBasicAuth("guest", "guest")
 	answer := httptest.NewRecorder()
 	api.ServeHTTP(answer, r)

@@ -70,7 +70,7 @@ var errNoData = fmt.Errorf("there is neither a file %s nor a directory %s", form
 
 // openOffline locks a data directory that is there. It reports whether the file FORMAT is whole.
 func openOffline(o *Options) (d *disk, whole bool, err error) {
-	o.FS = cmp.Or(o.FS, vfs.Default)
+	o.FS = cmp.Or(o.FS, system)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	d = &disk{dir: o.Dir, log: o.Log, failed: make(chan struct{}), damaged: make(chan struct{})}
 	d.fs = &guard{FS: o.FS, d: d}

@@ -12,7 +12,7 @@ import (
 
 // Copy copies a data directory that nobody has open, or a backup, to where nothing is yet. It blocks.
 func Copy(from, to string) error {
-	fs := vfs.Default
+	fs := system
 	if err := copyable(fs, from, to); err != nil {
 		return err
 	}

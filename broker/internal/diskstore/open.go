@@ -31,7 +31,7 @@ type Options struct {
 // Open opens a data directory, which it makes if there is none. After an error about the disk, rather than about what is on
 // it, the directory cannot be opened again by the same process.
 func Open(o Options) (Store, error) {
-	o.FS = cmp.Or(o.FS, vfs.Default)
+	o.FS = cmp.Or(o.FS, system)
 	d := &disk{
 		dir: o.Dir, log: o.Log,
 		gathering: gathering{ticket: 1},
@@ -99,6 +99,7 @@ func (d *disk) open() error {
 
 func (d *disk) openDatabase() (err error) {
 	path := d.fs.PathJoin(d.dir, databaseDir)
+	makePrivate(d.fs, path)
 	v, err := d.examine(path, d.everything)
 	if err != nil {
 		return err

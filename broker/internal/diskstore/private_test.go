@@ -1,0 +1,85 @@
+package diskstore
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// Whoever else is on the machine reads nothing of what is stored, nor of a backup, into whatever directory that goes.
+func TestFilesArePrivate(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no permissions")
+	}
+	open := func(dir string) *disk {
+		t.Helper()
+		s, err := Open(Options{Dir: dir, Log: discard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.(*disk)
+	}
+	shared := func() string {
+		t.Helper()
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	private := func(what, dir string) {
+		t.Helper()
+		seen := 0
+		err := filepath.WalkDir(filepath.Join(dir, databaseDir), func(path string, f fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := f.Info()
+			if err != nil {
+				return err
+			}
+			if info.Mode().Perm()&0o077 != 0 {
+				t.Errorf("%s: %s has mode %v", what, f.Name(), info.Mode())
+			}
+			seen++
+			return nil
+		})
+		if err != nil || seen < 3 {
+			t.Errorf("%s: %d files: %v", what, seen, err)
+		}
+	}
+	data, copied, restored, backup := shared(), shared(), shared(), filepath.Join(shared(), "backup")
+	d := open(data)
+	d.Put(entry(keyOf(1, 0, 1), "secret"))
+	if err := d.Backup(backup); err != nil {
+		t.Fatal(err)
+	}
+	private("a running store", data)
+	private("a backup of a running store", backup)
+	if err := d.Close(true); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range [][2]string{{data, copied}, {copied, restored}} {
+		if err := Copy(step[0], step[1]); err != nil {
+			t.Fatal(err)
+		}
+		private("a copy", step[1])
+	}
+	// Another program has restored it, or another version.
+	err := filepath.WalkDir(filepath.Join(restored, databaseDir), func(path string, f fs.DirEntry, err error) error {
+		if f.IsDir() {
+			return os.Chmod(path, 0o755)
+		}
+		return os.Chmod(path, 0o644)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d = open(restored)
+	private("a store that was readable", restored)
+	if err := d.Close(true); err != nil {
+		t.Fatal(err)
+	}
+}
