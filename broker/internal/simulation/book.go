@@ -128,6 +128,18 @@ func (b *Book) Of(work string) (all []*Message) {
 	return all
 }
 
+// waiting returns the histories of some messages whose last attempt has put them back.
+func (b *Book) waiting(most int) string {
+	var histories strings.Builder
+	for _, m := range b.Of("*") {
+		if n := len(m.Runs); most > 0 && n > 0 && m.done() == 0 && m.Runs[n-1].How == reprise.EventRetried {
+			most--
+			fmt.Fprintf(&histories, "\n\t%s", m.History())
+		}
+	}
+	return histories.String()
+}
+
 func (b *Book) count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

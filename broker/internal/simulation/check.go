@@ -129,7 +129,7 @@ func (l *Life) broke(r *Run) bool {
 			}
 		}
 	}
-	return len(l.Disturbed(r.Who, r.Began, to)) > 0 || len(l.Disturbed(brokerName, r.Began, to, "stop", "crash", "disk")) > 0
+	return l.heldTooLong(r) || len(l.Disturbed(r.Who, r.Began, to)) > 0 || len(l.Disturbed(brokerName, r.Began, to, "stop", "crash", "disk")) > 0
 }
 
 func checkRefused(l *Life, promise string) {
@@ -264,9 +264,15 @@ func (l *Life) anyBroke(m *Message) bool {
 	return false
 }
 
+// heldTooLong reports whether another program handled what the broker had taken back from it before: its client had the delivery
+// in its buffer when the consumer timeout came.
+func (l *Life) heldTooLong(r *Run) bool {
+	return r.process == nil && len(l.Disturbed(r.Who, r.Began.Add(-time.Hour), r.Began, "timeout")) > 0
+}
+
 // repeated says why an attempt may not come a second time; "": it may.
 func (l *Life) repeated(d design, m *Message, before, r *Run, doubled bool) string {
-	if doubled {
+	if doubled || l.heldTooLong(r) {
 		return ""
 	}
 	again := before.How == reprise.EventGivenBack || before.Cut || l.broke(before)
@@ -294,7 +300,8 @@ func checkEarly(l *Life, promise string) {
 				l.Broken(promise, "%s: scheduled for %v: %s", w.Name, m.Due.Sub(l.Began), m.History())
 				return
 			}
-			if r.Attempt == 1 {
+			// The other one of two originals may have been with a consumer that was lost before its handler began.
+			if r.Attempt == 1 || d.Counts && m.copies() > 1 && l.queueDisturbed(w, m.Sendings[0].Began) {
 				continue
 			}
 			var due time.Time // the earliest that any lineage of copies allows

@@ -178,6 +178,6 @@ func shorten(t *testing.T, r *Result) {
 	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d of %d steps break it: %s\n\n%s\nPlay it again: go test ./broker/internal/simulation -run TestLives -simulation.tries 10 -simulation.script %s",
+	t.Logf("%d of %d steps break it: %s\n\n%s\nPlay it again: go test ./broker/internal/simulation -run TestLives -count=1 -v -timeout 0 -simulation.tries 10 -simulation.script %s",
 		len(s.Steps), len(r.Script.Steps), promise, b.String(), file)
 }

@@ -172,7 +172,7 @@ func (s *Server) tryDamaged(step Step, after string) {
 	found, err := s.contents(fs)
 	if err == nil {
 		switch {
-		case !tolerated(base, after):
+		case !tolerated(base, after) && !isUnused(files, chosen, damaged):
 			s.l.Broken(promiseDamage, "it starts after %s of %s of %d bytes (%s), with all messages: %v; files: %s", kind, chosen.name, len(chosen.content), after, maps.Equal(found, undamaged), names(files))
 		case strings.HasSuffix(base, ".log") && after == "crash": // the last second may be missing
 		case !maps.Equal(found, undamaged):
@@ -256,6 +256,26 @@ func takeAll(b *broker.Broker, conn *amqp.Connection, all map[string]int) error 
 // nobody needs.
 func tolerated(base, after string) bool {
 	return strings.HasPrefix(base, "INVENTORY") || after == "crash" && base != "FORMAT"
+}
+
+// isUnused reports whether only a part of a log is damaged that was not written: Pebble uses the files of old logs again, and what
+// was in them stays at the end.
+func isUnused(files []file, log file, damaged []byte) bool {
+	base, written := path.Base(log.name), -1
+	for _, f := range files {
+		if !strings.HasPrefix(path.Base(f.name), "INVENTORY") {
+			continue
+		}
+		for line := range strings.Lines(string(f.content)) {
+			var length int
+			if rest, found := strings.CutPrefix(line, base+" "); found {
+				if _, err := fmt.Sscan(rest, &length); err == nil {
+					written = max(written, length)
+				}
+			}
+		}
+	}
+	return strings.HasSuffix(base, ".log") && written >= 0 && written <= len(damaged) && bytes.Equal(damaged[:written], log.content[:written])
 }
 
 // kindOfFile is the name of a file without its number.

@@ -1,9 +1,7 @@
 package simulation
 
 import (
-	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -12,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
 )
 
 // foreign is what a program does that was written from a published design with an AMQP client, and has heard of nothing else: no
@@ -23,6 +22,8 @@ type foreign struct {
 	fail func(ch *amqp.Channel, d amqp.Delivery) error
 	// drops says that a message loses its own headers when it is put back.
 	drops bool
+	// most is the number of attempts after which the program drops a message that it cannot handle. 0: it never does.
+	most int
 }
 
 // coverArtRetries is the budget of a message that says nothing of it.
@@ -45,7 +46,7 @@ func foreignCoverArt(Work, built) foreign {
 				exchange = "cover-art-archive.retry"
 			}
 			texts, _ := d.Headers["mb-exceptions"].([]any)
-			return republish(ch, exchange, d.RoutingKey, d, func(p *amqp.Publishing) {
+			return testkit.Republish(ch, exchange, d.RoutingKey, d, func(p *amqp.Publishing) {
 				p.Headers = amqp.Table{"mb-retries": strconv.Itoa(left(d) - 1), "mb-exceptions": append(slices.Clip(texts), any("no"))}
 			})
 		},
@@ -60,7 +61,7 @@ func foreignStaking(w Work, _ built) foreign {
 	return foreign{
 		attempt: func(d amqp.Delivery) int { return int(made(d)) + 1 },
 		fail: func(ch *amqp.Channel, d amqp.Delivery) error {
-			return republish(ch, "", w.Name+"_delay", d, func(p *amqp.Publishing) {
+			return testkit.Republish(ch, "", w.Name+"_delay", d, func(p *amqp.Publishing) {
 				p.Headers["x-processing-attempts"] = made(d) + 1
 				p.Expiration = strconv.FormatInt(w.Delays[0].Milliseconds(), 10)
 			})
@@ -97,6 +98,8 @@ func foreignCDNPurge(w Work, _ built) foreign {
 	}
 	first := w.Delays[0].Milliseconds()
 	return foreign{
+		// Without an end the delay triples until one message holds the head of the wait queue for weeks.
+		most: w.Attempts,
 		attempt: func(d amqp.Delivery) int {
 			n := 1
 			for waited := last(d); waited >= first; waited /= 3 {
@@ -109,24 +112,9 @@ func foreignCDNPurge(w Work, _ built) foreign {
 			if wait == 0 {
 				wait = first
 			}
-			return republish(ch, "cdn-purge.wait", d.RoutingKey, d, func(p *amqp.Publishing) { p.Expiration = strconv.FormatInt(wait, 10) })
+			return testkit.Republish(ch, "cdn-purge.wait", d.RoutingKey, d, func(p *amqp.Publishing) { p.Expiration = strconv.FormatInt(wait, 10) })
 		},
 	}
-}
-
-// republish publishes a copy of a delivery with its properties and headers, but for some, and acknowledges it.
-func republish(ch *amqp.Channel, exchange, key string, d amqp.Delivery, change func(*amqp.Publishing)) error {
-	p := amqp.Publishing{
-		Headers: maps.Clone(d.Headers), ContentType: d.ContentType, DeliveryMode: amqp.Persistent, MessageId: d.MessageId, Body: d.Body,
-	}
-	if p.Headers == nil {
-		p.Headers = amqp.Table{}
-	}
-	change(&p)
-	if err := ch.PublishWithContext(context.Background(), exchange, key, false, false, p); err != nil {
-		return err
-	}
-	return d.Ack(false)
 }
 
 // program is an Actor that consumes a work queue as foreign says.
@@ -239,9 +227,13 @@ func (p *program) handle(ch *amqp.Channel, d amqp.Delivery) error {
 	p.l.Struck("foreign attempts")
 	var err error
 	how := reprise.EventDone
-	if a.manner == succeeds {
+	switch {
+	case a.manner == succeeds:
 		err = d.Ack(false)
-	} else {
+	case p.does.most > 0 && n >= p.does.most:
+		p.l.Book.Lost(m, "dropped by "+p.name)
+		err = d.Ack(false)
+	default:
 		how = reprise.EventRetried
 		p.l.Book.foreign(m, p.does.drops)
 		err = p.does.fail(ch, d)

@@ -84,13 +84,11 @@ type Violation struct {
 func (l *Life) Broken(promise, format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.broken = append(l.broken, Violation{promise, fmt.Sprintf("at %v: ", l.now()) + fmt.Sprintf(format, args...)})
+	l.broken = append(l.broken, Violation{promise, fmt.Sprintf("at %v: ", l.Now()) + fmt.Sprintf(format, args...)})
 }
 
 // Now returns the virtual time since the beginning.
 func (l *Life) Now() time.Duration { return time.Since(l.Began) }
-
-func (l *Life) now() time.Duration { return time.Since(l.Began) }
 
 // Go runs a goroutine that the life waits for at its end.
 func (l *Life) Go(f func()) { l.running.Go(f) }
@@ -100,13 +98,6 @@ func (l *Life) Struck(kind string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.struck[kind]++
-}
-
-// Times returns how often something struck.
-func (l *Life) Times(kind string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.struck[kind]
 }
 
 // A Disturbance is a span of time in which a fault, or an orderly stop, affected somebody. Checks allow exceptions for it.
@@ -317,7 +308,7 @@ func (l *Life) quiet() bool {
 			return true
 		}
 		if time.Since(began) > within {
-			l.Broken(promiseQuiet, "not quiet after %v:\n\t%s", within, strings.Join(busy, "\n\t"))
+			l.Broken(promiseQuiet, "not quiet after %v:\n\t%s%s", within, strings.Join(busy, "\n\t"), l.Book.waiting(3))
 			return false
 		}
 		step = min(10*time.Minute, step+step/8)
@@ -362,7 +353,7 @@ func (l *Life) result() *Result {
 		l.struck["step "+s.Act]++
 	}
 	return &Result{
-		Script: l.Script, Lasted: l.now(), Messages: l.Book.count(), Struck: maps.Clone(l.struck), Leaks: l.leaks.Load(),
+		Script: l.Script, Lasted: l.Now(), Messages: l.Book.count(), Struck: maps.Clone(l.struck), Leaks: l.leaks.Load(),
 		Broken: slices.SortedStableFunc(slices.Values(l.broken), func(a, b Violation) int { return cmp.Compare(a.Promise, b.Promise) }),
 	}
 }

@@ -26,7 +26,6 @@ type Server struct {
 	mu      sync.Mutex
 	broker  *broker.Broker // nil: it is down
 	down    *Disturbance
-	starts  int
 	blocked bool
 }
 
@@ -62,7 +61,6 @@ func (s *Server) start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.broker = b
-	s.starts++
 	s.blocked = false
 	if s.down != nil {
 		s.down.End()

@@ -3,13 +3,13 @@ package archive
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"net"
 	"strconv"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
@@ -99,16 +99,11 @@ func (s *System) foreignHandles(ctx context.Context, ch *amqp.Channel, d amqp.De
 		s.parked[o.N]++
 		s.mu.Unlock()
 	}
-	headers := maps.Clone(d.Headers)
-	if headers == nil {
-		headers = amqp.Table{}
-	}
-	texts, _ := headers[preset.CoverArtExceptionsHeader].([]any)
-	headers[preset.CoverArtRetriesHeader] = int32(remaining - 1)
-	headers[preset.CoverArtExceptionsHeader] = append(texts[:len(texts):len(texts)], failure.Error())
-	confirm, err := ch.PublishWithDeferredConfirmWithContext(ctx, exchange, d.RoutingKey, false, false, amqp.Publishing{
-		Headers: headers, ContentType: d.ContentType, DeliveryMode: amqp.Persistent, MessageId: d.MessageId, Body: d.Body,
-	})
+	p := testkit.Copied(d)
+	texts, _ := p.Headers[preset.CoverArtExceptionsHeader].([]any)
+	p.Headers[preset.CoverArtRetriesHeader] = int32(remaining - 1)
+	p.Headers[preset.CoverArtExceptionsHeader] = append(texts[:len(texts):len(texts)], failure.Error())
+	confirm, err := ch.PublishWithDeferredConfirmWithContext(ctx, exchange, d.RoutingKey, false, false, p)
 	if err != nil {
 		return false
 	}
