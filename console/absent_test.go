@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/reprisemq/reprise/console/internal/figures"
+	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
 
 // A console without a management API, or with one that is down, has no figures and no
 // other trouble.
 func TestBrokerAbsent(t *testing.T) {
-	if _, err := figures.NewBroker("", "", "", "").Queues(t.Context()); !errors.Is(err, figures.ErrNoFigures) {
+	if _, err := figures.NewBroker(mgmtapi.API{}, "").Queues(t.Context()); !errors.Is(err, figures.ErrNoFigures) {
 		t.Error(err)
 	}
 	s := httptest.NewServer(nil)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -73,12 +74,17 @@ type Management struct {
 	URL      string // such as http://localhost:15672
 	User     string
 	Password string
-	VHost    string // default "/"
+	VHost    string       // default "/"
+	Client   *http.Client // default: one with a timeout
+}
+
+func (m Management) api() mgmtapi.API {
+	return mgmtapi.API{URL: m.URL, User: m.User, Password: m.Password, Client: m.Client}
 }
 
 // Bindings returns the exchanges and bindings of the virtual host, for failed.Routing.
 func (m Management) Bindings(ctx context.Context) (topology.Topology, error) {
-	return mgmtapi.API{URL: m.URL, User: m.User, Password: m.Password}.Topology(ctx, cmp.Or(m.VHost, "/"))
+	return m.api().Topology(ctx, cmp.Or(m.VHost, "/"))
 }
 
 // Worker is a worker of this program, as the console shows it.

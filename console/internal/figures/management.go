@@ -54,12 +54,18 @@ type Broker struct {
 }
 
 // NewBroker returns nil without a URL.
-func NewBroker(address, user, password, vhost string) *Broker {
-	if address == "" {
+func NewBroker(api mgmtapi.API, vhost string) *Broker {
+	if api.URL == "" {
 		return nil
 	}
+	client := http.Client{}
+	if api.Client != nil {
+		client = *api.Client
+	}
+	client.Timeout = figuresTimeout // a page waits for it
+	api.Client = &client
 	return &Broker{
-		api:     mgmtapi.API{URL: address, User: user, Password: password, Client: &http.Client{Timeout: figuresTimeout}},
+		api:     api,
 		vhost:   cmp.Or(vhost, "/"),
 		figures: Remembered[map[string]QueueFigures]{Age: figuresAge},
 		layout:  Remembered[topology.Topology]{Age: topologyAge},

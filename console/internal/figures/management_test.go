@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -28,7 +29,7 @@ func TestBrokerQueues(t *testing.T) {
 			"message_stats":{"publish_details":{"rate":1.5},"ack_details":{"rate":0.2}}},{"name":"new"}]`))
 	}))
 	defer s.Close()
-	got, err := NewBroker(s.URL+"/api/", "u", "p", "a/b").Queues(t.Context())
+	got, err := NewBroker(mgmtapi.API{URL: s.URL + "/api/", User: "u", Password: "p"}, "a/b").Queues(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func TestBrokerQueues(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	if _, err := NewBroker(s.URL, "u", "wrong", "a/b").Queues(t.Context()); err == nil || !strings.Contains(err.Error(), "may not see") {
+	if _, err := NewBroker(mgmtapi.API{URL: s.URL, User: "u", Password: "wrong"}, "a/b").Queues(t.Context()); err == nil || !strings.Contains(err.Error(), "may not see") {
 		t.Errorf("with a wrong password: %v", err)
 	}
 }

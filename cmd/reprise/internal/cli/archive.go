@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -49,23 +48,6 @@ func (x *archiveDB) open(ctx context.Context, cfg failed.Config, log *slog.Logge
 		return err
 	})
 	return archive, err
-}
-
-// private makes the file of a new archive one that nobody else on the machine reads.
-func (x *archiveDB) private() {
-	if x.dialect == failed.SQLite {
-		keepPrivate(x.name)
-	}
-}
-
-// keepPrivate makes the file of a new archive one that nobody else on the machine
-// reads, since messages may hold secrets. SQLite gives the files beside it the same
-// permissions. If it cannot be made, SQLite says why. A file that is there is not
-// opened: closing it would drop the locks of all connections of this process.
-func keepPrivate(path string) {
-	if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
-		_ = f.Close()
-	}
 }
 
 // purging is how often what is older than the retention is removed.

@@ -70,7 +70,7 @@ func (d *desk) openLedger(ctx context.Context) (*ledger.Ledger, error) {
 // audit takes samples until ctx ends.
 func (d *desk) audit(ctx context.Context, l *ledger.Ledger, a *failed.Archive) {
 	m := d.console.Management
-	from := ledger.Sources{Archive: a, Broker: &ledger.Management{URL: m.URL, User: m.User, Password: m.Password, VHost: m.VHost}}
+	from := ledger.Sources{Archive: a, Broker: &ledger.Management{URL: m.URL, User: m.User, Password: m.Password, VHost: m.VHost, Client: m.Client}}
 	l.Run(ctx, from, func() []ledger.Account {
 		if d.accounts != nil {
 			return d.accounts

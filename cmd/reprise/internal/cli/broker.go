@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,7 @@ type runCmd struct {
 	Listen                     string  `default:"127.0.0.1:5672" placeholder:"ADDR" help:"Address to listen on; port 0 takes any that is free. Default ${default}."`
 	Data                       *string `placeholder:"DIR" help:"Keep what is durable in a directory, which is made if it is not there."`
 	Memory                     bool    `help:"Keep everything in memory only, and do not warn about it."`
-	DiskLimit                  size    `name:"disk-limit" default:"256MiB" placeholder:"SIZE" help:"Block publishers when less is free on the disk of --data. Default ${default}."`
+	DiskLimit                  size    `name:"disk-limit" placeholder:"SIZE" help:"Block publishers when less is free on the disk of --data. Default 256MiB."`
 	MemoryLimit                size    `name:"memory-limit" default:"1GiB" placeholder:"SIZE" help:"Block publishers when messages take more memory. Default ${default}."`
 	ConnectionMemoryLimit      size    `name:"connection-memory-limit" placeholder:"SIZE" help:"Close a connection that makes the broker keep more, beside messages in queues. Default 64MiB."`
 	TotalConnectionMemoryLimit size    `name:"total-connection-memory-limit" placeholder:"SIZE" help:"Close the largest connection when all of them make the broker keep more. Default 512MiB, or eight times --connection-memory-limit if that is more."`
@@ -64,9 +65,42 @@ Examples:
 // Help is that of the command without a word behind it.
 func (runCmd) Help() string { return brokerCmd{}.Help() }
 
+// What limits must be at least to be of use: a message is as large as that, and a
+// connection may publish one while it reads another one.
+const (
+	minMemory           = 16 << 20 // the default of broker.Config.MaxMessageSize
+	minConnectionMemory = 2 * minMemory
+	minTopologyMemory   = 1 << 20
+)
+
+// checkLimits reports limits with which the broker would not work.
+func (c *runCmd) checkLimits() error {
+	for _, limit := range []struct {
+		flag       string
+		got, least size
+		advice     string
+	}{
+		{"--memory-limit", c.MemoryLimit, minMemory, "the largest message has that size"},
+		{"--connection-memory-limit", c.ConnectionMemoryLimit, minConnectionMemory, "a message that is published and one that is delivered take that much"},
+		{"--topology-memory-limit", c.TopologyMemoryLimit, minTopologyMemory, "a queue takes some 1,500 bytes"},
+		{"--total-connection-memory-limit", c.TotalConnectionMemoryLimit, cmp.Or(c.ConnectionMemoryLimit, 64<<20), "the limit of one connection; lower --connection-memory-limit, too"},
+	} {
+		if limit.got != 0 && limit.got < limit.least {
+			return usagef("%s must be at least %v: got %v (%s)", limit.flag, limit.least, limit.got, limit.advice)
+		}
+	}
+	if c.DiskLimit != 0 && c.Data == nil {
+		return usagef("--disk-limit needs --data DIR: nothing is written to a disk without it")
+	}
+	return nil
+}
+
 // Run runs a broker until a signal comes.
 func (c *runCmd) Run(streams IO, stop *signals) (err error) {
 	calmCollector()
+	if err := c.checkLimits(); err != nil {
+		return err
+	}
 	data, err := c.dataDir()
 	if err != nil {
 		return err

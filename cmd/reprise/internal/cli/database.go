@@ -60,6 +60,19 @@ func openPostgres(rawURL string) (*database, error) {
 	return &database{db, true, fmt.Sprintf("postgres://%s:%d/%s", c.Host, c.Port, c.Database)}, nil
 }
 
+// private makes the file of a new database one that nobody else on the machine reads,
+// since messages, and their ids, may hold secrets. SQLite gives the files beside
+// it the same permissions. If it cannot be made, SQLite says why. A file that is there is
+// not opened: closing it would drop the locks of all connections of this process.
+func (x *database) private() {
+	if x.postgres {
+		return
+	}
+	if f, err := os.OpenFile(x.name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
+		_ = f.Close()
+	}
+}
+
 // await opens something in the database. It waits for a database that cannot be reached
 // until ctx ends.
 func (x *database) await(ctx context.Context, log *slog.Logger, what string, open func() error) error {

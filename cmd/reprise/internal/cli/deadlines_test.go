@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -30,7 +31,7 @@ func TestProgressDeadlines(t *testing.T) {
 				s := serveWeb("x", l, progressDeadlines(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 					_, err := io.Copy(io.Discard, r.Body)
 					got <- err
-				})))
+				})), slog.New(slog.DiscardHandler))
 				defer s.stop()
 				client, server := net.Pipe()
 				var sending sync.WaitGroup

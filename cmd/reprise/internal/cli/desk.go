@@ -160,7 +160,7 @@ func (d *desk) serve() error {
 		_ = l.Close()
 		return err
 	}
-	d.web = serveWeb("console", l, progressDeadlines(d))
+	d.web = serveWeb("console", l, progressDeadlines(d), d.log)
 	d.url = webURL(l.Addr())
 	d.log.Info("console", "url", d.url)
 	return nil

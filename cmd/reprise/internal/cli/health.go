@@ -77,7 +77,7 @@ func (h *health) serve(addr string, log *slog.Logger) (*webServer, error) {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	log.Info("metrics and health", "url", webURL(l.Addr()))
-	return serveWeb("metrics", l, handler), nil
+	return serveWeb("metrics", l, handler, log), nil
 }
 
 func (h *health) handler() (http.Handler, error) {

@@ -21,5 +21,5 @@ func (c *runCmd) serveManagement(b *broker.Broker, secure *tls.Config, log *slog
 		return nil, err
 	}
 	log.Info("serving the management API", "url", scheme("http", "https", secure)+"://"+webHost(l.Addr())+"/api/")
-	return serveWeb("--management", overTLS(l, withoutClientCertificates(secure)), progressDeadlines(b.Management())), nil
+	return serveWeb("--management", overTLS(l, withoutClientCertificates(secure)), progressDeadlines(b.Management()), log), nil
 }

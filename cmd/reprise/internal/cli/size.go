@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -30,4 +31,14 @@ func (s *size) UnmarshalText(text []byte) error {
 		return nil
 	}
 	return fmt.Errorf("%q is no size: write 256MiB, 2GiB or a number of bytes", text)
+}
+
+// String writes the size as it would be given.
+func (s size) String() string {
+	for _, u := range slices.Backward(units[:len(units)-1]) {
+		if int64(s)%u.bytes == 0 {
+			return strconv.FormatInt(int64(s)/u.bytes, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(s), 10)
 }

@@ -74,6 +74,7 @@ func (s *stores) store(d *config.Duplicates) (idempotent.Store, error) {
 // prepare makes the tables. It waits for a database that cannot be reached until ctx ends.
 func (s *stores) prepare(ctx context.Context, log *slog.Logger) error {
 	for _, x := range s.all {
+		x.db.private()
 		if err := x.db.await(ctx, log, "store of duplicates", func() error {
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 			defer cancel()

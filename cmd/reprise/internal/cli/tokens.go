@@ -105,7 +105,9 @@ func (c *tokenCmd) add(line string) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(line)
+	if err = f.Chmod(0o600); err == nil { // it may have been made by an editor
+		_, err = f.WriteString(line)
+	}
 	if closing := f.Close(); err == nil {
 		err = closing
 	}

@@ -239,13 +239,10 @@ func connect(stop *signals, cfg *config.Config, health *health, desk *desk, log 
 			return nil, nil, err
 		}
 		health.hasBroker(b.Metrics())
-		figures, err := desk.figures(b)
+		figures := desk.figures(b)
 		endBroker = func() error {
 			figures.stop()
 			return b.end(stop, log)
-		}
-		if err != nil {
-			return nil, nil, errors.Join(err, endBroker())
 		}
 		url, options.Dial = b.url, b.DialContext
 	}

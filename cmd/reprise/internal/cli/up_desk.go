@@ -111,16 +111,13 @@ func (d *desk) beside(client *reprise.Client, workers []namedWorker) reprise.Run
 	})
 }
 
-// figures serves the management API of the broker in this process, on this machine alone:
-// the console speaks to any broker so.
-func (d *desk) figures(b *embeddedBroker) (*webServer, error) {
+// figures serves the management API of the broker to this process alone: the console
+// speaks to any broker so.
+func (d *desk) figures(b *embeddedBroker) *webServer {
 	if d == nil || d.listen == "" {
-		return &webServer{}, nil
+		return &webServer{}
 	}
-	l, err := listen("127.0.0.1:0")
-	if err != nil {
-		return &webServer{}, err
-	}
-	d.console.Management = &console.Management{URL: webURL(l.Addr()), User: guest, Password: guest}
-	return serveWeb("figures of the broker", l, b.Management()), nil
+	l := newPipeListener()
+	d.console.Management = &console.Management{URL: "http://broker", User: guest, Password: guest, Client: l.client()}
+	return serveWeb("figures of the broker", l, b.Management(), d.log)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -26,7 +27,7 @@ const (
 )
 
 // serveWeb serves a handler until stop. What it is for begins the text of an error.
-func serveWeb(what string, l net.Listener, h http.Handler) *webServer {
+func serveWeb(what string, l net.Listener, h http.Handler, log *slog.Logger) *webServer {
 	s := &webServer{
 		server: &http.Server{
 			Handler:        h,
@@ -34,6 +35,7 @@ func serveWeb(what string, l net.Listener, h http.Handler) *webServer {
 			WriteTimeout:   webWriteTimeout,
 			IdleTimeout:    webIdleTimeout,
 			MaxHeaderBytes: webMaxHeader,
+			ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		},
 		failed: make(chan error, 1),
 		done:   make(chan struct{}),

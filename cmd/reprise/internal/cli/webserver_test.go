@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -50,7 +53,7 @@ func TestSlowRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := make(pipes)
-				s := serveWeb("x", l, c.handler)
+				s := serveWeb("x", l, c.handler, slog.New(slog.DiscardHandler))
 				defer s.stop()
 				client, server := net.Pipe()
 				defer client.Close()
@@ -119,4 +122,22 @@ func TestChecksAreShared(t *testing.T) {
 			t.Errorf("afterwards: %q", got)
 		}
 	})
+}
+
+// What the HTTP server has to say is in the log, in the form of the log.
+func TestTheWebServerLogs(t *testing.T) {
+	var logged bytes.Buffer
+	l := newPipeListener()
+	panics := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a handler's fault") })
+	s := serveWeb("x", l, panics, slog.New(slog.NewJSONHandler(&logged, nil)))
+	client := l.client()
+	if _, err := client.Get("http://x/"); err == nil {
+		t.Error("there is an answer")
+	}
+	client.CloseIdleConnections()
+	s.stop()
+	var line struct{ Level, Msg string }
+	if err := json.Unmarshal(logged.Bytes(), &line); err != nil || line.Level != "WARN" || !strings.Contains(line.Msg, "a handler's fault") {
+		t.Errorf("%q: %v", logged.String(), err)
+	}
 }

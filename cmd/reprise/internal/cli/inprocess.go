@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// pipeListener accepts connections from this process alone, without a port.
+type pipeListener struct {
+	conns chan net.Conn
+	done  chan struct{}
+	close func()
+}
+
+func newPipeListener() *pipeListener {
+	done := make(chan struct{})
+	return &pipeListener{conns: make(chan net.Conn), done: done, close: sync.OnceFunc(func() { close(done) })}
+}
+
+// client returns a client for the server of this listener, whatever the host of a URL is.
+func (l *pipeListener) client() *http.Client {
+	return &http.Client{Timeout: webReadTimeout + webWriteTimeout, Transport: &http.Transport{DialContext: l.dial}}
+}
+
+func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	near, far := net.Pipe()
+	select {
+	case l.conns <- far:
+		return near, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Accept implements [net.Listener].
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements [net.Listener].
+func (l *pipeListener) Close() error {
+	l.close()
+	return nil
+}
+
+// Addr implements [net.Listener].
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Net: "pipe", Name: "broker"} }
