@@ -58,6 +58,7 @@ const (
 	EventDebounced                        // acknowledged with another one like it, not handled
 	EventCopyFailed                       // the copy of a failed message was not taken, and is tried again; Err, Delay
 	EventTimeoutNear                      // held for so long that the broker loses patience soon; Took. See WorkerConfig.ConsumerTimeout
+	EventUnreported                       // the archive that replayed it was not told its outcome; Err. See topology.OutcomeRequest
 
 	// Of a worker.
 	EventConsuming   // it has a consumer
@@ -76,7 +77,8 @@ const (
 var eventNames = [...]string{
 	EventStarted: "started", EventHandled: "handled", EventDone: "done", EventRetried: "retried", EventParked: "parked",
 	EventGivenBack: "given back", EventDropped: "dropped", EventLost: "lost", EventDebounced: "debounced", EventCopyFailed: "copy failed", EventTimeoutNear: "timeout near",
-	EventConsuming: "consuming", EventInterrupted: "interrupted", EventPaused: "paused", EventResumed: "resumed",
+	EventUnreported: "unreported",
+	EventConsuming:  "consuming", EventInterrupted: "interrupted", EventPaused: "paused", EventResumed: "resumed",
 	EventPublished: "published", EventConnected: "connected", EventDisconnected: "disconnected",
 	EventBlocked: "blocked", EventUnblocked: "unblocked",
 }

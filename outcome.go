@@ -2,11 +2,14 @@ package reprise
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/publish"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -247,4 +250,45 @@ func logged(text string) string {
 		return what
 	}
 	return text
+}
+
+// reportTimeout is how long a worker waits for the confirm of a report. Then it settles the message without one: an archive that
+// does not learn of a success is better than a message that is handled twice.
+const reportTimeout = 5 * time.Second
+
+// report tells the archive that has replayed a message what became of it, if the message asks for that. It returns when the
+// broker has the report. The handler's slot is free meanwhile.
+func (w *Worker) report(d *delivery, result, text string) {
+	request, asked := topology.ReadOutcomeRequest(d.At.Headers)
+	if !asked || w.cfg.AsDelivered || !request.Asks(w.cfg.Queue, d.MessageID) {
+		return
+	}
+	outcome := topology.Outcome{
+		Replay: request.Replay, Key: request.Key, Queue: w.cfg.Queue, Attempt: d.Attempt, Result: result, Error: text,
+	}
+	ctx, cancel := context.WithTimeout(d.Context(), reportTimeout)
+	defer cancel()
+	err := w.client.publishReport(ctx, request.To, outcome)
+	if err == nil {
+		return
+	}
+	w.log.Warn("outcome not reported", "message_id", d.MessageID, "attempt", d.Attempt, "result", result, "to", request.To, "error", err)
+	w.observe(Event{Kind: EventUnreported, MessageID: d.MessageID, Attempt: d.Attempt, Err: err})
+}
+
+// publishReport returns nil when the broker has the report.
+func (c *Client) publishReport(ctx context.Context, to string, o topology.Outcome) error {
+	headers, err := amqpconn.EncodeTable(o.Table())
+	if err != nil {
+		return err
+	}
+	conn, err := c.publishing.Get(ctx)
+	if err != nil {
+		return err
+	}
+	msg := amqpconn.Message{Headers: headers, Timestamp: time.Now()}
+	if err := amqpconn.CheckSize("", to, &msg, conn.FrameSize(), 0); err != nil {
+		return err
+	}
+	return c.copies.Publish(ctx, publish.NewMessage("", to, &msg), nil)
 }

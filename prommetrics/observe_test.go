@@ -84,6 +84,9 @@ func TestEventsMoveTheirMetrics(t *testing.T) {
 		{"a handler that takes nearly as long as the broker waits", reprise.Event{Kind: reprise.EventTimeoutNear, Attempt: 1, Took: 24 * time.Minute}, map[string]float64{
 			"consumer_timeouts_near_total" + q: 1,
 		}},
+		{"an outcome that is not reported", reprise.Event{Kind: reprise.EventUnreported, Attempt: 1, Err: errTest}, map[string]float64{
+			"outcomes_unreported_total" + q: 1,
+		}},
 		{"consuming, as before", reprise.Event{Kind: reprise.EventConsuming}, map[string]float64{}},
 		{"interrupted", reprise.Event{Kind: reprise.EventInterrupted, Err: errTest, Delay: time.Second}, map[string]float64{
 			"interruptions_total" + q: 1, "consuming" + q: 0,

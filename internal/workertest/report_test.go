@@ -1,0 +1,98 @@
+package workertest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// A worker reports the outcome of a message that asks for it, and of no other: handlers copy headers, and publishers forge them.
+func TestAWorkerReportsWhatIsAskedFor(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		c := dial()
+		to, other := topology.OutcomeQueuePrefix+"archive", "elsewhere"
+		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: to}, {Name: other}}}); err != nil {
+			t.Fatal(err)
+		}
+		fails := map[string]bool{"retried": true}
+		h := newScript(func(m *reprise.Message) error {
+			if fails[m.MessageID] && m.Attempt == 1 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h})
+		request := topology.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: "work"}
+		send := func(id string, change func(*topology.OutcomeRequest)) {
+			asks := request
+			asks.MessageID = id
+			change(&asks)
+			r.publish("", "work", amqp.Publishing{MessageId: id, Headers: amqp.Table{topology.HeaderOutcome: amqp.Table(asks.Table())}})
+		}
+		send("good", func(*topology.OutcomeRequest) {})
+		send("any queue", func(o *topology.OutcomeRequest) { o.Queue = "" })
+		send("retried", func(*topology.OutcomeRequest) {})
+		send("copied by a handler", func(o *topology.OutcomeRequest) { o.MessageID = "the message before" })
+		send("of another queue", func(o *topology.OutcomeRequest) { o.Queue = "orders" })
+		send("to a queue of the publisher's choice", func(o *topology.OutcomeRequest) { o.To = other })
+		r.publish("", "work", amqp.Publishing{MessageId: "text", Headers: amqp.Table{topology.HeaderOutcome: "yes"}})
+		h.wait(t, 8)
+		time.Sleep(time.Minute)
+		got := map[string]int{}
+		for {
+			d, ok, err := r.Get(to, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok {
+				break
+			}
+			o, read := topology.ReadOutcome(topology.Table(d.Headers))
+			if !read || o.Key != "key" || o.Queue != "work" || o.Replay != "7/1" || d.DeliveryMode != amqp.Persistent || len(d.Body) != 0 {
+				t.Errorf("a report has %+v, %+v", d.Headers, o)
+			}
+			got[o.Result+" "+o.Error]++
+		}
+		if len(got) != 2 || got["succeeded "] != 3 || got["retrying not yet"] != 1 {
+			t.Errorf("reports are %v, want three successes and one retry", got)
+		}
+		if n := r.depth(other); n != 0 {
+			t.Errorf("%d reports went where a publisher wanted them", n)
+		}
+	})
+}
+
+// A report that the broker does not take delays the acknowledgement for a while, and no more.
+func TestAReportThatIsNotTaken(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		events := &events{}
+		m := newMuted()
+		c := dial(m.between, func(c *reprise.Config) { c.Observer = events })
+		to := topology.OutcomeQueuePrefix + "archive"
+		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: to}}}); err != nil {
+			t.Fatal(err)
+		}
+		h := newScript(func(*reprise.Message) error { return nil })
+		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h})
+		m.mute(to)
+		for to, id := range map[string]string{to: "not confirmed", topology.OutcomeQueuePrefix + "gone": "no such queue"} {
+			asks := topology.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: "work", MessageID: id}
+			r.publish("", "work", amqp.Publishing{MessageId: id, Headers: amqp.Table{topology.HeaderOutcome: amqp.Table(asks.Table())}})
+		}
+		h.wait(t, 2)
+		time.Sleep(time.Minute)
+		if n := len(events.of(reprise.EventUnreported)); n != 2 {
+			t.Errorf("%d outcomes are said to be unreported, want 2", n)
+		}
+		if n := len(events.of(reprise.EventDone)); n != 2 || h.count() != 2 {
+			t.Errorf("%d messages are done after %d attempts, want 2", n, h.count())
+		}
+	})
+}

@@ -1,0 +1,92 @@
+package topology
+
+import (
+	"strings"
+
+	"github.com/reprisemq/reprise/internal/amqpvalue"
+)
+
+// HeaderOutcome is the header of a replayed message that asks its consumer for a report. Its value is a table: see
+// [OutcomeRequest].
+const HeaderOutcome = "x-reprise-outcome"
+
+// OutcomeQueuePrefix begins the name of each queue that takes reports. A consumer reports to no other queue, so that a
+// publisher cannot choose where its consumers publish.
+const OutcomeQueuePrefix = "reprise.outcomes."
+
+// OutcomeRequest asks the consumer of a replayed message to report what became of it: an [Outcome].
+//
+// A consumer reports only if [OutcomeRequest.Asks] returns true. A handler that copies the headers of its message onto a new
+// message copies the request too, and the new message is not the one that was replayed.
+type OutcomeRequest struct {
+	To        string // queue to report to
+	Replay    string // copied into the report; equal to HeaderReplay
+	Key       string // copied into the report; proves that the report answers a request
+	Queue     string // work queue the message was sent to; empty if the replay does not know it
+	MessageID string
+}
+
+// Table returns the value of [HeaderOutcome].
+func (r OutcomeRequest) Table() Table {
+	return Table{"to": r.To, "replay": r.Replay, "key": r.Key, "queue": r.Queue, "message": r.MessageID}
+}
+
+// ReadOutcomeRequest returns the request in the headers of a message. It reports whether there is one that can be answered.
+func ReadOutcomeRequest(headers Table) (r OutcomeRequest, ok bool) {
+	t, _ := headers[HeaderOutcome].(Table)
+	if t == nil {
+		return r, false
+	}
+	r.To, _ = t["to"].(string)
+	r.Replay, _ = t["replay"].(string)
+	r.Key, _ = t["key"].(string)
+	r.Queue, _ = t["queue"].(string)
+	r.MessageID, _ = t["message"].(string)
+	return r, strings.HasPrefix(r.To, OutcomeQueuePrefix) && r.Replay != "" && r.MessageID != ""
+}
+
+// Asks reports whether the request is about this message in this queue.
+func (r OutcomeRequest) Asks(queue, messageID string) bool {
+	return r.MessageID == messageID && (r.Queue == queue || r.Queue == "")
+}
+
+// Results of an [Outcome].
+const (
+	OutcomeSucceeded = "succeeded" // the handler returned nil; sent before the message is acknowledged
+	OutcomeRetrying  = "retrying"  // the first attempt failed, and another one follows
+)
+
+// Outcome is the report of a consumer: the headers of an empty, persistent, mandatory message that it publishes to the default
+// exchange with the routing key [OutcomeRequest.To].
+type Outcome struct {
+	Replay  string // of the request
+	Key     string // of the request
+	Queue   string // work queue of the consumer
+	Attempt int    // number of the attempt, from 1
+	Result  string // OutcomeSucceeded or OutcomeRetrying
+	Error   string // of the attempt that failed; optional, at most 1 KiB
+}
+
+// maxOutcomeError bounds the error of a report, which is for display.
+const maxOutcomeError = 1 << 10
+
+// Table returns the headers of the report.
+func (o Outcome) Table() Table {
+	t := Table{"replay": o.Replay, "key": o.Key, "queue": o.Queue, "attempt": int64(o.Attempt), "result": o.Result}
+	if o.Error != "" {
+		t["error"] = strings.ToValidUTF8(o.Error[:min(len(o.Error), maxOutcomeError)], "")
+	}
+	return t
+}
+
+// ReadOutcome returns the report in the headers of a message. It reports whether there is one.
+func ReadOutcome(headers Table) (o Outcome, ok bool) {
+	o.Replay, _ = headers["replay"].(string)
+	o.Key, _ = headers["key"].(string)
+	o.Queue, _ = headers["queue"].(string)
+	o.Attempt = amqpvalue.Count(headers["attempt"])
+	o.Result, _ = headers["result"].(string)
+	o.Error, _ = headers["error"].(string)
+	o.Error = o.Error[:min(len(o.Error), maxOutcomeError)]
+	return o, o.Replay != "" && (o.Result == OutcomeSucceeded || o.Result == OutcomeRetrying)
+}
