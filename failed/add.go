@@ -188,9 +188,8 @@ func (t *tx) known(m *Message) error {
 	if m.Back == 0 {
 		return nil
 	}
-	n, err := t.Exec(`UPDATE {replay} SET back = back + 1 WHERE id = $1
-		AND EXISTS (SELECT 1 FROM {item} WHERE replay = $1 AND message = $2)`, int64(m.Back), int64(m.BackOf))
-	if n == 0 {
+	known, err := t.noteOutcome(m.Back, m.BackOf, outcomeCodes[OutcomeFailedAgain], "", "")
+	if !known {
 		m.Back, m.BackOf = 0, 0
 	}
 	return err

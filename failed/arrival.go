@@ -102,6 +102,11 @@ func digest(m *Message, properties string) ([]byte, error) {
 // backOf reads topology.HeaderReplay.
 func backOf(headers topology.Table) (ReplayID, ID) {
 	s, _ := headers[topology.HeaderReplay].(string)
+	return replayOf(s)
+}
+
+// replayOf reads a value of topology.HeaderReplay.
+func replayOf(s string) (ReplayID, ID) {
 	before, after, _ := strings.Cut(s, "/")
 	replay, err := strconv.ParseInt(before, 10, 64)
 	id, err2 := strconv.ParseInt(after, 10, 64)

@@ -97,7 +97,7 @@ func (b *batcher) start(ctx context.Context) (stop func()) {
 		wg.Wait()
 		last, cancel := context.WithTimeout(ctx, drainTimeout)
 		defer cancel()
-		if err := b.tellSettled(last); err != nil {
+		if _, err := b.tellSettled(last); err != nil {
 			b.log.Warn("archive unavailable", "error", err, "next_try", time.Duration(0), "held", 0)
 		}
 	}
@@ -144,7 +144,7 @@ func (b *batcher) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		batch, next := b.next(size)
 		if len(batch) == 0 {
-			if err := b.tellSettled(ctx); err != nil {
+			if told, err := b.tellSettled(ctx); told || err != nil {
 				b.failed(ctx, err)
 				continue
 			}
@@ -234,7 +234,7 @@ func (b *batcher) await(ctx context.Context, again time.Time) {
 
 // put stores a batch and hands it out.
 func (b *batcher) put(ctx context.Context, batch []*entry) error {
-	err := b.tellSettled(ctx)
+	_, err := b.tellSettled(ctx)
 	if err == nil && slices.ContainsFunc(batch, func(e *entry) bool { return e.arrival.Redelivered }) {
 		err = b.newSession(ctx)
 	}
@@ -277,7 +277,7 @@ func (b *batcher) newSession(ctx context.Context) error {
 		b.mu.Unlock()
 		switch {
 		case settled > 0:
-			if err := b.tellSettled(ctx); err != nil {
+			if _, err := b.tellSettled(ctx); err != nil {
 				return err
 			}
 		case handed > 0:
@@ -292,22 +292,21 @@ func (b *batcher) newSession(ctx context.Context) error {
 	}
 }
 
-// tellSettled tells the store what has been acked.
-func (b *batcher) tellSettled(ctx context.Context) error {
+// tellSettled tells the store what has been acked. It reports whether there was anything to tell.
+func (b *batcher) tellSettled(ctx context.Context) (told bool, err error) {
 	b.mu.Lock()
 	ids := b.settled
 	b.settled = nil
 	b.mu.Unlock()
 	if len(ids) == 0 {
-		return nil
+		return false, nil
 	}
-	err := b.store.markSettled(ctx, ids)
-	if err != nil {
+	if err = b.store.markSettled(ctx, ids); err != nil {
 		b.mu.Lock()
 		b.settled = append(ids, b.settled...)
 		b.mu.Unlock()
 	}
-	return err
+	return true, err
 }
 
 // putAfterOther stores a message, for which the store has returned an error, after another one. It

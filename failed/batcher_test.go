@@ -129,6 +129,34 @@ func TestAStoreThatRecoversBetweenTwoMessages(t *testing.T) {
 	})
 }
 
+// A store that recovers after all messages are stored, but before it is told of their acks, is available again.
+func TestAStoreThatRecoversWhenNothingWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newMemory()
+		failures := 3
+		a.failing(func(call string) error {
+			if call != "Settled" {
+				return nil
+			}
+			if failures--; failures >= 0 {
+				return errDown
+			}
+			return nil
+		}, nil)
+		var told []error
+		b := newBatcher(a, 8, slog.New(slog.DiscardHandler))
+		b.tell = func(err error) { told = append(told, err) }
+		k := &taker{batcher: b, stop: b.start(t.Context())}
+		defer k.stop()
+		must(t, <-k.give(t.Context(), "only", false, nil))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if a.open() != 0 || len(told) < 4 || told[len(told)-1] != nil {
+			t.Errorf("%d deliveries are open, and the store is reported as %v", a.open(), told)
+		}
+	})
+}
+
 // A message that the store does not take holds up no other, is tried again, and is
 // given back at the end.
 func TestWhatCannotBeStoredHoldsUpNobody(t *testing.T) {

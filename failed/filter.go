@@ -62,6 +62,13 @@ type Filter struct {
 	// Summary.Refused is why, then, also where a later replay has sent it.
 	RefusedBy ReplayID
 
+	// SentBy selects what this replay has sent, whatever has become of it since.
+	SentBy ReplayID
+
+	// Outcome selects those with this outcome of the messages that SentBy has sent. Summary.Outcome
+	// is that of SentBy, then.
+	Outcome Outcome
+
 	// AtMost makes an act (Discard, Restore, BeginReplay) return ErrState and change nothing
 	// if it would be done to more messages, such as those that failed since a person
 	// confirmed a number. It does not select messages. 0: no bound.
@@ -150,6 +157,14 @@ var conditions = []condition{
 	{
 		FilterParam{Name: "refused_by", Flag: "refused-by", Value: "ID", Help: "That this replay could not send."},
 		"refused_by", func(f *Filter) any { return &f.RefusedBy }, "could not be sent by replay %d",
+	},
+	{
+		FilterParam{Name: "sent_by", Flag: "sent-by", Value: "ID", Help: "That this replay has sent."},
+		"sent_by", func(f *Filter) any { return &f.SentBy }, "sent by replay %d",
+	},
+	{
+		FilterParam{Name: "outcome", Flag: "outcome", Value: "OUTCOME", Help: "With this outcome of --sent-by: pending, retrying, succeeded, failed again or unknown."},
+		"outcome", func(f *Filter) any { return &f.Outcome }, "with the outcome %s",
 	},
 }
 
@@ -319,8 +334,14 @@ func (f Filter) Validate() error {
 	switch {
 	case f.All && !f.IsZero():
 		return invalid("all must not be set beside a condition (leave one out)")
-	case f.Group < 0 || f.Replay < 0 || f.RefusedBy < 0 || f.MinAttempts < 0 || f.MaxAttempts < 0 || f.AtMost < 0:
-		return invalid("group, replay, refused_by, at_most and numbers of attempts must not be negative")
+	case f.Outcome != "" && !slices.Contains(Outcomes(), f.Outcome):
+		return invalid("outcome %.40q not found (use pending, retrying, succeeded, failed again or unknown)", f.Outcome)
+	case f.Outcome != "" && f.SentBy == 0:
+		return invalid("outcome must have sent_by beside it: an outcome is that of a replay")
+	case f.SentBy != 0 && f.RefusedBy != 0:
+		return invalid("sent_by must not be set beside refused_by (leave one out)")
+	case f.Group < 0 || f.Replay < 0 || f.RefusedBy < 0 || f.SentBy < 0 || f.MinAttempts < 0 || f.MaxAttempts < 0 || f.AtMost < 0:
+		return invalid("group, replay, refused_by, sent_by, at_most and numbers of attempts must not be negative")
 	case f.MaxAttempts > 0 && f.MinAttempts > f.MaxAttempts:
 		return invalid("min_attempts must not be more than max_attempts: got %d and %d (swap them)", f.MinAttempts, f.MaxAttempts)
 	case !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until):

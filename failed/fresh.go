@@ -24,7 +24,7 @@ const (
 // those of workers, beside Reprise's own and those of the presets.
 func spent(header string, marks []topology.Marks) bool {
 	switch header {
-	case topology.HeaderReplay, reprise.HeaderCrashes, topology.HeaderWaits, headerRetries, headerExceptions, headerProcessing:
+	case topology.HeaderReplay, topology.HeaderOutcome, reprise.HeaderCrashes, topology.HeaderWaits, headerRetries, headerExceptions, headerProcessing:
 		return true
 	case topology.HeaderQueue, topology.HeaderExchange, topology.HeaderRoutingKey:
 		return false // they tell the handler where it was first published
@@ -94,13 +94,21 @@ func (r *returns) to(ctx context.Context, m sentFrom, to *Target) (way, error) {
 }
 
 // back returns what a replay publishes for a message. One that has no id gets one,
-// the same each time, so that if it is sent twice that can be seen.
-func back(m *Message, id ReplayID, to Target, marks []topology.Marks) *reprise.Message {
+// the same each time, so that if it is sent twice that can be seen. If asks has a key, the message asks for a report.
+func back(m *Message, id ReplayID, to way, marks []topology.Marks, asks topology.OutcomeRequest) *reprise.Message {
 	out := fresh(m.Current(), marks)
 	out.Exchange, out.RoutingKey = to.Exchange, to.RoutingKey
-	out.Headers[topology.HeaderReplay] = fmt.Sprintf("%d/%d", id, m.ID)
+	replay := fmt.Sprintf("%d/%d", id, m.ID)
+	out.Headers[topology.HeaderReplay] = replay
 	if out.MessageID == "" {
 		out.MessageID = fmt.Sprintf("failed-%d-%d", m.ID, m.Archived.UnixMilli())
+	}
+	if asks.Key != "" {
+		asks.Replay, asks.Queue, asks.MessageID = replay, to.Queue, out.MessageID
+		if to.Exchange == "" {
+			asks.Queue = to.RoutingKey
+		}
+		out.Headers[topology.HeaderOutcome] = asks.Table()
 	}
 	return out
 }

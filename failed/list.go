@@ -38,7 +38,7 @@ func (a *Archive) List(ctx context.Context, f Filter, p Page) (out []Summary, ne
 		if !end {
 			next = cursorOf(ofMessages, before)
 		}
-		out, err = tx.summaries(found, f.RefusedBy)
+		out, err = tx.summaries(found, f)
 		return err
 	})
 	return out, next, err
@@ -59,32 +59,35 @@ func (a *Archive) selection(ctx context.Context, f Filter) (*selection, error) {
 			return nil, err
 		}
 	}
-	return f.selection(a.d, queue), nil
+	return f.selection(a.d, queue, a.now()), nil
 }
 
-// summaries of the messages at positions, in that order, as a replay has refused them, if
-// one has.
-func (t *tx) summaries(at []int64, by ReplayID) ([]Summary, error) {
+// summaries of the messages at positions, in that order, as f shows what became of them.
+func (t *tx) summaries(at []int64, f Filter) ([]Summary, error) {
 	if len(at) == 0 {
 		return nil, nil
 	}
 	out := make([]Summary, 0, len(at))
-	refused := `m.refused`
-	if by != 0 {
-		refused = fmt.Sprintf(`(SELECT i.refused FROM {item} i WHERE i.replay = %d AND i.message = m.id)`, by)
+	refused, outcome := `m.refused`, t.outcomeColumn(`m.replay`)
+	if f.RefusedBy != 0 {
+		refused = fmt.Sprintf(`(SELECT i.refused FROM {item} i WHERE i.replay = %d AND i.message = m.id)`, f.RefusedBy)
+	}
+	if f.SentBy != 0 {
+		outcome = t.outcomeColumn(fmt.Sprint(f.SentBy))
 	}
 	rows := t.Rows(`SELECT m.id, m.grp, m.state, q.name, m.failed_queue, m.archived, m.exchange, m.routing_key,
-			m.attempts, m.reason, m.error, m.first_failed, m.last_failed, CASE WHEN m.edited > 0 THEN 1 ELSE 0 END, m.replay, m.back, m.back_of, m.discarded, `+refused+`, m.message_id, m.size
+			m.attempts, m.reason, m.error, m.first_failed, m.last_failed, CASE WHEN m.edited > 0 THEN 1 ELSE 0 END, m.replay, m.back, m.back_of, m.discarded, `+refused+`, m.message_id, m.size, `+outcome+`
 		FROM {message} m JOIN {queue} q ON q.id = m.queue WHERE `+t.d.in("m.pos", "$1")+` ORDER BY m.pos DESC`, list(t.d, at))
 	var s Summary
 	var state int
+	var found sql.NullInt64
 	for err := range rows.Scan(&s.ID, &s.Group, &state, &s.Queue, &s.FailedQueue, sqlkit.Time(&s.Archived), &s.Exchange, &s.RoutingKey,
 		&s.Attempts, &s.Reason, &s.Error, sqlkit.Time(&s.FirstFailed), sqlkit.Time(&s.LastFailed), &s.Edited, &s.ReplayedBy, &s.Back, &s.BackOf,
-		sqlkit.Text(&s.Discarded), sqlkit.Text(&s.Refused), &s.MessageID, &s.Size) {
+		sqlkit.Text(&s.Discarded), sqlkit.Text(&s.Refused), &s.MessageID, &s.Size, &found) {
 		if err != nil {
 			return nil, err
 		}
-		s.State = States()[state]
+		s.State, s.Outcome = States()[state], outcomeFrom(found)
 		out = append(out, s)
 	}
 	return out, nil

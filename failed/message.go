@@ -99,6 +99,9 @@ type Message struct {
 	// none has been. A replay that ended before the message was sent is none.
 	ReplayedBy ReplayID
 
+	// Outcome is what became of it after ReplayedBy had sent it; "" if it was not sent.
+	Outcome Outcome
+
 	// Back is the replay that had sent this message before it failed again, and
 	// BackOf what it was in that replay; 0 if it did not come back from one. They
 	// are what topology.HeaderReplay says, which any publisher can write.
@@ -168,6 +171,7 @@ type Summary struct {
 	LastFailed           time.Time
 	Edited               bool
 	ReplayedBy           ReplayID
+	Outcome              Outcome // of the latest replay, or of that of Filter.SentBy
 	Back                 ReplayID
 	BackOf               ID
 	Discarded            string

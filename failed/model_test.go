@@ -46,6 +46,8 @@ func TestAnArchiveIsAListOfMessages(t *testing.T) {
 				"refuse":  m.refuse,
 				"end":     m.end,
 				"purge":   m.purge,
+				"ask":     m.ask,
+				"report":  m.report,
 				"pass":    func(t *rapid.T) { c.pass(time.Duration(rapid.IntRange(1, 30).Draw(t, "hours")) * time.Hour) },
 			})
 			m.check(t)
@@ -60,6 +62,8 @@ type model struct {
 	edits   map[failed.ID]int
 	replays []*failed.Replay
 	items   map[failed.ReplayID]map[failed.ID]bool // whether it is sent
+	keys    map[failed.ReplayID]string             // of replays that ask for outcomes
+	known   map[failed.ReplayID]map[failed.ID]failed.Outcome
 	refused map[failed.ReplayID]map[failed.ID]string
 	acts    int
 	purged  map[string]int64
@@ -88,9 +92,9 @@ func (m *model) add(t *rapid.T) {
 			ids := slices.Sorted(maps.Keys(m.items[r.ID]))
 			of := rapid.SampledFrom(append(ids, 99999)).Draw(t, "of")
 			x.Headers[topology.HeaderReplay] = fmt.Sprintf("%d/%d", r.ID, of)
-			if of != 99999 {
+			if _, refused := m.refused[r.ID][of]; of != 99999 && !refused {
 				x.Back, x.BackOf = r.ID, of
-				r.Back++
+				m.learn(r, of, failed.OutcomeFailedAgain)
 			}
 		}
 		arrivals = append(arrivals, failed.Arrival{Message: x})
@@ -143,6 +147,9 @@ func (m *model) filter(t *rapid.T) (f failed.Filter) {
 	}
 	if len(m.replays) > 0 && maybe("by what a replay refused") {
 		f.RefusedBy = rapid.SampledFrom(m.replays).Draw(t, "replay").ID
+	} else if len(m.replays) > 0 && maybe("by what a replay sent") {
+		f.SentBy = rapid.SampledFrom(m.replays).Draw(t, "replay").ID
+		f.Outcome = rapid.SampledFrom(append(failed.Outcomes(), "")).Draw(t, "outcome")
 	}
 	return f
 }
@@ -165,7 +172,8 @@ func (m *model) selected(t *rapid.T, f failed.Filter) (out []*failed.Message) {
 			(f.Since.IsZero() || !x.LastFailed.Before(f.Since) && x.LastFailed.Before(f.Until)) &&
 			(f.IDs == nil || slices.Contains(f.IDs, x.ID)) &&
 			(f.Replay == 0 || f.Replay == x.Back) && (!f.Refused || x.Refused != "") &&
-			(f.RefusedBy == 0 || m.refused[f.RefusedBy][x.ID] != "")
+			(f.RefusedBy == 0 || m.refused[f.RefusedBy][x.ID] != "") &&
+			(f.SentBy == 0 || m.outcome(f.SentBy, x.ID) != "" && (f.Outcome == "" || f.Outcome == m.outcome(f.SentBy, x.ID)))
 		for _, w := range strings.FieldsFunc(strings.ToLower(f.Text), func(r rune) bool { return strings.ContainsRune(" ,!", r) }) {
 			ok = ok && slices.Contains(strings.FieldsFunc(all, func(r rune) bool { return strings.ContainsRune(" :\x00", r) }), w)
 		}

@@ -42,6 +42,43 @@ func (p *pace) at(now time.Time) float64 {
 	return rate
 }
 
+// Remaining returns how long the rest of a replay will take, or 0 if that is not known: by its Rate and Ramp, and by the speed so
+// far if that is slower.
+func (r *Replay) Remaining(now time.Time) time.Duration {
+	left, took := float64(r.Left()), now.Sub(r.Begun)
+	if !r.Ended.IsZero() || r.Sent == 0 || left == 0 || took <= 0 || r.Plan.Canary > 0 && r.Sent == 1 {
+		return 0
+	}
+	soFar := left / (float64(r.Sent) / took.Seconds())
+	switch {
+	case !r.Plan.Ramp && r.Plan.Rate == 0:
+		return seconds(soFar)
+	case !r.Plan.Ramp:
+		return seconds(max(soFar, left/r.Plan.Rate))
+	}
+	p, at := newPace(r.Plan, 1, r.Begun), now
+	for left > 0 {
+		step := rampStep - at.Sub(r.Begun)%rampStep
+		rate := p.at(at)
+		if rate == 0 || rate == r.Plan.Rate {
+			break
+		}
+		if rate*step.Seconds() >= left {
+			return at.Add(seconds(left / rate)).Sub(now)
+		}
+		left -= rate * step.Seconds()
+		at = at.Add(step)
+	}
+	if rate := p.at(at); rate > 0 {
+		at = at.Add(seconds(left / rate))
+	}
+	return at.Sub(now)
+}
+
+func seconds(n float64) time.Duration {
+	return time.Duration(min(n, math.MaxInt64/2/float64(time.Second)) * float64(time.Second))
+}
+
 // size is how many messages may be sent together.
 func (p *pace) size(now time.Time) int {
 	rate := p.at(now)

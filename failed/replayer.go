@@ -134,9 +134,15 @@ type publisher interface {
 //
 //   - a message comes back with the fingerprint it had (unless Plan.IgnoreSame), or
 //     the canary comes back at all: an Ingest has to bring it into the same archive;
+//   - the first attempt of the canary fails, or with Plan.Ramp that of any message (unless Plan.IgnoreSame);
+//   - the canary has no outcome in time: see Plan.CanarySilent;
 //   - there is no such queue or exchange, or the user may not publish to it: it would be
 //     the same for the others;
 //   - somebody ends it (EndReplay).
+//
+// Messages ask their workers for a report (topology.HeaderOutcome). While Run or Finish is under way, it declares the queue for
+// outcomes and takes the reports into the archive: see Outcome. A message whose headers leave no room for the request is sent
+// without one.
 //
 // Any number of Replayers may share an archive, in any number of processes: each
 // replay is carried out by one of them. Another one takes over when that has ended,
@@ -148,6 +154,10 @@ type publisher interface {
 //	replay ended     replay, state, why, sent, refused (Info)
 //	replay waits     replay, error, next_try           (Warn: the store or the broker does not answer)
 //	message refused  replay, message, error            (Warn: it can never be sent)
+//	replay asks for no outcomes  replay, error         (Warn: the user may not declare the queue for outcomes)
+//	outcomes wait     error, next_try                  (Warn: the store or the broker does not answer)
+//	outcomes are not taken  error                      (Error: the consumer of the queue for outcomes has ended)
+//	report ignored    queue, message_id                (Warn: a message in the queue for outcomes is no report)
 //	replay sends by queue name  replay, queue, warning (Warn: see Destination.Warning)
 //	bindings cannot be read     error, next_try        (Warn: see Routing.Bindings)
 type Replayer struct {
@@ -155,7 +165,8 @@ type Replayer struct {
 	out     publisher
 	cfg     ReplayerConfig
 	returns *returns
-	owner   string // to the archive
+	reports *reports // nil: nobody is asked for outcomes
+	owner   string   // to the archive
 	wake    signal
 
 	mu     sync.Mutex
@@ -171,7 +182,11 @@ func NewReplayer(c *reprise.Client, a *Archive, cfg ReplayerConfig) (*Replayer, 
 	case c == nil:
 		return nil, errors.New("failed: NewReplayer needs a Client: reprise.Dial returns one")
 	}
-	return newReplayer(c, a, cfg)
+	r, err := newReplayer(c, a, cfg)
+	if err == nil {
+		r.reports = &reports{client: c, archive: a, log: r.cfg.Logger}
+	}
+	return r, err
 }
 
 func newReplayer(c publisher, a replays, cfg ReplayerConfig) (*Replayer, error) {
@@ -188,6 +203,9 @@ func newReplayer(c publisher, a replays, cfg ReplayerConfig) (*Replayer, error) 
 func (r *Replayer) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
+	if r.reports != nil {
+		running.Go(func() { r.reports.take(ctx) })
+	}
 	failures := 0
 	for {
 		all, err := r.store.Running(ctx)
@@ -226,6 +244,13 @@ func (r *Replayer) Wake() { r.wake.send() }
 // end. When ctx ends it returns an error and the replay as far as it is known;
 // ErrNotFound, if there is none.
 func (r *Replayer) Finish(ctx context.Context, id ReplayID) (*Replay, error) {
+	if r.reports != nil {
+		taking, stop := context.WithCancel(ctx)
+		var taker sync.WaitGroup
+		taker.Go(func() { r.reports.take(taking) })
+		defer taker.Wait()
+		defer stop()
+	}
 	for {
 		err := errTaken
 		replay := &Replay{ID: id}

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // run is a replay that is being carried out.
@@ -17,6 +20,7 @@ type run struct {
 	seen   ID        // the latest of them
 	failed int       // how often in a row the broker has taken nothing
 	warned warned
+	asks   topology.OutcomeRequest // that messages carry; without Key: none
 }
 
 // stopped is why a replay ends by itself.
@@ -58,7 +62,10 @@ func (x *run) proceed(ctx context.Context) error {
 		return err
 	}
 	x.cfg.Logger.Info("replay began", "replay", x.replay.ID, "messages", x.replay.Total, "sent", x.replay.Sent)
-	err := x.canary(ctx)
+	err := x.ask(ctx)
+	if err == nil {
+		err = x.canary(ctx)
+	}
 	if err == nil {
 		err = x.all(ctx)
 	}
@@ -90,13 +97,66 @@ func (x *run) canary(ctx context.Context) error {
 		if err := x.insist(ctx, x.look); err != nil {
 			return err
 		}
-		if x.replay.Back > 0 {
+		switch {
+		case x.replay.Back > 0:
 			return x.failedAgain(ctx)
-		}
-		if left <= 0 {
+		case x.replay.Retrying > 0:
+			return x.retries(ctx)
+		case x.replay.Succeeded > 0:
 			return nil
+		case left <= 0:
+			return x.silent(ctx)
 		}
 	}
+}
+
+// ask prepares the request for outcomes that messages are to carry.
+func (x *run) ask(ctx context.Context) error {
+	if x.reports == nil {
+		return nil
+	}
+	return x.insist(ctx, func(ctx context.Context) (err error) {
+		x.asks, err = x.reports.ask(ctx, x.replay.ID)
+		if _, refused := errors.AsType[*reprise.RefusedError](err); refused {
+			x.cfg.Logger.Warn("replay asks for no outcomes", "replay", x.replay.ID, "error", err)
+			return nil
+		}
+		return err
+	})
+}
+
+// retries says why a message is being retried.
+func (x *run) retries(ctx context.Context) error {
+	text := ""
+	err := x.insist(ctx, func(ctx context.Context) (err error) {
+		text, err = x.reports.archive.retryingError(ctx, x.replay.ID)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return &stopped{"a message failed its first attempt: " + text}
+}
+
+// silent decides what a canary without an outcome means.
+func (x *run) silent(ctx context.Context) error {
+	stop := x.replay.Plan.CanarySilent == SilentStop
+	if x.replay.Plan.CanarySilent == SilentByExperience && x.reports != nil {
+		err := x.insist(ctx, func(ctx context.Context) (err error) {
+			list, _, err := x.store.List(ctx, Filter{SentBy: x.replay.ID}, Page{Size: 1})
+			if err == nil && len(list) > 0 {
+				stop, err = x.reports.archive.reports(ctx, list[0].Queue)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if stop {
+		return &stopped{fmt.Sprintf("the canary has no outcome after %s", x.replay.Plan.Canary)}
+	}
+	return nil
 }
 
 // failedAgain says how the canary came back.
@@ -223,7 +283,13 @@ func (x *run) judge(ctx context.Context) error {
 	if err := x.insist(ctx, x.look); err != nil {
 		return err
 	}
-	if x.replay.Plan.IgnoreSame || x.replay.Back == x.judged {
+	if x.replay.Plan.IgnoreSame {
+		return nil
+	}
+	if x.replay.Plan.Ramp && x.replay.Retrying > 0 {
+		return x.retries(ctx)
+	}
+	if x.replay.Back == x.judged {
 		return nil
 	}
 	x.judged = x.replay.Back

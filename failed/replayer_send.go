@@ -8,6 +8,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // some sends up to n messages, and reports whether there were any. What the broker has not
@@ -49,13 +50,34 @@ func (x *run) publish(ctx context.Context, batch []*Message) []error {
 		if x.warned.first(to) {
 			x.cfg.Logger.Warn("replay sends by queue name", "replay", x.replay.ID, "queue", to.Queue, "warning", to.Warning)
 		}
-		messages, places = append(messages, back(m, x.replay.ID, to.Target, x.cfg.Marks)), append(places, i)
+		messages, places = append(messages, back(m, x.replay.ID, to, x.cfg.Marks, x.asks)), append(places, i)
 	}
 	longer, cancel := grace(ctx, x.cfg.DrainTimeout)
 	defer cancel()
-	if failed, ok := errors.AsType[*reprise.BatchError](x.out.PublishBatch(longer, messages)); ok {
+	var full []*reprise.Message // have no room for a request
+	var fullPlaces []int
+	for i, err := range x.batch(longer, messages) {
+		errs[places[i]] = err
+		if _, asks := messages[i].Headers[topology.HeaderOutcome]; asks && errors.Is(err, reprise.ErrInvalidMessage) {
+			delete(messages[i].Headers, topology.HeaderOutcome)
+			full, fullPlaces = append(full, messages[i]), append(fullPlaces, places[i])
+		}
+	}
+	for i, err := range x.batch(longer, full) {
+		errs[fullPlaces[i]] = err
+	}
+	return errs
+}
+
+// batch publishes messages, and returns the error of each.
+func (x *run) batch(ctx context.Context, messages []*reprise.Message) []error {
+	errs := make([]error, len(messages))
+	if len(messages) == 0 {
+		return nil
+	}
+	if failed, ok := errors.AsType[*reprise.BatchError](x.out.PublishBatch(ctx, messages)); ok {
 		for _, f := range failed.Failed {
-			errs[places[f.Index]] = f.Err
+			errs[f.Index] = f.Err
 		}
 	}
 	return errs

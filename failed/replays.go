@@ -28,14 +28,27 @@ type Plan struct {
 	// or without an end.
 	Ramp bool
 
-	// Canary makes the replay send one message first, and wait for so long whether it
-	// comes back before it sends the others. 0: no canary.
+	// Canary makes the replay send one message first, and wait for its outcome. If it succeeds, the others are sent. If its first
+	// attempt fails, the replay stops. Canary is the longest time to wait: see CanarySilent. 0: no canary.
 	Canary time.Duration
+
+	// CanarySilent decides what happens if the canary has no outcome in time. Default: SilentByExperience.
+	CanarySilent CanarySilent
 
 	// IgnoreSame lets the replay go on although messages come back with a fingerprint
 	// that they had before. By default it stops by itself.
 	IgnoreSame bool
 }
+
+// CanarySilent is what a replay does if its canary has no outcome in time.
+type CanarySilent string
+
+// What a replay does if its canary has no outcome in time.
+const (
+	SilentByExperience CanarySilent = "" // stop if workers of the queue have reported outcomes before, and else continue
+	SilentContinue     CanarySilent = "continue"
+	SilentStop         CanarySilent = "stop"
+)
 
 // Target is an exchange and a routing key.
 type Target struct{ Exchange, RoutingKey string }
@@ -47,6 +60,7 @@ type ReplayState string
 const (
 	ReplayRunning    ReplayState = "running"
 	ReplayCancelling ReplayState = "cancelling" // by a person; what is on its way is waited for
+	ReplayVerifying  ReplayState = "verifying"  // all has been sent that can be; not all outcomes are known, nor is VerifyTime over
 	ReplayDone       ReplayState = "done"       // all has been sent that can be
 	ReplayCancelled  ReplayState = "cancelled"  // by a person
 	ReplayStopped    ReplayState = "stopped"    // by itself: Replay.Why says why
@@ -65,7 +79,12 @@ type Replay struct {
 	Total   int64 // messages selected
 	Sent    int64 // of them, sent and confirmed
 	Refused int64 // of them, such as can never be sent: Message.Refused says why
-	Back    int64 // of those sent, known to have failed again
+
+	// Of those sent: see Outcome.
+	Back      int64 // failed again
+	Succeeded int64
+	Retrying  int64
+	Unknown   int64
 }
 
 // Left is how many messages are neither sent nor refused.
@@ -78,6 +97,11 @@ func (p Plan) validate() error {
 	}
 	if p.To != nil && *p.To == (Target{}) {
 		return fmt.Errorf("%w: Plan.To is empty: name a routing key, and an exchange unless it is a queue; or leave it nil for the queue that each message failed in", ErrInvalid)
+	}
+	switch p.CanarySilent {
+	case SilentByExperience, SilentContinue, SilentStop:
+	default:
+		return fmt.Errorf("%w: Plan.CanarySilent %.40q: use %q or %q, or leave it empty", ErrInvalid, p.CanarySilent, SilentContinue, SilentStop)
 	}
 	if p.Canary < 0 {
 		return fmt.Errorf("%w: Plan.Canary %s is negative: use 0 for none", ErrInvalid, p.Canary)
@@ -119,15 +143,18 @@ func (a *Archive) Running(ctx context.Context) (all []Replay, err error) {
 }
 
 func (a *Archive) replays(ctx context.Context, which string, args ...any) (all []Replay, err error) {
-	rows := a.db.Rows(ctx, `SELECT id, plan, state, why, actor, begun, ended, total, sent, refused, back FROM {replay} WHERE `+which, args...)
+	rows := a.db.Rows(ctx, `SELECT id, plan, state, why, actor, begun, ended, total, sent, refused, back, succeeded, retrying, secret FROM {replay} WHERE `+which, args...)
 	var r Replay
 	var stored storedPlan
+	var key string
 	for err := range rows.Scan(&r.ID, sqlkit.JSON(&stored), &r.State, &r.Why, &r.Actor, sqlkit.Time(&r.Begun), sqlkit.Time(&r.Ended),
-		&r.Total, &r.Sent, &r.Refused, &r.Back) {
+		&r.Total, &r.Sent, &r.Refused, &r.Back, &r.Succeeded, &r.Retrying, &key) {
 		if err != nil {
 			return nil, err
 		}
-		r.Plan = Plan{Filter(stored.Filter), stored.To, stored.Rate, stored.Ramp, stored.Canary, stored.IgnoreSame}
+		r.Unknown = 0
+		r.verify(a.now(), key != "")
+		r.Plan = Plan{Filter(stored.Filter), stored.To, stored.Rate, stored.Ramp, stored.Canary, stored.Silent, stored.IgnoreSame}
 		all = append(all, r)
 	}
 	return all, nil
@@ -331,6 +358,7 @@ type storedPlan struct {
 	Ramp       bool
 	Canary     time.Duration
 	IgnoreSame bool
+	Silent     CanarySilent `json:",omitempty"`
 }
 
 type storedFilter Filter
@@ -348,7 +376,7 @@ func (a *Archive) beginning(ctx context.Context, p Plan, who Actor) (b beginning
 	if err := errors.Join(who.validate(), p.validate(), p.Filter.meant()); err != nil {
 		return b, err
 	}
-	if b.written, err = json.Marshal(storedPlan{storedFilter(p.Filter), p.To, p.Rate, p.Ramp, p.Canary, p.IgnoreSame}); err != nil {
+	if b.written, err = json.Marshal(storedPlan{storedFilter(p.Filter), p.To, p.Rate, p.Ramp, p.Canary, p.IgnoreSame, p.CanarySilent}); err != nil {
 		return b, err
 	}
 	b.s, err = a.selection(ctx, p.Filter)

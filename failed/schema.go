@@ -191,6 +191,20 @@ var migrations = []func(d Dialect) []string{
 	func(Dialect) []string {
 		return []string{`INSERT INTO {counter} (name, last) VALUES ('commit', 0)`}
 	},
+	// What became of the messages of a replay: see Outcome. A replay without a secret asks for no reports.
+	func(Dialect) []string {
+		return []string{
+			`ALTER TABLE {replay} ADD COLUMN secret VARCHAR(40) NOT NULL DEFAULT ''`,
+			`ALTER TABLE {replay} ADD COLUMN succeeded BIGINT NOT NULL DEFAULT 0`,
+			`ALTER TABLE {replay} ADD COLUMN retrying BIGINT NOT NULL DEFAULT 0`,
+			`ALTER TABLE {item} ADD COLUMN outcome SMALLINT NOT NULL DEFAULT 0`,
+			`ALTER TABLE {item} ADD COLUMN reported BIGINT NOT NULL DEFAULT 0`, // when
+			`ALTER TABLE {item} ADD COLUMN told BYTES`,                         // the error of a message that is retried
+			`CREATE INDEX {item_outcome} ON {item} (replay, outcome, pos) WHERE sent = 1`,
+			`CREATE INDEX {item_sent} ON {item} (replay, pos) WHERE sent = 1`,
+			`ALTER TABLE {queue} ADD COLUMN reports SMALLINT NOT NULL DEFAULT 0`, // 1: its workers have reported an outcome
+		}
+	},
 }
 
 // migrate brings the schema to this version, and learns the archive's name and age.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // selection is a Filter in SQL, in parts: what an index finds, and the others, which are
@@ -17,17 +19,20 @@ import (
 // asks for.
 type selection struct {
 	d     dialect
+	now   time.Time
 	args  []any
 	terms []string // of the search
 
-	ids    string // condition on m.id, "" if there is none
-	by     int64  // the replay that refused it; this and the next three: 0 if they are not bounded
-	back   int64
-	group  int64
-	queue  int64
-	states []int // if not nil: those alone
-	from   int64 // pos
-	until  int64 // pos, not included
+	ids     string  // condition on m.id, "" if there is none
+	outcome Outcome // of sentBy; "": any
+	by      int64   // the replay that refused it; this and the next four: 0 if they are not bounded
+	sentBy  int64
+	back    int64
+	group   int64
+	queue   int64
+	states  []int // if not nil: those alone
+	from    int64 // pos
+	until   int64 // pos, not included
 
 	others   []string // conditions on {message} AS m
 	attempts bool     // is all that others bound
@@ -41,8 +46,8 @@ func (s *selection) arg(v any) string {
 
 // selection of a filter. The work queue's number is asked for by the caller: 0 if
 // there is no such.
-func (f Filter) selection(d dialect, queue int64) *selection {
-	s := &selection{d: d, until: math.MaxInt64, terms: f.terms(), by: int64(f.RefusedBy), back: int64(f.Replay), group: int64(f.Group), queue: queue}
+func (f Filter) selection(d dialect, queue int64, now time.Time) *selection {
+	s := &selection{d: d, now: now, until: math.MaxInt64, terms: f.terms(), by: int64(f.RefusedBy), sentBy: int64(f.SentBy), outcome: f.Outcome, back: int64(f.Replay), group: int64(f.Group), queue: queue}
 	if f.States != nil {
 		s.states = []int{}
 		for _, state := range States() {
@@ -154,6 +159,9 @@ func (s *selection) conditions() (list []string) {
 	if s.by != 0 {
 		list = append(list, fmt.Sprintf(`m.id IN (SELECT i.message FROM {item} i WHERE i.replay = %d AND i.sent = 2)`, s.by))
 	}
+	if s.sentBy != 0 {
+		list = append(list, `m.id IN (SELECT i.message FROM {item} i WHERE `+s.sent()+`)`)
+	}
 	if s.back != 0 {
 		list = append(list, fmt.Sprintf(`m.back > 0 AND m.back = %d`, s.back))
 	}
@@ -232,7 +240,14 @@ func (s *selection) along(before int64, limit int) string {
 		return s.list([]string{s.ids}, "", 0, before, limit, rest.conditions())
 	}
 	if s.by != 0 {
-		return s.refused(before, limit)
+		rest := *s
+		rest.by = 0
+		return rest.items(fmt.Sprintf(`i.replay = %d AND i.sent = 2`, s.by), before, limit)
+	}
+	if s.sentBy != 0 {
+		rest := *s
+		rest.sentBy = 0
+		return rest.items(s.sent(), before, limit)
 	}
 	if s.back != 0 {
 		return s.list([]string{"m.back > 0"}, "m.back", s.back, before, limit, s.conditions())
@@ -281,13 +296,26 @@ func (s *selection) list(conditions []string, column string, value, before int64
 		judge(others), strings.Join(append(conditions, where), ` AND `), strings.Join(order, ` DESC, `), limit)
 }
 
-// refused goes along what a replay could not send.
-func (s *selection) refused(before int64, limit int) string {
-	rest := *s
-	rest.by = 0
+// sent is a condition on {item} AS i: sentBy has sent it, with this outcome.
+func (s *selection) sent() string {
+	condition := fmt.Sprintf(`i.replay = %d AND i.sent = 1`, s.sentBy)
+	switch overdue := fmt.Sprintf(`EXISTS (SELECT 1 FROM {replay} r WHERE r.id = %d AND (r.secret = '' OR r.ended > 0 AND r.ended <= %d))`,
+		s.sentBy, sqlkit.Millis(s.now.Add(-VerifyTime))); s.outcome {
+	case "":
+		return condition
+	case OutcomePending:
+		return condition + ` AND i.outcome = 0 AND NOT ` + overdue
+	case OutcomeUnknown:
+		return condition + ` AND i.outcome = 0 AND ` + overdue
+	}
+	return condition + fmt.Sprintf(` AND i.outcome = %d`, outcomeCodes[s.outcome])
+}
+
+// items goes along the messages of a replay for which a condition on {item} AS i holds.
+func (s *selection) items(condition string, before int64, limit int) string {
 	return fmt.Sprintf(`SELECT i.pos AS pos, %s AS ok FROM {item} i JOIN {message} m ON m.id = i.message
-		WHERE i.replay = %d AND i.sent = 2 AND i.pos >= %d AND i.pos < %d ORDER BY i.pos DESC LIMIT %d`,
-		judge(rest.conditions()), s.by, s.from, before, limit)
+		WHERE %s AND i.pos >= %d AND i.pos < %d ORDER BY i.pos DESC LIMIT %d`,
+		judge(s.conditions()), condition, s.from, before, limit)
 }
 
 // matches is the query of what the search finds, wherever it is, in whatever order: to

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // Tests of package failed_test use what an Ingest and a Replayer use.
@@ -67,4 +68,12 @@ type redriven struct{ Found, Sent int }
 func redriveFrom(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (r redriven, err error) {
 	r.Found, r.Sent, err = Redrive(ctx, c, cfg)
 	return r, err
+}
+
+func (a *Archive) AskOutcomes(ctx context.Context, id ReplayID) (topology.OutcomeRequest, error) {
+	return a.askOutcomes(ctx, id)
+}
+
+func (a *Archive) NoteOutcomes(ctx context.Context, reports []topology.Outcome) error {
+	return a.noteOutcomes(ctx, reports)
 }

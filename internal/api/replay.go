@@ -91,7 +91,7 @@ func PreviewOf(all []failed.Destination) Preview {
 type Replay struct {
 	ID      int64     `json:"id"`
 	Plan    Plan      `json:"plan"`
-	State   string    `json:"state"` // running, cancelling, done, cancelled or stopped
+	State   string    `json:"state"` // running, cancelling, verifying, done, cancelled or stopped
 	Why     string    `json:"why,omitempty"`
 	Actor   string    `json:"actor"`
 	Begun   time.Time `json:"begun"`
@@ -99,7 +99,12 @@ type Replay struct {
 	Total   int64     `json:"total"` // messages selected
 	Sent    int64     `json:"sent"`
 	Refused int64     `json:"refused"` // such as can never be sent
-	Back    int64     `json:"back"`    // known to have failed again
+
+	// Outcomes of those sent.
+	Back      int64 `json:"back"` // failed again
+	Succeeded int64 `json:"succeeded"`
+	Retrying  int64 `json:"retrying"`
+	Unknown   int64 `json:"unknown"`
 }
 
 // Replays are a page of a list.
@@ -113,6 +118,7 @@ func ReplayOf(r failed.Replay) Replay {
 	return Replay{
 		ID: int64(r.ID), Plan: PlanOf(r.Plan), State: string(r.State), Why: r.Why, Actor: string(r.Actor),
 		Begun: r.Begun, Ended: r.Ended, Total: r.Total, Sent: r.Sent, Refused: r.Refused, Back: r.Back,
+		Succeeded: r.Succeeded, Retrying: r.Retrying, Unknown: r.Unknown,
 	}
 }
 

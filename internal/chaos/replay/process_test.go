@@ -75,7 +75,7 @@ func replay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if got.State != failed.ReplayDone {
+	if got.State != failed.ReplayDone && got.State != failed.ReplayVerifying {
 		return fmt.Errorf("it has ended as %+v", got)
 	}
 	return nil

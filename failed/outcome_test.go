@@ -1,0 +1,220 @@
+package failed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// proof is a worker whose messages failed, were archived, and can be replayed.
+type proof struct {
+	*wire
+	work     string
+	fails    func(*reprise.Message) error
+	replayer *Replayer
+	stop     func() // the worker
+}
+
+// newProof returns a proof with n messages in the archive, whose ids are 0 to n-1.
+func newProof(t *testing.T, url string, n int, policy reprise.Policy) *proof {
+	t.Helper()
+	w := newWire(t, url)
+	p := &proof{wire: w, work: w.queue("work", nil), fails: func(*reprise.Message) error { return errors.New("it fails") }}
+	failedQueue := topology.FailedQueue(p.work)
+	worker := func(policy reprise.Policy) func() {
+		x, err := reprise.NewWorker(w.client, reprise.WorkerConfig{
+			Queue: p.work, Policy: policy,
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error { return p.fails(m) }),
+		})
+		must(t, err)
+		return w.runs(x.Run)
+	}
+	stop := worker(reprise.Policy{MaxAttempts: 1})
+	for i := range n {
+		w.publish(p.work, nil, fmt.Sprint(i))
+	}
+	w.ingest(w.client, failedQueue)
+	testkit.Eventually(t, longest, func() bool { return len(w.kept()) == n })
+	stop()
+	p.stop = worker(policy)
+	replayer, err := NewReplayer(w.client, w.archive, ReplayerConfig{Poll: 10 * time.Millisecond})
+	must(t, err)
+	p.replayer = replayer
+	w.runs(replayer.Run)
+	return p
+}
+
+// replay begins a replay of everything and returns it when until holds.
+func (p *proof) replay(plan Plan, until func(*Replay) bool) *Replay {
+	p.Helper()
+	plan.Filter = Filter{All: true}
+	r, err := p.archive.BeginReplay(p.Context(), plan, "me")
+	must(p.T, err)
+	testkit.Eventually(p.T, longest, func() error {
+		r, err = p.archive.Replay(p.Context(), r.ID)
+		if err == nil && !until(r) {
+			err = fmt.Errorf("%+v", r)
+		}
+		return err
+	})
+	return r
+}
+
+// A replay is verifying until the outcomes of all messages are known. Each message has exactly one.
+func TestOutcomesOfAReplay(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		p := newProof(t, b.URL, 6, reprise.Policy{MaxAttempts: 1})
+		p.fails = func(m *reprise.Message) error {
+			if _, asks := m.Headers[topology.HeaderOutcome]; asks {
+				t.Error("the handler sees the request for a report")
+			}
+			if m.MessageID == "2" || m.MessageID == "4" {
+				return errors.New("it fails once more")
+			}
+			return nil
+		}
+		r := p.replay(Plan{IgnoreSame: true}, func(r *Replay) bool { return r.State == ReplayDone })
+		if r.Sent != 6 || r.Succeeded != 4 || r.Back != 2 || r.Retrying+r.Unknown+r.Pending() != 0 {
+			t.Errorf("%+v", r)
+		}
+		for outcome, want := range map[Outcome]string{OutcomeSucceeded: "0135", OutcomeFailedAgain: "24", OutcomePending: "", OutcomeUnknown: ""} {
+			list, _, err := p.archive.List(t.Context(), Filter{SentBy: r.ID, Outcome: outcome}, Page{})
+			must(t, err)
+			var ids []string
+			for _, s := range list {
+				ids = append(ids, s.MessageID)
+				if m, err := p.archive.Get(t.Context(), s.ID); err != nil || s.Outcome != outcome || m.Outcome != outcome {
+					t.Errorf("message %s is %q and %q, want %q (%v)", s.MessageID, s.Outcome, m.Outcome, outcome, err)
+				}
+			}
+			slices.Sort(ids)
+			if got := strings.Join(ids, ""); got != want {
+				t.Errorf("%s: got %q, want %q", outcome, got, want)
+			}
+		}
+		if n := p.depth(p.archive.outcomeQueue()); n != 0 {
+			t.Errorf("%d reports are left", n)
+		}
+	})
+}
+
+// A message that is retried is reported at once, and as succeeded when an attempt succeeds.
+func TestAnOutcomeAfterRetries(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		p := newProof(t, b.URL, 2, reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(time.Millisecond)})
+		var broken atomic.Bool
+		broken.Store(true)
+		p.fails = func(m *reprise.Message) error {
+			if broken.Load() {
+				return fmt.Errorf("attempt %d fails", m.Attempt)
+			}
+			return nil
+		}
+		_ = p.replay(Plan{IgnoreSame: true}, func(r *Replay) bool { return r.Retrying > 0 || r.Back > 0 })
+		broken.Store(false)
+		testkit.Eventually(t, longest, func() error {
+			list, _, err := p.archive.Replays(t.Context(), Page{})
+			if r := list[0]; err == nil && (r.State != ReplayDone || r.Succeeded+r.Back != 2) {
+				err = fmt.Errorf("%+v", r)
+			}
+			return err
+		})
+	})
+}
+
+// The canary's outcome decides, however long its retries take.
+func TestTheCanaryProves(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		for name, tc := range map[string]struct {
+			fails func(*reprise.Message) error
+			until func(*Replay) bool
+			why   string
+		}{
+			"success": {func(*reprise.Message) error { return nil }, func(r *Replay) bool { return r.State == ReplayDone && r.Succeeded == 3 }, ""},
+			"retry": {func(*reprise.Message) error { return errors.New("no such shard") }, func(r *Replay) bool {
+				return r.State == ReplayStopped && r.Sent == 1
+			}, "a message failed its first attempt: no such shard"},
+		} {
+			p := newProof(t, b.URL, 3, reprise.Policy{MaxAttempts: 5, Backoff: backoff.Fixed(time.Hour)})
+			p.fails = tc.fails
+			if r := p.replay(Plan{Canary: time.Hour}, tc.until); r.Why != tc.why {
+				t.Errorf("%s: %+v", name, r)
+			}
+			p.stop()
+		}
+	})
+}
+
+// Without an outcome the canary stops a replay if the workers of its queue are known to report.
+func TestASilentCanary(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		p := newProof(t, b.URL, 3, reprise.Policy{MaxAttempts: 1})
+		p.stop()
+		sent := func(r *Replay) bool { return !r.Ended.IsZero() }
+		if r := p.replay(Plan{Canary: time.Millisecond}, sent); r.State != ReplayVerifying || r.Pending() != 3 {
+			t.Errorf("the workers have never reported: %+v", r)
+		}
+		first := p.take(p.work)
+		for _, d := range first { // one as its consumer would answer it in another language
+			request := d.Headers[topology.HeaderOutcome].(amqp.Table)
+			must(t, p.raw.PublishWithContext(t.Context(), "", request["to"].(string), true, false, amqp.Publishing{
+				DeliveryMode: amqp.Persistent,
+				Headers:      amqp.Table{"replay": request["replay"], "key": request["key"], "queue": p.work, "attempt": int32(1), "result": "succeeded"},
+			}))
+		}
+		testkit.Eventually(t, longest, func() bool {
+			yes, err := p.archive.reports(t.Context(), p.work)
+			return err == nil && yes
+		})
+		w := Message{Queue: p.work, FailedQueue: topology.FailedQueue(p.work), Error: "one more"}
+		_, err := p.archive.Add(t.Context(), []Message{w})
+		must(t, err)
+		if r := p.replay(Plan{Canary: time.Millisecond}, sent); r.State != ReplayStopped || r.Why != "the canary has no outcome after 1ms" {
+			t.Errorf("the workers have reported before: %+v", r)
+		}
+	})
+}
+
+// Reports that answer no request change nothing.
+func TestForgedReports(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		a := newWire(t, b.URL).archive
+		ids, err := a.Add(t.Context(), []Message{{Queue: "q", FailedQueue: "q.failed"}, {Queue: "q", FailedQueue: "q.failed"}})
+		must(t, err)
+		r, err := a.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}}, "me")
+		must(t, err)
+		request, err := a.askOutcomes(t.Context(), r.ID)
+		must(t, err)
+		must(t, a.markSent(t.Context(), r.ID, ids))
+		of := func(id ID) string { return fmt.Sprintf("%d/%d", r.ID, id) }
+		good := topology.Outcome{Replay: of(ids[0]), Key: request.Key, Queue: "q", Attempt: 1, Result: topology.OutcomeSucceeded}
+		wrongKey, wrongReplay, wrongMessage, wrongText := good, good, good, good
+		wrongKey.Key, wrongReplay.Replay, wrongMessage.Replay, wrongText.Replay = "guess", "99/1", of(99), "x"
+		emptyKey := good
+		emptyKey.Key = ""
+		must(t, a.noteOutcomes(t.Context(), []topology.Outcome{wrongKey, wrongReplay, wrongMessage, wrongText, emptyKey}))
+		got, err := a.Replay(t.Context(), r.ID)
+		must(t, err)
+		if got.Succeeded != 0 {
+			t.Errorf("forged: %+v", got)
+		}
+		late := good
+		late.Result = topology.OutcomeRetrying
+		must(t, a.noteOutcomes(t.Context(), []topology.Outcome{good, good, late}))
+		if got, err = a.Replay(t.Context(), r.ID); err != nil || got.Succeeded != 1 || got.Retrying != 0 || got.Pending() != 1 {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
