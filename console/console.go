@@ -39,7 +39,7 @@ func (c *Console) routes() []web.Route {
 		p.Workers = append(p.Workers, flow.Worker(w))
 	}
 	if m := c.cfg.Management; m != nil {
-		p.Broker = figures.NewBroker(m.URL, m.User, m.Password, m.VHost)
+		p.Broker = figures.NewBroker(m.api(), m.VHost)
 	}
 	p.Live = pages.NewLive(c.cfg.Archive, p.Broker, p.Done)
 	return slices.Concat(jsonapi.Routes(), p.Routes())

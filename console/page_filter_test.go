@@ -14,7 +14,8 @@ func filters() map[string]failed.Filter {
 		"All": {All: true}, "Queue": {Queue: "orders & more"}, "States": {States: []failed.State{failed.Replayed}}, "Group": {Group: 1},
 		"Since": {Since: noon}, "Until": {Until: noon}, "Text": {Text: "a=b&c"}, "Error": {Error: "100% \"lost\""},
 		"Headers": {Headers: map[string]string{"x:y": " 50%"}}, "MinAttempts": {MinAttempts: 2}, "MaxAttempts": {MaxAttempts: 9},
-		"IDs": {IDs: []failed.ID{1, 2}}, "Replay": {Replay: 1}, "Refused": {Refused: true}, "RefusedBy": {RefusedBy: 1}, "AtMost": {AtMost: 5},
+		"IDs": {IDs: []failed.ID{1, 2}}, "Replay": {Replay: 1}, "Refused": {Refused: true}, "RefusedBy": {RefusedBy: 1},
+		"SentBy": {SentBy: 1}, "Outcome": {SentBy: 1, Outcome: failed.OutcomeFailedAgain}, "AtMost": {AtMost: 5},
 	}
 }
 

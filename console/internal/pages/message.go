@@ -128,13 +128,25 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay) 
 		s := step{Time: replay.Begun, Mark: "replay", Tone: "act", What: fmt.Sprintf("In replay %d", replay.ID), Details: []string{"by " + show.Visible(string(replay.Actor))}, Href: fmt.Sprintf("/replays/%d", replay.ID), Linked: "the replay"}
 		add(s)
 		if m.State == failed.Replayed {
-			add(step{Time: replay.Ended, Mark: "replayed", Tone: "good", What: "Sent back", Details: []string{"the broker has it"}})
+			add(step{Time: replay.Ended, Mark: "replay", Tone: "act", What: "Sent back", Details: []string{"the broker has it"}})
+		}
+		if s, ok := outcomeSteps[m.Outcome]; ok {
+			add(s)
 		}
 	}
 	if m.State == failed.Discarded {
 		add(step{Mark: "discarded", What: "Discarded", Text: show.Visible(m.Discarded)})
 	}
 	return steps
+}
+
+// outcomeSteps are the ends of a journey, by the outcome of the replay.
+var outcomeSteps = map[failed.Outcome]step{
+	failed.OutcomePending:     {Mark: "dot", What: "No outcome yet"},
+	failed.OutcomeRetrying:    {Mark: "replaying", Tone: "act", What: "Retrying", Details: []string{"the first attempt failed"}},
+	failed.OutcomeSucceeded:   {Mark: "replayed", Tone: "good", What: "Succeeded", Details: []string{"the worker has reported it"}},
+	failed.OutcomeFailedAgain: {Mark: "failed", Tone: "bad", What: "Failed again"},
+	failed.OutcomeUnknown:     {Mark: "dot", What: "Outcome unknown", Details: []string{"no worker has reported it"}},
 }
 
 // published says where a message was published to.

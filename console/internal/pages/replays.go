@@ -27,6 +27,35 @@ type replayView struct {
 	Left    string  // how long it will take, if that can be said
 	Running bool
 	Took    string
+
+	Outcomes []outcomeView
+}
+
+// outcomeView is how many of the messages that a replay has sent have an outcome, and where they are.
+type outcomeView struct {
+	Name string
+	Help string
+	N    int64
+	Href template.URL
+}
+
+func outcomesOf(r *failed.Replay) (all []outcomeView) {
+	for _, o := range []struct {
+		outcome failed.Outcome
+		n       int64
+		help    string
+	}{
+		{failed.OutcomeSucceeded, r.Succeeded, "the worker has reported success"},
+		{failed.OutcomeFailedAgain, r.Back, "in the archive once more"},
+		{failed.OutcomeRetrying, r.Retrying, "the first attempt failed, and another one follows"},
+		{failed.OutcomePending, r.Pending(), "no report yet"},
+		{failed.OutcomeUnknown, r.Unknown, "no report: the worker does not send reports, or a program dropped the request"},
+	} {
+		if o.n > 0 {
+			all = append(all, outcomeView{string(o.outcome), o.help, o.n, web.HrefMessages("/messages", failed.Filter{SentBy: r.ID, Outcome: o.outcome})})
+		}
+	}
+	return all
 }
 
 func viewReplay(r failed.Replay, now time.Time) replayView {
@@ -45,12 +74,10 @@ func viewReplay(r failed.Replay, now time.Time) replayView {
 	if took > 0 {
 		v.Rate = float64(r.Sent) / max(took.Seconds(), 1)
 	}
-	if v.Running && v.Rate > 0 && r.Left() > 0 {
-		left := float64(r.Left()) / v.Rate
-		if left < 30*24*3600 {
-			v.Left = show.Short(max(time.Duration(left*float64(time.Second)), time.Second))
-		}
+	if left := r.Remaining(now); v.Running && left > 0 && left < 30*24*time.Hour {
+		v.Left = show.Short(max(left, time.Second))
 	}
+	v.Outcomes = outcomesOf(&r)
 	return v
 }
 
@@ -70,7 +97,7 @@ func describePlan(p failed.Plan) string {
 		parts = append(parts, "slowly at first")
 	}
 	if p.Canary > 0 {
-		parts = append(parts, "one first, to see for "+show.Exactly(p.Canary)+" whether it comes back")
+		parts = append(parts, "canary, for at most "+show.Exactly(p.Canary))
 	}
 	if p.IgnoreSame {
 		parts = append(parts, "goes on although the same comes back")

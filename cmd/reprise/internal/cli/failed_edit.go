@@ -122,7 +122,7 @@ func (c *failedEditCmd) replay(ctx context.Context, streams IO, client *api.Clie
 			return err
 		}
 	}
-	return c.follow(ctx, streams, client, r, c.JSON, 1)
+	return c.follow(ctx, streams, client, r, 0, c.JSON, 1)
 }
 
 // edited is the content as flags, or somebody at an editor, have it.

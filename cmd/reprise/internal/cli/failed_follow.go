@@ -3,25 +3,39 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
 )
 
 // follow waits for the end of a replay, and prints its result. picked is how many messages
 // were selected by number.
-func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client, r api.Replay, asJSON bool, picked int) error {
+// If verify is not 0, it waits so long for the outcomes.
+func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client, r api.Replay, verify time.Duration, asJSON bool, picked int) error {
 	r, err := f.wait(ctx, streams, client, r)
 	if err != nil {
 		return err
 	}
+	for until := time.Now().Add(verify); r.State == "verifying" && time.Now().Before(until) && ctx.Err() == nil; {
+		select {
+		case <-time.After(polling):
+		case <-ctx.Done():
+		}
+		if now, err := client.Replay(ctx, r.ID); err == nil {
+			r = now
+		}
+	}
 	switch err := streams.result(asJSON, r, replayText(r)+"\n"); {
 	case err != nil:
 		return err
-	case r.State == "done" && r.Refused > 0:
+	case isSent(r) && r.Refused > 0:
 		return stoppedError{fmt.Errorf("%s cannot be sent, and failed as before: `reprise failed ls --refused-by %d` says why", terminal.Plural(int(r.Refused), "message"), r.ID)}
-	case r.State == "done":
+	case isSent(r) && verify > 0 && r.Succeeded < r.Sent:
+		return stoppedError{fmt.Errorf("%d of %s have not succeeded: `reprise failed ls --state all --sent-by %d` shows their outcomes", r.Sent-r.Succeeded, terminal.Plural(int(r.Sent), "message"), r.ID)}
+	case isSent(r):
 		return leftAlone(picked, r.Total)
 	}
 	return stoppedError{fmt.Errorf("replay %d stopped before its end%s", r.ID, unsent(r))}
@@ -63,6 +77,9 @@ func (f serverFlags) wait(ctx context.Context, streams IO, client *api.Client, r
 	return r, nil
 }
 
+// isSent reports whether a replay has sent all that can be sent.
+func isSent(r api.Replay) bool { return r.State == "done" || r.State == "verifying" }
+
 func unended(r api.Replay) bool { return r.State == "running" || r.State == "cancelling" }
 
 // cancelReplay cancels a replay, and waits a little until it is known what has become of
@@ -98,13 +115,24 @@ func unsent(r api.Replay) string {
 
 // replayText says what became of a replay.
 func replayText(r api.Replay) string {
-	text := fmt.Sprintf("replay %d %s: %d of %s sent", r.ID, r.State, r.Sent, terminal.Plural(int(r.Total), "message"))
+	parts := []string{fmt.Sprintf("replay %d %s: %d of %s sent", r.ID, r.State, r.Sent, terminal.Plural(int(r.Total), "message"))}
 	if r.Refused > 0 {
-		text += fmt.Sprintf(", %d cannot be", r.Refused)
+		parts = append(parts, fmt.Sprintf("%d cannot be", r.Refused))
 	}
-	if r.Back > 0 {
-		text += fmt.Sprintf(", %d came back", r.Back)
+	for _, o := range []struct {
+		n    int64
+		name failed.Outcome
+	}{
+		{r.Succeeded, failed.OutcomeSucceeded},
+		{r.Back, failed.OutcomeFailedAgain},
+		{r.Retrying, failed.OutcomeRetrying},
+		{r.Unknown, failed.OutcomeUnknown},
+	} {
+		if o.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", o.n, o.name))
+		}
 	}
+	text := strings.Join(parts, ", ")
 	if r.Why != "" {
 		text += " (" + terminal.OneLine(r.Why) + ")"
 	}

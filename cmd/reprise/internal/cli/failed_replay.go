@@ -19,7 +19,8 @@ type failedReplayCmd struct {
 	To         string        `placeholder:"QUEUE" help:"Send them to this queue, or to EXCHANGE/KEY. Default: the queue that each failed in."`
 	Rate       perSecond     `placeholder:"N/s" help:"Send so many at most: 10/s, 100/m. Default: no limit."`
 	Ramp       bool          `help:"Begin with one per second, then 2, 5, 10 and so on, up to --rate."`
-	Canary     time.Duration `placeholder:"TIME" help:"Send one first, and wait so long whether it comes back before the others."`
+	Canary     time.Duration `placeholder:"TIME" help:"Send one first, and wait for its outcome, at most so long. Stop if its first attempt fails."`
+	Verify     time.Duration `placeholder:"TIME" help:"When all are sent, wait for their outcomes, at most so long. Fail unless all have succeeded."`
 	IgnoreSame bool          `name:"ignore-same" help:"Go on when messages come back with the same error. Default: it stops then."`
 	Detach     bool          `help:"Print the number of the replay, and do not wait for its end."`
 	Yes        bool          `short:"y" help:"Do not ask."`
@@ -36,7 +37,7 @@ this command waits or not. Ctrl-C cancels: what has not been sent is failed agai
 
 Examples:
   reprise failed replay 17 18 19
-  reprise failed replay --group 3 --canary 1m --ramp --rate 100/s
+  reprise failed replay --group 3 --canary 1m --ramp --rate 100/s --verify 10m
   reprise failed replay --queue orders --since 1d --dry-run
   reprise failed replay --error 'no such shard' --to orders-by-hand
   reprise failed replay --refused-by 4 --to orders-by-hand
@@ -46,8 +47,11 @@ A message that can never be sent, such as one larger than the broker takes, stay
 reason on it, and the others are sent; --refused-by ID sends those once more. What is wrong with the
 target stops the replay.
 
-Exit codes: 0 all were sent, 1 failed, 2 wrong flags, 3 it stopped by itself, was cancelled, or some
-cannot be sent.
+A replay is verifying until the workers have reported the outcomes of all messages, for 24 hours at
+most. A worker that succeeds reports it before it acknowledges the message.
+
+Exit codes: 0 all were sent, 1 failed, 2 wrong flags, 3 it stopped by itself, was cancelled, some
+cannot be sent, or with --verify some have not succeeded.
 `
 }
 
@@ -90,7 +94,7 @@ func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Cl
 	case c.Detach:
 		return cmp.Or(streams.result(false, r, fmt.Sprintln(r.ID)), leftAlone(len(c.IDs), r.Total))
 	}
-	return c.follow(ctx, streams, client, r, c.JSON, len(c.IDs))
+	return c.follow(ctx, streams, client, r, c.Verify, c.JSON, len(c.IDs))
 }
 
 // preview prints what would be sent where.
@@ -128,6 +132,9 @@ func (c *failedReplayCmd) plan() (api.Plan, error) {
 	to, err := parseTarget(c.To)
 	if err != nil {
 		return api.Plan{}, err
+	}
+	if c.Verify < 0 {
+		return api.Plan{}, usagef("--verify %s: give a time above zero", c.Verify)
 	}
 	if c.Canary < 0 {
 		return api.Plan{}, usagef("--canary %s: give a time above zero", c.Canary)

@@ -49,7 +49,7 @@ func (c *failedReplaysCmd) list(ctx context.Context, streams IO, client *api.Cli
 	return listing[api.Replay]{
 		limit: c.Limit, json: c.JSON, none: "no replays",
 		table: newTable(column{name: "ID", right: true}, column{name: "STATE"}, column{name: "BEGUN"}, column{name: "SENT", right: true},
-			column{name: "OF", right: true}, column{name: "REFUSED", right: true, spare: true}, column{name: "BACK", right: true}, column{name: "BY", least: 12}, column{name: "WHY", least: 20, ends: true}),
+			column{name: "OF", right: true}, column{name: "REFUSED", right: true, spare: true}, column{name: "SUCCEEDED", right: true}, column{name: "FAILED AGAIN", right: true}, column{name: "BY", least: 12}, column{name: "WHY", least: 20, ends: true}),
 		fetch: func(p api.Page) ([]api.Replay, string, error) {
 			page, err := client.Replays(ctx, p)
 			return page.Replays, page.Next, err
@@ -57,7 +57,7 @@ func (c *failedReplaysCmd) list(ctx context.Context, streams IO, client *api.Cli
 		cells: func(r api.Replay) []string {
 			return []string{
 				strconv.FormatInt(r.ID, 10), r.State, ago(r.Begun, now), strconv.FormatInt(r.Sent, 10), strconv.FormatInt(r.Total, 10),
-				strconv.FormatInt(r.Refused, 10), strconv.FormatInt(r.Back, 10), r.Actor, r.Why,
+				strconv.FormatInt(r.Refused, 10), strconv.FormatInt(r.Succeeded, 10), strconv.FormatInt(r.Back, 10), r.Actor, r.Why,
 			}
 		},
 	}.print(streams)

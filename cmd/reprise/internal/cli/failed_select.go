@@ -27,6 +27,8 @@ type selection struct {
 	Back        *int64   `name:"back-from" placeholder:"ID" help:"That came back from this replay."`
 	Refused     bool     `help:"That the latest replay could not send."`
 	RefusedBy   *int64   `name:"refused-by" placeholder:"ID" help:"That this replay could not send."`
+	SentBy      *int64   `name:"sent-by" placeholder:"ID" help:"That this replay has sent."`
+	Outcome     *string  `name:"outcome" placeholder:"OUTCOME" help:"With this outcome of --sent-by: pending, retrying, succeeded, failed again or unknown."`
 }
 
 // filter is the selection as the console knows it. A condition that is given is never left
@@ -41,6 +43,7 @@ func (s *selection) filter(state string) (failed.Filter, error) {
 		given("queue", s.Queue, &f.Queue), given("group", s.Group, &f.Group), given("error", s.Error, &f.Error), given("text", s.Text, &f.Text),
 		given("min-attempts", s.MinAttempts, &f.MinAttempts), given("max-attempts", s.MaxAttempts, &f.MaxAttempts),
 		given("back-from", s.Back, &f.Replay), given("refused-by", s.RefusedBy, &f.RefusedBy),
+		given("sent-by", s.SentBy, &f.SentBy), given("outcome", s.Outcome, &f.Outcome),
 	)
 	if err != nil {
 		return f, err

@@ -32,6 +32,9 @@ func messageText(m api.Message, content api.Content, now time.Time, width int) s
 		state += ": " + m.Discarded
 	case m.ReplayedBy != 0 && m.State != string(failed.Failed):
 		state += fmt.Sprintf(" by replay %d", m.ReplayedBy)
+		if m.Outcome != "" {
+			state += ": " + m.Outcome
+		}
 	}
 	field("message", strconv.FormatInt(m.ID, 10))
 	field("state", state)
