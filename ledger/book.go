@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -26,6 +27,7 @@ type Book struct {
 	mu     sync.Mutex
 	counts map[string]entry
 
+	made    atomic.Bool // the tables, at least once
 	writing sync.Mutex
 	ready   bool             // there are tables
 	stored  map[string]entry // what rows of id have
@@ -55,6 +57,18 @@ func NewBook(db *sql.DB, cfg BookConfig) (*Book, error) {
 		store: newStore(db, cfg.Dialect, cfg.Prefix), cfg: cfg, id: rand.Text(),
 		counts: map[string]entry{}, stored: map[string]entry{}, base: map[string]entry{},
 	}, nil
+}
+
+// ErrNotOpen is returned by Book.Healthy until Run has made the tables.
+var ErrNotOpen = errors.New("ledger: not open yet: the log has the reason")
+
+// Healthy returns nil if the tables can be read, ErrNotOpen before there are any, and else the reason: a
+// failed.ErrUnavailable if the database is the cause. ctx should have a deadline.
+func (b *Book) Healthy(ctx context.Context) error {
+	if !b.made.Load() {
+		return ErrNotOpen
+	}
+	return b.store.Healthy(ctx)
 }
 
 var errNoDatabase = errors.New("ledger: a database is needed: sql.Open returns one")
@@ -126,6 +140,7 @@ func (b *Book) write(ctx context.Context, ended bool) error {
 			return err
 		}
 		b.ready = true
+		b.made.Store(true)
 	}
 	b.mu.Lock()
 	counts := maps.Clone(b.counts)

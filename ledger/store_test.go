@@ -321,3 +321,22 @@ func TestOpenWhileAnotherWrites(t *testing.T) {
 	close(opened)
 	writes.Wait()
 }
+
+// A book that has not begun to run says so: its tables are not missing yet.
+func TestBookBeforeItRuns(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		book, err := ledger.NewBook(db.DB, ledger.BookConfig{Dialect: db.dialect})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := book.Healthy(t.Context()); !errors.Is(err, ledger.ErrNotOpen) {
+			t.Errorf("before its first report it answers %v, want ErrNotOpen", err)
+		}
+		if err := book.Write(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := book.Healthy(t.Context()); err != nil {
+			t.Errorf("after its first report it answers %v", err)
+		}
+	})
+}

@@ -36,7 +36,7 @@ func (d *desk) observe(next reprise.Observer, embedded bool) reprise.Observer {
 		return next
 	}
 	d.book = func(ctx context.Context) {
-		d.kept(book.Healthy) // not before: it has no tables until it runs
+		d.kept(book.Healthy)
 		if err := book.Run(ctx); err != nil {
 			d.log.Error("the last of what was done is not in the ledger", "error", err)
 		}

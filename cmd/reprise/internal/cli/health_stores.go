@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/reprisemq/reprise/ledger"
 )
 
 // dependency is a database that the process needs.
@@ -95,7 +97,7 @@ func (h *health) look(ctx context.Context, states map[string]storeState, log *sl
 		key := s.kind + " " + s.name
 		is := available
 		switch {
-		case errors.Is(err, errNotOpen):
+		case errors.Is(err, errNotOpen), errors.Is(err, ledger.ErrNotOpen):
 			is = notOpen
 		case err != nil:
 			is = unavailable
