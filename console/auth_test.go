@@ -26,7 +26,7 @@ func (c *clock) Now() time.Time { return c.now }
 func logIn(t *testing.T, c *Console, token, next string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	t.Helper()
 	form := url.Values{"token": {token}, "next": {next}}.Encode()
-	return ask(t, c, "POST", "/login", form, append([]func(*http.Request){
+	return ask(t, c, "POST", c.cfg.Prefix+"/login", form, append([]func(*http.Request){
 		header("Content-Type", "application/x-www-form-urlencoded"), header("Sec-Fetch-Site", "same-origin"),
 	}, change...)...)
 }

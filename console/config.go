@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -51,6 +53,11 @@ type Config struct {
 	// it, but a proxy before it: the session's cookie then never travels without.
 	// Default: as each request came.
 	Secure bool
+
+	// Prefix is the path prefix below which a proxy publishes the console, such as /reprise. The
+	// proxy keeps the prefix: all paths of the console, those of the API included, begin with
+	// it. Letters, digits and - . _ ~ are allowed between slashes. Default: none.
+	Prefix string
 
 	// Clock tells the time. Default time.Now.
 	Clock func() time.Time
@@ -99,6 +106,10 @@ type Worker struct {
 	Config *reprise.WorkerConfig
 }
 
+// prefixForm is the form of Config.Prefix. Its characters need no escape in addresses, and are no
+// wildcards in patterns of routes. A segment begins with a letter or a digit, so that it is not . or ..
+var prefixForm = regexp.MustCompile(`^(/[A-Za-z0-9][A-Za-z0-9._~-]*)+/?$`)
+
 // Validate reports settings that cannot work and what to write instead.
 func (c *Config) Validate() error {
 	var errs []error
@@ -115,11 +126,15 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("console: Config.Workers[%d] needs a Queue and a State: use the worker's method Consuming", i))
 		}
 	}
+	if c.Prefix != "" && !prefixForm.MatchString(c.Prefix) {
+		errs = append(errs, fmt.Errorf("console: Config.Prefix must be a path such as /reprise: got %q", c.Prefix))
+	}
 	errs = append(errs, access.ValidateTokens(accessTokens(c.Tokens)))
 	return errors.Join(errs...)
 }
 
 func (c Config) withDefaults() Config {
+	c.Prefix = strings.TrimSuffix(c.Prefix, "/")
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}

@@ -26,8 +26,9 @@ func New(cfg Config) (*Console, error) {
 	}
 	cfg = cfg.withDefaults()
 	c := &Console{cfg: cfg, server: &web.Server{
+		Prefix:  cfg.Prefix,
 		Archive: cfg.Archive, Replayer: cfg.Replayer, Routing: cfg.Routing, Ledger: cfg.Ledger, Clock: cfg.Clock, Logger: cfg.Logger,
-		Guard: access.NewGuard(accessTokens(cfg.Tokens), cfg.Secure, cfg.Clock, cfg.Logger), FailPage: pages.FailPage,
+		Guard: access.NewGuard(accessTokens(cfg.Tokens), cfg.Secure, cfg.Prefix+"/", cfg.Clock, cfg.Logger), FailPage: pages.FailPage,
 	}}
 	c.server.Build(c.routes())
 	return c, nil

@@ -31,13 +31,14 @@ type ShopConfig struct {
 	Breakers map[string]string          // by queue: the state of a breaker to show
 	Seeded   bool                       // the archive has the failures of a month
 	Tokens   []console.Token
+	Prefix   string // console.Config.Prefix
 	Redact   []failed.Rule
 }
 
 // Shop is a small shop with all that Reprise has, in this process: a broker with its
 // management API, workers, and an archive with its console.
 type Shop struct {
-	URL     string // of the console
+	URL     string // of the console, without the prefix
 	Archive *failed.Archive
 	Client  *reprise.Client
 	Clock   *Clock
@@ -118,7 +119,7 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 		return nil
 	})
 	c, err := console.New(console.Config{
-		Archive: s.Archive, Replayer: replayer, Workers: workers, Tokens: cfg.Tokens, Ledger: books,
+		Archive: s.Archive, Replayer: replayer, Workers: workers, Tokens: cfg.Tokens, Ledger: books, Prefix: cfg.Prefix,
 		Management: &console.Management{URL: management, User: "guest", Password: "guest"},
 	})
 	if err != nil {

@@ -27,7 +27,8 @@ type Visitor struct {
 // Guard decides who a request is from.
 type Guard struct {
 	tokens   []Token
-	secure   bool // cookies are for HTTPS only
+	secure   bool   // cookies are for HTTPS only
+	path     string // of cookies
 	logger   *slog.Logger
 	Sessions *sessions
 	Wrong    *throttle.Throttle
@@ -36,8 +37,8 @@ type Guard struct {
 // LongestWait is how long wrong tokens can make the next one wait.
 const LongestWait = time.Minute
 
-func NewGuard(tokens []Token, secure bool, clock func() time.Time, logger *slog.Logger) *Guard {
-	return &Guard{tokens, secure, logger, newSessions(clock), throttle.New(clock, LongestWait)}
+func NewGuard(tokens []Token, secure bool, path string, clock func() time.Time, logger *slog.Logger) *Guard {
+	return &Guard{tokens, secure, path, logger, newSessions(clock), throttle.New(clock, LongestWait)}
 }
 
 // HasTokens reports whether visitors need a token.

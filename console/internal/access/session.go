@@ -90,7 +90,7 @@ func (g *Guard) setCookie(w http.ResponseWriter, r *http.Request, value string) 
 		age = -1
 	}
 	http.SetCookie(w, &http.Cookie{
-		Name: SessionCookie, Value: value, Path: "/", MaxAge: age,
+		Name: SessionCookie, Value: value, Path: g.path, MaxAge: age,
 		HttpOnly: true, Secure: g.secure || r.TLS != nil, SameSite: http.SameSiteStrictMode,
 	})
 }

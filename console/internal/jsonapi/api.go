@@ -3,6 +3,7 @@
 package jsonapi
 
 import (
+	"bytes"
 	_ "embed"
 	"net/http"
 	"slices"
@@ -106,7 +107,9 @@ func convert[From, To any](list []From, to func(From) To) []To {
 
 func describe(c *web.Call) error {
 	c.W.Header().Set("Content-Type", "application/json")
-	_, _ = c.W.Write(Description) // a client that has gone gets nothing
+	// The address is the only text of this form in it.
+	const server = `"url": "/api/v1"`
+	_, _ = c.W.Write(bytes.Replace(Description, []byte(server), []byte(strings.Replace(server, "/", c.Prefix+"/", 1)), 1)) // a client that has gone gets nothing
 	return nil
 }
 

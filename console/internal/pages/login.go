@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -19,7 +18,7 @@ var loginRoutes = []web.Route{
 func showLogin(c *web.Call) error {
 	next := LocalPath(c.Params.Get("next"))
 	if c.Who.Role > access.Nobody {
-		http.Redirect(c.W, c.R, next, http.StatusSeeOther)
+		c.Redirect(next)
 		return nil
 	}
 	return loginPage(c, next, nil)
@@ -37,7 +36,7 @@ func login(c *web.Call) error {
 			return loginPage(c, next, fault.AsFailure(err))
 		}
 	}
-	http.Redirect(c.W, c.R, next, http.StatusSeeOther)
+	c.Redirect(next)
 	return nil
 }
 

@@ -197,7 +197,7 @@ func readFlash(c *web.Call) *flash {
 		if f.Undo == nil {
 			same := web.Only(q, api.FilterNames)
 			same.Set("state", string(failed.Discarded))
-			f.Link, f.Linked = web.Href(c.R.URL.Path, same), "Show what is discarded"
+			f.Link, f.Linked = web.Href(c.Path(), same), "Show what is discarded"
 		}
 		return f
 	case "restored":

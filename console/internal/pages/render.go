@@ -21,10 +21,17 @@ import (
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// templates returns the pages by name: each file's own blocks in the frame that all share. Most commands show no page, so
-// they do not parse any.
-var templates = sync.OnceValue(func() map[string]*template.Template {
-	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/_*.html"))
+// pageSets are the results of templates, by the prefix.
+var pageSets sync.Map
+
+// templates returns the pages by name: each file's own blocks in the frame that all share. The prefix precedes the
+// addresses in them. Most commands show no page, so they do not parse any.
+func templates(prefix string) map[string]*template.Template {
+	if set, ok := pageSets.Load(prefix); ok {
+		return set.(map[string]*template.Template)
+	}
+	shared := template.New("").Funcs(functions).Funcs(template.FuncMap{"prefix": func() string { return prefix }})
+	template.Must(shared.ParseFS(templateFiles, "templates/_*.html"))
 	files, err := templateFiles.ReadDir("templates")
 	if err != nil {
 		panic(err)
@@ -37,8 +44,9 @@ var templates = sync.OnceValue(func() map[string]*template.Template {
 			all[name] = template.Must(t.ParseFS(templateFiles, path.Join("templates", f.Name())))
 		}
 	}
-	return all
-})
+	set, _ := pageSets.LoadOrStore(prefix, all)
+	return set.(map[string]*template.Template)
+}
 
 // page is what each page's frame needs, and in Data what the page itself does.
 type page struct {
@@ -77,7 +85,7 @@ func render(c *web.Call, status int, name string, p page, data any) error {
 		fillFrame(c, &p)
 	}
 	var b bytes.Buffer
-	if err := templates()[name].ExecuteTemplate(&b, "frame", p); err != nil {
+	if err := templates(c.Prefix)[name].ExecuteTemplate(&b, "frame", p); err != nil {
 		return fmt.Errorf("page %s: %w", name, err)
 	}
 	c.W.Header().Set("Content-Type", "text/html; charset=utf-8")

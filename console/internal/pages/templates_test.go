@@ -6,10 +6,11 @@ import (
 	"testing"
 )
 
-// A template that writes a query around a value has it escaped as one parameter, so a filter
-// in it is lost. Go code writes queries: see href.
-func TestTemplatesDoNotWriteQueries(t *testing.T) {
+// An address in a template begins with the prefix of the console. A query that a template writes
+// around a value is escaped as one parameter, so a filter in it is lost: Go code writes queries.
+func TestTemplateAddresses(t *testing.T) {
 	attribute := regexp.MustCompile(`(?:href|src|action|formaction|hx-[a-z]+)="([^"]*(?:\{\{[^}]*\}\}[^"]*)*)"`)
+	prefixed := regexp.MustCompile(`^(hx-(swap|sync|target|select|select-oob|trigger)|[a-z-]+="(\{\{prefix\}\}|#))`)
 	files, err := templateFiles.ReadDir("templates")
 	if err != nil {
 		t.Fatal(err)
@@ -22,6 +23,9 @@ func TestTemplatesDoNotWriteQueries(t *testing.T) {
 		}
 		for _, m := range attribute.FindAllStringSubmatch(string(text), -1) {
 			n++
+			if !prefixed.MatchString(m[0]) {
+				t.Errorf("%s has an address without the prefix: %s", f.Name(), m[0])
+			}
 			_, query, _ := strings.Cut(m[1], "?")
 			if strings.Contains(query, "{{") {
 				t.Errorf("%s writes a query: %s", f.Name(), m[0])

@@ -36,7 +36,7 @@ func (c *Call) fail(err error) {
 		}
 		_ = c.Write(f.Status, api.Error{Text: f.Text, Advice: f.Advice})
 	case f == access.ErrNotLoggedIn && access.IsSafe(c.R.Method) && strings.Contains(c.R.Header.Get("Accept"), "text/html"):
-		http.Redirect(c.W, c.R, "/login?next="+url.QueryEscape(c.R.URL.RequestURI()), http.StatusSeeOther)
+		c.Redirect("/login?next=" + url.QueryEscape(c.Address()))
 	default:
 		c.Server.FailPage(c, f)
 	}

@@ -126,7 +126,7 @@ func (c *Call) Flag(name string) (bool, error) {
 	}
 }
 
-// Href is the address of a page. Templates never put a query together: they would escape it
+// Href is the address of a page, without the prefix. Templates never put a query together: they would escape it
 // as the value of a parameter, and the filter in it would be lost.
 func Href(path string, query url.Values) template.URL {
 	return template.URL((&url.URL{Path: path, RawQuery: query.Encode()}).String())
@@ -149,6 +149,17 @@ func HrefGroups(queue string) template.URL {
 
 // SeeOther sends the browser to a page after something was done.
 func (c *Call) SeeOther(path string, query url.Values) error {
-	http.Redirect(c.W, c.R, string(Href(path, query)), http.StatusSeeOther)
+	c.Redirect(string(Href(path, query)))
 	return nil
 }
+
+// Redirect sends the browser to an address of the console.
+func (c *Call) Redirect(address string) {
+	http.Redirect(c.W, c.R, c.Prefix+address, http.StatusSeeOther)
+}
+
+// Address returns the path and the query of the request, without the prefix.
+func (c *Call) Address() string { return strings.TrimPrefix(c.R.URL.RequestURI(), c.Prefix) }
+
+// Path returns the path of the request, without the prefix.
+func (c *Call) Path() string { return strings.TrimPrefix(c.R.URL.Path, c.Prefix) }

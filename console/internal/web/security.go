@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/reprisemq/reprise/console/internal/fault"
 )
@@ -39,8 +40,7 @@ func (s *Server) sameOrigin(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := protection.Check(r); err != nil {
-			path := r.URL.Path
-			k := &Call{Server: s, route: &Route{Path: path}, W: w, R: r}
+			k := &Call{Server: s, route: &Route{Path: strings.TrimPrefix(r.URL.Path, s.Prefix)}, W: w, R: r}
 			k.fail(&fault.Failure{
 				Status: http.StatusForbidden,
 				Text:   "the request comes from another site's page",

@@ -18,8 +18,12 @@ import (
 )
 
 // Server passes each request to the handler of its route, if the visitor has the role.
-// All fields are required but Replayer, Routing and Ledger.
+// All fields are required but Prefix, Replayer, Routing and Ledger.
 type Server struct {
+	// Prefix precedes all paths, such as /reprise. Routes, and the addresses in Go code, are
+	// without it: Build adds it to the routes, Redirect to redirects, and templates to links.
+	Prefix string
+
 	Archive  *failed.Archive
 	Replayer interface{ Wake() }
 	Routing  failed.Routing
@@ -38,13 +42,31 @@ type Server struct {
 func (s *Server) Build(routes []Route) {
 	s.mux = http.NewServeMux()
 	for _, r := range routes {
-		s.mux.Handle(r.Pattern(), s.serve(r))
+		method := strings.TrimSuffix(r.Pattern(), r.Path)
+		s.mux.Handle(method+s.Prefix+r.Path, s.serve(r))
+	}
+	if s.Prefix != "" {
+		s.mux.Handle("/", http.HandlerFunc(s.outside))
 	}
 	s.handler = secured(s.sameOrigin(s.mux))
 }
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// outside answers requests without the prefix.
+func (s *Server) outside(w http.ResponseWriter, r *http.Request) {
+	c := &Call{Server: s, route: &Route{Path: r.URL.Path}, W: w, R: r}
+	if r.URL.Path == "/" && access.IsSafe(r.Method) {
+		c.Redirect("/")
+		return
+	}
+	c.fail(&fault.Failure{
+		Status: http.StatusNotFound,
+		Text:   "the console has the path prefix " + s.Prefix,
+		Advice: "add it to the URL; a proxy must keep it",
+	})
+}
 
 // Routed reports whether a request would reach a route whose pattern contains part.
 func (s *Server) Routed(r *http.Request, part string) bool {

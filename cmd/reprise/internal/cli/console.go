@@ -30,6 +30,7 @@ type consoleRunCmd struct {
 	Tokens     string   `placeholder:"FILE" help:"Let only those in who have a token of this file. Default: everybody on this machine."`
 	Metrics    string   `placeholder:"ADDR" help:"Serve /metrics, /healthz and /readyz at this address, such as 127.0.0.1:9090. Default: nowhere."`
 	Secure     bool     `help:"Browsers come by HTTPS, through a proxy: the session's cookie travels no other way."`
+	Prefix     string   `placeholder:"PATH" help:"Path prefix of the console's URLs, such as /reprise, for a proxy that serves other sites at the same host. The proxy keeps it. Default: none."`
 	Management string   `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"The broker's management API, for live figures, to find failed queues, and to send messages back by exchange and key."`
 	logFlags
 }
@@ -138,7 +139,7 @@ func (c *consoleRunCmd) config() (deskConfig, string, error) {
 		}
 		cfg.console.Tokens = tokens
 	}
-	cfg.console.Secure = c.Secure
+	cfg.console.Secure, cfg.console.Prefix = c.Secure, c.Prefix
 	if c.Management != "" {
 		m, err := consoleManagement("--management", c.Management, cfg.queues.vhost)
 		if err != nil {

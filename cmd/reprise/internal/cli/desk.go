@@ -161,7 +161,7 @@ func (d *desk) serve() error {
 		return err
 	}
 	d.web = serveWeb("console", l, progressDeadlines(d), d.log)
-	d.url = webURL(l.Addr())
+	d.url = webURL(l.Addr()) + d.console.Prefix
 	d.log.Info("console", "url", d.url)
 	return nil
 }
@@ -170,17 +170,17 @@ func (d *desk) serve() error {
 func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := d.served.Load()
 	if c == nil {
-		unopened(w, r)
+		d.unopened(w, r)
 		return
 	}
 	c.ServeHTTP(w, r)
 }
 
 // unopened answers as long as the archive is not open.
-func unopened(w http.ResponseWriter, r *http.Request) {
+func (d *desk) unopened(w http.ResponseWriter, r *http.Request) {
 	const text, advice = "the archive is being opened, or cannot be reached", "what it waits for is in the console's log; try again"
 	w.Header().Set("Retry-After", "2")
-	if !strings.HasPrefix(r.URL.Path, "/api/") {
+	if !strings.HasPrefix(r.URL.Path, strings.TrimSuffix(d.console.Prefix, "/")+"/api/") {
 		http.Error(w, text+": "+advice, http.StatusServiceUnavailable)
 		return
 	}

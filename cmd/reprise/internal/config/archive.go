@@ -23,6 +23,7 @@ type Console struct {
 	Tokens     string // path of the file of those who may; "": everybody on this machine
 	Management string // URL of the broker's management API; "": none
 	Secure     bool   // browsers come by HTTPS, through a proxy
+	Prefix     string // of the paths of its URLs; "": none
 
 	At Position // of the address, for what only a start can tell
 }
@@ -92,6 +93,7 @@ func (v value) console(embedded bool) *Console {
 	f.with("listen", listen)
 	read(f, "tokens", &c.Tokens, path("tokens"))
 	read(f, "secure", &c.Secure, value.boolean)
+	read(f, "prefix", &c.Prefix, text("/reprise"))
 	f.with("management", func(x value) {
 		if embedded {
 			x.fail("management is that of a RabbitMQ, and the broker in this process is asked anyway: remove it")

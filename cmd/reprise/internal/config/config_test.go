@@ -90,7 +90,7 @@ func TestExample(t *testing.T) {
 			Queues: []string{"legacy.failed"},
 		},
 		Console: &Console{
-			Listen: "127.0.0.1:15600", Tokens: "/etc/tokens", Secure: true,
+			Listen: "127.0.0.1:15600", Tokens: "/etc/tokens", Secure: true, Prefix: "/reprise",
 			Management: "http://reprise:secret@rabbit.example.com:15672",
 		},
 		Workers: []Worker{

@@ -19,7 +19,7 @@
   const tell = (what) => htmx.trigger(document.body, what);
   const listen = () => {
     if (source || document.hidden || !state) return;
-    source = new EventSource("/live");
+    source = new EventSource(document.documentElement.dataset.prefix + "/live");
     source.addEventListener("open", () => { show(true); tell("changed"); tell("archive"); });
     source.addEventListener("error", () => show(false));
     source.addEventListener("changed", () => tell("changed"));

@@ -1,0 +1,125 @@
+package browsertest
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/reprisemq/reprise/console"
+)
+
+// prefixProxy is a proxy that publishes a console below /reprise/, beside another site.
+type prefixProxy struct {
+	*httptest.Server
+	mu      sync.Mutex
+	escaped []string // requests that came to the other site
+}
+
+func newPrefixProxy(t *testing.T, target string) *prefixProxy {
+	t.Helper()
+	u, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &prefixProxy{}
+	mux := http.NewServeMux()
+	mux.Handle("/reprise/", &httputil.ReverseProxy{
+		FlushInterval: -1,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(u)
+			r.SetXForwarded()
+			r.Out.Host = r.In.Host
+		},
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.escaped = append(p.escaped, r.Method+" "+r.URL.String()+" from "+r.Referer())
+		http.NotFound(w, r)
+	})
+	p.Server = httptest.NewServer(mux)
+	t.Cleanup(func() {
+		p.CloseClientConnections() // pages listen for changes as long as it is there
+		p.Close()
+	})
+	return p
+}
+
+func (p *prefixProxy) takeEscaped() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	escaped := p.escaped
+	p.escaped = nil
+	return escaped
+}
+
+// Behind a proxy, below a path prefix, every page works and no address leads out of the prefix.
+func TestPrefixBehindProxy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: a browser takes its time")
+	}
+	secret, hash := console.NewToken()
+	shop := newShop(t, ShopConfig{Seeded: true, Prefix: "/reprise", Tokens: []console.Token{{Name: "anna", Role: console.Operate, Hash: hash}}})
+	proxy := newPrefixProxy(t, shop.URL)
+	b := newBrowser(t)
+	do(t, b, chromedp.Navigate(proxy.URL+"/reprise/groups?order=last"))
+	do(t, b, chromedp.SendKeys(chromedp.ID("f-token"), secret))
+	click(t, b, "Sign in")
+	shows(t, b, "h1", "Failed groups")
+	shows(t, b, "#live", "Live")
+
+	// By the menu.
+	for _, entry := range []string{"Overview", "Failed groups", "Search", "Replays", "Topology", "Ledger", "Audit log"} {
+		click(t, b, entry)
+		shows(t, b, "h1", entry)
+		shows(t, b, "#live", "Live")
+	}
+
+	// What is picked, confirmed, undone; a list that goes on; an edit whose changes are shown.
+	do(t, b, chromedp.Navigate(proxy.URL+"/reprise/messages?queue=emails"), chromedp.Click(chromedp.CSS("#rows tr:nth-child(1) input")))
+	click(t, b, "Discard…")
+	do(t, b, chromedp.SendKeys(chromedp.ID("f-reason"), "no such people"))
+	click(t, b, "Discard")
+	shows(t, b, ".note", "1 message discarded.")
+	click(t, b, "Undo")
+	shows(t, b, ".note", "1 message restored.")
+	do(t, b, chromedp.Navigate(proxy.URL+"/reprise/messages"), chromedp.Click(link("Show more")), chromedp.WaitVisible(chromedp.CSS("#rows tr:nth-child(100)")))
+	do(t, b, chromedp.Click(chromedp.CSS("#rows a.row")), chromedp.WaitVisible(chromedp.CSS(".journey")))
+	click(t, b, "Edit")
+	do(t, b, chromedp.SendKeys(chromedp.ID("f-type"), "other"))
+	shows(t, b, "#changes .add", "other")
+	is[bool](t, b, `document.getElementById("edit").reset() || true`)
+
+	// All kinds of pages, with all addresses that are in them.
+	pages, err := Pages(t.Context(), shop.Archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet(t, b)
+	for _, p := range pages {
+		do(t, b, chromedp.Navigate(proxy.URL+"/reprise"+p.Path), chromedp.WaitVisible(chromedp.CSS("main")))
+		all := is[[]string](t, b, `[...document.querySelectorAll("[href], [src], [action], [formaction], [hx-get], [hx-post]")].flatMap(e =>
+			["href", "src", "action", "formaction", "hx-get", "hx-post"].filter(a => e.hasAttribute(a)).map(a => new URL(e.getAttribute(a), location.href).href))`)
+		if len(all) < 10 {
+			t.Errorf("%s has %d addresses", p.Path, len(all))
+		}
+		for _, address := range slices.Compact(slices.Sorted(slices.Values(all))) {
+			if !strings.HasPrefix(address, proxy.URL+"/reprise/") {
+				t.Errorf("%s has the address %s", p.Path, address)
+			}
+		}
+		b.Problems() // the status of the page that is missing
+	}
+	click(t, b, "Sign out")
+	shows(t, b, "h1", "Sign in")
+	if escaped := proxy.takeEscaped(); len(escaped) > 0 {
+		t.Errorf("requests without the prefix: %q", escaped)
+	}
+}
