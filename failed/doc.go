@@ -20,7 +20,7 @@
 // that fails again after a replay is another message: see Message.Back.
 //
 // Failures of one queue are a Group if their error texts differ only in numbers, ids, addresses
-// and times. Counts are kept with the group in the transaction of each change.
+// and times. Exit statuses, HTTP statuses, SQLSTATEs and error codes tell groups apart. Counts are kept with the group in the transaction of each change.
 //
 // Lists are ordered by the second of the last failure, newest first, then by ID. A page begins
 // after the last message of the page before, so that arrivals move nothing. No page looks at more

@@ -12,10 +12,13 @@ const maxFingerprint = 4 << 10
 
 // fingerprint returns what errors have in common that differ in details alone:
 // the text with numbers, ids, addresses and times replaced by "*", and so what is
-// between quotation marks and has such in it.
+// between quotation marks and has such in it. Codes stay: exit statuses and signals,
+// statuses of HTTP, SQLSTATE, and numbers that the text calls a code or an errno.
 //
 //	order 17: dial tcp 10.0.0.7:5432: i/o timeout after 1.5s
 //	order *: dial tcp *: i/o timeout after *
+//	POST /orders/17: 503 Service Unavailable
+//	POST /orders/*: 503 Service Unavailable
 //
 // Failures of one queue with the same fingerprint are a Group. It is pure; the
 // fingerprint of a fingerprint is itself; it has at most 4 KiB, and is not longer
@@ -25,12 +28,13 @@ func fingerprint(errorText string) string {
 	for {
 		before := s
 		s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+		s = hideCodes(s)
 		for _, r := range shapes {
 			s = r.ReplaceAllString(s, "*")
 		}
 		s = blankQuoted(blankWords(s))
 		s = sign.ReplaceAllString(s, "$1*")
-		s = several.ReplaceAllString(s, "*")
+		s = showCodes(several.ReplaceAllString(s, "*"))
 		if s == before {
 			return s // each round makes it shorter, or has fewer digits
 		}
@@ -93,7 +97,7 @@ func blankWord(w string) string {
 
 func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }
 
-// blankQuoted replaces what is between quotation marks and has a "*" in it. An
+// blankQuoted replaces what is between quotation marks and has a "*" and no code in it. An
 // apostrophe within a word quotes nothing.
 func blankQuoted(s string) string {
 	var b strings.Builder
@@ -101,7 +105,7 @@ func blankQuoted(s string) string {
 		c := s[i]
 		if c == '"' || c == '`' || c == '\'' && !wordBefore(s[:i]) {
 			n := strings.IndexByte(s[i+1:], c)
-			if n >= 0 && strings.Contains(s[i+1:i+1+n], "*") {
+			if n >= 0 && blank(s[i+1:i+1+n]) {
 				b.WriteByte(c)
 				b.WriteByte('*')
 				b.WriteByte(c)
@@ -120,9 +124,13 @@ func blankQuoted(s string) string {
 	return b.String()
 }
 
+func blank(quoted string) bool {
+	return strings.Contains(quoted, "*") && showCodes(quoted) == quoted
+}
+
 func wordBefore(s string) bool {
 	r, _ := utf8.DecodeLastRuneInString(s)
-	return isWord(r) || r == '*'
+	return isWord(r) || r == '*' || s != "" && s[len(s)-1] >= hidden
 }
 
 // cut returns at most n bytes of s, cut between two characters.

@@ -63,7 +63,7 @@ func TestFingerprintIsOfNoDetail(t *testing.T) {
 }
 
 func FuzzFingerprint(f *testing.F) {
-	for _, s := range []string{"", "order 17", `"a 1" 'b 2'`, "\xff\x00", "* - * + *", "1e-9", "''*''", "a@b.c", "::1", "Mon Jan 2 15:04:05 2006"} {
+	for _, s := range []string{"", "order 17", `"a 1" 'b 2'`, "\xff\x00", "* - * + *", "1e-9", "''*''", "exit status 1", "'code: E17', 5", "HTTP/1.1 503 a1", "(17, \"x1\")", "Error 1062 (23000): 5", "a@b.c", "::1", "Mon Jan 2 15:04:05 2006"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -79,10 +79,17 @@ func FuzzFingerprint(f *testing.F) {
 
 func TestFingerprintIsItsOwn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := rapid.OneOf(rapid.String(), rapid.StringMatching("[a-f0-9:.@'\"` *+-]{0,40}")).Draw(t, "error")
+		s := rapid.OneOf(rapid.String(), rapid.StringMatching("[a-f0-9:.@'\"` *+-]{0,40}"),
+			rapid.StringMatching("((exit status|code=|HTTP/1.1|errno|SQLSTATE|E|'|\"|, | |\\*|[(]|[)]:)[0-9]{0,5}){0,9}")).Draw(t, "error")
 		got := failed.Fingerprint(s)
 		if again := failed.Fingerprint(got); again != got {
 			t.Fatalf("%q: %q, and of that %q", s, got, again)
 		}
 	})
+}
+
+func BenchmarkFingerprint(b *testing.B) {
+	for b.Loop() {
+		failed.Fingerprint("order 17: dial tcp 10.0.0.7:5432: i/o timeout after 1.5s in step 4 (SQLSTATE 40P01)")
+	}
 }

@@ -15,7 +15,7 @@ import (
 type Group struct {
 	ID      int64           `json:"id"`
 	Queue   Text            `json:"queue"`
-	Text    string          `json:"text"` // error with numbers, ids and addresses blanked; "": none is known
+	Text    string          `json:"text"` // error with numbers, ids and addresses blanked, but for codes; "": none is known
 	Example string          `json:"example"`
 	Counts  failed.Counts   `json:"counts"`
 	First   time.Time       `json:"first"`

@@ -24,6 +24,7 @@ type failedGroupsCmd struct {
 // Help shows examples below the flags.
 func (failedGroupsCmd) Help() string {
 	return `A group is the failures of a queue whose errors are alike but for numbers, ids, addresses and times.
+Exit statuses, HTTP statuses, SQLSTATEs and error codes make groups of their own.
 TREND is the last 24 hours, one bar for each two.
 
 Examples:

@@ -1,0 +1,104 @@
+package failed
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// decisive are the shapes of codes: numbers that tell one error from another. A code is short, so that a number that is
+// mistaken for a code makes few groups.
+var decisive = []struct {
+	words []string       // lower case, one of which is in each text with such a code: to look for them is quicker
+	shape *regexp.Regexp // the first submatch is the code
+}{
+	// exit status 1; exited with code 137; signal 9.
+	{[]string{"exit"}, regexp.MustCompile(`(?i)\b(?:exit|exited with) ?(?:status|code|value)` + is + number)},
+	{[]string{"signal"}, regexp.MustCompile(`(?i)\bsignal` + is + number)},
+
+	// HTTP/1.1 503; HTTP Error 404; status code: 502; "status":500; Response code 404; 503 Service Unavailable.
+	{[]string{"http"}, regexp.MustCompile(`(?i)\bHTTP(?:/[\d.*]+)?(?: error| status| response)*(?: ?code)?` + is + status)},
+	{[]string{"status", "response"}, regexp.MustCompile(`(?i)\b(?:status|response)(?:[ _-]?code)?` + is + status)},
+	{[]string{""}, regexp.MustCompile(`\b(` + reasons() + `|4\d\d Client Error|5\d\d Server Error)\b`)},
+
+	// SQLSTATE 23505; SQLSTATE[HY000]; Error 1062 (23000): of MySQL; SQL Error: 1205.
+	{[]string{"state"}, regexp.MustCompile(`(?i)\bSQL_?STATE[ :=\[(]*([0-9A-Z]{5})\b`)},
+	{[]string{"):"}, regexp.MustCompile(`(?:^|: |(?i:error) )(\d{4} \([0-9A-Z]{5}\)):`)},
+	{[]string{"error"}, regexp.MustCompile(`(?i)\b(?:sql error|returned error):? ` + number)},
+
+	// errno 111; os error 2; WinError 10061; SQLCODE=-803; curl: (7); Exception (404); Error 403: Forbidden.
+	{
+		[]string{"errno", "winerror", "sqlcode", "hresult", "error number", "curl"},
+		regexp.MustCompile(`(?i)\b(?:errno|winerror|sqlcode|hresult|error number|curl:)` + is + number),
+	},
+	{[]string{"error", "exception"}, regexp.MustCompile(`(?i)\b(?:error|exception) \(?` + number + `(?:[:,.)]| \(|$)`)},
+
+	// error code 1062; errorCode=5; reply-code=404; code=17; code: '23505'; code: E1234.
+	{[]string{"code"}, regexp.MustCompile(`(?i)\b(?:error|reply|return|result|vendor)[ _-]?code` + is + letters + `?` + number)},
+	{[]string{"code"}, regexp.MustCompile(`\b[cC]ode(?:=|["']:|: ?["']) ?["']?` + number)},
+	{[]string{"code"}, regexp.MustCompile(`\b[cC]ode["']?[=:] ?["']?` + letters + number)},
+
+	// ORA-00001; ERR-42; E11000 of MongoDB; MY-010055 of MySQL.
+	{[]string{"-"}, regexp.MustCompile(`\b(?:DPI|DPY|ERR|ERROR|ORA|PLS|TNS)-` + number)},
+	{[]string{"e1100", "my-0"}, regexp.MustCompile(`\b(E1100[01]|MY-0\d{5})\b`)},
+
+	// The arguments of an exception in Python: (1062, "Duplicate entry. In JavaScript: closed by server: 404.
+	{[]string{", \"", ", '"}, regexp.MustCompile(`(?:^|: ?|\) )\(` + number + `, ["']`)},
+	{[]string{"closed by"}, regexp.MustCompile(`\bclosed by server: ` + number)},
+}
+
+const (
+	is      = `(?: is| was)?["']?[ :=]*["'(]?` // between a name and its code
+	letters = `(?:[A-Z]{1,8}[-_]?)`
+	number  = `(-?(?:0x[0-9a-fA-F]{1,8}|\d{1,5}))\b`
+	status  = `([1-5]\d\d)\b`
+)
+
+// reasons matches a status of HTTP with its reason phrase.
+func reasons() string {
+	var all []string
+	for code := 100; code < 600; code++ {
+		if text := http.StatusText(code); text != "" {
+			all = append(all, fmt.Sprintf(`%d[ :-]+%s`, code, regexp.QuoteMeta(text)))
+		}
+	}
+	return strings.Join(all, "|")
+}
+
+// hidden is the first of ten bytes that stand for the digits of codes while other digits are
+// replaced. No UTF-8 text contains them.
+const hidden = 0xF5
+
+// hideCodes replaces the digits of codes by hidden bytes.
+func hideCodes(s string) string {
+	if !strings.ContainsAny(s, "0123456789") {
+		return s
+	}
+	b, lower := []byte(s), strings.ToLower(s)
+	for _, c := range decisive {
+		if !slices.ContainsFunc(c.words, func(word string) bool { return strings.Contains(lower, word) }) {
+			continue
+		}
+		for _, at := range c.shape.FindAllStringSubmatchIndex(s, -1) {
+			for i := at[2]; i < at[3]; i++ {
+				if '0' <= b[i] && b[i] <= '9' {
+					b[i] += hidden - '0'
+				}
+			}
+		}
+	}
+	return string(b)
+}
+
+// showCodes undoes hideCodes.
+func showCodes(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if c >= hidden {
+			b[i] -= hidden - '0'
+		}
+	}
+	return string(b)
+}
