@@ -192,7 +192,7 @@ func TestReplayStops(t *testing.T) {
 	do(t, b, chromedp.SetValue(chromedp.ID("f-rate"), "5"))
 	click(t, b, "Replay 30 messages")
 	shows(t, b, "main", "It stopped by itself.")
-	shows(t, b, "main", "failed again")
+	shows(t, b, "main", "Failed again")
 	quiet(t, b)
 }
 
