@@ -3,6 +3,7 @@ package console
 import (
 	"html"
 	"net/http"
+	"net/url"
 	"reflect"
 	"strings"
 	"testing"
@@ -51,8 +52,8 @@ func TestSearchFormKeepsConditions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, f := range filters() {
-		if name == "All" || name == "AtMost" || name == "Queue" {
-			continue // no conditions, and a list of the queues that exist
+		if name == "All" || name == "AtMost" {
+			continue // no conditions
 		}
 		w := ask(t, c, "GET", string(web.HrefMessages("/messages", f)), nil)
 		form, _, _ := strings.Cut(w.Body.String(), "</form>")
@@ -76,11 +77,77 @@ func TestSearchForms(t *testing.T) {
 		"header=tenant:+acme":      "9 messages: header tenant: acme",
 		"until=" + now:             "9 messages: failed before",
 		"until=2026-02-01":         "No messages",
-		"group=2":                  `<input type="hidden" name="group" value="2">`,
+		"group=2":                  `name="group" inputmode="numeric" value="2"`,
 	} {
 		w := ask(t, c, "GET", "/messages?"+query, nil)
 		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d, without %q", query, w.Code, want)
+		}
+	}
+}
+
+// The page for a filter that is wrong has the form as it was typed, and says beside the field what is
+// wrong with it.
+func TestWrongFilters(t *testing.T) {
+	c := newConsole(t, Config{})
+	add(t, c.cfg.Archive, nil)
+	tried := map[string]bool{}
+	for _, test := range []struct {
+		path, name, value, more string
+		status                  int
+		want                    string
+	}{
+		{"/messages", "queue", "base64:!", "", 400, "must have base64"},
+		{"/messages", "state", "dead", "", 400, "State “dead” not found"},
+		{"/messages", "group", "x", "", 400, "“x” is not an integer from 1"},
+		{"/messages", "group", "999", "", 404, "Group 999 not found."},
+		{"/messages", "since", "yesterday", "", 400, "“yesterday” is not a time (write"},
+		{"/messages", "since", "1h", "until=2h", 400, "Since must be before until"},
+		{"/messages", "until", "<b>", "", 400, "“<b>” is not a time (write"},
+		{"/messages", "text", "%%", "", 400, "Text must have a letter or a digit"},
+		{"/messages", "error", "  ", "", 400, "Error must not be blank"},
+		{"/messages", "header", "tenant", "", 400, "“tenant” is not NAME:VALUE"},
+		{"/messages", "min_attempts", "1.5", "", 400, "“1.5” is not an integer from 1"},
+		{"/messages", "min_attempts", "5", "max_attempts=3", 400, "must not be more than"},
+		{"/messages", "max_attempts", "-1", "", 400, "“-1” is not an integer from 1"},
+		{"/messages", "id", "9", "", 404, "Message 9 not found."},
+		{"/messages", "replay", "8", "", 404, "Replay 8 not found."},
+		{"/messages", "refused", "maybe", "", 400, "“maybe” is not true or false"},
+		{"/messages", "refused_by", "7", "", 404, "Replay 7 not found."},
+		{"/messages", "sent_by", "6", "", 404, "Replay 6 not found."},
+		{"/messages", "outcome", "lost", "", 400, "Outcome “lost” not found"},
+		{"/messages", "outcome", "succeeded", "", 400, "Outcome must have sent_by"},
+		{"/groups", "queue", "base64:!", "", 400, "must have base64"},
+		{"/groups", "order", "first", "", 400, "“first” is not failed or last"},
+		{"/groups", "state", "dead", "", 400, "“dead” is not failed"},
+	} {
+		q, err := url.ParseQuery(test.more)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Set(test.name, test.value)
+		tried[test.path+" "+test.name] = true
+		address := test.path + "?" + q.Encode()
+		w := ask(t, c, "GET", address, nil)
+		page := w.Body.String()
+		form := page[strings.Index(page, "<form class=\"filter\""):]
+		form, _, _ = strings.Cut(form, "</form>")
+		text := html.UnescapeString(tags.ReplaceAllString(form, ""))
+		if want := strings.NewReplacer("“", `"`, "”", `"`).Replace(test.want); w.Code != test.status || !strings.Contains(text, want) {
+			t.Errorf("%s: %d without %q: %s", address, w.Code, want, text)
+		}
+		for name := range q {
+			if !strings.Contains(form, `name="`+name+`"`) || !strings.Contains(form, `value="`+html.EscapeString(q.Get(name))+`"`) && name != "order" {
+				t.Errorf("%s: the form lacks %s=%s: %s", address, name, q.Get(name), form)
+			}
+		}
+		if hidden := strings.Contains(form, `type="hidden" name="`+test.name); hidden == strings.Contains(form, `aria-describedby="wrong-`+test.name+`"`) {
+			t.Errorf("%s: the field is not marked: %s", address, form)
+		}
+	}
+	for _, p := range failed.FilterParams() {
+		if !tried["/messages "+p.Name] {
+			t.Errorf("no wrong %s was tried", p.Name)
 		}
 	}
 }

@@ -10,23 +10,28 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Check returns ErrNotFound if f names a group, a replay or a message that the archive does
+// Check returns a *FilterError that is ErrNotFound if f names a group, a replay or a message that the archive does
 // not have. Without it a mistyped number selects no messages, without an error.
 func (a *Archive) Check(ctx context.Context, f Filter) error {
-	exists := func(what, table string, id int64) error {
+	exists := func(param, what, table string, id int64) error {
 		if id == 0 {
 			return nil
 		}
 		err := a.db.Row(ctx, `SELECT id FROM `+table+` WHERE id = $1`, id).Scan(&id)
 		if errors.Is(err, sql.ErrNoRows) {
-			return doing(ErrNotFound, "%s %d", what, id)
+			return &FilterError{param, &NotFoundError{what, id}}
 		}
 		if err != nil {
 			return doing(err, "looking for %s %d", what, id)
 		}
 		return nil
 	}
-	err := cmp.Or(exists("group", "{group}", int64(f.Group)), exists("replay", "{replay}", int64(f.Replay)), exists("replay", "{replay}", int64(f.RefusedBy)))
+	err := cmp.Or(
+		exists("group", "group", "{group}", int64(f.Group)),
+		exists("replay", "replay", "{replay}", int64(f.Replay)),
+		exists("refused_by", "replay", "{replay}", int64(f.RefusedBy)),
+		exists("sent_by", "replay", "{replay}", int64(f.SentBy)),
+	)
 	if err != nil || len(f.IDs) == 0 {
 		return err
 	}
@@ -43,7 +48,7 @@ func (a *Archive) Check(ctx context.Context, f Filter) error {
 	}
 	for _, id := range f.IDs {
 		if missing[id] {
-			return doing(ErrNotFound, "message %d", id)
+			return &FilterError{"id", &NotFoundError{"message", int64(id)}}
 		}
 	}
 	return nil

@@ -57,7 +57,7 @@ func TestCheckReportsUnknownNumbers(t *testing.T) {
 				t.Errorf("%+v: %v", f, err)
 			}
 		}
-		for text, f := range map[string]failed.Filter{"group 9": {Group: 9}, "message 9": {IDs: []failed.ID{1, 9, 8}}, "replay 9": {Replay: 9}, "replay 8": {RefusedBy: 8}} {
+		for text, f := range map[string]failed.Filter{"group 9": {Group: 9}, "message 9": {IDs: []failed.ID{1, 9, 8}}, "replay 9": {Replay: 9}, "replay 8": {RefusedBy: 8}, "replay 7": {SentBy: 7}} {
 			if err := a.Check(t.Context(), f); !errors.Is(err, failed.ErrNotFound) || !strings.Contains(err.Error(), text) {
 				t.Errorf("%+v: %v", f, err)
 			}

@@ -116,7 +116,7 @@ func (t *tx) editable(id ID, seen int) error {
 	err := t.Row(`SELECT state, edited FROM {message} WHERE id = $1`, int64(id)).Scan(&state, &edited)
 	switch s := States()[state]; {
 	case errors.Is(err, sql.ErrNoRows):
-		return ErrNotFound
+		return &NotFoundError{"message", int64(id)}
 	case err != nil:
 		return err
 	case s != Failed:
@@ -196,7 +196,7 @@ func (a *Archive) Revision(ctx context.Context, id ID, number int) (r *Revision,
 		return nil, err
 	}
 	if len(all) == 0 {
-		return nil, ErrNotFound
+		return nil, &NotFoundError{"revision", int64(number)}
 	}
 	return &all[0], nil
 }

@@ -3,6 +3,7 @@ package failed
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -203,7 +204,7 @@ func (f Filter) Values() url.Values {
 }
 
 // ParseFilter reads conditions from the parameters of an address, and ignores those that are
-// not in FilterParams. Any parameter that it cannot read exactly is an error, an empty one
+// not in FilterParams. Any parameter that it cannot read exactly is a *FilterError, an empty one
 // included. Times may be relative to now: 90m, 24h, 7d.
 func ParseFilter(v url.Values, now time.Time) (Filter, error) {
 	r := params.Reader{Values: v, Now: now}
@@ -213,8 +214,8 @@ func ParseFilter(v url.Values, now time.Time) (Filter, error) {
 			r.Read(c.Name, c.field(&f))
 		}
 	}
-	if r.Err != nil {
-		return f, r.Err
+	if wrong, ok := errors.AsType[*params.Error](r.Err); ok {
+		return f, &FilterError{wrong.Name, wrong}
 	}
 	return f, f.Validate()
 }
@@ -308,44 +309,46 @@ type invalidFilter string
 func (e invalidFilter) Error() string        { return string(e) }
 func (e invalidFilter) Is(target error) bool { return target == ErrInvalid }
 
-// Validate reports conditions that cannot be meant and what to write instead. The names are
-// those of the parameters.
+// Validate reports conditions that cannot be meant and what to write instead, as a *FilterError
+// that is ErrInvalid. The names are those of the parameters.
 func (f Filter) Validate() error {
-	invalid := func(format string, args ...any) error { return invalidFilter(fmt.Sprintf(format, args...)) }
+	invalid := func(param, format string, args ...any) error {
+		return &FilterError{param, invalidFilter(fmt.Sprintf(format, args...))}
+	}
 	for _, text := range []struct{ name, value string }{{"text", f.Text}, {"error", f.Error}} {
 		// Blanks are in almost every error: such a filter selects almost all messages.
 		if text.value != "" && strings.TrimSpace(text.value) == "" {
-			return invalid("%s must not be blank: got %.40q (leave it out)", text.name, text.value)
+			return invalid(text.name, "%s must not be blank: got %.40q (leave it out)", text.name, text.value)
 		}
 	}
 	if f.Text != "" && !hasWord(f.Text) {
-		return invalid("text must have a letter or a digit: got %.40q", f.Text)
+		return invalid("text", "text must have a letter or a digit: got %.40q", f.Text)
 	}
 	for _, s := range f.States {
 		if !slices.Contains(States(), s) {
-			return invalid("state %.40q not found (use failed, replaying, replayed or discarded)", s)
+			return invalid("state", "state %.40q not found (use failed, replaying, replayed or discarded)", s)
 		}
 	}
 	for _, id := range f.IDs {
 		if id < 1 {
-			return invalid("id must be at least 1: got %d", id)
+			return invalid("id", "id must be at least 1: got %d", id)
 		}
 	}
 	switch {
 	case f.All && !f.IsZero():
-		return invalid("all must not be set beside a condition (leave one out)")
+		return invalid("", "all must not be set beside a condition (leave one out)")
 	case f.Outcome != "" && !slices.Contains(Outcomes(), f.Outcome):
-		return invalid("outcome %.40q not found (use pending, retrying, succeeded, failed again or unknown)", f.Outcome)
+		return invalid("outcome", "outcome %.40q not found (use pending, retrying, succeeded, failed again or unknown)", f.Outcome)
 	case f.Outcome != "" && f.SentBy == 0:
-		return invalid("outcome must have sent_by beside it: an outcome is that of a replay")
+		return invalid("outcome", "outcome must have sent_by beside it: an outcome is that of a replay")
 	case f.SentBy != 0 && f.RefusedBy != 0:
-		return invalid("sent_by must not be set beside refused_by (leave one out)")
+		return invalid("sent_by", "sent_by must not be set beside refused_by (leave one out)")
 	case f.Group < 0 || f.Replay < 0 || f.RefusedBy < 0 || f.SentBy < 0 || f.MinAttempts < 0 || f.MaxAttempts < 0 || f.AtMost < 0:
-		return invalid("group, replay, refused_by, sent_by, at_most and numbers of attempts must not be negative")
+		return invalid("", "group, replay, refused_by, sent_by, at_most and numbers of attempts must not be negative")
 	case f.MaxAttempts > 0 && f.MinAttempts > f.MaxAttempts:
-		return invalid("min_attempts must not be more than max_attempts: got %d and %d (swap them)", f.MinAttempts, f.MaxAttempts)
+		return invalid("min_attempts", "min_attempts must not be more than max_attempts: got %d and %d (swap them)", f.MinAttempts, f.MaxAttempts)
 	case !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until):
-		return invalid("since must be before until: got %s and %s (swap them)", f.Since.Format(time.RFC3339), f.Until.Format(time.RFC3339))
+		return invalid("since", "since must be before until: got %s and %s (swap them)", f.Since.Format(time.RFC3339), f.Until.Format(time.RFC3339))
 	}
 	return nil
 }

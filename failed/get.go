@@ -42,7 +42,7 @@ func (a *Archive) get(ctx context.Context, id ID) (*Message, error) {
 		&m.Body, &headers, &properties, &edited, &editedHeaders, &editedProperties, &m.Revision, &m.ReplayedBy, &m.Back, &m.BackOf,
 		sqlkit.Text(&m.Discarded), sqlkit.Text(&m.Refused), &outcome)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, ErrNotFound
+		return nil, &NotFoundError{"message", int64(id)}
 	}
 	if err != nil {
 		return nil, err

@@ -140,7 +140,7 @@ func (a *Archive) Group(ctx context.Context, id GroupID) (g *Group, err error) {
 		return nil, err
 	}
 	if len(groups) == 0 {
-		return nil, ErrNotFound
+		return nil, &NotFoundError{"group", int64(id)}
 	}
 	return &groups[0], nil
 }

@@ -89,7 +89,7 @@ func (a *Archive) askOutcomes(ctx context.Context, id ReplayID) (request topolog
 			int64(id), rand.Text()).Scan(&request.Key)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
-		err = ErrNotFound
+		err = &NotFoundError{"replay", int64(id)}
 	}
 	return request, err
 }

@@ -117,7 +117,7 @@ func (a *Archive) Replay(ctx context.Context, id ReplayID) (r *Replay, err error
 		return nil, err
 	}
 	if len(all) == 0 {
-		return nil, ErrNotFound
+		return nil, &NotFoundError{"replay", int64(id)}
 	}
 	return &all[0], nil
 }
@@ -291,7 +291,7 @@ func (a *Archive) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why
 		claimed := lease > sqlkit.Millis(a.now())
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
-			return ErrNotFound
+			return &NotFoundError{"replay", int64(id)}
 		case err != nil:
 			return err
 		case r.State == ReplayCancelling && s == ReplayCancelled && !claimed:

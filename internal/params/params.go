@@ -54,6 +54,17 @@ func Write(v url.Values, name string, pointer any) {
 	}
 }
 
+// Error is the error of a parameter.
+type Error struct {
+	Name string
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Name + ": " + e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }
+
 // Reader reads parameters and keeps the first error. Times may be relative to Now: 90m,
 // 24h, 7d.
 type Reader struct {
@@ -62,10 +73,10 @@ type Reader struct {
 	Err    error
 }
 
-// Keep keeps the error of a parameter.
+// Keep keeps the error of a parameter as an *[Error].
 func (r *Reader) Keep(name string, err error) {
 	if r.Err == nil && err != nil {
-		r.Err = fmt.Errorf("%s: %w", name, err)
+		r.Err = &Error{name, err}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/params"
 )
 
 // Failure is an error that whoever asked is told of.
@@ -16,6 +17,7 @@ type Failure struct {
 	Status     int
 	Text       string
 	Advice     string // what to do about it
+	Param      string // the parameter of a filter that is wrong; "": none
 	RetryAfter int    // seconds; 0: not said
 }
 
@@ -23,6 +25,24 @@ func (f *Failure) Error() string { return f.Text }
 
 func BadRequest(text, advice string) *Failure {
 	return &Failure{Status: http.StatusBadRequest, Text: text, Advice: advice}
+}
+
+// BadFilter returns the failure of a filter that cannot be read.
+func BadFilter(err error) *Failure {
+	f := BadRequest(err.Error(), "correct the parameter")
+	f.Param = paramOf(err)
+	return f
+}
+
+// paramOf returns the name of the parameter that an error is about, or "".
+func paramOf(err error) string {
+	if e, ok := errors.AsType[*failed.FilterError](err); ok {
+		return e.Param
+	}
+	if e, ok := errors.AsType[*params.Error](err); ok {
+		return e.Name
+	}
+	return ""
 }
 
 // AsFailure finds out what to say of an error; nil if there is nothing that they
@@ -41,7 +61,10 @@ func AsFailure(err error) *Failure {
 	text := strings.TrimPrefix(err.Error(), "failed: ")
 	switch {
 	case errors.Is(err, failed.ErrNotFound):
-		return &Failure{Status: http.StatusNotFound, Text: text, Advice: "look at the list for what there is"}
+		if missing, ok := errors.AsType[*failed.NotFoundError](err); ok {
+			text = strings.TrimPrefix(missing.Error(), "failed: ")
+		}
+		return &Failure{Status: http.StatusNotFound, Text: text, Advice: "look at the list for what there is", Param: paramOf(err)}
 	case errors.Is(err, failed.ErrState):
 		return &Failure{Status: http.StatusConflict, Text: text, Advice: "nothing was changed: look at its state and try again"}
 	case errors.Is(err, failed.ErrInvalid):

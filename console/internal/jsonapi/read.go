@@ -92,7 +92,7 @@ func diff(c *web.Call, id int64) (api.Diff, error) {
 func groups(c *web.Call, p failed.Page) (g api.Groups, err error) {
 	f, err := api.ParseGroupFilter(web.Only(c.Params, api.GroupNames))
 	if err != nil {
-		return g, fault.BadRequest(err.Error(), "correct the parameter")
+		return g, fault.BadFilter(err)
 	}
 	list, next, err := c.Archive.Groups(c.R.Context(), f.Filter(), p)
 	return api.Groups{Groups: convert(list, api.GroupOf), Next: next}, err

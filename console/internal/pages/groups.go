@@ -45,36 +45,42 @@ func (p *Pages) groups(c *web.Call) error {
 			q.Set(name, standard)
 		}
 	}
-	shown, err := api.ParseGroupFilter(q)
-	if err != nil {
-		return fault.BadRequest(err.Error(), "correct the parameter")
-	}
-	f := shown.Filter()
-	q = shown.Values()
-	groups, next, err := c.Archive.Groups(c.R.Context(), f, failed.Page{After: c.Params.Get("after")})
-	if err != nil {
-		return err
-	}
 	queues, err := c.Archive.Queues(c.R.Context())
 	if err != nil {
 		return err
 	}
 	data := struct {
-		Filter failed.GroupFilter
-		Order  string
-		Queue  string // as a value of the form
-		Groups []groupRow
-		Queues []failed.QueueSummary
-		Tabs   []tab
-		All    template.URL // those in any state
-		Next   template.URL // the next page, "" at the end
-		Sought bool         // the list is a part of all there is
-	}{
-		Filter: f, Order: q.Get("order"), Queue: q.Get("queue"), Groups: groupRows(groups), Queues: queues,
-		All: web.Href("/groups", api.GroupFilter{}.Values()), Tabs: stateTabs("/groups", q, f.State), Next: nextPage("/groups", q, next),
-		Sought: f.Queue != "" || f.Text != "",
+		Form  url.Values
+		Wrong wrong
+
+		TopNames []string // of the fields
+		Groups   []groupRow
+		Queues   []failed.QueueSummary
+		Tabs     []tab
+		All      template.URL // those in any state
+		Next     template.URL // the next page, "" at the end
+		Sought   bool         // the list is a part of all there is
+	}{Form: q, Queues: queues, TopNames: []string{"text", "queue", "order"}, All: web.Href("/groups", api.GroupFilter{}.Values())}
+	show := func(status int) error {
+		return render(c, status, "groups", page{Title: "Failed groups", Nav: "groups"}, data)
 	}
-	return render(c, http.StatusOK, "groups", page{Title: "Failed groups", Nav: "groups"}, data)
+	shown, err := api.ParseGroupFilter(q)
+	if err != nil {
+		err = fault.BadFilter(err)
+	}
+	if wrong, status, ok := wrongIn(err, data.TopNames...); ok {
+		data.Wrong, data.Tabs = wrong, stateTabs("/groups", q, stateOf(q))
+		return show(status)
+	}
+	f := shown.Filter()
+	data.Form = shown.Values()
+	groups, next, err := c.Archive.Groups(c.R.Context(), f, failed.Page{After: c.Params.Get("after")})
+	if err != nil {
+		return err
+	}
+	data.Groups, data.Next = groupRows(groups), nextPage("/groups", data.Form, next)
+	data.Tabs, data.Sought = stateTabs("/groups", data.Form, f.State), f.Queue != "" || f.Text != ""
+	return show(http.StatusOK)
 }
 
 // tab is a list narrowed to a state.

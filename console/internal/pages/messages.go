@@ -71,95 +71,40 @@ func listMessages(c *web.Call, path string, q url.Values, f failed.Filter) (*mes
 // messages searches through all there is.
 func (p *Pages) messages(c *web.Call) error {
 	q := web.Only(c.Params, api.FilterNames)
-	f, err := c.Filter(failed.Failed)
-	if err != nil {
-		return err
-	}
-	list, err := listMessages(c, "/messages", q, f)
-	if err != nil {
-		return err
-	}
-	queues, err := c.Archive.Queues(c.R.Context())
+	form, err := newSearchForm(c, q)
 	if err != nil {
 		return err
 	}
 	data := struct {
-		List   *messageList
-		Queues []failed.QueueSummary
-		Form   url.Values
-		Fields []searchField
-		Rest   []pair // the conditions that the form has no field for
-		Since  string // one that is none of the form's
-		More   bool   // a filter beyond words and queue is set
-		Words  string
-		Sought bool
-	}{List: list, Queues: queues, Form: q}
-	for name := range q {
-		data.More = data.More || name != "state" && name != "queue" && name != "text" && name != "since"
+		*searchForm
+		List  *messageList // nil: the filter is wrong
+		Tabs  []tab
+		Words string
+	}{searchForm: form}
+	show := func(status int) error {
+		return render(c, status, "messages", page{Title: "Messages", Nav: "messages", Flash: readFlash(c)}, data)
 	}
-	data.Sought = data.More || q.Has("queue") || q.Has("text") || q.Has("since")
-	var rest url.Values
-	data.Fields, rest = searchFields(q)
-	data.Rest = pairs(rest)
-	if since := q.Get("since"); !slices.Contains([]string{"", "1h", "24h", "7d", "30d"}, since) {
-		data.Since = since
+	f, err := c.Filter(failed.Failed)
+	if wrong, status, ok := wrongIn(err, form.names()...); ok {
+		data.Wrong, data.Tabs = wrong, stateTabs("/messages", q, stateOf(q))
+		return show(status)
 	}
+	if err != nil {
+		return err
+	}
+	if data.List, err = listMessages(c, "/messages", q, f); err != nil {
+		return err
+	}
+	data.Tabs = data.List.Tabs
 	words := f
 	if len(words.States) == 1 {
 		words.States = nil // the tab says so
 	}
 	data.Words = DescribeFilter(words)
-	if !data.Sought && list.State == failed.Failed {
-		list.None = "Nothing waits for a person. Messages come here when their worker has given them up, and their failed queue is read by “reprise up” or “reprise console”."
+	if !data.Sought && data.List.State == failed.Failed {
+		data.List.None = "Messages appear here when their retries are exhausted and “reprise up” or “reprise console” has read their failed queue."
 	}
-	return render(c, http.StatusOK, "messages", page{Title: "Search", Nav: "messages", Flash: readFlash(c)}, data)
-}
-
-// searchField is a text field of the search form.
-type searchField struct{ Name, Label, Kind, Placeholder, Value string }
-
-// searchTexts are the labels and placeholders of search fields. A condition without a label
-// has its help text.
-var searchTexts = map[string][2]string{
-	"error":        {"A part of the last error"},
-	"header":       {"A header", "name: value"},
-	"until":        {"Failed before (UTC)", "2026-01-31T18:00 or 2h"},
-	"min_attempts": {"Attempts, at least"},
-	"max_attempts": {"Attempts, at most"},
-	"replay":       {"Came back from replay"},
-	"refused_by":   {"Not sent by replay"},
-}
-
-// searchFields returns a field for each condition that people can type and that is not in
-// the first row of the form, and the values in q that no field has.
-func searchFields(q url.Values) (fields []searchField, rest url.Values) {
-	rest = url.Values{}
-	for _, p := range failed.FilterParams() {
-		values := q[p.Name]
-		switch p.Name {
-		case "queue", "state", "since", "text":
-			continue
-		case "group", "id": // chosen on a page
-			rest[p.Name] = values
-			continue
-		}
-		if p.Value == "" { // a flag
-			rest[p.Name] = values
-			continue
-		}
-		f := searchField{Name: p.Name, Label: p.Help, Kind: "text", Value: q.Get(p.Name)}
-		if texts, ok := searchTexts[p.Name]; ok {
-			f.Label, f.Placeholder = texts[0], texts[1]
-		}
-		if p.Value == "N" || p.Value == "ID" {
-			f.Kind = "number"
-		}
-		if len(values) > 1 {
-			rest[p.Name] = values[1:]
-		}
-		fields = append(fields, f)
-	}
-	return fields, rest
+	return show(http.StatusOK)
 }
 
 // byID returns a handler for the thing whose number is in the path.

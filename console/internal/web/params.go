@@ -109,7 +109,7 @@ func (c *Call) Filter(defaultState ...failed.State) (failed.Filter, error) {
 	}
 	f, err := failed.ParseFilter(v, c.Clock())
 	if err != nil {
-		return failed.Filter{}, fault.BadRequest(err.Error(), "correct the parameter")
+		return failed.Filter{}, fault.BadFilter(err)
 	}
 	return f, c.Archive.Check(c.R.Context(), f)
 }

@@ -1,0 +1,25 @@
+package failed
+
+import "fmt"
+
+// NotFoundError is an ErrNotFound that names what the archive does not have.
+type NotFoundError struct {
+	What string // message, group, replay or revision
+	ID   int64
+}
+
+func (e *NotFoundError) Error() string { return fmt.Sprintf("failed: %s %d not found", e.What, e.ID) }
+
+// Is reports whether target is ErrNotFound.
+func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
+
+// FilterError is the error of a condition of a Filter.
+type FilterError struct {
+	Param string // FilterParam.Name of the condition; "": it concerns several
+	Err   error
+}
+
+func (e *FilterError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *FilterError) Unwrap() error { return e.Err }
