@@ -83,7 +83,7 @@ screenshots: ## take pictures of the console's pages: bin/screenshots, and two i
 	go run ./internal/browsertest/demo -pictures bin/screenshots -readme docs/images
 
 .PHONY: soak-replay
-soak-replay: ## kill the process of a replay, and of an ingest, of MESSAGES messages (100000)
+soak-replay: ## kill the processes that replay, archive and handle MESSAGES messages (100000)
 	go test ./internal/chaos/replay -count=1 -timeout 0 -v -replay.messages $(or $(MESSAGES),100000) $(ARGS)
 
 .PHONY: soak-properties

@@ -1,7 +1,10 @@
-// Package replay kills the processes that take messages into an archive and send them
-// back, over and over, and holds what came of it against what there was: each message
-// is in the archive once, as replayed, and has arrived at least once.
+// Package replay kills processes while messages are archived, replayed and handled, and compares the archive with what happened:
 //
-//	this process: fills, kills, counts ─┬─► SQLite file ◄─┬─ a process that is killed (SIGKILL)
-//	                                    └─► broker      ◄─┘
+//   - each message is in the archive once, as replayed, and has arrived at least once;
+//   - each message of a replay has exactly one outcome, which is what its handler did.
+//
+// The killed processes (SIGKILL) are this test program in another role:
+//
+//	this process: fills, kills, counts ─┬─► SQLite file ◄─┬─ replay, ingest, or both (desk)
+//	                                    └─► broker      ◄─┴─ worker
 package replay

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -16,7 +17,9 @@ import (
 	_ "modernc.org/sqlite" // driver "sqlite"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/broker"
+	"github.com/reprisemq/reprise/broker/disk"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/testkit"
 )
@@ -27,9 +30,15 @@ const (
 	brokerVariable  = "REPRISE_CHAOS_BROKER"
 	archiveVariable = "REPRISE_CHAOS_ARCHIVE"
 	replayVariable  = "REPRISE_CHAOS_REPLAY"
+	addressVariable = "REPRISE_CHAOS_ADDRESS" // of the broker; empty: any
+	dataVariable    = "REPRISE_CHAOS_DATA"    // its directory; empty: in memory
+	notesVariable   = "REPRISE_CHAOS_NOTES"   // file in which the worker notes what it did
 )
 
-var roles = map[string]func(context.Context) error{"broker": serve, "replay": replay, "ingest": ingest}
+// lease is how long a process that was killed keeps others out.
+const lease = time.Second
+
+var roles = map[string]func(context.Context) error{"broker": serve, "replay": replay, "ingest": ingest, "worker": work, "desk": desk}
 
 func TestMain(m *testing.M) {
 	role, found := roles[os.Getenv(roleVariable)]
@@ -44,11 +53,15 @@ func TestMain(m *testing.M) {
 
 // serve runs a broker until it is killed.
 func serve(context.Context) error {
-	b, err := broker.New(broker.Config{})
+	var cfg broker.Config
+	if dir := os.Getenv(dataVariable); dir != "" {
+		cfg.Store = disk.Dir(dir)
+	}
+	b, err := broker.New(cfg)
 	if err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", cmp.Or(os.Getenv(addressVariable), "127.0.0.1:0"))
 	if err != nil {
 		return err
 	}
@@ -62,7 +75,7 @@ func replay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := failed.NewReplayer(c, a, failed.ReplayerConfig{Lease: time.Second})
+	r, err := failed.NewReplayer(c, a, failed.ReplayerConfig{Lease: lease})
 	if err != nil {
 		return err
 	}
@@ -87,12 +100,60 @@ func ingest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	in, err := failed.NewIngest(c, a, failed.IngestConfig{Queues: []string{failedQueue}, Lease: time.Second})
+	in, err := failed.NewIngest(c, a, failed.IngestConfig{Queues: []string{failedQueue}, Lease: lease})
 	if err != nil {
 		return err
 	}
 	fmt.Println("ready")
 	return in.Run(ctx)
+}
+
+// What the worker notes, before the message id.
+const (
+	noteSucceeded  = "succeeded"
+	noteRefused    = "refused"
+	noteUnreported = "unreported"
+)
+
+// work handles messages until it is killed. Of five messages, it handles three, refuses one, and handles one at the second attempt.
+// It notes what it does before it returns, so that a note can be missing only of what was not done.
+func work(ctx context.Context) error {
+	file, err := os.OpenFile(os.Getenv(notesVariable), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	note := func(verb, message string) error {
+		_, err := fmt.Fprintln(file, verb, message)
+		return err
+	}
+	c, err := reprise.Dial(ctx, os.Getenv(brokerVariable), &reprise.Config{
+		Observer: reprise.ObserverFunc(func(e reprise.Event) {
+			if e.Kind == reprise.EventUnreported {
+				_ = note(noteUnreported, e.MessageID)
+			}
+		}),
+	})
+	if err != nil {
+		return err
+	}
+	w, err := reprise.NewWorker(c, reprise.WorkerConfig{
+		Queue: workQueue, Concurrency: 8, CrashLimit: -1,
+		Policy: reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(time.Second)},
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			switch n := m.MessageID[len(m.MessageID)-1] % 5; {
+			case n == 0:
+				return reprise.Park(errors.Join(errors.New("refused"), note(noteRefused, m.MessageID)))
+			case n == 1 && m.Attempt == 1:
+				return errors.New("not yet")
+			}
+			return note(noteSucceeded, m.MessageID)
+		}),
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	return w.Run(ctx)
 }
 
 func open(ctx context.Context) (*failed.Archive, *reprise.Client, error) {
