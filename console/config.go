@@ -59,6 +59,11 @@ type Config struct {
 	// it. Letters, digits and - . _ ~ are allowed between slashes. Default: none.
 	Prefix string
 
+	// TraceURL is the URL of a trace in another system, such as https://traces.example.com/trace/{trace_id}. The
+	// page of a message that has the header traceparent of W3C Trace Context links to it, with the
+	// ids of the header in place of {trace_id} and {span_id}. Default: no links.
+	TraceURL string
+
 	// Clock tells the time. Default time.Now.
 	Clock func() time.Time
 
@@ -128,6 +133,12 @@ func (c *Config) Validate() error {
 	}
 	if c.Prefix != "" && !prefixForm.MatchString(c.Prefix) {
 		errs = append(errs, fmt.Errorf("console: Config.Prefix must be a path such as /reprise: got %q", c.Prefix))
+	}
+	if c.TraceURL != "" {
+		u, err := url.Parse(strings.NewReplacer("{trace_id}", "0", "{span_id}", "0").Replace(c.TraceURL))
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || !strings.Contains(c.TraceURL, "{trace_id}") {
+			errs = append(errs, fmt.Errorf("console: Config.TraceURL must be a URL such as https://host/trace/{trace_id}: got %q", c.TraceURL))
+		}
 	}
 	errs = append(errs, access.ValidateTokens(accessTokens(c.Tokens)))
 	return errors.Join(errs...)

@@ -35,7 +35,7 @@ func New(cfg Config) (*Console, error) {
 }
 
 func (c *Console) routes() []web.Route {
-	p := pages.Pages{Topology: c.cfg.Topology, Done: figures.NewDoneRates(c.cfg.Ledger)}
+	p := pages.Pages{Topology: c.cfg.Topology, TraceURL: c.cfg.TraceURL, Done: figures.NewDoneRates(c.cfg.Ledger)}
 	for _, w := range c.cfg.Workers {
 		p.Workers = append(p.Workers, flow.Worker(w))
 	}

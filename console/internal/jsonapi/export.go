@@ -4,9 +4,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/reprisemq/reprise/console/internal/fault"
+	"github.com/reprisemq/reprise/console/internal/show"
 	"github.com/reprisemq/reprise/console/internal/web"
 	"github.com/reprisemq/reprise/internal/api"
 )
@@ -25,13 +27,23 @@ func exportMessages(c *web.Call) error {
 	if err != nil {
 		return err
 	}
-	if len(c.Secrets()) > 0 {
-		return errSecrets
-	}
-	c.W.Header().Set("Content-Type", jsonLines)
-	c.W.Header().Set("Content-Disposition", `attachment; filename="failed.jsonl"`)
 	out := &extendingWriter{w: c.W, control: http.NewResponseController(c.W)}
-	if _, err := c.Archive.Export(c.R.Context(), f, out); err != nil {
+	switch format := c.Params.Get("format"); format {
+	case "", "jsonl":
+		if len(c.Secrets()) > 0 {
+			return errSecrets
+		}
+		c.W.Header().Set("Content-Type", jsonLines)
+		c.W.Header().Set("Content-Disposition", `attachment; filename="failed.jsonl"`)
+		_, err = c.Archive.Export(c.R.Context(), f, out)
+	case "csv":
+		c.W.Header().Set("Content-Type", "text/csv")
+		c.W.Header().Set("Content-Disposition", `attachment; filename="failed.csv"`)
+		err = writeCSV(c, f, out)
+	default:
+		return fault.BadRequest("format "+strconv.Quote(show.Clip(format, 80))+" not found", "write format=csv or format=jsonl")
+	}
+	if err != nil {
 		if !out.begun {
 			c.W.Header().Del("Content-Disposition")
 			return err

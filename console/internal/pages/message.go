@@ -4,14 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/console/internal/editor"
 	"github.com/reprisemq/reprise/console/internal/show"
 	"github.com/reprisemq/reprise/console/internal/web"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // message shows a message: what became of it, and all that is in it.
@@ -38,18 +41,34 @@ func (p *Pages) message(c *web.Call, id failed.ID) error {
 		Own, Theirs []show.HeaderRow // of the application, of Reprise and the broker
 		Properties  []pair
 		Edit        *editor.EditDiff
-		Hidden      bool // there are secrets in it
+		Hidden      bool   // there are secrets in it
+		Trace       string // URL of its trace; "": none
 	}{M: m, Journey: journey(m, edits, replay), Hidden: hidden}
 	current := m.Current()
 	data.Body = show.ViewBody(current)
 	data.Own, data.Theirs = show.SplitHeaders(current.Headers)
 	data.Properties = properties(current.Properties)
+	data.Trace = traceURL(p.TraceURL, current.Headers)
 	if m.Edited != nil {
 		d := editor.Compare(m.Content, *m.Edited)
 		data.Edit = &d
 	}
 	title := fmt.Sprintf("Message %d", m.ID)
 	return render(c, http.StatusOK, "message", page{Title: title, Nav: "groups", Flash: readFlash(c)}, data)
+}
+
+// traceparent is the form of the header of W3C Trace Context: version, trace id, span id, flags.
+// Later versions may have more. https://www.w3.org/TR/trace-context/#traceparent-header
+var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-|$)`)
+
+// traceURL returns the URL of the trace that a message is a part of; "" if it has none.
+func traceURL(form string, headers topology.Table) string {
+	text, _ := headers["traceparent"].(string)
+	ids := traceparent.FindStringSubmatch(text)
+	if form == "" || ids == nil || strings.Trim(ids[1], "0") == "" {
+		return ""
+	}
+	return strings.NewReplacer("{trace_id}", ids[1], "{span_id}", ids[2]).Replace(form)
 }
 
 // body is a message's body as it is, to be kept in a file: browsers do not show it.

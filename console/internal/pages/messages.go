@@ -80,6 +80,8 @@ func (p *Pages) messages(c *web.Call) error {
 		List  *messageList // nil: the filter is wrong
 		Tabs  []tab
 		Words string
+
+		CSV, JSONLines template.URL // all that is listed, as a file; "" if the visitor may not have it
 	}{searchForm: form}
 	show := func(status int) error {
 		return render(c, status, "messages", page{Title: "Messages", Nav: "messages", Flash: readFlash(c)}, data)
@@ -96,6 +98,10 @@ func (p *Pages) messages(c *web.Call) error {
 		return err
 	}
 	data.Tabs = data.List.Tabs
+	data.CSV = exportHref(f, "csv")
+	if len(c.Secrets()) == 0 {
+		data.JSONLines = exportHref(f, "jsonl")
+	}
 	words := f
 	if len(words.States) == 1 {
 		words.States = nil // the tab says so
@@ -105,6 +111,13 @@ func (p *Pages) messages(c *web.Call) error {
 		data.List.None = "Messages appear here when their retries are exhausted and “reprise up” or “reprise console” has read their failed queue."
 	}
 	return show(http.StatusOK)
+}
+
+// exportHref is the address of the messages of a filter as a file.
+func exportHref(f failed.Filter, format string) template.URL {
+	q := f.Values()
+	q.Set("format", format)
+	return web.Href("/api/v1/messages/export", q)
 }
 
 // byID returns a handler for the thing whose number is in the path.

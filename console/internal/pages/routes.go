@@ -25,6 +25,7 @@ import (
 // Pages are the handlers of the pages, and the values they share.
 type Pages struct {
 	Topology []topology.Topology // drawn beside what the broker has
+	TraceURL string              // with {trace_id}; "": there are no traces
 	Workers  []flow.Worker
 	Broker   *figures.Broker
 	Done     *figures.DoneRates

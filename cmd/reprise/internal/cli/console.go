@@ -31,6 +31,7 @@ type consoleRunCmd struct {
 	Metrics    string   `placeholder:"ADDR" help:"Serve /metrics, /healthz and /readyz at this address, such as 127.0.0.1:9090. Default: nowhere."`
 	Secure     bool     `help:"Browsers come by HTTPS, through a proxy: the session's cookie travels no other way."`
 	Prefix     string   `placeholder:"PATH" help:"Path prefix of the console's URLs, such as /reprise, for a proxy that serves other sites at the same host. The proxy keeps it. Default: none."`
+	TraceURL   string   `placeholder:"URL" help:"URL of a trace, such as https://traces.example.com/trace/{trace_id}, for links from messages with the header traceparent. Default: no links."`
 	Management string   `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"The broker's management API, for live figures, to find failed queues, and to send messages back by exchange and key."`
 	logFlags
 }
@@ -139,7 +140,7 @@ func (c *consoleRunCmd) config() (deskConfig, string, error) {
 		}
 		cfg.console.Tokens = tokens
 	}
-	cfg.console.Secure, cfg.console.Prefix = c.Secure, c.Prefix
+	cfg.console.Secure, cfg.console.Prefix, cfg.console.TraceURL = c.Secure, c.Prefix, c.TraceURL
 	if c.Management != "" {
 		m, err := consoleManagement("--management", c.Management, cfg.queues.vhost)
 		if err != nil {

@@ -34,7 +34,7 @@ func configuredDesk(cfg *config.Config, log *slog.Logger) (*desk, []config.Probl
 	var wrong []config.Problem
 	if c := cfg.Console; c != nil {
 		d.listen, d.flag = c.Listen, "console"
-		d.console = console.Config{Secure: c.Secure, Prefix: c.Prefix, Topology: topologies(workers)}
+		d.console = console.Config{Secure: c.Secure, Prefix: c.Prefix, TraceURL: c.TraceURL, Topology: topologies(workers)}
 		refuse := func(err error) { wrong = append(wrong, config.Problem{Position: c.At, Text: err.Error()}) }
 		if c.Tokens != "" {
 			if d.console.Tokens, err = readTokens(c.Tokens); err != nil {

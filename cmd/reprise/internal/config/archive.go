@@ -24,6 +24,7 @@ type Console struct {
 	Management string // URL of the broker's management API; "": none
 	Secure     bool   // browsers come by HTTPS, through a proxy
 	Prefix     string // of the paths of its URLs; "": none
+	TraceURL   string // of a trace, with {trace_id}; "": there are no links
 
 	At Position // of the address, for what only a start can tell
 }
@@ -94,6 +95,7 @@ func (v value) console(embedded bool) *Console {
 	read(f, "tokens", &c.Tokens, path("tokens"))
 	read(f, "secure", &c.Secure, value.boolean)
 	read(f, "prefix", &c.Prefix, text("/reprise"))
+	read(f, "trace_url", &c.TraceURL, text("https://traces.example.com/trace/{trace_id}"))
 	f.with("management", func(x value) {
 		if embedded {
 			x.fail("management is that of a RabbitMQ, and the broker in this process is asked anyway: remove it")

@@ -90,7 +90,7 @@ func TestExample(t *testing.T) {
 			Queues: []string{"legacy.failed"},
 		},
 		Console: &Console{
-			Listen: "127.0.0.1:15600", Tokens: "/etc/tokens", Secure: true, Prefix: "/reprise",
+			Listen: "127.0.0.1:15600", Tokens: "/etc/tokens", Secure: true, Prefix: "/reprise", TraceURL: "https://traces.example.com/trace/{trace_id}",
 			Management: "http://reprise:secret@rabbit.example.com:15672",
 		},
 		Workers: []Worker{
