@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/announce"
 	"github.com/reprisemq/reprise/internal/publish"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -21,7 +22,8 @@ type Client struct {
 	copies     *publish.Publisher // of workers: messages of users must not disturb them
 	declared   *declarer          // what copies need, on the publishing connection
 	scheduled  *scheduler
-	workers    atomic.Int64 // that were made
+	agent      *announce.Agent // nil: workers are not announced
+	workers    atomic.Int64    // that were made
 
 	stop  context.CancelFunc
 	tasks amqpconn.Tasks // every goroutine
@@ -87,6 +89,12 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 	c.copies = publish.New(running, publishers)
 	c.declared = newDeclarer(c)
 	c.scheduled = newScheduler(c)
+	if c.cfg.Announce {
+		c.agent = announce.New(running, announce.Config{
+			Client: c.cfg.Name, Program: c.cfg.Version,
+			Link: c.publishing, Tasks: &c.tasks, Reconnect: c.cfg.Reconnect, Log: c.cfg.Logger,
+		})
+	}
 	_ = c.tasks.Go(func() { c.publishing.Run(running, publishing) }) // the client is not closed yet
 	_ = c.tasks.Go(func() { c.consuming.Run(running, consuming) })
 	return c, nil

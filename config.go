@@ -79,6 +79,18 @@ type Config struct {
 	// bytes. Default "reprise".
 	Name string
 
+	// Announce makes the workers of this client visible to operators, who can pause them: with
+	// package fleet, the console, `reprise workers` and `reprise pause`. The client declares the
+	// exchanges topology.WorkersExchange and topology.ControlExchange, and beside each work queue
+	// a queue that keeps its pause: topology.PauseQueue. What the broker's user may not declare
+	// is left out, and logged once. A worker with AsDelivered is not announced. Default false: a
+	// library should not declare on a shared broker what nobody has asked for.
+	Announce bool
+
+	// Version is the version of the program, for operators: see Announce. Default: what the Go
+	// toolchain has recorded of the main module.
+	Version string
+
 	// Reconnect is the delay between attempts to connect, where the URL has
 	// several hosts between rounds of attempts, and between attempts to consume
 	// or to publish a copy again after an error. It begins anew when a connection

@@ -1,11 +1,13 @@
 package reprise
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/consume"
 	"github.com/reprisemq/reprise/internal/publish"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // Errors of publishing and of clients. Test for them with errors.Is.
@@ -124,3 +126,12 @@ func (e *DeclareError) Error() string {
 }
 
 func (e *DeclareError) Unwrap() error { return e.Err }
+
+// PausedError is the reason for a pause that an operator has ordered: the Err of EventPaused, and the result of
+// Worker.Paused. Its fields are those of topology.Pause.
+type PausedError struct{ topology.Pause }
+
+func (e *PausedError) Error() string { return "reprise: " + e.String() }
+
+// errPaused is the reason for a pause without one.
+var errPaused = errors.New("reprise: paused")

@@ -282,13 +282,17 @@ func (c *Client) publishReport(ctx context.Context, to string, o topology.Outcom
 	if err != nil {
 		return err
 	}
+	return c.publishOwn(ctx, "", to, &amqpconn.Message{Headers: headers, Timestamp: time.Now()})
+}
+
+// publishOwn publishes a message of this package. It returns nil when the broker has it.
+func (c *Client) publishOwn(ctx context.Context, exchange, key string, msg *amqpconn.Message) error {
 	conn, err := c.publishing.Get(ctx)
 	if err != nil {
 		return err
 	}
-	msg := amqpconn.Message{Headers: headers, Timestamp: time.Now()}
-	if err := amqpconn.CheckSize("", to, &msg, conn.FrameSize(), 0); err != nil {
+	if err := amqpconn.CheckSize(exchange, key, msg, conn.FrameSize(), 0); err != nil {
 		return err
 	}
-	return c.copies.Publish(ctx, publish.NewMessage("", to, &msg), nil)
+	return c.copies.Publish(ctx, publish.NewMessage(exchange, key, msg), nil)
 }

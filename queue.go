@@ -2,11 +2,16 @@ package reprise
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
+	"github.com/reprisemq/reprise/internal/announce"
 	"github.com/reprisemq/reprise/internal/consume"
 	"github.com/reprisemq/reprise/internal/retry"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // Depth returns how many messages are ready in a queue: those that were delivered to a
@@ -96,4 +101,117 @@ func peek(ctx context.Context, ch *amqpconn.Channel, queue string, n int, look f
 		look(&m)
 	}
 	return last, nil
+}
+
+// QueuePause returns the pause of a work queue, and false if it is not paused. See Control.
+func (c *Client) QueuePause(ctx context.Context, queue string) (p topology.Pause, paused bool, err error) {
+	conn, err := c.consuming.Get(ctx)
+	if err != nil {
+		return p, false, err
+	}
+	p, paused, err = announce.ReadPause(ctx, conn, queue)
+	return p, paused, aboutQueue(topology.PauseQueuePrefix+queue, err)
+}
+
+// askTimeout is how long the statuses wait that come while workers are asked for them.
+const askTimeout = 5 * time.Second
+
+// WatchWorkers calls each, one at a time, with the statuses that announced workers of all processes send, until ctx ends. It asks
+// them for one when it begins to listen, also after a lost connection. It returns the cause of the end of ctx, ErrClosed, or a
+// *DeclareError if the broker refuses it. Package fleet keeps a list.
+func (c *Client) WatchWorkers(ctx context.Context, each func(topology.WorkerStatus)) error {
+	ask := func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		_ = c.Control(ctx, topology.Command{Do: topology.DoReport}) // else the statuses come within an interval
+	}
+	err := announce.Watch(ctx, c.consuming, c.cfg.Reconnect, ask, each)
+	if _, refused := amqpconn.RefusedChannel(err); refused {
+		return explainDeclare("exchange", topology.WorkersExchange, err)
+	}
+	return err
+}
+
+// Control sends a command to announced workers in all processes: see Config.Announce.
+//
+// The pause of a queue (Command.Worker is empty) is kept by the broker. It lasts until Pause.Until or DoResume, also while no
+// worker and no operator runs, and holds for workers that start later. Control returns when the broker has it. Workers follow
+// at once, or if they miss the command, within topology.StatusInterval. A paused worker finishes what it handles, and gives
+// back what it has not begun.
+//
+// The pause of a worker ends with the worker. Control returns an *UnroutableError if no client listens. A client that listens
+// and has no such worker is no error: the status of the worker tells whether it has paused.
+func (c *Client) Control(ctx context.Context, command topology.Command) error {
+	if command.Do != topology.DoReport && command.Queue == "" {
+		return errors.New("reprise: Control: Command.Queue is empty: name the queue")
+	}
+	ofQueue := command.Worker == "" && command.Do != topology.DoReport
+	var err error
+	switch command.Do {
+	case topology.DoPause:
+		if command.Pause.At.IsZero() {
+			command.Pause.At = time.Now()
+		}
+		if ofQueue {
+			err = c.pauseQueue(ctx, command.Queue, command.Pause)
+		}
+	case topology.DoResume:
+		if ofQueue {
+			err = c.resumeQueue(ctx, command.Queue)
+		}
+	case topology.DoReport:
+	default:
+		err = fmt.Errorf("reprise: Control: Command.Do %q: use pause, resume or report", command.Do)
+	}
+	if err != nil {
+		return err
+	}
+	if err = c.sendCommand(ctx, command); ofQueue {
+		return nil // workers look at the queue anyway
+	}
+	return err
+}
+
+func (c *Client) sendCommand(ctx context.Context, command topology.Command) error {
+	body, err := command.Encode()
+	if err != nil {
+		return err
+	}
+	if err := c.declare(ctx, c.publishing, topology.Workers()); err != nil {
+		return err
+	}
+	msg := amqpconn.Message{ContentType: "application/json", Timestamp: time.Now(), Body: body}
+	return c.publishOwn(ctx, topology.ControlExchange, command.Queue, &msg)
+}
+
+func (c *Client) pauseQueue(ctx context.Context, queue string, p topology.Pause) error {
+	q, ok := topology.PauseQueue(queue)
+	if !ok {
+		return fmt.Errorf("reprise: queue %.40q… cannot be paused: its name is too long for the queue %s…", queue, topology.PauseQueuePrefix)
+	}
+	msg := amqpconn.Message{ContentType: "application/json", Timestamp: time.Now()}
+	if !p.Until.IsZero() {
+		left := time.Until(p.Until)
+		if left <= 0 || left > amqpconn.MaxExpiration {
+			return fmt.Errorf("reprise: Control: Pause.Until must be in the future, and at most ten years away: got %s", p.Until.Format(time.RFC3339))
+		}
+		msg.Expiration = amqpconn.FormatExpiration(left)
+	}
+	body, err := p.Encode()
+	if err != nil {
+		return err
+	}
+	msg.Body = body
+	if err := c.declare(ctx, c.publishing, topology.Topology{Queues: []topology.Queue{q}}); err != nil {
+		return err
+	}
+	return c.publishOwn(ctx, "", q.Name, &msg)
+}
+
+func (c *Client) resumeQueue(ctx context.Context, queue string) error {
+	conn, err := c.publishing.Get(ctx)
+	if err != nil {
+		return err
+	}
+	return aboutQueue(topology.PauseQueuePrefix+queue, announce.Resume(ctx, conn, queue))
 }

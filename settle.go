@@ -63,8 +63,8 @@ func (w *Worker) handle(ctx context.Context, d *delivery) {
 		w.settle(ctx, d, r)
 		return
 	}
-	d.Begin()
 	began := time.Now()
+	d.Begin(began)
 	w.observe(Event{Kind: EventStarted, MessageID: d.MessageID, Attempt: d.Attempt, Age: age(d, began)})
 	err := ErrHandlerExited // stands when the handler leaves through runtime.Goexit
 	// Deferred, because after Goexit nothing else would run.

@@ -1,6 +1,7 @@
 package reprise
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,8 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/announce"
 	"github.com/reprisemq/reprise/internal/consume"
 	"github.com/reprisemq/reprise/internal/guard"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // ErrNotConsuming says that a Worker has no consumer: it is trying to get one, or Run
@@ -29,9 +32,11 @@ type Worker struct {
 	handler  Handler // in its middleware
 	consumer *consume.Consumer
 	life     lifecycle
+	member   *announce.Member // nil: it is not announced, or Run was not called
 
 	mu     sync.Mutex
 	status error // why it does not consume; nil if it does, or pauses
+	pause  error // why it pauses; nil: it does not
 }
 
 // NewWorker checks cfg and returns a worker for Run to start. It does not talk
@@ -107,6 +112,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	defer end()
 	w.interrupt(fmt.Errorf("%w: Run has just begun", ErrNotConsuming))
+	if agent := w.client.agent; agent != nil && !w.cfg.AsDelivered {
+		w.member = agent.Join(w.announced())
+		defer agent.Leave(w.member)
+	}
 	defer (*owner)(w).Interrupted(ErrClosed, 0)
 	return w.consumer.Run(ctx, w.life.force)
 }
@@ -148,14 +157,63 @@ func (w *Worker) Consuming() error {
 	return w.status
 }
 
+// Paused returns why the worker pauses, and nil if it does not. A *PausedError means that an
+// operator has paused it. A worker that pauses is healthy: Consuming returns nil.
+func (w *Worker) Paused() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pause
+}
+
 func (w *Worker) interrupt(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.status = err
+	w.status, w.pause = err, nil
+}
+
+// announced returns what operators may know of the worker.
+func (w *Worker) announced() announce.Worker {
+	return announce.Worker{
+		Queue: w.cfg.Queue, Concurrency: w.cfg.Concurrency,
+		Hold: func(p *topology.Pause) {
+			if p == nil {
+				w.consumer.Hold(nil)
+				return
+			}
+			w.consumer.Hold(&PausedError{*p})
+		},
+		Handling: func(yield func(topology.Handling) bool) {
+			for d := range w.consumer.Running() {
+				if !yield(topology.Handling{MessageID: d.MessageID, Attempt: d.Attempt, Since: d.Began}) {
+					return
+				}
+			}
+		},
+	}
+}
+
+// tally counts an event for operators.
+func (w *Worker) tally(e *Event) {
+	switch m := w.member; e.Kind {
+	case EventHandled:
+		m.Took(e.Took)
+		if e.Err != nil {
+			m.Failed.Add(1)
+		}
+	case EventDone:
+		m.Succeeded.Add(1)
+	case EventRetried:
+		m.Retried.Add(1)
+	case EventParked:
+		m.Parked.Add(1)
+	}
 }
 
 // observe tells the observer, if there is one.
 func (w *Worker) observe(e Event) {
+	if w.member != nil {
+		w.tally(&e)
+	}
 	if o := w.client.cfg.Observer; o != nil {
 		e.Queue, e.Worker, e.AsDelivered = w.cfg.Queue, w.number, w.cfg.AsDelivered
 		o.Observe(e)
@@ -167,6 +225,11 @@ type owner Worker
 
 func (o *owner) Declare(ctx context.Context) (permanent bool, err error) {
 	err = o.client.declare(ctx, o.client.consuming, o.cfg.topology())
+	if err == nil && o.member != nil {
+		if conn, err := o.client.consuming.Get(ctx); err == nil { // else there is nothing to consume on
+			o.client.agent.Check(ctx, conn, o.member)
+		}
+	}
 	_, permanent = errors.AsType[*DeclareError](err)
 	return permanent, err
 }
@@ -193,6 +256,9 @@ func (o *owner) Consuming() {
 	w := (*Worker)(o)
 	w.observe(Event{Kind: EventConsuming})
 	w.interrupt(nil)
+	if w.member != nil {
+		w.member.Consuming()
+	}
 }
 
 func (o *owner) Interrupted(err error, delay time.Duration) {
@@ -202,15 +268,30 @@ func (o *owner) Interrupted(err error, delay time.Duration) {
 	}
 	w.interrupt(err)
 	w.observe(Event{Kind: EventInterrupted, Err: err, Delay: delay})
+	if w.member != nil {
+		w.member.Interrupted(err)
+	}
 }
 
 func (o *owner) Paused(d time.Duration, reason error) {
 	w := (*Worker)(o)
 	w.observe(Event{Kind: EventPaused, Delay: d, Err: reason})
-	w.interrupt(nil) // on purpose, also where it was interrupted before
+	w.mu.Lock()
+	w.status, w.pause = nil, cmp.Or(reason, errPaused) // on purpose, also where it was interrupted before
+	w.mu.Unlock()
+	if w.member != nil {
+		_, byOperator := errors.AsType[*PausedError](reason)
+		w.member.Paused(d, reason, byOperator)
+	}
 }
 
-func (o *owner) Resumed() { (*Worker)(o).observe(Event{Kind: EventResumed}) }
+func (o *owner) Resumed() {
+	w := (*Worker)(o)
+	w.observe(Event{Kind: EventResumed})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pause = nil
+}
 
 func (o *owner) TimeoutNear(d *consume.Delivery, held time.Duration) {
 	w := (*Worker)(o)

@@ -176,15 +176,8 @@ func (ch *Channel) Reject(tag uint64, requeue bool) error {
 
 // Depth returns the number of ready messages of a queue.
 func (ch *Channel) Depth(ctx context.Context, queue string) (n int, err error) {
-	var q amqp.Queue
-	err = ch.request(ctx, func() (err error) {
-		q, err = ch.raw.QueueDeclarePassive(queue, true, false, false, false, nil)
-		return err
-	}, nil)
-	if err != nil {
-		return 0, err
-	}
-	return q.Messages, nil
+	n, _, err = ch.Counts(ctx, topology.Queue{Name: queue}, true)
+	return n, err
 }
 
 // CheckExchange returns a *Refusal if there is no such exchange, or this user may not use it.
@@ -207,18 +200,8 @@ func (ch *Channel) DeclareExchange(ctx context.Context, e topology.Exchange) err
 
 // DeclareQueue declares a queue, or if passive, only checks that it exists.
 func (ch *Channel) DeclareQueue(ctx context.Context, q topology.Queue, passive bool) error {
-	args, err := EncodeTable(q.Args)
-	if err != nil {
-		return err
-	}
-	declare := ch.raw.QueueDeclare
-	if passive {
-		declare = ch.raw.QueueDeclarePassive
-	}
-	return ch.request(ctx, func() error {
-		_, err := declare(q.Name, !q.Transient, q.AutoDelete, q.Exclusive, false, clientTable(args))
-		return err
-	}, nil)
+	_, _, err := ch.Counts(ctx, q, passive)
+	return err
 }
 
 // Bind declares a binding.

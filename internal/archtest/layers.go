@@ -25,11 +25,11 @@ console/internal/show, console/internal/figures                | broker/internal
 internal/api, internal/graph                                   | broker/internal/queue, broker/internal/registry, broker/internal/diskstore
 ledger                                                         | broker/internal/store
 failed                                                         | broker/internal/route, broker/internal/exception
-breaker, idempotent, prommetrics, oteltrace                    | broker/internal/alarm, broker/internal/stats, broker/internal/budget
+breaker, idempotent, prommetrics, oteltrace, fleet             | broker/internal/alarm, broker/internal/stats, broker/internal/budget
 internal/sqlkit, internal/mgmtapi, internal/published, internal/tablejson | internal/inside
 .                                                              |
 internal/consume                                               |
-internal/ack, internal/publish                                 |
+internal/ack, internal/publish, internal/announce              |
 internal/amqpconn                                              |
 topology/preset, internal/retry                                |
 topology                                                       |

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -130,7 +131,10 @@ func (a *admission) end() {
 }
 
 // Begin notes that the delivery is being handled.
-func (d *Delivery) Begin() { d.slot.handled.Store(d) }
+func (d *Delivery) Begin(now time.Time) {
+	d.Began = now
+	d.slot.handled.Store(d)
+}
 
 // End ends the attempt: it frees the slot, tells the breaker what the attempt has returned,
 // and pauses the consumer for a while. It has to be called once.
@@ -203,11 +207,44 @@ type gate struct {
 	mu     sync.Mutex
 	until  time.Time
 	reason error
+	held   error         // why it is closed until hold opens it; nil: it is not
 	shut   chan struct{} // closed during a pause
+	turned chan struct{} // closed and replaced by hold
 }
 
 func newGate(l Limiter, b Breaker) *gate {
-	return &gate{limiter: l, breaker: b, shut: make(chan struct{})}
+	return &gate{limiter: l, breaker: b, shut: make(chan struct{}), turned: make(chan struct{})}
+}
+
+// unlimited is what is left of a pause without an end.
+const unlimited = time.Duration(math.MaxInt64)
+
+// hold closes the gate until it is called with nil.
+func (g *gate) hold(reason error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.held = reason
+	close(g.turned)
+	g.turned = make(chan struct{})
+	if reason != nil {
+		g.close()
+	}
+}
+
+// turn returns a channel that the next call of hold closes.
+func (g *gate) turn() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.turned
+}
+
+// close has paused return a closed channel. The caller has locked mu.
+func (g *gate) close() {
+	select {
+	case <-g.shut:
+	default:
+		close(g.shut)
+	}
 }
 
 // pause closes the gate for d. A longer pause goes on.
@@ -220,11 +257,7 @@ func (g *gate) pause(d time.Duration, reason error) {
 	if until := time.Now().Add(d); until.After(g.until) {
 		g.until, g.reason = until, reason
 	}
-	select {
-	case <-g.shut:
-	default:
-		close(g.shut)
-	}
+	g.close()
 }
 
 // paused returns a channel that is closed during a pause.
@@ -238,6 +271,9 @@ func (g *gate) paused() <-chan struct{} {
 func (g *gate) left() (time.Duration, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.held != nil {
+		return unlimited, g.held
+	}
 	if left := time.Until(g.until); left > 0 {
 		return left, g.reason
 	}

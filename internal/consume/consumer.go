@@ -3,6 +3,7 @@ package consume
 import (
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"sync"
 	"time"
@@ -56,7 +57,7 @@ type Owner interface {
 
 	Consuming()                                  // there is a consumer
 	Interrupted(err error, delay time.Duration)  // there is none, until after the delay
-	Paused(d time.Duration, reason error)        // there is none, on purpose
+	Paused(d time.Duration, reason error)        // there is none, on purpose; 0: until Hold
 	Resumed()                                    // the pause is over
 	TimeoutNear(d *Delivery, held time.Duration) // a handler has had it for long
 }
@@ -84,6 +85,12 @@ func New(config Config, owner Owner) *Consumer {
 		slots: newSlots(config.Concurrency), gate: newGate(config.Limiter, config.Breaker),
 	}
 }
+
+// Hold keeps the Consumer from consuming until it is called with nil. What has begun goes on.
+func (c *Consumer) Hold(reason error) { c.gate.hold(reason) }
+
+// Running yields the deliveries that are being handled.
+func (c *Consumer) Running() iter.Seq[*Delivery] { return c.slots.running() }
 
 // Settling returns the context of settling, which ends when a drain gives up.
 func (c *Consumer) Settling() context.Context { return c.settling }

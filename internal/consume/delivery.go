@@ -19,9 +19,10 @@ type Delivery struct {
 	// Of earlier attempts, as the marks on the message tell.
 	At      topology.Delivery
 	History topology.History
-	Attempt int   // the number of the attempt that this delivery is for
-	Crashes int   // earlier deliveries that were never settled
-	Err     error // the marks failed: nothing is known of earlier attempts
+	Attempt int       // the number of the attempt that this delivery is for
+	Crashes int       // earlier deliveries that were never settled
+	Err     error     // the marks failed: nothing is known of earlier attempts
+	Began   time.Time // set by Begin
 
 	Burst []*Delivery // equal messages, handled and settled with it
 

@@ -195,14 +195,28 @@ func (s *session) rest(alive context.Context, leave func() error) error {
 	if err := leave(); err != nil {
 		return err
 	}
-	c.Log.Warn("paused", "for", left.Round(time.Millisecond), "reason", reason)
-	c.owner.Paused(left, reason)
-	for left > 0 {
-		if err := retry.Sleep(alive, min(left, c.deadline.every)); err != nil {
-			return err
+	if left == unlimited {
+		c.Log.Warn("paused", "reason", reason)
+		c.owner.Paused(0, reason)
+	} else {
+		c.Log.Warn("paused", "for", left.Round(time.Millisecond), "reason", reason)
+		c.owner.Paused(left, reason)
+	}
+	look := time.NewTimer(0)
+	defer look.Stop()
+	for {
+		turned := c.gate.turn() // before the look at what is left
+		if left, _ = c.gate.left(); left <= 0 {
+			break
+		}
+		look.Reset(min(left, c.deadline.every))
+		select {
+		case <-look.C:
+		case <-turned:
+		case <-alive.Done():
+			return context.Cause(alive)
 		}
 		s.remind(time.Now())
-		left, _ = c.gate.left()
 	}
 	c.Log.Info("resumed")
 	c.owner.Resumed()

@@ -1,6 +1,7 @@
 package workertest
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -123,6 +124,12 @@ func TestForeignUserIDIsStashed(t *testing.T) {
 // otherUser returns the URL of a broker for a user that is made for this test.
 func otherUser(t *testing.T, target, api string) string {
 	t.Helper()
+	return userFor(t, target, api, ".*")
+}
+
+// userFor returns the URL of a broker for a user who may do everything with what the pattern matches.
+func userFor(t *testing.T, target, api, pattern string) string {
+	t.Helper()
 	web := testkit.HTTPClient(t)
 	user, password := testkit.Name(t, "user"), "secret"
 	ask := func(method, path, body string) {
@@ -144,7 +151,11 @@ func otherUser(t *testing.T, target, api string) string {
 	name := url.PathEscape(user)
 	ask("PUT", "users/"+name, `{"password":"`+password+`","tags":""}`)
 	t.Cleanup(func() { ask("DELETE", "users/"+name, "") })
-	ask("PUT", "permissions/%2F/"+name, `{"configure":".*","write":".*","read":".*"}`)
+	permissions, err := json.Marshal(map[string]string{"configure": pattern, "write": pattern, "read": pattern})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask("PUT", "permissions/%2F/"+name, string(permissions))
 	u, err := url.Parse(target)
 	if err != nil {
 		t.Fatal(err)

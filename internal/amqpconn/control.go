@@ -1,0 +1,60 @@
+package amqpconn
+
+import (
+	"context"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Counts declares a queue, or if passive, only checks that it exists. It returns the numbers of its ready messages and of its
+// consumers.
+func (ch *Channel) Counts(ctx context.Context, q topology.Queue, passive bool) (messages, consumers int, err error) {
+	args, err := EncodeTable(q.Args)
+	if err != nil {
+		return 0, 0, err
+	}
+	declare := ch.raw.QueueDeclare
+	if passive {
+		declare = ch.raw.QueueDeclarePassive
+	}
+	var state amqp.Queue
+	err = ch.request(ctx, func() (err error) {
+		state, err = declare(q.Name, !q.Transient, q.AutoDelete, q.Exclusive, false, clientTable(args))
+		return err
+	}, nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	return state.Messages, state.Consumers, nil
+}
+
+// DeleteQueue deletes a queue, if it exists, with its messages.
+func (ch *Channel) DeleteQueue(ctx context.Context, queue string) error {
+	return ch.request(ctx, func() error {
+		_, err := ch.raw.QueueDelete(queue, false, false, false)
+		return err
+	}, nil)
+}
+
+// Listen begins to consume without acknowledgements. If ctx ends before the broker answers that it does, the channel is of no
+// more use.
+func (ch *Channel) Listen(ctx context.Context, queue string) (deliveries Deliveries, err error) {
+	var d Deliveries
+	err = ch.request(ctx, func() (err error) {
+		d, err = ch.raw.Consume(queue, "", true, true, false, false, nil)
+		return err
+	}, func() { ch.end(ErrGone) })
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Send writes a transient message that is not mandatory. The broker does not answer, unless it closes the channel.
+func (ch *Channel) Send(exchange, key string, m *Message) error {
+	p := m.publishing()
+	p.DeliveryMode = amqp.Transient
+	return translated(ch.raw.Publish(exchange, key, false, false, p))
+}

@@ -1,0 +1,267 @@
+package announce
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Worker is a worker as an Agent sees it. Its fields do not change.
+type Worker struct {
+	Queue       string
+	Concurrency int
+
+	// Hold keeps the worker from consuming until it is called with nil. It does not block.
+	Hold func(*topology.Pause)
+
+	// Handling yields what is being handled.
+	Handling iter.Seq[topology.Handling]
+}
+
+// Member is a worker from the start to the end of its Run. The methods are safe for concurrent use.
+type Member struct {
+	Worker
+	Tally
+	agent   *Agent
+	id      string
+	started time.Time
+
+	turn       chan struct{} // semaphore of one: the holder asks for the pause of the queue, and applies the answer
+	mayDeclare atomic.Bool   // the queue of the pause
+	changed    atomic.Bool   // a status is due
+
+	mu       sync.Mutex
+	state    string
+	trouble  string
+	held     bool            // Hold was called with a pause
+	ofQueue  *topology.Pause // by an operator; nil: none
+	ofWorker *topology.Pause
+	ofItself *topology.Pause
+	hint     topology.Pause // of the newest command: the pause that the broker has, probably
+	last     time.Time      // of the newest status
+}
+
+// Consuming notes that the worker has a consumer.
+func (m *Member) Consuming() { m.note(topology.WorkerConsuming, "") }
+
+// Interrupted notes that the worker has no consumer.
+func (m *Member) Interrupted(err error) { m.note(topology.WorkerConnecting, err.Error()) }
+
+func (m *Member) note(state, trouble string) {
+	m.mu.Lock()
+	changed := m.state != state
+	m.state, m.trouble, m.ofItself = state, trouble, nil
+	m.mu.Unlock()
+	if changed {
+		m.report()
+	}
+}
+
+// Paused notes that the worker has no consumer on purpose, until it calls Consuming.
+func (m *Member) Paused(d time.Duration, reason error, byOperator bool) {
+	p := &topology.Pause{Of: topology.PauseOfItself, At: time.Now()}
+	if d > 0 {
+		p.Until = p.At.Add(d)
+	}
+	if reason != nil {
+		p.Reason = reason.Error()
+	}
+	m.mu.Lock()
+	m.state, m.trouble, m.ofItself = topology.WorkerPaused, "", p
+	if byOperator {
+		m.ofItself = nil
+	}
+	m.mu.Unlock()
+	m.report()
+}
+
+// report has the agent send a status soon.
+func (m *Member) report() {
+	m.changed.Store(true)
+	select {
+	case m.agent.wake <- struct{}{}:
+	default:
+	}
+}
+
+// setQueue applies what the broker says of the pause of the queue.
+func (m *Member) setQueue(s state) {
+	m.mu.Lock()
+	var p *topology.Pause
+	if s.paused {
+		p = &s.pause
+		if p.At.IsZero() { // somebody else was reading it
+			hint := m.hint
+			p = &hint
+			if m.ofQueue != nil && !m.ofQueue.At.Before(hint.At) {
+				p = m.ofQueue
+			}
+		}
+		p.Of = topology.PauseOfQueue
+	} else {
+		m.hint = topology.Pause{}
+	}
+	m.ofQueue = p
+	m.apply()
+}
+
+// setWorker applies a command for this worker.
+func (m *Member) setWorker(p *topology.Pause) {
+	if p != nil {
+		p.Of = topology.PauseOfWorker
+	}
+	m.mu.Lock()
+	m.ofWorker = p
+	m.apply()
+}
+
+// apply holds or releases the worker. It unlocks mu.
+func (m *Member) apply() {
+	p := m.ofQueue
+	if p == nil {
+		p = m.ofWorker
+	}
+	turned := m.held != (p != nil)
+	m.held = p != nil
+	if turned {
+		m.Hold(p)
+	}
+	m.mu.Unlock()
+	m.report()
+}
+
+// expect notes what a command says of the pause of the queue.
+func (m *Member) expect(p topology.Pause) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hint = p
+}
+
+// check asks for the pause of the queue and applies the answer. Nobody else does so meanwhile, so that the latest answer counts.
+// It asks on ch, or if that is nil, on a channel of its own. It reads the details if it must, or if they are not known. After
+// an error, what was known stays.
+func (m *Member) check(ctx context.Context, conn *amqpconn.Conn, ch *amqpconn.Channel, details bool) {
+	select {
+	case m.turn <- struct{}{}:
+		defer func() { <-m.turn }()
+	case <-ctx.Done():
+		return
+	}
+	s, err := m.ask(ctx, conn, ch, details)
+	if err == nil {
+		m.setQueue(s)
+		return
+	}
+	if ctx.Err() == nil && !errors.Is(err, amqpconn.ErrGone) && !refusedAccess(err) { // which was logged
+		m.agent.cfg.Log.Warn("pause not known", "queue", m.Queue, "error", err)
+	}
+}
+
+func (m *Member) ask(ctx context.Context, conn *amqpconn.Conn, ch *amqpconn.Channel, details bool) (s state, err error) {
+	looks := func(ch *amqpconn.Channel) error {
+		s.paused, err = look(ctx, ch, m.Queue, m.mayDeclare.Load())
+		return err
+	}
+	if ch != nil && m.mayDeclare.Load() {
+		err = looks(ch)
+	} else {
+		err = conn.Do(ctx, looks)
+	}
+	if refusedAccess(err) && m.mayDeclare.CompareAndSwap(true, false) {
+		m.agent.refused(ofPauses, m.Queue)
+		err = conn.Do(ctx, looks)
+	}
+	if err != nil || !s.paused || !details && m.known() {
+		return s, err
+	}
+	if s.pause, err = read(ctx, conn, m.Queue); refusedAccess(err) {
+		err = nil // it is paused, and the user may not know more
+	}
+	return s, err
+}
+
+// known reports whether there is nothing to read of the pause of the queue.
+func (m *Member) known() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ofQueue != nil && !m.ofQueue.At.IsZero()
+}
+
+// Pause returns the pause that an operator has ordered, or nil.
+func (m *Member) Pause() *topology.Pause {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ofQueue != nil {
+		return m.ofQueue
+	}
+	return m.ofWorker
+}
+
+// due returns when the pauses have to be looked at: at the end of one; zero: at the next interval.
+func (m *Member) due() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var first time.Time
+	for _, p := range []*topology.Pause{m.ofQueue, m.ofWorker} {
+		if p != nil && !p.Until.IsZero() && (first.IsZero() || p.Until.Before(first)) {
+			first = p.Until
+		}
+	}
+	return first
+}
+
+// expire ends a pause of the worker that is over. It reports whether that of the queue should be over.
+func (m *Member) expire(now time.Time) (look bool) {
+	m.mu.Lock()
+	look = m.ofQueue != nil && !m.ofQueue.Until.IsZero() && !now.Before(m.ofQueue.Until)
+	over := m.ofWorker != nil && !m.ofWorker.Until.IsZero() && !now.Before(m.ofWorker.Until)
+	m.mu.Unlock()
+	if over {
+		m.setWorker(nil)
+	}
+	return look
+}
+
+// sent notes that a status is sent.
+func (m *Member) sent(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = now
+}
+
+func (m *Member) lastSent() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
+}
+
+// status returns the status of the worker.
+func (m *Member) status(now time.Time) topology.WorkerStatus {
+	cfg := &m.agent.cfg
+	s := topology.WorkerStatus{
+		ID: m.id, Queue: m.Queue, Client: cfg.Client, Host: cfg.Host, PID: cfg.PID, Program: cfg.Program, Reprise: cfg.reprise,
+		Started: m.started, Sent: now, Concurrency: m.Concurrency, Counts: m.counts(), Took: m.histogram(),
+	}
+	for h := range m.Handling {
+		s.Handling = append(s.Handling, h)
+	}
+	s.Running = len(s.Handling)
+	slices.SortFunc(s.Handling, func(x, y topology.Handling) int { return x.Since.Compare(y.Since) })
+	s.Handling = s.Handling[:min(len(s.Handling), topology.MaxHandling)]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.State, s.Trouble = m.state, m.trouble
+	for _, p := range []*topology.Pause{m.ofQueue, m.ofWorker, m.ofItself} {
+		if p != nil {
+			s.Pauses = append(s.Pauses, *p)
+		}
+	}
+	return s
+}

@@ -1,0 +1,88 @@
+package announce
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// readTimeout is how long the message of a pause is waited for. Somebody else may be reading it.
+const readTimeout = time.Second
+
+// state is the pause of a queue, as the broker has it.
+type state struct {
+	paused bool
+	pause  topology.Pause // the zero value if somebody else was reading it
+}
+
+// look reports whether the work queue is paused. It declares the queue of its pause if it may. Else it asks whether that exists,
+// which RabbitMQ 4.3 and later refuse as well. The broker closes the channel when it refuses.
+func look(ctx context.Context, ch *amqpconn.Channel, queue string, mayDeclare bool) (paused bool, err error) {
+	q, ok := topology.PauseQueue(queue)
+	if !ok {
+		return false, nil
+	}
+	messages, consumers, err := ch.Counts(ctx, q, !mayDeclare)
+	if refusal, ok := amqpconn.RefusedChannel(err); ok && refusal.Code == amqpconn.NotFound && !mayDeclare && !unreachable(refusal) {
+		return false, nil
+	}
+	return messages+consumers > 0, err
+}
+
+// unreachable tells a queue whose node is down from a queue that does not exist: RabbitMQ answers 404 for both.
+func unreachable(r *amqpconn.Refusal) bool {
+	return strings.Contains(r.Text, "down or inaccessible") || strings.Contains(r.Text, "process is stopped")
+}
+
+// read returns the pause of a queue that is paused. It uses a channel of its own: the message returns to its queue with the
+// end of the consumer, so that nobody sees a queue with neither.
+func read(ctx context.Context, conn *amqpconn.Conn, queue string) (p topology.Pause, err error) {
+	err = conn.Do(ctx, func(ch *amqpconn.Channel) error {
+		in, err := ch.Consume(ctx, topology.PauseQueuePrefix+queue, "", 1, nil, func(amqpconn.Deliveries) {})
+		if err != nil {
+			return err
+		}
+		timer := time.NewTimer(readTimeout)
+		defer timer.Stop()
+		select {
+		case d, ok := <-in:
+			if ok {
+				p = topology.ReadPause(amqpconn.NewDelivery(d).Body)
+			}
+		case <-timer.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		return nil
+	})
+	p.Of = topology.PauseOfQueue
+	return p, err
+}
+
+func refusedAccess(err error) bool {
+	refusal, ok := amqpconn.RefusedChannel(err)
+	return ok && refusal.Code == amqpconn.AccessRefused
+}
+
+// ReadPause returns the pause of a queue, and false if it is not paused. It declares nothing.
+func ReadPause(ctx context.Context, conn *amqpconn.Conn, queue string) (p topology.Pause, paused bool, err error) {
+	err = conn.Do(ctx, func(ch *amqpconn.Channel) error {
+		paused, err = look(ctx, ch, queue, false)
+		return err
+	})
+	if err == nil && paused {
+		p, err = read(ctx, conn, queue)
+	}
+	return p, paused, err
+}
+
+// Resume ends the pause of a queue.
+func Resume(ctx context.Context, conn *amqpconn.Conn, queue string) error {
+	return conn.Do(ctx, func(ch *amqpconn.Channel) error {
+		// A message that somebody reads at the moment goes with its queue. It would survive a purge.
+		return ch.DeleteQueue(ctx, topology.PauseQueuePrefix+queue)
+	})
+}

@@ -1,0 +1,292 @@
+package announce
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// session is what an agent does on one connection, over one channel at a time.
+type session struct {
+	agent *Agent
+	conn  *amqpconn.Conn
+	ch    atomic.Pointer[amqpconn.Channel] // nil: none was opened yet
+
+	silent   bool                // statuses are not sent: the user may not
+	deaf     bool                // commands do not come: the user may not
+	commands amqpconn.Deliveries // nil: none come
+}
+
+// What a user may lack the permission for.
+const (
+	ofStatuses = iota
+	ofCommands
+	ofPauses
+)
+
+var missing = [...]string{
+	ofStatuses: "workers are not shown to operators: the user may not declare, or write to, the exchange " + topology.WorkersExchange,
+	ofCommands: "operators reach workers late: the user may not declare the exchange " + topology.ControlExchange + " and bind a queue " + topology.ControlQueuePrefix + "… to it",
+	ofPauses:   "the pause of a queue may not be noticed: the user may not declare queues " + topology.PauseQueuePrefix + "…",
+}
+
+// refused logs once what the user may not do.
+func (a *Agent) refused(what int, queue string) {
+	a.told[what].Do(func() { a.cfg.Log.Info("not permitted", "queue", queue, "reason", missing[what]) })
+}
+
+// requestTimeout bounds what an agent asks of the broker at a time: commands wait meanwhile.
+const requestTimeout = 10 * time.Second
+
+// minGap is the shortest time between two statuses of a worker that come early.
+const minGap = 100 * time.Millisecond
+
+var errNoConsumer = errors.New("the broker cancelled the consumer")
+
+// serve sends statuses and takes commands until ctx or the connection ends.
+func (s *session) serve(ctx context.Context) error {
+	tick := time.NewTicker(topology.StatusInterval)
+	defer tick.Stop()
+	soon := time.NewTimer(0)
+	defer soon.Stop()
+	for {
+		if ch := s.ch.Load(); ch == nil || ch.IsClosed() {
+			if err := s.lost(ch); err != nil {
+				return err
+			}
+			if err := s.setUp(ctx); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.ch.Load().Context().Done():
+			if !s.ch.Load().IsClosed() {
+				return context.Cause(s.ch.Load().Context()) // it is of no more use
+			}
+		case in, ok := <-s.commands:
+			if !ok {
+				if !s.ch.Load().IsClosed() {
+					return errNoConsumer
+				}
+				s.commands = nil // the reason is about to come
+				continue
+			}
+			if c, ok := topology.ReadCommand(amqpconn.NewDelivery(in).Body); ok {
+				s.obey(ctx, c)
+			}
+		case <-tick.C:
+			s.check(ctx, false, func(m *Member) bool { return m.mayDeclare.Load() }) // RabbitMQ logs an error for what is not found
+			s.statuses(everyone)
+		case <-soon.C:
+			now := time.Now()
+			s.check(ctx, true, func(m *Member) bool { return m.expire(now) })
+		case <-s.agent.wake:
+		}
+		soon.Reset(s.next())
+	}
+}
+
+func everyone(*Member) bool { return true }
+
+// setUp opens a channel, declares what there is to declare, and begins to listen. Then it tells everything that may have been
+// missed.
+func (s *session) setUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.conn.Timeout(), amqpconn.ErrSilent)
+	defer cancel()
+	s.commands = nil
+	var err error
+	if s.silent, err = s.step(ctx, s.silent, ofStatuses, s.announce); err != nil {
+		return err
+	}
+	if s.deaf, err = s.step(ctx, s.deaf, ofCommands, s.listen); err != nil {
+		return err
+	}
+	err = s.try(ctx, func(*amqpconn.Channel) error { return nil })
+	if err != nil {
+		return err
+	}
+	s.agent.current.Store(s)
+	s.check(ctx, true, everyone)
+	s.statuses(everyone)
+	return nil
+}
+
+// step takes a step, unless it was refused before. It reports whether it is refused.
+func (s *session) step(ctx context.Context, before bool, what int, take func(context.Context) error) (refused bool, err error) {
+	if before {
+		return true, nil
+	}
+	err = take(ctx)
+	if _, refused = amqpconn.RefusedChannel(err); refused {
+		s.agent.refused(what, "")
+		err = nil
+	}
+	return refused, err
+}
+
+// try makes a request on an open channel. The broker closes the channel when it refuses.
+func (s *session) try(ctx context.Context, request func(*amqpconn.Channel) error) error {
+	ch := s.ch.Load()
+	if ch == nil || ch.IsClosed() {
+		var err error
+		if ch, err = s.conn.OpenWritable(ctx); err != nil {
+			return err
+		}
+		s.ch.Store(ch)
+	}
+	return request(ch)
+}
+
+// exchange declares an exchange, or if that is refused, finds out whether it exists.
+func (s *session) exchange(ctx context.Context, e topology.Exchange) error {
+	err := s.try(ctx, func(ch *amqpconn.Channel) error { return ch.DeclareExchange(ctx, e) })
+	if _, refused := amqpconn.RefusedChannel(err); refused {
+		err = s.try(ctx, func(ch *amqpconn.Channel) error { return ch.CheckExchange(ctx, e.Name) })
+	}
+	return err
+}
+
+func (s *session) announce(ctx context.Context) error {
+	return s.exchange(ctx, topology.Exchange{Name: topology.WorkersExchange, Kind: topology.Topic})
+}
+
+func (s *session) listen(ctx context.Context) error {
+	if err := s.exchange(ctx, topology.Exchange{Name: topology.ControlExchange, Kind: topology.Topic}); err != nil {
+		return err
+	}
+	q := topology.ControlQueue(newID())
+	return s.try(ctx, func(ch *amqpconn.Channel) error {
+		err := ch.DeclareQueue(ctx, q, false)
+		if err == nil {
+			err = ch.Bind(ctx, topology.Binding{Exchange: topology.ControlExchange, Queue: q.Name, RoutingKey: "#"})
+		}
+		if err == nil {
+			s.commands, err = ch.Listen(ctx, q.Name)
+		}
+		return err
+	})
+}
+
+// lost returns the reason for the end of a channel, unless the session goes on with another one.
+func (s *session) lost(ch *amqpconn.Channel) error {
+	if ch == nil {
+		return nil
+	}
+	<-ch.Context().Done()
+	err := context.Cause(ch.Context())
+	refusal, refused := amqpconn.RefusedChannel(err)
+	switch {
+	case !refused:
+		return err
+	case !strings.Contains(refusal.Text, "'"+topology.WorkersExchange+"'"):
+		if refusal.Code != amqpconn.AccessRefused { // which is known: see Member.ask
+			return err
+		}
+	case refusal.Code == amqpconn.AccessRefused: // what was published
+		s.silent = true
+		s.agent.refused(ofStatuses, "")
+	}
+	return nil // the exchange was deleted
+}
+
+// check looks at the pauses of the queues of some workers.
+func (s *session) check(ctx context.Context, details bool, which func(*Member) bool) {
+	if s.conn.Blocked() != nil {
+		return // the broker answers nothing
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, amqpconn.ErrSilent)
+	defer cancel()
+	for _, m := range s.agent.all() {
+		if which(m) {
+			m.check(ctx, s.conn, s.ch.Load(), details)
+		}
+	}
+}
+
+// obey carries out a command.
+func (s *session) obey(ctx context.Context, c topology.Command) {
+	meant := func(m *Member) bool {
+		return (m.Queue == c.Queue || c.Queue == "" && c.Do == topology.DoReport) && (c.Worker == "" || c.Worker == m.id)
+	}
+	for _, m := range s.agent.all() {
+		switch {
+		case !meant(m):
+		case c.Do == topology.DoReport:
+			m.changed.Store(true)
+		case c.Do == topology.DoPause && c.Worker != "":
+			p := c.Pause
+			m.setWorker(&p)
+		case c.Do == topology.DoResume && c.Worker != "":
+			m.setWorker(nil)
+		case c.Do == topology.DoPause:
+			m.expect(c.Pause)
+		}
+	}
+	if c.Worker == "" && (c.Do == topology.DoPause || c.Do == topology.DoResume) {
+		s.check(ctx, true, meant) // the broker knows
+	}
+}
+
+// close closes the channel.
+func (s *session) close() {
+	if ch := s.ch.Load(); ch != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+		defer cancel()
+		ch.Close(ctx)
+	}
+}
+
+// next sends the statuses that are due, and returns the time until there is more to do.
+func (s *session) next() time.Duration {
+	now := time.Now()
+	wait := topology.StatusInterval
+	s.statuses(func(m *Member) bool {
+		if !m.changed.Load() {
+			return false
+		}
+		if early := minGap - now.Sub(m.lastSent()); early > 0 {
+			wait = min(wait, early)
+			return false
+		}
+		return true
+	})
+	for _, m := range s.agent.all() {
+		if due := m.due(); !due.IsZero() {
+			wait = min(wait, max(time.Second, due.Sub(now))) // it lasts longer by the clock of the broker
+		}
+	}
+	return wait
+}
+
+// statuses sends the statuses of some workers.
+func (s *session) statuses(which func(*Member) bool) {
+	if s.silent || s.conn.Blocked() != nil {
+		return
+	}
+	s.agent.sending.Lock()
+	defer s.agent.sending.Unlock()
+	for _, m := range s.agent.all() {
+		if which(m) {
+			m.changed.Store(false)
+			s.publish(m)
+		}
+	}
+}
+
+// publish sends a status. Its end is not known: the next one tells more.
+func (s *session) publish(m *Member) {
+	now := time.Now()
+	m.sent(now)
+	body, err := m.status(now).Encode()
+	if err != nil {
+		return // the name of the queue cannot be that long
+	}
+	_ = s.ch.Load().Send(topology.WorkersExchange, m.Queue, &amqpconn.Message{ContentType: "application/json", Timestamp: now, Body: body})
+}

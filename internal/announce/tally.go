@@ -1,0 +1,34 @@
+package announce
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Tally counts what a worker does. The zero value is ready for use.
+type Tally struct {
+	Succeeded, Failed, Retried, Parked atomic.Uint64
+
+	buckets [topology.TookBuckets]atomic.Uint64
+	sum     atomic.Uint64 // microseconds
+}
+
+// Took counts an attempt that has lasted d.
+func (t *Tally) Took(d time.Duration) {
+	t.buckets[topology.TookBucket(d)].Add(1)
+	t.sum.Add(uint64(max(0, d).Microseconds()))
+}
+
+func (t *Tally) counts() topology.Counts {
+	return topology.Counts{Succeeded: t.Succeeded.Load(), Failed: t.Failed.Load(), Retried: t.Retried.Load(), Parked: t.Parked.Load()}
+}
+
+func (t *Tally) histogram() (h topology.Histogram) {
+	for i := range t.buckets {
+		h.Buckets[i] = t.buckets[i].Load()
+	}
+	h.SumMS = t.sum.Load() / 1000
+	return h
+}

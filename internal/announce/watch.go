@@ -1,0 +1,72 @@
+package announce
+
+import (
+	"context"
+	"time"
+
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/retry"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// watchQueue holds statuses until they are read. It belongs to a connection.
+func watchQueue() topology.Queue {
+	return topology.Queue{
+		Name: topology.WorkersExchange + "." + newID(), Transient: true, Exclusive: true, AutoDelete: true,
+		Args: topology.Table{"x-queue-type": "classic", "x-max-length": int64(10_000), "x-message-ttl": int64(60_000)},
+	}
+}
+
+// Watch calls each with the statuses that workers send, and ready when it has begun to listen, also after each interruption. It
+// ends with ctx, or with a refusal of the broker.
+func Watch(ctx context.Context, link *amqpconn.Link, reconnect backoff.Backoff, ready func(context.Context), each func(topology.WorkerStatus)) error {
+	retrier := retry.Retrier{Schedule: reconnect}
+	for {
+		began := time.Now()
+		conn, err := link.Get(ctx)
+		if err != nil {
+			return err
+		}
+		err = conn.Do(ctx, func(ch *amqpconn.Channel) error { return watch(ctx, ch, ready, each) })
+		if _, refused := amqpconn.RefusedChannel(err); refused || ctx.Err() != nil {
+			return err
+		}
+		if err := retry.Sleep(ctx, retrier.Failed(time.Since(began))); err != nil {
+			return err
+		}
+	}
+}
+
+func watch(ctx context.Context, ch *amqpconn.Channel, ready func(context.Context), each func(topology.WorkerStatus)) error {
+	if err := ch.DeclareExchange(ctx, topology.Workers().Exchanges[0]); err != nil {
+		return err
+	}
+	q := watchQueue()
+	if err := ch.DeclareQueue(ctx, q, false); err != nil {
+		return err
+	}
+	if err := ch.Bind(ctx, topology.Binding{Exchange: topology.WorkersExchange, Queue: q.Name, RoutingKey: "#"}); err != nil {
+		return err
+	}
+	statuses, err := ch.Listen(ctx, q.Name)
+	if err != nil {
+		return err
+	}
+	ready(ctx)
+	for {
+		select {
+		case in, ok := <-statuses:
+			if !ok {
+				return amqpconn.ErrGone
+			}
+			if s, ok := topology.ReadWorkerStatus(amqpconn.NewDelivery(in).Body); ok {
+				each(s)
+			}
+		case <-ch.Context().Done():
+			return context.Cause(ch.Context())
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,447 @@
+package workertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/fleet"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+func announced(c *reprise.Config) { c.Announce, c.Version = true, "v1.2.3" }
+
+// watching runs a list until the test ends, or until stop.
+func watching(t *testing.T, c client) (list *fleet.List, stop func()) {
+	t.Helper()
+	list = fleet.New(c.Client)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- list.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("list: %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	return list, stop
+}
+
+// of returns the workers of a queue: other tests use the same broker.
+func of(list *fleet.List, queue string) (some []fleet.Worker) {
+	for _, w := range list.Workers() {
+		if w.Queue == queue {
+			some = append(some, w)
+		}
+	}
+	return some
+}
+
+// listed waits until all n workers of a queue are listed in a state.
+func listed(t *testing.T, list *fleet.List, queue string, n int, state string) []fleet.Worker {
+	t.Helper()
+	var all []fleet.Worker
+	testkit.Eventually(t, patience, func() error {
+		all = of(list, queue)
+		if len(all) != n {
+			return fmt.Errorf("%d workers are listed, want %d", len(all), n)
+		}
+		for _, w := range all {
+			if w.State != state {
+				return fmt.Errorf("a worker is %s, want %s: %+v", w.State, state, w)
+			}
+		}
+		return nil
+	})
+	return all
+}
+
+// pausable returns a queue whose pause ends with the test.
+func pausable(r *raw) (queue string, s topology.Strategy) {
+	queue, s = r.names(topology.Buckets{})
+	r.deleteQueues(topology.PauseQueuePrefix + queue)
+	return queue, s
+}
+
+func control(t *testing.T, c client, command topology.Command) {
+	t.Helper()
+	if err := c.Control(t.Context(), command); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAListShowsAWorkerAndWhatItHandles(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := pausable(r)
+		c := dial(t, b.URL, announced)
+		h := newHeld(t)
+		stop := start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Concurrency: 2, Policy: quick(2), Strategy: strategy})
+		list, _ := watching(t, dial(t, b.URL))
+		w := listed(t, list, queue, 1, topology.WorkerConsuming)[0]
+		if w.Host == "" || w.PID == 0 || w.Program != "v1.2.3" || w.Concurrency != 2 || w.Client != "reprise" || w.Silent || w.ID == "" || w.Running != 0 {
+			t.Errorf("the worker is shown as %+v", w)
+		}
+		r.publish("", queue, amqp.Publishing{MessageId: "one"})
+		one := h.next()
+		control(t, c, topology.Command{Do: topology.DoReport})
+		testkit.Eventually(t, patience, func() error {
+			w = of(list, queue)[0]
+			if len(w.Handling) != 1 || w.Handling[0].MessageID != "one" || w.Handling[0].Attempt != 1 || w.Running != 1 || w.Handling[0].Since.Before(w.Started) {
+				return fmt.Errorf("it handles %+v", w.Handling)
+			}
+			return nil
+		})
+		one.result <- errScripted
+		h.next().result <- nil
+		r.publish("", queue, amqp.Publishing{MessageId: "two"})
+		for range 2 {
+			h.next().result <- errScripted
+		}
+		testkit.Eventually(t, patience, func() error {
+			control(t, c, topology.Command{Do: topology.DoReport, Queue: queue})
+			w = of(list, queue)[0]
+			if w.Counts != (topology.Counts{Succeeded: 1, Failed: 3, Retried: 2, Parked: 1}) || w.Took.Count() != 4 || w.Running != 0 {
+				return fmt.Errorf("counts are %+v, %+v", w.Counts, w.Took)
+			}
+			return nil
+		})
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		testkit.Eventually(t, patience, func() bool { return len(of(list, queue)) == 0 })
+	})
+}
+
+func TestThePauseOfAQueueReachesAllAndLasts(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := pausable(r)
+		h := newScript(func(*reprise.Message) error { return nil })
+		work := reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy}
+		one, two := dial(t, b.URL, announced), dial(t, b.URL, announced)
+		stop := start(t, one, work)
+		start(t, two, work)
+		operator := dial(t, b.URL)
+		list, end := watching(t, operator)
+		listed(t, list, queue, 2, topology.WorkerConsuming)
+
+		control(t, operator, topology.Command{Do: topology.DoPause, Queue: queue, Pause: topology.Pause{By: "ann", Reason: "the shop is closed"}})
+		for _, w := range listed(t, list, queue, 2, topology.WorkerPaused) {
+			if p, ok := w.Pause(); !ok || p.Of != topology.PauseOfQueue || p.By != "ann" || p.Reason != "the shop is closed" || !p.Until.IsZero() {
+				t.Errorf("the pause is shown as %+v", w.Pauses)
+			}
+		}
+		for range 10 {
+			r.publish("", queue, amqp.Publishing{})
+		}
+		if n := r.consumers(queue); n != 0 {
+			t.Errorf("%d consumers are left", n)
+		}
+
+		// The operator leaves, and one worker is replaced.
+		end()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		three := dial(t, b.URL, announced)
+		w, err := reprise.NewWorker(three.Client, work)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+		go func() { ended <- w.Run(ctx) }()
+		defer func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}()
+		three.log.wait(t, "paused", 1)
+		if n := three.log.count("consuming"); n != 0 {
+			t.Errorf("a worker that starts in a pause has consumed")
+		}
+		paused, ok := errors.AsType[*reprise.PausedError](w.Paused())
+		if !ok || paused.By != "ann" || w.Consuming() != nil {
+			t.Errorf("the worker says %v, %v", w.Paused(), w.Consuming())
+		}
+
+		// Another operator comes.
+		operator = dial(t, b.URL)
+		list, _ = watching(t, operator)
+		listed(t, list, queue, 2, topology.WorkerPaused)
+		if p, paused, err := operator.QueuePause(t.Context(), queue); !paused || err != nil || p.By != "ann" {
+			t.Errorf("the pause of the queue is %+v, %t, %v", p, paused, err)
+		}
+		if n := h.count(); n != 0 {
+			t.Errorf("%d messages were handled in the pause", n)
+		}
+		control(t, operator, topology.Command{Do: topology.DoResume, Queue: queue})
+		h.wait(t, 10)
+		listed(t, list, queue, 2, topology.WorkerConsuming)
+		if _, paused, err := operator.QueuePause(t.Context(), queue); paused || err != nil {
+			t.Errorf("the queue is paused after all: %t, %v", paused, err)
+		}
+	})
+}
+
+func TestThePauseOfAQueueEndsInTime(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := pausable(r)
+		h := newScript(func(*reprise.Message) error { return nil })
+		c := dial(t, b.URL, announced)
+		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
+		control(t, c, topology.Command{Do: topology.DoPause, Queue: queue})
+		c.log.wait(t, "paused", 1)
+		// A new pause replaces one that has no end, also while somebody reads that.
+		reader := newRaw(t, b.URL)
+		if _, err := reader.Consume(topology.PauseQueuePrefix+queue, "", false, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		control(t, c, topology.Command{Do: topology.DoPause, Queue: queue, Pause: topology.Pause{Until: time.Now().Add(2 * time.Second)}})
+		r.publish("", queue, amqp.Publishing{})
+		if err := reader.Close(); err != nil {
+			t.Error(err)
+		}
+		c.log.wait(t, "resumed", 1)
+		h.wait(t, 1)
+	})
+}
+
+func TestThePauseOfAWorker(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := pausable(r)
+		c := dial(t, b.URL, announced)
+		h := newScript(func(*reprise.Message) error { return nil })
+		for range 2 { // of one client
+			start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
+		}
+		list, _ := watching(t, c)
+		id := listed(t, list, queue, 2, topology.WorkerConsuming)[0].ID
+		paused := func() (n int) {
+			for _, w := range of(list, queue) {
+				if p, ok := w.Pause(); ok && w.State == topology.WorkerPaused && w.ID == id && p.Of == topology.PauseOfWorker && p.By == "ann" {
+					n++
+				} else if w.State != topology.WorkerConsuming {
+					n += 10
+				}
+			}
+			return n
+		}
+		pause := topology.Command{Do: topology.DoPause, Queue: queue, Worker: id, Pause: topology.Pause{By: "ann"}}
+		control(t, c, pause)
+		testkit.Eventually(t, patience, func() bool { return paused() == 1 && r.consumers(queue) == 1 })
+		// A pause of the queue, and its end, leave that of the worker.
+		control(t, c, topology.Command{Do: topology.DoPause, Queue: queue})
+		listed(t, list, queue, 2, topology.WorkerPaused)
+		control(t, c, topology.Command{Do: topology.DoResume, Queue: queue})
+		testkit.Eventually(t, patience, func() bool { return paused() == 1 && r.consumers(queue) == 1 })
+		control(t, c, topology.Command{Do: topology.DoResume, Queue: queue, Worker: id})
+		listed(t, list, queue, 2, topology.WorkerConsuming)
+
+		pause.Pause.Until = time.Now().Add(time.Second)
+		control(t, c, pause)
+		c.log.wait(t, "paused", 3)
+		c.log.wait(t, "resumed", 3)
+	})
+}
+
+func TestAMissedResumeIsNotMissedForGood(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		queue, strategy := pausable(r)
+		proxy := testkit.NewProxy(t, b.URL)
+		c := dial(t, proxy.URL(), announced)
+		h := newScript(func(*reprise.Message) error { return nil })
+		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
+		operator := dial(t, b.URL)
+		control(t, operator, topology.Command{Do: topology.DoPause, Queue: queue})
+		c.log.wait(t, "paused", 1)
+		r.publish("", queue, amqp.Publishing{})
+		proxy.Refuse()
+		proxy.Cut()
+		c.log.wait(t, "connection lost", 2)
+		control(t, operator, topology.Command{Do: topology.DoResume, Queue: queue})
+		if n := h.count(); n != 0 {
+			t.Fatalf("%d messages were handled without a connection", n)
+		}
+		proxy.Resume()
+		h.wait(t, 1)
+	})
+}
+
+// A user who may do nothing but work has a worker that works. What the user may do of the rest is done.
+func TestAWorkerThatMayNotAnnounceItself(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		more    string
+		missing int // permissions
+		pauses  bool
+	}{
+		"nothing": {"", 3, false},
+		"pauses":  {`|reprise\.paused\..*`, 2, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
+				r := newRaw(t, b.URL)
+				queue, strategy := pausable(r)
+				c := dial(t, userFor(t, b.URL, api, `^(`+regexp.QuoteMeta(queue)+`.*|amq\.default`+tc.more+`)$`), announced)
+				h := newScript(func(*reprise.Message) error { return nil })
+				work := reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy}
+				stop := start(t, c, work)
+				c.log.wait(t, "not permitted", tc.missing)
+				r.publish("", queue, amqp.Publishing{})
+				h.wait(t, 1)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+
+				control(t, dial(t, b.URL), topology.Command{Do: topology.DoPause, Queue: queue, Pause: topology.Pause{By: "ann"}})
+				w, err := reprise.NewWorker(c.Client, work)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+				ended := make(chan error, 1)
+				go func() { ended <- w.Run(ctx) }()
+				if tc.pauses {
+					c.log.wait(t, "paused", 1)
+				} else { // RabbitMQ 4.3 tells nothing, the others that there is a pause
+					testkit.Eventually(t, patience, func() bool { return c.log.count("paused")+c.log.count("consuming") == 2 })
+				}
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				if n := c.log.count("not permitted"); n != tc.missing {
+					t.Errorf("it says %d times what it may not do, want %d", n, tc.missing)
+				}
+				if n := c.log.count("connection lost") + c.log.count("channel closed") + c.log.count("pause not known"); n != 0 {
+					t.Errorf("%d events that nobody needs", n)
+				}
+			})
+		})
+	}
+}
+
+// In the time of the test, statuses come every 15 s, and early when something has changed.
+func TestStatusesTick(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		list, stop := watching(t, dial())
+		defer stop()
+		synctest.Wait()
+		c := dial(announced)
+		var sent []time.Time
+		list.Observe(func(s topology.WorkerStatus) { sent = append(sent, s.Sent) })
+		end := start(t, c, reprise.WorkerConfig{Queue: "work", Handler: newScript(func(*reprise.Message) error { return nil })})
+		time.Sleep(time.Minute + time.Second)
+		synctest.Wait()
+		if n := len(sent); n < 5 || n > 7 { // at the start, when it consumes, and four more
+			t.Errorf("%d statuses came in a minute: %v", n, sent)
+		}
+		n := len(sent)
+		control(t, c, topology.Command{Do: topology.DoPause, Queue: "work", Pause: topology.Pause{Until: time.Now().Add(time.Hour)}})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(sent) == n || of(list, "work")[0].State != topology.WorkerPaused {
+			t.Errorf("the pause came in %d statuses: %+v", len(sent)-n, of(list, "work"))
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if w := of(list, "work")[0]; w.State != topology.WorkerConsuming || len(w.Pauses) > 0 {
+			t.Errorf("after the pause, the worker is %+v", w)
+		}
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if all := of(list, "work"); len(all) != 0 {
+			t.Errorf("a worker that has ended is listed: %+v", all)
+		}
+	})
+}
+
+// A worker that cannot say that it ends is silent, and then forgotten.
+func TestAWorkerFallsSilent(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		list, stop := watching(t, dial())
+		defer stop()
+		synctest.Wait()
+		send := func(change func(*topology.WorkerStatus)) {
+			s := topology.WorkerStatus{ID: "id", Queue: "work", State: topology.WorkerConsuming, Sent: time.Now(), Started: time.Now()}
+			change(&s)
+			body, err := s.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.publish(topology.WorkersExchange, "work", amqp.Publishing{Body: body})
+			synctest.Wait()
+		}
+		send(func(*topology.WorkerStatus) {})
+		time.Sleep(fleet.SilentAfter - time.Second)
+		if all := list.Workers(); len(all) != 1 || all[0].Silent {
+			t.Errorf("the list is %+v", all)
+		}
+		time.Sleep(2 * time.Second)
+		if all := list.Workers(); len(all) != 1 || !all[0].Silent {
+			t.Errorf("the list is %+v", all)
+		}
+		send(func(*topology.WorkerStatus) {})
+		if all := list.Workers(); len(all) != 1 || all[0].Silent {
+			t.Errorf("the list is %+v", all)
+		}
+		time.Sleep(fleet.ForgottenAfter)
+		if all := list.Workers(); len(all) != 0 {
+			t.Errorf("the list is %+v", all)
+		}
+		// Nothing that is not a status is listed.
+		for _, body := range []string{"", "{}", `{"v":1}`, `{"v":2,"id":"x","queue":"q"}`, strings.Repeat("x", topology.MaxStatus+1)} {
+			r.publish(topology.WorkersExchange, "work", amqp.Publishing{Body: []byte(body)})
+		}
+		synctest.Wait()
+		if all := list.Workers(); len(all) != 0 {
+			t.Errorf("the list is %+v", all)
+		}
+	})
+}
+
+// A client announces nothing unless it is told to.
+func TestNothingIsAnnouncedUnasked(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		start(t, dial(), reprise.WorkerConfig{Queue: "work", Handler: newScript(func(*reprise.Message) error { return nil })})
+		time.Sleep(time.Minute)
+		if n := r.depth(topology.PauseQueuePrefix + "work"); n != -1 {
+			t.Error("the queue of a pause exists")
+		}
+		if err := r.ExchangeDeclarePassive(topology.WorkersExchange, "topic", true, false, false, false, nil); err == nil {
+			t.Error("the exchange of statuses exists")
+		}
+		r.reopen()
+	})
+}

@@ -1,0 +1,330 @@
+package topology
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/bits"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Names of what announced workers declare: see WorkerStatus and Command.
+const (
+	// WorkersExchange is the topic exchange of the statuses of workers. The routing key of a status is the work queue.
+	WorkersExchange = "reprise.workers"
+
+	// ControlExchange is the topic exchange of commands to workers. The routing key of a command is the work queue.
+	ControlExchange = "reprise.control"
+
+	// ControlQueuePrefix begins the name of the queue in which a client gets commands.
+	ControlQueuePrefix = "reprise.control."
+
+	// PauseQueuePrefix begins the name of the queue that keeps the pause of a work queue: see PauseQueue.
+	PauseQueuePrefix = "reprise.paused."
+)
+
+// IsControlQueue reports whether a queue belongs to the mechanism of this file, and has no messages of users.
+func IsControlQueue(name string) bool {
+	return strings.HasPrefix(name, ControlQueuePrefix) || strings.HasPrefix(name, PauseQueuePrefix) || strings.HasPrefix(name, WorkersExchange+".")
+}
+
+// Workers returns the exchanges of announced workers.
+func Workers() Topology {
+	return Topology{Exchanges: []Exchange{{Name: WorkersExchange, Kind: Topic}, {Name: ControlExchange, Kind: Topic}}}
+}
+
+// ControlQueue returns the queue in which a client gets commands. It belongs to a connection.
+func ControlQueue(id string) Queue {
+	return Queue{
+		Name: ControlQueuePrefix + id, Transient: true, Exclusive: true, AutoDelete: true,
+		Args: Table{"x-queue-type": "classic", "x-max-length": int64(1000)},
+	}
+}
+
+// PauseQueue returns the queue that keeps the pause of a work queue, and false if the name of the work queue is too long for
+// one. The work queue is paused if the queue has a message (a Pause in JSON) or a consumer (which reads that message, and
+// returns it when its channel is closed). A pause that ends by itself is a message that expires. The newest message counts:
+// there is room for one.
+//
+// The queue is classic on purpose. A quorum queue whose leader cannot be reached says that it has no messages. A classic queue
+// whose node cannot be reached says so.
+func PauseQueue(queue string) (Queue, bool) {
+	name := PauseQueuePrefix + queue
+	return Queue{Name: name, Args: Table{"x-queue-type": "classic", "x-max-length": int64(1)}}, len(name) <= maxName
+}
+
+// States of a worker.
+const (
+	WorkerConnecting = "connecting" // it has no consumer, and tries to get one
+	WorkerConsuming  = "consuming"
+	WorkerPaused     = "paused" // it has no consumer, on purpose
+	WorkerStopped    = "stopped"
+)
+
+// StatusInterval is the time between two statuses of a worker. A worker also sends a status when its state changes.
+const StatusInterval = 15 * time.Second
+
+// StatusVersion is the WorkerStatus.Version and Command.Version that this package writes.
+const StatusVersion = 1
+
+// WorkerStatus is the state of a worker: the body, in JSON, of a transient message of at most MaxStatus bytes that the worker
+// publishes to WorkersExchange every StatusInterval, and when its state changes.
+type WorkerStatus struct {
+	Version int    `json:"v"`
+	ID      string `json:"id"` // random for each run of a worker
+	Queue   string `json:"queue"`
+
+	Client  string `json:"client"` // Config.Name
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	Program string `json:"program,omitempty"` // version of the program
+	Reprise string `json:"reprise,omitempty"` // version of this module
+
+	Started     time.Time `json:"started"`
+	Sent        time.Time `json:"sent"`
+	Concurrency int       `json:"concurrency"`
+
+	State   string  `json:"state"`
+	Trouble string  `json:"trouble,omitempty"` // why it is connecting
+	Pauses  []Pause `json:"pauses,omitempty"`  // all that are in force
+
+	Running  int        `json:"running"`            // messages that are handled
+	Handling []Handling `json:"handling,omitempty"` // the oldest of them, at most MaxHandling
+
+	Counts Counts    `json:"counts"` // since Started
+	Took   Histogram `json:"took"`   // handling times since Started
+}
+
+// MaxHandling is the largest number of messages in WorkerStatus.Handling.
+const MaxHandling = 16
+
+// Handling is a message that a worker handles.
+type Handling struct {
+	MessageID string    `json:"id,omitempty"`
+	Attempt   int       `json:"attempt"`
+	Since     time.Time `json:"since"`
+}
+
+// Counts are numbers since the start of a worker. They never decrease, so that a lost status loses nothing: the difference of
+// two statuses with the same ID is what happened between them.
+type Counts struct {
+	Succeeded uint64 `json:"succeeded"` // messages that were acknowledged after their handler returned nil
+	Failed    uint64 `json:"failed"`    // attempts
+	Retried   uint64 `json:"retried"`
+	Parked    uint64 `json:"parked"`
+}
+
+// Sub returns the difference to an earlier status.
+func (c Counts) Sub(earlier Counts) Counts {
+	return Counts{c.Succeeded - earlier.Succeeded, c.Failed - earlier.Failed, c.Retried - earlier.Retried, c.Parked - earlier.Parked}
+}
+
+// TookBuckets is the number of buckets of a Histogram.
+const TookBuckets = 25
+
+// Histogram counts durations. Bucket i has those of at most TookBound(i) that are in no earlier bucket; the last bucket has the
+// rest.
+type Histogram struct {
+	Buckets [TookBuckets]uint64 `json:"buckets"`
+	SumMS   uint64              `json:"sum_ms"` // of all durations, in milliseconds
+}
+
+// TookBound returns the upper bound of a bucket: 125 µs, doubled i times. The last bucket, TookBuckets-1, has no bound.
+func TookBound(i int) time.Duration { return 125 * time.Microsecond << i }
+
+// TookBucket returns the bucket of a duration.
+func TookBucket(d time.Duration) int {
+	if d <= 0 {
+		return 0
+	}
+	return min(bits.Len64(uint64(d-1)/uint64(TookBound(0))), TookBuckets-1)
+}
+
+// Count returns the number of durations.
+func (h Histogram) Count() (n uint64) {
+	for _, b := range h.Buckets {
+		n += b
+	}
+	return n
+}
+
+// Sub returns the difference to an earlier status.
+func (h Histogram) Sub(earlier Histogram) Histogram {
+	for i := range h.Buckets {
+		h.Buckets[i] -= earlier.Buckets[i]
+	}
+	h.SumMS -= earlier.SumMS
+	return h
+}
+
+// Add returns the sum of two histograms.
+func (h Histogram) Add(other Histogram) Histogram {
+	for i := range h.Buckets {
+		h.Buckets[i] += other.Buckets[i]
+	}
+	h.SumMS += other.SumMS
+	return h
+}
+
+// Quantile returns an upper bound of a quantile, such as 0.95: the bound of the bucket in which it is. It is at most twice the
+// quantile, except in the last bucket, of which it returns the lower bound. It returns 0 if there are no durations.
+func (h Histogram) Quantile(q float64) time.Duration {
+	n := h.Count()
+	if n == 0 {
+		return 0
+	}
+	rank := max(1, uint64(q*float64(n)+0.5))
+	for i, b := range h.Buckets {
+		if b >= rank {
+			return TookBound(min(i, TookBuckets-2))
+		}
+		rank -= b
+	}
+	return TookBound(TookBuckets - 2)
+}
+
+// Values of Pause.Of.
+const (
+	PauseOfQueue  = "queue"  // an operator has paused all workers of the queue
+	PauseOfWorker = "worker" // an operator has paused this worker, until it ends
+	PauseOfItself = "itself" // the worker pauses: PauseFor, a Breaker, a Limiter that failed
+)
+
+// Pause is a pause of a worker or a queue. As the body of the message in a PauseQueue it is JSON.
+type Pause struct {
+	Of     string    `json:"of,omitempty"`
+	By     string    `json:"by,omitempty"` // operator; not verified
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at,omitzero"`
+	Until  time.Time `json:"until,omitzero"` // zero: until it is resumed, or not known
+}
+
+// String describes the pause in a few words.
+func (p Pause) String() string {
+	var b strings.Builder
+	b.WriteString("paused")
+	if p.By != "" {
+		b.WriteString(" by " + p.By)
+	}
+	if !p.Until.IsZero() {
+		b.WriteString(" until " + p.Until.UTC().Format(time.RFC3339))
+	}
+	if p.Reason != "" {
+		b.WriteString(": " + p.Reason)
+	}
+	return b.String()
+}
+
+// Values of Command.Do.
+const (
+	DoPause  = "pause"
+	DoResume = "resume"
+	DoReport = "report" // workers send a status at once
+)
+
+// Command is the body, in JSON, of a message to ControlExchange.
+//
+// A command for a queue (Worker is empty) tells workers to look into the PauseQueue, which decides. A command for a worker
+// decides itself, and lasts until the worker ends.
+type Command struct {
+	Version int    `json:"v"`
+	Do      string `json:"do"`
+	Queue   string `json:"queue,omitempty"`  // empty: workers of all queues; for DoReport only
+	Worker  string `json:"worker,omitempty"` // WorkerStatus.ID; empty: all workers of the queue
+	Pause   Pause  `json:"pause,omitzero"`   // of DoPause
+}
+
+// MaxStatus is the largest size of a status, a command or a pause in bytes.
+const MaxStatus = 4 << 10
+
+// Limits of texts, in bytes.
+const (
+	maxStatusReason = 160
+	maxStatusName   = 64
+)
+
+// Encode returns the JSON of a status. It shortens long texts, and leaves out messages in Handling, to keep to MaxStatus.
+func (s WorkerStatus) Encode() ([]byte, error) {
+	s.Version = StatusVersion
+	s.Client, s.Host = clip(s.Client, maxStatusName), clip(s.Host, maxStatusName)
+	s.Program, s.Reprise = clip(s.Program, maxStatusName), clip(s.Reprise, maxStatusName)
+	s.Trouble = clip(s.Trouble, maxStatusReason)
+	pauses := make([]Pause, len(s.Pauses))
+	for i, p := range s.Pauses {
+		pauses[i] = p.clipped()
+	}
+	s.Pauses = pauses
+	handling := make([]Handling, 0, MaxHandling)
+	for _, h := range s.Handling[:min(len(s.Handling), MaxHandling)] {
+		h.MessageID = clip(h.MessageID, maxStatusName)
+		handling = append(handling, h)
+	}
+	for s.Handling = handling; ; s.Handling = s.Handling[:len(s.Handling)-1] {
+		b, err := encodeJSON(s)
+		if err != nil || len(b) <= MaxStatus {
+			return b, err
+		}
+		if len(s.Handling) == 0 {
+			return nil, fmt.Errorf("topology: the status of a worker has %d bytes: at most %d are possible", len(b), MaxStatus)
+		}
+	}
+}
+
+// ReadWorkerStatus returns the status in the body of a message. It reports whether there is one.
+func ReadWorkerStatus(body []byte) (s WorkerStatus, ok bool) {
+	ok = len(body) <= MaxStatus && json.Unmarshal(body, &s) == nil && s.Version == StatusVersion && s.ID != "" && s.Queue != "" && len(s.Handling) <= MaxHandling
+	return s, ok
+}
+
+// Encode returns the JSON of a command, with long texts shortened.
+func (c Command) Encode() ([]byte, error) {
+	c.Version, c.Pause = StatusVersion, c.Pause.clipped()
+	return encodeJSON(c)
+}
+
+// ReadCommand returns the command in the body of a message. It reports whether there is one.
+func ReadCommand(body []byte) (c Command, ok bool) {
+	ok = len(body) <= MaxStatus && json.Unmarshal(body, &c) == nil && c.Version == StatusVersion
+	return c, ok
+}
+
+// Encode returns the JSON of a pause, with long texts shortened.
+func (p Pause) Encode() ([]byte, error) { return encodeJSON(p.clipped()) }
+
+// ReadPause returns the pause in the body of a message. Of a body that is none it returns the zero value.
+func ReadPause(body []byte) (p Pause) {
+	if len(body) > MaxStatus || json.Unmarshal(body, &p) != nil {
+		return Pause{}
+	}
+	return p
+}
+
+func (p Pause) clipped() Pause {
+	p.By, p.Reason = clip(p.By, maxStatusName), clip(p.Reason, maxStatusReason)
+	return p
+}
+
+// encodeJSON returns JSON that is not meant for HTML, in which some characters would take six bytes.
+func encodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
+// clip shortens a text to a number of bytes, and makes it one line of valid UTF-8.
+func clip(s string, most int) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) > most {
+		s = s[:most]
+	}
+	return strings.ToValidUTF8(s, "")
+}

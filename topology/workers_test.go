@@ -1,0 +1,96 @@
+package topology_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+func TestAStatusHasABound(t *testing.T) {
+	long := strings.Repeat("é\x00\"<", 500)
+	s := topology.WorkerStatus{
+		ID: "0123456789ab", Queue: strings.Repeat("q", 255), Client: long, Host: long, PID: math.MaxInt, Program: long, Reprise: long,
+		Started: time.Now(), Sent: time.Now(), Concurrency: math.MaxInt, State: topology.WorkerPaused, Trouble: long, Running: math.MaxInt,
+	}
+	for range 3 {
+		s.Pauses = append(s.Pauses, topology.Pause{Of: topology.PauseOfWorker, By: long, Reason: long, At: time.Now(), Until: time.Now()})
+	}
+	for range 100 {
+		s.Handling = append(s.Handling, topology.Handling{MessageID: long, Attempt: math.MaxInt, Since: time.Now()})
+	}
+	for i := range s.Took.Buckets {
+		s.Took.Buckets[i] = math.MaxUint64
+	}
+	s.Counts = topology.Counts{Succeeded: math.MaxUint64, Failed: math.MaxUint64, Retried: math.MaxUint64, Parked: math.MaxUint64}
+	body, err := s.Encode()
+	if err != nil || len(body) > topology.MaxStatus {
+		t.Fatalf("the status has %d bytes, error %v", len(body), err)
+	}
+	read, ok := topology.ReadWorkerStatus(body)
+	if !ok || read.Queue != s.Queue || read.Running != s.Running || read.Counts != s.Counts || len(read.Pauses) != 3 {
+		t.Errorf("read %t, %+v", ok, read)
+	}
+	for n := range body {
+		if _, ok := topology.ReadWorkerStatus(body[:n]); ok {
+			t.Fatalf("the first %d bytes are a status", n)
+		}
+	}
+}
+
+func TestAStatusShowsTheMessagesThatAreHandled(t *testing.T) {
+	s := topology.WorkerStatus{ID: "id", Queue: "orders", State: topology.WorkerConsuming}
+	for range topology.MaxHandling {
+		s.Handling = append(s.Handling, topology.Handling{MessageID: "018f6b2a-7c11-7d7e-a8f0-8f1f5bd3a2f4", Attempt: 3, Since: time.Now()})
+	}
+	body, err := s.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read, ok := topology.ReadWorkerStatus(body); !ok || len(read.Handling) != topology.MaxHandling {
+		t.Errorf("%d messages are left in %d bytes", len(read.Handling), len(body))
+	}
+}
+
+func TestHistogram(t *testing.T) {
+	for d, want := range map[time.Duration]int{
+		-1: 0, 0: 0, 125 * time.Microsecond: 0, 125*time.Microsecond + 1: 1, 250 * time.Microsecond: 1, 251 * time.Microsecond: 2,
+		time.Millisecond: 3, time.Millisecond + 1: 4, topology.TookBound(23): 23, topology.TookBound(23) + 1: 24, math.MaxInt64: 24,
+	} {
+		if got := topology.TookBucket(d); got != want {
+			t.Errorf("%s is in bucket %d, want %d", d, got, want)
+		}
+	}
+	var h topology.Histogram
+	if got := h.Quantile(0.5); got != 0 {
+		t.Errorf("the median of nothing is %s", got)
+	}
+	for _, ms := range []int{1, 1, 1, 1, 1, 1, 1, 1, 1, 60} {
+		h.Buckets[topology.TookBucket(time.Duration(ms)*time.Millisecond)]++
+	}
+	for q, want := range map[float64]time.Duration{0: time.Millisecond, 0.5: time.Millisecond, 0.9: time.Millisecond, 0.95: 64 * time.Millisecond, 1: 64 * time.Millisecond} {
+		if got := h.Quantile(q); got != want {
+			t.Errorf("quantile %v is %s, want %s", q, got, want)
+		}
+	}
+	twice := h.Add(h)
+	if twice.Count() != 20 || twice.Sub(h) != h {
+		t.Errorf("the sum is %+v", twice)
+	}
+}
+
+func TestPauseQueue(t *testing.T) {
+	q, ok := topology.PauseQueue("orders")
+	if !ok || q.Name != "reprise.paused.orders" || !topology.IsControlQueue(q.Name) || topology.IsControlQueue("orders") {
+		t.Errorf("the queue is %+v, %t", q, ok)
+	}
+	if _, ok := topology.PauseQueue(strings.Repeat("q", 241)); ok {
+		t.Error("a name of 256 bytes is possible")
+	}
+	all := topology.Workers().Merge(topology.Topology{Queues: []topology.Queue{q, topology.ControlQueue("x")}})
+	if err := all.Validate(); err != nil {
+		t.Error(err)
+	}
+}
