@@ -14,6 +14,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -216,5 +217,47 @@ func TestForgedReports(t *testing.T) {
 		if got, err = a.Replay(t.Context(), r.ID); err != nil || got.Succeeded != 1 || got.Retrying != 0 || got.Pending() != 1 {
 			t.Errorf("%+v, %v", got, err)
 		}
+	})
+}
+
+// A queue for outcomes that cannot be declared holds up no replay: the user may not, or a queue of that name has other arguments.
+func TestReplayWithoutQueueForOutcomes(t *testing.T) {
+	one := func(t *testing.T, w *wire, c *reprise.Client, work string) {
+		_, err := w.archive.Add(t.Context(), []Message{{Queue: work, FailedQueue: work + ".failed"}})
+		must(t, err)
+		r, err := w.archive.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}}, "me")
+		must(t, err)
+		re, err := NewReplayer(c, w.archive, ReplayerConfig{Poll: 10 * time.Millisecond})
+		must(t, err)
+		w.runs(re.Run)
+		testkit.Eventually(t, longest, func() error {
+			r, err := w.archive.Replay(t.Context(), r.ID)
+			if err == nil && r.Sent != 1 {
+				err = fmt.Errorf("%+v", r)
+			}
+			return err
+		})
+	}
+	t.Run("forbidden", func(t *testing.T) {
+		b, _ := testkit.EmbeddedManaged(t, broker.Config{Definitions: []byte(`{
+			"vhosts": [{"name": "/"}],
+			"users": [{"name": "guest", "password": "guest", "tags": "administrator"}, {"name": "app", "password": "app", "tags": ""}],
+			"permissions": [
+				{"user": "guest", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"},
+				{"user": "app", "vhost": "/", "configure": "^work", "write": ".*", "read": ".*"}
+			]}`)})
+		w := newWire(t, b.URL)
+		_, err := w.raw.QueueDeclare("work", true, false, false, false, nil)
+		must(t, err)
+		one(t, w, connect(t, strings.Replace(b.URL, "guest:guest", "app:app", 1)), "work")
+	})
+	t.Run("other arguments", func(t *testing.T) {
+		testkit.Each(t, func(t *testing.T, b testkit.Target) {
+			w := newWire(t, b.URL)
+			_, err := w.raw.QueueDeclare(w.archive.outcomeQueue(), true, false, false, false, nil) // classic
+			must(t, err)
+			w.gone(w.archive.outcomeQueue())
+			one(t, w, w.client, w.queue("work", nil))
+		})
 	})
 }

@@ -154,7 +154,7 @@ type publisher interface {
 //	replay ended     replay, state, why, sent, refused (Info)
 //	replay waits     replay, error, next_try           (Warn: the store or the broker does not answer)
 //	message refused  replay, message, error            (Warn: it can never be sent)
-//	replay asks for no outcomes  replay, error         (Warn: the user may not declare the queue for outcomes)
+//	replay asks for no outcomes  replay, error         (Warn: the queue for outcomes cannot be declared; it is tried again)
 //	outcomes wait     error, next_try                  (Warn: the store or the broker does not answer)
 //	outcomes are not taken  error                      (Error: the consumer of the queue for outcomes has ended)
 //	report ignored    queue, message_id                (Warn: a message in the queue for outcomes is no report)

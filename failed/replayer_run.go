@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -21,6 +20,8 @@ type run struct {
 	failed int       // how often in a row the broker has taken nothing
 	warned warned
 	asks   topology.OutcomeRequest // that messages carry; without Key: none
+
+	askAgain time.Time // when to declare the queue for outcomes again; zero: it was not refused
 }
 
 // stopped is why a replay ends by itself.
@@ -62,10 +63,7 @@ func (x *run) proceed(ctx context.Context) error {
 		return err
 	}
 	x.cfg.Logger.Info("replay began", "replay", x.replay.ID, "messages", x.replay.Total, "sent", x.replay.Sent)
-	err := x.ask(ctx)
-	if err == nil {
-		err = x.canary(ctx)
-	}
+	err := x.canary(ctx)
 	if err == nil {
 		err = x.all(ctx)
 	}
@@ -110,17 +108,33 @@ func (x *run) canary(ctx context.Context) error {
 	}
 }
 
-// ask prepares the request for outcomes that messages are to carry.
+// A queue for outcomes that cannot be declared must not hold up a replay.
+const (
+	askTimeout = 5 * time.Second // of an attempt to declare it
+	askPause   = time.Minute     // before the next one
+)
+
+// ask prepares the request for outcomes that messages are to carry. If the queue for outcomes cannot be declared, messages are
+// sent without a request until it can.
 func (x *run) ask(ctx context.Context) error {
-	if x.reports == nil {
+	// A broker that takes nothing may have been unreachable, and be reachable now.
+	if x.reports == nil || x.asks.Key != "" || x.failed == 0 && time.Now().Before(x.askAgain) {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if err := x.reports.declare(limited); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if x.askAgain.IsZero() {
+			x.cfg.Logger.Warn("replay asks for no outcomes", "replay", x.replay.ID, "error", err)
+		}
+		x.askAgain = time.Now().Add(askPause)
 		return nil
 	}
 	return x.insist(ctx, func(ctx context.Context) (err error) {
-		x.asks, err = x.reports.ask(ctx, x.replay.ID)
-		if _, refused := errors.AsType[*reprise.RefusedError](err); refused {
-			x.cfg.Logger.Warn("replay asks for no outcomes", "replay", x.replay.ID, "error", err)
-			return nil
-		}
+		x.asks, err = x.reports.archive.askOutcomes(ctx, x.replay.ID)
 		return err
 	})
 }

@@ -14,6 +14,9 @@ import (
 // some sends up to n messages, and reports whether there were any. What the broker has not
 // taken comes again with the next.
 func (x *run) some(ctx context.Context, n int) (bool, error) {
+	if err := x.ask(ctx); err != nil {
+		return false, err
+	}
 	var batch []*Message
 	err := x.insist(ctx, func(ctx context.Context) (err error) {
 		batch, err = x.store.unsentOf(ctx, x.replay.ID, n)

@@ -20,15 +20,7 @@ type reports struct {
 // maxReports is how many reports are taken at a time, and noted in one transaction.
 const maxReports = 64
 
-// ask returns the request that all messages of a replay carry, without the parts that differ. Its queue exists then. The error is
-// a *reprise.RefusedError if the broker's user may not declare it.
-func (r *reports) ask(ctx context.Context, id ReplayID) (request topology.OutcomeRequest, err error) {
-	if err := r.declare(ctx); err != nil {
-		return request, err
-	}
-	return r.archive.askOutcomes(ctx, id)
-}
-
+// declare makes sure that the queue for outcomes exists.
 func (r *reports) declare(ctx context.Context) (err error) {
 	defer annotate(&err, "declaring the queue for outcomes")
 	return r.client.Declare(ctx, r.archive.outcomeTopology())
