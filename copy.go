@@ -42,7 +42,7 @@ const (
 // isOwnHeader reports whether Reprise writes a header whatever the marks.
 func isOwnHeader(header string) bool {
 	switch header {
-	case HeaderCC, HeaderUserID, HeaderExpiration, HeaderCrashes, topology.HeaderOutcome:
+	case HeaderCC, HeaderUserID, HeaderExpiration, HeaderCrashes, topology.HeaderReplay, topology.HeaderOutcome:
 		return true
 	}
 	return strings.HasPrefix(header, topology.HeaderLevel)

@@ -50,6 +50,16 @@ func TestCopiesStashWhatTheyMustNotCarry(t *testing.T) {
 				expires: time.Hour,
 			},
 			{
+				name: "marks of a replay stay on copies",
+				msg: amqp.Publishing{Headers: amqp.Table{
+					topology.HeaderReplay: "7/1", topology.HeaderOutcome: amqp.Table{"to": "x"},
+				}},
+				wire: amqp.Publishing{Headers: amqp.Table{
+					topology.HeaderReplay: "7/1", topology.HeaderOutcome: amqp.Table{"to": "x"},
+				}},
+				headers: map[string]any{},
+			},
+			{
 				name: "dead-letter history of others",
 				msg: amqp.Publishing{Headers: amqp.Table{
 					"x-death": []any{amqp.Table{"queue": "q", "count": int64(3)}}, "x-first-death-queue": "q",
