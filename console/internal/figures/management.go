@@ -111,6 +111,9 @@ func (b *Broker) fetchQueues(ctx context.Context) (map[string]QueueFigures, erro
 	}
 	queues := make(map[string]QueueFigures, len(answer))
 	for _, q := range answer {
+		if topology.IsControlQueue(q.Name) {
+			continue // it has no messages of users
+		}
 		queues[q.Name] = QueueFigures{q.Name, q.Ready, q.Unacked, q.Consumers, q.Stats.In.Rate, mgmtapi.Arguments(q.Args)}
 	}
 	return queues, nil
@@ -129,7 +132,7 @@ func (b *Broker) fetchTopology(ctx context.Context) (t topology.Topology, err er
 		t.Queues = append(t.Queues, topology.Queue{Name: name, Args: maps.Clone(q.Args)})
 	}
 	for _, x := range there.Exchanges {
-		if !strings.HasPrefix(x.Name, "amq.") {
+		if !strings.HasPrefix(x.Name, "amq.") && x.Name != topology.WorkersExchange && x.Name != topology.ControlExchange {
 			t.Exchanges = append(t.Exchanges, topology.Exchange{Name: x.Name, Kind: x.Kind})
 		}
 	}

@@ -64,6 +64,9 @@ type commands struct {
 	Failed     failedCmd     `cmd:"" help:"List, show, edit, send back and discard failed messages."`
 	Console    consoleCmd    `cmd:"" help:"Run an archive of failed messages, and the console in which people work on them."`
 	Audit      auditCmd      `cmd:"" help:"Show whether all messages that came in are somewhere."`
+	Workers    workersCmd    `cmd:"" help:"List the workers of all processes, and what each is handling."`
+	Pause      pauseCmd      `cmd:"" help:"Keep the workers of a queue, or one of them, from consuming."`
+	Resume     resumeCmd     `cmd:"" help:"End a pause."`
 	Redrive    redriveCmd    `cmd:"" help:"Send the messages of a failed queue back, without an archive."`
 	Topology   topologyCmd   `cmd:"" help:"Show the queues of the workers of a configuration."`
 	Demo       demoCmd       `cmd:"" help:"Show all of it at work, on the cover art indexer of MusicBrainz."`

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +26,7 @@ import (
 //	/metrics/broker   of the broker in it, if there is one; …/per-object: of each queue
 //	/healthz          200: it runs
 //	/readyz           200: it is connected, all workers consume, or pause on purpose, and
-//	                  its databases can be used; 503: what is wrong, one thing in a line
+//	                  its databases can be used: "ok", then what pauses; 503: what is wrong, one thing in a line
 type health struct {
 	metrics *prommetrics.Metrics
 	ending  <-chan struct{} // closed when it drains
@@ -145,13 +146,26 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if len(wrong) == 0 {
-		_, _ = io.WriteString(w, "ok\n")
+		_, _ = io.WriteString(w, "ok\n"+h.paused())
 		return
 	}
 	w.WriteHeader(http.StatusServiceUnavailable)
 	for _, line := range wrong {
 		_, _ = io.WriteString(w, line+"\n")
 	}
+}
+
+// paused lists the workers that pause on purpose. The process is ready all the same: another one would pause, too.
+func (h *health) paused() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var b strings.Builder
+	for _, w := range h.workers {
+		if err := w.Paused(); err != nil {
+			fmt.Fprintf(&b, "queue %s: %s\n", w.queue, oneLine(textOf(err)))
+		}
+	}
+	return b.String()
 }
 
 // wrong lists what keeps the process from its work.

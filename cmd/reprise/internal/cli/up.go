@@ -230,7 +230,7 @@ const closeTimeout = 5 * time.Second
 // connect returns a client of the configured broker or of an embedded one, and
 // how to end both.
 func connect(stop *signals, cfg *config.Config, health *health, desk *desk, log *slog.Logger) (*reprise.Client, func() error, error) {
-	options := &reprise.Config{Logger: log, Name: "reprise up"}
+	options := &reprise.Config{Logger: log, Name: "reprise up", Announce: !cfg.Silent, Version: programVersion()}
 	options.Observer = desk.observe(health.metrics, cfg.Broker == "")
 	url, endBroker := cfg.Broker, func() error { return nil }
 	if url == "" {

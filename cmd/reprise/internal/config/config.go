@@ -70,6 +70,8 @@ type Config struct {
 	Metrics string // host:port where metrics and health are served; "" for nowhere
 	Workers []Worker
 
+	Silent bool // workers do not announce themselves
+
 	Archive *Archive // nil: failed messages stay in their queues
 	Console *Console // nil: there is none
 
@@ -174,6 +176,10 @@ func (d *decoder) file(data []byte) *Config {
 	f.with("metrics", func(x value) {
 		c.Metrics, _ = openAddr("127.0.0.1:9090")(x)
 		ports.add("metrics", c.Metrics, x.at)
+	})
+	f.with("announce", func(x value) {
+		yes, ok := x.boolean()
+		c.Silent = ok && !yes
 	})
 	f.desk(c, !external)
 	if c.Console != nil {

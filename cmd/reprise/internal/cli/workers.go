@@ -1,0 +1,334 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/fleet"
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// brokerFlags say where the broker is whose workers are meant.
+type brokerFlags struct {
+	URL     string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"The broker. Default amqp://guest:guest@127.0.0.1:5672."`
+	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"How long to try to connect. Default ${default}."`
+	Wait    time.Duration `default:"2s" placeholder:"TIME" help:"How long to wait for the answers of workers. Default ${default}."`
+	JSON    bool          `name:"json" help:"Print JSON."`
+}
+
+// with calls f with a client and a list that is kept meanwhile.
+func (b brokerFlags) with(ctx context.Context, name string, streams IO, f func(context.Context, *reprise.Client, *fleet.List) error) error {
+	if b.Timeout <= 0 || b.Wait <= 0 {
+		return usagef("--timeout and --wait: give times above zero")
+	}
+	connecting, cancel := context.WithTimeoutCause(ctx, b.Timeout, fmt.Errorf("no success within %s", b.Timeout))
+	defer cancel()
+	client, err := dial(connecting, cmp.Or(b.URL, defaultURL), &reprise.Config{
+		Name: name, Logger: newWaiting(streams.Stderr, "not connected yet (%s), trying for "+b.Timeout.String(), b.Timeout),
+	})
+	if err != nil {
+		return err
+	}
+	defer hangUp(client, time.Second)
+	list := fleet.New(client)
+	watching, stop := context.WithCancelCause(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		err := list.Run(watching)
+		stop(err)
+		ended <- err
+	}()
+	err = f(watching, client, list)
+	stop(nil)
+	return cmp.Or(<-ended, err)
+}
+
+// until waits for a condition for as long as workers have time to answer.
+func (b brokerFlags) until(ctx context.Context, done func() bool) error {
+	deadline := time.NewTimer(b.Wait)
+	defer deadline.Stop()
+	for !done() {
+		select {
+		case <-deadline.C:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// others is how long other workers may take to answer when one has.
+func (b brokerFlags) others() time.Duration { return min(b.Wait/4, 500*time.Millisecond) }
+
+// answer waits for the answers of workers.
+func (b brokerFlags) answer(ctx context.Context) error {
+	return b.until(ctx, func() bool { return false })
+}
+
+type workersCmd struct {
+	Queue    []string `placeholder:"NAME" sep:"none" help:"Show the workers of this queue. Repeatable. Default: all."`
+	Messages bool     `help:"Also show the messages that each handles."`
+	brokerFlags
+}
+
+// Help shows examples below the flags.
+func (workersCmd) Help() string {
+	return `Lists the workers of all processes that use the broker: those of reprise up, and of Go programs with
+Config.Announce. They are asked for their state, and have the time of --wait to answer. BUSY is how many of
+its handlers a worker uses, LONGEST how long it has been handling its oldest message. SUCCEEDED and FAILED are
+counted since the start of the worker: messages, and attempts.
+
+Examples:
+  reprise workers
+  reprise workers --queue orders --messages
+  reprise workers --json | jq '.workers[] | select(.state != "consuming")'
+`
+}
+
+// Run lists workers.
+func (c *workersCmd) Run(ctx context.Context, streams IO) error {
+	return c.with(ctx, "reprise workers", streams, func(ctx context.Context, _ *reprise.Client, list *fleet.List) error {
+		if err := c.answer(ctx); err != nil {
+			return err
+		}
+		now := time.Now()
+		all := api.WorkersOf(list.Workers(), c.Queue, now)
+		return streams.result(c.JSON, all, workersText(all, c.Messages, now, tableWidth(streams)))
+	})
+}
+
+// workersText is a table, what there is to say of its lines, and the messages.
+func workersText(all api.Workers, messages bool, now time.Time, width int) string {
+	if len(all.Workers) == 0 {
+		return "no workers (a Go program announces its workers with Config.Announce)\n"
+	}
+	var b strings.Builder
+	table := newTable(column{name: "QUEUE", least: 12}, column{name: "WORKER"}, column{name: "HOST", least: 8}, column{name: "PID", right: true}, column{name: "VERSION", least: 8},
+		column{name: "STATE"}, column{name: "BUSY", right: true}, column{name: "LONGEST", right: true}, column{name: "SUCCEEDED", right: true}, column{name: "FAILED", right: true}, column{name: "UP", right: true})
+	handled := newTable(column{name: "WORKER"}, column{name: "MESSAGE", least: 12}, column{name: "ATTEMPT", right: true}, column{name: "FOR", right: true})
+	var notes []string
+	for _, w := range all.Workers {
+		longest := "-"
+		for i, h := range w.Handling {
+			lasts := roughly(time.Duration(h.For))
+			if i == 0 {
+				longest = lasts
+			}
+			handled.add(w.ID, cmp.Or(h.MessageID, "-"), strconv.Itoa(h.Attempt), lasts)
+		}
+		table.add(w.Queue, w.ID, w.Host, strconv.Itoa(w.PID), cmp.Or(w.Program, "-"), w.State,
+			fmt.Sprintf("%d/%d", w.Running, w.Concurrency), longest,
+			strconv.FormatUint(w.Counts.Succeeded, 10), strconv.FormatUint(w.Counts.Failed, 10), roughly(now.Sub(w.Started)))
+		for _, p := range w.Pauses {
+			whose := "worker " + w.ID
+			if p.Of == topology.PauseOfQueue {
+				whose = "queue " + terminal.OneLine(w.Queue)
+			}
+			if p.By == "" && p.Of == topology.PauseOfItself {
+				p.By = "itself"
+			}
+			notes = append(notes, whose+": "+terminal.OneLine(p.String()))
+		}
+		if w.Trouble != "" {
+			notes = append(notes, "worker "+w.ID+": "+terminal.OneLine(w.Trouble))
+		}
+	}
+	_ = table.write(&b, width) // a Builder takes everything
+	for _, note := range unique(notes) {
+		b.WriteString(note + "\n")
+	}
+	if messages && len(handled.rows) > 0 {
+		b.WriteString("\n")
+		_ = handled.write(&b, width)
+	}
+	return b.String()
+}
+
+type pauseCmd struct {
+	Queue  string `arg:"" help:"The work queue."`
+	Worker string `placeholder:"ID" help:"Pause this worker only, until it ends. The first characters of its id will do."`
+	For    string `placeholder:"TIME" help:"Resume by itself after this time, such as 10m or 1d. Default: until reprise resume."`
+	Reason string `placeholder:"TEXT" help:"Why, for whoever finds it paused."`
+	brokerFlags
+}
+
+// Help shows examples below the flags.
+func (pauseCmd) Help() string {
+	return `Keeps the workers of a queue, in all processes, from consuming. They finish what they handle, and give back
+what they have not begun. The broker keeps the pause: it also holds for workers that start later, and while no worker
+runs. It needs workers that announce themselves: those of reprise up, and of Go programs with Config.Announce.
+Other consumers of the queue go on.
+
+Examples:
+  reprise pause orders --for 10m --reason 'the payment provider is down'
+  reprise pause orders --worker 9f2c
+  reprise resume orders
+`
+}
+
+// Run pauses.
+func (c *pauseCmd) Run(ctx context.Context, streams IO) error {
+	p := topology.Pause{By: actor(), Reason: c.Reason}
+	var lasts time.Duration
+	if c.For != "" {
+		var err error
+		if lasts, err = config.ParseDuration(c.For); err == nil && lasts <= 0 {
+			err = errors.New("give a time above zero")
+		}
+		if err != nil {
+			return usagef("--for: %w", err)
+		}
+	}
+	return c.with(ctx, "reprise pause", streams, func(ctx context.Context, client *reprise.Client, list *fleet.List) error {
+		if _, err := client.Depth(ctx, c.Queue); err != nil {
+			return fmt.Errorf("%w; nothing was paused", err)
+		}
+		id, err := c.worker(ctx, list, c.Queue, c.Worker)
+		if err != nil {
+			return err
+		}
+		p.At = time.Now()
+		if lasts > 0 {
+			p.Until = p.At.Add(lasts)
+		}
+		if err := client.Control(ctx, topology.Command{Do: topology.DoPause, Queue: c.Queue, Worker: id, Pause: p}); err != nil {
+			return unheard(err)
+		}
+		return c.report(ctx, streams, list, c.Queue, id, topology.WorkerPaused)
+	})
+}
+
+type resumeCmd struct {
+	Queue  string `arg:"" help:"The work queue."`
+	Worker string `placeholder:"ID" help:"Resume this worker, which was paused alone. The first characters of its id will do."`
+	brokerFlags
+}
+
+// Help shows examples below the flags.
+func (resumeCmd) Help() string {
+	return `Ends a pause of reprise pause, or of the console. A worker that was paused alone goes on with --worker.
+
+Examples:
+  reprise resume orders
+  reprise resume orders --worker 9f2c
+`
+}
+
+// Run resumes.
+func (c *resumeCmd) Run(ctx context.Context, streams IO) error {
+	return c.with(ctx, "reprise resume", streams, func(ctx context.Context, client *reprise.Client, list *fleet.List) error {
+		id, err := c.worker(ctx, list, c.Queue, c.Worker)
+		if err != nil {
+			return err
+		}
+		if id == "" {
+			_, paused, err := client.QueuePause(ctx, c.Queue)
+			if err != nil {
+				return err
+			}
+			if !paused {
+				return fmt.Errorf("queue %q is not paused (reprise workers shows what is)", c.Queue)
+			}
+		}
+		if err := client.Control(ctx, topology.Command{Do: topology.DoResume, Queue: c.Queue, Worker: id}); err != nil {
+			return unheard(err)
+		}
+		return c.report(ctx, streams, list, c.Queue, id, topology.WorkerConsuming)
+	})
+}
+
+// unheard explains that there is no worker.
+func unheard(err error) error {
+	if errors.Is(err, reprise.ErrUnroutable) {
+		return errors.New("no worker listens")
+	}
+	return err
+}
+
+// worker returns the id of a worker by its first characters; "" if it is not asked for.
+func (b brokerFlags) worker(ctx context.Context, list *fleet.List, queue, prefix string) (id string, err error) {
+	if prefix == "" {
+		return "", nil
+	}
+	var found []string
+	var since time.Time
+	err = b.until(ctx, func() bool {
+		found = nil
+		for _, w := range list.Workers() {
+			if w.Queue == queue && strings.HasPrefix(w.ID, prefix) {
+				found = append(found, w.ID)
+			}
+		}
+		if len(found) > 0 && since.IsZero() {
+			since = time.Now()
+		}
+		return len(found) == 1 && found[0] == prefix || !since.IsZero() && time.Since(since) > b.others()
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case len(found) == 0:
+		return "", fmt.Errorf("queue %q has no worker %s (reprise workers shows them)", queue, prefix)
+	case len(found) > 1:
+		return "", usagef("--worker %s: more than one worker of queue %q begins so: %s", prefix, queue, strings.Join(found, ", "))
+	}
+	return found[0], nil
+}
+
+// paused is the result of a command, as JSON.
+type paused struct {
+	Queue   string `json:"queue"`
+	Worker  string `json:"worker,omitempty"`
+	State   string `json:"state"`
+	Workers int    `json:"workers"` // that answered
+	Follow  int    `json:"follow"`  // that are in the state
+}
+
+// report waits until the workers of a queue, or one of them, are in a state, and prints how many are.
+func (b brokerFlags) report(ctx context.Context, streams IO, list *fleet.List, queue, id, state string) error {
+	result := paused{Queue: queue, Worker: id, State: state}
+	begun := time.Now()
+	err := b.until(ctx, func() bool {
+		result.Workers, result.Follow = 0, 0
+		for _, w := range list.Workers() {
+			if w.Queue != queue || id != "" && w.ID != id || w.Silent {
+				continue
+			}
+			result.Workers++
+			if w.State == state && w.Heard.After(begun) {
+				result.Follow++
+			}
+		}
+		return result.Workers > 0 && result.Follow == result.Workers && time.Since(begun) > b.others()
+	})
+	if err != nil {
+		return err
+	}
+	verb := "resumed"
+	if state == topology.WorkerPaused {
+		verb = "paused"
+	}
+	text := fmt.Sprintf("queue %s %s: %d of %s %s\n", terminal.OneLine(queue), verb, result.Follow, terminal.Plural(result.Workers, "worker"), state)
+	switch {
+	case id != "" && result.Follow == 0:
+		return fmt.Errorf("worker %s has not confirmed within %s that it is %s (reprise workers shows it)", id, b.Wait, state)
+	case id != "":
+		text = fmt.Sprintf("worker %s of queue %s %s\n", id, terminal.OneLine(queue), verb)
+	case result.Workers == 0 && state == topology.WorkerPaused:
+		text = fmt.Sprintf("queue %s paused: no worker has answered; workers that start will find it paused\n", terminal.OneLine(queue))
+	case result.Workers == 0:
+		text = fmt.Sprintf("queue %s resumed: no worker has answered\n", terminal.OneLine(queue))
+	}
+	return streams.result(b.JSON, result, text)
+}
