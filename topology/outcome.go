@@ -22,7 +22,7 @@ type OutcomeRequest struct {
 	To        string // queue to report to
 	Replay    string // copied into the report; equal to HeaderReplay
 	Key       string // copied into the report; proves that the report answers a request
-	Queue     string // work queue the message was sent to; empty if the replay does not know it
+	Queue     string // work queue the message was sent to
 	MessageID string
 }
 
@@ -42,12 +42,13 @@ func ReadOutcomeRequest(headers Table) (r OutcomeRequest, ok bool) {
 	r.Key, _ = t["key"].(string)
 	r.Queue, _ = t["queue"].(string)
 	r.MessageID, _ = t["message"].(string)
-	return r, strings.HasPrefix(r.To, OutcomeQueuePrefix) && r.Replay != "" && r.MessageID != ""
+	return r, strings.HasPrefix(r.To, OutcomeQueuePrefix) && r.Replay != "" && r.Queue != "" && r.MessageID != ""
 }
 
-// Asks reports whether the request is about this message in this queue.
+// Asks reports whether the request is about this message in this queue. A message of a replay may be in other queues as well: in
+// its failed queue, or in each queue that an exchange leads to.
 func (r OutcomeRequest) Asks(queue, messageID string) bool {
-	return r.MessageID == messageID && (r.Queue == queue || r.Queue == "")
+	return r.MessageID == messageID && r.Queue == queue
 }
 
 // Results of an [Outcome].
