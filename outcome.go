@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/consume"
 	"github.com/reprisemq/reprise/internal/publish"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -252,23 +253,25 @@ func logged(text string) string {
 	return text
 }
 
-// reportTimeout is how long a worker waits for the confirm of a report. Then it settles the message without one: an archive that
-// does not learn of a success is better than a message that is handled twice.
+// reportTimeout is how long a worker waits for the confirm of a report. Then it settles the message without the report: an unknown
+// outcome is better than a message that is handled twice.
 const reportTimeout = 5 * time.Second
 
-// report tells the archive that has replayed a message what became of it, if the message asks for that. It returns when the
-// broker has the report. The handler's slot is free meanwhile.
-func (w *Worker) report(d *delivery, result, text string) {
+// report publishes the result of an attempt to the queue that a replayed message names, and waits for the confirm. ctx is the
+// context of handlers: it ends before the worker closes the session, so that the delivery can still be settled.
+func (w *Worker) report(ctx context.Context, d *consume.Delivery, result, text string) {
 	request, asked := topology.ReadOutcomeRequest(d.At.Headers)
 	if !asked || w.cfg.AsDelivered || !request.Asks(w.cfg.Queue, d.MessageID) {
 		return
 	}
-	outcome := topology.Outcome{
-		Replay: request.Replay, Key: request.Key, Queue: w.cfg.Queue, Attempt: d.Attempt, Result: result, Error: text,
+	if d.Context().Err() != nil {
+		return // the broker delivers the message again
 	}
-	ctx, cancel := context.WithTimeout(d.Context(), reportTimeout)
+	ctx, cancel := context.WithTimeout(ctx, min(reportTimeout, d.Left()))
 	defer cancel()
-	err := w.client.publishReport(ctx, request.To, outcome)
+	err := w.client.publishReport(ctx, request.To, topology.Outcome{
+		Replay: request.Replay, Key: request.Key, Queue: w.cfg.Queue, Attempt: d.Attempt, Result: result, Error: text,
+	})
 	if err == nil {
 		return
 	}
@@ -278,6 +281,9 @@ func (w *Worker) report(d *delivery, result, text string) {
 
 // publishReport returns nil when the broker has the report.
 func (c *Client) publishReport(ctx context.Context, to string, o topology.Outcome) error {
+	if ctx.Err() != nil {
+		return publish.NotSent(ctx)
+	}
 	headers, err := amqpconn.EncodeTable(o.Table())
 	if err != nil {
 		return err

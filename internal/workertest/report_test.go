@@ -96,3 +96,82 @@ func TestAReportThatIsNotTaken(t *testing.T) {
 		}
 	})
 }
+
+// asking returns a message that asks for a report to a queue.
+func asking(to, id string) amqp.Publishing {
+	request := topology.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: "work", MessageID: id}
+	return amqp.Publishing{MessageId: id, Headers: amqp.Table{topology.HeaderOutcome: amqp.Table(request.Table())}}
+}
+
+// outcomes declares a queue for reports, and returns its name.
+func outcomes(t *testing.T, c client) string {
+	t.Helper()
+	to := topology.OutcomeQueuePrefix + "archive"
+	if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: to}}}); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// A report does not cost the acknowledgement of a message: neither at the end of a drain nor near the acknowledgement timeout.
+func TestAnAcknowledgementDoesNotWaitForAReport(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		takes  time.Duration
+		worker reprise.WorkerConfig
+		drains bool
+	}{
+		"after the drain timeout":             {4 * time.Second, reprise.WorkerConfig{DrainTimeout: time.Second}, true},
+		"when the drain timeout ends":         {4 * time.Second, reprise.WorkerConfig{DrainTimeout: 6 * time.Second}, true},
+		"near the acknowledgement timeout":    {50 * time.Second, reprise.WorkerConfig{ConsumerTimeout: time.Minute}, false},
+		"when its worker gives messages back": {46 * time.Second, reprise.WorkerConfig{ConsumerTimeout: time.Minute}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+				events := &events{}
+				m := newMuted()
+				done := make(chan time.Time, 1)
+				c := dial(m.between, func(c *reprise.Config) {
+					c.Observer = reprise.ObserverFunc(func(e reprise.Event) {
+						if events.Observe(e); e.Kind == reprise.EventDone {
+							done <- time.Now()
+						}
+					})
+				})
+				to := outcomes(t, c)
+				m.mute(to)
+				began := make(chan struct{})
+				var ended time.Time
+				tc.worker.Queue, tc.worker.Handler = "work", newScript(func(*reprise.Message) error {
+					close(began)
+					time.Sleep(tc.takes)
+					ended = time.Now()
+					return nil
+				})
+				stop := start(t, c, tc.worker)
+				r.publish("", "work", asking(to, "1"))
+				<-began
+				if tc.drains {
+					if err := stop(); err != nil {
+						t.Error(err)
+					}
+				}
+				time.Sleep(2 * time.Minute)
+				select {
+				case at := <-done:
+					if late := at.Sub(ended); late > 3*time.Second {
+						t.Errorf("acknowledged %s after the handler", late)
+					}
+				default:
+					t.Error("not acknowledged")
+				}
+				if n := r.depth("work"); n != 0 {
+					t.Errorf("%d messages will be handled again", n)
+				}
+				if n := len(events.of(reprise.EventUnreported)); n != 1 {
+					t.Errorf("%d outcomes are unreported, want 1", n)
+				}
+			})
+		})
+	}
+}
