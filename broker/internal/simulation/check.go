@@ -220,7 +220,8 @@ func checkRepeats(l *Life, promise string) {
 				if before.Attempt != r.Attempt {
 					continue
 				}
-				if why := l.repeated(d, m, before, r, doubled); why != "" {
+				first, second := inOrder(before, r)
+				if why := l.repeated(d, m, first, second, doubled); why != "" {
 					l.Broken(promise, "%s: attempt %d came again: %s: %s", w.Name, r.Attempt, why, m.History())
 					return
 				}
@@ -230,6 +231,15 @@ func checkRepeats(l *Life, promise string) {
 			l.Broken(promise, "%s: parked %d times, and nothing broke: %s", w.Name, m.Parked, m.History())
 		}
 	})
+}
+
+// inOrder returns two runs in the order of their deliveries. They were noted in this order, except that a client whose connection
+// was cut notes the deliveries in its buffer at any time within the same moment.
+func inOrder(noted, later *Run) (first, second *Run) {
+	if noted.Began.Equal(later.Began) && noted.Redelivered && !later.Redelivered {
+		return later, noted
+	}
+	return noted, later
 }
 
 // parkedUnseen reports whether a worker can have parked a message twice without its handler: the attempts, or the crashes, were
