@@ -10,13 +10,13 @@ import (
 // Rate is how fast the workers of an account have got work done lately.
 type Rate struct {
 	Work []string // the work queues of the account
-	Done float64  // messages per second whose handler returned nil, or that were debounced
+	Done float64  // messages per second whose handler returned nil
 }
 
 // Rates returns the rates of the accounts for which they are known: whose workers keep a Book,
 // and of which there are recent samples. They are averages over the last two intervals of
-// samples, Config.Every. What workers have retried or parked is not in them, unlike in the
-// broker's rate of acknowledgements.
+// samples, Config.Every. Messages that were retried, parked or debounced are not in them, unlike
+// in the broker's rate of acknowledgements: a message is debounced whatever the outcome of its burst.
 func (l *Ledger) Rates(ctx context.Context) ([]Rate, error) {
 	known, err := l.accounts(ctx)
 	if err != nil {
@@ -64,5 +64,5 @@ func doneRate(samples []sample, window time.Duration) (float64, bool) {
 	if span <= 0 {
 		return 0, false
 	}
-	return float64(max(last.ended()-base.ended(), 0)) / span.Seconds(), true
+	return float64(max(last.terms[done]-base.terms[done], 0)) / span.Seconds(), true
 }

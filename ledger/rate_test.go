@@ -9,7 +9,7 @@ func TestDoneRate(t *testing.T) {
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	at := func(from, until int, n int64) sample {
 		s := sample{at: start.Add(time.Duration(from) * time.Second), until: start.Add(time.Duration(until) * time.Second), times: 1}
-		s.terms[done], s.terms[retried], s.terms[gaveUp] = n, 10*n, 10*n
+		s.terms[done], s.terms[debounced], s.terms[retried], s.terms[gaveUp] = n, 10*n, 10*n, 10*n
 		return s
 	}
 	for name, tc := range map[string]struct {
