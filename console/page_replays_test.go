@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/plumbing"
@@ -22,7 +23,7 @@ func TestTheReplayFormSaysWhatGoesWhere(t *testing.T) {
 	add(t, c.cfg.Archive, func(m *failed.Message) { m.Queue, m.FailedQueue = "", "dead-letters" })
 	w := ask(t, c, "GET", "/replays/new?all=true", nil)
 	text := strings.Join(strings.Fields(tags.ReplaceAllString(w.Body.String(), " ")), " ")
-	for _, want := range []string{"refunds orders.failed 2", "orders orders.failed 1", "nowhere dead-letters 1", "1 cannot be sent back"} {
+	for _, want := range []string{"refunds orders.failed 2", "orders orders.failed 1", "unknown dead-letters 1", "1 message cannot be replayed"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it does not say %q: %s", want, text)
 		}
@@ -91,13 +92,13 @@ func TestAReplayListsWhatItCouldNotSend(t *testing.T) {
 	page := ask(t, c, "GET", "/replays/1", nil).Body.String()
 	for text, want := range map[string]bool{
 		"its type is too long": true, "its headers are too large": true, "nobody knows where it failed": false,
-		`href="/replays/new?refused_by=1&amp;state=failed"`: true, "Send 1 again": true, `href="/messages?refused_by=1&amp;state=all"`: true,
+		`href="/replays/new?refused_by=1&amp;state=failed"`: true, "Replay 1 again": true, `href="/messages?refused_by=1&amp;state=all"`: true,
 	} {
 		if strings.Contains(page, text) != want {
 			t.Errorf("the page has %q: %v: %s", text, !want, page)
 		}
 	}
-	if list := ask(t, c, "GET", "/messages?refused_by=1&state=all", nil).Body.String(); !strings.Contains(list, "not sent: its type is too long") || strings.Contains(list, "nobody knows where") {
+	if list := ask(t, c, "GET", "/messages?refused_by=1&state=all", nil).Body.String(); !strings.Contains(list, "Not sent: its type is too long") || strings.Contains(list, "nobody knows where") {
 		t.Errorf("the list is %s", list)
 	}
 	if form := ask(t, c, "GET", "/replays/new?refused_by=1", nil).Body.String(); !strings.Contains(form, "Replay 1 message") {
@@ -123,10 +124,45 @@ func TestPagesTellWhatCouldNotBeSent(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"/messages/1": "could not send it:</strong> it is &lt;b&gt;larger&lt;/b&gt; than 16 MiB",
-		"/replays/1":  "<strong>1</strong> cannot be sent as they are",
+		"/replays/1":  ">1</a> <small>stay failed",
 	} {
 		if w := ask(t, c, "GET", path, nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s does not say %q: %d %s", path, want, w.Code, w.Body)
+		}
+	}
+}
+
+// The page of a replay that its canary has stopped says so with the error, and leads to the message.
+func TestReplayStoppedByCanary(t *testing.T) {
+	for why, want := range map[string]string{
+		"the canary came back: no such <customer>":             "The canary stopped the replay: message 1 failed again: no such <customer>. Unsent messages stay failed.",
+		"a message failed its first attempt: no such shard: 7": "The canary stopped the replay: message 1 failed its first attempt: no such shard: 7. Unsent messages stay failed.",
+		"the canary has no outcome after 1m30s":                "The canary stopped the replay: message 1 has no outcome after 1 min 30 s. Unsent messages stay failed.",
+	} {
+		c := newConsole(t, Config{Replayer: &waker{}})
+		a := c.cfg.Archive
+		add(t, a, nil)
+		add(t, a, nil)
+		r, err := a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}, Canary: 90 * time.Second}, "ann")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := plumbing.Sent(t.Context(), a, int64(r.ID), 1); err != nil {
+			t.Fatal(err)
+		}
+		if page := ask(t, c, "GET", "/replays/1", nil).Body.String(); !strings.Contains(page, "Cancel replay") {
+			t.Error("a replay that runs cannot be cancelled")
+		}
+		if err := a.EndReplay(t.Context(), r.ID, failed.ReplayStopped, why, "policy:canary"); err != nil {
+			t.Fatal(err)
+		}
+		page := ask(t, c, "GET", "/replays/1", nil).Body.String()
+		text := html.UnescapeString(strings.Join(strings.Fields(tags.ReplaceAllString(page, "")), " "))
+		if !strings.Contains(text, want) || !strings.Contains(page, `<a href="/messages/1">message 1</a>`) {
+			t.Errorf("%s: the page says %s", why, text)
+		}
+		if strings.Contains(page, "Cancel replay") {
+			t.Errorf("%s: the replay can be cancelled", why)
 		}
 	}
 }

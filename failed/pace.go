@@ -42,37 +42,50 @@ func (p *pace) at(now time.Time) float64 {
 	return rate
 }
 
-// Remaining returns how long the rest of a replay will take, or 0 if that is not known: by its Rate and Ramp, and by the speed so
-// far if that is slower.
-func (r *Replay) Remaining(now time.Time) time.Duration {
-	left, took := float64(r.Left()), now.Sub(r.Begun)
-	if !r.Ended.IsZero() || r.Sent == 0 || left == 0 || took <= 0 || r.Plan.Canary > 0 && r.Sent == 1 {
+// Remaining returns how long the rest of a replay will take, or 0 if that is not known. The rate is the current one, in messages
+// per second. A ramp raises it, unless it is far below the ramp by now: then the broker or the archive is slower.
+func (r *Replay) Remaining(rate float64) time.Duration {
+	left, sent := float64(r.Left()), float64(r.Sent)
+	if r.Plan.Canary > 0 {
+		sent--
+	}
+	if !r.Ended.IsZero() || sent <= 0 || left == 0 || rate <= 0 {
 		return 0
 	}
-	soFar := left / (float64(r.Sent) / took.Seconds())
-	switch {
-	case !r.Plan.Ramp && r.Plan.Rate == 0:
-		return seconds(soFar)
-	case !r.Plan.Ramp:
-		return seconds(max(soFar, left/r.Plan.Rate))
+	if !r.Plan.Ramp {
+		return seconds(left / rate)
 	}
-	p, at := newPace(r.Plan, 1, r.Begun), now
+	// The number of messages that were sent says how far the ramp is: the replay may have waited for its canary, or have
+	// begun again in another process.
+	var start time.Time
+	p, at := newPace(r.Plan, 1, start), start
+	planned := p.at(at)
+	for ; planned > 0 && planned != r.Plan.Rate; planned = p.at(at) {
+		if n := planned * rampStep.Seconds(); sent >= n {
+			sent, at = sent-n, at.Add(rampStep)
+			continue
+		}
+		at = at.Add(seconds(sent / planned))
+		break
+	}
+	if planned == 0 || planned == r.Plan.Rate || rate < planned/4 {
+		return seconds(left / rate)
+	}
+	begin := at
 	for left > 0 {
-		step := rampStep - at.Sub(r.Begun)%rampStep
-		rate := p.at(at)
-		if rate == 0 || rate == r.Plan.Rate {
+		step := rampStep - at.Sub(start)%rampStep
+		planned := p.at(at)
+		if planned == 0 {
+			break // at once, as far as anybody knows
+		}
+		if planned == r.Plan.Rate || planned*step.Seconds() >= left {
+			at = at.Add(seconds(left / planned))
 			break
 		}
-		if rate*step.Seconds() >= left {
-			return at.Add(seconds(left / rate)).Sub(now)
-		}
-		left -= rate * step.Seconds()
+		left -= planned * step.Seconds()
 		at = at.Add(step)
 	}
-	if rate := p.at(at); rate > 0 {
-		at = at.Add(seconds(left / rate))
-	}
-	return at.Sub(now)
+	return at.Sub(begin)
 }
 
 func seconds(n float64) time.Duration {

@@ -92,3 +92,32 @@ func TestARateOfNextToNothing(t *testing.T) {
 		}
 	}
 }
+
+// What is left of a replay takes as long as its ramp and its current rate say.
+func TestRemaining(t *testing.T) {
+	ramp := Plan{Rate: 20, Ramp: true}
+	for name, test := range map[string]struct {
+		replay Replay
+		rate   float64
+		want   time.Duration
+	}{
+		"at the rate":               {Replay{Plan: Plan{Rate: 10}, Total: 100, Sent: 40}, 10, 6 * time.Second},
+		"slower by now":             {Replay{Plan: Plan{Rate: 10}, Total: 100, Sent: 40}, 2, 30 * time.Second},
+		"without a rate":            {Replay{Total: 1000, Sent: 400}, 300, 2 * time.Second},
+		"not measured":              {Replay{Total: 1000, Sent: 400}, 0, 0},
+		"nothing sent":              {Replay{Total: 1000}, 5, 0},
+		"nothing left":              {Replay{Total: 10, Sent: 8, Refused: 2}, 5, 0},
+		"ended":                     {Replay{Total: 10, Sent: 8, Ended: time.Unix(1, 0)}, 5, 0},
+		"canary":                    {Replay{Plan: Plan{Canary: time.Minute}, Total: 10, Sent: 1}, 1, 0},
+		"on the ramp":               {Replay{Plan: ramp, Total: 80, Sent: 5}, 1, 5*time.Second + 20*time.Second},
+		"on the ramp, canary":       {Replay{Plan: Plan{Rate: 20, Ramp: true, Canary: time.Minute}, Total: 81, Sent: 6}, 1, 25 * time.Second},
+		"on the ramp, to its end":   {Replay{Plan: ramp, Total: 1180, Sent: 30}, 2, 10*time.Second + 10*time.Second + 50*time.Second},
+		"at the end of the ramp":    {Replay{Plan: ramp, Total: 1000, Sent: 800}, 19, 10526 * time.Millisecond},
+		"slower than the ramp":      {Replay{Plan: ramp, Total: 100, Sent: 80}, 2, 10 * time.Second},
+		"on a ramp without a limit": {Replay{Plan: Plan{Ramp: true}, Total: 31, Sent: 10}, 2, 10200 * time.Millisecond},
+	} {
+		if got := test.replay.Remaining(test.rate).Round(time.Millisecond); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+}

@@ -30,6 +30,7 @@ type live struct {
 	broker  *figures.Broker
 	done    *figures.DoneRates
 	stamp   figures.Remembered[stamps]
+	rates   replayRates
 }
 
 // stamps are numbers that are others once something has changed.
@@ -110,8 +111,14 @@ func (l *live) look(ctx context.Context) (s stamps, err error) {
 	if err != nil {
 		return s, err
 	}
-	for _, r := range running {
-		fmt.Fprint(sum, r.ID, r.Sent, r.Back, r.State)
+	l.rates.observe(time.Now(), running)
+	// The outcomes of a replay arrive after its end.
+	latest, _, err := l.archive.Replays(ctx, failed.Page{})
+	if err != nil {
+		return s, err
+	}
+	for _, r := range append(running, latest...) {
+		fmt.Fprint(sum, r.ID, r.Sent, r.Back, r.Succeeded, r.Retrying, r.Unknown, r.Refused, r.State)
 	}
 	s.archive = sum.Sum64()
 	inBroker, _ := l.broker.Queues(ctx) // without them the archive's changes are told

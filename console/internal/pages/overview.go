@@ -43,7 +43,7 @@ func (p *Pages) overview(c *web.Call) error {
 		}
 	}
 	for _, r := range running {
-		data.Running = append(data.Running, viewReplay(r, c.Clock()))
+		data.Running = append(data.Running, p.viewReplay(r, c.Clock()))
 	}
 	return render(c, http.StatusOK, "overview", page{Title: "Overview", Nav: "overview"}, data)
 }

@@ -23,7 +23,7 @@ type replayView struct {
 	Words   string // what it replays
 	How     string // how fast, where to
 	Percent int64
-	Rate    float64 // messages per second so far
+	Rate    float64 // messages per second: now, or of all that it took
 	Left    string  // how long it will take, if that can be said
 	Running bool
 	Took    string
@@ -35,30 +35,62 @@ type replayView struct {
 type outcomeView struct {
 	Name string
 	Help string
+	Tone string // "good", "bad" or ""
 	N    int64
 	Href template.URL
 }
 
 func outcomesOf(r *failed.Replay) (all []outcomeView) {
 	for _, o := range []struct {
-		outcome failed.Outcome
-		n       int64
-		help    string
+		outcome    failed.Outcome
+		n          int64
+		help, tone string
 	}{
-		{failed.OutcomeSucceeded, r.Succeeded, "the worker has reported success"},
-		{failed.OutcomeFailedAgain, r.Back, "in the archive once more"},
-		{failed.OutcomeRetrying, r.Retrying, "the first attempt failed, and another one follows"},
-		{failed.OutcomePending, r.Pending(), "no report yet"},
-		{failed.OutcomeUnknown, r.Unknown, "no report: the worker does not send reports, or a program dropped the request"},
+		{failed.OutcomeSucceeded, r.Succeeded, "reported by workers", "good"},
+		{failed.OutcomeFailedAgain, r.Back, "in the archive again", "bad"},
+		{failed.OutcomeRetrying, r.Retrying, "first attempt failed", ""},
+		{failed.OutcomePending, r.Pending(), "no report yet", ""},
+		{failed.OutcomeUnknown, r.Unknown, "no report received", ""},
 	} {
-		if o.n > 0 {
-			all = append(all, outcomeView{string(o.outcome), o.help, o.n, web.HrefMessages("/messages", failed.Filter{SentBy: r.ID, Outcome: o.outcome})})
+		if o.n == 0 {
+			o.tone = ""
 		}
+		all = append(all, outcomeView{string(o.outcome), o.help, o.tone, o.n, web.HrefMessages("/messages", failed.Filter{SentBy: r.ID, Outcome: o.outcome})})
 	}
 	return all
 }
 
-func viewReplay(r failed.Replay, now time.Time) replayView {
+// canaryView says what the canary of a replay did that the replay has stopped.
+type canaryView struct {
+	Message failed.ID
+	What    string
+	Error   string // "": none is known
+}
+
+// canaryThatStopped returns what a page says of the canary that has stopped a replay, nil if it was not
+// the canary. The Replayer says in Replay.Why what the canary did, with its error after a colon.
+func canaryThatStopped(c *web.Call, r *failed.Replay) (*canaryView, error) {
+	if r.State != failed.ReplayStopped || r.Plan.Canary == 0 || r.Sent != 1 {
+		return nil, nil
+	}
+	sent, _, err := c.Archive.List(c.R.Context(), failed.Filter{SentBy: r.ID}, failed.Page{Size: 1})
+	if err != nil || len(sent) == 0 {
+		return nil, err
+	}
+	what, text, _ := strings.Cut(r.Why, ": ")
+	v := &canaryView{Message: sent[0].ID, Error: text}
+	switch {
+	case strings.HasSuffix(what, "failed its first attempt"):
+		v.What = "failed its first attempt"
+	case strings.HasSuffix(what, "came back"):
+		v.What = "failed again"
+	default:
+		v.What = "has no outcome after " + show.Exactly(r.Plan.Canary)
+	}
+	return v, nil
+}
+
+func (p *Pages) viewReplay(r failed.Replay, now time.Time) replayView {
 	words := r.Plan.Filter
 	words.States = nil // it can only have been failed
 	v := replayView{
@@ -71,10 +103,11 @@ func viewReplay(r failed.Replay, now time.Time) replayView {
 	}
 	took := end.Sub(r.Begun)
 	v.Took = show.Exactly(took.Round(time.Second))
-	if took > 0 {
-		v.Rate = float64(r.Sent) / max(took.Seconds(), 1)
+	v.Rate = float64(r.Sent) / max(took.Seconds(), 1)
+	if v.Running {
+		v.Rate = p.Live.rates.rate(now, &r)
 	}
-	if left := r.Remaining(now); v.Running && left > 0 && left < 30*24*time.Hour {
+	if left := r.Remaining(v.Rate); v.Running && left > 0 && left < 30*24*time.Hour {
 		v.Left = show.Short(max(left, time.Second))
 	}
 	v.Outcomes = outcomesOf(&r)
@@ -83,24 +116,24 @@ func viewReplay(r failed.Replay, now time.Time) replayView {
 
 // describePlan says in words how a replay goes about it.
 func describePlan(p failed.Plan) string {
-	to := "to the queue each failed in"
+	to := "to the original queue"
 	if p.To != nil {
 		to = fmt.Sprintf("to exchange %q with key %q", show.Visible(p.To.Exchange), show.Visible(p.To.RoutingKey))
 	}
 	parts := []string{to}
 	switch {
 	case p.Rate > 0 && p.Ramp:
-		parts = append(parts, fmt.Sprintf("slowly at first, up to %s per second", show.Decimal(p.Rate)))
+		parts = append(parts, fmt.Sprintf("ramp up to %s per second", show.Decimal(p.Rate)))
 	case p.Rate > 0:
 		parts = append(parts, fmt.Sprintf("at most %s per second", show.Decimal(p.Rate)))
 	case p.Ramp:
-		parts = append(parts, "slowly at first")
+		parts = append(parts, "ramp up")
 	}
 	if p.Canary > 0 {
-		parts = append(parts, "canary, for at most "+show.Exactly(p.Canary))
+		parts = append(parts, "canary, up to "+show.Exactly(p.Canary))
 	}
 	if p.IgnoreSame {
-		parts = append(parts, "goes on although the same comes back")
+		parts = append(parts, "continue on same error")
 	}
 	return strings.Join(parts, "; ")
 }
@@ -116,7 +149,7 @@ func (p *Pages) replays(c *web.Call) error {
 		Next    template.URL
 	}{Next: nextPage("/replays", url.Values{}, next)}
 	for _, r := range replays {
-		data.Replays = append(data.Replays, viewReplay(r, c.Clock()))
+		data.Replays = append(data.Replays, p.viewReplay(r, c.Clock()))
 	}
 	return render(c, http.StatusOK, "replays", page{Title: "Replays", Nav: "replays"}, data)
 }
@@ -137,10 +170,14 @@ func (p *Pages) replay(c *web.Call, id failed.ReplayID) error {
 		Refused  []failed.Summary
 		Waiting  failed.Total // of all that it could not send, not sent since either
 		Returned []failed.Summary
-		Carried  bool // there is a replayer to carry it out
+		Carried  bool        // there is a replayer to carry it out
+		Canary   *canaryView // that has stopped it; nil: it did not
 
 		AllRefused, Again, AllReturned template.URL
-	}{R: viewReplay(*r, c.Clock()), Returned: returned, Carried: c.Replayer != nil}
+	}{R: p.viewReplay(*r, c.Clock()), Returned: returned, Carried: c.Replayer != nil}
+	if data.Canary, err = canaryThatStopped(c, r); err != nil {
+		return err
+	}
 	data.AllReturned = web.HrefMessages("/messages", failed.Filter{Replay: r.ID})
 	data.AllRefused = web.HrefMessages("/messages", failed.Filter{RefusedBy: r.ID})
 	if r.Refused > 0 {
