@@ -26,7 +26,7 @@ func TestTwoEditOneMessage(t *testing.T) {
 	for _, do := range []string{"save", "replay"} {
 		mine.Set("do", do)
 		status, _, body := post(t, c, "/messages/1/edit", mine)
-		if status != http.StatusConflict || !strings.Contains(body, "ann has edited this message meanwhile") {
+		if status != http.StatusConflict || !strings.Contains(body, "ann has edited this message since") {
 			t.Fatalf("%s: %d %s", do, status, body)
 		}
 		for _, want := range []string{"ann&#39;s", "ben&#39;s", `name="base" value="0"`, `name="revision" value="1"`, `href="/messages/1/revisions/1"`} {

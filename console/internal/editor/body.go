@@ -22,7 +22,7 @@ const maxIndented = 2 * maxEdited
 // The ways in which a form has a body in it.
 const (
 	bodyText   = "text"   // as it is
-	bodyIndent = "indent" // JSON on one line, indented to be read; kept on one line
+	bodyIndent = "indent" // JSON on one line, formatted; saved on one line
 	bodyHex    = "hex"    // bytes that are no text
 	bodyNone   = "none"   // too long: it stays as it is
 )
@@ -40,9 +40,8 @@ func editableBody(body []byte) (how, text string) {
 		}
 		return bodyHex, hexLines(body)
 	}
-	var compact bytes.Buffer
-	if json.Compact(&compact, body) == nil && bytes.Equal(compact.Bytes(), body) {
-		if indented, ok := api.Indent(body, maxIndented); ok && bytes.ContainsRune(indented, '\n') {
+	if !bytes.ContainsAny(body, "\r\n") {
+		if indented, ok := api.Indent(bytes.TrimSpace(body), maxIndented); ok && bytes.ContainsRune(indented, '\n') {
 			return bodyIndent, string(indented)
 		}
 	}
@@ -78,14 +77,54 @@ func (f *EditFormView) bytes(before []byte) ([]byte, error) {
 		}
 		return body, nil
 	case bodyIndent:
-		var compact bytes.Buffer
-		if json.Compact(&compact, []byte(f.Body)) == nil {
-			return compact.Bytes(), nil
-		}
-		return []byte(f.Body), nil
+		return onOneLine([]byte(f.Body), before), nil
 	}
 	if bytes.Contains(before, []byte("\r\n")) {
 		return []byte(strings.ReplaceAll(f.Body, "\n", "\r\n")), nil
 	}
 	return []byte(f.Body), nil
+}
+
+// onOneLine returns edited JSON on one line, with spaces as the body before it has them. What has not changed but in
+// its spaces is the body before.
+func onOneLine(edited, before []byte) []byte {
+	compact, was := compacted(edited), compacted(before)
+	switch {
+	case compact == nil:
+		return edited
+	case bytes.Equal(compact, was):
+		return before
+	case bytes.Equal(spaced(was), before):
+		return spaced(compact)
+	}
+	return compact
+}
+
+// compacted returns JSON without spaces, nil for what is not JSON.
+func compacted(body []byte) []byte {
+	var compact bytes.Buffer
+	if json.Compact(&compact, body) != nil {
+		return nil
+	}
+	return compact.Bytes()
+}
+
+// spaced returns compact JSON with a space after each comma and colon, as some programs write it.
+func spaced(compact []byte) []byte {
+	var b bytes.Buffer
+	inText, escaped := false, false
+	for _, c := range compact {
+		b.WriteByte(c)
+		switch {
+		case escaped:
+			escaped = false
+		case inText && c == '\\':
+			escaped = true
+		case c == '"':
+			inText = !inText
+		case !inText && (c == ',' || c == ':'):
+			b.WriteByte(' ')
+		}
+	}
+	return b.Bytes()
 }

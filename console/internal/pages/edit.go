@@ -158,7 +158,7 @@ func editable(c *web.Call, id failed.ID) (*failed.Message, error) {
 	if m.State != failed.Failed {
 		return nil, &fault.Failure{
 			Status: http.StatusConflict, Text: fmt.Sprintf("message %d is %s", m.ID, m.State),
-			Advice: "only a message that waits for a person can be edited: cancel its replay, or restore it",
+			Advice: "only a failed message can be edited: cancel its replay, or restore it",
 		}
 	}
 	if hidden {
@@ -182,7 +182,8 @@ func showEdit(c *web.Call, e *edition) error {
 		Revision int // that has been seen once this is
 		Diff     *editor.EditDiff
 		Broken   bool // it was JSON, and is not
-	}{edition: e, Revision: e.M.Revision}
+		Unsaved  bool // the form was sent, and not saved
+	}{edition: e, Revision: e.M.Revision, Unsaved: c.R.Method == http.MethodPost}
 	status := http.StatusOK
 	content, err := e.Form.Content(e.Base)
 	switch {

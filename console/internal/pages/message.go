@@ -98,56 +98,56 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay) 
 		add(step{Mark: "in", What: "Published", Details: published(m)})
 	}
 	if m.Back != 0 {
-		s := step{Mark: "replay", Tone: "act", What: "Sent back", Details: []string{fmt.Sprintf("replay %d", m.Back)}, Href: fmt.Sprintf("/replays/%d", m.Back), Linked: "the replay"}
+		s := step{Mark: "replay", Tone: "act", What: "Replayed", Href: fmt.Sprintf("/replays/%d", m.Back), Linked: fmt.Sprintf("Replay %d", m.Back)}
 		if m.BackOf != 0 {
-			s.Href, s.Linked = messagePath(m.BackOf), fmt.Sprintf("as message %d it had failed before", m.BackOf)
+			s.Href, s.Linked = messagePath(m.BackOf), fmt.Sprintf("Before: message %d", m.BackOf)
 		}
 		add(s)
 	}
 	for i, e := range m.Errors {
 		if i == 1 && m.ErrorsDropped > 0 {
-			add(step{Mark: "dot", What: show.Plural(int64(m.ErrorsDropped), "more attempt") + " failed", Details: []string{"their errors were not kept"}})
+			add(step{Mark: "dot", What: show.Plural(int64(m.ErrorsDropped), "more attempt") + " failed", Details: []string{"errors not kept"}})
 		}
 		s := step{Time: e.Time, Mark: "failed", Tone: "bad", What: "Attempt failed", Text: show.Visible(e.Error)}
 		if e.Attempt > 0 {
 			s.What = fmt.Sprintf("Attempt %d failed", e.Attempt)
 		}
-		if i > 0 && e.Error == m.Errors[i-1].Error {
-			s.Text, s.Details = "", append(s.Details, "the same error")
+		switch {
+		case e.Error == m.Error: // which has a place of its own
+			s.Text = ""
+		case i > 0 && e.Error == m.Errors[i-1].Error:
+			s.Text, s.Details = "", append(s.Details, "same error")
 		}
 		if e.Host != "" {
 			s.Details = append(s.Details, "on "+show.Visible(e.Host))
 		}
 		if e.Duration > 0 {
-			s.Details = append(s.Details, "after "+runTime(e.Duration))
+			s.Details = append(s.Details, "after "+unbroken(runTime(e.Duration)))
 		}
 		if i > 0 && !m.Errors[i-1].Time.IsZero() && !e.Time.IsZero() && m.Errors[i-1].Attempt == e.Attempt-1 {
 			if wait := e.Time.Sub(m.Errors[i-1].Time); wait > time.Second {
-				s.Details = append(s.Details, show.Short(wait)+" later")
+				s.Details = append(s.Details, unbroken(show.Short(wait)+" later"))
 			}
 		}
 		add(s)
 	}
-	parked := step{Time: m.LastFailed, Mark: "stopped", Tone: "bad", What: "Given up", Details: []string{"in " + show.Visible(m.FailedQueue)}, Text: show.Visible(m.Reason)}
-	if len(m.Errors) == 0 {
-		parked.Text = show.Visible(m.Error)
-	}
+	parked := step{Time: m.LastFailed, Mark: "stopped", Tone: "bad", What: "Parked", Details: []string{"in " + show.Visible(m.FailedQueue)}}
 	add(parked)
 	add(step{Time: m.Archived, Mark: "dot", What: "Archived"})
 	for _, r := range edits {
 		add(step{
 			Time: r.Time, Mark: "edit", Tone: "act", What: fmt.Sprintf("Edited, revision %d", r.Number), Details: []string{"by " + show.Visible(string(r.Actor))},
-			Href: fmt.Sprintf("%s/revisions/%d", messagePath(m.ID), r.Number), Linked: "what was changed",
+			Href: fmt.Sprintf("%s/revisions/%d", messagePath(m.ID), r.Number), Linked: "Changes",
 		})
 	}
 	if len(edits) > 0 && m.Edited == nil {
-		add(step{Mark: "edit", Tone: "act", What: "Edit taken back"})
+		add(step{Mark: "edit", Tone: "act", What: "Edit reverted"})
 	}
 	if replay != nil {
-		s := step{Time: replay.Begun, Mark: "replay", Tone: "act", What: fmt.Sprintf("In replay %d", replay.ID), Details: []string{"by " + show.Visible(string(replay.Actor))}, Href: fmt.Sprintf("/replays/%d", replay.ID), Linked: "the replay"}
+		s := step{Time: replay.Begun, Mark: "replay", Tone: "act", What: "Replay started", Details: []string{"by " + show.Visible(string(replay.Actor))}, Href: fmt.Sprintf("/replays/%d", replay.ID), Linked: fmt.Sprintf("Replay %d", replay.ID)}
 		add(s)
 		if m.State == failed.Replayed {
-			add(step{Time: replay.Ended, Mark: "replay", Tone: "act", What: "Sent back", Details: []string{"the broker has it"}})
+			add(step{Time: replay.Ended, Mark: "replay", Tone: "act", What: "Replayed", Details: []string{"confirmed by the broker"}})
 		}
 		if s, ok := outcomeSteps[m.Outcome]; ok {
 			add(s)
@@ -162,10 +162,10 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay) 
 // outcomeSteps are the ends of a journey, by the outcome of the replay.
 var outcomeSteps = map[failed.Outcome]step{
 	failed.OutcomePending:     {Mark: "dot", What: "No outcome yet"},
-	failed.OutcomeRetrying:    {Mark: "replaying", Tone: "act", What: "Retrying", Details: []string{"the first attempt failed"}},
-	failed.OutcomeSucceeded:   {Mark: "replayed", Tone: "good", What: "Succeeded", Details: []string{"the worker has reported it"}},
+	failed.OutcomeRetrying:    {Mark: "replaying", Tone: "act", What: "Retrying", Details: []string{"first attempt failed"}},
+	failed.OutcomeSucceeded:   {Mark: "replayed", Tone: "good", What: "Succeeded", Details: []string{"reported by the worker"}},
 	failed.OutcomeFailedAgain: {Mark: "failed", Tone: "bad", What: "Failed again"},
-	failed.OutcomeUnknown:     {Mark: "dot", What: "Outcome unknown", Details: []string{"no worker has reported it"}},
+	failed.OutcomeUnknown:     {Mark: "dot", What: "Outcome unknown", Details: []string{"no report"}},
 }
 
 // published says where a message was published to.
@@ -179,6 +179,9 @@ func published(m *failed.Message) []string {
 	}
 	return []string{"to " + exchange, "key " + show.Visible(m.RoutingKey)}
 }
+
+// unbroken is a text whose words stay on one line.
+func unbroken(s string) string { return strings.ReplaceAll(s, " ", "\u00a0") }
 
 // runTime is how long an attempt ran.
 func runTime(d time.Duration) string {
@@ -194,8 +197,8 @@ func runTime(d time.Duration) string {
 // properties are those that are set, in the order of AMQP.
 func properties(p failed.Properties) []pair {
 	all := []pair{
-		{"Last exchange", p.Exchange},
-		{"Last key", p.RoutingKey},
+		{"Delivery exchange", p.Exchange},
+		{"Delivery key", p.RoutingKey},
 		{"Content type", p.ContentType},
 		{"Content encoding", p.ContentEncoding},
 		{"Message id", p.MessageID},

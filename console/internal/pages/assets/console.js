@@ -66,6 +66,17 @@
     for (const form of $all("form[data-sent]")) delete form.dataset.sent;
   });
 
+  // Whoever leaves the editor with unsaved changes is asked first. A form that was sent back with a
+  // problem has unsaved changes from the start.
+  const editor = document.getElementById("edit");
+  if (editor) {
+    const fields = () => new URLSearchParams(new FormData(editor)).toString();
+    const saved = "unsaved" in editor.dataset ? undefined : fields();
+    window.addEventListener("beforeunload", (event) => {
+      if (!editor.dataset.sent && fields() !== saved) event.preventDefault();
+    });
+  }
+
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest("input, textarea, select");
     if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
