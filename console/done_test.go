@@ -41,11 +41,11 @@ func TestOverviewCountsSuccessesAsDone(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.sample(2)
-	if page := overview(b); !strings.Contains(page, "Done per second 2.0 of 40 coming in") {
+	if page := overview(b); !strings.Contains(page, "Done per second 2.0 of 40 incoming") {
 		t.Errorf("60 done in 30 s are shown as %s", page)
 	}
 	b.sample(4)
-	if page := overview(b); !strings.Contains(page, "Done per second 0 of 40 coming in") {
+	if page := overview(b); !strings.Contains(page, "Done per second 0 of 40 incoming") {
 		t.Errorf("none done in 30 s are shown as %s", page)
 	}
 	if page := overview(&books{}); strings.Contains(page, "Done per second") {

@@ -76,7 +76,7 @@ func TestSearchForms(t *testing.T) {
 		"queue=mails&text=&since=": "4 messages: queue mails",
 		"header=tenant:+acme":      "9 messages: header tenant: acme",
 		"until=" + now:             "9 messages: failed before",
-		"until=2026-02-01":         "No messages",
+		"until=2026-02-01":         "No failed messages",
 		"group=2":                  `name="group" inputmode="numeric" value="2"`,
 	} {
 		w := ask(t, c, "GET", "/messages?"+query, nil)

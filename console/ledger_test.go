@@ -96,7 +96,7 @@ func TestNoLedger(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	refused(t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"orders","reason":"x"}`), http.StatusNotFound, "no ledger is kept")
-	if w := ask(t, d.Console, "GET", "/ledger", nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "No ledger is kept") {
+	if w := ask(t, d.Console, "GET", "/ledger", nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "<h2>No ledger</h2>") {
 		t.Errorf("page: %d %s", w.Code, w.Body)
 	}
 }

@@ -264,7 +264,7 @@ func TestDiscardedOfTheSameFilter(t *testing.T) {
 	v.Set("reason", "tested")
 	_, location, _ := post(t, c, "/discard", v)
 	body := ask(t, c, "GET", location, nil).Body.String()
-	link := regexp.MustCompile(`<a href="([^"]*)">Show what is discarded`).FindStringSubmatch(body)
+	link := regexp.MustCompile(`<a href="([^"]*)">Show discarded messages`).FindStringSubmatch(body)
 	if link == nil {
 		t.Fatalf("%s has no link: %s", location, body)
 	}

@@ -151,7 +151,7 @@ func TestPageDiscardAndRestore(t *testing.T) {
 	c := newConsole(t, Config{})
 	add(t, c.cfg.Archive, nil)
 	add(t, c.cfg.Archive, nil)
-	if status, _, body := post(t, c, "/discard", url.Values{"id": {"1"}, "reason": {" "}}); status != http.StatusUnprocessableEntity || !strings.Contains(body, "Write down why") {
+	if status, _, body := post(t, c, "/discard", url.Values{"id": {"1"}, "reason": {" "}}); status != http.StatusUnprocessableEntity || !strings.Contains(body, "Enter a reason.") {
 		t.Errorf("without a reason: %d", status)
 	}
 	status, location, _ := post(t, c, "/discard", url.Values{"id": {"1"}, "reason": {"paid by hand"}})

@@ -340,7 +340,7 @@ func expected(t *testing.T, b *Browser, d *desk, a action) (want []failed.ID, st
 		return ids(t, b, listed), state
 	case strings.HasSuffix(label, "again…"):
 		return ids(t, b, `[...document.querySelectorAll("[aria-labelledby=h-refused] tbody tr")].filter(r => r.innerText.includes("failed")).map(r => +r.querySelector("a.row").innerText)`), state
-	case label == "Cancel the replay":
+	case label == "Cancel replay":
 		list, _, err := d.archive.List(t.Context(), failed.Filter{States: []failed.State{failed.Replaying}}, failed.Page{})
 		if err != nil {
 			t.Fatal(err)
@@ -352,7 +352,7 @@ func expected(t *testing.T, b *Browser, d *desk, a action) (want []failed.ID, st
 		}
 		slices.Sort(want)
 		return want, "failed"
-	case label == "Take the edit back":
+	case label == "Revert edit":
 		return []failed.ID{failed.ID(one)}, "failed"
 	case label == "Save", label == "Save and replay":
 		is[bool](t, b, `document.getElementById("f-body").value = '{"n":"other"}'; true`)

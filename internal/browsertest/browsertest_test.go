@@ -153,9 +153,18 @@ func TestFindEditReplay(t *testing.T) {
 		chromedp.SendKeys(chromedp.ID("f-body"), " "))
 	shows(t, b, "#changes .add", `"quantity": 2`)
 	shows(t, b, "#changes .del", `"quantity": "two"`)
+	if !is[bool](t, b, leavingAsks) {
+		t.Error("whoever leaves the editor with unsaved changes is not asked")
+	}
+	is[bool](t, b, `(f => { f.value = f.defaultValue; return true; })(document.getElementById("f-body"))`)
+	if is[bool](t, b, leavingAsks) {
+		t.Error("whoever leaves the editor without changes is asked")
+	}
+	do(t, b, chromedp.SetValue(chromedp.ID("f-body"), "{\n  \"order\": 4711,\n  \"quantity\": 2\n}"))
 	click(t, b, "Save and replay")
 	shows(t, b, "h1", "Replay 1")
 	shows(t, b, "main", "1 of 1 sent")
+	shows(t, b, ".stats .good", "1")
 	shows(t, b, "main", "done")
 	select {
 	case body := <-done:
@@ -172,6 +181,9 @@ func TestFindEditReplay(t *testing.T) {
 	shows(t, b, "tbody", "edit")
 	quiet(t, b)
 }
+
+// leavingAsks reports whether the page would ask whoever leaves it.
+const leavingAsks = `!window.dispatchEvent(new Event("beforeunload", {cancelable: true}))`
 
 // What fails again after a replay stops the replay, and is shown with it.
 func TestReplayStops(t *testing.T) {
@@ -191,7 +203,7 @@ func TestReplayStops(t *testing.T) {
 	click(t, b, "Replay all…")
 	do(t, b, chromedp.SetValue(chromedp.ID("f-rate"), "5"))
 	click(t, b, "Replay 30 messages")
-	shows(t, b, "main", "It stopped by itself.")
+	shows(t, b, "main", "The replay stopped.")
 	shows(t, b, "main", "Failed again")
 	quiet(t, b)
 }
@@ -228,7 +240,7 @@ func TestPickDiscardUndo(t *testing.T) {
 	shop := newShop(t, ShopConfig{Seeded: true})
 	do(t, b, chromedp.Navigate(shop.URL+"/messages?queue=emails&state=failed"), chromedp.WaitVisible(chromedp.CSS("#rows")))
 	do(t, b, chromedp.Click(chromedp.CSS("#rows tr:nth-child(1) input")), chromedp.Click(chromedp.CSS("#rows tr:nth-child(2) input")))
-	shows(t, b, "[data-picked]", "2 picked")
+	shows(t, b, "[data-picked]", "2 selected")
 	click(t, b, "Discard…")
 	shows(t, b, "h1", "Discard 2 messages")
 	do(t, b, chromedp.SendKeys(chromedp.ID("f-reason"), "no such people"))

@@ -93,7 +93,7 @@ func TestManyNewMessages(t *testing.T) {
 	shows(t, b, ".news button", "Show more than 50 new failures")
 	do(t, b, chromedp.Click(chromedp.CSS(".news button")), chromedp.Click(link("Show more")), chromedp.WaitVisible(chromedp.CSS("#rows tr:nth-child(56)")))
 	do(t, b, chromedp.Click(chromedp.CSS("#rows tr:nth-child(56) input")))
-	shows(t, b, "[data-picked]", "1 picked")
+	shows(t, b, "[data-picked]", "1 selected")
 	quiet(t, b)
 }
 

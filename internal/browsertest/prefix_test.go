@@ -76,7 +76,7 @@ func TestPrefixBehindProxy(t *testing.T) {
 	shows(t, b, "#live", "Live")
 
 	// By the menu.
-	for _, entry := range []string{"Overview", "Failed groups", "Search", "Replays", "Topology", "Ledger", "Audit log"} {
+	for _, entry := range []string{"Overview", "Failed groups", "Messages", "Replays", "Topology", "Ledger", "Audit log"} {
 		click(t, b, entry)
 		shows(t, b, "h1", entry)
 		shows(t, b, "#live", "Live")

@@ -201,7 +201,7 @@ func (a actPage) do(c *web.Call) error {
 	}
 	reason := strings.TrimSpace(v.Get("reason"))
 	if a.hasReason && reason == "" {
-		return a.show(c, http.StatusUnprocessableEntity, s, "", "Write down why: whoever looks for these messages will want to know.")
+		return a.show(c, http.StatusUnprocessableEntity, s, "", "Enter a reason.")
 	}
 	n, err := a.act(c, s.Filter, reason)
 	if err != nil {

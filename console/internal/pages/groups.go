@@ -34,7 +34,7 @@ func groupName(g failed.Group) string {
 	if name := show.FirstLine(g.Text); name != "" {
 		return name
 	}
-	return "No error is known"
+	return "No error"
 }
 
 // groups lists groups.
@@ -147,7 +147,7 @@ func (p *Pages) group(c *web.Call, id failed.GroupID) error {
 	}
 	list.OneGroup = true
 	if list.State == failed.Failed && !c.Params.Has("state") {
-		list.None = "Nothing of this group waits for a person. The other tabs show what became of its messages."
+		list.None = "The other states show the messages of this group that were replayed or discarded."
 	}
 	spanned := func(span string) template.URL {
 		q := web.Only(c.Params, []string{"state"})

@@ -46,7 +46,7 @@ func listMessages(c *web.Call, path string, q url.Values, f failed.Filter) (*mes
 	}
 	l := &messageList{
 		Path: path, Filter: f, Messages: messages, Total: total, Next: nextPage(path, q, next),
-		None: "No message is like that. Leave out a part of the search, or look at those in another state.",
+		None: "Remove a filter, or select another state.",
 	}
 	if len(f.States) == 1 {
 		l.State = f.States[0]
@@ -155,15 +155,15 @@ func readFlash(c *web.Call) *flash {
 		if f.Undo == nil {
 			same := web.Only(q, api.FilterNames)
 			same.Set("state", string(failed.Discarded))
-			f.Link, f.Linked = web.Href(c.Path(), same), "Show what is discarded"
+			f.Link, f.Linked = web.Href(c.Path(), same), "Show discarded messages"
 		}
 		return f
 	case "restored":
 		return &flash{Text: show.Plural(n, "message") + " restored."}
 	case "edited":
-		return &flash{Text: "The edit is kept. A replay sends it in place of the original."}
+		return &flash{Text: "Edit saved. A replay sends it in place of the original."}
 	case "reverted":
-		return &flash{Text: "The edit was taken back. A replay sends the message as it failed."}
+		return &flash{Text: "Edit reverted. A replay sends the original."}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"path"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -126,6 +127,7 @@ var functions = template.FuncMap{
 	"textual":  func(name string) string { return failed.Filter{Queue: name}.Values().Get("queue") },
 	"dict":     dict,
 
+	"parts":       nameParts,
 	"groups_of":   web.HrefGroups,
 	"for_message": web.HrefMessage,
 }
@@ -158,6 +160,21 @@ func when(now, t time.Time) template.HTML {
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" data-ago>%s</time>`,
 		t.UTC().Format(time.RFC3339), show.Exact(t), show.Ago(now, t)))
 }
+
+// nameParts is a name that can break after its dots and dashes, and not in the middle of a word.
+func nameParts(name string) template.HTML {
+	var b strings.Builder
+	b.WriteString(`<span class="name-parts">`)
+	for _, part := range nameBreak.FindAllString(name, -1) {
+		b.WriteString(template.HTMLEscapeString(part))
+		b.WriteString("<wbr>")
+	}
+	b.WriteString(`</span>`)
+	return template.HTML(b.String())
+}
+
+// nameBreak matches a part of a name with the separators behind it.
+var nameBreak = regexp.MustCompile(`(?s)[^._:/-]*[._:/-]+|.+$`)
 
 // percent is the part of a whole, of 100.
 func percent(part, whole int64) int64 {

@@ -75,7 +75,7 @@ func (p *Pages) Routes() []web.Route {
 }
 
 func noPage(*web.Call) error {
-	return &fault.Failure{Status: http.StatusNotFound, Text: "there is no such page", Advice: "begin at the overview, or search for what you were looking for"}
+	return &fault.Failure{Status: http.StatusNotFound, Text: "page not found", Advice: "start at the overview, or search the messages"}
 }
 
 // FailPage shows an error on a page.

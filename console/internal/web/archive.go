@@ -42,8 +42,8 @@ func (c *Call) EditAndReplay(id failed.ID, seen int, content failed.Content, pla
 func (c *Call) carried(begin func() (*failed.Replay, error)) (*failed.Replay, error) {
 	if c.Replayer == nil {
 		return nil, &fault.Failure{
-			Status: http.StatusServiceUnavailable, Text: "this console is not connected to a broker, so that nothing can be replayed here",
-			Advice: "start it with a broker: reprise console --broker URL",
+			Status: http.StatusServiceUnavailable, Text: "this console is not connected to a broker",
+			Advice: "start it with a broker: reprise console --url URL",
 		}
 	}
 	r, err := begin()

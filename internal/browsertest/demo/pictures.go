@@ -32,7 +32,7 @@ func takePictures(ctx context.Context, shop *browsertest.Shop, dir, readme strin
 			return err
 		}
 	}
-	for _, width := range []int{1280, 390} {
+	for _, width := range []int{1440, 390} {
 		for _, scheme := range []string{"light", "dark"} {
 			if err := b.Look(width, 800, scheme, 2); err != nil {
 				return err
