@@ -204,7 +204,7 @@ func TestReplayStops(t *testing.T) {
 	do(t, b, chromedp.SetValue(chromedp.ID("f-rate"), "5"))
 	click(t, b, "Replay 30 messages")
 	shows(t, b, "main", "The replay stopped.")
-	shows(t, b, "main", "Failed again")
+	shows(t, b, "main", "Failed again\n1")
 	quiet(t, b)
 }
 
@@ -296,6 +296,14 @@ func TestPages(t *testing.T) {
 		for _, p := range pages {
 			do(t, b, chromedp.Navigate(shop.URL+p.Path), chromedp.WaitVisible(chromedp.CSS("main")))
 			check(t, b, string(script), p.Path, look.width, look.scheme)
+			if look.width == 390 {
+				for _, wide := range is[[]string](t, b, scrolling) {
+					t.Errorf("%s has to be scrolled sideways on a phone: %s", p.Path, wide)
+				}
+			}
+			if p.Name == "audit" && !is[bool](t, b, `[...document.querySelectorAll("[data-label=Who]")].some(e => e.checkVisibility() && e.innerText.includes("anna"))`) {
+				t.Errorf("%s, %d wide, does not show who", p.Path, look.width)
+			}
 			if p.Name != "missing" {
 				quiet(t, b)
 			}
@@ -329,6 +337,11 @@ func TestSignIn(t *testing.T) {
 // scrolled.
 const stickingOut = `[...document.querySelectorAll("body *")]
 	.filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.parentElement.closest(".scroll, .graph, .tabs, .nav, .crumbs, .from, pre, svg"))
+	.map(e => e.outerHTML.slice(0, 200))`
+
+// scrolling are elements, but for code, whose content is wider than they are.
+const scrolling = `[...document.querySelectorAll("body *:not(pre, textarea, input, select, .diff, .crumbs li, .clip1, .only-read)")]
+	.filter(e => e.scrollWidth > e.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(e).overflowX))
 	.map(e => e.outerHTML.slice(0, 200))`
 
 // check asks axe what is wrong with a page.

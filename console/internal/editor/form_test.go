@@ -131,3 +131,27 @@ func TestEditForm(t *testing.T) {
 		}
 	}
 }
+
+// JSON on one line is formatted, and is saved with the spaces that it had: unchanged, unless more than
+// spaces is changed.
+func TestEditJSONOnOneLine(t *testing.T) {
+	for _, test := range []struct{ before, change, to, want string }{
+		{`{"a":1,"b":[1,2]}`, `1,`, `7,`, `{"a":7,"b":[7,2]}`},
+		{`{"a": 1, "b": [1, 2]}`, `1,`, `7,`, `{"a": 7, "b": [7, 2]}`},
+		{`{"a": "x, \"y: z", "b": {}}`, `z`, `w`, `{"a": "x, \"y: w", "b": {}}`},
+		{` { "a" : 1 ,"b":2 } `, `2`, `3`, `{"a":1,"b":3}`},
+		{` { "a" : 1 ,"b":2 } `, `nothing`, ``, ` { "a" : 1 ,"b":2 } `},
+		{`{"n":12345678901234567890.10,"n":1}`, `nothing`, ``, `{"n":12345678901234567890.10,"n":1}`},
+	} {
+		how, text := editableBody([]byte(test.before))
+		if how != bodyIndent || !strings.Contains(text, "\n  \"") {
+			t.Errorf("%s is shown as %s: %s", test.before, how, text)
+			continue
+		}
+		f := EditFormView{How: how, Body: strings.ReplaceAll(text, test.change, test.to)}
+		got, err := f.bytes([]byte(test.before))
+		if err != nil || string(got) != test.want {
+			t.Errorf("%s with %q for %q is %s, want %s: %v", test.before, test.to, test.change, got, test.want, err)
+		}
+	}
+}
