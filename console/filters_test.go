@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/reprisemq/reprise/console/internal/web"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // Every condition passes through an address unchanged: hrefMessages writes it, and pages and
@@ -86,6 +88,65 @@ func TestSearchForms(t *testing.T) {
 	}
 }
 
+// The links of a list keep its filter: those to the other states and to the next page, those of acts and exports, and the way back
+// from an act.
+func TestLinksKeepTheFilter(t *testing.T) {
+	c := newConsole(t, Config{Replayer: &waker{}})
+	for range 60 {
+		add(t, c.cfg.Archive, func(m *failed.Message) {
+			m.Queue, m.Error = "orders & more", "a=b&c: 100% lost"
+			m.Headers = topology.Table{"x:y": " 50%"}
+		})
+	}
+	f := failed.Filter{
+		Queue: "orders & more", States: []failed.State{failed.Failed}, Group: 1, Since: noon.Add(-time.Hour), Until: noon.Add(time.Hour), Text: "a=b&c",
+		Error: "100%", Headers: map[string]string{"x:y": " 50%"}, MinAttempts: 2, MaxAttempts: 9,
+	}
+	read := func(address string) (failed.Filter, url.Values) {
+		u, err := url.Parse(html.UnescapeString(address))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := failed.ParseFilter(web.Only(u.Query(), api.FilterNames), noon)
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+		}
+		return got, u.Query()
+	}
+	page := ask(t, c, "GET", string(web.HrefMessages("/messages", f)), nil).Body.String()
+	kinds := map[string]int{}
+	for _, m := range regexp.MustCompile(`href="(/(?:messages|discard|replays/new|api/v1/messages/export)\?[^"]*)"`).FindAllStringSubmatch(page, -1) {
+		got, query := read(m[1])
+		want := f
+		if state := query.Get("state"); state != "failed" {
+			want.States = got.States
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s has the filter %+v, want %+v", m[1], got, want)
+		}
+		path, _, _ := strings.Cut(m[1], "?")
+		kinds[path]++
+		if query.Has("after") {
+			kinds["next"]++
+			if next := ask(t, c, "GET", html.UnescapeString(m[1]), nil); strings.Count(next.Body.String(), `<tr id="m`) != 10 {
+				t.Errorf("the next page: %d %s", next.Code, next.Body)
+			}
+		}
+		if path == "/discard" || path == "/replays/new" {
+			act := ask(t, c, "GET", html.UnescapeString(m[1]), nil).Body.String()
+			back := regexp.MustCompile(`href="([^"]*)">Back</a>`).FindStringSubmatch(act)
+			if back == nil {
+				t.Errorf("%s has no way back", m[1])
+			} else if got, _ := read(back[1]); !reflect.DeepEqual(got, f) {
+				t.Errorf("%s leads back to %+v, want %+v", m[1], got, f)
+			}
+		}
+	}
+	if want := map[string]int{"/messages": 6, "next": 1, "/discard": 1, "/replays/new": 1, "/api/v1/messages/export": 2}; !reflect.DeepEqual(kinds, want) {
+		t.Errorf("links %v, want %v", kinds, want)
+	}
+}
+
 // The page for a filter that is wrong has the form as it was typed, and says beside the field what is
 // wrong with it.
 func TestWrongFilters(t *testing.T) {
@@ -144,6 +205,9 @@ func TestWrongFilters(t *testing.T) {
 		if hidden := strings.Contains(form, `type="hidden" name="`+test.name); hidden == strings.Contains(form, `aria-describedby="wrong-`+test.name+`"`) {
 			t.Errorf("%s: the field is not marked: %s", address, form)
 		}
+	}
+	if w := ask(t, c, "GET", "/groups/999", nil); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "<h1>Group 999 not found.</h1>") {
+		t.Errorf("a group that does not exist: %d %s", w.Code, w.Body)
 	}
 	for _, p := range failed.FilterParams() {
 		if !tried["/messages "+p.Name] {

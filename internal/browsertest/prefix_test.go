@@ -105,7 +105,7 @@ func TestPrefixBehindProxy(t *testing.T) {
 	quiet(t, b)
 	for _, p := range pages {
 		do(t, b, chromedp.Navigate(proxy.URL+"/reprise"+p.Path), chromedp.WaitVisible(chromedp.CSS("main")))
-		all := is[[]string](t, b, `[...document.querySelectorAll("[href], [src], [action], [formaction], [hx-get], [hx-post]")].flatMap(e =>
+		all := is[[]string](t, b, `[...document.querySelectorAll("[href]:not([rel=external]), [src], [action], [formaction], [hx-get], [hx-post]")].flatMap(e =>
 			["href", "src", "action", "formaction", "hx-get", "hx-post"].filter(a => e.hasAttribute(a)).map(a => new URL(e.getAttribute(a), location.href).href))`)
 		if len(all) < 10 {
 			t.Errorf("%s has %d addresses", p.Path, len(all))

@@ -120,6 +120,7 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 	})
 	c, err := console.New(console.Config{
 		Archive: s.Archive, Replayer: replayer, Workers: workers, Tokens: cfg.Tokens, Ledger: books, Prefix: cfg.Prefix,
+		TraceURL:   "https://traces.example.com/trace/{trace_id}",
 		Management: &console.Management{URL: management, User: "guest", Password: "guest"},
 	})
 	if err != nil {
