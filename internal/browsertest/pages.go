@@ -3,12 +3,18 @@ package browsertest
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/reprisemq/reprise/failed"
 )
 
 // Page is a page of the console that is there to be looked at.
 type Page struct{ Name, Path string }
+
+// IsError reports whether the status of the page is that of an error.
+func (p Page) IsError() bool {
+	return slices.Contains([]string{"missing", "search-wrong", "search-unknown", "groups-wrong"}, p.Name)
+}
 
 // Pages are all kinds of pages, of an archive that was filled by Seed.
 func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
@@ -18,6 +24,9 @@ func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
 		{"groups-empty", "/groups?text=nothing+like+this"},
 		{"search", "/messages"},
 		{"search-words", "/messages?text=customer&queue=orders&min_attempts=2&state=failed"},
+		{"search-wrong", "/messages?queue=orders&text=customer&since=yesterday"},
+		{"search-unknown", "/messages?error=declined&group=9999"},
+		{"groups-wrong", "/groups?order=first"},
 		{"replays", "/replays"},
 		{"topology", "/topology"},
 		{"audit", "/audit"},
