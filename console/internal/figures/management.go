@@ -111,7 +111,7 @@ func (b *Broker) fetchQueues(ctx context.Context) (map[string]QueueFigures, erro
 	}
 	queues := make(map[string]QueueFigures, len(answer))
 	for _, q := range answer {
-		if topology.IsControlQueue(q.Name) {
+		if topology.IsControlQueue(q.Name) || strings.HasPrefix(q.Name, topology.OutcomeQueuePrefix) {
 			continue // it has no messages of users
 		}
 		queues[q.Name] = QueueFigures{q.Name, q.Ready, q.Unacked, q.Consumers, q.Stats.In.Rate, mgmtapi.Arguments(q.Args)}

@@ -18,7 +18,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Figures are what the API says, and what it leaves out is none.
+// Figures are what the API says, and what it leaves out is none. Queues of Reprise itself have none.
 func TestBrokerQueues(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "u" || password != "p" || r.URL.EscapedPath() != "/api/queues/a%2Fb" {
@@ -26,7 +26,8 @@ func TestBrokerQueues(t *testing.T) {
 			return
 		}
 		_, _ = w.Write([]byte(`[{"name":"orders","messages_ready":3,"messages_unacknowledged":2,"consumers":1,"arguments":{"x-message-ttl":5000},
-			"message_stats":{"publish_details":{"rate":1.5},"ack_details":{"rate":0.2}}},{"name":"new"}]`))
+			"message_stats":{"publish_details":{"rate":1.5},"ack_details":{"rate":0.2}}},{"name":"new"},
+			{"name":"reprise.outcomes.A7"},{"name":"reprise.control.B8"},{"name":"reprise.paused.orders"}]`))
 	}))
 	defer s.Close()
 	got, err := NewBroker(mgmtapi.API{URL: s.URL + "/api/", User: "u", Password: "p"}, "a/b").Queues(t.Context())

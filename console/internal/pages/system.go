@@ -65,9 +65,6 @@ func (s *system) noFigures() string {
 // there as a matter of fact counts where they differ.
 func (p *Pages) everything(ctx context.Context, configured []topology.Topology) topology.Topology {
 	found, _ := p.Broker.Topology(ctx)
-	found.Queues = slices.DeleteFunc(slices.Clone(found.Queues), func(q topology.Queue) bool {
-		return strings.HasPrefix(q.Name, topology.OutcomeQueuePrefix) // reports on replays, and no work
-	})
 	known := map[string]bool{}
 	for _, q := range found.Queues {
 		known["queue "+q.Name] = true
