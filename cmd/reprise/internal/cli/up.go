@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/breaker"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
@@ -158,8 +159,8 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 			return usageError{err}
 		}
 		named := namedWorker{Worker: worker, queue: conf.Queue, config: conf, cut: cut}
-		if b, ok := conf.Breaker.(interface{ State() string }); ok {
-			named.breaker = b.State
+		if b, ok := conf.Breaker.(*breaker.Breaker); ok {
+			named.breaker = func() string { return string(b.State()) }
 		}
 		workers = append(workers, named)
 	}
