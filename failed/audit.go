@@ -16,7 +16,7 @@ type Act struct {
 	ID      int64          `json:"id"`
 	Time    time.Time      `json:"time"`
 	Actor   Actor          `json:"actor"`
-	Verb    string         `json:"verb"`              // edit, revert, discard, restore, replay, end replay, purge or import
+	Verb    string         `json:"verb"`              // edit, revert, discard, restore, replay, end replay, purge, import, mute or unmute
 	Subject string         `json:"subject,omitempty"` // such as "message/17", "replay/3" or "" for a selection
 	Details map[string]any `json:"details,omitempty"` // what JSON has: the filter, how many, the reason
 }

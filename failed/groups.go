@@ -19,6 +19,7 @@ type Group struct {
 	Counts  Counts
 	First   time.Time // earliest of the first failures that the archive has ever had of it
 	Last    time.Time // latest of the last failures that the archive has ever had of it
+	Muted   time.Time // until then no notification mentions it: see Archive.Mute. Zero: it was not muted
 
 	// Hours and Days say how many messages failed when, whatever has become of them since.
 	// Both go from older to newer, without gaps, and end with the bucket that is under way.
@@ -179,11 +180,11 @@ func (a *Archive) groupsOf(ctx context.Context, ids []GroupID) ([]Group, error) 
 		place[id] = i
 	}
 	groups := make([]Group, len(ids))
-	rows := a.db.Rows(ctx, `SELECT g.id, q.name, g.text, g.example, g.failed, g.replaying, g.replayed, g.discarded, g.first, g.latest
+	rows := a.db.Rows(ctx, `SELECT g.id, q.name, g.text, g.example, g.failed, g.replaying, g.replayed, g.discarded, g.first, g.latest, g.muted
 		FROM {group} g JOIN {queue} q ON q.id = g.queue WHERE `+a.d.in("g.id", "$1"), list(a.d, ids))
 	var g Group
 	for err := range rows.Scan(&g.ID, &g.Queue, &g.Text, &g.Example, &g.Counts.Failed, &g.Counts.Replaying, &g.Counts.Replayed,
-		&g.Counts.Discarded, sqlkit.Time(&g.First), sqlkit.Time(&g.Last)) {
+		&g.Counts.Discarded, sqlkit.Time(&g.First), sqlkit.Time(&g.Last), sqlkit.Time(&g.Muted)) {
 		if err != nil {
 			return nil, err
 		}

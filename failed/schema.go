@@ -205,6 +205,10 @@ var migrations = []func(d Dialect) []string{
 			`ALTER TABLE {queue} ADD COLUMN reports SMALLINT NOT NULL DEFAULT 0`, // 1: its workers have reported an outcome
 		}
 	},
+	// Until when no notification mentions a group.
+	func(Dialect) []string {
+		return []string{`ALTER TABLE {group} ADD COLUMN muted BIGINT NOT NULL DEFAULT 0`}
+	},
 }
 
 // migrate brings the schema to this version, and learns the archive's name and age.

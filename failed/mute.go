@@ -1,0 +1,84 @@
+package failed
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
+)
+
+// MutedForever is the Group.Muted of a group that only Unmute ends.
+var MutedForever = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
+
+const (
+	actMute   = "mute"
+	actUnmute = "unmute"
+)
+
+// Mute excludes a group from notifications until a time. A muted group can be muted for another time. ErrInvalid if the time
+// has passed.
+func (a *Archive) Mute(ctx context.Context, id GroupID, until time.Time, who Actor) (err error) {
+	defer annotate(&err, "muting group %d", id)
+	if !until.After(a.now()) {
+		return fmt.Errorf("%w: the end %s must be in the future", ErrInvalid, until.UTC().Format(time.RFC3339))
+	}
+	details := map[string]any{}
+	if until.Before(MutedForever) {
+		details["until"] = until.UTC().Format(time.RFC3339)
+	} else {
+		until = MutedForever
+	}
+	return a.mute(ctx, id, until, who, actMute, details)
+}
+
+// Unmute ends Mute. It does nothing for a group that was not muted.
+func (a *Archive) Unmute(ctx context.Context, id GroupID, who Actor) (err error) {
+	defer annotate(&err, "unmuting group %d", id)
+	return a.mute(ctx, id, time.Time{}, who, actUnmute, nil)
+}
+
+func (a *Archive) mute(ctx context.Context, id GroupID, until time.Time, who Actor, verb string, details map[string]any) error {
+	if err := who.validate(); err != nil {
+		return err
+	}
+	return a.write(ctx, func(tx *tx) error {
+		n, err := tx.Exec(`UPDATE {group} SET muted = $2 WHERE id = $1 AND muted <> $2`, int64(id), sqlkit.Millis(until))
+		switch {
+		case err != nil:
+			return err
+		case n > 0:
+			_, err = tx.act(who, verb, fmt.Sprint("group/", id), details)
+			return err
+		}
+		if err := tx.Row(`SELECT COUNT(*) FROM {group} WHERE id = $1`, int64(id)).Scan(&n); err != nil {
+			return err
+		}
+		if n == 0 {
+			return &NotFoundError{"group", int64(id)}
+		}
+		return nil
+	})
+}
+
+// MutedAt reports whether the group is muted at a time.
+func (g *Group) MutedAt(t time.Time) bool { return g.Muted.After(t) }
+
+// RecentGroups returns the n groups with the latest failures and the n newest groups, in the order of their IDs, without Example, Hours and
+// Days.
+func (a *Archive) RecentGroups(ctx context.Context, n int) (all []Group, err error) {
+	defer annotate(&err, "listing recent groups")
+	var g Group
+	rows := a.db.Rows(ctx, `SELECT g.id, q.name, g.text, g.failed, g.replaying, g.replayed, g.discarded, g.first, g.latest, g.muted
+		FROM {group} g JOIN {queue} q ON q.id = g.queue WHERE g.id IN (
+			SELECT id FROM (SELECT id FROM {group} ORDER BY latest DESC, id DESC LIMIT $1) AS l
+			UNION SELECT id FROM (SELECT id FROM {group} ORDER BY id DESC LIMIT $1) AS n) ORDER BY g.id`, n)
+	for err := range rows.Scan(&g.ID, &g.Queue, &g.Text, &g.Counts.Failed, &g.Counts.Replaying, &g.Counts.Replayed, &g.Counts.Discarded,
+		sqlkit.Time(&g.First), sqlkit.Time(&g.Last), sqlkit.Time(&g.Muted)) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, g)
+	}
+	return all, nil
+}

@@ -1,0 +1,88 @@
+package failed_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// addOne archives a message, and returns its group.
+func addOne(t *testing.T, a *failed.Archive, queue, text string) failed.GroupID {
+	t.Helper()
+	now := a.Config().Clock()
+	stored := value(a.Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{
+		FailedQueue: queue + ".failed", Error: text, FirstFailed: now, LastFailed: now,
+	}}}))(t)
+	return value(a.Get(t.Context(), stored[0]))(t).Group
+}
+
+func TestMute(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		clock := newClock()
+		a := db.archive(t, clock.use)
+		ctx := t.Context()
+		id := addOne(t, a, "orders", "no such customer")
+		muted := func() time.Time { t.Helper(); return value(a.Group(ctx, id))(t).Muted }
+		if got := muted(); !got.IsZero() {
+			t.Fatalf("a new group is muted until %s", got)
+		}
+		check(t, a.Unmute(ctx, id, "test")) // which it is not
+		if err := a.Mute(ctx, id, clock.now(), "test"); !errors.Is(err, failed.ErrInvalid) {
+			t.Errorf("muted until now: %v", err)
+		}
+		for _, err := range []error{a.Mute(ctx, id+1, failed.MutedForever, "test"), a.Unmute(ctx, id+1, "test")} {
+			if !errors.Is(err, failed.ErrNotFound) {
+				t.Errorf("a group that is not there: %v", err)
+			}
+		}
+		if err := a.Mute(ctx, id, failed.MutedForever, ""); !errors.Is(err, failed.ErrInvalid) {
+			t.Errorf("muted by nobody: %v", err)
+		}
+		until := clock.now().Add(time.Hour)
+		check(t, a.Mute(ctx, id, until, "test"))
+		g := value(a.Group(ctx, id))(t)
+		if !g.Muted.Equal(until) || !g.MutedAt(clock.now()) || g.MutedAt(until) {
+			t.Errorf("muted until %s, want %s", g.Muted, until)
+		}
+		check(t, a.Mute(ctx, id, failed.MutedForever.Add(time.Hour), "test"))
+		if got := muted(); !got.Equal(failed.MutedForever) {
+			t.Errorf("muted until %s", got)
+		}
+		if recent := value(a.RecentGroups(ctx, 1))(t); len(recent) != 1 || recent[0].ID != id || !recent[0].Muted.Equal(failed.MutedForever) {
+			t.Errorf("recent groups: %+v", recent)
+		}
+		check(t, a.Unmute(ctx, id, "test"))
+		if got := muted(); !got.IsZero() {
+			t.Errorf("muted until %s after its end", got)
+		}
+		acts, _, err := a.Acts(ctx, failed.Page{})
+		check(t, err)
+		var verbs []string
+		for _, act := range acts {
+			if act.Subject == "group/1" {
+				verbs = append(verbs, act.Verb)
+			}
+		}
+		if len(verbs) != 3 || verbs[0] != "unmute" || verbs[1] != "mute" || verbs[2] != "mute" {
+			t.Errorf("acts %q", verbs)
+		}
+	})
+}
+
+// A group that is new is among the recent ones even if its failures are old.
+func TestRecentGroups(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		clock := newClock()
+		a := db.archive(t, clock.use)
+		first := addOne(t, a, "orders", "first")
+		second := addOne(t, a, "orders", "second")
+		clock.pass(-time.Hour)
+		third := addOne(t, a, "orders", "third")
+		recent := value(a.RecentGroups(t.Context(), 1))(t)
+		if len(recent) != 2 || recent[0].ID != second || recent[1].ID != third || recent[1].Text != "third" || recent[1].Counts.Failed != 1 {
+			t.Errorf("recent groups %+v: want %d with the latest failure and %d, which is new, and not %d", recent, second, third, first)
+		}
+	})
+}
