@@ -29,6 +29,7 @@ func known(t *testing.T) map[string]metric {
 	for _, store := range []string{"archive", "ledger", "duplicates"} {
 		m.Store(store, true)
 	}
+	m.Notified("sent")
 	return described(t, m)
 }
 

@@ -16,7 +16,8 @@ import (
 type Metrics struct {
 	all []prometheus.Collector
 
-	stores *prometheus.GaugeVec
+	stores        *prometheus.GaugeVec
+	notifications *prometheus.CounterVec
 
 	// By the label's values, so that an event looks up one map and no vector.
 	queues      byName[queue]
@@ -40,6 +41,7 @@ func New(cfg Config) (*Metrics, error) {
 	cfg = cfg.withDefaults()
 	m := &Metrics{}
 	m.stores = m.gauge("store_up", "Whether the database can be used.", "store")
+	m.notifications = m.counter("notifications_total", "Attempts to send a notification.", "result")
 	m.queues.make = m.newQueues(cfg)
 	m.consumers.make = m.newConsumers()
 	m.takers.make = m.newTakers()
@@ -59,6 +61,14 @@ func (m *Metrics) Store(name string, up bool) {
 		value = 1
 	}
 	m.stores.WithLabelValues(strings.ToValidUTF8(name, "\uFFFD")).Set(value)
+}
+
+// Notified counts an attempt to send a notification by its result: sent, retried or given_up.
+func (m *Metrics) Notified(result string) {
+	for _, r := range []string{"sent", "retried", "given_up"} {
+		m.notifications.WithLabelValues(r)
+	}
+	m.notifications.WithLabelValues(result).Inc()
 }
 
 func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {

@@ -22,6 +22,11 @@ type Done struct {
 	DryRun   bool  `json:"dry_run,omitempty"` // it was not done
 }
 
+// Mute excludes a group from notifications.
+type Mute struct {
+	Seconds int64 `json:"seconds,omitempty"` // 0: until the group is unmuted
+}
+
 // Cancel ends a replay.
 type Cancel struct {
 	Reason string `json:"reason,omitempty"`

@@ -244,6 +244,16 @@ func (c *Client) Group(ctx context.Context, id int64) (Group, error) {
 	return get[Group](ctx, c, at("groups", id), nil)
 }
 
+// Mute excludes a group from notifications, and returns it as it is then.
+func (c *Client) Mute(ctx context.Context, id int64, m Mute) (Group, error) {
+	return call[Group](ctx, c, http.MethodPut, at("groups", id, "mute"), nil, m)
+}
+
+// Unmute ends Mute.
+func (c *Client) Unmute(ctx context.Context, id int64) (Group, error) {
+	return call[Group](ctx, c, http.MethodDelete, at("groups", id, "mute"), nil, nil)
+}
+
 // Queues returns what the archive has of each work queue.
 func (c *Client) Queues(ctx context.Context) (Queues, error) {
 	return get[Queues](ctx, c, "queues", nil)

@@ -20,8 +20,9 @@ type Group struct {
 	Counts  failed.Counts   `json:"counts"`
 	First   time.Time       `json:"first"`
 	Last    time.Time       `json:"last"`
-	Hours   []failed.Bucket `json:"hours"` // 24, from older to newer
-	Days    []failed.Bucket `json:"days"`  // 30
+	Hours   []failed.Bucket `json:"hours"`          // 24, from older to newer
+	Days    []failed.Bucket `json:"days"`           // 30
+	Muted   time.Time       `json:"muted,omitzero"` // until then no notification mentions it
 }
 
 // Groups are a page of a list.
@@ -34,9 +35,12 @@ type Groups struct {
 func GroupOf(g failed.Group) Group {
 	return Group{
 		ID: int64(g.ID), Queue: Text(g.Queue), Text: g.Text, Example: g.Example, Counts: g.Counts,
-		First: g.First, Last: g.Last, Hours: g.Hours, Days: g.Days,
+		First: g.First, Last: g.Last, Hours: g.Hours, Days: g.Days, Muted: g.Muted,
 	}
 }
+
+// Forever reports whether a group that is muted until a time is muted until somebody unmutes it.
+func Forever(muted time.Time) bool { return !muted.Before(failed.MutedForever) }
 
 // Queue is what the archive has of a work queue.
 type Queue struct {

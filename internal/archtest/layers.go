@@ -22,7 +22,7 @@ console/internal/web                                           | broker/internal
 console/internal/access, console/internal/editor               | broker/internal/node
 console/internal/fault, console/internal/flow                  | broker/internal/session
 console/internal/show, console/internal/figures                | broker/internal/vhost, broker/internal/access
-internal/api, internal/graph                                   | broker/internal/queue, broker/internal/registry, broker/internal/diskstore
+internal/api, internal/graph, internal/notification            | broker/internal/queue, broker/internal/registry, broker/internal/diskstore
 ledger                                                         | broker/internal/store
 failed                                                         | broker/internal/route, broker/internal/exception
 breaker, idempotent, prommetrics, oteltrace, fleet             | broker/internal/alarm, broker/internal/stats, broker/internal/budget

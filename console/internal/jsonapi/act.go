@@ -158,6 +158,27 @@ func cancel(c *web.Call, id int64) (r api.Replay, err error) {
 	return replay(c, id)
 }
 
+func mute(c *web.Call, id int64) (g api.Group, err error) {
+	var m api.Mute
+	if err := c.Read(&m); err != nil {
+		return g, err
+	}
+	if m.Seconds < 0 {
+		return g, fault.BadRequest("seconds is negative", "leave it out to mute the group until it is unmuted")
+	}
+	if err := c.Mute(failed.GroupID(id), m.Seconds); err != nil {
+		return g, err
+	}
+	return group(c, id)
+}
+
+func unmute(c *web.Call, id int64) (g api.Group, err error) {
+	if err := c.Archive.Unmute(c.R.Context(), failed.GroupID(id), c.Who.Actor); err != nil {
+		return g, err
+	}
+	return group(c, id)
+}
+
 func accept(c *web.Call) (l api.Ledger, err error) {
 	var a api.Accept
 	if err := c.Read(&a); err != nil {

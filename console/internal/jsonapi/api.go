@@ -50,6 +50,8 @@ func Routes() []web.Route {
 
 		{Method: "GET", Path: "/api/v1/groups", Role: access.View, Query: slices.Concat(api.GroupNames, pageNames), Handle: page(groups)},
 		{Method: "GET", Path: "/api/v1/groups/{id}", Role: access.View, Handle: byID(group)},
+		{Method: "PUT", Path: "/api/v1/groups/{id}/mute", Role: access.Operate, Handle: byID(mute)},
+		{Method: "DELETE", Path: "/api/v1/groups/{id}/mute", Role: access.Operate, Handle: byID(unmute)},
 		{Method: "GET", Path: "/api/v1/queues", Role: access.View, Handle: answer(queues)},
 		{Method: "GET", Path: "/api/v1/ledger", Role: access.View, Handle: answer(ledgerReport)},
 		{Method: "POST", Path: "/api/v1/ledger/accept", Role: access.Operate, Handle: answer(accept)},

@@ -158,6 +158,7 @@ func (p *Pages) group(c *web.Call, id failed.GroupID) error {
 	data := struct {
 		Group           *failed.Group
 		Name            string
+		Muted, Forever  bool
 		Queue           template.URL // its groups
 		Hours, Days     show.ChartView
 		ByHours, ByDays template.URL
@@ -166,7 +167,7 @@ func (p *Pages) group(c *web.Call, id failed.GroupID) error {
 		List            *messageList
 		Discard, Replay template.URL // all that is failed in the group
 	}{
-		Group: g, Name: groupName(*g), Queue: web.HrefGroups(g.Queue), Hours: show.Hours(*g), Days: show.Days(*g), Span: span, Now: spanned(span),
+		Group: g, Name: groupName(*g), Muted: g.MutedAt(c.Clock()), Forever: api.Forever(g.Muted), Queue: web.HrefGroups(g.Queue), Hours: show.Hours(*g), Days: show.Days(*g), Span: span, Now: spanned(span),
 		ByHours: spanned("hours"), ByDays: spanned("days"), List: list,
 		Discard: web.HrefMessages("/discard", waiting), Replay: web.HrefMessages("/replays/new", waiting),
 	}

@@ -46,6 +46,8 @@ func (p *Pages) Routes() []web.Route {
 		{Method: "GET", Path: "/{$}", Role: access.View, Handle: p.overview},
 		{Method: "GET", Path: "/groups", Role: access.View, Query: slices.Concat(api.GroupNames, afterName), Blanks: true, Handle: p.groups},
 		{Method: "GET", Path: "/groups/{id}", Role: access.View, Query: slices.Concat([]string{"state", "span"}, afterName, web.FlashNames), Handle: byID(p.group)},
+		{Method: "POST", Path: "/groups/{id}/mute", Role: access.Operate, Form: []string{"seconds"}, Handle: byID(p.mute)},
+		{Method: "POST", Path: "/groups/{id}/unmute", Role: access.Operate, Handle: byID(p.unmute)},
 		{Method: "GET", Path: "/messages", Role: access.View, Query: slices.Concat(api.FilterNames, afterName, web.FlashNames), Blanks: true, Handle: p.messages},
 		{Method: "GET", Path: "/messages/{id}", Role: access.View, Query: web.FlashNames, Handle: byID(p.message)},
 		{Method: "GET", Path: "/messages/{id}/body", Role: access.View, Query: []string{"original"}, Handle: byID(p.body)},

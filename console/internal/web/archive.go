@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/reprisemq/reprise/console/internal/access"
 	"github.com/reprisemq/reprise/console/internal/fault"
@@ -52,6 +53,18 @@ func (c *Call) carried(begin func() (*failed.Replay, error)) (*failed.Replay, er
 	}
 	c.Replayer.Wake()
 	return r, nil
+}
+
+// maxMute is the longest time for which a group is muted with an end, in seconds.
+const maxMute = 100 * 365 * 24 * 3600
+
+// Mute mutes a group for so many seconds, or until it is unmuted if they are 0.
+func (c *Call) Mute(id failed.GroupID, seconds int64) error {
+	until := failed.MutedForever
+	if seconds > 0 && seconds <= maxMute {
+		until = c.Archive.Config().Clock().Add(time.Duration(seconds) * time.Second)
+	}
+	return c.Archive.Mute(c.R.Context(), id, until, c.Who.Actor)
 }
 
 // Accept begins an account anew.

@@ -63,6 +63,7 @@ type commands struct {
 	Schedule   scheduleCmd   `cmd:"" help:"Show when a message that fails is tried again, and when it is parked."`
 	Failed     failedCmd     `cmd:"" help:"List, show, edit, send back and discard failed messages."`
 	Console    consoleCmd    `cmd:"" help:"Run an archive of failed messages, and the console in which people work on them."`
+	Notify     notifyCmd     `cmd:"" help:"Test the webhooks that notifications go to."`
 	Audit      auditCmd      `cmd:"" help:"Show whether all messages that came in are somewhere."`
 	Workers    workersCmd    `cmd:"" help:"List the workers of all processes, and what each is handling."`
 	Pause      pauseCmd      `cmd:"" help:"Keep the workers of a queue, or one of them, from consuming."`

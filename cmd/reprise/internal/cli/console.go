@@ -33,6 +33,7 @@ type consoleRunCmd struct {
 	Prefix     string   `placeholder:"PATH" help:"Path prefix of the console's URLs, such as /reprise, for a proxy that serves other sites at the same host. The proxy keeps it. Default: none."`
 	TraceURL   string   `placeholder:"URL" help:"URL of a trace, such as https://traces.example.com/trace/{trace_id}, for links from messages with the header traceparent. Default: no links."`
 	Management string   `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"The broker's management API, for live figures, to find failed queues, and to send messages back by exchange and key."`
+	Notify     string   `placeholder:"FILE" help:"Send notifications to the webhooks of this YAML file, below notify:. Links in them begin with console: url: of the file, if it has one."`
 	logFlags
 }
 
@@ -76,10 +77,11 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 		return err
 	}
 	defer unserve()
+	d.notified = health.metrics.Notified
 	if err := d.serve(); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintln(streams.Stdout, d.url); err != nil {
+	if _, err := fmt.Fprintln(streams.Stdout, d.here); err != nil {
 		return fmt.Errorf("cannot print the URL: %w", err)
 	}
 	var client *reprise.Client
@@ -139,6 +141,13 @@ func (c *consoleRunCmd) config() (deskConfig, string, error) {
 			return cfg, "", usagef("--tokens: %w", err)
 		}
 		cfg.console.Tokens = tokens
+	}
+	if c.Notify != "" {
+		notify, url, err := config.LoadNotify(c.Notify)
+		if err != nil {
+			return cfg, "", usagef("--notify: %w", err)
+		}
+		cfg.notify, cfg.url = notify, url
 	}
 	cfg.console.Secure, cfg.console.Prefix, cfg.console.TraceURL = c.Secure, c.Prefix, c.TraceURL
 	if c.Management != "" {

@@ -19,6 +19,7 @@ import (
 	"github.com/reprisemq/reprise/console"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/notification"
 	"github.com/reprisemq/reprise/ledger"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -33,7 +34,7 @@ type desk struct {
 	db  *archiveDB
 	web *webServer
 
-	url string // of the console
+	here string // URL of the console on this machine
 
 	served   atomic.Pointer[console.Console] // nil: the archive is not open yet
 	replayer atomic.Pointer[failed.Replayer] // nil: not connected yet
@@ -45,6 +46,10 @@ type desk struct {
 	ended   atomic.Pointer[error]                       // why nothing is archived any more
 	counted atomic.Pointer[func(context.Context) error] // how the ledger is; nil: there is none, or not yet
 
+	audited  atomic.Pointer[ledger.Ledger]         // nil: there is none, or not yet
+	notifier atomic.Pointer[notification.Notifier] // nil: there is none, or not yet
+	notified func(result string)                   // counts attempts to send notifications
+
 	mu            sync.Mutex
 	foundAccounts []ledger.Account // of failed queues that were found
 	ingests       []*failed.Ingest
@@ -55,7 +60,10 @@ func (d *desk) parts() []dependency {
 	if d == nil {
 		return nil
 	}
-	return []dependency{{"archive", d.db.name, d.archiveHealthy}, {"ledger", d.db.name, d.ledgerHealthy}}
+	return []dependency{
+		{"archive", d.db.name, d.archiveHealthy, d.reportStore("archive")},
+		{"ledger", d.db.name, d.ledgerHealthy, d.reportStore("ledger")},
+	}
 }
 
 // errNotOpen is the state of a store that is still being opened, because the broker cannot be reached for example.
@@ -105,6 +113,8 @@ type deskConfig struct {
 	listen  string // of the console; "": there is none, and nothing is replayed
 	flag    string // what an error calls that: --listen
 	console console.Config
+	url     string         // where people reach the console; "": where it listens
+	notify  *config.Notify // nil: nobody is told
 }
 
 // newDesk opens the database, which is not connected to yet.
@@ -129,7 +139,7 @@ func (c deskConfig) check() error {
 	if c.listen != "" {
 		shown := c.console
 		shown.Archive = &failed.Archive{} // it is opened later
-		errs = append(errs, shown.Validate())
+		errs = append(errs, shown.Validate(), c.checkURL())
 		if a, err := net.ResolveTCPAddr(network(c.listen), c.listen); err == nil {
 			errs = append(errs, c.admit(a))
 		}
@@ -161,8 +171,8 @@ func (d *desk) serve() error {
 		return err
 	}
 	d.web = serveWeb("console", l, progressDeadlines(d), d.log)
-	d.url = webURL(l.Addr()) + d.console.Prefix
-	d.log.Info("console", "url", d.url)
+	d.here = webURL(l.Addr()) + d.console.Prefix
+	d.log.Info("console", "url", d.here)
 	return nil
 }
 
@@ -199,6 +209,7 @@ func (d *desk) Wake() {
 
 // run works until ctx ends, or something cannot go on.
 func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.Client, error)) error {
+	defer d.startNotifier(ctx)()
 	archive, err := d.db.open(ctx, d.settings, d.log)
 	if err != nil {
 		return err
@@ -209,6 +220,7 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 		if books, err = d.openLedger(ctx); err != nil {
 			return err
 		}
+		d.audited.Store(books)
 		c := d.console
 		c.Archive, c.Replayer, c.Ledger, c.Logger = archive, d, books, d.log
 		c.Routing = routingOf(d.workers, c.Management)

@@ -25,6 +25,8 @@ type failedCmd struct {
 	Edit    failedEditCmd    `cmd:"" help:"Change body and headers of a message, for its replay."`
 	Discard failedDiscardCmd `cmd:"" help:"Drop messages, on record."`
 	Undo    failedUndoCmd    `cmd:"" help:"Bring back messages that were discarded."`
+	Mute    failedMuteCmd    `cmd:"" help:"Exclude a group from notifications."`
+	Unmute  failedUnmuteCmd  `cmd:"" help:"Include a group in notifications again."`
 	Export  failedExportCmd  `cmd:"" help:"Write messages as JSON Lines."`
 	Import  failedImportCmd  `cmd:"" help:"Archive what export wrote."`
 	Purge   failedPurgeCmd   `cmd:"" help:"Remove messages for which the archive's time is over."`

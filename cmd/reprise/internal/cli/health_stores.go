@@ -16,6 +16,7 @@ type dependency struct {
 	kind    string // archive, ledger or duplicates
 	name    string // the database, without a password
 	healthy func(context.Context) error
+	report  func(error) // is told when the database becomes unavailable; nil: nobody is
 }
 
 // ask asks all databases at once how they are. ctx needs a deadline.
@@ -108,6 +109,9 @@ func (h *health) look(ctx context.Context, states map[string]storeState, log *sl
 				log.Warn("store not open yet", "store", s.kind, "database", s.name)
 			case unavailable:
 				log.Error("store unavailable", "store", s.kind, "database", s.name, "error", wrongWithStore(err))
+				if s.report != nil {
+					s.report(err)
+				}
 			default:
 				log.Info("store available again", "store", s.kind, "database", s.name)
 			}

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,6 +49,8 @@ var programs = map[string]func(){
 //	until REGEXP PROGRAM ARGUMENT... run a program again and again until its stdout has this text
 //	sqlite-close FILE                on Unix: close a database as a program with an older SQLite does
 //
+//	received REGEXP                  wait until a body with this text was sent to $HOOKS/hush, which no other path of $HOOKS accepts
+//
 // and $SERVICE, the URL of a service that refuses each message once, with a
 // Retry-After where the path begins with /later.
 func TestScript(t *testing.T) {
@@ -57,6 +60,11 @@ func TestScript(t *testing.T) {
 			s := httptest.NewServer(refuseOnce())
 			e.Defer(s.Close)
 			e.Setenv("SERVICE", s.URL)
+			received := &requests{}
+			hooks := httptest.NewServer(received)
+			e.Defer(hooks.Close)
+			e.Setenv("HOOKS", hooks.URL)
+			e.Values[requestsKey{}] = received
 			e.Setenv("GORACE", "atexit_sleep_ms=0") // or each command lasts a second more
 			return nil
 		},
@@ -69,6 +77,8 @@ func TestScript(t *testing.T) {
 			"answers": answers,
 			"console": consoleOf,
 			"until":   runUntil,
+
+			"received": isReceived,
 		},
 	})
 }
@@ -165,6 +175,43 @@ func consoleOf(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("REPRISE_SERVER", regexp.MustCompile(`http://[^/\s]+`).FindString(ts.ReadFile(args[0])))
 }
 
+// requests keeps the bodies of requests.
+type requests struct {
+	mu     sync.Mutex
+	bodies []string
+}
+
+type requestsKey struct{}
+
+func (x *requests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if r.URL.Path != "/hush" || err != nil {
+		http.Error(w, "nothing is here", http.StatusNotFound)
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.bodies = append(x.bodies, string(body))
+}
+
+func isReceived(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: received REGEXP")
+	}
+	re, err := regexp.Compile(args[0])
+	ts.Check(err)
+	x := ts.Value(requestsKey{}).(*requests)
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		x.mu.Lock()
+		found := slices.ContainsFunc(x.bodies, re.MatchString)
+		x.mu.Unlock()
+		if found {
+			return
+		}
+	}
+	ts.Fatalf("%q was not received: %q", args[0], x.bodies)
+}
+
 func runUntil(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: until REGEXP PROGRAM ARGUMENT...")
@@ -205,7 +252,7 @@ func TestDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range strings.SplitSeq("up broker publish schedule redrive console failed topology completion version", " ") {
+	for name := range strings.SplitSeq("up broker publish schedule redrive console failed notify topology completion version", " ") {
 		if !strings.Contains(string(doc), "## reprise "+name+"\n") {
 			t.Errorf("docs/cli.md has no section on %s", name)
 		}

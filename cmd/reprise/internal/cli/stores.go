@@ -89,7 +89,7 @@ func (s *stores) prepare(ctx context.Context, log *slog.Logger) error {
 // parts are the databases, for whoever asks how the process is.
 func (s *stores) parts() (all []dependency) {
 	for _, x := range s.all {
-		all = append(all, dependency{"duplicates", x.db.name, x.Healthy})
+		all = append(all, dependency{kind: "duplicates", name: x.db.name, healthy: x.Healthy})
 	}
 	return all
 }

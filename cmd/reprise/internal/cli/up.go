@@ -137,6 +137,7 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 	}
 	defer unserve()
 	if parts.desk != nil {
+		parts.desk.notified = health.metrics.Notified
 		if err := parts.desk.serve(); err != nil {
 			return err
 		}
@@ -232,7 +233,7 @@ const closeTimeout = 5 * time.Second
 // how to end both.
 func connect(stop *signals, cfg *config.Config, health *health, desk *desk, log *slog.Logger) (*reprise.Client, func() error, error) {
 	options := &reprise.Config{Logger: log, Name: "reprise up", Announce: !cfg.Silent, Version: programVersion()}
-	options.Observer = desk.observe(health.metrics, cfg.Broker == "")
+	options.Observer = desk.notifyOf(desk.observe(health.metrics, cfg.Broker == ""))
 	url, endBroker := cfg.Broker, func() error { return nil }
 	if url == "" {
 		b, err := startEmbedded(stop, cfg, log)

@@ -29,11 +29,12 @@ func configuredDesk(cfg *config.Config, log *slog.Logger) (*desk, []config.Probl
 		origin:   originOf(cfg.Workers),
 		marks:    marksOf(cfg.Workers),
 		workers:  cfg.Workers,
+		notify:   cfg.Notify,
 	}
 	var err error
 	var wrong []config.Problem
 	if c := cfg.Console; c != nil {
-		d.listen, d.flag = c.Listen, "console"
+		d.listen, d.flag, d.url = c.Listen, "console", c.URL
 		d.console = console.Config{Secure: c.Secure, Prefix: c.Prefix, TraceURL: c.TraceURL, Topology: topologies(workers)}
 		refuse := func(err error) { wrong = append(wrong, config.Problem{Position: c.At, Text: err.Error()}) }
 		if c.Tokens != "" {

@@ -94,7 +94,7 @@ func (c *closing) Close() error {
 func TestChecksAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var checks atomic.Int32
-		h := &health{stores: []dependency{{"archive", "db", func(context.Context) error {
+		h := &health{stores: []dependency{{kind: "archive", name: "db", healthy: func(context.Context) error {
 			time.Sleep(time.Second)
 			return fmt.Errorf("check %d", checks.Add(1))
 		}}}}

@@ -24,6 +24,7 @@ type Console struct {
 	Management string // URL of the broker's management API; "": none
 	Secure     bool   // browsers come by HTTPS, through a proxy
 	Prefix     string // of the paths of its URLs; "": none
+	URL        string // where people reach it; "": where it listens
 	TraceURL   string // of a trace, with {trace_id}; "": there are no links
 
 	At Position // of the address, for what only a start can tell
@@ -40,6 +41,14 @@ func (f *fields) desk(c *Config, embedded bool) {
 	shown := f.with("console", func(x value) { c.Console = x.console(embedded) })
 	if shown && !kept {
 		f.missing("a console shows an archive, and there is none: add archive: "+exampleArchive, "archive")
+	}
+	if !read(f, "notify", &c.Notify, value.notify) {
+		return
+	}
+	if !kept {
+		f.missing("notifications tell of an archive, and there is none: add archive: "+exampleArchive, "archive")
+	} else if !shown {
+		f.missing("notifications link to the console, and there is none: add console: "+DefaultConsole, "console")
 	}
 }
 
@@ -95,6 +104,7 @@ func (v value) console(embedded bool) *Console {
 	read(f, "tokens", &c.Tokens, path("tokens"))
 	read(f, "secure", &c.Secure, value.boolean)
 	read(f, "prefix", &c.Prefix, text("/reprise"))
+	read(f, "url", &c.URL, value.consoleURL)
 	read(f, "trace_url", &c.TraceURL, text("https://traces.example.com/trace/{trace_id}"))
 	f.with("management", func(x value) {
 		if embedded {

@@ -33,7 +33,7 @@
 //
 // ${NAME} stands for an environment variable in the values that tend to hold
 // secrets or differ between machines: broker, the url and headers of http, the
-// env of exec, the URLs of stores and of the management API. $${ is a plain ${. A variable
+// env of exec, the URLs of stores and of the management API, the URLs and secrets of webhooks. $${ is a plain ${. A variable
 // that is not set is a mistake.
 package config
 
@@ -74,6 +74,7 @@ type Config struct {
 
 	Archive *Archive // nil: failed messages stay in their queues
 	Console *Console // nil: there is none
+	Notify  *Notify  // nil: nobody is told
 
 	name     string
 	excerpts excerpts
@@ -114,34 +115,47 @@ type Pair struct{ Name, Value string }
 
 // Load reads the file at path. A mistake in it is returned as *[Problems].
 func Load(path string) (*Config, error) {
+	data, lookup, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, data, lookup)
+}
+
+// readFile returns the text of a file, and what gives environment variables.
+func readFile(path string) (data []byte, lookup func(string) (string, bool), err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no file %s: write one, or name another with -c FILE", path)
+		return nil, nil, fmt.Errorf("there is no file %s: write one, or name another with -c FILE", path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the configuration: %w", err)
+		return nil, nil, fmt.Errorf("cannot read the configuration: %w", err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	data, err = io.ReadAll(io.LimitReader(f, maxFile+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("cannot read the configuration: %w", err)
+		return nil, nil, fmt.Errorf("cannot read the configuration: %w", err)
 	case len(data) > maxFile:
-		return nil, fmt.Errorf("%s is larger than %d bytes: this is not a configuration of reprise", path, maxFile)
+		return nil, nil, fmt.Errorf("%s is larger than %d bytes: this is not a configuration of reprise", path, maxFile)
 	}
-	return Parse(path, data, os.LookupEnv)
+	return data, os.LookupEnv, nil
 }
 
 // Parse reads the text of a file. The name is for messages and tells which
 // directory relative paths start from; lookup gives environment variables.
 func Parse(name string, data []byte, lookup func(string) (string, bool)) (*Config, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // some editors begin a file so
-	d := &decoder{name: name, excerpts: excerpts{source: splitLines(data)}, lookup: lookup, dir: filepath.Dir(name)}
+	d := newDecoder(name, data, lookup)
 	c := d.file(data)
 	if len(d.problems) > 0 {
 		return nil, d.sorted()
 	}
 	return c, nil
+}
+
+func newDecoder(name string, data []byte, lookup func(string) (string, bool)) *decoder {
+	return &decoder{name: name, excerpts: excerpts{source: splitLines(data)}, lookup: lookup, dir: filepath.Dir(name)}
 }
 
 // file decodes the top of the file. What it returns is meaningless when there

@@ -16,6 +16,7 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/idempotent"
+	"github.com/reprisemq/reprise/internal/notification"
 	"github.com/reprisemq/reprise/topology"
 	"github.com/reprisemq/reprise/topology/preset"
 )
@@ -23,7 +24,7 @@ import (
 // environment is what the files of the tests may refer to.
 func environment(name string) (string, bool) {
 	v, ok := map[string]string{
-		"RABBITMQ_PASSWORD": "secret", "BILLING_TOKEN": "t0ken", "EMPTY": "", "BAD_URL": "amqp://u:hush%@h/",
+		"RABBITMQ_PASSWORD": "secret", "BILLING_TOKEN": "t0ken", "WEBHOOK_TOKEN": "T000", "WEBHOOK_SECRET": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "EMPTY": "", "BAD_URL": "amqp://u:hush%@h/",
 	}[name]
 	return v, ok
 }
@@ -91,7 +92,17 @@ func TestExample(t *testing.T) {
 		},
 		Console: &Console{
 			Listen: "127.0.0.1:15600", Tokens: "/etc/tokens", Secure: true, Prefix: "/reprise", TraceURL: "https://traces.example.com/trace/{trace_id}",
-			Management: "http://reprise:secret@rabbit.example.com:15672",
+			Management: "http://reprise:secret@rabbit.example.com:15672", URL: "https://ops.example.com/reprise",
+		},
+		Notify: &Notify{
+			Webhooks: []notification.Webhook{
+				{
+					URL: "https://hooks.example.com/T000", Format: notification.Slack,
+					Events: []notification.Kind{notification.NewGroup, notification.GroupGrows, notification.ReplayStopped},
+				},
+				{URL: "https://ops.example.com/hooks/reprise", Format: notification.JSON, Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"},
+			},
+			Gather: 30 * time.Second, Cooldown: time.Hour, Growth: 100,
 		},
 		Workers: []Worker{
 			{

@@ -86,7 +86,7 @@ func (e excerpts) unparsed(i int) ([]span, bool) {
 func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " \t-")) }
 
 // secretKeys are the keys whose values are hidden with all that is in them.
-var secretKeys = []string{"broker", "store", "url", "management", "headers", "env"}
+var secretKeys = []string{"broker", "store", "url", "management", "headers", "env", "secret"}
 
 // secretTexts are those whose value is, if it is not a mapping.
 var secretTexts = []string{"http", "duplicates", "archive"}

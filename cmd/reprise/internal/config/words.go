@@ -50,6 +50,7 @@ var synonyms = map[string][]string{
 	"metrics":          {"health", "healthz", "readyz", "monitoring", "prometheus", "probes", "status"},
 	"archive":          {"failed_messages"},
 	"console":          {"dashboard", "ui", "web"},
+	"notify":           {"notifications", "webhooks", "alerts"},
 	"tokens":           {"token", "users", "auth"},
 	"redact":           {"secrets", "hide", "mask"},
 	"management":       {"management_url"},

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+type failedMuteCmd struct {
+	Group int64  `required:"" placeholder:"ID" help:"The group."`
+	For   string `placeholder:"TIME" help:"For this time, such as 24h. Default: until reprise failed unmute."`
+	JSON  bool   `name:"json" help:"Print the group as JSON."`
+	serverFlags
+}
+
+// Help shows examples below the flags.
+func (failedMuteCmd) Help() string {
+	return `No notification mentions a muted group. Its messages are archived as before.
+
+Examples:
+  reprise failed mute --group 3
+  reprise failed mute --group 3 --for 24h
+`
+}
+
+// Run mutes the group.
+func (c *failedMuteCmd) Run(ctx context.Context, streams IO) error {
+	var d time.Duration
+	if c.For != "" {
+		var err error
+		if d, err = config.ParseDuration(c.For); err == nil && d < time.Second {
+			err = fmt.Errorf("%s is shorter than a second", c.For)
+		}
+		if err != nil {
+			return usagef("--for: %w", err)
+		}
+	}
+	return muted(streams, c.serverFlags, c.Group, c.JSON, func(client *api.Client) (api.Group, error) {
+		return client.Mute(ctx, c.Group, api.Mute{Seconds: int64(d / time.Second)})
+	})
+}
+
+type failedUnmuteCmd struct {
+	Group int64 `required:"" placeholder:"ID" help:"The group."`
+	JSON  bool  `name:"json" help:"Print the group as JSON."`
+	serverFlags
+}
+
+// Help shows examples below the flags.
+func (failedUnmuteCmd) Help() string {
+	return `Example:
+  reprise failed unmute --group 3
+`
+}
+
+// Run ends the mute of the group.
+func (c *failedUnmuteCmd) Run(ctx context.Context, streams IO) error {
+	return muted(streams, c.serverFlags, c.Group, c.JSON, func(client *api.Client) (api.Group, error) {
+		return client.Unmute(ctx, c.Group)
+	})
+}
+
+// muted changes a group, and prints how it is then.
+func muted(streams IO, server serverFlags, id int64, asJSON bool, change func(*api.Client) (api.Group, error)) error {
+	if id < 1 {
+		return usagef("--group %d: give the number of a group, 1 or more", id)
+	}
+	return server.ask(streams, func(client *api.Client) error {
+		g, err := change(client)
+		if err != nil {
+			return err
+		}
+		text := fmt.Sprintf("group %d is not muted\n", g.ID)
+		switch {
+		case g.Muted.IsZero():
+		case api.Forever(g.Muted):
+			text = fmt.Sprintf("group %d is muted\n", g.ID)
+		default:
+			text = fmt.Sprintf("group %d is muted until %s\n", g.ID, g.Muted.Local().Format("2006-01-02 15:04:05 MST"))
+		}
+		return streams.result(asJSON, g, text)
+	})
+}

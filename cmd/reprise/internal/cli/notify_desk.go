@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/breaker"
+	"github.com/reprisemq/reprise/internal/notification"
+)
+
+// checkURL reports a URL of the console that does not lead to it.
+func (c deskConfig) checkURL() error {
+	prefix := strings.TrimSuffix(c.console.Prefix, "/")
+	if u, err := url.Parse(c.url); c.url != "" && (err != nil || strings.TrimSuffix(u.Path, "/") != prefix) {
+		return fmt.Errorf("the path of the console's url must be its prefix %q: got %s", prefix, c.url)
+	}
+	return nil
+}
+
+// startNotifier sends notifications until the function that it returns is called.
+func (d *desk) startNotifier(ctx context.Context) (stop func()) {
+	if d.notify == nil {
+		return func() {}
+	}
+	n := notification.New(notification.Config{
+		DB: d.db.DB, Dialect: d.db.dialect, Webhooks: d.notify.Webhooks, Console: cmp.Or(d.url, d.here),
+		Read: d.read, Gather: d.notify.Gather, Cooldown: d.notify.Cooldown, Growth: d.notify.Growth,
+		Logger: d.log, Sent: d.notified,
+	})
+	d.notifier.Store(n)
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		d.db.private()
+		n.Run(ctx)
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// read returns what notifications are about.
+func (d *desk) read(ctx context.Context) (*notification.Reading, error) {
+	archive := d.keeping.Load()
+	if archive == nil {
+		return nil, errNotOpen
+	}
+	return notification.Read(ctx, archive, d.audited.Load())
+}
+
+// report notifies of what no reading shows.
+func (d *desk) report(kind notification.Kind, subject, title, detail string) {
+	if n := d.notifier.Load(); n != nil {
+		n.Report(kind, subject, title, detail)
+	}
+}
+
+// reportStore returns a function that notifies of an unavailable database.
+func (d *desk) reportStore(kind string) func(error) {
+	return func(err error) {
+		d.report(notification.StoreUnavailable, "store/"+kind, fmt.Sprintf("The %s cannot be used", kind), d.db.name+": "+wrongWithStore(err))
+	}
+}
+
+// notifyOf returns an observer that also notifies of what workers do.
+func (d *desk) notifyOf(next reprise.Observer) reprise.Observer {
+	if d == nil || d.notify == nil {
+		return next
+	}
+	return reprise.ObserverFunc(func(e reprise.Event) {
+		d.reportWorker(e)
+		next.Observe(e)
+	})
+}
+
+func (d *desk) reportWorker(e reprise.Event) {
+	switch e.Kind {
+	case reprise.EventTimeoutNear:
+		d.report(notification.TimeoutNear, "queue/"+e.Queue, "A handler of "+e.Queue+" takes nearly as long as its consumer timeout",
+			"held for "+e.Took.Round(time.Second).String())
+	case reprise.EventPaused:
+		for _, w := range d.console.Workers {
+			if w.Queue == e.Queue && w.Breaker != nil && w.Breaker() == string(breaker.Open) {
+				d.report(notification.BreakerOpen, "queue/"+e.Queue, "The circuit breaker of "+e.Queue+" is open", "")
+			}
+		}
+	}
+}

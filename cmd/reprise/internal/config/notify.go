@@ -1,0 +1,115 @@
+package config
+
+import (
+	"bytes"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/notification"
+)
+
+// Notify is who is told by webhook what needs attention.
+type Notify struct {
+	Webhooks []notification.Webhook
+	Gather   time.Duration // 0: the default, as for the others
+	Cooldown time.Duration
+	Growth   int
+}
+
+// LoadNotify reads the webhooks of a file that may have the other keys of a configuration, and the URL of the console in it, which
+// is "" if it has none. The other keys are not read.
+func LoadNotify(path string) (n *Notify, console string, err error) {
+	data, lookup, err := readFile(path)
+	if err != nil {
+		return nil, "", err
+	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	d := newDecoder(path, data, lookup)
+	if root, ok := d.document(data); ok {
+		if f, ok := root.fields(theFile); ok {
+			for _, key := range []string{"broker", "listen", "data", "metrics", "announce", "archive", "exchanges", "workers"} {
+				f.get(key)
+			}
+			if x, found := f.get("console"); found && x.isMapping() {
+				if c, ok := x.fields("console"); ok {
+					read(c, "url", &console, value.consoleURL)
+				}
+			}
+			if !read(f, "notify", &n, value.notify) {
+				f.missing("there are no webhooks: write at least\nnotify:\n  - url: https://example.com/reprise", "notify")
+			}
+			f.finish()
+		}
+	}
+	if len(d.problems) > 0 {
+		return nil, "", d.sorted()
+	}
+	return n, console, nil
+}
+
+// notify reads a list of webhooks, or a mapping with one.
+func (v value) notify() (*Notify, bool) {
+	n := &Notify{}
+	v.short("notify", "webhooks", "[{url: https://example.com/reprise}]", func(x value) {
+		n.Webhooks, _ = list("a list of webhooks: [{url: https://example.com/reprise}]", mapping("a webhook", (*fields).webhook))(x)
+		for i, w := range n.Webhooks {
+			if slices.ContainsFunc(n.Webhooks[:i], func(other notification.Webhook) bool { return other.URL == w.URL }) {
+				x.fail("two webhooks have the same url: merge the two")
+			}
+		}
+	}, func(f *fields) {
+		read(f, "gather", &n.Gather, duration(time.Second))
+		read(f, "cooldown", &n.Cooldown, duration(5*time.Minute))
+		read(f, "growth", &n.Growth, integer(1, 1_000_000_000))
+	})
+	return n, true
+}
+
+// webhook reads a receiver of notifications.
+func (f *fields) webhook(w *notification.Webhook) {
+	w.Format = notification.JSON
+	if !read(f, "url", &w.URL, value.httpURL) {
+		f.missing("a webhook has no url: add url: https://example.com/reprise", "url")
+	}
+	read(f, "format", &w.Format, choose(is("json", notification.JSON), is("slack", notification.Slack), is("teams", notification.Teams)))
+	f.with("secret", func(x value) {
+		var ok bool
+		if w.Secret, _, ok = x.expanded("whsec_…"); !ok {
+			return
+		}
+		if err := (&notification.Webhook{URL: "http://localhost", Format: w.Format, Secret: w.Secret}).Validate(); err != nil {
+			x.fail("%s: %v", x.name, err) // which does not have it
+		}
+	})
+	var kinds []choice[notification.Kind]
+	for _, k := range notification.Kinds() {
+		kinds = append(kinds, is(string(k), k))
+	}
+	read(f, "events", &w.Events, list("a list of events: [new-group, replay-stopped]", choose(kinds...)))
+}
+
+// httpURL reads a URL, which may hold a secret: no message has its text.
+func (v value) httpURL() (string, bool) {
+	s, _, ok := v.expanded("https://example.com/reprise")
+	if !ok {
+		return "", false
+	}
+	if u, err := url.Parse(s); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", v.fail("%s must begin with https:// or http:// and a host", v.name)
+	}
+	return s, true
+}
+
+// consoleURL reads where people reach the console.
+func (v value) consoleURL() (string, bool) {
+	s, ok := v.text("https://ops.example.com/reprise")
+	if !ok {
+		return "", false
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return "", v.fail("%s must be the URL of the console, such as https://ops.example.com/reprise, without a user, ? and #", v.name)
+	}
+	return s, true
+}

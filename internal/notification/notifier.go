@@ -1,0 +1,363 @@
+package notification
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/sqlkit"
+)
+
+// Defaults of Config.
+const (
+	DefaultGather   = 30 * time.Second
+	DefaultCooldown = time.Hour
+	DefaultGrowth   = 100
+)
+
+// Times of a Notifier.
+const (
+	Every  = 10 * time.Second // from a reading to the next one
+	GiveUp = 24 * time.Hour   // after which a message that nobody accepts is dropped
+	lease  = 2 * requestTimeout
+)
+
+// Config adjusts a Notifier. All but the numbers, Logger, Sent, Clock and Client is required.
+type Config struct {
+	DB      *sql.DB
+	Dialect sqlkit.Dialect
+
+	Webhooks []Webhook
+	Console  string // URL
+
+	// Read returns what is in the archive now, or an error as long as nobody can know.
+	Read func(context.Context) (*Reading, error)
+
+	Gather   time.Duration // from an event to the message that has it. Default: 30s
+	Cooldown time.Duration // between two equal events. Default: 1h
+	Growth   int           // messages within 5 minutes that are an event. Default: 100
+
+	// Logger receives "notifications" and "notification sent" (Info), "notification not accepted" and "notifications wait for their database" (Warn), and
+	// "notification given up" (Error). Default: none.
+	Logger *slog.Logger
+
+	// Sent is told the result of each attempt: sent, retried or given_up. Default: nobody is told.
+	Sent func(result string)
+
+	Clock  func() time.Time // default time.Now
+	Client *http.Client     // default: one that follows no redirects
+}
+
+func (c Config) withDefaults() Config {
+	c.Gather = cmp.Or(c.Gather, DefaultGather)
+	c.Cooldown = cmp.Or(c.Cooldown, DefaultCooldown)
+	c.Growth = cmp.Or(c.Growth, DefaultGrowth)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Sent == nil {
+		c.Sent = func(string) {}
+	}
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	if c.Client == nil {
+		c.Client = newClient()
+	}
+	return c
+}
+
+// Notifier turns readings and reported events into messages, and sends them. All methods are safe for concurrent use.
+type Notifier struct {
+	cfg      Config
+	outbox   outbox
+	delays   backoff.Backoff
+	webhooks []*receiver
+	is       condition
+}
+
+// condition is that of a Notifier, as the log has it.
+type condition int
+
+const (
+	_ condition = iota // before the first reading
+	working
+	waiting
+)
+
+// receiver is a webhook with what is not in the database.
+type receiver struct {
+	Webhook
+	wake chan struct{}
+
+	mu       sync.Mutex
+	reported []Event // that are not in the database yet
+	unstored []*message
+	told     map[string]time.Time // events of unstored messages, by Event.key
+}
+
+// New returns a Notifier. It does not connect to anything.
+func New(cfg Config) *Notifier {
+	cfg = cfg.withDefaults()
+	n := &Notifier{
+		cfg:    cfg,
+		outbox: outbox{db: sqlkit.New(cfg.DB, cfg.Dialect, "reprise_notify_"), dialect: cfg.Dialect},
+		delays: backoff.Equal(backoff.Exponential{Initial: 5 * time.Second, Max: time.Hour}),
+	}
+	for _, w := range cfg.Webhooks {
+		n.webhooks = append(n.webhooks, &receiver{Webhook: w, wake: make(chan struct{}, 1), told: map[string]time.Time{}})
+	}
+	return n
+}
+
+// maxReported bounds the reported events that wait for the database.
+const maxReported = 200
+
+// Report adds an event that no reading shows. It does not wait. An event that waits already counts once.
+func (n *Notifier) Report(kind Kind, subject, title, detail string) {
+	e := Event{Kind: kind, Time: n.cfg.Clock().UTC(), Subject: subject, Title: line(title), Detail: line(detail)}
+	for _, w := range n.webhooks {
+		w.mu.Lock()
+		same := func(other Event) bool { return other.key() == e.key() }
+		if w.wants(kind) && len(w.reported) < maxReported && !slices.ContainsFunc(w.reported, same) {
+			w.reported = append(w.reported, e)
+		}
+		w.mu.Unlock()
+	}
+}
+
+// Run works until ctx ends. What is not sent then stays in the database.
+func (n *Notifier) Run(ctx context.Context) {
+	var senders sync.WaitGroup
+	defer senders.Wait()
+	for _, w := range n.webhooks {
+		senders.Go(func() { n.sendUntil(ctx, w) })
+	}
+	for wait := time.Duration(0); pause(ctx, wait, nil); {
+		if wait = Every; !n.look(ctx) {
+			wait = time.Second
+		}
+	}
+}
+
+// pause waits, or returns earlier when it is woken. It reports false when ctx has ended.
+func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-wake:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// look takes a reading, and updates the states. It reports whether it could.
+func (n *Notifier) look(ctx context.Context) bool {
+	r, unread := n.cfg.Read(ctx) // when the tables are there, reported events go on without
+	err := unread
+	if err == nil || n.outbox.ready.Load() {
+		err = n.outbox.open(ctx, n.cfg.Clock().Add(-2*GiveUp))
+	}
+	for _, w := range n.webhooks {
+		if err == nil {
+			err = n.update(ctx, w, r)
+		}
+		if err != nil {
+			n.bypass(w)
+		}
+	}
+	err = cmp.Or(err, unread)
+	n.tell(ctx, err)
+	return err == nil
+}
+
+// tell logs whether notifications work, when that has changed.
+func (n *Notifier) tell(ctx context.Context, err error) {
+	is := working
+	if err != nil {
+		is = waiting
+	}
+	if is == n.is || ctx.Err() != nil {
+		return
+	}
+	n.is = is
+	if err != nil {
+		n.cfg.Logger.Warn("notifications wait for their database", "error", err)
+		return
+	}
+	var names []string
+	for _, w := range n.webhooks {
+		names = append(names, w.Name())
+	}
+	n.cfg.Logger.Info("notifications", "webhooks", names)
+}
+
+// update adds what is new to the state of a webhook, and makes a message when it is time.
+func (n *Notifier) update(ctx context.Context, w *receiver, r *Reading) error {
+	w.mu.Lock()
+	events := slices.Clone(w.reported)
+	w.mu.Unlock()
+	now := n.cfg.Clock().UTC()
+	set := settings{n.cfg.Gather, n.cfg.Cooldown, int64(n.cfg.Growth), w.wants}
+	made, err := n.outbox.update(ctx, w.id(), func(s state) (state, *message) {
+		next, due := s.advance(now, r, events, set)
+		if due == nil {
+			return next, nil
+		}
+		m, err := newMessage(w.Format, n.cfg.Console, now, due)
+		if err != nil { // numbers and valid UTF-8 can always be written
+			panic(err)
+		}
+		return next, m
+	})
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	w.reported = slices.Delete(w.reported, 0, len(events))
+	w.mu.Unlock()
+	if made {
+		w.wakeUp()
+	}
+	return nil
+}
+
+func newMessage(f Format, console string, now time.Time, b *batch) (*message, error) {
+	text, err := body(f, console, now, b)
+	return &message{id: "msg_" + rand.Text(), body: text, created: now, next: now}, err
+}
+
+func (w *receiver) wakeUp() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// bypass sends the news that databases are unavailable without one. Other events wait until it can be used.
+func (n *Notifier) bypass(w *receiver) {
+	now := n.cfg.Clock().UTC()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := &batch{Counts: map[Kind]int64{}}
+	w.reported = slices.DeleteFunc(w.reported, func(e Event) bool {
+		if e.Kind != StoreUnavailable {
+			return false
+		}
+		if told, found := w.told[e.key()]; !found || now.Sub(told) >= n.cfg.Cooldown {
+			w.told[e.key()] = now
+			b.Events, b.Counts[e.Kind] = append(b.Events, e), b.Counts[e.Kind]+1
+		}
+		return true
+	})
+	if len(b.Events) == 0 {
+		return
+	}
+	m, err := newMessage(w.Format, n.cfg.Console, now, b)
+	if err != nil {
+		panic(err) // as in update
+	}
+	w.unstored = append(w.unstored, m)
+	w.wakeUp()
+}
+
+// sendUntil sends the messages of a webhook until ctx ends.
+func (n *Notifier) sendUntil(ctx context.Context, w *receiver) {
+	for {
+		for n.sendNext(ctx, w) {
+		}
+		if !pause(ctx, time.Second, w.wake) {
+			return
+		}
+	}
+}
+
+// sendNext makes the next attempt for a webhook, and reports whether there was one.
+func (n *Notifier) sendNext(ctx context.Context, w *receiver) bool {
+	now := n.cfg.Clock().UTC()
+	if ctx.Err() != nil {
+		return false
+	}
+	if m := w.dueUnstored(now); m != nil {
+		m.attempts++
+		next := n.attempt(ctx, w, m, now)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if m.next = next; next.IsZero() {
+			w.unstored = slices.DeleteFunc(w.unstored, func(other *message) bool { return other == m })
+		}
+		return true
+	}
+	m, err := n.outbox.claim(ctx, w.id(), now, lease)
+	if err != nil || m == nil {
+		return false // look logs what is wrong with the database
+	}
+	next := n.attempt(ctx, w, m, now)
+	// The result counts even when the process is told to end meanwhile.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlkit.Patience)
+	defer cancel()
+	if next.IsZero() {
+		err = n.outbox.remove(ctx, m)
+	} else {
+		err = n.outbox.retry(ctx, m, next)
+	}
+	if err != nil {
+		n.cfg.Logger.Warn("notification may be sent twice", "webhook", w.Name(), "id", m.id, "error", err)
+	}
+	return true
+}
+
+func (w *receiver) dueUnstored(now time.Time) *message {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := slices.IndexFunc(w.unstored, func(m *message) bool { return !now.Before(m.next) })
+	if i < 0 {
+		return nil
+	}
+	return w.unstored[i]
+}
+
+// attempt sends a message, and returns the time of the next attempt; zero if there is none.
+func (n *Notifier) attempt(ctx context.Context, w *receiver, m *message, now time.Time) time.Time {
+	log := n.cfg.Logger.With("webhook", w.Name(), "id", m.id, "attempt", m.attempts)
+	over := m.created.Add(GiveUp)
+	if !now.Before(over) {
+		n.cfg.Sent("given_up")
+		log.Error("notification given up", "created", m.created)
+		return time.Time{}
+	}
+	limited, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	answer, err := w.post(limited, n.cfg.Client, m.id, now, m.body)
+	if ctx.Err() != nil {
+		return now // it was cut off
+	}
+	status := 0
+	if err == nil {
+		_ = answer.Body.Close() // the status says all that matters, and the body could be anything
+		status = answer.StatusCode
+		log = log.With("status", status)
+	} else {
+		log = log.With("error", err)
+	}
+	if accepted(status) {
+		n.cfg.Sent("sent")
+		log.Info("notification sent")
+		return time.Time{}
+	}
+	next := n.cfg.Clock().UTC().Add(n.delays.Delay(m.attempts))
+	if status == http.StatusGone || !next.Before(over) {
+		n.cfg.Sent("given_up")
+		log.Error("notification given up", "created", m.created)
+		return time.Time{}
+	}
+	n.cfg.Sent("retried")
+	log.Warn("notification not accepted", "next_try", next.Sub(now).Round(time.Second))
+	return next
+}

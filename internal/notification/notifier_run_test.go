@@ -1,0 +1,108 @@
+package notification
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
+)
+
+// A receiver that hangs does not keep messages from others, and what a process was not told to send does not end with it.
+func TestRun(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, h *house) {
+		hung := make(chan struct{}, 9)
+		slow := serve(t, func(_ http.ResponseWriter, r *http.Request, _ int) {
+			hung <- struct{}{}
+			<-r.Context().Done()
+		})
+		got := make(chan struct{}, 9)
+		fast := serve(t, nil)
+		n := h.notifier(Webhook{URL: slow.URL, Format: JSON}, Webhook{URL: fast.URL, Format: JSON})
+		h.look(0, n)
+		h.news(1)
+		h.look(10*time.Second, n)
+		h.look(30*time.Second, n)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			n.cfg.Sent, n.cfg.Logger = func(string) { got <- struct{}{} }, slog.New(slog.DiscardHandler)
+			n.Run(ctx)
+			close(ended)
+		}()
+		<-hung
+		<-got
+		cancel()
+		<-ended
+		if stored := h.stored(); stored != 1 {
+			t.Errorf("%d messages are stored, want that for the receiver that hangs", stored)
+		}
+	})
+}
+
+// The news that the archive cannot be used does not need it. Other news waits.
+func TestNotifierWithoutADatabase(t *testing.T) {
+	h := &house{t: t, dialect: sqlkit.SQLite, now: noon, unread: errors.New("not open")}
+	dir := t.TempDir()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "absent", "test.db"))
+	check(t, err)
+	t.Cleanup(func() { db.Close() })
+	h.db = db
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request, n int) {
+		if n == 1 {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	})
+	n := h.notifier(Webhook{URL: s.URL, Format: JSON})
+	n.Report(BreakerOpen, "queue/orders", "The circuit breaker of orders is open", "")
+	for range 100 { // it flaps
+		n.Report(StoreUnavailable, "store/archive", "The archive cannot be used", "it is gone")
+		h.look(10*time.Second, n)
+		h.send(n)
+	}
+	if got := s.requests(); got != 2 {
+		t.Fatalf("%d requests, want one and its retry", got)
+	}
+	var d document
+	check(t, json.Unmarshal(s.bodies[1], &d))
+	if d.Data.Counts[StoreUnavailable] != 1 || len(d.Data.Counts) != 1 {
+		t.Errorf("%+v", d.Data)
+	}
+	if reported := n.webhooks[0].reported; len(reported) != 1 || reported[0].Kind != BreakerOpen {
+		t.Errorf("reported and not stored: %+v", reported)
+	}
+	if got := strings.Count(h.log.String(), "notifications wait for their database"); got != 1 {
+		t.Errorf("logged %d times: %s", got, h.log.String())
+	}
+}
+
+func TestReportedEventsAreStored(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, h *house) {
+		s := serve(t, nil)
+		n := h.notifier(Webhook{URL: s.URL, Format: JSON, Events: []Kind{BreakerOpen}})
+		h.look(0, n)
+		h.reading, h.unread = nil, errors.New("no answer")
+		n.Report(BreakerOpen, "queue/orders", "The circuit breaker of orders is open", "")
+		n.Report(BreakerOpen, "queue/orders", "The circuit breaker of orders is open", "")
+		n.Report(TimeoutNear, "queue/orders", "not chosen", "")
+		h.look(0, n)
+		h.reading, h.unread = reading(0), nil
+		n = h.notifier(n.cfg.Webhooks...) // started again
+		h.look(30*time.Second, n)
+		h.send(n)
+		var d document
+		if s.requests() == 1 {
+			check(t, json.Unmarshal(s.bodies[0], &d))
+		}
+		if len(d.Data.Events) != 1 || d.Data.Counts[BreakerOpen] != 1 || d.Data.Events[0].URL != "https://ops.example.com/reprise/groups?queue=orders" {
+			t.Errorf("%d requests: %+v", s.requests(), d.Data)
+		}
+	})
+}

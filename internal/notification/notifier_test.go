@@ -1,0 +1,433 @@
+package notification
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
+	_ "modernc.org/sqlite"             // driver "sqlite"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
+	"github.com/reprisemq/reprise/internal/testkit/pgtest"
+)
+
+const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+// receiverServer is a receiver of messages. Its handler gets the number of the request, from 1 on.
+type receiverServer struct {
+	*httptest.Server
+	mu       sync.Mutex
+	messages []*http.Request
+	bodies   [][]byte
+}
+
+func serve(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, n int)) *receiverServer {
+	s := &receiverServer{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		s.mu.Lock()
+		s.messages, s.bodies = append(s.messages, r), append(s.bodies, body)
+		n := len(s.messages)
+		s.mu.Unlock()
+		if answer != nil {
+			answer(w, r, n)
+		}
+	}))
+	t.Cleanup(s.Close)
+	t.Cleanup(s.CloseClientConnections)
+	return s
+}
+
+func (s *receiverServer) requests() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.messages)
+}
+
+// house is a database with what notifiers on it share.
+type house struct {
+	t       *testing.T
+	db      *sql.DB
+	dialect sqlkit.Dialect
+	now     time.Time
+	reading *Reading
+	unread  error
+	log     bytes.Buffer
+	sent    []string
+}
+
+func eachDatabase(t *testing.T, test func(t *testing.T, h *house)) {
+	t.Helper()
+	for name, open := range map[string]func(t *testing.T) (string, string, sqlkit.Dialect){
+		"sqlite": func(t *testing.T) (string, string, sqlkit.Dialect) {
+			return "sqlite", "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=synchronous(OFF)&_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)", sqlkit.SQLite
+		},
+		"postgres": func(t *testing.T) (string, string, sqlkit.Dialect) { return "pgx", pgtest.Schema(t), sqlkit.PostgreSQL },
+	} {
+		t.Run(name, func(t *testing.T) {
+			driver, source, dialect := open(t)
+			db, err := sql.Open(driver, source)
+			check(t, err)
+			t.Cleanup(func() { db.Close() })
+			test(t, &house{t: t, db: db, dialect: dialect, now: noon, reading: reading(0)})
+		})
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// notifier returns a notifier as another process has it.
+func (h *house) notifier(webhooks ...Webhook) *Notifier {
+	return New(Config{
+		DB: h.db, Dialect: h.dialect, Webhooks: webhooks, Console: "https://ops.example.com/reprise",
+		Read:   func(context.Context) (*Reading, error) { return h.reading, h.unread },
+		Logger: slog.New(slog.NewTextHandler(&h.log, nil)), Sent: func(result string) { h.sent = append(h.sent, result) },
+		Clock: func() time.Time { return h.now },
+	})
+}
+
+// look has notifiers take a reading after a time.
+func (h *house) look(after time.Duration, all ...*Notifier) {
+	h.now = h.now.Add(after)
+	if h.reading != nil {
+		next := *h.reading
+		next.Time = h.now
+		h.reading = &next
+	}
+	for _, n := range all {
+		n.look(h.t.Context())
+	}
+}
+
+// send has a notifier make all attempts that are due.
+func (h *house) send(n *Notifier) {
+	_ = n.outbox.open(h.t.Context(), h.now.Add(-2*GiveUp)) // as look does
+	for _, w := range n.webhooks {
+		for n.sendNext(h.t.Context(), w) {
+		}
+	}
+}
+
+// news adds so many groups to the reading.
+func (h *house) news(groups int) {
+	next := *h.reading
+	for range groups {
+		next.Newest++
+		next.Groups = append(next.Groups[:len(next.Groups):len(next.Groups)], Group{ID: next.Newest, Arrived: 1, Failed: 1, Queue: "orders", Text: fmt.Sprint("failure ", next.Newest)})
+	}
+	h.reading = &next
+}
+
+// stored is how many messages are in the outbox.
+func (h *house) stored() (n int) {
+	h.t.Helper()
+	check(h.t, h.db.QueryRow("SELECT COUNT(*) FROM reprise_notify_message").Scan(&n))
+	return n
+}
+
+func TestNotifierSendsOneMessageForABurst(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, h *house) {
+		s := serve(t, nil)
+		n := h.notifier(Webhook{URL: s.URL + "/hook", Format: JSON, Secret: secret})
+		h.look(0, n)
+		for range 3 {
+			h.news(20)
+			h.look(10*time.Second, n)
+		}
+		h.send(n)
+		if got := s.requests(); got != 0 {
+			t.Fatalf("%d messages before 30 s", got)
+		}
+		h.look(10*time.Second, n)
+		h.look(10*time.Second, n)
+		h.send(n)
+		h.look(time.Hour, n)
+		h.send(n)
+		if got := s.requests(); got != 1 || h.stored() != 0 {
+			t.Fatalf("%d messages, want 1; %d are stored", got, h.stored())
+		}
+		var d document
+		check(t, json.Unmarshal(s.bodies[0], &d))
+		if d.Type != "reprise.notification" || d.Data.Counts[NewGroup] != 60 || len(d.Data.Events) != maxShown || d.Data.Text != "Reprise: 60 new error groups" ||
+			d.Data.Events[0].URL != "https://ops.example.com/reprise/groups/1" {
+			t.Errorf("%+v", d)
+		}
+		verify(t, s.messages[0], s.bodies[0])
+		if strings.Join(h.sent, " ") != "sent" {
+			t.Errorf("results %q", h.sent)
+		}
+	})
+}
+
+// verify checks a message as the specification of Standard Webhooks has it.
+func verify(t *testing.T, r *http.Request, body []byte) {
+	t.Helper()
+	k, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	check(t, err)
+	mac := hmac.New(sha256.New, k)
+	mac.Write([]byte(r.Header.Get("webhook-id") + "." + r.Header.Get("webhook-timestamp") + "." + string(body)))
+	if want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); r.Header.Get("webhook-signature") != want {
+		t.Errorf("signature %q, want %q", r.Header.Get("webhook-signature"), want)
+	}
+	if id := r.Header.Get("webhook-id"); len(id) < 20 || !strings.HasPrefix(id, "msg_") {
+		t.Errorf("webhook-id %q", id)
+	}
+}
+
+// The vector of the specification's own tests.
+func TestSign(t *testing.T) {
+	got, err := sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
+	if err != nil || got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// Each process has the news, and one of them makes a message of it. Another one sends it when the first has ended in between.
+func TestNotifiersShareADatabase(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, h *house) {
+		s := serve(t, nil)
+		hook := Webhook{URL: s.URL, Format: JSON}
+		a, b := h.notifier(hook), h.notifier(hook)
+		h.look(0, a, b)
+		h.news(3)
+		h.look(10*time.Second, a, b)
+		h.look(30*time.Second, a, b)
+		if got := h.stored(); got != 1 {
+			t.Fatalf("%d messages are stored, want 1", got)
+		}
+		h.send(b) // a was killed after it stored the message
+		h.send(a)
+		if got := s.requests(); got != 1 {
+			t.Errorf("%d requests", got)
+		}
+	})
+}
+
+// A process that is killed while it sends leaves its message to another one, when the lease is over.
+func TestNotifierSendsWhatAnotherOneHasClaimed(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, h *house) {
+		s := serve(t, nil)
+		hook := Webhook{URL: s.URL, Format: JSON}
+		a, b := h.notifier(hook), h.notifier(hook)
+		h.look(0, a)
+		h.news(1)
+		h.look(10*time.Second, a)
+		h.look(30*time.Second, a)
+		m, err := a.outbox.claim(t.Context(), hook.id(), h.now, lease)
+		if err != nil || m == nil {
+			t.Fatalf("claimed %v, %v", m, err)
+		}
+		h.send(b)
+		if got := s.requests(); got != 0 {
+			t.Fatal("b sends what a has claimed")
+		}
+		h.now = h.now.Add(lease)
+		h.send(b)
+		if s.requests() != 1 || s.messages[0].Header.Get("webhook-id") != m.id || h.stored() != 0 {
+			t.Errorf("%d requests after the lease", s.requests())
+		}
+	})
+}
+
+// Two processes that look and send at the same time send each message once.
+func TestNotifiersAtTheSameTime(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, h *house) {
+		s := serve(t, nil)
+		hook := Webhook{URL: s.URL, Format: JSON}
+		var all []*Notifier
+		for range 2 {
+			n := h.notifier(hook)
+			n.cfg.Sent, n.cfg.Logger = func(string) {}, slog.New(slog.DiscardHandler)
+			all = append(all, n)
+		}
+		together := func(do func(*Notifier)) {
+			var running sync.WaitGroup
+			for _, n := range all {
+				running.Go(func() { do(n) })
+			}
+			running.Wait()
+		}
+		h.look(0)
+		together(func(n *Notifier) { n.look(t.Context()) })
+		const bursts = 5
+		for range bursts {
+			h.news(1)
+			h.look(10 * time.Second)
+			together(func(n *Notifier) { n.look(t.Context()) })
+			h.look(30 * time.Second)
+			together(func(n *Notifier) { n.look(t.Context()); h.send(n) })
+		}
+		together(h.send)
+		if got := s.requests(); got != bursts {
+			t.Errorf("%d requests, want %d", got, bursts)
+		}
+	})
+}
+
+// failing are receivers that do not accept a message, at first.
+var failing = map[string]func(w http.ResponseWriter, r *http.Request){
+	"503": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+	"404": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
+	"redirect": func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+	},
+	"cut off": func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err == nil {
+			_ = conn.Close()
+		}
+	},
+	"no answer": nil,
+}
+
+// deadline is a transport whose deadline is over when the server has got a request that it does not answer.
+type deadline struct {
+	next http.RoundTripper
+	hung <-chan struct{}
+}
+
+func (d deadline) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	answered := make(chan struct{})
+	defer close(answered)
+	go func() {
+		select {
+		case <-d.hung:
+			cancel()
+		case <-answered:
+		}
+	}()
+	answer, err := d.next.RoundTrip(r.WithContext(ctx))
+	if ctx.Err() != nil {
+		return nil, os.ErrDeadlineExceeded
+	}
+	return answer, err
+}
+
+func TestNotifierRetries(t *testing.T) {
+	for name, fail := range failing {
+		t.Run(name, func(t *testing.T) {
+			eachDatabase(t, func(t *testing.T, h *house) {
+				hung := make(chan struct{})
+				s := serve(t, func(w http.ResponseWriter, r *http.Request, n int) {
+					switch {
+					case n > 2:
+					case fail == nil:
+						hung <- struct{}{}
+						<-r.Context().Done()
+					default:
+						fail(w, r)
+					}
+				})
+				client := newClient()
+				client.Transport = deadline{client.Transport, hung}
+				hook := Webhook{URL: s.URL + "/T000/hush", Format: JSON, Secret: secret}
+				n := h.notifier(hook)
+				n.cfg.Client = client
+				h.look(0, n)
+				h.news(1)
+				h.look(10*time.Second, n)
+				h.look(30*time.Second, n)
+				h.send(n)
+				h.send(n) // too early
+				if got := s.requests(); got != 1 || h.stored() != 1 {
+					t.Fatalf("%d requests, %d stored", got, h.stored())
+				}
+				h.now = h.now.Add(10 * time.Second)
+				n = h.notifier(hook) // the process was started again
+				n.cfg.Client = client
+				h.send(n)
+				h.now = h.now.Add(20 * time.Second)
+				h.send(n)
+				if got := s.requests(); got != 3 || h.stored() != 0 {
+					t.Fatalf("%d requests, want 3; %d stored", got, h.stored())
+				}
+				for i, r := range s.messages {
+					if r.URL.Path != "/T000/hush" || r.Header.Get("webhook-id") != s.messages[0].Header.Get("webhook-id") {
+						t.Errorf("request %d: %s %s", i, r.URL, r.Header.Get("webhook-id"))
+					}
+					verify(t, r, s.bodies[i])
+				}
+				if strings.Join(h.sent, " ") != "retried retried sent" {
+					t.Errorf("results %q", h.sent)
+				}
+				for _, hidden := range []string{"hush", "T000", strings.TrimPrefix(secret, "whsec_"), "v1,"} {
+					if strings.Contains(h.log.String(), hidden) {
+						t.Errorf("the log has %q:\n%s", hidden, h.log.String())
+					}
+				}
+			})
+		})
+	}
+}
+
+// A slow or endless body of an answer does not matter.
+func TestNotifierIgnoresTheBody(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, h *house) {
+		s := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+			w.WriteHeader(http.StatusAccepted)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		})
+		n := h.notifier(Webhook{URL: s.URL, Format: JSON})
+		h.look(0, n)
+		h.news(1)
+		h.look(10*time.Second, n)
+		h.look(30*time.Second, n)
+		h.send(n)
+		if strings.Join(h.sent, " ") != "sent" {
+			t.Errorf("results %q", h.sent)
+		}
+	})
+}
+
+func TestNotifierGivesUp(t *testing.T) {
+	for name, x := range map[string]struct {
+		status int
+		least  int // requests
+		most   int
+	}{"410": {http.StatusGone, 1, 1}, "503": {http.StatusServiceUnavailable, 20, 60}} {
+		t.Run(name, func(t *testing.T) {
+			eachDatabase(t, func(t *testing.T, h *house) {
+				s := serve(t, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(x.status) })
+				n := h.notifier(Webhook{URL: s.URL, Format: JSON})
+				h.look(0, n)
+				h.news(1)
+				h.look(10*time.Second, n)
+				h.look(30*time.Second, n)
+				begun := h.now
+				for h.stored() > 0 && h.now.Sub(begun) <= GiveUp {
+					h.send(n)
+					h.now = h.now.Add(time.Minute)
+				}
+				if got := s.requests(); got < x.least || got > x.most || h.stored() != 0 {
+					t.Errorf("%d requests, want %d to %d; %d stored after %s", got, x.least, x.most, h.stored(), h.now.Sub(begun))
+				}
+				if !strings.Contains(h.log.String(), "notification given up") || h.sent[len(h.sent)-1] != "given_up" {
+					t.Errorf("results %q, log %s", h.sent, h.log.String())
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,177 @@
+package notification
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
+)
+
+// version is that of the tables.
+const version = 1
+
+// tables are written for both dialects. Times are milliseconds since 1970. The ID of a webhook is that of Webhook.id.
+var tables = []string{
+	`CREATE TABLE IF NOT EXISTS {about} (name VARCHAR(20) PRIMARY KEY, value VARCHAR(80) NOT NULL)`,
+	`CREATE TABLE IF NOT EXISTS {webhook} (id VARCHAR(40) PRIMARY KEY, state TEXT NOT NULL)`,
+	`CREATE TABLE IF NOT EXISTS {message} (
+		id       VARCHAR(40) PRIMARY KEY,
+		webhook  VARCHAR(40) NOT NULL,
+		body     BYTES NOT NULL,
+		created  BIGINT NOT NULL,
+		attempts BIGINT NOT NULL, -- that were begun
+		next     BIGINT NOT NULL  -- attempt; for as long as an attempt may take, no other one begins
+	)`,
+	`CREATE INDEX IF NOT EXISTS {message_next} ON {message} (webhook, next)`,
+}
+
+// message is what a webhook gets.
+type message struct {
+	id       string
+	body     []byte
+	created  time.Time
+	attempts int
+	next     time.Time
+}
+
+// outbox is the tables.
+type outbox struct {
+	db      *sqlkit.DB
+	dialect sqlkit.Dialect
+	ready   atomic.Bool // the tables are there
+}
+
+// open creates the tables, if that was not done yet, and removes messages from before a time, whose webhooks no process has any
+// more. The archive, which is open then, has set up the database.
+func (o *outbox) open(ctx context.Context, old time.Time) error {
+	if o.ready.Load() {
+		return nil
+	}
+	err := o.write(ctx, func(tx *sqlkit.Tx) error {
+		for _, t := range tables {
+			if _, err := tx.Exec(o.dialect.Types(t)); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.Exec(`INSERT INTO {about} (name, value) VALUES ('version', $1) ON CONFLICT (name) DO NOTHING`, strconv.Itoa(version)); err != nil {
+			return err
+		}
+		var at string
+		if err := tx.Row(`SELECT value FROM {about} WHERE name = 'version'`).Scan(&at); err != nil {
+			return err
+		}
+		if n, _ := strconv.Atoi(at); n > version {
+			return fmt.Errorf("the tables of notifications are of version %s, this program knows %d: use a newer program", at, version)
+		}
+		_, err := tx.Exec(`DELETE FROM {message} WHERE created < $1`, sqlkit.Millis(old))
+		return err
+	})
+	if err == nil {
+		err = o.db.Watch(ctx)
+	}
+	o.ready.Store(err == nil)
+	return err
+}
+
+// write runs a transaction. Those of all processes wait for each other.
+func (o *outbox) write(ctx context.Context, f func(*sqlkit.Tx) error) error {
+	return o.db.Transaction(ctx, o.dialect.WritingAlone("7365417204"), f)
+}
+
+// update replaces the state of a webhook by that which advance returns, and stores the message that advance returns, in one
+// transaction. There is none if the state stays as it is. It reports whether there is a message.
+func (o *outbox) update(ctx context.Context, webhook string, advance func(state) (state, *message)) (sent bool, err error) {
+	const query = `SELECT state FROM {webhook} WHERE id = $1`
+	changed, _, err := advanced(o.db.Row(ctx, query, webhook), advance)
+	if err != nil || changed == nil {
+		return false, err
+	}
+	err = o.write(ctx, func(tx *sqlkit.Tx) error {
+		changed, m, err := advanced(tx.Row(query, webhook), advance)
+		if err != nil || changed == nil {
+			return err
+		}
+		if _, err := tx.Exec(`INSERT INTO {webhook} (id, state) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET state = excluded.state`, webhook, string(changed)); err != nil {
+			return err
+		}
+		if m == nil {
+			return nil
+		}
+		sent = true
+		_, err = tx.Exec(`INSERT INTO {message} (id, webhook, body, created, attempts, next) VALUES ($1, $2, $3, $4, 0, $4)`,
+			m.id, webhook, m.body, sqlkit.Millis(m.created))
+		return err
+	})
+	return sent && err == nil, err
+}
+
+// advanced reads a state and advances it. changed is nil if it is the same then.
+func advanced(row interface{ Scan(...any) error }, advance func(state) (state, *message)) (changed []byte, m *message, err error) {
+	var before state
+	if err := row.Scan(sqlkit.JSON(&before)); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, nil, err
+	}
+	was, err := json.Marshal(before)
+	if err != nil {
+		return nil, nil, err
+	}
+	next, m := advance(before)
+	now, err := json.Marshal(next)
+	if err != nil || m == nil && bytes.Equal(was, now) {
+		return nil, nil, err
+	}
+	return now, m, nil
+}
+
+// claim returns the message of a webhook whose next attempt is due, and makes it this process's for as long as the lease; nil if
+// there is none.
+func (o *outbox) claim(ctx context.Context, webhook string, now time.Time, lease time.Duration) (*message, error) {
+	for o.ready.Load() {
+		m := &message{}
+		err := o.db.Row(ctx, `SELECT id, body, created, attempts FROM {message} WHERE webhook = $1 AND next <= $2 ORDER BY next, id LIMIT 1`,
+			webhook, sqlkit.Millis(now)).Scan(&m.id, &m.body, sqlkit.Time(&m.created), &m.attempts)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		n, err := o.exec(ctx, `UPDATE {message} SET attempts = attempts + 1, next = $3 WHERE id = $1 AND attempts = $2`,
+			m.id, m.attempts, sqlkit.Millis(now.Add(lease)))
+		if err != nil {
+			return nil, err
+		}
+		if n == 1 {
+			m.attempts++
+			return m, nil
+		} // else another process has claimed it
+	}
+	return nil, nil
+}
+
+// retry sets the time of the next attempt of a claimed message.
+func (o *outbox) retry(ctx context.Context, m *message, next time.Time) error {
+	_, err := o.exec(ctx, `UPDATE {message} SET next = $3 WHERE id = $1 AND attempts = $2`, m.id, m.attempts, sqlkit.Millis(next))
+	return err
+}
+
+// remove removes a message.
+func (o *outbox) remove(ctx context.Context, m *message) error {
+	_, err := o.exec(ctx, `DELETE FROM {message} WHERE id = $1`, m.id)
+	return err
+}
+
+func (o *outbox) exec(ctx context.Context, query string, args ...any) (n int64, err error) {
+	err = o.db.Transaction(ctx, o.dialect.Writing(), func(tx *sqlkit.Tx) error {
+		n, err = tx.Exec(query, args...)
+		return err
+	})
+	return n, err
+}

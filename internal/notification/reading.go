@@ -1,0 +1,172 @@
+package notification
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/ledger"
+)
+
+// Reading is what an archive and a ledger have at a time. The fields that a later reading is not compared with are not stored.
+type Reading struct {
+	Time    time.Time        `json:"time"`
+	Newest  failed.GroupID   `json:"newest"` // group
+	Groups  []Group          `json:"groups"` // those with the latest failures and the newest ones, by ID
+	Replays []Replay         `json:"replays"`
+	Missing map[string]int64 `json:"missing"` // messages by account that differs, negative if there are too many; nil: there is no ledger
+}
+
+// Group is a group of a Reading.
+type Group struct {
+	ID      failed.GroupID `json:"id"`
+	Arrived int64          `json:"arrived"` // messages, whatever has become of them
+	Failed  int64          `json:"failed"`  // messages in state failed
+	Queue   string         `json:"-"`
+	Text    string         `json:"-"`
+	Muted   bool           `json:"-"`
+}
+
+// Replay is a replay of a Reading.
+type Replay struct {
+	ID       failed.ReplayID    `json:"id"`
+	Ended    bool               `json:"ended"` // with all outcomes, or stopped
+	State    failed.ReplayState `json:"-"`
+	Why      string             `json:"-"`
+	Outcomes Outcomes           `json:"-"`
+}
+
+// readGroups is how many groups a reading has: the latest, and as many new ones.
+const readGroups = 500
+
+// Read reads an archive and a ledger, which may be nil.
+func Read(ctx context.Context, a *failed.Archive, l *ledger.Ledger) (*Reading, error) {
+	r := &Reading{Time: a.Config().Clock().UTC()}
+	groups, err := a.RecentGroups(ctx, readGroups)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range groups {
+		r.Groups = append(r.Groups, Group{g.ID, g.Counts.Total(), g.Counts.Failed, g.Queue, g.Text, g.MutedAt(r.Time)})
+		r.Newest = max(r.Newest, g.ID)
+	}
+	replays, _, err := a.Replays(ctx, failed.Page{})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range replays {
+		ended := p.State == failed.ReplayDone || p.State == failed.ReplayStopped || p.State == failed.ReplayCancelled
+		r.Replays = append(r.Replays, Replay{p.ID, ended, p.State, p.Why, Outcomes{
+			Selected: p.Total, Sent: p.Sent, Succeeded: p.Succeeded, FailedAgain: p.Back, Retrying: p.Retrying, Unknown: p.Unknown, Refused: p.Refused,
+		}})
+	}
+	if l == nil {
+		return r, nil
+	}
+	report, err := l.Report(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.Missing = map[string]int64{}
+	for _, account := range report.Accounts {
+		if account.State == ledger.Differs {
+			r.Missing[account.Name] = 0
+			for _, d := range account.Differences {
+				r.Missing[account.Name] += d.Messages
+			}
+		}
+	}
+	return r, nil
+}
+
+// window is the time for which growth is counted, at least.
+const window = 5 * time.Minute
+
+// detect returns the events between two readings. Growth is that of at least so many messages per window.
+func detect(before, now *Reading, growth int64) (events []Event) {
+	if before.Time.IsZero() {
+		return nil
+	}
+	event := func(kind Kind, subject any, title, detail string, n int64) *Event {
+		events = append(events, Event{Kind: kind, Time: now.Time, Subject: fmt.Sprint(subject), Title: line(title), Detail: line(detail), Messages: n})
+		return &events[len(events)-1]
+	}
+	old := make(map[failed.GroupID]Group)
+	var last failed.GroupID
+	for _, g := range before.Groups {
+		old[g.ID] = g
+		last = max(last, g.ID)
+	}
+	elapsed := max(window, now.Time.Sub(before.Time))
+	grows := func(n int64) bool { return float64(n)*float64(window) >= float64(growth)*float64(elapsed) }
+	queues := map[string]int64{}
+	var order []string
+	for _, g := range now.Groups {
+		was, known := old[g.ID]
+		if g.Muted || !known && g.ID <= last { // one of which the reading before has no count
+			continue
+		}
+		subject := fmt.Sprint("group/", g.ID)
+		if g.ID > before.Newest {
+			event(NewGroup, subject, "New error group in "+g.Queue, g.Text, g.Arrived)
+		}
+		if n := g.Arrived - was.Arrived; grows(n) {
+			event(GroupGrows, subject, fmt.Sprintf("%d more failures of a group in %s within %s", n, g.Queue, elapsed.Round(time.Second)), g.Text, n)
+		}
+		if _, found := queues[g.Queue]; !found {
+			order = append(order, g.Queue)
+		}
+		queues[g.Queue] += g.Failed - was.Failed
+	}
+	for _, q := range order {
+		if n := queues[q]; grows(n) {
+			event(QueueGrows, "queue/"+q, fmt.Sprintf("%d more failed messages of %s within %s", n, q, elapsed.Round(time.Second)), "", n)
+		}
+	}
+	detectReplays(before, now, event)
+	for _, account := range slices.Sorted(maps.Keys(now.Missing)) {
+		n := now.Missing[account]
+		if _, found := before.Missing[account]; found {
+			continue
+		}
+		title := fmt.Sprintf("%d messages of %s are missing", n, account)
+		if n < 0 {
+			title = fmt.Sprintf("%d more messages of %s than came in", -n, account)
+		}
+		event(MessagesMissing, "account/"+account, title, "", max(n, -n))
+	}
+	return events
+}
+
+func detectReplays(before, now *Reading, event func(Kind, any, string, string, int64) *Event) {
+	ended := map[failed.ReplayID]bool{}
+	var last failed.ReplayID
+	for _, p := range before.Replays {
+		ended[p.ID] = p.Ended
+		last = max(last, p.ID)
+	}
+	for _, p := range now.Replays {
+		if was, known := ended[p.ID]; !p.Ended || was || !known && p.ID <= last {
+			continue
+		}
+		kind, what := ReplayDone, "finished"
+		switch p.State {
+		case failed.ReplayStopped:
+			kind, what = ReplayStopped, "stopped"
+		case failed.ReplayCancelled:
+			kind, what = ReplayStopped, "was cancelled"
+		}
+		o := p.Outcomes
+		detail := fmt.Sprintf("%d of %d sent: %d succeeded, %d failed again, %d are retried, %d unknown", o.Sent, o.Selected, o.Succeeded, o.FailedAgain, o.Retrying, o.Unknown)
+		if o.Refused > 0 {
+			detail += fmt.Sprintf("; %d refused", o.Refused)
+		}
+		if p.Why != "" {
+			detail += "; " + p.Why
+		}
+		event(kind, fmt.Sprint("replay/", p.ID), fmt.Sprintf("Replay %d %s", p.ID, what), detail, 0).Outcomes = &o
+	}
+}

@@ -1,0 +1,105 @@
+package notification
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+func anyKind(Kind) bool { return true }
+
+var usual = settings{gather: DefaultGather, cooldown: DefaultCooldown, growth: DefaultGrowth, wants: anyKind}
+
+// One message has all that happens within a short time.
+func TestAdvanceGathers(t *testing.T) {
+	s, due := state{}.advance(noon, reading(0, Group{ID: 1}), nil, usual)
+	if due != nil {
+		t.Fatalf("the first reading is news: %+v", due)
+	}
+	groups := []Group{{ID: 1}}
+	for i := range 30 {
+		groups = append(groups, Group{ID: failed.GroupID(i + 2)})
+		s, due = s.advance(noon.Add(time.Duration(i+1)*time.Second), reading(i+1, groups...), nil, usual)
+		if due != nil {
+			t.Fatalf("a message after %d s", i)
+		}
+	}
+	_, due = s.advance(noon.Add(31*time.Second), nil, nil, usual)
+	if due == nil || due.Counts[NewGroup] != 30 || len(due.Events) != maxShown {
+		t.Fatalf("after 30 s: %+v", due)
+	}
+	if text := summary(due); text != "Reprise: 30 new error groups" {
+		t.Errorf("summary %q", text)
+	}
+}
+
+// A condition that comes and goes is told once within the cooldown.
+func TestAdvanceCoolsDown(t *testing.T) {
+	s, told := state{}, 0
+	var due *batch
+	for i := range 240 { // 2 h
+		now := noon.Add(time.Duration(i) * 30 * time.Second)
+		var events []Event
+		if i%2 == 1 {
+			events = []Event{{Kind: StoreUnavailable, Subject: "store/ledger"}}
+		}
+		if s, due = s.advance(now, nil, events, usual); due != nil {
+			told++
+		}
+	}
+	if told != 2 {
+		t.Errorf("told %d times in 2 h, want 2", told)
+	}
+}
+
+// A process without a ledger does not make missing messages news again.
+func TestAdvanceKeepsLedger(t *testing.T) {
+	missing := reading(0)
+	missing.Missing = map[string]int64{"orders": 1}
+	s, _ := state{}.advance(noon, missing, nil, usual)
+	s, _ = s.advance(noon.Add(10*time.Second), reading(10), nil, usual)
+	missing.Time = noon.Add(2 * time.Hour)
+	if s, _ = s.advance(missing.Time, missing, nil, usual); len(s.Counts) > 0 {
+		t.Errorf("news: %+v", s.Waiting)
+	}
+}
+
+func TestAdvanceLeavesOutOtherKinds(t *testing.T) {
+	some := usual
+	some.wants = func(k Kind) bool { return k == BreakerOpen }
+	s, _ := state{}.advance(noon, nil, []Event{{Kind: BreakerOpen, Subject: "queue/a"}, {Kind: TimeoutNear, Subject: "queue/a"}}, some)
+	_, due := s.advance(noon.Add(time.Minute), nil, nil, some)
+	if due == nil || len(due.Events) != 1 || due.Events[0].Kind != BreakerOpen {
+		t.Errorf("%+v", due)
+	}
+}
+
+// Each group is told as new exactly once, whatever the times of the readings.
+func TestAdvanceTellsEachNewGroupOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, r, told := state{}, &Reading{}, int64(0)
+		var due *batch
+		first := anyReading(t, "first", r)
+		s, _ = s.advance(first.Time, first, nil, usual)
+		r = first
+		for i := range rapid.IntRange(1, 10).Draw(t, "readings") {
+			r = anyReading(t, fmt.Sprint(i), r)
+			for j := range r.Groups {
+				r.Groups[j].Muted = false
+			}
+			if s, due = s.advance(r.Time, r, nil, usual); due != nil {
+				told += due.Counts[NewGroup]
+			}
+		}
+		if _, due = s.advance(r.Time.Add(time.Hour), nil, nil, usual); due != nil {
+			told += due.Counts[NewGroup]
+		}
+		if want := int64(r.Newest - first.Newest); told != want {
+			t.Errorf("%d new groups were told, of %d", told, want)
+		}
+	})
+}
