@@ -14,6 +14,7 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/console/internal/access"
+	"github.com/reprisemq/reprise/console/internal/web"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/ledger"
@@ -38,6 +39,9 @@ type Config struct {
 
 	// Ledger says whether messages were lost. Default: none is kept.
 	Ledger *ledger.Ledger
+
+	// Fleet lists the workers of all processes, and pauses them. Default: none are listed.
+	Fleet Fleet
 
 	// Topology is what is drawn as a graph, beside what Management knows.
 	Topology []topology.Topology
@@ -79,6 +83,9 @@ type Replayer interface {
 	// moment. It does not wait.
 	Wake()
 }
+
+// Fleet lists workers, and sends commands to them. *fleet.List is one.
+type Fleet = web.Fleet
 
 // Management is the management HTTP API of a broker: RabbitMQ's, or the embedded
 // broker's.

@@ -27,7 +27,7 @@ func New(cfg Config) (*Console, error) {
 	cfg = cfg.withDefaults()
 	c := &Console{cfg: cfg, server: &web.Server{
 		Prefix:  cfg.Prefix,
-		Archive: cfg.Archive, Replayer: cfg.Replayer, Routing: cfg.Routing, Ledger: cfg.Ledger, Clock: cfg.Clock, Logger: cfg.Logger,
+		Archive: cfg.Archive, Replayer: cfg.Replayer, Routing: cfg.Routing, Ledger: cfg.Ledger, Fleet: cfg.Fleet, Clock: cfg.Clock, Logger: cfg.Logger,
 		Guard: access.NewGuard(accessTokens(cfg.Tokens), cfg.Secure, cfg.Prefix+"/", cfg.Clock, cfg.Logger), FailPage: pages.FailPage,
 	}}
 	c.server.Build(c.routes())
@@ -42,7 +42,7 @@ func (c *Console) routes() []web.Route {
 	if m := c.cfg.Management; m != nil {
 		p.Broker = figures.NewBroker(m.api(), m.VHost)
 	}
-	p.Live = pages.NewLive(c.cfg.Archive, p.Broker, p.Done)
+	p.Live = pages.NewLive(c.cfg.Archive, p.Broker, p.Done, c.cfg.Fleet)
 	return slices.Concat(jsonapi.Routes(), p.Routes())
 }
 

@@ -53,6 +53,18 @@ func (a *Archive) Acts(ctx context.Context, p Page) (acts []Act, next string, er
 	return acts, "", nil
 }
 
+// Record writes a line of the audit log, of an act that is not an act on messages: a console records that workers were paused.
+func (a *Archive) Record(ctx context.Context, who Actor, verb, subject string, details map[string]any) (err error) {
+	defer annotate(&err, "recording an act")
+	if err := who.validate(); err != nil {
+		return err
+	}
+	return a.write(ctx, func(t *tx) error {
+		_, err := t.act(who, verb, subject, details)
+		return err
+	})
+}
+
 // act writes a line of the audit log.
 func (t *tx) act(who Actor, verb, subject string, details map[string]any) (id int64, err error) {
 	written, err := json.Marshal(details)

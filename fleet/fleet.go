@@ -69,6 +69,7 @@ type List struct {
 	workers map[string]Worker // by id
 	stopped map[string]time.Time
 	observe []func(topology.WorkerStatus)
+	err     error // of Run
 }
 
 // New returns a list that Run fills.
@@ -86,11 +87,31 @@ func (l *List) Observe(f func(topology.WorkerStatus)) {
 // Run keeps the list until ctx ends. It returns nil then, or the reason for which the broker does not let it: the user lacks a
 // permission. It can be called again.
 func (l *List) Run(ctx context.Context) error {
+	l.end(nil)
 	err := l.client.WatchWorkers(ctx, l.add)
 	if ctx.Err() != nil {
 		return nil
 	}
+	l.end(err)
 	return err
+}
+
+func (l *List) end(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = err
+}
+
+// Err returns the error of Run, for which the list is not kept any more, and nil while it is.
+func (l *List) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// Control sends a command to workers: see reprise.Client.Control.
+func (l *List) Control(ctx context.Context, command topology.Command) error {
+	return l.client.Control(ctx, command)
 }
 
 // add takes a status.

@@ -18,6 +18,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/console"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/fleet"
 	"github.com/reprisemq/reprise/ledger"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -87,7 +88,7 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 	if err != nil {
 		return err
 	}
-	if s.Client, err = reprise.Dial(ctx, "amqp://guest:guest@shop/", &reprise.Config{Dial: b.DialContext, Observer: book}); err != nil {
+	if s.Client, err = reprise.Dial(ctx, "amqp://guest:guest@shop/", &reprise.Config{Dial: b.DialContext, Observer: book, Announce: true, Version: "v1.4.0"}); err != nil {
 		return err
 	}
 	s.atEnd(func(ctx context.Context) { _ = s.Client.Close(ctx) })
@@ -109,6 +110,8 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 	}
 	s.run(replayer.Run)
 	s.run(book.Run)
+	list := fleet.New(s.Client)
+	s.run(list.Run)
 	s.run(func(ctx context.Context) error {
 		var accounts []ledger.Account
 		for _, w := range workers {
@@ -119,7 +122,7 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 		return nil
 	})
 	c, err := console.New(console.Config{
-		Archive: s.Archive, Replayer: replayer, Workers: workers, Tokens: cfg.Tokens, Ledger: books, Prefix: cfg.Prefix,
+		Archive: s.Archive, Replayer: replayer, Workers: workers, Tokens: cfg.Tokens, Ledger: books, Fleet: list, Prefix: cfg.Prefix,
 		TraceURL:   "https://traces.example.com/trace/{trace_id}",
 		Management: &console.Management{URL: management, User: "guest", Password: "guest"},
 	})

@@ -61,6 +61,10 @@ func Routes() []web.Route {
 		{Method: "GET", Path: "/api/v1/replays/{id}", Role: access.View, Handle: byID(replay)},
 		{Method: "POST", Path: "/api/v1/replays/{id}/cancel", Role: access.Operate, Handle: byID(cancel)},
 
+		{Method: "GET", Path: "/api/v1/workers", Role: access.View, Handle: answer(workers)},
+		{Method: "POST", Path: "/api/v1/workers/pause", Role: access.Operate, Handle: answer(pauseWorkers)},
+		{Method: "POST", Path: "/api/v1/workers/resume", Role: access.Operate, Handle: answer(resumeWorkers)},
+
 		{Method: "GET", Path: "/api/v1/acts", Role: access.View, Query: pageNames, Handle: page(acts)},
 	}, absentRoutes()...)
 }

@@ -43,6 +43,9 @@ func (p *Pages) audit(c *web.Call) error {
 // subjectHref is the page of what an act was done to.
 func subjectHref(subject string) string {
 	kind, id, ok := strings.Cut(subject, "/")
+	if kind == "queue" || kind == "worker" {
+		return "/workers"
+	}
 	if !ok || id == "" || strings.Trim(id, "0123456789") != "" {
 		return ""
 	}

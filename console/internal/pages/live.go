@@ -29,6 +29,7 @@ type live struct {
 	archive *failed.Archive
 	broker  *figures.Broker
 	done    *figures.DoneRates
+	fleet   web.Fleet // nil: workers are not listed
 	stamp   figures.Remembered[stamps]
 	rates   replayRates
 }
@@ -39,8 +40,8 @@ type stamps struct {
 	all     uint64 // the broker's figures, too, which are never still
 }
 
-func NewLive(a *failed.Archive, b *figures.Broker, d *figures.DoneRates) *live {
-	return &live{archive: a, broker: b, done: d, stamp: figures.Remembered[stamps]{Age: livePause}}
+func NewLive(a *failed.Archive, b *figures.Broker, d *figures.DoneRates, f web.Fleet) *live {
+	return &live{archive: a, broker: b, done: d, fleet: f, stamp: figures.Remembered[stamps]{Age: livePause}}
 }
 
 // serve sends server-sent events: "changed", and "archive" where that is of use to lists
@@ -128,6 +129,14 @@ func (l *live) look(ctx context.Context) (s stamps, err error) {
 	}
 	for _, r := range l.done.Get(ctx) {
 		fmt.Fprint(sum, r.Work, int(r.Done*10))
+	}
+	if l.fleet != nil {
+		for _, w := range l.fleet.Workers() {
+			fmt.Fprint(sum, w.ID, w.State, w.Silent, w.Running, w.Pauses)
+			for _, h := range w.Handling {
+				fmt.Fprint(sum, h.MessageID, h.Since)
+			}
+		}
 	}
 	s.all = sum.Sum64()
 	return s, nil

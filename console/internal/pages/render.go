@@ -138,6 +138,8 @@ func integer(n any) int64 {
 		return int64(n)
 	case int64:
 		return n
+	case uint64:
+		return int64(n)
 	case failed.ID:
 		return int64(n)
 	}

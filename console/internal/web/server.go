@@ -18,7 +18,7 @@ import (
 )
 
 // Server passes each request to the handler of its route, if the visitor has the role.
-// All fields are required but Prefix, Replayer, Routing and Ledger.
+// All fields are required but Prefix, Replayer, Routing, Ledger and Fleet.
 type Server struct {
 	// Prefix precedes all paths, such as /reprise. Routes, and the addresses in Go code, are
 	// without it: Build adds it to the routes, Redirect to redirects, and templates to links.
@@ -28,6 +28,7 @@ type Server struct {
 	Replayer interface{ Wake() }
 	Routing  failed.Routing
 	Ledger   *ledger.Ledger
+	Fleet    Fleet // nil: workers are not listed
 	Clock    func() time.Time
 	Logger   *slog.Logger
 

@@ -18,6 +18,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/console"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/fleet"
 	"github.com/reprisemq/reprise/internal/api"
 	"github.com/reprisemq/reprise/internal/notification"
 	"github.com/reprisemq/reprise/ledger"
@@ -38,6 +39,7 @@ type desk struct {
 
 	served   atomic.Pointer[console.Console] // nil: the archive is not open yet
 	replayer atomic.Pointer[failed.Replayer] // nil: not connected yet
+	fleet    lateFleet
 
 	embedded bool                  // the broker is in this process
 	book     func(context.Context) // writes what workers do, for the ledger; nil: there are none
@@ -222,7 +224,7 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 		}
 		d.audited.Store(books)
 		c := d.console
-		c.Archive, c.Replayer, c.Ledger, c.Logger = archive, d, books, d.log
+		c.Archive, c.Replayer, c.Ledger, c.Logger, c.Fleet = archive, d, books, d.log, &d.fleet
 		c.Routing = routingOf(d.workers, c.Management)
 		served, err := console.New(c)
 		if err != nil {
@@ -250,6 +252,14 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 		}
 		d.replayer.Store(replayer)
 		start("replays", replayer.Run)
+		list := fleet.New(client)
+		d.fleet.list.Store(list)
+		start("workers", func(ctx context.Context) error {
+			if err := list.Run(ctx); err != nil { // the console shows it
+				d.log.Info("workers are not listed", "error", err)
+			}
+			return nil
+		})
 	}
 	if books != nil {
 		start("ledger", func(ctx context.Context) error { d.audit(ctx, books, archive); return nil })

@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/reprisemq/reprise/fleet"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// lateFleet is the list of workers of a console that may not be connected yet. It implements console.Fleet.
+type lateFleet struct{ list atomic.Pointer[fleet.List] }
+
+var errNotConnected = errors.New("this console is not connected to the broker yet: what it waits for is in the log")
+
+func (l *lateFleet) Workers() []fleet.Worker {
+	if list := l.list.Load(); list != nil {
+		return list.Workers()
+	}
+	return nil
+}
+
+func (l *lateFleet) Err() error {
+	if list := l.list.Load(); list != nil {
+		return list.Err()
+	}
+	return errNotConnected
+}
+
+func (l *lateFleet) Control(ctx context.Context, command topology.Command) error {
+	if list := l.list.Load(); list != nil {
+		return list.Control(ctx, command)
+	}
+	return errNotConnected
+}

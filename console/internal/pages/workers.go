@@ -1,0 +1,154 @@
+package pages
+
+import (
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/reprisemq/reprise/console/internal/show"
+	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/topology"
+)
+
+var (
+	workerNames = []string{"queue", "worker"}
+	pauseNames  = append([]string{"for", "reason"}, workerNames...)
+)
+
+// queueWorkers are the workers of a queue on a page.
+type queueWorkers struct {
+	Name    string
+	Pause   *topology.Pause // of the queue; nil: there is none
+	Workers []workerRow
+
+	PauseHref, ResumeHref template.URL
+}
+
+// workerRow is a worker on a page.
+type workerRow struct {
+	api.Worker
+	Note     string // why it is not consuming
+	Paused   bool   // this worker alone, by an operator
+	Messages []messageRow
+	More     int // messages that it handles, and are not in Messages
+
+	PauseHref, ResumeHref template.URL
+}
+
+// messageRow is a message that is being handled.
+type messageRow struct {
+	ID      string
+	Attempt int
+	Since   time.Time // by the clock of the console
+}
+
+// workers lists the workers of all processes, by queue.
+func (p *Pages) workers(c *web.Call) error {
+	now := c.Clock()
+	all := c.Workers()
+	data := struct {
+		Queues  []*queueWorkers
+		Workers int
+		Problem string
+		Known   bool // somebody listens
+	}{Workers: len(all.Workers), Problem: sentence(all.Problem), Known: c.Fleet != nil}
+	for _, w := range all.Workers {
+		var q *queueWorkers
+		if n := len(data.Queues); n > 0 && data.Queues[n-1].Name == w.Queue {
+			q = data.Queues[n-1]
+		} else {
+			query := url.Values{"queue": {w.Queue}}
+			q = &queueWorkers{Name: w.Queue, PauseHref: web.Href("/workers/pause", query), ResumeHref: web.Href("/workers/resume", query)}
+			data.Queues = append(data.Queues, q)
+		}
+		q.add(w, now)
+	}
+	return render(c, http.StatusOK, "workers", page{Title: "Workers", Nav: "workers"}, data)
+}
+
+func (q *queueWorkers) add(w api.Worker, now time.Time) {
+	query := url.Values{"queue": {w.Queue}, "worker": {w.ID}}
+	row := workerRow{
+		Worker: w, Note: w.Trouble, More: w.Running - len(w.Handling),
+		PauseHref: web.Href("/workers/pause", query), ResumeHref: web.Href("/workers/resume", query),
+	}
+	for _, p := range w.Pauses {
+		switch p.Of {
+		case topology.PauseOfQueue:
+			if q.Pause == nil || q.Pause.At.IsZero() {
+				q.Pause = &p
+			}
+		case topology.PauseOfWorker:
+			row.Note, row.Paused = p.String(), true
+		default:
+			row.Note = p.String()
+		}
+	}
+	for _, h := range w.Handling {
+		row.Messages = append(row.Messages, messageRow{h.MessageID, h.Attempt, now.Add(-time.Duration(h.For))})
+	}
+	q.Workers = append(q.Workers, row)
+}
+
+// workerForm asks before workers are paused or resumed.
+type workerForm struct {
+	Queue, Worker string
+	Resume        bool
+	Workers       int // of the queue
+}
+
+// askWorkers returns a handler for the page that asks.
+func askWorkers(resume bool) func(*web.Call) error {
+	return func(c *web.Call) error {
+		form := workerForm{Queue: c.Params.Get("queue"), Worker: c.Params.Get("worker"), Resume: resume}
+		for _, w := range c.Workers().Workers {
+			if w.Queue == form.Queue {
+				form.Workers++
+			}
+		}
+		title := "Pause"
+		if resume {
+			title = "Resume"
+		}
+		return render(c, http.StatusOK, "worker_pause", page{Title: fmt.Sprintf("%s %s", title, show.Visible(form.Queue)), Nav: "workers"}, form)
+	}
+}
+
+// pauseWorkers pauses a queue or a worker.
+func (p *Pages) pauseWorkers(c *web.Call) error {
+	v, err := c.Form()
+	if err != nil {
+		return err
+	}
+	f := formParser{v: v}
+	pause := api.Pause{Queue: v.Get("queue"), Worker: v.Get("worker"), Reason: v.Get("reason")}
+	if text := v.Get("for"); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil || d <= 0 {
+			f.fault("for", text, "a time such as 10m or 8h")
+		}
+		pause.For = api.Duration(d)
+	}
+	if f.err != nil {
+		return f.err
+	}
+	if err := c.PauseWorkers(pause); err != nil {
+		return err
+	}
+	return c.SeeOther("/workers", nil)
+}
+
+// resumeWorkers ends the pause of a queue or a worker.
+func (p *Pages) resumeWorkers(c *web.Call) error {
+	v, err := c.Form()
+	if err != nil {
+		return err
+	}
+	if err := c.ResumeWorkers(api.Resume{Queue: v.Get("queue"), Worker: v.Get("worker")}); err != nil {
+		return err
+	}
+	return c.SeeOther("/workers", nil)
+}

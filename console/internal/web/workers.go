@@ -1,0 +1,127 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/console/internal/fault"
+	"github.com/reprisemq/reprise/fleet"
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// Fleet lists workers, and sends commands to them.
+type Fleet interface {
+	Workers() []fleet.Worker
+	Err() error // why the list is not kept; nil: it is
+	Control(ctx context.Context, c topology.Command) error
+}
+
+// Workers returns all workers.
+func (c *Call) Workers() (all api.Workers) {
+	if c.Fleet == nil {
+		all.Workers, all.Problem = []api.Worker{}, "this console does not listen to workers"
+		return all
+	}
+	all = api.WorkersOf(c.Fleet.Workers(), nil, time.Now()) // by the clock of the list
+	if err := c.Fleet.Err(); err != nil {
+		all.Problem = strings.TrimPrefix(err.Error(), "reprise: ")
+	}
+	return all
+}
+
+// maxPause is the longest pause that ends by itself.
+const maxPause = 365 * 24 * time.Hour
+
+// commandTimeout bounds how long a visitor waits for the broker.
+const commandTimeout = 10 * time.Second
+
+// PauseWorkers pauses a queue or a worker, and records it.
+func (c *Call) PauseWorkers(p api.Pause) error {
+	lasts := time.Duration(p.For)
+	switch {
+	case lasts < 0 || lasts > maxPause:
+		return fault.BadRequest("for cannot be "+lasts.String(), "write a time of up to a year, such as 10m, or leave it out: until it is resumed")
+	case len(p.Reason) > 500:
+		return fault.BadRequest("the reason has more than 500 bytes", "write a shorter one")
+	}
+	if err := c.checkWorker(p.Queue, p.Worker, true); err != nil {
+		return err
+	}
+	pause := topology.Pause{By: string(c.Who.Actor), Reason: p.Reason, At: time.Now()}
+	details := map[string]any{"reason": p.Reason}
+	if lasts > 0 {
+		pause.Until = pause.At.Add(lasts)
+		details["for"] = lasts.String()
+	}
+	return c.command(topology.Command{Do: topology.DoPause, Queue: p.Queue, Worker: p.Worker, Pause: pause}, details)
+}
+
+// ResumeWorkers ends a pause, and records it.
+func (c *Call) ResumeWorkers(r api.Resume) error {
+	if err := c.checkWorker(r.Queue, r.Worker, false); err != nil {
+		return err
+	}
+	return c.command(topology.Command{Do: topology.DoResume, Queue: r.Queue, Worker: r.Worker}, map[string]any{})
+}
+
+// checkWorker reports a queue, or a worker, that cannot be meant.
+func (c *Call) checkWorker(queue, worker string, listed bool) error {
+	switch {
+	case c.Fleet == nil:
+		return &fault.Failure{Status: http.StatusServiceUnavailable, Text: "this console does not listen to workers", Advice: "use the command “reprise pause”"}
+	case queue == "":
+		return fault.BadRequest("there is no queue", `send "queue": the work queue of the workers`)
+	case worker == "" && !listed:
+		return nil // there may be no worker at the moment
+	case slices.ContainsFunc(c.Fleet.Workers(), func(w fleet.Worker) bool { return w.Queue == queue && (worker == "" || w.ID == worker) }):
+		return nil
+	case worker != "":
+		return &fault.Failure{Status: http.StatusNotFound, Text: "there is no such worker", Advice: "nothing was changed: it has ended, or was started anew; look at the list of workers"}
+	}
+	return &fault.Failure{
+		Status: http.StatusNotFound, Text: "no worker of this queue is listed",
+		Advice: "nothing was changed: look at the list of workers; the command “reprise pause” pauses a queue without workers",
+	}
+}
+
+// command sends a command, and records it.
+func (c *Call) command(command topology.Command, details map[string]any) error {
+	ctx, cancel := context.WithTimeout(c.R.Context(), commandTimeout)
+	defer cancel()
+	if err := c.Fleet.Control(ctx, command); err != nil {
+		return notCommanded(err)
+	}
+	subject := "queue/" + command.Queue
+	if command.Worker != "" {
+		subject = "worker/" + command.Worker
+		details["queue"] = command.Queue
+	}
+	// Also if the visitor has gone: it was done.
+	if err := c.Archive.Record(context.WithoutCancel(c.R.Context()), c.Who.Actor, command.Do, subject, details); err != nil {
+		return fmt.Errorf("%s of %s was done, and is not in the audit log: %w", command.Do, subject, err)
+	}
+	return nil
+}
+
+// notCommanded is the failure of a command that was not carried out.
+func notCommanded(err error) error {
+	f := &fault.Failure{Status: http.StatusServiceUnavailable, Text: "the broker has not taken the command: " + strings.TrimPrefix(err.Error(), "reprise: "), Advice: "look at the list of workers, and try again"}
+	declare, refused := errors.AsType[*reprise.DeclareError](err)
+	_, denied := errors.AsType[*reprise.RefusedError](err)
+	switch {
+	case refused:
+		f.Status, f.Text, f.Advice = http.StatusForbidden, "the broker's user may not do this: "+declare.Advice, "docs/security.md lists the permissions that it takes"
+	case denied:
+		f.Status, f.Advice = http.StatusForbidden, "docs/security.md lists the permissions that it takes"
+	case errors.Is(err, reprise.ErrUnroutable):
+		f.Status, f.Text = http.StatusConflict, "no worker listens"
+	}
+	return f
+}
