@@ -135,7 +135,7 @@ func TestWorkersPage(t *testing.T) {
 	c := newConsole(t, Config{Fleet: crew, Tokens: list})
 	for role := View; role <= Admin; role++ {
 		body := ask(t, c, "GET", "/workers", nil, bearer(secrets[role])).Body.String()
-		for _, want := range []string{"order-17", "attempt 2", "web-1", "v1.2.3", "1,234", "closed &lt;today&gt;", "silent", "and 2 more", "paused by bob"} {
+		for _, want := range []string{"order-17", "attempt 2, for 3", "web-1", "v1.2.3", "1,234", "closed &lt;today&gt;", "silent", "and 2 more", "paused by bob"} {
 			if !strings.Contains(body, want) {
 				t.Errorf("the page has no %q", want)
 			}

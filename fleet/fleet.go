@@ -47,11 +47,8 @@ type Worker struct {
 	Silent bool      // nothing was heard for SilentAfter
 }
 
-// Handles returns how long a worker has been handling a message, at a time of the clock of this process. The clocks of the two
-// processes may differ.
-func (w Worker) Handles(h topology.Handling, now time.Time) time.Duration {
-	return max(0, w.Sent.Sub(h.Since)) + max(0, now.Sub(w.Heard))
-}
+// Handles returns how long the worker had been handling a message when it sent its newest status. It may have finished since.
+func (w Worker) Handles(h topology.Handling) time.Duration { return max(0, w.Sent.Sub(h.Since)) }
 
 // Pause returns the pause to show first, of those in force: that of the queue, else that of the worker, else its own.
 func (w Worker) Pause() (topology.Pause, bool) {

@@ -40,14 +40,14 @@ type Worker struct {
 type Handling struct {
 	MessageID string   `json:"id,omitempty"`
 	Attempt   int      `json:"attempt"`
-	For       Duration `json:"for"`
+	For       Duration `json:"for"` // when the worker was heard
 }
 
 // WorkerSilent is the state of a worker that is not heard of any more.
 const WorkerSilent = "silent"
 
 // WorkersOf returns the workers of some queues, or of all if there are none.
-func WorkersOf(list []fleet.Worker, queues []string, now time.Time) Workers {
+func WorkersOf(list []fleet.Worker, queues []string) Workers {
 	all := Workers{Workers: []Worker{}}
 	for _, w := range list {
 		if len(queues) > 0 && !slices.Contains(queues, w.Queue) {
@@ -62,7 +62,7 @@ func WorkersOf(list []fleet.Worker, queues []string, now time.Time) Workers {
 			shown.State = WorkerSilent
 		}
 		for _, h := range w.Handling {
-			shown.Handling = append(shown.Handling, Handling{h.MessageID, h.Attempt, Duration(w.Handles(h, now).Round(time.Millisecond))})
+			shown.Handling = append(shown.Handling, Handling{h.MessageID, h.Attempt, Duration(w.Handles(h).Round(time.Millisecond))})
 		}
 		all.Workers = append(all.Workers, shown)
 	}

@@ -42,12 +42,11 @@ type workerRow struct {
 type messageRow struct {
 	ID      string
 	Attempt int
-	Since   time.Time // by the clock of the console
+	For     string // when the worker was heard
 }
 
 // workers lists the workers of all processes, by queue.
 func (p *Pages) workers(c *web.Call) error {
-	now := c.Clock()
 	all := c.Workers()
 	data := struct {
 		Queues  []*queueWorkers
@@ -64,12 +63,20 @@ func (p *Pages) workers(c *web.Call) error {
 			q = &queueWorkers{Name: w.Queue, PauseHref: web.Href("/workers/pause", query), ResumeHref: web.Href("/workers/resume", query)}
 			data.Queues = append(data.Queues, q)
 		}
-		q.add(w, now)
+		q.add(w)
 	}
 	return render(c, http.StatusOK, "workers", page{Title: "Workers", Nav: "workers"}, data)
 }
 
-func (q *queueWorkers) add(w api.Worker, now time.Time) {
+// lasting writes how long a message has been handled.
+func lasting(d time.Duration) string {
+	if d < time.Second {
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return show.Short(d)
+}
+
+func (q *queueWorkers) add(w api.Worker) {
 	query := url.Values{"queue": {w.Queue}, "worker": {w.ID}}
 	row := workerRow{
 		Worker: w, Note: w.Trouble, More: w.Running - len(w.Handling),
@@ -88,7 +95,7 @@ func (q *queueWorkers) add(w api.Worker, now time.Time) {
 		}
 	}
 	for _, h := range w.Handling {
-		row.Messages = append(row.Messages, messageRow{h.MessageID, h.Attempt, now.Add(-time.Duration(h.For))})
+		row.Messages = append(row.Messages, messageRow{h.MessageID, h.Attempt, lasting(time.Duration(h.For))})
 	}
 	q.Workers = append(q.Workers, row)
 }

@@ -29,7 +29,7 @@ func (c *Call) Workers() (all api.Workers) {
 		all.Workers, all.Problem = []api.Worker{}, "this console does not listen to workers"
 		return all
 	}
-	all = api.WorkersOf(c.Fleet.Workers(), nil, time.Now()) // by the clock of the list
+	all = api.WorkersOf(c.Fleet.Workers(), nil)
 	if err := c.Fleet.Err(); err != nil {
 		all.Problem = strings.TrimPrefix(err.Error(), "reprise: ")
 	}

@@ -102,9 +102,8 @@ func (c *workersCmd) Run(ctx context.Context, streams IO) error {
 		if err := c.answer(ctx); err != nil {
 			return err
 		}
-		now := time.Now()
-		all := api.WorkersOf(list.Workers(), c.Queue, now)
-		return streams.result(c.JSON, all, workersText(all, c.Messages, now, tableWidth(streams)))
+		all := api.WorkersOf(list.Workers(), c.Queue)
+		return streams.result(c.JSON, all, workersText(all, c.Messages, time.Now(), tableWidth(streams)))
 	})
 }
 
