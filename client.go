@@ -22,6 +22,7 @@ type Client struct {
 	copies     *publish.Publisher // of workers: messages of users must not disturb them
 	declared   *declarer          // what copies need, on the publishing connection
 	scheduled  *scheduler
+	reports    *reports
 	agent      *announce.Agent // nil: workers are not announced
 	workers    atomic.Int64    // that were made
 
@@ -89,6 +90,7 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 	c.copies = publish.New(running, publishers)
 	c.declared = newDeclarer(c)
 	c.scheduled = newScheduler(c)
+	c.reports = newReports()
 	if c.cfg.Announce {
 		c.agent = announce.New(running, announce.Config{
 			Client: c.cfg.Name, Program: c.cfg.Version,

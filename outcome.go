@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/internal/bounded"
 	"github.com/reprisemq/reprise/internal/consume"
 	"github.com/reprisemq/reprise/internal/publish"
 	"github.com/reprisemq/reprise/topology"
@@ -279,16 +281,69 @@ func (w *Worker) report(ctx context.Context, d *consume.Delivery, result, text s
 	w.observe(Event{Kind: EventUnreported, MessageID: d.MessageID, Attempt: d.Attempt, Err: err})
 }
 
-// publishReport returns nil when the broker has the report.
+// publishReport returns nil when the broker has the report. It does not wait where no confirm is expected.
 func (c *Client) publishReport(ctx context.Context, to string, o topology.Outcome) error {
 	if ctx.Err() != nil {
 		return publish.NotSent(ctx)
+	}
+	if err := c.publishing.Trouble(); errors.Is(err, ErrBlocked) {
+		return err
 	}
 	headers, err := amqpconn.EncodeTable(o.Table())
 	if err != nil {
 		return err
 	}
-	return c.publishOwn(ctx, "", to, &amqpconn.Message{Headers: headers, Timestamp: time.Now()})
+	if !c.reports.admit(to) {
+		return errReportsPaused
+	}
+	err = c.publishOwn(ctx, "", to, &amqpconn.Message{Headers: headers, Timestamp: time.Now()})
+	c.reports.note(to, errors.Is(err, ErrUnconfirmed) && errors.Is(ctx.Err(), context.DeadlineExceeded))
+	return err
+}
+
+const (
+	// reportPause is how long a client sends no reports to a queue that did not confirm a report. Until the reportTimeout, each
+	// such report keeps a place of the prefetch.
+	reportPause = time.Minute
+
+	// maxReportPauses bounds the queues that are remembered. Their names come with messages.
+	maxReportPauses = 100
+)
+
+var errReportsPaused = fmt.Errorf("reprise: not sent: the queue did not confirm a report within %s, and gets none for %s", reportTimeout, reportPause)
+
+// reports are those of a client.
+type reports struct {
+	mu     sync.Mutex
+	paused *bounded.Map[string, time.Time] // by queue: until when
+}
+
+func newReports() *reports { return &reports{paused: bounded.New[string, time.Time](maxReportPauses)} }
+
+// admit reports whether a report may be sent to a queue. After a pause, the first report tries the queue alone.
+func (r *reports) admit(to string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	until, paused := r.paused.Get(to)
+	if !paused {
+		return true
+	}
+	if time.Now().Before(until) {
+		return false
+	}
+	r.paused.Put(to, time.Now().Add(reportPause))
+	return true
+}
+
+// note notes the result of a report that was sent.
+func (r *reports) note(to string, unconfirmed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if unconfirmed {
+		r.paused.Put(to, time.Now().Add(reportPause))
+	} else {
+		r.paused.Drop(to)
+	}
 }
 
 // publishOwn publishes a message of this package. It returns nil when the broker has it.

@@ -2,12 +2,14 @@ package workertest
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -174,4 +176,93 @@ func TestAnAcknowledgementDoesNotWaitForAReport(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A queue for reports that does not confirm costs its messages their outcomes, and other messages at most one timeout. After a
+// minute, one report tries the queue again.
+func TestUnconfirmedReportsPause(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		events := &events{}
+		m := newMuted()
+		c := dial(m.between, func(c *reprise.Config) { c.Observer = events })
+		to := outcomes(t, c)
+		m.mute(to)
+		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "work"}}}); err != nil {
+			t.Fatal(err)
+		}
+		const replayed = 160
+		for i := range replayed {
+			r.publish("", "work", asking(to, fmt.Sprint(i)))
+		}
+		r.publish("", "work", amqp.Publishing{MessageId: "live"})
+		live := make(chan time.Time, 1)
+		h := newScript(func(m *reprise.Message) error {
+			if m.MessageID == "live" {
+				live <- time.Now()
+			}
+			return nil
+		})
+		began := time.Now()
+		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h})
+		h.wait(t, replayed+1)
+		time.Sleep(30 * time.Second)
+		if took := (<-live).Sub(began); took > 6*time.Second {
+			t.Errorf("a message behind %d replayed messages was handled after %s", replayed, took)
+		}
+		unreported := func(want int) {
+			t.Helper()
+			if n := len(events.of(reprise.EventUnreported)); n != want {
+				t.Errorf("%d outcomes are unreported, want %d", n, want)
+			}
+		}
+		unreported(replayed)
+		time.Sleep(time.Minute)
+		before := r.depth(to)
+		for i := range 3 {
+			r.publish("", "work", asking(to, fmt.Sprint("later", i)))
+		}
+		time.Sleep(30 * time.Second)
+		unreported(replayed + 3)
+		if n := r.depth(to) - before; n != 1 {
+			t.Errorf("%d reports try the queue, want 1", n)
+		}
+		m.tell(t)
+		time.Sleep(time.Minute)
+		for i := range 3 {
+			r.publish("", "work", asking(to, fmt.Sprint("last", i)))
+			time.Sleep(time.Second)
+		}
+		unreported(replayed + 3)
+	})
+}
+
+// While the broker takes no messages, a worker acknowledges replayed messages without a report.
+func TestReportsAreNotSentWhileBlocked(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r := newRaw(t, b.URL)
+		events := &events{}
+		c, publishing := dialAlarmed(t, b, func(c *reprise.Config) { c.Observer = events })
+		queue := queueFor(t, r, c, nil)
+		to := topology.OutcomeQueuePrefix + testkit.Name(t, "archive")
+		r.deleteQueues(to)
+		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: to}}}); err != nil {
+			t.Fatal(err)
+		}
+		publishing.say(t, lowOnMemory)
+		c.log.wait(t, "publishing blocked", 1)
+		h := newScript(func(*reprise.Message) error { return nil })
+		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h})
+		r.deleteQueues(topology.FailedQueue(queue))
+		request := topology.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: queue, MessageID: "1"}
+		r.publish("", queue, amqp.Publishing{MessageId: "1", Headers: amqp.Table{topology.HeaderOutcome: amqp.Table(request.Table())}})
+		testkit.Eventually(t, patience, func() bool { return len(events.of(reprise.EventDone)) == 1 })
+		publishing.say(t, "")
+		c.log.wait(t, "publishing unblocked", 1)
+		missing := events.of(reprise.EventUnreported)
+		if len(missing) != 1 || !errors.Is(missing[0].Err, reprise.ErrBlocked) || r.depth(to) != 0 {
+			t.Errorf("unreported: %v; %d reports", missing, r.depth(to))
+		}
+	})
 }
