@@ -146,11 +146,10 @@ func (w *Worker) settle(ctx context.Context, d *delivery, r result) {
 	default:
 		failed := r // which escapes, unlike r
 		if c := w.replacement(d, &failed); c != nil {
-			e := w.replace(d, c)
-			if e.Kind == EventRetried && d.Attempt == 1 {
-				w.report(ctx, &d.Delivery, topology.OutcomeRetrying, c.failure.Error)
+			if !c.parked {
+				w.report(ctx, &d.Delivery, topology.OutcomeRetrying, c.failure.Error) // before the report of the next attempt
 			}
-			w.settled(d, e)
+			w.settled(d, w.replace(d, c))
 		}
 	}
 }

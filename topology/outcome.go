@@ -54,7 +54,7 @@ func (r OutcomeRequest) Asks(queue, messageID string) bool {
 // Results of an [Outcome].
 const (
 	OutcomeSucceeded = "succeeded" // the handler returned nil; sent before the message is acknowledged
-	OutcomeRetrying  = "retrying"  // the first attempt failed, and another one follows
+	OutcomeRetrying  = "retrying"  // an attempt failed, and another one follows; sent before the message is retried
 )
 
 // Outcome is the report of a consumer: the headers of an empty, persistent, mandatory message that it publishes to the default

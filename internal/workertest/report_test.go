@@ -3,6 +3,7 @@ package workertest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -263,6 +264,40 @@ func TestReportsAreNotSentWhileBlocked(t *testing.T) {
 		missing := events.of(reprise.EventUnreported)
 		if len(missing) != 1 || !errors.Is(missing[0].Err, reprise.ErrBlocked) || r.depth(to) != 0 {
 			t.Errorf("unreported: %v; %d reports", missing, r.depth(to))
+		}
+	})
+}
+
+// A failed attempt is reported, and before the next attempt, also if it is not the first: the first one may have ended with its
+// connection, or another program may have made it.
+func TestFailedAttemptsAreReported(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		c := dial()
+		to := outcomes(t, c)
+		h := newScript(func(m *reprise.Message) error {
+			if m.Attempt == 4 {
+				return nil
+			}
+			return fmt.Errorf("attempt %d fails", m.Attempt)
+		})
+		cfg := reprise.WorkerConfig{Queue: "work", Handler: h, Strategy: topology.Strategy{Route: topology.Requeuing{}}}
+		if err := start(t, c, cfg)(); err != nil { // which declares the queue
+			t.Fatal(err)
+		}
+		r.publish("", "work", asking(to, "1"))
+		r.crash("work", 1)
+		start(t, c, cfg)
+		h.wait(t, 3)
+		time.Sleep(time.Minute)
+		var got []string
+		for range r.depth(to) {
+			o, _ := topology.ReadOutcome(topology.Table(r.take(to).Headers))
+			got = append(got, fmt.Sprint(o.Attempt, " ", o.Result, " ", o.Error))
+		}
+		want := []string{"2 retrying attempt 2 fails", "3 retrying attempt 3 fails", "4 succeeded "}
+		if !slices.Equal(got, want) {
+			t.Errorf("reports: %q, want %q", got, want)
 		}
 	})
 }

@@ -162,7 +162,7 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay) 
 // outcomeSteps are the ends of a journey, by the outcome of the replay.
 var outcomeSteps = map[failed.Outcome]step{
 	failed.OutcomePending:     {Mark: "dot", What: "No outcome yet"},
-	failed.OutcomeRetrying:    {Mark: "replaying", Tone: "act", What: "Retrying", Details: []string{"first attempt failed"}},
+	failed.OutcomeRetrying:    {Mark: "replaying", Tone: "act", What: "Retrying", Details: []string{"attempt failed"}},
 	failed.OutcomeSucceeded:   {Mark: "replayed", Tone: "good", What: "Succeeded", Details: []string{"reported by the worker"}},
 	failed.OutcomeFailedAgain: {Mark: "failed", Tone: "bad", What: "Failed again"},
 	failed.OutcomeUnknown:     {Mark: "dot", What: "Outcome unknown", Details: []string{"no report"}},

@@ -48,7 +48,7 @@ func outcomesOf(r *failed.Replay) (all []outcomeView) {
 	}{
 		{failed.OutcomeSucceeded, r.Succeeded, "reported by workers", "good"},
 		{failed.OutcomeFailedAgain, r.Back, "in the archive again", "bad"},
-		{failed.OutcomeRetrying, r.Retrying, "first attempt failed", ""},
+		{failed.OutcomeRetrying, r.Retrying, "attempt failed", ""},
 		{failed.OutcomePending, r.Pending(), "no report yet", ""},
 		{failed.OutcomeUnknown, r.Unknown, "no report received", ""},
 	} {
