@@ -259,9 +259,21 @@ func logged(text string) string {
 // outcome is better than a message that is handled twice.
 const reportTimeout = 5 * time.Second
 
-// report publishes the result of an attempt to the queue that a replayed message names, and waits for the confirm. ctx is the
-// context of handlers: it ends before the worker closes the session, so that the delivery can still be settled.
-func (w *Worker) report(ctx context.Context, d *consume.Delivery, result, text string) {
+// report reports the result of an attempt for each message of a burst. ctx is the context of handlers: it ends before the worker
+// closes the session, so that the delivery can still be settled.
+func (w *Worker) report(ctx context.Context, d *delivery, result, text string) {
+	if len(d.Burst) > 0 {
+		var burst sync.WaitGroup
+		defer burst.Wait()
+		for _, other := range d.Burst {
+			burst.Go(func() { w.reportOne(ctx, other, result, text) })
+		}
+	}
+	w.reportOne(ctx, &d.Delivery, result, text)
+}
+
+// reportOne publishes the result to the queue that a replayed message names, and waits for the confirm.
+func (w *Worker) reportOne(ctx context.Context, d *consume.Delivery, result, text string) {
 	request, asked := topology.ReadOutcomeRequest(d.At.Headers)
 	if !asked || w.cfg.AsDelivered || !request.Asks(w.cfg.Queue, d.MessageID) {
 		return

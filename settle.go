@@ -137,7 +137,7 @@ func classified(err error) (r result) {
 func (w *Worker) settle(ctx context.Context, d *delivery, r result) {
 	switch {
 	case r.outcome == succeeded:
-		w.report(ctx, &d.Delivery, topology.OutcomeSucceeded, "") // before the ack, so that a crash repeats the report
+		w.report(ctx, d, topology.OutcomeSucceeded, "") // before the ack, so that a crash repeats the report
 		w.acknowledge(d)
 	case ctx.Err() != nil: // the end of the drain is no verdict on the message
 		w.log.Info("given back", "message_id", d.MessageID, "attempt", d.Attempt, "error", logged(r.text))
@@ -147,7 +147,7 @@ func (w *Worker) settle(ctx context.Context, d *delivery, r result) {
 		failed := r // which escapes, unlike r
 		if c := w.replacement(d, &failed); c != nil {
 			if !c.parked {
-				w.report(ctx, &d.Delivery, topology.OutcomeRetrying, c.failure.Error) // before the report of the next attempt
+				w.report(ctx, d, topology.OutcomeRetrying, c.failure.Error) // before the report of the next attempt
 			}
 			w.settled(d, w.replace(d, c))
 		}

@@ -301,3 +301,43 @@ func TestFailedAttemptsAreReported(t *testing.T) {
 		}
 	})
 }
+
+// The newest message of a burst stands for all of them, and its result is reported for each.
+func TestReportsOfABurst(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		c := dial()
+		to := outcomes(t, c)
+		h := newScript(func(m *reprise.Message) error {
+			if m.MessageID == "newest" && m.Attempt == 1 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		start(t, c, reprise.WorkerConfig{
+			Queue: "work", Handler: h, Policy: quick(3),
+			Debounce: &reprise.Debounce{Window: 10 * time.Second, Key: func(*reprise.Message) string { return "same" }},
+		})
+		for i := range 3 {
+			r.publish("", "work", asking(to, fmt.Sprint(i)))
+		}
+		r.publish("", "work", amqp.Publishing{MessageId: "live"})
+		r.publish("", "work", asking(to, "newest"))
+		time.Sleep(time.Minute)
+		got := map[string]int{}
+		for range r.depth(to) {
+			o, _ := topology.ReadOutcome(topology.Table(r.take(to).Headers))
+			got[o.Result]++
+		}
+		if h.count() != 2 || len(got) != 2 || got[topology.OutcomeRetrying] != 4 || got[topology.OutcomeSucceeded] != 1 {
+			t.Errorf("%d attempts, reports %v; want 2 attempts, four messages retrying, the newest succeeded", h.count(), got)
+		}
+		for i := range 3 {
+			r.publish("", "work", asking(to, fmt.Sprint("again", i)))
+		}
+		time.Sleep(time.Minute)
+		if n := r.depth(to); n != 3 {
+			t.Errorf("3 messages were settled by a success, with %d reports", n)
+		}
+	})
+}
