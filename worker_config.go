@@ -46,8 +46,8 @@ type WorkerConfig struct {
 	// Reprise and of the broker (x-death and its kin) among them, and those that keep
 	// what a copy must not carry in its proper place. Attempt is 1, and Errors is
 	// empty. It does not change how failed messages are settled. It is for programs
-	// that move or keep messages. Default false: each message as it was first
-	// published.
+	// that move or keep messages: such a worker does not report the outcomes of
+	// replayed messages. Default false: each message as it was first published.
 	AsDelivered bool
 
 	// Acked is called once for each message whose handler returned nil. A nil error

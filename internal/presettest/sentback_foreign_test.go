@@ -201,34 +201,36 @@ func absent(d amqp.Delivery, headers ...string) error {
 	return nil
 }
 
+// foreignDesigns returns, for each design, a program of it, its failed queue, and the strategy of a worker.
+var foreignDesigns = map[string]func(t *testing.T, b testkit.Target) (*foreign, string, topology.Strategy){
+	"coverart": func(t *testing.T, b testkit.Target) (*foreign, string, topology.Strategy) {
+		testkit.Alone(t, b, "cover-art-archive")
+		return foreignCoverArt(), preset.CoverArtFailedQueue, preset.CoverArt{RetryDelay: foreignDelay}.Strategy()
+	},
+	"staking": func(t *testing.T, _ testkit.Target) (*foreign, string, topology.Strategy) {
+		queue := testkit.Name(t, "back") + "_staking_queue"
+		return foreignStaking(queue), queue + "_failed", preset.Staking{Queues: []string{queue}, RetryDelay: foreignDelay}.Strategy()
+	},
+	"workretry": func(t *testing.T, _ testkit.Target) (*foreign, string, topology.Strategy) {
+		p := testkit.Name(t, "back") + "."
+		return foreignWorkRetry(p), p + "WorkQueue.failed", preset.WorkRetry{Prefix: p, RetryDelay: foreignDelay}.Strategy()
+	},
+	"cdnpurge": func(t *testing.T, _ testkit.Target) (*foreign, string, topology.Strategy) {
+		p := testkit.Name(t, "back") + "."
+		return foreignCDNPurge(p), p + "failed", preset.CDNPurge{
+			Exchange: p + "primary-exchange", Queue: p + "primary-queue", WaitExchange: p + "wait-exchange", WaitQueue: p + "wait-queue",
+			FailedQueue: p + "failed", RoutingKeys: []string{"routing-key-a", "routing-key-b"}, First: foreignDelay,
+		}.Strategy()
+	},
+}
+
 // A program that knows only the published design handles, fails and finds again all that Reprise
 // sends it: what a worker retried, what was replayed, redriven, edited and scheduled. It sees the
 // routing key that the message was published with, and a count that begins anew.
 func TestForeignProgramsFindAgainWhatIsSentBack(t *testing.T) {
-	presets := map[string]func(t *testing.T, b testkit.Target) (*foreign, string, topology.Strategy){
-		"coverart": func(t *testing.T, b testkit.Target) (*foreign, string, topology.Strategy) {
-			testkit.Alone(t, b, "cover-art-archive")
-			return foreignCoverArt(), preset.CoverArtFailedQueue, preset.CoverArt{RetryDelay: foreignDelay}.Strategy()
-		},
-		"staking": func(t *testing.T, _ testkit.Target) (*foreign, string, topology.Strategy) {
-			queue := testkit.Name(t, "back") + "_staking_queue"
-			return foreignStaking(queue), queue + "_failed", preset.Staking{Queues: []string{queue}, RetryDelay: foreignDelay}.Strategy()
-		},
-		"workretry": func(t *testing.T, _ testkit.Target) (*foreign, string, topology.Strategy) {
-			p := testkit.Name(t, "back") + "."
-			return foreignWorkRetry(p), p + "WorkQueue.failed", preset.WorkRetry{Prefix: p, RetryDelay: foreignDelay}.Strategy()
-		},
-		"cdnpurge": func(t *testing.T, _ testkit.Target) (*foreign, string, topology.Strategy) {
-			p := testkit.Name(t, "back") + "."
-			return foreignCDNPurge(p), p + "failed", preset.CDNPurge{
-				Exchange: p + "primary-exchange", Queue: p + "primary-queue", WaitExchange: p + "wait-exchange", WaitQueue: p + "wait-queue",
-				FailedQueue: p + "failed", RoutingKeys: []string{"routing-key-a", "routing-key-b"}, First: foreignDelay,
-			}.Strategy()
-		},
-	}
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
 		m := console.Management{URL: api, User: "guest", Password: "guest"}
-		for name, of := range presets {
+		for name, of := range foreignDesigns {
 			for _, shownBy := range []string{"preset", "management API"} {
 				t.Run(name+", shown by the "+shownBy, func(t *testing.T) {
 					if name != "coverart" { // whose names cannot be chosen

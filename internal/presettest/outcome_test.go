@@ -1,0 +1,110 @@
+package presettest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// A worker of each design reports the outcome of a replayed message that it has retried. If a program of the design has retried the
+// message, its outcome is reported where that program or the broker keeps all headers, and unknown where the program drops them.
+func TestOutcomesOfDesigns(t *testing.T) {
+	const retrying, succeeded = topology.OutcomeRetrying, topology.OutcomeSucceeded
+	dropsHeaders := map[string]bool{"coverart": true, "staking": true}
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		for name, of := range foreignDesigns {
+			t.Run(name, func(t *testing.T) {
+				if name != "coverart" { // whose names cannot be chosen
+					t.Parallel()
+				}
+				f, failedQueue, strategy := of(t, b)
+				s := newSentBack(t, b, f, failedQueue, strategy)
+				if name == "staking" { // as its published client does
+					f.fail = func(ch *amqp.Channel, d amqp.Delivery) error {
+						return testkit.Republish(ch, "", f.queue+"_delay", d, func(p *amqp.Publishing) {
+							p.Headers = amqp.Table{"x-processing-attempts": int32(1)}
+							p.Expiration = strconv.FormatInt(foreignDelay.Milliseconds(), 10)
+						})
+					}
+				}
+				to := topology.OutcomeQueuePrefix + testkit.Name(t, "archive")
+				ok(t, declareQueue(s.ch, to, nil))
+				t.Cleanup(func() { _, _ = s.ch.QueueDelete(to, false, false, false) })
+
+				s.publishAsking(t, to, "ours")
+				if got, want := s.reports(t, to, true), []string{retrying, succeeded}; !slices.Equal(got, want) {
+					t.Errorf("retried by a worker: reports %q, want %q", got, want)
+				}
+
+				s.publishAsking(t, to, "theirs")
+				testkit.Eventually(t, coverArtPatience, func() bool {
+					d, found, err := s.ch.Get(f.queue, false)
+					ok(t, err)
+					if found {
+						ok(t, f.fail(s.ch, d))
+					}
+					return found
+				})
+				want := []string{succeeded}
+				if dropsHeaders[name] {
+					want = nil
+				}
+				if got := s.reports(t, to, false); !slices.Equal(got, want) {
+					t.Errorf("retried by a program of the design: reports %q, want %q", got, want)
+				}
+			})
+		}
+	})
+}
+
+// publishAsking publishes a message that asks for a report.
+func (s *sentBack) publishAsking(t *testing.T, to, id string) {
+	t.Helper()
+	request := topology.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: s.queue, MessageID: id}
+	ok(t, s.ch.PublishWithContext(t.Context(), s.exchange, s.key, true, false, amqp.Publishing{
+		MessageId: id, DeliveryMode: amqp.Persistent, Headers: amqp.Table{topology.HeaderOutcome: amqp.Table(request.Table())},
+	}))
+}
+
+// reports has a worker handle one message, whose first attempt may fail, and returns the results that it has reported.
+func (s *sentBack) reports(t *testing.T, to string, fails bool) (results []string) {
+	t.Helper()
+	var failing atomic.Bool
+	failing.Store(fails)
+	done := make(chan struct{})
+	acked := sync.OnceFunc(func() { close(done) })
+	w, err := reprise.NewWorker(s.client, reprise.WorkerConfig{
+		Queue: s.queue, Strategy: s.strategy,
+		Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
+			if failing.Swap(false) {
+				return errors.New("not yet")
+			}
+			return nil
+		}),
+		Acked: func(*reprise.Message, error) { acked() },
+	})
+	ok(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	<-done
+	stop()
+	ok(t, <-ended)
+	for range s.depth(t, to) {
+		d, _, err := s.ch.Get(to, true)
+		ok(t, err)
+		o, _ := topology.ReadOutcome(topology.Table(d.Headers))
+		results = append(results, o.Result)
+	}
+	return results
+}
