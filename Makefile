@@ -55,6 +55,10 @@ bench-broker: ## measure the broker against RabbitMQ; without ARGS it lists what
 	go build -C bench -o ../bin/brokerbench ./cmd/brokerbench
 	bin/brokerbench $(ARGS)
 
+.PHONY: bench-pages
+bench-pages: ## measure the console's pages; ARGS='-sqlite FILE -postgres URL', which are filled first
+	go run ./internal/tools/pagebench $(ARGS)
+
 .PHONY: bench-worker
 bench-worker: ## measure the worker library against loops written by hand; without ARGS it lists what it can do
 	go build -C bench -o ../bin/workerbench ./cmd/workerbench

@@ -22,6 +22,7 @@ type database struct {
 	*sql.DB
 	dialect failed.Dialect
 	made    *atomic.Int64 // archives
+	source  string
 }
 
 // eachDatabase runs test once for each kind of database. The subtest of PostgreSQL
@@ -50,7 +51,7 @@ func open(t testing.TB, d failed.Dialect, driver, source string) database {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	return database{db, d, new(atomic.Int64)}
+	return database{db, d, new(atomic.Int64), source}
 }
 
 func (d database) exec(t testing.TB, statement string) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/reprisemq/reprise/internal/sqlkit"
@@ -37,47 +38,29 @@ func (d dialect) begin(prefix string, long bool) []string {
 	return begin
 }
 
-// reading is what a transaction begins with that reads pages.
-//
-// A page is to be as quick as its indexes let it be, whatever PostgreSQL believes of how
-// frequent a word or a state is: that is old where much has arrived since, and wrong
-// where one thing goes with another. So each query is written for one index, and a
-// table is never read whole, nor sorted. To compile such a query takes longer than to run it.
-func (d dialect) reading() []string {
-	if d.Dialect == SQLite {
-		return []string{"BEGIN"}
-	}
-	return []string{sqlkit.BeginReading, "SELECT set_config('enable_seqscan', 'off', TRUE), set_config('enable_bitmapscan', 'off', TRUE), set_config('enable_sort', 'off', TRUE), set_config('jit', 'off', TRUE), set_config('work_mem', '32MB', TRUE)"}
-}
-
-// bitmaps has PostgreSQL ask its search index for all that it finds, and indexes has it
-// go along the others again.
-func (d dialect) bitmaps() string {
-	if d.Dialect == SQLite {
-		return ""
-	}
-	return "SELECT set_config('enable_bitmapscan', 'on', TRUE), set_config('enable_indexscan', 'off', TRUE)"
-}
-
-func (d dialect) indexes() string {
-	if d.Dialect == SQLite {
-		return ""
-	}
-	return "SELECT set_config('enable_bitmapscan', 'off', TRUE), set_config('enable_indexscan', 'on', TRUE)"
-}
-
-// along is a condition that a column of {message} AS m is value, and that its position is
+// along is a condition that columns of {message} AS m have values, and that its position is
 // from a number on and before another; and the columns that this is ordered by.
 //
-// To PostgreSQL it is written so that no index has that order but the one of the column
+// To PostgreSQL it is written so that no index has that order but the one of the columns
 // and the position. Of those that could have it, it takes the wrong one where a queue or
 // a group has not been failing for long, and walks past all the others.
-func (d dialect) along(column, value string, from, before int64) (where string, order []string) {
-	if d.Dialect == SQLite {
-		return fmt.Sprintf("%s = %s AND m.pos >= %d AND m.pos < %d", column, value, from, before), []string{"m.pos"}
+func (d dialect) along(columns []equal, from, before int64) (where string, order []string) {
+	var names, values, conditions []string
+	for _, c := range columns {
+		names, values = append(names, c.column), append(values, c.value)
+		conditions = append(conditions, c.column+" = "+c.value)
 	}
-	return fmt.Sprintf("(%s, m.pos) >= (%s, %d) AND (%[1]s, m.pos) < (%[2]s, %[4]d)", column, value, from, before), []string{column, "m.pos"}
+	if d.Dialect == SQLite {
+		conditions = append(conditions, fmt.Sprintf("m.pos >= %d AND m.pos < %d", from, before))
+		return strings.Join(conditions, " AND "), []string{"m.pos"}
+	}
+	names = append(names, "m.pos")
+	row := func(pos int64) string { return strings.Join(append(slices.Clone(values), fmt.Sprint(pos)), ", ") }
+	return fmt.Sprintf("(%[1]s) >= (%[2]s) AND (%[1]s) < (%[3]s)", strings.Join(names, ", "), row(from), row(before)), names
 }
+
+// equal is a column and its value.
+type equal struct{ column, value string }
 
 // in is a condition that a column is one of the numbers of an argument, which list
 // writes.
@@ -112,14 +95,23 @@ func (d dialect) part(column, arg string) string {
 }
 
 // found is a condition that a row of {search} AS s has all of the terms. They are
-// letters, digits and mark, so that quoting is all they need. They are written into
-// the statement, since PostgreSQL plans a search for a frequent word in another way
-// than that for a rare one.
+// letters, digits and mark, so that quoting is all they need.
 func (d dialect) found(terms []string) string {
 	if d.Dialect == SQLite {
 		return `s.{search} MATCH '"` + strings.Join(terms, `" AND "`) + `"'`
 	}
-	return `s.words @@ CAST('''` + strings.Join(terms, `'' & ''`) + `''' AS TSQUERY)`
+	return `s.words @@ ` + tsquery(terms)
+}
+
+func tsquery(terms []string) string {
+	return `CAST('''` + strings.Join(terms, `'' & ''`) + `''' AS TSQUERY)`
+}
+
+// foundByIndex is found for PostgreSQL, in a form of which the planner does not know how
+// frequent the terms are. It uses the index of words then, and never reads the table whole: two words
+// may be frequent, each in other messages.
+func (d dialect) foundByIndex(terms []string) string {
+	return `s.words @@ (SELECT ` + tsquery(terms) + `)`
 }
 
 // indexed is the value of {search}.words that has the terms of an argument.

@@ -219,8 +219,10 @@ func (a *Archive) trends(ctx context.Context, groups []Group, place map[GroupID]
 			ids = append(ids, groups[i].ID)
 		}
 	}
-	rows := a.db.Rows(ctx, `SELECT grp, span, start, n FROM {trend}
-		WHERE `+a.d.in("grp", "$1")+fmt.Sprintf(` AND (span = %d AND start >= %d OR span = %d AND start >= %d)`, hour, hours, day, days), list(a.d, ids))
+	since := func(span, start int64) string {
+		return fmt.Sprintf(`SELECT grp, span, start, n FROM {trend} WHERE %s AND span = %d AND start >= %d`, a.d.in("grp", "$1"), span, start)
+	}
+	rows := a.db.Rows(ctx, since(hour, hours)+` UNION ALL `+since(day, days), list(a.d, ids))
 	var id GroupID
 	var span, start, n int64
 	for err := range rows.Scan(&id, &span, &start, &n) {
@@ -249,9 +251,9 @@ func buckets(start, span int64, n int) []Bucket {
 // Queues returns all work queues of which there ever was a message, by name.
 func (a *Archive) Queues(ctx context.Context) (out []QueueSummary, err error) {
 	defer annotate(&err, "listing queues")
-	where, order := a.d.along("m.queue", "q.id", 0, fromTheTop)
+	where, order := a.d.along([]equal{{"m.state", "0"}, {"m.queue", "q.id"}}, 0, fromTheTop)
 	end := func(direction string) string {
-		return fmt.Sprintf(`COALESCE((SELECT m.last_failed FROM {message} m WHERE m.state = 0 AND %s ORDER BY %s%s LIMIT 1), 0)`,
+		return fmt.Sprintf(`COALESCE((SELECT m.last_failed FROM {message} m WHERE %s ORDER BY %s%s LIMIT 1), 0)`,
 			where, strings.Join(order, direction+", "), direction)
 	}
 	rows := a.db.Rows(ctx, `SELECT q.name, q.failed, q.replaying, q.replayed, q.discarded, q.purged, `+end("")+`, `+end(" DESC")+`

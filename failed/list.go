@@ -30,17 +30,14 @@ func (a *Archive) List(ctx context.Context, f Filter, p Page) (out []Summary, ne
 	if err != nil || s == nil {
 		return nil, "", err
 	}
-	err = a.read(ctx, func(tx *tx) error {
-		found, before, end, err := tx.page(s, before, size)
-		if err != nil {
-			return err
-		}
-		if !end {
-			next = cursorOf(ofMessages, before)
-		}
-		out, err = tx.summaries(found, f)
-		return err
-	})
+	found, before, end, err := a.page(ctx, s, before, size)
+	if err != nil {
+		return nil, "", err
+	}
+	if !end {
+		next = cursorOf(ofMessages, before)
+	}
+	out, err = a.summaries(ctx, found, f)
 	return out, next, err
 }
 
@@ -63,21 +60,21 @@ func (a *Archive) selection(ctx context.Context, f Filter) (*selection, error) {
 }
 
 // summaries of the messages at positions, in that order, as f shows what became of them.
-func (t *tx) summaries(at []int64, f Filter) ([]Summary, error) {
+func (a *Archive) summaries(ctx context.Context, at []int64, f Filter) ([]Summary, error) {
 	if len(at) == 0 {
 		return nil, nil
 	}
 	out := make([]Summary, 0, len(at))
-	refused, outcome := `m.refused`, t.outcomeColumn(`m.replay`)
+	refused, outcome := `m.refused`, a.outcomeColumn(`m.replay`)
 	if f.RefusedBy != 0 {
 		refused = fmt.Sprintf(`(SELECT i.refused FROM {item} i WHERE i.replay = %d AND i.message = m.id)`, f.RefusedBy)
 	}
 	if f.SentBy != 0 {
-		outcome = t.outcomeColumn(fmt.Sprint(f.SentBy))
+		outcome = a.outcomeColumn(fmt.Sprint(f.SentBy))
 	}
-	rows := t.Rows(`SELECT m.id, m.grp, m.state, q.name, m.failed_queue, m.archived, m.exchange, m.routing_key,
+	rows := a.db.Rows(ctx, `SELECT m.id, m.grp, m.state, q.name, m.failed_queue, m.archived, m.exchange, m.routing_key,
 			m.attempts, m.reason, m.error, m.first_failed, m.last_failed, CASE WHEN m.edited > 0 THEN 1 ELSE 0 END, m.replay, m.back, m.back_of, m.discarded, `+refused+`, m.message_id, m.size, `+outcome+`
-		FROM {message} m JOIN {queue} q ON q.id = m.queue WHERE `+t.d.in("m.pos", "$1")+` ORDER BY m.pos DESC`, list(t.d, at))
+		FROM {message} m JOIN {queue} q ON q.id = m.queue WHERE `+a.d.in("m.pos", "$1")+` ORDER BY m.pos DESC`, list(a.d, at))
 	var s Summary
 	var state int
 	var found sql.NullInt64
@@ -142,12 +139,8 @@ func (a *Archive) Count(ctx context.Context, f Filter) (t Total, err error) {
 	if counted, ok, err := a.counted(ctx, f); ok || err != nil {
 		return Total{N: counted}, err
 	}
-	err = a.read(ctx, func(tx *tx) error {
-		n, more, err := tx.sum(s)
-		t = Total{N: int64(n), More: more}
-		return err
-	})
-	return t, err
+	n, more, err := a.sum(ctx, s)
+	return Total{N: int64(n), More: more}, err
 }
 
 // counted returns what is counted anyway, for filters that have nothing but what it is

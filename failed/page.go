@@ -1,6 +1,7 @@
 package failed
 
 import (
+	"context"
 	"math"
 	"slices"
 )
@@ -12,7 +13,7 @@ const (
 	maxLooked = 5_000  // by a page, and Count
 	maxAsked  = 10_000 // by a page of a search of PostgreSQL
 	maxFew    = 2_000  // of what the index of words finds, wherever it is
-	probe     = 200    // before the index of words is asked
+	probe     = 1_000  // before the index of words is asked
 )
 
 // fromTheTop is above all positions.
@@ -28,14 +29,13 @@ type walk struct {
 	end    bool
 }
 
-// until walks until it has found more than size, or looked at most. Of those that
-// are not selected, all tells which the search finds.
-func (t *tx) until(w *walk, size, limit, most int, all bool) error {
+// until walks until it has found more than size, or looked at most.
+func (a *Archive) until(ctx context.Context, w *walk, size, limit, most int) error {
 	// Few first: mostly, most of what is looked at is selected.
 	for ; !w.end && len(w.found) <= size && w.looked < most; limit = w.more(size, limit) {
 		limit = min(limit, most-w.looked)
 		n, at := 0, 0
-		for err := range t.Rows(w.s.look(w.next, limit, all), w.s.args...).Scan(&w.next, &at) {
+		for err := range a.db.Rows(ctx, w.s.look(w.next, limit), w.s.args...).Scan(&w.next, &at) {
 			if err != nil {
 				return err
 			}
@@ -70,12 +70,12 @@ func (w *walk) more(size, limit int) int {
 // page returns the positions of the next messages that are selected, from before
 // downwards: at most size, and fewer if it has looked at enough. The next page is from
 // next downwards, unless this is the end.
-func (t *tx) page(s *selection, before int64, size int) (found []int64, next int64, end bool, err error) {
+func (a *Archive) page(ctx context.Context, s *selection, before int64, size int) (found []int64, next int64, end bool, err error) {
 	w := &walk{s: s, next: before}
-	if t.searches(s) {
-		err = t.search(w, size)
+	if a.searches(s) {
+		err = a.search(ctx, w, size)
 	} else {
-		err = t.until(w, size, 4*(size+1), maxLooked, false)
+		err = a.until(ctx, w, size, 4*(size+1), maxLooked)
 	}
 	if len(w.found) > size { // the one too many says that there are more
 		return w.found[:size], w.found[size-1], false, err
@@ -85,81 +85,77 @@ func (t *tx) page(s *selection, before int64, size int) (found []int64, next int
 
 // searches reports whether words are searched for, and the database has no list of them
 // in order: FTS5 has.
-func (t *tx) searches(s *selection) bool { return len(s.terms) > 0 && s.d.Dialect == PostgreSQL }
+func (a *Archive) searches(s *selection) bool {
+	return len(s.terms) > 0 && s.d.Dialect == PostgreSQL
+}
 
 // search finds a page: along the list if the words are frequent, and else by their index.
-func (t *tx) search(w *walk, size int) error {
-	if err := t.until(w, size, probe, probe, true); err != nil || w.end || len(w.found) > size {
+func (a *Archive) search(ctx context.Context, w *walk, size int) error {
+	if err := a.until(ctx, w, size, 4*(size+1), probe); err != nil || w.end || len(w.found) > size {
 		return err
 	}
 	if w.hits*maxAsked < w.looked*size { // going on like that does not fill the page
-		few, all, err := t.few(w.s, w.next, maxFew)
+		few, all, err := a.few(ctx, w.s, w.next)
 		if err != nil {
 			return err
 		}
 		if all {
-			more, err := t.among(w.s, few, size+1-len(w.found))
+			more, err := a.among(ctx, w.s, few, size+1-len(w.found))
 			w.found, w.end = append(w.found, more...), true
 			return err
 		}
 	}
-	return t.until(w, size, 4*probe, maxAsked, false)
+	return a.until(ctx, w, size, 4*probe, maxAsked)
 }
 
 // sum counts what is selected, and reports whether there is more.
-func (t *tx) sum(s *selection) (n int, more bool, err error) {
+func (a *Archive) sum(ctx context.Context, s *selection) (n int, more bool, err error) {
 	w := &walk{s: s, next: fromTheTop}
-	if !t.searches(s) {
-		err = t.until(w, maxLooked, maxLooked, maxLooked, false)
-		return len(w.found), !w.end, err
+	if a.searches(s) {
+		err := a.until(ctx, w, maxLooked, probe, probe)
+		if err == nil && !w.end && w.hits <= w.looked/2 {
+			few, all, err := a.few(ctx, s, w.next)
+			if err != nil {
+				return 0, false, err
+			}
+			if all || len(few) == maxFew { // if not, the others are elsewhere
+				found, err := a.among(ctx, s, few, len(few))
+				return len(w.found) + len(found), !all, err
+			}
+		}
+		if err != nil {
+			return 0, false, err
+		}
 	}
-	if err := t.until(w, maxLooked, probe, probe, true); err != nil || w.end {
-		return len(w.found), false, err
-	}
-	if w.hits > w.looked/2 {
-		err = t.until(w, maxLooked, maxLooked, maxLooked, false)
-		return len(w.found), !w.end, err
-	}
-	few, all, err := t.few(s, w.next, maxFew)
-	if err == nil && !all && len(few) < maxFew { // the others are elsewhere
-		err = t.until(w, maxLooked, maxLooked, maxLooked, false)
-		return len(w.found), !w.end, err
-	}
-	if err != nil {
-		return 0, false, err
-	}
-	found, err := t.among(s, few, len(few))
-	return len(w.found) + len(found), !all, err
+	err = a.until(ctx, w, maxLooked, maxLooked, maxLooked)
+	return len(w.found), !w.end, err
 }
 
 // few returns what a search finds before a position, the latest first, or, if it finds more
-// than most anywhere, some of it.
-func (t *tx) few(s *selection, before int64, most int) (at []int64, all bool, err error) {
-	if err := t.plan(t.d.bitmaps()); err != nil {
-		return nil, false, err
-	}
+// than maxFew anywhere, some of it.
+func (a *Archive) few(ctx context.Context, s *selection, before int64) (at []int64, all bool, err error) {
 	n, pos := 0, int64(0)
-	for err := range t.Rows(s.matches(most + 1)).Scan(&pos) {
+	for err := range a.db.Rows(ctx, s.matches(maxFew+1)).Scan(&pos) {
 		if err != nil {
 			return nil, false, err
 		}
-		if n++; pos >= s.from && pos < min(before, s.until) && len(at) < most {
+		if n++; pos >= s.from && pos < min(before, s.until) && len(at) < maxFew {
 			at = append(at, pos)
 		}
 	}
 	slices.Sort(at)
 	slices.Reverse(at)
-	return at, n <= most, t.plan(t.d.indexes())
+	return at, n <= maxFew, nil
 }
 
 // among returns the first n of positions whose messages are selected.
-func (t *tx) among(s *selection, at []int64, n int) (found []int64, err error) {
+func (a *Archive) among(ctx context.Context, s *selection, at []int64, n int) (found []int64, err error) {
 	for size := 4 * n; len(at) > 0 && len(found) < n; size *= 4 {
 		part := at[:min(size, len(at))]
 		at = at[len(part):]
 		var pos int64
 		var is int
-		for err := range t.Rows(s.among(len(s.args)+1), slices.Concat(s.args, []any{list(t.d, part)})...).Scan(&pos, &is) {
+		for err := range a.db.Rows(ctx, s.among(len(s.args)+1), slices.Concat(s.args, []any{list(s.d, part)})...).Scan(&pos, &is) {
 			if err != nil {
 				return nil, err
 			}

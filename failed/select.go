@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -68,10 +67,11 @@ func (f Filter) selection(d dialect, queue int64, now time.Time) *selection {
 	attempts := len(s.others)
 	s.between(f)
 	if f.Error != "" {
-		// Only what is as long as {message} has it is longer in {content}.
+		// Only what is as long as {message} has it is longer in {content}. PostgreSQL would read all of
+		// {content} first for EXISTS.
 		part := s.arg([]byte(f.Error))
-		s.others = append(s.others, `(`+d.part("m.error", part)+fmt.Sprintf(` OR length(m.error) > %d AND EXISTS
-			(SELECT 1 FROM {content} c WHERE c.message = m.id AND c.error IS NOT NULL AND `, maxErrorShown-utf8.UTFMax)+d.part("c.error", part)+`))`)
+		s.others = append(s.others, `(`+d.part("m.error", part)+fmt.Sprintf(` OR length(m.error) > %d AND
+			(SELECT %s FROM {content} c WHERE c.message = m.id))`, maxErrorShown-utf8.UTFMax, d.part("c.error", part)))
 	}
 	if f.Refused {
 		s.others = append(s.others, `m.refused IS NOT NULL`)
@@ -140,7 +140,10 @@ func (f Filter) errorWords() []string {
 func notWord(r rune) bool { return !isWord(r) }
 
 // search is a condition on {search} AS s.
-func (s *selection) search() string {
+func (s *selection) search() string { return s.d.found(s.allTerms()) }
+
+// allTerms are those of the search, the queue and the group.
+func (s *selection) allTerms() []string {
 	terms := slices.Clone(s.terms)
 	if s.queue != 0 {
 		terms = append(terms, queueTerm(s.queue))
@@ -148,7 +151,7 @@ func (s *selection) search() string {
 	if s.group != 0 {
 		terms = append(terms, groupTerm(GroupID(s.group)))
 	}
-	return s.d.found(terms)
+	return terms
 }
 
 // conditions on {message} AS m, but for the search and the position.
@@ -206,30 +209,34 @@ func judge(others []string) string {
 }
 
 // look is the query of a part of a page: the next messages to look at, from before
-// downwards, pos of each and its number. Of those that are not selected, too, all tells
-// which the search finds.
-func (s *selection) look(before int64, limit int, all bool) string {
+// downwards, pos of each and its number.
+func (s *selection) look(before int64, limit int) string {
 	before = min(before, s.until)
-	if len(s.terms) == 0 {
+	switch {
+	case len(s.terms) == 0:
 		return s.along(before, limit)
+	case s.d.Dialect == SQLite:
+		// FTS5 finds the latest first, and no more than is asked for.
+		return s.through(fmt.Sprintf(`SELECT s.rowid AS pos, 1 = 1 AS found FROM {search} s WHERE %s AND s.rowid < %d AND s.rowid >= %d ORDER BY s.rowid DESC LIMIT %d`,
+			s.search(), before, s.from, limit))
+	case s.isShort():
+		return fmt.Sprintf(`SELECT l.pos, CASE WHEN (SELECT %s FROM {search} s WHERE s.pos = l.pos) THEN l.ok ELSE %d END FROM (%s) l ORDER BY l.pos DESC`,
+			s.d.found(s.terms), lookedAt, s.along(before, limit))
 	}
-	if s.d.Dialect == SQLite {
-		return s.through(before, limit)
-	}
-	found := `COALESCE((SELECT ` + s.d.found(s.terms) + ` FROM {search} s WHERE s.pos = l.pos), FALSE)`
-	if !all { // it costs more than all else
-		found = fmt.Sprintf(`l.ok = %d AND `, lookedSelected) + found
-	}
-	return fmt.Sprintf(`SELECT l.pos, CASE WHEN %s THEN l.ok ELSE %d END FROM (%s) l ORDER BY 1 DESC`, found, lookedAt, s.along(before, limit))
+	return s.through(fmt.Sprintf(`SELECT s.pos AS pos, %s AS found FROM {search} s WHERE s.pos < %d AND s.pos >= %d ORDER BY s.pos DESC LIMIT %d`,
+		s.search(), before, s.from, limit))
 }
 
-// through goes through what the search finds. FTS5 finds the latest first, and no more
-// than is asked for.
-func (s *selection) through(before int64, limit int) string {
-	return fmt.Sprintf(`SELECT m.pos, %s FROM
-		(SELECT s.rowid AS pos FROM {search} s WHERE %s AND s.rowid < %d AND s.rowid >= %d ORDER BY s.rowid DESC LIMIT %d) f
-		JOIN {message} m ON m.pos = f.pos ORDER BY m.pos DESC`,
-		judge(s.conditions()), s.search(), before, s.from, limit)
+// through goes through candidates, the latest first: pos of each, and whether it is one. PostgreSQL looks
+// at their messages one by one, and has no other way.
+func (s *selection) through(candidates string) string {
+	return fmt.Sprintf(`SELECT f.pos AS pos, CASE WHEN f.found THEN COALESCE((SELECT %s FROM {message} m WHERE m.pos = f.pos), %d) ELSE %[2]d END AS ok
+		FROM (%s) f ORDER BY f.pos DESC`, judge(s.conditions()), lookedAt, candidates)
+}
+
+// isShort reports whether along goes along a list of few messages.
+func (s *selection) isShort() bool {
+	return s.ids != "" || s.by != 0 || s.sentBy != 0 || s.back != 0 || s.states != nil && !slices.Contains(s.states, codes[Failed])
 }
 
 // along goes along the index that leaves the least to look at.
@@ -237,7 +244,7 @@ func (s *selection) along(before int64, limit int) string {
 	if s.ids != "" {
 		rest := *s
 		rest.ids = ""
-		return s.list([]string{s.ids}, "", 0, before, limit, rest.conditions())
+		return s.list([]string{s.ids}, nil, before, limit, rest.conditions())
 	}
 	if s.by != 0 {
 		rest := *s
@@ -250,12 +257,12 @@ func (s *selection) along(before int64, limit int) string {
 		return rest.items(s.sent(), before, limit)
 	}
 	if s.back != 0 {
-		return s.list([]string{"m.back > 0"}, "m.back", s.back, before, limit, s.conditions())
+		return s.list([]string{"m.back > 0"}, []equal{{"m.back", fmt.Sprint(s.back)}}, before, limit, s.conditions())
 	}
 	states := s.states
 	if states == nil {
 		if s.group == 0 && s.queue == 0 && !s.attempts { // the index with the state has the attempts, too
-			return s.list(nil, "", 0, before, limit, s.others)
+			return s.list(nil, nil, before, limit, s.others)
 		}
 		states = everyState
 	}
@@ -263,35 +270,28 @@ func (s *selection) along(before int64, limit int) string {
 	// lists are merged.
 	var lists []string
 	for _, state := range states {
-		var one string
-		in := []string{fmt.Sprintf(`m.state = %d`, state)}
+		columns, others := []equal{{"m.state", fmt.Sprint(state)}}, s.others
 		switch {
 		case s.group != 0:
-			others := s.others
+			columns = append(columns, equal{"m.grp", fmt.Sprint(s.group)})
 			if s.queue != 0 { // a group is of one queue, but it may be another
 				others = append([]string{fmt.Sprintf(`m.queue = %d`, s.queue)}, others...)
 			}
-			one = s.list(in, "m.grp", s.group, before, limit, others)
 		case s.queue != 0:
-			one = s.list(in, "m.queue", s.queue, before, limit, s.others)
-		default:
-			one = s.list(nil, "m.state", int64(state), before, limit, s.others)
+			columns = append(columns, equal{"m.queue", fmt.Sprint(s.queue)})
 		}
-		lists = append(lists, fmt.Sprintf(`SELECT * FROM (%s) s%d`, one, state))
+		lists = append(lists, fmt.Sprintf(`SELECT * FROM (%s) s%d`, s.list(nil, columns, before, limit, others), state))
 	}
 	if len(lists) == 0 {
-		return s.list([]string{`1 = 0`}, "", 0, before, limit, s.others)
+		return s.list([]string{`1 = 0`}, nil, before, limit, s.others)
 	}
 	return strings.Join(lists, ` UNION ALL `) + fmt.Sprintf(` ORDER BY 1 DESC LIMIT %d`, limit)
 }
 
-// list is one list in order of the position: of conditions and, if column is not "", of a
-// value of a column that an index has right before the position.
-func (s *selection) list(conditions []string, column string, value, before int64, limit int, others []string) string {
-	where, order := fmt.Sprintf(`m.pos >= %d AND m.pos < %d`, s.from, before), []string{"m.pos"}
-	if column != "" {
-		where, order = s.d.along(column, strconv.FormatInt(value, 10), s.from, before)
-	}
+// list is one list in order of the position: of conditions, and of the values of columns that
+// an index has right before the position.
+func (s *selection) list(conditions []string, columns []equal, before int64, limit int, others []string) string {
+	where, order := s.d.along(columns, s.from, before)
 	return fmt.Sprintf(`SELECT m.pos AS pos, %s AS ok FROM {message} m WHERE %s ORDER BY %s DESC LIMIT %d`,
 		judge(others), strings.Join(append(conditions, where), ` AND `), strings.Join(order, ` DESC, `), limit)
 }
@@ -313,15 +313,14 @@ func (s *selection) sent() string {
 
 // items goes along the messages of a replay for which a condition on {item} AS i holds.
 func (s *selection) items(condition string, before int64, limit int) string {
-	return fmt.Sprintf(`SELECT i.pos AS pos, %s AS ok FROM {item} i JOIN {message} m ON m.id = i.message
-		WHERE %s AND i.pos >= %d AND i.pos < %d ORDER BY i.pos DESC LIMIT %d`,
-		judge(s.conditions()), condition, s.from, before, limit)
+	return s.through(fmt.Sprintf(`SELECT i.pos AS pos, 1 = 1 AS found FROM {item} i WHERE %s AND i.pos >= %d AND i.pos < %d ORDER BY i.pos DESC LIMIT %d`,
+		condition, s.from, before, limit))
 }
 
-// matches is the query of what the search finds, wherever it is, in whatever order: to
+// matches is the query of what the search of PostgreSQL finds, wherever it is, in whatever order: to
 // bound it by position would leave no bound to what is fetched.
 func (s *selection) matches(limit int) string {
-	return fmt.Sprintf(`SELECT %s FROM {search} s WHERE %s LIMIT %d`, s.d.pos(), s.search(), limit)
+	return fmt.Sprintf(`SELECT s.pos FROM {search} s WHERE %s LIMIT %d`, s.d.foundByIndex(s.allTerms()), limit)
 }
 
 // among looks at messages whose positions are argument number arg: those that the search

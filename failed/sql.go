@@ -54,23 +54,8 @@ func (a *Archive) writeAlone(ctx context.Context, f func() error) error {
 	return fmt.Errorf("%w: other changes have taken %s: try again", ErrUnavailable, time.Since(begun).Round(100*time.Millisecond))
 }
 
-// read runs f in a transaction that changes nothing, whose queries are planned as they
-// are written: see Dialect.reading.
-func (a *Archive) read(ctx context.Context, f func(*tx) error) error {
-	return a.transaction(ctx, a.d.reading(), f)
-}
-
 func (a *Archive) transaction(ctx context.Context, begin []string, f func(*tx) error) error {
 	return a.db.Transaction(ctx, begin, func(t *sqlkit.Tx) error { return f(&tx{t, a}) })
-}
-
-// plan says how what follows is to be planned.
-func (t *tx) plan(how string) error {
-	if how == "" {
-		return nil
-	}
-	_, err := t.Exec(how)
-	return err
 }
 
 // next returns the first of n new numbers of a kind.

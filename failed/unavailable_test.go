@@ -139,7 +139,7 @@ func TestNothingIsAddedToAnArchiveThatIsGone(t *testing.T) {
 // A file that has become read-only takes nothing, and a check of the archive notices.
 func TestAFileThatBecomesReadOnly(t *testing.T) {
 	file := &reopened{path: filepath.Join(t.TempDir(), "test.db")}
-	db := database{sql.OpenDB(file), failed.SQLite, new(atomic.Int64)}
+	db := database{sql.OpenDB(file), failed.SQLite, new(atomic.Int64), ""}
 	t.Cleanup(func() { db.Close() })
 	mode := func(mode string) func(t *testing.T) {
 		return func(*testing.T) {
@@ -155,7 +155,7 @@ func TestAFileThatBecomesReadOnly(t *testing.T) {
 // A change that its caller has cancelled says nothing of the database.
 func TestACancelledChangeLeavesAnArchiveUnhealthy(t *testing.T) {
 	file := &reopened{path: filepath.Join(t.TempDir(), "test.db")}
-	db := database{sql.OpenDB(file), failed.SQLite, new(atomic.Int64)}
+	db := database{sql.OpenDB(file), failed.SQLite, new(atomic.Int64), ""}
 	t.Cleanup(func() { db.Close() })
 	mode := "rwc"
 	file.mode.Store(&mode)

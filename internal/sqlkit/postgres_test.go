@@ -40,8 +40,5 @@ func TestAServerGivesUpOnATransaction(t *testing.T) {
 	exec(sqlkit.Longer)
 	expect("statement_timeout", "5min")
 	exec("COMMIT")
-	exec(sqlkit.BeginReading)
-	expect("statement_timeout", sqlkit.ReadLimit.String())
-	exec("COMMIT")
 	expect("statement_timeout", "0")
 }

@@ -18,14 +18,12 @@ const (
 	Immediate = "BEGIN IMMEDIATE"
 )
 
-// Begin and BeginReading begin a transaction in PostgreSQL, with the time limits of
-// WriteLimit and ReadLimit: a server whose client is cut off would keep the locks of the
+// Begin begins a transaction in PostgreSQL, with the time limit of WriteLimit: a server whose client is cut off would keep the locks of the
 // transaction until the network notices, which can take hours. Longer is for a transaction
 // that Long is for.
 const (
-	Begin        = "BEGIN; SET LOCAL statement_timeout = '20s'; SET LOCAL idle_in_transaction_session_timeout = '20s'"
-	BeginReading = "BEGIN READ ONLY; SET LOCAL statement_timeout = '10s'; SET LOCAL idle_in_transaction_session_timeout = '10s'"
-	Longer       = "SET LOCAL statement_timeout = '5min'"
+	Begin  = "BEGIN; SET LOCAL statement_timeout = '20s'; SET LOCAL idle_in_transaction_session_timeout = '20s'"
+	Longer = "SET LOCAL statement_timeout = '5min'"
 )
 
 // Patience is for how long the answer to COMMIT or ROLLBACK is waited for, whatever has

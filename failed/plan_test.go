@@ -1,0 +1,220 @@
+package failed_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// No page reads a table or an index whole that grows with the messages, nor sorts more than it looks at, as the
+// planners decide after ANALYZE.
+func TestPagesGoAlongIndexes(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		a := db.archive(t)
+		fillForPlans(t, db, a)
+		asked := new(recorder)
+		recorded := sql.OpenDB(recording{db.Driver(), db.source, asked})
+		t.Cleanup(func() { recorded.Close() })
+		a = database{recorded, db.dialect, db.made, db.source}.open(t, prefix(a.Config().Prefix))
+		for name, ask := range pagesForPlans(a) {
+			asked.take()
+			check(t, ask(t.Context()))
+			all := asked.take()
+			if len(all) == 0 {
+				t.Errorf("%s asks nothing", name)
+			}
+			for _, q := range all {
+				if plan, faults := db.explain(t, q, a.Config().Prefix); len(faults) > 0 {
+					t.Errorf("%s: %s:\n%s\n%s", name, strings.Join(faults, ", "), q.text, plan)
+				}
+			}
+		}
+	})
+}
+
+// plannedFor is how many messages there are: several times as many as a page looks at.
+const plannedFor = 50_000
+
+// fillForPlans fills an archive quickly, and has the planner look at it.
+func fillForPlans(t *testing.T, db database, a *failed.Archive) {
+	var arrivals []failed.Arrival
+	for i := range 600 {
+		arrivals = append(arrivals, failed.Arrival{Message: failed.Message{
+			FailedQueue: fmt.Sprintf("q%d.failed", i%12), Error: "no such thing: " + strings.Repeat("x", i%50+1), LastFailed: time.Unix(1_600_000_000, 0),
+		}})
+	}
+	value(a.Ingest(t.Context(), arrivals))(t)
+	value(a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{Queue: "q1"}}, "me"))(t)
+
+	numbers := fmt.Sprintf(`generate_series(1, %d) AS n(g)`, plannedFor)
+	bytes, words, key := `CAST(%s AS BYTEA)`, `array_to_tsvector(string_to_array(%s, ' '))`, "pos"
+	if db.dialect == failed.SQLite {
+		numbers = fmt.Sprintf(`(WITH RECURSIVE n(g) AS (SELECT 1 UNION ALL SELECT g + 1 FROM n WHERE g < %d) SELECT g FROM n) n`, plannedFor)
+		bytes, words, key = `CAST(%s AS BLOB)`, `%s`, "rowid"
+	}
+	asBytes := func(text string) string { return fmt.Sprintf(bytes, text) }
+	// The position, the state, the replay that has sent it.
+	const pos, id, state = `((CAST(1700000000 AS BIGINT) + g) << 31) | (g + 600)`, `g + 600`, `CASE WHEN g % 100 = 0 THEN 3 WHEN g % 50 = 0 THEN 2 ELSE 0 END`
+	for _, statement := range []string{
+		`INSERT INTO {message} (pos, id, grp, queue, state, attempts, first_failed, last_failed, archived, failed_queue, exchange, routing_key, message_id, reason, error, size, replay, back, back_of)
+			SELECT ` + pos + `, ` + id + `, 1 + g * 7 % 600, 1 + g % 12, ` + state + `, 1 + g % 10, g, (CAST(1700000000 AS BIGINT) + g) * 1000, g, ` + asBytes(`'q' || g % 12 || '.failed'`) + `, ` + asBytes(`'orders'`) + `, ` +
+			asBytes(`'placed'`) + `, ` + asBytes(`'id-' || g`) + `, ` + asBytes(`'attempts made'`) + `, ` + asBytes(`'order ' || g || ': it failed after a while'`) + `, 100, 0, CASE WHEN g % 1000 = 0 THEN 1 ELSE 0 END, 0
+			FROM ` + numbers,
+		`INSERT INTO {content} (message, headers, properties, dropped, body) SELECT ` + id + `, '{}', '{}', 0, ` + asBytes(`'order ' || g`) + ` FROM ` + numbers,
+		`INSERT INTO {revision} (message, number, at, actor, headers, properties, body) SELECT ` + id + `, 1, g, ` + asBytes(`'me'`) + `, '{}', '{}', ` + asBytes(`'order'`) + ` FROM ` + numbers,
+		`INSERT INTO {search} (` + key + `, words) SELECT ` + pos + `, ` + fmt.Sprintf(words, `'order failed ' || g || ' k' || g % 100 || CASE WHEN g % 3 = 0 THEN ' third' WHEN g % 3 = 1 THEN ' other' ELSE '' END`) + ` FROM ` + numbers,
+		`INSERT INTO {item} (replay, message, pos, sent) SELECT 1, ` + id + `, ` + pos + `, CASE WHEN g % 100 = 0 THEN 2 ELSE 1 END FROM ` + numbers,
+		`INSERT INTO {replay} (id, plan, state, why, actor, begun, ended, total) SELECT g + 1, '{"Filter": {}}', 'done', ` + asBytes(`''`) + `, ` + asBytes(`'me'`) + `, g, g + 1, 1 FROM ` + numbers,
+		`INSERT INTO {act} (id, at, actor, verb, subject, details) SELECT g + 600, g, ` + asBytes(`'me'`) + `, 'edit', 'message/1', '{}' FROM ` + numbers,
+		`ANALYZE`,
+	} {
+		db.exec(t, regexp.MustCompile(`\{([a-z]+)\}`).ReplaceAllString(statement, a.Config().Prefix+"$1"))
+	}
+}
+
+// pagesForPlans asks for what the pages of a console show.
+func pagesForPlans(a *failed.Archive) map[string]func(context.Context) error {
+	pages := map[string]func(context.Context) error{
+		"queues":  func(ctx context.Context) error { _, err := a.Queues(ctx); return err },
+		"group":   func(ctx context.Context) error { _, err := a.Group(ctx, 7); return err },
+		"running": func(ctx context.Context) error { _, err := a.Running(ctx); return err },
+		"replay":  func(ctx context.Context) error { _, err := a.Replay(ctx, 1); return err },
+		"message": func(ctx context.Context) error { _, err := a.Get(ctx, 700); return err },
+		"edits":   func(ctx context.Context) error { _, err := a.Edits(ctx, 700); return err },
+		"replays": func(ctx context.Context) error { _, _, err := a.Replays(ctx, failed.Page{}); return err },
+		"acts":    func(ctx context.Context) error { _, _, err := a.Acts(ctx, failed.Page{}); return err },
+		"check": func(ctx context.Context) error {
+			return a.Check(ctx, failed.Filter{Group: 1, Replay: 1, IDs: []failed.ID{7, 8}})
+		},
+	}
+	for _, f := range []failed.GroupFilter{
+		{},
+		{MostFailed: true},
+		{State: failed.Failed},
+		{State: failed.Failed, MostFailed: true},
+		{State: failed.Replayed},
+		{Queue: "q3"},
+		{Queue: "q3", State: failed.Failed, MostFailed: true},
+		{Text: "thing"},
+		{Text: "nothing"},
+	} {
+		pages[fmt.Sprintf("groups %+v", f)] = func(ctx context.Context) error { _, _, err := a.Groups(ctx, f, failed.Page{}); return err }
+	}
+	last := time.Unix(1_700_000_000+plannedFor, 0)
+	for _, f := range []failed.Filter{
+		{},
+		{States: []failed.State{failed.Failed}},
+		{States: []failed.State{failed.Replayed, failed.Discarded}},
+		{Queue: "q3"},
+		{Queue: "q3", States: []failed.State{failed.Failed}},
+		{Group: 7},
+		{Group: 7, States: []failed.State{failed.Failed}},
+		{Group: 7, Queue: "q6"},
+		{Since: last.Add(-time.Hour)},
+		{Queue: "q3", Since: last.Add(-2 * time.Hour), Until: last.Add(-time.Hour)},
+		{MinAttempts: 10, Queue: "q3"},
+		{MinAttempts: 1000},
+		{Refused: true},
+		{IDs: []failed.ID{700, 800}},
+		{Replay: 1},
+		{SentBy: 1},
+		{SentBy: 1, Outcome: failed.OutcomePending},
+		{RefusedBy: 1},
+		{RefusedBy: 1, States: []failed.State{failed.Failed}},
+		{Text: "order"},
+		{Text: "k7"},
+		{Text: "k7", Queue: "q3"},
+		{Text: "777"},
+		{Text: "nobody"},
+		{Text: "third other"},
+		{Text: "order", States: []failed.State{failed.Discarded}},
+		{Text: "nobody", States: []failed.State{failed.Discarded}},
+		{Text: "order", MinAttempts: 1000},
+		{Text: "order", Until: last.Add(-10 * time.Hour)},
+		{Text: "order", SentBy: 1},
+		{Text: "order", IDs: []failed.ID{700}},
+		{Headers: map[string]string{"tenant": "a"}},
+		{Error: "it failed after"},
+		{Error: "ile"},
+		{Error: "nothing"},
+	} {
+		pages[fmt.Sprintf("count %s", f)] = func(ctx context.Context) error { _, err := a.Count(ctx, f); return err }
+		pages[fmt.Sprintf("list %s", f)] = func(ctx context.Context) error {
+			_, next, err := a.List(ctx, f, failed.Page{})
+			if err == nil && next != "" {
+				_, _, err = a.List(ctx, f, failed.Page{After: next})
+			}
+			return err
+		}
+	}
+	return pages
+}
+
+// maxSorted is how many rows a page may sort: those that it looks at, in each state.
+const maxSorted = 4 * 10_000
+
+var (
+	growing = []string{"message", "content", "revision", "delivery", "origin", "item", "search", "replay", "act"}
+	scanned = regexp.MustCompile(`(?m)SCAN (m|c|r|d|i|s|a|\w*_(?:` + strings.Join(growing, "|") + `))\b(?: USING .*)?$`)
+	partial = "_replay_running" // the whole index is what is asked for
+)
+
+// explain returns the plan of a query, and what is wrong with it.
+func (d database) explain(t *testing.T, q query, prefix string) (plan string, faults []string) {
+	t.Helper()
+	if d.dialect == failed.SQLite {
+		rows, err := d.Query("EXPLAIN QUERY PLAN "+q.text, q.args...)
+		check(t, err)
+		defer rows.Close()
+		var id, parent, unused int
+		var detail string
+		for rows.Next() {
+			check(t, rows.Scan(&id, &parent, &unused, &detail))
+			plan += detail + "\n"
+		}
+		check(t, rows.Err())
+		faults := scanned.FindAllString(plan, -1)
+		return plan, slices.DeleteFunc(faults, func(f string) bool { return strings.HasSuffix(f, partial) })
+	}
+	check(t, d.QueryRow("EXPLAIN (FORMAT JSON) "+q.text, q.args...).Scan(&plan))
+	var plans []struct{ Plan planned }
+	check(t, json.Unmarshal([]byte(plan), &plans))
+	for p := range plans[0].Plan.each {
+		table := strings.TrimPrefix(p.Relation, prefix)
+		switch {
+		case p.Node == "Seq Scan" && slices.Contains(growing, table),
+			strings.HasPrefix(p.Node, "Index") && p.Condition == "" && slices.Contains(growing, table) && !strings.HasSuffix(p.Index, partial):
+			faults = append(faults, p.Node+" of "+table)
+		case strings.HasSuffix(p.Node, "Sort") && p.Rows > maxSorted:
+			faults = append(faults, fmt.Sprintf("%s of %.0f rows", p.Node, p.Rows))
+		}
+	}
+	return plan, faults
+}
+
+// planned is a node of a plan of PostgreSQL.
+type planned struct {
+	Node      string    `json:"Node Type"`
+	Relation  string    `json:"Relation Name"`
+	Index     string    `json:"Index Name"`
+	Condition string    `json:"Index Cond"`
+	Rows      float64   `json:"Plan Rows"`
+	Plans     []planned `json:"Plans"`
+}
+
+func (p planned) each(yield func(planned) bool) {
+	if !yield(p) {
+		return
+	}
+	for _, below := range p.Plans {
+		below.each(yield)
+	}
+}
