@@ -44,14 +44,36 @@ type Destination struct {
 // a replay to see what goes where. It looks at all messages that are selected.
 func (a *Archive) Destinations(ctx context.Context, p Plan, r Routing) (all []Destination, err error) {
 	defer annotate(&err, "looking where messages would be sent")
-	back := newReturns(r, a.cfg.Logger)
+	s, err := a.selection(ctx, p.Filter)
+	if err != nil || s == nil {
+		return nil, errors.Join(p.validate(), err)
+	}
+	return a.destinations(sqlkit.Long(ctx), p, r, s.where(), s.args)
+}
+
+// Preview is Destinations for a page, which is not to wait: it looks at some thousand messages, and
+// reports whether more are selected.
+func (a *Archive) Preview(ctx context.Context, p Plan, r Routing) (all []Destination, more bool, err error) {
+	defer annotate(&err, "looking where messages would be sent")
+	p.Filter.All, p.Filter.States = false, []State{Failed}
+	s, err := a.selection(ctx, p.Filter)
+	if err != nil || s == nil {
+		return nil, false, errors.Join(p.validate(), err)
+	}
+	at, more, err := a.some(ctx, s)
+	if err != nil {
+		return nil, false, err
+	}
+	all, err = a.destinations(ctx, p, r, a.d.in("m.pos", "$1"), []any{list(a.d, at)})
+	return all, more, err
+}
+
+// destinations are those of the failed messages for which a condition on {message} AS m holds.
+func (a *Archive) destinations(ctx context.Context, p Plan, r Routing, where string, args []any) ([]Destination, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
 	}
-	s, err := a.selection(ctx, p.Filter)
-	if err != nil || s == nil {
-		return nil, err
-	}
+	back := newReturns(r, a.cfg.Logger)
 	from := "q.name, m.failed_queue, m.exchange, m.routing_key"
 	if p.To != nil {
 		from = "NULL, m.failed_queue, NULL, NULL" // it does not matter
@@ -59,8 +81,8 @@ func (a *Archive) Destinations(ctx context.Context, p Plan, r Routing) (all []De
 	if err := back.ask(ctx); err != nil { // not while the rows are read
 		return nil, err
 	}
-	rows := a.db.Rows(sqlkit.Long(ctx), `SELECT `+from+`, count(*) FROM {message} m JOIN {queue} q ON q.id = m.queue
-		WHERE m.state = 0 AND `+s.where()+` GROUP BY 1, 2, 3, 4`, s.args...)
+	rows := a.db.Rows(ctx, `SELECT `+from+`, count(*) FROM {message} m JOIN {queue} q ON q.id = m.queue
+		WHERE m.state = 0 AND `+where+` GROUP BY 1, 2, 3, 4`, args...)
 	var t tally
 	var m sentFrom
 	var n int64

@@ -139,8 +139,8 @@ func (a *Archive) Count(ctx context.Context, f Filter) (t Total, err error) {
 	if counted, ok, err := a.counted(ctx, f); ok || err != nil {
 		return Total{N: counted}, err
 	}
-	n, more, err := a.sum(ctx, s)
-	return Total{N: int64(n), More: more}, err
+	at, more, err := a.some(ctx, s)
+	return Total{N: int64(len(at)), More: more}, err
 }
 
 // counted returns what is counted anyway, for filters that have nothing but what it is

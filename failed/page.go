@@ -108,27 +108,28 @@ func (a *Archive) search(ctx context.Context, w *walk, size int) error {
 	return a.until(ctx, w, size, 4*probe, maxAsked)
 }
 
-// sum counts what is selected, and reports whether there is more.
-func (a *Archive) sum(ctx context.Context, s *selection) (n int, more bool, err error) {
+// some returns the positions of what is selected, and reports whether there is more: the latest come
+// first, unless they are too many and the words are rare.
+func (a *Archive) some(ctx context.Context, s *selection) (at []int64, more bool, err error) {
 	w := &walk{s: s, next: fromTheTop}
 	if a.searches(s) {
 		err := a.until(ctx, w, maxLooked, probe, probe)
 		if err == nil && !w.end && w.hits <= w.looked/2 {
 			few, all, err := a.few(ctx, s, w.next)
 			if err != nil {
-				return 0, false, err
+				return nil, false, err
 			}
 			if all || len(few) == maxFew { // if not, the others are elsewhere
 				found, err := a.among(ctx, s, few, len(few))
-				return len(w.found) + len(found), !all, err
+				return append(w.found, found...), !all, err
 			}
 		}
 		if err != nil {
-			return 0, false, err
+			return nil, false, err
 		}
 	}
 	err = a.until(ctx, w, maxLooked, maxLooked, maxLooked)
-	return len(w.found), !w.end, err
+	return w.found, !w.end, err
 }
 
 // few returns what a search finds before a position, the latest first, or, if it finds more

@@ -40,6 +40,12 @@ func TestSearchAmongMany(t *testing.T) {
 		}
 		value(a.Discard(t.Context(), failed.Filter{Text: "fifth"}, "so", "me"))(t)
 		discarded, waiting := []failed.State{failed.Discarded}, []failed.State{failed.Failed}
+		for _, f := range []failed.Filter{{MinAttempts: 1}, {Text: "every"}} {
+			there, more, err := a.Preview(t.Context(), failed.Plan{Filter: f}, failed.Routing{})
+			if len(there) == 0 || !more || err != nil {
+				t.Errorf("%s: a preview has %v, more: %t, %v", f, there, more, err)
+			}
+		}
 		for _, x := range []struct {
 			f   failed.Filter
 			has func(i int) bool

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/reprisemq/reprise/console/internal/fault"
 	"github.com/reprisemq/reprise/console/internal/show"
@@ -90,7 +91,10 @@ func (s *selection) back() {
 	s.Back = web.Href(s.path, s.query)
 }
 
-// count counts the messages of an act exactly, unless that takes too long.
+// maxLooking bounds for how long a page counts the messages that are selected.
+const maxLooking = 5 * time.Second
+
+// countSelected counts the messages of an act exactly, unless that takes too long.
 func countSelected(c *web.Call, f failed.Filter, state failed.State) (int64, error) {
 	ctx, cancel := context.WithTimeout(c.R.Context(), maxLooking)
 	defer cancel()

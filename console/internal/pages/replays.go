@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"context"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -314,23 +313,15 @@ type whereabouts struct {
 	More    int                  // destinations that are left out
 	Warned  bool                 // some of All have a Warning
 	Unknown int64                // messages that stay, since nobody knows where they failed
-	Late    bool                 // it took too long to look
+	Looked  int64                // messages that these are of, if not of all
 }
 
 // maxDestinations is how many a page shows.
 const maxDestinations = 20
 
-// maxLooking bounds for how long a page looks at all messages that are selected.
-const maxLooking = 5 * time.Second
-
 func findWhereabouts(c *web.Call, f failed.Filter) (*whereabouts, error) {
-	ctx, cancel := context.WithTimeout(c.R.Context(), maxLooking)
-	defer cancel()
-	all, err := c.Archive.Destinations(ctx, failed.Plan{Filter: f}, c.Routing)
-	switch {
-	case err != nil && ctx.Err() != nil && c.R.Context().Err() == nil:
-		return &whereabouts{Late: true}, nil
-	case err != nil:
+	all, isPart, err := c.Archive.Preview(c.R.Context(), failed.Plan{Filter: f}, c.Routing)
+	if err != nil {
 		return nil, err
 	}
 	w := &whereabouts{All: all[:min(len(all), maxDestinations)]}
@@ -339,6 +330,9 @@ func findWhereabouts(c *web.Call, f failed.Filter) (*whereabouts, error) {
 	for _, d := range all {
 		if d.Unknown {
 			w.Unknown += d.Messages
+		}
+		if isPart {
+			w.Looked += d.Messages
 		}
 	}
 	return w, nil
