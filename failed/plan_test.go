@@ -31,13 +31,31 @@ func TestPagesGoAlongIndexes(t *testing.T) {
 			if len(all) == 0 {
 				t.Errorf("%s asks nothing", name)
 			}
+			var plans string
 			for _, q := range all {
-				if plan, faults := db.explain(t, q, a.Config().Prefix); len(faults) > 0 {
+				plan, faults := db.explain(t, q, a.Config().Prefix)
+				if plans += plan; len(faults) > 0 {
 					t.Errorf("%s: %s:\n%s\n%s", name, strings.Join(faults, ", "), q.text, plan)
 				}
 			}
+			if index := plannedIndexes[name]; !strings.Contains(plans, index) {
+				t.Errorf("%s does not use the index %s:\n%s", name, index, plans)
+			}
 		}
 	})
+}
+
+// plannedIndexes are the indexes that pages go along. With another one, a page might look at all messages for a few.
+var plannedIndexes = map[string]string{
+	"list in state replayed or discarded": "_message_state",
+	"list queue q3":                       "_message_queue",
+	"list queue q3, attempts from 10":     "_message_queue",
+	"list in state failed, group 7":       "_message_group",
+	"list came back from replay 1":        "_message_back",
+	"list sent by replay 1":               "_item_sent",
+	"list could not be sent by replay 1":  "_item_refused",
+	"preview":                             "_message_group",
+	"running":                             "_replay_running",
 }
 
 // plannedFor is how many messages there are: several times as many as a page looks at.
