@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/reprisemq/reprise/internal/sqlkit"
@@ -41,22 +40,22 @@ func (d dialect) begin(prefix string, long bool) []string {
 // along is a condition that columns of {message} AS m have values, and that its position is
 // from a number on and before another; and the columns that this is ordered by.
 //
-// To PostgreSQL it is written so that no index has that order but the one of the columns
+// To PostgreSQL the last column is written so that no index has that order but the one of the columns
 // and the position. Of those that could have it, it takes the wrong one where a queue or
-// a group has not been failing for long, and walks past all the others.
+// a group has not been failing for long, and walks past all the others. The columns before are not written
+// so: PostgreSQL walks on until the first column of a row changes.
 func (d dialect) along(columns []equal, from, before int64) (where string, order []string) {
-	var names, values, conditions []string
+	var conditions []string
 	for _, c := range columns {
-		names, values = append(names, c.column), append(values, c.value)
 		conditions = append(conditions, c.column+" = "+c.value)
 	}
-	if d.Dialect == SQLite {
+	if d.Dialect == SQLite || len(columns) == 0 {
 		conditions = append(conditions, fmt.Sprintf("m.pos >= %d AND m.pos < %d", from, before))
 		return strings.Join(conditions, " AND "), []string{"m.pos"}
 	}
-	names = append(names, "m.pos")
-	row := func(pos int64) string { return strings.Join(append(slices.Clone(values), fmt.Sprint(pos)), ", ") }
-	return fmt.Sprintf("(%[1]s) >= (%[2]s) AND (%[1]s) < (%[3]s)", strings.Join(names, ", "), row(from), row(before)), names
+	last := columns[len(columns)-1]
+	conditions[len(columns)-1] = fmt.Sprintf("(%s, m.pos) >= (%s, %d) AND (%[1]s, m.pos) < (%[2]s, %[4]d)", last.column, last.value, from, before)
+	return strings.Join(conditions, " AND "), []string{last.column, "m.pos"}
 }
 
 // equal is a column and its value.

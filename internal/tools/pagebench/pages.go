@@ -176,12 +176,13 @@ func (f *figures) set(page, column string, p95 float64) {
 func (f *figures) print(out io.Writer, before figures) {
 	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', 0)
 	fmt.Fprint(w, "| p95, ms\t|")
-	line := "|---\t|"
+	var line strings.Builder
+	line.WriteString("|---\t|")
 	for _, c := range f.Columns {
 		fmt.Fprint(w, " ", c, "\t|")
-		line += "---:\t|"
+		line.WriteString("---:\t|")
 	}
-	fmt.Fprint(w, "\n", line, "\n")
+	fmt.Fprint(w, "\n", line.String(), "\n")
 	for _, p := range f.Pages {
 		fmt.Fprintf(w, "| `%s`\t|", p)
 		for _, c := range f.Columns {
