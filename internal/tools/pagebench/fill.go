@@ -36,7 +36,7 @@ func fill(ctx context.Context, db *sql.DB, d failed.Dialect, a *failed.Archive, 
 	for i := int(total.N); i < n; i += batch {
 		messages := make([]failed.Message, 0, batch)
 		for j := i; j < min(n, i+batch); j++ {
-			messages = append(messages, failure(r, j, time.Now().Add(-span*time.Duration(n-j)/time.Duration(n))))
+			messages = append(messages, failure(r, j, time.Now().Add(-time.Duration(float64(span)*float64(n-j)/float64(n)))))
 		}
 		if _, err := a.Add(ctx, messages); err != nil {
 			return err

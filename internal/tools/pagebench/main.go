@@ -17,6 +17,8 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"runtime"
+	"strings"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
 	_ "modernc.org/sqlite"             // driver "sqlite"
@@ -77,6 +79,9 @@ func run(ctx context.Context, o options) error {
 		}
 	}
 	results.print(os.Stdout, before)
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		fmt.Printf("\nLoad average %s, %d processors\n", strings.Fields(string(load))[0], runtime.NumCPU())
+	}
 	if o.written == "" {
 		return nil
 	}
