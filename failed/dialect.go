@@ -42,20 +42,24 @@ func (d dialect) begin(prefix string, long bool) []string {
 //
 // To PostgreSQL the last column is written so that no index has that order but the one of the columns
 // and the position. Of those that could have it, it takes the wrong one where a queue or
-// a group has not been failing for long, and walks past all the others. The columns before are not written
-// so: PostgreSQL walks on until the first column of a row changes.
+// a group has not been failing for long, and walks past all the others. The values of the columns before are
+// hidden from the planner: it would take the partial index of what is being replayed, and sort all of it.
 func (d dialect) along(columns []equal, from, before int64) (where string, order []string) {
+	position := fmt.Sprintf("m.pos >= %d AND m.pos < %d", from, before)
+	order = []string{"m.pos"}
 	var conditions []string
-	for _, c := range columns {
-		conditions = append(conditions, c.column+" = "+c.value)
+	for i, c := range columns {
+		switch {
+		case d.Dialect == SQLite:
+			conditions = append(conditions, c.column+" = "+c.value)
+		case i < len(columns)-1:
+			conditions = append(conditions, fmt.Sprintf("%s = (SELECT %s)", c.column, c.value))
+		default:
+			position = fmt.Sprintf("(%s, m.pos) >= (%s, %d) AND (%[1]s, m.pos) < (%[2]s, %[4]d)", c.column, c.value, from, before)
+			order = []string{c.column, "m.pos"}
+		}
 	}
-	if d.Dialect == SQLite || len(columns) == 0 {
-		conditions = append(conditions, fmt.Sprintf("m.pos >= %d AND m.pos < %d", from, before))
-		return strings.Join(conditions, " AND "), []string{"m.pos"}
-	}
-	last := columns[len(columns)-1]
-	conditions[len(columns)-1] = fmt.Sprintf("(%s, m.pos) >= (%s, %d) AND (%[1]s, m.pos) < (%[2]s, %[4]d)", last.column, last.value, from, before)
-	return strings.Join(conditions, " AND "), []string{last.column, "m.pos"}
+	return strings.Join(append(conditions, position), " AND "), order
 }
 
 // equal is a column and its value.

@@ -186,7 +186,7 @@ const maxSorted = 4 * 10_000
 var (
 	growing = []string{"message", "content", "revision", "delivery", "origin", "item", "search", "replay", "act"}
 	scanned = regexp.MustCompile(`(?m)SCAN (m|c|r|d|i|s|a|\w*_(?:` + strings.Join(growing, "|") + `))\b(?: USING .*)?$`)
-	partial = regexp.MustCompile(`_(replay_running|message_replaying)$`) // indexes of which a page may read all
+	partial = regexp.MustCompile(`_replay_running$`) // the whole index is what is asked for
 )
 
 // explain returns the plan of a query, and what is wrong with it.
