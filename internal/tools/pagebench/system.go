@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -59,7 +60,7 @@ func newSystem(ctx context.Context, a *failed.Archive) (_ *system, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.console, err = console.New(console.Config{Archive: a, Replayer: s.replayer}); err != nil {
+	if s.console, err = console.New(console.Config{Archive: a, Replayer: s.replayer, Logger: slog.Default()}); err != nil {
 		return nil, err
 	}
 	ctx, s.cancel = context.WithCancel(ctx)
