@@ -253,7 +253,8 @@ func (a *Archive) Queues(ctx context.Context) (out []QueueSummary, err error) {
 	defer annotate(&err, "listing queues")
 	where, order := a.d.along([]equal{{"m.state", "0"}, {"m.queue", "q.id"}}, 0, fromTheTop)
 	end := func(direction string) string {
-		return fmt.Sprintf(`COALESCE((SELECT m.last_failed FROM {message} m WHERE %s ORDER BY %s%s LIMIT 1), 0)`,
+		// The position first, which the index has: for another column SQLite takes another index.
+		return fmt.Sprintf(`COALESCE((SELECT e.last_failed FROM {message} e WHERE e.pos = (SELECT m.pos FROM {message} m WHERE %s ORDER BY %s%s LIMIT 1)), 0)`,
 			where, strings.Join(order, direction+", "), direction)
 	}
 	rows := a.db.Rows(ctx, `SELECT q.name, q.failed, q.replaying, q.replayed, q.discarded, q.purged, `+end("")+`, `+end(" DESC")+`

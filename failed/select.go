@@ -217,21 +217,21 @@ func (s *selection) look(before int64, limit int) string {
 		return s.along(before, limit)
 	case s.d.Dialect == SQLite:
 		// FTS5 finds the latest first, and no more than is asked for.
-		return s.through(fmt.Sprintf(`SELECT s.rowid AS pos, 1 = 1 AS found FROM {search} s WHERE %s AND s.rowid < %d AND s.rowid >= %d ORDER BY s.rowid DESC LIMIT %d`,
-			s.search(), before, s.from, limit))
+		return through(fmt.Sprintf(`SELECT s.rowid AS pos, 1 = 1 AS found FROM {search} s WHERE %s AND s.rowid < %d AND s.rowid >= %d ORDER BY s.rowid DESC LIMIT %d`,
+			s.search(), before, s.from, limit), s.conditions())
 	case s.isShort():
 		return fmt.Sprintf(`SELECT l.pos, CASE WHEN (SELECT %s FROM {search} s WHERE s.pos = l.pos) THEN l.ok ELSE %d END FROM (%s) l ORDER BY l.pos DESC`,
 			s.d.found(s.terms), lookedAt, s.along(before, limit))
 	}
-	return s.through(fmt.Sprintf(`SELECT s.pos AS pos, %s AS found FROM {search} s WHERE s.pos < %d AND s.pos >= %d ORDER BY s.pos DESC LIMIT %d`,
-		s.search(), before, s.from, limit))
+	return through(fmt.Sprintf(`SELECT s.pos AS pos, %s AS found FROM {search} s WHERE s.pos < %d AND s.pos >= %d ORDER BY s.pos DESC LIMIT %d`,
+		s.search(), before, s.from, limit), s.conditions())
 }
 
 // through goes through candidates, the latest first: pos of each, and whether it is one. PostgreSQL looks
 // at their messages one by one, and has no other way.
-func (s *selection) through(candidates string) string {
+func through(candidates string, conditions []string) string {
 	return fmt.Sprintf(`SELECT f.pos AS pos, CASE WHEN f.found THEN COALESCE((SELECT %s FROM {message} m WHERE m.pos = f.pos), %d) ELSE %[2]d END AS ok
-		FROM (%s) f ORDER BY f.pos DESC`, judge(s.conditions()), lookedAt, candidates)
+		FROM (%s) f ORDER BY f.pos DESC`, judge(conditions), lookedAt, candidates)
 }
 
 // isShort reports whether along goes along a list of few messages.
@@ -292,8 +292,15 @@ func (s *selection) along(before int64, limit int) string {
 // an index has right before the position.
 func (s *selection) list(conditions []string, columns []equal, before int64, limit int, others []string) string {
 	where, order := s.d.along(columns, s.from, before)
-	return fmt.Sprintf(`SELECT m.pos AS pos, %s AS ok FROM {message} m WHERE %s ORDER BY %s DESC LIMIT %d`,
-		judge(others), strings.Join(append(conditions, where), ` AND `), strings.Join(order, ` DESC, `), limit)
+	candidates := func(column string) string {
+		return fmt.Sprintf(`SELECT m.pos AS pos, %s FROM {message} m WHERE %s ORDER BY %s DESC LIMIT %d`,
+			column, strings.Join(append(conditions, where), ` AND `), strings.Join(order, ` DESC, `), limit)
+	}
+	if columns != nil && len(others) > 0 && !s.attempts {
+		// The positions first, which the index has: for other columns SQLite takes another index.
+		return through(candidates(`1 = 1 AS found`), others)
+	}
+	return candidates(judge(others) + ` AS ok`)
 }
 
 // sent is a condition on {item} AS i: sentBy has sent it, with this outcome.
@@ -313,8 +320,8 @@ func (s *selection) sent() string {
 
 // items goes along the messages of a replay for which a condition on {item} AS i holds.
 func (s *selection) items(condition string, before int64, limit int) string {
-	return s.through(fmt.Sprintf(`SELECT i.pos AS pos, 1 = 1 AS found FROM {item} i WHERE %s AND i.pos >= %d AND i.pos < %d ORDER BY i.pos DESC LIMIT %d`,
-		condition, s.from, before, limit))
+	return through(fmt.Sprintf(`SELECT i.pos AS pos, 1 = 1 AS found FROM {item} i WHERE %s AND i.pos >= %d AND i.pos < %d ORDER BY i.pos DESC LIMIT %d`,
+		condition, s.from, before, limit), s.conditions())
 }
 
 // matches is the query of what the search of PostgreSQL finds, wherever it is, in whatever order: to
