@@ -308,7 +308,7 @@ func (b *Book) takeFailed(w Work) (n int) {
 		return -1
 	}
 	for failed := findDesign(w.Design).Build(w).failed; ; n++ {
-		d, ok, err := ch.Get(failed, true)
+		d, ok, err := ch.Get(failed, false) // or an answer that is cut off would take the message with it
 		if err != nil {
 			return -1
 		}
@@ -316,6 +316,9 @@ func (b *Book) takeFailed(w Work) (n int) {
 			return n
 		}
 		b.parked(w, d)
+		if err := d.Ack(false); err != nil {
+			return -1
+		}
 	}
 }
 

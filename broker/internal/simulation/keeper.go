@@ -110,13 +110,16 @@ func take(l *Life, s Step) {
 		return
 	}
 	for range s.N {
-		d, ok, err := ch.Get(findDesign(w.Design).Build(w).config.Queue, true)
+		d, ok, err := ch.Get(findDesign(w.Design).Build(w).config.Queue, false)
 		if err != nil || !ok {
 			return
 		}
 		if m := l.Book.Find(d.Body); m != nil {
 			l.Book.Lost(m, "taken by an operator")
 			l.Struck("take")
+		}
+		if err := d.Ack(false); err != nil {
+			return
 		}
 	}
 }
