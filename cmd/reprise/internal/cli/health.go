@@ -26,7 +26,7 @@ import (
 //	/metrics/broker   of the broker in it, if there is one; …/per-object: of each queue
 //	/healthz          200: it runs
 //	/readyz           200: it is connected, all workers consume, or pause on purpose, and
-//	                  its databases can be used: "ok", then what pauses; 503: what is wrong, one thing in a line
+//	                  its databases can be used: "ok", then what an operator has paused; 503: what is wrong, one thing in a line
 type health struct {
 	metrics *prommetrics.Metrics
 	ending  <-chan struct{} // closed when it drains
@@ -155,14 +155,14 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// paused lists the workers that pause on purpose. The process is ready all the same: another one would pause, too.
+// paused lists the workers that an operator has paused. The process is ready all the same: another one would pause, too.
 func (h *health) paused() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var b strings.Builder
 	for _, w := range h.workers {
-		if err := w.Paused(); err != nil {
-			fmt.Fprintf(&b, "queue %s: %s\n", w.queue, oneLine(textOf(err)))
+		if p, ok := errors.AsType[*reprise.PausedError](w.Paused()); ok {
+			fmt.Fprintf(&b, "queue %s: %s\n", w.queue, oneLine(p.String()))
 		}
 	}
 	return b.String()

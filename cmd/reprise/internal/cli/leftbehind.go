@@ -12,6 +12,7 @@ import (
 	"github.com/reprisemq/reprise/broker/disk"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // maxLeftQueues is the number of queues that leftBehind names.
@@ -39,7 +40,7 @@ func leftBehind(file string, cfg *config.Config) string {
 	}
 	var queues []leftQueue
 	for _, q := range counts {
-		if q.Messages > 0 {
+		if q.Messages > 0 && !topology.IsControlQueue(q.Name) {
 			queues = append(queues, leftQueue{q.Name, q.Messages})
 		}
 	}
