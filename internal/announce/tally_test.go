@@ -1,0 +1,31 @@
+package announce
+
+import (
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+func TestTally(t *testing.T) {
+	var tally Tally
+	for _, d := range []time.Duration{0, time.Millisecond, time.Hour} {
+		tally.Took(d)
+		tally.Succeeded.Add(1)
+	}
+	h := tally.histogram()
+	if h.Count() != 3 || h.Buckets[topology.TookBuckets-1] != 1 || h.SumMS != 3_600_001 || tally.counts() != (topology.Counts{Succeeded: 3}) {
+		t.Errorf("the tally is %+v, %+v", h, tally.counts())
+	}
+}
+
+// What an announced worker adds to the path of a message.
+func BenchmarkTally(b *testing.B) {
+	var tally Tally
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			tally.Took(3 * time.Millisecond)
+			tally.Succeeded.Add(1)
+		}
+	})
+}
