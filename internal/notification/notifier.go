@@ -85,7 +85,8 @@ type Notifier struct {
 type condition int
 
 const (
-	_ condition = iota // before the first reading
+	starting condition = iota
+	opening            // the first look failed, and is not logged
 	working
 	waiting
 )
@@ -180,13 +181,19 @@ func (n *Notifier) look(ctx context.Context) bool {
 // tell logs whether notifications work, when that has changed.
 func (n *Notifier) tell(ctx context.Context, err error) {
 	is := working
-	if err != nil {
+	switch {
+	case err != nil && n.is == starting: // the archive is being opened, as a rule
+		is = opening
+	case err != nil:
 		is = waiting
 	}
 	if is == n.is || ctx.Err() != nil {
 		return
 	}
 	n.is = is
+	if is == opening {
+		return
+	}
 	if err != nil {
 		n.cfg.Logger.Warn("notifications wait for their database", "error", err)
 		return

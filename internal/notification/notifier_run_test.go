@@ -87,7 +87,13 @@ func TestReportedEventsAreStored(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, h *house) {
 		s := serve(t, nil)
 		n := h.notifier(Webhook{URL: s.URL, Format: JSON, Events: []Kind{BreakerOpen}})
+		h.unread = errors.New("not open yet")
 		h.look(0, n)
+		h.unread = nil
+		h.look(time.Second, n)
+		if log := h.log.String(); strings.Contains(log, "wait for their database") || !strings.Contains(log, "msg=notifications webhooks=") {
+			t.Errorf("logged at the start: %s", log)
+		}
 		h.reading, h.unread = nil, errors.New("no answer")
 		n.Report(BreakerOpen, "queue/orders", "The circuit breaker of orders is open", "")
 		n.Report(BreakerOpen, "queue/orders", "The circuit breaker of orders is open", "")
