@@ -120,7 +120,7 @@ func (t *tx) add(added []*arrival) error {
 	}
 	for i, e := range added {
 		e.m.ID = ID(first) + ID(i)
-		if err := t.known(&e.m); err != nil {
+		if err := t.known(e); err != nil {
 			return err
 		}
 	}
@@ -182,15 +182,14 @@ func orNull(s string) any {
 	return []byte(s)
 }
 
-// known forgets where a message says that it came back from, unless that replay had
-// it, and counts it there.
-func (t *tx) known(m *Message) error {
-	if m.Back == 0 {
+// known forgets which message an arrival says that it was, unless the replay has sent that one, and notes that it failed again.
+func (t *tx) known(e *arrival) error {
+	if e.m.Back == 0 {
 		return nil
 	}
-	known, err := t.noteOutcome(m.Back, m.BackOf, outcomeCodes[OutcomeFailedAgain], "", "")
+	known, err := t.failedAgain(e)
 	if !known {
-		m.Back, m.BackOf = 0, 0
+		e.m.Back, e.m.BackOf = 0, 0
 	}
 	return err
 }

@@ -18,7 +18,8 @@ type arrival struct {
 	errors     any    // text or nil
 	digest     []byte // nil: it is not a delivery
 	session    []byte
-	again      bool // redelivered
+	again      bool                     // redelivered
+	request    *topology.OutcomeRequest // nil: none
 
 	queue int64
 }
@@ -54,6 +55,14 @@ func (e *arrival) encode() (err error) {
 	}
 	if m.FirstFailed.IsZero() {
 		m.FirstFailed = m.LastFailed
+	}
+	if _, found := m.Headers[topology.HeaderOutcome]; found { // its key is for the consumer alone
+		r, ok := topology.ReadOutcomeRequest(m.Headers)
+		if !ok {
+			r = topology.OutcomeRequest{} // has the key of no message
+		}
+		e.request, m.Headers = &r, maps.Clone(m.Headers)
+		delete(m.Headers, topology.HeaderOutcome)
 	}
 	if e.headers, e.properties, err = m.Content.encode(); err != nil {
 		return err

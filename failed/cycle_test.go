@@ -204,7 +204,7 @@ func TestTheCanaryGoesFirst(t *testing.T) {
 					t.Fatalf("%+v, %d attempts", r, len(again))
 				}
 				if tc.sent == 1 {
-					if r.State != ReplayStopped || r.Why != "the canary came back: no such customer" || time.Since(began) > 10*time.Second {
+					if r.State != ReplayStopped || r.Why != "the canary failed again: no such customer" || time.Since(began) > 10*time.Second {
 						t.Errorf("after %s: %+v", time.Since(began), r)
 					}
 					return

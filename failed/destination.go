@@ -92,6 +92,9 @@ func (a *Archive) destinations(ctx context.Context, p Plan, r Routing, where str
 		}
 		to, err := back.to(ctx, m, p.To)
 		unknown := errors.Is(err, errNowhere)
+		if p.To != nil {
+			to.Queue = ""
+		}
 		if err != nil && !unknown {
 			return nil, err
 		}

@@ -53,7 +53,7 @@ type Filter struct {
 
 	IDs []ID // if not nil: those alone
 
-	// Replay selects what came back from a replay: see Message.Back.
+	// Replay selects what failed again after a replay: see Message.Back.
 	Replay ReplayID
 
 	// Refused selects what a replay could not send: see Message.Refused.
@@ -148,8 +148,8 @@ var conditions = []condition{
 		"ids", func(f *Filter) any { return &f.IDs }, "messages %s",
 	},
 	{
-		FilterParam{Name: "replay", Flag: "back-from", Value: "ID", Help: "That came back from this replay."},
-		"replay", func(f *Filter) any { return &f.Replay }, "came back from replay %d",
+		FilterParam{Name: "replay", Flag: "back-from", Value: "ID", Help: "That failed again after this replay."},
+		"replay", func(f *Filter) any { return &f.Replay }, "failed again after replay %d",
 	},
 	{
 		FilterParam{Name: "refused", Flag: "refused", Help: "That the latest replay could not send."},

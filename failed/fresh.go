@@ -1,6 +1,7 @@
 package failed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +87,7 @@ var errNowhere = errors.New("nothing says in which queue it failed: name where t
 func (r *returns) to(ctx context.Context, m sentFrom, to *Target) (way, error) {
 	switch {
 	case to != nil:
-		return way{Target: *to}, nil
+		return r.toAll(ctx, *to)
 	case m.queue == "" || m.queue == m.failedQueue:
 		return way{}, errNowhere
 	}
@@ -94,21 +95,16 @@ func (r *returns) to(ctx context.Context, m sentFrom, to *Target) (way, error) {
 }
 
 // back returns what a replay publishes for a message. One that has no id gets one,
-// the same each time, so that if it is sent twice that can be seen. If asks has a key, the message asks for a report.
-func back(m *Message, id ReplayID, to way, marks []topology.Marks, asks topology.OutcomeRequest) *reprise.Message {
+// the same each time, so that if it is sent twice that can be seen.
+func back(m *Message, id ReplayID, to way, marks []topology.Marks) *reprise.Message {
 	out := fresh(m.Current(), marks)
 	out.Exchange, out.RoutingKey = to.Exchange, to.RoutingKey
-	replay := fmt.Sprintf("%d/%d", id, m.ID)
-	out.Headers[topology.HeaderReplay] = replay
-	if out.MessageID == "" {
-		out.MessageID = fmt.Sprintf("failed-%d-%d", m.ID, m.Archived.UnixMilli())
-	}
-	if asks.Key != "" {
-		asks.Replay, asks.Queue, asks.MessageID = replay, to.Queue, out.MessageID
-		if to.Exchange == "" {
-			asks.Queue = to.RoutingKey
-		}
-		out.Headers[topology.HeaderOutcome] = asks.Table()
-	}
+	out.Headers[topology.HeaderReplay] = fmt.Sprintf("%d/%d", id, m.ID)
+	out.MessageID = m.sentID()
 	return out
+}
+
+// sentID is the message id with which a replay sends m.
+func (m *Message) sentID() string {
+	return cmp.Or(m.Current().Properties.MessageID, fmt.Sprintf("failed-%d-%d", m.ID, m.Archived.UnixMilli()))
 }

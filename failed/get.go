@@ -47,7 +47,8 @@ func (a *Archive) get(ctx context.Context, id ID) (*Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.State, m.Outcome = States()[state], outcomeFrom(outcome)
+	m.State = States()[state]
+	m.Outcome, m.WhyUnknown = outcomeFrom(outcome)
 	if whole.Valid {
 		m.Error = whole.String
 	}

@@ -56,7 +56,15 @@ func (a *Archive) selection(ctx context.Context, f Filter) (*selection, error) {
 			return nil, err
 		}
 	}
-	return f.selection(a.d, queue, a.now()), nil
+	s := f.selection(a.d, queue)
+	if f.SentBy == 0 {
+		return s, nil
+	}
+	err := a.db.Row(ctx, `SELECT CASE WHEN ended > 0 AND ended <= $2 THEN 1 ELSE 0 END FROM {replay} WHERE id = $1`, int64(f.SentBy), overdue(a.now())).Scan(&s.overdue)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return s, err
 }
 
 // summaries of the messages at positions, in that order, as f shows what became of them.
@@ -84,7 +92,8 @@ func (a *Archive) summaries(ctx context.Context, at []int64, f Filter) ([]Summar
 		if err != nil {
 			return nil, err
 		}
-		s.State, s.Outcome = States()[state], outcomeFrom(found)
+		s.State = States()[state]
+		s.Outcome, s.WhyUnknown = outcomeFrom(found)
 		out = append(out, s)
 	}
 	return out, nil

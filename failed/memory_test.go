@@ -235,7 +235,7 @@ func (a *memory) unsentOf(ctx context.Context, id ReplayID, n int) (next []*Mess
 	return next, err
 }
 
-func (a *memory) markSent(ctx context.Context, id ReplayID, ids []ID) error {
+func (a *memory) markSent(ctx context.Context, id ReplayID, ids []ID, _ unasked) error {
 	if len(ids) == 0 {
 		return nil
 	}

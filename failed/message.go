@@ -84,7 +84,7 @@ type Message struct {
 	// arrival, it is Archived.
 	FirstFailed, LastFailed time.Time
 
-	// Content is the message as it lay in the failed queue. Nothing is left out.
+	// Content is the message as it lay in the failed queue. Nothing is left out but a request for a report.
 	Content
 
 	// Edited is what a person made of it; nil if nobody did. It is replayed in
@@ -99,12 +99,12 @@ type Message struct {
 	// none has been. A replay that ended before the message was sent is none.
 	ReplayedBy ReplayID
 
-	// Outcome is what became of it after ReplayedBy had sent it; "" if it was not sent.
-	Outcome Outcome
+	// Outcome is what became of it after ReplayedBy had sent it; "" if it was not sent. WhyUnknown says why it is OutcomeUnknown.
+	Outcome    Outcome
+	WhyUnknown string
 
 	// Back is the replay that had sent this message before it failed again, and
-	// BackOf what it was in that replay; 0 if it did not come back from one. They
-	// are what topology.HeaderReplay says, which any publisher can write.
+	// BackOf what it was in that replay; 0 if no replay had sent it.
 	Back   ReplayID
 	BackOf ID
 
@@ -129,7 +129,7 @@ func (m *Message) Current() Content {
 type Content struct {
 	Body []byte
 
-	// Headers are all headers, also Reprise's and the broker's own, with the exact
+	// Headers are all headers but topology.HeaderOutcome, also Reprise's and the broker's own, with the exact
 	// types of topology.Table. Values that a program made up may also be int, as
 	// 64 bits, and map[string]any: they come back as int64 and topology.Table.
 	Headers topology.Table
@@ -172,6 +172,7 @@ type Summary struct {
 	Edited               bool
 	ReplayedBy           ReplayID
 	Outcome              Outcome // of the latest replay, or of that of Filter.SentBy
+	WhyUnknown           string  // why Outcome is OutcomeUnknown
 	Back                 ReplayID
 	BackOf               ID
 	Discarded            string

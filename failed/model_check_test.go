@@ -52,12 +52,15 @@ func (m *model) checkList(t *rapid.T) {
 		want = append(want, failed.Summary{
 			ID: x.ID, State: x.State, Queue: x.Queue, FailedQueue: x.FailedQueue, Archived: x.Archived, Attempts: x.Attempts, Error: x.Error,
 			FirstFailed: x.FirstFailed, LastFailed: x.LastFailed, Edited: x.Edited != nil, ReplayedBy: x.ReplayedBy,
-			Back: x.Back, BackOf: x.BackOf, Discarded: x.Discarded, Refused: refused, Size: len(x.Body),
+			Back: x.Back, BackOf: x.BackOf, Discarded: x.Discarded, Refused: refused, MessageID: x.Properties.MessageID, Size: len(x.Body),
 			Outcome: m.outcome(cmp.Or(f.SentBy, x.ReplayedBy), x.ID),
 		})
 	}
 	for i := range got {
-		got[i].Group = 0
+		if why := got[i].WhyUnknown; (why != "") != (got[i].Outcome == failed.OutcomeUnknown) {
+			t.Fatalf("message %d is %s: %q", got[i].ID, got[i].Outcome, why)
+		}
+		got[i].Group, got[i].WhyUnknown = 0, ""
 	}
 	if d := gocmp.Diff(want, got, same); d != "" {
 		t.Fatalf("%+v: (-want +got)\n%s", f, d)

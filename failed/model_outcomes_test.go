@@ -14,31 +14,31 @@ import (
 // ask has a replay ask for outcomes.
 func (m *model) ask(t *rapid.T) {
 	r := m.replay(t)
-	key := value(m.a.AskOutcomes(ctx, r.ID))(t).Key
-	if m.keys == nil {
-		m.keys = make(map[failed.ReplayID]string)
+	secret := value(m.a.AskOutcomes(ctx, r.ID))(t)
+	if was := m.secrets[r.ID]; was != "" && was != secret {
+		t.Fatalf("asked twice, the secrets are %q and %q", was, secret)
 	}
-	if was := m.keys[r.ID]; was != "" && was != key {
-		t.Fatalf("asked twice, the keys are %q and %q", was, key)
-	}
-	m.keys[r.ID] = key
+	m.secrets[r.ID] = secret
 }
 
-// report reports outcomes as consumers do, in any order, twice, and for messages that were not sent.
+// report reports outcomes as consumers do, in any order, twice, and for messages that are not noted as sent.
 func (m *model) report(t *rapid.T) {
 	r := m.replay(t)
 	var reports []topology.Outcome
 	for range rapid.IntRange(1, 3).Draw(t, "n") {
-		id := rapid.SampledFrom(append(slices.Sorted(maps.Keys(m.items[r.ID])), 4711)).Draw(t, "id")
+		id := m.item(t, r)
+		queue := someQueue.Draw(t, "queue")
 		o := topology.Outcome{
-			Replay: fmt.Sprintf("%d/%d", r.ID, id), Key: rapid.SampledFrom([]string{m.keys[r.ID], "guess", ""}).Draw(t, "key"), Queue: "a", Attempt: 1,
+			Replay: fmt.Sprintf("%d/%d", r.ID, id), Queue: queue, Attempt: 1, Error: someError.Draw(t, "error"),
 			Result: rapid.SampledFrom([]string{topology.OutcomeSucceeded, topology.OutcomeRetrying}).Draw(t, "result"),
 		}
+		key, right := m.key(t, r, id, queue)
+		o.Key = key
 		reports = append(reports, o)
-		_, is := m.items[r.ID][id]
-		if _, refused := m.refused[r.ID][id]; !is || refused || o.Key == "" || o.Key != m.keys[r.ID] {
+		if !right || !m.has(r, id) {
 			continue
 		}
+		m.noteSent(r, id, true)
 		if o.Result == topology.OutcomeRetrying {
 			m.learn(r, id, failed.OutcomeRetrying)
 		} else {
@@ -48,34 +48,126 @@ func (m *model) report(t *rapid.T) {
 	check(t, m.a.NoteOutcomes(ctx, reports))
 }
 
-// ranks are in the order in which outcomes replace each other.
-var ranks = []failed.Outcome{"", failed.OutcomeRetrying, failed.OutcomeSucceeded, failed.OutcomeFailedAgain}
+// item is a message of a replay, or of none.
+func (m *model) item(t *rapid.T, r *failed.Replay) failed.ID {
+	return rapid.SampledFrom(append(slices.Sorted(maps.Keys(m.items[r.ID])), 99999)).Draw(t, "item")
+}
 
-// learn notes an outcome, unless more is known.
+// has reports whether a replay has sent a message, or may have.
+func (m *model) has(r *failed.Replay, id failed.ID) bool {
+	_, is := m.items[r.ID][id]
+	_, refused := m.refused[r.ID][id]
+	return is && !refused
+}
+
+// key returns a key, and reports whether it is the one of a message that was sent to a queue.
+func (m *model) key(t *rapid.T, r *failed.Replay, id failed.ID, queue string) (key string, right bool) {
+	secret := m.secrets[r.ID]
+	keys := []string{"guess", "", "\x00\xff"}
+	if secret != "" {
+		keys = append(keys, failed.OutcomeKey(secret, r.ID, id+1, queue), failed.OutcomeKey(secret, r.ID, id, queue+"2"), failed.OutcomeKey(secret, r.ID+1, id, queue))
+		if rapid.Bool().Draw(t, "right") {
+			return failed.OutcomeKey(secret, r.ID, id, queue), true
+		}
+	}
+	return rapid.SampledFrom(keys).Draw(t, "key"), false
+}
+
+// comesBack makes of an arrival a message that a replay has sent, or one that says so.
+func (m *model) comesBack(t *rapid.T, x *failed.Message) {
+	r := rapid.SampledFrom(m.replays).Draw(t, "replay")
+	of := m.item(t, r)
+	x.Headers[topology.HeaderReplay] = fmt.Sprintf("%d/%d", r.ID, of)
+	sentID := ""
+	for _, was := range m.all {
+		if was.ID == of {
+			sentID = was.SentID()
+		}
+	}
+	x.Properties.MessageID = rapid.SampledFrom([]string{"", "mail", sentID, sentID}).Draw(t, "message id")
+	proven := false
+	right := x.Properties.MessageID == sentID && sentID != ""
+	if rapid.Bool().Draw(t, "with request") {
+		request := topology.OutcomeRequest{
+			To: topology.OutcomeQueuePrefix + "x", Replay: fmt.Sprintf("%d/%d", r.ID, of), Queue: someQueue.Draw(t, "sent to"),
+			MessageID: rapid.SampledFrom([]string{sentID, "mail"}).Draw(t, "sent as"),
+		}
+		request.Key, proven = m.key(t, r, of, request.Queue)
+		proven = proven && request.Queue == x.Queue && request.MessageID == x.Properties.MessageID && request.MessageID != ""
+		right = proven
+		x.Headers[topology.HeaderOutcome] = request.Table()
+	}
+	if !right || !m.has(r, of) {
+		return
+	}
+	x.Back, x.BackOf = r.ID, of
+	if proven {
+		m.noteSent(r, of, true)
+	}
+	m.learn(r, of, failed.OutcomeFailedAgain)
+}
+
+// noteSent notes that a replay has sent a message, with or without a request.
+func (m *model) noteSent(r *failed.Replay, id failed.ID, asked bool) {
+	if sent, is := m.items[r.ID][id]; sent || !is {
+		return
+	}
+	m.items[r.ID][id] = true
+	r.Sent++
+	for _, x := range m.all {
+		if x.ID == id && (x.State == failed.Failed || x.State == failed.Replaying && x.ReplayedBy == r.ID) {
+			x.State, x.ReplayedBy = failed.Replayed, r.ID
+		}
+	}
+	o := m.known[r.ID][id]
+	if o == "" && asked {
+		o = failed.OutcomePending
+	} else if o == "" {
+		o = failed.OutcomeUnknown
+	}
+	m.know(r, id, o)
+	m.count(r, o, 1)
+}
+
+// ranks are in the order in which outcomes replace each other.
+var ranks = []failed.Outcome{"", failed.OutcomeUnknown, failed.OutcomePending, failed.OutcomeRetrying, failed.OutcomeSucceeded, failed.OutcomeFailedAgain}
+
+// learn notes an outcome, unless more is known. What is not noted as sent is not counted.
 func (m *model) learn(r *failed.Replay, id failed.ID, o failed.Outcome) {
-	if m.known == nil {
-		m.known = make(map[failed.ReplayID]map[failed.ID]failed.Outcome)
-	}
-	if m.known[r.ID] == nil {
-		m.known[r.ID] = make(map[failed.ID]failed.Outcome)
-	}
 	was := m.known[r.ID][id]
 	if slices.Index(ranks, was) >= slices.Index(ranks, o) {
 		return
 	}
-	m.known[r.ID][id] = o
-	count := map[failed.Outcome]*int64{
-		failed.OutcomeRetrying: &r.Retrying, failed.OutcomeSucceeded: &r.Succeeded, failed.OutcomeFailedAgain: &r.Back,
+	m.know(r, id, o)
+	if m.items[r.ID][id] {
+		m.count(r, was, -1)
+		m.count(r, o, 1)
 	}
-	*count[o]++
-	if n := count[was]; n != nil {
-		*n--
+}
+
+func (m *model) know(r *failed.Replay, id failed.ID, o failed.Outcome) {
+	if m.known[r.ID] == nil {
+		m.known[r.ID] = make(map[failed.ID]failed.Outcome)
+	}
+	m.known[r.ID][id] = o
+}
+
+func (m *model) count(r *failed.Replay, o failed.Outcome, n int64) {
+	switch o {
+	case failed.OutcomePending:
+		m.pending[r.ID] += n
+	case failed.OutcomeRetrying:
+		r.Retrying += n
+	case failed.OutcomeSucceeded:
+		r.Succeeded += n
+	case failed.OutcomeFailedAgain:
+		r.Back += n
 	}
 }
 
 // isOver reports whether nobody waits for outcomes of a replay any more.
 func (m *model) isOver(r *failed.Replay) bool {
-	return m.keys[r.ID] == "" || !r.Ended.IsZero() && m.clock.now().Sub(r.Ended) >= failed.VerifyTime
+	return !r.Ended.IsZero() && m.clock.now().Sub(r.Ended) >= failed.VerifyTime
 }
 
 // outcome returns what is known of a message after a replay has sent it.
@@ -83,26 +175,23 @@ func (m *model) outcome(id failed.ReplayID, of failed.ID) failed.Outcome {
 	if _, refused := m.refused[id][of]; refused || !m.items[id][of] {
 		return ""
 	}
-	if o := m.known[id][of]; o != "" {
-		return o
-	}
+	o := m.known[id][of]
 	for _, r := range m.replays {
-		if r.ID == id && m.isOver(r) {
+		if r.ID == id && m.isOver(r) && (o == failed.OutcomePending || o == failed.OutcomeRetrying) {
 			return failed.OutcomeUnknown
 		}
 	}
-	return failed.OutcomePending
+	return o
 }
 
 // seen returns a replay as the archive shows it.
 func (m *model) seen(r *failed.Replay) *failed.Replay {
 	out := *r
-	open := max(0, r.Sent-r.Back-r.Succeeded-r.Retrying)
-	switch {
-	case m.isOver(r):
-		out.Unknown = open
-	case r.State == failed.ReplayDone && open+r.Retrying > 0:
-		out.State = failed.ReplayVerifying
+	pending := m.pending[r.ID]
+	if m.isOver(r) {
+		pending, out.Retrying = 0, 0
 	}
+	out.Unknown = out.Sent - out.Back - out.Succeeded - out.Retrying - pending
+	out.Verifying = r.State == failed.ReplayDone && pending+out.Retrying > 0
 	return &out
 }

@@ -68,18 +68,14 @@ func (m *model) sent(t *rapid.T) {
 	if rapid.Bool().Draw(t, "others, too") { // late, or again
 		ids = append(slices.Collect(maps.Keys(m.items[r.ID])), 4711)
 	}
-	check(t, m.a.Sent(ctx, r.ID, ids))
+	asked := rapid.Bool().Draw(t, "asked")
+	if asked {
+		check(t, m.a.Sent(ctx, r.ID, ids))
+	} else {
+		check(t, m.a.SentUnasked(ctx, r.ID, ids))
+	}
 	for _, id := range ids {
-		if sent, is := m.items[r.ID][id]; sent || !is {
-			continue
-		}
-		m.items[r.ID][id] = true
-		r.Sent++
-		for _, x := range m.all {
-			if x.ID == id && (x.State == failed.Failed || x.State == failed.Replaying && x.ReplayedBy == r.ID) {
-				x.State, x.ReplayedBy = failed.Replayed, r.ID
-			}
-		}
+		m.noteSent(r, id, asked)
 	}
 }
 

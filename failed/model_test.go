@@ -3,8 +3,6 @@ package failed_test
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -28,7 +26,10 @@ func TestAnArchiveIsAListOfMessages(t *testing.T) {
 		a := db.archive(t, c.use, func(cfg *failed.Config) { cfg.Retention = 40 * time.Hour })
 		rapid.Check(t, func(t *rapid.T) {
 			db.empty(t, a)
-			m := &model{a: a, clock: c, refused: map[failed.ReplayID]map[failed.ID]string{}}
+			m := &model{
+				a: a, clock: c, refused: map[failed.ReplayID]map[failed.ID]string{}, known: map[failed.ReplayID]map[failed.ID]failed.Outcome{},
+				secrets: map[failed.ReplayID]string{}, pending: map[failed.ReplayID]int64{},
+			}
 			t.Repeat(map[string]func(*rapid.T){
 				"": func(t *rapid.T) {
 					if rapid.IntRange(0, 3).Draw(t, "look") == 0 {
@@ -62,8 +63,9 @@ type model struct {
 	edits   map[failed.ID]int
 	replays []*failed.Replay
 	items   map[failed.ReplayID]map[failed.ID]bool // whether it is sent
-	keys    map[failed.ReplayID]string             // of replays that ask for outcomes
+	secrets map[failed.ReplayID]string             // of replays that ask for outcomes
 	known   map[failed.ReplayID]map[failed.ID]failed.Outcome
+	pending map[failed.ReplayID]int64
 	refused map[failed.ReplayID]map[failed.ID]string
 	acts    int
 	purged  map[string]int64
@@ -88,14 +90,7 @@ func (m *model) add(t *rapid.T) {
 			Content: failed.Content{Body: []byte(someTenant.Draw(t, "word")), Headers: topology.Table{"tenant": someTenant.Draw(t, "tenant")}},
 		}
 		if len(m.replays) > 0 && rapid.Bool().Draw(t, "back") {
-			r := rapid.SampledFrom(m.replays).Draw(t, "replay")
-			ids := slices.Sorted(maps.Keys(m.items[r.ID]))
-			of := rapid.SampledFrom(append(ids, 99999)).Draw(t, "of")
-			x.Headers[topology.HeaderReplay] = fmt.Sprintf("%d/%d", r.ID, of)
-			if _, refused := m.refused[r.ID][of]; of != 99999 && !refused {
-				x.Back, x.BackOf = r.ID, of
-				m.learn(r, of, failed.OutcomeFailedAgain)
-			}
+			m.comesBack(t, &x)
 		}
 		arrivals = append(arrivals, failed.Arrival{Message: x})
 	}

@@ -86,7 +86,7 @@ func TestOutcomesOfAReplay(t *testing.T) {
 			}
 			return nil
 		}
-		r := p.replay(Plan{IgnoreSame: true}, func(r *Replay) bool { return r.State == ReplayDone })
+		r := p.replay(Plan{IgnoreSame: true}, func(r *Replay) bool { return r.State == ReplayDone && !r.Verifying })
 		if r.Sent != 6 || r.Succeeded != 4 || r.Back != 2 || r.Retrying+r.Unknown+r.Pending() != 0 {
 			t.Errorf("%+v", r)
 		}
@@ -127,7 +127,7 @@ func TestAnOutcomeAfterRetries(t *testing.T) {
 		broken.Store(false)
 		testkit.Eventually(t, longest, func() error {
 			list, _, err := p.archive.Replays(t.Context(), Page{})
-			if r := list[0]; err == nil && (r.State != ReplayDone || r.Succeeded+r.Back != 2) {
+			if r := list[0]; err == nil && (r.State != ReplayDone || r.Verifying || r.Succeeded+r.Back != 2) {
 				err = fmt.Errorf("%+v", r)
 			}
 			return err
@@ -164,7 +164,7 @@ func TestASilentCanary(t *testing.T) {
 		p := newProof(t, b.URL, 3, reprise.Policy{MaxAttempts: 1})
 		p.stop()
 		sent := func(r *Replay) bool { return !r.Ended.IsZero() }
-		if r := p.replay(Plan{Canary: time.Millisecond}, sent); r.State != ReplayVerifying || r.Pending() != 3 {
+		if r := p.replay(Plan{Canary: time.Millisecond}, sent); r.State != ReplayDone || !r.Verifying || r.Pending() != 3 {
 			t.Errorf("the workers have never reported: %+v", r)
 		}
 		first := p.take(p.work)
@@ -176,7 +176,7 @@ func TestASilentCanary(t *testing.T) {
 			}))
 		}
 		testkit.Eventually(t, longest, func() bool {
-			yes, err := p.archive.reports(t.Context(), p.work)
+			yes, err := p.archive.hasReported(t.Context(), p.work)
 			return err == nil && yes
 		})
 		w := Message{Queue: p.work, FailedQueue: topology.FailedQueue(p.work), Error: "one more"}
@@ -196,16 +196,17 @@ func TestForgedReports(t *testing.T) {
 		must(t, err)
 		r, err := a.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}}, "me")
 		must(t, err)
-		request, err := a.askOutcomes(t.Context(), r.ID)
+		secret, err := a.askOutcomes(t.Context(), r.ID)
 		must(t, err)
-		must(t, a.markSent(t.Context(), r.ID, ids))
+		must(t, a.markSent(t.Context(), r.ID, ids, asked))
 		of := func(id ID) string { return fmt.Sprintf("%d/%d", r.ID, id) }
-		good := topology.Outcome{Replay: of(ids[0]), Key: request.Key, Queue: "q", Attempt: 1, Result: topology.OutcomeSucceeded}
-		wrongKey, wrongReplay, wrongMessage, wrongText := good, good, good, good
+		good := topology.Outcome{Replay: of(ids[0]), Key: outcomeKey(secret, r.ID, ids[0], "q"), Queue: "q", Attempt: 1, Result: topology.OutcomeSucceeded}
+		wrongKey, wrongReplay, wrongMessage, otherMessage, otherQueue, wrongText := good, good, good, good, good, good
 		wrongKey.Key, wrongReplay.Replay, wrongMessage.Replay, wrongText.Replay = "guess", "99/1", of(99), "x"
+		otherMessage.Replay, otherQueue.Queue = of(ids[1]), "audit" // the key is of a message in a queue
 		emptyKey := good
 		emptyKey.Key = ""
-		must(t, a.noteOutcomes(t.Context(), []topology.Outcome{wrongKey, wrongReplay, wrongMessage, wrongText, emptyKey}))
+		must(t, a.noteOutcomes(t.Context(), []topology.Outcome{wrongKey, wrongReplay, wrongMessage, otherMessage, otherQueue, wrongText, emptyKey}))
 		got, err := a.Replay(t.Context(), r.ID)
 		must(t, err)
 		if got.Succeeded != 0 {
@@ -259,5 +260,124 @@ func TestReplayWithoutQueueForOutcomes(t *testing.T) {
 			w.gone(w.archive.outcomeQueue())
 			one(t, w, w.client, w.queue("work", nil))
 		})
+	})
+}
+
+// A handler that uses the headers of its message for another one, which fails, does not unsay its own success.
+func TestSuccessIsKeptIfMessageWithCopiedHeadersFails(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		p := newProof(t, b.URL, 1, reprise.Policy{MaxAttempts: 1})
+		mail := p.queue("mail", nil)
+		failing, err := reprise.NewWorker(p.client, reprise.WorkerConfig{
+			Queue: mail, Policy: reprise.Policy{MaxAttempts: 1},
+			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errors.New("no such mailbox") }),
+		})
+		must(t, err)
+		p.runs(failing.Run)
+		p.gone(topology.FailedQueue(mail))
+		testkit.Eventually(t, longest, func() error { _, err := p.client.Depth(t.Context(), topology.FailedQueue(mail)); return err })
+		p.ingest(p.client, topology.FailedQueue(mail))
+		p.fails = func(m *reprise.Message) error { // pays, and has a mail sent
+			return p.client.Publish(context.WithoutCancel(t.Context()), &reprise.Message{RoutingKey: mail, MessageID: "mail of " + m.MessageID, Headers: m.Headers})
+		}
+		r := p.replay(Plan{IgnoreSame: true}, func(r *Replay) bool { return r.Succeeded+r.Back > 0 })
+		testkit.Eventually(t, longest, func() bool { return len(p.kept()) == 2 }) // the mail
+		r, err = p.archive.Replay(t.Context(), r.ID)
+		must(t, err)
+		if r.Succeeded != 1 || r.Back != 0 {
+			t.Errorf("the payment succeeded, the mail failed: %+v", r)
+		}
+		if m, err := p.archive.Get(t.Context(), 1); err != nil || m.Outcome != OutcomeSucceeded {
+			t.Errorf("the payment's outcome is %q (%v)", m.Outcome, err)
+		}
+	})
+}
+
+// The canary stops the replay if its first attempt fails, however soon the next one succeeds.
+func TestCanaryStopsThoughRetrySucceedsAtOnce(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		w := newWire(t, b.URL)
+		work := w.queue("work", nil)
+		worker, err := reprise.NewWorker(w.client, reprise.WorkerConfig{
+			Queue: work, Policy: reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(time.Millisecond)},
+			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+				if m.Attempt == 1 {
+					return errors.New("first attempt")
+				}
+				return nil
+			}),
+		})
+		must(t, err)
+		w.runs(worker.Run)
+		testkit.Eventually(t, longest, func() error { _, err := w.client.Depth(t.Context(), topology.FailedQueue(work)); return err })
+		var messages []Message
+		for i := range 3 {
+			messages = append(messages, Message{Queue: work, FailedQueue: topology.FailedQueue(work), Content: Content{Properties: Properties{MessageID: fmt.Sprint(i)}}})
+		}
+		_, err = w.archive.Add(t.Context(), messages)
+		must(t, err)
+		r, err := w.archive.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}, Canary: time.Hour}, "me")
+		must(t, err)
+		re, err := NewReplayer(w.client, w.archive, ReplayerConfig{}) // which looks once a second
+		must(t, err)
+		w.runs(re.Run)
+		testkit.Eventually(t, longest, func() error {
+			r, err = w.archive.Replay(t.Context(), r.ID)
+			if err == nil && r.Ended.IsZero() {
+				err = fmt.Errorf("%+v", r)
+			}
+			return err
+		})
+		if r.State != ReplayStopped || r.Sent != 1 || r.Why != "a message failed its first attempt: first attempt" {
+			t.Errorf("the canary's first attempt failed: %+v", r)
+		}
+	})
+}
+
+// The queue for outcomes is there again after somebody has deleted it.
+func TestDeletedQueueForOutcomesIsDeclaredAgain(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		p := newProof(t, b.URL, 1, reprise.Policy{MaxAttempts: 1})
+		queue := p.archive.outcomeQueue()
+		testkit.Eventually(t, longest, func() error { _, err := p.client.Depth(t.Context(), queue); return err })
+		testkit.Eventually(t, longest, func() error {
+			q, err := p.raw.QueueDeclarePassive(queue, true, false, false, false, nil)
+			if err == nil && q.Consumers == 0 {
+				err = errors.New("it is not consumed")
+			}
+			return err
+		})
+		_, err := p.raw.QueueDelete(queue, false, false, false)
+		must(t, err)
+		testkit.Eventually(t, longest, func() error { _, err := p.client.Depth(t.Context(), queue); return err })
+	})
+}
+
+// A replay to an exchange that may lead to several queues asks nobody: a worker of one of them knows nothing of the others, and one
+// of a failed queue that sends an alert returns nil.
+func TestReplayToExchangeOfUnknownQueuesAsksNobody(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		w := newWire(t, b.URL)
+		exchange, other := testkit.Name(t, "shop"), w.queue("other", nil)
+		must(t, w.raw.ExchangeDeclare(exchange, "fanout", true, false, false, false, nil))
+		t.Cleanup(func() { _ = w.raw.ExchangeDelete(exchange, false, false) })
+		must(t, w.raw.QueueBind(other, "", exchange, false, nil))
+		_, err := w.archive.Add(t.Context(), []Message{{Queue: "work", FailedQueue: "work.failed"}})
+		must(t, err)
+		re, err := NewReplayer(w.client, w.archive, ReplayerConfig{})
+		must(t, err)
+		r, err := w.archive.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}, To: &Target{Exchange: exchange, RoutingKey: "x"}}, "me")
+		must(t, err)
+		r, err = re.Finish(t.Context(), r.ID)
+		must(t, err)
+		sent := w.take(other)
+		if len(sent) != 1 || sent[0].Headers[topology.HeaderOutcome] != nil {
+			t.Errorf("sent: %v", sent)
+		}
+		m, err := w.archive.Get(t.Context(), 1)
+		must(t, err)
+		if r.Unknown != 1 || r.Verifying || m.Outcome != OutcomeUnknown || m.WhyUnknown != unknownReasons[noSingle] {
+			t.Errorf("%+v; the outcome is %s: %s", r, m.Outcome, m.WhyUnknown)
+		}
 	})
 }

@@ -54,7 +54,7 @@ var plannedIndexes = map[string]string{
 	"list queue q3, attempts from 10":         "_message_queue",
 	"list in state failed, group 7":           "_message_group",
 	"list came back from replay 1":            "_message_back",
-	"list sent by replay 1":                   "_item_sent",
+	"list sent by replay 1":                   "_item_outcome",
 	"list could not be sent by replay 1":      "_item_refused",
 	"preview":                                 "_message_group",
 	"running":                                 "_replay_running",

@@ -12,7 +12,7 @@ func init() {
 		for i, id := range messages {
 			ids[i] = ID(id)
 		}
-		return archive.(*Archive).markSent(ctx, ReplayID(replay), ids)
+		return archive.(*Archive).markSent(ctx, ReplayID(replay), ids, asked)
 	}
 	plumbing.Refused = func(ctx context.Context, archive any, replay, message int64, why string) error {
 		return archive.(*Archive).markRefused(ctx, ReplayID(replay), []refusal{{ID(message), why}})

@@ -41,7 +41,7 @@ type ReplayerConfig struct {
 	Batch int
 
 	// Poll is how often to look for replays that have begun, been cancelled, or
-	// have messages come back. Default 1 s.
+	// have messages fail again. Default 1 s.
 	Poll time.Duration
 
 	// Lease is how long a replay is left alone whose process does not say that it is
@@ -92,7 +92,7 @@ type replays interface {
 	Running(ctx context.Context) ([]Replay, error)
 	Replay(ctx context.Context, id ReplayID) (*Replay, error)
 	unsentOf(ctx context.Context, id ReplayID, n int) ([]*Message, error)
-	markSent(ctx context.Context, id ReplayID, ids []ID) error
+	markSent(ctx context.Context, id ReplayID, ids []ID, why unasked) error
 	markRefused(ctx context.Context, id ReplayID, refusals []refusal) error
 	claimReplay(ctx context.Context, id ReplayID, owner string, lease time.Duration) (bool, error)
 	releaseReplay(ctx context.Context, id ReplayID, owner string) error
@@ -132,17 +132,18 @@ type publisher interface {
 // While the broker or the store cannot be reached it is tried again. A replay stops,
 // and what it has not sent is failed again, when
 //
-//   - a message comes back with the fingerprint it had (unless Plan.IgnoreSame), or
-//     the canary comes back at all: an Ingest has to bring it into the same archive;
+//   - a message fails again with the fingerprint it had (unless Plan.IgnoreSame), or
+//     the canary fails again at all: an Ingest has to bring it into the same archive;
 //   - the first attempt of the canary fails, or with Plan.Ramp that of any message (unless Plan.IgnoreSame);
-//   - the canary has no outcome in time: see Plan.CanarySilent;
+//   - the canary has no outcome in time: see Plan.Canary;
 //   - there is no such queue or exchange, or the user may not publish to it: it would be
 //     the same for the others;
 //   - somebody ends it (EndReplay).
 //
 // Messages ask their workers for a report (topology.HeaderOutcome). While Run or Finish is under way, it declares the queue for
-// outcomes and takes the reports into the archive: see Outcome. A message whose headers leave no room for the request is sent
-// without one.
+// outcomes and takes the reports into the archive: see Outcome. A message is sent without a request if its headers leave no room
+// for it, if nothing shows that the target leads to one queue alone, or while the queue for outcomes cannot be declared. Its outcome
+// is unknown then, unless it fails again.
 //
 // Any number of Replayers may share an archive, in any number of processes: each
 // replay is carried out by one of them. Another one takes over when that has ended,
@@ -155,9 +156,8 @@ type publisher interface {
 //	replay waits     replay, error, next_try           (Warn: the store or the broker does not answer)
 //	message refused  replay, message, error            (Warn: it can never be sent)
 //	replay asks for no outcomes  replay, error         (Warn: the queue for outcomes cannot be declared; it is tried again)
-//	outcomes wait     error, next_try                  (Warn: the store or the broker does not answer)
-//	outcomes are not taken  error                      (Error: the consumer of the queue for outcomes has ended)
-//	report ignored    queue, message_id                (Warn: a message in the queue for outcomes is no report)
+//	outcomes wait     error, next_try                  (Warn: the store does not answer; without next_try: the queue for outcomes cannot be declared)
+//	report ignored    queue, message_id, error         (Warn: a message in the queue for outcomes is no report, or no database takes it)
 //	replay sends by queue name  replay, queue, warning (Warn: see Destination.Warning)
 //	bindings cannot be read     error, next_try        (Warn: see Routing.Bindings)
 type Replayer struct {
@@ -165,9 +165,10 @@ type Replayer struct {
 	out     publisher
 	cfg     ReplayerConfig
 	returns *returns
-	reports *reports // nil: nobody is asked for outcomes
-	owner   string   // to the archive
+	owner   string // to the archive
 	wake    signal
+
+	outcomes *collector // nil: nobody is asked for outcomes
 
 	mu     sync.Mutex
 	active map[ReplayID]bool
@@ -184,7 +185,7 @@ func NewReplayer(c *reprise.Client, a *Archive, cfg ReplayerConfig) (*Replayer, 
 	}
 	r, err := newReplayer(c, a, cfg)
 	if err == nil {
-		r.reports = &reports{client: c, archive: a, log: r.cfg.Logger}
+		r.outcomes = &collector{client: c, archive: a, log: r.cfg.Logger}
 	}
 	return r, err
 }
@@ -203,8 +204,8 @@ func newReplayer(c publisher, a replays, cfg ReplayerConfig) (*Replayer, error) 
 func (r *Replayer) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	if r.reports != nil {
-		running.Go(func() { r.reports.take(ctx) })
+	if r.outcomes != nil {
+		running.Go(func() { r.outcomes.collect(ctx) })
 	}
 	failures := 0
 	for {
@@ -244,10 +245,10 @@ func (r *Replayer) Wake() { r.wake.send() }
 // end. When ctx ends it returns an error and the replay as far as it is known;
 // ErrNotFound, if there is none.
 func (r *Replayer) Finish(ctx context.Context, id ReplayID) (*Replay, error) {
-	if r.reports != nil {
+	if r.outcomes != nil {
 		taking, stop := context.WithCancel(ctx)
 		var taker sync.WaitGroup
-		taker.Go(func() { r.reports.take(taking) })
+		taker.Go(func() { r.outcomes.collect(taking) })
 		defer taker.Wait()
 		defer stop()
 	}

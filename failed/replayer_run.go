@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/reprisemq/reprise/topology"
 )
 
 // run is a replay that is being carried out.
@@ -15,11 +13,11 @@ type run struct {
 	replay *Replay // as it was last seen
 	pace   *pace
 	looked time.Time // when that was
-	judged int64     // how many had come back when they were last judged
+	judged int64     // how many had failed again when they were last judged
 	seen   ID        // the latest of them
 	failed int       // how often in a row the broker has taken nothing
 	warned warned
-	asks   topology.OutcomeRequest // that messages carry; without Key: none
+	secret string // from which the keys of requests are made; "": messages ask for no reports
 
 	askAgain time.Time // when to declare the queue for outcomes again; zero: it was not refused
 }
@@ -76,8 +74,7 @@ func (x *run) proceed(ctx context.Context) error {
 	return err
 }
 
-// canary sends the first message and waits whether it comes back. After a crash it
-// waits again.
+// canary sends the first message and waits for its outcome. After a crash it waits again.
 func (x *run) canary(ctx context.Context) error {
 	if x.replay.Plan.Canary <= 0 || x.replay.Sent > 1 {
 		return nil
@@ -95,11 +92,13 @@ func (x *run) canary(ctx context.Context) error {
 		if err := x.insist(ctx, x.look); err != nil {
 			return err
 		}
-		switch {
-		case x.replay.Back > 0:
+		if x.replay.Back > 0 {
 			return x.failedAgain(ctx)
-		case x.replay.Retrying > 0:
-			return x.retries(ctx)
+		}
+		if err := x.retried(ctx); err != nil {
+			return err
+		}
+		switch {
 		case x.replay.Succeeded > 0:
 			return nil
 		case left <= 0:
@@ -114,16 +113,16 @@ const (
 	askPause   = time.Minute     // before the next one
 )
 
-// ask prepares the request for outcomes that messages are to carry. If the queue for outcomes cannot be declared, messages are
+// ask prepares the requests for outcomes that messages are to carry. If the queue for outcomes cannot be declared, messages are
 // sent without a request until it can.
 func (x *run) ask(ctx context.Context) error {
 	// A broker that takes nothing may have been unreachable, and be reachable now.
-	if x.reports == nil || x.asks.Key != "" || x.failed == 0 && time.Now().Before(x.askAgain) {
+	if x.outcomes == nil || x.secret != "" || x.failed == 0 && time.Now().Before(x.askAgain) {
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	if err := x.reports.declare(limited); err != nil {
+	if err := x.outcomes.declare(limited); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -134,46 +133,56 @@ func (x *run) ask(ctx context.Context) error {
 		return nil
 	}
 	return x.insist(ctx, func(ctx context.Context) (err error) {
-		x.asks, err = x.reports.archive.askOutcomes(ctx, x.replay.ID)
+		x.secret, err = x.outcomes.archive.askOutcomes(ctx, x.replay.ID)
 		return err
 	})
 }
 
-// retries says why a message is being retried.
-func (x *run) retries(ctx context.Context) error {
-	text := ""
+// retried returns why the replay has to stop if the first attempt of a message has failed, whatever became of it since.
+func (x *run) retried(ctx context.Context) error {
+	if x.outcomes == nil {
+		return nil
+	}
+	text, yes := "", false
 	err := x.insist(ctx, func(ctx context.Context) (err error) {
-		text, err = x.reports.archive.retryingError(ctx, x.replay.ID)
+		text, yes, err = x.outcomes.archive.retried(ctx, x.replay.ID)
 		return err
 	})
-	if err != nil {
+	if err != nil || !yes {
 		return err
 	}
-	return &stopped{"a message failed its first attempt: " + text}
+	why := "a message failed its first attempt"
+	if text != "" {
+		why += ": " + text
+	}
+	return &stopped{why}
 }
 
 // silent decides what a canary without an outcome means.
 func (x *run) silent(ctx context.Context) error {
-	stop := x.replay.Plan.CanarySilent == SilentStop
-	if x.replay.Plan.CanarySilent == SilentByExperience && x.reports != nil {
-		err := x.insist(ctx, func(ctx context.Context) (err error) {
-			list, _, err := x.store.List(ctx, Filter{SentBy: x.replay.ID}, Page{Size: 1})
-			if err == nil && len(list) > 0 {
-				stop, err = x.reports.archive.reports(ctx, list[0].Queue)
-			}
-			return err
-		})
-		if err != nil {
+	if x.outcomes == nil {
+		return nil
+	}
+	stop := false
+	err := x.insist(ctx, func(ctx context.Context) error {
+		list, _, err := x.store.List(ctx, Filter{SentBy: x.replay.ID, Outcome: OutcomePending}, Page{Size: 1})
+		if err != nil || len(list) == 0 { // no report was asked for
 			return err
 		}
-	}
-	if stop {
+		m := list[0]
+		to, err := x.returns.to(ctx, sentFrom{m.Queue, m.FailedQueue, m.Exchange, m.RoutingKey}, x.replay.Plan.To)
+		if err == nil {
+			stop, err = x.outcomes.archive.hasReported(ctx, to.Queue)
+		}
+		return err
+	})
+	if err == nil && stop {
 		return &stopped{fmt.Sprintf("the canary has no outcome after %s", x.replay.Plan.Canary)}
 	}
-	return nil
+	return err
 }
 
-// failedAgain says how the canary came back.
+// failedAgain says how the canary failed again.
 func (x *run) failedAgain(ctx context.Context) error {
 	text := ""
 	err := x.insist(ctx, func(ctx context.Context) error {
@@ -186,7 +195,7 @@ func (x *run) failedAgain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return &stopped{"the canary came back" + text}
+	return &stopped{"the canary failed again" + text}
 }
 
 // all sends what has not been sent.
@@ -288,7 +297,7 @@ func (x *run) claimed(ctx context.Context, f func(context.Context) error) error 
 	return err
 }
 
-// judge looks now and then at what has come back, and stops the replay if one of its
+// judge looks now and then at what has failed again, and stops the replay if one of its
 // messages has failed with the fingerprint it had before: then the others will.
 func (x *run) judge(ctx context.Context) error {
 	if time.Since(x.looked) < x.cfg.Poll {
@@ -300,8 +309,10 @@ func (x *run) judge(ctx context.Context) error {
 	if x.replay.Plan.IgnoreSame {
 		return nil
 	}
-	if x.replay.Plan.Ramp && x.replay.Retrying > 0 {
-		return x.retries(ctx)
+	if x.replay.Plan.Ramp {
+		if err := x.retried(ctx); err != nil {
+			return err
+		}
 	}
 	if x.replay.Back == x.judged {
 		return nil
@@ -318,7 +329,7 @@ func (x *run) judge(ctx context.Context) error {
 	return why
 }
 
-// same returns why the replay has to stop, of what has come back since it was last
+// same returns why the replay has to stop, of what has failed again since it was last
 // asked.
 func (x *run) same(ctx context.Context) (why, err error) {
 	latest := x.seen
@@ -351,7 +362,7 @@ func (x *run) same(ctx context.Context) (why, err error) {
 				return nil, err
 			}
 			if fingerprint(is.Error) == fingerprint(was.Error) {
-				return &stopped{fmt.Sprintf("message %d came back as %d with the same error: %s", was.ID, is.ID, is.Error)}, nil
+				return &stopped{fmt.Sprintf("message %d failed again as %d with the same error: %s", was.ID, is.ID, is.Error)}, nil
 			}
 		}
 		if next == "" || !fresh && len(list) > 0 {

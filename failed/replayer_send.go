@@ -29,8 +29,8 @@ func (x *run) some(ctx context.Context, n int) (bool, error) {
 		x.pace.send(len(batch), time.Now())
 	}
 	var done sending
-	for i, err := range x.publish(ctx, batch) {
-		done.add(batch[i].ID, err)
+	for i, p := range x.publish(ctx, batch) {
+		done.add(batch[i].ID, p)
 	}
 	if err := errors.Join(done.ends, x.note(ctx, done)); err != nil {
 		return true, err
@@ -38,38 +38,61 @@ func (x *run) some(ctx context.Context, n int) (bool, error) {
 	return true, x.rest(ctx, done)
 }
 
+// published is what has come of publishing a message.
+type published struct {
+	unasked unasked
+	err     error
+}
+
 // publish publishes messages, and returns what has come of each, in their order.
-func (x *run) publish(ctx context.Context, batch []*Message) []error {
-	errs := make([]error, len(batch))
+func (x *run) publish(ctx context.Context, batch []*Message) []published {
+	all := make([]published, len(batch))
 	var messages []*reprise.Message
 	var places []int // in the batch
 	for i, m := range batch {
 		from := sentFrom{m.Queue, m.FailedQueue, m.Exchange, m.RoutingKey}
 		to, err := x.returns.to(ctx, from, x.replay.Plan.To)
 		if err != nil {
-			errs[i] = err
+			all[i].err = err
 			continue
 		}
 		if x.warned.first(to) {
 			x.cfg.Logger.Warn("replay sends by queue name", "replay", x.replay.ID, "queue", to.Queue, "warning", to.Warning)
 		}
-		messages, places = append(messages, back(m, x.replay.ID, to, x.cfg.Marks, x.asks)), append(places, i)
+		out := back(m, x.replay.ID, to, x.cfg.Marks)
+		all[i].unasked = x.request(out, m.ID, to)
+		messages, places = append(messages, out), append(places, i)
 	}
 	longer, cancel := grace(ctx, x.cfg.DrainTimeout)
 	defer cancel()
 	var full []*reprise.Message // have no room for a request
 	var fullPlaces []int
 	for i, err := range x.batch(longer, messages) {
-		errs[places[i]] = err
+		all[places[i]].err = err
 		if _, asks := messages[i].Headers[topology.HeaderOutcome]; asks && errors.Is(err, reprise.ErrInvalidMessage) {
 			delete(messages[i].Headers, topology.HeaderOutcome)
 			full, fullPlaces = append(full, messages[i]), append(fullPlaces, places[i])
 		}
 	}
 	for i, err := range x.batch(longer, full) {
-		errs[fullPlaces[i]] = err
+		all[fullPlaces[i]] = published{noRoom, err}
 	}
-	return errs
+	return all
+}
+
+// request has a message ask for a report, or returns why it does not.
+func (x *run) request(out *reprise.Message, id ID, to way) unasked {
+	switch {
+	case x.secret == "":
+		return noQueue
+	case to.Queue == "": // a worker of one of several queues knows nothing of the others
+		return noSingle
+	}
+	out.Headers[topology.HeaderOutcome] = topology.OutcomeRequest{
+		To: x.outcomes.archive.outcomeQueue(), Replay: fmt.Sprintf("%d/%d", x.replay.ID, id),
+		Key: outcomeKey(x.secret, x.replay.ID, id, to.Queue), Queue: to.Queue, MessageID: out.MessageID,
+	}.Table()
+	return asked
 }
 
 // batch publishes messages, and returns the error of each.
@@ -88,17 +111,20 @@ func (x *run) batch(ctx context.Context, messages []*reprise.Message) []error {
 
 // sending is what has become of messages.
 type sending struct {
-	sent    []ID // and confirmed
+	sent    map[unasked][]ID // and confirmed
 	refused []refusal
 	wrong   error // with those that are to be sent again
 	ends    error // the replay, since it would be the same for the others
 }
 
-// add adds a message, and the error of publishing it.
-func (s *sending) add(id ID, err error) {
-	switch {
+// add adds a message, and what has come of publishing it.
+func (s *sending) add(id ID, p published) {
+	switch err := p.err; {
 	case err == nil:
-		s.sent = append(s.sent, id)
+		if s.sent == nil {
+			s.sent = make(map[unasked][]ID)
+		}
+		s.sent[p.unasked] = append(s.sent[p.unasked], id)
 	case unfit(err):
 		s.refused = append(s.refused, refusal{id, err.Error()})
 	case s.ends != nil:
@@ -119,9 +145,15 @@ func (x *run) note(ctx context.Context, done sending) error {
 		x.cfg.Logger.Warn("message refused", "replay", x.replay.ID, "message", r.ID, "error", r.Why)
 	}
 	err := x.insist(longer, func(ctx context.Context) error {
-		return errors.Join(x.store.markSent(ctx, x.replay.ID, done.sent), x.store.markRefused(ctx, x.replay.ID, done.refused))
+		var errs []error
+		for why, ids := range done.sent {
+			errs = append(errs, x.store.markSent(ctx, x.replay.ID, ids, why))
+		}
+		return errors.Join(append(errs, x.store.markRefused(ctx, x.replay.ID, done.refused))...)
 	})
-	x.replay.Sent += int64(len(done.sent))
+	for _, ids := range done.sent {
+		x.replay.Sent += int64(len(ids))
+	}
 	x.replay.Refused += int64(len(done.refused))
 	return err
 }

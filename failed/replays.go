@@ -29,26 +29,14 @@ type Plan struct {
 	Ramp bool
 
 	// Canary makes the replay send one message first, and wait for its outcome. If it succeeds, the others are sent. If its first
-	// attempt fails, the replay stops. Canary is the longest time to wait: see CanarySilent. 0: no canary.
+	// attempt fails, the replay stops. Canary is the longest time to wait. If there is no outcome then, the replay stops if a
+	// report was asked for and workers of the queue have reported outcomes before; else it goes on. 0: no canary.
 	Canary time.Duration
 
-	// CanarySilent decides what happens if the canary has no outcome in time. Default: SilentByExperience.
-	CanarySilent CanarySilent
-
-	// IgnoreSame lets the replay go on although messages come back with a fingerprint
+	// IgnoreSame lets the replay go on although messages fail again with a fingerprint
 	// that they had before. By default it stops by itself.
 	IgnoreSame bool
 }
-
-// CanarySilent is what a replay does if its canary has no outcome in time.
-type CanarySilent string
-
-// What a replay does if its canary has no outcome in time.
-const (
-	SilentByExperience CanarySilent = "" // stop if workers of the queue have reported outcomes before, and else continue
-	SilentContinue     CanarySilent = "continue"
-	SilentStop         CanarySilent = "stop"
-)
 
 // Target is an exchange and a routing key.
 type Target struct{ Exchange, RoutingKey string }
@@ -60,7 +48,6 @@ type ReplayState string
 const (
 	ReplayRunning    ReplayState = "running"
 	ReplayCancelling ReplayState = "cancelling" // by a person; what is on its way is waited for
-	ReplayVerifying  ReplayState = "verifying"  // all has been sent that can be; not all outcomes are known, nor is VerifyTime over
 	ReplayDone       ReplayState = "done"       // all has been sent that can be
 	ReplayCancelled  ReplayState = "cancelled"  // by a person
 	ReplayStopped    ReplayState = "stopped"    // by itself: Replay.Why says why
@@ -85,6 +72,9 @@ type Replay struct {
 	Succeeded int64
 	Retrying  int64
 	Unknown   int64
+
+	// Verifying says that it is ReplayDone, not all outcomes are known, and VerifyTime is not over.
+	Verifying bool
 }
 
 // Left is how many messages are neither sent nor refused.
@@ -97,11 +87,6 @@ func (p Plan) validate() error {
 	}
 	if p.To != nil && *p.To == (Target{}) {
 		return fmt.Errorf("%w: Plan.To is empty: name a routing key, and an exchange unless it is a queue; or leave it nil for the queue that each message failed in", ErrInvalid)
-	}
-	switch p.CanarySilent {
-	case SilentByExperience, SilentContinue, SilentStop:
-	default:
-		return fmt.Errorf("%w: Plan.CanarySilent %.40q: use %q or %q, or leave it empty", ErrInvalid, p.CanarySilent, SilentContinue, SilentStop)
 	}
 	if p.Canary < 0 {
 		return fmt.Errorf("%w: Plan.Canary %s is negative: use 0 for none", ErrInvalid, p.Canary)
@@ -143,18 +128,17 @@ func (a *Archive) Running(ctx context.Context) (all []Replay, err error) {
 }
 
 func (a *Archive) replays(ctx context.Context, which string, args ...any) (all []Replay, err error) {
-	rows := a.db.Rows(ctx, `SELECT id, plan, state, why, actor, begun, ended, total, sent, refused, back, succeeded, retrying, secret FROM {replay} WHERE `+which, args...)
+	rows := a.db.Rows(ctx, `SELECT id, plan, state, why, actor, begun, ended, total, sent, refused, back, succeeded, retrying, pending FROM {replay} WHERE `+which, args...)
 	var r Replay
 	var stored storedPlan
-	var key string
+	var pending int64
 	for err := range rows.Scan(&r.ID, sqlkit.JSON(&stored), &r.State, &r.Why, &r.Actor, sqlkit.Time(&r.Begun), sqlkit.Time(&r.Ended),
-		&r.Total, &r.Sent, &r.Refused, &r.Back, &r.Succeeded, &r.Retrying, &key) {
+		&r.Total, &r.Sent, &r.Refused, &r.Back, &r.Succeeded, &r.Retrying, &pending) {
 		if err != nil {
 			return nil, err
 		}
-		r.Unknown = 0
-		r.verify(a.now(), key != "")
-		r.Plan = Plan{Filter(stored.Filter), stored.To, stored.Rate, stored.Ramp, stored.Canary, stored.Silent, stored.IgnoreSame}
+		r.verify(pending, a.now())
+		r.Plan = Plan{Filter(stored.Filter), stored.To, stored.Rate, stored.Ramp, stored.Canary, stored.IgnoreSame}
 		all = append(all, r)
 	}
 	return all, nil
@@ -194,35 +178,46 @@ func (a *Archive) unsentOf(ctx context.Context, id ReplayID, n int) (_ []*Messag
 	return out, nil
 }
 
-// markSent notes that messages of a replay have been sent and confirmed: they are
+// markSent notes that messages of a replay have been sent and confirmed, and why they ask for no report, if they do not: they are
 // replayed. It may be told of one more than once. A message that it is told of
 // after the end of the replay is replayed as well, if it is in state failed: it
 // has been sent.
-func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID) (err error) {
+func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID, why unasked) (err error) {
 	defer annotate(&err, "noting %d messages of replay %d as sent", len(ids), id)
 	if len(ids) == 0 {
 		return nil
 	}
-	d := a.d
-	return a.write(ctx, func(tx *tx) error {
-		var c counting
-		// What it was in: the replay runs, or all that was not sent is failed.
-		_, err := tx.update(&c, Replayed, fmt.Sprintf(`UPDATE {message} AS m SET state = 2, replay = %d WHERE `, id)+d.in("m.id", "$1")+fmt.Sprintf(`
-			AND (m.state = 1 AND m.replay = %d OR m.state = 0)
-			AND EXISTS (SELECT 1 FROM {item} i WHERE i.replay = %[1]d AND i.message = m.id AND i.sent = 0)
-			RETURNING grp, queue, CASE WHEN EXISTS (SELECT 1 FROM {replay} WHERE id = %[1]d AND ended = 0) THEN 1 ELSE 0 END`, id), list(d, ids))
+	return a.write(ctx, func(tx *tx) error { return tx.markSent(id, ids, why) })
+}
+
+func (t *tx) markSent(id ReplayID, ids []ID, why unasked) error {
+	var c counting
+	// What it was in: the replay runs, or all that was not sent is failed.
+	_, err := t.update(&c, Replayed, fmt.Sprintf(`UPDATE {message} AS m SET state = 2, replay = %d WHERE `, id)+t.d.in("m.id", "$1")+fmt.Sprintf(`
+		AND (m.state = 1 AND m.replay = %d OR m.state = 0)
+		AND EXISTS (SELECT 1 FROM {item} i WHERE i.replay = %[1]d AND i.message = m.id AND i.sent = 0)
+		RETURNING grp, queue, CASE WHEN EXISTS (SELECT 1 FROM {replay} WHERE id = %[1]d AND ended = 0) THEN 1 ELSE 0 END`, id), list(t.d, ids))
+	if err != nil {
+		return err
+	}
+	code := codePending
+	if why != asked {
+		code = codeUnknown
+	}
+	var sent int
+	var counts [codeFailedAgain + 1]int // by outcome: a message may have failed again already
+	rows := t.Rows(fmt.Sprintf(`UPDATE {item} SET sent = 1, unasked = %d, outcome = CASE WHEN outcome > %d THEN outcome ELSE %[2]d END
+		WHERE replay = $1 AND sent = 0 AND `, why, code)+t.d.in("message", "$2")+` RETURNING outcome`, int64(id), list(t.d, ids))
+	for err := range rows.Scan(&code) {
 		if err != nil {
 			return err
 		}
-		n, err := tx.Exec(`UPDATE {item} SET sent = 1 WHERE replay = $1 AND sent = 0 AND `+d.in("message", "$2"), int64(id), list(d, ids))
-		if err != nil {
-			return err
-		}
-		if _, err := tx.Exec(`UPDATE {replay} SET sent = sent + $2 WHERE id = $1`, int64(id), n); err != nil {
-			return err
-		}
-		return tx.count(c)
-	})
+		sent++
+		counts[code]++
+	}
+	_, err = t.Exec(`UPDATE {replay} SET sent = sent + $2, pending = pending + $3, back = back + $4 WHERE id = $1`,
+		int64(id), sent, counts[codePending], counts[codeFailedAgain])
+	return errors.Join(err, t.count(c))
 }
 
 // refusal is why a message can never be sent.
@@ -358,7 +353,6 @@ type storedPlan struct {
 	Ramp       bool
 	Canary     time.Duration
 	IgnoreSame bool
-	Silent     CanarySilent `json:",omitempty"`
 }
 
 type storedFilter Filter
@@ -376,7 +370,7 @@ func (a *Archive) beginning(ctx context.Context, p Plan, who Actor) (b beginning
 	if err := errors.Join(who.validate(), p.validate(), p.Filter.meant()); err != nil {
 		return b, err
 	}
-	if b.written, err = json.Marshal(storedPlan{storedFilter(p.Filter), p.To, p.Rate, p.Ramp, p.Canary, p.IgnoreSame, p.CanarySilent}); err != nil {
+	if b.written, err = json.Marshal(storedPlan{storedFilter(p.Filter), p.To, p.Rate, p.Ramp, p.Canary, p.IgnoreSame}); err != nil {
 		return b, err
 	}
 	b.s, err = a.selection(ctx, p.Filter)

@@ -45,7 +45,8 @@ type Routing struct {
 // way is where a message is sent back to: see Destination.
 type way struct {
 	Target
-	Queue, Warning string
+	Queue   string // the only one that the Target leads to; "": nothing shows that there is one
+	Warning string
 }
 
 // maxBindingsAge is how long an answer of Routing.Bindings is used.
@@ -98,6 +99,23 @@ func (r *returns) of(ctx context.Context, m sentFrom) (way, error) {
 		r.found[m] = to
 	}
 	return to, nil
+}
+
+// toAll returns the way to what is named for all messages.
+func (r *returns) toAll(ctx context.Context, to Target) (way, error) {
+	if to.Exchange == "" {
+		return way{Target: to, Queue: to.RoutingKey}, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.ask(ctx); err != nil {
+		return way{}, err
+	}
+	w := way{Target: to}
+	if reached, err := r.all.Reach(to.Exchange, to.RoutingKey); err == nil && r.live && len(reached) == 1 {
+		w.Queue = reached[0]
+	}
+	return w, nil
 }
 
 // ask asks for the bindings, if they are too old.

@@ -191,18 +191,19 @@ var migrations = []func(d Dialect) []string{
 	func(Dialect) []string {
 		return []string{`INSERT INTO {counter} (name, last) VALUES ('commit', 0)`}
 	},
-	// What became of the messages of a replay: see Outcome. A replay without a secret asks for no reports.
+	// What became of the messages of a replay: see Outcome. Those that were sent before have asked for no report.
 	func(Dialect) []string {
 		return []string{
 			`ALTER TABLE {replay} ADD COLUMN secret VARCHAR(40) NOT NULL DEFAULT ''`,
-			`ALTER TABLE {replay} ADD COLUMN succeeded BIGINT NOT NULL DEFAULT 0`,
+			`ALTER TABLE {replay} ADD COLUMN pending BIGINT NOT NULL DEFAULT 0`,
 			`ALTER TABLE {replay} ADD COLUMN retrying BIGINT NOT NULL DEFAULT 0`,
+			`ALTER TABLE {replay} ADD COLUMN succeeded BIGINT NOT NULL DEFAULT 0`,
+			`ALTER TABLE {replay} ADD COLUMN retried BYTES`, // the error of a first attempt that was reported
 			`ALTER TABLE {item} ADD COLUMN outcome SMALLINT NOT NULL DEFAULT 0`,
-			`ALTER TABLE {item} ADD COLUMN reported BIGINT NOT NULL DEFAULT 0`, // when
-			`ALTER TABLE {item} ADD COLUMN told BYTES`,                         // the error of a message that is retried
+			`ALTER TABLE {item} ADD COLUMN unasked SMALLINT NOT NULL DEFAULT 0`, // why no report was asked for
+			fmt.Sprintf(`UPDATE {item} SET outcome = %d WHERE sent = 1 AND (replay, message) IN (SELECT back, back_of FROM {message} WHERE back > 0)`, codeFailedAgain),
 			`CREATE INDEX {item_outcome} ON {item} (replay, outcome, pos) WHERE sent = 1`,
-			`CREATE INDEX {item_sent} ON {item} (replay, pos) WHERE sent = 1`,
-			`ALTER TABLE {queue} ADD COLUMN reports SMALLINT NOT NULL DEFAULT 0`, // 1: its workers have reported an outcome
+			`CREATE TABLE {reporting} (queue BYTES PRIMARY KEY)`, // whose workers have reported an outcome
 		}
 	},
 	// Until when no notification mentions a group.

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
 // selection is a Filter in SQL, in parts: what an index finds, and the others, which are
@@ -18,12 +16,12 @@ import (
 // asks for.
 type selection struct {
 	d     dialect
-	now   time.Time
 	args  []any
 	terms []string // of the search
 
 	ids     string  // condition on m.id, "" if there is none
 	outcome Outcome // of sentBy; "": any
+	overdue bool    // no outcomes of sentBy are waited for any more
 	by      int64   // the replay that refused it; this and the next four: 0 if they are not bounded
 	sentBy  int64
 	back    int64
@@ -45,8 +43,8 @@ func (s *selection) arg(v any) string {
 
 // selection of a filter. The work queue's number is asked for by the caller: 0 if
 // there is no such.
-func (f Filter) selection(d dialect, queue int64, now time.Time) *selection {
-	s := &selection{d: d, now: now, until: math.MaxInt64, terms: f.terms(), by: int64(f.RefusedBy), sentBy: int64(f.SentBy), outcome: f.Outcome, back: int64(f.Replay), group: int64(f.Group), queue: queue}
+func (f Filter) selection(d dialect, queue int64) *selection {
+	s := &selection{d: d, until: math.MaxInt64, terms: f.terms(), by: int64(f.RefusedBy), sentBy: int64(f.SentBy), outcome: f.Outcome, back: int64(f.Replay), group: int64(f.Group), queue: queue}
 	if f.States != nil {
 		s.states = []int{}
 		for _, state := range States() {
@@ -163,7 +161,8 @@ func (s *selection) conditions() (list []string) {
 		list = append(list, fmt.Sprintf(`m.id IN (SELECT i.message FROM {item} i WHERE i.replay = %d AND i.sent = 2)`, s.by))
 	}
 	if s.sentBy != 0 {
-		list = append(list, `m.id IN (SELECT i.message FROM {item} i WHERE `+s.sent()+`)`)
+		list = append(list, fmt.Sprintf(`m.id IN (SELECT i.message FROM {item} i WHERE i.replay = %d AND i.sent = 1 AND i.outcome IN (%s))`,
+			s.sentBy, join(append([]int{-1}, s.outcomes()...), ", ")))
 	}
 	if s.back != 0 {
 		list = append(list, fmt.Sprintf(`m.back > 0 AND m.back = %d`, s.back))
@@ -249,12 +248,16 @@ func (s *selection) along(before int64, limit int) string {
 	if s.by != 0 {
 		rest := *s
 		rest.by = 0
-		return rest.items(fmt.Sprintf(`i.replay = %d AND i.sent = 2`, s.by), before, limit)
+		return rest.items(s.by, 2, nil, before, limit)
 	}
 	if s.sentBy != 0 {
 		rest := *s
 		rest.sentBy = 0
-		return rest.items(s.sent(), before, limit)
+		outcomes := s.outcomes()
+		if outcomes == nil {
+			return s.list([]string{`1 = 0`}, nil, before, limit, s.others)
+		}
+		return rest.items(s.sentBy, 1, outcomes, before, limit)
 	}
 	if s.back != 0 {
 		return s.list([]string{"m.back > 0"}, []equal{{"m.back", fmt.Sprint(s.back)}}, before, limit, s.conditions())
@@ -285,7 +288,7 @@ func (s *selection) along(before int64, limit int) string {
 	if len(lists) == 0 {
 		return s.list([]string{`1 = 0`}, nil, before, limit, s.others)
 	}
-	return strings.Join(lists, ` UNION ALL `) + fmt.Sprintf(` ORDER BY 1 DESC LIMIT %d`, limit)
+	return merged(lists, limit)
 }
 
 // list is one list in order of the position: of conditions, and of the values of columns that
@@ -303,25 +306,39 @@ func (s *selection) list(conditions []string, columns []equal, before int64, lim
 	return candidates(judge(others) + ` AS ok`)
 }
 
-// sent is a condition on {item} AS i: sentBy has sent it, with this outcome.
-func (s *selection) sent() string {
-	condition := fmt.Sprintf(`i.replay = %d AND i.sent = 1`, s.sentBy)
-	switch overdue := fmt.Sprintf(`EXISTS (SELECT 1 FROM {replay} r WHERE r.id = %d AND (r.secret = '' OR r.ended > 0 AND r.ended <= %d))`,
-		s.sentBy, sqlkit.Millis(s.now.Add(-VerifyTime))); s.outcome {
-	case "":
-		return condition
-	case OutcomePending:
-		return condition + ` AND i.outcome = 0 AND NOT ` + overdue
-	case OutcomeUnknown:
-		return condition + ` AND i.outcome = 0 AND ` + overdue
+// outcomes are the codes in {item}.outcome of what sentBy has sent with this outcome.
+func (s *selection) outcomes() []int {
+	switch {
+	case s.outcome == "":
+		return []int{codeUnknown, codePending, codeRetrying, codeSucceeded, codeFailedAgain}
+	case s.outcome == OutcomeUnknown && s.overdue:
+		return []int{codeUnknown, codePending, codeRetrying}
+	case s.overdue && (s.outcome == OutcomePending || s.outcome == OutcomeRetrying):
+		return nil
 	}
-	return condition + fmt.Sprintf(` AND i.outcome = %d`, outcomeCodes[s.outcome])
+	return []int{slices.Index(codedOutcomes, s.outcome)}
 }
 
-// items goes along the messages of a replay for which a condition on {item} AS i holds.
-func (s *selection) items(condition string, before int64, limit int) string {
-	return through(fmt.Sprintf(`SELECT i.pos AS pos, 1 = 1 AS found FROM {item} i WHERE %s AND i.pos >= %d AND i.pos < %d ORDER BY i.pos DESC LIMIT %d`,
-		condition, s.from, before, limit), s.conditions())
+// items goes along the messages of a replay, with a value of {item}.sent. If outcomes is not nil, an index has them in order for
+// each outcome, and the lists are merged.
+func (s *selection) items(replay int64, sent int, outcomes []int, before int64, limit int) string {
+	candidates := func(condition string) string {
+		return fmt.Sprintf(`SELECT i.pos AS pos, 1 = 1 AS found FROM {item} i WHERE i.replay = %d AND i.sent = %d%s AND i.pos >= %d AND i.pos < %d ORDER BY i.pos DESC LIMIT %d`,
+			replay, sent, condition, s.from, before, limit)
+	}
+	if outcomes == nil {
+		return through(candidates(""), s.conditions())
+	}
+	var lists []string
+	for _, code := range outcomes {
+		lists = append(lists, fmt.Sprintf(`SELECT * FROM (%s) o%d`, candidates(fmt.Sprintf(` AND i.outcome = %d`, code)), code))
+	}
+	return through(merged(lists, limit), s.conditions())
+}
+
+// merged are lists in one.
+func merged(lists []string, limit int) string {
+	return strings.Join(lists, ` UNION ALL `) + fmt.Sprintf(` ORDER BY 1 DESC LIMIT %d`, limit)
 }
 
 // matches is the query of what the search of PostgreSQL finds, wherever it is, in whatever order: to

@@ -128,7 +128,7 @@ func TestWhatIsSentBackIsFresh(t *testing.T) {
 		}
 		before := in.Headers.Clone()
 		m := &Message{ID: 17, Queue: "orders", Archived: time.UnixMilli(99), Content: in}
-		out := back(m, 4, way{Target: Target{RoutingKey: "orders"}}, []topology.Marks{topology.CountUp{Header: "tries"}}, topology.OutcomeRequest{})
+		out := back(m, 4, way{Target: Target{RoutingKey: "orders"}}, []topology.Marks{topology.CountUp{Header: "tries"}})
 		want := map[string]any{topology.HeaderReplay: "4/17"}
 		for name, value := range in.Headers {
 			if stay[name] {
@@ -163,7 +163,7 @@ func TestWhatIsSentBackIsFresh(t *testing.T) {
 // An edit is sent in place of the original, to wherever it is to go.
 func TestAnEditIsSent(t *testing.T) {
 	m := &Message{ID: 1, Queue: "orders", Content: Content{Body: []byte("wrong")}, Edited: &Content{Body: []byte("right"), Headers: topology.Table{"fixed": true}}}
-	out := back(m, 2, way{Target: Target{Exchange: "shop", RoutingKey: "new"}}, nil, topology.OutcomeRequest{})
+	out := back(m, 2, way{Target: Target{Exchange: "shop", RoutingKey: "new"}}, nil)
 	if string(out.Body) != "right" || out.Headers["fixed"] != true || out.Exchange != "shop" || out.RoutingKey != "new" {
 		t.Errorf("%+v", out)
 	}

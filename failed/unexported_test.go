@@ -52,7 +52,12 @@ func (a *Archive) Next(ctx context.Context, id ReplayID, n int) ([]*Message, err
 }
 
 func (a *Archive) Sent(ctx context.Context, id ReplayID, ids []ID) error {
-	return a.markSent(ctx, id, ids)
+	return a.markSent(ctx, id, ids, asked)
+}
+
+// SentUnasked notes messages that were sent without a request for a report.
+func (a *Archive) SentUnasked(ctx context.Context, id ReplayID, ids []ID) error {
+	return a.markSent(ctx, id, ids, noRoom)
 }
 
 func (a *Archive) Refuse(ctx context.Context, id ReplayID, refusals []Refusal) error {
@@ -70,8 +75,16 @@ func redriveFrom(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (r r
 	return r, err
 }
 
-func (a *Archive) AskOutcomes(ctx context.Context, id ReplayID) (topology.OutcomeRequest, error) {
+func (a *Archive) AskOutcomes(ctx context.Context, id ReplayID) (secret string, err error) {
 	return a.askOutcomes(ctx, id)
+}
+
+// SentID is sentID.
+func (m *Message) SentID() string { return m.sentID() }
+
+// OutcomeKey is outcomeKey.
+func OutcomeKey(secret string, id ReplayID, message ID, queue string) string {
+	return outcomeKey(secret, id, message, queue)
 }
 
 func (a *Archive) NoteOutcomes(ctx context.Context, reports []topology.Outcome) error {

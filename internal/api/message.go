@@ -24,9 +24,10 @@ type Summary struct {
 	LastFailed  time.Time `json:"last_failed"`
 	IsEdited    bool      `json:"is_edited"`
 	ReplayedBy  int64     `json:"replayed_by,omitempty"`
-	Outcome     string    `json:"outcome,omitempty"` // after replayed_by has sent it
-	Back        int64     `json:"back,omitempty"`    // the replay that it came back from
-	BackOf      int64     `json:"back_of,omitempty"` // and what it was in it
+	Outcome     string    `json:"outcome,omitempty"`     // after replayed_by has sent it
+	WhyUnknown  string    `json:"why_unknown,omitempty"` // why the outcome is unknown
+	Back        int64     `json:"back,omitempty"`        // the replay that had sent it before it failed again
+	BackOf      int64     `json:"back_of,omitempty"`     // and what it was in it
 	Discarded   string    `json:"discarded,omitempty"`
 	Refused     string    `json:"refused,omitempty"` // why the latest replay could not send it
 	MessageID   Text      `json:"message_id,omitempty"`
@@ -66,7 +67,7 @@ func SummaryOf(s failed.Summary) Summary {
 		Queue: Text(s.Queue), FailedQueue: Text(s.FailedQueue), Archived: s.Archived,
 		Exchange: Text(s.Exchange), RoutingKey: Text(s.RoutingKey),
 		Attempts: s.Attempts, Reason: s.Reason, Error: s.Error, FirstFailed: s.FirstFailed, LastFailed: s.LastFailed,
-		IsEdited: s.Edited, ReplayedBy: int64(s.ReplayedBy), Outcome: string(s.Outcome), Back: int64(s.Back), BackOf: int64(s.BackOf),
+		IsEdited: s.Edited, ReplayedBy: int64(s.ReplayedBy), Outcome: string(s.Outcome), WhyUnknown: s.WhyUnknown, Back: int64(s.Back), BackOf: int64(s.BackOf),
 		Discarded: s.Discarded, Refused: s.Refused, MessageID: Text(s.MessageID), Size: s.Size,
 	}
 }
@@ -79,7 +80,7 @@ func MessageOf(m *failed.Message) Message {
 			Queue: Text(m.Queue), FailedQueue: Text(m.FailedQueue), Archived: m.Archived,
 			Exchange: Text(m.Exchange), RoutingKey: Text(m.RoutingKey),
 			Attempts: m.Attempts, Reason: m.Reason, Error: m.Error, FirstFailed: m.FirstFailed, LastFailed: m.LastFailed,
-			IsEdited: m.Edited != nil, ReplayedBy: int64(m.ReplayedBy), Outcome: string(m.Outcome), Back: int64(m.Back), BackOf: int64(m.BackOf),
+			IsEdited: m.Edited != nil, ReplayedBy: int64(m.ReplayedBy), Outcome: string(m.Outcome), WhyUnknown: m.WhyUnknown, Back: int64(m.Back), BackOf: int64(m.BackOf),
 			Discarded: m.Discarded, Refused: m.Refused, MessageID: Text(m.Properties.MessageID), Size: len(m.Body),
 		},
 		Errors:        attemptsOf(m.Errors),

@@ -13,7 +13,7 @@ type Plan struct {
 	To         *Target  `json:"to,omitempty"` // none: the work queue that each failed in
 	Rate       float64  `json:"rate,omitempty"`
 	Ramp       bool     `json:"ramp,omitempty"`   // 1, 2, 5, 10 and so on per second, up to Rate
-	Canary     Duration `json:"canary,omitempty"` // send one, and wait so long whether it comes back
+	Canary     Duration `json:"canary,omitempty"` // send one, and wait for its outcome, at most so long
 	IgnoreSame bool     `json:"ignore_same,omitempty"`
 }
 
@@ -91,7 +91,7 @@ func PreviewOf(all []failed.Destination) Preview {
 type Replay struct {
 	ID      int64     `json:"id"`
 	Plan    Plan      `json:"plan"`
-	State   string    `json:"state"` // running, cancelling, verifying, done, cancelled or stopped
+	State   string    `json:"state"` // running, cancelling, done, cancelled or stopped
 	Why     string    `json:"why,omitempty"`
 	Actor   string    `json:"actor"`
 	Begun   time.Time `json:"begun"`
@@ -105,6 +105,7 @@ type Replay struct {
 	Succeeded int64 `json:"succeeded"`
 	Retrying  int64 `json:"retrying"`
 	Unknown   int64 `json:"unknown"`
+	Verifying bool  `json:"verifying"` // it is done, and not all outcomes are known
 }
 
 // Replays are a page of a list.
@@ -118,7 +119,7 @@ func ReplayOf(r failed.Replay) Replay {
 	return Replay{
 		ID: int64(r.ID), Plan: PlanOf(r.Plan), State: string(r.State), Why: r.Why, Actor: string(r.Actor),
 		Begun: r.Begun, Ended: r.Ended, Total: r.Total, Sent: r.Sent, Refused: r.Refused, Back: r.Back,
-		Succeeded: r.Succeeded, Retrying: r.Retrying, Unknown: r.Unknown,
+		Succeeded: r.Succeeded, Retrying: r.Retrying, Unknown: r.Unknown, Verifying: r.Verifying,
 	}
 }
 

@@ -222,7 +222,7 @@ func (s *stores) finish(t testing.TB, id failed.ReplayID, want string) {
 	b := reprisetest.Listen(t)
 	b.Declare(t, topology.Topology{Queues: []topology.Queue{{Name: "orders"}}})
 	replayer := value(failed.NewReplayer(b.Client(t, nil), s.archive, failed.ReplayerConfig{}))(t)
-	if r := value(replayer.Finish(t.Context(), id))(t); r.State != failed.ReplayVerifying || r.Sent != 1 {
+	if r := value(replayer.Finish(t.Context(), id))(t); r.State != failed.ReplayDone || r.Sent != 1 {
 		t.Errorf("the replay is %s: %s", r.State, r.Why)
 	}
 	if all := b.Messages(t, "orders"); len(all) != 1 || all[0].MessageID != want {

@@ -150,6 +150,9 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay) 
 			add(step{Time: replay.Ended, Mark: "replay", Tone: "act", What: "Replayed", Details: []string{"confirmed by the broker"}})
 		}
 		if s, ok := outcomeSteps[m.Outcome]; ok {
+			if m.WhyUnknown != "" {
+				s.Details = []string{m.WhyUnknown}
+			}
 			add(s)
 		}
 	}
@@ -165,7 +168,7 @@ var outcomeSteps = map[failed.Outcome]step{
 	failed.OutcomeRetrying:    {Mark: "replaying", Tone: "act", What: "Retrying", Details: []string{"attempt failed"}},
 	failed.OutcomeSucceeded:   {Mark: "replayed", Tone: "good", What: "Succeeded", Details: []string{"reported by the worker"}},
 	failed.OutcomeFailedAgain: {Mark: "failed", Tone: "bad", What: "Failed again"},
-	failed.OutcomeUnknown:     {Mark: "dot", What: "Outcome unknown", Details: []string{"no report"}},
+	failed.OutcomeUnknown:     {Mark: "dot", What: "Outcome unknown"},
 }
 
 // published says where a message was published to.

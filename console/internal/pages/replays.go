@@ -81,7 +81,7 @@ func canaryThatStopped(c *web.Call, r *failed.Replay) (*canaryView, error) {
 	switch {
 	case strings.HasSuffix(what, "failed its first attempt"):
 		v.What = "failed its first attempt"
-	case strings.HasSuffix(what, "came back"):
+	case strings.HasSuffix(what, "failed again"):
 		v.What = "failed again"
 	default:
 		v.What = "has no outcome after " + show.Exactly(r.Plan.Canary)
@@ -153,7 +153,7 @@ func (p *Pages) replays(c *web.Call) error {
 	return render(c, http.StatusOK, "replays", page{Title: "Replays", Nav: "replays"}, data)
 }
 
-// replay shows one, what it could not send, and what came back from it.
+// replay shows one, what it could not send, and what failed again.
 func (p *Pages) replay(c *web.Call, id failed.ReplayID) error {
 	ctx := c.R.Context()
 	r, err := c.Archive.Replay(ctx, id)

@@ -34,7 +34,7 @@ var icons = map[string]string{
 
 // likeIcons are states that look like another.
 var likeIcons = map[string]string{
-	"running": "replaying", "verifying": "replaying", "cancelling": "replaying", "done": "replayed", "cancelled": "discarded",
+	"running": "replaying", "cancelling": "replaying", "done": "replayed", "cancelled": "discarded",
 	"closed": "replayed", "open": "stopped", "half-open": "replaying",
 	"consuming": "replaying", "connecting": "warn", "silent": "warn",
 }

@@ -73,7 +73,7 @@ func TestOutcomesWhenProcessesAreKilled(t *testing.T) {
 	testkit.Eventually(t, patience, func() bool {
 		notes = h.notes()
 		for _, id := range ids {
-			if r := h.replay(id); r.State != failed.ReplayDone && r.State != failed.ReplayVerifying || r.Sent != r.Total {
+			if r := h.replay(id); r.State != failed.ReplayDone || r.Sent != r.Total {
 				return false
 			}
 			for m := range h.with(id, failed.OutcomePending, failed.OutcomeRetrying) {

@@ -88,7 +88,7 @@ func replay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if got.State != failed.ReplayDone && got.State != failed.ReplayVerifying {
+	if got.State != failed.ReplayDone {
 		return fmt.Errorf("it has ended as %+v", got)
 	}
 	return nil

@@ -300,11 +300,11 @@ func (s *System) checkReplays(all map[failed.ID]Row) {
 			ends = append(ends, "replay of hundreds")
 		}
 		switch r.State {
-		case failed.ReplayDone, failed.ReplayVerifying, failed.ReplayCancelled, failed.ReplayStopped:
+		case failed.ReplayDone, failed.ReplayCancelled, failed.ReplayStopped:
 		default:
 			s.failLocked(promiseStates, "replay %d is %s in the end", r.ID, r.State)
 		}
-		if (r.State == failed.ReplayDone || r.State == failed.ReplayVerifying) && r.Left() != 0 {
+		if r.State == failed.ReplayDone && r.Left() != 0 {
 			s.failLocked(promiseReplay, "replay %d is done, and %d of %d messages were not sent", r.ID, r.Left(), r.Total)
 		}
 		did := s.replays[epochReplay{s.epoch, r.ID}]

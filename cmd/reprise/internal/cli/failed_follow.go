@@ -19,7 +19,7 @@ func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client,
 	if err != nil {
 		return err
 	}
-	for until := time.Now().Add(verify); r.State == "verifying" && time.Now().Before(until) && ctx.Err() == nil; {
+	for until := time.Now().Add(verify); r.Verifying && time.Now().Before(until) && ctx.Err() == nil; {
 		select {
 		case <-time.After(polling):
 		case <-ctx.Done():
@@ -78,7 +78,7 @@ func (f serverFlags) wait(ctx context.Context, streams IO, client *api.Client, r
 }
 
 // isSent reports whether a replay has sent all that can be sent.
-func isSent(r api.Replay) bool { return r.State == "done" || r.State == "verifying" }
+func isSent(r api.Replay) bool { return r.State == "done" }
 
 func unended(r api.Replay) bool { return r.State == "running" || r.State == "cancelling" }
 
@@ -113,9 +113,17 @@ func unsent(r api.Replay) string {
 	return fmt.Sprintf(": %s failed as before, without having been sent", terminal.Plural(int(r.Total-r.Sent), "message"))
 }
 
+// replayState is the state of a replay for people.
+func replayState(r api.Replay) string {
+	if r.Verifying {
+		return r.State + ", verifying"
+	}
+	return r.State
+}
+
 // replayText says what became of a replay.
 func replayText(r api.Replay) string {
-	parts := []string{fmt.Sprintf("replay %d %s: %d of %s sent", r.ID, r.State, r.Sent, terminal.Plural(int(r.Total), "message"))}
+	parts := []string{fmt.Sprintf("replay %d %s: %d of %s sent", r.ID, replayState(r), r.Sent, terminal.Plural(int(r.Total), "message"))}
 	if r.Refused > 0 {
 		parts = append(parts, fmt.Sprintf("%d cannot be", r.Refused))
 	}

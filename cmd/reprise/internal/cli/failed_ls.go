@@ -26,6 +26,7 @@ func (failedLsCmd) Help() string {
   reprise failed ls --text 'customer 4711' -H region=eu
   reprise failed ls --state all --json --limit 0 | jq .error
   reprise failed ls --refused-by 4
+  reprise failed ls --state all --sent-by 4 --outcome unknown
   reprise failed ls --group 3 --ids | xargs reprise failed replay
 `
 }
@@ -61,6 +62,9 @@ func (c *failedLsCmd) columns() []column {
 	if c.State == "all" {
 		columns = append(columns, column{name: "STATE"})
 	}
+	if c.SentBy != nil {
+		columns = append(columns, column{name: "OUTCOME", least: 12})
+	}
 	columns = append(columns, column{name: "FAILED"}, column{name: "ATTEMPTS", right: true}, column{name: "GROUP", right: true})
 	if c.refusals() {
 		columns = append(columns, column{name: "NOT SENT", least: 20, ends: true})
@@ -72,6 +76,9 @@ func (c *failedLsCmd) line(m api.Summary, now time.Time) []string {
 	cells := []string{strconv.FormatInt(m.ID, 10), string(m.Queue)}
 	if c.State == "all" {
 		cells = append(cells, m.State)
+	}
+	if c.SentBy != nil {
+		cells = append(cells, outcomeText(m.Outcome, m.WhyUnknown))
 	}
 	text := m.Error
 	if m.IsEdited {

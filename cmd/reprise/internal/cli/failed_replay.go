@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
 )
 
@@ -21,7 +22,7 @@ type failedReplayCmd struct {
 	Ramp       bool          `help:"Begin with one per second, then 2, 5, 10 and so on, up to --rate."`
 	Canary     time.Duration `placeholder:"TIME" help:"Send one first, and wait for its outcome, at most so long. Stop if its first attempt fails."`
 	Verify     time.Duration `placeholder:"TIME" help:"When all are sent, wait for their outcomes, at most so long. Fail unless all have succeeded."`
-	IgnoreSame bool          `name:"ignore-same" help:"Go on when messages come back with the same error. Default: it stops then."`
+	IgnoreSame bool          `name:"ignore-same" help:"Go on when messages fail again with the same error. Default: it stops then."`
 	Detach     bool          `help:"Print the number of the replay, and do not wait for its end."`
 	Yes        bool          `short:"y" help:"Do not ask."`
 	DryRun     bool          `name:"dry-run" help:"Say how many there are, and send none."`
@@ -47,8 +48,9 @@ A message that can never be sent, such as one larger than the broker takes, stay
 reason on it, and the others are sent; --refused-by ID sends those once more. What is wrong with the
 target stops the replay.
 
-A replay is verifying until the workers have reported the outcomes of all messages, for 24 hours at
-most. A worker that succeeds reports it before it acknowledges the message.
+A replay that is done is verifying until the outcomes of all messages are known, for 24 hours at most.
+A worker that succeeds reports it before it acknowledges the message. What failed again is another
+message: --back-from ID selects those.
 
 Exit codes: 0 all were sent, 1 failed, 2 wrong flags, 3 it stopped by itself, was cancelled, some
 cannot be sent, or with --verify some have not succeeded.
@@ -132,6 +134,12 @@ func (c *failedReplayCmd) plan() (api.Plan, error) {
 	to, err := parseTarget(c.To)
 	if err != nil {
 		return api.Plan{}, err
+	}
+	if c.Verify != 0 && c.Detach {
+		return api.Plan{}, usagef("--verify waits for outcomes, and --detach does not wait: give one of the two")
+	}
+	if c.SentBy != nil && s.Filter.Outcome == failed.OutcomeFailedAgain {
+		return api.Plan{}, usagef("what replay %d has sent is replayed; what failed again is another message: --back-from %d selects those", *c.SentBy, *c.SentBy)
 	}
 	if c.Verify < 0 {
 		return api.Plan{}, usagef("--verify %s: give a time above zero", c.Verify)

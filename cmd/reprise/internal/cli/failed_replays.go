@@ -56,7 +56,7 @@ func (c *failedReplaysCmd) list(ctx context.Context, streams IO, client *api.Cli
 		},
 		cells: func(r api.Replay) []string {
 			return []string{
-				strconv.FormatInt(r.ID, 10), r.State, ago(r.Begun, now), strconv.FormatInt(r.Sent, 10), strconv.FormatInt(r.Total, 10),
+				strconv.FormatInt(r.ID, 10), replayState(r), ago(r.Begun, now), strconv.FormatInt(r.Sent, 10), strconv.FormatInt(r.Total, 10),
 				strconv.FormatInt(r.Refused, 10), strconv.FormatInt(r.Succeeded, 10), strconv.FormatInt(r.Back, 10), r.Actor, r.Why,
 			}
 		},

@@ -24,7 +24,7 @@ type selection struct {
 	Until       moment   `placeholder:"TIME" help:"Whose last failure was before that."`
 	MinAttempts *int     `name:"min-attempts" placeholder:"N" help:"With so many attempts or more."`
 	MaxAttempts *int     `name:"max-attempts" placeholder:"N" help:"With so many attempts at most."`
-	Back        *int64   `name:"back-from" placeholder:"ID" help:"That came back from this replay."`
+	Back        *int64   `name:"back-from" placeholder:"ID" help:"That failed again after this replay."`
 	Refused     bool     `help:"That the latest replay could not send."`
 	RefusedBy   *int64   `name:"refused-by" placeholder:"ID" help:"That this replay could not send."`
 	SentBy      *int64   `name:"sent-by" placeholder:"ID" help:"That this replay has sent."`
@@ -47,6 +47,9 @@ func (s *selection) filter(state string) (failed.Filter, error) {
 	)
 	if err != nil {
 		return f, err
+	}
+	if f.Outcome == "failed-again" { // needs no quotes in a shell
+		f.Outcome = failed.OutcomeFailedAgain
 	}
 	for _, id := range s.IDs {
 		f.IDs = append(f.IDs, failed.ID(id))

@@ -33,13 +33,13 @@ func messageText(m api.Message, content api.Content, now time.Time, width int) s
 	case m.ReplayedBy != 0 && m.State != string(failed.Failed):
 		state += fmt.Sprintf(" by replay %d", m.ReplayedBy)
 		if m.Outcome != "" {
-			state += ": " + m.Outcome
+			state += ": " + outcomeText(m.Outcome, m.WhyUnknown)
 		}
 	}
 	field("message", strconv.FormatInt(m.ID, 10))
 	field("state", state)
 	if m.Back != 0 {
-		field("came back", fmt.Sprintf("from replay %d, as message %d was sent", m.Back, m.BackOf))
+		field("sent before", fmt.Sprintf("by replay %d, as message %d", m.Back, m.BackOf))
 	}
 	queue := string(m.Queue)
 	if m.Queue == m.FailedQueue {
@@ -76,6 +76,14 @@ func messageText(m api.Message, content api.Content, now time.Time, width int) s
 		b.WriteString("\nSecrets are hidden: an administrator sees them.\n")
 	}
 	return b.String()
+}
+
+// outcomeText is the outcome of a message, and why it is unknown.
+func outcomeText(outcome, whyUnknown string) string {
+	if whyUnknown == "" {
+		return outcome
+	}
+	return outcome + " (" + whyUnknown + ")"
 }
 
 func attemptsText(m api.Message, width int) string {

@@ -1,0 +1,161 @@
+package failed
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// collector has the queue for outcomes of an archive, and takes the reports in it into the archive.
+type collector struct {
+	client  *reprise.Client
+	archive *Archive
+	log     *slog.Logger
+}
+
+// maxReports is how many reports are taken at a time, and noted in one transaction.
+const maxReports = 64
+
+// declare makes sure that the queue for outcomes exists.
+func (c *collector) declare(ctx context.Context) (err error) {
+	defer annotate(&err, "declaring the queue for outcomes")
+	return c.client.Declare(ctx, c.archive.outcomeTopology())
+}
+
+// collect notes reports until ctx ends. Several processes may do so for one archive.
+func (c *collector) collect(ctx context.Context) {
+	for failures := 1; ; failures++ {
+		err := c.consume(ctx)
+		if ctx.Err() != nil || errors.Is(err, reprise.ErrClosed) {
+			return
+		}
+		if err != nil && failures == 1 {
+			c.log.Warn("outcomes wait", "error", err)
+		}
+		if sleep(ctx, storeBackoff.Delay(failures)) != nil {
+			return
+		}
+	}
+}
+
+// consume notes reports until ctx ends, or the queue cannot be declared. If the queue is deleted, it is declared again.
+func (c *collector) consume(ctx context.Context) error {
+	arrived := make(chan *report)
+	w, err := reprise.NewWorker(c.client, reprise.WorkerConfig{
+		Queue:        c.archive.outcomeQueue(),
+		Topology:     c.archive.outcomeTopology(),
+		Handler:      reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error { return c.take(ctx, m, arrived) }),
+		AsDelivered:  true,
+		Strategy:     keep(),
+		Concurrency:  maxReports,
+		Prefetch:     maxReports,
+		CrashLimit:   -1,
+		DrainTimeout: drainTimeout,
+	})
+	if err != nil {
+		return err
+	}
+	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var writer sync.WaitGroup
+	writer.Go(func() { c.note(writing, arrived) })
+	err = w.Run(ctx)
+	stop()
+	writer.Wait()
+	return err
+}
+
+// report is one that waits to be noted.
+type report struct {
+	outcome topology.Outcome
+	noted   chan struct{} // closed when it is
+}
+
+// take returns when the report in a message is noted.
+func (c *collector) take(ctx context.Context, m *reprise.Message, arrived chan<- *report) error {
+	o, ok := topology.ReadOutcome(m.Headers)
+	if !ok {
+		c.log.Warn("report ignored", "queue", m.Queue, "message_id", m.MessageID)
+		return nil
+	}
+	r := &report{outcome: o, noted: make(chan struct{})}
+	select {
+	case arrived <- r:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-r.noted:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// note notes what has arrived while it noted the reports before, until ctx ends.
+func (c *collector) note(ctx context.Context, arrived <-chan *report) {
+	for {
+		var batch []*report
+		select {
+		case r := <-arrived:
+			batch = append(batch, r)
+		case <-ctx.Done():
+			return
+		}
+		for more := true; more && len(batch) < maxReports; {
+			select {
+			case r := <-arrived:
+				batch = append(batch, r)
+			default:
+				more = false
+			}
+		}
+		if c.noteAll(ctx, batch) != nil {
+			return
+		}
+	}
+}
+
+// maxNoteFailures is how often a report may be refused by the database on its own. Publishers write reports, and one that no
+// database takes must not keep the others from being noted.
+const maxNoteFailures = 3
+
+// noteAll notes reports: together, or one by one if the database does not take them together. The error is that ctx has ended.
+func (c *collector) noteAll(ctx context.Context, batch []*report) error {
+	var outcomes []topology.Outcome
+	for _, r := range batch {
+		outcomes = append(outcomes, r.outcome)
+	}
+	for failures := 1; ; failures++ {
+		err := c.archive.noteOutcomes(ctx, outcomes)
+		switch {
+		case err == nil:
+			for _, r := range batch {
+				close(r.noted)
+			}
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, ErrUnavailable):
+		case len(batch) > 1:
+			for _, r := range batch {
+				if err := c.noteAll(ctx, []*report{r}); err != nil {
+					return err
+				}
+			}
+			return nil
+		case failures >= maxNoteFailures:
+			c.log.Warn("report ignored", "queue", c.archive.outcomeQueue(), "message_id", "", "error", err)
+			close(batch[0].noted)
+			return nil
+		}
+		delay := storeBackoff.Delay(failures)
+		c.log.Warn("outcomes wait", "error", err, "next_try", delay)
+		if err := sleep(ctx, delay); err != nil {
+			return err
+		}
+	}
+}

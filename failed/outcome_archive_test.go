@@ -1,0 +1,308 @@
+package failed
+
+import (
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/internal/testkit/pgtest"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// reported is a replay of messages that failed in the queue q and ask for reports.
+type reported struct {
+	*testing.T
+	archive *Archive
+	id      ReplayID
+	ids     []ID
+	secret  string
+}
+
+// newReported returns a replay of n messages, whose message ids are 0 to n-1.
+func newReported(t *testing.T, a *Archive, n int) *reported {
+	t.Helper()
+	var messages []Message
+	for i := range n {
+		messages = append(messages, Message{Queue: "q", FailedQueue: "q.failed", Error: "x", Content: Content{Properties: Properties{MessageID: fmt.Sprint(i)}}})
+	}
+	ids, err := a.Add(t.Context(), messages)
+	must(t, err)
+	r, err := a.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}}, "me")
+	must(t, err)
+	secret, err := a.askOutcomes(t.Context(), r.ID)
+	must(t, err)
+	return &reported{t, a, r.ID, ids, secret}
+}
+
+// archiveAt returns an archive with a clock.
+func archiveAt(t *testing.T, clock func() time.Time) *Archive {
+	t.Helper()
+	a, err := Open(t.Context(), emptyDatabase(t), Config{Dialect: SQLite, Clock: clock})
+	must(t, err)
+	return a
+}
+
+func emptyDatabase(t *testing.T) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "failed.db")+"?_pragma=busy_timeout(30000)&_pragma=synchronous(OFF)")
+	must(t, err)
+	t.Cleanup(func() { must(t, db.Close()) })
+	return db
+}
+
+// request returns the request of message i, as it is sent to a queue.
+func (r *reported) request(i int, queue string) topology.OutcomeRequest {
+	return topology.OutcomeRequest{
+		To: r.archive.outcomeQueue(), Replay: fmt.Sprintf("%d/%d", r.id, r.ids[i]), Key: outcomeKey(r.secret, r.id, r.ids[i], queue), Queue: queue, MessageID: fmt.Sprint(i),
+	}
+}
+
+// report has a worker of the queue q report message i.
+func (r *reported) report(i int, result string) {
+	r.Helper()
+	q := r.request(i, "q")
+	must(r.T, r.archive.noteOutcomes(r.Context(), []topology.Outcome{{Replay: q.Replay, Key: q.Key, Queue: q.Queue, Attempt: 1, Result: result}}))
+}
+
+// sent has the replay note that messages were sent.
+func (r *reported) sent(messages ...int) {
+	r.Helper()
+	var ids []ID
+	for _, i := range messages {
+		ids = append(ids, r.ids[i])
+	}
+	must(r.T, r.archive.markSent(r.Context(), r.id, ids, asked))
+}
+
+func (r *reported) end(s ReplayState) {
+	r.Helper()
+	must(r.T, r.archive.EndReplay(r.Context(), r.id, s, "", "me"))
+}
+
+// arrives has a message fail that carries a request, or none.
+func (r *reported) arrives(m Message, request *topology.OutcomeRequest) ID {
+	r.Helper()
+	if request != nil {
+		m.Headers[topology.HeaderOutcome] = request.Table()
+	}
+	ids, err := r.archive.Ingest(r.Context(), []Arrival{{Message: m}})
+	must(r.T, err)
+	return ids[0]
+}
+
+// want compares the replay with its messages, whose outcomes are given by their message ids.
+func (r *reported) want(outcomes ...Outcome) {
+	r.Helper()
+	replay, err := r.archive.Replay(r.Context(), r.id)
+	must(r.T, err)
+	counts := map[Outcome]int64{}
+	for i, want := range outcomes {
+		m, err := r.archive.Get(r.Context(), r.ids[i])
+		must(r.T, err)
+		if m.Outcome != want {
+			r.Errorf("message %d is %q, want %q", i, m.Outcome, want)
+		}
+		counts[want]++
+	}
+	for outcome, n := range map[Outcome]int64{
+		OutcomePending: replay.Pending(), OutcomeRetrying: replay.Retrying, OutcomeSucceeded: replay.Succeeded, OutcomeFailedAgain: replay.Back, OutcomeUnknown: replay.Unknown,
+	} {
+		list, _, err := r.archive.List(r.Context(), Filter{SentBy: r.id, Outcome: outcome}, Page{})
+		must(r.T, err)
+		if n != counts[outcome] || int64(len(list)) != n {
+			r.Errorf("%s: the replay counts %d, the list has %d, want %d", outcome, n, len(list), counts[outcome])
+		}
+	}
+}
+
+// A process sends messages and dies before it notes that. A report proves that a message was sent: no other process sends it, and it
+// is not offered as failed when the replay ends.
+func TestReportProvesTheSend(t *testing.T) {
+	r := newReported(t, archiveAt(t, time.Now), 4)
+	r.sent(3)
+	r.report(0, topology.OutcomeSucceeded)
+	r.report(1, topology.OutcomeRetrying)
+	next, err := r.archive.unsentOf(t.Context(), r.id, 10)
+	must(t, err)
+	if len(next) != 1 || next[0].ID != r.ids[2] {
+		t.Errorf("to be sent: %v", next)
+	}
+	r.end(ReplayCancelled)
+	r.report(1, topology.OutcomeSucceeded)
+	r.want(OutcomeSucceeded, OutcomeSucceeded, "", OutcomePending)
+	for i, want := range []State{Replayed, Replayed, Failed, Replayed} {
+		if m, err := r.archive.Get(t.Context(), r.ids[i]); err != nil || m.State != want {
+			t.Errorf("message %d is %s (%v)", i, m.State, err)
+		}
+	}
+	r.report(2, topology.OutcomeSucceeded) // after the end
+	r.want(OutcomeSucceeded, OutcomeSucceeded, OutcomeSucceeded, OutcomePending)
+	r.sent(0, 1, 2, 3)
+	r.want(OutcomeSucceeded, OutcomeSucceeded, OutcomeSucceeded, OutcomePending)
+}
+
+// A message is failed again only if the archive can tell that it is the one that was sent.
+func TestFailedAgainNeedsTheMessageThatWasSent(t *testing.T) {
+	r := newReported(t, archiveAt(t, time.Now), 3)
+	r.sent(0, 1, 2)
+	r.report(0, topology.OutcomeSucceeded)
+	message := func(i int) Message {
+		return Message{Queue: "q", FailedQueue: "q.failed", Content: Content{
+			Headers: topology.Table{topology.HeaderReplay: fmt.Sprintf("%d/%d", r.id, r.ids[i])}, Properties: Properties{MessageID: fmt.Sprint(i)},
+		}}
+	}
+	elsewhere, copied, foreign := message(0), message(0), message(0)
+	elsewhere.Queue, elsewhere.FailedQueue = "stock", "stock.failed"
+	copied.Properties.MessageID = "mail"
+	own, other := r.request(0, "q"), r.request(1, "q")
+	stranger := topology.OutcomeRequest{To: topology.OutcomeQueuePrefix + "ANOTHER", Replay: own.Replay, Key: "another", Queue: "q", MessageID: "0"}
+	r.arrives(elsewhere, &own)
+	r.arrives(copied, &own)
+	r.arrives(message(0), &other)
+	r.arrives(foreign, &stranger)
+	copied.Headers = topology.Table{topology.HeaderReplay: own.Replay}
+	r.arrives(copied, nil)
+	r.want(OutcomeSucceeded, OutcomePending, OutcomePending)
+	id := r.arrives(message(1), &other)
+	r.arrives(message(2), nil) // a program has dropped the request
+	r.want(OutcomeSucceeded, OutcomeFailedAgain, OutcomeFailedAgain)
+	m, err := r.archive.Get(t.Context(), id)
+	must(t, err)
+	if m.Back != r.id || m.BackOf != r.ids[1] || m.Headers[topology.HeaderOutcome] != nil {
+		t.Errorf("it is of replay %d, message %d; the headers are %v", m.Back, m.BackOf, m.Headers)
+	}
+}
+
+// A message that fails again before the replay has noted that it was sent.
+func TestFailedAgainBeforeTheNote(t *testing.T) {
+	r := newReported(t, archiveAt(t, time.Now), 3)
+	message := func(i int) Message {
+		return Message{Queue: "q", FailedQueue: "q.failed", Content: Content{
+			Headers: topology.Table{topology.HeaderReplay: fmt.Sprintf("%d/%d", r.id, r.ids[i])}, Properties: Properties{MessageID: fmt.Sprint(i)},
+		}}
+	}
+	request := r.request(0, "q")
+	r.arrives(message(0), &request)
+	r.arrives(message(1), nil) // anybody could have published it: the message may not have been sent
+	next, err := r.archive.unsentOf(t.Context(), r.id, 10)
+	must(t, err)
+	if len(next) != 2 || next[0].ID != r.ids[1] {
+		t.Errorf("to be sent: %v", next)
+	}
+	r.want(OutcomeFailedAgain, "", "")
+	r.sent(0, 1)
+	r.end(ReplayStopped)
+	r.want(OutcomeFailedAgain, OutcomeFailedAgain, "")
+}
+
+// No message is retrying or pending for good: after VerifyTime nobody knows.
+func TestOutcomesAreUnknownAfterVerifyTime(t *testing.T) {
+	now := time.Now()
+	r := newReported(t, archiveAt(t, func() time.Time { return now }), 4)
+	r.sent(0, 1, 2)
+	must(t, r.archive.markSent(t.Context(), r.id, r.ids[3:], noRoom))
+	r.report(0, topology.OutcomeRetrying)
+	r.report(1, topology.OutcomeSucceeded)
+	r.end(ReplayDone)
+	r.want(OutcomeRetrying, OutcomeSucceeded, OutcomePending, OutcomeUnknown)
+	now = now.Add(VerifyTime)
+	r.want(OutcomeUnknown, OutcomeSucceeded, OutcomeUnknown, OutcomeUnknown)
+	for i, want := range map[int]unasked{0: lateOutcome, 2: lateOutcome, 3: noRoom} {
+		list, _, err := r.archive.List(t.Context(), Filter{IDs: r.ids[i : i+1]}, Page{})
+		must(t, err)
+		if got := list[0].WhyUnknown; got != unknownReasons[want] {
+			t.Errorf("message %d: %s", i, got)
+		}
+	}
+	r.report(0, topology.OutcomeSucceeded)
+	r.want(OutcomeSucceeded, OutcomeSucceeded, OutcomeUnknown, OutcomeUnknown)
+}
+
+// If a replay goes elsewhere, workers there say nothing about the workers of the queue in which the messages failed.
+func TestReportIsOfTheQueueThatWasSentTo(t *testing.T) {
+	r := newReported(t, archiveAt(t, time.Now), 1)
+	r.sent(0)
+	q := r.request(0, "by-hand")
+	must(t, r.archive.noteOutcomes(t.Context(), []topology.Outcome{{Replay: q.Replay, Key: q.Key, Queue: "by-hand", Attempt: 1, Result: topology.OutcomeSucceeded}}))
+	for queue, want := range map[string]bool{"q": false, "by-hand": true} {
+		if got, err := r.archive.hasReported(t.Context(), queue); err != nil || got != want {
+			t.Errorf("%s: %v, %v", queue, got, err)
+		}
+	}
+}
+
+// A report that no database takes does not keep others from being noted.
+func TestForgedReportBlocksNoOther(t *testing.T) {
+	for name, forge := range map[string]func(amqp.Table){
+		"NUL in the key":      func(h amqp.Table) { h["key"] = "\x00" },
+		"key is not UTF-8":    func(h amqp.Table) { h["key"] = "\xff" },
+		"NUL in the queue":    func(h amqp.Table) { h["queue"] = "\x00" },
+		"error is not UTF-8":  func(h amqp.Table) { h["result"], h["error"] = "retrying", "\x00\xff" },
+		"number is too large": func(h amqp.Table) { h["replay"] = "99999999999999999999/1" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, err := sql.Open("pgx", pgtest.Schema(t))
+			must(t, err)
+			t.Cleanup(func() { must(t, db.Close()) })
+			a, err := Open(t.Context(), db, Config{Dialect: PostgreSQL})
+			must(t, err)
+			w := newWire(t, testkit.Embedded(t).URL)
+			w.archive = a
+			r := newReported(t, a, 2)
+			r.sent(0, 1)
+			r.end(ReplayDone)
+			must(t, w.client.Declare(t.Context(), a.outcomeTopology()))
+			publish := func(i int, change func(amqp.Table)) {
+				q := r.request(i, "q")
+				headers := amqp.Table{"replay": q.Replay, "key": q.Key, "queue": "q", "attempt": int32(1), "result": "succeeded"}
+				change(headers)
+				must(t, w.raw.PublishWithContext(t.Context(), "", a.outcomeQueue(), true, false, amqp.Publishing{Headers: headers}))
+			}
+			publish(0, forge)
+			publish(1, func(amqp.Table) {})
+			re, err := NewReplayer(w.client, a, ReplayerConfig{Poll: 10 * time.Millisecond})
+			must(t, err)
+			w.runs(re.Run)
+			testkit.Eventually(t, longest, func() error {
+				r, err := a.Replay(t.Context(), r.id)
+				if err == nil && r.Succeeded != 1 {
+					err = fmt.Errorf("%+v", r)
+				}
+				return err
+			})
+		})
+	}
+}
+
+// The messages of replays of the version before have outcomes as far as they are known.
+func TestOutcomesOfReplaysBeforeThem(t *testing.T) {
+	db := emptyDatabase(t)
+	all := migrations
+	migrations, version = all[:4], 4
+	defer func() { migrations, version = all, len(all) }()
+	_, err := Open(t.Context(), db, Config{Dialect: SQLite})
+	must(t, err)
+	migrations, version = all, len(all)
+	// Messages 1 and 2 were sent, and 1 failed again as 3.
+	for _, statement := range []string{
+		`INSERT INTO reprise_failed_queue (id, name) VALUES (1, 'q')`,
+		`INSERT INTO reprise_failed_message (pos, id, grp, queue, state, attempts, first_failed, last_failed, archived, failed_queue, exchange, routing_key, message_id, reason, error, size, replay, back, back_of)
+			VALUES (1, 1, 1, 1, 2, 1, 1, 1, 1, 'f', '', '', '', '', '', 0, 1, 0, 0), (2, 2, 1, 1, 2, 1, 1, 1, 1, 'f', '', '', '', '', '', 0, 1, 0, 0), (3, 3, 1, 1, 0, 1, 1, 1, 1, 'f', '', '', '', '', '', 0, 0, 1, 1)`,
+		`INSERT INTO reprise_failed_content (message, headers, properties, dropped, body) VALUES (1, '{}', '{}', 0, ''), (2, '{}', '{}', 0, '')`,
+		`INSERT INTO reprise_failed_item (replay, message, pos, sent) VALUES (1, 1, 1, 1), (1, 2, 2, 1)`,
+		`INSERT INTO reprise_failed_replay (id, plan, state, why, actor, begun, ended, total, sent, back) VALUES (1, '{}', 'done', '', 'me', 1, 2, 2, 2, 1)`,
+	} {
+		_, err := db.Exec(statement)
+		must(t, err)
+	}
+	a, err := Open(t.Context(), db, Config{Dialect: SQLite})
+	must(t, err)
+	(&reported{T: t, archive: a, id: 1, ids: []ID{1, 2}}).want(OutcomeFailedAgain, OutcomeUnknown)
+}
