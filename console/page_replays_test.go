@@ -135,7 +135,7 @@ func TestPagesTellWhatCouldNotBeSent(t *testing.T) {
 // The page of a replay that its canary has stopped says so with the error, and leads to the message.
 func TestReplayStoppedByCanary(t *testing.T) {
 	for why, want := range map[string]string{
-		"the canary failed again: no such <customer>":             "The canary stopped the replay: message 1 failed again: no such <customer>. Unsent messages stay failed.",
+		"the canary failed again: no such <customer>":          "The canary stopped the replay: message 1 failed again: no such <customer>. Unsent messages stay failed.",
 		"a message failed its first attempt: no such shard: 7": "The canary stopped the replay: message 1 failed its first attempt: no such shard: 7. Unsent messages stay failed.",
 		"the canary has no outcome after 1m30s":                "The canary stopped the replay: message 1 has no outcome after 1 min 30 s. Unsent messages stay failed.",
 	} {
