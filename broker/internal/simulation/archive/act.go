@@ -138,7 +138,7 @@ func (s *System) judge(i intent, announced int64, e ending, after map[failed.ID]
 	}
 	accepted := e.status == http.StatusOK && e.err == nil
 	switch {
-	case e.status >= 500, errors.Is(e.err, failed.ErrUnavailable):
+	case e.status >= 500, errors.Is(e.err, failed.ErrUnavailable), errors.Is(e.err, errDead):
 		if n > 0 && int64(len(expected)) > n { // whether it was done nobody knows: all or nothing
 			complain("%d of %d messages were changed", n, len(expected))
 		}
