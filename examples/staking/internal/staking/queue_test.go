@@ -193,7 +193,9 @@ func TestReceiveGoesOnAfterTheQueueWasDeleted(t *testing.T) {
 		if m := receive(t, q); string(m.Body) != "second" {
 			t.Errorf("received %q", m.Body)
 		}
-		must(t, q.Delete(m.Receipt))
+		if err := q.Delete(m.Receipt); err != nil && !errors.Is(err, staking.ErrStale) { // of the first message
+			t.Error(err)
+		}
 	})
 }
 
