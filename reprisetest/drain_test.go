@@ -168,7 +168,7 @@ var underWay = map[string]struct {
 			topology.Queue{Name: "end"}))
 		b.Publish(t, order("1"))
 	}},
-	"a queue that is not there yet": {time.Hour, func(t *testing.T, b *reprisetest.Broker) {
+	"a queue that is not there yet": {time.Hour - 5*time.Second, func(t *testing.T, b *reprisetest.Broker) {
 		first := passing("orders", "end", time.Minute)
 		first.Args["x-queue-type"], first.Args["x-overflow"] = "quorum", "reject-publish"
 		first.Args["x-dead-letter-strategy"] = "at-least-once"
