@@ -39,6 +39,14 @@ type Replay struct {
 	Outcomes Outcomes           `json:"-"`
 }
 
+// replayOf returns a replay as a reading has it.
+func replayOf(p failed.Replay) Replay {
+	ended := p.State == failed.ReplayDone && !p.Verifying || p.State == failed.ReplayStopped || p.State == failed.ReplayCancelled
+	return Replay{p.ID, ended, p.State, p.Why, Outcomes{
+		Selected: p.Total, Sent: p.Sent, Succeeded: p.Succeeded, FailedAgain: p.Back, Retrying: p.Retrying, Unknown: p.Unknown, Refused: p.Refused,
+	}}
+}
+
 // readGroups is how many groups a reading has: the latest, and as many new ones.
 const readGroups = 500
 
@@ -58,10 +66,7 @@ func Read(ctx context.Context, a *failed.Archive, l *ledger.Ledger) (*Reading, e
 		return nil, err
 	}
 	for _, p := range replays {
-		ended := p.State == failed.ReplayDone || p.State == failed.ReplayStopped || p.State == failed.ReplayCancelled
-		r.Replays = append(r.Replays, Replay{p.ID, ended, p.State, p.Why, Outcomes{
-			Selected: p.Total, Sent: p.Sent, Succeeded: p.Succeeded, FailedAgain: p.Back, Retrying: p.Retrying, Unknown: p.Unknown, Refused: p.Refused,
-		}})
+		r.Replays = append(r.Replays, replayOf(p))
 	}
 	if l == nil {
 		return r, nil

@@ -22,6 +22,25 @@ func reading(seconds int, groups ...Group) *Reading {
 	return r
 }
 
+// A replay has not ended while outcomes are missing, since the notification of its end has them.
+func TestReplayEnds(t *testing.T) {
+	for _, x := range []struct {
+		replay failed.Replay
+		want   bool
+	}{
+		{failed.Replay{State: failed.ReplayRunning}, false},
+		{failed.Replay{State: failed.ReplayDone, Verifying: true}, false},
+		{failed.Replay{State: failed.ReplayDone}, true},
+		{failed.Replay{State: failed.ReplayStopped}, true},
+		{failed.Replay{State: failed.ReplayCancelling}, false},
+		{failed.Replay{State: failed.ReplayCancelled}, true},
+	} {
+		if got := replayOf(x.replay).Ended; got != x.want {
+			t.Errorf("state %s, verifying %t: ended is %t, want %t", x.replay.State, x.replay.Verifying, got, x.want)
+		}
+	}
+}
+
 // keys are what events are about.
 func keys(events []Event) []string {
 	var all []string
