@@ -136,7 +136,7 @@ func (b *Book) write(ctx context.Context, ended bool) error {
 	b.writing.Lock()
 	defer b.writing.Unlock()
 	if !b.ready {
-		if err := b.create(ctx); err != nil {
+		if err := b.db.Create(ctx, tables); err != nil {
 			return err
 		}
 		b.ready = true
@@ -157,7 +157,7 @@ func (b *Book) write(ctx context.Context, ended bool) error {
 func (b *Book) writeOne(ctx context.Context, queue string, n entry, ended bool) error {
 	_, stored := b.stored[queue]
 	if stored {
-		changed, err := b.exec(ctx, `UPDATE {book} SET counts = $3, seen = $4, ended = $5 WHERE process = $1 AND queue = $2`,
+		changed, err := b.db.Write(ctx, `UPDATE {book} SET counts = $3, seen = $4, ended = $5 WHERE process = $1 AND queue = $2`,
 			b.id, []byte(queue), written(n.minus(b.base[queue])), sqlkit.Millis(b.cfg.Clock()), flag(ended))
 		if err != nil {
 			return err
@@ -169,7 +169,7 @@ func (b *Book) writeOne(ctx context.Context, queue string, n entry, ended bool) 
 		// It was away for so long that it was taken for dead, and its counts for final.
 		b.base[queue] = b.stored[queue]
 	}
-	_, err := b.exec(ctx, `INSERT INTO {book} (process, queue, name, counts, every, seen, ended) VALUES ($1, $2, $3, $4, $5, $6, $7)
+	_, err := b.db.Write(ctx, `INSERT INTO {book} (process, queue, name, counts, every, seen, ended) VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (process, queue) DO UPDATE SET counts = excluded.counts, seen = excluded.seen, ended = excluded.ended`,
 		b.id, []byte(queue), []byte(b.cfg.Process), written(n.minus(b.base[queue])), b.cfg.Every.Milliseconds(), sqlkit.Millis(b.cfg.Clock()), flag(ended))
 	if err != nil {

@@ -43,7 +43,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Ledger, error) {
 	}
 	cfg = cfg.withDefaults()
 	l := &Ledger{store: newStore(db, cfg.Dialect, cfg.Prefix), cfg: cfg, turn: make(chan struct{}, 1), verdict: map[string]bool{}}
-	if err := l.create(ctx); err != nil {
+	if err := l.db.Create(ctx, tables); err != nil {
 		return nil, fmt.Errorf("ledger: opening it in %s: %w", cfg.Dialect, err)
 	}
 	return l, nil

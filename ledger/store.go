@@ -1,25 +1,19 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// version is that of the tables.
-const version = 1
-
 // tables are written for both dialects. Names of queues are bytes; times are
 // milliseconds since 1970; terms are JSON lists, so that new ones need no new column.
-var tables = []string{
-	`CREATE TABLE IF NOT EXISTS {about} (name VARCHAR(20) PRIMARY KEY, value VARCHAR(80) NOT NULL)`,
+var tables = sqlkit.Tables{Version: 1, Lock: "7365417203", Statements: []string{
 	`CREATE TABLE IF NOT EXISTS {account} (
 		name     BYTES PRIMARY KEY,
 		work     TEXT NOT NULL, -- base64 of queue names, as JSON
@@ -48,7 +42,7 @@ var tables = []string{
 		ended   SMALLINT NOT NULL,
 		PRIMARY KEY (process, queue)
 	)`,
-}
+}}
 
 // store is the tables.
 type store struct {
@@ -63,70 +57,11 @@ func newStore(db *sql.DB, d sqlkit.Dialect, prefix string) store {
 // Healthy returns nil if the tables can be read, or else why not: a failed.ErrUnavailable,
 // unless it is something else that is wrong. ctx should have a deadline.
 func (s *store) Healthy(ctx context.Context) error {
-	if _, err := s.version(ctx); err != nil {
+	var version string
+	if err := s.db.Row(ctx, `SELECT value FROM {about} WHERE name = 'version'`).Scan(&version); err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
 	return nil
-}
-
-// create makes the tables where there are none, and refuses those of a newer version.
-func (s *store) create(ctx context.Context) error {
-	at, err := s.version(ctx)
-	if err == nil {
-		err = known(at)
-	} else {
-		err = s.make(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	return s.db.Watch(ctx)
-}
-
-func (s *store) make(ctx context.Context) error {
-	if s.dialect == sqlkit.SQLite {
-		if err := s.db.WriteAhead(ctx); err != nil {
-			return err
-		}
-	}
-	// Two processes that make the same table would be in each other's way, whatever the prefix.
-	return s.db.Transaction(ctx, s.dialect.WritingAlone("7365417203"), func(tx *sqlkit.Tx) error {
-		for _, t := range tables {
-			if _, err := tx.Exec(s.dialect.Types(t)); err != nil {
-				return err
-			}
-		}
-		if _, err := tx.Exec(`INSERT INTO {about} (name, value) VALUES ('version', $1) ON CONFLICT (name) DO NOTHING`, strconv.Itoa(version)); err != nil {
-			return err
-		}
-		var at string
-		err := tx.Row(versionOf).Scan(&at)
-		return cmp.Or(err, known(at))
-	})
-}
-
-const versionOf = `SELECT value FROM {about} WHERE name = 'version'`
-
-// version is that of the tables, or an error if there are none.
-func (s *store) version(ctx context.Context) (at string, err error) {
-	err = s.db.Row(ctx, versionOf).Scan(&at)
-	return at, err
-}
-
-func known(at string) error {
-	if n, _ := strconv.Atoi(at); n > version {
-		return fmt.Errorf("the tables are of version %s, this program knows %d: use a newer program", at, version)
-	}
-	return nil
-}
-
-// exec runs a statement that is a transaction of its own.
-func (s *store) exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
-	err = s.db.Transaction(ctx, s.dialect.Writing(), func(tx *sqlkit.Tx) error {
-		changed, err = tx.Exec(query, args...)
-		return err
-	})
-	return changed, err
 }
 
 // samples returns those of an account since a time, the oldest first.
@@ -155,17 +90,17 @@ func samplesOf(rows sqlkit.Rows) (all []sample, err error) {
 // add keeps a sample: as a longer one, if nothing has changed.
 func (s *store) add(ctx context.Context, account string, last *sample, x sample) error {
 	if last != nil && last.terms == x.terms {
-		_, err := s.exec(ctx, `UPDATE {sample} SET until = $3, times = times + 1 WHERE account = $1 AND at = $2`, []byte(account), sqlkit.Millis(last.at), sqlkit.Millis(x.at))
+		_, err := s.db.Write(ctx, `UPDATE {sample} SET until = $3, times = times + 1 WHERE account = $1 AND at = $2`, []byte(account), sqlkit.Millis(last.at), sqlkit.Millis(x.at))
 		return err
 	}
-	_, err := s.exec(ctx, `INSERT INTO {sample} (account, at, until, times, terms) VALUES ($1, $2, $2, 1, $3) ON CONFLICT (account, at) DO NOTHING`,
+	_, err := s.db.Write(ctx, `INSERT INTO {sample} (account, at, until, times, terms) VALUES ($1, $2, $2, 1, $3) ON CONFLICT (account, at) DO NOTHING`,
 		[]byte(account), sqlkit.Millis(x.at), written(x.terms))
 	return err
 }
 
 // prune removes all samples of an account but the newest.
 func (s *store) prune(ctx context.Context, account string, keep int) error {
-	_, err := s.exec(ctx, `DELETE FROM {sample} WHERE account = $1 AND at <
+	_, err := s.db.Write(ctx, `DELETE FROM {sample} WHERE account = $1 AND at <
 		(SELECT at FROM {sample} WHERE account = $1 ORDER BY at DESC LIMIT 1 OFFSET $2)`, []byte(account), keep-1)
 	return err
 }
@@ -204,7 +139,7 @@ func (s *store) put(ctx context.Context, a *account) error {
 	for i, q := range a.work {
 		queues[i] = []byte(q)
 	}
-	_, err := s.exec(ctx, `INSERT INTO {account} (name, work, raw, opened, opening, slack, note, seen) VALUES ($1, $2, $3, 0, '[]', 0, $4, $5)
+	_, err := s.db.Write(ctx, `INSERT INTO {account} (name, work, raw, opened, opening, slack, note, seen) VALUES ($1, $2, $3, 0, '[]', 0, $4, $5)
 		ON CONFLICT (name) DO UPDATE SET work = excluded.work, raw = excluded.raw, seen = excluded.seen`,
 		[]byte(a.name), written(queues), written(a.raw), []byte(a.note), sqlkit.Millis(a.seen))
 	return err
@@ -212,7 +147,7 @@ func (s *store) put(ctx context.Context, a *account) error {
 
 // begin writes where an account begins.
 func (s *store) begin(ctx context.Context, a *account) error {
-	_, err := s.exec(ctx, `UPDATE {account} SET opened = $2, opening = $3, slack = $4, note = $5 WHERE name = $1`,
+	_, err := s.db.Write(ctx, `UPDATE {account} SET opened = $2, opening = $3, slack = $4, note = $5 WHERE name = $1`,
 		[]byte(a.name), sqlkit.Millis(a.opened), written(a.terms), a.slack, []byte(a.note))
 	return err
 }

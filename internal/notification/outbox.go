@@ -6,20 +6,14 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// version is that of the tables.
-const version = 1
-
 // tables are written for both dialects. Times are milliseconds since 1970. The ID of a webhook is that of Webhook.id.
-var tables = []string{
-	`CREATE TABLE IF NOT EXISTS {about} (name VARCHAR(20) PRIMARY KEY, value VARCHAR(80) NOT NULL)`,
+var tables = sqlkit.Tables{Version: 1, Lock: "7365417204", Statements: []string{
 	`CREATE TABLE IF NOT EXISTS {webhook} (id VARCHAR(40) PRIMARY KEY, state TEXT NOT NULL)`,
 	`CREATE TABLE IF NOT EXISTS {message} (
 		id       VARCHAR(40) PRIMARY KEY,
@@ -30,7 +24,7 @@ var tables = []string{
 		next     BIGINT NOT NULL  -- attempt; for as long as an attempt may take, no other one begins
 	)`,
 	`CREATE INDEX IF NOT EXISTS {message_next} ON {message} (webhook, next)`,
-}
+}}
 
 // message is what a webhook gets.
 type message struct {
@@ -49,32 +43,14 @@ type outbox struct {
 }
 
 // open creates the tables, if that was not done yet, and removes messages from before a time, whose webhooks no process has any
-// more. The archive, which is open then, has set up the database.
+// more.
 func (o *outbox) open(ctx context.Context, old time.Time) error {
 	if o.ready.Load() {
 		return nil
 	}
-	err := o.write(ctx, func(tx *sqlkit.Tx) error {
-		for _, t := range tables {
-			if _, err := tx.Exec(o.dialect.Types(t)); err != nil {
-				return err
-			}
-		}
-		if _, err := tx.Exec(`INSERT INTO {about} (name, value) VALUES ('version', $1) ON CONFLICT (name) DO NOTHING`, strconv.Itoa(version)); err != nil {
-			return err
-		}
-		var at string
-		if err := tx.Row(`SELECT value FROM {about} WHERE name = 'version'`).Scan(&at); err != nil {
-			return err
-		}
-		if n, _ := strconv.Atoi(at); n > version {
-			return fmt.Errorf("the tables of notifications are of version %s, this program knows %d: use a newer program", at, version)
-		}
-		_, err := tx.Exec(`DELETE FROM {message} WHERE created < $1`, sqlkit.Millis(old))
-		return err
-	})
+	err := o.db.Create(ctx, tables)
 	if err == nil {
-		err = o.db.Watch(ctx)
+		_, err = o.db.Write(ctx, `DELETE FROM {message} WHERE created < $1`, sqlkit.Millis(old))
 	}
 	o.ready.Store(err == nil)
 	return err
@@ -82,7 +58,7 @@ func (o *outbox) open(ctx context.Context, old time.Time) error {
 
 // write runs a transaction. Those of all processes wait for each other.
 func (o *outbox) write(ctx context.Context, f func(*sqlkit.Tx) error) error {
-	return o.db.Transaction(ctx, o.dialect.WritingAlone("7365417204"), f)
+	return o.db.Transaction(ctx, o.dialect.WritingAlone(tables.Lock), f)
 }
 
 // update replaces the state of a webhook by that which advance returns, and stores the message that advance returns, in one
@@ -143,7 +119,7 @@ func (o *outbox) claim(ctx context.Context, webhook string, now time.Time, lease
 		if err != nil {
 			return nil, err
 		}
-		n, err := o.exec(ctx, `UPDATE {message} SET attempts = attempts + 1, next = $3 WHERE id = $1 AND attempts = $2`,
+		n, err := o.db.Write(ctx, `UPDATE {message} SET attempts = attempts + 1, next = $3 WHERE id = $1 AND attempts = $2`,
 			m.id, m.attempts, sqlkit.Millis(now.Add(lease)))
 		if err != nil {
 			return nil, err
@@ -158,20 +134,12 @@ func (o *outbox) claim(ctx context.Context, webhook string, now time.Time, lease
 
 // retry sets the time of the next attempt of a claimed message.
 func (o *outbox) retry(ctx context.Context, m *message, next time.Time) error {
-	_, err := o.exec(ctx, `UPDATE {message} SET next = $3 WHERE id = $1 AND attempts = $2`, m.id, m.attempts, sqlkit.Millis(next))
+	_, err := o.db.Write(ctx, `UPDATE {message} SET next = $3 WHERE id = $1 AND attempts = $2`, m.id, m.attempts, sqlkit.Millis(next))
 	return err
 }
 
 // remove removes a message.
 func (o *outbox) remove(ctx context.Context, m *message) error {
-	_, err := o.exec(ctx, `DELETE FROM {message} WHERE id = $1`, m.id)
+	_, err := o.db.Write(ctx, `DELETE FROM {message} WHERE id = $1`, m.id)
 	return err
-}
-
-func (o *outbox) exec(ctx context.Context, query string, args ...any) (n int64, err error) {
-	err = o.db.Transaction(ctx, o.dialect.Writing(), func(tx *sqlkit.Tx) error {
-		n, err = tx.Exec(query, args...)
-		return err
-	})
-	return n, err
 }

@@ -108,6 +108,15 @@ func (d *DB) Transaction(ctx context.Context, begin []string, f func(*Tx) error)
 	return explain(err, begun)
 }
 
+// Write runs one statement in a transaction that waits for its turn, and returns the number of rows that it has changed.
+func (d *DB) Write(ctx context.Context, query string, args ...any) (changed int64, err error) {
+	err = d.Transaction(ctx, d.dialect.Writing(), func(tx *Tx) error {
+		changed, err = tx.Exec(query, args...)
+		return err
+	})
+	return changed, err
+}
+
 // Watch notes which file the database is in, if it is SQLite: call it when the tables are
 // there. From then on, ErrGone is returned when the file is not where it was.
 func (d *DB) Watch(ctx context.Context) error {
@@ -115,10 +124,8 @@ func (d *DB) Watch(ctx context.Context) error {
 	return explain(d.file.watch(ctx, d.pool), begun)
 }
 
-// WriteAhead has SQLite write ahead: a property of the file, by which readers and a writer
-// are not in each other's way. Who finds that another is about to do the same is refused
-// at once, whatever the connection's busy_timeout, also where the connection's address
-// says it, so that it is tried again, for some seconds.
+// WriteAhead sets the journal mode of an SQLite file to WAL, so that readers and a writer do not wait for each other. SQLite refuses
+// this at once while another connection does the same, whatever its busy_timeout, so it is tried again for some seconds.
 func (d *DB) WriteAhead(ctx context.Context) (err error) {
 	if err := d.file.check(false); err != nil {
 		return err // a new connection would make another file in its place
@@ -127,8 +134,8 @@ func (d *DB) WriteAhead(ctx context.Context) (err error) {
 	ctx, cancel := limited(ctx, WriteLimit)
 	defer cancel()
 	for pause := time.Millisecond; pause < 4*time.Second; pause *= 2 {
-		if _, err = d.pool.ExecContext(ctx, "PRAGMA journal_mode = WAL"); err == nil {
-			return nil
+		if _, err = d.pool.ExecContext(ctx, "PRAGMA journal_mode = WAL"); !isBusy(err) {
+			break
 		}
 		select {
 		case <-ctx.Done():

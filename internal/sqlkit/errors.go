@@ -70,16 +70,26 @@ func isUnavailable(err error) bool {
 		// timeout among them), read-only
 		return strings.HasPrefix(state, "08") || strings.HasPrefix(state, "53") || strings.HasPrefix(state, "57") || state == "25006"
 	}
-	e, ok := errors.AsType[interface {
-		error
-		Code() int
-	}](err)
-	if !ok {
-		return false
-	}
-	switch e.Code() & 0xff { // https://www.sqlite.org/rescode.html
+	switch sqliteCode(err) { // https://www.sqlite.org/rescode.html
 	case 5, 6, 8, 10, 11, 13, 14, 26: // busy, locked, read-only, I/O, corrupt, full, cannot open, not a database
 		return true
 	}
 	return false
+}
+
+// isBusy reports whether SQLite refused a statement because of another connection.
+func isBusy(err error) bool {
+	code := sqliteCode(err)
+	return code == 5 || code == 6
+}
+
+// sqliteCode is the primary result code of an error of SQLite, 0 if it has none.
+func sqliteCode(err error) int {
+	if e, ok := errors.AsType[interface {
+		error
+		Code() int
+	}](err); ok {
+		return e.Code() & 0xff
+	}
+	return 0
 }

@@ -1,0 +1,60 @@
+package sqlkit
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+)
+
+// Tables are tables of a store that have a version.
+type Tables struct {
+	Version    int
+	Statements []string // for both dialects: see Dialect.Types; each with IF NOT EXISTS
+	Lock       string   // see Dialect.WritingAlone
+}
+
+const versionQuery = `SELECT value FROM {about} WHERE name = 'version'`
+
+// Create creates the tables unless they exist, with {about}, which has their version. It returns an error if they are of a newer version.
+// Any number of processes may call it, also at once: it locks no table that exists. It also does what Watch does.
+func (d *DB) Create(ctx context.Context, t Tables) error {
+	if err := d.create(ctx, t); err != nil {
+		return err
+	}
+	return d.Watch(ctx)
+}
+
+func (d *DB) create(ctx context.Context, t Tables) error {
+	var at string
+	if err := d.Row(ctx, versionQuery).Scan(&at); err == nil {
+		return t.check(at)
+	}
+	if d.dialect == SQLite {
+		if err := d.WriteAhead(ctx); err != nil {
+			return err
+		}
+	}
+	return d.Transaction(ctx, d.dialect.WritingAlone(t.Lock), func(tx *Tx) error {
+		all := append([]string{`CREATE TABLE IF NOT EXISTS {about} (name VARCHAR(20) PRIMARY KEY, value VARCHAR(80) NOT NULL)`}, t.Statements...)
+		for _, statement := range all {
+			if _, err := tx.Exec(d.dialect.Types(statement)); err != nil {
+				return err
+			}
+		}
+		const insert = `INSERT INTO {about} (name, value) VALUES ('version', $1) ON CONFLICT (name) DO NOTHING`
+		if _, err := tx.Exec(insert, strconv.Itoa(t.Version)); err != nil {
+			return err
+		}
+		if err := tx.Row(versionQuery).Scan(&at); err != nil {
+			return err
+		}
+		return t.check(at)
+	})
+}
+
+func (t Tables) check(at string) error {
+	if n, _ := strconv.Atoi(at); n > t.Version {
+		return fmt.Errorf("the tables are of version %s, this program knows %d: use a newer program", at, t.Version)
+	}
+	return nil
+}
