@@ -22,18 +22,18 @@ type consoleCmd struct {
 }
 
 type consoleRunCmd struct {
-	URL        string   `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"The broker. Default amqp://guest:guest@127.0.0.1:5672."`
-	Queue      []string `placeholder:"NAME" sep:"none" help:"A failed queue to empty into the archive. Repeatable. Default: all *.failed, which takes --management."`
-	Archive    string   `env:"REPRISE_ARCHIVE" type:"address" placeholder:"STORE" help:"Where messages are kept: sqlite:PATH or postgres://user:password@host/database. Default sqlite:reprise-failed.db."`
-	Keep       string   `placeholder:"TIME" help:"Remove messages from the archive after this time, such as 90d. Default: never."`
-	Listen     string   `default:"${console}" placeholder:"ADDR" help:"Address of the console; port 0 takes any that is free. Default ${default}."`
-	Tokens     string   `placeholder:"FILE" help:"Let only those in who have a token of this file. Default: everybody on this machine."`
-	Metrics    string   `placeholder:"ADDR" help:"Serve /metrics, /healthz and /readyz at this address, such as 127.0.0.1:9090. Default: nowhere."`
-	Secure     bool     `help:"Browsers come by HTTPS, through a proxy: the session's cookie travels no other way."`
-	Prefix     string   `placeholder:"PATH" help:"Path prefix of the console's URLs, such as /reprise, for a proxy that serves other sites at the same host. The proxy keeps it. Default: none."`
-	TraceURL   string   `placeholder:"URL" help:"URL of a trace, such as https://traces.example.com/trace/{trace_id}, for links from messages with the header traceparent. Default: no links."`
-	Management string   `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"The broker's management API, for live figures, to find failed queues, and to send messages back by exchange and key."`
-	Notify     string   `placeholder:"FILE" help:"Send notifications to the webhooks of this YAML file, below notify:. Links in them begin with console: url: of the file, if it has one."`
+	URL        string         `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"The broker. Default amqp://guest:guest@127.0.0.1:5672."`
+	Queue      []string       `placeholder:"NAME" sep:"none" help:"A failed queue to empty into the archive. Repeatable. Default: all *.failed, which takes --management."`
+	Archive    string         `env:"REPRISE_ARCHIVE" type:"address" placeholder:"STORE" help:"Where messages are kept: sqlite:PATH or postgres://user:password@host/database. Default sqlite:reprise-failed.db."`
+	Keep       *time.Duration `placeholder:"TIME" help:"Remove messages from the archive after this time, such as 90d. Default: never."`
+	Listen     string         `default:"${console}" placeholder:"ADDR" help:"Address of the console; port 0 takes any that is free. Default ${default}."`
+	Tokens     string         `placeholder:"FILE" help:"Let only those in who have a token of this file. Default: everybody on this machine."`
+	Metrics    string         `placeholder:"ADDR" help:"Serve /metrics, /healthz and /readyz at this address, such as 127.0.0.1:9090. Default: nowhere."`
+	Secure     bool           `help:"Browsers come by HTTPS, through a proxy: the session's cookie travels no other way."`
+	Prefix     string         `placeholder:"PATH" help:"Path prefix of the console's URLs, such as /reprise, for a proxy that serves other sites at the same host. The proxy keeps it. Default: none."`
+	TraceURL   string         `placeholder:"URL" help:"URL of a trace, such as https://traces.example.com/trace/{trace_id}, for links from messages with the header traceparent. Default: no links."`
+	Management string         `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"The broker's management API, for live figures, to find failed queues, and to send messages back by exchange and key."`
+	Notify     string         `placeholder:"FILE" help:"Send notifications to the webhooks of this YAML file, below notify:. Links in them begin with console: url: of the file, if it has one."`
 	logFlags
 }
 
@@ -125,16 +125,11 @@ func (c *consoleRunCmd) config() (deskConfig, string, error) {
 	} else if c.Management == "" {
 		return cfg, "", usagef("which failed queues? name each with --queue NAME, or give --management URL, and all *.failed are found")
 	}
-	if c.Keep != "" {
-		keep, err := config.ParseDuration(c.Keep)
-		if err == nil && keep < time.Hour {
-			err = fmt.Errorf("%s is shorter than an hour: write a longer time, such as 90d", c.Keep)
-		}
-		if err != nil {
-			return cfg, "", usagef("--keep: %w", err)
-		}
-		cfg.settings.Retention = keep
+	keep, err := atLeast(time.Hour, "--keep", c.Keep)
+	if err != nil {
+		return cfg, "", err
 	}
+	cfg.settings.Retention = keep
 	if c.Tokens != "" {
 		tokens, err := readTokens(c.Tokens)
 		if err != nil {

@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/internal/api"
 )
 
 type failedMuteCmd struct {
-	Group int64  `required:"" placeholder:"ID" help:"The group."`
-	For   string `placeholder:"TIME" help:"For this time, such as 24h. Default: until reprise failed unmute."`
-	JSON  bool   `name:"json" help:"Print the group as JSON."`
+	Group int64          `required:"" placeholder:"ID" help:"The group."`
+	For   *time.Duration `placeholder:"TIME" help:"For this time, such as 24h. Default: until reprise failed unmute."`
+	JSON  bool           `name:"json" help:"Print the group as JSON."`
 	serverFlags
 }
 
@@ -28,15 +27,9 @@ Examples:
 
 // Run mutes the group.
 func (c *failedMuteCmd) Run(ctx context.Context, streams IO) error {
-	var d time.Duration
-	if c.For != "" {
-		var err error
-		if d, err = config.ParseDuration(c.For); err == nil && d < time.Second {
-			err = fmt.Errorf("%s is shorter than a second", c.For)
-		}
-		if err != nil {
-			return usagef("--for: %w", err)
-		}
+	d, err := atLeast(time.Second, "--for", c.For)
+	if err != nil {
+		return err
 	}
 	return muted(streams, c.serverFlags, c.Group, c.JSON, func(client *api.Client) (api.Group, error) {
 		return client.Mute(ctx, c.Group, api.Mute{Seconds: int64(d / time.Second)})

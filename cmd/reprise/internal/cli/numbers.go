@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/internal/brief"
 )
 
 // numbers are how flags are read that are numbers and times: as in the file of
@@ -68,6 +69,17 @@ func timespan(text string, target reflect.Value) error {
 	d, err := config.ParseDuration(text)
 	target.SetInt(int64(d))
 	return err
+}
+
+// atLeast returns the time of a flag, or 0 if the flag is missing. A shorter time than least is an error.
+func atLeast(least time.Duration, flag string, d *time.Duration) (time.Duration, error) {
+	if d == nil {
+		return 0, nil
+	}
+	if *d < least {
+		return 0, usagef("%s must be at least %s: got %s", flag, brief.Duration(least), brief.Duration(*d))
+	}
+	return *d, nil
 }
 
 // address rejects an empty address: a shell makes one of a command that failed, or of a

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise"
-	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/fleet"
 	"github.com/reprisemq/reprise/internal/api"
@@ -155,10 +154,10 @@ func workersText(all api.Workers, messages bool, now time.Time, width int) strin
 }
 
 type pauseCmd struct {
-	Queue  string `arg:"" help:"The work queue."`
-	Worker string `placeholder:"ID" help:"Pause this worker only, until it ends. The first characters of its id will do."`
-	For    string `placeholder:"TIME" help:"Resume by itself after this time, such as 10m or 1d. Default: until reprise resume."`
-	Reason string `placeholder:"TEXT" help:"Why, for whoever finds it paused."`
+	Queue  string         `arg:"" help:"The work queue."`
+	Worker string         `placeholder:"ID" help:"Pause this worker only, until it ends. The first characters of its id will do."`
+	For    *time.Duration `placeholder:"TIME" help:"Resume by itself after this time, such as 10m or 1d. Default: until reprise resume."`
+	Reason string         `placeholder:"TEXT" help:"Why, for whoever finds it paused."`
 	brokerFlags
 }
 
@@ -178,17 +177,11 @@ Examples:
 
 // Run pauses.
 func (c *pauseCmd) Run(ctx context.Context, streams IO) error {
-	p := topology.Pause{By: actor(), Reason: c.Reason}
-	var lasts time.Duration
-	if c.For != "" {
-		var err error
-		if lasts, err = config.ParseDuration(c.For); err == nil && lasts <= 0 {
-			err = errors.New("give a time above zero")
-		}
-		if err != nil {
-			return usagef("--for: %w", err)
-		}
+	lasts, err := atLeast(time.Second, "--for", c.For)
+	if err != nil {
+		return err
 	}
+	p := topology.Pause{By: actor(), Reason: c.Reason}
 	return c.with(ctx, "reprise pause", streams, func(ctx context.Context, client *reprise.Client, list *fleet.List) error {
 		if _, err := client.Depth(ctx, c.Queue); err != nil {
 			return fmt.Errorf("%w; nothing was paused", err)
