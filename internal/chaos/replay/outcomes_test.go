@@ -238,17 +238,12 @@ func desk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	in, err := failed.NewIngest(c, a, failed.IngestConfig{Queues: []string{failedQueue}, Lease: lease})
-	if err != nil {
-		return err
-	}
 	r, err := failed.NewReplayer(c, a, failed.ReplayerConfig{Lease: lease})
 	if err != nil {
 		return err
 	}
-	fmt.Println("ready")
 	ended := make(chan error, 2)
-	go func() { ended <- in.Run(ctx) }()
+	go func() { ended <- take(ctx, a, c) }()
 	go func() { ended <- r.Run(ctx) }()
 	return <-ended
 }

@@ -100,6 +100,11 @@ func ingest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return take(ctx, a, c)
+}
+
+// take takes messages into an archive until ctx ends.
+func take(ctx context.Context, a *failed.Archive, c *reprise.Client) error {
 	in, err := failed.NewIngest(c, a, failed.IngestConfig{Queues: []string{failedQueue}, Lease: lease})
 	if err != nil {
 		return err
