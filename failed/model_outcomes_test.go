@@ -115,9 +115,13 @@ func (m *model) noteSent(r *failed.Replay, id failed.ID, asked bool) {
 	m.items[r.ID][id] = true
 	r.Sent++
 	for _, x := range m.all {
-		if x.ID == id && (x.State == failed.Failed || x.State == failed.Replaying && x.ReplayedBy == r.ID) {
-			x.State, x.ReplayedBy = failed.Replayed, r.ID
+		if x.ID != id || x.State != failed.Failed && x.State != failed.Replaying {
+			continue
 		}
+		if x.State == failed.Replaying && x.ReplayedBy != r.ID { // a later replay must not send it once more
+			m.noteRefused(m.replays[x.ReplayedBy-1], id, fmt.Sprintf("replay %d has sent it", r.ID))
+		}
+		x.State, x.ReplayedBy, x.Refused = failed.Replayed, r.ID, ""
 	}
 	o := m.known[r.ID][id]
 	if o == "" && asked {

@@ -85,22 +85,27 @@ func (m *model) refuse(t *rapid.T) {
 	refusals := []failed.Refusal{{ID: 4711, Why: "there is none"}}
 	for _, x := range value(m.a.Next(ctx, r.ID, 1))(t) {
 		refusals = append(refusals, failed.Refusal{ID: x.ID, Why: why}, failed.Refusal{ID: x.ID, Why: "again"})
-		r.Refused++
-		if r.Why == "" {
-			r.Why = fmt.Sprintf("message %d cannot be sent: %s", x.ID, why)
-		}
-		m.items[r.ID][x.ID] = true
-		if m.refused[r.ID] == nil {
-			m.refused[r.ID] = make(map[failed.ID]string)
-		}
-		m.refused[r.ID][x.ID] = why
-		for _, x := range m.all {
-			if x.ID == refusals[1].ID {
-				x.State, x.ReplayedBy, x.Refused = failed.Failed, 0, why
-			}
-		}
+		m.noteRefused(r, x.ID, why)
 	}
 	check(t, m.a.Refuse(ctx, r.ID, refusals))
+}
+
+// noteRefused notes that a replay cannot send a message.
+func (m *model) noteRefused(r *failed.Replay, id failed.ID, why string) {
+	r.Refused++
+	if r.Why == "" {
+		r.Why = fmt.Sprintf("message %d cannot be sent: %s", id, why)
+	}
+	m.items[r.ID][id] = true
+	if m.refused[r.ID] == nil {
+		m.refused[r.ID] = make(map[failed.ID]string)
+	}
+	m.refused[r.ID][id] = why
+	for _, x := range m.all {
+		if x.ID == id {
+			x.State, x.ReplayedBy, x.Refused = failed.Failed, 0, why
+		}
+	}
 }
 
 func (m *model) end(t *rapid.T) {

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,6 +147,33 @@ func TestReportProvesTheSend(t *testing.T) {
 	r.want(OutcomeSucceeded, OutcomeSucceeded, OutcomeSucceeded, OutcomePending)
 	r.sent(0, 1, 2, 3)
 	r.want(OutcomeSucceeded, OutcomeSucceeded, OutcomeSucceeded, OutcomePending)
+}
+
+// A process died between a send and its note, and the message waits in a second replay when its worker reports. The second replay
+// does not send it again.
+func TestReportKeepsTheNextReplayFromSending(t *testing.T) {
+	for _, result := range []string{topology.OutcomeSucceeded, topology.OutcomeRetrying} {
+		r := newReported(t, archiveAt(t, time.Now), 2)
+		r.end(ReplayStopped)
+		next, err := r.archive.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}}, "me")
+		must(t, err)
+		r.report(0, result)
+		unsent, err := r.archive.unsentOf(t.Context(), next.ID, 10)
+		must(t, err)
+		if len(unsent) != 1 || unsent[0].ID != r.ids[1] {
+			t.Errorf("%s: %d messages are left to send, want the other one", result, len(unsent))
+		}
+		m, err := r.archive.Get(t.Context(), r.ids[0])
+		must(t, err)
+		if m.State != Replayed || m.ReplayedBy != r.id {
+			t.Errorf("%s: the message is %s by replay %d, want replayed by %d", result, m.State, m.ReplayedBy, r.id)
+		}
+		next, err = r.archive.Replay(t.Context(), next.ID)
+		must(t, err)
+		if next.Refused != 1 || next.Sent != 0 || !strings.Contains(next.Why, "replay 1 has sent it") {
+			t.Errorf("%s: %+v", result, next)
+		}
+	}
 }
 
 // A message is failed again only if the archive can tell that it is the one that was sent.

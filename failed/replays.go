@@ -192,8 +192,11 @@ func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID, why unask
 
 func (t *tx) markSent(id ReplayID, ids []ID, why unasked) error {
 	var c counting
+	if err := t.withdraw(id, ids, &c); err != nil {
+		return err
+	}
 	// What it was in: the replay runs, or all that was not sent is failed.
-	_, err := t.update(&c, Replayed, fmt.Sprintf(`UPDATE {message} AS m SET state = 2, replay = %d WHERE `, id)+t.d.in("m.id", "$1")+fmt.Sprintf(`
+	_, err := t.update(&c, Replayed, fmt.Sprintf(`UPDATE {message} AS m SET state = 2, replay = %d, refused = NULL WHERE `, id)+t.d.in("m.id", "$1")+fmt.Sprintf(`
 		AND (m.state = 1 AND m.replay = %d OR m.state = 0)
 		AND EXISTS (SELECT 1 FROM {item} i WHERE i.replay = %[1]d AND i.message = m.id AND i.sent = 0)
 		RETURNING grp, queue, CASE WHEN EXISTS (SELECT 1 FROM {replay} WHERE id = %[1]d AND ended = 0) THEN 1 ELSE 0 END`, id), list(t.d, ids))
@@ -218,6 +221,29 @@ func (t *tx) markSent(id ReplayID, ids []ID, why unasked) error {
 	_, err = t.Exec(`UPDATE {replay} SET sent = sent + $2, pending = pending + $3, back = back + $4 WHERE id = $1`,
 		int64(id), sent, counts[codePending], counts[codeFailedAgain])
 	return errors.Join(err, t.count(c))
+}
+
+// withdraw takes messages that a replay turns out to have sent out of later replays, which would send them a second time.
+func (t *tx) withdraw(id ReplayID, ids []ID, c *counting) error {
+	later := make(map[ID]ReplayID)
+	var message ID
+	var replay ReplayID
+	rows := t.Rows(`SELECT m.id, m.replay FROM {message} m WHERE m.state = 1 AND m.replay <> $1 AND `+t.d.in("m.id", "$2")+`
+		AND EXISTS (SELECT 1 FROM {item} i WHERE i.replay = $1 AND i.message = m.id AND i.sent = 0)`, int64(id), list(t.d, ids))
+	for err := range rows.Scan(&message, &replay) {
+		if err != nil {
+			return err
+		}
+		later[message] = replay
+	}
+	for _, message := range ids {
+		if replay, is := later[message]; is {
+			if err := t.refuse(replay, refusal{message, fmt.Sprintf("replay %d has sent it", id)}, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // refusal is why a message can never be sent.
