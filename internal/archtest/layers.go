@@ -23,7 +23,7 @@ console/internal/access, console/internal/editor               | broker/internal
 console/internal/fault, console/internal/flow                  | broker/internal/session
 console/internal/show, console/internal/figures                | broker/internal/vhost, broker/internal/access
 internal/api, internal/graph, internal/notification            | broker/internal/queue, broker/internal/registry, broker/internal/diskstore
-ledger                                                         | broker/internal/store
+ledger, history                                                      | broker/internal/store
 failed                                                         | broker/internal/route, broker/internal/exception
 breaker, idempotent, prommetrics, oteltrace, fleet             | broker/internal/alarm, broker/internal/stats, broker/internal/budget
 internal/sqlkit, internal/mgmtapi, internal/published, internal/tablejson | internal/inside

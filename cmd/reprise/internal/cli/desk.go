@@ -217,6 +217,10 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 		return err
 	}
 	d.keeping.Store(archive)
+	past, err := d.openHistory(ctx)
+	if err != nil {
+		return err
+	}
 	var books *ledger.Ledger
 	if d.listen != "" {
 		if books, err = d.openLedger(ctx); err != nil {
@@ -252,15 +256,17 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 		}
 		d.replayer.Store(replayer)
 		start("replays", replayer.Run)
-		list := fleet.New(client)
-		d.fleet.list.Store(list)
-		start("workers", func(ctx context.Context) error {
-			if err := list.Run(ctx); err != nil { // the console shows it
-				d.log.Info("workers are not listed", "error", err)
-			}
-			return nil
-		})
 	}
+	list := fleet.New(client)
+	list.Observe(past.Observe)
+	d.fleet.list.Store(list)
+	start("workers", func(ctx context.Context) error {
+		if err := list.Run(ctx); err != nil { // the console shows it
+			d.log.Info("workers are not listed", "error", err)
+		}
+		return nil
+	})
+	start("history", func(ctx context.Context) error { record(ctx, past, archive, client); return nil })
 	if books != nil {
 		start("ledger", func(ctx context.Context) error { d.audit(ctx, books, archive); return nil })
 	}

@@ -1,0 +1,28 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/history"
+)
+
+// openHistory returns the history of the work queues, which is in the database of the archive.
+func (d *desk) openHistory(ctx context.Context) (*history.History, error) {
+	var h *history.History
+	err := d.db.await(ctx, d.log, "history", func() (err error) {
+		h, err = history.Open(ctx, d.db.DB, history.Config{Dialect: d.db.dialect, Logger: d.log})
+		return err
+	})
+	return h, err
+}
+
+// record records the history until ctx ends. Other processes with the same archive can do so, too.
+func record(ctx context.Context, h *history.History, archive *failed.Archive, client *reprise.Client) {
+	h.Run(ctx, history.Sources{Archive: archive, Listening: func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, history.Every/2)
+		defer cancel()
+		return client.Healthy(ctx)
+	}})
+}

@@ -1,0 +1,121 @@
+package history
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/sqlkit"
+)
+
+// Errors of marks.
+var (
+	ErrInvalid = errors.New("history: invalid mark")
+	ErrNoMark  = errors.New("history: mark not found")
+)
+
+// maxMarkText bounds a text in bytes.
+const maxMarkText = 200
+
+// Mark is something that happened, such as a deployment.
+type Mark struct {
+	ID    int64
+	At    time.Time
+	Text  string       // one line, at most 200 bytes
+	Queue string       // the queue that it concerns; empty: all
+	By    failed.Actor // who has set it
+}
+
+// For reports whether the mark concerns a queue.
+func (m Mark) For(queue string) bool { return m.Queue == "" || m.Queue == queue }
+
+// AddMark stores a mark and returns it with its ID. A zero time is now. The error is ErrInvalid if the text or the time cannot
+// be. The newest MaxMarks marks are kept.
+func (h *History) AddMark(ctx context.Context, m Mark) (Mark, error) {
+	now := h.now()
+	if m.At.IsZero() {
+		m.At = now
+	}
+	m.At = m.At.UTC().Truncate(time.Millisecond)
+	m.Text = strings.TrimSpace(m.Text)
+	switch {
+	case m.Text == "":
+		return m, fmt.Errorf("%w: the text is empty", ErrInvalid)
+	case len(m.Text) > maxMarkText:
+		return m, fmt.Errorf("%w: the text has %d bytes: at most %d are possible", ErrInvalid, len(m.Text), maxMarkText)
+	case !utf8.ValidString(m.Text) || strings.ContainsAny(m.Text, "\r\n\x00"):
+		return m, fmt.Errorf("%w: the text must be one line of UTF-8", ErrInvalid)
+	case len(m.Queue) > 255:
+		return m, fmt.Errorf("%w: the name of the queue has more than 255 bytes", ErrInvalid)
+	case m.At.After(now.Add(time.Minute)):
+		return m, fmt.Errorf("%w: the time %s has not come yet", ErrInvalid, m.At.Format(time.RFC3339))
+	case m.At.Before(now.Add(-10 * 365 * 24 * time.Hour)):
+		return m, fmt.Errorf("%w: the time %s is too long ago", ErrInvalid, m.At.Format(time.RFC3339))
+	case m.By == "":
+		return m, fmt.Errorf("%w: By must not be empty", ErrInvalid)
+	}
+	err := h.write(ctx, func(tx *sqlkit.Tx) error {
+		last, err := about(tx, aboutMark)
+		if err != nil {
+			return err
+		}
+		m.ID = last + 1
+		if err := setAbout(tx, aboutMark, m.ID); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(`INSERT INTO {mark} (id, at, label, queue, actor) VALUES ($1, $2, $3, $4, $5)`,
+			m.ID, sqlkit.Millis(m.At), []byte(m.Text), []byte(m.Queue), []byte(m.By)); err != nil {
+			return err
+		}
+		_, err = tx.Exec(`DELETE FROM {mark} WHERE id <= $1`, m.ID-MaxMarks)
+		return err
+	})
+	if err != nil {
+		return m, fmt.Errorf("history: adding a mark: %w", err)
+	}
+	return m, nil
+}
+
+// RemoveMark removes a mark and returns it, or ErrNoMark.
+func (h *History) RemoveMark(ctx context.Context, id int64) (m Mark, err error) {
+	err = h.write(ctx, func(tx *sqlkit.Tx) error {
+		return tx.Row(`DELETE FROM {mark} WHERE id = $1 RETURNING id, at, label, queue, actor`, id).Scan(m.columns()...)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return m, fmt.Errorf("%w: %d", ErrNoMark, id)
+	}
+	if err != nil {
+		return m, fmt.Errorf("history: removing mark %d: %w", id, err)
+	}
+	return m, nil
+}
+
+// Marks returns the marks of all queues since a time, the newest first.
+func (h *History) Marks(ctx context.Context, since time.Time) (all []Mark, err error) {
+	var m Mark
+	for err := range h.db.Rows(ctx, `SELECT id, at, label, queue, actor FROM {mark} WHERE at >= $1 ORDER BY at DESC, id DESC`, sqlkit.Millis(since)).Scan(m.columns()...) {
+		if err != nil {
+			return nil, fmt.Errorf("history: listing marks: %w", err)
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+func (m *Mark) columns() []any { return []any{&m.ID, sqlkit.Time(&m.At), &m.Text, &m.Queue, &m.By} }
+
+// Marks returns those of a list that concern the queue and are within the series, the oldest first.
+func (s Series) Marks(all []Mark) (within []Mark) {
+	for _, m := range slices.Backward(all) {
+		if m.For(s.Queue) && !m.At.Before(s.Points[0].Start) && !m.At.After(s.Now) {
+			within = append(within, m)
+		}
+	}
+	return within
+}

@@ -1,0 +1,190 @@
+package history
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Constants of the rule for rises: see Series.Rises.
+const (
+	calmMost  = 30 // intervals before a rise that it is compared with, at most
+	calmLeast = 5  // and at least
+	ahead     = 3  // intervals from the start of a rise that are looked at
+
+	riseFactor = 3  // times the rate before
+	riseLeast  = 10 // failures
+	riseChance = 20 // negative logarithm of the probability
+)
+
+// Rise is a time in which failures of a queue are much more frequent than before.
+type Rise struct {
+	// Earliest and Latest are the bounds of its start: those of an interval, unless nobody recorded the interval before.
+	Earliest, Latest time.Time
+
+	End   time.Time // start of the interval in which failures fell; zero: they have not fallen
+	Peak  float64   // the highest rate of an interval, per minute
+	Rate  float64   // mean from the start to the end, per minute
+	Calm  float64   // mean of the intervals before, per minute, but for the last of them: the rise can have begun in it
+	After *Mark     // the newest mark shortly before the start; nil: there is none
+
+	step time.Duration
+	now  time.Time
+}
+
+// Rises returns the rises of failures in the series, the newest first, with those of the marks that explain them.
+//
+// A rise starts in the first interval for which all of this holds. The next three intervals are that one and the two after it, or
+// fewer if there are no more. Only recorded intervals that have ended count.
+//
+//   - Their mean rate is at least 3 times that of the intervals before: of up to 30, and at least 5, that belong to no other rise.
+//   - They have at least 10 failures.
+//   - A constant rate would divide the failures so unevenly between before and after with a probability of less than e^-20, by
+//     the bound of Chernoff.
+//   - The interval itself has at least half the failures of any of the three: the start is not named too early.
+//
+// A rise ends with the first interval that, with the two after it, is nearer to the rate before: within a quarter of the
+// difference. The mark of a rise is at most 30 minutes, or two intervals, before its start.
+func (s Series) Rises(marks []Mark) []Rise {
+	type sample struct {
+		at       int // index in Points
+		failures float64
+	}
+	var samples []sample
+	for i, p := range s.Points {
+		if !p.Gap() && i < len(s.Points)-1 {
+			samples = append(samples, sample{i, float64(p.Failures())})
+		}
+	}
+	perMinute := 1 / s.Range.Step.Minutes()
+	var rises []Rise
+	var calm, risen []float64 // failures of intervals
+	for j, x := range samples {
+		var next []float64
+		for _, y := range samples[j:min(j+ahead, len(samples))] {
+			next = append(next, y.failures)
+		}
+		switch {
+		case risen == nil && isRise(calm, next):
+			start := s.Points[x.at].Start
+			r := Rise{Earliest: start, Latest: start.Add(s.Range.Step), Calm: mean(calm[:len(calm)-1]) * perMinute, step: s.Range.Step, now: s.Now}
+			if j > 0 {
+				r.Earliest = s.Points[samples[j-1].at].Start.Add(s.Range.Step)
+			}
+			r.After = r.markOf(marks, s.Queue)
+			rises = append(rises, r)
+			risen = []float64{x.failures}
+		case risen == nil:
+			calm = append(calm, x.failures)
+			calm = calm[max(0, len(calm)-calmMost):]
+		case len(next) == ahead && max(x.failures, mean(next)) <= mean(calm)+(mean(risen)-mean(calm))/4:
+			rises[len(rises)-1].End = s.Points[x.at].Start
+			risen = nil
+		default:
+			risen = append(risen, x.failures)
+		}
+		if risen != nil {
+			r := &rises[len(rises)-1]
+			r.Rate, r.Peak = mean(risen)*perMinute, max(r.Peak, x.failures*perMinute)
+		}
+	}
+	slices.Reverse(rises)
+	return rises
+}
+
+func isRise(calm, next []float64) bool {
+	if len(calm) < calmLeast {
+		return false
+	}
+	before, after := mean(calm), mean(next)
+	n := after * float64(len(next))
+	return after >= riseFactor*before && n >= riseLeast && next[0] >= slices.Max(next)/2 &&
+		unevenness(n, before*float64(len(calm)), float64(len(next))/float64(len(next)+len(calm))) > riseChance
+}
+
+// unevenness returns the negative logarithm of a bound of the probability that at least n of n+rest events are in a part of the
+// time, if the rate is constant. n is more than that share.
+func unevenness(n, rest, share float64) float64 {
+	all := n + rest
+	d := n * math.Log(n/all/share)
+	if rest > 0 {
+		d += rest * math.Log(rest/all/(1-share))
+	}
+	return d
+}
+
+func mean(all []float64) (m float64) {
+	for _, x := range all {
+		m += x
+	}
+	return m / float64(max(1, len(all)))
+}
+
+// markOf returns the newest mark shortly before the start of a rise.
+func (r *Rise) markOf(marks []Mark, queue string) (found *Mark) {
+	since := r.Earliest.Add(-max(30*time.Minute, 2*r.step))
+	for _, m := range marks {
+		if m.For(queue) && !m.At.Before(since) && m.At.Before(r.Latest) && (found == nil || m.At.After(found.At)) {
+			found = &m
+		}
+	}
+	return found
+}
+
+// String describes the rise in a sentence, such as: Failures rose from 0.2/min to 48/min at 14:03 UTC, 2 min after the mark
+// “v2.4”. Times are in UTC.
+func (r Rise) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Failures rose from %s to %s ", Rate(r.Calm), Rate(r.Rate))
+	if r.Latest.Sub(r.Earliest) <= time.Minute {
+		fmt.Fprintf(&b, "at %s UTC", r.clock(r.Earliest))
+	} else {
+		fmt.Fprintf(&b, "between %s and %s UTC", r.clock(r.Earliest), r.clock(r.Latest))
+	}
+	if r.After != nil {
+		if d := r.Earliest.Sub(r.After.At).Round(time.Minute); d >= time.Minute {
+			fmt.Fprintf(&b, ", %s after the mark “%s”", minutesText(d), r.After.Text)
+		} else {
+			fmt.Fprintf(&b, ", with the mark “%s”", r.After.Text)
+		}
+	}
+	b.WriteString(".")
+	if !r.End.IsZero() {
+		fmt.Fprintf(&b, " They fell at %s UTC.", r.clock(r.End))
+	}
+	return b.String()
+}
+
+func minutesText(d time.Duration) string {
+	if d >= time.Hour {
+		return strings.TrimSuffix(fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute), " 0 min")
+	}
+	return fmt.Sprintf("%d min", d/time.Minute)
+}
+
+// clock writes a time, with the day if it is another one.
+func (r Rise) clock(t time.Time) string {
+	t, now := t.UTC(), r.now.UTC()
+	if t.YearDay() == now.YearDay() && t.Year() == now.Year() {
+		return t.Format("15:04")
+	}
+	return t.Format("2 Jan 15:04")
+}
+
+// Rate writes a rate per minute with about two digits: 0.02/min, 0.2/min, 48/min.
+func Rate(perMinute float64) string {
+	switch {
+	case perMinute <= 0:
+		return "0/min"
+	case perMinute < 0.01:
+		return "<0.01/min"
+	case perMinute >= 9.95:
+		return strconv.FormatFloat(perMinute, 'f', 0, 64) + "/min"
+	case perMinute >= 0.095:
+		return strings.TrimSuffix(strconv.FormatFloat(perMinute, 'f', 1, 64), ".0") + "/min"
+	}
+	return strconv.FormatFloat(perMinute, 'f', 2, 64) + "/min"
+}

@@ -1,0 +1,131 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Range is a time that a Series covers up to now, and the length of its intervals.
+type Range struct {
+	Name   string // "1h", "24h" or "7d"
+	Length time.Duration
+	Step   time.Duration
+}
+
+// The ranges.
+var (
+	Hour = Range{"1h", time.Hour, time.Minute}
+	Day  = Range{"24h", 24 * time.Hour, 5 * time.Minute}
+	Week = Range{"7d", 7 * 24 * time.Hour, time.Hour}
+)
+
+// Ranges returns all ranges, the shortest first.
+func Ranges() []Range { return []Range{Hour, Day, Week} }
+
+// ParseRange returns the range with a name.
+func ParseRange(name string) (Range, error) {
+	var names []string
+	for _, r := range Ranges() {
+		if r.Name == name {
+			return r, nil
+		}
+		names = append(names, r.Name)
+	}
+	return Range{}, fmt.Errorf("history: range %q not found (use %s)", name, strings.Join(names, ", "))
+}
+
+// kept is how long rows of a step are kept: longer than the range, whose first interval is whole.
+func kept(step time.Duration) time.Duration {
+	switch step {
+	case Hour.Step:
+		return 3 * time.Hour
+	case Day.Step:
+		return 25 * time.Hour
+	}
+	return keepLongest
+}
+
+const keepLongest = 8 * 24 * time.Hour
+
+// Point is an interval of a Series.
+type Point struct {
+	Start time.Time
+	Totals
+
+	// Recorded is how much of the interval was recorded, to the minute. If it is 0, nobody recorded the interval: zeros mean
+	// nothing, and other numbers are the even share of a longer time.
+	Recorded time.Duration
+}
+
+// Gap reports whether nobody recorded the interval.
+func (p Point) Gap() bool { return p.Recorded == 0 }
+
+// Series is the history of a queue over a range: intervals without gaps between them, the oldest first. The last one has not
+// ended at the time Now.
+type Series struct {
+	Queue  string
+	Range  Range
+	Now    time.Time
+	Points []Point
+}
+
+// Sum returns the totals of all intervals.
+func (s Series) Sum() (sum Totals) {
+	for _, p := range s.Points {
+		sum = sum.Add(p.Totals)
+	}
+	return sum
+}
+
+// Lasted returns how long an interval has lasted: less than Range.Step for the last one.
+func (s Series) Lasted(i int) time.Duration {
+	return max(time.Second, min(s.Range.Step, s.Now.Sub(s.Points[i].Start)))
+}
+
+// PerMinute returns the rate of n events in an interval.
+func (s Series) PerMinute(i int, n uint64) float64 { return float64(n) / s.Lasted(i).Minutes() }
+
+// Gaps returns the times that nobody recorded, as intervals [from, to).
+func (s Series) Gaps() (gaps [][2]time.Time) {
+	for i, p := range s.Points {
+		end := p.Start.Add(s.Lasted(i))
+		switch {
+		case !p.Gap():
+		case i > 0 && s.Points[i-1].Gap():
+			gaps[len(gaps)-1][1] = end
+		default:
+			gaps = append(gaps, [2]time.Time{p.Start, end})
+		}
+	}
+	return gaps
+}
+
+// empty returns a series without events.
+func (r Range) empty(queue string, now time.Time) Series {
+	s := Series{Queue: queue, Range: r, Now: now}
+	for at := now.Truncate(r.Step).Add(r.Step - r.Length); !at.After(now); at = at.Add(r.Step) {
+		s.Points = append(s.Points, Point{Start: at})
+	}
+	return s
+}
+
+// at returns the interval that begins at a time, or nil.
+func (s *Series) at(start time.Time) *Point {
+	i := int(start.Sub(s.Points[0].Start) / s.Range.Step)
+	if start.Before(s.Points[0].Start) || i >= len(s.Points) {
+		return nil
+	}
+	return &s.Points[i]
+}
+
+// sorted orders series by queue.
+func sorted(all map[string]*Series) []Series {
+	list := make([]Series, 0, len(all))
+	for _, s := range all {
+		list = append(list, *s)
+	}
+	slices.SortFunc(list, func(x, y Series) int { return strings.Compare(x.Queue, y.Queue) })
+	return list
+}

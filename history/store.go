@@ -1,0 +1,167 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
+)
+
+// version is that of the tables.
+const version = 1
+
+// tables are written for both dialects. Names and texts are bytes; times are milliseconds since 1970, starts and spans of
+// intervals are seconds; totals are those of Totals.encode.
+var tables = []string{
+	`CREATE TABLE IF NOT EXISTS {about} (name VARCHAR(20) PRIMARY KEY, value VARCHAR(80) NOT NULL)`,
+	`CREATE TABLE IF NOT EXISTS {interval} (
+		span   BIGINT NOT NULL,
+		queue  BYTES NOT NULL,
+		start  BIGINT NOT NULL,
+		totals BYTES NOT NULL,
+		PRIMARY KEY (span, queue, start)
+	) WITHOUT ROWID`,
+	// Minutes that were recorded, of all queues; how many of them a longer interval has.
+	`CREATE TABLE IF NOT EXISTS {recorded} (
+		span    BIGINT NOT NULL,
+		start   BIGINT NOT NULL,
+		minutes BIGINT NOT NULL,
+		PRIMARY KEY (span, start)
+	) WITHOUT ROWID`,
+	// What is known of workers, so that the next status adds the difference.
+	`CREATE TABLE IF NOT EXISTS {worker} (
+		id      BYTES PRIMARY KEY,
+		heard   BIGINT NOT NULL,
+		stopped SMALLINT NOT NULL,
+		totals  BYTES NOT NULL
+	)`,
+	`CREATE TABLE IF NOT EXISTS {mark} (
+		id    BIGINT PRIMARY KEY,
+		at    BIGINT NOT NULL,
+		label BYTES NOT NULL,
+		queue BYTES NOT NULL, -- empty: all
+		actor BYTES NOT NULL
+	)`,
+}
+
+// Names in {about}.
+const (
+	aboutVersion = "version"
+	aboutArrived = "arrived" // ID of the newest message of the archive that is counted
+	aboutMark    = "mark"    // ID of the newest mark
+)
+
+// create makes the tables where there are none, and refuses those of a newer version.
+func (h *History) create(ctx context.Context) error {
+	if h.cfg.Dialect == sqlkit.SQLite {
+		if err := h.db.WriteAhead(ctx); err != nil {
+			return err
+		}
+	}
+	err := h.write(ctx, func(tx *sqlkit.Tx) error {
+		for _, t := range tables {
+			if _, err := tx.Exec(h.cfg.Dialect.Types(t)); err != nil {
+				return err
+			}
+		}
+		at := int64(version)
+		for name, value := range map[string]*int64{aboutVersion: &at, aboutArrived: new(int64), aboutMark: new(int64)} {
+			_, err := tx.Exec(`INSERT INTO {about} (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, name, strconv.FormatInt(*value, 10))
+			if err == nil {
+				*value, err = about(tx, name)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if at > version {
+			return fmt.Errorf("the tables of the history are of version %d, this program knows %d: use a newer program", at, version)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return h.db.Watch(ctx)
+}
+
+// write runs a transaction. Those of all processes wait for each other.
+func (h *History) write(ctx context.Context, f func(*sqlkit.Tx) error) error {
+	return h.db.Transaction(ctx, h.cfg.Dialect.WritingAlone("7365417205"), f)
+}
+
+func about(tx *sqlkit.Tx, name string) (n int64, err error) {
+	var text string
+	if err = tx.Row(`SELECT value FROM {about} WHERE name = $1`, name).Scan(&text); err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(text, 10, 64)
+}
+
+func setAbout(tx *sqlkit.Tx, name string, n int64) error {
+	_, err := tx.Exec(`UPDATE {about} SET value = $2 WHERE name = $1`, name, strconv.FormatInt(n, 10))
+	return err
+}
+
+// seconds returns a span as it is stored.
+func seconds(d time.Duration) int64 { return int64(d / time.Second) }
+
+// Series returns the history of a queue up to now. A queue without history has zeros.
+func (h *History) Series(ctx context.Context, queue string, r Range) (Series, error) {
+	all, err := h.series(ctx, r, ` AND queue = $3`, []byte(queue))
+	if err != nil {
+		return Series{}, fmt.Errorf("history: reading the history of %q: %w", queue, err)
+	}
+	if s, found := all[queue]; found {
+		return *s, nil
+	}
+	return *all[""], nil
+}
+
+// All returns the histories of all queues that have one in the range, ordered by queue.
+func (h *History) All(ctx context.Context, r Range) ([]Series, error) {
+	all, err := h.series(ctx, r, ``)
+	if err != nil {
+		return nil, fmt.Errorf("history: reading the history: %w", err)
+	}
+	delete(all, "")
+	return sorted(all), nil
+}
+
+// series returns the histories of some queues, and one without events for the queue "".
+func (h *History) series(ctx context.Context, r Range, condition string, args ...any) (map[string]*Series, error) {
+	blank := r.empty("", h.now())
+	args = append([]any{seconds(r.Step), blank.Points[0].Start.Unix()}, args...)
+	var start, minutes int64
+	for err := range h.db.Rows(ctx, `SELECT start, minutes FROM {recorded} WHERE span = $1 AND start >= $2`, args[:2]...).Scan(&start, &minutes) {
+		if err != nil {
+			return nil, err
+		}
+		if p := blank.at(time.Unix(start, 0)); p != nil {
+			p.Recorded = time.Duration(minutes) * time.Minute
+		}
+	}
+	// An interval that has just begun is recorded in a moment.
+	if n := len(blank.Points); blank.Points[n-1].Gap() && !blank.Points[n-2].Gap() && blank.Lasted(n-1) < maxBetween {
+		blank.Points[n-1].Recorded = blank.Lasted(n - 1)
+	}
+	all := map[string]*Series{"": &blank}
+	var queue []byte
+	var totals Totals
+	for err := range h.db.Rows(ctx, `SELECT queue, start, totals FROM {interval} WHERE span = $1 AND start >= $2`+condition, args...).Scan(&queue, &start, stored(&totals)) {
+		if err != nil {
+			return nil, err
+		}
+		s := all[string(queue)]
+		if s == nil {
+			s = &Series{Queue: string(queue), Range: r, Now: blank.Now, Points: append([]Point(nil), blank.Points...)}
+			all[s.Queue] = s
+		}
+		if p := s.at(time.Unix(start, 0)); p != nil {
+			p.Totals = totals
+		}
+	}
+	return all, nil
+}
