@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -46,6 +47,22 @@ func (m *model) report(t *rapid.T) {
 		}
 	}
 	check(t, m.a.NoteOutcomes(ctx, reports))
+}
+
+// settle finds the queues of a message empty.
+func (m *model) settle(t *rapid.T) {
+	queue, at := someQueue.Draw(t, "empty"), m.clock.now().Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, "minutes ago"))*time.Minute)
+	for _, r := range m.replays {
+		if r.Ended.IsZero() || r.Ended.After(at) || m.isOver(r) || r.Plan.To != nil {
+			continue
+		}
+		for _, x := range m.all {
+			if x.Queue == queue && m.outcome(r.ID, x.ID) != "" {
+				m.learn(r, x.ID, failed.OutcomeSettled)
+			}
+		}
+	}
+	check(t, m.a.SettleOutcomes(ctx, []string{queue}, at))
 }
 
 // item is a message of a replay, or of none.
@@ -134,7 +151,7 @@ func (m *model) noteSent(r *failed.Replay, id failed.ID, asked bool) {
 }
 
 // ranks are in the order in which outcomes replace each other.
-var ranks = []failed.Outcome{"", failed.OutcomeUnknown, failed.OutcomePending, failed.OutcomeRetrying, failed.OutcomeSucceeded, failed.OutcomeFailedAgain}
+var ranks = []failed.Outcome{"", failed.OutcomeUnknown, failed.OutcomePending, failed.OutcomeRetrying, failed.OutcomeSettled, failed.OutcomeSucceeded, failed.OutcomeFailedAgain}
 
 // learn notes an outcome, unless more is known. What is not noted as sent is not counted.
 func (m *model) learn(r *failed.Replay, id failed.ID, o failed.Outcome) {
@@ -162,6 +179,8 @@ func (m *model) count(r *failed.Replay, o failed.Outcome, n int64) {
 		m.pending[r.ID] += n
 	case failed.OutcomeRetrying:
 		r.Retrying += n
+	case failed.OutcomeSettled:
+		r.Settled += n
 	case failed.OutcomeSucceeded:
 		r.Succeeded += n
 	case failed.OutcomeFailedAgain:
@@ -195,7 +214,7 @@ func (m *model) seen(r *failed.Replay) *failed.Replay {
 	if m.isOver(r) {
 		pending, out.Retrying = 0, 0
 	}
-	out.Unknown = out.Sent - out.Back - out.Succeeded - out.Retrying - pending
+	out.Unknown = out.Sent - out.Back - out.Succeeded - out.Settled - out.Retrying - pending
 	out.Verifying = r.State == failed.ReplayDone && pending+out.Retrying > 0
 	return &out
 }

@@ -45,6 +45,7 @@ func TestAnArchiveIsAListOfMessages(t *testing.T) {
 				"begin":   m.begin,
 				"sent":    m.sent,
 				"refuse":  m.refuse,
+				"settle":  m.settle,
 				"end":     m.end,
 				"purge":   m.purge,
 				"ask":     m.ask,

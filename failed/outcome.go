@@ -24,6 +24,7 @@ type Outcome string
 const (
 	OutcomePending     Outcome = "pending"      // no report yet
 	OutcomeRetrying    Outcome = "retrying"     // its first attempt failed, and another one follows
+	OutcomeSettled     Outcome = "settled"      // no report, but its queues were found empty: it was handled, or dropped
 	OutcomeSucceeded   Outcome = "succeeded"    // its handler returned nil
 	OutcomeFailedAgain Outcome = "failed again" // it is in the archive once more; replaces any other outcome
 	OutcomeUnknown     Outcome = "unknown"      // no report was asked for, or there was none within VerifyTime
@@ -34,23 +35,27 @@ const VerifyTime = 24 * time.Hour
 
 // Outcomes are all outcomes.
 func Outcomes() []Outcome {
-	return []Outcome{OutcomePending, OutcomeRetrying, OutcomeSucceeded, OutcomeFailedAgain, OutcomeUnknown}
+	return []Outcome{OutcomePending, OutcomeRetrying, OutcomeSettled, OutcomeSucceeded, OutcomeFailedAgain, OutcomeUnknown}
 }
 
-// Codes of outcomes in {item}.outcome. A higher one replaces a lower one.
+// Codes of outcomes in {item}.outcome.
 const (
 	codeUnknown = iota // also of a message that was not sent
 	codePending
 	codeRetrying
 	codeSucceeded
 	codeFailedAgain
+	codeSettled
 )
 
+// ranks are by code: an outcome replaces those of lower rank.
+var ranks = []int{codeUnknown: 0, codePending: 1, codeRetrying: 2, codeSettled: 3, codeSucceeded: 4, codeFailedAgain: 5}
+
 // codedOutcomes are the outcomes by their codes.
-var codedOutcomes = []Outcome{OutcomeUnknown, OutcomePending, OutcomeRetrying, OutcomeSucceeded, OutcomeFailedAgain}
+var codedOutcomes = []Outcome{OutcomeUnknown, OutcomePending, OutcomeRetrying, OutcomeSucceeded, OutcomeFailedAgain, OutcomeSettled}
 
 // counterOf is the column of {replay} that counts an outcome. The others that were sent are unknown.
-var counterOf = []string{codePending: "pending", codeRetrying: "retrying", codeSucceeded: "succeeded", codeFailedAgain: "back"}
+var counterOf = []string{codePending: "pending", codeRetrying: "retrying", codeSucceeded: "succeeded", codeFailedAgain: "back", codeSettled: "settled"}
 
 // unasked is why a message was sent without a request for a report, in {item}.unasked.
 type unasked int
@@ -95,7 +100,7 @@ func outcomeFrom(n sql.NullInt64) (o Outcome, unknown string) {
 
 // Pending returns how many messages have no outcome yet, and may still get one.
 func (r *Replay) Pending() int64 {
-	return max(0, r.Sent-r.Back-r.Succeeded-r.Retrying-r.Unknown)
+	return max(0, r.Sent-r.Back-r.Succeeded-r.Settled-r.Retrying-r.Unknown)
 }
 
 // verify fills in what depends on the time, and on how many messages are pending.
@@ -103,7 +108,7 @@ func (r *Replay) verify(pending int64, now time.Time) {
 	if !r.Ended.IsZero() && sqlkit.Millis(r.Ended) <= overdue(now) {
 		pending, r.Retrying = 0, 0
 	}
-	r.Unknown = max(0, r.Sent-r.Back-r.Succeeded-r.Retrying-pending)
+	r.Unknown = max(0, r.Sent-r.Back-r.Succeeded-r.Settled-r.Retrying-pending)
 	r.Verifying = r.State == ReplayDone && pending+r.Retrying > 0
 }
 
@@ -217,7 +222,7 @@ func (t *tx) prove(s *sentItem, code int) error {
 
 // noteOutcome notes the outcome of a message, unless more is known of it.
 func (t *tx) noteOutcome(s *sentItem, code int) error {
-	if s.code >= code {
+	if ranks[s.code] >= ranks[code] {
 		return nil
 	}
 	if _, err := t.Exec(`UPDATE {item} SET outcome = $3 WHERE replay = $1 AND message = $2`, int64(s.replay), int64(s.message), code); err != nil {

@@ -70,6 +70,7 @@ type Replay struct {
 	// Of those sent: see Outcome.
 	Back      int64 // failed again
 	Succeeded int64
+	Settled   int64
 	Retrying  int64
 	Unknown   int64
 
@@ -128,12 +129,12 @@ func (a *Archive) Running(ctx context.Context) (all []Replay, err error) {
 }
 
 func (a *Archive) replays(ctx context.Context, which string, args ...any) (all []Replay, err error) {
-	rows := a.db.Rows(ctx, `SELECT id, plan, state, why, actor, begun, ended, total, sent, refused, back, succeeded, retrying, pending FROM {replay} WHERE `+which, args...)
+	rows := a.db.Rows(ctx, `SELECT id, plan, state, why, actor, begun, ended, total, sent, refused, back, succeeded, settled, retrying, pending FROM {replay} WHERE `+which, args...)
 	var r Replay
 	var stored storedPlan
 	var pending int64
 	for err := range rows.Scan(&r.ID, sqlkit.JSON(&stored), &r.State, &r.Why, &r.Actor, sqlkit.Time(&r.Begun), sqlkit.Time(&r.Ended),
-		&r.Total, &r.Sent, &r.Refused, &r.Back, &r.Succeeded, &r.Retrying, &pending) {
+		&r.Total, &r.Sent, &r.Refused, &r.Back, &r.Succeeded, &r.Settled, &r.Retrying, &pending) {
 		if err != nil {
 			return nil, err
 		}

@@ -210,6 +210,10 @@ var migrations = []func(d Dialect) []string{
 	func(Dialect) []string {
 		return []string{`ALTER TABLE {group} ADD COLUMN muted BIGINT NOT NULL DEFAULT 0`}
 	},
+	// Messages of a replay without a report, whose queues were found empty.
+	func(Dialect) []string {
+		return []string{`ALTER TABLE {replay} ADD COLUMN settled BIGINT NOT NULL DEFAULT 0`}
+	},
 }
 
 // migrate brings the schema to this version, and learns the archive's name and age.

@@ -310,7 +310,7 @@ func (s *selection) list(conditions []string, columns []equal, before int64, lim
 func (s *selection) outcomes() []int {
 	switch {
 	case s.outcome == "":
-		return []int{codeUnknown, codePending, codeRetrying, codeSucceeded, codeFailedAgain}
+		return []int{codeUnknown, codePending, codeRetrying, codeSucceeded, codeFailedAgain, codeSettled}
 	case s.outcome == OutcomeUnknown && s.overdue:
 		return []int{codeUnknown, codePending, codeRetrying}
 	case s.overdue && (s.outcome == OutcomePending || s.outcome == OutcomeRetrying):

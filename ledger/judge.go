@@ -15,6 +15,14 @@ type sample struct {
 // of different age can look the same once more.
 func (x *sample) still() bool { return x.times >= 3 }
 
+// oldest is how old the figures of a broker can be: RabbitMQ's management plugin renews them every 5 s, one after the other.
+const oldest = 10 * time.Second
+
+// empty reports whether all queues of the account were certainly empty when it was taken.
+func (x *sample) empty() bool {
+	return x.still() && x.terms[ready]+x.terms[unacked]+x.terms[waiting]+x.terms[inParking] == 0
+}
+
 // slack is by how much the difference of a sample can be wrong; false: that is not
 // known, since it is the last one, and something has just moved.
 func slack(samples []sample, i int) (int64, bool) {

@@ -24,6 +24,7 @@ type Ledger struct {
 // Archive is what a Ledger asks a *failed.Archive.
 type Archive interface {
 	Queues(ctx context.Context) ([]failed.QueueSummary, error)
+	SettleOutcomes(ctx context.Context, queues []string, at time.Time) error
 }
 
 // Sources are where samples come from. Broker is required.

@@ -51,7 +51,7 @@ func (l *Ledger) Take(ctx context.Context, from Sources, accounts []Account) err
 		if i := slices.IndexFunc(known, func(k account) bool { return k.name == r.name }); i >= 0 {
 			r = known[i]
 		}
-		if err := l.take(ctx, a, &r, now, figures, archived, pages); err != nil {
+		if err := l.take(ctx, a, &r, now, figures, from.Archive, archived, pages); err != nil {
 			return fmt.Errorf("ledger: account %s: %w", r.name, err)
 		}
 	}
@@ -62,7 +62,7 @@ func (l *Ledger) Take(ctx context.Context, from Sources, accounts []Account) err
 }
 
 // take adds a sample of one account, and opens it if that is possible now.
-func (l *Ledger) take(ctx context.Context, a Account, r *account, now time.Time, figures map[string]Figures, archived []failed.QueueSummary, pages []page) error {
+func (l *Ledger) take(ctx context.Context, a Account, r *account, now time.Time, figures map[string]Figures, archive Archive, archived []failed.QueueSummary, pages []page) error {
 	before, err := l.last(ctx, r.name, 3)
 	if err != nil {
 		return err
@@ -96,6 +96,12 @@ func (l *Ledger) take(ctx context.Context, a Account, r *account, now time.Time,
 	after, err := l.last(ctx, r.name, 3)
 	if err != nil {
 		return err
+	}
+	// All that was sent before is in the figures, since another publish would have changed them.
+	if now := after[len(after)-1]; archive != nil && now.empty() {
+		if err := archive.SettleOutcomes(ctx, a.Work, now.until.Add(-oldest)); err != nil {
+			return err
+		}
 	}
 	if r.open(after) {
 		if err := l.begin(ctx, r); err != nil {

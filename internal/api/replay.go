@@ -103,6 +103,7 @@ type Replay struct {
 	// Outcomes of those sent.
 	Back      int64 `json:"back"` // failed again
 	Succeeded int64 `json:"succeeded"`
+	Settled   int64 `json:"settled"` // no report, and their queues were found empty
 	Retrying  int64 `json:"retrying"`
 	Unknown   int64 `json:"unknown"`
 	Verifying bool  `json:"verifying"` // it is done, and not all outcomes are known
@@ -119,7 +120,7 @@ func ReplayOf(r failed.Replay) Replay {
 	return Replay{
 		ID: int64(r.ID), Plan: PlanOf(r.Plan), State: string(r.State), Why: r.Why, Actor: string(r.Actor),
 		Begun: r.Begun, Ended: r.Ended, Total: r.Total, Sent: r.Sent, Refused: r.Refused, Back: r.Back,
-		Succeeded: r.Succeeded, Retrying: r.Retrying, Unknown: r.Unknown, Verifying: r.Verifying,
+		Succeeded: r.Succeeded, Settled: r.Settled, Retrying: r.Retrying, Unknown: r.Unknown, Verifying: r.Verifying,
 	}
 }
 

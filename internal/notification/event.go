@@ -62,6 +62,7 @@ type Outcomes struct {
 	Sent        int64 `json:"sent"`
 	Succeeded   int64 `json:"succeeded"`
 	FailedAgain int64 `json:"failed_again"`
+	Settled     int64 `json:"settled"`
 	Retrying    int64 `json:"retrying"`
 	Unknown     int64 `json:"unknown"`
 	Refused     int64 `json:"refused"`

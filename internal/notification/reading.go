@@ -43,7 +43,7 @@ type Replay struct {
 func replayOf(p failed.Replay) Replay {
 	ended := p.State == failed.ReplayDone && !p.Verifying || p.State == failed.ReplayStopped || p.State == failed.ReplayCancelled
 	return Replay{p.ID, ended, p.State, p.Why, Outcomes{
-		Selected: p.Total, Sent: p.Sent, Succeeded: p.Succeeded, FailedAgain: p.Back, Retrying: p.Retrying, Unknown: p.Unknown, Refused: p.Refused,
+		Selected: p.Total, Sent: p.Sent, Succeeded: p.Succeeded, FailedAgain: p.Back, Settled: p.Settled, Retrying: p.Retrying, Unknown: p.Unknown, Refused: p.Refused,
 	}}
 }
 
@@ -165,7 +165,7 @@ func detectReplays(before, now *Reading, event func(Kind, any, string, string, i
 			kind, what = ReplayStopped, "was cancelled"
 		}
 		o := p.Outcomes
-		detail := fmt.Sprintf("%d of %d sent: %d succeeded, %d failed again, %d are retried, %d unknown", o.Sent, o.Selected, o.Succeeded, o.FailedAgain, o.Retrying, o.Unknown)
+		detail := fmt.Sprintf("%d of %d sent: %d succeeded, %d failed again, %d settled, %d are retried, %d unknown", o.Sent, o.Selected, o.Succeeded, o.FailedAgain, o.Settled, o.Retrying, o.Unknown)
 		if o.Refused > 0 {
 			detail += fmt.Sprintf("; %d refused", o.Refused)
 		}

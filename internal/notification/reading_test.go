@@ -102,7 +102,7 @@ func TestDetectTexts(t *testing.T) {
 	if len(e) != 2 || e[0].Title != "New error group in or" || e[0].Detail != "no [31m such customer" || e[0].Messages != 3 || e[0].page() != "/groups/2" {
 		t.Errorf("group: %+v", e)
 	}
-	const want = "4 of 9 sent: 1 succeeded, 3 failed again, 0 are retried, 0 unknown; 2 refused; the same failure came back"
+	const want = "4 of 9 sent: 1 succeeded, 3 failed again, 0 settled, 0 are retried, 0 unknown; 2 refused; the same failure came back"
 	if len(e) == 2 && (e[1].Detail != want || e[1].Outcomes == nil || e[1].Outcomes.FailedAgain != 3 || e[1].page() != "/replays/3") {
 		t.Errorf("replay: %+v", e[1])
 	}

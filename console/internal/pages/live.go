@@ -119,7 +119,7 @@ func (l *live) look(ctx context.Context) (s stamps, err error) {
 		return s, err
 	}
 	for _, r := range append(running, latest...) {
-		fmt.Fprint(sum, r.ID, r.Sent, r.Back, r.Succeeded, r.Retrying, r.Unknown, r.Refused, r.State)
+		fmt.Fprint(sum, r.ID, r.Sent, r.Back, r.Succeeded, r.Settled, r.Retrying, r.Unknown, r.Refused, r.State)
 	}
 	s.archive = sum.Sum64()
 	inBroker, _ := l.broker.Queues(ctx) // without them the archive's changes are told

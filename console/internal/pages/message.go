@@ -168,6 +168,7 @@ var outcomeSteps = map[failed.Outcome]step{
 	failed.OutcomeRetrying:    {Mark: "replaying", Tone: "act", What: "Retrying", Details: []string{"attempt failed"}},
 	failed.OutcomeSucceeded:   {Mark: "replayed", Tone: "good", What: "Succeeded", Details: []string{"reported by the worker"}},
 	failed.OutcomeFailedAgain: {Mark: "failed", Tone: "bad", What: "Failed again"},
+	failed.OutcomeSettled:     {Mark: "replayed", What: "Settled", Details: []string{"no report; the queues were found empty"}},
 	failed.OutcomeUnknown:     {Mark: "dot", What: "Outcome unknown"},
 }
 

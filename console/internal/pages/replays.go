@@ -47,6 +47,7 @@ func outcomesOf(r *failed.Replay) (all []outcomeView) {
 	}{
 		{failed.OutcomeSucceeded, r.Succeeded, "reported by workers", "good"},
 		{failed.OutcomeFailedAgain, r.Back, "in the archive again", "bad"},
+		{failed.OutcomeSettled, r.Settled, "queues found empty", ""},
 		{failed.OutcomeRetrying, r.Retrying, "attempt failed", ""},
 		{failed.OutcomePending, r.Pending(), "no report yet", ""},
 		{failed.OutcomeUnknown, r.Unknown, "no report received", ""},

@@ -133,6 +133,7 @@ func replayText(r api.Replay) string {
 	}{
 		{r.Succeeded, failed.OutcomeSucceeded},
 		{r.Back, failed.OutcomeFailedAgain},
+		{r.Settled, failed.OutcomeSettled},
 		{r.Retrying, failed.OutcomeRetrying},
 		{r.Unknown, failed.OutcomeUnknown},
 	} {
