@@ -1,0 +1,185 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/testkit"
+)
+
+// What an operator's acts on messages in a wait queue rely on. The wait queues are those of
+// topology.Buckets, and the same as classic queues.
+
+// waiting declares a wait queue and its work queue.
+func (c *client) waiting(kind string) (wait, work string) {
+	c.t.Helper()
+	work = c.queue("work", amqp.Table{"x-queue-type": kind})
+	args := amqp.Table{"x-queue-type": kind, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": work}
+	if kind == "quorum" {
+		args["x-dead-letter-strategy"], args["x-overflow"] = "at-least-once", "reject-publish"
+	}
+	return c.queue("wait", args), work
+}
+
+// delay publishes bodies to a wait queue, each with an expiration a second later than the one before.
+func (c *client) delay(wait string, seconds int, bodies ...string) {
+	c.t.Helper()
+	for i, body := range bodies {
+		if !c.publish("", wait, amqp.Publishing{Body: []byte(body), Expiration: fmt.Sprint(1000 * (seconds + i))}) {
+			c.t.Fatalf("%q was not accepted", body)
+		}
+	}
+}
+
+// hold consumes n messages of a queue on a channel of its own, and cancels the consumer.
+func (c *client) hold(queue string, n int) (*amqp.Channel, []amqp.Delivery) {
+	c.t.Helper()
+	ch := c.open()
+	c.must(ch.Qos(n, 0, false))
+	in, err := ch.Consume(queue, "look", false, false, false, false, nil)
+	c.must(err)
+	held := make([]amqp.Delivery, n)
+	for i := range held {
+		held[i] = c.next(in)
+	}
+	c.must(ch.Cancel("look", false))
+	return ch, held
+}
+
+// giveBack ends a look at messages in the way that keeps their order and costs them nothing: before 4.3 a quorum queue puts what
+// comes by basic.nack behind the others, or counts it.
+func (c *client) giveBack(ch *amqp.Channel, held []amqp.Delivery) {
+	c.t.Helper()
+	if c.b.Version != "3.10" && len(held) > 0 {
+		c.must(held[len(held)-1].Nack(true, true))
+	}
+	c.must(ch.Close())
+}
+
+func eachKind(t *testing.T, test func(t *testing.T, c *client, kind string)) {
+	t.Parallel()
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		for _, kind := range []string{"quorum", "classic"} {
+			test(t, c, kind)
+		}
+	})
+}
+
+// basic.nack without requeue has a waiting message do at once what it would do when it expires: the reason alone differs. It
+// does not count as a delivery of the work queue. (basic.reject does, since 4.3.)
+func TestWaitingIsRejected(t *testing.T) {
+	eachKind(t, func(t *testing.T, c *client, kind string) {
+		wait, work := c.waiting(kind)
+		c.delay(wait, 3600, "1", "2", "3")
+		ch, held := c.hold(wait, 3)
+		c.must(held[1].Nack(false, false))
+		c.giveBack(ch, []amqp.Delivery{held[0], held[2]})
+		d := c.get(work)
+		death := d.Headers["x-death"].([]any)[0].(amqp.Table)
+		got := fmt.Sprint(string(d.Body), d.Expiration, d.Redelivered, death["reason"], death["queue"] == wait, death["original-expiration"], death["count"])
+		if want := fmt.Sprint("2", "", false, "rejected", true, "3601000", 1); got != want {
+			t.Errorf("%s: got %s, want %s", kind, got, want)
+		}
+		if n, _ := d.Headers["x-delivery-count"].(int64); n != 0 {
+			t.Errorf("%s: the work queue was told of %d failed deliveries", kind, n)
+		}
+		c.awaitReady(wait, 2)
+	})
+}
+
+// What was looked at and given back keeps its place, before what was not looked at and what has come meanwhile, and expires when
+// it is due.
+func TestWaitingIsGivenBack(t *testing.T) {
+	eachKind(t, func(t *testing.T, c *client, kind string) {
+		wait, work := c.waiting(kind)
+		c.delay(wait, 3, "1", "2", "3", "4")
+		ch, held := c.hold(wait, 2)
+		c.delay(wait, 7, "5")
+		c.giveBack(ch, held)
+		if got := c.bodies(work, 5); got != "1 2 3 4 5" {
+			t.Errorf("%s: order is %s", kind, got)
+		}
+	})
+}
+
+// What is due while it is looked at goes to the work queue when it is given back.
+func TestWaitingIsDueWhileLookedAt(t *testing.T) {
+	eachKind(t, func(t *testing.T, c *client, kind string) {
+		wait, work := c.waiting(kind)
+		c.delay(wait, 1, "1")
+		ch, held := c.hold(wait, 1)
+		c.delay(wait, 1, "2") // it expires at the head, so that the time of the first is over, too
+		if got := string(c.get(work).Body); got != "2" {
+			t.Errorf("%s: %s was dead-lettered", kind, got)
+		}
+		c.giveBack(ch, held)
+		if got := string(c.get(work).Body); got != "1" {
+			t.Errorf("%s: %s was dead-lettered", kind, got)
+		}
+	})
+}
+
+// A message may be looked at any number of times.
+func TestWaitingIsLookedAtOften(t *testing.T) {
+	eachKind(t, func(t *testing.T, c *client, kind string) {
+		wait, work := c.waiting(kind)
+		c.delay(wait, 3600, "1")
+		for range 30 {
+			ch, held := c.hold(wait, 1)
+			c.giveBack(ch, held)
+		}
+		c.awaitReady(wait, 1)
+		if c.b.Version == "3.10" {
+			return // it counts, and has no limit
+		}
+		ch, held := c.hold(wait, 1)
+		if n, _ := held[0].Headers["x-delivery-count"].(int64); n != 0 {
+			t.Errorf("%s: %d looks count as failed deliveries", kind, n)
+		}
+		c.must(held[0].Nack(false, false))
+		c.must(ch.Close())
+		if n, _ := c.get(work).Headers["x-delivery-count"].(int64); n != 0 {
+			t.Errorf("%s: the work queue was told of %d failed deliveries", kind, n)
+		}
+	})
+}
+
+// The broker compares arguments when a queue is declared again, so that a declaration proves where a wait queue leads.
+func TestWaitingIsProvenByDeclaration(t *testing.T) {
+	each(t, func(t *testing.T, _ testkit.Target, c *client) {
+		wait, _ := c.waiting("quorum")
+		other := amqp.Table{
+			"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "another",
+			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+		}
+		_, err := c.open().QueueDeclare(wait, true, false, false, false, other)
+		if refusal, ok := errors.AsType[*amqp.Error](err); !ok || refusal.Code != amqp.PreconditionFailed || !strings.Contains(refusal.Reason, "x-dead-letter-routing-key") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A crash of whoever looks counts as a failed delivery in a quorum queue, and changes nothing else.
+func TestWaitingIsLookedAtByACrash(t *testing.T) {
+	eachKind(t, func(t *testing.T, c *client, kind string) {
+		wait, work := c.waiting(kind)
+		c.delay(wait, 3, "1", "2", "3")
+		other := connect(t, c.b)
+		other.hold(wait, 2)
+		c.must(other.conn.Close())
+		var got []string
+		for range 3 {
+			d := c.get(work)
+			got = append(got, string(d.Body))
+			c.must(d.Ack(false))
+		}
+		if !slices.Equal(got, []string{"1", "2", "3"}) {
+			t.Errorf("%s: order is %s", kind, got)
+		}
+	})
+}
