@@ -81,8 +81,8 @@ type Config struct {
 
 	// Announce makes the workers of this client visible to operators, who can pause them: with
 	// package fleet, the console, `reprise workers` and `reprise pause`. The client declares the
-	// exchanges topology.WorkersExchange and topology.ControlExchange, and beside each work queue
-	// a queue that keeps its pause: topology.PauseQueue. What the broker's user may not declare
+	// exchanges topology.WorkersExchange, topology.ControlExchange and topology.RetriesExchange, and beside each work queue
+	// a queue that keeps its pause: topology.PauseQueue. Retries of a second or more are reported. What the broker's user may not declare
 	// is left out, and logged once. A worker with AsDelivered is not announced. Default false: a
 	// library should not declare on a shared broker what nobody has asked for.
 	Announce bool

@@ -270,6 +270,9 @@ func (w *Worker) replace(d *delivery, c *replacement) Event {
 		w.log.Error("parked", "message_id", c.messageID(d), "attempt", f.Attempt, "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "reason", f.Reason, "error", logged(f.Error))
 		return Event{Kind: EventParked, Err: errText(f.Error)}
 	}
+	if w.member != nil {
+		w.announceRetry(d, c)
+	}
 	if w.log.Enabled(context.Background(), slog.LevelWarn) {
 		w.log.Warn("retry", "message_id", c.messageID(d), "attempt", f.Attempt, "delay", c.hop.Delay, "error", logged(f.Error))
 	}

@@ -192,6 +192,20 @@ func (w *Worker) announced() announce.Worker {
 	}
 }
 
+// announceRetry tells operators that a message waits.
+func (w *Worker) announceRetry(d *delivery, c *replacement) {
+	if c.hop.Delay < topology.MinReportedRetry {
+		return
+	}
+	f := &c.failure
+	x := topology.Retry{MessageID: c.messageID(d), Attempt: f.Attempt, Failed: f.Time, Due: time.Now().Add(c.hop.Delay), Error: f.Error}
+	_ = guard.Call("strategy", func() error { // else the queue is not known
+		x.Wait = w.cfg.Strategy.WaitingIn(d.At, c.hop)
+		return nil
+	})
+	w.member.Retrying(x)
+}
+
 // tally counts an event for operators.
 func (w *Worker) tally(e *Event) {
 	switch m := w.member; e.Kind {

@@ -25,9 +25,10 @@ const (
 	PauseQueuePrefix = "reprise.paused."
 )
 
-// IsControlQueue reports whether a queue belongs to the mechanism of this file, and has no messages of users.
+// IsControlQueue reports whether a queue belongs to announced workers, and has no messages of users.
 func IsControlQueue(name string) bool {
-	return strings.HasPrefix(name, ControlQueuePrefix) || strings.HasPrefix(name, PauseQueuePrefix) || strings.HasPrefix(name, WorkersExchange+".")
+	return strings.HasPrefix(name, ControlQueuePrefix) || strings.HasPrefix(name, PauseQueuePrefix) || strings.HasPrefix(name, WorkersExchange+".") ||
+		strings.HasPrefix(name, RetriesQueuePrefix)
 }
 
 // Workers returns the exchanges of announced workers.

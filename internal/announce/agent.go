@@ -40,8 +40,9 @@ type Agent struct {
 	ctx   context.Context // ends when the client is closed
 	start sync.Once
 	wake  chan struct{} // a status is due
-	told  [3]sync.Once  // what the user may not do: see session.refused
+	told  [4]sync.Once  // what the user may not do: see session.refused
 
+	retries *retries
 	current atomic.Pointer[session] // nil: not connected, or not set up
 
 	sending sync.Mutex // from the making of a status to its end, so that none follows the last one
@@ -59,7 +60,7 @@ func New(ctx context.Context, cfg Config) *Agent {
 	if host, err := os.Hostname(); err == nil { // it is for information only
 		cfg.Host = host
 	}
-	return &Agent{cfg: cfg, ctx: ctx, wake: make(chan struct{}, 1)}
+	return &Agent{cfg: cfg, ctx: ctx, wake: make(chan struct{}, 1), retries: newRetries()}
 }
 
 // Join announces a worker until Leave.
@@ -97,6 +98,7 @@ func (a *Agent) Leave(m *Member) {
 		defer close(sent)
 		a.sending.Lock()
 		defer a.sending.Unlock()
+		s.reportRetries()
 		s.publish(m) // or the worker is shown as silent
 	})
 	if err != nil {

@@ -19,6 +19,7 @@ type session struct {
 
 	silent   bool                // statuses are not sent: the user may not
 	deaf     bool                // commands do not come: the user may not
+	mute     atomic.Bool         // retries are not reported: the user may not
 	commands amqpconn.Deliveries // nil: none come
 }
 
@@ -27,11 +28,13 @@ const (
 	ofStatuses = iota
 	ofCommands
 	ofPauses
+	ofRetries
 )
 
 var missing = [...]string{
 	ofStatuses: "workers are not shown to operators: the user may not declare, or write to, the exchange " + topology.WorkersExchange,
 	ofCommands: "operators reach workers late: the user may not declare the exchange " + topology.ControlExchange + " and bind a queue " + topology.ControlQueuePrefix + "… to it",
+	ofRetries:  "retries are not shown to operators: the user may not declare, or write to, the exchange " + topology.RetriesExchange,
 	ofPauses:   "the pause of a queue may not be noticed: the user may not declare queues " + topology.PauseQueuePrefix + "…",
 }
 
@@ -54,6 +57,7 @@ func (s *session) serve(ctx context.Context) error {
 	defer tick.Stop()
 	soon := time.NewTimer(0)
 	defer soon.Stop()
+	report := time.After(reportDelay) // of what the session before has left
 	for {
 		if ch := s.ch.Load(); ch == nil || ch.IsClosed() {
 			if err := s.lost(ch); err != nil {
@@ -88,6 +92,13 @@ func (s *session) serve(ctx context.Context) error {
 			now := time.Now()
 			s.check(ctx, true, func(m *Member) bool { return m.expire(now) })
 		case <-s.agent.wake:
+		case <-s.agent.retries.due:
+			report = time.After(reportDelay)
+		case <-report:
+			if report = nil; s.conn.Blocked() != nil {
+				report = time.After(reportDelay)
+			}
+			s.reportRetries()
 		}
 		soon.Reset(s.next())
 	}
@@ -105,6 +116,11 @@ func (s *session) setUp(ctx context.Context) error {
 	if s.silent, err = s.step(ctx, s.silent, ofStatuses, s.announce); err != nil {
 		return err
 	}
+	mute, err := s.step(ctx, s.mute.Load(), ofRetries, s.declareRetries)
+	if err != nil {
+		return err
+	}
+	s.mute.Store(mute)
 	if s.deaf, err = s.step(ctx, s.deaf, ofCommands, s.listen); err != nil {
 		return err
 	}
@@ -185,6 +201,11 @@ func (s *session) lost(ch *amqpconn.Channel) error {
 	switch {
 	case !refused:
 		return err
+	case strings.Contains(refusal.Text, "'"+topology.RetriesExchange+"'"):
+		if refusal.Code == amqpconn.AccessRefused {
+			s.mute.Store(true)
+			s.agent.refused(ofRetries, "")
+		}
 	case !strings.Contains(refusal.Text, "'"+topology.WorkersExchange+"'"):
 		if refusal.Code != amqpconn.AccessRefused { // which is known: see Member.ask
 			return err

@@ -301,8 +301,8 @@ func TestAWorkerThatMayNotAnnounceItself(t *testing.T) {
 		missing int // permissions
 		pauses  bool
 	}{
-		"nothing": {"", 3, false},
-		"pauses":  {`|reprise\.paused\..*`, 2, true},
+		"nothing": {"", 4, false},
+		"pauses":  {`|reprise\.paused\..*`, 3, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
@@ -439,9 +439,11 @@ func TestNothingIsAnnouncedUnasked(t *testing.T) {
 		if n := r.depth(topology.PauseQueuePrefix + "work"); n != -1 {
 			t.Error("the queue of a pause exists")
 		}
-		if err := r.ExchangeDeclarePassive(topology.WorkersExchange, "topic", true, false, false, false, nil); err == nil {
-			t.Error("the exchange of statuses exists")
+		for _, exchange := range []string{topology.WorkersExchange, topology.RetriesExchange} {
+			if err := r.ExchangeDeclarePassive(exchange, "topic", true, false, false, false, nil); err == nil {
+				t.Errorf("exchange %s exists", exchange)
+			}
+			r.reopen()
 		}
-		r.reopen()
 	})
 }

@@ -39,6 +39,7 @@ var contenders = map[string]contender{
 	"retry-pipelined":    retryPipelined,
 	"retry-trail":        retryPipelinedTrail,
 	"retry-reprise":      retryReprise,
+	"retry-announced":    retryAnnounced,
 	"publish-one-by-one": publishOneByOne,
 	"publish-pipelined":  publishPipelined,
 	"publish-reprise":    publishReprise,

@@ -17,22 +17,29 @@ const delay = 24 * time.Hour
 
 // consumeReprise is a Worker whose handler returns nil.
 func consumeReprise(ctx context.Context, j *job) error {
-	return j.worker(ctx, func(context.Context, *reprise.Message) error {
+	return j.worker(ctx, nil, func(context.Context, *reprise.Message) error {
 		j.meter.handled()
 		return nil
 	})
 }
 
 // retryReprise is a Worker whose handler fails.
-func retryReprise(ctx context.Context, j *job) error {
-	return j.worker(ctx, func(context.Context, *reprise.Message) error {
+func retryReprise(ctx context.Context, j *job) error { return j.failEach(ctx, nil) }
+
+// retryAnnounced is the same, with the retries reported to operators.
+func retryAnnounced(ctx context.Context, j *job) error {
+	return j.failEach(ctx, &reprise.Config{Announce: true})
+}
+
+func (j *job) failEach(ctx context.Context, config *reprise.Config) error {
+	return j.worker(ctx, config, func(context.Context, *reprise.Message) error {
 		j.meter.handled()
 		return errDown
 	})
 }
 
-func (j *job) worker(ctx context.Context, handler reprise.HandlerFunc) error {
-	client, err := reprise.Dial(ctx, j.url, nil)
+func (j *job) worker(ctx context.Context, config *reprise.Config, handler reprise.HandlerFunc) error {
+	client, err := reprise.Dial(ctx, j.url, config)
 	if err != nil {
 		return err
 	}

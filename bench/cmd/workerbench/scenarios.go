@@ -56,6 +56,7 @@ var scenarios = []scenario{
 			{name: "by hand, pipelined", contender: "retry-pipelined", against: "by hand, pipelined", job: settings{prefetch: 200, batch: 50}},
 			{name: "by hand, pipelined, whole history", contender: "retry-trail", against: "by hand, pipelined", job: settings{prefetch: 200, batch: 50}},
 			{name: "reprise, prefetch 200", contender: "retry-reprise", against: "by hand, pipelined", job: settings{prefetch: 200, concurrency: 8}},
+			{name: "reprise, prefetch 200, announced", contender: "retry-announced", against: "by hand, pipelined", job: settings{prefetch: 200, concurrency: 8}},
 			{name: "reprise, prefetch 16", contender: "retry-reprise", against: "by hand, pipelined", job: settings{prefetch: 16, concurrency: 1}},
 		},
 	},

@@ -132,7 +132,7 @@ func (b *Broker) fetchTopology(ctx context.Context) (t topology.Topology, err er
 		t.Queues = append(t.Queues, topology.Queue{Name: name, Args: maps.Clone(q.Args)})
 	}
 	for _, x := range there.Exchanges {
-		if !strings.HasPrefix(x.Name, "amq.") && x.Name != topology.WorkersExchange && x.Name != topology.ControlExchange {
+		if !strings.HasPrefix(x.Name, "amq.") && x.Name != topology.WorkersExchange && x.Name != topology.ControlExchange && x.Name != topology.RetriesExchange {
 			t.Exchanges = append(t.Exchanges, topology.Exchange{Name: x.Name, Kind: x.Kind})
 		}
 	}

@@ -1,0 +1,115 @@
+package announce
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/amqpconn"
+	"github.com/reprisemq/reprise/topology"
+)
+
+const (
+	// reportDelay is how long retries are gathered for a report.
+	reportDelay = 250 * time.Millisecond
+
+	// maxGathered bounds the retries that are gathered: what comes while the broker takes nothing is counted.
+	maxGathered = 4096
+)
+
+// retries gathers the retries of a client until they are reported.
+type retries struct {
+	due chan struct{} // there are some
+
+	mu      sync.Mutex
+	n       int
+	queues  map[string]*gathered
+	missing map[string]int64 // by queue: those that were not gathered
+}
+
+type gathered struct {
+	reports []topology.RetryReport // the last one is not full, or is the newest
+}
+
+func newRetries() *retries {
+	return &retries{due: make(chan struct{}, 1), queues: map[string]*gathered{}, missing: map[string]int64{}}
+}
+
+// add gathers a retry. It does not wait.
+func (r *retries) add(queue string, x topology.Retry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.n >= maxGathered {
+		r.missing[queue]++
+		return
+	}
+	g := r.queues[queue]
+	if g == nil {
+		g = &gathered{}
+		r.queues[queue] = g
+	}
+	if n := len(g.reports); n == 0 || g.reports[n-1].Full() {
+		g.reports = append(g.reports, topology.RetryReport{Queue: queue})
+	}
+	last := &g.reports[len(g.reports)-1]
+	last.Retries = append(last.Retries, x)
+	if r.n++; r.n == 1 {
+		select {
+		case r.due <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// take returns what was gathered.
+func (r *retries) take() (all []topology.RetryReport) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for queue, g := range r.queues {
+		g.reports[0].Missing = r.missing[queue]
+		delete(r.missing, queue)
+		all = append(all, g.reports...)
+	}
+	r.n = 0
+	clear(r.queues)
+	return all
+}
+
+// lose counts reports that were taken and not sent.
+func (r *retries) lose(reports []topology.RetryReport) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, x := range reports {
+		r.missing[x.Queue] += int64(len(x.Retries)) + x.Missing
+	}
+}
+
+// Retrying gathers a retry for the next report. It does not wait.
+func (m *Member) Retrying(x topology.Retry) { m.agent.retries.add(m.Queue, x) }
+
+// declareRetries declares the exchange of reports.
+func (s *session) declareRetries(ctx context.Context) error {
+	return s.exchange(ctx, topology.Retries().Exchanges[0])
+}
+
+// reportRetries sends the retries that were gathered. Their end is not known.
+func (s *session) reportRetries() {
+	if s.conn.Blocked() != nil {
+		return // they wait
+	}
+	reports := s.agent.retries.take()
+	for i, r := range reports {
+		if s.mute.Load() {
+			continue
+		}
+		r.Host = s.agent.cfg.Host
+		body, err := r.Encode()
+		if err != nil {
+			continue // the name of the queue cannot be that long
+		}
+		if err := s.ch.Load().Send(topology.RetriesExchange, r.Queue, &amqpconn.Message{ContentType: "application/json", Timestamp: time.Now(), Body: body}); err != nil {
+			s.agent.retries.lose(reports[i:])
+			return
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package workertest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// An announced worker reports its retries of a second or more, in reports that gather some, whether somebody listens or not. If the
+// exchange is deleted, it is declared again.
+func TestRetriesAreReported(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		h := reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
+			delay := time.Hour
+			if m.MessageID == "soon" {
+				delay = topology.MinReportedRetry - time.Millisecond
+			}
+			return reprise.RetryAfter(delay, errors.New("it fails"))
+		})
+		start(t, dial(announced), reprise.WorkerConfig{Queue: "work", Handler: h, Policy: reprise.Policy{MaxAttempts: 2}})
+		time.Sleep(time.Second)
+		r.publish("", "work", amqp.Publishing{MessageId: "nobody listens"})
+		time.Sleep(time.Second)
+		listen := func() {
+			t.Helper()
+			if _, err := r.QueueDeclare("reports", true, false, false, false, nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.QueueBind("reports", "work", topology.RetriesExchange, false, nil); err != nil {
+				t.Fatalf("the exchange does not exist: %v", err)
+			}
+		}
+		report := func(ids ...string) {
+			t.Helper()
+			begun := time.Now()
+			for _, id := range ids {
+				r.publish("", "work", amqp.Publishing{MessageId: id})
+			}
+			time.Sleep(time.Second)
+			d, ok, err := r.Get("reports", true)
+			if err != nil || !ok {
+				t.Fatalf("no report: %v", err)
+			}
+			got, ok := topology.ReadRetryReport(d.Body)
+			if !ok || got.Queue != "work" || got.Host == "" || got.Missing != 0 || len(got.Retries) != len(ids) {
+				t.Fatalf("the report is %s", d.Body)
+			}
+			for i, x := range got.Retries {
+				if !slices.Contains(ids, x.MessageID) || x.Attempt != 1 || x.Error != "it fails" || x.Wait != "work.wait.3078660-3848325" ||
+					x.Failed.Before(begun.Truncate(time.Second)) || x.Due.Sub(begun) < time.Hour || x.Due.Sub(begun) > time.Hour+time.Second {
+					t.Errorf("retry %d is %+v", i, x)
+				}
+			}
+			if n := r.depth("reports"); n != 0 {
+				t.Errorf("there are %d further reports", n)
+			}
+		}
+		listen()
+		report("1", "2", "3")
+		r.publish("", "work", amqp.Publishing{MessageId: "soon"})
+		report("4")
+		if err := r.ExchangeDelete(topology.RetriesExchange, false, false); err != nil {
+			t.Fatal(err)
+		}
+		r.publish("", "work", amqp.Publishing{MessageId: "its report finds no exchange"})
+		time.Sleep(10 * time.Second)
+		listen()
+		report("5")
+	})
+}
