@@ -124,7 +124,7 @@ func (t *tx) add(added []*arrival) error {
 			return err
 		}
 	}
-	if err := t.group(added); err != nil {
+	if err := errors.Join(t.group(added), t.forgetWaiting(added)); err != nil {
 		return err
 	}
 	var messages, contents, searches, deliveries [][]any

@@ -102,6 +102,9 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (a *Archive, err error) {
 			return nil, err
 		}
 	}
+	if err := a.openWaiting(ctx, db); err != nil {
+		return nil, err
+	}
 	if err := a.db.Watch(ctx); err != nil {
 		return nil, err
 	}

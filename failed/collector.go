@@ -10,31 +10,46 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// collector has the queue for outcomes of an archive, and takes the reports in it into the archive.
-type collector struct {
-	client  *reprise.Client
-	archive *Archive
-	log     *slog.Logger
+// collector has a queue for reports to an archive, and takes the reports in it into the archive.
+type collector[T any] struct {
+	client   *reprise.Client
+	archive  *Archive
+	log      *slog.Logger
+	queue    string
+	topology topology.Topology // declares the queue
+	waits    string            // logged if reports have to wait
+
+	read func(*reprise.Message) (T, bool)
+	note func(context.Context, []T) error // in one transaction
+}
+
+// newOutcomes returns the collector of reports on outcomes.
+func newOutcomes(c *reprise.Client, a *Archive, log *slog.Logger) *collector[topology.Outcome] {
+	return &collector[topology.Outcome]{
+		client: c, archive: a, log: log, queue: a.outcomeQueue(), topology: a.outcomeTopology(), waits: "outcomes wait",
+		read: func(m *reprise.Message) (topology.Outcome, bool) { return topology.ReadOutcome(m.Headers) },
+		note: a.noteOutcomes,
+	}
 }
 
 // maxReports is how many reports are taken at a time, and noted in one transaction.
 const maxReports = 64
 
-// declare makes sure that the queue for outcomes exists.
-func (c *collector) declare(ctx context.Context) (err error) {
+// declare makes sure that the queue exists.
+func (c *collector[T]) declare(ctx context.Context) (err error) {
 	defer annotate(&err, "declaring the queue for outcomes")
-	return c.client.Declare(ctx, c.archive.outcomeTopology())
+	return c.client.Declare(ctx, c.topology)
 }
 
 // collect notes reports until ctx ends. Several processes may do so for one archive.
-func (c *collector) collect(ctx context.Context) {
+func (c *collector[T]) collect(ctx context.Context) {
 	for failures := 1; ; failures++ {
 		err := c.consume(ctx)
 		if ctx.Err() != nil || errors.Is(err, reprise.ErrClosed) {
 			return
 		}
 		if err != nil && failures == 1 {
-			c.log.Warn("outcomes wait", "error", err)
+			c.log.Warn(c.waits, "error", err)
 		}
 		if sleep(ctx, storeBackoff.Delay(failures)) != nil {
 			return
@@ -43,11 +58,11 @@ func (c *collector) collect(ctx context.Context) {
 }
 
 // consume notes reports until ctx ends, or the queue cannot be declared. If the queue is deleted, it is declared again.
-func (c *collector) consume(ctx context.Context) error {
-	arrived := make(chan *report)
+func (c *collector[T]) consume(ctx context.Context) error {
+	arrived := make(chan *report[T])
 	w, err := reprise.NewWorker(c.client, reprise.WorkerConfig{
-		Queue:        c.archive.outcomeQueue(),
-		Topology:     c.archive.outcomeTopology(),
+		Queue:        c.queue,
+		Topology:     c.topology,
 		Handler:      reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error { return c.take(ctx, m, arrived) }),
 		AsDelivered:  true,
 		Strategy:     keep(),
@@ -61,7 +76,7 @@ func (c *collector) consume(ctx context.Context) error {
 	}
 	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var writer sync.WaitGroup
-	writer.Go(func() { c.note(writing, arrived) })
+	writer.Go(func() { c.gather(writing, arrived) })
 	err = w.Run(ctx)
 	stop()
 	writer.Wait()
@@ -69,19 +84,19 @@ func (c *collector) consume(ctx context.Context) error {
 }
 
 // report is one that waits to be noted.
-type report struct {
-	outcome topology.Outcome
-	noted   chan struct{} // closed when it is
+type report[T any] struct {
+	it    T
+	noted chan struct{} // closed when it is
 }
 
 // take returns when the report in a message is noted.
-func (c *collector) take(ctx context.Context, m *reprise.Message, arrived chan<- *report) error {
-	o, ok := topology.ReadOutcome(m.Headers)
+func (c *collector[T]) take(ctx context.Context, m *reprise.Message, arrived chan<- *report[T]) error {
+	it, ok := c.read(m)
 	if !ok {
 		c.log.Warn("report ignored", "queue", m.Queue, "message_id", m.MessageID)
 		return nil
 	}
-	r := &report{outcome: o, noted: make(chan struct{})}
+	r := &report[T]{it: it, noted: make(chan struct{})}
 	select {
 	case arrived <- r:
 	case <-ctx.Done():
@@ -95,10 +110,10 @@ func (c *collector) take(ctx context.Context, m *reprise.Message, arrived chan<-
 	}
 }
 
-// note notes what has arrived while it noted the reports before, until ctx ends.
-func (c *collector) note(ctx context.Context, arrived <-chan *report) {
+// gather notes what has arrived while it noted the reports before, until ctx ends.
+func (c *collector[T]) gather(ctx context.Context, arrived <-chan *report[T]) {
 	for {
-		var batch []*report
+		var batch []*report[T]
 		select {
 		case r := <-arrived:
 			batch = append(batch, r)
@@ -124,13 +139,13 @@ func (c *collector) note(ctx context.Context, arrived <-chan *report) {
 const maxNoteFailures = 3
 
 // noteAll notes reports: together, or one by one if the database does not take them together. The error is that ctx has ended.
-func (c *collector) noteAll(ctx context.Context, batch []*report) error {
-	var outcomes []topology.Outcome
+func (c *collector[T]) noteAll(ctx context.Context, batch []*report[T]) error {
+	var all []T
 	for _, r := range batch {
-		outcomes = append(outcomes, r.outcome)
+		all = append(all, r.it)
 	}
 	for failures := 1; ; failures++ {
-		err := c.archive.noteOutcomes(ctx, outcomes)
+		err := c.note(ctx, all)
 		switch {
 		case err == nil:
 			for _, r := range batch {
@@ -142,18 +157,18 @@ func (c *collector) noteAll(ctx context.Context, batch []*report) error {
 		case errors.Is(err, ErrUnavailable):
 		case len(batch) > 1:
 			for _, r := range batch {
-				if err := c.noteAll(ctx, []*report{r}); err != nil {
+				if err := c.noteAll(ctx, []*report[T]{r}); err != nil {
 					return err
 				}
 			}
 			return nil
 		case failures >= maxNoteFailures:
-			c.log.Warn("report ignored", "queue", c.archive.outcomeQueue(), "message_id", "", "error", err)
+			c.log.Warn("report ignored", "queue", c.queue, "message_id", "", "error", err)
 			close(batch[0].noted)
 			return nil
 		}
 		delay := storeBackoff.Delay(failures)
-		c.log.Warn("outcomes wait", "error", err, "next_try", delay)
+		c.log.Warn(c.waits, "error", err, "next_try", delay)
 		if err := sleep(ctx, delay); err != nil {
 			return err
 		}

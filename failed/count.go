@@ -72,6 +72,11 @@ const (
 	day  = 24 * hour
 )
 
+// groupSum is the digest of a group.
+func groupSum(queue, text string) [sha256.Size]byte {
+	return sha256.Sum256([]byte(queue + "\x00" + text))
+}
+
 // group finds or makes the queues and groups of messages, and counts them there.
 func (t *tx) group(added []*arrival) error {
 	queues := make(map[string]int64)
@@ -87,7 +92,7 @@ func (t *tx) group(added []*arrival) error {
 			queues[m.Queue] = e.queue
 		}
 		text := fingerprint(m.Error)
-		of[i] = sha256.Sum256([]byte(m.Queue + "\x00" + text))
+		of[i] = groupSum(m.Queue, text)
 		g := groups[of[i]]
 		if g == nil {
 			g = &failures{text: text, queue: e.queue, starts: make(map[bucket]int64)}

@@ -14,6 +14,7 @@ const (
 	ofGroupsByFailed = "f"
 	ofActs           = "a"
 	ofReplays        = "r"
+	ofWaiting        = "w"
 )
 
 // cursorOf writes of which list it is, where the page ended, and a sum of both, so that

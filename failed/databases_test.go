@@ -94,7 +94,7 @@ func (d database) empty(t rapid.TB, a *failed.Archive) {
 	p := a.Config().Prefix
 	var all []string
 	for _, table := range []string{
-		"queue", "group", "trend", "message", "content", "revision", "delivery", "ingest", "origin", "replay", "item", "act", "search",
+		"waiting_message", "waiting_queue", "queue", "group", "trend", "message", "content", "revision", "delivery", "ingest", "origin", "replay", "item", "act", "search",
 	} {
 		all = append(all, "DELETE FROM "+p+table)
 	}

@@ -168,7 +168,7 @@ type Replayer struct {
 	owner   string // to the archive
 	wake    signal
 
-	outcomes *collector // nil: nobody is asked for outcomes
+	outcomes *collector[topology.Outcome] // nil: nobody is asked for outcomes
 
 	mu     sync.Mutex
 	active map[ReplayID]bool
@@ -185,7 +185,7 @@ func NewReplayer(c *reprise.Client, a *Archive, cfg ReplayerConfig) (*Replayer, 
 	}
 	r, err := newReplayer(c, a, cfg)
 	if err == nil {
-		r.outcomes = &collector{client: c, archive: a, log: r.cfg.Logger}
+		r.outcomes = newOutcomes(c, a, r.cfg.Logger)
 	}
 	return r, err
 }

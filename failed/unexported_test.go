@@ -90,3 +90,9 @@ func OutcomeKey(secret string, id ReplayID, message ID, queue string) string {
 func (a *Archive) NoteOutcomes(ctx context.Context, reports []topology.Outcome) error {
 	return a.noteOutcomes(ctx, reports)
 }
+
+func (a *Archive) NoteRetries(ctx context.Context, reports []topology.RetryReport) error {
+	return a.noteRetries(ctx, reports)
+}
+
+func (a *Archive) ForgetOverdue(ctx context.Context) error { return a.forgetOverdue(ctx) }

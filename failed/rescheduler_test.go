@@ -1,0 +1,113 @@
+package failed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// retrying is an announced worker whose messages wait for an hour, and an archive that lists them.
+type retrying struct {
+	*wire
+	work string
+	r    *Rescheduler
+	stop func() // the worker
+}
+
+func newRetrying(t *testing.T, url string, s topology.Strategy, fails func(*reprise.Message) error) *retrying {
+	t.Helper()
+	w := newWire(t, url)
+	x := &retrying{wire: w, work: testkit.Name(t, "work")}
+	w.gone(x.work, topology.FailedQueue(x.work))
+	r, err := NewRescheduler(w.client, w.archive, ReschedulerConfig{})
+	must(t, err)
+	x.r = r
+	w.gone(w.archive.retriesTopology().Queues[0].Name)
+	must(t, w.client.Declare(t.Context(), w.archive.retriesTopology())) // or the first report could find nobody
+	w.runs(r.Run)
+	announced := announce(t, url)
+	worker, err := reprise.NewWorker(announced, reprise.WorkerConfig{
+		Queue: x.work, Strategy: s, Policy: reprise.Policy{MaxAttempts: 5, Backoff: backoff.Fixed(time.Hour)},
+		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error { return fails(m) }),
+	})
+	must(t, err)
+	x.stop = w.runs(worker.Run)
+	testkit.Eventually(t, longest, func() bool { return worker.Consuming() == nil })
+	return x
+}
+
+// announce connects a client whose workers are announced.
+func announce(t *testing.T, url string) *reprise.Client {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), longest)
+	defer cancel()
+	c, err := reprise.Dial(ctx, url, &reprise.Config{Announce: true, Reconnect: backoff.Fixed(10 * time.Millisecond)})
+	must(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), longest)
+		defer cancel()
+		if err := c.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return c
+}
+
+// list waits until n messages of the work queue are listed.
+func (x *retrying) list(n int) []Waiting {
+	x.Helper()
+	var all []Waiting
+	testkit.Eventually(x.T, longest, func() (err error) {
+		all, _, err = x.archive.Waiting(x.Context(), WaitingFilter{Queue: x.work}, Page{})
+		if err == nil && len(all) != n {
+			err = fmt.Errorf("%d messages are listed, want %d", len(all), n)
+		}
+		return err
+	})
+	return all
+}
+
+// A message that waits is listed with the queue that it waits in, whatever the route.
+func TestWaitingMessagesOfAWorkerAreListed(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		for name, test := range map[string]struct {
+			s    topology.Strategy
+			wait string // after the name of the work queue
+		}{
+			"buckets":        {topology.Strategy{}, ".wait.3078660-3848325"},
+			"message TTL":    {topology.Strategy{Route: topology.MessageTTL{}}, ".wait"},
+			"dead-lettering": {topology.Strategy{Route: topology.DeadLettering{Delay: time.Hour}}, ".retry"},
+			"levels":         {topology.Strategy{Route: topology.Levels{}}, ""},
+		} {
+			t.Run(name, func(t *testing.T) {
+				x := newRetrying(t, b.URL, test.s, func(*reprise.Message) error { return errors.New("no customer 4711") })
+				for i := range 3 {
+					x.publish(x.work, nil, fmt.Sprint(i))
+				}
+				begun := time.Now()
+				for _, w := range x.list(3) {
+					wait := x.work + test.wait
+					if test.wait == "" {
+						wait = ""
+					}
+					x.gone(wait)
+					if w.Wait != wait || w.Attempt != 1 || w.Error != "no customer 4711" || w.MessageID == "" ||
+						w.Due.Sub(w.Failed).Round(time.Minute) != time.Hour || w.Failed.Sub(begun).Abs() > longest {
+						t.Errorf("%+v, want %s", w, wait)
+					}
+				}
+				reports, err := x.archive.WaitingReports(t.Context())
+				if err != nil || !reports.Reports(x.work) || reports.Missing != 0 {
+					t.Errorf("%+v, %v", reports, err)
+				}
+			})
+		}
+	})
+}

@@ -1,0 +1,252 @@
+package failed
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// The tables of messages that wait for a retry have a version of their own: they are for display, and nothing depends on them.
+
+const (
+	// MaxWaiting is the largest number of waiting messages in an archive. While there are as many, reports of others are left out,
+	// and counted: Feed.Missing.
+	MaxWaiting = 100_000
+
+	// waitingGrace is how long a message stays listed when it is due, beside a quarter of its delay, by which a bucket of
+	// topology.Buckets may be late.
+	waitingGrace = time.Minute
+
+	// reportingFor is how long after its last report a queue counts as one whose workers report.
+	reportingFor = 7 * 24 * time.Hour
+
+	// maxReporting bounds the queues that are remembered. Their names come with reports.
+	maxReporting = 10_000
+)
+
+var waitingTables = sqlkit.Tables{
+	Version: 1,
+	Lock:    "7365417205",
+	Statements: []string{
+		`CREATE TABLE IF NOT EXISTS {message} (
+			id         BIGINT PRIMARY KEY,
+			digest     BYTES NOT NULL UNIQUE, -- of queue and message id
+			queue      BYTES NOT NULL,
+			grp        BYTES NOT NULL, -- the digest of the {group} that it would be in
+			text       BYTES NOT NULL, -- fingerprint
+			wait       BYTES NOT NULL,
+			message_id BYTES NOT NULL,
+			host       BYTES NOT NULL,
+			attempt    BIGINT NOT NULL,
+			failed     BIGINT NOT NULL,
+			due        BIGINT NOT NULL,
+			ends       BIGINT NOT NULL, -- when it is not listed any more
+			error      BYTES NOT NULL
+		)`,
+		`CREATE INDEX IF NOT EXISTS {message_due} ON {message} (due, id)`,
+		`CREATE INDEX IF NOT EXISTS {message_ends} ON {message} (ends)`,
+		`CREATE INDEX IF NOT EXISTS {message_group} ON {message} (grp, due, id)`,
+		`CREATE INDEX IF NOT EXISTS {message_queue} ON {message} (queue, due, id)`,
+		`CREATE TABLE IF NOT EXISTS {queue} (name BYTES PRIMARY KEY, heard BIGINT NOT NULL)`,
+		`CREATE TABLE IF NOT EXISTS {counter} (name VARCHAR(20) PRIMARY KEY, n BIGINT NOT NULL, at BIGINT NOT NULL)`,
+		`INSERT INTO {counter} (name, n, at) VALUES ('id', 0, 0), ('missing', 0, 0) ON CONFLICT (name) DO NOTHING`,
+	},
+}
+
+// openWaiting creates the tables of waiting messages unless they exist.
+func (a *Archive) openWaiting(ctx context.Context, db *sql.DB) error {
+	return sqlkit.New(db, a.cfg.Dialect, a.cfg.Prefix+"waiting_").Create(ctx, waitingTables)
+}
+
+// waitingDigest is equal for reports of the same message. Nothing tells messages without an id apart.
+func waitingDigest(queue, messageID string) []byte {
+	if messageID == "" {
+		b := make([]byte, 16)
+		_, _ = rand.Read(b) // it does not fail
+		return b
+	}
+	h := sha256.New()
+	h.Write(binary.AppendUvarint(nil, uint64(len(queue))))
+	h.Write([]byte(queue + messageID))
+	return h.Sum(nil)[:16]
+}
+
+// groupDigest is {group}.digest.
+func groupDigest(queue, text string) []byte {
+	sum := groupSum(queue, text)
+	return sum[:groupDigestSize]
+}
+
+var waitingColumns = []string{"id", "digest", "queue", "grp", "text", "wait", "message_id", "host", "attempt", "failed", "due", "ends", "error"}
+
+// replaceWaiting has the next attempt of a message take the place of the one before, under a number of its own: an act on the one
+// that was shown does not meet the next.
+var replaceWaiting = func() string {
+	var set []string
+	for _, c := range waitingColumns {
+		if c != "digest" {
+			set = append(set, c+" = excluded."+c)
+		}
+	}
+	return ` ON CONFLICT (digest) DO UPDATE SET ` + strings.Join(set, ", ") + ` WHERE {waiting_message}.failed <= excluded.failed`
+}()
+
+// waitingRow is a retry that is about to be written.
+type waitingRow struct {
+	queue, host string
+	topology.Retry
+	digest []byte
+	ends   time.Time
+}
+
+// waitingRows returns what is to be written of reports: the newest attempt of each message, unless its time is over, or no broker
+// keeps a message for so long.
+func waitingRows(reports []topology.RetryReport, now time.Time) (rows []*waitingRow) {
+	newest := map[string]*waitingRow{}
+	for _, r := range reports {
+		for _, x := range r.Retries {
+			row := &waitingRow{r.Queue, r.Host, x, waitingDigest(r.Queue, x.MessageID), x.Due.Add(max(0, x.Due.Sub(x.Failed))/4 + waitingGrace)}
+			if !row.ends.After(now) || x.Due.After(now.Add(topology.MaxSchedule)) || x.Attempt > math.MaxInt32 {
+				continue
+			}
+			other := newest[string(row.digest)]
+			switch {
+			case other == nil:
+				newest[string(row.digest)] = row
+				rows = append(rows, row)
+			case !x.Failed.Before(other.Failed):
+				*other = *row
+			}
+		}
+	}
+	return rows
+}
+
+// noteRetries notes reports of workers.
+func (a *Archive) noteRetries(ctx context.Context, reports []topology.RetryReport) (err error) {
+	defer annotate(&err, "noting %d reports of retries", len(reports))
+	now := a.now()
+	rows := waitingRows(reports, now)
+	heard := map[string]bool{}
+	var missing int64
+	for _, r := range reports {
+		heard[r.Queue] = true
+		missing += r.Missing
+	}
+	queues := make([]string, 0, len(heard))
+	for queue := range heard {
+		queues = append(queues, queue)
+	}
+	slices.Sort(queues)
+	return a.write(ctx, func(tx *tx) error {
+		var there int64
+		if err := tx.Row(`SELECT count(*) FROM {waiting_message} WHERE ends > $1`, sqlkit.Millis(now)).Scan(&there); err != nil {
+			return err
+		}
+		if most := max(0, MaxWaiting-there); int64(len(rows)) > most {
+			missing += int64(len(rows)) - most
+			rows = rows[:most]
+		}
+		if err := tx.writeWaiting(rows); err != nil {
+			return err
+		}
+		if err := tx.Row(`SELECT count(*) FROM {waiting_queue}`).Scan(&there); err != nil {
+			return err
+		}
+		for _, queue := range queues[:min(len(queues), max(0, maxReporting-int(there)))] {
+			_, err := tx.Exec(`INSERT INTO {waiting_queue} (name, heard) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET heard = excluded.heard`,
+				[]byte(queue), sqlkit.Millis(now))
+			if err != nil {
+				return err
+			}
+		}
+		if missing > 0 {
+			_, err := tx.Exec(`UPDATE {waiting_counter} SET n = CASE WHEN at > $2 THEN n + $1 ELSE $1 END, at = $3 WHERE name = 'missing'`,
+				missing, sqlkit.Millis(now.Add(-missingFor)), sqlkit.Millis(now))
+			return err
+		}
+		return nil
+	})
+}
+
+// missingFor is how long after the last report that was left out the others count.
+const missingFor = 24 * time.Hour
+
+func (t *tx) writeWaiting(rows []*waitingRow) error {
+	const most = 200
+	if len(rows) == 0 {
+		return nil
+	}
+	var first int64
+	err := t.Row(`UPDATE {waiting_counter} SET n = n + $1 WHERE name = 'id' RETURNING n`, len(rows)).Scan(&first)
+	if err != nil {
+		return err
+	}
+	first -= int64(len(rows)) - 1
+	args := make([][]any, len(rows))
+	for i, r := range rows {
+		text := fingerprint(r.Error)
+		args[i] = []any{
+			first + int64(i), r.digest, []byte(r.queue), groupDigest(r.queue, text), []byte(text), []byte(r.Wait), []byte(r.MessageID), []byte(r.host),
+			r.Attempt, sqlkit.Millis(r.Failed), sqlkit.Millis(r.Due), sqlkit.Millis(r.ends), []byte(cut(r.Error, maxErrorShown)),
+		}
+	}
+	if t.cfg.Dialect == SQLite {
+		return t.ExecEach(t.insertion("{waiting_message}", waitingColumns, "", 1)+replaceWaiting, args)
+	}
+	for chunk := range slices.Chunk(args, most) {
+		if _, err := t.Exec(t.insertion("{waiting_message}", waitingColumns, "", len(chunk))+replaceWaiting, slices.Concat(chunk...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetWaiting removes messages that have arrived in the failed list.
+func (t *tx) forgetWaiting(added []*arrival) error {
+	var rows [][]any
+	for _, e := range added {
+		if id := e.m.Properties.MessageID; id != "" {
+			rows = append(rows, []any{waitingDigest(e.m.Queue, id)})
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if t.cfg.Dialect == SQLite {
+		return t.ExecEach(`DELETE FROM {waiting_message} WHERE digest = $1`, rows)
+	}
+	marks := make([]string, len(rows))
+	for i := range marks {
+		marks[i] = fmt.Sprintf("$%d", i+1)
+	}
+	_, err := t.Exec(`DELETE FROM {waiting_message} WHERE digest IN (`+strings.Join(marks, ", ")+`)`, slices.Concat(rows...)...)
+	return err
+}
+
+// forgetOverdue removes messages whose time is over, and queues that have not reported for long.
+func (a *Archive) forgetOverdue(ctx context.Context) (err error) {
+	defer annotate(&err, "removing overdue retries")
+	now := a.now()
+	var n int64
+	const over = `SELECT count(*) FROM {waiting_message} WHERE ends <= $1`
+	if err := a.db.Row(ctx, over, sqlkit.Millis(now)).Scan(&n); err != nil || n == 0 {
+		return err // each transaction costs the disk a write
+	}
+	return a.write(ctx, func(tx *tx) error {
+		_, err := tx.Exec(`DELETE FROM {waiting_message} WHERE ends <= $1`, sqlkit.Millis(now))
+		_, err2 := tx.Exec(`DELETE FROM {waiting_queue} WHERE heard < $1`, sqlkit.Millis(now.Add(-reportingFor)))
+		return errors.Join(err, err2)
+	})
+}

@@ -1,0 +1,240 @@
+package failed_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/testkit/flags"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// retry makes a report of one retry.
+func retry(queue, id string, attempt int, failedAt time.Time, delay time.Duration, text string) topology.RetryReport {
+	return topology.RetryReport{Queue: queue, Host: "h", Retries: []topology.Retry{{
+		MessageID: id, Wait: queue + ".wait.1-2", Attempt: attempt, Failed: failedAt, Due: failedAt.Add(delay), Error: text,
+	}}}
+}
+
+// The list is that of the newest attempt of each message, until the message is overdue or arrives in the failed list, in whatever order
+// reports come; groups and queues count what is listed.
+func TestWaitingIsAListOfNewestAttempts(t *testing.T) {
+	flags.Default(t, "rapid.checks", "30")
+	eachDatabase(t, func(t *testing.T, db database) {
+		c := newClock()
+		a := db.archive(t, c.use)
+		rapid.Check(t, func(t *rapid.T) {
+			db.empty(t, a)
+			model := map[[2]string]failed.Waiting{}
+			queues, ids := rapid.SampledFrom([]string{"orders", "mails"}), rapid.SampledFrom([]string{"1", "2", "3", "4"})
+			var late []topology.RetryReport
+			t.Repeat(map[string]func(*rapid.T){
+				"report": func(t *rapid.T) {
+					r := retry(queues.Draw(t, "queue"), ids.Draw(t, "id"), rapid.IntRange(1, 9).Draw(t, "attempt"), c.now(),
+						time.Duration(rapid.IntRange(1, 7200).Draw(t, "delay"))*time.Second, fmt.Sprintf("no route to host %d", rapid.IntRange(1, 3).Draw(t, "text")))
+					c.pass(time.Millisecond) // no two attempts of a message end at once
+					if rapid.Bool().Draw(t, "late") {
+						late = append(late, r)
+						return
+					}
+					noteRetry(t, a, model, c.now(), r)
+				},
+				"late": func(t *rapid.T) {
+					noteRetry(t, a, model, c.now(), late...)
+					late = nil
+				},
+				"archive": func(t *rapid.T) {
+					queue, id := queues.Draw(t, "queue"), ids.Draw(t, "id")
+					_, err := a.Add(context.Background(), []failed.Message{{Queue: queue, FailedQueue: queue + ".failed", Content: failed.Content{Properties: failed.Properties{MessageID: id}}}})
+					check(t, err)
+					delete(model, [2]string{queue, id})
+				},
+				"forget": func(t *rapid.T) { check(t, a.ForgetOverdue(context.Background())) },
+				"pass":   func(t *rapid.T) { c.pass(time.Duration(rapid.IntRange(1, 3000).Draw(t, "seconds")) * time.Second) },
+				"": func(t *rapid.T) {
+					checkWaiting(t, a, model, c.now())
+				},
+			})
+		})
+	})
+}
+
+// noteRetry notes reports in the archive and in the model.
+func noteRetry(t *rapid.T, a *failed.Archive, model map[[2]string]failed.Waiting, now time.Time, reports ...topology.RetryReport) {
+	check(t, a.NoteRetries(context.Background(), reports))
+	for _, r := range reports {
+		x := r.Retries[0]
+		key := [2]string{r.Queue, x.MessageID}
+		w := failed.Waiting{Queue: r.Queue, Wait: x.Wait, MessageID: x.MessageID, Host: r.Host, Attempt: x.Attempt, Failed: x.Failed, Due: x.Due, Error: x.Error}
+		if old, found := model[key]; listed(w, now) && (!found || !w.Failed.Before(old.Failed)) {
+			model[key] = w
+		}
+	}
+}
+
+func listed(w failed.Waiting, now time.Time) bool {
+	return w.Due.Add(w.Due.Sub(w.Failed)/4 + time.Minute).After(now)
+}
+
+func checkWaiting(t *rapid.T, a *failed.Archive, model map[[2]string]failed.Waiting, now time.Time) {
+	ctx := context.Background()
+	f := failed.WaitingFilter{Queue: rapid.SampledFrom([]string{"", "orders"}).Draw(t, "of queue"), Attempt: rapid.IntRange(0, 5).Draw(t, "from attempt")}
+	if rapid.Bool().Draw(t, "bounded") {
+		f.Before = now.Add(time.Hour)
+	}
+	var want []failed.Waiting
+	var counts failed.WaitingCounts
+	for _, w := range model {
+		if !listed(w, now) || f.Queue != "" && w.Queue != f.Queue || w.Attempt < f.Attempt || !f.Before.IsZero() && !w.Due.Before(f.Before) {
+			continue
+		}
+		want = append(want, w)
+		counts.Messages++
+		counts.Attempts = max(counts.Attempts, w.Attempt)
+		switch {
+		case !w.Due.After(now):
+			counts.Due++
+		case counts.Next.IsZero() || w.Due.Before(counts.Next):
+			counts.Next = w.Due
+		}
+	}
+	order := func(x, y failed.Waiting) int {
+		return cmp.Or(x.Due.Compare(y.Due), cmp.Compare(x.Queue+x.MessageID, y.Queue+y.MessageID))
+	}
+	var got []failed.Waiting
+	groups := map[string]bool{}
+	for after := ""; ; {
+		page, next, err := a.Waiting(ctx, f, failed.Page{Size: 2, After: after})
+		check(t, err)
+		for _, w := range page {
+			groups[w.Group] = true
+			w.ID, w.Group = 0, ""
+			got = append(got, w)
+		}
+		if after = next; next == "" {
+			break
+		}
+	}
+	slices.SortFunc(want, order)
+	slices.SortStableFunc(got, order)
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Fatalf("list: %s", diff)
+	}
+	counted, err := a.CountWaiting(ctx, f)
+	check(t, err)
+	if diff := gocmp.Diff(counts, counted); diff != "" {
+		t.Fatalf("counts: %s", diff)
+	}
+	all, err := a.WaitingGroups(ctx, f)
+	check(t, err)
+	var n int64
+	for _, g := range all {
+		n += g.Counts.Messages
+		if !groups[g.Key] || !strings.HasPrefix(g.Text, "no route to host *") || !strings.HasPrefix(g.Example, "no route") {
+			t.Fatalf("group %+v", g)
+		}
+	}
+	byQueue, err := a.WaitingQueues(ctx, f)
+	check(t, err)
+	for _, q := range byQueue {
+		n -= q.Counts.Messages
+	}
+	if len(all) != len(groups) || n != 0 {
+		t.Fatalf("%d groups, want %d; groups and queues differ by %d", len(all), len(groups), n)
+	}
+}
+
+// A message gets another number with each attempt, so that an act on the one that was shown does not meet the next. Its group is that of
+// the failed list.
+func TestWaitingIsNumberedByAttempt(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		c := newClock()
+		a := db.archive(t, c.use)
+		only := func(f failed.WaitingFilter) failed.Waiting {
+			t.Helper()
+			page, _, err := a.Waiting(t.Context(), f, failed.Page{})
+			check(t, err)
+			if len(page) != 1 {
+				t.Fatalf("%d messages", len(page))
+			}
+			return page[0]
+		}
+		check(t, a.NoteRetries(t.Context(), []topology.RetryReport{retry("orders", "1", 1, c.now(), time.Hour, "no customer 17")}))
+		first := only(failed.WaitingFilter{})
+		c.pass(time.Minute)
+		check(t, a.NoteRetries(t.Context(), []topology.RetryReport{retry("orders", "1", 2, c.now(), time.Hour, "no customer 18")}))
+		second := only(failed.WaitingFilter{Group: first.Group[:4]})
+		if second.ID == first.ID || second.Attempt != 2 || second.Group != first.Group {
+			t.Errorf("%+v after %+v", second, first)
+		}
+		if gone, _, err := a.Waiting(t.Context(), failed.WaitingFilter{IDs: []failed.WaitingID{first.ID}}, failed.Page{}); len(gone) != 0 || err != nil {
+			t.Errorf("%v, %v", gone, err)
+		}
+		_, err := a.Add(t.Context(), []failed.Message{{Queue: "orders", FailedQueue: "orders.failed", Error: "no customer 19"}})
+		check(t, err)
+		groups, err := a.WaitingGroups(t.Context(), failed.WaitingFilter{})
+		check(t, err)
+		if len(groups) != 1 || groups[0].Failed == 0 || groups[0].Text != "no customer *" {
+			t.Errorf("%+v", groups)
+		}
+	})
+}
+
+// What was left out is counted for a day, and who reports is known for a week.
+func TestWaitingReports(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		c := newClock()
+		a := db.archive(t, c.use)
+		r := retry("orders", "1", 1, c.now(), time.Hour, "")
+		r.Missing = 7
+		check(t, a.NoteRetries(t.Context(), []topology.RetryReport{r, retry("mails", "1", 1, c.now(), time.Hour, "")}))
+		got, err := a.WaitingReports(t.Context())
+		check(t, err)
+		if got.Missing != 7 || !got.Reports("mails") || !got.Reports("orders") || got.Reports("others") {
+			t.Errorf("%+v", got)
+		}
+		c.pass(25 * time.Hour)
+		got, err = a.WaitingReports(t.Context())
+		check(t, err)
+		if got.Missing != 0 || !got.Reports("orders") {
+			t.Errorf("after a day: %+v", got)
+		}
+		c.pass(7 * 24 * time.Hour)
+		got, err = a.WaitingReports(t.Context())
+		check(t, err)
+		if len(got.Queues) != 0 {
+			t.Errorf("after a week: %+v", got)
+		}
+	})
+}
+
+// No more than MaxWaiting are listed, and those that are left out are counted.
+func TestWaitingIsBounded(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		c := newClock()
+		a := db.archive(t, c.use)
+		const reports, each = 11, failed.MaxWaiting / 10
+		for i := range reports {
+			r := topology.RetryReport{Queue: "orders"}
+			for j := range each {
+				r.Retries = append(r.Retries, topology.Retry{MessageID: fmt.Sprint(i, "-", j), Attempt: 1, Failed: c.now(), Due: c.now().Add(time.Hour)})
+			}
+			check(t, a.NoteRetries(t.Context(), []topology.RetryReport{r}))
+		}
+		n, err := a.CountWaiting(t.Context(), failed.WaitingFilter{})
+		check(t, err)
+		got, err := a.WaitingReports(t.Context())
+		check(t, err)
+		if n.Messages != failed.MaxWaiting || got.Missing != each {
+			t.Errorf("%d are listed, %d are missing", n.Messages, got.Missing)
+		}
+	})
+}
