@@ -16,6 +16,7 @@ import (
 	"github.com/reprisemq/reprise/console/internal/access"
 	"github.com/reprisemq/reprise/console/internal/web"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/history"
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 	"github.com/reprisemq/reprise/ledger"
 	"github.com/reprisemq/reprise/topology"
@@ -42,6 +43,9 @@ type Config struct {
 
 	// Fleet lists the workers of all processes, and pauses them. Default: none are listed.
 	Fleet Fleet
+
+	// History is what queues did, and when. Default: none is recorded.
+	History *history.History
 
 	// Topology is what is drawn as a graph, beside what Management knows.
 	Topology []topology.Topology

@@ -114,7 +114,7 @@ func (r *Reader) readOne(text string, pointer any) (err error) {
 		}
 		*x = text == "true"
 	case *time.Time:
-		*x, err = readTime(text, r.Now)
+		*x, err = ReadTime(text, r.Now)
 	default:
 		return readScalar(text, reflect.ValueOf(pointer).Elem())
 	}
@@ -157,7 +157,8 @@ func readList(name string, values []string, to reflect.Value) error {
 // UTC.
 var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02"}
 
-func readTime(text string, now time.Time) (time.Time, error) {
+// ReadTime reads a time as people write it: 2026-03-01T09:00:00Z, 2026-03-01 09:00 in UTC, or 2h for two hours before now.
+func ReadTime(text string, now time.Time) (time.Time, error) {
 	written := strings.TrimSpace(text)
 	for _, layout := range timeLayouts {
 		if t, err := time.ParseInLocation(layout, written, time.UTC); err == nil && !t.IsZero() {

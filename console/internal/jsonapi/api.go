@@ -65,6 +65,11 @@ func Routes() []web.Route {
 		{Method: "POST", Path: "/api/v1/workers/pause", Role: access.Operate, Handle: answer(pauseWorkers)},
 		{Method: "POST", Path: "/api/v1/workers/resume", Role: access.Operate, Handle: answer(resumeWorkers)},
 
+		{Method: "GET", Path: "/api/v1/history", Role: access.View, Query: api.HistoryNames, Handle: answer(pastOf)},
+		{Method: "GET", Path: "/api/v1/marks", Role: access.View, Handle: answer(marks)},
+		{Method: "POST", Path: "/api/v1/marks", Role: access.Operate, Handle: answer(addMark)},
+		{Method: "DELETE", Path: "/api/v1/marks/{id}", Role: access.Operate, Handle: byID(removeMark)},
+
 		{Method: "GET", Path: "/api/v1/acts", Role: access.View, Query: pageNames, Handle: page(acts)},
 	}, absentRoutes()...)
 }

@@ -14,11 +14,12 @@ import (
 	"github.com/reprisemq/reprise/console/internal/access"
 	"github.com/reprisemq/reprise/console/internal/fault"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/history"
 	"github.com/reprisemq/reprise/ledger"
 )
 
 // Server passes each request to the handler of its route, if the visitor has the role.
-// All fields are required but Prefix, Replayer, Routing, Ledger and Fleet.
+// All fields are required but Prefix, Replayer, Routing, Ledger, Fleet and History.
 type Server struct {
 	// Prefix precedes all paths, such as /reprise. Routes, and the addresses in Go code, are
 	// without it: Build adds it to the routes, Redirect to redirects, and templates to links.
@@ -28,7 +29,8 @@ type Server struct {
 	Replayer interface{ Wake() }
 	Routing  failed.Routing
 	Ledger   *ledger.Ledger
-	Fleet    Fleet // nil: workers are not listed
+	Fleet    Fleet            // nil: workers are not listed
+	History  *history.History // nil: none is recorded
 	Clock    func() time.Time
 	Logger   *slog.Logger
 

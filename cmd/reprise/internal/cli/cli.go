@@ -68,6 +68,8 @@ type commands struct {
 	Workers    workersCmd    `cmd:"" help:"List the workers of all processes, and what each is handling."`
 	Pause      pauseCmd      `cmd:"" help:"Keep the workers of a queue, or one of them, from consuming."`
 	Resume     resumeCmd     `cmd:"" help:"End a pause."`
+	History    historyCmd    `cmd:"" help:"Show throughput, failures and handling times of queues over the last hour, day or week."`
+	Mark       markCmd       `cmd:"" help:"Mark a time in the history, such as that of a deployment."`
 	Redrive    redriveCmd    `cmd:"" help:"Send the messages of a failed queue back, without an archive."`
 	Topology   topologyCmd   `cmd:"" help:"Show the queues of the workers of a configuration."`
 	Demo       demoCmd       `cmd:"" help:"Show all of it at work, on the cover art indexer of MusicBrainz."`

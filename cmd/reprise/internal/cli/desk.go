@@ -228,7 +228,7 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 		}
 		d.audited.Store(books)
 		c := d.console
-		c.Archive, c.Replayer, c.Ledger, c.Logger, c.Fleet = archive, d, books, d.log, &d.fleet
+		c.Archive, c.Replayer, c.Ledger, c.Logger, c.Fleet, c.History = archive, d, books, d.log, &d.fleet, past
 		c.Routing = routingOf(d.workers, c.Management)
 		served, err := console.New(c)
 		if err != nil {

@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+type historyCmd struct {
+	Queue string `arg:"" optional:"" help:"The work queue. Default: a line for each queue."`
+	For   string `default:"24h" enum:"1h,24h,7d" placeholder:"RANGE" help:"The last 1h, 24h or 7d. Default ${default}."`
+	JSON  bool   `name:"json" help:"Print JSON, with all intervals."`
+	serverFlags
+}
+
+// Help shows examples below the flags.
+func (historyCmd) Help() string {
+	return `Shows how many messages succeeded and failed, how long handlers took, and when failures rose. Failures are failed
+attempts that workers announced, or messages that arrived in the archive, whichever is more. Handling times are upper
+bounds, at most twice the time. A dot in a line of bars is a time that nobody recorded. Times are in UTC.
+It asks a console that runs: reprise console, or reprise up with console: in its file.
+
+Examples:
+  reprise history
+  reprise history orders --for 1h
+  reprise history orders --for 7d --json
+`
+}
+
+// Run shows the history.
+func (c *historyCmd) Run(ctx context.Context, streams IO) error {
+	return c.ask(streams, func(client *api.Client) error {
+		h, err := client.History(ctx, c.Queue, c.For)
+		if err != nil {
+			return err
+		}
+		text := historyText(h, tableWidth(streams))
+		if c.Queue != "" {
+			text = queueHistoryText(h, tableWidth(streams))
+		}
+		return streams.result(c.JSON, h, text)
+	})
+}
+
+// historyText is a line for each queue, and what there is to say of it.
+func historyText(h api.History, width int) string {
+	if len(h.Queues) == 0 {
+		return "no history (it is recorded while a console runs)\n"
+	}
+	table := newTable(column{name: "QUEUE", least: 12}, column{name: "SUCCEEDED", right: true}, column{name: "FAILURES", right: true},
+		column{name: "P50", right: true}, column{name: "P95", right: true}, column{name: "P99", right: true}, column{name: "FAILURES IN " + strings.ToUpper(h.Range)})
+	var notes []string
+	for _, q := range h.Queues {
+		table.add(string(q.Queue), count(q.Total.Succeeded), count(q.Total.Failures), tookText(q.Total.P50), tookText(q.Total.P95), tookText(q.Total.P99),
+			spark(q.Points, failures, 24))
+		if len(q.Rises) > 0 {
+			notes = append(notes, terminal.OneLine(string(q.Queue))+": "+terminal.OneLine(q.Rises[0].Text))
+		}
+	}
+	var b strings.Builder
+	_ = table.write(&b, width) // a Builder takes everything
+	for _, n := range notes {
+		b.WriteString(n + "\n")
+	}
+	return b.String()
+}
+
+// queueHistoryText is the history of one queue: bars, a table, and sentences.
+func queueHistoryText(h api.History, width int) string {
+	q := h.Queues[0]
+	var b strings.Builder
+	fmt.Fprintf(&b, "succeeded  %s  %d\n", spark(q.Points, succeeded, 60), q.Total.Succeeded)
+	fmt.Fprintf(&b, "failures   %s  %d\n", spark(q.Points, failures, 60), q.Total.Failures)
+	if q.Total.P50 > 0 {
+		fmt.Fprintf(&b, "handled within %s (p50), %s (p95), %s (p99)\n", tookText(q.Total.P50), tookText(q.Total.P95), tookText(q.Total.P99))
+	}
+	for _, r := range q.Rises {
+		b.WriteString(terminal.OneLine(r.Text) + "\n")
+	}
+	for _, m := range h.Marks {
+		if m.Queue == "" || m.Queue == q.Queue {
+			fmt.Fprintf(&b, "mark %d at %s: %s\n", m.ID, sampled(m.Time), terminal.OneLine(m.Text))
+		}
+	}
+	table := newTable(column{name: "FROM (UTC)"}, column{name: "SUCCEEDED", right: true}, column{name: "FAILURES", right: true}, column{name: "RETRIED", right: true},
+		column{name: "PARKED", right: true}, column{name: "HIGHEST P95", right: true}, column{name: "RECORDED"})
+	for part := range slices.Chunk(q.Points, rowsOf[h.Range]) {
+		var sum api.Activity
+		recorded := 0
+		for _, p := range part {
+			sum.Succeeded += p.Succeeded
+			sum.Failures += p.Failures
+			sum.Retried += p.Retried
+			sum.Parked += p.Parked
+			sum.P95 = max(sum.P95, p.P95)
+			if p.Recorded {
+				recorded++
+			}
+		}
+		whole := "yes"
+		switch recorded {
+		case 0:
+			whole = "no"
+		case len(part):
+		default:
+			whole = "partly"
+		}
+		table.add(part[0].Start.UTC().Format("2006-01-02 15:04"), count(sum.Succeeded), count(sum.Failures), count(sum.Retried), count(sum.Parked), tookText(sum.P95), whole)
+	}
+	b.WriteString("\n")
+	_ = table.write(&b, width)
+	return b.String()
+}
+
+// rowsOf is how many intervals of a range are a line of the table: 5 minutes, 1 hour, 12 hours.
+var rowsOf = map[string]int{"1h": 5, "24h": 12, "7d": 12}
+
+func succeeded(p api.Interval) uint64 { return p.Succeeded }
+func failures(p api.Interval) uint64  { return p.Failures }
+
+func count(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// tookText writes milliseconds.
+func tookText(ms float64) string {
+	switch {
+	case ms == 0:
+		return "-"
+	case ms < 1:
+		return "1ms"
+	case ms < 1000:
+		return fmt.Sprintf("%.0fms", ms)
+	case ms < 60_000:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", ms/1000), ".0") + "s"
+	}
+	return time.Duration(ms * float64(time.Millisecond)).Round(time.Minute).String()
+}
+
+// spark draws a number of intervals as bars, at most so many. An interval that nobody recorded is a dot.
+func spark(points []api.Interval, of func(api.Interval) uint64, most int) string {
+	var sums []uint64
+	var recorded []bool
+	highest := uint64(1)
+	for part := range slices.Chunk(points, (len(points)+most-1)/most) {
+		var sum uint64
+		for _, p := range part {
+			sum += of(p)
+		}
+		sums = append(sums, sum)
+		recorded = append(recorded, slices.ContainsFunc(part, func(p api.Interval) bool { return p.Recorded }))
+		highest = max(highest, sum)
+	}
+	bars := []rune("▁▂▃▄▅▆▇█")
+	var b strings.Builder
+	for i, n := range sums {
+		switch {
+		case !recorded[i]:
+			b.WriteRune('·')
+		case n == 0:
+			b.WriteRune(bars[0])
+		default:
+			b.WriteRune(bars[1+int(float64(n)/float64(highest)*float64(len(bars)-2)+0.5)])
+		}
+	}
+	return b.String()
+}

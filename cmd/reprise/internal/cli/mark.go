@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/params"
+)
+
+type markCmd struct {
+	Add markAddCmd `cmd:"" default:"withargs" help:"Add a mark. This is what mark does by itself."`
+	Ls  markLsCmd  `cmd:"" help:"List the marks, the newest first."`
+	Rm  markRmCmd  `cmd:"" help:"Remove a mark."`
+}
+
+// Help shows examples below the flags.
+func (markCmd) Help() string {
+	return `Marks a time in the history, such as that of a deployment: charts show the mark, and a rise of failures shortly
+after it names it. It asks a console that runs: reprise console, or reprise up with console: in its file.
+
+Examples:
+  reprise mark v2.4
+  reprise mark "v2.4 is rolled back" --at 10m --queue orders
+  reprise mark ls
+  reprise mark rm 3
+`
+}
+
+type markAddCmd struct {
+	Text  string `arg:"" help:"What happened, in one line."`
+	At    string `placeholder:"TIME" help:"When: 2026-03-01T09:00:00Z, 2026-03-01 09:00 (UTC), or 10m for ten minutes ago. Default: now."`
+	Queue string `placeholder:"NAME" help:"The work queue that it concerns. Default: all."`
+	JSON  bool   `name:"json" help:"Print the mark as JSON."`
+	serverFlags
+}
+
+// Help is that of the command without a word behind it.
+func (markAddCmd) Help() string { return markCmd{}.Help() }
+
+// Run adds a mark.
+func (c *markAddCmd) Run(ctx context.Context, streams IO) error {
+	m := api.NewMark{Text: c.Text, Queue: api.Text(c.Queue)}
+	if c.At != "" {
+		var err error
+		if m.Time, err = params.ReadTime(c.At, time.Now()); err != nil {
+			return usagef("--at: %w", err)
+		}
+	}
+	return c.ask(streams, func(client *api.Client) error {
+		added, err := client.AddMark(ctx, m)
+		if err != nil {
+			return err
+		}
+		return streams.result(c.JSON, added, fmt.Sprintf("mark %d at %s: %s\n", added.ID, sampled(added.Time), terminal.OneLine(added.Text)))
+	})
+}
+
+type markLsCmd struct {
+	JSON bool `name:"json" help:"Print JSON."`
+	serverFlags
+}
+
+// Run lists the marks.
+func (c *markLsCmd) Run(ctx context.Context, streams IO) error {
+	return c.ask(streams, func(client *api.Client) error {
+		all, err := client.Marks(ctx)
+		if err != nil {
+			return err
+		}
+		return streams.result(c.JSON, all, marksText(all.Marks, tableWidth(streams)))
+	})
+}
+
+func marksText(marks []api.Mark, width int) string {
+	if len(marks) == 0 {
+		return "no marks\n"
+	}
+	table := newTable(column{name: "ID", right: true}, column{name: "TIME"}, column{name: "QUEUE", least: 8}, column{name: "BY", least: 8}, column{name: "TEXT", least: 20})
+	for _, m := range marks {
+		queue := string(m.Queue)
+		if queue == "" {
+			queue = "all"
+		}
+		table.add(strconv.FormatInt(m.ID, 10), sampled(m.Time), queue, m.By, m.Text)
+	}
+	var b strings.Builder
+	_ = table.write(&b, width) // a Builder takes everything
+	return b.String()
+}
+
+type markRmCmd struct {
+	ID   int64 `arg:"" name:"id" help:"The mark, as mark ls shows it."`
+	JSON bool  `name:"json" help:"Print the mark as JSON."`
+	serverFlags
+}
+
+// Run removes a mark.
+func (c *markRmCmd) Run(ctx context.Context, streams IO) error {
+	if c.ID < 1 {
+		return usagef("id %d: give the number of a mark, 1 or more", c.ID)
+	}
+	return c.ask(streams, func(client *api.Client) error {
+		m, err := client.RemoveMark(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		return streams.result(c.JSON, m, fmt.Sprintf("mark %d removed: %s\n", m.ID, terminal.OneLine(m.Text)))
+	})
+}

@@ -1,0 +1,121 @@
+package console
+
+import (
+	"database/sql"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/history"
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// newPast returns the history of the last 50 minutes until noon: a queue orders with an outage from 11:40, a mark two minutes before, a
+// gap from 11:20 to 11:25, and a queue mails that never fails.
+func newPast(t testing.TB) *history.History {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "history.db")+"?_pragma=synchronous(OFF)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	now := noon.Add(-50 * time.Minute)
+	h, err := history.Open(t.Context(), db, history.Config{Dialect: failed.SQLite, Clock: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders := topology.WorkerStatus{ID: "a", Queue: "orders", Started: now, Sent: now}
+	mails := topology.WorkerStatus{ID: "b", Queue: "mails", Started: now, Sent: now}
+	count := func(s *topology.WorkerStatus, succeeded, failures uint64, took time.Duration) {
+		s.Counts.Succeeded += succeeded
+		s.Counts.Failed += failures
+		s.Took.Buckets[topology.TookBucket(took)] += succeeded + failures
+	}
+	for ; !now.After(noon); now = now.Add(15 * time.Second) {
+		h.Observe(orders)
+		h.Observe(mails)
+		if gap := now.After(noon.Add(-40*time.Minute)) && now.Before(noon.Add(-35*time.Minute)); !gap {
+			if err := h.Record(t.Context(), history.Sources{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if down := !now.Before(noon.Add(-20 * time.Minute)); down {
+			count(&orders, 3, 12, 900*time.Millisecond)
+		} else {
+			count(&orders, 10, 0, 40*time.Millisecond)
+		}
+		count(&mails, 1, 0, 3*time.Millisecond)
+		orders.Sent, mails.Sent = now.Add(15*time.Second), now.Add(15*time.Second)
+	}
+	now = noon
+	if _, err := h.AddMark(t.Context(), history.Mark{At: noon.Add(-22 * time.Minute), Text: "v2.4 <b>", By: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func atNoon() time.Time { return noon }
+
+func TestHistoryInTheAPI(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	d := describe(t, newConsole(t, Config{Archive: a, History: newPast(t), Clock: atNoon}))
+	one := get[api.History](t, ask(t, d, "GET", "/api/v1/history?queue=orders&range=1h", nil))
+	if one.Range != "1h" || time.Duration(one.Step) != time.Minute || !one.Now.Equal(noon) || len(one.Queues) != 1 || len(one.Marks) != 1 {
+		t.Fatalf("%+v", one)
+	}
+	q := one.Queues[0]
+	if q.Queue != "orders" || len(q.Points) != 60 || q.Total.Succeeded != 30*4*10+20*4*3 || q.Total.Failures != 20*4*12 || q.Total.P99 != 1024 || q.Total.P50 != 64 {
+		t.Errorf("%d points, %+v", len(q.Points), q.Total)
+	}
+	if len(q.Rises) != 1 || q.Rises[0].Text != "Failures rose from 0/min to 48/min at 11:40 UTC, 2 min after the mark “v2.4 <b>”." || q.Rises[0].Mark != 1 {
+		t.Errorf("%+v", q.Rises)
+	}
+	if before, gap := q.Points[12], q.Points[22]; !before.Recorded || gap.Recorded || gap.Succeeded != 40 {
+		t.Errorf("before the gap %+v, in it %+v", before, gap)
+	}
+	all := get[api.History](t, ask(t, d, "GET", "/api/v1/history", nil))
+	if len(all.Queues) != 2 || all.Queues[0].Queue != "mails" || all.Range != "24h" {
+		t.Errorf("%d queues over %s", len(all.Queues), all.Range)
+	}
+	if none := get[api.History](t, ask(t, d, "GET", "/api/v1/history?queue=nothing", nil)); none.Queues[0].Queue != "nothing" || none.Queues[0].Total.Succeeded != 0 {
+		t.Errorf("%+v", none.Queues[0].Total)
+	}
+	refused(t, ask(t, d, "GET", "/api/v1/history?range=1y", nil), http.StatusBadRequest, "use 1h, 24h, 7d")
+	refused(t, ask(t, d, "GET", "/api/v1/history?queue=base64:%25", nil), http.StatusBadRequest, "base64")
+}
+
+func TestMarksInTheAPI(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	d := describe(t, newConsole(t, Config{Archive: a, History: newPast(t), Clock: atNoon}))
+	m := get[api.Mark](t, ask(t, d, "POST", "/api/v1/marks", api.NewMark{Text: "v2.5", Queue: "orders", Time: noon.Add(-time.Minute)}))
+	if m.ID != 2 || m.Text != "v2.5" || m.Queue != "orders" || !m.Time.Equal(noon.Add(-time.Minute)) || m.By == "" {
+		t.Errorf("%+v", m)
+	}
+	if all := get[api.Marks](t, ask(t, d, "GET", "/api/v1/marks", nil)).Marks; len(all) != 2 || all[0] != m {
+		t.Errorf("%+v", all)
+	}
+	if gone := get[api.Mark](t, ask(t, d, "DELETE", "/api/v1/marks/2", nil)); gone != m {
+		t.Errorf("%+v", gone)
+	}
+	refused(t, ask(t, d, "DELETE", "/api/v1/marks/2", nil), http.StatusNotFound, "mark 2 not found")
+	refused(t, ask(t, d, "POST", "/api/v1/marks", api.NewMark{}), http.StatusBadRequest, "the text is empty")
+	refused(t, ask(t, d, "POST", "/api/v1/marks", api.NewMark{Text: "x", Time: noon.Add(time.Hour)}), http.StatusBadRequest, "has not come yet")
+	acts, _, err := a.Acts(t.Context(), failed.Page{})
+	if err != nil || len(acts) != 2 || acts[1].Verb != "mark" || acts[1].Subject != "mark/2" || acts[1].Details["text"] != "v2.5" || acts[0].Verb != "remove mark" {
+		t.Errorf("the audit log has %+v, %v", acts, err)
+	}
+}
+
+func TestWithoutHistory(t *testing.T) {
+	c := newConsole(t, Config{})
+	for _, line := range [][2]string{{"GET", "history"}, {"GET", "marks"}, {"POST", "marks"}, {"DELETE", "marks/1"}} {
+		var body any
+		if line[0] == "POST" {
+			body = api.NewMark{Text: "x"}
+		}
+		refused(t, ask(t, c, line[0], "/api/v1/"+line[1], body), http.StatusServiceUnavailable, "no history is recorded")
+	}
+}
