@@ -56,13 +56,13 @@ func (t *tx) edit(e edit) error {
 	if err := t.editable(e.id, e.seen); err != nil {
 		return err
 	}
-	original, err := t.written(`SELECT headers, properties, body FROM {content} WHERE message = $1`, int64(e.id))
+	original, err := t.revision(e.id, 0)
 	if err != nil {
 		return err
 	}
 	sent := original
 	if e.seen != 0 {
-		if sent, err = t.written(`SELECT headers, properties, body FROM {revision} WHERE message = $1 AND number = $2`, int64(e.id), e.seen); err != nil {
+		if sent, err = t.revision(e.id, e.seen); err != nil {
 			return err
 		}
 	}
@@ -72,12 +72,12 @@ func (t *tx) edit(e edit) error {
 	case e.is(original):
 		return t.revise(e.id, 0, actRevert, e.seen, e.who)
 	}
-	var number int
-	if err := t.Row(`SELECT COALESCE(max(number), 0) + 1 FROM {revision} WHERE message = $1`, int64(e.id)).Scan(&number); err != nil {
+	number, err := t.nextRevision(e.id)
+	if err != nil {
 		return err
 	}
 	err = t.insert("{revision}", revisionColumns, "", [][]any{{
-		int64(e.id), number, sqlkit.Millis(t.now()), []byte(e.who), e.headers, e.properties, e.body,
+		int64(e.id), number, sqlkit.Millis(t.now()), []byte(e.who), e.headers, e.properties, e.body, 0,
 	}})
 	if err != nil {
 		return err
@@ -85,11 +85,22 @@ func (t *tx) edit(e edit) error {
 	return t.revise(e.id, number, actEdit, number, e.who)
 }
 
-var revisionColumns = []string{"message", "number", "at", "actor", "headers", "properties", "body"}
+var revisionColumns = []string{"message", "number", "at", "actor", "headers", "properties", "body", "replay"}
 
-func (t *tx) written(query string, args ...any) (w written, err error) {
-	err = t.Row(query, args...).Scan(&w.headers, &w.properties, &w.body)
+// revision returns a revision of a message; 0 is the original.
+func (t *tx) revision(id ID, number int) (w written, err error) {
+	if number == 0 {
+		err = t.Row(`SELECT headers, properties, body FROM {content} WHERE message = $1`, int64(id)).Scan(&w.headers, &w.properties, &w.body)
+	} else {
+		err = t.Row(`SELECT headers, properties, body FROM {revision} WHERE message = $1 AND number = $2`, int64(id), number).Scan(&w.headers, &w.properties, &w.body)
+	}
 	return w, err
+}
+
+// nextRevision returns the number of the next edit of a message.
+func (t *tx) nextRevision(id ID) (number int, err error) {
+	err = t.Row(`SELECT COALESCE(max(number), 0) + 1 FROM {revision} WHERE message = $1`, int64(id)).Scan(&number)
+	return number, err
 }
 
 // Revert takes an edit back: a replay sends the message as it failed. Only a message
@@ -169,6 +180,7 @@ type Revision struct {
 	Number int // from 1
 	Time   time.Time
 	Actor  Actor
+	Replay ReplayID // whose Plan.Edit it is; 0: a person edited the message alone
 	Content
 }
 
@@ -176,9 +188,9 @@ type Revision struct {
 // back. Content is empty: see Revision.
 func (a *Archive) Edits(ctx context.Context, id ID) (all []Revision, err error) {
 	defer annotate(&err, "reading the edits of message %d", id)
-	rows := a.db.Rows(ctx, `SELECT number, at, actor FROM {revision} WHERE message = $1 ORDER BY number`, int64(id))
+	rows := a.db.Rows(ctx, `SELECT number, at, actor, replay FROM {revision} WHERE message = $1 ORDER BY number`, int64(id))
 	var e Revision
-	for err := range rows.Scan(&e.Number, sqlkit.Time(&e.Time), &e.Actor) {
+	for err := range rows.Scan(&e.Number, sqlkit.Time(&e.Time), &e.Actor, &e.Replay) {
 		if err != nil {
 			return nil, err
 		}
@@ -203,11 +215,11 @@ func (a *Archive) Revision(ctx context.Context, id ID, number int) (r *Revision,
 
 // revisions are edits with what each made of the message: all of it at once, in memory.
 func (a *Archive) revisions(ctx context.Context, which string, args ...any) (all []Revision, err error) {
-	rows := a.db.Rows(ctx, `SELECT number, at, actor, body, headers, properties FROM {revision} WHERE `+which+` ORDER BY number`, args...)
+	rows := a.db.Rows(ctx, `SELECT number, at, actor, replay, body, headers, properties FROM {revision} WHERE `+which+` ORDER BY number`, args...)
 	var r Revision
 	var body []byte
 	var headers, properties string
-	for err := range rows.Scan(&r.Number, sqlkit.Time(&r.Time), &r.Actor, &body, &headers, &properties) {
+	for err := range rows.Scan(&r.Number, sqlkit.Time(&r.Time), &r.Actor, &r.Replay, &body, &headers, &properties) {
 		if err != nil {
 			return nil, err
 		}

@@ -177,7 +177,7 @@ func (t *tx) importLines(lines []*line) (int64, error) {
 				return 0, err
 			}
 			revisions = append(revisions, []any{
-				int64(e.m.ID), j + 1, sqlkit.Millis(r.Time), []byte(r.Actor), headers, properties, append([]byte{}, r.content.Body...),
+				int64(e.m.ID), j + 1, sqlkit.Millis(r.Time), []byte(r.Actor), headers, properties, append([]byte{}, r.content.Body...), 0,
 			})
 		}
 		if l.Edited > 0 {

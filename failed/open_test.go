@@ -20,6 +20,7 @@ func TestAnArchiveOfAnOlderVersion(t *testing.T) {
 		value(db.open(t, prefix(p)).Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}}}))(t)
 		for _, s := range []string{
 			`ALTER TABLE %sreplay DROP COLUMN settled`, `ALTER TABLE %sgroup DROP COLUMN muted`,
+			`ALTER TABLE %sreplay DROP COLUMN edit`, `ALTER TABLE %sitem DROP COLUMN base`, `ALTER TABLE %srevision DROP COLUMN replay`,
 			`DROP INDEX %sitem_outcome`, `ALTER TABLE %sitem DROP COLUMN outcome`, `ALTER TABLE %sitem DROP COLUMN unasked`, `DROP TABLE %sreporting`,
 			`ALTER TABLE %sreplay DROP COLUMN secret`, `ALTER TABLE %sreplay DROP COLUMN pending`, `ALTER TABLE %sreplay DROP COLUMN retrying`, `ALTER TABLE %sreplay DROP COLUMN succeeded`, `ALTER TABLE %sreplay DROP COLUMN retried`,
 			`DROP INDEX %sitem_refused`, `ALTER TABLE %sitem DROP COLUMN refused`, `ALTER TABLE %smessage DROP COLUMN refused`, `ALTER TABLE %sreplay DROP COLUMN refused`, `DROP TABLE %singest`, `DELETE FROM %scounter WHERE name = 'commit'`, `UPDATE %sabout SET value = '1' WHERE name = 'version'`,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"strings"
 
 	"github.com/reprisemq/reprise/topology"
@@ -77,6 +78,12 @@ func (c Content) Redact(rules []Rule) Content {
 		c.Body = redactJSON(c.Body, paths)
 	}
 	return c
+}
+
+// isRedacted reports whether rules hide something of c.
+func (c Content) isRedacted(rules []Rule) bool {
+	shown := c.Redact(rules)
+	return !bytes.Equal(shown.Body, c.Body) || !reflect.DeepEqual(shown.Headers, c.Headers)
 }
 
 func redactTable(t topology.Table, names map[string]bool) topology.Table {

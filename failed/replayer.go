@@ -126,8 +126,9 @@ type publisher interface {
 //
 // What is wrong with a message itself, so that it could not be sent wherever to, is
 // noted on it (Message.Refused), and the others go on: its headers do not fit into a
-// frame, its body is larger than the broker takes, AMQP has no such value, or nothing
-// says in which queue it failed.
+// frame, its body is larger than the broker takes, AMQP has no such value, nothing
+// says in which queue it failed, or Plan.Edit does not change it or is not possible for it.
+// A message of a plan with an Edit is sent edited or not at all, unless the edit says otherwise.
 //
 // While the broker or the store cannot be reached it is tried again. A replay stops,
 // and what it has not sent is failed again, when
@@ -165,6 +166,7 @@ type Replayer struct {
 	out     publisher
 	cfg     ReplayerConfig
 	returns *returns
+	secrets []Rule // that BulkEdit.SpareSecrets spares
 	owner   string // to the archive
 	wake    signal
 
@@ -185,6 +187,7 @@ func NewReplayer(c *reprise.Client, a *Archive, cfg ReplayerConfig) (*Replayer, 
 	}
 	r, err := newReplayer(c, a, cfg)
 	if err == nil {
+		r.secrets = a.cfg.Redact
 		r.outcomes = newOutcomes(c, a, r.cfg.Logger)
 	}
 	return r, err

@@ -17,7 +17,8 @@ type run struct {
 	seen   ID        // the latest of them
 	failed int       // how often in a row the broker has taken nothing
 	warned warned
-	secret string // from which the keys of requests are made; "": messages ask for no reports
+	edit   *editor // nil: messages are sent as they are
+	secret string  // from which the keys of requests are made; "": messages ask for no reports
 
 	askAgain time.Time // when to declare the queue for outcomes again; zero: it was not refused
 }
@@ -61,7 +62,10 @@ func (x *run) proceed(ctx context.Context) error {
 		return err
 	}
 	x.cfg.Logger.Info("replay began", "replay", x.replay.ID, "messages", x.replay.Total, "sent", x.replay.Sent)
-	err := x.canary(ctx)
+	err := x.prepareEdit()
+	if err == nil {
+		err = x.canary(ctx)
+	}
 	if err == nil {
 		err = x.all(ctx)
 	}
@@ -72,6 +76,17 @@ func (x *run) proceed(ctx context.Context) error {
 		return x.end(ctx, ReplayDone, "")
 	}
 	return err
+}
+
+// prepareEdit reads the edit before anything is sent.
+func (x *run) prepareEdit() (err error) {
+	if x.replay.Plan.Edit == nil {
+		return nil
+	}
+	if x.edit, err = x.replay.Plan.Edit.compile(x.secrets); err != nil {
+		return &stopped{fmt.Sprintf("the edit cannot be carried out: %v", err)}
+	}
+	return nil
 }
 
 // canary sends the first message and waits for its outcome. After a crash it waits again.

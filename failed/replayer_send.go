@@ -50,6 +50,15 @@ func (x *run) publish(ctx context.Context, batch []*Message) []published {
 	var messages []*reprise.Message
 	var places []int // in the batch
 	for i, m := range batch {
+		if x.edit != nil {
+			content, err := x.edit.sent(m.Current())
+			if err != nil {
+				all[i].err = err
+				continue
+			}
+			edited := *m
+			edited.Edited, m = &content, &edited
+		}
 		from := sentFrom{m.Queue, m.FailedQueue, m.Exchange, m.RoutingKey}
 		to, err := x.returns.to(ctx, from, x.replay.Plan.To)
 		if err != nil {
@@ -184,7 +193,7 @@ func unsent(r refusal) string { return fmt.Sprintf("message %d cannot be sent: %
 func unfit(err error) bool {
 	_, large := errors.AsType[*reprise.TooLargeError](err)
 	refused, ok := errors.AsType[*reprise.RefusedError](err)
-	return large || errors.Is(err, reprise.ErrInvalidMessage) || errors.Is(err, errNowhere) || ok && refused.Code == amqpconn.PreconditionFailed
+	return large || errors.Is(err, reprise.ErrInvalidMessage) || errors.Is(err, errNowhere) || errors.Is(err, errUneditable) || ok && refused.Code == amqpconn.PreconditionFailed
 }
 
 // barred reports whether it is about where the message goes or who sends it, so that it

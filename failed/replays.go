@@ -28,6 +28,9 @@ type Plan struct {
 	// or without an end.
 	Ramp bool
 
+	// Edit changes the messages when they are sent. Nil: they are sent as they are.
+	Edit *BulkEdit
+
 	// Canary makes the replay send one message first, and wait for its outcome. If it succeeds, the others are sent. If its first
 	// attempt fails, the replay stops. Canary is the longest time to wait. If there is no outcome then, the replay stops if a
 	// report was asked for and workers of the queue have reported outcomes before; else it goes on. 0: no canary.
@@ -92,6 +95,9 @@ func (p Plan) validate() error {
 	if p.Canary < 0 {
 		return fmt.Errorf("%w: Plan.Canary %s is negative: use 0 for none", ErrInvalid, p.Canary)
 	}
+	if p.Edit != nil {
+		return p.Edit.Validate()
+	}
 	return nil
 }
 
@@ -129,17 +135,21 @@ func (a *Archive) Running(ctx context.Context) (all []Replay, err error) {
 }
 
 func (a *Archive) replays(ctx context.Context, which string, args ...any) (all []Replay, err error) {
-	rows := a.db.Rows(ctx, `SELECT id, plan, state, why, actor, begun, ended, total, sent, refused, back, succeeded, settled, retrying, pending FROM {replay} WHERE `+which, args...)
+	rows := a.db.Rows(ctx, `SELECT id, plan, edit, state, why, actor, begun, ended, total, sent, refused, back, succeeded, settled, retrying, pending FROM {replay} WHERE `+which, args...)
 	var r Replay
 	var stored storedPlan
+	var edit sql.NullString
 	var pending int64
-	for err := range rows.Scan(&r.ID, sqlkit.JSON(&stored), &r.State, &r.Why, &r.Actor, sqlkit.Time(&r.Begun), sqlkit.Time(&r.Ended),
+	for err := range rows.Scan(&r.ID, sqlkit.JSON(&stored), &edit, &r.State, &r.Why, &r.Actor, sqlkit.Time(&r.Begun), sqlkit.Time(&r.Ended),
 		&r.Total, &r.Sent, &r.Refused, &r.Back, &r.Succeeded, &r.Settled, &r.Retrying, &pending) {
 		if err != nil {
 			return nil, err
 		}
 		r.verify(pending, a.now())
-		r.Plan = Plan{Filter(stored.Filter), stored.To, stored.Rate, stored.Ramp, stored.Canary, stored.IgnoreSame}
+		r.Plan = Plan{Filter: Filter(stored.Filter), To: stored.To, Rate: stored.Rate, Ramp: stored.Ramp, Canary: stored.Canary, IgnoreSame: stored.IgnoreSame}
+		if r.Plan.Edit, err = decodeEdit(edit); err != nil {
+			return nil, err
+		}
 		all = append(all, r)
 	}
 	return all, nil
@@ -208,20 +218,21 @@ func (t *tx) markSent(id ReplayID, ids []ID, why unasked) error {
 	if why != asked {
 		code = codeUnknown
 	}
-	var sent int
+	var sent []sentBase
+	var s sentBase
 	var counts [codeFailedAgain + 1]int // by outcome: a message may have failed again already
 	rows := t.Rows(fmt.Sprintf(`UPDATE {item} SET sent = 1, unasked = %d, outcome = CASE WHEN outcome > %d THEN outcome ELSE %[2]d END
-		WHERE replay = $1 AND sent = 0 AND `, why, code)+t.d.in("message", "$2")+` RETURNING outcome`, int64(id), list(t.d, ids))
-	for err := range rows.Scan(&code) {
+		WHERE replay = $1 AND sent = 0 AND `, why, code)+t.d.in("message", "$2")+` RETURNING message, base, outcome`, int64(id), list(t.d, ids))
+	for err := range rows.Scan(&s.message, &s.base, &code) {
 		if err != nil {
 			return err
 		}
-		sent++
+		sent = append(sent, s)
 		counts[code]++
 	}
 	_, err = t.Exec(`UPDATE {replay} SET sent = sent + $2, pending = pending + $3, back = back + $4 WHERE id = $1`,
-		int64(id), sent, counts[codePending], counts[codeFailedAgain])
-	return errors.Join(err, t.count(c))
+		int64(id), len(sent), counts[codePending], counts[codeFailedAgain])
+	return errors.Join(err, t.count(c), t.recordEdits(id, sent))
 }
 
 // withdraw takes messages that a replay turns out to have sent out of later replays, which would send them a second time.
@@ -388,7 +399,8 @@ type storedFilter Filter
 type beginning struct {
 	plan    Plan
 	who     Actor
-	written []byte // the plan
+	written []byte         // the plan, without its edit
+	edit    sql.NullString // null: none
 	s       *selection
 }
 
@@ -398,6 +410,9 @@ func (a *Archive) beginning(ctx context.Context, p Plan, who Actor) (b beginning
 		return b, err
 	}
 	if b.written, err = json.Marshal(storedPlan{storedFilter(p.Filter), p.To, p.Rate, p.Ramp, p.Canary, p.IgnoreSame}); err != nil {
+		return b, err
+	}
+	if b.edit, err = encodeEdit(p.Edit); err != nil {
 		return b, err
 	}
 	b.s, err = a.selection(ctx, p.Filter)
@@ -423,16 +438,19 @@ func (t *tx) begin(b beginning) (*Replay, error) {
 	if err := b.plan.Filter.allows(r.Total); err != nil {
 		return nil, err
 	}
-	if _, err := t.Exec(`INSERT INTO {item} (replay, message, pos) SELECT replay, id, pos FROM {message} WHERE state = 1 AND replay = $1`, id); err != nil {
+	if _, err := t.Exec(`INSERT INTO {item} (replay, message, pos, base) SELECT replay, id, pos, edited FROM {message} WHERE state = 1 AND replay = $1`, id); err != nil {
 		return nil, err
 	}
-	if _, err := t.Exec(`INSERT INTO {replay} (id, plan, state, why, actor, begun, total) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-		id, string(b.written), string(r.State), []byte{}, []byte(b.who), sqlkit.Millis(r.Begun), r.Total); err != nil {
+	if _, err := t.Exec(`INSERT INTO {replay} (id, plan, edit, state, why, actor, begun, total) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		id, string(b.written), b.edit, string(r.State), []byte{}, []byte(b.who), sqlkit.Millis(r.Begun), r.Total); err != nil {
 		return nil, err
 	}
 	details := map[string]any{"messages": r.Total, "filter": b.plan.Filter.describe(), "rate": b.plan.Rate, "ramp": b.plan.Ramp, "canary": b.plan.Canary.String()}
 	if b.plan.To != nil {
 		details["to"] = b.plan.To
+	}
+	if b.edit.Valid {
+		details["edit"] = json.RawMessage(b.edit.String)
 	}
 	if _, err := t.act(b.who, actReplay, fmt.Sprint("replay/", id), details); err != nil {
 		return nil, err

@@ -214,6 +214,14 @@ var migrations = []func(d Dialect) []string{
 	func(Dialect) []string {
 		return []string{`ALTER TABLE {replay} ADD COLUMN settled BIGINT NOT NULL DEFAULT 0`}
 	},
+	// Edits that replays carry out. A program that does not know them would send the messages unedited.
+	func(Dialect) []string {
+		return []string{
+			`ALTER TABLE {replay} ADD COLUMN edit TEXT`,                          // null: none
+			`ALTER TABLE {item} ADD COLUMN base BIGINT NOT NULL DEFAULT 0`,       // the revision that the replay edits
+			`ALTER TABLE {revision} ADD COLUMN replay BIGINT NOT NULL DEFAULT 0`, // whose edit it is; 0: a person's
+		}
+	},
 }
 
 // migrate brings the schema to this version, and learns the archive's name and age.

@@ -96,3 +96,22 @@ func (a *Archive) NoteRetries(ctx context.Context, reports []topology.RetryRepor
 }
 
 func (a *Archive) ForgetOverdue(ctx context.Context) error { return a.forgetOverdue(ctx) }
+
+// CarryOut carries out a replay that publishes with a function.
+func CarryOut(ctx context.Context, a *Archive, id ReplayID, publish func(*reprise.Message) error) (*Replay, error) {
+	r, err := newReplayer(answering(publish), a, ReplayerConfig{Batch: 3})
+	if err != nil {
+		return nil, err
+	}
+	r.secrets = a.cfg.Redact
+	return r.Finish(ctx, id)
+}
+
+// Apply applies the edit to a content.
+func (e *BulkEdit) Apply(c Content, secrets []Rule) (Content, error) {
+	x, err := e.compile(secrets)
+	if err != nil {
+		return c, err
+	}
+	return x.apply(c)
+}

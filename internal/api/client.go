@@ -85,11 +85,13 @@ func call[T any](ctx context.Context, c *Client, method, path string, query url.
 	var body io.Reader
 	kind := ""
 	if in != nil {
-		b, err := json.Marshal(in)
-		if err != nil {
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false) // a patch is sent as it is written
+		if err := e.Encode(in); err != nil {
 			return *new(T), err
 		}
-		body, kind = bytes.NewReader(b), "application/json"
+		body, kind = &b, "application/json"
 	}
 	answer, err := c.send(ctx, method, path, query, kind, body)
 	if err != nil {

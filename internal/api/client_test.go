@@ -3,6 +3,7 @@ package api_test
 import (
 	"bytes"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	_ "modernc.org/sqlite" // driver "sqlite"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/reprisemq/reprise/console"
 	"github.com/reprisemq/reprise/failed"
@@ -146,8 +149,21 @@ func TestClient(t *testing.T) {
 		}
 	}
 
-	r, err := c.BeginReplay(ctx, api.Plan{Selection: all, Canary: api.Duration(time.Minute)})
+	edit := &api.BulkEdit{
+		Patch: json.RawMessage(`[{"op":"add","path":"/<b>","value":{"x":1.0}}]`), Replace: []api.Replacement{{Old: "(17)", New: "${1}8", Regexp: true}},
+		SetHeaders: api.Headers{"n": int32(5)}, RemoveHeaders: []api.Text{"tenant"}, SendUnchanged: true, SendImpossible: true,
+	}
+	would, err := c.WouldReplay(ctx, api.Plan{Selection: all, Edit: edit})
 	must(err)
+	if v := would.Edit; v == nil || v.Changed != 2 || len(v.Samples) != 2 || !strings.Contains(v.Samples[0].Diff.Body, `+{"order":178,"<b>":{"x":1.0}}`) ||
+		!strings.Contains(v.Samples[0].Diff.Headers, `+"n":{"int32":5}`) {
+		t.Errorf("an edit would %+v", would.Edit)
+	}
+	r, err := c.BeginReplay(ctx, api.Plan{Selection: all, Canary: api.Duration(time.Minute), Edit: edit})
+	must(err)
+	if diff := cmp.Diff(edit, r.Plan.Edit); diff != "" {
+		t.Error(diff)
+	}
 	if r.Total != 2 || r.Plan.Canary != api.Duration(time.Minute) || !r.Plan.All {
 		t.Errorf("replay %+v", r)
 	}

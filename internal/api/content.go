@@ -108,6 +108,7 @@ type RevisionSummary struct {
 	Number int       `json:"number"` // from 1
 	Time   time.Time `json:"time"`
 	Actor  string    `json:"actor"`
+	Replay int64     `json:"replay,omitempty"` // whose bulk edit it is; 0: a person edited the message alone
 }
 
 // Revisions are all edits of a message, oldest first.
@@ -124,7 +125,7 @@ type Revision struct {
 
 // RevisionSummaryOf returns a line of a list as it is shown.
 func RevisionSummaryOf(e failed.Revision) RevisionSummary {
-	return RevisionSummary{Number: e.Number, Time: e.Time, Actor: string(e.Actor)}
+	return RevisionSummary{Number: e.Number, Time: e.Time, Actor: string(e.Actor), Replay: int64(e.Replay)}
 }
 
 // Diff is what edits have changed, as unified diffs; "" where nothing is.

@@ -10,11 +10,12 @@ import (
 // Plan says what to replay and how. Rate is per second; 0: no limit.
 type Plan struct {
 	Selection
-	To         *Target  `json:"to,omitempty"` // none: the work queue that each failed in
-	Rate       float64  `json:"rate,omitempty"`
-	Ramp       bool     `json:"ramp,omitempty"`   // 1, 2, 5, 10 and so on per second, up to Rate
-	Canary     Duration `json:"canary,omitempty"` // send one, and wait for its outcome, at most so long
-	IgnoreSame bool     `json:"ignore_same,omitempty"`
+	To         *Target   `json:"to,omitempty"`   // none: the work queue that each failed in
+	Edit       *BulkEdit `json:"edit,omitempty"` // none: they are sent as they are
+	Rate       float64   `json:"rate,omitempty"`
+	Ramp       bool      `json:"ramp,omitempty"`   // 1, 2, 5, 10 and so on per second, up to Rate
+	Canary     Duration  `json:"canary,omitempty"` // send one, and wait for its outcome, at most so long
+	IgnoreSame bool      `json:"ignore_same,omitempty"`
 }
 
 // Target is where messages are sent. Exchange "" is the default exchange: it routes to
@@ -27,7 +28,7 @@ type Target struct {
 // Plan returns it as package failed has it.
 func (p Plan) Plan() failed.Plan {
 	plan := failed.Plan{
-		Filter: p.Selected(), Rate: p.Rate, Ramp: p.Ramp, Canary: time.Duration(p.Canary), IgnoreSame: p.IgnoreSame,
+		Filter: p.Selected(), Rate: p.Rate, Ramp: p.Ramp, Canary: time.Duration(p.Canary), IgnoreSame: p.IgnoreSame, Edit: p.Edit.BulkEdit(),
 	}
 	if p.To != nil {
 		plan.To = &failed.Target{Exchange: string(p.To.Exchange), RoutingKey: string(p.To.RoutingKey)}
@@ -41,7 +42,7 @@ func PlanOf(p failed.Plan) Plan {
 	f.All, f.AtMost = false, 0
 	return Plan{
 		Selection: Selection{Filter: f, All: f.IsZero(), AtMost: p.Filter.AtMost}, To: TargetOf(p.To),
-		Rate: p.Rate, Ramp: p.Ramp, Canary: Duration(p.Canary), IgnoreSame: p.IgnoreSame,
+		Rate: p.Rate, Ramp: p.Ramp, Canary: Duration(p.Canary), IgnoreSame: p.IgnoreSame, Edit: BulkEditOf(p.Edit),
 	}
 }
 
@@ -57,6 +58,7 @@ func TargetOf(t *failed.Target) *Target {
 type Preview struct {
 	Done
 	Destinations []Destination `json:"destinations"` // the most messages first
+	Edit         *EditPreview  `json:"edit,omitempty"`
 }
 
 // Destination is where messages would be sent that were taken from a failed queue.

@@ -35,7 +35,7 @@ topology/preset, internal/retry                                |
 topology                                                       |
 backoff                                                        |
 -------------------------------------------------------------------------------------------------------
-internal/amqpwire, internal/guard, internal/waiting, internal/params, internal/amqpvalue, internal/brief, internal/plumbing
+internal/amqpwire, internal/guard, internal/waiting, internal/params, internal/amqpvalue, internal/brief, internal/plumbing, internal/jsonpatch
 internal/throttle
 internal/bounded
 `

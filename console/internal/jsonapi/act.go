@@ -130,6 +130,11 @@ func beginReplay(c *web.Call) error {
 	if _, err := selected(c, plan.Selection); err != nil {
 		return err
 	}
+	if plan.Edit != nil {
+		if err := plan.Edit.BulkEdit().Validate(); err != nil {
+			return err
+		}
+	}
 	if plan.Rate < 0 || plan.Canary < 0 {
 		return fault.BadRequest("rate or canary is negative", "leave them out for no limit and no canary")
 	}
@@ -138,13 +143,39 @@ func beginReplay(c *web.Call) error {
 		if err != nil {
 			return err
 		}
-		return c.OK(api.PreviewOf(destinations))
+		preview := api.PreviewOf(destinations)
+		if plan.Edit != nil {
+			if preview.Edit, err = editPreview(c, plan.Plan()); err != nil {
+				return err
+			}
+		}
+		return c.OK(preview)
 	}
 	r, err := c.Begin(plan.Plan())
 	if err != nil {
 		return err
 	}
 	return created(c, r)
+}
+
+// maxEdited is how many messages a dry run looks at.
+const maxEdited = 100_000
+
+func editPreview(c *web.Call, plan failed.Plan) (*api.EditPreview, error) {
+	v, err := c.PreviewEdit(plan, maxEdited)
+	if err != nil {
+		return nil, err
+	}
+	shown := api.EditPreviewOf(v)
+	for _, s := range v.Samples {
+		sample := api.EditSample{ID: int64(s.ID), Why: s.Why}
+		if s.After != nil {
+			d := difference(*s.Before, *s.After)
+			sample.Diff = &d
+		}
+		shown.Samples = append(shown.Samples, sample)
+	}
+	return &shown, nil
 }
 
 func cancel(c *web.Call, id int64) (r api.Replay, err error) {

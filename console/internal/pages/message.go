@@ -135,8 +135,12 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay) 
 	add(parked)
 	add(step{Time: m.Archived, Mark: "dot", What: "Archived"})
 	for _, r := range edits {
+		details := []string{"by " + show.Visible(string(r.Actor))}
+		if r.Replay != 0 {
+			details = append(details, fmt.Sprintf("in replay %d", r.Replay))
+		}
 		add(step{
-			Time: r.Time, Mark: "edit", Tone: "act", What: fmt.Sprintf("Edited, revision %d", r.Number), Details: []string{"by " + show.Visible(string(r.Actor))},
+			Time: r.Time, Mark: "edit", Tone: "act", What: fmt.Sprintf("Edited, revision %d", r.Number), Details: details,
 			Href: fmt.Sprintf("%s/revisions/%d", messagePath(m.ID), r.Number), Linked: "Changes",
 		})
 	}

@@ -132,6 +132,9 @@ func describePlan(p failed.Plan) string {
 	if p.Canary > 0 {
 		parts = append(parts, "canary, up to "+show.Exactly(p.Canary))
 	}
+	if p.Edit != nil {
+		parts = append(parts, "edited: "+p.Edit.String())
+	}
 	if p.IgnoreSame {
 		parts = append(parts, "continue on same error")
 	}
@@ -204,17 +207,24 @@ func (p *Pages) replayForm(c *web.Call) error {
 	if s.N > 20 {
 		form.Set("ramp", "yes")
 	}
-	return showReplayForm(c, http.StatusOK, s, form, "")
+	return showReplayForm(c, http.StatusOK, s, replayForm{Form: form})
 }
 
-func showReplayForm(c *web.Call, status int, s *selection, form url.Values, problem string) error {
+// replayForm is the form of a replay as it was sent, and what to say of it.
+type replayForm struct {
+	Form    url.Values
+	Problem string
+	Wrong   wrong
+	Edit    *editPreview // nil: there is no edit, or it is wrong
+}
+
+func showReplayForm(c *web.Call, status int, s *selection, form replayForm) error {
 	data := struct {
 		*selection
-		Form    url.Values
-		Problem string
+		replayForm
 		Carried bool
 		Where   *whereabouts
-	}{s, form, problem, c.Replayer != nil, nil}
+	}{s, form, c.Replayer != nil, nil}
 	if s.N > 0 {
 		var err error
 		if data.Where, err = findWhereabouts(c, s.Filter); err != nil {
@@ -233,14 +243,26 @@ func (p *Pages) beginReplay(c *web.Call) error {
 	plan, err := readPlan(v)
 	if err != nil {
 		f := fault.AsFailure(err)
-		return showReplayForm(c, http.StatusUnprocessableEntity, s, v, sentence(f.Text)+" "+sentence(f.Advice))
+		return showReplayForm(c, http.StatusUnprocessableEntity, s, replayForm{Form: v, Problem: sentence(f.Text) + " " + sentence(f.Advice)})
 	}
 	plan.Filter = s.Filter
+	edit, wrong := readBulkEdit(v)
+	if wrong.Text != "" {
+		return showReplayForm(c, http.StatusUnprocessableEntity, s, replayForm{Form: v, Wrong: wrong})
+	}
+	plan.Edit = edit
+	if shown := digestOf(edit); edit != nil && (v.Get("do") == "preview" || v.Get("previewed") != shown) {
+		return showEditPreview(c, http.StatusOK, s, v, plan, "")
+	}
 	r, err := c.Begin(plan)
 	if err != nil {
 		problem, now, err := grown(c, s, v, failed.Failed, err)
-		if problem != "" {
-			return showReplayForm(c, http.StatusConflict, now, v, problem)
+		switch {
+		case problem != "" && edit != nil:
+			plan.Filter = now.Filter
+			return showEditPreview(c, http.StatusConflict, now, v, plan, problem)
+		case problem != "":
+			return showReplayForm(c, http.StatusConflict, now, replayForm{Form: v, Problem: problem})
 		}
 		return err
 	}

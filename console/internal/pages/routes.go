@@ -36,7 +36,7 @@ type Pages struct {
 var (
 	afterName  = []string{"after"}
 	pickedName = []string{"id"}
-	planNames  = []string{"options", "to", "exchange", "key", "rate", "ramp", "same", "canary"}
+	planNames  = append([]string{"options", "to", "exchange", "key", "rate", "ramp", "same", "canary"}, bulkEditNames...)
 	editNames  = append([]string{"base", "revision", "body", "header_name", "header_kind", "header_value", "do"}, editor.PropertyNames()...)
 )
 

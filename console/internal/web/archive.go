@@ -21,6 +21,7 @@ import (
 
 // Begin begins a replay and wakes whoever carries it out.
 func (c *Call) Begin(plan failed.Plan) (*failed.Replay, error) {
+	plan = c.sparing(plan)
 	return c.carried(func() (*failed.Replay, error) {
 		r, err := c.Archive.BeginReplay(c.R.Context(), plan, c.Who.Actor)
 		if errors.Is(err, failed.ErrNotFound) { // what the filter names exists: actOn and selected check it
@@ -31,6 +32,21 @@ func (c *Call) Begin(plan failed.Plan) (*failed.Replay, error) {
 		}
 		return r, err
 	})
+}
+
+// sparing is a plan whose edit spares the secrets that whoever asks may not see.
+func (c *Call) sparing(plan failed.Plan) failed.Plan {
+	if plan.Edit != nil {
+		edit := *plan.Edit
+		edit.SpareSecrets = c.Who.Role < access.Admin
+		plan.Edit = &edit
+	}
+	return plan
+}
+
+// PreviewEdit returns what the edit of a plan would do, for whoever asks.
+func (c *Call) PreviewEdit(plan failed.Plan, limit int) (failed.EditPreview, error) {
+	return c.Archive.PreviewEdit(c.R.Context(), c.sparing(plan), limit)
 }
 
 // EditAndReplay is begin for one message that is edited first, of which a revision was seen.

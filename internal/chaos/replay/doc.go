@@ -1,6 +1,7 @@
 // Package replay kills processes while messages are archived, replayed and handled, and compares the archive with what happened:
 //
 //   - each message is in the archive once, as replayed, and has arrived at least once;
+//   - a message of a replay with an edit arrives edited, and with the same bytes each time;
 //   - each message of a replay has exactly one outcome, which is what its handler did.
 //
 // The killed processes (SIGKILL) are this test program in another role:

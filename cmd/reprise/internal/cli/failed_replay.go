@@ -27,6 +27,7 @@ type failedReplayCmd struct {
 	Yes        bool          `short:"y" help:"Do not ask."`
 	DryRun     bool          `name:"dry-run" help:"Say how many there are, and send none."`
 	JSON       bool          `name:"json" help:"Print the result as JSON."`
+	bulkEditFlags
 	serverFlags
 }
 
@@ -43,10 +44,16 @@ Examples:
   reprise failed replay --error 'no such shard' --to orders-by-hand
   reprise failed replay --refused-by 4 --to orders-by-hand
   reprise failed replay --all --yes --detach
+  reprise failed replay --group 3 --patch '[{"op":"replace","path":"/currency","value":"EUR"}]' --dry-run
+  reprise failed replay --group 3 --replace 'Strasse' --with 'Straße'
 
 A message that can never be sent, such as one larger than the broker takes, stays failed, with the
 reason on it, and the others are sent; --refused-by ID sends those once more. What is wrong with the
 target stops the replay.
+
+--patch, --replace, --set-header and --remove-header edit each message when it is sent; the archive keeps
+the original. A message that the edit does not change, or for which it is not possible, stays failed.
+--dry-run shows how many, and the changes of some.
 
 A replay that is done is verifying until the outcomes of all messages are known, for 24 hours at most.
 A worker that succeeds reports it before it acknowledges the message. What failed again is another
@@ -73,12 +80,12 @@ func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Cl
 			return err
 		}
 		if c.DryRun {
-			return c.preview(streams, done)
+			return c.preview(streams, done, plan.Edit)
 		}
 		if done.Messages == 0 {
 			return tell(streams, api.Done{}, nil, c.JSON, "sent", len(c.IDs))
 		}
-		fmt.Fprint(streams.Stderr, c.destinationsText(done.Destinations))
+		fmt.Fprint(streams.Stderr, c.destinationsText(done.Destinations), editPreviewText(done.Edit, plan.Edit))
 		if ok, err := confirm(ctx, streams, fmt.Sprintf("Send %s to %s?", terminal.Plural(int(done.Messages), "message"), c.target())); !ok {
 			return err
 		}
@@ -100,12 +107,16 @@ func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Cl
 }
 
 // preview prints what would be sent where.
-func (c *failedReplayCmd) preview(streams IO, p api.Preview) error {
+func (c *failedReplayCmd) preview(streams IO, p api.Preview, edit *api.BulkEdit) error {
 	if c.JSON {
 		return cmp.Or(streams.result(true, p, ""), leftAlone(len(c.IDs), p.Messages))
 	}
-	err := tell(streams, p.Done, nil, false, "sent to "+c.target(), len(c.IDs))
-	fmt.Fprint(streams.Stdout, c.destinationsText(p.Destinations))
+	what := "sent to " + c.target()
+	if edit != nil {
+		what = "replayed to " + c.target()
+	}
+	err := tell(streams, p.Done, nil, false, what, len(c.IDs))
+	fmt.Fprint(streams.Stdout, c.destinationsText(p.Destinations), editPreviewText(p.Edit, edit))
 	return err
 }
 
@@ -135,6 +146,10 @@ func (c *failedReplayCmd) plan() (api.Plan, error) {
 	if err != nil {
 		return api.Plan{}, err
 	}
+	edit, err := c.edit()
+	if err != nil {
+		return api.Plan{}, err
+	}
 	if c.Verify != 0 && c.Detach {
 		return api.Plan{}, usagef("--verify waits for outcomes, and --detach does not wait: give one of the two")
 	}
@@ -147,7 +162,7 @@ func (c *failedReplayCmd) plan() (api.Plan, error) {
 	if c.Canary < 0 {
 		return api.Plan{}, usagef("--canary %s: give a time above zero", c.Canary)
 	}
-	return api.Plan{Selection: s, To: api.TargetOf(to), Rate: float64(c.Rate), Ramp: c.Ramp, Canary: api.Duration(c.Canary), IgnoreSame: c.IgnoreSame}, nil
+	return api.Plan{Selection: s, To: api.TargetOf(to), Edit: edit, Rate: float64(c.Rate), Ramp: c.Ramp, Canary: api.Duration(c.Canary), IgnoreSame: c.IgnoreSame}, nil
 }
 
 func (c *failedReplayCmd) target() string {
@@ -158,5 +173,5 @@ func (c *failedReplayCmd) target() string {
 // asks reports whether somebody is there to be asked, and ought to be: they do not
 // know yet how many messages they have chosen.
 func (c *failedReplayCmd) asks(streams IO) bool {
-	return !c.Yes && len(c.IDs) == 0 && streams.interactive()
+	return !c.Yes && (len(c.IDs) == 0 || c.edits()) && streams.interactive()
 }

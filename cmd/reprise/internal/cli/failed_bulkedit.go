@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+// bulkEditFlags change all messages of a replay.
+type bulkEditFlags struct {
+	Patch          *string  `placeholder:"JSON" help:"Apply this JSON Patch (RFC 6902) to each body; @FILE reads it from a file."`
+	Replace        []string `sep:"none" placeholder:"TEXT" help:"Replace this text in each body by that of --with. Repeatable."`
+	With           []string `sep:"none" placeholder:"TEXT" help:"With --replace: the new text."`
+	Regexp         bool     `help:"With --replace: the text is a regular expression (RE2), and $$1 in --with is its first group."`
+	SetHeader      []string `name:"set-header" sep:"none" placeholder:"K=V" help:"Set a header of each message: name=text, or name:=JSON. Repeatable."`
+	RemoveHeader   []string `name:"remove-header" sep:"none" placeholder:"NAME" help:"Remove a header of each message. Repeatable."`
+	SendUnchanged  bool     `name:"send-unchanged" help:"Send also the messages that the edit does not change."`
+	SendImpossible bool     `name:"send-impossible" help:"Send the messages for which the edit is not possible as they are."`
+}
+
+// edit returns the edit; nil if there is none.
+func (f *bulkEditFlags) edit() (*api.BulkEdit, error) {
+	if !f.edits() {
+		switch {
+		case len(f.With) > 0 || f.Regexp:
+			return nil, usagef("--with and --regexp belong to --replace TEXT")
+		case f.SendUnchanged || f.SendImpossible:
+			return nil, usagef("--send-unchanged and --send-impossible belong to an edit: give --patch, --replace, --set-header or --remove-header")
+		}
+		return nil, nil
+	}
+	e := &api.BulkEdit{SendUnchanged: f.SendUnchanged, SendImpossible: f.SendImpossible}
+	if f.Patch != nil {
+		text := []byte(*f.Patch)
+		if path, isFile := strings.CutPrefix(*f.Patch, "@"); isFile {
+			var err error
+			if text, err = os.ReadFile(path); err != nil {
+				return nil, usagef("--patch: %w", err)
+			}
+		}
+		if !json.Valid(text) {
+			return nil, usagef("--patch: %.80q is not JSON: write an array of operations, or @FILE", text)
+		}
+		e.Patch = bytes.TrimSpace(text)
+	}
+	if len(f.Replace) != len(f.With) {
+		return nil, usagef("--replace is given %s, and --with %s: give one --with for each --replace", times(len(f.Replace)), times(len(f.With)))
+	}
+	for i, old := range f.Replace {
+		e.Replace = append(e.Replace, api.Replacement{Old: old, New: f.With[i], Regexp: f.Regexp})
+	}
+	set, err := parseHeaders(f.SetHeader)
+	if err != nil {
+		return nil, err
+	}
+	e.SetHeaders = api.Headers(set)
+	for _, name := range f.RemoveHeader {
+		e.RemoveHeaders = append(e.RemoveHeaders, api.Text(name))
+	}
+	if err := e.BulkEdit().Validate(); err != nil {
+		return nil, usagef("%s", strings.TrimPrefix(err.Error(), "failed: invalid: "))
+	}
+	return e, nil
+}
+
+// edits reports whether there is an edit.
+func (f *bulkEditFlags) edits() bool {
+	return f.Patch != nil || len(f.Replace)+len(f.SetHeader)+len(f.RemoveHeader) > 0
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// editPreviewText says what an edit would do, with samples.
+func editPreviewText(v *api.EditPreview, e *api.BulkEdit) string {
+	if v == nil {
+		return ""
+	}
+	var b strings.Builder
+	what := func(n int64, send bool) string {
+		switch {
+		case send:
+			return "sent unedited"
+		case n == 1:
+			return "stays failed"
+		}
+		return "stay failed"
+	}
+	if v.More {
+		fmt.Fprintf(&b, "Of the oldest %d messages:\n", v.Changed+v.Unchanged+v.Impossible)
+	}
+	fmt.Fprintf(&b, "  %d edited\n", v.Changed)
+	if v.Unchanged > 0 {
+		fmt.Fprintf(&b, "  %d unchanged by the edit: %s\n", v.Unchanged, what(v.Unchanged, e.SendUnchanged))
+	}
+	for _, r := range v.Reasons {
+		fmt.Fprintf(&b, "  %d cannot be edited, %s: %s\n", r.Messages, terminal.OneLine(r.Why), what(r.Messages, e.SendImpossible))
+	}
+	for _, s := range v.Samples {
+		if s.Diff == nil {
+			fmt.Fprintf(&b, "message %d: %s\n", s.ID, terminal.OneLine(s.Why))
+			continue
+		}
+		fmt.Fprintf(&b, "message %d:\n", s.ID)
+		for _, part := range []string{s.Diff.Body, s.Diff.Headers, s.Diff.Properties} {
+			for line := range strings.Lines(part) {
+				if !strings.HasPrefix(line, "--- original") && !strings.HasPrefix(line, "+++ edited") && !strings.HasPrefix(line, "@@") && !strings.HasPrefix(line, `\ No newline`) {
+					b.WriteString("  " + terminal.OneLine(strings.TrimSuffix(line, "\n")) + "\n")
+				}
+			}
+		}
+	}
+	return b.String()
+}

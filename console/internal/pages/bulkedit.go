@@ -1,0 +1,116 @@
+package pages
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/reprisemq/reprise/console/internal/editor"
+	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// bulkEditNames are the fields of an edit in the form of a replay. The value of previewed is the digest of the edit that the page
+// has shown.
+var bulkEditNames = []string{"patch", "find", "with", "regexp", "set_name", "set_value", "remove", "send_unchanged", "send_impossible", "previewed", "do"}
+
+// readBulkEdit reads the edit of the form; nil if there is none.
+func readBulkEdit(v url.Values) (*failed.BulkEdit, wrong) {
+	parts := []struct {
+		name string
+		edit failed.BulkEdit
+	}{
+		{"patch", failed.BulkEdit{Patch: strings.TrimSpace(v.Get("patch"))}},
+		{"find", failed.BulkEdit{}},
+		{"set_name", failed.BulkEdit{}},
+		{"remove", failed.BulkEdit{}},
+	}
+	if v.Get("find") != "" {
+		parts[1].edit.Replace = []failed.Replacement{{Old: v.Get("find"), New: v.Get("with"), Regexp: v.Get("regexp") != ""}}
+	}
+	if v.Get("set_name") != "" {
+		parts[2].edit.SetHeaders = topology.Table{v.Get("set_name"): v.Get("set_value")}
+	}
+	if v.Get("remove") != "" {
+		parts[3].edit.RemoveHeaders = []string{v.Get("remove")}
+	}
+	switch {
+	case v.Get("find") == "" && (v.Get("with") != "" || v.Get("regexp") != ""):
+		return nil, wrong{"find", "Enter the text to replace."}
+	case v.Get("set_name") == "" && v.Get("set_value") != "":
+		return nil, wrong{"set_name", "Enter the name of the header."}
+	}
+	edit := failed.BulkEdit{SendUnchanged: v.Get("send_unchanged") != "", SendImpossible: v.Get("send_impossible") != ""}
+	isEdit := false
+	for _, p := range parts {
+		if p.edit.String() == "" {
+			continue
+		}
+		isEdit = true
+		if err := p.edit.Validate(); err != nil {
+			return nil, wrong{p.name, sentence(strings.TrimPrefix(err.Error(), "failed: invalid: "))}
+		}
+	}
+	edit.Patch, edit.Replace, edit.SetHeaders, edit.RemoveHeaders = parts[0].edit.Patch, parts[1].edit.Replace, parts[2].edit.SetHeaders, parts[3].edit.RemoveHeaders
+	switch {
+	case isEdit:
+		if err := edit.Validate(); err != nil {
+			return nil, wrong{"remove", sentence(strings.TrimPrefix(err.Error(), "failed: invalid: "))}
+		}
+		return &edit, wrong{}
+	case v.Get("do") == "preview" || edit.SendUnchanged || edit.SendImpossible:
+		return nil, wrong{"patch", "Enter a patch, a text or a header."}
+	}
+	return nil, wrong{}
+}
+
+// digestOf identifies an edit of the form.
+func digestOf(e *failed.BulkEdit) string {
+	if e == nil {
+		return ""
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%#v %#v %#v %#v %t %t", e.Patch, e.Replace, e.SetHeaders, e.RemoveHeaders, e.SendUnchanged, e.SendImpossible))
+	return hex.EncodeToString(sum[:16])
+}
+
+// editPreview is what an edit would do, on a page.
+type editPreview struct {
+	failed.EditPreview
+	Digest                        string
+	Looked                        int64
+	SendUnchanged, SendImpossible bool
+	Samples                       []editSample
+}
+
+type editSample struct {
+	ID   failed.ID
+	Why  string
+	Diff *editor.EditDiff // nil: it does not change
+}
+
+// maxEditLooked is how many messages a page applies an edit to.
+const maxEditLooked = 5000
+
+// showEditPreview shows the form of a replay with what its edit would do.
+func showEditPreview(c *web.Call, status int, s *selection, form url.Values, plan failed.Plan, problem string) error {
+	v, err := c.PreviewEdit(plan, maxEditLooked)
+	if err != nil {
+		return err
+	}
+	shown := &editPreview{
+		EditPreview: v, Digest: digestOf(plan.Edit), Looked: v.Changed + v.Unchanged + v.Impossible,
+		SendUnchanged: plan.Edit.SendUnchanged, SendImpossible: plan.Edit.SendImpossible,
+	}
+	for _, x := range v.Samples {
+		sample := editSample{ID: x.ID, Why: x.Why}
+		if x.After != nil {
+			d := editor.Compare(*x.Before, *x.After)
+			sample.Diff = &d
+		}
+		shown.Samples = append(shown.Samples, sample)
+	}
+	return showReplayForm(c, status, s, replayForm{Form: form, Problem: problem, Edit: shown})
+}

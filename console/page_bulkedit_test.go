@@ -1,0 +1,155 @@
+package console
+
+import (
+	"encoding/json"
+	"html"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+// threeOrders archives three messages: an edit of the amount to 5 changes the first alone.
+func threeOrders(t *testing.T, a *failed.Archive) {
+	t.Helper()
+	for _, body := range []string{`{"amount":9,"to":"<b>"}`, `{"amount":5}`, `text`} {
+		add(t, a, func(m *failed.Message) { m.Body = []byte(body) })
+	}
+}
+
+func text(body string) string {
+	_, body, _ = strings.Cut(body, "<main")
+	return html.UnescapeString(strings.Join(strings.Fields(tags.ReplaceAllString(body, " ")), " "))
+}
+
+// No replay begins with an edit that the page has not shown.
+func TestTheReplayFormShowsAnEditBeforeItBegins(t *testing.T) {
+	c := newConsole(t, Config{Replayer: &waker{}})
+	threeOrders(t, c.cfg.Archive)
+	form := url.Values{
+		"group": {"1"}, "at_most": {"3"}, "options": {"yes"}, "same": {"stop"}, "to": {"origin"},
+		"patch": {`[{"op":"replace","path":"/amount","value":5}]`}, "set_name": {"fixed"}, "set_value": {"yes"},
+	}
+	status, _, body := post(t, c, "/replays", form)
+	if status != http.StatusOK {
+		t.Fatalf("status %d: %s", status, body)
+	}
+	got := text(body)
+	for _, want := range []string{"Edited 2", "Unchanged 0 stay failed", "Not editable 1 stay failed", "1: the body is not JSON", `removed: "amount": 9`, `added: "amount": 5`, "added: fixed (text): yes", "Message 3 : the body is not JSON", "Edit and replay 3 messages"} {
+		if !strings.Contains(strings.ReplaceAll(got, "  ", " "), want) {
+			t.Errorf("it does not say %q: %s", want, got)
+		}
+	}
+	if strings.Contains(body, `"<b>"`) {
+		t.Error("a body is not escaped")
+	}
+	for _, kept := range []string{`&#34;value&#34;:5}]</textarea>`, `value="fixed"`} {
+		if !strings.Contains(body, kept) {
+			t.Errorf("the form has lost %s", kept)
+		}
+	}
+	previewed := fieldsOf(body).Get("previewed")
+	for name, change := range map[string]url.Values{
+		"another edit":     {"set_value": {"no"}, "previewed": {previewed}},
+		"a preview":        {"do": {"preview"}, "previewed": {previewed}},
+		"another choice":   {"send_impossible": {"yes"}, "previewed": {previewed}},
+		"a made up digest": {"previewed": {"x"}},
+	} {
+		v := maps.Clone(form)
+		maps.Copy(v, change)
+		if status, _, _ := post(t, c, "/replays", v); status != http.StatusOK {
+			t.Errorf("%s: status %d", name, status)
+		}
+	}
+	if all, _, err := c.cfg.Archive.Replays(t.Context(), failed.Page{}); err != nil || len(all) != 0 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	// More have failed since: nothing begins either, and the page shows what it would do now.
+	add(t, c.cfg.Archive, func(m *failed.Message) { m.Body = []byte(`{"amount":1}`) })
+	form.Set("previewed", previewed)
+	status, _, body = post(t, c, "/replays", form)
+	if got := text(body); status != http.StatusConflict || !strings.Contains(got, "By now there are 4") || !strings.Contains(got, "Edited 3") {
+		t.Errorf("%d: %s", status, got)
+	}
+	form.Set("at_most", "4")
+	if status, location, body := post(t, c, "/replays", form); status != http.StatusSeeOther || location != "/replays/1" {
+		t.Fatalf("%d to %s: %s", status, location, text(body))
+	}
+	r, err := c.cfg.Archive.Replay(t.Context(), 1)
+	if err != nil || r.Plan.Edit == nil || r.Plan.Edit.Patch != form.Get("patch") || r.Plan.Edit.SetHeaders["fixed"] != "yes" || r.Plan.Edit.SpareSecrets {
+		t.Errorf("%+v, %v", r.Plan.Edit, err)
+	}
+	if body := text(ask(t, c, "GET", "/replays/1", nil).Body.String()); !strings.Contains(body, "edited: JSON Patch, 1 header set") {
+		t.Errorf("the page of the replay does not say that it edits: %s", body)
+	}
+}
+
+// What is wrong with an edit is said beside its field, and what was typed is kept.
+func TestTheReplayFormSaysWhatIsWrongWithAnEdit(t *testing.T) {
+	c := newConsole(t, Config{Replayer: &waker{}})
+	threeOrders(t, c.cfg.Archive)
+	for _, tc := range []struct {
+		field, want string
+		form        url.Values
+	}{
+		{"patch", "Patch: a patch must be an array of operations.", url.Values{"patch": {"{}"}}},
+		{"find", "Enter the text to replace.", url.Values{"with": {"x"}}},
+		{"find", "must not match an empty text", url.Values{"find": {"a*"}, "regexp": {"yes"}}},
+		{"set_name", "Enter the name of the header.", url.Values{"set_value": {"x"}}},
+		{"set_name", "an edit cannot change it", url.Values{"set_name": {"x-death"}}},
+		{"remove", "an edit cannot change it", url.Values{"remove": {"x-reprise-queue"}}},
+		{"remove", "is named twice", url.Values{"remove": {"a"}, "set_name": {"a"}}},
+		{"patch", "Enter a patch, a text or a header.", url.Values{"do": {"preview"}}},
+		{"patch", "Enter a patch, a text or a header.", url.Values{"send_impossible": {"yes"}}},
+	} {
+		tc.form.Set("id", "1")
+		status, _, body := post(t, c, "/replays", tc.form)
+		_, after, _ := strings.Cut(body, `id="wrong-`+tc.field+`"`)
+		if status != http.StatusUnprocessableEntity || !strings.Contains(html.UnescapeString(tags.ReplaceAllString(after[:min(len(after), 500)], "")), tc.want) {
+			t.Errorf("%v: %d, beside the field %.300q", tc.form, status, after)
+		}
+	}
+	if all, _, err := c.cfg.Archive.Replays(t.Context(), failed.Page{}); err != nil || len(all) != 0 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+}
+
+// An operator who may not see a secret can neither copy it by an edit nor learn of it from a preview.
+func TestABulkEditOfAnOperatorSparesSecrets(t *testing.T) {
+	list, secrets := tokens()
+	c := newConsole(t, Config{
+		Tokens: list, Replayer: &waker{}, Archive: newArchive(t, failed.Config{Redact: []failed.Rule{{Path: "card"}, {Header: "x-token"}}}),
+	})
+	add(t, c.cfg.Archive, nil) // with a card and a token
+	plan := api.Plan{Selection: api.Selection{All: true}, Edit: &api.BulkEdit{
+		Patch: []byte(`[{"op":"copy","from":"/card/number","path":"/order"}]`), SendImpossible: true,
+	}}
+	for role, want := range map[Role]int64{Operate: 0, Admin: 1} {
+		w := ask(t, c, "POST", "/api/v1/replays?dry_run=true", plan, bearer(secrets[role]))
+		var got api.Preview
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Edit == nil || got.Edit.Changed != want || strings.Contains(w.Body.String(), "4111") != (role == Admin) {
+			t.Errorf("%s: %s", role, w.Body)
+		}
+	}
+	if w := ask(t, c, "POST", "/api/v1/replays", plan, bearer(secrets[Operate])); w.Code != http.StatusCreated {
+		t.Fatal(w.Body)
+	}
+	if r, err := c.cfg.Archive.Replay(t.Context(), 1); err != nil || !r.Plan.Edit.SpareSecrets {
+		t.Errorf("%+v, %v", r.Plan.Edit, err)
+	}
+	for _, wrong := range []api.BulkEdit{{}, {Patch: []byte(`{}`)}} {
+		plan.Edit = &wrong
+		for _, path := range []string{"/api/v1/replays?dry_run=true", "/api/v1/replays"} {
+			if w := ask(t, c, "POST", path, plan, bearer(secrets[Admin])); w.Code != http.StatusBadRequest {
+				t.Errorf("%+v: %d %s", wrong, w.Code, w.Body)
+			}
+		}
+	}
+}

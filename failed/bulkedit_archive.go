@@ -1,0 +1,222 @@
+package failed
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
+)
+
+// storedEdit is a BulkEdit as {replay}.edit has it.
+type storedEdit struct {
+	BulkEdit
+	Headers string `json:"set_headers,omitempty"` // with their types
+}
+
+func encodeEdit(e *BulkEdit) (text sql.NullString, err error) {
+	if e == nil {
+		return text, nil
+	}
+	stored := storedEdit{BulkEdit: *e}
+	if len(e.SetHeaders) > 0 {
+		if stored.Headers, err = encodeTable(e.SetHeaders); err != nil {
+			return text, err
+		}
+	}
+	written, err := json.Marshal(stored)
+	return sql.NullString{String: string(written), Valid: true}, err
+}
+
+func decodeEdit(text sql.NullString) (*BulkEdit, error) {
+	if !text.Valid {
+		return nil, nil
+	}
+	var stored storedEdit
+	if err := json.Unmarshal([]byte(text.String), &stored); err != nil {
+		return nil, err
+	}
+	if stored.Headers != "" {
+		var err error
+		if stored.SetHeaders, err = decodeTable(stored.Headers); err != nil {
+			return nil, err
+		}
+	}
+	return &stored.BulkEdit, nil
+}
+
+// sentBase is a message that a replay has sent, and the revision that it was at then.
+type sentBase struct {
+	message ID
+	base    int
+}
+
+// recordEdits adds a revision for each message that a replay has sent edited. The content is computed once more: a report can be
+// the first to prove that a message was sent, and comes without it. Neither the base nor the edit ever changes.
+func (t *tx) recordEdits(id ReplayID, sent []sentBase) error {
+	var text sql.NullString
+	var who []byte
+	err := t.Row(`SELECT edit, actor FROM {replay} WHERE id = $1`, int64(id)).Scan(&text, &who)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && !text.Valid {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	e, err := decodeEdit(text)
+	if err != nil {
+		return err
+	}
+	x, err := e.compile(nil) // what was sent edited has no secrets
+	if err != nil {
+		return err
+	}
+	for _, s := range sent {
+		if err := t.recordEdit(id, x, s, who); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) recordEdit(id ReplayID, x *editor, s sentBase, who []byte) error {
+	w, err := t.revision(s.message, s.base)
+	if errors.Is(err, sql.ErrNoRows) { // it has been removed
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c, err := contentFrom(w.body, w.headers, w.properties)
+	if err != nil {
+		return err
+	}
+	c, err = x.apply(c)
+	if err != nil { // it was sent as it is
+		return nil
+	}
+	if w.headers, w.properties, err = c.encode(); err != nil {
+		return err
+	}
+	number, err := t.nextRevision(s.message)
+	if err != nil {
+		return err
+	}
+	err = t.insert("{revision}", revisionColumns, "", [][]any{{
+		int64(s.message), number, sqlkit.Millis(t.now()), who, w.headers, w.properties, append([]byte{}, c.Body...), int64(id),
+	}})
+	if err != nil {
+		return err
+	}
+	// The message is discarded, or a later replay has sent it, if it is not this replay's.
+	_, err = t.Exec(`UPDATE {message} SET edited = $2 WHERE id = $1 AND state = 2 AND replay = $3`, int64(s.message), number, int64(id))
+	return err
+}
+
+// EditPreview is what a BulkEdit would do to the messages of a plan.
+type EditPreview struct {
+	Changed    int64
+	Unchanged  int64
+	Impossible int64
+	Reasons    []EditReason // why it is not possible; the most messages first
+	Samples    []EditSample // the first that would change, the first that would not, and one for each reason
+	More       bool         // more messages are selected than it has looked at
+}
+
+// EditReason is why an edit is not possible for some messages.
+type EditReason struct {
+	Why      string
+	Messages int64
+}
+
+// EditSample is a message that an edit would change, or not. After is the content that would be sent edited; nil if the edit does
+// not change the message or is not possible, and Why has the reason then.
+type EditSample struct {
+	ID            ID
+	Before, After *Content
+	Why           string
+}
+
+// Samples of a preview.
+const (
+	maxSamples      = 5
+	maxPreviewBytes = 256 << 20
+)
+
+// PreviewEdit applies the edit of a plan to the messages in state failed that the plan selects, and changes nothing. It looks at the
+// oldest limit messages, and at 256 MiB of bodies; 0: at all. Before and After of messages that BulkEdit.SpareSecrets spares are nil.
+func (a *Archive) PreviewEdit(ctx context.Context, p Plan, limit int) (v EditPreview, err error) {
+	defer annotate(&err, "previewing an edit")
+	if err := p.validate(); err != nil {
+		return v, err
+	}
+	if p.Edit == nil {
+		return v, fmt.Errorf("%w: Plan.Edit must not be nil", ErrInvalid)
+	}
+	x, err := p.Edit.compile(a.cfg.Redact)
+	if err != nil {
+		return v, err
+	}
+	f := p.Filter
+	f.All, f.States = false, []State{Failed}
+	reasons := map[string]int64{}
+	bytes := 0
+	for m, err := range a.Each(ctx, f) {
+		if err != nil {
+			return v, err
+		}
+		if limit > 0 && (v.Changed+v.Unchanged+v.Impossible == int64(limit) || bytes > maxPreviewBytes) {
+			v.More = true
+			break
+		}
+		bytes += len(m.Content.Body)
+		before := m.Current()
+		after, err := x.apply(before)
+		sample := EditSample{ID: m.ID}
+		if err != errSecrets {
+			sample.Before = &before
+		}
+		isSample := false
+		switch err {
+		case nil:
+			v.Changed++
+			sample.After = &after
+			isSample = v.Changed <= maxSamples
+		case errUnchanged:
+			v.Unchanged++
+			sample.Why = err.Error()
+			isSample = v.Unchanged == 1
+		default:
+			v.Impossible++
+			sample.Why = err.Error()
+			reasons[sample.Why]++
+			isSample = reasons[sample.Why] == 1 && len(reasons) <= maxSamples
+		}
+		if isSample {
+			v.Samples = append(v.Samples, sample)
+		}
+	}
+	for why, n := range reasons {
+		v.Reasons = append(v.Reasons, EditReason{why, n})
+	}
+	slices.SortFunc(v.Reasons, func(a, b EditReason) int {
+		return cmp.Or(cmp.Compare(b.Messages, a.Messages), cmp.Compare(a.Why, b.Why))
+	})
+	slices.SortStableFunc(v.Samples, func(a, b EditSample) int { return cmp.Compare(rankOf(a), rankOf(b)) })
+	return v, nil
+}
+
+// rankOf is the place of a sample: first what changes, then what does not, then what is not possible.
+func rankOf(s EditSample) int {
+	switch {
+	case s.After != nil:
+		return 0
+	case s.Why == errUnchanged.Error():
+		return 1
+	}
+	return 2
+}

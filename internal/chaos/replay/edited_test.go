@@ -1,0 +1,92 @@
+package replay
+
+import (
+	"fmt"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/failed"
+)
+
+// A replay with an edit whose process is killed three times: each message that the edit fits arrives edited, never as it was, and
+// with the same bytes if it arrives twice. The others stay failed. The archive keeps each original and what was sent.
+func TestAnEditedReplayWhoseProcessIsKilled(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	want := map[string]string{}
+	var arrivals []failed.Message
+	for i := range *messages {
+		m := failed.Message{
+			Queue: workQueue, FailedQueue: failedQueue, Error: fmt.Sprintf("order %d: 503", i), Attempts: 10,
+			Content: failed.Content{Body: fmt.Appendf(nil, `{"order": %d, "currency": "DM"}`, i), Properties: failed.Properties{MessageID: fmt.Sprint(i)}},
+		}
+		if i%10 == 9 {
+			m.Body = fmt.Appendf(nil, "order %d", i)
+		} else {
+			want[m.Properties.MessageID] = fmt.Sprintf(`{"order": %d, "currency": "EUR"}`, i)
+		}
+		if arrivals = append(arrivals, m); len(arrivals) == 1000 || i == *messages-1 {
+			if _, err := s.archive.Add(t.Context(), arrivals); err != nil {
+				t.Fatal(err)
+			}
+			arrivals = nil
+		}
+	}
+	edit := &failed.BulkEdit{Patch: `[{"op":"replace","path":"/currency","value":"EUR"}]`}
+	r, err := s.archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}, Edit: edit}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	deliveries, err := s.channel.Consume(workQueue, "", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := func() int64 {
+		now, err := s.archive.Replay(t.Context(), r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return now.Sent + now.Refused
+	}
+	if err := s.killed("replay", done, fmt.Sprint(replayVariable, "=", r.ID)).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	const end = "end"
+	if err := s.channel.PublishWithContext(t.Context(), "", workQueue, false, false, amqp.Publishing{MessageId: end}); err != nil {
+		t.Fatal(err)
+	}
+	arrived := map[string]int{}
+	for d := range deliveries {
+		if d.MessageId == end {
+			break
+		}
+		if string(d.Body) != want[d.MessageId] {
+			t.Fatalf("message %s arrived as %q, want %q", d.MessageId, d.Body, want[d.MessageId])
+		}
+		arrived[d.MessageId]++
+	}
+	twice := 0
+	for _, n := range arrived {
+		twice += n - 1
+	}
+	t.Logf("%d of %d arrived, %d of them twice", len(arrived), *messages, twice)
+	if len(arrived) != len(want) || twice > kills*batch {
+		t.Errorf("%d of %d arrived, %d of them twice", len(arrived), len(want), twice)
+	}
+	for m, err := range s.archive.Each(t.Context(), failed.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, isEdited := want[m.Properties.MessageID]
+		edits, err := s.archive.Edits(t.Context(), m.ID)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case isEdited && (m.State != failed.Replayed || string(m.Current().Body) != body || string(m.Body) == body || len(edits) != 1 || edits[0].Replay != r.ID):
+			t.Fatalf("message %d is %s, sent as %q, edits %+v", m.ID, m.State, m.Current().Body, edits)
+		case !isEdited && (m.State != failed.Failed || m.Refused != "the body is not JSON" || len(edits) != 0):
+			t.Fatalf("message %d is %s: %q, edits %+v", m.ID, m.State, m.Refused, edits)
+		}
+	}
+}

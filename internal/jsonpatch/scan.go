@@ -1,0 +1,249 @@
+package jsonpatch
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// The functions of this file take JSON that is valid.
+
+// element is an element of an array, or a member of an object, by the positions of its bytes.
+type element struct {
+	after         int // the bracket or comma before it
+	name, nameEnd int // with the quotes; both 0 in an array
+	start, end    int // of the value
+}
+
+// begin is where the element begins: its name, or its value.
+func (e element) begin() int { return cmp.Or(e.name, e.start) }
+
+// elements yields those of the array or object at start, with their indexes; none for another value.
+func elements(doc []byte, start int) iter.Seq2[int, element] {
+	return func(yield func(int, element) bool) {
+		open := doc[start]
+		if open != '{' && open != '[' {
+			return
+		}
+		at := start
+		for i := 0; ; i++ {
+			e := element{after: at + 1}
+			at = skipSpace(doc, e.after)
+			if doc[at] == '}' || doc[at] == ']' {
+				return
+			}
+			if open == '{' {
+				e.name, e.nameEnd = at, skipString(doc, at)
+				at = skipSpace(doc, e.nameEnd)
+				at = skipSpace(doc, at+1) // the colon
+			}
+			e.start, e.end = at, skipValue(doc, at)
+			if !yield(i, e) {
+				return
+			}
+			if at = skipSpace(doc, e.end); doc[at] != ',' {
+				return
+			}
+		}
+	}
+}
+
+func skipSpace(doc []byte, at int) int {
+	for at < len(doc) && strings.IndexByte(" \t\r\n", doc[at]) >= 0 {
+		at++
+	}
+	return at
+}
+
+func skipString(doc []byte, at int) int {
+	for at++; doc[at] != '"'; at++ {
+		if doc[at] == '\\' {
+			at++
+		}
+	}
+	return at + 1
+}
+
+func skipValue(doc []byte, at int) int {
+	depth := 0
+	for {
+		switch doc[at] {
+		case '"':
+			at = skipString(doc, at)
+		case '{', '[':
+			depth++
+			at++
+		case '}', ']':
+			depth--
+			at++
+		case ' ', '\t', '\r', '\n', ',', ':': // only within arrays and objects
+			at++
+			continue
+		default: // a number or a word
+			for at < len(doc) && strings.IndexByte(" \t\r\n,:]}", doc[at]) < 0 {
+				at++
+			}
+		}
+		if depth == 0 {
+			return at
+		}
+	}
+}
+
+// place is an element of an array or object, and what is around it.
+type place struct {
+	element
+	found        bool
+	n            int      // of all elements
+	before, next *element // nil: none
+	last         element
+}
+
+var (
+	errMissing = errors.New("is missing")
+	errTwice   = errors.New("has a name that occurs twice")
+)
+
+// look looks for an element of the array or object at start.
+func look(doc []byte, start int, token string) (p place, err error) {
+	at := -1
+	if doc[start] == '[' {
+		at, err = strconv.Atoi(token)
+		if err != nil || at < 0 || token != strconv.Itoa(at) {
+			return p, errors.New("is no index of an array")
+		}
+	}
+	for i, e := range elements(doc, start) {
+		switch {
+		case i == at || at < 0 && isName(doc[e.name:e.nameEnd], token):
+			if p.found {
+				return p, errTwice
+			}
+			p.found, p.element = true, e
+			if i > 0 {
+				before := p.last
+				p.before = &before
+			}
+		case p.found && p.next == nil:
+			p.next = &e
+		}
+		p.last = e
+		p.n++
+	}
+	return p, nil
+}
+
+func isName(raw []byte, name string) bool { return utf8.Valid(raw) && decodeString(raw) == name }
+
+// find returns where the value of a path is.
+func find(doc []byte, path pointer) (p place, err error) {
+	p.start = skipSpace(doc, 0)
+	p.end = skipValue(doc, p.start)
+	for i, token := range path {
+		switch doc[p.start] {
+		case '{', '[':
+			p, err = look(doc, p.start, token)
+		default:
+			p.found = false
+		}
+		if err == nil && !p.found {
+			err = errMissing
+		}
+		if err != nil {
+			return p, fmt.Errorf("%s %w", path[:i+1], err)
+		}
+	}
+	return p, nil
+}
+
+func decodeString(raw []byte) (s string) {
+	_ = json.Unmarshal(raw, &s) // it is valid
+	return s
+}
+
+func encodeString(s string) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // a string is encoded always
+	return bytes.TrimSpace(b.Bytes())
+}
+
+// equal compares two values as the operation test does: numbers by their value, objects without the order of names. An
+// object in which a name occurs twice equals nothing.
+func equal(a, b []byte) bool {
+	switch {
+	case a[0] == '"':
+		return b[0] == '"' && decodeString(a) == decodeString(b)
+	case a[0] == '[' || a[0] == '{':
+		if a[0] != b[0] {
+			return false
+		}
+	case strings.IndexByte("-0123456789", a[0]) >= 0:
+		return strings.IndexByte("-0123456789", b[0]) >= 0 && decimalOf(string(a)) == decimalOf(string(b))
+	default:
+		return bytes.Equal(a, b)
+	}
+	left, right := values(a), values(b)
+	if left == nil || len(left) != len(right) {
+		return false
+	}
+	for name, v := range left {
+		other, found := right[name]
+		if !found || !equal(v, other) {
+			return false
+		}
+	}
+	return true
+}
+
+// values are the values of an array or object, by index or name; nil if a name occurs twice.
+func values(doc []byte) map[string][]byte {
+	all := map[string][]byte{}
+	for i, e := range elements(doc, 0) {
+		name := strconv.Itoa(i)
+		if doc[0] == '{' {
+			name = decodeString(doc[e.name:e.nameEnd])
+		}
+		if all[name] != nil {
+			return nil
+		}
+		all[name] = doc[e.start:e.end]
+	}
+	return all
+}
+
+// decimal is a number: digits without zeros at both ends, times ten to the power of exponent.
+type decimal struct {
+	negative bool
+	digits   string
+	exponent int64
+	text     string // of a number whose exponent is out of range
+}
+
+func decimalOf(text string) decimal {
+	number, power, _ := strings.Cut(strings.ToLower(text), "e")
+	var d decimal
+	d.negative = strings.HasPrefix(number, "-")
+	whole, fraction, _ := strings.Cut(strings.TrimPrefix(number, "-"), ".")
+	digits := strings.TrimLeft(whole+fraction, "0")
+	d.digits = strings.TrimRight(digits, "0")
+	if d.digits == "" {
+		return decimal{}
+	}
+	if power != "" {
+		n, err := strconv.ParseInt(power, 10, 32)
+		if err != nil {
+			return decimal{text: text}
+		}
+		d.exponent = n
+	}
+	d.exponent += int64(len(digits) - len(d.digits) - len(fraction))
+	return d
+}
