@@ -240,13 +240,17 @@ func (t *tx) withdraw(id ReplayID, ids []ID, c *counting) error {
 	later := make(map[ID]ReplayID)
 	var message ID
 	var replay ReplayID
-	rows := t.Rows(`SELECT m.id, m.replay FROM {message} m WHERE m.state = 1 AND m.replay <> $1 AND `+t.d.in("m.id", "$2")+`
-		AND EXISTS (SELECT 1 FROM {item} i WHERE i.replay = $1 AND i.message = m.id AND i.sent = 0)`, int64(id), list(t.d, ids))
-	for err := range rows.Scan(&message, &replay) {
+	var state, sent int
+	// The states are not in the condition: with them, the databases take an index of all messages that wait to be sent.
+	rows := t.Rows(`SELECT m.id, m.replay, m.state, i.sent FROM {item} i JOIN {message} m ON m.id = i.message
+		WHERE i.replay = $1 AND `+t.d.in("i.message", "$2"), int64(id), list(t.d, ids))
+	for err := range rows.Scan(&message, &replay, &state, &sent) {
 		if err != nil {
 			return err
 		}
-		later[message] = replay
+		if state == codes[Replaying] && replay != id && sent == 0 {
+			later[message] = replay
+		}
 	}
 	for _, message := range ids {
 		if replay, is := later[message]; is {

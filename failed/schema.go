@@ -212,7 +212,11 @@ var migrations = []func(d Dialect) []string{
 	},
 	// Messages of a replay without a report, whose queues were found empty.
 	func(Dialect) []string {
-		return []string{`ALTER TABLE {replay} ADD COLUMN settled BIGINT NOT NULL DEFAULT 0`}
+		return []string{
+			`ALTER TABLE {replay} ADD COLUMN settled BIGINT NOT NULL DEFAULT 0`,
+			`DROP INDEX {replay_running}`, // for which {replay_ended} does
+			`CREATE INDEX {replay_ended} ON {replay} (ended, id)`,
+		}
 	},
 	// Edits that replays carry out. A program that does not know them would send the messages unedited.
 	func(Dialect) []string {
