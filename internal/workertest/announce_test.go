@@ -309,12 +309,17 @@ func TestAWorkerThatMayNotAnnounceItself(t *testing.T) {
 				r := newRaw(t, b.URL)
 				queue, strategy := pausable(r)
 				c := dial(t, userFor(t, b.URL, api, `^(`+regexp.QuoteMeta(queue)+`.*|amq\.default`+tc.more+`)$`), announced)
-				h := newScript(func(*reprise.Message) error { return nil })
+				h := newScript(func(m *reprise.Message) error {
+					if m.Attempt == 1 { // where the exchange exists, the report of the retry is what is refused
+						return reprise.RetryAfter(topology.MinReportedRetry, nil)
+					}
+					return nil
+				})
 				work := reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy}
 				stop := start(t, c, work)
-				c.log.wait(t, "not permitted", tc.missing)
 				r.publish("", queue, amqp.Publishing{})
-				h.wait(t, 1)
+				h.wait(t, 2)
+				c.log.wait(t, "not permitted", tc.missing)
 				if err := stop(); err != nil {
 					t.Error(err)
 				}
