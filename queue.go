@@ -1,9 +1,11 @@
 package reprise
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
@@ -101,6 +103,138 @@ func peek(ctx context.Context, ch *amqpconn.Channel, queue string, n int, look f
 		look(&m)
 	}
 	return last, nil
+}
+
+// Verdict is what becomes of a message that was picked: see Client.Sift.
+type Verdict int
+
+const (
+	GiveBack    Verdict = iota // it keeps its place in the queue
+	Acknowledge                // it is gone
+	DeadLetter                 // the broker dead-letters it, as if it had expired: basic.nack without requeue
+)
+
+const (
+	// siftIdle is how long Sift waits for a message that the broker has counted.
+	siftIdle = 2 * time.Second
+
+	// siftAtOnce is how many settlements Sift sends at a time: RabbitMQ's channel holds back and forgets those beyond 32 that a quorum
+	// queue has not taken. siftPause is the time that it gives the queue to take them.
+	siftAtOnce = 24
+	siftPause  = 20 * time.Millisecond
+)
+
+// Sift looks for messages in a queue that has no other consumer, such as a wait queue. It takes up to n of the messages that are ready
+// out of the queue, in their order, shows each to pick as WorkerConfig.AsDelivered does, and stops early if pick reports the last.
+// Then it calls settle with those that pick has picked, carries out its verdicts, one for each message, and gives all others back.
+// It returns how many messages it has looked at, and whether there are more.
+//
+// All that it looks at is unacknowledged until it returns: nobody else gets these messages, and they do not expire. What is due
+// meanwhile is dead-lettered when it is given back, and the others are where they were. A look does not count as a failed delivery on
+// RabbitMQ 4.3 and later; before, it does, in quorum queues. If the process or the connection ends in between, each message stays as if
+// given back, and that always counts as a failed delivery in quorum queues.
+//
+// An error after settle was called means that it is not known which of the verdicts were carried out. Without an error, they were sent
+// to the queue; a quorum queue that has no majority at that moment may still give back messages. It returns a *QueueError as Depth does.
+func (c *Client) Sift(ctx context.Context, queue string, n int, pick func(m *Message) (picked, last bool), settle func([]*Message) []Verdict) (looked int, more bool, err error) {
+	conn, err := c.consuming.Get(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	ch, err := conn.Open(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	s := sieve{ch: ch, queue: queue, counted: consume.CountsNacks(conn.Version())}
+	err = s.look(ctx, n, pick)
+	rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), conn.Timeout())
+	defer cancel()
+	if err == nil {
+		err = s.settle(rest, settle(s.picked))
+	}
+	ch.Close(rest)
+	return s.looked, s.more, aboutQueue(queue, err)
+}
+
+// sieve is a Sift.
+type sieve struct {
+	ch      *amqpconn.Channel
+	queue   string
+	counted bool // giving back by nack counts, or changes the order
+	looked  int
+	more    bool
+	picked  []*Message
+	tags    []uint64 // of picked
+}
+
+// look consumes until it has seen enough, and cancels the consumer.
+func (s *sieve) look(ctx context.Context, n int, pick func(*Message) (picked, last bool)) error {
+	depth, err := s.ch.Depth(ctx, s.queue)
+	if err != nil || depth == 0 || n <= 0 {
+		return err
+	}
+	s.more = depth > n
+	const tag = "sift"
+	in, err := s.ch.Consume(ctx, s.queue, tag, min(n, depth, math.MaxUint16), nil, func(amqpconn.Deliveries) {})
+	if err != nil {
+		return err
+	}
+	idle := time.NewTimer(siftIdle)
+	defer idle.Stop()
+	for last := false; !last && s.looked < min(n, depth); {
+		select {
+		case d, ok := <-in:
+			if !ok {
+				return &QueueError{Queue: s.queue, Code: amqpconn.NotFound, Text: "the consumer was cancelled"}
+			}
+			var picked bool
+			delivery := amqpconn.NewDelivery(d)
+			m := messageOf(&delivery, s.queue, amqpconn.CloneTable(delivery.Headers))
+			if picked, last = pick(&m); picked {
+				s.picked, s.tags = append(s.picked, &m), append(s.tags, delivery.Tag)
+			}
+			s.looked++
+			s.more = s.more || last && s.looked < depth
+			idle.Reset(siftIdle)
+		case <-idle.C:
+			last = true // the others are due, or somebody else has them
+		case <-s.ch.Context().Done():
+			return context.Cause(s.ch.Context())
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return s.ch.Cancel(ctx, tag)
+}
+
+// settle carries out verdicts, and gives the others back.
+func (s *sieve) settle(ctx context.Context, verdicts []Verdict) error {
+	sent := 0
+	for i, tag := range s.tags[:min(len(s.tags), len(verdicts))] {
+		var err error
+		switch verdicts[i] {
+		case Acknowledge:
+			err = s.ch.Ack(tag, false)
+		case DeadLetter:
+			err = s.ch.Nack(tag, false, false)
+		default:
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if sent++; sent%siftAtOnce == 0 {
+			if err := cmp.Or(s.ch.Sync(ctx), retry.Sleep(ctx, siftPause)); err != nil {
+				return err
+			}
+		}
+	}
+	if !s.counted && s.looked > 0 {
+		if err := s.ch.Nack(0, true, true); err != nil {
+			return err
+		}
+	}
+	return s.ch.Sync(ctx)
 }
 
 // QueuePause returns the pause of a work queue, and false if it is not paused. See Control.

@@ -9,6 +9,8 @@
 //	                                   └─► BeginReplay ─► replaying ─► Replayer ─► replayed
 //	                                                          └─► EndReplay, refused: failed again
 //
+// A Rescheduler also lists the messages that wait for a retry, and acts on them.
+//
 // It uses SQLite or PostgreSQL through database/sql; the driver is the program's affair:
 //
 //	db, err := sql.Open("sqlite", "file:failed.db?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)")

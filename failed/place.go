@@ -23,8 +23,8 @@ type place struct {
 // broker says comes before the header that a Reprise worker writes, since a worker takes the
 // broker's off whatever it parks, and anybody can write the worker's. (Before RabbitMQ 4
 // anybody can write both; but whoever had the message dead-lettered could not help
-// that the broker put its own account first.) Wait queues dead-letter what expires, so
-// that any other reason names a work queue.
+// that the broker put its own account first.) Wait queues dead-letter what expires, and
+// what an operator retries ahead of time, so that any other entry names a work queue.
 func placeOf(m *reprise.Message, h topology.History, died []death, origin func(*reprise.Message) string) place {
 	if origin != nil {
 		if queue := origin(m); queue != "" {
@@ -32,7 +32,7 @@ func placeOf(m *reprise.Message, h topology.History, died []death, origin func(*
 		}
 	}
 	for _, d := range died {
-		if d.reason != "expired" && d.queue != m.Queue {
+		if d.reason != "expired" && d.queue != m.Queue && !amqpvalue.IsWaitQueue(d.queue) {
 			return place{queue: d.queue}
 		}
 	}

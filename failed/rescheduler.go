@@ -19,7 +19,8 @@ type ReschedulerConfig struct {
 	Logger *slog.Logger
 }
 
-// Rescheduler takes the reports of announced workers on their retries into an Archive, which lists them: see Archive.Waiting.
+// Rescheduler takes the reports of announced workers on their retries into an Archive, which lists them (see Archive.Waiting), and acts on
+// the messages that wait: see Act.
 //
 //	worker ─► retry ─► wait queue
 //	  └─► topology.RetriesExchange ─► queue of the archive ─► Rescheduler ─► Archive.Waiting

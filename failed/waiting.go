@@ -83,6 +83,11 @@ func (f WaitingFilter) Validate() error {
 
 const groupDigestSize = 16
 
+// isZero reports whether the filter selects all waiting messages.
+func (f WaitingFilter) isZero() bool {
+	return f.IDs == nil && f.Queue == "" && f.Group == "" && f.Attempt == 0 && f.Before.IsZero() && f.Error == ""
+}
+
 // waitingWhere is the condition of a filter on {waiting_message} AS w.
 func (a *Archive) waitingWhere(f WaitingFilter) (where string, args []any, err error) {
 	if err := f.Validate(); err != nil {

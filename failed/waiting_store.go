@@ -250,3 +250,36 @@ func (a *Archive) forgetOverdue(ctx context.Context) (err error) {
 		return errors.Join(err, err2)
 	})
 }
+
+// removeWaiting removes messages that do not wait any more. A later attempt of theirs stays.
+func (a *Archive) removeWaiting(ctx context.Context, rows []Waiting) (err error) {
+	defer annotate(&err, "removing %d retries", len(rows))
+	if len(rows) == 0 {
+		return nil
+	}
+	return a.write(ctx, func(tx *tx) error {
+		_, err := tx.Exec(`DELETE FROM {waiting_message} WHERE `+a.d.in("id", "$1"), list(a.d, waitingIDs(rows)))
+		return err
+	})
+}
+
+// postponeWaiting notes that messages wait for longer.
+func (a *Archive) postponeWaiting(ctx context.Context, rows []Waiting, wait string, due time.Time, delay time.Duration) (err error) {
+	defer annotate(&err, "noting %d postponed retries", len(rows))
+	if len(rows) == 0 {
+		return nil
+	}
+	return a.write(ctx, func(tx *tx) error {
+		_, err := tx.Exec(`UPDATE {waiting_message} SET wait = $2, due = $3, ends = $4 WHERE `+a.d.in("id", "$1"), list(a.d, waitingIDs(rows)),
+			[]byte(wait), sqlkit.Millis(due), sqlkit.Millis(due.Add(delay/4+waitingGrace)))
+		return err
+	})
+}
+
+func waitingIDs(rows []Waiting) []WaitingID {
+	ids := make([]WaitingID, len(rows))
+	for i, w := range rows {
+		ids[i] = w.ID
+	}
+	return ids
+}

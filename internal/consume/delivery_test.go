@@ -8,7 +8,7 @@ func TestBrokersThatCountNacks(t *testing.T) {
 		"4.3.0": false, "4.3.6": false, "4.10.0": false, "5.0.0": false,
 		"": false, "devel": false,
 	} {
-		if got := countsNacks(version); got != want {
+		if got := CountsNacks(version); got != want {
 			t.Errorf("%v: %t", version, got)
 		}
 	}

@@ -55,7 +55,7 @@ type session struct {
 
 // session returns the session of a channel.
 func (c *Consumer) session(conn *amqpconn.Conn, ch *amqpconn.Channel, careful bool) (*session, error) {
-	s := &session{consumer: c, conn: conn, ch: ch, careful: careful, countsNacks: countsNacks(conn.Version())}
+	s := &session{consumer: c, conn: conn, ch: ch, careful: careful, countsNacks: CountsNacks(conn.Version())}
 	s.bursts.window = c.Window
 	s.acks = ack.New(channel{ch, s})
 	s.ctx, s.end = context.WithCancelCause(c.settling)
@@ -67,9 +67,9 @@ func (c *Consumer) session(conn *amqpconn.Conn, ch *amqpconn.Channel, careful bo
 	return s, nil
 }
 
-// countsNacks reports whether a broker counts what is given back by basic.nack as a
+// CountsNacks reports whether a broker counts what is given back by basic.nack as a
 // failed delivery, as RabbitMQ does before 4.3. An unknown broker does not.
-func countsNacks(version string) bool {
+func CountsNacks(version string) bool {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	x, err1 := strconv.Atoi(major)

@@ -1,0 +1,367 @@
+package failed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// actor is a worker whose messages fail at their first attempt, wait for an hour, and are acted on.
+type actor struct {
+	*retrying
+	wait string
+
+	mu      sync.Mutex
+	handled []string // id and attempt
+}
+
+func newActor(t *testing.T, url string, n int) *actor {
+	t.Helper()
+	x := &actor{}
+	x.retrying = newRetrying(t, url, topology.Strategy{}, func(m *reprise.Message) error {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.handled = append(x.handled, fmt.Sprint(m.MessageID, "/", m.Attempt))
+		if m.Attempt == 1 {
+			return fmt.Errorf("no customer %s", m.MessageID)
+		}
+		return nil
+	})
+	x.wait = x.work + ".wait.3078660-3848325"
+	x.gone(x.wait)
+	var batch []*reprise.Message
+	for i := range n {
+		batch = append(batch, &reprise.Message{
+			RoutingKey: x.work, MessageID: fmt.Sprint(i), Body: fmt.Append(nil, i), Headers: map[string]any{"own": int32(7)}, ContentType: "text/plain", Priority: 3,
+		})
+	}
+	must(t, x.client.PublishBatch(t.Context(), batch))
+	testkit.Eventually(t, longest, func() error {
+		c, err := x.archive.CountWaiting(t.Context(), WaitingFilter{Queue: x.work})
+		if err == nil && int(c.Messages) != n {
+			err = fmt.Errorf("%d messages are listed", c.Messages)
+		}
+		return err
+	})
+	return x
+}
+
+func (x *actor) row(id string) Waiting {
+	x.Helper()
+	all, _, err := x.archive.Waiting(x.Context(), WaitingFilter{Queue: x.work}, Page{Size: 1000})
+	must(x.T, err)
+	for _, w := range all {
+		if w.MessageID == id {
+			return w
+		}
+	}
+	x.Fatalf("message %s is not listed", id)
+	return Waiting{}
+}
+
+func (x *actor) act(act WaitingAct) WaitingResult {
+	x.Helper()
+	res, err := x.r.Act(x.Context(), act, "ann")
+	must(x.T, err)
+	return res
+}
+
+func (x *actor) attempts() []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	all := slices.DeleteFunc(slices.Clone(x.handled), func(s string) bool { return strings.HasSuffix(s, "/1") })
+	slices.Sort(all)
+	return all
+}
+
+func rowsOf(rows ...Waiting) (f WaitingFilter) {
+	for _, w := range rows {
+		f.IDs = append(f.IDs, w.ID)
+	}
+	return f
+}
+
+// bodies takes n messages out of a queue.
+func (x *actor) bodies(queue string, n int) (all []amqp.Delivery) {
+	x.Helper()
+	testkit.Eventually(x.T, longest, func() error {
+		all = append(all, x.take(queue)...)
+		if len(all) < n {
+			return fmt.Errorf("%d of %d messages", len(all), n)
+		}
+		return nil
+	})
+	return all
+}
+
+// Each act does what it says with the messages that it selects, and leaves the others as they were, in their order.
+func TestActsOnWaitingMessages(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		x := newActor(t, b.URL, 8)
+		if res := x.act(WaitingAct{Do: RetryNow, Filter: rowsOf(x.row("1"), x.row("3"))}); res.Selected != 2 || res.Done != 2 || len(res.Refused) > 0 {
+			t.Errorf("retry now: %+v", res)
+		}
+		testkit.Eventually(t, longest, func() bool { return slices.Equal(x.attempts(), []string{"1/2", "3/2"}) })
+
+		if res := x.act(WaitingAct{Do: ParkNow, Filter: rowsOf(x.row("4")), Reason: "no such customer"}); res.Selected != 1 || res.Done != 1 || len(res.Refused) > 0 {
+			t.Errorf("park: %+v", res)
+		}
+		parked := x.bodies(topology.FailedQueue(x.work), 1)[0]
+		trail := topology.Trail{}.Read(topology.Delivery{Headers: topology.Table(parked.Headers)})
+		attempt := parked.Headers[topology.HeaderErrors].([]any)[0].(amqp.Table)
+		if string(parked.Body) != "4" || parked.MessageId != "4" || parked.Expiration != "" || parked.Headers["own"] != int32(7) || parked.ContentType != "text/plain" ||
+			parked.Priority != 3 || trail.Attempts != 1 || trail.Queue != x.work || attempt["error"] != "no customer 4" ||
+			parked.Headers[topology.HeaderReason] != "parked by ann: no such customer" || parked.Headers["x-death"] != nil {
+			t.Errorf("parked is %+v", parked)
+		}
+
+		if res := x.act(WaitingAct{Do: Postpone, Filter: rowsOf(x.row("0")), Delay: 5 * time.Hour}); res.Selected != 1 || res.Done != 1 || len(res.Refused) > 0 {
+			t.Errorf("postpone: %+v", res)
+		}
+		later := x.row("0")
+		x.gone(later.Wait)
+		if time.Until(later.Due).Round(time.Hour) != 5*time.Hour || later.Wait == x.wait || later.Attempt != 1 {
+			t.Errorf("postponed is %+v", later)
+		}
+		postponed := x.bodies(later.Wait, 1)[0]
+		if string(postponed.Body) != "0" || postponed.Expiration != fmt.Sprint((5*time.Hour).Milliseconds()) || postponed.Headers[topology.HeaderAttempts] != int64(1) {
+			t.Errorf("postponed is %+v", postponed)
+		}
+
+		var rest []string
+		for _, d := range x.bodies(x.wait, 4) {
+			rest = append(rest, d.MessageId)
+			if n, _ := d.Headers["x-delivery-count"].(int64); n > 0 && b.Version != "3.10" {
+				t.Errorf("message %s was delivered %d times", d.MessageId, n)
+			}
+		}
+		if !slices.Equal(rest, []string{"2", "5", "6", "7"}) {
+			t.Errorf("the others are %s", rest)
+		}
+		if res := x.act(WaitingAct{Do: RetryNow, Filter: WaitingFilter{Queue: x.work, Attempt: 1}}); res.Selected != 5 || res.Gone != 5 || res.Done != 0 {
+			t.Errorf("of messages that are gone: %+v", res)
+		}
+		acts, _, err := x.archive.Acts(t.Context(), Page{})
+		must(t, err)
+		var verbs []string
+		for _, a := range acts {
+			verbs = append(verbs, a.Verb)
+		}
+		if want := []string{"retry now ended", "retry now", "postpone ended", "postpone", "park ended", "park", "retry now ended", "retry now"}; !slices.Equal(verbs, want) {
+			t.Errorf("the audit log has %s", verbs)
+		}
+	})
+}
+
+// An act for a selection takes all of it, whichever its place in the wait queue, and never more than was confirmed.
+func TestAnActOnManyWaitingMessages(t *testing.T) {
+	const n = 2600 // more than a quorum queue delivers at a time
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		x := newActor(t, b.URL, n)
+		f := WaitingFilter{Queue: x.work}
+		for _, act := range []WaitingAct{{Do: RetryNow, Filter: f, AtMost: n - 1}, {Do: ParkNow, Filter: f, AtMost: 1}} {
+			if _, err := x.r.Act(t.Context(), act, "ann"); !errors.Is(err, ErrState) {
+				t.Errorf("got %v", err)
+			}
+		}
+		seven := WaitingFilter{Queue: x.work, Error: "customer 7"}
+		selected, err := x.archive.CountWaiting(t.Context(), seven)
+		must(t, err)
+		if res := x.act(WaitingAct{Do: ParkNow, Filter: seven, AtMost: selected.Messages}); res.Done != selected.Messages || res.Done < 100 {
+			t.Errorf("park: %+v of %d", res, selected.Messages)
+		}
+		if got := len(x.bodies(topology.FailedQueue(x.work), int(selected.Messages))); got != int(selected.Messages) {
+			t.Errorf("%d are parked", got)
+		}
+		if res := x.act(WaitingAct{Do: RetryNow, Filter: f, AtMost: n}); res.Done != n-selected.Messages || res.Selected != res.Done {
+			t.Errorf("retry now: %+v", res)
+		}
+		testkit.Eventually(t, longest, func() bool { return len(x.attempts()) == n-int(selected.Messages) })
+		if n := x.depth(x.wait); n != 0 {
+			t.Errorf("%d messages wait", n)
+		}
+	})
+}
+
+// What cannot be acted on stays as it is, and the result says why. A report decides nothing but the id to look for.
+func TestAnActRefusesWhatItCannotProve(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		x := newActor(t, b.URL, 1)
+		other := x.queue("other", nil)
+		forged := x.work + ".wait.1-2"
+		_, err := x.raw.QueueDeclare(forged, true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": other})
+		must(t, err)
+		x.gone(forged)
+		for _, q := range []string{other, forged, x.work + ".failed"} {
+			x.publish(q, map[string]any{topology.HeaderAttempts: int64(1)}, "victim")
+		}
+		for wait, want := range map[string]string{
+			other:                       "is not one of topology.Buckets",
+			x.work + ".failed":          "is not one of topology.Buckets",
+			x.work + ".wait.x.wait.1-2": "is not one of topology.Buckets",
+			forged:                      "it exists with another",
+			x.work:                      "inside of the work queue",
+			"":                          "one after the other",
+		} {
+			r := topology.RetryReport{Queue: x.work, Retries: []topology.Retry{{MessageID: "victim", Wait: wait, Attempt: 1, Failed: time.Now(), Due: time.Now().Add(time.Hour)}}}
+			must(t, x.archive.noteRetries(t.Context(), []topology.RetryReport{r}))
+			for _, act := range []WaitingAct{{Do: RetryNow}, {Do: ParkNow}, {Do: Postpone, Delay: time.Minute}} {
+				act.Filter = rowsOf(x.row("victim"))
+				if res := x.act(act); res.Done != 0 || len(res.Refused) != 1 || !strings.Contains(res.Refused[0].Why, want) {
+					t.Errorf("%s in %s: %+v", act.Do, wait, res)
+				}
+			}
+		}
+		must(t, x.archive.noteRetries(t.Context(), []topology.RetryReport{{Queue: x.work, Retries: []topology.Retry{{Wait: x.wait, Attempt: 1, Failed: time.Now(), Due: time.Now().Add(time.Hour)}}}}))
+		if res := x.act(WaitingAct{Do: RetryNow, Filter: rowsOf(x.row(""))}); res.Done != 0 || len(res.Refused) != 1 || !strings.Contains(res.Refused[0].Why, "no message id") {
+			t.Errorf("without an id: %+v", res)
+		}
+		for _, q := range []string{other, forged, x.work + ".failed"} {
+			if n := len(x.bodies(q, 1)); n != 1 {
+				t.Errorf("%d messages are in %s", n, q)
+			}
+		}
+		for _, act := range []WaitingAct{
+			{},
+			{Do: RetryNow},
+			{Do: Postpone, Filter: WaitingFilter{Queue: "q"}},
+			{Do: RetryNow, Filter: WaitingFilter{Queue: "q"}, Delay: time.Hour},
+			{Do: RetryNow, All: true, Filter: WaitingFilter{Queue: "q"}},
+			{Do: RetryNow, Filter: WaitingFilter{Group: "x"}},
+		} {
+			if _, err := x.r.Act(t.Context(), act, "ann"); !errors.Is(err, ErrInvalid) {
+				t.Errorf("%+v: got %v", act, err)
+			}
+		}
+	})
+}
+
+// Wherever the connections of an act end, no message is lost. A message that is retried now is never twice; one that is copied may be.
+func TestAnActThatLosesItsConnectionAtAnyFrame(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		w := newWire(t, b.URL)
+		step := 1
+		switch {
+		case b.IsRabbitMQ:
+			step = 5 // it takes its time to close a connection
+		case testing.Short():
+			step = 3
+		}
+		const n = 4
+		for _, do := range []WaitingDo{RetryNow, ParkNow, Postpone} {
+			for _, direction := range []testkit.Direction{testkit.ToClient, testkit.ToServer} {
+				for frame := 1; frame <= 26; frame += step {
+					w.cutAct(t, b, do, direction, frame, n)
+				}
+			}
+		}
+	})
+}
+
+func (w *wire) cutAct(t *testing.T, b testkit.Target, do WaitingDo, direction testkit.Direction, frame, n int) {
+	work := testkit.Name(t, "work")
+	route := topology.Buckets{}
+	d := topology.Delivery{Queue: work}
+	hop, err := route.Wait(d, time.Hour)
+	must(t, err)
+	later, err := route.Wait(d, 5*time.Hour)
+	must(t, err)
+	queues := []string{work, hop.RoutingKey, later.RoutingKey, topology.FailedQueue(work)}
+	defer func() {
+		for _, q := range queues {
+			_, _ = w.raw.QueueDelete(q, false, false, false)
+		}
+	}()
+	must(t, w.client.Declare(t.Context(), route.Topology(work)))
+	must(t, w.client.Declare(t.Context(), hop.Topology))
+	must(t, w.client.Declare(t.Context(), later.Topology))
+	var r topology.RetryReport
+	r.Queue = work
+	for i := range n {
+		id := fmt.Sprint(work, i)
+		must(t, w.client.Publish(t.Context(), &reprise.Message{RoutingKey: hop.RoutingKey, MessageID: id, Body: []byte(id), Expiration: time.Hour}))
+		r.Retries = append(r.Retries, topology.Retry{MessageID: id, Wait: hop.RoutingKey, Attempt: 1, Failed: time.Now(), Due: time.Now().Add(time.Hour)})
+	}
+	must(t, w.archive.noteRetries(t.Context(), []topology.RetryReport{r}))
+	testkit.Eventually(t, longest, func() bool { return w.depth(hop.RoutingKey) == n })
+
+	proxy := testkit.NewProxy(t, b.URL)
+	ctx, cancel := context.WithTimeout(t.Context(), longest)
+	defer cancel()
+	c, err := reprise.Dial(ctx, proxy.URL(), &reprise.Config{Reconnect: backoff.Fixed(10 * time.Millisecond)})
+	must(t, err)
+	defer c.Close(ctx)
+	x, err := NewRescheduler(c, w.archive, ReschedulerConfig{})
+	must(t, err)
+	proxy.CutAfterFrame(direction, frame)
+	act := WaitingAct{Do: do, Filter: WaitingFilter{Queue: work}}
+	if do == Postpone {
+		act.Delay = 5 * time.Hour
+	}
+	res, err := x.Act(ctx, act, "ann")
+	name := fmt.Sprintf("%s, %s, frame %d: %+v, %v", do, direction, frame, res, err)
+	must(t, c.Close(ctx))
+	sum := res.Done + res.Gone + res.Unsure
+	for _, f := range res.Refused {
+		sum += f.Messages
+	}
+	if res.Selected != int64(n) || sum != int64(n) || res.Gone > 0 {
+		t.Errorf("%s: the sum is %d", name, sum)
+	}
+	to := map[WaitingDo]string{RetryNow: work, ParkNow: topology.FailedQueue(work), Postpone: later.RoutingKey}[do]
+	var there, moved map[string]int
+	testkit.Eventually(t, longest, func() error { // the broker gives back what the connection has had
+		there, moved = w.count(t, hop.RoutingKey), w.count(t, to)
+		for _, x := range r.Retries {
+			if there[x.MessageID]+moved[x.MessageID] == 0 {
+				return fmt.Errorf("%s: message %s is lost: %v, %v", name, x.MessageID, there, moved)
+			}
+		}
+		return nil
+	})
+	twice, done := 0, 0
+	for _, x := range r.Retries {
+		switch {
+		case there[x.MessageID] > 1 || moved[x.MessageID] > 1, there[x.MessageID] == 1 && moved[x.MessageID] == 1 && do == RetryNow:
+			t.Errorf("%s: message %s waits %d times, and was moved %d times", name, x.MessageID, there[x.MessageID], moved[x.MessageID])
+		case there[x.MessageID] == 1 && moved[x.MessageID] == 1:
+			twice++
+		case moved[x.MessageID] == 1:
+			done++
+		}
+	}
+	if int64(twice) > res.Unsure || int64(done) < res.Done {
+		t.Errorf("%s: %d are twice, %d were moved", name, twice, done)
+	}
+}
+
+// count counts the messages of a queue by id, and leaves them there.
+func (w *wire) count(t *testing.T, queue string) map[string]int {
+	t.Helper()
+	all := map[string]int{}
+	conn, err := amqp.Dial(w.url)
+	must(t, err)
+	defer conn.Close()
+	ch, err := conn.Channel()
+	must(t, err)
+	for {
+		d, ok, err := ch.Get(queue, false)
+		must(t, err)
+		if !ok {
+			return all
+		}
+		all[d.MessageId]++
+	}
+}

@@ -1,0 +1,122 @@
+package failed
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/reprisemq/reprise/topology"
+)
+
+// WaitingDo is what an act does with waiting messages.
+type WaitingDo string
+
+// The acts on waiting messages.
+const (
+	RetryNow WaitingDo = "retry"    // the broker delivers them now, as if they were due
+	Postpone WaitingDo = "postpone" // they wait for WaitingAct.Delay from now on; attempts do not change
+	ParkNow  WaitingDo = "park"     // they go to the failed queue, as a worker parks them
+)
+
+// WaitingAct is an act on waiting messages.
+type WaitingAct struct {
+	Do     WaitingDo
+	Filter WaitingFilter
+	All    bool          // required if the filter selects all messages
+	AtMost int64         // refuse the act if it selects more; 0: no bound
+	Delay  time.Duration // of Postpone: at least MinPostpone, at most topology.MaxDelay
+	Reason string        // for the audit log, and of ParkNow in the header x-reprise-reason; optional
+}
+
+// MinPostpone is the shortest WaitingAct.Delay.
+const MinPostpone = time.Second
+
+const maxActReason = 1000 // bytes
+
+// Validate reports what is missing or cannot be.
+func (a WaitingAct) Validate() error {
+	switch {
+	case a.Do != RetryNow && a.Do != Postpone && a.Do != ParkNow:
+		return fmt.Errorf("%w: WaitingAct.Do %q: use %q, %q or %q", ErrInvalid, a.Do, RetryNow, Postpone, ParkNow)
+	case a.Do == Postpone && (a.Delay < MinPostpone || a.Delay > topology.MaxDelay):
+		return fmt.Errorf("%w: WaitingAct.Delay must be from %s to %s: got %s", ErrInvalid, MinPostpone, topology.MaxDelay, a.Delay)
+	case a.Do != Postpone && a.Delay != 0:
+		return fmt.Errorf("%w: WaitingAct.Delay is of %q alone", ErrInvalid, Postpone)
+	case a.AtMost < 0:
+		return fmt.Errorf("%w: WaitingAct.AtMost must not be negative: got %d", ErrInvalid, a.AtMost)
+	case len(a.Reason) > maxActReason:
+		return fmt.Errorf("%w: WaitingAct.Reason has %d bytes: at most %d are possible", ErrInvalid, len(a.Reason), maxActReason)
+	case a.Filter.isZero() && !a.All:
+		return fmt.Errorf("%w: the filter selects all waiting messages (set All if you mean all of them)", ErrInvalid)
+	case a.All && !a.Filter.isZero():
+		return fmt.Errorf("%w: WaitingAct.All must not be set beside a filter", ErrInvalid)
+	}
+	return a.Filter.Validate()
+}
+
+// WaitingResult is what came of an act. Selected is the sum of the others.
+type WaitingResult struct {
+	Selected int64
+	Done     int64 // sent to the work queue, to wait, or to the failed queue
+	Gone     int64 // not in their wait queue: they were due meanwhile, or somebody else has acted on them
+	Unsure   int64 // the connection was lost: done, or as before, or, if they were copied, both
+	Refused  []WaitingRefusal
+}
+
+// WaitingRefusal is why an act has left messages as they were.
+type WaitingRefusal struct {
+	Why      string
+	Messages int64
+}
+
+func (r *WaitingResult) refuse(why string, n int) {
+	if n == 0 {
+		return
+	}
+	for i := range r.Refused {
+		if r.Refused[i].Why == why {
+			r.Refused[i].Messages += int64(n)
+			return
+		}
+	}
+	r.Refused = append(r.Refused, WaitingRefusal{why, int64(n)})
+}
+
+var verbsOfWaiting = map[WaitingDo]string{RetryNow: "retry now", Postpone: "postpone", ParkNow: "park"}
+
+func subjectOf(f WaitingFilter) string {
+	if len(f.IDs) == 1 {
+		return fmt.Sprintf("waiting/%d", f.IDs[0])
+	}
+	return ""
+}
+
+func (a WaitingAct) details() map[string]any {
+	d := map[string]any{}
+	set := func(name string, value any, isSet bool) {
+		if isSet {
+			d[name] = value
+		}
+	}
+	f := a.Filter
+	set("queue", f.Queue, f.Queue != "")
+	set("group", f.Group, f.Group != "")
+	set("attempt", f.Attempt, f.Attempt != 0)
+	set("before", f.Before, !f.Before.IsZero())
+	set("error", f.Error, f.Error != "")
+	set("ids", len(f.IDs), f.IDs != nil)
+	set("all", true, a.All)
+	set("delay", a.Delay.String(), a.Delay != 0)
+	set("reason", a.Reason, a.Reason != "")
+	return d
+}
+
+func (r WaitingResult) details() map[string]any {
+	d := map[string]any{"done": r.Done, "gone": r.Gone}
+	if r.Unsure > 0 {
+		d["unsure"] = r.Unsure
+	}
+	for _, x := range r.Refused {
+		d["refused: "+x.Why] = x.Messages
+	}
+	return d
+}
