@@ -8,6 +8,7 @@ FUZZTIME ?= 30s
 ROUNDS ?= 500
 ARGS ?=
 BASE ?=
+PKG ?=
 
 .PHONY: help
 help: ## show this list
@@ -32,6 +33,10 @@ test-short: ## run the tests that need nothing but Go and take little time
 .PHONY: lint
 lint: ## check form, imports, generated files; it says how to mend what it finds
 	scripts/lint
+
+.PHONY: prose
+prose: ## check the English of documents, comments and messages (PKG=./broker/... lists findings; ARGS=-lower)
+	@scripts/prose $(ARGS) $(PKG)
 
 .PHONY: fmt
 fmt: ## format all Go files
