@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,6 +107,59 @@ func TestMarksInTheAPI(t *testing.T) {
 	acts, _, err := a.Acts(t.Context(), failed.Page{})
 	if err != nil || len(acts) != 2 || acts[1].Verb != "mark" || acts[1].Subject != "mark/2" || acts[1].Details["text"] != "v2.5" || acts[0].Verb != "remove mark" {
 		t.Errorf("the audit log has %+v, %v", acts, err)
+	}
+}
+
+func TestHistoryPage(t *testing.T) {
+	c := newConsole(t, Config{History: newPast(t), Clock: atNoon, Prefix: "/reprise"})
+	page := func(path string) string {
+		t.Helper()
+		w := ask(t, c, "GET", "/reprise"+path, nil)
+		if w.Code != http.StatusOK {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+		return w.Body.String()
+	}
+	one := page("/history?queue=orders&range=1h")
+	for _, want := range []string{
+		"Failures rose from 0/min to 48/min at 11:40 UTC, 2 min after the mark “v2.4 &lt;b&gt;”.",
+		"11:45 UTC\n12 succeeded (12/min)\n48 failures (48/min)\np50 1 s, p95 1 s, p99 1 s", "11:22 UTC (not recorded)", "v2.4 &lt;b&gt;</text>",
+		`href="/reprise/history?queue=orders&amp;range=7d"`, `aria-labelledby="t-failures-wide d-failures-wide"`, "11:01 UTC to 12:00 UTC: 960, at most 48/min.",
+		"Not recorded: 2026-03-01 11:01:00 – 2026-03-01 11:10:00; 2026-03-01 11:21:00 – 2026-03-01 11:25:00",
+		`<th scope="row" class="tight">2026-03-01 11:45</th><td class="num">48</td><td class="num">12</td>`,
+	} {
+		if !strings.Contains(one, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+	if strings.Contains(one, "NaN") || strings.Contains(one, "Inf") || strings.Contains(one, "v2.4 <b>") {
+		t.Error("the page is damaged")
+	}
+	for path, want := range map[string]string{
+		"/history":                         "Failures rose from",
+		"/history?range=7d&queue=mails":    "Sun 1 Mar",
+		"/history?queue=nothing":           "No messages in this time",
+		"/history?queue=base64:%2Fw%3D%3D": "\\xff",
+	} {
+		if body := page(path); !strings.Contains(body, want) {
+			t.Errorf("%s has no %q", path, want)
+		}
+	}
+	if w := ask(t, c, "GET", "/reprise/history?range=1y", nil); w.Code != http.StatusBadRequest {
+		t.Errorf("status %d", w.Code)
+	}
+	if body := ask(t, newConsole(t, Config{}), "GET", "/history", nil).Body.String(); !strings.Contains(body, "No history is recorded") {
+		t.Error("the page does not say that there is none")
+	}
+}
+
+// The overview has a trend of each queue that it lists.
+func TestTrendsOnTheOverview(t *testing.T) {
+	a := newArchive(t, failed.Config{Clock: atNoon})
+	add(t, a, nil)
+	body := ask(t, newConsole(t, Config{Archive: a, History: newPast(t), Clock: atNoon}), "GET", "/", nil).Body.String()
+	if !strings.Contains(body, `href="/history?queue=orders&amp;range=24h" aria-label="History of orders: 960 failures in the last 24 hours"`) {
+		t.Error("the overview has no trend")
 	}
 }
 

@@ -145,11 +145,15 @@ func (r Rise) String() string {
 		fmt.Fprintf(&b, "between %s and %s UTC", r.clock(r.Earliest), r.clock(r.Latest))
 	}
 	if r.After != nil {
-		if d := r.Earliest.Sub(r.After.At).Round(time.Minute); d >= time.Minute {
-			fmt.Fprintf(&b, ", %s after the mark “%s”", minutesText(d), r.After.Text)
-		} else {
-			fmt.Fprintf(&b, ", with the mark “%s”", r.After.Text)
+		when := "with"
+		switch d := r.Earliest.Sub(r.After.At).Round(time.Minute); {
+		case d < time.Minute:
+		case r.Latest.Sub(r.Earliest) <= time.Minute:
+			when = minutesText(d) + " after"
+		default:
+			when = "after"
 		}
+		fmt.Fprintf(&b, ", %s the mark “%s”", when, r.After.Text)
 	}
 	b.WriteString(".")
 	if !r.End.IsZero() {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Range is a time that a Series covers up to now, and the length of its intervals.
+// Range is a time that a Series covers up to now, and the length of its intervals: a minute, 5 minutes or an hour.
 type Range struct {
 	Name   string // "1h", "24h" or "7d"
 	Length time.Duration
@@ -100,6 +100,26 @@ func (s Series) Gaps() (gaps [][2]time.Time) {
 		}
 	}
 	return gaps
+}
+
+// Merged returns the series with longer intervals, such that there are at most so many. Their length is a multiple of Range.Step.
+// An interval is recorded if one of its parts is.
+func (s Series) Merged(most int) Series {
+	n := (len(s.Points) + most - 1) / most
+	if n <= 1 {
+		return s
+	}
+	merged := s
+	merged.Range.Step, merged.Points = time.Duration(n)*s.Range.Step, nil
+	for part := range slices.Chunk(s.Points, n) {
+		p := Point{Start: part[0].Start}
+		for _, x := range part {
+			p.Totals = p.Totals.Add(x.Totals)
+			p.Recorded += x.Recorded
+		}
+		merged.Points = append(merged.Points, p)
+	}
+	return merged
 }
 
 // empty returns a series without events.

@@ -13,7 +13,7 @@ type Page struct{ Name, Path string }
 
 // IsError reports whether the status of the page is that of an error.
 func (p Page) IsError() bool {
-	return slices.Contains([]string{"missing", "search-wrong", "search-unknown", "groups-wrong"}, p.Name)
+	return slices.Contains([]string{"missing", "search-wrong", "search-unknown", "groups-wrong", "history-wrong"}, p.Name)
 }
 
 // Pages are all kinds of pages, of an archive that was filled by Seed.
@@ -31,6 +31,12 @@ func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
 		{"workers", "/workers"},
 		{"worker-pause", "/workers/pause?queue=orders"},
 		{"worker-resume", "/workers/resume?queue=orders"},
+		{"history", "/history"},
+		{"history-hour", "/history?queue=orders&range=1h"},
+		{"history-day", "/history?queue=orders"},
+		{"history-week", "/history?queue=thumbnails&range=7d"},
+		{"history-none", "/history?queue=nothing"},
+		{"history-wrong", "/history?range=1y"},
 		{"topology", "/topology"},
 		{"audit", "/audit"},
 		{"ledger", "/ledger"},

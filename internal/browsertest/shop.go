@@ -19,6 +19,7 @@ import (
 	"github.com/reprisemq/reprise/console"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/fleet"
+	"github.com/reprisemq/reprise/history"
 	"github.com/reprisemq/reprise/ledger"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -95,8 +96,16 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 	if s.Archive, err = failed.Open(ctx, db, failed.Config{Dialect: failed.SQLite, Clock: s.Clock.Now, Redact: cfg.Redact}); err != nil {
 		return err
 	}
+	past, err := history.Open(ctx, db, history.Config{Dialect: failed.SQLite, Clock: s.Clock.Now})
+	if err != nil {
+		return err
+	}
 	if cfg.Seeded { // before anybody is there who carries out its replays
-		if err := Seed(ctx, s.Archive, s.Clock, time.Now()); err != nil {
+		now := time.Now()
+		if err := Seed(ctx, s.Archive, s.Clock, now); err != nil {
+			return err
+		}
+		if err := SeedHistory(ctx, db, past, s.Archive, s.Clock, now); err != nil {
 			return err
 		}
 	}
@@ -111,7 +120,12 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 	s.run(replayer.Run)
 	s.run(book.Run)
 	list := fleet.New(s.Client)
+	list.Observe(past.Observe)
 	s.run(list.Run)
+	s.run(func(ctx context.Context) error {
+		past.Run(ctx, history.Sources{Archive: s.Archive})
+		return nil
+	})
 	s.run(func(ctx context.Context) error {
 		var accounts []ledger.Account
 		for _, w := range workers {
@@ -122,7 +136,7 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 		return nil
 	})
 	c, err := console.New(console.Config{
-		Archive: s.Archive, Replayer: replayer, Workers: workers, Tokens: cfg.Tokens, Ledger: books, Fleet: list, Prefix: cfg.Prefix,
+		Archive: s.Archive, Replayer: replayer, Workers: workers, Tokens: cfg.Tokens, Ledger: books, Fleet: list, History: past, Prefix: cfg.Prefix,
 		TraceURL:   "https://traces.example.com/trace/{trace_id}",
 		Management: &console.Management{URL: management, User: "guest", Password: "guest"},
 	})

@@ -28,9 +28,11 @@ func (p *Pages) overview(c *web.Call) error {
 		Groups  []groupRow
 		Running []replayView
 		Live    bool   // there are figures
+		Past    bool   // rows have a trend
 		Breaker bool   // a worker has one
 		Problem string // why there are none, although there should be
 	}{Queues: s.rows(p.Workers), Groups: groupRows(groups), Live: s.problem == nil, Problem: s.noFigures()}
+	data.Past = addTrends(c, data.Queues)
 	for _, q := range data.Queues {
 		data.Sums.add(q)
 		data.Breaker = data.Breaker || q.Breaker != ""

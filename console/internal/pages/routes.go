@@ -71,6 +71,7 @@ func (p *Pages) Routes() []web.Route {
 		{Method: "POST", Path: "/workers/pause", Role: access.Operate, Form: pauseNames, Handle: p.pauseWorkers},
 		{Method: "GET", Path: "/workers/resume", Role: access.Operate, Query: workerNames, Handle: askWorkers(true)},
 		{Method: "POST", Path: "/workers/resume", Role: access.Operate, Form: workerNames, Handle: p.resumeWorkers},
+		{Method: "GET", Path: "/history", Role: access.View, Query: api.HistoryNames, Handle: p.history},
 		{Method: "GET", Path: "/topology", Role: access.View, Handle: p.topology},
 		{Method: "GET", Path: "/ledger", Role: access.View, Handle: p.ledger},
 		{Method: "POST", Path: "/ledger/accept", Role: access.Operate, Form: []string{"account", "reason"}, Handle: p.acceptLedger},

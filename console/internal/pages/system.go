@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"html/template"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/reprisemq/reprise/console/internal/figures"
 	"github.com/reprisemq/reprise/console/internal/flow"
+	"github.com/reprisemq/reprise/console/internal/show"
 	"github.com/reprisemq/reprise/console/internal/web"
 	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/graph"
@@ -96,6 +98,8 @@ type queueRow struct {
 	Here      bool   // it has a worker in this program
 	Breaker   string
 	HasOldest bool
+	Trend     show.ChartView // failures of 24 hours
+	PastHref  template.URL
 }
 
 // rows are the work queues: those that the archive has messages of, that have a

@@ -1,0 +1,182 @@
+package pages
+
+import (
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/reprisemq/reprise/console/internal/show"
+	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/history"
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+// historyRow is a queue in the list of histories.
+type historyRow struct {
+	Name       string
+	Href       template.URL
+	Sum        history.Totals
+	P50, P95   string
+	Rise       string // the latest; "": none
+	Bars       show.ChartView
+	Unrecorded bool // in all intervals
+}
+
+// historyView is the page of one queue, or the list of queues.
+type historyView struct {
+	Known bool // a history is recorded
+	Queue string
+	Tabs  []tab
+	Here  template.URL // the page itself
+	Rows  []historyRow
+
+	Sum           history.Totals
+	P50, P95, P99 string
+	Rises         []history.Rise
+	Gaps          []string
+	Charts        []show.HistoryChart
+	Points        []historyPoint // the newest first
+	Marks         []history.Mark // the newest first
+}
+
+// historyPoint is an interval in the table.
+type historyPoint struct {
+	history.Point
+	At            string
+	P50, P95, P99 string
+}
+
+// history shows the histories of all queues, or that of one.
+func (p *Pages) history(c *web.Call) error {
+	var queue api.Text
+	if err := queue.UnmarshalText([]byte(c.Params.Get("queue"))); err != nil {
+		queue = api.Text(c.Params.Get("queue"))
+	}
+	data := historyView{Known: c.History != nil, Queue: string(queue)}
+	title := "History"
+	if data.Queue != "" {
+		title = "History of " + show.Visible(data.Queue)
+	}
+	if data.Known {
+		all, err := c.Histories(data.Queue)
+		if err != nil {
+			return err
+		}
+		for _, r := range history.Ranges() {
+			data.Tabs = append(data.Tabs, tab{Text: rangeNames[r.Name], Href: historyHref(data.Queue, r), Current: r == all.Range})
+		}
+		data.Here = historyHref(data.Queue, all.Range)
+		if data.Queue == "" {
+			data.list(all)
+		} else {
+			data.one(all)
+		}
+	}
+	return render(c, http.StatusOK, "history", page{Title: title, Nav: "history"}, data)
+}
+
+var rangeNames = map[string]string{"1h": "1 hour", "24h": "24 hours", "7d": "7 days"}
+
+// historyHref is the address of the history of a queue, or of all.
+func historyHref(queue string, r history.Range) template.URL {
+	q := url.Values{"range": {r.Name}}
+	if queue != "" {
+		text, err := api.Text(queue).MarshalText()
+		if err != nil { // any bytes can be written
+			panic(err)
+		}
+		q.Set("queue", string(text))
+	}
+	return web.Href("/history", q)
+}
+
+// maxListedMarks is how many marks a page lists.
+const maxListedMarks = 20
+
+// list shows a line for each queue, those that fail most first.
+func (v *historyView) list(all web.Histories) {
+	for _, s := range all.Queues {
+		sum := s.Sum()
+		row := historyRow{Name: s.Queue, Href: historyHref(s.Queue, all.Range), Sum: sum, P50: tookOf(sum, 0.5), P95: tookOf(sum, 0.95), Bars: historySpark(s, all.Range)}
+		if rises := s.Rises(all.Marks); len(rises) > 0 {
+			row.Rise = rises[0].String()
+		}
+		v.Rows = append(v.Rows, row)
+	}
+	slices.SortStableFunc(v.Rows, func(x, y historyRow) int {
+		switch a, b := x.Sum.Failures(), y.Sum.Failures(); {
+		case a > b:
+			return -1
+		case a < b:
+			return 1
+		}
+		return 0
+	})
+	v.Marks = all.Marks[:min(len(all.Marks), maxListedMarks)]
+}
+
+// historySpark is the failures of a queue in a table.
+func historySpark(s history.Series, r history.Range) show.ChartView {
+	var buckets []failed.Bucket
+	for _, p := range s.Merged(48).Points {
+		buckets = append(buckets, failed.Bucket{Start: p.Start, N: int64(p.Failures())})
+	}
+	c := show.Spark(buckets)
+	c.Title = show.Plural(int64(s.Sum().Failures()), "failure") + " in the last " + rangeNames[r.Name]
+	return c
+}
+
+func tookOf(t history.Totals, q float64) string {
+	if t.Took.Count() == 0 {
+		return "–"
+	}
+	return show.Took(t.Took.Quantile(q))
+}
+
+// one shows the history of one queue.
+func (v *historyView) one(all web.Histories) {
+	s := all.Queues[0]
+	marks := s.Marks(all.Marks)
+	v.Sum = s.Sum()
+	v.P50, v.P95, v.P99 = tookOf(v.Sum, 0.5), tookOf(v.Sum, 0.95), tookOf(v.Sum, 0.99)
+	v.Rises = s.Rises(all.Marks)
+	v.Charts = []show.HistoryChart{
+		show.HistoryBars(s, marks, "failures", "Failures per minute", history.Totals.Failures),
+		show.HistoryBars(s, marks, "succeeded", "Succeeded per minute", func(t history.Totals) uint64 { return t.Succeeded }),
+		show.HistoryTimes(s, marks, "took", "Handling time"),
+	}
+	for i, p := range slices.Backward(s.Points) {
+		v.Points = append(v.Points, historyPoint{p, s.Points[i].Start.UTC().Format("2006-01-02 15:04"), tookOf(p.Totals, 0.5), tookOf(p.Totals, 0.95), tookOf(p.Totals, 0.99)})
+	}
+	for _, gap := range s.Gaps() {
+		if gap[1].Sub(gap[0]) >= all.Range.Step {
+			v.Gaps = append(v.Gaps, gap[0].Format(time.DateTime)+" – "+gap[1].Format(time.DateTime))
+		}
+	}
+	slices.Reverse(marks)
+	v.Marks = marks[:min(len(marks), maxListedMarks)]
+}
+
+// addTrends adds the failures of the last 24 hours to rows. It reports whether it could: the overview is shown without them
+// rather than not at all.
+func addTrends(c *web.Call, rows []queueRow) bool {
+	if c.History == nil {
+		return false
+	}
+	r := history.Range{Name: history.Day.Name, Length: history.Day.Length, Step: history.Week.Step}
+	all, err := c.History.All(c.R.Context(), r)
+	if err != nil {
+		return false
+	}
+	byQueue := map[string]history.Series{}
+	for _, s := range all {
+		byQueue[s.Queue] = s
+	}
+	for i := range rows {
+		rows[i].Trend, rows[i].PastHref = historySpark(byQueue[rows[i].Name], r), historyHref(rows[i].Name, history.Day)
+	}
+	return true
+}

@@ -1,0 +1,334 @@
+package show
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/history"
+)
+
+// HistoryChart is a chart of a history: bars, or lines of quantiles. It has a wide and a narrow drawing, of which styles show one.
+type HistoryChart struct {
+	ID    string // in the page
+	Title string
+	Desc  string
+	Draws []HistoryDrawing
+}
+
+// HistoryDrawing is a drawing in units of its own viewBox.
+type HistoryDrawing struct {
+	ID, Class     string
+	Width, Height int
+	Left, Top     int    // of the area of bars and lines
+	Base          int    // y of the base line
+	Bars, Guesses string // paths; guesses are shares of a time that nobody recorded
+	Lines         []historyLine
+	Gaps          []historyBox
+	Hovers        []historyBox
+	Grid          []historyGrid
+	Labels        []chartLabel
+	Marks         []historyMark
+}
+
+// Room is the height of the area of bars and lines.
+func (d HistoryDrawing) Room() int { return d.Base - d.Top }
+
+type historyLine struct{ Class, Path string }
+
+type historyBox struct {
+	X, W  float64
+	Title string
+}
+
+type historyGrid struct {
+	Y    float64
+	Text string
+}
+
+type historyMark struct {
+	X, LabelX, LabelY float64
+	Anchor            string
+	Label             string // "": there is no room
+	Title             string
+}
+
+// historySize is one of the two sizes of a drawing.
+type historySize struct {
+	class      string
+	width      int
+	intervals  int // at most
+	labelEvery map[string]time.Duration
+}
+
+var historySizes = []historySize{
+	{"wide", 1120, 300, map[string]time.Duration{"1h": 10 * time.Minute, "24h": 3 * time.Hour, "7d": 24 * time.Hour}},
+	{"narrow", 400, 100, map[string]time.Duration{"1h": 20 * time.Minute, "24h": 6 * time.Hour, "7d": 48 * time.Hour}},
+}
+
+const (
+	historyLeft   = 46
+	historyRight  = 8
+	historyTop    = 34 // two lines of labels of marks
+	historyBottom = 22
+	historyHeight = 190
+)
+
+// HistoryBars draws a number of each interval, as a rate per minute.
+func HistoryBars(s history.Series, marks []history.Mark, id, title string, of func(history.Totals) uint64) HistoryChart {
+	sum := of(s.Sum())
+	highest := 0.0
+	for i, p := range s.Points {
+		highest = max(highest, s.PerMinute(i, of(p.Totals)))
+	}
+	c := HistoryChart{ID: id, Title: title, Desc: fmt.Sprintf("%s to %s: %s, at most %s.", historyTime(s, s.Points[0].Start), historyTime(s, s.Now), Thousands(int64(sum)), history.Rate(highest))}
+	for _, size := range historySizes {
+		part := s.Merged(size.intervals)
+		d := newHistoryDrawing(part, marks, id, size)
+		top := 0.0
+		for i, p := range part.Points {
+			top = max(top, part.PerMinute(i, of(p.Totals)))
+		}
+		top = ceilingOf(top)
+		room := float64(d.Base - d.Top)
+		for _, v := range []float64{top / 2, top} {
+			d.Grid = append(d.Grid, historyGrid{round1(float64(d.Base) - room*v/top), axisNumber(v)})
+		}
+		var bars, guesses strings.Builder
+		for i, p := range part.Points {
+			n := of(p.Totals)
+			if n == 0 {
+				continue
+			}
+			x, w := d.box(part, i)
+			h := max(1.5, room*part.PerMinute(i, n)/top) // one failure among thousands is seen
+			to := &bars
+			if p.Gap() {
+				to = &guesses
+			}
+			fmt.Fprintf(to, "M%s %dv%sh%sv%sz", num(x+w*0.08), d.Base, num(-h), num(w*0.84), num(h))
+		}
+		d.Bars, d.Guesses = bars.String(), guesses.String()
+		c.Draws = append(c.Draws, d)
+	}
+	return c
+}
+
+// quantiles are those that HistoryTimes draws, and their classes.
+var quantiles = []struct {
+	q    float64
+	name string
+}{{0.99, "p99"}, {0.95, "p95"}, {0.5, "p50"}}
+
+// HistoryTimes draws quantiles of handling times, on a logarithmic scale.
+func HistoryTimes(s history.Series, marks []history.Mark, id, title string) HistoryChart {
+	all := s.Sum().Took
+	c := HistoryChart{ID: id, Title: title, Desc: "Nothing was handled."}
+	if all.Count() > 0 {
+		c.Desc = fmt.Sprintf("%s to %s: half of the attempts took at most %s, 95 percent at most %s, 99 percent at most %s.",
+			historyTime(s, s.Points[0].Start), historyTime(s, s.Now), Took(all.Quantile(0.5)), Took(all.Quantile(0.95)), Took(all.Quantile(0.99)))
+	}
+	for _, size := range historySizes {
+		part := s.Merged(size.intervals)
+		d := newHistoryDrawing(part, marks, id, size)
+		low, high := time.Duration(math.MaxInt64), time.Duration(0)
+		for _, p := range part.Points {
+			if p.Took.Count() > 0 {
+				low, high = min(low, p.Took.Quantile(0.5)), max(high, p.Took.Quantile(0.99))
+			}
+		}
+		if high > 0 {
+			bottom, top := math.Log10(float64(low))-0.2, math.Log10(float64(high))+0.1
+			y := func(v time.Duration) float64 {
+				return float64(d.Base) - float64(d.Base-d.Top)*(math.Log10(float64(v))-bottom)/(top-bottom)
+			}
+			d.Grid = timeGrid(low, high, y)
+			for _, q := range quantiles {
+				d.Lines = append(d.Lines, historyLine{q.name, d.line(part, q.q, y)})
+			}
+		}
+		c.Draws = append(c.Draws, d)
+	}
+	return c
+}
+
+// line is a path through the middles of intervals in which something was handled.
+func (d *HistoryDrawing) line(s history.Series, q float64, y func(time.Duration) float64) string {
+	var b strings.Builder
+	drawn := false
+	for i, p := range s.Points {
+		if p.Took.Count() == 0 {
+			drawn = false
+			continue
+		}
+		x, w := d.box(s, i)
+		at := y(p.Took.Quantile(q))
+		if drawn {
+			fmt.Fprintf(&b, "L%s %s", num(x+w/2), num(at))
+		} else {
+			fmt.Fprintf(&b, "M%s %sh%sh%s", num(x+w*0.2), num(at), num(w*0.6), num(-w*0.3)) // one by itself is seen
+		}
+		drawn = true
+	}
+	return b.String()
+}
+
+// timeGrid has round times between two.
+func timeGrid(low, high time.Duration, y func(time.Duration) float64) (grid []historyGrid) {
+	for _, unit := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute} {
+		if unit >= low*2/3 && unit <= high*5/4 {
+			grid = append(grid, historyGrid{round1(y(unit)), Took(unit)})
+		}
+	}
+	if len(grid) == 0 {
+		grid = append(grid, historyGrid{round1(y(high)), Took(high)})
+	}
+	return grid
+}
+
+func newHistoryDrawing(s history.Series, marks []history.Mark, id string, size historySize) HistoryDrawing {
+	d := HistoryDrawing{
+		ID: id + "-" + size.class, Class: size.class, Width: size.width, Height: historyHeight,
+		Left: historyLeft, Top: historyTop, Base: historyHeight - historyBottom,
+	}
+	for i, p := range s.Points {
+		x, w := d.box(s, i)
+		d.Hovers = append(d.Hovers, historyBox{round1(x), round1(w), historyTitle(s, i)})
+		if p.Gap() {
+			if n := len(d.Gaps); n > 0 && s.Points[i-1].Gap() {
+				d.Gaps[n-1].W = round1(x + w - d.Gaps[n-1].X)
+			} else {
+				d.Gaps = append(d.Gaps, historyBox{round1(x), round1(w), ""})
+			}
+		}
+		every := size.labelEvery[s.Range.Name]
+		if tick := p.Start.Add(s.Range.Step).Truncate(every); tick.After(p.Start) || tick.Equal(p.Start) && s.Range.Step == every {
+			at := d.at(s, tick)
+			if at > float64(d.Left)+12 && at < float64(d.Width)-24 && tick.Before(s.Now) {
+				d.Labels = append(d.Labels, chartLabel{round1(at), "middle", tickText(s.Range.Name, tick)})
+			}
+		}
+	}
+	d.mark(s, marks)
+	return d
+}
+
+// tickText is a time below a chart.
+func tickText(name string, t time.Time) string {
+	if name == "7d" {
+		return t.UTC().Format("Mon 2 Jan")
+	}
+	return t.UTC().Format("15:04")
+}
+
+// end is the end of the last interval.
+func historyEnd(s history.Series) time.Time {
+	return s.Points[len(s.Points)-1].Start.Add(s.Range.Step)
+}
+
+// at is the place of a time.
+func (d *HistoryDrawing) at(s history.Series, t time.Time) float64 {
+	begin := s.Points[0].Start
+	part := float64(t.Sub(begin)) / float64(historyEnd(s).Sub(begin))
+	return float64(d.Left) + part*float64(d.Width-d.Left-historyRight)
+}
+
+// box is the place of an interval.
+func (d *HistoryDrawing) box(s history.Series, i int) (x, w float64) {
+	x = d.at(s, s.Points[i].Start)
+	return x, d.at(s, s.Points[i].Start.Add(s.Range.Step)) - x
+}
+
+// maxMarkLabel is the length of the label of a mark, in characters.
+const maxMarkLabel = 18
+
+// mark draws marks, the oldest first. A label is in the first line that has room for it.
+func (d *HistoryDrawing) mark(s history.Series, marks []history.Mark) {
+	var ends [2]float64
+	for _, m := range marks {
+		x := d.at(s, m.At)
+		mark := historyMark{X: round1(x), Title: fmt.Sprintf("%s: %s", Exact(m.At), Visible(m.Text)), Anchor: "start"}
+		label := Clip(Visible(m.Text), maxMarkLabel)
+		width := 7.2*float64(len([]rune(label))) + 8
+		for line := range ends {
+			from := x + 4
+			if from+width > float64(d.Width) {
+				from = x - 4 - width
+				mark.Anchor = "end"
+			}
+			if from < ends[line] || from < 0 {
+				continue
+			}
+			ends[line] = from + width
+			mark.Label, mark.LabelX, mark.LabelY = label, round1(x+4), float64(12+15*line)
+			if mark.Anchor == "end" {
+				mark.LabelX = round1(x - 4)
+			}
+			break
+		}
+		d.Marks = append(d.Marks, mark)
+	}
+}
+
+// historyTitle says what happened in an interval.
+func historyTitle(s history.Series, i int) string {
+	p := s.Points[i]
+	text := historyTime(s, p.Start)
+	if p.Gap() {
+		text += " (not recorded)"
+	}
+	text += fmt.Sprintf("\n%s succeeded (%s)\n%s (%s)", Thousands(int64(p.Succeeded)), history.Rate(s.PerMinute(i, p.Succeeded)),
+		Plural(int64(p.Failures()), "failure"), history.Rate(s.PerMinute(i, p.Failures())))
+	if p.Took.Count() > 0 {
+		text += fmt.Sprintf("\np50 %s, p95 %s, p99 %s", Took(p.Took.Quantile(0.5)), Took(p.Took.Quantile(0.95)), Took(p.Took.Quantile(0.99)))
+	}
+	return text
+}
+
+// historyTime is a time, with the day if the range has several.
+func historyTime(s history.Series, t time.Time) string {
+	if s.Range.Length > time.Hour {
+		return t.UTC().Format("2 Jan 15:04 UTC")
+	}
+	return t.UTC().Format("15:04 UTC")
+}
+
+// Took writes a handling time, which is the bound of a bucket: 125 µs, 64 ms, 2 s, 17 min.
+func Took(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return strconv.FormatInt(d.Microseconds(), 10) + " µs"
+	case d < time.Second:
+		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
+	case d < 2*time.Minute:
+		return strconv.FormatFloat(float64(d/(100*time.Millisecond))/10, 'f', -1, 64) + " s"
+	}
+	return Short(d)
+}
+
+// ceilingOf is the least round number that is not below v.
+func ceilingOf(v float64) float64 {
+	if v <= 0 {
+		return 1
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(v)))
+	for _, m := range []float64{1, 1.5, 2, 3, 4, 5, 6, 8} {
+		if v <= m*unit*1.0001 {
+			return m * unit
+		}
+	}
+	return 10 * unit
+}
+
+// axisNumber writes a round number at an axis.
+func axisNumber(v float64) string {
+	if v >= 1000 {
+		return Thousands(int64(v))
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
+}
+
+// num is a coordinate.
+func num(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
