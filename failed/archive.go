@@ -36,6 +36,9 @@ type Config struct {
 	// older. Default 0: for ever.
 	Retention time.Duration
 
+	// Rules are retentions of single work queues, in place of Retention.
+	Rules []RetentionRule
+
 	// Clock tells the time. Default time.Now.
 	Clock func() time.Time
 
@@ -65,11 +68,30 @@ func (c Config) Validate() error {
 	if c.Retention < 0 {
 		errs = append(errs, fmt.Errorf("%w: Config.Retention %s is negative: use 0 to keep messages for ever", ErrInvalid, c.Retention))
 	}
+	queues := make(map[string]bool)
+	for _, r := range c.Rules {
+		switch {
+		case r.Retention <= 0:
+			errs = append(errs, fmt.Errorf("%w: the retention of queue %q must be positive: got %s", ErrInvalid, r.Queue, r.Retention))
+		case queues[r.Queue]:
+			errs = append(errs, fmt.Errorf("%w: queue %q must have at most one retention", ErrInvalid, r.Queue))
+		}
+		queues[r.Queue] = true
+	}
 	for _, r := range c.Redact {
 		errs = append(errs, r.Validate())
 	}
 	return errors.Join(errs...)
 }
+
+// RetentionRule is how long messages are kept that failed in a work queue.
+type RetentionRule struct {
+	Queue     string
+	Retention time.Duration
+}
+
+// Expires reports whether Purge ever removes a message.
+func (c Config) Expires() bool { return c.Retention > 0 || len(c.Rules) > 0 }
 
 // Archive is a store of failed messages in an SQL database.
 type Archive struct {

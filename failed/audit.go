@@ -11,12 +11,12 @@ import (
 )
 
 // Act is something that was done to messages: one line of the audit log. It is
-// written in the transaction of what it tells of, and never changed or removed.
+// written in the transaction of what it tells of, and never changed or removed, but for texts that Archive.Erase erases.
 type Act struct {
 	ID      int64          `json:"id"`
 	Time    time.Time      `json:"time"`
 	Actor   Actor          `json:"actor"`
-	Verb    string         `json:"verb"`              // edit, revert, discard, restore, replay, end replay, purge, import, mute or unmute
+	Verb    string         `json:"verb"`              // edit, revert, discard, restore, replay, end replay, purge, erase, import, mute or unmute
 	Subject string         `json:"subject,omitempty"` // such as "message/17", "replay/3" or "" for a selection
 	Details map[string]any `json:"details,omitempty"` // what JSON has: the filter, how many, the reason
 }
@@ -30,6 +30,7 @@ const (
 	actEndReplay = "end replay"
 	actPurge     = "purge"
 	actImport    = "import"
+	actErase     = "erase"
 )
 
 // Acts lists the audit log, newest first.

@@ -22,13 +22,13 @@ func (a *Archive) Discard(ctx context.Context, f Filter, reason string, who Acto
 	})
 }
 
-// Restore undoes Discard for the messages that are discarded and selected by f: they
+// Restore undoes Discard for the messages that are discarded, not erased, and selected by f: they
 // are in state failed again. It returns how many they were.
 func (a *Archive) Restore(ctx context.Context, f Filter, who Actor) (n int64, err error) {
 	defer annotate(&err, "restoring")
 	return a.move(ctx, f, who, move{
 		from: Discarded, to: Failed, verb: actRestore,
-		set: func(*selection) string { return `, discarded = NULL` },
+		set: func(*selection) string { return `, discarded = NULL` }, where: erasable,
 	})
 }
 
@@ -36,6 +36,7 @@ func (a *Archive) Restore(ctx context.Context, f Filter, who Actor) (n int64, er
 type move struct {
 	from, to State
 	set      func(*selection) string // what else changes: ", column = value"
+	where    string                  // a condition beside the selection
 	verb     string
 	details  map[string]any
 }
@@ -74,7 +75,7 @@ func (t *tx) move(s *selection, m move) (n int64, err error) {
 	var c counting
 	set := m.set(s) // before the arguments are taken
 	n, err = t.update(&c, m.to, fmt.Sprintf(`UPDATE {message} AS m SET state = %d%s WHERE m.state = %d AND %s RETURNING grp, queue, %[3]d`,
-		codes[m.to], set, codes[m.from], s.where()), s.args...)
+		codes[m.to], set, codes[m.from], s.where()+m.where), s.args...)
 	if err != nil {
 		return 0, err
 	}

@@ -18,7 +18,7 @@
 //
 // A message is kept as it was in the failed queue: each byte of its body, all properties but
 // delivery_mode, and all headers with their exact types. An edit is kept beside the original.
-// Messages leave the archive by Config.Retention alone, logged and in the audit log. A message
+// Messages leave the archive by Config.Retention and Config.Rules alone, and their contents by Erase, logged and in the audit log. A message
 // that fails again after a replay is another message: see Message.Back.
 //
 // Failures of one queue are a Group if their error texts differ only in numbers, ids, addresses

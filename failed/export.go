@@ -13,12 +13,15 @@ import (
 )
 
 // Export writes the selected messages as JSON Lines, the oldest failure first, and
-// returns how many. Nothing is lost by it, whatever bytes and types a message has.
+// returns how many. Nothing is lost by it, whatever bytes and types a message has. Erased messages are left out.
 func (a *Archive) Export(ctx context.Context, f Filter, w io.Writer) (n int64, err error) {
 	buffered := bufio.NewWriter(w)
 	for m, err := range a.Each(ctx, f) {
 		if err != nil {
 			return n, err
+		}
+		if m.Erased {
+			continue
 		}
 		if err := a.export(ctx, m, buffered); err != nil {
 			return n, doing(err, "exporting message %d", m.ID)

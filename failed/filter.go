@@ -373,7 +373,20 @@ func (f Filter) allows(n int64) error {
 const maxLogged = 100
 
 // describe is the filter as the audit log has it.
-func (f Filter) describe() map[string]any {
+func (f Filter) describe() map[string]any { return f.described("") }
+
+// described is describe with another text in place of each text that people write, unless that is empty.
+func (f Filter) described(instead string) map[string]any {
+	if instead != "" {
+		for _, text := range []*string{&f.Text, &f.Error} {
+			if *text != "" {
+				*text = instead
+			}
+		}
+		if len(f.Headers) > 0 {
+			f.Headers = map[string]string{instead: ""}
+		}
+	}
 	details := map[string]any{}
 	if f.All {
 		details["all"] = true

@@ -28,17 +28,18 @@ func (a *Archive) get(ctx context.Context, id ID) (*Message, error) {
 	var m Message
 	var state int
 	var outcome sql.NullInt64
-	var headers, properties string
+	var headers, properties sql.NullString // null: erased
+	var dropped sql.NullInt64
 	var whole, attempts, editedHeaders, editedProperties sql.NullString
 	var edited []byte
 	err := a.db.Row(ctx, `SELECT m.id, m.grp, m.state, q.name, m.failed_queue, m.archived, m.exchange, m.routing_key, m.attempts,
 			c.errors, c.dropped, m.reason, m.error, c.error, m.first_failed, m.last_failed,
 			c.body, c.headers, c.properties, r.body, r.headers, r.properties, m.edited, m.replay, m.back, m.back_of, m.discarded, m.refused, `+a.outcomeColumn(`m.replay`)+`
-		FROM {message} m JOIN {queue} q ON q.id = m.queue JOIN {content} c ON c.message = m.id
+		FROM {message} m JOIN {queue} q ON q.id = m.queue LEFT JOIN {content} c ON c.message = m.id
 			LEFT JOIN {revision} r ON r.message = m.id AND r.number = m.edited
 		WHERE m.id = $1`, int64(id)).Scan(
 		&m.ID, &m.Group, &state, &m.Queue, &m.FailedQueue, sqlkit.Time(&m.Archived), &m.Exchange, &m.RoutingKey, &m.Attempts,
-		&attempts, &m.ErrorsDropped, &m.Reason, &m.Error, &whole, sqlkit.Time(&m.FirstFailed), sqlkit.Time(&m.LastFailed),
+		&attempts, &dropped, &m.Reason, &m.Error, &whole, sqlkit.Time(&m.FirstFailed), sqlkit.Time(&m.LastFailed),
 		&m.Body, &headers, &properties, &edited, &editedHeaders, &editedProperties, &m.Revision, &m.ReplayedBy, &m.Back, &m.BackOf,
 		sqlkit.Text(&m.Discarded), sqlkit.Text(&m.Refused), &outcome)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -52,7 +53,11 @@ func (a *Archive) get(ctx context.Context, id ID) (*Message, error) {
 	if whole.Valid {
 		m.Error = whole.String
 	}
-	if m.Content, err = contentFrom(m.Body, headers, properties); err != nil {
+	if m.Erased = !headers.Valid; m.Erased {
+		return &m, nil
+	}
+	m.ErrorsDropped = int(dropped.Int64)
+	if m.Content, err = contentFrom(m.Body, headers.String, properties.String); err != nil {
 		return nil, err
 	}
 	if m.Errors, err = attemptsFrom(attempts, m.Headers); err != nil {

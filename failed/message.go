@@ -111,6 +111,9 @@ type Message struct {
 	// Discarded is why it was discarded, "" if it is not.
 	Discarded string
 
+	// Erased says that Archive.Erase has deleted the content, the errors and the ids. It can neither be replayed nor restored.
+	Erased bool
+
 	// Refused is why the latest replay could not send it, "" if that did not come
 	// to be tried, or has succeeded. It is about the message itself: an edit may mend
 	// it, or another target, where nobody knows in which queue it failed.

@@ -3,6 +3,7 @@ package failed
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"time"
 
@@ -14,10 +15,10 @@ import (
 // arrivals for long.
 const purgeBatch = 1000
 
-// Purge removes the messages that are older than Config.Retention, and returns how
-// many. They are gone: it is logged, and an Act says how many of which queues and
+// Purge removes the messages that are older than Config.Retention, or the rule of their queue in
+// Config.Rules, and returns how many. They are gone: it is logged, and an Act says how many of which queues and
 // states, and who asked for it. Those of a running replay are left. Nothing happens
-// without a Retention.
+// without a Retention or a rule.
 //
 // It may be stopped at any time by ctx: what it has removed until then stands in the
 // Act.
@@ -25,10 +26,10 @@ func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error)
 	if err := who.validate(); err != nil {
 		return 0, doing(err, "removing what is too old")
 	}
-	if a.cfg.Retention == 0 {
+	if !a.cfg.Expires() {
 		return 0, nil
 	}
-	p := purge{who: who, before: a.tooOld(), queues: make(map[string]map[State]int64)}
+	p := purge{who: who, ages: a.ages(), queues: make(map[string]map[State]int64)}
 	for more := true; more && err == nil; {
 		var removed purge
 		err = a.writeMany(ctx, func(tx *tx) (err error) {
@@ -41,10 +42,10 @@ func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error)
 		}
 	}
 	if p.total > 0 {
-		a.cfg.Logger.InfoContext(ctx, "purged", "by", p.who, "messages", p.total, "before", p.before, "act", p.act)
+		a.cfg.Logger.InfoContext(ctx, "purged", "by", p.who, "messages", p.total, "before", p.ages.latest, "act", p.act)
 	}
 	if err != nil {
-		err = doing(err, "removing what is older than %s", a.cfg.Retention)
+		err = doing(err, "removing what is too old")
 	}
 	return p.total, err
 }
@@ -52,22 +53,59 @@ func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error)
 // WouldPurge returns how many messages Purge would remove.
 func (a *Archive) WouldPurge(ctx context.Context) (n int64, err error) {
 	defer annotate(&err, "counting what is too old")
-	if a.cfg.Retention == 0 {
+	if !a.cfg.Expires() {
 		return 0, nil
 	}
-	err = a.db.Row(sqlkit.Long(ctx), `SELECT count(*) FROM {message} WHERE state <> 1 AND archived < $1`, sqlkit.Millis(a.tooOld())).Scan(&n)
+	ages := a.ages()
+	args := []any{sqlkit.Millis(ages.latest)}
+	limit := "CASE q.name"
+	for _, r := range a.cfg.Rules {
+		args = append(args, []byte(r.Queue), sqlkit.Millis(ages.queues[r.Queue]))
+		limit += fmt.Sprintf(" WHEN $%d THEN CAST($%d AS BIGINT)", len(args)-1, len(args))
+	}
+	args = append(args, sqlkit.Millis(ages.others))
+	limit += fmt.Sprintf(" ELSE CAST($%d AS BIGINT) END", len(args))
+	if len(a.cfg.Rules) == 0 {
+		args, limit = args[:1], "$1"
+	}
+	err = a.db.Row(sqlkit.Long(ctx), `SELECT count(*) FROM {message} m JOIN {queue} q ON q.id = m.queue WHERE m.state <> 1 AND m.archived < $1 AND m.archived < `+limit, args...).Scan(&n)
 	return n, err
 }
 
-// tooOld is the time before which messages arrived that are not to be kept any more.
-func (a *Archive) tooOld() time.Time {
-	return a.now().Add(-a.cfg.Retention)
+// ages are the times before which messages arrived that are not to be kept any more.
+type ages struct {
+	queues map[string]time.Time // of queues with a rule
+	others time.Time            // of all others; the year 1, if they are kept for ever
+	latest time.Time
+}
+
+func (a *Archive) ages() ages {
+	now := a.now()
+	all := ages{queues: make(map[string]time.Time, len(a.cfg.Rules))}
+	if a.cfg.Retention > 0 {
+		all.others = now.Add(-a.cfg.Retention)
+	}
+	all.latest = all.others
+	for _, r := range a.cfg.Rules {
+		at := now.Add(-r.Retention)
+		all.queues[r.Queue], all.latest = at, latest(all.latest, at)
+	}
+	return all
+}
+
+// of returns the time for a queue.
+func (a ages) of(queue string) time.Time {
+	if at, found := a.queues[queue]; found {
+		return at
+	}
+	return a.others
 }
 
 // purge is what has been removed.
 type purge struct {
 	who    Actor
-	before time.Time
+	ages   ages
+	after  ID // that was looked at
 	total  int64
 	queues map[string]map[State]int64
 	act    int64
@@ -87,13 +125,14 @@ func (t *tx) purge(p *purge) (more bool, err error) {
 	d := t.d
 	// IDs ascend with the time of arrival, so that what is old is in front. What is
 	// replayed at present stays.
+	newer := false
 	var ids []ID
 	var at []int64
 	var c counting
 	n := make(map[int64]int64)
 	looked := 0
 	rows := t.Rows(`SELECT m.id, m.pos, m.grp, m.queue, m.state, m.archived, q.name FROM {message} m JOIN {queue} q ON q.id = m.queue
-		WHERE m.state <> 1 ORDER BY m.id LIMIT $1`, purgeBatch)
+		WHERE m.state <> 1 AND m.id > $2 ORDER BY m.id LIMIT $1`, purgeBatch, int64(p.after))
 	var id ID
 	var group GroupID
 	var pos, queue, archived int64
@@ -104,7 +143,9 @@ func (t *tx) purge(p *purge) (more bool, err error) {
 			return false, err
 		}
 		looked++
-		if archived >= sqlkit.Millis(p.before) {
+		p.after = id
+		newer = newer || archived >= sqlkit.Millis(p.ages.latest)
+		if archived >= sqlkit.Millis(p.ages.of(name)) {
 			continue
 		}
 		ids, at = append(ids, id), append(at, pos)
@@ -115,8 +156,9 @@ func (t *tx) purge(p *purge) (more bool, err error) {
 		}
 		p.queues[name][States()[state]]++
 	}
+	more = looked == purgeBatch && !newer
 	if len(ids) == 0 {
-		return false, nil
+		return more, nil
 	}
 	p.total += int64(len(ids))
 	if err := t.remove(ids, at); err != nil {
@@ -142,10 +184,10 @@ func (t *tx) purge(p *purge) (more bool, err error) {
 			return false, err
 		}
 	}
-	if _, err := t.Exec(`DELETE FROM {item} WHERE replay IN (SELECT id FROM {replay} WHERE ended > 0 AND ended < $1)`, sqlkit.Millis(p.before)); err != nil {
+	if _, err := t.Exec(`DELETE FROM {item} WHERE replay IN (SELECT id FROM {replay} WHERE ended > 0 AND ended < $1)`, sqlkit.Millis(p.ages.others)); err != nil {
 		return false, err
 	}
-	return looked == purgeBatch && len(ids) == looked, t.purged(p)
+	return more, t.purged(p)
 }
 
 // remove deletes messages with all that belongs to them.
@@ -156,14 +198,20 @@ func (t *tx) remove(ids []ID, at []int64) error {
 			return err
 		}
 	}
-	pos := "pos"
-	if d.Dialect == SQLite {
-		pos = "rowid"
-	}
-	if _, err := t.Exec(`DELETE FROM {search} WHERE `+d.in(pos, "$1"), list(d, at)); err != nil {
+	if err := t.forget(at); err != nil {
 		return err
 	}
 	_, err := t.Exec(`DELETE FROM {message} WHERE `+d.in("pos", "$1"), list(d, at))
+	return err
+}
+
+// forget removes messages from the search.
+func (t *tx) forget(at []int64) error {
+	pos := "pos"
+	if t.d.Dialect == SQLite {
+		pos = "rowid"
+	}
+	_, err := t.Exec(`DELETE FROM {search} WHERE `+t.d.in(pos, "$1"), list(t.d, at))
 	return err
 }
 
@@ -173,7 +221,17 @@ func (t *tx) purged(p *purge) (err error) {
 	for name, n := range p.queues {
 		queues[params.Text(name)] = n
 	}
-	details := map[string]any{"messages": p.total, "before": p.before, "retention": t.cfg.Retention.String(), "queues": queues}
+	details := map[string]any{"messages": p.total, "queues": queues}
+	if t.cfg.Retention > 0 {
+		details["before"], details["retention"] = p.ages.others, t.cfg.Retention.String()
+	}
+	if len(t.cfg.Rules) > 0 {
+		rules := make(map[params.Text]string)
+		for _, r := range t.cfg.Rules {
+			rules[params.Text(r.Queue)] = r.Retention.String()
+		}
+		details["rules"] = rules
+	}
 	if p.act == 0 {
 		p.act, err = t.act(p.who, actPurge, "", details)
 		return err

@@ -16,10 +16,17 @@ type Discard struct {
 	Reason string `json:"reason"`
 }
 
+// Erase deletes contents of messages for good.
+type Erase struct {
+	Selection
+	Reason string `json:"reason"`
+}
+
 // Done is what came of an act.
 type Done struct {
 	Messages int64 `json:"messages"`
 	DryRun   bool  `json:"dry_run,omitempty"` // it was not done
+	Left     int64 `json:"left,omitempty"`    // of Erase: selected messages whose replay runs, counted in a dry run
 }
 
 // Mute excludes a group from notifications.

@@ -209,6 +209,11 @@ func (c *Client) Purge(ctx context.Context, dryRun bool) (Done, error) {
 	return call[Done](ctx, c, http.MethodPost, "purge", dry(dryRun), nil)
 }
 
+// Erase deletes the contents of messages for good, or, in a dry run, counts the messages.
+func (c *Client) Erase(ctx context.Context, e Erase, dryRun bool) (Done, error) {
+	return call[Done](ctx, c, http.MethodPost, "erase", dry(dryRun), e)
+}
+
 const jsonLines = "application/x-ndjson"
 
 // Export writes messages as JSON Lines, and returns how many bytes. What has been written

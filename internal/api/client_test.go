@@ -141,6 +141,9 @@ func TestClient(t *testing.T) {
 		{"would restore", func() (api.Done, error) { return c.Restore(ctx, all, true) }, api.Done{Messages: 1, DryRun: true}},
 		{"restore", func() (api.Done, error) { return c.Restore(ctx, all, false) }, api.Done{Messages: 1}},
 		{"would replay", func() (api.Done, error) { p, err := c.WouldReplay(ctx, api.Plan{Selection: all}); return p.Done, err }, api.Done{Messages: 2, DryRun: true}},
+		{"would erase", func() (api.Done, error) {
+			return c.Erase(ctx, api.Erase{Selection: all}, true)
+		}, api.Done{Messages: 2, DryRun: true}},
 		{"would purge", func() (api.Done, error) { return c.Purge(ctx, true) }, api.Done{DryRun: true}},
 		{"purge", func() (api.Done, error) { return c.Purge(ctx, false) }, api.Done{}},
 	} {

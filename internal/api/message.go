@@ -49,6 +49,7 @@ type Message struct {
 	Edited        *Content       `json:"edited,omitempty"`
 	Revision      int            `json:"revision"`           // the edit that Edited is; 0: as it failed
 	Redacted      bool           `json:"redacted,omitempty"` // secrets are left out
+	Erased        bool           `json:"erased,omitempty"`   // the content and the errors were deleted for good
 }
 
 // AttemptError is an attempt that failed.
@@ -87,6 +88,7 @@ func MessageOf(m *failed.Message) Message {
 		ErrorsDropped: m.ErrorsDropped,
 		Original:      ContentOf(m.Content),
 		Revision:      m.Revision,
+		Erased:        m.Erased,
 	}
 	if m.Edited != nil {
 		edited := ContentOf(*m.Edited)

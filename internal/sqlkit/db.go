@@ -5,6 +5,7 @@ package sqlkit
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"regexp"
 	"time"
 )
@@ -122,6 +123,39 @@ func (d *DB) Write(ctx context.Context, query string, args ...any) (changed int6
 func (d *DB) Watch(ctx context.Context) error {
 	begun := time.Now()
 	return explain(d.file.watch(ctx, d.pool), begun)
+}
+
+// Compact rewrites an SQLite file without what was deleted, and empties its write-ahead log. It does nothing in PostgreSQL. No
+// transaction writes meanwhile, and the log is emptied when no transaction reads what was before.
+func (d *DB) Compact(ctx context.Context) error {
+	if d.dialect != SQLite {
+		return nil
+	}
+	if err := d.file.check(false); err != nil {
+		return err
+	}
+	begun := time.Now()
+	ctx, cancel := limited(ctx, WriteLimit)
+	defer cancel()
+	conn, err := d.pool.Conn(ctx)
+	if err != nil {
+		return explain(err, begun)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, `PRAGMA busy_timeout = 20000`); err != nil {
+		return explain(err, begun)
+	}
+	if _, err := conn.ExecContext(ctx, `VACUUM`); err != nil {
+		return explain(err, begun)
+	}
+	var busy, pages, moved int
+	if err := conn.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &pages, &moved); err != nil {
+		return explain(err, begun)
+	}
+	if busy != 0 {
+		return explain(errors.New("other transactions read the write-ahead log"), begun)
+	}
+	return d.file.check(true)
 }
 
 // WriteAhead sets the journal mode of an SQLite file to WAL, so that readers and a writer do not wait for each other. SQLite refuses

@@ -2,6 +2,7 @@ package jsonapi
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/reprisemq/reprise/console/internal/fault"
 	"github.com/reprisemq/reprise/console/internal/web"
@@ -60,6 +61,29 @@ func restore(c *web.Call, isDryRun bool) (int64, error) {
 		return c.Archive.CountState(c.R.Context(), f, failed.Discarded)
 	}
 	return c.Archive.Restore(c.R.Context(), f, c.Who.Actor)
+}
+
+// erase deletes contents of messages for good.
+func erase(c *web.Call) (done api.Done, err error) {
+	if done.DryRun, err = c.Flag("dry_run"); err != nil {
+		return done, err
+	}
+	var e api.Erase
+	if err := c.Read(&e); err != nil {
+		return done, err
+	}
+	f, err := selected(c, e.Selection)
+	switch {
+	case err != nil:
+		return done, err
+	case done.DryRun:
+		done.Messages, done.Left, err = c.Archive.WouldErase(c.R.Context(), f)
+		return done, err
+	case strings.TrimSpace(e.Reason) == "":
+		return done, fault.BadRequest("there is no reason", `send "reason": why the messages are erased, without personal data`)
+	}
+	done.Messages, err = c.Archive.Erase(c.R.Context(), f, e.Reason, c.Who.Actor)
+	return done, err
 }
 
 // purge removes messages that are older than the archive's retention.

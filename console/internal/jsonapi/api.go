@@ -46,6 +46,7 @@ func Routes() []web.Route {
 		{Method: "POST", Path: "/api/v1/messages/{id}/replay", Role: access.Operate, Body: web.EditBody, Handle: editAndReplay},
 		{Method: "POST", Path: "/api/v1/discard", Role: access.Operate, Query: dryRunName, Handle: act(discard)},
 		{Method: "POST", Path: "/api/v1/restore", Role: access.Operate, Query: dryRunName, Handle: act(restore)},
+		{Method: "POST", Path: "/api/v1/erase", Role: access.Admin, Query: dryRunName, Handle: answer(erase)},
 		{Method: "POST", Path: "/api/v1/purge", Role: access.Admin, Query: dryRunName, Handle: act(purge)},
 
 		{Method: "GET", Path: "/api/v1/groups", Role: access.View, Query: slices.Concat(api.GroupNames, pageNames), Handle: page(groups)},

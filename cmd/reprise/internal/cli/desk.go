@@ -270,7 +270,7 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 	if books != nil {
 		start("ledger", func(ctx context.Context) error { d.audit(ctx, books, archive); return nil })
 	}
-	if d.settings.Retention > 0 {
+	if d.settings.Expires() {
 		start("retention", func(ctx context.Context) error { purge(ctx, archive, d.log); return nil })
 	}
 	start("failed queues", func(ctx context.Context) error {

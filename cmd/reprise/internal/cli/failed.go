@@ -29,6 +29,7 @@ type failedCmd struct {
 	Unmute  failedUnmuteCmd  `cmd:"" help:"Include a group in notifications again."`
 	Export  failedExportCmd  `cmd:"" help:"Write messages as JSON Lines."`
 	Import  failedImportCmd  `cmd:"" help:"Archive what export wrote."`
+	Erase   failedEraseCmd   `cmd:"" help:"Delete contents of messages for good, on record."`
 	Purge   failedPurgeCmd   `cmd:"" help:"Remove messages for which the archive's time is over."`
 }
 

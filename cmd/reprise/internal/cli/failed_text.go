@@ -38,6 +38,9 @@ func messageText(m api.Message, content api.Content, now time.Time, width int) s
 	}
 	field("message", strconv.FormatInt(m.ID, 10))
 	field("state", state)
+	if m.Erased {
+		field("content", "erased")
+	}
 	if m.Back != 0 {
 		field("sent before", fmt.Sprintf("by replay %d, as message %d", m.Back, m.BackOf))
 	}

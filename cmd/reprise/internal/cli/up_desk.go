@@ -23,7 +23,7 @@ func configuredDesk(cfg *config.Config, log *slog.Logger) (*desk, []config.Probl
 	workers := drawn(cfg.Workers)
 	d := deskConfig{
 		archive:  cfg.Archive.Store,
-		settings: failed.Config{Redact: cfg.Archive.Redact, Retention: cfg.Archive.Retention},
+		settings: failed.Config{Redact: cfg.Archive.Redact, Retention: cfg.Archive.Retention, Rules: cfg.Archive.Rules},
 		accounts: accountsOf(workers),
 		queues:   queueSource{named: unique(append(failedQueuesOf(workers), cfg.Archive.Queues...))},
 		origin:   originOf(cfg.Workers),

@@ -9,7 +9,7 @@ import (
 
 // Archive is where failed messages are kept.
 type Archive struct {
-	failed.Config // Redact and Retention alone
+	failed.Config // Redact, Retention and Rules alone
 
 	Store  string   // sqlite:PATH or the URL of a PostgreSQL
 	Queues []string // failed queues besides those of the workers
@@ -60,6 +60,7 @@ func (v value) archive() (*Archive, bool) {
 		a.Store, _ = x.store(exampleArchive)
 	}, func(f *fields) {
 		read(f, "keep", &a.Retention, duration(time.Hour))
+		read(f, "retention", &a.Rules, list("a list: [{queue: payments, keep: 30d}]", mapping("a retention", (*fields).retention)))
 		read(f, "redact", &a.Redact, list("a list: [{header: NAME}, {path: card.number}]", mapping("a rule of redact", (*fields).redact)))
 		f.with("queues", func(x value) {
 			for _, item := range x.items("a list of failed queues: [legacy.failed]") {
@@ -84,6 +85,16 @@ func (f *fields) redact(r *failed.Rule) {
 		f.fail("a rule of redact is for a header or for a path: make two of it")
 	case !header && !path:
 		f.missing("a rule of redact names nothing: write header: NAME, or path: card.number", "header", "path")
+	}
+}
+
+// retention reads for how long the messages of a work queue are kept.
+func (f *fields) retention(r *failed.RetentionRule) {
+	if !read(f, "queue", &r.Queue, amqpName("payments", 0)) {
+		f.missing("a retention is of a work queue: write queue: NAME", "queue")
+	}
+	if !read(f, "keep", &r.Retention, duration(time.Hour)) {
+		f.missing("a retention has no time: write keep: 30d", "keep")
 	}
 }
 

@@ -85,6 +85,7 @@ func TestExample(t *testing.T) {
 		Archive: &Archive{
 			Config: failed.Config{
 				Retention: 90 * 24 * time.Hour,
+				Rules:     []failed.RetentionRule{{Queue: "orders", Retention: 30 * 24 * time.Hour}},
 				Redact:    []failed.Rule{{Header: "authorization"}, {Path: "card.number"}},
 			},
 			Store:  "sqlite:/etc/failed.db",

@@ -1,0 +1,371 @@
+package failed
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/reprisemq/reprise/internal/sqlkit"
+)
+
+// Erase deletes the contents of the selected messages for good: bodies, headers, properties, errors, edits, message ids, routing
+// keys, and what the search knows of them. It is for personal data that must not be kept. It returns the number of messages.
+//
+// The messages remain as lines with their queue, state, times and counts, and Message.Erased is set. Those that were in state
+// failed are discarded: an erased message can neither be replayed nor restored. Messages of a replay that runs are left.
+// ErrState if there are more messages than Filter.AtMost; then nothing is erased.
+//
+// An Act records who erased how many messages, when and why, and the conditions of the filter without their texts, which may be
+// personal data. The reason must not be empty. Texts are erased as well
+//
+//   - in the audit log: reasons and filters of acts on one of these messages alone;
+//   - in replays that have sent or refused one of these messages: errors, and reasons why the replay ended;
+//   - in the audit log and in replays that have ended: filters, reasons and edits that contain all words of Filter.Text, or
+//     Filter.Error, or the value of a header of the filter;
+//   - the text of a group whose messages are all erased. Otherwise its example is that of another message.
+//
+// In SQLite, Erase then rewrites the file (VACUUM) and empties the write-ahead log, so that the bytes are in neither. That takes
+// as much free space as the file has, and others cannot write meanwhile. If only that fails, Erase returns the number with an error:
+// the call can be repeated. In PostgreSQL, the bytes are in no row that a query finds; the files keep dead rows until VACUUM and
+// later writes have replaced them.
+// Backups, exports, logs, notifications that are not sent yet and the queues of the broker are not touched.
+func (a *Archive) Erase(ctx context.Context, f Filter, reason string, who Actor) (n int64, err error) {
+	defer annotate(&err, "erasing")
+	if strings.TrimSpace(reason) == "" {
+		return 0, fmt.Errorf("%w: the reason must not be empty", ErrInvalid)
+	}
+	if err := errors.Join(who.validate(), f.meant()); err != nil {
+		return 0, err
+	}
+	s, err := a.selection(ctx, f)
+	if err != nil {
+		return 0, err
+	}
+	if s != nil {
+		err = a.writeMany(ctx, func(tx *tx) (err error) {
+			n, err = tx.erase(s, f, reason, who)
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+		if n > 0 {
+			a.cfg.Logger.InfoContext(ctx, "erased", "by", who, "messages", n)
+		}
+	}
+	err = a.writeAlone(ctx, func() error { return a.db.Compact(sqlkit.Long(ctx)) })
+	if err != nil {
+		err = fmt.Errorf("the messages are erased, but the file of the database may still have their bytes (repeat the call): %w", err)
+	}
+	return n, err
+}
+
+// WouldErase returns the number of messages that Erase would erase, and of selected messages that it would leave since their
+// replay runs.
+func (a *Archive) WouldErase(ctx context.Context, f Filter) (n, left int64, err error) {
+	defer annotate(&err, "counting what would be erased")
+	s, err := a.selection(ctx, f)
+	if err != nil || s == nil {
+		return 0, 0, err
+	}
+	where := s.where() + erasable
+	if err := a.db.Row(sqlkit.Long(ctx), `SELECT count(*) FROM {message} m WHERE `+where+idle, s.args...).Scan(&n); err != nil {
+		return 0, 0, err
+	}
+	err = a.db.Row(sqlkit.Long(ctx), `SELECT count(*) FROM {message} m WHERE `+where, s.args...).Scan(&left)
+	return n, left - n, err
+}
+
+// Conditions on {message} AS m.
+const (
+	erasable = ` AND EXISTS (SELECT 1 FROM {content} c WHERE c.message = m.id)` // it has a content
+	idle     = ` AND m.state <> 1 AND NOT EXISTS (SELECT 1 FROM {item} i JOIN {replay} r ON r.id = i.replay WHERE i.message = m.id AND r.ended = 0)`
+)
+
+// erasedText is in place of a text that was erased.
+const erasedText = "[erased]"
+
+func (t *tx) erase(s *selection, f Filter, reason string, who Actor) (int64, error) {
+	var ids []ID
+	var at []int64
+	groups := map[GroupID]bool{}
+	var c counting
+	var id ID
+	var group GroupID
+	var pos, queue int64
+	var state int
+	for err := range t.Rows(`SELECT m.id, m.pos, m.grp, m.queue, m.state FROM {message} m WHERE `+s.where()+erasable+idle, s.args...).
+		Scan(&id, &pos, &group, &queue, &state) {
+		if err != nil {
+			return 0, err
+		}
+		ids, at = append(ids, id), append(at, pos)
+		groups[group] = true
+		if state == codes[Failed] {
+			c.add(group, queue, state, -1)
+			c.add(group, queue, codes[Discarded], 1)
+		}
+	}
+	n := int64(len(ids))
+	if err := f.allows(n); err != nil || n == 0 {
+		return 0, err
+	}
+	for part := range slices.Chunk(ids, purgeBatch) {
+		if err := t.eraseContents(part); err != nil {
+			return 0, err
+		}
+	}
+	for part := range slices.Chunk(at, purgeBatch) {
+		if err := t.forget(part); err != nil {
+			return 0, err
+		}
+	}
+	if t.cfg.Dialect == SQLite { // the index keeps the words of deleted messages until its parts are merged
+		if _, err := t.Exec(`INSERT INTO {search} ({search}) VALUES ('optimize')`); err != nil {
+			return 0, err
+		}
+	}
+	if err := t.count(c); err != nil {
+		return 0, err
+	}
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
+		if err := t.eraseGroup(group); err != nil {
+			return 0, err
+		}
+	}
+	if err := t.eraseTexts(ids, needlesOf(f)); err != nil {
+		return 0, err
+	}
+	_, err := t.act(who, actErase, f.subject(), map[string]any{"messages": n, "reason": reason, "filter": f.described(erasedText)})
+	return n, err
+}
+
+// eraseContents deletes what is known of messages beside their lines.
+func (t *tx) eraseContents(ids []ID) error {
+	where := func(column string) string { return ` WHERE ` + t.d.in(column, "$1") }
+	for _, statement := range []string{
+		`DELETE FROM {content}` + where("message"),
+		`DELETE FROM {revision}` + where("message"),
+		`UPDATE {item} SET refused = NULL` + where("message"),
+		`UPDATE {replay} SET why = CASE WHEN length(why) > 0 THEN $2 ELSE why END, retried = CASE WHEN retried IS NULL THEN retried ELSE $2 END
+			WHERE id IN (SELECT replay FROM {item}` + where("message") + `)`,
+		`UPDATE {message} SET state = CASE WHEN state = 0 THEN 3 ELSE state END, discarded = CASE WHEN state IN (0, 3) THEN $2 ELSE discarded END,
+			exchange = $3, routing_key = $3, message_id = $3, reason = $3, error = $3, size = 0, edited = 0, refused = NULL` + where("id"),
+	} {
+		args := []any{list(t.d, ids)}
+		if strings.Contains(statement, "$2") {
+			args = append(args, []byte(erasedText))
+		}
+		if strings.Contains(statement, "$3") {
+			args = append(args, []byte{})
+		}
+		if _, err := t.Exec(statement, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eraseGroup takes the example of a group from another message, or erases its text if there is none. The next failure of this
+// kind makes a group of its own then.
+func (t *tx) eraseGroup(id GroupID) error {
+	var example []byte
+	err := t.Row(`SELECT m.error FROM {message} m WHERE m.grp = $1 AND m.state IN (0, 1, 2, 3)`+erasable+` ORDER BY m.pos DESC LIMIT 1`, int64(id)).Scan(&example)
+	if errors.Is(err, sql.ErrNoRows) {
+		_, err = t.Exec(`UPDATE {group} SET text = $2, example = $2, digest = $3 WHERE id = $1`, int64(id), []byte(erasedText), []byte(rand.Text()))
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	_, err = t.Exec(`UPDATE {group} SET example = $2 WHERE id = $1`, int64(id), append([]byte{}, example...))
+	return err
+}
+
+// needlesOf returns the words of each text of a filter.
+func needlesOf(f Filter) (all []map[string]bool) {
+	texts := []string{f.Text, f.Error}
+	for _, value := range f.Headers {
+		texts = append(texts, value)
+	}
+	for _, text := range texts {
+		if set := wordSet(text); len(set) > 0 {
+			all = append(all, set)
+		}
+	}
+	return all
+}
+
+func wordSet(text string) map[string]bool {
+	set := map[string]bool{}
+	for w := range words(strings.ToLower(text)) {
+		set[w] = true
+	}
+	return set
+}
+
+// contains reports whether a text contains all words of a needle.
+func contains(text string, needles []map[string]bool) bool {
+	if len(needles) == 0 {
+		return false
+	}
+	set := wordSet(text)
+	return slices.ContainsFunc(needles, func(needle map[string]bool) bool {
+		for w := range needle {
+			if !set[w] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// eraseTexts erases what people have written about messages, and about messages with the words of needles.
+func (t *tx) eraseTexts(ids []ID, needles []map[string]bool) error {
+	gone := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		gone[fmt.Sprint("message/", id)] = true
+	}
+	replays := map[string]bool{}
+	var id ReplayID
+	for part := range slices.Chunk(ids, purgeBatch) {
+		for err := range t.Rows(`SELECT DISTINCT replay FROM {item} WHERE `+t.d.in("message", "$1"), list(t.d, part)).Scan(&id) {
+			if err != nil {
+				return err
+			}
+			replays[fmt.Sprint("replay/", id)] = true
+		}
+	}
+
+	type changed struct {
+		id   int64
+		text string
+		edit sql.NullString
+	}
+	var acts, plans []changed
+	var number int64
+	var subject, text string
+	for err := range t.Rows(`SELECT id, subject, details FROM {act}`).Scan(&number, &subject, &text) {
+		if err != nil {
+			return err
+		}
+		names := freeTexts
+		if replays[subject] {
+			names = append(slices.Clone(names), "why")
+		}
+		all := gone[subject]
+		erased, err := eraseJSON([]byte(text), func(name, value string) bool {
+			return slices.Contains(names, name) && (all || name == "why" || contains(value, needles))
+		})
+		if err != nil {
+			return err
+		}
+		if string(erased) != text {
+			acts = append(acts, changed{id: number, text: string(erased)})
+		}
+	}
+	var edit sql.NullString
+	for err := range t.Rows(`SELECT id, plan, edit FROM {replay} WHERE ended > 0`).Scan(&number, &text, &edit) {
+		if err != nil {
+			return err
+		}
+		erased, err := eraseJSON([]byte(text), func(name, value string) bool {
+			return slices.Contains(freeTexts, name) && contains(value, needles)
+		})
+		if err != nil {
+			return err
+		}
+		c := changed{number, string(erased), edit}
+		if edit.Valid && contains(textsOf(json.RawMessage(edit.String)), needles) {
+			c.edit = sql.NullString{}
+		}
+		if string(erased) != text || c.edit != edit {
+			plans = append(plans, c)
+		}
+	}
+	for _, c := range acts {
+		if _, err := t.Exec(`UPDATE {act} SET details = $2 WHERE id = $1`, c.id, c.text); err != nil {
+			return err
+		}
+	}
+	for _, c := range plans {
+		if _, err := t.Exec(`UPDATE {replay} SET plan = $2, edit = $3 WHERE id = $1`, c.id, c.text, c.edit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// freeTexts are the names of what people write, in details of acts and in plans: their filters, reasons and edits.
+var freeTexts = []string{"reason", "text", "error", "headers", "edit", "Text", "Error", "Headers"}
+
+// textsOf returns all texts in a value of JSON.
+func textsOf(value json.RawMessage) string {
+	var decoded any
+	if json.Unmarshal(value, &decoded) != nil {
+		return string(value)
+	}
+	var b strings.Builder
+	var add func(v any)
+	add = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for name, element := range v {
+				b.WriteString(name + " ")
+				add(element)
+			}
+		case []any:
+			for _, element := range v {
+				add(element)
+			}
+		default:
+			fmt.Fprintln(&b, v)
+		}
+	}
+	add(decoded)
+	return b.String()
+}
+
+// eraseJSON replaces values of an object, and of the filter in it, by erasedText.
+func eraseJSON(text []byte, is func(name, value string) bool) ([]byte, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, err
+	}
+	isChanged := false
+	for name, value := range all {
+		switch {
+		case is(name, textsOf(value)):
+			all[name] = emptied(value)
+			isChanged = true
+		case strings.EqualFold(name, "filter") && len(value) > 0 && value[0] == '{':
+			erased, err := eraseJSON(value, is)
+			if err != nil {
+				return nil, err
+			}
+			isChanged = isChanged || string(erased) != string(value)
+			all[name] = erased
+		}
+	}
+	if !isChanged {
+		return text, nil
+	}
+	return json.Marshal(all)
+}
+
+// emptied is what replaces a value: of the same kind, so that it can be read.
+func emptied(value json.RawMessage) json.RawMessage {
+	switch {
+	case string(value) == `""` || string(value) == "null":
+		return value
+	case value[0] == '{':
+		return json.RawMessage(`{"` + erasedText + `":""}`)
+	}
+	return json.RawMessage(`"` + erasedText + `"`)
+}

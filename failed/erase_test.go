@@ -1,0 +1,213 @@
+package failed_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// traces returns where the bytes of a text are in the database: the files of SQLite, or the rows of PostgreSQL.
+func (d database) traces(t *testing.T, text string) (found []string) {
+	t.Helper()
+	if d.dialect == failed.SQLite {
+		path, _, _ := strings.Cut(strings.TrimPrefix(d.source, "file:"), "?")
+		for _, name := range []string{path, path + "-wal", path + "-shm"} {
+			content := value(os.ReadFile(name))(t)
+			if bytes.Contains(bytes.ToLower(content), []byte(text)) {
+				found = append(found, name)
+			}
+		}
+		return found
+	}
+	tables, err := d.Query(`SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()`)
+	check(t, err)
+	defer tables.Close()
+	for tables.Next() {
+		var table string
+		check(t, tables.Scan(&table))
+		var n int
+		// Bytes are shown in hexadecimal.
+		check(t, d.QueryRow(`SELECT count(*) FROM `+table+` x WHERE lower(x::text) LIKE $1 OR x::text LIKE $2`, "%"+text+"%", fmt.Sprintf("%%%x%%", text)).Scan(&n))
+		if n > 0 {
+			found = append(found, fmt.Sprintf("%s: %d", table, n))
+		}
+	}
+	check(t, tables.Err())
+	return found
+}
+
+// An erased text is nowhere in the database, wherever it was: in contents, errors, edits, the search, groups, replays, the audit log.
+// What remains says that something was erased, by whom and why, and other messages are as they were.
+func TestErasedBytesAreGone(t *testing.T) {
+	const secret = "zyxanna"
+	eachDatabase(t, func(t *testing.T, db database) {
+		a := db.archive(t)
+		var arrivals []failed.Arrival
+		for i := range 300 { // so that the secret is in more than one page
+			name := fmt.Sprintf("%s%d", secret, i%3)
+			if i%2 == 1 {
+				name = fmt.Sprintf("other%d", i)
+			}
+			arrivals = append(arrivals, failed.Arrival{Message: failed.Message{
+				FailedQueue: "q.failed", Exchange: name, RoutingKey: "customer." + name, Error: "no such customer " + name + strings.Repeat(" "+name, 200*(i%20/18)), Reason: "because of " + name,
+				Errors: []reprise.AttemptError{{Attempt: 1, Error: "first " + name, Host: name}},
+				Content: failed.Content{
+					Body: []byte(strings.Repeat("{"+name+"} ", 50)), Headers: topology.Table{"customer": name, "nested": topology.Table{"deep": name}},
+					Properties: failed.Properties{MessageID: "id-" + name, CorrelationID: name, RoutingKey: name},
+				},
+			}})
+		}
+		ids := value(a.Ingest(ctx, arrivals))(t)
+		other := value(a.Get(ctx, ids[1]))(t)
+
+		// All kinds of acts leave copies.
+		one := failed.Filter{IDs: ids[:1]}
+		check(t, a.Edit(ctx, ids[0], 0, failed.Content{Body: []byte("edited " + secret)}, "ann"))
+		value(a.Discard(ctx, one, "called "+secret, "ann"))(t)
+		value(a.Restore(ctx, one, "ann"))(t)
+		value(a.Discard(ctx, failed.Filter{Error: "customer " + secret + "1", Queue: "q"}, "test", "ann"))(t)
+		edit := &failed.BulkEdit{Replace: []failed.Replacement{{Old: secret + "2", New: "<" + secret + "2>"}}}
+		r := value(a.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{Text: secret + "2"}, Edit: edit}, "ann"))(t)
+		if n, err := a.Erase(ctx, failed.Filter{Text: secret + "2"}, "while it runs", "ann"); n != 0 || err != nil {
+			t.Fatalf("%d messages of a running replay are erased: %v", n, err)
+		}
+		if n, left, err := a.WouldErase(ctx, failed.Filter{Text: secret + "2"}); n != 0 || left != r.Total || err != nil {
+			t.Errorf("%d would be erased and %d left: %v", n, left, err)
+		}
+		r = value(failed.CarryOut(ctx, a, r.ID, func(*reprise.Message) error { return nil }))(t)
+		if r.Sent == 0 || r.Sent != r.Total {
+			t.Fatalf("%+v", r)
+		}
+		if len(db.traces(t, secret)) == 0 {
+			t.Fatal("the secret is not found before it is erased")
+		}
+
+		var total int64
+		for i := range 3 {
+			f := failed.Filter{Text: fmt.Sprint(secret, i)}
+			would, _, err := a.WouldErase(ctx, f)
+			check(t, err)
+			f.AtMost = would - 1
+			if n, err := a.Erase(ctx, f, "request 4711", "admin"); n != 0 || !errors.Is(err, failed.ErrState) {
+				t.Errorf("more than announced: %d, %v", n, err)
+			}
+			f.AtMost = would
+			n := value(a.Erase(ctx, f, "request 4711", "admin"))(t)
+			if n != would || n == 0 {
+				t.Errorf("%d are erased of %d", n, would)
+			}
+			total += n
+		}
+		if total != 150 {
+			t.Errorf("%d are erased", total)
+		}
+		if found := db.traces(t, secret); found != nil {
+			t.Errorf("the secret is in %v", found)
+		}
+
+		// What remains.
+		if d := gocmp.Diff(other, value(a.Get(ctx, ids[1]))(t), same); d != "" {
+			t.Errorf("another message has changed: %s", d)
+		}
+		m := value(a.Get(ctx, ids[0]))(t)
+		if !m.Erased || m.State != failed.Discarded || m.Queue != "q" || m.LastFailed.IsZero() || m.Attempts != other.Attempts || m.Revision != 0 || m.Discarded == "" {
+			t.Errorf("%+v", m)
+		}
+		if n := value(a.Restore(ctx, failed.Filter{All: true}, "ann"))(t); n != 0 {
+			t.Errorf("%d erased messages are restored", n)
+		}
+		acts, _, err := a.Acts(ctx, failed.Page{})
+		check(t, err)
+		act := acts[0]
+		if act.Verb != "erase" || act.Actor != "admin" || fmt.Sprint(act.Details["messages"], "/", act.Details["reason"]) != "50/request 4711" || fmt.Sprint(act.Details["filter"]) != "map[text:[erased]]" {
+			t.Errorf("%+v", act)
+		}
+		if len(acts) != 9 { // edit, discard, restore, discard, replay, end replay, 3 of erase
+			t.Errorf("%d acts", len(acts))
+		}
+		queues := value(a.Queues(ctx))(t)
+		if c := queues[0].Counts; c.Failed != 150 || c.Discarded+c.Replayed != 150 {
+			t.Errorf("%+v", c)
+		}
+		if r := value(a.Replay(ctx, r.ID))(t); r.Plan.Edit != nil || r.Plan.Filter.Text != "[erased]" || r.Sent != r.Total {
+			t.Errorf("%+v", r)
+		}
+		if list, _, err := a.List(ctx, failed.Filter{Text: secret + "0"}, failed.Page{}); len(list) != 0 || err != nil {
+			t.Errorf("%d are found, %v", len(list), err)
+		}
+		var lines bytes.Buffer
+		if n := value(a.Export(ctx, failed.Filter{}, &lines))(t); n != 150 {
+			t.Errorf("%d are exported", n)
+		}
+		value(a.Erase(ctx, failed.Filter{All: true, AtMost: 150}, "the rest", "admin"))(t)
+		if n := value(a.Erase(ctx, failed.Filter{All: true}, "again", "admin"))(t); n != 0 {
+			t.Errorf("%d are erased twice", n)
+		}
+	})
+}
+
+// A group keeps its text while it has messages that are not erased, and shows the error of one of them.
+func TestTheGroupOfErasedMessages(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database) {
+		a := db.archive(t)
+		add := func(number int) failed.ID {
+			return value(a.Ingest(ctx, []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed", Error: fmt.Sprint("declined ", number)}}}))(t)[0]
+		}
+		first, second := add(1), add(2)
+		group := value(a.Get(ctx, first))(t).Group
+		value(a.Erase(ctx, failed.Filter{IDs: []failed.ID{second}}, "r", "me"))(t)
+		if g := value(a.Group(ctx, group))(t); g.Example != "declined 1" || g.Text != "declined *" {
+			t.Errorf("%+v", g)
+		}
+		value(a.Erase(ctx, failed.Filter{IDs: []failed.ID{first}}, "r", "me"))(t)
+		if g := value(a.Group(ctx, group))(t); g.Example != "[erased]" || g.Text != "[erased]" {
+			t.Errorf("%+v", g)
+		}
+		if m := value(a.Get(ctx, add(3)))(t); m.Group == group {
+			t.Error("a new failure is in the group whose text is erased")
+		}
+	})
+}
+
+func TestEraseIsChecked(t *testing.T) {
+	a := openSQLite(t).archive(t)
+	for _, c := range []struct {
+		f      failed.Filter
+		reason string
+		who    failed.Actor
+	}{{failed.Filter{All: true}, " ", "me"}, {failed.Filter{All: true}, "r", ""}, {failed.Filter{}, "r", "me"}, {failed.Filter{Text: "!"}, "r", "me"}} {
+		if _, err := a.Erase(ctx, c.f, c.reason, c.who); !errors.Is(err, failed.ErrInvalid) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if n, err := a.Erase(ctx, failed.Filter{Queue: "none"}, "r", "me"); n != 0 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+// The index of the search merges away what a deleted message was found by, also where it is one of many.
+func TestTheSearchForgetsErasedWords(t *testing.T) {
+	const secret = "xqzsecretq"
+	eachDatabase(t, func(t *testing.T, db database) {
+		a := db.archive(t)
+		var arrivals []failed.Arrival
+		for i := range 1000 {
+			arrivals = append(arrivals, failed.Arrival{Message: failed.Message{FailedQueue: "q.failed", Content: failed.Content{Body: fmt.Appendf(nil, "word%d", i)}}})
+		}
+		arrivals[500].Body = []byte(secret)
+		ids := value(a.Ingest(ctx, arrivals))(t)
+		value(a.Erase(ctx, failed.Filter{IDs: ids[500:501]}, "r", "me"))(t)
+		if found := db.traces(t, secret[1:]); found != nil {
+			t.Errorf("the word is in %v", found)
+		}
+	})
+}
