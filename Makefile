@@ -14,6 +14,10 @@ PKG ?=
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+.PHONY: setup
+setup: ## install the git hook that checks commit subjects
+	scripts/commit-msg install
+
 .PHONY: demo
 demo: ## see it work, in a quarter of a minute and without a broker
 	go run ./cmd/reprise demo --once $(ARGS)
