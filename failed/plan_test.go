@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // No page reads a table or an index whole that grows with the messages, nor sorts more than it looks at, as the
@@ -116,7 +117,18 @@ func pagesForPlans(a *failed.Archive) map[string]func(context.Context) error {
 			_, _, err := a.Preview(ctx, failed.Plan{Filter: failed.Filter{Group: 7}}, failed.Routing{})
 			return err
 		},
-		"sent":    func(ctx context.Context) error { return a.Sent(ctx, 2, []failed.ID{7, 8}) },
+		"next": func(ctx context.Context) error { _, err := a.Next(ctx, 2, 10); return err },
+		"sent": func(ctx context.Context) error { return a.Sent(ctx, 2, []failed.ID{7, 8}) },
+		"refused": func(ctx context.Context) error {
+			return a.Refuse(ctx, 2, []failed.Refusal{{ID: 9, Why: "too large"}})
+		},
+		"outcome": func(ctx context.Context) error {
+			return a.NoteOutcomes(ctx, []topology.Outcome{{Replay: "2/7", Key: "x", Queue: "q1", Attempt: 1, Result: topology.OutcomeSucceeded}})
+		},
+		"discard one": func(ctx context.Context) error {
+			_, err := a.Discard(ctx, failed.Filter{IDs: []failed.ID{700}}, "so", "me")
+			return err
+		},
 		"settled": func(ctx context.Context) error { return a.SettleOutcomes(ctx, []string{"q1"}, time.Now()) },
 		"check": func(ctx context.Context) error {
 			return a.Check(ctx, failed.Filter{Group: 1, Replay: 1, IDs: []failed.ID{7, 8}})
@@ -190,8 +202,9 @@ func pagesForPlans(a *failed.Archive) map[string]func(context.Context) error {
 const maxSorted = 4 * 10_000
 
 var (
-	growing = []string{"message", "content", "revision", "delivery", "origin", "item", "search", "replay", "act"}
-	scanned = regexp.MustCompile(`(?m)SCAN (m|c|r|d|i|s|a|\w*_(?:` + strings.Join(growing, "|") + `))\b(?: USING .*)?$`)
+	growing    = []string{"message", "content", "revision", "delivery", "origin", "item", "search", "replay", "act"}
+	wholeState = regexp.MustCompile(`(?m)SEARCH \w+ USING .*\(state=\?\)$`)
+	scanned    = regexp.MustCompile(`(?m)SCAN (m|c|r|d|i|s|a|\w*_(?:` + strings.Join(growing, "|") + `))\b(?: USING .*)?$`)
 )
 
 // explain returns the plan of a query, and what is wrong with it.
@@ -208,7 +221,11 @@ func (d database) explain(t *testing.T, q query, prefix string) (plan string, fa
 			plan += detail + "\n"
 		}
 		check(t, rows.Err())
-		return plan, scanned.FindAllString(plan, -1)
+		faults = scanned.FindAllString(plan, -1)
+		if !strings.HasPrefix(q.text, "SELECT") && !strings.HasPrefix(q.text, "WITH") { // no LIMIT ends it
+			faults = append(faults, wholeState.FindAllString(plan, -1)...)
+		}
+		return plan, faults
 	}
 	check(t, d.QueryRow("EXPLAIN (FORMAT JSON) "+q.text, q.args...).Scan(&plan))
 	var plans []struct{ Plan planned }

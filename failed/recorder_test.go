@@ -3,6 +3,7 @@ package failed_test
 import (
 	"context"
 	"database/sql/driver"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -17,6 +18,21 @@ type query struct {
 type recorder struct {
 	mu  sync.Mutex
 	all []query
+}
+
+// add keeps a statement that has a plan.
+func (r *recorder) add(text string, args []driver.NamedValue) {
+	verb, _, _ := strings.Cut(text, " ")
+	if !slices.Contains([]string{"SELECT", "WITH", "UPDATE", "DELETE"}, verb) {
+		return
+	}
+	q := query{text: text}
+	for _, a := range args {
+		q.args = append(q.args, a.Value)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, q)
 }
 
 // take returns the queries since it was last called.
@@ -48,19 +64,12 @@ type recordedConn struct {
 }
 
 func (c recordedConn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
-	if strings.HasPrefix(text, "SELECT") || strings.HasPrefix(text, "WITH") {
-		q := query{text: text}
-		for _, a := range args {
-			q.args = append(q.args, a.Value)
-		}
-		c.to.mu.Lock()
-		c.to.all = append(c.to.all, q)
-		c.to.mu.Unlock()
-	}
+	c.to.add(text, args)
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, text, args)
 }
 
 func (c recordedConn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
+	c.to.add(text, args)
 	return c.Conn.(driver.ExecerContext).ExecContext(ctx, text, args)
 }
 

@@ -203,15 +203,7 @@ func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID, why unask
 
 func (t *tx) markSent(id ReplayID, ids []ID, why unasked) error {
 	var c counting
-	if err := t.withdraw(id, ids, &c); err != nil {
-		return err
-	}
-	// What it was in: the replay runs, or all that was not sent is failed.
-	_, err := t.update(&c, Replayed, fmt.Sprintf(`UPDATE {message} AS m SET state = 2, replay = %d, refused = NULL WHERE `, id)+t.d.in("m.id", "$1")+fmt.Sprintf(`
-		AND (m.state = 1 AND m.replay = %d OR m.state = 0)
-		AND EXISTS (SELECT 1 FROM {item} i WHERE i.replay = %[1]d AND i.message = m.id AND i.sent = 0)
-		RETURNING grp, queue, CASE WHEN EXISTS (SELECT 1 FROM {replay} WHERE id = %[1]d AND ended = 0) THEN 1 ELSE 0 END`, id), list(t.d, ids))
-	if err != nil {
+	if err := t.replayed(id, ids, &c); err != nil {
 		return err
 	}
 	code := codePending
@@ -230,33 +222,52 @@ func (t *tx) markSent(id ReplayID, ids []ID, why unasked) error {
 		sent = append(sent, s)
 		counts[code]++
 	}
-	_, err = t.Exec(`UPDATE {replay} SET sent = sent + $2, pending = pending + $3, back = back + $4 WHERE id = $1`,
+	_, err := t.Exec(`UPDATE {replay} SET sent = sent + $2, pending = pending + $3, back = back + $4 WHERE id = $1`,
 		int64(id), len(sent), counts[codePending], counts[codeFailedAgain])
 	return errors.Join(err, t.count(c), t.recordEdits(id, sent))
 }
 
-// withdraw takes messages that a replay turns out to have sent out of later replays, which would send them a second time.
-func (t *tx) withdraw(id ReplayID, ids []ID, c *counting) error {
-	later := make(map[ID]ReplayID)
+// replayed changes the state of messages that a replay has sent. A message that waits in a later replay, which would send it a second
+// time, is taken out of it.
+func (t *tx) replayed(id ReplayID, ids []ID, c *counting) error {
+	waiting := make(map[ID]ReplayID) // 0: the message is failed again, since the replay has ended
 	var message ID
 	var replay ReplayID
-	var state, sent int
-	// The states are not in the condition: with them, the databases take an index of all messages that wait to be sent.
-	rows := t.Rows(`SELECT m.id, m.replay, m.state, i.sent FROM {item} i JOIN {message} m ON m.id = i.message
-		WHERE i.replay = $1 AND `+t.d.in("i.message", "$2"), int64(id), list(t.d, ids))
-	for err := range rows.Scan(&message, &replay, &state, &sent) {
-		if err != nil {
+	var state int
+	// There are no states in the conditions: databases take an index of all messages in a state then.
+	rows := t.Rows(`SELECT m.id, m.replay, m.state FROM {item} i JOIN {message} m ON m.id = i.message
+		WHERE i.replay = $1 AND i.sent = 0 AND `+t.d.in("i.message", "$2"), int64(id), list(t.d, ids))
+	for err := range rows.Scan(&message, &replay, &state) {
+		switch {
+		case err != nil:
 			return err
-		}
-		if state == codes[Replaying] && replay != id && sent == 0 {
-			later[message] = replay
+		case state == codes[Replaying]:
+			waiting[message] = replay
+		case state == codes[Failed]:
+			waiting[message] = 0
 		}
 	}
+	from := map[State][]ID{}
 	for _, message := range ids {
-		if replay, is := later[message]; is {
+		replay, found := waiting[message]
+		switch {
+		case !found:
+			continue
+		case replay == id:
+			from[Replaying] = append(from[Replaying], message)
+			continue
+		case replay != 0:
 			if err := t.refuse(replay, refusal{message, fmt.Sprintf("replay %d has sent it", id)}, c); err != nil {
 				return err
 			}
+		}
+		from[Failed] = append(from[Failed], message)
+	}
+	for state, messages := range from {
+		_, err := t.update(c, Replayed, fmt.Sprintf(`UPDATE {message} SET state = 2, replay = %d, refused = NULL WHERE %s RETURNING grp, queue, %d`,
+			id, t.d.in("id", "$1"), codes[state]), list(t.d, messages))
+		if err != nil {
+			return err
 		}
 	}
 	return nil

@@ -78,6 +78,9 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 	}
+	if o.requests == 0 {
+		return nil
+	}
 	results.print(os.Stdout, before)
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
 		fmt.Printf("\nLoad average %s, %d processors\n", strings.Fields(string(load))[0], runtime.NumCPU())
