@@ -48,7 +48,7 @@ func pagesOf(ctx context.Context, a *failed.Archive) ([]page, error) {
 	}
 	fixed := func(path string) { get(path, func(*rand.Rand) string { return path }) }
 	for _, path := range []string{
-		"/", "/groups", "/groups?order=", "/groups?state=all&order=", "/groups?state=replayed", "/groups?text=deadlock", "/groups?text=nobody",
+		"/", "/groups", "/groups?order=last", "/groups?state=all&order=last", "/groups?state=replayed", "/groups?text=deadlock", "/groups?text=nobody",
 		"/messages", "/replays", "/audit", "/topology", "/ledger",
 		"/api/v1/queues", "/api/v1/replays", "/api/v1/replays/1", "/api/v1/acts",
 		"/api/v1/groups", "/api/v1/groups?order=failed", "/api/v1/groups?state=failed", "/api/v1/groups?text=deadlock", "/api/v1/groups?size=1000",
