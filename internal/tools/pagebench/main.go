@@ -111,7 +111,11 @@ func measure(ctx context.Context, o options, d failed.Dialect, driver, source st
 	if err := fill(ctx, db, d, a, o.failures); err != nil {
 		return err
 	}
-	s, err := newSystem(ctx, a)
+	past, err := fillPast(ctx, db, d, a)
+	if err != nil {
+		return err
+	}
+	s, err := newSystem(ctx, a, past)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/history"
 )
 
 // page is a kind of request.
@@ -54,6 +55,13 @@ func pagesOf(ctx context.Context, a *failed.Archive) ([]page, error) {
 		"/api/v1/groups", "/api/v1/groups?order=failed", "/api/v1/groups?state=failed", "/api/v1/groups?text=deadlock", "/api/v1/groups?size=1000",
 	} {
 		fixed(path)
+	}
+	for _, r := range history.Ranges() {
+		fixed("/history?range=" + r.Name)
+		fixed("/api/v1/history?range=" + r.Name)
+		for _, path := range []string{"/history", "/api/v1/history"} {
+			get(path+"?queue=&range="+r.Name, func(x *rand.Rand) string { return fmt.Sprintf("%s?queue=queue-%d&range=%s", path, x.IntN(pastQueues), r.Name) })
+		}
 	}
 	for i := range 4 {
 		fixed(fmt.Sprint("/replays/", i+1))

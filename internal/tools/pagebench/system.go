@@ -14,6 +14,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 	"github.com/reprisemq/reprise/console"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/history"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -34,7 +35,7 @@ type system struct {
 	running  sync.WaitGroup
 }
 
-func newSystem(ctx context.Context, a *failed.Archive) (_ *system, err error) {
+func newSystem(ctx context.Context, a *failed.Archive, past *history.History) (_ *system, err error) {
 	s := &system{archive: a}
 	if s.broker, err = broker.New(broker.Config{}); err != nil {
 		return nil, err
@@ -60,7 +61,7 @@ func newSystem(ctx context.Context, a *failed.Archive) (_ *system, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.console, err = console.New(console.Config{Archive: a, Replayer: s.replayer, Logger: slog.Default()}); err != nil {
+	if s.console, err = console.New(console.Config{Archive: a, Replayer: s.replayer, History: past, Logger: slog.Default()}); err != nil {
 		return nil, err
 	}
 	ctx, s.cancel = context.WithCancel(ctx)
