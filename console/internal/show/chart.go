@@ -1,6 +1,8 @@
 package show
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/reprisemq/reprise/failed"
@@ -12,6 +14,7 @@ type ChartView struct {
 	Width, Height int
 	Base          int // y of the base line
 	Bars          []chartBar
+	Path          string // the bars, where nobody points at one of them
 	Grid          []chartGrid
 	Labels        []chartLabel
 	Title         string // what it shows, in words
@@ -117,12 +120,14 @@ func Spark(buckets []failed.Bucket) ChartView {
 	}
 	c.Title = Plural(total, "failure") + " in the last 24 hours"
 	step := float64(width) / float64(max(len(buckets), 1))
+	var path strings.Builder
 	for i, b := range buckets {
 		if b.N == 0 {
 			continue
 		}
 		h := max(2, float64(height-2)*float64(b.N)/float64(most))
-		c.Bars = append(c.Bars, chartBar{X: round1(float64(i) * step), Y: round1(float64(c.Base) - h), W: round1(step - 1), H: round1(h)})
+		fmt.Fprintf(&path, "M%s %dv%sh%sv%sz", num(float64(i)*step), c.Base, num(-h), num(step-min(1, step/3)), num(h))
 	}
+	c.Path = path.String()
 	return c
 }

@@ -60,7 +60,9 @@ func pagesOf(ctx context.Context, a *failed.Archive) ([]page, error) {
 		fixed("/history?range=" + r.Name)
 		fixed("/api/v1/history?range=" + r.Name)
 		for _, path := range []string{"/history", "/api/v1/history"} {
-			get(path+"?queue=&range="+r.Name, func(x *rand.Rand) string { return fmt.Sprintf("%s?queue=queue-%d&range=%s", path, x.IntN(pastQueues), r.Name) })
+			get(path+"?queue=&range="+r.Name, func(x *rand.Rand) string {
+				return fmt.Sprintf("%s?queue=queue-%d&range=%s", path, x.IntN(pastQueues), r.Name)
+			})
 		}
 	}
 	for i := range 4 {

@@ -1,0 +1,44 @@
+package history_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/fleet"
+	"github.com/reprisemq/reprise/history"
+)
+
+// A program that has an archive and a console of its own records a history for it.
+func Example() {
+	var (
+		ctx     context.Context
+		db      *sql.DB         // of the archive
+		archive *failed.Archive // in db
+		client  *reprise.Client // that is connected to the broker
+	)
+	h, err := history.Open(ctx, db, history.Config{Dialect: failed.PostgreSQL})
+	if err != nil {
+		log.Fatal(err)
+	}
+	list := fleet.New(client)
+	list.Observe(h.Observe)
+	go func() { _ = list.Run(ctx) }()
+	go h.Run(ctx, history.Sources{Archive: archive, Listening: client.Healthy})
+
+	// console.Config.History is h. Without a console:
+	s, err := h.Series(ctx, "orders", history.Hour)
+	if err != nil {
+		log.Fatal(err)
+	}
+	marks, err := h.Marks(ctx, s.Points[0].Start)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, r := range s.Rises(marks) {
+		fmt.Println(r)
+	}
+}
