@@ -72,6 +72,10 @@ type Config struct {
 	// ids of the header in place of {trace_id} and {span_id}. Default: no links.
 	TraceURL string
 
+	// Broker returns the client with which messages are published and queues are purged, and nil while there is no connection.
+	// Default: neither is possible.
+	Broker func() *reprise.Client
+
 	// Clock tells the time. Default time.Now.
 	Clock func() time.Time
 

@@ -164,7 +164,7 @@ func TestPermissionsWithoutTokens(t *testing.T) {
 // What the table must say, whatever else is in it.
 func TestRolesOfRoutes(t *testing.T) {
 	public := map[string]bool{"GET /login": true, "POST /login": true, "POST /logout": true, "GET /assets/{file}": true}
-	admin := map[string]bool{"POST /api/v1/messages/import": true, "POST /api/v1/purge": true, "POST /api/v1/erase": true}
+	admin := map[string]bool{"POST /api/v1/messages/import": true, "POST /api/v1/purge": true, "POST /api/v1/erase": true, "POST /api/v1/queues/purge": true}
 	for _, r := range newConsole(t, Config{}).routes() {
 		switch {
 		case public[r.Pattern()]:

@@ -16,7 +16,7 @@ type Act struct {
 	ID      int64          `json:"id"`
 	Time    time.Time      `json:"time"`
 	Actor   Actor          `json:"actor"`
-	Verb    string         `json:"verb"`              // edit, revert, discard, restore, replay, end replay, purge, erase, import, mute or unmute
+	Verb    string         `json:"verb"`              // edit, revert, discard, restore, replay, end replay, purge, erase, purge queue, import, mute or unmute
 	Subject string         `json:"subject,omitempty"` // such as "message/17", "replay/3" or "" for a selection
 	Details map[string]any `json:"details,omitempty"` // what JSON has: the filter, how many, the reason
 }
@@ -31,6 +31,7 @@ const (
 	actPurge     = "purge"
 	actImport    = "import"
 	actErase     = "erase"
+	actEmpty     = "purge queue"
 )
 
 // Acts lists the audit log, newest first.

@@ -214,6 +214,17 @@ func (c *Client) Erase(ctx context.Context, e Erase, dryRun bool) (Done, error) 
 	return call[Done](ctx, c, http.MethodPost, "erase", dry(dryRun), e)
 }
 
+// PurgeQueue removes the oldest messages of a queue of the broker, some thousand at a time, or, in a dry run, counts those that are
+// ready.
+func (c *Client) PurgeQueue(ctx context.Context, p PurgeQueue, dryRun bool) (Done, error) {
+	return call[Done](ctx, c, http.MethodPost, "queues/purge", dry(dryRun), p)
+}
+
+// Publish publishes a message, on record.
+func (c *Client) Publish(ctx context.Context, p Publish) (Published, error) {
+	return call[Published](ctx, c, http.MethodPost, "publish", nil, p)
+}
+
 const jsonLines = "application/x-ndjson"
 
 // Export writes messages as JSON Lines, and returns how many bytes. What has been written

@@ -86,6 +86,34 @@ func erase(c *web.Call) (done api.Done, err error) {
 	return done, err
 }
 
+// purgeQueue removes messages from a queue of the broker.
+func purgeQueue(c *web.Call) (done api.Done, err error) {
+	if done.DryRun, err = c.Flag("dry_run"); err != nil {
+		return done, err
+	}
+	var p api.PurgeQueue
+	if err := c.Read(&p); err != nil {
+		return done, err
+	}
+	var n int
+	if done.DryRun {
+		n, err = c.QueueDepth(string(p.Queue))
+	} else {
+		n, err = c.PurgeQueue(p)
+	}
+	done.Messages = int64(n)
+	return done, err
+}
+
+func publish(c *web.Call) (api.Published, error) {
+	var p api.Publish
+	if err := c.Read(&p); err != nil {
+		return api.Published{}, err
+	}
+	id, err := c.Publish(p)
+	return api.Published{MessageID: api.Text(id)}, err
+}
+
 // purge removes messages that are older than the archive's retention.
 func purge(c *web.Call, isDryRun bool) (int64, error) {
 	if isDryRun {

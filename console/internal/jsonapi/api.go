@@ -54,6 +54,8 @@ func Routes() []web.Route {
 		{Method: "PUT", Path: "/api/v1/groups/{id}/mute", Role: access.Operate, Handle: byID(mute)},
 		{Method: "DELETE", Path: "/api/v1/groups/{id}/mute", Role: access.Operate, Handle: byID(unmute)},
 		{Method: "GET", Path: "/api/v1/queues", Role: access.View, Handle: answer(queues)},
+		{Method: "POST", Path: "/api/v1/queues/purge", Role: access.Admin, Query: dryRunName, Handle: answer(purgeQueue)},
+		{Method: "POST", Path: "/api/v1/publish", Role: access.Operate, Handle: answer(publish)},
 		{Method: "GET", Path: "/api/v1/ledger", Role: access.View, Handle: answer(ledgerReport)},
 		{Method: "POST", Path: "/api/v1/ledger/accept", Role: access.Operate, Handle: answer(accept)},
 

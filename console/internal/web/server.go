@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/console/internal/access"
 	"github.com/reprisemq/reprise/console/internal/fault"
 	"github.com/reprisemq/reprise/failed"
@@ -19,7 +20,7 @@ import (
 )
 
 // Server passes each request to the handler of its route, if the visitor has the role.
-// All fields are required but Prefix, Replayer, Routing, Ledger, Fleet and History.
+// All fields are required but Prefix, Replayer, Routing, Ledger, Fleet, History and Broker.
 type Server struct {
 	// Prefix precedes all paths, such as /reprise. Routes, and the addresses in Go code, are
 	// without it: Build adds it to the routes, Redirect to redirects, and templates to links.
@@ -29,8 +30,9 @@ type Server struct {
 	Replayer interface{ Wake() }
 	Routing  failed.Routing
 	Ledger   *ledger.Ledger
-	Fleet    Fleet            // nil: workers are not listed
-	History  *history.History // nil: none is recorded
+	Fleet    Fleet                  // nil: workers are not listed
+	History  *history.History       // nil: none is recorded
+	Broker   func() *reprise.Client // nil: there is none
 	Clock    func() time.Time
 	Logger   *slog.Logger
 

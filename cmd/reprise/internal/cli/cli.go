@@ -57,6 +57,7 @@ func (s IO) result(asJSON bool, value any, text string) error {
 
 // commands are all there are, in the order of the help.
 type commands struct {
+	Purge      purgeCmd      `cmd:"" help:"Remove messages from a queue, on record."`
 	Up         upCmd         `cmd:"" help:"Run the workers of a configuration file."`
 	Broker     brokerCmd     `cmd:"" help:"Run a broker on this machine."`
 	Publish    publishCmd    `cmd:"" help:"Publish a message."`

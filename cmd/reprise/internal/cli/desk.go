@@ -44,6 +44,7 @@ type desk struct {
 	embedded bool                  // the broker is in this process
 	book     func(context.Context) // writes what workers do, for the ledger; nil: there are none
 
+	client  atomic.Pointer[reprise.Client]              // nil: not connected yet
 	keeping atomic.Pointer[failed.Archive]              // nil: not open yet
 	ended   atomic.Pointer[error]                       // why nothing is archived any more
 	counted atomic.Pointer[func(context.Context) error] // how the ledger is; nil: there is none, or not yet
@@ -229,7 +230,7 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 		d.audited.Store(books)
 		c := d.console
 		c.Archive, c.Replayer, c.Ledger, c.Logger, c.Fleet, c.History = archive, d, books, d.log, &d.fleet, past
-		c.Routing = routingOf(d.workers, c.Management)
+		c.Routing, c.Broker = routingOf(d.workers, c.Management), d.client.Load
 		served, err := console.New(c)
 		if err != nil {
 			return err
@@ -240,6 +241,7 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 	if err != nil {
 		return err
 	}
+	d.client.Store(client)
 	parts, running := errgroup.WithContext(ctx)
 	start := func(what string, run func(context.Context) error) {
 		parts.Go(func() error {

@@ -1,0 +1,110 @@
+package console
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// newBroker returns a client of a broker that has the queue orders.
+func newBroker(t *testing.T) func() *reprise.Client {
+	t.Helper()
+	c, err := reprise.Dial(t.Context(), testkit.Embedded(t).URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(t.Context()) })
+	if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "orders"}}}); err != nil {
+		t.Fatal(err)
+	}
+	return func() *reprise.Client { return c }
+}
+
+// What is published is confirmed and recorded; what no queue gets is an error.
+func TestPublish(t *testing.T) {
+	list, secrets := tokens()
+	broker := newBroker(t)
+	c := newConsole(t, Config{Tokens: list, Broker: broker})
+	d := describe(t, c)
+	text := `{"id": 7}`
+	message := api.Publish{
+		Target: api.Target{RoutingKey: "orders"}, Text: &text, Headers: api.Headers{"n": int32(7)},
+		Properties: api.Properties{ContentType: "application/json", MessageID: "m-1", Priority: 3},
+	}
+	if got := get[api.Published](t, ask(t, d, "POST", "/api/v1/publish", message, bearer(secrets[Operate]))); got.MessageID != "m-1" {
+		t.Errorf("%+v", got)
+	}
+	var found []*reprise.Message
+	if err := broker().Peek(t.Context(), "orders", 10, func(m *reprise.Message) { found = append(found, m) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(found) != 1 || string(found[0].Body) != text || found[0].Headers["n"] != int32(7) || found[0].ContentType != "application/json" || found[0].Priority != 3 {
+		t.Errorf("%+v", found)
+	}
+	for _, wrong := range []struct {
+		change func(*api.Publish)
+		status int
+	}{
+		{func(p *api.Publish) { p.RoutingKey = "none" }, http.StatusUnprocessableEntity},
+		{func(p *api.Publish) { p.Exchange = "none" }, http.StatusUnprocessableEntity},
+		{func(p *api.Publish) { p.RoutingKey = "" }, http.StatusBadRequest},
+		{func(p *api.Publish) { p.Body = []byte("x") }, http.StatusBadRequest},
+		{func(p *api.Publish) { p.Properties.UserID = "x" }, http.StatusBadRequest},
+		{func(p *api.Publish) { p.Headers = api.Headers{"h": strings.Repeat("h", 200_000)} }, http.StatusUnprocessableEntity},
+	} {
+		p := message
+		wrong.change(&p)
+		refused(t, ask(t, d, "POST", "/api/v1/publish", p, bearer(secrets[Operate])), wrong.status, "")
+	}
+	acts, _, err := c.cfg.Archive.Acts(t.Context(), failed.Page{})
+	if err != nil || len(acts) != 1 || acts[0].Verb != "publish" || acts[0].Actor != "operate-er" || acts[0].Details["routing_key"] != "orders" || acts[0].Details["message_id"] != "m-1" {
+		t.Errorf("%+v, %v", acts, err)
+	}
+	if n, err := broker().Depth(t.Context(), "orders"); n != 1 || err != nil {
+		t.Errorf("%d messages, %v", n, err)
+	}
+}
+
+func TestPurgeQueue(t *testing.T) {
+	broker := newBroker(t)
+	c := newConsole(t, Config{Broker: broker})
+	d := describe(t, c)
+	var bodies []string
+	for _, body := range []string{"a", "b", "c"} {
+		bodies = append(bodies, body)
+		if err := broker().Publish(t.Context(), &reprise.Message{RoutingKey: "orders", Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := get[api.Done](t, ask(t, d, "POST", "/api/v1/queues/purge?dry_run=true", api.PurgeQueue{Queue: "orders"})); got != (api.Done{Messages: 3, DryRun: true}) {
+		t.Errorf("%+v", got)
+	}
+	for _, wrong := range []api.PurgeQueue{{Queue: "orders", Reason: "x"}, {Queue: "orders", Limit: 1}, {Limit: 1, Reason: "x"}} {
+		refused(t, ask(t, d, "POST", "/api/v1/queues/purge", wrong), http.StatusBadRequest, "")
+	}
+	refused(t, ask(t, d, "POST", "/api/v1/queues/purge", api.PurgeQueue{Queue: "none", Limit: 1, Reason: "x"}), http.StatusNotFound, "none")
+	if got := get[api.Done](t, ask(t, d, "POST", "/api/v1/queues/purge", api.PurgeQueue{Queue: "orders", Limit: 2, Reason: "x"})); got.Messages != 2 {
+		t.Errorf("%+v", got)
+	}
+	var saved []string
+	for m, err := range c.cfg.Archive.Each(t.Context(), failed.Filter{States: []failed.State{failed.Discarded}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		saved = append(saved, string(m.Body))
+	}
+	if !slices.Equal(saved, bodies[:2]) {
+		t.Errorf("saved %q", saved)
+	}
+	without := newConsole(t, Config{})
+	for _, path := range []string{"/api/v1/queues/purge?dry_run=true", "/api/v1/queues/purge", "/api/v1/publish"} {
+		refused(t, ask(t, without, "POST", path, "{}"), http.StatusServiceUnavailable, "not connected to a broker")
+	}
+}

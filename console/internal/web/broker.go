@@ -1,0 +1,114 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/console/internal/fault"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+// broker returns the client of the broker.
+func (c *Call) broker() (*reprise.Client, error) {
+	if c.Broker != nil {
+		if client := c.Broker(); client != nil {
+			return client, nil
+		}
+	}
+	return nil, &fault.Failure{
+		Status: http.StatusServiceUnavailable, Text: "this console is not connected to a broker",
+		Advice: "start it with a broker: reprise console --url URL",
+	}
+}
+
+// ofBroker turns an error of the broker into what to tell of it.
+func ofBroker(err error) error {
+	if queue, ok := errors.AsType[*reprise.QueueError](err); ok {
+		return &fault.Failure{Status: http.StatusNotFound, Text: strings.TrimPrefix(queue.Error(), "reprise: "), Advice: "name a queue that exists, and that this console may use"}
+	}
+	return err
+}
+
+// QueueDepth returns how many messages are ready in a queue.
+func (c *Call) QueueDepth(queue string) (int, error) {
+	client, err := c.broker()
+	if err != nil {
+		return 0, err
+	}
+	if queue == "" {
+		return 0, fault.BadRequest("there is no queue", `send "queue": its name`)
+	}
+	ctx, cancel := context.WithTimeout(c.R.Context(), commandTimeout)
+	defer cancel()
+	n, err := client.Depth(ctx, queue)
+	return n, ofBroker(err)
+}
+
+// maxPurge is how many messages one request removes from a queue: a request has 30 s.
+const maxPurge = 5000
+
+// PurgeQueue removes the oldest messages of a queue, and returns how many.
+func (c *Call) PurgeQueue(p api.PurgeQueue) (int, error) {
+	client, err := c.broker()
+	if err != nil {
+		return 0, err
+	}
+	cfg := failed.EmptyConfig{Queue: string(p.Queue), Limit: min(p.Limit, maxPurge), Reason: p.Reason, Drop: p.Drop}
+	n, err := c.Archive.EmptyQueue(c.R.Context(), client, cfg, c.Who.Actor)
+	return n, ofBroker(err)
+}
+
+// Publish publishes a message, and records it. It returns the message id.
+func (c *Call) Publish(p api.Publish) (id string, err error) {
+	client, err := c.broker()
+	switch {
+	case err != nil:
+		return "", err
+	case p.Exchange == "" && p.RoutingKey == "":
+		return "", fault.BadRequest("there is no destination", `send "routing_key": the name of a queue, or "exchange" and the key`)
+	case p.Body != nil && p.Text != nil:
+		return "", fault.BadRequest("there is a body and a text", "send one of them")
+	}
+	m := &reprise.Message{
+		Exchange: string(p.Exchange), RoutingKey: string(p.RoutingKey), Body: p.Body, Headers: maps.Clone(map[string]any(p.Headers)),
+		ContentType: string(p.Properties.ContentType), ContentEncoding: string(p.Properties.ContentEncoding), CorrelationID: string(p.Properties.CorrelationID),
+		ReplyTo: string(p.Properties.ReplyTo), MessageID: string(p.Properties.MessageID), Type: string(p.Properties.Type), AppID: string(p.Properties.AppID),
+		Priority: p.Properties.Priority, Timestamp: p.Properties.Timestamp,
+	}
+	if p.Text != nil {
+		m.Body = []byte(*p.Text)
+	}
+	if p.Properties.UserID != "" || p.Properties.Expiration != "" || p.Properties.Exchange != "" {
+		return "", fault.BadRequest("user_id, expiration and exchange cannot be set", "leave these properties out")
+	}
+	if m.Timestamp.IsZero() {
+		m.Timestamp = time.Now()
+	}
+	ctx, cancel := context.WithTimeout(c.R.Context(), commandTimeout)
+	defer cancel()
+	failure := client.Publish(ctx, m)
+	details := map[string]any{"exchange": p.Exchange, "routing_key": p.RoutingKey, "message_id": api.Text(m.MessageID), "bytes": len(m.Body)}
+	if failure != nil {
+		details["error"] = failure.Error()
+	}
+	if _, unroutable := errors.AsType[*reprise.UnroutableError](failure); unroutable || errors.Is(failure, reprise.ErrInvalidMessage) {
+		return "", &fault.Failure{Status: http.StatusUnprocessableEntity, Text: strings.TrimPrefix(failure.Error(), "reprise: "), Advice: "the message was not stored: correct the destination or the message"}
+	}
+	// What may have been stored is recorded, too.
+	recording, done := context.WithTimeout(context.WithoutCancel(c.R.Context()), commandTimeout)
+	defer done()
+	if err := c.Archive.Record(recording, c.Who.Actor, "publish", "", details); err != nil {
+		return "", errors.Join(failure, fmt.Errorf("message %q is not recorded: %w", m.MessageID, err))
+	}
+	if failure != nil {
+		return "", &fault.Failure{Status: http.StatusBadGateway, Text: strings.TrimPrefix(failure.Error(), "reprise: "), Advice: "the broker may have stored the message: look before you send it again"}
+	}
+	return m.MessageID, nil
+}

@@ -1,0 +1,103 @@
+package failed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/params"
+)
+
+// EmptyConfig specifies which messages EmptyQueue removes. Queue, Limit and Reason are required.
+type EmptyConfig struct {
+	Queue  string
+	Limit  int    // the most messages to remove: the oldest
+	Reason string // for the record
+	Drop   bool   // do not save them in the archive
+}
+
+// Validate reports what is missing.
+func (c EmptyConfig) Validate() error {
+	switch {
+	case c.Queue == "":
+		return fmt.Errorf("%w: EmptyConfig.Queue must not be empty", ErrInvalid)
+	case c.Limit < 1:
+		return fmt.Errorf("%w: EmptyConfig.Limit must be positive: got %d", ErrInvalid, c.Limit)
+	case strings.TrimSpace(c.Reason) == "":
+		return fmt.Errorf("%w: EmptyConfig.Reason must not be empty", ErrInvalid)
+	}
+	return nil
+}
+
+// Batches of EmptyQueue.
+const (
+	emptyBatch = 500
+	emptyBytes = 16 << 20 // of bodies
+)
+
+// EmptyQueue removes messages that are ready in a queue, the oldest first and at most cfg.Limit, and returns how many. It does not
+// use queue.purge, which would also remove messages that have arrived since they were counted. Messages that a consumer has are
+// left; consumers get messages meanwhile, but for the up to 500 of a batch.
+//
+// Unless cfg.Drop is set, each message is saved in the archive in state discarded before it is removed, so that Restore and a
+// replay bring it back; a message that cannot be stored stays in the queue. An Act records each batch before it is removed. After a
+// crash or an error in between, a batch may be in the archive and in the queue.
+//
+// The ledger reports messages that were removed from a work queue and dropped as missing.
+func (a *Archive) EmptyQueue(ctx context.Context, c *reprise.Client, cfg EmptyConfig, who Actor) (n int, err error) {
+	defer annotate(&err, "emptying queue %q", cfg.Queue)
+	if err := errors.Join(who.validate(), cfg.Validate()); err != nil {
+		return 0, err
+	}
+	for n < cfg.Limit {
+		size, removed := 0, 0
+		var noted error
+		pick := func(m *reprise.Message) (picked, last bool) {
+			size += len(m.Body)
+			return true, size > emptyBytes
+		}
+		_, _, err := c.Sift(ctx, cfg.Queue, min(emptyBatch, cfg.Limit-n), pick, func(batch []*reprise.Message) []reprise.Verdict {
+			verdicts := make([]reprise.Verdict, len(batch))
+			var saved []*arrival
+			for i, m := range batch {
+				if !cfg.Drop {
+					e, err := a.encode(take(m, nil).Message)
+					if err != nil {
+						noted = errors.Join(noted, err)
+						continue // it stays
+					}
+					e.m.State, e.m.Discarded = Discarded, cfg.Reason
+					saved = append(saved, &e)
+				}
+				verdicts[i] = reprise.Acknowledge
+				removed++
+			}
+			if removed == 0 {
+				return nil
+			}
+			if err := a.noteEmptied(ctx, cfg, saved, removed, who); err != nil {
+				noted, removed = err, 0
+				return nil
+			}
+			return verdicts
+		})
+		n += removed
+		if err := errors.Join(err, noted); err != nil || removed == 0 {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// noteEmptied saves messages and records that they are removed from their queue.
+func (a *Archive) noteEmptied(ctx context.Context, cfg EmptyConfig, saved []*arrival, n int, who Actor) error {
+	return a.write(ctx, func(tx *tx) error {
+		if err := tx.add(saved); err != nil {
+			return err
+		}
+		_, err := tx.act(who, actEmpty, "", map[string]any{"queue": params.Text(cfg.Queue), "messages": n, "reason": cfg.Reason, "saved": !cfg.Drop})
+		return err
+	})
+}

@@ -1,0 +1,23 @@
+package api
+
+// PurgeQueue removes messages from a queue of the broker.
+type PurgeQueue struct {
+	Queue  Text   `json:"queue"`
+	Limit  int    `json:"limit,omitempty"` // the most messages to remove: the oldest. Required, except in a dry run
+	Reason string `json:"reason,omitempty"`
+	Drop   bool   `json:"drop,omitempty"` // do not save them in the archive, as discarded
+}
+
+// Publish is a message to publish.
+type Publish struct {
+	Target
+	Body       []byte     `json:"body,omitempty"` // base64; or:
+	Text       *string    `json:"text,omitempty"`
+	Headers    Headers    `json:"headers,omitempty"`
+	Properties Properties `json:"properties,omitzero"`
+}
+
+// Published is a message that the broker has confirmed.
+type Published struct {
+	MessageID Text `json:"message_id"`
+}
