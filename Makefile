@@ -64,6 +64,10 @@ bench-broker: ## measure the broker against RabbitMQ; without ARGS it lists what
 	go build -C bench -o ../bin/brokerbench ./cmd/brokerbench
 	bin/brokerbench $(ARGS)
 
+.PHONY: story
+story: ## find, understand, correct and replay 12,000 of 20,000 failures in a browser, with a stopwatch
+	go test ./internal/browsertest -run TestStory -count=1 -v -timeout 15m -story.failures 20000
+
 .PHONY: bench-pages
 bench-pages: ## measure the console's pages; ARGS='-sqlite FILE -postgres URL', which are filled first
 	go run ./internal/tools/pagebench $(ARGS)
