@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/history"
 )
 
-// A program that has an archive and a console of its own records a history for it.
+// A program with an archive records a history, for its console or for itself.
 func Example() {
 	var (
 		ctx     context.Context

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ func runUntilEnd(t *testing.T, f func(context.Context)) {
 	t.Cleanup(func() { cancel(); <-ended })
 }
 
-// An outage is a shape of which the start is named, from the worker to the sentence, in virtual time.
+// The start of an outage is named, from the worker to the sentence, in virtual time.
 func TestAnOutageIsNamed(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		db := openSQLite(t)
@@ -37,12 +38,12 @@ func TestAnOutageIsNamed(t *testing.T) {
 		runUntilEnd(t, func(ctx context.Context) { _ = list.Run(ctx) })
 		runUntilEnd(t, func(ctx context.Context) { h.Run(ctx, Sources{Archive: archive, Listening: client.Healthy}) })
 
-		down := false
+		var down atomic.Bool
 		b.WorkWith(t, client, reprise.WorkerConfig{
 			Queue: "orders", Policy: reprise.Policy{MaxAttempts: 2, Backoff: backoff.Fixed(20 * time.Second)},
 			Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
 				time.Sleep(30 * time.Millisecond)
-				if down {
+				if down.Load() {
 					return errors.New("connection refused")
 				}
 				return nil
@@ -60,11 +61,11 @@ func TestAnOutageIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		succeeded += publish(2 * time.Minute)
-		down = true
+		down.Store(true)
 		began := time.Now()
 		published := publish(6 * time.Minute)
 		time.Sleep(time.Minute) // retries and statuses
-		down = false
+		down.Store(false)
 
 		s := must(h.Series(t.Context(), "orders", Hour))(t)
 		sum := s.Sum()

@@ -32,11 +32,11 @@ type Config struct {
 	// Dialect is the kind of SQL that the database speaks.
 	Dialect failed.Dialect
 
-	// Prefix is what the names of tables begin with: at most 40 small letters, digits and underscores. Default
+	// Prefix begins the names of tables: at most 40 lowercase letters, digits and underscores. Default
 	// "reprise_history_".
 	Prefix string
 
-	// Clock tells the time. Default time.Now.
+	// Clock returns the time. Default time.Now.
 	Clock func() time.Time
 
 	// Logger receives "history is not recorded" with error (Warn), and "history is recorded again" (Info). Default: none.
@@ -45,13 +45,13 @@ type Config struct {
 
 var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 
-// Validate reports what is missing or cannot work and what to write instead.
+// Validate reports missing and invalid settings, with advice.
 func (c Config) Validate() error {
 	if err := c.Dialect.Validate(); err != nil {
 		return fmt.Errorf("history: Config.%w", err)
 	}
 	if c.Prefix != "" && !prefixes.MatchString(c.Prefix) {
-		return fmt.Errorf("history: Config.Prefix %q: use at most 40 small letters, digits and underscores, not a digit first, or leave it empty for %s", c.Prefix, DefaultPrefix)
+		return fmt.Errorf("history: Config.Prefix must be at most 40 lowercase letters, digits and underscores, and not begin with a digit: got %q (empty means %s)", c.Prefix, DefaultPrefix)
 	}
 	return nil
 }
@@ -62,15 +62,15 @@ type History struct {
 	db  *sqlkit.DB
 
 	mu    sync.Mutex
-	heard map[string]heard // by worker, what is not recorded yet
+	heard map[string]heard // unrecorded statuses by worker
 
 	recorder recorder // of Run
 }
 
 var errNoDatabase = errors.New("history: Open needs a database: sql.Open returns one")
 
-// Open returns the history in db, which stays the caller's to close. It creates the tables where there are none, and refuses
-// those of a newer version. Any number of processes may open one.
+// Open returns the history in db, which stays the caller's to close. It creates missing tables, and refuses
+// tables of a newer version. Any number of processes may open one.
 func Open(ctx context.Context, db *sql.DB, cfg Config) (*History, error) {
 	if db == nil {
 		return nil, errNoDatabase
@@ -106,7 +106,7 @@ type heard struct {
 	stopped bool
 }
 
-// Observe takes the status of a worker, for fleet.List.Observe. It does not wait. Run records what was observed.
+// Observe takes the status of a worker, for fleet.List.Observe. It does not wait. Run records the status.
 func (h *History) Observe(s topology.WorkerStatus) {
 	at := h.now()
 	now := heard{
@@ -125,26 +125,26 @@ func (h *History) Observe(s topology.WorkerStatus) {
 	h.heard[s.ID] = now
 }
 
-// Archive tells which messages have arrived. *failed.Archive is one.
+// Archive lists the messages that have arrived. *failed.Archive is one.
 type Archive interface {
-	// Failures returns n messages that have arrived after a message, or fewer if there are no more.
+	// Failures returns n messages that have arrived after a message, or fewer at the end.
 	Failures(ctx context.Context, after failed.ID, n int) ([]failed.Failure, error)
 }
 
-// Sources are what is recorded, besides what is observed.
+// Sources of Run, besides observed statuses.
 type Sources struct {
-	// Archive has the messages that failed. nil: there is none.
+	// Archive has the messages that failed. Default: none.
 	Archive Archive
 
-	// Listening returns nil if statuses of workers would be observed. Intervals without it are not Recorded. nil: always.
+	// Listening returns nil if statuses of workers would arrive. Other intervals are not Recorded. Default: always.
 	Listening func(context.Context) error
 }
 
 // Every is the time between two transactions of Run.
 const Every = topology.StatusInterval
 
-// Run records until ctx ends: what was observed, and what has arrived in the archive. If the database cannot be used, it is
-// tried again, and no number is lost. Run can be called once. Several processes may run at a time.
+// Run records observed statuses, and messages that arrive in the archive, until ctx ends. After an error of the database it
+// continues, and does not lose numbers. Run can be called once. Several processes may run at a time.
 func (h *History) Run(ctx context.Context, from Sources) {
 	tick := time.NewTicker(Every)
 	defer tick.Stop()

@@ -92,7 +92,7 @@ func record(t fataler, h *History, from Sources) {
 	}
 }
 
-// worker is one that announces itself.
+// worker announces itself.
 type worker struct {
 	topology.WorkerStatus
 }
@@ -118,7 +118,7 @@ func (w *worker) status(now time.Time) topology.WorkerStatus {
 	return w.WorkerStatus
 }
 
-// A constant rate is seen as one, whenever statuses come, and as a gap where nobody recorded.
+// A constant rate stays constant for any phase of the statuses, and unrecorded time is a gap.
 func TestSteadyWorkWithAGap(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db *database) {
 		h := db.history(t)
@@ -162,7 +162,7 @@ func TestSteadyWorkWithAGap(t *testing.T) {
 	})
 }
 
-// What is recorded while the broker cannot be reached is no zero.
+// Time without a connection to the broker is a gap and not zero.
 func TestAProcessThatHearsNothingRecordsAGap(t *testing.T) {
 	db := openSQLite(t)
 	h := db.history(t)
@@ -177,7 +177,7 @@ func TestAProcessThatHearsNothingRecordsAGap(t *testing.T) {
 	}
 }
 
-// The number of rows has a bound, also after a worker was heard of for the first time that has run for long.
+// The number of rows has a bound, also after the first status of a worker that has run for a month.
 func TestRowsOfAQueueAreBounded(t *testing.T) {
 	db := openSQLite(t)
 	h := db.history(t)
@@ -204,7 +204,7 @@ func TestRowsOfAQueueAreBounded(t *testing.T) {
 	}
 }
 
-// Peers that invent queues, workers and numbers cost what is bounded.
+// Forged queues, workers and numbers take a bounded number of rows.
 func TestForgedStatusesAreBounded(t *testing.T) {
 	db := openSQLite(t)
 	h := db.history(t)

@@ -23,7 +23,7 @@ var (
 // maxMarkText bounds a text in bytes.
 const maxMarkText = 200
 
-// Mark is something that happened, such as a deployment.
+// Mark names a moment, such as the moment of a deployment.
 type Mark struct {
 	ID    int64
 	At    time.Time
@@ -46,17 +46,17 @@ func (h *History) AddMark(ctx context.Context, m Mark) (Mark, error) {
 	m.Text = strings.TrimSpace(m.Text)
 	switch {
 	case m.Text == "":
-		return m, fmt.Errorf("%w: the text is empty", ErrInvalid)
+		return m, fmt.Errorf("%w: text must not be empty", ErrInvalid)
 	case len(m.Text) > maxMarkText:
-		return m, fmt.Errorf("%w: the text has %d bytes: at most %d are possible", ErrInvalid, len(m.Text), maxMarkText)
+		return m, fmt.Errorf("%w: text must have at most %d bytes: got %d", ErrInvalid, maxMarkText, len(m.Text))
 	case !utf8.ValidString(m.Text) || strings.ContainsAny(m.Text, "\r\n\x00"):
-		return m, fmt.Errorf("%w: the text must be one line of UTF-8", ErrInvalid)
+		return m, fmt.Errorf("%w: text must be one line of UTF-8", ErrInvalid)
 	case len(m.Queue) > 255:
-		return m, fmt.Errorf("%w: the name of the queue has more than 255 bytes", ErrInvalid)
+		return m, fmt.Errorf("%w: queue must have at most 255 bytes", ErrInvalid)
 	case m.At.After(now.Add(time.Minute)):
-		return m, fmt.Errorf("%w: the time %s has not come yet", ErrInvalid, m.At.Format(time.RFC3339))
+		return m, fmt.Errorf("%w: time must not be in the future: got %s", ErrInvalid, m.At.Format(time.RFC3339))
 	case m.At.Before(now.Add(-10 * 365 * 24 * time.Hour)):
-		return m, fmt.Errorf("%w: the time %s is too long ago", ErrInvalid, m.At.Format(time.RFC3339))
+		return m, fmt.Errorf("%w: time must be within ten years: got %s", ErrInvalid, m.At.Format(time.RFC3339))
 	case m.By == "":
 		return m, fmt.Errorf("%w: By must not be empty", ErrInvalid)
 	}
@@ -110,7 +110,7 @@ func (h *History) Marks(ctx context.Context, since time.Time) (all []Mark, err e
 
 func (m *Mark) columns() []any { return []any{&m.ID, sqlkit.Time(&m.At), &m.Text, &m.Queue, &m.By} }
 
-// Marks returns those of a list that concern the queue and are within the series, the oldest first.
+// Marks returns the marks of a list that concern the queue and are within the series, the oldest first.
 func (s Series) Marks(all []Mark) (within []Mark) {
 	for _, m := range slices.Backward(all) {
 		if m.For(s.Queue) && !m.At.Before(s.Points[0].Start) && !m.At.After(s.Now) {

@@ -13,14 +13,14 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// listener is a process that records, and what it has heard and not recorded.
+// listener is a process that records, with the statuses that it has not recorded.
 type listener struct {
 	*History
 	heard map[*worker]Totals
 }
 
-// The sum of the rows of each step is the sum of what workers have announced, whatever is lost, repeated, late or restarted,
-// and however many processes record.
+// The sum of the rows of each step is the sum of the announced totals, also if statuses are lost, repeated or late, workers
+// restart, and two processes record.
 func TestRowsAddUpToTotals(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db *database) {
 		db.history(t)
@@ -115,7 +115,7 @@ func addUp(t *rapid.T, db *database) {
 			}
 		}
 		for _, r := range Ranges() {
-			// Not Series: an hour may be too short.
+			// A Series may be too short.
 			var got, totals Totals
 			for err := range listeners[0].db.Rows(context.Background(), `SELECT totals FROM {interval} WHERE span = $1 AND queue = $2`, seconds(r.Step), []byte(queue)).Scan(stored(&totals)) {
 				if err != nil {
@@ -173,7 +173,7 @@ func TestArrivalsCountOnce(t *testing.T) {
 	})
 }
 
-// The parts of totals add up to them, whatever the times.
+// The parts of totals add up to the totals, for all times.
 func TestSharesAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &History{recorder: recorder{queues: map[string]bool{}}}

@@ -16,21 +16,21 @@ const (
 	// maxBetween is the longest time between two transactions that counts as recorded.
 	maxBetween = 3 * Every
 
-	// maxUnrecorded is how long a status waits for the database. It is shorter than keepStopped: otherwise the totals of a
-	// worker could be forgotten by the time, and count again.
+	// maxUnrecorded bounds the age of a status that is recorded. It is shorter than keepStopped, so that the totals of the worker
+	// are still in the database and do not count again.
 	maxUnrecorded = time.Hour
 	keepStopped   = 2 * time.Hour
 
 	// pruneEvery is the time between two removals of old rows.
 	pruneEvery = 10 * time.Minute
 
-	// arrivals is how many messages of the archive are read at a time.
+	// arrivals bounds the messages of the archive that are read at a time.
 	arrivals = 5_000
 )
 
 // recorder is the state of Run in one process.
 type recorder struct {
-	until  time.Time       // of what is recorded; zero: nothing is
+	until  time.Time       // end of the recorded time; zero: none
 	pruned time.Time       // when old rows were removed last
 	queues map[string]bool // that have rows
 }
@@ -42,7 +42,7 @@ type key struct {
 	start int64
 }
 
-// Record writes what was observed and what has arrived, once: Run does so every 15 seconds. Nobody else may call it while Run
+// Record writes observed statuses, and messages that have arrived. Run calls it every 15 seconds. Do not call it while Run
 // runs.
 func (h *History) Record(ctx context.Context, from Sources) error {
 	now := h.now()
@@ -65,7 +65,7 @@ func (h *History) Record(ctx context.Context, from Sources) error {
 	return nil
 }
 
-// unrecorded returns what was observed and is not recorded.
+// unrecorded returns the statuses that are not recorded.
 func (h *History) unrecorded(now time.Time) map[string]heard {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,14 +73,14 @@ func (h *History) unrecorded(now time.Time) map[string]heard {
 	return maps.Clone(h.heard)
 }
 
-// recorded forgets what is in the database.
+// recorded forgets statuses that are in the database.
 func (h *History) recorded(statuses map[string]heard) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	maps.DeleteFunc(h.heard, func(id string, s heard) bool { return s == statuses[id] })
 }
 
-// record is the transaction for statuses of workers, and for the time that is recorded until now; zero: it is not.
+// record is the transaction for statuses of workers. The time until a zero until is not recorded.
 func (h *History) record(ctx context.Context, now, until time.Time, statuses map[string]heard) error {
 	r := &h.recorder
 	prune := now.Sub(r.pruned) >= pruneEvery || now.Before(r.pruned)
@@ -147,7 +147,7 @@ func (h *History) record(ctx context.Context, now, until time.Time, statuses map
 	return err
 }
 
-// spread adds what happened between two times to the intervals in it, evenly. What is too old for an interval is left out.
+// spread adds events between two times to the intervals in that time, evenly. It leaves out intervals that are too old.
 func (h *History) spread(sums map[key]Totals, queue string, now, from, to time.Time, added Totals) {
 	if added == (Totals{}) || !h.recorder.admit(queue) {
 		return
@@ -213,7 +213,7 @@ func (h *History) add(tx *sqlkit.Tx, sums map[key]Totals) error {
 	})
 	rows := make([][]any, 0, len(keys))
 	for len(keys) > 0 {
-		// Those of a queue and a step are next to each other.
+		// Keys with the same queue and step are adjacent.
 		n := 1
 		for n < len(keys) && keys[n].queue == keys[0].queue && keys[n].step == keys[0].step {
 			n++
@@ -259,7 +259,7 @@ func minutes(tx *sqlkit.Tx, from, until time.Time) error {
 	return nil
 }
 
-// prune removes what is too old, and what is too much.
+// prune removes old rows, and workers beyond maxWorkers.
 func (h *History) prune(tx *sqlkit.Tx, now time.Time) error {
 	for _, r := range Ranges() {
 		oldest := now.Add(-kept(r.Step)).Truncate(r.Step).Unix()

@@ -13,7 +13,7 @@ import (
 const (
 	calmMost  = 30 // intervals before a rise that it is compared with, at most
 	calmLeast = 5  // and at least
-	ahead     = 3  // intervals from the start of a rise that are looked at
+	ahead     = 3  // intervals from the start of a rise that the rule reads
 
 	riseFactor = 3  // times the rate before
 	riseLeast  = 10 // failures
@@ -22,29 +22,30 @@ const (
 
 // Rise is a time in which failures of a queue are much more frequent than before.
 type Rise struct {
-	// Earliest and Latest are the bounds of its start: those of an interval, unless nobody recorded the interval before.
+	// Earliest and Latest are the bounds of its start. They are the bounds of an interval if the interval before was recorded.
 	Earliest, Latest time.Time
 
-	End   time.Time // start of the interval in which failures fell; zero: they have not fallen
+	End   time.Time // start of the interval in which failures fell; zero: the rise lasts
 	Peak  float64   // the highest rate of an interval, per minute
 	Rate  float64   // mean from the start to the end, per minute
-	Calm  float64   // mean of the intervals before, per minute, but for the last of them: the rise can have begun in it
-	After *Mark     // the newest mark shortly before the start; nil: there is none
+	Calm  float64   // mean of the intervals before, per minute, without the last one
+	After *Mark     // the newest mark shortly before the start; nil: none
 
 	step time.Duration
 	now  time.Time
 }
 
-// Rises returns the rises of failures in the series, the newest first, with those of the marks that explain them.
+// Rises returns the rises of failures in the series, the newest first, with the newest mark shortly before each.
 //
-// A rise starts in the first interval for which all of this holds. The next three intervals are that one and the two after it, or
-// fewer if there are no more. Only recorded intervals that have ended count.
+// A rise starts in the first interval for which all of the following holds for three intervals: the interval and the two after it.
+// At the end of the series, fewer intervals are enough. Only recorded intervals that have ended count.
 //
-//   - Their mean rate is at least 3 times that of the intervals before: of up to 30, and at least 5, that belong to no other rise.
+//   - Their mean rate is at least 3 times the mean rate of the intervals before. The rule reads up to 30 intervals, and at least 5,
+//     that are not in another rise.
 //   - They have at least 10 failures.
 //   - A constant rate would divide the failures so unevenly between before and after with a probability of less than e^-20, by
 //     the bound of Chernoff.
-//   - The interval itself has at least half the failures of any of the three: the start is not named too early.
+//   - The interval itself has at least half the failures of any of the three, so that the start is not named too early.
 //
 // A rise ends with the first interval that, with the two after it, is nearer to the rate before: within a quarter of the
 // difference. The mark of a rise is at most 30 minutes, or two intervals, before its start.

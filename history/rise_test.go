@@ -44,7 +44,7 @@ func noise(r *rand.Rand, n int, m float64) []float64 {
 
 func seeded(t *rapid.T) *rand.Rand { return rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1)) }
 
-// Noise of a constant rate names nothing: random events, and numbers that differ by less than a factor of three.
+// Noise of a constant rate does not name a rise. The noise is random events, or numbers that differ by less than a factor of three.
 func TestConstantNoiseNamesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := math.Exp(rapid.Float64Range(-4, 9).Draw(t, "log of the mean"))
@@ -61,7 +61,7 @@ func TestConstantNoiseNamesNothing(t *testing.T) {
 	})
 }
 
-// A step is named within one interval, wherever in an interval it is, and so is its end.
+// The start of a step is named within one interval, wherever in an interval it is. The end is named exactly.
 func TestAStepIsNamedWithinOneInterval(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := seeded(t)

@@ -36,7 +36,7 @@ func ParseRange(name string) (Range, error) {
 	return Range{}, fmt.Errorf("history: range %q not found (use %s)", name, strings.Join(names, ", "))
 }
 
-// kept is how long rows of a step are kept: longer than the range, whose first interval is whole.
+// kept returns the age at which rows of a step are removed. It is longer than the range, so that the first interval is whole.
 func kept(step time.Duration) time.Duration {
 	switch step {
 	case Hour.Step:
@@ -54,12 +54,12 @@ type Point struct {
 	Start time.Time
 	Totals
 
-	// Recorded is how much of the interval was recorded, to the minute. If it is 0, nobody recorded the interval: zeros mean
-	// nothing, and other numbers are the even share of a longer time.
+	// Recorded is the recorded part of the interval, to the minute. If it is 0, no process recorded the interval. Zeros are then
+	// not measured, and other numbers are the even share of a longer time.
 	Recorded time.Duration
 }
 
-// Gap reports whether nobody recorded the interval.
+// Gap reports whether no process recorded the interval.
 func (p Point) Gap() bool { return p.Recorded == 0 }
 
 // Series is the history of a queue over a range: intervals without gaps between them, the oldest first. The last one has not
@@ -79,7 +79,7 @@ func (s Series) Sum() (sum Totals) {
 	return sum
 }
 
-// Lasted returns how long an interval has lasted: less than Range.Step for the last one.
+// Lasted returns the duration of an interval up to now, which is less than Range.Step for the last one.
 func (s Series) Lasted(i int) time.Duration {
 	return max(time.Second, min(s.Range.Step, s.Now.Sub(s.Points[i].Start)))
 }
@@ -87,7 +87,7 @@ func (s Series) Lasted(i int) time.Duration {
 // PerMinute returns the rate of n events in an interval.
 func (s Series) PerMinute(i int, n uint64) float64 { return float64(n) / s.Lasted(i).Minutes() }
 
-// Gaps returns the times that nobody recorded, as intervals [from, to).
+// Gaps returns the times that no process recorded, as intervals [from, to).
 func (s Series) Gaps() (gaps [][2]time.Time) {
 	for i, p := range s.Points {
 		end := p.Start.Add(s.Lasted(i))
@@ -102,7 +102,7 @@ func (s Series) Gaps() (gaps [][2]time.Time) {
 	return gaps
 }
 
-// Merged returns the series with longer intervals, such that there are at most so many. Their length is a multiple of Range.Step.
+// Merged returns the series with longer intervals, at most that many. Their length is a multiple of Range.Step.
 // An interval is recorded if one of its parts is.
 func (s Series) Merged(most int) Series {
 	n := (len(s.Points) + most - 1) / most

@@ -9,11 +9,11 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// version is that of the tables.
+// version of the tables.
 const version = 1
 
-// tables are written for both dialects. Names and texts are bytes; times are milliseconds since 1970, starts and spans of
-// intervals are seconds; totals are those of Totals.encode.
+// tables are written for both dialects. Names and labels are bytes; times are milliseconds since 1970, starts and spans of
+// intervals are seconds; totals are encoded by Totals.encode.
 var tables = []string{
 	`CREATE TABLE IF NOT EXISTS {about} (name VARCHAR(20) PRIMARY KEY, value VARCHAR(80) NOT NULL)`,
 	`CREATE TABLE IF NOT EXISTS {interval} (
@@ -23,14 +23,14 @@ var tables = []string{
 		totals BYTES NOT NULL,
 		PRIMARY KEY (span, queue, start)
 	) WITHOUT ROWID`,
-	// Minutes that were recorded, of all queues; how many of them a longer interval has.
+	// The number of recorded minutes in an interval, for all queues.
 	`CREATE TABLE IF NOT EXISTS {recorded} (
 		span    BIGINT NOT NULL,
 		start   BIGINT NOT NULL,
 		minutes BIGINT NOT NULL,
 		PRIMARY KEY (span, start)
 	) WITHOUT ROWID`,
-	// What is known of workers, so that the next status adds the difference.
+	// Totals of workers, so that the next status adds the difference.
 	`CREATE TABLE IF NOT EXISTS {worker} (
 		id      BYTES PRIMARY KEY,
 		heard   BIGINT NOT NULL,
@@ -53,7 +53,7 @@ const (
 	aboutMark    = "mark"    // ID of the newest mark
 )
 
-// create makes the tables where there are none, and refuses those of a newer version.
+// create makes missing tables, and refuses tables of a newer version.
 func (h *History) create(ctx context.Context) error {
 	if h.cfg.Dialect == sqlkit.SQLite {
 		if err := h.db.WriteAhead(ctx); err != nil {
@@ -77,7 +77,7 @@ func (h *History) create(ctx context.Context) error {
 			}
 		}
 		if at > version {
-			return fmt.Errorf("the tables of the history are of version %d, this program knows %d: use a newer program", at, version)
+			return fmt.Errorf("the tables have version %d, and this program supports up to %d (use a newer program)", at, version)
 		}
 		return nil
 	})
@@ -87,7 +87,7 @@ func (h *History) create(ctx context.Context) error {
 	return h.db.Watch(ctx)
 }
 
-// write runs a transaction. Those of all processes wait for each other.
+// write runs a transaction. Transactions of all processes wait for each other.
 func (h *History) write(ctx context.Context, f func(*sqlkit.Tx) error) error {
 	return h.db.Transaction(ctx, h.cfg.Dialect.WritingAlone("7365417205"), f)
 }
@@ -105,7 +105,7 @@ func setAbout(tx *sqlkit.Tx, name string, n int64) error {
 	return err
 }
 
-// seconds returns a span as it is stored.
+// seconds returns the stored form of a span.
 func seconds(d time.Duration) int64 { return int64(d / time.Second) }
 
 // Series returns the history of a queue up to now. A queue without history has zeros.

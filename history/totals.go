@@ -45,8 +45,7 @@ func totalsOf(n numbers) (t Totals) {
 	return t
 }
 
-// since returns the difference to earlier totals of the same worker. It reports false if there is none: these are the earlier
-// ones.
+// since returns the difference to earlier totals of the same worker. It reports false if t is earlier.
 func (t Totals) since(earlier Totals) (Totals, bool) {
 	a, b := t.numbers(), earlier.numbers()
 	for i := range a {
@@ -72,7 +71,7 @@ func (t Totals) plausible() bool {
 }
 
 // before returns the share of t, which is spread evenly over a whole time, in the first part of that time. Shares are rounded
-// such that those of all parts add up to t.
+// such that the shares of all parts add up to t.
 func (t Totals) before(part, whole time.Duration) Totals {
 	if part >= whole {
 		return t
@@ -121,7 +120,7 @@ type column struct{ totals *Totals }
 // Scan implements [sql.Scanner].
 func (c column) Scan(stored any) (err error) {
 	b, ok := stored.([]byte)
-	if !ok && stored != nil { // an empty value may come back as NULL
+	if !ok && stored != nil { // drivers return an empty value as NULL
 		return errDamaged
 	}
 	*c.totals, err = decode(b)

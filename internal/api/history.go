@@ -13,7 +13,7 @@ import (
 // HistoryNames are the parameters of a request for a History.
 var HistoryNames = []string{"queue", "range"}
 
-// History is what queues did over a range.
+// History has the activity of queues over a range.
 type History struct {
 	Range  string         `json:"range"`
 	Step   Duration       `json:"step"` // of the intervals
@@ -46,7 +46,7 @@ type Activity struct {
 // Interval is an interval.
 type Interval struct {
 	Start    time.Time `json:"start"`
-	Recorded bool      `json:"recorded"` // false: nobody recorded; numbers are the even share of a longer time
+	Recorded bool      `json:"recorded"` // if false, numbers are the even share of a longer time
 	Activity
 }
 
@@ -55,7 +55,7 @@ type Rise struct {
 	Text     string    `json:"text"` // a sentence
 	Earliest time.Time `json:"earliest"`
 	Latest   time.Time `json:"latest"`
-	End      time.Time `json:"end,omitzero"` // absent: it lasts
+	End      time.Time `json:"end,omitzero"` // absent if the rise lasts
 	Calm     float64   `json:"calm_per_minute"`
 	Rate     float64   `json:"rate_per_minute"`
 	Peak     float64   `json:"peak_per_minute"`
@@ -67,7 +67,7 @@ type Marks struct {
 	Marks []Mark `json:"marks"`
 }
 
-// Mark is something that happened, such as a deployment.
+// Mark names a moment, such as the moment of a deployment.
 type Mark struct {
 	ID    int64     `json:"id"`
 	Time  time.Time `json:"time"`

@@ -93,10 +93,10 @@ func historyHref(queue string, r history.Range) template.URL {
 	return web.Href("/history", q)
 }
 
-// maxListedMarks is how many marks a page lists.
+// maxListedMarks bounds the marks on a page.
 const maxListedMarks = 20
 
-// list shows a line for each queue, those that fail most first.
+// list shows a line for each queue. The queue with the most failures is the first.
 func (v *historyView) list(all web.Histories) {
 	for _, s := range all.Queues {
 		sum := s.Sum()
@@ -160,8 +160,8 @@ func (v *historyView) one(all web.Histories) {
 	v.Marks = marks[:min(len(marks), maxListedMarks)]
 }
 
-// addTrends adds the failures of the last 24 hours to rows. It reports whether it could: the overview is shown without them
-// rather than not at all.
+// addTrends adds the failures of the last 24 hours to rows. It reports whether it could. Without a history, the
+// overview has no trends.
 func addTrends(c *web.Call, rows []queueRow) bool {
 	if c.History == nil {
 		return false

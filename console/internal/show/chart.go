@@ -14,7 +14,7 @@ type ChartView struct {
 	Width, Height int
 	Base          int // y of the base line
 	Bars          []chartBar
-	Path          string // the bars, where nobody points at one of them
+	Path          string // the bars of a small chart
 	Grid          []chartGrid
 	Labels        []chartLabel
 	Title         string // what it shows, in words

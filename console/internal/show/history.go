@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/history"
 )
 
-// HistoryChart is a chart of a history: bars, or lines of quantiles. It has a wide and a narrow drawing, of which styles show one.
+// HistoryChart is a chart of a history: bars, or lines of quantiles. It has a wide and a narrow drawing. Styles show one of them.
 type HistoryChart struct {
 	ID    string // in the page
 	Title string
@@ -18,13 +18,13 @@ type HistoryChart struct {
 	Draws []HistoryDrawing
 }
 
-// HistoryDrawing is a drawing in units of its own viewBox.
+// HistoryDrawing is a drawing in units of its viewBox.
 type HistoryDrawing struct {
 	ID, Class     string
 	Width, Height int
 	Left, Top     int    // of the area of bars and lines
 	Base          int    // y of the base line
-	Bars, Guesses string // paths; guesses are shares of a time that nobody recorded
+	Bars, Guesses string // paths; guesses are shares of unrecorded time
 	Lines         []historyLine
 	Gaps          []historyBox
 	Hovers        []historyBox
@@ -116,7 +116,7 @@ func HistoryBars(s history.Series, marks []history.Mark, id, title string, of fu
 	return c
 }
 
-// quantiles are those that HistoryTimes draws, and their classes.
+// quantiles of HistoryTimes, and their classes.
 var quantiles = []struct {
 	q    float64
 	name string
@@ -168,7 +168,7 @@ func (d *HistoryDrawing) line(s history.Series, q float64, y func(time.Duration)
 		if drawn {
 			fmt.Fprintf(&b, "L%s %s", num(x+w/2), num(at))
 		} else {
-			fmt.Fprintf(&b, "M%s %sh%sh%s", num(x+w*0.2), num(at), num(w*0.6), num(-w*0.3)) // one by itself is seen
+			fmt.Fprintf(&b, "M%s %sh%sh%s", num(x+w*0.2), num(at), num(w*0.6), num(-w*0.3)) // a single interval is visible
 		}
 		drawn = true
 	}
@@ -272,7 +272,7 @@ func (d *HistoryDrawing) mark(s history.Series, marks []history.Mark) {
 	}
 }
 
-// historyTitle says what happened in an interval.
+// historyTitle describes an interval.
 func historyTitle(s history.Series, i int) string {
 	p := s.Points[i]
 	text := historyTime(s, p.Start)

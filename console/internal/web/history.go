@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/history"
 )
 
-// past returns the history, or the failure that there is none.
+// past returns the history, or a failure if none is recorded.
 func (c *Call) past() (*history.History, error) {
 	if c.History == nil {
 		return nil, &fault.Failure{Status: http.StatusServiceUnavailable, Text: "no history is recorded", Advice: "“reprise console” and “reprise up” with an archive record one"}
@@ -20,7 +20,7 @@ func (c *Call) past() (*history.History, error) {
 	return c.History, nil
 }
 
-// Histories are those of queues, with marks.
+// Histories of queues, with marks.
 type Histories struct {
 	Range  history.Range
 	Queues []history.Series
@@ -100,7 +100,7 @@ func (c *Call) RemoveMark(id int64) (history.Mark, error) {
 func (c *Call) recordMark(verb string, m history.Mark) error {
 	subject := fmt.Sprint("mark/", m.ID)
 	details := map[string]any{"text": m.Text, "at": m.At.Format(time.RFC3339), "queue": m.Queue}
-	// Also if the visitor has gone: it was done.
+	// Also if the visitor has gone.
 	if err := c.Archive.Record(context.WithoutCancel(c.R.Context()), c.Who.Actor, verb, subject, details); err != nil {
 		return fmt.Errorf("%s of %s was done, and is not in the audit log: %w", verb, subject, err)
 	}

@@ -23,7 +23,7 @@ type historyCmd struct {
 func (historyCmd) Help() string {
 	return `Shows how many messages succeeded and failed, how long handlers took, and when failures rose. Failures are failed
 attempts that workers announced, or messages that arrived in the archive, whichever is more. Handling times are upper
-bounds, at most twice the time. A dot in a line of bars is a time that nobody recorded. Times are in UTC.
+bounds, at most twice the time. A dot in a line of bars is unrecorded time. Times are in UTC.
 It asks a console that runs: reprise console, or reprise up with console: in its file.
 
 Examples:
@@ -48,7 +48,7 @@ func (c *historyCmd) Run(ctx context.Context, streams IO) error {
 	})
 }
 
-// historyText is a line for each queue, and what there is to say of it.
+// historyText is a line for each queue, and the newest rise of each.
 func historyText(h api.History, width int) string {
 	if len(h.Queues) == 0 {
 		return "no history (it is recorded while a console runs)\n"
@@ -118,7 +118,7 @@ func queueHistoryText(h api.History, width int) string {
 	return b.String()
 }
 
-// rowsOf is how many intervals of a range are a line of the table: 5 minutes, 1 hour, 12 hours.
+// rowsOf is the number of intervals in a line of the table: 5 minutes, 1 hour or 12 hours.
 var rowsOf = map[string]int{"1h": 5, "24h": 12, "7d": 12}
 
 func succeeded(p api.Interval) uint64 { return p.Succeeded }
@@ -141,7 +141,7 @@ func tookText(ms float64) string {
 	return time.Duration(ms * float64(time.Millisecond)).Round(time.Minute).String()
 }
 
-// spark draws a number of intervals as bars, at most so many. An interval that nobody recorded is a dot.
+// spark draws a number of each interval as a bar, with at most that many bars. An unrecorded interval is a dot.
 func spark(points []api.Interval, of func(api.Interval) uint64, most int) string {
 	var sums []uint64
 	var recorded []bool

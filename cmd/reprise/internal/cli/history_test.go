@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// An outage is a shape, and what nobody recorded is not zero.
+// An outage is a shape, and unrecorded time is not zero.
 func TestHistoryText(t *testing.T) {
 	start := time.Date(2026, 3, 1, 11, 0, 0, 0, time.UTC)
 	q := api.QueueHistory{Queue: "orders", Rises: []api.Rise{{Text: "Failures rose\x1b."}}}

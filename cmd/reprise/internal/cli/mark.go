@@ -39,7 +39,7 @@ type markAddCmd struct {
 	serverFlags
 }
 
-// Help is that of the command without a word behind it.
+// Help shows examples below the flags.
 func (markAddCmd) Help() string { return markCmd{}.Help() }
 
 // Run adds a mark.
