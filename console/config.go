@@ -44,6 +44,9 @@ type Config struct {
 	// Fleet lists the workers of all processes, and pauses them. Default: none are listed.
 	Fleet Fleet
 
+	// Rescheduler acts on messages that wait for a retry. Default: none, and they are listed.
+	Rescheduler Rescheduler
+
 	// History is what queues did, and when. Default: none is recorded.
 	History *history.History
 
@@ -94,6 +97,9 @@ type Replayer interface {
 
 // Fleet lists workers, and sends commands to them. *fleet.List is one.
 type Fleet = web.Fleet
+
+// Rescheduler acts on messages that wait for a retry. *failed.Rescheduler is one.
+type Rescheduler = web.Rescheduler
 
 // Management is the management HTTP API of a broker: RabbitMQ's, or the embedded
 // broker's.

@@ -27,7 +27,7 @@ func New(cfg Config) (*Console, error) {
 	cfg = cfg.withDefaults()
 	c := &Console{cfg: cfg, server: &web.Server{
 		Prefix:  cfg.Prefix,
-		Archive: cfg.Archive, Replayer: cfg.Replayer, Routing: cfg.Routing, Ledger: cfg.Ledger, Fleet: cfg.Fleet, History: cfg.History, Broker: cfg.Broker, Clock: cfg.Clock, Logger: cfg.Logger,
+		Archive: cfg.Archive, Replayer: cfg.Replayer, Routing: cfg.Routing, Ledger: cfg.Ledger, Fleet: cfg.Fleet, Rescheduler: cfg.Rescheduler, History: cfg.History, Broker: cfg.Broker, Clock: cfg.Clock, Logger: cfg.Logger,
 		Guard: access.NewGuard(accessTokens(cfg.Tokens), cfg.Secure, cfg.Prefix+"/", cfg.Clock, cfg.Logger), FailPage: pages.FailPage,
 	}}
 	c.server.Build(c.routes())

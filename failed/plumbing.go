@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/reprisemq/reprise/internal/plumbing"
+	"github.com/reprisemq/reprise/topology"
 )
 
 func init() {
@@ -16,5 +17,9 @@ func init() {
 	}
 	plumbing.Refused = func(ctx context.Context, archive any, replay, message int64, why string) error {
 		return archive.(*Archive).markRefused(ctx, ReplayID(replay), []refusal{{ID(message), why}})
+	}
+	plumbing.Retried = func(ctx context.Context, archive any, report []byte) error {
+		r, _ := topology.ReadRetryReport(report)
+		return archive.(*Archive).noteRetries(ctx, []topology.RetryReport{r})
 	}
 }

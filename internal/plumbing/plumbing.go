@@ -11,4 +11,7 @@ var (
 
 	// Refused notes that a message of a replay can never be sent, and why.
 	Refused func(ctx context.Context, archive any, replay, message int64, why string) error
+
+	// Retried notes the body of a message with a topology.RetryReport.
+	Retried func(ctx context.Context, archive any, report []byte) error
 )

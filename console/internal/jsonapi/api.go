@@ -13,6 +13,7 @@ import (
 	"github.com/reprisemq/reprise/console/internal/access"
 	"github.com/reprisemq/reprise/console/internal/fault"
 	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/internal/api"
 )
 
@@ -72,6 +73,12 @@ func Routes() []web.Route {
 		{Method: "GET", Path: "/api/v1/marks", Role: access.View, Handle: answer(marks)},
 		{Method: "POST", Path: "/api/v1/marks", Role: access.Operate, Handle: answer(addMark)},
 		{Method: "DELETE", Path: "/api/v1/marks/{id}", Role: access.Operate, Handle: byID(removeMark)},
+
+		{Method: "GET", Path: "/api/v1/waiting", Role: access.View, Query: slices.Concat(api.WaitingNames, pageNames), Handle: page(waiting)},
+		{Method: "GET", Path: "/api/v1/waiting/summary", Role: access.View, Query: api.WaitingNames, Handle: answer(waitingSummary)},
+		{Method: "POST", Path: "/api/v1/waiting/retry", Role: access.Operate, Query: dryRunName, Handle: actOnWaiting(failed.RetryNow)},
+		{Method: "POST", Path: "/api/v1/waiting/postpone", Role: access.Operate, Query: dryRunName, Handle: actOnWaiting(failed.Postpone)},
+		{Method: "POST", Path: "/api/v1/waiting/park", Role: access.Operate, Query: dryRunName, Handle: actOnWaiting(failed.ParkNow)},
 
 		{Method: "GET", Path: "/api/v1/acts", Role: access.View, Query: pageNames, Handle: page(acts)},
 	}, absentRoutes()...)

@@ -20,7 +20,7 @@ import (
 )
 
 // Server passes each request to the handler of its route, if the visitor has the role.
-// All fields are required but Prefix, Replayer, Routing, Ledger, Fleet, History and Broker.
+// All fields are required but Prefix, Replayer, Routing, Ledger, Fleet, Rescheduler, History and Broker.
 type Server struct {
 	// Prefix precedes all paths, such as /reprise. Routes, and the addresses in Go code, are
 	// without it: Build adds it to the routes, Redirect to redirects, and templates to links.
@@ -33,8 +33,11 @@ type Server struct {
 	Fleet    Fleet                  // nil: workers are not listed
 	History  *history.History       // nil: none is recorded
 	Broker   func() *reprise.Client // nil: there is none
-	Clock    func() time.Time
-	Logger   *slog.Logger
+
+	Rescheduler Rescheduler // nil: waiting messages are not acted on
+
+	Clock  func() time.Time
+	Logger *slog.Logger
 
 	Guard    *access.Guard
 	FailPage func(*Call, *fault.Failure) // answers with an error where the answer is a page

@@ -63,6 +63,7 @@ type commands struct {
 	Publish    publishCmd    `cmd:"" help:"Publish a message."`
 	Schedule   scheduleCmd   `cmd:"" help:"Show when a message that fails is tried again, and when it is parked."`
 	Failed     failedCmd     `cmd:"" help:"List, show, edit, send back and discard failed messages."`
+	Waiting    waitingCmd    `cmd:"" help:"List messages that wait for a retry, and retry, postpone or park them."`
 	Console    consoleCmd    `cmd:"" help:"Run an archive of failed messages, and the console in which people work on them."`
 	Notify     notifyCmd     `cmd:"" help:"Test the webhooks that notifications go to."`
 	Audit      auditCmd      `cmd:"" help:"Show whether all messages that came in are somewhere."`

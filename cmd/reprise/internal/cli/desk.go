@@ -40,6 +40,7 @@ type desk struct {
 	served   atomic.Pointer[console.Console] // nil: the archive is not open yet
 	replayer atomic.Pointer[failed.Replayer] // nil: not connected yet
 	fleet    lateFleet
+	waiting  lateRescheduler
 
 	embedded bool                  // the broker is in this process
 	book     func(context.Context) // writes what workers do, for the ledger; nil: there are none
@@ -230,6 +231,7 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 		d.audited.Store(books)
 		c := d.console
 		c.Archive, c.Replayer, c.Ledger, c.Logger, c.Fleet, c.History = archive, d, books, d.log, &d.fleet, past
+		c.Rescheduler = &d.waiting
 		c.Routing, c.Broker = routingOf(d.workers, c.Management), d.client.Load
 		served, err := console.New(c)
 		if err != nil {
@@ -258,6 +260,12 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 		}
 		d.replayer.Store(replayer)
 		start("replays", replayer.Run)
+		rescheduler, err := failed.NewRescheduler(client, archive, failed.ReschedulerConfig{Logger: d.log})
+		if err != nil {
+			return err
+		}
+		d.waiting.Store(rescheduler)
+		start("retries", rescheduler.Run)
 	}
 	list := fleet.New(client)
 	list.Observe(past.Observe)

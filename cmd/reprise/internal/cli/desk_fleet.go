@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"github.com/reprisemq/reprise/failed"
 	"github.com/reprisemq/reprise/fleet"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -33,4 +34,16 @@ func (l *lateFleet) Control(ctx context.Context, command topology.Command) error
 		return list.Control(ctx, command)
 	}
 	return errNotConnected
+}
+
+// lateRescheduler acts on waiting messages, for a console that may not be connected yet. It implements console.Rescheduler.
+type lateRescheduler struct {
+	atomic.Pointer[failed.Rescheduler]
+}
+
+func (l *lateRescheduler) Act(ctx context.Context, act failed.WaitingAct, who failed.Actor) (failed.WaitingResult, error) {
+	if r := l.Load(); r != nil {
+		return r.Act(ctx, act, who)
+	}
+	return failed.WaitingResult{}, errNotConnected
 }

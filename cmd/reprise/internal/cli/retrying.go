@@ -1,0 +1,295 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+type waitingCmd struct {
+	Ls       waitingLsCmd       `cmd:"" help:"List messages that wait for a retry, the next due first."`
+	Groups   waitingGroupsCmd   `cmd:"" help:"Count them by queue and error."`
+	Retry    waitingRetryCmd    `cmd:"" help:"Retry messages now."`
+	Postpone waitingPostponeCmd `cmd:"" help:"Have messages wait for a time from now on."`
+	Park     waitingParkCmd     `cmd:"" help:"Move messages to the failed queue."`
+}
+
+// Help shows examples below the flags.
+func (waitingCmd) Help() string {
+	return `They ask a console that runs: reprise console, or reprise up with console: in its file. Workers that announce
+themselves report what they retry: those of reprise up, and of Go programs with Config.Announce.
+
+Examples:
+  reprise waiting groups
+  reprise waiting ls --group 3f1a --before 10m
+  reprise waiting retry --group 3f1a
+  reprise waiting postpone --queue orders --for 2h --reason 'the payment provider is down'
+  reprise waiting park 17 18
+
+Exit codes: 0 done, 1 failed, 2 wrong flags, 3 some were left as they were.
+`
+}
+
+// waitingSelection are the flags that choose waiting messages. What is given must hold all at once.
+type waitingSelection struct {
+	IDs     []int64 `arg:"" optional:"" name:"id" help:"These messages alone."`
+	Queue   *string `placeholder:"NAME" help:"Of this work queue."`
+	Group   *string `placeholder:"KEY" help:"With an error of this group. The first characters of its key will do."`
+	Error   *string `placeholder:"TEXT" help:"With this text in the error, exactly as it is written there."`
+	Attempt *int    `placeholder:"N" help:"With so many attempts or more."`
+	Before  string  `placeholder:"TIME" help:"Due within this time, such as 10m."`
+}
+
+// filter returns the selection as the console knows it.
+func (s *waitingSelection) filter() (f api.WaitingFilter, err error) {
+	var queue, text string
+	err = cmp.Or(given("queue", s.Queue, &queue), given("group", s.Group, &f.Group), given("error", s.Error, &text), given("attempt", s.Attempt, &f.Attempt))
+	if err != nil {
+		return f, err
+	}
+	f.Queue, f.Error, f.IDs = api.Text(queue), api.Text(text), s.IDs
+	if s.Before != "" {
+		d, err := config.ParseDuration(s.Before)
+		if err != nil {
+			return f, usagef("--before: %w", err)
+		}
+		f.Before = time.Now().Add(d)
+	}
+	for _, id := range s.IDs {
+		if id < 1 {
+			return f, usagef("%d is no message: their numbers begin with 1, and `reprise waiting ls` shows them", id)
+		}
+	}
+	return f, nil
+}
+
+type waitingLsCmd struct {
+	waitingSelection
+	Limit int  `default:"50" placeholder:"N" help:"At most so many; 0: all. Default ${default}."`
+	JSON  bool `name:"json" help:"Print JSON, one object in a line."`
+	serverFlags
+}
+
+// Help shows examples below the flags.
+func (waitingLsCmd) Help() string {
+	return `ATTEMPTS is how many have failed. A message whose time has come is listed until something is heard of it, for a
+minute and a quarter of its delay at most: a success is not reported.
+
+Examples:
+  reprise waiting ls --queue orders --before 10m
+  reprise waiting ls --json | jq -r '.message_id'
+`
+}
+
+// Run lists messages.
+func (c *waitingLsCmd) Run(ctx context.Context, streams IO) error {
+	f, err := c.filter()
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	return c.ask(streams, func(client *api.Client) error {
+		return listing[api.Waiting]{
+			limit: c.Limit, json: c.JSON, none: "no messages wait for a retry", more: true,
+			table: newTable(column{name: "ID", right: true}, column{name: "QUEUE", least: 12}, column{name: "DUE"}, column{name: "ATTEMPTS", right: true},
+				column{name: "MESSAGE", least: 8}, column{name: "ERROR", least: 20, ends: true}),
+			fetch: func(p api.Page) ([]api.Waiting, string, error) {
+				page, err := client.Waiting(ctx, f, p)
+				return page.Messages, page.Next, err
+			},
+			cells: func(w api.Waiting) []string {
+				return []string{
+					strconv.FormatInt(w.ID, 10), string(w.Queue), ago(w.Due, now), strconv.Itoa(w.Attempt), cmp.Or(string(w.MessageID), "-"), string(w.Error),
+				}
+			},
+		}.print(streams)
+	})
+}
+
+type waitingGroupsCmd struct {
+	waitingSelection
+	JSON bool `name:"json" help:"Print JSON."`
+	serverFlags
+}
+
+// Help shows examples below the flags.
+func (waitingGroupsCmd) Help() string {
+	return `A group is the messages of a queue whose errors are alike but for numbers, ids, addresses and times. DUE is how
+many have their time come, NEXT when the next one is due.
+
+Examples:
+  reprise waiting groups
+  reprise waiting groups --queue orders --attempt 5
+`
+}
+
+// Run counts messages.
+func (c *waitingGroupsCmd) Run(ctx context.Context, streams IO) error {
+	f, err := c.filter()
+	if err != nil {
+		return err
+	}
+	return c.ask(streams, func(client *api.Client) error {
+		s, err := client.WaitingSummary(ctx, f)
+		if err != nil {
+			return err
+		}
+		return streams.result(c.JSON, s, waitingText(s, time.Now(), tableWidth(streams)))
+	})
+}
+
+// waitingText is a table, and what there is to say of it.
+func waitingText(s api.WaitingSummary, now time.Time, width int) string {
+	var b strings.Builder
+	table := newTable(column{name: "GROUP"}, column{name: "QUEUE", least: 12}, column{name: "WAITING", right: true}, column{name: "DUE", right: true},
+		column{name: "ATTEMPTS", right: true}, column{name: "NEXT"}, column{name: "ERROR", least: 20, ends: true})
+	for _, g := range s.Groups {
+		table.add(g.Group[:min(8, len(g.Group))], string(g.Queue), strconv.FormatInt(g.Counts.Messages, 10), strconv.FormatInt(g.Counts.Due, 10),
+			strconv.Itoa(g.Counts.Attempts), ago(g.Counts.Next, now), cmp.Or(g.Text, "(no error is known)"))
+	}
+	if len(s.Groups) == 0 {
+		b.WriteString("no messages wait for a retry\n")
+	} else {
+		_ = table.write(&b, width) // a Builder takes everything
+	}
+	if s.Missing > 0 {
+		fmt.Fprintf(&b, "%d retries of the last day are missing: the list has room for %d\n", s.Missing, failed.MaxWaiting)
+	}
+	for _, queue := range s.Silent {
+		fmt.Fprintf(&b, "queue %s: its workers retry messages and report none: they are of an older version\n", terminal.OneLine(string(queue)))
+	}
+	if s.Problem != "" {
+		b.WriteString(s.Problem + "\n")
+	}
+	return b.String()
+}
+
+// waitingAct are the flags of all acts.
+type waitingAct struct {
+	waitingSelection
+	All    bool   `help:"All messages that wait."`
+	Reason string `placeholder:"TEXT" help:"Why, for the record."`
+	DryRun bool   `name:"dry-run" help:"Say how many there are, and do nothing."`
+	Yes    bool   `short:"y" help:"Ask no question."`
+	JSON   bool   `name:"json" help:"Print the result as JSON."`
+	serverFlags
+}
+
+type waitingRetryCmd struct{ waitingAct }
+
+// Help shows examples below the flags.
+func (waitingRetryCmd) Help() string {
+	return `The broker delivers them now, as if they were due. No message is lost, and none is there twice.
+
+Examples:
+  reprise waiting retry 17
+  reprise waiting retry --group 3f1a --dry-run
+`
+}
+
+// Run retries messages.
+func (c *waitingRetryCmd) Run(ctx context.Context, streams IO) error {
+	return c.act(ctx, streams, failed.RetryNow, 0, "retried")
+}
+
+type waitingPostponeCmd struct {
+	waitingAct
+	For string `required:"" placeholder:"TIME" help:"How long they wait from now on, such as 2h: from 1s to 49d."`
+}
+
+// Help shows examples below the flags.
+func (waitingPostponeCmd) Help() string {
+	return `The number of their attempts does not change. No message is lost. If the console is killed meanwhile, up to 500 are there twice.
+
+Examples:
+  reprise waiting postpone --queue orders --for 2h
+`
+}
+
+// Run postpones messages.
+func (c *waitingPostponeCmd) Run(ctx context.Context, streams IO) error {
+	d, err := config.ParseDuration(c.For)
+	if err != nil {
+		return usagef("--for: %w", err)
+	}
+	return c.act(ctx, streams, failed.Postpone, d, "postponed")
+}
+
+type waitingParkCmd struct{ waitingAct }
+
+// Help shows examples below the flags.
+func (waitingParkCmd) Help() string {
+	return `They go to the failed queue with their errors, and are not retried. No message is lost. If the console is killed
+meanwhile, up to 500 are there twice.
+
+Examples:
+  reprise waiting park --error 'no such customer' --reason 'test orders of May'
+`
+}
+
+// Run parks messages.
+func (c *waitingParkCmd) Run(ctx context.Context, streams IO) error {
+	return c.act(ctx, streams, failed.ParkNow, 0, "parked")
+}
+
+// act counts the messages, asks on a terminal, and acts on no more than it has counted.
+func (c *waitingAct) act(ctx context.Context, streams IO, do failed.WaitingDo, delay time.Duration, did string) error {
+	f, err := c.filter()
+	if err != nil {
+		return err
+	}
+	a := api.WaitingAct{Filter: f, All: c.All, Delay: api.Duration(delay), Reason: c.Reason}
+	if err := a.Act(do).Validate(); err != nil {
+		return usagef("%s (--all means all messages that wait)", strings.TrimPrefix(err.Error(), "failed: invalid: "))
+	}
+	return c.ask(streams, func(client *api.Client) error {
+		would, err := client.ActOnWaiting(ctx, do, a, true)
+		if err != nil {
+			return err
+		}
+		count := terminal.Plural(int(would.Selected), "message")
+		if c.DryRun {
+			return streams.result(c.JSON, would, count+" would be "+did+"\n")
+		}
+		if would.Selected == 0 {
+			return errors.New("no messages that wait are selected")
+		}
+		if len(c.IDs) == 0 && !c.Yes && streams.interactive() {
+			if yes, err := confirm(ctx, streams, fmt.Sprintf("%s will be %s. Go on?", count, did)); !yes {
+				return err
+			}
+		}
+		a.AtMost = would.Selected
+		done, err := client.ActOnWaiting(ctx, do, a, false)
+		if err != nil {
+			return err
+		}
+		var b strings.Builder
+		fmt.Fprintf(&b, "%s %s\n", terminal.Plural(int(done.Done), "message"), did)
+		for _, line := range []struct {
+			n   int64
+			why string
+		}{{done.Gone, "did not wait any more"}, {done.Unsure, "may be done, or not, or there twice: the connection was lost"}} {
+			if line.n > 0 {
+				fmt.Fprintf(&b, "  %d %s\n", line.n, line.why)
+			}
+		}
+		for _, r := range done.Refused {
+			fmt.Fprintf(&b, "  %d left as they were: %s\n", r.Messages, terminal.OneLine(r.Why))
+		}
+		err = streams.result(c.JSON, done, b.String())
+		if len(done.Refused) > 0 || done.Unsure > 0 {
+			err = cmp.Or(err, error(stoppedError{errors.New("some messages were left as they were")}))
+		}
+		return err
+	})
+}

@@ -1,0 +1,104 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+	"github.com/reprisemq/reprise/internal/plumbing"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// rescheduled notes acts.
+type rescheduled struct {
+	acts []failed.WaitingAct
+	res  failed.WaitingResult
+	err  error
+}
+
+func (r *rescheduled) Act(_ context.Context, act failed.WaitingAct, _ failed.Actor) (failed.WaitingResult, error) {
+	r.acts = append(r.acts, act)
+	return r.res, r.err
+}
+
+// waits has n messages of a queue wait, as a worker reports them.
+func waits(t testing.TB, a *failed.Archive, queue string, n int) {
+	t.Helper()
+	now := a.Config().Clock()
+	r := topology.RetryReport{Queue: queue, Host: "web-1"}
+	for i := range n {
+		r.Retries = append(r.Retries, topology.Retry{
+			MessageID: fmt.Sprintf("%s-%d", queue, i), Wait: queue + ".wait.3078660-3848325", Attempt: i + 1, Failed: now, Due: now.Add(time.Duration(i+1) * time.Hour),
+			Error: fmt.Sprintf("no customer <%d>", i),
+		})
+	}
+	body, err := r.Encode()
+	if err == nil {
+		err = plumbing.Retried(t.Context(), a, body)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWaitingInTheAPI(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	waits(t, a, "orders", 3)
+	waits(t, a, "mails", 1)
+	r := &rescheduled{res: failed.WaitingResult{Selected: 3, Done: 1, Gone: 1, Refused: []failed.WaitingRefusal{{Why: "it is full", Messages: 1}}}}
+	crew := newCrew()
+	for i := range crew.workers {
+		crew.workers[i].Queue, crew.workers[i].Counts.Retried = "refunds", 1
+	}
+	d := describe(t, newConsole(t, Config{Archive: a, Rescheduler: r, Fleet: crew}))
+
+	page := get[api.WaitingPage](t, ask(t, d, "GET", "/api/v1/waiting?size=2", nil))
+	rest := get[api.WaitingPage](t, ask(t, d, "GET", "/api/v1/waiting?size=2&after="+page.Next, nil))
+	if len(page.Messages) != 2 || len(rest.Messages) != 2 || rest.Next != "" || rest.Messages[1].MessageID != "orders-2" || rest.Messages[1].Attempt != 3 {
+		t.Errorf("%+v, %+v", page, rest)
+	}
+	for query, want := range map[string]int{"queue=orders": 3, "attempt=2": 2, "before=90m": 2, "error=%3C2%3E": 1, "id=1&id=2": 2, "group=" + page.Messages[0].Group[:5]: 4, "queue=none": 0} {
+		if got := get[api.WaitingPage](t, ask(t, d, "GET", "/api/v1/waiting?"+query, nil)).Messages; len(got) != want && !strings.HasPrefix(query, "group") {
+			t.Errorf("%s: %d messages, want %d", query, len(got), want)
+		}
+	}
+	for _, query := range []string{"attempt=x", "attempt=-1", "group=xyz", "before=soon", "queue=", "unknown=1"} {
+		refused(t, ask(t, d, "GET", "/api/v1/waiting?"+query, nil), http.StatusBadRequest, "")
+	}
+	s := get[api.WaitingSummary](t, ask(t, d, "GET", "/api/v1/waiting/summary", nil))
+	if s.Counts.Messages != 4 || len(s.Queues) != 2 || len(s.Groups) != 2 || s.Groups[0].Counts.Messages != 3 || s.Groups[0].Text == "" || len(s.Silent) != 1 || s.Silent[0] != "refunds" {
+		t.Errorf("%+v", s)
+	}
+
+	dry := get[api.WaitingDone](t, ask(t, d, "POST", "/api/v1/waiting/park?dry_run=true", `{"filter":{"queue":"orders"}}`))
+	if dry.Selected != 3 || !dry.DryRun || len(r.acts) != 0 {
+		t.Errorf("%+v, %+v", dry, r.acts)
+	}
+	done := get[api.WaitingDone](t, ask(t, d, "POST", "/api/v1/waiting/postpone", `{"filter":{"queue":"orders"},"at_most":3,"delay":"2h","reason":"down"}`))
+	if done.Selected != 3 || done.Done != 1 || done.Gone != 1 || done.Refused[0].Why != "it is full" {
+		t.Errorf("%+v", done)
+	}
+	if act := r.acts[0]; act.Do != failed.Postpone || act.Filter.Queue != "orders" || act.AtMost != 3 || act.Delay != 2*time.Hour || act.Reason != "down" {
+		t.Errorf("%+v", act)
+	}
+	for _, body := range []string{`{"filter":{}}`, `{"filter":{"queue":"orders"},"delay":"2h"}`, `{"filter":{"group":"x"}}`, `{"all":true,"filter":{"queue":"orders"}}`} {
+		refused(t, ask(t, d, "POST", "/api/v1/waiting/retry", body), http.StatusBadRequest, "")
+	}
+	if len(r.acts) != 1 {
+		t.Errorf("%+v", r.acts)
+	}
+	// What was done before an error is told.
+	r.err = errors.New("failed: the connection is lost")
+	done = get[api.WaitingDone](t, ask(t, d, "POST", "/api/v1/waiting/retry", `{"all":true,"filter":{}}`))
+	if done.Done != 1 || !strings.Contains(done.Refused[len(done.Refused)-1].Why, "ended early") {
+		t.Errorf("%+v", done)
+	}
+	without := describe(t, newConsole(t, Config{Archive: a}))
+	refused(t, ask(t, without, "POST", "/api/v1/waiting/retry", `{"all":true,"filter":{}}`), http.StatusServiceUnavailable, "not connected")
+}
