@@ -18,7 +18,7 @@ func Tables(passages []*Passage) string {
 		breaks += len(p.Script) * len(Breakages)
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", p.Life.Name, p.wayName(), p.when(Lost), p.when(Duplicated))
 	}
-	fmt.Fprintf(&b, "\nThat is what %d breaks have come to. One by one:\n", breaks)
+	fmt.Fprintf(&b, "\nThe summary covers %d breaks. The tables below list each break:\n", breaks)
 	for i, p := range passages {
 		same := func(q *Passage) bool { return q.Life.Name == p.Life.Name && q.Table() == p.Table() }
 		if slices.ContainsFunc(passages[:i], same) {
