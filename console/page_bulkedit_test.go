@@ -55,7 +55,6 @@ func TestTheReplayFormShowsAnEditBeforeItBegins(t *testing.T) {
 	previewed := fieldsOf(body).Get("previewed")
 	for name, change := range map[string]url.Values{
 		"another edit":     {"set_value": {"no"}, "previewed": {previewed}},
-		"a preview":        {"do": {"preview"}, "previewed": {previewed}},
 		"another choice":   {"send_impossible": {"yes"}, "previewed": {previewed}},
 		"a made up digest": {"previewed": {"x"}},
 	} {
@@ -103,7 +102,6 @@ func TestTheReplayFormSaysWhatIsWrongWithAnEdit(t *testing.T) {
 		{"set_name", "an edit cannot change it", url.Values{"set_name": {"x-death"}}},
 		{"remove", "an edit cannot change it", url.Values{"remove": {"x-reprise-queue"}}},
 		{"remove", "is named twice", url.Values{"remove": {"a"}, "set_name": {"a"}}},
-		{"patch", "Enter a patch, a text or a header.", url.Values{"do": {"preview"}}},
 		{"patch", "Enter a patch, a text or a header.", url.Values{"send_impossible": {"yes"}}},
 	} {
 		tc.form.Set("id", "1")

@@ -15,7 +15,7 @@ import (
 
 // bulkEditNames are the fields of an edit in the form of a replay. The value of previewed is the digest of the edit that the page
 // has shown.
-var bulkEditNames = []string{"patch", "find", "with", "regexp", "set_name", "set_value", "remove", "send_unchanged", "send_impossible", "previewed", "do"}
+var bulkEditNames = []string{"patch", "find", "with", "regexp", "set_name", "set_value", "remove", "send_unchanged", "send_impossible", "previewed"}
 
 // readBulkEdit reads the edit of the form; nil if there is none.
 func readBulkEdit(v url.Values) (*failed.BulkEdit, wrong) {
@@ -61,7 +61,7 @@ func readBulkEdit(v url.Values) (*failed.BulkEdit, wrong) {
 			return nil, wrong{"remove", sentence(strings.TrimPrefix(err.Error(), "failed: invalid: "))}
 		}
 		return &edit, wrong{}
-	case v.Get("do") == "preview" || edit.SendUnchanged || edit.SendImpossible:
+	case edit.SendUnchanged || edit.SendImpossible:
 		return nil, wrong{"patch", "Enter a patch, a text or a header."}
 	}
 	return nil, wrong{}

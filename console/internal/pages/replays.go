@@ -251,7 +251,7 @@ func (p *Pages) beginReplay(c *web.Call) error {
 		return showReplayForm(c, http.StatusUnprocessableEntity, s, replayForm{Form: v, Wrong: wrong})
 	}
 	plan.Edit = edit
-	if shown := digestOf(edit); edit != nil && (v.Get("do") == "preview" || v.Get("previewed") != shown) {
+	if shown := digestOf(edit); edit != nil && v.Get("previewed") != shown {
 		return showEditPreview(c, http.StatusOK, s, v, plan, "")
 	}
 	r, err := c.Begin(plan)
