@@ -102,3 +102,63 @@ func TestWaitingInTheAPI(t *testing.T) {
 	without := describe(t, newConsole(t, Config{Archive: a}))
 	refused(t, ask(t, without, "POST", "/api/v1/waiting/retry", `{"all":true,"filter":{}}`), http.StatusServiceUnavailable, "not connected")
 }
+
+func TestWaitingOnThePage(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	r := &rescheduled{}
+	c := newConsole(t, Config{Archive: a, Rescheduler: r, Fleet: newCrew()})
+	empty := ask(t, c, "GET", "/retrying", nil)
+	if empty.Code != http.StatusOK || !strings.Contains(empty.Body.String(), "No messages wait") {
+		t.Errorf("%d %s", empty.Code, empty.Body)
+	}
+	waits(t, a, "orders", 3)
+	waits(t, a, "mails", 1)
+	page := ask(t, c, "GET", "/retrying?queue=orders", nil).Body.String()
+	for _, want := range []string{"3 messages", "no customer &lt;0&gt;", "orders-2", "/retrying/act?do=park&amp;id=1", "/retrying/act?do=retry&amp;queue=orders", "Postpone all…"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not on the page", want)
+		}
+	}
+	if strings.Contains(page, "mails-0") {
+		t.Error("a message of another queue is on the page")
+	}
+	if wrong := ask(t, c, "GET", "/retrying?attempt=x", nil); wrong.Code != http.StatusBadRequest {
+		t.Errorf("%d", wrong.Code)
+	}
+	form := ask(t, c, "GET", "/retrying/act?do=postpone&queue=orders", nil)
+	for _, want := range []string{"Postpone: 3 messages", "queue orders", `name="at_most" value="3"`} {
+		if !strings.Contains(form.Body.String(), want) {
+			t.Errorf("%q is not in the form: %s", want, form.Body)
+		}
+	}
+	post := func(body string) int {
+		w := ask(t, c, "POST", "/retrying/act", body, header("Content-Type", "application/x-www-form-urlencoded"))
+		return w.Code
+	}
+	for body, want := range map[string]int{
+		"do=postpone&queue=orders&at_most=3&delay=soon": http.StatusUnprocessableEntity,
+		"do=retry&queue=orders":                         http.StatusBadRequest,
+		"do=retry&at_most=4":                            http.StatusBadRequest,
+		"do=drop&queue=orders&at_most=3":                http.StatusBadRequest,
+	} {
+		if got := post(body); got != want || len(r.acts) != 0 {
+			t.Errorf("%s: %d, want %d: %+v", body, got, want, r.acts)
+		}
+	}
+	r.err = fmt.Errorf("%w: there are more", failed.ErrState)
+	if got := post("do=retry&queue=orders&at_most=2"); got != http.StatusConflict {
+		t.Errorf("%d", got)
+	}
+	r.err, r.acts = nil, nil
+	r.res = failed.WaitingResult{Selected: 3, Done: 1, Gone: 1, Refused: []failed.WaitingRefusal{{Why: "x", Messages: 1}}}
+	if got := post("do=postpone&queue=orders&at_most=3&delay=90m&reason=down"); got != http.StatusSeeOther {
+		t.Errorf("%d", got)
+	}
+	if act := r.acts[0]; act.Do != failed.Postpone || act.Delay != 90*time.Minute || act.AtMost != 3 || act.Reason != "down" || act.Filter.Queue != "orders" {
+		t.Errorf("%+v", act)
+	}
+	after := ask(t, c, "GET", "/retrying?act=postpone&done=1&gone=1&left=1&unsure=0", nil).Body.String()
+	if !strings.Contains(after, "1 message postponed. 1 did not wait any more. 1 left as they were.") {
+		t.Errorf("the result is not on the page: %s", after)
+	}
+}

@@ -13,7 +13,7 @@ type Page struct{ Name, Path string }
 
 // IsError reports whether the status of the page is that of an error.
 func (p Page) IsError() bool {
-	return slices.Contains([]string{"missing", "search-wrong", "search-unknown", "groups-wrong", "history-wrong"}, p.Name)
+	return slices.Contains([]string{"missing", "search-wrong", "search-unknown", "groups-wrong", "history-wrong", "retrying-wrong"}, p.Name)
 }
 
 // Pages are all kinds of pages, of an archive that was filled by Seed.
@@ -30,6 +30,11 @@ func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
 		{"replays", "/replays"},
 		{"workers", "/workers"},
 		{"worker-pause", "/workers/pause?queue=orders"},
+		{"retrying", "/retrying"},
+		{"retrying-retry", "/retrying/act?do=retry&queue=orders"},
+		{"retrying-postpone", "/retrying/act?do=postpone&all=true"},
+		{"retrying-none", "/retrying/act?do=park&queue=nothing"},
+		{"retrying-wrong", "/retrying?attempt=many"},
 		{"worker-resume", "/workers/resume?queue=orders"},
 		{"history", "/history"},
 		{"history-hour", "/history?queue=orders&range=1h"},

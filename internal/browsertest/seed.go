@@ -114,7 +114,11 @@ func Seed(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) e
 			return err
 		}
 	}
-	return act(ctx, a, clock, now)
+	if err := act(ctx, a, clock, now); err != nil {
+		return err
+	}
+	clock.Set(now)
+	return seedWaiting(ctx, a, now)
 }
 
 // act is what people did.

@@ -118,6 +118,11 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 		return err
 	}
 	s.run(replayer.Run)
+	rescheduler, err := failed.NewRescheduler(s.Client, s.Archive, failed.ReschedulerConfig{})
+	if err != nil {
+		return err
+	}
+	s.run(rescheduler.Run)
 	s.run(book.Run)
 	list := fleet.New(s.Client)
 	list.Observe(past.Observe)
@@ -136,7 +141,7 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 		return nil
 	})
 	c, err := console.New(console.Config{
-		Archive: s.Archive, Replayer: replayer, Workers: workers, Tokens: cfg.Tokens, Ledger: books, Fleet: list, History: past, Prefix: cfg.Prefix,
+		Archive: s.Archive, Replayer: replayer, Workers: workers, Tokens: cfg.Tokens, Ledger: books, Fleet: list, Rescheduler: rescheduler, History: past, Prefix: cfg.Prefix,
 		TraceURL:   "https://traces.example.com/trace/{trace_id}",
 		Management: &console.Management{URL: management, User: "guest", Password: "guest"},
 	})

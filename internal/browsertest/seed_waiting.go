@@ -1,0 +1,39 @@
+package browsertest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/plumbing"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// seedWaiting has messages wait for a retry, as workers report them.
+func seedWaiting(ctx context.Context, a *failed.Archive, now time.Time) error {
+	for _, w := range []struct {
+		queue, text string
+		n           int
+	}{
+		{"orders", "HTTP 503 from payments: order %d was not charged", 60},
+		{"orders", "<b>no customer</b> %d\u202ereversed", 3},
+		{"invoices", "dial tcp 10.0.0.%d:5432: connect: connection refused", 17},
+	} {
+		r := topology.RetryReport{Queue: w.queue, Host: "web-1"}
+		for i := range w.n {
+			r.Retries = append(r.Retries, topology.Retry{
+				MessageID: fmt.Sprintf("%s-%d-%d", w.queue, w.n, i), Wait: w.queue + ".wait.7200000-9000000", Attempt: i%7 + 1,
+				Failed: now.Add(-time.Minute), Due: now.Add(time.Duration(i*5-3) * time.Minute), Error: fmt.Sprintf(w.text, i),
+			})
+		}
+		body, err := r.Encode()
+		if err == nil {
+			err = plumbing.Retried(ctx, a, body)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
