@@ -6,52 +6,52 @@ import (
 	"testing"
 )
 
-// leftOut is what the differential test does not compare, and why: its scripts are kept from showing it. The table in
-// docs/compatibility.md tells it to users.
+// leftOut lists the behavior that the differential test does not compare, with the reasons. Its scripts avoid this behavior.
+// docs/compatibility.md has the same table.
 var leftOut = []struct{ what, why string }{
 	{
-		"the order in which copies of one message, or messages settled or published at once, meet in a queue that they reach on different ways",
-		"in RabbitMQ each queue is a process of its own, and which one is first is chance",
+		"the order of copies of one message, or of messages settled or published together, in a queue that they reach on different routes",
+		"each queue of RabbitMQ is a separate process, so the order is random",
 	},
 	{
-		"which of a channel's consumers on different queues is served first",
-		"likewise",
+		"the order in which consumers of one channel on different queues receive messages",
+		"each queue of RabbitMQ is a separate process, so the order is random",
 	},
 	{
-		"the order in which messages of several consumers of a channel come back, or die, when they are settled at once",
+		"the order in which messages of several consumers of a channel are requeued or dead-lettered, if they are settled together",
 		"RabbitMQ settles them consumer by consumer, in the order of their tags",
 	},
 	{
-		"when a quorum queue with overflow `reject-publish` begins to refuse messages, and when it stops",
-		"the limit is soft: RabbitMQ tells each channel of it after the fact",
+		"the moment at which a quorum queue with overflow `reject-publish` starts or stops refusing messages",
+		"the limit is soft, because RabbitMQ notifies each channel later",
 	},
 	{
-		"when a dead letter `at-least-once` is tried again after no queue has taken it",
-		"RabbitMQ has a timer of 180 s; here it is 5 s",
+		"the retry of an `at-least-once` dead letter that no queue has accepted",
+		"RabbitMQ retries after 180 s, the embedded broker after 5 s",
 	},
 	{
-		"when a message expires in a classic queue with priorities that it is not alone in",
-		"RabbitMQ looks for expired messages only when something else happens to such a queue",
+		"the moment at which a message expires in a classic priority queue with other messages",
+		"RabbitMQ only checks for expired messages during another operation on such a queue",
 	},
 	{
-		"messages published in a row to a queue that loses what is not taken at once, when its consumer has a prefetch and need not ack",
-		"a quorum queue of RabbitMQ acks for it, which takes a moment, and counts the prefetch until then",
+		"messages published in a row to a queue that drops messages without immediate delivery, with a prefetch and automatic acks",
+		"a quorum queue of RabbitMQ acks with a delay and counts the prefetch until then",
 	},
 	{
-		"messages published in a row that expire at once, in a queue that is full",
-		"in RabbitMQ the one may still be there, and give way to the next, or have expired: the same to whoever consumes, but not in `x-death`",
+		"messages published in a row that expire immediately, in a full queue",
+		"in RabbitMQ a message either expires or is dropped for the next one; consumers see no difference, except in `x-death`",
 	},
 	{
-		"a consumer tag that is used again while messages of the cancelled consumer are unsettled",
-		"a quorum queue of RabbitMQ takes the two for one consumer, and counts one",
+		"reuse of a consumer tag while messages of the cancelled consumer are unsettled",
+		"a quorum queue of RabbitMQ counts both as one consumer",
 	},
 	{
 		"transient queues",
-		"whether RabbitMQ permits them is a matter of its configuration",
+		"RabbitMQ permits them depending on its configuration",
 	},
 	{
-		"times to live other than zero and for ever",
-		"what expires between two steps depends on the clock; tests of their own are about it",
+		"TTLs other than zero and infinite",
+		"expiration between two steps depends on the clock; separate tests cover it",
 	},
 }
 
