@@ -1,10 +1,11 @@
-// Command cdnpurge shows the CDN purge service at work, for less than half a minute: its
-// queue fills up at the peak hours of a CDN (a stand-in, on the loopback
-// interface), and is emptied after them. The delays are 1/100 of the design's.
+// Command cdnpurge demonstrates the CDN purge service in less than half a minute.
+// The backlog grows during the peak hours of a CDN (a stand-in on the loopback
+// interface), and shrinks after the peak hours. The delays are 1/100 of the delays
+// of the design.
 //
 //	go run ./examples/cdnpurge
 //	go run ./examples/cdnpurge -url "$(scripts/rabbitmq start 4.3)"
-//	go run ./examples/cdnpurge -serve -url amqp://…      work on what others publish
+//	go run ./examples/cdnpurge -serve -url amqp://…      process the messages of other programs
 package main
 
 import (
@@ -31,11 +32,11 @@ func main() {
 	show := cdnpurge.Show{Out: os.Stdout}
 	var f serve.Flags
 	f.Define()
-	flag.IntVar(&show.Purges, "purges", 180, "how many purges are published")
-	flag.DurationVar(&show.Over, "over", 9*time.Second, "for how `long`; the middle third of it are the CDN's peak hours")
-	flag.IntVar(&show.Room, "room", 16, "how many purges the CDN's queue holds")
-	flag.DurationVar(&show.First, "first", 0, fmt.Sprintf("how `long` a message waits first; three times as long each other time. Default 100ms, with -serve %s as designed", preset.CDNPurgeFirst))
-	beside := flag.Bool("beside", false, "have another program consume from the same queue: one without Reprise")
+	flag.IntVar(&show.Purges, "purges", 180, "`number` of purges to publish")
+	flag.DurationVar(&show.Over, "over", 9*time.Second, "`duration` of publishing; the middle third is the peak of the CDN")
+	flag.IntVar(&show.Room, "room", 16, "capacity of the CDN's queue, in `purges`")
+	flag.DurationVar(&show.First, "first", 0, fmt.Sprintf("first `delay`; each further delay is three times as long (default 100ms, with -serve %s)", preset.CDNPurgeFirst))
+	beside := flag.Bool("beside", false, "run a second consumer of the queue that does not use Reprise")
 	broken := flag.Bool("breaker", false, "stop consuming for a second when the CDN's queue is full")
 	names := defineNames()
 	stage.Main(func(ctx context.Context, s *stage.Stage) error {
@@ -68,7 +69,7 @@ func main() {
 	})
 }
 
-// other runs the other program, with a connection of its own.
+// other runs the other program on a separate connection.
 func other(ctx context.Context, s *stage.Stage, o *cdnpurge.Other) error {
 	config := amqp.Config{}
 	if s.Embedded() {
@@ -78,7 +79,7 @@ func other(ctx context.Context, s *stage.Stage, o *cdnpurge.Other) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }() // it has settled what it had
+	defer func() { _ = conn.Close() }() // all deliveries are settled
 	return o.Run(ctx, conn)
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// names are what the design leaves open, and other programs have chosen.
+// names configures the names and types that the design does not specify.
 type names struct {
 	design    preset.CDNPurge
 	published bool
@@ -25,7 +25,7 @@ type names struct {
 	attempts  int
 }
 
-// defineNames defines the flags for them.
+// defineNames defines a flag for each field of names.
 func defineNames() *names {
 	n := &names{}
 	text := func(to *string, name, usage string) { flag.StringVar(to, name, "", "with -serve: "+usage) }
@@ -42,7 +42,7 @@ func defineNames() *names {
 	flag.BoolVar(&n.design.AutoDelete, "auto-delete", false, "with -serve: exchanges and queues are auto-delete")
 	flag.BoolVar(&n.published, "published", false, "with -serve: the names of the design's published code, primary-exchange, primary-queue, wait-exchange, wait-queue and the keys routing-key-a and routing-key-b")
 	text(&n.design.QueueType, "type", "x-queue-type of the queues, classic or quorum; default: not named")
-	flag.IntVar(&n.attempts, "max-attempts", reprise.DefaultMaxAttempts, "with -serve: after how many `attempts` a message is parked; the design has no end")
+	flag.IntVar(&n.attempts, "max-attempts", reprise.DefaultMaxAttempts, "with -serve: the worker parks a message after this number of `attempts`; the design retries indefinitely")
 	return n
 }
 
@@ -52,7 +52,7 @@ func (n *names) validate(serve bool) error {
 		changed = changed || name != ""
 	}
 	if changed && !serve {
-		return errors.New("flags for names, keys, kinds, types and attempts go with -serve")
+		return errors.New("flags for names, keys, kinds, types and attempts need -serve")
 	}
 	if n.published {
 		p, d := preset.CDNPurgePublished(), &n.design
@@ -66,7 +66,7 @@ func (n *names) validate(serve bool) error {
 	return nil
 }
 
-// serve works on the queues for what others publish; any body will do.
+// serve processes the messages that other programs publish, with any body.
 func (n *names) serve(ctx context.Context, s *stage.Stage, first time.Duration, failFirst int) error {
 	n.design.First = first
 	if err := n.design.Validate(); err != nil {

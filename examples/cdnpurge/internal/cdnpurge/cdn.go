@@ -10,34 +10,36 @@ import (
 	"time"
 )
 
-// Kinds are what the stand-in can purge, and the routing keys of the messages.
+// Kinds lists the kinds of objects that CDN accepts. They are also the routing keys
+// of the messages.
 var Kinds = []string{"url", "directory", "tag"}
 
 // CDN is a stand-in for the REST API of a CDN.
 //
 //	POST /purge/{kind}   a JSON array of names: 201, or 507 "queue is full"
 //
-// What it has accepted it puts into a queue, from which it works it off. The queue
-// has room for so many, and at the hours at which all its customers purge, little
-// of the work is ours: then it is full. The zero value accepts nothing.
+// CDN stores accepted purges in a queue of limited capacity, and processes the queue
+// at the given rate. At the peak hours of all customers the rate is low, and the
+// queue is full. The zero value refuses all purges.
 type CDN struct {
-	// Room is how many purges its queue holds.
+	// Room is the capacity of the queue, in purges.
 	Room int
 
-	// Rate is how many purges per hour it works off at a time. It is looked up
-	// with each call, and for every minute in between.
+	// Rate returns the number of purges that CDN processes per hour at a given
+	// time. CDN calls it at each request, and for every minute between requests.
+	// Required if Room is not 0.
 	Rate func(time.Time) float64
 
-	// Answered, if there is one, is told each answer: the id that the call
-	// carried, and the status. It is called by one goroutine at a time.
+	// Answered, if set, receives the idempotency key and the status of each
+	// request. CDN does not call it concurrently.
 	Answered func(id string, status int)
 
 	mu     sync.Mutex
-	length float64 // of the queue, at that time
+	length float64 // length of the queue at the time at
 	at     time.Time
 }
 
-// Length is how many purges are in its queue.
+// Length returns the number of purges in the queue, rounded.
 func (c *CDN) Length() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,7 +47,7 @@ func (c *CDN) Length() int {
 	return int(c.length + 0.5)
 }
 
-// work takes what has been worked off out of the queue.
+// work removes the purges that CDN has processed since the last call.
 func (c *CDN) work() {
 	const step = time.Minute
 	now := time.Now()
@@ -57,7 +59,7 @@ func (c *CDN) work() {
 	c.at = now
 }
 
-// ServeHTTP answers a call.
+// ServeHTTP accepts or refuses a purge.
 func (c *CDN) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status, text := c.judge(r)
 	c.mu.Lock()
@@ -73,10 +75,11 @@ func (c *CDN) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.mu.Unlock()
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text) // whoever asked may have gone
+	_, _ = io.WriteString(w, text) // the client may have disconnected
 }
 
-// judge reports what is wrong with a call, whatever the queue.
+// judge validates a request. It returns 201 for a valid request, and does not check
+// the queue.
 func (c *CDN) judge(r *http.Request) (status int, text string) {
 	kind, found := strings.CutPrefix(r.URL.Path, "/purge/")
 	var names []string

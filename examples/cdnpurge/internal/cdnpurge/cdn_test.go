@@ -17,8 +17,8 @@ func ask(c *cdnpurge.CDN, method, path, body string) int {
 	return w.Code
 }
 
-// Its queue fills up, is worked off as fast as its rate says, and has room again.
-func TestCDNIsFullUntilItHasWorkedSomethingOff(t *testing.T) {
+// The queue fills up, shrinks at the given rate, and then accepts purges again.
+func TestCDNRefusesUntilQueueHasRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rate := 60.0
 		c := &cdnpurge.CDN{Room: 2, Rate: func(time.Time) float64 { return rate }}
@@ -28,7 +28,7 @@ func TestCDNIsFullUntilItHasWorkedSomethingOff(t *testing.T) {
 				t.Errorf("%d, want %d; %d in the queue", got, want, c.Length())
 			}
 		}
-		time.Sleep(time.Hour) // of which nothing is left over
+		time.Sleep(time.Hour) // idle time does not accumulate
 		purge(http.StatusCreated)
 		purge(http.StatusCreated)
 		purge(http.StatusInsufficientStorage)
@@ -45,7 +45,7 @@ func TestCDNIsFullUntilItHasWorkedSomethingOff(t *testing.T) {
 	})
 }
 
-func TestCDNRefusesWhatItDoesNotUnderstand(t *testing.T) {
+func TestCDNRefusesInvalidRequests(t *testing.T) {
 	c := &cdnpurge.CDN{Room: 10, Rate: func(time.Time) float64 { return 1 }}
 	for _, tc := range []struct {
 		method, path, body string

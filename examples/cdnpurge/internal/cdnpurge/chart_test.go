@@ -28,13 +28,13 @@ var (
 	ink   = color.RGBA{R: 0x3a, G: 0x3a, B: 0x3a, A: 0xff}
 )
 
-// sans is the font of the charts.
+// sans returns the font of the charts.
 func sans(size vg.Length) text.Style {
 	f := font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}
 	return text.Style{Color: ink, Font: f, Handler: plot.DefaultTextHandler}
 }
 
-// writeChart draws results one below the other, on the same scale, as name.svg and
+// writeChart draws one panel per result, on the same scale, and writes name.svg and
 // name.png.
 func writeChart(t *testing.T, name string, results ...result) {
 	t.Helper()
@@ -67,7 +67,7 @@ func writeChart(t *testing.T, name string, results ...result) {
 	writeFile(t, name+".png", vgimg.PngCanvas{Canvas: png}.WriteTo)
 }
 
-// panel is the answers of a week, hour by hour.
+// panel plots the answers per hour of a week.
 func panel(t *testing.T, r result, most float64, legend bool) *plot.Plot {
 	t.Helper()
 	p := plot.New()
@@ -106,7 +106,7 @@ func panel(t *testing.T, r result, most float64, legend bool) *plot.Plot {
 	if legend {
 		p.Legend.TextStyle = sans(8)
 		p.Legend.Top, p.Legend.Left = true, true
-		p.Legend.XOffs, p.Legend.YOffs = 152*vg.Millimeter, -1.5*vg.Millimeter // where nothing is: before Sunday's peak
+		p.Legend.XOffs, p.Legend.YOffs = 152*vg.Millimeter, -1.5*vg.Millimeter // an empty area: before Sunday's peak
 		p.Legend.ThumbnailWidth, p.Legend.Padding = 4*vg.Millimeter, vg.Millimeter
 		p.Legend.Add("507 full", above)
 		p.Legend.Add("201 queued", below)
@@ -115,8 +115,7 @@ func panel(t *testing.T, r result, most float64, legend bool) *plot.Plot {
 	return p
 }
 
-// step is the value from one time on to that of the next: an area between two
-// bounds.
+// step is an area between two bounds. It lasts until the next step.
 type step struct {
 	at       time.Duration
 	low, top float64
@@ -145,7 +144,7 @@ func area(t *testing.T, fill color.Color, steps ...step) *plotter.Polygon {
 	return p
 }
 
-// days names the days of the week, and marks where they begin.
+// days returns a labelled tick for the beginning of each day.
 func days() plot.ConstantTicks {
 	var ticks plot.ConstantTicks
 	for i, name := range []string{"Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"} {
@@ -155,7 +154,7 @@ func days() plot.ConstantTicks {
 	return append(ticks, plot.Tick{Value: week.Hours()})
 }
 
-// steps are four or five round numbers up to most.
+// steps returns four or five round numbers up to most.
 func steps(most float64) plot.ConstantTicks {
 	width := ceiling(int(most / 5))
 	var ticks plot.ConstantTicks
@@ -165,7 +164,7 @@ func steps(most float64) plot.ConstantTicks {
 	return ticks
 }
 
-// ceiling is the next round number.
+// ceiling returns the next round number.
 func ceiling(n int) float64 {
 	ten := math.Pow10(int(math.Log10(float64(max(n, 1)))))
 	for _, round := range []float64{1, 2, 2.5, 5, 10} {
@@ -176,7 +175,7 @@ func ceiling(n int) float64 {
 	return 10 * ten
 }
 
-// thousands writes a number as 12,345.
+// thousands formats a number as 12,345.
 func thousands(n int) string {
 	if n < 1000 {
 		return fmt.Sprint(n)

@@ -9,11 +9,12 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// count is what has become of the purges of a Show. It is the Observer of its
-// client. Others that are found in the queues are handled, and not counted.
+// count records the outcome of each purge of a Show. It is the Observer of the
+// client of the Show. It ignores other messages in the queues, which the worker
+// processes, too.
 type count struct {
 	want     int
-	finished chan struct{} // closed when as many are done or parked
+	finished chan struct{} // closed when want purges are processed or parked
 
 	mu                sync.Mutex
 	state             map[string]fate // by id
@@ -34,7 +35,7 @@ func newCount(want int) *count {
 	return &count{want: want, finished: make(chan struct{}), state: map[string]fate{}}
 }
 
-// sends notes that a purge is about to be published.
+// sends records a purge before its publication.
 func (c *count) sends(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,7 +43,7 @@ func (c *count) sends(id string) {
 	c.sent++
 }
 
-// answered notes an answer of the CDN.
+// answered records a response of the CDN.
 func (c *count) answered(id string, status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +57,7 @@ func (c *count) answered(id string, status int) {
 	}
 }
 
-// Observe takes in what the worker settles.
+// Observe records the messages that the worker processes or parks.
 func (c *count) Observe(e reprise.Event) {
 	switch e.Kind {
 	case reprise.EventDone:
@@ -66,7 +67,7 @@ func (c *count) Observe(e reprise.Event) {
 	}
 }
 
-// done notes what another program has acknowledged.
+// done records a message that another program has acknowledged.
 func (c *count) done(id string) { c.ends(id, isDone) }
 
 func (c *count) ends(id string, how fate) {
@@ -86,15 +87,15 @@ func (c *count) ends(id string, how fate) {
 	}
 }
 
-// now is how things are.
+// now returns the present counts; left counts the purges that are neither processed nor parked.
 func (c *count) now() (sent, accepted, refused, left int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.sent, c.accepted, c.refused, c.sent - c.doneN - c.parkedN
 }
 
-// balance writes what has become of the purges, and returns an error if some are
-// missing.
+// balance writes the number of purges by outcome. It returns an error if some
+// purges were not published, processed or parked.
 func (c *count) balance(out io.Writer) error {
 	sent, accepted, refused, left := c.now()
 	fmt.Fprintf(out, "\n%d sent = %d done + %d parked", sent, c.doneN, c.parkedN)
@@ -103,7 +104,7 @@ func (c *count) balance(out io.Writer) error {
 	}
 	fmt.Fprintf(out, "; %d calls, of which %d were refused\n", accepted+refused, refused)
 	if left > 0 || sent < c.want {
-		return fmt.Errorf("not all is done: %d of %d purges were published, %d of them are still in the queues", sent, c.want, left)
+		return fmt.Errorf("purges are missing: published %d of %d, %d are still in the queues", sent, c.want, left)
 	}
 	return nil
 }

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// ledger writes down what happens in a week.
+// ledger records the events of a week.
 type ledger struct {
 	began time.Time
-	at    map[string]time.Duration // when it was published, by id
+	at    map[string]time.Duration // time of publication, by id
 
 	mu       sync.Mutex
 	sent     int
 	took     map[string]time.Duration // from being published to being accepted, by id
-	evenings [7]time.Duration         // how long after the end of the peak hours the last purge from before that was accepted
-	longest  int                      // how many were waiting, at most
+	evenings [7]time.Duration         // delay between the end of the peak hours and the acceptance of the last earlier purge
+	longest  int                      // maximum backlog
 	hours    []hour
 }
 
-// hour is how many answers there were in an hour.
+// hour counts the responses of the CDN in an hour.
 type hour struct{ accepted, refused int }
 
 func newLedger(all []purge, began time.Time) *ledger {
@@ -40,7 +40,7 @@ func (l *ledger) published() {
 	l.longest = max(l.longest, l.sent-len(l.took))
 }
 
-// left is how many are published and not yet accepted.
+// left returns the number of purges that are published and not yet accepted.
 func (l *ledger) left() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,13 +71,13 @@ func (l *ledger) answered(id string, status int) {
 	}
 }
 
-// result is what has become of a week.
+// result summarizes a week.
 type result struct {
 	way
 	calls, refused, done, parked int
 	median, p99, longestWait     time.Duration // from being published to being accepted
-	evening, latestEvening       time.Duration // the last purge from before the end of the peak hours, after that: mean, longest
-	waiting                      int           // how many were published and not accepted, at most
+	evening, latestEvening       time.Duration // delay of the last purge before the end of the peak hours: mean, maximum
+	waiting                      int           // maximum number of published and not accepted purges
 	hours                        []hour
 }
 
@@ -102,7 +102,7 @@ func (l *ledger) result(w way) result {
 	return r
 }
 
-// table is what the README says of the results.
+// table formats the results as in README.md.
 func table(results []result) string {
 	var b strings.Builder
 	row := func(what string, of func(r result) string) {
@@ -124,11 +124,11 @@ func table(results []result) string {
 	row("accepted after, longest", func(r result) string { return brief(r.longestWait) })
 	row("evening's last purge accepted, after 22 h, mean", func(r result) string { return brief(r.evening) })
 	row("evening's last purge accepted, after 22 h, latest", func(r result) string { return brief(r.latestEvening) })
-	row("most that were not done at once", func(r result) string { return fmt.Sprint(r.waiting) })
+	row("maximum backlog", func(r result) string { return fmt.Sprint(r.waiting) })
 	return b.String()
 }
 
-// brief is a duration as one says it.
+// brief formats a duration with one unit.
 func brief(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%.1f s", d.Seconds())

@@ -14,16 +14,16 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Other is the same service as somebody else has written it, who has read of the
-// design and has an AMQP client, but no Reprise. It runs beside a worker on the
-// same queues: each goes on where the other one has left a message.
+// Other implements the same service according to the design, with an AMQP client and
+// without Reprise. Other and a Reprise worker can consume from the same queue. Each
+// continues the retries that the other has started.
 type Other struct {
 	Design preset.CDNPurge
 	Purger *Purger
-	Done   func(id string) // told what it has acknowledged
+	Done   func(id string) // receives the ID of each acknowledged message
 }
 
-// Run consumes until ctx ends. It takes one message at a time.
+// Run consumes one message at a time, until ctx ends or an operation on ch fails.
 func (o *Other) Run(ctx context.Context, conn *amqp.Connection) error {
 	ch, err := conn.Channel()
 	if err == nil {
@@ -57,17 +57,18 @@ func (o *Other) handle(ctx context.Context, ch *amqp.Channel, d amqp.Delivery) e
 	return d.Ack(false)
 }
 
-// backOff publishes a copy, all of whose properties are those of the original, to
-// the wait exchange, and then acknowledges the original.
+// backOff publishes a copy with all properties of the original to the wait exchange,
+// and acknowledges the original after the publisher confirm.
 func (o *Other) backOff(ctx context.Context, ch *amqp.Channel, d amqp.Delivery) error {
 	milliseconds := o.Design.First.Milliseconds()
 	if deaths, ok := d.Headers["x-death"].([]any); ok && len(deaths) > 0 {
 		death, _ := deaths[0].(amqp.Table)
-		// A message that has waited in another queue, as one that was scheduled, has none.
+		// The entry of another queue, such as a wait queue of a scheduled message, has no
+		// original-expiration.
 		if text, waited := death["original-expiration"].(string); waited {
 			last, err := strconv.ParseFloat(text, 64)
 			if err != nil {
-				return fmt.Errorf("the last expiration is %q: %w", text, err)
+				return fmt.Errorf("cannot parse original-expiration %q: %w", text, err)
 			}
 			milliseconds = int64(3 * last * (1 + 0.05*rand.Float64()))
 		}

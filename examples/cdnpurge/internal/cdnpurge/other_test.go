@@ -17,9 +17,9 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// A purge that was scheduled has an x-death of the queues that it waited in, and none of them
-// says how long: for the other program it fails for the first time.
-func TestOtherBacksOffWhatWasScheduled(t *testing.T) {
+// The x-death entries of a scheduled purge name other wait queues and have no expiration.
+// The other program therefore treats its first failure as a first attempt.
+func TestOtherBacksOffScheduledPurges(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		conn := clean(t, b)
 		removeLevels(t, conn)
@@ -56,7 +56,7 @@ func TestOtherBacksOffWhatWasScheduled(t *testing.T) {
 	})
 }
 
-// removeLevels removes, at the end, what a scheduled message waited in.
+// removeLevels deletes the wait queues and exchanges of scheduled messages after the test.
 func removeLevels(t *testing.T, conn *amqp.Connection) {
 	t.Helper()
 	levels, err := topology.Levels{}.Schedule(preset.CDNPurgeExchange, "tag", time.Second)

@@ -17,28 +17,28 @@ import (
 
 // Purger calls the CDN's REST API. It is safe for concurrent use.
 type Purger struct {
-	URL    string       // of the API, such as https://purge.example.com
-	Client *http.Client // default http.DefaultClient
+	URL    string       // URL of the API, such as https://purge.example.com
+	Client *http.Client // default: http.DefaultClient
 }
 
-// StatusError is an answer of the CDN other than 2xx.
+// StatusError is returned if the CDN responds with a status other than 2xx.
 type StatusError struct {
 	Code int
-	Text string // what the CDN says about it
+	Text string // body of the response
 }
 
-// Error names the code and what the CDN says, as in "507: queue is full".
+// Error returns the code and the text, as in "507: queue is full".
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("%d: %s", e.Code, cmp.Or(e.Text, http.StatusText(e.Code)))
 }
 
-// temporary reports whether the same call may be answered otherwise later.
+// temporary reports whether a retry of the call can succeed.
 func (e *StatusError) temporary() bool {
 	return e.Code >= 500 || e.Code == http.StatusTooManyRequests || e.Code == http.StatusRequestTimeout
 }
 
-// Handler returns the handler for a worker. A body that is no JSON array of
-// strings is parked.
+// Handler returns the handler for a worker. It parks a message if the body is not a
+// JSON array of strings, or if the error of the CDN is permanent.
 func (p *Purger) Handler() reprise.Handler {
 	return reprise.JSON(func(ctx context.Context, names []string, m *reprise.Message) error {
 		err := p.Purge(ctx, m.RoutingKey, names, m.MessageID)
@@ -49,9 +49,9 @@ func (p *Purger) Handler() reprise.Handler {
 	})
 }
 
-// Purge asks the CDN, once, to purge what the names stand for, which are of one
-// kind: url, directory or tag. By the id, if there is one, the CDN knows the same
-// call when it comes again. The error is a *StatusError where the CDN has answered.
+// Purge calls the CDN once to purge the named objects. The kind of all names is url,
+// directory or tag. The CDN recognizes a repeated call by the id, which can be
+// empty. The error is a *StatusError if the CDN has responded.
 func (p *Purger) Purge(ctx context.Context, kind string, names []string, id string) error {
 	body, err := json.Marshal(names)
 	if err != nil {
@@ -62,17 +62,17 @@ func (p *Purger) Purge(ctx context.Context, kind string, names []string, id stri
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	if id != "" { // an empty key is one, too
+	if id != "" { // an empty key would be a key, too
 		req.Header.Set("Idempotency-Key", id)
 	}
 	resp, err := cmp.Or(p.Client, http.DefaultClient).Do(req)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = resp.Body.Close() }() // everything of use was read
+	defer func() { _ = resp.Body.Close() }() // the response was read
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 	if resp.StatusCode/100 == 2 {
-		return nil // whatever came of the text: it is done
+		return nil // an error while reading the text does not matter
 	}
 	return &StatusError{Code: resp.StatusCode, Text: strings.TrimSpace(string(text))}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/examples/cdnpurge/internal/cdnpurge"
 )
 
-// What the CDN answers decides what becomes of a message.
+// The response of the CDN determines the outcome of a message.
 func TestPurgerOutcomes(t *testing.T) {
 	for _, tc := range []struct {
 		status int
@@ -55,11 +55,11 @@ func TestPurgerOutcomes(t *testing.T) {
 	}
 }
 
-// An empty key would be one, and the same for all messages that have no id.
-func TestPurgerHasNoKeyForAMessageWithoutAnID(t *testing.T) {
+// An empty key would be the same key for all messages without an ID.
+func TestPurgerOmitsKeyOfMessageWithoutID(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if keys, has := r.Header["Idempotency-Key"]; has {
-			t.Errorf("it is called with the keys %q", keys)
+			t.Errorf("unexpected idempotency keys %q", keys)
 		}
 	}))
 	defer server.Close()
@@ -69,18 +69,17 @@ func TestPurgerHasNoKeyForAMessageWithoutAnID(t *testing.T) {
 	}
 }
 
-// A body that nobody can purge is not asked for, and one that cannot be asked for
-// comes back.
-func TestPurgerWithoutAnAnswer(t *testing.T) {
+// Purger retries a purge if the CDN is unreachable, and parks an invalid body.
+func TestPurgerWithoutResponse(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	p := &cdnpurge.Purger{URL: server.URL}
 	server.Close()
 	err := p.Handler().Handle(t.Context(), &reprise.Message{RoutingKey: "url", Body: []byte(`["/"]`)})
 	if _, parked := errors.AsType[*reprise.ParkError](err); err == nil || parked {
-		t.Errorf("the CDN is not there: %v", err)
+		t.Errorf("unreachable CDN: got %v, want an error without ParkError", err)
 	}
 	err = p.Handler().Handle(t.Context(), &reprise.Message{RoutingKey: "url", Body: []byte("/index.html")})
 	if _, parked := errors.AsType[*reprise.ParkError](err); !parked {
-		t.Errorf("a body that is no JSON: %v", err)
+		t.Errorf("invalid JSON: got %v, want a ParkError", err)
 	}
 }

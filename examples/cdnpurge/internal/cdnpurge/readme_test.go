@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// compare holds the figures between two marks in a file against those measured;
-// with -update it writes them there.
+// compare compares the figures between two marks of a file with the measured figures.
+// With -update it writes the measured figures to the file.
 func compare(t *testing.T, file, mark, figures string) {
 	t.Helper()
 	t.Logf("%s:\n%s", mark, figures)
@@ -20,7 +20,7 @@ func compare(t *testing.T, file, mark, figures string) {
 	before, rest, found := strings.Cut(string(content), begin)
 	old, after, ended := strings.Cut(rest, end)
 	if !found || !ended {
-		t.Fatalf("%s has no place for figures: write %q and %q", file, begin, end)
+		t.Fatalf("%s must contain the marks %q and %q", file, begin, end)
 	}
 	if *update {
 		if err := os.WriteFile(file, []byte(before+begin+figures+end+after), 0o644); err != nil {
@@ -29,6 +29,6 @@ func compare(t *testing.T, file, mark, figures string) {
 		return
 	}
 	if old != figures {
-		t.Errorf("%s says otherwise; if that is to be so, run the test with -update:\n%s", file, old)
+		t.Errorf("%s contains other figures (run the test with -update to replace them):\n%s", file, old)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Each second has one row, however late its tick was.
+// Each second has one row, even if its tick is late.
 func TestRows(t *testing.T) {
 	var r rows
 	var got []time.Duration

@@ -18,25 +18,25 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Show is the service at work for a few seconds, on a broker of any kind: purges
-// are published, the CDN has its peak hours in the middle, and a worker waits for
-// them to be over.
+// Show runs the service for a few seconds. It publishes purges, and a worker processes
+// them. The CDN has its peak hours in the middle third, and the worker retries the
+// refused purges.
 type Show struct {
-	Purges int           // how many; default 180
-	Over   time.Duration // for how long they are published; default 9 s, of which the CDN's peak is the middle third
-	Room   int           // of the CDN's queue; default 16
-	First  time.Duration // the first expiration; default 100 ms, where the design has 10 s
+	Purges int           // number of purges; default: 180
+	Over   time.Duration // duration of publishing; default: 9 s; the middle third is the CDN's peak
+	Room   int           // capacity of the CDN's queue; default: 16
+	First  time.Duration // first expiration; default: 100 ms (the design: 10 s)
 
-	// Breaker is the worker's. Default: none.
+	// Breaker is the circuit breaker of the worker. Default: none.
 	Breaker reprise.Breaker
 
-	// Beside is who else consumes from the queue; default nobody.
+	// The second consumer of the queue, such as Other. Default: none.
 	Beside func(ctx context.Context, design preset.CDNPurge, p *Purger, done func(id string)) error
 
-	// Dial connects a client to the broker, with c as its settings. Required.
+	// Dial connects a client with the configuration c to the broker. Required.
 	Dial func(ctx context.Context, c *reprise.Config) (*reprise.Client, error)
 
-	Out io.Writer // default: nowhere
+	Out io.Writer // default: io.Discard
 }
 
 func (s Show) withDefaults() Show {
@@ -50,11 +50,11 @@ func (s Show) withDefaults() Show {
 	return s
 }
 
-// patience is how long after the last purge was published all are to be done.
-const patience = time.Minute
+// timeout limits the time between the last publish and the settlement of all purges.
+const timeout = time.Minute
 
-// rate is what the CDN works off per hour: twice what is published, but a tenth of
-// that at its peak.
+// rate returns the number of purges that the CDN processes per hour: twice the
+// publishing rate, and at the peak a tenth of the publishing rate.
 func (s Show) rate(since time.Duration) float64 {
 	published := float64(s.Purges) / s.Over.Hours()
 	if s.peak(since) {
@@ -65,12 +65,12 @@ func (s Show) rate(since time.Duration) float64 {
 
 func (s Show) peak(since time.Duration) bool { return since >= s.Over/3 && since < s.Over*2/3 }
 
-// Run plays it, and returns what is wrong with the balance: nil if every purge was
-// done, or parked.
+// Run runs the service until all purges are processed or parked. It returns an error
+// if an operation fails, or if a purge is missing one minute after the last publish.
 func (s Show) Run(ctx context.Context) error {
 	s = s.withDefaults()
 	if s.Purges < 0 || s.Over <= 0 || s.Room < 1 {
-		return fmt.Errorf("cdnpurge: %d purges over %s with room for %d: use positive numbers", s.Purges, s.Over, s.Room)
+		return fmt.Errorf("cdnpurge: Purges, Over and Room must be positive: got %d, %s, %d", s.Purges, s.Over, s.Room)
 	}
 	design := preset.CDNPurge{First: s.First}
 	if err := design.Validate(); err != nil {
@@ -108,13 +108,14 @@ func (s Show) Run(ctx context.Context) error {
 	return count.balance(s.Out)
 }
 
-// play has everybody work until all is done.
+// play runs the worker, the publisher and the second consumer until all purges are settled,
+// one of them fails, or the timeout expires.
 func (s Show) play(ctx context.Context, client *reprise.Client, worker *reprise.Worker, design preset.CDNPurge, p *Purger, cdn *CDN, c *count) error {
-	ctx, cancel := context.WithTimeout(ctx, s.Over+patience)
+	ctx, cancel := context.WithTimeout(ctx, s.Over+timeout)
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
-	failed := make(chan error, 3) // one for each of those who work
+	failed := make(chan error, 3) // one for each goroutine
 	work := func(what func(context.Context) error) {
 		all.Go(func() {
 			if err := what(ctx); err != nil && ctx.Err() == nil {
@@ -144,16 +145,16 @@ func (s Show) play(ctx context.Context, client *reprise.Client, worker *reprise.
 		case err := <-failed:
 			return err
 		case <-ctx.Done():
-			return nil // the balance says what is missing
+			return nil // balance reports the missing purges
 		}
 	}
 }
 
-// rows are how many seconds have a row. A ticker drops ticks when the machine is busy,
-// and none is left out for that.
+// rows is the number of seconds that have a row. A ticker drops ticks on a busy
+// machine; rows makes up for dropped ticks.
 type rows int
 
-// due are the seconds that have passed and have no row yet.
+// due returns the seconds that have passed and have no row yet.
 func (r *rows) due(since time.Duration) (seconds []time.Duration) {
 	for ; time.Duration(*r+1)*time.Second <= since; *r++ {
 		seconds = append(seconds, time.Duration(*r+1)*time.Second)
@@ -161,13 +162,13 @@ func (r *rows) due(since time.Duration) (seconds []time.Duration) {
 	return seconds
 }
 
-// last are those when nothing will happen any more: the second that has begun is as it
-// will be at its end.
+// last returns the remaining seconds after the end. It includes the second that has
+// begun, because its counts are final.
 func (r *rows) last(since time.Duration) []time.Duration {
 	return r.due((since + time.Second - 1).Truncate(time.Second))
 }
 
-// line says how things are.
+// line writes the row of one second.
 func (s Show) line(since time.Duration, length int, c *count) {
 	sent, accepted, refused, left := c.now()
 	note := ""
@@ -179,7 +180,7 @@ func (s Show) line(since time.Duration, length int, c *count) {
 	fmt.Fprintf(s.Out, "%2.0f s  %5d  %5d  %5d  %5d   %s%s\n", since.Seconds(), sent, accepted, refused, left, bar, note)
 }
 
-// publish publishes the purges, evenly.
+// publish publishes the purges at a constant rate.
 func (s Show) publish(ctx context.Context, client *reprise.Client, c *count) error {
 	tick := time.NewTicker(s.Over / time.Duration(s.Purges))
 	defer tick.Stop()
@@ -205,7 +206,8 @@ func (s Show) publish(ctx context.Context, client *reprise.Client, c *count) err
 	return nil
 }
 
-// serve has the stand-in listen on the loopback interface until stop is called.
+// serve starts an HTTP server for the stand-in on the loopback interface. stop closes
+// the server and waits for its goroutine.
 func serve(cdn *CDN) (url string, stop func(), err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

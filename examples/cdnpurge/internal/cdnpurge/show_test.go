@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// The whole service, over HTTP and AMQP, alone, with a breaker, and beside a program
-// that somebody else wrote: all that is published is done.
+// The service processes all purges over HTTP and AMQP: alone, with a circuit breaker, and
+// together with a program that does not use Reprise.
 func TestShow(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, name := range []string{"alone", "with a breaker", "beside another program"} {
@@ -48,7 +48,7 @@ func TestShow(t *testing.T) {
 					t.Errorf("%v\n%s", err, &out)
 				}
 				if !strings.Contains(out.String(), "40 sent = 40 done + 0 parked; ") {
-					t.Errorf("it says:\n%s", &out)
+					t.Errorf("output:\n%s", &out)
 				}
 				if s.Beside != nil && (others == 0 || others == s.Purges) {
 					t.Errorf("the other program did %d of %d", others, s.Purges)
@@ -58,15 +58,15 @@ func TestShow(t *testing.T) {
 	})
 }
 
-func TestShowSaysWhatIsWrong(t *testing.T) {
+func TestShowRejectsInvalidSettings(t *testing.T) {
 	for _, s := range []cdnpurge.Show{{Purges: -1}, {Over: -1}, {Room: -1}, {First: time.Nanosecond}} {
 		if err := s.Run(t.Context()); err == nil {
-			t.Errorf("%+v runs", s)
+			t.Errorf("%+v is accepted", s)
 		}
 	}
 }
 
-// clean deletes what the design has on a broker, before the test and after it, and
+// clean deletes the queues and exchanges of the design before and after the test. It
 // returns a connection.
 func clean(t *testing.T, b testkit.Target) *amqp.Connection {
 	t.Helper()

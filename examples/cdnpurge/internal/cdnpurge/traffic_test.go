@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/examples/cdnpurge/internal/cdnpurge"
 )
 
-// The week: what is to be purged, and what the CDN can do.
+// The load of the week and the capacity of the CDN.
 
 const (
 	day  = 24 * time.Hour
@@ -22,17 +22,18 @@ const (
 
 	peakBegins, peakEnds = 18 * time.Hour, 22 * time.Hour
 
-	room = 70 // purges in the CDN's queue
+	room = 70 // capacity of the CDN's queue, in purges
 )
 
-// peak reports whether an hour of the week is one at which everybody purges.
+// peak reports whether an hour of the week is a peak hour of the CDN.
 func peak(hour int) bool {
 	h := time.Duration(hour%24) * time.Hour
 	return h >= peakBegins && h < peakEnds
 }
 
-// perHour is how many purges the service publishes in an hour of the week, from
-// Monday, 0 h: few at night, some by day, most in the evening, half at the weekend.
+// perHour returns the number of purges that the service publishes in an hour of the
+// week, counted from Monday, 0 h. Night hours have few purges, evenings have most. The
+// numbers of the weekend are half as large.
 func perHour(hour int) float64 {
 	n := 80.0
 	switch h := hour % 24; {
@@ -49,8 +50,8 @@ func perHour(hour int) float64 {
 	return n
 }
 
-// capacity is how many of them the CDN works off: many, but for its peak hours,
-// when all its customers purge.
+// capacity returns the number of purges that the CDN processes per hour. It is low at
+// the peak hours, when all customers of the CDN purge.
 func capacity(since time.Duration) float64 {
 	hour := int(since.Hours()) % (7 * 24)
 	if peak(hour) {
@@ -62,13 +63,13 @@ func capacity(since time.Duration) float64 {
 	return 400
 }
 
-// purge is one of the week's messages.
+// purge is a message of the week.
 type purge struct {
 	id, kind string
 	at       time.Duration // since the beginning of the week
 }
 
-// traffic is the same for the same seed.
+// traffic returns the purges of the week. It is deterministic for a seed.
 func traffic(seed uint64) (all []purge) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	at := time.Duration(0)
@@ -79,8 +80,9 @@ func traffic(seed uint64) (all []purge) {
 	return all[:len(all)-1]
 }
 
-// transport is the way to the CDN, and back: a call takes one to three seconds. How long
-// exactly depends on what is called, so that it is the same whenever that happens.
+// transport simulates the network between the purger and the CDN. A call takes one to
+// three seconds. The exact duration depends on the content of the call, so it does not
+// depend on the order of the calls.
 type transport struct {
 	http.Handler
 
@@ -102,7 +104,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// drawn is a number in [0, 1) that looks random.
+// drawn returns a pseudorandom number in [0, 1) that depends only on id and n.
 func drawn(id string, n uint64) float64 {
 	h := fnv.New64a()
 	_, _ = h.Write(binary.BigEndian.AppendUint64([]byte(id), n))

@@ -22,30 +22,30 @@ import (
 
 const seed = 507
 
-// A way is one of handling the week's messages.
+// A way processes the messages of the week with one configuration.
 type way struct {
 	name, title string
 	consume     func(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger)
 }
 
 var ways = []way{
-	{"no back-off", "Without back-off", putBack},
+	{"no backoff", "Without back-off", putBack},
 	{"wait exchange", "With back-off, as designed", waitExchange(nil)},
 	{"Reprise's default, breaker", "Reprise's default, and a circuit breaker", buckets(&askEveryMinute)},
 }
 
-// otherWays show what it depends on.
+// otherWays vary the breaker and the strategy one at a time.
 var otherWays = []way{
 	{"wait exchange, breaker", "", waitExchange(&askEveryMinute)},
 	{"default, breaker that is slow to open", "", buckets(&breaker.Config{})},
 	{"default, no breaker", "", buckets(nil)},
 }
 
-// askEveryMinute is a breaker for a CDN that is full: one refusal says so, and a
-// minute later it is asked again.
+// askEveryMinute opens the circuit breaker at the first refusal, and probes the CDN a
+// minute later.
 var askEveryMinute = breaker.Config{Failures: 1, OpenFor: time.Minute}
 
-// run lets a week pass, and what is left over after it.
+// run simulates a week, and then drains the backlog.
 func (w way) run(t *testing.T, all []purge) (r result) {
 	config := reprisetest.Config{Patience: 60 * day}
 	config.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -80,8 +80,8 @@ func (w way) run(t *testing.T, all []purge) (r result) {
 	return r
 }
 
-// putBack is a consumer without back-off, of the kind that one writes by hand: what
-// cannot be done now goes back to its queue, and is tried again.
+// putBack is a handwritten consumer without backoff. It requeues a message that the
+// CDN refuses.
 func putBack(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
 	conn, err := amqp.DialConfig(b.URL(), amqp.Config{
 		Heartbeat: time.Hour,
@@ -123,21 +123,21 @@ func putBack(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
 	})
 }
 
-// waitExchange is the design, in a worker.
+// waitExchange configures a worker with the design.
 func waitExchange(c *breaker.Config) func(*testing.T, *reprisetest.Broker, *cdnpurge.Purger) {
 	return func(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
-		random := rand.New(rand.NewPCG(seed, 1)) // one handler at a time: so is what comes of it
+		random := rand.New(rand.NewPCG(seed, 1)) // deterministic, because one handler runs at a time
 		design := preset.CDNPurge{Rand: random.Float64}
 		b.Work(t, reprise.WorkerConfig{Queue: "cdn-purge", Handler: p.Handler(), Strategy: design.Strategy(), Breaker: newBreaker(t, c)})
 	}
 }
 
-// buckets is a worker as it comes.
+// buckets configures a worker with the default strategy.
 func buckets(c *breaker.Config) func(*testing.T, *reprisetest.Broker, *cdnpurge.Purger) {
 	return func(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		asEver := reprise.Policy{}.WithDefaults().Backoff.(backoff.Jitter)
-		asEver.Rand = random.Float64 // the default, but the same each time
+		asEver.Rand = random.Float64 // the default with a fixed seed
 		b.Work(t, reprise.WorkerConfig{Queue: "cdn-purge", Handler: p.Handler(), Policy: reprise.Policy{Backoff: asEver}, Breaker: newBreaker(t, c)})
 	}
 }
@@ -158,12 +158,11 @@ var (
 	more   = flag.Bool("more", false, "play the week in other ways, too")
 )
 
-// TestWeek plays a week in each of the ways, and compares what comes of it with
-// what the README says:
+// TestWeek simulates a week in each way, and compares the results with README.md:
 //
-//	go test ./examples/cdnpurge -run TestWeek -v             # prints the figures
-//	go test ./examples/cdnpurge -run TestWeek -v -more       # and those of other ways
-//	go test ./examples/cdnpurge -run TestWeek -more -update  # writes them, and the charts
+//	go test ./examples/cdnpurge/internal/cdnpurge -run TestWeek -v             # prints the figures
+//	go test ./examples/cdnpurge/internal/cdnpurge -run TestWeek -v -more       # prints the other ways, too
+//	go test ./examples/cdnpurge/internal/cdnpurge -run TestWeek -more -update  # writes figures and charts
 func TestWeek(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: a week of purges in five ways")
@@ -178,11 +177,11 @@ func TestWeek(t *testing.T) {
 	without, designed, reprise := results[0], results[1], results[2]
 	switch {
 	case designed.refused >= without.refused/2:
-		t.Error("the back-off does not save half of the calls that are refused")
+		t.Error("backoff does not halve the number of refused calls")
 	case reprise.refused >= designed.refused/2:
-		t.Error("the breaker does not save half of those that are left")
+		t.Error("the circuit breaker does not halve the remaining number of refused calls")
 	case reprise.evening >= designed.evening || reprise.p99 >= designed.p99:
-		t.Error("with the breaker, purges are not done earlier")
+		t.Error("the circuit breaker does not make purges earlier")
 	}
 	compare(t, "../../README.md", "figures", table(results))
 	if *update {
@@ -194,7 +193,7 @@ func TestWeek(t *testing.T) {
 	}
 }
 
-// play plays the week in each of the ways, all of them at once.
+// play simulates the week in all ways in parallel.
 func play(t *testing.T, all []purge, ways []way) []result {
 	results := make([]result, len(ways))
 	t.Run("week", func(t *testing.T) {
