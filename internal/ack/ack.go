@@ -1,13 +1,13 @@
 // Package ack settles the deliveries of one AMQP channel.
 //
-// It promises that the broker is told exactly what the worker has decided, in few
-// frames: contiguous acknowledgements share a frame, and no acknowledgement waits
-// longer than a few milliseconds for others. A caller can wait until the broker has
-// taken an acknowledgement. After the channel is gone nothing is written, which
-// fences off the deliveries of a lost connection: the broker delivers them again.
+// It sends exactly the decisions of the worker to the broker, in few frames. Contiguous
+// acknowledgements share a frame, and an acknowledgement waits at most a few milliseconds for
+// others. A caller can wait until the broker has taken an acknowledgement. The package does not
+// write to a closed channel, which fences off the deliveries of a lost connection. The broker
+// redelivers them.
 //
-// The package imports the standard library only. It exists so that the pace of
-// acknowledgements can be tested without a broker.
+// The package imports the standard library only. Its tests check the pace of acknowledgements
+// without a broker.
 package ack
 
 import (
@@ -24,15 +24,15 @@ type Channel interface {
 	Nack(tag uint64, multiple, requeue bool) error
 	Reject(tag uint64, requeue bool) error
 
-	// Sync returns when the broker's channel has done all that was written before.
+	// Sync returns when the broker's channel has processed all earlier writes.
 	Sync() error
 }
 
 // CertainWindow is the largest number of unsettled deliveries for which Sync proves
-// that a quorum queue has the acknowledgements. RabbitMQ's channel passes a settlement on
-// at once while the queue has at most 32 others to write down. It holds back the
-// rest, answers requests meanwhile, and forgets what it holds back when it ends
-// (rabbit_fifo_client.erl, SOFT_LIMIT, 3.10 to 4.3).
+// that a quorum queue has the acknowledgements. RabbitMQ's channel passes on a settlement
+// immediately while the queue has at most 32 others to write. The channel holds back
+// further settlements, answers requests in the meantime, and forgets the held settlements
+// when it ends (rabbit_fifo_client.erl, SOFT_LIMIT, 3.10 to 4.3).
 const CertainWindow = 32
 
 // Verb is the way a delivery is settled.
@@ -40,59 +40,59 @@ type Verb uint8
 
 const (
 	Ack        Verb = iota // basic.ack
-	GiveBack               // basic.nack, requeue: since RabbitMQ 4.3 it does not count towards a delivery limit
-	Requeue                // basic.reject, requeue: it counts
+	GiveBack               // basic.nack, requeue: since RabbitMQ 4.3, not counted towards a delivery limit
+	Requeue                // basic.reject, requeue: counted towards a delivery limit
 	DeadLetter             // basic.reject, no requeue
 )
 
 const (
-	// pause is the time between two writes of acks. To a quorum queue, each ack costs as much
-	// as a delivery, so acks wait for others to share a frame. They do not wait if half of the
-	// spare deliveries are to be settled: the broker must not run out of deliveries that it may
-	// send. What is given back never waits.
+	// pause is the time between two writes of acks. In a quorum queue, each ack costs as much
+	// as a delivery, so acks wait for others to share a frame. If half of the spare deliveries
+	// have settlements, acks do not wait, so that the broker does not run out of deliveries that
+	// it may send. Requeues never wait.
 	pause = time.Millisecond
 
-	// gapPauses is the number of pauses that an ack beyond a gap waits. Copies that were
-	// published out of order may be confirmed one write of the broker's disk apart.
+	// gapPauses is the number of pauses that an ack beyond a gap waits. The confirms of copies that
+	// were published out of order can be one disk write of the broker apart.
 	gapPauses = 10
 )
 
 // Acker settles the deliveries of one channel. Delivery tags count up from 1. An
-// ack with the flag multiple covers all tags up to its own. A tag beyond a gap waits a
-// little for the gap to close and is then acked by itself, so that a slow handler
-// delays no ack but its own:
+// ack with the flag multiple covers all tags up to its own. A tag beyond a gap waits
+// briefly for the gap to close, and then gets a separate ack. A slow handler therefore
+// delays only its own ack:
 //
 //	settled   1 2 3 · 5 · 7      sent   ack 3 multiple
 //	then 4        4              sent   ack 5 multiple
 //	nothing                      sent   ack 7
 //	then 6            6          sent   ack 6
 //
-// One goroutine, Run, writes: at once after a pause; otherwise when the pause is over,
-// when enough acks have come together, or when there is a settlement other than an
-// ack. Its methods are safe for concurrent use.
+// One goroutine, Run, writes. It writes immediately if no pause is running. Otherwise it
+// writes when the pause ends, when enough acks have accumulated, or on a settlement other
+// than an ack. The methods are safe for concurrent use.
 type Acker struct {
 	ch       Channel
-	enough   atomic.Int32  // acks do not wait for others
+	enough   atomic.Int32  // number of settlements that do not wait for others
 	commands atomic.Uint64 // written
 
 	mu      sync.Mutex
-	open    int // deliveries that are not settled
+	open    int // unsettled deliveries
 	settled []settlement
-	spare   []settlement  // the last batch, for its memory
-	urgent  bool          // one of them does not wait for others
-	wake    chan struct{} // gets a token when the first is settled, when it is enough, and when ending
+	spare   []settlement  // the previous batch; its memory is reused
+	urgent  bool          // one of the settlements does not wait for others
+	wake    chan struct{} // gets a token on the first settlement, on enough settlements, on an urgent one, and on End
 	ending  bool
-	over    bool          // nothing is written any more
-	done    chan struct{} // closed when Run has ended
+	over    bool          // Run accepts no further settlements
+	done    chan struct{} // closed when Run returns
 }
 
 type settlement struct {
 	tag   uint64
 	verb  Verb
-	taken chan<- struct{} // unless nil: closed when the broker has taken it
+	taken chan<- struct{} // closed when the broker has taken the settlement; may be nil
 }
 
-// New returns an Acker for a channel. Run has to be called.
+// New returns an Acker for a channel. The caller must call Run.
 func New(ch Channel) *Acker {
 	a := &Acker{ch: ch, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	a.SetSpare(1)
@@ -100,7 +100,7 @@ func New(ch Channel) *Acker {
 }
 
 // SetSpare sets the number of deliveries that the broker may have outstanding
-// besides those that are being handled.
+// in addition to the deliveries that handlers process.
 func (a *Acker) SetSpare(n int) { a.enough.Store(int32(max(1, n/2))) }
 
 // Delivered counts a delivery.
@@ -110,7 +110,7 @@ func (a *Acker) Delivered() {
 	a.mu.Unlock()
 }
 
-// Unsettled returns the number of deliveries that are not settled.
+// Unsettled returns the number of unsettled deliveries.
 func (a *Acker) Unsettled() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -118,20 +118,20 @@ func (a *Acker) Unsettled() int {
 }
 
 // Commands returns an upper bound of the number of commands that RabbitMQ's channel
-// has sent to the queue: an ack of several messages is one for each of their consumers.
+// has sent to the queue. An ack of several messages makes one command for each of their consumers.
 func (a *Acker) Commands() uint64 { return a.commands.Load() }
 
 // Done returns a channel that is closed when Run has returned.
 func (a *Acker) Done() <-chan struct{} { return a.done }
 
-// Settle settles a delivery. It returns false if nothing is written any more: the end of
-// the channel gives the delivery back.
+// Settle settles a delivery. It returns false if the Acker no longer writes. The broker then
+// requeues the delivery when the channel ends.
 func (a *Acker) Settle(tag uint64, v Verb) bool { return a.settle(settlement{tag: tag, verb: v}) }
 
 // AckNow acknowledges a delivery and waits for the broker. It reports whether the
-// broker is known to have taken the ack, so that it does not deliver the message again
-// even if the channel ends. AMQP has no answer to an ack; the answer to a request that
-// follows it on the channel stands for it, as long as at most CertainWindow deliveries
+// broker has certainly taken the ack, so that it does not redeliver the message
+// even if the channel ends. AMQP does not define an answer to an ack. The answer to a later
+// request on the channel proves the ack, as long as at most CertainWindow deliveries
 // are unsettled.
 func (a *Acker) AckNow(tag uint64) bool {
 	taken := make(chan struct{})
@@ -182,8 +182,8 @@ func (a *Acker) signal() {
 	}
 }
 
-// Run writes settlements until End is called or ctx, the channel's life, ends. An
-// error means that nothing can be settled on the channel any more.
+// Run writes settlements until End is called or ctx, the lifetime of the channel, ends. After
+// an error, the channel can no longer settle deliveries.
 func (a *Acker) Run(ctx context.Context) error {
 	defer close(a.done)
 	w := newWriter(a.ch, &a.commands)
@@ -226,7 +226,7 @@ func (a *Acker) take(paused bool) (batch []settlement, ending bool) {
 	return batch, a.ending
 }
 
-// writer knows what the broker was told.
+// writer tracks the settlements that were written to the channel.
 type writer struct {
 	ch       Channel
 	commands *atomic.Uint64
@@ -236,9 +236,9 @@ type writer struct {
 	awaiting []chan<- struct{}  // closed after the next Sync
 }
 
-// waiting is an ack that is not written.
+// waiting is an ack that was not written yet.
 type waiting struct {
-	pauses int // so far
+	pauses int // number of pauses so far
 	taken  chan<- struct{}
 }
 
@@ -246,9 +246,9 @@ func newWriter(ch Channel, commands *atomic.Uint64) *writer {
 	return &writer{ch: ch, commands: commands, written: newRanges(), beyond: map[uint64]waiting{}}
 }
 
-// write settles a batch. Acks beyond gaps are all written where there are so many; else
-// those that a caller waits for, and, unless in a pause, those that have waited for
-// long enough.
+// write settles a batch. If at least all acks are beyond gaps, write sends every one of them. Otherwise
+// it sends the acks with a waiting caller and the acks that have waited for gapPauses. Only a write
+// outside a pause counts as a pause of waiting.
 func (w *writer) write(batch []settlement, paused bool, all int) error {
 	for _, s := range batch {
 		if s.verb == Ack {
@@ -301,12 +301,12 @@ func (w *writer) refuse(s settlement) (err error) {
 	return err
 }
 
-// maxConsumers is the number of consumers of one channel whose deliveries may be
-// unsettled at a time, and so the number of commands that an ack of several makes.
+// maxConsumers is the maximum number of consumers of one channel with unsettled deliveries at a
+// time. It is also the maximum number of commands for an ack of several messages.
 const maxConsumers = 4
 
 // writeRun acks the longest run above floor. The ack must name a tag that the broker
-// still waits for: the last one that is acked now, not one that was written before.
+// still waits for, so it names the last newly acked tag, not a tag that was written before.
 func (w *writer) writeRun() error {
 	var last, count uint64
 	for {
@@ -330,7 +330,7 @@ func (w *writer) writeRun() error {
 	return w.ch.Ack(last, count > 1)
 }
 
-// writeBeyond writes acks beyond gaps that are due.
+// writeBeyond writes the acks beyond gaps that are due.
 func (w *writer) writeBeyond(due func(waiting) bool) error {
 	var tags []uint64
 	for tag, ack := range w.beyond {

@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// channelModel is RabbitMQ's side of acknowledging: a tag it does not wait for closes
-// the channel.
+// channelModel models acknowledgements in RabbitMQ. An ack of a tag that it does not wait for
+// closes the channel.
 type channelModel struct {
 	unacked []uint64 // in order
 	frames  int
-	told    map[uint64]Verb // but for acks
+	told    map[uint64]Verb // settlements other than acks
 }
 
 var errUnknownTag = errors.New("unknown delivery tag")
@@ -54,7 +54,7 @@ func (b *channelModel) Reject(tag uint64, requeue bool) error {
 
 func (b *channelModel) Sync() error { return nil }
 
-func TestAcksSettleExactlyWhatIsSettled(t *testing.T) {
+func TestAckerWritesExactlyTheSettlements(t *testing.T) {
 	for seed := range uint64(200) {
 		settleAtRandom(t, rand.New(rand.NewPCG(seed, 0)))
 		if t.Failed() {
@@ -67,7 +67,7 @@ func settleAtRandom(t *testing.T, random *rand.Rand) {
 	b := &channelModel{told: map[uint64]Verb{}}
 	var commands atomic.Uint64
 	w := newWriter(b, &commands)
-	var open []uint64 // delivered and not settled
+	var open []uint64 // delivered and unsettled
 	settled := 0
 	var tag uint64
 	said := map[uint64]Verb{}
@@ -88,7 +88,7 @@ func settleAtRandom(t *testing.T, random *rand.Rand) {
 			batch = append(batch, s)
 		}
 		settled += len(batch)
-		round := random.IntN(3) // a pause goes on, it is over, or everything is written
+		round := random.IntN(3) // a write during a pause, a write after a pause, or a write of all acks
 		all := []int{math.MaxInt, math.MaxInt, 0}[round]
 		if err := w.write(batch, round == 0, all); err != nil {
 			t.Error(err)
@@ -115,7 +115,7 @@ func settleAtRandom(t *testing.T, random *rand.Rand) {
 		t.Errorf("%d commands for %d frames", commands.Load(), b.frames)
 	}
 	if len(open) == 0 && len(w.beyond) == 0 && len(w.written.end) != 0 {
-		t.Errorf("remembers %v, though all is settled", w.written)
+		t.Errorf("the writer remembers %v, although all tags are settled", w.written)
 	}
 }
 
@@ -146,7 +146,7 @@ func (j *journal) Sync() error {
 	return nil
 }
 
-func TestAcksAreCoalescedWhereTheyAreContiguous(t *testing.T) {
+func TestContiguousAcksShareFrame(t *testing.T) {
 	var j journal
 	var commands atomic.Uint64
 	w := newWriter(&j, &commands)
@@ -184,7 +184,7 @@ func (deadChannel) Nack(uint64, bool, bool) error { return errUnknownTag }
 func (deadChannel) Reject(uint64, bool) error     { return errUnknownTag }
 func (deadChannel) Sync() error                   { return errUnknownTag }
 
-func TestAnAckIsKnownToBeDone(t *testing.T) {
+func TestAckNowReportsWhetherBrokerTookAck(t *testing.T) {
 	var j journal
 	a := New(&j)
 	a.Settle(1, Ack)
@@ -192,7 +192,7 @@ func TestAnAckIsKnownToBeDone(t *testing.T) {
 	go func() { done <- a.AckNow(2) }()
 	go a.Run(t.Context())
 	if !<-done {
-		t.Error("the broker has done it, and it is not known")
+		t.Error("AckNow returned false, although the broker has taken the ack")
 	}
 	a.End()
 	<-a.Done()
@@ -204,7 +204,7 @@ func TestAnAckIsKnownToBeDone(t *testing.T) {
 	go func() { done <- a.AckNow(1) }()
 	go a.Run(t.Context())
 	if <-done {
-		t.Error("the channel is gone, and an ack is said to be done")
+		t.Error("AckNow returned true on a closed channel")
 	}
 }
 
@@ -220,10 +220,10 @@ func TestAckerEnds(t *testing.T) {
 			t.Errorf("got %q", j.frames)
 		}
 	})
-	t.Run("when its channel is gone", func(t *testing.T) {
+	t.Run("when its channel is closed", func(t *testing.T) {
 		a := New(deadChannel{})
 		a.Settle(1, Ack)
 		a.Run(t.Context())
-		a.Settle(2, Ack) // nobody listens, nobody waits
+		a.Settle(2, Ack) // after Run has returned, Settle does not block
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// timed is a channel that notes what was settled, and when.
+// timed is a channel that records each settlement and its time.
 type timed struct {
 	journal
 	from time.Time
@@ -23,7 +23,7 @@ func (c *timed) Ack(tag uint64, multiple bool) error {
 	return nil
 }
 
-func TestAcksComeTogether(t *testing.T) {
+func TestAcksShareFrames(t *testing.T) {
 	cases := map[string]struct {
 		spare int
 		acked func(a *Acker)

@@ -1,11 +1,11 @@
 package ack
 
-// ranges is a set of tags that takes as much room as it has gaps: as many as
-// there are deliveries under way, and not one for each message that went past
-// a handler which never ends.
+// ranges is a set of tags. Its size is the number of gaps, which is at most the number of
+// deliveries in flight. It does not grow with the number of messages that pass a handler
+// that never returns.
 type ranges struct {
-	end   map[uint64]uint64 // of the range that starts there
-	start map[uint64]uint64 // of the range that ends there
+	end   map[uint64]uint64 // end of the range that starts at the key
+	start map[uint64]uint64 // start of the range that ends at the key
 }
 
 func newRanges() ranges {
@@ -26,8 +26,8 @@ func (r ranges) add(tag uint64) {
 	r.end[start], r.start[end] = end, start
 }
 
-// take removes the range that starts at a tag, if there is one, and returns
-// where it ends.
+// take removes the range that starts at a tag, if it exists, and returns the end of the
+// range.
 func (r ranges) take(start uint64) (end uint64, found bool) {
 	end, found = r.end[start]
 	if found {

@@ -1,5 +1,5 @@
-// Package amqpvalue reads values that other programs and the broker write into headers, arguments
-// and names. It exists because packages on both sides of topology need them, which are no API.
+// Package amqpvalue reads values that the broker and other programs write into headers, arguments and
+// names. The packages above and below topology share it; it is not part of an API.
 // It imports the standard library only.
 package amqpvalue
 
@@ -37,21 +37,21 @@ func Integer(v any) (int64, bool) {
 	return 0, false
 }
 
-// MaxCount is the highest count: the next attempt has a number in 32 bits, too.
+// MaxCount is the highest count. It leaves room for the number of the next attempt in 32 bits.
 const MaxCount = math.MaxInt32 - 1
 
-// Count reads a counter that others wrote; anything but an integer is 0.
+// Count reads a counter that another program wrote. A value that is not an integer counts as 0.
 func Count(v any) int {
 	n, _ := Integer(v)
 	return int(min(max(n, 0), MaxCount))
 }
 
-// DeliveryCount returns how many deliveries of a message failed before this one, by the
-// header of quorum queues (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
+// DeliveryCount returns the number of failed deliveries of a message before this delivery, according to
+// the header of quorum queues (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
 // The header of a first delivery was published with the message and counts as 0. After a failed
-// delivery, a quorum queue writes its own count over it. Until then, and always on a classic
-// queue, a published header of a redelivered message is believed: the message has fewer
-// attempts, never more.
+// delivery, a quorum queue overwrites the header with its own count. Until then, and always on a
+// classic queue, DeliveryCount returns the published header of a redelivered message. The message
+// then has fewer attempts, never more.
 func DeliveryCount(redelivered bool, headers map[string]any) int {
 	if !redelivered {
 		return 0
@@ -59,9 +59,9 @@ func DeliveryCount(redelivered bool, headers map[string]any) int {
 	return Count(headers["x-delivery-count"])
 }
 
-// IsBrokerHeader reports whether a header is RabbitMQ's own account of earlier deliveries
-// and deaths. It belongs to the delivery, not to the message: published again, it misleads
-// the cycle detection of some releases, and others drop it.
+// IsBrokerHeader reports whether RabbitMQ writes the header to record earlier deliveries and
+// dead-lettering. The header belongs to the delivery, not to the message. If it is published with
+// a copy, it misleads the cycle detection of some releases, and other releases drop it.
 func IsBrokerHeader(name string) bool {
 	switch name {
 	case "x-death", "x-delivery-count", "x-acquired-count":
@@ -70,20 +70,20 @@ func IsBrokerHeader(name string) bool {
 	return strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
 }
 
-// waitQueue has three forms: of topology.Buckets, of Levels to a queue, of Levels to an
+// waitQueue matches three forms of names: topology.Buckets, Levels to a queue, and Levels to an
 // exchange.
 var waitQueue = regexp.MustCompile(`(?s)\.wait\.[0-9]+-[0-9]+$|\.level\.[0-9]+$|^exchange\..+\.level-[0-9]+$`)
 
-// IsWaitQueue reports whether a queue of that name is one of topology.Buckets or Levels, by the
-// form of the name: nobody should consume from it.
+// IsWaitQueue reports whether name has the form of a queue of topology.Buckets or Levels. Programs
+// should not consume from such a queue.
 func IsWaitQueue(name string) bool { return waitQueue.MatchString(name) }
 
-// Crashes returns how often d was delivered before and then neither acknowledged nor copied:
-// its handler took the process, or the connection, with it. Where attempts end in other ways
-// that the broker counts too, the topology.Marks have a method Crashes(d D) int. Otherwise it is
-// the count of the queue, so always 0 on classic queues. Before RabbitMQ 4.3, a delivery that was
-// given back counts as well; since 4.3, a dead letter of another quorum queue brings along the
-// deliveries that failed there.
+// Crashes returns the number of earlier deliveries of d that were neither acknowledged nor copied.
+// The handler terminated the process or the connection. If the broker also counts attempts that end in
+// other ways, the topology.Marks have a method Crashes(d D) int. Otherwise the result is the count
+// of the queue, which is always 0 on classic queues. Before RabbitMQ 4.3, the count includes requeued
+// deliveries. Since RabbitMQ 4.3, the count of a dead-lettered message includes its failed deliveries
+// from another quorum queue.
 func Crashes[D any](marks any, d D, redelivered bool, headers map[string]any) int {
 	if c, ok := marks.(interface{ Crashes(d D) int }); ok {
 		return c.Crashes(d)

@@ -1,9 +1,9 @@
-// Package bounded has a map that cannot grow without end. Its keys come from outside, such as the addresses of clients.
+// Package bounded provides a map with a maximum size, for keys that clients control, such as their addresses.
 package bounded
 
 import "container/list"
 
-// Map is a map with at most a number of entries. It forgets the entry that was put longest ago.
+// Map is a map with a maximum number of entries. A full map evicts the least recently put entry.
 type Map[K comparable, V any] struct {
 	most    int
 	entries map[K]*list.Element
@@ -15,7 +15,7 @@ type entry[K comparable, V any] struct {
 	value V
 }
 
-// New returns a map of at most so many entries.
+// New returns an empty map for at most the given number of entries.
 func New[K comparable, V any](most int) *Map[K, V] {
 	return &Map[K, V]{most: most, entries: map[K]*list.Element{}}
 }
@@ -23,7 +23,7 @@ func New[K comparable, V any](most int) *Map[K, V] {
 // Len returns the number of entries.
 func (m *Map[K, V]) Len() int { return len(m.entries) }
 
-// Get returns the value of a key.
+// Get returns the value of a key and reports whether the key exists.
 func (m *Map[K, V]) Get(key K) (v V, ok bool) {
 	if e := m.entries[key]; e != nil {
 		return e.Value.(entry[K, V]).value, true
@@ -31,7 +31,7 @@ func (m *Map[K, V]) Get(key K) (v V, ok bool) {
 	return v, false
 }
 
-// Put sets the value of a key. If the map is full and the key is a new one, the oldest entry goes.
+// Put sets the value of a key. If the map is full and the key is new, Put evicts the oldest entry.
 func (m *Map[K, V]) Put(key K, v V) {
 	m.Drop(key)
 	if len(m.entries) >= m.most {
@@ -49,7 +49,7 @@ func (m *Map[K, V]) Drop(key K) {
 	}
 }
 
-// Oldest returns the entry that was put longest ago.
+// Oldest returns the least recently put entry. ok is false if the map is empty.
 func (m *Map[K, V]) Oldest() (key K, v V, ok bool) {
 	if e := m.order.Front(); e != nil {
 		x := e.Value.(entry[K, V])

@@ -4,11 +4,11 @@ import "testing"
 
 func TestMapForgetsTheOldest(t *testing.T) {
 	m := New[int, string](3)
-	for _, key := range []int{1, 2, 3, 1, 4} { // 1 is put again, so that 2 is the oldest
+	for _, key := range []int{1, 2, 3, 1, 4} { // the second Put of 1 makes 2 the oldest
 		m.Put(key, "v")
 	}
 	if _, there := m.Get(2); there || m.Len() != 3 || m.order.Len() != 3 {
-		t.Errorf("2 is there: %v, of %d", there, m.Len())
+		t.Errorf("Get(2) found an entry: %v, Len %d", there, m.Len())
 	}
 	for _, key := range []int{3, 1, 4} {
 		if oldest, _, ok := m.Oldest(); !ok || oldest != key {
@@ -17,6 +17,6 @@ func TestMapForgetsTheOldest(t *testing.T) {
 		m.Drop(key)
 	}
 	if _, _, ok := m.Oldest(); ok || m.Len() != 0 {
-		t.Error("not empty")
+		t.Error("the map is not empty")
 	}
 }

@@ -1,4 +1,4 @@
-// Package retry counts the failures of an operation that is tried again and again.
+// Package retry counts consecutive failures of a repeated operation.
 // It imports the standard library and package backoff.
 package retry
 
@@ -10,9 +10,9 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// Steady is how long a connection or channel must last for the next failure to count as
-// the first one. Shorter-lived ones are reopened with growing delays, which protects a
-// broker that drops them at once.
+// Steady is the minimum lifetime of a connection or channel after which the count of failures
+// restarts at 1. Connections and channels with a shorter lifetime are reopened with growing delays,
+// which protects a broker that closes them immediately.
 const Steady = 30 * time.Second
 
 // Retrier counts consecutive failures.
@@ -21,8 +21,8 @@ type Retrier struct {
 	failures int
 }
 
-// Failed returns the delay after one more failure of something that had lasted for a
-// while.
+// Failed counts a failure of an object that lasted for the given time, and returns the delay before
+// the next attempt.
 func (r *Retrier) Failed(lasted time.Duration) time.Duration {
 	if lasted >= Steady {
 		r.failures = 0
@@ -31,12 +31,12 @@ func (r *Retrier) Failed(lasted time.Duration) time.Duration {
 	return r.Schedule.Delay(r.failures)
 }
 
-// Next is the log attribute for the time until the next attempt.
+// Next returns the log attribute for the time until the next attempt.
 func Next(delay time.Duration) slog.Attr {
 	return slog.Duration("next_try", delay.Round(time.Millisecond))
 }
 
-// Sleep waits for d, or returns the cause of ctx's end.
+// Sleep waits for d. If ctx ends first, Sleep returns its cause.
 func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/internal/retry"
 )
 
-func TestFailuresAreForgottenAfterASteadyTime(t *testing.T) {
+func TestRetrierResetsAfterSteadyTime(t *testing.T) {
 	r := retry.Retrier{Schedule: backoff.Exponential{Initial: time.Second}}
 	for i, step := range []struct{ lasted, want time.Duration }{
 		{0, time.Second},

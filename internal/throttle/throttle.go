@@ -1,5 +1,5 @@
-// Package throttle slows down who guesses a password or a token. Its only promise to whoever knows the right one: guesses
-// from other addresses cost them nothing, nor do guesses for a few other names from their own.
+// Package throttle slows down clients that guess a password or a token. It guarantees that a client with the right password
+// does not wait because of guesses from other addresses, or because of guesses for a few other names from its own address.
 package throttle
 
 import (
@@ -12,22 +12,22 @@ import (
 	"github.com/reprisemq/reprise/internal/bounded"
 )
 
-// The first mistakes are free, since people mistype. Then each makes the next try wait for twice as long.
+// The first mistakes have no effect, because people mistype. Each further mistake doubles the wait before the next try.
 const (
 	FreeMistakes = 5
 	firstWait    = time.Second
-	kept         = time.Hour // for which a mistake counts
+	kept         = time.Hour // lifetime of a mistake
 
-	// MostAddresses is how many addresses are remembered. The address that has been quiet for longest is forgotten.
+	// MostAddresses is the maximum number of remembered addresses. The throttle forgets the address with the oldest activity.
 	MostAddresses = 4096
-	// MostNames is how many names count for themselves at an address. Beyond it somebody tries out names, and all others
-	// from there count as one.
+	// MostNames is the maximum number of names with separate counts at an address. Further names share one count, because
+	// the client is probably trying out names.
 	MostNames = 16
 )
 
-// Throttle counts mistakes by address and, at an address, by name: a program with an old password does not slow down the
-// programs beside it. A right password ends no wait, since it may be somebody else's. The methods may be called at the
-// same time.
+// Throttle counts mistakes by address and, at an address, by name. A program with an old password therefore does not slow
+// down other programs at its address. A right password does not end a wait, because another client may have sent it.
+// The methods are safe for concurrent use.
 type Throttle struct {
 	clock   func() time.Time
 	longest time.Duration
@@ -37,10 +37,10 @@ type Throttle struct {
 	addresses *bounded.Map[netip.Prefix, *address]
 }
 
-// address has the mistakes of an address.
+// address holds the mistakes of an address.
 type address struct {
-	names  map[uint64]mistakes // by a hash, since names can be long
-	others mistakes            // of names that are too many
+	names  map[uint64]mistakes // the key is a hash, because names can be long
+	others mistakes            // of the names beyond MostNames
 }
 
 type mistakes struct {
@@ -48,15 +48,15 @@ type mistakes struct {
 	last, until time.Time
 }
 
-// New returns a throttle that knows of no mistakes. No wait is longer than longest.
+// New returns a throttle without mistakes. longest is the maximum wait.
 func New(clock func() time.Time, longest time.Duration) *Throttle {
 	return &Throttle{
 		clock: clock, longest: longest, seed: maphash.MakeSeed(), addresses: bounded.New[netip.Prefix, *address](MostAddresses),
 	}
 }
 
-// Try decides whether a try counts that was right or wrong. If it has to wait, it does not count, and nobody may be told
-// whether it was right. A wrong try that counts makes the next one wait.
+// Try decides whether a right or wrong try counts. If Try returns a positive wait, the try does not count, and the caller must
+// not reveal whether it was right. A wrong try that counts makes the next try wait.
 func (t *Throttle) Try(peer, name string, right bool) (wait time.Duration) {
 	from, hash := Network(peer), maphash.String(t.seed, name)
 	t.mu.Lock()
@@ -81,7 +81,7 @@ func (t *Throttle) Try(peer, name string, right bool) (wait time.Duration) {
 	if wait == 0 && right {
 		return 0
 	}
-	t.addresses.Put(from, a) // also while it waits: whoever goes on is not forgotten
+	t.addresses.Put(from, a) // also during a wait, so that the throttle does not forget an active client
 	if wait > 0 {
 		return wait
 	}
@@ -94,7 +94,7 @@ func (t *Throttle) Try(peer, name string, right bool) (wait time.Duration) {
 	return 0
 }
 
-// over reports whether mistakes count no more.
+// over reports whether the mistakes have expired.
 func (m *mistakes) over(now time.Time) bool { return now.Sub(m.last) > kept }
 
 func (m *mistakes) add(now time.Time, longest time.Duration) {
@@ -107,8 +107,8 @@ func (m *mistakes) add(now time.Time, longest time.Duration) {
 	}
 }
 
-// Network returns what stands for a peer: its address or, with IPv6, the network that one subscriber has. All peers whose
-// address has no port, such as those of a Unix socket, are one.
+// Network returns the key for a peer, which is the address or, with IPv6, the network of one subscriber. All peers
+// without a port in their address, such as the peers of a Unix socket, share one key.
 func Network(peer string) netip.Prefix {
 	a, err := netip.ParseAddrPort(peer)
 	if err != nil {
@@ -119,6 +119,6 @@ func Network(peer string) netip.Prefix {
 	if addr.Is6() {
 		bits = 64
 	}
-	p, _ := addr.Prefix(bits) // the bits suit the address
+	p, _ := addr.Prefix(bits) // bits is valid for the address
 	return p
 }

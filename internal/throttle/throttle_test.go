@@ -10,20 +10,20 @@ const longest = time.Minute
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// clocked returns a throttle, and its time.
+// clocked returns a throttle and its clock.
 func clocked() (*Throttle, *time.Time) {
 	now := noon
 	return New(func() time.Time { return now }, longest), &now
 }
 
-// wait returns how long the next try has to wait, and makes no mistake.
+// wait returns the wait before the next try. It does not count a mistake.
 func (t *Throttle) wait(peer, name string) time.Duration { return t.Try(peer, name, true) }
 
 func TestWaitsGrow(t *testing.T) {
 	th, now := clocked()
 	for range FreeMistakes {
 		if wait := th.Try("192.0.2.1:1", "ada", false); wait != 0 {
-			t.Fatalf("a free mistake waits %v", wait)
+			t.Fatalf("wait %v after a free mistake", wait)
 		}
 	}
 	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
@@ -46,7 +46,7 @@ func TestWaitsGrow(t *testing.T) {
 	}
 }
 
-// guess tries as often as it may for a while, and returns how many tries counted.
+// guess tries as often as possible for the given time, and returns the number of tries that counted.
 func guess(th *Throttle, now *time.Time, duration time.Duration, name func(i int) string) (counted int) {
 	for end := now.Add(duration); now.Before(end); {
 		least := longest
@@ -62,7 +62,7 @@ func guess(th *Throttle, now *time.Time, duration time.Duration, name func(i int
 	return counted
 }
 
-func TestAGuesserHasFewTriesAnHour(t *testing.T) {
+func TestThrottleLimitsTriesPerHour(t *testing.T) {
 	th, now := clocked()
 	if n := guess(th, now, time.Hour, func(int) string { return "ada" }); n != 69 {
 		t.Errorf("%d tries for a name in an hour, want 69", n)
@@ -73,24 +73,24 @@ func TestAGuesserHasFewTriesAnHour(t *testing.T) {
 	}
 }
 
-// A program that has an old password does not shut out the others on its machine.
-func TestNamesCountForThemselves(t *testing.T) {
+// A program with an old password does not block the other programs on its machine.
+func TestThrottleCountsNamesSeparately(t *testing.T) {
 	th, now := clocked()
 	for range 2 * FreeMistakes {
 		th.Try("192.0.2.1:1", "ada", false)
 	}
 	if th.wait("192.0.2.1:1", "ada") == 0 || th.wait("192.0.2.1:1", "bob") != 0 {
-		t.Error("ada need not wait, or bob waits for her mistakes")
+		t.Error("ada does not wait, or bob waits because of her mistakes")
 	}
-	// Whoever tries out names makes all wait.
+	// A client that tries out names makes all further names of its address wait.
 	for i := range MostNames + FreeMistakes {
 		th.Try("192.0.2.1:1", fmt.Sprint(i), false)
 	}
 	if th.wait("192.0.2.1:1", "bob") == 0 || th.wait("192.0.2.2:1", "bob") != 0 {
-		t.Error("names can be tried out without end, or another address waits")
+		t.Error("a guesser of names does not wait, or another address waits")
 	}
 	if th.wait("192.0.2.1:1", "ada") == 0 {
-		t.Error("other names make that of a guesser be forgotten")
+		t.Error("the throttle forgot a guessed name because of other names")
 	}
 	*now = now.Add(kept + time.Second)
 	if th.wait("192.0.2.1:1", "bob") != 0 || th.Try("192.0.2.1:1", "bob", false) != 0 || th.wait("192.0.2.1:1", "eve") != 0 {
@@ -98,20 +98,20 @@ func TestNamesCountForThemselves(t *testing.T) {
 	}
 }
 
-// A subscriber has as many IPv6 addresses as they like, all in one network.
+// A subscriber can use any number of IPv6 addresses, all in one network.
 func TestNetworks(t *testing.T) {
 	th, _ := clocked()
 	for i := range FreeMistakes {
 		th.Try(fmt.Sprintf("[2001:db8:0:1::%d]:1", i+1), "", false)
 	}
 	if th.wait("[2001:db8:0:1:ffff::9%eth0]:7", "") == 0 {
-		t.Error("another address of the network need not wait")
+		t.Error("another address of the network does not wait")
 	}
 	if th.wait("[2001:db8:0:2::1]:1", "") != 0 {
 		t.Error("another network waits, too")
 	}
 	if Network("[::ffff:192.0.2.1]:1") != Network("192.0.2.1:2") {
-		t.Error("one address counts as two")
+		t.Error("one address has two keys")
 	}
 }
 
@@ -132,6 +132,6 @@ func TestThrottleIsBounded(t *testing.T) {
 		t.Errorf("%d names of an address", len(a.names))
 	}
 	if th.wait(guesser, "ada") == 0 {
-		t.Error("who goes on guessing was forgotten")
+		t.Error("the throttle forgot an active guesser")
 	}
 }
