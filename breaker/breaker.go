@@ -1,16 +1,16 @@
-// Package breaker has a circuit breaker for workers: while what a handler calls is
-// down, the worker stops consuming, and messages wait in their queue instead of
-// using up their attempts.
+// Package breaker implements a circuit breaker for workers. While the service that
+// a handler calls is down, the worker stops consuming. Messages wait in their queue
+// and keep their attempts.
 //
 //	closed ──── Failures in a row ───► open ──── OpenFor ───► half-open
 //	   ▲                                 ▲                     │  │
 //	   └── Probes in a row succeed ──────┼─────────────────────┘  │
 //	                                     └── a probe fails ───────┘
 //
-// Closed, everything passes. Open, nothing does. Half-open, one attempt at a time
-// does, to see if things are better: a probe.
+// A closed breaker admits all attempts. An open breaker admits none. A half-open
+// breaker admits one attempt at a time, the probe, which tests the service.
 //
-// The state machine is that of github.com/sony/gobreaker.
+// The package uses the state machine of github.com/sony/gobreaker.
 package breaker
 
 import (
@@ -33,38 +33,39 @@ const (
 	DefaultProbes   = 1
 )
 
-// State is what a Breaker does for now. Its text is for logs and metrics.
+// State is the current state of a Breaker. Its value suits logs and metrics.
 type State string
 
 // States of a Breaker.
 const (
-	Closed   State = "closed"    // everything passes
-	Open     State = "open"      // nothing does
-	HalfOpen State = "half-open" // one attempt at a time does: a probe
+	Closed   State = "closed"    // admits all attempts
+	Open     State = "open"      // admits no attempt
+	HalfOpen State = "half-open" // admits one attempt at a time, the probe
 )
 
-// Config describes a Breaker. The zero value means the defaults.
+// Config configures a Breaker. The zero value selects the defaults.
 type Config struct {
-	// Failures is how many attempts in a row must fail for the breaker to open.
-	// Default 5.
+	// Failures is the number of consecutive failed attempts that opens the breaker.
+	// Default: 5.
 	Failures int
 
-	// OpenFor is how long it stays open before it lets a probe through. Default
-	// 30 s.
+	// OpenFor is the time that the breaker stays open before it admits a probe.
+	// Default: 30 s.
 	OpenFor time.Duration
 
-	// Probes is how many probes in a row must succeed for it to close. Default 1.
+	// Probes is the number of consecutive successful probes that closes the breaker.
+	// Default: 1.
 	Probes int
 
-	// Counts reports whether an error says that the downstream is in trouble. An
-	// error that does not is taken for a success: something answered. It is not
-	// asked about a reprise.ErrNotAttempted, such as idempotent.ErrBusy, which is
-	// neither. Default: all do, but for reprise.Park, which says that the message is
-	// at fault.
+	// Counts reports whether an error indicates a failure of the downstream service.
+	// The breaker treats any other error as a success, because the service answered.
+	// The breaker does not call Counts for a reprise.ErrNotAttempted, such as
+	// idempotent.ErrBusy, which is neither a success nor a failure.
+	// Default: all errors count except reprise.Park, which marks the message as faulty.
 	Counts func(error) bool
 
-	// OnChange is told about each change. It must return at once, and may be called
-	// by several goroutines at a time. Default: nobody is told.
+	// OnChange, if set, is called after each change of the state. It must return
+	// immediately and must be safe for concurrent use. Default: nil.
 	OnChange func(from, to State)
 }
 
@@ -81,40 +82,40 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports numbers that make no breaker and what to write instead.
+// Validate returns an error that lists the invalid fields and their permitted values.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Failures < 0 || c.Failures > math.MaxInt32 {
-		errs = append(errs, fmt.Errorf("breaker: Config.Failures %d: use 1 or more, or 0 for %d", c.Failures, DefaultFailures))
+		errs = append(errs, fmt.Errorf("breaker: Config.Failures must be between 0 and %d: got %d (0 means %d)", math.MaxInt32, c.Failures, DefaultFailures))
 	}
 	if c.OpenFor < 0 {
-		errs = append(errs, fmt.Errorf("breaker: Config.OpenFor %s: use a positive duration, or 0 for %s", c.OpenFor, DefaultOpenFor))
+		errs = append(errs, fmt.Errorf("breaker: Config.OpenFor must not be negative: got %s (0 means %s)", c.OpenFor, DefaultOpenFor))
 	}
 	if c.Probes < 0 || c.Probes > math.MaxInt32 {
-		errs = append(errs, fmt.Errorf("breaker: Config.Probes %d: use 1 or more, or 0 for %d", c.Probes, DefaultProbes))
+		errs = append(errs, fmt.Errorf("breaker: Config.Probes must be between 0 and %d: got %d (0 means %d)", math.MaxInt32, c.Probes, DefaultProbes))
 	}
 	return errors.Join(errs...)
 }
 
 // Breaker is a circuit breaker for the Breaker field of a reprise.WorkerConfig.
-// Workers that depend on the same downstream may share one. Safe for
+// Workers that depend on the same service may share a Breaker. It is safe for
 // concurrent use.
 type Breaker struct {
 	cfg Config
 
-	// mu guards all that follows, gobreaker's own state with it: what it calls
-	// back, it would call with a lock of its own held.
+	// mu guards the fields below and the state of gobreaker. OnChange is not a
+	// callback of gobreaker, because gobreaker holds its lock during callbacks.
 	mu     sync.Mutex
 	cb     *gobreaker.TwoStepCircuitBreaker[any]
-	state  gobreaker.State // as last noticed
+	state  gobreaker.State // at the last call of notice
 	opened time.Time
-	probe  bool // one is under way
+	probe  bool // a probe is in progress
 }
 
 var _ reprise.Breaker = (*Breaker)(nil)
 
-// busy is how long at most a worker waits that is not let through because another
-// one's probe is under way, before it asks again.
+// busy limits the time that a worker waits before it calls Allow again, if the breaker
+// refused the attempt because the probe of another attempt is in progress.
 const busy = 5 * time.Second
 
 // New returns a closed Breaker.
@@ -135,14 +136,14 @@ func New(cfg Config) (*Breaker, error) {
 
 // Allow implements reprise.Breaker.
 func (b *Breaker) Allow() (record func(error), wait time.Duration) {
-	told := false
+	returned := false
 	defer func() {
-		if !told && record != nil { // OnChange panicked: nobody gets to hear of this leave
+		if !returned && record != nil { // OnChange panicked, so the caller does not receive record
 			record(reprise.ErrNotAttempted)
 		}
 	}()
 	b.do(func() { record, wait = b.allow() })
-	told = true
+	returned = true
 	return record, wait
 }
 
@@ -158,7 +159,7 @@ func (b *Breaker) allow() (record func(error), wait time.Duration) {
 	}
 	b.probe = probing
 	return func(err error) {
-		result := err // also where Counts panics
+		result := err // remains the result if Counts panics
 		defer b.do(func() {
 			if probing {
 				b.probe = false
@@ -166,12 +167,12 @@ func (b *Breaker) allow() (record func(error), wait time.Duration) {
 			done(result)
 		})
 		if err != nil && !errors.Is(err, reprise.ErrNotAttempted) && !b.cfg.Counts(err) {
-			result = nil // something answered
+			result = nil // the service answered
 		}
 	}, 0
 }
 
-// notice returns the state, and notes when the breaker opened.
+// notice returns the current state and records the time at which the breaker opened.
 func (b *Breaker) notice() gobreaker.State {
 	now := b.cb.State()
 	if now == gobreaker.StateOpen && b.state != now {
@@ -184,22 +185,22 @@ func (b *Breaker) notice() gobreaker.State {
 	return now
 }
 
-// do does something to the state, and then tells what has changed.
-func (b *Breaker) do(something func()) {
+// do runs change under the lock and then, without the lock, reports a new state to OnChange.
+func (b *Breaker) do(change func()) {
 	b.mu.Lock()
 	before := b.state
-	something()
+	change()
 	after := b.notice()
 	b.mu.Unlock()
 	if after != before && b.cfg.OnChange != nil {
-		b.cfg.OnChange(State(before.String()), State(after.String())) // whose words are the same
+		b.cfg.OnChange(State(before.String()), State(after.String())) // gobreaker uses the same strings
 	}
 }
 
 // Probing implements reprise.Breaker.
 func (b *Breaker) Probing() bool { return b.State() == HalfOpen }
 
-// State returns what the breaker does now.
+// State returns the current state.
 func (b *Breaker) State() State {
 	var state gobreaker.State
 	b.do(func() { state = b.notice() })

@@ -26,7 +26,7 @@ func newBreaker(t testing.TB, cfg breaker.Config) *breaker.Breaker {
 	return b
 }
 
-// attempt asks for leave and reports err, or returns how long to wait.
+// attempt records err if the breaker admits the attempt. Otherwise it returns the wait.
 func attempt(b *breaker.Breaker, err error) time.Duration {
 	record, wait := b.Allow()
 	if wait == 0 {
@@ -35,21 +35,21 @@ func attempt(b *breaker.Breaker, err error) time.Duration {
 	return wait
 }
 
-func TestOpensAfterFailuresInARow(t *testing.T) {
+func TestOpensAfterConsecutiveFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{Failures: 3, OpenFor: time.Minute})
 		for _, err := range []error{errDown, errDown, nil, errDown, errDown} {
 			if wait := attempt(b, err); wait != 0 {
-				t.Fatalf("it is %s, %s", b.State(), wait)
+				t.Fatalf("state is %s, wait is %s", b.State(), wait)
 			}
 		}
 		attempt(b, errDown)
 		if b.State() != breaker.Open || b.Probing() {
-			t.Fatalf("it is %s after three failures in a row", b.State())
+			t.Fatalf("state is %s after three consecutive failures", b.State())
 		}
 		time.Sleep(20 * time.Second)
 		if wait := attempt(b, nil); wait != 40*time.Second {
-			t.Errorf("it asks to wait %s", wait)
+			t.Errorf("wait is %s, want 40s", wait)
 		}
 	})
 }
@@ -60,62 +60,62 @@ func TestProbes(t *testing.T) {
 		attempt(b, errDown)
 		time.Sleep(time.Minute + time.Millisecond)
 		if !b.Probing() {
-			t.Fatalf("it is %s", b.State())
+			t.Fatalf("state is %s, want half-open", b.State())
 		}
 		attempt(b, nil)
 		if !b.Probing() {
-			t.Fatal("one probe of two closed it")
+			t.Fatal("the first of two probes closed the breaker")
 		}
 		attempt(b, errDown)
 		if b.State() != breaker.Open {
-			t.Fatal("a probe that failed did not open it")
+			t.Fatal("a failed probe did not open the breaker")
 		}
 		time.Sleep(time.Minute + time.Millisecond)
 		attempt(b, nil)
 		attempt(b, nil)
 		if b.State() != breaker.Closed {
-			t.Fatalf("it is %s after two probes", b.State())
+			t.Fatalf("state is %s after two successful probes", b.State())
 		}
 	})
 }
 
-// A probe that did not happen leaves the next one free.
-func TestAProbeThatDidNotHappen(t *testing.T) {
+// The breaker admits the next probe if the previous probe was not attempted.
+func TestProbeNotAttempted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{Failures: 1, OpenFor: time.Minute})
 		attempt(b, errDown)
 		time.Sleep(time.Minute + time.Millisecond)
 		record, _ := b.Allow()
 		if wait := attempt(b, nil); wait == 0 {
-			t.Fatal("two probes at once")
+			t.Fatal("the breaker admitted two concurrent probes")
 		}
 		record(reprise.ErrNotAttempted)
 		if wait := attempt(b, nil); wait != 0 || b.State() != breaker.Closed {
-			t.Errorf("wait %s, %s", wait, b.State())
+			t.Errorf("wait is %s, state is %s", wait, b.State())
 		}
 	})
 }
 
-func TestWhatCounts(t *testing.T) {
+func TestCounts(t *testing.T) {
 	b := newBreaker(t, breaker.Config{Failures: 1})
 	attempt(b, fmt.Errorf("wrapped: %w", reprise.Park(errDown)))
 	if b.State() != breaker.Closed {
-		t.Error("a message that is at fault opened it")
+		t.Error("a parked message opened the breaker")
 	}
 	b = newBreaker(t, breaker.Config{Failures: 1, Counts: func(err error) bool { return !errors.Is(err, errDown) }})
 	attempt(b, errDown)
 	if b.State() != breaker.Closed {
-		t.Error("an error that does not count opened it")
+		t.Error("an error that does not count opened the breaker")
 	}
 	attempt(b, errors.New("other"))
 	if b.State() != breaker.Open {
-		t.Error("an error that counts did not open it")
+		t.Error("an error that counts did not open the breaker")
 	}
 }
 
-// A function of the user's that panics is not the end of probing. An error that
-// cannot be looked at is a failure.
-func TestFunctionsThatPanic(t *testing.T) {
+// The breaker continues to probe after a panic in Counts or OnChange. An error
+// counts as a failure if Counts panics.
+func TestCallbackPanics(t *testing.T) {
 	for name, cfg := range map[string]breaker.Config{
 		"Counts": {Counts: func(err error) bool {
 			if err != errDown {
@@ -129,7 +129,7 @@ func TestFunctionsThatPanic(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cfg.Failures, cfg.OpenFor = 1, time.Minute
 				b := newBreaker(t, cfg)
-				// Asks until it is let through, as a worker does.
+				// Call Allow until the breaker admits the attempt, as a worker does.
 				within := func(err error) (waited time.Duration) {
 					began := time.Now()
 					for done := false; !done && time.Since(began) < time.Hour; time.Sleep(time.Second) {
@@ -151,18 +151,18 @@ func TestFunctionsThatPanic(t *testing.T) {
 					}
 				}
 				if waited := within(nil); waited < 50*time.Second || waited > 2*time.Minute {
-					t.Errorf("no probe for %s after one that failed", waited)
+					t.Errorf("wait for the probe after a failed probe is %s, want about 1m", waited)
 				}
 				if b.State() != breaker.Closed {
-					t.Errorf("it is %s after a probe that succeeded", b.State())
+					t.Errorf("state is %s after a successful probe", b.State())
 				}
 			})
 		})
 	}
 }
 
-// Whatever happens, it opens only after enough failures in a row, and while it is
-// open nothing passes.
+// The breaker opens only after Config.Failures consecutive failures, or after a
+// failed probe. An open breaker does not admit attempts.
 func TestBreakerProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -182,9 +182,9 @@ func TestBreakerProperties(t *testing.T) {
 				case before == "open" && wait == 0:
 					rt.Fatal("an attempt passed an open breaker")
 				case before != "open" && wait != 0:
-					rt.Fatalf("%s, and an attempt has to wait %s", before, wait)
+					rt.Fatalf("state is %s, but the wait is %s", before, wait)
 				case wait > time.Minute:
-					rt.Fatalf("it asks to wait %s", wait)
+					rt.Fatalf("wait is %s, want at most 1m", wait)
 				case wait != 0:
 					continue
 				}
@@ -196,7 +196,7 @@ func TestBreakerProperties(t *testing.T) {
 					want = breaker.Open
 				}
 				if b.State() != want {
-					rt.Fatalf("%s after %d failures in a row of %d, from %s", b.State(), row, failures, before)
+					rt.Fatalf("state is %s after %d consecutive failures (Failures is %d, previous state %s)", b.State(), row, failures, before)
 				}
 				if want == "open" {
 					row = 0
@@ -226,9 +226,9 @@ func TestConcurrentUse(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for text, cfg := range map[string]breaker.Config{
-		"Failures -1":  {Failures: -1},
-		"OpenFor -1ns": {OpenFor: -1},
-		"Probes -1":    {Probes: -1},
+		"Config.Failures must be between 0 and 2147483647: got -1 (0 means 5)": {Failures: -1},
+		"Config.OpenFor must not be negative: got -1ns (0 means 30s)":          {OpenFor: -1},
+		"Config.Probes must be between 0 and 2147483647: got -1 (0 means 1)":   {Probes: -1},
 	} {
 		if _, err := breaker.New(cfg); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("got %v", err)

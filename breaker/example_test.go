@@ -16,9 +16,9 @@ import (
 
 var errTillDown = errors.New("the till does not answer")
 
-// A worker that consumes nothing while the till is down. Messages wait in the
-// queue meanwhile and keep their attempts. An error that says nothing about the till,
-// such as a malformed order, does not count.
+// The worker does not consume while the till is down. Messages wait in the queue
+// and keep their attempts. An error with another cause, such as a malformed order,
+// does not count.
 func Example() {
 	till, err := breaker.New(breaker.Config{
 		Failures: 2,
@@ -41,7 +41,7 @@ func Example() {
 		return nil
 	}
 
-	// A broker in this process. A program dials RabbitMQ instead.
+	// Use a broker in this process. A real program dials RabbitMQ.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	b, err := broker.New(broker.Config{})
