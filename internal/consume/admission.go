@@ -23,34 +23,34 @@ type Breaker interface {
 	Probing() bool
 }
 
-// ErrNotAttempted is recorded for a permit of which no use was made.
+// ErrNotAttempted is recorded for a permit that no attempt used.
 var ErrNotAttempted = errors.New("reprise: not attempted")
 
-// errBreakerOpen is the reason of a pause that the Breaker asked for.
+// errBreakerOpen is the reason of a pause that the Breaker requested.
 var errBreakerOpen = errors.New("reprise: the circuit breaker is open")
 
-// faultPause is the length of a pause when Limiter or Breaker fails.
+// faultPause is the length of the pause after a failure of the Limiter or the Breaker.
 const faultPause = time.Second
 
-// admission gathers what the next attempt needs: a slot, or all of them if no other may
-// run beside it; then the leave of the limiter. Its owner waits, and hands over what has
-// come. One goroutine uses it.
+// admission collects the requirements of the next attempt: first a slot, or all slots if the attempt
+// must run alone, and then a permit of the limiter. Its owner waits for slots and permits, and passes
+// them to the admission. One goroutine uses it.
 //
-// A limiter that was asked goes on being asked while there is nothing to begin: one that
-// counts from the question would never be done if messages go back to their queue meanwhile.
-// A leave that nobody uses is lost.
+// A request to the limiter continues while no message is pending. If messages returned to their
+// queue in the meantime, a limiter that counts from the start of a request would otherwise never
+// finish. An unused permit is lost.
 type admission struct {
 	consumer *Consumer
 	alive    context.Context
-	need     int     // slots
-	taken    []*slot // slots that have come
-	passed   bool    // the limiter has given its leave
+	need     int     // number of required slots
+	taken    []*slot // slots received so far
+	passed   bool    // the limiter has issued a permit
 
-	permit <-chan bool // gets the limiter's answer; nil: it is not being asked
+	permit <-chan bool // gets the limiter's answer; nil: no request is in progress
 	cancel context.CancelFunc
 }
 
-// admission returns what the next attempts need. It gets nothing after the end of alive.
+// admission returns the requirements of the next attempts. It does not get a permit after the end of alive.
 func (c *Consumer) admission(alive context.Context, alone bool) *admission {
 	need := 1
 	if alone {
@@ -59,7 +59,7 @@ func (c *Consumer) admission(alive context.Context, alone bool) *admission {
 	return &admission{consumer: c, alive: alive, need: need}
 }
 
-// slots returns the channel of the next slot, or nil if there are enough.
+// slots returns the channel of the next slot, or nil if the admission has enough slots.
 func (a *admission) slots() <-chan *slot {
 	if len(a.taken) == a.need {
 		return nil
@@ -67,19 +67,19 @@ func (a *admission) slots() <-chan *slot {
 	return a.consumer.slots.free
 }
 
-// take takes a slot that has come.
+// take adds a slot.
 func (a *admission) take(x *slot) { a.taken = append(a.taken, x) }
 
-// answered takes the limiter's answer. After a no, it is asked again when the pause is
-// over that its failure has caused.
+// answered accepts the limiter's answer. A failure of the limiter causes a pause. ready repeats the
+// request after the pause.
 func (a *admission) answered(yes bool) {
 	a.cancel()
 	a.permit, a.cancel = nil, nil
 	a.passed = yes && len(a.taken) == a.need
 }
 
-// ready reports whether everything has come. If only the limiter's leave is missing, it
-// asks for it.
+// ready reports whether all requirements are met. If only the limiter's permit is missing, ready
+// requests it.
 func (a *admission) ready() bool {
 	g := a.consumer.gate
 	switch {
@@ -97,7 +97,7 @@ func (a *admission) ready() bool {
 	return false
 }
 
-// begin begins an attempt, unless the gate is closed: then it frees the slots.
+// begin starts an attempt and returns true. If the gate is closed, begin frees the slots instead.
 func (a *admission) begin(d *Delivery) bool {
 	record, ok := a.consumer.gate.enter(a.alive)
 	if !ok {
@@ -121,7 +121,7 @@ func (a *admission) vacate() {
 	a.taken, a.passed = a.taken[:0], false
 }
 
-// end frees the slots and asks for nothing any more.
+// end frees the slots and cancels the request to the limiter.
 func (a *admission) end() {
 	a.vacate()
 	if a.cancel != nil {
@@ -130,14 +130,14 @@ func (a *admission) end() {
 	}
 }
 
-// Begin notes that the delivery is being handled.
+// Begin records the start of the handler.
 func (d *Delivery) Begin(now time.Time) {
 	d.Began = now
 	d.slot.handled.Store(d)
 }
 
-// End ends the attempt: it frees the slot, tells the breaker what the attempt has returned,
-// and pauses the consumer for a while. It has to be called once.
+// End ends the attempt. It frees the slot, reports the result of the attempt to the breaker, and
+// pauses the consumer for the given time. It must be called once.
 func (d *Delivery) End(result error, pause time.Duration, reason error) {
 	c := d.session.consumer
 	if d.record != nil {
@@ -149,17 +149,17 @@ func (d *Delivery) End(result error, pause time.Duration, reason error) {
 	c.slots.leave(d)
 }
 
-// slots are the places of running attempts.
+// slots are the places for running attempts.
 type slots struct {
 	all  []slot
 	free chan *slot
 }
 
-// slot is the place of one attempt.
+// slot is the place for one attempt.
 type slot struct {
-	begins  *Delivery                // whose attempt begins
-	attempt func()                   // makes it; a field, since a go statement allocates for each call of a method
-	handled atomic.Pointer[Delivery] // nil: none, or not yet known
+	begins  *Delivery                // delivery of the attempt that starts
+	attempt func()                   // runs the attempt; a field, since a go statement allocates for each method call
+	handled atomic.Pointer[Delivery] // nil: no delivery, or not yet known
 }
 
 func newSlots(n int) *slots {
@@ -172,10 +172,10 @@ func newSlots(n int) *slots {
 	return s
 }
 
-// leave frees the slot of an attempt, or all of them if it was alone.
+// leave frees the slot of an attempt, or all slots if the attempt ran alone.
 func (s *slots) leave(d *Delivery) {
 	d.slot.handled.Store(nil)
-	d.slot.begins = nil // an idle slot keeps no message
+	d.slot.begins = nil // an idle slot must not keep the message in memory
 	if !d.alone {
 		s.free <- d.slot
 		return
@@ -185,10 +185,10 @@ func (s *slots) leave(d *Delivery) {
 	}
 }
 
-// taken returns the number of slots that are.
+// taken returns the number of slots in use.
 func (s *slots) taken() int { return cap(s.free) - len(s.free) }
 
-// running yields the messages that are being handled.
+// running yields the messages that handlers are processing.
 func (s *slots) running() iter.Seq[*Delivery] {
 	return func(yield func(*Delivery) bool) {
 		for i := range s.all {
@@ -199,15 +199,15 @@ func (s *slots) running() iter.Seq[*Delivery] {
 	}
 }
 
-// gate lets attempts through, except during a pause.
+// gate admits attempts, except during a pause.
 type gate struct {
-	limiter Limiter // or nil
-	breaker Breaker // or nil
+	limiter Limiter // may be nil
+	breaker Breaker // may be nil
 
 	mu     sync.Mutex
 	until  time.Time
 	reason error
-	held   error         // why it is closed until hold opens it; nil: it is not
+	held   error         // reason of hold; nil: not held
 	shut   chan struct{} // closed during a pause
 	turned chan struct{} // closed and replaced by hold
 }
@@ -216,10 +216,10 @@ func newGate(l Limiter, b Breaker) *gate {
 	return &gate{limiter: l, breaker: b, shut: make(chan struct{}), turned: make(chan struct{})}
 }
 
-// unlimited is what is left of a pause without an end.
+// unlimited is the remaining time of a pause without an end.
 const unlimited = time.Duration(math.MaxInt64)
 
-// hold closes the gate until it is called with nil.
+// hold closes the gate until the next call of hold with nil.
 func (g *gate) hold(reason error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -238,7 +238,7 @@ func (g *gate) turn() <-chan struct{} {
 	return g.turned
 }
 
-// close has paused return a closed channel. The caller has locked mu.
+// close makes paused return a closed channel. The caller holds mu.
 func (g *gate) close() {
 	select {
 	case <-g.shut:
@@ -247,7 +247,7 @@ func (g *gate) close() {
 	}
 }
 
-// pause closes the gate for d. A longer pause goes on.
+// pause closes the gate for d. It does not shorten a longer pause.
 func (g *gate) pause(d time.Duration, reason error) {
 	if d <= 0 {
 		return
@@ -267,7 +267,7 @@ func (g *gate) paused() <-chan struct{} {
 	return g.shut
 }
 
-// left returns the rest of the pause, and its reason; 0 if there is none.
+// left returns the remaining time of the pause and its reason, or 0 outside a pause.
 func (g *gate) left() (time.Duration, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -285,8 +285,8 @@ func (g *gate) left() (time.Duration, error) {
 	return 0, nil
 }
 
-// enter lets one attempt through: record, which may be nil, takes its result. It returns
-// false if ctx has ended, or the gate is closed.
+// enter admits one attempt. record takes the result of the attempt and may be nil. enter returns
+// false after the end of ctx or if the gate is closed.
 func (g *gate) enter(ctx context.Context) (record func(error), ok bool) {
 	if ctx.Err() != nil {
 		return nil, false
@@ -309,7 +309,7 @@ func (g *gate) enter(ctx context.Context) (record func(error), ok bool) {
 	return record, wait <= 0
 }
 
-// limit waits for the limiter's leave. A failure closes the gate for a while.
+// limit waits for the limiter's permit. A failure closes the gate for faultPause.
 func (g *gate) limit(ctx context.Context) bool {
 	err := guard.Call("limiter", func() error { return g.limiter.Wait(ctx) })
 	if err != nil && ctx.Err() == nil {
@@ -318,8 +318,8 @@ func (g *gate) limit(ctx context.Context) bool {
 	return err == nil
 }
 
-// probing reports whether the breaker allows one attempt at a time. A failure closes the
-// gate for a while.
+// probing reports whether the breaker allows only one attempt at a time. A failure closes the
+// gate for faultPause.
 func (g *gate) probing() (yes bool) {
 	if g.breaker == nil {
 		return false

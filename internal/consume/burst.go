@@ -2,14 +2,15 @@ package consume
 
 import "time"
 
-// bursts gather equal messages: the first waits for the window, equal ones that arrive
-// meanwhile join it, and then the newest is handled for all of them. One goroutine uses it.
+// bursts collect equal messages. The first message waits for the window, and equal messages that
+// arrive in the window join it. The newest message is then handled for all of them. One goroutine
+// uses it.
 //
-// The newest message stands for the others, so it is settled last: if the channel is lost at
-// any moment, the broker delivers at least that one again.
+// The newest message is settled last, because it represents the others. If the channel is lost at
+// any moment, the broker redelivers at least this message.
 type bursts struct {
 	window time.Duration
-	open   []*burst // in the order in which they end
+	open   []*burst // ordered by the end of their windows
 	byKey  map[string]*burst
 	timer  *time.Timer
 }
@@ -21,7 +22,7 @@ type burst struct {
 	others []*Delivery
 }
 
-// add has a delivery wait for others like it.
+// add adds a delivery to the burst of its key.
 func (b *bursts) add(key string, d *Delivery) {
 	if same := b.byKey[key]; same != nil {
 		same.others = append(same.others, same.newest)
@@ -38,7 +39,7 @@ func (b *bursts) add(key string, d *Delivery) {
 	}
 }
 
-// due returns a channel that gets the time when the window of the first burst ends.
+// due returns a channel that gets the time at the end of the first burst's window.
 func (b *bursts) due() <-chan time.Time {
 	if b.timer == nil {
 		return nil
@@ -56,7 +57,7 @@ func (b *bursts) schedule() {
 	}
 }
 
-// pop returns the newest delivery of each burst whose window has ended.
+// pop removes the bursts with expired windows, and returns the newest delivery of each.
 func (b *bursts) pop(now time.Time) (due []*Delivery) {
 	for len(b.open) > 0 && !b.open[0].ends.After(now) {
 		due = append(due, b.open[0].close())
@@ -67,7 +68,7 @@ func (b *bursts) pop(now time.Time) (due []*Delivery) {
 	return due
 }
 
-// all returns the newest delivery of each burst, and empties b.
+// all removes all bursts, and returns the newest delivery of each.
 func (b *bursts) all() (all []*Delivery) {
 	for _, x := range b.open {
 		all = append(all, x.close())
@@ -81,7 +82,7 @@ func (b *burst) close() *Delivery {
 	d := b.newest
 	d.gathered = true
 	if d.Burst = b.others; len(d.Burst) > 0 {
-		d.arrived, d.inTime = d.Burst[0].arrived, d.Burst[0].inTime // the acknowledgement timeout is that of each of them
+		d.arrived, d.inTime = d.Burst[0].arrived, d.Burst[0].inTime // the acknowledgement timeout of the oldest delivery applies
 	}
 	return d
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Each burst ends a window after its first message, with the newest, and whatever comes
-// later begins another.
+// Each burst ends one window after its first message and yields the newest message. A later
+// message starts another burst.
 func TestBursts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bursts{window: 10 * time.Second}

@@ -17,20 +17,20 @@ import (
 // Config configures a Consumer.
 type Config struct {
 	Queue string
-	Tag   string // consumer tags begin with it
+	Tag   string // prefix of consumer tags
 	Marks topology.Marks
 
 	Concurrency  int
 	Prefetch     int
-	Certain      bool // acknowledgements have to be known to be taken: see ack.CertainWindow
+	Certain      bool // the broker must confirm that it has taken acknowledgements: see ack.CertainWindow
 	Priority     int32
-	Window       time.Duration // within which equal messages are one; 0: each is handled
+	Window       time.Duration // time in which equal messages count as one; 0: each message is handled
 	CrashLimit   int           // 0: the default; negative: none
 	Timeout      time.Duration // acknowledgement timeout of the broker; negative: none
 	DrainTimeout time.Duration
 
-	Limiter Limiter // or nil
-	Breaker Breaker // or nil
+	Limiter Limiter // may be nil
+	Breaker Breaker // may be nil
 
 	Link      *amqpconn.Link
 	Tasks     *amqpconn.Tasks
@@ -38,31 +38,31 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// Owner handles what a Consumer delivers. The methods are called from several
-// goroutines.
+// Owner handles the deliveries of a Consumer. Several goroutines call the methods
+// concurrently.
 type Owner interface {
-	// New returns an empty delivery, which may be part of something larger.
+	// New returns an empty delivery. It may be part of a larger value.
 	New() *Delivery
 
-	// Declare declares what has to exist before the queue is consumed. A permanent
-	// error ends Run if nothing was consumed yet.
+	// Declare declares the objects that consumption of the queue requires. If the Consumer has not
+	// consumed yet, a permanent error ends Run.
 	Declare(ctx context.Context) (permanent bool, err error)
 
-	// Key returns the same text for equal messages, or "" for one that waits for no
-	// others. After an error the delivery is handled, with the error as its Err.
+	// Key returns the same text for equal messages, or "" for a message that does not wait for
+	// others. After an error, the delivery is handled with the error as its Err.
 	Key(d *Delivery) (string, error)
 
-	// Handle handles a delivery and settles it. It has to call End.
+	// Handle handles a delivery and settles it. It must call End.
 	Handle(ctx context.Context, d *Delivery)
 
-	Consuming()                                  // there is a consumer
-	Interrupted(err error, delay time.Duration)  // there is none, until after the delay
-	Paused(d time.Duration, reason error)        // there is none, on purpose; 0: until Hold
-	Resumed()                                    // the pause is over
-	TimeoutNear(d *Delivery, held time.Duration) // a handler has had it for long
+	Consuming()                                  // a consumer exists
+	Interrupted(err error, delay time.Duration)  // consumption resumes after the delay
+	Paused(d time.Duration, reason error)        // consumption stops intentionally; 0: until Hold
+	Resumed()                                    // consumption resumes after the pause
+	TimeoutNear(d *Delivery, held time.Duration) // a handler has held the delivery for most of the acknowledgement timeout
 }
 
-// ErrDrainTimeout is returned by Run if attempts were still running at the end.
+// ErrDrainTimeout is returned by Run if attempts were still running at the end of the drain.
 var ErrDrainTimeout = errors.New("reprise: handlers were still running at the end of the drain")
 
 // Consumer consumes one queue.
@@ -72,13 +72,13 @@ type Consumer struct {
 	deadline deadline
 	slots    *slots
 	gate     *gate
-	attempts sync.WaitGroup // with the settling after them
+	attempts sync.WaitGroup // includes the settling after each attempt
 
-	handling context.Context // of handlers
-	settling context.Context // of sessions, and of what is settled without one
+	handling context.Context // context of handlers
+	settling context.Context // context of sessions, and of settling without a session
 }
 
-// New returns a Consumer for Run to start.
+// New returns a Consumer. The caller starts it with Run.
 func New(config Config, owner Owner) *Consumer {
 	return &Consumer{
 		Config: config, owner: owner, deadline: newDeadline(config.Timeout),
@@ -86,19 +86,19 @@ func New(config Config, owner Owner) *Consumer {
 	}
 }
 
-// Hold keeps the Consumer from consuming until it is called with nil. What has begun goes on.
+// Hold stops consumption until the next call with nil. Attempts in progress continue.
 func (c *Consumer) Hold(reason error) { c.gate.hold(reason) }
 
-// Running yields the deliveries that are being handled.
+// Running yields the deliveries that handlers are processing.
 func (c *Consumer) Running() iter.Seq[*Delivery] { return c.slots.running() }
 
-// Settling returns the context of settling, which ends when a drain gives up.
+// Settling returns the context of settling. It ends when a drain times out.
 func (c *Consumer) Settling() context.Context { return c.settling }
 
-// Run consumes until ctx ends, or an error means that going on is pointless. Then it
-// drains: running attempts have DrainTimeout, or until force is closed; then their
-// context ends, and they have LastGrace more. It returns ErrDrainTimeout if one was
-// still running after that. It is called once.
+// Run consumes until ctx ends, or until an error makes further attempts pointless. Run then
+// drains: running attempts have DrainTimeout, or less if force is closed. After that, their
+// context ends, and they have LastGrace more. If an attempt is still running then, Run
+// returns ErrDrainTimeout. Run must be called once.
 func (c *Consumer) Run(ctx context.Context, force <-chan struct{}) error {
 	values := context.WithoutCancel(ctx)
 	settling, endSettling := context.WithCancelCause(values)
@@ -124,17 +124,17 @@ func (c *Consumer) Run(ctx context.Context, force <-chan struct{}) error {
 		last.close(LastGrace)
 	}
 	endSettling(amqpconn.ErrClosed)
-	if !drained && !wait(idle, LastGrace, nil) { // copies under way give up
+	if !drained && !wait(idle, LastGrace, nil) { // publishing of copies ends
 		err = errors.Join(err, ErrDrainTimeout)
 	}
 	return err
 }
 
-// LastGrace is the time that attempts have after their context has ended, and the time
-// to settle their messages.
+// LastGrace is the time for attempts after the end of their context, and also the time
+// for settling their messages.
 const LastGrace = 5 * time.Second
 
-// wait waits for done, at most d and until cut is closed. It reports whether it is done.
+// wait waits for done, at most for d and until cut is closed. It reports whether done is closed.
 func wait(done <-chan struct{}, d time.Duration, cut <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -147,8 +147,8 @@ func wait(done <-chan struct{}, d time.Duration, cut <-chan struct{}) bool {
 	return false
 }
 
-// consume keeps a session open until ctx ends, and returns the last one, still open, for
-// the drain.
+// consume keeps a session open until ctx ends. It returns the last session, which is still open,
+// for the drain.
 func (c *Consumer) consume(ctx context.Context) (*session, error) {
 	retrier := retry.Retrier{Schedule: c.Reconnect}
 	first, careful := true, false
@@ -179,7 +179,7 @@ func (c *Consumer) consume(ctx context.Context) (*session, error) {
 	return nil, nil
 }
 
-// open declares what is needed and opens a session.
+// open declares the required objects and opens a session.
 func (c *Consumer) open(ctx context.Context, careful bool) (s *session, permanent bool, err error) {
 	if permanent, err = c.owner.Declare(ctx); err != nil {
 		return nil, permanent, err

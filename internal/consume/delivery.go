@@ -12,32 +12,32 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Delivery is a message as the consumer got it, bound to the session it came on.
+// Delivery is a message as the consumer received it. It belongs to the session that received it.
 type Delivery struct {
 	amqpconn.Delivery
 
-	// Of earlier attempts, as the marks on the message tell.
+	// These fields describe earlier attempts, according to the marks on the message.
 	At      topology.Delivery
 	History topology.History
-	Attempt int       // the number of the attempt that this delivery is for
-	Crashes int       // earlier deliveries that were never settled
-	Err     error     // the marks failed: nothing is known of earlier attempts
+	Attempt int       // number of the attempt that this delivery is for
+	Crashes int       // number of earlier deliveries that were never settled
+	Err     error     // error of the marks; earlier attempts are unknown then
 	Began   time.Time // set by Begin
 
-	Burst []*Delivery // equal messages, handled and settled with it
+	Burst []*Delivery // equal messages that are handled and settled with this message
 
-	Owned any // what the owner knows of it
+	Owned any // data of the owner
 
 	session  *session
 	arrived  time.Time
 	inTime   context.Context
-	gathered bool // it waits for no others like it
-	reminded bool // that it is overdue
+	gathered bool // must not wait for equal messages
+	reminded bool // the owner was notified that the delivery is overdue
 
-	// Of its attempt.
+	// These fields belong to the running attempt.
 	slot   *slot
-	alone  bool        // it has all slots
-	record func(error) // of the breaker, or nil
+	alone  bool        // uses all slots
+	record func(error) // reports to the breaker; may be nil
 }
 
 // read reads the marks of earlier attempts.
@@ -58,7 +58,7 @@ func (d *Delivery) read() {
 		d.History = topology.History{}
 		return
 	case d.History.Queue != "" && d.History.Queue != c.Queue:
-		// The marks are another queue's: a program passed the message on, headers and all.
+		// The marks belong to another queue, because a program copied the message with all headers.
 		d.History = topology.History{RetriesLeft: d.History.RetriesLeft}
 	}
 	d.Attempt += d.History.Attempts
@@ -70,23 +70,23 @@ func (d *Delivery) at(headers topology.Table) topology.Delivery {
 	}
 }
 
-// Deliveries that were never settled are a sign of a message that ends the process that
-// handles it, long before there is an error to record. Quorum queues count them in
-// x-delivery-count, and before RabbitMQ 4.3 also those that were given back by basic.nack.
+// Deliveries that were never settled indicate a message that terminates the process that
+// handles it, long before an error can be recorded. Quorum queues count these deliveries in
+// x-delivery-count. Before RabbitMQ 4.3, the count includes deliveries requeued by basic.nack.
 // Classic queues do not count: redelivered means "once or more".
 // https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
 
-// DefaultCrashLimit is the default CrashLimit if the broker counts crashes and nothing
-// else, as RabbitMQ does since 4.3.
+// DefaultCrashLimit is the default CrashLimit if the broker counts only crashes, as RabbitMQ
+// does since 4.3.
 const DefaultCrashLimit = 5
 
 // suspectAfter is the number of crashes after which a message is handled alone. The end of
-// a process costs all messages that were delivered to it one delivery. To be parked
-// without its neighbors, the guilty one must be alone before the limit is reached.
+// a process costs each message that was delivered to it one delivery. To park the poison message
+// without its neighbors, the worker must handle it alone before it reaches the limit.
 const suspectAfter = 2
 
-// suspect reports whether the delivery should be handled alone. It is asked for each
-// delivery, so it reads little.
+// suspect reports whether the delivery should be handled alone. The session calls it for each
+// delivery, so it reads as little as possible.
 func (d *Delivery) suspect() bool {
 	if !d.Redelivered {
 		return false
@@ -95,7 +95,7 @@ func (d *Delivery) suspect() bool {
 		return false
 	}
 	crashes := 0
-	_ = guard.Call("strategy", func() error { // read meets the error again
+	_ = guard.Call("strategy", func() error { // read gets the same error and records it
 		at := d.at(amqpconn.ReadTable(d.Headers))
 		crashes = amqpvalue.Crashes(d.session.consumer.Marks, at, at.Redelivered, at.Headers)
 		return nil
@@ -103,7 +103,7 @@ func (d *Delivery) suspect() bool {
 	return crashes >= suspectAfter
 }
 
-// CrashLimit returns the number of crashes that park the message; 0 means any number.
+// CrashLimit returns the number of crashes after which the message is parked; 0 means no limit.
 func (d *Delivery) CrashLimit() int {
 	switch limit := d.session.consumer.CrashLimit; {
 	case limit < 0:
@@ -111,7 +111,7 @@ func (d *Delivery) CrashLimit() int {
 	case limit > 0:
 		return limit
 	case d.session.countsNacks:
-		return 0 // the broker's own delivery limit has to do
+		return 0 // only the broker's delivery limit applies
 	}
 	return DefaultCrashLimit
 }
@@ -122,28 +122,28 @@ func (d *Delivery) Crashed() bool {
 	return limit > 0 && d.Crashes >= limit
 }
 
-// FrameSize returns the largest frame of the connection that delivered the message.
+// FrameSize returns the maximum frame size of the connection that delivered the message.
 func (d *Delivery) FrameSize() int { return d.session.conn.FrameSize() }
 
-// Context returns a context that ends when the delivery cannot be settled any more.
+// Context returns a context that ends when the delivery can no longer be settled.
 func (d *Delivery) Context() context.Context { return d.session.ctx }
 
-// ErrOverdue is the reason for the end of InTime if the session goes on.
-var ErrOverdue = errors.New("reprise: its copy could not be published in time: see ConsumerTimeout")
+// ErrOverdue is the cause of the end of InTime if the session continues.
+var ErrOverdue = errors.New("reprise: cannot publish the copy before the acknowledgement timeout (see ConsumerTimeout)")
 
-// InTime returns a context that ends when the delivery cannot be settled any more, or has to
-// be because of the acknowledgement timeout.
+// InTime returns a context that ends when the delivery can no longer be settled, or when
+// the acknowledgement timeout requires that it is settled.
 func (d *Delivery) InTime() context.Context { return d.inTime }
 
-// Left returns the time until the delivery has to be settled.
+// Left returns the remaining time to settle the delivery.
 func (d *Delivery) Left() time.Duration {
 	return d.session.consumer.deadline.after - time.Since(d.arrived)
 }
 
-// ErrLost means that the channel of a delivery is gone.
-var ErrLost = errors.New("reprise: the connection it was delivered on is gone")
+// ErrLost is returned if the channel of a delivery has closed.
+var ErrLost = errors.New("reprise: the connection of the delivery is closed")
 
-// Settle settles the delivery itself. It returns ErrLost if it is too late for that.
+// Settle settles only this delivery, not its burst. It returns ErrLost if the channel has closed.
 func (d *Delivery) Settle(v ack.Verb) error {
 	if !d.session.acks.Settle(d.Tag, v) || d.session.ctx.Err() != nil {
 		return ErrLost
@@ -151,8 +151,8 @@ func (d *Delivery) Settle(v ack.Verb) error {
 	return nil
 }
 
-// AckNow acknowledges the delivery itself and waits until the broker has done that. It
-// returns ErrLost if that is not known.
+// AckNow acknowledges only this delivery and waits until the broker has taken the ack. It
+// returns ErrLost if the broker may not have taken it.
 func (d *Delivery) AckNow() error {
 	if !d.session.acks.AckNow(d.Tag) {
 		return ErrLost
@@ -160,15 +160,14 @@ func (d *Delivery) AckNow() error {
 	return nil
 }
 
-// AckBurst acknowledges the others of the burst.
+// AckBurst acknowledges the other deliveries of the burst.
 func (d *Delivery) AckBurst() {
 	for _, other := range d.Burst {
 		d.session.acks.Settle(other.Tag, ack.Ack)
 	}
 }
 
-// GiveBack returns the burst and then the delivery to their queue, in the order in which
-// they came.
+// GiveBack requeues the burst and then the delivery, in the order of their arrival.
 func (d *Delivery) GiveBack() {
 	for _, other := range d.Burst {
 		d.session.acks.Settle(other.Tag, ack.GiveBack)

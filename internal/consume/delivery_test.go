@@ -2,7 +2,7 @@ package consume
 
 import "testing"
 
-func TestBrokersThatCountNacks(t *testing.T) {
+func TestCountsNacks(t *testing.T) {
 	for version, want := range map[string]bool{
 		"3.10.8": true, "3.13.7+1": true, "4.0.5": true, "4.2.0-rc.1": true,
 		"4.3.0": false, "4.3.6": false, "4.10.0": false, "5.0.0": false,
@@ -21,7 +21,7 @@ func TestCrashLimitDefaults(t *testing.T) {
 		want        int
 	}{
 		{0, false, DefaultCrashLimit},
-		{0, true, 0}, // messages that are given back would count as well
+		{0, true, 0}, // the count would include requeued messages
 		{3, true, 3},
 		{3, false, 3},
 		{-1, false, 0},

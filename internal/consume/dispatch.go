@@ -10,11 +10,11 @@ import (
 )
 
 // dispatch starts an attempt for each delivery of the subscription, as far as admission
-// allows. It returns nil when ctx has ended, and else why the subscription has to end.
+// allows. It returns nil at the end of ctx, and otherwise the reason to end the subscription.
 //
-// It waits in one select only. While it waited for a slot or the limiter elsewhere, it could
-// not give back a message whose acknowledgement timeout is near: the broker would close the
-// channel and deliver the message a second time.
+// It waits in one select only. If it waited elsewhere for a slot or the limiter, it could not
+// requeue a message before the acknowledgement timeout. The broker would then close the
+// channel and redeliver the message.
 func (s *session) dispatch(ctx, alive context.Context) error {
 	c := s.consumer
 	tick := time.NewTicker(c.deadline.every)
@@ -58,7 +58,7 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 		case <-c.gate.paused():
 			if left, _ := c.gate.left(); left > 0 {
 				return errPaused
-			} // else it is over, and what was refused meanwhile may begin
+			} // otherwise left has reset the pause, and refused deliveries may start
 		case <-alive.Done():
 			if s.ctx.Err() != nil {
 				return context.Cause(s.ctx)
@@ -71,7 +71,7 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 	}
 }
 
-// receive has a delivery wait for a slot, or before that for others like it.
+// receive queues a delivery for a slot, or first adds it to a burst of equal messages.
 func (s *session) receive(d *Delivery) {
 	if s.bursts.window == 0 || d.gathered || s.subscription.narrow || d.suspect() {
 		s.pending = append(s.pending, d)
@@ -90,9 +90,10 @@ func (s *session) receive(d *Delivery) {
 	s.bursts.add(key, d)
 }
 
-// canWiden reports whether another subscription may have more messages: a narrow one
-// whose message is not being handled and waits to be settled, since it would block the
-// others for as long as its copy is not confirmed; and one that was given less than
+// canWiden reports whether another subscription may receive more messages. This applies to two
+// subscriptions. The first is a narrow subscription whose message waits only to be settled. Such a
+// message would block the others until its copy is confirmed. The second is a subscription
+// with less than Prefetch because other messages were unsettled.
 // Prefetch because of others that were unsettled.
 func (s *session) canWiden() bool {
 	n := s.acks.Unsettled()
@@ -102,8 +103,8 @@ func (s *session) canWiden() bool {
 	return s.subscription.prefetch < s.consumer.Prefetch && n <= 1
 }
 
-// advance begins an attempt for the first pending delivery, if it is admitted. It returns
-// why another subscription has to begin it.
+// advance starts an attempt for the first pending delivery, if it is admitted. An error is the
+// reason why another subscription must start the attempt.
 func (s *session) advance(next *admission) error {
 	if len(s.pending) == 0 {
 		return nil
@@ -118,12 +119,12 @@ func (s *session) advance(next *admission) error {
 		return nil
 	}
 	if next.begin(d) {
-		// The first message of a narrow subscription may be another than the one that was
-		// suspected. If it were given back, both could be fetched and given back for ever.
+		// The first message of a narrow subscription may differ from the suspected message. If the
+		// session requeued it, the broker could deliver both messages in turn indefinitely.
 		s.suspected = false
 		s.pending[0] = nil
 		if len(s.pending) == 1 {
-			s.pending = s.pending[:0] // keeps its room
+			s.pending = s.pending[:0] // keeps the capacity
 		} else {
 			s.pending = s.pending[1:]
 		}
@@ -131,7 +132,7 @@ func (s *session) advance(next *admission) error {
 	return nil
 }
 
-// attempt has the delivery handled and settled.
+// attempt calls the owner to handle and settle the delivery.
 func (d *Delivery) attempt() {
 	c := d.session.consumer
 	defer c.attempts.Done() // also after runtime.Goexit
@@ -139,25 +140,25 @@ func (d *Delivery) attempt() {
 	c.owner.Handle(c.handling, d)
 }
 
-// whyClosed tells a cancelled consumer from a closed channel.
+// whyClosed distinguishes a cancelled consumer from a closed channel.
 func (s *session) whyClosed() error {
 	if s.ch.IsClosed() {
-		<-s.ctx.Done() // lose is about to say why
+		<-s.ctx.Done() // lose sets the cause
 		return context.Cause(s.ctx)
 	}
 	return errCancelled
 }
 
-// deadline is when deliveries have to be settled, or else the broker closes the channel.
+// deadline determines when deliveries must be settled before the broker closes the channel.
 type deadline struct {
-	every, after time.Duration // deliveries are looked at; action is taken
+	every, after time.Duration // interval of checks; age at which remind acts
 }
 
-// Deadline returns the time after which an unsettled delivery is given back, with this
-// acknowledgement timeout; negative: there is none.
+// Deadline returns the time after which an unsettled delivery is requeued. A negative timeout
+// means that the broker has no acknowledgement timeout.
 func Deadline(timeout time.Duration) time.Duration { return newDeadline(timeout).after }
 
-// never is the deadline if there is no acknowledgement timeout.
+// never is the deadline without an acknowledgement timeout.
 const never = math.MaxInt64
 
 func (d deadline) exists() bool { return d.after != never }
@@ -171,8 +172,8 @@ func newDeadline(timeout time.Duration) deadline {
 	return deadline{every: timeout / 20, after: timeout / 5 * 4}
 }
 
-// remind reports handlers that have had a message for so long that the broker is about to
-// close the channel, and gives back messages that have waited so long to begin.
+// remind reports handlers that have held a message until shortly before the broker closes the
+// channel. It requeues messages that have waited equally long for an attempt.
 func (s *session) remind(now time.Time) {
 	c := s.consumer
 	overdue := func(d *Delivery) bool { return now.Sub(d.arrived) >= c.deadline.after }
@@ -195,7 +196,7 @@ func (s *session) remind(now time.Time) {
 	}
 }
 
-// delivery is what has just come in. None of it is read before read.
+// delivery returns a new delivery. Its marks are not parsed until read.
 func (s *session) delivery(in amqpconn.Incoming, now time.Time) *Delivery {
 	s.acks.Delivered()
 	d := s.consumer.owner.New()
@@ -203,8 +204,8 @@ func (s *session) delivery(in amqpconn.Incoming, now time.Time) *Delivery {
 	return d
 }
 
-// inTime returns the context of what comes in now. Deliveries share it for a while: a timer
-// for each of them would be most of what it costs to wait.
+// inTime returns the context of deliveries that arrive now. Deliveries share it for a while,
+// because separate timers would cause most of the cost of waiting.
 func (s *session) inTime(now time.Time) context.Context {
 	deadline := s.consumer.deadline
 	if !deadline.exists() {

@@ -1,25 +1,25 @@
-// Package consume delivers the messages of one queue to an [Owner], which handles and
+// Package consume passes the messages of one queue to an [Owner], which handles and
 // settles them.
 //
-// It promises:
+// The package guarantees:
 //
 //   - at most Concurrency attempts run at a time, at most Prefetch messages are
-//     unsettled, and none is handled during a pause
+//     unsettled, and no handler starts during a pause
 //   - a message is settled on the channel that delivered it, or not at all
-//   - a message that may be what ends the process is handled alone
-//   - a message that cannot start before the acknowledgement timeout is given back
-//   - consuming resumes after any failure of a connection, channel or consumer
+//   - a suspected poison message is handled alone
+//   - a message that cannot start before the acknowledgement timeout is requeued
+//   - consumption resumes after any failure of a connection, channel or consumer
 //   - when Run returns, no attempt is running, unless it returns ErrDrainTimeout
 //
-// A delivery's way through the package, in the order of the files:
+// The files have the order in which a delivery passes through the package:
 //
-//	consumer.go    Run: one session after the other, and the drain at the end
+//	consumer.go    Run: consecutive sessions, and the drain at the end
 //	session.go     one channel, with its deliveries and acknowledgements
-//	subscribe.go   one subscription after the other on the channel
+//	subscribe.go   consecutive subscriptions on the channel
 //	dispatch.go    a delivery waits, and an attempt starts for it
 //	admission.go   slots, limiter, circuit breaker, pauses
-//	burst.go       equal messages are gathered (debounce)
+//	burst.go       equal messages are collected (debounce)
 //	delivery.go    the delivery, as its owner handles and settles it
 //
-// It imports the packages topology, backoff and internal/{ack,amqpconn,guard,retry}.
+// The package imports topology, backoff and internal/{ack,amqpconn,guard,retry}.
 package consume

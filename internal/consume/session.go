@@ -15,45 +15,45 @@ import (
 	"github.com/reprisemq/reprise/internal/retry"
 )
 
-// session is one consuming channel. Deliveries belong to the session that they came on
-// and are settled through it alone: delivery tags restart at 1 on each channel, so that on
-// a later channel an ack would settle another message.
+// session is one consuming channel. Deliveries belong to the session that received them
+// and are settled only through it. Delivery tags restart at 1 on each channel, so an ack on
+// a later channel would settle another message.
 type session struct {
 	consumer *Consumer
 	conn     *amqpconn.Conn
 	ch       *amqpconn.Channel
 	acks     *ack.Acker
 
-	// ctx ends when the channel is gone, or when a drain has given up waiting for
-	// copies. In both cases the broker keeps what is not acked, and delivers it again.
+	// ctx ends when the channel closes, or when a drain has stopped waiting for
+	// copies. In both cases the broker keeps unacked messages and redelivers them.
 	ctx context.Context
 	end context.CancelCauseFunc
 
-	// careful: the session takes one delivery at a time until one is settled. A message
-	// that the AMQP client cannot read costs the connection, and all that was delivered
-	// with it one of the deliveries that it is allowed. The next session gets it alone,
-	// until the broker's delivery limit parks it.
+	// careful limits the session to one delivery at a time until one is settled. A message
+	// that the AMQP client cannot read costs the connection. All messages that were delivered with
+	// it lose one of their permitted deliveries. The next session receives the unreadable message
+	// alone, until the broker's delivery limit parks it.
 	careful bool
 
-	// countsNacks: the broker counts what is given back as a failed delivery.
+	// countsNacks reports whether the broker counts a requeue as a failed delivery.
 	countsNacks bool
 
-	// When the queue had answered last, it had the first proven commands. RabbitMQ's channel
-	// may hold back others, and forgets them when it is closed: see ack.CertainWindow.
+	// proven is the number of commands that the queue had when it last answered. RabbitMQ's channel
+	// may hold back further commands, and forgets them when it closes: see ack.CertainWindow.
 	proven atomic.Uint64
 
-	// The goroutine of serve owns these.
+	// Only the goroutine of serve uses these fields.
 	subscription subscription
-	pending      []*Delivery // delivered, and not begun
-	suspected    bool        // a message was to be handled alone, and none has begun since
+	pending      []*Delivery // delivered, without an attempt
+	suspected    bool        // a message must be handled alone, and no attempt has started since
 	bursts       bursts
 	shared       struct { // see inTime
 		ctx   context.Context
-		until time.Time // for deliveries before
+		until time.Time // for deliveries before this time
 	}
 }
 
-// session returns the session of a channel.
+// session starts the session of a channel.
 func (c *Consumer) session(conn *amqpconn.Conn, ch *amqpconn.Channel, careful bool) (*session, error) {
 	s := &session{consumer: c, conn: conn, ch: ch, careful: careful, countsNacks: CountsNacks(conn.Version())}
 	s.bursts.window = c.Window
@@ -67,8 +67,8 @@ func (c *Consumer) session(conn *amqpconn.Conn, ch *amqpconn.Channel, careful bo
 	return s, nil
 }
 
-// CountsNacks reports whether a broker counts what is given back by basic.nack as a
-// failed delivery, as RabbitMQ does before 4.3. An unknown broker does not.
+// CountsNacks reports whether a broker counts a requeue by basic.nack as a failed
+// delivery, as RabbitMQ does before 4.3. An unknown broker does not.
 func CountsNacks(version string) bool {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -77,7 +77,7 @@ func CountsNacks(version string) bool {
 	return err1 == nil && err2 == nil && slices.Compare([]int{x, y}, []int{4, 3}) < 0
 }
 
-// channel is a channel as an acker needs it.
+// channel adapts a channel to ack.Channel.
 type channel struct {
 	*amqpconn.Channel
 	session *session
@@ -86,7 +86,7 @@ type channel struct {
 // Sync implements ack.Channel.
 func (c channel) Sync() error { return c.Channel.Sync(c.session.ctx) }
 
-// lose ends the session, whose channel is gone.
+// lose ends the session after the end of its channel.
 func (s *session) lose() {
 	err := context.Cause(s.ch.Context())
 	if err != amqpconn.ErrGone && err != amqpconn.ErrSilent {
@@ -95,8 +95,8 @@ func (s *session) lose() {
 	s.end(err)
 }
 
-// settle writes settlements. If the channel takes none any more the session ends, for the
-// broker to deliver its messages again.
+// settle writes settlements. If the channel no longer accepts settlements, settle ends the
+// session, so that the broker redelivers its messages.
 func (s *session) settle() {
 	err := s.acks.Run(s.ctx)
 	if err != nil && !errors.Is(err, amqpconn.ErrGone) { // lose knows the reason
@@ -104,25 +104,25 @@ func (s *session) settle() {
 	}
 }
 
-// abandon leaves the session. Its attempts go on, and settle nothing.
+// abandon ends the session. Its attempts continue and cannot settle their messages.
 func (s *session) abandon(reason error) {
 	s.end(reason)
-	_ = s.consumer.Tasks.Go(s.closeChannel) // a closed client has closed it
+	_ = s.consumer.Tasks.Go(s.closeChannel) // a closed client has closed the channel
 }
 
-// closeChannel closes the channel when nothing else is written on it any more: an ack
-// after the end of its channel ends the connection (504).
+// closeChannel closes the channel after the last write on it. An ack after the end of its
+// channel would end the connection (504).
 func (s *session) closeChannel() {
 	<-s.acks.Done()
 	s.ch.Close(context.Background())
 }
 
-// takenWithin is the time in which a quorum queue takes an ack. It mostly needs some
-// milliseconds, and more than 30 if its disk is busy.
+// takenWithin is the maximum time in which a quorum queue takes an ack. Usually a quorum queue
+// needs a few milliseconds, and more than 30 if its disk is busy.
 const takenWithin = time.Second
 
-// close writes the settlements there are and closes the channel when RabbitMQ does not
-// forget them, which gives back all other deliveries.
+// close writes the remaining settlements and waits until RabbitMQ no longer forgets them. It
+// then closes the channel, which requeues all other deliveries.
 func (s *session) close(timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(s.ctx, timeout)
 	defer cancel()
@@ -136,7 +136,7 @@ func (s *session) close(timeout time.Duration) {
 	}
 	closed := make(chan struct{})
 	err := s.consumer.Tasks.Go(func() {
-		s.closeChannel() // later, if it takes longer
+		s.closeChannel() // may take longer than ctx
 		close(closed)
 	})
 	if err == nil {

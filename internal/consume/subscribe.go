@@ -13,10 +13,10 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Reasons for the end of a subscription.
+// These are reasons to end a subscription.
 var (
-	errWiden     = errors.New("messages may be handled side by side again")
-	errSuspect   = errors.New("a message is to be handled alone")
+	errWiden     = errors.New("messages may be handled concurrently again")
+	errSuspect   = errors.New("a suspected message must be handled alone")
 	errPaused    = errors.New("the worker pauses")
 	errCancelled = errors.New("the broker cancelled the consumer (queue deleted or moved, or a message kept for longer than its timeout)")
 )
@@ -29,8 +29,8 @@ type subscription struct {
 	deliveries amqpconn.Deliveries
 }
 
-// serve consumes until the channel is gone (an error) or ctx ends (nil), in one
-// subscription after the other on the same channel, so that earlier deliveries can still
+// serve consumes until the channel closes (an error) or ctx ends (nil). It opens consecutive
+// subscriptions on the same channel, so that earlier deliveries can still
 // be settled:
 //
 //	          ┌─ paused ────────────── wait ──────────────┐
@@ -45,10 +45,10 @@ func (s *session) serve(ctx context.Context) error {
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })()
 
-	// If giving back costs messages a delivery, they are not fetched before it is known that
-	// none of them is suspect.
+	// If a requeue costs messages a delivery, the session starts narrow, until the first
+	// message is known not to be suspect.
 	narrow := s.careful || s.countsNacks
-	leave := func() error { return nil } // ends the former subscription, if it still exists
+	leave := func() error { return nil } // ends the previous subscription, if it still exists
 	for n := 1; ; n++ {
 		if err := s.rest(alive, leave); err != nil {
 			return s.unless(ctx, err)
@@ -56,7 +56,7 @@ func (s *session) serve(ctx context.Context) error {
 		began := time.Now()
 		narrow = narrow || c.gate.probing()
 		err := s.subscribe(alive, fmt.Sprintf("%s-%d", c.Tag, n), narrow)
-		// Also after an error: the former subscription would get what is given back then.
+		// leave also runs after an error. Otherwise the previous subscription would receive requeued messages.
 		if err := errors.Join(err, leave()); err != nil {
 			return s.unless(ctx, err)
 		}
@@ -65,27 +65,27 @@ func (s *session) serve(ctx context.Context) error {
 		err = s.dispatch(ctx, alive)
 		switch {
 		case err == nil:
-			if s.unsubscribe(now) == nil { // else the end of the channel gives them back
+			if s.unsubscribe(now) == nil { // after an error, the end of the channel requeues the deliveries
 				c.Log.Info("consuming stopped", "running", c.slots.taken(), "given_back", len(s.pending))
 				s.giveBack()
 			}
 			return nil
 		case errors.Is(err, errWiden):
 			narrow = false
-			// The broker deletes an auto-delete queue that has no consumer for a moment. The
-			// narrow consumer gets nothing meanwhile: its message is not settled.
+			// The broker deletes an auto-delete queue as soon as it has no consumer. The narrow consumer
+			// does not receive messages until leave runs, because its message is unsettled.
 			leave = sync.OnceValue(func() error { return s.unsubscribe(now) })
 		case errors.Is(err, errSuspect):
 			narrow, s.suspected = true, true
 			if err := s.unsubscribe(now); err != nil {
 				return s.unless(ctx, err)
 			}
-			s.giveBack() // they should not be here if the process ends
+			s.giveBack() // other messages must not lose a delivery if the process exits
 		case errors.Is(err, errPaused):
 			if err := s.unsubscribe(now); err != nil {
 				return s.unless(ctx, err)
 			}
-			if !s.countsNacks { // else they stay, and begin later
+			if !s.countsNacks { // otherwise they stay pending and start after the pause
 				s.giveBack()
 			}
 		case errors.Is(err, errCancelled):
@@ -104,8 +104,8 @@ func (s *session) serve(ctx context.Context) error {
 	}
 }
 
-// unless drops an error that only means that ctx has ended: the session is as good as
-// before, and its deliveries can still be settled.
+// unless drops an error that only results from the end of ctx. The session then still works,
+// and its deliveries can be settled.
 func (s *session) unless(ctx context.Context, err error) error {
 	if ctx.Err() != nil && s.ctx.Err() == nil {
 		s.giveBack()
@@ -114,14 +114,14 @@ func (s *session) unless(ctx context.Context, err error) error {
 	return err
 }
 
-// subscribe begins to consume.
+// subscribe starts a consumer.
 func (s *session) subscribe(alive context.Context, tag string, narrow bool) error {
 	c := s.consumer
 	prefetch := c.Prefetch
 	switch {
 	case narrow:
 		prefetch = 1
-	case c.Certain: // with what former subscriptions have left unsettled
+	case c.Certain: // includes the unsettled deliveries of previous subscriptions
 		prefetch = max(1, min(prefetch, ack.CertainWindow+1-s.acks.Unsettled()))
 	}
 	s.acks.SetSpare(prefetch - c.Concurrency)
@@ -139,11 +139,11 @@ func (s *session) subscribe(alive context.Context, tag string, narrow bool) erro
 	return nil
 }
 
-// turnAway ends a subscription that came after the worker had stopped waiting for it. The
-// channel may be needed for long, by messages that are being handled.
+// turnAway cancels a consumer that the broker started after the session had stopped waiting. The
+// channel stays open, because handlers may need it for a long time.
 func (s *session) turnAway(tag string, deliveries amqpconn.Deliveries) {
 	if s.cancel(s.ctx, tag) != nil {
-		return // the end of the channel gives them back
+		return // the end of the channel requeues the deliveries
 	}
 	for in := range deliveries {
 		s.acks.Delivered()
@@ -151,8 +151,8 @@ func (s *session) turnAway(tag string, deliveries amqpconn.Deliveries) {
 	}
 }
 
-// unsubscribe ends a subscription. Deliveries that have not begun are pending then. After
-// an error the session has to end: nobody would see its deliveries.
+// unsubscribe ends a subscription and adds its remaining deliveries to pending. After an error,
+// the session must end, because it no longer reads the deliveries.
 func (s *session) unsubscribe(sub subscription) error {
 	ctx, cancel := context.WithTimeoutCause(s.ctx, LastGrace, amqpconn.ErrSilent)
 	defer cancel()
@@ -166,7 +166,7 @@ func (s *session) unsubscribe(sub subscription) error {
 	return nil
 }
 
-// cancel ends a consumer. Its queue has answered then.
+// cancel ends a consumer. When it returns nil, the queue has answered.
 func (s *session) cancel(ctx context.Context, tag string) error {
 	written := s.acks.Commands()
 	if err := s.ch.Cancel(ctx, tag); err != nil {
@@ -176,7 +176,7 @@ func (s *session) cancel(ctx context.Context, tag string) error {
 	return nil
 }
 
-// giveBack gives back what has not begun.
+// giveBack requeues the deliveries without an attempt.
 func (s *session) giveBack() {
 	for _, d := range append(s.pending, s.bursts.all()...) {
 		d.GiveBack()
@@ -184,8 +184,8 @@ func (s *session) giveBack() {
 	s.pending = nil
 }
 
-// rest waits for the end of a pause, if there is one. Before that it calls leave: nobody
-// would handle what a subscription gets meanwhile.
+// rest waits for the end of a pause, if the gate is closed. It calls leave first, because the session
+// does not handle deliveries during the pause.
 func (s *session) rest(alive context.Context, leave func() error) error {
 	c := s.consumer
 	left, reason := c.gate.left()
@@ -205,7 +205,7 @@ func (s *session) rest(alive context.Context, leave func() error) error {
 	look := time.NewTimer(0)
 	defer look.Stop()
 	for {
-		turned := c.gate.turn() // before the look at what is left
+		turned := c.gate.turn() // before left, so that a later hold is not missed
 		if left, _ = c.gate.left(); left <= 0 {
 			break
 		}
