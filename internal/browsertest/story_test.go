@@ -111,7 +111,7 @@ func TestStory(t *testing.T) {
 	s.click("Replay all…")
 	s.press("Edit all messages", "details summary")
 	s.write("f-patch", `[{"op":"replace","path":"/currency","value":"EUR"}]`)
-	s.click("Preview changes")
+	s.click("Replay " + grouped(wrong)) // a preview comes first
 	shows(t, b, "#changes .del", `"EURO"`)
 	shows(t, b, "#changes .add", `"EUR"`)
 	s.choose("f-canary", "30s")
