@@ -1,6 +1,6 @@
-// Command workretry has the same flaky jobs retried in four ways, while processes end
-// and connections break, and prints what each way has lost and duplicated. With
-// -serve it works on WorkQueue instead, beside other programs.
+// Command workretry retries the same flaky jobs in four ways, while processes exit and
+// connections break. It prints the number of lost and duplicated jobs of each way. With
+// -serve it processes WorkQueue instead, together with other programs.
 //
 //	go run ./examples/workretry [-url amqp://…]
 //	go run ./examples/workretry -serve -url amqp://…
@@ -25,9 +25,9 @@ func main() {
 	var c workretry.Comparison
 	var f serve.Flags
 	f.Define()
-	flag.IntVar(&c.Jobs, "jobs", 0, fmt.Sprintf("how many `jobs` to publish in each way; default %d", workretry.DefaultJobs))
-	flag.DurationVar(&c.Delay, "delay", 0, fmt.Sprintf("how long a retry waits; default %s, with -serve %s as published", workretry.DefaultDelay, preset.WorkRetryRetryDelay))
-	flag.Uint64Var(&c.Seed, "seed", 1, "for how often each job fails")
+	flag.IntVar(&c.Jobs, "jobs", 0, fmt.Sprintf("number of `jobs` to publish in each way (default %d)", workretry.DefaultJobs))
+	flag.DurationVar(&c.Delay, "delay", 0, fmt.Sprintf("`delay` of a retry (default %s, with -serve %s)", workretry.DefaultDelay, preset.WorkRetryRetryDelay))
+	flag.Uint64Var(&c.Seed, "seed", 1, "seed of the number of failures of each job")
 	d := defineDesign()
 	stage.Main(func(ctx context.Context, s *stage.Stage) error {
 		if err := errors.Join(f.Validate(), d.validate(f.Serve)); err != nil {
@@ -49,31 +49,31 @@ func main() {
 	})
 }
 
-// design is how the exchanges and queues are deployed.
+// design configures the exchanges and queues.
 type design struct {
 	preset.WorkRetry
 	attempts int
 }
 
-// defineDesign defines the flags for it.
+// defineDesign defines the flags of a design.
 func defineDesign() *design {
 	d := &design{}
 	flag.StringVar(&d.Kind, "kind", "", "with -serve: the `kind` of both exchanges, direct, fanout or topic; default direct")
 	flag.StringVar(&d.Key, "key", "", "with -serve: the routing `key` that both queues are bound with; default: the empty one")
 	flag.BoolVar(&d.TransientExchanges, "transient", false, "with -serve: the exchanges are transient")
 	flag.StringVar(&d.QueueType, "type", "", "with -serve: x-queue-type of both queues, classic or quorum; default: not named")
-	flag.IntVar(&d.attempts, "max-attempts", reprise.DefaultMaxAttempts, "with -serve: after how many `attempts` a message is parked; the design has no end")
+	flag.IntVar(&d.attempts, "max-attempts", reprise.DefaultMaxAttempts, "with -serve: the worker parks a message after this number of `attempts`; the design retries indefinitely")
 	return d
 }
 
 func (d *design) validate(serve bool) error {
 	if !serve && (d.WorkRetry != preset.WorkRetry{} || d.attempts != reprise.DefaultMaxAttempts) {
-		return errors.New("-kind, -key, -transient, -type and -max-attempts go with -serve")
+		return errors.New("-kind, -key, -transient, -type and -max-attempts need -serve")
 	}
 	return nil
 }
 
-// serve works on WorkQueue for what others publish; any body will do.
+// serve processes the messages that other programs publish to WorkQueue, with any body.
 func (d *design) serve(ctx context.Context, s *stage.Stage, delay time.Duration, failFirst int) error {
 	d.RetryDelay = delay
 	if err := d.Validate(); err != nil {

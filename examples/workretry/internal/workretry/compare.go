@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Comparison says what is compared. Its zero value is a good one.
+// Comparison configures Compare. The zero value uses the defaults.
 type Comparison struct {
-	Jobs  int           // for each way; default 24, at least MinJobs
-	Delay time.Duration // before a retry; default 100 ms. As published it is 5 min.
-	Seed  uint64        // for which jobs fail how often
+	Jobs  int           // number of jobs of each way; default: DefaultJobs, minimum: MinJobs
+	Delay time.Duration // delay of a retry; default: DefaultDelay (the design: 5 min)
+	Seed  uint64        // seed of the number of failures of each job
 }
 
 // Defaults of Comparison.
@@ -33,27 +33,27 @@ func (c Comparison) withDefaults() Comparison {
 	return c
 }
 
-// Validate reports what cannot be compared, and what to write instead.
+// Validate returns an error if Jobs or Delay is out of range.
 func (c Comparison) Validate() error {
 	c = c.withDefaults()
 	if c.Jobs < MinJobs {
-		return fmt.Errorf("workretry: %d jobs: use at least %d, so that there is one for each thing that breaks", c.Jobs, MinJobs)
+		return fmt.Errorf("workretry: jobs must be at least %[2]d: got %[1]d (each break needs 3)", c.Jobs, MinJobs)
 	}
 	if c.Delay < time.Millisecond || c.Delay > time.Hour || c.Delay%time.Millisecond != 0 {
-		return fmt.Errorf("workretry: a delay of %s: use whole milliseconds, from 1ms to 1h", c.Delay)
+		return fmt.Errorf("workretry: delay must be whole milliseconds from 1ms to 1h: got %s", c.Delay)
 	}
 	return nil
 }
 
-// Compare has all four ways do the same jobs, side by side, in queues of its own
-// that it removes again. An error means that it could not be done, or that a job
-// has come to another end than docs/guarantees.md says.
+// Compare processes the same jobs in all four ways, in parallel. It declares separate
+// queues for each comparison, and deletes them at the end. It returns an error if an
+// operation fails, or if the outcome of a job deviates from docs/guarantees.md.
 func Compare(ctx context.Context, b Broker, c Comparison) (*Report, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	if u, err := url.Parse(b.URL); err == nil && u.Scheme == "amqps" {
-		return nil, fmt.Errorf("workretry: nothing can be cut at a frame that is encrypted: use an amqp:// URL")
+		return nil, fmt.Errorf("workretry: cannot cut an encrypted connection at a frame (use an amqp:// URL)")
 	}
 	c = c.withDefaults()
 	jobs := plan(c.Jobs, c.Seed)
@@ -69,7 +69,7 @@ func Compare(ctx context.Context, b Broker, c Comparison) (*Report, error) {
 			report.Ways[i] = Result{Name: w.name, way: w}
 			report.Ways[i].Jobs, errs[i] = t.run(ctx, jobs)
 			if errs[i] != nil {
-				cancel(errs[i]) // the others need not go on
+				cancel(errs[i]) // stops the other ways
 			}
 		})
 	}
@@ -80,7 +80,7 @@ func Compare(ctx context.Context, b Broker, c Comparison) (*Report, error) {
 	return report, nil
 }
 
-// prefix is one that no other comparison on the same broker has.
+// prefix returns a random prefix, unique among the comparisons on the broker.
 func prefix() string {
 	var random [4]byte
 	_, _ = rand.Read(random[:])

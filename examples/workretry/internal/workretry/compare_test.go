@@ -35,7 +35,7 @@ func inMemory(t *testing.T, test func(t *testing.T, b Broker)) {
 	})
 }
 
-// What is printed for the seed 1, every time.
+// seed1 is the expected output for seed 1.
 const seed1 = `
 retries                 sent  attempts  done  parked  lost  duplicated
 requeue                   20        59    15       5     0           0
@@ -65,8 +65,8 @@ what breaks                                       requeue     publish, then ack 
 balance: 96 sent + 15 duplicated = 62 done + 43 parked + 6 lost
 `
 
-// In virtual time, twice.
-func TestCompareIsTheSameEveryTime(t *testing.T) {
+// Compare is deterministic: two runs in virtual time have the same output.
+func TestCompareIsDeterministic(t *testing.T) {
 	for range 2 {
 		inMemory(t, func(t *testing.T, b Broker) {
 			report, err := Compare(t.Context(), b, Comparison{Delay: time.Second, Seed: 1})
@@ -82,8 +82,8 @@ func TestCompareIsTheSameEveryTime(t *testing.T) {
 	}
 }
 
-// On sockets, and on RabbitMQ, it comes to the same.
-func TestCompareIsTheSameEverywhere(t *testing.T) {
+// The output is the same over sockets and with RabbitMQ.
+func TestCompareIsEqualOnAllBrokers(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		t.Parallel()
 		report, err := Compare(t.Context(), Broker{URL: b.URL}, Comparison{Delay: 20 * time.Millisecond, Seed: 1})
@@ -98,7 +98,7 @@ func TestCompareIsTheSameEverywhere(t *testing.T) {
 	})
 }
 
-// Whatever the jobs, it is as docs/guarantees.md has it.
+// The results match docs/guarantees.md for several seeds.
 func TestCompareAgreesWithTheGuarantees(t *testing.T) {
 	for seed := range uint64(5) {
 		inMemory(t, func(t *testing.T, b Broker) {
@@ -132,7 +132,7 @@ func TestCompareAgreesWithTheGuarantees(t *testing.T) {
 	}
 }
 
-// Nothing is left on the broker.
+// Compare deletes all its queues.
 func TestCompareRemovesItsQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, err := broker.New(broker.Config{})
@@ -144,7 +144,7 @@ func TestCompareRemovesItsQueues(t *testing.T) {
 			t.Error(err)
 		}
 		for _, q := range b.Queues() {
-			t.Errorf("left: %+v", q)
+			t.Errorf("queue not deleted: %+v", q)
 		}
 		if err := b.Shutdown(context.Background()); err != nil {
 			t.Error(err)
@@ -155,14 +155,14 @@ func TestCompareRemovesItsQueues(t *testing.T) {
 func TestComparisonValidate(t *testing.T) {
 	for _, tc := range []struct {
 		c    Comparison
-		says string
+		want string
 	}{
-		{Comparison{Jobs: 11}, "use at least 12"},
-		{Comparison{Jobs: -1}, "use at least 12"},
-		{Comparison{Delay: -1}, "use whole milliseconds"},
+		{Comparison{Jobs: 11}, "at least 12: got 11"},
+		{Comparison{Jobs: -1}, "at least 12: got -1"},
+		{Comparison{Delay: -1}, "whole milliseconds"},
 		{Comparison{Delay: 2 * time.Hour}, "to 1h"},
 	} {
-		if err := tc.c.Validate(); err == nil || !strings.Contains(err.Error(), tc.says) {
+		if err := tc.c.Validate(); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: %v", tc.c, err)
 		}
 	}
@@ -172,13 +172,13 @@ func TestComparisonValidate(t *testing.T) {
 	}
 }
 
-// The README shows what is printed.
-func TestReadmeShowsIt(t *testing.T) {
+// README.md contains the output for seed 1.
+func TestReadmeContainsOutput(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if shown := (Comparison{}).String() + "\n" + seed1; !strings.Contains(string(readme), shown) {
-		t.Errorf("README.md does not show:\n%s", shown)
+		t.Errorf("README.md does not contain:\n%s", shown)
 	}
 }

@@ -1,19 +1,19 @@
-// Package workretry is the exchange pair WorkExchange and RetryExchange at work,
-// and a comparison: the same flaky jobs, retried in four ways, while processes
-// end and connections break in the middle of it.
+// Package workretry demonstrates the exchange pair WorkExchange and RetryExchange. It
+// also compares four ways to retry the same flaky jobs, while processes exit and
+// connections break during retries.
 //
 //	WorkExchange ─────────► WorkQueue ─► handler ─► nil ──────────────► acknowledged
 //	     ▲                      │           └─────► error, none left ─► copy to WorkQueue.failed
 //	     │                      └ rejected ─► RetryExchange
 //	     └─ expires, 5 min ─ RetryQueue ◄────────┘
 //
-// A job is a body that says how often it fails, so that a program in any language
-// can publish one, or be given one:
+// The body of a job specifies the number of its failures, so that programs in any
+// language can publish and process jobs:
 //
 //	{"job": 7, "fails": 2}     fails in its first two attempts, succeeds in the third
 //	{"job": 8, "fails": -1}    never succeeds
 //
-// Any other body succeeds at once.
+// Any other body succeeds at the first attempt.
 //
 // # The four ways
 //
@@ -22,23 +22,23 @@
 //	ack, then publish       basic.ack; then a copy to a wait queue
 //	dead-letter exchange    basic.reject with requeue=false: the pair above
 //
-// [Compare] has each of them do the same jobs, one after another. While some of
-// them are retried, or parked, one of these things happens, exactly there:
+// [Compare] processes the same jobs in each way, one job after another. During the
+// retry or the parking of some jobs, it causes one of these failures at a defined
+// frame:
 //
 //	the process ends before anything is settled
 //	the process ends between the two steps
 //	the confirm of the copy is lost, with the connection
 //	the consuming connection is lost
 //
-// For that, the network of each program is a wrapped net.Conn (reprise.Config
-// has a field Dial) that knows AMQP's frames, and cuts when the frame in question
-// is about to cross. All before it has arrived, nothing after it does, and so it
-// comes out the same every time.
+// Each program connects through a wrapped net.Conn (reprise.Config.Dial) that parses
+// AMQP frames. It cuts the connection immediately before the chosen frame. All
+// earlier frames arrive and no later frame arrives, so the result is deterministic.
 //
-// A job is lost if it is neither done nor parked in the end, and duplicated if
-// it is so twice: two messages with its id were there, and went their own ways.
+// A job is lost if it is neither processed nor parked in the end. A job is duplicated
+// if two messages with its ID exist, and each of them is processed or parked.
 //
 //	sent + duplicated = done + parked + lost
 //
-// What happens at every other frame is in docs/guarantees.md.
+// docs/guarantees.md lists the results for all other frames.
 package workretry

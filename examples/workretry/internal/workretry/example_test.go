@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/examples/workretry/internal/workretry"
 )
 
-// The same flaky jobs in four ways, while things break in the middle of retries.
+// Compare retries the same flaky jobs in four ways, with failures during retries.
 func ExampleCompare() {
 	ctx := context.Background()
 	b, err := broker.New(broker.Config{})

@@ -6,20 +6,20 @@ import (
 	"math/rand/v2"
 )
 
-// Job is a piece of work that fails for a while. Its JSON is the body of a
-// message.
+// Job is a unit of work that fails in its first attempts. The body of a message is the
+// JSON of a Job.
 type Job struct {
 	ID    int `json:"job"`
-	Fails int `json:"fails"` // how many attempts fail; Never: all
+	Fails int `json:"fails"` // number of attempts that fail; Never: all
 
-	breaks  Break // what happens while it is retried, or parked
+	breaks  Break // failure during a retry, or, if parking is set, during parking
 	parking bool
 }
 
-// Never is the Fails of a job that does not succeed.
+// Never is the value of Fails of a job that never succeeds.
 const Never = -1
 
-// attempt is what comes of the nth attempt.
+// attempt returns the error of the nth attempt.
 func (j Job) attempt(n int) error {
 	if j.Fails == Never || n <= j.Fails {
 		return fmt.Errorf("job %d failed in attempt %d", j.ID, n)
@@ -30,12 +30,12 @@ func (j Job) attempt(n int) error {
 func (j Job) body() []byte {
 	b, err := json.Marshal(j)
 	if err != nil {
-		panic(err) // of two integers
+		panic(err) // impossible for two integers
 	}
 	return b
 }
 
-// jobOf reads a body. One that is no job is one that succeeds.
+// jobOf parses a body. If the body is not a job, jobOf returns a job that succeeds.
 func jobOf(body []byte) Job {
 	var j Job
 	if err := json.Unmarshal(body, &j); err != nil {
@@ -44,7 +44,7 @@ func jobOf(body []byte) Job {
 	return j
 }
 
-// A Break is what happens in the middle of a retry, or of parking.
+// A Break is a failure during a retry or during parking.
 type Break int
 
 const (
@@ -55,7 +55,7 @@ const (
 	losesConsuming
 )
 
-// breaks are those that something breaks in.
+// breaks lists all breaks except nothing.
 var breaks = []Break{endsBefore, endsHalfway, losesConfirm, losesConsuming}
 
 func (b Break) String() string {
@@ -72,14 +72,14 @@ func (b Break) String() string {
 	return "nothing breaks"
 }
 
-// MinJobs is how many jobs a comparison has at least: of each break, two while a
-// job is retried, and one while it is parked.
+// MinJobs is the minimum number of jobs of a comparison. Each break needs two jobs for
+// retries and one job for parking.
 const MinJobs = 12
 
-// maxAttempts is how many a job has. One that succeeds in the end needs fewer.
+// maxAttempts is the maximum number of attempts of a job.
 const maxAttempts = 4
 
-// plan returns n jobs, at least MinJobs, the same for the same seed.
+// plan returns n jobs, at least MinJobs. The result is deterministic for a seed.
 func plan(n int, seed uint64) []Job {
 	random := rand.New(rand.NewPCG(seed, 0))
 	var jobs []Job

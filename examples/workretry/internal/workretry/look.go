@@ -19,7 +19,7 @@ func (b Broker) dial() dialFunc {
 	return (&net.Dialer{}).DialContext
 }
 
-// A look is taken at the queues of a way, over a connection that nothing breaks.
+// look inspects the queues of a way, over a connection without injected failures.
 type look struct {
 	conn *amqp.Connection
 	ch   *amqp.Channel
@@ -41,9 +41,9 @@ func newLook(ctx context.Context, b Broker) (*look, error) {
 
 func (l *look) close() error { return l.conn.Close() }
 
-// atRest returns an error while a queue other than the failed one has a message
-// for somebody, or the work queue has not exactly one consumer: the one before it
-// has messages until the broker knows that it is gone.
+// atRest returns an error if a queue other than the failed queue contains a ready
+// message, or if the work queue does not have exactly one consumer. A second consumer
+// can hold unacked messages until the broker detects that its connection is closed.
 func (l *look) atRest(t topology.Topology, work string) error {
 	for _, q := range t.Queues {
 		if q.Name == topology.FailedQueue(work) {
@@ -62,9 +62,9 @@ func (l *look) atRest(t topology.Topology, work string) error {
 	return nil
 }
 
-// remove removes what a way has declared.
+// remove deletes the queues and exchanges of a way.
 func (l *look) remove(t topology.Topology) error {
-	ch, err := l.conn.Channel() // a look at what is not there ends the other one
+	ch, err := l.conn.Channel() // a passive declaration of a missing queue has closed l.ch
 	if err != nil {
 		return err
 	}
@@ -78,8 +78,8 @@ func (l *look) remove(t topology.Topology) error {
 	return err
 }
 
-// until asks, every now and then, until a condition has held three times in a row;
-// it says what is missing.
+// until checks a condition in intervals of pause, until the condition has held three
+// times in a row. After the time within, it returns the last error of the condition.
 func until(ctx context.Context, pause, within time.Duration, condition func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

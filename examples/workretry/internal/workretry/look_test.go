@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Somebody has deleted a queue while the comparison looked at it, which cost it its
-// channel: what else it has declared is removed all the same.
-func TestNothingIsLeftBehind(t *testing.T) {
+// Another program has deleted a queue, so the passive declaration closes the channel of
+// look. remove still deletes the other queues and exchanges.
+func TestRemoveAfterQueueWasDeleted(t *testing.T) {
 	inMemory(t, func(t *testing.T, b Broker) {
 		l, err := newLook(t.Context(), b)
 		if err != nil {
@@ -30,7 +30,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			}
 		}
 		if err := l.atRest(all, way.queue); err == nil || !strings.Contains(err.Error(), all.Queues[0].Name) {
-			t.Errorf("a queue that is gone is at rest: %v", err)
+			t.Errorf("atRest of a deleted queue: got %v, want not found", err)
 		}
 		if err := l.remove(all); err != nil {
 			t.Error(err)
@@ -41,7 +41,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := ch.QueueDeclarePassive(q.Name, true, false, false, false, nil); err == nil {
-				t.Errorf("%s is left behind", q.Name)
+				t.Errorf("queue %s not deleted", q.Name)
 			}
 		}
 		if err := l.close(); err != nil {

@@ -11,20 +11,20 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// A program is a client with a worker, as they run in a process of their own. It
-// ends by the death of its wire, or in order.
+// A program simulates a process with a client and a worker. It ends if its wire is
+// killed, or with a graceful shutdown.
 type program struct {
 	wire   *wire
 	client *reprise.Client
 	stop   context.CancelFunc
-	err    error         // of the worker
+	err    error         // error of Worker.Run
 	ended  chan struct{} // closed when err is set
 
 	mu      sync.Mutex
 	running int // attempts
 }
 
-// begin starts a program. The handler is given its wire.
+// begin starts a program. The handler receives the wire of the program.
 func begin(ctx context.Context, b Broker, cfg reprise.WorkerConfig, handle func(*wire, *reprise.Message) error) (*program, error) {
 	p := &program{wire: newWire(b.dial()), ended: make(chan struct{})}
 	var err error
@@ -35,7 +35,7 @@ func begin(ctx context.Context, b Broker, cfg reprise.WorkerConfig, handle func(
 		return nil, err
 	}
 	cfg.Handler = reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error { return handle(p.wire, m) })
-	cfg.Prefetch = 1 // so that what crosses the wire belongs to this one
+	cfg.Prefetch = 1 // all settlement frames on the wire then belong to one message
 	cfg.DrainTimeout = time.Millisecond
 	w, err := reprise.NewWorker(p.client, cfg)
 	if err != nil {
@@ -50,8 +50,8 @@ func begin(ctx context.Context, b Broker, cfg reprise.WorkerConfig, handle func(
 	return p, nil
 }
 
-// end ends the program and waits for it. Of one whose process is gone already,
-// only this end is left to be swept up.
+// end stops the program and waits for its end. If the wire is dead, end
+// only releases resources and returns no error.
 func (p *program) end() error {
 	p.stop()
 	gone := p.dead()
@@ -59,7 +59,7 @@ func (p *program) end() error {
 	defer cancel()
 	if gone {
 		cancel()
-		_ = p.client.Close(ctx) // its worker need not wait for a connection
+		_ = p.client.Close(ctx) // the worker must not wait for a connection
 	}
 	<-p.ended
 	if gone {
@@ -88,12 +88,11 @@ func (p *program) Observe(e reprise.Event) {
 	case reprise.EventStarted:
 		p.running++
 	case reprise.EventDone, reprise.EventRetried, reprise.EventParked, reprise.EventGivenBack, reprise.EventDropped, reprise.EventLost:
-		p.running = max(0, p.running-1) // what has used up its attempts is parked without another one
+		p.running = max(0, p.running-1) // a message without further attempts is parked without EventStarted
 	}
 }
 
-// idle returns an error while an attempt that has begun is neither settled nor
-// known to be beyond that.
+// idle returns an error while an attempt is running or its message is not settled.
 func (p *program) idle() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,9 +102,9 @@ func (p *program) idle() error {
 	return nil
 }
 
-// Broker is where everything happens: see package stage.
+// Broker configures the connection to the broker. See package stage.
 type Broker struct {
-	URL    string // amqp://…: a connection that can be cut at a frame is a plain one
+	URL    string // amqp://…, because Compare cannot parse the frames of TLS connections
 	Dial   dialFunc
 	Logger *slog.Logger
 }

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Report is what a Comparison came to.
+// Report contains the results of a Comparison.
 type Report struct {
 	Comparison
 	Ways []Result
 }
 
-// Result is what one way came to.
+// Result contains the outcomes of one way.
 type Result struct {
 	Name string
 	Jobs []Outcome
@@ -20,17 +20,17 @@ type Result struct {
 	way way
 }
 
-// Outcome is what became of a job.
+// Outcome is the outcome of a job.
 type Outcome struct {
 	Job
-	Attempts int // of all copies
+	Attempts int // attempts of all copies
 	Done     int
 	Parked   int
 
 	want fate
 }
 
-// Counts are sums over jobs.
+// Counts contains sums over jobs.
 type Counts struct{ Sent, Attempts, Done, Parked, Lost, Duplicated int }
 
 func (c *Counts) add(o Outcome) {
@@ -42,11 +42,10 @@ func (c *Counts) add(o Outcome) {
 	c.Duplicated += max(0, o.Done+o.Parked-1)
 }
 
-// Retried returns the sums over all jobs but those that something broke for
-// while they were parked, Parking over those.
+// Retried returns the sums over all jobs without a failure during parking.
 func (r Result) Retried() Counts { return r.count(func(o Outcome) bool { return !o.parking }) }
 
-// Parking is the other part of Retried.
+// Parking returns the sums over the jobs with a failure during parking.
 func (r Result) Parking() Counts { return r.count(func(o Outcome) bool { return o.parking }) }
 
 func (r Result) count(of func(Outcome) bool) (c Counts) {
@@ -58,7 +57,7 @@ func (r Result) count(of func(Outcome) bool) (c Counts) {
 	return c
 }
 
-// String says what is compared.
+// String describes the comparison in two lines.
 func (c Comparison) String() string {
 	c = c.withDefaults()
 	return fmt.Sprintf("%d jobs in each way, at most %d attempts, %s before a retry (as published: 300000 ms).\n"+
@@ -66,7 +65,7 @@ func (c Comparison) String() string {
 		c.Jobs, maxAttempts, c.Delay, 2*len(breaks), len(breaks))
 }
 
-// Print writes the report for people.
+// Print writes the report as text.
 func (r *Report) Print(to io.Writer) {
 	p := &printer{to: to}
 	r.table(p, "retries", Result.Retried)
@@ -92,7 +91,7 @@ func (r *Report) table(p *printer, title string, counts func(Result) Counts) {
 	}
 }
 
-// grid says what each break comes to in each way.
+// grid writes the result of each break in each way.
 func (r *Report) grid(p *printer) {
 	var head strings.Builder
 	head.WriteString(fmt.Sprintf("%-48s", "what breaks"))
@@ -114,7 +113,7 @@ func (r *Report) grid(p *printer) {
 	p.linef("  · done or parked once, as if nothing had broken; – there is no such moment in this way")
 }
 
-// became is what a break has made of its jobs.
+// became returns the result of the jobs of a break.
 func (r Result) became(b Break, parking bool) string {
 	if r.way.snare(Job{breaks: b, parking: parking}) == nil {
 		return "–"
@@ -134,7 +133,7 @@ func (r Result) became(b Break, parking bool) string {
 	return intact.String()
 }
 
-// printer writes lines; that nobody reads them is no concern of the report.
+// printer writes lines and ignores write errors.
 type printer struct{ to io.Writer }
 
 func (p *printer) linef(format string, args ...any) { fmt.Fprintf(p.to, format+"\n", args...) }

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A trial is all jobs in one way, one after another.
+// A trial processes all jobs in one way, one after another.
 type trial struct {
 	broker   Broker
 	way      way
@@ -21,21 +21,21 @@ type trial struct {
 
 	client  *reprise.Client // publishes the jobs
 	look    *look
-	program *program       // the one that lives
-	leaving sync.WaitGroup // those that have died are swept up
+	program *program       // the current program
+	leaving sync.WaitGroup // waits for the ended programs
 
 	mu   sync.Mutex
 	jobs map[int]*state
 }
 
-// state is what is known of a job.
+// state contains the outcome and the snare of a job.
 type state struct {
 	Outcome
-	snare *snare // nil: nothing breaks
+	snare *snare // nil: no failure
 	set   bool
 }
 
-// run does the jobs, in queues that are there only meanwhile.
+// run declares the queues, processes the jobs, and deletes the queues.
 func (t *trial) run(ctx context.Context, jobs []Job) (_ []Outcome, err error) {
 	t.jobs = make(map[int]*state)
 	end := func(f func() error) { err = errors.Join(err, f()) }
@@ -68,7 +68,8 @@ func (t *trial) run(ctx context.Context, jobs []Job) (_ []Outcome, err error) {
 	return t.all(ctx, jobs)
 }
 
-// all does the jobs.
+// all processes the jobs and returns their outcomes. It fails if an outcome changes
+// after do has returned.
 func (t *trial) all(ctx context.Context, jobs []Job) ([]Outcome, error) {
 	for _, j := range jobs {
 		if err := t.do(ctx, j); err != nil {
@@ -77,7 +78,7 @@ func (t *trial) all(ctx context.Context, jobs []Job) ([]Outcome, error) {
 	}
 	var outcomes []Outcome
 	for _, j := range jobs {
-		if err := t.missing(j.ID); err != nil { // it was not over then
+		if err := t.missing(j.ID); err != nil { // a late duplicate has changed the outcome
 			return nil, fmt.Errorf("%s: job %d (%s): in the end, %w", t.way.name, j.ID, j.breaks, err)
 		}
 		outcomes = append(outcomes, t.outcome(j.ID))
@@ -100,15 +101,15 @@ func (t *trial) begin(ctx context.Context) (*program, error) {
 	}, t.handle)
 }
 
-// handle is an attempt. Where it fails, and something is to break, that will be
-// what the worker does about it.
+// handle runs an attempt. If the attempt fails and the job has a break, handle arms the
+// snare, which then cuts the settlement of this attempt.
 func (t *trial) handle(w *wire, m *reprise.Message) error {
 	j := jobOf(m.Body)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s, found := t.jobs[j.ID]
 	if !found {
-		return reprise.Park(errors.New("this is no job of the comparison"))
+		return reprise.Park(errors.New("message does not belong to the comparison"))
 	}
 	s.Attempts++
 	err := j.attempt(m.Attempt)
@@ -127,7 +128,7 @@ func (t *trial) handle(w *wire, m *reprise.Message) error {
 	return err
 }
 
-// collect counts what is parked. The function it returns ends that.
+// collect counts the parked messages until the caller calls end.
 func (t *trial) collect(ctx context.Context) (end func() error, err error) {
 	l, err := newLook(ctx, t.broker)
 	if err != nil {
@@ -150,7 +151,7 @@ func (t *trial) collect(ctx context.Context) (end func() error, err error) {
 	return func() error { defer collecting.Wait(); return l.close() }, nil
 }
 
-// do publishes a job and waits until nothing is left of it.
+// do publishes a job and waits until its outcome is known and the queues are empty.
 func (t *trial) do(ctx context.Context, j Job) error {
 	t.mu.Lock()
 	t.jobs[j.ID] = &state{Outcome: Outcome{Job: j, want: t.way.fate(j)}, snare: t.way.snare(j)}
@@ -170,7 +171,7 @@ func (t *trial) do(ctx context.Context, j Job) error {
 	})
 }
 
-// replace starts another program where the one before has died.
+// replace starts another program if the wire of the current program is dead.
 func (t *trial) replace(ctx context.Context) error {
 	if !t.program.dead() {
 		return nil
@@ -185,7 +186,8 @@ func (t *trial) replace(ctx context.Context) error {
 	return nil
 }
 
-// missing says why a job is not over.
+// missing returns an error if the break of a job has not happened, or if the outcome is
+// not the expected outcome.
 func (t *trial) missing(id int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -194,11 +196,11 @@ func (t *trial) missing(id int) error {
 		select {
 		case <-s.snare.sprung:
 		default:
-			return errors.New("what is to break has not broken")
+			return errors.New("the break has not happened yet")
 		}
 	}
 	if got := s.Done + s.Parked; got != s.want.ends() {
-		return fmt.Errorf("it was done %d times, and parked %d times, which makes %d and not %d", s.Done, s.Parked, got, s.want.ends())
+		return fmt.Errorf("processed %d times and parked %d times: total must be %[4]d: got %[3]d", s.Done, s.Parked, got, s.want.ends())
 	}
 	return nil
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// A way is one to have a failed job come back.
+// A way is a configuration of a worker that retries failed jobs.
 type way struct {
 	name     string
-	queue    string // where the work is, and how it gets there
+	queue    string // work queue; exchange and key route to it
 	exchange string
 	key      string
 	order    reprise.Order
@@ -20,8 +20,7 @@ type way struct {
 	retry, park steps
 }
 
-// ways returns all four, each with queues of its own, whose names begin with the
-// prefix.
+// ways returns the four ways. Each way has separate queues with the prefix.
 func ways(prefix string, delay time.Duration) []way {
 	pair := preset.WorkRetry{RetryDelay: delay, Prefix: prefix}
 	buckets := topology.Strategy{Route: topology.Buckets{}}
@@ -55,7 +54,7 @@ func ways(prefix string, delay time.Duration) []way {
 	}
 }
 
-// topology is all that there is of a way, wait queues included.
+// topology returns the queues and exchanges of a way, including wait queues.
 func (w way) topology(delay time.Duration) (topology.Topology, error) {
 	route := w.strategy.WithDefaults().Route
 	d := topology.Delivery{Queue: w.queue, Exchange: w.exchange, RoutingKey: w.key}
@@ -63,17 +62,17 @@ func (w way) topology(delay time.Duration) (topology.Topology, error) {
 	return route.Topology(w.queue).Merge(wait.Topology, route.Failed(d).Topology), err
 }
 
-// steps are what a job that failed takes to be settled: where each break strikes,
-// and what it comes to. A break without a frame has no moment to happen in.
+// steps maps each break to the frame at which it happens and to its result. A break
+// without an entry cannot happen in this way.
 //
-// docs/guarantees.md has the same for every frame there is.
+// docs/guarantees.md contains the results for all frames.
 type steps map[Break]struct {
 	frame
 	kills bool
 	fate  fate
 }
 
-// fate is what becomes of a job's message.
+// fate is the result of a break for a job.
 type fate int
 
 const (
@@ -82,7 +81,7 @@ const (
 	duplicated
 )
 
-// ends is how many times such a job is done or parked.
+// ends returns the number of times that the job is processed or parked.
 func (f fate) ends() int { return map[fate]int{intact: 1, lost: 0, duplicated: 2}[f] }
 
 func (f fate) String() string {
@@ -90,22 +89,23 @@ func (f fate) String() string {
 }
 
 var (
-	// rejects is one step: requeue, and the dead-letter exchange. The broker has
-	// the message before, and after.
+	// rejects has a single step, for requeue and the dead-letter exchange. The
+	// broker stores the message before and after the step.
 	rejects = steps{
 		endsBefore:     {frame{consuming, toBroker, basicReject}, true, intact},
 		losesConsuming: {frame{consuming, toBroker, basicReject}, false, intact},
 	}
-	// publishesFirst has the message there twice for a moment.
+	// publishesFirst has two copies of the message on the broker between its steps.
 	publishesFirst = steps{
 		endsBefore:     {frame{publishing, toBroker, basicPublish}, true, intact},
 		endsHalfway:    {frame{consuming, toBroker, basicAck}, true, duplicated},
 		losesConfirm:   {frame{publishing, toClient, basicAck}, false, duplicated},
 		losesConsuming: {frame{consuming, toBroker, basicAck}, false, duplicated},
 	}
-	// acksFirst has it nowhere for a moment, but in the process. Whether the ack
-	// has arrived it knows from the answer to the basic.qos behind it. A copy whose
-	// confirm is lost is not published again: here it has arrived.
+	// acksFirst has the message only in the process between its steps. The worker
+	// sends basic.qos after the ack, and the basic.qos-ok proves that the ack has
+	// arrived. The worker does not publish a copy again if the confirm is lost. In
+	// this comparison such a copy has arrived.
 	acksFirst = steps{
 		endsBefore:     {frame{consuming, toBroker, basicAck}, true, intact},
 		endsHalfway:    {frame{publishing, toBroker, basicPublish}, true, lost},
@@ -114,7 +114,7 @@ var (
 	}
 )
 
-// steps are those that the job's break is in.
+// steps returns the steps in which the break of the job happens.
 func (w way) steps(j Job) steps {
 	if j.parking {
 		return w.park
@@ -122,7 +122,7 @@ func (w way) steps(j Job) steps {
 	return w.retry
 }
 
-// snare is for the job's break, or nil where nothing breaks.
+// snare returns a snare for the break of the job, or nil without a break.
 func (w way) snare(j Job) *snare {
 	at, found := w.steps(j)[j.breaks]
 	if !found {
@@ -131,5 +131,5 @@ func (w way) snare(j Job) *snare {
 	return &snare{frame: at.frame, kills: at.kills, sprung: make(chan struct{})}
 }
 
-// fate is what is to become of the job.
+// fate returns the expected result of the job.
 func (w way) fate(j Job) fate { return w.steps(j)[j.breaks].fate }

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// A wire is the network of one program: all its connections to the broker. It
-// can be cut exactly when a chosen frame is about to cross it.
+// A wire contains all connections of one program to the broker. It can cut a
+// connection immediately before a chosen frame.
 type wire struct {
 	dial dialFunc
 
@@ -19,20 +19,20 @@ type wire struct {
 	conns map[*wireConn]struct{}
 	armed *snare
 	dead  bool
-	died  chan struct{} // closed when the program's process has ended
+	died  chan struct{} // closed by kill
 }
 
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// A snare is set for a frame, and what happens when that is about to cross.
+// A snare specifies a frame and the failure to inject before this frame.
 type snare struct {
 	frame
-	kills  bool // ends the process, not only this connection
+	kills  bool // cuts all connections of the program, not only one
 	sprung chan struct{}
 }
 
-// A frame is one as a snare knows it: a method of AMQP, on one of the two
-// connections of a client.
+// A frame identifies a method frame by its connection, its direction and its AMQP
+// method.
 type frame struct {
 	on        role
 	direction direction
@@ -41,7 +41,7 @@ type frame struct {
 
 type role int
 
-// A client publishes on one of its connections, and consumes on the other.
+// A client publishes on one connection and consumes on another connection.
 const (
 	unknown role = iota
 	publishing
@@ -55,7 +55,7 @@ const (
 	toClient
 )
 
-// method is a class and a method of AMQP 0-9-1, as they are in a frame.
+// method contains the class ID and the method ID of AMQP 0-9-1, encoded as in a frame.
 type method uint32
 
 const (
@@ -67,13 +67,13 @@ const (
 	confirmSelect method = 85<<16 | 10
 )
 
-var errCut = errors.New("the connection was cut, on purpose")
+var errCut = errors.New("the test cut the connection")
 
 func newWire(dial dialFunc) *wire {
 	return &wire{dial: dial, conns: make(map[*wireConn]struct{}), died: make(chan struct{})}
 }
 
-// Dial is for reprise.Config.
+// Dial opens a connection; see reprise.Config.Dial. It fails after kill.
 func (w *wire) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	nc, err := w.dial(ctx, network, addr)
 	if err != nil {
@@ -89,15 +89,15 @@ func (w *wire) Dial(ctx context.Context, network, addr string) (net.Conn, error)
 	return c, nil
 }
 
-// set sets a snare, in place of the one before.
+// set arms a snare and replaces the previous snare.
 func (w *wire) set(s *snare) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.armed = s
 }
 
-// kill ends the process: all its connections are gone, and it gets no others. The
-// caller holds the lock.
+// kill simulates the end of the process. It closes all connections, and Dial fails
+// afterwards. The caller holds w.mu.
 func (w *wire) kill() {
 	if w.dead {
 		return
@@ -109,7 +109,8 @@ func (w *wire) kill() {
 	close(w.died)
 }
 
-// pass reports whether a frame may cross. If not, it finds itself cut off.
+// pass reports whether a frame may pass. If the frame matches the snare, pass cuts the
+// connection or kills the wire.
 func (w *wire) pass(c *wireConn, d direction, m method) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,26 +134,26 @@ func (w *wire) pass(c *wireConn, d direction, m method) bool {
 	return false
 }
 
-// wireConn is one connection, seen frame by frame.
+// wireConn is a connection that forwards whole frames.
 //
 //	type(1) channel(2) size(4) payload(size) end(1)
 type wireConn struct {
 	net.Conn
 	wire *wire
-	role role // under the wire's lock
+	role role // guarded by wire.mu
 
-	sent     []byte // by the client, not yet a whole frame
-	greeting int    // what is left of the protocol header, which is no frame
+	sent     []byte // incomplete frame of the client
+	greeting int    // remaining bytes of the protocol header, which is not a frame
 
 	fromBroker *bufio.Reader
-	received   []byte // of a frame that may be read
+	received   []byte // remaining bytes of the last frame of the broker
 }
 
 const (
 	protocolHeader = len("AMQP\x00\x00\x09\x01")
 	frameHead      = 7
 	frameMethod    = 1
-	maxFrame       = 1 << 20 // RabbitMQ's own limit is 128 KiB
+	maxFrame       = 1 << 20 // the default limit of RabbitMQ is 128 KiB
 )
 
 // Write implements net.Conn.
@@ -193,7 +194,7 @@ func (c *wireConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next is the broker's next frame.
+// next returns the next frame of the broker.
 func (c *wireConn) next() ([]byte, error) {
 	head, err := c.fromBroker.Peek(frameHead)
 	if err != nil {
@@ -201,7 +202,7 @@ func (c *wireConn) next() ([]byte, error) {
 	}
 	payload := binary.BigEndian.Uint32(head[3:])
 	if payload > maxFrame {
-		return nil, errors.New("this is not AMQP as it goes over a plain connection: use an amqp:// URL")
+		return nil, errors.New("received data is not plain AMQP (use an amqp:// URL)")
 	}
 	f := make([]byte, frameHead+int(payload)+1)
 	if _, err := io.ReadFull(c.fromBroker, f); err != nil {
@@ -221,7 +222,7 @@ func (c *wireConn) Close() error {
 	return c.Conn.Close()
 }
 
-// frameSize is that of the frame which b begins with; 0: it is not whole yet.
+// frameSize returns the size of the first frame of b, or 0 if the frame is incomplete.
 func frameSize(b []byte) int {
 	if len(b) < frameHead {
 		return 0
@@ -233,7 +234,7 @@ func frameSize(b []byte) int {
 	return n
 }
 
-// methodOf is what a whole frame calls; 0: it is no method frame.
+// methodOf returns the method of a complete frame, or 0 if it is not a method frame.
 func methodOf(f []byte) method {
 	if f[0] != frameMethod || len(f) < frameHead+4+1 {
 		return 0

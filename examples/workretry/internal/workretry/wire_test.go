@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// methodFrame is a frame with a method and n bytes of arguments.
+// methodFrame returns a frame with a method and n bytes of arguments.
 func methodFrame(m method, n int) []byte {
 	f := []byte{frameMethod, 0, 1}
 	f = binary.BigEndian.AppendUint32(f, uint32(4+n))
@@ -17,8 +17,8 @@ func methodFrame(m method, n int) []byte {
 	return append(append(f, make([]byte, n)...), 0xCE)
 }
 
-// dialled returns a connection over a wire, and what arrives at the other end once
-// that has been closed.
+// dialled returns a connection over a wire and the other end of the connection. arrived
+// returns the received bytes after the connection is closed.
 func dialled(t *testing.T) (w *wire, c net.Conn, broker net.Conn, arrived func() []byte) {
 	t.Helper()
 	near, far := net.Pipe()
@@ -38,8 +38,8 @@ func dialled(t *testing.T) (w *wire, c net.Conn, broker net.Conn, arrived func()
 	}
 }
 
-// However the client cuts its writes, what is before the frame arrives, and
-// nothing of it or after it.
+// The bytes before the frame arrive, for any size of the client's writes. No byte of the
+// frame or of later frames arrives.
 func TestWireCutsBeforeTheFrame(t *testing.T) {
 	before := append([]byte("AMQP\x00\x00\x09\x01"), methodFrame(basicConsume, 11)...)
 	before = append(before, methodFrame(basicReject, 9)...)
@@ -58,7 +58,7 @@ func TestWireCutsBeforeTheFrame(t *testing.T) {
 		select {
 		case <-s.sprung:
 		default:
-			t.Errorf("writes of %d bytes: the snare is still set", size)
+			t.Errorf("writes of %d bytes: the snare is still armed", size)
 		}
 		if got := arrived(); !bytes.Equal(got, before) {
 			t.Errorf("writes of %d bytes: %d of %d bytes arrived", size, len(got), len(before))
@@ -66,8 +66,8 @@ func TestWireCutsBeforeTheFrame(t *testing.T) {
 	}
 }
 
-// Without a snare for it, all arrives as it was.
-func TestWireLetsAllElseThrough(t *testing.T) {
+// Frames without a matching snare arrive unchanged.
+func TestWirePassesOtherFrames(t *testing.T) {
 	stream := append([]byte("AMQP\x00\x00\x09\x01"), methodFrame(basicConsume, 11)...)
 	stream = append(stream, methodFrame(basicPublish, 300)...)
 	for size := 1; size <= len(stream); size++ {
@@ -84,15 +84,15 @@ func TestWireLetsAllElseThrough(t *testing.T) {
 	}
 }
 
-// A process that has ended gets no new connection.
-func TestWireIsDeadForGood(t *testing.T) {
+// Dial fails after kill.
+func TestWireRefusesConnectionsAfterKill(t *testing.T) {
 	w, c, _, arrived := dialled(t)
 	w.set(&snare{frame: frame{publishing, toBroker, confirmSelect}, kills: true, sprung: make(chan struct{})})
 	if _, err := c.Write([]byte("AMQP\x00\x00\x09\x01")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Write(methodFrame(confirmSelect, 1)); err == nil {
-		t.Error("the frame has crossed")
+		t.Error("the frame was sent")
 	}
 	<-w.died
 	if _, err := w.Dial(t.Context(), "tcp", "broker:5672"); err == nil {
@@ -101,8 +101,8 @@ func TestWireIsDeadForGood(t *testing.T) {
 	arrived()
 }
 
-// What the broker sends is withheld as well, and what is no AMQP is refused.
-func TestWireFromTheBroker(t *testing.T) {
+// A snare also cuts frames of the broker. Data that is not AMQP is an error.
+func TestWireCutsFramesOfBroker(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		sent []byte
