@@ -1,8 +1,8 @@
-// Package backoff computes how long to wait between attempts.
+// Package backoff computes the delays between attempts.
 //
-// A schedule is a pure function from the number of the attempt that just
-// failed to a delay. It does no I/O, keeps no state and is safe for concurrent
-// use, so one value can serve every queue of a program.
+// A schedule maps the number of the failed attempt to a delay. It does not do I/O
+// or keep state, and it is safe for concurrent use. One value can serve all queues
+// of a program.
 //
 //	attempt          1     2     3     4     5    …
 //	Fixed(5s)        5s    5s    5s    5s    5s
@@ -11,18 +11,20 @@
 //	Exponential      1s    2s    4s    8s   16s   … never over Max
 //	Decorrelated    1-3s  1-9s 1-27s 1-81s 1-243s … never over Max
 //
-// What every schedule of this package promises, for any attempt including
-// nonsensical ones: the delay is never negative, never over the stated
-// maximum, never overflows, and without jitter never shrinks from one attempt
-// to the next (a List shrinks only where its author wrote it so). That holds
-// for numbers that Validate refuses, too.
+// Every schedule of this package gives these guarantees for any attempt number,
+// including invalid numbers, and also for fields that Validate rejects:
 //
-// Jitter spreads messages that failed together, so that they do not all come
-// back together: wrap a schedule with Full or Equal, or take Decorrelated, which
-// is random by itself. Range tells between which bounds a delay will be.
+//   - The delay is never negative, never exceeds the configured maximum and never
+//     overflows.
+//   - Without jitter, the delay never decreases from one attempt to the next. Only
+//     a List decreases, if its entries do.
 //
-// Every schedule has a method String that describes it for people: "exponential
-// from 1s ×2 up to 1h, half random".
+// Jitter spreads the retries of messages that failed at the same time. To add
+// jitter, wrap a schedule with Full or Equal, or use Decorrelated, which is random
+// without a wrapper. Range returns the bounds of a delay.
+//
+// The String method of a schedule returns a readable description, for example
+// "exponential from 1s ×2 up to 1h, half random".
 package backoff
 
 import (
@@ -30,18 +32,19 @@ import (
 	"time"
 )
 
-// Backoff says how long to wait after a failed attempt.
+// Backoff computes the delay after a failed attempt.
 //
-// Delay is called with the number of the attempt that just failed, counted
-// from 1; an attempt below 1 is taken as 1. It must be safe for concurrent use.
+// The argument of Delay is the number of the failed attempt, counted from 1. The
+// schedules of this package treat an attempt below 1 as 1. Delay must be safe for
+// concurrent use.
 type Backoff interface {
 	Delay(attempt int) time.Duration
 }
 
-// Validate reports what is wrong with the numbers of b and what to write
-// instead. Schedules of other packages take part by having a method
-// Validate() error; without one they are trusted. A nil b is valid: it means
-// "the default" wherever a Backoff is configured.
+// Validate returns an error that names an invalid field of b and its permitted
+// values. A schedule of another package can implement Validate() error. Without
+// this method, Validate accepts the schedule. A nil b is valid, because a nil
+// Backoff in a configuration selects the default.
 func Validate(b Backoff) error {
 	if v, ok := b.(interface{ Validate() error }); ok {
 		return v.Validate()
@@ -49,12 +52,12 @@ func Validate(b Backoff) error {
 	return nil
 }
 
-// Range returns the shortest and the longest delay that b, which is not nil, can
-// give after an attempt. They are the same where nothing is random.
+// Range returns the shortest and the longest delay of b after an attempt. Both are
+// equal if b is not random. b must not be nil.
 //
-// Schedules of other packages take part by having a method
-// Range(attempt int) (low, high time.Duration); of one without, a single Delay
-// is taken for all of them.
+// A schedule of another package can implement
+// Range(attempt int) (low, high time.Duration). Without this method, Range calls
+// Delay once and returns the result as both bounds.
 func Range(b Backoff, attempt int) (low, high time.Duration) {
 	if r, ok := b.(interface {
 		Range(attempt int) (low, high time.Duration)
@@ -68,23 +71,23 @@ func Range(b Backoff, attempt int) (low, high time.Duration) {
 // Fixed waits the same time after every attempt.
 type Fixed time.Duration
 
-// Delay returns the fixed time; a negative one counts as zero.
+// Delay returns the fixed time, or 0 if the time is negative.
 func (f Fixed) Delay(int) time.Duration { return max(0, time.Duration(f)) }
 
-// Validate reports a negative time.
+// Validate returns an error if the time is negative.
 func (f Fixed) Validate() error {
 	if f < 0 {
-		return fmt.Errorf("backoff: Fixed(%s) is negative: use 0 to retry at once, or a positive duration", time.Duration(f))
+		return fmt.Errorf("backoff: Fixed must not be negative: got %s (0 retries immediately)", time.Duration(f))
 	}
 	return nil
 }
 
-// List gives the delay after each attempt one by one; the last one is repeated
-// for all attempts beyond the list. An empty list never waits.
+// List contains the delay after each attempt. The last entry applies to all further
+// attempts. The delay of an empty List is 0.
 type List []time.Duration
 
-// Delay returns the attempt-th entry of the list, or the last; a negative one
-// counts as zero.
+// Delay returns the entry for the attempt, or the last entry if the list is
+// shorter. It returns 0 for a negative entry.
 func (l List) Delay(attempt int) time.Duration {
 	if len(l) == 0 {
 		return 0
@@ -92,14 +95,14 @@ func (l List) Delay(attempt int) time.Duration {
 	return max(0, l[min(max(attempt, 1), len(l))-1])
 }
 
-// Validate reports an empty list and negative entries.
+// Validate returns an error if the list is empty or contains a negative entry.
 func (l List) Validate() error {
 	if len(l) == 0 {
-		return fmt.Errorf("backoff: List is empty: give at least one delay, such as List{time.Minute}")
+		return fmt.Errorf("backoff: List must not be empty (List{time.Minute} always waits 1m)")
 	}
 	for i, d := range l {
 		if d < 0 {
-			return fmt.Errorf("backoff: List entry %d is %s: use 0 to retry at once, or a positive duration", i, d)
+			return fmt.Errorf("backoff: List[%d] must not be negative: got %s (0 retries immediately)", i, d)
 		}
 	}
 	return nil

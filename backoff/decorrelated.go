@@ -7,40 +7,38 @@ import (
 	"time"
 )
 
-// DefaultDecorrelatedFactor is the Factor of Decorrelated unless it says
-// otherwise. With less than e (2.72) most delays stay near Initial, however many
-// attempts there are.
+// DefaultDecorrelatedFactor is the default of Decorrelated.Factor. With a factor
+// below e (2.72), most delays stay near Initial for any number of attempts.
 const DefaultDecorrelatedFactor = 3.0
 
-// Decorrelated is the schedule known as "decorrelated jitter": each delay is
-// random, between Initial and Factor times the one before, and never more than
-// Max (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter).
-// The range grows quickly and the delays in it slowly, so that messages which
-// failed together are far apart from the second retry on. A field left zero
-// takes its default.
+// Decorrelated is the schedule known as "decorrelated jitter"
+// (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter). Each
+// delay is random, between Initial and Factor times the previous delay, and never
+// exceeds Max. The range grows quickly and the delays grow slowly. Messages that
+// failed at the same time are therefore far apart from the second retry on. A zero
+// field takes its default.
 //
-// A schedule has no memory, so Delay draws the delays before from the first
-// attempt on, anew on every call. The delay after an attempt has the distribution
-// it has where they are remembered; what two delays of one message have to do
-// with each other is lost. It costs time that grows with the attempt, some
-// nanoseconds for each, up to the 1000th: later delays are distributed as that
-// one is.
+// A schedule does not keep state, so each call of Delay draws all previous delays
+// again, from the first attempt on. The distribution of a delay is the same as with
+// stored delays, but successive delays of one message are not correlated. The cost of
+// a call grows by some nanoseconds with each attempt, up to attempt 1000. Later
+// delays have the distribution of attempt 1000.
 //
-// As published, a delay that was drawn above Max becomes Max: with the defaults
-// one in five of the late ones. By then the earlier ones have spread the
-// messages.
+// As in the published algorithm, a delay above Max becomes Max. With the defaults,
+// this applies to one in five late delays. By then, the earlier delays have spread
+// the messages.
 type Decorrelated struct {
-	Initial time.Duration // the shortest delay; default 1 s
-	Factor  float64       // how much longer than the one before a delay may be, at least 1; default 3
-	Max     time.Duration // upper bound; default 1 h, or Initial where that is longer
+	Initial time.Duration // shortest delay; default 1 s, or Max if Max is shorter
+	Factor  float64       // maximum ratio to the previous delay, at least 1; default 3
+	Max     time.Duration // upper bound; default 1 h, or Initial if Initial is longer
 
 	// Rand returns a number in [0, 1) and must be safe for concurrent use.
 	// Default: math/rand/v2.Float64.
 	Rand func() float64
 }
 
-// maxChain bounds the work of one Delay: by then the distribution has settled,
-// for delays from milliseconds to days after 300 attempts.
+// maxChain limits the work of one call of Delay. For delays from milliseconds to
+// days, the distribution is stable after 300 attempts.
 const maxChain = 1000
 
 func (d Decorrelated) withDefaults() Decorrelated {
@@ -76,17 +74,17 @@ func (d Decorrelated) Range(attempt int) (low, high time.Duration) {
 	return within(shortest, d.Initial, d.Max), within(longest, d.Initial, d.Max)
 }
 
-// after returns the delay that comes after another one.
+// after returns the delay that follows delay, for a random number in [0, 1].
 func (d Decorrelated) after(delay, random float64) float64 {
 	low, high := float64(d.Initial), max(1, d.Factor)*delay
-	high = min(high, math.MaxFloat64) // infinity times a random 0 would be no number
+	high = min(high, math.MaxFloat64) // infinity times a random 0 is NaN
 	return min(low+random*(high-low), float64(d.Max))
 }
 
-// Validate reports numbers that make no schedule.
+// Validate returns an error if a field is invalid or Max is below Initial.
 func (d Decorrelated) Validate() error {
 	if err := validateBounds("Decorrelated", d.Initial, d.Max, DefaultInitial); err != nil {
 		return err
 	}
-	return validateFactor("Decorrelated", d.withDefaults().Factor, "3 lets a delay be up to three times the one before")
+	return validateFactor("Decorrelated", d.withDefaults().Factor, "3 permits up to three times the previous delay")
 }

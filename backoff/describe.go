@@ -11,7 +11,7 @@ import (
 // String describes the schedule: "always 5m".
 func (f Fixed) String() string { return "always " + brief.Duration(f.Delay(1)) }
 
-// listed is how many entries of a List are shown.
+// listed limits the number of List entries that String prints before the last entry.
 const listed = 6
 
 // String describes the schedule: "1s, 10s, then always 1m".
@@ -42,8 +42,7 @@ func (l Linear) String() string {
 	return fmt.Sprintf("linear from %s +%s up to %s", brief.Duration(l.Initial), brief.Duration(l.Step), brief.Duration(l.Max))
 }
 
-// String describes the schedule: "decorrelated from 1s, at most ×3 the one
-// before, up to 1h".
+// String describes the schedule by its Initial, Factor and Max.
 func (d Decorrelated) String() string {
 	d = d.withDefaults()
 	return fmt.Sprintf("decorrelated from %s, at most ×%v the one before, up to %s", brief.Duration(d.Initial), d.Factor, brief.Duration(d.Max))

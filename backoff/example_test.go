@@ -31,7 +31,7 @@ func ExampleList() {
 
 func ExampleEqual() {
 	b := backoff.Equal(backoff.Fixed(time.Minute))
-	b.Rand = func() float64 { return 0.5 } // tests inject their own; the default is math/rand/v2
+	b.Rand = func() float64 { return 0.5 } // a test can set its own source; the default is math/rand/v2
 	fmt.Println(b.Delay(1))
 	// Output: 45s
 }
@@ -50,7 +50,7 @@ func ExampleDecorrelated() {
 	// after attempt 5: 1s to 1m0s
 }
 
-// How long the tenth attempt waits at least, and at most.
+// Range returns the shortest and the longest delay before the tenth attempt.
 func ExampleRange() {
 	b := backoff.Equal(backoff.Exponential{Initial: time.Second, Max: time.Hour})
 	low, high := backoff.Range(b, 9)

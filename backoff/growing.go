@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Defaults of the schedules that grow: Initial and Max of all of them, and the Factor
-// of Exponential.
+// Defaults of Exponential, Linear and Decorrelated. Only Exponential uses
+// DefaultExponentialFactor.
 const (
 	DefaultInitial           = time.Second
 	DefaultExponentialFactor = 2.0
 	DefaultMax               = time.Hour
 )
 
-// Exponential multiplies the delay by Factor after every attempt:
-// Initial, Initial×Factor, Initial×Factor², … and never more than Max.
-// A field left zero takes its default.
+// Exponential multiplies the delay by Factor after every attempt: Initial,
+// Initial×Factor, Initial×Factor², … The delay never exceeds Max.
+// A zero field takes its default.
 type Exponential struct {
-	Initial time.Duration // delay after the first attempt; default 1 s
+	Initial time.Duration // delay after the first attempt; default 1 s, or Max if Max is shorter
 	Factor  float64       // growth per attempt, at least 1; default 2
-	Max     time.Duration // upper bound; default 1 h, or Initial where that is longer
+	Max     time.Duration // upper bound; default 1 h, or Initial if Initial is longer
 }
 
 func (e Exponential) withDefaults() Exponential {
@@ -37,7 +37,7 @@ func (e Exponential) Delay(attempt int) time.Duration {
 	return within(float64(e.Initial)*growth, e.Initial, e.Max)
 }
 
-// Validate reports numbers that make no schedule.
+// Validate returns an error if a field is invalid or Max is below Initial.
 func (e Exponential) Validate() error {
 	if err := validateBounds("Exponential", e.Initial, e.Max, DefaultInitial); err != nil {
 		return err
@@ -45,13 +45,13 @@ func (e Exponential) Validate() error {
 	return validateFactor("Exponential", e.withDefaults().Factor, "2 doubles the delay each time")
 }
 
-// Linear lengthens the delay by Step after every attempt:
-// Initial, Initial+Step, Initial+2×Step, … and never more than Max.
-// A field left zero takes its default: Linear{Step: d} waits d, 2d, 3d, …
+// Linear adds Step to the delay after every attempt: Initial, Initial+Step,
+// Initial+2×Step, … The delay never exceeds Max. A zero field takes its default.
+// For example, Linear{Step: d} waits d, 2d, 3d, …
 type Linear struct {
-	Initial time.Duration // delay after the first attempt; default Step, or 1 s where that is 0 too
+	Initial time.Duration // delay after the first attempt; default Step, or 1 s if Step is 0, but at most Max
 	Step    time.Duration // growth per attempt; default Initial
-	Max     time.Duration // upper bound; default 1 h, or Initial where that is longer
+	Max     time.Duration // upper bound; default 1 h, or Initial if Initial is longer
 }
 
 func (l Linear) withDefaults() Linear {
@@ -72,17 +72,17 @@ func (l Linear) Delay(attempt int) time.Duration {
 	return initial + steps*step
 }
 
-// Validate reports numbers that make no schedule.
+// Validate returns an error if a field is invalid or Max is below Initial.
 func (l Linear) Validate() error {
 	if l.Step < 0 {
-		return fmt.Errorf("backoff: Linear.Step %s is negative: leave it 0 for Initial, or use a positive duration", l.Step)
+		return fmt.Errorf("backoff: Linear.Step must not be negative: got %s (0 means Initial)", l.Step)
 	}
 	first := cmp.Or(l.Step, DefaultInitial)
 	return validateBounds("Linear", l.Initial, l.Max, first)
 }
 
-// bounds fills in the first and the longest delay of a schedule where they were
-// left out, so that the first is never the longer one.
+// bounds replaces a zero initial or most by its default. A default never makes
+// initial longer than most.
 func bounds(initial, most, first time.Duration) (time.Duration, time.Duration) {
 	if initial == 0 {
 		initial = first
@@ -97,34 +97,34 @@ func bounds(initial, most, first time.Duration) (time.Duration, time.Duration) {
 func validateBounds(schedule string, initial, most, first time.Duration) error {
 	switch {
 	case initial < 0:
-		return fmt.Errorf("backoff: %s.Initial %s is negative: leave it 0 for %s, or use a positive duration", schedule, initial, first)
+		return fmt.Errorf("backoff: %s.Initial must not be negative: got %s (0 means %s)", schedule, initial, first)
 	case most < 0:
-		return fmt.Errorf("backoff: %s.Max %s is negative: leave it 0 for %s, or use a positive duration", schedule, most, DefaultMax)
+		return fmt.Errorf("backoff: %s.Max must not be negative: got %s (0 means %s)", schedule, most, DefaultMax)
 	}
 	if initial, most := bounds(initial, most, first); most < initial {
-		return fmt.Errorf("backoff: %s.Max %s is below Initial %s: raise Max or lower Initial", schedule, most, initial)
+		return fmt.Errorf("backoff: %s.Max must not be below Initial %s: got %s", schedule, initial, most)
 	}
 	return nil
 }
 
 func validateFactor(schedule string, factor float64, example string) error {
-	if !(factor >= 1) || math.IsInf(factor, 1) { // written so that NaN fails too
-		return fmt.Errorf("backoff: %s.Factor %v is not a growth: use 1 or more (%s)", schedule, factor, example)
+	if !(factor >= 1) || math.IsInf(factor, 1) { // this form also rejects NaN
+		return fmt.Errorf("backoff: %s.Factor must be finite and at least 1: got %v (%s)", schedule, factor, example)
 	}
 	return nil
 }
 
-// within makes nanoseconds a delay from low to high. They are compared before
-// they are converted, since beyond 2⁶³ the conversion is undefined; NaN, which
-// only numbers make that Validate refuses, counts as low. Where low is above
-// high, high wins.
+// within converts nanoseconds to a delay between low and high. It compares before it
+// converts, because the conversion is undefined beyond 2⁶³. NaN, which results only
+// from fields that Validate rejects, becomes low. If low is above high, within
+// uses high. A negative result becomes 0.
 func within(ns float64, low, high time.Duration) time.Duration {
 	d := low
 	switch {
 	case ns >= float64(high):
 		d = high
 	case ns > float64(low):
-		// Doubles round beyond 104 days.
+		// A float64 rounds nanoseconds beyond 104 days, so the result may be below low.
 		d = max(low, time.Duration(ns))
 	}
 	return max(0, min(d, high))

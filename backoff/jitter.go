@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Full spreads the delays of b evenly over [0, delay]. It flattens a burst
-// best, at the price that some retries come almost at once.
+// Full spreads the delays of b evenly over [0, delay]. It flattens a burst best, but
+// some retries follow almost immediately.
 func Full(b Backoff) Jitter { return Jitter{Backoff: b, Spread: 1} }
 
-// Equal spreads the delays of b evenly over [delay/2, delay]: half of the wait
-// is certain, half is random.
+// Equal spreads the delays of b evenly over [delay/2, delay]. Half of the delay is
+// fixed and half is random.
 func Equal(b Backoff) Jitter { return Jitter{Backoff: b, Spread: 0.5} }
 
-// Jitter shortens each delay of a schedule by a random part of it, so that
-// messages which failed together do not come back together. It never lengthens
-// a delay: the schedule's maximum stays the maximum.
+// Jitter shortens each delay of a schedule by a random part. This spreads the
+// retries of messages that failed at the same time. Jitter never lengthens a delay,
+// so the maximum of the schedule remains valid.
 type Jitter struct {
-	Backoff Backoff // the schedule to spread; nil means Exponential{}
-	Spread  float64 // the part of the delay that is random, 0 (none) to 1 (all)
+	Backoff Backoff // schedule to spread; default Exponential{}
+	Spread  float64 // random part of the delay, from 0 (none) to 1 (all)
 
 	// Rand returns a number in [0, 1) and must be safe for concurrent use.
 	// Default: math/rand/v2.Float64.
@@ -43,16 +43,16 @@ func (j Jitter) Delay(attempt int) time.Duration {
 	return shortened(j.Backoff.Delay(attempt), j.Spread*j.Rand())
 }
 
-// Range returns the shortest delay of the wrapped schedule, shortened by Spread,
-// and the longest.
+// Range returns the shortest delay of the wrapped schedule, shortened by Spread, and
+// the longest delay of the wrapped schedule.
 func (j Jitter) Range(attempt int) (low, high time.Duration) {
 	j = j.withDefaults()
 	low, high = Range(j.Backoff, attempt)
 	return shortened(low, j.Spread), shortened(high, 0)
 }
 
-// shortened takes a part of d away. What is no part, below 0 or above 1, takes
-// nothing or all.
+// shortened subtracts a part of d from d. It treats a part below 0 as 0 and a part
+// above 1 as 1.
 func shortened(d time.Duration, part float64) time.Duration {
 	whole := float64(d)
 	switch cut := whole * part; {
@@ -64,11 +64,11 @@ func shortened(d time.Duration, part float64) time.Duration {
 	return max(0, d)
 }
 
-// Validate reports a spread outside [0, 1] and what is wrong with the wrapped
-// schedule.
+// Validate returns an error if Spread is outside [0, 1] or if the wrapped schedule is
+// invalid.
 func (j Jitter) Validate() error {
-	if !(j.Spread >= 0 && j.Spread <= 1) { // written so that NaN fails too
-		return fmt.Errorf("backoff: Jitter.Spread %v is not in [0, 1]: use 1 (as Full does), 0.5 (as Equal does) or another fraction", j.Spread)
+	if !(j.Spread >= 0 && j.Spread <= 1) { // this form also rejects NaN
+		return fmt.Errorf("backoff: Jitter.Spread must be between 0 and 1: got %v (Full uses 1, Equal 0.5)", j.Spread)
 	}
 	return Validate(j.Backoff)
 }

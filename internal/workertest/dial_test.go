@@ -146,9 +146,9 @@ func TestDialGivesUpInTheMiddleOfAHandshake(t *testing.T) {
 func TestDialValidatesItsConfig(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[string]reprise.Config{
-		"reprise: Config.Heartbeat 1ms: use at least 1s, or 0 for 10s":               {Heartbeat: time.Millisecond},
-		"reprise: Config.ConfirmTimeout -1ns is negative: use 0 for 30s":             {ConfirmTimeout: -1},
-		"backoff: List is empty: give at least one delay, such as List{time.Minute}": {Reconnect: backoff.List{}},
+		"reprise: Config.Heartbeat 1ms: use at least 1s, or 0 for 10s":        {Heartbeat: time.Millisecond},
+		"reprise: Config.ConfirmTimeout -1ns is negative: use 0 for 30s":      {ConfirmTimeout: -1},
+		"backoff: List must not be empty (List{time.Minute} always waits 1m)": {Reconnect: backoff.List{}},
 		"reprise: Config.Reconnect: its delays stay at 0s, which would keep this process and the broker busy: have them reach at least 1ms, " +
 			"such as backoff.Fixed(time.Second), or leave it nil for the default": {Reconnect: backoff.Fixed(0)},
 	} {

@@ -307,7 +307,7 @@ func TestValidatePolicy(t *testing.T) {
 		{rule(reprise.Rule{Match: reprise.As[*fs.PathError]()}), ""},
 		{reprise.Policy{MaxAttempts: -1}, "reprise: Policy.MaxAttempts -1: use 1 for no retry, more for retries, or 0 for the default of 19"},
 		{reprise.Policy{GiveUpAfter: -time.Hour}, "reprise: Policy.GiveUpAfter -1h0m0s is negative: use 0 for no limit"},
-		{reprise.Policy{Backoff: backoff.List{}}, "backoff: List is empty: give at least one delay, such as List{time.Minute}"},
+		{reprise.Policy{Backoff: backoff.List{}}, "backoff: List must not be empty (List{time.Minute} always waits 1m)"},
 		{
 			rule(reprise.Rule{}),
 			"reprise: Policy.Rules[1].Match is nil: use reprise.Is(ErrSomething), reprise.As[*SomeError]() or a function of your own",
@@ -326,7 +326,7 @@ func TestValidatePolicy(t *testing.T) {
 		},
 		{
 			rule(reprise.Rule{Match: reprise.Is(errBusy), Backoff: backoff.Fixed(-1)}),
-			"reprise: Policy.Rules[1].Backoff: backoff: Fixed(-1ns) is negative: use 0 to retry at once, or a positive duration",
+			"reprise: Policy.Rules[1].Backoff: backoff: Fixed must not be negative: got -1ns (0 retries immediately)",
 		},
 		{
 			rule(reprise.Rule{Match: reprise.Is(errBusy), Park: true, MaxAttempts: 2}),
@@ -336,7 +336,7 @@ func TestValidatePolicy(t *testing.T) {
 			reprise.Policy{MaxAttempts: -1, GiveUpAfter: -1, Backoff: backoff.Fixed(-1), Rules: []reprise.Rule{{}}},
 			"reprise: Policy.MaxAttempts -1: use 1 for no retry, more for retries, or 0 for the default of 19\n" +
 				"reprise: Policy.GiveUpAfter -1ns is negative: use 0 for no limit\n" +
-				"backoff: Fixed(-1ns) is negative: use 0 to retry at once, or a positive duration\n" +
+				"backoff: Fixed must not be negative: got -1ns (0 retries immediately)\n" +
 				"reprise: Policy.Rules[0].Match is nil: use reprise.Is(ErrSomething), reprise.As[*SomeError]() or a function of your own",
 		},
 	} {
