@@ -13,38 +13,38 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
-// channel is a channel of a lane, and what is in flight on it.
+// channel is a channel of a lane, with its messages in flight.
 type channel struct {
 	lane     *lane
 	conn     *amqpconn.Conn
 	confirms *amqpconn.Confirming
 	beat     time.Duration
 
-	room    chan struct{} // a token for each message in flight
-	wake    chan struct{} // gets a token when something to look at has come
-	retired chan struct{} // closed when it takes no more messages, and is not dead
-	left    chan struct{} // closed when nothing is written on it any more
-	dead    chan struct{} // closed when it is gone and everything in flight has a result
+	room    chan struct{} // one token per message in flight
+	wake    chan struct{} // wakes listen
+	retired chan struct{} // closed by retire
+	left    chan struct{} // closed after the last write
+	dead    chan struct{} // closed after the end of the channel, when each of its messages has a result
 
 	mu      sync.Mutex
 	waiting []*Message // written, oldest first
-	writing bool       // the newest of them is being written
-	beats   int        // while something waited; a process that was stopped for an hour has not waited for an hour
+	writing bool       // the newest waiting message is being written
+	beats   int        // counted only while a message waits; a process that was stopped for an hour did not wait for an hour
 }
 
-// Times of the watch over messages in flight, in beats.
+// These times of the watch over messages in flight are in beats.
 const (
-	// lateBeats is after how many beats an answer is late: see Publisher.lateAfter.
+	// lateBeats is the number of beats after which an answer is late: see Publisher.lateAfter.
 	lateBeats = 40
 
-	// maxBeats bounds the beats that count at once, where a busy machine has delayed them.
+	// maxBeats limits the number of beats that count together after a delay by a busy machine.
 	maxBeats = lateBeats / 2
 
-	// abandonedFor is how long an answer is waited for that only tells whether the destination
-	// confirms again.
+	// abandonedFor is the maximum wait for an answer without a caller. Such an answer only shows whether
+	// the destination confirms again.
 	abandonedFor = 5 * time.Minute
 
-	// awaitedFor is how long an answer is waited for that a caller waits for: longer than
+	// awaitedFor is the maximum wait for an answer with a waiting caller. It exceeds the time for which
 	// RabbitMQ lets the original of a copy be unacknowledged, which is half an hour.
 	awaitedFor = 40 * time.Minute
 )
@@ -57,8 +57,8 @@ func newChannel(l *lane, conn *amqpconn.Conn, confirms *amqpconn.Confirming) *ch
 	}
 }
 
-// serve writes requests until the channel is gone or retired, or ctx ends, beginning with m
-// unless it is nil. It returns the one that it has taken and could not write.
+// serve writes requests until the channel closes or retires, or ctx ends. If m is not nil, serve writes
+// m first. It returns the request that it has taken and could not write.
 func (s *channel) serve(ctx context.Context, m *Message) *Message {
 	defer func() {
 		s.confirms.Flush()
@@ -66,7 +66,7 @@ func (s *channel) serve(ctx context.Context, m *Message) *Message {
 		s.signal()
 	}()
 	for {
-		if !s.reserve(ctx) { // for the next request, whenever it comes
+		if !s.reserve(ctx) { // for the next request, even if none is pending
 			return m
 		}
 		if m == nil {
@@ -87,7 +87,7 @@ func (s *channel) serve(ctx context.Context, m *Message) *Message {
 }
 
 // reserve takes room for one more message in flight. It returns false when the channel
-// takes none any more.
+// no longer accepts messages.
 func (s *channel) reserve(ctx context.Context) bool {
 	select {
 	case <-s.retired:
@@ -112,8 +112,8 @@ func (s *channel) reserve(ctx context.Context) bool {
 	return false
 }
 
-// take returns the next request, or nil when there will be no more. Writes are held as long
-// as there are requests.
+// take returns the next request, or nil after the last request. It holds writes back while
+// requests are pending.
 func (s *channel) take(ctx context.Context) *Message {
 	if m := s.lane.next(); m != nil {
 		return m
@@ -139,31 +139,31 @@ func (s *channel) take(ctx context.Context) *Message {
 		case <-ctx.Done():
 		case <-idle:
 			if s.isBusy() {
-				continue // its messages would keep it beside another one
+				continue // a retired channel would stay open for its messages, in addition to a new channel
 			}
-			s.retire() // others may need it
+			s.retire() // releases the extra channel for other lanes
 		}
 		return nil
 	}
 }
 
-// isBusy reports whether anything is in flight.
+// isBusy reports whether a message is in flight.
 func (s *channel) isBusy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.waiting) > 0
 }
 
-// outcome is what became of a message that is to be written.
+// outcome is the result of an attempt to write a message.
 type outcome int
 
 const (
-	inFlight outcome = iota // its answer will come
-	settled                 // nothing is to be done for it here
-	unusable                // it was not written, and may be on another channel
+	inFlight outcome = iota // the broker's answer is pending
+	settled                 // the channel does not need to do more for the message
+	unusable                // the message was not written; another channel may write it
 )
 
-// send writes a message, unless it belongs elsewhere.
+// send writes a message, unless it belongs to another lane.
 func (s *channel) send(ctx context.Context, m *Message) outcome {
 	p := s.lane.publisher
 	writable := s.conn.Writable()
@@ -197,11 +197,11 @@ func (s *channel) send(ctx context.Context, m *Message) outcome {
 	return s.write(m)
 }
 
-// write writes a message. It is in flight before: the broker may answer, or end the channel,
-// before write has returned.
+// write writes a message. It marks the message as in flight first, because the broker may answer or
+// end the channel before write returns.
 func (s *channel) write(m *Message) outcome {
 	if !m.state.CompareAndSwap(queued, written) {
-		<-s.room // its caller has given up
+		<-s.room // the caller has given up
 		return settled
 	}
 	m.before = s.lane.publisher.answers.Load()
@@ -219,7 +219,7 @@ func (s *channel) write(m *Message) outcome {
 	switch {
 	case err == nil:
 		if only {
-			s.signal() // listen did not wait for its answer yet
+			s.signal() // listen did not wait for this answer yet
 		}
 		return inFlight
 	case !errors.Is(err, amqpconn.ErrNotWritten):
@@ -229,12 +229,12 @@ func (s *channel) write(m *Message) outcome {
 	case m.state.CompareAndSwap(written, queued):
 		return unusable
 	}
-	<-s.room // its caller has given up
+	<-s.room // the caller has given up
 	return settled
 }
 
-// prove waits until an unproven message has a result, or for the proofTimeout. It returns
-// false when the channel takes no more messages.
+// prove waits until an unproven message has a result, but at most for the proofTimeout. It returns
+// false when the channel no longer accepts messages.
 func (s *channel) prove(ctx context.Context, m *Message) bool {
 	s.confirms.Flush()
 	timer := time.NewTimer(proofTimeout)
@@ -260,8 +260,8 @@ func (s *channel) signal() {
 	}
 }
 
-// retire makes the channel take no more messages. It stays for the answers that may come.
-// It may be called more than once.
+// retire makes the channel refuse further messages. The channel stays open for pending answers.
+// retire may be called more than once.
 func (s *channel) retire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,7 +272,7 @@ func (s *channel) retire() {
 
 func (s *channel) isRetired() bool { return isClosed(s.retired) }
 
-// listen resolves messages until the channel is gone.
+// listen resolves messages until the channel closes.
 func (s *channel) listen() {
 	defer close(s.dead)
 	ticker := time.NewTicker(s.beat)
@@ -311,9 +311,9 @@ func (s *channel) listen() {
 	}
 }
 
-// close closes the channel behind what is in flight on it, of which RabbitMQ may keep each
-// message for 65 s. If the broker does not answer in time, a ping tells whether it reads at
-// all, and ends the connection if not.
+// close closes the channel after its messages in flight. RabbitMQ may keep each of these
+// messages for 65 s. If the broker does not answer in time, a ping tests whether the broker still
+// reads from the connection. If the broker does not, the ping ends the connection.
 func (s *channel) close() {
 	p := s.lane.publisher
 	_ = p.cfg.Tasks.Go(func() {
@@ -325,7 +325,7 @@ func (s *channel) close() {
 	})
 }
 
-// resolveOldest resolves the oldest messages that are answered, and returns the next one.
+// resolveOldest resolves the oldest answered messages, and returns the first unanswered message.
 func (s *channel) resolveOldest() *Message {
 	for {
 		s.mu.Lock()
@@ -340,7 +340,7 @@ func (s *channel) resolveOldest() *Message {
 		}
 		if isClosed(s.confirms.Ended()) || s.confirms.IsClosed() {
 			s.mu.Unlock()
-			return nil // fail resolves it
+			return nil // fail resolves the message
 		}
 		s.waiting[0] = nil
 		s.waiting = s.waiting[1:]
@@ -349,7 +349,7 @@ func (s *channel) resolveOldest() *Message {
 	}
 }
 
-// inFlight returns the messages that are written as a whole.
+// inFlight returns the completely written messages.
 func (s *channel) inFlight() []*Message {
 	if s.writing {
 		return s.waiting[:len(s.waiting)-1]
@@ -366,18 +366,18 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// look looks at what is in flight, at every beat. It resolves answered messages behind the
-// oldest, marks destinations that are late, and retires the fast channel for them, or a
-// bulkhead that other destinations share: the broker handles the messages of a channel in
-// their order, so that one message may keep it from going on. It reports whether the channel
-// is to be closed, since no answer is to be expected that anybody waits for.
+// look checks the messages in flight at every beat. It resolves answered messages behind the
+// oldest and marks late destinations. For late messages, it retires the fast channel, or a
+// bulkhead that several destinations share. The broker handles the messages of a channel in
+// order, so one message can block all messages behind it. look reports whether the channel
+// must be closed because no caller waits for an answer that can still arrive.
 func (s *channel) look(beats int) (hopeless bool) {
-	if s.conn.Blocked() != nil { // nobody's fault
+	if s.conn.Blocked() != nil { // the messages do not age while the broker blocks the connection
 		beats = 0
 	}
 	var answered, late []*Message
-	var head *Message                // the oldest without an answer
-	oldest, newest := 0, math.MaxInt // ages: of all, and of those whose callers wait
+	var head *Message                // the oldest unanswered message
+	oldest, newest := 0, math.MaxInt // ages of the oldest message and of the newest message with a waiting caller
 	s.mu.Lock()
 	s.beats += beats
 	for _, m := range s.inFlight() {
@@ -397,7 +397,7 @@ func (s *channel) look(beats int) (hopeless bool) {
 	}
 	if s.confirms.IsClosed() {
 		s.mu.Unlock()
-		return false // some may have been answered by the end of the channel
+		return false // the end of the channel may have answered some messages
 	}
 	next := 0
 	s.waiting = slices.DeleteFunc(s.waiting, func(m *Message) bool {
@@ -431,15 +431,15 @@ func (s *channel) look(beats int) (hopeless bool) {
 		return false
 	}
 	s.retire()
-	return newest > int(enough/s.beat) // a copy that is awaited would be published again
+	return newest > int(enough/s.beat) // if the channel closed, the caller would publish an awaited copy twice
 }
 
-// warn logs beside what its caller does: a logger may be stuck.
+// warn logs on another goroutine, because a logger may block.
 func (s *channel) warn(text string, args ...any) {
 	_ = s.lane.publisher.cfg.Tasks.Go(func() { s.conn.Logger().Warn(text, args...) })
 }
 
-// conclude resolves a message with its result, and makes room for another one.
+// conclude resolves a message with its result, and makes room for another message.
 func (s *channel) conclude(m *Message, err error) {
 	<-s.room
 	if !isEnd(err) {
@@ -451,14 +451,14 @@ func (s *channel) conclude(m *Message, err error) {
 	m.resolve(result(m, err))
 }
 
-// fail resolves everything in flight when the channel is gone.
+// fail resolves all messages in flight after the end of the channel.
 func (s *channel) fail() {
-	<-s.left // a message may be in the middle of its write
+	<-s.left // a write may be in progress
 	p := s.lane.publisher
 	lost := s.waiting
 	s.waiting = nil
 	if len(lost) > 0 {
-		p.silent.Store(false) // what was awaited will not come
+		p.silent.Store(false) // the awaited answers cannot arrive
 	}
 	refusal, refused := amqpconn.RefusedChannel(s.confirms.Err())
 	var open []*Message
@@ -473,7 +473,7 @@ func (s *channel) fail() {
 	}
 	if refused {
 		p.proven.refused(refusal, slices.DeleteFunc(slices.Clone(open), func(m *Message) bool {
-			return s.lane.kind == probeLane && !m.assumed // nothing was proven by it
+			return s.lane.kind == probeLane && !m.assumed // the message proved nothing
 		}))
 	}
 	for _, m := range open {
@@ -488,7 +488,7 @@ func (s *channel) fail() {
 	}
 }
 
-// isEnd reports whether a result is the end of the channel, and no answer.
+// isEnd reports whether a result is the end of the channel instead of an answer.
 func isEnd(err error) bool {
 	if err == nil || errors.Is(err, amqpconn.ErrNacked) {
 		return false

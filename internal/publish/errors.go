@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
-// Errors of publishing, which package reprise exports and describes.
+// Package reprise exports and documents these errors of publishing.
 var (
 	ErrUnconfirmed = errors.New("reprise: the broker did not confirm the message")
 	ErrStalled     = errors.New("reprise: messages before it are not confirmed")
@@ -21,7 +21,7 @@ type UnroutableError struct {
 	Exchange   string
 	RoutingKey string
 	Code       int    // AMQP reply code: 312 no route, 404 no such exchange or queue
-	Text       string // the broker's words
+	Text       string // AMQP reply text
 }
 
 func (e *UnroutableError) Error() string {
@@ -35,7 +35,7 @@ func (e *UnroutableError) Error() string {
 	return fmt.Sprintf("reprise: unroutable: %s (%d %s)", to, e.Code, e.Text)
 }
 
-// Is makes it match ErrUnroutable.
+// Is makes the error match ErrUnroutable.
 func (e *UnroutableError) Is(target error) bool { return target == ErrUnroutable }
 
 // RefusedError reports that the broker does not accept a message.
@@ -43,17 +43,17 @@ type RefusedError struct {
 	Exchange   string
 	RoutingKey string
 	Code       int    // AMQP reply code: 403 access refused, 406 precondition failed
-	Text       string // the broker's words
+	Text       string // AMQP reply text
 }
 
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("reprise: the broker refused the message for exchange %q with routing key %q (%d %s)", e.Exchange, e.RoutingKey, e.Code, e.Text)
 }
 
-// TooLargeError reports that a message's body is larger than the broker takes.
+// TooLargeError reports that the body of a message exceeds the broker's limit.
 type TooLargeError struct {
-	Size  int // of the body, in bytes
-	Limit int // the broker's
+	Size  int // size of the body in bytes
+	Limit int // limit of the broker in bytes
 }
 
 func (e *TooLargeError) Error() string {
@@ -62,7 +62,7 @@ func (e *TooLargeError) Error() string {
 }
 
 // blame returns the error of a message for which the broker has closed the channel, or nil
-// if it may be innocent; sole means that nothing else was in flight.
+// if another message may be the reason. sole means that no other message was in flight.
 func blame(m *Message, refusal *amqpconn.Refusal, sole bool) error {
 	if limit := sizeLimit(refusal); limit > 0 {
 		return tooLarge(m, limit)
@@ -78,7 +78,7 @@ func blame(m *Message, refusal *amqpconn.Refusal, sole bool) error {
 
 var sizeRefused = regexp.MustCompile(`message size [0-9]+ is larger than configured max size ([0-9]+)`)
 
-// sizeLimit is the largest body that the broker takes, if that is why it refused; else 0.
+// sizeLimit returns the maximum size of a body if the broker has refused a larger body, and 0 otherwise.
 func sizeLimit(refusal *amqpconn.Refusal) int {
 	m := sizeRefused.FindStringSubmatch(refusal.Text)
 	if m == nil {
@@ -91,7 +91,7 @@ func sizeLimit(refusal *amqpconn.Refusal) int {
 	return limit
 }
 
-// tooLarge returns an error if m is larger than limit, which is not known if it is 0.
+// tooLarge returns an error if m is larger than limit. The limit 0 means that it is unknown.
 func tooLarge(m *Message, limit int) error {
 	if size := len(m.Message.Body); limit > 0 && size > limit {
 		return &TooLargeError{Size: size, Limit: limit}

@@ -18,28 +18,28 @@ const (
 	probeLane             // for unproven messages
 )
 
-// lane is a queue of messages that are written on one channel after the other.
+// lane is a queue of messages for consecutive channels.
 type lane struct {
 	publisher *Publisher
 	kind      laneKind
-	window    int           // messages in flight
+	window    int           // maximum number of messages in flight
 	requests  chan *Message // from callers
 
 	mu    sync.Mutex
-	moved []*Message    // from other lanes, which must not wait for this one
+	moved []*Message    // from other lanes, which must not wait for this lane
 	more  chan struct{} // gets a token when a message was moved
 
-	// Of a bulkhead, guarded by Publisher.mu.
-	destinations int  // late ones that have it
-	stuck        bool // its oldest message is late
+	// These fields belong to a bulkhead. Publisher.mu guards them.
+	destinations int  // number of late destinations that use the bulkhead
+	stuck        bool // the oldest message is late
 }
 
 func (p *Publisher) newLane(kind laneKind, window int) *lane {
 	return &lane{publisher: p, kind: kind, window: window, requests: make(chan *Message, maxQueued), more: make(chan struct{}, 1)}
 }
 
-// next returns the next message to write, or nil if there is none now. Those that were moved
-// have waited longer than those of callers.
+// next returns the next message to write, or nil if no message is pending. Moved messages come first,
+// because they have waited longer than the requests of callers.
 func (l *lane) next() *Message {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,8 +58,9 @@ func (l *lane) next() *Message {
 	}
 }
 
-// move gives a message to a lane: since it was handed over, its destination has become late,
-// or what it needs is proven. There are as many at most as have waited in the other lane.
+// move passes a message to the lane. The destination of the message has become late, or the
+// properties of the message are proven now. The number of moved messages is at most the number of
+// messages that waited in the other lane.
 func (l *lane) move(m *Message) {
 	l.mu.Lock()
 	l.moved = append(l.moved, m)
@@ -70,13 +71,13 @@ func (l *lane) move(m *Message) {
 	}
 }
 
-// run serves requests until the publisher's ctx ends. The fast lane always has a channel;
-// the others have one while they need it, since these are few.
+// run serves requests until the publisher's ctx ends. The fast lane always has a channel. Other
+// lanes open a channel only while they need it, because extra channels are limited.
 func (l *lane) run() {
 	p := l.publisher
 	ctx := p.ctx
 	retrier := retry.Retrier{Schedule: p.cfg.Reconnect}
-	var next *Message // taken, and not written yet
+	var next *Message // taken, but not written yet
 	defer func() {
 		if next != nil {
 			next.refuse(amqpconn.ErrClosed)
@@ -119,11 +120,11 @@ func (l *lane) run() {
 			err = s.confirms.Err()
 			if _, refused := amqpconn.RefusedChannel(err); refused {
 				s.warn("channel closed", "error", err)
-				continue // at once: a message was the reason
+				continue // without a delay, because a message was the reason
 			}
 		}
 		if conn.Closing() {
-			<-conn.Lost() // the link logs it, and waits before it connects again
+			<-conn.Lost() // the link logs the loss, and waits before it reconnects
 			continue
 		}
 		if ctx.Err() != nil {
@@ -137,11 +138,11 @@ func (l *lane) run() {
 	}
 }
 
-// open opens a channel. Except for the fast lane, it waits until there may be one more.
+// open opens a channel. Except for the fast lane, it first waits for a free extra channel.
 func (l *lane) open(conn *amqpconn.Conn) (*channel, error) {
 	p := l.publisher
 	select {
-	case <-conn.Writable(): // a blocked broker does not answer
+	case <-conn.Writable(): // the broker does not answer on a blocked connection
 	case <-conn.Lost():
 		return nil, conn.Reason()
 	case <-p.ctx.Done():
@@ -170,12 +171,12 @@ func (l *lane) open(conn *amqpconn.Conn) (*channel, error) {
 	return s, p.cfg.Tasks.Go(s.listen)
 }
 
-// keep keeps a retired channel for the answers that may still come. There is a limit for
-// such channels. At the limit it waits, and so does all that is published, until there may
-// be one more, or this one has ended.
+// keep keeps a retired channel open for pending answers. The number of such channels is limited.
+// At the limit, keep blocks all publishing until an extra channel is free or the retired channel
+// ends.
 func (l *lane) keep(s *channel) {
 	if l.kind != fastLane {
-		return // it is an extra channel already
+		return // already an extra channel
 	}
 	select {
 	case s.conn.Extra() <- struct{}{}:
@@ -186,13 +187,13 @@ func (l *lane) keep(s *channel) {
 }
 
 func (s *channel) releaseWhenDead() {
-	_ = s.lane.publisher.cfg.Tasks.Go(func() { // a closed client has no use for it
+	_ = s.lane.publisher.cfg.Tasks.Go(func() { // after Close, no lane needs the extra channel
 		<-s.dead
 		<-s.conn.Extra()
 	})
 }
 
-// result returns what the broker's answer, or the end of the channel, means for a message.
+// result converts the broker's answer, or the end of the channel, to the result of a message.
 func result(m *Message, err error) error {
 	if r, ok := errors.AsType[*amqpconn.Return](err); ok {
 		return &UnroutableError{Exchange: m.Exchange, RoutingKey: m.RoutingKey, Code: r.Code, Text: r.Text}

@@ -9,22 +9,22 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
-// Message is one message on its way to the broker.
+// Message is a message to publish.
 type Message struct {
 	amqpconn.Publication
 
-	// Reroute, if not nil, is called when the message is about to be written. It may change
+	// Reroute is called just before the message is written, if it is not nil. It may change
 	// the exchange, the routing key and the headers.
 	Reroute func(m *Message)
 
-	// Began is zero where nobody wants to know how long publishing takes.
+	// Began is the start of publishing. It is zero if the caller does not measure the duration.
 	Began time.Time
 
-	state   atomic.Int32  // queued, then written or abandoned
-	beat    int           // of its channel when it was written
-	before  uint64        // the number of answers when it was written
-	lane    *lane         // to which its caller handed it over
-	assumed bool          // it has counted as proven since it had no answer in time
+	state   atomic.Int32  // queued; written; abandoned
+	beat    int           // channel beats before the write
+	before  uint64        // answers before the write
+	lane    *lane         // lane of the caller's request
+	assumed bool          // counts as proven because its answer was late
 	done    chan struct{} // closed when err is known
 	err     error
 	took    time.Duration
@@ -33,15 +33,15 @@ type Message struct {
 const (
 	queued int32 = iota
 	written
-	abandoned // its caller has given up
+	abandoned // the caller has given up
 )
 
-// NewMessage returns a message to publish. content must not change until it has a result.
+// NewMessage returns a message to publish. The caller must not change content before the result.
 func NewMessage(exchange, key string, content *amqpconn.Message) *Message {
 	return &Message{Publication: amqpconn.Publication{Exchange: exchange, RoutingKey: key, Message: content}, done: make(chan struct{})}
 }
 
-// Took returns how long the message was on its way until now, or until it had a result.
+// Took returns the duration of publishing until the result, or until now if the result is unknown.
 func (m *Message) Took() time.Duration {
 	select {
 	case <-m.done:
@@ -59,7 +59,7 @@ func (m *Message) resolve(err error) {
 	close(m.done)
 }
 
-// refuse resolves a message that was not written, and will not be. It does nothing if the
+// refuse resolves a message that will not be written. It has no effect if the
 // caller has given up.
 func (m *Message) refuse(err error) {
 	if m.state.CompareAndSwap(queued, abandoned) {
@@ -67,15 +67,15 @@ func (m *Message) refuse(err error) {
 	}
 }
 
-// abandon reports whether the message was not, and will not be, written.
+// abandon prevents the write of a queued message. It reports whether the message was still queued.
 func (m *Message) abandon() bool { return m.state.Swap(abandoned) == queued }
 
-// destination is where a message is published to.
+// destination is the target of a message.
 type destination struct{ exchange, key string }
 
 func (m *Message) destination() destination { return destination{m.Exchange, m.RoutingKey} }
 
-// or returns the result if there is one, and err if not.
+// or returns the result of the message, or err if the result is unknown.
 func (m *Message) or(err error) error {
 	select {
 	case <-m.done:
@@ -85,7 +85,7 @@ func (m *Message) or(err error) error {
 	}
 }
 
-// NotSent is the error of a message that was not sent before ctx ended.
+// NotSent returns the error of a message that was not sent before ctx ended.
 func NotSent(ctx context.Context) error {
 	return fmt.Errorf("reprise: not sent: %w", context.Cause(ctx))
 }

@@ -8,32 +8,33 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
-// proven is what the broker is known to take, with this connection. The default exchange and
-// the connection's own user need no proof. A message that is not proven is in flight alone
-// (see probeLane): if the broker refuses it by closing the channel, no other message loses its
-// answer, and none has to be published a second time.
+// proven records the properties of messages that the broker has accepted on this connection. The
+// default exchange and the connection's user do not need a proof. An unproven message is in flight
+// alone (see probeLane). If the broker refuses it by closing the channel, other messages do not lose
+// their answers, and the publisher does not publish them twice.
 type proven struct {
 	mu        sync.RWMutex
 	exchanges map[string]bool
 	users     map[string]bool
-	suspects  map[destination]bool // unproven, whatever their exchange
-	largest   int                  // body
-	limit     int                  // of a body, if the broker has told it; else 0
+	suspects  map[destination]bool // unproven destinations, even if their exchange is proven
+	largest   int                  // largest proven body
+	limit     int                  // maximum size of a body; 0 means that the broker has not reported it
 }
 
 const (
-	// harmless is a size that every broker takes.
+	// harmless is a size of a body that every broker accepts.
 	harmless = 64 << 10
 
-	// maxProven bounds the remembered names. Beyond it all are forgotten, and proven again.
+	// maxProven limits the number of remembered names. At the limit, proven forgets all names.
 	maxProven = 10_000
 
-	// proofTimeout bounds how long an unproven message holds up other unproven ones. The broker
-	// refuses at once; only a confirm may take long. After it the message counts as proven.
+	// proofTimeout limits the time for which an unproven message delays other unproven messages. The
+	// broker refuses immediately, and only a confirm may take long. After the timeout, the message
+	// counts as proven.
 	proofTimeout = time.Second
 )
 
-// forget forgets everything.
+// forget resets all proofs.
 func (k *proven) forget(user string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -42,7 +43,7 @@ func (k *proven) forget(user string) {
 	k.largest, k.limit = harmless, 0
 }
 
-// has reports whether messages like m are proven.
+// has reports whether the properties of m are proven.
 func (k *proven) has(m *Message) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -50,8 +51,8 @@ func (k *proven) has(m *Message) bool {
 		(len(k.suspects) == 0 || !k.suspects[m.destination()])
 }
 
-// refused notes that the broker has closed a channel for one of some messages: what these
-// had proven may not hold any more.
+// refused records that the broker has closed a channel because of one of the messages. Their
+// proofs may no longer be valid.
 func (k *proven) refused(refusal *amqpconn.Refusal, messages []*Message) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -67,11 +68,11 @@ func (k *proven) refused(refusal *amqpconn.Refusal, messages []*Message) {
 		if len(k.suspects) >= maxProven {
 			clear(k.suspects)
 		}
-		k.suspects[m.destination()] = true // a permission may be for one routing key
+		k.suspects[m.destination()] = true // a permission may apply to a single routing key
 	}
 }
 
-// note notes the result of an unproven message: nil while there is none.
+// note records the result of an unproven message. The result is nil if it is still unknown.
 func (k *proven) note(m *Message, result error) {
 	unroutable, _ := errors.AsType[*UnroutableError](result)
 	switch _, refused := errors.AsType[*RefusedError](result); {
@@ -93,7 +94,7 @@ func (k *proven) note(m *Message, result error) {
 	}
 }
 
-// tooLarge returns an error for a body that the broker is known to refuse.
+// tooLarge returns an error if the body of m exceeds the limit that the broker has reported.
 func (k *proven) tooLarge(m *Message) error {
 	k.mu.RLock()
 	defer k.mu.RUnlock()

@@ -14,8 +14,8 @@ func message(exchange, user string, size int) *Message {
 	return NewMessage(exchange, "key", &amqpconn.Message{UserID: user, Body: make([]byte, size)})
 }
 
-// Routing keys can be unbounded. Late destinations beyond the bound share bulkheads, and those
-// beyond the next one are forgotten.
+// The number of routing keys is unlimited. Late destinations beyond maxBulkheads share bulkheads.
+// Late destinations beyond maxLate are forgotten.
 func TestLateDestinationsAreBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var tasks amqpconn.Tasks
@@ -114,7 +114,7 @@ func TestBlame(t *testing.T) {
 		size    int
 		refusal amqpconn.Refusal
 		sole    bool
-		want    string // of the error; "" for none
+		want    string // error message; "" for no error
 	}{
 		"no such exchange":     {0, amqpconn.Refusal{Code: 404, Text: "NOT_FOUND - no exchange 'x' in vhost '/'"}, true, `exchange "x" does not exist`},
 		"one of several":       {0, amqpconn.Refusal{Code: 404, Text: "NOT_FOUND - no exchange 'x' in vhost '/'"}, false, ""},
@@ -132,8 +132,8 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// A lane never waits for another one: two that did would wait for each other.
-func TestMovedMessagesGoFirst(t *testing.T) {
+// A lane must not wait for another lane, because two lanes could wait for each other.
+func TestLaneWritesMovedMessagesFirst(t *testing.T) {
 	p := &Publisher{}
 	l := p.newLane(probeLane, 1)
 	requested := message("requested", "", 0)

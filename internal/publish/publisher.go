@@ -13,30 +13,30 @@ import (
 )
 
 const (
-	// maxInFlight bounds the messages in flight on the fast channel. A window of 32 halves the
-	// throughput; 1,024 costs nothing.
+	// maxInFlight limits the messages in flight on the fast channel. A window of 32 halves the
+	// throughput. A window of 1,024 does not reduce it.
 	maxInFlight = 1024
 
-	// bulkheadInFlight bounds the messages in flight on a bulkhead. With 32 of them unconfirmed
+	// bulkheadInFlight limits the messages in flight on a bulkhead. If 32 messages are unconfirmed
 	// for a queue without a majority, RabbitMQ stops reading the connection after some hundred
 	// more (measured with 3.10 and 4.3; rabbit_fifo_client).
 	bulkheadInFlight = 16
 
-	// maxQueued is how many messages may wait in a lane besides their callers, so that these
-	// need not be woken twice.
+	// maxQueued is the maximum number of messages in a lane whose callers do not wait for the write.
+	// Their callers wake up only once.
 	maxQueued = 64
 
-	// maxBulkheads bounds the bulkheads for late destinations. Where more destinations than
-	// that are late, they share bulkheads: see Publisher.separate. A bulkhead has up to two
-	// channels for long: one that was retired when its oldest copy was awaitedFor old, and a
-	// successor, whose oldest copy gets that old only after the newest copy of the retired one.
-	// The bulkheads so take 64 of the 128 extra channels of a connection. The other half is for
-	// retired channels of the fast lane, which would otherwise wait (see lane.keep), and with it
-	// all that is published.
+	// maxBulkheads limits the bulkheads for late destinations. Further late destinations
+	// share bulkheads: see Publisher.separate. A bulkhead has up to two
+	// channels for a long time. The first channel retired when its oldest copy reached the age awaitedFor.
+	// The oldest copy of its successor reaches that age only after the newest copy of the first channel.
+	// Therefore the bulkheads use 64 of the 128 extra channels of a connection. The other half is for
+	// retired channels of the fast lane. Without an extra channel, retirement blocks all publishing
+	// (see lane.keep).
 	maxBulkheads = 32
 
-	// maxLate bounds the late destinations that are remembered. Routing keys can be unbounded.
-	// A destination that is forgotten takes the fast channel once more, and is late again.
+	// maxLate limits the remembered late destinations, because the number of routing keys is unlimited.
+	// A forgotten destination uses the fast channel once more, and becomes late again.
 	maxLate = 1000
 )
 
@@ -44,7 +44,7 @@ const (
 type Config struct {
 	Link      *amqpconn.Link
 	Tasks     *amqpconn.Tasks
-	Timeout   time.Duration // for sending, and for a confirm
+	Timeout   time.Duration // maximum time for sending, and for a confirm
 	Reconnect backoff.Backoff
 }
 
@@ -54,29 +54,29 @@ type Config struct {
 //	                                                     │
 //	Await ◄── done ◄── listener: Answered, Result ◄──────┘
 //
-// One goroutine writes for each lane, so that no lock is held across a write that the
-// broker's flow control may block: callers give up by their own context. Messages of a lane
-// are written in the order in which they were sent.
+// One goroutine writes for each lane. No lock is held across a write, which the
+// broker's flow control may block. The context of a caller therefore ends its wait. Messages of a lane
+// are written in the order of Send.
 type Publisher struct {
 	cfg    Config
-	ctx    context.Context // ends when the link is about to close
-	closed chan struct{}   // closed when the fast lane has ended
+	ctx    context.Context // ends shortly before the link closes
+	closed chan struct{}   // closed when the fast lane ends
 
 	fast      *lane
-	probe     *lane // for what is unproven, one at a time
+	probe     *lane // for unproven messages, one at a time
 	bulkheads []*lane
 
-	answers atomic.Uint64 // the number of answers
-	silent  atomic.Bool   // there was no answer while one became late, nor since then
+	answers atomic.Uint64 // number of answers
+	silent  atomic.Bool   // a message became late without any answer in the meantime, and no answer has arrived since
 	anyLate atomic.Bool
 	proven  proven
-	timers  sync.Pool // of *time.Timer, which take three allocations
+	timers  sync.Pool // of *time.Timer; a new timer needs three allocations
 
 	mu   sync.Mutex
 	late map[destination]*lane
 }
 
-// New starts a publisher, which ends with ctx.
+// New starts a publisher. It ends with ctx.
 func New(ctx context.Context, cfg Config) *Publisher {
 	p := &Publisher{cfg: cfg, ctx: ctx, closed: make(chan struct{}), late: map[destination]*lane{}}
 	p.proven.forget(cfg.Link.User())
@@ -90,18 +90,17 @@ func New(ctx context.Context, cfg Config) *Publisher {
 	return p
 }
 
-// lateAfter is after how long an answer is late: a third of the timeout, so that a message
-// behind it is still in time, and 10 s at most, so that RabbitMQ, which refuses after 65 s
-// what a queue without a majority does not take, is late.
+// lateAfter returns the time after which an answer is late. A third of the timeout leaves enough time
+// for a message behind the late message. The limit is 10 s, because RabbitMQ refuses messages for a
+// queue without a majority only after 65 s. Such messages must be late before that.
 func (p *Publisher) lateAfter() time.Duration { return min(p.cfg.Timeout/3, 10*time.Second) }
 
-// Silent reports whether a message is late, and nothing was confirmed since.
+// Silent reports whether a message is late and no answer has arrived since.
 func (p *Publisher) Silent() bool { return p.silent.Load() }
 
-// Publish returns nil when the broker has confirmed the message and did not return it. If
-// late is not nil, it is called when the answer is late, and Publish goes on waiting: a broker
-// that is slow would only be slower for getting the message again. The answer comes, or the
-// channel ends.
+// Publish returns nil when the broker has confirmed the message and did not return it. If the answer
+// is late and late is not nil, Publish calls late and continues to wait. A second copy would only
+// delay a slow broker further. Publish returns when the answer arrives or the channel ends.
 func (p *Publisher) Publish(ctx context.Context, m *Message, late func()) error {
 	timer := p.Timer()
 	defer p.Release(timer)
@@ -111,7 +110,7 @@ func (p *Publisher) Publish(ctx context.Context, m *Message, late func()) error 
 	return p.Await(ctx, m, timer.C, late)
 }
 
-// Timer returns a timer of the Timeout, for Release when it is not needed any more.
+// Timer returns a timer of the Timeout. The caller passes it to Release after use.
 func (p *Publisher) Timer() *time.Timer {
 	t, ok := p.timers.Get().(*time.Timer)
 	if !ok {
@@ -121,13 +120,13 @@ func (p *Publisher) Timer() *time.Timer {
 	return t
 }
 
-// Release takes back a timer.
+// Release reuses a timer.
 func (p *Publisher) Release(t *time.Timer) {
 	t.Stop()
 	p.timers.Put(t)
 }
 
-// Send hands a message over to be written. After an error it will not be.
+// Send queues a message for writing. After an error, the message is not written.
 func (p *Publisher) Send(ctx context.Context, m *Message, expired <-chan time.Time) error {
 	m.lane = p.lane(m)
 	return p.send(ctx, m, expired)
@@ -146,9 +145,9 @@ func (p *Publisher) send(ctx context.Context, m *Message, expired <-chan time.Ti
 	}
 }
 
-// SendInOrder is Send for a message that follows another one of the same caller, or nil. If
-// they go over different channels, SendInOrder waits for the result of the previous one. If m
-// is unproven, it waits for the result of m, too, so that none overtakes it.
+// SendInOrder is Send for a message that follows a previous message of the same caller. previous may be
+// nil. If the messages use different lanes, SendInOrder first waits for the result of previous. If m is
+// unproven, SendInOrder also waits for the result of m, so that later messages cannot overtake it.
 func (p *Publisher) SendInOrder(ctx context.Context, previous, m *Message, expired <-chan time.Time) error {
 	m.lane = p.lane(m)
 	if previous != nil && previous.lane != m.lane && previous.lane != p.probe {
@@ -162,7 +161,7 @@ func (p *Publisher) SendInOrder(ctx context.Context, previous, m *Message, expir
 	return err
 }
 
-// settle waits until m has a result, or is late.
+// settle waits until m has a result or is late.
 func (p *Publisher) settle(ctx context.Context, m *Message) {
 	timer := time.NewTimer(p.lateAfter())
 	defer timer.Stop()
@@ -174,8 +173,8 @@ func (p *Publisher) settle(ctx context.Context, m *Message) {
 	}
 }
 
-// Await returns the result of a message that was handed over. A result that is known
-// counts, however late it is.
+// Await returns the result of a sent message. A known result takes precedence over an expired timer
+// or context.
 func (p *Publisher) Await(ctx context.Context, m *Message, expired <-chan time.Time, late func()) error {
 	closed := p.closed
 	for {
@@ -186,7 +185,7 @@ func (p *Publisher) Await(ctx context.Context, m *Message, expired <-chan time.T
 			if m.state.CompareAndSwap(queued, abandoned) {
 				return amqpconn.ErrClosed
 			}
-			closed = nil // a written message gets a result
+			closed = nil // a written message always gets a result
 		case <-ctx.Done():
 			if m.abandon() {
 				return NotSent(ctx)
@@ -208,7 +207,7 @@ func (p *Publisher) Await(ctx context.Context, m *Message, expired <-chan time.T
 	}
 }
 
-// Unsent is the error of a message that was not sent within the timeout.
+// Unsent returns the error of a message that was not sent within the timeout.
 func (p *Publisher) Unsent() error {
 	why := p.cfg.Link.Trouble()
 	if why == nil {
@@ -217,11 +216,11 @@ func (p *Publisher) Unsent() error {
 	return fmt.Errorf("%w (not sent within %s)", why, p.cfg.Timeout)
 }
 
-// unanswered is the error of a message that was sent and not answered within the timeout.
+// unanswered returns the error of a message that was sent and not answered within the timeout.
 func (p *Publisher) unanswered() error {
 	err := fmt.Errorf("%w within %s", ErrUnconfirmed, p.cfg.Timeout)
 	if why := p.cfg.Link.Trouble(); errors.Is(why, amqpconn.ErrBlocked) {
-		err = fmt.Errorf("%w: %v", err, why) // not to match: it would say that nothing is stored
+		err = fmt.Errorf("%w: %v", err, why) // %v prevents a match of the cause, which means that the message was not stored
 	}
 	return err
 }
@@ -237,7 +236,7 @@ func (p *Publisher) lane(m *Message) *lane {
 	return p.fast
 }
 
-// IsLate reports whether a message goes to a late destination.
+// IsLate reports whether the destination of a message is late.
 func (p *Publisher) IsLate(m *Message) bool { return p.lateLane(m) != nil }
 
 func (p *Publisher) lateLane(m *Message) *lane {
@@ -249,7 +248,7 @@ func (p *Publisher) lateLane(m *Message) *lane {
 	return p.late[m.destination()]
 }
 
-// markLate gives the destination of a late message a bulkhead.
+// markLate assigns a bulkhead to the destination of a late message.
 func (p *Publisher) markLate(m *Message) {
 	if p.answers.Load() == m.before {
 		p.silent.Store(true)
@@ -271,8 +270,9 @@ func (p *Publisher) markLate(m *Message) {
 	}
 }
 
-// bulkhead returns the best bulkhead for one more destination: one that no other has, or one
-// that is not stuck, and then the one that fewest have. It returns nil if the client is closed.
+// bulkhead returns the best bulkhead for one more destination. It prefers an unused bulkhead, then a
+// bulkhead that is not stuck, and then the bulkhead with the fewest destinations. It returns nil if
+// the client is closed.
 func (p *Publisher) bulkhead() *lane {
 	var best *lane
 	for _, l := range p.bulkheads {
@@ -296,7 +296,7 @@ func (p *Publisher) assign(to destination, l *lane) {
 	p.anyLate.Store(true)
 }
 
-// endLate makes a destination take the fast channel again.
+// endLate returns a destination to the fast channel.
 func (p *Publisher) endLate(to destination) {
 	if l := p.late[to]; l != nil {
 		l.destinations--
@@ -306,9 +306,9 @@ func (p *Publisher) endLate(to destination) {
 	}
 }
 
-// separate gives the other destinations of a bulkhead whose oldest message is late another
-// one: they may only have been behind a late message. It does nothing where all bulkheads are
-// stuck. It reports whether it has moved any.
+// separate handles a bulkhead whose oldest message is late. It assigns the other destinations to another
+// bulkhead, because only the late message may have delayed them. If all bulkheads are
+// stuck, it does not move any. It reports whether it has moved a destination.
 func (p *Publisher) separate(l *lane, head *Message) (moved bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -328,7 +328,7 @@ func (p *Publisher) separate(l *lane, head *Message) (moved bool) {
 	return moved
 }
 
-// answered notes an answer about a message that was written on a lane.
+// answered records an answer for a message that was written on the lane.
 func (p *Publisher) answered(on *lane, m *Message, inTime bool) {
 	p.answers.Add(1)
 	if p.silent.Load() {
