@@ -2,18 +2,18 @@ package registry
 
 import "sync"
 
-// idBlock is how many numbers are taken at a time. Those that are left of a block when the process ends are lost, which
-// matters to nobody: there are enough.
+// idBlock is the number of IDs that the registry reserves at a time. An exit of the process loses the unused IDs of a block,
+// which is harmless because a uint64 has enough of them.
 const idBlock = 1000
 
-// numbers is the document that says which numbers have been taken.
+// numbers is the name of the document that records the reserved IDs.
 const numbers = "numbers"
 
-// ids gives each queue a number of its own, which no other has had before.
+// ids assigns each queue an ID that was never used before.
 type ids struct {
 	mu    sync.Mutex
-	taken taken  // as it is kept
-	last  uint64 // that was given away
+	taken taken  // the reserved IDs, equal to the document
+	last  uint64 // the last assigned ID
 }
 
 type taken struct {
@@ -31,7 +31,7 @@ func (r *Registry) loadIDs() error {
 	return nil
 }
 
-// QueueID returns a number that no queue has had before. That it is taken is kept no later than anything the queue has.
+// QueueID returns an unused queue ID. The reservation is durable before, or together with, the data of the queue.
 func (r *Registry) QueueID() uint64 {
 	r.ids.mu.Lock()
 	defer r.ids.mu.Unlock()

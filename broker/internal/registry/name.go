@@ -8,8 +8,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// documentName is the kind and the names, each escaped as a segment of a path: names may have any bytes in them, and be
-// empty.
+// documentName joins the kind and the names with slashes. Each name is escaped like a path segment, because names may be
+// empty and may contain any bytes.
 func documentName(kind string, names []string) string {
 	var b strings.Builder
 	b.WriteString(kind)
@@ -23,7 +23,7 @@ func documentName(kind string, names []string) string {
 	return b.String()
 }
 
-// parseName is the reverse, for one with so many names.
+// parseName is the inverse of documentName for a document with the given number of names.
 func parseName(document string, names int) ([]string, error) {
 	_, path, _ := strings.Cut(document, "/")
 	var all []string

@@ -1,14 +1,14 @@
-// Package registry is what a broker has on disk besides messages: virtual hosts and what was declared in them, users and
-// what they may do. Each thing is a document of the store, in JSON, with a name that is made of its kind and the names it
-// has for people:
+// Package registry saves the configuration of a broker on disk: virtual hosts, their exchanges, queues and bindings, users and
+// permissions. Each object is a JSON document in the store. The document name consists of the kind and the names of the
+// object:
 //
 //	vhost/%2F
 //	queue/%2F/orders
 //	binding/%2F/amq.topic/queue/orders/order.%23/
 //
-// Whoever changes something sets or deletes its document under the lock of the change, so that documents change in the
-// order in which things did. Nobody waits for the disk under a lock: whoever has been told that something is done calls
-// [Registry.Sync] first.
+// Callers set or delete a document under the lock that guards the object, so that the documents change in the same order as
+// the objects. Callers must not wait for the disk under a lock. They call [Registry.Sync] after unlocking, and before they
+// report success to a client.
 package registry
 
 import (
@@ -22,22 +22,22 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// Registry keeps documents. The nil Registry is that of a broker without a disk: it keeps nothing, and has nothing. Its
-// methods may be called at the same time.
+// Registry saves documents. A nil Registry belongs to a broker without a disk. It is empty and ignores changes. A Registry is
+// safe for concurrent use.
 type Registry struct {
 	ids ids
 
 	mu    sync.RWMutex // held for reading while the store is used
-	store store.Store  // nil: closed
+	store store.Store  // nil after Close
 }
 
-// New returns the registry in a store.
+// New returns the registry of a store.
 func New(s store.Store) (*Registry, error) {
 	r := &Registry{store: s}
 	return r, r.loadIDs()
 }
 
-// Close ends the registry, before its store is closed. Things may still change afterwards: nobody is to keep them any more.
+// Close detaches the registry from its store. Call it before you close the store. The registry ignores later changes.
 func (r *Registry) Close() {
 	if r == nil {
 		return
@@ -47,15 +47,15 @@ func (r *Registry) Close() {
 	r.store = nil
 }
 
-// Set keeps a thing, in place of the one that has the same kind and names.
+// Set saves an object. It replaces an object of the same kind and names.
 func (r *Registry) Set(value any, kind string, names ...string) {
 	r.change(func(s store.Store) {
-		text, _ := json.Marshal(value) // cannot fail: values are structs of texts, numbers and bytes
+		text, _ := json.Marshal(value) // cannot fail, because values are structs of strings, numbers and bytes
 		s.SetDocument(documentName(kind, names), text)
 	})
 }
 
-// Delete forgets a thing.
+// Delete removes an object.
 func (r *Registry) Delete(kind string, names ...string) {
 	r.change(func(s store.Store) { s.DeleteDocument(documentName(kind, names)) })
 }
@@ -72,7 +72,7 @@ func (r *Registry) change(do func(store.Store)) {
 	do(r.store)
 }
 
-// Sync waits until every change so far is on disk. An error says that it is not, and that nothing will be.
+// Sync waits until all earlier changes are on disk. After an error, no later change reaches the disk.
 func (r *Registry) Sync(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -81,12 +81,12 @@ func (r *Registry) Sync(ctx context.Context) error {
 	s := r.store
 	r.mu.RUnlock()
 	if s == nil {
-		return nil // closing it has kept everything there was
+		return nil // closing the store saves all changes
 	}
 	return s.Flush(ctx)
 }
 
-// Document is a thing in the registry.
+// Document is an object in the registry.
 type Document[T any] struct {
 	Names []string
 	Value T
@@ -104,12 +104,12 @@ func parse[T any](found store.Document, kind string, names int) (d *Document[T],
 	return d, nil
 }
 
-// Damaged returns an error that says that the document makes no sense.
+// Damaged returns an error that reports the document as invalid. The error wraps [store.ErrDamaged] and err.
 func (d *Document[T]) Damaged(err error) error {
 	return fmt.Errorf("%s %q in the data directory: %w (%w)", d.kind, d.Names, store.ErrDamaged, err)
 }
 
-// All yields the things of a kind that have so many names.
+// All yields the objects of a kind, with the given number of names. It stops after the first error.
 func All[T any](r *Registry, kind string, names int) iter.Seq2[*Document[T], error] {
 	return func(yield func(*Document[T], error) bool) {
 		if r == nil {
@@ -127,7 +127,7 @@ func All[T any](r *Registry, kind string, names int) iter.Seq2[*Document[T], err
 	}
 }
 
-// Of returns the things of a kind that can be read among documents.
+// Of returns the objects of a kind among documents. It skips invalid documents.
 func Of[T any](documents []store.Document, kind string, names int) (all []*Document[T]) {
 	for _, found := range documents {
 		if !strings.HasPrefix(found.Name, kind+"/") {
@@ -140,16 +140,16 @@ func Of[T any](documents []store.Document, kind string, names int) (all []*Docum
 	return all
 }
 
-// Make returns the document of a thing.
+// Make returns the document of an object.
 func Make(value any, kind string, names ...string) store.Document {
 	text, _ := json.Marshal(value) // cannot fail, see Set
 	return store.Document{Name: documentName(kind, names), Value: text}
 }
 
-// begun is the document that says that what a broker begins with has been there.
+// begun is the name of the document that records that the broker has created its initial objects.
 const begun = "begun"
 
-// Begun reports whether somebody has called Begin, ever.
+// Begun reports whether Begin was ever called on this store.
 func (r *Registry) Begun() (bool, error) {
 	for _, err := range All[struct{}](r, begun, 0) {
 		return err == nil, err
@@ -157,5 +157,6 @@ func (r *Registry) Begun() (bool, error) {
 	return false, nil
 }
 
-// Begin notes that a broker has been given what it begins with: it is not given it again, should somebody delete it.
+// Begin records that the broker has created its initial objects. The broker does not create them again, even if an operator
+// deletes them.
 func (r *Registry) Begin() { r.Set(struct{}{}, begun) }

@@ -1,20 +1,20 @@
-// Package store defines the disk of a broker: [Store] keeps messages and documents, and reports when they are kept.
-// Package diskstore implements it. This package imports the standard library only, so that a broker in memory needs no
-// database.
+// Package store defines the persistent storage of a broker. A [Store] saves messages and documents, and reports when they
+// are durable. Package diskstore implements the interface. This package imports only the standard library, so that a broker
+// in memory does not need a database.
 //
-// Changes are gathered and made durable together, in the order in which they were asked for:
+// The store collects changes and commits them together, in the order of the calls:
 //
-//	Put, Delete, SetDocument, … ─► gathered ─► one batch, one fsync ─► Wait returns, Notify calls
+//	Put, Delete, SetDocument, … ─► pending ─► one batch, one fsync ─► Wait returns, Notify calls
 //	                                   ▲                                        │
-//	                                   └───────── meanwhile the next ───────────┘
+//	                                   └─────── the next changes collect ───────┘
 //
-// So one fsync serves everybody who is waiting, and the longer it takes, the more of them. When much is gathered publishers
-// wait ([Store.Backlog]), so that a commit has a bound, and with it the time until an acknowledgement is kept. A message that is put and
-// deleted while the same commit is gathered does not reach the disk at all: it was published, delivered and acknowledged,
-// and nobody needs it any more.
+// One fsync therefore serves all waiting callers, and a slower fsync serves more of them. Publishers wait while many changes
+// are pending ([Store.Backlog]). This limits the size of a commit, and so the time until an acknowledgement is durable. A
+// Put and a Delete of one message within the same commit do not write the message to the disk, because it was published,
+// delivered and acknowledged.
 //
-// After a commit has failed nothing is kept any more, and nothing is said to be: what is on the disk then is known to
-// nobody, least of all from the page cache. [Store.Err] tells why, and what was kept before is there after a restart.
+// After a failed commit the store does not save or confirm further changes, because the content of the disk is unknown and
+// the page cache does not reveal it. [Store.Err] returns the cause. Earlier commits are available after a restart.
 package store
 
 import (
@@ -24,148 +24,153 @@ import (
 	"time"
 )
 
-// Store keeps messages and documents. Its methods may be called at the same time. They do not wait for the disk, and may be
-// called with locks held, but for those that say so.
+// Store saves messages and documents. It is safe for concurrent use. Unless documented otherwise, a method does not wait for
+// the disk, and the caller may hold locks.
 type Store interface {
-	// Put keeps a message in a queue. It is kept when the commit that the Ref names has succeeded: until then it may be
-	// lost, though not before any that was put earlier. The entry's message is encoded later, and must not change.
+	// Put saves a message in a queue. The message is durable when the commit in the Ref has succeeded. A crash before that
+	// may lose the message, but does not lose an earlier one and keep this one. The store encodes the message later, so the
+	// caller must not change it.
 	Put(Entry) Ref
 
-	// Update puts a message in place of the one that has the same key, which is there until the new one is kept.
+	// Update replaces the message with the same key. The old message stays on disk until the new one is durable.
 	Update(e Entry, old Ref) Ref
 
-	// Delete forgets a message. It is forgotten when the commit being gathered has succeeded, which may be some
-	// milliseconds later when nobody waits for it; until then it may come back. Bytes are those it was put with.
+	// Delete removes a message. The removal is durable when the pending commit has succeeded, which may take some
+	// milliseconds if no caller waits for it. A crash before that may restore the message. Bytes must equal the Bytes of the
+	// Entry.
 	Delete(k Key, r Ref, bytes int64)
 
-	// Move is Delete of one key and Put at another in one step: the message is never lost in between, nor there twice.
+	// Move deletes one key and puts another in one step. A crash cannot lose or duplicate the message.
 	Move(from Key, old Ref, to Entry) Ref
 
-	// DeleteRange forgets those messages of a level that come after one order and before another: n of them, all
-	// committed. DeleteQueue forgets all there is in a queue.
+	// DeleteRange removes the n messages of a level whose order is between after and before, both exclusive. All of them must
+	// be committed.
 	DeleteRange(queue uint64, level uint8, after, before uint64, n int, bytes int64)
+	// DeleteQueue removes all messages of a queue.
 	DeleteQueue(queue uint64)
 
-	// SetDocument keeps a value under a name, and DeleteDocument forgets it, when the commit with that ticket has succeeded.
+	// SetDocument saves a value under a name. The change is durable when the commit with the returned ticket has succeeded.
 	SetDocument(name string, value []byte) Ticket
+	// DeleteDocument removes a document. The change is durable when the commit with the returned ticket has succeeded.
 	DeleteDocument(name string) Ticket
 
-	// Hold keeps together what is asked for before Release: either all of it is kept, or nothing. It may wait for a
-	// moment, and must not be called twice, nor with a lock held that is taken between Hold and Release.
+	// Hold makes the changes until Release atomic: the store saves all of them or none. Hold may block briefly. The caller
+	// must not nest Hold, and must not hold a lock that it also takes between Hold and Release.
 	Hold()
+	// Release ends the atomic changes that Hold started.
 	Release()
 
-	// Notify has the waiter called once, after the commit that is being gathered, whose ticket it returns.
+	// Notify calls the waiter once, after the pending commit, and returns the ticket of that commit.
 	Notify(Waiter) Ticket
 
-	// Wait blocks until a commit has succeeded. An error says that it has not: the context has ended before, or no commit
-	// will ever succeed again.
+	// Wait blocks until a commit has succeeded. It returns an error if the context is canceled first, or if the store has
+	// failed or closed, so that no commit can succeed.
 	Wait(context.Context, Ticket) error
 
-	// Flush is Wait for all that has been asked for so far.
+	// Flush waits for all earlier changes.
 	Flush(context.Context) error
 
-	// Load reads the messages of a level that come after an order, as they were committed: no more than n, nor more than one
-	// beyond so many bytes. It reads from the disk, and blocks.
+	// Load reads committed messages of a level whose order is higher than after. It returns at most n messages, and stops
+	// after the message that exceeds the number of bytes. It reads from the disk and blocks.
 	Load(queue uint64, level uint8, after uint64, n, bytes int) ([]Loaded, error)
 
-	// Levels tells what was in a queue when the store was opened, from counts that are kept with the messages. It reads
-	// from the disk, and blocks.
+	// Levels returns the levels that a queue had when the store was opened, from counts that the store saves with the
+	// messages. It reads from the disk and blocks.
 	Levels(queue uint64) ([]Level, error)
 
-	// Queues tells which queues had messages when the store was opened. It reads from the disk, and blocks.
+	// Queues returns the queues that had messages when the store was opened. It reads from the disk and blocks.
 	Queues() ([]uint64, error)
 
-	// Documents yields the names that begin with a prefix and their values, in the order of names, as they were committed.
-	// It reads from the disk, and blocks.
+	// Documents yields the committed documents whose names have the prefix, sorted by name. It reads from the disk and blocks.
 	Documents(prefix string) iter.Seq2[Document, error]
 
-	// Unclean reports whether the store was not closed in order the last time: what was delivered then is not known.
+	// Unclean reports whether the last process did not close the store cleanly. The deliveries of that process are unknown.
 	Unclean() bool
 
-	// MakeRoom gives the room back that deleted messages had, which otherwise happens in time while others are put. It
-	// blocks, for long if there is much.
+	// MakeRoom frees the disk space of deleted messages. Otherwise the store frees the space gradually, while it saves new
+	// messages. It blocks, for a long time if there is much to free.
 	MakeRoom(context.Context) error
 
-	// Backlog returns nil while little is gathered, and else a channel that is closed when a commit takes it on. Publishers
-	// wait for that: otherwise they could be faster than the disk for any time, and each commit larger than the one before
-	// it. It is fast.
+	// Backlog returns nil while few changes are pending. Otherwise it returns a channel that is closed when a commit starts
+	// with these changes. Publishers wait for that channel. Without the wait, publishers could outpace the disk indefinitely,
+	// and each commit would be larger than the previous commit. The call is cheap.
 	Backlog() <-chan struct{}
 
-	// Behind tells for how long the disk has been busy with a commit; zero: it is not.
+	// Behind returns the time that the current commit has taken so far, or 0 if no commit is running.
 	Behind() time.Duration
 
-	// Failed is closed when the store has failed, and Err tells why; before that it returns nil.
+	// Failed returns a channel that is closed when the store fails.
 	Failed() <-chan struct{}
+	// Err returns the cause of the failure, or nil before the failure.
 	Err() error
 
-	// Damaged is closed when a file was found damaged, or missing, after the store was opened. Whoever reads what is in it
-	// gets an error that is ErrDamaged.
+	// Damaged returns a channel that is closed if the store finds a damaged or missing file after it was opened. Reads of
+	// that file return an error that wraps ErrDamaged.
 	Damaged() <-chan struct{}
 
 	// Dir returns the directory of the store.
 	Dir() string
 
-	// Free tells how many bytes this user may still write to the file system. It asks the system, and blocks.
+	// Free returns the number of bytes that this user may still write to the file system. It makes a system call and blocks.
 	Free() (uint64, error)
 
-	// GiveUp has the store fail, for somebody who can wait no longer for a disk that is full, or hangs: what has not been
-	// committed may not be kept.
+	// GiveUp makes the store fail, so that the caller does not have to wait for a disk that is full or does not respond.
+	// Changes that are not committed may be lost.
 	GiveUp(why error)
 
-	// Backup writes a copy of all that was asked for before it was called into a directory, which it makes. The store may
-	// be used meanwhile. It blocks.
+	// Backup creates a directory and writes a copy of all earlier changes into it. Other callers may use the store at the
+	// same time. It blocks.
 	Backup(dir string) error
 
-	// Close commits what there is, and lets go of the disk. It blocks. Clean says that all that was delivered is known
-	// again; if it is not, a store that was Unclean stays so. Whoever still waits for a commit, or asks for one, is told
+	// Close commits the pending changes and releases the disk. It blocks. Clean reports that the broker has recorded all
+	// deliveries. If clean is false, an Unclean store stays unclean. Callers that wait for a commit, now or later, get
 	// ErrClosed.
 	Close(clean bool) error
 }
 
-// Key is the place of a message. Those of a level of a queue are kept in order.
+// Key identifies a message. The store sorts the messages of a level by Order.
 type Key struct {
 	Queue uint64
 	Level uint8
 	Order uint64
 }
 
-// Entry is a message to be put.
+// Entry is a message with its key and state, as passed to Put.
 type Entry struct {
 	Key
 	State
 	Message Message
 }
 
-// Message encodes itself, in another goroutine.
+// Message encodes itself. The store calls Append in another goroutine.
 type Message interface {
 	Append(dst []byte) []byte
 }
 
-// State is what a queue knows of a message in it.
+// State is the state of a message in its queue.
 type State struct {
-	Deadline    int64 // when it expires, in Unix nanoseconds; 0: never
-	Due         int64 // when it is to be ready again, likewise; 0: it is
-	Bytes       int64 // that count against the queue's limit
-	Deliveries  int64 // earlier ones that failed
-	Acquired    int64 // all earlier ones
+	Deadline    int64 // expiry in Unix nanoseconds; 0: none
+	Due         int64 // time at which the message becomes ready, in Unix nanoseconds; 0: ready now
+	Bytes       int64 // size that counts against the limit of the queue
+	Deliveries  int64 // number of earlier failed deliveries
+	Acquired    int64 // number of all earlier deliveries
 	Redelivered bool
-	Transient   bool // it is on disk for want of memory only: when the store is opened again it is gone
+	Transient   bool // on disk only because memory was short; does not survive a restart
 }
 
-// Loaded is a message as it was read.
+// Loaded is a message from the disk.
 type Loaded struct {
 	Key
 	State
-	Message []byte // as it encoded itself; the receiver's own
+	Message []byte // encoded by [Message].Append; the receiver owns the slice
 }
 
-// Level is what is in a level of a queue.
+// Level describes the messages in one level of a queue.
 type Level struct {
 	Level    uint8
 	Messages int
-	Bytes    int64  // that count against the queue's limit
-	Last     uint64 // the highest order
+	Bytes    int64  // size that counts against the limit of the queue
+	Last     uint64 // highest order
 }
 
 // Document is a value with a name.
@@ -174,29 +179,29 @@ type Document struct {
 	Value []byte
 }
 
-// Ref says where a change is until it is on disk, so that what would undo it can take it back instead. The zero Ref is for a
-// message that was loaded.
+// Ref locates a change that is not yet on disk, so that a later change can cancel it. The zero Ref belongs to a message that
+// was loaded.
 type Ref struct {
-	Ticket Ticket // the commit that puts it
-	Slot   int    // among the changes of that commit
+	Ticket Ticket // commit that includes the change
+	Slot   int    // index among the changes of the commit
 }
 
-// Ticket is the number of a commit, from 1. Zero is one that has long succeeded.
+// Ticket is the number of a commit, starting at 1. The zero Ticket counts as committed.
 type Ticket uint64
 
-// Waiter is told of a commit.
+// Waiter receives the result of a commit.
 type Waiter interface {
-	// Committed is called, in the goroutine that commits, when all commits up to that one have succeeded, and never if one
-	// has not. It must not block.
+	// Committed runs in the committing goroutine after all commits up to the ticket have succeeded. The store does not call
+	// it after a failed commit. It must not block.
 	Committed(upTo Ticket)
 }
 
-// The ways in which a data directory cannot be opened.
+// Errors of opening a data directory.
 var (
 	ErrInUse   = errors.New("another process is using it")
-	ErrFormat  = errors.New("its format is not one that this version reads")
-	ErrDamaged = errors.New("it is damaged")
+	ErrFormat  = errors.New("format is not supported by this version")
+	ErrDamaged = errors.New("data is damaged")
 )
 
-// ErrClosed is for those who ask a store for something that has been closed.
+// ErrClosed is returned by a store that has been closed.
 var ErrClosed = errors.New("the store is closed")

@@ -271,7 +271,7 @@ func TestDamagedDocuments(t *testing.T) {
 		d := openData(t)
 		d.add("/")
 		d.must(d.store.Wait(context.Background(), d.store.SetDocument(name, []byte(value))))
-		if _, err := vhost.Load(d.config()); err == nil || !strings.Contains(err.Error(), "in the data directory: it is damaged") {
+		if _, err := vhost.Load(d.config()); err == nil || !strings.Contains(err.Error(), "in the data directory: data is damaged") {
 			t.Errorf("%s: %s: %v", name, value, err)
 		}
 	}
