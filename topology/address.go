@@ -5,25 +5,25 @@ import (
 	"strings"
 )
 
-// Address is where copies are published to. Two words in the Key stand for
-// something of each message:
+// Address is the destination of copies. The Key may contain two placeholders:
 //
 //	{queue}   the work queue
-//	{key}     the message's own routing key; or, where that does not lead back
-//	          from the wait queue to the work queue, one that does
+//	{key}     the routing key of the message; or, if that key does not lead
+//	          from the wait queue to the work queue, a key that does
 //
-// Which keys lead back is seen from the bindings of an Infrastructure: those of
-// direct, fanout and topic exchanges, and of exchanges bound to each other or
-// named as an alternate-exchange. A topic exchange's pattern stands for itself as
-// a key: order.* for a message that was put into its queue by name. Headers
-// exchanges, and those of plugins, do not go by the key, or not by it alone: there
-// a message keeps its own, and must have come through the exchange to find back.
+// Package topology finds the keys that lead back from the bindings of an Infrastructure: bindings of
+// direct, fanout and topic exchanges, bindings between exchanges, and alternate exchanges. For a topic
+// exchange, a binding pattern also serves as a key: for example, a message that was published by queue
+// name gets the key order.*.
+//
+// Headers exchanges and the exchanges of plugins do not route by the key alone. For them, a message
+// keeps its key, and returns only if it was first published through that exchange.
 type Address struct {
-	Exchange string // "" is the default exchange: the Key is a queue's name
+	Exchange string // "" is the default exchange, whose Key is the name of a queue
 	Key      string
 }
 
-// or returns a, or a queue by its name where a is zero.
+// or returns a, or the address of the named queue if a is zero.
 func (a Address) or(name string) Address {
 	if a == (Address{}) {
 		a.Key = name
@@ -31,16 +31,16 @@ func (a Address) or(name string) Address {
 	return a
 }
 
-// key returns the routing key for d, whose {key} is own.
+// key returns the routing key for d. own replaces {key}.
 func (a Address) key(d Delivery, own string) string {
 	return strings.NewReplacer("{queue}", d.Queue, "{key}", own).Replace(a.Key)
 }
 
-// queue returns the name of the queue that is meant for a work queue.
+// queue returns the name of the queue that the address gives for a work queue.
 func (a Address) queue(work string) string { return strings.ReplaceAll(a.Key, "{queue}", work) }
 
-// validate reports an address that is not that of a queue for each work queue:
-// without an Infrastructure, nothing is known of exchanges and bindings.
+// validate reports an address that does not name a separate queue for each work queue. It is used
+// without an Infrastructure, when exchanges and bindings are unknown.
 func (a Address) validate(field string) error {
 	if a.Exchange != "" || !strings.Contains(a.Key, "{queue}") || strings.Contains(a.Key, "{key}") || a.Key == "{queue}" {
 		return fmt.Errorf("topology: %s is exchange %q, key %q: name an Infrastructure with that exchange, "+
@@ -49,8 +49,8 @@ func (a Address) validate(field string) error {
 	return nil
 }
 
-// hop leads to an address, whose copies come back through the exchange work. If t is empty,
-// the queue own is declared instead.
+// hop returns the hop to an address whose copies return through the exchange work. If t is empty, the
+// hop declares the queue own.
 func (t Topology) hop(a Address, d Delivery, work string, own Queue) Hop {
 	key := a.key(d, t.wayBack(work, d))
 	if t.empty() {
@@ -59,5 +59,5 @@ func (t Topology) hop(a Address, d Delivery, work string, own Queue) Hop {
 	return Hop{Exchange: a.Exchange, RoutingKey: key, Topology: t}
 }
 
-// empty reports whether t asks for nothing.
+// empty reports whether t has no declarations.
 func (t Topology) empty() bool { return len(t.Exchanges)+len(t.Queues)+len(t.Bindings) == 0 }

@@ -10,7 +10,7 @@ import (
 
 func TestCountDownKeepsTheLastHundredTexts(t *testing.T) {
 	var before []any
-	for n := range 8192 { // as many as the AMQP client reads
+	for n := range 8192 { // the maximum that the AMQP client reads
 		before = append(before, fmt.Sprint(n))
 	}
 	m := topology.CountDown{Header: "n", Errors: "e", Default: 4}

@@ -13,18 +13,17 @@ const (
 	DefaultBucketsGrowth = 1.25
 )
 
-// maxGrowth is far beyond what is of use, and keeps the bounds within 64 bits.
+// maxGrowth is higher than any useful value, and keeps the bounds within 64 bits.
 const maxGrowth = 1000
 
-// Buckets is the default Route: any delay up to MaxDelay, never early, late by
-// at most the width of a bucket, on any RabbitMQ from 3.10 on. A longer delay
-// is cut to MaxDelay: the message comes back then, and the handler can ask
-// again.
+// Buckets is the default Route. It supports any delay up to MaxDelay on RabbitMQ 3.10 and later. A
+// retry is never early, and late by at most the width of a bucket. Buckets shortens a longer delay to
+// MaxDelay. The handler can then ask for another delay.
 //
-// RabbitMQ expires messages only at the head of a queue, so a short delay
-// behind a long one waits for the long one. One queue per distinct delay would
-// avoid that, and explode under jitter. Buckets bound it: the delays that share
-// a queue differ by at most the factor Growth.
+// RabbitMQ expires messages only at the head of a queue, so a message with a short delay waits for an
+// earlier message with a long delay. One queue for each distinct delay would avoid this, but jitter
+// would create too many queues. With Buckets, the delays that share a queue differ by at most the
+// factor Growth.
 //
 //	bucket 0     [0, Base)                        orders.wait.0-1000
 //	bucket i     [Base×Growthⁱ⁻¹, Base×Growthⁱ)   orders.wait.1000-1250, orders.wait.1250-1562, …
@@ -36,15 +35,17 @@ const maxGrowth = 1000
 //     keeps up, so at most (upper - lower) late;
 //   - from Base on, the upper bound is at most d×Growth.
 //
-// Each bucket is a queue, declared when first used: a copy is published to it
-// by its name, and when it expires it is dead-lettered to the work queue by
-// its name, so it returns to that queue and to no other. No work queue shares
-// its wait queues with another: RabbitMQ stops dead-lettering from a queue
-// while 32 of its dead letters are unconfirmed, so that a work queue which is
-// full, or was deleted, would hold up the retries of all others. The bounds are
-// in the name, so programs with different settings never collide. With the
-// defaults, all delays from a second to a day need 51 buckets, and a program
-// only creates those its delays fall into: seven with the default reprise.Policy.
+// Each bucket is a queue, which the worker declares at its first use. A copy is published to the
+// bucket by the name of the queue. When the copy expires, the broker dead-letters it to the work queue
+// by name, so it reaches no other queue.
+//
+// Work queues do not share wait queues. RabbitMQ stops dead-lettering from a queue while 32 of its
+// dead letters are unconfirmed, so a work queue that is full or deleted would block the retries of all
+// others. The name of a bucket contains its bounds, so programs with different settings do not
+// collide.
+//
+// With the defaults, the delays from one second to one day need 51 buckets. A program creates only the
+// buckets that its delays use: seven with the default reprise.Policy.
 type Buckets struct {
 	Base   time.Duration // width of the first bucket; default 1 s, at least 1 ms
 	Growth float64       // ratio of a bucket's bounds; default 1.25, more than 1
@@ -56,7 +57,7 @@ func (b Buckets) withDefaults() Buckets {
 	return b
 }
 
-// Validate reports settings that make no buckets and what to write instead.
+// Validate reports invalid settings, with advice.
 func (b Buckets) Validate() error {
 	b = b.withDefaults()
 	switch {
@@ -75,14 +76,14 @@ func (b Buckets) Validate() error {
 // have names that no broker accepts.
 func (b Buckets) ValidateQueue(queue string) error {
 	if b.Validate() != nil {
-		return nil // these are no buckets, as that says
+		return nil // Validate reports the invalid settings
 	}
 	return validateNames(queue, b.waitQueue(queue, MaxDelay), FailedQueue(queue))
 }
 
-// Bounds returns the bucket a delay falls into, rounded up to milliseconds: lower ≤
-// delay < upper. A delay below 0 counts as 0, one beyond MaxDelay as MaxDelay, and
-// Buckets that Validate refuses as the default.
+// Bounds rounds the delay up to milliseconds and returns the bounds of its bucket: lower ≤ delay <
+// upper. A negative delay counts as 0, and a delay beyond MaxDelay as MaxDelay. If Validate returns an
+// error, Bounds uses the default settings.
 func (b Buckets) Bounds(delay time.Duration) (lower, upper time.Duration) {
 	if b.Validate() != nil {
 		b = Buckets{}
@@ -96,29 +97,28 @@ func (b Buckets) Bounds(delay time.Duration) (lower, upper time.Duration) {
 	return time.Duration(low) * time.Millisecond, time.Duration(high) * time.Millisecond
 }
 
-// Topology returns the work queue, declared only if it does not exist, and its
-// failed queue. The work queue dead-letters into the failed queue, so that
-// even a message RabbitMQ itself gives up on (delivery limit) is parked and
-// not dropped.
+// Topology returns the work queue, declared only if it does not exist, and its failed queue. The work
+// queue dead-letters into the failed queue, so RabbitMQ parks a message that reaches the delivery
+// limit and does not drop it.
 func (b Buckets) Topology(queue string) Topology { return workAndFailed(queue, FailedQueue(queue)) }
 
-// waitQueue is the name of a work queue's wait queue for a delay.
+// waitQueue returns the name of the wait queue of a work queue for a delay.
 func (b Buckets) waitQueue(queue string, delay time.Duration) string {
 	lower, upper := b.Bounds(delay)
-	name := append(make([]byte, 0, maxName), queue...) // on the stack
+	name := append(make([]byte, 0, maxName), queue...) // avoids an allocation on the heap
 	name = append(name, ".wait."...)
 	name = append(strconv.AppendInt(name, lower.Milliseconds(), 10), '-')
 	return string(strconv.AppendInt(name, upper.Milliseconds(), 10))
 }
 
-// Wait returns the hop into the bucket of the delay, through the default
-// exchange. A delay beyond MaxDelay counts as MaxDelay.
+// Wait returns the hop into the bucket of the delay through the default exchange. A delay beyond
+// MaxDelay counts as MaxDelay.
 func (b Buckets) Wait(d Delivery, delay time.Duration) (Hop, error) {
 	delay = time.Duration(milliseconds(min(delay, MaxDelay))) * time.Millisecond
 	name := b.waitQueue(d.Queue, delay)
 	return Hop{
 		RoutingKey: name,
-		TTL:        max(delay, time.Millisecond), // 0 would mean for ever
+		TTL:        max(delay, time.Millisecond), // 0 would mean no expiration
 		Delay:      delay,
 		Topology:   Topology{Queues: []Queue{waitQueue(name, "", d.Queue)}},
 	}, nil

@@ -9,27 +9,24 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// CountDown is the Marks of systems that write the number of retries that
-// remain on the message, and beside it the texts of the errors so far. The
-// number, not the Policy, decides whether a message is retried.
+// CountDown is the Marks of systems that write the number of remaining retries and the error texts on
+// the message. The number decides whether a message is retried; the Policy does not.
 //
-// Header absent means Default. Programs write what their client prefers, so an
-// integer of any type is read, and one in decimal digits, as text. A negative
-// number, or anything that is not an integer, counts as 0: the message had a budget
-// that cannot be read, so it is tried once more and then parked for a person to see,
-// rather than retried for ever. A number that can be read is believed, however large
-// it is: whoever publishes says how often a message is retried.
+// A message without the header has Default retries. CountDown reads integers of any type and strings
+// of decimal digits, because programs write the type that their client prefers. A negative number and
+// any other value count as 0. The message had a limit that cannot be read, so the worker processes the
+// message once more and then parks it for the operator, instead of retrying it forever. CountDown
+// accepts a valid number of any size, because the publisher sets the number of retries.
 //
-// Of the error texts the last 100 are kept. Nothing but the two headers is written,
-// so times, hosts and the number of attempts are not known: History.Attempts is what
-// the two headers add up to.
+// CountDown keeps the last 100 error texts. It writes only the two headers, so times, hosts and the
+// number of attempts are not recorded. History.Attempts is derived from the two headers.
 type CountDown struct {
 	Header  string // name of the count, written as a signed 32-bit integer
 	Errors  string // name of the array of error texts, oldest first
 	Default int    // retries of a message without the header
 }
 
-// Validate reports names that are missing or somebody else's, and a negative default.
+// Validate reports missing or reserved header names, and an invalid default.
 func (c CountDown) Validate() error {
 	switch {
 	case c.Header == "" || c.Errors == "" || c.Header == c.Errors:
@@ -50,12 +47,12 @@ func (c CountDown) left(headers Table) int {
 	}
 	n, ok := amqpvalue.Integer(v)
 	if text, isText := v.(string); !ok && isText {
-		n, _ = strconv.ParseInt(text, 10, 64) // 0, or the nearest there is
+		n, _ = strconv.ParseInt(text, 10, 64) // 0, or the nearest int64
 	}
 	return int(min(max(n, 0), math.MaxInt32))
 }
 
-// Read returns the retries left, the error texts, and the attempts they imply.
+// Read returns the remaining retries, the error texts, and the number of attempts that they imply.
 func (c CountDown) Read(d Delivery) History {
 	h := History{RetriesLeft: c.left(d.Headers)}
 	texts, _ := d.Headers[c.Errors].([]any)
@@ -68,22 +65,21 @@ func (c CountDown) Read(d Delivery) History {
 	return h
 }
 
-// Retry returns headers with one retry less and the error text appended.
+// Retry returns headers with one retry less, and with the error text appended.
 func (c CountDown) Retry(headers Table, f Failure) Table {
 	out := headers.with(c.Header, int32(max(0, c.left(headers)-1)))
 	return c.append(out, f)
 }
 
-// Park returns headers with the error text appended. The count stays as it is.
+// Park returns headers with the error text appended. The number of retries does not change.
 func (c CountDown) Park(headers Table, f Failure) Table { return c.append(headers.Clone(), f) }
 
-// maxTexts bounds the array of error texts, which anybody can have filled: AMQP
-// clients refuse to read very long ones.
+// maxTexts limits the array of error texts. Any publisher can fill the array, and AMQP clients refuse
+// to read very long arrays.
 const maxTexts = 100
 
-// append adds an error text; the last maxTexts are kept. Texts give way, oldest
-// first, where they do not all fit into f.Room. It owns out, but not the array
-// inside it.
+// append adds an error text, and keeps the last maxTexts. If the texts do not fit into f.Room, it
+// removes the oldest texts first. It may change out, but not the array in out.
 func (c CountDown) append(out Table, f Failure) Table {
 	before, _ := out[c.Errors].([]any)
 	if over := len(before) + 1 - maxTexts; over > 0 {

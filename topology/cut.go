@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// cut shortens s to at most limit bytes, never inside a character, and marks
-// the place with an ellipsis where there is room for one. Bytes that are no
-// characters are replaced first: other programs read these texts as UTF-8.
+// cut shortens s to at most limit bytes at a character boundary. It ends the result with an ellipsis
+// if the ellipsis fits. cut first replaces bytes that are not valid UTF-8, because other programs read
+// these texts as UTF-8.
 func cut(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= limit {

@@ -10,28 +10,26 @@ import (
 // DefaultDeadLetteringDelay is the default of DeadLettering.Delay.
 const DefaultDeadLetteringDelay = time.Minute
 
-// DeadLettering is the Route that leaves everything to the broker: a message
-// that failed is rejected (basic.reject with requeue=false), and the work queue
-// dead-letters it into a wait queue, which dead-letters it back. No copy is
-// made, so there is none to confirm, and nothing can be written down; the broker
-// counts the attempts, see Deaths.
+// DeadLettering is the Route in which the broker moves all messages. The worker rejects a failed
+// message (basic.reject with requeue=false). The work queue dead-letters the message into a wait
+// queue, and the wait queue dead-letters it back. The worker does not make a copy, so it does not wait
+// for a confirm and cannot write headers. The broker counts the attempts, see Deaths.
 //
 //	work queue ─► handler ─► rejected ─► {queue}.retry ─ expires after Delay ─► work queue
 //
-// Every retry waits Delay: the delay a Policy or a handler asks for is not used.
+// Every retry waits for Delay. DeadLettering ignores the delays of Policy and handlers.
 //
-// A queue without a dead-letter exchange drops what is rejected. So a work queue
-// that exists with other arguments is not used as it is, but reported. It is
-// declared without a delivery limit to speak of: what RabbitMQ gives up on goes
-// into the wait queue too, and is dropped on the way back, as a cycle in which
-// nobody rejected it (https://www.rabbitmq.com/docs/dlx#routing).
+// A queue without a dead-letter exchange drops rejected messages. If the work queue exists with other
+// arguments, the worker therefore does not use it, and reports an error. The work queue has
+// practically no delivery limit, because RabbitMQ dead-letters messages over the limit into the wait
+// queue, too, and drops them on the way back as a cycle without a rejection
+// (https://www.rabbitmq.com/docs/dlx#routing).
 //
-// In a system that is there already, Infrastructure is what it consists of. What
-// is rejected keeps its key on the whole way, unless a queue has an
-// x-dead-letter-routing-key: a message put into the work queue by name has one
-// that RetryExchange, here, would drop it for. No copy is made that could be given
-// another; bind the queues by that name, too, as preset.WorkRetry does, or use
-// MessageTTL where such messages are to be expected.
+// In an existing system, Infrastructure describes the objects of the system. A rejected message keeps
+// its routing key on the whole path, unless a queue has an x-dead-letter-routing-key. A message that
+// was published by queue name has the queue name as its key, and RetryExchange in this example would
+// drop it. Without a copy, Reprise cannot change the key. Bind the queues by that name, too, as
+// preset.WorkRetry does, or use MessageTTL if you expect such messages.
 //
 //	topology.DeadLettering{
 //		Delay:         5 * time.Minute,
@@ -48,19 +46,18 @@ const DefaultDeadLetteringDelay = time.Minute
 //		},
 //	}
 type DeadLettering struct {
-	// Delay is how long the wait queue holds a message: its x-message-ttl, in
-	// whole milliseconds. Default 1 min. With an Infrastructure it is only told
-	// to the logger.
+	// Delay is the x-message-ttl of the wait queue, in whole milliseconds. Default: 1 min. With an
+	// Infrastructure, Delay is only logged.
 	Delay time.Duration
 
 	FailedAddress Address // default: the queue {queue}.failed
 
-	// WorkExchange is where the wait queue's messages expire to, for {key} in
+	// WorkExchange is the exchange to which messages in the wait queue expire. It determines {key} in
 	// the FailedAddress.
 	WorkExchange string
 
-	// Infrastructure declares all of it. Left empty, the work queue, the queue
-	// {queue}.retry and the failed queue are declared.
+	// Infrastructure declares all objects. If it is empty, the worker declares the work queue, the
+	// queue {queue}.retry and the failed queue.
 	Infrastructure Topology
 }
 
@@ -70,8 +67,7 @@ func (r DeadLettering) withDefaults() DeadLettering {
 	return r
 }
 
-// Validate reports a delay that no queue has, an address that leads nowhere, and
-// a contradictory Infrastructure.
+// Validate reports an invalid delay, an invalid address and a contradictory Infrastructure.
 func (r DeadLettering) Validate() error {
 	r = r.withDefaults()
 	err := validateDelay("DeadLettering.Delay", r.Delay, time.Millisecond, "1ms", DefaultDeadLetteringDelay)
@@ -82,9 +78,8 @@ func (r DeadLettering) Validate() error {
 		validateLength("DeadLettering.FailedAddress.Exchange", r.FailedAddress.Exchange), r.Infrastructure.Validate())
 }
 
-// ValidateQueue reports a work queue that would drop what is rejected, one that
-// WorkExchange does not lead back to, and one whose other queues would have names
-// that no broker accepts.
+// ValidateQueue reports a work queue that would drop rejected messages, a work queue that WorkExchange
+// does not reach, and a work queue whose derived queues would have invalid names.
 func (r DeadLettering) ValidateQueue(queue string) error {
 	r = r.withDefaults()
 	for _, q := range r.Infrastructure.Queues {
@@ -112,8 +107,8 @@ func (r DeadLettering) ValidateQueue(queue string) error {
 // Marks returns Deaths.
 func (DeadLettering) Marks() Marks { return Deaths{} }
 
-// Topology returns the Infrastructure; without one, the work queue, its wait
-// queue and its failed queue.
+// Topology returns the Infrastructure. If that is empty, it returns the work queue, its wait queue and
+// its failed queue.
 func (r DeadLettering) Topology(queue string) Topology {
 	if !r.Infrastructure.empty() {
 		return r.Infrastructure
@@ -125,8 +120,8 @@ func (r DeadLettering) Topology(queue string) Topology {
 	return Topology{Queues: []Queue{wait, failedQueue(r.FailedAddress.queue(queue)), work}}
 }
 
-// Wait returns the hop into the wait queue; its delay is always r.Delay. A message
-// with an x-death that no broker has written is not rejected: an error.
+// Wait returns the hop into the wait queue, with r.Delay. It returns an error for a message with an
+// x-death header that no broker has written, because the worker must not reject such a message.
 func (r DeadLettering) Wait(d Delivery, _ time.Duration) (Hop, error) {
 	if err := rejectable(d); err != nil {
 		return Hop{}, err
@@ -140,5 +135,5 @@ func (r DeadLettering) Failed(d Delivery) Hop {
 	return r.Infrastructure.hop(r.FailedAddress, d, r.WorkExchange, failedQueue(r.FailedAddress.queue(d.Queue)))
 }
 
-// retryQueue is the name of a work queue's wait queue.
+// retryQueue returns the name of the wait queue of a work queue.
 func retryQueue(queue string) string { return queue + ".retry" }

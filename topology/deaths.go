@@ -8,19 +8,18 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// Deaths are the Marks of messages that are rejected and dead-lettered rather
-// than copied: the broker counts, in the header x-death, how often which queue
-// rejected them (https://www.rabbitmq.com/docs/dlx#effects). Of an attempt is
-// known that it was made, and when the first one was. When the message is
-// parked, by a copy, that carries what a Trail does, with the last error.
+// Deaths is the Marks of messages that the worker rejects, and the broker dead-letters, without a
+// copy. The broker counts the rejections by each queue in the header x-death
+// (https://www.rabbitmq.com/docs/dlx#effects). Deaths provides only the number of attempts and the
+// time of the first attempt. When a worker parks a message, it publishes a copy with the headers of
+// Trail and the last error.
 type Deaths struct{}
 
-// Owns reports whether header is one of Trail's.
+// Owns reports whether header is a header of Trail.
 func (Deaths) Owns(header string) bool { return Trail{}.Owns(header) }
 
-// Read returns how often d.Queue has rejected the message, when that was first,
-// and where it had been published to. Anything in x-death that RabbitMQ would
-// not write counts as absent.
+// Read returns the number of rejections by d.Queue, the time of the first rejection, and the original
+// exchange and routing key. Values in x-death that RabbitMQ does not write count as absent.
 func (Deaths) Read(d Delivery) History {
 	h := trailOf(d)
 	h.Attempts = add(h.Attempts, rejections(d))
@@ -35,42 +34,40 @@ func (Deaths) Read(d Delivery) History {
 	return h
 }
 
-// Crashes returns how many deliveries of this message ended without being
-// settled. RabbitMQ 4.3 takes its count along when the message goes from queue to
-// queue, rejections included: those by d.Queue, which are attempts, are
-// subtracted. Before 4.3 the count begins anew in each queue, so that some crashes
-// are missing.
+// Crashes returns the number of deliveries of this message that ended without being settled. RabbitMQ
+// 4.3 keeps its count, which includes rejections, when the message moves between queues. Crashes
+// subtracts rejections by d.Queue, because they are attempts. Before 4.3 the count restarts in each
+// queue, so that some crashes are missing.
 //
-// What other queues rejected is not subtracted, since anybody can publish a
-// message that says so, and hide its crashes. (Who says it of d.Queue claims as
-// many attempts, and is parked for them.) A message that was rejected elsewhere
-// and then came here counts as crashed, on 4.3, that much sooner.
+// Crashes does not subtract rejections by other queues, because any publisher can write such an
+// x-death header and hide crashes. (A forged rejection by d.Queue counts as an attempt, so such a
+// message is parked.) On 4.3, rejections by other queues therefore count as crashes of the message.
 func (Deaths) Crashes(d Delivery) int {
 	n := deliveryCount(d)
 	return n - min(n, rejections(d))
 }
 
-// Retry returns what Trail does. It is not asked where nothing is copied.
+// Retry returns the same headers as Trail. Workers do not call it for a retry without a copy.
 func (Deaths) Retry(headers Table, f Failure) Table { return Trail{}.Retry(headers, f) }
 
-// Park returns what Trail does.
+// Park returns the same headers as Trail.
 func (Deaths) Park(headers Table, f Failure) Table { return Trail{}.Park(headers, f) }
 
 const headerDeath = "x-death"
 
-// published returns where a message had been published to that died.
+// published returns the exchange and the routing key of a dead-lettered message before it was
+// dead-lettered.
 func published(death Table) (exchange, key string, ok bool) {
 	exchange, ok = death["exchange"].(string)
 	keys, _ := death["routing-keys"].([]any)
 	if !ok || len(keys) == 0 {
 		return "", "", false
 	}
-	key, ok = keys[0].(string) // the others are those of the header CC
+	key, ok = keys[0].(string) // the other keys are from the header CC
 	return exchange, key, ok
 }
 
-// rejected yields the entries of x-death about rejections by d.Queue. RabbitMQ
-// writes one at most.
+// rejected yields the entries of x-death about rejections by d.Queue. RabbitMQ writes at most one.
 func rejected(d Delivery) iter.Seq[Table] {
 	return func(yield func(Table) bool) {
 		entries, _ := d.Headers[headerDeath].([]any)
@@ -83,7 +80,7 @@ func rejected(d Delivery) iter.Seq[Table] {
 	}
 }
 
-// rejections is how often d.Queue rejected the message.
+// rejections returns the number of rejections of the message by d.Queue.
 func rejections(d Delivery) (n int) {
 	for death := range rejected(d) {
 		n = add(n, amqpvalue.Count(death["count"]))
@@ -91,14 +88,14 @@ func rejections(d Delivery) (n int) {
 	return n
 }
 
-// rejectable reports a message that must not be rejected, for what a publisher has
-// written into x-death. RabbitMQ before 4.0 takes that for its own. It counts on from
-// -1000, for ever. A queue that is to add one to a text ends, each time the message is
-// rejected, and delivers no other. And where d.Queue seems to have dead-lettered
-// the message by itself, the way back to it may count as a cycle, and the message is
-// dropped (https://www.rabbitmq.com/docs/dlx#routing).
+// rejectable returns an error if the worker must not reject the message because a publisher wrote its
+// x-death header. RabbitMQ before 4.0 trusts this header. From a count of -1000, it continues to count
+// upwards forever. If the count is a string, the queue process terminates at each rejection of the
+// message and delivers no other message. If the header contains a dead-lettering by d.Queue other than
+// a rejection, the way back may count as a cycle, and RabbitMQ drops the message
+// (https://www.rabbitmq.com/docs/dlx#routing).
 func rejectable(d Delivery) error {
-	entries, _ := d.Headers[headerDeath].([]any) // of anything else the broker makes a new one
+	entries, _ := d.Headers[headerDeath].([]any) // the broker replaces a value of another type
 	for _, e := range entries {
 		death, _ := e.(Table)
 		n, ok := amqpvalue.Integer(death["count"])
@@ -110,5 +107,5 @@ func rejectable(d Delivery) error {
 	return nil
 }
 
-// add adds two counters.
+// add adds two counters, up to amqpvalue.MaxCount.
 func add(a, b int) int { return int(min(int64(a)+int64(b), amqpvalue.MaxCount)) }

@@ -12,25 +12,23 @@ const (
 	DefaultDelayedRetryMax = time.Hour
 )
 
-// DelayedRetry is the Route through RabbitMQ's own delayed retry: a message that
-// failed goes back into its queue as it is (basic.reject with requeue=true), and
-// the queue keeps it aside for a while. No copy is made, no other queue is
-// needed, and nothing can be written down.
+// DelayedRetry is the Route that uses the delayed retry of RabbitMQ. The worker requeues a failed
+// message unchanged (basic.reject with requeue=true), and the queue delays its redelivery. The worker
+// does not make a copy, does not need another queue for retries, and cannot write headers.
 // https://www.rabbitmq.com/docs/quorum-queues#delayed-retry
 //
-// The queue sets the delay, and it grows evenly: Min after the first failure,
-// twice Min after the second, and so on, at most Max. The delay that a Policy or
-// a handler asks for is not used. None is early, each a few milliseconds late,
-// and none waits for another.
+// The queue sets the delay, which grows linearly: Min after the first failure, twice Min after the
+// second, and so on, up to Max. DelayedRetry ignores the delays of Policy and handlers. A retry is
+// never early, a few milliseconds late, and does not wait for another retry.
 //
-// It needs a quorum queue of RabbitMQ 4.3.3 or later. Older ones accept the arguments
-// and do nothing about them, so that messages would come back at once; Topology.Needs
-// says so. Otherwise what is said of Requeuing holds here, too.
+// DelayedRetry needs a quorum queue of RabbitMQ 4.3.3 or later, which Topology.Needs declares. Earlier
+// versions accept the arguments and ignore them, so that messages would be redelivered immediately.
+// Otherwise, the documentation of Requeuing applies.
 //
-// Both numbers are arguments of the work queue and cannot be changed later.
+// Min and Max are arguments of the work queue and cannot be changed later.
 type DelayedRetry struct {
-	Min time.Duration // first delay, and what each adds to the one before; whole milliseconds, default 10 s
-	Max time.Duration // longest delay; whole milliseconds, default 1 h
+	Min time.Duration // first delay, and the increment of each further delay; whole milliseconds, default 10 s
+	Max time.Duration // longest delay; whole milliseconds, default 1 h, or Min if that is longer
 }
 
 func (r DelayedRetry) withDefaults() DelayedRetry {
@@ -39,8 +37,7 @@ func (r DelayedRetry) withDefaults() DelayedRetry {
 	return r
 }
 
-// Validate reports delays that a queue cannot be given. RabbitMQ would accept
-// them, and delay nothing.
+// Validate reports invalid delays. RabbitMQ would accept them, and not delay any message.
 func (r DelayedRetry) Validate() error {
 	r = r.withDefaults()
 	if err := validateDelay("DelayedRetry.Min", r.Min, time.Millisecond, "1ms", DefaultDelayedRetryMin); err != nil {
@@ -52,28 +49,26 @@ func (r DelayedRetry) Validate() error {
 // Marks returns Deliveries.
 func (DelayedRetry) Marks() Marks { return Deliveries{} }
 
-// ValidateQueue reports a work queue whose failed queue would have a name that
-// no broker accepts.
+// ValidateQueue reports a work queue whose failed queue would have an invalid name.
 func (DelayedRetry) ValidateQueue(queue string) error {
 	return validateNames(queue, FailedQueue(queue))
 }
 
-// Topology returns the work queue, with the delays as its arguments, and its
-// failed queue. A work queue that exists with other arguments is not used as it
-// is.
+// Topology returns the work queue, with the delays as arguments, and its failed queue. A work queue
+// that exists with other arguments is an error.
 func (r DelayedRetry) Topology(queue string) Topology {
 	r = r.withDefaults()
 	t := requeuing(queue, Table{
-		"x-delayed-retry-type": "failed", // not those that were given back on purpose
+		"x-delayed-retry-type": "failed", // without deliveries that were requeued deliberately
 		"x-delayed-retry-min":  r.Min.Milliseconds(),
-		"x-delayed-retry-max":  r.Max.Milliseconds(), // left out, it would be Min
+		"x-delayed-retry-max":  r.Max.Milliseconds(), // without this argument, the maximum would be Min
 	})
 	t.Needs = "4.3.3"
 	return t
 }
 
-// Wait returns the hop back into the queue, with the delay that the queue will
-// make. An error means that the queue does not count.
+// Wait returns the hop back into the queue, with the delay that the queue will apply. It returns an
+// error if the queue does not count deliveries.
 func (r DelayedRetry) Wait(d Delivery, _ time.Duration) (Hop, error) {
 	r = r.withDefaults()
 	delay := r.Max

@@ -1,28 +1,27 @@
 package topology
 
-// Deliveries are the Marks of messages that are given back rather than copied:
-// the queue itself counts them, in the header x-delivery-count of quorum queues.
-// Nothing is known of an attempt but that it was made. When the message is
-// parked, by a copy, that carries what a Trail does, with the last error.
+// Deliveries is the Marks of messages that are requeued without a copy. The queue counts the
+// deliveries, in the header x-delivery-count of quorum queues. Deliveries provides only the number of
+// attempts. When a worker parks a message, it publishes a copy with the headers of Trail and the last
+// error.
 //
-// What the queue counts are deliveries that ended without an acknowledgement,
-// whatever the reason. A connection that was lost counts as an attempt, and
-// before RabbitMQ 4.3 so does a delivery that a worker gave back when it stopped.
-// Since 4.3, a message that was dead-lettered from another quorum queue brings
-// along the deliveries that failed there, and has as many attempts less. (x-death
-// would say which they were. But anybody can publish a message with an x-death,
-// and to subtract what it says would be to retry that one for ever.)
+// The queue counts all deliveries that ended without an acknowledgement. A lost connection counts as
+// an attempt. Before RabbitMQ 4.3, a delivery that a worker requeued during its shutdown counts, too.
+// Since 4.3, a message that another quorum queue dead-lettered keeps its failed deliveries from that
+// queue, which leaves fewer attempts. (The header x-death contains the number of these deliveries. But
+// any publisher can write x-death, and subtracting its count would permit endless retries of such a
+// message.)
 type Deliveries struct {
-	// Classic counts redelivered as one delivery where the queue does not count, for
-	// Requeuing.Classic.
+	// Classic counts a redelivered message as one delivery if the queue does not count deliveries. It
+	// is for Requeuing.Classic.
 	Classic bool
 }
 
-// Owns reports whether header is one of Trail's.
+// Owns reports whether header is a header of Trail.
 func (Deliveries) Owns(header string) bool { return Trail{}.Owns(header) }
 
-// Read returns the number of deliveries before this one, and what a Trail kept
-// from before the message came into the queue.
+// Read returns the number of deliveries before this one, and the history of Trail from before the
+// message was published to the queue.
 func (m Deliveries) Read(d Delivery) History {
 	h := trailOf(d)
 	n := deliveryCount(d)
@@ -33,17 +32,17 @@ func (m Deliveries) Read(d Delivery) History {
 	return h
 }
 
-// Crashes is 0: the queue counts them as attempts already.
+// Crashes returns 0, because the queue counts crashes as attempts.
 func (Deliveries) Crashes(Delivery) int { return 0 }
 
-// Retry returns what Trail does. It is not asked where nothing is copied.
+// Retry returns the same headers as Trail. Workers do not call it for a retry without a copy.
 func (Deliveries) Retry(headers Table, f Failure) Table { return Trail{}.Retry(headers, f) }
 
-// Park returns what Trail does.
+// Park returns the same headers as Trail.
 func (Deliveries) Park(headers Table, f Failure) Table { return Trail{}.Park(headers, f) }
 
-// trailOf reads a Trail of the delivery's own queue. That of another one, with
-// which somebody has moved the message here, does not count.
+// trailOf reads the Trail of the delivery's queue. It ignores a Trail of another queue, which remains
+// on a message that was moved to this queue.
 func trailOf(d Delivery) History {
 	if h := (Trail{}).Read(d); h.Queue == "" || h.Queue == d.Queue {
 		return h

@@ -2,14 +2,14 @@ package topology
 
 import "github.com/reprisemq/reprise/internal/amqpvalue"
 
-// Headers of quorum queues, from the second delivery on: how many before it
-// failed; and, since 4.3, how many there were, those that were given back on
-// purpose included.
+// Headers of quorum queues, from the second delivery on. x-delivery-count is the number of earlier
+// failed deliveries. Since RabbitMQ 4.3, x-acquired-count is the number of all earlier deliveries,
+// including deliveries that were requeued deliberately.
 // https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
 const (
 	headerDeliveryCount = "x-delivery-count"
 	headerAcquiredCount = "x-acquired-count"
 )
 
-// deliveryCount returns the count of the queue.
+// deliveryCount returns the number of earlier failed deliveries, as counted by the queue.
 func deliveryCount(d Delivery) int { return amqpvalue.DeliveryCount(d.Redelivered, d.Headers) }

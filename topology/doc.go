@@ -1,16 +1,14 @@
-// Package topology describes what exists on a broker, and the way a failed
-// message travels through it, as plain values. It does no I/O: package reprise
-// declares and publishes what this package only spells out.
+// Package topology describes exchanges, queues and bindings of a broker, and the path of a failed
+// message through them, as plain values. The package performs no I/O. Package reprise declares the
+// topology and publishes the messages.
 //
 // # Values
 //
-// A [Topology] is a set of exchanges, queues and bindings. A Queue with nothing but a name is
-// durable.
+// A [Topology] is a set of exchanges, queues and bindings. A Queue that sets only its name is durable.
 //
 // # Strategy = Route × Marks
 //
-// Two questions decide what happens to a message that failed, and they are
-// independent of each other:
+// Two independent questions decide the path of a failed message:
 //
 //	Route   which way does a copy take?      wait queue, expiration, failed queue
 //	Marks   what is written on the copy?     attempts so far, errors, where it came from
@@ -31,7 +29,7 @@
 // Systems that are already deployed are combinations of the same two parts, for instance one
 // fixed [WaitQueue] and a [CountDown] of the retries that remain: see package preset.
 //
-// Names and header values are a wire format: other programs, in other languages, read and write
-// them. They do not change between releases. The package imports package backoff and the
-// standard library only.
+// Names and header values are a wire format, which programs in other languages read and write. They do
+// not change between releases. The package imports only package internal/amqpvalue and the standard
+// library.
 package topology

@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// HeaderWaits is what GrowingTTL writes on a copy beside its Trail, and Expirations
-// read: how many milliseconds it is to wait (int64), which is its expiration.
+// HeaderWaits is a header that GrowingTTL writes on a copy in addition to Trail, and that Expirations
+// reads. Its value is the expiration of the copy in milliseconds (int64).
 const HeaderWaits = "x-reprise-waits"
 
 // Defaults of Expirations and GrowingTTL.
@@ -22,32 +22,30 @@ const (
 	DefaultExpirationsFactor = 3.0
 )
 
-// Expirations are the Marks of systems in which a message carries how far its
-// back-off has come in nothing but the time it last waited: each copy is given an
-// expiration that is Factor times the one before, and what that was, the broker
-// has written into the header x-death, as original-expiration
+// Expirations is the Marks of systems that record the progress of the backoff only in the last wait of
+// a message. Each copy has an expiration of Factor times the previous expiration. The broker records
+// the previous expiration in the header x-death, as original-expiration
 // (https://www.rabbitmq.com/docs/dlx#effects).
 //
-// So an attempt that another program made counts, though that one counts nothing:
-// a message that has waited First was tried once, one that has waited three times
-// as long twice. Randomness is rounded away, as long as it is less than the root of
-// Factor; where Factor is 1, an expiration tells nothing but that there was one.
-// Beside that a Trail is written, and what its copy was given to wait, HeaderWaits:
-// from there on, attempts are counted exactly, and only those of others since then
-// are told from the expiration. Other programs may carry these headers along, or
-// drop them.
+// Expirations therefore includes the attempts of other programs, even if these do not count attempts.
+// A message that has waited for First had one attempt; with Factor 3, a message that has waited three
+// times as long had two. Expirations removes jitter by rounding, if the jitter is less than the square
+// root of Factor. If Factor is 1, an expiration only proves that there was an attempt.
 //
-// A program that copies all headers copies x-death as well. Since RabbitMQ 4.0 it is
-// replaced when the copy expires. Before, the broker goes on counting there, and
-// leaves original-expiration as it was at first: then count says how many waits there
-// were. Anything in x-death that RabbitMQ would not write counts as absent.
+// Workers also write a Trail and, in HeaderWaits, the expiration of their copy. From then on, the
+// count of attempts is exact, and Expirations derives only the later attempts of other programs from
+// the expiration. Other programs may keep or drop these headers.
+//
+// A program that copies all headers also copies x-death. RabbitMQ 4.0 and later replace it when the
+// copy expires. Earlier versions increase its count and keep the first original-expiration; the count
+// is then the number of waits. Values in x-death that RabbitMQ does not write count as absent.
 type Expirations struct {
-	// WaitQueue is the queue that copies expire from, by which x-death knows
-	// them. {queue} stands for the work queue. Default {queue}.wait.
+	// WaitQueue is the queue in which copies expire, as named in x-death. {queue} is replaced by the
+	// work queue. Default: {queue}.wait.
 	WaitQueue string
 
-	First  time.Duration // what the first copy waits, whole milliseconds; default 10 s
-	Factor float64       // how many times longer each next copy waits, from 1 (always the same) to 1000; default 3
+	First  time.Duration // expiration of the first copy in whole milliseconds; default 10 s
+	Factor float64       // ratio of an expiration to the previous expiration, from 1 (constant) to 1000; default 3
 }
 
 func (e Expirations) withDefaults() Expirations {
@@ -57,7 +55,7 @@ func (e Expirations) withDefaults() Expirations {
 	return e
 }
 
-// Validate reports numbers that no back-off has, and what to write instead.
+// Validate reports invalid settings, with advice.
 func (e Expirations) Validate() error {
 	e = e.withDefaults()
 	if err := errors.Join(validateLength("Expirations.WaitQueue", e.WaitQueue),
@@ -70,11 +68,11 @@ func (e Expirations) Validate() error {
 	return nil
 }
 
-// Owns reports whether header is HeaderWaits or one of Trail's.
+// Owns reports whether header is HeaderWaits or a header of Trail.
 func (Expirations) Owns(header string) bool { return header == HeaderWaits || Trail{}.Owns(header) }
 
-// Read returns the attempts that a Trail has counted, and those that the last
-// expiration implies beyond it; and what else the Trail says.
+// Read returns the history of Trail. The number of attempts includes the attempts that the last
+// expiration implies.
 func (e Expirations) Read(d Delivery) History {
 	e = e.withDefaults()
 	h := trailOf(d)
@@ -85,30 +83,30 @@ func (e Expirations) Read(d Delivery) History {
 		h.Attempts = max(h.Attempts, add(1, e.retries(e.First, w)))
 	}
 	if h.FirstFailed.IsZero() && w.count > 0 && !w.died.IsZero() {
-		h.FirstFailed = w.died.Add(-w.expiration) // it may have failed before, as far as is known it did not
+		h.FirstFailed = w.died.Add(-w.expiration) // earlier failures are possible, but unknown
 	}
 	return h
 }
 
-// Retry returns what Trail does: the expiration itself is the Route's to set.
+// Retry returns the same headers as Trail. The Route sets the expiration.
 func (Expirations) Retry(headers Table, f Failure) Table { return Trail{}.Retry(headers, f) }
 
-// Park returns what Trail does, without HeaderWaits.
+// Park returns the same headers as Trail, without HeaderWaits.
 func (Expirations) Park(headers Table, f Failure) Table {
 	out := headers.Clone()
 	delete(out, HeaderWaits)
 	return Trail{}.Park(out, f)
 }
 
-// wait is what x-death says of a message's waits.
+// wait is the record of the waits of a message in x-death.
 type wait struct {
-	expiration time.Duration // of the first wait that is counted
-	count      int           // how many waits; 0 when the message has not waited yet
-	died       time.Time     // when the first wait that is counted was over
+	expiration time.Duration // expiration of the first counted wait
+	count      int           // number of waits; 0 if the message has not waited yet
+	died       time.Time     // end of the first counted wait
 }
 
-// last returns the entry of x-death about the wait queue. RabbitMQ writes one at
-// most, of which all but the count are those of the first time.
+// last returns the entry of x-death about the wait queue. RabbitMQ writes at most one. All its fields
+// except the count are from the first wait.
 func (e Expirations) last(d Delivery) wait {
 	queue := strings.ReplaceAll(e.WaitQueue, "{queue}", d.Queue)
 	entries, _ := d.Headers[headerDeath].([]any)
@@ -127,24 +125,23 @@ func (e Expirations) last(d Delivery) wait {
 	return wait{}
 }
 
-// retries is how many retries lie between a copy that was given so long to wait,
-// and what x-death says now.
+// retries returns the number of retries between a copy with the given expiration and the current
+// x-death.
 func (e Expirations) retries(given time.Duration, w wait) int {
 	n := max(0, w.count-1)
 	if e.Factor == 1 {
-		return n // the expiration tells nothing
+		return n // a constant expiration does not contain a count
 	}
 	steps := math.Round(math.Log(float64(w.expiration)/float64(given)) / math.Log(e.Factor))
-	if steps <= 0 { // nor where nothing has expired
+	if steps <= 0 { // also if no message has expired
 		return n
 	}
 	return add(n, int(min(steps, amqpvalue.MaxCount)))
 }
 
-// next is how long a message waits that has waited before: Factor times its last
-// expiration. Where a copied x-death says that there was more than one wait, the
-// program that copied it has read the same expiration there each time, and made
-// Factor times that of it.
+// next returns the next expiration of a message: Factor times its last expiration. A count of more
+// than one comes from a copied x-death. The program that copied it read the same expiration for each
+// copy, and used Factor times that value.
 func (e Expirations) next(w wait) time.Duration {
 	if w.count == 0 {
 		return e.First
@@ -152,7 +149,7 @@ func (e Expirations) next(w wait) time.Duration {
 	return clampDelay(float64(w.expiration) * math.Pow(e.Factor, float64(min(w.count, 2))))
 }
 
-// clampDelay is a delay that may be too long for a time.Duration, or no number.
+// clampDelay converts a delay that may exceed a time.Duration or be NaN.
 func clampDelay(ns float64) time.Duration {
 	if !(ns < float64(MaxDelay)) {
 		return MaxDelay
@@ -160,8 +157,8 @@ func clampDelay(ns float64) time.Duration {
 	return max(time.Millisecond, time.Duration(ns))
 }
 
-// originalExpiration reads the expiration a message died with: the text of a
-// number of milliseconds.
+// originalExpiration reads the expiration that a message had when it expired: a string with a number
+// of milliseconds.
 func originalExpiration(death Table) (time.Duration, bool) {
 	text, _ := death["original-expiration"].(string)
 	ms, err := strconv.ParseInt(text, 10, 64)

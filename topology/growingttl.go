@@ -14,43 +14,40 @@ const (
 	DefaultGrowingTTLJitter = 0.1
 )
 
-// GrowingTTL is the MessageTTL of systems in which the delay grows with each copy
-// from the one before, as the broker has recorded it: the first copy waits First,
-// every other one Factor times what x-death says of the last, with a little
-// randomness. See Expirations, which are its Marks.
+// GrowingTTL is a MessageTTL whose delay grows with each copy, based on the expiration that the broker
+// recorded in x-death. The first copy waits for First. Each further copy waits for Factor times the
+// last recorded expiration, with a small jitter. Expirations are its Marks.
 //
 //	work queue ─► handler ─► error: copy, expiration 10000 ─► wait queue ─ expires ─► work queue
 //	                                │                                          │
 //	                                └── next time 30000 ◄── x-death: original-expiration 10000
 //
-// How far the back-off has come is recorded on the message. So any number of programs,
-// in any language, go on where another one left it. The delay that a Policy or a
-// handler asks for is not used; how many attempts there are is the Policy's to say.
+// The message itself carries the progress of the backoff. Any number of programs in any language can
+// therefore continue the backoff of another program. GrowingTTL ignores the delays of Policy and
+// handlers; the Policy still limits the number of attempts.
 //
-// What is said of MessageTTL holds here, too: a message waits behind those that came
-// before it into the wait queue and are due later. With growing delays, that is the
-// rule. A Max bounds it.
+// The limitation of MessageTTL also applies here. A message waits for earlier messages in the wait
+// queue that are due later. With growing delays this is the normal case. Max limits the wait.
 type GrowingTTL struct {
-	// MessageTTL is where copies wait, and how they come back.
+	// MessageTTL sets the wait queue and the way back.
 	MessageTTL
 
-	// WaitQueue is the queue that the WaitAddress leads to, by which x-death knows
-	// it. {queue} stands for the work queue. Default: the key of a WaitAddress
-	// without an exchange, which is a queue's name; behind an exchange, the queue
-	// has to be named.
+	// WaitQueue is the name of the queue behind WaitAddress, as used in x-death. {queue} is replaced
+	// by the work queue. Default: the key of a WaitAddress without an exchange, which is the name of a
+	// queue. With an exchange, WaitQueue is required.
 	WaitQueue string
 
-	First  time.Duration // what the first copy waits, whole milliseconds; default 10 s
-	Factor float64       // how many times longer each next copy waits, from 1 (always the same) to 1000; default 3
-	Max    time.Duration // the longest that any copy waits; default 12 h, or First where that is longer; at most MaxDelay
+	First  time.Duration // expiration of the first copy in whole milliseconds; default 10 s
+	Factor float64       // ratio of an expiration to the previous expiration, from 1 (constant) to 1000; default 3
+	Max    time.Duration // longest expiration; default 12 h, or First if that is longer; at most MaxDelay
 
-	// Jitter is the part by which a delay is shortened or lengthened at random, but
-	// for the first: 0.1 is up to a tenth, either way. Default 0.1; negative for
-	// none.
+	// Jitter is the maximum random deviation of a delay, as a fraction of the delay: 0.1 changes a
+	// delay by up to a tenth in both directions. The first delay has no jitter. Default: 0.1; a
+	// negative value disables jitter.
 	Jitter float64
 
-	// Rand returns a number in [0, 1), and must be safe for concurrent use.
-	// Default: math/rand/v2.Float64.
+	// Rand returns a number in [0, 1). It must be safe for concurrent use. Default:
+	// math/rand/v2.Float64.
 	Rand func() float64
 }
 
@@ -71,8 +68,8 @@ func (g GrowingTTL) expirations() Expirations {
 	return Expirations{WaitQueue: g.WaitQueue, First: g.First, Factor: g.Factor}
 }
 
-// Validate reports what MessageTTL and Expirations do, and a Max, a Jitter or a
-// WaitQueue that cannot be.
+// Validate reports invalid settings of MessageTTL and Expirations, and an invalid Max, Jitter or
+// WaitQueue.
 func (g GrowingTTL) Validate() error {
 	named := g.WaitQueue != "" || g.WaitAddress.Exchange == ""
 	g = g.withDefaults()
@@ -90,8 +87,8 @@ func (g GrowingTTL) Validate() error {
 // Marks returns Expirations.
 func (g GrowingTTL) Marks() Marks { return g.withDefaults().expirations() }
 
-// Wait returns the hop into the wait queue. Its delay is the message's own, and
-// not the one that is asked for.
+// Wait returns the hop into the wait queue. The delay depends only on the message; Wait ignores the
+// requested delay.
 func (g GrowingTTL) Wait(d Delivery, _ time.Duration) (Hop, error) {
 	g = g.withDefaults()
 	e := g.expirations()

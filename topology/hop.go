@@ -5,47 +5,47 @@ import (
 	"time"
 )
 
-// Hop is the next station of a failed message.
+// Hop is the next step on the path of a failed message.
 type Hop struct {
-	// Way is how it gets there. Where it is not Copy, nothing is published, and
-	// all fields but Delay are zero.
+	// Way is the method of transfer. If Way is not Copy, the worker publishes nothing, and all other
+	// fields except Delay are zero.
 	Way Way
 
 	Exchange   string
 	RoutingKey string
-	TTL        time.Duration // the copy's own expiration; 0 for none. Whole milliseconds, rounded up.
-	Delay      time.Duration // how long the message will in fact wait, for logs; 0 when it does not
+	TTL        time.Duration // expiration of the copy in whole milliseconds, rounded up; 0 for none
+	Delay      time.Duration // actual wait of the message, for logs; 0 if it does not wait
 
-	// Headers are written on the copy, over those it has, and are part of its
-	// address: exchanges on its way look at them.
+	// Headers are added to the copy, and replace existing headers of the same names. They are part of
+	// the address, because exchanges on the path route by them.
 	Headers Table
 
-	// Stations is in how many queues the copy expires on its way: the broker
-	// writes an entry into its header x-death for each, for which there must be
-	// room in the header frame. 0 counts as 1.
+	// Stations is the number of queues on the path in which the copy expires. The broker adds an entry
+	// to the header x-death for each of them, and the header frame must have room for these entries. 0
+	// counts as 1.
 	Stations int
 
-	// Topology must exist before the copy is published. It is declared on
-	// first use of this exchange (of this key, where it is the default
-	// exchange), once per connection, and again when publishing fails.
+	// Topology must exist before the copy is published. The worker declares it once per connection,
+	// before the first publish to the exchange (or to the routing key, for the default exchange), and
+	// again if a publish fails.
 	Topology Topology
 }
 
-// Way is how a failed message gets to its next station.
+// Way is the method that transfers a failed message to its next queue.
 type Way int
 
 const (
-	// Copy publishes a copy, and acknowledges the original when the broker has
-	// confirmed it. The copy can be marked.
+	// Copy publishes a copy, and acknowledges the original after the broker has confirmed the copy.
+	// Marks can write headers on the copy.
 	Copy Way = iota
 
-	// Requeue gives the delivery itself back to its queue: basic.reject with
-	// requeue=true. Nothing can be written on it.
+	// Requeue returns the delivery to its queue: basic.reject with requeue=true. Marks cannot write
+	// headers on it.
 	Requeue
 
-	// DeadLetter rejects the delivery, for the broker to dead-letter it as the
-	// work queue says: basic.reject with requeue=false. Nothing can be written
-	// on it; the broker counts in x-death.
+	// DeadLetter rejects the delivery, and the broker dead-letters it according to the arguments of
+	// the work queue: basic.reject with requeue=false. Marks cannot write headers on it. The broker
+	// counts in x-death.
 	DeadLetter
 )
 

@@ -8,55 +8,51 @@ import (
 	"time"
 )
 
-// MaxSchedule is the longest that Levels keep a message waiting: 2²⁸ seconds, 8
-// years and a half.
+// MaxSchedule is the longest delay of Levels: 2²⁸ seconds, or 8.5 years.
 const MaxSchedule = (1 << topLevel) * time.Second
 
 const topLevel = 28
 
-// HeaderLevel begins the names of the headers that lead a message through
-// Levels: x-reprise-level-01 (bool: it waits there) to -28. They are of no use
-// to anyone afterwards.
+// HeaderLevel is the prefix of the headers that route a message through Levels: x-reprise-level-01 to
+// -28. Each is a bool and reports whether the message waits in that level. The headers have no meaning
+// after the wait.
 const HeaderLevel = "x-reprise-level-"
 
-// Levels is the Route for long waits, exact to the second: any delay up to
-// MaxSchedule, never early, and never behind another message. It takes longer to
-// set up than Buckets and more hops, one for each bit of the delay.
+// Levels is the Route for long delays with a resolution of one second. It supports any delay up to
+// MaxSchedule. A message is never early, and never waits for another message. Levels needs more
+// declarations than Buckets, and more hops: one for each bit of the delay that is set.
 //
-// A delay is a sum of powers of two, and each has a queue whose messages all
-// wait that long: first in is first due, so that nothing waits for anything but
-// its own time. Level n holds a message for 2ⁿ⁻¹ seconds, level 0 for one second
-// more; a message takes the levels that its delay has bits for, from the highest
-// down, and always the last. For 7 s = 4 s + 2 s + 1 s:
+// A delay is a sum of powers of two. Each power has a queue in which all messages wait equally long,
+// so the first message in a queue is the first that is due. Level n delays a message by 2ⁿ⁻¹ seconds,
+// and level 0 by one further second. A message passes the levels from the highest down. It waits in
+// the levels whose bits are set, and always in level 0. For 7 s = 4 s + 2 s + 1 s:
 //
 //	exchange 3 ─► queue 3 ─► exchange 2 ─► queue 2 ─► exchange 1 ───────► exchange 0 ─► queue 0 ─► target
 //	                4 s                      2 s         (not queue 1)                    1 s
 //
-// At each level stands a headers exchange, which looks at one header, and sends
-// the message into the queue or past it. So its routing key is its own on the
-// whole way, and the target is reached as if it had been published to just then.
-// (Bits in the routing key would do with fewer exchanges, and lose it.)
+// Each level has a headers exchange, which routes the message by one header into the queue or past it.
+// The routing key therefore does not change, and the broker routes the message to the target like a
+// new message. (Bits in the routing key would need fewer exchanges, but would replace the routing
+// key.)
 //
-// Delays are rounded up to whole seconds. Each hop adds its milliseconds.
+// Levels rounds delays up to whole seconds. Each hop adds some milliseconds.
 //
-// A message waits in each level once or not at all, so n levels make at most 2ⁿ
-// delays, and delays that are exact to the second cannot do with fewer.
+// A message waits in each level at most once, so n levels provide at most 2ⁿ delays. A resolution of
+// one second therefore needs this number of levels.
 //
-// Nothing is shared between targets: each work queue, and each exchange that is
-// scheduled to, has levels of its own, up to the highest that a delay has asked
-// for. An hour takes 13 queues and as many exchanges, 30 days 23, a year 26. RabbitMQ
-// dead-letters nothing more from a queue while 32 of its messages find no place,
-// be it that the target is full or that it is gone; it tries again every three
+// Targets do not share levels. Each work queue, and each exchange that is a target of Schedule, has
+// its own levels, up to the highest level that a delay has needed. An hour needs 13 queues and 13
+// exchanges, 30 days need 23, and a year needs 26. RabbitMQ stops dead-lettering from a queue while 32
+// of its messages cannot be delivered, because the target is full or deleted. It retries every three
 // minutes (https://www.rabbitmq.com/docs/quorum-queues#dead-lettering).
 type Levels struct{}
 
-// ValidateQueue reports a work queue whose levels or failed queue would have
-// names that no broker accepts.
+// ValidateQueue reports a work queue whose levels or failed queue would have invalid names.
 func (Levels) ValidateQueue(queue string) error {
 	return errors.Join(validateTarget("", queue), validateNames(queue, FailedQueue(queue)))
 }
 
-// validateTarget reports a target whose levels would have such names.
+// validateTarget reports a target whose levels would have invalid names.
 func validateTarget(exchange, queue string) error {
 	name := levelsTo(exchange, queue).name(topLevel)
 	if exchange != "" {
@@ -73,13 +69,12 @@ func validateTarget(exchange, queue string) error {
 	return validateNames(queue, name)
 }
 
-// Topology returns the work queue, declared only if it does not exist, and its
-// failed queue, as that of Buckets.
+// Topology returns the work queue, declared only if it does not exist, and its failed queue, like
+// Buckets.
 func (Levels) Topology(queue string) Topology { return workAndFailed(queue, FailedQueue(queue)) }
 
-// Wait returns the hop into the highest level that the delay needs. A delay
-// beyond MaxSchedule counts as MaxSchedule: the message comes back then, and the
-// handler can ask again.
+// Wait returns the hop into the highest level that the delay needs. A delay beyond MaxSchedule counts
+// as MaxSchedule. The handler can then ask for another delay.
 func (l Levels) Wait(d Delivery, delay time.Duration) (Hop, error) {
 	return l.Schedule("", d.Queue, min(delay, MaxSchedule))
 }
@@ -88,19 +83,17 @@ func (l Levels) Wait(d Delivery, delay time.Duration) (Hop, error) {
 // exchange.
 func (Levels) Failed(d Delivery) Hop { return failed(d.Queue) }
 
-// Schedule returns the hop of a message that is to reach exchange after delay,
-// with the routing key key and never earlier. Without an exchange, key is the
-// name of a queue. Without a delay, that is the hop. The exchange, or the queue,
-// must exist when the message is due.
+// Schedule returns the hop of a message that reaches exchange after delay, with the routing key key,
+// and not earlier. If exchange is empty, key is the name of a queue. If delay is not positive, the hop
+// leads directly to the target. The exchange or the queue must exist when the message is due.
 //
-// The message must have no expiration of its own, which would end its wait, and
-// no header x-death, which RabbitMQ before 4.0 takes for its own account and
-// could drop the message for, as one that goes in circles. Keys in its header CC
-// are used where an exchange is the target, and are not where a queue is.
+// The message must not have an expiration, which would end its wait. It must not have a header
+// x-death: RabbitMQ before 4.0 trusts this header, and could drop the message as a cycle. The broker
+// uses the routing keys in the header CC if the target is an exchange, and ignores them if the target
+// is a queue.
 //
-// When a message is due and its exchange has no queue for it, it is kept and
-// tried again, as one for a queue that is full: see Levels for what that holds
-// up.
+// If the exchange does not route a due message to any queue, the broker keeps the message and retries,
+// as for a full queue. The documentation of Levels describes the effect on other messages.
 func (Levels) Schedule(exchange, key string, delay time.Duration) (Hop, error) {
 	switch {
 	case exchange == "" && key == "":
@@ -133,18 +126,17 @@ func (Levels) Schedule(exchange, key string, delay time.Duration) (Hop, error) {
 	}, nil
 }
 
-// reserved begins the names that only the broker may give.
+// reserved is the prefix of names that are reserved for the broker.
 const reserved = "amq."
 
 func levelHeader(n int) string { return fmt.Sprintf("%s%02d", HeaderLevel, n) }
 
-// levels lead to a queue, or to an exchange. Both kinds of names are made so that
-// those of an exchange are never those of a queue, whatever they are called, and
-// that an exchange of the broker's, such as amq.topic, can be one.
+// levels describes the levels of a queue or an exchange. The two name formats never collide, for any
+// names of the targets. They also permit an exchange of the broker, such as amq.topic, as a target.
 type levels struct {
-	format   string // of the names, by number
+	format   string // format of the names, with the target and the number of the level
 	exchange string
-	key      string // "" leaves a message its own
+	key      string // "" keeps the routing key of the message
 }
 
 func levelsTo(exchange, key string) levels {
@@ -154,10 +146,10 @@ func levelsTo(exchange, key string) levels {
 	return levels{format: "exchange.%s.level-%d", exchange: exchange}
 }
 
-// name is that of a level's queue, and of the exchange in front of it.
+// name returns the name of the queue of a level, and of the exchange in front of the queue.
 func (l levels) name(n int) string { return fmt.Sprintf(l.format, l.exchange+l.key, n) }
 
-// topology is that of the levels up to the highest.
+// topology returns the levels from 0 to highest.
 func (l levels) topology(highest int) Topology {
 	t := Topology{
 		Exchanges: []Exchange{{Name: l.name(0), Kind: Fanout}},
@@ -166,7 +158,7 @@ func (l levels) topology(highest int) Topology {
 	}
 	for n := 1; n <= highest; n++ {
 		here, below := l.name(n), l.name(n-1)
-		// Without -with-x, names that begin with x- would not be looked at.
+		// The exchange ignores headers that begin with x-, unless x-match ends with -with-x.
 		when := func(bit bool) Table { return Table{"x-match": "all-with-x", levelHeader(n): bit} }
 		t.Exchanges = append(t.Exchanges, Exchange{Name: here, Kind: Headers})
 		t.Queues = append(t.Queues, level(here, time.Second<<(n-1), below, ""))
@@ -177,7 +169,7 @@ func (l levels) topology(highest int) Topology {
 	return t
 }
 
-// level is a wait queue whose messages all wait equally long.
+// level returns a wait queue whose messages all wait equally long.
 func level(name string, ttl time.Duration, exchange, key string) Queue {
 	q := waitQueue(name, exchange, key)
 	q.Args["x-message-ttl"] = ttl.Milliseconds()

@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// MessageTTL is the Route of systems with one wait queue for all delays, where
-// each copy has an expiration of its own. It is there to take part in such
-// systems; a new one wants Buckets.
+// MessageTTL is the Route of systems with one wait queue for all delays, in which each copy has its
+// own expiration. Use it to work with such an existing system. For a new system, use Buckets.
 //
-// A short delay waits behind a long one. RabbitMQ expires only the message at
-// the head of a queue (https://www.rabbitmq.com/docs/ttl#message-ttl-dead-lettering),
-// so that a copy that is due in a second, behind one that is due in an hour,
-// comes back in an hour. None is early, and each late by up to the longest
-// delay in use. Only where all delays are equal, all are in time.
+// A message with a short delay waits for earlier messages with long delays, because RabbitMQ expires
+// only the message at the head of a queue
+// (https://www.rabbitmq.com/docs/ttl#message-ttl-dead-lettering). For example, a copy that is due in
+// one second, behind a copy that is due in one hour, returns in one hour. Copies are never early, and
+// late by up to the longest delay in use. If all delays are equal, all copies are on time.
 //
-// The zero value needs nothing that exists: the wait queue is {queue}.wait, and
-// dead-letters to the work queue through the default exchange. In a system that
-// is there already, Infrastructure is what it consists of, and the addresses say
-// where its wait queue and its failed queue are published to:
+// The zero value does not need existing objects: the wait queue is {queue}.wait, and dead-letters to
+// the work queue through the default exchange. In an existing system, Infrastructure describes the
+// objects of the system, and the addresses specify where workers publish copies that wait or are
+// parked:
 //
 //	topology.MessageTTL{
 //		WaitAddress:    topology.Address{Exchange: "orders.wait", Key: "{key}"},
@@ -30,14 +29,13 @@ type MessageTTL struct {
 	WaitAddress   Address // default: the queue {queue}.wait
 	FailedAddress Address // default: the queue {queue}.failed
 
-	// WorkExchange is where copies expire to, under the key that {key} stands
-	// for in the addresses. "" is the default exchange, which knows the work
-	// queue by its name.
+	// WorkExchange is the exchange to which copies expire, with the routing key that replaces {key} in
+	// the addresses. "" is the default exchange, which routes by the name of the work queue.
 	WorkExchange string
 
-	// Infrastructure declares all of it, and names the keys by which
-	// WorkExchange reaches each work queue. Left empty, the queues that the
-	// addresses name are declared, and the work queue where it does not exist.
+	// Infrastructure declares all objects, including the bindings with which WorkExchange reaches each
+	// work queue. If it is empty, the worker declares the queues of the addresses, and the work queue
+	// if it does not exist.
 	Infrastructure Topology
 }
 
@@ -47,8 +45,7 @@ func (m MessageTTL) withDefaults() MessageTTL {
 	return m
 }
 
-// Validate reports addresses that lead nowhere, and a contradictory
-// Infrastructure.
+// Validate reports invalid addresses and a contradictory Infrastructure.
 func (m MessageTTL) Validate() error {
 	own := m.Infrastructure.empty()
 	m = m.withDefaults()
@@ -62,16 +59,16 @@ func (m MessageTTL) Validate() error {
 			continue
 		}
 		errs = append(errs, validateLength(a.field+".Key", a.Key), validateLength(a.field+".Exchange", a.Exchange))
-		if a.Key == "{key}" && a.Exchange != "" { // another key tells them apart
+		if a.Key == "{key}" && a.Exchange != "" { // with another key, one exchange can route to different queues
 			errs = append(errs, validateWait(a.field, a.Exchange, m.WorkExchange))
 		}
 	}
 	return errors.Join(append(errs, m.Infrastructure.Validate())...)
 }
 
-// ValidateQueue reports a work queue whose other queues would have names that
-// no broker accepts, and one that WorkExchange does not lead to, as far as
-// Infrastructure says: its retries would be lost.
+// ValidateQueue reports a work queue whose derived queues would have invalid names. It also reports a
+// work queue that WorkExchange does not reach according to Infrastructure, because its retries would
+// be lost.
 func (m MessageTTL) ValidateQueue(queue string) error {
 	m = m.withDefaults()
 	return errors.Join(
@@ -81,8 +78,8 @@ func (m MessageTTL) ValidateQueue(queue string) error {
 		validateNames(queue, m.WaitAddress.queue(queue), m.FailedAddress.queue(queue)))
 }
 
-// Topology returns the Infrastructure; without one, the work queue, declared
-// only if it does not exist, and its failed queue.
+// Topology returns the Infrastructure. If that is empty, it returns the work queue, declared only if
+// it does not exist, and its failed queue.
 func (m MessageTTL) Topology(queue string) Topology {
 	if !m.Infrastructure.empty() {
 		return m.Infrastructure
@@ -90,14 +87,14 @@ func (m MessageTTL) Topology(queue string) Topology {
 	return workAndFailed(queue, m.withDefaults().FailedAddress.queue(queue))
 }
 
-// Wait returns the hop into the wait queue. Whole milliseconds, rounded up; a
-// delay beyond MaxDelay counts as MaxDelay.
+// Wait returns the hop into the wait queue. It rounds the delay up to whole milliseconds. A delay
+// beyond MaxDelay counts as MaxDelay.
 func (m MessageTTL) Wait(d Delivery, delay time.Duration) (Hop, error) {
 	m = m.withDefaults()
 	delay = time.Duration(milliseconds(min(delay, MaxDelay))) * time.Millisecond
 	own := waitQueue(m.WaitAddress.queue(d.Queue), "", d.Queue)
 	hop := m.Infrastructure.hop(m.WaitAddress, d, m.WorkExchange, own)
-	hop.TTL = max(delay, time.Millisecond) // 0 would mean for ever
+	hop.TTL = max(delay, time.Millisecond) // 0 would mean no expiration
 	hop.Delay = delay
 	return hop, nil
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// For reports whether a RabbitMQ of that version, as its connections tell it
-// (server property "version"), does what the topology asks for: see Needs.
+// For returns an error if a RabbitMQ of the given version does not implement the topology, see Needs.
+// A broker sends its version in the server property "version" of a connection.
 func (t Topology) For(version string) error {
 	if t.Needs == "" {
 		return nil
@@ -22,7 +22,7 @@ func (t Topology) For(version string) error {
 		"use another route, such as Buckets, or a newer broker", t.Needs, version)
 }
 
-// newer returns the later of two versions; "" is before all.
+// newer returns the later of two versions. "" is earlier than all others.
 func newer(a, b string) string {
 	x, _ := parseVersion(a)
 	y, _ := parseVersion(b)
@@ -32,8 +32,8 @@ func newer(a, b string) string {
 	return b
 }
 
-// parseVersion reads "4.3.6", with anything that is not a number after it, as
-// in "4.3.0-rc.1" or "3.10.8+1".
+// parseVersion parses a version such as "4.3.6". It ignores a suffix that does not consist of digits
+// and dots, as in "4.3.0-rc.1" or "3.10.8+1".
 func parseVersion(s string) (numbers []int, ok bool) {
 	end := strings.IndexFunc(s, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
 	if end >= 0 {

@@ -6,23 +6,24 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// HeaderOutcome is the header of a replayed message that asks its consumer for a report. Its value is a table: see
-// [OutcomeRequest].
+// HeaderOutcome is the header of a replayed message that requests a report from its consumer. Its
+// value is a table, see [OutcomeRequest].
 const HeaderOutcome = "x-reprise-outcome"
 
-// OutcomeQueuePrefix begins the name of each queue that takes reports. A consumer reports to no other queue, so that a
-// publisher cannot choose where its consumers publish.
+// OutcomeQueuePrefix is the prefix of the names of all queues that receive reports. A consumer reports
+// to no other queue, so that a publisher cannot choose where its consumers publish.
 const OutcomeQueuePrefix = "reprise.outcomes."
 
-// OutcomeRequest asks the consumer of a replayed message to report what became of it: an [Outcome].
+// OutcomeRequest requests a report about a replayed message from its consumer: an [Outcome].
 //
-// A consumer reports only if [OutcomeRequest.Asks] returns true. A handler that copies the headers of its message onto a new
-// message copies the request too, and the new message is not the one that was replayed.
+// A consumer reports only if [OutcomeRequest.Asks] returns true. A handler that copies the headers of
+// its message to a new message also copies the request, but the new message is not the replayed
+// message.
 type OutcomeRequest struct {
 	To        string // queue to report to
 	Replay    string // copied into the report; equal to HeaderReplay
 	Key       string // copied into the report; proves that the report answers a request
-	Queue     string // work queue the message was sent to
+	Queue     string // work queue to which the message was sent
 	MessageID string
 }
 
@@ -31,7 +32,8 @@ func (r OutcomeRequest) Table() Table {
 	return Table{"to": r.To, "replay": r.Replay, "key": r.Key, "queue": r.Queue, "message": r.MessageID}
 }
 
-// ReadOutcomeRequest returns the request in the headers of a message. It reports whether there is one that can be answered.
+// ReadOutcomeRequest returns the request in the headers of a message, and whether the headers have a
+// valid request.
 func ReadOutcomeRequest(headers Table) (r OutcomeRequest, ok bool) {
 	t, _ := headers[HeaderOutcome].(Table)
 	if t == nil {
@@ -45,8 +47,8 @@ func ReadOutcomeRequest(headers Table) (r OutcomeRequest, ok bool) {
 	return r, strings.HasPrefix(r.To, OutcomeQueuePrefix) && r.Replay != "" && r.Queue != "" && r.MessageID != ""
 }
 
-// Asks reports whether the request is about this message in this queue. A message of a replay may be in other queues as well: in
-// its failed queue, or in each queue that an exchange leads to.
+// Asks reports whether the request is for this message in this queue. A message of a replay may also
+// be in other queues: in its failed queue, or in each queue that an exchange leads to.
 func (r OutcomeRequest) Asks(queue, messageID string) bool {
 	return r.MessageID == messageID && r.Queue == queue
 }
@@ -54,21 +56,21 @@ func (r OutcomeRequest) Asks(queue, messageID string) bool {
 // Results of an [Outcome].
 const (
 	OutcomeSucceeded = "succeeded" // the handler returned nil; sent before the message is acknowledged
-	OutcomeRetrying  = "retrying"  // an attempt failed, and another one follows; sent before the message is retried
+	OutcomeRetrying  = "retrying"  // an attempt failed, and another one follows; sent before the retry
 )
 
-// Outcome is the report of a consumer: the headers of an empty, persistent, mandatory message that it publishes to the default
-// exchange with the routing key [OutcomeRequest.To].
+// Outcome is the report of a consumer. The consumer publishes it to the default exchange with the
+// routing key [OutcomeRequest.To], as the headers of an empty, persistent, mandatory message.
 type Outcome struct {
-	Replay  string // of the request
-	Key     string // of the request
+	Replay  string // OutcomeRequest.Replay
+	Key     string // OutcomeRequest.Key
 	Queue   string // work queue of the consumer
 	Attempt int    // number of the attempt, from 1
 	Result  string // OutcomeSucceeded or OutcomeRetrying
-	Error   string // of the attempt that failed; optional, at most 1 KiB
+	Error   string // error of the failed attempt; optional, at most 1 KiB
 }
 
-// maxOutcomeError bounds the error of a report, which is for display.
+// maxOutcomeError limits the error of a report in bytes. The error is for display.
 const maxOutcomeError = 1 << 10
 
 // Table returns the headers of the report.
@@ -80,7 +82,8 @@ func (o Outcome) Table() Table {
 	return t
 }
 
-// ReadOutcome returns the report in the headers of a message. It reports whether there is one.
+// ReadOutcome returns the report in the headers of a message, and whether the headers have a valid
+// report.
 func ReadOutcome(headers Table) (o Outcome, ok bool) {
 	o.Replay, _ = headers["replay"].(string)
 	o.Key, _ = headers["key"].(string)

@@ -7,47 +7,46 @@ import (
 	"time"
 )
 
-// MaxDelay is the longest that Buckets, WaitQueue, MessageTTL and DeadLettering keep a
-// message waiting: 2³²-1 milliseconds, 49 days and 17 hours. RabbitMQ itself takes up
-// to ten years, but other programs that look at these queues may not. Levels wait for
-// longer.
+// MaxDelay is the longest delay of Buckets, WaitQueue, MessageTTL and DeadLettering: 2³²-1
+// milliseconds, 49 days and 17 hours. RabbitMQ itself accepts up to ten years, but other programs that
+// read these queues may not. Levels supports longer delays.
 const MaxDelay = math.MaxUint32 * time.Millisecond
 
-// DeliveryLimit is how often the work queue delivers a message that is never
-// settled (its handler kills the process each time) before it is parked. It is
-// RabbitMQ's own default since 4.0; before, there was none.
+// DeliveryLimit is the delivery limit of work queues. After this many deliveries, the broker parks a
+// message that is never settled, for example because its handler terminates the process each time.
+// RabbitMQ 4.0 and later use the same default; earlier versions have no default.
 const DeliveryLimit = 20
 
-// unlimited is the delivery limit of queues where the broker is not to give up
-// on a message. There is no value for "never" that RabbitMQ 3.10 understands
-// too, and none given is 20 since 4.0.
+// unlimited is the delivery limit of queues from which the broker must not drop messages. RabbitMQ
+// 3.10 has no value for "no limit", and since 4.0 the default is 20.
 const unlimited = int64(math.MaxInt32)
 
-// FailedQueue is the name of a work queue's parking lot: queue + ".failed".
+// FailedQueue returns the name of the failed queue, a dead-letter queue, of a work queue: queue +
+// ".failed".
 func FailedQueue(queue string) string { return queue + ".failed" }
 
-// failed returns the hop into it.
+// failed returns the hop into the failed queue.
 func failed(queue string) Hop {
 	name := FailedQueue(queue)
 	return Hop{RoutingKey: name, Topology: Topology{Queues: []Queue{failedQueue(name)}}}
 }
 
-// failedQueue keeps a message however often somebody looks at it and puts it
-// back: a quorum queue left to its default drops it at the 21st time
+// failedQueue returns a queue that keeps messages even if readers requeue them many times. A quorum
+// queue with the default limit drops a message at the 21st delivery
 // (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
 func failedQueue(name string) Queue {
 	return Queue{Name: name, Args: Table{"x-queue-type": "quorum", "x-delivery-limit": unlimited}}
 }
 
-// quorum returns the arguments of a quorum queue that loses nothing of what it
-// dead-letters to key, through exchange; without a key, under the message's own.
+// quorum returns the arguments of a quorum queue that dead-letters at least once, through exchange, to
+// key. An empty key keeps the routing key of the message.
 // https://www.rabbitmq.com/docs/quorum-queues#dead-lettering
 func quorum(exchange, key string) Table {
 	args := Table{
 		"x-queue-type":           "quorum",
 		"x-dead-letter-exchange": exchange,
 		"x-dead-letter-strategy": "at-least-once",
-		"x-overflow":             "reject-publish", // without which it would not be at least once
+		"x-overflow":             "reject-publish", // required for at-least-once
 	}
 	if key != "" {
 		args["x-dead-letter-routing-key"] = key
@@ -55,15 +54,15 @@ func quorum(exchange, key string) Table {
 	return args
 }
 
-// waitQueue is a queue whose messages expire to key, through exchange. It never
-// has x-expires: the broker deletes an unused queue with the messages in it.
+// waitQueue returns a queue whose messages expire to key through exchange. It never sets x-expires,
+// because the broker would delete an unused queue together with its messages.
 func waitQueue(name, exchange, key string) Queue {
 	return Queue{Name: name, Args: quorum(exchange, key)}
 }
 
-// workAndFailed returns a work queue, declared only if it does not exist, and
-// its failed queue, where the work queue's dead letters go: even a message that
-// RabbitMQ itself gives up on (delivery limit) is parked and not dropped.
+// workAndFailed returns a work queue, declared only if it does not exist, and its failed queue. The
+// work queue dead-letters into the failed queue, so RabbitMQ parks a message that reaches the delivery
+// limit and does not drop it.
 func workAndFailed(queue, failed string) Topology {
 	return Topology{Queues: []Queue{
 		{Name: queue, IfAbsent: true, Args: quorum("", failed).with("x-delivery-limit", int64(DeliveryLimit))},
@@ -71,8 +70,7 @@ func workAndFailed(queue, failed string) Topology {
 	}}
 }
 
-// validateNames reports a work queue for which one of the names made from it
-// would be longer than AMQP can carry.
+// validateNames reports a work queue whose derived names are longer than AMQP permits.
 func validateNames(queue string, names ...string) error {
 	for _, name := range names {
 		if over := len(name) - maxName; over > 0 {
@@ -83,7 +81,7 @@ func validateNames(queue string, names ...string) error {
 	return nil
 }
 
-// milliseconds rounds up, so that no message comes early; negative counts as 0.
+// milliseconds rounds up, so that no message is early. A negative duration counts as 0.
 func milliseconds(d time.Duration) int64 {
 	d = max(0, d)
 	ms := d.Milliseconds()

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// Reach returns the names of the queues that get a message that is published to an exchange
-// with a routing key, each once: directly, through exchanges bound to each other, or by an
-// alternate-exchange. The default exchange "" routes to the queue named by the key. t must
-// have all exchanges and bindings of the virtual host for the answer to be complete.
+// Reach returns the names of the queues that receive a message with the given exchange and routing
+// key, without duplicates. It follows bindings, bindings between exchanges and alternate exchanges.
+// The default exchange "" routes to the queue with the name of the key. The result is complete only if
+// t has all exchanges and bindings of the virtual host.
 //
-// It returns an error if the key alone does not decide, or if t does not say: the message
-// comes by an exchange that t does not have, or whose kind is none of Direct, Fanout and Topic.
+// It returns an error if the routing key and t do not determine the result, because the message would
+// pass an unknown exchange or an exchange whose kind is not Direct, Fanout or Topic.
 func (t Topology) Reach(exchange, key string) ([]string, error) {
 	if exchange == "" {
 		return []string{key}, nil
@@ -19,7 +19,7 @@ func (t Topology) Reach(exchange, key string) ([]string, error) {
 	return t.walk(exchange, t.decided, func(kind, bound string) bool { return matches(kind, bound, key) })
 }
 
-// decided returns an exchange whose bindings go by the key alone.
+// decided returns an exchange that routes by the routing key alone.
 func (t Topology) decided(name string) (Exchange, error) {
 	x := t.exchange(name)
 	_, own := brokerKinds[name]
@@ -33,9 +33,9 @@ func (t Topology) decided(name string) (Exchange, error) {
 	return x, fmt.Errorf("exchange %q is of kind %s, which does not route by the key alone", name, x.Kind)
 }
 
-// Return returns the exchange through which the copies of a work queue's messages come back
-// when they have waited, as far as the strategy's Route names one. It reports false if they
-// come back by the name of the queue, as with Buckets and preset.Staking.
+// Return returns the exchange through which the copies of messages return to their work queue after
+// the wait, if the strategy's Route sets one. It returns false if the copies return by the name of the
+// queue, as with Buckets and preset.Staking.
 func (s Strategy) Return() (exchange string, ok bool) {
 	switch r := inside(s.WithDefaults().Route).(type) {
 	case WaitQueue:

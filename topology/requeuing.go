@@ -6,43 +6,43 @@ import (
 	"time"
 )
 
-// Requeuing is the Route without a wait: a message that failed goes back into
-// its queue as it is (basic.reject with requeue=true), and is delivered again at
-// once. No copy is made, so nothing can be lost or doubled, and nothing can be
-// written down; the delay that a Policy or a handler asks for is not used.
+// Requeuing is the Route without a delay. The worker requeues a failed message unchanged (basic.reject
+// with requeue=true), and the broker redelivers it immediately. The worker does not make a copy, so it
+// cannot lose or duplicate the message, and it cannot write headers. Requeuing ignores the delays of
+// Policy and handlers.
 //
-// It is for failures that another worker, or the same one a moment later, would
-// not have. A downstream that is down is asked as fast as it can refuse.
+// Use it for failures that do not occur on another worker, or a moment later. Do not use it for an
+// unavailable downstream service, which would receive calls as fast as it rejects them.
 //
-// The queue counts the attempts, see Deliveries: it must be a quorum queue.
-// Classic queues do not count, and would redeliver for ever; a message that
-// comes from one a second time is parked. RabbitMQ's own delivery limit (20, since
-// 4.0) would end the retries before the Policy does. The work queue is declared
-// with one of 100 000: enough for a retry every second for a day, and an end, in
-// {queue}.failed and without an error on it, for what nothing else has ended. A
-// Policy that allows more attempts is cut short there.
+// The queue counts the attempts, see Deliveries, so it must be a quorum queue. Classic queues do not
+// count and would redeliver forever, so the worker parks a redelivered message of a classic queue. The
+// default delivery limit of RabbitMQ (20, since 4.0) would end the retries before the Policy does. The
+// work queue is therefore declared with a limit of 100 000, which permits a retry every second for a
+// day. The broker moves a message that reaches this limit to {queue}.failed, without an error. The
+// limit also applies to a Policy that permits more attempts.
 //
-// With Classic it is for classic queues, as programs use it that look at redelivered
-// alone. The flag says "before", and not how often.
+// Classic supports classic queues and programs that use only the redelivered flag. The flag reports an
+// earlier delivery, but not the number of deliveries.
 type Requeuing struct {
-	// Classic declares the work queue as a classic queue, and counts attempts there: the
-	// first time, a message is put back as it is; the second time (redelivered is set) by
-	// a copy with the count on it, at the end of the queue, confirmed before the original
-	// is acknowledged; the third time as it is, and so on. So with Policy.MaxAttempts 2,
-	// once, no copy is made; with 3, twice, there is one, which can be there twice after
-	// a crash. A delivery that ended with its worker counts as an attempt, but not a second
-	// one in a row: nothing tells it from the first.
+	// Classic declares the work queue as a classic queue and counts attempts as follows. The worker
+	// requeues a message unchanged after the first failure. After the second failure (redelivered is
+	// set) it publishes a copy with the count to the end of the queue, and acknowledges the original
+	// after the confirm. The third failure is handled like the first, and so on. With
+	// Policy.MaxAttempts 2 the worker does not make a copy. With 3 it makes one copy, which can be
+	// duplicated by a crash. A delivery that ended with its worker counts as an attempt. A second such
+	// delivery in a row does not count, because the two are indistinguishable.
 	Classic bool
 
-	// Unlimited puts a message back as it is, without limit: redelivered is ignored, and
-	// so are Policy.MaxAttempts above 2. Handlers end it with reprise.Park. It needs Classic.
+	// Unlimited requeues a message unchanged without limit. It ignores the redelivered flag and a
+	// Policy.MaxAttempts above 2. Handlers end the retries with reprise.Park. Unlimited requires
+	// Classic.
 	Unlimited bool
 }
 
-// Marks returns Deliveries, which count in the same way.
+// Marks returns Deliveries with the same value of Classic.
 func (r Requeuing) Marks() Marks { return Deliveries{Classic: r.Classic} }
 
-// Validate reports Unlimited without Classic: a quorum queue counts, and ends it.
+// Validate reports Unlimited without Classic, because a quorum queue limits deliveries.
 func (r Requeuing) Validate() error {
 	if r.Unlimited && !r.Classic {
 		return errors.New("topology: Requeuing.Unlimited needs Classic (a quorum queue has a delivery limit)")
@@ -50,13 +50,11 @@ func (r Requeuing) Validate() error {
 	return nil
 }
 
-// ValidateQueue reports a work queue whose failed queue would have a name that
-// no broker accepts.
+// ValidateQueue reports a work queue whose failed queue would have an invalid name.
 func (Requeuing) ValidateQueue(queue string) error { return validateNames(queue, FailedQueue(queue)) }
 
-// Topology returns the work queue and its failed queue. A work queue that exists
-// with other arguments is not used as it is: RabbitMQ could drop from it what
-// has come back too often.
+// Topology returns the work queue and its failed queue. A work queue that exists with other arguments
+// is an error, because RabbitMQ could drop its messages after too many deliveries.
 func (r Requeuing) Topology(queue string) Topology {
 	if r.Classic {
 		return Topology{Queues: []Queue{{Name: queue, Args: Table{"x-queue-type": "classic"}}, failedQueue(FailedQueue(queue))}}
@@ -64,8 +62,8 @@ func (r Requeuing) Topology(queue string) Topology {
 	return requeuing(queue, nil)
 }
 
-// Wait returns the hop back into the queue. An error means that the queue does
-// not count, and is not Classic.
+// Wait returns the hop back into the queue. It returns an error if the queue does not count deliveries
+// and Classic is false.
 func (r Requeuing) Wait(d Delivery, _ time.Duration) (Hop, error) {
 	err := counted(d)
 	switch {
@@ -81,26 +79,25 @@ func (r Requeuing) Wait(d Delivery, _ time.Duration) (Hop, error) {
 // exchange.
 func (Requeuing) Failed(d Delivery) Hop { return failed(d.Queue) }
 
-// lastLimit is the delivery limit of work queues that dead-letter to their failed
-// queue: the last bound, should whoever counts attempts be mistaken.
+// lastLimit is the delivery limit of work queues that dead-letter to their failed queue. It ends the
+// retries if the count of attempts is wrong.
 const lastLimit = int64(100_000)
 
-// requeuing is a work queue that gives a message back until lastLimit, with more
-// arguments, and its failed queue.
+// requeuing returns a work queue with the delivery limit lastLimit and additional arguments, and its
+// failed queue.
 func requeuing(queue string, more Table) Topology {
 	args := quorum("", FailedQueue(queue)).with("x-delivery-limit", lastLimit)
 	maps.Copy(args, more)
 	return Topology{Queues: []Queue{{Name: queue, Args: args}, failedQueue(FailedQueue(queue))}}
 }
 
-// errUncounted is why a message of a classic queue is not given back again.
+// errUncounted is returned for a message that must not be requeued again because its queue is classic.
 var errUncounted = errors.New("topology: the work queue does not count deliveries (no header x-delivery-count on one that came again), " +
 	"so its messages would be retried for ever: make it a quorum queue, set Requeuing.Classic, or use a route that publishes copies, such as Buckets")
 
-// counted reports a delivery of a queue that does not count: one that has been
-// delivered before and does not say how often. RabbitMQ 4.3 says it in another
-// header where the first one was given back on purpose; and 4.0 calls a dead
-// letter redelivered that is new in this queue.
+// counted returns an error if the delivery is a redelivery without a count. RabbitMQ 4.3 uses another
+// header if the first delivery was requeued deliberately. RabbitMQ 4.0 sets redelivered on a dead
+// letter at its first delivery from this queue.
 func counted(d Delivery) error {
 	if !d.Redelivered {
 		return nil

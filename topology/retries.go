@@ -24,33 +24,34 @@ func Retries() Topology {
 // RetryReportVersion is the RetryReport.Version that this package writes.
 const RetryReportVersion = 1
 
-// RetryReport lists messages of a work queue that a worker has sent to a retry: the body, in JSON, of a transient message that an
-// announced worker publishes to RetriesExchange. It is for display: a report is not confirmed, and may be lost. Without an archive that
-// listens, the broker drops it.
+// RetryReport lists messages of a work queue that a worker retries. An announced worker publishes it
+// to RetriesExchange, as the JSON body of a transient message. Reports are for display only. They are
+// not confirmed, and may be lost. If no archive subscribes, the broker drops it.
 type RetryReport struct {
 	Version int     `json:"v"`
 	Queue   string  `json:"queue"` // the work queue
 	Host    string  `json:"host,omitempty"`
 	Retries []Retry `json:"retries"`
 
-	// Missing is the number of retries that were not reported since the report before: there were too many, or the broker
-	// did not take them.
+	// Missing is the number of retries since the previous report that were not reported, because there
+	// were too many or because the broker did not accept them.
 	Missing int64 `json:"missing,omitempty"`
 }
 
 // Retry is a message that waits for its next attempt.
 type Retry struct {
 	MessageID string    `json:"id,omitempty"`
-	Wait      string    `json:"wait,omitempty"` // queue that it waits in; empty: not known, or several, one after the other
-	Attempt   int       `json:"attempt"`        // number of the attempt that failed, from 1
-	Failed    time.Time `json:"failed"`         // end of that attempt
-	Due       time.Time `json:"due"`            // of the next attempt, by the clock of the worker
-	Error     string    `json:"error"`          // of the attempt, at most 4 KiB
+	Wait      string    `json:"wait,omitempty"` // wait queue; empty if it is unknown, or for several queues in turn.
+	Attempt   int       `json:"attempt"`        // number of the failed attempt, from 1.
+	Failed    time.Time `json:"failed"`         // end of the failed attempt.
+	Due       time.Time `json:"due"`            // time of the next attempt, by the clock of the worker.
+	Error     string    `json:"error"`          // error of the failed attempt, at most 4 KiB.
 }
 
 // Bounds of a RetryReport.
 const (
-	// MinReportedRetry is the shortest delay of a retry that is reported: a shorter one is over before somebody can look.
+	// MinReportedRetry is the shortest delay that is reported. A shorter delay ends before an operator
+	// can look.
 	MinReportedRetry = time.Second
 
 	maxReportedRetries = 100
@@ -59,7 +60,7 @@ const (
 	maxRetryID         = 255
 )
 
-// Full reports whether no further retry should be added to the report.
+// Full reports whether the caller must not add further retries to the report.
 func (r RetryReport) Full() bool {
 	if len(r.Retries) >= maxReportedRetries {
 		return true
@@ -83,8 +84,9 @@ func (r RetryReport) Encode() ([]byte, error) {
 	return encodeJSON(r)
 }
 
-// ReadRetryReport returns the report in the body of a message. It reports whether there is one. Retries without an attempt or a time,
-// and those with a message id that AMQP cannot carry, are left out.
+// ReadRetryReport returns the report in the body of a message, and whether the body is a valid report.
+// It removes retries without an attempt or a time, and retries with a message id that AMQP cannot
+// carry.
 func ReadRetryReport(body []byte) (r RetryReport, ok bool) {
 	if len(body) > maxReadRetryReport || json.Unmarshal(body, &r) != nil || r.Version != RetryReportVersion ||
 		r.Queue == "" || len(r.Queue) > maxName || len(r.Retries) > maxReportedRetries || r.Missing < 0 {
@@ -99,8 +101,9 @@ func ReadRetryReport(body []byte) (r RetryReport, ok bool) {
 	return r, true
 }
 
-// WaitingIn returns the queue in which a message waits that takes a hop of the strategy's Route, as far as the Route declares it; "" if
-// that is not known, or if the message waits in several queues, one after the other.
+// WaitingIn returns the queue in which a message waits after a hop of the strategy's Route, according
+// to the Topology of the hop or the Route. It returns "" if the queue is unknown, or if the message
+// waits in several queues in turn.
 func (s Strategy) WaitingIn(d Delivery, hop Hop) string {
 	switch {
 	case hop.Delay <= 0 || hop.Stations > 1:
@@ -125,7 +128,8 @@ func (s Strategy) WaitingIn(d Delivery, hop Hop) string {
 	return ""
 }
 
-// only returns the queue that gets what is published to an exchange with a key, if it is known, and the only one.
+// only returns the single queue that receives messages with the given exchange and key. It returns ""
+// if the queue is unknown, or if there are several.
 func (t Topology) only(exchange, key string) string {
 	if queues, err := t.Reach(exchange, key); err == nil && len(queues) == 1 {
 		return queues[0]

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// WaitingIn names the queue that a copy waits in.
+// WaitingIn returns the name of the queue in which a copy waits.
 func TestWaitingIn(t *testing.T) {
 	for name, test := range map[string]struct {
 		s    topology.Strategy
@@ -36,7 +36,8 @@ func TestWaitingIn(t *testing.T) {
 	}
 }
 
-// A report is read as it was written, and nothing is read that a database or a person could not bear.
+// A report survives encoding and decoding. ReadRetryReport rejects values that a database or the
+// console cannot handle.
 func TestRetryReport(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	r := topology.RetryReport{Queue: "orders", Retries: []topology.Retry{{MessageID: "1", Wait: "w", Attempt: 1, Failed: at, Due: at.Add(time.Hour), Error: strings.Repeat("ä", 4096)}}}

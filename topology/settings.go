@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// What settings of Routes and Marks have in common that cannot be.
+// Checks that the settings of Routes and Marks share.
 
 // validateLength reports a name that is longer than AMQP can carry.
 func validateLength(field, name string) error {
@@ -20,8 +20,8 @@ func validateLength(field, name string) error {
 	return nil
 }
 
-// validateDeadLetters reports an exchange that t declares and that leads nowhere: the
-// broker drops what is rejected to it, without a word.
+// validateDeadLetters reports an exchange that t declares without a binding. The broker silently drops
+// messages that are rejected to such an exchange.
 func (t Topology) validateDeadLetters(exchange string) error {
 	for _, b := range t.Bindings {
 		if b.Exchange == exchange {
@@ -37,7 +37,8 @@ func (t Topology) validateDeadLetters(exchange string) error {
 	return nil
 }
 
-// validateApart reports that copies which are parked would wait instead, and come back.
+// validateApart reports equal destinations for waiting and parked copies. Parked copies would be
+// retried.
 func validateApart(wait, failed string, same bool, what string) error {
 	if same {
 		return fmt.Errorf("topology: %s and %s are %s, so that what is parked would come back: name two", wait, failed, what)
@@ -45,8 +46,8 @@ func validateApart(wait, failed string, same bool, what string) error {
 	return nil
 }
 
-// notInto reports an address that leads to the work queue itself: what is to wait, or
-// is parked, would be delivered again at once.
+// notInto reports an address that leads to the work queue itself. The broker would redeliver waiting
+// or parked copies immediately.
 func (a Address) notInto(field, queue, workExchange string) error {
 	own := ""
 	if workExchange == "" {
@@ -58,7 +59,7 @@ func (a Address) notInto(field, queue, workExchange string) error {
 	return nil
 }
 
-// validateHeader reports a header that somebody else writes.
+// validateHeader reports a header that Reprise or the broker writes.
 func validateHeader(field, name string) error {
 	switch {
 	case strings.HasPrefix(name, "x-reprise-"):
@@ -69,9 +70,9 @@ func validateHeader(field, name string) error {
 	return validateLength(field, name)
 }
 
-// validateMarks reports Marks that would have to be written on a copy, where none is
-// published: attempts would not be counted, and messages retried for ever. Marks of
-// other packages may know more.
+// validateMarks reports Marks that write on copies, together with a Route that publishes none.
+// Attempts would not be counted, and messages would be retried forever. Marks of other packages are
+// not checked, because they may count in another way.
 func (s Strategy) validateMarks() error {
 	route := inside(s.Route)
 	if v := reflect.ValueOf(route); v.Kind() == reflect.Pointer {
@@ -97,7 +98,7 @@ func (s Strategy) validateMarks() error {
 		"leave Marks out, for %T", route, s.Marks, own)
 }
 
-// validateDelay reports a delay that a queue or a message cannot have.
+// validateDelay reports a delay that a queue or a message does not support.
 func validateDelay(field string, d, low time.Duration, from string, byDefault time.Duration) error {
 	if d >= low && d%time.Millisecond == 0 && d <= MaxDelay {
 		return nil
@@ -113,8 +114,8 @@ func validateNil(field string, part any) error {
 	return nil
 }
 
-// validateOwn reports the name of something that is declared which no broker, or not
-// every one, takes as it is. https://www.rabbitmq.com/docs/queues#names
+// validateOwn reports a declared name that some brokers refuse or change.
+// https://www.rabbitmq.com/docs/queues#names
 func validateOwn(what, name string) error {
 	switch {
 	case name == "":
@@ -127,7 +128,7 @@ func validateOwn(what, name string) error {
 	return nil
 }
 
-// validateReserved reports a name that only the broker gives.
+// validateReserved reports a name that is reserved for the broker.
 func validateReserved(what, name string) error {
 	if strings.HasPrefix(name, reserved) {
 		return fmt.Errorf("topology: %s %q begins with %q, as the broker's own names do, and no others can: use one of yours", what, name, reserved)
@@ -147,7 +148,7 @@ func (e Exchange) validate() error {
 	return errors.Join(errs...)
 }
 
-// validate reports a queue that no broker accepts. One that exists may have any name.
+// validate reports a queue that no broker accepts. An existing queue may have a reserved name.
 func (q Queue) validate() error {
 	errs := []error{validateOwn("queue", q.Name)}
 	if !q.IfAbsent {
@@ -159,7 +160,7 @@ func (q Queue) validate() error {
 	return errors.Join(errs...)
 }
 
-// ends shows a long name: two names that begin alike differ in their ends.
+// ends shortens a long name to its start and its end, because long names often differ only at the end.
 func ends(name string) string {
 	const shown = 24
 	if len(name) <= 2*shown {

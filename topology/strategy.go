@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// Strategy is how a message that failed comes back, or is parked: the way its
-// copies take (Route) and what is written on them (Marks). It is pure,
-// addresses and headers only; package reprise does the I/O.
+// Strategy decides how a failed message is retried or parked: Route selects the path of its copies,
+// and Marks the headers that are written on them. A Strategy only computes addresses and headers;
+// package reprise performs the I/O.
 //
-// The zero value is the default, Buckets and Trail; either field may also be
-// left nil by itself.
+// The zero value is the default: Buckets and Trail. Each field can be nil independently.
 type Strategy struct {
 	Route Route
-	Marks Marks // nil: those the Route asks for, else Trail{}
+	Marks Marks // default: the Marks of the Route, else Trail{}
 }
 
-// WithDefaults returns s with nil fields replaced: Route by Buckets{}, Marks by
-// what the Route's method Marks() returns, if it has one, or that of the Route which
-// its method Unwrap() Route returns, else by Trail{}.
+// WithDefaults returns s with nil fields replaced. The default Route is Buckets{}. The default Marks
+// are the result of the method Marks() Marks of the Route or, if the Route has a method Unwrap()
+// Route, of the innermost unwrapped Route. Without such a method, the default is Trail{}.
 func (s Strategy) WithDefaults() Strategy {
 	if s.Route == nil {
 		s.Route = Buckets{}
@@ -32,8 +31,8 @@ func (s Strategy) WithDefaults() Strategy {
 	return s
 }
 
-// marksOf returns the Marks that a route asks for, or the one inside of it; nil: neither
-// does.
+// marksOf returns the Marks that the route, or the innermost route, requires. It returns nil if
+// neither requires Marks.
 func marksOf(r Route) Marks {
 	for _, r := range []Route{r, inside(r)} {
 		if asks, ok := r.(interface{ Marks() Marks }); ok {
@@ -43,7 +42,7 @@ func marksOf(r Route) Marks {
 	return nil
 }
 
-// inside returns the route that others are around, as those of package preset are.
+// inside returns the innermost route. The routes of package preset wrap another route.
 func inside(r Route) Route {
 	for {
 		around, ok := r.(interface{ Unwrap() Route })
@@ -54,9 +53,9 @@ func inside(r Route) Route {
 	}
 }
 
-// Validate reports what is wrong with the settings of either part, and Marks of this
-// package that count nothing, since the Route publishes no copies. Parts of
-// other packages take part by having a method Validate() error.
+// Validate reports invalid settings of either part. It also reports Marks of this package that cannot
+// count attempts because the Route publishes no copies. Validate calls the method Validate() error of
+// Routes and Marks of other packages, if present.
 func (s Strategy) Validate() error {
 	if err := errors.Join(validateNil("Route", s.Route), validateNil("Marks", s.Marks)); err != nil {
 		return err
@@ -72,8 +71,8 @@ func (s Strategy) Validate() error {
 	return s.validateMarks()
 }
 
-// ValidateQueue reports why the strategy cannot serve a work queue. Routes of
-// other packages take part by having a method ValidateQueue(string) error.
+// ValidateQueue returns an error if the strategy cannot serve a work queue. It calls the method
+// ValidateQueue(string) error of Routes of other packages, if present.
 func (s Strategy) ValidateQueue(queue string) error {
 	if v, ok := s.WithDefaults().Route.(interface{ ValidateQueue(string) error }); ok {
 		return v.ValidateQueue(queue)
@@ -81,99 +80,98 @@ func (s Strategy) ValidateQueue(queue string) error {
 	return nil
 }
 
-// Route is the way copies of a failed message take. Implementations are pure
-// and safe for concurrent use.
+// Route is the path of the copies of a failed message. Implementations must be pure and safe for
+// concurrent use.
 //
-// A Route that publishes no copy cannot write on one: what it counts attempts
-// by are Marks of its own, which it names in a method Marks() Marks.
+// A Route that publishes no copy cannot write headers. Its method Marks() Marks returns the Marks that
+// count its attempts.
 type Route interface {
-	// Topology returns what must exist before the work queue is consumed.
+	// Topology returns the topology that must exist before the work queue is consumed.
 	Topology(queue string) Topology
 
-	// Wait returns where a copy goes that is to come back to d.Queue after
-	// delay, never earlier. A route that knows one delay only, or none so long,
-	// may answer with another; Hop.Delay says so. An error means that this message cannot
-	// come back this way: it is parked instead, with the error on it.
+	// Wait returns the first hop of a copy that returns to d.Queue after delay, and not earlier. A
+	// route with one fixed delay, or with a shorter maximum, may use another delay, which it returns
+	// in Hop.Delay. After an error, the worker does not retry the message this way. It parks the
+	// message with the error.
 	Wait(d Delivery, delay time.Duration) (Hop, error)
 
-	// Failed returns where a copy goes that is parked.
+	// Failed returns the hop of a copy that is parked.
 	Failed(d Delivery) Hop
 }
 
-// Delivery is a message as the broker delivered it from the work queue.
+// Delivery is a message that the broker delivered from the work queue.
 type Delivery struct {
 	Queue       string // the work queue
-	Exchange    string // as delivered: after a retry often "", see History
+	Exchange    string // as delivered; often "" after a retry, see History
 	RoutingKey  string // as delivered
 	Redelivered bool
-	Headers     Table // all of them, bookkeeping and x-death included
+	Headers     Table // all headers, including bookkeeping and x-death
 }
 
-// Marks are what attempts write on the copies of a message and read back on
-// its next delivery. Implementations are pure and safe for concurrent use, and
-// never change the tables they are given. They tolerate any header value: the
-// tables may come from anyone.
+// Marks write bookkeeping headers on the copies of a message, and read them on its next delivery.
+// Implementations must be pure and safe for concurrent use, and must not change the tables that they
+// receive. They must tolerate all header values, because any publisher can write them.
 type Marks interface {
-	// Read returns what earlier attempts wrote on d.
+	// Read returns the bookkeeping that earlier attempts wrote on d.
 	Read(d Delivery) History
 
-	// Retry returns the headers of a copy that will be tried again.
+	// Retry returns the headers of a copy that is retried.
 	Retry(headers Table, f Failure) Table
 
 	// Park returns the headers of a copy for the failed queue.
 	Park(headers Table, f Failure) Table
 
-	// Owns reports whether a header is bookkeeping: hidden from handlers, and
-	// removed where a parked message gets a fresh start.
+	// Owns reports whether a header is bookkeeping. Handlers do not see bookkeeping headers, and a
+	// parked message that gets a fresh start loses them.
 	Owns(header string) bool
 }
 
-// Undecided is the RetriesLeft of marks that do not count down: the Policy of
-// the worker decides.
+// Undecided is the value of History.RetriesLeft if the marks do not count down. The Policy of the
+// worker then decides.
 const Undecided = -1
 
-// History is what earlier attempts left on a message.
+// History is the record of the earlier attempts at a message.
 type History struct {
-	Attempts    int // attempts made before this delivery
-	RetriesLeft int // how many more are allowed after this one, or Undecided
+	Attempts    int // number of attempts before this delivery
+	RetriesLeft int // number of permitted retries after this attempt, or Undecided
 
-	// Where the message was first published, and the work queue it failed in.
-	// Queue is "" when the marks do not keep the origin: then the delivery's
-	// own exchange and key are the origin.
+	// Exchange and routing key of the first publish, and the work queue in which the message failed.
+	// Queue is "" if the marks do not record the origin. The exchange and the routing key of the
+	// delivery are then the origin.
 	Queue, Exchange, RoutingKey string
 
-	FirstFailed   time.Time      // zero when it has not failed yet, or is not known
+	FirstFailed   time.Time      // zero if the message has not failed yet, or if the time is unknown
 	Errors        []AttemptError // oldest first
-	ErrorsDropped int            // how many between the first and the second of Errors were not kept
+	ErrorsDropped int            // number of omitted errors between the first and the second of Errors
 }
 
-// AttemptError is one attempt that failed. Fields that were not recorded are zero.
+// AttemptError describes a failed attempt. A field is zero if its value was not recorded.
 type AttemptError struct {
 	Attempt  int           // from 1
-	Time     time.Time     // when it ended; whole seconds
-	Error    string        // possibly cut
-	Host     string        // where the handler ran
-	Duration time.Duration // how long the handler ran; whole milliseconds
+	Time     time.Time     // end of the attempt; whole seconds
+	Error    string        // possibly truncated
+	Host     string        // host of the handler
+	Duration time.Duration // run time of the handler; whole milliseconds
 }
 
-// Failure is what Marks write down about one failed attempt.
+// Failure describes a failed attempt, and is the input of Marks.
 type Failure struct {
-	AttemptError         // the attempt that just failed
-	History      History // what Read said about it
-	Reason       string  // why the message is parked, such as "10 attempts made"; "" where it is not, or the error says it
+	AttemptError         // the attempt that failed
+	History      History // result of Read
+	Reason       string  // reason for parking, such as "10 attempts made"; "" for a retry, or if the error is the reason
 
-	// The message as first published and the work queue it failed in, resolved
-	// from History and the delivery.
+	// Exchange and routing key of the first publish, and the work queue in which the message failed,
+	// resolved from History and the delivery.
 	Queue, Exchange, RoutingKey string
 
-	// Room is how many bytes of WireSize the returned headers may take, since
-	// a content header must fit into one frame; 0 means no limit. Bookkeeping
-	// gives way (error texts first), user headers never do.
+	// Room is the maximum WireSize of the returned headers in bytes, because a content header must fit
+	// into one frame; 0 means no limit. To keep to it, Marks shorten or drop bookkeeping, error texts
+	// first. They never drop headers of users.
 	Room int
 }
 
-// OriginAt returns where a delivery was first published: what the marks kept,
-// else the delivery's own exchange and key.
+// OriginAt returns the exchange and the routing key of the first publish. If the marks did not record
+// them, it returns the exchange and the key of the delivery.
 func (h History) OriginAt(d Delivery) (exchange, key string) {
 	if h.Queue == "" {
 		return d.Exchange, d.RoutingKey

@@ -5,20 +5,17 @@ import (
 	"time"
 )
 
-// Table is an AMQP field table: the headers of a message, or the arguments of
-// a declaration. Nested tables are Tables again and arrays are []any; numbers
-// keep the exact width they have on the wire.
+// Table is an AMQP field table: the headers of a message, or the arguments of a declaration. Nested
+// tables are Tables, and arrays are []any. Numbers keep the exact width that they have on the wire.
 //
-// Values may be nil, bool, byte, int8, int16, uint16, int32, uint32, int64,
-// float32, float64, string, []byte, time.Time (whole seconds), Table, []any of
-// these, and what the AMQP client adds (its Decimal).
+// Values may be nil, bool, byte, int8, int16, uint16, int32, uint32, int64, float32, float64, string,
+// []byte, time.Time (whole seconds), Table, []any of these, and the Decimal of the AMQP client.
 type Table map[string]any
 
-// WireSize returns the number of bytes the table takes in a frame, its length
-// prefix included. A content header must fit into one frame, so what is
-// written on a message is bounded by it. It also knows what package reprise takes
-// from a handler beside the above: an int or uint travels as 64 bits, and any map
-// with string keys as a Table.
+// WireSize returns the size of the table in a frame in bytes, including the length prefix. Package
+// reprise uses it to limit the headers that it writes, because a content header must fit into one
+// frame. WireSize also accepts the additional types that package reprise accepts from a handler: an
+// int or uint is sent as 64 bits, and any map with string keys as a Table.
 func (t Table) WireSize() int {
 	size := 4
 	for k, v := range t {
@@ -27,7 +24,7 @@ func (t Table) WireSize() int {
 	return size
 }
 
-// wireSize is the size of one field value, its type byte included.
+// wireSize returns the size of a field value, including its type byte.
 func wireSize(v any) int {
 	switch x := v.(type) {
 	case nil:
@@ -56,7 +53,7 @@ func wireSize(v any) int {
 	if m := reflect.ValueOf(v); m.CanConvert(tableType) { // such as the AMQP client's Table
 		return 1 + m.Convert(tableType).Interface().(Table).WireSize()
 	}
-	return 1 + 8 // a Decimal takes 5; nothing else is a field value
+	return 1 + 8 // a Decimal takes 5 bytes; no other type is a field value
 }
 
 var tableType = reflect.TypeFor[Table]()

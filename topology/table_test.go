@@ -9,11 +9,11 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A value takes as many bytes as it has on the wire, in whatever type it is written.
+// WireSize returns the size of each value on the wire, for all its Go types.
 func TestWireSize(t *testing.T) {
 	for _, tc := range []struct {
 		value any
-		want  int // type and value
+		want  int // type byte and value
 	}{
 		{nil, 1},
 		{true, 2},

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// Exchange kinds every broker knows.
+// Exchange kinds that every broker supports.
 const (
 	Direct  = "direct"
 	Fanout  = "fanout"
@@ -18,42 +18,42 @@ const (
 	Headers = "headers"
 )
 
-// Exchange is an exchange as it is declared. Zero value apart from Name and
-// Kind: durable, kept until deleted.
+// Exchange is the declaration of an exchange. If only Name and Kind are set, the exchange is durable
+// and exists until a client deletes it.
 type Exchange struct {
 	Name       string
-	Kind       string // Direct, Fanout, Topic, Headers, or a plugin's
-	Transient  bool   // lost when the broker restarts
+	Kind       string // Direct, Fanout, Topic, Headers, or the kind of a plugin
+	Transient  bool   // deleted when the broker restarts
 	AutoDelete bool   // deleted with its last binding
 	Internal   bool   // clients cannot publish to it
 	Args       Table
 }
 
-// Queue is a queue as it is declared. Zero value apart from Name: durable,
-// shared, kept until deleted, of the broker's default type.
+// Queue is the declaration of a queue. If only Name is set, the queue is durable, shared, of the
+// default type of the broker, and exists until a client deletes it.
 type Queue struct {
 	Name       string
-	Transient  bool // lost when the broker restarts
-	Exclusive  bool // belongs to one connection and dies with it
+	Transient  bool // deleted when the broker restarts
+	Exclusive  bool // belongs to one connection, and is deleted with it
 	AutoDelete bool // deleted with its last consumer
 	Args       Table
 
-	// IfAbsent declares the queue only where no queue of that name exists. One
-	// that exists is used as it is, whatever its arguments.
+	// IfAbsent declares the queue only if no queue of that name exists. An existing queue is used
+	// unchanged, whatever its arguments.
 	IfAbsent bool
 }
 
-// Binding routes messages from an exchange to a queue, or to another exchange.
-// Either end may be something the Topology does not declare.
+// Binding routes messages from an exchange to a queue or to another exchange. The Topology does not
+// have to declare either of them. Set exactly one of Queue and ToExchange.
 type Binding struct {
 	Exchange   string
-	Queue      string // this
-	ToExchange string // or that; https://www.rabbitmq.com/docs/e2e
+	Queue      string // destination queue
+	ToExchange string // destination exchange; https://www.rabbitmq.com/docs/e2e
 	RoutingKey string
 	Args       Table
 }
 
-// String names both ends.
+// String returns the names of the source and the destination.
 func (b Binding) String() string {
 	if b.ToExchange != "" {
 		return b.Exchange + " → exchange " + b.ToExchange
@@ -68,25 +68,25 @@ func (b Binding) kind() string {
 	return "queue"
 }
 
-// Topology is what must exist on a broker. The zero value asks for nothing.
+// Topology is the set of objects that a broker must have. The zero value is empty.
 type Topology struct {
 	Exchanges []Exchange
 	Queues    []Queue
 	Bindings  []Binding
 
-	// Needs is the oldest RabbitMQ that does what the arguments say, such as
-	// "4.3.3"; "" is any. It must be asked for, see Topology.For: RabbitMQ
-	// accepts arguments that it does not know, and does nothing about them.
+	// Needs is the oldest version of RabbitMQ that implements the arguments, such as "4.3.3"; ""
+	// permits all versions. The caller must check the version with Topology.For, because RabbitMQ
+	// accepts and ignores unknown arguments.
 	Needs string
 }
 
-// maxName is the longest name AMQP can carry: a short string's length is one byte.
+// maxName is the longest name in AMQP, because the length of a short string is one byte.
 const maxName = 255
 
-// Validate reports everything that no broker would accept: names that are empty, too
-// long, reserved for the broker, or have line breaks, which RabbitMQ leaves out;
-// exchanges without a kind; one name with two different declarations; combinations
-// such as a transient quorum queue. All findings are joined into one error.
+// Validate reports declarations that no broker accepts. Names must not be empty, too long, reserved
+// for the broker, or contain line breaks, which RabbitMQ removes. An exchange must have a kind. Two
+// declarations of one name must be equal. Combinations such as a transient quorum queue are invalid.
+// Validate joins all findings into one error.
 func (t Topology) Validate() error {
 	var errs []error
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("topology: "+format, args...)) }
@@ -133,10 +133,9 @@ func (t Topology) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Merge returns t and then others as one Topology, each thing once. A queue
-// that is only to be declared IfAbsent gives way to a definite declaration of
-// the same name. Contradictions are kept, for Validate to report. Neither
-// input is changed.
+// Merge returns the union of t and others without duplicates. A definite declaration of a queue
+// replaces an IfAbsent declaration of the same name. Merge keeps contradictions, which Validate
+// reports. It does not change its inputs.
 func (t Topology) Merge(others ...Topology) Topology {
 	var m Topology
 	for _, o := range append([]Topology{t}, others...) {
@@ -166,7 +165,7 @@ func mergeQueue(queues []Queue, q Queue) []Queue {
 			queues[i] = q
 			return queues
 		case q.IfAbsent, q.same(x):
-			return queues // the one already there is as definite, or more
+			return queues // the existing declaration is equally definite, or more
 		}
 	}
 	return append(queues, q)
@@ -188,8 +187,8 @@ func (b Binding) same(x Binding) bool {
 	return reflect.DeepEqual(b, x)
 }
 
-// normalArgs makes arguments comparable: nil and empty ones are the same, and so are equal
-// integers of different width.
+// normalArgs makes arguments comparable: nil equals an empty table, and the width of an integer does
+// not matter.
 func normalArgs(t Table) Table {
 	n := Table{}
 	for k, v := range t {
@@ -201,15 +200,15 @@ func normalArgs(t Table) Table {
 	return n
 }
 
-// with returns a copy of t with one more entry.
+// with returns a copy of t in which key has the given value.
 func (t Table) with(key string, value any) Table {
 	t = t.Clone()
 	t[key] = value
 	return t
 }
 
-// Clone returns a copy of t that can be written to; its nested values are
-// shared with t. A nil t gives an empty table.
+// Clone returns a shallow copy of t, which the caller may change. The copy shares nested values with
+// t. A nil t gives an empty table.
 func (t Table) Clone() Table {
 	if t == nil {
 		return Table{}

@@ -9,36 +9,36 @@ import (
 
 // Headers that Trail writes.
 const (
-	HeaderAttempts      = "x-reprise-attempts"       // int64: attempts made
-	HeaderFirstFailed   = "x-reprise-first-failed"   // timestamp: end of the first attempt that failed
-	HeaderErrors        = "x-reprise-errors"         // array of tables: attempt, time, error, host, duration-ms
-	HeaderErrorsDropped = "x-reprise-errors-dropped" // int64: errors left out between the first and the second of the array
-	HeaderExchange      = "x-reprise-exchange"       // longstr: exchange first published to
-	HeaderRoutingKey    = "x-reprise-routing-key"    // longstr: routing key first published with
-	HeaderQueue         = "x-reprise-queue"          // longstr: work queue it failed in
-	HeaderReason        = "x-reprise-reason"         // longstr: why it was parked, beside the last error
+	HeaderAttempts      = "x-reprise-attempts"       // int64: number of attempts.
+	HeaderFirstFailed   = "x-reprise-first-failed"   // timestamp: end of the first failed attempt.
+	HeaderErrors        = "x-reprise-errors"         // array of tables: attempt, time, error, host, duration-ms.
+	HeaderErrorsDropped = "x-reprise-errors-dropped" // int64: number of errors omitted between the first and the second of the array.
+	HeaderExchange      = "x-reprise-exchange"       // longstr: exchange of the first publish.
+	HeaderRoutingKey    = "x-reprise-routing-key"    // longstr: routing key of the first publish.
+	HeaderQueue         = "x-reprise-queue"          // longstr: work queue in which the message failed.
+	HeaderReason        = "x-reprise-reason"         // longstr: reason for parking, in addition to the last error.
 )
 
-// HeaderReplay is the header of a message that a replay of package failed has sent: the number
-// of the replay, a slash and the number of the message, as text. If the message fails again, it
-// arrives with the header, and the archive knows what it was before.
+// HeaderReplay is the header of a message that a replay of package failed has sent. Its value is a
+// string: the number of the replay, a slash and the number of the message. If the message fails again,
+// the header identifies its earlier record in the archive.
 const HeaderReplay = "x-reprise-replay"
 
-// Bounds of the history a message carries with it.
+// Bounds of the history on a message.
 const (
 	maxErrors    = 10      // the first and the last nine
 	maxErrorText = 4 << 10 // bytes of each error text
 )
 
-// Trail is the default Marks: it counts attempts up and keeps a bounded history
-// of errors on the message itself, so that whoever finds it parked sees why.
+// Trail is the default Marks. It counts attempts, and keeps a bounded history of errors on the
+// message, so that a parked message shows its causes.
 //
-// The first error and the last nine are kept, each text cut at 4 KiB between
-// two characters; HeaderErrorsDropped says how many are missing in between.
-// Where even that does not fit into a frame beside the message's own headers,
-// texts are cut shorter, and then left out.
+// Trail keeps the first error and the last nine. It truncates each error text to 4 KiB at a character
+// boundary, and writes the number of omitted errors to HeaderErrorsDropped. If the headers do not fit
+// into a frame with the headers of the message, Trail shortens the texts further, and then omits them.
 //
-// Undecided about retries: the Policy decides, by the number of attempts.
+// Trail does not limit retries: RetriesLeft is Undecided, and the Policy decides by the number of
+// attempts.
 type Trail struct{}
 
 var trailHeaders = map[string]bool{
@@ -46,11 +46,10 @@ var trailHeaders = map[string]bool{
 	HeaderExchange: true, HeaderRoutingKey: true, HeaderQueue: true, HeaderReason: true,
 }
 
-// Owns reports whether header is one of Trail's.
+// Owns reports whether Trail writes the header.
 func (Trail) Owns(header string) bool { return trailHeaders[header] }
 
-// Read returns what the headers say. Values of unexpected types count as
-// absent.
+// Read returns the history in the headers. Values of unexpected types count as absent.
 func (Trail) Read(d Delivery) History {
 	h := History{
 		Attempts:      amqpvalue.Count(d.Headers[HeaderAttempts]),
@@ -73,10 +72,10 @@ func (Trail) Read(d Delivery) History {
 // Retry returns headers with the failure added to the trail.
 func (t Trail) Retry(headers Table, f Failure) Table { return t.write(headers.Clone(), f) }
 
-// Park returns what Retry does: a parked message carries the same trail.
+// Park returns the same headers as Retry.
 func (t Trail) Park(headers Table, f Failure) Table { return t.Retry(headers, f) }
 
-// write adds the failure to the trail on out.
+// write adds the failure to the trail in out, and returns out.
 func (t Trail) write(out Table, f Failure) Table {
 	for h := range trailHeaders {
 		delete(out, h)
@@ -104,7 +103,9 @@ func (t Trail) write(out Table, f Failure) Table {
 			return out
 		}
 		if limit == 0 {
-			// Not even empty texts fit: the count is what must survive.
+			// Empty texts do not fit either. Keep the number of attempts. 115 bound keeps the first
+			// and the last of errs, so that one more error makes maxErrors. It adds the number of
+			// removed errors to dropped.
 			delete(out, HeaderErrors)
 			delete(out, HeaderErrorsDropped)
 			return out
@@ -134,7 +135,7 @@ func writeAttempt(e AttemptError, limit int) Table {
 		"attempt":     int64(e.Attempt),
 		"time":        e.Time,
 		"error":       cut(e.Error, limit),
-		"host":        cut(e.Host, maxName), // no host's name is longer, but anybody can write one
+		"host":        cut(e.Host, maxName), // host names are not longer, but any publisher can write the header
 		"duration-ms": e.Duration.Milliseconds(),
 	}
 }

@@ -6,32 +6,29 @@ import (
 	"time"
 )
 
-// WaitQueue is the Route of systems with one wait queue: a fanout exchange in
-// front of a queue whose messages all expire after the same time, back into
-// the exchange the work is published to. A copy keeps its routing key on the
-// whole way, which is how it finds its queue again.
+// WaitQueue is the Route of systems with one wait queue. A fanout exchange routes copies to a queue in
+// which all messages expire after the same time. They return through the exchange of the work, with an
+// unchanged routing key, which leads them to their work queue.
 //
 //	WorkExchange ─► work queue ─► handler ─► failed ─► WaitExchange ─► wait queue
 //	      ▲                                                               │ expires after Delay
 //	      └───────────────────────────────────────────────────────────────┘ key unchanged
 //
-// Every retry waits Delay: the delay a Policy or a handler asks for is not
-// used. And where WorkExchange routes one key to several queues, a retry
-// reaches all of them. A message that was put into its queue by name returns
-// under a key that is bound there; what is possible is said of {key} in Address.
+// Every retry waits for Delay. WaitQueue ignores the delays of Policy and handlers. If WorkExchange
+// routes a key to several queues, a retry reaches all of them. A message that was published by queue
+// name returns with the key of a binding; see {key} of Address for the limits.
 type WaitQueue struct {
-	WorkExchange   string        // what the expired copies return through
-	WaitExchange   string        // in front of the wait queue
-	FailedExchange string        // in front of the failed queue
-	Delay          time.Duration // how long the wait queue holds a message, as declared below; at most MaxDelay; told to the logger
+	WorkExchange   string        // exchange through which expired copies return
+	WaitExchange   string        // exchange in front of the wait queue
+	FailedExchange string        // exchange in front of the failed queue
+	Delay          time.Duration // delay of the wait queue as declared in Infrastructure, for logs only; at most MaxDelay
 
-	// Infrastructure declares all of it, and names the keys by which
-	// WorkExchange reaches each work queue.
+	// Infrastructure declares all objects, including the bindings with which WorkExchange reaches each
+	// work queue.
 	Infrastructure Topology
 }
 
-// Validate reports missing names, a Delay that no queue has, and a contradictory
-// Infrastructure.
+// Validate reports missing names, an invalid Delay and a contradictory Infrastructure.
 func (w WaitQueue) Validate() error {
 	if w.WorkExchange == "" || w.WaitExchange == "" || w.FailedExchange == "" {
 		return fmt.Errorf("topology: WaitQueue needs the names of three exchanges: WorkExchange %q, WaitExchange %q, FailedExchange %q",
@@ -49,16 +46,16 @@ func (w WaitQueue) Validate() error {
 		w.Infrastructure.Validate())
 }
 
-// ValidateQueue reports a work queue that WorkExchange does not lead to, as far
-// as Infrastructure says: its retries would be lost.
+// ValidateQueue reports a work queue that WorkExchange does not reach according to Infrastructure,
+// because its retries would be lost.
 func (w WaitQueue) ValidateQueue(queue string) error {
 	return w.Infrastructure.validateWayBack("WaitQueue", w.WorkExchange, queue)
 }
 
-// Topology returns the whole infrastructure, whichever the queue.
+// Topology returns the Infrastructure for every queue.
 func (w WaitQueue) Topology(string) Topology { return w.Infrastructure }
 
-// Wait returns the hop into the wait queue; its delay is always w.Delay.
+// Wait returns the hop into the wait queue, with w.Delay.
 func (w WaitQueue) Wait(d Delivery, _ time.Duration) (Hop, error) {
 	return Hop{Exchange: w.WaitExchange, RoutingKey: w.Infrastructure.wayBack(w.WorkExchange, d), Delay: w.Delay, Topology: w.Infrastructure}, nil
 }

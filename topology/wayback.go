@@ -7,24 +7,22 @@ import (
 	"strings"
 )
 
-// A copy that expires goes back to its work queue through the exchange that work
-// is published to, under the key that the copy was given. Where that key leads
-// nowhere, the broker drops the copy, and nobody hears of it: an expired message
-// has no publisher to be returned to.
+// An expired copy returns to its work queue through the exchange of the work, with the routing key of
+// the copy. If no binding matches that key, the broker silently drops the copy, because an expired
+// message cannot be returned to a publisher.
 
-// wayBack returns the key by which the exchange work reaches d.Queue: the
-// message's own where that is so. A message that was put into the queue by other
-// ways (by name, through the default exchange) has a key that work does not
-// know: it takes that of a binding. For a direct exchange such a key is right as
-// it is, for a topic exchange too: a pattern matches itself, its "*" and "#"
-// being words like any other.
+// wayBack returns a routing key with which the exchange work reaches d.Queue. It prefers the key of
+// the message. A message that was published another way (for example, by queue name through the
+// default exchange) may have a key that work does not route to the queue. wayBack then uses the key of
+// a binding. This is also correct for a topic exchange, because a pattern matches itself: in a key,
+// "*" and "#" are ordinary words.
 func (t Topology) wayBack(work string, d Delivery) string {
 	if work == "" {
 		return d.Queue
 	}
 	keys := []string{d.RoutingKey}
 	for _, b := range t.Bindings {
-		if b.Queue == d.Queue { // what is meant for this queue alone, before what may lead to others as well
+		if b.Queue == d.Queue { // prefer bindings to this queue alone over bindings that can lead to other queues as well
 			keys = append(keys, b.RoutingKey)
 		}
 	}
@@ -41,8 +39,8 @@ func (t Topology) wayBack(work string, d Delivery) string {
 	return d.RoutingKey
 }
 
-// validateWayBack reports that no binding leads from the exchange work to the
-// queue, whatever the key. The route is named for the error.
+// validateWayBack reports a queue that no binding connects to the exchange work with any key. The
+// error contains the name of the route.
 func (t Topology) validateWayBack(route, work, queue string) error {
 	if work == "" || t.empty() || t.leads(work, queue, nil) {
 		return nil
@@ -51,8 +49,8 @@ func (t Topology) validateWayBack(route, work, queue string) error {
 		"add the binding by which it gets its messages to %s.Infrastructure", work, queue, route)
 }
 
-// validateWait reports that copies, to wait or to be parked, are published where work
-// is, under a key of work: they would be delivered at once.
+// validateWait reports an exchange for waiting or parked copies that equals the exchange of the work.
+// With the same key, the copies would be delivered immediately.
 func validateWait(field, wait, work string) error {
 	if wait != work {
 		return nil
@@ -60,24 +58,23 @@ func validateWait(field, wait, work string) error {
 	return fmt.Errorf("topology: %s is %q, which leads to the work queue at once: name an exchange in front of another queue", field, wait)
 }
 
-// Leads reports whether an exchange leads to a queue for messages with that routing key,
-// as far as t says: directly, through exchanges bound to each other, or by an
-// alternate-exchange. Of exchanges that do not go by the key, or not by it alone, it is
-// assumed.
+// Leads reports whether an exchange routes messages with that routing key to a queue, according to t.
+// It follows bindings, bindings between exchanges and alternate exchanges. It assumes that exchanges
+// that do not route by the key alone match.
 func (t Topology) Leads(exchange, key, queue string) bool {
 	return t.leads(exchange, queue, func(kind, bound string) bool { return matches(kind, bound, key) })
 }
 
-// leads reports whether an exchange leads to a queue, directly or through others,
-// by bindings that match; nil is all of them.
+// leads reports whether an exchange reaches a queue, directly or through other exchanges, by bindings
+// that match. A nil match accepts all bindings.
 func (t Topology) leads(from, queue string, match func(kind, bound string) bool) bool {
 	queues, _ := t.walk(from, func(name string) (Exchange, error) { return t.exchange(name), nil }, match)
 	return slices.Contains(queues, queue)
 }
 
-// walk returns the queues to which an exchange leads, directly or through others, by bindings
-// that match; nil is all of them. An alternate exchange gets what an exchange has no binding
-// for (https://www.rabbitmq.com/docs/ae).
+// walk returns the queues that an exchange reaches, directly or through other exchanges, by bindings
+// that match. A nil match accepts all bindings. An alternate exchange receives messages that match no
+// binding (https://www.rabbitmq.com/docs/ae).
 func (t Topology) walk(from string, declared func(string) (Exchange, error), match func(kind, bound string) bool) (queues []string, err error) {
 	reached := []string{from}
 	add := func(to *[]string, name string) {
@@ -85,7 +82,7 @@ func (t Topology) walk(from string, declared func(string) (Exchange, error), mat
 			*to = append(*to, name)
 		}
 	}
-	for i := 0; i < len(reached); i++ { // grows while it is walked
+	for i := 0; i < len(reached); i++ { // reached grows during the loop
 		x, err := declared(reached[i])
 		if err != nil {
 			return nil, err
@@ -105,8 +102,9 @@ func (t Topology) walk(from string, declared func(string) (Exchange, error), mat
 	return queues, nil
 }
 
-// exchange returns the declaration of an exchange. The broker's own are there
-// without one; of others it is only known that a key bound literally is right.
+// exchange returns the declaration of an exchange. The broker has some exchanges without a
+// declaration. Other undeclared exchanges count as direct, because a literally equal key is the only
+// safe assumption.
 func (t Topology) exchange(name string) Exchange {
 	for _, x := range t.Exchanges {
 		if x.Name == name {
@@ -116,14 +114,14 @@ func (t Topology) exchange(name string) Exchange {
 	return Exchange{Name: name, Kind: cmp.Or(brokerKinds[name], Direct)}
 }
 
-// brokerKinds are the kinds of the exchanges that every virtual host has.
+// brokerKinds contains the kinds of the exchanges that every virtual host has.
 var brokerKinds = map[string]string{
 	"amq.direct": Direct, "amq.fanout": Fanout, "amq.topic": Topic, "amq.headers": Headers, "amq.match": Headers,
 }
 
-// matches reports whether a binding takes messages with that key. Where that is
-// not for the key to say (headers exchanges, those of plugins), it does: no other
-// key would be better.
+// matches reports whether a binding accepts messages with that key. It returns true for exchanges that
+// do not route by the key alone (headers exchanges, exchanges of plugins), because another key would
+// not be better.
 func matches(kind, bound, key string) bool {
 	switch kind {
 	case Direct:
@@ -134,12 +132,12 @@ func matches(kind, bound, key string) bool {
 	return true
 }
 
-// topicMatches reports whether a pattern matches a key: "*" stands for one word,
-// "#" for any number of them (AMQP 0-9-1, §3.1.3.3). What the last "#" takes
-// grows until the rest fits, which is enough: an earlier one need take no more.
+// topicMatches reports whether a pattern matches a key: "*" matches one word, "#" any number of words
+// (AMQP 0-9-1, §3.1.3.3). The last "#" takes more and more words until the rest matches. An earlier
+// "#" never needs more words.
 func topicMatches(pattern, key string) bool {
 	p, k := words(pattern), words(key)
-	hash, taken := -1, 0 // the last "#", and the end of the words that it takes
+	hash, taken := -1, 0 // index of the last "#", and the end of the words that it takes
 	i, j := 0, 0
 	for j < len(k) {
 		switch {
@@ -162,8 +160,7 @@ func topicMatches(pattern, key string) bool {
 	return i == len(p)
 }
 
-// words splits a key as RabbitMQ does: the empty key has no words, "." has two
-// empty ones.
+// words splits a key like RabbitMQ: the empty key has no words, "." has two empty words.
 func words(key string) []string {
 	if key == "" {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// behind is a route whose copies return to the queue "work" through the exchange
-// "orders" of the given kind.
+// behind returns a route whose copies return to the queue "work" through the exchange "orders" of the
+// given kind.
 func behind(kind string, bindings ...topology.Binding) topology.WaitQueue {
 	return topology.WaitQueue{
 		WorkExchange: "orders", WaitExchange: "orders.wait", FailedExchange: "orders.failed", Delay: time.Minute,
@@ -49,7 +49,7 @@ func TestKeysOfCopiesThatReturn(t *testing.T) {
 			t.Errorf("%s: %q", tc.name, key)
 		}
 	}
-	// The broker's own exchanges are there without a declaration.
+	// The broker has its own exchanges without a declaration.
 	for exchange, want := range map[string]string{"amq.topic": "order.new", "amq.direct": "order.*", "amq.fanout": "order.new"} {
 		w := behind(topology.Direct, topology.Binding{Exchange: exchange, Queue: "work", RoutingKey: "order.*"})
 		w.WorkExchange = exchange
@@ -59,7 +59,7 @@ func TestKeysOfCopiesThatReturn(t *testing.T) {
 	}
 }
 
-// Key and pattern may come from anyone: neither makes the other slow.
+// Any publisher can choose key and pattern, so neither must make the match slow.
 func TestLongTopicKeysAreMatchedAtOnce(t *testing.T) {
 	pattern := strings.Repeat("#.a.", 60) + "b"
 	key := strings.Repeat("a.", 120) + "c"
@@ -68,7 +68,7 @@ func TestLongTopicKeysAreMatchedAtOnce(t *testing.T) {
 	}
 }
 
-// Without a way back every retry would be lost, silently.
+// Without a way back, the broker would silently drop every retry.
 func TestRoutesWithoutAWayBackAreRefused(t *testing.T) {
 	nowhere := behind(topology.Topic, topology.Binding{Exchange: "orders", Queue: "other", RoutingKey: "#"}).Infrastructure
 	for _, r := range []topology.Route{

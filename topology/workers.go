@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// Names of what announced workers declare: see WorkerStatus and Command.
+// Names of the exchanges and queues of announced workers, see WorkerStatus and Command.
 const (
 	// WorkersExchange is the topic exchange of the statuses of workers. The routing key of a status is the work queue.
 	WorkersExchange = "reprise.workers"
@@ -18,14 +18,16 @@ const (
 	// ControlExchange is the topic exchange of commands to workers. The routing key of a command is the work queue.
 	ControlExchange = "reprise.control"
 
-	// ControlQueuePrefix begins the name of the queue in which a client gets commands.
+	// ControlQueuePrefix is the prefix of the name of the queue in which a client receives commands.
 	ControlQueuePrefix = "reprise.control."
 
-	// PauseQueuePrefix begins the name of the queue that keeps the pause of a work queue: see PauseQueue.
+	// PauseQueuePrefix is the prefix of the name of the queue that stores the pause of a work queue,
+	// see PauseQueue.
 	PauseQueuePrefix = "reprise.paused."
 )
 
-// IsControlQueue reports whether a queue belongs to announced workers, and has no messages of users.
+// IsControlQueue reports whether a queue belongs to announced workers and does not contain messages of
+// users.
 func IsControlQueue(name string) bool {
 	return strings.HasPrefix(name, ControlQueuePrefix) || strings.HasPrefix(name, PauseQueuePrefix) || strings.HasPrefix(name, WorkersExchange+".") ||
 		strings.HasPrefix(name, RetriesQueuePrefix)
@@ -36,7 +38,8 @@ func Workers() Topology {
 	return Topology{Exchanges: []Exchange{{Name: WorkersExchange, Kind: Topic}, {Name: ControlExchange, Kind: Topic}}}
 }
 
-// ControlQueue returns the queue in which a client gets commands. It belongs to a connection.
+// ControlQueue returns the queue in which a client receives commands. The queue is exclusive to a
+// connection.
 func ControlQueue(id string) Queue {
 	return Queue{
 		Name: ControlQueuePrefix + id, Transient: true, Exclusive: true, AutoDelete: true,
@@ -44,13 +47,13 @@ func ControlQueue(id string) Queue {
 	}
 }
 
-// PauseQueue returns the queue that keeps the pause of a work queue, and false if the name of the work queue is too long for
-// one. The work queue is paused if the queue has a message (a Pause in JSON) or a consumer (which reads that message, and
-// returns it when its channel is closed). A pause that ends by itself is a message that expires. The newest message counts:
-// there is room for one.
+// PauseQueue returns the queue that stores the pause of a work queue, and false if the name of the
+// work queue is too long. The work queue is paused if the pause queue has a message (a Pause in JSON)
+// or a consumer. A consumer reads the message, and returns it when its channel closes. For a pause
+// with an end, the message expires. The queue holds one message, so the newest message counts.
 //
-// The queue is classic on purpose. A quorum queue whose leader cannot be reached says that it has no messages. A classic queue
-// whose node cannot be reached says so.
+// The queue must be classic. A quorum queue with an unreachable leader reports zero messages. A
+// classic queue on an unreachable node returns an error.
 func PauseQueue(queue string) (Queue, bool) {
 	name := PauseQueuePrefix + queue
 	return Queue{Name: name, Args: Table{"x-queue-type": "classic", "x-max-length": int64(1)}}, len(name) <= maxName
@@ -58,9 +61,9 @@ func PauseQueue(queue string) (Queue, bool) {
 
 // States of a worker.
 const (
-	WorkerConnecting = "connecting" // it has no consumer, and tries to get one
+	WorkerConnecting = "connecting" // has no consumer, and tries to create one
 	WorkerConsuming  = "consuming"
-	WorkerPaused     = "paused" // it has no consumer, on purpose
+	WorkerPaused     = "paused" // has no consumer, deliberately
 	WorkerStopped    = "stopped"
 )
 
@@ -70,8 +73,9 @@ const StatusInterval = 15 * time.Second
 // StatusVersion is the WorkerStatus.Version and Command.Version that this package writes.
 const StatusVersion = 1
 
-// WorkerStatus is the state of a worker: the body, in JSON, of a transient message of at most MaxStatus bytes that the worker
-// publishes to WorkersExchange every StatusInterval, and when its state changes.
+// WorkerStatus is the state of a worker. The worker publishes it to WorkersExchange every
+// StatusInterval, and when its state changes, as the JSON body of a transient message of at most
+// MaxStatus bytes.
 type WorkerStatus struct {
 	Version int    `json:"v"`
 	ID      string `json:"id"` // random for each run of a worker
@@ -88,11 +92,11 @@ type WorkerStatus struct {
 	Concurrency int       `json:"concurrency"`
 
 	State   string  `json:"state"`
-	Trouble string  `json:"trouble,omitempty"` // why it is connecting
-	Pauses  []Pause `json:"pauses,omitempty"`  // all that are in force
+	Trouble string  `json:"trouble,omitempty"` // reason for WorkerConnecting
+	Pauses  []Pause `json:"pauses,omitempty"`  // all current pauses
 
-	Running  int        `json:"running"`            // messages that are handled
-	Handling []Handling `json:"handling,omitempty"` // the oldest of them, at most MaxHandling
+	Running  int        `json:"running"`            // number of messages in handlers
+	Handling []Handling `json:"handling,omitempty"` // oldest of these messages, at most MaxHandling
 
 	Counts Counts    `json:"counts"` // since Started
 	Took   Histogram `json:"took"`   // handling times since Started
@@ -101,18 +105,18 @@ type WorkerStatus struct {
 // MaxHandling is the largest number of messages in WorkerStatus.Handling.
 const MaxHandling = 16
 
-// Handling is a message that a worker handles.
+// Handling is a message in the handler of a worker.
 type Handling struct {
 	MessageID string    `json:"id,omitempty"`
 	Attempt   int       `json:"attempt"`
 	Since     time.Time `json:"since"`
 }
 
-// Counts are numbers since the start of a worker. They never decrease, so that a lost status loses nothing: the difference of
-// two statuses with the same ID is what happened between them.
+// Counts are totals since the start of a worker. They never decrease, so a lost status does not lose
+// information: the difference between two statuses with the same ID is the activity between them.
 type Counts struct {
 	Succeeded uint64 `json:"succeeded"` // messages that were acknowledged after their handler returned nil
-	Failed    uint64 `json:"failed"`    // attempts
+	Failed    uint64 `json:"failed"`    // failed attempts
 	Retried   uint64 `json:"retried"`
 	Parked    uint64 `json:"parked"`
 }
@@ -125,8 +129,8 @@ func (c Counts) Sub(earlier Counts) Counts {
 // TookBuckets is the number of buckets of a Histogram.
 const TookBuckets = 25
 
-// Histogram counts durations. Bucket i has those of at most TookBound(i) that are in no earlier bucket; the last bucket has the
-// rest.
+// Histogram counts durations. Bucket i counts durations of at most TookBound(i) that do not fit into
+// an earlier bucket. The last bucket counts all longer durations.
 type Histogram struct {
 	Buckets [TookBuckets]uint64 `json:"buckets"`
 	SumMS   uint64              `json:"sum_ms"` // of all durations, in milliseconds
@@ -169,8 +173,9 @@ func (h Histogram) Add(other Histogram) Histogram {
 	return h
 }
 
-// Quantile returns an upper bound of a quantile, such as 0.95: the bound of the bucket in which it is. It is at most twice the
-// quantile, except in the last bucket, of which it returns the lower bound. It returns 0 if there are no durations.
+// Quantile returns an upper bound of a quantile, such as 0.95: the bound of its bucket. The bound is
+// at most twice the quantile. For the last bucket, Quantile returns the lower bound. It returns 0 if
+// there are no durations.
 func (h Histogram) Quantile(q float64) time.Duration {
 	n := h.Count()
 	if n == 0 {
@@ -189,17 +194,17 @@ func (h Histogram) Quantile(q float64) time.Duration {
 // Values of Pause.Of.
 const (
 	PauseOfQueue  = "queue"  // an operator has paused all workers of the queue
-	PauseOfWorker = "worker" // an operator has paused this worker, until it ends
-	PauseOfItself = "itself" // the worker pauses: PauseFor, a Breaker, a Limiter that failed
+	PauseOfWorker = "worker" // an operator has paused this worker until it ends
+	PauseOfItself = "itself" // the worker paused itself: PauseFor, a Breaker, a failed Limiter
 )
 
-// Pause is a pause of a worker or a queue. As the body of the message in a PauseQueue it is JSON.
+// Pause is a pause of a worker or a queue. The message in a PauseQueue contains it as JSON.
 type Pause struct {
 	Of     string    `json:"of,omitempty"`
 	By     string    `json:"by,omitempty"` // operator; not verified
 	Reason string    `json:"reason,omitempty"`
 	At     time.Time `json:"at,omitzero"`
-	Until  time.Time `json:"until,omitzero"` // zero: until it is resumed, or not known
+	Until  time.Time `json:"until,omitzero"` // zero: until an operator resumes it, or unknown
 }
 
 // String describes the pause in a few words.
@@ -222,31 +227,32 @@ func (p Pause) String() string {
 const (
 	DoPause  = "pause"
 	DoResume = "resume"
-	DoReport = "report" // workers send a status at once
+	DoReport = "report" // makes workers send a status immediately
 )
 
-// Command is the body, in JSON, of a message to ControlExchange.
+// Command is the JSON body of a message to ControlExchange.
 //
-// A command for a queue (Worker is empty) tells workers to look into the PauseQueue, which decides. A command for a worker
-// decides itself, and lasts until the worker ends.
+// A command for a queue (Worker is empty) makes workers read the PauseQueue, which determines the
+// pause. A command for a worker takes effect itself, and lasts until the worker ends.
 type Command struct {
 	Version int    `json:"v"`
 	Do      string `json:"do"`
 	Queue   string `json:"queue,omitempty"`  // empty: workers of all queues; for DoReport only
 	Worker  string `json:"worker,omitempty"` // WorkerStatus.ID; empty: all workers of the queue
-	Pause   Pause  `json:"pause,omitzero"`   // of DoPause
+	Pause   Pause  `json:"pause,omitzero"`   // for DoPause
 }
 
 // MaxStatus is the largest size of a status, a command or a pause in bytes.
 const MaxStatus = 4 << 10
 
-// Limits of texts, in bytes.
+// Limits of strings, in bytes.
 const (
 	maxStatusReason = 160
 	maxStatusName   = 64
 )
 
-// Encode returns the JSON of a status. It shortens long texts, and leaves out messages in Handling, to keep to MaxStatus.
+// Encode returns the JSON of a status. It truncates long strings, and removes messages from Handling,
+// to stay within MaxStatus.
 func (s WorkerStatus) Encode() ([]byte, error) {
 	s.Version = StatusVersion
 	s.Client, s.Host = clip(s.Client, maxStatusName), clip(s.Host, maxStatusName)
@@ -273,28 +279,30 @@ func (s WorkerStatus) Encode() ([]byte, error) {
 	}
 }
 
-// ReadWorkerStatus returns the status in the body of a message. It reports whether there is one.
+// ReadWorkerStatus returns the status in the body of a message, and whether the body is a valid
+// status.
 func ReadWorkerStatus(body []byte) (s WorkerStatus, ok bool) {
 	ok = len(body) <= MaxStatus && json.Unmarshal(body, &s) == nil && s.Version == StatusVersion && s.ID != "" && s.Queue != "" && len(s.Handling) <= MaxHandling
 	return s, ok
 }
 
-// Encode returns the JSON of a command, with long texts shortened.
+// Encode returns the JSON of a command, with long strings truncated.
 func (c Command) Encode() ([]byte, error) {
 	c.Version, c.Pause = StatusVersion, c.Pause.clipped()
 	return encodeJSON(c)
 }
 
-// ReadCommand returns the command in the body of a message. It reports whether there is one.
+// ReadCommand returns the command in the body of a message, and whether the body is a valid command.
 func ReadCommand(body []byte) (c Command, ok bool) {
 	ok = len(body) <= MaxStatus && json.Unmarshal(body, &c) == nil && c.Version == StatusVersion
 	return c, ok
 }
 
-// Encode returns the JSON of a pause, with long texts shortened.
+// Encode returns the JSON of a pause, with long strings truncated.
 func (p Pause) Encode() ([]byte, error) { return encodeJSON(p.clipped()) }
 
-// ReadPause returns the pause in the body of a message. Of a body that is none it returns the zero value.
+// ReadPause returns the pause in the body of a message, or the zero value if the body is not a valid
+// pause.
 func ReadPause(body []byte) (p Pause) {
 	if len(body) > MaxStatus || json.Unmarshal(body, &p) != nil {
 		return Pause{}
@@ -307,7 +315,8 @@ func (p Pause) clipped() Pause {
 	return p
 }
 
-// encodeJSON returns JSON that is not meant for HTML, in which some characters would take six bytes.
+// encodeJSON returns JSON without the escapes for HTML, which would take six bytes for some
+// characters.
 func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -316,7 +325,7 @@ func encodeJSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// clip shortens a text to a number of bytes, and makes it one line of valid UTF-8.
+// clip truncates a string to a number of bytes, and makes it one line of valid UTF-8.
 func clip(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

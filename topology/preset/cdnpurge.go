@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Names of the wait exchange design, which leaves them open: these are the defaults of
-// the fields of CDNPurge. CDNPurgePublished has those of its published code.
+// Names of the wait exchange design. The design does not specify names, so these are the defaults of
+// the fields of CDNPurge. CDNPurgePublished uses the names of the published code.
 const (
 	CDNPurgeExchange     = "cdn-purge"
 	CDNPurgeQueue        = "cdn-purge"
@@ -26,11 +26,11 @@ const (
 	CDNPurgeFactor = 3.0
 )
 
-// cdnPurgeKeys are the routing keys where none are given: what is purged.
+// cdnPurgeKeys are the default routing keys: the kinds of purged objects.
 var cdnPurgeKeys = []string{"url", "directory", "tag"}
 
-// CDNPurge is the queue design of a CDN purge service: exponential back-off
-// that is on the message itself.
+// CDNPurge is the queue design of a CDN purge service. It has an exponential backoff, which the
+// message itself records.
 //
 //	            url, directory, tag
 //	cdn-purge (direct) ──────────────► cdn-purge (queue) ─► handler ─► nil: ack
@@ -40,83 +40,81 @@ var cdnPurgeKeys = []string{"url", "directory", "tag"}
 //	      └─ expires ─ cdn-purge.wait (queue) ◄────────── cdn-purge.wait (direct)
 //	                                             url, directory, tag
 //
-// Both exchanges are bound to their queues with the same routing keys, and the
-// wait queue dead-letters to the main exchange without a key of its own: so what
-// expires comes back under the key that it always had.
+// Both exchanges are bound to their queues with the same routing keys. The wait queue dead-letters to
+// the main exchange and does not change the routing key, so expired messages return with their
+// original key.
 //
-// The first expiration is 10000, each other one three times what the broker has
-// noted of the one before, in the header x-death, a tenth more or less. So programs
-// in other languages, on the same queues, go on where a worker left a message, and
-// it where they did: see topology.GrowingTTL, and topology.Expirations, which says
-// what else a worker reads, and how RabbitMQ 3.10 and 4 differ.
+// The first expiration is 10000 ms. Each further expiration is three times the previous expiration,
+// which the broker records in the header x-death, plus or minus up to a tenth. Programs in other
+// languages on the same queues can therefore continue the backoff of a worker, and a worker can
+// continue theirs. See topology.GrowingTTL, and topology.Expirations for the other headers that a
+// worker reads and for the differences between RabbitMQ 3.10 and 4.
 //
-// The design retries for ever. Here a worker's Policy bounds the attempts, by
-// default at 19, the last of them about five days after the first, and what has used
-// them up is parked in {Queue}.failed, a queue that other programs need not know.
+// The design retries forever. With Reprise, the Policy of the worker limits the attempts, by default
+// to 19, the last of them about five days after the first. If the retries are exhausted, the worker
+// parks the message in {Queue}.failed, which other programs do not need.
 //
-// As with any wait queue of mixed expirations, a message waits behind those that
-// came into it earlier and are due later. Max bounds that.
+// As in each wait queue with different expirations, a message waits for earlier messages that are due
+// later. Max limits this wait.
 type CDNPurge struct {
-	Exchange string // the main exchange; default cdn-purge
-	Queue    string // the work queue; default cdn-purge
+	Exchange string // main exchange; default cdn-purge
+	Queue    string // work queue; default cdn-purge
 
 	WaitExchange string // default: {Exchange}.wait
 	WaitQueue    string // default: {Queue}.wait
 
 	FailedQueue string // default: {Queue}.failed
 
-	// RoutingKeys are those by which both queues are bound. All that is in use on
-	// the main exchange should be here: other programs that put back a message with
-	// another key lose it. Workers do not, see Strategy. Default url, directory, tag.
+	// RoutingKeys are the keys of the bindings of both queues. List all keys that the main exchange
+	// uses, because other programs lose a message if they publish it to the wait exchange with another
+	// key. Workers do not, see Strategy. Default: url, directory, tag.
 	RoutingKeys []string
 
-	Kind     string // of the main exchange; default direct
-	WaitKind string // of the wait exchange; default: Kind
+	Kind     string // kind of the main exchange; default direct
+	WaitKind string // kind of the wait exchange; default: Kind
 
-	// TransientExchanges declares both exchanges as transient, as clients do
-	// that do not ask for durable ones (pika, Java, .NET). After a restart of the
-	// broker they are gone, and what expires then is lost until a program declares
-	// them again: prefer durable ones. Default: durable.
+	// TransientExchanges declares both exchanges as transient, like clients that do not request
+	// durable exchanges (pika, Java, .NET). A restart of the broker deletes them. Until a program
+	// declares them again, expired messages are lost. Prefer durable exchanges. Default: durable.
 	TransientExchanges bool
 
-	// TransientQueues declares the wait queue, and the work queue where it does not exist,
-	// as transient: after a restart of the broker they are gone, with their messages.
-	// RabbitMQ 4.3 refuses such queues unless its configuration has
+	// TransientQueues declares the wait queue as transient, and also the work queue if it does not
+	// exist. A restart of the broker deletes transient queues with their messages. RabbitMQ 4.3
+	// refuses such queues unless its configuration has
 	// deprecated_features.permit.transient_nonexcl_queues = true. Default: durable.
 	TransientQueues bool
 
-	// AutoDelete declares both exchanges and both queues as auto-delete, as clients do by
-	// default that are made like py-amqp. The broker deletes the work queue when its last
-	// consumer leaves, with its messages, and then the main exchange; what expires in the
-	// wait queue while there is none is lost. A worker leaves when it stops, when its
-	// connection is lost, and while it pauses for a breaker or PauseFor. Set it only
-	// where other programs have declared the design so. Default: kept.
+	// AutoDelete declares both exchanges and both queues as auto-delete, which is the default of
+	// py-amqp and similar clients. When the last consumer of the work queue leaves, the broker deletes
+	// the queue with its messages, and then the main exchange. Until the exchange exists again,
+	// messages that expire in the wait queue are lost. A worker leaves when it stops, when it loses
+	// its connection, and while it pauses for a breaker or PauseFor. Set AutoDelete only if other
+	// programs have declared the design this way. Default: not auto-delete.
 	AutoDelete bool
 
-	First  time.Duration // the first expiration, whole milliseconds; default 10 s
-	Factor float64       // each expiration is so many times the one before; default 3
-	Jitter float64       // the part of it by which it is more or less, at random; default 0.1, negative for none
-	Max    time.Duration // the longest expiration, whole milliseconds; default 12 h
+	First  time.Duration // first expiration in whole milliseconds; default 10 s.
+	Factor float64       // ratio of an expiration to the previous expiration; default 3.
+	Jitter float64       // maximum random deviation, as a fraction of the expiration; default 0.1, negative for none.
+	Max    time.Duration // longest expiration in whole milliseconds; default 12 h.
 
-	// QueueType is the x-queue-type of the work queue, where it does not exist,
-	// and of the wait queue; "" leaves the argument out. With "quorum" the work
-	// queue also gets an x-delivery-limit of 2147483647, since there is nowhere
-	// for RabbitMQ to put a message that exceeds one.
+	// QueueType is the x-queue-type of the wait queue, and of the work queue if it does not exist; ""
+	// omits the argument. With "quorum" the work queue also gets an x-delivery-limit of 2147483647,
+	// because it has no dead-letter exchange for a message that exceeds a limit.
 	QueueType string
 
-	// WaitArgs are arguments that the wait queue has besides
-	// x-dead-letter-exchange, where it was declared by somebody else with such.
+	// WaitArgs are further arguments of the wait queue besides x-dead-letter-exchange, if another
+	// program declared the queue with such arguments.
 	WaitArgs topology.Table
 
-	// Rand returns a number in [0, 1) for the jitter, and must be safe for
-	// concurrent use. Default: math/rand/v2.Float64.
+	// Rand returns a number in [0, 1) for the jitter. It must be safe for concurrent use. Default:
+	// math/rand/v2.Float64.
 	Rand func() float64
 }
 
-// CDNPurgePublished returns the design with the names of its published code:
-// primary-exchange, primary-queue, wait-exchange and wait-queue, bound by routing-key-a
-// and routing-key-b. Where the program that declared them left its client's defaults as
-// they are, set TransientExchanges, TransientQueues and AutoDelete as well.
+// CDNPurgePublished returns the design with the names of its published code: primary-exchange,
+// primary-queue, wait-exchange and wait-queue, bound by routing-key-a and routing-key-b. If the
+// program that declared them used the defaults of its client, also set TransientExchanges,
+// TransientQueues and AutoDelete.
 func CDNPurgePublished() CDNPurge {
 	return CDNPurge{
 		Exchange: "primary-exchange", Queue: "primary-queue",
@@ -141,8 +139,7 @@ func (w CDNPurge) withDefaults() CDNPurge {
 	return w
 }
 
-// Validate reports names and numbers the design cannot express and what to
-// write instead.
+// Validate reports names and numbers that the design does not support, with advice.
 func (w CDNPurge) Validate() error {
 	errs := []error{
 		validateKind("CDNPurge.Kind", w.Kind),
@@ -188,9 +185,8 @@ func (w CDNPurge) validateQueue(queue string) error {
 	return nil
 }
 
-// Topology returns all exchanges, queues and bindings of the design, and the
-// failed queue. A work queue that exists is used as it is, whatever its
-// arguments.
+// Topology returns all exchanges, queues and bindings of the design, and the failed queue. An existing
+// work queue is used unchanged, whatever its arguments.
 func (w CDNPurge) Topology() topology.Topology {
 	w = w.withDefaults()
 	work, wait := topology.Table{}, topology.Table{"x-dead-letter-exchange": w.Exchange}
@@ -220,22 +216,21 @@ func (w CDNPurge) Topology() topology.Topology {
 	return t
 }
 
-// Strategy returns how messages of the design are retried and parked, for a
-// worker on the Queue. The delay is on the message: the Backoff of the worker's
-// Policy is not consulted, its MaxAttempts are.
+// Strategy returns the retry strategy of the design, for a worker on the Queue. The message determines
+// the delay, so the worker ignores Policy.Backoff, but not Policy.MaxAttempts.
 //
-// The routing key says what is to be done with a message, and so it comes back under
-// the one it had. What has come by a key that is not one of the RoutingKeys, from another
-// exchange or by the queue's name, would not find back through the main exchange. It
-// waits as long as others, in the queue {WaitQueue}.aside, and expires to the work queue
-// alone. That queue is declared when there is such a message, with a fanout exchange of
-// the same name in front of it, and another one, {Queue}.aside, behind it.
+// The routing key specifies the task of a message, so a message returns with its original key. A
+// message from another exchange, or a message that was published by queue name, can have a key that is
+// not one of the RoutingKeys. Such a message would not return through the main exchange. It waits
+// equally long in the queue {WaitQueue}.aside and expires directly to the work queue. The worker
+// declares this queue for the first such message, with a fanout exchange of the same name in front of
+// the queue, and a fanout exchange {Queue}.aside behind it.
 func (w CDNPurge) Strategy() topology.Strategy {
 	r := w.route()
 	return topology.Strategy{Route: designed{cdnPurgeRoute{r, w.aside()}, w}, Marks: r.Marks()}
 }
 
-// route is the way of messages whose key leads into the wait queue and back.
+// route returns the path of messages whose routing key leads into the wait queue and back.
 func (w CDNPurge) route() topology.GrowingTTL {
 	w = w.withDefaults()
 	return topology.GrowingTTL{

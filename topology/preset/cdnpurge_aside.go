@@ -6,15 +6,15 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// cdnPurgeRoute is the way of all messages of the design, whatever their key. Which
-// exchange they came from says nothing of whether it leads back: the header BCC, which
-// nobody sees, may have been what led here.
+// cdnPurgeRoute is the path of all messages of the design, for all routing keys. The exchange of a
+// message does not determine whether the routing key leads back, because the message may have been
+// routed by the header BCC, which consumers do not receive.
 type cdnPurgeRoute struct {
-	topology.GrowingTTL                     // of those whose key leads into the wait queue and back
-	aside               topology.GrowingTTL // of the others
+	topology.GrowingTTL                     // for messages whose key leads into the wait queue and back
+	aside               topology.GrowingTTL // for all other messages
 }
 
-// Unwrap returns the way of most messages.
+// Unwrap returns the path of most messages.
 func (r cdnPurgeRoute) Unwrap() topology.Route { return r.GrowingTTL }
 
 // Wait implements topology.Route.
@@ -26,7 +26,7 @@ func (r cdnPurgeRoute) Wait(d topology.Delivery, delay time.Duration) (topology.
 	return r.aside.Wait(d, delay)
 }
 
-// aside is the way of messages with other keys, which fanout exchanges leave alone.
+// aside returns the path of messages with other keys. Its fanout exchanges do not change the key.
 func (w CDNPurge) aside() topology.GrowingTTL {
 	w = w.withDefaults()
 	wait, back := w.WaitQueue+".aside", w.Queue+".aside"
@@ -39,7 +39,7 @@ func (w CDNPurge) aside() topology.GrowingTTL {
 			"x-queue-type":           "quorum",
 			"x-dead-letter-exchange": back,
 			"x-dead-letter-strategy": "at-least-once",
-			"x-overflow":             "reject-publish", // without which it would not be at least once
+			"x-overflow":             "reject-publish", // required for at-least-once
 		}}},
 		Bindings: []topology.Binding{{Exchange: wait, Queue: wait}, {Exchange: back, Queue: w.Queue}},
 	}

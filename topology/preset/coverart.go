@@ -41,29 +41,27 @@ const (
 //	      └─ expires, 4 h ─ cover-art-archive.retry (queue) ◄─ cover-art-archive.retry (fanout)
 //	                        cover-art-archive.failed (queue) ◄─ cover-art-archive.failed (fanout)
 //
-// Header mb-retries holds the retries that remain, 4 when absent: above 0 a
-// failed message goes to the retry exchange with one less, else to the failed
-// exchange. It is written as a signed 32-bit integer, and read as an integer of
-// any type or as text: the indexer that MusicBrainz ran, a program in Perl, sends
-// text. Header mb-exceptions is the array of error texts so far, strings. Both
-// exchanges are fanout, because fanout keeps the routing key, and with it the
-// expired message finds its queue again.
+// The header mb-retries contains the number of remaining retries; without the header, 4 remain. If the
+// number is above 0, a failed message goes to the retry exchange with the number reduced by one.
+// Otherwise it goes to the failed exchange. The worker writes the number as a signed 32-bit integer,
+// and reads an integer of any type or a string, because the indexer of MusicBrainz, a program in Perl,
+// sends a string. The header mb-exceptions is an array of the error texts so far, as strings. Both
+// exchanges are fanout, because fanout keeps the routing key, which leads the expired message to its
+// queue.
 //
-// Workers of this design and the program in Perl share queues, and retry each
-// other's messages. Two things of that program are not the same here: it parks a
-// message with mb-retries one lower still, -1, while here the number stays as it
-// was; and all other headers and properties, which it drops at the first retry,
-// are kept.
+// Workers of this design and the program in Perl can share queues, and retry messages of each other.
+// The Perl program differs in two points. It parks a message with mb-retries reduced to -1, whereas a
+// worker does not change the number. It drops all other headers and properties at the first retry,
+// whereas a worker keeps them.
 type CoverArt struct {
 	RetryDelay time.Duration // x-message-ttl of the retry queue, whole milliseconds; default 4 h
-	Retries    int           // retries of a message without mb-retries; default 4
+	Retries    int           // number of retries of a message without mb-retries; default 4
 
-	// QueueType is the x-queue-type of every queue; "" leaves the argument out,
-	// as deployed. With "quorum" every queue also gets an x-delivery-limit of
-	// 2147483647: RabbitMQ drops a message that exceeds the limit where, as in
-	// this design, there is nowhere to dead-letter it to, and the default of
-	// RabbitMQ 4 is 20. A message that kills its worker each time is delivered
-	// again without end.
+	// QueueType is the x-queue-type of every queue; "" omits the argument, as deployed. With "quorum"
+	// every queue also gets an x-delivery-limit of 2147483647. RabbitMQ drops a message that exceeds
+	// the limit if the queue has no dead-letter exchange, as in this design, and the default limit of
+	// RabbitMQ 4 is 20. The broker therefore redelivers a message that terminates its worker each
+	// time, without limit.
 	QueueType string
 }
 
@@ -73,7 +71,7 @@ func (c CoverArt) withDefaults() CoverArt {
 	return c
 }
 
-// Validate reports numbers the design cannot express and what to write instead.
+// Validate reports numbers that the design does not support, with advice.
 func (c CoverArt) Validate() error {
 	errs := []error{
 		validateDelay("CoverArt.RetryDelay", c.RetryDelay, CoverArtRetryDelay),
@@ -128,10 +126,10 @@ func (c CoverArt) Topology() topology.Topology {
 	}
 }
 
-// Strategy returns how messages of the design are retried and parked, for a
-// worker on any of its three work queues. The delay is the retry queue's, the
-// budget is mb-retries: of a worker's Policy only a Rule counts that allows fewer
-// attempts. (GiveUpAfter cannot be kept, and NewWorker refuses it.)
+// Strategy returns the retry strategy of the design, for a worker on any of its three work queues. The
+// retry queue determines the delay, and mb-retries the number of retries. The worker uses its Policy
+// only for a Rule that permits fewer attempts. (NewWorker refuses GiveUpAfter, because the design
+// cannot implement it.)
 func (c CoverArt) Strategy() topology.Strategy {
 	given := c
 	c = c.withDefaults()

@@ -9,42 +9,42 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// design is one of this package.
+// design is a retry design of this package.
 type design interface {
-	Validate() error                  // of the settings
-	validateQueue(queue string) error // of a worker's queue
+	Validate() error                  // checks the settings
+	validateQueue(queue string) error // checks the queue of a worker
 }
 
-// designed is the Route of a design. NewWorker asks it about the design's own settings,
-// which say more than what has become of them in package topology.
+// designed is the Route of a design. Through it, NewWorker validates the settings of the design,
+// because their errors are more specific than errors about the derived settings of package topology.
 type designed struct {
 	topology.Route
 	design design
 }
 
-// Unwrap returns the route, for who wants to know of what kind it is.
+// Unwrap returns the inner route, for callers that need its type.
 func (r designed) Unwrap() topology.Route { return r.Route }
 
-// Validate is asked by topology.Strategy.
+// Validate is called by topology.Strategy.
 func (r designed) Validate() error { return r.design.Validate() }
 
-// ValidateQueue is asked by topology.Strategy.
+// ValidateQueue is called by topology.Strategy.
 func (r designed) ValidateQueue(queue string) error { return r.design.validateQueue(queue) }
 
-// maxName is the longest name AMQP can carry.
+// maxName is the longest name in AMQP, in bytes.
 const maxName = 255
 
-// unlimited is the x-delivery-limit of queues where RabbitMQ is not to give up on a
-// message. 3.10 takes no value that means none, and left out it is 20 since 4.0.
+// unlimited is the x-delivery-limit of queues from which RabbitMQ must not drop messages. RabbitMQ
+// 3.10 has no value for "no limit", and since 4.0 the default is 20.
 const unlimited = int64(math.MaxInt32)
 
-// failedQueue keeps a message, however often somebody looks at it and puts it back.
+// failedQueue returns a queue that keeps messages even if readers requeue them many times.
 func failedQueue(name string) topology.Queue {
 	return topology.Queue{Name: name, Args: topology.Table{"x-queue-type": "quorum", "x-delivery-limit": unlimited}}
 }
 
-// validateQueueType reports a type that the queues of a design cannot have: from a
-// stream, for instance, nothing is ever taken away. "" does what is said.
+// validateQueueType reports a type that is not possible for the queues of a design. For example,
+// consumers cannot remove messages from a stream. The parameter otherwise describes the effect of "".
 func validateQueueType(field, queueType, otherwise string) error {
 	switch queueType {
 	case "", "classic", "quorum":
@@ -53,7 +53,7 @@ func validateQueueType(field, queueType, otherwise string) error {
 	return fmt.Errorf("preset: %s %q: use \"quorum\" or \"classic\", or leave it empty %s", field, queueType, otherwise)
 }
 
-// validateKind reports a kind of exchange that does not go by the routing key.
+// validateKind reports a kind of exchange that does not route by the routing key.
 func validateKind(field, kind string) error {
 	switch kind {
 	case "", topology.Direct, topology.Fanout, topology.Topic:
@@ -62,7 +62,7 @@ func validateKind(field, kind string) error {
 	return fmt.Errorf("preset: %s %q: use %q, %q or %q, whichever the exchange is deployed with", field, kind, topology.Direct, topology.Fanout, topology.Topic)
 }
 
-// validateDelay reports a delay that a queue or a message cannot have. 0 is the default.
+// validateDelay reports a delay that a queue or a message does not support. 0 selects the default.
 func validateDelay(field string, d, byDefault time.Duration) error {
 	if d == 0 || d >= time.Millisecond && d%time.Millisecond == 0 && d <= topology.MaxDelay {
 		return nil
@@ -70,7 +70,7 @@ func validateDelay(field string, d, byDefault time.Duration) error {
 	return fmt.Errorf("preset: %s %s: use whole milliseconds, from 1ms to %s, or 0 for %s", field, d, topology.MaxDelay, byDefault)
 }
 
-// oneOf reports a queue that is none of a design's work queues.
+// oneOf reports a queue that is not a work queue of the design.
 func oneOf(design, queue string, work ...string) error {
 	names := make([]string, len(work))
 	for i, name := range work {

@@ -1,7 +1,6 @@
-// Package preset holds published retry designs as they are deployed, each as a
-// small struct whose zero value is the design with its own numbers. A program
-// that uses one takes part in a running system of that design: names,
-// arguments and headers are exact.
+// Package preset provides published retry designs. Each design is a small struct whose zero value has
+// the numbers of the design. Names, arguments and headers are exact, so a program that uses a preset
+// can join a running system of that design.
 //
 //	p := preset.CoverArt{}
 //	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{

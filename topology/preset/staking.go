@@ -11,8 +11,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Names of the staking design on the wire. A queue's own three names are made of
-// its name and a suffix.
+// Names of the staking design on the wire. The names for each queue consist of its name and a suffix.
 const (
 	StakingExchange = "common_dlx"
 
@@ -24,68 +23,64 @@ const (
 	StakingBtcInfoQueue       = "btc_info_queue"
 	StakingConfirmedInfoQueue = "confirmed_info_queue"
 
-	StakingDelaySuffix  = "_delay"       // of the wait queue
-	StakingKeySuffix    = "_routing_key" // of the key that common_dlx knows the wait queue by
-	StakingFailedSuffix = "_failed"      // of the failed queue, which is Reprise's
+	StakingDelaySuffix  = "_delay"       // suffix of the wait queue
+	StakingKeySuffix    = "_routing_key" // suffix of the routing key with which common_dlx is bound to the wait queue
+	StakingFailedSuffix = "_failed"      // suffix of the failed queue, which only Reprise uses
 
 	StakingAttemptsHeader = "x-processing-attempts"
 )
 
-// StakingRetryDelay is how long the design holds back a message that is retried.
+// StakingRetryDelay is the delay of a retry in the design.
 const StakingRetryDelay = 5 * time.Second
 
-// Staking is the queue design of the Babylon staking indexer and the services
-// behind it: one of these for each kind of event.
+// Staking is the queue design of the Babylon staking indexer and its downstream services. The design
+// has one such group for each kind of event:
 //
 //	"" ─► {queue} ─► handler ─► failed ─────► "" ─► {queue}_delay ─ the copy expires ─► "" ─► {queue}
 //	         │                     └─ spent ─► "" ─► {queue}_failed
 //	         └ rejected ─► common_dlx ─ {queue}_routing_key ─► {queue}_delay
 //
-// Everything goes by queue name through the default exchange. Header
-// x-processing-attempts (int32) counts how often a message was put back; a copy
-// in the wait queue expires by its own property expiration.
+// All messages are published by queue name through the default exchange. The header
+// x-processing-attempts (int32) counts the retries of a message. A copy in the wait queue expires by
+// its property expiration.
 //
-// The failed queue is not in the design: its programs put back without end, or
-// drop. Only Reprise declares and uses it, and nothing that they declare is
-// another for it.
+// The failed queue is not in the design, whose programs requeue without limit or drop messages. Only
+// Reprise declares and uses the failed queue, and its name does not conflict with the objects of the
+// other programs.
 //
-// # What the broker itself puts into a wait queue stays there
+// # Messages that the broker dead-letters into a wait queue stay there
 //
-// A message that {queue} dead-letters comes into the wait queue without an
-// expiration: it does not leave it, and neither does any behind it, since
-// RabbitMQ expires messages at the head only. No program of the design rejects
-// messages. But a quorum queue of RabbitMQ 4 dead-letters, at its default
-// delivery limit of 20, what was delivered 21 times and never settled. A worker
-// parks such a message before that: by default with RabbitMQ 4.3 and later, on
-// 4.0 to 4.2 where WorkerConfig.CrashLimit is set. Classic queues have no such limit.
+// A message that {queue} dead-letters enters the wait queue without an expiration. The message stays
+// there and blocks all messages behind it, because RabbitMQ expires messages only at the head of a
+// queue. The programs of the design do not reject messages. But a quorum queue of RabbitMQ 4, with its
+// default delivery limit of 20, dead-letters a message that was delivered 21 times and never settled.
+// A worker parks such a message earlier: by default with RabbitMQ 4.3 and later, and on 4.0 to 4.2 if
+// WorkerConfig.CrashLimit is set. Classic queues do not have such a limit.
 //
-// Programs without such a limit are protected by a policy, since the queue's
-// arguments cannot be changed; then the broker does not give up on a message:
+// A policy protects programs that do not limit crashes, because the arguments of the queue cannot be
+// changed. With this policy, the broker does not limit deliveries:
 //
 //	rabbitmqctl set_policy --apply-to quorum_queues staking '_queue$' '{"delivery-limit": -1}'
 //
-// The remedy, where it has happened, moves the first message of the wait queue away; the
-// others follow:
+// If it has happened, move the first message out of the wait queue. The other messages then expire:
 //
 //	reprise redrive --from {queue}_delay --to {queue}_failed --limit 1
 //
-// A message-ttl for the wait queue is no remedy. It would let the message out,
-// and the broker would drop it: it came back to a queue by dead-lettering alone,
-// without anybody having rejected it (https://www.rabbitmq.com/docs/dlx#routing).
+// Do not set a message-ttl on the wait queue. The message would expire, and the broker would drop it,
+// because it returns to a queue by dead-lettering alone, without a rejection
+// (https://www.rabbitmq.com/docs/dlx#routing).
 type Staking struct {
-	// Queues are those that Topology declares; any names will do. Default: the
-	// seven above.
+	// Queues are the work queues that Topology declares, with any names. Default: the seven queues
+	// above.
 	Queues []string
 
-	// RetryDelay is the expiration of each copy that is retried, whole
-	// milliseconds; default 5 s. Where programs differ in it, the shorter delays
-	// wait behind the longer.
+	// RetryDelay is the expiration of each retried copy, in whole milliseconds; default 5 s. If
+	// programs use different values, copies with shorter delays wait for copies with longer delays.
 	RetryDelay time.Duration
 
-	// QueueType is the x-queue-type of every queue: "quorum", the default, or
-	// "classic". It must be what the other programs have, as queue_type in their
-	// configuration. Queues without the argument, of the design's first weeks,
-	// are "classic".
+	// QueueType is the x-queue-type of every queue: "quorum", the default, or "classic". It must equal
+	// queue_type in the configuration of the other programs. Queues from the first weeks of the design
+	// do not have the argument, and are "classic".
 	QueueType string
 }
 
@@ -101,7 +96,7 @@ func (s Staking) withDefaults() Staking {
 	return s
 }
 
-// Validate reports what the design cannot express and what to write instead.
+// Validate reports settings that the design does not support, with advice.
 func (s Staking) Validate() error {
 	errs := []error{
 		validateDelay("Staking.RetryDelay", s.RetryDelay, StakingRetryDelay),
@@ -124,7 +119,7 @@ func (s Staking) Validate() error {
 	return nil
 }
 
-// Topology returns the exchange, and all that each of the Queues needs.
+// Topology returns the exchange, and the objects of each of the Queues.
 func (s Staking) Topology() topology.Topology {
 	var t topology.Topology
 	for _, queue := range s.withDefaults().Queues {
@@ -133,13 +128,13 @@ func (s Staking) Topology() topology.Topology {
 	return t
 }
 
-// of returns what one queue needs. The exchange's argument means nothing to
-// RabbitMQ, which keeps it: the design's programs write it.
+// of returns the objects of one queue. RabbitMQ stores the argument of the exchange and ignores it.
+// Reprise sets the argument because the programs of the design do.
 func (s Staking) of(queue string) topology.Topology {
 	s = s.withDefaults()
 	failed := topology.Table{"x-queue-type": s.QueueType}
 	if s.QueueType == "quorum" {
-		// However often somebody looks at a parked message, it stays.
+		// A parked message stays even if readers requeue it many times.
 		failed["x-delivery-limit"] = unlimited
 	}
 	return topology.Topology{
@@ -165,12 +160,11 @@ func (s Staking) of(queue string) topology.Topology {
 	}
 }
 
-// Strategy returns how messages of the design are retried and parked, for a
-// worker on any of its queues: such a worker declares what its own queue needs,
-// and nothing of the others. Every retry waits RetryDelay, whatever a Policy or a
-// handler asks for: one that waits longer would hold up all behind it, those of
-// other programs included. How many attempts there are is for the Policy to say;
-// those that other programs made count.
+// Strategy returns the retry strategy of the design, for a worker on any of its queues. The worker
+// declares only the objects of its queue. Every retry waits for RetryDelay, and the worker ignores the
+// delays of Policy and handlers, because a longer delay would block all later copies, including copies
+// of other programs. The Policy limits the number of attempts, which includes the attempts of other
+// programs.
 func (s Staking) Strategy() topology.Strategy {
 	return topology.Strategy{
 		Route: designed{stakingRoute{s.withDefaults()}, s},
@@ -178,7 +172,7 @@ func (s Staking) Strategy() topology.Strategy {
 	}
 }
 
-// route returns that of one work queue's messages.
+// route returns the route of one work queue.
 func (s Staking) route(queue string) topology.MessageTTL {
 	return topology.MessageTTL{
 		WaitAddress:    topology.Address{Key: "{queue}" + StakingDelaySuffix},
@@ -195,8 +189,8 @@ func (s Staking) validateQueue(queue string) error {
 	return s.route(queue).ValidateQueue(queue)
 }
 
-// stakingRoute is topology.MessageTTL with one delay for all, and with an
-// infrastructure that depends on the work queue.
+// stakingRoute is topology.MessageTTL with one delay, and with an infrastructure that depends on the
+// work queue.
 type stakingRoute struct{ Staking }
 
 // Topology implements topology.Route.

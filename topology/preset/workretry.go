@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Names of the work/retry design on the wire. The failed queue is an addition:
-// the design as it was published retries for ever.
+// Names of the work/retry design on the wire. The failed queue is an addition, because the published
+// design retries forever.
 const (
 	WorkRetryWorkExchange  = "WorkExchange"
 	WorkRetryRetryExchange = "RetryExchange"
@@ -20,61 +20,53 @@ const (
 	WorkRetryFailedQueue = "WorkQueue.failed"
 )
 
-// WorkRetryRetryDelay is how long the design waits before a retry: 300000 ms.
+// WorkRetryRetryDelay is the delay of a retry in the design: 300000 ms.
 const WorkRetryRetryDelay = 5 * time.Minute
 
-// WorkRetry is the design of two exchanges that dead-letter to each other. The
-// consumer rejects what failed (basic.reject with requeue=false), and the broker
-// does the rest.
+// WorkRetry is the design of two exchanges that dead-letter to each other. The consumer rejects a
+// failed message (basic.reject with requeue=false), and the broker delays and returns it.
 //
 //	WorkExchange ─────────► WorkQueue ─► handler ─► nil ──────────────► acknowledged
 //	     ▲                      │           └─────► error, none left ─► copy to WorkQueue.failed
 //	     │                      └ rejected ─► RetryExchange
 //	     └─ expires, 5 min ─ RetryQueue ◄────────┘
 //
-// There is no header of its own: how often WorkQueue has rejected a message, the
-// broker counts in x-death. A rejection by any program counts, whatever it is
-// written in. What no program counts are copies that a client publishes to
-// RetryExchange by itself, as some programs of this design do: each of them
-// starts from the beginning.
+// The design does not define a header. The broker counts in x-death the rejections of a message by
+// WorkQueue, from all programs. Some programs of this design publish copies to RetryExchange
+// themselves. The count of such a copy starts at zero.
 //
-// The design has no end. Here the worker's Policy says how many attempts there
-// are; after them, a copy goes to WorkQueue.failed, which no other program knows
-// of. The delays of a Policy are not used: every retry waits RetryDelay.
+// The design retries forever. With Reprise, the Policy of the worker limits the attempts. The worker
+// then publishes a copy to WorkQueue.failed, which is unknown to other programs. The worker ignores
+// the delays of the Policy: every retry waits for RetryDelay.
 //
-// A message keeps its routing key on the whole way. Where the exchanges go by
-// the key, both queues are also bound by WorkQueue's name: a message that was put
-// into it by name (through the default exchange) would
-// otherwise be dropped by RetryExchange without a word, when it is rejected.
+// A message keeps its routing key on the whole path. If the exchanges route by the key, both queues
+// are also bound by the name of WorkQueue. Without this binding, RetryExchange would silently drop a
+// rejected message that was published by queue name (through the default exchange).
 type WorkRetry struct {
 	RetryDelay time.Duration // x-message-ttl of RetryQueue, whole milliseconds; default 5 min
 
-	// Kind is that of both exchanges: topology.Direct, Fanout or Topic. It has to
-	// be what they are deployed with. Default topology.Direct, as published.
+	// Kind is the kind of both exchanges: topology.Direct, Fanout or Topic. It must equal the kind of
+	// the deployed exchanges. Default: topology.Direct, as published.
 	Kind string
 
-	// Key is what both queues are bound with. Other bindings, by whomever, stay
-	// and do no harm; each key that leads to WorkQueue must lead to RetryQueue,
-	// too. Default "", as published.
+	// Key is the routing key of the bindings of both queues. Other bindings may exist, but each key
+	// that leads to WorkQueue must also lead to RetryQueue. Default: "", as published.
 	Key string
 
-	// TransientExchanges declares both exchanges as transient, as clients do
-	// that do not ask for durable ones (pika, Java, .NET). After a restart of the
-	// broker they are gone, and what is rejected then is lost until a program
-	// declares them again: prefer durable ones. Default: durable.
+	// TransientExchanges declares both exchanges as transient, like clients that do not request
+	// durable exchanges (pika, Java, .NET). A restart of the broker deletes them. Until a program
+	// declares them again, rejected messages are lost. Prefer durable exchanges. Default: durable.
 	TransientExchanges bool
 
-	// QueueType is the x-queue-type of WorkQueue and RetryQueue; "" leaves the
-	// argument out, as published. With "quorum" they get what makes them lose
-	// nothing when a node fails: x-dead-letter-strategy at-least-once, x-overflow
-	// reject-publish; and an x-delivery-limit of 2147483647, since what RabbitMQ
-	// gives up on by itself, rather than having it rejected, it takes for a cycle
-	// on the way back from RetryQueue, and drops.
+	// QueueType is the x-queue-type of WorkQueue and RetryQueue; "" omits the argument, as published.
+	// With "quorum" the queues also get arguments that prevent losses if a node fails:
+	// x-dead-letter-strategy at-least-once and x-overflow reject-publish. They also get an
+	// x-delivery-limit of 2147483647. RabbitMQ would drop a message that exceeds a lower limit on the
+	// way back from RetryQueue, as a cycle without a rejection.
 	// https://www.rabbitmq.com/docs/dlx#routing
 	QueueType string
 
-	// Prefix is put before all names, for several such pairs on one virtual
-	// host. Default "".
+	// Prefix is the prefix of all names, for several such designs on one virtual host. Default: "".
 	Prefix string
 }
 
@@ -84,8 +76,7 @@ func (w WorkRetry) withDefaults() WorkRetry {
 	return w
 }
 
-// Validate reports settings that the design cannot express and what to write
-// instead.
+// Validate reports settings that the design does not support, with advice.
 func (w WorkRetry) Validate() error {
 	errs := []error{
 		validateDelay("WorkRetry.RetryDelay", w.RetryDelay, WorkRetryRetryDelay),
@@ -143,7 +134,7 @@ func (w WorkRetry) Topology() topology.Topology {
 	return t
 }
 
-// keys are those that lead to either queue.
+// keys returns the routing keys that lead to both queues.
 func (w WorkRetry) keys() []string {
 	if w.Kind == topology.Fanout || w.Key == w.Queue() {
 		return []string{w.Key}
@@ -157,14 +148,13 @@ func (w WorkRetry) typed(args topology.Table) topology.Table {
 	}
 	if w.QueueType == "quorum" {
 		args["x-dead-letter-strategy"] = "at-least-once"
-		args["x-overflow"] = "reject-publish" // without which it would not be at least once
+		args["x-overflow"] = "reject-publish" // required for at-least-once
 		args["x-delivery-limit"] = unlimited
 	}
 	return args
 }
 
-// Strategy returns how messages of the design are retried and parked, for a
-// worker on its work queue.
+// Strategy returns the retry strategy of the design, for a worker on its work queue.
 func (w WorkRetry) Strategy() topology.Strategy {
 	given := w
 	w = w.withDefaults()

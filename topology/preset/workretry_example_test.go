@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// A deployment with other numbers, and what is declared for it.
+// A deployment with other settings, and its declarations.
 func ExampleWorkRetry() {
 	design := preset.WorkRetry{RetryDelay: time.Minute, Kind: "fanout"}
 	if err := design.Validate(); err != nil {
