@@ -7,8 +7,8 @@ import (
 	"github.com/reprisemq/reprise/reprisetest"
 )
 
-// A whole test: broker, worker, a message that fails and comes back after four
-// hours, and the end of it all.
+// The benchmark measures a whole test: the start of a broker and a worker, a message that fails and is
+// retried after four hours, and the shutdown.
 func BenchmarkFourHours(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {

@@ -15,43 +15,43 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Broker is a broker for a test. All methods are safe for concurrent use.
-// Methods that name a queue mean the virtual host "/".
+// Broker is a broker for a test. It is safe for concurrent use. The queue names in the arguments of
+// its methods refer to the virtual host "/".
 type Broker struct {
 	config   Config
 	virtual  bool
 	bubble   string
 	server   *broker.Broker
 	inside   inside.Broker
-	host     string // of the URL
+	host     string // host of the URL
 	login    *url.Userinfo
 	events   events
 	watchdog *time.Timer
-	overtime atomic.Bool // the test took longer than it may
+	overtime atomic.Bool // the test exceeded Config.Limit
 	dialled  atomic.Uint64
 
-	// A channel and not a lock: to testing/synctest, waiting for a lock is not a
-	// durable wait, so the clock of the bubble would stand still.
-	turn chan struct{} // taken by whoever calls synctest.Wait, or makes own
+	// A channel and not a mutex, because a goroutine that waits for a mutex is not durably blocked for
+	// testing/synctest, so the clock of the bubble would not advance.
+	turn chan struct{} // held during synctest.Wait and the creation of own
 	own  *reprise.Client
 
-	mu         sync.Mutex // never held while something blocks
+	mu         sync.Mutex // never held during a blocking call
 	stirred    chan struct{}
 	workers    []*Worker
 	clients    []*reprise.Client
 	conns      map[*conn]struct{}
-	lost       map[place]time.Time // queues whose last consumer was lost with its connection, and when
+	lost       map[place]time.Time // queues that lost their last consumer with its connection, and the time of the loss
 	flights    map[flight]journey
-	strategies map[string]topology.Strategy // of workers, by queue
-	refusing   time.Time                    // until then
+	strategies map[string]topology.Strategy // strategies of workers, by queue
+	refusing   time.Time                    // end of the refusal
 	blocked    bool
 	faults     [faultKinds][]*Fault
 }
 
-// The login of the test's own client, where the users are the caller's to say.
+// ownUser is the user of the test's client, if the caller configures the users.
 const ownUser = "reprisetest"
 
-// start makes a broker, for the caller to end.
+// start creates a broker. The caller must end it.
 func (c Config) start(t TB) *Broker {
 	t.Helper()
 	virtual := inBubble()
@@ -98,12 +98,12 @@ func (c Config) start(t TB) *Broker {
 	return b
 }
 
-// URL is where the broker is, for [reprise.Dial] and other clients. Without
-// [Listen], it leads there by [Broker.DialContext] only.
+// URL returns the URL of the broker, for [reprise.Dial] and other clients. Without [Listen], only
+// [Broker.DialContext] can connect to it.
 func (b *Broker) URL() string {
 	return (&url.URL{Scheme: "amqp", User: b.login, Host: b.host}).String()
 }
 
-// Server is the broker itself, for instance for its management API:
-// b.Server().Management() is an http.Handler.
+// Server returns the broker itself, for instance for its management API: b.Server().Management() is an
+// http.Handler.
 func (b *Broker) Server() *broker.Broker { return b.server }

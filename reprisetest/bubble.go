@@ -13,7 +13,7 @@ import (
 func inBubble() (in bool) {
 	defer func() {
 		if v := recover(); v != nil {
-			in = fmt.Sprint(v) != "goroutine is not in a bubble" // else another one waits already
+			in = fmt.Sprint(v) != "goroutine is not in a bubble" // other panics mean that another goroutine already waits
 		}
 	}()
 	synctest.Wait()
@@ -22,7 +22,7 @@ func inBubble() (in bool) {
 
 var bubbleOf = regexp.MustCompile(`^goroutine \d+ \[(.*, )?synctest bubble (\d+)[],]`)
 
-// bubble is the number of the caller's bubble, as stack traces have it.
+// bubble returns the number of the caller's bubble, from its stack trace.
 func bubble() string {
 	buf := make([]byte, 1<<10)
 	if m := bubbleOf.FindSubmatch(buf[:runtime.Stack(buf, false)]); m != nil {
@@ -31,7 +31,7 @@ func bubble() string {
 	return ""
 }
 
-// stacks are the goroutines of a bubble, but for the one that made it.
+// stacks returns the stacks of the goroutines of a bubble, except the goroutine that created it.
 func stacks(number string) (all []string) {
 	buf := make([]byte, 1<<20)
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -43,7 +43,7 @@ func stacks(number string) (all []string) {
 	return all
 }
 
-// reportStuck fails a test whose bubble could not end. Other panics go on.
+// reportStuck fails a test whose bubble could not end. It panics again for all other panics.
 func reportStuck(t *testing.T, b *Broker, stuck any) {
 	t.Helper()
 	if err, ok := stuck.(error); !ok || !strings.HasPrefix(err.Error(), "deadlock: ") || b == nil {

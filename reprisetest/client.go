@@ -11,18 +11,18 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// DialContext connects to the broker in memory. It fits reprise.Config.Dial, and
-// as amqp.Config.Dial of the AMQP client
+// DialContext connects to the broker in memory. Use it as reprise.Config.Dial, or as amqp.Config.Dial
+// of the AMQP client:
 //
 //	func(network, addr string) (net.Conn, error) { return b.DialContext(t.Context(), network, addr) }
 //
-// A client that reconnects must be closed before the test ends.
+// The test must close a client that reconnects before the test ends.
 func (b *Broker) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if b.overtime.Load() {
-		select {} // no timer may keep the clock going
+		select {} // a timer would keep the clock running
 	}
 	if until := b.refusedUntil(); !until.IsZero() {
 		return nil, fmt.Errorf("connection refused (by Broker.Refuse, for another %s)", time.Until(until))
@@ -30,7 +30,7 @@ func (b *Broker) DialContext(ctx context.Context, _, _ string) (net.Conn, error)
 	return b.dial(false)
 }
 
-// dial connects in memory. Faults do not strike the test's own hands.
+// dial connects in memory. Faults do not affect own connections.
 func (b *Broker) dial(own bool) (net.Conn, error) {
 	client, server := pipe(memory(b.dialled.Add(1)), memory(0))
 	if err := b.inside.Serve(b.wrap(server, own)); err != nil {
@@ -39,21 +39,20 @@ func (b *Broker) dial(own bool) (net.Conn, error) {
 	return client, nil
 }
 
-// memory is an address in memory: a number, to tell connections apart.
+// memory is a number that identifies a connection in memory, as its address.
 type memory uint64
 
 func (memory) Network() string  { return "pipe" }
 func (m memory) String() string { return fmt.Sprintf("memory:%d", uint64(m)) }
 
-// heartbeat is an interval for virtual time. In memory a connection that is lost is
-// noticed without, and each heartbeat costs as much as a small message.
+// heartbeat is the heartbeat interval in virtual time. Clients detect a lost connection in memory
+// without heartbeats, and each heartbeat costs as much as a small message.
 const heartbeat = time.Hour
 
-// Client dials a client that is closed when t ends. The config may be nil; what
-// it leaves open is set for a test: Dial leads to the broker, the Logger to what
-// is logged when the test fails, Reconnect has no randomness in it. In virtual
-// time the Heartbeat is an hour: a connection in memory that is lost is noticed
-// without.
+// Client dials a client that is closed when t ends. The config may be nil. The defaults of its fields
+// are for tests: Dial connects to the broker, the Logger writes to the log of a failed test, and
+// Reconnect has no jitter. In virtual time, the default Heartbeat is one hour, because clients detect
+// a lost connection in memory without heartbeats.
 func (b *Broker) Client(t TB, config *reprise.Config) *reprise.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), b.config.Patience)
@@ -76,8 +75,8 @@ func (b *Broker) Client(t TB, config *reprise.Config) *reprise.Client {
 	return client
 }
 
-// closePatience is how long a client may take to close. It waits for all its
-// goroutines, and those have limits of their own.
+// closePatience is the timeout for closing a client. A client waits for all its goroutines, which have
+// their own timeouts.
 const closePatience = time.Minute
 
 func (b *Broker) clientConfig(given *reprise.Config, dial func(context.Context, string, string) (net.Conn, error)) *reprise.Config {
@@ -101,7 +100,7 @@ func (b *Broker) clientConfig(given *reprise.Config, dial func(context.Context, 
 	return &c
 }
 
-// hands returns the test's own client. Faults do not strike it.
+// hands returns the test's own client, which faults do not affect.
 func (b *Broker) hands(t TB) *reprise.Client {
 	t.Helper()
 	b.turn <- struct{}{}

@@ -10,33 +10,31 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultPatience     = 30 * 24 * time.Hour  // in virtual time
-	DefaultRealPatience = 30 * time.Second     // in real time
-	DefaultLimit        = 100 * 24 * time.Hour // virtual
+	DefaultPatience     = 30 * 24 * time.Hour  // virtual time
+	DefaultRealPatience = 30 * time.Second     // real time
+	DefaultLimit        = 100 * 24 * time.Hour // virtual time
 )
 
-// Config adjusts what [Run], [New] and [Listen] do, which are also its methods:
+// Config configures [Run], [New] and [Listen], which are also its methods:
 //
 //	reprisetest.Config{Patience: time.Hour}.Run(t, func(t *testing.T, b *reprisetest.Broker) { … })
 //
-// The zero value means the defaults.
+// The zero value selects the defaults.
 type Config struct {
 	// Broker configures the broker. Default: in memory, with the user guest.
 	Broker broker.Config
 
-	// Patience is how long [Broker.Drain] and the other functions that wait do
-	// so before the test fails. Default 30 days of virtual time, or 30 s of real
-	// time.
+	// Patience is the timeout of [Broker.Drain] and the other functions that wait. After it, the test
+	// fails. Default: 30 days of virtual time, or 30 s of real time.
 	Patience time.Duration
 
-	// Limit is how much virtual time a test may take in all. One that waits for
-	// what never happens would go on for ever: the heartbeats of a connection
-	// are enough to keep the clock going. Default 100 days.
+	// Limit is the maximum virtual time of a test. Without a limit, a test that waits for an
+	// impossible event would run forever, because the heartbeats of a connection advance the clock.
+	// Default: 100 days.
 	Limit time.Duration
 }
 
-// Validate reports settings that cannot work and what to write instead. What is
-// wrong with Broker, broker.New says.
+// Validate reports invalid settings, with advice. broker.New reports invalid settings of Broker.
 func (c Config) Validate() error {
 	switch {
 	case c.Patience < 0:
@@ -58,9 +56,8 @@ func (c Config) withDefaults(virtual bool) Config {
 	return c
 }
 
-// TB is what this package needs of a test. *testing.T and *testing.B have it, and
-// so have those of other frameworks, such as *rapid.T and GinkgoT(). Fatalf must
-// not return.
+// TB is the part of testing.TB that this package needs. *testing.T and *testing.B implement it, and
+// also types of other frameworks, such as *rapid.T and GinkgoT(). Fatalf must not return.
 type TB interface {
 	Helper()
 	Cleanup(f func())

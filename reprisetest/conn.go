@@ -8,36 +8,36 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// conn is the broker's end of a connection. It carries frame by frame, sees what
-// is consumed from, and is where faults strike.
+// conn is the broker's end of a connection. It forwards each frame, records the consumed queues, and
+// applies the faults.
 //
 //	client ── Read: publishes, acks ──► conn ──► broker
 //	       ◄── Write: confirms, deliveries ──
 type conn struct {
 	net.Conn
 	broker *Broker
-	own    bool // the test's own hands: no fault strikes it
+	own    bool // the connection of the test's own client, which faults do not affect
 
-	// Of the goroutine that reads.
+	// Used by the reading goroutine.
 	in       scanner
-	pass     []byte // what Read has not returned yet
+	pass     []byte // data that Read has not returned yet
 	confirms map[uint16]bool
 	doubling map[uint16]*content
 
-	out scanner // of the goroutine that writes
+	out scanner // used by the writing goroutine
 
-	// Guarded by the broker's lock.
+	// Guarded by Broker.mu.
 	vhost    string
-	consumed map[place]bool // the queues it has consumed from
-	inOrder  bool           // it is closed in order
+	consumed map[place]bool // queues with a consumer of this connection, now or earlier
+	inOrder  bool           // the client closed the connection
 	closed   bool
 	cut      bool // by a fault
 }
 
-// errCut is what the broker sees of a connection that a fault has cut.
+// errCut is the error that the broker gets from a connection that a fault has cut.
 var errCut = errors.New("cut by a fault of the test")
 
-// wrap makes an end of a connection one that can be looked into.
+// wrap returns a connection that the package can observe and cut.
 func (b *Broker) wrap(server net.Conn, own bool) *conn {
 	c := &conn{
 		Conn: server, broker: b, own: own,
@@ -99,7 +99,7 @@ func (c *conn) Write(p []byte) (int, error) {
 			pass = append(pass, f...)
 			continue
 		}
-		_, _ = c.Conn.Write(pass) // what comes before it arrives
+		_, _ = c.Conn.Write(pass) // deliver the earlier frames
 		return 0, c.sever()
 	}
 	if len(pass) == 0 {
@@ -113,14 +113,14 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// sever cuts the connection, and returns what the broker is to see of that.
+// sever cuts the connection, and returns the error for the broker.
 func (c *conn) sever() error {
 	c.note(func() { c.cut = true })
 	_ = c.Close()
 	return errCut
 }
 
-// reason is err, or that it was a fault.
+// reason returns errCut if a fault has cut the connection, otherwise err.
 func (c *conn) reason(err error) error {
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
@@ -130,7 +130,7 @@ func (c *conn) reason(err error) error {
 	return err
 }
 
-// listener is one whose connections can be looked into.
+// listener accepts connections that the package can observe and cut.
 type listener struct {
 	net.Listener
 	broker *Broker

@@ -1,5 +1,5 @@
-// Package reprisetest tests handlers, policies and topologies in the process of
-// the test, on a broker of its own, where four hours of back-off take no time.
+// Package reprisetest tests handlers, policies and topologies in the process of the test, with a
+// separate broker. In virtual time, a backoff of four hours does not take real time.
 //
 //	func TestCharge(t *testing.T) {
 //		reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -11,25 +11,23 @@
 //		})
 //	}
 //
-// The broker is that of package broker and the worker is the one that runs in
-// production. Only time is simulated: [Run] calls the test in a bubble of
-// testing/synctest, where the clock jumps to the next event when all goroutines wait.
-// Tests may run in parallel: each has a broker and a clock of its own.
+// The broker is package broker, and the worker is the worker of production. Only time is simulated:
+// [Run] calls the test in a bubble of testing/synctest, where the clock jumps to the next event when
+// all goroutines wait. Tests may run in parallel, because each test has its own broker and clock.
 //
-// A bubble has no network. [Listen] starts a broker for other processes and other
-// languages, with the same helpers, in real time. [New] is for a bubble that the test
-// has made itself, and for benchmarks.
+// A bubble has no network. [Listen] starts a broker for other processes and other languages, with the
+// same helpers, in real time. [New] is for benchmarks, and for a bubble that the test creates itself.
 //
-// A test can cut connections ([Broker.Cut], [Broker.Refuse]), block publishers
-// ([Broker.Block]) and make the next messages, confirms and acknowledgements fail as
-// they do on a network: [Broker.LosePublishes], [Broker.LoseConfirms],
-// [Broker.LoseAcks], [Broker.Nack], [Broker.Duplicate]. [Broker.Publish] and
-// [Broker.Declare] are not affected.
+// A test can cut connections ([Broker.Cut], [Broker.Refuse]) and block publishers ([Broker.Block]). It
+// can also make the next messages, confirms and acknowledgements fail like on a network:
+// [Broker.LosePublishes], [Broker.LoseConfirms], [Broker.LoseAcks], [Broker.Nack], [Broker.Duplicate].
+// These faults do not affect [Broker.Publish] and [Broker.Declare], except that [Broker.Publish] waits
+// for [Broker.Unblock].
 //
-// When the test ends, also by t.Fatal, faults are healed, workers stopped, clients
-// closed and the broker shut down, in this order. A test closes the clients that it has
-// dialled itself. Goroutines that are left in the bubble fail the test and are listed.
-// A test that has failed logs its events and where its messages are.
+// When the test ends, also by t.Fatal, the package heals faults, stops workers, closes clients and
+// shuts down the broker, in this order. The test must close the clients that it has dialed itself.
+// Goroutines that remain in the bubble fail the test, which lists them. A failed test logs its events
+// and the location of its messages.
 //
-// It imports packages reprise and broker, and no module but amqp091-go.
+// The package imports packages reprise and broker, and no other module than amqp091-go.
 package reprisetest

@@ -6,37 +6,35 @@ import (
 	"time"
 )
 
-// Drain waits until no message is under way in any virtual host. In a bubble, time
-// passes as far as that needs, and no further.
-// The test fails, and is told where messages are, if that takes longer than
-// Config.Patience.
+// Drain waits until no message is in flight in any virtual host. In a bubble, time advances only as
+// far as necessary. If the wait exceeds Config.Patience, the test fails and reports the location of
+// the messages.
 //
-// With AckThenPublish a failed message is for a moment in no queue, and only its
-// client knows of it. Drain asks those of [Broker.Client] and [Broker.Work]: a worker
-// of that order needs a client from there, and not one of reprise.Dial.
+// With AckThenPublish, a failed message is briefly in no queue, and only its client knows it. Drain
+// asks the clients of [Broker.Client] and [Broker.Work]. A worker with this order therefore needs such
+// a client, and not a client of reprise.Dial.
 //
-// Under way is a message that
+// For Drain, a message is in flight in these cases:
 //
-//   - is with a consumer, unsettled, or with a handler of a worker whose client
-//     came from [Broker.Client], or on the way from there as a copy;
-//   - is ready in a queue that is consumed from. A queue stays one until all
-//     connections that consumed from it have been closed in order: a worker that
-//     pauses, or has lost its connection, comes back. [Worker.Stop] ends it at
-//     once;
-//   - waits in a queue that dead-letters what expires, be it a queue by design or
-//     one that nobody consumes from, but for those named *.failed;
-//   - waits for a delayed retry of a quorum queue, or has been dead-lettered and
-//     has not arrived.
+//   - The message is unacked at a consumer.
+//   - The message is in a handler of a worker whose client comes from [Broker.Client], or is a copy that
+//     such a worker publishes.
+//   - The message is ready in a consumed queue. A queue counts as consumed until all connections that
+//     consumed from it have been closed cleanly, because a paused or disconnected worker consumes again
+//     later. [Worker.Stop] ends this immediately.
+//   - The message waits in a queue that dead-letters expired messages, with or without consumers. Queues
+//     named *.failed do not count.
+//   - The message waits for a delayed retry of a quorum queue.
+//   - The message has been dead-lettered and has not arrived.
 //
-// All others are at rest: in a failed queue, in a queue without consumers that
-// nothing leads out of, such as one that another program consumes in production,
-// or a work queue for which the test runs no worker. So is what was delivered to
-// a consumer that need not acknowledge.
+// All other messages are at rest. Examples are messages in a failed queue, and messages in a work queue
+// without a worker in the test. A queue without consumers and without a further destination is at rest,
+// too, such as a queue that another program consumes in production. Messages that were delivered to a
+// consumer without acknowledgements are also at rest.
 //
-// What is still to be published does not count: a publisher that is blocked, a
-// timer of the handler's own. A message that is scheduled does, from the moment it
-// is in a queue. Whose consumer settles a message, and how many consumers a queue
-// has, makes no difference.
+// Future publishes do not count, such as a blocked publisher or a timer of the handler. A scheduled
+// message counts from the moment when it is in a queue. The consumer that settles a message, and the
+// number of consumers of a queue, do not matter.
 func (b *Broker) Drain(t TB) {
 	t.Helper()
 	began := time.Now()
@@ -61,8 +59,8 @@ func (b *Broker) Drain(t TB) {
 	t.Fatalf("reprisetest: Drain: after %s messages are still under way:%s", time.Since(began), text)
 }
 
-// drained reports whether nothing is under way, and if not, when something
-// happens next that no client has a part in.
+// drained reports whether no message is in flight. Otherwise again is the time of the next event that
+// is not caused by a client.
 func (b *Broker) drained() (yes bool, again time.Time) {
 	first := b.survey()
 	for _, s := range first {
@@ -73,12 +71,12 @@ func (b *Broker) drained() (yes bool, again time.Time) {
 	if b.flying() {
 		return false, time.Time{}
 	}
-	// A message on its way from one queue to the other may have been in neither
-	// when it was looked for. Then the queues' counts have changed meanwhile.
+	// The first survey may have missed a message between two queues. The counts of the queues have
+	// then changed.
 	return b.virtual || slices.Equal(first, b.survey()), time.Time{}
 }
 
-// next is when the first message expires or is due.
+// next returns the time at which the first message expires or is due.
 func next(all []standing) (at time.Time) {
 	earliest := func(t time.Time) {
 		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
@@ -91,7 +89,7 @@ func next(all []standing) (at time.Time) {
 		}
 		earliest(s.Due)
 		if s.Dead > 0 {
-			earliest(time.Now().Add(time.Second)) // the broker sends them again every few seconds
+			earliest(time.Now().Add(time.Second)) // the broker retries every few seconds
 		}
 	}
 	return at

@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// later runs f after d, beside the test, which waits for it.
+// later runs f in a goroutine after d. The test waits for f.
 func later(t *testing.T, d time.Duration, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -30,19 +30,19 @@ func later(t *testing.T, d time.Duration, f func()) {
 
 func queues(all ...topology.Queue) topology.Topology { return topology.Topology{Queues: all} }
 
-// passing is a queue that sends on what has been in it for a while.
+// passing returns a queue that dead-letters its messages after a delay.
 func passing(name, to string, after time.Duration) topology.Queue {
 	return topology.Queue{Name: name, Args: topology.Table{
 		"x-message-ttl": after.Milliseconds(), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": to,
 	}}
 }
 
-// retrying fails once.
+// retrying returns a worker whose handler fails once per message.
 func retrying(after time.Duration) reprise.WorkerConfig {
 	return reprise.WorkerConfig{Queue: "orders", Handler: failing(1), Policy: every(after, 2)}
 }
 
-// Each case sends messages on a way that takes so long.
+// Each case sends messages through a path that takes the given time.
 var underWay = map[string]struct {
 	takes time.Duration
 	begin func(t *testing.T, b *reprisetest.Broker)
@@ -187,8 +187,8 @@ func TestDrainWaitsForWhatIsUnderWay(t *testing.T) {
 				began := time.Now()
 				c.begin(t, b)
 				b.Drain(t)
-				// A worker that reconnects is a little late, as is a dead letter that is
-				// sent again every few seconds.
+				// A worker that reconnects is slightly late, like a dead letter that the broker
+				// retries every few seconds.
 				if took := time.Since(began); took < c.takes || took > c.takes+30*time.Second {
 					t.Errorf("drained after %s, not %s", took, c.takes)
 				}
@@ -197,7 +197,7 @@ func TestDrainWaitsForWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// Whichever way a failed message takes, Drain follows it to its end.
+// Drain follows a failed message on all routes until it is at rest.
 func TestDrainFollowsEveryRoute(t *testing.T) {
 	t.Parallel()
 	hour := []time.Duration{time.Hour, time.Hour}
@@ -327,7 +327,7 @@ func TestDrainLeavesAloneWhatIsAtRest(t *testing.T) {
 	}
 }
 
-// What keeps Drain from coming to an end is told, with where it is.
+// If Drain cannot finish, it reports the remaining messages and their location.
 func TestDrainTellsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

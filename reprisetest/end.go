@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// end ends everything but workers and clients, which end before.
+// end ends everything except workers and clients, which end earlier.
 func (b *Broker) end(t TB) {
 	b.Heal()
 	if b.overtime.Load() {
@@ -24,13 +24,13 @@ func (b *Broker) end(t TB) {
 	}
 	if b.virtual {
 		b.watchdog.Stop()
-		// Time stops with the test: what is about to end gets a chance to.
+		// Time stops with the test, so give goroutines that are ending the time to end.
 		time.Sleep(time.Minute)
 	}
 }
 
-// giveUp ends all that keeps the clock going, so that a test which waits for ever
-// is found out. One that hangs does not keep the others going.
+// giveUp ends everything that advances the clock, so that a test that waits forever becomes a
+// deadlock, which synctest detects. A worker or client that does not end does not delay the others.
 func (b *Broker) giveUp() {
 	b.overtime.Store(true)
 	b.mu.Lock()
@@ -42,7 +42,7 @@ func (b *Broker) giveUp() {
 	b.stir()
 }
 
-// together ends all at once, each within closePatience.
+// together calls end for all values concurrently, with the timeout closePatience.
 func together[T any](all []T, end func(context.Context, T)) {
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
@@ -53,7 +53,7 @@ func together[T any](all []T, end func(context.Context, T)) {
 	wg.Wait()
 }
 
-// shutdownPatience is how long the broker may take to end.
+// shutdownPatience is the timeout for the shutdown of the broker.
 const shutdownPatience = 10 * time.Second
 
 // shutdown ends the test's own client and the broker.

@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// maxEvents is how many of the first, and of the last, events are kept.
+// maxEvents is the number of the first events, and the minimum number of the last events, that are
+// kept.
 const maxEvents = 100
 
-// events is what broker, clients and workers have logged, for a test that fails.
+// events is the log of the broker, the clients and the workers, for a failed test.
 type events struct {
 	began time.Time
 
@@ -21,7 +22,7 @@ type events struct {
 	dropped bool
 }
 
-// logger returns one that writes here.
+// logger returns a logger that writes to e.
 func (e *events) logger(level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(e, &slog.HandlerOptions{
 		Level: level,
@@ -34,7 +35,7 @@ func (e *events) logger(level slog.Level) *slog.Logger {
 	}))
 }
 
-// Write implements io.Writer, for the handler: it is called with a line.
+// Write implements io.Writer for the log handler, which calls it once per line.
 func (e *events) Write(line []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// What was given up, and why.
+// The example prints parked messages with their errors.
 func ExampleBroker_Parked() {
 	t := new(testing.T) // in a test, its argument
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -43,8 +43,8 @@ func ExampleBroker_Parked() {
 	//   attempt 3: no such customer
 }
 
-// A handler must expect to be given a message again that it is done with: here its
-// acknowledgement is lost with the connection.
+// A handler can receive a message again after it has processed the message. Here, the connection is
+// lost with the acknowledgement.
 func ExampleBroker_LoseAcks() {
 	t := new(testing.T) // in a test, its argument
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -65,8 +65,8 @@ func ExampleBroker_LoseAcks() {
 	// message 17 redelivered: true error: <nil>
 }
 
-// A publisher that is not told of its success publishes again: a duplicate, to be
-// known by its message id.
+// A publisher that does not receive its confirm publishes again. The duplicate has the same message
+// id.
 func ExampleBroker_LoseConfirms() {
 	t := new(testing.T) // in a test, its argument
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -87,7 +87,7 @@ func ExampleBroker_LoseConfirms() {
 	// message 17
 }
 
-// The broker is away for an hour, while a handler is at work.
+// The broker is unreachable for an hour while a handler runs.
 func ExampleBroker_Cut() {
 	t := new(testing.T) // in a test, its argument
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -112,7 +112,7 @@ func ExampleBroker_Cut() {
 	// at 01:00 redelivered: true
 }
 
-// Code that speaks AMQP itself.
+// The example connects the AMQP client without package reprise.
 func ExampleBroker_DialContext() {
 	t := new(testing.T) // in a test, its argument
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -139,7 +139,7 @@ func ExampleBroker_DialContext() {
 	// order 17 <nil>
 }
 
-// Look at a test's broker between two events.
+// The example inspects the broker of a test between two events.
 func ExampleBroker_Advance() {
 	t := new(testing.T) // in a test, its argument
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {

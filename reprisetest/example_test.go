@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A till takes money. It is the program that is to be tested.
+// A till takes money. It is the program under test.
 type till struct{ closedUntil time.Time }
 
 func (t *till) Charge(_ context.Context, m *reprise.Message) error {
@@ -23,7 +23,7 @@ func (t *till) Charge(_ context.Context, m *reprise.Message) error {
 	return nil
 }
 
-// worker is how it runs in production: what it consumes, and how it retries.
+// worker returns the configuration of production, with queue and retries.
 func (t *till) worker() reprise.WorkerConfig {
 	return reprise.WorkerConfig{
 		Queue:   "orders",
@@ -36,7 +36,7 @@ func (t *till) worker() reprise.WorkerConfig {
 	}
 }
 
-// Ten hours of a closed till, in three milliseconds.
+// The till is closed for ten hours, which the test simulates in three milliseconds.
 func Example() {
 	t := new(testing.T) // in a test, its argument
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {

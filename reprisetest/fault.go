@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Fault is something that was told to go wrong.
+// Fault is a fault that a test has requested.
 type Fault struct {
 	broker *Broker
 	what   string
@@ -27,30 +27,29 @@ const (
 	faultKinds
 )
 
-// LosePublishes loses the next n messages that are published: each is lost with
-// its connection, just before the broker has it. A client that publishes it again
-// makes no duplicate.
+// LosePublishes loses the next n published messages. For each of them, the connection is cut just
+// before the broker receives the message. A client that publishes the message again does not create a
+// duplicate.
 func (b *Broker) LosePublishes(n int) *Fault { return b.arm(publishLost, "publishes lost", n) }
 
-// LoseConfirms loses the next n confirms: the broker has the message, and the
-// connection is cut before the client hears of it. A client that publishes it
-// again makes a duplicate, with the same message id. (A broker may confirm
-// several messages at once.)
+// LoseConfirms loses the next n confirms. For each of them, the broker has the message, and the
+// connection is cut before the client receives the confirm. A client that publishes the message again
+// creates a duplicate with the same message id. (A broker may confirm several messages with one
+// confirm.)
 func (b *Broker) LoseConfirms(n int) *Fault { return b.arm(confirmLost, "confirms lost", n) }
 
-// LoseAcks loses the next n acknowledgements: the handler is done, and the
-// connection is cut before the broker hears of it. The message is delivered
-// again, redelivered; where a copy of it waits to be retried, there are two now.
-// (A client may acknowledge several messages at once.)
+// LoseAcks loses the next n acknowledgements. For each of them, the handler has returned, and the
+// connection is cut before the broker receives the acknowledgement. The broker redelivers the message.
+// If a copy of the message waits for a retry, the message is then duplicated. (A client may
+// acknowledge several messages with one acknowledgement.)
 func (b *Broker) LoseAcks(n int) *Fault { return b.arm(ackLost, "acknowledgements lost", n) }
 
-// Nack has the broker refuse the next n messages that are published with
-// confirms, as it does when a queue is full: it answers with basic.nack, and no
-// queue has them.
+// Nack makes the broker refuse the next n messages that are published with confirms, like for a full
+// queue. The broker sends basic.nack, and does not enqueue the messages.
 func (b *Broker) Nack(n int) *Fault { return b.arm(publishNacked, "publishes nacked", n) }
 
-// Duplicate has the next n messages that are published arrive twice, with the
-// same message id, as after a publisher that was not told of its success.
+// Duplicate duplicates the next n published messages, with the same message id, like a publisher that
+// did not receive its confirm and publishes again.
 func (b *Broker) Duplicate(n int) *Fault { return b.arm(publishDoubled, "publishes doubled", n) }
 
 func (b *Broker) arm(kind faultKind, what string, n int) *Fault {
@@ -61,7 +60,7 @@ func (b *Broker) arm(kind faultKind, what string, n int) *Fault {
 	return f
 }
 
-// strikes reports whether a fault is to happen now.
+// strikes reports whether a fault of this kind must occur now, and counts it.
 func (b *Broker) strikes(kind faultKind) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,16 +75,15 @@ func (b *Broker) strikes(kind faultKind) bool {
 	return false
 }
 
-// Happened is how many times it has happened so far.
+// Happened returns the number of occurrences so far.
 func (f *Fault) Happened() int {
 	f.broker.mu.Lock()
 	defer f.broker.mu.Unlock()
 	return f.happened
 }
 
-// Await waits until it has happened as often as it was to, and all that follows
-// at once has been done. The test fails if that takes longer than
-// Config.Patience.
+// Await waits until the fault has occurred as often as requested and, in a bubble, until its immediate
+// effects are complete. If the wait exceeds Config.Patience, the test fails.
 func (f *Fault) Await(t TB) {
 	t.Helper()
 	if !f.broker.await(func() (bool, time.Time) { return f.Happened() >= f.times, time.Time{} }) {
@@ -93,10 +91,9 @@ func (f *Fault) Await(t TB) {
 	}
 }
 
-// Cut cuts all connections at once, as an unplugged cable does: nobody says a
-// word, and what was unsettled is delivered again. Clients may come back as soon
-// as they like; after [Broker.Refuse], not before that is over. In a bubble they
-// know of it when Cut returns.
+// Cut cuts all connections immediately and without a message, like an unplugged cable. The broker
+// redelivers unacked messages. Clients may reconnect immediately, or after the refusal of
+// [Broker.Refuse]. In a bubble, clients have detected the loss when Cut returns.
 func (b *Broker) Cut() {
 	b.mu.Lock()
 	all := maps.Clone(b.conns)
@@ -109,15 +106,15 @@ func (b *Broker) Cut() {
 	b.still()
 }
 
-// Refuse refuses connections for d from now on. Those there are stay; [Broker.Cut]
-// ends them. A negative d accepts connections again.
+// Refuse refuses new connections for the duration d. Existing connections stay open; [Broker.Cut]
+// closes them. A negative d accepts connections again.
 func (b *Broker) Refuse(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refusing = time.Now().Add(d)
 }
 
-// refusedUntil is how long connections are refused; zero: they are not.
+// refusedUntil returns the end of the refusal, or zero if the broker accepts connections.
 func (b *Broker) refusedUntil() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -127,15 +124,14 @@ func (b *Broker) refusedUntil() time.Time {
 	return time.Time{}
 }
 
-// Block has the broker block all that publish, as it does when it is short of
-// memory (connection.blocked), until [Broker.Unblock]. Publish of this package
-// waits, too.
+// Block makes the broker block all publishers until [Broker.Unblock], like a broker that is short of
+// memory (connection.blocked). [Broker.Publish] waits, too.
 func (b *Broker) Block() {
 	b.block(true)
 	b.still()
 }
 
-// Unblock ends [Broker.Block]. In a bubble, what waited has been published when it
+// Unblock ends [Broker.Block]. In a bubble, the waiting messages have been published when Unblock
 // returns.
 func (b *Broker) Unblock() {
 	b.block(false)
@@ -152,8 +148,7 @@ func (b *Broker) block(blocked bool) {
 	b.inside.Block(blocked)
 }
 
-// Heal ends all faults: it unblocks publishers, accepts connections, and forgets
-// what has not happened.
+// Heal unblocks publishers, accepts connections, and removes pending faults.
 func (b *Broker) Heal() {
 	b.block(false)
 	b.mu.Lock()
@@ -162,10 +157,10 @@ func (b *Broker) Heal() {
 	b.faults = [faultKinds][]*Fault{}
 }
 
-// fullQueue is a queue that takes nothing.
+// fullQueue is the name of a queue that refuses all messages.
 const fullQueue = "reprisetest.full"
 
-// full returns the name of a queue that refuses all, which it makes.
+// full declares a queue that refuses all messages, and returns its name.
 func (b *Broker) full(host string) string {
 	b.inside.Declare(host, &amqpwire.QueueDeclare{Queue: fullQueue, Arguments: amqpwire.Table{
 		{Name: "x-max-length", Value: int32(0)}, {Name: "x-overflow", Value: "reject-publish"},

@@ -16,14 +16,14 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// What a client of the user's own finds when it publishes a message, and, where
-// that fails, publishes it again.
+// The test checks the results of a client that publishes a message and, after an error, publishes it
+// again.
 func TestFaultsOfPublishing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		arm         func(b *reprisetest.Broker) *reprisetest.Fault
-		want        error // of the first time
-		has         int   // the queue then
+		want        error // result of the first publish
+		has         int   // number of messages in the queue after the first publish
 		hasInTheEnd int
 	}{
 		"lost on the way":       {func(b *reprisetest.Broker) *reprisetest.Fault { return b.LosePublishes(1) }, reprise.ErrUnconfirmed, 0, 1},
@@ -69,7 +69,7 @@ func TestFaultsOfPublishing(t *testing.T) {
 	}
 }
 
-// What the handler sees of faults that strike its worker.
+// The test checks the deliveries that a handler receives if faults affect its worker.
 func TestFaultsOfWorkers(t *testing.T) {
 	t.Parallel()
 	type attempt struct {
@@ -78,10 +78,10 @@ func TestFaultsOfWorkers(t *testing.T) {
 		Redelivered bool
 		At          time.Duration
 	}
-	const soon = 100 * time.Millisecond // until a worker is connected again
+	const soon = 100 * time.Millisecond // limit for a worker to reconnect
 	for name, c := range map[string]struct {
 		arm    func(b *reprisetest.Broker)
-		failed int // attempts that fail
+		failed int // number of failed attempts
 		want   []attempt
 	}{
 		"an acknowledgement is lost": {
@@ -121,7 +121,7 @@ func TestFaultsOfWorkers(t *testing.T) {
 				for _, a := range w.Attempts() {
 					got = append(got, attempt{a.Message.MessageID, a.Message.Attempt, a.Message.Redelivered, a.Began.Sub(began)})
 				}
-				// A connection takes its time to come back, but less than this.
+				// A client needs some time to reconnect, but less than this.
 				later := cmp.Comparer(func(x, y time.Duration) bool { return x-y < soon && y-x < soon })
 				if diff := cmp.Diff(c.want, got, later); diff != "" {
 					t.Errorf("attempts, -want +got:\n%s", diff)
@@ -143,7 +143,7 @@ func TestCutDeliversAgain(t *testing.T) {
 		b.Advance(30 * time.Second)
 		b.Refuse(10 * time.Minute)
 		b.Cut()
-		b.Publish(t, order("2")) // is not disturbed
+		b.Publish(t, order("2")) // not affected by the fault
 		b.Drain(t)
 		got := w.Attempts()
 		if len(got.Of("1")) != 2 || len(got.Of("2")) != 1 || !got.Of("1")[1].Message.Redelivered {
@@ -172,7 +172,7 @@ func TestBlockHoldsUpPublishers(t *testing.T) {
 	})
 }
 
-// A broker has no way to refuse what was published without confirms.
+// A broker cannot refuse a message that was published without confirms.
 func TestNackNeedsConfirms(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -206,7 +206,7 @@ func TestHeal(t *testing.T) {
 	})
 }
 
-// Duplicates of messages of all sizes are whole.
+// Duplicates of messages of all sizes are complete.
 func TestDuplicateCopiesTheWholeBody(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -230,7 +230,7 @@ func TestFaultAwait(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		w := b.Work(t, retrying(time.Hour))
-		fault := b.LoseAcks(2) // of the copy's original, and once more of its second delivery
+		fault := b.LoseAcks(2) // for the original of the copy, and for its second delivery
 		later(t, time.Hour, func() { b.Publish(t, order("1")) })
 		fault.Await(t)
 		if n := len(w.Attempts()); n != 2 {
@@ -248,7 +248,7 @@ func TestFaultAwait(t *testing.T) {
 	})
 }
 
-// The test's own hands are not struck.
+// Faults do not affect the test's own client.
 func TestPublishGoesUndisturbed(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {

@@ -10,18 +10,17 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// flight is an attempt between its beginning and what becomes of the message. A
-// worker that acknowledges first and then publishes the copy has it, for a
-// moment, in its own memory only: the broker knows nothing of it.
+// flight is an attempt from its start until the message is settled. A worker that acknowledges before
+// it publishes the copy briefly has the message only in its memory, and the broker does not know it.
 type flight struct {
 	queue, id string
 	attempt   int
 }
 
-// journey is how many attempts there are of the kind: duplicates are alike.
+// journey is the state of all attempts with the same flight. Duplicates have the same flight.
 type journey struct {
 	attempts int
-	since    time.Time // when the first began
+	since    time.Time // start of the first attempt
 	handled  bool      // the handler has returned
 }
 
@@ -33,10 +32,10 @@ func (f flight) String() string {
 	return fmt.Sprintf("%s of %s, attempt %d", id, f.queue, f.attempt)
 }
 
-// observer follows the attempts of a client's workers.
+// observer records the attempts of a client's workers.
 type observer struct {
 	broker *Broker
-	next   reprise.Observer // or nil
+	next   reprise.Observer // may be nil
 }
 
 // Observe implements reprise.Observer.
@@ -74,14 +73,14 @@ func (b *Broker) follow(e reprise.Event) {
 	b.stir()
 }
 
-// flying reports whether there is an attempt whose message has not been settled.
+// flying reports whether an attempt has a message that is not settled.
 func (b *Broker) flying() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.flights) > 0
 }
 
-// aloft lists those attempts.
+// aloft lists the attempts whose message is not settled.
 func (b *Broker) aloft() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,15 +6,15 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// frame is a whole frame as it is on the wire, or the protocol header, which
-// looks like one of an unknown type.
+// frame is a complete frame in wire format. It can also be the protocol header, whose first byte looks
+// like an unknown frame type.
 //
 //	type(1) channel(2) size(4) payload(size) 0xCE
 type frame []byte
 
 const (
 	frameHead = 7
-	// maxFrame is what is taken for a frame: the broker's own limit is lower.
+	// maxFrame is the largest payload that counts as a frame. The limit of the broker is lower.
 	maxFrame = 32 << 20
 )
 
@@ -22,7 +22,7 @@ func (f frame) kind() amqpwire.FrameType { return amqpwire.FrameType(f[0]) }
 func (f frame) channel() uint16          { return binary.BigEndian.Uint16(f[1:]) }
 func (f frame) payload() []byte          { return f[frameHead : len(f)-1] }
 
-// method is what a frame calls; 0: it is no method frame.
+// method returns the method of a frame, or 0 if it is not a method frame.
 func (f frame) method() amqpwire.MethodID {
 	if f.kind() != amqpwire.FrameMethod || len(f) < frameHead+4+1 {
 		return 0
@@ -30,24 +30,24 @@ func (f frame) method() amqpwire.MethodID {
 	return amqpwire.MethodID(binary.BigEndian.Uint32(f[frameHead:]))
 }
 
-// scanner takes one direction of a connection apart into frames. What is no AMQP
-// passes as it comes.
+// scanner splits one direction of a connection into frames. It forwards data that is not AMQP
+// unchanged.
 type scanner struct {
-	data   []byte // what came and has not been returned
-	used   int    // of data, by the frame returned last
+	data   []byte // received data that is not yet returned
+	used   int    // number of bytes of data that the last frame used
 	begun  bool
 	opaque bool
 }
 
-// feed adds what came.
+// feed adds received data.
 func (s *scanner) feed(p []byte) {
 	s.data = append(s.data[:0], s.data[s.used:]...)
 	s.used = 0
 	s.data = append(s.data, p...)
 }
 
-// next returns the next frame, which is valid until the next call of feed, or nil
-// when there is no whole one.
+// next returns the next frame, or nil if the frame is incomplete. The frame is valid until the next
+// call of feed.
 func (s *scanner) next() frame {
 	rest := s.data[s.used:]
 	size, ok := s.size(rest)
@@ -59,7 +59,7 @@ func (s *scanner) next() frame {
 	return rest[:size:size]
 }
 
-// size is that of the frame which rest begins with, if that can be told.
+// size returns the size of the frame at the start of rest, and whether the size is known.
 func (s *scanner) size(rest []byte) (size int, ok bool) {
 	if len(rest) == 0 {
 		return 0, false

@@ -19,7 +19,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// What docs/testing.md shows is in this file, word for word, and so has run.
+// The code in docs/testing.md is copied from this file, so the tests run it.
 func TestGuideIsTested(t *testing.T) {
 	plain := func(code string) string {
 		var lines []string
@@ -80,7 +80,7 @@ func TestChargeComesBack(t *testing.T) {
 	})
 }
 
-// run is a program: what its main calls, with the address of production.
+// run is the body of a main function. In production, url is the address of a real broker.
 func run(ctx context.Context, url string, config *reprise.Config) error {
 	client, err := reprise.Dial(ctx, url, config)
 	if err != nil {
@@ -164,7 +164,7 @@ func TestOtherProcess(t *testing.T) {
 	}
 }
 
-// otherProcess is a program that knows the URL and nothing else.
+// otherProcess behaves like a process that knows only the URL.
 func otherProcess(t *testing.T, url string) {
 	client, err := reprise.Dial(t.Context(), url, nil)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The same helpers, with clients that know nothing of this package.
+// Clients without this package can use the same broker.
 func TestListen(t *testing.T) {
 	t.Parallel()
 	b := reprisetest.Listen(t)
@@ -88,7 +88,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// What is no AMQP gets the broker's own answer.
+// The broker answers other protocols with the AMQP header.
 func TestListenToOtherProtocols(t *testing.T) {
 	t.Parallel()
 	u, err := url.Parse(reprisetest.Listen(t).URL())
@@ -110,8 +110,7 @@ func TestListenToOtherProtocols(t *testing.T) {
 	}
 }
 
-// A real clock does not wait for anybody: that nothing is under way is told at a
-// moment at which it is so.
+// In real time, Drain returns at a moment when no message is in flight.
 func TestDrainInRealTime(t *testing.T) {
 	t.Parallel()
 	b := reprisetest.New(t)
@@ -130,7 +129,7 @@ func TestDrainInRealTime(t *testing.T) {
 	}
 }
 
-// A message on its way between queues is in neither for a moment.
+// A message that moves between queues is briefly in none of them.
 func TestDrainInRealTimeOverlooksNothing(t *testing.T) {
 	t.Parallel()
 	b := reprisetest.New(t)

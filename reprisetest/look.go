@@ -10,30 +10,30 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Queues tells what the queues of all virtual hosts have.
+// Queues returns statistics of the queues of all virtual hosts.
 func (b *Broker) Queues() []broker.QueueStats {
 	return slices.DeleteFunc(b.server.Queues(), func(q broker.QueueStats) bool { return q.Name == fullQueue })
 }
 
-// Depth is how many messages are in a queue and with no consumer.
+// Depth returns the number of ready messages in a queue. It does not count unacked messages.
 func (b *Broker) Depth(t TB, queue string) int {
 	t.Helper()
 	return len(b.look(t, queue))
 }
 
-// Messages returns the messages that are in a queue and with no consumer, the next
-// one first, without taking them. They are shown as a handler is shown its
-// message, but for Attempt, which is how many attempts there were.
+// Messages returns the ready messages of a queue, starting with the next message, and does not remove
+// them. The messages have the same content as in a handler, except that Attempt is the number of
+// completed attempts.
 func (b *Broker) Messages(t TB, queue string) []*reprise.Message {
 	t.Helper()
 	return decode(b.look(t, queue), queue, b.strategy(queue).Marks)
 }
 
-// Parked returns the messages that a work queue's worker has given up, the oldest
-// first, without taking them: Errors says why. With the default strategy they
-// are in {queue}.failed. Where that of the queue's last worker parks the messages
-// of several work queues in one, and its marks do not tell them apart, all are
-// returned.
+// Parked returns the messages that workers of a work queue have parked, oldest first, and does not
+// remove them. Errors contains the causes. With the default strategy, the messages are in
+// {queue}.failed. Parked uses the strategy of the queue's last worker. If this strategy parks the
+// messages of several work queues in one queue, and its marks do not record the work queue, Parked
+// returns the messages of all these work queues.
 func (b *Broker) Parked(t TB, queue string) []*reprise.Message {
 	t.Helper()
 	s := b.strategy(queue)
@@ -48,7 +48,7 @@ func (b *Broker) Parked(t TB, queue string) []*reprise.Message {
 	return all
 }
 
-// failedQueues are where a strategy parks a queue's messages.
+// failedQueues returns the queues in which a strategy parks the messages of a work queue.
 func (b *Broker) failedQueues(t TB, work string, s topology.Strategy) []string {
 	t.Helper()
 	hop := s.Route.Failed(topology.Delivery{Queue: work, RoutingKey: work})
@@ -68,7 +68,7 @@ func (b *Broker) failedQueues(t TB, work string, s topology.Strategy) []string {
 	return queues
 }
 
-// strategy is that of the queue's last worker.
+// strategy returns the strategy of the queue's last worker.
 func (b *Broker) strategy(queue string) topology.Strategy {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,7 +92,7 @@ func (b *Broker) look(t TB, name string) []inside.Message {
 	return b.inside.Messages("/", name)
 }
 
-// names lists the queues there are.
+// names lists the names of the existing queues.
 func (b *Broker) names() string {
 	var all []string
 	for _, q := range b.Queues() {
@@ -106,7 +106,7 @@ func (b *Broker) names() string {
 	return strings.Join(all, ", ")
 }
 
-// inventory tells where messages are, for a test that has failed.
+// inventory reports the location of messages, for a failed test.
 func (b *Broker) inventory() string {
 	var lines []string
 	for _, s := range b.survey() {

@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// full has all that a message can have.
+// full returns a message with all properties.
 func full() *reprise.Message {
 	return &reprise.Message{
 		Exchange: "amq.topic", RoutingKey: "a.b", Body: []byte("body"),
@@ -30,8 +30,8 @@ func full() *reprise.Message {
 	}
 }
 
-// What is shown of a message in a queue is what its handler is shown of it, at
-// every station of its way.
+// Messages returns a message with the same content as its handler receives, in every queue on its
+// path.
 func TestMessagesAreShownAsToTheirHandler(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -39,12 +39,11 @@ func TestMessagesAreShownAsToTheirHandler(t *testing.T) {
 		work.Bindings = []topology.Binding{{Exchange: "amq.topic", Queue: "orders", RoutingKey: "a.#"}}
 		b.Declare(t, work)
 		b.Publish(t, full())
-		// What Publish is given is what a handler is given, and that is tested
-		// elsewhere.
+		// Other tests check that a handler receives the published content.
 		ignored := cmpopts.IgnoreFields(reprise.Message{}, "Queue", "Attempt", "Errors", "FirstFailed", "Redelivered")
 		look := func(queue string, attempts int) {
 			t.Helper()
-			for range 2 { // looking changes nothing
+			for range 2 { // reading does not change the queue
 				got := b.Messages(t, queue)
 				if len(got) != 1 {
 					t.Fatalf("%d messages in %s", len(got), queue)
@@ -104,7 +103,7 @@ func TestMessagesAndDepthLeaveOutWhatIsHandled(t *testing.T) {
 	})
 }
 
-// Where messages are parked is the strategy's to say.
+// The strategy determines the queue of parked messages.
 func TestParkedFollowsTheStrategy(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -125,7 +124,8 @@ func TestParkedFollowsTheStrategy(t *testing.T) {
 	})
 }
 
-// Two queues that park in one are told apart, if their marks do.
+// Parked separates the messages of two work queues that share a failed queue, if the marks record the
+// work queue.
 func TestParkedOfQueuesThatShareTheirFailedQueue(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -205,7 +205,7 @@ func TestConfigsThatCannotWork(t *testing.T) {
 	}
 }
 
-// Users, and other virtual hosts, are the configuration's to say.
+// The configuration determines users and virtual hosts.
 func TestUsersAndVirtualHosts(t *testing.T) {
 	t.Parallel()
 	users := reprisetest.Config{Broker: broker.Config{Users: map[string]string{"alice": "se/cret", "bob": ""}}}
@@ -215,7 +215,7 @@ func TestUsersAndVirtualHosts(t *testing.T) {
 		if want := "amqp://alice:se%2Fcret@memory"; b.URL() != want {
 			t.Errorf("URL is %s, want %s", b.URL(), want)
 		}
-		// Who published a message is shown, though its copies are another's.
+		// Messages report the publishing user, although another user published the copies.
 		other, err := reprise.Dial(t.Context(), "amqp://bob:@memory", &reprise.Config{Dial: b.DialContext})
 		if err != nil {
 			t.Fatal(err)

@@ -15,13 +15,13 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// decode shows messages of a queue as a handler is shown its message.
+// decode converts messages of a queue to the form that a handler receives.
 func decode(waiting []inside.Message, in string, marks topology.Marks) []*reprise.Message {
 	all := make([]*reprise.Message, 0, len(waiting))
 	for _, w := range waiting {
 		p, err := amqpwire.ParseProperties(w.Properties)
 		if err != nil {
-			continue // the broker takes none of these
+			continue // the broker does not accept such a message
 		}
 		all = append(all, message(w, p, in, marks))
 	}
@@ -62,7 +62,7 @@ func message(w inside.Message, p amqpwire.Properties, in string, marks topology.
 		m.Queue = history.Queue
 	}
 	m.Exchange, m.RoutingKey = history.OriginAt(d)
-	// What a copy cannot carry in its place.
+	// Properties that a copy carries in headers instead.
 	if user, ok := headers[reprise.HeaderUserID].(string); ok && m.UserID == "" {
 		m.UserID = user
 	}
@@ -72,7 +72,7 @@ func message(w inside.Message, p amqpwire.Properties, in string, marks topology.
 	return m
 }
 
-// visible leaves out what is no header of the publisher's.
+// visible removes the headers that are not from the publisher.
 func visible(headers topology.Table, marks topology.Marks) map[string]any {
 	out := make(map[string]any, len(headers))
 	for name, v := range headers {
@@ -90,7 +90,7 @@ func visible(headers topology.Table, marks topology.Marks) map[string]any {
 	return out
 }
 
-// table makes headers of the broker's those of the worker library.
+// table converts headers of the broker to headers of the worker library.
 func table(t amqpwire.Table) topology.Table {
 	out := make(topology.Table, len(t))
 	for name, v := range t.All() {

@@ -8,18 +8,17 @@ import (
 	"time"
 )
 
-// pipe returns the ends of a connection in memory. Unlike net.Pipe it has an
-// unlimited buffer. While a broker blocks publishers it does not read, but a socket
-// still takes heartbeats. A client that waited to write one while it holds a lock
-// would keep others waiting for that lock, and the clock of the bubble would stand
-// still.
+// pipe returns the two ends of a connection in memory. Unlike net.Pipe, the connection has an
+// unlimited buffer. A broker that blocks publishers does not read, but a socket would still accept
+// heartbeats. If a client had to wait for such a write while it holds a lock, other goroutines would
+// wait for that lock, and the clock of the bubble would not advance.
 func pipe(client, server net.Addr) (atClient, atServer net.Conn) {
 	toServer, toClient := newStream(), newStream()
 	return &end{read: toClient, write: toServer, local: client, remote: server},
 		&end{read: toServer, write: toClient, local: server, remote: client}
 }
 
-// end is one of the two ends.
+// end is one end of a connection.
 type end struct {
 	read, write   *stream
 	local, remote net.Addr
@@ -31,7 +30,7 @@ func (e *end) Read(p []byte) (int, error) { return e.read.take(p) }
 // Write implements net.Conn. It does not block.
 func (e *end) Write(p []byte) (int, error) { return e.write.put(p) }
 
-// Close implements net.Conn. What was written before can still be read.
+// Close implements net.Conn. The other end can still read earlier data.
 func (e *end) Close() error {
 	e.read.abandon()
 	e.write.finish()
@@ -53,19 +52,19 @@ func (e *end) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline implements net.Conn: there is nothing to wait for.
+// SetWriteDeadline implements net.Conn. It has no effect, because writes do not block.
 func (e *end) SetWriteDeadline(time.Time) error { return nil }
 
-// stream is one direction.
+// stream is one direction of a connection.
 type stream struct {
 	mu        sync.Mutex
 	changed   sync.Cond
-	data      []byte // written
-	used      int    // of data: it has been read
-	finished  bool   // nothing more is written
-	abandoned bool   // nobody reads any more
+	data      []byte // written data
+	used      int    // number of bytes of data that were read
+	finished  bool   // the writer has closed the stream
+	abandoned bool   // the reader has closed the stream
 	deadline  time.Time
-	timer     *time.Timer // nil: it is not running
+	timer     *time.Timer // nil: not running
 	timerAt   time.Time
 }
 
@@ -112,8 +111,8 @@ func (s *stream) take(p []byte) (int, error) {
 	}
 }
 
-// wake has the reader woken at its deadline. A timer that runs too early costs
-// less than one that is set for each frame.
+// wake ensures that the reader wakes up at its deadline. A timer that fires too early costs less than
+// a timer for each frame.
 func (s *stream) wake() {
 	if s.deadline.IsZero() || s.timer != nil && !s.deadline.Before(s.timerAt) {
 		return
@@ -130,7 +129,7 @@ func (s *stream) wake() {
 	})
 }
 
-// expect sets the reader's deadline; zero: none.
+// expect sets the reader's deadline; zero means no deadline.
 func (s *stream) expect(t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

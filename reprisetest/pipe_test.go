@@ -21,7 +21,7 @@ func TestPipe(t *testing.T) {
 		if client.RemoteAddr() != server.LocalAddr() || client.LocalAddr() != server.RemoteAddr() || client.LocalAddr().String() != "memory:1" {
 			t.Errorf("addresses %v and %v", client.LocalAddr(), client.RemoteAddr())
 		}
-		// There is room, though nobody reads.
+		// Writes succeed although no goroutine reads.
 		for range 100 {
 			if n, err := client.Write(bytes.Repeat([]byte("x"), 1000)); n != 1000 || err != nil {
 				t.Fatal(n, err)
@@ -31,8 +31,7 @@ func TestPipe(t *testing.T) {
 		if _, err := io.ReadFull(server, got); err != nil || !bytes.Equal(got, bytes.Repeat([]byte("x"), 100_000)) {
 			t.Fatal(err)
 		}
-		// A deadline ends a read, one that is taken back does not, and neither does
-		// one that is put off.
+		// A deadline ends a read, unless it is removed or postponed.
 		began := time.Now()
 		read := func() error {
 			_, err := server.Read(got)
@@ -55,7 +54,7 @@ func TestPipe(t *testing.T) {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 		_ = server.SetReadDeadline(time.Time{})
-		// What was written before the end can be read.
+		// The other end can read earlier data after Close.
 		_, _ = client.Write([]byte("last"))
 		client.Close()
 		if n, err := server.Read(got); string(got[:n]) != "last" || err != nil {
@@ -98,7 +97,7 @@ func TestPipeCloseEndsReads(t *testing.T) {
 	})
 }
 
-// However a stream is cut into pieces, the same frames are found in it.
+// The scanner finds the same frames for any division of the stream into reads.
 func TestScannerFindsFrames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var stream []byte

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/reprisetest"
 )
 
-// A downstream that is down for a night costs no message its retries.
+// With the default Policy, a downstream outage of one night does not exhaust the retries of a message.
 func TestDefaultPolicyOutlastsANight(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		morning := time.Now().Add(12 * time.Hour)
@@ -33,8 +33,8 @@ func TestDefaultPolicyOutlastsANight(t *testing.T) {
 	})
 }
 
-// A message that never succeeds is parked after about a day, and the worker leaves
-// at most ten queues on the broker, however many messages failed.
+// A message that always fails is parked after about a day. The worker creates at most ten queues on
+// the broker, for any number of failed messages.
 func TestDefaultPolicyRetriesForADayInFewQueues(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		began := time.Now()

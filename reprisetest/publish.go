@@ -8,12 +8,11 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Publish publishes messages, one after the other, as reprise.Client.Publish
-// does, and fails the test at the first that the broker does not take. When it
-// returns they are in their queues, and in a bubble all that follows at once has
-// been done: handlers are at work on them.
+// Publish publishes messages in order, like reprise.Client.Publish. The test fails at the first
+// message that the broker does not accept. When Publish returns, the messages are in their queues. In
+// a bubble, their immediate effects are also complete: handlers process the messages.
 //
-// No fault strikes it but [Broker.Block].
+// Faults do not affect Publish, except [Broker.Block].
 func (b *Broker) Publish(t TB, messages ...*reprise.Message) {
 	t.Helper()
 	client := b.hands(t)
@@ -29,8 +28,8 @@ func (b *Broker) Publish(t TB, messages ...*reprise.Message) {
 	b.still()
 }
 
-// Declare declares what is to be there before the test begins, or is declared by
-// other programs in production. What its worker needs, [Broker.Work] declares.
+// Declare declares topologies that must exist before the test begins, or that other programs declare
+// in production. [Broker.Work] declares the topology of its worker.
 func (b *Broker) Declare(t TB, topologies ...topology.Topology) {
 	t.Helper()
 	client := b.hands(t)

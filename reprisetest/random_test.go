@@ -19,8 +19,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Whatever settings are combined, whatever handlers do and whatever breaks meanwhile,
-// no worker gets stuck, and each message is done or parked in the end.
+// With all combinations of settings, handler results and faults, each worker makes progress, and each
+// message is finally processed or parked.
 func TestAnyWorkersEndWithAllTheirMessages(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(40)
@@ -87,13 +87,13 @@ func playAtRandom(t *testing.T, b *reprisetest.Broker, d *dice) {
 	for _, m := range b.Messages(t, topology.FailedQueue(cfg.Queue)) {
 		done.add(m.MessageID)
 	}
-	// Of a burst one stands for all, and whoever acknowledges first may lose.
+	// Debounce processes one message of a burst, and AckThenPublish may lose messages.
 	if n := done.count(); n != messages && cfg.Debounce == nil && cfg.Order == reprise.PublishThenAck {
 		t.Errorf("%d of %d messages are done or parked", n, messages)
 	}
 }
 
-// dice are thrown by any number of goroutines.
+// dice is a random source that is safe for concurrent use.
 type dice struct {
 	mu  sync.Mutex
 	rng *rand.Rand
@@ -111,7 +111,7 @@ func (d *dice) upTo(t time.Duration) time.Duration {
 }
 func (d *dice) from(t, more time.Duration) time.Duration { return t + d.upTo(more) }
 
-// config is that of a worker, with any of the settings that have to do with time.
+// config returns a worker configuration with random values for all time settings.
 func (d *dice) config(t *testing.T, done *ids) reprise.WorkerConfig {
 	cfg := reprise.WorkerConfig{
 		Queue: "orders", Handler: d.handler(done), Concurrency: 1 + d.n(4),
@@ -181,7 +181,7 @@ func (d *dice) handler(done *ids) reprise.HandlerFunc {
 	}
 }
 
-// faultyLimiter takes its time, and fails now and then.
+// faultyLimiter delays calls, and fails occasionally.
 type faultyLimiter struct{ *dice }
 
 func (l faultyLimiter) Wait(ctx context.Context) error {
@@ -196,8 +196,8 @@ func (l faultyLimiter) Wait(ctx context.Context) error {
 	return nil
 }
 
-// older is a connection to a broker that calls itself 4.2, before which what is given
-// back counts as a failed delivery: workers are careful about it there.
+// older is a connection to a broker that reports version 4.2. Before 4.3, a requeued delivery counts
+// as failed, so workers avoid requeues.
 type older struct{ net.Conn }
 
 func (o older) Read(p []byte) (int, error) {
@@ -206,7 +206,7 @@ func (o older) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ids are those of messages that have ended.
+// ids contains the ids of messages that are processed or parked.
 type ids struct {
 	mu   sync.Mutex
 	seen map[string]bool

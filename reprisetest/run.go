@@ -8,24 +8,23 @@ import (
 	"testing/synctest"
 )
 
-// Run calls test with a broker, both in a bubble of testing/synctest, and ends
-// all that it started before it returns. Call t.Parallel before Run: the t that
-// test is given has no Run, Parallel and Deadline of its own.
+// Run calls test with a broker, in a bubble of testing/synctest. Before it returns, it ends everything
+// that it has started. Call t.Parallel before Run, because the t of test does not support Run,
+// Parallel and Deadline.
 func Run(t *testing.T, test func(t *testing.T, b *Broker)) {
 	t.Helper()
 	Config{}.Run(t, test)
 }
 
-// New starts a broker that ends with t. In a bubble that the test has made
-// itself, time is virtual; elsewhere it is real, and back-offs had better be
-// short.
+// New starts a broker that ends with t. In a bubble that the test has created, time is virtual.
+// Outside a bubble, time is real, so use short backoffs.
 func New(t TB) *Broker {
 	t.Helper()
 	return Config{}.New(t)
 }
 
-// Listen is New for clients that are not in the process of the test: the broker
-// listens at [Broker.URL], on a loopback port that is free. Time is real.
+// Listen starts a broker for clients outside the process of the test. The broker listens at
+// [Broker.URL], on a free loopback port, and ends with t. Time is real.
 func Listen(t TB) *Broker {
 	t.Helper()
 	return Config{}.Listen(t)
@@ -36,7 +35,7 @@ func (c Config) Run(t *testing.T, test func(t *testing.T, b *Broker)) {
 	t.Helper()
 	var began atomic.Pointer[Broker]
 	defer func() {
-		// A bubble that cannot end panics, which would end all other tests, too.
+		// A bubble that cannot end panics. Without recover, the panic would end all other tests, too.
 		if stuck := recover(); stuck != nil {
 			reportStuck(t, began.Load(), stuck)
 		}

@@ -21,10 +21,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// child is set where this binary runs itself, to see a real test fail.
+// child is an environment variable. It is set if this binary runs itself to observe a failing test.
 const child = "REPRISETEST_CHILD"
 
-// failures are tests that fail, and what is then to be read.
+// failures are failing tests, with their expected output.
 var failures = map[string]struct {
 	test func(t *testing.T)
 	want []string
@@ -99,7 +99,7 @@ func TestDrainBeyondTheLimit(t *testing.T) {
 	})
 }
 
-// A test that fails says why, whatever is left behind, and leaves the others be.
+// A failing test reports the reason, with any remaining resources, and does not affect other tests.
 func TestFailuresAreTold(t *testing.T) {
 	if name := os.Getenv(child); name != "" {
 		t.Run("failing", failures[name].test)
@@ -131,7 +131,7 @@ func TestFailuresAreTold(t *testing.T) {
 	}
 }
 
-// Tests with the same queues, at the same time, know nothing of each other.
+// Concurrent tests with the same queue names are independent.
 func TestParallelTestsDoNotDisturbEachOther(t *testing.T) {
 	t.Parallel()
 	for n := range 20 {
@@ -169,7 +169,7 @@ func TestParallelTestsDoNotDisturbEachOther(t *testing.T) {
 	}
 }
 
-// What ends with the test's context is not left behind, even if it takes a while.
+// A goroutine that ends with the context of the test is not reported, even if it ends late.
 func TestRunWaitsForWhatEnds(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -186,7 +186,7 @@ var (
 	_ reprisetest.TB = (*rapid.T)(nil)
 )
 
-// Whatever a handler asks for, it is given to the millisecond: the clock is exact.
+// Delays in virtual time are exact to the millisecond.
 func TestDelaysAreExact(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -211,7 +211,7 @@ func TestDelaysAreExact(t *testing.T) {
 	})
 }
 
-// Drain, Publish and the rest may be called from several goroutines.
+// Drain, Publish and other methods are safe for concurrent use.
 func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {

@@ -8,10 +8,10 @@ import (
 	"github.com/reprisemq/reprise/internal/inside"
 )
 
-// place is a queue of a virtual host.
+// place identifies a queue in a virtual host.
 type place struct{ vhost, queue string }
 
-// String names the virtual host only where it must.
+// String returns the name of the queue, and the virtual host if it is not "/".
 func (p place) String() string {
 	if p.vhost == "/" {
 		return p.queue
@@ -19,20 +19,20 @@ func (p place) String() string {
 	return fmt.Sprintf("%s (in virtual host %s)", p.queue, p.vhost)
 }
 
-// standing is what a queue has at a moment.
+// standing is the state of a queue at one moment.
 type standing struct {
 	inside.Queue
-	dies bool      // messages that expire in it are dead-lettered to a queue that is not at rest
-	left bool      // it has no consumer, but the connection of an earlier consumer is open
-	lost time.Time // time at which the connection of the last consumer was lost; zero: it was not
+	dies bool      // expired messages are dead-lettered, and the queue is not a failed queue
+	left bool      // no consumer, but the connection of an earlier consumer is open
+	lost time.Time // time at which the connection of the last consumer was lost; zero: not lost
 }
 
 func (s standing) place() place { return place{s.VHost, s.Name} }
 
-// consumed reports whether it has a consumer, or will have one again.
+// consumed reports whether the queue has a consumer, or is expected to have a consumer again.
 func (s standing) consumed() bool { return s.Consumers > 0 || s.left || !s.lost.IsZero() }
 
-// underWay reports whether some of it is not at rest.
+// underWay reports whether the queue has messages that are not at rest.
 func (s standing) underWay() bool {
 	switch {
 	case s.Unacked > 0, s.Delayed > 0, s.Dead > 0, s.Leaving:
@@ -41,7 +41,7 @@ func (s standing) underWay() bool {
 	return s.Ready > 0 && (s.consumed() || s.dies && !s.Expires.IsZero())
 }
 
-// String says what it has; nothing, if there is nothing to say.
+// String describes the messages of the queue. It returns "" if the queue is empty.
 func (s standing) String() string {
 	var parts []string
 	add := func(n int, what string) {
@@ -74,7 +74,7 @@ func (s standing) String() string {
 	return s.place().String() + ": " + strings.Join(parts, ", ")
 }
 
-// survey looks at all queues.
+// survey returns the state of all queues.
 func (b *Broker) survey() []standing {
 	var all []standing
 	for _, q := range b.inside.Queues() {
@@ -95,7 +95,7 @@ func (b *Broker) survey() []standing {
 	return all
 }
 
-// forget has a queue no longer be one that is consumed from.
+// forget makes a queue no longer count as consumed.
 func (b *Broker) forget(p place) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,13 +6,14 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// isConfirm: the broker acknowledges nothing but what is published.
+// isConfirm reports whether a frame of the broker is a confirm. The broker acknowledges only
+// publishes.
 func isConfirm(f frame) bool {
 	id := f.method()
 	return id == amqpwire.IDBasicAck || id == amqpwire.IDBasicNack
 }
 
-// fromClient returns what passes in place of a frame; nil: the connection is cut.
+// fromClient returns the bytes that replace a frame, or nil to cut the connection.
 func (c *conn) fromClient(f frame) []byte {
 	if c.in.opaque || f.kind() == amqpwire.FrameHeartbeat {
 		return f
@@ -41,7 +42,7 @@ func (c *conn) fromClient(f frame) []byte {
 		delete(c.confirms, f.channel())
 		delete(c.doubling, f.channel())
 	case amqpwire.IDBasicAck:
-		if c.broker.strikes(ackLost) { // the test's own hands acknowledge nothing
+		if c.broker.strikes(ackLost) { // the test's own client does not acknowledge messages
 			return nil
 		}
 	case amqpwire.IDBasicPublish:
@@ -65,7 +66,7 @@ func (c *conn) note(change func()) {
 	change()
 }
 
-// publish has faults strike a message that begins.
+// publish applies faults to a new message.
 func (c *conn) publish(f frame) []byte {
 	b := c.broker
 	var m amqpwire.BasicPublish
@@ -75,7 +76,7 @@ func (c *conn) publish(f frame) []byte {
 	case b.strikes(publishLost):
 		return nil
 	case c.confirms[f.channel()] && b.strikes(publishNacked):
-		// The broker itself refuses it, as for a queue that is full.
+		// The broker itself refuses the message, like for a full queue.
 		m.Exchange, m.RoutingKey = "", b.full(c.vhost)
 		changed, err := amqpwire.AppendMethodFrame(nil, f.channel(), &m)
 		if err != nil {
@@ -88,7 +89,7 @@ func (c *conn) publish(f frame) []byte {
 	return f
 }
 
-// content is a message of which a second one is to be made.
+// content is a message that must be duplicated.
 type content struct {
 	exchange, key string
 	properties    []byte
@@ -96,7 +97,7 @@ type content struct {
 	left          uint64
 }
 
-// add takes in a frame that follows the publish, and reports whether that is all.
+// add adds a frame after the publish, and reports whether the message is complete.
 func (d *content) add(f frame) (whole bool) {
 	switch f.kind() {
 	case amqpwire.FrameHeader:
@@ -114,8 +115,8 @@ func (d *content) add(f frame) (whole bool) {
 	return d.left == 0
 }
 
-// again publishes a message that is just being published. What the broker has
-// against it, it says of the other.
+// again publishes a second copy of a message. It ignores errors, because the broker reports them for
+// the first copy.
 func (c *conn) again(d *content) {
 	c.broker.inside.Publish(c.vhost, d.exchange, d.key, d.properties, d.body)
 }

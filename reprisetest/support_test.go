@@ -18,7 +18,7 @@ import (
 	"github.com/reprisemq/reprise/reprisetest"
 )
 
-// fake is a test that may fail.
+// fake is a testing.TB that records failures.
 type fake struct {
 	real     testing.TB
 	mu       sync.Mutex
@@ -27,7 +27,7 @@ type fake struct {
 	logs     []string
 }
 
-// try runs what is expected to fail, and returns with what it said.
+// try runs a test that is expected to fail, and returns its output.
 func try(real testing.TB, f func(t *fake)) *fake {
 	t := &fake{real: real}
 	ended := make(chan struct{})
@@ -46,7 +46,7 @@ func try(real testing.TB, f func(t *fake)) *fake {
 
 func (t *fake) Helper() {}
 
-// TB is the test that it is part of.
+// TB returns the real test.
 func (t *fake) TB() testing.TB { return t.real }
 
 func (t *fake) Cleanup(f func()) { t.cleanups = append(t.cleanups, f) }
@@ -78,12 +78,12 @@ func (t *fake) String() string { return strings.Join(t.failures, "\n") }
 
 var errScripted = errors.New("the till is busy")
 
-// handler makes a function of the message alone a handler.
+// handler converts a function of the message to a handler.
 func handler(f func(m *reprise.Message) error) reprise.Handler {
 	return reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error { return f(m) })
 }
 
-// failing fails the first n attempts at each message.
+// failing returns a handler that fails the first n attempts at each message.
 func failing(n int) reprise.Handler {
 	return handler(func(m *reprise.Message) error {
 		if m.Attempt <= n {
@@ -101,7 +101,7 @@ func order(id string) *reprise.Message {
 	return &reprise.Message{RoutingKey: "orders", MessageID: id, Body: []byte("order " + id)}
 }
 
-// raw is a plain AMQP client on a broker, which must be closed by its caller.
+// raw returns a plain AMQP client of a broker. The caller must close it.
 func raw(t testing.TB, b *reprisetest.Broker) (*amqp.Connection, *amqp.Channel) {
 	t.Helper()
 	conn, err := amqp.DialConfig(b.URL(), amqp.Config{Heartbeat: time.Hour, Dial: func(network, addr string) (net.Conn, error) {

@@ -5,22 +5,21 @@ import (
 	"time"
 )
 
-// What happens on a connection is noticed at once. How often a condition is looked
-// at besides is a matter of what it costs.
+// Events on a connection wake waiting functions immediately. These intervals are for other conditions,
+// and limit the cost of checking them.
 const (
 	realPause    = 5 * time.Millisecond
 	virtualPause = time.Hour
 )
 
-// Advance lets d pass, and returns when all that was due has been done. In a
-// bubble it takes no time.
+// Advance waits for d, and returns after all due events are complete. In a bubble, it does not take
+// real time.
 func (b *Broker) Advance(d time.Duration) {
 	time.Sleep(d)
 	b.still()
 }
 
-// still returns when every goroutine of the bubble waits for something. In real
-// time it does nothing.
+// still returns when all goroutines of the bubble wait. In real time it does nothing.
 func (b *Broker) still() {
 	if !b.virtual {
 		return
@@ -30,9 +29,9 @@ func (b *Broker) still() {
 	synctest.Wait()
 }
 
-// await asks again and again until the answer is yes, and reports whether that
-// came before the test's patience was over. The answer may say when to ask again,
-// whatever happens until then.
+// await calls ask repeatedly until it returns true, and reports whether this occurred within
+// Config.Patience. ask may return the time of the next call. Events on connections cause earlier
+// calls.
 func (b *Broker) await(ask func() (yes bool, again time.Time)) bool {
 	deadline := time.Now().Add(b.config.Patience)
 	for {
@@ -66,7 +65,7 @@ func (b *Broker) await(ask func() (yes bool, again time.Time)) bool {
 	}
 }
 
-// stir tells those who wait that something has happened.
+// stir wakes the waiting functions after an event.
 func (b *Broker) stir() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,7 +75,7 @@ func (b *Broker) stir() {
 	}
 }
 
-// stirring returns a channel that is closed when something happens.
+// stirring returns a channel that is closed at the next event.
 func (b *Broker) stirring() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()

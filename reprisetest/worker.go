@@ -15,23 +15,22 @@ import (
 
 // Attempt is one run of a handler.
 type Attempt struct {
-	Message *reprise.Message // what the handler was given
-	Err     error            // what it returned; a *reprise.PanicError if it panicked
+	Message *reprise.Message // input of the handler
+	Err     error            // result of the handler; a *reprise.PanicError if it panicked
 	Began   time.Time
 	Took    time.Duration
 }
 
-// Attempts are attempts in the order in which they ended.
+// Attempts are attempts, in the order in which they ended.
 type Attempts []Attempt
 
-// Of returns the attempts at one message, or at all with its id.
+// Of returns the attempts with the given message id.
 func (a Attempts) Of(messageID string) Attempts {
 	return slices.DeleteFunc(slices.Clone(a), func(x Attempt) bool { return x.Message.MessageID != messageID })
 }
 
-// Delays returns how long each attempt came after the one before it at the same
-// message, from the end of the one to the beginning of the other; the first
-// attempts at messages are left out. Messages are told apart by their id.
+// Delays returns the delay of each attempt: the time from the end of the previous attempt at the same
+// message to its start. It omits first attempts. Messages with the same id count as one message.
 func (a Attempts) Delays() []time.Duration {
 	ended := make(map[string]time.Time)
 	var delays []time.Duration
@@ -45,7 +44,7 @@ func (a Attempts) Delays() []time.Duration {
 	return delays
 }
 
-// Errors returns what the attempts returned.
+// Errors returns the results of the handlers.
 func (a Attempts) Errors() []error {
 	errs := make([]error, len(a))
 	for i, x := range a {
@@ -54,30 +53,29 @@ func (a Attempts) Errors() []error {
 	return errs
 }
 
-// Worker is a worker whose attempts are recorded. Its methods are safe for
-// concurrent use.
+// Worker is a worker that records its attempts. It is safe for concurrent use.
 type Worker struct {
 	broker *Broker
 	queue  string
 	worker *reprise.Worker
 	ran    chan struct{} // closed when Run has returned
-	err    error         // what it returned
+	err    error         // result of Run
 
 	mu       sync.Mutex
 	attempts Attempts
 	stopped  bool
 }
 
-// Work runs a worker, with a client of its own, until t ends or [Worker.Stop] is
-// called, and returns when it consumes. Middleware of the config is inside of
-// what is recorded: an attempt is what the worker takes for one.
+// Work runs a worker with a new client until t ends or the test calls [Worker.Stop]. It returns when
+// the worker consumes. The recorded attempts include the middleware of the config, so they equal the
+// attempts of the worker.
 func (b *Broker) Work(t TB, config reprise.WorkerConfig) *Worker {
 	t.Helper()
 	return b.WorkWith(t, b.Client(t, nil), config)
 }
 
-// WorkWith is Work with a client from [Broker.Client], for a test of what depends
-// on its settings, or on several workers that have one in common.
+// WorkWith is Work with a client from [Broker.Client]. Use it to test client settings, or several
+// workers with one client.
 func (b *Broker) WorkWith(t TB, client *reprise.Client, config reprise.WorkerConfig) *Worker {
 	t.Helper()
 	w := &Worker{broker: b, queue: config.Queue, ran: make(chan struct{})}
@@ -99,7 +97,7 @@ func (b *Broker) WorkWith(t TB, client *reprise.Client, config reprise.WorkerCon
 	b.workers = append(b.workers, w)
 	b.mu.Unlock()
 	t.Cleanup(func() {
-		b.Heal() // or it could not come to an end
+		b.Heal() // a fault could block the shutdown of the worker
 		w.cleanup(t)
 	})
 	if !b.await(func() (bool, time.Time) { return w.isOver() || b.consumers(w.queue) > before, time.Time{} }) {
@@ -111,13 +109,13 @@ func (b *Broker) WorkWith(t TB, client *reprise.Client, config reprise.WorkerCon
 	return w
 }
 
-// record is the outermost middleware.
+// record is the outermost middleware. It records the attempts.
 func (w *Worker) record(next reprise.Handler) reprise.Handler {
 	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) (err error) {
-		given := *m // a handler may change its own, and what is in it
+		given := *m // a handler may change its message
 		given.Body, given.Headers = bytes.Clone(m.Body), maps.Clone(m.Headers)
 		began := time.Now()
-		err = reprise.ErrHandlerExited // stands when it leaves through runtime.Goexit
+		err = reprise.ErrHandlerExited // applies if the handler ends with runtime.Goexit
 		defer func() {
 			if v := recover(); v != nil {
 				err = &reprise.PanicError{Value: v, Stack: debug.Stack()}
@@ -135,17 +133,16 @@ func (w *Worker) add(a Attempt) {
 	w.broker.stir()
 }
 
-// Attempts returns the attempts that have ended so far.
+// Attempts returns the completed attempts.
 func (w *Worker) Attempts() Attempts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.attempts)
 }
 
-// Await waits until n attempts have ended, and in a bubble until all that follows
-// at once from the last one has been done: then it has been settled, unless a
-// fault keeps it from that. The test fails if that takes longer than
-// Config.Patience.
+// Await waits until n attempts have ended. In a bubble, it also waits for the immediate effects of the
+// last attempt. The worker has then settled the message, unless a fault prevents this. If the wait
+// exceeds Config.Patience, the test fails.
 func (w *Worker) Await(t TB, n int) Attempts {
 	t.Helper()
 	var got Attempts
@@ -155,18 +152,16 @@ func (w *Worker) Await(t TB, n int) Attempts {
 	return got
 }
 
-// Stop has the worker drain, as at the end of a program, waits for that, and
-// returns what its Run returned. Messages that are left in its queue then count
-// as at rest.
+// Stop drains the worker, like the end of a program, waits for the end of its Run, and returns the
+// result. Messages that remain in its queue then count as at rest.
 func (w *Worker) Stop() error {
 	w.mu.Lock()
 	w.stopped = true
 	w.mu.Unlock()
-	return w.end(context.Background()) // its drain has limits
+	return w.end(context.Background()) // Run limits its drain
 }
 
-// end has the worker drain, and returns what its Run returned, or that ctx has
-// ended before.
+// end drains the worker and returns the result of Run, or the cause of ctx if ctx ends first.
 func (w *Worker) end(ctx context.Context) error {
 	_ = w.worker.Shutdown(ctx)
 	select {
@@ -202,7 +197,7 @@ func (w *Worker) isOver() bool {
 	}
 }
 
-// consumers is how many a queue has.
+// consumers returns the number of consumers of a queue.
 func (b *Broker) consumers(queue string) int {
 	q, _ := b.inside.Queue("/", queue)
 	return q.Consumers

@@ -169,7 +169,7 @@ func TestStopReturnsTheErrorOfTheWorker(t *testing.T) {
 	})
 }
 
-// One of two workers of a queue leaves: what comes now is not at rest.
+// After one of two workers of a queue has stopped, new messages are still not at rest.
 func TestStopOfOneOfTwoWorkers(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -218,7 +218,7 @@ func TestWorkFailsAtOnceWhereItCannotWork(t *testing.T) {
 	})
 }
 
-// A worker is stopped before its client, and what it does then is no failure.
+// The package stops workers before their clients, and does not report their shutdown as a failure.
 func TestTheEndOfATestIsClean(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(f *fake, b *reprisetest.Broker){
@@ -269,7 +269,7 @@ func TestTheEndOfATestIsClean(t *testing.T) {
 	}
 }
 
-// What a handler does with its message is not taken for what it was given.
+// Recorded messages do not contain later changes by the handler.
 func TestAttemptsKeepTheMessageAsItWasGiven(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
