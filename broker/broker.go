@@ -1,24 +1,30 @@
-// Package broker is a message broker to be embedded: a server that speaks RabbitMQ's AMQP 0-9-1 and does as RabbitMQ 4.3
-// does, in the memory of this process or, with a [Config.Store], on disk.
+// Package broker provides an embeddable message broker. The broker implements RabbitMQ's AMQP 0-9-1 with the behavior of
+// RabbitMQ 4.3. It keeps its state in the memory of the process or, with a [Config.Store], on disk.
 //
-//	b, err := broker.New(broker.Config{})          // nothing listens yet
+//	b, err := broker.New(broker.Config{})          // does not listen yet
 //	go b.Serve(listener)                           // clients in any language
 //	client, err := reprise.Dial(ctx, "amqp://guest:guest@broker/", &reprise.Config{Dial: b.DialContext})
-//	b.Shutdown(ctx)                                // as a server goes down: connections closed, goroutines joined
+//	b.Shutdown(ctx)                                // closes the connections and ends all goroutines
 //
-// A process, or a test, may have many Brokers: they share nothing but spare room for what is to be written. Time comes from package time alone, and over
-// [Broker.DialContext] no socket is involved, so that a broker and its clients run inside testing/synctest, where hours
-// of waiting pass in an instant.
+// A process or a test can run many Brokers. They share only spare write buffers. A Broker reads the clock only through
+// package time, and [Broker.DialContext] uses no socket. A broker and its clients can therefore run inside
+// testing/synctest, where hours of waiting pass immediately.
 //
-// What it has: direct, fanout, topic and headers exchanges, alternate exchanges, bindings between exchanges; classic and
-// quorum queues with time to live, dead-lettering, length limits, priorities, leases, delivery limits and delayed retries;
-// publisher confirms, mandatory returns, transactions, direct replies; prefetch, priorities and timeouts of consumers, single
-// active ones; virtual hosts, users and permissions; TLS; connection.blocked when memory or the disk runs low; RabbitMQ's management
-// HTTP API and metrics ([Broker.Management], [Broker.Metrics]).
+// The broker supports:
 //
-// With a data directory, what is durable is there again after a restart, or a crash; a confirm says that a message is on
-// disk; and messages that memory is too small for wait there. Without one, nothing survives the process. What else differs
-// from RabbitMQ stands in docs/compatibility.md.
+//   - direct, fanout, topic and headers exchanges, alternate exchanges, and bindings between exchanges
+//   - classic and quorum queues with time to live, dead-lettering, length limits, priorities, queue TTLs, delivery limits and
+//     delayed retries
+//   - publisher confirms, mandatory returns, transactions and direct reply-to
+//   - prefetch, priorities and acknowledgement timeouts of consumers, and single active consumers
+//   - virtual hosts, users and permissions
+//   - TLS
+//   - connection.blocked while memory or disk space is low
+//   - RabbitMQ's management HTTP API and metrics ([Broker.Management], [Broker.Metrics])
+//
+// With a data directory, durable objects and persistent messages survive a restart or a crash, a publisher confirm means
+// that the message is on disk, and messages that exceed the memory limits wait on disk. Without a data directory, the
+// state is lost at the end of the process. The file docs/compatibility.md lists the other differences from RabbitMQ.
 package broker
 
 import (
@@ -40,22 +46,22 @@ import (
 // ErrClosed is returned by Serve and DialContext after Shutdown has been called.
 var ErrClosed = node.ErrClosed
 
-// Broker is a running broker. Its methods may be called at the same time.
+// Broker is a running broker. It is safe for concurrent use.
 type Broker struct {
 	config     Config
 	node       *node.Node
 	disk       disk
 	management *management.Handler
 
-	dialled atomic.Uint64 // in memory
+	dialled atomic.Uint64 // number of in-memory connections so far
 
 	mu        sync.Mutex
 	closed    bool
 	listeners map[net.Listener]struct{}
 }
 
-// New returns a broker that nobody is connected to yet. The zero Config is a good one. An error says what is wrong with
-// the configuration, or with the data directory.
+// New returns a broker without connections. The zero Config is sufficient. New returns an error if the configuration is
+// invalid, or if the data directory cannot be used.
 func New(config Config) (*Broker, error) {
 	config, err := config.complete()
 	if err != nil {
@@ -67,14 +73,14 @@ func New(config Config) (*Broker, error) {
 	}
 	b.management = management.New(b.node, b.addresses, config.Logger)
 	if err := b.begin(); err != nil {
-		return nil, errors.Join(err, b.Shutdown(context.Background())) // queues may have timers already
+		return nil, errors.Join(err, b.Shutdown(context.Background())) // queues may already have timers
 	}
 	return b, nil
 }
 
-// begin adds what the configuration says to what was there. The user guest and the virtual host "/" are created once in the
-// life of a data directory: if they are missing later, somebody has deleted them. That they were created is noted last, so
-// that a start which failed midway is repeated.
+// begin applies the configuration to the existing state. A data directory gets the user guest and the virtual host "/"
+// only once, because an operator may delete them later. The record of their creation comes last, so that the next start
+// repeats a start that failed midway.
 func (b *Broker) begin() error {
 	if err := b.importDefinitions(); err != nil {
 		return fmt.Errorf("broker: Config.Definitions: %w", err)
@@ -86,11 +92,11 @@ func (b *Broker) begin() error {
 	return nil
 }
 
-// Serve accepts connections until Shutdown is called, and then returns [ErrClosed], or until the listener fails. It
-// closes the listener. A broker may serve several.
+// Serve accepts connections until Shutdown is called or the listener fails. After Shutdown it returns [ErrClosed]. Serve
+// closes the listener. A broker may serve several listeners.
 //
-// The default user guest with its default password gets in from this machine only: over loopback, a Unix socket or
-// [Broker.DialContext]. As long as there is that login, Serve does not begin with a listener that is not on loopback.
+// The default user guest with its default password can log in only from this machine: over loopback, a Unix socket or
+// [Broker.DialContext]. While this login exists, Serve returns an error for a listener that is not on loopback.
 func (b *Broker) Serve(l net.Listener) error {
 	defer l.Close()
 	if !loopback(l.Addr()) && b.DefaultLogin() {
@@ -112,7 +118,7 @@ func (b *Broker) Serve(l net.Listener) error {
 		case err == nil:
 			err = b.node.Serve(conn)
 		case outOfFiles(err):
-			// So would end a broker that anybody on the network could make it run out of.
+			// An error here would let any client end the broker by exhausting its file descriptors.
 			b.config.Logger.Error("connection not accepted", "error", err)
 			if b.node.Wait(acceptPause) {
 				continue
@@ -130,17 +136,17 @@ func (b *Broker) Serve(l net.Listener) error {
 	}
 }
 
-// acceptPause is how long connections have to end before the next one is accepted.
+// acceptPause is the time that Serve waits for other connections to close before it accepts again.
 const acceptPause = 50 * time.Millisecond
 
-// outOfFiles tells the errors that pass when others close their connections.
+// outOfFiles reports whether err is temporary, because the shortage ends when other connections close.
 func outOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) ||
 		errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ECONNABORTED)
 }
 
-// DialContext connects to the broker without a socket. Network and address are ignored, so that it fits wherever a
-// net.Dialer's method of this name does.
+// DialContext connects to the broker without a socket. It ignores network and address, so that it can replace the method
+// DialContext of a net.Dialer.
 func (b *Broker) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -152,7 +158,7 @@ func (b *Broker) DialContext(ctx context.Context, _, _ string) (net.Conn, error)
 	return client, nil
 }
 
-// inMemory is a connection that can be told from others like it by its address, which is a number.
+// inMemory is a connection with a unique number as its remote address.
 type inMemory struct {
 	net.Conn
 	remote memoryAddr
@@ -166,12 +172,12 @@ type memoryAddr uint64
 func (memoryAddr) Network() string  { return "pipe" }
 func (a memoryAddr) String() string { return fmt.Sprintf("memory:%d", uint64(a)) }
 
-// Shutdown stops listening, closes the connections as a server does that goes down (connection.close 320), and waits
-// until everything the broker started has ended, and all that is to be kept is on disk. When ctx ends first, it cuts the
-// connections and returns the context's error. Then it does not wait for a disk either that has not answered for five
-// seconds, since it is full or hangs, nor for longer than that for a [Broker.Backup]: the error says so, what was not
-// confirmed may be lost, and what was delivered comes again, as after a crash. (The process has to end, too, before the
-// directory can be used again.) Calling it again is harmless.
+// Shutdown stops the listeners and closes the connections like a server shutdown (connection.close 320). It waits until
+// all goroutines of the broker have ended and all durable data is on disk. If ctx ends first, Shutdown cuts the
+// connections and returns the error of ctx. After that it waits at most five seconds for a disk that is full or does not
+// respond, and at most five seconds for a [Broker.Backup]. If one of these limits passes, the returned error reports it.
+// Unconfirmed messages may then be lost, and the broker redelivers delivered messages, as after a crash. In this case the
+// process has to end before another broker can use the directory. Further calls are harmless.
 func (b *Broker) Shutdown(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
@@ -182,16 +188,16 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	return errors.Join(b.node.Shutdown(ctx), b.disk.close(ctx, true))
 }
 
-// QueueStats is what a queue has at a moment.
+// QueueStats is a snapshot of a queue.
 type QueueStats struct {
 	VHost     string
 	Name      string
 	Ready     int // messages waiting for a consumer
-	Unacked   int // messages with a consumer, not yet settled
+	Unacked   int // messages delivered to a consumer and not yet settled
 	Consumers int
 }
 
-// Queues tells what the queues have, ordered by virtual host and name. It leaves out those that stand for direct replies.
+// Queues returns the statistics of all queues, sorted by virtual host and name. It omits the queues of direct reply-to.
 func (b *Broker) Queues() []QueueStats {
 	var all []QueueStats
 	for _, v := range b.node.VHosts() {
@@ -213,5 +219,5 @@ func loopback(a net.Addr) bool {
 	return a.Network() == "pipe"
 }
 
-// discard is where a broker logs that was given no logger.
+// discard is the default logger.
 var discard = slog.New(slog.DiscardHandler)

@@ -17,84 +17,88 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Config configures a broker. The zero value is a good one for one machine.
+// Config configures a broker. The zero value suits a broker on one machine.
 type Config struct {
-	// Users holds passwords by user name. With a Store, others may be there already. Default: the user guest with the
-	// password guest, unless Definitions have users or the data directory is not a new one. That login, which everybody
-	// knows, is accepted from this machine only.
+	// Users maps user names to passwords. The Store may contain further users. Default: the user guest with the password
+	// guest, unless Definitions contain users or the data directory is not new. The broker accepts this well-known login
+	// only from this machine.
 	Users map[string]string
 
-	// TemporaryUsers are as Users, but get in for the life of this process only: the Store does not keep them.
+	// TemporaryUsers maps further user names to passwords. These users exist only for the lifetime of this process. The
+	// Store does not save them.
 	TemporaryUsers map[string]string
 
-	// Definitions are what to begin with, in the format of RabbitMQ's definitions files: users, virtual hosts, permissions,
-	// queues, exchanges and bindings. What is in them that the broker has not, such as a policy, is an error.
+	// Definitions is the initial state in the format of RabbitMQ's definitions files: users, virtual hosts, permissions,
+	// queues, exchanges and bindings. New returns an error for a definition that the broker does not support, such as a
+	// policy.
 	Definitions []byte
 
-	// Logger is told of connections and of what clients do wrong. Default: nothing is logged.
+	// Logger logs connections and protocol errors of clients. Default: no logging.
 	Logger *slog.Logger
 
-	// Heartbeat is the interval proposed to clients: a connection that is silent for two and a half of them is cut.
-	// In whole seconds; negative: none. Default: 60 s.
+	// Heartbeat is the interval that the broker proposes to clients. The broker cuts a connection that is silent for two
+	// and a half intervals. It must be in whole seconds. A negative value disables heartbeats. Default: 60 s.
 	Heartbeat time.Duration
 
-	// FrameMax is the largest frame in bytes, 8192 at least. Default: 131072.
+	// FrameMax is the maximum size of a frame in bytes, at least 8192. Default: 131072.
 	FrameMax uint32
 
-	// ChannelMax is how many channels a connection may have open. Default: 2047.
+	// ChannelMax is the maximum number of open channels of a connection. Default: 2047.
 	ChannelMax uint16
 
-	// MaxMessageSize is the largest message body in bytes. Default: 16 MiB.
+	// MaxMessageSize is the maximum size of a message body in bytes. Default: 16 MiB.
 	MaxMessageSize int
 
-	// Store keeps the broker's state: virtual hosts, users, permissions, durable queues and exchanges, and persistent
-	// messages. To keep it in a directory, import package broker/disk and set disk.Dir("/var/lib/app"). New returns
-	// [ErrInUse], [ErrFormat] or [ErrDamaged] if it cannot be used; docs/durability.md describes what is kept, and when.
-	// Default: none, and everything is in memory.
+	// Store saves the state of the broker: virtual hosts, users, permissions, durable queues and exchanges, and
+	// persistent messages. To use a directory, import package broker/disk and set disk.Dir("/var/lib/app"). New returns
+	// [ErrInUse], [ErrFormat] or [ErrDamaged] if it cannot use the directory. The file docs/durability.md describes the
+	// saved data and the time of each write. Default: none, which keeps everything in memory.
 	Store Store
 
-	// DiskLimit is how many bytes there must be free where the Store is. With less, connections that publish are blocked.
-	// Default: 256 MiB.
+	// DiskLimit is the minimum free disk space of the Store in bytes. Below it, the broker blocks connections that
+	// publish. Default: 256 MiB.
 	DiskLimit int64
 
-	// MemoryLimit is how many bytes of messages there may be in all queues. Beyond it connections that publish are
-	// blocked, which they are told by connection.blocked, until there is a tenth less. With a Store only messages count
-	// that are in memory, and 2 GiB is the most. Default: 1 GiB.
+	// MemoryLimit is the maximum size of the messages in all queues, in bytes. Above it, the broker blocks connections
+	// that publish and notifies them with connection.blocked, until the size is 10 % below the limit. With a Store, only
+	// messages in memory count, and the limit must not exceed 2 GiB. Default: 1 GiB.
 	MemoryLimit int64
 
-	// MessageCache is how many bytes of messages are kept in memory although they are on disk, where Store is set.
-	// Beyond it queues let go of all but those that are next. Default: 8 MiB.
+	// MessageCache is the maximum size, in bytes, of the messages that stay in memory although they are on disk. It
+	// applies only with a Store. Above it, queues keep only their next messages in memory. Default: 8 MiB.
 	MessageCache int64
 
-	// ConnectionMemoryLimit is how many bytes a connection may make the broker keep beside messages in queues: consumers with
-	// their arguments, messages that are not complete or not committed, exclusive queues, what the client does not read, and
-	// the like. A connection that goes beyond it is closed with the error 506, RESOURCE_ERROR. At least twice MaxMessageSize:
-	// a connection may publish a message while it reads another one.
-	// Default: 64 MiB, or four times MaxMessageSize if that is more.
+	// ConnectionMemoryLimit is the maximum memory of a connection in bytes, without the messages in queues. It covers
+	// consumers with their arguments, incomplete and uncommitted messages, exclusive queues, data that the client does
+	// not read, and similar state. The broker closes a connection that exceeds it with the error 506, RESOURCE_ERROR. The
+	// limit must be at least twice MaxMessageSize, because a connection may publish a message while it receives another
+	// message. Default: 64 MiB, or four times MaxMessageSize if that is more.
 	ConnectionMemoryLimit int64
 
-	// TotalConnectionMemoryLimit is how many bytes all connections may make the broker keep in this way. Beyond it the one
-	// that keeps the most is closed. Not below ConnectionMemoryLimit, if both are set.
+	// TotalConnectionMemoryLimit is the maximum of the same memory for all connections together, in bytes. Above it, the
+	// broker closes the connection that uses the most. If both limits are set, it must be at least ConnectionMemoryLimit.
 	// Default: 512 MiB, or eight times ConnectionMemoryLimit if that is more.
 	TotalConnectionMemoryLimit int64
 
-	// TopologyMemoryLimit is how many bytes of memory queues, exchanges and bindings may take in all virtual hosts, without
-	// messages, and without exclusive queues. Declaring more is a channel error. What the Store has is always loaded.
-	// Default: 512 MiB.
+	// TopologyMemoryLimit is the maximum memory, in bytes, of the queues, exchanges and bindings in all virtual hosts,
+	// without messages and without exclusive queues. Above it, a declaration is a channel error. The broker always loads
+	// all objects of the Store. Default: 512 MiB.
 	TopologyMemoryLimit int64
 
-	// MaxConnections is how many connections there may be; more are closed at once. Default: no limit.
+	// MaxConnections is the maximum number of connections. The broker closes further connections immediately. Default: no
+	// limit.
 	MaxConnections int
 
-	// MaxQueues is how many queues a virtual host may have; declaring more is a channel error. Default: no limit.
+	// MaxQueues is the maximum number of queues in a virtual host. A further declaration is a channel error. Default: no
+	// limit.
 	MaxQueues int
 
-	// CertificateUser returns the user that a verified client certificate stands for, when a client on a TLS listener
-	// chooses the mechanism EXTERNAL. The user must exist. Default: the certificate's common name.
+	// CertificateUser returns the user for a verified client certificate. The broker calls it if a client on a TLS
+	// listener chooses the mechanism EXTERNAL. The user must exist. Default: the common name of the certificate.
 	CertificateUser func(*x509.Certificate) string
 }
 
-// complete fills in the defaults.
+// complete validates the configuration and sets the defaults.
 func (c Config) complete() (Config, error) {
 	c.Logger = cmp.Or(c.Logger, discard)
 	switch {
@@ -140,7 +144,8 @@ func (c Config) complete() (Config, error) {
 const (
 	minFrameMax = 8192
 	maxFrameMax = 16 << 20
-	// maxMemoryOnDisk is what a commit of the store can hold, with much to spare: it may have to take all there is in memory.
+	// maxMemoryOnDisk is far below the maximum size of a commit, because one commit may have to contain all messages in
+	// memory.
 	maxMemoryOnDisk = 2 << 30
 )
 
@@ -167,7 +172,7 @@ func (c *Config) node(s store.Store) (*node.Node, error) {
 	})
 }
 
-// addUsers lets in the users of the configuration, each to everything in the virtual host "/".
+// addUsers adds the configured users and gives them all permissions in the virtual host "/".
 func (b *Broker) addUsers() error {
 	users := b.config.Users
 	if users == nil && !b.node.Begun() && len(b.node.Access.Users()) == 0 {
@@ -189,13 +194,14 @@ func (b *Broker) addUsers() error {
 	return nil
 }
 
-// DefaultLogin reports whether the user guest gets in with the password guest, which everybody knows, whoever made that user.
+// DefaultLogin reports whether the user guest can log in with the well-known password guest, regardless of who created
+// the user.
 func (b *Broker) DefaultLogin() bool {
 	return b.node.Access.Authenticate(access.DefaultUser, access.DefaultPassword)
 }
 
-// serverProperties is how the broker presents itself. Clients switch features on by the product, the version and the
-// capabilities, so these name the RabbitMQ whose behaviour they get; who it really is stands in the information.
+// serverProperties returns the server properties of the handshake. Clients enable features by product, version and
+// capabilities, so these name the RabbitMQ version that the broker emulates. The field information names Reprise.
 func serverProperties() amqpwire.Table {
 	var capabilities amqpwire.Table
 	for _, name := range []string{

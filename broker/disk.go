@@ -11,38 +11,40 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// The ways in which a data directory cannot be used.
+// Errors of opening a data directory.
 var (
-	// ErrInUse says that another broker has the directory open, in this process or another one.
+	// ErrInUse is returned if another broker, in this or another process, has the directory open.
 	ErrInUse = store.ErrInUse
-	// ErrFormat says that another version of Reprise wrote it, in a format that this one does not read.
+	// ErrFormat is returned if another version of Reprise wrote the directory in a format that this version does not
+	// read.
 	ErrFormat = store.ErrFormat
-	// ErrDamaged says that files are missing, or that what is in them is not what was written.
+	// ErrDamaged is returned if files are missing or differ from the written data.
 	ErrDamaged = store.ErrDamaged
 )
 
-// Store keeps the state of a broker beyond its end. Package broker/disk implements it: disk.Dir("/var/lib/app").
+// Store saves the state of a broker beyond the end of its process. Package broker/disk implements it:
+// disk.Dir("/var/lib/app").
 //
-// It is an argument, and not a part of this package, so that a broker in memory does not link a database.
+// Store is an interface and not a part of this package, so that a broker in memory does not link a database.
 type Store interface {
-	// Open opens the store. The broker that opens it closes it.
+	// Open opens the store. The broker closes it.
 	Open(*slog.Logger) (store.Store, error)
 }
 
-// disk is the open store of a broker. The zero disk is that of one in memory.
+// disk is the open store of a broker. The zero disk belongs to a broker in memory.
 type disk struct {
-	store store.Store // nil: there is none
+	store store.Store // held only briefly, because a caller that waits for the disk must not block GiveUp
 
-	mu      sync.Mutex    // held for a moment only: whoever waits for the disk must not keep others from giving it up
-	backups int           // that are being written
-	closed  bool          // no backup begins any more
-	idle    chan struct{} // closed when it is closed, and the last backup is over
+	mu      sync.Mutex    // held only briefly: a caller that waits for the disk must not block GiveUp
+	backups int           // number of backups in progress
+	closed  bool          // no further backup may start
+	idle    chan struct{} // closed when closed is set and no backup is in progress
 
 	once sync.Once
-	err  error // what closing it came to
+	err  error // result of closing the store
 }
 
-// open opens the data directory, if there is to be one, and makes the node of what is in it.
+// open opens the data directory, if one is configured, and creates the node from its contents.
 func (b *Broker) open() (err error) {
 	b.disk.idle = make(chan struct{})
 	if b.config.Store != nil {
@@ -51,15 +53,15 @@ func (b *Broker) open() (err error) {
 		}
 	}
 	if b.node, err = b.config.node(b.disk.store); err != nil {
-		// If the last broker crashed, this one has not dealt with that: the next one has to.
+		// If the previous broker crashed, this broker has not recovered from the crash. The next broker has to.
 		_ = b.disk.close(context.Background(), false)
 		return fmt.Errorf("broker: %w", err)
 	}
 	return nil
 }
 
-// close closes the store, once, when all backups are written. Clean says that everybody else has ended. When ctx has ended,
-// it does not wait for a disk that does not answer, nor for backups.
+// close waits for all backups and closes the store once. Parameter clean reports that all other users of the store have
+// ended. After the end of ctx, close does not wait for backups or for a disk that does not respond.
 func (d *disk) close(ctx context.Context, clean bool) error {
 	if d.store == nil {
 		return nil
@@ -78,7 +80,7 @@ func (d *disk) close(ctx context.Context, clean bool) error {
 	return d.err
 }
 
-// beginBackup reports whether a backup may be written.
+// beginBackup registers a backup. It reports false if the store is closed.
 func (d *disk) beginBackup() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,16 +107,15 @@ func (d *disk) stopBackups() {
 	}
 }
 
-// writing reports whether backups are being written.
+// writing reports whether a backup is in progress.
 func (d *disk) writing() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.backups > 0
 }
 
-// Backup writes a copy of the data directory, as it is at this moment, into a directory that it makes: one to begin from
-// as a data directory, when what is there is lost. The broker goes on meanwhile. Once it has begun to write it does not
-// look at ctx any more.
+// Backup writes a copy of the current data directory into a directory that it creates. The copy can replace a lost data
+// directory. The broker continues to run during the backup. Backup checks ctx only before it starts to write.
 func (b *Broker) Backup(ctx context.Context, dir string) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -10,12 +10,12 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// backedUp is a store whose backup lasts until the test ends it, or somebody gives the store up.
+// backedUp is a store whose backup blocks until the test ends it or GiveUp is called.
 type backedUp struct {
-	store.Store // of which the rest is not called
+	store.Store // the test calls no other methods
 	began, end  chan struct{}
 	failed      chan struct{}
-	clean       bool // closed so
+	clean       bool // argument of Close
 }
 
 func (b *backedUp) Backup(string) error {
@@ -42,7 +42,7 @@ func (b *backedUp) Close(clean bool) error {
 	}
 }
 
-// closeDuringBackup closes a store while a backup is written.
+// closeDuringBackup closes a store during a backup.
 func closeDuringBackup(ctx context.Context) (s *backedUp, closed, backup chan error) {
 	s = &backedUp{began: make(chan struct{}), end: make(chan struct{}), failed: make(chan struct{})}
 	b := &Broker{disk: disk{store: s, idle: make(chan struct{})}}
@@ -67,7 +67,7 @@ func TestCloseWaitsForABackup(t *testing.T) {
 	})
 }
 
-// A backup that hangs, on whichever disk, does not keep a broker from ending that has no time any more.
+// A backup on a disk that does not respond does not block the close after the end of the context.
 func TestCloseDoesNotWaitForABackupForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())

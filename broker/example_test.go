@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// A broker in memory, used by the AMQP client without a socket.
+// This example connects the AMQP client to a broker in memory without a socket.
 func Example() {
 	b, err := broker.New(broker.Config{})
 	if err != nil {

@@ -119,5 +119,5 @@ func (i insider) Publish(host, exchange, key string, properties, body []byte) {
 	}
 }
 
-// Node is for the tests of packages below this one.
+// Node returns the node for tests of packages below this one.
 func (i insider) Node() *node.Node { return i.node }

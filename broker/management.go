@@ -7,23 +7,26 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/management"
 )
 
-// Management returns RabbitMQ's management HTTP API for this broker, below /api, and its metrics below /metrics, to be
-// served however the program likes:
+// Management returns a handler for RabbitMQ's management HTTP API below /api and the metrics below /metrics. The program
+// serves it:
 //
 //	go http.Serve(listener, b.Management())
 //
-// Users log in with their name and password, and need a tag: those of [Config.Users] are administrators. Serve it on
-// loopback, or by TLS. Who is on this machine, where guest has the default password, is told by the RemoteAddr of a request
-// (that of httptest.NewRequest is another machine's).
-// Give the server a WriteTimeout: two lists of a user are in work at a time, for as long as their clients take to read them.
-// It runs nothing of its own, and goes on answering after Shutdown.
+// Users log in with their name and password, and need a tag. The users of [Config.Users] are administrators. Serve the
+// handler on loopback or over TLS. The user guest with its default password can log in only from this machine, according
+// to the RemoteAddr of the request. A request of httptest.NewRequest has the RemoteAddr of another machine.
+//
+// Set a WriteTimeout on the server. The handler processes at most two lists of a user at a time, and a client that reads
+// slowly occupies one of them.
+//
+// The handler starts no goroutines, and continues to respond after Shutdown.
 func (b *Broker) Management() http.Handler { return b.management }
 
-// Metrics returns the metrics alone, for Prometheus, under the names that RabbitMQ has for them. It asks for no password;
-// what it tells are numbers and, where the path ends in /per-object, names of queues.
+// Metrics returns a handler that serves only the metrics, for Prometheus, under RabbitMQ's names. It requires no
+// password. The metrics contain numbers and, for paths that end in /per-object, names of queues.
 func (b *Broker) Metrics() http.Handler { return management.Metrics(b.node) }
 
-// addresses returns where the broker listens.
+// addresses returns the addresses of the listeners.
 func (b *Broker) addresses() []net.Addr {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -34,7 +37,7 @@ func (b *Broker) addresses() []net.Addr {
 	return all
 }
 
-// importDefinitions does what Config.Definitions says. It comes before the users of the configuration, so that those win.
+// importDefinitions applies Config.Definitions. New calls it before addUsers, so that Config.Users takes precedence.
 func (b *Broker) importDefinitions() error {
 	if len(b.config.Definitions) == 0 {
 		return nil
