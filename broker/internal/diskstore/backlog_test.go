@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// hanging opens a store and has its disk hang in the middle of a commit until the function is called that it returns.
+// hanging opens a store whose disk blocks in the middle of a commit until the returned function is called.
 func hanging(t *testing.T) (d *disk, goOn func()) {
 	t.Helper()
 	answer := make(chan struct{})
@@ -31,7 +31,7 @@ func hanging(t *testing.T) (d *disk, goOn func()) {
 	return d, func() { close(answer) }
 }
 
-// sized is a message that counts as so many bytes.
+// sized returns a message with the given size.
 func sized(order uint64, bytes int64) Entry {
 	e := entry(keyOf(1, 0, order), "body")
 	e.Bytes = bytes
@@ -40,8 +40,8 @@ func sized(order uint64, bytes int64) Entry {
 
 func raised(d *disk) bool { return d.Backlog() != nil }
 
-// However much faster than the disk its publishers are: a commit has no more than they may publish before they wait. An
-// acknowledgement is on disk after the running commit and the next one.
+// A commit contains at most the messages that publishers may publish before they wait, even if the publishers are much
+// faster than the disk. An acknowledgement is durable after the running commit and the next one.
 func TestABacklogBoundsTheCommitsBehindAnAcknowledgement(t *testing.T) {
 	d, goOn := hanging(t)
 	last := uint64(1)
@@ -73,7 +73,7 @@ func TestABacklogBoundsTheCommitsBehindAnAcknowledgement(t *testing.T) {
 	}
 }
 
-// Messages that are consumed while the disk hangs need no room on it.
+// Messages that are consumed while the disk does not respond do not count for the backlog.
 func TestWhatIsTakenBackIsNoBacklog(t *testing.T) {
 	d, goOn := hanging(t)
 	for order := uint64(2); order < 1000; order++ {
@@ -96,7 +96,7 @@ func TestWhatIsTakenBackIsNoBacklog(t *testing.T) {
 	}
 }
 
-// Documents are a backlog, too.
+// Documents count for the backlog.
 func TestDocumentsAreABacklog(t *testing.T) {
 	d, goOn := hanging(t)
 	n := 0
@@ -116,7 +116,7 @@ func TestDocumentsAreABacklog(t *testing.T) {
 	}
 }
 
-// Nobody waits for the commits of a store that makes none any more.
+// Publishers do not wait for commits of a store that has failed.
 func TestAStoreThatIsGivenUpHasNoBacklog(t *testing.T) {
 	d, goOn := hanging(t)
 	defer goOn()

@@ -24,9 +24,9 @@ func (d *disk) Backup(dir string) error {
 	if err := d.db.Checkpoint(d.fs.PathJoin(dir, databaseDir), pebble.WithFlushedWAL()); err != nil {
 		return err
 	}
-	// The files that were only given another name are not read again.
+	// known extents, so that sealInventory does not read the hard-linked files again
 	if err := sealInventory(d.fs, d.fs.PathJoin(dir, databaseDir), d.fs.tracker.extents()); err != nil {
 		return err
 	}
-	return writeFormat(d.fs, dir) // last: without it the copy is not taken for one
+	return writeFormat(d.fs, dir) // last, because a copy without the file is not a data directory
 }

@@ -13,8 +13,8 @@ type body []byte
 
 func (b body) Append(dst []byte) []byte { return append(dst, b...) }
 
-// BenchmarkPut keeps messages of 1 KiB, with so many on their way to the disk at a time, and forgets them once they are
-// there.
+// BenchmarkPut saves messages of 1 KiB with a fixed number of unconfirmed messages, and deletes each message after it is
+// durable.
 func BenchmarkPut(b *testing.B) {
 	for _, inFlight := range []int{1, 100, 1000} {
 		b.Run(strconv.Itoa(inFlight), func(b *testing.B) {
@@ -40,8 +40,8 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
-// BenchmarkAcknowledge puts messages of 1 KiB as fast as the disk takes them on, as publishers without confirms do, and
-// forgets them once they are there. It reports for how long the oldest acknowledgement of each commit was not on disk.
+// BenchmarkAcknowledge saves messages of 1 KiB as fast as the backlog permits, like publishers without confirms, and
+// deletes them after they are durable. It reports the time until the oldest acknowledgement of each commit is durable.
 func BenchmarkAcknowledge(b *testing.B) {
 	s, err := Open(Options{Dir: b.TempDir() + "/data", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -56,7 +56,7 @@ func BenchmarkAcknowledge(b *testing.B) {
 	}
 	message := body(make([]byte, 1024))
 	waits := new(ackWaits)
-	var refs []Ref // of messages that are not acknowledged, the last ones put
+	var refs []Ref // of the unacknowledged messages, in the order of the puts
 	var noted Ticket
 	b.SetBytes(1024)
 	for put := uint64(1); b.Loop(); put++ {
@@ -79,7 +79,7 @@ func BenchmarkAcknowledge(b *testing.B) {
 	waits.report(b)
 }
 
-// ackWaits is how long acknowledgements waited for the disk.
+// ackWaits collects the times until acknowledgements are durable.
 type ackWaits struct {
 	mu  sync.Mutex
 	all []time.Duration
@@ -89,7 +89,7 @@ func (w *ackWaits) report(b *testing.B) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.all) == 0 {
-		return // there were too few messages
+		return // too few messages
 	}
 	slices.Sort(w.all)
 	b.ReportMetric(float64(w.all[len(w.all)/2].Microseconds())/1000, "p50-ms/ack")

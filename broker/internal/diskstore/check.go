@@ -13,23 +13,23 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Report is what a check, or a salvage, has found in a data directory.
+// Report is the result of a check or a salvage of a data directory.
 type Report struct {
 	Damage    []Damage
 	Queues    []Contents
 	Documents []Document
-	Aside     string // the directory that the old files were moved to; empty: they were not
+	Aside     string // directory of the old files; empty if they were not moved
 }
 
-// Contents is what is in a queue.
+// Contents describes the messages of a queue.
 type Contents struct {
 	Queue    uint64
-	Expected int // messages, by the counts that are kept with them; -1: the counts cannot be read
-	Found    int // messages that can be read
+	Expected int // number of messages according to the saved counts; -1 if the counts cannot be read
+	Found    int // number of readable messages
 }
 
-// Check reads everything in a data directory that nobody has open. It changes nothing. The error says that the directory
-// could not be checked; damage is in the report.
+// Check reads all files of a data directory that no process has open. It does not change them. The report contains the
+// damage. Check returns an error if it cannot check the directory.
 func Check(o Options) (Report, error) {
 	d, whole, err := openOffline(&o)
 	if err != nil {
@@ -65,10 +65,10 @@ func Check(o Options) (Report, error) {
 	return r, err
 }
 
-// errNoData is the error of a directory that is no data directory.
+// errNoData is returned for a directory that is not a data directory.
 var errNoData = fmt.Errorf("there is neither a file %s nor a directory %s", formatFile, databaseDir)
 
-// openOffline locks a data directory that is there. It reports whether the file FORMAT is whole.
+// openOffline locks an existing data directory. It reports whether the file FORMAT is intact.
 func openOffline(o *Options) (d *disk, whole bool, err error) {
 	o.FS = cmp.Or(o.FS, system)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
@@ -94,13 +94,13 @@ func openOffline(o *Options) (d *disk, whole bool, err error) {
 	return d, whole, nil
 }
 
-// isAlmost reports whether the text of a format is damaged, rather than that of another version.
+// isAlmost reports whether the content of the file FORMAT is damaged. Otherwise another version wrote the file.
 func isAlmost(fs vfs.FS, dir string) bool {
 	text, err := readFile(fs, fs.PathJoin(dir, formatFile))
 	return err == nil && (!bytes.HasPrefix(text, []byte("reprise ")) || !bytes.HasSuffix(text, []byte("\n")))
 }
 
-// compare finds the damage that the inventory tells of.
+// compare returns the differences between the files and the inventory.
 func (d *disk) compare(database string, whole bool) (wrong []Damage, err error) {
 	if !whole {
 		wrong = append(wrong, Damage{d.fs.PathJoin(d.dir, formatFile), "it is missing or damaged"})
@@ -109,23 +109,23 @@ func (d *disk) compare(database string, whole bool) (wrong []Damage, err error) 
 	if err != nil {
 		return append(wrong, inventories...), nil
 	}
-	if v.sealed { // after a crash, one of two may be torn
+	if v.sealed { // after a crash, one of the two inventories may be torn
 		wrong = append(wrong, inventories...)
 	}
 	found, err := verify(d.fs, database, v, true)
 	return append(wrong, found...), err
 }
 
-// contents is what can be read of a database.
+// contents is the readable part of a database.
 type contents struct {
 	documents []Document
-	expected  map[uint64]int // messages in each queue, by the counts
-	counted   bool           // all counts can be read
+	expected  map[uint64]int // messages in each queue, according to the counts
+	counted   bool           // all counts are readable
 	found     map[level]*tally
-	visit     func(key, value []byte) error // is called for each message; may be nil
+	visit     func(key, value []byte) error // called for each message; may be nil
 }
 
-// readCounts reads the documents and the counts that can be read.
+// readCounts reads the readable documents and counts.
 func (c *contents) readCounts(from *source) error {
 	c.expected = make(map[uint64]int)
 	_, err := from.scan([]byte{prefixDocument}, []byte{prefixDocument + 1}, func(key, value []byte) error {
@@ -135,7 +135,7 @@ func (c *contents) readCounts(from *source) error {
 	if err != nil {
 		return err
 	}
-	// A queue that has never had a message has no count, nor have those that are empty.
+	// Empty queues have no count.
 	c.counted, err = from.scan([]byte{prefixCount}, []byte{prefixCount + 1}, func(key, value []byte) error {
 		n, err := parseCount(key, value)
 		if err == nil {
@@ -146,7 +146,7 @@ func (c *contents) readCounts(from *source) error {
 	return err
 }
 
-// read reads what can be read.
+// read reads the readable part of the database.
 func (c *contents) read(from *source) error {
 	c.found = make(map[level]*tally)
 	if err := c.readCounts(from); err != nil {
@@ -155,7 +155,7 @@ func (c *contents) read(from *source) error {
 	_, err := from.scan([]byte{prefixMessage}, []byte{prefixMessage + 1}, func(key, value []byte) error {
 		k, err := parseMessageKey(key)
 		if err != nil {
-			return nil // it is not found
+			return nil // an invalid message does not count as found
 		}
 		s, _, err := parseValue(value)
 		if err != nil {
@@ -178,7 +178,7 @@ func (c *contents) read(from *source) error {
 	return err
 }
 
-// queues compares what was found with what was counted.
+// queues returns the expected and the found number of messages of each queue.
 func (c *contents) queues() (all []Contents) {
 	found := make(map[uint64]int)
 	for at, n := range c.found {

@@ -7,7 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// commitSoon has what is gathered committed: at once, or if it can wait, after a while.
+// commitSoon starts a commit of the pending changes immediately or, if canWait is set, after linger.
 func (d *disk) commitSoon(canWait bool) {
 	g := &d.gathering
 	if !canWait {
@@ -27,21 +27,21 @@ func (d *disk) commitNow() {
 	}
 }
 
-// sparing is for how many changes room is kept from one commit to another.
+// sparing is the maximum number of changes whose memory is reused for the next commit.
 const sparing = 16 << 10
 
 // run commits until the store is closed or has failed.
 func (d *disk) run() {
 	defer close(d.stopped)
 	batch := d.db.NewBatch()
-	var spare gathering // what was committed last; its room is used again
+	var spare gathering // the previous commit, whose memory is reused
 	for {
 		closing := false
 		select {
 		case <-d.wake:
 		case <-d.closing:
 			closing = true
-		case <-d.failed: // it was given up
+		case <-d.failed: // GiveUp or a failed write
 			return
 		}
 		sealed := d.seal(spare)
@@ -55,7 +55,7 @@ func (d *disk) run() {
 			return
 		}
 		if spare = sealed; cap(spare.changes) > sparing {
-			spare = gathering{} // one burst must not keep its room for ever
+			spare = gathering{} // do not keep the memory of a large burst
 		}
 		clear(spare.changes)
 		clear(spare.others)
@@ -64,7 +64,7 @@ func (d *disk) run() {
 	}
 }
 
-// seal ends the gathering of a commit and begins the next.
+// seal returns the pending changes and starts a new gathering.
 func (d *disk) seal(spare gathering) gathering {
 	d.hold.Lock()
 	defer d.hold.Unlock()
@@ -105,7 +105,7 @@ func (d *disk) commit(batch *pebble.Batch, g *gathering) error {
 				return err
 			}
 			batch.Reset()
-		case last && i > 0: // those before are still to be synced
+		case last && i > 0: // syncs the earlier parts
 			if err := d.db.LogData(nil, pebble.Sync); err != nil {
 				return err
 			}
@@ -115,7 +115,7 @@ func (d *disk) commit(batch *pebble.Batch, g *gathering) error {
 	return nil
 }
 
-// write encodes what comes after one part and belongs to the next.
+// write encodes the changes of part p, which follow the part before.
 func (g *gathering) write(batch *pebble.Batch, before, p part) error {
 	others := g.others[before.others:p.others]
 	var key, value []byte
@@ -152,7 +152,8 @@ func (g *gathering) write(batch *pebble.Batch, before, p part) error {
 	return nil
 }
 
-// finish tells those who waited for a commit, unless the store was given up meanwhile. It reports whether it has.
+// finish notifies the callers that wait for a commit, unless the store has failed in the meantime. It reports whether it
+// notified them.
 func (d *disk) finish(g *gathering) (told bool) {
 	d.mu.Lock()
 	if told = d.err == nil; told {
@@ -168,7 +169,7 @@ func (d *disk) finish(g *gathering) (told bool) {
 	return told
 }
 
-// fail is the end of all commits, because of a write that has failed.
+// fail ends all commits after a failed write.
 func (d *disk) fail(cause error) {
 	err := fmt.Errorf("the data directory %s can no longer be written, and nothing more is confirmed: %w", d.dir, cause)
 	if d.end(err, cause) && d.running.Load() {
@@ -177,7 +178,7 @@ func (d *disk) fail(cause error) {
 	}
 }
 
-// end has nobody wait any longer. It reports whether this was the first reason to.
+// end wakes all waiting callers with err. It reports whether this was the first error.
 func (d *disk) end(err, cause error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -204,11 +205,11 @@ func (d *disk) GiveUp(why error) {
 // pebbleLog is a [pebble.Logger].
 type pebbleLog struct{ d *disk }
 
-// Fatalf is called when Pebble cannot go on. It must not return.
+// Fatalf handles a fatal error of Pebble. It must not return.
 func (l pebbleLog) Fatalf(format string, args ...any) {
 	l.d.fail(fmt.Errorf(format, args...))
 	park()
 }
 
 func (l pebbleLog) Errorf(format string, args ...any) { l.d.log.Error(fmt.Sprintf(format, args...)) }
-func (l pebbleLog) Infof(string, ...any)              {} // several a second
+func (l pebbleLog) Infof(string, ...any)              {} // Pebble logs several messages per second

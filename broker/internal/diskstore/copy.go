@@ -10,7 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Copy copies a data directory that nobody has open, or a backup, to where nothing is yet. It blocks.
+// Copy copies a backup, or a data directory that no process has open. The destination must be missing or empty. Copy
+// blocks.
 func Copy(from, to string) error {
 	fs := system
 	if err := copyable(fs, from, to); err != nil {
@@ -20,7 +21,7 @@ func Copy(from, to string) error {
 	switch {
 	case err == nil:
 		defer lock.Close()
-	case errors.Is(err, syscall.EROFS): // so that nobody else has it open either
+	case errors.Is(err, syscall.EROFS): // read-only file system, which no other process can write to either
 	default:
 		return fmt.Errorf("%s: %w", from, inUse(err))
 	}
@@ -34,10 +35,10 @@ func Copy(from, to string) error {
 	if err := syncDir(fs, to); err != nil {
 		return err
 	}
-	return writeFormat(fs, to) // last: without it the copy is not taken for one
+	return writeFormat(fs, to) // last, because a copy without the file is not a data directory
 }
 
-// copyable returns why a data directory cannot be copied.
+// copyable returns an error if the data directory cannot be copied to the destination.
 func copyable(fs vfs.FS, from, to string) error {
 	whole, err := hasFormat(fs, from)
 	if err != nil {

@@ -6,28 +6,28 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// level names a level of a queue.
+// level identifies a level of a queue.
 type level struct {
 	queue uint64
 	level uint8
 }
 
-// tally is how many messages there are in a level. It is written with the changes that changed it, so that nobody has to
-// count them when the store is opened.
+// tally is the number of messages in a level. The store writes it together with the changes, so that opening the store
+// does not require a count of all messages.
 type tally struct {
 	level    level
 	messages int
 	bytes    int64
-	// transients says that there may be some that are to be gone when the store is opened. It lasts until the level is
+	// transients is set if the level may contain messages that the next open removes. It remains set until the level is
 	// empty.
 	transients bool
 }
 
-// count is a tally that is kept up to date.
+// count is the current tally of a level.
 type count struct {
 	tally
-	dirty bool // it is among the counts of what is being gathered
-	gone  bool // with its queue
+	dirty bool // included in gathering.counts
+	gone  bool // the queue was deleted
 }
 
 func (d *disk) count(k Key, messages int, bytes int64, transient bool) {
@@ -41,7 +41,7 @@ func (d *disk) count(k Key, messages int, bytes int64, transient bool) {
 	}
 }
 
-// countOf finds the count of a level. A queue has few of them.
+// countOf returns the count of a level. It searches linearly, because a queue has few levels.
 func (d *disk) countOf(at level) *count {
 	for _, c := range d.counts[at.queue] {
 		if c.level == at {
@@ -53,7 +53,7 @@ func (d *disk) countOf(at level) *count {
 	return c
 }
 
-// cut completes a part.
+// cut completes the current part.
 func (g *gathering) cut() {
 	p := part{changes: len(g.changes), others: len(g.others)}
 	for _, c := range g.counts {

@@ -13,9 +13,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// history is what was asked of a store, and in which commit it was.
+// history records the expected content of a store after each commit.
 type history struct {
-	states []content // by commit; the one before the first is that which was found
+	states []content // by commit; index 0 is the content when the store was opened
 	first  Ticket
 	waited Ticket
 	refs   map[Key]Ref
@@ -24,7 +24,7 @@ type history struct {
 
 func (h *history) now() content { return h.states[len(h.states)-1] }
 
-// in makes a change that belongs to the commit being gathered.
+// in records a change that belongs to the commit with the ticket.
 func (h *history) in(t Ticket, change func(content)) {
 	for len(h.states) <= int(t-h.first) {
 		h.states = append(h.states, h.now().clone())
@@ -32,8 +32,8 @@ func (h *history) in(t Ticket, change func(content)) {
 	change(h.now())
 }
 
-// A store that is cut off from its power at any moment, with whatever part of what it had not synced on its disk, has what
-// was in some commit when it is opened again: one that it said was kept, or a later one. Nothing is there by halves.
+// After a power failure at any moment, with any part of the unsynced data on disk, a store has the content of a commit.
+// This is the last confirmed commit or a later one. The store never has a part of a commit.
 func TestACrashLosesNoCommit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const queues, levels = 3, 2
@@ -48,7 +48,7 @@ func TestACrashLosesNoCommit(t *testing.T) {
 			return rapid.SampledFrom(keys).Draw(t, "key"), true
 		}
 		locked := func(change func(Ticket)) {
-			d.Hold() // so that the commit does not end in between
+			d.Hold() // so that the commit does not start in between
 			defer d.Release()
 			d.mu.Lock()
 			ticket := d.gathering.ticket
@@ -67,7 +67,7 @@ func TestACrashLosesNoCommit(t *testing.T) {
 			},
 			"update": func(t *rapid.T) {
 				if k, ok := existing(t); ok {
-					body := h.now().messages[k] // of the same length, which is counted
+					body := h.now().messages[k] // same length, because the store counts bytes
 					locked(func(ticket Ticket) {
 						h.refs[k] = d.Update(entry(k, body), h.refs[k])
 						h.in(ticket, func(c content) { c.messages[k] = body })
@@ -165,7 +165,7 @@ func TestACrashLosesNoCommit(t *testing.T) {
 	})
 }
 
-// found looks for the commit that a store has come back with, and goes on from there.
+// found finds the commit that the store has recovered, and continues from this commit.
 func (h *history) found(t *rapid.T, c content) {
 	for i := len(h.states) - 1; i >= 0 && h.first+Ticket(i) >= h.waited; i-- {
 		if c.equal(h.states[i]) {

@@ -12,21 +12,20 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// format is what is written into a data directory's file of that name. A version that does not know it leaves the
-// directory alone.
-// The first one had no inventory, and is not read any more.
+// format is the content of the file FORMAT in a data directory. A version that does not know the format does not open the
+// directory. Format 1 had no inventory and is not supported.
 const (
 	formatFile = "FORMAT"
 	format     = "reprise 2\n"
 )
 
-// unfinished is what is added to the name of a thing until all of it is there.
+// unfinished is the suffix of a file or directory until it is complete.
 const unfinished = ".new"
 
-// create makes what is in a data directory, unless it is there.
+// create initializes a data directory, unless it already has a database.
 //
-// The format is written when the database is whole and before it gets its name. So there is no moment at which a directory
-// with a database in it has none, and one that has lost it is not taken for a new one.
+// It writes the file FORMAT after the database is complete and before the rename of the database. A directory with a
+// database therefore always has the file, and a directory that has lost the file is not mistaken for a new directory.
 func (d *disk) create() error {
 	path := d.fs.PathJoin(d.dir, databaseDir)
 	there, err := d.look()
@@ -42,12 +41,12 @@ func (d *disk) create() error {
 	if err := d.fs.RemoveAll(path + unfinished); err != nil {
 		return err
 	}
-	// The directory itself may have been made by somebody who lets others look into it; bodies are nobody else's business.
+	// Other users may have access to the existing parent directory, but must not read message bodies.
 	if err := d.fs.MkdirAll(path+unfinished, 0o700); err != nil {
 		return err
 	}
-	// A new database begins its log in an old format, in which damage looks like the end of the log. The next time it is
-	// opened its log is of the format that it is in itself.
+	// A new database starts its log in an old format, in which damage looks like the end of the log. The next open of the
+	// database starts a log in the format of the database.
 	db, err := pebble.Open(path+unfinished, d.options())
 	if err != nil {
 		return err
@@ -64,7 +63,8 @@ func (d *disk) create() error {
 	return d.baptize(path)
 }
 
-// look reports whether the directory is a data directory. An error says that it can be made none. It changes nothing.
+// look reports whether the directory is a data directory. It returns an error if the directory cannot become one. It does
+// not change the directory.
 func (d *disk) look() (there bool, err error) {
 	if there, err = hasFormat(d.fs, d.dir); !there && err == nil {
 		err = d.empty()
@@ -79,7 +79,7 @@ func (d *disk) baptize(path string) error {
 	return syncDir(d.fs, d.dir)
 }
 
-// empty reports by an error what is in a directory that should not be there if it is to be made a data directory.
+// empty returns an error if the directory contains files that prevent a new data directory.
 func (d *disk) empty() error {
 	names, err := d.fs.List(d.dir)
 	if err != nil {
@@ -95,7 +95,7 @@ func (d *disk) empty() error {
 		ErrDamaged, names[0], formatFile)
 }
 
-// hasFormat reports whether a data directory has the file that says its format. An error says that it has another format.
+// hasFormat reports whether a data directory has a supported format file. It returns an error for any other format.
 func hasFormat(fs vfs.FS, dir string) (bool, error) {
 	name := fs.PathJoin(dir, formatFile)
 	f, err := fs.Open(name)
@@ -117,7 +117,7 @@ func hasFormat(fs vfs.FS, dir string) (bool, error) {
 		"is damaged, restore a backup", ErrFormat, name, strings.TrimSpace(string(text)), strings.TrimSpace(format))
 }
 
-// writeFormat writes the file so that there is either none or a whole one.
+// writeFormat writes the file atomically.
 func writeFormat(fs vfs.FS, dir string) error {
 	name := fs.PathJoin(dir, formatFile)
 	if err := writeFile(fs, name+unfinished, []byte(format)); err != nil {

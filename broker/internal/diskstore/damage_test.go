@@ -15,7 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// A disk that is full for a while costs time and nothing else.
+// A disk that is temporarily full only delays commits.
 func TestAFullDiskIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &broken{err: syscall.ENOSPC}
@@ -38,7 +38,7 @@ func TestAFullDiskIsWaitedFor(t *testing.T) {
 	})
 }
 
-// Closing a store does not wait for a disk that stays full; it says what is not kept.
+// Close does not wait for a disk that stays full. It returns an error for the unsaved changes.
 func TestClosingDoesNotWaitForAFullDisk(t *testing.T) {
 	b := &broken{err: syscall.ENOSPC}
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(b.inject)))
@@ -59,7 +59,7 @@ func TestWhatCannotBeOpenedSaysWhy(t *testing.T) {
 		if err := d.Close(true); err != nil {
 			t.Fatal(err)
 		}
-		if err := openOn(t, fs).Close(true); err != nil { // which writes a table
+		if err := openOn(t, fs).Close(true); err != nil { // opening the store writes a table
 			t.Fatal(err)
 		}
 		if len(files(t, fs, ".sst")) == 0 {
@@ -106,8 +106,8 @@ func TestWhatCannotBeOpenedSaysWhy(t *testing.T) {
 	}
 }
 
-// A bit that has changed in the log is found: nothing is silently left out. Only in what was written last does it look like
-// a write that was cut off.
+// A changed bit in the log is detected, so that no record is silently lost. At the end of the log, a changed bit looks
+// like an interrupted write.
 func TestAScrambledLogIsNotReadAsAShorterOne(t *testing.T) {
 	power := vfs.NewCrashableMem()
 	d := openOn(t, power)
@@ -121,7 +121,7 @@ func TestAScrambledLogIsNotReadAsAShorterOne(t *testing.T) {
 	if slices.Sort(logs); len(logs) == 0 {
 		t.Fatal("there is no log")
 	}
-	logs = logs[len(logs)-1:] // others are about to be removed
+	logs = logs[len(logs)-1:] // Pebble is about to remove the other logs
 	size := len(read(t, power, logs[0]))
 	if size < 3*block {
 		t.Fatalf("the log has %d bytes only", size)
@@ -175,7 +175,7 @@ func removeAll(t *testing.T, fs vfs.FS, like string) {
 	}
 }
 
-// scramble changes a byte in the middle of each of these files.
+// scramble changes a byte in the middle of each file whose name contains like.
 func scramble(t *testing.T, fs vfs.FS, like string) {
 	t.Helper()
 	for _, name := range files(t, fs, like) {
@@ -211,7 +211,7 @@ func write(t *testing.T, fs vfs.FS, name, content string) {
 	}
 }
 
-// What deleted messages took is given back on request, when nobody puts others; but for some logs, to be written again.
+// MakeRoom frees the disk space of deleted messages without further puts, except for logs, which Pebble reuses.
 func TestRoomIsMade(t *testing.T) {
 	fs := vfs.NewMem()
 	d := openOn(t, fs)
@@ -229,7 +229,7 @@ func TestRoomIsMade(t *testing.T) {
 	if err := d.MakeRoom(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) { // files are removed behind our back
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) { // Pebble removes files in the background
 		var size int
 		for _, name := range files(t, fs, "/") {
 			if content, err := fs.Open(name); err == nil && !strings.HasSuffix(name, ".log") {

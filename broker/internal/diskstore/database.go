@@ -9,8 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
-// What Pebble may take of memory: two memtables at a time, and the blocks it has read. Messages that are deleted before
-// their memtable is full are in no table ever.
+// Memory limits of Pebble: two memtables at a time, and the cache of blocks. A message that is deleted before its
+// memtable is full is never written to a table.
 const (
 	memTableSize = 8 << 20
 	cacheSize    = 8 << 20
@@ -19,7 +19,7 @@ const (
 // MakeRoom implements [store.Store].
 func (d *disk) MakeRoom(ctx context.Context) error {
 	if err := d.Err(); err != nil {
-		return err // and Pebble would wait for what will not happen
+		return err // otherwise Pebble would wait forever
 	}
 	return d.unlessItFails(func() error {
 		flushed, err := d.db.AsyncFlush()
@@ -42,13 +42,13 @@ func (d *disk) options() *pebble.Options {
 		FormatMajorVersion: pebble.FormatValueSeparation,
 		CacheSize:          cacheSize,
 		MemTableSize:       memTableSize,
-		// Whoever reads what is damaged gets an error; the rest can be read.
+		// A read of damaged data returns an error. The other data remains readable.
 		EventListener: &pebble.EventListener{
 			DataCorruption:  func(c pebble.DataCorruptionInfo) { d.harmed(c.Path, c.Details) },
 			BackgroundError: d.backgroundError,
 		},
 	}
-	// What is in a queue is written once, read once and deleted: bodies stay where they were written first.
+	// Most messages are written, read and deleted once, so bodies stay in their first file.
 	o.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy {
 		return pebble.ValueSeparationPolicy{
 			Enabled: true, MinimumSize: 256, MaxBlobReferenceDepth: 10,
@@ -61,7 +61,7 @@ func (d *disk) options() *pebble.Options {
 	return o
 }
 
-// backgroundPause is how long Pebble waits at least after an error of work in the background: it tries again at once.
+// backgroundPause is the delay after an error of Pebble's background work, because Pebble retries immediately.
 const backgroundPause = 100 * time.Millisecond
 
 func (d *disk) backgroundError(err error) {
@@ -73,7 +73,7 @@ func (d *disk) backgroundError(err error) {
 	time.Sleep(backgroundPause)
 }
 
-// harmed notes that a file was found damaged while the store is used.
+// harmed logs and records a file that was found damaged while the store is open.
 func (d *disk) harmed(file string, err error) {
 	if _, told := d.corrupt.LoadOrStore(file, true); !told {
 		d.log.Error("the data directory is damaged: "+advice, "directory", d.dir, "file", file, "error", err)

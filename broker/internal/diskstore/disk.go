@@ -11,14 +11,14 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/alarm"
 )
 
-// linger is how long changes that nobody waits for are gathered: acknowledgements, mostly. While a commit is being written
-// they wait for its end, too, and then for that of the commit that has them. A broker that dies before has those messages
-// delivered again, as redelivered, which can happen to any acknowledgement on its way.
+// linger is the delay before changes without a waiting caller are committed. Most of them are acknowledgements. If a
+// commit is running, these changes wait for its end and then for the next commit. After a crash before that, the broker
+// redelivers the messages, as redelivered. Any acknowledgement in flight has the same risk.
 const linger = 10 * time.Millisecond
 
-// disk is the Store on a file system, in Pebble (https://github.com/cockroachdb/pebble).
+// disk implements Store on a file system with Pebble (https://github.com/cockroachdb/pebble).
 //
-// Locks are taken in this order: hold, mu.
+// The lock order is hold, mu.
 type disk struct {
 	db      *pebble.DB
 	fs      *guard
@@ -31,74 +31,75 @@ type disk struct {
 
 	mu        sync.Mutex
 	gathering gathering
-	partBytes int64               // but for tests, the constant of that name
-	holders   int                 // between Hold and Release
+	partBytes int64               // the constant of the same name, except in tests
+	holders   int                 // callers between Hold and Release
 	counts    map[uint64][]*count // by queue
 	committed Ticket
-	progress  *sync.Cond // committed or err has changed
-	err       error      // why there will be no more commits
-	cause     error      // the write that failed, if one has
+	progress  *sync.Cond // signals changes of committed or err
+	err       error      // reason why no further commit can succeed
+	cause     error      // the failed write, if any
 
-	backlog alarm.Alarm   // raised while more than backlogBytes are gathered
-	running atomic.Bool   // neither being opened nor closed
-	corrupt sync.Map      // files that have been complained of
+	backlog alarm.Alarm   // raised above backlogBytes
+	running atomic.Bool   // false during Open and Close
+	corrupt sync.Map      // damaged files already logged
 	harm    sync.Once     // closes damaged
-	began   atomic.Int64  // when the commit began that is being written, in Unix nanoseconds; 0: there is none
-	wake    chan struct{} // there is something to be committed
-	lazy    *time.Timer   // wakes after linger
+	began   atomic.Int64  // start of the running commit in Unix nanoseconds, or 0
+	wake    chan struct{} // requests a commit
+	lazy    *time.Timer   // writes to wake after linger
 	closing chan struct{}
-	stopped chan struct{} // the committing goroutine has ended
+	stopped chan struct{} // closed when run returns
 	failed  chan struct{}
-	damaged chan struct{} // closed by harmed
+	damaged chan struct{}
 
-	everything bool // is read before the store is opened
+	everything bool // Open reads all files
 }
 
-// gathering is what the next commit will make durable.
+// gathering is the set of pending changes for the next commit.
 type gathering struct {
 	ticket  Ticket
 	changes []change
-	dropped int   // of the changes, undone before they were written
-	size    int64 // of all the changes that are not undone, about
+	dropped int   // number of changes that were undone before they were written
+	size    int64 // approximate size of the changes that are not undone
 	others  []other
 	parts   []part
 	waiters []Waiter
-	lazily  bool // lazy is running
+	lazily  bool // the timer lazy is running
 
-	// Of the part that is not complete:
-	from   int      // its first change
-	bytes  int64    // of messages, about
-	counts []*count // that have changed
+	// The current part:
+	from   int      // index of its first change
+	bytes  int64    // approximate size of its messages
+	counts []*count // changed counts
 }
 
-// part is what is written in one batch. There is mostly one; a batch cannot be larger than 4 GiB, and had better be a good
-// deal smaller, since it is a copy.
+// part is the content of one batch. Most commits have one part. A batch is limited to 4 GiB and should be much smaller,
+// because it is a copy of the data.
 type part struct {
-	changes, others int // their number, with those of the parts before
+	changes, others int // their total number, including the earlier parts
 	counts          []tally
 }
 
-// partBytes is how large a part may get before the next one begins, unless what belongs together is being asked for.
+// partBytes is the size after which the next part begins, unless a caller of Hold has to keep its changes together.
 const partBytes = 64 << 20
 
 const (
-	// backlogBytes is how much is gathered before publishers wait for the commit to begin. An acknowledgement is on disk when
-	// the running commit and the next one are written, so this bounds its delay. A smaller bound costs throughput: it leaves
-	// the disk idle while publishers catch up, and the publishers while the disk does.
+	// backlogBytes is the size of pending changes above which publishers wait for the next commit to begin. An
+	// acknowledgement is durable after the running commit and the next one, so this limits its delay. A lower value
+	// reduces the throughput, because the disk is idle while publishers catch up, and publishers are idle while the disk
+	// catches up.
 	backlogBytes = 16 << 20
-	// changeBytes is about what a change takes besides the message.
+	// changeBytes is the approximate overhead of a change, in addition to the message.
 	changeBytes = 128
 )
 
-// change is what happens to a message. It puts or deletes the entry's key, or if it was undone does nothing.
+// change puts or deletes one message. An undone change has no effect.
 type change struct {
 	kind  kind
-	entry Entry // of a deletion, only the key
+	entry Entry // a deletion sets only the key
 }
 
-// other is a change that is not of one message.
+// other is a change that does not belong to one message.
 type other struct {
-	before int // which of the changes it comes
+	before int // index of the change that follows it
 	do     func(*pebble.Batch) error
 }
 
@@ -106,8 +107,8 @@ type kind uint8
 
 const (
 	undone kind = iota
-	put         // of a key that is not there
-	update      // of one that is
+	put         // a new key
+	update      // an existing key
 	deletion
 )
 
@@ -152,9 +153,9 @@ func (d *disk) Move(from Key, old Ref, to Entry) Ref {
 	return d.put(put, to)
 }
 
-// replaceable reports whether a change can be made another of the same kind: it has not been written, nothing is asked for
-// since that must come before it. Otherwise what goes round and round would be remembered for each time, until a disk that
-// hangs has come to itself.
+// replaceable reports whether another put can replace a change. The change must be an unwritten put without a later entry
+// in others that must precede the new change. Without replacement, a message that moves repeatedly would add a change for
+// each move, without limit while the disk does not respond.
 func (d *disk) replaceable(r Ref) bool {
 	g := &d.gathering
 	return d.undoable(r) && g.changes[r.Slot].kind == put && (len(g.others) == 0 || g.others[len(g.others)-1].before <= r.Slot)
@@ -163,7 +164,8 @@ func (d *disk) replaceable(r Ref) bool {
 func (d *disk) put(how kind, e Entry) Ref {
 	g := &d.gathering
 	if d.err != nil {
-		// Nothing is gathered that nobody will commit, and nobody is told that there is nothing to wait for.
+		// The store does not collect changes that cannot be committed. The ticket makes callers wait and receive the
+		// error.
 		return Ref{Ticket: g.ticket, Slot: -1}
 	}
 	if g.bytes > d.partBytes && d.holders == 0 {
@@ -176,8 +178,8 @@ func (d *disk) put(how kind, e Entry) Ref {
 	return Ref{Ticket: g.ticket, Slot: len(g.changes) - 1}
 }
 
-// forget takes back the change that put a message, if it has not been written, and otherwise deletes the message. An update
-// that is taken back becomes a deletion: the message that it was to replace is on disk already.
+// forget undoes the pending change that put a message. If the change is already written, forget deletes the message. An
+// undone update becomes a deletion, because the previous version of the message is on disk.
 func (d *disk) forget(k Key, r Ref) {
 	g := &d.gathering
 	if d.err != nil {
@@ -200,7 +202,7 @@ func (d *disk) forget(k Key, r Ref) {
 	d.commitSoon(true)
 }
 
-// grow counts what has been gathered, or taken back, and has publishers wait while it is much.
+// grow adds to the size of the pending changes and updates the alarm that makes publishers wait.
 func (d *disk) grow(bytes int64) {
 	d.gathering.size += bytes
 	if full := d.gathering.size > backlogBytes; full != (d.backlog.Raised() != nil) {
@@ -251,7 +253,7 @@ func (d *disk) DeleteDocument(name string) Ticket {
 	return d.other(len(name), func(b *pebble.Batch) error { return b.Delete(documentKey(name), nil) })
 }
 
-// other asks for a change that is not of one message.
+// other adds a change that does not belong to one message.
 func (d *disk) other(bytes int, do func(*pebble.Batch) error) Ticket {
 	g := &d.gathering
 	if d.err != nil {

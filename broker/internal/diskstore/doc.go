@@ -1,12 +1,13 @@
-// Package diskstore is the [store.Store] on a file system, in Pebble (https://github.com/cockroachdb/pebble).
+// Package diskstore implements [store.Store] on a file system with Pebble (https://github.com/cockroachdb/pebble).
 //
-// It promises that data of a successful commit survives a crash of the process and of the machine, and that damage is found
-// before it is used: see docs/adr/0010-an-inventory-of-the-data-directory.md. It is the only package that imports Pebble.
+// It guarantees that the data of a successful commit survives a crash of the process and of the machine, and that damage
+// is detected before the data is used. See docs/adr/0010-an-inventory-of-the-data-directory.md. Only this package imports
+// Pebble.
 package diskstore
 
 import "github.com/reprisemq/reprise/broker/internal/store"
 
-// The types of the interface that this package implements.
+// Types of the interface that this package implements.
 type (
 	Store    = store.Store
 	Key      = store.Key
@@ -21,7 +22,7 @@ type (
 	Waiter   = store.Waiter
 )
 
-// The errors of opening a data directory, and of using a store that has been closed.
+// Errors of opening a data directory, and of a closed store.
 var (
 	ErrInUse   = store.ErrInUse
 	ErrFormat  = store.ErrFormat

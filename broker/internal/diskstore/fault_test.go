@@ -17,7 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// broken is a file system that fails from one operation on: either that one alone, or all that write from then on.
+// broken is a file system in which one write fails, or all writes starting with that write.
 type broken struct {
 	from, seen atomic.Int64
 	once       bool
@@ -35,7 +35,7 @@ func (b *broken) inject(op errorfs.Op) error {
 	return b.err
 }
 
-// work puts messages, a few in each commit, and returns those that were said to be kept.
+// work puts messages, a few in each commit, and returns the confirmed messages.
 func work(d *disk, messages int) (kept []Key, err error) { return workWith(d, messages, "body") }
 
 func workWith(d *disk, messages int, body string) (kept []Key, err error) {
@@ -54,8 +54,8 @@ func workWith(d *disk, messages int, body string) (kept []Key, err error) {
 	return kept, d.sync()
 }
 
-// Whatever write fails, and whether only that one does or the disk is full from then on: what was said to be kept is
-// there after the power is cut, and once the store has failed it says so and keeps nothing more.
+// The test fails each write in turn, alone or together with all later writes. The confirmed messages survive a power
+// failure. After the store has failed, it reports the failure and does not confirm further messages.
 func TestNoFailedWriteIsTakenForKept(t *testing.T) {
 	healthy := &broken{}
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(healthy.inject)))
@@ -86,7 +86,7 @@ func TestNoFailedWriteIsTakenForKept(t *testing.T) {
 					t.Fatalf("write %d: the error does not tell the cause: %v", n, err)
 				}
 			} else {
-				_ = d.Close(true) // which may fail, on the same disk
+				_ = d.Close(true) // may fail, on the same disk
 			}
 			checkKept(t, power.CrashClone(vfs.CrashCloneCfg{}), kept, fmt.Sprintf("write %d, once: %v", n, once))
 		}
@@ -111,8 +111,8 @@ func checkKept(t *testing.T, fs vfs.FS, kept []Key, when string) {
 	}
 }
 
-// A disk that is full, or fails, while a store is opened or closed is an error, and neither hangs nor ends the process. What
-// was kept is there when the disk is mended.
+// A full or failed disk during Open or Close causes an error. It does not block or terminate the process. The confirmed
+// messages are available after the disk works again.
 func TestADiskThatFailsWhileTheStoreIsOpenedOrClosed(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EIO} {
 		for n := int64(1); ; n++ {
@@ -136,13 +136,13 @@ func TestADiskThatFailsWhileTheStoreIsOpenedOrClosed(t *testing.T) {
 			}
 			checkKept(t, power.CrashClone(vfs.CrashCloneCfg{}), kept, fmt.Sprintf("write %d, %v", n, cause))
 			if err == nil && b.seen.Load() < n {
-				break // all writes have had their turn
+				break // each write has failed once
 			}
 		}
 	}
 }
 
-// A new data directory that could not be made, or was only made in part, can be made later.
+// If the creation of a data directory fails or is interrupted, a later Open creates the directory.
 func TestADiskThatFailsWhileAStoreIsMade(t *testing.T) {
 	for n := int64(1); ; n++ {
 		power := vfs.NewCrashableMem()
@@ -152,8 +152,8 @@ func TestADiskThatFailsWhileAStoreIsMade(t *testing.T) {
 		if err == nil {
 			_ = s.Close(true)
 		}
-		// All or nothing of what was not synced: file systems keep the order in which names came into a directory, which
-		// Pebble relies on here.
+		// Keep all or none of the unsynced data, because file systems preserve the order in which names are added to a
+		// directory, and Pebble relies on this order here.
 		for _, percent := range []int{0, 100} {
 			d := openOn(t, power.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(uint64(n), 0))}))
 			if _, err := work(d, 3); err != nil {
@@ -169,7 +169,7 @@ func TestADiskThatFailsWhileAStoreIsMade(t *testing.T) {
 	}
 }
 
-// There are file systems that cannot reserve room.
+// Some file systems cannot preallocate space.
 func TestReservingRoomIsNotNeeded(t *testing.T) {
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind == errorfs.OpFilePreallocate {
@@ -185,7 +185,7 @@ func TestReservingRoomIsNotNeeded(t *testing.T) {
 	}
 }
 
-// Whoever waits for a store that is closed, or with a context that has ended, does not wait for ever.
+// Wait returns if the store is closed or the context is canceled.
 func TestWaitingEnds(t *testing.T) {
 	b := &broken{err: syscall.ENOSPC}
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(b.inject)))
@@ -208,7 +208,7 @@ func TestWaitingEnds(t *testing.T) {
 	}
 }
 
-// That others have all the files open is nothing to do with the disk, and passes.
+// A lack of file descriptors does not make the store fail, because it is temporary and unrelated to the disk.
 func TestTooManyOpenFilesAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var exhausted atomic.Bool
@@ -220,7 +220,7 @@ func TestTooManyOpenFilesAreWaitedFor(t *testing.T) {
 		})))
 		exhausted.Store(true)
 		time.AfterFunc(10*time.Second, func() { exhausted.Store(false) })
-		if _, err := workWith(d, 3000, strings.Repeat("x", 10_000)); err != nil { // several logs
+		if _, err := workWith(d, 3000, strings.Repeat("x", 10_000)); err != nil { // enough for several logs
 			t.Error(err)
 		}
 		if exhausted.Load() {
@@ -232,7 +232,7 @@ func TestTooManyOpenFilesAreWaitedFor(t *testing.T) {
 	})
 }
 
-// What is asked of a store that has failed is not kept, and nobody is told that there is nothing to wait for.
+// A failed store does not save changes. Wait returns an error for the tickets of such changes.
 func TestWhatComesAfterAFailureIsNotTakenForKept(t *testing.T) {
 	d := openOn(t, vfs.NewMem())
 	d.GiveUp(errors.New("for the test"))
@@ -252,7 +252,8 @@ func TestWhatComesAfterAFailureIsNotTakenForKept(t *testing.T) {
 	d.Delete(keyOf(1, 0, 2), first, 7)
 }
 
-// A store that is given up commits nothing more, even if the disk would: what it was given up for is not known to the disk.
+// A store that has failed through GiveUp does not report commits, even if the disk works, because the disk does not know
+// the reason for GiveUp.
 func TestAStoreThatIsGivenUpTellsNobodyOfCommits(t *testing.T) {
 	d := openOn(t, vfs.NewMem())
 	d.GiveUp(errors.New("for the test"))
@@ -271,7 +272,7 @@ type told chan Ticket
 
 func (c told) Committed(upTo Ticket) { c <- upTo }
 
-// A store that has failed starts nothing more: Pebble would wait for ever.
+// A failed store does not start further work, because Pebble would wait forever.
 func TestAFailedStoreMakesNoRoom(t *testing.T) {
 	b := &broken{err: syscall.EIO}
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(b.inject)))
@@ -286,8 +287,8 @@ func TestAFailedStoreMakesNoRoom(t *testing.T) {
 			t.Fatalf("%v, want the cause", err)
 		}
 	}
-	if n := runtime.NumGoroutine(); n > before+100 { // tests that run beside this one have goroutines, too
+	if n := runtime.NumGoroutine(); n > before+100 { // concurrent tests have goroutines, too
 		t.Errorf("%d goroutines, want %d", n, before)
 	}
-	_ = d.Close(true) // which fails
+	_ = d.Close(true) // fails
 }

@@ -18,23 +18,24 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// roomAgain is how long a write waits that found the disk full before it is tried again.
+// roomAgain is the delay before a write to a full disk is retried.
 const roomAgain = time.Second
 
-// guard is the file system that Pebble writes to. Pebble cannot go on after a failed write, and ends the process, or panics
-// with locks released, when it meets one. So it meets none: a write that finds the disk full waits until there is room, and
-// any other error ends the store and does not return. Nothing that was in doubt is taken for written, what is in memory
-// and on disk can still be read, and publishers are told instead of cut off.
+// guard is the file system that Pebble writes to. Pebble cannot continue after a failed write, but terminates the process,
+// or panics with locks released. The guard therefore hides failed writes. A write to a full disk waits until there is
+// space. Any other error makes the store fail, and the write does not return. As a result, unconfirmed data never counts
+// as written, the data in memory and on disk remains readable, and publishers receive an error instead of a closed
+// connection.
 //
-// That holds for what is in the data directory. A backup elsewhere may fail.
+// The guard applies only to files in the data directory. A backup in another directory may fail.
 type guard struct {
 	vfs.FS
 	d          *disk
-	tracker    *tracker     // nil: the database is being made or examined
-	complained atomic.Int64 // when, in Unix seconds
+	tracker    *tracker     // nil while the database is being created or examined
+	complained atomic.Int64 // time of the last log message about a full disk, in Unix seconds
 }
 
-// tracks returns the name of a file in the directory of the database, if there is a tracker.
+// tracks returns the base name of a file in the directory of the database. ok is false without a tracker.
 func (g *guard) tracks(path string) (name string, ok bool) {
 	if g.tracker == nil || filepath.Dir(filepath.Clean(path)) != filepath.Clean(g.tracker.dir) {
 		return "", false
@@ -42,15 +43,15 @@ func (g *guard) tracks(path string) (name string, ok bool) {
 	return filepath.Base(path), true
 }
 
-// has reports whether a file is in the data directory, or is that.
+// has reports whether the path is the data directory or inside it.
 func (g *guard) has(name string) bool {
 	name, within := filepath.Clean(name), filepath.Clean(g.d.dir)
 	rest, found := strings.CutPrefix(name, within)
 	return found && (rest == "" || os.IsPathSeparator(rest[0]))
 }
 
-// survive deals with what came of a write. It reports whether it is to be tried again; if not, it has succeeded, or the
-// error is one to be returned.
+// survive handles the result of a write. It reports whether the caller has to retry. If not, the write has succeeded, or
+// the caller has to return the error.
 func (g *guard) survive(err error) (again bool) {
 	switch {
 	case err == nil:
@@ -65,16 +66,17 @@ func (g *guard) survive(err error) (again bool) {
 	return false
 }
 
-// full reports whether an error says that the disk has no room.
+// full reports whether an error means that the disk is full.
 func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// awaitRoom waits a while, unless the store is being opened or closed: then there is somebody who would rather be told.
+// awaitRoom waits before a retry. While the store is being opened or closed it does not wait, because the caller needs
+// the error.
 func (g *guard) awaitRoom(err error) bool {
 	g.complain(err)
 	return g.wait()
 }
 
-// wait reports whether it has waited, and the store is still in use.
+// wait waits for roomAgain. It reports false if the store is not in use or ends in the meantime.
 func (g *guard) wait() bool {
 	if !g.d.running.Load() {
 		return false
@@ -82,20 +84,21 @@ func (g *guard) wait() bool {
 	select {
 	case <-g.d.closing:
 		return false
-	case <-g.d.failed: // given up
+	case <-g.d.failed: // GiveUp or a failed write
 		return false
 	case <-time.After(roomAgain):
 		return true
 	}
 }
 
-// passing tells the errors for which a file cannot be opened now and can be later: others, clients among them, have too many.
+// passing reports whether an error of opening a file is temporary, because clients or other processes have too many files
+// open.
 func passing(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) ||
 		errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.EAGAIN)
 }
 
-// complain logs that the disk is full, once a minute.
+// complain logs at most once per minute that the disk is full.
 func (g *guard) complain(err error) {
 	now := time.Now().Unix()
 	if last := g.complained.Load(); now-last >= 60 && g.complained.CompareAndSwap(last, now) {
@@ -103,7 +106,7 @@ func (g *guard) complain(err error) {
 	}
 }
 
-// park keeps a goroutine for ever that must not go on.
+// park blocks a goroutine forever.
 func park() { select {} }
 
 func (g *guard) file(name string, open func() (vfs.File, error)) (vfs.File, error) {
@@ -116,7 +119,7 @@ func (g *guard) file(name string, open func() (vfs.File, error)) (vfs.File, erro
 			return &guarded{File: f, g: g}, nil
 		}
 		if passing(err) && g.wait() {
-			continue // nothing has been written
+			continue // open has not written any data
 		}
 		if !g.survive(err) {
 			return nil, err
@@ -127,7 +130,7 @@ func (g *guard) file(name string, open func() (vfs.File, error)) (vfs.File, erro
 // Create implements [vfs.FS].
 func (g *guard) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if base, ok := g.tracks(name); ok && isMarker(base) {
-		// From now on another MANIFEST counts.
+		// Pebble is about to switch to another MANIFEST.
 		if err := g.tracker.syncNames(); err != nil {
 			return nil, g.synced(err)
 		}
@@ -154,7 +157,7 @@ func (g *guard) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (
 	return g.begin(to, f), err
 }
 
-// begin has the tracker follow a file that is going to be written.
+// begin makes the tracker follow a new file.
 func (g *guard) begin(name string, f vfs.File) vfs.File {
 	if opened, ok := f.(*guarded); ok {
 		if base, ok := g.tracks(name); ok && listed(base) {
@@ -164,7 +167,8 @@ func (g *guard) begin(name string, f vfs.File) vfs.File {
 	return f
 }
 
-// Open implements [vfs.FS]. Pebble panics when it opens a value file that is missing or has no valid end.
+// Open implements [vfs.FS]. It checks value files first, because Pebble panics if the file is missing or has
+// no valid end.
 func (g *guard) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
 	if base, ok := g.tracks(name); ok && isBlob(base) {
 		if err := checkBlob(g.FS, name); err != nil {
@@ -175,14 +179,14 @@ func (g *guard) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
 	return g.FS.Open(name, options...)
 }
 
-// checkBlob reports by an error whether Pebble would take a value file for damaged when it opens the file.
+// checkBlob returns the error of a value file that Pebble would report as damaged or missing.
 func checkBlob(fs vfs.FS, name string) error {
 	f, err := fs.Open(name)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		return nil // Pebble returns it
+		return nil // Pebble returns the error
 	}
 	readable, err := objstorageprovider.NewFileReadable(f, fs, objstorageprovider.NewReadaheadConfig(), name)
 	if err != nil {
@@ -197,7 +201,7 @@ func checkBlob(fs vfs.FS, name string) error {
 	return nil
 }
 
-// OpenDir implements [vfs.FS]. Directories are opened to be synced.
+// OpenDir implements [vfs.FS]. Pebble opens directories only to sync them.
 func (g *guard) OpenDir(name string) (vfs.File, error) {
 	f, err := g.file(name, func() (vfs.File, error) { return g.FS.OpenDir(name) })
 	if opened, ok := f.(*guarded); ok && g.tracker != nil && filepath.Clean(name) == filepath.Clean(g.tracker.dir) {
@@ -206,7 +210,7 @@ func (g *guard) OpenDir(name string) (vfs.File, error) {
 	return f, err
 }
 
-// Remove implements [vfs.FS]. A file of the database is there until the inventory does not list it any more.
+// Remove implements [vfs.FS]. It defers the removal of a database file until the inventory no longer lists the file.
 func (g *guard) Remove(name string) error {
 	if base, ok := g.tracks(name); ok && listed(base) {
 		g.tracker.remove(base)
@@ -237,17 +241,17 @@ func (g *guard) Rename(from, to string) (err error) {
 // Unwrap implements [vfs.FS].
 func (g *guard) Unwrap() vfs.FS { return g.FS }
 
-// guarded is a file of a guard's.
+// guarded is a file opened through a guard.
 type guarded struct {
 	vfs.File
 	g    *guard
 	name string
-	t    *tracked // nil: the inventory does not list it
-	dir  bool     // it is the directory of the database
-	copy vfs.File // of a MANIFEST; nil: it has none
+	t    *tracked // nil if the inventory does not list the file
+	dir  bool     // the directory of the database
+	copy vfs.File // copy of a MANIFEST, or nil
 }
 
-// Write implements [vfs.File]. What was written of it before the disk was full stays written.
+// Write implements [vfs.File]. On a full disk it continues after the bytes that are already written.
 func (f *guarded) Write(b []byte) (written int, err error) {
 	if f.copy != nil {
 		if _, err := f.copy.Write(slices.Clone(b)); err != nil {
@@ -258,7 +262,7 @@ func (f *guarded) Write(b []byte) (written int, err error) {
 		rest, n := b[written:], 0
 		var all extent
 		if f.t != nil {
-			all = f.t.written.add(rest) // before Write, which may use the room of b
+			all = f.t.written.add(rest) // before Write, which may reuse the memory of b
 		}
 		n, err = f.File.Write(rest)
 		switch {
@@ -275,11 +279,11 @@ func (f *guarded) Write(b []byte) (written int, err error) {
 
 // WriteAt implements [vfs.File].
 func (f *guarded) WriteAt([]byte, int64) (int, error) {
-	return 0, errors.ErrUnsupported // Pebble does not use it, and the checksum of the file would be lost
+	return 0, errors.ErrUnsupported // Pebble does not call it, and the running checksum does not support it
 }
 
-// Sync implements [vfs.File]. It is not tried again, even when the disk was full: the system may have dropped what it could
-// not write, and say next time that all is well.
+// Sync implements [vfs.File]. It is not retried, even on a full disk, because the system may have dropped unwritten pages
+// and report success the next time.
 func (f *guarded) Sync() error { return f.sync(f.File.Sync) }
 
 // SyncData implements [vfs.File].
@@ -307,7 +311,7 @@ func (f *guarded) sync(do func() error) error {
 		return f.g.synced(do())
 	}
 	if isManifest(f.name) {
-		f.g.inventory() // has all files that the MANIFEST is going to refer to
+		f.g.inventory() // lists all files that the MANIFEST is about to refer to
 	}
 	written := f.t.written
 	err := f.g.synced(do())

@@ -15,32 +15,33 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// inventoryFiles hold an inventory each, one of them the current one. They are in the directory of the database.
+// inventoryFiles are the names of the two inventories in the directory of the database. The newer inventory is the
+// current one.
 var inventoryFiles = [2]string{"INVENTORY-1", "INVENTORY-2"}
 
-// extent is the beginning of a file: its length and its checksum, a CRC-32C.
+// extent is the length and the CRC-32C of the first bytes of a file.
 type extent struct {
 	length int64
 	sum    uint32
 }
 
-// add returns the extent that has some more bytes.
+// add returns the extent after b is appended.
 func (e extent) add(b []byte) extent {
 	return extent{e.length + int64(len(b)), crc32.Update(e.sum, castagnoli, b)}
 }
 
-// inventory is the list of the files of a database that are on disk, each with what is on disk of it for sure. See
+// inventory lists the durable files of a database, with the durable extent of each file. See
 // docs/adr/0010-an-inventory-of-the-data-directory.md.
 type inventory struct {
-	number uint64 // the higher, the newer
-	sealed bool   // the files are exactly these
+	number uint64 // higher in the newer inventory
+	sealed bool   // the list of files is complete
 	files  map[string]extent
 }
 
 const inventoryTitle = "reprise-inventory"
 
-// encode writes the inventory as text. Bytes behind its end are of no account, so that a shorter inventory can be written
-// over a longer one.
+// encode returns the inventory as text. Readers ignore bytes after the end, so that a shorter inventory can overwrite a
+// longer one.
 //
 //	reprise-inventory LENGTH CHECKSUM
 //	number 17
@@ -95,8 +96,8 @@ func decodeInventory(text []byte) (v inventory, err error) {
 	return v, nil
 }
 
-// readInventory returns the current inventory of a database, and what is wrong with the files that hold one. After a crash
-// one of them may be torn. The error says that neither can be read.
+// readInventory returns the current inventory of a database, and the damage of the inventory files. After a crash, one of
+// them may be torn. It returns an error if it cannot read either file.
 func readInventory(fs vfs.FS, database string) (current inventory, wrong []Damage, err error) {
 	found := 0
 	for _, name := range inventoryFiles {
@@ -120,7 +121,7 @@ func readInventory(fs vfs.FS, database string) (current inventory, wrong []Damag
 	return current, wrong, nil
 }
 
-// writeInventory writes both files of an inventory, whatever is there, and syncs them and the directory.
+// writeInventory overwrites both inventory files and syncs them and the directory.
 func writeInventory(fs vfs.FS, database string, v inventory) error {
 	for _, name := range inventoryFiles {
 		if err := writeFile(fs, fs.PathJoin(database, name), v.encode()); err != nil {
@@ -130,8 +131,8 @@ func writeInventory(fs vfs.FS, database string, v inventory) error {
 	return syncDir(fs, database)
 }
 
-// sealInventory writes the inventory of a database that nobody has open. It reads all files but the tables and value files
-// that are known.
+// sealInventory writes the inventory of a database that no process has open. It reads all files except the known tables
+// and value files.
 func sealInventory(fs vfs.FS, database string, known map[string]extent) error {
 	v := inventory{number: 1, sealed: true, files: make(map[string]extent)}
 	names, err := fs.List(database)
@@ -158,10 +159,10 @@ func sealInventory(fs vfs.FS, database string, known map[string]extent) error {
 	return writeInventory(fs, database, v)
 }
 
-// listed reports whether a file of the database is in its inventory.
+// listed reports whether the inventory lists a file of the database.
 func listed(name string) bool { return name != "LOCK" && !slices.Contains(inventoryFiles[:], name) }
 
-// measure reads the first bytes of a file, or with a negative number all.
+// measure returns the extent of the first length bytes of a file, or of the whole file if length is negative.
 func measure(fs vfs.FS, name string, length int64) (e extent, err error) {
 	f, err := fs.Open(name, vfs.SequentialReadsOption)
 	if err != nil {
@@ -204,7 +205,7 @@ func writeFile(fs vfs.FS, name string, content []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// describe is an error about a file whose name is known already.
+// describe returns the message of an error without the name of the file.
 func describe(err error) string {
 	if errors.Is(err, os.ErrNotExist) {
 		return "it is missing"

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A directory that belongs to others is left as it is.
+// Open does not change a directory of another program.
 func TestAnotherDirectoryIsLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "passwd"), nil, 0o600); err != nil {
@@ -24,7 +24,7 @@ func TestAnotherDirectoryIsLeftAlone(t *testing.T) {
 	}
 }
 
-// tree returns the content of the files in a directory, and of those below.
+// tree returns the content of the files in a directory and its subdirectories.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -42,8 +42,7 @@ func tree(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// Updates of the inventory that come while a store is closed, or after that, change neither
-// what it says nor that it is sealed.
+// An update of the inventory during or after Close does not change the content of the sealed inventory.
 func TestALateUpdateLeavesTheInventorySealed(t *testing.T) {
 	for range 20 {
 		s, err := Open(Options{Dir: t.TempDir(), Log: discard})

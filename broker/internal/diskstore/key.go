@@ -6,12 +6,12 @@ import (
 	"math"
 )
 
-// What is in the database, by the first byte of its key. Numbers are big-endian, so that keys sort by them.
+// Key prefixes in the database. Numbers are big-endian, so that keys sort numerically.
 const (
 	prefixCount    = 'c' // queue, level: count
 	prefixDocument = 'd' // name: value
 	prefixMessage  = 'm' // queue, level, order: state and message
-	prefixOpen     = 'o' // while the store is open
+	prefixOpen     = 'o' // exists while the store is open
 )
 
 func keyOf(queue uint64, level uint8, order uint64) Key {
@@ -27,7 +27,7 @@ func appendMessageKey(dst []byte, k Key) []byte {
 	return binary.BigEndian.AppendUint64(dst, k.Order)
 }
 
-// maxOrder is above all that a message can have.
+// maxOrder is higher than the order of any message.
 const maxOrder = math.MaxUint64
 
 func parseMessageKey(b []byte) (Key, error) {

@@ -22,7 +22,7 @@ func (d *disk) Load(queue uint64, l uint8, after uint64, n, bytes int) (all []Lo
 	return all, err
 }
 
-// messages visits those of a level after an order. The message is good for the time of the visit.
+// messages visits the messages of a level whose order is higher than after. The message is valid only during the visit.
 func (d *disk) messages(queue uint64, l uint8, after uint64, visit func(Loaded) (more bool)) error {
 	from, to := messageKey(keyOf(queue, l, after+1)), messageKey(keyOf(queue, l, maxOrder))
 	return d.scan(from, to, func(key, value []byte) (more bool, err error) {
@@ -37,7 +37,7 @@ func (d *disk) messages(queue uint64, l uint8, after uint64, visit func(Loaded) 
 	})
 }
 
-// scan visits what is between two keys.
+// scan visits the keys from the first key up to, but not including, the second key.
 func (d *disk) scan(from, to []byte, visit func(key, value []byte) (more bool, err error)) (err error) {
 	it, err := d.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
@@ -59,7 +59,7 @@ func (d *disk) scan(from, to []byte, visit func(key, value []byte) (more bool, e
 			return nil
 		}
 	}
-	return nil // unless the iterator has an error, which closing it returns
+	return nil // the deferred Close returns an error of the iterator
 }
 
 func (d *disk) unreadable(err error) error {
@@ -95,7 +95,8 @@ func (d *disk) Levels(queue uint64) (all []Level, err error) {
 	return all, err
 }
 
-// dropTransients forgets the messages that were on disk for want of memory, as if the process had kept them in it.
+// dropTransients removes the messages that were on disk only for lack of memory. They do not survive a restart, like
+// messages in memory.
 func (d *disk) dropTransients(c *tally) error {
 	b := d.db.NewBatch()
 	defer b.Close()
@@ -103,7 +104,7 @@ func (d *disk) dropTransients(c *tally) error {
 		if m.Transient {
 			c.messages--
 			c.bytes -= m.Bytes
-			_ = b.Delete(messageKey(m.Key), nil) // cannot fail on a batch that is open
+			_ = b.Delete(messageKey(m.Key), nil) // cannot fail on an open batch
 		}
 		return true
 	})

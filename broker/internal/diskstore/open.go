@@ -15,21 +15,21 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// databaseDir is where Pebble's files are in a data directory.
+// databaseDir is the name of Pebble's directory in a data directory.
 const databaseDir = "pebble"
 
-// Options are where a store is.
+// Options configures a store.
 type Options struct {
 	Dir string
 	Log *slog.Logger
-	FS  vfs.FS // default: the machine's
+	FS  vfs.FS // default: the file system of the machine
 
-	// Everything has Open read all files before it returns, however long that takes.
+	// Everything makes Open read all files before it returns, without a time limit.
 	Everything bool
 }
 
-// Open opens a data directory, which it makes if there is none. After an error about the disk, rather than about what is on
-// it, the directory cannot be opened again by the same process.
+// Open opens a data directory. It creates a missing directory. After an error of the disk itself, as opposed to an error
+// of the data, the same process cannot open the directory again.
 func Open(o Options) (Store, error) {
 	o.FS = cmp.Or(o.FS, system)
 	d := &disk{
@@ -57,8 +57,8 @@ func Open(o Options) (Store, error) {
 	return d, nil
 }
 
-// unlessItFails does something that writes. If a write fails it does not end, see [guard], and the error is that of the
-// write.
+// unlessItFails runs a function that writes. If a write fails, the function never returns (see [guard]), and
+// unlessItFails returns the error of the write.
 func (d *disk) unlessItFails(do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
@@ -77,7 +77,7 @@ func (d *disk) open() error {
 		return err
 	}
 	if _, err := d.look(); err != nil {
-		return err // before anything is written
+		return err // returns before the first write
 	}
 	lock, err := pebble.LockDirectory(d.dir, d.fs)
 	if err != nil {
@@ -116,7 +116,7 @@ func (d *disk) openDatabase() (err error) {
 	return nil
 }
 
-// track has the inventory follow what is written from now on.
+// track keeps the inventory up to date from now on.
 func (d *disk) track(path string, v inventory) (err error) {
 	fs := d.fs.FS
 	if !v.sealed {
@@ -143,9 +143,9 @@ func (d *disk) track(path string, v inventory) (err error) {
 	return t.write(false)
 }
 
-// openError is what Pebble says when it cannot open a database.
+// openError classifies an error of opening a database.
 func openError(err error) error {
-	// Pebble does not always say when it is damage that it has found; the system always gives a number.
+	// Pebble does not mark all errors about damage. An error of the system always has an errno.
 	errno, ok := errors.AsType[syscall.Errno](err)
 	if held := inUse(err); errors.Is(held, ErrInUse) || ok && errno != syscall.ENOENT {
 		return held
@@ -153,7 +153,7 @@ func openError(err error) error {
 	return unreadable(err)
 }
 
-// mark writes down that the store is open, and looks whether it was when it was last used.
+// mark records that the store is open, and sets unclean if the previous process did not remove the record.
 func (d *disk) mark() error {
 	_, closer, err := d.db.Get([]byte{prefixOpen})
 	switch {
@@ -192,7 +192,7 @@ func (d *disk) Close(clean bool) error {
 	defer d.lock.Close()
 	if err := d.Err(); err != nil {
 		d.fs.tracker.stop()
-		return err // and Pebble would wait for what will not happen
+		return err // otherwise Pebble would wait forever
 	}
 	err := d.unlessItFails(func() error { return d.closeDatabase(clean) })
 	d.end(ErrClosed, err)

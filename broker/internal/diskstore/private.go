@@ -7,8 +7,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// system is the machine's file system. What is made on it can be read by the owner of the process alone: messages may hold
-// secrets, and the hash of a short password gives the password away. Pebble lets everybody read what it makes.
+// system is the file system of the machine. Only the owner of the process can read the files that it creates, because
+// messages may contain secrets, and the hash of a short password reveals the password. Pebble creates files that all
+// users can read.
 var system vfs.FS = privateFS{vfs.Default}
 
 const (
@@ -33,8 +34,8 @@ func (p privateFS) MkdirAll(dir string, _ os.FileMode) error { return p.FS.Mkdir
 // Unwrap implements [vfs.FS].
 func (p privateFS) Unwrap() vfs.FS { return p.FS }
 
-// makePrivate changes the permissions of a directory of the machine's, and of the files in it, which may have been made by
-// another version, or copied by other programs. It does so as far as the file system lets it.
+// makePrivate restricts the permissions of a directory and of its files, if it is on the file system of the machine.
+// Another version or another program may have created them. It ignores errors of the file system.
 func makePrivate(on vfs.FS, dir string) {
 	for {
 		if _, ok := on.(privateFS); ok {

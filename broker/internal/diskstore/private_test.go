@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Whoever else is on the machine reads nothing of what is stored, nor of a backup, into whatever directory that goes.
+// Other users of the machine cannot read the data or a backup, regardless of the directory.
 func TestFilesArePrivate(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no permissions")
@@ -67,7 +67,7 @@ func TestFilesArePrivate(t *testing.T) {
 		}
 		private("a copy", step[1])
 	}
-	// Another program has restored it, or another version.
+	// as if another program or version had restored the copy
 	err := filepath.WalkDir(filepath.Join(restored, databaseDir), func(path string, f fs.DirEntry, err error) error {
 		if f.IsDir() {
 			return os.Chmod(path, 0o755)

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/record"
 )
 
-// wholeRecords returns how many bytes at the beginning of a manifest are in order.
+// wholeRecords returns the length of the valid part at the start of a manifest.
 func wholeRecords(content []byte) int {
 	rest := record.NewReader(bytes.NewReader(content), 0)
 	whole := int64(0)
@@ -29,12 +29,12 @@ func wholeRecords(content []byte) int {
 	}
 }
 
-// chunkHeader is the size of what comes before each piece of a record: checksum, length, kind.
+// chunkHeader is the size of the header of a chunk of a record: checksum, length, kind.
 const chunkHeader = 4 + 2 + 1
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// appended returns a manifest with one more record.
+// appended returns a manifest with an additional record.
 func appended(manifest, edit []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w := record.NewWriter(&out)
@@ -42,7 +42,7 @@ func appended(manifest, edit []byte) ([]byte, error) {
 	for {
 		r, err := in.Next()
 		if err != nil {
-			break // the rest is not whole
+			break // the rest is damaged
 		}
 		text, err := io.ReadAll(r)
 		if err != nil {
@@ -59,20 +59,20 @@ func appended(manifest, edit []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// mendedLog returns a log with those records of another one that are whole, also behind damage.
+// mendedLog returns a log with the intact records of another log, including the records after a damaged part.
 func mendedLog(content []byte, number uint32) ([]byte, error) {
 	const block, longestHeader = 32 << 10, chunkHeader + 4 + 8
 	var out bytes.Buffer
 	w := record.NewWriter(&out)
 	var text []byte
-	begun, end := false, 0 // a record has begun, and the pieces so far end here
+	begun, end := false, 0 // begun: the start of a record was read; end: offset after its last chunk
 	for at := 0; at+chunkHeader < len(content); {
 		payload, kind, size := piece(content[at:], number)
 		if size == 0 {
 			at++
 			continue
 		}
-		next := at == end || at%block == 0 && at-end < longestHeader // the end of a block may have no room for a piece
+		next := at == end || at%block == 0 && at-end < longestHeader // the end of a block may be too short for a chunk
 		switch {
 		case kind == firstPiece || kind == wholePiece:
 			text, begun = text[:0], true
@@ -92,7 +92,7 @@ func mendedLog(content []byte, number uint32) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// The kinds of pieces of a record.
+// Kinds of chunks of a record.
 const (
 	wholePiece = 1 + iota
 	firstPiece
@@ -100,8 +100,8 @@ const (
 	lastPiece
 )
 
-// piece reads a piece of a record of a log; its size is 0 if there is none. The three formats differ in the length of the
-// header: checksum, length, kind, then the number of the log, then how far it has been synced.
+// piece reads a chunk of a log. It returns the size 0 if there is no valid chunk. The three formats have headers of
+// different length: checksum, length, kind, then the number of the log, then the synced offset.
 func piece(content []byte, number uint32) (payload []byte, kind, size int) {
 	length, encoding := int(binary.LittleEndian.Uint16(content[4:])), int(content[6])
 	if encoding < 1 || encoding > 12 {
@@ -113,7 +113,7 @@ func piece(content []byte, number uint32) (payload []byte, kind, size int) {
 		return nil, 0, 0
 	}
 	if header > chunkHeader && binary.LittleEndian.Uint32(content[chunkHeader:]) != number {
-		return nil, 0, 0 // of a log that had the file before
+		return nil, 0, 0 // belongs to an earlier log in a reused file
 	}
 	if !sumMatches(content[:size]) {
 		return nil, 0, 0
@@ -121,7 +121,7 @@ func piece(content []byte, number uint32) (payload []byte, kind, size int) {
 	return content[header:size], (encoding-1)%4 + 1, size
 }
 
-// sumMatches reports whether a piece of a record has the checksum that it begins with.
+// sumMatches reports whether a chunk matches the checksum in its header.
 func sumMatches(chunk []byte) bool {
 	sum := crc32.Checksum(chunk[6:], castagnoli)
 	return (sum>>15|sum<<17)+0xa282ead8 == binary.LittleEndian.Uint32(chunk)

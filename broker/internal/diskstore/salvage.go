@@ -17,14 +17,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// salvagedDir is where a database is made of what can be read of a damaged one.
+// salvagedDir is the directory of the new database during a salvage.
 const salvagedDir = databaseDir + ".salvage"
 
-// Salvage makes a database of what can be read in a data directory that nobody has open, and moves the old one aside, within
-// the directory. Repair may add documents that are missing. The report has what was found and what is missing.
+// Salvage creates a database from the readable data of a data directory that no process has open, and moves the old
+// database to a subdirectory. The function repair may add missing documents. The report lists the found and the missing
+// data.
 //
-// A table that cannot be read at all is left out. If it had the deletions of messages in older tables, those messages come
-// again.
+// Salvage leaves out a table that is completely unreadable. If this table contained deletions of messages in older
+// tables, the broker delivers those messages again.
 func Salvage(o Options, repair func([]Document) []Document) (r Report, err error) {
 	d, whole, err := openOffline(&o)
 	if err != nil {
@@ -34,7 +35,7 @@ func Salvage(o Options, repair func([]Document) []Document) (r Report, err error
 	fs := d.fs.FS
 	old, made := fs.PathJoin(o.Dir, databaseDir), fs.PathJoin(o.Dir, salvagedDir)
 	if _, err := fs.Stat(old); errors.Is(err, os.ErrNotExist) {
-		// A salvage was interrupted between its last steps.
+		// The previous salvage was interrupted between its last steps.
 		if v, _, err := readInventory(fs, made); err == nil && v.sealed {
 			return r, d.install(made, old)
 		}
@@ -70,7 +71,7 @@ func Salvage(o Options, repair func([]Document) []Document) (r Report, err error
 	return r, errors.Join(syncDir(fs, r.Aside), d.install(made, old))
 }
 
-// install gives a database its name.
+// install renames a database.
 func (d *disk) install(made, name string) error {
 	fs := d.fs.FS
 	if err := fs.Rename(made, name); err != nil {
@@ -82,7 +83,7 @@ func (d *disk) install(made, name string) error {
 	return writeFormat(fs, d.dir)
 }
 
-// rewrite makes a database of what can be read of another one.
+// rewrite creates a database from the readable data of another one.
 func (d *disk) rewrite(from *source, made string, repair func([]Document) []Document) (*contents, error) {
 	options := d.options()
 	options.FS = d.fs.FS
@@ -112,7 +113,7 @@ func (d *disk) rewrite(from *source, made string, repair func([]Document) []Docu
 	for _, n := range c.found {
 		err = errors.Join(err, n.write(b))
 	}
-	// Which messages had been delivered is not known.
+	// The deliveries before the damage are unknown, so the new database counts as not closed cleanly.
 	if err = errors.Join(err, b.Set([]byte{prefixOpen}, nil, nil)); err == nil {
 		err = flush()
 	}
@@ -125,7 +126,7 @@ func (d *disk) rewrite(from *source, made string, repair func([]Document) []Docu
 	return c, sealInventory(d.fs.FS, made, nil)
 }
 
-// valueOf returns the value that an iterator is at. Pebble panics when the value is in a file that it cannot open.
+// valueOf returns the current value of an iterator. Pebble panics if the value is in a file that it cannot open.
 func valueOf(it *pebble.Iterator) (value []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -135,17 +136,17 @@ func valueOf(it *pebble.Iterator) (value []byte, err error) {
 	return it.ValueAndErr()
 }
 
-// span is a range of keys, without the end.
+// span is a range of keys, excluding the end.
 type span struct{ from, to []byte }
 
-// source is a database of which some ranges cannot be read. In these, it is read without the tables that are damaged there.
+// source is a database with unreadable ranges of keys. A scan reads these ranges without the damaged tables.
 type source struct {
 	db      *pebble.DB
-	gaps    []span // in order, and apart
+	gaps    []span // sorted and disjoint
 	without *pebble.DB
 }
 
-// scan visits what can be read between two keys. It reports whether all could be.
+// scan visits the readable entries between two keys. It reports whether all entries were readable.
 func (s *source) scan(from, to []byte, visit func(key, value []byte) error) (complete bool, err error) {
 	complete = true
 	read := func(db *pebble.DB, from, to []byte) {
@@ -171,7 +172,7 @@ func (s *source) scan(from, to []byte, visit func(key, value []byte) error) (com
 func earlier(a, b []byte) []byte { return slices.MinFunc([][]byte{a, b}, bytes.Compare) }
 func later(a, b []byte) []byte   { return slices.MaxFunc([][]byte{a, b}, bytes.Compare) }
 
-// scanAll visits what can be read until there is a key that cannot. It skips keys whose values cannot be read.
+// scanAll visits the readable entries up to the first unreadable key. It skips keys with unreadable values.
 func scanAll(db *pebble.DB, from, to []byte, visit func(key, value []byte) error) (complete bool, err error) {
 	complete = true
 	for from != nil {
@@ -182,7 +183,7 @@ func scanAll(db *pebble.DB, from, to []byte, visit func(key, value []byte) error
 		from = nil
 		for ok := it.First(); ok; ok = it.Next() {
 			value, err := valueOf(it)
-			if err != nil { // an iterator does not go on after that
+			if err != nil { // an iterator cannot continue after this error
 				from = append(slices.Clone(it.Key()), 0)
 				break
 			}
@@ -197,7 +198,7 @@ func scanAll(db *pebble.DB, from, to []byte, visit func(key, value []byte) error
 	return complete, nil
 }
 
-// gap returns the part of a range that cannot be read: it is read from both ends.
+// gap returns the unreadable part of a range. It reads the range from both ends.
 func gap(db *pebble.DB, all span) (part span, ok bool) {
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: all.from, UpperBound: all.to})
 	if err != nil {
@@ -264,7 +265,7 @@ func (d *disk) tables(v *view, database string) (all []table, err error) {
 	return all, err
 }
 
-// readSource reads a database as far as it can be read.
+// readSource reads the readable part of a database.
 func (d *disk) readSource(v *view, database string, do func(*source) error) error {
 	all, err := d.tables(v, database)
 	if err != nil {
@@ -305,9 +306,9 @@ func (d *disk) readSource(v *view, database string, do func(*source) error) erro
 	})
 }
 
-// leaveOut returns a view in which the database, which has these tables, does not have some of them.
+// leaveOut returns a view of the database without some of its tables.
 func (v *view) leaveOut(all, tables []table) (*view, error) {
-	const deletedTable, deletedBlob = 6, 108 // in a version edit of Pebble
+	const deletedTable, deletedBlob = 6, 108 // tags in a version edit of Pebble
 	var edit []byte
 	used := make(map[uint64]bool)
 	for _, t := range all {
@@ -322,7 +323,7 @@ func (v *view) leaveOut(all, tables []table) (*view, error) {
 		}
 	}
 	for _, t := range tables {
-		for _, blob := range t.blobs { // nobody refers to it any more
+		for _, blob := range t.blobs { // no other table refers to the file
 			if !used[blob] {
 				used[blob] = true
 				edit = binary.AppendUvarint(edit, deletedBlob)
@@ -349,7 +350,7 @@ func (v *view) leaveOut(all, tables []table) (*view, error) {
 	return &other, nil
 }
 
-// checkTable reports whether Pebble can use a table, and whether it can read all of it.
+// checkTable reports whether Pebble can use a table, and whether all of the table is readable.
 func checkTable(fs vfs.FS, name string) (usable, whole bool) {
 	f, err := fs.Open(name)
 	if err != nil {
@@ -366,7 +367,7 @@ func checkTable(fs vfs.FS, name string) (usable, whole bool) {
 		return false, false
 	}
 	defer r.Close()
-	if _, err := r.Layout(); err != nil { // which reads the index
+	if _, err := r.Layout(); err != nil { // Layout reads the index
 		return false, false
 	}
 	return true, r.ValidateBlockChecksums() == nil

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// mixed makes a data directory that has files of all kinds: 100 messages in a table and a value file, and 100 in a log.
+// mixed creates a data directory with all kinds of files: 100 messages in a table and a value file, and 100 in a log.
 func mixed(t *testing.T) *vfs.MemFS {
 	t.Helper()
 	disk := vfs.NewCrashableMem()
@@ -34,13 +34,13 @@ func mixed(t *testing.T) *vfs.MemFS {
 	return disk
 }
 
-// A check finds all damage, and says how many messages there are. A salvage keeps what can be read, and says what is missing.
+// Check finds all damage and counts the messages. Salvage keeps the readable data and reports the missing data.
 func TestSalvage(t *testing.T) {
 	template := mixed(t)
 	for name, test := range map[string]struct {
 		like string
-		harm func(content []byte) []byte // nil: the file is removed
-		keep int                         // messages, at least
+		harm func(content []byte) []byte // nil removes the file
+		keep int                         // minimum number of kept messages
 	}{
 		"nothing is damaged":          {"", nil, 200},
 		"the MANIFEST is missing":     {"/MANIFEST", nil, 200},
@@ -114,7 +114,7 @@ func TestSalvage(t *testing.T) {
 	}
 }
 
-// Nobody checks a directory that is in use, or that is none of ours.
+// Check does not read a directory that is in use or that is not a data directory.
 func TestCheckLeavesOthersAlone(t *testing.T) {
 	disk := vfs.NewMem()
 	d := openOn(t, disk)

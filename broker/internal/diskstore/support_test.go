@@ -23,7 +23,7 @@ func openOn(t testing.TB, fs vfs.FS) *disk {
 	return s.(*disk)
 }
 
-// text is a message.
+// text implements [Message] for a string.
 type text string
 
 func (m text) Append(dst []byte) []byte { return append(dst, m...) }
@@ -32,10 +32,10 @@ func entry(k Key, body string) Entry {
 	return Entry{Key: k, State: State{Bytes: int64(len(body))}, Message: text(body)}
 }
 
-// sync waits until all that was asked for is on disk.
+// sync waits until all earlier changes are durable.
 func (d *disk) sync() error { return d.Flush(context.Background()) }
 
-// content is everything that a store has.
+// content is the content of a store.
 type content struct {
 	messages  map[Key]string
 	documents map[string]string
@@ -53,7 +53,7 @@ func (c content) clone() content {
 	return content{messages: maps.Clone(c.messages), documents: maps.Clone(c.documents)}
 }
 
-// read reads it, and holds the counts against it.
+// read returns the content of the store. It returns an error if the content does not match the counts.
 func (d *disk) read(queues, levels int) (c content, err error) {
 	c = newContent()
 	for q := range uint64(queues) {

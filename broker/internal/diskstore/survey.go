@@ -7,8 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Survey returns the documents in a data directory that nobody has open, and the number of messages in each queue. It changes
-// nothing. A directory that is missing, or has no data, has neither.
+// Survey returns the documents of a data directory that no process has open, and the number of messages in each queue. It
+// does not change the directory. For a directory that is missing or has no data, both results are nil.
 func Survey(dir string) (documents []Document, messages map[uint64]int, err error) {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		return nil, nil, nil

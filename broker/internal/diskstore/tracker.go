@@ -10,23 +10,23 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// inventoryDelay is how long changes are gathered before they are in the inventory.
+// inventoryDelay is the time during which changes are collected before the inventory is written.
 const inventoryDelay = 500 * time.Millisecond
 
-// tracker keeps the inventory of a database that is in use. It learns from [guard] what is written, and tells it when a file
-// may be destroyed.
+// tracker maintains the inventory of an open database. [guard] reports writes to the tracker, and the tracker removes
+// files after the inventory no longer lists them.
 type tracker struct {
-	fs  vfs.FS // below the guard
-	dir string // of the database
+	fs  vfs.FS // without the guard
+	dir string // directory of the database
 
-	writing sync.Mutex // held while the inventory is written; taken before mu
+	writing sync.Mutex // held while the inventory is written; locked before mu
 	slots   [2]vfs.File
-	number  uint64 // of the inventory that was written last
+	number  uint64 // number of the last written inventory
 
 	mu      sync.Mutex
 	files   map[string]*tracked
-	doomed  map[string]bool // files to be removed, by name
-	pending *time.Timer     // nil: the inventory has every change, or the tracker has ended
+	doomed  map[string]bool // names of files to be removed
+	pending *time.Timer     // nil if the inventory is up to date or ended is set
 	ended   bool
 
 	update func() // calls refresh, in a goroutine of the timer
@@ -34,9 +34,9 @@ type tracker struct {
 
 // tracked is a file of the database.
 type tracked struct {
-	written extent // changed by whoever writes the file; read under its lock or when it has ended
+	written extent // changed by the writer of the file; read under the lock of the writer, or after the file is closed
 	synced  extent
-	named   bool // its name is on disk
+	named   bool // the directory entry is durable
 }
 
 func newTracker(fs vfs.FS, dir string, v inventory) (*tracker, error) {
@@ -63,14 +63,14 @@ func (t *tracker) closeSlots() {
 	}
 }
 
-// changed has the inventory written soon. The caller holds mu.
+// changed schedules a write of the inventory. The caller holds mu.
 func (t *tracker) changed() {
 	if t.pending == nil && !t.ended {
 		t.pending = time.AfterFunc(inventoryDelay, t.update)
 	}
 }
 
-// stop has nothing written by itself any more. It does not wait.
+// stop ends the scheduled writes. It does not wait for a running one.
 func (t *tracker) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,7 +81,7 @@ func (t *tracker) stop() {
 	}
 }
 
-// end is stop, and waits for an update that has begun.
+// end calls stop, waits for a running update and closes the files.
 func (t *tracker) end() {
 	t.stop()
 	t.writing.Lock()
@@ -90,7 +90,7 @@ func (t *tracker) end() {
 	t.slots = [2]vfs.File{}
 }
 
-// created begins a file that somebody is going to write.
+// created registers a new file.
 func (t *tracker) created(name string) *tracked {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -100,7 +100,7 @@ func (t *tracker) created(name string) *tracked {
 	return f
 }
 
-// renamed follows a file that gets another name.
+// renamed registers the new name of a file.
 func (t *tracker) renamed(from, to string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,7 +111,7 @@ func (t *tracker) renamed(from, to string) {
 	}
 }
 
-// remove has a file removed, once the inventory does not list it any more.
+// remove removes a file after the inventory no longer lists it.
 func (t *tracker) remove(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,14 +120,14 @@ func (t *tracker) remove(name string) {
 	t.changed()
 }
 
-// forget takes a file out of the inventory without removing it.
+// forget removes a file from the inventory, but not from the disk.
 func (t *tracker) forget(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.files, name)
 }
 
-// synced notes that what a file had when it began to be synced is on disk.
+// synced records that the extent, taken before the sync, is durable.
 func (t *tracker) synced(f *tracked, e extent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,7 +137,7 @@ func (t *tracker) synced(f *tracked, e extent) {
 	}
 }
 
-// unnamed returns the files whose names are not on disk.
+// unnamed returns the files whose directory entries are not yet durable.
 func (t *tracker) unnamed() (all []*tracked) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -149,7 +149,7 @@ func (t *tracker) unnamed() (all []*tracked) {
 	return all
 }
 
-// named notes that the names of files are on disk.
+// named records that the directory entries of files are durable.
 func (t *tracker) named(all []*tracked) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -161,7 +161,7 @@ func (t *tracker) named(all []*tracked) {
 	}
 }
 
-// extents returns what is on disk of each file.
+// extents returns the durable extent of each file.
 func (t *tracker) extents() map[string]extent {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -182,15 +182,15 @@ func (t *tracker) syncNames() error {
 	return nil
 }
 
-// write brings the inventory up to date, and removes the files that it lists no longer. If it was full, the disk has room for a
-// longer inventory later.
+// write writes the inventory and removes the files that it no longer lists. If the write finds the disk full, a later
+// write may find room for the longer inventory.
 func (t *tracker) write(sealed bool) error {
 	t.writing.Lock()
 	defer t.writing.Unlock()
 	return t.writeNext(sealed)
 }
 
-// refresh is write at the end of inventoryDelay, unless the tracker has been stopped.
+// refresh calls write after inventoryDelay, unless the tracker was stopped.
 func (t *tracker) refresh() error {
 	t.writing.Lock()
 	defer t.writing.Unlock()
@@ -240,13 +240,12 @@ func (t *tracker) writeNext(sealed bool) error {
 	}
 	t.number = v.number
 	for name := range doomed {
-		_ = t.fs.Remove(t.fs.PathJoin(t.dir, name)) // what is left over goes when the store is opened again
+		_ = t.fs.Remove(t.fs.PathJoin(t.dir, name)) // the next open removes leftover files
 	}
 	return nil
 }
 
-// seal writes the inventory of a database that has been closed, and the last one: an update
-// that is under way is waited for, and one that would begin later does nothing.
+// seal writes the final inventory of a closed database. It waits for a running update. Later updates have no effect.
 func (t *tracker) seal() error {
 	t.stop()
 	t.writing.Lock()
@@ -255,14 +254,14 @@ func (t *tracker) seal() error {
 	if err != nil {
 		return err
 	}
-	// The files that nobody needs go first: a sealed inventory lists all there are.
+	// The removal of obsolete files comes first, because a sealed inventory lists exactly the existing files.
 	if err := errors.Join(t.syncNames(), t.write(false), t.syncNames()); err != nil {
 		return err
 	}
 	return errors.Join(t.write(true), t.write(true))
 }
 
-// syncAll syncs what has not been synced of files that are closed. The caller holds writing.
+// syncAll syncs closed files that have unsynced data. The caller holds writing.
 func (t *tracker) syncAll() error {
 	for name, f := range t.files {
 		if f.written == f.synced {
@@ -276,14 +275,14 @@ func (t *tracker) syncAll() error {
 	return nil
 }
 
-// again has the inventory written once more, after it could not be.
+// again schedules another write of the inventory after a failed one.
 func (t *tracker) again() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.changed()
 }
 
-// inventory brings the inventory up to date before something is done that relies on it. If that fails, so has the store.
+// inventory writes the inventory before an action that relies on it. If the write fails, the store fails.
 func (g *guard) inventory() {
 	for again := true; again; {
 		again = g.survive(g.tracker.write(false))
@@ -298,18 +297,18 @@ func syncFile(fs vfs.FS, name string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// isMarker reports whether a file says by its name which MANIFEST is the current one.
+// isMarker reports whether the name of a file specifies the current MANIFEST.
 func isMarker(name string) bool { return strings.HasPrefix(name, "marker.manifest.") }
 
-// manifestCopy is what the name of the copy of a MANIFEST begins with. The MANIFEST says which files have which messages, and
-// nothing else does.
+// manifestCopy is the name prefix of the copy of a MANIFEST. There is a copy because only the MANIFEST records which
+// files contain which messages.
 const manifestCopy = "COPY-"
 
 func isManifest(name string) bool { return strings.HasPrefix(name, "MANIFEST-") }
 
 func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
 
-// isBulk reports whether a file has messages that have left the log: there may be any number of such files.
+// isBulk reports whether a file contains messages that are no longer in the log. The number of these files is unlimited.
 func isBulk(name string) bool { return strings.HasSuffix(name, ".sst") || isBlob(name) }
 
 func isBlob(name string) bool { return strings.HasSuffix(name, ".blob") }

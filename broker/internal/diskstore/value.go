@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// The flags that a value begins with. What is zero is left out.
+// Flags at the start of a value. Fields that are zero are omitted.
 const (
 	hasDeadline = 1 << iota
 	hasDue
@@ -16,7 +16,7 @@ const (
 
 var errValue = fmt.Errorf("the state of a message: %w", ErrDamaged)
 
-// appendValue encodes the state of a message, and the message.
+// appendValue encodes the state of a message and the message.
 //
 //	flags, bytes, [deadline], [due], [deliveries, acquired], message
 func appendValue(dst []byte, e *Entry) []byte {
@@ -50,7 +50,7 @@ func appendValue(dst []byte, e *Entry) []byte {
 	return e.Message.Append(dst)
 }
 
-// parseValue is the reverse. The message it returns is a part of b.
+// parseValue is the inverse of appendValue. The returned message is a slice of b.
 func parseValue(b []byte) (s State, message []byte, err error) {
 	if len(b) == 0 {
 		return s, nil, errValue
@@ -59,7 +59,7 @@ func parseValue(b []byte) (s State, message []byte, err error) {
 	s.Redelivered, s.Transient = flags&isRedelivered != 0, flags&isTransient != 0
 	b = b[1:]
 	for _, f := range []struct {
-		in byte // with the flag; 0: always
+		in byte // required flag; 0 means always present
 		to *int64
 	}{
 		{0, &s.Bytes},

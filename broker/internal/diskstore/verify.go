@@ -13,14 +13,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Opening a store reads tables and value files for so long, or so many bytes if that takes longer. It always reads the other
-// files, which are small.
+// Opening a store reads tables and value files for verifyTime, or up to verifyBytes if that takes longer. It always reads
+// the other files, which are small.
 const (
 	verifyTime  = 5 * time.Second
 	verifyBytes = 64 << 20
 )
 
-// Damage is a file that is not as it was written.
+// Damage describes a file that differs from the written data.
 type Damage struct {
 	File    string
 	Problem string
@@ -28,11 +28,11 @@ type Damage struct {
 
 func (d Damage) String() string { return d.File + ": " + d.Problem }
 
-// advice is what can be done about damage.
+// advice lists the remedies for damage.
 const advice = "restore a backup, or run `reprise broker check --data DIR --salvage` to keep what can be read, " +
 	"or move the directory away to begin with nothing"
 
-// damaged is the error about files that are damaged. It names the first ones.
+// damaged returns an error that names the first damaged files.
 func damaged(all []Damage) error {
 	const most = 5
 	var text []string
@@ -45,14 +45,14 @@ func damaged(all []Damage) error {
 	return fmt.Errorf("%w: %s: %s", ErrDamaged, strings.Join(text, "; "), advice)
 }
 
-// unreadable is the error about a database that Pebble cannot read.
+// unreadable returns an error for a database that Pebble cannot read.
 func unreadable(err error) error {
-	text, _, _ := strings.Cut(err.Error(), "\n") // Pebble adds lines for itself
+	text, _, _ := strings.Cut(err.Error(), "\n") // the other lines of Pebble's error are internal details
 	return fmt.Errorf("%w: %s: %s", ErrDamaged, text, advice)
 }
 
-// verify compares the files of a database with its inventory. Unless everything is asked for, it may leave out tables and
-// value files, the oldest first. The error is that of a disk that cannot be read.
+// verify compares the files of a database with its inventory. Unless everything is set, it may skip tables and value
+// files, starting with the oldest. It returns an error if the disk cannot be read.
 func verify(fs vfs.FS, database string, v inventory, everything bool) (wrong []Damage, err error) {
 	began, read := time.Now(), int64(0)
 	for _, name := range slices.SortedFunc(maps.Keys(v.files), smallFirst) {
@@ -62,14 +62,14 @@ func verify(fs vfs.FS, database string, v inventory, everything bool) (wrong []D
 			wrong = append(wrong, Damage{path, describe(err)})
 			continue
 		}
-		// A log that is used again ends with what it had before.
+		// A reused log ends with data of its previous use.
 		exact := isBulk(name) || v.sealed && !isLog(name)
 		if size := about.Size(); size < is.length || exact && size != is.length {
 			wrong = append(wrong, Damage{path, fmt.Sprintf("it has %d bytes, and was written with %d", size, is.length)})
 			continue
 		}
 		if isBulk(name) && !everything && read > verifyBytes && time.Since(began) > verifyTime {
-			continue // its blocks have checksums, which whoever reads them looks at
+			continue // Pebble checks the checksums of the blocks when it reads them
 		}
 		read += is.length
 		found, err := measure(fs, path, is.length)
@@ -83,7 +83,7 @@ func verify(fs vfs.FS, database string, v inventory, everything bool) (wrong []D
 	return wrong, nil
 }
 
-// smallFirst sorts the files of a database so that tables and value files come last, of these the newest first.
+// smallFirst sorts the files of a database. Tables and value files come last, with the newest first.
 func smallFirst(a, b string) int {
 	if c := cmp.Compare(boolInt(isBulk(a)), boolInt(isBulk(b))); c != 0 || !isBulk(a) {
 		return cmp.Or(c, cmp.Compare(a, b))
@@ -98,7 +98,7 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// examine finds out, without changing anything, whether a database can be opened, and returns its inventory.
+// examine checks whether a database can be opened, and returns its inventory. It does not change any file.
 func (d *disk) examine(database string, everything bool) (v inventory, err error) {
 	if _, err := d.fs.List(database); err != nil {
 		return v, damaged([]Damage{{database, describe(err)}})
@@ -123,7 +123,7 @@ func (d *disk) examine(database string, everything bool) (v inventory, err error
 	return v, d.rehearse(database)
 }
 
-// rehearse opens a database that was not closed, and changes nothing.
+// rehearse opens a database that was not closed cleanly, in read-only mode.
 func (d *disk) rehearse(database string) error {
 	options := d.options()
 	options.ErrorIfNotExists, options.ReadOnly = true, true
@@ -139,7 +139,7 @@ func (d *disk) rehearse(database string) error {
 	return openError(err)
 }
 
-// reading is a file system that notes which file was opened last, since Pebble's errors about logs do not name the log.
+// reading is a file system that records the last opened file, because Pebble's errors about logs do not name the log.
 type reading struct {
 	vfs.FS
 	last atomic.Pointer[string]
@@ -151,7 +151,7 @@ func (r *reading) Open(name string, options ...vfs.OpenOption) (vfs.File, error)
 	return r.FS.Open(name, options...)
 }
 
-// complete adds to an inventory what came after it was written. What it adds is on disk then.
+// complete adds the files and bytes written after the last write of the inventory. It syncs the added data.
 func (v inventory) complete(fs vfs.FS, database string) error {
 	names, err := fs.List(database)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// view is a file system in which some files have other contents, and some are not there.
+// view is a file system in which some files have different contents, are hidden or are added.
 type view struct {
 	vfs.FS
 	other  map[string][]byte // by path
@@ -39,14 +39,15 @@ func (v *view) List(dir string) ([]string, error) {
 	return append(names, v.added...), err
 }
 
-// Lock implements [vfs.FS]. The data directory is locked, and the database may be open twice.
+// Lock implements [vfs.FS]. It does not lock, because the data directory is already locked, and the database may be open
+// twice.
 func (*view) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
-// readView opens a database read-only for a moment.
+// readView opens a database read-only while do runs.
 func (d *disk) readView(v *view, database string, do func(*pebble.DB) error) error {
 	options := d.options()
 	options.FS, options.ReadOnly, options.ErrorIfNotExists = v, true, true
-	options.DisableConsistencyCheck = true // leaves out what is missing
+	options.DisableConsistencyCheck = true // ignores missing files
 	db, err := pebble.Open(database, options)
 	if err != nil {
 		return unreadable(err)
@@ -54,7 +55,7 @@ func (d *disk) readView(v *view, database string, do func(*pebble.DB) error) err
 	return errors.Join(do(db), db.Close())
 }
 
-// mend makes up for the files of a database without which Pebble cannot open it.
+// This method replaces damaged files that Pebble needs to open a database.
 func (v *view) mend(database string, wrong []Damage) error {
 	names, err := v.FS.List(database)
 	if err != nil {
@@ -75,7 +76,7 @@ func (v *view) mend(database string, wrong []Damage) error {
 		"marker.format-version.000001." + pebble.FormatValueSeparation.String(),
 	}
 	v.other[v.PathJoin(database, manifest)] = content
-	for _, d := range wrong { // Pebble wants to see the names of tables and value files
+	for _, d := range wrong { // Pebble requires the names of tables and value files in the directory
 		if name := v.PathBase(d.File); isBulk(name) && !slices.Contains(names, name) {
 			v.added = append(v.added, name)
 		}
@@ -100,8 +101,8 @@ func (v *view) mend(database string, wrong []Damage) error {
 	return nil
 }
 
-// manifest returns the name and the content of the MANIFEST to be used: the newest one, or its copy, or the longest part of
-// either that can be read.
+// manifest returns the name and the content of the MANIFEST to use: the newest one, its copy, or the longest readable
+// part of either.
 func (v *view) manifest(database string, names []string, broken func(string) bool) (name string, content []byte, err error) {
 	for _, n := range append(slices.Clone(names), wrongNames(names)...) {
 		if base := strings.TrimPrefix(n, manifestCopy); isManifest(base) && base > name {
@@ -126,7 +127,7 @@ func (v *view) manifest(database string, names []string, broken func(string) boo
 	return name, content, nil
 }
 
-// wrongNames returns the names of manifests that markers name, whether they are there or not.
+// wrongNames returns the names of manifests that markers refer to, including missing ones.
 func wrongNames(names []string) (all []string) {
 	for _, name := range names {
 		if i := strings.Index(name, "MANIFEST-"); isMarker(name) && i >= 0 {
